@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The shared segment: what every process of a fabric sees.
+ *
+ *   superblock | hosts | ports | routes | slots | pool extents | arena 1..n | pool
+ *
+ * A *slot* is one attachment of a process to a host.  Its *arena* holds
+ * everything that attachment publishes: QP and MR tables, flow counters and its
+ * transmit rings, one for each other slot, found by arithmetic alone.
+ *
+ *   I1  Offsets only, never pointers.
+ *   I2  Each word has one writer, named beside it, except those marked CAS.
+ *   I3  The creator writes the part up to `checksum`, hosts, ports (but for
+ *       state and link_downed) and routes once, before `magic`; never later.
+ *   I4  The file is sparse: a page is backed (fallocate) by its owner before it
+ *       is published, so a full /dev/shm is an error code and never a SIGBUS.
+ *   I5  Readers trust nothing: each index and length is checked before use. */
+#ifndef NUPA_LAYOUT_H
+#define NUPA_LAYOUT_H
+
+#include "limits.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
+#define NUPA_LAYOUT_VERSION 1u
+
+#define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
+#define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
+#define NUPA_ASSERT_AT(type, field, at) \
+	_Static_assert(offsetof(type, field) == (at), #type "." #field)
+
+/* cffi: begin */
+enum nupa_segment_flag {
+	NUPA_SEGMENT_AUTO = 1, /* made by `nupa run`: goes with its last user */
+};
+
+enum nupa_link_layer { NUPA_LINK_INFINIBAND = 1, NUPA_LINK_ETHERNET = 2 };
+
+enum nupa_port_state { NUPA_PORT_DOWN = 1, NUPA_PORT_ACTIVE = 4 }; /* as ibv_port_state */
+
+enum nupa_slot_state {
+	NUPA_SLOT_FREE = 0,
+	NUPA_SLOT_ATTACHING = 1, /* claimed, tables not yet valid */
+	NUPA_SLOT_LIVE = 2,
+	NUPA_SLOT_REAPING = 3, /* claim.pid is clearing the arena */
+};
+
+/* What the creator chooses; zero means the default. */
+struct nupa_config {
+	uint32_t slots;          /* attachments, 2..256 (slot 0 is not used) */
+	uint32_t ring_lines;     /* fast channel: 64 B lines, a power of two */
+	uint32_t dma_blocks;     /* DMA channel: staging blocks, a power of two */
+	uint32_t dma_block_bytes;
+	uint32_t qp_entries;     /* QPs of one attachment */
+	uint32_t mr_entries;     /* memory regions of one attachment */
+	uint32_t extent_bytes;   /* granularity of the pool */
+	uint32_t flags;
+	uint64_t pool_bytes;
+};
+
+struct nupa_host {
+	char name[32];
+	uint32_t port;       /* index of its port in the port table */
+	uint32_t link_layer; /* enum nupa_link_layer */
+	uint32_t ipv4;       /* host byte order, 10.0.0.N */
+	uint16_t lid;
+	uint8_t mac[6];
+	uint8_t reserved[12];
+};
+
+struct nupa_port {
+	char name[32];       /* "host0/1", "switch0/3" */
+	uint32_t peer;       /* index of the port at the other end of the link */
+	uint32_t is_switch;
+	uint32_t node;       /* index of the host or switch */
+	uint32_t number;     /* port number on its node */
+	uint32_t width_lanes;
+	uint32_t speed_mtps; /* mega-transfers a second per lane: Gen5 = 32000 */
+	uint32_t state;      /* enum nupa_port_state; writer: the controller, under the control lock */
+	uint32_t link_downed; /* same writer */
+};
+
+/* Ports a frame passes from host s to host d, in order: its own port, then
+ * ingress and egress port of each switch, then the port of d. */
+struct nupa_route {
+	uint16_t hops;
+	uint16_t port[15];
+};
+/* cffi: end */
+NUPA_ASSERT_SIZE(struct nupa_host, 64);
+NUPA_ASSERT_SIZE(struct nupa_port, 64);
+NUPA_ASSERT_SIZE(struct nupa_route, 32);
+
+struct nupa_superblock {
+	uint64_t magic; /* stored last */
+	uint32_t layout_version;
+	uint32_t flags;
+	uint64_t generation; /* random; tells two fabrics of one name apart */
+	uint64_t segment_bytes;
+	uint32_t n_hosts, n_ports, n_slots;
+	uint32_t ring_lines, dma_blocks, dma_block_bytes;
+	uint32_t qp_entries, mr_entries;
+	uint64_t hosts_off, ports_off, routes_off, slots_off, extents_off;
+	uint64_t arenas_off, arena_bytes;
+	uint64_t pool_off, pool_bytes;
+	uint32_t extent_bytes;
+	uint32_t n_extents;
+	uint64_t created_ns; /* CLOCK_REALTIME */
+	char name[64];
+	uint32_t checksum; /* of all above but magic, and of hosts, port identities and routes */
+
+	/* Bumped (fetch_add) after any port's state changed; cached by attachments. */
+	NUPA_LINE_ALIGNED uint32_t port_epoch;
+};
+NUPA_ASSERT_SIZE(struct nupa_superblock, 320);
+NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
+
+/* claim word (CAS): pid << 32 | epoch << 8 | state.  The epoch grows with every
+ * owner of the slot; whatever carries an old epoch is ignored. */
+#define NUPA_CLAIM(pid, epoch, state) \
+	((uint64_t)(uint32_t)(pid) << 32 | ((uint64_t)(epoch)&0xffffff) << 8 | (uint64_t)(state))
+#define NUPA_CLAIM_PID(c) ((uint32_t)((c) >> 32))
+#define NUPA_CLAIM_EPOCH(c) ((uint32_t)((c) >> 8) & 0xffffff)
+#define NUPA_CLAIM_STATE(c) ((uint32_t)(c)&0xff)
+
+struct nupa_slot {
+	/* Line 0, the owner's identity. */
+	uint64_t claim;      /* CAS */
+	uint64_t start_time; /* of the pid, /proc/PID/stat field 22: guards against pid reuse */
+	uint64_t probe_addr; /* private address that holds probe_value: mover self-test */
+	uint64_t probe_value;
+	uint32_t host;
+	uint32_t uid;
+	uint32_t qp_limit; /* QP table entries that are backed; grows only */
+	uint32_t mr_limit; /* same for the MR table */
+	char comm[16];
+
+	/* Line 1: the doorbell.  `sleeping` is the futex: the owner stores 1 before it
+	 * sleeps, whoever finds 1 exchanges it with 0 and wakes. */
+	NUPA_LINE_ALIGNED uint32_t sleeping;
+	uint32_t next_qp_index; /* owner; survives owners, so QPNs are not reused at once */
+	uint32_t next_mr_index; /* same for keys */
+
+	/* Line 2: hazard.  Target slot << 32 | MR index + 1 while the owner copies directly
+	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4). */
+	NUPA_LINE_ALIGNED uint64_t hazard;
+
+	/* Line 3: bumped (fetch_add) by whoever wrote `contact`. */
+	NUPA_LINE_ALIGNED uint32_t contact_epoch;
+
+	/* contact[s]: epoch of slot s when it opened its ring to this slot; writer: s. */
+	NUPA_LINE_ALIGNED uint32_t contact[NUPA_SLOTS_MAX];
+};
+NUPA_ASSERT_SIZE(struct nupa_slot, 4 * 64 + 1024);
+NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);
+
+/* A QP as its peers see it.  Writer: the owner of the arena. */
+struct nupa_qp_entry {
+	uint32_t qpn; /* 0: none */
+	uint8_t state; /* enum ibv_qp_state */
+	uint8_t type;  /* enum ibv_qp_type */
+	uint8_t reserved[2];
+	uint32_t access;   /* qp_access_flags */
+	uint32_t dest_qpn; /* RC, UC: the only QP that may reach it */
+	uint32_t pd;       /* PD handle, compared with the region's */
+	uint32_t qkey;
+	uint32_t version;  /* odd while being written */
+	uint32_t pad[9];
+};
+NUPA_ASSERT_SIZE(struct nupa_qp_entry, 64);
+
+/* A memory region as its peers see it.  Writer: the owner of the arena. */
+struct nupa_mr_entry {
+	uint32_t key; /* lkey and rkey; 0: none.  Stored last, cleared first */
+	uint32_t access;
+	uint32_t pd;
+	uint32_t pad;
+	uint64_t iova; /* what work requests say */
+	uint64_t length;
+	uint64_t va;       /* where it is in the owner's address space */
+	uint64_t pool_off; /* where it is in the pool; ~0: private memory */
+	uint64_t pad2[2];
+};
+NUPA_ASSERT_SIZE(struct nupa_mr_entry, 64);
+
+/* Traffic of one attachment with one other host; port counters are derived by
+ * adding flows along their route.  Writer: the owner of the arena. */
+struct nupa_flow {
+	uint64_t xmit_bytes, xmit_packets; /* towards the host */
+	uint64_t rcv_bytes, rcv_packets;   /* fetched from the host: read responses moved by us */
+	uint64_t xmit_wait;                /* operations that found the path down */
+	uint64_t xmit_discards;            /* given up because of it */
+	uint64_t pad[2];
+};
+NUPA_ASSERT_SIZE(struct nupa_flow, 64);
+
+/* One direction of a channel, in the arena of the producer:
+ *   header | ring_lines * 64 B | dma_blocks * dma_block_bytes */
+struct nupa_ring_header {
+	/* Line 0, producer. */
+	uint64_t pair;  /* producer epoch << 32 | consumer epoch; 0: closed */
+	uint32_t mover; /* how the producer moves bulk to and from the consumer */
+	uint32_t dma_backed; /* DMA blocks are backed by memory */
+	/* Line 1, consumer: consumed lines, tagged: producer epoch << 40 | count. */
+	NUPA_LINE_ALIGNED uint64_t head;
+	/* Line 2, consumer: consumed DMA blocks, tagged likewise. */
+	NUPA_LINE_ALIGNED uint64_t dma_head;
+	NUPA_LINE_ALIGNED uint64_t pad[8];
+};
+NUPA_ASSERT_SIZE(struct nupa_ring_header, 256);
+
+/* An extent of the pool belongs to whoever CASes its word from 0 to
+ * slot << 24 | epoch; a dead owner's extents are free. */
+
+#endif

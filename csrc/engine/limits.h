@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Every limit of the engine, with its unit in its name. */
+#ifndef NUPA_LIMITS_H
+#define NUPA_LIMITS_H
+
+#define NUPA_CACHE_LINE_BYTES 64u
+#define NUPA_PAGE_BYTES 4096u
+
+/* A QP number is 24 bits (IBTA 9.2.1): slot << 16 | index.  Slot 0 is never
+ * given out, so QP0 and QP1 cannot exist. */
+#define NUPA_SLOTS_MAX 256u
+#define NUPA_QP_INDEX_BITS 16u
+#define NUPA_QP_MAX (1u << NUPA_QP_INDEX_BITS)
+
+/* A key is 32 bits: index << 12 | variant. */
+#define NUPA_MR_INDEX_BITS 20u
+#define NUPA_MR_MAX (1u << NUPA_MR_INDEX_BITS)
+#define NUPA_KEY_VARIANT_BITS 12u
+
+#define NUPA_HOSTS_MAX 254u /* 10.0.0.1 .. 10.0.0.254 */
+#define NUPA_PORTS_MAX 1024u
+#define NUPA_HOPS_MAX 15u
+#define NUPA_NAME_BYTES 32u
+
+/* What one process may ask of one device (ibv_device_attr). */
+#define NUPA_QP_WR_MAX 32768u
+#define NUPA_SGE_MAX 32u
+#define NUPA_INLINE_MAX_BYTES 512u
+#define NUPA_CQ_MAX 65536u
+#define NUPA_CQE_MAX 4194303u
+#define NUPA_SRQ_MAX 65536u
+#define NUPA_SRQ_WR_MAX 32768u
+#define NUPA_PD_MAX 32768u
+#define NUPA_AH_MAX 65536u
+#define NUPA_RD_ATOMIC_MAX 16u
+#define NUPA_MSG_MAX_BYTES (1u << 31)
+#define NUPA_MTU_BYTES 4096u
+#define NUPA_GRH_BYTES 40u
+
+#endif

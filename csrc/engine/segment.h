@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A fabric's segment: made, opened, checked, taken down.  Knows the layout;
+ * never rings, QPs or processes' memory. */
+#ifndef NUPA_SEGMENT_H
+#define NUPA_SEGMENT_H
+
+#include "layout.h"
+
+#include <stdbool.h>
+
+struct nupa_fabric {
+	int fd;
+	uint32_t refs;
+	struct nupa_superblock *sb; /* maps all up to arenas_off */
+	struct nupa_host *hosts;
+	struct nupa_port *ports;
+	struct nupa_route *routes; /* [src * n_hosts + dst] */
+	struct nupa_slot *slots;
+	uint32_t *extents;
+	uint8_t *pool; /* mapped at first use */
+	uint8_t *arena[NUPA_SLOTS_MAX]; /* mapped at first use */
+	char path[256];
+};
+
+/* All return 0 or a negative errno; *why* (of why_bytes) then says what was
+ * asked, what was found and what to do. */
+
+/* cffi: begin */
+struct nupa_fabric;
+/* path NULL: a memfd, for a fabric that lives in one process. */
+int nupa_fabric_create(const char *path, const char *name, const struct nupa_config *config,
+		       const struct nupa_host *hosts, uint32_t n_hosts,
+		       const struct nupa_port *ports, uint32_t n_ports,
+		       const struct nupa_route *routes, struct nupa_fabric **out,
+		       char *why, size_t why_bytes);
+int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size_t why_bytes);
+struct nupa_fabric *nupa_fabric_get(struct nupa_fabric *fabric);
+void nupa_fabric_put(struct nupa_fabric *fabric);
+
+/* Controller's view. */
+uint32_t nupa_fabric_n_hosts(const struct nupa_fabric *fabric);
+uint32_t nupa_fabric_n_ports(const struct nupa_fabric *fabric);
+uint32_t nupa_fabric_n_slots(const struct nupa_fabric *fabric);
+uint32_t nupa_fabric_flags(const struct nupa_fabric *fabric);
+uint64_t nupa_fabric_generation(const struct nupa_fabric *fabric);
+uint64_t nupa_fabric_created_ns(const struct nupa_fabric *fabric);
+const char *nupa_fabric_name(const struct nupa_fabric *fabric);
+int nupa_fabric_fd(const struct nupa_fabric *fabric);
+const struct nupa_host *nupa_fabric_host(const struct nupa_fabric *fabric, uint32_t host);
+const struct nupa_port *nupa_fabric_port(const struct nupa_fabric *fabric, uint32_t port);
+const struct nupa_route *nupa_fabric_route(const struct nupa_fabric *fabric, uint32_t from, uint32_t to);
+/* Sets one port's state, counts link_downed, tells every attachment. */
+int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t state);
+
+struct nupa_slot_info {
+	uint32_t slot, state, epoch, pid, uid, host;
+	uint32_t qps, mrs;    /* in use now */
+	uint32_t alive;       /* the process exists */
+	char comm[16];
+};
+/* 0, or -ENOENT if the slot is free. */
+int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot_info *info);
+
+struct nupa_flow_info {
+	uint64_t xmit_bytes, xmit_packets, rcv_bytes, rcv_packets, xmit_wait, xmit_discards;
+};
+/* Sum over all owners that the slot has had; a slot never used gives zeros. */
+int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
+		     struct nupa_flow_info *info);
+/* The mover from one slot to another: enum nupa_mover, or -ENOENT where no channel is open. */
+int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to);
+/* Frees the slots of processes that died; returns how many. */
+int nupa_fabric_reap(struct nupa_fabric *fabric);
+
+/* Pool memory shared by all hosts: *size_bytes* is rounded up to extents. */
+int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out);
+int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64_t size_bytes);
+/* cffi: end */
+
+/* For the engine.  Offsets of the parts of an arena depend on the superblock alone. */
+struct nupa_arena_map {
+	uint64_t flows_off, qps_off, mrs_off, rings_off, ring_stride; /* from the arena's start */
+};
+struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb);
+/* The arena of a slot, mapped at first use; NULL with errno.  Not thread safe: callers hold the
+ * engine's lock or own the fabric. */
+uint8_t *nupa_fabric_arena(struct nupa_fabric *fabric, uint32_t slot);
+/* The pool, mapped at first use. */
+uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric);
+/* Backs [offset, +bytes) of the segment with memory (I4): 0, -ENOSPC, ... */
+int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
+/* Returns an arena's memory to the system, but for its flow counters. */
+void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot);
+
+/* /proc/PID/stat field 22, or 0 if there is no such process. */
+uint64_t nupa_process_start_time(uint32_t pid);
+bool nupa_process_alive(uint32_t pid, uint64_t start_time);
+
+#endif
