@@ -50,8 +50,7 @@ enum nupa_slot_state {
 struct nupa_config {
 	uint32_t slots;          /* attachments, 2..256 (slot 0 is not used) */
 	uint32_t ring_lines;     /* fast channel: 64 B lines, a power of two */
-	uint32_t dma_blocks;     /* DMA channel: staging blocks, a power of two */
-	uint32_t dma_block_bytes;
+	uint32_t dma_bytes;      /* DMA channel: staging bytes, a power of two */
 	uint32_t qp_entries;     /* QPs of one attachment */
 	uint32_t mr_entries;     /* memory regions of one attachment */
 	uint32_t extent_bytes;   /* granularity of the pool */
@@ -99,7 +98,7 @@ struct nupa_superblock {
 	uint64_t generation; /* random; tells two fabrics of one name apart */
 	uint64_t segment_bytes;
 	uint32_t n_hosts, n_ports, n_slots;
-	uint32_t ring_lines, dma_blocks, dma_block_bytes;
+	uint32_t ring_lines, dma_bytes;
 	uint32_t qp_entries, mr_entries;
 	uint64_t hosts_off, ports_off, routes_off, slots_off, extents_off;
 	uint64_t arenas_off, arena_bytes;
@@ -196,15 +195,17 @@ struct nupa_flow {
 NUPA_ASSERT_SIZE(struct nupa_flow, 64);
 
 /* One direction of a channel, in the arena of the producer:
- *   header | ring_lines * 64 B | dma_blocks * dma_block_bytes */
+ *   header | ring_lines * 64 B | dma_bytes
+ * The ring is the fast channel, one message a line; the DMA channel is a byte ring
+ * in which a message's payload lies contiguous, in whole lines, in message order. */
 struct nupa_ring_header {
 	/* Line 0, producer. */
 	uint64_t pair;  /* producer epoch << 32 | consumer epoch; 0: closed */
 	uint32_t mover; /* how the producer moves bulk to and from the consumer */
-	uint32_t dma_backed; /* DMA blocks are backed by memory */
+	uint32_t dma_backed; /* the DMA bytes are backed by memory */
 	/* Line 1, consumer: consumed lines, tagged: producer epoch << 40 | count. */
 	NUPA_LINE_ALIGNED uint64_t head;
-	/* Line 2, consumer: consumed DMA blocks, tagged likewise. */
+	/* Line 2, consumer: consumed DMA bytes (gaps at the wrap included), tagged likewise. */
 	NUPA_LINE_ALIGNED uint64_t dma_head;
 	NUPA_LINE_ALIGNED uint64_t pad[8];
 };
