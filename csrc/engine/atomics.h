@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * All memory ordering of the engine.  Each pair is labelled where it is used:
+ *
+ *   P1/C1  a ring line: the producer's release of `tag`, the consumer's acquire
+ *   P2/C2  ring space: the consumer's release of `head`, the producer's acquire
+ *   P3/C3  sleeping: owner stores `sleeping` then reads rings; producer writes
+ *          rings then reads `sleeping` (Dekker: both sides need a full fence)
+ *   P4/C4  hazard: the initiator stores `hazard` then reads `key`; the owner clears
+ *          `key` then reads `hazard` (Dekker)
+ *   P5/C5  tables: an entry's fields, then its key or state by release
+ *
+ * Full fences are read-modify-writes, which x86 needs anyway and TSan understands. */
+#ifndef NUPA_ATOMICS_H
+#define NUPA_ATOMICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define nupa_load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define nupa_load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define nupa_load_seq(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
+#define nupa_store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define nupa_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define nupa_exchange_seq(p, v) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
+#define nupa_fetch_add_seq(p, v) __atomic_fetch_add((p), (v), __ATOMIC_SEQ_CST)
+#define nupa_cas_seq(p, expected, v) \
+	__atomic_compare_exchange_n((p), (expected), (v), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+
+static inline void nupa_cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield" ::: "memory");
+#endif
+}
+
+#endif
