@@ -4,6 +4,10 @@
 #ifndef NUPA_BENCH_H
 #define NUPA_BENCH_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_setaffinity, process_vm_writev */
+#endif
+
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -137,9 +141,8 @@ static inline double bench_median(struct bench_samples *samples)
 
 _Noreturn static inline void bench_usage(const struct bench_options *options, int status)
 {
-	fprintf(status ? stderr : stdout,
-		"usage: %s [--cpus A,B] [--seconds S%s] [--json]\n", options->program,
-		options->n_sizes ? "] [--sizes BYTES,BYTES..." : "");
+	fprintf(status ? stderr : stdout, "usage: %s [--cpus A,B] [--seconds S%s] [--json]\n",
+		options->program, options->n_sizes ? "] [--sizes BYTES,BYTES..." : "");
 	exit(status);
 }
 
@@ -178,7 +181,7 @@ static inline void bench_parse_sizes(struct bench_options *options, const char *
 			exit(2);
 		}
 		options->size_bytes[options->n_sizes++] =
-			bench_number(options, &text, 1, BENCH_MESSAGE_MAX_BYTES);
+		    bench_number(options, &text, 1, BENCH_MESSAGE_MAX_BYTES);
 	} while (*text++ == ',');
 	if (text[-1] != '\0')
 		bench_usage(options, 2);
@@ -203,9 +206,12 @@ static inline void bench_default_cpus(struct bench_options *options)
 static inline void bench_parse(struct bench_options *options, int argc, char **argv)
 {
 	static const struct option known[] = {
-		{"cpus", required_argument, NULL, 'c'},	   {"seconds", required_argument, NULL, 's'},
-		{"sizes", required_argument, NULL, 'z'},   {"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},	   {NULL, 0, NULL, 0},
+		{ "cpus", required_argument, NULL, 'c' },
+		{ "seconds", required_argument, NULL, 's' },
+		{ "sizes", required_argument, NULL, 'z' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
 	};
 	bool sized = options->n_sizes > 0;
 	int option;

@@ -29,7 +29,7 @@ _Noreturn static void echo(struct line *line)
 int main(int argc, char **argv)
 {
 	static struct bench_samples one_way_ns;
-	struct bench_options options = {.seconds = 1.0};
+	struct bench_options options = { .seconds = 1.0 };
 	uint64_t turn = 0;
 
 	bench_parse(&options, argc, argv);

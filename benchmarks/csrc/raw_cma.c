@@ -16,11 +16,11 @@ struct peer {
 
 enum op { WRITEV, READV, N_OPS };
 
-static const char *const op_name[N_OPS] = {"writev", "readv"};
+static const char *const op_name[N_OPS] = { "writev", "readv" };
 
 static void move(enum op op, const struct peer *peer, uint8_t *local, size_t bytes)
 {
-	struct iovec here = {local, bytes}, there = {peer->buffer, bytes};
+	struct iovec here = { local, bytes }, there = { peer->buffer, bytes };
 	ssize_t moved = op == WRITEV ? process_vm_writev(peer->pid, &here, 1, &there, 1, 0)
 				     : process_vm_readv(peer->pid, &here, 1, &there, 1, 0);
 
@@ -106,7 +106,7 @@ static pid_t start_peer(const struct bench_options *options, uint8_t *buffer, si
 
 	if (pipe(ready) != 0)
 		bench_die("pipe");
-	struct peer parent = {getpid(), buffer};
+	struct peer parent = { getpid(), buffer };
 	pid_t child = bench_fork();
 	if (child == 0) {
 		static uint8_t message[PINGPONG_BYTES];
@@ -131,8 +131,9 @@ static pid_t start_peer(const struct bench_options *options, uint8_t *buffer, si
 
 int main(int argc, char **argv)
 {
-	struct bench_options options = {
-		.seconds = 1.0, .size_bytes = {64, 4096, 65536, 1048576}, .n_sizes = 4};
+	struct bench_options options = { .seconds = 1.0,
+					 .size_bytes = { 64, 4096, 65536, 1048576 },
+					 .n_sizes = 4 };
 	size_t largest_bytes = PINGPONG_BYTES;
 
 	bench_parse(&options, argc, argv);
@@ -146,7 +147,7 @@ int main(int argc, char **argv)
 	uint8_t *remote = bench_map(largest_bytes, false);
 	uint8_t *local = bench_map(largest_bytes, false);
 	double part_seconds = options.seconds / (N_OPS * options.n_sizes + 1);
-	struct peer peer = {start_peer(&options, remote, largest_bytes, false), remote};
+	struct peer peer = { start_peer(&options, remote, largest_bytes, false), remote };
 	bench_pin(options.cpu[0]);
 
 	if (options.json)

@@ -23,8 +23,8 @@ struct request {
 static void send_all(int fd, const uint8_t *data, size_t bytes, bool poll)
 {
 	for (size_t done = 0; done < bytes;) {
-		ssize_t sent = send(fd, data + done, bytes - done,
-				    MSG_NOSIGNAL | (poll ? MSG_DONTWAIT : 0));
+		ssize_t sent =
+		    send(fd, data + done, bytes - done, MSG_NOSIGNAL | (poll ? MSG_DONTWAIT : 0));
 
 		if (sent >= 0)
 			done += (size_t)sent;
@@ -93,7 +93,7 @@ _Noreturn static void serve(int listener, uint8_t *buffer)
 
 static int ask(const struct sockaddr_in *server, enum mode mode, uint64_t bytes)
 {
-	struct request request = {.bytes = bytes, .mode = mode};
+	struct request request = { .bytes = bytes, .mode = mode };
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	if (fd < 0 || connect(fd, (const struct sockaddr *)server, sizeof(*server)) != 0)
@@ -154,8 +154,8 @@ static int listen_on_loopback(struct sockaddr_in *address)
 	socklen_t length = sizeof(*address);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-	*address = (struct sockaddr_in){.sin_family = AF_INET,
-					.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	*address = (struct sockaddr_in){ .sin_family = AF_INET,
+					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	if (fd < 0 || bind(fd, (struct sockaddr *)address, sizeof(*address)) != 0 ||
 	    listen(fd, 4) != 0 || getsockname(fd, (struct sockaddr *)address, &length) != 0)
 		bench_die("listen on 127.0.0.1");
@@ -164,8 +164,9 @@ static int listen_on_loopback(struct sockaddr_in *address)
 
 int main(int argc, char **argv)
 {
-	struct bench_options options = {
-		.seconds = 1.0, .size_bytes = {8, 64, 512, 4096, 65536, 1048576}, .n_sizes = 6};
+	struct bench_options options = { .seconds = 1.0,
+					 .size_bytes = { 8, 64, 512, 4096, 65536, 1048576 },
+					 .n_sizes = 6 };
 	size_t largest_bytes = DRAIN_BYTES;
 	struct sockaddr_in server;
 
