@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Every target does its own set-up: Debian packages, .venv/, the build.  `.venv/bin/nupa` is the
+# command after any of them.  What is up to date is not done again.
+
+VENV := .venv
+BIN := $(VENV)/bin
+BUILD := build
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+PYTEST_ARGS ?= -n $(JOBS)
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+
+# Folders are listed too: one changes when a file of it comes or goes.
+C_TREE := $(shell find csrc benchmarks/csrc -not -name '.*' 2>/dev/null)
+$(C_TREE): ; # may go away while make runs
+C_FILES := $(filter %.c %.h,$(C_TREE))
+PY_DIRS := nupa tests benchmarks csrc/binding
+
+CMAKE_FLAGS := -G Ninja -S csrc -Wno-dev
+PYTHON_FLAG = -DPython_EXECUTABLE=$(abspath $(BIN)/python)
+
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench build format lint sanitize test-c test-py clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 12
+
+demo: $(BUILD)/packages.run $(BUILD)/built ## a fabric, real RDMA programs on it, a table beside TCP
+	$(BIN)/nupa demo $(DEMO_ARGS)
+
+test: test-c ## C and Python tests
+	@$(MAKE) --no-print-directory test-py
+
+check: lint ## format, lint, types, layers, sanitizers, tests: what CI runs
+	@$(MAKE) --no-print-directory sanitize
+	@$(MAKE) --no-print-directory test
+
+bench: $(BUILD)/packages.run $(BUILD)/built ## benchmarks, with ratios to the machine's own limits
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+build: $(BUILD)/built ## .venv/bin/nupa, nupa/_engine, libibverbs.so.1
+
+# --- set-up ------------------------------------------------------------------------------------
+
+$(BUILD)/packages.%: .ci/setup
+	@.ci/setup packages $*
+	@mkdir -p $(@D) && touch $@
+
+# Editable, with a plain .pth: the checkout itself is on the path and costs nothing at start.
+# wheel.cmake=false: the C parts are built below, so that a change rebuilds only what it touches.
+$(VENV)/installed: pyproject.toml | $(BUILD)/packages.build
+	@.ci/setup venv $(VENV)
+	@echo "Python packages for $(VENV) (once, about half a minute)"
+	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[dev]' \
+		-C wheel.cmake=false -C wheel.platlib=true -C editable.mode=inplace
+	@touch $@
+
+$(BUILD)/built: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
+	@cmake $(CMAKE_FLAGS) -B $(BUILD)/dev -DNUPA_TESTS=ON $(PYTHON_FLAG) >$(BUILD)/cmake.log \
+		|| { cat $(BUILD)/cmake.log; false; }
+	@cmake --build $(BUILD)/dev
+	@rm -rf nupa/lib nupa/bin nupa/_engine*.so
+	@cmake --install $(BUILD)/dev --prefix . >/dev/null
+	@touch $@
+
+# --- checks ------------------------------------------------------------------------------------
+
+format: $(VENV)/installed ## rewrite C and Python in the project's style
+	$(BIN)/clang-format -i $(C_FILES)
+	$(BIN)/ruff format $(PY_DIRS)
+	$(BIN)/ruff check --fix-only --quiet $(PY_DIRS)
+
+# A tree of its own: a build that warned before must fail here all the same.
+$(BUILD)/no-warnings: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
+	@cmake $(CMAKE_FLAGS) -B $(BUILD)/werror -DNUPA_TESTS=ON -DNUPA_WERROR=ON $(PYTHON_FLAG) >/dev/null
+	@cmake --build $(BUILD)/werror
+	@touch $@
+
+lint: $(BUILD)/no-warnings ## formats, ruff, clang-tidy, mypy --strict, layers
+	$(BIN)/ruff format --check --quiet $(PY_DIRS)
+	$(BIN)/ruff check --quiet $(PY_DIRS)
+	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+	@echo clang-tidy
+	@printf '%s\n' $(filter %.c,$(C_FILES)) | xargs -P $(JOBS) -n 1 \
+		$(BIN)/clang-tidy -p $(BUILD)/werror --quiet 2>$(BUILD)/tidy.log \
+		|| { cat $(BUILD)/tidy.log; false; }
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# TSan of older compilers does not start where mmap is randomised by more bits than it knows.
+UNRANDOM := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+sanitize: $(BUILD)/packages.build ## C tests under ASan + UBSan, then under TSan
+	@$(MAKE) --no-print-directory $(BUILD)/sanitized.asan $(BUILD)/sanitized.tsan
+
+$(BUILD)/sanitized.asan: SANITIZE := address,undefined
+$(BUILD)/sanitized.tsan: SANITIZE := thread
+$(BUILD)/sanitized.%: $(C_TREE)
+	@cmake $(CMAKE_FLAGS) -B $(BUILD)/$* -DNUPA_TESTS=ON -DNUPA_SANITIZE=$(SANITIZE) >/dev/null
+	@cmake --build $(BUILD)/$*
+	$(UNRANDOM) ctest --test-dir $(BUILD)/$* --output-on-failure --no-tests=error
+	@touch $@
+
+test-c: $(BUILD)/packages.test $(BUILD)/built
+	ctest --test-dir $(BUILD)/dev --output-on-failure --no-tests=error
+
+test-py: $(BUILD)/packages.test $(BUILD)/built
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+clean: ## remove everything that was built, and the virtual environment
+	rm -rf $(BUILD) $(VENV) nupa/lib nupa/bin nupa/_engine*.so
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find nupa tests benchmarks csrc -name __pycache__ -prune -exec rm -rf {} +
