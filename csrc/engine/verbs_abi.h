@@ -102,6 +102,7 @@ struct ibv_context {
  * and asks `sz` whether this library's table reaches that far. */
 struct verbs_context {
 	/* since v59 */
+	struct ibv_mr *(*reg_mr_ex)(struct ibv_pd *pd, struct ibv_mr_init_attr *attr);
 	int (*dealloc_dmah)(struct ibv_dmah *dmah);
 	struct ibv_dmah *(*alloc_dmah)(struct ibv_context *context,
 				       struct ibv_dmah_init_attr *attr);

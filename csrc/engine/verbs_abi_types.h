@@ -210,6 +210,17 @@ struct ibv_mr {
 	uint32_t handle, lkey, rkey;
 };
 
+struct ibv_mr_init_attr {
+	size_t length;
+	int access;
+	uint64_t comp_mask; /* enum ibv_mr_init_attr_mask */
+	uint64_t iova;
+	void *addr;
+	int fd; /* a dma-buf */
+	uint64_t fd_offset;
+	struct ibv_dmah *dmah;
+};
+
 struct ibv_mw {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
