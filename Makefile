@@ -86,7 +86,7 @@ lint: $(BUILD)/no-warnings ## formats, ruff, clang-tidy, mypy --strict, layers
 		$(BIN)/clang-tidy -p $(BUILD)/werror --quiet 2>$(BUILD)/tidy.log \
 		|| { cat $(BUILD)/tidy.log; false; }
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 # TSan of older compilers does not start where mmap is randomised by more bits than it knows.
 UNRANDOM := $(shell setarch -R true 2>/dev/null && echo setarch -R)
@@ -99,11 +99,11 @@ $(BUILD)/sanitized.tsan: SANITIZE := thread
 $(BUILD)/sanitized.%: $(C_TREE)
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/$* -DNUPA_TESTS=ON -DNUPA_SANITIZE=$(SANITIZE) >/dev/null
 	@cmake --build $(BUILD)/$*
-	$(UNRANDOM) ctest --test-dir $(BUILD)/$* --output-on-failure --no-tests=error
+	$(UNRANDOM) ctest --test-dir $(BUILD)/$* --output-on-failure --no-tests=error -j $(JOBS)
 	@touch $@
 
 test-c: $(BUILD)/packages.test $(BUILD)/built
-	ctest --test-dir $(BUILD)/dev --output-on-failure --no-tests=error
+	ctest --test-dir $(BUILD)/dev --output-on-failure --no-tests=error -j $(JOBS)
 
 test-py: $(BUILD)/packages.test $(BUILD)/built
 	$(BIN)/pytest $(PYTEST_ARGS)
