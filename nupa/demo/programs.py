@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Two programs, a server and a client, on two hosts of a fabric: started, awaited, ended."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+_TCP_LISTEN = "0A"  # /proc/net/tcp, column st: TCP_LISTEN of <netinet/tcp.h>
+_TICK_S = 0.1
+_LISTEN_POLL_S = 0.002
+_TAIL_LINES = 12
+#: Below Linux' default ip_local_port_range, so no connect() of another program takes one.
+_PORTS = range(20000, 32000)
+
+
+class ProgramError(Exception):
+    """A program failed, ended too early or missed its deadline.
+
+    The message names it and ends with the last lines that it and its partner wrote.
+    """
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one program ended.  *returncode* is as subprocess has it: -N after signal N."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+    killed: str = ""  #: why we killed it; empty if it ended by itself
+
+    @property
+    def ok(self) -> bool:
+        return self.returncode == 0 and not self.killed
+
+    def describe(self) -> str:
+        """Command, end and last lines of output, for error messages."""
+        how = self.killed or f"ended with {self.returncode}"
+        lines = [line for line in (self.stdout + "\n" + self.stderr).splitlines() if line.strip()]
+        tail = "".join(f"\n  | {line.rstrip()}" for line in lines[-_TAIL_LINES:])
+        return f"`{shlex.join(self.argv)}` {how}" + (f":{tail}" if tail else ", and wrote nothing")
+
+
+@dataclass(frozen=True)
+class PairResult:
+    server: Outcome
+    client: Outcome
+    elapsed_s: float
+
+    def check(self) -> PairResult:
+        """Returns itself; ProgramError if either end failed."""
+        if self.client.ok and self.server.ok:
+            return self
+        raise ProgramError(f"{self.client.describe()}\n{self.server.describe()}")
+
+
+class Program:
+    """One started program.  Its output goes to files, so it never waits for us to read.
+
+    It leads a session of its own: `kill` reaches what it started, too.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cpu: int | None = None,
+    ) -> None:
+        self.argv = tuple(argv)
+        self._stdout: IO[bytes] = tempfile.TemporaryFile()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()
+        self._killed = ""
+        try:
+            with _pinned(cpu):
+                self._process = subprocess.Popen(
+                    self.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._stdout,
+                    stderr=self._stderr,
+                    env=None if env is None else {**os.environ, **env},
+                    start_new_session=True,
+                )
+        except BaseException as error:
+            self._stdout.close()
+            self._stderr.close()
+            if isinstance(error, OSError):
+                raise ProgramError(f"`{shlex.join(self.argv)}` did not start: {error}") from error
+            raise
+        self.pidfd = os.pidfd_open(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def failed(self) -> bool:
+        return bool(self._process.poll())
+
+    def kill(self, why: str) -> None:
+        """SIGKILL to the program and its children, if it still runs."""
+        if self.running:
+            os.killpg(self.pid, signal.SIGKILL)
+            if self._process.wait() == -signal.SIGKILL:
+                self._killed = why
+
+    def outcome(self) -> Outcome:
+        """Waits for the end, which must be near, and reads the output."""
+        returncode = self._process.wait()
+        texts = []
+        for file in (self._stdout, self._stderr):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+        return Outcome(self.argv, returncode, texts[0], texts[1], self._killed)
+
+    def close(self) -> None:
+        self.kill("was killed at the end of the test")
+        os.close(self.pidfd)
+        self._stdout.close()
+        self._stderr.close()
+
+
+@dataclass
+class ProgramPair:
+    """A server and a client, one on each of two hosts of a fabric; a context manager.
+
+    Use `run_pair` unless the programs are to be disturbed on their way::
+
+        with ProgramPair(["ib_send_lat", ...], [...], fabric="f", port=port) as pair:
+            pair.start_server()     # returns when it listens on *port*
+            pair.start_client()
+            os.kill(pair.client.pid, signal.SIGKILL)
+            result = pair.wait()
+
+    *fabric* None runs the commands as they are, without `nupa run`.  *env* is added to ours.
+    *cpus* pins the server to the first, the client to the second.  *deadline_s* is for all.
+    *grace_s* is what one end has left once the other failed.  *tick* is called about ten times
+    a second with the seconds passed.
+    """
+
+    server_cmd: Sequence[str]
+    client_cmd: Sequence[str]
+    fabric: str | None = None
+    mover: str | None = None
+    env: Mapping[str, str] | None = None
+    hosts: tuple[str, str] = ("host0", "host1")
+    cpus: tuple[int, int] | None = None
+    port: int | None = None
+    deadline_s: float = 30.0
+    grace_s: float = 5.0
+    tick: Callable[[float], None] | None = None
+    _programs: list[Program] = field(default_factory=list, init=False)
+    _start_s: float = field(default=0.0, init=False)
+
+    def __enter__(self) -> ProgramPair:
+        self._start_s = time.monotonic()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for program in self._programs:
+            program.close()
+
+    @property
+    def server(self) -> Program:
+        return self._programs[0]
+
+    @property
+    def client(self) -> Program:
+        return self._programs[1]
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._start_s
+
+    def start_server(self) -> None:
+        """Starts it and, with a port, waits until it listens there."""
+        self._start(self.server_cmd, 0)
+        if self.port is None:
+            return
+        while not is_listening(self.port):
+            if not self.server.running:
+                raise ProgramError(
+                    f"no server on port {self.port}: {self.server.outcome().describe()}"
+                )
+            if self.elapsed_s > self.deadline_s:
+                self.server.kill(f"did not listen on port {self.port} in {self.deadline_s:g} s")
+                raise ProgramError(self.server.outcome().describe())
+            self._sleep([self.server], _LISTEN_POLL_S)
+
+    def start_client(self) -> None:
+        self._start(self.client_cmd, 1)
+
+    def wait(self) -> PairResult:
+        """Waits for both ends; kills at the deadline what still runs."""
+        end_s = self.deadline_s
+        while running := [program for program in self._programs if program.running]:
+            if any(program.failed for program in self._programs):
+                end_s = min(end_s, self.elapsed_s + self.grace_s)
+            if self.elapsed_s > end_s:
+                for program in running:
+                    program.kill(f"was killed: not done after {self.elapsed_s:.1f} s")
+            self._sleep(running, _TICK_S)
+        return PairResult(self.server.outcome(), self.client.outcome(), self.elapsed_s)
+
+    def _start(self, command: Sequence[str], end: int) -> None:
+        argv = list(command)
+        if self.fabric is not None:
+            argv = nupa_run(argv, fabric=self.fabric, host=self.hosts[end], mover=self.mover)
+        cpu = None if self.cpus is None else self.cpus[end]
+        self._programs.append(Program(argv, env=self.env, cpu=cpu))
+
+    def _sleep(self, programs: list[Program], seconds: float) -> None:
+        """Until one of the programs ends, at most *seconds*."""
+        poller = select.poll()
+        for program in programs:
+            poller.register(program.pidfd, select.POLLIN)
+        poller.poll(max(0.0, seconds) * 1000)
+        if self.tick is not None:
+            self.tick(self.elapsed_s)
+
+
+def run_pair(
+    server_cmd: Sequence[str],
+    client_cmd: Sequence[str],
+    *,
+    fabric: str | None = None,
+    mover: str | None = None,
+    env: Mapping[str, str] | None = None,
+    hosts: tuple[str, str] = ("host0", "host1"),
+    cpus: tuple[int, int] | None = None,
+    port: int | None = None,
+    deadline_s: float = 30.0,
+    tick: Callable[[float], None] | None = None,
+) -> PairResult:
+    """Runs a server and a client to their ends: how each ended, with its output.
+
+    The client is started when the server listens on TCP *port*.  Failures of the programs are
+    in the result (`check` raises them); ProgramError if one cannot be started or never listens.
+    Arguments as for `ProgramPair`.
+    """
+    with ProgramPair(
+        server_cmd,
+        client_cmd,
+        fabric=fabric,
+        mover=mover,
+        env=env,
+        hosts=hosts,
+        cpus=cpus,
+        port=port,
+        deadline_s=deadline_s,
+        tick=tick,
+    ) as pair:
+        pair.start_server()
+        pair.start_client()
+        return pair.wait()
+
+
+def nupa_run(
+    command: Sequence[str], *, fabric: str, host: str | None = None, mover: str | None = None
+) -> list[str]:
+    """The command line that runs *command* on a host of *fabric*, with this Python's nupa."""
+    argv = [*NUPA, "run", "--fabric", fabric]
+    if host is not None:
+        argv += ["--host", host]
+    if mover is not None:
+        argv += ["--mover", mover]
+    return [*argv, "--", *command]
+
+
+#: `nupa` by this interpreter, installed or not on PATH.
+NUPA = (sys.executable, "-P", "-c", "import sys; from nupa.cli import main; sys.exit(main())")
+
+
+def free_port(rng: random.Random | None = None) -> int:
+    """A TCP port that nothing is bound to now, on any address of either family."""
+    rng = rng or random.Random(os.getpid() ^ time.monotonic_ns())
+    for port in rng.sample(_PORTS, 100):
+        try:
+            with _bound(port):
+                return port
+        except OSError:
+            continue
+    raise ProgramError(
+        f"100 TCP ports tried between {_PORTS.start} and {_PORTS.stop}, none of them was free"
+    )
+
+
+def _bound(port: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
+
+
+def is_listening(port: int) -> bool:
+    """Whether a TCP socket of this network namespace listens on *port* (proc_net_tcp)."""
+    for name in ("tcp", "tcp6"):
+        try:
+            table = Path(f"/proc/net/{name}").read_text()
+        except FileNotFoundError:  # a kernel without IPv6
+            continue
+        for line in table.splitlines()[1:]:
+            _, local, _, state, *_ = line.split()
+            if state == _TCP_LISTEN and int(local.rpartition(":")[2], 16) == port:
+                return True
+    return False
+
+
+@contextmanager
+def _pinned(cpu: int | None) -> Iterator[None]:
+    """Pins this thread, and so what it starts meanwhile, to one CPU."""
+    if cpu is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {cpu})
+    except OSError as error:
+        raise ProgramError(
+            f"cannot pin to CPU {cpu}: {error}; usable are {sorted(before)}"
+        ) from error
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is going on now: a line that rewrites itself on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TextIO
+
+_CLEAR_LINE = "\r\x1b[K"
+
+
+class Progress:
+    """Counts *total* steps on *out*; a context manager that leaves no half line behind."""
+
+    def __init__(
+        self,
+        total: int,
+        out: TextIO = sys.stderr,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._total = total
+        self._out = out
+        self._clock = clock
+        self._live = out.isatty()
+        self._done = 0
+        self._label = ""
+        self._start_s = clock()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._write(_CLEAR_LINE)
+
+    def step(self, label: str) -> None:
+        """The next step begins."""
+        self._done += 1
+        self._label = label
+        if self._live:
+            self.tick()
+        else:
+            self._write(f"{self._text()}\n")
+
+    def tick(self, _: float = 0.0) -> None:
+        """Time has passed in this step; called as often as is convenient."""
+        if self._live:
+            self._write(f"{_CLEAR_LINE}{self._text()}")
+
+    def _text(self) -> str:
+        seconds = self._clock() - self._start_s
+        return f"[{self._done}/{self._total}] {seconds:4.1f} s  {self._label}"
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
