@@ -22,6 +22,17 @@
 #define NUPA_HOPS_MAX 15u
 #define NUPA_NAME_BYTES 32u
 
+/* What the creator of a fabric may choose (struct nupa_config). */
+#define NUPA_SLOTS_MIN 2u
+#define NUPA_RING_LINES_MIN 16u
+#define NUPA_RING_LINES_MAX 65536u
+#define NUPA_DMA_BYTES_MIN 4096u
+#define NUPA_DMA_BYTES_MAX (64u << 20)
+#define NUPA_EXTENT_BYTES_MIN NUPA_PAGE_BYTES
+#define NUPA_EXTENT_BYTES_MAX (1u << 30)
+#define NUPA_EXTENTS_MAX (1u << 20)
+#define NUPA_POOL_BYTES_MAX (UINT64_C(1) << 40)
+
 /* What one process may ask of one device (ibv_device_attr). */
 #define NUPA_QP_WR_MAX 32768u
 #define NUPA_SGE_MAX 32u

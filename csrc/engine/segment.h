@@ -12,9 +12,10 @@ struct nupa_fabric {
 	int fd;
 	uint32_t refs;
 	struct nupa_superblock *sb; /* maps all up to arenas_off */
-	struct nupa_host *hosts;
+	struct nupa_superblock geometry; /* private copy of *sb, checked once: for all arithmetic (I5) */
+	struct nupa_host *hosts;	 /* private copy, checked */
 	struct nupa_port *ports;
-	struct nupa_route *routes; /* [src * n_hosts + dst] */
+	struct nupa_route *routes; /* private copy, checked: [src * n_hosts + dst] */
 	struct nupa_slot *slots;
 	uint32_t *extents;
 	uint8_t *pool; /* mapped at first use */
@@ -72,7 +73,9 @@ int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to);
 /* Frees the slots of processes that died; returns how many. */
 int nupa_fabric_reap(struct nupa_fabric *fabric);
 
-/* Pool memory shared by all hosts: *size_bytes* is rounded up to extents. */
+/* Pool memory shared by all hosts: *size_bytes* is rounded up to extents.  slot: the caller's own, or
+ * 0 for a process without an attachment.  -EPERM: not its slot or memory; -ENOMEM: no run of free
+ * extents; -ENOSPC: the file system is full. */
 int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out);
 int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64_t size_bytes);
 /* cffi: end */
@@ -91,6 +94,10 @@ uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric);
 int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
 /* Returns an arena's memory to the system, but for its flow counters. */
 void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot);
+
+/* The owner gives up its slot, whatever its state: the arena is cleared, the pool's extents and the
+ * slot are freed, the others are told.  -EPERM if the slot is not this process's. */
+int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot);
 
 /* /proc/PID/stat field 22, or 0 if there is no such process. */
 uint64_t nupa_process_start_time(uint32_t pid);

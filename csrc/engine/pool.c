@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The pool: memory of the fabric that all hosts can load from and store to, given out in runs of
+ * extents.  A word an extent, zero when free, claimed by compare-and-swap: no lock to be left held.
+ * Extents of slot 0 belong to a process without an attachment and carry its pid (22 bits at most,
+ * PID_MAX_LIMIT in proc(5)) where others carry their epoch. */
+#include "atomics.h"
+#include "geometry.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#define OWNER(slot, low) ((uint32_t)(slot) << 24 | ((uint32_t)(low)&0xffffff))
+#define OWNER_SLOT(word) ((word) >> 24)
+#define OWNER_LOW(word) ((word)&0xffffff)
+
+/* The word of this process's extents, or 0 if the slot is not its own. */
+static uint32_t owner_word(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	uint64_t claim;
+
+	if (slot == 0)
+		return OWNER(0, getpid());
+	claim = nupa_load_relaxed(&fabric->slots[slot].claim);
+	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
+	    NUPA_CLAIM_PID(claim) != (uint32_t)getpid())
+		return 0;
+	return OWNER(slot, NUPA_CLAIM_EPOCH(claim));
+}
+
+static void free_words(struct nupa_fabric *fabric, uint32_t first, uint32_t n)
+{
+	for (uint32_t i = first; i < first + n; i++)
+		/* The hole was punched before: pairs with the acquire of the next owner. */
+		nupa_store_release(&fabric->extents[i], 0);
+}
+
+/* Claims *n* neighbours; returns the first, or n_extents if there is no such run. */
+static uint32_t claim_run(struct nupa_fabric *fabric, uint32_t n, uint32_t owner)
+{
+	const uint32_t n_extents = fabric->geometry.n_extents;
+	uint32_t first = 0, held = 0;
+
+	while (first + held < n_extents && held < n) {
+		uint32_t free_word = 0;
+
+		if (nupa_cas_seq(&fabric->extents[first + held], &free_word, owner)) {
+			held++;
+			continue;
+		}
+		free_words(fabric, first, held);
+		first += held + 1;
+		held = 0;
+	}
+	if (held == n)
+		return first;
+	free_words(fabric, first, held);
+	return n_extents;
+}
+
+int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	uint32_t owner, first, n;
+	uint64_t offset;
+	uint8_t *pool;
+	int rc;
+
+	if (slot >= sb->n_slots || size_bytes == 0)
+		return -EINVAL;
+	if (size_bytes > sb->pool_bytes)
+		return -ENOMEM;
+	owner = owner_word(fabric, slot);
+	if (!owner)
+		return -EPERM;
+	pool = nupa_fabric_pool(fabric);
+	if (!pool)
+		return -errno;
+	n = (uint32_t)((size_bytes + sb->extent_bytes - 1) / sb->extent_bytes);
+	first = claim_run(fabric, n, owner);
+	if (first == sb->n_extents)
+		return -ENOMEM;
+	offset = (uint64_t)first * sb->extent_bytes;
+	rc = nupa_fabric_back(fabric, sb->pool_off + offset, (uint64_t)n * sb->extent_bytes);
+	if (rc) {
+		free_words(fabric, first, n);
+		return rc;
+	}
+	*out = pool + offset;
+	return 0;
+}
+
+int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64_t size_bytes)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	const uintptr_t pool = (uintptr_t)fabric->pool;
+	const uintptr_t offset = (uintptr_t)addr - pool;
+	uint32_t owner, first, n;
+
+	if (slot >= sb->n_slots || !pool || size_bytes == 0 || (uintptr_t)addr < pool ||
+	    offset % sb->extent_bytes || size_bytes > sb->pool_bytes ||
+	    offset > sb->pool_bytes - size_bytes)
+		return -EINVAL;
+	owner = owner_word(fabric, slot);
+	if (!owner)
+		return -EPERM;
+	first = (uint32_t)(offset / sb->extent_bytes);
+	n = (uint32_t)((size_bytes + sb->extent_bytes - 1) / sb->extent_bytes);
+	for (uint32_t i = first; i < first + n; i++)
+		if (nupa_load_relaxed(&fabric->extents[i]) != owner)
+			return -EPERM;
+	nupa_fabric_release(fabric, sb->pool_off + offset, (uint64_t)n * sb->extent_bytes);
+	free_words(fabric, first, n);
+	return 0;
+}
+
+void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	const uint32_t mine = OWNER(0, getpid());
+	uint32_t asked = 0;
+	bool alive = false;
+
+	for (uint32_t i = 0; i < sb->n_extents; i++) {
+		uint32_t word = nupa_load_acquire(&fabric->extents[i]);
+
+		if (word == 0 || OWNER_SLOT(word) != slot)
+			continue;
+		if (slot == 0 && OWNER_LOW(word) != asked) {
+			asked = OWNER_LOW(word);
+			alive = nupa_process_alive(asked, 0);
+		}
+		/* Taken over first: of two who find it, one alone gives its memory back. */
+		if (alive || !nupa_cas_seq(&fabric->extents[i], &word, mine))
+			continue;
+		nupa_fabric_release(fabric, sb->pool_off + (uint64_t)i * sb->extent_bytes,
+				    sb->extent_bytes);
+		free_words(fabric, i, 1);
+	}
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A fabric's segment as a file: made, opened, checked, mapped and backed with memory.  Only the
+ * control part is mapped at once; arenas and the pool when somebody needs them. */
+#include "atomics.h"
+#include "geometry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static int back(int fd, uint64_t offset, uint64_t bytes)
+{
+	int rc;
+
+	do
+		rc = fallocate(fd, 0, (off_t)offset, (off_t)bytes) ? -errno : 0;
+	while (rc == -EINTR);
+	return rc;
+}
+
+static int explain_backing(int rc, const char *path, uint64_t bytes, char *why, size_t why_bytes)
+{
+	if (rc == -ENOSPC)
+		return nupa_explain(rc, why, why_bytes,
+				    "no room for %" PRIu64 " bytes of %s: its file system is full; "
+				    "remove files there or make it larger",
+				    bytes, path);
+	if (rc == -EOPNOTSUPP)
+		return nupa_explain(rc, why, why_bytes,
+				    "the file system of %s cannot preallocate: use /dev/shm", path);
+	return nupa_explain(rc, why, why_bytes, "cannot back %" PRIu64 " bytes of %s: %s", bytes,
+			    path, strerror(-rc));
+}
+
+static void *map_shared(int fd, uint64_t offset, uint64_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+/* Maps the control part, which is backed, and points into it. */
+static int map_control(struct nupa_fabric *fabric, char *why, size_t why_bytes)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	uint8_t *base = map_shared(fabric->fd, 0, sb->arenas_off);
+
+	if (!base)
+		return nupa_explain(-errno, why, why_bytes,
+				    "cannot map %" PRIu64 " bytes of %s: %s", sb->arenas_off,
+				    fabric->path, strerror(errno));
+	fabric->sb = (struct nupa_superblock *)base;
+	fabric->ports = (struct nupa_port *)(base + sb->ports_off);
+	fabric->slots = (struct nupa_slot *)(base + sb->slots_off);
+	fabric->extents = (uint32_t *)(base + sb->extents_off);
+	return 0;
+}
+
+static int copy_tables(struct nupa_fabric *fabric, const struct nupa_host *hosts,
+		       const struct nupa_route *routes)
+{
+	const size_t n_hosts = fabric->geometry.n_hosts;
+
+	fabric->hosts = malloc(n_hosts * sizeof(*hosts));
+	fabric->routes = malloc(n_hosts * n_hosts * sizeof(*routes));
+	if (!fabric->hosts || !fabric->routes)
+		return -ENOMEM;
+	memcpy(fabric->hosts, hosts, n_hosts * sizeof(*hosts));
+	memcpy(fabric->routes, routes, n_hosts * n_hosts * sizeof(*routes));
+	return 0;
+}
+
+static struct nupa_fabric *fabric_new(const char *path)
+{
+	struct nupa_fabric *fabric = calloc(1, sizeof(*fabric));
+
+	if (!fabric)
+		return NULL;
+	fabric->fd = -1;
+	fabric->refs = 1;
+	snprintf(fabric->path, sizeof(fabric->path), "%s", path);
+	return fabric;
+}
+
+static int plan(struct nupa_fabric *fabric, const char *name, const struct nupa_config *config,
+		uint32_t n_hosts, uint32_t n_ports, const struct nupa_tables *tables, char *why,
+		size_t why_bytes)
+{
+	struct nupa_superblock *sb = &fabric->geometry;
+	struct timespec now;
+	int rc;
+
+	if (!name || !name[0] || strlen(name) >= sizeof(sb->name))
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "a fabric's name has 1 to %zu bytes, this one %zu",
+				    sizeof(sb->name) - 1, name ? strlen(name) : 0);
+	rc = nupa_geometry_plan(config, n_hosts, n_ports, sb, why, why_bytes);
+	if (rc)
+		return rc;
+	if (nupa_geometry_check_tables(sb, tables, why, why_bytes))
+		return -EINVAL;
+	if (getrandom(&sb->generation, sizeof(sb->generation), 0) != sizeof(sb->generation))
+		return nupa_explain(-EIO, why, why_bytes, "no random numbers: getrandom failed");
+	clock_gettime(CLOCK_REALTIME, &now);
+	sb->created_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	memcpy(sb->name, name, strlen(name));
+	sb->checksum = nupa_geometry_checksum(sb, tables);
+	return 0;
+}
+
+static int make_file(struct nupa_fabric *fabric, const char *path, char *why, size_t why_bytes)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	struct rlimit limit;
+
+	/* ftruncate past the limit is a signal, not an error (setrlimit(2), RLIMIT_FSIZE). */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < sb->segment_bytes)
+		return nupa_explain(-EFBIG, why, why_bytes,
+				    "%s is a sparse file of %" PRIu64
+				    " bytes, ulimit -f allows %" PRIu64
+				    ": raise it or choose fewer slots",
+				    fabric->path, sb->segment_bytes, (uint64_t)limit.rlim_cur);
+	fabric->fd = path ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)
+			  : memfd_create("nupa", MFD_CLOEXEC);
+	if (fabric->fd < 0)
+		return nupa_explain(-errno, why, why_bytes, "cannot make %s: %s", fabric->path,
+				    strerror(errno));
+	return 0;
+}
+
+static int fill_file(struct nupa_fabric *fabric, const struct nupa_tables *tables, char *why,
+		     size_t why_bytes)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	uint8_t *base;
+	int rc;
+
+	if (ftruncate(fabric->fd, (off_t)sb->segment_bytes))
+		return nupa_explain(-errno, why, why_bytes,
+				    "cannot make %s %" PRIu64 " bytes long: %s", fabric->path,
+				    sb->segment_bytes, strerror(errno));
+	rc = back(fabric->fd, 0, sb->arenas_off);
+	if (rc)
+		return explain_backing(rc, fabric->path, sb->arenas_off, why, why_bytes);
+	rc = map_control(fabric, why, why_bytes);
+	if (rc)
+		return rc;
+	base = (uint8_t *)fabric->sb;
+	memcpy(base, sb, sizeof(*sb));
+	memcpy(base + sb->hosts_off, tables->hosts, sb->n_hosts * sizeof(*tables->hosts));
+	memcpy(base + sb->ports_off, tables->ports, sb->n_ports * sizeof(*tables->ports));
+	memcpy(base + sb->routes_off, tables->routes,
+	       (size_t)sb->n_hosts * sb->n_hosts * sizeof(*tables->routes));
+	/* Published whole: whoever sees the magic sees all that was stored before it. */
+	fabric->geometry.magic = NUPA_MAGIC;
+	nupa_store_release(&fabric->sb->magic, NUPA_MAGIC);
+	return 0;
+}
+
+int nupa_fabric_create(const char *path, const char *name, const struct nupa_config *config,
+		       const struct nupa_host *hosts, uint32_t n_hosts,
+		       const struct nupa_port *ports, uint32_t n_ports,
+		       const struct nupa_route *routes, struct nupa_fabric **out, char *why,
+		       size_t why_bytes)
+{
+	const struct nupa_tables tables = { hosts, ports, routes };
+	struct nupa_fabric *fabric;
+	int rc;
+
+	if (path && strlen(path) >= sizeof(fabric->path))
+		return nupa_explain(-ENAMETOOLONG, why, why_bytes,
+				    "the path has %zu bytes, at most %zu", strlen(path),
+				    sizeof(fabric->path) - 1);
+	fabric = fabric_new(path ? path : "(memfd)");
+	if (!fabric)
+		return nupa_explain(-ENOMEM, why, why_bytes, "out of memory");
+	rc = plan(fabric, name, config, n_hosts, n_ports, &tables, why, why_bytes);
+	if (!rc && copy_tables(fabric, hosts, routes))
+		rc = nupa_explain(-ENOMEM, why, why_bytes, "out of memory");
+	if (!rc)
+		rc = make_file(fabric, path, why, why_bytes);
+	if (!rc) {
+		rc = fill_file(fabric, &tables, why, why_bytes);
+		if (rc && path)
+			unlink(path);
+	}
+	if (rc) {
+		nupa_fabric_put(fabric);
+		return rc;
+	}
+	*out = fabric;
+	return 0;
+}
+
+/* Reads and checks the superblock without mapping anything. */
+static int read_superblock(struct nupa_fabric *fabric, char *why, size_t why_bytes)
+{
+	struct nupa_superblock *sb = &fabric->geometry;
+	char reason[256];
+	struct stat st;
+	ssize_t bytes;
+	int rc;
+
+	if (fstat(fabric->fd, &st))
+		return nupa_explain(-errno, why, why_bytes, "cannot stat %s: %s", fabric->path,
+				    strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "%s is not a regular file, so it is no fabric", fabric->path);
+	bytes = pread(fabric->fd, sb, sizeof(*sb), 0);
+	if (bytes < 0)
+		return nupa_explain(-errno, why, why_bytes, "cannot read %s: %s", fabric->path,
+				    strerror(errno));
+	if ((size_t)bytes < sizeof(*sb))
+		return nupa_explain(-EMSGSIZE, why, why_bytes,
+				    "%s is truncated: %zd bytes, a superblock has %zu",
+				    fabric->path, bytes, sizeof(*sb));
+	rc = nupa_geometry_check(sb, (uint64_t)st.st_size, reason, sizeof(reason));
+	if (rc)
+		return nupa_explain(rc, why, why_bytes, "%s: %s", fabric->path, reason);
+	return 0;
+}
+
+/* Takes private copies of what never changes, then checks the copies (I5). */
+static int check_contents(struct nupa_fabric *fabric, char *why, size_t why_bytes)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	const uint8_t *base = (const uint8_t *)fabric->sb;
+	const size_t ports_bytes = sb->n_ports * sizeof(struct nupa_port);
+	struct nupa_port *ports = malloc(ports_bytes);
+	struct nupa_tables tables;
+	char reason[256];
+	int rc;
+
+	if (!ports || copy_tables(fabric, (const struct nupa_host *)(base + sb->hosts_off),
+				  (const struct nupa_route *)(base + sb->routes_off))) {
+		free(ports);
+		return nupa_explain(-ENOMEM, why, why_bytes, "out of memory");
+	}
+	memcpy(ports, fabric->ports, ports_bytes);
+	tables = (struct nupa_tables){ fabric->hosts, ports, fabric->routes };
+	rc = nupa_geometry_checksum(sb, &tables) == sb->checksum ? 0 : -EBADMSG;
+	if (rc)
+		nupa_explain(rc, why, why_bytes, "%s is corrupt: its checksum does not match",
+			     fabric->path);
+	if (!rc) {
+		rc = nupa_geometry_check_tables(sb, &tables, reason, sizeof(reason));
+		if (rc)
+			nupa_explain(rc, why, why_bytes, "%s is corrupt: %s", fabric->path, reason);
+	}
+	free(ports);
+	return rc;
+}
+
+static int open_file(struct nupa_fabric *fabric, const char *path, char *why, size_t why_bytes)
+{
+	/* O_NONBLOCK: a FIFO or a device must not hold us up before we see what it is. */
+	fabric->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	if (fabric->fd >= 0)
+		return 0;
+	switch (errno) {
+	case ENOENT:
+		return nupa_explain(
+		    -ENOENT, why, why_bytes,
+		    "no fabric at %s: make one with `nupa up`, `nupa ls` lists them", path);
+	case EISDIR:
+	case ENXIO: /* a socket */
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "%s is not a regular file, so it is no fabric", path);
+	case EACCES:
+	case EPERM:
+		return nupa_explain(
+		    -EACCES, why, why_bytes,
+		    "no permission to open %s: a fabric belongs to the user who made it", path);
+	default:
+		return nupa_explain(-errno, why, why_bytes, "cannot open %s: %s", path,
+				    strerror(errno));
+	}
+}
+
+int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size_t why_bytes)
+{
+	struct nupa_fabric *fabric;
+	int rc;
+
+	if (strlen(path) >= sizeof(fabric->path))
+		return nupa_explain(-ENAMETOOLONG, why, why_bytes,
+				    "the path has %zu bytes, at most %zu", strlen(path),
+				    sizeof(fabric->path) - 1);
+	fabric = fabric_new(path);
+	if (!fabric)
+		return nupa_explain(-ENOMEM, why, why_bytes, "out of memory");
+	rc = open_file(fabric, path, why, why_bytes);
+	if (!rc)
+		rc = read_superblock(fabric, why, why_bytes);
+	if (!rc) {
+		/* Backed already, unless somebody punched holes: a hole is an error here, not a SIGBUS. */
+		rc = back(fabric->fd, 0, fabric->geometry.arenas_off);
+		if (rc)
+			explain_backing(rc, path, fabric->geometry.arenas_off, why, why_bytes);
+	}
+	if (!rc)
+		rc = map_control(fabric, why, why_bytes);
+	if (!rc)
+		rc = check_contents(fabric, why, why_bytes);
+	if (rc) {
+		nupa_fabric_put(fabric);
+		return rc;
+	}
+	*out = fabric;
+	return 0;
+}
+
+struct nupa_fabric *nupa_fabric_get(struct nupa_fabric *fabric)
+{
+	/* Whoever calls holds a reference already, so nothing is published here. */
+	nupa_fetch_add_seq(&fabric->refs, 1);
+	return fabric;
+}
+
+void nupa_fabric_put(struct nupa_fabric *fabric)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+
+	/* Each user's last access comes before the unmapping by the last of them. */
+	if (__atomic_fetch_sub(&fabric->refs, 1, __ATOMIC_ACQ_REL) != 1)
+		return;
+	for (uint32_t slot = 0; slot < NUPA_SLOTS_MAX; slot++)
+		if (fabric->arena[slot])
+			munmap(fabric->arena[slot], sb->arena_bytes);
+	if (fabric->pool)
+		munmap(fabric->pool, sb->pool_bytes);
+	if (fabric->sb)
+		munmap(fabric->sb, sb->arenas_off);
+	if (fabric->fd >= 0)
+		close(fabric->fd);
+	free(fabric->hosts);
+	free(fabric->routes);
+	free(fabric);
+}
+
+/* Maps a part at its first use; when two threads do so at once, one mapping stays. */
+static uint8_t *map_once(int fd, uint8_t **part, uint64_t offset, uint64_t bytes)
+{
+	uint8_t *seen = nupa_load_acquire(part);
+	uint8_t *mapped;
+
+	if (seen)
+		return seen;
+	mapped = map_shared(fd, offset, bytes);
+	if (!mapped)
+		return NULL;
+	if (nupa_cas_seq(part, &seen, mapped))
+		return mapped;
+	munmap(mapped, bytes);
+	return seen;
+}
+
+static uint64_t arena_offset(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	return fabric->geometry.arenas_off + (slot - 1) * fabric->geometry.arena_bytes;
+}
+
+uint8_t *nupa_fabric_arena(struct nupa_fabric *fabric, uint32_t slot)
+{
+	if (slot == 0 || slot >= fabric->geometry.n_slots) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return map_once(fabric->fd, &fabric->arena[slot], arena_offset(fabric, slot),
+			fabric->geometry.arena_bytes);
+}
+
+uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric)
+{
+	return map_once(fabric->fd, &fabric->pool, fabric->geometry.pool_off,
+			fabric->geometry.pool_bytes);
+}
+
+int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes)
+{
+	const uint64_t end = fabric->geometry.segment_bytes;
+
+	if (bytes == 0 || bytes > end || offset > end - bytes)
+		return -EINVAL;
+	return back(fabric->fd, offset, bytes);
+}
+
+void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot)
+{
+	const uint64_t kept = nupa_arena_map(&fabric->geometry).qps_off;
+
+	nupa_fabric_release(fabric, arena_offset(fabric, slot) + kept,
+			    fabric->geometry.arena_bytes - kept);
+}
+
+void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes)
+{
+	/* EINTR is the only failure: the file was able to allocate, so it is able to punch. */
+	while (fallocate(fabric->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+			 (off_t)bytes) &&
+	       errno == EINTR)
+		continue;
+}
