@@ -40,10 +40,10 @@ struct ibv_device {
 	struct _ibv_device_ops _ops;
 	enum ibv_node_type node_type;
 	enum ibv_transport_type transport_type;
-	char name[IBV_SYSFS_NAME_MAX];        /* of the RDMA device: nupa_rdma0 */
-	char dev_name[IBV_SYSFS_NAME_MAX];    /* of its character device: uverbs0 */
-	char dev_path[IBV_SYSFS_PATH_MAX];    /* sysfs directory of the character device */
-	char ibdev_path[IBV_SYSFS_PATH_MAX];  /* sysfs directory of the RDMA device */
+	char name[IBV_SYSFS_NAME_MAX];       /* of the RDMA device: nupa_rdma0 */
+	char dev_name[IBV_SYSFS_NAME_MAX];   /* of its character device: uverbs0 */
+	char dev_path[IBV_SYSFS_PATH_MAX];   /* sysfs directory of the character device */
+	char ibdev_path[IBV_SYSFS_PATH_MAX]; /* sysfs directory of the RDMA device */
 };
 
 /* The first 48 bytes of ibv_port_attr, which is what it was before v18. */
@@ -107,8 +107,8 @@ struct verbs_context {
 	struct ibv_dmah *(*alloc_dmah)(struct ibv_context *context,
 				       struct ibv_dmah_init_attr *attr);
 	/* v44 begins here */
-	int (*query_port)(struct ibv_context *context, uint8_t port_num,
-			  struct ibv_port_attr *attr, size_t attr_bytes);
+	int (*query_port)(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,
+			  size_t attr_bytes);
 	int (*advise_mr)(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 			 struct ibv_sge *sg_list, uint32_t num_sge);
 	struct ibv_mr *(*alloc_null_mr)(struct ibv_pd *pd);

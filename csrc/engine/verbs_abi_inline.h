@@ -26,7 +26,8 @@
 	X(wr_atomic_cmp_swp,                                                                       \
 	  (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr, uint64_t compare, uint64_t swap),  \
 	  (qp, rkey, addr, compare, swap))                                                         \
-	X(wr_atomic_fetch_add, (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr, uint64_t add), \
+	X(wr_atomic_fetch_add,                                                                     \
+	  (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr, uint64_t add),                     \
 	  (qp, rkey, addr, add))                                                                   \
 	X(wr_atomic_write,                                                                         \
 	  (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr, const void *value),                \
@@ -40,7 +41,8 @@
 	  (struct ibv_qp_ex * qp, struct ibv_mw * mw, uint32_t rkey,                               \
 	   const struct ibv_mw_bind_info *info),                                                   \
 	  (qp, mw, rkey, info))                                                                    \
-	X(wr_set_ud_addr, (struct ibv_qp_ex * qp, struct ibv_ah * ah, uint32_t qpn, uint32_t qkey), \
+	X(wr_set_ud_addr,                                                                          \
+	  (struct ibv_qp_ex * qp, struct ibv_ah * ah, uint32_t qpn, uint32_t qkey),                \
 	  (qp, ah, qpn, qkey))                                                                     \
 	X(wr_set_xrc_srqn, (struct ibv_qp_ex * qp, uint32_t srqn), (qp, srqn))                     \
 	X(wr_set_sge, (struct ibv_qp_ex * qp, uint32_t lkey, uint64_t addr, uint32_t length),      \
@@ -49,11 +51,14 @@
 	  (qp, n, list))                                                                           \
 	X(wr_set_inline_data, (struct ibv_qp_ex * qp, void *addr, size_t length),                  \
 	  (qp, addr, length))                                                                      \
-	X(wr_set_inline_data_list, (struct ibv_qp_ex * qp, size_t n, const struct ibv_data_buf *list), \
-	  (qp, n, list))
+	X(wr_set_inline_data_list,                                                                 \
+	  (struct ibv_qp_ex * qp, size_t n, const struct ibv_data_buf *list), (qp, n, list))
 
 #define NUPA_WR_INLINE(name, params, args)                                                         \
-	static inline void ibv_##name params { qp->name args; }
+	static inline void ibv_##name params                                                       \
+	{                                                                                          \
+		qp->name args;                                                                     \
+	}
 NUPA_WR_OPS(NUPA_WR_INLINE)
 #undef NUPA_WR_INLINE
 
@@ -80,7 +85,10 @@ static inline int ibv_wr_complete(struct ibv_qp_ex *qp)
 	X(uint32_t, flow_tag)
 
 #define NUPA_WC_INLINE(type, field)                                                                \
-	static inline type ibv_wc_read_##field(struct ibv_cq_ex *cq) { return cq->read_##field(cq); }
+	static inline type ibv_wc_read_##field(struct ibv_cq_ex *cq)                               \
+	{                                                                                          \
+		return cq->read_##field(cq);                                                       \
+	}
 NUPA_WC_READS(NUPA_WC_INLINE)
 #undef NUPA_WC_INLINE
 

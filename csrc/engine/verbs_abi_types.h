@@ -283,7 +283,7 @@ struct ibv_wc {
 	enum ibv_wc_opcode opcode;
 	uint32_t vendor_err, byte_len;
 	union {
-		uint32_t imm_data; /* be; with IBV_WC_WITH_IMM */
+		uint32_t imm_data;         /* be; with IBV_WC_WITH_IMM */
 		uint32_t invalidated_rkey; /* with IBV_WC_WITH_INV */
 	};
 	uint32_t qp_num, src_qp;
@@ -402,7 +402,7 @@ struct ibv_send_wr {
 	enum ibv_wr_opcode opcode;
 	unsigned int send_flags;
 	union {
-		uint32_t imm_data; /* be; opcodes WITH_IMM */
+		uint32_t imm_data;        /* be; opcodes WITH_IMM */
 		uint32_t invalidate_rkey; /* opcodes WITH_INV, LOCAL_INV */
 	};
 	union {

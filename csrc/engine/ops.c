@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The tables that a context carries: what inline verbs of a compiled program
+ * call.  A verb that is not offered stays NULL, which those answer with
+ * EOPNOTSUPP. */
+#include "engine.h"
+
+static void fill_context_ops(struct ibv_context_ops *ops)
+{
+	ops->poll_cq = nupa_poll_cq;
+	ops->req_notify_cq = nupa_req_notify_cq;
+	ops->post_send = nupa_post_send;
+	ops->post_recv = nupa_post_recv;
+	ops->post_srq_recv = nupa_post_srq_recv;
+}
+
+void nupa_fill_ops(struct verbs_context *context)
+{
+	context->sz = sizeof(*context);
+	context->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	fill_context_ops(&context->context.ops);
+
+	context->query_port = nupa_query_port;
+	context->query_device_ex = nupa_query_device_ex;
+	context->query_rt_values = nupa_query_rt_values_ex;
+	context->create_cq_ex = nupa_create_cq_ex;
+	context->create_qp_ex = nupa_create_qp_ex;
+	context->create_srq_ex = nupa_create_srq_ex;
+}

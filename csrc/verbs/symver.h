@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One function under several names and versions.  The default version of a name
+ * is where libibverbs.map lists it; these give the others. */
+#ifndef NUPA_SYMVER_H
+#define NUPA_SYMVER_H
+
+/* name is another name of target, which is defined in the same file. */
+#define NUPA_ALIAS(target, name) extern __typeof__(target) name __attribute__((alias(#target)))
+
+/* name@node is target, whatever name is under other nodes; with "@@" before the node it is the
+ * default.  The alias is what the assembler asks for: one symbol for each version. */
+#define NUPA_VERSION(target, name, node, tag)                                                      \
+	NUPA_ALIAS(target, name##_##tag);                                                          \
+	__asm__(".symver " #name "_" #tag "," #name node)
+
+/* A name between libibverbs and drivers, in both driver ABIs.  A default that only the map
+ * gives would be dropped here: the linker takes it for a copy of the other version. */
+#define NUPA_DRIVER_SYMBOL(target, name)                                                           \
+	NUPA_VERSION(target, name, "@IBVERBS_PRIVATE_34", p34);                                    \
+	NUPA_VERSION(target, name, "@@IBVERBS_PRIVATE_59", p59);
+
+#endif
