@@ -49,11 +49,18 @@ $(BUILD)/packages.%: .ci/setup
 
 # Editable, with a plain .pth: the checkout itself is on the path and costs nothing at start.
 # wheel.cmake=false: the C parts are built below, so that a change rebuilds only what it touches.
+INSTALL = $(BIN)/pip install -qq --disable-pip-version-check \
+	-C wheel.cmake=false -C wheel.platlib=true -C editable.mode=inplace -e
+
 $(VENV)/installed: pyproject.toml | $(BUILD)/packages.build
 	@.ci/setup venv $(VENV)
-	@echo "Python packages for $(VENV) (once, about half a minute)"
-	@$(BIN)/pip install -qq --disable-pip-version-check -e '.[dev]' \
-		-C wheel.cmake=false -C wheel.platlib=true -C editable.mode=inplace
+	@echo "Python packages for $(VENV)"
+	@$(INSTALL) .
+	@touch $@
+
+$(VENV)/installed.dev: $(VENV)/installed
+	@echo "Python packages for tests and checks"
+	@$(INSTALL) '.[dev]'
 	@touch $@
 
 $(BUILD)/built: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
@@ -66,7 +73,7 @@ $(BUILD)/built: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
 
 # --- checks ------------------------------------------------------------------------------------
 
-format: $(VENV)/installed ## rewrite C and Python in the project's style
+format: $(VENV)/installed.dev ## rewrite C and Python in the project's style
 	$(BIN)/clang-format -i $(C_FILES)
 	$(BIN)/ruff format $(PY_DIRS)
 	$(BIN)/ruff check --fix-only --quiet $(PY_DIRS)
@@ -77,7 +84,7 @@ $(BUILD)/no-warnings: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
 	@cmake --build $(BUILD)/werror
 	@touch $@
 
-lint: $(BUILD)/no-warnings ## formats, ruff, clang-tidy, mypy --strict, layers
+lint: $(VENV)/installed.dev $(BUILD)/no-warnings ## formats, ruff, clang-tidy, mypy --strict, layers
 	$(BIN)/ruff format --check --quiet $(PY_DIRS)
 	$(BIN)/ruff check --quiet $(PY_DIRS)
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
@@ -105,7 +112,7 @@ $(BUILD)/sanitized.%: $(C_TREE)
 test-c: $(BUILD)/packages.test $(BUILD)/built
 	ctest --test-dir $(BUILD)/dev --output-on-failure --no-tests=error -j $(JOBS)
 
-test-py: $(BUILD)/packages.test $(BUILD)/built
+test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 clean: ## remove everything that was built, and the virtual environment
