@@ -37,7 +37,7 @@ check: lint ## format, lint, types, layers, sanitizers, tests: what CI runs
 	@$(MAKE) --no-print-directory test
 
 bench: $(BUILD)/packages.run $(BUILD)/built ## benchmarks, with ratios to the machine's own limits
-	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 build: $(BUILD)/built ## .venv/bin/nupa, nupa/_engine, libibverbs.so.1
 
