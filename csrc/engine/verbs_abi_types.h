@@ -12,7 +12,6 @@
 #include <stdint.h>
 #include <time.h>
 
-/* cffi: begin */
 struct ibv_context;
 struct ibv_device;
 struct ibv_pd;
@@ -619,7 +618,6 @@ struct ibv_srq {
 	pthread_cond_t cond;
 	uint32_t events_completed;
 };
-/* cffi: end */
 
 /* --- Work queues, flow steering, counters: named by the context's table, not offered -- */
 struct ibv_wq_init_attr {
