@@ -104,11 +104,12 @@ void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *dst, struct ib_uverbs_qp_att
 }
 
 /* The fields that have one name in both, but for the GIDs. */
+/* clang-format off */
 #define NUPA_PATH_FIELDS(X)                                                                        \
-	X(dlid)                                                                                    \
-	X(slid) X(flow_label) X(hop_limit) X(traffic_class) X(numb_path) X(pkey) X(sl)             \
-	    X(mtu_selector) X(rate_selector) X(rate) X(packet_life_time_selector)                  \
-		X(packet_life_time) X(preference)
+	X(dlid) X(slid) X(flow_label) X(hop_limit) X(traffic_class) X(numb_path) X(pkey) X(sl)     \
+	X(mtu_selector) X(rate_selector) X(rate) X(packet_life_time_selector) X(packet_life_time)  \
+	X(preference)
+/* clang-format on */
 #define NUPA_COPY(field) dst->field = src->field;
 
 void ibv_copy_path_rec_from_kern(struct ibv_sa_path_rec *dst, struct ib_user_path_rec *src)

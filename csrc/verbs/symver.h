@@ -5,6 +5,7 @@
 #define NUPA_SYMVER_H
 
 /* name is another name of target, which is defined in the same file. */
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declarator takes none */
 #define NUPA_ALIAS(target, name) extern __typeof__(target) name __attribute__((alias(#target)))
 
 /* name@node is target, whatever name is under other nodes; with "@@" before the node it is the
