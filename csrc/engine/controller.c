@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The controller's view of a fabric: names and counts, port states, who is attached, traffic, and
- * taking back what dead processes held.  Other processes' arenas are read with pread: a hole read
+ * The controller's view of a fabric: names and counts, port states, who is attached and what they
+ * moved.  Other processes' arenas are read with pread: a hole read
  * through a mapping would allocate a page, or kill us when /dev/shm is full (I4). */
 #include "atomics.h"
-#include "geometry.h"
+#include "segment_internal.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MOVER_LAST 4u /* NUPA_MOVER_RELAY: nupa.h lies above this file */
@@ -77,20 +74,6 @@ const struct nupa_route *nupa_fabric_route(const struct nupa_fabric *fabric, uin
 	return from < n_hosts && to < n_hosts ? &fabric->routes[(size_t)from * n_hosts + to] : NULL;
 }
 
-static uint64_t load_claim(const struct nupa_slot *slot)
-{
-	/* Pairs with the owner's release store of LIVE: what it published before is seen. */
-	return nupa_load_acquire(&slot->claim);
-}
-
-/* Wakes the owner of a slot if it said that it sleeps. */
-static void ring_doorbell(struct nupa_slot *slot)
-{
-	/* P3: the news (port_epoch, contact_epoch) was stored before, by a full fence. */
-	if (nupa_load_seq(&slot->sleeping) && nupa_exchange_seq(&slot->sleeping, 0))
-		syscall(SYS_futex, &slot->sleeping, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
 int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t state)
 {
 	struct nupa_port *entry;
@@ -107,14 +90,9 @@ int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t sta
 	nupa_store_release(&entry->state, state);
 	nupa_fetch_add_seq(&fabric->sb->port_epoch, 1);
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
-		if (NUPA_CLAIM_STATE(load_claim(&fabric->slots[slot])) == NUPA_SLOT_LIVE)
-			ring_doorbell(&fabric->slots[slot]);
+		if (NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) == NUPA_SLOT_LIVE)
+			nupa_slot_ring(&fabric->slots[slot]);
 	return 0;
-}
-
-static uint64_t arena_offset(const struct nupa_fabric *fabric, uint32_t slot)
-{
-	return fabric->geometry.arenas_off + (slot - 1) * fabric->geometry.arena_bytes;
 }
 
 /* Reads all of *bytes*, zeros where the file has holes.  0 or a negative errno. */
@@ -157,16 +135,6 @@ static uint32_t bounded(const uint32_t *word, uint32_t limit)
 	return value < limit ? value : limit;
 }
 
-/* A slot that is being attached or reaped has no settled start time: its pid alone counts. */
-static bool owner_alive(const struct nupa_slot *slot, uint64_t claim)
-{
-	uint64_t start_time = 0;
-
-	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE)
-		start_time = nupa_load_relaxed(&slot->start_time);
-	return nupa_process_alive(NUPA_CLAIM_PID(claim), start_time);
-}
-
 int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot_info *info)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
@@ -178,26 +146,26 @@ int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot
 	if (slot == 0 || slot >= sb->n_slots)
 		return -EINVAL;
 	entry = &fabric->slots[slot];
-	claim = load_claim(entry);
-	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE)
-		return -ENOENT;
+	claim = nupa_slot_claim(entry);
 	*info = (struct nupa_slot_info){
 		.slot = slot,
 		.state = NUPA_CLAIM_STATE(claim),
 		.epoch = NUPA_CLAIM_EPOCH(claim),
-		.pid = NUPA_CLAIM_PID(claim),
-		.uid = entry->uid,
 		.host = bounded(&entry->host, sb->n_hosts - 1),
-		.alive = owner_alive(entry, claim),
 	};
+	if (info->state == NUPA_SLOT_FREE)
+		return -ENOENT;
+	info->pid = NUPA_CLAIM_PID(claim);
+	info->uid = entry->uid;
+	info->alive = nupa_slot_alive(entry, claim);
 	memcpy(info->comm, entry->comm, sizeof(info->comm) - 1);
 	if (info->state != NUPA_SLOT_LIVE)
 		return 0;
-	rc = count_used(fabric, arena_offset(fabric, slot) + map.qps_off,
+	rc = count_used(fabric, nupa_arena_offset(fabric, slot) + map.qps_off,
 			bounded(&entry->qp_limit, sb->qp_entries), &info->qps);
 	if (rc)
 		return rc;
-	return count_used(fabric, arena_offset(fabric, slot) + map.mrs_off,
+	return count_used(fabric, nupa_arena_offset(fabric, slot) + map.mrs_off,
 			  bounded(&entry->mr_limit, sb->mr_entries), &info->mrs);
 }
 
@@ -210,9 +178,10 @@ int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
 
 	if (slot == 0 || slot >= sb->n_slots || host >= sb->n_hosts)
 		return -EINVAL;
-	rc = read_at(
-	    fabric, arena_offset(fabric, slot) + nupa_arena_map(sb).flows_off + host * sizeof(flow),
-	    &flow, sizeof(flow));
+	rc = read_at(fabric,
+		     nupa_arena_offset(fabric, slot) + nupa_arena_map(sb).flows_off +
+			 host * sizeof(flow),
+		     &flow, sizeof(flow));
 	if (rc)
 		return rc;
 	*info = (struct nupa_flow_info){ flow.xmit_bytes,  flow.xmit_packets, flow.rcv_bytes,
@@ -230,12 +199,12 @@ int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to)
 
 	if (from == 0 || from >= sb->n_slots || to == 0 || to >= sb->n_slots)
 		return -EINVAL;
-	producer = load_claim(&fabric->slots[from]);
-	consumer = load_claim(&fabric->slots[to]);
+	producer = nupa_slot_claim(&fabric->slots[from]);
+	consumer = nupa_slot_claim(&fabric->slots[to]);
 	if (NUPA_CLAIM_STATE(producer) != NUPA_SLOT_LIVE ||
 	    NUPA_CLAIM_STATE(consumer) != NUPA_SLOT_LIVE)
 		return -ENOENT;
-	rc = read_at(fabric, arena_offset(fabric, from) + map.rings_off + to * map.ring_stride,
+	rc = read_at(fabric, nupa_arena_offset(fabric, from) + map.rings_off + to * map.ring_stride,
 		     &ring, sizeof(ring));
 	if (rc)
 		return rc;
@@ -244,76 +213,4 @@ int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to)
 	    ring.mover == 0 || ring.mover > MOVER_LAST)
 		return -ENOENT;
 	return (int)ring.mover;
-}
-
-/* Nobody but us touches the slot: its state is REAPING, with our pid. */
-static void clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoch)
-{
-	struct nupa_slot *slot = &fabric->slots[index];
-
-	nupa_fabric_clear_arena(fabric, index);
-	nupa_pool_reclaim(fabric, index);
-	nupa_store_relaxed(&slot->start_time, 0);
-	nupa_store_relaxed(&slot->probe_addr, 0);
-	nupa_store_relaxed(&slot->probe_value, 0);
-	nupa_store_relaxed(&slot->qp_limit, 0);
-	nupa_store_relaxed(&slot->mr_limit, 0);
-	nupa_store_relaxed(&slot->hazard, 0);
-	nupa_store_relaxed(&slot->sleeping, 0);
-	/* Pairs with the acquire of whoever claims it next: the slot is clean by then. */
-	nupa_store_release(&slot->claim, NUPA_CLAIM(0, epoch, NUPA_SLOT_FREE));
-}
-
-/* Tells every attachment to look again at its peers. */
-static void announce_deaths(struct nupa_fabric *fabric)
-{
-	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
-		struct nupa_slot *slot = &fabric->slots[i];
-
-		if (NUPA_CLAIM_STATE(load_claim(slot)) != NUPA_SLOT_LIVE)
-			continue;
-		nupa_fetch_add_seq(&slot->contact_epoch, 1);
-		ring_doorbell(slot);
-	}
-}
-
-int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot)
-{
-	uint64_t claim;
-
-	if (slot == 0 || slot >= fabric->geometry.n_slots)
-		return -EINVAL;
-	claim = load_claim(&fabric->slots[slot]);
-	if (NUPA_CLAIM_PID(claim) != (uint32_t)getpid() ||
-	    !nupa_cas_seq(&fabric->slots[slot].claim, &claim,
-			  NUPA_CLAIM(getpid(), NUPA_CLAIM_EPOCH(claim), NUPA_SLOT_REAPING)))
-		return -EPERM;
-	clear_slot(fabric, slot, NUPA_CLAIM_EPOCH(claim));
-	announce_deaths(fabric);
-	return 0;
-}
-
-int nupa_fabric_reap(struct nupa_fabric *fabric)
-{
-	int reaped = 0;
-
-	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
-		struct nupa_slot *slot = &fabric->slots[i];
-		uint64_t claim = load_claim(slot);
-		const uint32_t epoch = NUPA_CLAIM_EPOCH(claim);
-
-		if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE || owner_alive(slot, claim))
-			continue;
-		/* The epoch in the claim makes this fail if somebody else was faster.  A reaper that
-		 * died half way is taken over the same way: clearing twice does no harm. */
-		if (!nupa_cas_seq(&slot->claim, &claim,
-				  NUPA_CLAIM(getpid(), epoch, NUPA_SLOT_REAPING)))
-			continue;
-		clear_slot(fabric, i, epoch);
-		reaped++;
-	}
-	nupa_pool_reclaim(fabric, 0);
-	if (reaped)
-		announce_deaths(fabric);
-	return reaped;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The arithmetic of the segment's layout and the checks of what a segment claims. */
 #include "geometry.h"
+#include "segment_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -13,10 +13,6 @@ struct nupa_tables {
 	const struct nupa_route *routes;
 };
 
-/* Fills *why* like snprintf and returns *error*, so that a check is one statement. */
-__attribute__((format(printf, 4, 5))) int nupa_explain(int error, char *why, size_t why_bytes,
-						       const char *format, ...);
-
 /* Takes the defaults for zeros, checks each limit and lays the segment out: all fields of *sb
  * but magic, generation, created_ns, name and checksum.  -EINVAL past a limit. */
 int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint32_t n_ports,
@@ -31,10 +27,5 @@ int nupa_geometry_check_tables(const struct nupa_superblock *sb, const struct nu
 			       char *why, size_t why_bytes);
 /* Over the superblock after magic and the tables; port states left out. */
 uint32_t nupa_geometry_checksum(const struct nupa_superblock *sb, const struct nupa_tables *tables);
-
-/* Gives [offset, +bytes) of the segment back to the system: it reads as zeros afterwards. */
-void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
-/* Frees what a dead owner left in the pool.  Slot 0: the extents of each dead pid. */
-void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot);
 
 #endif

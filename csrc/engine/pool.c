@@ -4,7 +4,7 @@
  * Extents of slot 0 belong to a process without an attachment and carry its pid (22 bits at most,
  * PID_MAX_LIMIT in proc(5)) where others carry their epoch. */
 #include "atomics.h"
-#include "geometry.h"
+#include "segment_internal.h"
 
 #include <errno.h>
 #include <unistd.h>

@@ -3,6 +3,7 @@
  * control part is mapped at once; arenas and the pool when somebody needs them. */
 #include "atomics.h"
 #include "geometry.h"
+#include "segment_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -304,7 +305,8 @@ int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size
 	if (!rc)
 		rc = read_superblock(fabric, why, why_bytes);
 	if (!rc) {
-		/* Backed already, unless somebody punched holes: a hole is an error here, not a SIGBUS. */
+		/* Backed already, unless somebody punched holes: a hole is an error here, not a
+		 * SIGBUS. */
 		rc = back(fabric->fd, 0, fabric->geometry.arenas_off);
 		if (rc)
 			explain_backing(rc, path, fabric->geometry.arenas_off, why, why_bytes);
@@ -366,18 +368,13 @@ static uint8_t *map_once(int fd, uint8_t **part, uint64_t offset, uint64_t bytes
 	return seen;
 }
 
-static uint64_t arena_offset(const struct nupa_fabric *fabric, uint32_t slot)
-{
-	return fabric->geometry.arenas_off + (slot - 1) * fabric->geometry.arena_bytes;
-}
-
 uint8_t *nupa_fabric_arena(struct nupa_fabric *fabric, uint32_t slot)
 {
 	if (slot == 0 || slot >= fabric->geometry.n_slots) {
 		errno = EINVAL;
 		return NULL;
 	}
-	return map_once(fabric->fd, &fabric->arena[slot], arena_offset(fabric, slot),
+	return map_once(fabric->fd, &fabric->arena[slot], nupa_arena_offset(fabric, slot),
 			fabric->geometry.arena_bytes);
 }
 
@@ -400,8 +397,14 @@ void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot)
 {
 	const uint64_t kept = nupa_arena_map(&fabric->geometry).qps_off;
 
-	nupa_fabric_release(fabric, arena_offset(fabric, slot) + kept,
+	nupa_fabric_release(fabric, nupa_arena_offset(fabric, slot) + kept,
 			    fabric->geometry.arena_bytes - kept);
+}
+
+void nupa_fabric_clear_flows(struct nupa_fabric *fabric, uint32_t slot)
+{
+	nupa_fabric_release(fabric, nupa_arena_offset(fabric, slot),
+			    nupa_arena_map(&fabric->geometry).qps_off);
 }
 
 void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes)

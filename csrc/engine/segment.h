@@ -59,7 +59,7 @@ struct nupa_slot_info {
 	uint32_t alive;       /* the process exists */
 	char comm[16];
 };
-/* 0, or -ENOENT if the slot is free. */
+/* 0, or -ENOENT if the slot is free: then its last epoch and host are filled in all the same. */
 int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot_info *info);
 
 struct nupa_flow_info {
@@ -95,6 +95,10 @@ int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes
 /* Returns an arena's memory to the system, but for its flow counters. */
 void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot);
 
+/* Claims a free slot for this process: state ATTACHING, identity (host, uid, comm, start time) filled
+ * in; the caller backs and fills its tables, then stores LIVE.  Prefers a slot that *host* had before,
+ * because flow counters stay with the slot.  -EBUSY: none is free (nupa_fabric_reap first). */
+int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot);
 /* The owner gives up its slot, whatever its state: the arena is cleared, the pool's extents and the
  * slot are freed, the others are told.  -EPERM if the slot is not this process's. */
 int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot);

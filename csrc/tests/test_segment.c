@@ -23,13 +23,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                        \
-	do {                                                                                    \
-		if (!(condition)) {                                                             \
-			fprintf(stderr, "%s:%d: %s: false: %s\n", __FILE__, __LINE__, __func__, \
-				#condition);                                                    \
-			abort();                                                                \
-		}                                                                               \
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s: false: %s\n", __FILE__, __LINE__, __func__,    \
+				#condition);                                                       \
+			abort();                                                                   \
+		}                                                                                  \
 	} while (0)
 
 #define N_HOSTS 2u
@@ -253,13 +253,13 @@ static void test_tables_that_contradict_themselves_are_refused(void)
 	struct nupa_route r[N_HOSTS * N_HOSTS];
 	char long_name[65];
 
-#define REFUSED_WITH(statement)                                                     \
-	do {                                                                        \
-		memcpy(h, hosts, sizeof(h));                                        \
-		memcpy(p, ports, sizeof(p));                                        \
-		memcpy(r, routes, sizeof(r));                                       \
-		statement;                                                          \
-		CHECK(create_tables("test", h, N_HOSTS, p, N_PORTS, r) == -EINVAL); \
+#define REFUSED_WITH(statement)                                                                    \
+	do {                                                                                       \
+		memcpy(h, hosts, sizeof(h));                                                       \
+		memcpy(p, ports, sizeof(p));                                                       \
+		memcpy(r, routes, sizeof(r));                                                      \
+		statement;                                                                         \
+		CHECK(create_tables("test", h, N_HOSTS, p, N_PORTS, r) == -EINVAL);                \
 	} while (0)
 	REFUSED_WITH(memset(h[1].name, 'x', sizeof(h[1].name)));
 	REFUSED_WITH(h[1].name[0] = 0);
@@ -594,6 +594,41 @@ static void test_reaping_frees_the_dead_and_spares_the_living(void)
 	nupa_fabric_put(fabric);
 }
 
+static void test_a_slot_goes_back_to_the_host_that_had_it(void)
+{
+	struct nupa_fabric *fabric = create(NULL, &small);
+	struct nupa_slot_info info;
+	struct nupa_flow_info flow;
+	uint32_t first, second, third, slot;
+
+	CHECK(nupa_fabric_claim_slot(fabric, N_HOSTS, &first) == -EINVAL);
+	CHECK(nupa_fabric_claim_slot(fabric, 0, &first) == 0 && first == 1);
+	CHECK(nupa_fabric_claim_slot(fabric, 1, &second) == 0 && second == 2);
+	CHECK(nupa_fabric_slot(fabric, 2, &info) == 0 && info.state == NUPA_SLOT_ATTACHING);
+	CHECK(info.host == 1 && info.alive && info.epoch == 1 && info.uid == geteuid());
+	CHECK(strncmp(info.comm, "test_segment", 12) == 0);
+	CHECK(fabric->slots[2].start_time == nupa_process_start_time((uint32_t)getpid()));
+	CHECK(nupa_fabric_back(fabric, arena_at(fabric, 1), 4096) == 0);
+	((struct nupa_flow *)nupa_fabric_arena(fabric, 1))[1].xmit_bytes = 99;
+	CHECK(nupa_fabric_free_slot(fabric, 1) == 0);
+	CHECK(nupa_fabric_free_slot(fabric, 2) == 0);
+	CHECK(nupa_fabric_slot(fabric, 2, &info) == -ENOENT && info.host == 1 && info.epoch == 1);
+
+	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == 0 && slot == 2);
+	CHECK(NUPA_CLAIM_EPOCH(fabric->slots[2].claim) == 2);
+	CHECK(nupa_fabric_claim_slot(fabric, 1, &third) == 0 && third == 3);
+	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == 0 && slot == 4);
+	CHECK(nupa_fabric_flow(fabric, 1, 1, &flow) == 0 && flow.xmit_bytes == 99);
+	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == 0 && slot == 1);
+	CHECK(nupa_fabric_flow(fabric, 1, 1, &flow) == 0 && flow.xmit_bytes == 0);
+	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == -EBUSY);
+
+	fabric->slots[3].claim = NUPA_CLAIM(0, 0xffffff, NUPA_SLOT_FREE);
+	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == 0 && slot == 3);
+	CHECK(NUPA_CLAIM_EPOCH(fabric->slots[3].claim) == 1);
+	nupa_fabric_put(fabric);
+}
+
 static void test_an_owner_frees_its_slot_and_nobody_else_does(void)
 {
 	struct nupa_fabric *fabric = create(NULL, &small);
@@ -793,6 +828,7 @@ int main(void)
 	test_tables_flows_and_movers_are_read();
 	test_liveness_needs_pid_and_start_time();
 	test_reaping_frees_the_dead_and_spares_the_living();
+	test_a_slot_goes_back_to_the_host_that_had_it();
 	test_an_owner_frees_its_slot_and_nobody_else_does();
 	test_a_port_that_goes_down_is_counted_and_wakes_sleepers();
 	test_pool_memory_is_claimed_returned_and_bounded();

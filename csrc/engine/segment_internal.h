@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the files behind segment.h share among themselves. */
+#ifndef NUPA_SEGMENT_INTERNAL_H
+#define NUPA_SEGMENT_INTERNAL_H
+
+#include "segment.h"
+
+/* Fills *why* like snprintf and returns *error*, so that a check is one statement. */
+__attribute__((format(printf, 4, 5))) int nupa_explain(int error, char *why, size_t why_bytes,
+						       const char *format, ...);
+
+static inline uint64_t nupa_arena_offset(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	return fabric->geometry.arenas_off + (slot - 1) * fabric->geometry.arena_bytes;
+}
+
+/* Gives [offset, +bytes) of the segment back to the system: it reads as zeros afterwards. */
+void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
+/* Sets the flow counters of a slot to zero. */
+void nupa_fabric_clear_flows(struct nupa_fabric *fabric, uint32_t slot);
+/* Frees what a dead owner left in the pool.  Slot 0: the extents of each dead pid. */
+void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot);
+
+uint64_t nupa_slot_claim(const struct nupa_slot *slot);
+/* Whether the process of that claim exists.  A slot that is being attached or reaped has no settled
+ * start time: its pid alone counts. */
+bool nupa_slot_alive(const struct nupa_slot *slot, uint64_t claim);
+/* Wakes the owner of a slot if it said that it sleeps. */
+void nupa_slot_ring(struct nupa_slot *slot);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The life of a slot: claimed by an attaching process, given up by its owner, or taken back when
+ * the owner died.  claim is the only word that decides; nothing is locked. */
+#include "atomics.h"
+#include "segment_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+uint64_t nupa_slot_claim(const struct nupa_slot *slot)
+{
+	/* Pairs with the owner's release store of LIVE: what it published before is seen. */
+	return nupa_load_acquire(&slot->claim);
+}
+
+void nupa_slot_ring(struct nupa_slot *slot)
+{
+	/* P3: the news (port_epoch, contact_epoch) was stored before, by a full fence. */
+	if (nupa_load_seq(&slot->sleeping) && nupa_exchange_seq(&slot->sleeping, 0))
+		syscall(SYS_futex, &slot->sleeping, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+bool nupa_slot_alive(const struct nupa_slot *slot, uint64_t claim)
+{
+	uint64_t start_time = 0;
+
+	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE)
+		start_time = nupa_load_relaxed(&slot->start_time);
+	return nupa_process_alive(NUPA_CLAIM_PID(claim), start_time);
+}
+
+/* Which free slot suits a host.  Flow counters stay with a slot, so one that this host had before
+ * is best, then one that nobody had; any other loses the counters of the host before. */
+enum fit { FIT_SAME_HOST, FIT_NEVER_USED, FIT_ANY };
+
+static bool fits(const struct nupa_slot *slot, uint64_t claim, uint32_t host, enum fit fit)
+{
+	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE)
+		return false;
+	if (fit == FIT_NEVER_USED)
+		return NUPA_CLAIM_EPOCH(claim) == 0;
+	return fit == FIT_ANY ||
+	       (NUPA_CLAIM_EPOCH(claim) != 0 && nupa_load_relaxed(&slot->host) == host);
+}
+
+/* Epoch 0 says that nobody ever had the slot: skipped when 24 bits are through. */
+static uint32_t next_epoch(uint32_t epoch)
+{
+	return epoch == 0xffffff ? 1 : epoch + 1;
+}
+
+static void introduce(struct nupa_slot *slot, uint32_t host)
+{
+	char comm[sizeof(slot->comm)] = "";
+	int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		ssize_t bytes = read(fd, comm, sizeof(comm) - 1);
+
+		comm[bytes > 0 ? bytes : 0] = 0;
+		comm[strcspn(comm, "\n")] = 0;
+		close(fd);
+	}
+	memcpy(slot->comm, comm, sizeof(slot->comm));
+	slot->uid = geteuid();
+	nupa_store_relaxed(&slot->host, host);
+	nupa_store_relaxed(&slot->start_time, nupa_process_start_time((uint32_t)getpid()));
+}
+
+int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot)
+{
+	if (host >= fabric->geometry.n_hosts)
+		return -EINVAL;
+	for (enum fit fit = FIT_SAME_HOST; fit <= FIT_ANY; fit++)
+		for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
+			struct nupa_slot *entry = &fabric->slots[i];
+			uint64_t claim = nupa_slot_claim(entry);
+			uint32_t epoch = next_epoch(NUPA_CLAIM_EPOCH(claim));
+
+			if (!fits(entry, claim, host, fit) ||
+			    !nupa_cas_seq(&entry->claim, &claim,
+					  NUPA_CLAIM(getpid(), epoch, NUPA_SLOT_ATTACHING)))
+				continue;
+			if (fit == FIT_ANY && entry->host != host)
+				nupa_fabric_clear_flows(fabric, i);
+			introduce(entry, host);
+			*slot = i;
+			return 0;
+		}
+	return -EBUSY;
+}
+
+/* Nobody but us touches the slot: its state is REAPING, with our pid. */
+static void clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoch)
+{
+	struct nupa_slot *slot = &fabric->slots[index];
+
+	nupa_fabric_clear_arena(fabric, index);
+	nupa_pool_reclaim(fabric, index);
+	nupa_store_relaxed(&slot->start_time, 0);
+	nupa_store_relaxed(&slot->probe_addr, 0);
+	nupa_store_relaxed(&slot->probe_value, 0);
+	nupa_store_relaxed(&slot->qp_limit, 0);
+	nupa_store_relaxed(&slot->mr_limit, 0);
+	nupa_store_relaxed(&slot->hazard, 0);
+	nupa_store_relaxed(&slot->sleeping, 0);
+	/* Pairs with the acquire of whoever claims it next: the slot is clean by then. */
+	nupa_store_release(&slot->claim, NUPA_CLAIM(0, epoch, NUPA_SLOT_FREE));
+}
+
+/* Tells every attachment to look again at its peers. */
+static void announce_deaths(struct nupa_fabric *fabric)
+{
+	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
+		struct nupa_slot *slot = &fabric->slots[i];
+
+		if (NUPA_CLAIM_STATE(nupa_slot_claim(slot)) != NUPA_SLOT_LIVE)
+			continue;
+		nupa_fetch_add_seq(&slot->contact_epoch, 1);
+		nupa_slot_ring(slot);
+	}
+}
+
+int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot)
+{
+	uint64_t claim;
+
+	if (slot == 0 || slot >= fabric->geometry.n_slots)
+		return -EINVAL;
+	claim = nupa_slot_claim(&fabric->slots[slot]);
+	if (NUPA_CLAIM_PID(claim) != (uint32_t)getpid() ||
+	    !nupa_cas_seq(&fabric->slots[slot].claim, &claim,
+			  NUPA_CLAIM(getpid(), NUPA_CLAIM_EPOCH(claim), NUPA_SLOT_REAPING)))
+		return -EPERM;
+	clear_slot(fabric, slot, NUPA_CLAIM_EPOCH(claim));
+	announce_deaths(fabric);
+	return 0;
+}
+
+int nupa_fabric_reap(struct nupa_fabric *fabric)
+{
+	int reaped = 0;
+
+	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
+		struct nupa_slot *slot = &fabric->slots[i];
+		uint64_t claim = nupa_slot_claim(slot);
+		const uint32_t epoch = NUPA_CLAIM_EPOCH(claim);
+
+		if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE || nupa_slot_alive(slot, claim))
+			continue;
+		/* The epoch in the claim makes this fail if somebody else was faster.  A reaper
+		 * that died half way is taken over the same way: clearing twice does no harm. */
+		if (!nupa_cas_seq(&slot->claim, &claim,
+				  NUPA_CLAIM(getpid(), epoch, NUPA_SLOT_REAPING)))
+			continue;
+		clear_slot(fabric, i, epoch);
+		reaped++;
+	}
+	nupa_pool_reclaim(fabric, 0);
+	if (reaped)
+		announce_deaths(fabric);
+	return reaped;
+}
