@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Measures NUPA beside the machine's own limits; `make bench` runs it."""

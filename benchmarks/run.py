@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`make bench`: what NUPA takes, beside what the machine takes without it.
+
+Both sides of each line are measured in one run, by turns, pinned to the same two CPUs; each number
+is the median of the rounds.  It reports and never fails: machines differ, and a target missed is a
+line to look at, not an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.cases import CASES, Bench, Case
+from nupa.demo import chart
+from nupa.demo.cpus import pick_two
+from nupa.demo.fabric import temporary_fabric
+from nupa.demo.perftest import PerftestError
+from nupa.demo.programs import ProgramError
+from nupa.demo.progress import Progress
+
+_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the report: without *error* all is there, but a case without a reference."""
+
+    what: str
+    unit: str
+    target: str
+    reference_name: str
+    measured: float | None = None
+    reference: float | None = None
+    met: bool | None = None
+    error: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        if self.measured is None or not self.reference:
+            return None
+        return self.measured / self.reference
+
+
+def measure(case: Case, bench: Bench, rounds: int) -> Row:
+    """Medians of both sides, which take turns in each round."""
+    names = (case.what, case.unit, case.target, case.reference_name)
+    values: list[float] = []
+    references: list[float] = []
+    try:
+        for _ in range(rounds):
+            if case.reference is not None:
+                references.append(case.reference(bench))
+            values.append(case.measure(bench))
+    except (ProgramError, PerftestError) as error:
+        return Row(*names, error=str(error))
+    value = statistics.median(values)
+    reference = statistics.median(references) if references else None
+    return Row(*names, value, reference, case.met(value, reference or 0.0))
+
+
+def render(rows: Sequence[Row], glyphs: chart.Glyphs) -> str:
+    """The table, and below it what each failed line has to say."""
+    cells = [
+        [
+            row.what,
+            f"{chart.format_number(row.measured)} {row.unit}" if row.measured is not None else "-",
+            "-" if row.reference is None else f"{chart.format_number(row.reference)} {row.unit}",
+            row.reference_name or "-",
+            "-" if row.ratio is None else chart.format_number(row.ratio) + glyphs.times,
+            row.target,
+            "failed" if row.error else "met" if row.met else "NOT MET",
+        ]
+        for row in rows
+    ]
+    headings = ["what", "measured", "reference", "which is", "ratio", "target", ""]
+    errors = [f"{row.what}: {row.error}" for row in rows if row.error]
+    return "\n\n".join([chart.table(headings, cells), *errors])
+
+
+def machine() -> dict[str, str]:
+    """What the numbers depend on."""
+    model = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    return {"cpu": model, "kernel": platform.release(), "python": platform.python_version()}
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="benchmarks", description=__doc__.partition("\n")[0] if __doc__ else None
+    )
+    parser.add_argument("--quick", action="store_true", help="one round, few iterations")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
+    parser.add_argument("--rounds", type=int, default=None, help=f"default {_ROUNDS}")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases with TEXT in their name")
+    args = parser.parse_args(argv)
+    if args.rounds is None:
+        args.rounds = 1 if args.quick else _ROUNDS
+    if args.rounds < 1:
+        parser.error(f"--rounds {args.rounds}: at least 1 is needed")
+    if not any(args.only in case.what for case in CASES):
+        parser.error(f"--only '{args.only}': no case has that in its name")
+    return args
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    cpus = pick_two()
+    if cpus is None:
+        print("two CPUs are needed to measure, this process may use one", file=sys.stderr)
+        return 2
+    cases = [case for case in CASES if args.only in case.what]
+    with temporary_fabric("bench") as fabric, Progress(len(cases)) as progress:
+        bench = Bench(fabric, cpus, quick=args.quick)
+        rows = []
+        for case in cases:
+            progress.step(case.what)
+            rows.append(measure(case, bench, args.rounds))
+    where = machine()
+    print(f"{where['cpu']}, Linux {where['kernel']}, CPUs {cpus[0]} and {cpus[1]}, ", end="")
+    print(f"median of {args.rounds}\n")
+    print(render(rows, chart.glyphs_for(sys.stdout.encoding)))
+    if args.json is not None:
+        report = {"machine": where, "rounds": args.rounds, "rows": [asdict(row) for row in rows]}
+        args.json.write_text(json.dumps(report, indent=2) + "\n")
+    return 0

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa demo`: real RDMA programs between two hosts, beside TCP."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_EPILOG = """\
+Makes a fabric of two hosts, sends a file from one to the other by WRITE, READ and SEND and
+compares SHA-256, runs perftest's programs unmodified, measures TCP on loopback, and shows both by
+message size.  Takes under a minute.  Exits with 0 if all of it worked, else with 1.
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "demo",
+        help="run real RDMA programs between two hosts, beside TCP",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the charts there, too: .png, .svg, .pdf"
+    )
+    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
+    parser.add_argument("--quick", action="store_true", help="fewer programs, about ten seconds")
+    parser.add_argument(
+        "--mover", choices=["cma", "relay", "pool"], help="how bulk is moved; default: the best"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0: all worked; 1: a step failed or data was damaged; 2: the picture cannot be drawn."""
+    # Here: `nupa run` must not wait for what only a demo needs.
+    import json
+    import shutil
+    import sys
+    import tempfile
+
+    from nupa.demo import chart, plot, results, suite
+    from nupa.demo.cpus import pick_two
+    from nupa.demo.fabric import temporary_fabric
+    from nupa.demo.progress import Progress
+
+    try:
+        if args.plot is not None:
+            plot.check(args.plot)
+        plan = suite.QUICK if args.quick else suite.FULL
+        with (
+            tempfile.TemporaryDirectory(prefix="nupa-demo-") as directory,
+            temporary_fabric("demo") as fabric,
+            Progress(suite.Suite.steps(plan)) as progress,
+        ):
+            found = suite.Suite(
+                plan,
+                progress,
+                fabric=fabric,
+                mover=args.mover,
+                cpus=pick_two(),
+                directory=Path(directory),
+            ).run()
+        if args.json:
+            print(json.dumps(found.to_json(), indent=2))
+        else:
+            width = min(shutil.get_terminal_size((80, 24)).columns, 100)
+            glyphs = chart.glyphs_for(sys.stdout.encoding)
+            print(results.render(found, width=width, glyphs=glyphs))
+        if args.plot is not None:
+            plot.draw(found, args.plot)
+    except plot.PlotError as error:
+        print(f"nupa demo: {error}", file=sys.stderr)
+        return 2
+    return 0 if found.ok else 1

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a demo measured, and how it is shown: text for a terminal, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from nupa.demo import chart
+from nupa.demo.perftest import Bandwidth, Latency, Operation
+from nupa.demo.raw import Tcp
+
+#: Sizes of the tables; charts and JSON have all that was measured.
+_TABLE_SIZES = (2, 8, 64, 512, 4096, 65536, 1 << 20, 8 << 20)
+_HEADINGS: Mapping[Operation, str] = {
+    "send": "SEND",
+    "write": "WRITE",
+    "read": "READ",
+    "atomic": "ATOMIC",
+}
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A file that went from one host to the other."""
+
+    operation: Operation
+    size_bytes: int
+    seconds: float  #: from the first post to the last completion
+    sent_sha256: str
+    received_sha256: str
+
+    @property
+    def intact(self) -> bool:
+        return self.sent_sha256 == self.received_sha256
+
+    @property
+    def bytes_per_s(self) -> float:
+        return self.size_bytes / self.seconds
+
+
+@dataclass
+class Results:
+    """Grows step by step; a step that failed is a line in *failures*."""
+
+    hosts: tuple[str, str]
+    mover: str  #: as the fabric reports it, or as it was forced
+    latency: dict[Operation, list[Latency]] = field(default_factory=dict)
+    bandwidth: dict[Operation, list[Bandwidth]] = field(default_factory=dict)
+    tcp: list[Tcp] = field(default_factory=list)
+    transfers: list[Transfer] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    elapsed_s: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures and all(transfer.intact for transfer in self.transfers)
+
+    def latency_points(self) -> list[chart.Point]:
+        """SEND beside TCP, both polling, µs one way."""
+        tcp = {row.size_bytes: row.polling_us for row in self.tcp}
+        return [
+            chart.Point(row.size_bytes, row.typical_us, tcp[row.size_bytes])
+            for row in self.latency.get("send", [])
+            if row.size_bytes in tcp and row.typical_us > 0
+        ]
+
+    def bandwidth_points(self) -> list[chart.Point]:
+        """WRITE beside TCP, GB/s."""
+        tcp = {row.size_bytes: row.bytes_per_s / 1e9 for row in self.tcp}
+        return [
+            chart.Point(row.size_bytes, row.mean_bytes_per_s / 1e9, tcp[row.size_bytes])
+            for row in self.bandwidth.get("write", [])
+            if row.size_bytes in tcp and row.mean_bytes_per_s > 0
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        values = asdict(self)
+        for transfer, shown in zip(self.transfers, values["transfers"], strict=True):
+            shown["intact"] = transfer.intact
+        values["ok"] = self.ok
+        return values
+
+
+def render(results: Results, *, width: int = 80, glyphs: chart.Glyphs = chart.UNICODE) -> str:
+    """Tables, charts and the verdict."""
+    parts = []
+    if results.latency:
+        parts.append(_latency_table(results, glyphs))
+    if points := results.latency_points():
+        title = "Latency of SEND by size, one way, µs"
+        parts.append(chart.chart(title, points, lower_is_better=True, width=width, glyphs=glyphs))
+    if results.bandwidth:
+        parts.append(_bandwidth_table(results, glyphs))
+    if points := results.bandwidth_points():
+        title = "Bandwidth of WRITE by size, GB/s"
+        parts.append(chart.chart(title, points, lower_is_better=False, width=width, glyphs=glyphs))
+    if results.transfers:
+        parts.append(_transfer_table(results))
+    parts += [f"note: {note}" for note in results.notes]
+    parts += [f"FAILED: {failure}" for failure in results.failures]
+    parts.append(_verdict(results))
+    return "\n\n".join(parts)
+
+
+def _latency_table(results: Results, glyphs: chart.Glyphs) -> str:
+    columns: dict[str, dict[int, float]] = {
+        _HEADINGS[operation]: {row.size_bytes: row.typical_us for row in rows}
+        for operation, rows in results.latency.items()
+    }
+    columns["TCP, polling"] = {row.size_bytes: row.polling_us for row in results.tcp}
+    columns["TCP, asleep"] = {row.size_bytes: row.blocking_us for row in results.tcp}
+    ratio = {point.size_bytes: point.tcp / point.rdma for point in results.latency_points()}
+    return "Latency, µs (median; READ and ATOMIC there and back, the others one way)\n" + _table(
+        columns, "TCP/SEND", ratio, glyphs
+    )
+
+
+def _bandwidth_table(results: Results, glyphs: chart.Glyphs) -> str:
+    columns: dict[str, dict[int, float]] = {
+        _HEADINGS[operation]: {row.size_bytes: row.mean_bytes_per_s / 1e9 for row in rows}
+        for operation, rows in results.bandwidth.items()
+    }
+    columns["TCP"] = {row.size_bytes: row.bytes_per_s / 1e9 for row in results.tcp}
+    ratio = {point.size_bytes: point.rdma / point.tcp for point in results.bandwidth_points()}
+    return "Bandwidth, GB/s (1 GB = 10^9 bytes)\n" + _table(columns, "WRITE/TCP", ratio, glyphs)
+
+
+def _table(
+    columns: Mapping[str, Mapping[int, float]],
+    ratio_heading: str,
+    ratio: Mapping[int, float],
+    glyphs: chart.Glyphs,
+) -> str:
+    measured = {size for column in columns.values() for size in column}
+    rows = [
+        [
+            chart.format_size(size),
+            *(
+                chart.format_number(column[size]) if size in column else ""
+                for column in columns.values()
+            ),
+            chart.format_number(ratio[size]) + glyphs.times if size in ratio else "",
+        ]
+        for size in _TABLE_SIZES
+        if size in measured
+    ]
+    return chart.table(["size", *columns, ratio_heading], rows)
+
+
+def _transfer_table(results: Results) -> str:
+    rows = [
+        [
+            _HEADINGS[transfer.operation],
+            chart.format_size(transfer.size_bytes),
+            chart.format_number(transfer.bytes_per_s / 1e9),
+            transfer.sent_sha256[:16],
+            transfer.received_sha256[:16],
+            "same" if transfer.intact else "DIFFERENT",
+        ]
+        for transfer in results.transfers
+    ]
+    headings = ["file by", "size", "GB/s", "SHA-256 sent", "SHA-256 received", "data"]
+    return chart.table(headings, rows)
+
+
+def _verdict(results: Results) -> str:
+    where = f"{results.hosts[0]} and {results.hosts[1]}, mover {results.mover}"
+    took = f"{results.elapsed_s:.1f} s"
+    if results.ok:
+        return f"All worked: {where}, {took}."
+    broken = [_HEADINGS[t.operation] for t in results.transfers if not t.intact]
+    damage = f" Data damaged by {', '.join(broken)}." if broken else ""
+    return f"NOT all worked ({where}, {took}): {len(results.failures)} steps failed.{damage}"

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a demo's results are shown; the numbers are made up, and round."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nupa.demo import chart, plot
+from nupa.demo.perftest import Bandwidth, Latency
+from nupa.demo.raw import Tcp
+from nupa.demo.results import Results, Transfer, render
+
+SHA = "ab" * 32
+
+
+def results(**changes: object) -> Results:
+    made = Results(hosts=("host0", "host1"), mover="cma", elapsed_s=12.3)
+    for size in (2, 4, 65536):
+        made.latency.setdefault("send", []).append(Latency(size, 100, 0.5, 0.4, 0.6, 0.9))
+        made.latency.setdefault("read", []).append(Latency(size, 100, 2.0, 1.9, 2.1, 3.0))
+        made.bandwidth.setdefault("write", []).append(Bandwidth(size, 100, 0.0, 8e9, 1e6))
+        made.tcp.append(Tcp(size, blocking_us=50.0, polling_us=4.0, bytes_per_s=2e9))
+    made.transfers.append(Transfer("write", 1 << 26, 0.01, SHA, SHA))
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def shown(made: Results) -> str:
+    return render(made, glyphs=chart.ASCII)
+
+
+def row(text: str, first: str, nth: int = 0) -> list[str]:
+    lines = [line for line in text.splitlines() if line.startswith(first + " ")]
+    return lines[nth].split()
+
+
+def test_the_table_has_each_operation_beside_tcp_and_the_ratio() -> None:
+    text = shown(results())
+    assert "SEND  READ  TCP, polling  TCP, asleep  TCP/SEND" in text
+    assert row(text, "2 B") == ["2", "B", "0.500", "2.00", "4.00", "50.0", "8.00x"]
+    assert row(text, "64 KiB", nth=1) == ["64", "KiB", "8.00", "2.00", "4.00x"]
+
+
+def test_sizes_between_those_of_the_table_are_in_the_chart() -> None:
+    text = shown(results())
+    assert not any(line.startswith("4 B") for line in text.splitlines())
+    assert sum(line.startswith("     4 B  ") for line in text.splitlines()) == 2
+
+
+def test_the_file_is_shown_with_what_both_sides_hashed_and_its_speed() -> None:
+    text = shown(results())
+    assert row(text, "WRITE") == ["WRITE", "64", "MiB", "6.71", SHA[:16], SHA[:16], "same"]
+    assert "All worked: host0 and host1, mover cma, 12.3 s." in text
+
+
+def test_damaged_data_is_a_failure_even_if_all_steps_ended_well() -> None:
+    made = results(transfers=[Transfer("read", 4096, 0.01, SHA, "cd" * 32)])
+    assert not made.ok
+    assert "DIFFERENT" in shown(made)
+    assert "Data damaged by READ" in shown(made)
+
+
+def test_a_failed_step_is_named_and_what_was_measured_is_still_shown() -> None:
+    made = results(failures=["ib_read_lat: `ib_read_lat` ended with 1"])
+    assert not made.ok
+    text = shown(made)
+    assert "FAILED: ib_read_lat: `ib_read_lat` ended with 1" in text
+    assert "NOT all worked (host0 and host1, mover cma, 12.3 s): 1 steps failed." in text
+    assert row(text, "2 B")[2] == "0.500"
+
+
+def test_without_tcp_there_are_tables_and_neither_ratio_nor_chart() -> None:
+    text = shown(results(tcp=[]))
+    assert row(text, "2 B") == ["2", "B", "0.500", "2.00"]
+    assert "TCP on loopback" not in text
+
+
+def test_without_perftest_there_are_the_files_and_the_note() -> None:
+    text = shown(results(latency={}, bandwidth={}, notes=["perftest is not installed"]))
+    assert "note: perftest is not installed" in text
+    assert "WRITE" in text
+    assert "Latency" not in text
+
+
+def test_json_has_every_size_and_the_verdict() -> None:
+    values = json.loads(json.dumps(results().to_json()))
+    assert values["ok"] is True
+    assert values["transfers"][0]["intact"] is True
+    assert [line["size_bytes"] for line in values["latency"]["send"]] == [2, 4, 65536]
+    assert values["tcp"][0] == {
+        "size_bytes": 2,
+        "blocking_us": 50.0,
+        "polling_us": 4.0,
+        "bytes_per_s": 2e9,
+    }
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_the_picture_is_drawn_in_the_format_that_the_name_says(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"demo{suffix}"
+    plot.check(path)
+    plot.draw(results(), path)
+    start = {".png": b"\x89PNG", ".svg": b"<?xml"}[suffix]
+    assert path.read_bytes().startswith(start)
+
+
+def test_a_format_that_cannot_be_drawn_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(plot.PlotError, match=r"'\.xyz' was given, one of .*\.png"):
+        plot.check(tmp_path / "demo.xyz")
+    with pytest.raises(plot.PlotError, match="there is no directory"):
+        plot.check(tmp_path / "missing" / "demo.png")
+
+
+def test_without_matplotlib_the_message_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(plot.PlotError, match=r"pip install 'nupa\[plot\]'"):
+        plot.check(tmp_path / "demo.png")
