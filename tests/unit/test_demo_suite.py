@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The steps of a demo, with programs that only say what they would have measured."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nupa.demo import perftest, raw, suite
+from nupa.demo.programs import Outcome, PairResult, ProgramError
+from nupa.demo.progress import Progress
+from nupa.demo.suite import FULL, QUICK, Plan, Suite
+
+LATENCY = """\
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]\
+   99% percentile[usec]   99.9% percentile[usec]
+ 8       100    0.24    9.65    0.27    0.29    0.04    0.41    9.65
+"""
+BANDWIDTH = """\
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 8          100              0.00               8.00		   1.048576
+"""
+
+
+class Fabric:
+    """Stands in for run_pair: answers each command, or fails for those named in *broken*."""
+
+    def __init__(self, broken: Sequence[str] = ()) -> None:
+        self.broken = broken
+        self.calls: list[tuple[list[str], dict[str, Any]]] = []
+
+    def run_pair(self, _server: list[str], client: list[str], **options: Any) -> PairResult:
+        self.calls.append((client, options))
+        name = next((word for word in client if word.startswith("ib_")), "transfer")
+        if name in self.broken:
+            raise ProgramError(f"`{name}` ended with 1")
+        if name == "transfer":
+            text = json.dumps({"sha256": "ab", "bytes": 8, "seconds": 0.5})
+        else:
+            text = LATENCY if name.endswith("_lat") else BANDWIDTH
+        end = Outcome(tuple(client), 0, text, "")
+        return PairResult(end, end, 0.1)
+
+
+def tcp(sizes: Sequence[int], **_: object) -> list[raw.Tcp]:
+    return [raw.Tcp(size, blocking_us=40.0, polling_us=3.0, bytes_per_s=1e9) for size in sizes]
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    plan: Plan,
+    fabric: Fabric,
+    *,
+    seconds_a_look: float = 0.0,
+    missing: Sequence[str] = (),
+) -> tuple[Suite, str]:
+    monkeypatch.setattr(suite, "run_pair", fabric.run_pair)
+    monkeypatch.setattr(raw, "tcp", tcp)
+    monkeypatch.setattr(perftest, "missing", lambda _: list(missing))
+    out = io.StringIO()
+    now = iter(i * seconds_a_look for i in range(1_000_000))
+    steps = Suite(
+        plan,
+        Progress(Suite.steps(plan), out),
+        fabric="f",
+        mover="cma",
+        cpus=(0, 1),
+        directory=tmp_path,
+        clock=lambda: next(now),
+    )
+    steps.run()
+    return steps, out.getvalue()
+
+
+@pytest.mark.parametrize("plan", [FULL, QUICK])
+def test_each_step_is_announced_and_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: Plan
+) -> None:
+    steps, shown = run(monkeypatch, tmp_path, plan, Fabric())
+    lines = shown.splitlines()
+    assert len(lines) == Suite.steps(plan)
+    assert lines[-1].startswith(f"[{len(lines)}/{len(lines)}]")
+    assert steps.results.ok
+    assert set(steps.results.latency) == set(plan.latency)
+    assert set(steps.results.bandwidth) == set(plan.bandwidth)
+    assert [transfer.operation for transfer in steps.results.transfers] == ["write", "read", "send"]
+
+
+def test_all_programs_run_on_the_fabric_that_was_made_with_the_mover_that_was_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fabric = Fabric()
+    run(monkeypatch, tmp_path, QUICK, fabric)
+    for client, options in fabric.calls:
+        assert (options["fabric"], options["mover"], options["cpus"]) == ("f", "cma", (0, 1))
+        assert str(options["port"]) in client
+
+
+def test_atomics_have_one_size_and_the_others_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fabric = Fabric()
+    run(monkeypatch, tmp_path, FULL, fabric)
+    commands = {client[0]: client for client, _ in fabric.calls}
+    assert "-a" not in commands["ib_atomic_lat"]
+    assert "-a" in commands["ib_read_lat"]
+
+
+def test_a_step_that_fails_does_not_stop_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    steps, _ = run(monkeypatch, tmp_path, FULL, Fabric(broken=["ib_write_lat"]))
+    assert steps.results.failures == ["ib_write_lat: `ib_write_lat` ended with 1"]
+    assert not steps.results.ok
+    assert "read" in steps.results.latency
+    assert "write" in steps.results.bandwidth
+
+
+def test_steps_past_the_time_for_all_are_not_run_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fabric = Fabric()
+    steps, _ = run(monkeypatch, tmp_path, QUICK, fabric, seconds_a_look=12.0)
+    assert len(fabric.calls) == 2  # 30 s: after 12 and 24 s there is time left, then none
+    assert len(steps.results.failures) == Suite.steps(QUICK) - 2
+    assert "not run, the 30 s for all steps are over" in steps.results.failures[0]
+    assert all(options["deadline_s"] <= 20 for _, options in fabric.calls)
+
+
+def test_without_perftest_the_files_still_go_and_the_note_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    steps, _ = run(monkeypatch, tmp_path, QUICK, Fabric(), missing=["ib_send_lat"])
+    (note,) = steps.results.notes
+    assert "apt-get install perftest" in note
+    assert "ib_send_lat" in note
+    assert len(steps.results.transfers) == 3
+    assert not steps.results.latency
