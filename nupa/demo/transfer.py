@@ -97,8 +97,8 @@ def _run(args: argparse.Namespace, control: Control) -> dict[str, object]:
     client = args.role == "client"
     sends = client != (args.operation == "read")
     with Endpoint(args.bytes) as endpoint:
-        if sends:
-            endpoint.fill(args.file.read_bytes())
+        # The receiver's pages are touched now, as a NIC's registration would.
+        endpoint.fill(args.file.read_bytes() if sends else bytes(args.bytes))
         if args.operation == "send" and not sends:
             endpoint.post_receives(list(_chunks(args.bytes)))
         peer = control.swap(endpoint.address())
