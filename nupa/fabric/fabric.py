@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A fabric as an object: made, opened, shown, its ports set, its pool given out."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from nupa.fabric import registry
+from nupa.fabric.counters import count
+from nupa.fabric.errors import LocalError, NupaError
+from nupa.fabric.segment import HostInfo, PortInfo, Segment, SlotInfo
+from nupa.fabric.topology import Topology, speed_name, star
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from nupa.fabric.pool import PoolMemory
+
+
+class Fabric:
+    """A fabric of this process alone, or an open named one; a context manager that closes it.
+
+    Fabric(hosts=2) lives in memory of this process and goes with it.  Fabric.create(name, topology)
+    makes a named fabric, which stays until Fabric.remove(name); Fabric.open(name) opens one.
+
+    >>> with Fabric(hosts=2) as fabric:
+    ...     [host.name for host in fabric.hosts]
+    ['host0', 'host1']
+    """
+
+    def __init__(self, hosts: int = 2, *, topology: Topology | None = None) -> None:
+        topology = topology or star(hosts, "local")
+        self._segment = Segment.create(None, topology.name, topology)
+        self._named = False
+        self._lock = threading.Lock()
+
+    @classmethod
+    def _of(cls, segment: Segment) -> Fabric:
+        fabric = cls.__new__(cls)
+        fabric._segment = segment
+        fabric._named = True
+        fabric._lock = threading.Lock()
+        return fabric
+
+    @classmethod
+    def create(cls, name: str, topology: Topology, *, auto: bool = False) -> Fabric:
+        """Makes the named fabric and uses it.  auto: it goes with its last user.
+
+        LocalError: it exists (EEXIST), or name or topology pass a limit; FabricError: no room.
+        """
+        with registry.control_lock():
+            return cls._create_locked(name, topology, auto)
+
+    @classmethod
+    def _create_locked(cls, name: str, topology: Topology, auto: bool) -> Fabric:
+        path = registry.path_of(name)
+        # What a dead `nupa run` left is no reason to refuse.
+        registry.collect(name)
+        if path.exists():
+            raise LocalError(
+                f"the fabric {name!r} is up already: `nupa show {name}` shows it, "
+                f"`nupa down {name}` takes it down",
+                errno.EEXIST,
+            )
+        segment = Segment.create(str(path), name, topology, auto)
+        registry.use(segment)
+        return cls._of(segment)
+
+    @classmethod
+    def open(cls, name: str = registry.DEFAULT_NAME) -> Fabric:
+        """Opens the named fabric and uses it: it is not taken down before it is closed here.
+
+        LocalError: there is none of that name (ENOENT), or no permission; FabricError: it is
+        damaged, or of another layout version.
+        """
+        with registry.control_lock():
+            return cls._open_locked(name)
+
+    @classmethod
+    def _open_locked(cls, name: str) -> Fabric:
+        path = registry.path_of(name)
+        if not path.exists():
+            up = ", ".join(registry.names()) or "none"
+            raise LocalError(
+                f"no fabric is named {name!r}; up are: {up}; `nupa up --name {name}` makes it",
+                errno.ENOENT,
+            )
+        segment = Segment.open(str(path))
+        registry.use(segment)
+        return cls._of(segment)
+
+    @classmethod
+    def lease(
+        cls, name: str | None, host: str | int | None, default: Topology
+    ) -> tuple[Fabric, HostInfo]:
+        """For `nupa run`: the fabric, and a host of it that is leased until the fabric is closed.
+
+        name None: the one called "default", else the only one that is up; with none up *default*
+        is made, and goes with its last user.  host: a name or index; None: the one with the fewest
+        programs, the first of equals.
+        """
+        with registry.control_lock():
+            name = name or _only_name()
+            missing = name == registry.DEFAULT_NAME and not registry.path_of(name).exists()
+            fabric = cls._create_locked(name, default, True) if missing else cls._open_locked(name)
+            try:
+                chosen = fabric.host(host) if host is not None else fabric._quietest_host()
+                registry.take_lease(fabric._segment, chosen.index)
+            except BaseException:
+                fabric.close()
+                registry.collect(name)
+                raise
+            return fabric, chosen
+
+    @staticmethod
+    def remove(name: str, *, force: bool = False) -> None:
+        """Takes a named fabric down, also a damaged one.
+
+        LocalError: there is none, or somebody uses it (EBUSY) and not *force*.  With *force* its
+        users keep what they have mapped, but nobody new finds it.
+        """
+        with registry.control_lock():
+            path = registry.path_of(name)
+            if not path.exists():
+                raise LocalError(f"no fabric is named {name!r}: `nupa ls` lists them", errno.ENOENT)
+            if not force and registry.in_use(path):
+                raise LocalError(
+                    f"the fabric {name!r} is in use{_users(str(path))}: "
+                    f"end its users first, or take it down with --force",
+                    errno.EBUSY,
+                )
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise LocalError(
+                    f"cannot remove {path}: {error.strerror}", error.errno or 0
+                ) from error
+
+    def close(self) -> None:
+        """Stops using it.  A fabric of this process alone goes with its last open device."""
+        if self._segment.closed:
+            return
+        name = self._segment.name if self._named and self._segment.auto else None
+        self._segment.close()
+        if name is not None:
+            with registry.control_lock():
+                registry.collect(name)
+
+    def __enter__(self) -> Fabric:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def handle(self) -> Any:
+        """The C `struct nupa_fabric *`, for the layers above.  LocalError once closed."""
+        return self._segment.handle
+
+    @property
+    def name(self) -> str:
+        return self._segment.name
+
+    @property
+    def path(self) -> str:
+        """Of the segment; empty for a fabric of this process alone."""
+        return self._segment.path
+
+    @property
+    def auto(self) -> bool:
+        """Made by `nupa run`: goes with its last user."""
+        return self._segment.auto
+
+    @property
+    def hosts(self) -> tuple[HostInfo, ...]:
+        return self._segment.hosts()
+
+    @property
+    def ports(self) -> tuple[PortInfo, ...]:
+        """With their state now."""
+        return self._segment.ports()
+
+    def host(self, which: str | int) -> HostInfo:
+        """The host of that name, else of that index.  LocalError if there is none (ENOENT)."""
+        hosts = self.hosts
+        for host in hosts:
+            if which in (host.name, host.index) or which == str(host.index):
+                return host
+        known = ", ".join(host.name for host in hosts)
+        raise LocalError(
+            f"the fabric {self.name!r} has no host {which!r}: its hosts are {known}", errno.ENOENT
+        )
+
+    def _quietest_host(self) -> HostInfo:
+        """Programs that are attached and programs about to be, whichever are more, decide."""
+        self._segment.reap()
+        attached = [0] * len(self.hosts)
+        for slot in self._segment.slots():
+            attached[slot.host] += 1
+        return min(
+            self.hosts,
+            key=lambda host: max(attached[host.index], registry.leases(self._segment, host.index)),
+        )
+
+    def set_port(self, host: str | int, up: bool) -> None:
+        """Takes the link of a host down or up, both ends of it.  LocalError: no such host."""
+        port = self.host(host).port
+        peer = self.ports[port].peer
+        lock: AbstractContextManager[Any] = registry.control_lock() if self._named else self._lock
+        with lock:
+            self._segment.set_port(peer, up)
+            self._segment.set_port(port, up)
+
+    def alloc(self, size_bytes: int) -> PoolMemory:
+        """Zeroed memory of the pool, that all hosts can load from and store to.
+
+        LocalError: a size below 1; FabricError: the pool (ENOMEM) or the file system (ENOSPC) has
+        no room.  See PoolMemory.
+        """
+        # ctypes takes a while to import: only who allocates pays for it.
+        from nupa.fabric.pool import allocate
+
+        return allocate(self.handle, size_bytes)
+
+    def processes(self) -> list[SlotInfo]:
+        """The attachments of living processes."""
+        self._segment.reap()
+        return [slot for slot in self._segment.slots() if slot.alive]
+
+    def show(self) -> dict[str, Any]:
+        """All there is to see, as plain values: what `nupa show --json` prints."""
+        processes = self.processes()
+        hosts, ports = self.hosts, self.ports
+        counters = count(ports, self._segment.flows(), self._segment.route)
+        return {
+            "name": self.name,
+            "path": self.path,
+            "generation": f"{self._segment.generation:016x}",
+            "created_ns": self._segment.created_ns,
+            "auto": self.auto,
+            "hosts": [
+                {
+                    "name": host.name,
+                    "index": host.index,
+                    "ipv4": host.ipv4,
+                    "mac": host.mac,
+                    "lid": host.lid,
+                    "link_layer": host.link_layer,
+                    "port": ports[host.port].name,
+                    "state": ports[host.port].state,
+                    "processes": [_process(slot) for slot in processes if slot.host == host.index],
+                }
+                for host in hosts
+            ],
+            "ports": [
+                {
+                    "name": port.name,
+                    "peer": ports[port.peer].name,
+                    "state": port.state,
+                    "width": f"x{port.width_lanes}",
+                    "speed": speed_name(port.speed_mtps),
+                    "counters": counters[port.index].as_dict(),
+                }
+                for port in ports
+            ],
+            "movers": self._movers(processes),
+        }
+
+    def _movers(self, processes: list[SlotInfo]) -> list[dict[str, Any]]:
+        hosts = self.hosts
+        found = []
+        for a in processes:
+            for b in processes:
+                mover = self._segment.mover(a.slot, b.slot) if a is not b else None
+                if mover is not None:
+                    found.append(
+                        {
+                            "from": {"host": hosts[a.host].name, "pid": a.pid},
+                            "to": {"host": hosts[b.host].name, "pid": b.pid},
+                            "mover": mover,
+                        }
+                    )
+        return found
+
+
+def _process(slot: SlotInfo) -> dict[str, Any]:
+    return {
+        "pid": slot.pid,
+        "comm": slot.comm,
+        "uid": slot.uid,
+        "slot": slot.slot,
+        "state": slot.state,
+        "qps": slot.qps,
+        "mrs": slot.mrs,
+    }
+
+
+def _only_name() -> str:
+    """The fabric that is meant when none is named."""
+    for name in registry.names():
+        registry.collect(name)
+    up = registry.names()
+    if not up or registry.DEFAULT_NAME in up:
+        return registry.DEFAULT_NAME
+    if len(up) > 1:
+        raise LocalError(
+            f"several fabrics are up, {', '.join(up)}: name one with --fabric", errno.EINVAL
+        )
+    return up[0]
+
+
+def _users(path: str) -> str:
+    """' by ib_send_lat (pid 12) on host0, …', as far as the segment says."""
+    try:
+        segment = Segment.open(path)
+    except NupaError:
+        return ""
+    try:
+        segment.reap()
+        hosts = segment.hosts()
+        found = [f"{s.comm} (pid {s.pid}) on {hosts[s.host].name}" for s in segment.slots()]
+    finally:
+        segment.close()
+    return f" by {', '.join(found)}" if found else ""

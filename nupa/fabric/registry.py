@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where fabrics are kept, who uses them, and when they go.
+
+A fabric NAME of a user is the file nupa-UID-NAME in /dev/shm (NUPA_DIR overrides the folder).  Three
+kinds of locks, all of which the kernel drops when their holder dies:
+
+* The *control lock*, flock on nupa-UID.lock: held for moments, by whoever makes or removes a fabric,
+  sets a port or chooses a host.  The file is there only while somebody holds or awaits it.
+* A *use*, a shared flock on the segment: held by each `nupa run`, attached process and open Fabric.
+  An exclusive one that succeeds proves that nobody uses the fabric.
+* A *lease* of a host, a byte-range lock (fcntl(2), open file description locks) on the segment, one
+  byte for each `nupa run`, so that two that start together see each other before their programs
+  attach.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nupa.fabric.errors import LocalError, NupaError
+from nupa.fabric.segment import Segment
+
+DEFAULT_NAME = "default"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,31}")
+
+# Far behind the segment's end (a file may be locked there), one range of bytes a host.
+_LEASES_OFF = 1 << 60
+_LEASES_PER_HOST = 1 << 16
+
+
+def folder() -> Path:
+    """The folder of all segments."""
+    return Path(os.environ.get("NUPA_DIR") or "/dev/shm")
+
+
+def path_of(name: str) -> Path:
+    """The segment of that name.  LocalError if it is no name."""
+    if not _NAME.fullmatch(name):
+        raise LocalError(
+            f"{name!r} is no name for a fabric: use 1 to 32 letters, digits, '_', '-' and '.', "
+            f"first a letter, a digit or '_'",
+            errno.EINVAL,
+        )
+    return folder() / f"nupa-{os.geteuid()}-{name}"
+
+
+def names() -> list[str]:
+    """The names of this user's fabrics, sorted; damaged ones too."""
+    prefix = f"nupa-{os.geteuid()}-"
+    found = []
+    for entry in _entries():
+        name = entry.removeprefix(prefix)
+        if entry.startswith(prefix) and _NAME.fullmatch(name):
+            found.append(name)
+    return sorted(found)
+
+
+def _entries() -> list[str]:
+    try:
+        return os.listdir(folder())
+    except OSError as error:
+        raise LocalError(
+            f"cannot list the folder of fabrics, {folder()}: {error.strerror}; "
+            f"NUPA_DIR names another one",
+            error.errno or 0,
+        ) from error
+
+
+@contextmanager
+def control_lock() -> Iterator[None]:
+    """Holds this user's control lock."""
+    path = folder() / f"nupa-{os.geteuid()}.lock"
+    while True:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise LocalError(
+                f"cannot lock {path}: {error.strerror}; NUPA_DIR names another folder",
+                error.errno or 0,
+            ) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            # The holder before us removed it: what we locked is no longer the lock.
+            if not _is_file_at(fd, path):
+                continue
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+        finally:
+            os.close(fd)
+
+
+def _is_file_at(fd: int, path: Path) -> bool:
+    try:
+        there = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    here = os.fstat(fd)
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def use(segment: Segment) -> None:
+    """Counts this open segment as a user.  Under the control lock nobody removes it meanwhile."""
+    fcntl.flock(segment.fd, fcntl.LOCK_SH)
+
+
+def in_use(path: Path) -> bool:
+    """Whether anybody uses the segment.  What is no file of ours to open is not in use."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return False
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def collect(name: str) -> bool:
+    """Under the control lock: removes an automatic fabric that nobody uses.  True if it did.
+
+    Also a file that its maker died over: makers hold the control lock until it is whole.
+    """
+    path = path_of(name)
+    try:
+        segment = Segment.open(str(path))
+    except NupaError as error:
+        if error.errno != errno.ENODATA:
+            return False
+    else:
+        auto = segment.auto
+        segment.close()
+        if not auto:
+            return False
+    if in_use(path):
+        return False
+    path.unlink(missing_ok=True)
+    return True
+
+
+def collect_all() -> None:
+    """Removes what no fabric should leave behind: automatic fabrics without a user."""
+    found = names()
+    if found:
+        with control_lock():
+            for name in found:
+                collect(name)
+
+
+# struct flock, fcntl(2): type, whence, start, len, pid; native alignment.
+_FLOCK = "hhqqi0q"
+
+
+def take_lease(segment: Segment, host: int) -> None:
+    """Leases *host* until the segment is closed.  Under the control lock."""
+    for number in range(_LEASES_PER_HOST):
+        byte = _LEASES_OFF + host * _LEASES_PER_HOST + number
+        lock = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+        try:
+            fcntl.fcntl(segment.fd, fcntl.F_OFD_SETLK, lock)
+        except (BlockingIOError, PermissionError):  # fcntl(2): EAGAIN or EACCES
+            continue
+        return
+    raise LocalError(
+        f"host {host} has {_LEASES_PER_HOST} programs: start this one on another", errno.EBUSY
+    )
+
+
+def leases(segment: Segment, host: int) -> int:
+    """How many `nupa run` other than this one have leased *host*."""
+    first = _LEASES_OFF + host * _LEASES_PER_HOST
+    ranges = [(first, first + _LEASES_PER_HOST)]
+    count = 0
+    while ranges:
+        at, end = ranges.pop()
+        if at >= end:
+            continue
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, at, end - at, 0)
+        answer = fcntl.fcntl(segment.fd, fcntl.F_OFD_GETLK, asked)
+        kind, _, start, length, _ = struct.unpack(_FLOCK, answer)
+        if kind == fcntl.F_UNLCK:
+            continue
+        count += 1
+        # Any lock of the range may be the one reported: look on both sides.  Length 0: to the end.
+        ranges += [(at, start), (start + length if length else end, end)]
+    return count

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The shared segment by way of `nupa._engine`: C's functions with Python's values and exceptions."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nupa._engine import ffi, lib
+from nupa.fabric.errors import FabricError, LocalError, NupaError
+from nupa.fabric.topology import LINK_LAYERS, Topology
+
+_WHY_BYTES = 512
+_PORT_STATES = {lib.NUPA_PORT_DOWN: "DOWN", lib.NUPA_PORT_ACTIVE: "ACTIVE"}
+_SLOT_STATES = {
+    lib.NUPA_SLOT_ATTACHING: "attaching",
+    lib.NUPA_SLOT_LIVE: "live",
+    lib.NUPA_SLOT_REAPING: "reaping",
+}
+#: The caller's own doing; any other errno is the fabric's.
+_LOCAL_ERRNOS = {
+    errno.EACCES,
+    errno.EBUSY,
+    errno.EEXIST,
+    errno.EINVAL,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.EPERM,
+}
+
+
+def check(rc: int, what: str, why: str = "") -> int:
+    """*rc* if it is not negative, else LocalError or FabricError, by its errno.
+
+    *what* says what was asked, *why* what C found; without it the errno's own text.
+    """
+    if rc >= 0:
+        return rc
+    kind: type[NupaError] = LocalError if -rc in _LOCAL_ERRNOS else FabricError
+    raise kind(f"{what}: {why or os.strerror(-rc)}", -rc)
+
+
+@dataclass(frozen=True)
+class HostInfo:
+    name: str
+    index: int
+    port: int  # index in the port table
+    link_layer: str
+    ipv4: str
+    mac: str
+    lid: int
+
+
+@dataclass(frozen=True)
+class PortInfo:
+    name: str
+    index: int
+    peer: int
+    is_switch: bool
+    node: int
+    number: int
+    width_lanes: int
+    speed_mtps: int
+    state: str  # "ACTIVE" or "DOWN"
+    link_downed: int
+
+
+@dataclass(frozen=True)
+class SlotInfo:
+    """An attachment of a process to a host."""
+
+    slot: int
+    state: str
+    epoch: int
+    pid: int
+    uid: int
+    host: int
+    qps: int
+    mrs: int
+    alive: bool
+    comm: str
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What the owners of one slot moved between their host and *peer*; bytes and packets."""
+
+    host: int
+    peer: int
+    xmit_bytes: int
+    xmit_packets: int
+    rcv_bytes: int
+    rcv_packets: int
+    xmit_wait: int
+    xmit_discards: int
+
+
+def _text(chars: Any) -> str:
+    return bytes(ffi.string(chars)).decode(errors="replace")
+
+
+class Segment:
+    """An open segment; *handle* is its `struct nupa_fabric *`, None once closed."""
+
+    def __init__(self, handle: Any, path: str) -> None:
+        self._handle = handle
+        self.path = path
+
+    @classmethod
+    def create(cls, path: str | None, name: str, topology: Topology, auto: bool = False) -> Segment:
+        """Makes the file *path* (None: a memfd).  LocalError: it exists, or a limit is passed;
+        FabricError: no room."""
+        config = ffi.new("struct nupa_config *")
+        for key, value in vars(topology.segment).items():
+            setattr(config, key, value)
+        config.flags = lib.NUPA_SEGMENT_AUTO if auto else 0
+        hosts, ports, routes = _tables(topology)
+        out = ffi.new("struct nupa_fabric **")
+        why = ffi.new("char[]", _WHY_BYTES)
+        rc = lib.nupa_fabric_create(
+            ffi.NULL if path is None else os.fsencode(path),
+            name.encode(),
+            config,
+            hosts,
+            len(topology.hosts),
+            ports,
+            len(topology.ports),
+            routes,
+            out,
+            why,
+            _WHY_BYTES,
+        )
+        check(rc, f"cannot make the fabric {name!r}", _text(why))
+        return cls(out[0], path or "")
+
+    @classmethod
+    def open(cls, path: str) -> Segment:
+        """Opens the file *path*.  LocalError: no such file, no permission, no regular file, a path
+        too long; FabricError: not a fabric, of another version, truncated or corrupt."""
+        out = ffi.new("struct nupa_fabric **")
+        why = ffi.new("char[]", _WHY_BYTES)
+        rc = lib.nupa_fabric_open(os.fsencode(path), out, why, _WHY_BYTES)
+        check(rc, "cannot open the fabric", _text(why))
+        return cls(out[0], path)
+
+    @property
+    def handle(self) -> Any:
+        """LocalError once closed."""
+        if self._handle is None:
+            raise LocalError("the fabric is closed: open it again", errno.EBADF)
+        return self._handle
+
+    @property
+    def closed(self) -> bool:
+        return self._handle is None
+
+    def close(self) -> None:
+        """Gives this reference up; the mapping goes with the last one."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            lib.nupa_fabric_put(handle)
+
+    @property
+    def fd(self) -> int:
+        return int(lib.nupa_fabric_fd(self.handle))
+
+    @property
+    def name(self) -> str:
+        return _text(lib.nupa_fabric_name(self.handle))
+
+    @property
+    def generation(self) -> int:
+        return int(lib.nupa_fabric_generation(self.handle))
+
+    @property
+    def created_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        return int(lib.nupa_fabric_created_ns(self.handle))
+
+    @property
+    def auto(self) -> bool:
+        """Made by `nupa run`: goes with its last user."""
+        return bool(lib.nupa_fabric_flags(self.handle) & lib.NUPA_SEGMENT_AUTO)
+
+    def hosts(self) -> tuple[HostInfo, ...]:
+        return tuple(self._host(i) for i in range(lib.nupa_fabric_n_hosts(self.handle)))
+
+    def _host(self, index: int) -> HostInfo:
+        host = lib.nupa_fabric_host(self.handle, index)
+        layers = {value: name for name, value in LINK_LAYERS.items()}
+        return HostInfo(
+            name=_text(host.name),
+            index=index,
+            port=host.port,
+            link_layer=layers[host.link_layer],
+            ipv4=".".join(map(str, int(host.ipv4).to_bytes(4, "big"))),
+            mac=bytes(host.mac).hex(":"),
+            lid=host.lid,
+        )
+
+    def ports(self) -> tuple[PortInfo, ...]:
+        return tuple(self._port(i) for i in range(lib.nupa_fabric_n_ports(self.handle)))
+
+    def _port(self, index: int) -> PortInfo:
+        port = lib.nupa_fabric_port(self.handle, index)
+        return PortInfo(
+            name=_text(port.name),
+            index=index,
+            peer=port.peer,
+            is_switch=bool(port.is_switch),
+            node=port.node,
+            number=port.number,
+            width_lanes=port.width_lanes,
+            speed_mtps=port.speed_mtps,
+            state=_PORT_STATES.get(port.state, "DOWN"),
+            link_downed=port.link_downed,
+        )
+
+    def route(self, src: int, dst: int) -> tuple[int, ...]:
+        """Indices of the ports from host to host."""
+        route = lib.nupa_fabric_route(self.handle, src, dst)
+        return tuple(route.port[hop] for hop in range(route.hops))
+
+    def set_port(self, index: int, up: bool) -> None:
+        """The caller holds the control lock."""
+        state = lib.NUPA_PORT_ACTIVE if up else lib.NUPA_PORT_DOWN
+        check(lib.nupa_fabric_set_port(self.handle, index, state), f"cannot set port {index}")
+
+    def reap(self) -> int:
+        """Frees the slots of dead processes; returns how many."""
+        return check(lib.nupa_fabric_reap(self.handle), "cannot reap")
+
+    def slots(self) -> Iterator[SlotInfo]:
+        """The attachments there are now."""
+        info = ffi.new("struct nupa_slot_info *")
+        for slot in range(1, lib.nupa_fabric_n_slots(self.handle)):
+            rc = lib.nupa_fabric_slot(self.handle, slot, info)
+            if rc == -errno.ENOENT:
+                continue
+            check(rc, f"cannot read slot {slot}")
+            yield SlotInfo(
+                slot=slot,
+                state=_SLOT_STATES.get(info.state, f"state {info.state}"),
+                epoch=info.epoch,
+                pid=info.pid,
+                uid=info.uid,
+                host=info.host,
+                qps=info.qps,
+                mrs=info.mrs,
+                alive=bool(info.alive),
+                comm=_text(info.comm),
+            )
+
+    def flows(self) -> Iterator[Flow]:
+        """Traffic of all slots that were ever used, where there was any."""
+        info = ffi.new("struct nupa_slot_info *")
+        flow = ffi.new("struct nupa_flow_info *")
+        n_hosts = lib.nupa_fabric_n_hosts(self.handle)
+        for slot in range(1, lib.nupa_fabric_n_slots(self.handle)):
+            rc = lib.nupa_fabric_slot(self.handle, slot, info)
+            if rc != -errno.ENOENT:
+                check(rc, f"cannot read slot {slot}")
+            if info.epoch == 0:
+                continue
+            for peer in range(n_hosts):
+                rc = lib.nupa_fabric_flow(self.handle, slot, peer, flow)
+                check(rc, f"cannot read the traffic of slot {slot}")
+                counts = (
+                    flow.xmit_bytes,
+                    flow.xmit_packets,
+                    flow.rcv_bytes,
+                    flow.rcv_packets,
+                    flow.xmit_wait,
+                    flow.xmit_discards,
+                )
+                if any(counts):
+                    yield Flow(info.host, peer, *counts)
+
+    def mover(self, from_slot: int, to_slot: int) -> str | None:
+        """'cma', 'relay', 'pool', 'local', or None where no channel is open."""
+        rc = lib.nupa_fabric_mover(self.handle, from_slot, to_slot)
+        if rc == -errno.ENOENT:
+            return None
+        return MOVERS[check(rc, f"cannot read the channel {from_slot} - {to_slot}")]
+
+
+MOVERS = {1: "local", 2: "pool", 3: "cma", 4: "relay"}  # enum nupa_mover
+
+
+def _tables(topology: Topology) -> tuple[Any, Any, Any]:
+    hosts = ffi.new("struct nupa_host[]", len(topology.hosts))
+    for i, host in enumerate(topology.hosts):
+        number = i + 1
+        hosts[i].name = host.name.encode()
+        hosts[i].port = i
+        hosts[i].link_layer = LINK_LAYERS[topology.link_layer]
+        hosts[i].ipv4 = 10 << 24 | number
+        hosts[i].lid = number if topology.link_layer == "infiniband" else 0
+        # Locally administered (IEEE 802, 8.4), the IPv4 address in its last bytes.
+        hosts[i].mac = (2, 0, 10, 0, 0, number)
+    ports = ffi.new("struct nupa_port[]", len(topology.ports))
+    for i, port in enumerate(topology.ports):
+        ports[i].name = port.name.encode()
+        ports[i].peer = port.peer
+        ports[i].is_switch = port.is_switch
+        ports[i].node = port.node
+        ports[i].number = port.number
+        ports[i].width_lanes = port.link.width_lanes
+        ports[i].speed_mtps = port.link.speed_mtps
+        ports[i].state = lib.NUPA_PORT_ACTIVE
+    n_hosts = len(topology.hosts)
+    routes = ffi.new("struct nupa_route[]", n_hosts * n_hosts)
+    for src, row in enumerate(topology.routes):
+        for dst, hops in enumerate(row):
+            route = routes[src * n_hosts + dst]
+            route.hops = len(hops)
+            for hop, index in enumerate(hops):
+                route.port[hop] = index
+    return hosts, ports, routes

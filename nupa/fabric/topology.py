@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a fabric is made of: hosts, switches, links, and the routes that follow from them.
+
+Plain values, checked when made; no file and no segment.  `topology_file` reads them from TOML.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from nupa.fabric.errors import LocalError
+
+# csrc/engine/limits.h
+HOSTS_MAX = 254
+PORTS_MAX = 1024
+HOPS_MAX = 15
+NAME_BYTES_MAX = 31
+
+LINK_LAYERS = {"infiniband": 1, "ethernet": 2}  # enum nupa_link_layer
+WIDTHS_LANES = (1, 2, 4, 8, 16)
+# Mega-transfers a second per lane (PCI Express Base 6.0, 1.2; CXL runs on these).
+SPEEDS_MTPS = {"gen3": 8000, "gen4": 16000, "gen5": 32000, "gen6": 64000}
+
+
+class TopologyError(LocalError):
+    """The topology is not one: the message names the file, the table and the key."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, errno.EINVAL)
+
+
+@dataclass(frozen=True)
+class Link:
+    """width_lanes: one of WIDTHS_LANES; speed_mtps: mega-transfers a second per lane."""
+
+    width_lanes: int = 4
+    speed_mtps: int = SPEEDS_MTPS["gen5"]
+
+
+@dataclass(frozen=True)
+class Switch:
+    name: str
+    ports: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host has one port, linked to *port* of *switch*; 0: its lowest free one."""
+
+    name: str
+    switch: str
+    port: int = 0
+    link: Link = Link()
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """A link between two switches: what stacks them.  A port of 0: the lowest free one."""
+
+    switches: tuple[str, str]
+    ports: tuple[int, int] = (0, 0)
+    link: Link = Link()
+
+
+@dataclass(frozen=True)
+class Port:
+    """One end of a link; *peer* is the index of the other end, *node* of its host or switch."""
+
+    name: str
+    peer: int
+    is_switch: bool
+    node: int
+    number: int
+    link: Link
+
+
+@dataclass(frozen=True)
+class SegmentConfig:
+    """Sizes of the shared segment; 0 means the default (struct nupa_config in layout.h)."""
+
+    slots: int = 0
+    ring_lines: int = 0
+    dma_bytes: int = 0
+    qp_entries: int = 0
+    mr_entries: int = 0
+    extent_bytes: int = 0
+    pool_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Hosts on switches.  TopologyError where names, ports or links contradict each other.
+
+    >>> t = star(2)
+    >>> [t.ports[p].name for p in t.routes[0][1]]
+    ['host0/1', 'switch0/1', 'switch0/2', 'host1/1']
+    """
+
+    name: str
+    switches: tuple[Switch, ...]
+    hosts: tuple[Host, ...]
+    trunks: tuple[Trunk, ...] = ()
+    link_layer: str = "ethernet"
+    segment: SegmentConfig = field(default_factory=SegmentConfig)
+
+    def __post_init__(self) -> None:
+        if self.link_layer not in LINK_LAYERS:
+            raise TopologyError(
+                f"link_layer is {self.link_layer!r}: choose one of {', '.join(LINK_LAYERS)}"
+            )
+        if not 1 <= len(self.hosts) <= HOSTS_MAX:
+            raise TopologyError(f"there are {len(self.hosts)} hosts: a fabric has 1 to {HOSTS_MAX}")
+        _check_names("host", (host.name for host in self.hosts))
+        _check_names("switch", (switch.name for switch in self.switches))
+        both = {host.name for host in self.hosts} & {switch.name for switch in self.switches}
+        if both:
+            raise TopologyError(f"{min(both)!r} names a host and a switch: give one another name")
+        if len(self.ports) > PORTS_MAX:
+            raise TopologyError(
+                f"there are {len(self.ports)} linked ports: a fabric has at most {PORTS_MAX}"
+            )
+        # Made now, so that what cannot be reached is an error here and not later.
+        _ = self.routes
+
+    @cached_property
+    def ports(self) -> tuple[Port, ...]:
+        """The port of host i is ports[i]; then the linked switch ports in the order of links."""
+        return _link_up(self)
+
+    @cached_property
+    def routes(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """routes[src][dst]: the ports that a frame passes, in order; empty for src itself.
+
+        Of equally short paths the one over the switches that stand first in the topology, the
+        lower port of parallel links; the way back is the way there.
+        """
+        return _route_all(self)
+
+
+def star(hosts: int, name: str = "star") -> Topology:
+    """*hosts* hosts (host0, host1, …) on one switch.  TopologyError past HOSTS_MAX."""
+    return Topology(
+        name,
+        switches=(Switch("switch0", max(hosts, 1)),),
+        hosts=tuple(Host(f"host{i}", "switch0") for i in range(hosts)),
+    )
+
+
+def speed_name(speed_mtps: int) -> str:
+    """32000 -> 'Gen5', other speeds in GT/s."""
+    for name, speed in SPEEDS_MTPS.items():
+        if speed == speed_mtps:
+            return name.capitalize()
+    return f"{speed_mtps / 1000:g} GT/s"
+
+
+def _check_names(kind: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        size = len(name.encode())
+        if not 1 <= size <= NAME_BYTES_MAX:
+            raise TopologyError(
+                f"the {kind} name {name!r} has {size} bytes: names have 1 to {NAME_BYTES_MAX}"
+            )
+        if not name.isprintable() or "/" in name or " " in name:
+            raise TopologyError(
+                f"the {kind} name {name!r} holds a blank, a slash or what cannot be printed"
+            )
+        if name in seen:
+            raise TopologyError(f"the {kind} name {name!r} is there twice: names are unique")
+        seen.add(name)
+
+
+class _Sockets:
+    """The ports of the switches and what is plugged into them."""
+
+    def __init__(self, switches: tuple[Switch, ...]) -> None:
+        self.index = {switch.name: i for i, switch in enumerate(switches)}
+        self._switches = switches
+        self._user: list[dict[int, str]] = [{} for _ in switches]
+
+    def find(self, name: str, user: str) -> int:
+        if name not in self.index:
+            known = ", ".join(self.index) or "none"
+            raise TopologyError(f"{user}: there is no switch {name!r}; the switches are: {known}")
+        return self.index[name]
+
+    def reserve(self, name: str, number: int, user: str) -> None:
+        """Plugs *user* into the port that it names."""
+        switch = self._switches[self.find(name, user)]
+        used = self._user[self.index[name]]
+        if not 1 <= number <= switch.ports:
+            raise TopologyError(
+                f"{user}: {name} has no port {number}; its ports are 1 to {switch.ports}"
+            )
+        if number in used:
+            raise TopologyError(f"{user}: port {number} of {name} is taken by {used[number]}")
+        used[number] = user
+
+    def take(self, name: str, user: str) -> int:
+        """Plugs *user* into the lowest free port; returns its number."""
+        switch = self._switches[self.find(name, user)]
+        used = self._user[self.index[name]]
+        for number in range(1, switch.ports + 1):
+            if number not in used:
+                used[number] = user
+                return number
+        raise TopologyError(
+            f"{user}: all {switch.ports} ports of {name} are taken; "
+            f"give it more ports, or put {user} on another switch"
+        )
+
+
+def _link_up(topology: Topology) -> tuple[Port, ...]:
+    sockets = _Sockets(topology.switches)
+    ends = [[(host.switch, host.port, host.name)] for host in topology.hosts]
+    for trunk in topology.trunks:
+        a, b = trunk.switches
+        user = f"the trunk {a} - {b}"
+        if a == b:
+            raise TopologyError(f"{user}: a trunk joins two switches")
+        ends.append([(a, trunk.ports[0], user), (b, trunk.ports[1], user)])
+    # Ports that are named go first: nobody's default may take one of them.
+    for switch, number, user in (end for link in ends for end in link):
+        if number:
+            sockets.reserve(switch, number, user)
+    numbers = [
+        [number or sockets.take(switch, user) for switch, number, user in link] for link in ends
+    ]
+
+    ports: list[Port] = []
+    n_hosts = len(topology.hosts)
+    for i, host in enumerate(topology.hosts):
+        ports.append(Port(f"{host.name}/1", n_hosts + i, False, i, 1, host.link))
+    for i, host in enumerate(topology.hosts):
+        number = numbers[i][0]
+        node = sockets.index[host.switch]
+        ports.append(Port(f"{host.switch}/{number}", i, True, node, number, host.link))
+    for trunk, pair in zip(topology.trunks, numbers[n_hosts:], strict=True):
+        at = len(ports)
+        for end in (0, 1):
+            name, number = trunk.switches[end], pair[end]
+            node = sockets.index[name]
+            ports.append(Port(f"{name}/{number}", at + 1 - end, True, node, number, trunk.link))
+    for port in ports:
+        if len(port.name.encode()) > NAME_BYTES_MAX:
+            raise TopologyError(
+                f"the port name {port.name!r} is longer than {NAME_BYTES_MAX} bytes"
+            )
+    return tuple(ports)
+
+
+def _trunk_ports(topology: Topology) -> dict[tuple[int, int], tuple[int, int]]:
+    """(switch, switch) -> the ports (egress, ingress) of the first link between them."""
+    ports = topology.ports
+    joined: dict[tuple[int, int], tuple[int, int]] = {}
+    for at in range(2 * len(topology.hosts), len(ports)):
+        port = ports[at]
+        pair = (port.node, ports[port.peer].node)
+        best = joined.get(pair)
+        if best is None or port.number < ports[best[0]].number:
+            joined[pair] = (at, port.peer)
+    # Of parallel links both directions take the one that is lowest on the lower switch.
+    for a, b in joined:
+        if a < b:
+            egress, ingress = joined[(a, b)]
+            joined[(b, a)] = (ingress, egress)
+    return joined
+
+
+def _shortest_paths(start: int, neighbours: dict[int, list[int]]) -> dict[int, tuple[int, ...]]:
+    """Breadth first with neighbours in order: of the shortest paths the first by index."""
+    paths = {start: (start,)}
+    queue = deque([start])
+    while queue:
+        at = queue.popleft()
+        for following in neighbours.get(at, ()):
+            if following not in paths:
+                paths[following] = (*paths[at], following)
+                queue.append(following)
+    return paths
+
+
+def _route_all(topology: Topology) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    ports, hosts = topology.ports, topology.hosts
+    trunks = _trunk_ports(topology)
+    neighbours: dict[int, list[int]] = {}
+    for a, b in sorted(trunks):
+        neighbours.setdefault(a, []).append(b)
+    switch_of = [ports[ports[i].peer].node for i in range(len(hosts))]
+    paths = {start: _shortest_paths(start, neighbours) for start in set(switch_of)}
+
+    def route(src: int, dst: int) -> tuple[int, ...]:
+        if src == dst:
+            return ()
+        if src > dst:
+            return route(dst, src)[::-1]
+        path = paths[switch_of[src]].get(switch_of[dst])
+        if path is None:
+            raise TopologyError(
+                f"no way from {hosts[src].name} to {hosts[dst].name}: "
+                f"add a trunk that joins {hosts[src].switch} and {hosts[dst].switch}"
+            )
+        hops = [src, ports[src].peer]
+        for a, b in zip(path, path[1:], strict=False):
+            hops += trunks[(a, b)]
+        hops += [ports[dst].peer, dst]
+        if len(hops) > HOPS_MAX:
+            raise TopologyError(
+                f"the way from {hosts[src].name} to {hosts[dst].name} passes {len(hops)} ports: "
+                f"at most {HOPS_MAX}; add trunks that shorten it"
+            )
+        return tuple(hops)
+
+    everyone = range(len(hosts))
+    return tuple(tuple(route(src, dst) for dst in everyone) for src in everyone)
