@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""RDMA verbs with pyverbs' names: contexts, protection domains, memory, queues, work requests.
+
+Knows verbs objects and their C structures; never rings, movers or topologies: the engine moves the
+data, nupa.fabric says where.  A pyverbs program runs by changing its import: each module of pyverbs
+is here under its name (nupa.verbs.device, .pd, .mr, .cq, .qp, .wr, .addr, .srq, .enums ...).
+"""
+
+from nupa.verbs.addr import AH, GID, GRH, AHAttr, GlobalRoute
+from nupa.verbs.base import PyverbsRDMAErrno
+from nupa.verbs.batch import RecvBatch, SendBatch, WCBatch
+from nupa.verbs.connection import Address, address, connect, connect_to
+from nupa.verbs.cq import CQ, CQEX, WC, CompChannel, CqInitAttrEx, PollCqAttr
+from nupa.verbs.device import (
+    Context,
+    Device,
+    DeviceAttr,
+    DeviceAttrEx,
+    GIDEntry,
+    PortAttr,
+    get_device_list,
+)
+from nupa.verbs.errors import (
+    CompletionError,
+    FabricCompletionError,
+    LocalCompletionError,
+    PyverbsError,
+    PyverbsRDMAError,
+    PyverbsUserError,
+    RemoteCompletionError,
+)
+from nupa.verbs.event import AsyncEvent
+from nupa.verbs.mr import MR
+from nupa.verbs.pd import PD
+from nupa.verbs.post import PostError
+from nupa.verbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
+from nupa.verbs.srq import SRQ, SrqAttr, SrqInitAttr, SrqInitAttrEx
+from nupa.verbs.wr import SGE, RecvWR, SendWR
+
+__all__ = [
+    "AH",
+    "CQ",
+    "CQEX",
+    "GID",
+    "GRH",
+    "MR",
+    "PD",
+    "QP",
+    "SGE",
+    "SRQ",
+    "WC",
+    "AHAttr",
+    "Address",
+    "AsyncEvent",
+    "CompChannel",
+    "CompletionError",
+    "Context",
+    "CqInitAttrEx",
+    "Device",
+    "DeviceAttr",
+    "DeviceAttrEx",
+    "FabricCompletionError",
+    "GIDEntry",
+    "GlobalRoute",
+    "LocalCompletionError",
+    "PollCqAttr",
+    "PortAttr",
+    "PostError",
+    "PyverbsError",
+    "PyverbsRDMAErrno",
+    "PyverbsRDMAError",
+    "PyverbsUserError",
+    "QPAttr",
+    "QPCap",
+    "QPEx",
+    "QPInitAttr",
+    "QPInitAttrEx",
+    "RecvBatch",
+    "RecvWR",
+    "RemoteCompletionError",
+    "SendBatch",
+    "SendWR",
+    "SrqAttr",
+    "SrqInitAttr",
+    "SrqInitAttrEx",
+    "WCBatch",
+    "address",
+    "connect",
+    "connect_to",
+    "get_device_list",
+]

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Addresses: GIDs, global routes, address handles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nupa._engine import ffi, lib
+from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
+from nupa.verbs.errors import PyverbsUserError, refuse
+from nupa.verbs.field import Field, table
+from nupa.verbs.gid import GID, read_gid
+from nupa.verbs.pd import PD
+from nupa.verbs.utils import gid_bytes
+
+if TYPE_CHECKING:
+    from nupa.verbs.cq import WC
+
+__all__ = ["AH", "GID", "GRH", "AHAttr", "GlobalRoute"]
+
+
+class GRH(PyverbsObject):
+    """Global routing header: the first 40 bytes that a UD receive writes to its buffer.
+
+    version_tclass_flow (32 bits) and paylen (16 bits, bytes) are as on the wire, big endian.
+    """
+
+    def __init__(
+        self,
+        sgid: GID | None = None,
+        dgid: GID | None = None,
+        version_tclass_flow: int = 0,
+        paylen: int = 0,
+        next_hdr: int = 0,
+        hop_limit: int = 1,
+    ) -> None:
+        self._c = ffi.new("struct ibv_grh *")
+        if sgid is not None:
+            self._c.sgid = sgid._c[0]
+        if dgid is not None:
+            self._c.dgid = dgid._c[0]
+        self.version_tclass_flow = version_tclass_flow
+        self.paylen = paylen
+        self.next_hdr = next_hdr
+        self.hop_limit = hop_limit
+
+    version_tclass_flow = Field("version_tclass_flow")
+    paylen = Field("paylen")
+    next_hdr = Field("next_hdr")
+    hop_limit = Field("hop_limit")
+
+    @property
+    def dgid(self) -> str:
+        return read_gid(self._c.dgid)
+
+    @dgid.setter
+    def dgid(self, val: str) -> None:
+        self._c.dgid.raw = gid_bytes(val)
+
+    @property
+    def sgid(self) -> str:
+        return read_gid(self._c.sgid)
+
+    @sgid.setter
+    def sgid(self, val: str) -> None:
+        self._c.sgid.raw = gid_bytes(val)
+
+    def __str__(self) -> str:
+        return table(
+            {
+                "DGID": self.dgid,
+                "SGID": self.sgid,
+                "version tclass flow": self.version_tclass_flow,
+                "paylen": self.paylen,
+                "next header": self.next_hdr,
+                "hop limit": self.hop_limit,
+            }
+        )
+
+
+class GlobalRoute(PyverbsObject):
+    """What the GRH of outgoing packets says (ibv_global_route)."""
+
+    def __init__(
+        self,
+        dgid: GID | None = None,
+        flow_label: int = 0,
+        sgid_index: int = 0,
+        hop_limit: int = 1,
+        traffic_class: int = 0,
+    ) -> None:
+        self._c = ffi.new("struct ibv_global_route *")
+        if dgid is not None:
+            self._c.dgid = dgid._c[0]
+        self.flow_label = flow_label
+        self.sgid_index = sgid_index
+        self.hop_limit = hop_limit
+        self.traffic_class = traffic_class
+
+    flow_label = Field("flow_label")
+    sgid_index = Field("sgid_index")
+    hop_limit = Field("hop_limit")
+    traffic_class = Field("traffic_class")
+
+    @property
+    def dgid(self) -> str:
+        return read_gid(self._c.dgid)
+
+    @dgid.setter
+    def dgid(self, val: str) -> None:
+        self._c.dgid.raw = gid_bytes(val)
+
+    def __str__(self) -> str:
+        return table(
+            {
+                "DGID": self.dgid,
+                "flow label": self.flow_label,
+                "sgid index": self.sgid_index,
+                "hop limit": self.hop_limit,
+                "traffic class": self.traffic_class,
+            }
+        )
+
+
+class AHAttr(PyverbsObject):
+    """The way to a port (ibv_ah_attr).  Of *gr* there is nothing unless is_global is set."""
+
+    def __init__(
+        self,
+        dlid: int = 0,
+        sl: int = 0,
+        src_path_bits: int = 0,
+        static_rate: int = 0,
+        is_global: int = 0,
+        port_num: int = 1,
+        gr: GlobalRoute | None = None,
+    ) -> None:
+        self._c = ffi.new("struct ibv_ah_attr *")
+        self.dlid = dlid
+        self.sl = sl
+        self.src_path_bits = src_path_bits
+        self.static_rate = static_rate
+        self.is_global = is_global
+        self.port_num = port_num
+        if is_global:
+            if gr is None:
+                raise PyverbsUserError("Global AH Attr is created but gr parameter is None")
+            self._c.grh = gr._c[0]
+
+    dlid = Field("dlid")
+    sl = Field("sl")
+    src_path_bits = Field("src_path_bits")
+    static_rate = Field("static_rate")
+    is_global = Field("is_global")
+    port_num = Field("port_num")
+
+    def _route(self, name: str) -> int | None:
+        return int(getattr(self._c.grh, name)) if self._c.is_global else None
+
+    @property
+    def dgid(self) -> str | None:
+        """None if the address is not global, like all that follow."""
+        return read_gid(self._c.grh.dgid) if self._c.is_global else None
+
+    @dgid.setter
+    def dgid(self, val: str) -> None:
+        if self._c.is_global:
+            self._c.grh.dgid.raw = gid_bytes(val)
+
+    @property
+    def flow_label(self) -> int | None:
+        return self._route("flow_label")
+
+    @flow_label.setter
+    def flow_label(self, val: int) -> None:
+        self._c.grh.flow_label = val
+
+    @property
+    def sgid_index(self) -> int | None:
+        return self._route("sgid_index")
+
+    @sgid_index.setter
+    def sgid_index(self, val: int) -> None:
+        self._c.grh.sgid_index = val
+
+    @property
+    def hop_limit(self) -> int | None:
+        return self._route("hop_limit")
+
+    @hop_limit.setter
+    def hop_limit(self, val: int) -> None:
+        self._c.grh.hop_limit = val
+
+    @property
+    def traffic_class(self) -> int | None:
+        return self._route("traffic_class")
+
+    @traffic_class.setter
+    def traffic_class(self, val: int) -> None:
+        self._c.grh.traffic_class = val
+
+    def __str__(self) -> str:
+        rows: dict[str, object] = {
+            "  port num": self.port_num,
+            "  sl": self.sl,
+            "  source path bits": self.src_path_bits,
+            "  dlid": self.dlid,
+            "  static rate": self.static_rate,
+            "  is global": self.is_global,
+        }
+        if self.is_global:
+            for name in ("dgid", "flow_label", "sgid_index", "hop_limit", "traffic_class"):
+                rows[f"  {name.replace('_', ' ')}"] = getattr(self, name)
+        return table(rows, 24)
+
+
+class AH(PyverbsCM):
+    """Address handle: what a UD work request names as its destination.
+
+    AH(pd, attr=AHAttr), or AH(pd, wc=WC, grh=..., port_num=N) to answer a UD receive; *grh* is a
+    GRH or the address of the 40 bytes that the receive wrote.  PyverbsRDMAError if refused.
+    """
+
+    _rank = PyverbsCM.RANK_AH
+
+    def __init__(
+        self,
+        pd: PD,
+        attr: AHAttr | None = None,
+        wc: WC | None = None,
+        grh: GRH | int | None = None,
+        port_num: int = 1,
+    ) -> None:
+        self.pd: PD | None = expect(pd, PD, "pd")
+        parent = pd._c or closed(pd)
+        if attr is not None:
+            c = lib.nupa_create_ah(parent, attr._c)
+        elif wc is not None:
+            header = grh._c if isinstance(grh, GRH) else ffi.cast("struct ibv_grh *", grh or 0)
+            c = lib.nupa_create_ah_from_wc(parent, wc._c, header, port_num)
+        else:
+            raise PyverbsUserError("An AH is made from attr=AHAttr(...), or from wc= and grh=")
+        if not c:
+            refuse("Failed to create AH")
+        self._c = c
+        pd._adopt(self)
+
+    def _destroy(self, c: Any) -> int:
+        return int(lib.nupa_destroy_ah(c))
+
+    def _forget(self) -> None:
+        self.pd = None

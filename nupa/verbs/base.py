@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What all verbs objects share: a C object, a parent, and an orderly end.
+
+An object keeps its parents alive; a parent knows its children weakly and closes them first, in the
+order of their rank, when it is closed.  Closing twice does nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
+from weakref import WeakSet
+
+from nupa._engine import ffi
+from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
+
+T = TypeVar("T")
+
+
+class PyverbsObject:
+    """Base of all; logger is named after the class."""
+
+    _c: Any = None
+
+    @property
+    def logger(self) -> logging.Logger:
+        return logging.getLogger(type(self).__name__)
+
+    def set_log_level(self, val: int | str) -> None:
+        self.logger.setLevel(val)
+
+
+class PyverbsValue(PyverbsObject):
+    """Base of what lives in this process alone: nothing has to be closed, but it may be."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Does nothing: its memory goes with the object."""
+
+
+class PyverbsCM(PyverbsObject):
+    """Base of what has to be closed: a context manager, closed too when it is collected."""
+
+    # Who is closed first: what refers to others in C before what it refers to.
+    RANK_QP, RANK_AH, RANK_MR, RANK_SRQ, RANK_CQ, RANK_CHANNEL, RANK_PD = range(7)
+    _rank: ClassVar[int] = RANK_QP
+    _children: WeakSet[PyverbsCM] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the children, then the object itself.  PyverbsRDMAError if C refuses."""
+        if self._c is None:
+            return
+        self._close_children()
+        rc = self._destroy(self._c)
+        if rc:
+            refuse(f"Failed to close {type(self).__name__}", rc)
+        self._c = None
+        self._forget()
+
+    def _destroy(self, c: Any) -> int:
+        """Destroys the C object; an errno, or -1 with errno set, if that is refused."""
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        """Lets go of the parents, after the C object is gone."""
+
+    def _adopt(self, child: PyverbsCM) -> None:
+        if self._children is None:
+            self._children = WeakSet()
+        self._children.add(child)
+
+    def _close_children(self) -> None:
+        if self._children:
+            for child in sorted(self._children, key=lambda child: child._rank):
+                child.close()
+
+
+def closed(obj: PyverbsObject) -> NoReturn:
+    """Raises PyverbsUserError: the object has no C object any more."""
+    raise PyverbsUserError(
+        f"This {type(obj).__name__} is closed: closing an object closes what was made from it"
+    )
+
+
+def expect(value: object, kind: type[T], argument: str) -> T:
+    """*value*, if it is a *kind*; else TypeError in the words of pyverbs."""
+    if not isinstance(value, kind):
+        raise TypeError(
+            f"Argument '{argument}' has incorrect type (expected "
+            f"{kind.__module__}.{kind.__name__}, got {type(value).__name__})"
+        )
+    return value
+
+
+def address_of(c: Any) -> int:
+    """Where a C object is: the key by which events find its Python object."""
+    return int(ffi.cast("uintptr_t", c))
+
+
+def inc_rkey(rkey: int) -> int:
+    """The key with its variable part (8 bits) one up, as ibv_inc_rkey."""
+    return (rkey & 0xFFFFFF00) | ((rkey + 1) & 0xFF)
+
+
+def PyverbsRDMAErrno(msg: str) -> PyverbsRDMAError:  # noqa: N802
+    """A PyverbsRDMAError with the errno that the last verb left."""
+    return PyverbsRDMAError(msg, ffi.errno)
+
+
+def close_weakrefs(iterables: Iterable[Iterable[PyverbsCM] | None]) -> None:
+    """Closes all objects in all *iterables*."""
+    for iterable in iterables:
+        for item in list(iterable or ()):
+            item.close()

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Devices: what there is, and opening one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from nupa._engine import ffi, lib
+from nupa.verbs.base import PyverbsCM, PyverbsObject, address_of, closed
+from nupa.verbs.device_attr import (
+    CQModerationCaps,
+    DeviceAttr,
+    DeviceAttrEx,
+    ODPCaps,
+    PacketPacingCaps,
+    PCIAtomicCaps,
+    PortAttr,
+    QueryDeviceExInput,
+    RSSCaps,
+    TMCaps,
+    TSOCaps,
+)
+from nupa.verbs.enums import (
+    IBV_GID_TYPE_ROCE_V2,
+    IBV_GID_TYPE_SYSFS_IB_ROCE_V1,
+    IBV_GID_TYPE_SYSFS_ROCE_V2,
+)
+from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.event import AsyncEvent, get_async_event
+from nupa.verbs.gid import GID
+from nupa.verbs.unsupported import DM, AllocDmAttr
+from nupa.verbs.utils import (
+    guid_format,
+    guid_to_hex,
+    phys_state_to_str,
+    port_state_to_str,
+    speed_to_str,
+    translate_device_caps,
+    translate_link_layer,
+    translate_mtu,
+    translate_node_type,
+    translate_port_cap_flags,
+    translate_port_cap_flags2,
+    translate_transport_type,
+    width_to_str,
+)
+
+if TYPE_CHECKING:
+    from nupa.fabric import Fabric
+    from nupa.fabric.segment import HostInfo
+
+__all__ = [
+    "DM",
+    "AllocDmAttr",
+    "CQModerationCaps",
+    "Context",
+    "Device",
+    "DeviceAttr",
+    "DeviceAttrEx",
+    "GIDEntry",
+    "ODPCaps",
+    "PCIAtomicCaps",
+    "PacketPacingCaps",
+    "PortAttr",
+    "QueryDeviceExInput",
+    "RSSCaps",
+    "TMCaps",
+    "TSOCaps",
+    "get_device_list",
+    "guid_format",
+    "guid_to_hex",
+    "phys_state_to_str",
+    "port_state_to_str",
+    "speed_to_str",
+    "translate_device_caps",
+    "translate_link_layer",
+    "translate_mtu",
+    "translate_node_type",
+    "translate_port_cap_flags",
+    "translate_port_cap_flags2",
+    "translate_transport_type",
+    "width_to_str",
+]
+
+_WHY_BYTES = 512
+_NO_DEVICE = (
+    "run the program under `nupa run`, which attaches it to a host, "
+    "or give Context a fabric: Context(fabric=..., host=0)"
+)
+
+
+class Device(PyverbsObject):
+    """A device that can be opened.  name is bytes, as in pyverbs; guid is in host order."""
+
+    def __init__(
+        self, name: bytes, guid: int, node_type: int, transport_type: int, index: int
+    ) -> None:
+        self.name = name
+        self.guid = guid
+        self.node_type = node_type
+        self.transport_type = transport_type
+        self.index = index
+
+    def __str__(self) -> str:
+        return (
+            f"Device {self.name.decode()}, node type {translate_node_type(self.node_type)}, "
+            f"transport type {translate_transport_type(self.transport_type)}, "
+            f"guid {guid_to_hex(self.guid)}, index {self.index}"
+        )
+
+
+class _DeviceList:
+    """The C array of devices, freed at the end of the `with`."""
+
+    def __enter__(self) -> list[Any]:
+        count = ffi.new("int *")
+        self._list = lib.nupa_get_device_list(count)
+        if not self._list:
+            refuse("Failed to get devices list")
+        return [self._list[i] for i in range(count[0])]
+
+    def __exit__(self, *exc: object) -> None:
+        lib.nupa_free_device_list(self._list)
+
+
+def get_device_list() -> list[Device]:
+    """The devices of this process: one under `nupa run`, else none."""
+    with _DeviceList() as devices:
+        return [
+            Device(
+                ffi.string(lib.nupa_get_device_name(device)),
+                int.from_bytes(lib.nupa_get_device_guid(device).to_bytes(8, "little"), "big"),
+                device.node_type,
+                device.transport_type,
+                lib.nupa_get_device_index(device),
+            )
+            for device in devices
+        ]
+
+
+class GIDEntry(PyverbsObject):
+    """An entry of a port's GID table: gid_index, port_num, gid_type, ndev_ifindex, gid()."""
+
+    def __init__(self, c: Any) -> None:
+        self.gid_index = int(c.gid_index)
+        self.port_num = int(c.port_num)
+        self.gid_type = int(c.gid_type)
+        self.ndev_ifindex = int(c.ndev_ifindex)
+        self._raw = bytes(c.gid.raw)
+
+    def gid(self) -> GID:
+        gid = GID()
+        gid._c.raw = self._raw
+        return gid
+
+
+class Context(PyverbsCM):
+    """An open device; closing it closes everything made from it.
+
+    Context(name="nupa_rdma0") opens the device that `nupa run` provides.
+    Context(fabric=f, host=0) attaches this process to a host (number, name or an element of
+    f.hosts; None: the one with the fewest attachments) of a fabric.  mover="relay", "cma" ...: how
+    bulk is moved, if not by the best way that works.  PyverbsRDMAError says why a device cannot be
+    opened.
+    """
+
+    _rank = PyverbsCM.RANK_PD
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        fabric: Fabric | None = None,
+        host: HostInfo | int | str | None = None,
+        mover: str | None = None,
+    ) -> None:
+        self.name = name
+        self._by_address: WeakValueDictionary[int, PyverbsCM] = WeakValueDictionary()
+        if fabric is not None:
+            self._fabric = fabric
+            self._c = _open_host(fabric, host, mover)
+            self.name = self.name or ffi.string(self._c.device.name).decode()
+        elif name is not None:
+            if mover is not None or host is not None:
+                raise PyverbsUserError(
+                    "host and mover go with fabric=; for a device by name they come from "
+                    "`nupa run --host H --mover M`"
+                )
+            self._c = _open_name(name)
+        else:
+            raise PyverbsUserError(f"Device name must be provided: {_NO_DEVICE}")
+
+    def _destroy(self, c: Any) -> int:
+        return int(lib.nupa_close_device(c))
+
+    def _register(self, obj: PyverbsCM) -> None:
+        self._by_address[address_of(obj._c)] = obj
+
+    @property
+    def num_comp_vectors(self) -> int:
+        return int((self._c or closed(self)).num_comp_vectors)
+
+    @property
+    def cmd_fd(self) -> int:
+        return int((self._c or closed(self)).cmd_fd)
+
+    @property
+    def async_fd(self) -> int:
+        """Readable when get_async_event() would not wait."""
+        return int((self._c or closed(self)).async_fd)
+
+    @property
+    def host(self) -> int:
+        """Index of the host in its fabric."""
+        return int(lib.nupa_context_host(self._c or closed(self)))
+
+    @property
+    def slot(self) -> int:
+        """Number of this attachment in the fabric, as `nupa show` lists it."""
+        return int(lib.nupa_context_slot(self._c or closed(self)))
+
+    def query_device(self) -> DeviceAttr:
+        return self.query_device_ex().orig_attr
+
+    def query_device_ex(self, ex_input: QueryDeviceExInput | None = None) -> DeviceAttrEx:
+        attr = DeviceAttrEx()
+        given = ffi.NULL if ex_input is None else ex_input._c
+        c = self._c or closed(self)
+        rc = lib.nupa_query_device_ex(c, given, attr._c, ffi.sizeof(attr._c[0]))
+        if rc:
+            refuse(f"Failed to query EX device {self.name}", rc)
+        return attr
+
+    def query_port(self, port_num: int) -> PortAttr:
+        attr = PortAttr()
+        c = self._c or closed(self)
+        rc = lib.nupa_query_port(c, port_num, attr._c, ffi.sizeof(attr._c[0]))
+        if rc:
+            refuse(f"Failed to query port {port_num}", rc, "the device has port 1")
+        return attr
+
+    def query_gid(self, port_num: int, index: int) -> GID:
+        gid = GID()
+        rc = lib.nupa_query_gid(self._c or closed(self), port_num, index, gid._c)
+        if rc:
+            refuse(f"Failed to query gid {index} of port {port_num}", rc)
+        return gid
+
+    def query_gid_ex(self, port_num: int, gid_index: int, flags: int = 0) -> GIDEntry:
+        entry = ffi.new("struct ibv_gid_entry *")
+        c = self._c or closed(self)
+        rc = lib.nupa_query_gid_ex(c, port_num, gid_index, entry, flags, ffi.sizeof(entry[0]))
+        if rc:
+            refuse(f"Failed to query gid {gid_index} of port {port_num}", rc)
+        return GIDEntry(entry)
+
+    def query_gid_table(self, max_entries: int, flags: int = 0) -> list[GIDEntry]:
+        """All GIDs of all ports that are not zero, at most *max_entries*."""
+        entries = ffi.new("struct ibv_gid_entry[]", max_entries)
+        size = ffi.sizeof("struct ibv_gid_entry")
+        c = self._c or closed(self)
+        count = lib.nupa_query_gid_table(c, entries, max_entries, flags, size)
+        if count < 0:
+            raise PyverbsRDMAError(
+                f"Failed to query gid table with room for {max_entries} entries", -count
+            )
+        return [GIDEntry(entries[i]) for i in range(count)]
+
+    def query_gid_type(self, port_num: int, index: int) -> int:
+        """IBV_GID_TYPE_SYSFS_IB_ROCE_V1 or IBV_GID_TYPE_SYSFS_ROCE_V2."""
+        if self.query_gid_ex(port_num, index).gid_type == IBV_GID_TYPE_ROCE_V2:
+            return IBV_GID_TYPE_SYSFS_ROCE_V2
+        return IBV_GID_TYPE_SYSFS_IB_ROCE_V1
+
+    def query_pkey(self, port_num: int, index: int) -> int:
+        """A partition key, big endian as in the port's table."""
+        pkey = ffi.new("uint16_t *")
+        rc = lib.nupa_query_pkey(self._c or closed(self), port_num, index, pkey)
+        if rc:
+            refuse(f"Failed to query pkey {index} of port {port_num}", rc)
+        return int(pkey[0])
+
+    def get_async_event(self, timeout: float | None = None) -> AsyncEvent:
+        """The next asynchronous event; waits at most *timeout* seconds (None: for ever).
+
+        Use it as `with ctx.get_async_event() as event:`, which acknowledges it at the end.
+        TimeoutError if there is none in time.
+        """
+        return get_async_event(self, self._c or closed(self), timeout)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._c is None else f"host {self.host}"
+        return f"<Context {self.name}, {state}>"
+
+
+def _open_name(name: str) -> Any:
+    found = []
+    with _DeviceList() as devices:
+        for device in devices:
+            found.append(ffi.string(lib.nupa_get_device_name(device)).decode())
+            if found[-1] == name:
+                c = lib.nupa_open_device(device)
+                if not c:
+                    refuse(f"Failed to open device {name}")
+                return c
+    there = f"there are {', '.join(found)}" if found else _NO_DEVICE
+    raise PyverbsRDMAError(f"Failed to find device {name}: {there}")
+
+
+def _open_host(fabric: Fabric, host: HostInfo | int | str | None, mover: str | None) -> Any:
+    why = ffi.new("char[]", _WHY_BYTES)
+    c = lib.nupa_open_host(fabric.handle, _host_index(fabric, host), _mover(mover), why, _WHY_BYTES)
+    if not c:
+        text = ffi.string(why).decode(errors="replace")
+        where = "a free host" if host is None else f"host {host}"
+        raise PyverbsRDMAError(f"Failed to open {where}: {text}", ffi.errno)
+    return c
+
+
+def _host_index(fabric: Fabric, host: HostInfo | int | str | None) -> int:
+    if host is None:
+        return -1
+    return fabric.host(host).index if isinstance(host, int | str) else host.index
+
+
+def _mover(name: str | None) -> int:
+    names = ("local", "pool", "cma", "relay")
+    if name is None:
+        return int(lib.NUPA_MOVER_NONE)
+    if name not in names:
+        raise PyverbsUserError(f"There is no mover {name!r}: choose one of {', '.join(names)}")
+    return int(getattr(lib, f"NUPA_MOVER_{name.upper()}"))

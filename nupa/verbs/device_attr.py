@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a device and its port say of themselves (man 3 ibv_query_device, ibv_query_port)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nupa._engine import ffi
+from nupa.verbs import utils
+from nupa.verbs.base import PyverbsObject
+from nupa.verbs.enums import (
+    ibv_atomic_cap,
+    ibv_device_cap_flags,
+    ibv_mtu,
+    ibv_port_state,
+)
+from nupa.verbs.field import Field, ReadOnly, table
+
+_ATOMIC: dict[int, Any] = dict(ibv_atomic_cap._value2member_map_)
+_MTU: dict[int, Any] = dict(ibv_mtu._value2member_map_)
+_STATE: dict[int, Any] = dict(ibv_port_state._value2member_map_)
+
+
+class _Part(PyverbsObject):
+    """A structure inside another, which it keeps alive."""
+
+    def __init__(self, owner: PyverbsObject, c: Any) -> None:
+        self._owner = owner
+        self._c = c
+
+
+class DeviceAttr(PyverbsObject):
+    """Limits and identity of a device (ibv_device_attr).  GUIDs are big endian."""
+
+    def __init__(self, c: Any = None) -> None:
+        self._c = ffi.new("struct ibv_device_attr *") if c is None else c
+
+    @property
+    def fw_version(self) -> str:
+        return bytes(ffi.string(self._c.fw_ver)).decode()
+
+    @property
+    def device_cap_flags(self) -> ibv_device_cap_flags:
+        return ibv_device_cap_flags(self._c.device_cap_flags)
+
+    node_guid = ReadOnly("node_guid")
+    sys_image_guid = ReadOnly("sys_image_guid")
+    max_mr_size = ReadOnly("max_mr_size")
+    page_size_cap = ReadOnly("page_size_cap")
+    vendor_id = ReadOnly("vendor_id")
+    vendor_part_id = ReadOnly("vendor_part_id")
+    hw_ver = ReadOnly("hw_ver")
+    max_qp = ReadOnly("max_qp")
+    max_qp_wr = ReadOnly("max_qp_wr")
+    max_sge = ReadOnly("max_sge")
+    max_sge_rd = ReadOnly("max_sge_rd")
+    max_cq = ReadOnly("max_cq")
+    max_cqe = ReadOnly("max_cqe")
+    max_mr = ReadOnly("max_mr")
+    max_pd = ReadOnly("max_pd")
+    max_qp_rd_atom = ReadOnly("max_qp_rd_atom")
+    max_ee_rd_atom = ReadOnly("max_ee_rd_atom")
+    max_res_rd_atom = ReadOnly("max_res_rd_atom")
+    max_qp_init_rd_atom = ReadOnly("max_qp_init_rd_atom")
+    max_ee_init_rd_atom = ReadOnly("max_ee_init_rd_atom")
+    atomic_caps = ReadOnly("atomic_cap", _ATOMIC)
+    max_ee = ReadOnly("max_ee")
+    max_rdd = ReadOnly("max_rdd")
+    max_mw = ReadOnly("max_mw")
+    max_raw_ipv6_qps = ReadOnly("max_raw_ipv6_qp")
+    max_raw_ethy_qp = ReadOnly("max_raw_ethy_qp")
+    max_mcast_grp = ReadOnly("max_mcast_grp")
+    max_mcast_qp_attach = ReadOnly("max_mcast_qp_attach")
+    max_ah = ReadOnly("max_ah")
+    max_fmr = ReadOnly("max_fmr")
+    max_map_per_fmr = ReadOnly("max_map_per_fmr")
+    max_srq = ReadOnly("max_srq")
+    max_srq_wr = ReadOnly("max_srq_wr")
+    max_srq_sge = ReadOnly("max_srq_sge")
+    max_pkeys = ReadOnly("max_pkeys")
+    local_ca_ack_delay = ReadOnly("local_ca_ack_delay")
+    phys_port_cnt = ReadOnly("phys_port_cnt")
+
+    def __str__(self) -> str:
+        rows: dict[str, object] = {
+            "FW version": self.fw_version,
+            "Node guid": utils.guid_format(self.node_guid),
+            "Sys image GUID": utils.guid_format(self.sys_image_guid),
+            "Max MR size": hex(self.max_mr_size),
+            "Page size cap": hex(self.page_size_cap),
+            "Vendor ID": hex(self.vendor_id),
+            "Vendor part ID": self.vendor_part_id,
+            "HW version": self.hw_ver,
+            "Device cap flags": utils.translate_device_caps(self.device_cap_flags),
+            "Atomic caps": int(self.atomic_caps),
+        }
+        for name, member in vars(DeviceAttr).items():
+            if name.startswith("max_") and isinstance(member, property):
+                rows.setdefault(name.replace("_", " ").capitalize(), getattr(self, name))
+        rows["Local CA ack delay"] = self.local_ca_ack_delay
+        rows["Phys port count"] = self.phys_port_cnt
+        return table(rows)
+
+
+class QueryDeviceExInput(PyverbsObject):
+    """Input of query_device_ex; comp_mask must be 0."""
+
+    def __init__(self, comp_mask: int) -> None:
+        self._c = ffi.new("struct ibv_query_device_ex_input *")
+        self._c.comp_mask = comp_mask
+
+
+class ODPCaps(_Part):
+    """On-demand paging, a mask for each transport."""
+
+    general_caps = ReadOnly("odp_caps.general_caps")
+    rc_odp_caps = ReadOnly("odp_caps.per_transport_caps.rc_odp_caps")
+    uc_odp_caps = ReadOnly("odp_caps.per_transport_caps.uc_odp_caps")
+    ud_odp_caps = ReadOnly("odp_caps.per_transport_caps.ud_odp_caps")
+    xrc_odp_caps = ReadOnly("xrc_odp_caps")
+
+
+class TSOCaps(_Part):
+    max_tso = ReadOnly("max_tso")
+    supported_qpts = ReadOnly("supported_qpts")
+
+
+class RSSCaps(_Part):
+    supported_qpts = ReadOnly("supported_qpts")
+    max_rwq_indirection_tables = ReadOnly("max_rwq_indirection_tables")
+    max_rwq_indirection_table_size = ReadOnly("max_rwq_indirection_table_size")
+    rx_hash_fields_mask = ReadOnly("rx_hash_fields_mask")
+    rx_hash_function = ReadOnly("rx_hash_function")
+
+
+class PacketPacingCaps(_Part):
+    qp_rate_limit_min = ReadOnly("qp_rate_limit_min")
+    qp_rate_limit_max = ReadOnly("qp_rate_limit_max")
+    supported_qpts = ReadOnly("supported_qpts")
+
+
+class TMCaps(_Part):
+    max_rndv_hdr_size = ReadOnly("max_rndv_hdr_size")
+    max_num_tags = ReadOnly("max_num_tags")
+    flags = ReadOnly("flags")
+    max_ops = ReadOnly("max_ops")
+    max_sge = ReadOnly("max_sge")
+
+
+class CQModerationCaps(_Part):
+    max_cq_count = ReadOnly("max_cq_count")
+    max_cq_period = ReadOnly("max_cq_period")
+
+
+class PCIAtomicCaps(_Part):
+    fetch_add = ReadOnly("fetch_add")
+    swap = ReadOnly("swap")
+    compare_swap = ReadOnly("compare_swap")
+
+
+class DeviceAttrEx(PyverbsObject):
+    """DeviceAttr and what came after it (ibv_device_attr_ex)."""
+
+    def __init__(self) -> None:
+        self._c = ffi.new("struct ibv_device_attr_ex *")
+
+    @property
+    def orig_attr(self) -> DeviceAttr:
+        return DeviceAttr(ffi.new("struct ibv_device_attr *", self._c.orig_attr))
+
+    @property
+    def odp_caps(self) -> ODPCaps:
+        return ODPCaps(self, self._c)
+
+    @property
+    def tso_caps(self) -> TSOCaps:
+        return TSOCaps(self, self._c.tso_caps)
+
+    @property
+    def rss_caps(self) -> RSSCaps:
+        return RSSCaps(self, self._c.rss_caps)
+
+    @property
+    def packet_pacing_caps(self) -> PacketPacingCaps:
+        return PacketPacingCaps(self, self._c.packet_pacing_caps)
+
+    @property
+    def tm_caps(self) -> TMCaps:
+        return TMCaps(self, self._c.tm_caps)
+
+    @property
+    def cq_mod_caps(self) -> CQModerationCaps:
+        return CQModerationCaps(self, self._c.cq_mod_caps)
+
+    @property
+    def pci_atomic_caps(self) -> PCIAtomicCaps:
+        return PCIAtomicCaps(self, self._c.pci_atomic_caps)
+
+    comp_mask = Field("comp_mask")
+    completion_timestamp_mask = ReadOnly("completion_timestamp_mask")
+    hca_core_clock = ReadOnly("hca_core_clock")
+    device_cap_flags_ex = ReadOnly("device_cap_flags_ex")
+    max_wq_type_rq = ReadOnly("max_wq_type_rq")
+    raw_packet_caps = ReadOnly("raw_packet_caps")
+    max_dm_size = ReadOnly("max_dm_size")
+    phys_port_cnt_ex = ReadOnly("phys_port_cnt_ex")
+
+
+class PortAttr(PyverbsObject):
+    """State, sizes and speed of a port (ibv_port_attr)."""
+
+    def __init__(self) -> None:
+        self._c = ffi.new("struct ibv_port_attr *")
+
+    state = ReadOnly("state", _STATE)
+    max_mtu = ReadOnly("max_mtu", _MTU)
+    active_mtu = ReadOnly("active_mtu", _MTU)
+    gid_tbl_len = ReadOnly("gid_tbl_len")
+    port_cap_flags = ReadOnly("port_cap_flags")
+    max_msg_sz = ReadOnly("max_msg_sz")
+    bad_pkey_cntr = ReadOnly("bad_pkey_cntr")
+    qkey_viol_cntr = ReadOnly("qkey_viol_cntr")
+    pkey_tbl_len = ReadOnly("pkey_tbl_len")
+    lid = ReadOnly("lid")
+    sm_lid = ReadOnly("sm_lid")
+    lmc = ReadOnly("lmc")
+    max_vl_num = ReadOnly("max_vl_num")
+    sm_sl = ReadOnly("sm_sl")
+    subnet_timeout = ReadOnly("subnet_timeout")
+    init_type_reply = ReadOnly("init_type_reply")
+    active_width = ReadOnly("active_width")
+    active_speed = ReadOnly("active_speed")
+    phys_state = ReadOnly("phys_state")
+    link_layer = ReadOnly("link_layer")
+    flags = ReadOnly("flags")
+    port_cap_flags2 = ReadOnly("port_cap_flags2")
+
+    def __str__(self) -> str:
+        return table(
+            {
+                "Port state": utils.port_state_to_str(self.state),
+                "Max MTU": utils.translate_mtu(self.max_mtu),
+                "Active MTU": utils.translate_mtu(self.active_mtu),
+                "SM lid": self.sm_lid,
+                "Port lid": self.lid,
+                "lmc": hex(self.lmc),
+                "Link layer": utils.translate_link_layer(self.link_layer),
+                "Max message size": hex(self.max_msg_sz),
+                "Port cap flags": utils.translate_port_cap_flags(self.port_cap_flags),
+                "Port cap flags 2": utils.translate_port_cap_flags2(self.port_cap_flags2),
+                "max VL num": self.max_vl_num,
+                "Bad Pkey counter": self.bad_pkey_cntr,
+                "Qkey violations counter": self.qkey_viol_cntr,
+                "Gid table len": self.gid_tbl_len,
+                "Pkey table len": self.pkey_tbl_len,
+                "SM sl": self.sm_sl,
+                "Subnet timeout": self.subnet_timeout,
+                "Init type reply": self.init_type_reply,
+                "Active width": utils.width_to_str(self.active_width),
+                "Active speed": utils.speed_to_str(self.active_speed),
+                "Phys state": utils.phys_state_to_str(self.phys_state),
+                "Flags": self.flags,
+            },
+            24,
+        )

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Asynchronous events of a device (man 3 ibv_get_async_event)."""
+
+from __future__ import annotations
+
+import errno
+import select
+import time
+from typing import TYPE_CHECKING, Any
+
+from nupa._engine import ffi, lib
+from nupa.verbs.base import PyverbsObject, address_of
+from nupa.verbs.enums import ibv_event_type as kind
+from nupa.verbs.errors import refuse
+
+if TYPE_CHECKING:
+    from nupa.verbs.device import Context
+
+# Which member of the C union an event fills; the others are of the port or the device.
+_ELEMENT = {
+    kind.IBV_EVENT_CQ_ERR: "cq",
+    kind.IBV_EVENT_QP_FATAL: "qp",
+    kind.IBV_EVENT_QP_REQ_ERR: "qp",
+    kind.IBV_EVENT_QP_ACCESS_ERR: "qp",
+    kind.IBV_EVENT_COMM_EST: "qp",
+    kind.IBV_EVENT_SQ_DRAINED: "qp",
+    kind.IBV_EVENT_PATH_MIG: "qp",
+    kind.IBV_EVENT_PATH_MIG_ERR: "qp",
+    kind.IBV_EVENT_QP_LAST_WQE_REACHED: "qp",
+    kind.IBV_EVENT_SRQ_ERR: "srq",
+    kind.IBV_EVENT_SRQ_LIMIT_REACHED: "srq",
+}
+
+
+class AsyncEvent(PyverbsObject):
+    """One event: event_type, and the element that it is about.
+
+    An object with events that are not acknowledged cannot be destroyed; leaving the event's `with`
+    acknowledges it, as does closing the object or dropping the event.
+    """
+
+    def __init__(self, context: Context, c: Any) -> None:
+        self._c = c
+        self._acked = False
+        self._context = context
+        member = _ELEMENT.get(kind(c.event_type))
+        #: The QP, CQ or SRQ; else the port's number.  None: an object that Python does not know.
+        self.element: Any = c.element.port_num
+        if member is not None:
+            self.element = context._by_address.get(address_of(getattr(c.element, member)))
+            if self.element is not None:
+                self.element._hold(self)
+
+    @property
+    def event_type(self) -> kind:
+        return kind(self._c.event_type)
+
+    def ack(self) -> None:
+        """Acknowledges the event; a second time does nothing."""
+        if not self._acked:
+            self._acked = True
+            lib.nupa_ack_async_event(self._c)
+
+    def __enter__(self) -> AsyncEvent:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.ack()
+
+    def __del__(self) -> None:
+        if self._c is not None:
+            self.ack()
+
+    def __repr__(self) -> str:
+        return f"<AsyncEvent {self.event_type.name} of {self.element!r}>"
+
+
+def wait_readable(fd: int, timeout: float | None, what: str) -> None:
+    """Waits until *fd* can be read; *timeout* in seconds, None: for ever.  Else TimeoutError."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    if not poll.poll(None if timeout is None else timeout * 1000):
+        raise TimeoutError(f"No {what} within {timeout} s")
+
+
+def get_async_event(context: Context, c: Any, timeout: float | None) -> AsyncEvent:
+    """The next event of *context*, whose C object is *c*.  See Context.get_async_event."""
+    event = ffi.new("struct ibv_async_event *")
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        if deadline is not None:
+            left = max(0.0, deadline - time.monotonic())
+            wait_readable(c.async_fd, left, "asynchronous event")
+        if lib.nupa_get_async_event(c, event) == 0:
+            return AsyncEvent(context, event)
+        # A signal: Python's handlers run, then the wait goes on.
+        if ffi.errno != errno.EINTR:
+            refuse("Failed to get an asynchronous event")

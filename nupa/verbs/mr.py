@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Memory regions: memory that work requests may name."""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING, Any
+
+from nupa._engine import ffi, lib
+from nupa.verbs.base import PyverbsCM, closed, expect
+from nupa.verbs.enums import (
+    IBV_ACCESS_HUGETLB,
+    IBV_ACCESS_LOCAL_WRITE,
+    IBV_ACCESS_REMOTE_ATOMIC,
+    IBV_ACCESS_REMOTE_WRITE,
+    IBV_ACCESS_ZERO_BASED,
+    ibv_access_flags,
+)
+from nupa.verbs.errors import PyverbsError, PyverbsUserError, refuse
+from nupa.verbs.field import table
+from nupa.verbs.pd import PD
+from nupa.verbs.unsupported import DMMR, MW, MWBind, MWBindInfo
+from nupa.verbs.wr import SGE
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["DMMR", "MR", "MW", "MWBind", "MWBindInfo"]
+
+HUGE_PAGE_SIZE = 0x200000
+_MAP_HUGETLB = 0x40000
+_WRITING = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC
+_SIZE_MAX = (1 << 64) - 1
+
+
+class MR(PyverbsCM):
+    """A memory region of *pd*.
+
+    length: bytes of new memory, page-aligned and zeroed; or an object with a buffer (bytearray,
+    memoryview, mmap, NumPy array ...), which is registered where it is and kept alive.
+    access: what may be done to it, ibv_access_flags.
+    address: registers *length* bytes there, which the caller keeps alive.
+    iova: the address that work requests use; the memory's own unless given.
+
+    A buffer that is not writable can be registered for reading only.  PyverbsUserError where the
+    arguments cannot be meant, PyverbsRDMAError where the engine refuses.
+
+    >>> MR(pd, 4096, IBV_ACCESS_LOCAL_WRITE)                          # doctest: +SKIP
+    >>> MR(pd, numpy.zeros(1000), IBV_ACCESS_LOCAL_WRITE)             # doctest: +SKIP
+    """
+
+    _rank = PyverbsCM.RANK_MR
+    _memory: Any = None
+    _buf: int = 0
+
+    def __init__(
+        self,
+        pd: PD,
+        length: int | Buffer = 0,
+        access: int = 0,
+        address: int | None = None,
+        implicit: bool = False,
+        *,
+        iova: int | None = None,
+    ) -> None:
+        expect(pd, PD, "pd")
+        parent = pd._c or closed(pd)
+        if not isinstance(length, int):
+            self._memory, length = _from_buffer(length, access)
+        elif implicit:
+            length = _SIZE_MAX
+        elif address is not None:
+            self._memory = ffi.cast("char *", address)
+        elif length > 0:
+            self._memory = ffi.from_buffer(_allocate(length, access))
+        elif length < 0:
+            raise PyverbsUserError(f"A region cannot have a length of {length} bytes")
+        pointer = ffi.NULL if self._memory is None else self._memory
+        self._buf = int(ffi.cast("uintptr_t", pointer))
+        if iova is None:
+            iova = 0 if access & IBV_ACCESS_ZERO_BASED else self._buf
+        c = lib.nupa_reg_mr(parent, pointer, length, iova, int(access))
+        if not c:
+            refuse(
+                f"Failed to register a MR. length: {length}, access flags: "
+                f"{ibv_access_flags(access)!r}",
+                remedy=""
+                if access & IBV_ACCESS_LOCAL_WRITE or not access & _WRITING
+                else "remote write and remote atomic access need local write too",
+            )
+        self._c = c
+        self._length = length
+        self.pd: PD | None = pd
+        pd._adopt(self)
+
+    def _destroy(self, c: Any) -> int:
+        return int(lib.nupa_dereg_mr(c))
+
+    def _forget(self) -> None:
+        # Views that were taken keep the memory; it goes with the last of them.
+        self.pd = None
+        self._memory = None
+        self._buf = 0
+
+    @property
+    def buf(self) -> int:
+        """Address of the first byte, 0 when closed."""
+        return self._buf
+
+    @property
+    def lkey(self) -> int:
+        return int((self._c or closed(self)).lkey)
+
+    @property
+    def rkey(self) -> int:
+        return int((self._c or closed(self)).rkey)
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return int((self._c or closed(self)).length)
+
+    @property
+    def handle(self) -> int:
+        return int((self._c or closed(self)).handle)
+
+    @property
+    def view(self) -> memoryview:
+        """The memory as writable bytes, without a copy.
+
+        With Python 3.12 and newer memoryview(mr) is the same; numpy.asarray(mr) works with all.
+        The memory of a region that allocated it stays while a view does.
+        """
+        if self._c is None:
+            closed(self)
+        if self._memory is None:
+            return memoryview(bytearray())
+        return memoryview(ffi.buffer(self._memory, self._length))
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return self.view
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy as np
+
+        array = np.frombuffer(self.view, np.uint8 if dtype is None else dtype)
+        return array.copy() if copy else array
+
+    def __len__(self) -> int:
+        return self._length
+
+    def write(self, data: str | Buffer, length: int | None = None, offset: int = 0) -> None:
+        """Copies the first *length* bytes of *data* (None: all) to *offset* bytes in."""
+        source = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
+        length = len(source) if length is None else length
+        if length > len(source):
+            raise PyverbsUserError(f"Asked to write {length} bytes of data that has {len(source)}")
+        if length:
+            ffi.memmove(self._at(offset, length, "write"), source, length)
+
+    def read(self, length: int | None = None, offset: int = 0) -> bytes:
+        """*length* bytes (None: all that follow) from *offset* bytes in."""
+        if length is None and self._c is not None:
+            length = max(0, self._length - offset)
+        length = length or 0
+        return bytes(ffi.buffer(self._at(offset, length, "read"), length)) if length else b""
+
+    def _at(self, offset: int, length: int, verb: str) -> Any:
+        if self._memory is None or length < 0:
+            raise PyverbsUserError(f"The MR buffer isn't allocated or length {length} is invalid")
+        if offset < 0 or offset + length > self._length:
+            raise PyverbsUserError(
+                f"Invalid offset {offset}: cannot {verb} {length} bytes there in a region of "
+                f"{self._length}"
+            )
+        return self._memory + offset
+
+    def sge(self, offset: int = 0, length: int | None = None) -> SGE:
+        """A scatter-gather element of this region: *length* bytes (None: the rest)."""
+        length = self._length - offset if length is None else length
+        return SGE(self._buf + offset, length, self.lkey)
+
+    def __str__(self) -> str:
+        return "MR\n" + table(
+            {
+                "lkey": self.lkey,
+                "rkey": self.rkey,
+                "length": self.length,
+                "buf": self.buf,
+                "handle": self.handle,
+            }
+        )
+
+
+def _from_buffer(source: Buffer, access: int) -> tuple[Any, int]:
+    """The memory of an object with a buffer, which it keeps alive, and its bytes."""
+    try:
+        memory = ffi.from_buffer(source, require_writable=bool(access & _WRITING))
+    except TypeError:
+        raise PyverbsUserError(
+            f"Cannot register a {type(source).__name__}: give a number of bytes, or an object with "
+            "a contiguous buffer such as bytearray or numpy.ndarray"
+        ) from None
+    except (BufferError, ValueError) as error:
+        raise PyverbsUserError(
+            f"Cannot register this {type(source).__name__}: {error}. It has to be contiguous, and "
+            "writable unless access is for reading only"
+        ) from None
+    return memory, len(memory)
+
+
+def _allocate(length: int, access: int) -> mmap.mmap:
+    """Zeroed pages of this process alone."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    if access & IBV_ACCESS_HUGETLB:
+        flags |= _MAP_HUGETLB
+        length = -(-length // HUGE_PAGE_SIZE) * HUGE_PAGE_SIZE
+    try:
+        return mmap.mmap(-1, length, flags=flags)
+    except (OSError, OverflowError) as error:
+        raise PyverbsError(f"Failed to allocate MR buffer of size {length}: {error}") from None

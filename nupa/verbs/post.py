@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Posting work requests: one, a chain by next_wr, or a sequence in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from nupa._engine import ffi
+from nupa.verbs.errors import PyverbsRDMAError
+from nupa.verbs.wr import RecvWR, SendWR
+
+WR = TypeVar("WR", SendWR, RecvWR)
+
+
+class PostError(PyverbsRDMAError):
+    """A work request was refused.  posted: how many of those before it were taken."""
+
+    posted: int
+
+
+def refused(what: str, rc: int, posted: int, n: int, remedy: str = "") -> PostError:
+    where = f" at {posted} of {n}" if n > 1 else ""
+    error = PostError(f"Failed to {what}{where}", rc, remedy)
+    error.posted = posted
+    return error
+
+
+def post_one(
+    call: Callable[[Any, Any, Any], int], queue: Any, wr: WR, bad_wr: WR | None, what: str
+) -> None:
+    """Posts *wr* and what its next_wr leads to; fills *bad_wr* with the one refused."""
+    bad = ffi.new(_POINTER[type(wr)])
+    rc = call(queue, wr._c, bad)
+    if rc:
+        posted, link = 0, wr._c
+        while link and link != bad[0]:
+            posted, link = posted + 1, link.next
+        if bad_wr is not None and link:
+            bad_wr._c[0] = bad[0][0]
+        raise refused(what, rc, posted if link else 0, 1 if not wr._c.next else posted + 1)
+
+
+def post_many(
+    call: Callable[[Any, Any, int, Any], int], queue: Any, wrs: Sequence[WR], what: str
+) -> None:
+    """Posts *wrs* in their order, whatever their next_wr is, in one call."""
+    if not wrs:
+        return
+    array = ffi.new(_ARRAY[type(wrs[0])], [wr._c[0] for wr in wrs])
+    posted = ffi.new("uint32_t *")
+    rc = call(queue, array, len(wrs), posted)
+    if rc:
+        raise refused(what, rc, int(posted[0]), len(wrs))
+
+
+_POINTER: dict[type, Any] = {
+    SendWR: ffi.typeof("struct ibv_send_wr **"),
+    RecvWR: ffi.typeof("struct ibv_recv_wr **"),
+}
+_ARRAY: dict[type, Any] = {
+    SendWR: ffi.typeof("struct ibv_send_wr[]"),
+    RecvWR: ffi.typeof("struct ibv_recv_wr[]"),
+}

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Queue pairs: state, and posting."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from nupa._engine import ffi, lib
+from nupa.verbs import enums as e
+from nupa.verbs.addr import AH
+from nupa.verbs.base import PyverbsCM, PyverbsValue, closed
+from nupa.verbs.device import Context
+from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.event import AsyncEvent
+from nupa.verbs.field import ReadOnly, table
+from nupa.verbs.pd import PD
+from nupa.verbs.post import post_many, post_one
+from nupa.verbs.qp_attr import STATES, TYPES, QPAttr, QPCap, QPInitAttr, QPInitAttrEx
+from nupa.verbs.utils import qp_state_to_str, qp_type_to_str
+from nupa.verbs.wr import SGE, RecvWR, SendWR
+
+if TYPE_CHECKING:
+    from nupa.verbs.batch import RecvBatch, SendBatch
+
+__all__ = ["QP", "DataBuffer", "QPAttr", "QPCap", "QPEx", "QPInitAttr", "QPInitAttrEx"]
+
+_TO_INIT = e.IBV_QP_PKEY_INDEX | e.IBV_QP_PORT
+_TO_RTR = e.IBV_QP_AV | e.IBV_QP_PATH_MTU | e.IBV_QP_DEST_QPN | e.IBV_QP_RQ_PSN
+
+# What each transition needs, by type of QP (IBTA 11.2.5.2, man 3 ibv_modify_qp).
+_MASKS: dict[int, dict[int, int]] = {
+    e.IBV_QPT_RC: {
+        e.IBV_QPS_INIT: _TO_INIT | e.IBV_QP_ACCESS_FLAGS,
+        e.IBV_QPS_RTR: _TO_RTR | e.IBV_QP_MAX_DEST_RD_ATOMIC | e.IBV_QP_MIN_RNR_TIMER,
+        e.IBV_QPS_RTS: e.IBV_QP_SQ_PSN
+        | e.IBV_QP_TIMEOUT
+        | e.IBV_QP_RETRY_CNT
+        | e.IBV_QP_RNR_RETRY
+        | e.IBV_QP_MAX_QP_RD_ATOMIC,
+    },
+    e.IBV_QPT_UC: {
+        e.IBV_QPS_INIT: _TO_INIT | e.IBV_QP_ACCESS_FLAGS,
+        e.IBV_QPS_RTR: _TO_RTR,
+        e.IBV_QPS_RTS: e.IBV_QP_SQ_PSN,
+    },
+    e.IBV_QPT_UD: {
+        e.IBV_QPS_INIT: _TO_INIT | e.IBV_QP_QKEY,
+        e.IBV_QPS_RTR: 0,
+        e.IBV_QPS_RTS: e.IBV_QP_SQ_PSN,
+    },
+}
+_NAMES = {e.IBV_QPS_INIT: "init", e.IBV_QPS_RTR: "RTR", e.IBV_QPS_RTS: "RTS"}
+
+
+class QP(PyverbsCM):
+    """A queue pair: QP(pd, QPInitAttr) or QP(context, QPInitAttrEx).
+
+    With *qp_attr* it is led on as far as that alone can: UD to RTS, RC and UC to INIT.
+    PyverbsRDMAError where the device refuses, PyverbsUserError where the arguments do not match.
+    """
+
+    _rank = PyverbsCM.RANK_QP
+
+    def __init__(
+        self,
+        creator: PD | Context,
+        init_attr: QPInitAttr | QPInitAttrEx,
+        qp_attr: QPAttr | None = None,
+    ) -> None:
+        self._events: WeakSet[AsyncEvent] = WeakSet()
+        self.pd: PD | None
+        if isinstance(creator, PD) and isinstance(init_attr, QPInitAttr):
+            c = lib.nupa_create_qp(creator._c or closed(creator), init_attr._c)
+            self.pd = creator
+            context = creator.ctx
+        elif isinstance(creator, Context) and isinstance(init_attr, QPInitAttrEx):
+            c = lib.nupa_create_qp_ex(creator._c or closed(creator), init_attr._c)
+            self.pd = init_attr.pd
+            context = creator
+        else:
+            raise PyverbsUserError(
+                "A QP is made from a PD and QPInitAttr, or from a Context and QPInitAttrEx; got "
+                f"{type(creator).__name__} and {type(init_attr).__name__}"
+            )
+        if not c:
+            refuse(f"Failed to create QP of type {qp_type_to_str(init_attr.qp_type)}")
+        self._c = c
+        self.context: Context | None = context
+        self.scq = init_attr.send_cq
+        self.rcq = init_attr.recv_cq
+        self.srq = init_attr.srq
+        self.qp_context = init_attr.qp_context
+        for parent in (self.context, self.pd, self.scq, self.rcq, self.srq):
+            if parent is not None:
+                parent._adopt(self)
+        if context is not None:
+            context._register(self)
+        if qp_attr is not None:
+            if c.qp_type == e.IBV_QPT_UD:
+                self.to_rts(qp_attr)
+            else:
+                self.to_init(qp_attr)
+
+    def _destroy(self, c: Any) -> int:
+        for event in self._events:
+            event.ack()
+        return int(lib.nupa_destroy_qp(c))
+
+    def _forget(self) -> None:
+        self.pd = self.context = self.scq = self.rcq = self.srq = None
+
+    def _hold(self, event: AsyncEvent) -> None:
+        self._events.add(event)
+
+    def to_init(self, qp_attr: QPAttr) -> None:
+        """RESET to INIT, with what *qp_attr* has of port, P_Key, and access flags or Q_Key."""
+        self._to(e.IBV_QPS_INIT, qp_attr)
+
+    def to_rtr(self, qp_attr: QPAttr) -> None:
+        """To RTR (through INIT, if it is not there), with the peer that *qp_attr* names."""
+        if self.qp_state != e.IBV_QPS_INIT:
+            self.to_init(qp_attr)
+        self._to(e.IBV_QPS_RTR, qp_attr)
+
+    def to_rts(self, qp_attr: QPAttr) -> None:
+        """To RTS (through INIT and RTR, where it is not there yet)."""
+        if self.qp_state != e.IBV_QPS_RTR:
+            self.to_rtr(qp_attr)
+        self._to(e.IBV_QPS_RTS, qp_attr)
+
+    def _to(self, state: int, qp_attr: QPAttr) -> None:
+        c = self._c or closed(self)
+        masks = _MASKS.get(c.qp_type)
+        if masks is None:
+            raise PyverbsUserError(
+                f"No transitions are known for a QP of type {qp_type_to_str(c.qp_type)}: "
+                "use modify()"
+            )
+        qp_attr.qp_state = state
+        rc = lib.nupa_modify_qp(c, qp_attr._c, masks[state] | e.IBV_QP_STATE)
+        if rc:
+            refuse(
+                f"Failed to modify QP state to {_NAMES[state]} from {qp_state_to_str(c.state)}", rc
+            )
+
+    def query(self, attr_mask: int) -> tuple[QPAttr, QPInitAttr]:
+        """What the QP is now; more than *attr_mask* asks for may be filled."""
+        attr, init_attr = QPAttr(), QPInitAttr()
+        rc = lib.nupa_query_qp(self._c or closed(self), attr._c, attr_mask, init_attr._c)
+        if rc:
+            refuse("Failed to query QP", rc)
+        init_attr._scq, init_attr._rcq, init_attr._srq = self.scq, self.rcq, self.srq
+        init_attr.qp_context = self.qp_context
+        return attr, init_attr
+
+    def modify(self, qp_attr: QPAttr, comp_mask: int) -> None:
+        """Changes what *comp_mask* names (ibv_qp_attr_mask)."""
+        rc = lib.nupa_modify_qp(self._c or closed(self), qp_attr._c, comp_mask)
+        if rc:
+            refuse("Failed to modify QP", rc)
+
+    def post_send(self, wr: SendWR | Sequence[SendWR], bad_wr: SendWR | None = None) -> None:
+        """Posts one work request (and its next_wr), or a sequence of them in one call.
+
+        PostError where one is refused: `posted` says how many were taken; *bad_wr* becomes a copy
+        of the one that was not.
+        """
+        if isinstance(wr, SendWR):
+            post_one(lib.nupa_post_send, self._c or closed(self), wr, bad_wr, "post send")
+        else:
+            post_many(lib.nupa_batch_post_send, self._c or closed(self), wr, "post send")
+
+    def post_recv(self, wr: RecvWR | Sequence[RecvWR], bad_wr: RecvWR | None = None) -> None:
+        """Posts one receive (and its next_wr), or a sequence of them in one call."""
+        if isinstance(wr, RecvWR):
+            post_one(lib.nupa_post_recv, self._c or closed(self), wr, bad_wr, "post recv")
+        else:
+            post_many(lib.nupa_batch_post_recv, self._c or closed(self), wr, "post recv")
+
+    def batch(self, n: int, template: SendWR | None = None, num_sge: int = 1) -> SendBatch:
+        """*n* work requests prepared once and posted as often as wanted, in one call each time.
+
+        They begin as copies of *template*, or empty with *num_sge* SGEs each; `wr` and `sge` of the
+        result are NumPy structured arrays over them.
+        """
+        from nupa.verbs.batch import SendBatch
+
+        return SendBatch(self, n, template, num_sge)
+
+    def recv_batch(self, n: int, template: RecvWR | None = None, num_sge: int = 1) -> RecvBatch:
+        """The same for receives."""
+        from nupa.verbs.batch import RecvBatch
+
+        return RecvBatch(self, n, template, num_sge)
+
+    @property
+    def qp_num(self) -> int:
+        return int((self._c or closed(self)).qp_num)
+
+    qp_type = ReadOnly("qp_type", TYPES)
+    qp_state = ReadOnly("state", STATES)
+
+    def __str__(self) -> str:
+        return table(
+            {
+                "QP type": qp_type_to_str(self.qp_type),
+                "  number": self.qp_num,
+                "  state": qp_state_to_str(self.qp_state),
+            }
+        )
+
+    def __repr__(self) -> str:
+        if self._c is None:
+            return f"<{type(self).__name__}, closed>"
+        kind, state = qp_type_to_str(self.qp_type), qp_state_to_str(self.qp_state)
+        return f"<{type(self).__name__} {self.qp_num:#x} {kind}, {state}>"
+
+
+class DataBuffer(PyverbsValue):
+    """*length* bytes at *addr*, to be sent inline."""
+
+    def __init__(self, addr: int, length: int) -> None:
+        self._c = ffi.new("struct ibv_data_buf *", (ffi.cast("void *", addr), length))
+
+
+class QPEx(QP):
+    """A QP posted to call by call: wr_start(), wr_...(), wr_set_...(), wr_complete().
+
+    init_attr.send_ops_flags (with its bit in comp_mask) says which operations it will post.
+    """
+
+    def __init__(
+        self,
+        creator: PD | Context,
+        init_attr: QPInitAttr | QPInitAttrEx,
+        qp_attr: QPAttr | None = None,
+    ) -> None:
+        super().__init__(creator, init_attr, qp_attr)
+        self._ex: Any = None
+        if getattr(init_attr, "comp_mask", 0) & e.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS:
+            self._ex = lib.nupa_qp_to_qp_ex(self._c)
+            if not self._ex:
+                refuse("Failed to create extended QP")
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._ex = None
+
+    def _qp(self) -> Any:
+        if self._ex is None:
+            if self._c is None:
+                closed(self)
+            raise PyverbsUserError(
+                "This QPEx cannot post: give send_ops_flags, and "
+                "IBV_QP_INIT_ATTR_SEND_OPS_FLAGS in comp_mask, to its QPInitAttrEx"
+            )
+        return self._ex
+
+    @property
+    def comp_mask(self) -> int:
+        return int(self._qp().comp_mask)
+
+    @comp_mask.setter
+    def comp_mask(self, val: int) -> None:
+        self._qp().comp_mask = val
+
+    @property
+    def wr_id(self) -> int:
+        return int(self._qp().wr_id)
+
+    @wr_id.setter
+    def wr_id(self, val: int) -> None:
+        self._qp().wr_id = val
+
+    @property
+    def wr_flags(self) -> int:
+        return int(self._qp().wr_flags)
+
+    @wr_flags.setter
+    def wr_flags(self, val: int) -> None:
+        self._qp().wr_flags = val
+
+    def wr_start(self) -> None:
+        lib.ibv_wr_start(self._qp())
+
+    def wr_complete(self) -> None:
+        """Posts what was said since wr_start(): all of it, or nothing and PyverbsRDMAError."""
+        rc = lib.ibv_wr_complete(self._qp())
+        if rc:
+            raise PyverbsRDMAError("ibv_wr_complete failed.", rc)
+
+    def wr_abort(self) -> None:
+        lib.ibv_wr_abort(self._qp())
+
+    def wr_send(self) -> None:
+        lib.ibv_wr_send(self._qp())
+
+    def wr_send_imm(self, data: int) -> None:
+        """*data* in host order."""
+        lib.ibv_wr_send_imm(self._qp(), socket.htonl(data))
+
+    def wr_send_inv(self, invalidate_rkey: int) -> None:
+        lib.ibv_wr_send_inv(self._qp(), invalidate_rkey)
+
+    def wr_rdma_read(self, rkey: int, remote_addr: int) -> None:
+        lib.ibv_wr_rdma_read(self._qp(), rkey, remote_addr)
+
+    def wr_rdma_write(self, rkey: int, remote_addr: int) -> None:
+        lib.ibv_wr_rdma_write(self._qp(), rkey, remote_addr)
+
+    def wr_rdma_write_imm(self, rkey: int, remote_addr: int, data: int) -> None:
+        """*data* in host order."""
+        lib.ibv_wr_rdma_write_imm(self._qp(), rkey, remote_addr, socket.htonl(data))
+
+    def wr_atomic_cmp_swp(self, rkey: int, remote_addr: int, compare: int, swap: int) -> None:
+        lib.ibv_wr_atomic_cmp_swp(self._qp(), rkey, remote_addr, compare, swap)
+
+    def wr_atomic_fetch_add(self, rkey: int, remote_addr: int, add: int) -> None:
+        lib.ibv_wr_atomic_fetch_add(self._qp(), rkey, remote_addr, add)
+
+    def wr_local_inv(self, invalidate_rkey: int) -> None:
+        lib.ibv_wr_local_inv(self._qp(), invalidate_rkey)
+
+    def wr_set_ud_addr(self, ah: AH, remote_qpn: int, remote_rkey: int) -> None:
+        """*remote_rkey* is the Q_Key (pyverbs' name)."""
+        lib.ibv_wr_set_ud_addr(self._qp(), ah._c or closed(ah), remote_qpn, remote_rkey)
+
+    def wr_set_sge(self, sge: SGE) -> None:
+        lib.ibv_wr_set_sge(self._qp(), sge.lkey, sge.addr, sge.length)
+
+    def wr_set_sge_list(self, num_sge: int, sg_list: Sequence[SGE]) -> None:
+        sges = ffi.new("struct ibv_sge[]", [sge._c[0] for sge in sg_list[:num_sge]])
+        lib.ibv_wr_set_sge_list(self._qp(), len(sges), sges)
+
+    def wr_set_inline_data(self, addr: int, length: int) -> None:
+        lib.ibv_wr_set_inline_data(self._qp(), ffi.cast("void *", addr), length)
+
+    def wr_set_inline_data_list(self, num_buf: int, buf_list: Sequence[DataBuffer]) -> None:
+        buffers = ffi.new("struct ibv_data_buf[]", [buf._c[0] for buf in buf_list[:num_buf]])
+        lib.ibv_wr_set_inline_data_list(self._qp(), len(buffers), buffers)

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a QP is to be, and what it is (man 3 ibv_create_qp, ibv_modify_qp)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nupa._engine import ffi
+from nupa.verbs import utils
+from nupa.verbs.addr import AHAttr
+from nupa.verbs.base import PyverbsObject, closed
+from nupa.verbs.cq import CQ, CQEX
+from nupa.verbs.enums import (
+    IBV_MTU_1024,
+    IBV_QPS_INIT,
+    IBV_QPS_RESET,
+    IBV_QPT_UD,
+    ibv_mtu,
+    ibv_qp_state,
+    ibv_qp_type,
+)
+from nupa.verbs.errors import PyverbsUserError
+from nupa.verbs.field import Field, table
+from nupa.verbs.pd import PD
+from nupa.verbs.srq import SRQ
+
+STATES: Mapping[int, Any] = dict(ibv_qp_state._value2member_map_)
+TYPES: Mapping[int, Any] = dict(ibv_qp_type._value2member_map_)
+_MTUS: Mapping[int, Any] = dict(ibv_mtu._value2member_map_)
+
+
+class QPCap(PyverbsObject):
+    """Sizes of a QP's queues: WRs, SGEs of a WR, bytes that can be posted inline."""
+
+    def __init__(
+        self,
+        max_send_wr: int = 1,
+        max_recv_wr: int = 10,
+        max_send_sge: int = 1,
+        max_recv_sge: int = 1,
+        max_inline_data: int = 0,
+    ) -> None:
+        self._c = ffi.new(
+            "struct ibv_qp_cap *",
+            (max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data),
+        )
+
+    max_send_wr = Field("max_send_wr")
+    max_recv_wr = Field("max_recv_wr")
+    max_send_sge = Field("max_send_sge")
+    max_recv_sge = Field("max_recv_sge")
+    max_inline_data = Field("max_inline_data")
+
+    def __str__(self) -> str:
+        return table(_cap_rows(self._c, ""), 20)
+
+
+def _cap_rows(cap: Any, indent: str) -> dict[str, object]:
+    return {
+        f"{indent}max send wrs": cap.max_send_wr,
+        f"{indent}max recv wrs": cap.max_recv_wr,
+        f"{indent}max send sges": cap.max_send_sge,
+        f"{indent}max recv sges": cap.max_recv_sge,
+        f"{indent}max inline data": cap.max_inline_data,
+    }
+
+
+class _Capable(PyverbsObject):
+    """Has a `cap`."""
+
+    @property
+    def cap(self) -> QPCap:
+        cap = QPCap()
+        cap._c[0] = self._c.cap
+        return cap
+
+    @cap.setter
+    def cap(self, val: QPCap) -> None:
+        self._c.cap = val._c[0]
+
+
+class _InitAttr(_Capable):
+    """What QPInitAttr and QPInitAttrEx share."""
+
+    _scq: CQ | CQEX | None = None
+    _rcq: CQ | CQEX | None = None
+    _srq: SRQ | None = None
+    qp_context: object = None
+
+    qp_type = Field("qp_type", TYPES)
+    sq_sig_all = Field("sq_sig_all")
+    max_send_wr = Field("cap.max_send_wr")
+    max_recv_wr = Field("cap.max_recv_wr")
+    max_send_sge = Field("cap.max_send_sge")
+    max_recv_sge = Field("cap.max_recv_sge")
+    max_inline_data = Field("cap.max_inline_data")
+
+    @property
+    def send_cq(self) -> CQ | CQEX | None:
+        return self._scq
+
+    @send_cq.setter
+    def send_cq(self, val: CQ | CQEX) -> None:
+        self._c.send_cq = _cq(val)
+        self._scq = val
+
+    @property
+    def recv_cq(self) -> CQ | CQEX | None:
+        return self._rcq
+
+    @recv_cq.setter
+    def recv_cq(self, val: CQ | CQEX) -> None:
+        self._c.recv_cq = _cq(val)
+        self._rcq = val
+
+    @property
+    def srq(self) -> SRQ | None:
+        return self._srq
+
+    @srq.setter
+    def srq(self, val: SRQ) -> None:
+        self._c.srq = val._c or closed(val)
+        self._srq = val
+
+    def _fill(
+        self,
+        qp_type: int,
+        qp_context: object,
+        scq: CQ | CQEX | None,
+        rcq: CQ | CQEX | None,
+        srq: SRQ | None,
+        cap: QPCap | None,
+        sq_sig_all: int,
+    ) -> None:
+        if cap is not None:
+            self.cap = cap
+        self.qp_type = qp_type
+        self.qp_context = qp_context
+        self.sq_sig_all = sq_sig_all
+        if scq is not None:
+            self.send_cq = scq
+        if rcq is not None:
+            self.recv_cq = rcq
+        if srq is not None:
+            self.srq = srq
+
+    def _rows(self) -> dict[str, object]:
+        return {
+            "QP type": utils.qp_type_to_str(self.qp_type),
+            "SQ sig. all": self.sq_sig_all,
+            **_cap_rows(self._c.cap, "  "),
+        }
+
+    def __str__(self) -> str:
+        return table(self._rows(), 20)
+
+
+def _cq(cq: CQ | CQEX) -> Any:
+    if not isinstance(cq, CQ | CQEX):
+        raise PyverbsUserError(f"Expected CQ/CQEX, got {type(cq)}")
+    return cq._cq_of(cq._c or closed(cq))
+
+
+class QPInitAttr(_InitAttr):
+    """What QP(pd, ...) is to be.  Without a *cap* all queues are of size 0."""
+
+    def __init__(
+        self,
+        qp_type: int = IBV_QPT_UD,
+        qp_context: object = None,
+        scq: CQ | CQEX | None = None,
+        rcq: CQ | CQEX | None = None,
+        srq: SRQ | None = None,
+        cap: QPCap | None = None,
+        sq_sig_all: int = 1,
+    ) -> None:
+        self._c = ffi.new("struct ibv_qp_init_attr *")
+        self._fill(qp_type, qp_context, scq, rcq, srq, cap, sq_sig_all)
+
+
+class QPInitAttrEx(_InitAttr):
+    """What QP(context, ...) or QPEx is to be; comp_mask says which of the later fields are set."""
+
+    def __init__(
+        self,
+        qp_type: int = IBV_QPT_UD,
+        qp_context: object = None,
+        scq: CQ | CQEX | None = None,
+        rcq: CQ | CQEX | None = None,
+        srq: SRQ | None = None,
+        cap: QPCap | None = None,
+        sq_sig_all: int = 0,
+        comp_mask: int = 0,
+        pd: PD | None = None,
+        xrcd: None = None,
+        create_flags: int = 0,
+        max_tso_header: int = 0,
+        source_qpn: int = 0,
+        hash_conf: None = None,
+        ind_table: None = None,
+        send_ops_flags: int = 0,
+    ) -> None:
+        if xrcd is not None or hash_conf is not None or ind_table is not None:
+            raise PyverbsUserError("There are no XRC domains and no receive side scaling here")
+        self._c = ffi.new("struct ibv_qp_init_attr_ex *")
+        self._pd: PD | None = None
+        self._fill(qp_type, qp_context, scq, rcq, srq, cap, sq_sig_all)
+        self.comp_mask = comp_mask
+        self.create_flags = create_flags
+        self.max_tso_header = max_tso_header
+        self.source_qpn = source_qpn
+        self.send_ops_flags = send_ops_flags
+        if pd is not None:
+            self.pd = pd
+
+    comp_mask = Field("comp_mask")
+    create_flags = Field("create_flags")
+    max_tso_header = Field("max_tso_header")
+    source_qpn = Field("source_qpn")
+    send_ops_flags = Field("send_ops_flags")
+
+    @property
+    def pd(self) -> PD | None:
+        return self._pd
+
+    @pd.setter
+    def pd(self, val: PD) -> None:
+        self._c.pd = val._c or closed(val)
+        self._pd = val
+
+    def _rows(self) -> dict[str, object]:
+        return {
+            **super()._rows(),
+            "comp mask": self.comp_mask,
+            "create flags": self.create_flags,
+            "max TSO header": self.max_tso_header,
+            "Source QPN": self.source_qpn,
+        }
+
+
+class QPAttr(_Capable):
+    """State and path of a QP (ibv_qp_attr).  The defaults lead from RESET to INIT."""
+
+    def __init__(
+        self,
+        qp_state: int = IBV_QPS_INIT,
+        cur_qp_state: int = IBV_QPS_RESET,
+        port_num: int = 1,
+        path_mtu: int = IBV_MTU_1024,
+    ) -> None:
+        self._c = ffi.new("struct ibv_qp_attr *")
+        self.qp_state = qp_state
+        self.cur_qp_state = cur_qp_state
+        self.port_num = port_num
+        self.path_mtu = path_mtu
+
+    qp_state = Field("qp_state", STATES)
+    cur_qp_state = Field("cur_qp_state", STATES)
+    path_mtu = Field("path_mtu", _MTUS)
+    path_mig_state = Field("path_mig_state")
+    qkey = Field("qkey")
+    rq_psn = Field("rq_psn")
+    sq_psn = Field("sq_psn")
+    dest_qp_num = Field("dest_qp_num")
+    qp_access_flags = Field("qp_access_flags")
+    pkey_index = Field("pkey_index")
+    alt_pkey_index = Field("alt_pkey_index")
+    en_sqd_async_notify = Field("en_sqd_async_notify")
+    sq_draining = Field("sq_draining")
+    max_rd_atomic = Field("max_rd_atomic")
+    max_dest_rd_atomic = Field("max_dest_rd_atomic")
+    min_rnr_timer = Field("min_rnr_timer")
+    port_num = Field("port_num")
+    timeout = Field("timeout")
+    retry_cnt = Field("retry_cnt")
+    rnr_retry = Field("rnr_retry")
+    alt_port_num = Field("alt_port_num")
+    alt_timeout = Field("alt_timeout")
+    rate_limit = Field("rate_limit")
+
+    @property
+    def ah_attr(self) -> AHAttr:
+        """A copy; assign to change it."""
+        return _copy(self._c.ah_attr)
+
+    @ah_attr.setter
+    def ah_attr(self, val: AHAttr | None) -> None:
+        if val is not None:
+            self._c.ah_attr = val._c[0]
+
+    @property
+    def alt_ah_attr(self) -> AHAttr:
+        return _copy(self._c.alt_ah_attr)
+
+    @alt_ah_attr.setter
+    def alt_ah_attr(self, val: AHAttr | None) -> None:
+        if val is not None:
+            self._c.alt_ah_attr = val._c[0]
+
+    def __str__(self) -> str:
+        rows: dict[str, object] = {
+            "QP state": utils.qp_state_to_str(self.qp_state),
+            "QP current state": utils.qp_state_to_str(self.cur_qp_state),
+            "Path MTU": utils.mtu_to_str(self.path_mtu),
+            "Path mig. state": utils.mig_state_to_str(self.path_mig_state),
+            "QKey": self.qkey,
+            "RQ PSN": self.rq_psn,
+            "SQ PSN": self.sq_psn,
+            "Dest QP number": self.dest_qp_num,
+            "QP access flags": utils.access_flags_to_str(self.qp_access_flags),
+            **_cap_rows(self._c.cap, "  "),
+        }
+        more = {
+            "PKey index": self.pkey_index,
+            "Alt. PKey index": self.alt_pkey_index,
+            "En. SQD async notify": self.en_sqd_async_notify,
+            "SQ draining": self.sq_draining,
+            "Max RD atomic": self.max_rd_atomic,
+            "Max dest. RD atomic": self.max_dest_rd_atomic,
+            "Min RNR timer": self.min_rnr_timer,
+            "Port number": self.port_num,
+            "Timeout": self.timeout,
+            "Retry counter": self.retry_cnt,
+            "RNR retry": self.rnr_retry,
+            "Alt. port number": self.alt_port_num,
+            "Alt. timeout": self.alt_timeout,
+            "Rate limit": self.rate_limit,
+        }
+        return (
+            f"{table(rows)}AH Attr:\n{self.ah_attr}Alt. AH Attr:\n{self.alt_ah_attr}{table(more)}"
+        )
+
+
+def _copy(c: Any) -> AHAttr:
+    attr = AHAttr()
+    attr._c[0] = c
+    return attr

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Shared receive queues: receives that several QPs draw from."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from nupa._engine import ffi, lib
+from nupa.verbs.base import PyverbsCM, PyverbsObject, closed
+from nupa.verbs.cq import CQ, CQEX
+from nupa.verbs.device import Context
+from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.event import AsyncEvent
+from nupa.verbs.field import Field, ReadOnly
+from nupa.verbs.pd import PD
+from nupa.verbs.post import post_many, post_one
+from nupa.verbs.wr import RecvWR
+
+if TYPE_CHECKING:
+    from nupa.verbs.batch import RecvBatch
+
+
+class SrqAttr(PyverbsObject):
+    """Size of an SRQ, and the number of receives below which it raises its limit event."""
+
+    def __init__(self, max_wr: int = 100, max_sge: int = 1, srq_limit: int = 0) -> None:
+        self._c = ffi.new("struct ibv_srq_attr *", (max_wr, max_sge, srq_limit))
+
+    max_wr = Field("max_wr")
+    max_sge = Field("max_sge")
+    srq_limit = Field("srq_limit")
+
+
+class SrqInitAttr(PyverbsObject):
+    """What SRQ(pd, ...) is to be."""
+
+    def __init__(self, attr: SrqAttr | None = None) -> None:
+        self._c = ffi.new("struct ibv_srq_init_attr *")
+        if attr is not None:
+            self._c.attr = attr._c[0]
+
+    max_wr = ReadOnly("attr.max_wr")
+    max_sge = ReadOnly("attr.max_sge")
+    srq_limit = ReadOnly("attr.srq_limit")
+
+
+class SrqInitAttrEx(PyverbsObject):
+    """What SRQ(context, ...) is to be; comp_mask says which of the fields are set."""
+
+    def __init__(self, max_wr: int = 100, max_sge: int = 1, srq_limit: int = 0) -> None:
+        self._c = ffi.new("struct ibv_srq_init_attr_ex *")
+        self._c.attr = ffi.new("struct ibv_srq_attr *", (max_wr, max_sge, srq_limit))[0]
+        self._pd: PD | None = None
+        self._cq: CQ | CQEX | None = None
+
+    max_wr = ReadOnly("attr.max_wr")
+    max_sge = ReadOnly("attr.max_sge")
+    srq_limit = ReadOnly("attr.srq_limit")
+    comp_mask = Field("comp_mask")
+    srq_type = Field("srq_type")
+
+    @property
+    def pd(self) -> PD | None:
+        return self._pd
+
+    @pd.setter
+    def pd(self, val: PD) -> None:
+        self._c.pd = val._c or closed(val)
+        self._pd = val
+
+    @property
+    def cq(self) -> CQ | CQEX | None:
+        return self._cq
+
+    @cq.setter
+    def cq(self, val: CQ | CQEX) -> None:
+        self._c.cq = val._cq_of(val._c or closed(val))
+        self._cq = val
+
+
+class SRQ(PyverbsCM):
+    """A shared receive queue: SRQ(pd, SrqInitAttr) or SRQ(context, SrqInitAttrEx).
+
+    Closing it closes the QPs that draw from it.
+    """
+
+    _rank = PyverbsCM.RANK_SRQ
+
+    def __init__(self, creator: PD | Context, attr: SrqInitAttr | SrqInitAttrEx) -> None:
+        self._events: WeakSet[AsyncEvent] = WeakSet()
+        self.pd: PD | None
+        self.cq: CQ | CQEX | None = None
+        if isinstance(creator, PD) and isinstance(attr, SrqInitAttr):
+            c = lib.nupa_create_srq(creator._c or closed(creator), attr._c)
+            self.pd = creator
+            context = creator.ctx
+        elif isinstance(creator, Context) and isinstance(attr, SrqInitAttrEx):
+            c = lib.nupa_create_srq_ex(creator._c or closed(creator), attr._c)
+            self.pd = attr.pd
+            self.cq = attr.cq
+            context = creator
+        else:
+            raise PyverbsUserError(
+                "Srq needs a PD and SrqInitAttr, or a Context and SrqInitAttrEx, for creation; "
+                f"got {type(creator).__name__} and {type(attr).__name__}"
+            )
+        if not c:
+            refuse(f"Failed to create SRQ of {attr.max_wr} WRs with {attr.max_sge} SGEs")
+        self._c = c
+        for parent in (self.pd, self.cq, context):
+            if parent is not None:
+                parent._adopt(self)
+        if context is not None:
+            context._register(self)
+
+    def _destroy(self, c: Any) -> int:
+        for event in self._events:
+            event.ack()
+        return int(lib.nupa_destroy_srq(c))
+
+    def _forget(self) -> None:
+        self.pd = None
+        self.cq = None
+
+    def _hold(self, event: AsyncEvent) -> None:
+        self._events.add(event)
+
+    def get_srq_num(self) -> int:
+        """The number that XRC peers use.  There is no XRC here: PyverbsRDMAError, EOPNOTSUPP."""
+        raise PyverbsRDMAError("Failed to retrieve SRQ number", errno.EOPNOTSUPP)
+
+    def modify(self, attr: SrqAttr, comp_mask: int) -> None:
+        """Changes what *comp_mask* names (ibv_srq_attr_mask)."""
+        rc = lib.nupa_modify_srq(self._c or closed(self), attr._c, comp_mask)
+        if rc:
+            refuse("Failed to modify SRQ", rc)
+
+    def query(self) -> SrqAttr:
+        attr = SrqAttr()
+        rc = lib.nupa_query_srq(self._c or closed(self), attr._c)
+        if rc:
+            refuse("Failed to query SRQ", rc)
+        return attr
+
+    def post_recv(self, wr: RecvWR | Sequence[RecvWR], bad_wr: RecvWR | None = None) -> None:
+        """Posts one receive (and its next_wr), or a sequence of them in one call."""
+        c = self._c or closed(self)
+        if isinstance(wr, RecvWR):
+            post_one(lib.nupa_post_srq_recv, c, wr, bad_wr, "post receive to SRQ")
+        else:
+            post_many(lib.nupa_batch_post_srq_recv, c, wr, "post receive to SRQ")
+
+    def recv_batch(self, n: int, template: RecvWR | None = None, num_sge: int = 1) -> RecvBatch:
+        """*n* receives prepared once and posted as often as wanted; see QP.recv_batch."""
+        from nupa.verbs.batch import RecvBatch
+
+        return RecvBatch(self, n, template, num_sge)

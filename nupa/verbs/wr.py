@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Work requests: what is to be sent, and where receives go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nupa._engine import ffi
+from nupa.verbs.addr import AH
+from nupa.verbs.base import PyverbsValue, closed
+from nupa.verbs.enums import IBV_SEND_SIGNALED, IBV_WR_SEND, ibv_wr_opcode
+from nupa.verbs.errors import PyverbsUserError
+from nupa.verbs.field import Field, table
+from nupa.verbs.utils import send_flags_to_str
+
+_SGE = ffi.typeof("struct ibv_sge *")
+_SGES = ffi.typeof("struct ibv_sge[]")
+_SEND_WR = ffi.typeof("struct ibv_send_wr *")
+_RECV_WR = ffi.typeof("struct ibv_recv_wr *")
+_OPCODES: dict[int, Any] = dict(ibv_wr_opcode._value2member_map_)
+
+
+class SGE(PyverbsValue):
+    """*length* bytes at *addr*, in the region whose key is *lkey*."""
+
+    def __init__(self, addr: int, length: int, lkey: int) -> None:
+        self._c = ffi.new(_SGE, (addr, length, lkey))
+
+    addr = Field("addr")
+    length = Field("length")
+    lkey = Field("lkey")
+
+    def read(self, length: int, offset: int) -> bytes:
+        """*length* bytes from *offset* bytes in.  PyverbsUserError beyond the element's end."""
+        if offset < 0 or length < 0 or offset + length > self._c.length:
+            raise PyverbsUserError(
+                f"Cannot read {length} bytes at offset {offset} of an SGE of {self._c.length}"
+            )
+        return bytes(ffi.buffer(ffi.cast("char *", self._c.addr + offset), length))
+
+    def __str__(self) -> str:
+        return table({"Address": hex(self.addr), "Length": self.length, "Key": hex(self.lkey)})
+
+    def __repr__(self) -> str:
+        return f"SGE({self.addr:#x}, {self.length}, {self.lkey:#x})"
+
+
+def _sg_array(sg: Sequence[SGE] | None, num_sge: int) -> tuple[Any, int]:
+    """The C array of the first *num_sge* elements (0: all) of *sg*, and how many."""
+    num_sge = num_sge or len(sg or ())
+    if num_sge < 0 or num_sge > len(sg or ()):
+        raise PyverbsUserError(
+            f"A WR needs at least one SGE for each of num_sge={num_sge}, got {len(sg or ())}"
+        )
+    return ffi.new(_SGES, [sge._c[0] for sge in (sg or ())[:num_sge]]), num_sge
+
+
+class RecvWR(PyverbsValue):
+    """A receive: the bytes of one message go to the SGEs in turn.
+
+    num_sge may be left out.  The SGEs are copied: changing one later changes nothing here.
+    """
+
+    def __init__(
+        self,
+        wr_id: int = 0,
+        num_sge: int = 0,
+        sg: Sequence[SGE] | None = None,
+        next_wr: RecvWR | None = None,
+    ) -> None:
+        self._sges, num_sge = _sg_array(sg, num_sge)
+        self._c = ffi.new(_RECV_WR)
+        self._c.wr_id = wr_id
+        self._c.num_sge = num_sge
+        self._c.sg_list = self._sges
+        self._next: RecvWR | None = None
+        if next_wr is not None:
+            self.next_wr = next_wr
+
+    wr_id = Field("wr_id")
+    num_sge = Field("num_sge")
+
+    @property
+    def next_wr(self) -> RecvWR | None:
+        """What is posted with it, after it."""
+        return self._next
+
+    @next_wr.setter
+    def next_wr(self, val: RecvWR) -> None:
+        self._c.next = val._c
+        self._next = val
+
+    def __str__(self) -> str:
+        return table({"WR ID": self.wr_id, "Num SGE": self.num_sge})
+
+
+class SendWR(PyverbsValue):
+    """A send, RDMA or atomic work request; see set_wr_rdma(), set_wr_atomic() and set_wr_ud().
+
+    imm_data is big endian, as it travels.  num_sge may be left out.  The SGEs are copied.
+    """
+
+    def __init__(
+        self,
+        wr_id: int = 0,
+        opcode: int = IBV_WR_SEND,
+        num_sge: int = 0,
+        imm_data: int = 0,
+        sg: Sequence[SGE] | None = None,
+        send_flags: int = IBV_SEND_SIGNALED,
+        next_wr: SendWR | None = None,
+    ) -> None:
+        self._sges, num_sge = _sg_array(sg, num_sge)
+        c = self._c = ffi.new(_SEND_WR)
+        c.wr_id = wr_id
+        c.num_sge = num_sge
+        c.sg_list = self._sges
+        c.opcode = opcode
+        c.send_flags = send_flags
+        c.imm_data = imm_data
+        self.ah: AH | None = None
+        self._next: SendWR | None = None
+        if next_wr is not None:
+            self.next_wr = next_wr
+
+    wr_id = Field("wr_id")
+    num_sge = Field("num_sge")
+    imm_data = Field("imm_data")
+    invalidate_rkey = Field("invalidate_rkey")
+    opcode = Field("opcode", _OPCODES)
+    send_flags = Field("send_flags")
+
+    @property
+    def next_wr(self) -> SendWR | None:
+        """What is posted with it, after it."""
+        return self._next
+
+    @next_wr.setter
+    def next_wr(self, val: SendWR) -> None:
+        self._c.next = val._c
+        self._next = val
+
+    def _set_sg_list(self, val: SGE) -> None:
+        self._sges = val._c
+        self._c.sg_list = val._c
+
+    sg_list = property(None, _set_sg_list, doc="Replaces the elements by one SGE; write only.")
+
+    def set_wr_ud(self, ah: AH, rqpn: int, rqkey: int) -> None:
+        """UD: to QP *rqpn* at *ah*, with the Q_Key that it has."""
+        self.ah = ah
+        ud = self._c.wr.ud
+        ud.ah = ah._c or closed(ah)
+        ud.remote_qpn = rqpn
+        ud.remote_qkey = rqkey
+
+    def set_wr_rdma(self, rkey: int, addr: int) -> None:
+        """RDMA: at *addr* in the peer's region *rkey*."""
+        rdma = self._c.wr.rdma
+        rdma.remote_addr = addr
+        rdma.rkey = rkey
+
+    def set_wr_atomic(self, rkey: int, addr: int, compare_add: int, swap: int = 0) -> None:
+        """On the 8 bytes at *addr*: compare with compare_add and swap, or add compare_add."""
+        atomic = self._c.wr.atomic
+        atomic.remote_addr = addr
+        atomic.rkey = rkey
+        atomic.compare_add = compare_add
+        atomic.swap = swap
+
+    def __str__(self) -> str:
+        return table(
+            {
+                "WR ID": self.wr_id,
+                "Num SGE": self.num_sge,
+                "Opcode": int(self.opcode),
+                "Send flags": send_flags_to_str(self.send_flags),
+                "Imm Data": self.imm_data,
+            }
+        )
