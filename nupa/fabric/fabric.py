@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -70,14 +71,15 @@ class Fabric:
         return cls._of(segment)
 
     @classmethod
-    def open(cls, name: str = registry.DEFAULT_NAME) -> Fabric:
+    def open(cls, name: str | None = None) -> Fabric:
         """Opens the named fabric and uses it: it is not taken down before it is closed here.
 
+        None: the one called "default", else the only one that is up.
         LocalError: there is none of that name (ENOENT), or no permission; FabricError: it is
         damaged, or of another layout version.
         """
         with registry.control_lock():
-            return cls._open_locked(name)
+            return cls._open_locked(name or _meant_name())
 
     @classmethod
     def _open_locked(cls, name: str) -> Fabric:
@@ -94,18 +96,20 @@ class Fabric:
 
     @classmethod
     def lease(
-        cls, name: str | None, host: str | int | None, default: Topology
+        cls, name: str | None, host: str | int | None, default: Callable[[], Topology]
     ) -> tuple[Fabric, HostInfo]:
         """For `nupa run`: the fabric, and a host of it that is leased until the fabric is closed.
 
-        name None: the one called "default", else the only one that is up; with none up *default*
+        name None: the one called "default", else the only one that is up; with none up *default()*
         is made, and goes with its last user.  host: a name or index; None: the one with the fewest
         programs, the first of equals.
         """
         with registry.control_lock():
-            name = name or _only_name()
+            name = name or _meant_name()
             missing = name == registry.DEFAULT_NAME and not registry.path_of(name).exists()
-            fabric = cls._create_locked(name, default, True) if missing else cls._open_locked(name)
+            fabric = (
+                cls._create_locked(name, default(), True) if missing else cls._open_locked(name)
+            )
             try:
                 chosen = fabric.host(host) if host is not None else fabric._quietest_host()
                 registry.take_lease(fabric._segment, chosen.index)
@@ -303,7 +307,7 @@ def _process(slot: SlotInfo) -> dict[str, Any]:
     }
 
 
-def _only_name() -> str:
+def _meant_name() -> str:
     """The fabric that is meant when none is named."""
     for name in registry.names():
         registry.collect(name)

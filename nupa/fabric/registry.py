@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Where fabrics are kept, who uses them, and when they go.
 
-A fabric NAME of a user is the file nupa-UID-NAME in /dev/shm (NUPA_DIR overrides the folder).  Three
-kinds of locks, all of which the kernel drops when their holder dies:
+A fabric NAME of a user is the file nupa-UID-NAME in /dev/shm (NUPA_DIR overrides the folder).
+Three kinds of locks, all of which the kernel drops when their holder dies:
 
-* The *control lock*, flock on nupa-UID.lock: held for moments, by whoever makes or removes a fabric,
-  sets a port or chooses a host.  The file is there only while somebody holds or awaits it.
-* A *use*, a shared flock on the segment: held by each `nupa run`, attached process and open Fabric.
-  An exclusive one that succeeds proves that nobody uses the fabric.
+* The *control lock*, flock on nupa-UID.lock: held for moments, by whoever makes or removes a
+  fabric, sets a port or chooses a host.  The file is there only while somebody holds or awaits it.
+* A *use*, a shared flock on the segment: held by each `nupa run`, attached process and open
+  Fabric.  An exclusive one that succeeds proves that nobody uses the fabric.
 * A *lease* of a host, a byte-range lock (fcntl(2), open file description locks) on the segment, one
   byte for each `nupa run`, so that two that start together see each other before their programs
   attach.
@@ -65,7 +65,7 @@ def names() -> list[str]:
 
 def _entries() -> list[str]:
     try:
-        return os.listdir(folder())
+        return [path.name for path in folder().iterdir()]
     except OSError as error:
         raise LocalError(
             f"cannot list the folder of fabrics, {folder()}: {error.strerror}; "
@@ -102,7 +102,7 @@ def control_lock() -> Iterator[None]:
 
 def _is_file_at(fd: int, path: Path) -> bool:
     try:
-        there = os.stat(path, follow_symlinks=False)
+        there = path.lstat()
     except FileNotFoundError:
         return False
     here = os.fstat(fd)
@@ -140,7 +140,8 @@ def collect(name: str) -> bool:
     try:
         segment = Segment.open(str(path))
     except NupaError as error:
-        if error.errno != errno.ENODATA:
+        empty = path.is_file() and path.stat().st_size == 0
+        if error.errno != errno.ENODATA and not empty:
             return False
     else:
         auto = segment.auto

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The shared segment by way of `nupa._engine`: C's functions with Python's values and exceptions."""
+"""The shared segment by way of `nupa._engine`: C's functions, Python's values and exceptions."""
 
 from __future__ import annotations
 

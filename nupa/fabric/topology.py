@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 from nupa.fabric.errors import LocalError
 
@@ -249,7 +250,8 @@ def _link_up(topology: Topology) -> tuple[Port, ...]:
     for port in ports:
         if len(port.name.encode()) > NAME_BYTES_MAX:
             raise TopologyError(
-                f"the port name {port.name!r} is longer than {NAME_BYTES_MAX} bytes"
+                f"the port name {port.name!r} has more than {NAME_BYTES_MAX} bytes: "
+                f"shorten what stands before the slash"
             )
     return tuple(ports)
 
@@ -274,7 +276,7 @@ def _trunk_ports(topology: Topology) -> dict[tuple[int, int], tuple[int, int]]:
 
 def _shortest_paths(start: int, neighbours: dict[int, list[int]]) -> dict[int, tuple[int, ...]]:
     """Breadth first with neighbours in order: of the shortest paths the first by index."""
-    paths = {start: (start,)}
+    paths: dict[int, tuple[int, ...]] = {start: (start,)}
     queue = deque([start])
     while queue:
         at = queue.popleft()
@@ -306,7 +308,7 @@ def _route_all(topology: Topology) -> tuple[tuple[tuple[int, ...], ...], ...]:
                 f"add a trunk that joins {hosts[src].switch} and {hosts[dst].switch}"
             )
         hops = [src, ports[src].peer]
-        for a, b in zip(path, path[1:], strict=False):
+        for a, b in pairwise(path):
             hops += trunks[(a, b)]
         hops += [ports[dst].peer, dst]
         if len(hops) > HOPS_MAX:

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The `nupa` command: reads the command line, calls the layers below, prints.
+
+Knows arguments, output and exit codes; never how anything works.  A command is a module of this
+package with add_parser(subparsers), which sets `run`, a function from arguments to exit code.  Only
+the module of the command that is asked for is imported: `nupa run` starts at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+
+_EPILOG = """\
+examples:
+  nupa run -- ib_send_lat                a program on a host of a fabric, made for it if need be
+  nupa run -- ib_send_lat localhost      and its peer, on the next host
+  nupa up --topology rack24              a fabric that stays
+  nupa show                              its hosts, ports, processes and traffic
+  nupa doctor                            what works on this machine
+"""
+
+
+def commands() -> list[str]:
+    """The names of all commands."""
+    names = (name.removesuffix(".py") for name in os.listdir(__path__[0]) if name.endswith(".py"))  # noqa: PTH208
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+class Parser(argparse.ArgumentParser):
+    """One line for a wrong command line, as for every other error."""
+
+    def error(self, message: str) -> object:  # type: ignore[override]
+        self.exit(EXIT_USAGE, f"nupa: {message}; see `{self.prog} --help`\n")
+
+
+def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser; of the commands only the one that *argv* names, if it names one."""
+    import nupa
+
+    parser = Parser(
+        prog="nupa",
+        description="Software RDMA over an emulated CXL fabric: no NIC, no kernel module, no root.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"nupa {nupa.__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    known = commands()
+    for name in argv[:1] if argv and argv[0] in known else known:
+        importlib.import_module(f"nupa.cli.{name}").add_parser(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command.  0: done; 1: an error, said in one line on stderr; 2: a wrong command line.
+
+    `nupa run` has its program's exit code instead.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    args = build_parser(argv).parse_args(argv)
+    try:
+        from nupa.fabric.errors import NupaError
+    except ImportError as error:
+        return fail(f"the engine does not load: {error}; build it: `make build` or `pip install .`")
+
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+    except NupaError as error:
+        return fail(str(error))
+    except BrokenPipeError:
+        # Nobody reads on (`nupa show | head`): the interpreter shall not try at its end either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def fail(message: str, code: int = EXIT_ERROR) -> int:
+    """Says it on stderr, in one line; returns *code*."""
+    print(f"nupa: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa down`: takes fabrics down."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_EPILOG = """\
+A fabric that is in use stays, unless --force is given: then its programs keep what they have, and
+no other program finds it.
+
+examples:
+  nupa down            the fabric named `default`
+  nupa down rack
+  nupa down --all
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "down",
+        help="take a fabric down",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("name", nargs="?", default="default", help="default: default")
+    which.add_argument("--all", action="store_true", help="all of yours")
+    parser.add_argument("--force", action="store_true", help="also if programs use it")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from nupa.cli import EXIT_ERROR, fail
+    from nupa.fabric import Fabric, NupaError, registry
+
+    registry.collect_all()
+    if not args.all:
+        Fabric.remove(args.name, force=args.force)
+        return 0
+    code = 0
+    for name in registry.names():
+        try:
+            Fabric.remove(name, force=args.force)
+        except NupaError as error:
+            code = fail(str(error), EXIT_ERROR)
+    return code

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa ls`: lists this user's fabrics."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "ls",
+        help="list fabrics",
+        epilog="examples:\n  nupa ls\n  nupa ls --json | jq -r '.[].name'\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="for scripts: an array of objects")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from nupa.cli._text import print_json, table
+    from nupa.fabric import registry
+
+    registry.collect_all()
+    found = [_entry(name) for name in registry.names()]
+    if args.json:
+        print_json(found)
+    elif found:
+        rows = [
+            [
+                entry["name"],
+                entry.get("hosts", "-"),
+                entry.get("processes", "-"),
+                entry["error"] or ("up, goes with its last user" if entry["auto"] else "up"),
+            ]
+            for entry in found
+        ]
+        print(table(["FABRIC", "HOSTS", "PROCESSES", "STATE"], rows))
+    else:
+        print("no fabric is up: `nupa up` makes one")
+    return 0
+
+
+def _entry(name: str) -> dict[str, Any]:
+    from nupa.fabric import NupaError, registry
+    from nupa.fabric.segment import Segment
+
+    path = registry.path_of(name)
+    try:
+        segment = Segment.open(str(path))
+    except NupaError as error:
+        return {"name": name, "path": str(path), "error": str(error)}
+    try:
+        segment.reap()
+        return {
+            "name": name,
+            "path": str(path),
+            "error": None,
+            "auto": segment.auto,
+            "hosts": len(segment.hosts()),
+            "processes": len(list(segment.slots())),
+        }
+    finally:
+        segment.close()

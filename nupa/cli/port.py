@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa port`: takes a host's link down or up."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_EPILOG = """\
+While the link is down, work waits; what waits longer than its queue pair's timeout * retry_cnt
+completes with a retry error.  Up again in time, it goes on and nothing is lost.
+
+examples:
+  nupa port host1 down
+  nupa port host1 up
+  nupa port gpu7 down --fabric cluster
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "port",
+        help="take a host's link down or up",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("host", help="its name or number")
+    parser.add_argument("state", choices=["down", "up"])
+    parser.add_argument(
+        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from nupa.fabric import Fabric
+
+    with Fabric.open(args.fabric) as fabric:
+        fabric.set_port(args.host, args.state == "up")
+    return 0

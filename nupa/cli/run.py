@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa run`: runs a program on a host of a fabric, unmodified.
+
+Sets NUPA_FABRIC, NUPA_HOST and NUPA_MOVER, puts the package's libibverbs.so.1 first, and stays as
+the program's parent.  The host is leased under the control lock before the program starts
+(nupa/fabric/registry.py), so that two quick `nupa run` get two hosts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_LIBRARIES = Path(__file__).resolve().parent.parent / "lib"
+_SHIM = _LIBRARIES / "libnupa_shim.so"
+# As env(1) and timeout(1) have it.
+EXIT_CANNOT_RUN = 126
+EXIT_NOT_FOUND = 127
+
+# What others may send us and mean for the program.  Not SIGTSTP: a shell stops and continues both.
+_FORWARDED = {
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGWINCH,
+}
+_WAITED = {*_FORWARDED, signal.SIGCHLD}
+
+_EPILOG = """\
+With no fabric up, one is made (two hosts, one switch) that goes with its last user.
+Exit code: the program's; 126 or 127 if it cannot be started.  If a signal ends the program, the
+same one ends nupa.
+
+examples:
+  nupa run -- ib_send_lat                 on one terminal, and on another:
+  nupa run -- ib_send_lat localhost
+  nupa run --host host1 --mover relay -- ./my_program --its-own-options
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "run",
+        help="run a program on a host of a fabric",
+        usage="nupa run [--fabric NAME] [--host HOST] [--mover MOVER] -- COMMAND ...",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
+    )
+    parser.add_argument("--host", help="its name or number; default: the next free one")
+    parser.add_argument(
+        "--mover",
+        choices=["cma", "relay", "local", "pool"],
+        help="force how bulk is moved; default: the best that both ends can use",
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from nupa.fabric import Fabric, topology_file
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        args.parser.error("name a command after --")
+    fabric, host = Fabric.lease(
+        args.fabric, args.host, lambda: topology_file.load(topology_file.DEFAULT_PRESET)
+    )
+    # Default: as ignored, our parent's wish, it would leave nothing to wait for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+    try:
+        with fabric:
+            status = _run(command, environment(fabric.path, host.name, args.mover), before)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return status if status >= 0 else _die_by(-status)
+
+
+def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:
+    """Ours, and what attaches the program: a fabric's path, a host's name, a mover or None."""
+    env = dict(os.environ, NUPA_FABRIC=fabric, NUPA_HOST=host)
+    env.pop("NUPA_MOVER", None)
+    if mover:
+        env["NUPA_MOVER"] = mover
+    _prepend(env, "LD_LIBRARY_PATH", str(_LIBRARIES))
+    if _SHIM.exists():
+        _prepend(env, "LD_PRELOAD", str(_SHIM))
+    return env
+
+
+def _prepend(env: dict[str, str], key: str, value: str) -> None:
+    # An empty element would mean the current folder (ld.so(8)).
+    rest = [part for part in env.get(key, "").split(":") if part and part != value]
+    env[key] = ":".join([value, *rest])
+
+
+def _run(command: list[str], env: dict[str, str], mask: set[int | signal.Signals]) -> int:
+    """The program's exit code, or minus the signal that ended it; *mask* is its signal mask."""
+    from nupa.cli import fail
+
+    try:
+        child = os.posix_spawnp(
+            command[0],
+            command,
+            env,
+            setsigmask=mask,
+            # What Python itself ignores, as subprocess does.
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+    except OSError as error:
+        found = not isinstance(error, FileNotFoundError)
+        return fail(
+            f"cannot run {command[0]}: {error.strerror}",
+            EXIT_CANNOT_RUN if found else EXIT_NOT_FOUND,
+        )
+    while True:
+        got = signal.sigwaitinfo(_WAITED)
+        if got.si_signo == signal.SIGCHLD:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+        # A terminal sends to the whole foreground group (SI_KERNEL, > 0): the program has it.
+        elif got.si_code <= 0:
+            os.kill(child, got.si_signo)
+
+
+def _die_by(number: int) -> NoReturn:
+    """Ends this process as the program was ended, without a second core dump."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)
+    # Only a signal that by default ends nobody comes here.
+    os._exit(128 + number)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa show`: a fabric's hosts, ports, processes, movers and counters."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_EPILOG = """\
+Data is counted in words of 4 bytes, as InfiniBand does (port_xmit_data, port_rcv_data); --json has
+all counters by their names.
+
+examples:
+  nupa show
+  nupa show rack --json | jq '.ports[] | select(.state == "DOWN").name'
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "show",
+        help="show a fabric: hosts, ports, processes, movers, counters",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="?", help="default: the one called default, or the only one")
+    parser.add_argument("--json", action="store_true", help="for scripts: one object")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from nupa.cli._text import print_json
+    from nupa.fabric import Fabric
+
+    with Fabric.open(args.name) as fabric:
+        shown = fabric.show()
+    if args.json:
+        print_json(shown)
+    else:
+        print(_text(shown))
+    return 0
+
+
+def _text(shown: dict[str, Any]) -> str:
+    from nupa.cli._text import table
+
+    auto = ", goes with its last user" if shown["auto"] else ""
+    hosts = [
+        [host["name"], host["ipv4"], host["lid"] or "-", host["port"], host["state"]]
+        for host in shown["hosts"]
+    ]
+    processes = [
+        [process["pid"], process["comm"], host["name"], process["qps"], process["mrs"]]
+        for host in shown["hosts"]
+        for process in host["processes"]
+    ]
+    columns = {
+        "XMIT WORDS": "port_xmit_data",
+        "XMIT PACKETS": "port_xmit_packets",
+        "RCV WORDS": "port_rcv_data",
+        "RCV PACKETS": "port_rcv_packets",
+        "DOWNED": "link_downed",
+    }
+    ports = [
+        [port["name"], port["peer"], port["state"], f"{port['speed']} {port['width']}"]
+        + [port["counters"][name] for name in columns.values()]
+        for port in shown["ports"]
+    ]
+    movers = [
+        [
+            f"{end['from']['host']} (pid {end['from']['pid']})",
+            f"{end['to']['host']} (pid {end['to']['pid']})",
+            end["mover"],
+        ]
+        for end in shown["movers"]
+    ]
+    parts = [
+        f"{shown['name']}: {len(hosts)} hosts{auto}",
+        table(["HOST", "ADDRESS", "LID", "PORT", "STATE"], hosts),
+        table(["PORT", "PEER", "STATE", "LINK", *columns], ports),
+    ]
+    if processes:
+        parts.append(table(["PID", "PROGRAM", "HOST", "QPS", "MRS"], processes))
+    if movers:
+        parts.append(table(["FROM", "TO", "MOVER"], movers))
+    return "\n\n".join(parts)
