@@ -140,6 +140,8 @@ struct nupa_slot {
 	NUPA_LINE_ALIGNED uint32_t sleeping;
 	uint32_t next_qp_index; /* owner; survives owners, so QPNs are not reused at once */
 	uint32_t next_mr_index; /* same for keys */
+	uint32_t pool_regions;  /* owner: regions in pool memory, now */
+	uint32_t needs_fence;   /* owner: it cannot membarrier, so producers must fence (P3) */
 
 	/* Line 2: hazard.  Target slot << 32 | MR index + 1 while the owner copies directly
 	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4). */
@@ -174,7 +176,7 @@ struct nupa_mr_entry {
 	uint32_t key; /* lkey and rkey; 0: none.  Stored last, cleared first */
 	uint32_t access;
 	uint32_t pd;
-	uint32_t pad;
+	uint32_t variant; /* of the last key; survives deregistration */
 	uint64_t iova; /* what work requests say */
 	uint64_t length;
 	uint64_t va;       /* where it is in the owner's address space */

@@ -41,6 +41,7 @@ struct nupa_rx {
 	uint64_t head;
 	uint64_t head_published;
 	uint64_t dma_head;
+	uint64_t dma_head_published;
 	uint64_t dma_pending; /* span of the message taken last */
 	uint32_t n_lines, dma_bytes;
 	uint32_t lap_shift;
@@ -195,6 +196,7 @@ static inline void nupa_rx_publish(struct nupa_rx *rx)
 	if (rx->head_published == rx->head)
 		return;
 	rx->head_published = rx->head;
+	rx->dma_head_published = rx->dma_head;
 	/* P2: release, so that our loads of the lines come before the producer's stores. */
 	nupa_store_release(&rx->header->dma_head, NUPA_HEAD(rx->epoch, rx->dma_head));
 	nupa_store_release(&rx->header->head, NUPA_HEAD(rx->epoch, rx->head));
@@ -206,7 +208,8 @@ static inline void nupa_rx_release(struct nupa_rx *rx)
 {
 	rx->head++;
 	rx->dma_head += rx->dma_pending;
-	if (rx->dma_pending >= rx->dma_bytes / 8 || rx->head - rx->head_published >= rx->n_lines / 8)
+	if (rx->head - rx->head_published >= rx->n_lines / 8 ||
+	    rx->dma_head - rx->dma_head_published >= rx->dma_bytes / 8)
 		nupa_rx_publish(rx);
 }
 

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Attachments of this process: which hosts of which fabrics it is on; contexts opened there. */
+#define _GNU_SOURCE
+#include "engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define FIRST_QPS 256u /* table entries backed at attach: they grow by doubling */
+#define FIRST_MRS 256u
+
+struct nupa_engine *nupa_engines;
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t at_fork_once = PTHREAD_ONCE_INIT;
+
+struct nupa_engine *nupa_engine_of(const struct ibv_context *context)
+{
+	return container_of(context, const struct nupa_context, ibv.context)->engine;
+}
+
+/* man ibv_fork_init: a child has none of its parent's verbs objects.  Ours live in shared memory
+ * and in threads that did not come along, so the child forgets them; it may attach anew. */
+static void forget_in_child(void)
+{
+	nupa_engines = NULL;
+	pthread_mutex_init(&registry, NULL);
+}
+
+static void lock_registry(void)
+{
+	pthread_mutex_lock(&registry);
+}
+
+static void unlock_registry(void)
+{
+	pthread_mutex_unlock(&registry);
+}
+
+static void install_at_fork(void)
+{
+	pthread_atfork(lock_registry, unlock_registry, forget_in_child);
+}
+
+/* --- slots ------------------------------------------------------------------------------------------ */
+
+static uint32_t attachments_of_host(const struct nupa_fabric *fabric, uint32_t host)
+{
+	uint32_t n = 0;
+
+	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
+		uint64_t claim = nupa_load_acquire(&fabric->slots[slot].claim);
+
+		n += NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE &&
+		     nupa_load_relaxed(&fabric->slots[slot].host) == host;
+	}
+	return n;
+}
+
+uint32_t nupa_quietest_host(const struct nupa_fabric *fabric)
+{
+	uint32_t best = 0, best_n = UINT32_MAX;
+
+	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
+		uint32_t n = attachments_of_host(fabric, host);
+
+		if (n < best_n) {
+			best = host;
+			best_n = n;
+		}
+	}
+	return best;
+}
+
+/* Claims a free slot: its number, or 0. */
+static uint32_t claim_slot(struct nupa_fabric *fabric, uint32_t *epoch)
+{
+	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
+		uint64_t claim = nupa_load_acquire(&fabric->slots[slot].claim);
+		uint64_t mine;
+
+		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE)
+			continue;
+		*epoch = (NUPA_CLAIM_EPOCH(claim) + 1) & 0xffffff;
+		*epoch += *epoch == 0; /* 0 means: no contact */
+		mine = NUPA_CLAIM(getpid(), *epoch, NUPA_SLOT_ATTACHING);
+		if (nupa_cas_seq(&fabric->slots[slot].claim, &claim, mine))
+			return slot;
+	}
+	return 0;
+}
+
+static void read_comm(char comm[16])
+{
+	memset(comm, 0, 16);
+	if (prctl(PR_GET_NAME, comm))
+		comm[0] = '?';
+}
+
+/* Fills the slot while it is ATTACHING: nobody else looks at it. */
+static int prepare_slot(struct nupa_engine *engine)
+{
+	struct nupa_fabric *fabric = engine->fabric;
+	struct nupa_slot *slot = engine->slot;
+	struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
+	uint64_t arena_off = nupa_arena_off(fabric, engine->slot_index);
+	uint32_t qps = FIRST_QPS < fabric->geometry.qp_entries ? FIRST_QPS : fabric->geometry.qp_entries;
+	uint32_t mrs = FIRST_MRS < fabric->geometry.mr_entries ? FIRST_MRS : fabric->geometry.mr_entries;
+	int error;
+
+	slot->start_time = nupa_process_start_time((uint32_t)getpid());
+	slot->host = engine->host;
+	slot->uid = getuid();
+	slot->qp_limit = slot->mr_limit = 0;
+	slot->pool_regions = 0;
+	slot->needs_fence = 0;
+	slot->sleeping = 0;
+	slot->hazard = 0;
+	memset(slot->contact, 0, sizeof(slot->contact));
+	read_comm(slot->comm);
+	slot->probe_addr = (uintptr_t)&engine->probe_value;
+	slot->probe_value = engine->probe_value;
+	error = nupa_fabric_back(fabric, arena_off + map.flows_off, map.qps_off - map.flows_off);
+	if (!error)
+		error = nupa_fabric_back(fabric, arena_off + map.qps_off,
+					 qps * sizeof(struct nupa_qp_entry));
+	if (!error)
+		error = nupa_fabric_back(fabric, arena_off + map.mrs_off,
+					 mrs * sizeof(struct nupa_mr_entry));
+	if (error)
+		return error;
+	engine->arena = nupa_fabric_arena(fabric, engine->slot_index);
+	if (!engine->arena)
+		return -errno;
+	engine->flows = (struct nupa_flow *)(void *)(engine->arena + map.flows_off);
+	engine->qp_entries = (struct nupa_qp_entry *)(void *)(engine->arena + map.qps_off);
+	engine->mr_entries = (struct nupa_mr_entry *)(void *)(engine->arena + map.mrs_off);
+	slot->qp_limit = qps;
+	slot->mr_limit = mrs;
+	return 0;
+}
+
+/* --- engines ---------------------------------------------------------------------------------------- */
+
+static void engine_free(struct nupa_engine *engine)
+{
+	const struct nupa_superblock *geometry = &engine->fabric->geometry;
+
+	for (uint32_t peer = 0; peer < NUPA_SLOTS_MAX; peer++) {
+		struct nupa_channel *channel = engine->channels[peer];
+
+		while (channel) {
+			struct nupa_channel *older = channel->older;
+
+			if (channel->pidfd >= 0)
+				close(channel->pidfd);
+			free(channel);
+			channel = older;
+		}
+	}
+	if (engine->qps)
+		munmap(engine->qps, geometry->qp_entries * sizeof(*engine->qps));
+	if (engine->mrs)
+		munmap(engine->mrs, geometry->mr_entries * sizeof(*engine->mrs));
+	nupa_fabric_put(engine->fabric);
+	free(engine);
+}
+
+static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t host,
+					enum nupa_mover mover)
+{
+	size_t bytes = (sizeof(struct nupa_engine) + 63) & ~(size_t)63;
+	struct nupa_engine *engine = aligned_alloc(NUPA_CACHE_LINE_BYTES, bytes);
+
+	if (!engine)
+		return NULL;
+	memset(engine, 0, bytes);
+	engine->fabric = nupa_fabric_get(fabric);
+	engine->host = host;
+	engine->forced_mover = mover;
+	engine->now_ns = nupa_clock_ns;
+	nupa_list_init(&engine->ack_pending);
+	nupa_list_init(&engine->waiting);
+	nupa_list_init(&engine->reading);
+	nupa_list_init(&engine->contexts);
+	engine->port_epoch_seen = nupa_load_acquire(&fabric->sb->port_epoch);
+	engine->port_state_seen =
+		(uint8_t)nupa_load_relaxed(&fabric->ports[fabric->hosts[host].port].state);
+	engine->qps = nupa_queue_map(fabric->geometry.qp_entries * sizeof(*engine->qps));
+	engine->mrs = nupa_queue_map(fabric->geometry.mr_entries * sizeof(*engine->mrs));
+	if (!engine->qps || !engine->mrs ||
+	    getrandom(&engine->probe_value, sizeof(engine->probe_value), 0) !=
+		    (ssize_t)sizeof(engine->probe_value)) {
+		engine_free(engine);
+		return NULL;
+	}
+	return engine;
+}
+
+static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
+				      enum nupa_mover mover, char *why, size_t why_bytes)
+{
+	struct nupa_engine *engine = engine_alloc(fabric, host, mover);
+	int error;
+
+	if (!engine) {
+		snprintf(why, why_bytes, "no memory for an attachment");
+		errno = ENOMEM;
+		return NULL;
+	}
+	engine->slot_index = claim_slot(fabric, &engine->epoch);
+	if (!engine->slot_index && nupa_fabric_reap(fabric) > 0)
+		engine->slot_index = claim_slot(fabric, &engine->epoch);
+	if (!engine->slot_index) {
+		snprintf(why, why_bytes,
+			 "all %u attachments of fabric %s are in use: end a process (`nupa show`), or "
+			 "make it with more slots",
+			 fabric->geometry.n_slots - 1, nupa_fabric_name(fabric));
+		engine_free(engine);
+		errno = EUSERS;
+		return NULL;
+	}
+	engine->slot = &fabric->slots[engine->slot_index];
+	error = prepare_slot(engine);
+	if (!error) {
+		/* Yama's ptrace_scope 1 lets only parents in; peers of the same user are what CMA is for. */
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+		nupa_store_release(&engine->slot->claim,
+				   NUPA_CLAIM(getpid(), engine->epoch, NUPA_SLOT_LIVE));
+		error = nupa_port_start(engine);
+	}
+	if (error) {
+		snprintf(why, why_bytes, "cannot attach to fabric %s: %s%s", nupa_fabric_name(fabric),
+			 strerror(-error), error == -ENOSPC ? "; free some of /dev/shm" : "");
+		nupa_fabric_free_slot(fabric, engine->slot_index);
+		engine_free(engine);
+		errno = -error;
+		return NULL;
+	}
+	return engine;
+}
+
+/* Leaves the fabric: what we owe is sent, partners that still have QPs to us see them end. */
+static void engine_leave(struct nupa_engine *engine)
+{
+	nupa_engine_lock(engine);
+	nupa_engine_flush(engine);
+	nupa_engine_unlock(engine);
+	nupa_port_stop(engine);
+	nupa_channel_close_all(engine);
+	nupa_fabric_free_slot(engine->fabric, engine->slot_index);
+}
+
+static void engine_unlink(struct nupa_engine *engine)
+{
+	struct nupa_engine **at = &nupa_engines;
+
+	while (*at != engine)
+		at = &(*at)->next;
+	nupa_store_release(at, engine->next);
+}
+
+/* A program that ends without closing anything. */
+__attribute__((destructor)) static void leave_at_exit(void)
+{
+	pthread_mutex_lock(&registry);
+	while (nupa_engines) {
+		struct nupa_engine *engine = nupa_engines;
+
+		engine_unlink(engine);
+		engine_leave(engine); /* not freed: other threads may still be in it */
+	}
+	pthread_mutex_unlock(&registry);
+}
+
+static struct nupa_engine *engine_get(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
+				      char *why, size_t why_bytes)
+{
+	struct nupa_engine *engine;
+
+	for (engine = nupa_engines; engine; engine = engine->next) {
+		if (engine->fabric->geometry.generation == fabric->geometry.generation &&
+		    (host < 0 || engine->host == (uint32_t)host) &&
+		    engine->forced_mover == mover) {
+			engine->refs++;
+			return engine;
+		}
+	}
+	engine = engine_new(fabric, host < 0 ? nupa_quietest_host(fabric) : (uint32_t)host, mover, why,
+			    why_bytes);
+	if (!engine)
+		return NULL;
+	engine->refs = 1;
+	engine->next = nupa_engines;
+	nupa_store_release(&nupa_engines, engine);
+	return engine;
+}
+
+static void engine_put(struct nupa_engine *engine)
+{
+	if (--engine->refs)
+		return;
+	engine_unlink(engine);
+	engine_leave(engine);
+	engine_free(engine);
+}
+
+/* --- contexts --------------------------------------------------------------------------------------- */
+
+static struct nupa_context *context_new(struct nupa_engine *engine)
+{
+	struct nupa_context *context = calloc(1, sizeof(*context));
+
+	if (!context)
+		return NULL;
+	context->engine = engine;
+	nupa_fill_ops(&context->ibv);
+	context->ibv.context.num_comp_vectors = 1;
+	context->ibv.context.cmd_fd = -1;
+	context->ibv.context.async_fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+	if (context->ibv.context.async_fd < 0) {
+		free(context);
+		return NULL;
+	}
+	pthread_mutex_init(&context->ibv.context.mutex, NULL);
+	pthread_mutex_init(&context->events_mutex, NULL);
+	pthread_cond_init(&context->events_acked, NULL);
+	nupa_list_init(&context->events);
+	nupa_engine_lock(engine);
+	nupa_list_add(&engine->contexts, &context->link);
+	nupa_engine_unlock(engine);
+	return context;
+}
+
+struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
+				   char *why, size_t why_bytes)
+{
+	struct nupa_engine *engine;
+	struct nupa_context *context = NULL;
+
+	if (host >= (int)fabric->geometry.n_hosts) {
+		snprintf(why, why_bytes, "host %d asked for, fabric %s has hosts 0 to %u", host,
+			 nupa_fabric_name(fabric), fabric->geometry.n_hosts - 1);
+		errno = EINVAL;
+		return NULL;
+	}
+	pthread_once(&at_fork_once, install_at_fork);
+	pthread_mutex_lock(&registry);
+	engine = engine_get(fabric, host, mover, why, why_bytes);
+	if (engine) {
+		context = context_new(engine);
+		if (!context) {
+			snprintf(why, why_bytes, "no memory or file descriptors for a context: %s",
+				 strerror(errno));
+			engine_put(engine);
+		}
+	}
+	pthread_mutex_unlock(&registry);
+	return context ? &context->ibv.context : NULL;
+}
+
+int nupa_close_device(struct ibv_context *ibv)
+{
+	struct nupa_context *context = container_of(ibv, struct nupa_context, ibv.context);
+	struct nupa_engine *engine = context->engine;
+
+	pthread_mutex_lock(&registry);
+	nupa_engine_lock(engine);
+	nupa_list_del(&context->link);
+	nupa_engine_unlock(engine);
+	while (!nupa_list_empty(&context->events)) {
+		struct nupa_list *link = context->events.next;
+
+		nupa_list_del(link);
+		free(container_of(link, struct nupa_event, link));
+	}
+	close(ibv->async_fd);
+	engine_put(engine);
+	pthread_mutex_unlock(&registry);
+	pthread_mutex_destroy(&context->events_mutex);
+	pthread_cond_destroy(&context->events_acked);
+	free(context);
+	return 0;
+}
+
+int nupa_context_host(struct ibv_context *context)
+{
+	return (int)nupa_engine_of(context)->host;
+}
+
+int nupa_context_slot(struct ibv_context *context)
+{
+	return (int)nupa_engine_of(context)->slot_index;
+}
+
+struct nupa_fabric *nupa_context_fabric(struct ibv_context *context)
+{
+	return nupa_engine_of(context)->fabric;
+}

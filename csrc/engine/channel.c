@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Channels: a pair of rings between two attachments, made at first contact.  Each side opens its
+ * own direction and tells the other; whoever hears of a contact opens in return. */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static struct nupa_ring_header *ring_of(struct nupa_engine *engine, uint8_t *arena, uint32_t to)
+{
+	struct nupa_arena_map map = nupa_arena_map(&engine->fabric->geometry);
+
+	return (struct nupa_ring_header *)(void *)(arena + map.rings_off + to * map.ring_stride);
+}
+
+static uint64_t ring_off(struct nupa_engine *engine, uint32_t to)
+{
+	struct nupa_arena_map map = nupa_arena_map(&engine->fabric->geometry);
+
+	return nupa_arena_off(engine->fabric, engine->slot_index) + map.rings_off +
+	       to * map.ring_stride;
+}
+
+bool nupa_channel_peer_alive(const struct nupa_channel *channel)
+{
+	uint64_t claim = nupa_load_acquire(&channel->peer_slot->claim);
+
+	return NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE &&
+	       NUPA_CLAIM_EPOCH(claim) == channel->peer_epoch &&
+	       NUPA_CLAIM_PID(claim) == channel->peer_pid;
+}
+
+bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	const struct nupa_fabric *fabric = engine->fabric;
+	uint32_t epoch = nupa_load_acquire(&fabric->sb->port_epoch);
+	const struct nupa_route *route;
+
+	if (likely(channel->path_epoch == epoch))
+		return channel->path_up;
+	route = &fabric->routes[engine->host * fabric->geometry.n_hosts + channel->peer_host];
+	channel->path_up = true;
+	for (uint32_t i = 0; i < route->hops && i < NUPA_HOPS_MAX; i++) {
+		uint32_t port = route->port[i];
+
+		if (port >= fabric->geometry.n_ports ||
+		    nupa_load_relaxed(&fabric->ports[port].state) != NUPA_PORT_ACTIVE)
+			channel->path_up = false;
+	}
+	channel->path_epoch = epoch;
+	return channel->path_up;
+}
+
+bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa_channel *channel,
+			     uint8_t opcode)
+{
+	if (engine->forced_mover == NUPA_MOVER_RELAY)
+		return false;
+	if (channel->mover == NUPA_MOVER_LOCAL || nupa_load_relaxed(&channel->peer_slot->pool_regions))
+		return true;
+	return channel->mover == NUPA_MOVER_CMA && opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
+	       opcode != IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+bool nupa_channel_can_pull(const struct nupa_channel *channel)
+{
+	uint32_t mover;
+
+	if (!channel->rx_open)
+		return false;
+	mover = nupa_load_relaxed(&channel->rx_header->mover);
+	return mover == NUPA_MOVER_CMA ||
+	       (mover == NUPA_MOVER_LOCAL && channel->mover == NUPA_MOVER_LOCAL);
+}
+
+void nupa_channel_bell(struct nupa_channel *channel)
+{
+	/* P3: our message, then `sleeping`.  The sleeper's membarrier stands in for the fence here. */
+	if (unlikely(channel->fence) || unlikely(nupa_load_relaxed(&channel->peer_slot->needs_fence)))
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	else
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (unlikely(nupa_load_relaxed(&channel->peer_slot->sleeping)))
+		nupa_port_wake(channel->peer_slot);
+}
+
+int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	const struct nupa_superblock *sb = &engine->fabric->geometry;
+	uint64_t offset = ring_off(engine, channel->peer) + sizeof(struct nupa_ring_header) +
+			  (uint64_t)sb->ring_lines * sizeof(struct nupa_msg);
+	int error = nupa_fabric_back(engine->fabric, offset, sb->dma_bytes);
+
+	if (error) {
+		nupa_hint("no memory for the channel to slot %u (%s): free some of %s",
+			  channel->peer, strerror(-error), engine->fabric->path);
+		return error;
+	}
+	channel->tx.header->dma_backed = 1;
+	return 0;
+}
+
+/* Our receiving direction is the peer's ring, if it has opened it to us. */
+static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	const struct nupa_superblock *sb = &engine->fabric->geometry;
+	struct nupa_ring_header *header;
+
+	if (channel->rx_open || nupa_load_acquire(&engine->slot->contact[channel->peer]) !=
+					channel->peer_epoch)
+		return;
+	header = ring_of(engine, engine->fabric->arena[channel->peer], engine->slot_index);
+	if (nupa_load_acquire(&header->pair) !=
+	    ((uint64_t)channel->peer_epoch << 32 | engine->epoch))
+		return;
+	nupa_rx_init(&channel->rx, header, sb->ring_lines, sb->dma_bytes, channel->peer_epoch);
+	channel->rx_header = header;
+	channel->rx_open = true;
+	engine->open[engine->n_channels++] = channel;
+}
+
+static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	const struct nupa_superblock *sb = &engine->fabric->geometry;
+	uint64_t lines_bytes = (uint64_t)sb->ring_lines * sizeof(struct nupa_msg);
+	struct nupa_ring_header *header;
+	int error = nupa_fabric_back(engine->fabric, ring_off(engine, channel->peer),
+				     sizeof(*header) + lines_bytes);
+
+	if (error)
+		return error;
+	header = ring_of(engine, engine->arena, channel->peer);
+	nupa_store_release(&header->pair, 0);
+	memset(header + 1, 0, lines_bytes); /* ring.h I2: this ring may have had another consumer */
+	nupa_store_relaxed(&header->head, NUPA_HEAD(engine->epoch, 0));
+	nupa_store_relaxed(&header->dma_head, NUPA_HEAD(engine->epoch, 0));
+	nupa_tx_init(&channel->tx, header, sb->ring_lines, sb->dma_bytes, engine->epoch);
+	error = nupa_mover_probe(engine, channel);
+	nupa_store_relaxed(&header->mover, channel->mover);
+	if (error) {
+		nupa_hint("the mover that NUPA_MOVER forces does not reach process %u (%s): "
+			  "unset it, or see `nupa doctor`",
+			  channel->peer_pid, strerror(channel->cma_errno));
+		return error;
+	}
+	nupa_store_release(&header->pair, (uint64_t)engine->epoch << 32 | channel->peer_epoch);
+	return 0;
+}
+
+static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t peer)
+{
+	struct nupa_slot *slot = &engine->fabric->slots[peer];
+	uint64_t claim = nupa_load_acquire(&slot->claim);
+	uint32_t host = nupa_load_relaxed(&slot->host);
+	struct nupa_arena_map map = nupa_arena_map(&engine->fabric->geometry);
+	struct nupa_channel *channel;
+	uint8_t *arena;
+
+	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE || host >= engine->fabric->geometry.n_hosts)
+		return NULL;
+	arena = nupa_fabric_arena(engine->fabric, peer);
+	if (!arena)
+		return NULL;
+	channel = aligned_alloc(NUPA_CACHE_LINE_BYTES, (sizeof(*channel) + 63) & ~(size_t)63);
+	if (!channel)
+		return NULL;
+	memset(channel, 0, sizeof(*channel));
+	channel->peer = peer;
+	channel->pidfd = -1;
+	channel->peer_epoch = NUPA_CLAIM_EPOCH(claim);
+	channel->peer_pid = NUPA_CLAIM_PID(claim);
+	channel->peer_start_time = nupa_load_relaxed(&slot->start_time);
+	channel->peer_host = host;
+	channel->peer_slot = slot;
+	channel->peer_qps = (struct nupa_qp_entry *)(void *)(arena + map.qps_off);
+	channel->peer_mrs = (struct nupa_mr_entry *)(void *)(arena + map.mrs_off);
+	channel->flow = &engine->flows[host];
+	channel->fence = !engine->membarrier;
+	channel->path_epoch = nupa_load_acquire(&engine->fabric->sb->port_epoch) - 1;
+	nupa_list_init(&channel->refusals);
+	return channel;
+}
+
+struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
+{
+	struct nupa_channel *channel;
+
+	if (peer == 0 || peer >= engine->fabric->geometry.n_slots)
+		return NULL;
+	channel = engine->channels[peer];
+	if (likely(channel && !channel->broken))
+		return channel;
+	channel = channel_new(engine, peer);
+	if (!channel)
+		return NULL;
+	if (open_tx(engine, channel)) {
+		free(channel);
+		return NULL;
+	}
+	/* QPs may still point to a broken one: it lives as long as the engine. */
+	channel->older = engine->channels[peer];
+	engine->channels[peer] = channel;
+	open_rx(engine, channel);
+	nupa_port_watch(engine, channel);
+	nupa_store_release(&channel->peer_slot->contact[engine->slot_index], engine->epoch);
+	nupa_fetch_add_seq(&channel->peer_slot->contact_epoch, 1);
+	nupa_port_wake_hard(channel->peer_slot);
+	return channel;
+}
+
+/* Somebody opened, left or died: look at all. */
+void nupa_channel_scan_contacts(struct nupa_engine *engine)
+{
+	engine->contact_epoch_seen = nupa_load_acquire(&engine->slot->contact_epoch);
+	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
+		struct nupa_channel *channel = engine->channels[peer];
+		uint64_t claim = nupa_load_acquire(&engine->fabric->slots[peer].claim);
+		uint32_t contact = nupa_load_acquire(&engine->slot->contact[peer]);
+
+		if (channel && !channel->broken && !nupa_channel_peer_alive(channel))
+			nupa_channel_fail(engine, channel);
+		if (contact == 0 || NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
+		    NUPA_CLAIM_EPOCH(claim) != contact)
+			continue;
+		channel = nupa_channel_get(engine, peer);
+		if (channel)
+			open_rx(engine, channel);
+	}
+}
+
+static void fail_qp(struct nupa_engine *engine, struct nupa_channel *channel, struct nupa_qp *qp)
+{
+	if (qp->type == IBV_QPT_UD || qp->dest_qpn >> NUPA_QP_INDEX_BITS != channel->peer ||
+	    qp->state < IBV_QPS_RTR || qp->state == IBV_QPS_ERR ||
+	    (qp->channel && qp->channel != channel))
+		return;
+	(void)engine;
+	if (qp->type == IBV_QPT_UC) {
+		/* Unreliable: what was sent is sent. */
+		for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++)
+			nupa_sq_wqe(&qp->sq, i)->state = NUPA_WQE_DONE;
+		nupa_requester_ack(qp, 0);
+		nupa_requester_run(qp);
+		return;
+	}
+	if (qp->sq.acked != qp->sq.posted)
+		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
+	else
+		nupa_qp_error(qp);
+	nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
+}
+
+/* The peer is gone: its QPs' partners complete with errors (design.md, core). */
+void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	channel->broken = true;
+	for (uint32_t i = 0; i < engine->n_channels; i++) {
+		if (engine->open[i] == channel) {
+			engine->open[i] = engine->open[--engine->n_channels];
+			break;
+		}
+	}
+	while (!nupa_list_empty(&channel->refusals)) {
+		struct nupa_list *link = channel->refusals.next;
+
+		nupa_list_del(link);
+		free(container_of(link, struct nupa_refusal, link));
+	}
+	for (uint32_t i = 0; i < nupa_load_relaxed(&engine->slot->qp_limit); i++)
+		if (engine->qps[i])
+			fail_qp(engine, channel, engine->qps[i]);
+}
+
+/* Waits until the peers have taken what we sent last, acknowledgements above all; a peer that
+ * does not look is not waited for longer than LINGER_NS. */
+#define LINGER_NS UINT64_C(200000000)
+
+void nupa_channel_close_all(struct nupa_engine *engine)
+{
+	uint64_t deadline_ns = nupa_clock_ns() + LINGER_NS;
+
+	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
+		struct nupa_channel *channel = engine->channels[peer];
+
+		while (channel && !channel->broken && !nupa_tx_drained(&channel->tx) &&
+		       nupa_channel_peer_alive(channel) &&
+		       nupa_process_alive(channel->peer_pid, channel->peer_start_time) &&
+		       nupa_clock_ns() < deadline_ns) {
+			nupa_port_wake(channel->peer_slot);
+			nupa_engine_progress_siblings(engine);
+			sched_yield();
+		}
+	}
+}

@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The engine: one attachment of this process to one host of a fabric, with all its verbs objects.
+ *
+ *   I1  Everything in here is guarded by engine->lock, but for what says otherwise.  The lock is
+ *       private to the process: no process can die and leave another one waiting.
+ *   I2  Whoever holds the lock may run the engine (nupa_engine_progress): the thread that polls,
+ *       or the port thread when nobody does.
+ *   I3  A work request is executed in order: sq.acked <= sq.issued <= sq.posted. */
+#ifndef NUPA_ENGINE_H
+#define NUPA_ENGINE_H
+
+#include "nupa.h"
+#include "ring.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* --- doubly linked lists, the kernel's kind ------------------------------------------------- */
+struct nupa_list {
+	struct nupa_list *next, *prev;
+};
+
+static inline void nupa_list_init(struct nupa_list *list)
+{
+	list->next = list->prev = list;
+}
+
+static inline bool nupa_list_empty(const struct nupa_list *list)
+{
+	return list->next == list;
+}
+
+static inline void nupa_list_add(struct nupa_list *list, struct nupa_list *item)
+{
+	item->prev = list->prev;
+	item->next = list;
+	list->prev->next = item;
+	list->prev = item;
+}
+
+static inline void nupa_list_del(struct nupa_list *item)
+{
+	item->prev->next = item->next;
+	item->next->prev = item->prev;
+	nupa_list_init(item);
+}
+
+/* --- channels -------------------------------------------------------------------------------- */
+struct nupa_channel {
+	struct nupa_tx tx;
+	struct nupa_rx rx;
+	uint32_t peer; /* slot */
+	uint32_t peer_epoch;
+	uint32_t peer_pid;
+	uint32_t peer_host;
+	int pidfd; /* -1: none */
+	uint64_t peer_start_time;
+	bool rx_open;
+	bool broken;           /* the peer died, left, or wrote nonsense */
+	enum nupa_mover mover; /* ours, for private memory of the peer */
+	int cma_errno;         /* why CMA does not work */
+	struct nupa_slot *peer_slot;
+	struct nupa_qp_entry *peer_qps;
+	struct nupa_mr_entry *peer_mrs;
+	struct nupa_flow *flow;
+	const struct nupa_ring_header *rx_header;
+	bool path_up;
+	uint32_t path_epoch; /* port_epoch that path_up belongs to */
+	bool fence;          /* the owner of the peer slot cannot membarrier, or we cannot be reached by it */
+	struct nupa_list refusals;  /* struct nupa_refusal */
+	struct nupa_channel *older; /* broken ones to the same slot */
+};
+
+/* --- verbs objects --------------------------------------------------------------------------- */
+struct nupa_context {
+	struct verbs_context ibv;
+	struct nupa_engine *engine;
+	struct nupa_list link; /* engine->contexts */
+	struct nupa_list events; /* struct nupa_event, async */
+	pthread_mutex_t events_mutex;
+	pthread_cond_t events_acked;
+};
+
+struct nupa_event {
+	struct nupa_list link;
+	struct ibv_async_event event;
+};
+
+struct nupa_pd {
+	struct ibv_pd ibv;
+	uint32_t users;
+};
+
+struct nupa_mr {
+	struct ibv_mr ibv;
+	uint64_t iova;
+	int access;
+	uint32_t index;
+	uint32_t users; /* memory windows bound to it */
+};
+
+struct nupa_comp_channel {
+	struct ibv_comp_channel ibv; /* fd: an eventfd semaphore, one count for each event */
+	struct nupa_list cqs;        /* struct nupa_cq.event_link, one entry for each CQ with events */
+	uint32_t users;
+};
+
+struct nupa_cqe {
+	uint64_t wr_id;
+	struct nupa_qp *qp; /* NULL: dropped with its QP */
+	uint32_t status;
+	uint32_t opcode;
+	uint32_t byte_len;
+	uint32_t imm; /* or invalidated rkey */
+	uint32_t qp_num;
+	uint32_t src_qp;
+	uint32_t wc_flags;
+	uint32_t vendor_err;
+	uint16_t slid;
+	uint8_t sl;
+	uint8_t reserved;
+	uint32_t pad;
+	uint64_t timestamp_ns;
+};
+
+enum nupa_arm { NUPA_ARM_NONE, NUPA_ARM_SOLICITED, NUPA_ARM_NEXT };
+
+struct nupa_cq {
+	union {
+		struct ibv_cq ibv;
+		struct ibv_cq_ex ibv_ex;
+	};
+	struct nupa_cqe *ring;
+	uint64_t head, tail; /* polled, produced */
+	uint32_t mask;
+	uint32_t capacity; /* what the user was told: ibv.cqe */
+	uint32_t users;
+	enum nupa_arm arm;
+	bool overrun;
+	bool timestamps;
+	/* completion events */
+	struct nupa_list event_link;
+	uint32_t events_pending; /* raised, not yet got */
+	uint32_t events_got;     /* got, not yet acknowledged */
+	uint32_t async_pending;  /* async events not yet acknowledged */
+	struct nupa_cqe cursor; /* extended CQ: the completion being read */
+};
+
+struct nupa_rwqe {
+	uint64_t wr_id;
+	uint32_t n_sge;
+	uint32_t pad;
+	struct ibv_sge sge[];
+};
+
+/* A receive queue: a QP's own or an SRQ's. */
+struct nupa_rq {
+	uint8_t *ring;
+	size_t map_bytes;
+	uint32_t stride;
+	uint32_t mask;
+	uint32_t capacity;
+	uint32_t max_sge;
+	uint64_t head, tail; /* taken, posted */
+};
+
+struct nupa_srq {
+	struct ibv_srq ibv;
+	struct nupa_rq rq;
+	uint32_t limit; /* 0: not armed */
+	uint32_t users;
+	uint32_t async_pending;
+	uint32_t srq_num;
+};
+
+struct nupa_ah {
+	struct ibv_ah ibv;
+	struct ibv_ah_attr attr;
+	uint32_t host;
+	struct nupa_deth deth; /* ready to be sent but for the qkey */
+};
+
+enum nupa_wqe_state {
+	NUPA_WQE_POSTED,
+	NUPA_WQE_SENT,   /* in the channel, waits for the peer */
+	NUPA_WQE_DONE,
+};
+
+struct nupa_wqe {
+	uint64_t wr_id;
+	uint8_t opcode; /* enum ibv_wr_opcode */
+	uint8_t flags;  /* enum ibv_send_flags */
+	uint8_t state;
+	uint8_t n_sge;
+	uint32_t length_bytes;
+	uint32_t imm; /* or rkey to invalidate */
+	uint32_t rkey;
+	uint64_t raddr;
+	uint64_t compare_add;
+	uint64_t swap;
+	struct nupa_ah *ah; /* UD */
+	uint32_t dest_qpn;  /* UD */
+	uint32_t qkey;      /* UD */
+	uint32_t first_psn, last_psn;
+	uint32_t moved_bytes; /* sent, or received of a READ */
+	uint8_t data_placed;  /* WRITE_WITH_IMM: the direct part is done */
+	uint8_t pad[7];
+	union {
+		struct ibv_sge sge[1];
+		uint8_t inline_data[1];
+	};
+};
+
+struct nupa_sq {
+	uint8_t *ring;
+	size_t map_bytes;
+	uint32_t stride;
+	uint32_t mask;
+	uint32_t capacity;
+	uint32_t max_sge;
+	uint32_t max_inline_bytes;
+	uint64_t acked, issued, posted;
+};
+
+enum nupa_wait {
+	NUPA_WAIT_NONE,
+	NUPA_WAIT_RING,  /* the channel is full */
+	NUPA_WAIT_RNR,   /* until wait_until_ns */
+	NUPA_WAIT_PEER,  /* the peer QP is not ready: again at wait_until_ns */
+	NUPA_WAIT_PATH,  /* a port is down */
+};
+
+#define NUPA_RECV_COPY_BYTES (sizeof(struct nupa_rwqe) + NUPA_SGE_MAX * sizeof(struct ibv_sge))
+
+/* A READ or atomic whose response has not been sent in full. */
+struct nupa_job {
+	uint32_t psn;
+	uint32_t rkey;
+	uint64_t raddr; /* atomic: the original value */
+	uint32_t total_bytes;
+	uint32_t sent_bytes;
+	bool is_atomic;
+};
+
+/* A request for a QP that is not there or not ready, still to be answered. */
+struct nupa_refusal {
+	struct nupa_list link;
+	uint32_t dest_qpn, src_qpn, psn;
+};
+
+struct nupa_qp {
+	union {
+		struct ibv_qp ibv;
+		struct ibv_qp_ex ibv_ex;
+	};
+	struct nupa_engine *engine;
+	struct nupa_qp_entry *entry;
+	uint32_t index;
+	uint8_t type;  /* enum ibv_qp_type */
+	uint8_t state; /* enum ibv_qp_state */
+	bool sq_sig_all;
+	bool sqd_notify;
+	struct nupa_cq *send_cq, *recv_cq;
+	struct nupa_srq *srq;
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+
+	/* requester */
+	struct nupa_sq sq;
+	struct nupa_channel *channel; /* RC, UC: to the peer; NULL until first contact */
+	uint32_t dest_qpn;
+	uint32_t dest_host;
+	uint32_t next_psn;
+	uint32_t reads_outstanding; /* through the channel: reads and atomics */
+	uint64_t timeout_ns;        /* in all: 4.096 us * 2^timeout * (retry_cnt + 1); 0: for ever */
+	uint8_t rnr_left;
+	uint8_t psn_retries_left;
+	enum nupa_wait wait;
+	uint64_t wait_until_ns;
+	uint64_t wait_deadline_ns; /* 0: none */
+	struct nupa_list wait_link; /* engine->waiting */
+
+	/* responder */
+	struct nupa_rq rq;
+	uint32_t expected_psn;
+	bool nak_sent;    /* drop until expected_psn comes again */
+	bool ack_pending; /* tell the requester all before expected_psn is executed */
+	bool nak_pending; /* and that expected_psn was not: nak_syndrome */
+	uint8_t nak_syndrome;
+	struct nupa_list ack_link;    /* engine->ack_pending */
+	struct nupa_rwqe *recv_wqe;   /* taken for the message in progress (a copy) */
+	bool recv_active;
+	bool drop_message; /* UC: rest of a message whose start was dropped */
+	uint64_t recv_bytes;
+	struct nupa_job jobs[NUPA_RD_ATOMIC_MAX];
+	uint32_t jobs_head, jobs_tail;
+	struct nupa_list job_link; /* engine->reading */
+	uint32_t async_pending;
+	bool last_wqe_event;
+	bool comm_est;
+};
+
+/* --- the engine ------------------------------------------------------------------------------ */
+struct nupa_engine {
+	/* Line 0: the lock and what every poll looks at. */
+	NUPA_LINE_ALIGNED uint32_t lock; /* 0 free, 1 held */
+	uint32_t n_channels;             /* entries of open[] */
+	uint32_t contact_epoch_seen;
+	uint32_t polls;                  /* counts polls: the port thread sees that somebody drives */
+	uint32_t polls_in_row;           /* since a notification was asked for: a spinning program */
+	uint32_t idle_polls;             /* empty ones in a row */
+	bool app_drives;                 /* the port thread only supervises */
+	bool deaths;                     /* set by the death watch, without the lock */
+	bool membarrier;                 /* this process takes part in global expedited barriers */
+	bool forked;                     /* a copy in a child: to be forgotten, not closed */
+	struct nupa_list ack_pending;    /* struct nupa_qp.ack_link */
+	struct nupa_list waiting;        /* struct nupa_qp.wait_link */
+	struct nupa_list reading;        /* struct nupa_qp.job_link */
+
+	struct nupa_fabric *fabric;
+	struct nupa_slot *slot;
+	uint32_t slot_index;
+	uint32_t epoch;
+	uint32_t host;
+	uint32_t refs; /* open contexts; guarded by the registry's lock */
+	enum nupa_mover forced_mover;
+	uint32_t port_epoch_seen;
+	uint8_t port_state_seen;
+	uint8_t *arena;
+	struct nupa_qp_entry *qp_entries;
+	struct nupa_mr_entry *mr_entries;
+	struct nupa_flow *flows;
+	struct nupa_channel *open[NUPA_SLOTS_MAX];    /* those with traffic, n_channels of them */
+	struct nupa_channel *channels[NUPA_SLOTS_MAX]; /* by peer slot */
+	struct nupa_qp **qps;                          /* by index; qp_entries of them, mapped lazily */
+	struct nupa_mr **mrs;                          /* by index */
+	uint32_t qps_used, mrs_used;
+	struct nupa_list contexts;
+	uint64_t probe_value; /* what slot->probe_addr points at */
+	uint32_t objects;     /* PD handles given out */
+
+	/* Threads. */
+	pthread_t port_thread, watch_thread;
+	bool stop;
+	bool watch_polls; /* no pidfds here: the watch looks by time */
+	int watch_epoll; /* pidfds of the peers */
+	int watch_wake;  /* eventfd */
+	uint64_t (*now_ns)(void);
+
+	struct nupa_engine *next; /* registry of this process */
+};
+
+static inline uint64_t nupa_arena_off(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	return fabric->geometry.arenas_off + (slot - 1) * fabric->geometry.arena_bytes;
+}
+
+/* lock.c */
+void nupa_engine_lock_slow(struct nupa_engine *engine);
+
+static inline void nupa_engine_lock(struct nupa_engine *engine)
+{
+	if (unlikely(__atomic_exchange_n(&engine->lock, 1, __ATOMIC_ACQUIRE)))
+		nupa_engine_lock_slow(engine);
+}
+
+static inline bool nupa_engine_trylock(struct nupa_engine *engine)
+{
+	return !nupa_load_relaxed(&engine->lock) &&
+	       !__atomic_exchange_n(&engine->lock, 1, __ATOMIC_ACQUIRE);
+}
+
+static inline void nupa_engine_unlock(struct nupa_engine *engine)
+{
+	nupa_store_release(&engine->lock, 0);
+}
+
+/* attach.c */
+extern struct nupa_engine *nupa_engines; /* of this process; changes under the registry's lock */
+uint32_t nupa_quietest_host(const struct nupa_fabric *fabric); /* fewest live attachments */
+struct nupa_engine *nupa_engine_of(const struct ibv_context *context);
+
+/* port.c */
+int nupa_port_start(struct nupa_engine *engine);
+void nupa_port_stop(struct nupa_engine *engine);
+void nupa_port_wake(struct nupa_slot *slot);      /* doorbell, if the owner sleeps */
+void nupa_port_wake_hard(struct nupa_slot *slot); /* doorbell, whatever it says */
+void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel);
+void nupa_port_app_drives(struct nupa_engine *engine);  /* the program spins on poll_cq */
+void nupa_port_takes_over(struct nupa_engine *engine); /* it waits for events instead */
+uint64_t nupa_clock_ns(void);
+
+/* progress.c: runs the engine once; returns how many messages were handled. */
+uint32_t nupa_engine_progress(struct nupa_engine *engine);
+/* The other attachments of this process, which one polling thread drives along. */
+void nupa_engine_progress_siblings(struct nupa_engine *engine);
+void nupa_engine_poll_idle(struct nupa_engine *engine);
+void nupa_engine_flush(struct nupa_engine *engine); /* acks that are due */
+bool nupa_engine_rings_ready(const struct nupa_engine *engine);
+uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine);
+
+/* channel.c */
+struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer);
+void nupa_channel_scan_contacts(struct nupa_engine *engine);
+void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel);
+void nupa_channel_close_all(struct nupa_engine *engine);
+bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *channel);
+bool nupa_channel_peer_alive(const struct nupa_channel *channel);
+/* Backs the DMA bytes of our direction with memory: 0 or -ENOSPC. */
+int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel);
+/* Whether it is worth trying this operation without the peer's engine. */
+bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa_channel *channel,
+			     uint8_t opcode);
+bool nupa_channel_can_pull(const struct nupa_channel *channel);
+void nupa_channel_bell(struct nupa_channel *channel);
+
+static inline void nupa_flow_xmit(struct nupa_channel *channel, uint64_t bytes)
+{
+	struct nupa_flow *flow = channel->flow;
+
+	nupa_store_relaxed(&flow->xmit_bytes, flow->xmit_bytes + bytes);
+	nupa_store_relaxed(&flow->xmit_packets,
+			   flow->xmit_packets + 1 + (bytes ? (bytes - 1) / NUPA_MTU_BYTES : 0));
+}
+
+static inline void nupa_flow_rcv(struct nupa_channel *channel, uint64_t bytes)
+{
+	struct nupa_flow *flow = channel->flow;
+
+	nupa_store_relaxed(&flow->rcv_bytes, flow->rcv_bytes + bytes);
+	nupa_store_relaxed(&flow->rcv_packets,
+			   flow->rcv_packets + 1 + (bytes ? (bytes - 1) / NUPA_MTU_BYTES : 0));
+}
+
+/* mover.c */
+struct nupa_span { /* a piece of local memory, checked */
+	uint8_t *va;
+	size_t bytes;
+};
+int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel);
+enum nupa_direct {
+	NUPA_DIRECT_DONE,
+	NUPA_DIRECT_NOT_READY, /* the peer QP cannot take it now */
+	NUPA_DIRECT_ASK,       /* not possible from here: ask the responder */
+	NUPA_DIRECT_LOCAL_FAULT,
+	NUPA_DIRECT_REMOTE_FAULT, /* the region's memory is gone */
+};
+enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *qp,
+				   struct nupa_wqe *wqe, const struct nupa_span *spans,
+				   uint32_t n_spans);
+/* Fetches n_from pieces of the peer's private memory into local spans: 0 or -errno. */
+int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, uint32_t n_to,
+		    const struct nupa_pull *from, uint32_t n_from, uint64_t bytes);
+
+/* memory.c: whether the program has this memory at all. */
+bool nupa_memory_mapped(const void *addr, size_t length);
+bool nupa_memory_writable(const void *addr);
+
+/* mr.c */
+struct nupa_mr *nupa_mr_find(struct nupa_engine *engine, uint32_t key);
+/* Resolves a local scatter/gather list to memory: IBV_WC_SUCCESS or LOC_PROT_ERR. */
+enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd,
+				   const struct ibv_sge *sge, uint32_t n_sge, int access,
+				   struct nupa_span *spans, uint32_t *n_spans);
+/* Resolves a remote request against our own regions, for the responder; NULL: access error. */
+uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes, int access);
+bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uint32_t pd,
+			   uint64_t raddr, uint64_t bytes, uint32_t access);
+int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
+
+/* Copies len bytes between a flat buffer and a list of spans, from offset of the list on; what
+ * does not fit is left out. */
+static inline void nupa_spans_copy(const struct nupa_span *spans, uint32_t n_spans, uint64_t offset,
+				   void *flat, uint64_t bytes, bool to_spans)
+{
+	uint8_t *at = flat;
+
+	for (uint32_t i = 0; i < n_spans && bytes; i++) {
+		uint64_t n = spans[i].bytes;
+
+		if (offset >= n) {
+			offset -= n;
+			continue;
+		}
+		n -= offset;
+		n = n < bytes ? n : bytes;
+		if (to_spans)
+			memcpy(spans[i].va + offset, at, n);
+		else
+			memcpy(at, spans[i].va + offset, n);
+		offset = 0;
+		at += n;
+		bytes -= n;
+	}
+}
+
+/* rq.c */
+int nupa_rq_init(struct nupa_rq *rq, uint32_t capacity, uint32_t max_sge);
+void nupa_rq_free(struct nupa_rq *rq);
+int nupa_rq_post(struct nupa_rq *rq, const struct ibv_recv_wr *wr);
+static inline struct nupa_rwqe *nupa_rq_peek(struct nupa_rq *rq)
+{
+	if (rq->head == rq->tail)
+		return NULL;
+	return (struct nupa_rwqe *)(rq->ring + (size_t)(rq->head & rq->mask) * rq->stride);
+}
+uint32_t nupa_rq_wqe_bytes(uint32_t max_sge);
+uint32_t nupa_pow2_at_least(uint32_t n);
+void *nupa_queue_map(size_t bytes);
+
+/* cq.c */
+void nupa_cq_push(struct nupa_cq *cq, const struct nupa_cqe *cqe, bool solicited);
+struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context,
+			    struct ibv_comp_channel *channel, uint32_t comp_vector);
+void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq);
+void nupa_cq_purge(struct nupa_cq *cq, struct nupa_qp *qp);
+
+/* event.c */
+void nupa_event_raise(struct nupa_context *context, const struct ibv_async_event *event);
+void nupa_event_raise_qp(struct nupa_qp *qp, enum ibv_event_type type);
+void nupa_event_raise_port(struct nupa_engine *engine, bool up);
+void nupa_event_drop(struct nupa_context *context, void *element);
+void nupa_event_wait_acked(struct nupa_context *context, const uint32_t *pending);
+
+/* qp.c, qp_state.c */
+int nupa_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to,
+			     int mask);
+void nupa_qp_publish(struct nupa_qp *qp);
+void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state);
+/* To ERR: flushes both queues in order. */
+void nupa_qp_error(struct nupa_qp *qp);
+void nupa_qp_flush_rq(struct nupa_qp *qp);
+struct nupa_qp *nupa_qp_find(struct nupa_engine *engine, uint32_t qpn);
+
+static inline struct nupa_wqe *nupa_sq_wqe(struct nupa_sq *sq, uint64_t index)
+{
+	return (struct nupa_wqe *)(sq->ring + (size_t)(index & sq->mask) * sq->stride);
+}
+
+static inline uint32_t nupa_psn_add(uint32_t psn, uint32_t n)
+{
+	return (psn + n) & 0xffffff;
+}
+
+/* a - b of 24-bit PSNs, IBTA 9.7.1 */
+static inline int32_t nupa_psn_diff(uint32_t a, uint32_t b)
+{
+	return (int32_t)((a - b) << 8) >> 8;
+}
+
+/* requester.c */
+void nupa_requester_run(struct nupa_qp *qp);
+void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn);
+void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg);
+void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);
+void nupa_requester_atomic_resp(struct nupa_qp *qp, const struct nupa_msg *msg);
+void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status);
+void nupa_requester_flush(struct nupa_qp *qp);
+void nupa_requester_stop_waiting(struct nupa_qp *qp);
+
+/* responder.c */
+void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *channel,
+			    struct nupa_msg *msg, const uint8_t *payload);
+bool nupa_responder_send_ack(struct nupa_qp *qp);
+void nupa_responder_run_jobs(struct nupa_qp *qp);
+void nupa_responder_send_refusals(struct nupa_engine *engine, struct nupa_channel *channel);
+void nupa_responder_reset(struct nupa_qp *qp);
+
+/* device.c */
+extern const struct ibv_device_attr nupa_device_attr;
+void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, union ibv_gid *gid);
+int nupa_host_of_gid(const struct nupa_fabric *fabric, const union ibv_gid *gid);
+uint64_t nupa_host_guid_be(const struct nupa_fabric *fabric, uint32_t host);
+int nupa_gid_table_len(const struct nupa_engine *engine);
+int nupa_host_of_ah(struct nupa_engine *engine, const struct ibv_ah_attr *attr, uint32_t *host);
+/* ops.c */
+void nupa_fill_ops(struct verbs_context *context);
+
+/* Says once on stderr what the caller should do; silent with NUPA_QUIET=1. */
+void nupa_hint(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

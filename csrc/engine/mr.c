@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Protection domains and memory regions.  A region is an entry in our arena that peers read; keys
+ * are index << 12 | variant, and a variant is not used again before 4,094 others were. */
+#define _GNU_SOURCE
+#include "engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define KEY_VARIANTS ((1u << NUPA_KEY_VARIANT_BITS) - 2)
+
+#define ACCESS_SUPPORTED                                                                           \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |                   \
+	 IBV_ACCESS_OPTIONAL_RANGE)
+
+struct ibv_pd *nupa_alloc_pd(struct ibv_context *context)
+{
+	struct nupa_engine *engine = nupa_engine_of(context);
+	struct nupa_pd *pd = calloc(1, sizeof(*pd));
+
+	if (!pd) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	pd->ibv.context = context;
+	nupa_engine_lock(engine);
+	pd->ibv.handle = ++engine->objects;
+	nupa_engine_unlock(engine);
+	return &pd->ibv;
+}
+
+int nupa_dealloc_pd(struct ibv_pd *ibv)
+{
+	struct nupa_pd *pd = container_of(ibv, struct nupa_pd, ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	uint32_t users;
+
+	nupa_engine_lock(engine);
+	users = pd->users;
+	nupa_engine_unlock(engine);
+	if (users)
+		return EBUSY;
+	free(pd);
+	return 0;
+}
+
+static uint64_t pool_offset(struct nupa_engine *engine, uintptr_t va, size_t length)
+{
+	uintptr_t pool = (uintptr_t)engine->fabric->pool;
+	uint64_t bytes = engine->fabric->geometry.pool_bytes;
+
+	if (!pool || va < pool || va - pool > bytes || length > bytes - (va - pool))
+		return UINT64_MAX;
+	return va - pool;
+}
+
+/* An index that is free, not one given back lately: they go round.  Under the lock. */
+static int index_take(struct nupa_engine *engine, uint32_t *index)
+{
+	uint32_t limit = engine->slot->mr_limit;
+	uint32_t max = engine->fabric->geometry.mr_entries;
+
+	if (engine->mrs_used * 2 >= limit && limit < max) {
+		uint32_t more = limit * 2 < max ? limit * 2 : max;
+		int error = nupa_fabric_back(
+			engine->fabric,
+			(uint64_t)((uint8_t *)engine->mr_entries - engine->arena) +
+				nupa_arena_off(engine->fabric, engine->slot_index) +
+				(uint64_t)limit * sizeof(struct nupa_mr_entry),
+			(uint64_t)(more - limit) * sizeof(struct nupa_mr_entry));
+
+		if (!error) {
+			nupa_store_release(&engine->slot->mr_limit, more);
+			limit = more;
+		}
+	}
+	if (engine->mrs_used >= limit)
+		return ENOMEM;
+	while (engine->mrs[engine->slot->next_mr_index % limit])
+		engine->slot->next_mr_index++;
+	*index = engine->slot->next_mr_index++ % limit;
+	return 0;
+}
+
+struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+{
+	struct nupa_engine *engine = nupa_engine_of(pd->context);
+	struct nupa_mr *mr;
+	struct nupa_mr_entry *entry;
+	uint32_t index, variant;
+	int error = EINVAL;
+
+	/* man ibv_reg_mr: remote write and atomic need local write. */
+	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
+	    !(access & IBV_ACCESS_LOCAL_WRITE))
+		goto fail;
+	if (access & IBV_ACCESS_ZERO_BASED)
+		iova = 0;
+	if ((uintptr_t)addr + length < (uintptr_t)addr || iova + length < iova)
+		goto fail;
+	error = EOPNOTSUPP;
+	if (access & ~ACCESS_SUPPORTED)
+		goto fail;
+	error = EFAULT;
+	if (length && (!nupa_memory_mapped(addr, length) ||
+		       (access & IBV_ACCESS_LOCAL_WRITE && !nupa_memory_writable(addr))))
+		goto fail;
+	error = ENOMEM;
+	mr = calloc(1, sizeof(*mr));
+	if (!mr)
+		goto fail;
+	nupa_engine_lock(engine);
+	error = index_take(engine, &index);
+	if (error) {
+		nupa_engine_unlock(engine);
+		free(mr);
+		goto fail;
+	}
+	entry = &engine->mr_entries[index];
+	variant = (entry->variant ? entry->variant : engine->epoch) % KEY_VARIANTS + 1;
+	mr->ibv = (struct ibv_mr){
+		.context = pd->context,
+		.pd = pd,
+		.addr = addr,
+		.length = length,
+		.handle = index,
+		.lkey = index << NUPA_KEY_VARIANT_BITS | variant,
+	};
+	mr->ibv.rkey = mr->ibv.lkey;
+	mr->iova = iova;
+	mr->access = access;
+	mr->index = index;
+	entry->variant = variant;
+	entry->access = (uint32_t)access;
+	entry->pd = pd->handle;
+	entry->iova = iova;
+	entry->length = length;
+	entry->va = (uintptr_t)addr;
+	entry->pool_off = pool_offset(engine, (uintptr_t)addr, length);
+	nupa_store_release(&entry->key, mr->ibv.lkey); /* P5 */
+	if (entry->pool_off != UINT64_MAX)
+		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions + 1);
+	engine->mrs[index] = mr;
+	engine->mrs_used++;
+	container_of(pd, struct nupa_pd, ibv)->users++;
+	nupa_engine_unlock(engine);
+	return &mr->ibv;
+fail:
+	errno = error;
+	return NULL;
+}
+
+/* C4: the key is gone; whoever announced the region before may still be copying. */
+static void wait_for_hazards(struct nupa_engine *engine, uint32_t index)
+{
+	uint64_t hazard = (uint64_t)engine->slot_index << 32 | (index + 1);
+
+	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
+		struct nupa_channel *channel = engine->channels[peer];
+		uint32_t spins = 0;
+
+		if (!channel || channel->broken)
+			continue;
+		while (nupa_load_seq(&channel->peer_slot->hazard) == hazard) {
+			if (++spins % 1000 == 0 &&
+			    !nupa_process_alive(channel->peer_pid, channel->peer_start_time))
+				break;
+			nupa_cpu_pause();
+			if (spins % 100 == 0)
+				sched_yield();
+		}
+	}
+}
+
+int nupa_dereg_mr(struct ibv_mr *ibv)
+{
+	struct nupa_mr *mr = container_of(ibv, struct nupa_mr, ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	struct nupa_mr_entry *entry;
+
+	nupa_engine_lock(engine);
+	if (mr->users) {
+		nupa_engine_unlock(engine);
+		return EBUSY;
+	}
+	entry = &engine->mr_entries[mr->index];
+	(void)nupa_exchange_seq(&entry->key, 0);
+	wait_for_hazards(engine, mr->index);
+	if (entry->pool_off != UINT64_MAX)
+		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions - 1);
+	engine->mrs[mr->index] = NULL;
+	engine->mrs_used--;
+	container_of(ibv->pd, struct nupa_pd, ibv)->users--;
+	nupa_engine_unlock(engine);
+	free(mr);
+	return 0;
+}
+
+struct nupa_mr *nupa_mr_find(struct nupa_engine *engine, uint32_t key)
+{
+	uint32_t index = key >> NUPA_KEY_VARIANT_BITS;
+	struct nupa_mr *mr;
+
+	if (index >= engine->fabric->geometry.mr_entries)
+		return NULL;
+	mr = engine->mrs[index];
+	return mr && mr->ibv.lkey == key && engine->mr_entries[index].key == key ? mr : NULL;
+}
+
+/* Both key and bounds; raddr in the region's own addressing.  No sum here can overflow. */
+static uint8_t *region_at(const struct nupa_mr *mr, uint64_t addr, uint64_t bytes)
+{
+	uint64_t offset = addr - mr->iova;
+
+	if (addr < mr->iova || offset > mr->ibv.length || bytes > mr->ibv.length - offset)
+		return NULL;
+	return (uint8_t *)mr->ibv.addr + offset;
+}
+
+enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd,
+				   const struct ibv_sge *sge, uint32_t n_sge, int access,
+				   struct nupa_span *spans, uint32_t *n_spans)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < n_sge; i++) {
+		const struct nupa_mr *mr;
+		uint8_t *va;
+
+		if (sge[i].length == 0)
+			continue;
+		mr = nupa_mr_find(engine, sge[i].lkey);
+		if (!mr || mr->ibv.pd != pd || (mr->access & access) != access ||
+		    !(va = region_at(mr, sge[i].addr, sge[i].length)))
+			return IBV_WC_LOC_PROT_ERR;
+		spans[n++] = (struct nupa_span){va, sge[i].length};
+	}
+	*n_spans = n;
+	return IBV_WC_SUCCESS;
+}
+
+uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes, int access)
+{
+	const struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);
+
+	if (!mr || mr->ibv.pd != qp->ibv.pd || (mr->access & access) != access)
+		return NULL;
+	return region_at(mr, raddr, bytes);
+}
+
+bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uint32_t pd,
+			   uint64_t raddr, uint64_t bytes, uint32_t access)
+{
+	uint64_t offset = raddr - entry->iova;
+
+	return entry->key == rkey && entry->pd == pd && (entry->access & access) == access &&
+	       raddr >= entry->iova && offset <= entry->length && bytes <= entry->length - offset;
+}
+
+/* LOCAL_INV and SEND_WITH_INV: regions stay usable locally by their owner's word only through a
+ * new registration, as with a consumed memory window: 0, or EINVAL for a key that is not the PD's. */
+int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey)
+{
+	struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);
+
+	if (!mr || mr->ibv.pd != qp->ibv.pd)
+		return EINVAL;
+	(void)nupa_exchange_seq(&qp->engine->mr_entries[mr->index].key, 0);
+	wait_for_hazards(qp->engine, mr->index);
+	return 0;
+}

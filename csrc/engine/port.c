@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The port: what keeps an attachment going when its program does not poll.  The port thread runs
+ * the engine and sleeps on the doorbell; the death watch sleeps on the peers' pidfds.
+ *
+ *   sleeping       the port thread waits on slot->sleeping == 1; producers ring
+ *   app_drives     the program spins on poll_cq; the thread only looks in every millisecond
+ *   else           it runs the engine, and goes on for SPIN_NS after the last message */
+#define _GNU_SOURCE
+#include "engine.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SPIN_NS 20000u
+#define SUPERVISE_NS 1000000u
+#define DEATH_POLL_MS 50 /* where pidfd_open is not to be had */
+
+uint64_t nupa_clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
+{
+	struct timespec timeout = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
+
+	syscall(SYS_futex, word, FUTEX_WAIT, expected, timeout_ns == UINT64_MAX ? NULL : &timeout,
+		NULL, 0);
+}
+
+void nupa_port_wake_hard(struct nupa_slot *slot)
+{
+	(void)nupa_exchange_seq(&slot->sleeping, 0);
+	syscall(SYS_futex, &slot->sleeping, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void nupa_port_wake(struct nupa_slot *slot)
+{
+	if (nupa_exchange_seq(&slot->sleeping, 0))
+		syscall(SYS_futex, &slot->sleeping, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void nupa_port_app_drives(struct nupa_engine *engine)
+{
+	nupa_store_relaxed(&engine->app_drives, true);
+	nupa_port_wake(engine->slot);
+}
+
+void nupa_port_takes_over(struct nupa_engine *engine)
+{
+	engine->polls_in_row = 0;
+	if (!nupa_load_relaxed(&engine->app_drives))
+		return;
+	nupa_store_relaxed(&engine->app_drives, false);
+	nupa_port_wake_hard(engine->slot);
+}
+
+static bool membarrier_register(void)
+{
+	return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+/* C3: announces sleep, then makes sure that every producer either sees it or had its message seen
+ * by the caller's next look at the rings. */
+static void announce_sleep(struct nupa_engine *engine)
+{
+	(void)nupa_exchange_seq(&engine->slot->sleeping, 1);
+	if (engine->membarrier &&
+	    syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0)
+		return;
+	if (!nupa_load_relaxed(&engine->slot->needs_fence))
+		nupa_store_release(&engine->slot->needs_fence, 1);
+}
+
+static bool must_run(struct nupa_engine *engine)
+{
+	return nupa_load_acquire(&engine->stop) || nupa_load_relaxed(&engine->app_drives) ||
+	       nupa_load_relaxed(&engine->deaths) || nupa_engine_rings_ready(engine);
+}
+
+/* Returns when there may be something to do. */
+static void port_sleep(struct nupa_engine *engine)
+{
+	uint64_t now_ns = engine->now_ns();
+	uint64_t timer_ns, timeout_ns = UINT64_MAX;
+	bool busy;
+
+	announce_sleep(engine);
+	nupa_engine_lock(engine);
+	timer_ns = nupa_engine_next_timer_ns(engine);
+	busy = must_run(engine);
+	nupa_engine_unlock(engine);
+	if (timer_ns != UINT64_MAX)
+		timeout_ns = timer_ns > now_ns ? timer_ns - now_ns : 0;
+	if (!busy && timeout_ns)
+		futex_wait(&engine->slot->sleeping, 1, timeout_ns);
+	nupa_store_release(&engine->slot->sleeping, 0);
+}
+
+/* The program polls: make sure that it goes on doing so. */
+static void port_supervise(struct nupa_engine *engine)
+{
+	uint32_t polls = nupa_load_relaxed(&engine->polls);
+
+	futex_wait(&engine->slot->sleeping, 0, SUPERVISE_NS);
+	if (nupa_load_relaxed(&engine->polls) == polls)
+		nupa_store_relaxed(&engine->app_drives, false);
+}
+
+static void *port_thread(void *arg)
+{
+	struct nupa_engine *engine = arg;
+	uint64_t spin_until_ns = 0;
+
+	prctl(PR_SET_NAME, "nupa-port");
+	while (!nupa_load_acquire(&engine->stop)) {
+		uint32_t handled;
+		uint64_t now_ns;
+
+		if (nupa_load_relaxed(&engine->app_drives)) {
+			port_supervise(engine);
+			continue;
+		}
+		nupa_engine_lock(engine);
+		handled = nupa_engine_progress(engine);
+		nupa_engine_unlock(engine);
+		now_ns = engine->now_ns();
+		if (handled)
+			spin_until_ns = now_ns + SPIN_NS;
+		if (now_ns < spin_until_ns) {
+			sched_yield();
+			continue;
+		}
+		nupa_engine_lock(engine);
+		nupa_engine_flush(engine);
+		nupa_engine_unlock(engine);
+		port_sleep(engine);
+	}
+	return NULL;
+}
+
+/* --- death watch --------------------------------------------------------------------------------- */
+
+void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	int fd;
+
+	if (channel->peer_pid == (uint32_t)getpid())
+		return;
+	fd = (int)syscall(SYS_pidfd_open, channel->peer_pid, 0);
+	if (fd >= 0) {
+		event.data.fd = channel->pidfd = fd;
+		if (epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, fd, &event) == 0 &&
+		    nupa_process_alive(channel->peer_pid, channel->peer_start_time))
+			return;
+	} else if (errno != ESRCH) {
+		/* No pidfds here: look every DEATH_POLL_MS. */
+		nupa_store_release(&engine->watch_polls, true);
+		(void)!write(engine->watch_wake, &(uint64_t){1}, sizeof(uint64_t));
+		return;
+	}
+	nupa_store_release(&engine->deaths, true); /* died between claim and here */
+}
+
+static void *watch_thread(void *arg)
+{
+	struct nupa_engine *engine = arg;
+
+	prctl(PR_SET_NAME, "nupa-watch");
+	while (!nupa_load_acquire(&engine->stop)) {
+		struct epoll_event event;
+		int timeout_ms = nupa_load_acquire(&engine->watch_polls) ? DEATH_POLL_MS : -1;
+		int n = epoll_wait(engine->watch_epoll, &event, 1, timeout_ms);
+
+		if (n == 1 && event.data.fd == engine->watch_wake) {
+			uint64_t count;
+
+			(void)!read(engine->watch_wake, &count, sizeof(count));
+			continue;
+		}
+		if (n == 1) /* a pidfd: its process has ended; the channel closes it */
+			epoll_ctl(engine->watch_epoll, EPOLL_CTL_DEL, event.data.fd, NULL);
+		if (n >= 0) {
+			nupa_store_release(&engine->deaths, true);
+			nupa_port_wake_hard(engine->slot);
+		}
+	}
+	return NULL;
+}
+
+static int start_thread(pthread_t *thread, void *(*run)(void *), struct nupa_engine *engine)
+{
+	sigset_t all, old;
+	int error;
+
+	/* Signals are the program's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	error = pthread_create(thread, NULL, run, engine);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -error;
+}
+
+int nupa_port_start(struct nupa_engine *engine)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	int error;
+
+	engine->membarrier = membarrier_register();
+	engine->watch_epoll = epoll_create1(EPOLL_CLOEXEC);
+	engine->watch_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	event.data.fd = engine->watch_wake;
+	if (engine->watch_epoll < 0 || engine->watch_wake < 0 ||
+	    epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, engine->watch_wake, &event)) {
+		error = -errno;
+		goto close_fds;
+	}
+	error = start_thread(&engine->port_thread, port_thread, engine);
+	if (error)
+		goto close_fds;
+	error = start_thread(&engine->watch_thread, watch_thread, engine);
+	if (!error)
+		return 0;
+	nupa_store_release(&engine->stop, true);
+	nupa_port_wake_hard(engine->slot);
+	pthread_join(engine->port_thread, NULL);
+close_fds:
+	close(engine->watch_epoll);
+	close(engine->watch_wake);
+	return error;
+}
+
+void nupa_port_stop(struct nupa_engine *engine)
+{
+	nupa_store_release(&engine->stop, true);
+	nupa_port_wake_hard(engine->slot);
+	(void)!write(engine->watch_wake, &(uint64_t){1}, sizeof(uint64_t));
+	pthread_join(engine->port_thread, NULL);
+	pthread_join(engine->watch_thread, NULL);
+	close(engine->watch_epoll);
+	close(engine->watch_wake);
+}

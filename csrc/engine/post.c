@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Posting: a work request becomes a WQE, and the requester runs.  What can be refused at once is
+ * refused here with an errno; everything else is a completion. */
+#include "engine.h"
+
+#include <errno.h>
+
+/* Opcodes that a QP type takes: man ibv_post_send. */
+static const uint32_t opcodes_of_type[] = {
+	[IBV_QPT_RC] = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
+		       1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_RDMA_READ |
+		       1u << IBV_WR_ATOMIC_CMP_AND_SWP | 1u << IBV_WR_ATOMIC_FETCH_AND_ADD |
+		       1u << IBV_WR_LOCAL_INV | 1u << IBV_WR_SEND_WITH_INV,
+	[IBV_QPT_UC] = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
+		       1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM,
+	[IBV_QPT_UD] = 1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM,
+};
+
+#define INLINE_OPCODES                                                                             \
+	(1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM | 1u << IBV_WR_SEND |          \
+	 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_SEND_WITH_INV)
+
+static int fill_local(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_send_wr *wr)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < wr->num_sge; i++)
+		bytes += wr->sg_list[i].length;
+	wqe->n_sge = (uint8_t)wr->num_sge;
+	wqe->length_bytes = (uint32_t)bytes;
+	if (!(wr->send_flags & IBV_SEND_INLINE)) {
+		if (bytes > NUPA_MSG_MAX_BYTES)
+			return EMSGSIZE;
+		for (int i = 0; i < wr->num_sge; i++)
+			wqe->sge[i] = wr->sg_list[i];
+		return 0;
+	}
+	if (!(INLINE_OPCODES >> wr->opcode & 1))
+		return EINVAL;
+	if (bytes > qp->sq.max_inline_bytes)
+		return ENOMEM;
+	bytes = 0;
+	for (int i = 0; i < wr->num_sge; i++) {
+		/* man ibv_post_send: inline data may be gone when the call returns, and lkeys do not count. */
+		memcpy(wqe->inline_data + bytes, (void *)(uintptr_t)wr->sg_list[i].addr,
+		       wr->sg_list[i].length);
+		bytes += wr->sg_list[i].length;
+	}
+	return 0;
+}
+
+static int fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_send_wr *wr)
+{
+	int error;
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge || wr->opcode > 31 ||
+	    !(opcodes_of_type[qp->type] >> wr->opcode & 1))
+		return EINVAL;
+	wqe->wr_id = wr->wr_id;
+	wqe->opcode = (uint8_t)wr->opcode;
+	wqe->flags = (uint8_t)(wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u));
+	wqe->state = NUPA_WQE_POSTED;
+	wqe->imm = wr->imm_data; /* shares its place with invalidate_rkey */
+	wqe->moved_bytes = 0;
+	wqe->data_placed = 0;
+	error = fill_local(qp, wqe, wr);
+	if (error)
+		return error;
+	switch (wr->opcode) {
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		wqe->raddr = wr->wr.atomic.remote_addr;
+		wqe->rkey = wr->wr.atomic.rkey;
+		wqe->compare_add = wr->wr.atomic.compare_add;
+		wqe->swap = wr->wr.atomic.swap;
+		return wqe->length_bytes == 8 ? 0 : EINVAL;
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case IBV_WR_RDMA_READ:
+		wqe->raddr = wr->wr.rdma.remote_addr;
+		wqe->rkey = wr->wr.rdma.rkey;
+		return 0;
+	default:
+		if (qp->type != IBV_QPT_UD)
+			return 0;
+	}
+	if (!wr->wr.ud.ah || wr->wr.ud.ah->pd != qp->ibv.pd)
+		return EINVAL;
+	wqe->ah = container_of(wr->wr.ud.ah, struct nupa_ah, ibv);
+	wqe->dest_qpn = wr->wr.ud.remote_qpn & 0xffffff;
+	/* IBTA 10.2.5: the high bit stands for the QP's own Q_Key. */
+	wqe->qkey = wr->wr.ud.remote_qkey & 0x80000000 ? qp->attr.qkey : wr->wr.ud.remote_qkey;
+	return 0;
+}
+
+int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);
+	struct nupa_engine *engine = qp->engine;
+	int error = 0;
+
+	nupa_engine_lock(engine);
+	/* IBTA 10.8.2.1: no sends before RTS; in SQE and ERR they are flushed. */
+	if (unlikely(qp->state < IBV_QPS_RTS))
+		error = EINVAL;
+	for (; wr && !error; wr = wr->next) {
+		struct nupa_sq *sq = &qp->sq;
+
+		if (unlikely(sq->posted - sq->acked >= sq->capacity))
+			error = ENOMEM;
+		else
+			error = fill_wqe(qp, nupa_sq_wqe(sq, sq->posted), wr);
+		if (unlikely(error))
+			break;
+		sq->posted++;
+	}
+	if (unlikely(error))
+		*bad = wr;
+	if (unlikely(qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE))
+		nupa_requester_flush(qp);
+	else
+		nupa_requester_run(qp);
+	nupa_engine_unlock(engine);
+	return error;
+}
+
+int nupa_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);
+	struct nupa_engine *engine = qp->engine;
+	int error = 0;
+
+	nupa_engine_lock(engine);
+	if (unlikely(qp->state == IBV_QPS_RESET || qp->srq))
+		error = EINVAL;
+	for (; wr && !error; wr = wr->next) {
+		error = nupa_rq_post(&qp->rq, wr);
+		if (error)
+			break;
+	}
+	if (unlikely(error))
+		*bad = wr;
+	if (unlikely(qp->state == IBV_QPS_ERR))
+		nupa_qp_flush_rq(qp);
+	nupa_engine_unlock(engine);
+	return error;
+}

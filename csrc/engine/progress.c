@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One turn of the engine: answers that are due, what has arrived, what waits. */
+#include "engine.h"
+
+/* Messages taken from one channel before the next has its turn. */
+#define BUDGET_MESSAGES 64u
+
+/* Empty polls before a polling program lets others run: two of them on one core must both get on. */
+#define IDLE_POLLS_MAX 2000u
+#define IDLE_POLLS_BETWEEN_YIELDS 100u
+
+static void handle_ack(struct nupa_engine *engine, struct nupa_channel *channel,
+		       const struct nupa_msg *msg, uint32_t psn)
+{
+	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
+
+	/* I5: only the connected QP, by its own channel, and only while there is something to answer. */
+	if (!qp || qp->type == IBV_QPT_UD || qp->dest_qpn != msg->src_qpn ||
+	    qp->channel != channel || qp->state < IBV_QPS_RTS || qp->state > IBV_QPS_SQE)
+		return;
+	if (msg->op == NUPA_OP_NAK)
+		nupa_requester_nak(qp, msg);
+	else
+		nupa_requester_ack(qp, psn);
+}
+
+static void handle_response(struct nupa_engine *engine, struct nupa_channel *channel,
+			    const struct nupa_msg *msg, const uint8_t *payload)
+{
+	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
+
+	if (!qp || qp->type != IBV_QPT_RC || qp->dest_qpn != msg->src_qpn || qp->channel != channel ||
+	    qp->state < IBV_QPS_RTS || qp->state > IBV_QPS_SQE)
+		return;
+	if (msg->op == NUPA_OP_READ_RESP)
+		nupa_requester_read_resp(qp, msg, payload);
+	else
+		nupa_requester_atomic_resp(qp, msg);
+}
+
+static bool dispatch(struct nupa_engine *engine, struct nupa_channel *channel, struct nupa_msg *msg,
+		     const uint8_t *payload)
+{
+	switch (msg->op) {
+	case NUPA_OP_SEND:
+	case NUPA_OP_WRITE:
+	case NUPA_OP_READ:
+	case NUPA_OP_ATOMIC:
+		if (msg->flags & NUPA_F_ACK)
+			handle_ack(engine, channel, msg, msg->ack_psn);
+		nupa_responder_request(engine, channel, msg, payload);
+		return true;
+	case NUPA_OP_ACK:
+	case NUPA_OP_NAK:
+		handle_ack(engine, channel, msg, msg->ack_psn);
+		return true;
+	case NUPA_OP_READ_RESP:
+	case NUPA_OP_ATOMIC_RESP:
+		handle_response(engine, channel, msg, payload);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Takes what has arrived; a channel that carries nonsense is closed like a dead one. */
+static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t budget)
+{
+	uint32_t n = 0;
+
+	while (n < budget) {
+		struct nupa_msg msg;
+		const uint8_t *payload;
+		enum nupa_rx_result result = nupa_rx_take(&channel->rx, &msg, &payload);
+
+		if (result == NUPA_RX_EMPTY) {
+			nupa_rx_publish(&channel->rx);
+			break;
+		}
+		if (unlikely(result == NUPA_RX_CORRUPT || !dispatch(engine, channel, &msg, payload))) {
+			nupa_hint("slot %u (pid %u) sent nonsense; its connections are closed",
+				  channel->peer, channel->peer_pid);
+			nupa_channel_fail(engine, channel);
+			break;
+		}
+		if (unlikely(channel->broken))
+			break;
+		nupa_rx_release(&channel->rx);
+		n++;
+	}
+	return n;
+}
+
+static void handle_deaths(struct nupa_engine *engine)
+{
+	bool reap = false;
+
+	nupa_store_relaxed(&engine->deaths, false);
+	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
+		struct nupa_channel *channel = engine->channels[peer];
+
+		if (!channel || channel->broken)
+			continue;
+		if (nupa_channel_peer_alive(channel) &&
+		    nupa_process_alive(channel->peer_pid, channel->peer_start_time))
+			continue;
+		if (channel->rx_open) /* what it said before counts */
+			drain(engine, channel, channel->rx.n_lines);
+		if (!channel->broken)
+			nupa_channel_fail(engine, channel);
+		reap = true;
+	}
+	if (reap)
+		nupa_fabric_reap(engine->fabric);
+}
+
+static void handle_port_change(struct nupa_engine *engine)
+{
+	const struct nupa_fabric *fabric = engine->fabric;
+	uint32_t state = nupa_load_relaxed(&fabric->ports[fabric->hosts[engine->host].port].state);
+
+	engine->port_epoch_seen = nupa_load_acquire(&fabric->sb->port_epoch);
+	if (state == engine->port_state_seen)
+		return;
+	engine->port_state_seen = (uint8_t)state;
+	nupa_event_raise_port(engine, state == NUPA_PORT_ACTIVE);
+}
+
+void nupa_engine_flush(struct nupa_engine *engine)
+{
+	struct nupa_list *at = engine->ack_pending.next;
+
+	while (at != &engine->ack_pending) {
+		struct nupa_list *next = at->next;
+
+		nupa_responder_send_ack(container_of(at, struct nupa_qp, ack_link));
+		at = next;
+	}
+}
+
+static void run_waiting(struct nupa_engine *engine)
+{
+	struct nupa_list *at = engine->waiting.next;
+	struct nupa_list *last = engine->waiting.prev;
+	bool more = at != &engine->waiting;
+
+	/* Those that wait anew go behind `last`: each has one turn. */
+	while (more) {
+		struct nupa_list *next = at->next;
+
+		more = at != last && next != &engine->waiting;
+		nupa_requester_run(container_of(at, struct nupa_qp, wait_link));
+		at = next;
+	}
+}
+
+static void run_jobs(struct nupa_engine *engine)
+{
+	struct nupa_list *at = engine->reading.next;
+
+	while (at != &engine->reading) {
+		struct nupa_list *next = at->next;
+
+		nupa_responder_run_jobs(container_of(at, struct nupa_qp, job_link));
+		at = next;
+	}
+}
+
+uint32_t nupa_engine_progress(struct nupa_engine *engine)
+{
+	uint32_t handled = 0;
+
+	if (!nupa_list_empty(&engine->ack_pending))
+		nupa_engine_flush(engine);
+	for (uint32_t i = 0; i < engine->n_channels; i++) {
+		struct nupa_channel *channel = engine->open[i];
+
+		handled += drain(engine, channel, BUDGET_MESSAGES);
+		if (unlikely(!nupa_list_empty(&channel->refusals)))
+			nupa_responder_send_refusals(engine, channel);
+	}
+	if (unlikely(nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen))
+		nupa_channel_scan_contacts(engine);
+	if (unlikely(nupa_load_relaxed(&engine->deaths)))
+		handle_deaths(engine);
+	if (unlikely(nupa_load_relaxed(&engine->fabric->sb->port_epoch) != engine->port_epoch_seen))
+		handle_port_change(engine);
+	if (unlikely(!nupa_list_empty(&engine->reading)))
+		run_jobs(engine);
+	if (unlikely(!nupa_list_empty(&engine->waiting)))
+		run_waiting(engine);
+	return handled;
+}
+
+void nupa_engine_progress_siblings(struct nupa_engine *engine)
+{
+	for (struct nupa_engine *other = nupa_load_acquire(&nupa_engines); other; other = other->next) {
+		if (other == engine || !nupa_engine_trylock(other))
+			continue;
+		nupa_engine_progress(other);
+		nupa_engine_unlock(other);
+	}
+}
+
+bool nupa_engine_rings_ready(const struct nupa_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->n_channels; i++)
+		if (nupa_rx_ready(&engine->open[i]->rx))
+			return true;
+	return nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen ||
+	       nupa_load_relaxed(&engine->fabric->sb->port_epoch) != engine->port_epoch_seen;
+}
+
+/* When the engine has to run although nothing arrives; UINT64_MAX: never. */
+uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
+{
+	uint64_t next_ns = UINT64_MAX;
+
+	for (struct nupa_list *at = engine->waiting.next; at != &engine->waiting; at = at->next) {
+		const struct nupa_qp *qp = container_of(at, struct nupa_qp, wait_link);
+		uint64_t at_ns = qp->wait_until_ns;
+
+		if (qp->wait == NUPA_WAIT_PATH) /* its event is port_epoch */
+			at_ns = qp->wait_deadline_ns ? qp->wait_deadline_ns : UINT64_MAX;
+		if (qp->wait_deadline_ns && qp->wait_deadline_ns < at_ns)
+			at_ns = qp->wait_deadline_ns;
+		next_ns = at_ns < next_ns ? at_ns : next_ns;
+	}
+	/* Owed answers and responses wait for room in a ring: look again soon. */
+	if (!nupa_list_empty(&engine->ack_pending) || !nupa_list_empty(&engine->reading))
+		return 0;
+	return next_ns;
+}
+
+/* An empty poll. */
+void nupa_engine_poll_idle(struct nupa_engine *engine)
+{
+	if (++engine->idle_polls < IDLE_POLLS_MAX)
+		return;
+	engine->idle_polls -= IDLE_POLLS_BETWEEN_YIELDS;
+	nupa_engine_unlock(engine);
+	sched_yield();
+	nupa_engine_lock(engine);
+}

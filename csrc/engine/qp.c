@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Queue pairs: made, moved through their states, queried, destroyed. */
+#define _GNU_SOURCE
+#include "engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static struct nupa_qp *qp_of(struct ibv_qp *ibv)
+{
+	return container_of(ibv, struct nupa_qp, ibv);
+}
+
+struct nupa_qp *nupa_qp_find(struct nupa_engine *engine, uint32_t qpn)
+{
+	uint32_t index = qpn & (NUPA_QP_MAX - 1);
+
+	if (qpn >> NUPA_QP_INDEX_BITS != engine->slot_index ||
+	    index >= engine->fabric->geometry.qp_entries)
+		return NULL;
+	return engine->qps[index];
+}
+
+/* What peers may know (P5): they check `state` first and last. */
+void nupa_qp_publish(struct nupa_qp *qp)
+{
+	struct nupa_qp_entry *entry = qp->entry;
+
+	nupa_store_release(&entry->state, (uint8_t)IBV_QPS_RESET);
+	entry->qpn = qp->ibv.qp_num;
+	entry->type = qp->type;
+	entry->access = qp->attr.qp_access_flags;
+	entry->dest_qpn = qp->dest_qpn;
+	entry->pd = qp->ibv.pd->handle;
+	entry->qkey = qp->attr.qkey;
+	nupa_store_release(&entry->state, qp->state);
+}
+
+void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state)
+{
+	qp->state = (uint8_t)state;
+	qp->ibv.state = state;
+	nupa_store_release(&qp->entry->state, qp->state);
+}
+
+void nupa_qp_flush_rq(struct nupa_qp *qp)
+{
+	struct nupa_cqe cqe = {
+		.qp = qp,
+		.status = IBV_WC_WR_FLUSH_ERR,
+		.opcode = IBV_WC_RECV,
+		.qp_num = qp->ibv.qp_num,
+	};
+	struct nupa_rwqe *rwqe;
+
+	if (qp->recv_active) {
+		qp->recv_active = false;
+		cqe.wr_id = qp->recv_wqe->wr_id;
+		nupa_cq_push(qp->recv_cq, &cqe, true);
+	}
+	while (!qp->srq && (rwqe = nupa_rq_peek(&qp->rq))) {
+		cqe.wr_id = rwqe->wr_id;
+		qp->rq.head++;
+		nupa_cq_push(qp->recv_cq, &cqe, true);
+	}
+	if (qp->srq && !qp->last_wqe_event) {
+		qp->last_wqe_event = true;
+		nupa_event_raise_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+	}
+}
+
+void nupa_qp_error(struct nupa_qp *qp)
+{
+	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_RESET)
+		return;
+	nupa_qp_set_state(qp, IBV_QPS_ERR);
+	nupa_requester_flush(qp);
+	nupa_qp_flush_rq(qp);
+}
+
+/* --- creation -------------------------------------------------------------------------------------- */
+
+/* As in mr.c: indices go round, so a number is not used again at once. */
+static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
+{
+	uint32_t limit = engine->slot->qp_limit;
+	uint32_t max = engine->fabric->geometry.qp_entries;
+
+	if (engine->qps_used * 2 >= limit && limit < max) {
+		uint32_t more = limit * 2 < max ? limit * 2 : max;
+		uint64_t table_off = nupa_arena_off(engine->fabric, engine->slot_index) +
+				     (uint64_t)((uint8_t *)engine->qp_entries - engine->arena);
+
+		if (!nupa_fabric_back(engine->fabric,
+				      table_off + (uint64_t)limit * sizeof(struct nupa_qp_entry),
+				      (uint64_t)(more - limit) * sizeof(struct nupa_qp_entry))) {
+			nupa_store_release(&engine->slot->qp_limit, more);
+			limit = more;
+		}
+	}
+	if (engine->qps_used >= limit)
+		return ENOMEM;
+	while (engine->qps[engine->slot->next_qp_index % limit])
+		engine->slot->next_qp_index++;
+	qp->index = engine->slot->next_qp_index++ % limit;
+	qp->entry = &engine->qp_entries[qp->index];
+	engine->qps[qp->index] = qp;
+	engine->qps_used++;
+	return 0;
+}
+
+static int check_init(const struct ibv_context *context, const struct ibv_qp_init_attr *init)
+{
+	const struct ibv_qp_cap *cap = &init->cap;
+
+	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC && init->qp_type != IBV_QPT_UD)
+		return EOPNOTSUPP;
+	if (!init->send_cq || !init->recv_cq || init->send_cq->context != context ||
+	    init->recv_cq->context != context ||
+	    (init->srq && init->srq->context != context))
+		return EINVAL;
+	if (cap->max_send_wr > NUPA_QP_WR_MAX || cap->max_recv_wr > NUPA_QP_WR_MAX ||
+	    cap->max_send_sge > NUPA_SGE_MAX || cap->max_recv_sge > NUPA_SGE_MAX ||
+	    cap->max_inline_data > NUPA_INLINE_MAX_BYTES)
+		return EINVAL;
+	return 0;
+}
+
+static int sq_init(struct nupa_sq *sq, const struct ibv_qp_cap *cap)
+{
+	uint32_t entries = nupa_pow2_at_least(cap->max_send_wr);
+	uint32_t sges_bytes = cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge);
+	uint32_t tail_bytes = sges_bytes > cap->max_inline_data ? sges_bytes : cap->max_inline_data;
+
+	sq->stride = ((uint32_t)offsetof(struct nupa_wqe, sge) + tail_bytes + 63) & ~UINT32_C(63);
+	sq->mask = entries - 1;
+	sq->capacity = cap->max_send_wr;
+	sq->max_sge = cap->max_send_sge;
+	sq->max_inline_bytes = cap->max_inline_data;
+	sq->map_bytes = (size_t)entries * sq->stride;
+	sq->ring = nupa_queue_map(sq->map_bytes);
+	return sq->ring ? 0 : ENOMEM;
+}
+
+static void qp_free(struct nupa_qp *qp)
+{
+	if (qp->sq.ring)
+		munmap(qp->sq.ring, qp->sq.map_bytes);
+	nupa_rq_free(&qp->rq);
+	free(qp->recv_wqe);
+	pthread_mutex_destroy(&qp->ibv.mutex);
+	pthread_cond_destroy(&qp->ibv.cond);
+	free(qp);
+}
+
+static void count_users(struct nupa_qp *qp, int delta)
+{
+	container_of(qp->ibv.pd, struct nupa_pd, ibv)->users += (uint32_t)delta;
+	qp->send_cq->users += (uint32_t)delta;
+	qp->recv_cq->users += (uint32_t)delta;
+	if (qp->srq)
+		qp->srq->users += (uint32_t)delta;
+}
+
+static struct nupa_qp *qp_alloc(struct nupa_engine *engine, struct ibv_pd *pd,
+				const struct ibv_qp_init_attr *init)
+{
+	struct nupa_qp *qp = calloc(1, sizeof(*qp));
+
+	if (!qp)
+		return NULL;
+	qp->engine = engine;
+	qp->type = (uint8_t)init->qp_type;
+	qp->sq_sig_all = init->sq_sig_all;
+	qp->send_cq = container_of(init->send_cq, struct nupa_cq, ibv);
+	qp->recv_cq = container_of(init->recv_cq, struct nupa_cq, ibv);
+	qp->srq = init->srq ? container_of(init->srq, struct nupa_srq, ibv) : NULL;
+	qp->init = *init;
+	qp->ibv.context = pd->context;
+	qp->ibv.qp_context = init->qp_context;
+	qp->ibv.pd = pd;
+	qp->ibv.send_cq = init->send_cq;
+	qp->ibv.recv_cq = init->recv_cq;
+	qp->ibv.srq = init->srq;
+	qp->ibv.qp_type = init->qp_type;
+	pthread_mutex_init(&qp->ibv.mutex, NULL);
+	pthread_cond_init(&qp->ibv.cond, NULL);
+	nupa_list_init(&qp->wait_link);
+	nupa_list_init(&qp->ack_link);
+	nupa_list_init(&qp->job_link);
+	qp->recv_wqe = calloc(1, NUPA_RECV_COPY_BYTES);
+	if (!qp->recv_wqe || sq_init(&qp->sq, &init->cap) ||
+	    (!init->srq && nupa_rq_init(&qp->rq, init->cap.max_recv_wr, init->cap.max_recv_sge))) {
+		qp_free(qp);
+		return NULL;
+	}
+	return qp;
+}
+
+struct ibv_qp *nupa_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	struct nupa_engine *engine = nupa_engine_of(pd->context);
+	int error = check_init(pd->context, init);
+	struct nupa_qp *qp;
+
+	if (error) {
+		errno = error;
+		return NULL;
+	}
+	if (init->cap.max_inline_data < NUPA_SEND_INLINE_BYTES)
+		init->cap.max_inline_data = NUPA_SEND_INLINE_BYTES; /* costs nothing */
+	if (init->srq) /* man ibv_create_qp: the RQ's sizes are ignored with an SRQ */
+		init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
+	qp = qp_alloc(engine, pd, init);
+	if (!qp) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	nupa_engine_lock(engine);
+	error = index_take(engine, qp);
+	if (!error) {
+		qp->ibv.qp_num = engine->slot_index << NUPA_QP_INDEX_BITS | qp->index;
+		qp->ibv.handle = qp->ibv.qp_num;
+		count_users(qp, 1);
+		nupa_qp_publish(qp);
+	}
+	nupa_engine_unlock(engine);
+	if (error) {
+		qp_free(qp);
+		errno = error;
+		return NULL;
+	}
+	return &qp->ibv;
+}
+
+struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *ex)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_context = ex->qp_context,
+		.send_cq = ex->send_cq,
+		.recv_cq = ex->recv_cq,
+		.srq = ex->srq,
+		.cap = ex->cap,
+		.qp_type = ex->qp_type,
+		.sq_sig_all = ex->sq_sig_all,
+	};
+	struct ibv_qp *qp;
+
+	if (!(ex->comp_mask & IBV_QP_INIT_ATTR_PD) || !ex->pd || ex->pd->context != context) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (ex->comp_mask & ~(uint32_t)IBV_QP_INIT_ATTR_PD) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	qp = nupa_create_qp(ex->pd, &init);
+	if (qp)
+		ex->cap = init.cap;
+	return qp;
+}
+
+struct ibv_qp_ex *nupa_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	(void)qp;
+	return NULL; /* none is made with IBV_QP_INIT_ATTR_SEND_OPS_FLAGS */
+}
+
+/* --- destruction ------------------------------------------------------------------------------------ */
+
+/* A partner that waits for our last acknowledgement must get it. */
+#define LAST_ACK_TRIES 10000
+
+static void settle_answers(struct nupa_qp *qp)
+{
+	for (int i = 0; i < LAST_ACK_TRIES && !nupa_list_empty(&qp->ack_link); i++) {
+		if (nupa_responder_send_ack(qp))
+			return;
+		nupa_engine_progress(qp->engine);
+	}
+}
+
+static void qp_reset(struct nupa_qp *qp)
+{
+	nupa_requester_stop_waiting(qp);
+	nupa_responder_reset(qp);
+	nupa_cq_purge(qp->send_cq, qp);
+	nupa_cq_purge(qp->recv_cq, qp);
+	qp->sq.acked = qp->sq.issued = qp->sq.posted = 0;
+	qp->rq.head = qp->rq.tail = 0;
+	qp->reads_outstanding = 0;
+	qp->channel = NULL;
+	qp->dest_qpn = 0;
+	qp->last_wqe_event = qp->comm_est = qp->sqd_notify = false;
+	memset(&qp->attr, 0, sizeof(qp->attr));
+	nupa_qp_set_state(qp, IBV_QPS_RESET);
+	nupa_qp_publish(qp);
+}
+
+int nupa_destroy_qp(struct ibv_qp *ibv)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_engine *engine = qp->engine;
+	struct nupa_context *context = container_of(ibv->context, struct nupa_context, ibv.context);
+
+	nupa_engine_lock(engine);
+	settle_answers(qp);
+	qp_reset(qp);
+	nupa_event_drop(context, ibv);
+	qp->entry->qpn = 0;
+	engine->qps[qp->index] = NULL;
+	engine->qps_used--;
+	count_users(qp, -1);
+	nupa_engine_unlock(engine);
+	nupa_event_wait_acked(context, &qp->async_pending);
+	qp_free(qp);
+	return 0;
+}
+
+/* --- modification ----------------------------------------------------------------------------------- */
+
+static int check_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	uint32_t host;
+	int error;
+
+	if (mask & IBV_QP_PORT && attr->port_num != 1)
+		return EINVAL;
+	if (mask & IBV_QP_PKEY_INDEX && attr->pkey_index != 0)
+		return EINVAL;
+	if (mask & IBV_QP_PATH_MTU &&
+	    (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
+		return EINVAL;
+	if ((mask & IBV_QP_TIMEOUT && attr->timeout > 31) ||
+	    (mask & IBV_QP_RETRY_CNT && attr->retry_cnt > 7) ||
+	    (mask & IBV_QP_RNR_RETRY && attr->rnr_retry > 7) ||
+	    (mask & IBV_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31))
+		return EINVAL;
+	if ((mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > NUPA_RD_ATOMIC_MAX) ||
+	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > NUPA_RD_ATOMIC_MAX))
+		return EINVAL;
+	if (mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE))
+		return EOPNOTSUPP; /* no automatic path migration */
+	if (mask & IBV_QP_AV) {
+		error = nupa_host_of_ah(qp->engine, &attr->ah_attr, &host);
+		if (error)
+			return error;
+		qp->dest_host = host;
+	}
+	return 0;
+}
+
+static void take_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	struct ibv_qp_attr *own = &qp->attr;
+
+#define TAKE(bit, field)                                                                           \
+	do {                                                                                       \
+		if (mask & (bit))                                                                  \
+			own->field = attr->field;                                                  \
+	} while (0)
+	TAKE(IBV_QP_ACCESS_FLAGS, qp_access_flags);
+	TAKE(IBV_QP_PKEY_INDEX, pkey_index);
+	TAKE(IBV_QP_PORT, port_num);
+	TAKE(IBV_QP_QKEY, qkey);
+	TAKE(IBV_QP_AV, ah_attr);
+	TAKE(IBV_QP_PATH_MTU, path_mtu);
+	TAKE(IBV_QP_TIMEOUT, timeout);
+	TAKE(IBV_QP_RETRY_CNT, retry_cnt);
+	TAKE(IBV_QP_RNR_RETRY, rnr_retry);
+	TAKE(IBV_QP_RQ_PSN, rq_psn);
+	TAKE(IBV_QP_SQ_PSN, sq_psn);
+	TAKE(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+	TAKE(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+	TAKE(IBV_QP_MIN_RNR_TIMER, min_rnr_timer);
+	TAKE(IBV_QP_DEST_QPN, dest_qp_num);
+#undef TAKE
+	if (mask & IBV_QP_DEST_QPN)
+		qp->dest_qpn = attr->dest_qp_num & 0xffffff;
+	if (mask & IBV_QP_RQ_PSN)
+		qp->expected_psn = attr->rq_psn & 0xffffff;
+	if (mask & IBV_QP_SQ_PSN)
+		qp->next_psn = attr->sq_psn & 0xffffff;
+	if (mask & IBV_QP_RNR_RETRY)
+		qp->rnr_left = attr->rnr_retry;
+	if (mask & IBV_QP_RETRY_CNT)
+		qp->psn_retries_left = attr->retry_cnt;
+	if (mask & (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT))
+		qp->timeout_ns = own->timeout ? (UINT64_C(4096) << own->timeout) *
+							(own->retry_cnt + UINT64_C(1))
+					      : 0;
+	if (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY)
+		qp->sqd_notify = attr->en_sqd_async_notify;
+}
+
+/* First contact is made here, so that the death of a silent peer is noticed as well. */
+static void meet_peer(struct nupa_qp *qp)
+{
+	struct nupa_channel *channel =
+		nupa_channel_get(qp->engine, qp->dest_qpn >> NUPA_QP_INDEX_BITS);
+
+	if (channel && channel->peer_host == qp->dest_host)
+		qp->channel = channel;
+}
+
+static void enter_state(struct nupa_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	if (to == IBV_QPS_RESET) {
+		settle_answers(qp);
+		qp_reset(qp);
+		return;
+	}
+	if (to == IBV_QPS_ERR) {
+		nupa_qp_error(qp);
+		return;
+	}
+	qp->state = (uint8_t)to;
+	qp->ibv.state = to;
+	nupa_qp_publish(qp);
+	if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && qp->type != IBV_QPT_UD)
+		meet_peer(qp);
+	if (to == IBV_QPS_RTS)
+		nupa_requester_run(qp);
+	if (to == IBV_QPS_SQD && qp->sqd_notify && qp->sq.acked == qp->sq.issued) {
+		qp->sqd_notify = false;
+		nupa_event_raise_qp(qp, IBV_EVENT_SQ_DRAINED);
+	}
+}
+
+int nupa_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_engine *engine = qp->engine;
+	enum ibv_qp_state from, to;
+	int error;
+
+	nupa_engine_lock(engine);
+	from = qp->state;
+	to = mask & IBV_QP_STATE ? attr->qp_state : from;
+	error = mask & IBV_QP_CUR_STATE && attr->cur_qp_state != from ? EINVAL : 0;
+	if (!error)
+		error = nupa_qp_check_transition(qp->type, from, to, mask);
+	if (!error)
+		error = check_attr(qp, attr, mask);
+	if (!error) {
+		take_attr(qp, attr, mask);
+		enter_state(qp, from, to);
+	}
+	nupa_engine_unlock(engine);
+	return error;
+}
+
+int nupa_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
+		  struct ibv_qp_init_attr *init)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_engine *engine = qp->engine;
+
+	(void)mask; /* man ibv_query_qp: more than asked for may be filled in */
+	nupa_engine_lock(engine);
+	*attr = qp->attr;
+	attr->qp_state = attr->cur_qp_state = qp->state;
+	attr->cap = qp->init.cap;
+	attr->sq_draining = qp->state == IBV_QPS_SQD && qp->sq.acked != qp->sq.issued;
+	*init = qp->init;
+	nupa_engine_unlock(engine);
+	return 0;
+}
