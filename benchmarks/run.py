@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     cases = [case for case in CASES if args.only in case.what]
     with temporary_fabric("bench") as fabric, Progress(len(cases)) as progress:
-        bench = Bench(fabric, cpus, quick=args.quick)
+        bench = Bench(fabric.name, cpus, quick=args.quick)
         rows = []
         for case in cases:
             progress.step(case.what)

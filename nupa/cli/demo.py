@@ -43,9 +43,10 @@ def run(args: argparse.Namespace) -> int:
     import sys
     import tempfile
 
+    from nupa.cli import EXIT_USAGE, fail
     from nupa.demo import chart, plot, results, suite
     from nupa.demo.cpus import pick_two
-    from nupa.demo.fabric import temporary_fabric
+    from nupa.demo.fabric import movers, temporary_fabric
     from nupa.demo.progress import Progress
 
     try:
@@ -60,10 +61,11 @@ def run(args: argparse.Namespace) -> int:
             found = suite.Suite(
                 plan,
                 progress,
-                fabric=fabric,
+                fabric=fabric.name,
                 mover=args.mover,
                 cpus=pick_two(),
                 directory=Path(directory),
+                movers=lambda: movers(fabric),
             ).run()
         if args.json:
             print(json.dumps(found.to_json(), indent=2))
@@ -74,6 +76,5 @@ def run(args: argparse.Namespace) -> int:
         if args.plot is not None:
             plot.draw(found, args.plot)
     except plot.PlotError as error:
-        print(f"nupa demo: {error}", file=sys.stderr)
-        return 2
+        return fail(str(error), EXIT_USAGE)
     return 0 if found.ok else 1

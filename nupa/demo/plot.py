@@ -33,7 +33,7 @@ def draw(results: Results, path: Path) -> None:
     latency, bandwidth = figure.subplots(1, 2)
     _axes(latency, results.latency_points(), "SEND, one way", "µs")
     _axes(bandwidth, results.bandwidth_points(), "WRITE", "GB/s")
-    figure.suptitle(f"RDMA over NUPA ({results.mover}) and TCP on loopback")
+    figure.suptitle(f"RDMA over NUPA (mover {results.mover or 'not seen'}) and TCP on loopback")
     try:
         figure.savefig(path)
     except OSError as error:

@@ -117,6 +117,10 @@ class Program:
     def failed(self) -> bool:
         return bool(self._process.poll())
 
+    def signal(self, number: int) -> None:
+        """To the program and its children, so past `nupa run`.  ProcessLookupError: it ended."""
+        os.killpg(self.pid, number)
+
     def kill(self, why: str) -> None:
         """SIGKILL to the program and its children, if it still runs."""
         if self.running:
@@ -149,7 +153,7 @@ class ProgramPair:
         with ProgramPair(["ib_send_lat", ...], [...], fabric="f", port=port) as pair:
             pair.start_server()     # returns when it listens on *port*
             pair.start_client()
-            os.kill(pair.client.pid, signal.SIGKILL)
+            pair.client.signal(signal.SIGKILL)
             result = pair.wait()
 
     *fabric* None runs the commands as they are, without `nupa run`.  *env* is added to ours.
@@ -293,7 +297,7 @@ def nupa_run(
 
 
 #: `nupa` by this interpreter, installed or not on PATH.
-NUPA = (sys.executable, "-P", "-c", "import sys; from nupa.cli import main; sys.exit(main())")
+NUPA = (sys.executable, "-P", "-m", "nupa.cli")
 
 
 def free_port(rng: random.Random | None = None) -> int:

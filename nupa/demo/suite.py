@@ -64,7 +64,10 @@ QUICK = Plan(
 
 
 class Suite:
-    """Runs a plan between two hosts of a fabric; a step that fails does not stop the next."""
+    """Runs a plan between two hosts of a fabric; a step that fails does not stop the next.
+
+    *movers* says which are in use now; it is asked until the first answer.
+    """
 
     def __init__(
         self,
@@ -76,6 +79,7 @@ class Suite:
         mover: str | None = None,
         cpus: tuple[int, int] | None = None,
         directory: Path,
+        movers: Callable[[], set[str]] = set,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan = plan
@@ -84,9 +88,10 @@ class Suite:
         self._mover = mover
         self._cpus = cpus
         self._directory = directory
+        self._movers = movers
         self._clock = clock
         self._start_s = clock()
-        self.results = Results(hosts=hosts, mover=mover or "chosen by the engine")
+        self.results = Results(hosts=hosts, mover=mover or "")
 
     @staticmethod
     def steps(plan: Plan) -> int:
@@ -138,8 +143,14 @@ class Suite:
             cpus=self._cpus,
             port=port,
             deadline_s=deadline_s,
-            tick=self._progress.tick,
+            tick=self._tick,
         ).check()
+
+    def _tick(self, seconds: float) -> None:
+        """While programs run: what they use shows in the fabric only as long as they do."""
+        self._progress.tick(seconds)
+        if not self.results.mover:
+            self.results.mover = ", ".join(sorted(self._movers()))
 
     def _perftest(self, operation: Operation, kind: Kind) -> None:
         name = perftest.program(operation, kind)

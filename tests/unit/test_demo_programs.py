@@ -96,7 +96,7 @@ def test_an_end_may_be_killed_on_the_way_and_its_signal_is_reported() -> None:
     with ProgramPair(script(waits, port), script(FOREVER), port=port, grace_s=0.1) as pair:
         pair.start_server()
         pair.start_client()
-        os.kill(pair.server.pid, signal.SIGTERM)
+        pair.server.signal(signal.SIGTERM)
         result = pair.wait()
     assert (result.server.returncode, result.server.killed) == (-signal.SIGTERM, "")
 

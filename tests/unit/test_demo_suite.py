@@ -36,6 +36,7 @@ class Fabric:
 
     def run_pair(self, _server: list[str], client: list[str], **options: Any) -> PairResult:
         self.calls.append((client, options))
+        options["tick"](0.1)
         name = next((word for word in client if word.startswith("ib_")), "transfer")
         if name in self.broken:
             raise ProgramError(f"`{name}` ended with 1")
@@ -59,6 +60,7 @@ def run(
     *,
     seconds_a_look: float = 0.0,
     missing: Sequence[str] = (),
+    mover: str | None = "cma",
 ) -> tuple[Suite, str]:
     monkeypatch.setattr(suite, "run_pair", fabric.run_pair)
     monkeypatch.setattr(raw, "tcp", tcp)
@@ -69,7 +71,8 @@ def run(
         plan,
         Progress(Suite.steps(plan), out),
         fabric="f",
-        mover="cma",
+        mover=mover,
+        movers=lambda: {"relay"},
         cpus=(0, 1),
         directory=tmp_path,
         clock=lambda: next(now),
@@ -100,6 +103,14 @@ def test_all_programs_run_on_the_fabric_that_was_made_with_the_mover_that_was_as
     for client, options in fabric.calls:
         assert (options["fabric"], options["mover"], options["cpus"]) == ("f", "cma", (0, 1))
         assert str(options["port"]) in client
+
+
+def test_the_mover_is_reported_as_seen_where_none_was_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked, _ = run(monkeypatch, tmp_path, QUICK, Fabric())
+    seen, _ = run(monkeypatch, tmp_path, QUICK, Fabric(), mover=None)
+    assert (asked.results.mover, seen.results.mover) == ("cma", "relay")
 
 
 def test_atomics_have_one_size_and_the_others_all(

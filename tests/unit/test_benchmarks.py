@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How benchmarks are taken and reported, with cases that only count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks import cases, run
+from benchmarks.cases import CASES, Bench, Case
+from nupa.demo import chart
+from nupa.demo.programs import ProgramError
+
+BENCH = Bench(fabric="f", cpus=(0, 1))
+
+
+def source(log: list[str], name: str, values: list[float]) -> Callable[[Bench], float]:
+    left = iter(values)
+
+    def sample(_: Bench) -> float:
+        log.append(name)
+        return next(left)
+
+    return sample
+
+
+def case(
+    measure: Callable[[Bench], float], reference: Callable[[Bench], float] | None = None
+) -> Case:
+    return Case("what", "µs", "<= 2 x", lambda v, r: v <= 2 * r, measure, "floor", reference)
+
+
+def test_both_sides_take_turns_and_the_median_of_each_counts() -> None:
+    log: list[str] = []
+    measured = source(log, "measured", [9.0, 1.0, 2.0])
+    reference = source(log, "reference", [1.0, 50.0, 2.0])
+    row = run.measure(case(measured, reference), BENCH, rounds=3)
+    assert log == ["reference", "measured"] * 3
+    assert (row.measured, row.reference, row.ratio) == (2.0, 2.0, 1.0)
+    assert row.met is True
+
+
+def test_a_target_that_is_missed_is_a_line_that_says_so() -> None:
+    row = run.measure(case(source([], "m", [5.0]), source([], "r", [2.0])), BENCH, rounds=1)
+    assert row.met is False
+    text = run.render([row], chart.ASCII)
+    assert text.splitlines()[-1].split("  ")[-1].strip() == "NOT MET"
+    assert "2.50x" in text
+
+
+def test_a_case_that_fails_is_reported_with_its_reason_and_no_number() -> None:
+    def broken(_: Bench) -> float:
+        raise ProgramError("perftest is not installed")
+
+    row = run.measure(case(broken), BENCH, rounds=5)
+    assert (row.measured, row.met, row.error) == (None, None, "perftest is not installed")
+    text = run.render([row], chart.ASCII)
+    assert "failed" in text
+    assert text.endswith("what: perftest is not installed")
+
+
+def test_a_case_without_a_reference_has_no_ratio() -> None:
+    row = run.measure(case(source([], "m", [0.0])), BENCH, rounds=1)
+    assert (row.reference, row.ratio) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("what", "met", "missed"),
+    [
+        ("ib_send_lat -s 8, typical", (0.20, 0.07), (0.20, 0.06)),
+        ("ib_write_lat -s 8 over cma", (1.3, 1.0), (1.31, 1.0)),
+        ("ib_write_bw 1 MiB over cma", (9.0, 10.0), (8.9, 10.0)),
+        ("ib_send_bw -s 8", (5.0, 0.0), (4.9, 0.0)),
+        ("nupa.verbs: post and poll one", (4.0, 0.0), (4.1, 0.0)),
+        ("nupa.verbs: each of 64", (150.0, 0.0), (151.0, 0.0)),
+        ("attach of a process", (5.0, 0.0), (5.1, 0.0)),
+        ("nupa run -- true", (100.0, 10.0), (101.0, 10.0)),
+    ],
+)
+def test_targets_are_those_of_the_issue(
+    what: str, met: tuple[float, float], missed: tuple[float, float]
+) -> None:
+    (found,) = [case for case in CASES if case.what == what]
+    assert found.met(*met)
+    assert not found.met(*missed)
+
+
+def test_a_fast_send_is_not_enough_where_the_cache_line_is_faster_still() -> None:
+    found = CASES[0]
+    assert not found.met(0.31, 1.0)
+    assert not found.met(0.29, 0.09)
+
+
+def test_quick_takes_fewer_iterations_but_never_none() -> None:
+    quick = Bench(fabric="f", cpus=(0, 1), quick=True)
+    assert (BENCH.iterations(50_000), quick.iterations(50_000)) == ("50000", "2500")
+    assert quick.iterations(5) == "100"
+
+
+def test_an_unknown_case_is_refused_and_no_round_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["--only", "no such case"], ["--rounds", "0"]):
+        with pytest.raises(SystemExit):
+            run.parse(argv)
+    error = capsys.readouterr().err
+    assert "no case has that in its name" in error
+    assert "at least 1 is needed" in error
+
+
+def test_the_raw_reference_is_scaled_to_the_unit_of_its_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = {
+        "raw_cacheline": {"one_way_ns": 65.0},
+        "raw_cma": {"results": [{"ns": 500.0, "gb_per_s": 12.5}]},
+    }
+    monkeypatch.setattr(cases.raw, "run", lambda name, **_: answers[name])
+    references = [case.reference(BENCH) for case in CASES[:4] if case.reference is not None]
+    assert references == [pytest.approx(0.065), pytest.approx(0.5), 12.5, 12.5]
