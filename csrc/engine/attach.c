@@ -79,52 +79,23 @@ uint32_t nupa_quietest_host(const struct nupa_fabric *fabric)
 	return best;
 }
 
-/* Claims a free slot: its number, or 0. */
-static uint32_t claim_slot(struct nupa_fabric *fabric, uint32_t *epoch)
-{
-	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
-		uint64_t claim = nupa_load_acquire(&fabric->slots[slot].claim);
-		uint64_t mine;
-
-		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE)
-			continue;
-		*epoch = (NUPA_CLAIM_EPOCH(claim) + 1) & 0xffffff;
-		*epoch += *epoch == 0; /* 0 means: no contact */
-		mine = NUPA_CLAIM(getpid(), *epoch, NUPA_SLOT_ATTACHING);
-		if (nupa_cas_seq(&fabric->slots[slot].claim, &claim, mine))
-			return slot;
-	}
-	return 0;
-}
-
-static void read_comm(char comm[16])
-{
-	memset(comm, 0, 16);
-	if (prctl(PR_GET_NAME, comm))
-		comm[0] = '?';
-}
-
 /* Fills the slot while it is ATTACHING: nobody else looks at it. */
 static int prepare_slot(struct nupa_engine *engine)
 {
 	struct nupa_fabric *fabric = engine->fabric;
 	struct nupa_slot *slot = engine->slot;
 	struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
-	uint64_t arena_off = nupa_arena_off(fabric, engine->slot_index);
+	uint64_t arena_off = nupa_arena_offset(fabric, engine->slot_index);
 	uint32_t qps = FIRST_QPS < fabric->geometry.qp_entries ? FIRST_QPS : fabric->geometry.qp_entries;
 	uint32_t mrs = FIRST_MRS < fabric->geometry.mr_entries ? FIRST_MRS : fabric->geometry.mr_entries;
 	int error;
 
-	slot->start_time = nupa_process_start_time((uint32_t)getpid());
-	slot->host = engine->host;
-	slot->uid = getuid();
 	slot->qp_limit = slot->mr_limit = 0;
 	slot->pool_regions = 0;
 	slot->needs_fence = 0;
 	slot->sleeping = 0;
 	slot->hazard = 0;
 	memset(slot->contact, 0, sizeof(slot->contact));
-	read_comm(slot->comm);
 	slot->probe_addr = (uintptr_t)&engine->probe_value;
 	slot->probe_value = engine->probe_value;
 	error = nupa_fabric_back(fabric, arena_off + map.flows_off, map.qps_off - map.flows_off);
@@ -215,10 +186,10 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		errno = ENOMEM;
 		return NULL;
 	}
-	engine->slot_index = claim_slot(fabric, &engine->epoch);
-	if (!engine->slot_index && nupa_fabric_reap(fabric) > 0)
-		engine->slot_index = claim_slot(fabric, &engine->epoch);
-	if (!engine->slot_index) {
+	error = nupa_fabric_claim_slot(fabric, host, &engine->slot_index);
+	if (error == -EBUSY && nupa_fabric_reap(fabric) > 0)
+		error = nupa_fabric_claim_slot(fabric, host, &engine->slot_index);
+	if (error) {
 		snprintf(why, why_bytes,
 			 "all %u attachments of fabric %s are in use: end a process (`nupa show`), or "
 			 "make it with more slots",
@@ -228,6 +199,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		return NULL;
 	}
 	engine->slot = &fabric->slots[engine->slot_index];
+	engine->epoch = NUPA_CLAIM_EPOCH(nupa_slot_claim(engine->slot));
 	error = prepare_slot(engine);
 	if (!error) {
 		/* Yama's ptrace_scope 1 lets only parents in; peers of the same user are what CMA is for. */

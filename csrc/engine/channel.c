@@ -17,7 +17,7 @@ static uint64_t ring_off(struct nupa_engine *engine, uint32_t to)
 {
 	struct nupa_arena_map map = nupa_arena_map(&engine->fabric->geometry);
 
-	return nupa_arena_off(engine->fabric, engine->slot_index) + map.rings_off +
+	return nupa_arena_offset(engine->fabric, engine->slot_index) + map.rings_off +
 	       to * map.ring_stride;
 }
 
@@ -81,7 +81,7 @@ void nupa_channel_bell(struct nupa_channel *channel)
 	else
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (unlikely(nupa_load_relaxed(&channel->peer_slot->sleeping)))
-		nupa_port_wake(channel->peer_slot);
+		nupa_slot_ring(channel->peer_slot);
 }
 
 int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel)
@@ -286,7 +286,7 @@ void nupa_channel_close_all(struct nupa_engine *engine)
 		       nupa_channel_peer_alive(channel) &&
 		       nupa_process_alive(channel->peer_pid, channel->peer_start_time) &&
 		       nupa_clock_ns() < deadline_ns) {
-			nupa_port_wake(channel->peer_slot);
+			nupa_slot_ring(channel->peer_slot);
 			nupa_engine_progress_siblings(engine);
 			sched_yield();
 		}

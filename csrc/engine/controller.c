@@ -95,19 +95,6 @@ int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t sta
 	return 0;
 }
 
-/* Reads all of *bytes*, zeros where the file has holes.  0 or a negative errno. */
-static int read_at(const struct nupa_fabric *fabric, uint64_t offset, void *to, size_t bytes)
-{
-	ssize_t got;
-
-	do
-		got = pread(fabric->fd, to, bytes, (off_t)offset);
-	while (got < 0 && errno == EINTR);
-	if (got < 0)
-		return -errno;
-	return (size_t)got == bytes ? 0 : -EIO;
-}
-
 /* Used entries of a QP or MR table: those whose first word is not zero. */
 static int count_used(const struct nupa_fabric *fabric, uint64_t table, uint32_t limit,
 		      uint32_t *used)
@@ -117,8 +104,8 @@ static int count_used(const struct nupa_fabric *fabric, uint64_t table, uint32_t
 	*used = 0;
 	for (uint32_t at = 0; at < limit; at += SCAN_ENTRIES) {
 		uint32_t n = limit - at < SCAN_ENTRIES ? limit - at : SCAN_ENTRIES;
-		int rc = read_at(fabric, table + at * sizeof(entries[0]), entries,
-				 n * sizeof(entries[0]));
+		int rc = nupa_fabric_read(fabric, table + at * sizeof(entries[0]), entries,
+					  n * sizeof(entries[0]));
 
 		if (rc)
 			return rc;
@@ -147,17 +134,17 @@ int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot
 		return -EINVAL;
 	entry = &fabric->slots[slot];
 	claim = nupa_slot_claim(entry);
+	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE)
+		return -ENOENT;
 	*info = (struct nupa_slot_info){
 		.slot = slot,
 		.state = NUPA_CLAIM_STATE(claim),
 		.epoch = NUPA_CLAIM_EPOCH(claim),
+		.pid = NUPA_CLAIM_PID(claim),
+		.uid = entry->uid,
 		.host = bounded(&entry->host, sb->n_hosts - 1),
+		.alive = nupa_slot_alive(entry, claim),
 	};
-	if (info->state == NUPA_SLOT_FREE)
-		return -ENOENT;
-	info->pid = NUPA_CLAIM_PID(claim);
-	info->uid = entry->uid;
-	info->alive = nupa_slot_alive(entry, claim);
 	memcpy(info->comm, entry->comm, sizeof(info->comm) - 1);
 	if (info->state != NUPA_SLOT_LIVE)
 		return 0;
@@ -169,6 +156,18 @@ int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot
 			  bounded(&entry->mr_limit, sb->mr_entries), &info->mrs);
 }
 
+static struct nupa_flow_info flow_info(const struct nupa_flow *flow)
+{
+	return (struct nupa_flow_info){
+		.xmit_bytes = nupa_load_relaxed(&flow->xmit_bytes),
+		.xmit_packets = nupa_load_relaxed(&flow->xmit_packets),
+		.rcv_bytes = nupa_load_relaxed(&flow->rcv_bytes),
+		.rcv_packets = nupa_load_relaxed(&flow->rcv_packets),
+		.xmit_wait = nupa_load_relaxed(&flow->xmit_wait),
+		.xmit_discards = nupa_load_relaxed(&flow->xmit_discards),
+	};
+}
+
 int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
 		     struct nupa_flow_info *info)
 {
@@ -178,14 +177,22 @@ int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
 
 	if (slot == 0 || slot >= sb->n_slots || host >= sb->n_hosts)
 		return -EINVAL;
-	rc = read_at(fabric,
-		     nupa_arena_offset(fabric, slot) + nupa_arena_map(sb).flows_off +
-			 host * sizeof(flow),
-		     &flow, sizeof(flow));
+	rc = nupa_fabric_read(fabric,
+			      nupa_arena_offset(fabric, slot) + nupa_arena_map(sb).flows_off +
+				  host * sizeof(flow),
+			      &flow, sizeof(flow));
 	if (rc)
 		return rc;
-	*info = (struct nupa_flow_info){ flow.xmit_bytes,  flow.xmit_packets, flow.rcv_bytes,
-					 flow.rcv_packets, flow.xmit_wait,    flow.xmit_discards };
+	*info = flow_info(&flow);
+	return 0;
+}
+
+int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to,
+			  struct nupa_flow_info *info)
+{
+	if (from >= fabric->geometry.n_hosts || to >= fabric->geometry.n_hosts)
+		return -EINVAL;
+	*info = flow_info(nupa_past_flow(fabric, from, to));
 	return 0;
 }
 
@@ -204,8 +211,9 @@ int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to)
 	if (NUPA_CLAIM_STATE(producer) != NUPA_SLOT_LIVE ||
 	    NUPA_CLAIM_STATE(consumer) != NUPA_SLOT_LIVE)
 		return -ENOENT;
-	rc = read_at(fabric, nupa_arena_offset(fabric, from) + map.rings_off + to * map.ring_stride,
-		     &ring, sizeof(ring));
+	rc = nupa_fabric_read(
+	    fabric, nupa_arena_offset(fabric, from) + map.rings_off + to * map.ring_stride, &ring,
+	    sizeof(ring));
 	if (rc)
 		return rc;
 	if (ring.pair !=

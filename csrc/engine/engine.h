@@ -11,6 +11,7 @@
 
 #include "nupa.h"
 #include "ring.h"
+#include "segment_internal.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -354,11 +355,6 @@ struct nupa_engine {
 	struct nupa_engine *next; /* registry of this process */
 };
 
-static inline uint64_t nupa_arena_off(const struct nupa_fabric *fabric, uint32_t slot)
-{
-	return fabric->geometry.arenas_off + (slot - 1) * fabric->geometry.arena_bytes;
-}
-
 /* lock.c */
 void nupa_engine_lock_slow(struct nupa_engine *engine);
 
@@ -387,7 +383,6 @@ struct nupa_engine *nupa_engine_of(const struct ibv_context *context);
 /* port.c */
 int nupa_port_start(struct nupa_engine *engine);
 void nupa_port_stop(struct nupa_engine *engine);
-void nupa_port_wake(struct nupa_slot *slot);      /* doorbell, if the owner sleeps */
 void nupa_port_wake_hard(struct nupa_slot *slot); /* doorbell, whatever it says */
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_port_app_drives(struct nupa_engine *engine);  /* the program spins on poll_cq */

@@ -43,7 +43,6 @@ struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb)
 {
 	struct nupa_arena_map map;
 
-	/* Flows have their own pages: they stay when the rest of the arena is given back. */
 	map.flows_off = 0;
 	map.qps_off = round_up(sb->n_hosts * sizeof(struct nupa_flow), NUPA_PAGE_BYTES);
 	map.mrs_off =
@@ -80,6 +79,11 @@ static int check_limits(const struct limit *limits, size_t n, char *why, size_t 
 	return 0;
 }
 
+uint64_t nupa_past_flows_off(const struct nupa_superblock *sb)
+{
+	return round_up(sb->extents_off + sb->n_extents * sizeof(uint32_t), NUPA_CACHE_LINE_BYTES);
+}
+
 static void lay_out(struct nupa_superblock *sb)
 {
 	struct nupa_arena_map arena = nupa_arena_map(sb);
@@ -91,8 +95,8 @@ static void lay_out(struct nupa_superblock *sb)
 	sb->slots_off =
 	    round_up(sb->routes_off + n_routes * sizeof(struct nupa_route), NUPA_PAGE_BYTES);
 	sb->extents_off = sb->slots_off + sb->n_slots * sizeof(struct nupa_slot);
-	sb->arenas_off =
-	    round_up(sb->extents_off + sb->n_extents * sizeof(uint32_t), NUPA_PAGE_BYTES);
+	sb->arenas_off = round_up(nupa_past_flows_off(sb) + n_routes * sizeof(struct nupa_flow),
+				  NUPA_PAGE_BYTES);
 	sb->arena_bytes = arena.rings_off + sb->n_slots * arena.ring_stride;
 	sb->pool_off =
 	    round_up(sb->arenas_off + (sb->n_slots - 1) * sb->arena_bytes, sb->extent_bytes);

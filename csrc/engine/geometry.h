@@ -17,6 +17,8 @@ struct nupa_tables {
  * but magic, generation, created_ns, name and checksum.  -EINVAL past a limit. */
 int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint32_t n_ports,
 		       struct nupa_superblock *sb, char *why, size_t why_bytes);
+/* Flows of former attachments, [from * n_hosts + to]: between the extents and the arenas. */
+uint64_t nupa_past_flows_off(const struct nupa_superblock *sb);
 /* A superblock read from a file of *file_bytes*: -EMSGSIZE (file too short), -ENODATA (zeroed or
  * unfinished), -EILSEQ (not a fabric), -EPROTONOSUPPORT (other version), -EUCLEAN (offsets or
  * sizes are not those of this layout). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shared segment: what every process of a fabric sees.
  *
- *   superblock | hosts | ports | routes | slots | pool extents | arena 1..n | pool
+ *   superblock | hosts | ports | routes | slots | pool extents | past flows | arena 1..n | pool
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds
  * everything that attachment publishes: QP and MR tables, flow counters and its
@@ -186,7 +186,8 @@ struct nupa_mr_entry {
 NUPA_ASSERT_SIZE(struct nupa_mr_entry, 64);
 
 /* Traffic of one attachment with one other host; port counters are derived by
- * adding flows along their route.  Writer: the owner of the arena. */
+ * adding flows along their route.  Writer: the owner of the arena.
+ * When it goes they are added (fetch_add) to the past flows, [from host * n_hosts + to host]. */
 struct nupa_flow {
 	uint64_t xmit_bytes, xmit_packets; /* towards the host */
 	uint64_t rcv_bytes, rcv_packets;   /* fetched from the host: read responses moved by us */

@@ -66,7 +66,7 @@ static int index_take(struct nupa_engine *engine, uint32_t *index)
 		int error = nupa_fabric_back(
 			engine->fabric,
 			(uint64_t)((uint8_t *)engine->mr_entries - engine->arena) +
-				nupa_arena_off(engine->fabric, engine->slot_index) +
+				nupa_arena_offset(engine->fabric, engine->slot_index) +
 				(uint64_t)limit * sizeof(struct nupa_mr_entry),
 			(uint64_t)(more - limit) * sizeof(struct nupa_mr_entry));
 

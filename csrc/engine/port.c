@@ -46,16 +46,10 @@ void nupa_port_wake_hard(struct nupa_slot *slot)
 	syscall(SYS_futex, &slot->sleeping, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void nupa_port_wake(struct nupa_slot *slot)
-{
-	if (nupa_exchange_seq(&slot->sleeping, 0))
-		syscall(SYS_futex, &slot->sleeping, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
 void nupa_port_app_drives(struct nupa_engine *engine)
 {
 	nupa_store_relaxed(&engine->app_drives, true);
-	nupa_port_wake(engine->slot);
+	nupa_slot_ring(engine->slot);
 }
 
 void nupa_port_takes_over(struct nupa_engine *engine)

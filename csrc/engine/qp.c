@@ -89,7 +89,7 @@ static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
 
 	if (engine->qps_used * 2 >= limit && limit < max) {
 		uint32_t more = limit * 2 < max ? limit * 2 : max;
-		uint64_t table_off = nupa_arena_off(engine->fabric, engine->slot_index) +
+		uint64_t table_off = nupa_arena_offset(engine->fabric, engine->slot_index) +
 				     (uint64_t)((uint8_t *)engine->qp_entries - engine->arena);
 
 		if (!nupa_fabric_back(engine->fabric,

@@ -395,16 +395,7 @@ int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes
 
 void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot)
 {
-	const uint64_t kept = nupa_arena_map(&fabric->geometry).qps_off;
-
-	nupa_fabric_release(fabric, nupa_arena_offset(fabric, slot) + kept,
-			    fabric->geometry.arena_bytes - kept);
-}
-
-void nupa_fabric_clear_flows(struct nupa_fabric *fabric, uint32_t slot)
-{
-	nupa_fabric_release(fabric, nupa_arena_offset(fabric, slot),
-			    nupa_arena_map(&fabric->geometry).qps_off);
+	nupa_fabric_release(fabric, nupa_arena_offset(fabric, slot), fabric->geometry.arena_bytes);
 }
 
 void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes)
@@ -414,4 +405,23 @@ void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t b
 			 (off_t)bytes) &&
 	       errno == EINTR)
 		continue;
+}
+
+int nupa_fabric_read(const struct nupa_fabric *fabric, uint64_t offset, void *to, size_t bytes)
+{
+	ssize_t got;
+
+	do
+		got = pread(fabric->fd, to, bytes, (off_t)offset);
+	while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return -errno;
+	return (size_t)got == bytes ? 0 : -EIO;
+}
+
+struct nupa_flow *nupa_past_flow(const struct nupa_fabric *fabric, uint32_t from, uint32_t to)
+{
+	uint8_t *flows = (uint8_t *)fabric->sb + nupa_past_flows_off(&fabric->geometry);
+
+	return (struct nupa_flow *)flows + (size_t)from * fabric->geometry.n_hosts + to;
 }

@@ -59,15 +59,18 @@ struct nupa_slot_info {
 	uint32_t alive;       /* the process exists */
 	char comm[16];
 };
-/* 0, or -ENOENT if the slot is free: then its last epoch and host are filled in all the same. */
+/* 0, or -ENOENT if the slot is free. */
 int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot_info *info);
 
 struct nupa_flow_info {
 	uint64_t xmit_bytes, xmit_packets, rcv_bytes, rcv_packets, xmit_wait, xmit_discards;
 };
-/* Sum over all owners that the slot has had; a slot never used gives zeros. */
+/* What the slot's owner moved between its host and *host*; a free slot gives zeros. */
 int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
 		     struct nupa_flow_info *info);
+/* What attachments that are gone moved between *from*, their host, and *to*. */
+int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to,
+			  struct nupa_flow_info *info);
 /* The mover from one slot to another: enum nupa_mover, or -ENOENT where no channel is open. */
 int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to);
 /* Frees the slots of processes that died; returns how many. */
@@ -92,12 +95,11 @@ uint8_t *nupa_fabric_arena(struct nupa_fabric *fabric, uint32_t slot);
 uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric);
 /* Backs [offset, +bytes) of the segment with memory (I4): 0, -ENOSPC, ... */
 int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
-/* Returns an arena's memory to the system, but for its flow counters. */
+/* Returns an arena's memory to the system. */
 void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot);
 
 /* Claims a free slot for this process: state ATTACHING, identity (host, uid, comm, start time) filled
- * in; the caller backs and fills its tables, then stores LIVE.  Prefers a slot that *host* had before,
- * because flow counters stay with the slot.  -EBUSY: none is free (nupa_fabric_reap first). */
+ * in; the caller backs and fills its tables, then stores LIVE.  -EBUSY: none is free. */
 int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot);
 /* The owner gives up its slot, whatever its state: the arena is cleared, the pool's extents and the
  * slot are freed, the others are told.  -EPERM if the slot is not this process's. */

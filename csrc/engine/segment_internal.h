@@ -16,8 +16,10 @@ static inline uint64_t nupa_arena_offset(const struct nupa_fabric *fabric, uint3
 
 /* Gives [offset, +bytes) of the segment back to the system: it reads as zeros afterwards. */
 void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
-/* Sets the flow counters of a slot to zero. */
-void nupa_fabric_clear_flows(struct nupa_fabric *fabric, uint32_t slot);
+/* Reads all of *bytes*, zeros where the file has holes.  0 or a negative errno. */
+int nupa_fabric_read(const struct nupa_fabric *fabric, uint64_t offset, void *to, size_t bytes);
+/* What attachments that are gone moved from host to host. */
+struct nupa_flow *nupa_past_flow(const struct nupa_fabric *fabric, uint32_t from, uint32_t to);
 /* Frees what a dead owner left in the pool.  Slot 0: the extents of each dead pid. */
 void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot);
 

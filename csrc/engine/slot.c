@@ -5,10 +5,10 @@
 #include "segment_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -34,20 +34,6 @@ bool nupa_slot_alive(const struct nupa_slot *slot, uint64_t claim)
 	return nupa_process_alive(NUPA_CLAIM_PID(claim), start_time);
 }
 
-/* Which free slot suits a host.  Flow counters stay with a slot, so one that this host had before
- * is best, then one that nobody had; any other loses the counters of the host before. */
-enum fit { FIT_SAME_HOST, FIT_NEVER_USED, FIT_ANY };
-
-static bool fits(const struct nupa_slot *slot, uint64_t claim, uint32_t host, enum fit fit)
-{
-	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE)
-		return false;
-	if (fit == FIT_NEVER_USED)
-		return NUPA_CLAIM_EPOCH(claim) == 0;
-	return fit == FIT_ANY ||
-	       (NUPA_CLAIM_EPOCH(claim) != 0 && nupa_load_relaxed(&slot->host) == host);
-}
-
 /* Epoch 0 says that nobody ever had the slot: skipped when 24 bits are through. */
 static uint32_t next_epoch(uint32_t epoch)
 {
@@ -57,15 +43,9 @@ static uint32_t next_epoch(uint32_t epoch)
 static void introduce(struct nupa_slot *slot, uint32_t host)
 {
 	char comm[sizeof(slot->comm)] = "";
-	int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
 
-	if (fd >= 0) {
-		ssize_t bytes = read(fd, comm, sizeof(comm) - 1);
-
-		comm[bytes > 0 ? bytes : 0] = 0;
-		comm[strcspn(comm, "\n")] = 0;
-		close(fd);
-	}
+	if (prctl(PR_GET_NAME, comm))
+		comm[0] = '?';
 	memcpy(slot->comm, comm, sizeof(slot->comm));
 	slot->uid = geteuid();
 	nupa_store_relaxed(&slot->host, host);
@@ -76,23 +56,45 @@ int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *
 {
 	if (host >= fabric->geometry.n_hosts)
 		return -EINVAL;
-	for (enum fit fit = FIT_SAME_HOST; fit <= FIT_ANY; fit++)
-		for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
-			struct nupa_slot *entry = &fabric->slots[i];
-			uint64_t claim = nupa_slot_claim(entry);
-			uint32_t epoch = next_epoch(NUPA_CLAIM_EPOCH(claim));
+	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
+		struct nupa_slot *entry = &fabric->slots[i];
+		uint64_t claim = nupa_slot_claim(entry);
+		uint32_t epoch = next_epoch(NUPA_CLAIM_EPOCH(claim));
 
-			if (!fits(entry, claim, host, fit) ||
-			    !nupa_cas_seq(&entry->claim, &claim,
-					  NUPA_CLAIM(getpid(), epoch, NUPA_SLOT_ATTACHING)))
-				continue;
-			if (fit == FIT_ANY && entry->host != host)
-				nupa_fabric_clear_flows(fabric, i);
-			introduce(entry, host);
-			*slot = i;
-			return 0;
-		}
+		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE ||
+		    !nupa_cas_seq(&entry->claim, &claim,
+				  NUPA_CLAIM(getpid(), epoch, NUPA_SLOT_ATTACHING)))
+			continue;
+		introduce(entry, host);
+		*slot = i;
+		return 0;
+	}
 	return -EBUSY;
+}
+
+/* Adds what the owner moved to what others moved before it from the same host, and forgets it.
+ * Cleared before it is added: a reaper that dies in between loses counts, it doubles none. */
+static void retire_flows(struct nupa_fabric *fabric, uint32_t index)
+{
+	const uint32_t host = nupa_load_relaxed(&fabric->slots[index].host);
+	const uint32_t n_hosts = fabric->geometry.n_hosts;
+	const uint64_t at =
+	    nupa_arena_offset(fabric, index) + nupa_arena_map(&fabric->geometry).flows_off;
+	struct nupa_flow flows[NUPA_HOSTS_MAX];
+
+	if (host >= n_hosts || nupa_fabric_read(fabric, at, flows, n_hosts * sizeof(flows[0])))
+		memset(flows, 0, sizeof(flows));
+	nupa_fabric_clear_arena(fabric, index);
+	for (uint32_t peer = 0; peer < n_hosts && host < n_hosts; peer++) {
+		struct nupa_flow *sum = nupa_past_flow(fabric, host, peer);
+
+		nupa_fetch_add_seq(&sum->xmit_bytes, flows[peer].xmit_bytes);
+		nupa_fetch_add_seq(&sum->xmit_packets, flows[peer].xmit_packets);
+		nupa_fetch_add_seq(&sum->rcv_bytes, flows[peer].rcv_bytes);
+		nupa_fetch_add_seq(&sum->rcv_packets, flows[peer].rcv_packets);
+		nupa_fetch_add_seq(&sum->xmit_wait, flows[peer].xmit_wait);
+		nupa_fetch_add_seq(&sum->xmit_discards, flows[peer].xmit_discards);
+	}
 }
 
 /* Nobody but us touches the slot: its state is REAPING, with our pid. */
@@ -100,7 +102,7 @@ static void clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 {
 	struct nupa_slot *slot = &fabric->slots[index];
 
-	nupa_fabric_clear_arena(fabric, index);
+	retire_flows(fabric, index);
 	nupa_pool_reclaim(fabric, index);
 	nupa_store_relaxed(&slot->start_time, 0);
 	nupa_store_relaxed(&slot->probe_addr, 0);
