@@ -12,13 +12,14 @@ struct nupa_fabric {
 	int fd;
 	uint32_t refs;
 	struct nupa_superblock *sb; /* maps all up to arenas_off */
-	struct nupa_superblock geometry; /* private copy of *sb, checked once: for all arithmetic (I5) */
-	struct nupa_host *hosts;	 /* private copy, checked */
+	struct nupa_superblock
+	    geometry;            /* private copy of *sb, checked once: for all arithmetic (I5) */
+	struct nupa_host *hosts; /* private copy, checked */
 	struct nupa_port *ports;
 	struct nupa_route *routes; /* private copy, checked: [src * n_hosts + dst] */
 	struct nupa_slot *slots;
 	uint32_t *extents;
-	uint8_t *pool; /* mapped at first use */
+	uint8_t *pool;                  /* mapped at first use */
 	uint8_t *arena[NUPA_SLOTS_MAX]; /* mapped at first use */
 	char path[256];
 };
@@ -32,8 +33,8 @@ struct nupa_fabric;
 int nupa_fabric_create(const char *path, const char *name, const struct nupa_config *config,
 		       const struct nupa_host *hosts, uint32_t n_hosts,
 		       const struct nupa_port *ports, uint32_t n_ports,
-		       const struct nupa_route *routes, struct nupa_fabric **out,
-		       char *why, size_t why_bytes);
+		       const struct nupa_route *routes, struct nupa_fabric **out, char *why,
+		       size_t why_bytes);
 int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size_t why_bytes);
 struct nupa_fabric *nupa_fabric_get(struct nupa_fabric *fabric);
 void nupa_fabric_put(struct nupa_fabric *fabric);
@@ -49,14 +50,15 @@ const char *nupa_fabric_name(const struct nupa_fabric *fabric);
 int nupa_fabric_fd(const struct nupa_fabric *fabric);
 const struct nupa_host *nupa_fabric_host(const struct nupa_fabric *fabric, uint32_t host);
 const struct nupa_port *nupa_fabric_port(const struct nupa_fabric *fabric, uint32_t port);
-const struct nupa_route *nupa_fabric_route(const struct nupa_fabric *fabric, uint32_t from, uint32_t to);
+const struct nupa_route *nupa_fabric_route(const struct nupa_fabric *fabric, uint32_t from,
+					   uint32_t to);
 /* Sets one port's state, counts link_downed, tells every attachment. */
 int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t state);
 
 struct nupa_slot_info {
 	uint32_t slot, state, epoch, pid, uid, host;
-	uint32_t qps, mrs;    /* in use now */
-	uint32_t alive;       /* the process exists */
+	uint32_t qps, mrs; /* in use now */
+	uint32_t alive;    /* the process exists */
 	char comm[16];
 };
 /* 0, or -ENOENT if the slot is free. */
@@ -76,9 +78,9 @@ int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to);
 /* Frees the slots of processes that died; returns how many. */
 int nupa_fabric_reap(struct nupa_fabric *fabric);
 
-/* Pool memory shared by all hosts: *size_bytes* is rounded up to extents.  slot: the caller's own, or
- * 0 for a process without an attachment.  -EPERM: not its slot or memory; -ENOMEM: no run of free
- * extents; -ENOSPC: the file system is full. */
+/* Pool memory shared by all hosts: *size_bytes* is rounded up to extents.  slot: the caller's own,
+ * or 0 for a process without an attachment.  -EPERM: not its slot or memory; -ENOMEM: no run of
+ * free extents; -ENOSPC: the file system is full. */
 int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out);
 int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64_t size_bytes);
 /* cffi: end */
@@ -98,8 +100,8 @@ int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes
 /* Returns an arena's memory to the system. */
 void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot);
 
-/* Claims a free slot for this process: state ATTACHING, identity (host, uid, comm, start time) filled
- * in; the caller backs and fills its tables, then stores LIVE.  -EBUSY: none is free. */
+/* Claims a free slot for this process: state ATTACHING, identity (host, uid, comm, start time)
+ * filled in; the caller backs and fills its tables, then stores LIVE.  -EBUSY: none is free. */
 int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot);
 /* The owner gives up its slot, whatever its state: the arena is cleared, the pool's extents and the
  * slot are freed, the others are told.  -EPERM if the slot is not this process's. */

@@ -556,7 +556,6 @@ static void test_liveness_needs_pid_and_start_time(void)
 static void test_reaping_frees_the_dead_and_spares_the_living(void)
 {
 	struct nupa_fabric *fabric = create(NULL, &small);
-	struct nupa_arena_map map = nupa_arena_map(fabric->sb);
 	pid_t gone = dead_child(false);
 	uint64_t mine = nupa_process_start_time((uint32_t)getpid());
 	uint64_t before;
@@ -585,8 +584,8 @@ static void test_reaping_frees_the_dead_and_spares_the_living(void)
 	CHECK(fabric->slots[1].next_qp_index == 77);
 	CHECK(fabric->extents[3] == 0 && fabric->extents[4] != 0);
 	CHECK(fabric->extents[5] == 0 && fabric->extents[6] != 0);
-	CHECK(backed_bytes(fabric) == before + map.qps_off);
-	CHECK(arena[0] == 0x5a && arena[map.qps_off] == 0);
+	CHECK(backed_bytes(fabric) == before);
+	CHECK(arena[0] == 0 && arena[fabric->sb->arena_bytes - 1] == 0);
 	CHECK(nupa_fabric_reap(fabric) == 0);
 	/* A pid that was given out again is not the owner. */
 	fabric->slots[4].start_time++;
@@ -594,35 +593,51 @@ static void test_reaping_frees_the_dead_and_spares_the_living(void)
 	nupa_fabric_put(fabric);
 }
 
-static void test_a_slot_goes_back_to_the_host_that_had_it(void)
+static void test_traffic_outlives_its_attachment_and_keeps_its_host(void)
+{
+	struct nupa_fabric *fabric = create(NULL, &small);
+	struct nupa_flow_info flow;
+
+	for (uint32_t round = 1; round <= 3; round++) {
+		struct nupa_flow *flows = (struct nupa_flow *)nupa_fabric_arena(fabric, 1);
+
+		claim(fabric, 1, getpid(), NUPA_SLOT_LIVE, 0);
+		fabric->slots[1].host = round % 2;
+		CHECK(nupa_fabric_back(fabric, arena_at(fabric, 1), 4096) == 0);
+		CHECK(flows[0].xmit_bytes == 0);
+		flows[0] = (struct nupa_flow){ 1000, 10, 2000, 20, 3, 4, { 0, 0 } };
+		CHECK(nupa_fabric_flow(fabric, 1, 0, &flow) == 0 && flow.xmit_bytes == 1000);
+		CHECK(nupa_fabric_free_slot(fabric, 1) == 0);
+		CHECK(nupa_fabric_flow(fabric, 1, 0, &flow) == 0 && flow.xmit_bytes == 0);
+	}
+	CHECK(nupa_fabric_past_flow(fabric, 1, 0, &flow) == 0);
+	CHECK(flow.xmit_bytes == 2000 && flow.xmit_packets == 20 && flow.rcv_bytes == 4000);
+	CHECK(flow.rcv_packets == 40 && flow.xmit_wait == 6 && flow.xmit_discards == 8);
+	CHECK(nupa_fabric_past_flow(fabric, 0, 0, &flow) == 0 && flow.xmit_bytes == 1000);
+	CHECK(nupa_fabric_past_flow(fabric, 0, 1, &flow) == 0 && flow.xmit_bytes == 0);
+	CHECK(nupa_fabric_past_flow(fabric, 2, 0, &flow) == -EINVAL);
+	CHECK(nupa_fabric_past_flow(fabric, 0, 2, &flow) == -EINVAL);
+	nupa_fabric_put(fabric);
+}
+
+static void test_slots_are_claimed_until_none_is_free(void)
 {
 	struct nupa_fabric *fabric = create(NULL, &small);
 	struct nupa_slot_info info;
-	struct nupa_flow_info flow;
-	uint32_t first, second, third, slot;
+	uint32_t slot = 0;
 
-	CHECK(nupa_fabric_claim_slot(fabric, N_HOSTS, &first) == -EINVAL);
-	CHECK(nupa_fabric_claim_slot(fabric, 0, &first) == 0 && first == 1);
-	CHECK(nupa_fabric_claim_slot(fabric, 1, &second) == 0 && second == 2);
+	CHECK(nupa_fabric_claim_slot(fabric, N_HOSTS, &slot) == -EINVAL);
+	for (uint32_t expected = 1; expected <= 4; expected++)
+		CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == 0 && slot == expected);
+	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == -EBUSY);
 	CHECK(nupa_fabric_slot(fabric, 2, &info) == 0 && info.state == NUPA_SLOT_ATTACHING);
 	CHECK(info.host == 1 && info.alive && info.epoch == 1 && info.uid == geteuid());
 	CHECK(strncmp(info.comm, "test_segment", 12) == 0);
 	CHECK(fabric->slots[2].start_time == nupa_process_start_time((uint32_t)getpid()));
-	CHECK(nupa_fabric_back(fabric, arena_at(fabric, 1), 4096) == 0);
-	((struct nupa_flow *)nupa_fabric_arena(fabric, 1))[1].xmit_bytes = 99;
-	CHECK(nupa_fabric_free_slot(fabric, 1) == 0);
+
 	CHECK(nupa_fabric_free_slot(fabric, 2) == 0);
-	CHECK(nupa_fabric_slot(fabric, 2, &info) == -ENOENT && info.host == 1 && info.epoch == 1);
-
-	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == 0 && slot == 2);
+	CHECK(nupa_fabric_claim_slot(fabric, 0, &slot) == 0 && slot == 2);
 	CHECK(NUPA_CLAIM_EPOCH(fabric->slots[2].claim) == 2);
-	CHECK(nupa_fabric_claim_slot(fabric, 1, &third) == 0 && third == 3);
-	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == 0 && slot == 4);
-	CHECK(nupa_fabric_flow(fabric, 1, 1, &flow) == 0 && flow.xmit_bytes == 99);
-	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == 0 && slot == 1);
-	CHECK(nupa_fabric_flow(fabric, 1, 1, &flow) == 0 && flow.xmit_bytes == 0);
-	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == -EBUSY);
-
 	fabric->slots[3].claim = NUPA_CLAIM(0, 0xffffff, NUPA_SLOT_FREE);
 	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == 0 && slot == 3);
 	CHECK(NUPA_CLAIM_EPOCH(fabric->slots[3].claim) == 1);
@@ -828,7 +843,8 @@ int main(void)
 	test_tables_flows_and_movers_are_read();
 	test_liveness_needs_pid_and_start_time();
 	test_reaping_frees_the_dead_and_spares_the_living();
-	test_a_slot_goes_back_to_the_host_that_had_it();
+	test_slots_are_claimed_until_none_is_free();
+	test_traffic_outlives_its_attachment_and_keeps_its_host();
 	test_an_owner_frees_its_slot_and_nobody_else_does();
 	test_a_port_that_goes_down_is_counted_and_wakes_sleepers();
 	test_pool_memory_is_claimed_returned_and_bounded();
