@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
+# os.path: pathlib would cost each `nupa run` 10 ms.
+# ruff: noqa: PTH208
 """The `nupa` command: reads the command line, calls the layers below, prints.
 
 Knows arguments, output and exit codes; never how anything works.  A command is a module of this
@@ -29,8 +31,20 @@ examples:
 
 def commands() -> list[str]:
     """The names of all commands."""
-    names = (name.removesuffix(".py") for name in os.listdir(__path__[0]) if name.endswith(".py"))  # noqa: PTH208
+    names = (file.removesuffix(".py") for file in os.listdir(__path__[0]) if file.endswith(".py"))
     return sorted(name for name in names if not name.startswith("_"))
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help with examples.  argparse asks shutil for the width, also where no help is printed, and
+    shutil takes 8 ms to import."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = os.get_terminal_size().columns
+        except OSError:
+            columns = 80
+        super().__init__(prog, width=max(columns - 2, 40))
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,10 +62,10 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         prog="nupa",
         description="Software RDMA over an emulated CXL fabric: no NIC, no kernel module, no root.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
     parser.add_argument("--version", action="version", version=f"nupa {nupa.__version__}")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(prog="nupa", metavar="COMMAND", required=True)
     known = commands()
     for name in argv[:1] if argv and argv[0] in known else known:
         importlib.import_module(f"nupa.cli.{name}").add_parser(subparsers)

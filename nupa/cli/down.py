@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from nupa.cli import Help, fail
+
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
@@ -25,7 +27,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "down",
         help="take a fabric down",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("name", nargs="?", default="default", help="default: default")
@@ -35,7 +37,6 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from nupa.cli import EXIT_ERROR, fail
     from nupa.fabric import Fabric, NupaError, registry
 
     registry.collect_all()
@@ -47,5 +48,5 @@ def run(args: argparse.Namespace) -> int:
         try:
             Fabric.remove(name, force=args.force)
         except NupaError as error:
-            code = fail(str(error), EXIT_ERROR)
+            code = fail(str(error))
     return code

@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from nupa.cli import Help
+
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
@@ -15,7 +17,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "ls",
         help="list fabrics",
         epilog="examples:\n  nupa ls\n  nupa ls --json | jq -r '.[].name'\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
     parser.add_argument("--json", action="store_true", help="for scripts: an array of objects")
     parser.set_defaults(run=run)
@@ -51,14 +53,14 @@ def _entry(name: str) -> dict[str, Any]:
 
     path = registry.path_of(name)
     try:
-        segment = Segment.open(str(path))
+        segment = Segment.open(path)
     except NupaError as error:
-        return {"name": name, "path": str(path), "error": str(error)}
+        return {"name": name, "path": path, "error": str(error)}
     try:
         segment.reap()
         return {
             "name": name,
-            "path": str(path),
+            "path": path,
             "error": None,
             "auto": segment.auto,
             "hosts": len(segment.hosts()),

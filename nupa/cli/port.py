@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from nupa.cli import Help
+
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
@@ -25,7 +27,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "port",
         help="take a host's link down or up",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
     parser.add_argument("host", help="its name or number")
     parser.add_argument("state", choices=["down", "up"])

@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from nupa.cli import Help
+
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
@@ -24,7 +26,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "show",
         help="show a fabric: hosts, ports, processes, movers, counters",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
     parser.add_argument("name", nargs="?", help="default: the one called default, or the only one")
     parser.add_argument("--json", action="store_true", help="for scripts: one object")

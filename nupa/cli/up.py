@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from nupa.cli import Help
+
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
@@ -22,7 +24,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "up",
         help="make a fabric",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
     parser.add_argument(
         "--topology",

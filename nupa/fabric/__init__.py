@@ -7,8 +7,11 @@ the pool's memory; never rings, queue pairs or what is in a message.
 
 from nupa.fabric.errors import FabricError, LocalError, NupaError, RemoteError
 from nupa.fabric.fabric import Fabric
-from nupa.fabric.pool import PoolMemory
-from nupa.fabric.topology import Topology, TopologyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nupa.fabric.pool import PoolMemory
+    from nupa.fabric.topology import Topology, TopologyError
 
 __all__ = [
     "Fabric",
@@ -20,3 +23,18 @@ __all__ = [
     "Topology",
     "TopologyError",
 ]
+
+# Imported when they are asked for: `nupa run` needs neither, and has 100 ms in all.
+_LATER = {
+    "PoolMemory": "nupa.fabric.pool",
+    "Topology": "nupa.fabric.topology",
+    "TopologyError": "nupa.fabric.topology",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LATER[name]), name)

@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 import errno
-import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from nupa.fabric import registry
-from nupa.fabric.counters import count
 from nupa.fabric.errors import LocalError, NupaError
 from nupa.fabric.segment import HostInfo, PortInfo, Segment, SlotInfo
-from nupa.fabric.topology import Topology, speed_name, star
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from nupa.fabric.pool import PoolMemory
+    from nupa.fabric.topology import Topology
 
 
 class Fabric:
@@ -33,17 +32,17 @@ class Fabric:
     """
 
     def __init__(self, hosts: int = 2, *, topology: Topology | None = None) -> None:
+        from nupa.fabric.topology import star
+
         topology = topology or star(hosts, "local")
         self._segment = Segment.create(None, topology.name, topology)
         self._named = False
-        self._lock = threading.Lock()
 
     @classmethod
     def _of(cls, segment: Segment) -> Fabric:
         fabric = cls.__new__(cls)
         fabric._segment = segment
         fabric._named = True
-        fabric._lock = threading.Lock()
         return fabric
 
     @classmethod
@@ -60,13 +59,13 @@ class Fabric:
         path = registry.path_of(name)
         # What a dead `nupa run` left is no reason to refuse.
         registry.collect(name)
-        if path.exists():
+        if os.path.lexists(path):
             raise LocalError(
                 f"the fabric {name!r} is up already: `nupa show {name}` shows it, "
                 f"`nupa down {name}` takes it down",
                 errno.EEXIST,
             )
-        segment = Segment.create(str(path), name, topology, auto)
+        segment = Segment.create(path, name, topology, auto)
         registry.use(segment)
         return cls._of(segment)
 
@@ -84,13 +83,13 @@ class Fabric:
     @classmethod
     def _open_locked(cls, name: str) -> Fabric:
         path = registry.path_of(name)
-        if not path.exists():
+        if not os.path.lexists(path):
             up = ", ".join(registry.names()) or "none"
             raise LocalError(
                 f"no fabric is named {name!r}; up are: {up}; `nupa up --name {name}` makes it",
                 errno.ENOENT,
             )
-        segment = Segment.open(str(path))
+        segment = Segment.open(path)
         registry.use(segment)
         return cls._of(segment)
 
@@ -106,7 +105,7 @@ class Fabric:
         """
         with registry.control_lock():
             name = name or _meant_name()
-            missing = name == registry.DEFAULT_NAME and not registry.path_of(name).exists()
+            missing = name == registry.DEFAULT_NAME and not os.path.lexists(registry.path_of(name))
             fabric = (
                 cls._create_locked(name, default(), True) if missing else cls._open_locked(name)
             )
@@ -128,16 +127,16 @@ class Fabric:
         """
         with registry.control_lock():
             path = registry.path_of(name)
-            if not path.exists():
+            if not os.path.lexists(path):
                 raise LocalError(f"no fabric is named {name!r}: `nupa ls` lists them", errno.ENOENT)
             if not force and registry.in_use(path):
                 raise LocalError(
-                    f"the fabric {name!r} is in use{_users(str(path))}: "
+                    f"the fabric {name!r} is in use{_users(path)}: "
                     f"end its users first, or take it down with --force",
                     errno.EBUSY,
                 )
             try:
-                path.unlink(missing_ok=True)
+                registry.remove(path)
             except OSError as error:
                 raise LocalError(
                     f"cannot remove {path}: {error.strerror}", error.errno or 0
@@ -218,8 +217,7 @@ class Fabric:
         """Takes the link of a host down or up, both ends of it.  LocalError: no such host."""
         port = self.host(host).port
         peer = self.ports[port].peer
-        lock: AbstractContextManager[Any] = registry.control_lock() if self._named else self._lock
-        with lock:
+        with registry.control_lock() if self._named else nullcontext():
             self._segment.set_port(peer, up)
             self._segment.set_port(port, up)
 
@@ -241,6 +239,9 @@ class Fabric:
 
     def show(self) -> dict[str, Any]:
         """All there is to see, as plain values: what `nupa show --json` prints."""
+        from nupa.fabric.counters import count
+        from nupa.fabric.topology import speed_name
+
         processes = self.processes()
         hosts, ports = self.hosts, self.ports
         counters = count(ports, self._segment.flows(), self._segment.route)
@@ -271,7 +272,7 @@ class Fabric:
                     "state": port.state,
                     "width": f"x{port.width_lanes}",
                     "speed": speed_name(port.speed_mtps),
-                    "counters": counters[port.index].as_dict(),
+                    "counters": counters[port.index],
                 }
                 for port in ports
             ],

@@ -6,14 +6,16 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nupa._engine import ffi, lib
 from nupa.fabric.errors import FabricError, LocalError, NupaError
-from nupa.fabric.topology import LINK_LAYERS, Topology
+
+if TYPE_CHECKING:
+    from nupa.fabric.topology import Topology
 
 _WHY_BYTES = 512
+_LINK_LAYERS = {lib.NUPA_LINK_INFINIBAND: "infiniband", lib.NUPA_LINK_ETHERNET: "ethernet"}
 _PORT_STATES = {lib.NUPA_PORT_DOWN: "DOWN", lib.NUPA_PORT_ACTIVE: "ACTIVE"}
 _SLOT_STATES = {
     lib.NUPA_SLOT_ATTACHING: "attaching",
@@ -43,10 +45,9 @@ def check(rc: int, what: str, why: str = "") -> int:
     raise kind(f"{what}: {why or os.strerror(-rc)}", -rc)
 
 
-@dataclass(frozen=True)
-class HostInfo:
+class HostInfo(NamedTuple):
     name: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     port: int  # index in the port table
     link_layer: str
     ipv4: str
@@ -54,10 +55,9 @@ class HostInfo:
     lid: int
 
 
-@dataclass(frozen=True)
-class PortInfo:
+class PortInfo(NamedTuple):
     name: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     peer: int
     is_switch: bool
     node: int
@@ -68,8 +68,7 @@ class PortInfo:
     link_downed: int
 
 
-@dataclass(frozen=True)
-class SlotInfo:
+class SlotInfo(NamedTuple):
     """An attachment of a process to a host."""
 
     slot: int
@@ -84,8 +83,7 @@ class SlotInfo:
     comm: str
 
 
-@dataclass(frozen=True)
-class Flow:
+class Flow(NamedTuple):
     """What the owners of one slot moved between their host and *peer*; bytes and packets."""
 
     host: int
@@ -114,7 +112,7 @@ class Segment:
         """Makes the file *path* (None: a memfd).  LocalError: it exists, or a limit is passed;
         FabricError: no room."""
         config = ffi.new("struct nupa_config *")
-        for key, value in vars(topology.segment).items():
+        for key, value in topology.segment._asdict().items():
             setattr(config, key, value)
         config.flags = lib.NUPA_SEGMENT_AUTO if auto else 0
         hosts, ports, routes = _tables(topology)
@@ -190,12 +188,11 @@ class Segment:
 
     def _host(self, index: int) -> HostInfo:
         host = lib.nupa_fabric_host(self.handle, index)
-        layers = {value: name for name, value in LINK_LAYERS.items()}
         return HostInfo(
             name=_text(host.name),
             index=index,
             port=host.port,
-            link_layer=layers[host.link_layer],
+            link_layer=_LINK_LAYERS[host.link_layer],
             ipv4=".".join(map(str, int(host.ipv4).to_bytes(4, "big"))),
             mac=bytes(host.mac).hex(":"),
             lid=host.lid,
@@ -291,12 +288,13 @@ MOVERS = {1: "local", 2: "pool", 3: "cma", 4: "relay"}  # enum nupa_mover
 
 
 def _tables(topology: Topology) -> tuple[Any, Any, Any]:
+    link_layers = {name: value for value, name in _LINK_LAYERS.items()}
     hosts = ffi.new("struct nupa_host[]", len(topology.hosts))
     for i, host in enumerate(topology.hosts):
         number = i + 1
         hosts[i].name = host.name.encode()
         hosts[i].port = i
-        hosts[i].link_layer = LINK_LAYERS[topology.link_layer]
+        hosts[i].link_layer = link_layers[topology.link_layer]
         hosts[i].ipv4 = 10 << 24 | number
         hosts[i].lid = number if topology.link_layer == "infiniband" else 0
         # Locally administered (IEEE 802, 8.4), the IPv4 address in its last bytes.

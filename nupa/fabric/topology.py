@@ -2,6 +2,7 @@
 """What a fabric is made of: hosts, switches, links, and the routes that follow from them.
 
 Plain values, checked when made; no file and no segment.  `topology_file` reads them from TOML.
+Named tuples, not dataclasses: `nupa run` makes some, and dataclasses takes 15 ms to import.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from nupa.fabric.errors import LocalError
 
@@ -21,7 +22,7 @@ PORTS_MAX = 1024
 HOPS_MAX = 15
 NAME_BYTES_MAX = 31
 
-LINK_LAYERS = {"infiniband": 1, "ethernet": 2}  # enum nupa_link_layer
+LINK_LAYERS = ("infiniband", "ethernet")
 WIDTHS_LANES = (1, 2, 4, 8, 16)
 # Mega-transfers a second per lane (PCI Express Base 6.0, 1.2; CXL runs on these).
 SPEEDS_MTPS = {"gen3": 8000, "gen4": 16000, "gen5": 32000, "gen6": 64000}
@@ -34,22 +35,19 @@ class TopologyError(LocalError):
         super().__init__(message, errno.EINVAL)
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """width_lanes: one of WIDTHS_LANES; speed_mtps: mega-transfers a second per lane."""
 
     width_lanes: int = 4
     speed_mtps: int = SPEEDS_MTPS["gen5"]
 
 
-@dataclass(frozen=True)
-class Switch:
+class Switch(NamedTuple):
     name: str
     ports: int
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(NamedTuple):
     """A host has one port, linked to *port* of *switch*; 0: its lowest free one."""
 
     name: str
@@ -58,8 +56,7 @@ class Host:
     link: Link = Link()
 
 
-@dataclass(frozen=True)
-class Trunk:
+class Trunk(NamedTuple):
     """A link between two switches: what stacks them.  A port of 0: the lowest free one."""
 
     switches: tuple[str, str]
@@ -67,8 +64,7 @@ class Trunk:
     link: Link = Link()
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(NamedTuple):
     """One end of a link; *peer* is the index of the other end, *node* of its host or switch."""
 
     name: str
@@ -79,8 +75,7 @@ class Port:
     link: Link
 
 
-@dataclass(frozen=True)
-class SegmentConfig:
+class SegmentConfig(NamedTuple):
     """Sizes of the shared segment; 0 means the default (struct nupa_config in layout.h)."""
 
     slots: int = 0
@@ -92,7 +87,6 @@ class SegmentConfig:
     pool_bytes: int = 0
 
 
-@dataclass(frozen=True)
 class Topology:
     """Hosts on switches.  TopologyError where names, ports or links contradict each other.
 
@@ -101,23 +95,30 @@ class Topology:
     ['host0/1', 'switch0/1', 'switch0/2', 'host1/1']
     """
 
-    name: str
-    switches: tuple[Switch, ...]
-    hosts: tuple[Host, ...]
-    trunks: tuple[Trunk, ...] = ()
-    link_layer: str = "ethernet"
-    segment: SegmentConfig = field(default_factory=SegmentConfig)
-
-    def __post_init__(self) -> None:
-        if self.link_layer not in LINK_LAYERS:
+    def __init__(
+        self,
+        name: str,
+        switches: tuple[Switch, ...],
+        hosts: tuple[Host, ...],
+        trunks: tuple[Trunk, ...] = (),
+        link_layer: str = "ethernet",
+        segment: SegmentConfig | None = None,
+    ) -> None:
+        self.name = name
+        self.switches = switches
+        self.hosts = hosts
+        self.trunks = trunks
+        self.link_layer = link_layer
+        self.segment = segment or SegmentConfig()
+        if link_layer not in LINK_LAYERS:
             raise TopologyError(
-                f"link_layer is {self.link_layer!r}: choose one of {', '.join(LINK_LAYERS)}"
+                f"link_layer is {link_layer!r}: choose one of {', '.join(LINK_LAYERS)}"
             )
-        if not 1 <= len(self.hosts) <= HOSTS_MAX:
-            raise TopologyError(f"there are {len(self.hosts)} hosts: a fabric has 1 to {HOSTS_MAX}")
-        _check_names("host", (host.name for host in self.hosts))
-        _check_names("switch", (switch.name for switch in self.switches))
-        both = {host.name for host in self.hosts} & {switch.name for switch in self.switches}
+        if not 1 <= len(hosts) <= HOSTS_MAX:
+            raise TopologyError(f"there are {len(hosts)} hosts: a fabric has 1 to {HOSTS_MAX}")
+        _check_names("host", (host.name for host in hosts))
+        _check_names("switch", (switch.name for switch in switches))
+        both = {host.name for host in hosts} & {switch.name for switch in switches}
         if both:
             raise TopologyError(f"{min(both)!r} names a host and a switch: give one another name")
         if len(self.ports) > PORTS_MAX:

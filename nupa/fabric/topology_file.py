@@ -25,7 +25,6 @@ ports = [24, 24]             # or the lowest free ones
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import tomllib
 from pathlib import Path
@@ -195,8 +194,8 @@ def _topology(top: _Table, name: str) -> Topology:
 def _segment(table: _Table) -> SegmentConfig:
     wide = {"pool_bytes"}
     sizes = {
-        item.name: table.number(item.name, 1, _U64_MAX if item.name in wide else _U32_MAX)
-        for item in dataclasses.fields(SegmentConfig)
+        name: table.number(name, 1, _U64_MAX if name in wide else _U32_MAX)
+        for name in SegmentConfig._fields
     }
     table.done()
     return SegmentConfig(**sizes)
