@@ -18,19 +18,23 @@
 #define FIRST_MRS 256u
 
 struct nupa_engine *nupa_engines;
+uint32_t nupa_engines_readers;
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t at_fork_once = PTHREAD_ONCE_INIT;
 
-struct nupa_engine *nupa_engine_of(const struct ibv_context *context)
-{
-	return container_of(context, const struct nupa_context, ibv.context)->engine;
-}
-
 /* man ibv_fork_init: a child has none of its parent's verbs objects.  Ours live in shared memory
- * and in threads that did not come along, so the child forgets them; it may attach anew. */
+ * and in threads that did not come along.  The child keeps a private picture, so that closing what it
+ * inherited (as a garbage collector does) harms nobody; it may attach anew. */
 static void forget_in_child(void)
 {
+	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
+		engine->forked = true;
+		engine->lock = 0;
+		nupa_fabric_detach_copy(engine->fabric);
+	}
 	nupa_engines = NULL;
+	nupa_engines_readers = 0;
+	nupa_device_list_forget();
 	pthread_mutex_init(&registry, NULL);
 }
 
@@ -277,9 +281,11 @@ static struct nupa_engine *engine_get(struct nupa_fabric *fabric, int host, enum
 
 static void engine_put(struct nupa_engine *engine)
 {
-	if (--engine->refs)
+	if (--engine->refs || engine->forked)
 		return;
 	engine_unlink(engine);
+	while (nupa_load_seq(&nupa_engines_readers))
+		sched_yield();
 	engine_leave(engine);
 	engine_free(engine);
 }

@@ -118,6 +118,13 @@ struct ibv_device **nupa_get_device_list(int *num_devices)
 	return list;
 }
 
+/* In a child process: the mappings are pictures of the parent's. */
+void nupa_device_list_forget(void)
+{
+	pthread_mutex_init(&env.mutex, NULL);
+	env.fabric = NULL;
+}
+
 void nupa_free_device_list(struct ibv_device **list)
 {
 	free(list);

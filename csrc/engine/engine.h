@@ -317,7 +317,7 @@ struct nupa_engine {
 	bool app_drives;                 /* the port thread only supervises */
 	bool deaths;                     /* set by the death watch, without the lock */
 	bool membarrier;                 /* this process takes part in global expedited barriers */
-	bool forked;                     /* a copy in a child: to be forgotten, not closed */
+	bool forked;                     /* a copy in a child process: nothing of it reaches the fabric */
 	struct nupa_list ack_pending;    /* struct nupa_qp.ack_link */
 	struct nupa_list waiting;        /* struct nupa_qp.wait_link */
 	struct nupa_list reading;        /* struct nupa_qp.job_link */
@@ -355,6 +355,11 @@ struct nupa_engine {
 	struct nupa_engine *next; /* registry of this process */
 };
 
+static inline struct nupa_engine *nupa_engine_of(const struct ibv_context *context)
+{
+	return container_of(context, const struct nupa_context, ibv.context)->engine;
+}
+
 /* lock.c */
 void nupa_engine_lock_slow(struct nupa_engine *engine);
 
@@ -376,9 +381,10 @@ static inline void nupa_engine_unlock(struct nupa_engine *engine)
 }
 
 /* attach.c */
-extern struct nupa_engine *nupa_engines; /* of this process; changes under the registry's lock */
+extern struct nupa_engine *nupa_engines;   /* of this process; changes under the registry's lock */
+extern uint32_t nupa_engines_readers; /* threads that walk the list without it */
+void nupa_device_list_forget(void);
 uint32_t nupa_quietest_host(const struct nupa_fabric *fabric); /* fewest live attachments */
-struct nupa_engine *nupa_engine_of(const struct ibv_context *context);
 
 /* port.c */
 int nupa_port_start(struct nupa_engine *engine);

@@ -9,6 +9,9 @@
 #define IDLE_POLLS_MAX 2000u
 #define IDLE_POLLS_BETWEEN_YIELDS 100u
 
+/* How often a port thread looks for room in a full ring. */
+#define ROOM_POLL_NS 50000u
+
 static void handle_ack(struct nupa_engine *engine, struct nupa_channel *channel,
 		       const struct nupa_msg *msg, uint32_t psn)
 {
@@ -194,12 +197,16 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 
 void nupa_engine_progress_siblings(struct nupa_engine *engine)
 {
-	for (struct nupa_engine *other = nupa_load_acquire(&nupa_engines); other; other = other->next) {
+	/* Who takes an engine off the list frees it only when nobody walks the list. */
+	nupa_fetch_add_seq(&nupa_engines_readers, 1);
+	for (struct nupa_engine *other = nupa_load_seq(&nupa_engines); other;
+	     other = nupa_load_seq(&other->next)) {
 		if (other == engine || !nupa_engine_trylock(other))
 			continue;
 		nupa_engine_progress(other);
 		nupa_engine_unlock(other);
 	}
+	nupa_fetch_add_seq(&nupa_engines_readers, -1u);
 }
 
 bool nupa_engine_rings_ready(const struct nupa_engine *engine)
@@ -214,13 +221,16 @@ bool nupa_engine_rings_ready(const struct nupa_engine *engine)
 /* When the engine has to run although nothing arrives; UINT64_MAX: never. */
 uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 {
+	uint64_t soon_ns = engine->now_ns() + ROOM_POLL_NS;
 	uint64_t next_ns = UINT64_MAX;
 
 	for (struct nupa_list *at = engine->waiting.next; at != &engine->waiting; at = at->next) {
 		const struct nupa_qp *qp = container_of(at, struct nupa_qp, wait_link);
 		uint64_t at_ns = qp->wait_until_ns;
 
-		if (qp->wait == NUPA_WAIT_PATH) /* its event is port_epoch */
+		if (qp->wait == NUPA_WAIT_RING) /* nobody tells us of room */
+			at_ns = soon_ns;
+		else if (qp->wait == NUPA_WAIT_PATH) /* its event is port_epoch */
 			at_ns = qp->wait_deadline_ns ? qp->wait_deadline_ns : UINT64_MAX;
 		if (qp->wait_deadline_ns && qp->wait_deadline_ns < at_ns)
 			at_ns = qp->wait_deadline_ns;
@@ -228,7 +238,7 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 	}
 	/* Owed answers and responses wait for room in a ring: look again soon. */
 	if (!nupa_list_empty(&engine->ack_pending) || !nupa_list_empty(&engine->reading))
-		return 0;
+		return soon_ns;
 	return next_ns;
 }
 

@@ -384,6 +384,24 @@ uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric)
 			fabric->geometry.pool_bytes);
 }
 
+static void make_private(const struct nupa_fabric *fabric, void *at, uint64_t offset, uint64_t bytes)
+{
+	if (at && mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+		       fabric->fd, (off_t)offset) == MAP_FAILED)
+		abort(); /* going on would write into the parent's attachment */
+}
+
+void nupa_fabric_detach_copy(struct nupa_fabric *fabric)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+
+	make_private(fabric, fabric->sb, 0, sb->arenas_off);
+	for (uint32_t slot = 1; slot < sb->n_slots; slot++)
+		make_private(fabric, fabric->arena[slot], nupa_arena_offset(fabric, slot),
+			     sb->arena_bytes);
+	make_private(fabric, fabric->pool, sb->pool_off, sb->pool_bytes);
+}
+
 int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes)
 {
 	const uint64_t end = fabric->geometry.segment_bytes;

@@ -23,6 +23,9 @@ struct nupa_flow *nupa_past_flow(const struct nupa_fabric *fabric, uint32_t from
 /* Frees what a dead owner left in the pool.  Slot 0: the extents of each dead pid. */
 void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot);
 
+/* Turns all mappings into private ones at the same place: what is stored there stays here. */
+void nupa_fabric_detach_copy(struct nupa_fabric *fabric);
+
 uint64_t nupa_slot_claim(const struct nupa_slot *slot);
 /* Whether the process of that claim exists.  A slot that is being attached or reaped has no settled
  * start time: its pid alone counts. */
