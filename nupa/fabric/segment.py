@@ -84,7 +84,7 @@ class SlotInfo(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """What the owners of one slot moved between their host and *peer*; bytes and packets."""
+    """What attachments to *host* moved between it and *peer*; bytes and packets."""
 
     host: int
     peer: int
@@ -252,29 +252,19 @@ class Segment:
             )
 
     def flows(self) -> Iterator[Flow]:
-        """Traffic of all slots that were ever used, where there was any."""
-        info = ffi.new("struct nupa_slot_info *")
+        """Traffic of the attachments there are and of those that are gone, where there was any."""
         flow = ffi.new("struct nupa_flow_info *")
-        n_hosts = lib.nupa_fabric_n_hosts(self.handle)
-        for slot in range(1, lib.nupa_fabric_n_slots(self.handle)):
-            rc = lib.nupa_fabric_slot(self.handle, slot, info)
-            if rc != -errno.ENOENT:
-                check(rc, f"cannot read slot {slot}")
-            if info.epoch == 0:
-                continue
-            for peer in range(n_hosts):
-                rc = lib.nupa_fabric_flow(self.handle, slot, peer, flow)
-                check(rc, f"cannot read the traffic of slot {slot}")
-                counts = (
-                    flow.xmit_bytes,
-                    flow.xmit_packets,
-                    flow.rcv_bytes,
-                    flow.rcv_packets,
-                    flow.xmit_wait,
-                    flow.xmit_discards,
-                )
-                if any(counts):
-                    yield Flow(info.host, peer, *counts)
+        everyone = range(lib.nupa_fabric_n_hosts(self.handle))
+        for host in everyone:
+            for peer in everyone:
+                rc = lib.nupa_fabric_past_flow(self.handle, host, peer, flow)
+                check(rc, "cannot read past traffic")
+                yield from _flow(host, peer, flow)
+        for slot in self.slots():
+            for peer in everyone:
+                rc = lib.nupa_fabric_flow(self.handle, slot.slot, peer, flow)
+                check(rc, f"cannot read the traffic of slot {slot.slot}")
+                yield from _flow(slot.host, peer, flow)
 
     def mover(self, from_slot: int, to_slot: int) -> str | None:
         """'cma', 'relay', 'pool', 'local', or None where no channel is open."""
@@ -282,6 +272,19 @@ class Segment:
         if rc == -errno.ENOENT:
             return None
         return MOVERS[check(rc, f"cannot read the channel {from_slot} - {to_slot}")]
+
+
+def _flow(host: int, peer: int, flow: Any) -> Iterator[Flow]:
+    counts = (
+        flow.xmit_bytes,
+        flow.xmit_packets,
+        flow.rcv_bytes,
+        flow.rcv_packets,
+        flow.xmit_wait,
+        flow.xmit_discards,
+    )
+    if any(counts):
+        yield Flow(host, peer, *counts)
 
 
 MOVERS = {1: "local", 2: "pool", 3: "cma", 4: "relay"}  # enum nupa_mover

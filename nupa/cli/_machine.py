@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Asks the machine what it can do: tries each thing instead of reading versions."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+# include/uapi/linux/prctl.h, sched.h, userfaultfd.h
+_PR_SET_PDEATHSIG = 1
+_PR_SET_PTRACER = 0x59616D61
+_PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+_UFFD_USER_MODE_ONLY = 1
+# By machine: x86_64 has numbers of its own, all newer ones share theirs.
+_SYS_USERFAULTFD = {"x86_64": 323}.get(platform.machine(), 282)
+_SYS_FUTEX = {"x86_64": 202}.get(platform.machine(), 98)
+_FUTEX_WAKE = 1
+
+_MIB = 1 << 20
+_ROOM_BYTES = 64 * _MIB  # two programs with some tens of queue pairs
+
+OK, LIMITED, MISSING = "ok", "limited", "missing"
+
+
+class Check(NamedTuple):
+    """state: ok, limited (it goes on without) or missing (nothing runs without).
+
+    found: what was seen; follows: what that means; remedy: what to do, empty if nothing.
+    """
+
+    name: str
+    state: str
+    found: str
+    follows: str
+    remedy: str = ""
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check_all() -> Iterator[Check]:
+    """Each check, in the order in which a reader wants to know."""
+    for check in (
+        _engine,
+        _drop_in,
+        _folder,
+        _cma,
+        _yama,
+        _pidfd,
+        _futex,
+        _cores,
+        _perftest,
+        _ibverbs_utils,
+        _userfaultfd,
+        _user_namespaces,
+        _tun,
+    ):
+        yield check()
+
+
+def _engine() -> Check:
+    from nupa.fabric import Fabric, NupaError
+
+    try:
+        with Fabric(hosts=2) as fabric:
+            found = f"a fabric of {len(fabric.hosts)} hosts in this process"
+    except NupaError as error:
+        return Check("engine", MISSING, str(error), "no fabric can be made", "see the message")
+    return Check("engine", OK, found, "fabrics within one process work")
+
+
+def _drop_in() -> Check:
+    library = Path(__file__).resolve().parent.parent / "lib" / "libibverbs.so.1"
+    if library.exists():
+        return Check("libibverbs", OK, str(library), "`nupa run` runs verbs programs unmodified")
+    return Check(
+        "libibverbs",
+        LIMITED,
+        f"no {library}",
+        "`nupa run` cannot give programs its verbs; nupa.verbs works",
+        "install the package: `pip install .`, or `make build` in a checkout",
+    )
+
+
+def _folder() -> Check:
+    from nupa.fabric.registry import folder
+
+    path = folder()
+    name = f"segments in {path}"
+    try:
+        room = os.statvfs(path)
+        fd = os.open(path, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        return Check(
+            name,
+            MISSING,
+            error.strerror or str(error),
+            "no named fabric can be made, so no `nupa run`",
+            "set NUPA_DIR to a folder in a tmpfs that you may write to",
+        )
+    try:
+        os.posix_fallocate(fd, 0, _MIB)
+    except OSError as error:
+        return Check(
+            name,
+            MISSING,
+            f"1 MiB cannot be allocated: {error.strerror}",
+            "no named fabric can be made, so no `nupa run`",
+            _shm_remedy(path),
+        )
+    finally:
+        os.close(fd)
+    free, size = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
+    found = f"{free // _MIB} MiB free of {size // _MIB} MiB"
+    if free < _ROOM_BYTES:
+        return Check(
+            name, LIMITED, found, "large fabrics and many connections fail", _shm_remedy(path)
+        )
+    return Check(name, OK, found, "fabrics have room")
+
+
+def _shm_remedy(path: str) -> str:
+    return (
+        f"remove files from {path}, or make it larger "
+        f"(docker run --shm-size=1g; mount -o remount,size=1g {path})"
+    )
+
+
+def _in_child(work: Callable[[], int]) -> int:
+    """The exit code of *work* in a child; 255 if it raised."""
+    child = os.fork()
+    if child == 0:
+        code = 255
+        try:
+            code = work()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class _Iovec(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("len", ctypes.c_size_t))
+
+
+def _read_of_sibling() -> int:
+    """errno of process_vm_readv between two processes of which neither is the other's parent."""
+    secret = ctypes.create_string_buffer(b"nupa")
+    ready, told = os.pipe()
+    holder = os.fork()
+    if holder == 0:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        # As the engine does: Yama's scope 1 then lets peers in.
+        _libc.prctl(_PR_SET_PTRACER, _PR_SET_PTRACER_ANY)
+        os.write(told, b"1")
+        signal.pause()
+        os._exit(0)
+    os.close(told)
+
+    def read() -> int:
+        # Nothing comes if the holder was not allowed to get there.
+        if not os.read(ready, 1):
+            return errno.EPERM
+        copy = ctypes.create_string_buffer(4)
+        here = _Iovec(ctypes.addressof(copy), 4)
+        there = _Iovec(ctypes.addressof(secret), 4)
+        got = _libc.process_vm_readv(holder, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+        if got == 4 and copy.raw == b"nupa":
+            return 0
+        return ctypes.get_errno() or errno.EIO
+
+    try:
+        return _in_child(read)
+    finally:
+        os.kill(holder, signal.SIGKILL)
+        os.waitpid(holder, 0)
+        os.close(ready)
+
+
+def _cma() -> Check:
+    error = _read_of_sibling()
+    if error == 0:
+        return Check("CMA", OK, "process_vm_readv reads a sibling", "bulk moves in one copy (cma)")
+    return Check(
+        "CMA",
+        LIMITED,
+        f"process_vm_readv of a sibling: {os.strerror(error)}",
+        "bulk moves through the channel (relay): slower, as correct",
+        "allow process_vm_readv and process_vm_writev in the seccomp profile "
+        "(docker run --cap-add SYS_PTRACE), and Yama's ptrace_scope below 2",
+    )
+
+
+def _yama() -> Check:
+    path = Path("/proc/sys/kernel/yama/ptrace_scope")
+    name = "Yama ptrace_scope"
+    try:
+        scope = int(path.read_text())
+    except (OSError, ValueError):
+        return Check(name, OK, "no Yama", "CMA is not limited by it")
+    if scope < 2:
+        return Check(name, OK, str(scope), "the engine lets its peers in")
+    return Check(
+        name,
+        LIMITED,
+        str(scope),
+        "CMA needs CAP_SYS_PTRACE, else bulk moves by relay",
+        "sysctl kernel.yama.ptrace_scope=1",
+    )
+
+
+def _pidfd() -> Check:
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        return Check(
+            "pidfd",
+            LIMITED,
+            error.strerror or str(error),
+            "the death of a peer is seen late",
+            "use Linux 5.3 or newer, and allow pidfd_open in the seccomp profile",
+        )
+    return Check("pidfd", OK, "pidfd_open works", "the death of a peer is seen at once")
+
+
+def _futex() -> Check:
+    word = ctypes.c_uint32(0)
+    if _libc.syscall(_SYS_FUTEX, ctypes.byref(word), _FUTEX_WAKE, 1, None, None, 0) == 0:
+        return Check("futex", OK, "FUTEX_WAKE works", "sleeping ends by a doorbell")
+    found = os.strerror(ctypes.get_errno())
+    return Check("futex", MISSING, found, "nobody can be woken", "allow futex in seccomp")
+
+
+def _cores() -> Check:
+    count = len(os.sched_getaffinity(0))
+    found = f"{count} usable"
+    if count >= 2:
+        return Check("cores", OK, found, "two polling programs run beside each other")
+    return Check(
+        "cores",
+        LIMITED,
+        found,
+        "two polling programs take turns: correct, with high latency",
+        "give it two cores (taskset, cpuset, docker run --cpus=2)",
+    )
+
+
+def _program(name: str, package: str, what: str) -> Check:
+    found = shutil.which(name)
+    if found:
+        return Check(package, OK, found, f"{what} can be run")
+    remedy = f"apt-get install {package}"
+    return Check(package, LIMITED, f"no {name} in PATH", f"{what} cannot be run", remedy)
+
+
+def _perftest() -> Check:
+    return _program("ib_write_bw", "perftest", "ib_write_bw and the others, and `nupa demo`")
+
+
+def _ibverbs_utils() -> Check:
+    return _program("ibv_rc_pingpong", "ibverbs-utils", "ibv_devinfo and the pingpongs")
+
+
+def _userfaultfd() -> Check:
+    fd = _libc.syscall(_SYS_USERFAULTFD, os.O_CLOEXEC)
+    mode = "for the kernel's faults too"
+    if fd < 0:
+        fd = _libc.syscall(_SYS_USERFAULTFD, os.O_CLOEXEC | _UFFD_USER_MODE_ONLY)
+        mode = "for user mode's faults only"
+    if fd < 0:
+        return Check(
+            "userfaultfd",
+            LIMITED,
+            os.strerror(ctypes.get_errno()),
+            "private memory is not promoted to shared memory; cma and relay move it",
+            "allow userfaultfd in the seccomp profile",
+        )
+    os.close(fd)
+    return Check("userfaultfd", OK, mode, "private memory could be promoted to shared memory")
+
+
+def _user_namespaces() -> Check:
+    def enter() -> int:
+        entered = _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+        return 0 if entered else ctypes.get_errno()
+
+    error = _in_child(enter)
+    if error == 0:
+        return Check(
+            "user namespaces",
+            OK,
+            "unshare works",
+            "a network of one's own without root is possible",
+        )
+    return Check(
+        "user namespaces",
+        LIMITED,
+        f"unshare: {os.strerror(error)}",
+        "a network of one's own needs root; RDMA does not",
+        "sysctl kernel.unprivileged_userns_clone=1, or "
+        "kernel.apparmor_restrict_unprivileged_userns=0",
+    )
+
+
+def _tun() -> Check:
+    try:
+        os.close(os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        return Check(
+            "TUN",
+            LIMITED,
+            f"/dev/net/tun: {error.strerror}",
+            "no network interface can be made; RDMA needs none",
+            "modprobe tun, or docker run --device /dev/net/tun",
+        )
+    return Check("TUN", OK, "/dev/net/tun opens", "a network interface can be made")

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa doctor`: what works on this machine, what follows, and what to do about it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from nupa.cli import EXIT_ERROR, Help
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_EPILOG = """\
+States: ok; limited: RDMA works, something is slower or left out; missing: nothing works without.
+Exit code: 1 if something is missing, else 0.
+
+examples:
+  nupa doctor
+  nupa doctor --json | jq '.[] | select(.state != "ok")'
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "doctor", help="what works on this machine", epilog=_EPILOG, formatter_class=Help
+    )
+    parser.add_argument("--json", action="store_true", help="for scripts: an array of objects")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from nupa.cli._machine import MISSING, OK, check_all
+    from nupa.cli._text import print_json, table
+
+    checks = list(check_all())
+    if args.json:
+        print_json([check._asdict() for check in checks])
+    else:
+        rows = [[check.name, check.state, check.found, check.follows] for check in checks]
+        print(table(["CHECK", "STATE", "FOUND", "SO"], rows))
+        remedies = [[check.name, check.remedy] for check in checks if check.state != OK]
+        if remedies:
+            print("\n" + table(["CHECK", "WHAT TO DO"], remedies))
+    return EXIT_ERROR if any(check.state == MISSING for check in checks) else 0
