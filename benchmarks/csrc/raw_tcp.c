@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #define DRAIN_BYTES (1u << 20)
+#define STREAMS 5u
 
 enum mode { BLOCK, POLL, STREAM, N_MODES };
 
@@ -127,9 +128,9 @@ static double latency(const struct sockaddr_in *server, enum mode mode, uint8_t 
 	return bench_median(&samples);
 }
 
-/* GB/s, to the acknowledgement of the last byte. */
-static double bandwidth(const struct sockaddr_in *server, const uint8_t *buffer, uint64_t bytes,
-			double seconds)
+/* GB/s of one stream, to the acknowledgement of its last byte. */
+static double stream(const struct sockaddr_in *server, const uint8_t *buffer, uint64_t bytes,
+		     double seconds)
 {
 	int fd = ask(server, STREAM, bytes);
 	uint64_t start_ns = bench_now_ns(), end_ns = start_ns + (uint64_t)(seconds * 1e9);
@@ -147,6 +148,18 @@ static double bandwidth(const struct sockaddr_in *server, const uint8_t *buffer,
 	end_ns = bench_now_ns();
 	close(fd);
 	return (double)sent / (double)(end_ns - start_ns);
+}
+
+/* Median GB/s of some streams. */
+static double bandwidth(const struct sockaddr_in *server, const uint8_t *buffer, uint64_t bytes,
+			double seconds)
+{
+	static struct bench_samples samples;
+
+	samples.count = 0;
+	for (uint32_t i = 0; i < STREAMS; i++)
+		bench_add(&samples, stream(server, buffer, bytes, seconds / STREAMS));
+	return bench_median(&samples);
 }
 
 static int listen_on_loopback(struct sockaddr_in *address)

@@ -33,7 +33,7 @@ def draw(results: Results, path: Path) -> None:
     latency, bandwidth = figure.subplots(1, 2)
     _axes(latency, results.latency_points(), "SEND, one way", "µs")
     _axes(bandwidth, results.bandwidth_points(), "WRITE", "GB/s")
-    figure.suptitle(f"RDMA over NUPA (mover {results.mover or 'not seen'}) and TCP on loopback")
+    figure.suptitle(f"RDMA over NUPA (mover {results.mover or 'not seen'}) and TCP")
     try:
         figure.savefig(path)
     except OSError as error:
@@ -52,7 +52,7 @@ def _figure() -> Any:
 def _axes(axes: Any, points: list[Point], title: str, unit: str) -> None:
     sizes = [point.size_bytes for point in points]
     axes.loglog(sizes, [point.rdma for point in points], "o-", label="RDMA over NUPA")
-    axes.loglog(sizes, [point.tcp for point in points], "s--", label="TCP, polling")
+    axes.loglog(sizes, [point.tcp for point in points], "s--", label="TCP on loopback")
     ticks = sizes[:: max(1, len(sizes) // 6)]
     axes.set_xticks(ticks, [format_size(size) for size in ticks])
     axes.minorticks_off()

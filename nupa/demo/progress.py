@@ -51,6 +51,11 @@ class Progress:
         else:
             self._write(f"{self._text()}\n")
 
+    def detail(self, label: str) -> None:
+        """Says more of the step that runs, where a line can be rewritten."""
+        self._label = label
+        self.tick()
+
     def tick(self, _: float = 0.0) -> None:
         """Time has passed in this step; called as often as is convenient."""
         if self._live:

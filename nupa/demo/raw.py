@@ -24,6 +24,11 @@ class Tcp:
     polling_us: float  #: one way, both ends polling, as RDMA programs do
     bytes_per_s: float
 
+    @property
+    def best_us(self) -> float:
+        """What TCP can do: one way, by the better of both ways to wait."""
+        return min(self.blocking_us, self.polling_us)
+
 
 def run(
     name: str,

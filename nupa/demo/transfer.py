@@ -56,6 +56,10 @@ class Job:
             for size in _chunks(self.size_bytes):
                 file.write(rng.randbytes(size))
 
+    def remove_files(self) -> None:
+        for path in (self.sent, self.received):
+            path.unlink(missing_ok=True)
+
     def command(self, role: Literal["server", "client"]) -> list[str]:
         sends = (role == "client") != (self.operation == "read")
         path = self.sent if sends else self.received

@@ -19,17 +19,20 @@ def test_elsewhere_each_step_is_one_plain_line_and_ticks_are_silent() -> None:
         progress.step("fabric")
         progress.tick(0.1)
         progress.step("ib_send_lat")
+        progress.detail("ib_send_lat, 8 B")
     assert out.getvalue() == "[1/2]  1.0 s  fabric\n[2/2]  2.5 s  ib_send_lat\n"
 
 
 def test_on_a_terminal_the_line_is_rewritten_and_gone_at_the_end() -> None:
-    out, times = Terminal(), iter([0.0, 1.0, 1.1])
+    out, times = Terminal(), iter([0.0, 1.0, 1.1, 1.2])
     with Progress(1, out, clock=lambda: next(times)) as progress:
         progress.step("fabric")
         progress.tick(0.1)
+        progress.detail("fabric, made")
     assert out.getvalue().split("\r\x1b[K") == [
         "",
         "[1/1]  1.0 s  fabric",
         "[1/1]  1.1 s  fabric",
+        "[1/1]  1.2 s  fabric, made",
         "",
     ]

@@ -45,10 +45,15 @@ def test_the_table_has_each_operation_beside_tcp_and_the_ratio() -> None:
     assert row(text, "64 KiB", nth=1) == ["64", "KiB", "8.00", "2.00", "4.00x"]
 
 
-def test_sizes_between_those_of_the_table_are_in_the_chart() -> None:
-    text = shown(results())
-    assert not any(line.startswith("4 B") for line in text.splitlines())
-    assert sum(line.startswith("     4 B  ") for line in text.splitlines()) == 2
+def test_each_size_is_a_line_of_both_tables_and_of_both_charts() -> None:
+    lines = shown(results()).splitlines()
+    assert sum(line.startswith("4 B ") for line in lines) == 2
+    assert sum(line.startswith("     4 B  ") for line in lines) == 2
+
+
+def test_the_ratio_is_against_the_better_of_both_ways_to_wait_for_tcp() -> None:
+    tcp = [Tcp(2, blocking_us=3.0, polling_us=4.0, bytes_per_s=2e9)]
+    assert row(shown(results(tcp=tcp)), "2 B")[-1] == "6.00x"
 
 
 def test_the_file_is_shown_with_what_both_sides_hashed_and_its_speed() -> None:
