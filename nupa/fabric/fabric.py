@@ -113,7 +113,8 @@ class Fabric:
                 chosen = fabric.host(host) if host is not None else fabric._quietest_host()
                 registry.take_lease(fabric._segment, chosen.index)
             except BaseException:
-                fabric.close()
+                # Not fabric.close(): that takes the control lock, which we hold.
+                fabric._segment.close()
                 registry.collect(name)
                 raise
             return fabric, chosen

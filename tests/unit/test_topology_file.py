@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Topologies from TOML: the presets, and messages that say where a file is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nupa.fabric.topology import Host, Link, SegmentConfig, Switch, Topology, TopologyError, Trunk
+from nupa.fabric.topology import star as make_star
+from nupa.fabric.topology_file import FILE_BYTES_MAX, load, parse, presets
+
+
+def parts(topology: Topology) -> tuple[object, ...]:
+    return topology.switches, topology.hosts, topology.trunks, topology.link_layer
+
+
+def test_there_are_four_presets() -> None:
+    assert presets() == ["gpu24", "pair", "rack24", "storage16"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hosts", "switches", "longest"),
+    [("pair", 2, 1, 4), ("rack24", 24, 1, 4), ("storage16", 16, 2, 6), ("gpu24", 24, 4, 8)],
+)
+def test_presets_are_what_their_names_say(
+    name: str, hosts: int, switches: int, longest: int
+) -> None:
+    topology = load(name)
+    assert topology.name == name
+    assert (len(topology.hosts), len(topology.switches)) == (hosts, switches)
+    assert max(len(path) for row in topology.routes for path in row) == longest
+    assert {host.link for host in topology.hosts} == {Link(4, 32000)}
+
+
+def test_the_fabric_of_nupa_run_is_the_preset_pair() -> None:
+    assert parts(load("pair")) == parts(make_star(2))
+
+
+def test_every_key_is_understood() -> None:
+    text = b"""
+    name = "lab"
+    link_layer = "infiniband"
+    [link]
+    width = 8
+    speed = "gen6"
+    [segment]
+    slots = 8
+    pool_bytes = 1048576
+    [[switch]]
+    name = "s"
+    ports = 9
+    [[switch]]
+    name = "t"
+    ports = 9
+    [[host]]
+    name = "a"
+    switch = "s"
+    port = 7
+    width = 1
+    speed = 2500
+    [[host]]
+    name = "b"
+    count = 2
+    first = 5
+    port = 2
+    switch = "t"
+    [[trunk]]
+    between = ["s", "t"]
+    ports = [9, 8]
+    width = 16
+    """
+    topology = parse(text, "lab.toml", "file")
+    link = Link(8, 64000)
+    assert topology.name == "lab"
+    assert topology.segment == SegmentConfig(slots=8, pool_bytes=1048576)
+    assert parts(topology) == (
+        (Switch("s", 9), Switch("t", 9)),
+        (Host("a", "s", 7, Link(1, 2500)), Host("b5", "t", 2, link), Host("b6", "t", 3, link)),
+        (Trunk(("s", "t"), (9, 8), Link(16, 64000)),),
+        "infiniband",
+    )
+
+
+SWITCH = b'[[switch]]\nname = "s"\nports = 2\n'
+HOST = b'[[host]]\nname = "h"\nswitch = "s"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"[link]\nwidth = \n", r"f\.toml:2: Invalid value \(column 9\)"),
+        (SWITCH + b"ports = 3\n", r"f\.toml:4: Cannot overwrite a value"),
+        (b'name = "x', r"f\.toml:1: "),
+        (b"a = 1\nb = '\xff'\n", r"f\.toml:2: not UTF-8"),
+        (b"", "there are 0 hosts"),
+        (SWITCH + HOST + b"swich = 1\n", r"\[\[host\]\] 1 \('h'\): there is no key `swich`"),
+        (SWITCH + HOST + b"[lnk]\n", "the file: there is no key `lnk`; the keys are: name, link"),
+        (SWITCH + b'[[host]]\nname = "h"\n', r"\[\[host\]\] 1 \('h'\): the key `switch` is miss"),
+        (b'[[switch]]\nname = "s"\n' + HOST, r"\[\[switch\]\] 1 \('s'\): the key `ports` is miss"),
+        (b"[[switch]]\nname = 7\nports = 2\n", r"\[\[switch\]\] 1: `name` is 7, not a string"),
+        (b'[[switch]]\nname = "s"\nports = 0\n', "`ports` is 0: choose 1 to 1024"),
+        (b'[[switch]]\nname = "s"\nports = 1025\n', "`ports` is 1025: choose 1 to 1024"),
+        (b'[[switch]]\nname = "s"\nports = true\n', "`ports` is True, not a whole number"),
+        (SWITCH + HOST + b"count = 255\n", "`count` is 255: choose 1 to 254"),
+        (SWITCH + HOST + b"width = 3\n", r"'h'\): `width` is 3 lanes: choose one of 1, 2, 4, 8, 1"),
+        (SWITCH + HOST + b'speed = "Gen9"\n', "`speed` is 'Gen9': choose one of Gen3, Gen4, Gen5"),
+        (SWITCH + HOST + b"speed = 0\n", "`speed` is 0: choose"),
+        (b"[link]\nwidth = true\n", r"\[link\]: `width` is True, not a whole number"),
+        (b"link = 4\n", "the file: `link` is 4, not a table"),
+        (b"host = 4\n", "the file: `host` is 4, not an array"),
+        (b'host = ["h"]\n', r"`host` holds 'h': write tables, \[\[host\]\]"),
+        (b"[segment]\nslotz = 4\n", r"\[segment\]: there is no key `slotz`; the keys are: slots"),
+        (b"[segment]\nslots = -1\n", r"\[segment\]: `slots` is -1: choose 1 to"),
+        (SWITCH + HOST + b'[[trunk]]\nbetween = ["s"]\n', r"\[\[trunk\]\] 1: `between` is"),
+        (
+            SWITCH + HOST + b'[[trunk]]\nbetween = ["s", "s"]\nports = [1, -1]\n',
+            r"\[\[trunk\]\] 1: `ports` is \[1, -1\]: give two port numbers",
+        ),
+        (SWITCH + HOST + b"count = 3\n", r"f\.toml: h2: all 2 ports of s are taken"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_place(text: bytes, message: str) -> None:
+    with pytest.raises(TopologyError, match=message) as caught:
+        parse(text, "f.toml", "f")
+    assert str(caught.value).startswith("f.toml:")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(TopologyError, match="no preset 'rack': choose one of gpu24, pair, rack24"):
+        load("rack")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TopologyError, match=r"none\.toml: No such file"):
+        load(tmp_path / "none.toml")
+    with pytest.raises(TopologyError, match=r"Is a directory"):
+        load(tmp_path)
+
+
+def test_a_file_of_the_largest_size_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "large.toml"
+    text = SWITCH + HOST
+    path.write_bytes(text + b"#" * (FILE_BYTES_MAX - len(text)))
+    assert load(path).name == "large"
+    with path.open("ab") as file:
+        file.write(b"#")
+    with pytest.raises(TopologyError, match="at most 1048576 bytes"):
+        load(path)
