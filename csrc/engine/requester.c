@@ -632,6 +632,7 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 		} else {
 			if (qp->rnr_left != 7) /* 7: for ever, IBTA 9.7.5.2.8 */
 				qp->rnr_left--;
+			qp->wait_deadline_ns = 0; /* the peer QP is there: no longer that wait */
 			wait_for(qp, NUPA_WAIT_RNR, qp->engine->now_ns(),
 				 rnr_timer_10us[msg->timer & 31] * UINT64_C(10000));
 		}

@@ -407,6 +407,8 @@ static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 /* Sends responses as far as the channel has room. */
 void nupa_responder_run_jobs(struct nupa_qp *qp)
 {
+	if (!qp->channel || qp->channel->broken)
+		qp->jobs_head = qp->jobs_tail; /* nobody waits for them */
 	while (qp->jobs_head != qp->jobs_tail) {
 		struct nupa_job *job = &qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX];
 		struct nupa_channel *channel = qp->channel;
