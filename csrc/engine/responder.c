@@ -319,12 +319,15 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 {
 	bool imm = (msg->flags & (NUPA_F_IMM | NUPA_F_LAST)) == (NUPA_F_IMM | NUPA_F_LAST);
 	struct nupa_rq *rq = qp->srq ? &qp->srq->rq : &qp->rq;
+	uint64_t bytes = msg->length_bytes;
 	uint8_t *target = NULL;
 
+	/* The first part answers for all: a message that is refused changes no byte. */
+	if (msg->flags & NUPA_F_FIRST && bytes && msg->reth.total_bytes > bytes)
+		bytes = msg->reth.total_bytes;
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) ||
-	    (msg->length_bytes && !(target = nupa_mr_remote(qp, msg->reth.rkey, msg->reth.raddr,
-							    msg->length_bytes,
-							    IBV_ACCESS_REMOTE_WRITE)))) {
+	    (bytes && !(target = nupa_mr_remote(qp, msg->reth.rkey, msg->reth.raddr, bytes,
+						IBV_ACCESS_REMOTE_WRITE)))) {
 		if (qp->type == IBV_QPT_RC)
 			nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
 		return false;

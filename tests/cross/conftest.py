@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A folder for fabrics, a fabric of two hosts in it, and peers; nothing of them stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nupa.fabric import Fabric
+from nupa.fabric.topology import star
+from nupa.verbs import Address
+
+from .node import Region
+from .peer import Nursery, Peer
+
+SIZE = 1 << 20
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture
+def nupa_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of shared memory that NUPA_DIR names."""
+    folder = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
+    monkeypatch.setenv("NUPA_DIR", str(folder))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def fabric(nupa_dir: Path) -> Iterator[Fabric]:
+    """A named fabric, `cross`, of two hosts."""
+    with Fabric.create("cross", star(2)) as fabric:
+        yield fabric
+
+
+@pytest.fixture
+def spawn(nursery: Nursery, nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
+    """Makes peers."""
+    peers: list[Peer] = []
+
+    def make() -> Peer:
+        peers.append(nursery.peer())
+        peers[-1].set_env(NUPA_DIR=str(nupa_dir))
+        return peers[-1]
+
+    yield make
+    for peer in peers:
+        peer.close()
+
+
+@dataclass
+class Pair:
+    """Two peers on two hosts, with a QP and a region of SIZE bytes each."""
+
+    a: Peer
+    b: Peer
+    a_region: Region
+    b_region: Region
+    a_address: Address
+    b_address: Address
+
+    def connect(self, **options: int) -> None:
+        self.a.connect(self.b_address, **options)
+        self.b.connect(self.a_address, **options)
+
+
+@pytest.fixture
+def make_pair(fabric: Fabric, spawn: Callable[[], Peer]) -> Callable[..., Pair]:
+    """Makes two peers; connected, but for *connected*=False or UD; *path*: options of connect."""
+
+    def make(
+        qp_type: str = "rc",
+        *,
+        mover: str | None = None,
+        size: int = SIZE,
+        connected: bool = True,
+        path: dict[str, int] | None = None,
+        **qp_options: Any,
+    ) -> Pair:
+        a, b = spawn(), spawn()
+        regions, addresses = [], []
+        for host, peer in enumerate((a, b)):
+            peer.attach(fabric.name, host, mover)
+            regions.append(peer.register(size, pool=mover == "pool"))
+            addresses.append(peer.make_qp(qp_type, **qp_options))
+        pair = Pair(a, b, regions[0], regions[1], addresses[0], addresses[1])
+        if qp_type == "ud":
+            a.make_ah(pair.b_address)
+            b.make_ah(pair.a_address)
+        elif connected:
+            pair.connect(**(path or {}))
+        return pair
+
+    return make
+
+
+@pytest.fixture(params=["cma", "relay", "pool", None], ids=lambda mover: mover or "chosen")
+def mover(request: pytest.FixtureRequest) -> str | None:
+    """How bulk moves, forced; None: as the engine chooses."""
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def pair(make_pair: Callable[..., Pair]) -> Pair:
+    """RC, by the best mover."""
+    return make_pair()
+
+
+@pytest.fixture
+def environment(nupa_dir: Path) -> dict[str, str]:
+    """For programs that a test starts."""
+    return {**os.environ, "NUPA_DIR": str(nupa_dir)}
