@@ -302,7 +302,7 @@ int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size
 	if (!fabric)
 		return nupa_explain(-ENOMEM, why, why_bytes, "out of memory");
 	rc = open_file(fabric, path, why, why_bytes);
-	if (!rc)
+	if (fabric->fd >= 0)
 		rc = read_superblock(fabric, why, why_bytes);
 	if (!rc) {
 		/* Backed already, unless somebody punched holes: a hole is an error here, not a
@@ -384,7 +384,8 @@ uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric)
 			fabric->geometry.pool_bytes);
 }
 
-static void make_private(const struct nupa_fabric *fabric, void *at, uint64_t offset, uint64_t bytes)
+static void make_private(const struct nupa_fabric *fabric, void *at, uint64_t offset,
+			 uint64_t bytes)
 {
 	if (at && mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
 		       fabric->fd, (off_t)offset) == MAP_FAILED)

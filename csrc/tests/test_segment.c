@@ -34,6 +34,7 @@
 
 #define N_HOSTS 2u
 #define N_PORTS 4u
+#define EXTENT UINT64_C(4096)
 
 static char folder[] = "/dev/shm/nupa-test-segment-XXXXXX";
 static char path[64], other_path[64];
@@ -45,16 +46,12 @@ static struct nupa_host hosts[N_HOSTS] = {
 	{ .name = "host1", .port = 3, .link_layer = NUPA_LINK_ETHERNET, .ipv4 = 0x0a000002 },
 };
 
-#define PORT(port_name, other, on_switch, of, n)                                                   \
-	{                                                                                          \
-		.name = port_name, .peer = other, .is_switch = on_switch, .node = of, .number = n, \
-		.width_lanes = 4, .speed_mtps = 32000, .state = NUPA_PORT_ACTIVE                   \
-	}
+#define LINK .width_lanes = 4, .speed_mtps = 32000, .state = NUPA_PORT_ACTIVE
 static struct nupa_port ports[N_PORTS] = {
-	PORT("host0/1", 1, 0, 0, 1),
-	PORT("switch0/1", 0, 1, 0, 1),
-	PORT("switch0/2", 3, 1, 0, 2),
-	PORT("host1/1", 2, 0, 1, 1),
+	{ .name = "host0/1", .peer = 1, .node = 0, .number = 1, LINK },
+	{ .name = "switch0/1", .peer = 0, .is_switch = 1, .node = 0, .number = 1, LINK },
+	{ .name = "switch0/2", .peer = 3, .is_switch = 1, .node = 0, .number = 2, LINK },
+	{ .name = "host1/1", .peer = 2, .node = 1, .number = 1, LINK },
 };
 
 static struct nupa_route routes[N_HOSTS * N_HOSTS] = {
@@ -72,7 +69,7 @@ static const struct nupa_config small = {
 	.qp_entries = 600,
 	.mr_entries = 600,
 	.extent_bytes = 4096,
-	.pool_bytes = 8 * 4096,
+	.pool_bytes = 8 * EXTENT,
 };
 
 static int try_create(const char *at, const struct nupa_config *config, struct nupa_fabric **out)
@@ -302,6 +299,7 @@ static void test_what_is_no_fabric_is_refused_and_named(void)
 	unlink(other_path);
 	memcpy(address.sun_path, other_path, sizeof(other_path));
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	CHECK(fd >= 0);
 	CHECK(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
 	refused(other_path, EINVAL, "not a regular file");
 	close(fd);
@@ -703,11 +701,11 @@ static void test_pool_memory_is_claimed_returned_and_bounded(void)
 	CHECK(nupa_pool_alloc(fabric, 0, 4096, &second) == 0);
 	CHECK((uint8_t *)second == (uint8_t *)first + 8192);
 	memset(first, 1, 8192);
-	CHECK(backed_bytes(fabric) == before + 3 * 4096);
+	CHECK(backed_bytes(fabric) == before + 3 * EXTENT);
 	CHECK(fabric->extents[0] == (1u << 24 | 1) && fabric->extents[2] == (uint32_t)getpid());
 
-	CHECK(nupa_pool_alloc(fabric, 1, 6 * 4096, &none) == -ENOMEM);
-	CHECK(nupa_pool_alloc(fabric, 1, 8 * 4096 + 1, &none) == -ENOMEM);
+	CHECK(nupa_pool_alloc(fabric, 1, 6 * EXTENT, &none) == -ENOMEM);
+	CHECK(nupa_pool_alloc(fabric, 1, 8 * EXTENT + 1, &none) == -ENOMEM);
 	CHECK(nupa_pool_alloc(fabric, 1, UINT64_MAX, &none) == -ENOMEM);
 	CHECK(nupa_pool_alloc(fabric, 1, 0, &none) == -EINVAL);
 	CHECK(nupa_pool_alloc(fabric, 5, 1, &none) == -EINVAL);
@@ -717,9 +715,9 @@ static void test_pool_memory_is_claimed_returned_and_bounded(void)
 
 	CHECK(nupa_pool_free(fabric, 0, first, 4097) == -EPERM);
 	CHECK(nupa_pool_free(fabric, 1, (uint8_t *)first + 1, 4096) == -EINVAL);
-	CHECK(nupa_pool_free(fabric, 1, first, 3 * 4096) == -EPERM);
-	CHECK(nupa_pool_free(fabric, 1, first, 9 * 4096) == -EINVAL);
-	CHECK(nupa_pool_free(fabric, 1, &none, 1) == -EINVAL);
+	CHECK(nupa_pool_free(fabric, 1, first, 3 * EXTENT) == -EPERM);
+	CHECK(nupa_pool_free(fabric, 1, first, 9 * EXTENT) == -EINVAL);
+	CHECK(nupa_pool_free(fabric, 1, (void *)&none, 1) == -EINVAL);
 	CHECK(nupa_pool_free(fabric, 1, first, 4097) == 0);
 	CHECK(nupa_pool_free(fabric, 1, first, 4097) == -EPERM);
 	CHECK(nupa_pool_alloc(fabric, 1, 8192, &first) == 0);
@@ -735,7 +733,7 @@ static void *allocate_and_check(void *argument)
 	struct nupa_fabric *fabric = argument;
 
 	for (int round = 0; round < 2000; round++) {
-		const uint64_t bytes = (1 + (uint64_t)round % 3) * 4096;
+		const uint64_t bytes = (1 + (uint64_t)round % 3) * EXTENT;
 		uint64_t *at;
 		int rc = nupa_pool_alloc(fabric, 0, bytes, (void **)&at);
 
@@ -810,12 +808,12 @@ static void test_a_full_file_system_is_an_error_and_leaves_no_file(void)
 		CHECK(try_create(path, &config, &fabric) == -ENOSPC && strstr(why, "full"));
 		CHECK(access(path, F_OK) < 0);
 		CHECK(try_create(path, &small, &fabric) == 0);
-		CHECK(nupa_fabric_back(fabric, arena_at(fabric, 1), 4096 * 16) == -ENOSPC);
-		CHECK(nupa_pool_alloc(fabric, 0, 8 * 4096, &at) == 0);
-		CHECK(nupa_fabric_back(fabric, arena_at(fabric, 1), 4096 * 6) == -ENOSPC);
-		CHECK(nupa_pool_free(fabric, 0, at, 8 * 4096) == 0);
-		CHECK(nupa_fabric_back(fabric, arena_at(fabric, 1), 4096 * 10) == 0);
-		CHECK(nupa_pool_alloc(fabric, 0, 8 * 4096, &at) == -ENOSPC);
+		CHECK(nupa_fabric_back(fabric, arena_at(fabric, 1), 16 * EXTENT) == -ENOSPC);
+		CHECK(nupa_pool_alloc(fabric, 0, 8 * EXTENT, &at) == 0);
+		CHECK(nupa_fabric_back(fabric, arena_at(fabric, 1), 6 * EXTENT) == -ENOSPC);
+		CHECK(nupa_pool_free(fabric, 0, at, 8 * EXTENT) == 0);
+		CHECK(nupa_fabric_back(fabric, arena_at(fabric, 1), 10 * EXTENT) == 0);
+		CHECK(nupa_pool_alloc(fabric, 0, 8 * EXTENT, &at) == -ENOSPC);
 		CHECK(fabric->extents[0] == 0);
 		_exit(0);
 	}
