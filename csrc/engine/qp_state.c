@@ -65,7 +65,7 @@ int nupa_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from, enum
 
 	mask &= ~IBV_QP_STATE;
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
-		return (mask & ~IBV_QP_CUR_STATE) ? EINVAL : 0;
+		return mask ? EINVAL : 0;
 	for (size_t i = 0; i < sizeof(transitions) / sizeof(transitions[0]); i++) {
 		const struct transition *t = &transitions[i];
 

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The runner of the C tests: see runner.h. */
+#include "runner.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CASE_LIMIT_S 60 /* SIGALRM ends a case that hangs */
+
+uint64_t test_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+uint64_t test_seed(void)
+{
+	const char *text = getenv("NUPA_TEST_SEED");
+	uint64_t seed = text ? strtoull(text, NULL, 0) : test_now_ns();
+
+	seed += seed == 0;
+	printf("  NUPA_TEST_SEED=%llu\n", (unsigned long long)seed);
+	fflush(stdout);
+	return seed;
+}
+
+uint64_t test_random(uint64_t *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * UINT64_C(0x2545f4914f6cdd1d);
+}
+
+static bool run_case(const struct test_case *test)
+{
+	uint64_t start_ns = test_now_ns();
+	int status = 0;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		alarm(CASE_LIMIT_S);
+		test->run();
+		exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	printf("%s %6.2f s  %s\n", status ? "FAIL" : "ok  ",
+	       (double)(test_now_ns() - start_ns) / 1e9, test->name);
+	if (WIFSIGNALED(status))
+		printf("     ended by signal %d (%s)\n", WTERMSIG(status),
+		       strsignal(WTERMSIG(status)));
+	return status == 0;
+}
+
+static bool is_named(const char *name, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (strstr(name, argv[i]))
+			return true;
+	return argc < 2;
+}
+
+int test_main(int argc, char **argv, const struct test_case *cases, unsigned int n_cases)
+{
+	unsigned int failed = 0, ran = 0;
+
+	for (unsigned int i = 0; i < n_cases; i++) {
+		if (!is_named(cases[i].name, argc, argv))
+			continue;
+		ran++;
+		failed += !run_case(&cases[i]);
+	}
+	printf("%u of %u failed\n", failed, ran);
+	return failed != 0 || ran == 0;
+}

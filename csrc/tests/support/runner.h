@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Runs test cases, each in a process of its own: it starts without threads and may fork, and one
+ * that fails or hangs leaves the others alone. */
+#ifndef NUPA_TESTS_RUNNER_H
+#define NUPA_TESTS_RUNNER_H
+
+#include "../check.h"
+
+#include <stdint.h>
+
+struct test_case {
+	const char *name;
+	void (*run)(void);
+};
+
+#define CASE(function)                                                                             \
+	{                                                                                          \
+#function, function                                                                \
+	}
+
+/* All cases, or those that argv names: the exit code. */
+int test_main(int argc, char **argv, const struct test_case *cases, unsigned int n_cases);
+
+/* From NUPA_TEST_SEED, else from the clock; printed, so that a failure can be had again. */
+uint64_t test_seed(void);
+/* The next of a sequence (xorshift64*); *state is not 0. */
+uint64_t test_random(uint64_t *state);
+uint64_t test_now_ns(void);
+
+#endif
