@@ -100,6 +100,11 @@ def _writev(size: int, key: str, scale: float) -> Callable[[Bench], float]:
     return measure
 
 
+def _writev_pingpong_us(bench: Bench) -> float:
+    values = raw.run("raw_cma", cpus=bench.cpus, seconds=_RAW_SECONDS, sizes=[64])
+    return float(values["pingpong_64_ns"]) / 1e3
+
+
 def _python(key: str, scale: float) -> Callable[[Bench], float]:
     """A number that python_verbs.py prints, which makes a fabric of its own."""
 
@@ -154,6 +159,16 @@ CASES = (
         _latency_us("write", "cma"),
         "process_vm_writev 64 B",
         _writev(64, "ns", 1e-3),
+    ),
+    # The same by both ends in turns, as ib_write_lat does: each also waits for the other's line.
+    Case(
+        "ib_write_lat -s 8, by turns",
+        "µs",
+        "<= 1.3 x",
+        lambda value, reference: value <= 1.3 * reference,
+        _latency_us("write", "cma"),
+        "writev 64 B, ping-pong",
+        _writev_pingpong_us,
     ),
     *(
         Case(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.cases import CASES, Bench, Case
 from nupa.demo import chart
-from nupa.demo.cpus import pick_two
+from nupa.demo.cpus import busy_cpus, load_note, pick_two
 from nupa.demo.fabric import temporary_fabric
 from nupa.demo.perftest import PerftestError
 from nupa.demo.programs import ProgramError
@@ -118,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if cpus is None:
         print("two CPUs are needed to measure, this process may use one", file=sys.stderr)
         return 2
+    load = load_note(busy_cpus())
     cases = [case for case in CASES if args.only in case.what]
     with temporary_fabric("bench") as fabric, Progress(len(cases)) as progress:
         bench = Bench(fabric.name, cpus, quick=args.quick)
@@ -129,7 +130,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{where['cpu']}, Linux {where['kernel']}, CPUs {cpus[0]} and {cpus[1]}, ", end="")
     print(f"median of {args.rounds}\n")
     print(render(rows, chart.glyphs_for(sys.stdout.encoding)))
+    if load:
+        print(f"\nnote: {load}")
     if args.json is not None:
-        report = {"machine": where, "rounds": args.rounds, "rows": [asdict(row) for row in rows]}
+        report = {
+            "machine": where,
+            "rounds": args.rounds,
+            "note": load,
+            "rows": [asdict(row) for row in rows],
+        }
         args.json.write_text(json.dumps(report, indent=2) + "\n")
     return 0

@@ -45,13 +45,14 @@ def run(args: argparse.Namespace) -> int:
 
     from nupa.cli import EXIT_USAGE, fail
     from nupa.demo import chart, plot, results, suite
-    from nupa.demo.cpus import pick_two
+    from nupa.demo.cpus import busy_cpus, load_note, pick_two
     from nupa.demo.fabric import movers, temporary_fabric
     from nupa.demo.progress import Progress
 
     try:
         if args.plot is not None:
             plot.check(args.plot)
+        load = load_note(busy_cpus())
         plan = suite.QUICK if args.quick else suite.FULL
         with (
             tempfile.TemporaryDirectory(prefix="nupa-demo-") as directory,
@@ -67,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
                 directory=Path(directory),
                 movers=lambda: movers(fabric),
             ).run()
+        if load:
+            found.notes.append(load)
         if args.json:
             print(json.dumps(found.to_json(), indent=2))
         else:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two CPUs to measure between: as two hosts have them, not two threads of one core."""
+"""Two CPUs to measure between, as two hosts have them, and whether they are free."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
+_BUSY_CPUS = 0.25
 
 
 def pick_two(
@@ -38,3 +40,33 @@ def _read(topology: Path, cpu: int, name: str) -> str | None:
         return (topology / f"cpu{cpu}" / "topology" / name).read_text().strip()
     except OSError:
         return None
+
+
+def busy_cpus(
+    interval_s: float = 0.2,
+    *,
+    stat: Path = Path("/proc/stat"),
+    sleep: Callable[[float], None] = time.sleep,
+) -> float:
+    """How many CPUs the machine was busy with during an interval (proc_stat(5), line `cpu`)."""
+    before = _cpu_ticks(stat)
+    sleep(interval_s)
+    after = _cpu_ticks(stat)
+    spent = [later - earlier for earlier, later in zip(before, after, strict=True)]
+    idle = spent[3] + spent[4]  # idle, iowait
+    return (sum(spent) - idle) / os.sysconf("SC_CLK_TCK") / interval_s
+
+
+def _cpu_ticks(stat: Path) -> list[int]:
+    # user nice system idle iowait irq softirq steal; guest time is in user already.
+    return [int(word) for word in stat.read_text().split("\n", 1)[0].split()[1:9]]
+
+
+def load_note(busy: float) -> str:
+    """What to tell whoever reads the numbers; empty on a quiet machine."""
+    if busy < _BUSY_CPUS:
+        return ""
+    return (
+        f"the machine was busy with other work ({busy:.1f} CPUs): "
+        "take the numbers again when it is quiet"
+    )

@@ -112,8 +112,8 @@ def test_the_raw_reference_is_scaled_to_the_unit_of_its_line(
 ) -> None:
     answers = {
         "raw_cacheline": {"one_way_ns": 65.0},
-        "raw_cma": {"results": [{"ns": 500.0, "gb_per_s": 12.5}]},
+        "raw_cma": {"results": [{"ns": 500.0, "gb_per_s": 12.5}], "pingpong_64_ns": 800.0},
     }
     monkeypatch.setattr(cases.raw, "run", lambda name, **_: answers[name])
-    references = [case.reference(BENCH) for case in CASES[:4] if case.reference is not None]
-    assert references == [pytest.approx(0.065), pytest.approx(0.5), 12.5, 12.5]
+    references = [case.reference(BENCH) for case in CASES[:5] if case.reference is not None]
+    assert references == [pytest.approx(0.065), pytest.approx(0.5), 0.8, 12.5, 12.5]

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from nupa.demo.cpus import pick_two
+from nupa.demo.cpus import busy_cpus, load_note, pick_two
 
 
 def machine(root: Path, cpus: dict[int, tuple[int, int]]) -> Path:
@@ -38,3 +39,23 @@ def test_where_the_topology_is_hidden_the_two_lowest_are_taken(tmp_path: Path) -
 
 def test_one_cpu_is_not_enough(tmp_path: Path) -> None:
     assert pick_two([3], tmp_path) is None
+
+
+def test_busy_cpus_are_the_time_that_was_not_idle(tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 0 50 1000 20 0 0 0 0 0\ncpu0 1 2 3\n")
+
+    def later(seconds: float) -> None:
+        """One CPU in user, half of one in system mode, the rest idle or waiting for a disk."""
+        passed = int(ticks * seconds)
+        stat.write_text(
+            f"cpu  {100 + passed} 0 {50 + passed // 2} {1000 + passed} {20 + passed} 0 0 0 0 0\n"
+        )
+
+    assert busy_cpus(2.0, stat=stat, sleep=later) == 1.5
+
+
+def test_a_busy_machine_is_worth_a_note_and_a_quiet_one_is_not() -> None:
+    assert load_note(0.1) == ""
+    assert "busy with other work (1.5 CPUs)" in load_note(1.5)

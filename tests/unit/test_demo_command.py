@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa demo` as its users start it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nupa.demo.programs import NUPA
+from nupa.fabric import registry
+
+
+def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*NUPA, "demo", *arguments], capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mover", ["cma", "relay"])
+def test_the_demo_sends_intact_files_by_each_operation_and_leaves_no_fabric(mover: str) -> None:
+    done = demo("--quick", "--json", "--mover", mover)
+    assert done.returncode == 0, done.stderr + done.stdout
+    found = json.loads(done.stdout)
+    assert found["ok"] is True
+    assert [transfer["operation"] for transfer in found["transfers"]] == ["write", "read", "send"]
+    for transfer in found["transfers"]:
+        assert transfer["sent_sha256"] == transfer["received_sha256"]
+    assert found["mover"] == mover
+    assert "[1/6]" in done.stderr
+    assert not [name for name in registry.names() if name.startswith("demo-")]
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = demo("--plot", str(tmp_path / "demo.xyz"))
+    assert done.returncode == 2
+    assert "'.xyz' was given" in done.stderr
+    assert "[1/" not in done.stderr
+
+
+def test_ctrl_c_ends_the_demo_its_programs_and_its_fabric() -> None:
+    argv = [*NUPA, "demo", "--quick"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+        assert demo.stderr is not None
+        lines = iter(demo.stderr.readline, "")
+        assert any("file of" in line for line in lines)  # by now a pair of programs starts
+        name = f"demo-{demo.pid}"
+        assert name in registry.names()
+        demo.send_signal(signal.SIGINT)
+        _, errors = demo.communicate(timeout=30)
+    assert demo.returncode == 130, errors
+    assert name not in registry.names()
