@@ -22,6 +22,7 @@ T = TypeVar("T")
 class PyverbsObject:
     """Base of all; logger is named after the class."""
 
+    __slots__ = ()
     _c: Any = None
 
     @property
@@ -34,6 +35,8 @@ class PyverbsObject:
 
 class PyverbsValue(PyverbsObject):
     """Base of what lives in this process alone: nothing has to be closed, but it may be."""
+
+    __slots__ = ()
 
     def __enter__(self) -> Self:
         return self

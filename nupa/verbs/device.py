@@ -84,6 +84,7 @@ __all__ = [
 ]
 
 _WHY_BYTES = 512
+_DEVICE_NAME = "nupa_rdma0"
 _NO_DEVICE = (
     "run the program under `nupa run`, which attaches it to a host, "
     "or give Context a fabric: Context(fabric=..., host=0)"
@@ -159,10 +160,10 @@ class Context(PyverbsCM):
     """An open device; closing it closes everything made from it.
 
     Context(name="nupa_rdma0") opens the device that `nupa run` provides.
-    Context(fabric=f, host=0) attaches this process to a host (number, name or an element of
-    f.hosts; None: the one with the fewest attachments) of a fabric.  mover="relay", "cma" ...: how
-    bulk is moved, if not by the best way that works.  PyverbsRDMAError says why a device cannot be
-    opened.
+    Context(fabric=f, host=0) attaches this process to a host of a fabric: its number, its name or
+    an element of f.hosts; None: where this process is already, else the host with the fewest
+    attachments.  mover="relay", "cma" ...: how bulk is moved, if not by the best way that works.
+    PyverbsRDMAError says why a device cannot be opened.
     """
 
     _rank = PyverbsCM.RANK_PD
@@ -180,7 +181,7 @@ class Context(PyverbsCM):
         if fabric is not None:
             self._fabric = fabric
             self._c = _open_host(fabric, host, mover)
-            self.name = self.name or ffi.string(self._c.device.name).decode()
+            self.name = name or _DEVICE_NAME
         elif name is not None:
             if mover is not None or host is not None:
                 raise PyverbsUserError(

@@ -282,6 +282,16 @@ class ibv_advise_mr_advice(IntEnum):
     IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT = 2
 
 
+class ibv_mr_init_attr_mask(IntFlag):
+    """ibv_mr_init_attr.comp_mask."""
+
+    IBV_REG_MR_MASK_IOVA = 1 << 0
+    IBV_REG_MR_MASK_ADDR = 1 << 1
+    IBV_REG_MR_MASK_FD = 1 << 2
+    IBV_REG_MR_MASK_FD_OFFSET = 1 << 3
+    IBV_REG_MR_MASK_DMAH = 1 << 4
+
+
 class ibv_parent_domain_init_attr_mask(IntFlag):
     """ibv_parent_domain_init_attr.comp_mask."""
 

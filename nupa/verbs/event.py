@@ -80,7 +80,7 @@ def wait_readable(fd: int, timeout: float | None, what: str) -> None:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     if not poll.poll(None if timeout is None else timeout * 1000):
-        raise TimeoutError(f"No {what} within {timeout} s")
+        raise TimeoutError(f"No {what} within {timeout or 0:.3g} s")
 
 
 def get_async_event(context: Context, c: Any, timeout: float | None) -> AsyncEvent:

@@ -30,15 +30,23 @@ def post_one(
     call: Callable[[Any, Any, Any], int], queue: Any, wr: WR, bad_wr: WR | None, what: str
 ) -> None:
     """Posts *wr* and what its next_wr leads to; fills *bad_wr* with the one refused."""
+    if wr._next is None:
+        # The one that can be refused is known: no need to hear of it.
+        rc = call(queue, wr._c, _UNREAD[type(wr)])
+        if rc:
+            if bad_wr is not None:
+                bad_wr._c[0] = wr._c[0]
+            raise refused(what, rc, 0, 1)
+        return
     bad = ffi.new(_POINTER[type(wr)])
     rc = call(queue, wr._c, bad)
     if rc:
         posted, link = 0, wr._c
         while link and link != bad[0]:
             posted, link = posted + 1, link.next
-        if bad_wr is not None and link:
+        if bad_wr is not None:
             bad_wr._c[0] = bad[0][0]
-        raise refused(what, rc, posted if link else 0, 1 if not wr._c.next else posted + 1)
+        raise refused(what, rc, posted, posted + 1)
 
 
 def post_many(
@@ -58,6 +66,8 @@ _POINTER: dict[type, Any] = {
     SendWR: ffi.typeof("struct ibv_send_wr **"),
     RecvWR: ffi.typeof("struct ibv_recv_wr **"),
 }
+# Where C writes what nobody reads; threads may share it.
+_UNREAD = {kind: ffi.new(pointer) for kind, pointer in _POINTER.items()}
 _ARRAY: dict[type, Any] = {
     SendWR: ffi.typeof("struct ibv_send_wr[]"),
     RecvWR: ffi.typeof("struct ibv_recv_wr[]"),

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["QP", "DataBuffer", "QPAttr", "QPCap", "QPEx", "QPInitAttr", "QPInitAttrEx"]
 
+_post_send = lib.nupa_post_send
+_post_recv = lib.nupa_post_recv
+
 _TO_INIT = e.IBV_QP_PKEY_INDEX | e.IBV_QP_PORT
 _TO_RTR = e.IBV_QP_AV | e.IBV_QP_PATH_MTU | e.IBV_QP_DEST_QPN | e.IBV_QP_RQ_PSN
 
@@ -169,14 +172,14 @@ class QP(PyverbsCM):
         of the one that was not.
         """
         if isinstance(wr, SendWR):
-            post_one(lib.nupa_post_send, self._c or closed(self), wr, bad_wr, "post send")
+            post_one(_post_send, self._c or closed(self), wr, bad_wr, "post send")
         else:
             post_many(lib.nupa_batch_post_send, self._c or closed(self), wr, "post send")
 
     def post_recv(self, wr: RecvWR | Sequence[RecvWR], bad_wr: RecvWR | None = None) -> None:
         """Posts one receive (and its next_wr), or a sequence of them in one call."""
         if isinstance(wr, RecvWR):
-            post_one(lib.nupa_post_recv, self._c or closed(self), wr, bad_wr, "post recv")
+            post_one(_post_recv, self._c or closed(self), wr, bad_wr, "post recv")
         else:
             post_many(lib.nupa_batch_post_recv, self._c or closed(self), wr, "post recv")
 

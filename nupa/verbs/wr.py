@@ -24,6 +24,8 @@ _OPCODES: dict[int, Any] = dict(ibv_wr_opcode._value2member_map_)
 class SGE(PyverbsValue):
     """*length* bytes at *addr*, in the region whose key is *lkey*."""
 
+    __slots__ = ("_c",)
+
     def __init__(self, addr: int, length: int, lkey: int) -> None:
         self._c = ffi.new(_SGE, (addr, length, lkey))
 
@@ -61,6 +63,8 @@ class RecvWR(PyverbsValue):
 
     num_sge may be left out.  The SGEs are copied: changing one later changes nothing here.
     """
+
+    __slots__ = ("_c", "_next", "_sges")
 
     def __init__(
         self,
@@ -100,6 +104,8 @@ class SendWR(PyverbsValue):
 
     imm_data is big endian, as it travels.  num_sge may be left out.  The SGEs are copied.
     """
+
+    __slots__ = ("_c", "_next", "_sges", "ah")
 
     def __init__(
         self,

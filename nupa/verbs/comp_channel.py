@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Completion channels, and what both kinds of completion queues have to do with them."""
+
+from __future__ import annotations
+
+import errno
+import time
+from typing import Any
+from weakref import WeakSet, WeakValueDictionary
+
+from nupa._engine import ffi, lib
+from nupa.verbs.base import PyverbsCM, address_of, closed, expect
+from nupa.verbs.device import Context
+from nupa.verbs.errors import PyverbsRDMAError, refuse
+from nupa.verbs.event import AsyncEvent, wait_readable
+
+
+class CompChannel(PyverbsCM):
+    """A completion channel: CQs made with it tell through it that completions came."""
+
+    _rank = PyverbsCM.RANK_CHANNEL
+
+    def __init__(self, context: Context) -> None:
+        expect(context, Context, "context")
+        c = lib.nupa_create_comp_channel(context._c or closed(context))
+        if not c:
+            refuse("Failed to create a completion channel")
+        self._c = c
+        self._cqs: WeakValueDictionary[int, Completions] = WeakValueDictionary()
+        self.context: Context | None = context
+        context._adopt(self)
+
+    def _destroy(self, c: Any) -> int:
+        return int(lib.nupa_destroy_comp_channel(c))
+
+    def _forget(self) -> None:
+        self.context = None
+
+    def fileno(self) -> int:
+        """Readable when get_cq_event() would not wait: for select, poll, asyncio."""
+        return int((self._c or closed(self)).fd)
+
+    def get_cq_event(
+        self, expected_cq: Completions | None = None, timeout: float | None = None
+    ) -> Completions:
+        """Waits for the next event and returns its CQ.
+
+        timeout: seconds, None for ever; then TimeoutError.  PyverbsRDMAError if the event is of
+        another CQ than *expected_cq*.  The event is counted: closing the CQ acknowledges it.
+        """
+        cq = ffi.new("struct ibv_cq **")
+        context = ffi.new("void **")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            c = self._c or closed(self)
+            if deadline is not None:
+                wait_readable(c.fd, max(0.0, deadline - time.monotonic()), "completion event")
+            if lib.nupa_get_cq_event(c, cq, context) == 0:
+                break
+            # A signal: Python's handlers run, then the wait goes on.
+            if ffi.errno != errno.EINTR:
+                refuse("Failed to get CQ event")
+        found = self._cqs.get(address_of(cq[0]))
+        if found is None:
+            lib.nupa_ack_cq_events(cq[0], 1)
+            raise PyverbsRDMAError("Received event on a CQ that Python does not know")
+        found.num_events += 1
+        if expected_cq is not None and found is not expected_cq:
+            raise PyverbsRDMAError("Received event on an unexpected CQ")
+        return found
+
+
+class Completions(PyverbsCM):
+    """What CQ and CQEX share."""
+
+    _rank = PyverbsCM.RANK_CQ
+
+    def _open(self, context: Context, c: Any, channel: CompChannel | None) -> None:
+        self._c = c
+        self.context: Context | None = context
+        self.channel = channel
+        self.num_events = 0
+        self._events: WeakSet[AsyncEvent] = WeakSet()
+        context._adopt(self)
+        context._register(self)
+
+    def _destroy(self, c: Any) -> int:
+        self.ack_events(self.num_events)
+        for event in self._events:
+            event.ack()
+        return int(lib.nupa_destroy_cq(self._cq_of(c)))
+
+    def _cq_of(self, c: Any) -> Any:
+        return c
+
+    def _forget(self) -> None:
+        self.context = None
+        self.channel = None
+
+    def _hold(self, event: AsyncEvent) -> None:
+        self._events.add(event)
+
+    def req_notify(self, solicited_only: bool = False) -> None:
+        """Asks for one event at the next completion (that is solicited, or an error)."""
+        rc = lib.nupa_req_notify_cq(self._cq_of(self._c or closed(self)), int(solicited_only))
+        if rc:
+            refuse("Request notify CQ failed", rc)
+
+    def ack_events(self, num_events: int) -> None:
+        """Acknowledges events; those left are acknowledged when the CQ is closed."""
+        if num_events:
+            lib.nupa_ack_cq_events(self._cq_of(self._c or closed(self)), num_events)
+            self.num_events -= num_events
+
+    @property
+    def comp_channel(self) -> CompChannel | None:
+        return self.channel
+
+    @property
+    def cqe(self) -> int:
+        """How many completions it holds."""
+        return int((self._c or closed(self)).cqe)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Extended completion queues, read field by field (man 3 ibv_create_cq_ex)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nupa._engine import ffi, lib
+from nupa.verbs.base import PyverbsObject, address_of, closed, expect
+from nupa.verbs.comp_channel import CompChannel, Completions
+from nupa.verbs.device import Context
+from nupa.verbs.errors import refuse
+from nupa.verbs.field import Field, table
+from nupa.verbs.utils import create_wc_flags_to_str
+from nupa.verbs.wc import STATUS
+
+
+class CqInitAttrEx(PyverbsObject):
+    """What an extended CQ is to be (ibv_cq_init_attr_ex)."""
+
+    def __init__(
+        self,
+        cqe: int = 100,
+        channel: CompChannel | None = None,
+        comp_vector: int = 0,
+        wc_flags: int = 0,
+        comp_mask: int = 0,
+        flags: int = 0,
+    ) -> None:
+        self._c = ffi.new("struct ibv_cq_init_attr_ex *")
+        self.cqe = cqe
+        self.comp_vector = comp_vector
+        self.wc_flags = wc_flags
+        self.comp_mask = comp_mask
+        self.flags = flags
+        self._channel: CompChannel | None = None
+        self.cq_context: object = None
+        if channel is not None:
+            self.comp_channel = channel
+
+    cqe = Field("cqe")
+    comp_vector = Field("comp_vector")
+    wc_flags = Field("wc_flags")
+    comp_mask = Field("comp_mask")
+    flags = Field("flags")
+
+    @property
+    def comp_channel(self) -> CompChannel | None:
+        return self._channel
+
+    @comp_channel.setter
+    def comp_channel(self, val: CompChannel) -> None:
+        self._c.channel = val._c or closed(val)
+        self._channel = val
+
+    def __str__(self) -> str:
+        return table(
+            {
+                "Number of CQEs": self.cqe,
+                "WC flags": create_wc_flags_to_str(self.wc_flags),
+                "comp mask": self.comp_mask,
+                "flags": self.flags,
+            }
+        )
+
+
+class PollCqAttr(PyverbsObject):
+    """Argument of CQEX.start_poll; comp_mask must be 0."""
+
+    def __init__(self) -> None:
+        self._c = ffi.new("struct ibv_poll_cq_attr *")
+
+    comp_mask = Field("comp_mask")
+
+
+class CQEX(Completions):
+    """A CQ read field by field: start_poll(), read_...(), poll_next(), end_poll()."""
+
+    def __init__(self, context: Context, init_attr: CqInitAttrEx | None = None) -> None:
+        expect(context, Context, "context")
+        attr = init_attr or CqInitAttrEx()
+        c = lib.nupa_create_cq_ex(context._c or closed(context), attr._c)
+        if not c:
+            refuse(f"Failed to create extended CQ of {attr.cqe} entries")
+        self._open(context, c, attr.comp_channel)
+        if attr.comp_channel is not None:
+            attr.comp_channel._adopt(self)
+            attr.comp_channel._cqs[address_of(c)] = self
+
+    def _cq_of(self, c: Any) -> Any:
+        return lib.ibv_cq_ex_to_cq(c)
+
+    def start_poll(self, attr: PollCqAttr | None = None) -> int:
+        """0 if there is a completion to read, ENOENT if not."""
+        return int(lib.ibv_start_poll(self._c or closed(self), (attr or PollCqAttr())._c))
+
+    def poll_next(self) -> int:
+        """0 if there is another completion, ENOENT if not."""
+        return int(lib.ibv_next_poll(self._c or closed(self)))
+
+    def end_poll(self) -> None:
+        """Ends what start_poll() began with 0."""
+        lib.ibv_end_poll(self._c or closed(self))
+
+    def read_opcode(self) -> int:
+        return int(lib.ibv_wc_read_opcode(self._c or closed(self)))
+
+    def read_vendor_err(self) -> int:
+        return int(lib.ibv_wc_read_vendor_err(self._c or closed(self)))
+
+    def read_byte_len(self) -> int:
+        return int(lib.ibv_wc_read_byte_len(self._c or closed(self)))
+
+    def read_imm_data(self) -> int:
+        return int(lib.ibv_wc_read_imm_data(self._c or closed(self)))
+
+    def read_qp_num(self) -> int:
+        return int(lib.ibv_wc_read_qp_num(self._c or closed(self)))
+
+    def read_src_qp(self) -> int:
+        return int(lib.ibv_wc_read_src_qp(self._c or closed(self)))
+
+    def read_wc_flags(self) -> int:
+        return int(lib.ibv_wc_read_wc_flags(self._c or closed(self)))
+
+    def read_slid(self) -> int:
+        return int(lib.ibv_wc_read_slid(self._c or closed(self)))
+
+    def read_sl(self) -> int:
+        return int(lib.ibv_wc_read_sl(self._c or closed(self)))
+
+    def read_dlid_path_bits(self) -> int:
+        return int(lib.ibv_wc_read_dlid_path_bits(self._c or closed(self)))
+
+    def read_timestamp(self) -> int:
+        return int(lib.ibv_wc_read_completion_ts(self._c or closed(self)))
+
+    def read_completion_wallclock_ns(self) -> int:
+        return int(lib.ibv_wc_read_completion_wallclock_ns(self._c or closed(self)))
+
+    status = Field("status", STATUS)
+    wr_id = Field("wr_id")
+
+    def __str__(self) -> str:
+        c = self._c or closed(self)
+        return "Extended CQ:\n" + table({"Handle": c.handle, "CQEs": c.cqe})
