@@ -6,6 +6,7 @@
  * change the memory being read (requester.c), so requests never overtake each other here. */
 #include "engine.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 /* --- answers ------------------------------------------------------------------------------------ */
@@ -222,6 +223,7 @@ static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe
 	uint32_t n_spans, n_pulls;
 	uint64_t room, offset = qp->recv_bytes;
 	uint64_t pull_bytes = 0;
+	int error;
 
 	if (nupa_mr_resolve(qp->engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge, rwqe->n_sge,
 			    IBV_ACCESS_LOCAL_WRITE, spans, &n_spans) != IBV_WC_SUCCESS)
@@ -251,8 +253,9 @@ static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe
 		return IBV_WC_REM_INV_REQ_ERR;
 	if (pull_bytes > room)
 		return IBV_WC_LOC_LEN_ERR;
-	if (nupa_mover_pull(qp->channel, spans, n_spans, pulls, n_pulls, pull_bytes))
-		return IBV_WC_REM_OP_ERR;
+	error = nupa_mover_pull(qp->channel, spans, n_spans, pulls, n_pulls, pull_bytes);
+	if (error)
+		return error == -ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR;
 	qp->recv_bytes += pull_bytes - msg->length_bytes; /* the caller adds length_bytes */
 	return IBV_WC_SUCCESS;
 }
@@ -301,6 +304,11 @@ static bool handle_send(struct nupa_qp *qp, const struct nupa_msg *msg, const ui
 			/* The requester's fault: the receive is flushed with the queue. */
 			complete_receive(qp, rwqe->wr_id, IBV_WC_WR_FLUSH_ERR, msg, 0, IBV_WC_RECV);
 			nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
+		} else if (status == IBV_WC_RETRY_EXC_ERR) {
+			/* It died while we fetched from it: the same as if the watch had told us. */
+			complete_receive(qp, rwqe->wr_id, IBV_WC_WR_FLUSH_ERR, msg, 0, IBV_WC_RECV);
+			nupa_qp_error(qp);
+			nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
 		} else {
 			receive_failed(qp, rwqe->wr_id, status, msg);
 		}

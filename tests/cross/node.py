@@ -178,6 +178,12 @@ class Node:
     def deregister(self, region: int) -> None:
         self._mrs[region].close()
 
+    def forget_regions(self) -> None:
+        """Numbers regions from 0 again."""
+        for mr in self._mrs:
+            mr.close()
+        self._mrs.clear()
+
     def load(self, region: int = 0, offset: int = 0, length: int | None = None) -> bytes:
         return self._mrs[region].read(length, offset)
 
@@ -334,6 +340,16 @@ class Node:
                 if note_every and seen % note_every == 0:
                     self._note(seen)
         return seen, "SUCCESS"
+
+    def stream_in_rest(self, length: int, seen: int, count: int) -> int:
+        """Receives messages *seen* to *count*, which have been acknowledged; how many there are."""
+        while seen < count:
+            for completion in self.wait():
+                at = seen % WINDOW * length
+                assert completion.status == "SUCCESS"
+                assert self._mrs[0].read(length, at) == message(seen, length), f"message {seen}"
+                seen += 1
+        return seen
 
     def stream_ops(
         self, op: str, length: int, to: Region, count: int = 1 << 62, note_every: int = 0

@@ -74,7 +74,9 @@ def _serve(sock: socket.socket) -> None:
     """Runs commands until the test closes the socket."""
 
     def note(value: object) -> None:
-        _send(sock, ("note", value))
+        # One that nobody reads is dropped: the command must not wait for its reader.
+        if select.select([], [sock], [], 0)[1]:
+            _send(sock, ("note", value))
 
     def stopped() -> bool:
         # While a command runs, all that can come is "stop", or the end.
@@ -131,11 +133,11 @@ class Nursery:
         # By the name under which the test imports it: so both pickle the same classes.
         root = Path(__file__).parents[__name__.count(".")]
         code = (
-            f"import sys; sys.path.insert(0, {str(root)!r}); "
+            f"import sys; sys.path.append({str(root)!r}); "
             f"from {__name__} import nurse; nurse({there.fileno()})"
         )
         self._process = subprocess.Popen(
-            [*(prefix or []), sys.executable, "-c", code],
+            [*(prefix or []), sys.executable, "-P", "-c", code],
             env={**os.environ, **(env or {})},
             pass_fds=[there.fileno()],
         )
