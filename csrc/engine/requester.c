@@ -111,6 +111,9 @@ static bool wait_for(struct nupa_qp *qp, enum nupa_wait why, uint64_t now_ns, ui
 		qp->wait_deadline_ns = now_ns + qp->timeout_ns;
 	qp->wait = why;
 	qp->wait_until_ns = now_ns + delay_ns;
+	/* A port thread that sleeps did so by the timers of before (under the lock: port_sleep). */
+	if (unlikely(nupa_load_relaxed(&qp->engine->slot->sleeping)))
+		nupa_slot_ring(qp->engine->slot);
 	return false;
 }
 
