@@ -117,8 +117,8 @@ static int prepare_slot(struct nupa_engine *engine)
 	engine->flows = (struct nupa_flow *)(void *)(engine->arena + map.flows_off);
 	engine->qp_entries = (struct nupa_qp_entry *)(void *)(engine->arena + map.qps_off);
 	engine->mr_entries = (struct nupa_mr_entry *)(void *)(engine->arena + map.mrs_off);
-	slot->qp_limit = qps;
-	slot->mr_limit = mrs;
+	slot->qp_limit = engine->qp_limit = qps;
+	slot->mr_limit = engine->mr_limit = mrs;
 	return 0;
 }
 

@@ -266,7 +266,7 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 		nupa_list_del(link);
 		free(container_of(link, struct nupa_refusal, link));
 	}
-	for (uint32_t i = 0; i < nupa_load_relaxed(&engine->slot->qp_limit); i++)
+	for (uint32_t i = 0; i < engine->qp_limit; i++)
 		if (engine->qps[i])
 			fail_qp(engine, channel, engine->qps[i]);
 }

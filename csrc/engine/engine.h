@@ -247,10 +247,13 @@ struct nupa_job {
 	bool is_atomic;
 };
 
-/* A request for a QP that is not there or not ready, still to be answered. */
+/* Requests for a QP that is not there or not ready, still to be answered: one of each requester. */
 struct nupa_refusal {
 	struct nupa_list link;
-	uint32_t dest_qpn, src_qpn, psn;
+	uint32_t dest_qpn, src_qpn;
+	uint32_t psn;     /* the first one refused */
+	uint32_t ack_psn; /* UC: the last; acknowledged: the last one executed */
+	bool acknowledges;
 };
 
 struct nupa_qp {
@@ -284,6 +287,12 @@ struct nupa_qp {
 	uint64_t wait_until_ns;
 	uint64_t wait_deadline_ns; /* 0: none */
 	struct nupa_list wait_link; /* engine->waiting */
+
+	/* extended posting, between wr_start and wr_complete: the lock is held */
+	bool is_ex;
+	int build_error;
+	uint64_t build_next;    /* behind the request being built */
+	struct nupa_wqe *build; /* it; NULL: none yet */
 
 	/* responder */
 	struct nupa_rq rq;
@@ -340,6 +349,7 @@ struct nupa_engine {
 	struct nupa_qp **qps;                          /* by index; qp_entries of them, mapped lazily */
 	struct nupa_mr **mrs;                          /* by index */
 	uint32_t qps_used, mrs_used;
+	uint32_t qp_limit, mr_limit; /* entries that are backed; the slot's are for others to read */
 	struct nupa_list contexts;
 	uint64_t probe_value; /* what slot->probe_addr points at */
 	uint32_t objects;     /* PD handles given out */
@@ -552,6 +562,15 @@ static inline int32_t nupa_psn_diff(uint32_t a, uint32_t b)
 {
 	return (int32_t)((a - b) << 8) >> 8;
 }
+
+/* post.c */
+int nupa_wqe_begin(struct nupa_qp *qp, struct nupa_wqe *wqe, uint32_t opcode, uint64_t wr_id,
+		   uint32_t flags, uint32_t imm);
+int nupa_wqe_set_ud(struct nupa_qp *qp, struct nupa_wqe *wqe, struct ibv_ah *ah, uint32_t qpn,
+		    uint32_t qkey);
+
+/* qp_ex.c: gives a QP the wr_ calls; EOPNOTSUPP for an operation of send_ops_flags that we lack. */
+int nupa_qp_ex_init(struct nupa_qp *qp, uint64_t send_ops_flags);
 
 /* requester.c */
 void nupa_requester_run(struct nupa_qp *qp);

@@ -58,8 +58,9 @@ static uint64_t pool_offset(struct nupa_engine *engine, uintptr_t va, size_t len
 /* An index that is free, not one given back lately: they go round.  Under the lock. */
 static int index_take(struct nupa_engine *engine, uint32_t *index)
 {
-	uint32_t limit = engine->slot->mr_limit;
+	uint32_t limit = engine->mr_limit;
 	uint32_t max = engine->fabric->geometry.mr_entries;
+	uint32_t next;
 
 	if (engine->mrs_used * 2 >= limit && limit < max) {
 		uint32_t more = limit * 2 < max ? limit * 2 : max;
@@ -72,14 +73,16 @@ static int index_take(struct nupa_engine *engine, uint32_t *index)
 
 		if (!error) {
 			nupa_store_release(&engine->slot->mr_limit, more);
-			limit = more;
+			limit = engine->mr_limit = more;
 		}
 	}
 	if (engine->mrs_used >= limit)
 		return ENOMEM;
-	while (engine->mrs[engine->slot->next_mr_index % limit])
-		engine->slot->next_mr_index++;
-	*index = engine->slot->next_mr_index++ % limit;
+	next = engine->slot->next_mr_index;
+	while (engine->mrs[next % limit])
+		next++;
+	*index = next % limit;
+	engine->slot->next_mr_index = next + 1;
 	return 0;
 }
 

@@ -84,8 +84,9 @@ void nupa_qp_error(struct nupa_qp *qp)
 /* As in mr.c: indices go round, so a number is not used again at once. */
 static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
 {
-	uint32_t limit = engine->slot->qp_limit;
+	uint32_t limit = engine->qp_limit;
 	uint32_t max = engine->fabric->geometry.qp_entries;
+	uint32_t next;
 
 	if (engine->qps_used * 2 >= limit && limit < max) {
 		uint32_t more = limit * 2 < max ? limit * 2 : max;
@@ -96,14 +97,16 @@ static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
 				      table_off + (uint64_t)limit * sizeof(struct nupa_qp_entry),
 				      (uint64_t)(more - limit) * sizeof(struct nupa_qp_entry))) {
 			nupa_store_release(&engine->slot->qp_limit, more);
-			limit = more;
+			limit = engine->qp_limit = more;
 		}
 	}
 	if (engine->qps_used >= limit)
 		return ENOMEM;
-	while (engine->qps[engine->slot->next_qp_index % limit])
-		engine->slot->next_qp_index++;
-	qp->index = engine->slot->next_qp_index++ % limit;
+	next = engine->slot->next_qp_index;
+	while (engine->qps[next % limit])
+		next++;
+	qp->index = next % limit;
+	engine->slot->next_qp_index = next + 1;
 	qp->entry = &engine->qp_entries[qp->index];
 	engine->qps[qp->index] = qp;
 	engine->qps_used++;
@@ -245,26 +248,37 @@ struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 		.qp_type = ex->qp_type,
 		.sq_sig_all = ex->sq_sig_all,
 	};
+	uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+			 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	struct ibv_qp *qp;
 
 	if (!(ex->comp_mask & IBV_QP_INIT_ATTR_PD) || !ex->pd || ex->pd->context != context) {
 		errno = EINVAL;
 		return NULL;
 	}
-	if (ex->comp_mask & ~(uint32_t)IBV_QP_INIT_ATTR_PD) {
+	if (ex->comp_mask & ~known ||
+	    (ex->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && ex->create_flags)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
 	qp = nupa_create_qp(ex->pd, &init);
-	if (qp)
-		ex->cap = init.cap;
+	if (!qp)
+		return NULL;
+	ex->cap = init.cap;
+	if (ex->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
+	    (errno = nupa_qp_ex_init(qp_of(qp), ex->send_ops_flags))) {
+		int error = errno;
+
+		nupa_destroy_qp(qp);
+		errno = error;
+		return NULL;
+	}
 	return qp;
 }
 
 struct ibv_qp_ex *nupa_qp_to_qp_ex(struct ibv_qp *qp)
 {
-	(void)qp;
-	return NULL; /* none is made with IBV_QP_INIT_ATTR_SEND_OPS_FLAGS */
+	return qp_of(qp)->is_ex ? &qp_of(qp)->ibv_ex : NULL;
 }
 
 /* --- destruction ------------------------------------------------------------------------------------ */
