@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where programs are run: a folder for their fabrics, a user, and what is denied to them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nupa.demo.programs import Outcome, PairResult, Program, ProgramPair, free_port
+
+from .users import User
+
+DENIED = Path(__file__).with_name("denied.py")
+DEADLINE_S = 60.0  # what takes longer hangs
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Commands of one user over the fabrics of one folder.
+
+    *denied* names the hosts whose programs may not call process_vm_readv and process_vm_writev.
+    """
+
+    folder: Path  #: None of the user's own: NUPA_DIR
+    user: User
+    mover: str | None = None
+    denied: tuple[str, ...] = ()
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"NUPA_DIR": str(self.folder), **self.user.env}
+
+    def nupa(self, *arguments: str) -> list[str]:
+        return [*self.user.prefix, self.user.python, "-P", "-m", "nupa.cli", *arguments]
+
+    def nupa_run(self, command: Sequence[str], host: str = "host0") -> list[str]:
+        """The command line that runs *command* on that host of the default fabric."""
+        mover = () if self.mover is None else ("--mover", self.mover)
+        argv = self.nupa("run", "--host", host, *mover, "--", *command)
+        if host not in self.denied:
+            return argv
+        at = len(self.user.prefix)
+        # Its text: the user may not be able to read the file.
+        return [*argv[:at], self.user.python, "-c", DENIED.read_text(), *argv[at:]]
+
+    def run(self, argv: Sequence[str], deadline_s: float = DEADLINE_S) -> Outcome:
+        """Runs one command line to its end; that it fails is in what is returned."""
+        with ProgramPair(argv, (), env=self.env, deadline_s=deadline_s) as pair:
+            pair.start_server()
+            return pair.wait().server
+
+    def start(self, command: Sequence[str], host: str = "host0") -> Program:
+        return Program(self.nupa_run(command, host), env=self.env)
+
+    def pair(
+        self,
+        command: Sequence[str],
+        *,
+        hosts: tuple[str, str] = ("host0", "host1"),
+        cpus: tuple[int, int] | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> ProgramPair:
+        """*command* as a server on one host and as its client on the other, not yet started."""
+        port = free_port()
+        server = [*command, "-p", str(port)]
+        return ProgramPair(
+            self.nupa_run(server, hosts[0]),
+            self.nupa_run([*server, "localhost"], hosts[1]),
+            env=self.env,
+            cpus=cpus,
+            port=port,
+            deadline_s=deadline_s,
+        )
+
+    def run_pair(
+        self,
+        command: Sequence[str],
+        *,
+        cpus: tuple[int, int] | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> PairResult:
+        """The same, run to the end.  ProgramError, with what they wrote, unless both succeed."""
+        with self.pair(command, cpus=cpus, deadline_s=deadline_s) as pair:
+            pair.start_server()
+            pair.start_client()
+            return pair.wait().check()
+
+    def show(self) -> dict[str, Any]:
+        """What `nupa show --json` says of the default fabric."""
+        outcome = self.run(self.nupa("show", "--json"))
+        assert outcome.ok, outcome.describe()
+        shown: dict[str, Any] = json.loads(outcome.stdout)
+        return shown
+
+
+def sizes_of(table: str) -> list[int]:
+    """The sizes in perftest's table: lines that begin with bytes and iterations."""
+    return [int(size) for size in re.findall(r"^\s*(\d+)\s+\d+\s", table, re.MULTILINE)]

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""ib_{write,read,send,atomic}_{bw,lat} of perftest, with the options of its users.
+
+perftest times the CPU's clock for a quarter of a second at each line that it prints, and fills its
+buffers with random numbers first (64 MiB take seconds).  So lines and large sizes are few; -C, cycles instead
+of microseconds, needs no clock.  What it measures is not looked at: these are no benchmarks.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from .stage import Stage, sizes_of
+
+MIB = 1 << 20
+ALL_SIZES = [1 << power for power in range(1, 24)]  # perftest(1), -a
+UD_SIZES = [1 << power for power in range(1, 13)]  # up to the MTU
+ONE_SIDED_AND_SEND = ["write", "read", "send"]
+BANDWIDTH = ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw"]
+LATENCY = ["ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat"]
+
+
+def measured(stage: Stage, program: str, *options: str) -> list[int]:
+    """Runs the pair to its end: the sizes that the client has a line of results for."""
+    command = [program, "-F", *options]
+    if program.endswith("_lat"):
+        command.append("-C")
+    return sizes_of(stage.run_pair(command).client.stdout)
+
+
+@pytest.mark.parametrize("program", BANDWIDTH + LATENCY)
+def test_it_works_for_everybody_everywhere(everywhere: Stage, program: str) -> None:
+    assert measured(everywhere, program, "-n", "100") in ([65536], [2], [8])
+
+
+@pytest.mark.parametrize("verb", ONE_SIDED_AND_SEND)
+def test_bandwidth_of_all_sizes(moved: Stage, verb: str) -> None:
+    assert measured(moved, f"ib_{verb}_bw", "-a", "-n", "5") == ALL_SIZES
+
+
+@pytest.mark.parametrize("verb", ONE_SIDED_AND_SEND)
+def test_latency_of_all_sizes(moved: Stage, verb: str) -> None:
+    assert measured(moved, f"ib_{verb}_lat", "-a", "-n", "5") == ALL_SIZES
+
+
+@pytest.mark.parametrize("program", ["ib_send_bw", "ib_send_lat"])
+def test_datagrams_of_all_sizes_up_to_the_mtu(moved: Stage, program: str) -> None:
+    assert measured(moved, program, "-c", "UD", "-a", "-n", "20") == UD_SIZES
+
+
+@pytest.mark.parametrize("verb", ONE_SIDED_AND_SEND)
+@pytest.mark.parametrize("kind", ["bw", "lat"])
+@pytest.mark.parametrize("size", [1, 4097])
+def test_sizes_that_are_no_power_of_two(moved: Stage, verb: str, kind: str, size: int) -> None:
+    options = "-s", str(size), "-n", "200"
+    assert measured(moved, f"ib_{verb}_{kind}", *options) == [size]
+
+
+@pytest.mark.parametrize("verb", ONE_SIDED_AND_SEND)
+def test_messages_of_64_mib(moved: Stage, verb: str) -> None:
+    options = "-s", str(64 * MIB), "-n", "5"
+    assert measured(moved, f"ib_{verb}_bw", *options) == [64 * MIB]
+
+
+@pytest.mark.parametrize("verb", ONE_SIDED_AND_SEND)
+def test_latency_of_64_mib(stage: Stage, verb: str) -> None:
+    options = "-s", str(64 * MIB), "-n", "5"
+    assert measured(stage, f"ib_{verb}_lat", *options) == [64 * MIB]
+
+
+@pytest.mark.parametrize("program", BANDWIDTH)
+def test_both_directions_at_once(moved: Stage, program: str) -> None:
+    assert len(measured(moved, program, "-b", "-n", "1000")) == 1
+
+
+# perftest has no events for WRITE: it says so and ends.
+@pytest.mark.parametrize(
+    "program",
+    ["ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_read_lat", "ib_send_lat", "ib_atomic_lat"],
+)
+def test_sleeping_on_events(moved: Stage, program: str) -> None:
+    assert len(measured(moved, program, "-e", "-n", "500")) == 1
+
+
+@pytest.mark.parametrize("program", BANDWIDTH)
+def test_eight_queue_pairs(moved: Stage, program: str) -> None:
+    assert len(measured(moved, program, "-q", "8", "-n", "500")) == 1
+
+
+@pytest.mark.parametrize("program", ["ib_read_bw", "ib_send_bw", "ib_atomic_bw"])
+def test_eight_queue_pairs_in_both_directions_on_events(moved: Stage, program: str) -> None:
+    assert len(measured(moved, program, "-q", "8", "-b", "-e", "-n", "200")) == 1
+
+
+@pytest.mark.parametrize("program", ["ib_write_bw", "ib_write_lat", "ib_send_bw", "ib_send_lat"])
+@pytest.mark.parametrize("size", [8, 65536])
+def test_unreliable_connections(moved: Stage, program: str, size: int) -> None:
+    assert measured(moved, program, "-c", "UC", "-s", str(size), "-n", "1000") == [size]
+
+
+@pytest.mark.parametrize("program", ["ib_send_bw", "ib_send_lat"])
+@pytest.mark.parametrize("size", [1, 4096])
+def test_datagrams(moved: Stage, program: str, size: int) -> None:
+    assert measured(moved, program, "-c", "UD", "-s", str(size), "-n", "1000") == [size]
+
+
+@pytest.mark.parametrize("connection", ["UC", "UD"])
+def test_unreliable_sends_that_fill_the_channel_while_the_sender_sleeps(
+    moved: Stage, connection: str
+) -> None:
+    options = "-c", connection, "-s", "2048", "-n", "20000", "-e"
+    assert measured(moved, "ib_send_bw", *options) == [2048]
+
+
+@pytest.mark.parametrize("options", [("-b",), ("-q", "8"), ("-e", "-q", "8")])
+def test_unreliable_sends_over_several_queue_pairs(moved: Stage, options: tuple[str, ...]) -> None:
+    connection = "-c", "UD", "-s", "2048", "-n", "1000"
+    assert measured(moved, "ib_send_bw", *connection, *options) == [2048]
+
+
+@pytest.mark.parametrize("options", [(), ("-e",), ("-q", "8"), ("-b", "-q", "8")])
+def test_a_shared_receive_queue(moved: Stage, options: tuple[str, ...]) -> None:
+    assert measured(moved, "ib_send_bw", "--use-srq", "-n", "1000", *options) == [65536]
+
+
+def test_latency_over_a_shared_receive_queue(moved: Stage) -> None:
+    assert measured(moved, "ib_send_lat", "--use-srq", "-s", "64", "-n", "1000") == [64]
+
+
+@pytest.mark.parametrize("kind", ["bw", "lat"])
+@pytest.mark.parametrize("operation", ["CMP_AND_SWAP", "FETCH_AND_ADD"])
+def test_both_atomic_operations(moved: Stage, kind: str, operation: str) -> None:
+    assert measured(moved, f"ib_atomic_{kind}", "-A", operation, "-n", "500") == [8]
+
+
+@pytest.mark.parametrize("verb", ONE_SIDED_AND_SEND)
+def test_lists_of_work_requests(moved: Stage, verb: str) -> None:
+    assert measured(moved, f"ib_{verb}_bw", "-l", "8", "-s", "64", "-n", "1000") == [64]

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""ibv_{rc,uc,ud,srq}_pingpong of ibverbs-utils, which print what they measured."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .stage import Stage
+
+PROGRAMS = ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"]
+
+
+def exchanged(output: str) -> list[int]:
+    return [int(count) for count in re.findall(r"^(\d+) iters in", output, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_pingpong_that_polls_exchanges_all_its_messages(everywhere: Stage, program: str) -> None:
+    result = everywhere.run_pair([program, "-g", "1", "-n", "500"])
+    assert exchanged(result.server.stdout) == exchanged(result.client.stdout) == [500]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_pingpong_that_sleeps_on_events_finds_its_data_intact(
+    everywhere: Stage, program: str
+) -> None:
+    result = everywhere.run_pair([program, "-g", "1", "-n", "500", "-e", "-c"])
+    assert exchanged(result.server.stdout) == exchanged(result.client.stdout) == [500]
+    assert "invalid data" not in result.server.stdout + result.client.stdout
+
+
+@pytest.mark.parametrize("size", ["1", "4097", "1048576"])
+@pytest.mark.parametrize("program", ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong"])
+def test_messages_of_odd_and_large_sizes_arrive_intact(
+    moved: Stage, program: str, size: str
+) -> None:
+    result = moved.run_pair([program, "-g", "1", "-n", "50", "-r", "20", "-s", size, "-c"])
+    assert exchanged(result.client.stdout) == [50]
+    assert "invalid data" not in result.server.stdout + result.client.stdout
+
+
+def test_two_programs_of_one_host_reach_each_other(moved: Stage) -> None:
+    pair = moved.pair(["ibv_rc_pingpong", "-g", "1", "-c"], hosts=("host0", "host0"))
+    with pair:
+        pair.start_server()
+        pair.start_client()
+        result = pair.wait().check()
+    assert exchanged(result.client.stdout) == [1000]
