@@ -39,10 +39,12 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from nupa.fabric import Fabric, NupaError, registry
 
-    registry.collect_all()
     if not args.all:
+        # Before what is dead is collected: the one that is named may be of that kind.
         Fabric.remove(args.name, force=args.force)
+        registry.collect_all()
         return 0
+    registry.collect_all()
     code = 0
     for name in registry.names():
         try:

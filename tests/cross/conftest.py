@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -117,6 +119,22 @@ def mover(request: pytest.FixtureRequest) -> str | None:
 def pair(make_pair: Callable[..., Pair]) -> Pair:
     """RC, by the best mover."""
     return make_pair()
+
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def cli(environment: dict[str, str]) -> Cli:
+    """Runs `nupa ARGS`."""
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-m", "nupa.cli", *args]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=30, check=False
+        )
+
+    return run
 
 
 @pytest.fixture

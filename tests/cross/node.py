@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ from nupa.verbs import (
     SendWR,
     address,
     connect_to,
+    get_device_list,
 )
 from nupa.verbs import enums as e
 
@@ -295,30 +297,35 @@ class Node:
 
     # --- streams ------------------------------------------------------------------------------
 
-    def stream_out(self, length: int, count: int = 1 << 62, note_every: int = 0) -> tuple[int, str]:
-        """Sends counted messages until stopped, or *count*: how many, and the status at the end.
+    def stream_out(
+        self, length: int, count: int = 1 << 62, note_every: int = 0, patience_s: float = WAIT_S
+    ) -> tuple[int, str]:
+        """Sends counted messages until stopped, or *count*: how many, and the status at the end:
+        "NO ANSWER" if one that was posted has none *patience_s* after the stop.
 
         Uses the first WINDOW * length bytes of region 0, and the last QP.
         """
         posted = done = 0
-        status = "SUCCESS"
-        while status == "SUCCESS" and (done < posted or posted < count):
+        deadline = float("inf")
+        while done < posted or posted < count:
             if posted < count and self._stopped():
                 count = posted
+                deadline = time.monotonic() + patience_s
             while posted < count and posted - done < WINDOW:
                 at = posted % WINDOW * length
                 self._mrs[0].write(message(posted, length), offset=at)
                 self.post("send", 0, at, length, wr_id=posted)
                 posted += 1
             for completion in self.poll():
-                status = completion.status
-                if status != "SUCCESS":
-                    break
+                if completion.status != "SUCCESS":
+                    return done, completion.status
                 assert completion.wr_id == done
                 done += 1
                 if note_every and done % note_every == 0:
                     self._note(done)
-        return done, status
+            if time.monotonic() > deadline:
+                return done, "NO ANSWER"
+        return done, "SUCCESS"
 
     def prepare_stream_in(self, length: int) -> None:
         for i in range(WINDOW):
@@ -397,7 +404,11 @@ class Node:
     # --- the process --------------------------------------------------------------------------
 
     def set_env(self, **values: str) -> None:
+        """Where the C library looks, too."""
         os.environ.update(values)
+
+    def device_names(self) -> list[str]:
+        return [device.name.decode() for device in get_device_list()]
 
     def rss_bytes(self) -> dict[str, int]:
         """Resident memory by kind, /proc/self/status: RssAnon, RssFile, RssShmem."""
