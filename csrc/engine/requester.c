@@ -413,6 +413,9 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 		/* IBTA 10.8.3: what stands before it has to be executed first. */
 		if (!oldest)
 			return false;
+		/* A UC message counts as done once it is in the channel: go behind it, not past it. */
+		if (qp->type == IBV_QPT_UC && !nupa_tx_drained(&qp->channel->tx))
+			return ask_responder(qp, wqe, spans, n_spans);
 		result = nupa_mover_direct(qp->engine, qp, wqe, spans, n_spans);
 	}
 	switch (result) {
@@ -605,6 +608,21 @@ static bool rewind_to(struct nupa_qp *qp, uint32_t psn)
 	return false;
 }
 
+/* Whether psn belongs to the oldest request that is on its way.  A QP that is not ready refuses all
+ * that comes: what it says of the requests behind the first is stale once that was sent again. */
+static bool is_oldest(struct nupa_qp *qp, uint32_t psn)
+{
+	for (uint64_t i = qp->sq.acked; i != qp->sq.posted; i++) {
+		const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
+
+		if (wqe->state == NUPA_WQE_DONE)
+			continue;
+		return nupa_psn_diff(psn, wqe->first_psn) >= 0 &&
+		       (i == qp->sq.issued || nupa_psn_diff(psn, wqe->last_psn) <= 0);
+	}
+	return false;
+}
+
 /* IBTA table 45: RNR NAK timer field, in units of 10 us. */
 static const uint16_t rnr_timer_10us[32] = {
 	65536 - 1, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,
@@ -621,11 +639,15 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 	};
 
 	if (qp->type == IBV_QPT_UC) {
-		nupa_requester_ack(qp, msg->psn); /* a pull that came to nothing */
+		nupa_requester_ack(qp, msg->ack_psn); /* pulls that came to nothing */
 		return;
 	}
-	nupa_requester_ack(qp, nupa_psn_add(msg->psn, 0xffffff));
+	/* All before a request that was refused is executed; but where there was no QP to refuse it,
+	 * nothing is known of the others. */
+	if (msg->flags & NUPA_F_ACK)
+		nupa_requester_ack(qp, nupa_psn_add(msg->psn, 0xffffff));
 	if (qp->type != IBV_QPT_RC || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
+	    (msg->syndrome == NUPA_NAK_NOT_READY && !is_oldest(qp, msg->psn)) ||
 	    !rewind_to(qp, msg->psn))
 		return;
 	switch (msg->syndrome) {

@@ -88,27 +88,58 @@ bool nupa_responder_send_ack(struct nupa_qp *qp)
 	return true;
 }
 
+/* A refusal says that all before it is answered: what a QP still owes goes first. */
+static bool owes_nothing(struct nupa_engine *engine, const struct nupa_refusal *refusal)
+{
+	struct nupa_qp *qp = nupa_qp_find(engine, refusal->dest_qpn);
+
+	if (!qp || qp->type == IBV_QPT_UD || qp->dest_qpn != refusal->src_qpn)
+		return true;
+	return qp->jobs_head == qp->jobs_tail &&
+	       (nupa_list_empty(&qp->ack_link) || nupa_responder_send_ack(qp));
+}
+
 void nupa_responder_send_refusals(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	while (!nupa_list_empty(&channel->refusals)) {
 		struct nupa_refusal *refusal =
 			container_of(channel->refusals.next, struct nupa_refusal, link);
-		struct nupa_msg *msg = reserve(engine, channel, 0, NULL);
+		struct nupa_msg *msg = owes_nothing(engine, refusal)
+					       ? reserve(engine, channel, 0, NULL)
+					       : NULL;
 
 		if (!msg)
 			return;
 		msg->op = NUPA_OP_NAK;
-		msg->flags = 0;
+		msg->flags = refusal->acknowledges ? NUPA_F_ACK : 0;
 		msg->syndrome = NUPA_NAK_NOT_READY;
 		msg->timer = 0;
 		msg->dest_qpn = refusal->src_qpn;
 		msg->src_qpn = refusal->dest_qpn;
 		msg->psn = refusal->psn;
+		msg->ack_psn = refusal->ack_psn;
 		msg->length_bytes = 0;
 		publish(channel, msg, 0);
 		nupa_list_del(&refusal->link);
 		free(refusal);
 	}
+}
+
+static struct nupa_refusal *refusal_of(struct nupa_channel *channel, uint32_t src_qpn)
+{
+	struct nupa_refusal *refusal;
+
+	for (struct nupa_list *at = channel->refusals.next; at != &channel->refusals; at = at->next) {
+		refusal = container_of(at, struct nupa_refusal, link);
+		if (refusal->src_qpn == src_qpn)
+			return refusal;
+	}
+	refusal = calloc(1, sizeof(*refusal));
+	if (!refusal)
+		abort(); /* a lost refusal would be a hung peer */
+	refusal->src_qpn = src_qpn;
+	nupa_list_add(&channel->refusals, &refusal->link);
+	return refusal;
 }
 
 /* The first request refused is enough: those behind it come again with it. */
@@ -117,23 +148,38 @@ static void refuse(struct nupa_engine *engine, struct nupa_channel *channel,
 {
 	struct nupa_refusal *refusal;
 
-	for (struct nupa_list *at = channel->refusals.next; at != &channel->refusals; at = at->next) {
-		refusal = container_of(at, struct nupa_refusal, link);
-		if (refusal->src_qpn == msg->src_qpn && refusal->dest_qpn == msg->dest_qpn)
-			return;
+	if (msg->src_qpn >> NUPA_QP_INDEX_BITS != channel->peer)
+		return; /* I5: nobody who waits for an answer */
+	refusal = refusal_of(channel, msg->src_qpn);
+	if (refusal->dest_qpn != msg->dest_qpn) { /* new, or the requester has gone elsewhere */
+		refusal->dest_qpn = msg->dest_qpn;
+		refusal->psn = msg->psn;
+		refusal->acknowledges = false;
 	}
-	refusal = malloc(sizeof(*refusal));
-	if (!refusal)
-		abort(); /* a lost refusal would be a hung peer */
-	refusal->dest_qpn = msg->dest_qpn;
-	refusal->src_qpn = msg->src_qpn;
-	refusal->psn = msg->psn;
-	nupa_list_add(&channel->refusals, &refusal->link);
+	if (!refusal->acknowledges)
+		refusal->ack_psn = msg->psn;
 	nupa_responder_send_refusals(engine, channel);
+}
+
+/* Whoever waits for an answer that this QP will no longer give may ask again. */
+static void refuse_what_is_owed(struct nupa_qp *qp)
+{
+	bool reading = qp->jobs_head != qp->jobs_tail;
+	struct nupa_refusal *refusal;
+
+	if (!qp->channel || qp->channel->broken || (nupa_list_empty(&qp->ack_link) && !reading))
+		return;
+	refusal = refusal_of(qp->channel, qp->dest_qpn);
+	refusal->dest_qpn = qp->ibv.qp_num;
+	refusal->psn = reading ? qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX].psn
+			       : qp->expected_psn;
+	refusal->ack_psn = nupa_psn_add(refusal->psn, 0xffffff);
+	refusal->acknowledges = true;
 }
 
 void nupa_responder_reset(struct nupa_qp *qp)
 {
+	refuse_what_is_owed(qp);
 	qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
 	qp->recv_active = qp->drop_message = false;
 	qp->jobs_head = qp->jobs_tail = 0;

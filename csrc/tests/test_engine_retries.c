@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a requester does when the other end cannot take its request now: no receive, not ready, no
+ * path; how long it tries, and that nothing is lost, doubled or out of order. */
+#include "target.h"
+
+#include <sched.h>
+#include <string.h>
+
+#define MS UINT64_C(1000000)
+
+static struct end_options options_of(enum nupa_mover mover)
+{
+	struct end_options options = end_defaults;
+
+	options.mover = mover;
+	return options;
+}
+
+static void close_all(struct nupa_fabric *fabric, struct end *a, struct end *b)
+{
+	pair_close(a, b);
+	nupa_fabric_put(fabric);
+}
+
+/* --- receiver not ready --------------------------------------------------------------------------
+ */
+
+static void with_rnr_retry_0_the_first_refusal_is_the_end(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end *a, *b;
+
+	options.rnr_retry = 0;
+	options.min_rnr_timer = 31; /* 491 ms: not waited for */
+	pair_open(fabric, &options, &a, &b);
+	end_start(a, IBV_WR_SEND, 1, 0, 100);
+	end_start(a, IBV_WR_RDMA_WRITE, 2, 0, 100);
+	end_start(a, IBV_WR_SEND, 3, 0, 100);
+	cq_expect(a->send_cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+	cq_expect(a->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	cq_expect(a->send_cq, 3, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(end_state(a), IBV_QPS_ERR);
+	CHECK_EQ(end_state(b), IBV_QPS_RTS);
+	close_all(fabric, a, b);
+}
+
+static void with_rnr_retry_1_it_fails_after_one_timer(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end *a, *b;
+	uint64_t start_ns;
+
+	options.rnr_retry = 1;
+	options.min_rnr_timer = 17; /* 3.84 ms */
+	pair_open(fabric, &options, &a, &b);
+	start_ns = test_now_ns();
+	end_start(a, IBV_WR_SEND, 1, 0, 100);
+	cq_expect(a->send_cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+	CHECK(test_now_ns() - start_ns >= 3840000);
+	close_all(fabric, a, b);
+}
+
+static void with_rnr_retry_1_a_receive_in_time_is_enough_each_time(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end *a, *b;
+
+	options.rnr_retry = 1;
+	options.min_rnr_timer = 26; /* 81.92 ms */
+	pair_open(fabric, &options, &a, &b);
+	for (uint64_t i = 0; i < 4; i++) { /* the count starts anew after each success */
+		end_start(a, IBV_WR_SEND, i, 0, 8);
+		cq_expect_none(a->send_cq, 10 * MS);
+		end_post_recv(b, i, 0, 8);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+	}
+	close_all(fabric, a, b);
+}
+
+static void with_rnr_retry_7_it_waits_for_ever(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end *a, *b;
+
+	options.timeout = 1; /* 8 us: does not count for RNR */
+	options.retry_cnt = 0;
+	pair_open(fabric, &options, &a, &b);
+	end_start(a, IBV_WR_SEND, 1, 0, 100);
+	cq_expect_none(a->send_cq, 50 * MS);
+	CHECK_EQ(end_state(a), IBV_QPS_RTS);
+	end_post_recv(b, 2, 0, 100);
+	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+	cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS);
+	close_all(fabric, a, b);
+}
+
+/* Operations of all kinds behind a SEND that is refused again and again: they wait for it, and all
+ * arrive once, in order. */
+static void go_back_n(enum nupa_mover mover, uint32_t length)
+{
+	enum { MESSAGES = 600 };
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(mover);
+	uint64_t random = test_seed();
+	struct end *a, *b;
+	uint64_t sent = 0, completed = 0, received = 0, posted = 0;
+
+	options.send_wr = 128;
+	options.memory_bytes = 4u << 20;
+	pair_open(fabric, &options, &a, &b);
+	for (uint32_t i = 0; i < 64; i++)
+		pattern_fill(a->memory + i * 32768, length, i);
+	while (completed < MESSAGES || received < MESSAGES) {
+		struct ibv_wc wc;
+
+		while (sent < MESSAGES && sent - completed < 32) {
+			struct request request = request_of(a, IBV_WR_SEND_WITH_IMM, sent,
+							    (uint32_t)(sent % 64) * 32768, length);
+
+			if (sent % 3 == 2) {
+				request.wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+				request.wr.wr.rdma.remote_addr =
+				    b->self.memory + 64 * 32768 + (sent % 32) * 32768;
+				request.wr.wr.rdma.rkey = b->self.rkey;
+			}
+			request.wr.imm_data = (uint32_t)sent;
+			end_post(a, &request);
+			sent++;
+		}
+		/* Receives come in dribbles, so that most messages are refused at first. */
+		if (posted < MESSAGES && posted - received < 8 && test_random(&random) % 4 == 0) {
+			end_post_recv(b, posted, (uint32_t)(posted % 64) * 32768, length);
+			posted++;
+		}
+		if (nupa_poll_cq(a->send_cq, 1, &wc) == 1) {
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+			CHECK_EQ(wc.wr_id, completed);
+			completed++;
+		}
+		if (nupa_poll_cq(b->recv_cq, 1, &wc) == 1) {
+			bool is_write = received % 3 == 2;
+
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+			CHECK_EQ(wc.wr_id, received);
+			CHECK_EQ(wc.imm_data, received);
+			CHECK_EQ(wc.opcode, is_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV);
+			CHECK_EQ(wc.byte_len, length);
+			CHECK_PATTERN(b->memory +
+					  (is_write ? 64 + received % 32 : received % 64) * 32768,
+				      length, (uint32_t)(received % 64));
+			received++;
+		}
+	}
+	close_all(fabric, a, b);
+}
+
+static void short_messages_refused_for_want_of_receives_arrive_once_and_in_order(void)
+{
+	go_back_n(NUPA_MOVER_LOCAL, 20);
+	go_back_n(NUPA_MOVER_RELAY, 20);
+}
+
+static void long_messages_refused_for_want_of_receives_arrive_once_and_in_order(void)
+{
+	go_back_n(NUPA_MOVER_LOCAL, 20000);
+	go_back_n(NUPA_MOVER_RELAY, 20000);
+}
+
+/* IBTA 10.8.3.3: the READ behind a SEND that is not executed must not see the time before it. */
+static void what_stands_behind_a_refused_send_waits_for_it(void)
+{
+	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
+
+	for (int i = 0; i < 2; i++) {
+		struct nupa_fabric *fabric = test_fabric();
+		struct end_options options = options_of(movers[i]);
+		struct request fetch_add;
+		struct end *a, *b;
+
+		pair_open(fabric, &options, &a, &b);
+		memset(b->memory, 1, 64);
+		memset(a->memory, 9, 64);
+		end_start(a, IBV_WR_SEND, 1, 0, 8);
+		end_start(a, IBV_WR_RDMA_READ, 2, 16, 8);
+		fetch_add = request_of(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 3, 24, 8);
+		fetch_add.wr.wr.atomic.compare_add = 1;
+		end_post(a, &fetch_add);
+		end_start(a, IBV_WR_RDMA_WRITE, 4, 32, 8);
+		cq_expect_none(a->send_cq, 5 * MS);
+		CHECK_EQ(a->memory[16], 9);
+		memset(b->memory + 16, 2, 8);
+		end_post_recv(b, 5, 0, 8);
+		for (uint64_t wr_id = 1; wr_id <= 4; wr_id++)
+			cq_expect(a->send_cq, wr_id, IBV_WC_SUCCESS);
+		cq_expect(b->recv_cq, 5, IBV_WC_SUCCESS);
+		CHECK_EQ(a->memory[16], 2);
+		CHECK_EQ(b->memory[24], 2);
+		CHECK_EQ(b->memory[32], 9);
+		close_all(fabric, a, b);
+	}
+}
+
+/* --- peer not ready ------------------------------------------------------------------------------
+ */
+
+static void requests_before_the_peer_is_ready(bool fork_target, enum nupa_mover mover)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct target target = fork_target ? target_fork(fabric) : target_here();
+	struct end_options options = options_of(mover);
+	struct end *a = end_open(fabric, &options);
+
+	target_open(&target, fabric, &options);
+	target_fill(&target, 100000, 8, 3);
+	end_connect(a, &target.address);
+	pattern_fill(a->memory, 9000, 1);
+	end_start(a, IBV_WR_SEND, 1, 0, 9000);
+	end_start(a, IBV_WR_SEND, 2, 0, 8);
+	end_start(a, IBV_WR_RDMA_READ, 3, 100000, 8);
+	end_start(a, IBV_WR_SEND, 4, 0, 20);
+	cq_expect_none(a->send_cq, 3 * MS);
+	target_to_init(&target);
+	for (uint64_t i = 0; i < 3; i++)
+		target_post_recv(&target, i, (uint32_t)i * 16384, 16384);
+	cq_expect_none(a->send_cq, 3 * MS);
+	target_to_rtr(&target, &a->self);
+	for (uint64_t wr_id = 1; wr_id <= 4; wr_id++)
+		cq_expect(a->send_cq, wr_id, IBV_WC_SUCCESS);
+	CHECK_PATTERN(a->memory + 100000, 8, 3);
+	CHECK_EQ(target_expect(&target, 0, IBV_WC_SUCCESS).byte_len, 9000);
+	CHECK_EQ(target_expect(&target, 1, IBV_WC_SUCCESS).byte_len, 8);
+	CHECK_EQ(target_expect(&target, 2, IBV_WC_SUCCESS).byte_len, 20);
+	target_to_rts(&target);
+	target_close(&target);
+	end_close(a);
+	nupa_fabric_put(fabric);
+}
+
+static void requests_before_the_peer_is_ready_are_retried_in_one_process(void)
+{
+	requests_before_the_peer_is_ready(false, NUPA_MOVER_LOCAL);
+	requests_before_the_peer_is_ready(false, NUPA_MOVER_RELAY);
+}
+
+static void requests_before_the_peer_is_ready_are_retried_between_processes(void)
+{
+	requests_before_the_peer_is_ready(true, NUPA_MOVER_NONE);
+	requests_before_the_peer_is_ready(true, NUPA_MOVER_RELAY);
+}
+
+/* Many QPs whose peers become ready at random moments, while requests are on the way: none is
+ * lost and none done twice, whatever refusals cross with what. */
+static void a_peer_that_becomes_ready_at_any_moment_gets_each_message_once(void)
+{
+	enum { ROUNDS = 300, MESSAGES = 12 };
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	uint64_t random = test_seed();
+	struct end *a, *b;
+
+	options.timeout = 20;
+	for (uint32_t round = 0; round < ROUNDS; round++) {
+		struct end_options b_options = options;
+		struct request fetch_add;
+		uint64_t word = 0;
+
+		b_options.host = 1;
+		a = end_open(fabric, &options);
+		b = end_open(fabric, &b_options);
+		end_to_init(b);
+		for (uint64_t i = 0; i < MESSAGES; i++)
+			end_post_recv(b, i, 0, 64);
+		memcpy(b->memory + 128, &word, sizeof(word));
+		end_connect(a, &b->self);
+		fetch_add = request_of(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 128, 8);
+		fetch_add.wr.wr.atomic.compare_add = 1;
+		for (uint64_t i = 0; i < MESSAGES; i++) {
+			struct request send = request_of(a, IBV_WR_SEND_WITH_IMM, i, 0, 8);
+
+			send.wr.imm_data = (uint32_t)i;
+			end_post(a, &send);
+			fetch_add.wr.wr_id = i;
+			end_post(a, &fetch_add);
+		}
+		for (uint64_t spins = test_random(&random) % 200; spins; spins--)
+			sched_yield();
+		end_to_rtr(b, &a->self);
+		for (uint64_t i = 0; i < MESSAGES; i++) {
+			cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+			cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+			CHECK_EQ(cq_expect(b->recv_cq, i, IBV_WC_SUCCESS).imm_data, i);
+		}
+		memcpy(&word, b->memory + 128, sizeof(word));
+		CHECK_EQ(word, MESSAGES);
+		pair_close(a, b);
+	}
+	nupa_fabric_put(fabric);
+}
+
+static void a_peer_that_never_becomes_ready_is_given_up_after_the_timeout(void)
+{
+	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
+
+	for (int i = 0; i < 2; i++) {
+		struct nupa_fabric *fabric = test_fabric();
+		struct end_options options = options_of(movers[i]);
+		uint64_t start_ns, took_ns;
+		struct end *a, *b;
+
+		options.timeout = 12; /* 16.8 ms, three times */
+		options.retry_cnt = 2;
+		pair_open(fabric, &options, &a, &b);
+		CHECK_EQ(end_modify(b, IBV_QPS_RESET), 0);
+		start_ns = test_now_ns();
+		end_start(a, IBV_WR_RDMA_WRITE, 1, 0, 8);
+		end_start(a, IBV_WR_SEND, 2, 0, 8);
+		cq_expect(a->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+		cq_expect(a->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+		took_ns = test_now_ns() - start_ns;
+		CHECK(took_ns > 30 * MS);
+		close_all(fabric, a, b);
+	}
+}
+
+/* What was refused because the peer was not ready may be refused for want of a receive later; that
+ * wait has its own limit, or none. */
+static void a_wait_for_a_receive_outlives_the_wait_for_the_peer(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE), b_options;
+	struct end *a, *b;
+
+	options.timeout = 11; /* 8 ms, twice */
+	options.retry_cnt = 1;
+	b_options = options;
+	b_options.host = 1;
+	a = end_open(fabric, &options);
+	b = end_open(fabric, &b_options);
+	end_connect(a, &b->self);
+	end_start(a, IBV_WR_SEND, 1, 0, 8);
+	cq_expect_none(a->send_cq, 2 * MS);
+	end_connect(b, &a->self);
+	cq_expect_none(a->send_cq, 60 * MS);
+	end_post_recv(b, 2, 0, 8);
+	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+	cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS);
+	close_all(fabric, a, b);
+}
+
+/* A responder that is reset in the middle of a READ leaves nobody waiting for ever. */
+static void a_read_whose_responder_is_reset_fails_after_the_timeout(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end *a, *b;
+
+	options.timeout = 10;
+	options.retry_cnt = 1;
+	options.memory_bytes = 8u << 20;
+	pair_open(fabric, &options, &a, &b);
+	for (uint64_t i = 0; i < 4; i++)
+		end_start(a, IBV_WR_RDMA_READ, i, 0, 8u << 20);
+	CHECK_EQ(end_modify(b, IBV_QPS_RESET), 0);
+	for (uint64_t i = 0; i < 4; i++) {
+		struct ibv_wc wc = cq_wait(a->send_cq);
+
+		CHECK_EQ(wc.wr_id, i);
+		if (wc.status != IBV_WC_SUCCESS) {
+			CHECK_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
+			for (i++; i < 4; i++)
+				cq_expect(a->send_cq, i, IBV_WC_WR_FLUSH_ERR);
+		}
+	}
+	close_all(fabric, a, b);
+}
+
+/* --- path ----------------------------------------------------------------------------------------
+ */
+
+static void set_path(struct nupa_fabric *fabric, bool up)
+{
+	CHECK_EQ(nupa_fabric_set_port(fabric, test_fabric_port(1),
+				      up ? NUPA_PORT_ACTIVE : NUPA_PORT_DOWN),
+		 0);
+}
+
+static void a_port_that_is_down_longer_than_the_timeout_ends_the_connection(void)
+{
+	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
+
+	for (int i = 0; i < 2; i++) {
+		struct nupa_fabric *fabric = test_fabric();
+		struct end_options options = options_of(movers[i]);
+		struct end *a, *b;
+		uint64_t start_ns;
+
+		options.timeout = 12;
+		options.retry_cnt = 2;
+		pair_open(fabric, &options, &a, &b);
+		set_path(fabric, false);
+		end_expect_event(b, IBV_EVENT_PORT_ERR);
+		start_ns = test_now_ns();
+		end_start(a, IBV_WR_RDMA_WRITE, 1, 0, 8);
+		end_start(a, IBV_WR_SEND, 2, 0, 8);
+		cq_expect(a->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+		cq_expect(a->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+		CHECK(test_now_ns() - start_ns > 30 * MS);
+		CHECK_EQ(b->memory[0], 0);
+		set_path(fabric, true);
+		end_expect_event(b, IBV_EVENT_PORT_ACTIVE);
+		close_all(fabric, a, b);
+	}
+}
+
+/* Down and up while messages flow: as many arrive as were sent, in order, each once. */
+static void a_port_that_comes_up_in_time_loses_and_doubles_nothing(void)
+{
+	enum { MESSAGES = 400 };
+	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
+
+	for (int i = 0; i < 2; i++) {
+		struct nupa_fabric *fabric = test_fabric();
+		struct end_options options = options_of(movers[i]);
+		uint64_t completed = 0, sent = 0, received = 0, posted = 0;
+		uint64_t random = test_seed();
+		struct end *a, *b;
+		uint64_t word = 0;
+		bool up = true;
+
+		options.timeout = 20;
+		pair_open(fabric, &options, &a, &b);
+		while (completed < 2 * MESSAGES || received < MESSAGES) {
+			struct ibv_wc wc;
+
+			if (sent < MESSAGES && 2 * sent - completed < 20) {
+				struct request fetch_add =
+				    request_of(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 65536, 8);
+
+				memset(a->memory, (int)sent & 0xff, 64);
+				fetch_add.wr.wr.atomic.compare_add = 1;
+				end_start(a, IBV_WR_SEND, 0, 0, 64);
+				end_post(a, &fetch_add);
+				sent++;
+			}
+			for (; posted < MESSAGES && posted - received < 32; posted++)
+				end_post_recv(b, posted, (uint32_t)posted * 64, 64);
+			if (nupa_poll_cq(a->send_cq, 1, &wc) == 1) {
+				CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+				CHECK_EQ(wc.wr_id, completed % 2);
+				completed++;
+			}
+			if (nupa_poll_cq(b->recv_cq, 1, &wc) == 1) {
+				CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+				CHECK_EQ(wc.wr_id, received);
+				received++;
+			}
+			if (test_random(&random) % 50 == 0)
+				set_path(fabric, up = !up);
+			else if (!up && test_random(&random) % 50 < 3)
+				set_path(fabric, up = true);
+		}
+		memcpy(&word, b->memory + 65536, sizeof(word));
+		CHECK_EQ(word, MESSAGES);
+		close_all(fabric, a, b);
+	}
+}
+
+static void an_unreliable_connection_loses_what_it_sends_while_the_port_is_down(void)
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
+
+	for (int i = 0; i < 2; i++) {
+		struct nupa_fabric *fabric = test_fabric();
+		struct end_options options = options_of(NUPA_MOVER_RELAY);
+		struct nupa_flow_info flow;
+		struct end *a, *b;
+
+		options.type = types[i];
+		pair_open(fabric, &options, &a, &b);
+		end_post_recv(b, 7, 0, 1000);
+		set_path(fabric, false);
+		end_start(a, IBV_WR_SEND, 1, 0, 100);
+		cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+		set_path(fabric, true);
+		end_start(a, IBV_WR_SEND, 2, 0, 200);
+		cq_expect(a->send_cq, 2, IBV_WC_SUCCESS);
+		CHECK_EQ(cq_expect(b->recv_cq, 7, IBV_WC_SUCCESS).byte_len,
+			 types[i] == IBV_QPT_UD ? 240 : 200);
+		CHECK_EQ(
+		    nupa_fabric_flow(fabric, (uint32_t)nupa_context_slot(a->context), 1, &flow), 0);
+		CHECK_EQ(flow.xmit_discards, 1);
+		close_all(fabric, a, b);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(with_rnr_retry_0_the_first_refusal_is_the_end),
+		CASE(with_rnr_retry_1_it_fails_after_one_timer),
+		CASE(with_rnr_retry_1_a_receive_in_time_is_enough_each_time),
+		CASE(with_rnr_retry_7_it_waits_for_ever),
+		CASE(short_messages_refused_for_want_of_receives_arrive_once_and_in_order),
+		CASE(long_messages_refused_for_want_of_receives_arrive_once_and_in_order),
+		CASE(what_stands_behind_a_refused_send_waits_for_it),
+		CASE(requests_before_the_peer_is_ready_are_retried_in_one_process),
+		CASE(requests_before_the_peer_is_ready_are_retried_between_processes),
+		CASE(a_peer_that_becomes_ready_at_any_moment_gets_each_message_once),
+		CASE(a_peer_that_never_becomes_ready_is_given_up_after_the_timeout),
+		CASE(a_wait_for_a_receive_outlives_the_wait_for_the_peer),
+		CASE(a_read_whose_responder_is_reset_fails_after_the_timeout),
+		CASE(a_port_that_is_down_longer_than_the_timeout_ends_the_connection),
+		CASE(a_port_that_comes_up_in_time_loses_and_doubles_nothing),
+		CASE(an_unreliable_connection_loses_what_it_sends_while_the_port_is_down),
+	};
+
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
