@@ -29,6 +29,7 @@ from nupa.verbs import (
     Address,
     Context,
     GlobalRoute,
+    PyverbsRDMAError,
     QPAttr,
     QPCap,
     QPInitAttr,
@@ -115,11 +116,13 @@ class Node:
 
     # --- the fabric ---------------------------------------------------------------------------
 
-    def make_fabric(self, name: str, hosts: int = 2) -> str:
-        """A named fabric; its path."""
-        from nupa.fabric.topology import star
+    def make_fabric(self, name: str, hosts: int = 2, **segment: int) -> str:
+        """A named fabric, *segment*: sizes other than the defaults; its path."""
+        from nupa.fabric.topology import SegmentConfig, star
 
-        with Fabric.create(name, star(hosts)) as fabric:
+        topology = star(hosts)
+        topology.segment = SegmentConfig(**segment)
+        with Fabric.create(name, topology) as fabric:
             return fabric.path
 
     def open_fabric(self, name: str) -> str:
@@ -443,16 +446,38 @@ class Node:
         # Not sys.exit: Python's own finalization would close our objects.
         ctypes.CDLL(None).exit(0)
 
-    def make_many_qps(self, count: int) -> int:
-        """*count* QPs of one CQ; how many could be made."""
+    def device_attr(self) -> dict[str, int]:
+        attr = self._contexts[-1].query_device()
+        names = ("max_qp", "max_qp_wr", "max_sge", "max_cq", "max_cqe", "max_mr", "max_pd")
+        return {name: int(getattr(attr, name)) for name in names}
+
+    def make_many_qps(self, most: int) -> tuple[int, str]:
+        """Makes QPs of one CQ: how many different ones, and the error ('' if none came)."""
         cq = CQ(self._contexts[-1], 16)
         init = QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=QPCap(1, 1, 1, 1, 0))
         self._cqs.append(cq)
         numbers = set()
-        for _ in range(count):
-            self._qps.append(QP(self._pds[-1], init))
+        for _ in range(most):
+            try:
+                self._qps.append(QP(self._pds[-1], init))
+            except PyverbsRDMAError as error:
+                return len(numbers), str(error)
             numbers.add(self._qps[-1].qp_num)
-        return len(numbers)
+        return len(numbers), ""
+
+    def recv_many(self, count: int) -> None:
+        """*count* receives of 8 bytes, in one call."""
+        sge = self._mrs[0].sge(0, 8)
+        self._qps[-1].post_recv([RecvWR(i, 1, [sge]) for i in range(count)])
+
+    def send_many(self, count: int) -> None:
+        sge = self._mrs[0].sge(0, 8)
+        self._qps[-1].post_send([SendWR(i, sg=[sge]) for i in range(count)])
+
+    def count_in_order(self, count: int) -> int:
+        """How many of the next *count* completions are successes with the next wr_id."""
+        done = self._cqs[-1].wait(count, WAIT_S)
+        return sum(wc.status == 0 and wc.wr_id == i for i, wc in enumerate(done))
 
     def register_until_refused(self, most: int) -> tuple[int, str]:
         """Registers the same page again and again; how often, and the error ('' if none came)."""
@@ -460,7 +485,7 @@ class Node:
         for n in range(most):
             try:
                 self._mrs.append(MR(self._pds[-1], memory, ALL_ACCESS))
-            except Exception as error:
+            except PyverbsRDMAError as error:
                 return n, str(error)
         return most, ""
 
