@@ -82,6 +82,7 @@ class Program:
         *,
         env: Mapping[str, str] | None = None,
         cpu: int | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         self.argv = tuple(argv)
         self._stdout: IO[bytes] = tempfile.TemporaryFile()
@@ -95,6 +96,7 @@ class Program:
                     stdout=self._stdout,
                     stderr=self._stderr,
                     env=None if env is None else {**os.environ, **env},
+                    pass_fds=pass_fds,
                     start_new_session=True,
                 )
         except BaseException as error:
@@ -157,7 +159,8 @@ class ProgramPair:
             result = pair.wait()
 
     *fabric* None runs the commands as they are, without `nupa run`.  *env* is added to ours.
-    *cpus* pins the server to the first, the client to the second.  *deadline_s* is for all.
+    *cpus* pins the server to the first, the client to the second.  *fds*: an open file for each
+    that it inherits.  *deadline_s* is for all.
     *grace_s* is what one end has left once the other failed.  *tick* is called about ten times
     a second with the seconds passed.
     """
@@ -169,6 +172,7 @@ class ProgramPair:
     env: Mapping[str, str] | None = None
     hosts: tuple[str, str] = ("host0", "host1")
     cpus: tuple[int, int] | None = None
+    fds: tuple[int, int] | None = None
     port: int | None = None
     deadline_s: float = 30.0
     grace_s: float = 5.0
@@ -236,7 +240,8 @@ class ProgramPair:
         if self.fabric is not None:
             argv = nupa_run(argv, fabric=self.fabric, host=self.hosts[end], mover=self.mover)
         cpu = None if self.cpus is None else self.cpus[end]
-        self._programs.append(Program(argv, env=self.env, cpu=cpu))
+        fds = () if self.fds is None else (self.fds[end],)
+        self._programs.append(Program(argv, env=self.env, cpu=cpu, pass_fds=fds))
 
     def _sleep(self, programs: list[Program], seconds: float) -> None:
         """Until one of the programs ends, at most *seconds*."""
