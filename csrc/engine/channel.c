@@ -75,13 +75,17 @@ bool nupa_channel_can_pull(const struct nupa_channel *channel)
 
 void nupa_channel_bell(struct nupa_channel *channel)
 {
+	struct nupa_slot *slot = channel->peer_slot;
+	uint32_t sleeping;
+
 	/* P3: our message, then `sleeping`.  The sleeper's membarrier stands in for the fence here. */
-	if (unlikely(channel->fence) || unlikely(nupa_load_relaxed(&channel->peer_slot->needs_fence)))
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (unlikely(channel->fence) || unlikely(nupa_load_relaxed(&slot->needs_fence)))
+		sleeping = nupa_fetch_add_seq(&slot->sleeping, 0);
 	else
-		__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	if (unlikely(nupa_load_relaxed(&channel->peer_slot->sleeping)))
-		nupa_slot_ring(channel->peer_slot);
+		sleeping = nupa_load_relaxed(&slot->sleeping);
+	if (unlikely(sleeping))
+		nupa_port_wake(slot);
 }
 
 int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel)

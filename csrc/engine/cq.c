@@ -242,7 +242,7 @@ static void overrun(struct nupa_cq *cq, struct nupa_qp *qp)
 	}
 	/* IBTA 10.10.2.4: the QP can no longer report, so it ends. */
 	if (qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET) {
-		nupa_qp_set_state(qp, IBV_QPS_ERR);
+		nupa_qp_error(qp);
 		nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
 	}
 }

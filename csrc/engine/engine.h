@@ -225,6 +225,7 @@ struct nupa_sq {
 	uint32_t max_sge;
 	uint32_t max_inline_bytes;
 	uint64_t acked, issued, posted;
+	uint64_t begun; /* where `issued` was before it went back */
 };
 
 enum nupa_wait {
@@ -550,6 +551,18 @@ struct nupa_qp *nupa_qp_find(struct nupa_engine *engine, uint32_t qpn);
 static inline struct nupa_wqe *nupa_sq_wqe(struct nupa_sq *sq, uint64_t index)
 {
 	return (struct nupa_wqe *)(sq->ring + (size_t)(index & sq->mask) * sq->stride);
+}
+
+/* IBTA 10.3.1.5: in SQD what has begun is finished, and nothing else begins. */
+static inline bool nupa_sq_has_begun(struct nupa_sq *sq)
+{
+	return sq->issued < sq->begun ||
+	       (sq->issued != sq->posted && nupa_sq_wqe(sq, sq->issued)->moved_bytes);
+}
+
+static inline bool nupa_sq_drained(struct nupa_sq *sq)
+{
+	return sq->acked == sq->issued && !nupa_sq_has_begun(sq);
 }
 
 static inline uint32_t nupa_psn_add(uint32_t psn, uint32_t n)

@@ -301,7 +301,7 @@ static void qp_reset(struct nupa_qp *qp)
 	nupa_responder_reset(qp);
 	nupa_cq_purge(qp->send_cq, qp);
 	nupa_cq_purge(qp->recv_cq, qp);
-	qp->sq.acked = qp->sq.issued = qp->sq.posted = 0;
+	qp->sq.acked = qp->sq.issued = qp->sq.posted = qp->sq.begun = 0;
 	qp->rq.head = qp->rq.tail = 0;
 	qp->reads_outstanding = 0;
 	qp->channel = NULL;
@@ -436,7 +436,7 @@ static void enter_state(struct nupa_qp *qp, enum ibv_qp_state from, enum ibv_qp_
 		meet_peer(qp);
 	if (to == IBV_QPS_RTS)
 		nupa_requester_run(qp);
-	if (to == IBV_QPS_SQD && qp->sqd_notify && qp->sq.acked == qp->sq.issued) {
+	if (to == IBV_QPS_SQD && qp->sqd_notify && nupa_sq_drained(&qp->sq)) {
 		qp->sqd_notify = false;
 		nupa_event_raise_qp(qp, IBV_EVENT_SQ_DRAINED);
 	}
@@ -476,7 +476,7 @@ int nupa_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = qp->state;
 	attr->cap = qp->init.cap;
-	attr->sq_draining = qp->state == IBV_QPS_SQD && qp->sq.acked != qp->sq.issued;
+	attr->sq_draining = qp->state == IBV_QPS_SQD && !nupa_sq_drained(&qp->sq);
 	*init = qp->init;
 	nupa_engine_unlock(engine);
 	return 0;

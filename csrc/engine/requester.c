@@ -58,7 +58,7 @@ static void complete_done(struct nupa_qp *qp)
 		qp->sq.acked++;
 		complete(qp, wqe, IBV_WC_SUCCESS);
 	}
-	if (unlikely(qp->state == IBV_QPS_SQD && qp->sqd_notify && qp->sq.acked == qp->sq.issued)) {
+	if (unlikely(qp->state == IBV_QPS_SQD && qp->sqd_notify && nupa_sq_drained(&qp->sq))) {
 		qp->sqd_notify = false;
 		nupa_event_raise_qp(qp, IBV_EVENT_SQ_DRAINED);
 	}
@@ -545,8 +545,11 @@ void nupa_requester_run(struct nupa_qp *qp)
 		uint64_t index = qp->sq.issued;
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
 
-		if (unlikely(qp->state != IBV_QPS_RTS))
+		if (unlikely(qp->state != IBV_QPS_RTS) &&
+		    (qp->state != IBV_QPS_SQD || !nupa_sq_has_begun(&qp->sq))) {
+			nupa_requester_stop_waiting(qp);
 			return;
+		}
 		if (unlikely(qp->wait != NUPA_WAIT_NONE) && !wait_over(qp))
 			return;
 		if (qp->type == IBV_QPT_UD ? !issue_datagram(qp, wqe, index)
@@ -602,6 +605,8 @@ static bool rewind_to(struct nupa_qp *qp, uint32_t psn)
 			later->state = NUPA_WQE_POSTED;
 			later->moved_bytes = 0;
 		}
+		if (qp->sq.begun < end)
+			qp->sq.begun = end;
 		qp->sq.issued = i;
 		return true;
 	}

@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Queues at their limits, errors and events: SRQs, CQ overrun, the order of flushes, SQD,
+ * completion channels, asynchronous events. */
+#include "end.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+
+#define MS UINT64_C(1000000)
+
+static struct end_options options_of(enum nupa_mover mover)
+{
+	struct end_options options = end_defaults;
+
+	options.mover = mover;
+	return options;
+}
+
+static void close_all(struct nupa_fabric *fabric, struct end *a, struct end *b)
+{
+	pair_close(a, b);
+	nupa_fabric_put(fabric);
+}
+
+/* --- SRQ -----------------------------------------------------------------------------------------
+ */
+
+/* Another QP of the same end, to RTS with its peer. */
+static struct end twin_of(struct end *end)
+{
+	struct end twin = *end;
+
+	twin.qp = end_make_qp(end);
+	twin.self.qpn = twin.qp->qp_num;
+	return twin;
+}
+
+static void an_srq_serves_two_queue_pairs_in_the_order_of_arrival(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct ibv_recv_wr wr = { .wr_id = 99 }, *bad = NULL;
+	struct end *a, *b, a_twin, b_twin;
+
+	options.srq_wr = 16;
+	pair_open(fabric, &options, &a, &b);
+	a_twin = twin_of(a);
+	b_twin = twin_of(b);
+	end_connect(&a_twin, &b_twin.self);
+	end_connect(&b_twin, &a_twin.self);
+	CHECK_EQ(nupa_post_recv(b->qp, &wr, &bad), EINVAL);
+	CHECK(bad == &wr);
+	for (uint64_t i = 0; i < 16; i++)
+		end_post_recv(b, i, (uint32_t)i * 64, 64);
+	CHECK_EQ(nupa_post_srq_recv(b->srq, &wr, &bad), ENOMEM);
+	for (uint64_t i = 0; i < 16; i++) {
+		struct ibv_wc wc;
+
+		memset(a->memory, (int)i, 64);
+		end_start(i % 3 ? a : &a_twin, IBV_WR_SEND, i, 0, 64);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+		wc = cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.qp_num, (i % 3 ? b->qp : b_twin.qp)->qp_num);
+		CHECK_EQ(b->memory[i * 64], i);
+	}
+	CHECK_EQ(nupa_destroy_srq(b->srq), EBUSY);
+	CHECK_EQ(nupa_destroy_qp(a_twin.qp), 0);
+	CHECK_EQ(nupa_destroy_qp(b_twin.qp), 0);
+	close_all(fabric, a, b);
+}
+
+static void an_srq_that_falls_below_its_limit_says_so_once(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct ibv_srq_attr attr = { .srq_limit = 3 };
+	struct end *a, *b;
+
+	options.srq_wr = 8;
+	pair_open(fabric, &options, &a, &b);
+	attr.srq_limit = 8;
+	CHECK_EQ(nupa_modify_srq(b->srq, &attr, IBV_SRQ_LIMIT), EINVAL);
+	attr.srq_limit = 3;
+	for (uint64_t i = 0; i < 5; i++)
+		end_post_recv(b, i, 0, 64);
+	CHECK_EQ(nupa_modify_srq(b->srq, &attr, IBV_SRQ_LIMIT), 0);
+	for (uint64_t i = 0; i < 5; i++) {
+		struct pollfd readable = { .fd = b->context->async_fd, .events = POLLIN };
+
+		end_start(a, IBV_WR_SEND, i, 0, 8);
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(poll(&readable, 1, 0), i == 2);
+		if (i == 2) /* two are left */
+			end_expect_event(b, IBV_EVENT_SRQ_LIMIT_REACHED);
+		CHECK_EQ(nupa_query_srq(b->srq, &attr), 0);
+		CHECK_EQ(attr.srq_limit, i < 2 ? 3 : 0);
+	}
+	close_all(fabric, a, b);
+}
+
+static void a_queue_pair_in_error_leaves_the_srq_to_the_others(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end *a, *b;
+
+	options.srq_wr = 8;
+	pair_open(fabric, &options, &a, &b);
+	for (uint64_t i = 0; i < 5; i++)
+		end_post_recv(b, i, 0, 64);
+	CHECK_EQ(end_modify(b, IBV_QPS_ERR), 0);
+	end_expect_event(b, IBV_EVENT_QP_LAST_WQE_REACHED);
+	cq_expect_none(b->recv_cq, MS);
+	CHECK_EQ(end_modify(b, IBV_QPS_RESET), 0);
+	CHECK_EQ(end_modify(a, IBV_QPS_RESET), 0);
+	end_connect(a, &b->self);
+	end_connect(b, &a->self);
+	end_start(a, IBV_WR_SEND, 1, 0, 8);
+	cq_expect(b->recv_cq, 0, IBV_WC_SUCCESS);
+	close_all(fabric, a, b);
+}
+
+/* --- limits of queues ----------------------------------------------------------------------------
+ */
+
+static void posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_taken(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct ibv_recv_wr recv[6] = { 0 }, *bad_recv = NULL;
+	struct ibv_send_wr send[6] = { 0 }, *bad_send = NULL;
+	struct end *a, *b;
+
+	options.send_wr = options.recv_wr = 4;
+	pair_open(fabric, &options, &a, &b);
+	for (uint64_t i = 0; i < 6; i++) {
+		recv[i] = (struct ibv_recv_wr){ .wr_id = i, .next = i < 5 ? &recv[i + 1] : NULL };
+		send[i] = (struct ibv_send_wr){ .wr_id = i,
+						.next = i < 5 ? &send[i + 1] : NULL,
+						.opcode = IBV_WR_SEND,
+						.send_flags = IBV_SEND_SIGNALED };
+	}
+	/* Nobody receives: all four stay. */
+	CHECK_EQ(nupa_post_send(a->qp, send, &bad_send), ENOMEM);
+	CHECK(bad_send == &send[4]);
+	CHECK_EQ(nupa_post_send(a->qp, &send[5], &bad_send), ENOMEM);
+	CHECK(bad_send == &send[5]);
+	CHECK_EQ(nupa_post_recv(b->qp, recv, &bad_recv), ENOMEM);
+	CHECK(bad_recv == &recv[4]);
+	for (uint64_t i = 0; i < 4; i++) {
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+	}
+	close_all(fabric, a, b);
+}
+
+static void a_completion_queue_that_overruns_ends_its_queue_pair(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct ibv_wc wc[8];
+	struct end *a, *b;
+
+	options.send_cqe = 4;
+	pair_open(fabric, &options, &a, &b);
+	end_post_recv(a, 77, 0, 8);
+	for (uint64_t i = 0; i < 5; i++)
+		end_start(a, IBV_WR_RDMA_WRITE, i, 0, 8);
+	end_expect_event(a, IBV_EVENT_CQ_ERR);
+	end_expect_event(a, IBV_EVENT_QP_FATAL);
+	CHECK_EQ(end_state(a), IBV_QPS_ERR);
+	/* Its receives end by the other CQ, which is sound. */
+	cq_expect(a->recv_cq, 77, IBV_WC_WR_FLUSH_ERR);
+	/* What was in the queue can still be had; then polling fails. */
+	CHECK_EQ(nupa_poll_cq(a->send_cq, 8, wc), 4);
+	for (uint64_t i = 0; i < 4; i++) {
+		CHECK_EQ(wc[i].wr_id, i);
+		CHECK_EQ(wc[i].status, IBV_WC_SUCCESS);
+	}
+	CHECK(nupa_poll_cq(a->send_cq, 8, wc) < 0);
+	close_all(fabric, a, b);
+}
+
+static void a_completion_queue_can_be_resized_with_completions_in_it(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end *a, *b;
+
+	options.send_cqe = 4;
+	pair_open(fabric, &options, &a, &b);
+	for (uint64_t round = 0; round < 3; round++) { /* so that the ring wraps */
+		for (uint64_t i = 0; i < 3; i++)
+			end_start(a, IBV_WR_RDMA_WRITE, i, 0, 8);
+		for (uint64_t i = 0; i < 3; i++)
+			cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+	}
+	for (uint64_t i = 0; i < 4; i++)
+		end_start(a, IBV_WR_RDMA_WRITE, i, 0, 8);
+	CHECK_EQ(nupa_resize_cq(a->send_cq, 3), EINVAL);
+	CHECK_EQ(nupa_resize_cq(a->send_cq, 9), 0);
+	CHECK_EQ(a->send_cq->cqe, 9);
+	for (uint64_t i = 4; i < 9; i++)
+		end_start(a, IBV_WR_RDMA_WRITE, i, 0, 8);
+	for (uint64_t i = 0; i < 9; i++)
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+	close_all(fabric, a, b);
+}
+
+/* --- errors and states ---------------------------------------------------------------------------
+ */
+
+static void an_error_flushes_both_queues_in_order(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct request bad;
+	struct end *a, *b;
+
+	pair_open(fabric, &options, &a, &b);
+	for (uint64_t i = 0; i < 5; i++)
+		end_post_recv(a, 100 + i, 0, 8);
+	for (uint64_t i = 0; i < 5; i++)
+		end_post_recv(b, 100 + i, 0, 8);
+	end_start(a, IBV_WR_RDMA_WRITE, 0, 0, 8);
+	bad = request_of(a, IBV_WR_RDMA_WRITE, 1, 0, 8);
+	bad.wr.wr.rdma.rkey ^= 1;
+	end_post(a, &bad);
+	/* Unsignalled ones show only when they fail. */
+	for (uint64_t i = 2; i < 6; i++) {
+		struct request later =
+		    request_of(a, i & 1 ? IBV_WR_SEND : IBV_WR_RDMA_READ, i, 0, 8);
+
+		later.wr.send_flags = 0;
+		end_post(a, &later);
+	}
+	cq_expect(a->send_cq, 0, IBV_WC_SUCCESS);
+	cq_expect(a->send_cq, 1, IBV_WC_REM_ACCESS_ERR);
+	for (uint64_t i = 2; i < 6; i++)
+		cq_expect(a->send_cq, i, IBV_WC_WR_FLUSH_ERR);
+	for (uint64_t i = 0; i < 5; i++)
+		cq_expect(a->recv_cq, 100 + i, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(end_state(a), IBV_QPS_ERR);
+	/* The responder's side ends too: IBTA 9.9.2.4. */
+	for (uint64_t i = 0; i < 5; i++)
+		cq_expect(b->recv_cq, 100 + i, IBV_WC_WR_FLUSH_ERR);
+	end_expect_event(b, IBV_EVENT_QP_ACCESS_ERR);
+	CHECK_EQ(end_state(b), IBV_QPS_ERR);
+	/* Whatever is posted now is flushed as well. */
+	end_start(a, IBV_WR_SEND, 6, 0, 8);
+	cq_expect(a->send_cq, 6, IBV_WC_WR_FLUSH_ERR);
+	end_post_recv(a, 200, 0, 8);
+	cq_expect(a->recv_cq, 200, IBV_WC_WR_FLUSH_ERR);
+	close_all(fabric, a, b);
+}
+
+static void a_datagram_error_stops_the_send_queue_alone(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	struct end *a, *b;
+
+	options.type = IBV_QPT_UD;
+	pair_open(fabric, &options, &a, &b);
+	end_post_recv(a, 9, 0, 100);
+	end_start(a, IBV_WR_SEND, 1, 0, 4097); /* one beyond the MTU */
+	cq_expect(a->send_cq, 1, IBV_WC_LOC_LEN_ERR);
+	CHECK_EQ(end_state(a), IBV_QPS_SQE);
+	end_start(a, IBV_WR_SEND, 2, 0, 8);
+	cq_expect(a->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	end_start(b, IBV_WR_SEND, 3, 0, 8);
+	cq_expect(a->recv_cq, 9, IBV_WC_SUCCESS);
+	CHECK_EQ(nupa_modify_qp(a->qp, &attr, IBV_QP_STATE), 0);
+	end_post_recv(b, 10, 0, 100);
+	end_start(a, IBV_WR_SEND, 4, 0, 8);
+	cq_expect(a->send_cq, 4, IBV_WC_SUCCESS);
+	cq_expect(b->recv_cq, 10, IBV_WC_SUCCESS);
+	close_all(fabric, a, b);
+}
+
+static void a_message_longer_than_the_receive_ends_both_sides(void)
+{
+	static const uint32_t lengths[] = { 9, 8000, 20000, 100000 };
+
+	for (int i = 0; i < 8; i++) {
+		struct nupa_fabric *fabric = test_fabric();
+		struct end_options options =
+		    options_of(i & 1 ? NUPA_MOVER_LOCAL : NUPA_MOVER_RELAY);
+		uint32_t length = lengths[i / 2];
+		struct end *a, *b;
+
+		pair_open(fabric, &options, &a, &b);
+		memset(b->memory, 5, 200000);
+		end_post_recv(b, 1, 0, length - 1);
+		end_post_recv(b, 2, 0, length);
+		end_start(a, IBV_WR_SEND, 3, 0, length);
+		cq_expect(b->recv_cq, 1, IBV_WC_LOC_LEN_ERR);
+		cq_expect(b->recv_cq, 2, IBV_WC_WR_FLUSH_ERR);
+		cq_expect(a->send_cq, 3, IBV_WC_REM_INV_REQ_ERR);
+		CHECK_EQ(b->memory[length - 1], 5);
+		close_all(fabric, a, b);
+	}
+}
+
+static void a_drained_send_queue_takes_posts_and_sends_them_later(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+	struct end *a, *b;
+
+	pair_open(fabric, &options, &a, &b);
+	end_start(a, IBV_WR_SEND, 1, 0,
+		  8); /* no receive yet: it has begun, and will be tried again */
+	cq_expect_none(a->send_cq, MS);
+	CHECK_EQ(nupa_modify_qp(a->qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	end_start(a, IBV_WR_SEND, 2, 0, 8);
+	CHECK_EQ(end_state(a), IBV_QPS_SQD);
+	end_post_recv(b, 1, 0, 8);
+	end_post_recv(b, 2, 0, 8);
+	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+	end_expect_event(a, IBV_EVENT_SQ_DRAINED);
+	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
+	cq_expect_none(a->send_cq, MS);
+	CHECK_EQ(end_modify(a, IBV_QPS_RTS), 0);
+	cq_expect(a->send_cq, 2, IBV_WC_SUCCESS);
+	cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS);
+	close_all(fabric, a, b);
+}
+
+static void an_idle_send_queue_is_drained_at_once(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+	struct end *a, *b;
+
+	pair_open(fabric, &options, &a, &b);
+	CHECK_EQ(nupa_modify_qp(a->qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	end_expect_event(a, IBV_EVENT_SQ_DRAINED);
+	/* It still receives. */
+	end_post_recv(a, 1, 0, 8);
+	end_start(b, IBV_WR_SEND, 2, 0, 8);
+	cq_expect(a->recv_cq, 1, IBV_WC_SUCCESS);
+	cq_expect(b->send_cq, 2, IBV_WC_SUCCESS);
+	close_all(fabric, a, b);
+}
+
+static void a_reset_queue_pair_takes_its_completions_along_and_works_again(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end *a, *b;
+
+	pair_open(fabric, &options, &a, &b);
+	for (int round = 0; round < 3; round++) {
+		end_post_recv(b, 1, 0, 8);
+		end_post_recv(b, 2, 0, 8);
+		end_start(a, IBV_WR_SEND, 1, 0, 8);
+		cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+		end_start(a, IBV_WR_RDMA_WRITE, 2, 0, 8);
+		CHECK_EQ(end_modify(a, IBV_QPS_RESET), 0);
+		CHECK_EQ(end_modify(b, IBV_QPS_RESET), 0);
+		cq_expect_none(a->send_cq, MS);
+		cq_expect_none(b->recv_cq, MS);
+		end_connect(a, &b->self);
+		end_connect(b, &a->self);
+	}
+	close_all(fabric, a, b);
+}
+
+/* --- events --------------------------------------------------------------------------------------
+ */
+
+static bool channel_readable(const struct end *end, int timeout_ms)
+{
+	struct pollfd readable = { .fd = end->channel->fd, .events = POLLIN };
+
+	return poll(&readable, 1, timeout_ms) == 1;
+}
+
+static void get_event(struct end *end, struct ibv_cq *wanted)
+{
+	struct ibv_cq *cq = NULL;
+	void *cq_context = NULL;
+
+	CHECK(channel_readable(end, (int)(WAIT_NS / MS)));
+	CHECK_EQ(nupa_get_cq_event(end->channel, &cq, &cq_context), 0);
+	CHECK(cq == wanted);
+	CHECK(cq_context == end);
+	nupa_ack_cq_events(cq, 1);
+}
+
+static void a_completion_channel_tells_of_one_completion_for_each_request(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end *a, *b;
+
+	options.events = true;
+	pair_open(fabric, &options, &a, &b);
+	for (uint64_t i = 0; i < 50; i++) {
+		CHECK(!channel_readable(b, 0));
+		CHECK_EQ(nupa_req_notify_cq(b->recv_cq, 0), 0);
+		CHECK_EQ(nupa_req_notify_cq(a->send_cq, 0), 0);
+		end_post_recv(b, i, 0, 8);
+		end_start(a, IBV_WR_SEND, i, 0, 8);
+		get_event(b, b->recv_cq); /* nobody polls: the port threads do it all */
+		get_event(a, a->send_cq);
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+	}
+	close_all(fabric, a, b);
+}
+
+static void solicited_events_come_for_solicited_messages_and_errors_alone(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct request send;
+	struct end *a, *b;
+
+	options.events = true;
+	pair_open(fabric, &options, &a, &b);
+	CHECK_EQ(nupa_req_notify_cq(b->recv_cq, 1), 0);
+	for (uint64_t i = 0; i < 4; i++)
+		end_post_recv(b, i, 0, 8);
+	end_start(a, IBV_WR_SEND, 0, 0, 8);
+	cq_expect(b->recv_cq, 0, IBV_WC_SUCCESS);
+	CHECK(!channel_readable(b, 0));
+	send = request_of(a, IBV_WR_SEND, 1, 0, 8);
+	send.wr.send_flags |= IBV_SEND_SOLICITED;
+	end_post(a, &send);
+	get_event(b, b->recv_cq);
+	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
+	CHECK_EQ(nupa_req_notify_cq(b->recv_cq, 1), 0);
+	CHECK_EQ(end_modify(b, IBV_QPS_ERR), 0);
+	get_event(b, b->recv_cq);
+	close_all(fabric, a, b);
+}
+
+/* A READ and atomics for a program that sleeps are answered by its port thread. */
+static void a_sleeping_target_answers(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end *a, *b;
+
+	pair_open(fabric, &options, &a, &b);
+	for (uint64_t i = 0; i < 50; i++) {
+		pattern_fill(b->memory, 100000, (uint32_t)i);
+		end_start(a, IBV_WR_RDMA_READ, i, 0, 100000);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+		CHECK_PATTERN(a->memory, 100000, (uint32_t)i);
+	}
+	close_all(fabric, a, b);
+}
+
+static void *wait_for_event(void *arg)
+{
+	end_expect_event(arg, IBV_EVENT_COMM_EST);
+	return NULL;
+}
+
+static void an_object_waits_with_its_end_for_its_events_to_be_acknowledged(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE), b_options;
+	pthread_t thread;
+	struct end *a, *b;
+
+	b_options = options;
+	b_options.host = 1;
+	a = end_open(fabric, &options);
+	b = end_open(fabric, &b_options);
+	end_to_init(b);
+	end_post_recv(b, 1, 0, 8);
+	end_to_rtr(b, &a->self);
+	CHECK_EQ(pthread_create(&thread, NULL, wait_for_event, b), 0);
+	end_connect(a, &b->self);
+	end_start(a, IBV_WR_SEND, 1, 0,
+		  8); /* arrives in RTR: IBTA 11.6.3.1, communication established */
+	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	close_all(fabric, a, b);
+}
+
+static void objects_in_use_are_not_destroyed(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end *a, *b;
+
+	options.events = true;
+	pair_open(fabric, &options, &a, &b);
+	CHECK_EQ(nupa_dealloc_pd(a->pd), EBUSY);
+	CHECK_EQ(nupa_destroy_cq(a->send_cq), EBUSY);
+	CHECK_EQ(nupa_destroy_cq(a->recv_cq), EBUSY);
+	CHECK_EQ(nupa_destroy_comp_channel(a->channel), EBUSY);
+	close_all(fabric, a, b);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(an_srq_serves_two_queue_pairs_in_the_order_of_arrival),
+		CASE(an_srq_that_falls_below_its_limit_says_so_once),
+		CASE(a_queue_pair_in_error_leaves_the_srq_to_the_others),
+		CASE(posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_taken),
+		CASE(a_completion_queue_that_overruns_ends_its_queue_pair),
+		CASE(a_completion_queue_can_be_resized_with_completions_in_it),
+		CASE(an_error_flushes_both_queues_in_order),
+		CASE(a_datagram_error_stops_the_send_queue_alone),
+		CASE(a_message_longer_than_the_receive_ends_both_sides),
+		CASE(a_drained_send_queue_takes_posts_and_sends_them_later),
+		CASE(an_idle_send_queue_is_drained_at_once),
+		CASE(a_reset_queue_pair_takes_its_completions_along_and_works_again),
+		CASE(a_completion_channel_tells_of_one_completion_for_each_request),
+		CASE(solicited_events_come_for_solicited_messages_and_errors_alone),
+		CASE(a_sleeping_target_answers),
+		CASE(an_object_waits_with_its_end_for_its_events_to_be_acknowledged),
+		CASE(objects_in_use_are_not_destroyed),
+	};
+
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
