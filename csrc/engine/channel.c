@@ -85,7 +85,7 @@ void nupa_channel_bell(struct nupa_channel *channel)
 	else
 		sleeping = nupa_load_relaxed(&slot->sleeping);
 	if (unlikely(sleeping))
-		nupa_port_wake(slot);
+		nupa_slot_ring(slot);
 }
 
 int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel)
