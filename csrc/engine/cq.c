@@ -142,6 +142,7 @@ struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_
 	cq->ibv.cq_context = cq_context;
 	cq->ibv.cqe = (int)cqe;
 	pthread_mutex_init(&cq->ibv.mutex, NULL);
+	pthread_mutex_init(&cq->cursor_mutex, NULL);
 	pthread_cond_init(&cq->ibv.cond, NULL);
 	nupa_list_init(&cq->event_link);
 	nupa_engine_lock(engine);
@@ -227,6 +228,7 @@ int nupa_destroy_cq(struct ibv_cq *ibv)
 	wait_for_acks(cq, events_got);
 	munmap(cq->ring, ((size_t)cq->mask + 1) * sizeof(*cq->ring));
 	pthread_mutex_destroy(&cq->ibv.mutex);
+	pthread_mutex_destroy(&cq->cursor_mutex);
 	pthread_cond_destroy(&cq->ibv.cond);
 	free(cq);
 	return 0;

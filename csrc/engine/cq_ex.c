@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Extended completion queues (man ibv_create_cq_ex): a cursor over completions, read field by
- * field.  The lock is held from start_poll to end_poll, so what is under the cursor stays. */
+ * field.  From start_poll to end_poll the cursor belongs to one thread; the engine's lock is held for a
+ * moment only, because programs post in between. */
 #include "engine.h"
 
 #include <errno.h>
@@ -11,46 +12,49 @@ static struct nupa_cq *cq_of(struct ibv_cq_ex *ibv)
 	return container_of(ibv, struct nupa_cq, ibv_ex);
 }
 
-static void take(struct nupa_cq *cq)
+/* Puts the next completion under the cursor: 0, ENOENT, or EIO after an overrun. */
+static int take(struct nupa_cq *cq, bool drive)
 {
-	cq->cursor = cq->ring[cq->head++ & cq->mask];
-	cq->ibv_ex.status = cq->cursor.status;
-	cq->ibv_ex.wr_id = cq->cursor.wr_id;
+	struct nupa_engine *engine = nupa_engine_of(cq->ibv.context);
+	int error = 0;
+
+	nupa_engine_lock(engine);
+	if (cq->head == cq->tail && drive)
+		nupa_cq_drive(engine, cq);
+	if (cq->head != cq->tail)
+		cq->cursor = cq->ring[cq->head++ & cq->mask];
+	else
+		error = cq->overrun ? EIO : ENOENT;
+	nupa_engine_unlock(engine);
+	if (!error) {
+		cq->ibv_ex.status = cq->cursor.status;
+		cq->ibv_ex.wr_id = cq->cursor.wr_id;
+	}
+	return error;
 }
 
 static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 {
 	struct nupa_cq *cq = cq_of(ibv);
-	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	int error;
 
 	if (attr->comp_mask)
 		return EINVAL;
-	nupa_engine_lock(engine);
-	if (cq->head == cq->tail)
-		nupa_cq_drive(engine, cq);
-	if (cq->head == cq->tail) {
-		int error = cq->overrun ? EIO : ENOENT;
-
-		nupa_engine_unlock(engine);
-		return error;
-	}
-	take(cq);
-	return 0;
+	pthread_mutex_lock(&cq->cursor_mutex);
+	error = take(cq, true);
+	if (error)
+		pthread_mutex_unlock(&cq->cursor_mutex);
+	return error;
 }
 
 static int next_poll(struct ibv_cq_ex *ibv)
 {
-	struct nupa_cq *cq = cq_of(ibv);
-
-	if (cq->head == cq->tail)
-		return ENOENT;
-	take(cq);
-	return 0;
+	return take(cq_of(ibv), false);
 }
 
 static void end_poll(struct ibv_cq_ex *ibv)
 {
-	nupa_engine_unlock(nupa_engine_of(ibv->context));
+	pthread_mutex_unlock(&cq_of(ibv)->cursor_mutex);
 }
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ibv)

@@ -148,7 +148,9 @@ struct nupa_cq {
 	uint32_t events_pending; /* raised, not yet got */
 	uint32_t events_got;     /* got, not yet acknowledged */
 	uint32_t async_pending;  /* async events not yet acknowledged */
-	struct nupa_cqe cursor; /* extended CQ: the completion being read */
+	/* extended CQ: the completion being read, and whose it is from start_poll to end_poll */
+	struct nupa_cqe cursor;
+	pthread_mutex_t cursor_mutex;
 };
 
 struct nupa_rwqe {
@@ -289,10 +291,11 @@ struct nupa_qp {
 	uint64_t wait_deadline_ns; /* 0: none */
 	struct nupa_list wait_link; /* engine->waiting */
 
-	/* extended posting, between wr_start and wr_complete: the lock is held */
+	/* extended posting, between wr_start and wr_complete: ibv.mutex is held */
 	bool is_ex;
 	int build_error;
-	uint64_t build_next;    /* behind the request being built */
+	uint64_t build_first, build_end; /* the part of the send queue that was free at wr_start */
+	uint64_t build_next;             /* behind the request being built */
 	struct nupa_wqe *build; /* it; NULL: none yet */
 
 	/* responder */

@@ -18,8 +18,8 @@ enum nupa_mover {
 	NUPA_MOVER_RELAY = 4, /* through the channel; the target's engine copies */
 };
 
-/* Attaches this process to *host* of *fabric* (-1: the host with the fewest
- * live attachments, lowest first) and opens its device nupa_rdma0.  mover: NUPA_MOVER_NONE chooses,
+/* Attaches this process to *host* of *fabric* (-1: where this
+ * process is already, else the host with the fewest live attachments, lowest first) and opens its device nupa_rdma0.  mover: NUPA_MOVER_NONE chooses,
  * else only that one is used for private memory (what cannot be moved so is refused).
  * NULL with errno, and *why* filled. */
 struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nupa_mover mover,

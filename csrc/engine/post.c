@@ -49,20 +49,43 @@ static int fill_local(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv
 	return 0;
 }
 
+int nupa_wqe_begin(struct nupa_qp *qp, struct nupa_wqe *wqe, uint32_t opcode, uint64_t wr_id,
+		   uint32_t flags, uint32_t imm)
+{
+	if (opcode > 31 || !(opcodes_of_type[qp->type] >> opcode & 1))
+		return EINVAL;
+	wqe->wr_id = wr_id;
+	wqe->opcode = (uint8_t)opcode;
+	wqe->flags = (uint8_t)(flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u));
+	wqe->state = NUPA_WQE_POSTED;
+	wqe->imm = imm;
+	wqe->moved_bytes = 0;
+	wqe->data_placed = 0;
+	return 0;
+}
+
+int nupa_wqe_set_ud(struct nupa_qp *qp, struct nupa_wqe *wqe, struct ibv_ah *ah, uint32_t qpn,
+		    uint32_t qkey)
+{
+	if (!ah || ah->pd != qp->ibv.pd)
+		return EINVAL;
+	wqe->ah = container_of(ah, struct nupa_ah, ibv);
+	wqe->dest_qpn = qpn & 0xffffff;
+	/* IBTA 10.2.5: the high bit stands for the QP's own Q_Key. */
+	wqe->qkey = qkey & 0x80000000 ? qp->attr.qkey : qkey;
+	return 0;
+}
+
 static int fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_send_wr *wr)
 {
 	int error;
 
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge || wr->opcode > 31 ||
-	    !(opcodes_of_type[qp->type] >> wr->opcode & 1))
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge)
 		return EINVAL;
-	wqe->wr_id = wr->wr_id;
-	wqe->opcode = (uint8_t)wr->opcode;
-	wqe->flags = (uint8_t)(wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u));
-	wqe->state = NUPA_WQE_POSTED;
-	wqe->imm = wr->imm_data; /* shares its place with invalidate_rkey */
-	wqe->moved_bytes = 0;
-	wqe->data_placed = 0;
+	/* imm_data shares its place with invalidate_rkey. */
+	error = nupa_wqe_begin(qp, wqe, wr->opcode, wr->wr_id, wr->send_flags, wr->imm_data);
+	if (error)
+		return error;
 	error = fill_local(qp, wqe, wr);
 	if (error)
 		return error;
@@ -84,13 +107,7 @@ static int fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_s
 		if (qp->type != IBV_QPT_UD)
 			return 0;
 	}
-	if (!wr->wr.ud.ah || wr->wr.ud.ah->pd != qp->ibv.pd)
-		return EINVAL;
-	wqe->ah = container_of(wr->wr.ud.ah, struct nupa_ah, ibv);
-	wqe->dest_qpn = wr->wr.ud.remote_qpn & 0xffffff;
-	/* IBTA 10.2.5: the high bit stands for the QP's own Q_Key. */
-	wqe->qkey = wr->wr.ud.remote_qkey & 0x80000000 ? qp->attr.qkey : wr->wr.ud.remote_qkey;
-	return 0;
+	return nupa_wqe_set_ud(qp, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
 }
 
 int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

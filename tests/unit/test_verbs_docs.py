@@ -16,7 +16,9 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 OUTPUT = ["b'hello bob'\nb'hello'\n", "[63. 62. 61.]\n"]
 
 
-@pytest.mark.parametrize(("example", "output"), zip(EXAMPLES, OUTPUT, strict=True), ids=[0, 1])
+@pytest.mark.parametrize(
+    ("example", "output"), list(zip(EXAMPLES, OUTPUT, strict=True)), ids=[0, 1]
+)
 def test_an_example_of_the_page_runs(example: str, output: str) -> None:
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", example],

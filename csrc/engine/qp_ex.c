@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Extended queue pairs (man ibv_wr_post): requests are built in place, in the send queue itself,
+ * between wr_start and wr_complete, which posts all or none.  What lies behind `posted` is
+ * nobody's but the builder's, so the engine's lock is not held in between. */
+#include "engine.h"
+
+#include <errno.h>
+
+static struct nupa_qp *qp_of(struct ibv_qp_ex *ibv)
+{
+	return container_of(ibv, struct nupa_qp, ibv_ex);
+}
+
+static void wr_start(struct ibv_qp_ex *ibv)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+
+	pthread_mutex_lock(&qp->ibv.mutex);
+	nupa_engine_lock(qp->engine);
+	qp->build_error = qp->state < IBV_QPS_RTS ? EINVAL : 0;
+	qp->build_first = qp->build_next = qp->sq.posted;
+	qp->build_end = qp->sq.acked + qp->sq.capacity;
+	qp->build = NULL;
+	nupa_engine_unlock(qp->engine);
+}
+
+static void wr_abort(struct ibv_qp_ex *ibv)
+{
+	pthread_mutex_unlock(&qp_of(ibv)->ibv.mutex);
+}
+
+/* What can be said of a request only when it is whole. */
+static int check_built(const struct nupa_qp *qp)
+{
+	const struct nupa_wqe *wqe = qp->build;
+
+	if (!wqe)
+		return 0;
+	if ((wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) &&
+	    wqe->length_bytes != 8)
+		return EINVAL;
+	return qp->type == IBV_QPT_UD && !wqe->ah ? EINVAL : 0;
+}
+
+static int wr_complete(struct ibv_qp_ex *ibv)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+	int error = qp->build_error ? qp->build_error : check_built(qp);
+
+	nupa_engine_lock(qp->engine);
+	if (!error && qp->sq.posted != qp->build_first)
+		error = EBUSY; /* another thread posted meanwhile, by ibv_post_send or a reset */
+	if (!error) {
+		qp->sq.posted = qp->build_next;
+		if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
+			nupa_requester_flush(qp);
+		else
+			nupa_requester_run(qp);
+	}
+	nupa_engine_unlock(qp->engine);
+	pthread_mutex_unlock(&qp->ibv.mutex);
+	return error;
+}
+
+/* --- operations: each begins a request ------------------------------------------------------------ */
+
+static struct nupa_wqe *begin(struct ibv_qp_ex *ibv, uint32_t opcode, uint32_t imm)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, qp->build_next);
+	int error = check_built(qp);
+
+	if (!error && qp->build_next == qp->build_end)
+		error = ENOMEM;
+	if (!error)
+		error = nupa_wqe_begin(qp, wqe, opcode, ibv->wr_id, ibv->wr_flags & ~(uint32_t)IBV_SEND_INLINE,
+				       imm);
+	if (error) {
+		qp->build_error = qp->build_error ? qp->build_error : error;
+		qp->build = NULL;
+		return NULL;
+	}
+	wqe->n_sge = 0;
+	wqe->length_bytes = 0;
+	wqe->ah = NULL;
+	qp->build = wqe;
+	qp->build_next++;
+	return wqe;
+}
+
+static void wr_send(struct ibv_qp_ex *ibv)
+{
+	begin(ibv, IBV_WR_SEND, 0);
+}
+
+static void wr_send_imm(struct ibv_qp_ex *ibv, uint32_t imm_data)
+{
+	begin(ibv, IBV_WR_SEND_WITH_IMM, imm_data);
+}
+
+static void wr_send_inv(struct ibv_qp_ex *ibv, uint32_t invalidate_rkey)
+{
+	begin(ibv, IBV_WR_SEND_WITH_INV, invalidate_rkey);
+}
+
+static void wr_local_inv(struct ibv_qp_ex *ibv, uint32_t invalidate_rkey)
+{
+	begin(ibv, IBV_WR_LOCAL_INV, invalidate_rkey);
+}
+
+static struct nupa_wqe *begin_remote(struct ibv_qp_ex *ibv, uint32_t opcode, uint32_t imm,
+				     uint32_t rkey, uint64_t remote_addr)
+{
+	struct nupa_wqe *wqe = begin(ibv, opcode, imm);
+
+	if (wqe) {
+		wqe->rkey = rkey;
+		wqe->raddr = remote_addr;
+	}
+	return wqe;
+}
+
+static void wr_rdma_read(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_remote(ibv, IBV_WR_RDMA_READ, 0, rkey, remote_addr);
+}
+
+static void wr_rdma_write(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_remote(ibv, IBV_WR_RDMA_WRITE, 0, rkey, remote_addr);
+}
+
+static void wr_rdma_write_imm(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
+			      uint32_t imm_data)
+{
+	begin_remote(ibv, IBV_WR_RDMA_WRITE_WITH_IMM, imm_data, rkey, remote_addr);
+}
+
+static void wr_atomic_cmp_swp(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
+			      uint64_t compare, uint64_t swap)
+{
+	struct nupa_wqe *wqe =
+		begin_remote(ibv, IBV_WR_ATOMIC_CMP_AND_SWP, 0, rkey, remote_addr);
+
+	if (wqe) {
+		wqe->compare_add = compare;
+		wqe->swap = swap;
+	}
+}
+
+static void wr_atomic_fetch_add(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
+				uint64_t add)
+{
+	struct nupa_wqe *wqe =
+		begin_remote(ibv, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, rkey, remote_addr);
+
+	if (wqe)
+		wqe->compare_add = add;
+}
+
+/* --- setters: what the request carries, and where it goes ----------------------------------------- */
+
+static void fail(struct nupa_qp *qp, int error)
+{
+	qp->build_error = qp->build_error ? qp->build_error : error;
+}
+
+static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t num_sge, const struct ibv_sge *sg_list)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_wqe *wqe = qp->build;
+	uint64_t bytes = 0;
+
+	if (!wqe || num_sge > qp->sq.max_sge) {
+		fail(qp, EINVAL);
+		return;
+	}
+	for (size_t i = 0; i < num_sge; i++) {
+		wqe->sge[i] = sg_list[i];
+		bytes += sg_list[i].length;
+	}
+	if (bytes > NUPA_MSG_MAX_BYTES)
+		fail(qp, EMSGSIZE);
+	wqe->n_sge = (uint8_t)num_sge;
+	wqe->length_bytes = (uint32_t)bytes;
+}
+
+static void wr_set_sge(struct ibv_qp_ex *ibv, uint32_t lkey, uint64_t addr, uint32_t length)
+{
+	struct ibv_sge sge = {.addr = addr, .length = length, .lkey = lkey};
+
+	wr_set_sge_list(ibv, 1, &sge);
+}
+
+static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t num_buf,
+				    const struct ibv_data_buf *buf_list)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_wqe *wqe = qp->build;
+	size_t bytes = 0;
+
+	if (!wqe) {
+		fail(qp, EINVAL);
+		return;
+	}
+	for (size_t i = 0; i < num_buf; i++) {
+		if (buf_list[i].length > qp->sq.max_inline_bytes - bytes) {
+			fail(qp, ENOMEM);
+			return;
+		}
+		memcpy(wqe->inline_data + bytes, buf_list[i].addr, buf_list[i].length);
+		bytes += buf_list[i].length;
+	}
+	wqe->flags |= IBV_SEND_INLINE;
+	wqe->length_bytes = (uint32_t)bytes;
+}
+
+static void wr_set_inline_data(struct ibv_qp_ex *ibv, void *addr, size_t length)
+{
+	struct ibv_data_buf buf = {.addr = addr, .length = length};
+
+	wr_set_inline_data_list(ibv, 1, &buf);
+}
+
+static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t remote_qpn,
+			   uint32_t remote_qkey)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+	int error = qp->build && qp->type == IBV_QPT_UD
+			    ? nupa_wqe_set_ud(qp, qp->build, ah, remote_qpn, remote_qkey)
+			    : EINVAL;
+
+	if (error)
+		fail(qp, error);
+}
+
+#define RC_OPS                                                                                     \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |    \
+	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                                 \
+	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |                 \
+	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV)
+#define UC_OPS                                                                                     \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |    \
+	 IBV_QP_EX_WITH_SEND_WITH_IMM)
+#define UD_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+
+int nupa_qp_ex_init(struct nupa_qp *qp, uint64_t send_ops_flags)
+{
+	uint64_t known = qp->type == IBV_QPT_RC ? RC_OPS : qp->type == IBV_QPT_UC ? UC_OPS : UD_OPS;
+	struct ibv_qp_ex *ex = &qp->ibv_ex;
+
+	if (send_ops_flags & ~known)
+		return EOPNOTSUPP;
+	ex->wr_start = wr_start;
+	ex->wr_complete = wr_complete;
+	ex->wr_abort = wr_abort;
+	ex->wr_send = wr_send;
+	ex->wr_send_imm = wr_send_imm;
+	ex->wr_send_inv = wr_send_inv;
+	ex->wr_local_inv = wr_local_inv;
+	ex->wr_rdma_read = wr_rdma_read;
+	ex->wr_rdma_write = wr_rdma_write;
+	ex->wr_rdma_write_imm = wr_rdma_write_imm;
+	ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	ex->wr_set_sge = wr_set_sge;
+	ex->wr_set_sge_list = wr_set_sge_list;
+	ex->wr_set_inline_data = wr_set_inline_data;
+	ex->wr_set_inline_data_list = wr_set_inline_data_list;
+	ex->wr_set_ud_addr = wr_set_ud_addr;
+	qp->is_ex = true;
+	return 0;
+}
