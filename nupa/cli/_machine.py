@@ -262,7 +262,7 @@ def _program(name: str, package: str, what: str) -> Check:
 
 
 def _perftest() -> Check:
-    return _program("ib_write_bw", "perftest", "ib_write_bw and the others, and `nupa demo`")
+    return _program("ib_write_bw", "perftest", "ib_write_bw and the others")
 
 
 def _ibverbs_utils() -> Check:

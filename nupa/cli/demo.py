@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 Makes a fabric of two hosts, sends a file from one to the other by WRITE, READ and SEND and
-compares SHA-256, runs perftest's programs unmodified, measures TCP on loopback, and shows both by
-message size.  Takes under a minute.  Exits with 0 if all of it worked, else with 1.
+compares SHA-256, runs perftest's programs unmodified (where they are not installed, `nupa perf`),
+measures TCP on loopback, and shows both by message size.  Takes under a minute.
+Exits with 0 if all of it worked, else with 1.
 """
 
 

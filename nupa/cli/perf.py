@@ -67,7 +67,12 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _size(text: str) -> int | Literal["all"]:
-    return "all" if text == "all" else int(text)
+    if text == "all":
+        return "all"
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number of bytes, or all") from None
 
 
 def _hosts(text: str) -> tuple[str, str]:

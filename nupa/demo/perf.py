@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from nupa.demo import chart
-from nupa.demo.perftest import Kind, Operation
+from nupa.demo.perftest import Bandwidth, Kind, Latency, Operation
 from nupa.demo.programs import Outcome, PairResult, ProgramPair
 from nupa.fabric import Fabric
 from nupa.fabric.errors import LocalError, NupaError
@@ -50,8 +50,9 @@ _BYTES: dict[Kind, int] = {"lat": 256 << 20, "bw": 1 << 30}
 _ITERATIONS_MIN = 32
 
 STALL_S = 5.0  #: an end that sees nothing move for so long gives up
-LIMIT_S = 600.0  #: for one size
+LIMIT_S = 120.0  #: for one size
 _START_S = 30.0  # for both ends to start, connect and end
+_GRACE_S = 2.0  # for one end, once the other has failed
 
 
 class PerfUsageError(LocalError):
@@ -198,6 +199,7 @@ def measure(
             fds=(to_passive.fileno(), to_active.fileno()),
             cpus=None if cpus is None else (cpus[1], cpus[0]),
             deadline_s=deadline_s or _START_S + job.limit_s * len(job.runs),
+            grace_s=_GRACE_S,
             tick=tick,
         )
         with pair:
@@ -207,7 +209,7 @@ def measure(
             to_active.close()
             result = pair.wait()
     if not (result.client.ok and result.server.ok):
-        raise PerfError(_failure(job, result, hosts))
+        raise PerfError(failure(job, result, hosts))
     said = json.loads(result.client.stdout)
     return Report(job, fabric, hosts, cpus, said["mover"], tuple(said["results"]))
 
@@ -218,10 +220,10 @@ def _command(job: Job, role: Role, fabric: str, host: str, mover: str | None, fd
     return [*argv, "--mover", mover] if mover else argv
 
 
-def _failure(job: Job, result: PairResult, hosts: tuple[str, str]) -> str:
-    """One line; first the end that was ended from outside, which is why the other one failed."""
+def failure(job: Job, result: PairResult, hosts: tuple[str, str]) -> str:
+    """One line.  First what is a cause: a signal, then words, last what we had to kill."""
     ends = [(hosts[0], result.client), (hosts[1], result.server)]
-    ends.sort(key=lambda end: end[1].returncode >= 0)
+    ends.sort(key=lambda end: (bool(end[1].killed), end[1].returncode >= 0))
     said = "; ".join(f"{host}: {_how(outcome)}" for host, outcome in ends if not outcome.ok)
     return f"{job.operation} {job.kind} failed: {said}"
 
@@ -239,6 +241,35 @@ def from_json(text: str) -> Job:
     """The other way of json.dumps(asdict(job))."""
     values = json.loads(text)
     return Job(**{**values, "runs": tuple((size, count) for size, count in values["runs"])})
+
+
+def latencies(report: Report) -> list[Latency]:
+    """As perftest's results, beside which a demo shows them."""
+    return [
+        Latency(
+            size_bytes=row["size_bytes"],
+            iterations=row["iterations"],
+            typical_us=row["latency_typical_us"],
+            min_us=row["latency_min_us"],
+            mean_us=row["latency_mean_us"],
+            p99_us=row["latency_p99_us"],
+        )
+        for row in report.results
+    ]
+
+
+def bandwidths(report: Report) -> list[Bandwidth]:
+    """Likewise."""
+    return [
+        Bandwidth(
+            size_bytes=row["size_bytes"],
+            iterations=row["iterations"],
+            peak_bytes_per_s=0.0,
+            mean_bytes_per_s=row["bandwidth_mb_per_s"] * 1e6,
+            messages_per_s=row["message_rate_m_per_s"] * 1e6,
+        )
+        for row in report.results
+    ]
 
 
 def render(report: Report, glyphs: chart.Glyphs = chart.UNICODE) -> str:

@@ -218,7 +218,7 @@ class End:
         done = f"{self._c.completed} sent, {self._c.received} received"
         text = {
             errno.ETIMEDOUT: f"nothing moved for {job.stall_s:g} s ({done}): "
-            "the other end is stopped, or has no CPU",
+            "the other end is stopped or has no CPU, or the path is down",
             errno.ETIME: f"not done after {job.limit_s:g} s ({done}): "
             "ask for fewer --iterations or a smaller --size",
             errno.EBADMSG: f"data is damaged: a message is not the one that was expected ({done})",

@@ -51,6 +51,7 @@ class Results:
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     elapsed_s: float = 0.0
+    programs: str = "perftest"  #: by which latency and bandwidth were measured
 
     @property
     def ok(self) -> bool:
@@ -111,9 +112,8 @@ def _latency_table(results: Results, glyphs: chart.Glyphs) -> str:
     columns["TCP, polling"] = {row.size_bytes: row.polling_us for row in results.tcp}
     columns["TCP, asleep"] = {row.size_bytes: row.blocking_us for row in results.tcp}
     ratio = {point.size_bytes: point.tcp / point.rdma for point in results.latency_points()}
-    return "Latency, µs (median; READ and ATOMIC there and back, the others one way)\n" + _table(
-        columns, "TCP/SEND", ratio, glyphs
-    )
+    title = "Latency, µs (median; READ and ATOMIC there and back, the others one way)"
+    return f"{title}, by {results.programs}\n" + _table(columns, "TCP/SEND", ratio, glyphs)
 
 
 def _bandwidth_table(results: Results, glyphs: chart.Glyphs) -> str:
@@ -123,7 +123,8 @@ def _bandwidth_table(results: Results, glyphs: chart.Glyphs) -> str:
     }
     columns["TCP"] = {row.size_bytes: row.bytes_per_s / 1e9 for row in results.tcp}
     ratio = {point.size_bytes: point.rdma / point.tcp for point in results.bandwidth_points()}
-    return "Bandwidth, GB/s (1 GB = 10^9 bytes)\n" + _table(columns, "WRITE/TCP", ratio, glyphs)
+    title = f"Bandwidth, GB/s (1 GB = 10^9 bytes), by {results.programs}"
+    return f"{title}\n" + _table(columns, "WRITE/TCP", ratio, glyphs)
 
 
 def _table(

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nupa.demo import perftest, raw, transfer
+from nupa.demo import perf, perftest, raw, transfer
 from nupa.demo.chart import format_size
 from nupa.demo.control import FileOperation, TransferError
+from nupa.demo.perf import PerfError
 from nupa.demo.perftest import Kind, Operation, PerftestError
 from nupa.demo.programs import PairResult, ProgramError, free_port, run_pair
 from nupa.demo.progress import Progress
@@ -120,20 +121,20 @@ class Suite:
     def run(self) -> Results:
         missing = perftest.missing(self._plan.programs)
         if missing:
+            self.results.programs = "nupa perf"
             self.results.notes.append(
-                f"{perftest.INSTALL_HINT}; without it there is no table by size "
-                f"({', '.join(missing)} not found)"
+                f"{perftest.INSTALL_HINT}; without it ({', '.join(missing)} not found) "
+                "sizes are measured by `nupa perf`"
             )
         # First: the files that the next steps write keep the kernel busy for a while.
         self._step("TCP on loopback", self._tcp)
         for carrier in transfer.OPERATIONS:
             label = f"file of {self._plan.file_bytes // _MIB} MiB by {carrier.upper()}"
             self._step(label, partial(self._transfer, carrier))
-        if not missing:
-            for operation in self._plan.latency:
-                self._perftest(operation, "lat")
-            for operation in self._plan.bandwidth:
-                self._perftest(operation, "bw")
+        for operation in self._plan.latency:
+            self._sizes(operation, "lat", own=bool(missing))
+        for operation in self._plan.bandwidth:
+            self._sizes(operation, "bw", own=bool(missing))
         self.results.elapsed_s = self._clock() - self._start_s
         return self.results
 
@@ -143,7 +144,7 @@ class Suite:
         try:
             if self._has_time(label):
                 action()
-        except (ProgramError, PerftestError, TransferError) as error:
+        except (ProgramError, PerftestError, PerfError, TransferError) as error:
             self.results.failures.append(f"{label}: {error}")
 
     def _has_time(self, what: str) -> bool:
@@ -174,8 +175,10 @@ class Suite:
         if not self.results.mover:
             self.results.mover = ", ".join(sorted(self._movers()))
 
-    def _perftest(self, operation: Operation, kind: Kind) -> None:
-        name = perftest.program(operation, kind)
+    def _sizes(self, operation: Operation, kind: Kind, *, own: bool) -> None:
+        """One operation at each size, by perftest's program or, *own*, by `nupa perf`."""
+        name = f"nupa perf {operation} {kind}" if own else perftest.program(operation, kind)
+        measure = self._perf if own else self._perftest
 
         def action() -> None:
             for size in (_ATOMIC_SIZE,) if operation == "atomic" else self._plan.sizes:
@@ -183,19 +186,41 @@ class Suite:
                 self._progress.detail(label)
                 if not self._has_time(label):
                     return
-                # The atomic programs refuse -s.
-                options = [] if operation == "atomic" else ["-s", str(size)]
-                options += ["-n", str(self._plan.iterations(kind, size))]
-                port = free_port()
-                pair = self._pair(*perftest.commands(name, port, options), port)
-                if kind == "lat":
-                    rows = self.results.latency.setdefault(operation, [])
-                    rows += perftest.parse_latency(pair.client.stdout)
-                else:
-                    rates = self.results.bandwidth.setdefault(operation, [])
-                    rates += perftest.parse_bandwidth(pair.client.stdout)
+                measure(operation, kind, size)
 
         self._step(name, action)
+
+    def _perftest(self, operation: Operation, kind: Kind, size: int) -> None:
+        # The atomic programs refuse -s.
+        options = [] if operation == "atomic" else ["-s", str(size)]
+        options += ["-n", str(self._plan.iterations(kind, size))]
+        port = free_port()
+        name = perftest.program(operation, kind)
+        text = self._pair(*perftest.commands(name, port, options), port).client.stdout
+        if kind == "lat":
+            rows = self.results.latency.setdefault(operation, [])
+            rows += perftest.parse_latency(text)
+        else:
+            rates = self.results.bandwidth.setdefault(operation, [])
+            rates += perftest.parse_bandwidth(text)
+
+    def _perf(self, operation: Operation, kind: Kind, size: int) -> None:
+        count = self._plan.iterations(kind, size)
+        report = perf.measure(
+            perf.make_job(operation, kind, size=size, iterations=count),
+            fabric=self._fabric,
+            hosts=self.results.hosts,
+            mover=self._mover,
+            cpus=self._cpus,
+            deadline_s=_RUN_MAX_S,
+            tick=self._tick,
+        )
+        if kind == "lat":
+            rows = self.results.latency.setdefault(operation, [])
+            rows += perf.latencies(report)
+        else:
+            rates = self.results.bandwidth.setdefault(operation, [])
+            rates += perf.bandwidths(report)
 
     def _tcp(self) -> None:
         if self._cpus is None:

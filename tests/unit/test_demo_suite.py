@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nupa.demo import perftest, raw, suite
+from nupa.demo import perf, perftest, raw, results, suite
 from nupa.demo.programs import Outcome, PairResult, ProgramError
 from nupa.demo.progress import Progress
 from nupa.demo.suite import FULL, QUICK, Plan, Suite
@@ -171,12 +171,55 @@ def test_sizes_measured_before_one_that_failed_are_kept(
     assert steps.results.failures == ["ib_send_lat: `ib_send_lat` ended with 1"]
 
 
-def test_without_perftest_the_files_still_go_and_the_note_says_what_to_install(
+class Perf:
+    """Stands in for perf.measure; an operation named in *broken* fails."""
+
+    def __init__(self, broken: str = "") -> None:
+        self.broken = broken
+        self.calls: list[tuple[perf.Job, dict[str, Any]]] = []
+
+    def measure(self, job: perf.Job, **options: Any) -> perf.Report:
+        self.calls.append((job, options))
+        options["tick"](0.1)
+        if job.operation == self.broken:
+            raise perf.PerfError(f"{job.operation} failed: host1: ended by SIGKILL")
+        ((size, count),) = job.runs
+        row = {"size_bytes": size, "iterations": count, "elapsed_s": 1.0}
+        row |= {f"latency_{name}_us": 0.5 for name in ("typical", "min", "mean", "p99")}
+        row |= {"bandwidth_mb_per_s": 8.0, "message_rate_m_per_s": 1.0}
+        return perf.Report(job, "f", ("host0", "host1"), (0, 1), "cma", (row,))
+
+
+def test_without_perftest_sizes_are_measured_by_nupa_perf_and_the_table_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    steps, _ = run(monkeypatch, tmp_path, QUICK, Fabric(), missing=["ib_send_lat"])
+    fabric, own = Fabric(), Perf()
+    monkeypatch.setattr(perf, "measure", own.measure)
+    steps, shown = run(monkeypatch, tmp_path, FULL, fabric, missing=["ib_send_lat"])
+    assert len(shown.splitlines()) == Suite.steps(FULL)
+    assert not any(client[0].startswith("ib_") for client, _ in fabric.calls)
+    assert set(steps.results.latency) == set(FULL.latency)
+    assert set(steps.results.bandwidth) == set(FULL.bandwidth)
+    assert [row.size_bytes for row in steps.results.latency["read"]] == list(FULL.sizes)
+    assert [row.size_bytes for row in steps.results.latency["atomic"]] == [8]
+    assert steps.results.bandwidth["write"][0].mean_bytes_per_s == 8e6
+    assert steps.results.bandwidth["write"][0].messages_per_s == 1e6
+    for job, options in own.calls:
+        assert (options["fabric"], options["mover"], options["cpus"]) == ("f", "cma", (0, 1))
+        assert options["deadline_s"] <= 15
+        assert job.runs[0][1] == FULL.iterations(job.kind, job.runs[0][0])
+    text = results.render(steps.results)
+    assert "the others one way), by nupa perf" in text
+    assert "10^9 bytes), by nupa perf" in text
     (note,) = steps.results.notes
     assert "apt-get install perftest" in note
     assert "ib_send_lat" in note
-    assert len(steps.results.transfers) == 3
-    assert not steps.results.latency
+
+
+def test_an_own_measurement_that_fails_does_not_stop_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(perf, "measure", Perf(broken="send").measure)
+    steps, _ = run(monkeypatch, tmp_path, QUICK, Fabric(), missing=["ib_send_lat"])
+    assert steps.results.failures == ["nupa perf send lat: send failed: host1: ended by SIGKILL"]
+    assert "write" in steps.results.bandwidth
