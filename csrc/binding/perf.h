@@ -41,7 +41,7 @@ struct nupa_perf {
 	uint64_t posted, completed, received;
 	uint64_t elapsed_ns; /* from the first post to the last completion */
 	double tick_ns;      /* nupa_perf_latency: the unit of its ticks */
-	uint64_t polls, progress, progress_ns, end_ns;
+	uint64_t unchecked_bytes, progress, progress_ns, end_ns;
 	uint32_t receive_length; /* that each receive has to have; else -EBADMSG */
 };
 
