@@ -254,6 +254,7 @@ struct nupa_job {
 struct nupa_refusal {
 	struct nupa_list link;
 	uint32_t dest_qpn, src_qpn;
+	uint32_t incarnation;
 	uint32_t psn;     /* the first one refused */
 	uint32_t ack_psn; /* UC: the last; acknowledged: the last one executed */
 	bool acknowledges;
@@ -282,6 +283,7 @@ struct nupa_qp {
 	uint32_t dest_qpn;
 	uint32_t dest_host;
 	uint32_t next_psn;
+	uint32_t incarnation; /* 8 bits, see struct nupa_qp_entry */
 	uint32_t reads_outstanding; /* through the channel: reads and atomics */
 	uint64_t timeout_ns;        /* in all: 4.096 us * 2^timeout * (retry_cnt + 1); 0: for ever */
 	uint8_t rnr_left;
@@ -301,6 +303,7 @@ struct nupa_qp {
 	/* responder */
 	struct nupa_rq rq;
 	uint32_t expected_psn;
+	uint32_t peer_incarnation; /* whose requests are answered; NUPA_PEER_UNKNOWN */
 	bool nak_sent;    /* drop until expected_psn comes again */
 	bool ack_pending; /* tell the requester all before expected_psn is executed */
 	bool nak_pending; /* and that expected_psn was not: nak_syndrome */
@@ -571,6 +574,20 @@ static inline bool nupa_sq_drained(struct nupa_sq *sq)
 static inline uint32_t nupa_psn_add(uint32_t psn, uint32_t n)
 {
 	return (psn + n) & 0xffffff;
+}
+
+/* A PSN means something in one incarnation of a connection alone: what was sent before a QP was
+ * reset may arrive, or be answered, when it is connected again. */
+#define NUPA_PEER_UNKNOWN 0x100u
+
+static inline uint32_t nupa_psn_of(uint32_t incarnation, uint32_t psn)
+{
+	return incarnation << 24 | psn;
+}
+
+static inline uint32_t nupa_psn_incarnation(uint32_t psn)
+{
+	return psn >> 24;
 }
 
 /* a - b of 24-bit PSNs, IBTA 9.7.1 */

@@ -166,7 +166,7 @@ struct nupa_qp_entry {
 	uint32_t dest_qpn; /* RC, UC: the only QP that may reach it */
 	uint32_t pd;       /* PD handle, compared with the region's */
 	uint32_t qkey;
-	uint32_t version;  /* odd while being written */
+	uint32_t incarnation; /* 8 bits: grows with each RESET; requests carry it */
 	uint32_t pad[9];
 };
 NUPA_ASSERT_SIZE(struct nupa_qp_entry, 64);

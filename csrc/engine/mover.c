@@ -188,10 +188,12 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 		return NUPA_DIRECT_NOT_READY;
 	peer = &channel->peer_qps[qp_index];
 	state = nupa_load_acquire(&peer->state); /* C5 */
-	if (peer->qpn != qp->dest_qpn || peer->dest_qpn != qp->ibv.qp_num || peer->type != qp->type ||
+	if (nupa_load_relaxed(&peer->qpn) != qp->dest_qpn ||
+	    nupa_load_relaxed(&peer->dest_qpn) != qp->ibv.qp_num ||
+	    nupa_load_relaxed(&peer->type) != qp->type ||
 	    state < IBV_QPS_RTR || state > IBV_QPS_SQE)
 		return NUPA_DIRECT_NOT_READY;
-	if (!(peer->access & access))
+	if (!(nupa_load_relaxed(&peer->access) & access))
 		return NUPA_DIRECT_ASK;
 	if (wqe->length_bytes == 0)
 		return NUPA_DIRECT_DONE; /* IBTA 9.7.4.1.6: no key check for zero bytes */
@@ -204,7 +206,8 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 	 * and then looks for us, waits until we are done: the entry and its memory stay. */
 	(void)nupa_exchange_seq(&engine->slot->hazard, (uint64_t)channel->peer << 32 | (mr_index + 1));
 	if (nupa_load_seq(&entry->key) == wqe->rkey &&
-	    nupa_mr_entry_permits(entry, wqe->rkey, peer->pd, wqe->raddr, wqe->length_bytes, access))
+	    nupa_mr_entry_permits(entry, wqe->rkey, nupa_load_relaxed(&peer->pd), wqe->raddr,
+				  wqe->length_bytes, access))
 		result = move(engine, channel, wqe, entry, spans, n_spans);
 	else
 		result = NUPA_DIRECT_ASK;

@@ -257,7 +257,7 @@ bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uin
 {
 	uint64_t offset = raddr - entry->iova;
 
-	return entry->key == rkey && entry->pd == pd && (entry->access & access) == access &&
+	return nupa_load_relaxed(&entry->key) == rkey && entry->pd == pd && (entry->access & access) == access &&
 	       raddr >= entry->iova && offset <= entry->length && bytes <= entry->length - offset;
 }
 

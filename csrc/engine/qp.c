@@ -28,12 +28,13 @@ void nupa_qp_publish(struct nupa_qp *qp)
 	struct nupa_qp_entry *entry = qp->entry;
 
 	nupa_store_release(&entry->state, (uint8_t)IBV_QPS_RESET);
-	entry->qpn = qp->ibv.qp_num;
-	entry->type = qp->type;
-	entry->access = qp->attr.qp_access_flags;
-	entry->dest_qpn = qp->dest_qpn;
-	entry->pd = qp->ibv.pd->handle;
-	entry->qkey = qp->attr.qkey;
+	nupa_store_relaxed(&entry->qpn, qp->ibv.qp_num);
+	nupa_store_relaxed(&entry->type, qp->type);
+	nupa_store_relaxed(&entry->access, qp->attr.qp_access_flags);
+	nupa_store_relaxed(&entry->dest_qpn, qp->dest_qpn);
+	nupa_store_relaxed(&entry->pd, qp->ibv.pd->handle);
+	nupa_store_relaxed(&entry->qkey, qp->attr.qkey);
+	nupa_store_relaxed(&entry->incarnation, qp->incarnation);
 	nupa_store_release(&entry->state, qp->state);
 }
 
@@ -192,6 +193,7 @@ static struct nupa_qp *qp_alloc(struct nupa_engine *engine, struct ibv_pd *pd,
 	nupa_list_init(&qp->wait_link);
 	nupa_list_init(&qp->ack_link);
 	nupa_list_init(&qp->job_link);
+	qp->peer_incarnation = NUPA_PEER_UNKNOWN;
 	qp->recv_wqe = calloc(1, NUPA_RECV_COPY_BYTES);
 	if (!qp->recv_wqe || sq_init(&qp->sq, &init->cap) ||
 	    (!init->srq && nupa_rq_init(&qp->rq, init->cap.max_recv_wr, init->cap.max_recv_sge))) {
@@ -225,6 +227,7 @@ struct ibv_qp *nupa_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	if (!error) {
 		qp->ibv.qp_num = engine->slot_index << NUPA_QP_INDEX_BITS | qp->index;
 		qp->ibv.handle = qp->ibv.qp_num;
+		qp->incarnation = (qp->entry->incarnation + 1) & 0xff;
 		count_users(qp, 1);
 		nupa_qp_publish(qp);
 	}
@@ -308,6 +311,7 @@ static void qp_reset(struct nupa_qp *qp)
 	qp->dest_qpn = 0;
 	qp->last_wqe_event = qp->comm_est = qp->sqd_notify = false;
 	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->incarnation = (qp->incarnation + 1) & 0xff;
 	nupa_qp_set_state(qp, IBV_QPS_RESET);
 	nupa_qp_publish(qp);
 }
@@ -322,7 +326,7 @@ int nupa_destroy_qp(struct ibv_qp *ibv)
 	settle_answers(qp);
 	qp_reset(qp);
 	nupa_event_drop(context, ibv);
-	qp->entry->qpn = 0;
+	nupa_store_relaxed(&qp->entry->qpn, 0);
 	engine->qps[qp->index] = NULL;
 	engine->qps_used--;
 	count_users(qp, -1);

@@ -211,11 +211,12 @@ static void fill(struct nupa_qp *qp, struct nupa_msg *msg, uint8_t op, uint8_t f
 	msg->flags = flags;
 	msg->dest_qpn = qp->dest_qpn;
 	msg->src_qpn = qp->ibv.qp_num;
-	msg->psn = qp->next_psn;
+	msg->psn = nupa_psn_of(qp->incarnation, qp->next_psn);
 	msg->length_bytes = bytes;
 	if (qp->ack_pending && !qp->nak_pending) { /* piggyback */
 		msg->flags |= NUPA_F_ACK;
-		msg->ack_psn = nupa_psn_add(qp->expected_psn, 0xffffff);
+		msg->ack_psn = nupa_psn_of(qp->peer_incarnation,
+					   nupa_psn_add(qp->expected_psn, 0xffffff));
 		qp->ack_pending = false;
 		nupa_list_del(&qp->ack_link);
 	}
@@ -691,7 +692,7 @@ static struct nupa_wqe *oldest_response_op(struct nupa_qp *qp, uint32_t psn)
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
 
 		if (wqe->state == NUPA_WQE_SENT && is_response_op(wqe->opcode))
-			return wqe->first_psn == psn ? wqe : NULL;
+			return nupa_psn_diff(wqe->first_psn, psn) == 0 ? wqe : NULL;
 	}
 	return NULL;
 }

@@ -79,8 +79,8 @@ bool nupa_responder_send_ack(struct nupa_qp *qp)
 	msg->timer = qp->attr.min_rnr_timer;
 	msg->dest_qpn = qp->dest_qpn;
 	msg->src_qpn = qp->ibv.qp_num;
-	msg->psn = qp->expected_psn;
-	msg->ack_psn = nupa_psn_add(qp->expected_psn, 0xffffff);
+	msg->psn = nupa_psn_of(qp->peer_incarnation, qp->expected_psn);
+	msg->ack_psn = nupa_psn_of(qp->peer_incarnation, nupa_psn_add(qp->expected_psn, 0xffffff));
 	msg->length_bytes = 0;
 	publish(qp->channel, msg, 0);
 	qp->ack_pending = qp->nak_pending = false;
@@ -116,8 +116,8 @@ void nupa_responder_send_refusals(struct nupa_engine *engine, struct nupa_channe
 		msg->timer = 0;
 		msg->dest_qpn = refusal->src_qpn;
 		msg->src_qpn = refusal->dest_qpn;
-		msg->psn = refusal->psn;
-		msg->ack_psn = refusal->ack_psn;
+		msg->psn = nupa_psn_of(refusal->incarnation, refusal->psn);
+		msg->ack_psn = nupa_psn_of(refusal->incarnation, refusal->ack_psn);
 		msg->length_bytes = 0;
 		publish(channel, msg, 0);
 		nupa_list_del(&refusal->link);
@@ -144,15 +144,17 @@ static struct nupa_refusal *refusal_of(struct nupa_channel *channel, uint32_t sr
 
 /* The first request refused is enough: those behind it come again with it. */
 static void refuse(struct nupa_engine *engine, struct nupa_channel *channel,
-		   const struct nupa_msg *msg)
+		   const struct nupa_msg *msg, uint32_t incarnation)
 {
 	struct nupa_refusal *refusal;
 
 	if (msg->src_qpn >> NUPA_QP_INDEX_BITS != channel->peer)
 		return; /* I5: nobody who waits for an answer */
 	refusal = refusal_of(channel, msg->src_qpn);
-	if (refusal->dest_qpn != msg->dest_qpn) { /* new, or the requester has gone elsewhere */
+	/* New, or the requester has gone elsewhere? */
+	if (refusal->dest_qpn != msg->dest_qpn || refusal->incarnation != incarnation) {
 		refusal->dest_qpn = msg->dest_qpn;
+		refusal->incarnation = incarnation;
 		refusal->psn = msg->psn;
 		refusal->acknowledges = false;
 	}
@@ -171,6 +173,7 @@ static void refuse_what_is_owed(struct nupa_qp *qp)
 		return;
 	refusal = refusal_of(qp->channel, qp->dest_qpn);
 	refusal->dest_qpn = qp->ibv.qp_num;
+	refusal->incarnation = qp->peer_incarnation;
 	refusal->psn = reading ? qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX].psn
 			       : qp->expected_psn;
 	refusal->ack_psn = nupa_psn_add(refusal->psn, 0xffffff);
@@ -185,6 +188,7 @@ void nupa_responder_reset(struct nupa_qp *qp)
 	qp->jobs_head = qp->jobs_tail = 0;
 	nupa_list_del(&qp->ack_link);
 	nupa_list_del(&qp->job_link);
+	qp->peer_incarnation = NUPA_PEER_UNKNOWN;
 }
 
 /* --- receives ----------------------------------------------------------------------------------- */
@@ -491,7 +495,7 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		msg->flags = chunk ? NUPA_F_DMA : 0;
 		msg->dest_qpn = qp->dest_qpn;
 		msg->src_qpn = qp->ibv.qp_num;
-		msg->psn = job->psn;
+		msg->psn = nupa_psn_of(qp->peer_incarnation, job->psn);
 		msg->length_bytes = chunk;
 		msg->original = job->raddr;
 		msg->total_bytes = job->total_bytes;
@@ -606,10 +610,32 @@ static bool well_formed(const struct nupa_qp *qp, const struct nupa_msg *msg, co
 	return !qp->recv_active;
 }
 
+/* Whether the requester is in this incarnation now: then it is the one that we answer. */
+static bool meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *channel,
+			     uint32_t incarnation)
+{
+	uint32_t index = qp->dest_qpn & (NUPA_QP_MAX - 1);
+
+	/* I5: an index from outside. */
+	if (index >= qp->engine->fabric->geometry.qp_entries ||
+	    index >= nupa_load_acquire(&channel->peer_slot->qp_limit) ||
+	    nupa_load_relaxed(&channel->peer_qps[index].incarnation) != incarnation)
+		return false;
+	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN) { /* what the one before asked for is void */
+		qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
+		qp->jobs_head = qp->jobs_tail;
+		nupa_list_del(&qp->ack_link);
+		nupa_list_del(&qp->job_link);
+	}
+	qp->peer_incarnation = incarnation;
+	return true;
+}
+
 void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *channel,
 			    struct nupa_msg *msg, const uint8_t *payload)
 {
 	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
+	uint32_t incarnation = nupa_psn_incarnation(msg->psn);
 	bool done;
 
 	if (qp && qp->type == IBV_QPT_UD) {
@@ -617,13 +643,17 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 			handle_datagram(qp, channel, msg, payload);
 		return;
 	}
+	msg->psn = nupa_psn_add(msg->psn, 0);
 	/* Only the QP that ours is connected to, and that from its own process (I5). */
 	if (unlikely(!qp || qp->state < IBV_QPS_RTR || qp->state > IBV_QPS_SQE ||
 		     qp->dest_qpn != msg->src_qpn ||
 		     msg->src_qpn >> NUPA_QP_INDEX_BITS != channel->peer)) {
-		refuse(engine, channel, msg);
+		refuse(engine, channel, msg, incarnation);
 		return;
 	}
+	if (unlikely(incarnation != qp->peer_incarnation) &&
+	    !meet_incarnation(qp, channel, incarnation))
+		return; /* sent before a reset: nobody waits for it */
 	if (unlikely(qp->channel != channel)) {
 		if (qp->channel && !qp->channel->broken)
 			return;

@@ -82,8 +82,8 @@ struct nupa_msg {
 	uint8_t timer;    /* RNR: encoded as ibv_qp_attr.min_rnr_timer */
 	uint32_t dest_qpn;
 	uint32_t src_qpn;
-	uint32_t psn;
-	uint32_t ack_psn;
+	uint32_t psn;     /* 24 bits; above them the incarnation of the requester's QP */
+	uint32_t ack_psn; /* likewise, of whom it answers */
 	uint32_t length_bytes; /* of the payload of this message */
 	uint32_t imm;
 	union {
