@@ -100,6 +100,7 @@ int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *chann
 			  channel->peer, strerror(-error), engine->fabric->path);
 		return error;
 	}
+	channel->dma_backed = true;
 	channel->tx.header->dma_backed = 1;
 	return 0;
 }
@@ -185,6 +186,14 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	return channel;
 }
 
+/* Tells the peer of our direction, so that it opens its own; again, if it could not then. */
+void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	nupa_store_release(&channel->peer_slot->contact[engine->slot_index], engine->epoch);
+	nupa_fetch_add_seq(&channel->peer_slot->contact_epoch, 1);
+	nupa_port_wake_hard(channel->peer_slot);
+}
+
 struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 {
 	struct nupa_channel *channel;
@@ -206,9 +215,7 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 	engine->channels[peer] = channel;
 	open_rx(engine, channel);
 	nupa_port_watch(engine, channel);
-	nupa_store_release(&channel->peer_slot->contact[engine->slot_index], engine->epoch);
-	nupa_fetch_add_seq(&channel->peer_slot->contact_epoch, 1);
-	nupa_port_wake_hard(channel->peer_slot);
+	nupa_channel_knock(engine, channel);
 	return channel;
 }
 

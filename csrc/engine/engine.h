@@ -61,6 +61,7 @@ struct nupa_channel {
 	int pidfd; /* -1: none */
 	uint64_t peer_start_time;
 	bool rx_open;
+	bool dma_backed;       /* our DMA bytes are backed by memory */
 	bool broken;           /* the peer died, left, or wrote nonsense */
 	enum nupa_mover mover; /* ours, for private memory of the peer */
 	int cma_errno;         /* why CMA does not work */
@@ -236,6 +237,7 @@ enum nupa_wait {
 	NUPA_WAIT_RNR,   /* until wait_until_ns */
 	NUPA_WAIT_PEER,  /* the peer QP is not ready: again at wait_until_ns */
 	NUPA_WAIT_PATH,  /* a port is down */
+	NUPA_WAIT_CONTACT, /* the peer process has not opened its direction of the channel */
 };
 
 #define NUPA_RECV_COPY_BYTES (sizeof(struct nupa_rwqe) + NUPA_SGE_MAX * sizeof(struct ibv_sge))
@@ -428,6 +430,7 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 void nupa_channel_close_all(struct nupa_engine *engine);
 bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *channel);
 bool nupa_channel_peer_alive(const struct nupa_channel *channel);
+void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);
 /* Backs the DMA bytes of our direction with memory: 0 or -ENOSPC. */
 int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel);
 /* Whether it is worth trying this operation without the peer's engine. */

@@ -11,6 +11,10 @@
 #define PEER_RETRY_MIN_NS 20000u
 #define PEER_RETRY_MAX_NS 2000000u
 
+/* How often a peer that has not opened its direction is asked again, and for how long at least. */
+#define CONTACT_RETRY_NS 1000000u
+#define CONTACT_MIN_NS UINT64_C(500000000)
+
 static const uint8_t wc_opcode_of[] = {
 	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
 	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
@@ -94,8 +98,6 @@ void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status)
 
 void nupa_requester_stop_waiting(struct nupa_qp *qp)
 {
-	if (qp->wait == NUPA_WAIT_NONE)
-		return;
 	qp->wait = NUPA_WAIT_NONE;
 	qp->wait_deadline_ns = 0;
 	qp->wait_until_ns = 0;
@@ -130,6 +132,18 @@ static bool wait_for_peer(struct nupa_qp *qp)
 	return wait_for(qp, NUPA_WAIT_PEER, now_ns, delay_ns);
 }
 
+/* Without its direction of the channel the peer cannot answer: its process has not looked yet, or
+ * has no memory for it.  An adapter would have been there: short timeouts do not count. */
+static void wait_for_contact(struct nupa_qp *qp)
+{
+	uint64_t now_ns = qp->engine->now_ns();
+
+	if (!qp->wait_deadline_ns && qp->timeout_ns)
+		qp->wait_deadline_ns =
+			now_ns + (qp->timeout_ns > CONTACT_MIN_NS ? qp->timeout_ns : CONTACT_MIN_NS);
+	wait_for(qp, NUPA_WAIT_CONTACT, now_ns, CONTACT_RETRY_NS);
+}
+
 /* True when the wait is over, by its event or by its deadline (then the QP has failed). */
 static bool wait_over(struct nupa_qp *qp)
 {
@@ -154,7 +168,21 @@ static bool wait_over(struct nupa_qp *qp)
 		nupa_requester_stop_waiting(qp);
 		return true;
 	}
-	return now_ns >= qp->wait_until_ns; /* RNR, PEER: the deadline stays until something succeeds */
+	if (qp->wait == NUPA_WAIT_CONTACT && qp->channel->rx_open) {
+		nupa_requester_stop_waiting(qp);
+		return true;
+	}
+	if (now_ns < qp->wait_until_ns)
+		return false;
+	if (qp->wait == NUPA_WAIT_CONTACT) {
+		nupa_channel_knock(qp->engine, qp->channel);
+		wait_for_contact(qp);
+		return false;
+	}
+	/* RNR, PEER: asked again, and the deadline stays for the next wait, until something succeeds. */
+	qp->wait = NUPA_WAIT_NONE;
+	nupa_list_del(&qp->wait_link);
+	return true;
 }
 
 /* Something of this QP got through: retry counters start anew (IBTA 9.7.5.1.4). */
@@ -162,7 +190,7 @@ static void made_progress(struct nupa_qp *qp)
 {
 	qp->rnr_left = qp->attr.rnr_retry;
 	qp->psn_retries_left = qp->attr.retry_cnt;
-	if (unlikely(qp->wait != NUPA_WAIT_NONE))
+	if (unlikely(qp->wait != NUPA_WAIT_NONE || qp->wait_deadline_ns))
 		nupa_requester_stop_waiting(qp);
 }
 
@@ -196,9 +224,18 @@ static struct nupa_msg *reserve(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t 
 {
 	struct nupa_msg *msg;
 
-	if (unlikely(dma_bytes && !qp->channel->tx.header->dma_backed) &&
-	    nupa_channel_back_dma(qp->engine, qp->channel))
+	if (unlikely(!qp->channel->rx_open && qp->type == IBV_QPT_RC)) {
+		wait_for_contact(qp);
 		return NULL;
+	}
+	if (unlikely(dma_bytes && !qp->channel->dma_backed) &&
+	    nupa_channel_back_dma(qp->engine, qp->channel)) {
+		if (qp->type == IBV_QPT_RC)
+			wait_for_peer(qp);
+		else
+			fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_QP_OP_ERR);
+		return NULL;
+	}
 	msg = nupa_tx_reserve(&qp->channel->tx, dma_bytes, payload);
 	if (unlikely(!msg))
 		wait_for(qp, NUPA_WAIT_RING, 0, 0);

@@ -45,7 +45,7 @@ static void nak_fatal(struct nupa_qp *qp, enum nupa_nak syndrome)
 static struct nupa_msg *reserve(struct nupa_engine *engine, struct nupa_channel *channel,
 				uint32_t dma_bytes, uint8_t **payload)
 {
-	if (unlikely(dma_bytes && !channel->tx.header->dma_backed) &&
+	if (unlikely(dma_bytes && !channel->dma_backed) &&
 	    nupa_channel_back_dma(engine, channel))
 		return NULL;
 	return nupa_tx_reserve(&channel->tx, dma_bytes, payload);
@@ -465,6 +465,15 @@ static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 	return add_job(qp, &job);
 }
 
+/* The oldest cannot be answered, so none behind it is. */
+static void drop_jobs(struct nupa_qp *qp, enum nupa_nak syndrome)
+{
+	qp->expected_psn = qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX].psn;
+	qp->jobs_head = qp->jobs_tail;
+	nupa_list_del(&qp->job_link);
+	nak_fatal(qp, syndrome);
+}
+
 /* Sends responses as far as the channel has room. */
 void nupa_responder_run_jobs(struct nupa_qp *qp)
 {
@@ -482,10 +491,12 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		/* Looked up for each part: the region may go away in between. */
 		if (chunk && !(source = nupa_mr_remote(qp, job->rkey, job->raddr + job->sent_bytes,
 						       chunk, IBV_ACCESS_REMOTE_READ))) {
-			qp->jobs_head = qp->jobs_tail;
-			qp->expected_psn = job->psn;
-			nupa_list_del(&qp->job_link);
-			nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
+			drop_jobs(qp, NUPA_NAK_REMOTE_ACCESS);
+			return;
+		}
+		if (unlikely(chunk && !channel->dma_backed) &&
+		    nupa_channel_back_dma(qp->engine, channel)) {
+			drop_jobs(qp, NUPA_NAK_REMOTE_OPERATION);
 			return;
 		}
 		msg = reserve(qp->engine, channel, chunk, &payload);

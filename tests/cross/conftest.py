@@ -19,7 +19,7 @@ from nupa.fabric import Fabric
 from nupa.fabric.topology import star
 from nupa.verbs import Address
 
-from .node import Region
+from .node import WAIT_S, Region
 from .peer import Nursery, Peer
 
 SIZE = 1 << 20
@@ -61,6 +61,37 @@ def spawn(nursery: Nursery, nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
     yield make
     for peer in peers:
         peer.close()
+
+
+@pytest.fixture
+def own_shm() -> Iterator[Callable[[int], Callable[[], Peer]]]:
+    """Makes a maker of peers that have a /dev/shm of so many bytes to themselves, which nobody
+    else sees: a tmpfs in a mount namespace, as root, else in a user namespace, too."""
+    nurseries: list[Nursery] = []
+    peers: list[Peer] = []
+
+    def make(size_bytes: int) -> Callable[[], Peer]:
+        unshare = ["unshare", "--mount"] + (["--map-root-user"] if os.geteuid() else [])
+        try:
+            subprocess.run([*unshare, "mount", "-t", "tmpfs", "none", "/dev/shm"],
+                           check=True, capture_output=True, timeout=WAIT_S)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no mount namespace of our own here: {error}")
+        mount = f'mount -t tmpfs -o size={size_bytes} none /dev/shm && exec "$@"'
+        nursery = Nursery(prefix=[*unshare, "sh", "-c", mount, "sh"])
+        nurseries.append(nursery)
+
+        def spawn() -> Peer:
+            peers.append(nursery.peer())
+            return peers[-1]
+
+        return spawn
+
+    yield make
+    for peer in peers:
+        peer.close()
+    for nursery in nurseries:
+        nursery.close()
 
 
 @dataclass

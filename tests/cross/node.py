@@ -7,10 +7,15 @@ import contextlib
 import ctypes
 import gc
 import os
+import pickle
 import random
+import select
 import signal
 import struct
+import subprocess
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +66,17 @@ TYPES = {"rc": e.IBV_QPT_RC, "uc": e.IBV_QPT_UC, "ud": e.IBV_QPT_UD}
 QKEY = 0x1234567
 GRH_BYTES = 40
 WAIT_S = 10.0  # a deadline, far beyond what anything here takes
-# Fast channels of the engine are DMA of messages up to here, several parts beyond.
-WINDOW = 16
+WINDOW = 16  # messages under way in a stream
+SELF_BYTES = 4096
+# Opens its device, says its pid, and waits for a signal.
+STAY = """
+import os, signal
+from nupa.verbs import Context, PD, MR
+context = Context(name="nupa_rdma0")
+mr = MR(PD(context), 1 << 20, 7)
+os.write(1, b"%d\\n" % os.getpid())
+signal.pause()
+"""
 
 
 @dataclass(frozen=True)
@@ -113,6 +127,7 @@ class Node:
         self._qps: list[QP] = []
         self._mrs: list[MR] = []
         self._ahs: list[AH] = []
+        self._started: list[tuple[subprocess.Popen[bytes], int]] = []
 
     # --- the fabric ---------------------------------------------------------------------------
 
@@ -301,7 +316,12 @@ class Node:
     # --- streams ------------------------------------------------------------------------------
 
     def stream_out(
-        self, length: int, count: int = 1 << 62, note_every: int = 0, patience_s: float = WAIT_S
+        self,
+        length: int,
+        count: int = 1 << 62,
+        note_every: int = 0,
+        patience_s: float = WAIT_S,
+        fork_every: int = 0,
     ) -> tuple[int, str]:
         """Sends counted messages until stopped, or *count*: how many, and the status at the end:
         "NO ANSWER" if one that was posted has none *patience_s* after the stop.
@@ -326,6 +346,8 @@ class Node:
                 done += 1
                 if note_every and done % note_every == 0:
                     self._note(done)
+                if fork_every and done % fork_every == 0:
+                    self.fork([])
             if time.monotonic() > deadline:
                 return done, "NO ANSWER"
         return done, "SUCCESS"
@@ -388,6 +410,18 @@ class Node:
             seen.append(struct.unpack("<Q", self._mrs[region].read(8, 0))[0])
         return seen
 
+    def write_to_itself(self) -> None:
+        """A WRITE through two QPs of this process, connected to each other."""
+        ours, its = self.make_qp(), self.make_qp()
+        self.connect(ours, -1)
+        self.connect(its, -2)
+        self._mrs[-1].write(b"through the fabric")
+        to = Region(-1, self._mrs[-1].buf, self._mrs[-1].rkey, SELF_BYTES)
+        self.post("write", -1, 0, 18, to=to, at=SELF_BYTES, qp=-2)
+        (done,) = self.wait(1, -2)
+        assert done.status == "SUCCESS", done
+        assert self._mrs[-1].read(18, SELF_BYTES) == b"through the fabric"
+
     def register_for_ever(self, note_every: int) -> None:
         n = 0
         while not self._stopped():
@@ -409,6 +443,43 @@ class Node:
     def set_env(self, **values: str) -> None:
         """Where the C library looks, too."""
         os.environ.update(values)
+
+    def nupa(self, *args: str) -> tuple[int, str]:
+        """Runs `nupa ARGS`; its exit code and what it says."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "nupa.cli", *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def start_attached(self) -> None:
+        """Starts a program that attaches by `nupa run` and stays; returns when it has."""
+        program = subprocess.Popen(
+            [sys.executable, "-P", "-m", "nupa.cli", "run", "--", sys.executable, "-P", "-c", STAY],
+            stdout=subprocess.PIPE,
+        )
+        assert program.stdout is not None
+        self._started.append((program, os.pidfd_open(int(program.stdout.readline()))))
+
+    def end_started(self, number: int, how: int) -> int:
+        """Sends a signal to what was started, and to its `nupa run` if that is SIGKILL; the exit
+        code of `nupa run`."""
+        program, pidfd = self._started[number]
+        if how == signal.SIGKILL:
+            program.kill()
+            program.wait(WAIT_S)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.Signals(how))
+        assert select.select([pidfd], [], [], WAIT_S)[0]
+        os.close(pidfd)
+        return program.wait(WAIT_S)
+
+    def listing(self, folder: str) -> list[str]:
+        return sorted(os.listdir(folder))
 
     def device_names(self) -> list[str]:
         return [device.name.decode() for device in get_device_list()]
@@ -435,8 +506,6 @@ class Node:
         code = os.waitstatus_to_exitcode(status)
         if code:
             raise RuntimeError(f"the child ended with {code}: {text!r}")
-        import pickle
-
         return list(pickle.loads(text))
 
     def exit(self, how: str) -> None:
@@ -501,10 +570,6 @@ class Node:
 
 
 def _child(node: Node, commands: list[Any], pipe: int) -> None:
-    import pickle
-    import sys
-    import traceback
-
     try:
         results = [getattr(node, name)(*args, **kwargs) for name, args, kwargs in commands]
         os.write(pipe, pickle.dumps(results))
@@ -514,8 +579,6 @@ def _child(node: Node, commands: list[Any], pipe: int) -> None:
     # What a child of a Python program does: it ends, and its copies of our objects are closed.
     node.leave()
     gc.collect()
-    sys.stdout.flush()
-    signal.alarm(0)
     ctypes.CDLL(None).exit(0)
 
 

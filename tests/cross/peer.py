@@ -229,6 +229,9 @@ class Peer:
         self.ended()
 
     def close(self) -> None:
+        """Kills it; twice does nothing."""
+        if self._sock.fileno() < 0:
+            return
         self.kill()
         os.close(self._pidfd)
         self._sock.close()
