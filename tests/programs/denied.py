@@ -33,7 +33,7 @@ _NUMBERS = {
 class _Program(ctypes.Structure):
     """struct sock_fprog."""
 
-    _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]  # noqa: RUF012
+    _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
 
 def _instructions(machine: str) -> bytes:

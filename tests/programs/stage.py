@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import re
+import select
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from nupa.demo.programs import Outcome, PairResult, Program, ProgramPair, free_p
 from .users import User
 
 DENIED = Path(__file__).with_name("denied.py")
-DEADLINE_S = 60.0  # what takes longer hangs
+DEADLINE_S = 50.0  # what takes longer hangs
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,10 @@ class Stage:
 
     def run(self, argv: Sequence[str], deadline_s: float = DEADLINE_S) -> Outcome:
         """Runs one command line to its end; that it fails is in what is returned."""
-        with ProgramPair(argv, (), env=self.env, deadline_s=deadline_s) as pair:
-            pair.start_server()
-            return pair.wait().server
-
-    def start(self, command: Sequence[str], host: str = "host0") -> Program:
-        return Program(self.nupa_run(command, host), env=self.env)
+        with closing(Program(argv, env=self.env)) as program:
+            if not select.select([program.pidfd], [], [], deadline_s)[0]:
+                program.kill(f"was killed: not done after {deadline_s:g} s")
+            return program.outcome()
 
     def pair(
         self,
@@ -95,6 +95,14 @@ class Stage:
         assert outcome.ok, outcome.describe()
         shown: dict[str, Any] = json.loads(outcome.stdout)
         return shown
+
+    def wait_for_contact(self, pair: ProgramPair) -> dict[str, str]:
+        """Until both programs have moved something: the mover of each, by its host."""
+        while len(found := self.show()["movers"]) < 2:
+            assert pair.server.running, pair.server.outcome().describe()
+            assert pair.client.running, pair.client.outcome().describe()
+            assert pair.elapsed_s < pair.deadline_s, found
+        return {end["from"]["host"]: end["mover"] for end in found}
 
 
 def sizes_of(table: str) -> list[int]:

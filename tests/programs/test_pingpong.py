@@ -41,6 +41,25 @@ def test_messages_of_odd_and_large_sizes_arrive_intact(
     assert "invalid data" not in result.server.stdout + result.client.stdout
 
 
+@pytest.mark.parametrize("options", [("-t",), ("-N",), ("-t", "-e", "-c"), ("-N", "-e", "-c")])
+def test_timestamps_and_the_extended_way_of_posting_work(
+    moved: Stage, options: tuple[str, ...]
+) -> None:
+    result = moved.run_pair(["ibv_rc_pingpong", "-g", "1", *options])
+    assert exchanged(result.server.stdout) == exchanged(result.client.stdout) == [1000]
+
+
+@pytest.mark.parametrize(
+    ("option", "why"), [("-o", "isn't ODP capable"), ("-j", "doesn't support dm")]
+)
+def test_what_the_device_cannot_do_is_said_by_the_program(
+    stage: Stage, option: str, why: str
+) -> None:
+    outcome = stage.run(stage.nupa_run(["ibv_rc_pingpong", "-g", "1", option]))
+    assert outcome.returncode == 1
+    assert why in outcome.stderr
+
+
 def test_two_programs_of_one_host_reach_each_other(moved: Stage) -> None:
     pair = moved.pair(["ibv_rc_pingpong", "-g", "1", "-c"], hosts=("host0", "host0"))
     with pair:

@@ -42,7 +42,7 @@ def ourselves() -> User:
 
 
 def nobody(folder: Path) -> User:
-    """uid 65534; for root only.  What he may not read where it is, he gets a copy of in *folder*."""
+    """uid 65534; for root only.  Of what he may not read where it is, *folder* gets a copy."""
     become = f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"
     # setpriv still has root's capabilities when it starts a program; env no longer has.
     prefix = ("setpriv", *become, "--", "env")
