@@ -4,19 +4,16 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import platform
 import shutil
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-# include/uapi/linux/prctl.h, sched.h, userfaultfd.h
-_PR_SET_PDEATHSIG = 1
-_PR_SET_PTRACER = 0x59616D61
-_PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
+from nupa.core.probe import in_child, probe_cma
+
+# include/uapi/linux/sched.h, userfaultfd.h
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 _UFFD_USER_MODE_ONLY = 1
@@ -135,64 +132,15 @@ def _shm_remedy(path: str) -> str:
     )
 
 
-def _in_child(work: Callable[[], int]) -> int:
-    """The exit code of *work* in a child; 255 if it raised."""
-    child = os.fork()
-    if child == 0:
-        code = 255
-        try:
-            code = work()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-class _Iovec(ctypes.Structure):
-    _fields_ = (("base", ctypes.c_void_p), ("len", ctypes.c_size_t))
-
-
-def _read_of_sibling() -> int:
-    """errno of process_vm_readv between two processes of which neither is the other's parent."""
-    secret = ctypes.create_string_buffer(b"nupa")
-    ready, told = os.pipe()
-    holder = os.fork()
-    if holder == 0:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # As the engine does: Yama's scope 1 then lets peers in.
-        _libc.prctl(_PR_SET_PTRACER, _PR_SET_PTRACER_ANY)
-        os.write(told, b"1")
-        signal.pause()
-        os._exit(0)
-    os.close(told)
-
-    def read() -> int:
-        # Nothing comes if the holder was not allowed to get there.
-        if not os.read(ready, 1):
-            return errno.EPERM
-        copy = ctypes.create_string_buffer(4)
-        here = _Iovec(ctypes.addressof(copy), 4)
-        there = _Iovec(ctypes.addressof(secret), 4)
-        got = _libc.process_vm_readv(holder, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
-        if got == 4 and copy.raw == b"nupa":
-            return 0
-        return ctypes.get_errno() or errno.EIO
-
-    try:
-        return _in_child(read)
-    finally:
-        os.kill(holder, signal.SIGKILL)
-        os.waitpid(holder, 0)
-        os.close(ready)
-
-
 def _cma() -> Check:
-    error = _read_of_sibling()
+    error = probe_cma()
     if error == 0:
-        return Check("CMA", OK, "process_vm_readv reads a sibling", "bulk moves in one copy (cma)")
+        found = "process_vm_readv and _writev reach a sibling"
+        return Check("CMA", OK, found, "bulk moves in one copy (cma)")
     return Check(
         "CMA",
         LIMITED,
-        f"process_vm_readv of a sibling: {os.strerror(error)}",
+        f"process_vm_readv, _writev of a sibling: {os.strerror(error)}",
         "bulk moves through the channel (relay): slower, as correct",
         "allow process_vm_readv and process_vm_writev in the seccomp profile "
         "(docker run --cap-add SYS_PTRACE), and Yama's ptrace_scope below 2",
@@ -292,7 +240,7 @@ def _user_namespaces() -> Check:
         entered = _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
         return 0 if entered else ctypes.get_errno()
 
-    error = _in_child(enter)
+    error = in_child(enter)
     if error == 0:
         return Check(
             "user namespaces",

@@ -7,6 +7,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nupa.core.mover import BETWEEN_PROCESSES
+
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
@@ -31,7 +33,9 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
     parser.add_argument("--quick", action="store_true", help="fewer programs, about ten seconds")
     parser.add_argument(
-        "--mover", choices=["cma", "relay", "pool"], help="how bulk is moved; default: the best"
+        "--mover",
+        choices=[str(mover) for mover in BETWEEN_PROCESSES],
+        help="how bulk is moved; default: the best",
     )
     parser.set_defaults(run=run)
 

@@ -7,6 +7,7 @@ import argparse
 from typing import TYPE_CHECKING, Literal
 
 from nupa.cli import Help, fail
+from nupa.core.mover import BETWEEN_PROCESSES
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -47,7 +48,9 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--iterations", type=int, metavar="N", help="for each size (default: fewer of larger ones)"
     )
     parser.add_argument(
-        "--mover", choices=["cma", "relay", "pool"], help="how bulk is moved; default: the best"
+        "--mover",
+        choices=[str(mover) for mover in BETWEEN_PROCESSES],
+        help="how bulk is moved; default: the best",
     )
     parser.add_argument("--fabric", metavar="NAME", help="default: one made for this alone")
     parser.add_argument(

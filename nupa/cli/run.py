@@ -16,6 +16,7 @@ import signal
 from typing import TYPE_CHECKING, NoReturn
 
 from nupa.cli import Help, fail
+from nupa.core.mover import Mover
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -67,7 +68,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--host", help="its name or number; default: the next free one")
     parser.add_argument(
         "--mover",
-        choices=["cma", "relay", "local", "pool"],
+        choices=[str(mover) for mover in Mover],
         help="force how bulk is moved; default: the best that both ends can use",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")

@@ -11,6 +11,8 @@ from nupa.cli import Help
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from nupa.core.channel import Channel
+
 _EPILOG = """\
 Data is counted in words of 4 bytes, as InfiniBand does (port_xmit_data, port_rcv_data); --json has
 all counters by their names.
@@ -35,18 +37,19 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from nupa.cli._text import print_json
+    from nupa.core.channel import channels
     from nupa.fabric import Fabric
 
     with Fabric.open(args.name) as fabric:
-        shown = fabric.show()
+        shown, open_channels = fabric.show(), channels(fabric)
     if args.json:
         print_json(shown)
     else:
-        print(_text(shown))
+        print(_text(shown, open_channels))
     return 0
 
 
-def _text(shown: dict[str, Any]) -> str:
+def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
     from nupa.cli._text import table
 
     auto = ", goes with its last user" if shown["auto"] else ""
@@ -73,11 +76,12 @@ def _text(shown: dict[str, Any]) -> str:
     ]
     movers = [
         [
-            f"{end['from']['host']} (pid {end['from']['pid']})",
-            f"{end['to']['host']} (pid {end['to']['pid']})",
-            end["mover"],
+            f"{channel.from_host} (pid {channel.from_pid})",
+            f"{channel.to_host} (pid {channel.to_pid})",
+            channel.mover,
+            channel.mover.what,
         ]
-        for end in shown["movers"]
+        for channel in open_channels
     ]
     parts = [
         f"{shown['name']}: {len(hosts)} hosts{auto}",
@@ -87,5 +91,5 @@ def _text(shown: dict[str, Any]) -> str:
     if processes:
         parts.append(table(["PID", "PROGRAM", "HOST", "QPS", "MRS"], processes))
     if movers:
-        parts.append(table(["FROM", "TO", "MOVER"], movers))
+        parts.append(table(["FROM", "TO", "MOVER", "HOW BULK MOVES"], movers))
     return "\n\n".join(parts)

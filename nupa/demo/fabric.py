@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from nupa.core.channel import channels
 from nupa.fabric import Fabric, topology_file
 
 
@@ -24,4 +25,4 @@ def temporary_fabric(purpose: str) -> Iterator[Fabric]:
 
 def movers(fabric: Fabric) -> set[str]:
     """How bulk moves now between attached processes; empty before their first contact."""
-    return {str(channel["mover"]) for channel in fabric.show()["movers"]}
+    return {str(channel.mover) for channel in channels(fabric)}

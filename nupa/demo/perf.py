@@ -34,7 +34,6 @@ QP_TYPES: dict[Operation, tuple[QpType, ...]] = {
     "send": ("RC", "UC", "UD"),
     "atomic": ("RC",),
 }
-MOVERS = ("cma", "relay", "pool")
 
 SIZE_MAX_BYTES = 64 << 20
 DATAGRAM_MAX_BYTES = 4096  # the MTU

@@ -23,6 +23,8 @@ from dataclasses import asdict
 from typing import Any
 
 from nupa._engine import ffi, lib
+from nupa.core.channel import channels
+from nupa.core.mover import Mover
 from nupa.demo.control import Control, TransferError
 from nupa.demo.perf import Job, PerfError, from_json
 from nupa.fabric import Fabric
@@ -201,11 +203,10 @@ class End:
     def mover(self) -> str:
         """How bulk moves from here to the other end."""
         if self._in_pool:
-            return "pool"
-        for channel in self._fabric.show()["movers"]:
-            ends = channel["from"]["pid"], channel["to"]["pid"]
-            if ends == (os.getpid(), self._peer_pid):
-                return str(channel["mover"])
+            return str(Mover.POOL)
+        for channel in channels(self._fabric):
+            if (channel.from_pid, channel.to_pid) == (os.getpid(), self._peer_pid):
+                return str(channel.mover)
         raise PerfError(f"there is no channel to process {self._peer_pid}")
 
     def _check(self, rc: int) -> None:

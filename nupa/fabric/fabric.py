@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nupa.fabric import registry
 from nupa.fabric.errors import LocalError, NupaError
-from nupa.fabric.segment import HostInfo, PortInfo, Segment, SlotInfo
+from nupa.fabric.segment import Contact, HostInfo, PortInfo, Segment, SlotInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -277,23 +277,27 @@ class Fabric:
                 }
                 for port in ports
             ],
-            "movers": self._movers(processes),
+            "movers": [
+                {
+                    "from": {"host": hosts[a.host].name, "pid": a.pid},
+                    "to": {"host": hosts[b.host].name, "pid": b.pid},
+                    "mover": mover,
+                }
+                for a, b, mover in self._contacts(processes)
+            ],
         }
 
-    def _movers(self, processes: list[SlotInfo]) -> list[dict[str, Any]]:
-        hosts = self.hosts
+    def contacts(self) -> list[Contact]:
+        """The channels that are open between living processes, by slot."""
+        return self._contacts(self.processes())
+
+    def _contacts(self, processes: list[SlotInfo]) -> list[Contact]:
         found = []
         for a in processes:
             for b in processes:
                 mover = self._segment.mover(a.slot, b.slot) if a is not b else None
                 if mover is not None:
-                    found.append(
-                        {
-                            "from": {"host": hosts[a.host].name, "pid": a.pid},
-                            "to": {"host": hosts[b.host].name, "pid": b.pid},
-                            "mover": mover,
-                        }
-                    )
+                    found.append(Contact(a, b, mover))
         return found
 
 

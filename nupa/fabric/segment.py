@@ -14,7 +14,8 @@ from nupa.fabric.errors import FabricError, LocalError, NupaError
 if TYPE_CHECKING:
     from nupa.fabric.topology import Topology
 
-_WHY_BYTES = 512
+#: Room for what C has to say of an error.
+WHY_BYTES = 512
 _LINK_LAYERS = {lib.NUPA_LINK_INFINIBAND: "infiniband", lib.NUPA_LINK_ETHERNET: "ethernet"}
 _PORT_STATES = {lib.NUPA_PORT_DOWN: "DOWN", lib.NUPA_PORT_ACTIVE: "ACTIVE"}
 _SLOT_STATES = {
@@ -83,6 +84,14 @@ class SlotInfo(NamedTuple):
     comm: str
 
 
+class Contact(NamedTuple):
+    """An open channel from one attachment to another; mover: as `enum nupa_mover` names it."""
+
+    source: SlotInfo
+    target: SlotInfo
+    mover: str
+
+
 class Flow(NamedTuple):
     """What attachments to *host* moved between it and *peer*; bytes and packets."""
 
@@ -96,7 +105,8 @@ class Flow(NamedTuple):
     xmit_discards: int
 
 
-def _text(chars: Any) -> str:
+def text(chars: Any) -> str:
+    """A C string."""
     return bytes(ffi.string(chars)).decode(errors="replace")
 
 
@@ -117,7 +127,7 @@ class Segment:
         config.flags = lib.NUPA_SEGMENT_AUTO if auto else 0
         hosts, ports, routes = _tables(topology)
         out = ffi.new("struct nupa_fabric **")
-        why = ffi.new("char[]", _WHY_BYTES)
+        why = ffi.new("char[]", WHY_BYTES)
         rc = lib.nupa_fabric_create(
             ffi.NULL if path is None else os.fsencode(path),
             name.encode(),
@@ -129,9 +139,9 @@ class Segment:
             routes,
             out,
             why,
-            _WHY_BYTES,
+            WHY_BYTES,
         )
-        check(rc, f"cannot make the fabric {name!r}", _text(why))
+        check(rc, f"cannot make the fabric {name!r}", text(why))
         return cls(out[0], path or "")
 
     @classmethod
@@ -139,9 +149,9 @@ class Segment:
         """Opens the file *path*.  LocalError: no such file, no permission, no regular file, a path
         too long; FabricError: not a fabric, of another version, truncated or corrupt."""
         out = ffi.new("struct nupa_fabric **")
-        why = ffi.new("char[]", _WHY_BYTES)
-        rc = lib.nupa_fabric_open(os.fsencode(path), out, why, _WHY_BYTES)
-        check(rc, "cannot open the fabric", _text(why))
+        why = ffi.new("char[]", WHY_BYTES)
+        rc = lib.nupa_fabric_open(os.fsencode(path), out, why, WHY_BYTES)
+        check(rc, "cannot open the fabric", text(why))
         return cls(out[0], path)
 
     @property
@@ -167,7 +177,7 @@ class Segment:
 
     @property
     def name(self) -> str:
-        return _text(lib.nupa_fabric_name(self.handle))
+        return text(lib.nupa_fabric_name(self.handle))
 
     @property
     def generation(self) -> int:
@@ -189,7 +199,7 @@ class Segment:
     def _host(self, index: int) -> HostInfo:
         host = lib.nupa_fabric_host(self.handle, index)
         return HostInfo(
-            name=_text(host.name),
+            name=text(host.name),
             index=index,
             port=host.port,
             link_layer=_LINK_LAYERS[host.link_layer],
@@ -204,7 +214,7 @@ class Segment:
     def _port(self, index: int) -> PortInfo:
         port = lib.nupa_fabric_port(self.handle, index)
         return PortInfo(
-            name=_text(port.name),
+            name=text(port.name),
             index=index,
             peer=port.peer,
             is_switch=bool(port.is_switch),
@@ -248,7 +258,7 @@ class Segment:
                 qps=info.qps,
                 mrs=info.mrs,
                 alive=bool(info.alive),
-                comm=_text(info.comm),
+                comm=text(info.comm),
             )
 
     def flows(self) -> Iterator[Flow]:
@@ -267,11 +277,13 @@ class Segment:
                 yield from _flow(slot.host, peer, flow)
 
     def mover(self, from_slot: int, to_slot: int) -> str | None:
-        """'cma', 'relay', 'pool', 'local', or None where no channel is open."""
+        """As `enum nupa_mover` names it ("cma", …), or None where no channel is open."""
         rc = lib.nupa_fabric_mover(self.handle, from_slot, to_slot)
         if rc == -errno.ENOENT:
             return None
-        return MOVERS[check(rc, f"cannot read the channel {from_slot} - {to_slot}")]
+        check(rc, f"cannot read the channel {from_slot} - {to_slot}")
+        name = str(ffi.string(ffi.cast("enum nupa_mover", rc)))
+        return name.removeprefix("NUPA_MOVER_").lower()
 
 
 def _flow(host: int, peer: int, flow: Any) -> Iterator[Flow]:
@@ -285,9 +297,6 @@ def _flow(host: int, peer: int, flow: Any) -> Iterator[Flow]:
     )
     if any(counts):
         yield Flow(host, peer, *counts)
-
-
-MOVERS = {1: "local", 2: "pool", 3: "cma", 4: "relay"}  # enum nupa_mover
 
 
 def _tables(topology: Topology) -> tuple[Any, Any, Any]:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from nupa._engine import ffi, lib
+from nupa.core.attachment import attach
+from nupa.core.mover import Mover
+from nupa.fabric.errors import LocalError, NupaError
 from nupa.verbs.base import PyverbsCM, PyverbsObject, address_of, closed
 from nupa.verbs.device_attr import (
     CQModerationCaps,
@@ -83,7 +86,6 @@ __all__ = [
     "width_to_str",
 ]
 
-_WHY_BYTES = 512
 _DEVICE_NAME = "nupa_rdma0"
 _NO_DEVICE = (
     "run the program under `nupa run`, which attaches it to a host, "
@@ -162,7 +164,7 @@ class Context(PyverbsCM):
     Context(name="nupa_rdma0") opens the device that `nupa run` provides.
     Context(fabric=f, host=0) attaches this process to a host of a fabric: its number, its name or
     an element of f.hosts; None: where this process is already, else the host with the fewest
-    attachments.  mover="relay", "cma" ...: how bulk is moved, if not by the best way that works.
+    attachments.  mover=Mover.RELAY or "relay" ...: how bulk moves, if not by the best way.
     PyverbsRDMAError says why a device cannot be opened.
     """
 
@@ -174,13 +176,13 @@ class Context(PyverbsCM):
         *,
         fabric: Fabric | None = None,
         host: HostInfo | int | str | None = None,
-        mover: str | None = None,
+        mover: Mover | str | None = None,
     ) -> None:
         self.name = name
         self._by_address: WeakValueDictionary[int, PyverbsCM] = WeakValueDictionary()
         if fabric is not None:
             self._fabric = fabric
-            self._c = _open_host(fabric, host, mover)
+            self._c = _attach(fabric, host, mover)
             self.name = name or _DEVICE_NAME
         elif name is not None:
             if mover is not None or host is not None:
@@ -309,26 +311,12 @@ def _open_name(name: str) -> Any:
     raise PyverbsRDMAError(f"Failed to find device {name}: {there}")
 
 
-def _open_host(fabric: Fabric, host: HostInfo | int | str | None, mover: str | None) -> Any:
-    why = ffi.new("char[]", _WHY_BYTES)
-    c = lib.nupa_open_host(fabric.handle, _host_index(fabric, host), _mover(mover), why, _WHY_BYTES)
-    if not c:
-        text = ffi.string(why).decode(errors="replace")
-        where = "a free host" if host is None else f"host {host}"
-        raise PyverbsRDMAError(f"Failed to open {where}: {text}", ffi.errno)
-    return c
-
-
-def _host_index(fabric: Fabric, host: HostInfo | int | str | None) -> int:
-    if host is None:
-        return -1
-    return fabric.host(host).index if isinstance(host, int | str) else host.index
-
-
-def _mover(name: str | None) -> int:
-    names = ("local", "pool", "cma", "relay")
-    if name is None:
-        return int(lib.NUPA_MOVER_NONE)
-    if name not in names:
-        raise PyverbsUserError(f"There is no mover {name!r}: choose one of {', '.join(names)}")
-    return int(getattr(lib, f"NUPA_MOVER_{name.upper()}"))
+def _attach(fabric: Fabric, host: HostInfo | int | str | None, mover: Mover | str | None) -> Any:
+    try:
+        chosen = Mover.parse(mover) if isinstance(mover, str) else mover
+    except LocalError as error:
+        raise PyverbsUserError(str(error)) from None
+    try:
+        return attach(fabric, host, chosen)
+    except NupaError as error:
+        raise PyverbsRDMAError(str(error), error.errno) from error
