@@ -239,19 +239,14 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 	}
 }
 
-static void fail_qp(struct nupa_engine *engine, struct nupa_channel *channel, struct nupa_qp *qp)
+static void fail_qp(struct nupa_channel *channel, struct nupa_qp *qp)
 {
 	if (qp->type == IBV_QPT_UD || qp->dest_qpn >> NUPA_QP_INDEX_BITS != channel->peer ||
 	    qp->state < IBV_QPS_RTR || qp->state == IBV_QPS_ERR ||
 	    (qp->channel && qp->channel != channel))
 		return;
-	(void)engine;
 	if (qp->type == IBV_QPT_UC) {
-		/* Unreliable: what was sent is sent. */
-		for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++)
-			nupa_sq_wqe(&qp->sq, i)->state = NUPA_WQE_DONE;
-		nupa_requester_ack(qp, 0);
-		nupa_requester_run(qp);
+		nupa_requester_abandon(qp);
 		return;
 	}
 	if (qp->sq.acked != qp->sq.posted)
@@ -279,7 +274,7 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 	}
 	for (uint32_t i = 0; i < engine->qp_limit; i++)
 		if (engine->qps[i])
-			fail_qp(engine, channel, engine->qps[i]);
+			fail_qp(channel, engine->qps[i]);
 }
 
 /* Waits until the peers have taken what we sent last, acknowledgements above all; a peer that

@@ -620,6 +620,15 @@ void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn)
 	nupa_requester_run(qp);
 }
 
+/* Unreliable: what was sent is sent, and so is what comes. */
+void nupa_requester_abandon(struct nupa_qp *qp)
+{
+	for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++)
+		nupa_sq_wqe(&qp->sq, i)->state = NUPA_WQE_DONE;
+	complete_done(qp);
+	nupa_requester_run(qp);
+}
+
 /* Takes everything from the request with this psn on back; false: there is none such. */
 static bool rewind_to(struct nupa_qp *qp, uint32_t psn)
 {

@@ -22,8 +22,7 @@ enum verb {
 	CHECK_FILLED,
 	WORD,
 	SET_WORD,
-	POLL_FOR_EVER,
-	SEND_FOR_EVER,
+	FOR_EVER,
 };
 
 struct command {
@@ -31,6 +30,7 @@ struct command {
 	uint32_t offset, length, seed;
 	uint64_t wr_id, value;
 	enum ibv_wc_status status;
+	enum target_habit habit;
 	struct end_options options;
 	struct end_address peer;
 };
@@ -48,6 +48,46 @@ static void meet_engine(struct end *end)
 	(void)end_state(end);
 }
 
+/* Starts as much as fits, and takes completions; an end whose peer died goes on all the same. */
+static void post_for_ever(struct end *end, enum ibv_wr_opcode opcode, uint32_t length)
+{
+	struct request request = request_of(end, opcode, 0, 0, length);
+	struct ibv_send_wr *bad;
+
+	request.wr.sg_list = request.sge;
+	for (;;) {
+		struct ibv_wc wc;
+
+		(void)nupa_post_send(end->qp, &request.wr, &bad); /* full at times */
+		CHECK(nupa_poll_cq(end->send_cq, 1, &wc) >= 0);
+	}
+}
+
+static void register_for_ever(struct end *end)
+{
+	for (;;) {
+		struct ibv_mr *mr = nupa_reg_mr(end->pd, end->memory, end->options.memory_bytes, 0,
+						IBV_ACCESS_LOCAL_WRITE);
+
+		CHECK(mr);
+		CHECK_EQ(nupa_dereg_mr(mr), 0);
+	}
+}
+
+static void receive_for_ever(struct end *end, uint32_t length)
+{
+	uint64_t posted = 0, got = 0;
+
+	for (;;) {
+		struct ibv_wc wc;
+
+		for (; posted - got < end->options.recv_wr; posted++)
+			end_post_recv(end, posted, 0, length);
+		if (nupa_poll_cq(end->recv_cq, 1, &wc) == 1)
+			got++;
+	}
+}
+
 static void poll_for_ever(struct end *end)
 {
 	for (;;) {
@@ -57,17 +97,29 @@ static void poll_for_ever(struct end *end)
 	}
 }
 
-static void send_for_ever(struct end *end, uint32_t length)
+static void live_on(struct end *end, enum target_habit habit, uint32_t length)
 {
-	struct request request = request_of(end, IBV_WR_SEND, 0, 0, length);
-	struct ibv_send_wr *bad;
-
-	request.wr.sg_list = request.sge;
-	for (;;) {
-		struct ibv_wc wc;
-
-		(void)nupa_post_send(end->qp, &request.wr, &bad); /* full at times */
-		CHECK(nupa_poll_cq(end->send_cq, 1, &wc) >= 0);
+	switch (habit) {
+	case TARGET_POLLS:
+		poll_for_ever(end);
+		break;
+	case TARGET_SENDS:
+		post_for_ever(end, IBV_WR_SEND, length);
+		break;
+	case TARGET_WRITES:
+		post_for_ever(end, IBV_WR_RDMA_WRITE, length);
+		break;
+	case TARGET_READS:
+		post_for_ever(end, IBV_WR_RDMA_READ, length);
+		break;
+	case TARGET_REGISTERS:
+		register_for_ever(end);
+		break;
+	case TARGET_RECEIVES:
+		receive_for_ever(end, length);
+		break;
+	case TARGET_EXITS:
+		_exit(0);
 	}
 }
 
@@ -115,8 +167,7 @@ static struct answer execute(struct end **end, struct nupa_fabric *fabric,
 	case SET_WORD:
 		memcpy(at, &command->value, sizeof(command->value));
 		break;
-	case POLL_FOR_EVER:
-	case SEND_FOR_EVER:
+	case FOR_EVER:
 		break;
 	}
 	if (*end)
@@ -133,10 +184,8 @@ static void serve(struct nupa_fabric *fabric, int socket)
 		struct answer answer = execute(&end, fabric, &command);
 
 		CHECK_EQ(write(socket, &answer, sizeof(answer)), sizeof(answer));
-		if (command.verb == POLL_FOR_EVER)
-			poll_for_ever(end);
-		if (command.verb == SEND_FOR_EVER)
-			send_for_ever(end, command.length);
+		if (command.verb == FOR_EVER)
+			live_on(end, command.habit, command.length);
 		if (command.verb == CLOSE)
 			break;
 	}
@@ -259,14 +308,18 @@ void target_set_word(struct target *target, uint32_t offset, uint64_t value)
 	tell(target, NULL, &(struct command){ .verb = SET_WORD, .offset = offset, .value = value });
 }
 
-void target_poll_for_ever(struct target *target)
+void target_for_ever(struct target *target, enum target_habit habit, uint32_t length)
 {
-	tell(target, NULL, &(struct command){ .verb = POLL_FOR_EVER });
+	tell(target, NULL, &(struct command){ .verb = FOR_EVER, .habit = habit, .length = length });
 }
 
-void target_send_for_ever(struct target *target, uint32_t length)
+void target_join(struct target *target)
 {
-	tell(target, NULL, &(struct command){ .verb = SEND_FOR_EVER, .length = length });
+	int status;
+
+	CHECK_EQ(waitpid(target->pid, &status, 0), target->pid);
+	CHECK_EQ(status, 0);
+	close(target->socket);
 }
 
 void target_kill(struct target *target)

@@ -34,9 +34,19 @@ void target_fill(struct target *target, uint32_t offset, uint32_t length, uint32
 void target_check(struct target *target, uint32_t offset, uint32_t length, uint32_t seed);
 uint64_t target_word(struct target *target, uint32_t offset);
 void target_set_word(struct target *target, uint32_t offset, uint64_t value);
-/* The target does nothing but poll from now on, or sends for ever; it has to be killed. */
-void target_poll_for_ever(struct target *target);
-void target_send_for_ever(struct target *target, uint32_t length);
+/* What a target does from now on, until it is killed. */
+enum target_habit {
+	TARGET_POLLS,
+	TARGET_SENDS,
+	TARGET_WRITES,
+	TARGET_READS,
+	TARGET_REGISTERS,
+	TARGET_RECEIVES,
+	TARGET_EXITS, /* without closing anything, and without its exit handlers */
+};
+void target_for_ever(struct target *target, enum target_habit habit, uint32_t length);
+/* Waits for one that exits. */
+void target_join(struct target *target);
 /* SIGKILL, awaited. */
 void target_kill(struct target *target);
 

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A peer that is killed, whatever it is doing: the other side hears of it within a second, nothing
+ * hangs, and the fabric serves the next. */
+#include "target.h"
+
+#include <signal.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define NOTICE_NS UINT64_C(5000000000)
+#else
+#define NOTICE_NS UINT64_C(1000000000)
+#endif
+
+struct scene {
+	struct nupa_fabric *fabric;
+	struct target victim, next;
+	struct end *end;
+};
+
+static struct scene scene_of(enum nupa_mover mover, uint8_t rnr_retry)
+{
+	struct scene scene = { .fabric = test_fabric() };
+	struct end_options options = end_defaults;
+
+	options.mover = mover;
+	options.rnr_retry = rnr_retry;
+	options.timeout = 0; /* for ever: it is the death that counts */
+	scene.victim = target_fork(scene.fabric);
+	scene.next = target_fork(scene.fabric);
+	scene.end = end_open(scene.fabric, &options);
+	target_open(&scene.victim, scene.fabric, &options);
+	target_connect(&scene.victim, &scene.end->self);
+	end_connect(scene.end, &scene.victim.address);
+	return scene;
+}
+
+/* A successor meets the same end, made new, on the same fabric. */
+static void the_next_peer_is_served(struct scene *scene)
+{
+	struct end *end = scene->end;
+
+	CHECK_EQ(end_modify(end, IBV_QPS_RESET), 0);
+	target_open(&scene->next, scene->fabric, &end->options);
+	target_connect(&scene->next, &end->self);
+	end_connect(end, &scene->next.address);
+	target_post_recv(&scene->next, 1, 0, 20000);
+	pattern_fill(end->memory, 20000, 3);
+	end_start(end, IBV_WR_SEND, 2, 0, 20000);
+	cq_expect(end->send_cq, 2, IBV_WC_SUCCESS);
+	target_expect(&scene->next, 1, IBV_WC_SUCCESS);
+	target_check(&scene->next, 0, 20000, 3);
+	target_close(&scene->next);
+	end_close(end);
+	CHECK_EQ(nupa_fabric_reap(scene->fabric), 0); /* it was done */
+	nupa_fabric_put(scene->fabric);
+}
+
+/* The next n completions: successes, then one with this error, then flushes.  The last was posted
+ * after the end, so it is flushed even if all before it were executed. */
+static void all_complete(struct ibv_cq *cq, uint64_t n, enum ibv_wc_status error)
+{
+	enum ibv_wc_status before = IBV_WC_SUCCESS, status = IBV_WC_SUCCESS;
+
+	for (uint64_t i = 0; i < n; i++) {
+		status = cq_wait(cq).status;
+		if (before != IBV_WC_SUCCESS || i == n - 1)
+			CHECK_EQ(status, IBV_WC_WR_FLUSH_ERR);
+		else if (status != IBV_WC_SUCCESS)
+			CHECK_EQ(status, error);
+		before = status;
+	}
+}
+
+/* Keeps 40 requests and 40 receives going for up to 2 ms, then strikes. */
+static void killed_while(enum target_habit habit, enum nupa_mover mover, uint32_t length,
+			 enum ibv_wr_opcode opcode, uint64_t *random)
+{
+	struct scene scene = scene_of(mover, 7);
+	struct end *end = scene.end;
+	uint64_t started = 0, done = 0, posted = 0, got = 0, start_ns, until_ns;
+
+	target_for_ever(&scene.victim, habit, length);
+	until_ns = test_now_ns() + test_random(random) % 2000000;
+	do {
+		struct ibv_wc wc;
+
+		for (; started - done < 40; started++)
+			end_start(end, opcode, started, 0, length);
+		for (; posted - got < 40; posted++)
+			end_post_recv(end, posted, 0, length);
+		if (nupa_poll_cq(end->send_cq, 1, &wc) == 1) {
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+			CHECK_EQ(wc.wr_id, done++);
+		}
+		if (nupa_poll_cq(end->recv_cq, 1, &wc) == 1) {
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+			CHECK_EQ(wc.wr_id, got++);
+		}
+	} while (test_now_ns() < until_ns);
+	start_ns = test_now_ns();
+	target_kill(&scene.victim);
+	end_expect_event(end, IBV_EVENT_QP_FATAL);
+	CHECK(test_now_ns() - start_ns < NOTICE_NS);
+	CHECK_EQ(end_state(end), IBV_QPS_ERR);
+	end_start(end, opcode, started++, 0, length);
+	end_post_recv(end, posted++, 0, length);
+	all_complete(end->send_cq, started - done, IBV_WC_RETRY_EXC_ERR);
+	all_complete(end->recv_cq, posted - got, IBV_WC_WR_FLUSH_ERR);
+	the_next_peer_is_served(&scene);
+}
+
+static const enum nupa_mover movers[] = { NUPA_MOVER_RELAY, NUPA_MOVER_CMA };
+
+static void while_all(enum target_habit habit, enum ibv_wr_opcode opcode)
+{
+	static const uint32_t lengths[] = { 8, 8000, 300000 };
+
+	uint64_t random = test_seed();
+
+	for (int i = 0; i < 18; i++)
+		if (i % 2 == 0 || test_cma_works())
+			killed_while(habit, movers[i % 2], lengths[i % 3], opcode, &random);
+}
+
+static void a_peer_killed_while_it_polls(void)
+{
+	while_all(TARGET_POLLS, IBV_WR_SEND);
+}
+
+static void a_peer_killed_while_it_sends(void)
+{
+	while_all(TARGET_SENDS, IBV_WR_SEND);
+}
+
+static void a_peer_killed_while_it_receives(void)
+{
+	while_all(TARGET_RECEIVES, IBV_WR_SEND);
+}
+
+static void a_peer_killed_while_it_registers(void)
+{
+	while_all(TARGET_REGISTERS, IBV_WR_SEND);
+}
+
+static void a_peer_killed_while_it_is_written_to(void)
+{
+	while_all(TARGET_POLLS, IBV_WR_RDMA_WRITE);
+}
+
+static void a_peer_killed_while_it_is_read(void)
+{
+	while_all(TARGET_POLLS, IBV_WR_RDMA_READ);
+}
+
+static void a_peer_killed_while_it_writes(void)
+{
+	while_all(TARGET_WRITES, IBV_WR_SEND);
+}
+
+static void a_peer_killed_while_it_reads(void)
+{
+	while_all(TARGET_READS, IBV_WR_SEND);
+}
+
+/* Nothing is on its way: only the receives tell. */
+static void an_idle_connection_hears_of_the_death_as_well(void)
+{
+	struct scene scene = scene_of(NUPA_MOVER_NONE, 7);
+	uint64_t start_ns;
+
+	end_post_recv(scene.end, 1, 0, 8);
+	end_post_recv(scene.end, 2, 0, 8);
+	start_ns = test_now_ns();
+	target_kill(&scene.victim);
+	cq_expect(scene.end->recv_cq, 1, IBV_WC_WR_FLUSH_ERR);
+	cq_expect(scene.end->recv_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	end_expect_event(scene.end, IBV_EVENT_QP_FATAL);
+	CHECK(test_now_ns() - start_ns < NOTICE_NS);
+	the_next_peer_is_served(&scene);
+}
+
+static void a_peer_that_ends_without_closing_anything_is_as_one_that_was_killed(void)
+{
+	struct scene scene = scene_of(NUPA_MOVER_NONE, 7);
+
+	end_post_recv(scene.end, 1, 0, 8);
+	target_for_ever(&scene.victim, TARGET_EXITS, 0);
+	target_join(&scene.victim);
+	cq_expect(scene.end->recv_cq, 1, IBV_WC_WR_FLUSH_ERR);
+	end_expect_event(scene.end, IBV_EVENT_QP_FATAL);
+	the_next_peer_is_served(&scene);
+}
+
+/* A victim that is stopped is not dead: nothing fails until it is killed. */
+static void a_stopped_peer_is_waited_for(void)
+{
+	struct scene scene = scene_of(NUPA_MOVER_RELAY, 7);
+	struct end *end = scene.end;
+
+	CHECK_EQ(kill(scene.victim.pid, SIGSTOP), 0);
+	for (uint64_t i = 0; i < 10; i++)
+		end_start(end, IBV_WR_RDMA_WRITE, i, 0, 65536);
+	cq_expect_none(end->send_cq, 20000000);
+	CHECK_EQ(kill(scene.victim.pid, SIGCONT), 0);
+	for (uint64_t i = 0; i < 10; i++)
+		cq_expect(end->send_cq, i, IBV_WC_SUCCESS);
+	CHECK_EQ(kill(scene.victim.pid, SIGSTOP), 0);
+	for (uint64_t i = 0; i < 10; i++)
+		end_start(end, IBV_WR_RDMA_WRITE, i, 0, 65536);
+	target_kill(&scene.victim);
+	end_expect_event(end, IBV_EVENT_QP_FATAL);
+	end_start(end, IBV_WR_RDMA_WRITE, 10, 0, 8);
+	all_complete(end->send_cq, 11, IBV_WC_RETRY_EXC_ERR);
+	the_next_peer_is_served(&scene);
+}
+
+static void an_unreliable_connection_outlives_its_peer(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct target victim = target_fork(fabric);
+	struct end_options options = end_defaults;
+	struct end *end;
+
+	options.type = IBV_QPT_UC;
+	end = end_open(fabric, &options);
+	target_open(&victim, fabric, &options);
+	target_connect(&victim, &end->self);
+	end_connect(end, &victim.address);
+	CHECK_EQ(kill(victim.pid, SIGSTOP), 0);
+	for (uint64_t i = 0; i < 40; i++)
+		end_start(end, IBV_WR_SEND, i, 0, 20000);
+	target_kill(&victim);
+	for (uint64_t i = 0; i < 40; i++)
+		cq_expect(end->send_cq, i, IBV_WC_SUCCESS);
+	CHECK_EQ(end_state(end), IBV_QPS_RTS);
+	end_close(end);
+	nupa_fabric_put(fabric);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(a_peer_killed_while_it_polls),
+		CASE(a_peer_killed_while_it_sends),
+		CASE(a_peer_killed_while_it_receives),
+		CASE(a_peer_killed_while_it_registers),
+		CASE(a_peer_killed_while_it_is_written_to),
+		CASE(a_peer_killed_while_it_is_read),
+		CASE(a_peer_killed_while_it_writes),
+		CASE(a_peer_killed_while_it_reads),
+		CASE(an_idle_connection_hears_of_the_death_as_well),
+		CASE(a_peer_that_ends_without_closing_anything_is_as_one_that_was_killed),
+		CASE(a_stopped_peer_is_waited_for),
+		CASE(an_unreliable_connection_outlives_its_peer),
+	};
+
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
