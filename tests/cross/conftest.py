@@ -42,7 +42,7 @@ def nupa_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def fabric(nupa_dir: Path) -> Iterator[Fabric]:
+def fabric(nupa_dir: Path) -> Iterator[Fabric]:  # noqa: ARG001
     """A named fabric, `cross`, of two hosts."""
     with Fabric.create("cross", star(2)) as fabric:
         yield fabric
@@ -73,8 +73,12 @@ def own_shm() -> Iterator[Callable[[int], Callable[[], Peer]]]:
     def make(size_bytes: int) -> Callable[[], Peer]:
         unshare = ["unshare", "--mount"] + (["--map-root-user"] if os.geteuid() else [])
         try:
-            subprocess.run([*unshare, "mount", "-t", "tmpfs", "none", "/dev/shm"],
-                           check=True, capture_output=True, timeout=WAIT_S)
+            subprocess.run(
+                [*unshare, "mount", "-t", "tmpfs", "none", "/dev/shm"],
+                check=True,
+                capture_output=True,
+                timeout=WAIT_S,
+            )
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"no mount namespace of our own here: {error}")
         mount = f'mount -t tmpfs -o size={size_bytes} none /dev/shm && exec "$@"'

@@ -1,24 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a peer process can do.  Each public method of Node is a command; peer.py sends them."""
+"""What a peer process has of verbs: each public method is a command that peer.py sends."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import gc
-import os
-import pickle
 import random
-import select
-import signal
-import struct
-import subprocess
-import sys
-import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
 from nupa.fabric import Fabric
@@ -30,11 +19,11 @@ from nupa.verbs import (
     PD,
     QP,
     SGE,
-    AHAttr,
     Address,
+    AHAttr,
+    CompChannel,
     Context,
     GlobalRoute,
-    PyverbsRDMAError,
     QPAttr,
     QPCap,
     QPInitAttr,
@@ -42,7 +31,6 @@ from nupa.verbs import (
     SendWR,
     address,
     connect_to,
-    get_device_list,
 )
 from nupa.verbs import enums as e
 
@@ -66,17 +54,6 @@ TYPES = {"rc": e.IBV_QPT_RC, "uc": e.IBV_QPT_UC, "ud": e.IBV_QPT_UD}
 QKEY = 0x1234567
 GRH_BYTES = 40
 WAIT_S = 10.0  # a deadline, far beyond what anything here takes
-WINDOW = 16  # messages under way in a stream
-SELF_BYTES = 4096
-# Opens its device, says its pid, and waits for a signal.
-STAY = """
-import os, signal
-from nupa.verbs import Context, PD, MR
-context = Context(name="nupa_rdma0")
-mr = MR(PD(context), 1 << 20, 7)
-os.write(1, b"%d\\n" % os.getpid())
-signal.pause()
-"""
 
 
 @dataclass(frozen=True)
@@ -106,14 +83,7 @@ def pattern(seed: int, length: int) -> bytes:
     return random.Random(seed).randbytes(length)
 
 
-def message(sequence: int, length: int) -> bytes:
-    """A counted message of *length* bytes (8 or more): its number, and bytes that follow from it."""
-    word = struct.pack("<Q", sequence * 0x9E3779B97F4A7C15 & (1 << 64) - 1)
-    body = word * (length // 8)
-    return struct.pack("<Q", sequence) + body[: length - 8]
-
-
-class Node:
+class Verbs:
     """State of one peer process.  *note* tells the test something before the command has ended;
     *stopped* says whether the test wants the command to end."""
 
@@ -123,11 +93,11 @@ class Node:
         self._fabrics: list[Fabric] = []
         self._contexts: list[Context] = []
         self._pds: list[PD] = []
+        self._channels: list[CompChannel] = []
         self._cqs: list[CQ] = []
         self._qps: list[QP] = []
         self._mrs: list[MR] = []
         self._ahs: list[AH] = []
-        self._started: list[tuple[subprocess.Popen[bytes], int]] = []
 
     # --- the fabric ---------------------------------------------------------------------------
 
@@ -223,7 +193,8 @@ class Node:
         sges: int = 4,
     ) -> Address:
         """A QP with a CQ of its own, in RESET (UD: in RTS)."""
-        cq = CQ(self._contexts[-1], cqe)
+        self._channels.append(CompChannel(self._contexts[-1]))
+        cq = CQ(self._contexts[-1], cqe, None, self._channels[-1])
         init = QPInitAttr(
             qp_type=TYPES[qp_type],
             scq=cq,
@@ -300,7 +271,7 @@ class Node:
             elif op != "send_inv":
                 wr.set_wr_rdma(key, to.addr + at)
         if op == "send_inv":
-            wr.invalidate_rkey = rkey
+            wr.invalidate_rkey = rkey or 0
         if peer is not None:
             wr.set_wr_ud(self._ahs[-1], peer.qp_num, QKEY)
         self._qps[qp].post_send(wr)
@@ -309,277 +280,20 @@ class Node:
         """The next *count* completions of the QP's CQ."""
         return [_done(wc) for wc in self._cqs[qp].wait(count, timeout)]
 
+    def wait_asleep(self, count: int = 1) -> list[Done]:
+        """The same by events of the last QP's CQ: nobody polls in between."""
+        cq, channel = self._cqs[-1], self._channels[-1]
+        found: list[Done] = []
+        while len(found) < count:
+            cq.req_notify()
+            found += self.poll()
+            if len(found) < count:
+                channel.get_cq_event(cq, WAIT_S)
+        return found
+
     def poll(self, qp: int = -1) -> list[Done]:
         """What there is."""
         return [_done(wc) for wc in self._cqs[qp].poll(64)[1]]
-
-    # --- streams ------------------------------------------------------------------------------
-
-    def stream_out(
-        self,
-        length: int,
-        count: int = 1 << 62,
-        note_every: int = 0,
-        patience_s: float = WAIT_S,
-        fork_every: int = 0,
-    ) -> tuple[int, str]:
-        """Sends counted messages until stopped, or *count*: how many, and the status at the end:
-        "NO ANSWER" if one that was posted has none *patience_s* after the stop.
-
-        Uses the first WINDOW * length bytes of region 0, and the last QP.
-        """
-        posted = done = 0
-        deadline = float("inf")
-        while done < posted or posted < count:
-            if posted < count and self._stopped():
-                count = posted
-                deadline = time.monotonic() + patience_s
-            while posted < count and posted - done < WINDOW:
-                at = posted % WINDOW * length
-                self._mrs[0].write(message(posted, length), offset=at)
-                self.post("send", 0, at, length, wr_id=posted)
-                posted += 1
-            for completion in self.poll():
-                if completion.status != "SUCCESS":
-                    return done, completion.status
-                assert completion.wr_id == done
-                done += 1
-                if note_every and done % note_every == 0:
-                    self._note(done)
-                if fork_every and done % fork_every == 0:
-                    self.fork([])
-            if time.monotonic() > deadline:
-                return done, "NO ANSWER"
-        return done, "SUCCESS"
-
-    def prepare_stream_in(self, length: int) -> None:
-        for i in range(WINDOW):
-            self.recv(0, i * length, length, wr_id=i)
-
-    def stream_in(self, length: int, count: int = 1 << 62, note_every: int = 0) -> tuple[int, str]:
-        """Receives counted messages until stopped, or *count*, or one fails; checks each."""
-        seen = 0
-        while seen < count and not self._stopped():
-            for completion in self.poll():
-                if completion.status != "SUCCESS":
-                    return seen, completion.status
-                at = seen % WINDOW * length
-                assert completion.wr_id == seen % WINDOW
-                assert completion.byte_len == length
-                assert self._mrs[0].read(length, at) == message(seen, length), f"message {seen}"
-                self.recv(0, at, length, wr_id=completion.wr_id)
-                seen += 1
-                if note_every and seen % note_every == 0:
-                    self._note(seen)
-        return seen, "SUCCESS"
-
-    def stream_in_rest(self, length: int, seen: int, count: int) -> int:
-        """Receives messages *seen* to *count*, which have been acknowledged; how many there are."""
-        while seen < count:
-            for completion in self.wait():
-                at = seen % WINDOW * length
-                assert completion.status == "SUCCESS"
-                assert self._mrs[0].read(length, at) == message(seen, length), f"message {seen}"
-                seen += 1
-        return seen
-
-    def stream_ops(
-        self, op: str, length: int, to: Region, count: int = 1 << 62, note_every: int = 0
-    ) -> tuple[int, str]:
-        """One-sided requests, one after the other; fetch-and-add counts and checks what it finds."""
-        done = 0
-        status = "SUCCESS"
-        while status == "SUCCESS" and done < count and not self._stopped():
-            self.post(op, 0, 0, length, to=to, operands=(1, 0), wr_id=done)
-            (completion,) = self.wait()
-            status = completion.status
-            if status == "SUCCESS":
-                if op == "faa":
-                    assert struct.unpack("<Q", self._mrs[0].read(8, 0))[0] == done
-                done += 1
-                if note_every and done % note_every == 0:
-                    self._note(done)
-        return done, status
-
-    def add(self, to: Region, count: int, region: int, qp: int) -> list[int]:
-        """Adds 1 to the first word *count* times; what was there each time."""
-        seen = []
-        for _ in range(count):
-            self.post("faa", region, 0, 8, to=to, operands=(1, 0), qp=qp)
-            assert self.wait(1, qp)[0].status == "SUCCESS"
-            seen.append(struct.unpack("<Q", self._mrs[region].read(8, 0))[0])
-        return seen
-
-    def write_to_itself(self) -> None:
-        """A WRITE through two QPs of this process, connected to each other."""
-        ours, its = self.make_qp(), self.make_qp()
-        self.connect(ours, -1)
-        self.connect(its, -2)
-        self._mrs[-1].write(b"through the fabric")
-        to = Region(-1, self._mrs[-1].buf, self._mrs[-1].rkey, SELF_BYTES)
-        self.post("write", -1, 0, 18, to=to, at=SELF_BYTES, qp=-2)
-        (done,) = self.wait(1, -2)
-        assert done.status == "SUCCESS", done
-        assert self._mrs[-1].read(18, SELF_BYTES) == b"through the fabric"
-
-    def register_for_ever(self, note_every: int) -> None:
-        n = 0
-        while not self._stopped():
-            MR(self._pds[-1], 4096, ALL_ACCESS).close()
-            n += 1
-            if n % note_every == 0:
-                self._note(n)
-
-    def poll_for_ever(self, note_every: int) -> None:
-        n = 0
-        while not self._stopped():
-            self._cqs[-1].poll(1)
-            n += 1
-            if n % note_every == 0:
-                self._note(n)
-
-    # --- the process --------------------------------------------------------------------------
-
-    def set_env(self, **values: str) -> None:
-        """Where the C library looks, too."""
-        os.environ.update(values)
-
-    def nupa(self, *args: str) -> tuple[int, str]:
-        """Runs `nupa ARGS`; its exit code and what it says."""
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "nupa.cli", *args],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-        return done.returncode, done.stdout
-
-    def start_attached(self) -> None:
-        """Starts a program that attaches by `nupa run` and stays; returns when it has."""
-        program = subprocess.Popen(
-            [sys.executable, "-P", "-m", "nupa.cli", "run", "--", sys.executable, "-P", "-c", STAY],
-            stdout=subprocess.PIPE,
-        )
-        assert program.stdout is not None
-        self._started.append((program, os.pidfd_open(int(program.stdout.readline()))))
-
-    def end_started(self, number: int, how: int) -> int:
-        """Sends a signal to what was started, and to its `nupa run` if that is SIGKILL; the exit
-        code of `nupa run`."""
-        program, pidfd = self._started[number]
-        if how == signal.SIGKILL:
-            program.kill()
-            program.wait(WAIT_S)
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(pidfd, signal.Signals(how))
-        assert select.select([pidfd], [], [], WAIT_S)[0]
-        os.close(pidfd)
-        return program.wait(WAIT_S)
-
-    def listing(self, folder: str) -> list[str]:
-        return sorted(os.listdir(folder))
-
-    def device_names(self) -> list[str]:
-        return [device.name.decode() for device in get_device_list()]
-
-    def rss_bytes(self) -> dict[str, int]:
-        """Resident memory by kind, /proc/self/status: RssAnon, RssFile, RssShmem."""
-        gc.collect()
-        text = Path("/proc/self/status").read_text()
-        fields = dict(line.split(":", 1) for line in text.splitlines())
-        return {
-            key: int(fields[key].split()[0]) * 1024 for key in ("RssAnon", "RssFile", "RssShmem")
-        }
-
-    def fork(self, commands: list[tuple[str, tuple[Any, ...], dict[str, Any]]]) -> list[object]:
-        """Runs *commands* in a child with this state, which then ends as Python ends; results."""
-        results, child_end = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            _child(self, commands, child_end)
-        os.close(child_end)
-        with open(results, "rb") as pipe:  # noqa: PTH123
-            text = pipe.read()
-        _, status = os.waitpid(pid, 0)
-        code = os.waitstatus_to_exitcode(status)
-        if code:
-            raise RuntimeError(f"the child ended with {code}: {text!r}")
-        return list(pickle.loads(text))
-
-    def exit(self, how: str) -> None:
-        """Ends without closing anything: 'exit' runs destructors of C, '_exit' runs nothing."""
-        if how == "_exit":
-            os._exit(0)
-        # Not sys.exit: Python's own finalization would close our objects.
-        ctypes.CDLL(None).exit(0)
-
-    def device_attr(self) -> dict[str, int]:
-        attr = self._contexts[-1].query_device()
-        names = ("max_qp", "max_qp_wr", "max_sge", "max_cq", "max_cqe", "max_mr", "max_pd")
-        return {name: int(getattr(attr, name)) for name in names}
-
-    def make_many_qps(self, most: int) -> tuple[int, str]:
-        """Makes QPs of one CQ: how many different ones, and the error ('' if none came)."""
-        cq = CQ(self._contexts[-1], 16)
-        init = QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=QPCap(1, 1, 1, 1, 0))
-        self._cqs.append(cq)
-        numbers = set()
-        for _ in range(most):
-            try:
-                self._qps.append(QP(self._pds[-1], init))
-            except PyverbsRDMAError as error:
-                return len(numbers), str(error)
-            numbers.add(self._qps[-1].qp_num)
-        return len(numbers), ""
-
-    def recv_many(self, count: int) -> None:
-        """*count* receives of 8 bytes, in one call."""
-        sge = self._mrs[0].sge(0, 8)
-        self._qps[-1].post_recv([RecvWR(i, 1, [sge]) for i in range(count)])
-
-    def send_many(self, count: int) -> None:
-        sge = self._mrs[0].sge(0, 8)
-        self._qps[-1].post_send([SendWR(i, sg=[sge]) for i in range(count)])
-
-    def count_in_order(self, count: int) -> int:
-        """How many of the next *count* completions are successes with the next wr_id."""
-        done = self._cqs[-1].wait(count, WAIT_S)
-        return sum(wc.status == 0 and wc.wr_id == i for i, wc in enumerate(done))
-
-    def register_until_refused(self, most: int) -> tuple[int, str]:
-        """Registers the same page again and again; how often, and the error ('' if none came)."""
-        memory = bytearray(4096)
-        for n in range(most):
-            try:
-                self._mrs.append(MR(self._pds[-1], memory, ALL_ACCESS))
-            except PyverbsRDMAError as error:
-                return n, str(error)
-        return most, ""
-
-    def fill(self, folder: str, leave_bytes: int) -> None:
-        """Takes all memory of a file system but *leave_bytes*."""
-        free = os.statvfs(folder)
-        take = free.f_bavail * free.f_frsize - leave_bytes
-        with open(f"{folder}/ballast", "ab") as file:  # noqa: PTH123
-            os.posix_fallocate(file.fileno(), file.tell(), take)
-
-    def unfill(self, folder: str) -> None:
-        Path(folder, "ballast").unlink()
-
-
-def _child(node: Node, commands: list[Any], pipe: int) -> None:
-    try:
-        results = [getattr(node, name)(*args, **kwargs) for name, args, kwargs in commands]
-        os.write(pipe, pickle.dumps(results))
-    except BaseException:
-        os.write(pipe, traceback.format_exc().encode())
-        os._exit(1)
-    # What a child of a Python program does: it ends, and its copies of our objects are closed.
-    node.leave()
-    gc.collect()
-    ctypes.CDLL(None).exit(0)
 
 
 def _rtr(peer: Address) -> QPAttr:
@@ -597,9 +311,7 @@ def _rtr(peer: Address) -> QPAttr:
 def _pieces(mr: MR, offset: int, length: int, pieces: int) -> list[SGE]:
     step = length // pieces
     cuts = [offset + i * step for i in range(pieces)] + [offset + length]
-    return [
-        mr.sge(start, end - start) for start, end in zip(cuts[:-1], cuts[1:], strict=True)
-    ]
+    return [mr.sge(start, end - start) for start, end in pairwise(cuts)]
 
 
 def _done(wc: Any) -> Done:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Peer processes: forked from a nursery that has imported all, commanded by a socket, ended by pid.
 
-A test says peer.method(...) to run a command of node.Node and have its result, or
+A test says peer.method(...) to run a command of programs.Node and have its result, or
 peer.begin("method", ...) to go on while it runs.  Each answer has a deadline.
 """
 
@@ -23,7 +23,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from .node import WAIT_S, Node
+from .node import WAIT_S
+from .programs import Node
 
 _LENGTH = struct.Struct("<I")
 _PR_SET_PDEATHSIG = 1
@@ -41,7 +42,7 @@ class PeerError(Exception):
         self.errno = errno
 
 
-class PeerGone(Exception):
+class PeerGoneError(Exception):
     """The process ended instead of answering."""
 
 
@@ -173,7 +174,7 @@ class Pending:
         return value
 
     def result(self, timeout: float = ANSWER_S) -> Any:
-        """What it returns; PeerError, PeerGone, TimeoutError."""
+        """What it returns; PeerError, PeerGoneError, TimeoutError."""
         deadline = time.monotonic() + timeout
         while True:
             kind, value = self._peer._answer(deadline - time.monotonic())
@@ -201,7 +202,7 @@ class Peer:
         try:
             kind, value = _receive(self._sock)
         except EOFError:
-            raise PeerGone("a peer ended instead of answering") from None
+            raise PeerGoneError("a peer ended instead of answering") from None
         return kind, value
 
     def begin(self, name: str, *args: Any, **kwargs: Any) -> Pending:

@@ -40,9 +40,8 @@ def patch(path: str, offset: int, data: bytes) -> None:
 
 
 @pytest.fixture
-def path(nupa_dir: Path) -> str:
+def path(nupa_dir: Path) -> str:  # noqa: ARG001
     """A fabric that nobody uses."""
-    assert nupa_dir.exists()
     with Fabric.create("cross", star(2)) as fabric:
         return fabric.path
 
@@ -136,7 +135,7 @@ def test_more_hosts_than_ports(nupa_dir: Path, cli: Cli) -> None:
     [
         ('[[switch]]\nname = "s"\nports = \n', 3),
         ('[[switch]\nname = "s"\n', 1),
-        ('[link]\nwidth = 4\nwidth = 8\n', 3),
+        ("[link]\nwidth = 4\nwidth = 8\n", 3),
         ('[link]\nspeed = "Gen5', 2),
     ],
 )

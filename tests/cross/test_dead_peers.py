@@ -13,8 +13,8 @@ import pytest
 from nupa.fabric import Fabric
 
 from .conftest import SIZE, Pair
-from .node import WINDOW
 from .peer import Peer
+from .streams import WINDOW
 
 MakePair = Callable[..., Pair]
 Spawn = Callable[[], Peer]
@@ -183,6 +183,38 @@ def test_all_work_that_was_posted_to_a_dead_peer_completes_in_order(make_pair: M
     # And what is posted from now on.
     pair.a.post("send", 0, 0, 8, wr_id=200)
     assert [(d.wr_id, d.status) for d in pair.a.wait()] == [(200, "WR_FLUSH_ERR")]
+
+
+@pytest.mark.parametrize("mover", MOVERS)
+def test_who_sleeps_until_an_event_is_woken(make_pair: MakePair, mover: str) -> None:
+    pair = make_pair(mover=mover, path={"rnr_retry": 7})
+    pair.a.recv(wr_id=1)
+    pair.a.post("send", 0, 0, 8, wr_id=2)
+    waiting = pair.a.begin("wait_asleep", 2)
+
+    at = killed(pair.b)
+
+    assert {(d.wr_id, d.status) for d in waiting.result()} == {
+        (1, "WR_FLUSH_ERR"),
+        (2, "RETRY_EXC_ERR"),
+    }
+    assert time.monotonic() - at < NOTICE_S
+
+
+@pytest.mark.parametrize("qp_type", ["uc", "ud"])
+def test_unreliable_sends_to_the_dead_complete(make_pair: MakePair, qp_type: str) -> None:
+    pair = make_pair(qp_type)
+    to = pair.b_address if qp_type == "ud" else None
+    for length in (8, 4000) if qp_type == "ud" else (8, 4000, 100_000):
+        pair.a.post("send", 0, 0, length, peer=to)
+    pair.b.kill()
+    for _ in range(10):
+        pair.a.post("send", 0, 0, 8, peer=to)
+
+    done = pair.a.wait(12 if qp_type == "ud" else 13)
+
+    assert {d.status for d in done} == {"SUCCESS"}
+    assert pair.a.state() == "RTS"
 
 
 def test_messages_sent_before_death_are_received(make_pair: MakePair) -> None:

@@ -47,8 +47,10 @@ def test_a_one_sided_operation_waits_for_the_send_before_it(
     assert [(d.wr_id, d.status) for d in pair.a.wait(2)] == [(1, "SUCCESS"), (2, "SUCCESS")]
     assert pair.b.wait()[0].wr_id == 3
     there, here = pair.b.load(0, 0, length), pair.a.load(0, 4096, length)
-    assert (there, here) == ((OLD if op == "read" else MARK)[:length],
-                             (OLD if op in ("read", "cas") else MARK)[:length])
+    assert (there, here) == (
+        (OLD if op == "read" else MARK)[:length],
+        (OLD if op in ("read", "cas") else MARK)[:length],
+    )
 
 
 def test_a_send_tells_that_the_write_before_it_has_arrived(

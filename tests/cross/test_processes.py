@@ -16,8 +16,9 @@ import pytest
 from nupa.fabric import Fabric
 
 from .conftest import SIZE, Cli, Pair
-from .node import WAIT_S, WINDOW
+from .node import WAIT_S
 from .peer import Peer, PeerError
+from .streams import WINDOW
 
 MakePair = Callable[..., Pair]
 Spawn = Callable[[], Peer]
@@ -149,9 +150,7 @@ def test_a_fork_in_the_middle_of_traffic(make_pair: MakePair) -> None:
 # --- memory -------------------------------------------------------------------------------------
 
 
-def test_an_idle_fabric_of_two_hosts_holds_under_4_mib(
-    fabric: Fabric, spawn: Spawn
-) -> None:
+def test_an_idle_fabric_of_two_hosts_holds_under_4_mib(fabric: Fabric, spawn: Spawn) -> None:
     """Counted: what the segment takes (st_blocks), and what attaching, a CQ, a region and a
     connected QP add to the private memory of both processes (RssAnon of proc(5))."""
     peers = spawn(), spawn()
