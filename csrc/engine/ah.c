@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* GID 0: link-local from the port's EUI-64 (RFC 4291 2.5.6); GID 1: the host's IPv4 address, mapped. */
+/* GID 0: link-local from the port's EUI-64 (RFC 4291 2.5.6); GID 1: the host's IPv4 address,
+ * mapped. */
 void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, union ibv_gid *gid)
 {
 	const struct nupa_host *h = &fabric->hosts[host];

@@ -23,7 +23,7 @@
 #define nupa_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define nupa_exchange_seq(p, v) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
 #define nupa_fetch_add_seq(p, v) __atomic_fetch_add((p), (v), __ATOMIC_SEQ_CST)
-#define nupa_cas_seq(p, expected, v) \
+#define nupa_cas_seq(p, expected, v)                                                               \
 	__atomic_compare_exchange_n((p), (expected), (v), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 
 static inline void nupa_cpu_pause(void)

@@ -23,8 +23,8 @@ static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t at_fork_once = PTHREAD_ONCE_INIT;
 
 /* man ibv_fork_init: a child has none of its parent's verbs objects.  Ours live in shared memory
- * and in threads that did not come along.  The child keeps a private picture, so that closing what it
- * inherited (as a garbage collector does) harms nobody; it may attach anew. */
+ * and in threads that did not come along.  The child keeps a private picture, so that closing what
+ * it inherited (as a garbage collector does) harms nobody; it may attach anew. */
 static void forget_in_child(void)
 {
 	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
@@ -53,7 +53,8 @@ static void install_at_fork(void)
 	pthread_atfork(lock_registry, unlock_registry, forget_in_child);
 }
 
-/* --- slots ------------------------------------------------------------------------------------------ */
+/* --- slots
+ * ------------------------------------------------------------------------------------------ */
 
 static uint32_t attachments_of_host(const struct nupa_fabric *fabric, uint32_t host)
 {
@@ -90,8 +91,10 @@ static int prepare_slot(struct nupa_engine *engine)
 	struct nupa_slot *slot = engine->slot;
 	struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
 	uint64_t arena_off = nupa_arena_offset(fabric, engine->slot_index);
-	uint32_t qps = FIRST_QPS < fabric->geometry.qp_entries ? FIRST_QPS : fabric->geometry.qp_entries;
-	uint32_t mrs = FIRST_MRS < fabric->geometry.mr_entries ? FIRST_MRS : fabric->geometry.mr_entries;
+	uint32_t qps =
+	    FIRST_QPS < fabric->geometry.qp_entries ? FIRST_QPS : fabric->geometry.qp_entries;
+	uint32_t mrs =
+	    FIRST_MRS < fabric->geometry.mr_entries ? FIRST_MRS : fabric->geometry.mr_entries;
 	int error;
 
 	slot->qp_limit = slot->mr_limit = 0;
@@ -122,7 +125,8 @@ static int prepare_slot(struct nupa_engine *engine)
 	return 0;
 }
 
-/* --- engines ---------------------------------------------------------------------------------------- */
+/* --- engines
+ * ---------------------------------------------------------------------------------------- */
 
 static void engine_free(struct nupa_engine *engine)
 {
@@ -167,12 +171,12 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	nupa_list_init(&engine->contexts);
 	engine->port_epoch_seen = nupa_load_acquire(&fabric->sb->port_epoch);
 	engine->port_state_seen =
-		(uint8_t)nupa_load_relaxed(&fabric->ports[fabric->hosts[host].port].state);
+	    (uint8_t)nupa_load_relaxed(&fabric->ports[fabric->hosts[host].port].state);
 	engine->qps = nupa_queue_map(fabric->geometry.qp_entries * sizeof(*engine->qps));
 	engine->mrs = nupa_queue_map(fabric->geometry.mr_entries * sizeof(*engine->mrs));
 	if (!engine->qps || !engine->mrs ||
 	    getrandom(&engine->probe_value, sizeof(engine->probe_value), 0) !=
-		    (ssize_t)sizeof(engine->probe_value)) {
+		(ssize_t)sizeof(engine->probe_value)) {
 		engine_free(engine);
 		return NULL;
 	}
@@ -194,10 +198,11 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	if (error == -EBUSY && nupa_fabric_reap(fabric) > 0)
 		error = nupa_fabric_claim_slot(fabric, host, &engine->slot_index);
 	if (error) {
-		snprintf(why, why_bytes,
-			 "all %u attachments of fabric %s are in use: end a process (`nupa show`), or "
-			 "make it with more slots",
-			 fabric->geometry.n_slots - 1, nupa_fabric_name(fabric));
+		snprintf(
+		    why, why_bytes,
+		    "all %u attachments of fabric %s are in use: end a process (`nupa show`), or "
+		    "make it with more slots",
+		    fabric->geometry.n_slots - 1, nupa_fabric_name(fabric));
 		engine_free(engine);
 		errno = EUSERS;
 		return NULL;
@@ -206,15 +211,17 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	engine->epoch = NUPA_CLAIM_EPOCH(nupa_slot_claim(engine->slot));
 	error = prepare_slot(engine);
 	if (!error) {
-		/* Yama's ptrace_scope 1 lets only parents in; peers of the same user are what CMA is for. */
+		/* Yama's ptrace_scope 1 lets only parents in; peers of the same user are what CMA
+		 * is for. */
 		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 		nupa_store_release(&engine->slot->claim,
 				   NUPA_CLAIM(getpid(), engine->epoch, NUPA_SLOT_LIVE));
 		error = nupa_port_start(engine);
 	}
 	if (error) {
-		snprintf(why, why_bytes, "cannot attach to fabric %s: %s%s", nupa_fabric_name(fabric),
-			 strerror(-error), error == -ENOSPC ? "; free some of /dev/shm" : "");
+		snprintf(why, why_bytes, "cannot attach to fabric %s: %s%s",
+			 nupa_fabric_name(fabric), strerror(-error),
+			 error == -ENOSPC ? "; free some of /dev/shm" : "");
 		nupa_fabric_free_slot(fabric, engine->slot_index);
 		engine_free(engine);
 		errno = -error;
@@ -263,14 +270,13 @@ static struct nupa_engine *engine_get(struct nupa_fabric *fabric, int host, enum
 
 	for (engine = nupa_engines; engine; engine = engine->next) {
 		if (engine->fabric->geometry.generation == fabric->geometry.generation &&
-		    (host < 0 || engine->host == (uint32_t)host) &&
-		    engine->forced_mover == mover) {
+		    (host < 0 || engine->host == (uint32_t)host) && engine->forced_mover == mover) {
 			engine->refs++;
 			return engine;
 		}
 	}
-	engine = engine_new(fabric, host < 0 ? nupa_quietest_host(fabric) : (uint32_t)host, mover, why,
-			    why_bytes);
+	engine = engine_new(fabric, host < 0 ? nupa_quietest_host(fabric) : (uint32_t)host, mover,
+			    why, why_bytes);
 	if (!engine)
 		return NULL;
 	engine->refs = 1;
@@ -290,7 +296,8 @@ static void engine_put(struct nupa_engine *engine)
 	engine_free(engine);
 }
 
-/* --- contexts --------------------------------------------------------------------------------------- */
+/* --- contexts
+ * --------------------------------------------------------------------------------------- */
 
 static struct nupa_context *context_new(struct nupa_engine *engine)
 {

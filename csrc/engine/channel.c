@@ -56,7 +56,8 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 {
 	if (engine->forced_mover == NUPA_MOVER_RELAY)
 		return false;
-	if (channel->mover == NUPA_MOVER_LOCAL || nupa_load_relaxed(&channel->peer_slot->pool_regions))
+	if (channel->mover == NUPA_MOVER_LOCAL ||
+	    nupa_load_relaxed(&channel->peer_slot->pool_regions))
 		return true;
 	return channel->mover == NUPA_MOVER_CMA && opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
 	       opcode != IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -78,7 +79,8 @@ void nupa_channel_bell(struct nupa_channel *channel)
 	struct nupa_slot *slot = channel->peer_slot;
 	uint32_t sleeping;
 
-	/* P3: our message, then `sleeping`.  The sleeper's membarrier stands in for the fence here. */
+	/* P3: our message, then `sleeping`.  The sleeper's membarrier stands in for the fence here.
+	 */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (unlikely(channel->fence) || unlikely(nupa_load_relaxed(&slot->needs_fence)))
 		sleeping = nupa_fetch_add_seq(&slot->sleeping, 0);
@@ -111,8 +113,8 @@ static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
 	const struct nupa_superblock *sb = &engine->fabric->geometry;
 	struct nupa_ring_header *header;
 
-	if (channel->rx_open || nupa_load_acquire(&engine->slot->contact[channel->peer]) !=
-					channel->peer_epoch)
+	if (channel->rx_open ||
+	    nupa_load_acquire(&engine->slot->contact[channel->peer]) != channel->peer_epoch)
 		return;
 	header = ring_of(engine, engine->fabric->arena[channel->peer], engine->slot_index);
 	if (nupa_load_acquire(&header->pair) !=

@@ -22,7 +22,8 @@ static struct nupa_comp_channel *channel_of(struct ibv_comp_channel *ibv)
 	return container_of(ibv, struct nupa_comp_channel, ibv);
 }
 
-/* --- channels ------------------------------------------------------------------------------------- */
+/* --- channels
+ * ------------------------------------------------------------------------------------- */
 
 struct ibv_comp_channel *nupa_create_comp_channel(struct ibv_context *context)
 {
@@ -64,7 +65,7 @@ static void raise_event(struct nupa_cq *cq)
 	cq->arm = NUPA_ARM_NONE;
 	if (cq->events_pending++ == 0)
 		nupa_list_add(&channel->cqs, &cq->event_link);
-	(void)!write(channel->ibv.fd, &(uint64_t){1}, sizeof(uint64_t));
+	(void)!write(channel->ibv.fd, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
 int nupa_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **cq_context)
@@ -107,7 +108,8 @@ void nupa_ack_cq_events(struct ibv_cq *ibv, unsigned int nevents)
 	pthread_mutex_unlock(&ibv->mutex);
 }
 
-/* --- queues ---------------------------------------------------------------------------------------- */
+/* --- queues
+ * ---------------------------------------------------------------------------------------- */
 
 static struct nupa_cqe *map_ring(uint32_t entries)
 {
@@ -115,7 +117,7 @@ static struct nupa_cqe *map_ring(uint32_t entries)
 }
 
 struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context,
-			      struct ibv_comp_channel *channel, uint32_t comp_vector)
+			    struct ibv_comp_channel *channel, uint32_t comp_vector)
 {
 	struct nupa_engine *engine = nupa_engine_of(context);
 	struct nupa_cq *cq;
@@ -236,11 +238,12 @@ int nupa_destroy_cq(struct ibv_cq *ibv)
 
 static void overrun(struct nupa_cq *cq, struct nupa_qp *qp)
 {
-	struct ibv_async_event event = {.element.cq = &cq->ibv, .event_type = IBV_EVENT_CQ_ERR};
+	struct ibv_async_event event = { .element.cq = &cq->ibv, .event_type = IBV_EVENT_CQ_ERR };
 
 	if (!cq->overrun) {
 		cq->overrun = true;
-		nupa_event_raise(container_of(cq->ibv.context, struct nupa_context, ibv.context), &event);
+		nupa_event_raise(container_of(cq->ibv.context, struct nupa_context, ibv.context),
+				 &event);
 	}
 	/* IBTA 10.10.2.4: the QP can no longer report, so it ends. */
 	if (qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET) {

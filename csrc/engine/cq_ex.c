@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Extended completion queues (man ibv_create_cq_ex): a cursor over completions, read field by
- * field.  From start_poll to end_poll the cursor belongs to one thread; the engine's lock is held for a
- * moment only, because programs post in between. */
+ * field.  From start_poll to end_poll the cursor belongs to one thread; the engine's lock is held
+ * for a moment only, because programs post in between. */
 #include "engine.h"
 
 #include <errno.h>
@@ -100,7 +100,8 @@ static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ibv)
 
 struct ibv_cq_ex *nupa_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
-	uint32_t known_flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	uint32_t known_flags =
+	    IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	struct nupa_cq *cq;
 
 	if (attr->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS ||

@@ -53,13 +53,13 @@ int nupa_query_device_ex(struct ibv_context *context, const struct ibv_query_dev
 			 struct ibv_device_attr_ex *attr, size_t attr_size)
 {
 	struct nupa_engine *engine = nupa_engine_of(context);
-	struct ibv_device_attr_ex all = {0};
+	struct ibv_device_attr_ex all = { 0 };
 
 	if ((input && input->comp_mask) || attr_size < sizeof(attr->orig_attr))
 		return EINVAL;
 	all.orig_attr = nupa_device_attr;
 	all.orig_attr.node_guid = all.orig_attr.sys_image_guid =
-		nupa_host_guid_be(engine->fabric, engine->host);
+	    nupa_host_guid_be(engine->fabric, engine->host);
 	all.orig_attr.max_qp = (int)engine->fabric->geometry.qp_entries;
 	all.orig_attr.max_mr = (int)engine->fabric->geometry.mr_entries;
 	all.completion_timestamp_mask = UINT64_MAX;
@@ -96,8 +96,12 @@ static uint8_t active_width(uint32_t lanes)
 
 static uint8_t active_speed(uint32_t speed_mtps)
 {
-	return speed_mtps >= 50000 ? 64 : speed_mtps >= 25000 ? 32 : speed_mtps >= 14000 ? 16 :
-	       speed_mtps >= 10000 ? 8 : speed_mtps >= 5000 ? 2 : 1;
+	return speed_mtps >= 50000   ? 64
+	       : speed_mtps >= 25000 ? 32
+	       : speed_mtps >= 14000 ? 16
+	       : speed_mtps >= 10000 ? 8
+	       : speed_mtps >= 5000  ? 2
+				     : 1;
 }
 
 int nupa_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,

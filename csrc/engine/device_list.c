@@ -15,7 +15,7 @@ static struct {
 	struct ibv_device device;
 	uint32_t host;
 	enum nupa_mover mover;
-} env = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} env = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 static int find_host(const struct nupa_fabric *fabric, const char *name)
 {
@@ -36,9 +36,8 @@ static int find_host(const struct nupa_fabric *fabric, const char *name)
 static int find_mover(const char *name)
 {
 	static const char *const names[] = {
-		[NUPA_MOVER_NONE] = "",	   [NUPA_MOVER_LOCAL] = "local",
-		[NUPA_MOVER_POOL] = "pool", [NUPA_MOVER_CMA] = "cma",
-		[NUPA_MOVER_RELAY] = "relay",
+		[NUPA_MOVER_NONE] = "",   [NUPA_MOVER_LOCAL] = "local", [NUPA_MOVER_POOL] = "pool",
+		[NUPA_MOVER_CMA] = "cma", [NUPA_MOVER_RELAY] = "relay",
 	};
 
 	for (int mover = 0; mover < (int)(sizeof(names) / sizeof(names[0])); mover++)
@@ -151,7 +150,7 @@ struct ibv_context *nupa_open_device(struct ibv_device *device)
 {
 	char why[512];
 	struct ibv_context *context =
-		nupa_open_host(env.fabric, (int)env.host, env.mover, why, sizeof(why));
+	    nupa_open_host(env.fabric, (int)env.host, env.mover, why, sizeof(why));
 
 	if (context)
 		context->device = device;

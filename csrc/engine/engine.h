@@ -72,7 +72,8 @@ struct nupa_channel {
 	const struct nupa_ring_header *rx_header;
 	bool path_up;
 	uint32_t path_epoch; /* port_epoch that path_up belongs to */
-	bool fence;          /* the owner of the peer slot cannot membarrier, or we cannot be reached by it */
+	bool
+	    fence; /* the owner of the peer slot cannot membarrier, or we cannot be reached by it */
 	struct nupa_list refusals;  /* struct nupa_refusal */
 	struct nupa_channel *older; /* broken ones to the same slot */
 };
@@ -81,7 +82,7 @@ struct nupa_channel {
 struct nupa_context {
 	struct verbs_context ibv;
 	struct nupa_engine *engine;
-	struct nupa_list link; /* engine->contexts */
+	struct nupa_list link;   /* engine->contexts */
 	struct nupa_list events; /* struct nupa_event, async */
 	pthread_mutex_t events_mutex;
 	pthread_cond_t events_acked;
@@ -107,7 +108,7 @@ struct nupa_mr {
 
 struct nupa_comp_channel {
 	struct ibv_comp_channel ibv; /* fd: an eventfd semaphore, one count for each event */
-	struct nupa_list cqs;        /* struct nupa_cq.event_link, one entry for each CQ with events */
+	struct nupa_list cqs; /* struct nupa_cq.event_link, one entry for each CQ with events */
 	uint32_t users;
 };
 
@@ -190,7 +191,7 @@ struct nupa_ah {
 
 enum nupa_wqe_state {
 	NUPA_WQE_POSTED,
-	NUPA_WQE_SENT,   /* in the channel, waits for the peer */
+	NUPA_WQE_SENT, /* in the channel, waits for the peer */
 	NUPA_WQE_DONE,
 };
 
@@ -233,10 +234,10 @@ struct nupa_sq {
 
 enum nupa_wait {
 	NUPA_WAIT_NONE,
-	NUPA_WAIT_RING,  /* the channel is full */
-	NUPA_WAIT_RNR,   /* until wait_until_ns */
-	NUPA_WAIT_PEER,  /* the peer QP is not ready: again at wait_until_ns */
-	NUPA_WAIT_PATH,  /* a port is down */
+	NUPA_WAIT_RING,    /* the channel is full */
+	NUPA_WAIT_RNR,     /* until wait_until_ns */
+	NUPA_WAIT_PEER,    /* the peer QP is not ready: again at wait_until_ns */
+	NUPA_WAIT_PATH,    /* a port is down */
 	NUPA_WAIT_CONTACT, /* the peer process has not opened its direction of the channel */
 };
 
@@ -285,14 +286,14 @@ struct nupa_qp {
 	uint32_t dest_qpn;
 	uint32_t dest_host;
 	uint32_t next_psn;
-	uint32_t incarnation; /* 8 bits, see struct nupa_qp_entry */
+	uint32_t incarnation;       /* 8 bits, see struct nupa_qp_entry */
 	uint32_t reads_outstanding; /* through the channel: reads and atomics */
-	uint64_t timeout_ns;        /* in all: 4.096 us * 2^timeout * (retry_cnt + 1); 0: for ever */
+	uint64_t timeout_ns; /* in all: 4.096 us * 2^timeout * (retry_cnt + 1); 0: for ever */
 	uint8_t rnr_left;
 	uint8_t psn_retries_left;
 	enum nupa_wait wait;
 	uint64_t wait_until_ns;
-	uint64_t wait_deadline_ns; /* 0: none */
+	uint64_t wait_deadline_ns;  /* 0: none */
 	struct nupa_list wait_link; /* engine->waiting */
 
 	/* extended posting, between wr_start and wr_complete: ibv.mutex is held */
@@ -300,18 +301,18 @@ struct nupa_qp {
 	int build_error;
 	uint64_t build_first, build_end; /* the part of the send queue that was free at wr_start */
 	uint64_t build_next;             /* behind the request being built */
-	struct nupa_wqe *build; /* it; NULL: none yet */
+	struct nupa_wqe *build;          /* it; NULL: none yet */
 
 	/* responder */
 	struct nupa_rq rq;
 	uint32_t expected_psn;
 	uint32_t peer_incarnation; /* whose requests are answered; NUPA_PEER_UNKNOWN */
-	bool nak_sent;    /* drop until expected_psn comes again */
-	bool ack_pending; /* tell the requester all before expected_psn is executed */
-	bool nak_pending; /* and that expected_psn was not: nak_syndrome */
+	bool nak_sent;             /* drop until expected_psn comes again */
+	bool ack_pending;          /* tell the requester all before expected_psn is executed */
+	bool nak_pending;          /* and that expected_psn was not: nak_syndrome */
 	uint8_t nak_syndrome;
-	struct nupa_list ack_link;    /* engine->ack_pending */
-	struct nupa_rwqe *recv_wqe;   /* taken for the message in progress (a copy) */
+	struct nupa_list ack_link;  /* engine->ack_pending */
+	struct nupa_rwqe *recv_wqe; /* taken for the message in progress (a copy) */
 	bool recv_active;
 	bool drop_message; /* UC: rest of a message whose start was dropped */
 	uint64_t recv_bytes;
@@ -329,16 +330,16 @@ struct nupa_engine {
 	NUPA_LINE_ALIGNED uint32_t lock; /* 0 free, 1 held */
 	uint32_t n_channels;             /* entries of open[] */
 	uint32_t contact_epoch_seen;
-	uint32_t polls;                  /* counts polls: the port thread sees that somebody drives */
-	uint32_t polls_in_row;           /* since a notification was asked for: a spinning program */
-	uint32_t idle_polls;             /* empty ones in a row */
-	bool app_drives;                 /* the port thread only supervises */
-	bool deaths;                     /* set by the death watch, without the lock */
-	bool membarrier;                 /* this process takes part in global expedited barriers */
-	bool forked;                     /* a copy in a child process: nothing of it reaches the fabric */
-	struct nupa_list ack_pending;    /* struct nupa_qp.ack_link */
-	struct nupa_list waiting;        /* struct nupa_qp.wait_link */
-	struct nupa_list reading;        /* struct nupa_qp.job_link */
+	uint32_t polls;        /* counts polls: the port thread sees that somebody drives */
+	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
+	uint32_t idle_polls;   /* empty ones in a row */
+	bool app_drives;       /* the port thread only supervises */
+	bool deaths;           /* set by the death watch, without the lock */
+	bool membarrier;       /* this process takes part in global expedited barriers */
+	bool forked;           /* a copy in a child process: nothing of it reaches the fabric */
+	struct nupa_list ack_pending; /* struct nupa_qp.ack_link */
+	struct nupa_list waiting;     /* struct nupa_qp.wait_link */
+	struct nupa_list reading;     /* struct nupa_qp.job_link */
 
 	struct nupa_fabric *fabric;
 	struct nupa_slot *slot;
@@ -353,12 +354,13 @@ struct nupa_engine {
 	struct nupa_qp_entry *qp_entries;
 	struct nupa_mr_entry *mr_entries;
 	struct nupa_flow *flows;
-	struct nupa_channel *open[NUPA_SLOTS_MAX];    /* those with traffic, n_channels of them */
+	struct nupa_channel *open[NUPA_SLOTS_MAX];     /* those with traffic, n_channels of them */
 	struct nupa_channel *channels[NUPA_SLOTS_MAX]; /* by peer slot */
-	struct nupa_qp **qps;                          /* by index; qp_entries of them, mapped lazily */
-	struct nupa_mr **mrs;                          /* by index */
+	struct nupa_qp **qps; /* by index; qp_entries of them, mapped lazily */
+	struct nupa_mr **mrs; /* by index */
 	uint32_t qps_used, mrs_used;
-	uint32_t qp_limit, mr_limit; /* entries that are backed; the slot's are for others to read */
+	uint32_t qp_limit,
+	    mr_limit; /* entries that are backed; the slot's are for others to read */
 	struct nupa_list contexts;
 	uint64_t probe_value; /* what slot->probe_addr points at */
 	uint32_t objects;     /* PD handles given out */
@@ -367,8 +369,8 @@ struct nupa_engine {
 	pthread_t port_thread, watch_thread;
 	bool stop;
 	bool watch_polls; /* no pidfds here: the watch looks by time */
-	int watch_epoll; /* pidfds of the peers */
-	int watch_wake;  /* eventfd */
+	int watch_epoll;  /* pidfds of the peers */
+	int watch_wake;   /* eventfd */
 	uint64_t (*now_ns)(void);
 
 	struct nupa_engine *next; /* registry of this process */
@@ -400,8 +402,8 @@ static inline void nupa_engine_unlock(struct nupa_engine *engine)
 }
 
 /* attach.c */
-extern struct nupa_engine *nupa_engines;   /* of this process; changes under the registry's lock */
-extern uint32_t nupa_engines_readers; /* threads that walk the list without it */
+extern struct nupa_engine *nupa_engines; /* of this process; changes under the registry's lock */
+extern uint32_t nupa_engines_readers;    /* threads that walk the list without it */
 void nupa_device_list_forget(void);
 uint32_t nupa_quietest_host(const struct nupa_fabric *fabric); /* fewest live attachments */
 
@@ -410,7 +412,7 @@ int nupa_port_start(struct nupa_engine *engine);
 void nupa_port_stop(struct nupa_engine *engine);
 void nupa_port_wake_hard(struct nupa_slot *slot); /* doorbell, whatever it says */
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel);
-void nupa_port_app_drives(struct nupa_engine *engine);  /* the program spins on poll_cq */
+void nupa_port_app_drives(struct nupa_engine *engine); /* the program spins on poll_cq */
 void nupa_port_takes_over(struct nupa_engine *engine); /* it waits for events instead */
 uint64_t nupa_clock_ns(void);
 
@@ -488,7 +490,8 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
 				   const struct ibv_sge *sge, uint32_t n_sge, int access,
 				   struct nupa_span *spans, uint32_t *n_spans);
 /* Resolves a remote request against our own regions, for the responder; NULL: access error. */
-uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes, int access);
+uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
+			int access);
 bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uint32_t pd,
 			   uint64_t raddr, uint64_t bytes, uint32_t access);
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
@@ -612,7 +615,8 @@ int nupa_qp_ex_init(struct nupa_qp *qp, uint64_t send_ops_flags);
 void nupa_requester_run(struct nupa_qp *qp);
 void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn);
 void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg);
-void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);
+void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
+			      const uint8_t *payload);
 void nupa_requester_atomic_resp(struct nupa_qp *qp, const struct nupa_msg *msg);
 void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status);
 void nupa_requester_abandon(struct nupa_qp *qp); /* UC: the peer is gone */

@@ -48,15 +48,16 @@ void nupa_event_raise(struct nupa_context *context, const struct ibv_async_event
 	struct nupa_event *item = malloc(sizeof(*item));
 
 	if (!item)
-		return; /* IBTA lets an HCA that is out of resources lose an event; the state tells */
+		return; /* IBTA lets an HCA that is out of resources lose an event; the state tells
+			 */
 	item->event = *event;
 	nupa_list_add(&context->events, &item->link);
-	(void)!write(context->ibv.context.async_fd, &(uint64_t){1}, sizeof(uint64_t));
+	(void)!write(context->ibv.context.async_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
 void nupa_event_raise_qp(struct nupa_qp *qp, enum ibv_event_type type)
 {
-	struct ibv_async_event event = {.element.qp = &qp->ibv, .event_type = type};
+	struct ibv_async_event event = { .element.qp = &qp->ibv, .event_type = type };
 
 	nupa_event_raise(container_of(qp->ibv.context, struct nupa_context, ibv.context), &event);
 }

@@ -27,7 +27,7 @@
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
-#define NUPA_ASSERT_AT(type, field, at) \
+#define NUPA_ASSERT_AT(type, field, at)                                                            \
 	_Static_assert(offsetof(type, field) == (at), #type "." #field)
 
 /* cffi: begin */
@@ -48,12 +48,12 @@ enum nupa_slot_state {
 
 /* What the creator chooses; zero means the default. */
 struct nupa_config {
-	uint32_t slots;          /* attachments, 2..256 (slot 0 is not used) */
-	uint32_t ring_lines;     /* fast channel: 64 B lines, a power of two */
-	uint32_t dma_bytes;      /* DMA channel: staging bytes, a power of two */
-	uint32_t qp_entries;     /* QPs of one attachment */
-	uint32_t mr_entries;     /* memory regions of one attachment */
-	uint32_t extent_bytes;   /* granularity of the pool */
+	uint32_t slots;        /* attachments, 2..256 (slot 0 is not used) */
+	uint32_t ring_lines;   /* fast channel: 64 B lines, a power of two */
+	uint32_t dma_bytes;    /* DMA channel: staging bytes, a power of two */
+	uint32_t qp_entries;   /* QPs of one attachment */
+	uint32_t mr_entries;   /* memory regions of one attachment */
+	uint32_t extent_bytes; /* granularity of the pool */
 	uint32_t flags;
 	uint64_t pool_bytes;
 };
@@ -69,14 +69,14 @@ struct nupa_host {
 };
 
 struct nupa_port {
-	char name[32];       /* "host0/1", "switch0/3" */
-	uint32_t peer;       /* index of the port at the other end of the link */
+	char name[32]; /* "host0/1", "switch0/3" */
+	uint32_t peer; /* index of the port at the other end of the link */
 	uint32_t is_switch;
-	uint32_t node;       /* index of the host or switch */
-	uint32_t number;     /* port number on its node */
+	uint32_t node;   /* index of the host or switch */
+	uint32_t number; /* port number on its node */
 	uint32_t width_lanes;
 	uint32_t speed_mtps; /* mega-transfers a second per lane: Gen5 = 32000 */
-	uint32_t state;      /* enum nupa_port_state; writer: the controller, under the control lock */
+	uint32_t state; /* enum nupa_port_state; writer: the controller, under the control lock */
 	uint32_t link_downed; /* same writer */
 };
 
@@ -117,7 +117,7 @@ NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
 
 /* claim word (CAS): pid << 32 | epoch << 8 | state.  The epoch grows with every
  * owner of the slot; whatever carries an old epoch is ignored. */
-#define NUPA_CLAIM(pid, epoch, state) \
+#define NUPA_CLAIM(pid, epoch, state)                                                              \
 	((uint64_t)(uint32_t)(pid) << 32 | ((uint64_t)(epoch)&0xffffff) << 8 | (uint64_t)(state))
 #define NUPA_CLAIM_PID(c) ((uint32_t)((c) >> 32))
 #define NUPA_CLAIM_EPOCH(c) ((uint32_t)((c) >> 8) & 0xffffff)
@@ -158,7 +158,7 @@ NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);
 
 /* A QP as its peers see it.  Writer: the owner of the arena. */
 struct nupa_qp_entry {
-	uint32_t qpn; /* 0: none */
+	uint32_t qpn;  /* 0: none */
 	uint8_t state; /* enum ibv_qp_state */
 	uint8_t type;  /* enum ibv_qp_type */
 	uint8_t reserved[2];
@@ -177,7 +177,7 @@ struct nupa_mr_entry {
 	uint32_t access;
 	uint32_t pd;
 	uint32_t variant; /* of the last key; survives deregistration */
-	uint64_t iova; /* what work requests say */
+	uint64_t iova;    /* what work requests say */
 	uint64_t length;
 	uint64_t va;       /* where it is in the owner's address space */
 	uint64_t pool_off; /* where it is in the pool; ~0: private memory */
@@ -203,8 +203,8 @@ NUPA_ASSERT_SIZE(struct nupa_flow, 64);
  * in which a message's payload lies contiguous, in whole lines, in message order. */
 struct nupa_ring_header {
 	/* Line 0, producer. */
-	uint64_t pair;  /* producer epoch << 32 | consumer epoch; 0: closed */
-	uint32_t mover; /* how the producer moves bulk to and from the consumer */
+	uint64_t pair;       /* producer epoch << 32 | consumer epoch; 0: closed */
+	uint32_t mover;      /* how the producer moves bulk to and from the consumer */
 	uint32_t dma_backed; /* the DMA bytes are backed by memory */
 	/* Line 1, consumer: consumed lines, tagged: producer epoch << 40 | count. */
 	NUPA_LINE_ALIGNED uint64_t head;

@@ -13,10 +13,10 @@ int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	uint64_t value = 0;
 	uint64_t expected = nupa_load_relaxed(&channel->peer_slot->probe_value);
-	struct iovec local = {&value, sizeof(value)};
+	struct iovec local = { &value, sizeof(value) };
 	struct iovec remote = {
-		(void *)(uintptr_t)nupa_load_relaxed(&channel->peer_slot->probe_addr),
-		sizeof(value)};
+		(void *)(uintptr_t)nupa_load_relaxed(&channel->peer_slot->probe_addr), sizeof(value)
+	};
 	enum nupa_mover forced = engine->forced_mover;
 	ssize_t n;
 
@@ -41,7 +41,8 @@ int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel)
 			return 0;
 		}
 	}
-	channel->cma_errno = n < 0 ? errno : ESRCH; /* another pid namespace answers with other data */
+	channel->cma_errno =
+	    n < 0 ? errno : ESRCH; /* another pid namespace answers with other data */
 	return forced == NUPA_MOVER_CMA ? -ENOTSUP : 0;
 }
 
@@ -50,11 +51,11 @@ static bool spans_readable(const struct nupa_span *spans, uint32_t n_spans)
 {
 	for (uint32_t i = 0; i < n_spans; i++) {
 		uint8_t byte[2];
-		struct iovec local[2] = {{&byte[0], 1}, {&byte[1], 1}};
-		struct iovec remote[2] = {{spans[i].va, 1}, {spans[i].va + spans[i].bytes - 1, 1}};
+		struct iovec local[2] = { { &byte[0], 1 }, { &byte[1], 1 } };
+		struct iovec remote[2] = { { spans[i].va, 1 },
+					   { spans[i].va + spans[i].bytes - 1, 1 } };
 
-		if (spans[i].bytes &&
-		    process_vm_readv(getpid(), local, 2, remote, 2, 0) != 2)
+		if (spans[i].bytes && process_vm_readv(getpid(), local, 2, remote, 2, 0) != 2)
 			return false;
 	}
 	return true;
@@ -65,17 +66,16 @@ static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa
 {
 	struct iovec local[NUPA_SGE_MAX];
 	struct iovec *first = local;
-	struct iovec remote = {(void *)(uintptr_t)remote_va, bytes};
+	struct iovec remote = { (void *)(uintptr_t)remote_va, bytes };
 	unsigned long n = 0;
 
 	for (uint32_t i = 0; i < n_spans; i++)
 		if (spans[i].bytes)
-			local[n++] = (struct iovec){spans[i].va, spans[i].bytes};
+			local[n++] = (struct iovec){ spans[i].va, spans[i].bytes };
 	while (remote.iov_len) {
-		ssize_t moved = write ? process_vm_writev((pid_t)channel->peer_pid, first, n,
-							  &remote, 1, 0)
-				      : process_vm_readv((pid_t)channel->peer_pid, first, n,
-							 &remote, 1, 0);
+		ssize_t moved =
+		    write ? process_vm_writev((pid_t)channel->peer_pid, first, n, &remote, 1, 0)
+			  : process_vm_readv((pid_t)channel->peer_pid, first, n, &remote, 1, 0);
 
 		if (unlikely(moved <= 0)) {
 			if (moved < 0 && errno == EFAULT)
@@ -90,7 +90,8 @@ static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa
 		remote.iov_base = (char *)remote.iov_base + moved;
 		remote.iov_len -= (size_t)moved;
 		while (moved) {
-			size_t step = first->iov_len < (size_t)moved ? first->iov_len : (size_t)moved;
+			size_t step =
+			    first->iov_len < (size_t)moved ? first->iov_len : (size_t)moved;
 
 			first->iov_base = (char *)first->iov_base + step;
 			first->iov_len -= step;
@@ -190,8 +191,8 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 	state = nupa_load_acquire(&peer->state); /* C5 */
 	if (nupa_load_relaxed(&peer->qpn) != qp->dest_qpn ||
 	    nupa_load_relaxed(&peer->dest_qpn) != qp->ibv.qp_num ||
-	    nupa_load_relaxed(&peer->type) != qp->type ||
-	    state < IBV_QPS_RTR || state > IBV_QPS_SQE)
+	    nupa_load_relaxed(&peer->type) != qp->type || state < IBV_QPS_RTR ||
+	    state > IBV_QPS_SQE)
 		return NUPA_DIRECT_NOT_READY;
 	if (!(nupa_load_relaxed(&peer->access) & access))
 		return NUPA_DIRECT_ASK;
@@ -202,9 +203,10 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 		return NUPA_DIRECT_ASK;
 	entry = &channel->peer_mrs[mr_index];
 
-	/* P4: announce, then look at the key.  If it is there, the owner's dereg, which clears the key
-	 * and then looks for us, waits until we are done: the entry and its memory stay. */
-	(void)nupa_exchange_seq(&engine->slot->hazard, (uint64_t)channel->peer << 32 | (mr_index + 1));
+	/* P4: announce, then look at the key.  If it is there, the owner's dereg, which clears the
+	 * key and then looks for us, waits until we are done: the entry and its memory stay. */
+	(void)nupa_exchange_seq(&engine->slot->hazard,
+				(uint64_t)channel->peer << 32 | (mr_index + 1));
 	if (nupa_load_seq(&entry->key) == wqe->rkey &&
 	    nupa_mr_entry_permits(entry, wqe->rkey, nupa_load_relaxed(&peer->pd), wqe->raddr,
 				  wqe->length_bytes, access))
@@ -244,15 +246,15 @@ int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, ui
 		uint64_t n = to[i].bytes < left ? to[i].bytes : left;
 
 		if (n)
-			local[n_local++] = (struct iovec){to[i].va, n};
+			local[n_local++] = (struct iovec){ to[i].va, n };
 		left -= n;
 	}
 	for (uint32_t i = 0; i < n_from; i++)
-		remote[n_remote++] = (struct iovec){(void *)(uintptr_t)from[i].va, from[i].bytes};
+		remote[n_remote++] = (struct iovec){ (void *)(uintptr_t)from[i].va, from[i].bytes };
 	/* One call moves 2 GiB at most (MAX_RW_COUNT): go on where it stopped. */
 	for (unsigned long l = 0, r = 0; bytes;) {
-		moved = process_vm_readv((pid_t)channel->peer_pid, local + l, n_local - l, remote + r,
-					 n_remote - r, 0);
+		moved = process_vm_readv((pid_t)channel->peer_pid, local + l, n_local - l,
+					 remote + r, n_remote - r, 0);
 		if (moved <= 0)
 			return moved < 0 ? -errno : -EFAULT;
 		bytes -= (uint64_t)moved;

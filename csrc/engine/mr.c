@@ -64,12 +64,12 @@ static int index_take(struct nupa_engine *engine, uint32_t *index)
 
 	if (engine->mrs_used * 2 >= limit && limit < max) {
 		uint32_t more = limit * 2 < max ? limit * 2 : max;
-		int error = nupa_fabric_back(
-			engine->fabric,
-			(uint64_t)((uint8_t *)engine->mr_entries - engine->arena) +
-				nupa_arena_offset(engine->fabric, engine->slot_index) +
-				(uint64_t)limit * sizeof(struct nupa_mr_entry),
-			(uint64_t)(more - limit) * sizeof(struct nupa_mr_entry));
+		int error =
+		    nupa_fabric_back(engine->fabric,
+				     (uint64_t)((uint8_t *)engine->mr_entries - engine->arena) +
+					 nupa_arena_offset(engine->fabric, engine->slot_index) +
+					 (uint64_t)limit * sizeof(struct nupa_mr_entry),
+				     (uint64_t)(more - limit) * sizeof(struct nupa_mr_entry));
 
 		if (!error) {
 			nupa_store_release(&engine->slot->mr_limit, more);
@@ -237,13 +237,14 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
 		if (!mr || mr->ibv.pd != pd || (mr->access & access) != access ||
 		    !(va = region_at(mr, sge[i].addr, sge[i].length)))
 			return IBV_WC_LOC_PROT_ERR;
-		spans[n++] = (struct nupa_span){va, sge[i].length};
+		spans[n++] = (struct nupa_span){ va, sge[i].length };
 	}
 	*n_spans = n;
 	return IBV_WC_SUCCESS;
 }
 
-uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes, int access)
+uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
+			int access)
 {
 	const struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);
 
@@ -257,12 +258,14 @@ bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uin
 {
 	uint64_t offset = raddr - entry->iova;
 
-	return nupa_load_relaxed(&entry->key) == rkey && entry->pd == pd && (entry->access & access) == access &&
-	       raddr >= entry->iova && offset <= entry->length && bytes <= entry->length - offset;
+	return nupa_load_relaxed(&entry->key) == rkey && entry->pd == pd &&
+	       (entry->access & access) == access && raddr >= entry->iova &&
+	       offset <= entry->length && bytes <= entry->length - offset;
 }
 
 /* LOCAL_INV and SEND_WITH_INV: regions stay usable locally by their owner's word only through a
- * new registration, as with a consumed memory window: 0, or EINVAL for a key that is not the PD's. */
+ * new registration, as with a consumed memory window: 0, or EINVAL for a key that is not the PD's.
+ */
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey)
 {
 	struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);

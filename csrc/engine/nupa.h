@@ -19,9 +19,9 @@ enum nupa_mover {
 };
 
 /* Attaches this process to *host* of *fabric* (-1: where this
- * process is already, else the host with the fewest live attachments, lowest first) and opens its device nupa_rdma0.  mover: NUPA_MOVER_NONE chooses,
- * else only that one is used for private memory (what cannot be moved so is refused).
- * NULL with errno, and *why* filled. */
+ * process is already, else the host with the fewest live attachments, lowest first) and opens its
+ * device nupa_rdma0.  mover: NUPA_MOVER_NONE chooses, else only that one is used for private memory
+ * (what cannot be moved so is refused). NULL with errno, and *why* filled. */
 struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
 				   char *why, size_t why_bytes);
 /* Host index, slot, fabric of an open device. */

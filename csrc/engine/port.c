@@ -34,7 +34,8 @@ uint64_t nupa_clock_ns(void)
 
 static void futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 {
-	struct timespec timeout = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
+	struct timespec timeout = { (time_t)(timeout_ns / 1000000000),
+				    (long)(timeout_ns % 1000000000) };
 
 	syscall(SYS_futex, word, FUTEX_WAIT, expected, timeout_ns == UINT64_MAX ? NULL : &timeout,
 		NULL, 0);
@@ -145,11 +146,12 @@ static void *port_thread(void *arg)
 	return NULL;
 }
 
-/* --- death watch --------------------------------------------------------------------------------- */
+/* --- death watch ---------------------------------------------------------------------------------
+ */
 
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 {
-	struct epoll_event event = {.events = EPOLLIN};
+	struct epoll_event event = { .events = EPOLLIN };
 	int fd;
 
 	if (channel->peer_pid == (uint32_t)getpid())
@@ -163,7 +165,7 @@ void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 	} else if (errno != ESRCH) {
 		/* No pidfds here: look every DEATH_POLL_MS. */
 		nupa_store_release(&engine->watch_polls, true);
-		(void)!write(engine->watch_wake, &(uint64_t){1}, sizeof(uint64_t));
+		(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 		return;
 	}
 	nupa_store_release(&engine->deaths, true); /* died between claim and here */
@@ -210,7 +212,7 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), struct nupa_eng
 
 int nupa_port_start(struct nupa_engine *engine)
 {
-	struct epoll_event event = {.events = EPOLLIN};
+	struct epoll_event event = { .events = EPOLLIN };
 	int error;
 
 	engine->membarrier = membarrier_register();
@@ -241,7 +243,7 @@ void nupa_port_stop(struct nupa_engine *engine)
 {
 	nupa_store_release(&engine->stop, true);
 	nupa_port_wake_hard(engine->slot);
-	(void)!write(engine->watch_wake, &(uint64_t){1}, sizeof(uint64_t));
+	(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 	pthread_join(engine->port_thread, NULL);
 	pthread_join(engine->watch_thread, NULL);
 	close(engine->watch_epoll);

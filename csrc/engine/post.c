@@ -41,7 +41,8 @@ static int fill_local(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv
 		return ENOMEM;
 	bytes = 0;
 	for (int i = 0; i < wr->num_sge; i++) {
-		/* man ibv_post_send: inline data may be gone when the call returns, and lkeys do not count. */
+		/* man ibv_post_send: inline data may be gone when the call returns, and lkeys do
+		 * not count. */
 		memcpy(wqe->inline_data + bytes, (void *)(uintptr_t)wr->sg_list[i].addr,
 		       wr->sg_list[i].length);
 		bytes += wr->sg_list[i].length;

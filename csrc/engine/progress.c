@@ -5,7 +5,8 @@
 /* Messages taken from one channel before the next has its turn. */
 #define BUDGET_MESSAGES 64u
 
-/* Empty polls before a polling program lets others run: two of them on one core must both get on. */
+/* Empty polls before a polling program lets others run: two of them on one core must both get on.
+ */
 #define IDLE_POLLS_MAX 2000u
 #define IDLE_POLLS_BETWEEN_YIELDS 100u
 
@@ -17,7 +18,8 @@ static void handle_ack(struct nupa_engine *engine, struct nupa_channel *channel,
 {
 	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
 
-	/* I5: only the connected QP, by its own channel, and only while there is something to answer. */
+	/* I5: only the connected QP, by its own channel, and only while there is something to
+	 * answer. */
 	if (!qp || qp->type == IBV_QPT_UD || qp->dest_qpn != msg->src_qpn ||
 	    qp->channel != channel || qp->state < IBV_QPS_RTS || qp->state > IBV_QPS_SQE ||
 	    nupa_psn_incarnation(psn) != qp->incarnation)
@@ -33,8 +35,8 @@ static void handle_response(struct nupa_engine *engine, struct nupa_channel *cha
 {
 	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
 
-	if (!qp || qp->type != IBV_QPT_RC || qp->dest_qpn != msg->src_qpn || qp->channel != channel ||
-	    qp->state < IBV_QPS_RTS || qp->state > IBV_QPS_SQE ||
+	if (!qp || qp->type != IBV_QPT_RC || qp->dest_qpn != msg->src_qpn ||
+	    qp->channel != channel || qp->state < IBV_QPS_RTS || qp->state > IBV_QPS_SQE ||
 	    nupa_psn_incarnation(msg->psn) != qp->incarnation)
 		return;
 	if (msg->op == NUPA_OP_READ_RESP)
@@ -82,7 +84,8 @@ static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, 
 			nupa_rx_publish(&channel->rx);
 			break;
 		}
-		if (unlikely(result == NUPA_RX_CORRUPT || !dispatch(engine, channel, &msg, payload))) {
+		if (unlikely(result == NUPA_RX_CORRUPT ||
+			     !dispatch(engine, channel, &msg, payload))) {
 			nupa_hint("slot %u (pid %u) sent nonsense; its connections are closed",
 				  channel->peer, channel->peer_pid);
 			nupa_channel_fail(engine, channel);

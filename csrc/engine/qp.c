@@ -80,7 +80,8 @@ void nupa_qp_error(struct nupa_qp *qp)
 	nupa_qp_flush_rq(qp);
 }
 
-/* --- creation -------------------------------------------------------------------------------------- */
+/* --- creation
+ * -------------------------------------------------------------------------------------- */
 
 /* As in mr.c: indices go round, so a number is not used again at once. */
 static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
@@ -118,11 +119,11 @@ static int check_init(const struct ibv_context *context, const struct ibv_qp_ini
 {
 	const struct ibv_qp_cap *cap = &init->cap;
 
-	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC && init->qp_type != IBV_QPT_UD)
+	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC &&
+	    init->qp_type != IBV_QPT_UD)
 		return EOPNOTSUPP;
 	if (!init->send_cq || !init->recv_cq || init->send_cq->context != context ||
-	    init->recv_cq->context != context ||
-	    (init->srq && init->srq->context != context))
+	    init->recv_cq->context != context || (init->srq && init->srq->context != context))
 		return EINVAL;
 	if (cap->max_send_wr > NUPA_QP_WR_MAX || cap->max_recv_wr > NUPA_QP_WR_MAX ||
 	    cap->max_send_sge > NUPA_SGE_MAX || cap->max_recv_sge > NUPA_SGE_MAX ||
@@ -251,8 +252,8 @@ struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 		.qp_type = ex->qp_type,
 		.sq_sig_all = ex->sq_sig_all,
 	};
-	uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
-			 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	uint32_t known =
+	    IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	struct ibv_qp *qp;
 
 	if (!(ex->comp_mask & IBV_QP_INIT_ATTR_PD) || !ex->pd || ex->pd->context != context) {
@@ -284,7 +285,8 @@ struct ibv_qp_ex *nupa_qp_to_qp_ex(struct ibv_qp *qp)
 	return qp_of(qp)->is_ex ? &qp_of(qp)->ibv_ex : NULL;
 }
 
-/* --- destruction ------------------------------------------------------------------------------------ */
+/* --- destruction
+ * ------------------------------------------------------------------------------------ */
 
 /* A partner that waits for our last acknowledgement must get it. */
 #define LAST_ACK_TRIES 10000
@@ -336,7 +338,8 @@ int nupa_destroy_qp(struct ibv_qp *ibv)
 	return 0;
 }
 
-/* --- modification ----------------------------------------------------------------------------------- */
+/* --- modification
+ * ----------------------------------------------------------------------------------- */
 
 static int check_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
@@ -405,9 +408,9 @@ static void take_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int ma
 	if (mask & IBV_QP_RETRY_CNT)
 		qp->psn_retries_left = attr->retry_cnt;
 	if (mask & (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT))
-		qp->timeout_ns = own->timeout ? (UINT64_C(4096) << own->timeout) *
-							(own->retry_cnt + UINT64_C(1))
-					      : 0;
+		qp->timeout_ns =
+		    own->timeout ? (UINT64_C(4096) << own->timeout) * (own->retry_cnt + UINT64_C(1))
+				 : 0;
 	if (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY)
 		qp->sqd_notify = attr->en_sqd_async_notify;
 }
@@ -416,7 +419,7 @@ static void take_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int ma
 static void meet_peer(struct nupa_qp *qp)
 {
 	struct nupa_channel *channel =
-		nupa_channel_get(qp->engine, qp->dest_qpn >> NUPA_QP_INDEX_BITS);
+	    nupa_channel_get(qp->engine, qp->dest_qpn >> NUPA_QP_INDEX_BITS);
 
 	if (channel && channel->peer_host == qp->dest_host)
 		qp->channel = channel;

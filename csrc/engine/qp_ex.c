@@ -36,7 +36,8 @@ static int check_built(const struct nupa_qp *qp)
 
 	if (!wqe)
 		return 0;
-	if ((wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) &&
+	if ((wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	     wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) &&
 	    wqe->length_bytes != 8)
 		return EINVAL;
 	return qp->type == IBV_QPT_UD && !wqe->ah ? EINVAL : 0;
@@ -62,7 +63,8 @@ static int wr_complete(struct ibv_qp_ex *ibv)
 	return error;
 }
 
-/* --- operations: each begins a request ------------------------------------------------------------ */
+/* --- operations: each begins a request
+ * ------------------------------------------------------------ */
 
 static struct nupa_wqe *begin(struct ibv_qp_ex *ibv, uint32_t opcode, uint32_t imm)
 {
@@ -73,8 +75,8 @@ static struct nupa_wqe *begin(struct ibv_qp_ex *ibv, uint32_t opcode, uint32_t i
 	if (!error && qp->build_next == qp->build_end)
 		error = ENOMEM;
 	if (!error)
-		error = nupa_wqe_begin(qp, wqe, opcode, ibv->wr_id, ibv->wr_flags & ~(uint32_t)IBV_SEND_INLINE,
-				       imm);
+		error = nupa_wqe_begin(qp, wqe, opcode, ibv->wr_id,
+				       ibv->wr_flags & ~(uint32_t)IBV_SEND_INLINE, imm);
 	if (error) {
 		qp->build_error = qp->build_error ? qp->build_error : error;
 		qp->build = NULL;
@@ -139,8 +141,7 @@ static void wr_rdma_write_imm(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t rem
 static void wr_atomic_cmp_swp(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
 			      uint64_t compare, uint64_t swap)
 {
-	struct nupa_wqe *wqe =
-		begin_remote(ibv, IBV_WR_ATOMIC_CMP_AND_SWP, 0, rkey, remote_addr);
+	struct nupa_wqe *wqe = begin_remote(ibv, IBV_WR_ATOMIC_CMP_AND_SWP, 0, rkey, remote_addr);
 
 	if (wqe) {
 		wqe->compare_add = compare;
@@ -151,14 +152,14 @@ static void wr_atomic_cmp_swp(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t rem
 static void wr_atomic_fetch_add(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
 				uint64_t add)
 {
-	struct nupa_wqe *wqe =
-		begin_remote(ibv, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, rkey, remote_addr);
+	struct nupa_wqe *wqe = begin_remote(ibv, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, rkey, remote_addr);
 
 	if (wqe)
 		wqe->compare_add = add;
 }
 
-/* --- setters: what the request carries, and where it goes ----------------------------------------- */
+/* --- setters: what the request carries, and where it goes
+ * ----------------------------------------- */
 
 static void fail(struct nupa_qp *qp, int error)
 {
@@ -187,7 +188,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t num_sge, const struct 
 
 static void wr_set_sge(struct ibv_qp_ex *ibv, uint32_t lkey, uint64_t addr, uint32_t length)
 {
-	struct ibv_sge sge = {.addr = addr, .length = length, .lkey = lkey};
+	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
 
 	wr_set_sge_list(ibv, 1, &sge);
 }
@@ -217,7 +218,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t num_buf,
 
 static void wr_set_inline_data(struct ibv_qp_ex *ibv, void *addr, size_t length)
 {
-	struct ibv_data_buf buf = {.addr = addr, .length = length};
+	struct ibv_data_buf buf = { .addr = addr, .length = length };
 
 	wr_set_inline_data_list(ibv, 1, &buf);
 }
@@ -227,8 +228,8 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t re
 {
 	struct nupa_qp *qp = qp_of(ibv);
 	int error = qp->build && qp->type == IBV_QPT_UD
-			    ? nupa_wqe_set_ud(qp, qp->build, ah, remote_qpn, remote_qkey)
-			    : EINVAL;
+			? nupa_wqe_set_ud(qp, qp->build, ah, remote_qpn, remote_qkey)
+			: EINVAL;
 
 	if (error)
 		fail(qp, error);

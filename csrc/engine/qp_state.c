@@ -21,41 +21,49 @@ struct transition {
 #define RTS_RC                                                                                     \
 	(IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |                    \
 	 IBV_QP_MAX_QP_RD_ATOMIC)
-#define RTS_MAY_UC (IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
+#define RTS_MAY_UC                                                                                 \
+	(IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
 #define RTS_MAY_RC (RTS_MAY_UC | IBV_QP_MIN_RNR_TIMER)
 #define RTS_MAY_UD (IBV_QP_CUR_STATE | IBV_QP_QKEY)
 #define SQD_MAY_UC                                                                                 \
-	(IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PATH_MIG_STATE)
+	(IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |                   \
+	 IBV_QP_PATH_MIG_STATE)
 #define SQD_MAY_RC                                                                                 \
 	(SQD_MAY_UC | IBV_QP_PORT | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |         \
 	 IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
 
 /* RC, UC, UD.  To RESET and to ERR leads from everywhere, with nothing more. */
 static const struct transition transitions[] = {
-	{IBV_QPS_RESET, IBV_QPS_INIT, {INIT_CONNECTED, INIT_CONNECTED, INIT_DATAGRAM}, {0, 0, 0}},
-	{IBV_QPS_INIT, IBV_QPS_INIT, {0, 0, 0}, {INIT_CONNECTED, INIT_CONNECTED, INIT_DATAGRAM}},
-	{IBV_QPS_INIT,
-	 IBV_QPS_RTR,
-	 {RTR_RC, RTR_UC, 0},
-	 {RTR_MAY, RTR_MAY, IBV_QP_PKEY_INDEX | IBV_QP_QKEY}},
-	{IBV_QPS_RTR,
-	 IBV_QPS_RTS,
-	 {RTS_RC, IBV_QP_SQ_PSN, IBV_QP_SQ_PSN},
-	 {RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD}},
-	{IBV_QPS_RTS, IBV_QPS_RTS, {0, 0, 0}, {RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD}},
-	{IBV_QPS_RTS,
-	 IBV_QPS_SQD,
-	 {0, 0, 0},
-	 {IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY}},
-	{IBV_QPS_SQD, IBV_QPS_RTS, {0, 0, 0}, {RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD}},
-	{IBV_QPS_SQD,
-	 IBV_QPS_SQD,
-	 {0, 0, 0},
-	 {SQD_MAY_RC, SQD_MAY_UC, IBV_QP_PKEY_INDEX | IBV_QP_QKEY}},
-	{IBV_QPS_SQE,
-	 IBV_QPS_RTS,
-	 {-1, 0, 0}, /* an RC QP is never in SQE */
-	 {0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS, RTS_MAY_UD}},
+	{ IBV_QPS_RESET,
+	  IBV_QPS_INIT,
+	  { INIT_CONNECTED, INIT_CONNECTED, INIT_DATAGRAM },
+	  { 0, 0, 0 } },
+	{ IBV_QPS_INIT,
+	  IBV_QPS_INIT,
+	  { 0, 0, 0 },
+	  { INIT_CONNECTED, INIT_CONNECTED, INIT_DATAGRAM } },
+	{ IBV_QPS_INIT,
+	  IBV_QPS_RTR,
+	  { RTR_RC, RTR_UC, 0 },
+	  { RTR_MAY, RTR_MAY, IBV_QP_PKEY_INDEX | IBV_QP_QKEY } },
+	{ IBV_QPS_RTR,
+	  IBV_QPS_RTS,
+	  { RTS_RC, IBV_QP_SQ_PSN, IBV_QP_SQ_PSN },
+	  { RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD } },
+	{ IBV_QPS_RTS, IBV_QPS_RTS, { 0, 0, 0 }, { RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD } },
+	{ IBV_QPS_RTS,
+	  IBV_QPS_SQD,
+	  { 0, 0, 0 },
+	  { IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY } },
+	{ IBV_QPS_SQD, IBV_QPS_RTS, { 0, 0, 0 }, { RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD } },
+	{ IBV_QPS_SQD,
+	  IBV_QPS_SQD,
+	  { 0, 0, 0 },
+	  { SQD_MAY_RC, SQD_MAY_UC, IBV_QP_PKEY_INDEX | IBV_QP_QKEY } },
+	{ IBV_QPS_SQE,
+	  IBV_QPS_RTS,
+	  { -1, 0, 0 }, /* an RC QP is never in SQE */
+	  { 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS, RTS_MAY_UD } },
 };
 
 int nupa_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to,

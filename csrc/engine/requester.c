@@ -33,7 +33,8 @@ static bool is_response_op(uint8_t opcode)
 	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* --- completion -------------------------------------------------------------------------------- */
+/* --- completion --------------------------------------------------------------------------------
+ */
 
 static void complete(struct nupa_qp *qp, const struct nupa_wqe *wqe, enum ibv_wc_status status)
 {
@@ -80,7 +81,8 @@ void nupa_requester_flush(struct nupa_qp *qp)
 	nupa_requester_stop_waiting(qp);
 }
 
-/* The oldest request fails.  RC: the QP is in error; UC and UD: only its send queue (IBTA 10.3.1). */
+/* The oldest request fails.  RC: the QP is in error; UC and UD: only its send queue (IBTA 10.3.1).
+ */
 void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status)
 {
 	if (qp->sq.acked == qp->sq.posted)
@@ -94,7 +96,8 @@ void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status)
 	}
 }
 
-/* --- waiting ----------------------------------------------------------------------------------- */
+/* --- waiting -----------------------------------------------------------------------------------
+ */
 
 void nupa_requester_stop_waiting(struct nupa_qp *qp)
 {
@@ -140,7 +143,7 @@ static void wait_for_contact(struct nupa_qp *qp)
 
 	if (!qp->wait_deadline_ns && qp->timeout_ns)
 		qp->wait_deadline_ns =
-			now_ns + (qp->timeout_ns > CONTACT_MIN_NS ? qp->timeout_ns : CONTACT_MIN_NS);
+		    now_ns + (qp->timeout_ns > CONTACT_MIN_NS ? qp->timeout_ns : CONTACT_MIN_NS);
 	wait_for(qp, NUPA_WAIT_CONTACT, now_ns, CONTACT_RETRY_NS);
 }
 
@@ -179,7 +182,8 @@ static bool wait_over(struct nupa_qp *qp)
 		wait_for_contact(qp);
 		return false;
 	}
-	/* RNR, PEER: asked again, and the deadline stays for the next wait, until something succeeds. */
+	/* RNR, PEER: asked again, and the deadline stays for the next wait, until something
+	 * succeeds. */
 	qp->wait = NUPA_WAIT_NONE;
 	nupa_list_del(&qp->wait_link);
 	return true;
@@ -194,7 +198,8 @@ static void made_progress(struct nupa_qp *qp)
 		nupa_requester_stop_waiting(qp);
 }
 
-/* --- local memory ------------------------------------------------------------------------------ */
+/* --- local memory ------------------------------------------------------------------------------
+ */
 
 static bool local_spans(struct nupa_qp *qp, struct nupa_wqe *wqe, struct nupa_span *spans,
 			uint32_t *n_spans)
@@ -202,7 +207,7 @@ static bool local_spans(struct nupa_qp *qp, struct nupa_wqe *wqe, struct nupa_sp
 	int access = is_response_op(wqe->opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
 
 	if (wqe->flags & IBV_SEND_INLINE) {
-		spans[0] = (struct nupa_span){wqe->inline_data, wqe->length_bytes};
+		spans[0] = (struct nupa_span){ wqe->inline_data, wqe->length_bytes };
 		*n_spans = 1;
 		return true;
 	}
@@ -218,7 +223,8 @@ static bool fail_in_turn(struct nupa_qp *qp, uint64_t index, enum ibv_wc_status 
 	return false;
 }
 
-/* --- messages ---------------------------------------------------------------------------------- */
+/* --- messages ----------------------------------------------------------------------------------
+ */
 
 static struct nupa_msg *reserve(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t **payload)
 {
@@ -242,7 +248,8 @@ static struct nupa_msg *reserve(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t 
 	return msg;
 }
 
-static void fill(struct nupa_qp *qp, struct nupa_msg *msg, uint8_t op, uint8_t flags, uint32_t bytes)
+static void fill(struct nupa_qp *qp, struct nupa_msg *msg, uint8_t op, uint8_t flags,
+		 uint32_t bytes)
 {
 	msg->op = op;
 	msg->flags = flags;
@@ -252,8 +259,8 @@ static void fill(struct nupa_qp *qp, struct nupa_msg *msg, uint8_t op, uint8_t f
 	msg->length_bytes = bytes;
 	if (qp->ack_pending && !qp->nak_pending) { /* piggyback */
 		msg->flags |= NUPA_F_ACK;
-		msg->ack_psn = nupa_psn_of(qp->peer_incarnation,
-					   nupa_psn_add(qp->expected_psn, 0xffffff));
+		msg->ack_psn =
+		    nupa_psn_of(qp->peer_incarnation, nupa_psn_add(qp->expected_psn, 0xffffff));
 		qp->ack_pending = false;
 		nupa_list_del(&qp->ack_link);
 	}
@@ -294,7 +301,7 @@ static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nup
 	if (!msg)
 		return false;
 	for (uint32_t i = 0; i < n_spans; i++) {
-		struct nupa_pull pull = {(uintptr_t)spans[i].va, spans[i].bytes};
+		struct nupa_pull pull = { (uintptr_t)spans[i].va, spans[i].bytes };
 
 		if (!spans[i].bytes)
 			continue;
@@ -312,7 +319,8 @@ static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nup
 	return true;
 }
 
-/* A SEND or relayed WRITE in as many messages as it takes; false: the channel is full, go on later. */
+/* A SEND or relayed WRITE in as many messages as it takes; false: the channel is full, go on later.
+ */
 static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
 		       uint32_t n_spans, uint8_t op)
 {
@@ -340,8 +348,8 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 		fill(qp, msg, op, flags, chunk);
 		msg->imm = wqe->imm;
 		if (op == NUPA_OP_WRITE) {
-			msg->reth = (struct nupa_reth){wqe->raddr + wqe->moved_bytes, wqe->rkey,
-						       wqe->length_bytes};
+			msg->reth = (struct nupa_reth){ wqe->raddr + wqe->moved_bytes, wqe->rkey,
+							wqe->length_bytes };
 			payload = in_line ? msg->write_data : payload;
 		} else if (in_line) {
 			payload = msg->data;
@@ -419,7 +427,7 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	wqe->moved_bytes = 0;
 	if (wqe->opcode == IBV_WR_RDMA_READ) {
 		fill(qp, msg, NUPA_OP_READ, NUPA_F_FIRST | NUPA_F_LAST, 0);
-		msg->reth = (struct nupa_reth){wqe->raddr, wqe->rkey, wqe->length_bytes};
+		msg->reth = (struct nupa_reth){ wqe->raddr, wqe->rkey, wqe->length_bytes };
 	} else {
 		fill(qp, msg, NUPA_OP_ATOMIC, NUPA_F_FIRST | NUPA_F_LAST, 0);
 		msg->atomic = (struct nupa_atomic_eth){
@@ -447,11 +455,13 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 
 	if (!local_spans(qp, wqe, spans, &n_spans))
 		return fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
-	if (!started && !wqe->data_placed && nupa_channel_may_direct(qp->engine, qp->channel, wqe->opcode)) {
+	if (!started && !wqe->data_placed &&
+	    nupa_channel_may_direct(qp->engine, qp->channel, wqe->opcode)) {
 		/* IBTA 10.8.3: what stands before it has to be executed first. */
 		if (!oldest)
 			return false;
-		/* A UC message counts as done once it is in the channel: go behind it, not past it. */
+		/* A UC message counts as done once it is in the channel: go behind it, not past it.
+		 */
 		if (qp->type == IBV_QPT_UC && !nupa_tx_drained(&qp->channel->tx))
 			return ask_responder(qp, wqe, spans, n_spans);
 		result = nupa_mover_direct(qp->engine, qp, wqe, spans, n_spans);
@@ -596,7 +606,8 @@ void nupa_requester_run(struct nupa_qp *qp)
 	}
 }
 
-/* --- answers ----------------------------------------------------------------------------------- */
+/* --- answers -----------------------------------------------------------------------------------
+ */
 
 /* All requests up to psn are executed. */
 void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn)
@@ -677,9 +688,9 @@ static bool is_oldest(struct nupa_qp *qp, uint32_t psn)
 
 /* IBTA table 45: RNR NAK timer field, in units of 10 us. */
 static const uint16_t rnr_timer_10us[32] = {
-	65536 - 1, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,
-	48,	   64,  96,  128, 192,  256,  384,  512,  768,  1024, 1536,
-	2048,	   3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+	65536 - 1, 1,    2,    3,    4,    6,     8,     12,    16,    24,    32,
+	48,        64,   96,   128,  192,  256,   384,   512,   768,   1024,  1536,
+	2048,      3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 };
 
 void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
@@ -694,8 +705,8 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 		nupa_requester_ack(qp, msg->ack_psn); /* pulls that came to nothing */
 		return;
 	}
-	/* All before a request that was refused is executed; but where there was no QP to refuse it,
-	 * nothing is known of the others. */
+	/* All before a request that was refused is executed; but where there was no QP to refuse
+	 * it, nothing is known of the others. */
 	if (msg->flags & NUPA_F_ACK)
 		nupa_requester_ack(qp, nupa_psn_add(msg->psn, 0xffffff));
 	if (qp->type != IBV_QPT_RC || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
@@ -754,7 +765,8 @@ static void response_done(struct nupa_qp *qp, struct nupa_wqe *wqe)
 	nupa_requester_run(qp);
 }
 
-void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
+void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
+			      const uint8_t *payload)
 {
 	struct nupa_wqe *wqe = oldest_response_op(qp, msg->psn);
 	struct nupa_span spans[NUPA_SGE_MAX];

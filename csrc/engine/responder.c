@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The responder: executes what other requesters ask of our QPs, in order, and answers.  It alone
- * decides what is refused; a requester that acts by itself (mover.c) only does what this file would.
+ * decides what is refused; a requester that acts by itself (mover.c) only does what this file
+ * would.
  *
  * While responses of a READ are on their way its requester sends nothing behind it that could
  * change the memory being read (requester.c), so requests never overtake each other here. */
@@ -9,7 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* --- answers ------------------------------------------------------------------------------------ */
+/* --- answers ------------------------------------------------------------------------------------
+ */
 
 static void answer_later(struct nupa_qp *qp)
 {
@@ -36,7 +38,8 @@ static void nak(struct nupa_qp *qp, enum nupa_nak syndrome)
 static void nak_fatal(struct nupa_qp *qp, enum nupa_nak syndrome)
 {
 	nak(qp, syndrome);
-	nupa_responder_send_ack(qp); /* before the QP is flushed; if there is no room it stays pending */
+	nupa_responder_send_ack(
+	    qp); /* before the QP is flushed; if there is no room it stays pending */
 	nupa_qp_error(qp);
 	nupa_event_raise_qp(qp, syndrome == NUPA_NAK_REMOTE_ACCESS ? IBV_EVENT_QP_ACCESS_ERR
 								   : IBV_EVENT_QP_REQ_ERR);
@@ -45,8 +48,7 @@ static void nak_fatal(struct nupa_qp *qp, enum nupa_nak syndrome)
 static struct nupa_msg *reserve(struct nupa_engine *engine, struct nupa_channel *channel,
 				uint32_t dma_bytes, uint8_t **payload)
 {
-	if (unlikely(dma_bytes && !channel->dma_backed) &&
-	    nupa_channel_back_dma(engine, channel))
+	if (unlikely(dma_bytes && !channel->dma_backed) && nupa_channel_back_dma(engine, channel))
 		return NULL;
 	return nupa_tx_reserve(&channel->tx, dma_bytes, payload);
 }
@@ -103,10 +105,9 @@ void nupa_responder_send_refusals(struct nupa_engine *engine, struct nupa_channe
 {
 	while (!nupa_list_empty(&channel->refusals)) {
 		struct nupa_refusal *refusal =
-			container_of(channel->refusals.next, struct nupa_refusal, link);
-		struct nupa_msg *msg = owes_nothing(engine, refusal)
-					       ? reserve(engine, channel, 0, NULL)
-					       : NULL;
+		    container_of(channel->refusals.next, struct nupa_refusal, link);
+		struct nupa_msg *msg =
+		    owes_nothing(engine, refusal) ? reserve(engine, channel, 0, NULL) : NULL;
 
 		if (!msg)
 			return;
@@ -129,7 +130,8 @@ static struct nupa_refusal *refusal_of(struct nupa_channel *channel, uint32_t sr
 {
 	struct nupa_refusal *refusal;
 
-	for (struct nupa_list *at = channel->refusals.next; at != &channel->refusals; at = at->next) {
+	for (struct nupa_list *at = channel->refusals.next; at != &channel->refusals;
+	     at = at->next) {
 		refusal = container_of(at, struct nupa_refusal, link);
 		if (refusal->src_qpn == src_qpn)
 			return refusal;
@@ -174,8 +176,8 @@ static void refuse_what_is_owed(struct nupa_qp *qp)
 	refusal = refusal_of(qp->channel, qp->dest_qpn);
 	refusal->dest_qpn = qp->ibv.qp_num;
 	refusal->incarnation = qp->peer_incarnation;
-	refusal->psn = reading ? qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX].psn
-			       : qp->expected_psn;
+	refusal->psn =
+	    reading ? qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX].psn : qp->expected_psn;
 	refusal->ack_psn = nupa_psn_add(refusal->psn, 0xffffff);
 	refusal->acknowledges = true;
 }
@@ -191,7 +193,8 @@ void nupa_responder_reset(struct nupa_qp *qp)
 	qp->peer_incarnation = NUPA_PEER_UNKNOWN;
 }
 
-/* --- receives ----------------------------------------------------------------------------------- */
+/* --- receives -----------------------------------------------------------------------------------
+ */
 
 static void took_receive(struct nupa_qp *qp)
 {
@@ -275,8 +278,8 @@ static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe
 	uint64_t pull_bytes = 0;
 	int error;
 
-	if (nupa_mr_resolve(qp->engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge, rwqe->n_sge,
-			    IBV_ACCESS_LOCAL_WRITE, spans, &n_spans) != IBV_WC_SUCCESS)
+	if (nupa_mr_resolve(qp->engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge,
+			    rwqe->n_sge, IBV_ACCESS_LOCAL_WRITE, spans, &n_spans) != IBV_WC_SUCCESS)
 		return IBV_WC_LOC_PROT_ERR;
 	room = spans_bytes(spans, n_spans);
 	if (!(msg->flags & NUPA_F_PULL)) {
@@ -355,7 +358,8 @@ static bool handle_send(struct nupa_qp *qp, const struct nupa_msg *msg, const ui
 			complete_receive(qp, rwqe->wr_id, IBV_WC_WR_FLUSH_ERR, msg, 0, IBV_WC_RECV);
 			nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		} else if (status == IBV_WC_RETRY_EXC_ERR) {
-			/* It died while we fetched from it: the same as if the watch had told us. */
+			/* It died while we fetched from it: the same as if the watch had told us.
+			 */
 			complete_receive(qp, rwqe->wr_id, IBV_WC_WR_FLUSH_ERR, msg, 0, IBV_WC_RECV);
 			nupa_qp_error(qp);
 			nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
@@ -371,7 +375,8 @@ static bool handle_send(struct nupa_qp *qp, const struct nupa_msg *msg, const ui
 	return true;
 }
 
-/* --- one-sided requests -------------------------------------------------------------------------- */
+/* --- one-sided requests --------------------------------------------------------------------------
+ */
 
 static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
 {
@@ -433,8 +438,8 @@ static bool handle_read(struct nupa_qp *qp, const struct nupa_msg *msg)
 	};
 
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) ||
-	    (job.total_bytes && !nupa_mr_remote(qp, job.rkey, job.raddr, job.total_bytes,
-						IBV_ACCESS_REMOTE_READ))) {
+	    (job.total_bytes &&
+	     !nupa_mr_remote(qp, job.rkey, job.raddr, job.total_bytes, IBV_ACCESS_REMOTE_READ))) {
 		nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
 		return false;
 	}
@@ -443,7 +448,7 @@ static bool handle_read(struct nupa_qp *qp, const struct nupa_msg *msg)
 
 static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
-	struct nupa_job job = {.psn = msg->psn, .is_atomic = true};
+	struct nupa_job job = { .psn = msg->psn, .is_atomic = true };
 	uint64_t *word;
 
 	if (msg->atomic.raddr & 7) {
@@ -452,7 +457,8 @@ static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 	}
 	word = (uint64_t *)(void *)nupa_mr_remote(qp, msg->atomic.rkey, msg->atomic.raddr, 8,
 						  IBV_ACCESS_REMOTE_ATOMIC);
-	if (!word || (uintptr_t)word & 7 || !(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC)) {
+	if (!word || (uintptr_t)word & 7 ||
+	    !(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC)) {
 		nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
 		return false;
 	}
@@ -521,7 +527,8 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 	nupa_list_del(&qp->job_link);
 }
 
-/* --- dispatch ------------------------------------------------------------------------------------ */
+/* --- dispatch ------------------------------------------------------------------------------------
+ */
 
 /* GRH as the receiver of a datagram finds it before the payload (man ibv_create_ah_from_wc).  RoCE
  * v2 over IPv4 puts the IPv4 header into its last 20 bytes; we give the IPv6 form with mapped
@@ -530,8 +537,7 @@ static void fill_grh(struct nupa_qp *qp, const struct nupa_channel *channel,
 		     const struct nupa_msg *msg, uint8_t grh[NUPA_GRH_BYTES])
 {
 	const struct nupa_fabric *fabric = qp->engine->fabric;
-	uint32_t version_tclass_flow = UINT32_C(6) << 28 |
-				       (uint32_t)msg->deth.traffic_class << 20 |
+	uint32_t version_tclass_flow = UINT32_C(6) << 28 | (uint32_t)msg->deth.traffic_class << 20 |
 				       (msg->deth.flow_label & 0xfffff);
 	uint32_t length = msg->length_bytes;
 	union ibv_gid sgid, dgid;
@@ -551,21 +557,21 @@ static void fill_grh(struct nupa_qp *qp, const struct nupa_channel *channel,
 static void handle_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
 			    const struct nupa_msg *msg, const uint8_t *payload)
 {
-	uint8_t grh[NUPA_GRH_BYTES] = {0};
+	uint8_t grh[NUPA_GRH_BYTES] = { 0 };
 	struct nupa_rwqe *rwqe;
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
 
 	if (qp->state < IBV_QPS_RTR || msg->deth.qkey != qp->attr.qkey ||
 	    msg->length_bytes > NUPA_MTU_BYTES ||
-	    (!payload && msg->length_bytes > NUPA_UD_INLINE_BYTES) ||
-	    !(msg->flags & NUPA_F_LAST))
+	    (!payload && msg->length_bytes > NUPA_UD_INLINE_BYTES) || !(msg->flags & NUPA_F_LAST))
 		return; /* IBTA 9.6.1: silently dropped */
 	rwqe = receive_for(qp, msg);
 	if (!rwqe)
 		return;
-	if (nupa_mr_resolve(qp->engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge, rwqe->n_sge,
-			    IBV_ACCESS_LOCAL_WRITE, spans, &n_spans) != IBV_WC_SUCCESS) {
+	if (nupa_mr_resolve(qp->engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge,
+			    rwqe->n_sge, IBV_ACCESS_LOCAL_WRITE, spans,
+			    &n_spans) != IBV_WC_SUCCESS) {
 		receive_failed(qp, rwqe->wr_id, IBV_WC_LOC_PROT_ERR, msg);
 		return;
 	}
@@ -577,7 +583,8 @@ static void handle_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
 		fill_grh(qp, channel, msg, grh);
 	nupa_spans_copy(spans, n_spans, 0, grh, sizeof(grh), true);
 	nupa_spans_copy(spans, n_spans, NUPA_GRH_BYTES,
-			(void *)(uintptr_t)(payload ? payload : msg->ud_data), msg->length_bytes, true);
+			(void *)(uintptr_t)(payload ? payload : msg->ud_data), msg->length_bytes,
+			true);
 	complete_receive(qp, rwqe->wr_id, IBV_WC_SUCCESS, msg, msg->length_bytes + NUPA_GRH_BYTES,
 			 IBV_WC_RECV);
 }
@@ -587,7 +594,8 @@ static bool check_psn(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	int32_t ahead = nupa_psn_diff(msg->psn, qp->expected_psn);
 
-	if (qp->type == IBV_QPT_UC) { /* 9.8.2.2: a message starts anew, a gap drops the rest of it */
+	if (qp->type ==
+	    IBV_QPT_UC) { /* 9.8.2.2: a message starts anew, a gap drops the rest of it */
 		if (msg->flags & NUPA_F_FIRST) {
 			qp->drop_message = false;
 			qp->recv_active = false;
@@ -609,7 +617,8 @@ static bool check_psn(struct nupa_qp *qp, const struct nupa_msg *msg)
 }
 
 /* I5: the parts of a message belong together. */
-static bool well_formed(const struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
+static bool well_formed(const struct nupa_qp *qp, const struct nupa_msg *msg,
+			const uint8_t *payload)
 {
 	if (msg->op == NUPA_OP_SEND) {
 		bool first = (msg->flags & NUPA_F_FIRST) != 0;

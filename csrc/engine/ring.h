@@ -106,8 +106,8 @@ static inline uint64_t nupa_head_accept(uint64_t word, uint32_t epoch, uint64_t 
 	return seen + moved;
 }
 
-/* Room for one message with dma_payload_bytes beside it: its line, to be filled but for the tag, and where
- * the payload goes.  NULL: no room until the consumer moves. */
+/* Room for one message with dma_payload_bytes beside it: its line, to be filled but for the tag,
+ * and where the payload goes.  NULL: no room until the consumer moves. */
 static inline struct nupa_msg *nupa_tx_reserve(struct nupa_tx *tx, uint32_t dma_payload_bytes,
 					       uint8_t **payload)
 {
@@ -120,12 +120,13 @@ static inline struct nupa_msg *nupa_tx_reserve(struct nupa_tx *tx, uint32_t dma_
 	}
 	if (dma_payload_bytes) {
 		uint64_t start;
-		uint64_t span = nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
+		uint64_t span =
+		    nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
 
 		if (tx->dma_tail + span - tx->dma_head_seen > tx->dma_bytes) {
 			tx->dma_head_seen =
-				nupa_head_accept(nupa_load_acquire(&tx->header->dma_head),
-						 tx->epoch, tx->dma_head_seen, tx->dma_tail);
+			    nupa_head_accept(nupa_load_acquire(&tx->header->dma_head), tx->epoch,
+					     tx->dma_head_seen, tx->dma_tail);
 			if (tx->dma_tail + span - tx->dma_head_seen > tx->dma_bytes)
 				return NULL;
 		}
@@ -141,7 +142,8 @@ static inline void nupa_tx_publish(struct nupa_tx *tx, struct nupa_msg *line,
 	if (dma_payload_bytes) {
 		uint64_t start;
 
-		tx->dma_tail += nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
+		tx->dma_tail +=
+		    nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
 	}
 	/* P1: release, so that whoever sees the tag sees line and payload. */
 	nupa_store_release(&line->tag, (uint32_t)(tx->tail >> tx->lap_shift) + 1);
@@ -184,7 +186,7 @@ static inline enum nupa_rx_result nupa_rx_take(struct nupa_rx *rx, struct nupa_m
 		    out->length_bytes > nupa_dma_payload_max(rx->dma_bytes))
 			return NUPA_RX_CORRUPT;
 		rx->dma_pending =
-			nupa_dma_span(rx->dma_head, rx->dma_bytes, out->length_bytes, &start);
+		    nupa_dma_span(rx->dma_head, rx->dma_bytes, out->length_bytes, &start);
 		*payload = rx->dma + start;
 	}
 	return NUPA_RX_MESSAGE;

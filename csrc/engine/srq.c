@@ -42,7 +42,7 @@ struct ibv_srq *nupa_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *ini
 
 struct ibv_srq *nupa_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
-	struct ibv_srq_init_attr init = {.srq_context = attr->srq_context, .attr = attr->attr};
+	struct ibv_srq_init_attr init = { .srq_context = attr->srq_context, .attr = attr->attr };
 	uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
 
 	(void)context;

@@ -21,10 +21,10 @@ enum nupa_op {
 enum nupa_msg_flag {
 	NUPA_F_FIRST = 1,
 	NUPA_F_LAST = 2,
-	NUPA_F_DMA = 4,        /* payload lies in the DMA channel */
-	NUPA_F_PULL = 8,       /* SEND: payload is a list of struct nupa_pull; the receiver fetches */
-	NUPA_F_IMM = 16,       /* `imm` holds immediate data, big endian */
-	NUPA_F_INV = 32,       /* `imm` holds an rkey to invalidate */
+	NUPA_F_DMA = 4,  /* payload lies in the DMA channel */
+	NUPA_F_PULL = 8, /* SEND: payload is a list of struct nupa_pull; the receiver fetches */
+	NUPA_F_IMM = 16, /* `imm` holds immediate data, big endian */
+	NUPA_F_INV = 32, /* `imm` holds an rkey to invalidate */
 	NUPA_F_SOLICITED = 64,
 	NUPA_F_ACK = 128, /* ack_psn is valid */
 };
@@ -82,8 +82,8 @@ struct nupa_msg {
 	uint8_t timer;    /* RNR: encoded as ibv_qp_attr.min_rnr_timer */
 	uint32_t dest_qpn;
 	uint32_t src_qpn;
-	uint32_t psn;     /* 24 bits; above them the incarnation of the requester's QP */
-	uint32_t ack_psn; /* likewise, of whom it answers */
+	uint32_t psn;          /* 24 bits; above them the incarnation of the requester's QP */
+	uint32_t ack_psn;      /* likewise, of whom it answers */
 	uint32_t length_bytes; /* of the payload of this message */
 	uint32_t imm;
 	union {

@@ -12,6 +12,8 @@ import pytest
 
 from .stage import Stage, sizes_of
 
+pytestmark = pytest.mark.timeout(120)  # -a takes half of it where others compute, too
+
 MIB = 1 << 20
 ALL_SIZES = [1 << power for power in range(1, 24)]  # perftest(1), -a
 UD_SIZES = [1 << power for power in range(1, 13)]  # up to the MTU
@@ -22,7 +24,8 @@ LATENCY = ["ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat"]
 
 def measured(stage: Stage, program: str, *options: str) -> list[int]:
     """Runs the pair to its end: the sizes that the client has a line of results for."""
-    return sizes_of(stage.run_pair([program, "-F", *options]).client.stdout)
+    result = stage.run_pair([program, "-F", *options], deadline_s=100)
+    return sizes_of(result.client.stdout)
 
 
 @pytest.mark.parametrize("program", BANDWIDTH + LATENCY)
