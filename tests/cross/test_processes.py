@@ -24,6 +24,7 @@ MakePair = Callable[..., Pair]
 Spawn = Callable[[], Peer]
 
 MIB = 1 << 20
+BLOCKS_OF_A_PAGE = 4096 // 512
 DEFAULT = f"nupa-{os.geteuid()}-default"
 
 
@@ -194,7 +195,7 @@ def test_closing_everything_gives_all_memory_back(fabric: Fabric, make_pair: Mak
     pair.b.leave()
 
     # Counters stay: a page a slot that had traffic.
-    assert Path(fabric.path).stat().st_blocks <= empty + 2 * 8
+    assert Path(fabric.path).stat().st_blocks <= empty + 2 * BLOCKS_OF_A_PAGE
     assert fabric.processes() == []
 
 
@@ -285,4 +286,5 @@ def test_many_processes_come_and_go(fabric: Fabric, spawn: Spawn) -> None:
         assert [slot.pid for slot in fabric.processes()] == [stayer.pid]
         blocks.append(Path(fabric.path).stat().st_blocks)
 
-    assert blocks[-1] <= blocks[1]
+    # A page or two that the stayer touched after the guest's memory was given back.
+    assert blocks[-1] <= blocks[1] + 4 * BLOCKS_OF_A_PAGE, blocks
