@@ -360,12 +360,8 @@ int nupa_close_device(struct ibv_context *ibv)
 	nupa_engine_lock(engine);
 	nupa_list_del(&context->link);
 	nupa_engine_unlock(engine);
-	while (!nupa_list_empty(&context->events)) {
-		struct nupa_list *link = context->events.next;
-
-		nupa_list_del(link);
+	for (struct nupa_list *link; (link = nupa_list_pop(&context->events));)
 		free(container_of(link, struct nupa_event, link));
-	}
 	close(ibv->async_fd);
 	engine_put(engine);
 	pthread_mutex_unlock(&registry);

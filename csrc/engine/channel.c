@@ -268,12 +268,8 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 			break;
 		}
 	}
-	while (!nupa_list_empty(&channel->refusals)) {
-		struct nupa_list *link = channel->refusals.next;
-
-		nupa_list_del(link);
+	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
 		free(container_of(link, struct nupa_refusal, link));
-	}
 	for (uint32_t i = 0; i < engine->qp_limit; i++)
 		if (engine->qps[i])
 			fail_qp(channel, engine->qps[i]);

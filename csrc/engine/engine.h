@@ -50,6 +50,17 @@ static inline void nupa_list_del(struct nupa_list *item)
 	nupa_list_init(item);
 }
 
+/* Takes the first off; NULL: there is none. */
+static inline struct nupa_list *nupa_list_pop(struct nupa_list *list)
+{
+	struct nupa_list *first = list->next;
+
+	if (first == list)
+		return NULL;
+	nupa_list_del(first);
+	return first;
+}
+
 /* --- channels -------------------------------------------------------------------------------- */
 struct nupa_channel {
 	struct nupa_tx tx;

@@ -61,6 +61,22 @@ static bool spans_readable(const struct nupa_span *spans, uint32_t n_spans)
 	return true;
 }
 
+/* Behind the first bytes of a vector. */
+static void iov_advance(struct iovec **iov, unsigned long *n, size_t bytes)
+{
+	while (bytes && *n) {
+		size_t step = (*iov)->iov_len < bytes ? (*iov)->iov_len : bytes;
+
+		(*iov)->iov_base = (char *)(*iov)->iov_base + step;
+		(*iov)->iov_len -= step;
+		bytes -= step;
+		if (!(*iov)->iov_len) {
+			(*iov)++;
+			(*n)--;
+		}
+	}
+}
+
 static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa_span *spans,
 				 uint32_t n_spans, uint64_t remote_va, uint64_t bytes, bool write)
 {
@@ -89,18 +105,7 @@ static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa
 			break;
 		remote.iov_base = (char *)remote.iov_base + moved;
 		remote.iov_len -= (size_t)moved;
-		while (moved) {
-			size_t step =
-			    first->iov_len < (size_t)moved ? first->iov_len : (size_t)moved;
-
-			first->iov_base = (char *)first->iov_base + step;
-			first->iov_len -= step;
-			moved -= (ssize_t)step;
-			if (!first->iov_len) {
-				first++;
-				n--;
-			}
-		}
+		iov_advance(&first, &n, (size_t)moved);
 	}
 	return NUPA_DIRECT_DONE;
 }
@@ -228,7 +233,8 @@ int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, ui
 		    const struct nupa_pull *from, uint32_t n_from, uint64_t bytes)
 {
 	struct iovec local[NUPA_SGE_MAX], remote[NUPA_SGE_MAX];
-	unsigned long n_local = 0, n_remote = 0;
+	struct iovec *to_iov = local, *from_iov = remote;
+	unsigned long n_to_iov = 0, n_from_iov = 0;
 	uint64_t left = bytes;
 	ssize_t moved;
 
@@ -246,30 +252,21 @@ int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, ui
 		uint64_t n = to[i].bytes < left ? to[i].bytes : left;
 
 		if (n)
-			local[n_local++] = (struct iovec){ to[i].va, n };
+			local[n_to_iov++] = (struct iovec){ to[i].va, n };
 		left -= n;
 	}
 	for (uint32_t i = 0; i < n_from; i++)
-		remote[n_remote++] = (struct iovec){ (void *)(uintptr_t)from[i].va, from[i].bytes };
+		remote[n_from_iov++] =
+		    (struct iovec){ (void *)(uintptr_t)from[i].va, from[i].bytes };
 	/* One call moves 2 GiB at most (MAX_RW_COUNT): go on where it stopped. */
-	for (unsigned long l = 0, r = 0; bytes;) {
-		moved = process_vm_readv((pid_t)channel->peer_pid, local + l, n_local - l,
-					 remote + r, n_remote - r, 0);
+	while (bytes) {
+		moved = process_vm_readv((pid_t)channel->peer_pid, to_iov, n_to_iov, from_iov,
+					 n_from_iov, 0);
 		if (moved <= 0)
 			return moved < 0 ? -errno : -EFAULT;
 		bytes -= (uint64_t)moved;
-		for (uint64_t m = (uint64_t)moved; m;) {
-			uint64_t step = local[l].iov_len < remote[r].iov_len ? local[l].iov_len
-									     : remote[r].iov_len;
-			step = step < m ? step : m;
-			local[l].iov_base = (char *)local[l].iov_base + step;
-			remote[r].iov_base = (char *)remote[r].iov_base + step;
-			local[l].iov_len -= step;
-			remote[r].iov_len -= step;
-			m -= step;
-			l += !local[l].iov_len;
-			r += !remote[r].iov_len;
-		}
+		iov_advance(&to_iov, &n_to_iov, (size_t)moved);
+		iov_advance(&from_iov, &n_from_iov, (size_t)moved);
 	}
 	return 0;
 }
