@@ -129,7 +129,8 @@ static struct answer execute(struct end **end, struct nupa_fabric *fabric,
 	struct answer answer = { 0 };
 	uint8_t *at = *end ? (*end)->memory + command->offset : NULL;
 
-	if (at)
+	CHECK(*end || command->verb == OPEN);
+	if (*end)
 		meet_engine(*end);
 	switch (command->verb) {
 	case OPEN:
