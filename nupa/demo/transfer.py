@@ -64,7 +64,8 @@ class Job:
         sends = (role == "client") != (self.operation == "read")
         path = self.sent if sends else self.received
         return [
-            *(sys.executable, "-m", "nupa.demo.transfer", role, self.operation),
+            # -P: the current folder may be a checkout, whose nupa is not the installed one.
+            *(sys.executable, "-P", "-m", "nupa.demo.transfer", role, self.operation),
             *("--port", str(self.port), "--bytes", str(self.size_bytes), "--file", str(path)),
         ]
 

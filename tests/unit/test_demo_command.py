@@ -14,16 +14,26 @@ from nupa.demo.programs import NUPA
 from nupa.fabric import registry
 
 
-def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+def demo(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*NUPA, "demo", *arguments], capture_output=True, text=True, timeout=100, check=False
+        [*NUPA, "demo", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd=cwd,
     )
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mover", ["cma", "relay"])
-def test_the_demo_sends_intact_files_by_each_operation_and_leaves_no_fabric(mover: str) -> None:
-    done = demo("--quick", "--json", "--mover", mover)
+def test_the_demo_sends_intact_files_by_each_operation_and_leaves_no_fabric(
+    mover: str, tmp_path: Path
+) -> None:
+    # As in a checkout of which the package was installed elsewhere.
+    (tmp_path / "nupa").mkdir()
+    (tmp_path / "nupa" / "__init__.py").write_text("raise ImportError('not the installed one')")
+    done = demo("--quick", "--json", "--mover", mover, cwd=tmp_path)
     assert done.returncode == 0, done.stderr + done.stdout
     found = json.loads(done.stdout)
     assert found["ok"] is True
