@@ -241,21 +241,11 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 	}
 }
 
-static void fail_qp(struct nupa_channel *channel, struct nupa_qp *qp)
+static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *channel)
 {
-	if (qp->type == IBV_QPT_UD || qp->dest_qpn >> NUPA_QP_INDEX_BITS != channel->peer ||
-	    qp->state < IBV_QPS_RTR || qp->state == IBV_QPS_ERR ||
-	    (qp->channel && qp->channel != channel))
-		return;
-	if (qp->type == IBV_QPT_UC) {
-		nupa_requester_abandon(qp);
-		return;
-	}
-	if (qp->sq.acked != qp->sq.posted)
-		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
-	else
-		nupa_qp_error(qp);
-	nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
+	return qp->type != IBV_QPT_UD && qp->dest_qpn >> NUPA_QP_INDEX_BITS == channel->peer &&
+	       qp->state >= IBV_QPS_RTR && qp->state != IBV_QPS_ERR &&
+	       (!qp->channel || qp->channel == channel);
 }
 
 /* The peer is gone: its QPs' partners complete with errors (design.md, core). */
@@ -271,8 +261,8 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
 		free(container_of(link, struct nupa_refusal, link));
 	for (uint32_t i = 0; i < engine->qp_limit; i++)
-		if (engine->qps[i])
-			fail_qp(channel, engine->qps[i]);
+		if (engine->qps[i] && uses_channel(engine->qps[i], channel))
+			nupa_requester_lose_peer(engine->qps[i]);
 }
 
 /* Waits until the peers have taken what we sent last, acknowledgements above all; a peer that

@@ -630,7 +630,7 @@ void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
 			      const uint8_t *payload);
 void nupa_requester_atomic_resp(struct nupa_qp *qp, const struct nupa_msg *msg);
 void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status);
-void nupa_requester_abandon(struct nupa_qp *qp); /* UC: the peer is gone */
+void nupa_requester_lose_peer(struct nupa_qp *qp);
 void nupa_requester_flush(struct nupa_qp *qp);
 void nupa_requester_stop_waiting(struct nupa_qp *qp);
 

@@ -631,13 +631,21 @@ void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn)
 	nupa_requester_run(qp);
 }
 
-/* Unreliable: what was sent is sent, and so is what comes. */
-void nupa_requester_abandon(struct nupa_qp *qp)
+/* The process at the other end is gone. */
+void nupa_requester_lose_peer(struct nupa_qp *qp)
 {
-	for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++)
-		nupa_sq_wqe(&qp->sq, i)->state = NUPA_WQE_DONE;
-	complete_done(qp);
-	nupa_requester_run(qp);
+	if (qp->type == IBV_QPT_UC) { /* what was sent is sent, and so is what comes */
+		for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++)
+			nupa_sq_wqe(&qp->sq, i)->state = NUPA_WQE_DONE;
+		complete_done(qp);
+		nupa_requester_run(qp);
+		return;
+	}
+	if (qp->sq.acked != qp->sq.posted)
+		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
+	else
+		nupa_qp_error(qp);
+	nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
 }
 
 /* Takes everything from the request with this psn on back; false: there is none such. */

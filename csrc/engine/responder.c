@@ -358,11 +358,9 @@ static bool handle_send(struct nupa_qp *qp, const struct nupa_msg *msg, const ui
 			complete_receive(qp, rwqe->wr_id, IBV_WC_WR_FLUSH_ERR, msg, 0, IBV_WC_RECV);
 			nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		} else if (status == IBV_WC_RETRY_EXC_ERR) {
-			/* It died while we fetched from it: the same as if the watch had told us.
-			 */
-			complete_receive(qp, rwqe->wr_id, IBV_WC_WR_FLUSH_ERR, msg, 0, IBV_WC_RECV);
-			nupa_qp_error(qp);
-			nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
+			/* It died while we fetched from it: nothing was received. */
+			(qp->srq ? &qp->srq->rq : &qp->rq)->head--;
+			nupa_requester_lose_peer(qp);
 		} else {
 			receive_failed(qp, rwqe->wr_id, status, msg);
 		}

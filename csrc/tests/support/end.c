@@ -32,12 +32,6 @@ const struct end_options end_defaults = {
 	.max_rd_atomic = 4,
 };
 
-#define PORT(port_name, other, on_switch, of, n)                                                   \
-	{                                                                                          \
-		.name = port_name, .peer = other, .is_switch = on_switch, .node = of, .number = n, \
-		.width_lanes = 4, .speed_mtps = 32000, .state = NUPA_PORT_ACTIVE                   \
-	}
-
 struct nupa_fabric *test_fabric(void)
 {
 	static const struct nupa_host hosts[N_HOSTS] = {
@@ -53,10 +47,10 @@ struct nupa_fabric *test_fabric(void)
 		  .mac = { 2, 0, 0, 0, 0, 2 } },
 	};
 	static const struct nupa_port ports[N_PORTS] = {
-		PORT("host0/1", 1, 0, 0, 1),
-		PORT("switch0/1", 0, 1, 0, 1),
-		PORT("switch0/2", 3, 1, 0, 2),
-		PORT("host1/1", 2, 0, 1, 1),
+		{ "host0/1", 1, 0, 0, 1, 4, 32000, NUPA_PORT_ACTIVE, 0 },
+		{ "switch0/1", 0, 1, 0, 1, 4, 32000, NUPA_PORT_ACTIVE, 0 },
+		{ "switch0/2", 3, 1, 0, 2, 4, 32000, NUPA_PORT_ACTIVE, 0 },
+		{ "host1/1", 2, 0, 1, 1, 4, 32000, NUPA_PORT_ACTIVE, 0 },
 	};
 	static const struct nupa_route routes[N_HOSTS * N_HOSTS] = {
 		{ .hops = 0 },

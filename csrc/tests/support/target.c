@@ -140,7 +140,7 @@ static struct answer execute(struct end **end, struct nupa_fabric *fabric,
 	case CLOSE:
 		end_close(*end);
 		*end = NULL;
-		break;
+		return answer;
 	case TO_INIT:
 		end_to_init(*end);
 		break;
@@ -171,8 +171,7 @@ static struct answer execute(struct end **end, struct nupa_fabric *fabric,
 	case FOR_EVER:
 		break;
 	}
-	if (*end)
-		meet_engine(*end);
+	meet_engine(*end);
 	return answer;
 }
 
@@ -185,7 +184,7 @@ static void serve(struct nupa_fabric *fabric, int socket)
 		struct answer answer = execute(&end, fabric, &command);
 
 		CHECK_EQ(write(socket, &answer, sizeof(answer)), sizeof(answer));
-		if (command.verb == FOR_EVER)
+		if (command.verb == FOR_EVER && end)
 			live_on(end, command.habit, command.length);
 		if (command.verb == CLOSE)
 			break;
