@@ -3,7 +3,6 @@
  * hangs, and the fabric serves the next. */
 #include "target.h"
 
-#include <signal.h>
 #include <string.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -198,14 +197,14 @@ static void a_stopped_peer_is_waited_for(void)
 	struct scene scene = scene_of(NUPA_MOVER_RELAY, 7);
 	struct end *end = scene.end;
 
-	CHECK_EQ(kill(scene.victim.pid, SIGSTOP), 0);
+	target_stop(&scene.victim);
 	for (uint64_t i = 0; i < 10; i++)
 		end_start(end, IBV_WR_RDMA_WRITE, i, 0, 65536);
 	cq_expect_none(end->send_cq, 20000000);
-	CHECK_EQ(kill(scene.victim.pid, SIGCONT), 0);
+	target_continue(&scene.victim);
 	for (uint64_t i = 0; i < 10; i++)
 		cq_expect(end->send_cq, i, IBV_WC_SUCCESS);
-	CHECK_EQ(kill(scene.victim.pid, SIGSTOP), 0);
+	target_stop(&scene.victim);
 	for (uint64_t i = 0; i < 10; i++)
 		end_start(end, IBV_WR_RDMA_WRITE, i, 0, 65536);
 	target_kill(&scene.victim);
@@ -227,7 +226,7 @@ static void an_unreliable_connection_outlives_its_peer(void)
 	target_open(&victim, fabric, &options);
 	target_connect(&victim, &end->self);
 	end_connect(end, &victim.address);
-	CHECK_EQ(kill(victim.pid, SIGSTOP), 0);
+	target_stop(&victim);
 	for (uint64_t i = 0; i < 40; i++)
 		end_start(end, IBV_WR_SEND, i, 0, 20000);
 	target_kill(&victim);

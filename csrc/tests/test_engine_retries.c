@@ -379,6 +379,53 @@ static void a_read_whose_responder_is_reset_fails_after_the_timeout(void)
 	close_all(fabric, a, b);
 }
 
+/* A connection made anew with the same numbers and the same PSNs, while messages of the one before
+ * are still in the channel. */
+static void a_message_from_before_a_reset_is_not_delivered_after_it(void)
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC };
+
+	for (int i = 0; i < 2; i++) {
+		struct nupa_fabric *fabric = test_fabric();
+		struct target target = target_fork(fabric);
+		struct end_options options = options_of(NUPA_MOVER_RELAY);
+		struct end *a;
+
+		options.type = types[i];
+		a = end_open(fabric, &options);
+		target_open(&target, fabric, &options);
+		for (int round = 0; round < 2; round++) { /* the first opens the channel */
+			target_connect(&target, &a->self);
+			end_connect(a, &target.address);
+			target_post_recv(&target, 0, 0, 64);
+			if (round)
+				break;
+			end_start(a, IBV_WR_SEND, 0, 0, 8);
+			cq_expect(a->send_cq, 0, IBV_WC_SUCCESS);
+			target_expect(&target, 0, IBV_WC_SUCCESS);
+			CHECK_EQ(end_modify(a, IBV_QPS_RESET), 0);
+			target_to_reset(&target);
+		}
+		for (uint64_t n = 1; n < 5; n++)
+			target_post_recv(&target, n, 0, 64);
+		target_stop(&target);
+		for (uint64_t n = 0; n < 10; n++)
+			end_start(a, IBV_WR_SEND, n, 0, 8);
+		CHECK_EQ(end_modify(a, IBV_QPS_RESET), 0);
+		end_connect(a, &target.address);
+		for (uint64_t n = 0; n < 5; n++)
+			end_start(a, IBV_WR_SEND, n, 0, 32 + (uint32_t)n);
+		target_continue(&target);
+		for (uint64_t n = 0; n < 5; n++) {
+			cq_expect(a->send_cq, n, IBV_WC_SUCCESS);
+			CHECK_EQ(target_expect(&target, n, IBV_WC_SUCCESS).byte_len, 32 + n);
+		}
+		target_close(&target);
+		end_close(a);
+		nupa_fabric_put(fabric);
+	}
+}
+
 /* --- path ----------------------------------------------------------------------------------------
  */
 
@@ -514,6 +561,7 @@ int main(int argc, char **argv)
 		CASE(a_peer_that_never_becomes_ready_is_given_up_after_the_timeout),
 		CASE(a_wait_for_a_receive_outlives_the_wait_for_the_peer),
 		CASE(a_read_whose_responder_is_reset_fails_after_the_timeout),
+		CASE(a_message_from_before_a_reset_is_not_delivered_after_it),
 		CASE(a_port_that_is_down_longer_than_the_timeout_ends_the_connection),
 		CASE(a_port_that_comes_up_in_time_loses_and_doubles_nothing),
 		CASE(an_unreliable_connection_loses_what_it_sends_while_the_port_is_down),

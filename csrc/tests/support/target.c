@@ -13,6 +13,7 @@
 enum verb {
 	OPEN,
 	CLOSE,
+	TO_RESET,
 	TO_INIT,
 	TO_RTR,
 	TO_RTS,
@@ -141,6 +142,9 @@ static struct answer execute(struct end **end, struct nupa_fabric *fabric,
 		end_close(*end);
 		*end = NULL;
 		return answer;
+	case TO_RESET:
+		CHECK_EQ(end_modify(*end, IBV_QPS_RESET), 0);
+		break;
 	case TO_INIT:
 		end_to_init(*end);
 		break;
@@ -249,6 +253,11 @@ void target_close(struct target *target)
 	close(target->socket);
 }
 
+void target_to_reset(struct target *target)
+{
+	tell(target, NULL, &(struct command){ .verb = TO_RESET });
+}
+
 void target_to_init(struct target *target)
 {
 	tell(target, NULL, &(struct command){ .verb = TO_INIT });
@@ -320,6 +329,20 @@ void target_join(struct target *target)
 	CHECK_EQ(waitpid(target->pid, &status, 0), target->pid);
 	CHECK_EQ(status, 0);
 	close(target->socket);
+}
+
+void target_stop(struct target *target)
+{
+	int status;
+
+	CHECK_EQ(kill(target->pid, SIGSTOP), 0);
+	CHECK_EQ(waitpid(target->pid, &status, WUNTRACED), target->pid);
+	CHECK(WIFSTOPPED(status));
+}
+
+void target_continue(struct target *target)
+{
+	CHECK_EQ(kill(target->pid, SIGCONT), 0);
 }
 
 void target_kill(struct target *target)

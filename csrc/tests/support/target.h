@@ -24,6 +24,7 @@ void target_open(struct target *target, struct nupa_fabric *fabric,
 void target_close(struct target *target);
 
 void target_connect(struct target *target, const struct end_address *peer);
+void target_to_reset(struct target *target);
 void target_to_init(struct target *target);
 void target_to_rtr(struct target *target, const struct end_address *peer);
 void target_to_rts(struct target *target);
@@ -47,6 +48,9 @@ enum target_habit {
 void target_for_ever(struct target *target, enum target_habit habit, uint32_t length);
 /* Waits for one that exits. */
 void target_join(struct target *target);
+/* SIGSTOP, awaited, and SIGCONT. */
+void target_stop(struct target *target);
+void target_continue(struct target *target);
 /* SIGKILL, awaited. */
 void target_kill(struct target *target);
 
