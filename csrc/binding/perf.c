@@ -215,7 +215,7 @@ int nupa_perf_prepare(struct nupa_perf *perf)
 	return post_receives(perf, perf->receives);
 }
 
-/* --- latency ---------------------------------------------------------------------------------- */
+/* --- latency ------------------------------------------------------------------------- */
 
 /* Until the last byte of the inbox is *value*. */
 static int wait_byte(struct nupa_perf *perf, uint8_t value)
@@ -360,7 +360,7 @@ int nupa_perf_summarise(uint64_t *ticks, uint64_t n, double tick_ns, uint32_t tr
 	return 0;
 }
 
-/* --- bandwidth -------------------------------------------------------------------------------- */
+/* --- bandwidth ----------------------------------------------------------------------- */
 
 int nupa_perf_confirms(const struct nupa_perf *perf)
 {

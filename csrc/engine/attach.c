@@ -53,8 +53,7 @@ static void install_at_fork(void)
 	pthread_atfork(lock_registry, unlock_registry, forget_in_child);
 }
 
-/* --- slots
- * ------------------------------------------------------------------------------------------ */
+/* --- slots --------------------------------------------------------------------------- */
 
 static uint32_t attachments_of_host(const struct nupa_fabric *fabric, uint32_t host)
 {
@@ -125,8 +124,7 @@ static int prepare_slot(struct nupa_engine *engine)
 	return 0;
 }
 
-/* --- engines
- * ---------------------------------------------------------------------------------------- */
+/* --- engines ------------------------------------------------------------------------- */
 
 static void engine_free(struct nupa_engine *engine)
 {
@@ -296,8 +294,7 @@ static void engine_put(struct nupa_engine *engine)
 	engine_free(engine);
 }
 
-/* --- contexts
- * --------------------------------------------------------------------------------------- */
+/* --- contexts ------------------------------------------------------------------------ */
 
 static struct nupa_context *context_new(struct nupa_engine *engine)
 {

@@ -9,6 +9,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* How often an empty poll looks at the rings before it gives up the lock: a look costs a few
+ * nanoseconds, the way back through the program ten times that. */
+#define LOOKS_OF_A_POLL 6u
+
 /* Polls without asking for a notification that make a program a spinning one. */
 #define SPINNING_POLLS 64u
 
@@ -22,8 +26,7 @@ static struct nupa_comp_channel *channel_of(struct ibv_comp_channel *ibv)
 	return container_of(ibv, struct nupa_comp_channel, ibv);
 }
 
-/* --- channels
- * ------------------------------------------------------------------------------------- */
+/* --- channels ------------------------------------------------------------------------ */
 
 struct ibv_comp_channel *nupa_create_comp_channel(struct ibv_context *context)
 {
@@ -108,8 +111,7 @@ void nupa_ack_cq_events(struct ibv_cq *ibv, unsigned int nevents)
 	pthread_mutex_unlock(&ibv->mutex);
 }
 
-/* --- queues
- * ---------------------------------------------------------------------------------------- */
+/* --- queues -------------------------------------------------------------------------- */
 
 static struct nupa_cqe *map_ring(uint32_t entries)
 {
@@ -236,7 +238,7 @@ int nupa_destroy_cq(struct ibv_cq *ibv)
 	return 0;
 }
 
-static void overrun(struct nupa_cq *cq, struct nupa_qp *qp)
+void nupa_cq_overrun(struct nupa_cq *cq, struct nupa_qp *qp)
 {
 	struct ibv_async_event event = { .element.cq = &cq->ibv, .event_type = IBV_EVENT_CQ_ERR };
 
@@ -252,17 +254,12 @@ static void overrun(struct nupa_cq *cq, struct nupa_qp *qp)
 	}
 }
 
-void nupa_cq_push(struct nupa_cq *cq, const struct nupa_cqe *cqe, bool solicited)
+/* The rarer half of nupa_cq_commit. */
+void nupa_cq_tell(struct nupa_cq *cq, bool solicited)
 {
-	if (unlikely(cq->overrun || cq->tail - cq->head >= cq->capacity)) {
-		overrun(cq, cqe->qp);
-		return;
-	}
-	cq->ring[cq->tail++ & cq->mask] = *cqe;
-	if (unlikely(cq->timestamps))
+	if (cq->timestamps)
 		cq->ring[(cq->tail - 1) & cq->mask].timestamp_ns = nupa_clock_ns();
-	if (unlikely(cq->arm != NUPA_ARM_NONE) && (cq->arm == NUPA_ARM_NEXT || solicited) &&
-	    cq->ibv.channel)
+	if (cq->arm != NUPA_ARM_NONE && (cq->arm == NUPA_ARM_NEXT || solicited) && cq->ibv.channel)
 		raise_event(cq);
 }
 
@@ -319,9 +316,13 @@ void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 		nupa_port_app_drives(engine);
 	if (engine->polls_in_row > SPINNING_POLLS * 2)
 		engine->polls_in_row = 0;
-	if (nupa_engine_progress(engine)) {
-		engine->idle_polls = 0;
-		return;
+	for (uint32_t look = 0; look < LOOKS_OF_A_POLL; look++) {
+		if (look && !nupa_engine_lines_ready(engine))
+			continue;
+		if (nupa_engine_progress(engine)) {
+			engine->idle_polls = 0;
+			return;
+		}
 	}
 	if (unlikely(engine->next || nupa_load_relaxed(&nupa_engines) != engine))
 		nupa_engine_progress_siblings(engine);

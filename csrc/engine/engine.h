@@ -20,7 +20,7 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* --- doubly linked lists, the kernel's kind ------------------------------------------------- */
+/* --- doubly linked lists, the kernel's kind ------------------------------------------ */
 struct nupa_list {
 	struct nupa_list *next, *prev;
 };
@@ -61,7 +61,7 @@ static inline struct nupa_list *nupa_list_pop(struct nupa_list *list)
 	return first;
 }
 
-/* --- channels -------------------------------------------------------------------------------- */
+/* --- channels ------------------------------------------------------------------------ */
 struct nupa_channel {
 	struct nupa_tx tx;
 	struct nupa_rx rx;
@@ -89,7 +89,7 @@ struct nupa_channel {
 	struct nupa_channel *older; /* broken ones to the same slot */
 };
 
-/* --- verbs objects --------------------------------------------------------------------------- */
+/* --- verbs objects ------------------------------------------------------------------- */
 struct nupa_context {
 	struct verbs_context ibv;
 	struct nupa_engine *engine;
@@ -335,7 +335,7 @@ struct nupa_qp {
 	bool comm_est;
 };
 
-/* --- the engine ------------------------------------------------------------------------------ */
+/* --- the engine ---------------------------------------------------------------------- */
 struct nupa_engine {
 	/* Line 0: the lock and what every poll looks at. */
 	NUPA_LINE_ALIGNED uint32_t lock; /* 0 free, 1 held */
@@ -434,6 +434,15 @@ void nupa_engine_progress_siblings(struct nupa_engine *engine);
 void nupa_engine_poll_idle(struct nupa_engine *engine);
 void nupa_engine_flush(struct nupa_engine *engine); /* acks that are due */
 bool nupa_engine_rings_ready(const struct nupa_engine *engine);
+
+static inline bool nupa_engine_lines_ready(const struct nupa_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->n_channels; i++)
+		if (nupa_rx_ready(&engine->open[i]->rx))
+			return true;
+	return false;
+}
+
 uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine);
 
 /* channel.c */
@@ -548,7 +557,26 @@ uint32_t nupa_pow2_at_least(uint32_t n);
 void *nupa_queue_map(size_t bytes);
 
 /* cq.c */
-void nupa_cq_push(struct nupa_cq *cq, const struct nupa_cqe *cqe, bool solicited);
+void nupa_cq_overrun(struct nupa_cq *cq, struct nupa_qp *qp);
+void nupa_cq_tell(struct nupa_cq *cq, bool solicited);
+
+/* The place of the next completion, all of which the caller fills in, or NULL after an overrun.
+ * Built in place: a copy of what was just stored in smaller pieces stalls. */
+static inline struct nupa_cqe *nupa_cq_reserve(struct nupa_cq *cq, struct nupa_qp *qp)
+{
+	if (unlikely(cq->overrun || cq->tail - cq->head >= cq->capacity)) {
+		nupa_cq_overrun(cq, qp);
+		return NULL;
+	}
+	return &cq->ring[cq->tail & cq->mask];
+}
+
+static inline void nupa_cq_commit(struct nupa_cq *cq, bool solicited)
+{
+	cq->tail++;
+	if (unlikely(cq->timestamps || cq->arm != NUPA_ARM_NONE))
+		nupa_cq_tell(cq, solicited);
+}
 struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context,
 			    struct ibv_comp_channel *channel, uint32_t comp_vector);
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq);

@@ -146,8 +146,7 @@ static void *port_thread(void *arg)
 	return NULL;
 }
 
-/* --- death watch ---------------------------------------------------------------------------------
- */
+/* --- death watch --------------------------------------------------------------------- */
 
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 {

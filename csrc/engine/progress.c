@@ -216,10 +216,8 @@ void nupa_engine_progress_siblings(struct nupa_engine *engine)
 
 bool nupa_engine_rings_ready(const struct nupa_engine *engine)
 {
-	for (uint32_t i = 0; i < engine->n_channels; i++)
-		if (nupa_rx_ready(&engine->open[i]->rx))
-			return true;
-	return nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen ||
+	return nupa_engine_lines_ready(engine) ||
+	       nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen ||
 	       nupa_load_relaxed(&engine->fabric->sb->port_epoch) != engine->port_epoch_seen;
 }
 

@@ -45,25 +45,33 @@ void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state)
 	nupa_store_release(&qp->entry->state, qp->state);
 }
 
-void nupa_qp_flush_rq(struct nupa_qp *qp)
+static void flush_receive(struct nupa_qp *qp, uint64_t wr_id)
 {
-	struct nupa_cqe cqe = {
+	struct nupa_cqe *cqe = nupa_cq_reserve(qp->recv_cq, qp);
+
+	if (!cqe)
+		return;
+	*cqe = (struct nupa_cqe){
+		.wr_id = wr_id,
 		.qp = qp,
 		.status = IBV_WC_WR_FLUSH_ERR,
 		.opcode = IBV_WC_RECV,
 		.qp_num = qp->ibv.qp_num,
 	};
+	nupa_cq_commit(qp->recv_cq, true);
+}
+
+void nupa_qp_flush_rq(struct nupa_qp *qp)
+{
 	struct nupa_rwqe *rwqe;
 
 	if (qp->recv_active) {
 		qp->recv_active = false;
-		cqe.wr_id = qp->recv_wqe->wr_id;
-		nupa_cq_push(qp->recv_cq, &cqe, true);
+		flush_receive(qp, qp->recv_wqe->wr_id);
 	}
 	while (!qp->srq && (rwqe = nupa_rq_peek(&qp->rq))) {
-		cqe.wr_id = rwqe->wr_id;
 		qp->rq.head++;
-		nupa_cq_push(qp->recv_cq, &cqe, true);
+		flush_receive(qp, rwqe->wr_id);
 	}
 	if (qp->srq && !qp->last_wqe_event) {
 		qp->last_wqe_event = true;
@@ -80,8 +88,7 @@ void nupa_qp_error(struct nupa_qp *qp)
 	nupa_qp_flush_rq(qp);
 }
 
-/* --- creation
- * -------------------------------------------------------------------------------------- */
+/* --- creation ------------------------------------------------------------------------ */
 
 /* As in mr.c: indices go round, so a number is not used again at once. */
 static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
@@ -285,8 +292,7 @@ struct ibv_qp_ex *nupa_qp_to_qp_ex(struct ibv_qp *qp)
 	return qp_of(qp)->is_ex ? &qp_of(qp)->ibv_ex : NULL;
 }
 
-/* --- destruction
- * ------------------------------------------------------------------------------------ */
+/* --- destruction --------------------------------------------------------------------- */
 
 /* A partner that waits for our last acknowledgement must get it. */
 #define LAST_ACK_TRIES 10000
@@ -338,8 +344,7 @@ int nupa_destroy_qp(struct ibv_qp *ibv)
 	return 0;
 }
 
-/* --- modification
- * ----------------------------------------------------------------------------------- */
+/* --- modification -------------------------------------------------------------------- */
 
 static int check_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {

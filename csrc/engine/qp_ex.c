@@ -63,8 +63,7 @@ static int wr_complete(struct ibv_qp_ex *ibv)
 	return error;
 }
 
-/* --- operations: each begins a request
- * ------------------------------------------------------------ */
+/* --- operations: each begins a request ----------------------------------------------- */
 
 static struct nupa_wqe *begin(struct ibv_qp_ex *ibv, uint32_t opcode, uint32_t imm)
 {
@@ -158,8 +157,7 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t r
 		wqe->compare_add = add;
 }
 
-/* --- setters: what the request carries, and where it goes
- * ----------------------------------------- */
+/* --- setters: what the request carries, and where it goes ---------------------------- */
 
 static void fail(struct nupa_qp *qp, int error)
 {

@@ -33,12 +33,18 @@ static bool is_response_op(uint8_t opcode)
 	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* --- completion --------------------------------------------------------------------------------
- */
+/* --- completion ---------------------------------------------------------------------- */
 
 static void complete(struct nupa_qp *qp, const struct nupa_wqe *wqe, enum ibv_wc_status status)
 {
-	struct nupa_cqe cqe = {
+	struct nupa_cqe *cqe;
+
+	if (status == IBV_WC_SUCCESS && !(wqe->flags & IBV_SEND_SIGNALED))
+		return;
+	cqe = nupa_cq_reserve(qp->send_cq, qp);
+	if (!cqe)
+		return;
+	*cqe = (struct nupa_cqe){
 		.wr_id = wqe->wr_id,
 		.qp = qp,
 		.status = status,
@@ -46,10 +52,7 @@ static void complete(struct nupa_qp *qp, const struct nupa_wqe *wqe, enum ibv_wc
 		.byte_len = wqe->length_bytes,
 		.qp_num = qp->ibv.qp_num,
 	};
-
-	if (status == IBV_WC_SUCCESS && !(wqe->flags & IBV_SEND_SIGNALED))
-		return;
-	nupa_cq_push(qp->send_cq, &cqe, status != IBV_WC_SUCCESS);
+	nupa_cq_commit(qp->send_cq, status != IBV_WC_SUCCESS);
 }
 
 /* Completes what is done, from the oldest on (I3). */
@@ -96,8 +99,7 @@ void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status)
 	}
 }
 
-/* --- waiting -----------------------------------------------------------------------------------
- */
+/* --- waiting ------------------------------------------------------------------------- */
 
 void nupa_requester_stop_waiting(struct nupa_qp *qp)
 {
@@ -198,8 +200,7 @@ static void made_progress(struct nupa_qp *qp)
 		nupa_requester_stop_waiting(qp);
 }
 
-/* --- local memory ------------------------------------------------------------------------------
- */
+/* --- local memory -------------------------------------------------------------------- */
 
 static bool local_spans(struct nupa_qp *qp, struct nupa_wqe *wqe, struct nupa_span *spans,
 			uint32_t *n_spans)
@@ -223,8 +224,7 @@ static bool fail_in_turn(struct nupa_qp *qp, uint64_t index, enum ibv_wc_status 
 	return false;
 }
 
-/* --- messages ----------------------------------------------------------------------------------
- */
+/* --- messages ------------------------------------------------------------------------ */
 
 static struct nupa_msg *reserve(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t **payload)
 {
@@ -606,8 +606,7 @@ void nupa_requester_run(struct nupa_qp *qp)
 	}
 }
 
-/* --- answers -----------------------------------------------------------------------------------
- */
+/* --- answers ------------------------------------------------------------------------- */
 
 /* All requests up to psn are executed. */
 void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn)

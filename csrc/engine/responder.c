@@ -10,8 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* --- answers ------------------------------------------------------------------------------------
- */
+/* --- answers ------------------------------------------------------------------------- */
 
 static void answer_later(struct nupa_qp *qp)
 {
@@ -193,8 +192,7 @@ void nupa_responder_reset(struct nupa_qp *qp)
 	qp->peer_incarnation = NUPA_PEER_UNKNOWN;
 }
 
-/* --- receives -----------------------------------------------------------------------------------
- */
+/* --- receives ------------------------------------------------------------------------ */
 
 static void took_receive(struct nupa_qp *qp)
 {
@@ -218,7 +216,11 @@ static void took_receive(struct nupa_qp *qp)
 static void complete_receive(struct nupa_qp *qp, uint64_t wr_id, enum ibv_wc_status status,
 			     const struct nupa_msg *msg, uint64_t bytes, uint32_t opcode)
 {
-	struct nupa_cqe cqe = {
+	struct nupa_cqe *cqe = nupa_cq_reserve(qp->recv_cq, qp);
+
+	if (!cqe)
+		return;
+	*cqe = (struct nupa_cqe){
 		.wr_id = wr_id,
 		.qp = qp,
 		.status = status,
@@ -229,20 +231,20 @@ static void complete_receive(struct nupa_qp *qp, uint64_t wr_id, enum ibv_wc_sta
 	};
 
 	if (msg->flags & NUPA_F_IMM) {
-		cqe.wc_flags |= IBV_WC_WITH_IMM;
-		cqe.imm = msg->imm;
+		cqe->wc_flags |= IBV_WC_WITH_IMM;
+		cqe->imm = msg->imm;
 	}
 	if (msg->flags & NUPA_F_INV && status == IBV_WC_SUCCESS) {
-		cqe.wc_flags |= IBV_WC_WITH_INV;
-		cqe.imm = msg->imm;
+		cqe->wc_flags |= IBV_WC_WITH_INV;
+		cqe->imm = msg->imm;
 	}
 	if (qp->type == IBV_QPT_UD) {
 		if (msg->deth.is_global)
-			cqe.wc_flags |= IBV_WC_GRH;
-		cqe.slid = msg->deth.slid;
+			cqe->wc_flags |= IBV_WC_GRH;
+		cqe->slid = msg->deth.slid;
 	}
-	nupa_cq_push(qp->recv_cq, &cqe,
-		     status != IBV_WC_SUCCESS || (msg->flags & NUPA_F_SOLICITED) != 0);
+	nupa_cq_commit(qp->recv_cq,
+		       status != IBV_WC_SUCCESS || (msg->flags & NUPA_F_SOLICITED) != 0);
 }
 
 /* A receive came to a bad end on our side: RC tells the requester and ends. */
@@ -373,8 +375,7 @@ static bool handle_send(struct nupa_qp *qp, const struct nupa_msg *msg, const ui
 	return true;
 }
 
-/* --- one-sided requests --------------------------------------------------------------------------
- */
+/* --- one-sided requests -------------------------------------------------------------- */
 
 static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
 {
@@ -525,8 +526,7 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 	nupa_list_del(&qp->job_link);
 }
 
-/* --- dispatch ------------------------------------------------------------------------------------
- */
+/* --- dispatch ------------------------------------------------------------------------ */
 
 /* GRH as the receiver of a datagram finds it before the payload (man ibv_create_ah_from_wc).  RoCE
  * v2 over IPv4 puts the IPv4 header into its last 20 bytes; we give the IPv6 form with mapped

@@ -4,7 +4,7 @@
 #ifndef NUPA_VERBS_ABI_ENUMS_H
 #define NUPA_VERBS_ABI_ENUMS_H
 
-/* --- Ports, links, addresses ------------------------------------------- */
+/* --- Ports, links, addresses --------------------------------------------------------- */
 enum ibv_port_state {
 	IBV_PORT_NOP = 0,
 	IBV_PORT_DOWN = 1,
@@ -93,7 +93,7 @@ enum ibv_rate { /* by value, which is not by speed */
 		IBV_RATE_1200_GBPS = 24,
 };
 
-/* --- Devices ------------------------------------------------------------ */
+/* --- Devices ------------------------------------------------------------------------- */
 enum { IBV_SYSFS_NAME_MAX = 64, IBV_SYSFS_PATH_MAX = 256 };
 
 enum ibv_node_type {
@@ -170,7 +170,7 @@ enum ibv_tm_cap_flags { IBV_TM_CAP_RC = 1 << 0 };
 
 enum ibv_values_mask { IBV_VALUES_MASK_RAW_CLOCK = 1 << 0, IBV_VALUES_MASK_RESERVED = 1 << 1 };
 
-/* --- Memory ------------------------------------------------------------- */
+/* --- Memory -------------------------------------------------------------------------- */
 enum ibv_access_flags {
 	IBV_ACCESS_LOCAL_WRITE = 1 << 0,
 	IBV_ACCESS_REMOTE_WRITE = 1 << 1,
@@ -236,7 +236,7 @@ enum ibv_xrcd_init_attr_mask {
 	IBV_XRCD_INIT_ATTR_RESERVED = 1 << 2,
 };
 
-/* --- Completions and events --------------------------------------------- */
+/* --- Completions and events ---------------------------------------------------------- */
 enum ibv_wc_status {
 	IBV_WC_SUCCESS = 0,
 	IBV_WC_LOC_LEN_ERR = 1,
@@ -352,7 +352,7 @@ enum ibv_event_type {
 	IBV_EVENT_WQ_FATAL = 19,
 };
 
-/* --- Queue pairs -------------------------------------------------------- */
+/* --- Queue pairs --------------------------------------------------------------------- */
 enum ibv_qp_type {
 	IBV_QPT_RC = 2,
 	IBV_QPT_UC = 3,
@@ -451,7 +451,7 @@ enum ibv_query_qp_data_in_order_caps {
 	IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES = 1 << 1,
 };
 
-/* --- Work requests ------------------------------------------------------ */
+/* --- Work requests ------------------------------------------------------------------- */
 enum ibv_wr_opcode {
 	IBV_WR_RDMA_WRITE = 0,
 	IBV_WR_RDMA_WRITE_WITH_IMM = 1,
@@ -485,7 +485,7 @@ enum ibv_ops_wr_opcode { IBV_WR_TAG_ADD = 0, IBV_WR_TAG_DEL = 1, IBV_WR_TAG_SYNC
 
 enum ibv_ops_flags { IBV_OPS_SIGNALED = 1 << 0, IBV_OPS_TM_SYNC = 1 << 1 };
 
-/* --- Shared receive queues and receive work queues ---------------------- */
+/* --- Shared receive queues and receive work queues ----------------------------------- */
 enum ibv_srq_type { IBV_SRQT_BASIC = 0, IBV_SRQT_XRC = 1, IBV_SRQT_TM = 2 };
 
 enum ibv_srq_attr_mask { IBV_SRQ_MAX_WR = 1 << 0, IBV_SRQ_LIMIT = 1 << 1 };

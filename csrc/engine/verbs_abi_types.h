@@ -33,7 +33,7 @@ struct ibv_flow;
 struct ibv_flow_action;
 struct ibv_counters;
 
-/* --- Ports and addresses ------------------------------------------------ */
+/* --- Ports and addresses ------------------------------------------------------------- */
 union ibv_gid {
 	uint8_t raw[16];
 	struct {
@@ -85,7 +85,7 @@ struct ibv_port_attr {
 	uint32_t active_speed_ex; /* since v59: speeds that active_speed cannot say */
 };
 
-/* --- Devices ------------------------------------------------------------ */
+/* --- Devices ------------------------------------------------------------------------- */
 struct ibv_device_attr {
 	char fw_ver[64];
 	uint64_t node_guid;      /* be */
@@ -168,7 +168,7 @@ struct ibv_values_ex {
 	struct timespec raw_clock;
 };
 
-/* --- Protection domains and memory -------------------------------------- */
+/* --- Protection domains and memory --------------------------------------------------- */
 struct ibv_pd {
 	struct ibv_context *context;
 	uint32_t handle;
@@ -262,14 +262,14 @@ struct ibv_dmah {
 	struct ibv_context *context;
 };
 
-/* --- Address handles ---------------------------------------------------- */
+/* --- Address handles ----------------------------------------------------------------- */
 struct ibv_ah {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	uint32_t handle;
 };
 
-/* --- Completions and events --------------------------------------------- */
+/* --- Completions and events ---------------------------------------------------------- */
 struct ibv_comp_channel {
 	struct ibv_context *context;
 	int fd; /* readable: an event waits */
@@ -375,7 +375,7 @@ struct ibv_async_event {
 	enum ibv_event_type event_type;
 };
 
-/* --- Work requests ------------------------------------------------------ */
+/* --- Work requests ------------------------------------------------------------------- */
 struct ibv_sge {
 	uint64_t addr;
 	uint32_t length, lkey;
@@ -452,7 +452,7 @@ struct ibv_ops_wr {
 	} tm;
 };
 
-/* --- Queue pairs -------------------------------------------------------- */
+/* --- Queue pairs --------------------------------------------------------------------- */
 struct ibv_qp_cap {
 	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge;
 	uint32_t max_inline_data; /* bytes */
@@ -583,7 +583,7 @@ struct ibv_qp_ex {
 			 uint8_t type, uint8_t level); /* since v45 */
 };
 
-/* --- Shared receive queues ---------------------------------------------- */
+/* --- Shared receive queues ----------------------------------------------------------- */
 struct ibv_srq_attr {
 	uint32_t max_wr, max_sge, srq_limit;
 };
@@ -619,7 +619,7 @@ struct ibv_srq {
 	uint32_t events_completed;
 };
 
-/* --- Work queues, flow steering, counters: named by the context's table, not offered -- */
+/* --- Work queues, flow steering, counters: named by the context's table, not offered - */
 struct ibv_wq_init_attr {
 	void *wq_context;
 	enum ibv_wq_type wq_type;

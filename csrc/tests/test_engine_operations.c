@@ -40,8 +40,7 @@ static void pair_end(struct pair *pair)
 	nupa_fabric_put(pair->fabric);
 }
 
-/* --- operations --------------------------------------------------------------------------------
- */
+/* --- operations ---------------------------------------------------------------------- */
 
 /* A datagram arrives behind its GRH. */
 static uint32_t room_for(const struct pair *pair, uint32_t length)
@@ -200,8 +199,7 @@ static void operations_keep_their_order(struct pair *pair)
 	}
 }
 
-/* --- the matrix --------------------------------------------------------------------------------
- */
+/* --- the matrix ---------------------------------------------------------------------- */
 
 static void rc_works(bool fork_target, const struct end_options *base)
 {

@@ -326,8 +326,7 @@ static void send_with_invalidate_ends_a_key(void)
 	}
 }
 
-/* --- deregistration under writes -----------------------------------------------------------------
- */
+/* --- deregistration under writes ----------------------------------------------------- */
 
 struct writer {
 	struct end *end;

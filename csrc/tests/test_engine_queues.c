@@ -24,8 +24,7 @@ static void close_all(struct nupa_fabric *fabric, struct end *a, struct end *b)
 	nupa_fabric_put(fabric);
 }
 
-/* --- SRQ -----------------------------------------------------------------------------------------
- */
+/* --- SRQ ----------------------------------------------------------------------------- */
 
 /* Another QP of the same end, to RTS with its peer. */
 static struct end twin_of(struct end *end)
@@ -122,8 +121,7 @@ static void a_queue_pair_in_error_leaves_the_srq_to_the_others(void)
 	close_all(fabric, a, b);
 }
 
-/* --- limits of queues ----------------------------------------------------------------------------
- */
+/* --- limits of queues ---------------------------------------------------------------- */
 
 static void posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_taken(void)
 {
@@ -209,8 +207,7 @@ static void a_completion_queue_can_be_resized_with_completions_in_it(void)
 	close_all(fabric, a, b);
 }
 
-/* --- errors and states ---------------------------------------------------------------------------
- */
+/* --- errors and states --------------------------------------------------------------- */
 
 static void an_error_flushes_both_queues_in_order(void)
 {
@@ -372,8 +369,7 @@ static void a_reset_queue_pair_takes_its_completions_along_and_works_again(void)
 	close_all(fabric, a, b);
 }
 
-/* --- events --------------------------------------------------------------------------------------
- */
+/* --- events -------------------------------------------------------------------------- */
 
 static bool channel_readable(const struct end *end, int timeout_ms)
 {

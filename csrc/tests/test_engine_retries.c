@@ -22,8 +22,7 @@ static void close_all(struct nupa_fabric *fabric, struct end *a, struct end *b)
 	nupa_fabric_put(fabric);
 }
 
-/* --- receiver not ready --------------------------------------------------------------------------
- */
+/* --- receiver not ready -------------------------------------------------------------- */
 
 static void with_rnr_retry_0_the_first_refusal_is_the_end(void)
 {
@@ -205,8 +204,7 @@ static void what_stands_behind_a_refused_send_waits_for_it(void)
 	}
 }
 
-/* --- peer not ready ------------------------------------------------------------------------------
- */
+/* --- peer not ready ------------------------------------------------------------------ */
 
 static void requests_before_the_peer_is_ready(bool fork_target, enum nupa_mover mover)
 {
@@ -426,8 +424,7 @@ static void a_message_from_before_a_reset_is_not_delivered_after_it(void)
 	}
 }
 
-/* --- path ----------------------------------------------------------------------------------------
- */
+/* --- path ---------------------------------------------------------------------------- */
 
 static void set_path(struct nupa_fabric *fabric, bool up)
 {

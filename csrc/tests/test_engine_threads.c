@@ -144,8 +144,7 @@ static void four_threads_with_queues_of_their_own_by_cma(void)
 		four_threads(NUPA_MOVER_CMA);
 }
 
-/* --- coming and going
- * ----------------------------------------------------------------------------- */
+/* --- coming and going ---------------------------------------------------------------- */
 
 struct neighbour {
 	struct nupa_fabric *fabric;
@@ -258,8 +257,7 @@ static void traffic_goes_on_while_a_port_flaps_and_a_controller_looks(void)
 	beside(flap_the_port);
 }
 
-/* --- events
- * --------------------------------------------------------------------------------------- */
+/* --- events -------------------------------------------------------------------------- */
 
 #define PINGS 300u
 

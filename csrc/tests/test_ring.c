@@ -249,8 +249,7 @@ static void counts_go_round_at_forty_bits(void)
 	free(ring.header);
 }
 
-/* --- two threads -------------------------------------------------------------------------------
- */
+/* --- two threads --------------------------------------------------------------------- */
 
 #define STREAM_MESSAGES 1000000u
 

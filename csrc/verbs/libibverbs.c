@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-/* --- Devices ------------------------------------------------------------ */
+/* --- Devices ------------------------------------------------------------------------- */
 struct ibv_device **ibv_get_device_list(int *num_devices)
 {
 	return nupa_get_device_list(num_devices);
@@ -103,7 +103,7 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 	nupa_ack_async_event(event);
 }
 
-/* --- Protection domains and memory -------------------------------------- */
+/* --- Protection domains and memory --------------------------------------------------- */
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	return nupa_alloc_pd(context);
@@ -193,7 +193,7 @@ int ibv_dofork_range(void *base, size_t size)
 	return 0;
 }
 
-/* --- Completions -------------------------------------------------------- */
+/* --- Completions --------------------------------------------------------------------- */
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
 	return nupa_create_comp_channel(context);
@@ -230,7 +230,7 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nevents)
 	nupa_ack_cq_events(cq, nevents);
 }
 
-/* --- Queues ------------------------------------------------------------- */
+/* --- Queues -------------------------------------------------------------------------- */
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
 	return nupa_create_srq(pd, attr);
@@ -284,7 +284,7 @@ int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_
 	return 0;
 }
 
-/* --- Addresses ---------------------------------------------------------- */
+/* --- Addresses ----------------------------------------------------------------------- */
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	return nupa_create_ah(pd, attr);

@@ -45,7 +45,7 @@ NUPA_REFUSAL void *refuse_old_null(void)
 }
 
 /* clang-format off */
-/* --- Public verbs: functions of the extended tables are refused by being NULL there --- */
+/* --- Public verbs: functions of the extended tables are refused by being NULL there -- */
 #define NUPA_PUBLIC_REFUSED(X) \
 	X(ibv_dealloc_dmah) X(ibv_query_ece) X(ibv_set_ece)
 #define NUPA_PUBLIC_REFUSED_NULL(X) \
@@ -54,7 +54,7 @@ NUPA_REFUSAL void *refuse_old_null(void)
 #define NUPA_PUBLIC_IGNORED(X) \
 	X(ibv_register_driver) X(ibv_unimport_dm) X(ibv_unimport_mr) X(ibv_unimport_pd)
 
-/* --- IBVERBS_1.0 ------------------------------------------------------------------------ */
+/* --- IBVERBS_1.0 --------------------------------------------------------------------- */
 #define NUPA_OLD_REFUSED(X) \
 	X(ibv_attach_mcast) X(ibv_close_device) X(ibv_dealloc_pd) X(ibv_dereg_mr) \
 	X(ibv_destroy_ah) X(ibv_destroy_cq) X(ibv_destroy_qp) X(ibv_destroy_srq) \
@@ -68,7 +68,7 @@ NUPA_REFUSAL void *refuse_old_null(void)
 #define NUPA_OLD_IGNORED(X) \
 	X(ibv_ack_async_event) X(ibv_ack_cq_events) X(ibv_free_device_list)
 
-/* --- IBVERBS_PRIVATE: what drivers call ------------------------------------------------- */
+/* --- IBVERBS_PRIVATE: what drivers call ---------------------------------------------- */
 #define NUPA_PRIVATE_REFUSED(X) \
 	X(__ioctl_final_num_attrs) X(execute_ioctl) X(ibv_cmd_advise_mr) \
 	X(ibv_cmd_alloc_dm) X(ibv_cmd_alloc_dmah) X(ibv_cmd_alloc_mw) X(ibv_cmd_alloc_pd) \

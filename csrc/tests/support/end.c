@@ -91,8 +91,7 @@ bool test_cma_works(void)
 	return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)sizeof(to);
 }
 
-/* --- objects -----------------------------------------------------------------------------------
- */
+/* --- objects ------------------------------------------------------------------------- */
 
 static void take_memory(struct end *end)
 {
@@ -201,8 +200,7 @@ void end_close(struct end *end)
 	free(end);
 }
 
-/* --- states ------------------------------------------------------------------------------------
- */
+/* --- states -------------------------------------------------------------------------- */
 
 static struct ibv_ah_attr path_to(const struct end_address *peer)
 {
@@ -309,8 +307,7 @@ void pair_close(struct end *a, struct end *b)
 	end_close(b);
 }
 
-/* --- work --------------------------------------------------------------------------------------
- */
+/* --- work ---------------------------------------------------------------------------- */
 
 struct request request_of(struct end *end, enum ibv_wr_opcode opcode, uint64_t wr_id,
 			  uint32_t offset, uint32_t length)
