@@ -325,6 +325,7 @@ struct nupa_qp {
 	struct nupa_list ack_link;  /* engine->ack_pending */
 	struct nupa_rwqe *recv_wqe; /* taken for the message in progress (a copy) */
 	bool recv_active;
+	bool recv_kept;    /* UC: taken for a message that broke off; the next one has it */
 	bool drop_message; /* UC: rest of a message whose start was dropped */
 	uint64_t recv_bytes;
 	struct nupa_job jobs[NUPA_RD_ATOMIC_MAX];

@@ -65,8 +65,8 @@ void nupa_qp_flush_rq(struct nupa_qp *qp)
 {
 	struct nupa_rwqe *rwqe;
 
-	if (qp->recv_active) {
-		qp->recv_active = false;
+	if (qp->recv_active || qp->recv_kept) {
+		qp->recv_active = qp->recv_kept = false;
 		flush_receive(qp, qp->recv_wqe->wr_id);
 	}
 	while (!qp->srq && (rwqe = nupa_rq_peek(&qp->rq))) {

@@ -185,7 +185,7 @@ void nupa_responder_reset(struct nupa_qp *qp)
 {
 	refuse_what_is_owed(qp);
 	qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
-	qp->recv_active = qp->drop_message = false;
+	qp->recv_active = qp->recv_kept = qp->drop_message = false;
 	qp->jobs_head = qp->jobs_tail = 0;
 	nupa_list_del(&qp->ack_link);
 	nupa_list_del(&qp->job_link);
@@ -323,10 +323,15 @@ static struct nupa_rwqe *receive_for(struct nupa_qp *qp, const struct nupa_msg *
 
 	if (qp->recv_active)
 		return qp->recv_wqe;
+	qp->recv_bytes = 0;
+	if (qp->recv_kept) {
+		qp->recv_kept = false;
+		qp->recv_active = !(msg->flags & NUPA_F_LAST);
+		return qp->recv_wqe;
+	}
 	rwqe = nupa_rq_peek(rq);
 	if (!rwqe)
 		return NULL;
-	qp->recv_bytes = 0;
 	if (!(msg->flags & NUPA_F_LAST)) {
 		/* Others may take from the queue before our last part comes. */
 		memcpy(qp->recv_wqe, rwqe, sizeof(*rwqe) + rwqe->n_sge * sizeof(rwqe->sge[0]));
@@ -596,6 +601,7 @@ static bool check_psn(struct nupa_qp *qp, const struct nupa_msg *msg)
 	    IBV_QPT_UC) { /* 9.8.2.2: a message starts anew, a gap drops the rest of it */
 		if (msg->flags & NUPA_F_FIRST) {
 			qp->drop_message = false;
+			qp->recv_kept |= qp->recv_active;
 			qp->recv_active = false;
 		} else if (ahead) {
 			qp->drop_message = true;

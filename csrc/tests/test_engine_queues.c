@@ -2,6 +2,7 @@
  * Queues at their limits, errors and events: SRQs, CQ overrun, the order of flushes, SQD,
  * completion channels, asynchronous events. */
 #include "end.h"
+#include "engine.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -484,6 +485,39 @@ static void an_object_waits_with_its_end_for_its_events_to_be_acknowledged(void)
 	close_all(fabric, a, b);
 }
 
+/* Only a message that its sender never finishes shows this, so it is handed to the responder. */
+static void a_uc_message_that_breaks_off_leaves_its_receive_to_the_next(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct nupa_engine *engine;
+	struct nupa_msg msg = { .op = NUPA_OP_SEND, .flags = NUPA_F_FIRST, .length_bytes = 8 };
+	struct nupa_qp *qp;
+	struct end *a, *b;
+
+	options.type = IBV_QPT_UC;
+	pair_open(fabric, &options, &a, &b);
+	for (uint64_t wr_id = 1; wr_id <= 3; wr_id++)
+		end_post_recv(b, wr_id, 0, 64);
+	end_start(a, IBV_WR_SEND, 1, 0, 8);
+	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
+
+	engine = nupa_engine_of(b->context);
+	nupa_engine_lock(engine);
+	qp = nupa_qp_find(engine, b->qp->qp_num);
+	msg.dest_qpn = b->qp->qp_num;
+	msg.src_qpn = a->qp->qp_num;
+	msg.psn = nupa_psn_of(qp->peer_incarnation, qp->expected_psn);
+	nupa_responder_request(engine, qp->channel, &msg, NULL);
+	nupa_engine_unlock(engine);
+
+	end_start(a, IBV_WR_SEND, 2, 0, 8);
+	CHECK_EQ(cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS).byte_len, 8);
+	end_start(a, IBV_WR_SEND, 3, 0, 16);
+	CHECK_EQ(cq_expect(b->recv_cq, 3, IBV_WC_SUCCESS).byte_len, 16);
+	close_all(fabric, a, b);
+}
+
 static void objects_in_use_are_not_destroyed(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
@@ -518,6 +552,7 @@ int main(int argc, char **argv)
 		CASE(solicited_events_come_for_solicited_messages_and_errors_alone),
 		CASE(a_sleeping_target_answers),
 		CASE(an_object_waits_with_its_end_for_its_events_to_be_acknowledged),
+		CASE(a_uc_message_that_breaks_off_leaves_its_receive_to_the_next),
 		CASE(objects_in_use_are_not_destroyed),
 	};
 
