@@ -36,8 +36,9 @@ check: lint ## format, lint, types, layers, sanitizers, tests: what CI runs
 	@$(MAKE) --no-print-directory sanitize
 	@$(MAKE) --no-print-directory test
 
-bench: $(BUILD)/packages.run $(BUILD)/built ## benchmarks, with ratios to the machine's own limits
-	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+bench: $(BUILD)/packages.run $(BUILD)/built $(VENV)/installed.dev ## benchmarks, with ratios to the machine's own limits
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+	$(BIN)/python -m pytest -q -o addopts=--import-mode=importlib benchmarks
 
 build: $(BUILD)/built ## .venv/bin/nupa, nupa/_engine, libibverbs.so.1
 

@@ -44,6 +44,8 @@ _ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
 class End:
     """A host's device with one QP and one region."""
 
+    peer: End
+
     def __init__(self, stack: ExitStack, fabric: Fabric, host: int) -> None:
         start_ns = time.perf_counter_ns()
         self.context = stack.enter_context(Context(fabric=fabric, host=host))
@@ -57,6 +59,7 @@ class End:
         self.qp = stack.enter_context(QP(pd, init))
 
     def connect(self, peer: End) -> None:
+        self.peer = peer
         attr = QPAttr(port_num=_PORT)
         attr.qp_access_flags = _ACCESS
         attr.path_mtu = IBV_MTU_4096
