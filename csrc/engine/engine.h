@@ -505,7 +505,39 @@ bool nupa_memory_mapped(const void *addr, size_t length);
 bool nupa_memory_writable(const void *addr);
 
 /* mr.c */
-struct nupa_mr *nupa_mr_find(struct nupa_engine *engine, uint32_t key);
+static inline struct nupa_mr *nupa_mr_find(const struct nupa_engine *engine, uint32_t key)
+{
+	uint32_t index = key >> NUPA_KEY_VARIANT_BITS;
+	struct nupa_mr *mr;
+
+	if (index >= engine->fabric->geometry.mr_entries)
+		return NULL;
+	mr = engine->mrs[index];
+	return mr && mr->ibv.lkey == key && engine->mr_entries[index].key == key ? mr : NULL;
+}
+
+/* Where [addr, +bytes) of a region is, in the region's own addressing; NULL: beyond it.  No sum
+ * here can overflow. */
+static inline uint8_t *nupa_mr_at(const struct nupa_mr *mr, uint64_t addr, uint64_t bytes)
+{
+	uint64_t offset = addr - mr->iova;
+
+	if (addr < mr->iova || offset > mr->ibv.length || bytes > mr->ibv.length - offset)
+		return NULL;
+	return (uint8_t *)mr->ibv.addr + offset;
+}
+
+/* Local memory by its lkey; NULL: protection error. */
+static inline uint8_t *nupa_mr_local(const struct nupa_engine *engine, const struct ibv_pd *pd,
+				     const struct ibv_sge *sge, int access)
+{
+	const struct nupa_mr *mr = nupa_mr_find(engine, sge->lkey);
+
+	if (!mr || mr->ibv.pd != pd || (mr->access & access) != access)
+		return NULL;
+	return nupa_mr_at(mr, sge->addr, sge->length);
+}
+
 /* Resolves a local scatter/gather list to memory: IBV_WC_SUCCESS or LOC_PROT_ERR. */
 enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd,
 				   const struct ibv_sge *sge, uint32_t n_sge, int access,
@@ -516,6 +548,24 @@ uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint6
 bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uint32_t pd,
 			   uint64_t raddr, uint64_t bytes, uint32_t access);
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
+
+/* memcpy of what fits in a line: a call and its dispatch would cost more than the copy. */
+static inline void nupa_copy_small(void *to, const void *from, uint32_t bytes)
+{
+	uint8_t *d = to;
+	const uint8_t *s = from;
+
+	if (bytes >= 16) { /* up to 32: two halves, which may overlap */
+		memcpy(d, s, 16);
+		memcpy(d + bytes - 16, s + bytes - 16, 16);
+	} else if (bytes >= 8) {
+		memcpy(d, s, 8);
+		memcpy(d + bytes - 8, s + bytes - 8, 8);
+	} else {
+		for (uint32_t i = 0; i < bytes; i++)
+			d[i] = s[i];
+	}
+}
 
 /* Copies len bytes between a flat buffer and a list of spans, from offset of the list on; what
  * does not fit is left out. */

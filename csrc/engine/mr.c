@@ -200,27 +200,6 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 	return 0;
 }
 
-struct nupa_mr *nupa_mr_find(struct nupa_engine *engine, uint32_t key)
-{
-	uint32_t index = key >> NUPA_KEY_VARIANT_BITS;
-	struct nupa_mr *mr;
-
-	if (index >= engine->fabric->geometry.mr_entries)
-		return NULL;
-	mr = engine->mrs[index];
-	return mr && mr->ibv.lkey == key && engine->mr_entries[index].key == key ? mr : NULL;
-}
-
-/* Both key and bounds; raddr in the region's own addressing.  No sum here can overflow. */
-static uint8_t *region_at(const struct nupa_mr *mr, uint64_t addr, uint64_t bytes)
-{
-	uint64_t offset = addr - mr->iova;
-
-	if (addr < mr->iova || offset > mr->ibv.length || bytes > mr->ibv.length - offset)
-		return NULL;
-	return (uint8_t *)mr->ibv.addr + offset;
-}
-
 enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd,
 				   const struct ibv_sge *sge, uint32_t n_sge, int access,
 				   struct nupa_span *spans, uint32_t *n_spans)
@@ -228,14 +207,12 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < n_sge; i++) {
-		const struct nupa_mr *mr;
 		uint8_t *va;
 
 		if (sge[i].length == 0)
 			continue;
-		mr = nupa_mr_find(engine, sge[i].lkey);
-		if (!mr || mr->ibv.pd != pd || (mr->access & access) != access ||
-		    !(va = region_at(mr, sge[i].addr, sge[i].length)))
+		va = nupa_mr_local(engine, pd, &sge[i], access);
+		if (!va)
 			return IBV_WC_LOC_PROT_ERR;
 		spans[n++] = (struct nupa_span){ va, sge[i].length };
 	}
@@ -250,7 +227,7 @@ uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint6
 
 	if (!mr || mr->ibv.pd != qp->ibv.pd || (mr->access & access) != access)
 		return NULL;
-	return region_at(mr, raddr, bytes);
+	return nupa_mr_at(mr, raddr, bytes);
 }
 
 bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uint32_t pd,

@@ -319,18 +319,47 @@ static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nup
 	return true;
 }
 
+/* A SEND whose payload fits into the line itself. */
+static bool send_line(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
+{
+	const uint8_t *from = wqe->inline_data;
+	struct nupa_span spans[NUPA_SGE_MAX];
+	uint32_t n_spans = 1;
+	struct nupa_msg *msg;
+
+	if (!(wqe->flags & IBV_SEND_INLINE)) {
+		if (nupa_mr_resolve(qp->engine, qp->ibv.pd, wqe->sge, wqe->n_sge, 0, spans,
+				    &n_spans))
+			return fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
+		from = n_spans ? spans[0].va : NULL;
+	}
+	msg = reserve(qp, 0, NULL);
+	if (unlikely(!msg))
+		return false;
+	fill(qp, msg, NUPA_OP_SEND, message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST,
+	     wqe->length_bytes);
+	msg->imm = wqe->imm;
+	if (likely(n_spans == 1))
+		nupa_copy_small(msg->data, from, wqe->length_bytes);
+	else
+		nupa_spans_copy(spans, n_spans, 0, msg->data, wqe->length_bytes, false);
+	wqe->first_psn = wqe->last_psn = qp->next_psn;
+	wqe->moved_bytes = wqe->length_bytes;
+	publish(qp, msg, 0);
+	return true;
+}
+
 /* A SEND or relayed WRITE in as many messages as it takes; false: the channel is full, go on later.
  */
 static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
 		       uint32_t n_spans, uint8_t op)
 {
-	uint32_t inline_max = op == NUPA_OP_SEND ? NUPA_SEND_INLINE_BYTES : NUPA_WRITE_INLINE_BYTES;
 	uint32_t chunk_max = nupa_dma_payload_max(qp->channel->tx.dma_bytes);
 	uint32_t total = wqe->data_placed ? 0 : wqe->length_bytes;
 
 	do {
 		uint32_t left = total - wqe->moved_bytes;
-		bool in_line = total <= inline_max;
+		bool in_line = op == NUPA_OP_WRITE && total <= NUPA_WRITE_INLINE_BYTES;
 		uint32_t chunk = left < chunk_max ? left : chunk_max;
 		uint32_t dma_bytes = in_line ? 0 : chunk;
 		uint8_t *payload = NULL;
@@ -351,15 +380,11 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 			msg->reth = (struct nupa_reth){ wqe->raddr + wqe->moved_bytes, wqe->rkey,
 							wqe->length_bytes };
 			payload = in_line ? msg->write_data : payload;
-		} else if (in_line) {
-			payload = msg->data;
 		} else {
 			msg->total_bytes = total;
 			msg->offset_bytes = wqe->moved_bytes;
 		}
-		if (in_line && n_spans == 1 && chunk == 8)
-			memcpy(payload, spans[0].va, 8);
-		else if (chunk)
+		if (chunk)
 			nupa_spans_copy(spans, n_spans, wqe->moved_bytes, payload, chunk, false);
 		wqe->moved_bytes += chunk;
 		wqe->last_psn = qp->next_psn;
@@ -374,26 +399,33 @@ static void issued(struct nupa_qp *qp, struct nupa_wqe *wqe, uint8_t state)
 	qp->sq.issued++;
 }
 
-static bool issue_send(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
+/* The same, larger: staged, pulled by the receiver, or in parts. */
+static bool send_bulk(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index, bool *pulled)
 {
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
-	bool pulled = false;
 
-	if (qp->reads_outstanding)
-		return false; /* keep the responder's order: see responder.c */
 	if (!local_spans(qp, wqe, spans, &n_spans))
 		return fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
 	if (!wqe->moved_bytes)
 		wqe->first_psn = qp->next_psn;
 	if (wqe->length_bytes > SEND_STAGED_MAX_BYTES && !(wqe->flags & IBV_SEND_INLINE) &&
 	    !wqe->moved_bytes && nupa_channel_can_pull(qp->channel)) {
-		pulled = true;
-		if (!send_pull(qp, wqe, spans, n_spans))
-			return false;
-	} else if (!send_parts(qp, wqe, spans, n_spans, NUPA_OP_SEND)) {
-		return false;
+		*pulled = true;
+		return send_pull(qp, wqe, spans, n_spans);
 	}
+	return send_parts(qp, wqe, spans, n_spans, NUPA_OP_SEND);
+}
+
+static bool issue_send(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
+{
+	bool pulled = false;
+
+	if (qp->reads_outstanding)
+		return false; /* keep the responder's order: see responder.c */
+	if (wqe->length_bytes <= NUPA_SEND_INLINE_BYTES ? !send_line(qp, wqe, index)
+							: !send_bulk(qp, wqe, index, &pulled))
+		return false;
 	/* UC: whatever is in the channel is out of our hands. */
 	issued(qp, wqe, qp->type == IBV_QPT_UC && !pulled ? NUPA_WQE_DONE : NUPA_WQE_SENT);
 	if (qp->type == IBV_QPT_UC)

@@ -269,31 +269,16 @@ static uint64_t spans_bytes(const struct nupa_span *spans, uint32_t n_spans)
 	return bytes;
 }
 
-/* Places one part of a SEND.  The caller has checked op, QP and PSN. */
-static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe,
-				const struct nupa_msg *msg, const uint8_t *payload)
+/* A SEND that the sender keeps and we fetch. */
+static enum ibv_wc_status place_pulled(struct nupa_qp *qp, const struct nupa_span *spans,
+				       uint32_t n_spans, const struct nupa_msg *msg,
+				       const uint8_t *payload)
 {
 	struct nupa_pull pulls[NUPA_SGE_MAX];
-	struct nupa_span spans[NUPA_SGE_MAX];
-	uint32_t n_spans, n_pulls;
-	uint64_t room, offset = qp->recv_bytes;
 	uint64_t pull_bytes = 0;
+	uint32_t n_pulls;
 	int error;
 
-	if (nupa_mr_resolve(qp->engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge,
-			    rwqe->n_sge, IBV_ACCESS_LOCAL_WRITE, spans, &n_spans) != IBV_WC_SUCCESS)
-		return IBV_WC_LOC_PROT_ERR;
-	room = spans_bytes(spans, n_spans);
-	if (!(msg->flags & NUPA_F_PULL)) {
-		if (msg->length_bytes > room - (offset < room ? offset : room))
-			return IBV_WC_LOC_LEN_ERR;
-		if (n_spans == 1 && msg->length_bytes == 8)
-			memcpy(spans[0].va + offset, payload, 8);
-		else if (msg->length_bytes)
-			nupa_spans_copy(spans, n_spans, offset, (void *)(uintptr_t)payload,
-					msg->length_bytes, true);
-		return IBV_WC_SUCCESS;
-	}
 	if (!(msg->flags & NUPA_F_DMA) || msg->length_bytes % sizeof(pulls[0]) ||
 	    msg->length_bytes > sizeof(pulls))
 		return IBV_WC_REM_INV_REQ_ERR;
@@ -306,12 +291,45 @@ static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe
 	}
 	if (pull_bytes != msg->total_bytes)
 		return IBV_WC_REM_INV_REQ_ERR;
-	if (pull_bytes > room)
+	if (pull_bytes > spans_bytes(spans, n_spans))
 		return IBV_WC_LOC_LEN_ERR;
 	error = nupa_mover_pull(qp->channel, spans, n_spans, pulls, n_pulls, pull_bytes);
 	if (error)
 		return error == -ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR;
 	qp->recv_bytes += pull_bytes - msg->length_bytes; /* the caller adds length_bytes */
+	return IBV_WC_SUCCESS;
+}
+
+/* Places one part of a SEND.  The caller has checked op, QP and PSN. */
+static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe,
+				const struct nupa_msg *msg, const uint8_t *payload)
+{
+	struct ibv_pd *pd = qp->srq ? qp->srq->ibv.pd : qp->ibv.pd;
+	struct nupa_span spans[NUPA_SGE_MAX];
+	uint64_t room, offset = qp->recv_bytes;
+	uint32_t n_spans;
+
+	if (likely(
+		rwqe->n_sge == 1 && !offset && msg->length_bytes <= NUPA_SEND_INLINE_BYTES &&
+		!(msg->flags & NUPA_F_DMA))) { /* a line into a buffer: what most small sends are */
+		uint8_t *va = nupa_mr_local(qp->engine, pd, rwqe->sge, IBV_ACCESS_LOCAL_WRITE);
+
+		if (va && msg->length_bytes <= rwqe->sge[0].length) {
+			nupa_copy_small(va, payload, msg->length_bytes);
+			return IBV_WC_SUCCESS;
+		}
+	}
+	if (nupa_mr_resolve(qp->engine, pd, rwqe->sge, rwqe->n_sge, IBV_ACCESS_LOCAL_WRITE, spans,
+			    &n_spans) != IBV_WC_SUCCESS)
+		return IBV_WC_LOC_PROT_ERR;
+	if (msg->flags & NUPA_F_PULL)
+		return place_pulled(qp, spans, n_spans, msg, payload);
+	room = spans_bytes(spans, n_spans);
+	if (msg->length_bytes > room - (offset < room ? offset : room))
+		return IBV_WC_LOC_LEN_ERR;
+	if (msg->length_bytes)
+		nupa_spans_copy(spans, n_spans, offset, (void *)(uintptr_t)payload,
+				msg->length_bytes, true);
 	return IBV_WC_SUCCESS;
 }
 
