@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The floor of every message: the time in which one cache line, stored by one core, is seen
- * by another.  Two processes pinned to two cores pass one 64 B line back and forth. */
+ * by another.  Two processes pinned to two cores pass a 64 B line back and forth.  How fast a line
+ * is depends on which slice of the cache its address falls to, so that one line is a lottery: each
+ * sample takes another line of a buffer as large as a ring of the engine. */
 #include "bench.h"
 
 #include <stdatomic.h>
 
 #define ROUNDS_PER_SAMPLE 1000u
+#define LINES 1024u
 
 struct line {
 	_Alignas(64) _Atomic uint64_t turn; /* odd: the child's */
 };
+
+/* Turns 1 and 2 are the first round trip. */
+static struct line *line_of(struct line *lines, uint64_t turn)
+{
+	return &lines[(turn - 1) / 2 / ROUNDS_PER_SAMPLE % LINES];
+}
 
 /* No pause instruction: on recent cores it costs more than the line's way. */
 static void await(struct line *line, uint64_t turn)
@@ -18,9 +27,11 @@ static void await(struct line *line, uint64_t turn)
 		;
 }
 
-_Noreturn static void echo(struct line *line)
+_Noreturn static void echo(struct line *lines)
 {
 	for (uint64_t turn = 1;; turn += 2) {
+		struct line *line = line_of(lines, turn);
+
 		await(line, turn);
 		atomic_store_explicit(&line->turn, turn + 1, memory_order_release);
 	}
@@ -35,15 +46,16 @@ int main(int argc, char **argv)
 	bench_parse(&options, argc, argv);
 	bench_need_two_cpus(&options);
 
-	struct line *line = bench_map(sizeof(*line), true);
-	atomic_store(&line->turn, 0);
+	struct line *lines = bench_map(LINES * sizeof(*lines), true);
 	pid_t child = bench_fork();
 	bench_pin(options.cpu[child == 0]);
 	if (child == 0)
-		echo(line);
+		echo(lines);
 
 	uint64_t end_ns = bench_now_ns() + (uint64_t)(options.seconds * 1e9);
 	for (uint64_t start_ns = bench_now_ns(); start_ns < end_ns;) {
+		struct line *line = line_of(lines, turn + 1);
+
 		for (uint32_t round = 0; round < ROUNDS_PER_SAMPLE; round++) {
 			atomic_store_explicit(&line->turn, ++turn, memory_order_release);
 			await(line, ++turn);
