@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The objects of an engine: channels to peers, and what programs make by verbs.  All are guarded by
+ * the engine's lock (engine.h I1).
+ *
+ *   I3  A work request is executed in order: sq.acked <= sq.issued <= sq.posted. */
+#ifndef NUPA_OBJECTS_H
+#define NUPA_OBJECTS_H
+
+#include "list.h"
+#include "nupa.h"
+#include "ring.h"
+
+#include <pthread.h>
+
+/* --- channels ------------------------------------------------------------------------ */
+struct nupa_channel {
+	struct nupa_tx tx;
+	struct nupa_rx rx;
+	uint32_t peer; /* slot */
+	uint32_t peer_epoch;
+	uint32_t peer_pid;
+	uint32_t peer_host;
+	int pidfd; /* -1: none */
+	uint64_t peer_start_time;
+	bool rx_open;
+	bool dma_backed;       /* our DMA bytes are backed by memory */
+	bool broken;           /* the peer died, left, or wrote nonsense */
+	enum nupa_mover mover; /* ours, for private memory of the peer */
+	int cma_errno;         /* why CMA does not work */
+	struct nupa_slot *peer_slot;
+	struct nupa_qp_entry *peer_qps;
+	struct nupa_mr_entry *peer_mrs;
+	struct nupa_flow *flow;
+	const struct nupa_ring_header *rx_header;
+	bool path_up;
+	uint32_t path_epoch; /* port_epoch that path_up belongs to */
+	bool
+	    fence; /* the owner of the peer slot cannot membarrier, or we cannot be reached by it */
+	struct nupa_list refusals;  /* struct nupa_refusal */
+	struct nupa_channel *older; /* broken ones to the same slot */
+};
+
+/* --- verbs objects ------------------------------------------------------------------- */
+struct nupa_context {
+	struct verbs_context ibv;
+	struct nupa_engine *engine;
+	struct nupa_list link;   /* engine->contexts */
+	struct nupa_list events; /* struct nupa_event, async */
+	pthread_mutex_t events_mutex;
+	pthread_cond_t events_acked;
+};
+
+struct nupa_event {
+	struct nupa_list link;
+	struct ibv_async_event event;
+};
+
+struct nupa_pd {
+	struct ibv_pd ibv;
+	uint32_t users;
+};
+
+struct nupa_mr {
+	struct ibv_mr ibv;
+	uint64_t iova;
+	int access;
+	uint32_t index;
+	uint32_t users; /* memory windows bound to it */
+};
+
+struct nupa_comp_channel {
+	struct ibv_comp_channel ibv; /* fd: an eventfd semaphore, one count for each event */
+	struct nupa_list cqs; /* struct nupa_cq.event_link, one entry for each CQ with events */
+	uint32_t users;
+};
+
+struct nupa_cqe {
+	uint64_t wr_id;
+	struct nupa_qp *qp; /* NULL: dropped with its QP */
+	uint32_t status;
+	uint32_t opcode;
+	uint32_t byte_len;
+	uint32_t imm; /* or invalidated rkey */
+	uint32_t qp_num;
+	uint32_t src_qp;
+	uint32_t wc_flags;
+	uint32_t vendor_err;
+	uint16_t slid;
+	uint8_t sl;
+	uint8_t reserved;
+	uint32_t pad;
+	uint64_t timestamp_ns;
+};
+
+enum nupa_arm { NUPA_ARM_NONE, NUPA_ARM_SOLICITED, NUPA_ARM_NEXT };
+
+struct nupa_cq {
+	union {
+		struct ibv_cq ibv;
+		struct ibv_cq_ex ibv_ex;
+	};
+	struct nupa_cqe *ring;
+	uint64_t head, tail; /* polled, produced */
+	uint32_t mask;
+	uint32_t capacity; /* what the user was told: ibv.cqe */
+	uint32_t users;
+	enum nupa_arm arm;
+	bool overrun;
+	bool timestamps;
+	/* completion events */
+	struct nupa_list event_link;
+	uint32_t events_pending; /* raised, not yet got */
+	uint32_t events_got;     /* got, not yet acknowledged */
+	uint32_t async_pending;  /* async events not yet acknowledged */
+	/* extended CQ: the completion being read, and whose it is from start_poll to end_poll */
+	struct nupa_cqe cursor;
+	pthread_mutex_t cursor_mutex;
+};
+
+struct nupa_rwqe {
+	uint64_t wr_id;
+	uint32_t n_sge;
+	uint32_t pad;
+	struct ibv_sge sge[];
+};
+
+/* A receive queue: a QP's own or an SRQ's. */
+struct nupa_rq {
+	uint8_t *ring;
+	size_t map_bytes;
+	uint32_t stride;
+	uint32_t mask;
+	uint32_t capacity;
+	uint32_t max_sge;
+	uint64_t head, tail; /* taken, posted */
+};
+
+struct nupa_srq {
+	struct ibv_srq ibv;
+	struct nupa_rq rq;
+	uint32_t limit; /* 0: not armed */
+	uint32_t users;
+	uint32_t async_pending;
+	uint32_t srq_num;
+};
+
+struct nupa_ah {
+	struct ibv_ah ibv;
+	struct ibv_ah_attr attr;
+	uint32_t host;
+	struct nupa_deth deth; /* ready to be sent but for the qkey */
+};
+
+enum nupa_wqe_state {
+	NUPA_WQE_POSTED,
+	NUPA_WQE_SENT, /* in the channel, waits for the peer */
+	NUPA_WQE_DONE,
+};
+
+struct nupa_wqe {
+	uint64_t wr_id;
+	uint8_t opcode; /* enum ibv_wr_opcode */
+	uint8_t flags;  /* enum ibv_send_flags */
+	uint8_t state;
+	uint8_t n_sge;
+	uint32_t length_bytes;
+	uint32_t imm; /* or rkey to invalidate */
+	uint32_t rkey;
+	uint64_t raddr;
+	uint64_t compare_add;
+	uint64_t swap;
+	struct nupa_ah *ah; /* UD */
+	uint32_t dest_qpn;  /* UD */
+	uint32_t qkey;      /* UD */
+	uint32_t first_psn, last_psn;
+	uint32_t moved_bytes; /* sent, or received of a READ */
+	uint8_t data_placed;  /* WRITE_WITH_IMM: the direct part is done */
+	uint8_t pad[7];
+	union {
+		struct ibv_sge sge[1];
+		uint8_t inline_data[1];
+	};
+};
+
+struct nupa_sq {
+	uint8_t *ring;
+	size_t map_bytes;
+	uint32_t stride;
+	uint32_t mask;
+	uint32_t capacity;
+	uint32_t max_sge;
+	uint32_t max_inline_bytes;
+	uint64_t acked, issued, posted;
+	uint64_t begun; /* where `issued` was before it went back */
+};
+
+enum nupa_wait {
+	NUPA_WAIT_NONE,
+	NUPA_WAIT_RING,    /* the channel is full */
+	NUPA_WAIT_RNR,     /* until wait_until_ns */
+	NUPA_WAIT_PEER,    /* the peer QP is not ready: again at wait_until_ns */
+	NUPA_WAIT_PATH,    /* a port is down */
+	NUPA_WAIT_CONTACT, /* the peer process has not opened its direction of the channel */
+};
+
+#define NUPA_RECV_COPY_BYTES (sizeof(struct nupa_rwqe) + NUPA_SGE_MAX * sizeof(struct ibv_sge))
+
+/* A READ or atomic whose response has not been sent in full. */
+struct nupa_job {
+	uint32_t psn;
+	uint32_t rkey;
+	uint64_t raddr; /* atomic: the original value */
+	uint32_t total_bytes;
+	uint32_t sent_bytes;
+	bool is_atomic;
+};
+
+/* Requests for a QP that is not there or not ready, still to be answered: one of each requester. */
+struct nupa_refusal {
+	struct nupa_list link;
+	uint32_t dest_qpn, src_qpn;
+	uint32_t incarnation;
+	uint32_t psn;     /* the first one refused */
+	uint32_t ack_psn; /* UC: the last; acknowledged: the last one executed */
+	bool acknowledges;
+};
+
+struct nupa_qp {
+	union {
+		struct ibv_qp ibv;
+		struct ibv_qp_ex ibv_ex;
+	};
+	struct nupa_engine *engine;
+	struct nupa_qp_entry *entry;
+	uint32_t index;
+	uint8_t type;  /* enum ibv_qp_type */
+	uint8_t state; /* enum ibv_qp_state */
+	bool sq_sig_all;
+	bool sqd_notify;
+	struct nupa_cq *send_cq, *recv_cq;
+	struct nupa_srq *srq;
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+
+	/* requester */
+	struct nupa_sq sq;
+	struct nupa_channel *channel; /* RC, UC: to the peer; NULL until first contact */
+	uint32_t dest_qpn;
+	uint32_t dest_host;
+	uint32_t next_psn;
+	uint32_t incarnation;       /* 8 bits, see struct nupa_qp_entry */
+	uint32_t reads_outstanding; /* through the channel: reads and atomics */
+	uint64_t timeout_ns; /* in all: 4.096 us * 2^timeout * (retry_cnt + 1); 0: for ever */
+	uint8_t rnr_left;
+	uint8_t psn_retries_left;
+	enum nupa_wait wait;
+	uint64_t wait_until_ns;
+	uint64_t wait_deadline_ns;  /* 0: none */
+	struct nupa_list wait_link; /* engine->waiting */
+
+	/* extended posting, between wr_start and wr_complete: ibv.mutex is held */
+	bool is_ex;
+	int build_error;
+	uint64_t build_first, build_end; /* the part of the send queue that was free at wr_start */
+	uint64_t build_next;             /* behind the request being built */
+	struct nupa_wqe *build;          /* it; NULL: none yet */
+
+	/* responder */
+	struct nupa_rq rq;
+	uint32_t expected_psn;
+	uint32_t peer_incarnation; /* whose requests are answered; NUPA_PEER_UNKNOWN */
+	bool nak_sent;             /* drop until expected_psn comes again */
+	bool ack_pending;          /* tell the requester all before expected_psn is executed */
+	bool nak_pending;          /* and that expected_psn was not: nak_syndrome */
+	uint8_t nak_syndrome;
+	struct nupa_list ack_link;  /* engine->ack_pending */
+	struct nupa_rwqe *recv_wqe; /* taken for the message in progress (a copy) */
+	bool recv_active;
+	bool recv_kept;    /* UC: taken for a message that broke off; the next one has it */
+	bool drop_message; /* UC: rest of a message whose start was dropped */
+	uint64_t recv_bytes;
+	struct nupa_job jobs[NUPA_RD_ATOMIC_MAX];
+	uint32_t jobs_head, jobs_tail;
+	struct nupa_list job_link; /* engine->reading */
+	uint32_t async_pending;
+	bool last_wqe_event;
+	bool comm_est;
+};
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a peer answers to our requests.  Go-back-N: a NAK rewinds `issued`. */
+#include "sq.h"
+
+/* All requests up to psn are executed. */
+void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn)
+{
+	bool any = false;
+
+	for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++) {
+		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
+
+		if (wqe->state == NUPA_WQE_DONE)
+			continue;
+		if (nupa_is_response_op(wqe->opcode) || nupa_psn_diff(wqe->last_psn, psn) > 0)
+			break; /* I: acks are in order, and a READ ends with its data */
+		wqe->state = NUPA_WQE_DONE;
+		any = true;
+	}
+	if (!any)
+		return;
+	nupa_sq_made_progress(qp);
+	nupa_sq_complete_done(qp);
+	nupa_requester_run(qp);
+}
+
+/* The process at the other end is gone. */
+void nupa_requester_lose_peer(struct nupa_qp *qp)
+{
+	if (qp->type == IBV_QPT_UC) { /* what was sent is sent, and so is what comes */
+		for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++)
+			nupa_sq_wqe(&qp->sq, i)->state = NUPA_WQE_DONE;
+		nupa_sq_complete_done(qp);
+		nupa_requester_run(qp);
+		return;
+	}
+	if (qp->sq.acked != qp->sq.posted)
+		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
+	else
+		nupa_qp_error(qp);
+	nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
+}
+
+/* Takes everything from the request with this psn on back; false: there is none such. */
+static bool rewind_to(struct nupa_qp *qp, uint32_t psn)
+{
+	uint64_t end = qp->sq.issued;
+
+	/* The one being sent in parts counts too. */
+	if (end != qp->sq.posted && nupa_sq_wqe(&qp->sq, end)->moved_bytes)
+		end++;
+	for (uint64_t i = qp->sq.acked; i != end; i++) {
+		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
+
+		if (wqe->state == NUPA_WQE_DONE || nupa_psn_diff(psn, wqe->first_psn) < 0 ||
+		    (i != qp->sq.issued && nupa_psn_diff(psn, wqe->last_psn) > 0))
+			continue;
+		qp->next_psn = wqe->first_psn;
+		for (uint64_t j = i; j != end; j++) {
+			struct nupa_wqe *later = nupa_sq_wqe(&qp->sq, j);
+
+			if (later->state == NUPA_WQE_SENT && nupa_is_response_op(later->opcode))
+				qp->reads_outstanding--;
+			later->state = NUPA_WQE_POSTED;
+			later->moved_bytes = 0;
+		}
+		if (qp->sq.begun < end)
+			qp->sq.begun = end;
+		qp->sq.issued = i;
+		return true;
+	}
+	return false;
+}
+
+/* Whether psn belongs to the oldest request that is on its way.  A QP that is not ready refuses all
+ * that comes: what it says of the requests behind the first is stale once that was sent again. */
+static bool is_oldest(struct nupa_qp *qp, uint32_t psn)
+{
+	for (uint64_t i = qp->sq.acked; i != qp->sq.posted; i++) {
+		const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
+
+		if (wqe->state == NUPA_WQE_DONE)
+			continue;
+		return nupa_psn_diff(psn, wqe->first_psn) >= 0 &&
+		       (i == qp->sq.issued || nupa_psn_diff(psn, wqe->last_psn) <= 0);
+	}
+	return false;
+}
+
+/* IBTA table 45: RNR NAK timer field, in units of 10 us. */
+static const uint16_t rnr_timer_10us[32] = {
+	65536 - 1, 1,    2,    3,    4,    6,     8,     12,    16,    24,    32,
+	48,        64,   96,   128,  192,  256,   384,   512,   768,   1024,  1536,
+	2048,      3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+};
+
+void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
+{
+	static const uint8_t fatal_status[] = {
+		[NUPA_NAK_INVALID_REQUEST] = IBV_WC_REM_INV_REQ_ERR,
+		[NUPA_NAK_REMOTE_ACCESS] = IBV_WC_REM_ACCESS_ERR,
+		[NUPA_NAK_REMOTE_OPERATION] = IBV_WC_REM_OP_ERR,
+	};
+
+	if (qp->type == IBV_QPT_UC) {
+		nupa_requester_ack(qp, msg->ack_psn); /* pulls that came to nothing */
+		return;
+	}
+	/* All before a request that was refused is executed; but where there was no QP to refuse
+	 * it, nothing is known of the others. */
+	if (msg->flags & NUPA_F_ACK)
+		nupa_requester_ack(qp, nupa_psn_add(msg->psn, 0xffffff));
+	if (qp->type != IBV_QPT_RC || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
+	    (msg->syndrome == NUPA_NAK_NOT_READY && !is_oldest(qp, msg->psn)) ||
+	    !rewind_to(qp, msg->psn))
+		return;
+	switch (msg->syndrome) {
+	case NUPA_NAK_RNR:
+		if (qp->rnr_left == 0) {
+			nupa_requester_fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
+		} else {
+			if (qp->rnr_left != 7) /* 7: for ever, IBTA 9.7.5.2.8 */
+				qp->rnr_left--;
+			qp->wait_deadline_ns = 0; /* the peer QP is there: no longer that wait */
+			nupa_sq_wait(qp, NUPA_WAIT_RNR, qp->engine->now_ns(),
+				     rnr_timer_10us[msg->timer & 31] * UINT64_C(10000));
+		}
+		break;
+	case NUPA_NAK_PSN:
+		if (qp->psn_retries_left-- == 0)
+			nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
+		else
+			nupa_requester_run(qp);
+		break;
+	case NUPA_NAK_INVALID_REQUEST:
+	case NUPA_NAK_REMOTE_ACCESS:
+	case NUPA_NAK_REMOTE_OPERATION:
+		nupa_requester_fail(qp, fatal_status[msg->syndrome]);
+		break;
+	default: /* NOT_READY, or something that we do not know */
+		nupa_sq_wait_for_peer(qp);
+		break;
+	}
+}
+
+/* The response we wait for next: responses come in the order of their requests. */
+static struct nupa_wqe *oldest_response_op(struct nupa_qp *qp, uint32_t psn)
+{
+	for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++) {
+		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
+
+		if (wqe->state == NUPA_WQE_SENT && nupa_is_response_op(wqe->opcode))
+			return nupa_psn_diff(wqe->first_psn, psn) == 0 ? wqe : NULL;
+	}
+	return NULL;
+}
+
+static void response_done(struct nupa_qp *qp, struct nupa_wqe *wqe)
+{
+	wqe->state = NUPA_WQE_DONE;
+	qp->reads_outstanding--;
+	nupa_sq_made_progress(qp);
+	/* A response acknowledges all before it (IBTA 9.7.5.1.2). */
+	nupa_requester_ack(qp, nupa_psn_add(wqe->first_psn, 0xffffff));
+	nupa_sq_complete_done(qp);
+	nupa_requester_run(qp);
+}
+
+void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
+			      const uint8_t *payload)
+{
+	struct nupa_wqe *wqe = oldest_response_op(qp, msg->psn);
+	struct nupa_span spans[NUPA_SGE_MAX];
+	uint32_t n_spans;
+
+	/* I5: only what we asked for, and only where it belongs. */
+	if (!wqe || wqe->opcode != IBV_WR_RDMA_READ || msg->offset_bytes != wqe->moved_bytes ||
+	    msg->length_bytes > wqe->length_bytes - wqe->moved_bytes ||
+	    (msg->length_bytes && !payload))
+		return;
+	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans)) {
+		/* Deregistered meanwhile. */
+		nupa_requester_fail(qp, IBV_WC_LOC_PROT_ERR);
+		return;
+	}
+	if (msg->length_bytes)
+		nupa_spans_copy(spans, n_spans, wqe->moved_bytes, (void *)(uintptr_t)payload,
+				msg->length_bytes, true);
+	wqe->moved_bytes += msg->length_bytes;
+	if (wqe->moved_bytes == wqe->length_bytes)
+		response_done(qp, wqe);
+}
+
+void nupa_requester_atomic_resp(struct nupa_qp *qp, const struct nupa_msg *msg)
+{
+	struct nupa_wqe *wqe = oldest_response_op(qp, msg->psn);
+	struct nupa_span spans[NUPA_SGE_MAX];
+	uint32_t n_spans;
+	uint64_t original = msg->original;
+
+	if (!wqe || wqe->opcode == IBV_WR_RDMA_READ)
+		return;
+	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans)) {
+		nupa_requester_fail(qp, IBV_WC_LOC_PROT_ERR);
+		return;
+	}
+	nupa_spans_copy(spans, n_spans, 0, &original, sizeof(original), true);
+	response_done(qp, wqe);
+}
