@@ -25,6 +25,7 @@ HEADERS = (
     ENGINE / "segment.h",
     BINDING / "verbs_cdef.h",
     ENGINE / "nupa.h",
+    ENGINE / "batch.h",
     BINDING / "perf.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)

@@ -438,69 +438,6 @@ struct ibv_poll_cq_attr {
 	...;
 };
 
-struct ibv_device **nupa_get_device_list(int *num_devices);
-void nupa_free_device_list(struct ibv_device **list);
-const char *nupa_get_device_name(struct ibv_device *device);
-uint64_t nupa_get_device_guid(struct ibv_device *device);
-int nupa_get_device_index(struct ibv_device *device);
-struct ibv_context *nupa_open_device(struct ibv_device *device);
-int nupa_close_device(struct ibv_context *context);
-int nupa_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
-			 struct ibv_device_attr_ex *attr, size_t attr_size);
-int nupa_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,
-		    size_t attr_size);
-int nupa_query_gid(struct ibv_context *context, uint8_t port_num, int index, union ibv_gid *gid);
-int nupa_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t gid_index,
-		      struct ibv_gid_entry *entry, uint32_t flags, size_t entry_size);
-ssize_t nupa_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
-			     size_t max_entries, uint32_t flags, size_t entry_size);
-int nupa_query_pkey(struct ibv_context *context, uint8_t port_num, int index, uint16_t *pkey_be);
-int nupa_get_async_event(struct ibv_context *context, struct ibv_async_event *event);
-void nupa_ack_async_event(struct ibv_async_event *event);
-struct ibv_pd *nupa_alloc_pd(struct ibv_context *context);
-int nupa_dealloc_pd(struct ibv_pd *pd);
-struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
-int nupa_dereg_mr(struct ibv_mr *mr);
-struct ibv_comp_channel *nupa_create_comp_channel(struct ibv_context *context);
-int nupa_destroy_comp_channel(struct ibv_comp_channel *channel);
-struct ibv_cq *nupa_create_cq(struct ibv_context *context, int cqe, void *cq_context,
-			      struct ibv_comp_channel *channel, int comp_vector);
-struct ibv_cq_ex *nupa_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
-int nupa_resize_cq(struct ibv_cq *cq, int cqe);
-int nupa_destroy_cq(struct ibv_cq *cq);
-int nupa_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
-int nupa_req_notify_cq(struct ibv_cq *cq, int solicited_only);
-int nupa_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
-void nupa_ack_cq_events(struct ibv_cq *cq, unsigned int nevents);
-struct ibv_srq *nupa_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
-struct ibv_srq *nupa_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
-int nupa_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
-int nupa_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
-int nupa_destroy_srq(struct ibv_srq *srq);
-int nupa_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
-struct ibv_qp *nupa_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
-struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
-int nupa_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
-		  struct ibv_qp_init_attr *init_attr);
-int nupa_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
-int nupa_destroy_qp(struct ibv_qp *qp);
-int nupa_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
-int nupa_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
-struct ibv_qp_ex *nupa_qp_to_qp_ex(struct ibv_qp *qp);
-struct ibv_ah *nupa_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
-int nupa_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc,
-			 struct ibv_grh *grh, struct ibv_ah_attr *attr);
-struct ibv_ah *nupa_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
-				      uint8_t port_num);
-int nupa_destroy_ah(struct ibv_ah *ah);
-
-int nupa_batch_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, uint32_t n, uint32_t *posted);
-int nupa_batch_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, uint32_t n, uint32_t *posted);
-int nupa_batch_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, uint32_t n,
-			     uint32_t *posted);
-int nupa_batch_poll(struct ibv_cq *cq, uint32_t at_least, uint32_t n, struct ibv_wc *wc,
-		    uint64_t timeout_ns);
-
 struct ibv_cq *ibv_cq_ex_to_cq(struct ibv_cq_ex *cq);
 int ibv_start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr);
 int ibv_next_poll(struct ibv_cq_ex *cq);

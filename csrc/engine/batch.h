@@ -6,6 +6,7 @@
 
 #include "nupa.h"
 
+/* cffi: begin */
 /* Links wr[0 .. n) into one list and posts it: 0 or an errno value.  *posted says how many were
  * accepted, in order; wr[*posted] is the one refused.  n = 0 posts nothing. */
 int nupa_batch_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, uint32_t n, uint32_t *posted);
@@ -18,5 +19,6 @@ int nupa_batch_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, uint32
  * returned.  at_least = 0 polls once. */
 int nupa_batch_poll(struct ibv_cq *cq, uint32_t at_least, uint32_t n, struct ibv_wc *wc,
 		    uint64_t timeout_ns);
+/* cffi: end */
 
 #endif

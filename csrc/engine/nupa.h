@@ -18,17 +18,17 @@ enum nupa_mover {
 	NUPA_MOVER_RELAY = 4, /* through the channel; the target's engine copies */
 };
 
-/* Attaches this process to *host* of *fabric* (-1: where this
- * process is already, else the host with the fewest live attachments, lowest first) and opens its
- * device nupa_rdma0.  mover: NUPA_MOVER_NONE chooses, else only that one is used for private memory
- * (what cannot be moved so is refused). NULL with errno, and *why* filled. */
+/* Attaches this process to *host* of *fabric* (-1: where this process is already, else the host
+ * with the fewest live attachments, lowest first) and opens its device nupa_rdma0.  mover: NONE
+ * chooses the best; LOCAL and CMA are used or the peer is not reached; POOL moves pool memory
+ * directly and all else by relay; RELAY moves everything through the channel.  NULL with errno, and
+ * *why* filled. */
 struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
 				   char *why, size_t why_bytes);
 /* Host index, slot, fabric of an open device. */
 int nupa_context_host(struct ibv_context *context);
 int nupa_context_slot(struct ibv_context *context);
 struct nupa_fabric *nupa_context_fabric(struct ibv_context *context);
-/* cffi: end */
 
 /* Device list of this process, from the environment that `nupa run` sets:
  * NUPA_FABRIC (segment path), NUPA_HOST (name or number; unset: the next free),
@@ -99,5 +99,6 @@ struct ibv_ah *nupa_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, stru
 int nupa_destroy_ah(struct ibv_ah *ah);
 int nupa_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 int nupa_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
+/* cffi: end */
 
 #endif
