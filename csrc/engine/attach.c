@@ -236,6 +236,8 @@ static void engine_leave(struct nupa_engine *engine)
 	nupa_engine_unlock(engine);
 	nupa_port_stop(engine);
 	nupa_channel_close_all(engine);
+	if (!engine->qps_used)
+		nupa_store_release(&engine->slot->left_epoch, engine->epoch);
 	nupa_fabric_free_slot(engine->fabric, engine->slot_index);
 }
 

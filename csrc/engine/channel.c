@@ -251,6 +251,9 @@ static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *ch
 /* The peer is gone: its QPs' partners complete with errors (design.md, core). */
 void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 {
+	/* Who destroyed its QPs and then left is missed only by those who want something of it. */
+	bool orderly = nupa_load_acquire(&channel->peer_slot->left_epoch) == channel->peer_epoch;
+
 	channel->broken = true;
 	for (uint32_t i = 0; i < engine->n_channels; i++) {
 		if (engine->open[i] == channel) {
@@ -261,13 +264,14 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
 		free(container_of(link, struct nupa_refusal, link));
 	for (uint32_t i = 0; i < engine->qp_limit; i++)
-		if (engine->qps[i] && uses_channel(engine->qps[i], channel))
+		if (engine->qps[i] && uses_channel(engine->qps[i], channel) &&
+		    !(orderly && engine->qps[i]->sq.acked == engine->qps[i]->sq.posted))
 			nupa_requester_lose_peer(engine->qps[i]);
 }
 
 /* Waits until the peers have taken what we sent last, acknowledgements above all; a peer that
  * does not look is not waited for longer than LINGER_NS. */
-#define LINGER_NS UINT64_C(200000000)
+#define LINGER_NS UINT64_C(1000000000)
 
 void nupa_channel_close_all(struct nupa_engine *engine)
 {

@@ -142,6 +142,7 @@ struct nupa_slot {
 	uint32_t next_mr_index; /* same for keys */
 	uint32_t pool_regions;  /* owner: regions in pool memory, now */
 	uint32_t needs_fence;   /* owner: it cannot membarrier, so producers must fence (P3) */
+	uint32_t left_epoch;    /* owner: its epoch, when it leaves with all QPs destroyed */
 
 	/* Line 2: hazard.  Target slot << 32 | MR index + 1 while the owner copies directly
 	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4). */

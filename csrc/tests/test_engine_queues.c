@@ -485,6 +485,31 @@ static void an_object_waits_with_its_end_for_its_events_to_be_acknowledged(void)
 	close_all(fabric, a, b);
 }
 
+/* As the first of two pingpongs to end: the other has its receives still posted. */
+static void a_peer_that_leaves_in_order_flushes_nothing(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end *a, *b;
+
+	options.timeout = 1;
+	options.retry_cnt = 0;
+	pair_open(fabric, &options, &a, &b);
+	end_post_recv(b, 1, 0, 8);
+	end_post_recv(b, 2, 0, 8);
+	end_start(a, IBV_WR_SEND, 1, 0, 8);
+	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+	end_close(a);
+	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
+	cq_expect_none(b->recv_cq, UINT64_C(50000000));
+	CHECK_EQ(end_state(b), IBV_QPS_RTS);
+	end_start(b, IBV_WR_SEND, 3, 0, 8); /* and whoever wants something of it hears so */
+	cq_expect(b->send_cq, 3, IBV_WC_RETRY_EXC_ERR);
+	cq_expect(b->recv_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	end_close(b);
+	nupa_fabric_put(fabric);
+}
+
 /* Only a message that its sender never finishes shows this, so it is handed to the responder. */
 static void a_uc_message_that_breaks_off_leaves_its_receive_to_the_next(void)
 {
@@ -552,6 +577,7 @@ int main(int argc, char **argv)
 		CASE(solicited_events_come_for_solicited_messages_and_errors_alone),
 		CASE(a_sleeping_target_answers),
 		CASE(an_object_waits_with_its_end_for_its_events_to_be_acknowledged),
+		CASE(a_peer_that_leaves_in_order_flushes_nothing),
 		CASE(a_uc_message_that_breaks_off_leaves_its_receive_to_the_next),
 		CASE(objects_in_use_are_not_destroyed),
 	};
