@@ -151,6 +151,15 @@ static inline void nupa_flow_xmit(struct nupa_channel *channel, uint64_t bytes)
 			   flow->xmit_packets + 1 + (bytes ? (bytes - 1) / NUPA_MTU_BYTES : 0));
 }
 
+/* Counts, publishes and rings: what sending a filled line takes. */
+static inline void nupa_channel_publish(struct nupa_channel *channel, struct nupa_msg *msg,
+					uint32_t dma_bytes)
+{
+	nupa_flow_xmit(channel, msg->length_bytes);
+	nupa_tx_publish(&channel->tx, msg, dma_bytes);
+	nupa_channel_bell(channel);
+}
+
 static inline void nupa_flow_rcv(struct nupa_channel *channel, uint64_t bytes)
 {
 	struct nupa_flow *flow = channel->flow;

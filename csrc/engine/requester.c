@@ -49,10 +49,8 @@ static void fill(struct nupa_qp *qp, struct nupa_msg *msg, uint8_t op, uint8_t f
 
 static void publish(struct nupa_qp *qp, struct nupa_msg *msg, uint32_t dma_bytes)
 {
-	nupa_flow_xmit(qp->channel, msg->length_bytes);
-	nupa_tx_publish(&qp->channel->tx, msg, dma_bytes);
+	nupa_channel_publish(qp->channel, msg, dma_bytes);
 	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
-	nupa_channel_bell(qp->channel);
 }
 
 static uint8_t message_flags(const struct nupa_wqe *wqe)

@@ -150,7 +150,7 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		msg->offset_bytes = job->sent_bytes;
 		if (chunk)
 			memcpy(payload, source, chunk);
-		nupa_responder_publish(channel, msg, chunk);
+		nupa_channel_publish(channel, msg, chunk);
 		job->sent_bytes += chunk;
 		if (job->sent_bytes == job->total_bytes)
 			qp->jobs_head++;

@@ -10,7 +10,6 @@ void nupa_responder_nak(struct nupa_qp *qp, enum nupa_nak syndrome);
 void nupa_responder_nak_fatal(struct nupa_qp *qp, enum nupa_nak syndrome);
 struct nupa_msg *nupa_responder_reserve(struct nupa_engine *engine, struct nupa_channel *channel,
 					uint32_t dma_bytes, uint8_t **payload);
-void nupa_responder_publish(struct nupa_channel *channel, struct nupa_msg *msg, uint32_t dma_bytes);
 void nupa_responder_refuse(struct nupa_engine *engine, struct nupa_channel *channel,
 			   const struct nupa_msg *msg, uint32_t incarnation);
 bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);

@@ -44,13 +44,6 @@ struct nupa_msg *nupa_responder_reserve(struct nupa_engine *engine, struct nupa_
 	return nupa_tx_reserve(&channel->tx, dma_bytes, payload);
 }
 
-void nupa_responder_publish(struct nupa_channel *channel, struct nupa_msg *msg, uint32_t dma_bytes)
-{
-	nupa_flow_xmit(channel, msg->length_bytes);
-	nupa_tx_publish(&channel->tx, msg, dma_bytes);
-	nupa_channel_bell(channel);
-}
-
 /* Sends what is owed; false: no room, still owed. */
 bool nupa_responder_send_ack(struct nupa_qp *qp)
 {
@@ -75,7 +68,7 @@ bool nupa_responder_send_ack(struct nupa_qp *qp)
 	msg->psn = nupa_psn_of(qp->peer_incarnation, qp->expected_psn);
 	msg->ack_psn = nupa_psn_of(qp->peer_incarnation, nupa_psn_add(qp->expected_psn, 0xffffff));
 	msg->length_bytes = 0;
-	nupa_responder_publish(qp->channel, msg, 0);
+	nupa_channel_publish(qp->channel, msg, 0);
 	qp->ack_pending = qp->nak_pending = false;
 	nupa_list_del(&qp->ack_link);
 	return true;
@@ -112,7 +105,7 @@ void nupa_responder_send_refusals(struct nupa_engine *engine, struct nupa_channe
 		msg->psn = nupa_psn_of(refusal->incarnation, refusal->psn);
 		msg->ack_psn = nupa_psn_of(refusal->incarnation, refusal->ack_psn);
 		msg->length_bytes = 0;
-		nupa_responder_publish(channel, msg, 0);
+		nupa_channel_publish(channel, msg, 0);
 		nupa_list_del(&refusal->link);
 		free(refusal);
 	}

@@ -11,20 +11,6 @@
 
 #define MS UINT64_C(1000000)
 
-static struct end_options options_of(enum nupa_mover mover)
-{
-	struct end_options options = end_defaults;
-
-	options.mover = mover;
-	return options;
-}
-
-static void close_all(struct nupa_fabric *fabric, struct end *a, struct end *b)
-{
-	pair_close(a, b);
-	nupa_fabric_put(fabric);
-}
-
 /* --- SRQ ----------------------------------------------------------------------------- */
 
 /* Another QP of the same end, to RTS with its peer. */
@@ -40,7 +26,7 @@ static struct end twin_of(struct end *end)
 static void an_srq_serves_two_queue_pairs_in_the_order_of_arrival(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 	struct ibv_recv_wr wr = { .wr_id = 99 }, *bad = NULL;
 	struct end *a, *b, a_twin, b_twin;
 
@@ -68,13 +54,13 @@ static void an_srq_serves_two_queue_pairs_in_the_order_of_arrival(void)
 	CHECK_EQ(nupa_destroy_srq(b->srq), EBUSY);
 	CHECK_EQ(nupa_destroy_qp(a_twin.qp), 0);
 	CHECK_EQ(nupa_destroy_qp(b_twin.qp), 0);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void an_srq_that_falls_below_its_limit_says_so_once(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct ibv_srq_attr attr = { .srq_limit = 3 };
 	struct end *a, *b;
 
@@ -97,13 +83,13 @@ static void an_srq_that_falls_below_its_limit_says_so_once(void)
 		CHECK_EQ(nupa_query_srq(b->srq, &attr), 0);
 		CHECK_EQ(attr.srq_limit, i < 2 ? 3 : 0);
 	}
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void a_queue_pair_in_error_leaves_the_srq_to_the_others(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct end *a, *b;
 
 	options.srq_wr = 8;
@@ -119,7 +105,7 @@ static void a_queue_pair_in_error_leaves_the_srq_to_the_others(void)
 	end_connect(b, &a->self);
 	end_start(a, IBV_WR_SEND, 1, 0, 8);
 	cq_expect(b->recv_cq, 0, IBV_WC_SUCCESS);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 /* --- limits of queues ---------------------------------------------------------------- */
@@ -127,7 +113,7 @@ static void a_queue_pair_in_error_leaves_the_srq_to_the_others(void)
 static void posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_taken(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 	struct ibv_recv_wr recv[6] = { 0 }, *bad_recv = NULL;
 	struct ibv_send_wr send[6] = { 0 }, *bad_send = NULL;
 	struct end *a, *b;
@@ -152,13 +138,13 @@ static void posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_t
 		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
 		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
 	}
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void a_completion_queue_that_overruns_ends_its_queue_pair(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct ibv_wc wc[8];
 	struct end *a, *b;
 
@@ -179,13 +165,13 @@ static void a_completion_queue_that_overruns_ends_its_queue_pair(void)
 		CHECK_EQ(wc[i].status, IBV_WC_SUCCESS);
 	}
 	CHECK(nupa_poll_cq(a->send_cq, 8, wc) < 0);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void a_completion_queue_can_be_resized_with_completions_in_it(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct end *a, *b;
 
 	options.send_cqe = 4;
@@ -205,7 +191,7 @@ static void a_completion_queue_can_be_resized_with_completions_in_it(void)
 		end_start(a, IBV_WR_RDMA_WRITE, i, 0, 8);
 	for (uint64_t i = 0; i < 9; i++)
 		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 /* --- errors and states --------------------------------------------------------------- */
@@ -213,7 +199,7 @@ static void a_completion_queue_can_be_resized_with_completions_in_it(void)
 static void an_error_flushes_both_queues_in_order(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 	struct request bad;
 	struct end *a, *b;
 
@@ -251,13 +237,13 @@ static void an_error_flushes_both_queues_in_order(void)
 	cq_expect(a->send_cq, 6, IBV_WC_WR_FLUSH_ERR);
 	end_post_recv(a, 200, 0, 8);
 	cq_expect(a->recv_cq, 200, IBV_WC_WR_FLUSH_ERR);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void a_datagram_error_stops_the_send_queue_alone(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
 	struct end *a, *b;
 
@@ -276,7 +262,7 @@ static void a_datagram_error_stops_the_send_queue_alone(void)
 	end_start(a, IBV_WR_SEND, 4, 0, 8);
 	cq_expect(a->send_cq, 4, IBV_WC_SUCCESS);
 	cq_expect(b->recv_cq, 10, IBV_WC_SUCCESS);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void a_message_longer_than_the_receive_ends_both_sides(void)
@@ -286,7 +272,7 @@ static void a_message_longer_than_the_receive_ends_both_sides(void)
 	for (int i = 0; i < 8; i++) {
 		struct nupa_fabric *fabric = test_fabric();
 		struct end_options options =
-		    options_of(i & 1 ? NUPA_MOVER_LOCAL : NUPA_MOVER_RELAY);
+		    end_options_of(i & 1 ? NUPA_MOVER_LOCAL : NUPA_MOVER_RELAY);
 		uint32_t length = lengths[i / 2];
 		struct end *a, *b;
 
@@ -299,14 +285,14 @@ static void a_message_longer_than_the_receive_ends_both_sides(void)
 		cq_expect(b->recv_cq, 2, IBV_WC_WR_FLUSH_ERR);
 		cq_expect(a->send_cq, 3, IBV_WC_REM_INV_REQ_ERR);
 		CHECK_EQ(b->memory[length - 1], 5);
-		close_all(fabric, a, b);
+		fabric_close(fabric, a, b);
 	}
 }
 
 static void a_drained_send_queue_takes_posts_and_sends_them_later(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
 	struct end *a, *b;
 
@@ -326,13 +312,13 @@ static void a_drained_send_queue_takes_posts_and_sends_them_later(void)
 	CHECK_EQ(end_modify(a, IBV_QPS_RTS), 0);
 	cq_expect(a->send_cq, 2, IBV_WC_SUCCESS);
 	cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void an_idle_send_queue_is_drained_at_once(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
 	struct end *a, *b;
 
@@ -344,13 +330,13 @@ static void an_idle_send_queue_is_drained_at_once(void)
 	end_start(b, IBV_WR_SEND, 2, 0, 8);
 	cq_expect(a->recv_cq, 1, IBV_WC_SUCCESS);
 	cq_expect(b->send_cq, 2, IBV_WC_SUCCESS);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void a_reset_queue_pair_takes_its_completions_along_and_works_again(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct end *a, *b;
 
 	pair_open(fabric, &options, &a, &b);
@@ -367,7 +353,7 @@ static void a_reset_queue_pair_takes_its_completions_along_and_works_again(void)
 		end_connect(a, &b->self);
 		end_connect(b, &a->self);
 	}
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 /* --- events -------------------------------------------------------------------------- */
@@ -394,7 +380,7 @@ static void get_event(struct end *end, struct ibv_cq *wanted)
 static void a_completion_channel_tells_of_one_completion_for_each_request(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 	struct end *a, *b;
 
 	options.events = true;
@@ -410,13 +396,13 @@ static void a_completion_channel_tells_of_one_completion_for_each_request(void)
 		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
 		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
 	}
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void solicited_events_come_for_solicited_messages_and_errors_alone(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct request send;
 	struct end *a, *b;
 
@@ -436,14 +422,14 @@ static void solicited_events_come_for_solicited_messages_and_errors_alone(void)
 	CHECK_EQ(nupa_req_notify_cq(b->recv_cq, 1), 0);
 	CHECK_EQ(end_modify(b, IBV_QPS_ERR), 0);
 	get_event(b, b->recv_cq);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 /* A READ and atomics for a program that sleeps are answered by its port thread. */
 static void a_sleeping_target_answers(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 	struct end *a, *b;
 
 	pair_open(fabric, &options, &a, &b);
@@ -453,7 +439,7 @@ static void a_sleeping_target_answers(void)
 		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
 		CHECK_PATTERN(a->memory, 100000, (uint32_t)i);
 	}
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void *wait_for_event(void *arg)
@@ -465,7 +451,7 @@ static void *wait_for_event(void *arg)
 static void an_object_waits_with_its_end_for_its_events_to_be_acknowledged(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE), b_options;
+	struct end_options options = end_options_of(NUPA_MOVER_NONE), b_options;
 	pthread_t thread;
 	struct end *a, *b;
 
@@ -482,14 +468,14 @@ static void an_object_waits_with_its_end_for_its_events_to_be_acknowledged(void)
 		  8); /* arrives in RTR: IBTA 11.6.3.1, communication established */
 	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 /* As the first of two pingpongs to end: the other has its receives still posted. */
 static void a_peer_that_leaves_in_order_flushes_nothing(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct end *a, *b;
 
 	options.timeout = 1;
@@ -514,7 +500,7 @@ static void a_peer_that_leaves_in_order_flushes_nothing(void)
 static void a_uc_message_that_breaks_off_leaves_its_receive_to_the_next(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 	struct nupa_engine *engine;
 	struct nupa_msg msg = { .op = NUPA_OP_SEND, .flags = NUPA_F_FIRST, .length_bytes = 8 };
 	struct nupa_qp *qp;
@@ -540,13 +526,13 @@ static void a_uc_message_that_breaks_off_leaves_its_receive_to_the_next(void)
 	CHECK_EQ(cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS).byte_len, 8);
 	end_start(a, IBV_WR_SEND, 3, 0, 16);
 	CHECK_EQ(cq_expect(b->recv_cq, 3, IBV_WC_SUCCESS).byte_len, 16);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void objects_in_use_are_not_destroyed(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct end *a, *b;
 
 	options.events = true;
@@ -555,7 +541,7 @@ static void objects_in_use_are_not_destroyed(void)
 	CHECK_EQ(nupa_destroy_cq(a->send_cq), EBUSY);
 	CHECK_EQ(nupa_destroy_cq(a->recv_cq), EBUSY);
 	CHECK_EQ(nupa_destroy_comp_channel(a->channel), EBUSY);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 int main(int argc, char **argv)

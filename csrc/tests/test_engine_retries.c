@@ -8,26 +8,12 @@
 
 #define MS UINT64_C(1000000)
 
-static struct end_options options_of(enum nupa_mover mover)
-{
-	struct end_options options = end_defaults;
-
-	options.mover = mover;
-	return options;
-}
-
-static void close_all(struct nupa_fabric *fabric, struct end *a, struct end *b)
-{
-	pair_close(a, b);
-	nupa_fabric_put(fabric);
-}
-
 /* --- receiver not ready -------------------------------------------------------------- */
 
 static void with_rnr_retry_0_the_first_refusal_is_the_end(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct end *a, *b;
 
 	options.rnr_retry = 0;
@@ -41,13 +27,13 @@ static void with_rnr_retry_0_the_first_refusal_is_the_end(void)
 	cq_expect(a->send_cq, 3, IBV_WC_WR_FLUSH_ERR);
 	CHECK_EQ(end_state(a), IBV_QPS_ERR);
 	CHECK_EQ(end_state(b), IBV_QPS_RTS);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void with_rnr_retry_1_it_fails_after_one_timer(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct end *a, *b;
 	uint64_t start_ns;
 
@@ -58,13 +44,13 @@ static void with_rnr_retry_1_it_fails_after_one_timer(void)
 	end_start(a, IBV_WR_SEND, 1, 0, 100);
 	cq_expect(a->send_cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
 	CHECK(test_now_ns() - start_ns >= 3840000);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void with_rnr_retry_1_a_receive_in_time_is_enough_each_time(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct end *a, *b;
 
 	options.rnr_retry = 1;
@@ -77,13 +63,13 @@ static void with_rnr_retry_1_a_receive_in_time_is_enough_each_time(void)
 		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
 		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
 	}
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void with_rnr_retry_7_it_waits_for_ever(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE);
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 	struct end *a, *b;
 
 	options.timeout = 1; /* 8 us: does not count for RNR */
@@ -95,7 +81,7 @@ static void with_rnr_retry_7_it_waits_for_ever(void)
 	end_post_recv(b, 2, 0, 100);
 	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
 	cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 /* Operations of all kinds behind a SEND that is refused again and again: they wait for it, and all
@@ -104,7 +90,7 @@ static void go_back_n(enum nupa_mover mover, uint32_t length)
 {
 	enum { MESSAGES = 600 };
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(mover);
+	struct end_options options = end_options_of(mover);
 	uint64_t random = test_seed();
 	struct end *a, *b;
 	uint64_t sent = 0, completed = 0, received = 0, posted = 0;
@@ -155,7 +141,7 @@ static void go_back_n(enum nupa_mover mover, uint32_t length)
 			received++;
 		}
 	}
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 static void short_messages_refused_for_want_of_receives_arrive_once_and_in_order(void)
@@ -177,7 +163,7 @@ static void what_stands_behind_a_refused_send_waits_for_it(void)
 
 	for (int i = 0; i < 2; i++) {
 		struct nupa_fabric *fabric = test_fabric();
-		struct end_options options = options_of(movers[i]);
+		struct end_options options = end_options_of(movers[i]);
 		struct request fetch_add;
 		struct end *a, *b;
 
@@ -200,7 +186,7 @@ static void what_stands_behind_a_refused_send_waits_for_it(void)
 		CHECK_EQ(a->memory[16], 2);
 		CHECK_EQ(b->memory[24], 2);
 		CHECK_EQ(b->memory[32], 9);
-		close_all(fabric, a, b);
+		fabric_close(fabric, a, b);
 	}
 }
 
@@ -210,7 +196,7 @@ static void requests_before_the_peer_is_ready(bool fork_target, enum nupa_mover 
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct target target = fork_target ? target_fork(fabric) : target_here();
-	struct end_options options = options_of(mover);
+	struct end_options options = end_options_of(mover);
 	struct end *a = end_open(fabric, &options);
 
 	target_open(&target, fabric, &options);
@@ -257,7 +243,7 @@ static void a_peer_that_becomes_ready_at_any_moment_gets_each_message_once(void)
 {
 	enum { ROUNDS = 300, MESSAGES = 12 };
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 	uint64_t random = test_seed();
 	struct end *a, *b;
 
@@ -306,7 +292,7 @@ static void a_peer_that_never_becomes_ready_is_given_up_after_the_timeout(void)
 
 	for (int i = 0; i < 2; i++) {
 		struct nupa_fabric *fabric = test_fabric();
-		struct end_options options = options_of(movers[i]);
+		struct end_options options = end_options_of(movers[i]);
 		uint64_t start_ns, took_ns;
 		struct end *a, *b;
 
@@ -321,7 +307,7 @@ static void a_peer_that_never_becomes_ready_is_given_up_after_the_timeout(void)
 		cq_expect(a->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
 		took_ns = test_now_ns() - start_ns;
 		CHECK(took_ns > 30 * MS);
-		close_all(fabric, a, b);
+		fabric_close(fabric, a, b);
 	}
 }
 
@@ -330,7 +316,7 @@ static void a_peer_that_never_becomes_ready_is_given_up_after_the_timeout(void)
 static void a_wait_for_a_receive_outlives_the_wait_for_the_peer(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_NONE), b_options;
+	struct end_options options = end_options_of(NUPA_MOVER_NONE), b_options;
 	struct end *a, *b;
 
 	options.timeout = 11; /* 8 ms, twice */
@@ -347,14 +333,14 @@ static void a_wait_for_a_receive_outlives_the_wait_for_the_peer(void)
 	end_post_recv(b, 2, 0, 8);
 	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
 	cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS);
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 /* A responder that is reset in the middle of a READ leaves nobody waiting for ever. */
 static void a_read_whose_responder_is_reset_fails_after_the_timeout(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(NUPA_MOVER_RELAY);
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 	struct end *a, *b;
 
 	options.timeout = 10;
@@ -374,7 +360,7 @@ static void a_read_whose_responder_is_reset_fails_after_the_timeout(void)
 				cq_expect(a->send_cq, i, IBV_WC_WR_FLUSH_ERR);
 		}
 	}
-	close_all(fabric, a, b);
+	fabric_close(fabric, a, b);
 }
 
 /* A connection made anew with the same numbers and the same PSNs, while messages of the one before
@@ -386,7 +372,7 @@ static void a_message_from_before_a_reset_is_not_delivered_after_it(void)
 	for (int i = 0; i < 2; i++) {
 		struct nupa_fabric *fabric = test_fabric();
 		struct target target = target_fork(fabric);
-		struct end_options options = options_of(NUPA_MOVER_RELAY);
+		struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 		struct end *a;
 
 		options.type = types[i];
@@ -439,7 +425,7 @@ static void a_port_that_is_down_longer_than_the_timeout_ends_the_connection(void
 
 	for (int i = 0; i < 2; i++) {
 		struct nupa_fabric *fabric = test_fabric();
-		struct end_options options = options_of(movers[i]);
+		struct end_options options = end_options_of(movers[i]);
 		struct end *a, *b;
 		uint64_t start_ns;
 
@@ -457,7 +443,7 @@ static void a_port_that_is_down_longer_than_the_timeout_ends_the_connection(void
 		CHECK_EQ(b->memory[0], 0);
 		set_path(fabric, true);
 		end_expect_event(b, IBV_EVENT_PORT_ACTIVE);
-		close_all(fabric, a, b);
+		fabric_close(fabric, a, b);
 	}
 }
 
@@ -469,7 +455,7 @@ static void a_port_that_comes_up_in_time_loses_and_doubles_nothing(void)
 
 	for (int i = 0; i < 2; i++) {
 		struct nupa_fabric *fabric = test_fabric();
-		struct end_options options = options_of(movers[i]);
+		struct end_options options = end_options_of(movers[i]);
 		uint64_t completed = 0, sent = 0, received = 0, posted = 0;
 		uint64_t random = test_seed();
 		struct end *a, *b;
@@ -510,7 +496,7 @@ static void a_port_that_comes_up_in_time_loses_and_doubles_nothing(void)
 		}
 		memcpy(&word, b->memory + 65536, sizeof(word));
 		CHECK_EQ(word, MESSAGES);
-		close_all(fabric, a, b);
+		fabric_close(fabric, a, b);
 	}
 }
 
@@ -520,7 +506,7 @@ static void an_unreliable_connection_loses_what_it_sends_while_the_port_is_down(
 
 	for (int i = 0; i < 2; i++) {
 		struct nupa_fabric *fabric = test_fabric();
-		struct end_options options = options_of(NUPA_MOVER_RELAY);
+		struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 		struct nupa_flow_info flow;
 		struct end *a, *b;
 
@@ -538,7 +524,7 @@ static void an_unreliable_connection_loses_what_it_sends_while_the_port_is_down(
 		CHECK_EQ(
 		    nupa_fabric_flow(fabric, (uint32_t)nupa_context_slot(a->context), 1, &flow), 0);
 		CHECK_EQ(flow.xmit_discards, 1);
-		close_all(fabric, a, b);
+		fabric_close(fabric, a, b);
 	}
 }
 

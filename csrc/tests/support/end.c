@@ -438,3 +438,17 @@ size_t pattern_match(const uint8_t *at, size_t bytes, uint32_t seed)
 	}
 	return bytes;
 }
+
+struct end_options end_options_of(enum nupa_mover mover)
+{
+	struct end_options options = end_defaults;
+
+	options.mover = mover;
+	return options;
+}
+
+void fabric_close(struct nupa_fabric *fabric, struct end *a, struct end *b)
+{
+	pair_close(a, b);
+	nupa_fabric_put(fabric);
+}

@@ -30,6 +30,8 @@ struct end_options {
 
 /* RC on host 0, all access, 64 work requests, 1 MiB, patient. */
 extern const struct end_options end_defaults;
+/* The same, by this mover. */
+struct end_options end_options_of(enum nupa_mover mover);
 
 struct end_address {
 	uint32_t qpn, psn, host, rkey;
@@ -82,6 +84,8 @@ enum ibv_qp_state end_state(struct end *end);
 void pair_open(struct nupa_fabric *fabric, const struct end_options *options, struct end **a,
 	       struct end **b);
 void pair_close(struct end *a, struct end *b);
+/* And the fabric with it. */
+void fabric_close(struct nupa_fabric *fabric, struct end *a, struct end *b);
 
 /* Signalled; local memory is [offset, +length) of the end's region, remote at the same offset. */
 struct request request_of(struct end *end, enum ibv_wr_opcode opcode, uint64_t wr_id,
