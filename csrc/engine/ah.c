@@ -52,7 +52,7 @@ int nupa_host_of_ah(struct nupa_engine *engine, const struct ibv_ah_attr *attr, 
 	if (attr->port_num > 1)
 		return EINVAL;
 	if (attr->is_global) {
-		if (attr->grh.sgid_index >= (uint8_t)nupa_gid_table_len(engine))
+		if (attr->grh.sgid_index >= (uint8_t)nupa_gid_count(engine))
 			return EINVAL;
 		found = nupa_host_of_gid(fabric, &attr->grh.dgid);
 	} else if (fabric->hosts[engine->host].link_layer == NUPA_LINK_ETHERNET) {
@@ -136,7 +136,7 @@ int nupa_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct i
 	version_tclass_flow = ntohl(grh->version_tclass_flow);
 	attr->grh.flow_label = version_tclass_flow & 0xfffff;
 	attr->grh.traffic_class = (uint8_t)(version_tclass_flow >> 20);
-	for (int index = 0; index < nupa_gid_table_len(engine); index++) {
+	for (int index = 0; index < nupa_gid_count(engine); index++) {
 		union ibv_gid own;
 
 		nupa_host_gid(engine->fabric, engine->host, index, &own);

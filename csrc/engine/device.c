@@ -83,7 +83,8 @@ int nupa_query_rt_values_ex(struct ibv_context *context, struct ibv_values_ex *v
 	return 0;
 }
 
-int nupa_gid_table_len(const struct nupa_engine *engine)
+/* GIDs that are there: the first ones of the table. */
+int nupa_gid_count(const struct nupa_engine *engine)
 {
 	return engine->fabric->hosts[engine->host].link_layer == NUPA_LINK_ETHERNET ? 2 : 1;
 }
@@ -116,7 +117,7 @@ int nupa_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_po
 		.state = active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 		.max_mtu = IBV_MTU_4096,
 		.active_mtu = IBV_MTU_4096,
-		.gid_tbl_len = nupa_gid_table_len(engine),
+		.gid_tbl_len = NUPA_GID_TABLE_LEN,
 		.port_cap_flags = IBV_PORT_CM_SUP | (ethernet ? IBV_PORT_IP_BASED_GIDS : 0),
 		.max_msg_sz = NUPA_MSG_MAX_BYTES,
 		.pkey_tbl_len = 1,
@@ -140,11 +141,14 @@ int nupa_query_gid(struct ibv_context *context, uint8_t port_num, int index, uni
 {
 	struct nupa_engine *engine = nupa_engine_of(context);
 
-	if (port_num != 1 || index < 0 || index >= nupa_gid_table_len(engine)) {
+	if (port_num != 1 || index < 0 || index >= NUPA_GID_TABLE_LEN) {
 		errno = EINVAL;
 		return -1;
 	}
-	nupa_host_gid(engine->fabric, engine->host, index, gid);
+	if (index < nupa_gid_count(engine))
+		nupa_host_gid(engine->fabric, engine->host, index, gid);
+	else
+		memset(gid, 0, sizeof(*gid));
 	return 0;
 }
 
@@ -154,7 +158,7 @@ static void fill_gid_entry(struct nupa_engine *engine, uint32_t index, struct ib
 	nupa_host_gid(engine->fabric, engine->host, (int)index, &entry->gid);
 	entry->gid_index = index;
 	entry->port_num = 1;
-	entry->gid_type = nupa_gid_table_len(engine) == 2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
+	entry->gid_type = nupa_gid_count(engine) == 2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
 }
 
 int nupa_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t gid_index,
@@ -163,9 +167,9 @@ int nupa_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t g
 	struct nupa_engine *engine = nupa_engine_of(context);
 	struct ibv_gid_entry all;
 
-	if (port_num != 1 || flags)
+	if (port_num != 1 || flags || gid_index >= NUPA_GID_TABLE_LEN)
 		return EINVAL;
-	if (gid_index >= (uint32_t)nupa_gid_table_len(engine))
+	if (gid_index >= (uint32_t)nupa_gid_count(engine))
 		return ENODATA;
 	fill_gid_entry(engine, gid_index, &all);
 	memcpy(entry, &all, entry_size < sizeof(all) ? entry_size : sizeof(all));
@@ -176,11 +180,10 @@ ssize_t nupa_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 			     size_t max_entries, uint32_t flags, size_t entry_size)
 {
 	struct nupa_engine *engine = nupa_engine_of(context);
-	size_t n = (size_t)nupa_gid_table_len(engine);
+	size_t n = (size_t)nupa_gid_count(engine);
 
-	if (flags)
+	if (flags || n > max_entries)
 		return -EINVAL;
-	n = n < max_entries ? n : max_entries;
 	for (size_t i = 0; i < n; i++) {
 		struct ibv_gid_entry entry;
 

@@ -415,7 +415,7 @@ extern const struct ibv_device_attr nupa_device_attr;
 void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, union ibv_gid *gid);
 int nupa_host_of_gid(const struct nupa_fabric *fabric, const union ibv_gid *gid);
 uint64_t nupa_host_guid_be(const struct nupa_fabric *fabric, uint32_t host);
-int nupa_gid_table_len(const struct nupa_engine *engine);
+int nupa_gid_count(const struct nupa_engine *engine);
 int nupa_host_of_ah(struct nupa_engine *engine, const struct ibv_ah_attr *attr, uint32_t *host);
 /* ops.c */
 void nupa_fill_ops(struct verbs_context *context);

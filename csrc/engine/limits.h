@@ -43,6 +43,7 @@
 #define NUPA_SRQ_WR_MAX 32768u
 #define NUPA_PD_MAX 32768u
 #define NUPA_AH_MAX 65536u
+#define NUPA_GID_TABLE_LEN 8 /* some are empty, as with hardware */
 #define NUPA_RD_ATOMIC_MAX 16u
 #define NUPA_MSG_MAX_BYTES (1u << 31)
 #define NUPA_MTU_BYTES 4096u

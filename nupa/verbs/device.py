@@ -259,14 +259,17 @@ class Context(PyverbsCM):
         return GIDEntry(entry)
 
     def query_gid_table(self, max_entries: int, flags: int = 0) -> list[GIDEntry]:
-        """All GIDs of all ports that are not zero, at most *max_entries*."""
+        """All GIDs of all ports that are not zero.
+
+        PyverbsRDMAError if *max_entries* are too few; its error_code is -EINVAL, as in pyverbs.
+        """
         entries = ffi.new("struct ibv_gid_entry[]", max_entries)
         size = ffi.sizeof("struct ibv_gid_entry")
         c = self._c or closed(self)
         count = lib.nupa_query_gid_table(c, entries, max_entries, flags, size)
         if count < 0:
             raise PyverbsRDMAError(
-                f"Failed to query gid table with room for {max_entries} entries", -count
+                f"Failed to query gid table with room for {max_entries} entries", int(count)
             )
         return [GIDEntry(entries[i]) for i in range(count)]
 

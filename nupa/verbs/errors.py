@@ -36,7 +36,7 @@ class PyverbsError(NupaError):
 
     def __init__(self, msg: str, error_code: int = -1) -> None:
         if error_code != -1:
-            msg = f"{msg}. Errno: {error_code}, {os.strerror(error_code)}"
+            msg = f"{msg}. Errno: {error_code}, {os.strerror(abs(error_code))}"
         super().__init__(msg, max(error_code, 0))
 
 

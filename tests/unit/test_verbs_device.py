@@ -135,6 +135,23 @@ def test_the_gids_are_the_link_local_one_and_the_mapped_ipv4_address(fabric: Fab
         assert ctx.query_gid_type(1, 1) == e.IBV_GID_TYPE_SYSFS_ROCE_V2
 
 
+def test_places_of_the_gid_table_may_be_empty(fabric: Fabric) -> None:
+    with Context(fabric=fabric, host=1) as ctx:
+        last = ctx.query_port(1).gid_tbl_len - 1
+        assert ctx.query_gid(1, last) == GID("0000:0000:0000:0000:0000:0000:0000:0000")
+        for index, code in ((last, errno.ENODATA), (last + 1, errno.EINVAL)):
+            with pytest.raises(PyverbsRDMAError) as caught:
+                ctx.query_gid_ex(1, index)
+            assert caught.value.error_code == code
+
+
+def test_a_gid_table_that_does_not_fit_is_refused(fabric: Fabric) -> None:
+    with Context(fabric=fabric, host=1) as ctx:
+        with pytest.raises(PyverbsRDMAError, match="room for 1 ") as caught:
+            ctx.query_gid_table(1)
+        assert caught.value.error_code == -errno.EINVAL  # pyverbs has it negative
+
+
 def test_a_gid_that_is_not_there_is_refused(fabric: Fabric) -> None:
     with Context(fabric=fabric, host=1) as ctx, pytest.raises(PyverbsRDMAError, match="gid 99"):
         ctx.query_gid(1, 99)
