@@ -29,12 +29,13 @@ static void forget_in_child(void)
 {
 	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
 		engine->forked = true;
-		engine->lock = 0;
+		nupa_lock_init(&engine->lock);
 		nupa_fabric_detach_copy(engine->fabric);
 	}
 	nupa_engines = NULL;
 	nupa_engines_readers = 0;
 	nupa_device_list_forget();
+	nupa_lock_forget_in_child();
 	pthread_mutex_init(&registry, NULL);
 }
 
@@ -163,6 +164,7 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	engine->host = host;
 	engine->forced_mover = mover;
 	engine->now_ns = nupa_clock_ns;
+	nupa_lock_init(&engine->lock);
 	nupa_list_init(&engine->ack_pending);
 	nupa_list_init(&engine->waiting);
 	nupa_list_init(&engine->reading);

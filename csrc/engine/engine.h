@@ -8,6 +8,7 @@
 #ifndef NUPA_ENGINE_H
 #define NUPA_ENGINE_H
 
+#include "lock.h"
 #include "objects.h"
 #include "segment_internal.h"
 
@@ -19,7 +20,7 @@
 /* --- the engine ---------------------------------------------------------------------- */
 struct nupa_engine {
 	/* Line 0: the lock and what every poll looks at. */
-	NUPA_LINE_ALIGNED uint32_t lock; /* 0 free, 1 held */
+	NUPA_LINE_ALIGNED struct nupa_lock lock;
 	uint32_t n_channels;             /* entries of open[] */
 	uint32_t contact_epoch_seen;
 	uint32_t polls;        /* counts polls: the port thread sees that somebody drives */
@@ -73,24 +74,14 @@ static inline struct nupa_engine *nupa_engine_of(const struct ibv_context *conte
 	return container_of(context, const struct nupa_context, ibv.context)->engine;
 }
 
-/* lock.c */
-void nupa_engine_lock_slow(struct nupa_engine *engine);
-
 static inline void nupa_engine_lock(struct nupa_engine *engine)
 {
-	if (unlikely(__atomic_exchange_n(&engine->lock, 1, __ATOMIC_ACQUIRE)))
-		nupa_engine_lock_slow(engine);
-}
-
-static inline bool nupa_engine_trylock(struct nupa_engine *engine)
-{
-	return !nupa_load_relaxed(&engine->lock) &&
-	       !__atomic_exchange_n(&engine->lock, 1, __ATOMIC_ACQUIRE);
+	nupa_lock_acquire(&engine->lock);
 }
 
 static inline void nupa_engine_unlock(struct nupa_engine *engine)
 {
-	nupa_store_release(&engine->lock, 0);
+	nupa_lock_release(&engine->lock);
 }
 
 /* attach.c */

@@ -206,7 +206,7 @@ void nupa_engine_progress_siblings(struct nupa_engine *engine)
 	nupa_fetch_add_seq(&nupa_engines_readers, 1);
 	for (struct nupa_engine *other = nupa_load_seq(&nupa_engines); other;
 	     other = nupa_load_seq(&other->next)) {
-		if (other == engine || !nupa_engine_trylock(other))
+		if (other == engine || !nupa_lock_try(&other->lock))
 			continue;
 		nupa_engine_progress(other);
 		nupa_engine_unlock(other);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The biased lock of lock.h: nobody gets in beside a holder, whoever has the bias. */
+#include "lock.h"
+#include "support/runner.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#define ROUNDS 200000u
+#define BURST 1000u /* more in a row than it takes to earn the bias */
+#define THREADS 4u
+
+struct shared {
+	struct nupa_lock lock;
+	uint64_t count; /* not atomic: two holders at once would lose some */
+};
+
+static void *count_in_bursts(void *arg)
+{
+	struct shared *shared = arg;
+
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		nupa_lock_acquire(&shared->lock);
+		shared->count++;
+		nupa_lock_release(&shared->lock);
+		if (i % BURST == 0)
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void threads_lose_no_update(void)
+{
+	struct shared shared = { 0 };
+	pthread_t threads[THREADS];
+
+	nupa_lock_init(&shared.lock);
+	for (uint32_t i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, count_in_bursts, &shared), 0);
+	for (uint32_t i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	CHECK_EQ(shared.count, (uint64_t)THREADS * ROUNDS);
+}
+
+static void take_often(struct nupa_lock *lock)
+{
+	for (uint32_t i = 0; i < BURST; i++) {
+		nupa_lock_acquire(lock);
+		nupa_lock_release(lock);
+	}
+}
+
+static void *take_once(void *arg)
+{
+	nupa_lock_acquire(arg);
+	nupa_lock_release(arg);
+	return NULL;
+}
+
+static void the_bias_is_earned_and_taken_away(void)
+{
+	struct nupa_lock lock;
+	pthread_t other;
+
+	nupa_lock_init(&lock);
+	if (!lock.enough)
+		return; /* no membarrier here, or TSan: never biased, as the other cases check */
+	take_often(&lock);
+	CHECK(lock.biased);
+	CHECK_EQ(pthread_create(&other, NULL, take_once, &lock), 0);
+	CHECK_EQ(pthread_join(other, NULL), 0);
+	CHECK(!lock.biased);
+	take_often(&lock);
+	CHECK(lock.biased);
+}
+
+static void *earn_and_end(void *arg)
+{
+	take_often(arg);
+	return NULL;
+}
+
+static void a_thread_that_ended_with_the_bias_holds_up_nobody(void)
+{
+	struct nupa_lock lock;
+	pthread_t other;
+
+	nupa_lock_init(&lock);
+	for (int i = 0; i < 100; i++) {
+		CHECK_EQ(pthread_create(&other, NULL, earn_and_end, &lock), 0);
+		CHECK_EQ(pthread_join(other, NULL), 0);
+		take_once(&lock);
+	}
+}
+
+struct attempt {
+	struct nupa_lock *lock;
+	bool got;
+};
+
+static void *try_it(void *arg)
+{
+	struct attempt *attempt = arg;
+
+	attempt->got = nupa_lock_try(attempt->lock);
+	if (attempt->got)
+		nupa_lock_release(attempt->lock);
+	return NULL;
+}
+
+static bool another_thread_gets(struct nupa_lock *lock)
+{
+	struct attempt attempt = { .lock = lock };
+	pthread_t other;
+
+	CHECK_EQ(pthread_create(&other, NULL, try_it, &attempt), 0);
+	CHECK_EQ(pthread_join(other, NULL), 0);
+	return attempt.got;
+}
+
+static void a_try_respects_holders_and_the_bias(void)
+{
+	struct nupa_lock lock, outer;
+
+	nupa_lock_init(&lock);
+	nupa_lock_init(&outer);
+	CHECK(another_thread_gets(&lock));
+	nupa_lock_acquire(&lock);
+	CHECK(!another_thread_gets(&lock));
+	nupa_lock_release(&lock);
+	take_often(&lock);
+	take_often(&outer);
+	/* Below another lock, as the engines of one process are driven along. */
+	nupa_lock_acquire(&outer);
+	CHECK(nupa_lock_try(&lock));
+	CHECK(!another_thread_gets(&lock));
+	CHECK(!another_thread_gets(&outer));
+	nupa_lock_release(&lock);
+	CHECK(!another_thread_gets(&outer));
+	nupa_lock_release(&outer);
+	take_once(&lock);
+	take_once(&outer);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(threads_lose_no_update),
+		CASE(the_bias_is_earned_and_taken_away),
+		CASE(a_thread_that_ended_with_the_bias_holds_up_nobody),
+		CASE(a_try_respects_holders_and_the_bias),
+	};
+
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
