@@ -84,6 +84,17 @@ uint64_t nupa_past_flows_off(const struct nupa_superblock *sb)
 	return round_up(sb->extents_off + sb->n_extents * sizeof(uint32_t), NUPA_CACHE_LINE_BYTES);
 }
 
+uint64_t nupa_cm_backed_off(const struct nupa_superblock *sb)
+{
+	return nupa_past_flows_off(sb) +
+	       (uint64_t)sb->n_hosts * sb->n_hosts * sizeof(struct nupa_flow);
+}
+
+uint64_t nupa_cm_table_off(const struct nupa_superblock *sb, uint32_t host)
+{
+	return sb->pool_off + sb->pool_bytes + host * NUPA_CM_TABLE_BYTES;
+}
+
 static void lay_out(struct nupa_superblock *sb)
 {
 	struct nupa_arena_map arena = nupa_arena_map(sb);
@@ -95,12 +106,12 @@ static void lay_out(struct nupa_superblock *sb)
 	sb->slots_off =
 	    round_up(sb->routes_off + n_routes * sizeof(struct nupa_route), NUPA_PAGE_BYTES);
 	sb->extents_off = sb->slots_off + sb->n_slots * sizeof(struct nupa_slot);
-	sb->arenas_off = round_up(nupa_past_flows_off(sb) + n_routes * sizeof(struct nupa_flow),
-				  NUPA_PAGE_BYTES);
+	sb->arenas_off =
+	    round_up(nupa_cm_backed_off(sb) + sb->n_hosts * sizeof(uint32_t), NUPA_PAGE_BYTES);
 	sb->arena_bytes = arena.rings_off + sb->n_slots * arena.ring_stride;
 	sb->pool_off =
 	    round_up(sb->arenas_off + (sb->n_slots - 1) * sb->arena_bytes, sb->extent_bytes);
-	sb->segment_bytes = sb->pool_off + sb->pool_bytes;
+	sb->segment_bytes = nupa_cm_table_off(sb, sb->n_hosts);
 }
 
 int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint32_t n_ports,

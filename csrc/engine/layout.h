@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shared segment: what every process of a fabric sees.
  *
- *   superblock | hosts | ports | routes | slots | pool extents | past flows | arena 1..n | pool
+ *   superblock | hosts | ports | routes | slots | pool extents | past flows | arena 1..n | pool |
+ *   bound ports
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds
  * everything that attachment publishes: QP and MR tables, flow counters and its
@@ -217,5 +218,14 @@ NUPA_ASSERT_SIZE(struct nupa_ring_header, 256);
 
 /* An extent of the pool belongs to whoever CASes its word from 0 to
  * slot << 24 | epoch; a dead owner's extents are free. */
+
+/* rdma_cm's ports, a table for each host behind the pool.  A word (CAS) is a bound port and its
+ * owner, see cm_ports.c; what a dead owner left is free.  The word of a host behind the past flows
+ * (CAS, 0 to 1) says that its table is backed (I4). */
+struct nupa_cm_bucket {
+	NUPA_LINE_ALIGNED uint64_t words[NUPA_CM_BUCKET_WORDS];
+};
+NUPA_ASSERT_SIZE(struct nupa_cm_bucket, 64);
+#define NUPA_CM_TABLE_BYTES ((uint64_t)NUPA_CM_BUCKETS * sizeof(struct nupa_cm_bucket))
 
 #endif

@@ -49,4 +49,8 @@
 #define NUPA_MTU_BYTES 4096u
 #define NUPA_GRH_BYTES 40u
 
+/* rdma_cm: the ports that are bound on one host, in buckets by their low bits. */
+#define NUPA_CM_BUCKETS 4096u
+#define NUPA_CM_BUCKET_WORDS 8u
+
 #endif

@@ -342,6 +342,8 @@ void nupa_fabric_put(struct nupa_fabric *fabric)
 			munmap(fabric->arena[slot], sb->arena_bytes);
 	if (fabric->pool)
 		munmap(fabric->pool, sb->pool_bytes);
+	if (fabric->cm_tables)
+		munmap(fabric->cm_tables, sb->n_hosts * NUPA_CM_TABLE_BYTES);
 	if (fabric->sb)
 		munmap(fabric->sb, sb->arenas_off);
 	if (fabric->fd >= 0)
@@ -384,6 +386,28 @@ uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric)
 			fabric->geometry.pool_bytes);
 }
 
+struct nupa_cm_bucket *nupa_fabric_cm_table(struct nupa_fabric *fabric, uint32_t host, bool back)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	const uint64_t offset = nupa_cm_table_off(sb, host);
+	uint32_t *backed = (uint32_t *)(void *)((uint8_t *)fabric->sb + nupa_cm_backed_off(sb));
+	uint8_t *tables;
+	int error;
+
+	if (!nupa_load_acquire(&backed[host])) {
+		error = back ? nupa_fabric_back(fabric, offset, NUPA_CM_TABLE_BYTES) : -ENOENT;
+		if (error) {
+			errno = -error;
+			return NULL;
+		}
+		nupa_store_release(&backed[host], 1);
+	}
+	tables = map_once(fabric->fd, &fabric->cm_tables, nupa_cm_table_off(sb, 0),
+			  sb->n_hosts * NUPA_CM_TABLE_BYTES);
+	return tables ? (struct nupa_cm_bucket *)(void *)(tables + host * NUPA_CM_TABLE_BYTES)
+		      : NULL;
+}
+
 static void make_private(const struct nupa_fabric *fabric, void *at, uint64_t offset,
 			 uint64_t bytes)
 {
@@ -401,6 +425,8 @@ void nupa_fabric_detach_copy(struct nupa_fabric *fabric)
 		make_private(fabric, fabric->arena[slot], nupa_arena_offset(fabric, slot),
 			     sb->arena_bytes);
 	make_private(fabric, fabric->pool, sb->pool_off, sb->pool_bytes);
+	make_private(fabric, fabric->cm_tables, nupa_cm_table_off(sb, 0),
+		     sb->n_hosts * NUPA_CM_TABLE_BYTES);
 }
 
 int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes)

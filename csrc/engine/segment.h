@@ -20,6 +20,7 @@ struct nupa_fabric {
 	struct nupa_slot *slots;
 	uint32_t *extents;
 	uint8_t *pool;                  /* mapped at first use */
+	uint8_t *cm_tables;             /* mapped at first use */
 	uint8_t *arena[NUPA_SLOTS_MAX]; /* mapped at first use */
 	char path[256];
 };
@@ -95,6 +96,9 @@ struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb);
 uint8_t *nupa_fabric_arena(struct nupa_fabric *fabric, uint32_t slot);
 /* The pool, mapped at first use. */
 uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric);
+/* The ports that are bound on a host, NUPA_CM_BUCKETS of them; NULL with errno, ENOENT: none ever
+ * was.  back: makes the table at its first use. */
+struct nupa_cm_bucket *nupa_fabric_cm_table(struct nupa_fabric *fabric, uint32_t host, bool back);
 /* Backs [offset, +bytes) of the segment with memory (I4): 0, -ENOSPC, ... */
 int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
 /* Returns an arena's memory to the system. */
