@@ -1,47 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Addresses: GIDs and LIDs of hosts, address handles made from them. */
+ * Address vectors: which host one leads to, address handles made from them. */
 #include "engine.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
-
-/* GID 0: link-local from the port's EUI-64 (RFC 4291 2.5.6); GID 1: the host's IPv4 address,
- * mapped. */
-void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, union ibv_gid *gid)
-{
-	const struct nupa_host *h = &fabric->hosts[host];
-
-	memset(gid, 0, sizeof(*gid));
-	if (index == 0) {
-		gid->raw[0] = 0xfe;
-		gid->raw[1] = 0x80;
-		memcpy(&gid->raw[8], h->mac, 3);
-		gid->raw[8] ^= 2;
-		gid->raw[11] = 0xff;
-		gid->raw[12] = 0xfe;
-		memcpy(&gid->raw[13], h->mac + 3, 3);
-	} else {
-		uint32_t ipv4_be = htonl(h->ipv4);
-
-		gid->raw[10] = gid->raw[11] = 0xff;
-		memcpy(&gid->raw[12], &ipv4_be, 4);
-	}
-}
-
-int nupa_host_of_gid(const struct nupa_fabric *fabric, const union ibv_gid *gid)
-{
-	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
-		for (int index = 0; index < 2; index++) {
-			union ibv_gid own;
-
-			nupa_host_gid(fabric, host, index, &own);
-			if (!memcmp(own.raw, gid->raw, sizeof(own.raw)))
-				return (int)host;
-		}
-	}
-	return -ENOENT;
-}
 
 /* Which host an address vector leads to: 0, EINVAL or EHOSTUNREACH. */
 int nupa_host_of_ah(struct nupa_engine *engine, const struct ibv_ah_attr *attr, uint32_t *host)

@@ -39,16 +39,6 @@ const struct ibv_device_attr nupa_device_attr = {
 	.phys_port_cnt = 1,
 };
 
-uint64_t nupa_host_guid_be(const struct nupa_fabric *fabric, uint32_t host)
-{
-	union ibv_gid gid;
-	uint64_t guid;
-
-	nupa_host_gid(fabric, host, 0, &gid);
-	memcpy(&guid, &gid.raw[8], sizeof(guid));
-	return guid;
-}
-
 int nupa_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 			 struct ibv_device_attr_ex *attr, size_t attr_size)
 {

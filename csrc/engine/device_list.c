@@ -19,18 +19,12 @@ static struct {
 
 static int find_host(const struct nupa_fabric *fabric, const char *name)
 {
-	char *end;
-	long number;
+	int host = nupa_host_of_name(fabric, name);
 
-	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++)
-		if (!strncmp(fabric->hosts[host].name, name, sizeof(fabric->hosts[host].name)))
-			return (int)host;
-	number = strtol(name, &end, 10);
-	if (*name && !*end && number >= 0 && number < (long)fabric->geometry.n_hosts)
-		return (int)number;
-	nupa_hint("NUPA_HOST=%s: fabric %s has no such host; see `nupa show`", name,
-		  nupa_fabric_name(fabric));
-	return -ENOENT;
+	if (host < 0)
+		nupa_hint("NUPA_HOST=%s: fabric %s has no such host; see `nupa show`", name,
+			  nupa_fabric_name(fabric));
+	return host;
 }
 
 static int find_mover(const char *name)

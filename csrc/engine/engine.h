@@ -401,11 +401,14 @@ void nupa_responder_run_jobs(struct nupa_qp *qp);
 void nupa_responder_send_refusals(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_responder_reset(struct nupa_qp *qp);
 
-/* device.c */
-extern const struct ibv_device_attr nupa_device_attr;
+/* gid.c: a host by its name or number, or -ENOENT. */
+int nupa_host_of_name(const struct nupa_fabric *fabric, const char *name);
 void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, union ibv_gid *gid);
 int nupa_host_of_gid(const struct nupa_fabric *fabric, const union ibv_gid *gid);
 uint64_t nupa_host_guid_be(const struct nupa_fabric *fabric, uint32_t host);
+
+/* device.c */
+extern const struct ibv_device_attr nupa_device_attr;
 int nupa_gid_count(const struct nupa_engine *engine);
 int nupa_host_of_ah(struct nupa_engine *engine, const struct ibv_ah_attr *attr, uint32_t *host);
 /* ops.c */
