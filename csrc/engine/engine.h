@@ -55,8 +55,10 @@ struct nupa_engine {
 	uint32_t qp_limit,
 	    mr_limit; /* entries that are backed; the slot's are for others to read */
 	struct nupa_list contexts;
+	struct nupa_list pds;
+	uint32_t pds_made, pd_rounds; /* numbers given out; how often they began anew */
 	uint64_t probe_value; /* what slot->probe_addr points at */
-	uint32_t objects;     /* PD handles given out */
+	uint32_t objects;     /* handles given out */
 
 	/* Threads. */
 	pthread_t port_thread, watch_thread;
@@ -183,6 +185,10 @@ int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, ui
 /* memory.c: whether the program has this memory at all. */
 bool nupa_memory_mapped(const void *addr, size_t length);
 bool nupa_memory_writable(const void *addr);
+/* Makes [at, +bytes) present, to be read or written; false: it cannot be. */
+bool nupa_memory_present(const void *at, size_t bytes, bool to_write);
+/* memcpy that fails where a byte of either side is not there. */
+bool nupa_memory_copy(void *to, const void *from, size_t bytes);
 
 /* mr.c */
 static inline struct nupa_mr *nupa_mr_find(const struct nupa_engine *engine, uint32_t key)
@@ -202,19 +208,24 @@ static inline uint8_t *nupa_mr_at(const struct nupa_mr *mr, uint64_t addr, uint6
 {
 	uint64_t offset = addr - mr->iova;
 
-	if (addr < mr->iova || offset > mr->ibv.length || bytes > mr->ibv.length - offset)
+	if (addr < mr->iova || offset > mr->length || bytes > mr->length - offset)
 		return NULL;
-	return (uint8_t *)mr->ibv.addr + offset;
+	return (uint8_t *)((uintptr_t)mr->va + offset);
 }
+
+/* odp.c: what is not plain memory of just this PD; mr may be NULL. */
+uint8_t *nupa_mr_local_rare(const struct nupa_mr *mr, const struct ibv_pd *pd,
+			    const struct ibv_sge *sge, int access);
 
 /* Local memory by its lkey; NULL: protection error. */
 static inline uint8_t *nupa_mr_local(const struct nupa_engine *engine, const struct ibv_pd *pd,
 				     const struct ibv_sge *sge, int access)
 {
 	const struct nupa_mr *mr = nupa_mr_find(engine, sge->lkey);
+	int needed = access | NUPA_ACCESS_PLAIN;
 
-	if (!mr || mr->ibv.pd != pd || (mr->access & access) != access)
-		return NULL;
+	if (unlikely(!mr || mr->ibv.pd != pd || (mr->access & needed) != needed))
+		return nupa_mr_local_rare(mr, pd, sge, access);
 	return nupa_mr_at(mr, sge->addr, sge->length);
 }
 
@@ -222,11 +233,13 @@ static inline uint8_t *nupa_mr_local(const struct nupa_engine *engine, const str
 enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd,
 				   const struct ibv_sge *sge, uint32_t n_sge, int access,
 				   struct nupa_span *spans, uint32_t *n_spans);
-/* Resolves a remote request against our own regions, for the responder; NULL: access error. */
+/* Resolves a remote request against our own regions and windows, for the responder; NULL: access
+ * error.  *on_demand: the memory may not be there, use nupa_memory_copy. */
 uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
-			int access);
+			int access, bool *on_demand);
+/* pd and qpn are those of the QP that owns the entry's table. */
 bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uint32_t pd,
-			   uint64_t raddr, uint64_t bytes, uint32_t access);
+			   uint32_t qpn, uint64_t raddr, uint64_t bytes, uint32_t access);
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
 
 /* memcpy of what fits in a line: a call and its dispatch would cost more than the copy. */
@@ -406,6 +419,18 @@ int nupa_host_of_name(const struct nupa_fabric *fabric, const char *name);
 void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, union ibv_gid *gid);
 int nupa_host_of_gid(const struct nupa_fabric *fabric, const union ibv_gid *gid);
 uint64_t nupa_host_guid_be(const struct nupa_fabric *fabric, uint32_t host);
+
+/* mw.c: windows bound on a QP that is destroyed are free again. */
+void nupa_mw_forget_qp(struct nupa_qp *qp);
+/* A BIND_MW or LOCAL_INV whose turn it is. */
+enum ibv_wc_status nupa_mw_execute(struct nupa_qp *qp, const struct nupa_wqe *wqe);
+/* Fills in the bind: 0 or the errno that posting it gives. */
+int nupa_mw_fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, struct ibv_mw *mw, uint32_t rkey,
+		     const struct ibv_mw_bind_info *info);
+
+/* import.c */
+int nupa_context_cmd_fd(const struct nupa_engine *engine);
+bool nupa_context_exporter_lives(const struct nupa_context *context);
 
 /* device.c */
 extern const struct ibv_device_attr nupa_device_attr;

@@ -144,6 +144,7 @@ struct nupa_slot {
 	uint32_t pool_regions;  /* owner: regions in pool memory, now */
 	uint32_t needs_fence;   /* owner: it cannot membarrier, so producers must fence (P3) */
 	uint32_t left_epoch;    /* owner: its epoch, when it leaves with all QPs destroyed */
+	uint32_t pds_made;      /* owner: how many numbers of PDs it has given out */
 
 	/* Line 2: hazard.  Target slot << 32 | MR index + 1 while the owner copies directly
 	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4). */
@@ -157,6 +158,7 @@ struct nupa_slot {
 };
 NUPA_ASSERT_SIZE(struct nupa_slot, 4 * 64 + 1024);
 NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);
+NUPA_ASSERT_AT(struct nupa_slot, pds_made, 88);
 
 /* A QP as its peers see it.  Writer: the owner of the arena. */
 struct nupa_qp_entry {
@@ -173,19 +175,22 @@ struct nupa_qp_entry {
 };
 NUPA_ASSERT_SIZE(struct nupa_qp_entry, 64);
 
-/* A memory region as its peers see it.  Writer: the owner of the arena. */
+/* A memory region, a bound window or a DM as peers see it.  Writer: the owner of the arena. */
 struct nupa_mr_entry {
-	uint32_t key; /* lkey and rkey; 0: none.  Stored last, cleared first */
-	uint32_t access;
-	uint32_t pd;
+	uint32_t key;     /* lkey and rkey; 0: none.  Stored last, cleared first */
+	uint32_t access;  /* ON_DEMAND: the memory at va may not be there */
+	uint32_t pd;      /* 0: no PD; see qpn */
 	uint32_t variant; /* of the last key; survives deregistration */
 	uint64_t iova;    /* what work requests say */
 	uint64_t length;
 	uint64_t va;       /* where it is in the owner's address space */
 	uint64_t pool_off; /* where it is in the pool; ~0: private memory */
-	uint64_t pad2[2];
+	uint32_t qpn;      /* where pd is 0: the only QP it works on (a type 2 window) */
+	uint32_t pad;
+	uint64_t pad2;
 };
 NUPA_ASSERT_SIZE(struct nupa_mr_entry, 64);
+NUPA_ASSERT_AT(struct nupa_mr_entry, qpn, 48);
 
 /* Traffic of one attachment with one other host; port counters are derived by
  * adding flows along their route.  Writer: the owner of the arena.

@@ -135,6 +135,7 @@ static enum nupa_direct move(struct nupa_engine *engine, struct nupa_channel *ch
 	uint64_t offset = wqe->raddr - entry->iova;
 	uint64_t bytes = wqe->length_bytes;
 	bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	bool on_demand = (entry->access & IBV_ACCESS_ON_DEMAND) != 0;
 	uint8_t *target = NULL;
 
 	if (entry->pool_off != UINT64_MAX && engine->forced_mover != NUPA_MOVER_RELAY &&
@@ -147,7 +148,7 @@ static enum nupa_direct move(struct nupa_engine *engine, struct nupa_channel *ch
 		    entry->length > pool_bytes - entry->pool_off)
 			return NUPA_DIRECT_ASK;
 		target = pool + entry->pool_off + offset;
-	} else if (channel->mover == NUPA_MOVER_LOCAL) {
+	} else if (channel->mover == NUPA_MOVER_LOCAL && !on_demand) {
 		target = (uint8_t *)(uintptr_t)(entry->va + offset);
 	}
 	if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
@@ -156,7 +157,8 @@ static enum nupa_direct move(struct nupa_engine *engine, struct nupa_channel *ch
 		nupa_spans_copy(spans, n_spans, 0, target, bytes, !write);
 		return NUPA_DIRECT_DONE;
 	}
-	if (channel->mover != NUPA_MOVER_CMA)
+	/* LOCAL comes here for memory that may not be there: the kernel copies, and says so. */
+	if (channel->mover != NUPA_MOVER_CMA && channel->mover != NUPA_MOVER_LOCAL)
 		return NUPA_DIRECT_ASK;
 	return cma_move(channel, spans, n_spans, entry->va + offset, bytes, write);
 }
@@ -213,8 +215,8 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 	(void)nupa_exchange_seq(&engine->slot->hazard,
 				(uint64_t)channel->peer << 32 | (mr_index + 1));
 	if (nupa_load_seq(&entry->key) == wqe->rkey &&
-	    nupa_mr_entry_permits(entry, wqe->rkey, nupa_load_relaxed(&peer->pd), wqe->raddr,
-				  wqe->length_bytes, access))
+	    nupa_mr_entry_permits(entry, wqe->rkey, nupa_load_relaxed(&peer->pd), qp->dest_qpn,
+				  wqe->raddr, wqe->length_bytes, access))
 		result = move(engine, channel, wqe, entry, spans, n_spans);
 	else
 		result = NUPA_DIRECT_ASK;

@@ -1,157 +1,109 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Protection domains and memory regions.  A region is an entry in our arena that peers read; keys
- * are index << 12 | variant, and a variant is not used again before 4,094 others were. */
+ * Memory regions.  A region is an entry in our arena that peers read; keys are
+ * index << 12 | variant, and a variant is not used again before 4,094 others were. */
 #define _GNU_SOURCE
-#include "engine.h"
+#include "mr.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #define KEY_VARIANTS ((1u << NUPA_KEY_VARIANT_BITS) - 2)
 
-#define ACCESS_SUPPORTED                                                                           \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
-	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |                   \
-	 IBV_ACCESS_OPTIONAL_RANGE)
+/* --- places in the table ------------------------------------------------------------- */
 
-struct ibv_pd *nupa_alloc_pd(struct ibv_context *context)
+/* Backs more entries once half of them are used, or up to *least* of them. */
+static void grow(struct nupa_engine *engine, uint32_t least)
 {
-	struct nupa_engine *engine = nupa_engine_of(context);
-	struct nupa_pd *pd = calloc(1, sizeof(*pd));
+	uint32_t limit = engine->mr_limit;
+	uint32_t max = engine->fabric->geometry.mr_entries;
+	uint32_t more = limit;
 
-	if (!pd) {
-		errno = ENOMEM;
-		return NULL;
-	}
-	pd->ibv.context = context;
-	nupa_engine_lock(engine);
-	pd->ibv.handle = ++engine->objects;
-	nupa_engine_unlock(engine);
-	return &pd->ibv;
+	while (more < max && (more < least || engine->mrs_used * 2 >= more))
+		more = more * 2 < max ? more * 2 : max;
+	if (more == limit ||
+	    nupa_fabric_back(engine->fabric,
+			     (uint64_t)((uint8_t *)engine->mr_entries - engine->arena) +
+				 nupa_arena_offset(engine->fabric, engine->slot_index) +
+				 (uint64_t)limit * sizeof(struct nupa_mr_entry),
+			     (uint64_t)(more - limit) * sizeof(struct nupa_mr_entry)))
+		return;
+	nupa_store_release(&engine->slot->mr_limit, more);
+	engine->mr_limit = more;
 }
 
-int nupa_dealloc_pd(struct ibv_pd *ibv)
+static void place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t index, uint32_t key)
 {
-	struct nupa_pd *pd = container_of(ibv, struct nupa_pd, ibv);
-	struct nupa_engine *engine = nupa_engine_of(ibv->context);
-	uint32_t users;
+	mr->index = index;
+	mr->ibv.handle = index;
+	mr->ibv.lkey = mr->ibv.rkey = key;
+	engine->mr_entries[index].variant = key & ((1u << NUPA_KEY_VARIANT_BITS) - 1);
+	engine->mrs[index] = mr;
+	engine->mrs_used++;
+}
 
-	nupa_engine_lock(engine);
-	users = pd->users;
-	nupa_engine_unlock(engine);
-	if (users)
-		return EBUSY;
-	free(pd);
+int nupa_mr_place(struct nupa_engine *engine, struct nupa_mr *mr)
+{
+	uint32_t next = engine->slot->next_mr_index;
+	uint32_t index, variant;
+
+	grow(engine, 0);
+	if (engine->mrs_used >= engine->mr_limit)
+		return ENOMEM;
+	/* Not one given back lately: they go round. */
+	while (engine->mrs[next % engine->mr_limit])
+		next++;
+	index = next % engine->mr_limit;
+	engine->slot->next_mr_index = next + 1;
+	variant = engine->mr_entries[index].variant;
+	variant = (variant ? variant : engine->epoch) % KEY_VARIANTS + 1;
+	place_at(engine, mr, index, index << NUPA_KEY_VARIANT_BITS | variant);
 	return 0;
 }
 
-static uint64_t pool_offset(struct nupa_engine *engine, uintptr_t va, size_t length)
+int nupa_mr_place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t key)
 {
-	uintptr_t pool = (uintptr_t)engine->fabric->pool;
+	uint32_t index = key >> NUPA_KEY_VARIANT_BITS;
+
+	if (index >= engine->fabric->geometry.mr_entries)
+		return EINVAL;
+	grow(engine, index + 1);
+	if (index >= engine->mr_limit || engine->mrs[index])
+		return EBUSY;
+	place_at(engine, mr, index, key);
+	return 0;
+}
+
+void nupa_mr_unplace(struct nupa_engine *engine, struct nupa_mr *mr)
+{
+	engine->mrs[mr->index] = NULL;
+	engine->mrs_used--;
+}
+
+uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr)
+{
+	uintptr_t va = (uintptr_t)mr->va;
+	uintptr_t pool = (uintptr_t)nupa_load_acquire(&engine->fabric->pool);
 	uint64_t bytes = engine->fabric->geometry.pool_bytes;
 
-	if (!pool || va < pool || va - pool > bytes || length > bytes - (va - pool))
+	if (!pool || va < pool || va - pool > bytes || mr->length > bytes - (va - pool))
 		return UINT64_MAX;
 	return va - pool;
 }
 
-/* An index that is free, not one given back lately: they go round.  Under the lock. */
-static int index_take(struct nupa_engine *engine, uint32_t *index)
+void nupa_mr_publish(struct nupa_engine *engine, struct nupa_mr *mr)
 {
-	uint32_t limit = engine->mr_limit;
-	uint32_t max = engine->fabric->geometry.mr_entries;
-	uint32_t next;
+	struct nupa_mr_entry *entry = &engine->mr_entries[mr->index];
 
-	if (engine->mrs_used * 2 >= limit && limit < max) {
-		uint32_t more = limit * 2 < max ? limit * 2 : max;
-		int error =
-		    nupa_fabric_back(engine->fabric,
-				     (uint64_t)((uint8_t *)engine->mr_entries - engine->arena) +
-					 nupa_arena_offset(engine->fabric, engine->slot_index) +
-					 (uint64_t)limit * sizeof(struct nupa_mr_entry),
-				     (uint64_t)(more - limit) * sizeof(struct nupa_mr_entry));
-
-		if (!error) {
-			nupa_store_release(&engine->slot->mr_limit, more);
-			limit = engine->mr_limit = more;
-		}
-	}
-	if (engine->mrs_used >= limit)
-		return ENOMEM;
-	next = engine->slot->next_mr_index;
-	while (engine->mrs[next % limit])
-		next++;
-	*index = next % limit;
-	engine->slot->next_mr_index = next + 1;
-	return 0;
-}
-
-struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
-{
-	struct nupa_engine *engine = nupa_engine_of(pd->context);
-	struct nupa_mr *mr;
-	struct nupa_mr_entry *entry;
-	uint32_t index, variant;
-	int error = EINVAL;
-
-	/* man ibv_reg_mr: remote write and atomic need local write. */
-	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
-	    !(access & IBV_ACCESS_LOCAL_WRITE))
-		goto fail;
-	if (access & IBV_ACCESS_ZERO_BASED)
-		iova = 0;
-	if ((uintptr_t)addr + length < (uintptr_t)addr || iova + length < iova)
-		goto fail;
-	error = EOPNOTSUPP;
-	if (access & ~ACCESS_SUPPORTED)
-		goto fail;
-	error = EFAULT;
-	if (length && (!nupa_memory_mapped(addr, length) ||
-		       (access & IBV_ACCESS_LOCAL_WRITE && !nupa_memory_writable(addr))))
-		goto fail;
-	error = ENOMEM;
-	mr = calloc(1, sizeof(*mr));
-	if (!mr)
-		goto fail;
-	nupa_engine_lock(engine);
-	error = index_take(engine, &index);
-	if (error) {
-		nupa_engine_unlock(engine);
-		free(mr);
-		goto fail;
-	}
-	entry = &engine->mr_entries[index];
-	variant = (entry->variant ? entry->variant : engine->epoch) % KEY_VARIANTS + 1;
-	mr->ibv = (struct ibv_mr){
-		.context = pd->context,
-		.pd = pd,
-		.addr = addr,
-		.length = length,
-		.handle = index,
-		.lkey = index << NUPA_KEY_VARIANT_BITS | variant,
-	};
-	mr->ibv.rkey = mr->ibv.lkey;
-	mr->iova = iova;
-	mr->access = access;
-	mr->index = index;
-	entry->variant = variant;
-	entry->access = (uint32_t)access;
-	entry->pd = pd->handle;
-	entry->iova = iova;
-	entry->length = length;
-	entry->va = (uintptr_t)addr;
-	entry->pool_off = pool_offset(engine, (uintptr_t)addr, length);
-	nupa_store_release(&entry->key, mr->ibv.lkey); /* P5 */
+	entry->access = (uint32_t)(mr->access & ~NUPA_ACCESS_PLAIN);
+	entry->pd = mr->qpn || !mr->ibv.pd ? 0 : mr->ibv.pd->handle;
+	entry->qpn = mr->qpn;
+	entry->iova = mr->iova;
+	entry->length = mr->length;
+	entry->va = (uintptr_t)mr->va;
+	entry->pool_off = nupa_mr_pool_offset(engine, mr);
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions + 1);
-	engine->mrs[index] = mr;
-	engine->mrs_used++;
-	container_of(pd, struct nupa_pd, ibv)->users++;
-	nupa_engine_unlock(engine);
-	return &mr->ibv;
-fail:
-	errno = error;
-	return NULL;
+	nupa_store_release(&entry->key, mr->ibv.lkey); /* P5 */
 }
 
 /* C4: the key is gone; whoever announced the region before may still be copying. */
@@ -166,8 +118,10 @@ static void wait_for_hazards(struct nupa_engine *engine, uint32_t index)
 		if (!channel || channel->broken)
 			continue;
 		while (nupa_load_seq(&channel->peer_slot->hazard) == hazard) {
-			if (++spins % 1000 == 0 &&
-			    !nupa_process_alive(channel->peer_pid, channel->peer_start_time))
+			/* A child's picture of the parent's hazards does not change. */
+			if (engine->forked ||
+			    (++spins % 1000 == 0 &&
+			     !nupa_process_alive(channel->peer_pid, channel->peer_start_time)))
 				break;
 			nupa_cpu_pause();
 			if (spins % 100 == 0)
@@ -176,29 +130,129 @@ static void wait_for_hazards(struct nupa_engine *engine, uint32_t index)
 	}
 }
 
-int nupa_dereg_mr(struct ibv_mr *ibv)
+void nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr)
 {
-	struct nupa_mr *mr = container_of(ibv, struct nupa_mr, ibv);
-	struct nupa_engine *engine = nupa_engine_of(ibv->context);
-	struct nupa_mr_entry *entry;
+	struct nupa_mr_entry *entry = &engine->mr_entries[mr->index];
 
-	nupa_engine_lock(engine);
-	if (mr->users) {
-		nupa_engine_unlock(engine);
-		return EBUSY;
-	}
-	entry = &engine->mr_entries[mr->index];
 	(void)nupa_exchange_seq(&entry->key, 0);
 	wait_for_hazards(engine, mr->index);
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions - 1);
-	engine->mrs[mr->index] = NULL;
-	engine->mrs_used--;
-	container_of(ibv->pd, struct nupa_pd, ibv)->users--;
-	nupa_engine_unlock(engine);
-	free(mr);
+	entry->pool_off = UINT64_MAX;
+}
+
+/* --- registration -------------------------------------------------------------------- */
+
+static bool is_implicit(const void *addr, size_t length, int access)
+{
+	return access & IBV_ACCESS_ON_DEMAND && !addr && length == SIZE_MAX;
+}
+
+int nupa_mr_check(const struct nupa_engine *engine, void *addr, size_t length, uint64_t iova,
+		  int access, enum nupa_mr_kind *kind)
+{
+	const struct nupa_mr memory = { .va = addr, .length = length };
+
+	/* man ibv_reg_mr: remote write and atomic need local write. */
+	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
+	    !(access & IBV_ACCESS_LOCAL_WRITE))
+		return EINVAL;
+	if ((uintptr_t)addr + length < (uintptr_t)addr || iova + length < iova)
+		return EINVAL;
+	if (access & ~NUPA_MR_SUPPORTED_ACCESS)
+		return EOPNOTSUPP;
+	*kind = NUPA_MR_MEMORY;
+	if (access & IBV_ACCESS_ON_DEMAND &&
+	    nupa_mr_pool_offset(engine, &memory) == UINT64_MAX) {
+		*kind = NUPA_MR_ON_DEMAND;
+		/* The whole address space: addresses are what they are. */
+		return is_implicit(addr, length, access) && iova ? EINVAL : 0;
+	}
+	if (length && (!nupa_memory_mapped(addr, length) ||
+		       (access & IBV_ACCESS_LOCAL_WRITE && !nupa_memory_writable(addr))))
+		return EFAULT;
 	return 0;
 }
+
+int nupa_mr_access(enum nupa_mr_kind kind, int access)
+{
+	if (kind == NUPA_MR_MEMORY)
+		return (access & ~IBV_ACCESS_ON_DEMAND) | NUPA_ACCESS_PLAIN;
+	return access;
+}
+
+struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+{
+	struct nupa_engine *engine = nupa_engine_of(pd->context);
+	struct nupa_mr *mr = NULL;
+	enum nupa_mr_kind kind;
+	int error;
+
+	if (access & IBV_ACCESS_ZERO_BASED)
+		iova = 0;
+	error = nupa_mr_check(engine, addr, length, iova, access, &kind);
+	if (!error) {
+		mr = calloc(1, sizeof(*mr));
+		error = mr ? 0 : ENOMEM;
+	}
+	if (error)
+		goto fail;
+	mr->ibv = (struct ibv_mr){ pd->context, pd, addr, length, 0, 0, 0 };
+	mr->va = addr;
+	mr->length = length;
+	mr->iova = iova;
+	mr->kind = (uint8_t)kind;
+	mr->access = nupa_mr_access(kind, access);
+	nupa_engine_lock(engine);
+	error = nupa_mr_place(engine, mr);
+	if (!error) {
+		nupa_mr_publish(engine, mr);
+		container_of(pd, struct nupa_pd, ibv)->users++;
+	}
+	nupa_engine_unlock(engine);
+	if (!error)
+		return &mr->ibv;
+fail:
+	free(mr);
+	errno = error;
+	return NULL;
+}
+
+int nupa_mr_end(struct nupa_engine *engine, struct nupa_mr *mr)
+{
+	if (mr->users)
+		return EBUSY;
+	nupa_mr_retract(engine, mr);
+	nupa_mr_unplace(engine, mr);
+	if (mr->dm)
+		mr->dm->users--;
+	container_of(mr->ibv.pd, struct nupa_pd, ibv)->users--;
+	return 0;
+}
+
+/* Through whatever handle: the region itself ends; other handles can only be unimported then. */
+int nupa_dereg_mr(struct ibv_mr *ibv)
+{
+	struct nupa_mr *mr = nupa_mr_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	struct nupa_mr *region;
+	int error;
+
+	nupa_engine_lock(engine);
+	region = mr->imported ? engine->mrs[mr->index] : mr;
+	if (mr->gone || !region || region->ibv.lkey != ibv->lkey)
+		error = EINVAL;
+	else
+		error = nupa_mr_end(engine, region);
+	if (!error)
+		region->gone = true;
+	nupa_engine_unlock(engine);
+	if (!error)
+		free(mr);
+	return error;
+}
+
+/* --- use ----------------------------------------------------------------------------- */
 
 enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd,
 				   const struct ibv_sge *sge, uint32_t n_sge, int access,
@@ -221,35 +275,43 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
 }
 
 uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
-			int access)
+			int access, bool *on_demand)
 {
 	const struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);
 
-	if (!mr || mr->ibv.pd != qp->ibv.pd || (mr->access & access) != access)
+	if (!mr || (mr->access & access) != access)
 		return NULL;
+	if (mr->qpn ? mr->qpn != qp->ibv.qp_num
+		    : !mr->ibv.pd || mr->ibv.pd->handle != qp->ibv.pd->handle)
+		return NULL;
+	*on_demand = (mr->access & IBV_ACCESS_ON_DEMAND) != 0;
 	return nupa_mr_at(mr, raddr, bytes);
 }
 
 bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uint32_t pd,
-			   uint64_t raddr, uint64_t bytes, uint32_t access)
+			   uint32_t qpn, uint64_t raddr, uint64_t bytes, uint32_t access)
 {
 	uint64_t offset = raddr - entry->iova;
 
-	return nupa_load_relaxed(&entry->key) == rkey && entry->pd == pd &&
-	       (entry->access & access) == access && raddr >= entry->iova &&
-	       offset <= entry->length && bytes <= entry->length - offset;
+	if (unlikely(entry->pd != pd) && (entry->pd || entry->qpn != qpn))
+		return false;
+	return nupa_load_relaxed(&entry->key) == rkey && (entry->access & access) == access &&
+	       raddr >= entry->iova && offset <= entry->length && bytes <= entry->length - offset;
 }
 
-/* LOCAL_INV and SEND_WITH_INV: regions stay usable locally by their owner's word only through a
- * new registration, as with a consumed memory window: 0, or EINVAL for a key that is not the PD's.
- */
+/* LOCAL_INV and SEND_WITH_INV.  A window is free again.  A region stays usable by its owner's word
+ * only through a new registration: 0, or EINVAL for a key that is not the PD's, or one that
+ * windows are bound to. */
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey)
 {
 	struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);
 
-	if (!mr || mr->ibv.pd != qp->ibv.pd)
+	if (!mr || !mr->ibv.pd || mr->ibv.pd->handle != qp->ibv.pd->handle)
 		return EINVAL;
-	(void)nupa_exchange_seq(&qp->engine->mr_entries[mr->index].key, 0);
-	wait_for_hazards(qp->engine, mr->index);
+	if (mr->kind == NUPA_MR_WINDOW)
+		return nupa_mw_invalidate(qp, mr);
+	if (mr->kind == NUPA_MR_NULL || mr->users)
+		return EINVAL;
+	nupa_mr_retract(qp->engine, mr);
 	return 0;
 }

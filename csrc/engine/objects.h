@@ -44,6 +44,8 @@ struct nupa_channel {
 struct nupa_context {
 	struct verbs_context ibv;
 	struct nupa_engine *engine;
+	uint32_t exporter_slot;  /* imported from another process: its attachment, else 0 */
+	uint32_t exporter_epoch;
 	struct nupa_list link;   /* engine->contexts */
 	struct nupa_list events; /* struct nupa_event, async */
 	pthread_mutex_t events_mutex;
@@ -56,16 +58,39 @@ struct nupa_event {
 };
 
 struct nupa_pd {
-	struct ibv_pd ibv;
+	struct ibv_pd ibv;     /* handle: slot << 24 | a number of its own, so no two processes share it */
+	struct nupa_list link; /* engine->pds */
 	uint32_t users;
+	bool imported; /* another handle of a PD that somebody else allocated */
+	bool gone;     /* destroyed through another handle */
+	bool released; /* nobody's any more but its users' */
 };
 
+enum nupa_mr_kind {
+	NUPA_MR_MEMORY,    /* memory that is there as long as the region is */
+	NUPA_MR_ON_DEMAND, /* memory that may come and go: the kernel is asked at each access */
+	NUPA_MR_NULL,      /* reads zeros, swallows what is written */
+	NUPA_MR_WINDOW,    /* what a memory window is bound to: for remote keys alone */
+	NUPA_MR_DEVICE,    /* a DM's place in the table: it has no key that fits any PD */
+};
+
+/* In nupa_mr.access alone: the bytes may be touched as they are, by their local key. */
+#define NUPA_ACCESS_PLAIN (1 << 30)
+
 struct nupa_mr {
-	struct ibv_mr ibv;
+	struct ibv_mr ibv; /* what the program sees; addr is NULL where its memory has no address */
 	uint64_t iova;
+	uint64_t length;
+	uint8_t *va;
 	int access;
 	uint32_t index;
 	uint32_t users; /* memory windows bound to it */
+	uint32_t qpn;   /* a type 2 window: the only QP that it works on */
+	uint8_t kind;   /* enum nupa_mr_kind */
+	bool imported;  /* another handle of a region that somebody else registered */
+	bool foreign;   /* of another process: here it is a region of the same pool memory */
+	bool gone;      /* destroyed through another handle */
+	struct nupa_dm *dm; /* of device memory */
 };
 
 struct nupa_comp_channel {
@@ -165,10 +190,19 @@ struct nupa_wqe {
 	uint8_t n_sge;
 	uint32_t length_bytes;
 	uint32_t imm; /* or rkey to invalidate */
-	uint32_t rkey;
-	uint64_t raddr;
-	uint64_t compare_add;
-	uint64_t swap;
+	uint32_t rkey; /* BIND_MW: the window's next key */
+	uint64_t raddr; /* BIND_MW: where the window begins */
+	union {
+		uint64_t compare_add;
+		uint64_t bind_bytes; /* BIND_MW: its length */
+	};
+	union {
+		uint64_t swap;
+		struct { /* BIND_MW */
+			uint32_t bind_lkey; /* of the region; 0: none */
+			uint32_t bind_access;
+		};
+	};
 	struct nupa_ah *ah; /* UD */
 	uint32_t dest_qpn;  /* UD */
 	uint32_t qkey;      /* UD */
@@ -285,6 +319,7 @@ struct nupa_qp {
 	uint32_t async_pending;
 	bool last_wqe_event;
 	bool comm_est;
+	uint32_t windows; /* type 2 windows bound on it */
 };
 
 #endif

@@ -9,19 +9,29 @@
 
 /* --- one-sided requests -------------------------------------------------------------- */
 
+/* False: memory on demand is not there. */
+static bool copy(void *to, const void *from, size_t bytes, bool on_demand)
+{
+	if (unlikely(on_demand))
+		return nupa_memory_copy(to, from, bytes);
+	memcpy(to, from, bytes);
+	return true;
+}
+
 static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
 {
 	bool imm = (msg->flags & (NUPA_F_IMM | NUPA_F_LAST)) == (NUPA_F_IMM | NUPA_F_LAST);
 	struct nupa_rq *rq = qp->srq ? &qp->srq->rq : &qp->rq;
 	uint64_t bytes = msg->length_bytes;
 	uint8_t *target = NULL;
+	bool on_demand = false;
 
 	/* The first part answers for all: a message that is refused changes no byte. */
 	if (msg->flags & NUPA_F_FIRST && bytes && msg->reth.total_bytes > bytes)
 		bytes = msg->reth.total_bytes;
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) ||
 	    (bytes && !(target = nupa_mr_remote(qp, msg->reth.rkey, msg->reth.raddr, bytes,
-						IBV_ACCESS_REMOTE_WRITE)))) {
+						IBV_ACCESS_REMOTE_WRITE, &on_demand)))) {
 		if (qp->type == IBV_QPT_RC)
 			nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
 		return false;
@@ -35,8 +45,12 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 		nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		return false;
 	}
-	if (msg->length_bytes)
-		memcpy(target, payload ? payload : msg->write_data, msg->length_bytes);
+	if (msg->length_bytes && !copy(target, payload ? payload : msg->write_data,
+				       msg->length_bytes, on_demand)) {
+		if (qp->type == IBV_QPT_RC)
+			nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_OPERATION);
+		return false;
+	}
 	if (imm) {
 		uint64_t wr_id = nupa_rq_peek(rq)->wr_id;
 
@@ -67,10 +81,11 @@ static bool handle_read(struct nupa_qp *qp, const struct nupa_msg *msg)
 		.raddr = msg->reth.raddr,
 		.total_bytes = msg->reth.total_bytes,
 	};
+	bool on_demand;
 
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) ||
-	    (job.total_bytes &&
-	     !nupa_mr_remote(qp, job.rkey, job.raddr, job.total_bytes, IBV_ACCESS_REMOTE_READ))) {
+	    (job.total_bytes && !nupa_mr_remote(qp, job.rkey, job.raddr, job.total_bytes,
+						IBV_ACCESS_REMOTE_READ, &on_demand))) {
 		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
 		return false;
 	}
@@ -81,16 +96,21 @@ static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	struct nupa_job job = { .psn = msg->psn, .is_atomic = true };
 	uint64_t *word;
+	bool on_demand = false;
 
 	if (msg->atomic.raddr & 7) {
 		nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		return false;
 	}
 	word = (uint64_t *)(void *)nupa_mr_remote(qp, msg->atomic.rkey, msg->atomic.raddr, 8,
-						  IBV_ACCESS_REMOTE_ATOMIC);
+						  IBV_ACCESS_REMOTE_ATOMIC, &on_demand);
 	if (!word || (uintptr_t)word & 7 ||
 	    !(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC)) {
 		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
+		return false;
+	}
+	if (on_demand && !nupa_memory_present(word, sizeof(*word), true)) {
+		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_OPERATION);
 		return false;
 	}
 	if (msg->atomic.is_cas) {
@@ -124,10 +144,12 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		uint32_t chunk = left < chunk_max ? left : chunk_max;
 		struct nupa_msg *msg;
 		uint8_t *payload = NULL, *source = NULL;
+		bool on_demand = false;
 
 		/* Looked up for each part: the region may go away in between. */
 		if (chunk && !(source = nupa_mr_remote(qp, job->rkey, job->raddr + job->sent_bytes,
-						       chunk, IBV_ACCESS_REMOTE_READ))) {
+						       chunk, IBV_ACCESS_REMOTE_READ,
+						       &on_demand))) {
 			drop_jobs(qp, NUPA_NAK_REMOTE_ACCESS);
 			return;
 		}
@@ -148,8 +170,10 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		msg->original = job->raddr;
 		msg->total_bytes = job->total_bytes;
 		msg->offset_bytes = job->sent_bytes;
-		if (chunk)
-			memcpy(payload, source, chunk);
+		if (chunk && !copy(payload, source, chunk, on_demand)) {
+			drop_jobs(qp, NUPA_NAK_REMOTE_OPERATION);
+			return;
+		}
 		nupa_channel_publish(channel, msg, chunk);
 		job->sent_bytes += chunk;
 		if (job->sent_bytes == job->total_bytes)

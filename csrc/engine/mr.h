@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the files behind regions, windows and device memory share: entries of the table that peers
+ * read.  All under the engine's lock. */
+#ifndef NUPA_MR_H
+#define NUPA_MR_H
+
+#include "engine.h"
+
+#define NUPA_MR_SUPPORTED_ACCESS                                                                   \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |                   \
+	 IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
+
+struct nupa_mw {
+	struct ibv_mw ibv;
+	struct nupa_mr mr;     /* its place in the table; ibv.lkey is the key that works now */
+	struct nupa_mr *bound; /* NULL: free */
+};
+
+struct nupa_dm {
+	struct ibv_dm ibv; /* handle: its place in the table */
+	struct nupa_mr mr;
+	struct nupa_mr *place; /* whose memory this is: our own mr, or that of the one imported */
+	uint32_t users;
+	bool imported, foreign, gone; /* as in struct nupa_mr */
+};
+
+static inline struct nupa_mr *nupa_mr_of(struct ibv_mr *ibv)
+{
+	return container_of(ibv, struct nupa_mr, ibv);
+}
+
+/* What a registration asks for: 0 with *kind, or EINVAL, EOPNOTSUPP, EFAULT. */
+int nupa_mr_check(const struct nupa_engine *engine, void *addr, size_t length, uint64_t iova,
+		  int access, enum nupa_mr_kind *kind);
+/* The access of a region of that kind, as struct nupa_mr has it. */
+int nupa_mr_access(enum nupa_mr_kind kind, int access);
+
+/* Gives mr a free place and a key: 0 or ENOMEM.  Peers do not see it before nupa_mr_publish. */
+int nupa_mr_place(struct nupa_engine *engine, struct nupa_mr *mr);
+/* The same, at a place and with a key of the caller's; EBUSY: it is taken. */
+int nupa_mr_place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t key);
+void nupa_mr_unplace(struct nupa_engine *engine, struct nupa_mr *mr);
+/* P5: peers may use mr.ibv.lkey from here on. */
+void nupa_mr_publish(struct nupa_engine *engine, struct nupa_mr *mr);
+/* When it returns no peer uses that key any more. */
+void nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr);
+uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr);
+
+/* The end of a region's life but for its memory: EBUSY while windows are bound to it. */
+int nupa_mr_end(struct nupa_engine *engine, struct nupa_mr *mr);
+
+/* mw.c */
+void nupa_mw_unbind(struct nupa_engine *engine, struct nupa_mw *mw);
+/* LOCAL_INV and SEND_WITH_INV of a window: 0 or EINVAL. */
+int nupa_mw_invalidate(struct nupa_qp *qp, struct nupa_mr *mr);
+
+/* pd.c */
+struct nupa_pd *nupa_pd_find(struct nupa_engine *engine, uint32_t handle);
+
+#endif
