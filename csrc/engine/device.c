@@ -35,6 +35,9 @@ const struct ibv_device_attr nupa_device_attr = {
 	.max_srq = NUPA_SRQ_MAX,
 	.max_srq_wr = NUPA_SRQ_WR_MAX,
 	.max_srq_sge = NUPA_SGE_MAX,
+	.max_mcast_grp = NUPA_MCAST_GROUPS_MAX,
+	.max_mcast_qp_attach = NUPA_MCAST_GROUP_QPS_MAX,
+	.max_total_mcast_qp_attach = NUPA_MCAST_MEMBERSHIPS_MAX,
 	.max_pkeys = 1,
 	.phys_port_cnt = 1,
 };

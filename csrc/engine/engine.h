@@ -55,6 +55,7 @@ struct nupa_engine {
 	uint32_t qp_limit,
 	    mr_limit; /* entries that are backed; the slot's are for others to read */
 	struct nupa_list contexts;
+	struct nupa_mcast *mcast; /* NULL until somebody attaches or sends to a group */
 	uint64_t probe_value; /* what slot->probe_addr points at */
 	uint32_t objects;     /* PD handles given out */
 
@@ -411,6 +412,14 @@ uint64_t nupa_host_guid_be(const struct nupa_fabric *fabric, uint32_t host);
 extern const struct ibv_device_attr nupa_device_attr;
 int nupa_gid_count(const struct nupa_engine *engine);
 int nupa_host_of_ah(struct nupa_engine *engine, const struct ibv_ah_attr *attr, uint32_t *host);
+
+/* mcast.c */
+bool nupa_mcast_is_group(const union ibv_gid *gid);
+/* Sends a datagram to all members; false: it waits, and is asked again. */
+bool nupa_mcast_issue(struct nupa_qp *qp, struct nupa_wqe *wqe);
+bool nupa_mcast_attached(const struct nupa_qp *qp, const uint8_t mgid[16]);
+void nupa_mcast_free(struct nupa_engine *engine);
+
 /* ops.c */
 void nupa_fill_ops(struct verbs_context *context);
 

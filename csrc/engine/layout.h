@@ -112,6 +112,8 @@ struct nupa_superblock {
 
 	/* Bumped (fetch_add) after any port's state changed; cached by attachments. */
 	NUPA_LINE_ALIGNED uint32_t port_epoch;
+	/* Bumped (fetch_add) after a multicast membership changed; cached by senders. */
+	uint32_t mcast_epoch;
 };
 NUPA_ASSERT_SIZE(struct nupa_superblock, 320);
 NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
@@ -141,6 +143,7 @@ struct nupa_slot {
 	NUPA_LINE_ALIGNED uint32_t sleeping;
 	uint32_t next_qp_index; /* owner; survives owners, so QPNs are not reused at once */
 	uint32_t next_mr_index; /* same for keys */
+	uint32_t mcast_limit;   /* owner: entries of its multicast table that may be in use */
 	uint32_t pool_regions;  /* owner: regions in pool memory, now */
 	uint32_t needs_fence;   /* owner: it cannot membarrier, so producers must fence (P3) */
 	uint32_t left_epoch;    /* owner: its epoch, when it leaves with all QPs destroyed */
@@ -198,6 +201,14 @@ struct nupa_flow {
 	uint64_t pad[2];
 };
 NUPA_ASSERT_SIZE(struct nupa_flow, 64);
+
+/* A QP in a multicast group.  Writer: the owner of the arena. */
+struct nupa_mcast_entry {
+	uint8_t mgid[16];
+	uint32_t qpn; /* 0: none.  Stored last, cleared first */
+	uint32_t pad[3];
+};
+NUPA_ASSERT_SIZE(struct nupa_mcast_entry, 32);
 
 /* One direction of a channel, in the arena of the producer:
  *   header | ring_lines * 64 B | dma_bytes

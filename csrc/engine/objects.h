@@ -27,6 +27,8 @@ struct nupa_channel {
 	bool broken;           /* the peer died, left, or wrote nonsense */
 	enum nupa_mover mover; /* ours, for private memory of the peer */
 	int cma_errno;         /* why CMA does not work */
+	/* multicast: since when, and at which head, the ring was found full; see mcast.c */
+	uint64_t mcast_full_since_ns, mcast_full_head;
 	struct nupa_slot *peer_slot;
 	struct nupa_qp_entry *peer_qps;
 	struct nupa_mr_entry *peer_mrs;
@@ -148,6 +150,7 @@ struct nupa_ah {
 	struct ibv_ah ibv;
 	struct ibv_ah_attr attr;
 	uint32_t host;
+	bool multicast;        /* attr.grh.dgid is a group */
 	struct nupa_deth deth; /* ready to be sent but for the qkey */
 };
 
@@ -285,6 +288,9 @@ struct nupa_qp {
 	uint32_t async_pending;
 	bool last_wqe_event;
 	bool comm_est;
+
+	bool block_self_mcast; /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
+	uint32_t mcast_groups; /* that it is attached to */
 };
 
 #endif

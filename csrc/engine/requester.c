@@ -366,6 +366,11 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 
 	if (wqe->length_bytes > NUPA_MTU_BYTES)
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_LEN_ERR);
+	if (unlikely(wqe->ah->multicast)) {
+		if (!nupa_mcast_issue(qp, wqe))
+			return false;
+		goto out;
+	}
 	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
 	channel = nupa_channel_get(qp->engine, peer);
