@@ -99,7 +99,8 @@ static int prepare_slot(struct nupa_engine *engine)
 
 	slot->qp_limit = slot->mr_limit = 0;
 	slot->pool_regions = 0;
-	slot->needs_fence = 0;
+	slot->needs_fence = 1; /* until nupa_port_start knows better */
+	slot->shared_fd = 0;
 	slot->sleeping = 0;
 	slot->hazard = 0;
 	memset(slot->contact, 0, sizeof(slot->contact));
@@ -139,6 +140,7 @@ static void engine_free(struct nupa_engine *engine)
 
 			if (channel->pidfd >= 0)
 				close(channel->pidfd);
+			nupa_window_forget(channel);
 			free(channel);
 			channel = older;
 		}

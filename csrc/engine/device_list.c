@@ -30,14 +30,15 @@ static int find_host(const struct nupa_fabric *fabric, const char *name)
 static int find_mover(const char *name)
 {
 	static const char *const names[] = {
-		[NUPA_MOVER_NONE] = "",   [NUPA_MOVER_LOCAL] = "local", [NUPA_MOVER_POOL] = "pool",
-		[NUPA_MOVER_CMA] = "cma", [NUPA_MOVER_RELAY] = "relay",
+		[NUPA_MOVER_NONE] = "",     [NUPA_MOVER_LOCAL] = "local",
+		[NUPA_MOVER_POOL] = "pool", [NUPA_MOVER_SHARED] = "shared",
+		[NUPA_MOVER_CMA] = "cma",   [NUPA_MOVER_RELAY] = "relay",
 	};
 
 	for (int mover = 0; mover < (int)(sizeof(names) / sizeof(names[0])); mover++)
 		if (!strcmp(names[mover], name))
 			return mover;
-	nupa_hint("NUPA_MOVER=%s: one of local, pool, cma, relay, or unset", name);
+	nupa_hint("NUPA_MOVER=%s: one of local, pool, shared, cma, relay, or unset", name);
 	return -EINVAL;
 }
 

@@ -98,6 +98,7 @@ void nupa_port_wake_hard(struct nupa_slot *slot); /* doorbell, whatever it says 
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_port_app_drives(struct nupa_engine *engine); /* the program spins on poll_cq */
 void nupa_port_takes_over(struct nupa_engine *engine); /* it waits for events instead */
+void nupa_port_barrier(struct nupa_engine *engine); /* P3, P4: the fence of all producers */
 uint64_t nupa_clock_ns(void);
 
 /* progress.c: runs the engine once; returns how many messages were handled. */
@@ -159,6 +160,42 @@ static inline void nupa_flow_rcv(struct nupa_channel *channel, uint64_t bytes)
 	nupa_store_relaxed(&flow->rcv_bytes, flow->rcv_bytes + bytes);
 	nupa_store_relaxed(&flow->rcv_packets,
 			   flow->rcv_packets + 1 + (bytes ? (bytes - 1) / NUPA_MTU_BYTES : 0));
+}
+
+/* window.c: the peer's region as rkey names it, announced (P4) until nupa_window_leave; NULL: ask
+ * the responder. */
+struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_channel *channel,
+				     uint32_t rkey);
+void nupa_window_forget(struct nupa_channel *channel);
+
+/* P4: announce, then look.  If the key is there, the owner's dereg, which clears it and then looks
+ * for us, waits until we are done: the region and its memory stay. */
+static inline bool nupa_window_enter(struct nupa_engine *engine, const struct nupa_channel *channel,
+				     const struct nupa_window *window, uint32_t rkey)
+{
+	uint64_t hazard =
+	    (uint64_t)channel->peer << 32 | ((rkey >> NUPA_KEY_VARIANT_BITS) + 1);
+
+	if (unlikely(channel->fence) || unlikely(nupa_load_relaxed(&channel->peer_slot->needs_fence)))
+		(void)nupa_exchange_seq(&engine->slot->hazard, hazard);
+	else
+		nupa_store_relaxed(&engine->slot->hazard, hazard);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return nupa_load_acquire((const uint64_t *)(const void *)window->entry) == window->word;
+}
+
+static inline void nupa_window_leave(struct nupa_engine *engine)
+{
+	nupa_store_release(&engine->slot->hazard, 0);
+}
+
+static inline bool nupa_window_permits(const struct nupa_window *window, uint32_t pd, uint64_t raddr,
+				       uint64_t bytes, uint32_t access)
+{
+	uint64_t offset = raddr - window->iova;
+
+	return window->pd == pd && (window->access & access) == access && raddr >= window->iova &&
+	       offset <= window->length && bytes <= window->length - offset;
 }
 
 /* mover.c */
@@ -226,8 +263,9 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
 /* Resolves a remote request against our own regions, for the responder; NULL: access error. */
 uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
 			int access);
-bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uint32_t pd,
-			   uint64_t raddr, uint64_t bytes, uint32_t access);
+/* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it. */
+void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);
+void nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index);
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
 
 /* memcpy of what fits in a line: a call and its dispatch would cost more than the copy. */

@@ -147,6 +147,7 @@ struct nupa_slot {
 	uint32_t pool_regions;  /* owner: regions in pool memory, now */
 	uint32_t needs_fence;   /* owner: it cannot membarrier, so producers must fence (P3) */
 	uint32_t left_epoch;    /* owner: its epoch, when it leaves with all QPs destroyed */
+	uint32_t shared_fd;     /* owner: its descriptor of the memfd with promoted memory, + 1 */
 
 	/* Line 2: hazard.  Target slot << 32 | MR index + 1 while the owner copies directly
 	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4). */
@@ -163,6 +164,7 @@ NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);
 
 /* A QP as its peers see it.  Writer: the owner of the arena. */
 struct nupa_qp_entry {
+	/* Its first two words are also read as 64 bits each: identity and rights. */
 	uint32_t qpn;  /* 0: none */
 	uint8_t state; /* enum ibv_qp_state */
 	uint8_t type;  /* enum ibv_qp_type */
@@ -175,20 +177,26 @@ struct nupa_qp_entry {
 	uint32_t pad[9];
 };
 NUPA_ASSERT_SIZE(struct nupa_qp_entry, 64);
+NUPA_ASSERT_AT(struct nupa_qp_entry, access, 8);
+NUPA_ASSERT_AT(struct nupa_qp_entry, dest_qpn, 12);
 
 /* A memory region as its peers see it.  Writer: the owner of the arena. */
 struct nupa_mr_entry {
-	uint32_t key; /* lkey and rkey; 0: none.  Stored last, cleared first */
+	/* Lkey and rkey; 0: none.  Stored last, cleared first.  With what stands beside it, it never
+	 * comes again, so who has seen both (as one word) knows the rest. */
+	uint32_t key;
+	uint32_t changes; /* grows with each key; survives deregistration */
 	uint32_t access;
 	uint32_t pd;
-	uint32_t variant; /* of the last key; survives deregistration */
-	uint64_t iova;    /* what work requests say */
+	uint64_t iova; /* what work requests say */
 	uint64_t length;
-	uint64_t va;       /* where it is in the owner's address space */
-	uint64_t pool_off; /* where it is in the pool; ~0: private memory */
-	uint64_t pad2[2];
+	uint64_t va;         /* where it is in the owner's address space */
+	uint64_t pool_off;   /* where it is in the pool; ~0: private memory */
+	uint64_t shared_off; /* where it is in the owner's memfd (slot.shared_fd); ~0: it is not */
+	uint64_t pad;
 };
 NUPA_ASSERT_SIZE(struct nupa_mr_entry, 64);
+NUPA_ASSERT_AT(struct nupa_mr_entry, changes, 4);
 
 /* Traffic of one attachment with one other host; port counters are derived by
  * adding flows along their route.  Writer: the owner of the arena.
@@ -219,6 +227,7 @@ struct nupa_ring_header {
 	uint64_t pair;       /* producer epoch << 32 | consumer epoch; 0: closed */
 	uint32_t mover;      /* how the producer moves bulk to and from the consumer */
 	uint32_t dma_backed; /* the DMA bytes are backed by memory */
+	uint32_t pulls;      /* how it reads private memory of the consumer: LOCAL, CMA, or 0 */
 	/* Line 1, consumer: consumed lines, tagged: producer epoch << 40 | count. */
 	NUPA_LINE_ALIGNED uint64_t head;
 	/* Line 2, consumer: consumed DMA bytes (gaps at the wrap included), tagged likewise. */

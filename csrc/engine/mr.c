@@ -91,7 +91,7 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	struct nupa_engine *engine = nupa_engine_of(pd->context);
 	struct nupa_mr *mr;
 	struct nupa_mr_entry *entry;
-	uint32_t index, variant;
+	uint32_t index;
 	int error = EINVAL;
 
 	/* man ibv_reg_mr: remote write and atomic need local write. */
@@ -121,27 +121,27 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 		goto fail;
 	}
 	entry = &engine->mr_entries[index];
-	variant = (entry->variant ? entry->variant : engine->epoch) % KEY_VARIANTS + 1;
 	mr->ibv = (struct ibv_mr){
 		.context = pd->context,
 		.pd = pd,
 		.addr = addr,
 		.length = length,
 		.handle = index,
-		.lkey = index << NUPA_KEY_VARIANT_BITS | variant,
+		.lkey = index << NUPA_KEY_VARIANT_BITS |
+			((engine->epoch + entry->changes) % KEY_VARIANTS + 1),
 	};
 	mr->ibv.rkey = mr->ibv.lkey;
 	mr->iova = iova;
 	mr->access = access;
 	mr->index = index;
-	entry->variant = variant;
 	entry->access = (uint32_t)access;
 	entry->pd = pd->handle;
 	entry->iova = iova;
 	entry->length = length;
 	entry->va = (uintptr_t)addr;
 	entry->pool_off = pool_offset(engine, (uintptr_t)addr, length);
-	nupa_store_release(&entry->key, mr->ibv.lkey); /* P5 */
+	entry->shared_off = UINT64_MAX;
+	nupa_mr_publish(entry, mr->ibv.lkey);
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions + 1);
 	engine->mrs[index] = mr;
@@ -154,11 +154,20 @@ fail:
 	return NULL;
 }
 
-/* C4: the key is gone; whoever announced the region before may still be copying. */
-static void wait_for_hazards(struct nupa_engine *engine, uint32_t index)
+void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key)
+{
+	nupa_store_relaxed(&entry->changes, entry->changes + 1);
+	nupa_store_release(&entry->key, key); /* P5 */
+}
+
+/* C4: the key is gone; whoever announced the region before may still be copying.  The barrier is
+ * also the one that initiators would need between their announcement and their look at the key. */
+void nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index)
 {
 	uint64_t hazard = (uint64_t)engine->slot_index << 32 | (index + 1);
 
+	(void)nupa_exchange_seq(&engine->mr_entries[index].key, 0);
+	nupa_port_barrier(engine);
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
 		struct nupa_channel *channel = engine->channels[peer];
 		uint32_t spins = 0;
@@ -188,8 +197,7 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 		return EBUSY;
 	}
 	entry = &engine->mr_entries[mr->index];
-	(void)nupa_exchange_seq(&entry->key, 0);
-	wait_for_hazards(engine, mr->index);
+	nupa_mr_withdraw(engine, mr->index);
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions - 1);
 	engine->mrs[mr->index] = NULL;
@@ -230,16 +238,6 @@ uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint6
 	return nupa_mr_at(mr, raddr, bytes);
 }
 
-bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uint32_t pd,
-			   uint64_t raddr, uint64_t bytes, uint32_t access)
-{
-	uint64_t offset = raddr - entry->iova;
-
-	return nupa_load_relaxed(&entry->key) == rkey && entry->pd == pd &&
-	       (entry->access & access) == access && raddr >= entry->iova &&
-	       offset <= entry->length && bytes <= entry->length - offset;
-}
-
 /* LOCAL_INV and SEND_WITH_INV: regions stay usable locally by their owner's word only through a
  * new registration, as with a consumed memory window: 0, or EINVAL for a key that is not the PD's.
  */
@@ -249,7 +247,6 @@ int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey)
 
 	if (!mr || mr->ibv.pd != qp->ibv.pd)
 		return EINVAL;
-	(void)nupa_exchange_seq(&qp->engine->mr_entries[mr->index].key, 0);
-	wait_for_hazards(qp->engine, mr->index);
+	nupa_mr_withdraw(qp->engine, mr->index);
 	return 0;
 }
