@@ -24,6 +24,8 @@ enum ibv_qp_type { IBV_QPT_RC, ... };
 enum ibv_qp_state { IBV_QPS_RESET, ... };
 enum ibv_mig_state { IBV_MIG_MIGRATED, ... };
 enum ibv_wr_opcode { IBV_WR_RDMA_WRITE, ... };
+enum ibv_mw_type { IBV_MW_TYPE_1, ... };
+enum ibv_advise_mr_advice { IBV_ADVISE_MR_ADVICE_PREFETCH, ... };
 
 struct ibv_device {
 	enum ibv_node_type node_type;
@@ -99,7 +101,37 @@ struct ibv_ah {
 	...;
 };
 struct ibv_wq;
-struct ibv_mw;
+struct ibv_mw {
+	uint32_t rkey;
+	uint32_t handle;
+	enum ibv_mw_type type;
+	...;
+};
+struct ibv_mw_bind_info {
+	struct ibv_mr *mr;
+	uint64_t addr;
+	uint64_t length;
+	unsigned int mw_access_flags;
+};
+struct ibv_mw_bind {
+	uint64_t wr_id;
+	unsigned int send_flags;
+	struct ibv_mw_bind_info bind_info;
+};
+struct ibv_alloc_dm_attr {
+	size_t length;
+	uint32_t log_align_req;
+	uint32_t comp_mask;
+};
+struct ibv_dm {
+	struct ibv_context *context;
+	int (*memcpy_to_dm)(struct ibv_dm *dm, uint64_t dm_offset, const void *host_addr,
+			    size_t length);
+	int (*memcpy_from_dm)(void *host_addr, struct ibv_dm *dm, uint64_t dm_offset,
+			      size_t length);
+	uint32_t comp_mask;
+	uint32_t handle;
+};
 struct ibv_xrcd;
 
 union ibv_gid {
@@ -331,6 +363,13 @@ struct ibv_send_wr {
 			uint32_t remote_qkey;
 		} ud;
 	} wr;
+	union {
+		struct {
+			struct ibv_mw *mw;
+			uint32_t rkey;
+			struct ibv_mw_bind_info bind_info;
+		} bind_mw;
+	};
 	...;
 };
 struct ibv_recv_wr {
@@ -471,6 +510,8 @@ void ibv_wr_atomic_cmp_swp(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_
 void ibv_wr_atomic_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
 			     uint64_t add);
 void ibv_wr_local_inv(struct ibv_qp_ex *qp, uint32_t invalidate_rkey);
+void ibv_wr_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey,
+		    const struct ibv_mw_bind_info *bind_info);
 void ibv_wr_set_ud_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t remote_qpn,
 			uint32_t remote_qkey);
 void ibv_wr_set_sge(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t addr, uint32_t length);

@@ -35,12 +35,22 @@ int nupa_host_of_ah(struct nupa_engine *engine, const struct ibv_ah_attr *attr, 
 	return 0;
 }
 
+/* A group is on no host. */
+static int check_group_ah(const struct nupa_engine *engine, const struct ibv_ah_attr *attr)
+{
+	return attr->port_num > 1 || attr->grh.sgid_index >= (uint8_t)nupa_gid_count(engine)
+		   ? EINVAL
+		   : 0;
+}
+
 struct ibv_ah *nupa_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	struct nupa_engine *engine = nupa_engine_of(pd->context);
+	bool multicast = attr->is_global && nupa_mcast_is_group(&attr->grh.dgid);
 	struct nupa_ah *ah;
-	uint32_t host;
-	int error = nupa_host_of_ah(engine, attr, &host);
+	uint32_t host = UINT32_MAX;
+	int error =
+	    multicast ? check_group_ah(engine, attr) : nupa_host_of_ah(engine, attr, &host);
 
 	if (error) {
 		errno = error;
@@ -53,6 +63,7 @@ struct ibv_ah *nupa_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	ah->ibv.pd = pd;
 	ah->attr = *attr;
 	ah->host = host;
+	ah->multicast = multicast;
 	ah->deth = (struct nupa_deth){
 		.flow_label = attr->grh.flow_label & 0xfffff,
 		.sgid_index = attr->grh.sgid_index,
@@ -108,6 +119,11 @@ int nupa_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct i
 			return 0;
 		}
 	}
+	if (nupa_mcast_is_group(&grh->dgid)) { /* to an IPv4 group: answered from the IPv4 GID */
+		attr->grh.sgid_index =
+		    grh->dgid.raw[0] ? 0 : (uint8_t)(nupa_gid_count(engine) - 1);
+		return 0;
+	}
 	errno = ENOENT;
 	return -1;
 }
@@ -120,17 +136,4 @@ struct ibv_ah *nupa_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, stru
 	if (nupa_init_ah_from_wc(pd->context, port_num, wc, grh, &attr))
 		return NULL;
 	return nupa_create_ah(pd, &attr);
-}
-
-/* Multicast groups are joined through rdma_cm, which is not there yet. */
-int nupa_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-	(void)gid;
-	(void)lid;
-	return qp->qp_type == IBV_QPT_UD ? EOPNOTSUPP : EINVAL;
-}
-
-int nupa_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-	return nupa_attach_mcast(qp, gid, lid);
 }

@@ -99,7 +99,8 @@ static int prepare_slot(struct nupa_engine *engine)
 
 	slot->qp_limit = slot->mr_limit = 0;
 	slot->pool_regions = 0;
-	slot->needs_fence = 0;
+	slot->needs_fence = 1; /* until nupa_port_start knows better */
+	slot->shared_fd = 0;
 	slot->sleeping = 0;
 	slot->hazard = 0;
 	memset(slot->contact, 0, sizeof(slot->contact));
@@ -139,6 +140,7 @@ static void engine_free(struct nupa_engine *engine)
 
 			if (channel->pidfd >= 0)
 				close(channel->pidfd);
+			nupa_window_forget(channel);
 			free(channel);
 			channel = older;
 		}
@@ -147,6 +149,7 @@ static void engine_free(struct nupa_engine *engine)
 		munmap(engine->qps, geometry->qp_entries * sizeof(*engine->qps));
 	if (engine->mrs)
 		munmap(engine->mrs, geometry->mr_entries * sizeof(*engine->mrs));
+	nupa_mcast_free(engine);
 	nupa_fabric_put(engine->fabric);
 	free(engine);
 }
@@ -301,6 +304,14 @@ static void engine_put(struct nupa_engine *engine)
 
 /* --- contexts ------------------------------------------------------------------------ */
 
+static void close_fds(const struct nupa_context *context)
+{
+	if (context->ibv.context.cmd_fd >= 0)
+		close(context->ibv.context.cmd_fd);
+	if (context->ibv.context.async_fd >= 0)
+		close(context->ibv.context.async_fd);
+}
+
 static struct nupa_context *context_new(struct nupa_engine *engine)
 {
 	struct nupa_context *context = calloc(1, sizeof(*context));
@@ -310,9 +321,10 @@ static struct nupa_context *context_new(struct nupa_engine *engine)
 	context->engine = engine;
 	nupa_fill_ops(&context->ibv);
 	context->ibv.context.num_comp_vectors = 1;
-	context->ibv.context.cmd_fd = -1;
+	context->ibv.context.cmd_fd = nupa_context_cmd_fd(engine);
 	context->ibv.context.async_fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
-	if (context->ibv.context.async_fd < 0) {
+	if (context->ibv.context.cmd_fd < 0 || context->ibv.context.async_fd < 0) {
+		close_fds(context);
 		free(context);
 		return NULL;
 	}
@@ -364,7 +376,7 @@ int nupa_close_device(struct ibv_context *ibv)
 	nupa_engine_unlock(engine);
 	for (struct nupa_list *link; (link = nupa_list_pop(&context->events));)
 		free(container_of(link, struct nupa_event, link));
-	close(ibv->async_fd);
+	close_fds(context);
 	engine_put(engine);
 	pthread_mutex_unlock(&registry);
 	pthread_mutex_destroy(&context->events_mutex);

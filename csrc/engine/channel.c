@@ -54,10 +54,14 @@ bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *chann
 bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa_channel *channel,
 			     uint8_t opcode)
 {
-	if (engine->forced_mover == NUPA_MOVER_RELAY)
+	enum nupa_mover forced = engine->forced_mover;
+
+	if (forced == NUPA_MOVER_RELAY)
 		return false;
 	if (channel->mover == NUPA_MOVER_LOCAL ||
-	    nupa_load_relaxed(&channel->peer_slot->pool_regions))
+	    nupa_load_relaxed(&channel->peer_slot->pool_regions) ||
+	    (nupa_load_relaxed(&channel->peer_slot->shared_fd) &&
+	     (forced == NUPA_MOVER_NONE || forced == NUPA_MOVER_SHARED)))
 		return true;
 	return channel->mover == NUPA_MOVER_CMA && opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
 	       opcode != IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -65,11 +69,8 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 
 bool nupa_channel_can_pull(const struct nupa_channel *channel)
 {
-	uint32_t mover;
+	uint32_t mover = channel->rx_open ? nupa_load_relaxed(&channel->rx_header->pulls) : 0;
 
-	if (!channel->rx_open)
-		return false;
-	mover = nupa_load_relaxed(&channel->rx_header->mover);
 	return mover == NUPA_MOVER_CMA ||
 	       (mover == NUPA_MOVER_LOCAL && channel->mover == NUPA_MOVER_LOCAL);
 }
@@ -144,6 +145,7 @@ static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
 	nupa_tx_init(&channel->tx, header, sb->ring_lines, sb->dma_bytes, engine->epoch);
 	error = nupa_mover_probe(engine, channel);
 	nupa_store_relaxed(&header->mover, channel->mover);
+	nupa_store_relaxed(&header->pulls, channel->mover == NUPA_MOVER_RELAY ? 0 : channel->mover);
 	if (error) {
 		nupa_hint("the mover that NUPA_MOVER forces does not reach process %u (%s): "
 			  "unset it, or see `nupa doctor`",
@@ -174,6 +176,7 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	memset(channel, 0, sizeof(*channel));
 	channel->peer = peer;
 	channel->pidfd = -1;
+	channel->shared_fd = -1;
 	channel->peer_epoch = NUPA_CLAIM_EPOCH(claim);
 	channel->peer_pid = NUPA_CLAIM_PID(claim);
 	channel->peer_start_time = nupa_load_relaxed(&slot->start_time);

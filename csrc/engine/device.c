@@ -26,6 +26,7 @@ const struct ibv_device_attr nupa_device_attr = {
 	.max_cq = NUPA_CQ_MAX,
 	.max_cqe = NUPA_CQE_MAX,
 	.max_mr = NUPA_MR_MAX,
+	.max_mw = NUPA_MR_MAX,
 	.max_pd = NUPA_PD_MAX,
 	.max_qp_rd_atom = NUPA_RD_ATOMIC_MAX,
 	.max_res_rd_atom = NUPA_RD_ATOMIC_MAX * NUPA_QP_MAX,
@@ -35,8 +36,24 @@ const struct ibv_device_attr nupa_device_attr = {
 	.max_srq = NUPA_SRQ_MAX,
 	.max_srq_wr = NUPA_SRQ_WR_MAX,
 	.max_srq_sge = NUPA_SGE_MAX,
+	.max_mcast_grp = NUPA_MCAST_GROUPS_MAX,
+	.max_mcast_qp_attach = NUPA_MCAST_GROUP_QPS_MAX,
+	.max_total_mcast_qp_attach = NUPA_MCAST_MEMBERSHIPS_MAX,
 	.max_pkeys = 1,
 	.phys_port_cnt = 1,
+};
+
+static const struct ibv_odp_caps odp_caps = {
+	.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+	.per_transport_caps = {
+		.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
+			       IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC |
+			       IBV_ODP_SUPPORT_SRQ_RECV,
+		.uc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
+			       IBV_ODP_SUPPORT_SRQ_RECV,
+		.ud_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
+			       IBV_ODP_SUPPORT_SRQ_RECV,
+	},
 };
 
 int nupa_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
@@ -51,7 +68,10 @@ int nupa_query_device_ex(struct ibv_context *context, const struct ibv_query_dev
 	all.orig_attr.node_guid = all.orig_attr.sys_image_guid =
 	    nupa_host_guid_be(engine->fabric, engine->host);
 	all.orig_attr.max_qp = (int)engine->fabric->geometry.qp_entries;
-	all.orig_attr.max_mr = (int)engine->fabric->geometry.mr_entries;
+	all.orig_attr.max_mr = all.orig_attr.max_mw = (int)engine->fabric->geometry.mr_entries;
+	all.max_dm_size = engine->fabric->geometry.pool_bytes;
+	all.odp_caps = odp_caps;
+	all.xrc_odp_caps = odp_caps.per_transport_caps.rc_odp_caps;
 	all.completion_timestamp_mask = UINT64_MAX;
 	all.hca_core_clock = 1000000; /* kHz: timestamps are nanoseconds */
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;

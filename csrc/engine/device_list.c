@@ -30,15 +30,30 @@ static int find_host(const struct nupa_fabric *fabric, const char *name)
 static int find_mover(const char *name)
 {
 	static const char *const names[] = {
-		[NUPA_MOVER_NONE] = "",   [NUPA_MOVER_LOCAL] = "local", [NUPA_MOVER_POOL] = "pool",
-		[NUPA_MOVER_CMA] = "cma", [NUPA_MOVER_RELAY] = "relay",
+		[NUPA_MOVER_NONE] = "",     [NUPA_MOVER_LOCAL] = "local",
+		[NUPA_MOVER_POOL] = "pool", [NUPA_MOVER_SHARED] = "shared",
+		[NUPA_MOVER_CMA] = "cma",   [NUPA_MOVER_RELAY] = "relay",
 	};
 
 	for (int mover = 0; mover < (int)(sizeof(names) / sizeof(names[0])); mover++)
 		if (!strcmp(names[mover], name))
 			return mover;
-	nupa_hint("NUPA_MOVER=%s: one of local, pool, cma, relay, or unset", name);
+	nupa_hint("NUPA_MOVER=%s: one of local, pool, shared, cma, relay, or unset", name);
 	return -EINVAL;
+}
+
+static void set_env(struct nupa_fabric *fabric, uint32_t host)
+{
+	env.host = host;
+	env.device.node_type = IBV_NODE_CA;
+	env.device.transport_type = IBV_TRANSPORT_IB;
+	snprintf(env.device.name, sizeof(env.device.name), "nupa_rdma0");
+	snprintf(env.device.dev_name, sizeof(env.device.dev_name), "uverbs0");
+	snprintf(env.device.dev_path, sizeof(env.device.dev_path),
+		 "/sys/class/infiniband_verbs/uverbs0");
+	snprintf(env.device.ibdev_path, sizeof(env.device.ibdev_path),
+		 "/sys/class/infiniband/nupa_rdma0");
+	env.fabric = fabric;
 }
 
 /* Opens the fabric at first use; 0 or -errno.  *present says whether there is one at all. */
@@ -75,16 +90,7 @@ static int open_env(bool *present)
 		nupa_fabric_put(fabric);
 		return found;
 	}
-	env.host = (uint32_t)found;
-	env.device.node_type = IBV_NODE_CA;
-	env.device.transport_type = IBV_TRANSPORT_IB;
-	snprintf(env.device.name, sizeof(env.device.name), "nupa_rdma0");
-	snprintf(env.device.dev_name, sizeof(env.device.dev_name), "uverbs0");
-	snprintf(env.device.dev_path, sizeof(env.device.dev_path),
-		 "/sys/class/infiniband_verbs/uverbs0");
-	snprintf(env.device.ibdev_path, sizeof(env.device.ibdev_path),
-		 "/sys/class/infiniband/nupa_rdma0");
-	env.fabric = fabric;
+	set_env(fabric, (uint32_t)found);
 	return 0;
 }
 
@@ -109,6 +115,17 @@ struct ibv_device **nupa_get_device_list(int *num_devices)
 	if (num_devices)
 		*num_devices = list[0] != NULL;
 	return list;
+}
+
+struct ibv_device *nupa_device_adopt(struct nupa_fabric *fabric, uint32_t host)
+{
+	bool present;
+
+	pthread_mutex_lock(&env.mutex);
+	if (open_env(&present) || !present)
+		set_env(nupa_fabric_get(fabric), host);
+	pthread_mutex_unlock(&env.mutex);
+	return &env.device;
 }
 
 /* In a child process: the mappings are pictures of the parent's. */

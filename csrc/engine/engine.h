@@ -57,6 +57,7 @@ struct nupa_engine {
 	struct nupa_list contexts;
 	struct nupa_list pds;
 	uint32_t pds_made, pd_rounds; /* numbers given out; how often they began anew */
+	struct nupa_mcast *mcast; /* NULL until somebody attaches or sends to a group */
 	uint64_t probe_value; /* what slot->probe_addr points at */
 	uint32_t objects;     /* handles given out */
 
@@ -90,6 +91,8 @@ static inline void nupa_engine_unlock(struct nupa_engine *engine)
 extern struct nupa_engine *nupa_engines; /* of this process; changes under the registry's lock */
 extern uint32_t nupa_engines_readers;    /* threads that walk the list without it */
 void nupa_device_list_forget(void);
+/* The device of an imported context: the one of the list, which it becomes where that is empty. */
+struct ibv_device *nupa_device_adopt(struct nupa_fabric *fabric, uint32_t host);
 uint32_t nupa_quietest_host(const struct nupa_fabric *fabric); /* fewest live attachments */
 
 /* port.c */
@@ -99,6 +102,7 @@ void nupa_port_wake_hard(struct nupa_slot *slot); /* doorbell, whatever it says 
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_port_app_drives(struct nupa_engine *engine); /* the program spins on poll_cq */
 void nupa_port_takes_over(struct nupa_engine *engine); /* it waits for events instead */
+void nupa_port_barrier(struct nupa_engine *engine); /* P3, P4: the fence of all producers */
 uint64_t nupa_clock_ns(void);
 
 /* progress.c: runs the engine once; returns how many messages were handled. */
@@ -160,6 +164,45 @@ static inline void nupa_flow_rcv(struct nupa_channel *channel, uint64_t bytes)
 	nupa_store_relaxed(&flow->rcv_bytes, flow->rcv_bytes + bytes);
 	nupa_store_relaxed(&flow->rcv_packets,
 			   flow->rcv_packets + 1 + (bytes ? (bytes - 1) / NUPA_MTU_BYTES : 0));
+}
+
+/* window.c: the peer's region as rkey names it, announced (P4) until nupa_window_leave; NULL: ask
+ * the responder. */
+struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_channel *channel,
+				     uint32_t rkey);
+void nupa_window_forget(struct nupa_channel *channel);
+
+/* P4: announce, then look.  If the key is there, the owner's dereg, which clears it and then looks
+ * for us, waits until we are done: the region and its memory stay. */
+static inline bool nupa_window_enter(struct nupa_engine *engine, const struct nupa_channel *channel,
+				     const struct nupa_window *window, uint32_t rkey)
+{
+	uint64_t hazard =
+	    (uint64_t)channel->peer << 32 | ((rkey >> NUPA_KEY_VARIANT_BITS) + 1);
+
+	if (unlikely(channel->fence) || unlikely(nupa_load_relaxed(&channel->peer_slot->needs_fence)))
+		(void)nupa_exchange_seq(&engine->slot->hazard, hazard);
+	else
+		nupa_store_relaxed(&engine->slot->hazard, hazard);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return nupa_load_acquire((const uint64_t *)(const void *)window->entry) == window->word;
+}
+
+static inline void nupa_window_leave(struct nupa_engine *engine)
+{
+	nupa_store_release(&engine->slot->hazard, 0);
+}
+
+/* pd and qpn are those of the QP at the other end. */
+static inline bool nupa_window_permits(const struct nupa_window *window, uint32_t pd, uint32_t qpn,
+				       uint64_t raddr, uint64_t bytes, uint32_t access)
+{
+	uint64_t offset = raddr - window->iova;
+
+	if (unlikely(window->pd != pd) && (window->pd || window->qpn != qpn))
+		return false;
+	return (window->access & access) == access && raddr >= window->iova &&
+	       offset <= window->length && bytes <= window->length - offset;
 }
 
 /* mover.c */
@@ -237,9 +280,9 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
  * error.  *on_demand: the memory may not be there, use nupa_memory_copy. */
 uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
 			int access, bool *on_demand);
-/* pd and qpn are those of the QP that owns the entry's table. */
-bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uint32_t pd,
-			   uint32_t qpn, uint64_t raddr, uint64_t bytes, uint32_t access);
+/* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it. */
+void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);
+void nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index);
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
 
 /* memcpy of what fits in a line: a call and its dispatch would cost more than the copy. */
@@ -436,6 +479,14 @@ bool nupa_context_exporter_lives(const struct nupa_context *context);
 extern const struct ibv_device_attr nupa_device_attr;
 int nupa_gid_count(const struct nupa_engine *engine);
 int nupa_host_of_ah(struct nupa_engine *engine, const struct ibv_ah_attr *attr, uint32_t *host);
+
+/* mcast.c */
+bool nupa_mcast_is_group(const union ibv_gid *gid);
+/* Sends a datagram to all members; false: it waits, and is asked again. */
+bool nupa_mcast_issue(struct nupa_qp *qp, struct nupa_wqe *wqe);
+bool nupa_mcast_attached(const struct nupa_qp *qp, const uint8_t mgid[16]);
+void nupa_mcast_free(struct nupa_engine *engine);
+
 /* ops.c */
 void nupa_fill_ops(struct verbs_context *context);
 

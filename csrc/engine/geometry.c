@@ -47,8 +47,10 @@ struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb)
 	map.qps_off = round_up(sb->n_hosts * sizeof(struct nupa_flow), NUPA_PAGE_BYTES);
 	map.mrs_off =
 	    map.qps_off + round_up(sb->qp_entries * sizeof(struct nupa_qp_entry), NUPA_PAGE_BYTES);
-	map.rings_off =
+	map.mcast_off =
 	    map.mrs_off + round_up(sb->mr_entries * sizeof(struct nupa_mr_entry), NUPA_PAGE_BYTES);
+	map.rings_off =
+	    map.mcast_off + NUPA_MCAST_MEMBERSHIPS_MAX * sizeof(struct nupa_mcast_entry);
 	map.ring_stride =
 	    round_up(sizeof(struct nupa_ring_header) +
 			 (uint64_t)sb->ring_lines * NUPA_CACHE_LINE_BYTES + sb->dma_bytes,

@@ -112,6 +112,8 @@ struct nupa_superblock {
 
 	/* Bumped (fetch_add) after any port's state changed; cached by attachments. */
 	NUPA_LINE_ALIGNED uint32_t port_epoch;
+	/* Bumped (fetch_add) after a multicast membership changed; cached by senders. */
+	uint32_t mcast_epoch;
 };
 NUPA_ASSERT_SIZE(struct nupa_superblock, 320);
 NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
@@ -141,9 +143,11 @@ struct nupa_slot {
 	NUPA_LINE_ALIGNED uint32_t sleeping;
 	uint32_t next_qp_index; /* owner; survives owners, so QPNs are not reused at once */
 	uint32_t next_mr_index; /* same for keys */
+	uint32_t mcast_limit;   /* owner: entries of its multicast table that may be in use */
 	uint32_t pool_regions;  /* owner: regions in pool memory, now */
 	uint32_t needs_fence;   /* owner: it cannot membarrier, so producers must fence (P3) */
 	uint32_t left_epoch;    /* owner: its epoch, when it leaves with all QPs destroyed */
+	uint32_t shared_fd;     /* owner: its descriptor of the memfd with promoted memory, + 1 */
 	uint32_t pds_made;      /* owner: how many numbers of PDs it has given out */
 
 	/* Line 2: hazard.  Target slot << 32 | MR index + 1 while the owner copies directly
@@ -158,10 +162,10 @@ struct nupa_slot {
 };
 NUPA_ASSERT_SIZE(struct nupa_slot, 4 * 64 + 1024);
 NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);
-NUPA_ASSERT_AT(struct nupa_slot, pds_made, 88);
 
 /* A QP as its peers see it.  Writer: the owner of the arena. */
 struct nupa_qp_entry {
+	/* Its first two words are also read as 64 bits each: identity and rights. */
 	uint32_t qpn;  /* 0: none */
 	uint8_t state; /* enum ibv_qp_state */
 	uint8_t type;  /* enum ibv_qp_type */
@@ -174,23 +178,28 @@ struct nupa_qp_entry {
 	uint32_t pad[9];
 };
 NUPA_ASSERT_SIZE(struct nupa_qp_entry, 64);
+NUPA_ASSERT_AT(struct nupa_qp_entry, access, 8);
+NUPA_ASSERT_AT(struct nupa_qp_entry, dest_qpn, 12);
 
 /* A memory region, a bound window or a DM as peers see it.  Writer: the owner of the arena. */
 struct nupa_mr_entry {
-	uint32_t key;     /* lkey and rkey; 0: none.  Stored last, cleared first */
-	uint32_t access;  /* ON_DEMAND: the memory at va may not be there */
-	uint32_t pd;      /* 0: no PD; see qpn */
-	uint32_t variant; /* of the last key; survives deregistration */
-	uint64_t iova;    /* what work requests say */
+	/* Lkey and rkey; 0: none.  Stored last, cleared first.  With what stands beside it, it never
+	 * comes again, so who has seen both (as one word) knows the rest. */
+	uint32_t key;
+	uint32_t changes; /* grows with each key; survives deregistration */
+	uint32_t access; /* ON_DEMAND: the memory at va may not be there */
+	uint32_t pd;     /* 0: no PD; see qpn */
+	uint64_t iova;   /* what work requests say */
 	uint64_t length;
-	uint64_t va;       /* where it is in the owner's address space */
-	uint64_t pool_off; /* where it is in the pool; ~0: private memory */
-	uint32_t qpn;      /* where pd is 0: the only QP it works on (a type 2 window) */
+	uint64_t va;         /* where it is in the owner's address space */
+	uint64_t pool_off;   /* where it is in the pool; ~0: private memory */
+	uint64_t shared_off; /* where it is in the owner's memfd (slot.shared_fd); ~0: it is not */
+	uint32_t qpn;        /* where pd is 0: the only QP it works on (a type 2 window) */
 	uint32_t pad;
-	uint64_t pad2;
 };
 NUPA_ASSERT_SIZE(struct nupa_mr_entry, 64);
-NUPA_ASSERT_AT(struct nupa_mr_entry, qpn, 48);
+NUPA_ASSERT_AT(struct nupa_mr_entry, qpn, 56);
+NUPA_ASSERT_AT(struct nupa_mr_entry, changes, 4);
 
 /* Traffic of one attachment with one other host; port counters are derived by
  * adding flows along their route.  Writer: the owner of the arena.
@@ -204,6 +213,14 @@ struct nupa_flow {
 };
 NUPA_ASSERT_SIZE(struct nupa_flow, 64);
 
+/* A QP in a multicast group.  Writer: the owner of the arena. */
+struct nupa_mcast_entry {
+	uint8_t mgid[16];
+	uint32_t qpn; /* 0: none.  Stored last, cleared first */
+	uint32_t pad[3];
+};
+NUPA_ASSERT_SIZE(struct nupa_mcast_entry, 32);
+
 /* One direction of a channel, in the arena of the producer:
  *   header | ring_lines * 64 B | dma_bytes
  * The ring is the fast channel, one message a line; the DMA channel is a byte ring
@@ -213,6 +230,7 @@ struct nupa_ring_header {
 	uint64_t pair;       /* producer epoch << 32 | consumer epoch; 0: closed */
 	uint32_t mover;      /* how the producer moves bulk to and from the consumer */
 	uint32_t dma_backed; /* the DMA bytes are backed by memory */
+	uint32_t pulls;      /* how it reads private memory of the consumer: LOCAL, CMA, or 0 */
 	/* Line 1, consumer: consumed lines, tagged: producer epoch << 40 | count. */
 	NUPA_LINE_ALIGNED uint64_t head;
 	/* Line 2, consumer: consumed DMA bytes (gaps at the wrap included), tagged likewise. */

@@ -21,13 +21,13 @@ int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel)
 	ssize_t n;
 
 	channel->cma_errno = 0;
-	if (channel->peer_pid == (uint32_t)getpid() && forced != NUPA_MOVER_CMA &&
-	    forced != NUPA_MOVER_RELAY && forced != NUPA_MOVER_POOL) {
+	if (channel->peer_pid == (uint32_t)getpid() &&
+	    (forced == NUPA_MOVER_NONE || forced == NUPA_MOVER_LOCAL)) {
 		channel->mover = NUPA_MOVER_LOCAL;
 		return 0;
 	}
 	channel->mover = NUPA_MOVER_RELAY;
-	if (forced == NUPA_MOVER_RELAY || forced == NUPA_MOVER_POOL)
+	if (forced == NUPA_MOVER_RELAY || forced == NUPA_MOVER_POOL || forced == NUPA_MOVER_SHARED)
 		return 0;
 	if (forced == NUPA_MOVER_LOCAL)
 		return -ENOTSUP;
@@ -110,6 +110,28 @@ static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa
 	return NUPA_DIRECT_DONE;
 }
 
+/* The spans one behind the other.  Programs look for the last byte of a message (as they may with
+ * hardware that writes in order), so it is stored last: plain stores are not reordered with the
+ * string moves that a memcpy may use. */
+static void gather(uint8_t *target, const struct nupa_span *spans, uint32_t n_spans, uint64_t bytes)
+{
+	uint8_t tail[8];
+
+	if (likely(n_spans == 1 && bytes <= NUPA_SEND_INLINE_BYTES)) {
+		nupa_copy_small(target, spans[0].va, (uint32_t)bytes);
+		return;
+	}
+	if (bytes <= sizeof(tail)) {
+		nupa_spans_copy(spans, n_spans, 0, target, bytes, false);
+		return;
+	}
+	bytes -= sizeof(tail);
+	nupa_spans_copy(spans, n_spans, bytes, tail, sizeof(tail), false);
+	nupa_spans_copy(spans, n_spans, 0, target, bytes, false);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	memcpy(target + bytes, tail, sizeof(tail));
+}
+
 static enum nupa_direct direct_atomic(const struct nupa_wqe *wqe, uint8_t *target,
 				      const struct nupa_span *spans, uint32_t n_spans)
 {
@@ -128,52 +150,79 @@ static enum nupa_direct direct_atomic(const struct nupa_wqe *wqe, uint8_t *targe
 	return NUPA_DIRECT_DONE;
 }
 
-static enum nupa_direct move(struct nupa_engine *engine, struct nupa_channel *channel,
-			     const struct nupa_wqe *wqe, const struct nupa_mr_entry *entry,
-			     const struct nupa_span *spans, uint32_t n_spans)
+static enum nupa_direct move(struct nupa_channel *channel, const struct nupa_wqe *wqe,
+			     const struct nupa_window *window, const struct nupa_span *spans,
+			     uint32_t n_spans)
 {
-	uint64_t offset = wqe->raddr - entry->iova;
+	uint64_t offset = wqe->raddr - window->iova;
 	uint64_t bytes = wqe->length_bytes;
 	bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	bool on_demand = (entry->access & IBV_ACCESS_ON_DEMAND) != 0;
-	uint8_t *target = NULL;
+	uint8_t *target = window->base + offset;
 
-	if (entry->pool_off != UINT64_MAX && engine->forced_mover != NUPA_MOVER_RELAY &&
-	    engine->forced_mover != NUPA_MOVER_CMA) {
-		uint64_t pool_bytes = engine->fabric->geometry.pool_bytes;
-		uint8_t *pool = nupa_fabric_pool(engine->fabric);
-
-		/* I5: the entry is the peer's word. */
-		if (!pool || entry->pool_off > pool_bytes ||
-		    entry->length > pool_bytes - entry->pool_off)
-			return NUPA_DIRECT_ASK;
-		target = pool + entry->pool_off + offset;
-	} else if (channel->mover == NUPA_MOVER_LOCAL && !on_demand) {
-		target = (uint8_t *)(uintptr_t)(entry->va + offset);
-	}
 	if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
-		return target ? direct_atomic(wqe, target, spans, n_spans) : NUPA_DIRECT_ASK;
-	if (target) {
-		nupa_spans_copy(spans, n_spans, 0, target, bytes, !write);
-		return NUPA_DIRECT_DONE;
-	}
-	/* LOCAL comes here for memory that may not be there: the kernel copies, and says so. */
-	if (channel->mover != NUPA_MOVER_CMA && channel->mover != NUPA_MOVER_LOCAL)
-		return NUPA_DIRECT_ASK;
-	return cma_move(channel, spans, n_spans, entry->va + offset, bytes, write);
+		return window->base ? direct_atomic(wqe, target, spans, n_spans) : NUPA_DIRECT_ASK;
+	if (unlikely(!window->base))
+		return cma_move(channel, spans, n_spans, window->va + offset, bytes, write);
+	if (write)
+		gather(target, spans, n_spans, bytes);
+	else
+		nupa_spans_copy(spans, n_spans, 0, target, bytes, true);
+	return NUPA_DIRECT_DONE;
 }
 
-static uint32_t access_needed(uint8_t opcode)
+/* Bits of access, by opcode. */
+static const uint32_t access_needed[32] = {
+	[IBV_WR_RDMA_WRITE] = IBV_ACCESS_REMOTE_WRITE,
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_ACCESS_REMOTE_WRITE,
+	[IBV_WR_RDMA_READ] = IBV_ACCESS_REMOTE_READ,
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_ACCESS_REMOTE_ATOMIC,
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_ACCESS_REMOTE_ATOMIC,
+};
+
+static uint64_t word_at(const void *at)
 {
-	switch (opcode) {
-	case IBV_WR_RDMA_READ:
-		return IBV_ACCESS_REMOTE_READ;
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		return IBV_ACCESS_REMOTE_ATOMIC;
-	default:
-		return IBV_ACCESS_REMOTE_WRITE;
-	}
+	return nupa_load_acquire((const uint64_t *)at);
+}
+
+/* Whether the peer QP is there, ready, and connected to ours: then it is remembered. */
+static bool meet_peer_qp(const struct nupa_engine *engine, struct nupa_qp *qp)
+{
+	const struct nupa_channel *channel = qp->channel;
+	uint32_t index = qp->dest_qpn & (NUPA_QP_MAX - 1);
+	const struct nupa_qp_entry *peer;
+	uint64_t identity, rights;
+	uint8_t state;
+
+	qp->peer = NULL;
+	/* I5: indices against what the owner has backed and the layout has room for. */
+	if (index >= engine->fabric->geometry.qp_entries ||
+	    index >= nupa_load_acquire(&channel->peer_slot->qp_limit))
+		return false;
+	peer = &channel->peer_qps[index];
+	identity = word_at(&peer->qpn);
+	state = nupa_load_acquire(&peer->state); /* C5 */
+	rights = word_at(&peer->access);
+	if ((uint32_t)identity != qp->dest_qpn || (uint32_t)(rights >> 32) != qp->ibv.qp_num ||
+	    nupa_load_relaxed(&peer->type) != qp->type || state < IBV_QPS_RTR ||
+	    state > IBV_QPS_SQE)
+		return false;
+	qp->peer_pd = nupa_load_relaxed(&peer->pd);
+	qp->peer_access = (uint32_t)rights;
+	qp->peer_rights = rights;
+	qp->peer_identity = identity;
+	/* It changes state before and after anything else of it. */
+	if (word_at(&peer->qpn) != identity)
+		return false;
+	qp->peer = peer;
+	return true;
+}
+
+static bool peer_qp_ready(const struct nupa_engine *engine, struct nupa_qp *qp)
+{
+	if (likely(qp->peer && word_at(&qp->peer->qpn) == qp->peer_identity &&
+		   word_at(&qp->peer->access) == qp->peer_rights))
+		return true;
+	return meet_peer_qp(engine, qp);
 }
 
 enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *qp,
@@ -181,48 +230,24 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 				   uint32_t n_spans)
 {
 	struct nupa_channel *channel = qp->channel;
-	const struct nupa_superblock *sb = &engine->fabric->geometry;
-	uint32_t qp_index = qp->dest_qpn & (NUPA_QP_MAX - 1);
-	uint32_t mr_index = wqe->rkey >> NUPA_KEY_VARIANT_BITS;
-	uint32_t access = access_needed(wqe->opcode);
-	const struct nupa_qp_entry *peer;
-	const struct nupa_mr_entry *entry;
-	enum nupa_direct result;
-	uint8_t state;
+	uint32_t access = access_needed[wqe->opcode & 31];
+	const struct nupa_window *window;
+	enum nupa_direct result = NUPA_DIRECT_ASK;
 
-	/* I5: indices against what the owner has backed and the layout has room for. */
-	if (qp_index >= sb->qp_entries ||
-	    qp_index >= nupa_load_acquire(&channel->peer_slot->qp_limit))
+	if (unlikely(!peer_qp_ready(engine, qp)))
 		return NUPA_DIRECT_NOT_READY;
-	peer = &channel->peer_qps[qp_index];
-	state = nupa_load_acquire(&peer->state); /* C5 */
-	if (nupa_load_relaxed(&peer->qpn) != qp->dest_qpn ||
-	    nupa_load_relaxed(&peer->dest_qpn) != qp->ibv.qp_num ||
-	    nupa_load_relaxed(&peer->type) != qp->type || state < IBV_QPS_RTR ||
-	    state > IBV_QPS_SQE)
-		return NUPA_DIRECT_NOT_READY;
-	if (!(nupa_load_relaxed(&peer->access) & access))
+	if (unlikely(!(qp->peer_access & access)))
 		return NUPA_DIRECT_ASK;
-	if (wqe->length_bytes == 0)
+	if (unlikely(wqe->length_bytes == 0))
 		return NUPA_DIRECT_DONE; /* IBTA 9.7.4.1.6: no key check for zero bytes */
-	if (mr_index >= sb->mr_entries ||
-	    mr_index >= nupa_load_acquire(&channel->peer_slot->mr_limit))
+	window = nupa_window_open(engine, channel, wqe->rkey);
+	if (unlikely(!window))
 		return NUPA_DIRECT_ASK;
-	entry = &channel->peer_mrs[mr_index];
-
-	/* P4: announce, then look at the key.  If it is there, the owner's dereg, which clears the
-	 * key and then looks for us, waits until we are done: the entry and its memory stay. */
-	(void)nupa_exchange_seq(&engine->slot->hazard,
-				(uint64_t)channel->peer << 32 | (mr_index + 1));
-	if (nupa_load_seq(&entry->key) == wqe->rkey &&
-	    nupa_mr_entry_permits(entry, wqe->rkey, nupa_load_relaxed(&peer->pd), qp->dest_qpn,
-				  wqe->raddr, wqe->length_bytes, access))
-		result = move(engine, channel, wqe, entry, spans, n_spans);
-	else
-		result = NUPA_DIRECT_ASK;
-	nupa_store_release(&engine->slot->hazard, 0);
-
-	if (result == NUPA_DIRECT_DONE) {
+	if (likely(nupa_window_permits(window, qp->peer_pd, qp->dest_qpn, wqe->raddr,
+				       wqe->length_bytes, access)))
+		result = move(channel, wqe, window, spans, n_spans);
+	nupa_window_leave(engine);
+	if (likely(result == NUPA_DIRECT_DONE)) {
 		if (wqe->opcode == IBV_WR_RDMA_READ)
 			nupa_flow_rcv(channel, wqe->length_bytes);
 		else

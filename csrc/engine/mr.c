@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define KEY_VARIANTS ((1u << NUPA_KEY_VARIANT_BITS) - 2)
+#define KEY_VARIANT_MASK ((1u << NUPA_KEY_VARIANT_BITS) - 1)
 
 /* --- places in the table ------------------------------------------------------------- */
 
@@ -31,12 +32,16 @@ static void grow(struct nupa_engine *engine, uint32_t least)
 	engine->mr_limit = more;
 }
 
+static uint32_t variant_of(const struct nupa_engine *engine, uint32_t changes)
+{
+	return (engine->epoch + changes) % KEY_VARIANTS + 1;
+}
+
 static void place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t index, uint32_t key)
 {
 	mr->index = index;
 	mr->ibv.handle = index;
 	mr->ibv.lkey = mr->ibv.rkey = key;
-	engine->mr_entries[index].variant = key & ((1u << NUPA_KEY_VARIANT_BITS) - 1);
 	engine->mrs[index] = mr;
 	engine->mrs_used++;
 }
@@ -44,7 +49,7 @@ static void place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t in
 int nupa_mr_place(struct nupa_engine *engine, struct nupa_mr *mr)
 {
 	uint32_t next = engine->slot->next_mr_index;
-	uint32_t index, variant;
+	uint32_t index, changes;
 
 	grow(engine, 0);
 	if (engine->mrs_used >= engine->mr_limit)
@@ -54,9 +59,12 @@ int nupa_mr_place(struct nupa_engine *engine, struct nupa_mr *mr)
 		next++;
 	index = next % engine->mr_limit;
 	engine->slot->next_mr_index = next + 1;
-	variant = engine->mr_entries[index].variant;
-	variant = (variant ? variant : engine->epoch) % KEY_VARIANTS + 1;
-	place_at(engine, mr, index, index << NUPA_KEY_VARIANT_BITS | variant);
+	changes = engine->mr_entries[index].changes;
+	/* Keys of a window differ in their tags; neither is any of them 0. */
+	while (mr->kind == NUPA_MR_WINDOW && !NUPA_MW_GROUP(variant_of(engine, changes)))
+		changes++;
+	nupa_store_relaxed(&engine->mr_entries[index].changes, changes);
+	place_at(engine, mr, index, index << NUPA_KEY_VARIANT_BITS | variant_of(engine, changes));
 	return 0;
 }
 
@@ -75,6 +83,14 @@ int nupa_mr_place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t ke
 
 void nupa_mr_unplace(struct nupa_engine *engine, struct nupa_mr *mr)
 {
+	uint32_t changes = engine->mr_entries[mr->index].changes;
+
+	/* All tags may have been used: the next owner's keys have none of them. */
+	while ((mr->kind == NUPA_MR_WINDOW &&
+		NUPA_MW_GROUP(variant_of(engine, changes)) == NUPA_MW_GROUP(mr->ibv.lkey)) ||
+	       variant_of(engine, changes) == (mr->ibv.lkey & KEY_VARIANT_MASK))
+		changes++;
+	nupa_store_relaxed(&engine->mr_entries[mr->index].changes, changes);
 	engine->mrs[mr->index] = NULL;
 	engine->mrs_used--;
 }
@@ -90,7 +106,13 @@ uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa
 	return va - pool;
 }
 
-void nupa_mr_publish(struct nupa_engine *engine, struct nupa_mr *mr)
+void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key)
+{
+	nupa_store_relaxed(&entry->changes, entry->changes + 1);
+	nupa_store_release(&entry->key, key); /* P5 */
+}
+
+void nupa_mr_expose(struct nupa_engine *engine, struct nupa_mr *mr)
 {
 	struct nupa_mr_entry *entry = &engine->mr_entries[mr->index];
 
@@ -101,16 +123,20 @@ void nupa_mr_publish(struct nupa_engine *engine, struct nupa_mr *mr)
 	entry->length = mr->length;
 	entry->va = (uintptr_t)mr->va;
 	entry->pool_off = nupa_mr_pool_offset(engine, mr);
+	entry->shared_off = UINT64_MAX;
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions + 1);
-	nupa_store_release(&entry->key, mr->ibv.lkey); /* P5 */
+	nupa_mr_publish(entry, mr->ibv.lkey);
 }
 
-/* C4: the key is gone; whoever announced the region before may still be copying. */
-static void wait_for_hazards(struct nupa_engine *engine, uint32_t index)
+/* C4: the key is gone; whoever announced the region before may still be copying.  The barrier is
+ * also the one that initiators would need between their announcement and their look at the key. */
+void nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index)
 {
 	uint64_t hazard = (uint64_t)engine->slot_index << 32 | (index + 1);
 
+	(void)nupa_exchange_seq(&engine->mr_entries[index].key, 0);
+	nupa_port_barrier(engine);
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
 		struct nupa_channel *channel = engine->channels[peer];
 		uint32_t spins = 0;
@@ -134,8 +160,7 @@ void nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr)
 {
 	struct nupa_mr_entry *entry = &engine->mr_entries[mr->index];
 
-	(void)nupa_exchange_seq(&entry->key, 0);
-	wait_for_hazards(engine, mr->index);
+	nupa_mr_withdraw(engine, mr->index);
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions - 1);
 	entry->pool_off = UINT64_MAX;
@@ -206,7 +231,7 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	nupa_engine_lock(engine);
 	error = nupa_mr_place(engine, mr);
 	if (!error) {
-		nupa_mr_publish(engine, mr);
+		nupa_mr_expose(engine, mr);
 		container_of(pd, struct nupa_pd, ibv)->users++;
 	}
 	nupa_engine_unlock(engine);
@@ -286,17 +311,6 @@ uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint6
 		return NULL;
 	*on_demand = (mr->access & IBV_ACCESS_ON_DEMAND) != 0;
 	return nupa_mr_at(mr, raddr, bytes);
-}
-
-bool nupa_mr_entry_permits(const struct nupa_mr_entry *entry, uint32_t rkey, uint32_t pd,
-			   uint32_t qpn, uint64_t raddr, uint64_t bytes, uint32_t access)
-{
-	uint64_t offset = raddr - entry->iova;
-
-	if (unlikely(entry->pd != pd) && (entry->pd || entry->qpn != qpn))
-		return false;
-	return nupa_load_relaxed(&entry->key) == rkey && (entry->access & access) == access &&
-	       raddr >= entry->iova && offset <= entry->length && bytes <= entry->length - offset;
 }
 
 /* LOCAL_INV and SEND_WITH_INV.  A window is free again.  A region stays usable by its owner's word

@@ -20,10 +20,13 @@ struct nupa_mw {
 struct nupa_dm {
 	struct ibv_dm ibv; /* handle: its place in the table */
 	struct nupa_mr mr;
-	struct nupa_mr *place; /* whose memory this is: our own mr, or that of the one imported */
-	uint32_t users;
+	uint32_t users;        /* regions of it */
 	bool imported, foreign, gone; /* as in struct nupa_mr */
+	bool private;          /* a child's after fork: anonymous memory */
 };
+
+/* What the keys of a window have in common but for its place: bits 8 to 11, not all clear. */
+#define NUPA_MW_GROUP(key) ((key)&0xf00u)
 
 static inline struct nupa_mr *nupa_mr_of(struct ibv_mr *ibv)
 {
@@ -36,13 +39,13 @@ int nupa_mr_check(const struct nupa_engine *engine, void *addr, size_t length, u
 /* The access of a region of that kind, as struct nupa_mr has it. */
 int nupa_mr_access(enum nupa_mr_kind kind, int access);
 
-/* Gives mr a free place and a key: 0 or ENOMEM.  Peers do not see it before nupa_mr_publish. */
+/* Gives mr a free place and a key: 0 or ENOMEM.  Peers do not see it before nupa_mr_expose. */
 int nupa_mr_place(struct nupa_engine *engine, struct nupa_mr *mr);
 /* The same, at a place and with a key of the caller's; EBUSY: it is taken. */
 int nupa_mr_place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t key);
 void nupa_mr_unplace(struct nupa_engine *engine, struct nupa_mr *mr);
-/* P5: peers may use mr.ibv.lkey from here on. */
-void nupa_mr_publish(struct nupa_engine *engine, struct nupa_mr *mr);
+/* Peers may use mr.ibv.lkey from here on. */
+void nupa_mr_expose(struct nupa_engine *engine, struct nupa_mr *mr);
 /* When it returns no peer uses that key any more. */
 void nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr);
 uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr);
@@ -54,6 +57,14 @@ int nupa_mr_end(struct nupa_engine *engine, struct nupa_mr *mr);
 void nupa_mw_unbind(struct nupa_engine *engine, struct nupa_mw *mw);
 /* LOCAL_INV and SEND_WITH_INV of a window: 0 or EINVAL. */
 int nupa_mw_invalidate(struct nupa_qp *qp, struct nupa_mr *mr);
+
+/* import.c */
+/* The entry that an imported context's exporter has at *index*, checked for being whole: 0, ENOENT,
+ * EAGAIN while it changes. */
+int nupa_context_foreign_entry(const struct nupa_context *context, uint32_t index,
+			       struct nupa_mr_entry *entry);
+/* [offset, +bytes) of the pool; NULL: it is not inside. */
+uint8_t *nupa_pool_at(struct nupa_engine *engine, uint64_t offset, uint64_t bytes);
 
 /* pd.c */
 struct nupa_pd *nupa_pd_find(struct nupa_engine *engine, uint32_t handle);

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 
 #define TAG_BITS 8u
-#define TAG_MASK ((1u << TAG_BITS) - 1)
-#define NOT_ZERO (1u << TAG_BITS)
 #define WINDOW_ACCESS                                                                              \
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |             \
 	 IBV_ACCESS_ZERO_BASED)
@@ -45,9 +43,6 @@ struct ibv_mw *nupa_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	if (!error) {
 		mw->ibv.handle = mw->mr.index;
 		mw->ibv.rkey = mw->mr.ibv.lkey;
-		if (!(mw->ibv.rkey & ((1u << NUPA_KEY_VARIANT_BITS) - 1) & ~TAG_MASK))
-			mw->ibv.rkey |= NOT_ZERO;
-		mw->mr.ibv.lkey = mw->mr.ibv.rkey = mw->ibv.rkey;
 		container_of(pd, struct nupa_pd, ibv)->users++;
 	}
 	nupa_engine_unlock(engine);
@@ -84,9 +79,6 @@ int nupa_dealloc_mw(struct ibv_mw *ibv)
 
 	nupa_engine_lock(engine);
 	nupa_mw_unbind(engine, mw);
-	/* All tags may have been used: the keys of the next owner begin behind them. */
-	engine->mr_entries[mw->mr.index].variant =
-	    (mw->mr.ibv.rkey & ((1u << NUPA_KEY_VARIANT_BITS) - 1)) | TAG_MASK;
 	nupa_mr_unplace(engine, &mw->mr);
 	container_of(ibv->pd, struct nupa_pd, ibv)->users--;
 	nupa_engine_unlock(engine);
@@ -203,7 +195,7 @@ static bool bind(struct nupa_qp *qp, const struct nupa_wqe *wqe)
 	mw->mr.access = (int)wqe->bind_access | (mr->access & IBV_ACCESS_ON_DEMAND);
 	mw->mr.qpn = mw->ibv.type == IBV_MW_TYPE_2 ? qp->ibv.qp_num : 0;
 	count_on_qp(engine, mw->mr.qpn, 1);
-	nupa_mr_publish(engine, &mw->mr);
+	nupa_mr_expose(engine, &mw->mr);
 	return true;
 }
 

@@ -14,8 +14,9 @@ enum nupa_mover {
 	NUPA_MOVER_NONE = 0,
 	NUPA_MOVER_LOCAL = 1, /* both ends in one process: memcpy */
 	NUPA_MOVER_POOL = 2,  /* the memory is the fabric's: load and store */
-	NUPA_MOVER_CMA = 3,   /* process_vm_readv, process_vm_writev */
-	NUPA_MOVER_RELAY = 4, /* through the channel; the target's engine copies */
+	NUPA_MOVER_SHARED = 3, /* the target has put its memory into a memfd: load and store */
+	NUPA_MOVER_CMA = 4,   /* process_vm_readv, process_vm_writev */
+	NUPA_MOVER_RELAY = 5, /* through the channel; the target's engine copies */
 };
 
 /* Attaches this process to *host* of *fabric* (-1: where this process is already, else the host
@@ -61,6 +62,29 @@ int nupa_dealloc_pd(struct ibv_pd *pd);
 
 struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 int nupa_dereg_mr(struct ibv_mr *mr);
+/* 0, or an enum ibv_rereg_mr_err_code with errno beside it. */
+int nupa_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		  int access);
+struct ibv_mr *nupa_alloc_null_mr(struct ibv_pd *pd);
+int nupa_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+		   struct ibv_sge *sg_list, uint32_t num_sge);
+
+struct ibv_mw *nupa_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int nupa_dealloc_mw(struct ibv_mw *mw);
+int nupa_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+
+struct ibv_dm *nupa_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
+int nupa_free_dm(struct ibv_dm *dm);
+struct ibv_mr *nupa_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t dm_offset,
+			      size_t length, unsigned int access);
+
+struct ibv_context *nupa_import_device(int cmd_fd);
+struct ibv_pd *nupa_import_pd(struct ibv_context *context, uint32_t handle);
+void nupa_unimport_pd(struct ibv_pd *pd);
+struct ibv_mr *nupa_import_mr(struct ibv_pd *pd, uint32_t handle);
+void nupa_unimport_mr(struct ibv_mr *mr);
+struct ibv_dm *nupa_import_dm(struct ibv_context *context, uint32_t handle);
+void nupa_unimport_dm(struct ibv_dm *dm);
 
 struct ibv_comp_channel *nupa_create_comp_channel(struct ibv_context *context);
 int nupa_destroy_comp_channel(struct ibv_comp_channel *channel);

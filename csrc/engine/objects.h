@@ -12,6 +12,25 @@
 
 #include <pthread.h>
 
+/* --- windows ------------------------------------------------------------------------- */
+
+/* A region of a peer as we found it: where it is, and what its owner lets us do.  Good as long as
+ * the entry's first word is the same. */
+struct nupa_window {
+	uint64_t word; /* key | changes << 32; 0: nothing here */
+	const struct nupa_mr_entry *entry;
+	uint64_t iova;
+	uint64_t length;
+	uint8_t *base; /* where iova is in our memory; NULL: only `va`, for process_vm_... */
+	uint64_t va;   /* where iova is in the owner's */
+	uint32_t access;
+	uint32_t pd;
+	uint32_t qpn; /* where pd is 0: the only QP it works on */
+	bool mapped; /* base belongs to a mapping of the owner's memfd, ours to unmap */
+};
+
+#define NUPA_WINDOWS 256u /* of one peer; a power of two */
+
 /* --- channels ------------------------------------------------------------------------ */
 struct nupa_channel {
 	struct nupa_tx tx;
@@ -27,6 +46,8 @@ struct nupa_channel {
 	bool broken;           /* the peer died, left, or wrote nonsense */
 	enum nupa_mover mover; /* ours, for private memory of the peer */
 	int cma_errno;         /* why CMA does not work */
+	/* multicast: since when, and at which head, the ring was found full; see mcast.c */
+	uint64_t mcast_full_since_ns, mcast_full_head;
 	struct nupa_slot *peer_slot;
 	struct nupa_qp_entry *peer_qps;
 	struct nupa_mr_entry *peer_mrs;
@@ -36,7 +57,11 @@ struct nupa_channel {
 	uint32_t path_epoch; /* port_epoch that path_up belongs to */
 	bool
 	    fence; /* the owner of the peer slot cannot membarrier, or we cannot be reached by it */
-	struct nupa_list refusals;  /* struct nupa_refusal */
+	struct nupa_window *windows; /* NUPA_WINDOWS of them, by MR index; NULL: none yet */
+	int shared_fd;               /* the peer's memfd, opened; -1: not */
+	uint32_t shared_fd_seen;     /* slot.shared_fd when we tried last */
+	uint64_t shared_bytes;       /* its size */
+	struct nupa_list refusals;   /* struct nupa_refusal */
 	struct nupa_channel *older; /* broken ones to the same slot */
 };
 
@@ -173,6 +198,7 @@ struct nupa_ah {
 	struct ibv_ah ibv;
 	struct ibv_ah_attr attr;
 	uint32_t host;
+	bool multicast;        /* attr.grh.dgid is a group */
 	struct nupa_deth deth; /* ready to be sent but for the qkey */
 };
 
@@ -281,6 +307,10 @@ struct nupa_qp {
 	struct nupa_channel *channel; /* RC, UC: to the peer; NULL until first contact */
 	uint32_t dest_qpn;
 	uint32_t dest_host;
+	const struct nupa_qp_entry *peer; /* what follows was so when we looked; NULL: look */
+	uint64_t peer_identity, peer_rights;
+	uint32_t peer_access;
+	uint32_t peer_pd;
 	uint32_t next_psn;
 	uint32_t incarnation;       /* 8 bits, see struct nupa_qp_entry */
 	uint32_t reads_outstanding; /* through the channel: reads and atomics */
@@ -320,6 +350,9 @@ struct nupa_qp {
 	bool last_wqe_event;
 	bool comm_est;
 	uint32_t windows; /* type 2 windows bound on it */
+
+	bool block_self_mcast; /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
+	uint32_t mcast_groups; /* that it is attached to */
 };
 
 #endif

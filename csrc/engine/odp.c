@@ -67,7 +67,7 @@ struct ibv_mr *nupa_alloc_null_mr(struct ibv_pd *pd)
 	nupa_engine_lock(engine);
 	error = nupa_mr_place(engine, mr);
 	if (!error) {
-		nupa_mr_publish(engine, mr); /* without any remote access */
+		nupa_mr_expose(engine, mr); /* without any remote access */
 		container_of(pd, struct nupa_pd, ibv)->users++;
 	}
 	nupa_engine_unlock(engine);

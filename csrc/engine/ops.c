@@ -11,6 +11,9 @@ static void fill_context_ops(struct ibv_context_ops *ops)
 	ops->post_send = nupa_post_send;
 	ops->post_recv = nupa_post_recv;
 	ops->post_srq_recv = nupa_post_srq_recv;
+	ops->alloc_mw = nupa_alloc_mw;
+	ops->bind_mw = nupa_bind_mw;
+	ops->dealloc_mw = nupa_dealloc_mw;
 }
 
 void nupa_fill_ops(struct verbs_context *context)
@@ -25,4 +28,9 @@ void nupa_fill_ops(struct verbs_context *context)
 	context->create_cq_ex = nupa_create_cq_ex;
 	context->create_qp_ex = nupa_create_qp_ex;
 	context->create_srq_ex = nupa_create_srq_ex;
+	context->advise_mr = nupa_advise_mr;
+	context->alloc_null_mr = nupa_alloc_null_mr;
+	context->alloc_dm = nupa_alloc_dm;
+	context->free_dm = nupa_free_dm;
+	context->reg_dm_mr = nupa_reg_dm_mr;
 }

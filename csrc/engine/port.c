@@ -64,7 +64,23 @@ void nupa_port_takes_over(struct nupa_engine *engine)
 
 static bool membarrier_register(void)
 {
+#ifdef __SANITIZE_THREAD__
+	return false; /* TSan knows fences only */
+#endif
 	return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+/* A full fence of every process of the fabric that is registered, at this instant; the others
+ * (struct nupa_channel.fence) fence by themselves, as all do once it is not to be had. */
+static bool barrier(void)
+{
+	return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+void nupa_port_barrier(struct nupa_engine *engine)
+{
+	if (!nupa_load_relaxed(&engine->slot->needs_fence) && !barrier())
+		nupa_store_release(&engine->slot->needs_fence, 1);
 }
 
 /* C3: announces sleep, then makes sure that every producer either sees it or had its message seen
@@ -72,11 +88,7 @@ static bool membarrier_register(void)
 static void announce_sleep(struct nupa_engine *engine)
 {
 	(void)nupa_exchange_seq(&engine->slot->sleeping, 1);
-	if (engine->membarrier &&
-	    syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0)
-		return;
-	if (!nupa_load_relaxed(&engine->slot->needs_fence))
-		nupa_store_release(&engine->slot->needs_fence, 1);
+	nupa_port_barrier(engine);
 }
 
 static bool must_run(struct nupa_engine *engine)
@@ -215,6 +227,8 @@ int nupa_port_start(struct nupa_engine *engine)
 	int error;
 
 	engine->membarrier = membarrier_register();
+	/* Before anybody can know a key of ours. */
+	nupa_store_release(&engine->slot->needs_fence, !engine->membarrier || !barrier());
 	engine->watch_epoll = epoll_create1(EPOLL_CLOEXEC);
 	engine->watch_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	event.data.fd = engine->watch_wake;

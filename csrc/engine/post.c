@@ -10,9 +10,10 @@ static const uint32_t opcodes_of_type[] = {
 	[IBV_QPT_RC] = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
 		       1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_RDMA_READ |
 		       1u << IBV_WR_ATOMIC_CMP_AND_SWP | 1u << IBV_WR_ATOMIC_FETCH_AND_ADD |
-		       1u << IBV_WR_LOCAL_INV | 1u << IBV_WR_SEND_WITH_INV,
+		       1u << IBV_WR_LOCAL_INV | 1u << IBV_WR_SEND_WITH_INV | 1u << IBV_WR_BIND_MW,
 	[IBV_QPT_UC] = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
-		       1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM,
+		       1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_LOCAL_INV |
+		       1u << IBV_WR_SEND_WITH_INV | 1u << IBV_WR_BIND_MW,
 	[IBV_QPT_UD] = 1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM,
 };
 
@@ -109,6 +110,9 @@ static int fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_s
 		wqe->raddr = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
 		return 0;
+	case IBV_WR_BIND_MW:
+		return nupa_mw_fill_wqe(qp, wqe, wr->bind_mw.mw, wr->bind_mw.rkey,
+					&wr->bind_mw.bind_info);
 	default:
 		if (qp->type != IBV_QPT_UD)
 			return 0;

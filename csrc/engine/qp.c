@@ -97,6 +97,9 @@ static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
 	uint32_t max = engine->fabric->geometry.qp_entries;
 	uint32_t next;
 
+	/* QPN 0xffffff stands for multicast groups, so it is nobody's. */
+	if (engine->slot_index == NUPA_SLOTS_MAX - 1 && max == NUPA_QP_MAX)
+		max--;
 	if (engine->qps_used * 2 >= limit && limit < max) {
 		uint32_t more = limit * 2 < max ? limit * 2 : max;
 		uint64_t table_off = nupa_arena_offset(engine->fabric, engine->slot_index) +
@@ -268,7 +271,8 @@ struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 		return NULL;
 	}
 	if (ex->comp_mask & ~known ||
-	    (ex->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && ex->create_flags)) {
+	    (ex->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
+	     ex->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -276,6 +280,8 @@ struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 	if (!qp)
 		return NULL;
 	ex->cap = init.cap;
+	qp_of(qp)->block_self_mcast = ex->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
+				      ex->create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
 	if (ex->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
 	    (errno = nupa_qp_ex_init(qp_of(qp), ex->send_ops_flags))) {
 		int error = errno;
@@ -331,8 +337,14 @@ int nupa_destroy_qp(struct ibv_qp *ibv)
 	struct nupa_context *context = container_of(ibv->context, struct nupa_context, ibv.context);
 
 	nupa_engine_lock(engine);
+	if (qp->mcast_groups) { /* man ibv_destroy_qp */
+		nupa_engine_unlock(engine);
+		return EBUSY;
+	}
 	settle_answers(qp);
 	qp_reset(qp);
+	if (unlikely(qp->windows))
+		nupa_mw_forget_qp(qp);
 	nupa_event_drop(context, ibv);
 	nupa_store_relaxed(&qp->entry->qpn, 0);
 	engine->qps[qp->index] = NULL;

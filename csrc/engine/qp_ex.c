@@ -109,6 +109,21 @@ static void wr_local_inv(struct ibv_qp_ex *ibv, uint32_t invalidate_rkey)
 	begin(ibv, IBV_WR_LOCAL_INV, invalidate_rkey);
 }
 
+static void fail(struct nupa_qp *qp, int error)
+{
+	qp->build_error = qp->build_error ? qp->build_error : error;
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *ibv, struct ibv_mw *mw, uint32_t rkey,
+		       const struct ibv_mw_bind_info *bind_info)
+{
+	struct nupa_wqe *wqe = begin(ibv, IBV_WR_BIND_MW, 0);
+	int error = wqe ? nupa_mw_fill_wqe(qp_of(ibv), wqe, mw, rkey, bind_info) : 0;
+
+	if (error)
+		fail(qp_of(ibv), error);
+}
+
 static struct nupa_wqe *begin_remote(struct ibv_qp_ex *ibv, uint32_t opcode, uint32_t imm,
 				     uint32_t rkey, uint64_t remote_addr)
 {
@@ -158,11 +173,6 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t r
 }
 
 /* --- setters: what the request carries, and where it goes ---------------------------- */
-
-static void fail(struct nupa_qp *qp, int error)
-{
-	qp->build_error = qp->build_error ? qp->build_error : error;
-}
 
 static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t num_sge, const struct ibv_sge *sg_list)
 {
@@ -237,10 +247,11 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t re
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |    \
 	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                                 \
 	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |                 \
-	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV)
+	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW)
 #define UC_OPS                                                                                     \
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |    \
-	 IBV_QP_EX_WITH_SEND_WITH_IMM)
+	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV |  \
+	 IBV_QP_EX_WITH_BIND_MW)
 #define UD_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 
 int nupa_qp_ex_init(struct nupa_qp *qp, uint64_t send_ops_flags)
@@ -257,6 +268,7 @@ int nupa_qp_ex_init(struct nupa_qp *qp, uint64_t send_ops_flags)
 	ex->wr_send_imm = wr_send_imm;
 	ex->wr_send_inv = wr_send_inv;
 	ex->wr_local_inv = wr_local_inv;
+	ex->wr_bind_mw = wr_bind_mw;
 	ex->wr_rdma_read = wr_rdma_read;
 	ex->wr_rdma_write = wr_rdma_write;
 	ex->wr_rdma_write_imm = wr_rdma_write_imm;

@@ -223,7 +223,10 @@ static void fill_grh(struct nupa_qp *qp, const struct nupa_channel *channel,
 	union ibv_gid sgid, dgid;
 
 	nupa_host_gid(fabric, channel->peer_host, msg->deth.sgid_index, &sgid);
-	nupa_host_gid(fabric, qp->engine->host, msg->deth.sgid_index, &dgid);
+	if (msg->deth.is_global == NUPA_DETH_MULTICAST)
+		memcpy(dgid.raw, msg->ud_data, sizeof(dgid.raw));
+	else
+		nupa_host_gid(fabric, qp->engine->host, msg->deth.sgid_index, &dgid);
 	for (int i = 0; i < 4; i++)
 		grh[i] = (uint8_t)(version_tclass_flow >> (24 - 8 * i));
 	grh[4] = (uint8_t)(length >> 8);
@@ -246,6 +249,9 @@ void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
 	    msg->length_bytes > NUPA_MTU_BYTES ||
 	    (!payload && msg->length_bytes > NUPA_UD_INLINE_BYTES) || !(msg->flags & NUPA_F_LAST))
 		return; /* IBTA 9.6.1: silently dropped */
+	if (unlikely(msg->deth.is_global == NUPA_DETH_MULTICAST) &&
+	    (!nupa_mcast_attached(qp, msg->ud_data) || (!payload && msg->length_bytes)))
+		return;
 	rwqe = receive_for(qp, msg);
 	if (!rwqe)
 		return;

@@ -307,11 +307,14 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 {
 	struct nupa_channel *channel = qp->channel;
 
-	if (wqe->opcode == IBV_WR_LOCAL_INV) {
+	if (unlikely(nupa_is_local_op(wqe->opcode))) {
+		enum ibv_wc_status status;
+
 		if (qp->sq.acked != index)
 			return false;
-		if (nupa_mr_invalidate(qp, wqe->imm))
-			return nupa_sq_fail_in_turn(qp, index, IBV_WC_MW_BIND_ERR);
+		status = nupa_mw_execute(qp, wqe);
+		if (status != IBV_WC_SUCCESS)
+			return nupa_sq_fail_in_turn(qp, index, status);
 		issued(qp, wqe, NUPA_WQE_DONE);
 		nupa_sq_complete_done(qp);
 		return true;
@@ -366,6 +369,11 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 
 	if (wqe->length_bytes > NUPA_MTU_BYTES)
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_LEN_ERR);
+	if (unlikely(wqe->ah->multicast)) {
+		if (!nupa_mcast_issue(qp, wqe))
+			return false;
+		goto out;
+	}
 	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
 	channel = nupa_channel_get(qp->engine, peer);

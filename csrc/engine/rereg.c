@@ -68,7 +68,7 @@ static void apply(struct nupa_engine *engine, struct nupa_mr *mr, const struct c
 	mr->iova = change->iova;
 	mr->kind = (uint8_t)change->kind;
 	mr->access = nupa_mr_access(change->kind, change->access);
-	nupa_mr_publish(engine, mr);
+	nupa_mr_expose(engine, mr);
 }
 
 int nupa_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, size_t length,

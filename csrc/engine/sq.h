@@ -12,6 +12,12 @@ static inline bool nupa_is_response_op(uint8_t opcode)
 	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+/* Operations on our own keys: nothing of them leaves the device. */
+static inline bool nupa_is_local_op(uint8_t opcode)
+{
+	return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW;
+}
+
 void nupa_sq_complete_done(struct nupa_qp *qp);
 bool nupa_sq_wait(struct nupa_qp *qp, enum nupa_wait why, uint64_t now_ns, uint64_t delay_ns);
 bool nupa_sq_wait_for_peer(struct nupa_qp *qp);

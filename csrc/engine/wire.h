@@ -53,13 +53,15 @@ struct nupa_atomic_eth {
 	uint64_t swap;
 };
 
+#define NUPA_DETH_MULTICAST 2u
+
 struct nupa_deth { /* UD; the payload follows it */
 	uint32_t qkey;
 	uint32_t flow_label; /* of the GRH */
 	uint8_t sgid_index;
 	uint8_t hop_limit;
 	uint8_t traffic_class;
-	uint8_t is_global;
+	uint8_t is_global; /* NUPA_DETH_MULTICAST: the MGID stands in ud_data */
 	uint16_t pkey_index;
 	uint16_t slid;
 };

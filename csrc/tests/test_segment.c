@@ -512,7 +512,7 @@ static void test_tables_flows_and_movers_are_read(void)
 	CHECK(nupa_fabric_flow(fabric, 2, 1, &flow) == 0 && flow.xmit_bytes == 12345);
 	CHECK(nupa_fabric_mover(fabric, 2, 3) == 3);
 	CHECK(nupa_fabric_mover(fabric, 3, 2) == -ENOENT);
-	ring->mover = 5;
+	ring->mover = 6;
 	CHECK(nupa_fabric_mover(fabric, 2, 3) == -ENOENT);
 	ring->mover = 3;
 	ring->pair++;

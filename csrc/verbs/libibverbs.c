@@ -155,13 +155,11 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr)
 	return nupa_reg_mr(pd, attr->addr, attr->length, iova, required_access(attr->access));
 }
 
-/* Not offered; its errors are negative codes, with errno beside them. */
+/* Its errors are negative codes, with errno beside them. */
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
 		 int access)
 {
-	(void)mr, (void)flags, (void)pd, (void)addr, (void)length, (void)access;
-	errno = EOPNOTSUPP;
-	return IBV_REREG_MR_ERR_CMD;
+	return nupa_rereg_mr(mr, flags, pd, addr, length, access);
 }
 
 int ibv_dereg_mr(struct ibv_mr *mr)
@@ -169,6 +167,43 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	return nupa_dereg_mr(mr);
 }
 
+/* --- Import -------------------------------------------------------------------------- */
+struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	return nupa_import_device(cmd_fd);
+}
+
+struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
+{
+	return nupa_import_pd(context, handle);
+}
+
+void ibv_unimport_pd(struct ibv_pd *pd)
+{
+	nupa_unimport_pd(pd);
+}
+
+struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	return nupa_import_mr(pd, handle);
+}
+
+void ibv_unimport_mr(struct ibv_mr *mr)
+{
+	nupa_unimport_mr(mr);
+}
+
+struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
+{
+	return nupa_import_dm(context, handle);
+}
+
+void ibv_unimport_dm(struct ibv_dm *dm)
+{
+	nupa_unimport_dm(dm);
+}
+
+/* --- Fork ---------------------------------------------------------------------------- */
 /* Registered memory is not pinned, so a fork copies it as any other: a child's
  * writes never reach what the parent registered. */
 int ibv_fork_init(void)

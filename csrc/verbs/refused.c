@@ -49,10 +49,9 @@ NUPA_REFUSAL void *refuse_old_null(void)
 #define NUPA_PUBLIC_REFUSED(X) \
 	X(ibv_dealloc_dmah) X(ibv_query_ece) X(ibv_set_ece)
 #define NUPA_PUBLIC_REFUSED_NULL(X) \
-	X(ibv_alloc_dmah) X(ibv_import_device) X(ibv_import_dm) X(ibv_import_mr) \
-	X(ibv_import_pd) X(ibv_reg_dmabuf_mr)
+	X(ibv_alloc_dmah) X(ibv_reg_dmabuf_mr)
 #define NUPA_PUBLIC_IGNORED(X) \
-	X(ibv_register_driver) X(ibv_unimport_dm) X(ibv_unimport_mr) X(ibv_unimport_pd)
+	X(ibv_register_driver)
 
 /* --- IBVERBS_1.0 --------------------------------------------------------------------- */
 #define NUPA_OLD_REFUSED(X) \

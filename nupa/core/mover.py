@@ -14,15 +14,16 @@ class Mover(IntEnum):
     """How bulk moves, best first: `enum nupa_mover`.  Small payloads travel in the ring itself.
 
     >>> str(Mover.CMA), Mover.parse("relay")
-    ('cma', <Mover.RELAY: 4>)
+    ('cma', <Mover.RELAY: 5>)
     """
 
     what: str  #: in one line
 
     LOCAL = 1, "both ends in one process: memcpy"
     POOL = 2, "memory of the fabric: load and store"
-    CMA = 3, "process_vm_readv, process_vm_writev: one copy, by the kernel"
-    RELAY = 4, "through the channel: the target's engine copies"
+    SHARED = 3, "private memory that its owner shares in place: load and store"
+    CMA = 4, "process_vm_readv, process_vm_writev: one copy, by the kernel"
+    RELAY = 5, "through the channel: the target's engine copies"
 
     def __new__(cls, value: int, what: str) -> Self:
         mover = int.__new__(cls, value)
@@ -50,4 +51,4 @@ class Mover(IntEnum):
 
 
 #: What two processes can be told to use.
-BETWEEN_PROCESSES = (Mover.POOL, Mover.CMA, Mover.RELAY)
+BETWEEN_PROCESSES = (Mover.POOL, Mover.SHARED, Mover.CMA, Mover.RELAY)
