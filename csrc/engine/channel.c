@@ -266,10 +266,15 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 	}
 	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
 		free(container_of(link, struct nupa_refusal, link));
-	for (uint32_t i = 0; i < engine->qp_limit; i++)
-		if (engine->qps[i] && uses_channel(engine->qps[i], channel) &&
-		    !(orderly && engine->qps[i]->sq.acked == engine->qps[i]->sq.posted))
-			nupa_requester_lose_peer(engine->qps[i]);
+	for (uint32_t i = 0; i < engine->qp_limit; i++) {
+		struct nupa_qp *qp = engine->qps[i];
+
+		if (!qp || !uses_channel(qp, channel))
+			continue;
+		nupa_qp_unsettle(qp);
+		if (!orderly || qp->sq.acked != qp->sq.posted)
+			nupa_requester_lose_peer(qp);
+	}
 }
 
 /* Waits until the peers have taken what we sent last, acknowledgements above all; a peer that

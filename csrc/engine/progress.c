@@ -78,8 +78,15 @@ static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, 
 	while (n < budget) {
 		struct nupa_msg msg;
 		const uint8_t *payload;
-		enum nupa_rx_result result = nupa_rx_take(&channel->rx, &msg, &payload);
+		enum nupa_rx_result result;
 
+		if (likely(nupa_rx_ready(&channel->rx)) &&
+		    nupa_express_receive(engine, channel, nupa_rx_line(&channel->rx))) {
+			nupa_rx_release_line(&channel->rx);
+			n++;
+			continue;
+		}
+		result = nupa_rx_take(&channel->rx, &msg, &payload);
 		if (result == NUPA_RX_EMPTY) {
 			nupa_rx_publish(&channel->rx);
 			break;
