@@ -8,6 +8,7 @@
 #ifndef NUPA_ENGINE_H
 #define NUPA_ENGINE_H
 
+#include "cm_hooks.h"
 #include "lock.h"
 #include "objects.h"
 #include "segment_internal.h"
@@ -55,6 +56,9 @@ struct nupa_engine {
 	uint32_t qp_limit,
 	    mr_limit; /* entries that are backed; the slot's are for others to read */
 	struct nupa_list contexts;
+	struct nupa_cm *cm; /* connection management; NULL until it is used */
+	bool cm_owes;       /* messages that found no room */
+	bool cm_timers;     /* something waits for an answer; set with the lock, read without */
 	struct nupa_mcast *mcast; /* NULL until somebody attaches or sends to a group */
 	uint64_t probe_value;     /* what slot->probe_addr points at */
 	uint32_t objects;         /* PD handles given out */
@@ -124,6 +128,7 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 void nupa_channel_scan_contacts(struct nupa_engine *engine);
 void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_channel_close_all(struct nupa_engine *engine);
+bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
 bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *channel);
 bool nupa_channel_peer_alive(const struct nupa_channel *channel);
 void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);
