@@ -33,7 +33,14 @@
 struct slot {
 	uint64_t anchor; /* va of the page in the middle */
 	uint32_t ranges; /* that were handed out */
+	uint32_t runs;   /* index + 1 of its first */
 	bool used;       /* has or may have pages */
+};
+
+/* Pages that were promoted at once, and where the mapping waits that they had before. */
+struct run {
+	uint64_t va, bytes, park;
+	uint32_t next; /* index + 1 of the slot's next one */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,7 +48,8 @@ static int memfd = -1;
 static dev_t memfd_device;
 static uint64_t memfd_inode;
 static struct slot slots[NUPA_PROMOTED_MAX];
-static uint32_t next_slot; /* where to look for a free one */
+static struct run runs[NUPA_PROMOTED_MAX]; /* free: bytes is 0 */
+static uint32_t next_slot, next_run; /* where to look for a free one */
 static struct nupa_keep_out keep_outs[KEEP_OUTS];
 
 uint64_t nupa_page_bytes(void)
@@ -155,8 +163,91 @@ static struct slot *slot_take(uint64_t anchor)
 	return NULL;
 }
 
-/* Makes what is mapped of the slot private again; false if a part could not be. */
-static bool slot_empty(const struct slot *slot)
+/* --- runs ---------------------------------------------------------------------------- */
+
+static uint64_t park_make(uint64_t bytes, int prot)
+{
+	void *at = mmap(NULL, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return at == MAP_FAILED ? 0 : (uintptr_t)at;
+}
+
+static struct run *run_take(struct slot *slot, uint64_t va, uint64_t bytes)
+{
+	for (uint32_t i = 0; i < NUPA_PROMOTED_MAX; i++) {
+		uint32_t index = next_run++ % NUPA_PROMOTED_MAX;
+		struct run *run = &runs[index];
+		uint64_t park;
+
+		if (run->bytes)
+			continue;
+		park = park_make(bytes, PROT_NONE);
+		if (!park)
+			return NULL;
+		*run = (struct run){ va, bytes, park, slot->runs };
+		slot->runs = index + 1;
+		return run;
+	}
+	return NULL;
+}
+
+static void runs_free(struct slot *slot)
+{
+	while (slot->runs) {
+		struct run *run = &runs[slot->runs - 1];
+
+		munmap((void *)(uintptr_t)run->park, run->bytes);
+		slot->runs = run->next;
+		*run = (struct run){ 0 };
+	}
+}
+
+/* The run that has the page at va; and it, or else the next one of the slot, ends at *end. */
+static struct run *run_at(const struct slot *slot, uint64_t va, uint64_t *end)
+{
+	for (uint32_t next = slot->runs; next; next = runs[next - 1].next) {
+		struct run *run = &runs[next - 1];
+
+		if (va >= run->va && va < run->va + run->bytes) {
+			if (run->va + run->bytes < *end)
+				*end = run->va + run->bytes;
+			return run;
+		}
+		if (run->va > va && run->va < *end)
+			*end = run->va;
+	}
+	return NULL;
+}
+
+/* --- back to private ----------------------------------------------------------------- */
+
+/* A mapping of the slot, to where it was; what the program moved or extended gets a new one. */
+static bool vma_out(const struct slot *slot, const struct nupa_vma *vma)
+{
+	bool straight = vma->offset == slot_place(slot, vma->start);
+	uint64_t at = vma->start;
+
+	while (at < vma->end) {
+		uint64_t end = vma->end, park, done;
+		struct run *run = straight ? run_at(slot, at, &end) : NULL;
+
+		park = run ? run->park + (at - run->va) :
+			     park_make(end - at, PROT_READ | PROT_WRITE);
+		if (!park)
+			return false;
+		done = nupa_swap_out(memfd, at, end - at, vma->offset + (at - vma->start),
+				     vma->prot, park);
+		if (!run)
+			munmap((void *)(uintptr_t)park, end - at);
+		if (done != end - at)
+			return false;
+		at = end;
+	}
+	return true;
+}
+
+/* Makes what is mapped of the slot private again, and the slot free. */
+static void slot_empty(struct slot *slot)
 {
 	uint64_t from = slot_start(slot), at = 0;
 	struct nupa_maps maps;
@@ -164,17 +255,21 @@ static bool slot_empty(const struct slot *slot)
 	bool all = true;
 
 	if (nupa_maps_open(&maps))
-		return false;
+		return;
 	while (nupa_maps_find(&maps, at, &vma)) {
 		at = vma.end;
 		if (is_ours(&vma) && vma.offset - from < SLOT_BYTES)
-			all &= nupa_swap_out(memfd, vma.start, vma.end - vma.start, vma.offset,
-					     vma.prot) == vma.end - vma.start;
+			all &= vma_out(slot, &vma);
 	}
 	nupa_maps_close(&maps);
+	if (!all)
+		return; /* it stays as it is until it is wanted again, or given back again */
 	/* What the program unmapped, too. */
-	return all && fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from,
-				(off_t)SLOT_BYTES) == 0;
+	if (fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from,
+		      (off_t)SLOT_BYTES) == 0) {
+		runs_free(slot);
+		slot->used = false;
+	}
 }
 
 /* Whether each page of the slot that is mapped is where its place says: no other page can then
@@ -240,6 +335,8 @@ static uint64_t next_allowed(struct region *region, uint64_t at, uint64_t end, u
 
 static bool promote_run(struct region *region, uint64_t va, uint64_t bytes)
 {
+	struct run *run;
+
 	if (!region->slot) {
 		region->slot = slot_take(va);
 		region->fresh = true;
@@ -251,7 +348,9 @@ static bool promote_run(struct region *region, uint64_t va, uint64_t bytes)
 	    fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 		      (off_t)slot_place(region->slot, va), (off_t)bytes))
 		return false;
-	return nupa_swap_in(memfd, va, bytes, slot_place(region->slot, va)) == bytes;
+	run = run_take(region->slot, va, bytes);
+	return run && nupa_swap_in(memfd, va, bytes, slot_place(region->slot, va), run->park) ==
+			  bytes;
 }
 
 static void promote_vma(struct region *region, const struct nupa_vma *vma)
@@ -362,7 +461,7 @@ int nupa_promote(void *addr, size_t bytes, struct nupa_shared_range *out, int n_
 			n = find_ranges(&region, out, n_max, &whole);
 			/* Taken, and nothing of it was promoted. */
 			if (n == 0 && region.fresh)
-				region.slot->used = !slot_empty(region.slot);
+				slot_empty(region.slot);
 		}
 		for (int i = 0; i < n; i++)
 			slot_of(out[i].file_off)->ranges++;
@@ -378,7 +477,7 @@ void nupa_promote_release(const struct nupa_shared_range *ranges, int n)
 		struct slot *slot = slot_of(ranges[i].file_off);
 
 		if (slot && slot->ranges && --slot->ranges == 0 && memfd_is_ours())
-			slot->used = !slot_empty(slot);
+			slot_empty(slot);
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -407,4 +506,5 @@ void nupa_promote_forget_in_child(void)
 	close(memfd);
 	memfd = -1;
 	memset(slots, 0, sizeof(slots));
+	memset(runs, 0, sizeof(runs));
 }

@@ -46,10 +46,14 @@ bool nupa_swap_possible(void);
 void nupa_swap_forget_in_child(void);
 /* What is written while writers are held off. */
 struct nupa_keep_out nupa_swap_scratch(void);
-/* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd; or
- * the other way round.  Returns how many bytes have, from the front. */
-uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset);
-uint64_t nupa_swap_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, int prot);
+/* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd.  The
+ * mapping that was there goes to [park, +bytes), which is the caller's, without its pages.  Returns
+ * how many bytes have, from the front. */
+uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park);
+/* And back again, with these rights, to a mapping that is at *park*, which stays there empty: what
+ * merged with its neighbours before, does again. */
+uint64_t nupa_swap_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, int prot,
+		       uint64_t park);
 
 uint64_t nupa_page_bytes(void);
 

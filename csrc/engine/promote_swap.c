@@ -28,10 +28,14 @@
 #ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
 #define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
 #endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#define MOVE_PAGES (MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)
 #define PIECE_PAGES 256u
 #define PIECE_PAGES_USER_MODE 64u
 /* proc_pid_pagemap(5): present, swapped out. */
@@ -187,31 +191,45 @@ static bool copy_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64_
 	return true;
 }
 
-static bool piece_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64_t offset)
+/* The private pages go to *park*, the memfd's take their place. */
+static bool exchange_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park)
+{
+	/* Between the two calls there is nothing at va, so whoever touches it waits. */
+	if (syscall(SYS_mremap, va, bytes, bytes, MOVE_PAGES, park) != (long)park)
+		return false;
+	if (syscall(SYS_mmap, va, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memfd,
+		    offset) == (long)va)
+		return true;
+	syscall(SYS_mremap, park, bytes, bytes, MOVE_PAGES, va);
+	return false;
+}
+
+static bool piece_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64_t offset,
+		     uint64_t park)
 {
 	uint64_t page = nupa_page_bytes();
+	uint32_t n = (uint32_t)(bytes / page), run;
 	struct hold hold;
 	bool done;
 
 	if (hold_begin(&hold, va, bytes, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP))
 		return false;
 	done = copy_in(memfd, pagemap, va, bytes, offset) &&
-	       syscall(SYS_mmap, va, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memfd,
-		       offset) == (long)va;
+	       exchange_in(memfd, va, bytes, offset, park);
 	hold_end(&hold, done);
 	if (!done) {
 		fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
 			  (off_t)bytes);
 		return false;
 	}
+	(void)madvise((void *)(uintptr_t)park, bytes, MADV_DONTNEED);
 	/* What was touched before shall not fault later. */
-	for (uint32_t at = 0, n = (uint32_t)(bytes / page), run; (run = next_run(&at, n)) != 0;
-	     at += run)
+	for (uint32_t at = 0; (run = next_run(&at, n)) != 0; at += run)
 		(void)madvise((void *)(uintptr_t)(va + at * page), run * page, MADV_POPULATE_WRITE);
 	return true;
 }
 
-uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset)
+uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park)
 {
 	int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	uint64_t done = 0;
@@ -221,7 +239,7 @@ uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset)
 	while (done < bytes) {
 		uint64_t n = bytes - done < piece_bytes() ? bytes - done : piece_bytes();
 
-		if (!piece_in(memfd, pagemap, va + done, n, offset + done))
+		if (!piece_in(memfd, pagemap, va + done, n, offset + done, park + done))
 			break;
 		done += n;
 	}
@@ -231,60 +249,86 @@ uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset)
 
 /* --- out ----------------------------------------------------------------------------- */
 
-static bool copy_out(int memfd, uint64_t to, uint64_t bytes, uint64_t offset)
+/* Where the memfd has pages: the last stretch of them that was found, since to look for its end is
+ * to walk along all of it. */
+struct extent {
+	uint64_t from, to;
+};
+
+/* The next stretch from *at* on that has pages; false: an error. */
+static bool find_extent(int memfd, uint64_t at, struct extent *extent)
+{
+	off_t data = lseek(memfd, (off_t)at, SEEK_DATA);
+
+	if (data < 0) {
+		*extent = (struct extent){ UINT64_MAX, UINT64_MAX };
+		return errno == ENXIO; /* none to the end of the file */
+	}
+	if ((uint64_t)data < extent->from || (uint64_t)data >= extent->to) {
+		off_t hole = lseek(memfd, data, SEEK_HOLE);
+
+		if (hole <= data)
+			return false;
+		extent->to = (uint64_t)hole;
+	}
+	extent->from = (uint64_t)data;
+	return true;
+}
+
+static bool copy_out(int memfd, uint64_t to, uint64_t bytes, uint64_t offset,
+		     struct extent *extent)
 {
 	uint64_t at = offset, end = offset + bytes;
 
-	for (;;) {
-		off_t data = lseek(memfd, (off_t)at, SEEK_DATA);
-		off_t hole;
+	while (at < end) {
 		uint64_t n;
 
-		if (data < 0)
-			return errno == ENXIO; /* none to the end of the file */
-		if ((uint64_t)data >= end)
-			return true;
-		hole = lseek(memfd, data, SEEK_HOLE);
-		if (hole <= data)
+		if (!find_extent(memfd, at, extent))
 			return false;
-		n = ((uint64_t)hole < end ? (uint64_t)hole : end) - (uint64_t)data;
-		if (call_pread(memfd, to + ((uint64_t)data - offset), n, (uint64_t)data) != (long)n)
+		if (extent->from >= end)
+			break;
+		n = (extent->to < end ? extent->to : end) - extent->from;
+		if (call_pread(memfd, to + (extent->from - offset), n, extent->from) != (long)n)
 			return false;
-		at = (uint64_t)data + n;
+		at = extent->from + n;
 	}
+	return true;
 }
 
-static bool piece_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, int prot)
+static bool piece_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, int prot,
+		      uint64_t copy, struct extent *extent)
 {
-	void *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct hold hold;
 	bool done = false;
 
-	if (copy == MAP_FAILED)
-		return false;
+	/* So that no page is to be found while writers wait. */
+	if (find_extent(memfd, offset, extent) && extent->from == offset &&
+	    extent->to >= offset + bytes)
+		(void)madvise((void *)(uintptr_t)copy, bytes, MADV_POPULATE_WRITE);
 	if (hold_begin(&hold, va, bytes, UFFDIO_REGISTER_MODE_WP) == 0) {
-		done = copy_out(memfd, (uintptr_t)copy, bytes, offset) &&
-		       (prot == (PROT_READ | PROT_WRITE) || mprotect(copy, bytes, prot) == 0) &&
-		       syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, va) ==
-			   (long)va;
+		done = copy_out(memfd, copy, bytes, offset, extent) &&
+		       (prot == (PROT_READ | PROT_WRITE) ||
+			mprotect((void *)(uintptr_t)copy, bytes, prot) == 0) &&
+		       syscall(SYS_mremap, copy, bytes, bytes, MOVE_PAGES, va) == (long)va;
 		hold_end(&hold, done);
 	}
-	if (!done)
-		munmap(copy, bytes);
+	if (done)
+		fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+			  (off_t)bytes);
 	return done;
 }
 
-uint64_t nupa_swap_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, int prot)
+uint64_t nupa_swap_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, int prot,
+		       uint64_t park)
 {
+	struct extent extent = { 0 };
 	uint64_t done = 0;
 
 	while (done < bytes) {
 		uint64_t n = bytes - done < piece_bytes() ? bytes - done : piece_bytes();
 
-		if (!piece_out(memfd, va + done, n, offset + done, prot))
+		if (!piece_out(memfd, va + done, n, offset + done, prot, park + done, &extent))
 			break;
-		fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(offset + done),
-			  (off_t)n);
 		done += n;
 	}
 	return done;
