@@ -145,6 +145,7 @@ static void engine_free(struct nupa_engine *engine)
 			channel = older;
 		}
 	}
+	nupa_cm_free(engine);
 	if (engine->qps)
 		munmap(engine->qps, geometry->qp_entries * sizeof(*engine->qps));
 	if (engine->mrs)

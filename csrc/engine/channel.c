@@ -30,24 +30,30 @@ bool nupa_channel_peer_alive(const struct nupa_channel *channel)
 	       NUPA_CLAIM_PID(claim) == channel->peer_pid;
 }
 
-bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *channel)
+bool nupa_path_up(const struct nupa_engine *engine, uint32_t host)
 {
 	const struct nupa_fabric *fabric = engine->fabric;
-	uint32_t epoch = nupa_load_acquire(&fabric->sb->port_epoch);
-	const struct nupa_route *route;
+	const struct nupa_route *route =
+	    &fabric->routes[engine->host * fabric->geometry.n_hosts + host];
 
-	if (likely(channel->path_epoch == epoch))
-		return channel->path_up;
-	route = &fabric->routes[engine->host * fabric->geometry.n_hosts + channel->peer_host];
-	channel->path_up = true;
 	for (uint32_t i = 0; i < route->hops && i < NUPA_HOPS_MAX; i++) {
 		uint32_t port = route->port[i];
 
 		if (port >= fabric->geometry.n_ports ||
 		    nupa_load_relaxed(&fabric->ports[port].state) != NUPA_PORT_ACTIVE)
-			channel->path_up = false;
+			return false;
 	}
-	channel->path_epoch = epoch;
+	return true;
+}
+
+bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	uint32_t epoch = nupa_load_acquire(&engine->fabric->sb->port_epoch);
+
+	if (unlikely(channel->path_epoch != epoch)) {
+		channel->path_up = nupa_path_up(engine, channel->peer_host);
+		channel->path_epoch = epoch;
+	}
 	return channel->path_up;
 }
 
@@ -266,10 +272,16 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 	}
 	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
 		free(container_of(link, struct nupa_refusal, link));
-	for (uint32_t i = 0; i < engine->qp_limit; i++)
-		if (engine->qps[i] && uses_channel(engine->qps[i], channel) &&
-		    !(orderly && engine->qps[i]->sq.acked == engine->qps[i]->sq.posted))
-			nupa_requester_lose_peer(engine->qps[i]);
+	for (uint32_t i = 0; i < engine->qp_limit; i++) {
+		struct nupa_qp *qp = engine->qps[i];
+
+		if (!qp || !uses_channel(qp, channel))
+			continue;
+		nupa_qp_unsettle(qp);
+		if (!orderly || qp->sq.acked != qp->sq.posted)
+			nupa_requester_lose_peer(qp);
+	}
+	nupa_cm_lose_peer(engine, channel);
 }
 
 /* Waits until the peers have taken what we sent last, acknowledgements above all; a peer that

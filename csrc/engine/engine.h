@@ -8,6 +8,7 @@
 #ifndef NUPA_ENGINE_H
 #define NUPA_ENGINE_H
 
+#include "cm_hooks.h"
 #include "lock.h"
 #include "objects.h"
 #include "segment_internal.h"
@@ -21,7 +22,7 @@
 struct nupa_engine {
 	/* Line 0: the lock and what every poll looks at. */
 	NUPA_LINE_ALIGNED struct nupa_lock lock;
-	uint32_t n_channels;             /* entries of open[] */
+	uint32_t n_channels; /* entries of open[] */
 	uint32_t contact_epoch_seen;
 	uint32_t polls;        /* counts polls: the port thread sees that somebody drives */
 	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
@@ -57,9 +58,12 @@ struct nupa_engine {
 	struct nupa_list contexts;
 	struct nupa_list pds;
 	uint32_t pds_made, pd_rounds; /* numbers given out; how often they began anew */
+	struct nupa_cm *cm; /* connection management; NULL until it is used */
+	bool cm_owes;       /* messages that found no room */
+	bool cm_timers;     /* something waits for an answer; set with the lock, read without */
 	struct nupa_mcast *mcast; /* NULL until somebody attaches or sends to a group */
-	uint64_t probe_value; /* what slot->probe_addr points at */
-	uint32_t objects;     /* handles given out */
+	uint64_t probe_value;     /* what slot->probe_addr points at */
+	uint32_t objects;         /* handles given out */
 
 	/* Threads. */
 	pthread_t port_thread, watch_thread;
@@ -102,7 +106,7 @@ void nupa_port_wake_hard(struct nupa_slot *slot); /* doorbell, whatever it says 
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_port_app_drives(struct nupa_engine *engine); /* the program spins on poll_cq */
 void nupa_port_takes_over(struct nupa_engine *engine); /* it waits for events instead */
-void nupa_port_barrier(struct nupa_engine *engine); /* P3, P4: the fence of all producers */
+void nupa_port_barrier(struct nupa_engine *engine);    /* P3, P4: the fence of all producers */
 uint64_t nupa_clock_ns(void);
 
 /* progress.c: runs the engine once; returns how many messages were handled. */
@@ -128,6 +132,7 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 void nupa_channel_scan_contacts(struct nupa_engine *engine);
 void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_channel_close_all(struct nupa_engine *engine);
+bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
 bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *channel);
 bool nupa_channel_peer_alive(const struct nupa_channel *channel);
 void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);
@@ -177,10 +182,10 @@ void nupa_window_forget(struct nupa_channel *channel);
 static inline bool nupa_window_enter(struct nupa_engine *engine, const struct nupa_channel *channel,
 				     const struct nupa_window *window, uint32_t rkey)
 {
-	uint64_t hazard =
-	    (uint64_t)channel->peer << 32 | ((rkey >> NUPA_KEY_VARIANT_BITS) + 1);
+	uint64_t hazard = (uint64_t)channel->peer << 32 | ((rkey >> NUPA_KEY_VARIANT_BITS) + 1);
 
-	if (unlikely(channel->fence) || unlikely(nupa_load_relaxed(&channel->peer_slot->needs_fence)))
+	if (unlikely(channel->fence) ||
+	    unlikely(nupa_load_relaxed(&channel->peer_slot->needs_fence)))
 		(void)nupa_exchange_seq(&engine->slot->hazard, hazard);
 	else
 		nupa_store_relaxed(&engine->slot->hazard, hazard);
@@ -210,6 +215,7 @@ struct nupa_span { /* a piece of local memory, checked */
 	uint8_t *va;
 	size_t bytes;
 };
+extern const uint32_t nupa_access_needed[32]; /* bits of access, by opcode */
 int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel);
 enum nupa_direct {
 	NUPA_DIRECT_DONE,
@@ -280,7 +286,8 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
  * error.  *on_demand: the memory may not be there, use nupa_memory_copy. */
 uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
 			int access, bool *on_demand);
-/* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it. */
+/* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it.
+ */
 void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);
 void nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index);
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
@@ -380,11 +387,26 @@ void nupa_event_wait_acked(struct nupa_context *context, const uint32_t *pending
 int nupa_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to,
 			     int mask);
 void nupa_qp_publish(struct nupa_qp *qp);
+/* The express lane is closed until something succeeds again (express.h I4). */
+static inline void nupa_qp_unsettle(struct nupa_qp *qp)
+{
+	qp->steady_tx = qp->steady_rx = false;
+}
+
 void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state);
 /* To ERR: flushes both queues in order. */
 void nupa_qp_error(struct nupa_qp *qp);
 void nupa_qp_flush_rq(struct nupa_qp *qp);
-struct nupa_qp *nupa_qp_find(struct nupa_engine *engine, uint32_t qpn);
+
+static inline struct nupa_qp *nupa_qp_find(const struct nupa_engine *engine, uint32_t qpn)
+{
+	uint32_t index = qpn & (NUPA_QP_MAX - 1);
+
+	if (unlikely(qpn >> NUPA_QP_INDEX_BITS != engine->slot_index ||
+		     index >= engine->fabric->geometry.qp_entries))
+		return NULL;
+	return engine->qps[index];
+}
 
 static inline struct nupa_wqe *nupa_sq_wqe(struct nupa_sq *sq, uint64_t index)
 {
@@ -453,6 +475,9 @@ void nupa_requester_stop_waiting(struct nupa_qp *qp);
 void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *channel,
 			    struct nupa_msg *msg, const uint8_t *payload);
 bool nupa_responder_send_ack(struct nupa_qp *qp);
+/* express.c: true: the line was a small SEND, and has been received. */
+bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *channel,
+			  const struct nupa_msg *line);
 void nupa_responder_run_jobs(struct nupa_qp *qp);
 void nupa_responder_send_refusals(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_responder_reset(struct nupa_qp *qp);

@@ -52,6 +52,10 @@
 #define NUPA_MTU_BYTES 4096u
 #define NUPA_GRH_BYTES 40u
 
+/* Private memory that is promoted: separate pieces of it, and the largest region. */
+#define NUPA_PROMOTED_MAX 8192u
+#define NUPA_PROMOTE_MAX_BYTES (UINT64_C(1) << 40)
+
 /* rdma_cm: the ports that are bound on one host, in buckets by their low bits. */
 #define NUPA_CM_BUCKETS 4096u
 #define NUPA_CM_BUCKET_WORDS 8u

@@ -3,7 +3,7 @@
  * straight into the target's memory where it can prove that they are allowed; whatever it cannot
  * prove is asked of the responder, which alone refuses. */
 #define _GNU_SOURCE
-#include "engine.h"
+#include "mover.h"
 
 #include <errno.h>
 #include <sys/uio.h>
@@ -110,42 +110,26 @@ static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa
 	return NUPA_DIRECT_DONE;
 }
 
-/* The spans one behind the other.  Programs look for the last byte of a message (as they may with
- * hardware that writes in order), so it is stored last: plain stores are not reordered with the
- * string moves that a memcpy may use. */
+/* The spans one behind the other, with the last bytes last as well. */
 static void gather(uint8_t *target, const struct nupa_span *spans, uint32_t n_spans, uint64_t bytes)
 {
-	uint8_t tail[8];
+	uint64_t done = 0;
 
-	if (likely(n_spans == 1 && bytes <= NUPA_SEND_INLINE_BYTES)) {
-		nupa_copy_small(target, spans[0].va, (uint32_t)bytes);
-		return;
+	for (uint32_t i = 0; i < n_spans && done < bytes; i++) {
+		nupa_mover_write(target + done, spans[i].va, spans[i].bytes);
+		done += spans[i].bytes;
+		__atomic_thread_fence(__ATOMIC_RELEASE);
 	}
-	if (bytes <= sizeof(tail)) {
-		nupa_spans_copy(spans, n_spans, 0, target, bytes, false);
-		return;
-	}
-	bytes -= sizeof(tail);
-	nupa_spans_copy(spans, n_spans, bytes, tail, sizeof(tail), false);
-	nupa_spans_copy(spans, n_spans, 0, target, bytes, false);
-	__atomic_thread_fence(__ATOMIC_RELEASE);
-	memcpy(target + bytes, tail, sizeof(tail));
 }
 
 static enum nupa_direct direct_atomic(const struct nupa_wqe *wqe, uint8_t *target,
 				      const struct nupa_span *spans, uint32_t n_spans)
 {
-	uint64_t *word = (uint64_t *)(void *)target;
 	uint64_t original;
 
-	if ((uintptr_t)target & 7)
-		return NUPA_DIRECT_ASK; /* refused there: IBTA 9.4.5 wants natural alignment */
-	if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
-		original = wqe->compare_add;
-		nupa_cas_seq(word, &original, wqe->swap);
-	} else {
-		original = nupa_fetch_add_seq(word, wqe->compare_add);
-	}
+	if (!nupa_mover_atomic(wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP, target, wqe->compare_add,
+			       wqe->swap, &original))
+		return NUPA_DIRECT_ASK;
 	nupa_spans_copy(spans, n_spans, 0, &original, sizeof(original), true);
 	return NUPA_DIRECT_DONE;
 }
@@ -170,8 +154,7 @@ static enum nupa_direct move(struct nupa_channel *channel, const struct nupa_wqe
 	return NUPA_DIRECT_DONE;
 }
 
-/* Bits of access, by opcode. */
-static const uint32_t access_needed[32] = {
+const uint32_t nupa_access_needed[32] = {
 	[IBV_WR_RDMA_WRITE] = IBV_ACCESS_REMOTE_WRITE,
 	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_ACCESS_REMOTE_WRITE,
 	[IBV_WR_RDMA_READ] = IBV_ACCESS_REMOTE_READ,
@@ -230,7 +213,7 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 				   uint32_t n_spans)
 {
 	struct nupa_channel *channel = qp->channel;
-	uint32_t access = access_needed[wqe->opcode & 31];
+	uint32_t access = nupa_access_needed[wqe->opcode & 31];
 	const struct nupa_window *window;
 	enum nupa_direct result = NUPA_DIRECT_ASK;
 

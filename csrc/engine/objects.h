@@ -62,7 +62,7 @@ struct nupa_channel {
 	uint32_t shared_fd_seen;     /* slot.shared_fd when we tried last */
 	uint64_t shared_bytes;       /* its size */
 	struct nupa_list refusals;   /* struct nupa_refusal */
-	struct nupa_channel *older; /* broken ones to the same slot */
+	struct nupa_channel *older;  /* broken ones to the same slot */
 };
 
 /* --- verbs objects ------------------------------------------------------------------- */
@@ -124,23 +124,25 @@ struct nupa_comp_channel {
 	uint32_t users;
 };
 
-struct nupa_cqe {
+struct nupa_cqe { /* one line */
 	uint64_t wr_id;
 	struct nupa_qp *qp; /* NULL: dropped with its QP */
-	uint32_t status;
-	uint32_t opcode;
 	uint32_t byte_len;
 	uint32_t imm; /* or invalidated rkey */
 	uint32_t qp_num;
 	uint32_t src_qp;
-	uint32_t wc_flags;
-	uint32_t vendor_err;
-	uint16_t slid;
+	uint8_t status; /* enum ibv_wc_status */
+	uint8_t opcode; /* enum ibv_wc_opcode */
+	uint8_t wc_flags;
 	uint8_t sl;
-	uint8_t reserved;
-	uint32_t pad;
+	uint16_t slid;
+	uint16_t pad;
+	uint32_t vendor_err;
+	uint32_t pad2;
 	uint64_t timestamp_ns;
+	uint64_t pad3;
 };
+NUPA_ASSERT_SIZE(struct nupa_cqe, 64);
 
 enum nupa_arm { NUPA_ARM_NONE, NUPA_ARM_SOLICITED, NUPA_ARM_NEXT };
 
@@ -297,6 +299,7 @@ struct nupa_qp {
 	uint8_t state; /* enum ibv_qp_state */
 	bool sq_sig_all;
 	bool sqd_notify;
+	bool steady_tx, steady_rx; /* express.h I4 */
 	struct nupa_cq *send_cq, *recv_cq;
 	struct nupa_srq *srq;
 	struct ibv_qp_attr attr;

@@ -136,6 +136,11 @@ static void *port_thread(void *arg)
 		uint32_t handled;
 		uint64_t now_ns;
 
+		if (unlikely(nupa_load_relaxed(&engine->cm_timers))) {
+			nupa_engine_lock(engine);
+			nupa_cm_run_timers(engine);
+			nupa_engine_unlock(engine);
+		}
 		if (nupa_load_relaxed(&engine->app_drives)) {
 			port_supervise(engine);
 			continue;

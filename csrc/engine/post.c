@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Posting: a work request becomes a WQE, and the requester runs.  What can be refused at once is
  * refused here with an errno; everything else is a completion. */
-#include "engine.h"
+#include "express.h"
 
 #include <errno.h>
 
@@ -120,6 +120,49 @@ static int fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_s
 	return nupa_wqe_set_ud(qp, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
 }
 
+#define EXPRESS_OPCODES                                                                            \
+	(1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP |      \
+	 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
+
+/* Done on the spot; false: it takes a WQE. */
+static inline bool post_express(struct nupa_qp *qp, const struct ibv_send_wr *wr)
+{
+	const struct ibv_sge *sge = wr->sg_list;
+	struct nupa_express request = { 0 };
+
+	if (!qp->steady_tx || wr->opcode > 31 || !(EXPRESS_OPCODES >> wr->opcode & 1) ||
+	    wr->num_sge != 1 || sge->length == 0)
+		return false;
+	request.wr_id = wr->wr_id;
+	request.opcode = wr->opcode;
+	request.flags = wr->send_flags;
+	request.bytes = sge->length;
+	request.raddr = wr->wr.rdma.remote_addr;
+	if (wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ) {
+		request.rkey = wr->wr.rdma.rkey;
+	} else {
+		request.rkey = wr->wr.atomic.rkey;
+		request.compare_add = wr->wr.atomic.compare_add;
+		request.swap = wr->wr.atomic.swap;
+		if (sge->length != 8)
+			return false;
+	}
+	if (wr->send_flags & IBV_SEND_INLINE) {
+		if (wr->opcode != IBV_WR_RDMA_WRITE || sge->length > qp->sq.max_inline_bytes)
+			return false;
+		request.local = (uint8_t *)(uintptr_t)sge->addr;
+	} else {
+		if (sge->length > NUPA_MSG_MAX_BYTES)
+			return false;
+		request.local =
+		    nupa_mr_local(qp->engine, qp->ibv.pd, sge,
+				  wr->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE);
+		if (unlikely(!request.local))
+			return false;
+	}
+	return nupa_express_one_sided(qp, &request);
+}
+
 int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);
@@ -133,6 +176,8 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 	for (; wr && !error; wr = wr->next) {
 		struct nupa_sq *sq = &qp->sq;
 
+		if (post_express(qp, wr))
+			continue;
 		if (unlikely(sq->posted - sq->acked >= sq->capacity))
 			error = ENOMEM;
 		else
@@ -145,7 +190,7 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 		*bad = wr;
 	if (unlikely(qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE))
 		nupa_requester_flush(qp);
-	else
+	else if (qp->sq.issued != qp->sq.posted)
 		nupa_requester_run(qp);
 	nupa_engine_unlock(engine);
 	return error;

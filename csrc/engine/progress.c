@@ -65,6 +65,8 @@ static bool dispatch(struct nupa_engine *engine, struct nupa_channel *channel, s
 	case NUPA_OP_ATOMIC_RESP:
 		handle_response(engine, channel, msg, payload);
 		return true;
+	case NUPA_OP_CM:
+		return nupa_cm_receive(engine, channel, msg, payload);
 	default:
 		return false;
 	}
@@ -78,8 +80,15 @@ static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, 
 	while (n < budget) {
 		struct nupa_msg msg;
 		const uint8_t *payload;
-		enum nupa_rx_result result = nupa_rx_take(&channel->rx, &msg, &payload);
+		enum nupa_rx_result result;
 
+		if (likely(nupa_rx_ready(&channel->rx)) &&
+		    nupa_express_receive(engine, channel, nupa_rx_line(&channel->rx))) {
+			nupa_rx_release_line(&channel->rx);
+			n++;
+			continue;
+		}
+		result = nupa_rx_take(&channel->rx, &msg, &payload);
 		if (result == NUPA_RX_EMPTY) {
 			nupa_rx_publish(&channel->rx);
 			break;
@@ -128,6 +137,7 @@ static void handle_port_change(struct nupa_engine *engine)
 	uint32_t state = nupa_load_relaxed(&fabric->ports[fabric->hosts[engine->host].port].state);
 
 	engine->port_epoch_seen = nupa_load_acquire(&fabric->sb->port_epoch);
+	nupa_cm_flush(engine);
 	if (state == engine->port_state_seen)
 		return;
 	engine->port_state_seen = (uint8_t)state;
@@ -193,6 +203,8 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 		handle_deaths(engine);
 	if (unlikely(nupa_load_relaxed(&engine->fabric->sb->port_epoch) != engine->port_epoch_seen))
 		handle_port_change(engine);
+	if (unlikely(engine->cm_owes))
+		nupa_cm_flush(engine);
 	if (unlikely(!nupa_list_empty(&engine->reading)))
 		run_jobs(engine);
 	if (unlikely(!nupa_list_empty(&engine->waiting)))
@@ -225,7 +237,7 @@ bool nupa_engine_rings_ready(const struct nupa_engine *engine)
 uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 {
 	uint64_t soon_ns = engine->now_ns() + ROOM_POLL_NS;
-	uint64_t next_ns = UINT64_MAX;
+	uint64_t next_ns = nupa_cm_next_timer_ns(engine);
 
 	for (struct nupa_list *at = engine->waiting.next; at != &engine->waiting; at = at->next) {
 		const struct nupa_qp *qp = container_of(at, struct nupa_qp, wait_link);
@@ -240,7 +252,7 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 		next_ns = at_ns < next_ns ? at_ns : next_ns;
 	}
 	/* Owed answers and responses wait for room in a ring: look again soon. */
-	if (!nupa_list_empty(&engine->ack_pending) || !nupa_list_empty(&engine->reading))
+	if (engine->cm_owes || !nupa_list_empty(&engine->ack_pending) || !nupa_list_empty(&engine->reading))
 		return soon_ns;
 	for (uint32_t i = 0; i < engine->n_channels; i++)
 		if (!nupa_list_empty(&engine->open[i]->refusals))

@@ -12,21 +12,12 @@ static struct nupa_qp *qp_of(struct ibv_qp *ibv)
 	return container_of(ibv, struct nupa_qp, ibv);
 }
 
-struct nupa_qp *nupa_qp_find(struct nupa_engine *engine, uint32_t qpn)
-{
-	uint32_t index = qpn & (NUPA_QP_MAX - 1);
-
-	if (qpn >> NUPA_QP_INDEX_BITS != engine->slot_index ||
-	    index >= engine->fabric->geometry.qp_entries)
-		return NULL;
-	return engine->qps[index];
-}
-
 /* What peers may know (P5): they check `state` first and last. */
 void nupa_qp_publish(struct nupa_qp *qp)
 {
 	struct nupa_qp_entry *entry = qp->entry;
 
+	nupa_qp_unsettle(qp);
 	nupa_store_release(&entry->state, (uint8_t)IBV_QPS_RESET);
 	nupa_store_relaxed(&entry->qpn, qp->ibv.qp_num);
 	nupa_store_relaxed(&entry->type, qp->type);
@@ -42,6 +33,7 @@ void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state)
 {
 	qp->state = (uint8_t)state;
 	qp->ibv.state = state;
+	nupa_qp_unsettle(qp);
 	nupa_store_release(&qp->entry->state, qp->state);
 }
 
@@ -322,6 +314,7 @@ static void qp_reset(struct nupa_qp *qp)
 	qp->rq.head = qp->rq.tail = 0;
 	qp->reads_outstanding = 0;
 	qp->channel = NULL;
+	qp->peer = NULL;
 	qp->dest_qpn = 0;
 	qp->last_wqe_event = qp->comm_est = qp->sqd_notify = false;
 	memset(&qp->attr, 0, sizeof(qp->attr));

@@ -33,8 +33,8 @@ void nupa_receive_complete(struct nupa_qp *qp, uint64_t wr_id, enum ibv_wc_statu
 	*cqe = (struct nupa_cqe){
 		.wr_id = wr_id,
 		.qp = qp,
-		.status = status,
-		.opcode = opcode,
+		.status = (uint8_t)status,
+		.opcode = (uint8_t)opcode,
 		.byte_len = (uint32_t)bytes,
 		.qp_num = qp->ibv.qp_num,
 		.src_qp = msg->src_qpn,

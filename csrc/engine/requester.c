@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The requester: takes work requests from a send queue and executes them in order, directly in
  * the peer's memory or by messages.  What the peer answers is in requester_answers.c. */
-#include "sq.h"
+#include "express.h"
 
 /* Up to here a SEND is staged in the DMA channel (two copies, no system call); beyond, the
  * receiver pulls it (one copy) where it can. */
@@ -406,12 +406,26 @@ out:
 	return true;
 }
 
+/* A SEND that fits into a line, of a QP that has nothing in its way; false: the long way. */
+static inline bool express_send(struct nupa_qp *qp, struct nupa_wqe *wqe)
+{
+	if (wqe->opcode != IBV_WR_SEND || wqe->length_bytes > NUPA_SEND_INLINE_BYTES ||
+	    !nupa_express_path(qp) || qp->reads_outstanding)
+		return false;
+	if (unlikely(!send_line(qp, wqe, qp->sq.issued)))
+		return false;
+	issued(qp, wqe, NUPA_WQE_SENT);
+	return true;
+}
+
 void nupa_requester_run(struct nupa_qp *qp)
 {
 	while (qp->sq.issued != qp->sq.posted) {
 		uint64_t index = qp->sq.issued;
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
 
+		if (likely(express_send(qp, wqe)))
+			continue;
 		if (unlikely(qp->state != IBV_QPS_RTS) &&
 		    (qp->state != IBV_QPS_SQD || !nupa_sq_has_begun(&qp->sq))) {
 			nupa_requester_stop_waiting(qp);

@@ -303,6 +303,7 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 	}
 	if (qp->type == IBV_QPT_RC) {
 		if (done) {
+			qp->steady_rx = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS;
 			qp->expected_psn = nupa_psn_add(qp->expected_psn, 1);
 			if (msg->op == NUPA_OP_READ || msg->op == NUPA_OP_ATOMIC)
 				nupa_responder_run_jobs(qp);

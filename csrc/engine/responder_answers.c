@@ -18,6 +18,7 @@ void nupa_responder_ack(struct nupa_qp *qp)
 
 void nupa_responder_nak(struct nupa_qp *qp, enum nupa_nak syndrome)
 {
+	nupa_qp_unsettle(qp);
 	qp->nak_sent = true;
 	qp->nak_pending = true;
 	qp->nak_syndrome = (uint8_t)syndrome;

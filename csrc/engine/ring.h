@@ -158,11 +158,17 @@ static inline bool nupa_tx_drained(struct nupa_tx *tx)
 	return tx->head_seen == tx->tail;
 }
 
+static inline const struct nupa_msg *nupa_rx_line(const struct nupa_rx *rx)
+{
+	return &rx->lines[rx->head & (rx->n_lines - 1)];
+}
+
+/* C1: acquire, so that what is read of the line next was stored before its tag. */
 static inline bool nupa_rx_ready(const struct nupa_rx *rx)
 {
 	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
 
-	return nupa_load_relaxed(&rx->lines[rx->head & (rx->n_lines - 1)].tag) == tag;
+	return nupa_load_acquire(&nupa_rx_line(rx)->tag) == tag;
 }
 
 /* Copies the next message out (the producer may be hostile and still write to it) and finds its
@@ -202,6 +208,14 @@ static inline void nupa_rx_publish(struct nupa_rx *rx)
 	/* P2: release, so that our loads of the lines come before the producer's stores. */
 	nupa_store_release(&rx->header->dma_head, NUPA_HEAD(rx->epoch, rx->dma_head));
 	nupa_store_release(&rx->header->head, NUPA_HEAD(rx->epoch, rx->head));
+}
+
+/* Gives a line back that was read in place, with nothing beside it. */
+static inline void nupa_rx_release_line(struct nupa_rx *rx)
+{
+	rx->head++;
+	if (rx->head - rx->head_published >= rx->n_lines / 8)
+		nupa_rx_publish(rx);
 }
 
 /* Gives the message taken last back to the producer; it learns of it an eighth of a ring later at

@@ -10,7 +10,7 @@
 #define CONTACT_RETRY_NS 1000000u
 #define CONTACT_MIN_NS UINT64_C(500000000)
 
-static const uint8_t wc_opcode_of[] = {
+const uint8_t nupa_wc_opcode_of[32] = {
 	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
 	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
 	[IBV_WR_SEND] = IBV_WC_SEND,
@@ -25,24 +25,22 @@ static const uint8_t wc_opcode_of[] = {
 
 /* --- completion ---------------------------------------------------------------------- */
 
-static void complete(struct nupa_qp *qp, const struct nupa_wqe *wqe, enum ibv_wc_status status)
+static void complete_failed(struct nupa_qp *qp, const struct nupa_wqe *wqe,
+			    enum ibv_wc_status status)
 {
-	struct nupa_cqe *cqe;
+	struct nupa_cqe *cqe = nupa_cq_reserve(qp->send_cq, qp);
 
-	if (status == IBV_WC_SUCCESS && !(wqe->flags & IBV_SEND_SIGNALED))
-		return;
-	cqe = nupa_cq_reserve(qp->send_cq, qp);
 	if (!cqe)
 		return;
 	*cqe = (struct nupa_cqe){
 		.wr_id = wqe->wr_id,
 		.qp = qp,
-		.status = status,
-		.opcode = wc_opcode_of[wqe->opcode],
+		.status = (uint8_t)status,
+		.opcode = nupa_wc_opcode_of[wqe->opcode],
 		.byte_len = wqe->length_bytes,
 		.qp_num = qp->ibv.qp_num,
 	};
-	nupa_cq_commit(qp->send_cq, status != IBV_WC_SUCCESS);
+	nupa_cq_commit(qp->send_cq, true);
 }
 
 /* Completes what is done, from the oldest on (I3). */
@@ -54,7 +52,8 @@ void nupa_sq_complete_done(struct nupa_qp *qp)
 		if (wqe->state != NUPA_WQE_DONE)
 			break;
 		qp->sq.acked++;
-		complete(qp, wqe, IBV_WC_SUCCESS);
+		if (wqe->flags & IBV_SEND_SIGNALED)
+			nupa_sq_complete(qp, wqe->wr_id, wqe->opcode, wqe->length_bytes);
 	}
 	if (unlikely(qp->state == IBV_QPS_SQD && qp->sqd_notify && nupa_sq_drained(&qp->sq))) {
 		qp->sqd_notify = false;
@@ -67,7 +66,7 @@ void nupa_requester_flush(struct nupa_qp *qp)
 	while (qp->sq.acked != qp->sq.posted) {
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, qp->sq.acked++);
 
-		complete(qp, wqe, IBV_WC_WR_FLUSH_ERR);
+		complete_failed(qp, wqe, IBV_WC_WR_FLUSH_ERR);
 	}
 	qp->sq.issued = qp->sq.posted;
 	qp->reads_outstanding = 0;
@@ -80,7 +79,7 @@ void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status)
 {
 	if (qp->sq.acked == qp->sq.posted)
 		return;
-	complete(qp, nupa_sq_wqe(&qp->sq, qp->sq.acked++), status);
+	complete_failed(qp, nupa_sq_wqe(&qp->sq, qp->sq.acked++), status);
 	if (qp->type == IBV_QPT_RC) {
 		nupa_qp_error(qp);
 	} else {
@@ -101,6 +100,7 @@ void nupa_requester_stop_waiting(struct nupa_qp *qp)
 
 bool nupa_sq_wait(struct nupa_qp *qp, enum nupa_wait why, uint64_t now_ns, uint64_t delay_ns)
 {
+	nupa_qp_unsettle(qp);
 	if (qp->wait == NUPA_WAIT_NONE)
 		nupa_list_add(&qp->engine->waiting, &qp->wait_link);
 	if ((why == NUPA_WAIT_PEER || why == NUPA_WAIT_PATH) && !qp->wait_deadline_ns &&
@@ -186,6 +186,8 @@ void nupa_sq_made_progress(struct nupa_qp *qp)
 {
 	qp->rnr_left = qp->attr.rnr_retry;
 	qp->psn_retries_left = qp->attr.retry_cnt;
+	qp->steady_tx = qp->type == IBV_QPT_RC && qp->state == IBV_QPS_RTS && qp->channel &&
+			qp->channel->rx_open && !qp->channel->broken;
 	if (unlikely(qp->wait != NUPA_WAIT_NONE || qp->wait_deadline_ns))
 		nupa_requester_stop_waiting(qp);
 }

@@ -3,7 +3,7 @@
 #ifndef NUPA_SQ_H
 #define NUPA_SQ_H
 
-#include "engine.h"
+#include "mover.h"
 
 /* Operations that end with an answer of their own. */
 static inline bool nupa_is_response_op(uint8_t opcode)
@@ -16,6 +16,26 @@ static inline bool nupa_is_response_op(uint8_t opcode)
 static inline bool nupa_is_local_op(uint8_t opcode)
 {
 	return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW;
+}
+
+extern const uint8_t nupa_wc_opcode_of[32]; /* by opcode of the request */
+
+/* A request has succeeded, and was to be signalled. */
+static inline void nupa_sq_complete(struct nupa_qp *qp, uint64_t wr_id, uint32_t opcode,
+				    uint32_t bytes)
+{
+	struct nupa_cqe *cqe = nupa_cq_reserve(qp->send_cq, qp);
+
+	if (unlikely(!cqe))
+		return;
+	*cqe = (struct nupa_cqe){
+		.wr_id = wr_id,
+		.qp = qp,
+		.opcode = nupa_wc_opcode_of[opcode & 31],
+		.byte_len = bytes,
+		.qp_num = qp->ibv.qp_num,
+	};
+	nupa_cq_commit(qp->send_cq, false);
 }
 
 void nupa_sq_complete_done(struct nupa_qp *qp);

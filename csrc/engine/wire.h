@@ -15,6 +15,7 @@ enum nupa_op {
 	NUPA_OP_ATOMIC_RESP,
 	NUPA_OP_ACK, /* all requests up to ack_psn are executed */
 	NUPA_OP_NAK, /* request `psn` was not executed: see enum nupa_nak */
+	NUPA_OP_CM,  /* connection management: cm_internal.h */
 	NUPA_OP_MAX,
 };
 

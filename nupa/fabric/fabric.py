@@ -65,6 +65,8 @@ class Fabric:
                 f"`nupa down {name}` takes it down",
                 errno.EEXIST,
             )
+        # Those of a fabric of this name whose segment was removed by other means.
+        registry.remove_shown(path)
         segment = Segment.create(path, name, topology, auto)
         registry.use(segment)
         return cls._of(segment)
@@ -142,6 +144,7 @@ class Fabric:
                 raise LocalError(
                     f"cannot remove {path}: {error.strerror}", error.errno or 0
                 ) from error
+            registry.remove_shown(path)
 
     def close(self) -> None:
         """Stops using it.  A fabric of this process alone goes with its last open device."""

@@ -4,6 +4,7 @@
 """Where fabrics are kept, who uses them, and when they go.
 
 A fabric NAME of a user is the file nupa-UID-NAME in /dev/shm (NUPA_DIR overrides the folder).
+Beside it lies .nupa-UID-NAME.files, what its programs read of their device (csrc/shim), if any did.
 Three kinds of locks, all of which the kernel drops when their holder dies:
 
 * The *control lock*, flock on nupa-UID.lock: held for moments, by whoever makes or removes a
@@ -116,6 +117,16 @@ def remove(path: str) -> None:
         os.unlink(path)
 
 
+def remove_shown(path: str) -> None:
+    """Removes the files that programs of the segment at *path* were shown (csrc/shim/tree.c)."""
+    head, name = os.path.split(path)
+    shown = os.path.join(head, f".{name}.files")
+    if os.path.lexists(shown):
+        import shutil  # takes 10 ms
+
+        shutil.rmtree(shown, ignore_errors=True)
+
+
 def use(segment: Segment) -> None:
     """Counts this open segment as a user.  Under the control lock nobody removes it meanwhile."""
     fcntl.flock(segment.fd, fcntl.LOCK_SH)
@@ -158,6 +169,7 @@ def collect(name: str) -> bool:
     if in_use(path):
         return False
     remove(path)
+    remove_shown(path)
     return True
 
 

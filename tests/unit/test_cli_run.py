@@ -60,6 +60,7 @@ class Program:
 
     def kill(self, number: int) -> int:
         self.process.send_signal(number)
+        self.process.wait(DEADLINE_S)  # an end of stdin now would be a race with the signal
         return self.end()
 
 

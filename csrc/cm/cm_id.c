@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Identifiers: made, destroyed, moved to another channel, given options and addresses. */
+#include "cm_internal.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define TABLE_FIRST 64u
+#define INDEX_BITS 20u
+#define INDEX_MASK ((1u << INDEX_BITS) - 1)
+#define BACKLOG_MAX 1024 /* as the kernel's */
+#define QP_TIMEOUT 18u   /* 4.096 us * 2^18 is a second */
+
+/* --- numbers ------------------------------------------------------------------------- */
+
+static struct nupa_cm *cm_of(struct nupa_engine *engine)
+{
+	struct nupa_cm *cm = engine->cm;
+
+	if (cm)
+		return cm;
+	cm = calloc(1, sizeof(*cm));
+	if (!cm)
+		return NULL;
+	cm->table_used = 1; /* number 0 is nobody's */
+	nupa_list_init(&cm->ids);
+	nupa_list_init(&cm->listeners);
+	nupa_list_init(&cm->waiting);
+	nupa_list_init(&cm->timewait);
+	nupa_list_init(&cm->owed);
+	engine->cm = cm;
+	return cm;
+}
+
+static int table_grow(struct nupa_cm *cm)
+{
+	uint32_t entries = cm->table_entries ? cm->table_entries * 2 : TABLE_FIRST;
+	struct nupa_cm_id **table;
+	uint32_t *free_entries;
+
+	if (entries > INDEX_MASK)
+		return ENOMEM;
+	table = realloc(cm->table, entries * sizeof(*table));
+	if (!table)
+		return ENOMEM;
+	cm->table = table;
+	free_entries = realloc(cm->free_entries, entries * sizeof(*free_entries));
+	if (!free_entries)
+		return ENOMEM;
+	cm->free_entries = free_entries;
+	cm->table_entries = entries;
+	return 0;
+}
+
+int cm_id_new(struct nupa_engine *engine, struct nupa_cm_id **out)
+{
+	struct nupa_cm *cm = cm_of(engine);
+	struct nupa_cm_id *id;
+	uint32_t index;
+
+	if (!cm)
+		return ENOMEM;
+	if (!cm->n_free && cm->table_used >= cm->table_entries && table_grow(cm))
+		return ENOMEM;
+	id = calloc(1, sizeof(*id));
+	if (!id)
+		return ENOMEM;
+	if (getrandom(&id->psn, sizeof(id->psn), GRND_NONBLOCK) < 0)
+		id->psn = (uint32_t)engine->now_ns();
+	id->psn &= 0xffffff;
+	index = cm->n_free ? cm->free_entries[--cm->n_free] : cm->table_used++;
+	cm->table[index] = id;
+	id->local = ++cm->generation << INDEX_BITS | index;
+	id->engine = engine;
+	id->param.retry_count = 7;
+	id->param.rnr_retry_count = 7;
+	nupa_list_init(&id->wait);
+	nupa_list_init(&id->listener);
+	nupa_list_add(&cm->ids, &id->link);
+	*out = id;
+	return 0;
+}
+
+struct nupa_cm_id *cm_id_find(struct nupa_engine *engine, uint32_t number)
+{
+	const struct nupa_cm *cm = engine->cm;
+	uint32_t index = number & INDEX_MASK;
+	struct nupa_cm_id *id;
+
+	if (!cm || !index || index >= cm->table_used)
+		return NULL;
+	id = cm->table[index];
+	return id && id->local == number ? id : NULL;
+}
+
+/* No message and no event finds it any more. */
+void cm_id_unlink(struct nupa_cm_id *id)
+{
+	struct nupa_cm *cm = id->engine->cm;
+	uint32_t index = id->local & INDEX_MASK;
+
+	cm_port_release(id);
+	cm_stop_waiting(id);
+	nupa_list_del(&id->listener);
+	nupa_list_del(&id->link);
+	cm->table[index] = NULL;
+	cm->free_entries[cm->n_free++] = index;
+	id->state = CM_DESTROYED;
+}
+
+/* --- made and destroyed -------------------------------------------------------------- */
+
+int nupa_cm_create_id(struct ibv_context *context, struct nupa_cm_channel *channel,
+		      enum rdma_port_space ps, enum ibv_qp_type qp_type, void *user,
+		      struct nupa_cm_id **out)
+{
+	struct nupa_engine *engine = nupa_engine_of(context);
+	struct nupa_cm_id *id;
+	int error;
+
+	if (ps != RDMA_PS_TCP && ps != RDMA_PS_UDP && ps != RDMA_PS_IB && ps != RDMA_PS_IPOIB)
+		return EPROTONOSUPPORT;
+	nupa_engine_lock(engine);
+	error = cm_id_new(engine, &id);
+	if (!error) {
+		id->context = context;
+		id->events = channel;
+		id->ps = ps;
+		id->qp_type = qp_type;
+		id->user = user;
+		cm_channel_use(channel);
+		*out = id;
+	}
+	nupa_engine_unlock(engine);
+	return error;
+}
+
+/* Tells the peer, as the kernel's cm_destroy_id does; reason: of a rejection. */
+void cm_id_end(struct nupa_cm_id *id, int reason)
+{
+	switch (id->state) {
+	case CM_REQ_SENT:
+		cm_send_id(id, CM_REJ, CM_REJ_TIMEOUT, NULL);
+		break;
+	case CM_REQ_RECEIVED:
+	case CM_REP_SENT:
+	case CM_REP_RECEIVED:
+		cm_send_id(id, CM_REJ, (uint8_t)reason, NULL);
+		break;
+	case CM_ESTABLISHED:
+		cm_send_id(id, CM_DREQ, 0, NULL);
+		break;
+	case CM_SIDR_RECEIVED:
+		cm_send_id(id, CM_SIDR_REP, CM_SIDR_REJECTED, NULL);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Requests that nobody got are rejected. */
+static void drop_events(struct nupa_list *events)
+{
+	struct nupa_list *link;
+
+	while ((link = nupa_list_pop(events))) {
+		struct nupa_cm_event *event = container_of(link, struct nupa_cm_event, link);
+
+		if (event->child) {
+			cm_id_end(event->child, CM_REJ_CONSUMER);
+			cm_id_unlink(event->child);
+			nupa_cm_free_id(event->child);
+		}
+		free(event);
+	}
+}
+
+uint32_t nupa_cm_destroy_id(struct nupa_cm_id *id)
+{
+	struct nupa_engine *engine = id->engine;
+	struct nupa_list events;
+	uint32_t got;
+
+	nupa_list_init(&events);
+	nupa_engine_lock(engine);
+	cm_id_end(id, CM_REJ_CONSUMER);
+	cm_id_unlink(id);
+	got = cm_events_take(id, NULL, &events);
+	drop_events(&events);
+	nupa_engine_unlock(engine);
+	return got;
+}
+
+void nupa_cm_free_id(struct nupa_cm_id *id)
+{
+	cm_channel_unuse(id->events);
+	free(id);
+}
+
+int nupa_cm_migrate_id(struct nupa_cm_id *id, struct nupa_cm_channel *channel, uint32_t *got)
+{
+	struct nupa_cm_channel *old;
+	struct nupa_list events;
+
+	nupa_list_init(&events);
+	nupa_engine_lock(id->engine);
+	if (id->state == CM_DESTROYED) {
+		nupa_engine_unlock(id->engine);
+		return EINVAL;
+	}
+	/* New events come with the engine's lock: none falls between the channels. */
+	*got = cm_events_take(id, NULL, &events);
+	old = id->events;
+	id->events = channel;
+	cm_channel_use(channel);
+	cm_events_put(channel, &events);
+	nupa_engine_unlock(id->engine);
+	cm_channel_unuse(old);
+	return 0;
+}
+
+struct ibv_context *nupa_cm_context(const struct nupa_cm_id *id)
+{
+	return id->context;
+}
+
+/* --- options ------------------------------------------------------------------------- */
+
+static int set_flag(bool *flag, const void *value, size_t bytes, bool allowed)
+{
+	int number;
+
+	if (bytes != sizeof(number) || !allowed)
+		return EINVAL;
+	memcpy(&number, value, sizeof(number));
+	*flag = number != 0;
+	return 0;
+}
+
+static int set_option(struct nupa_cm_id *id, int name, const void *value, size_t bytes)
+{
+	bool unbound = id->state == CM_IDLE;
+
+	switch (name) {
+	case RDMA_OPTION_ID_TOS:
+		if (bytes != sizeof(id->tos))
+			return EINVAL;
+		memcpy(&id->tos, value, sizeof(id->tos));
+		return 0;
+	case RDMA_OPTION_ID_REUSEADDR:
+		return set_flag(&id->reuse, value, bytes, unbound || id->state == CM_BOUND);
+	case RDMA_OPTION_ID_AFONLY:
+		return set_flag(&id->afonly, value, bytes, unbound || id->state == CM_BOUND);
+	case RDMA_OPTION_ID_ACK_TIMEOUT:
+		if (bytes != sizeof(id->ack_timeout) || *(const uint8_t *)value > 31)
+			return EINVAL;
+		id->ack_timeout = *(const uint8_t *)value;
+		id->ack_timeout_set = true;
+		return 0;
+	default:
+		return ENOSYS;
+	}
+}
+
+int nupa_cm_set_option(struct nupa_cm_id *id, int level, int name, const void *value, size_t bytes)
+{
+	int error;
+
+	nupa_engine_lock(id->engine);
+	if (id->state == CM_DESTROYED)
+		error = EINVAL;
+	else if (level == RDMA_OPTION_ID)
+		error = set_option(id, name, value, bytes);
+	else if (level == RDMA_OPTION_IB && name == RDMA_OPTION_IB_PATH)
+		/* A path that the program resolved itself: there is one to each host. */
+		error = bytes ? id->state == CM_ADDR_RESOLVED ? 0 : EINVAL : EINVAL;
+	else
+		error = ENOSYS;
+	if (!error && level == RDMA_OPTION_IB) {
+		id->state = CM_ROUTE_RESOLVED;
+		cm_event_report(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+	}
+	nupa_engine_unlock(id->engine);
+	return error;
+}
+
+/* --- addresses ----------------------------------------------------------------------- */
+
+static int bind_locked(struct nupa_cm_id *id, const struct sockaddr *addr)
+{
+	int error, kind;
+
+	if (id->state != CM_IDLE)
+		return EINVAL;
+	error = cm_addr_copy(addr, &id->src);
+	if (error)
+		return error;
+	kind = cm_addr_kind_of(id->engine, id->engine->host, &id->src);
+	if (kind < 0) {
+		memset(&id->src, 0, sizeof(id->src));
+		return -kind;
+	}
+	id->src_kind = (enum cm_addr_kind)kind;
+	error = cm_port_bind(id, cm_addr_port(&id->src));
+	if (error) {
+		memset(&id->src, 0, sizeof(id->src));
+		return error;
+	}
+	id->bound = !cm_addr_is_any(id->src_kind);
+	id->state = CM_BOUND;
+	return 0;
+}
+
+int nupa_cm_bind(struct nupa_cm_id *id, const struct sockaddr *addr)
+{
+	int error;
+
+	nupa_engine_lock(id->engine);
+	error = bind_locked(id, addr);
+	nupa_engine_unlock(id->engine);
+	return error;
+}
+
+/* The addresses of both ends; 0 or the errno of ADDR_ERROR. */
+static int resolve(struct nupa_cm_id *id)
+{
+	struct nupa_engine *engine = id->engine;
+	uint16_t port = cm_addr_port(&id->src);
+	int error;
+
+	id->multicast_dst = cm_addr_is_multicast(&id->dst);
+	if (id->multicast_dst) {
+		id->dst_host = engine->host;
+		id->dst_kind = id->dst.ss_family == AF_INET6 ? CM_ADDR_LINK6 : CM_ADDR_HOST4;
+	} else {
+		error = cm_addr_resolve(engine, &id->dst, &id->dst_host, &id->dst_kind);
+		if (error)
+			return error;
+		if (cm_addr_is_any(id->dst_kind)) { /* means this host, as for sockets */
+			uint16_t dst_port = cm_addr_port(&id->dst);
+
+			id->dst_kind =
+			    id->dst_kind == CM_ADDR_ANY6 ? CM_ADDR_LINK6 : CM_ADDR_HOST4;
+			cm_addr_of_host(engine, engine->host, id->dst.ss_family == AF_INET6,
+					id->dst_kind == CM_ADDR_HOST4, &id->dst);
+			cm_addr_set_port(&id->dst, dst_port);
+		}
+	}
+	if (cm_addr_is_any(id->src_kind)) {
+		cm_addr_source_for(engine, &id->dst, id->dst_kind, &id->src, &id->src_kind);
+		cm_addr_set_port(&id->src, port);
+	}
+	return 0;
+}
+
+int nupa_cm_resolve_addr(struct nupa_cm_id *id, const struct sockaddr *src,
+			 const struct sockaddr *dst)
+{
+	struct sockaddr_storage any = { .ss_family = dst->sa_family }, to;
+	int error;
+
+	nupa_engine_lock(id->engine);
+	error = cm_addr_copy(dst, &to);
+	if (!error && id->state == CM_IDLE)
+		error = bind_locked(id, src ? src : (struct sockaddr *)(void *)&any);
+	if (!error && (id->state != CM_BOUND || id->src.ss_family != to.ss_family))
+		error = EINVAL;
+	if (!error) {
+		id->dst = to;
+		error = resolve(id);
+		if (error) {
+			cm_event_report(id, RDMA_CM_EVENT_ADDR_ERROR, -error);
+		} else {
+			id->bound = true;
+			id->state = CM_ADDR_RESOLVED;
+			cm_event_report(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+		}
+		error = 0;
+	}
+	nupa_engine_unlock(id->engine);
+	return error;
+}
+
+int nupa_cm_resolve_route(struct nupa_cm_id *id)
+{
+	int error = EINVAL;
+
+	nupa_engine_lock(id->engine);
+	if (id->state == CM_ADDR_RESOLVED) {
+		id->state = CM_ROUTE_RESOLVED;
+		cm_event_report(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+		error = 0;
+	}
+	nupa_engine_unlock(id->engine);
+	return error;
+}
+
+int nupa_cm_listen(struct nupa_cm_id *id, int backlog)
+{
+	static const struct sockaddr_in any = { .sin_family = AF_INET };
+	int error = 0;
+
+	nupa_engine_lock(id->engine);
+	if (id->state == CM_IDLE)
+		error = bind_locked(id, (const struct sockaddr *)(const void *)&any);
+	if (!error)
+		error = id->state == CM_BOUND ? cm_port_listen(id) : EINVAL;
+	if (!error) {
+		__atomic_store_n(&id->backlog,
+				 backlog > 0 && backlog < BACKLOG_MAX ? backlog : BACKLOG_MAX,
+				 __ATOMIC_RELAXED);
+		id->state = CM_LISTEN;
+		nupa_list_add(&id->engine->cm->listeners, &id->listener);
+	}
+	nupa_engine_unlock(id->engine);
+	return error;
+}
+
+/* --- what it knows ------------------------------------------------------------------- */
+
+void nupa_cm_query(struct nupa_cm_id *id, struct nupa_cm_route *route)
+{
+	struct nupa_engine *engine = id->engine;
+	struct ibv_sa_path_rec *path = &route->path;
+
+	memset(route, 0, sizeof(*route));
+	nupa_engine_lock(engine);
+	route->src = id->src;
+	route->dst = id->dst;
+	route->bound = id->bound;
+	if (id->bound)
+		cm_addr_gid(engine, engine->host, id->src_kind, &route->sgid);
+	if (id->dst.ss_family && id->bound) {
+		if (id->multicast_dst)
+			cm_addr_mgid(&id->dst, &route->dgid);
+		else
+			cm_addr_gid(engine, id->dst_host, id->dst_kind, &route->dgid);
+	}
+	if (id->state >= CM_ROUTE_RESOLVED && id->state != CM_DESTROYED) {
+		struct ibv_ah_attr ah;
+
+		cm_ah_of(id, &ah);
+		route->n_paths = 1;
+		path->sgid = route->sgid;
+		path->dgid = route->dgid;
+		path->dlid = __builtin_bswap16(ah.dlid);
+		path->slid = __builtin_bswap16(engine->fabric->hosts[engine->host].lid);
+		path->hop_limit = ah.grh.hop_limit;
+		path->traffic_class = ah.grh.traffic_class;
+		path->reversible = 1;
+		path->numb_path = 1;
+		path->pkey = 0xffff;
+		path->mtu_selector = path->rate_selector = path->packet_life_time_selector = 2;
+		path->mtu = IBV_MTU_4096;
+		path->rate = IBV_RATE_100_GBPS;
+		path->packet_life_time =
+		    id->ack_timeout_set && id->ack_timeout ? (uint8_t)(id->ack_timeout - 1)
+							   : QP_TIMEOUT - 1;
+	}
+	nupa_engine_unlock(engine);
+}

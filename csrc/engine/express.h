@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The express lane: the commonest requests, small ones of an RC QP with nothing in their way, done
+ * in one go.  Each function here does just what the long way (requester.c, responder.c) would, or
+ * returns false and has changed nothing.
+ *
+ *   I4  qp->steady_tx: in RTS, the channel works in both directions, nothing waits, and no retry
+ * has been used up.  qp->steady_rx: the last request that came was executed.  Both are taken back
+ *       by whatever ends that (nupa_qp_unsettle), and come back with the next success. */
+#ifndef NUPA_EXPRESS_H
+#define NUPA_EXPRESS_H
+
+#include "sq.h"
+
+/* One side of a copy, and what is to be done with the other. */
+struct nupa_express {
+	uint64_t wr_id;
+	uint64_t raddr;
+	uint64_t compare_add, swap;
+	uint8_t *local;
+	uint32_t rkey;
+	uint32_t bytes;
+	uint32_t flags; /* enum ibv_send_flags */
+	uint32_t opcode;
+};
+
+static inline bool nupa_express_path(const struct nupa_qp *qp)
+{
+	return likely(qp->steady_tx) &&
+	       likely(qp->channel->path_epoch ==
+		      nupa_load_relaxed(&qp->engine->fabric->sb->port_epoch)) &&
+	       likely(qp->channel->path_up);
+}
+
+static inline bool nupa_express_peer(const struct nupa_qp *qp)
+{
+	const uint64_t *peer = (const uint64_t *)(const void *)qp->peer;
+
+	return likely(peer != NULL) && likely(nupa_load_acquire(&peer[0]) == qp->peer_identity) &&
+	       likely(nupa_load_relaxed(&peer[1]) == qp->peer_rights);
+}
+
+/* WRITE, READ and atomics on memory that is mapped here, when nothing stands before them. */
+static inline bool nupa_express_one_sided(struct nupa_qp *qp, const struct nupa_express *request)
+{
+	struct nupa_engine *engine = qp->engine;
+	struct nupa_channel *channel = qp->channel;
+	uint32_t access = nupa_access_needed[request->opcode & 31];
+	const struct nupa_window *window;
+	uint8_t *target;
+	bool good;
+
+	if (qp->sq.acked != qp->sq.posted || !nupa_express_path(qp) || !nupa_express_peer(qp) ||
+	    !channel->windows || !(qp->peer_access & access))
+		return false;
+	window = &channel->windows[(request->rkey >> NUPA_KEY_VARIANT_BITS) & (NUPA_WINDOWS - 1)];
+	if (unlikely((uint32_t)window->word != request->rkey || !window->base))
+		return false;
+	good = nupa_window_enter(engine, channel, window, request->rkey) &&
+	       nupa_window_permits(window, qp->peer_pd, qp->dest_qpn, request->raddr,
+				   request->bytes, access);
+	target = window->base + (request->raddr - window->iova);
+	if (likely(good))
+		good = nupa_mover_copy(request->opcode, target, request->local, request->bytes,
+				       request->compare_add, request->swap);
+	nupa_window_leave(engine);
+	if (unlikely(!good))
+		return false;
+	if (request->opcode == IBV_WR_RDMA_READ)
+		nupa_flow_rcv(channel, request->bytes);
+	else
+		nupa_flow_xmit(channel, request->bytes);
+	if ((request->flags & IBV_SEND_SIGNALED) | qp->sq_sig_all)
+		nupa_sq_complete(qp, request->wr_id, request->opcode, request->bytes);
+	return true;
+}
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Promotion: private memory of the program becomes a mapping of this process's memfd, where it is
+ * and while it is in use, so that peers that map the memfd reach it by load and store.
+ *
+ *   I1  What the program sees of its memory does not change: no store is lost, and what cannot be
+ *       promoted without being noticed stays private.
+ *   I2  A page is promoted as long as a range that was handed out has it; then it is private again.
+ *   I3  Two pages that are mapped at once never have the same place in the memfd. */
+#ifndef NUPA_PROMOTE_H
+#define NUPA_PROMOTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whole pages at va that are [file_off, +bytes) of the memfd. */
+struct nupa_shared_range {
+	uint64_t va, bytes, file_off;
+};
+
+/* Whether this process may promote at all: the kernel lets us hold off writers, and NUPA_PROMOTE is
+ * not 0. */
+bool nupa_promote_possible(void);
+
+/* Promotes what it can of the pages that overlap [addr, +bytes) and fills in up to n_max maximal
+ * runs of them that are promoted now, ascending: how many, 0 when none is.  The caller gives each
+ * back to nupa_promote_release.  -EINVAL: addr + bytes is beyond the address space. */
+int nupa_promote(void *addr, size_t bytes, struct nupa_shared_range *out, int n_max);
+
+/* No peer uses these ranges any more; memory that is in no other range becomes private again. */
+void nupa_promote_release(const struct nupa_shared_range *ranges, int n);
+
+/* The memfd, which peers open as /proc/PID/fd/FD; -1: nothing was promoted yet. */
+int nupa_promote_fd(void);
+
+/* After a fork, in the child, before which all ranges were released. */
+void nupa_promote_forget_in_child(void);
+
+#endif

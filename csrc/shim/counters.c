@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The counters of the host's port, as `nupa show` has them: the flows of every attachment, past and
+ * present, that passed the port. */
+#include "shim.h"
+
+#include "atomics.h"
+#include "segment_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void add_outgoing(struct nupa_flow_info *sum, const struct nupa_flow_info *flow)
+{
+	sum->xmit_bytes += flow->xmit_bytes;
+	sum->xmit_packets += flow->xmit_packets;
+	sum->rcv_bytes += flow->rcv_bytes;
+	sum->rcv_packets += flow->rcv_packets;
+	sum->xmit_wait += flow->xmit_wait;
+	sum->xmit_discards += flow->xmit_discards;
+}
+
+static void add_incoming(struct nupa_flow_info *sum, const struct nupa_flow_info *flow)
+{
+	sum->rcv_bytes += flow->xmit_bytes;
+	sum->rcv_packets += flow->xmit_packets;
+	sum->xmit_bytes += flow->rcv_bytes;
+	sum->xmit_packets += flow->rcv_packets;
+}
+
+static void add_past(struct nupa_fabric *fabric, uint32_t host, struct nupa_flow_info *sum)
+{
+	struct nupa_flow_info flow;
+
+	for (uint32_t peer = 0; peer < fabric->geometry.n_hosts; peer++) {
+		if (peer == host)
+			continue; /* what stays on the host passes no port */
+		if (!nupa_fabric_past_flow(fabric, host, peer, &flow))
+			add_outgoing(sum, &flow);
+		if (!nupa_fabric_past_flow(fabric, peer, host, &flow))
+			add_incoming(sum, &flow);
+	}
+}
+
+static void add_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t slot,
+		     struct nupa_flow_info *sum)
+{
+	const uint64_t claim = nupa_slot_claim(&fabric->slots[slot]);
+	const uint32_t from = nupa_load_relaxed(&fabric->slots[slot].host);
+	struct nupa_flow_info flow;
+
+	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE)
+		return;
+	if (from != host) {
+		if (!nupa_fabric_flow(fabric, slot, host, &flow))
+			add_incoming(sum, &flow);
+		return;
+	}
+	for (uint32_t peer = 0; peer < fabric->geometry.n_hosts; peer++)
+		if (peer != host && !nupa_fabric_flow(fabric, slot, peer, &flow))
+			add_outgoing(sum, &flow);
+}
+
+/* Data in words of 4 bytes, IBTA 16.1.3.5. */
+void nupa_shim_counter(const struct nupa_shim_view *view, uint32_t index, char *text, size_t bytes)
+{
+	struct nupa_fabric *fabric = view->fabric;
+	const struct nupa_port *port = &fabric->ports[fabric->hosts[view->host].port];
+	struct nupa_flow_info sum = { 0 };
+
+	add_past(fabric, view->host, &sum);
+	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
+		add_slot(fabric, view->host, slot, &sum);
+	const uint64_t values[] = {
+		[NUPA_SHIM_XMIT_DATA] = sum.xmit_bytes / 4,
+		[NUPA_SHIM_XMIT_PACKETS] = sum.xmit_packets,
+		[NUPA_SHIM_RCV_DATA] = sum.rcv_bytes / 4,
+		[NUPA_SHIM_RCV_PACKETS] = sum.rcv_packets,
+		[NUPA_SHIM_XMIT_WAIT] = sum.xmit_wait,
+		[NUPA_SHIM_XMIT_DISCARDS] = sum.xmit_discards,
+		[NUPA_SHIM_LINK_DOWNED] = nupa_load_relaxed(&port->link_downed),
+	};
+	snprintf(text, bytes, "%" PRIu64 "\n", values[index]);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The files that clients of a kernel's RDMA device read, by their paths, and what stands in each:
+ * words and units as in the kernel's Documentation/ABI/stable/sysfs-class-infiniband. */
+#define _GNU_SOURCE
+#include "shim.h"
+
+#include "engine.h"
+
+#include <stdio.h>
+
+#define DEVICE "/sys/class/infiniband/nupa_rdma0"
+#define PORT DEVICE "/ports/1"
+#define NETDEV "/sys/class/net/nupa_net0"
+#define CHARACTER_DEVICE "1:7\n" /* of /dev/full */
+
+typedef const struct nupa_shim_view view_t;
+
+static const struct nupa_host *host_of(view_t *view)
+{
+	return &view->fabric->hosts[view->host];
+}
+
+static const struct nupa_port *port_of(view_t *view)
+{
+	return &view->fabric->ports[host_of(view)->port];
+}
+
+static bool is_active(view_t *view)
+{
+	return nupa_load_relaxed(&port_of(view)->state) == NUPA_PORT_ACTIVE;
+}
+
+static bool is_ethernet(view_t *view)
+{
+	return host_of(view)->link_layer == NUPA_LINK_ETHERNET;
+}
+
+#define SAY(name) static void name(view_t *view, uint32_t index, char *text, size_t bytes)
+
+SAY(guid)
+{
+	union ibv_gid gid;
+	const uint8_t *b = &gid.raw[8];
+
+	(void)index;
+	nupa_host_gid(view->fabric, view->host, 0, &gid);
+	snprintf(text, bytes, "%02x%02x:%02x%02x:%02x%02x:%02x%02x\n", b[0], b[1], b[2], b[3], b[4],
+		 b[5], b[6], b[7]);
+}
+
+SAY(gid)
+{
+	union ibv_gid gid = { 0 };
+	size_t at = 0;
+
+	if (index < (is_ethernet(view) ? 2u : 1u))
+		nupa_host_gid(view->fabric, view->host, (int)index, &gid);
+	for (uint32_t i = 0; i < 16 && at < bytes; i += 2)
+		at += (size_t)snprintf(text + at, bytes - at, "%02x%02x%c", gid.raw[i],
+				       gid.raw[i + 1], i < 14 ? ':' : '\n');
+}
+
+SAY(node_desc)
+{
+	(void)index;
+	snprintf(text, bytes, "%.*s nupa_rdma0\n", (int)sizeof(host_of(view)->name),
+		 host_of(view)->name);
+}
+
+SAY(state)
+{
+	(void)index;
+	snprintf(text, bytes, is_active(view) ? "4: ACTIVE\n" : "1: DOWN\n");
+}
+
+SAY(phys_state)
+{
+	(void)index;
+	snprintf(text, bytes, is_active(view) ? "5: LinkUp\n" : "3: Disabled\n");
+}
+
+SAY(rate)
+{
+	const struct nupa_port *port = port_of(view);
+
+	(void)index;
+	snprintf(text, bytes, "%u Gb/sec (%uX)\n", port->speed_mtps / 1000 * port->width_lanes,
+		 port->width_lanes);
+}
+
+SAY(link_layer)
+{
+	(void)index;
+	snprintf(text, bytes, is_ethernet(view) ? "Ethernet\n" : "InfiniBand\n");
+}
+
+SAY(lid)
+{
+	(void)index;
+	snprintf(text, bytes, "0x%x\n", is_ethernet(view) ? 0 : host_of(view)->lid);
+}
+
+SAY(sm_lid)
+{
+	(void)index;
+	snprintf(text, bytes, "0x%x\n", is_ethernet(view) ? 0 : 1);
+}
+
+SAY(cap_mask)
+{
+	(void)index;
+	snprintf(text, bytes, "0x%08x\n",
+		 IBV_PORT_CM_SUP | (is_ethernet(view) ? IBV_PORT_IP_BASED_GIDS : 0));
+}
+
+SAY(mac)
+{
+	const uint8_t *mac = host_of(view)->mac;
+
+	(void)index;
+	snprintf(text, bytes, "%02x:%02x:%02x:%02x:%02x:%02x\n", mac[0], mac[1], mac[2], mac[3],
+		 mac[4], mac[5]);
+}
+
+SAY(operstate)
+{
+	(void)index;
+	snprintf(text, bytes, is_active(view) ? "up\n" : "down\n");
+}
+
+SAY(carrier)
+{
+	(void)index;
+	snprintf(text, bytes, is_active(view) ? "1\n" : "0\n");
+}
+
+SAY(speed)
+{
+	const struct nupa_port *port = port_of(view);
+
+	(void)index;
+	snprintf(text, bytes, "%u\n", port->speed_mtps * port->width_lanes); /* Mbit/s */
+}
+
+#define TEXT(at, constant)                                                                         \
+	{                                                                                          \
+		.path = (at), .text = (constant)                                                   \
+	}
+#define SAID(at, function, ...)                                                                    \
+	{                                                                                          \
+		.path = (at), .say = (function), __VA_ARGS__                                       \
+	}
+#define GID(number) SAID(PORT "/gids/" #number, gid, .index = (number))
+#define COUNTER(name, which)                                                                       \
+	SAID(PORT "/counters/" name, nupa_shim_counter, .index = (which), .live = true)
+#define ZERO(name) TEXT(PORT "/counters/" name, "0\n")
+
+const struct nupa_shim_file nupa_shim_files[] = {
+	TEXT(DEVICE "/node_type", "1: CA\n"),
+	TEXT(DEVICE "/hca_type", "NUPA\n"),
+	TEXT(DEVICE "/board_id", "NUPA\n"),
+	TEXT(DEVICE "/hw_rev", "1\n"),
+	TEXT(DEVICE "/fw_ver", "nupa-1\n"),
+	TEXT(DEVICE "/abi_version", "1\n"),
+	SAID(DEVICE "/node_guid", guid, 0),
+	SAID(DEVICE "/sys_image_guid", guid, 0),
+	SAID(DEVICE "/node_desc", node_desc, 0),
+
+	SAID(PORT "/state", state, .live = true),
+	SAID(PORT "/phys_state", phys_state, .live = true),
+	SAID(PORT "/rate", rate, 0),
+	SAID(PORT "/link_layer", link_layer, 0),
+	SAID(PORT "/lid", lid, 0),
+	TEXT(PORT "/lid_mask_count", "0\n"),
+	SAID(PORT "/sm_lid", sm_lid, 0),
+	TEXT(PORT "/sm_sl", "0\n"),
+	SAID(PORT "/cap_mask", cap_mask, 0),
+	TEXT(PORT "/pkeys/0", "0xffff\n"),
+	GID(0),
+	GID(1),
+	GID(2),
+	GID(3),
+	GID(4),
+	GID(5),
+	GID(6),
+	GID(7),
+	{ .path = PORT "/gid_attrs/types/0", .text = "RoCE v2\n", .ethernet_only = true },
+	{ .path = PORT "/gid_attrs/types/1", .text = "RoCE v2\n", .ethernet_only = true },
+	{ .path = PORT "/gid_attrs/ndevs/0", .text = "nupa_net0\n", .ethernet_only = true },
+	{ .path = PORT "/gid_attrs/ndevs/1", .text = "nupa_net0\n", .ethernet_only = true },
+
+	COUNTER("port_xmit_data", NUPA_SHIM_XMIT_DATA),
+	COUNTER("port_xmit_packets", NUPA_SHIM_XMIT_PACKETS),
+	COUNTER("port_rcv_data", NUPA_SHIM_RCV_DATA),
+	COUNTER("port_rcv_packets", NUPA_SHIM_RCV_PACKETS),
+	COUNTER("port_xmit_wait", NUPA_SHIM_XMIT_WAIT),
+	COUNTER("port_xmit_discards", NUPA_SHIM_XMIT_DISCARDS),
+	COUNTER("link_downed", NUPA_SHIM_LINK_DOWNED),
+	ZERO("VL15_dropped"),
+	ZERO("excessive_buffer_overrun_errors"),
+	ZERO("link_error_recovery"),
+	ZERO("local_link_integrity_errors"),
+	ZERO("port_rcv_constraint_errors"),
+	ZERO("port_rcv_errors"),
+	ZERO("port_rcv_remote_physical_errors"),
+	ZERO("port_rcv_switch_relay_errors"),
+	ZERO("port_xmit_constraint_errors"),
+	ZERO("symbol_error"),
+
+	TEXT("/sys/class/infiniband_verbs/abi_version", "6\n"),
+	TEXT("/sys/class/infiniband_verbs/uverbs0/abi_version", "1\n"),
+	TEXT("/sys/class/infiniband_verbs/uverbs0/ibdev", "nupa_rdma0\n"),
+	TEXT("/sys/class/infiniband_verbs/uverbs0/dev", CHARACTER_DEVICE),
+	TEXT("/sys/class/infiniband_mad/abi_version", "5\n"),
+	TEXT("/sys/class/infiniband_mad/umad0/ibdev", "nupa_rdma0\n"),
+	TEXT("/sys/class/infiniband_mad/umad0/port", "1\n"),
+
+	{ .path = NETDEV "/address", .say = mac, .ethernet_only = true },
+	{ .path = NETDEV "/addr_len", .text = "6\n", .ethernet_only = true },
+	{ .path = NETDEV "/type", .text = "1\n", .ethernet_only = true }, /* ARPHRD_ETHER */
+	{ .path = NETDEV "/dev_id", .text = "0x0\n", .ethernet_only = true },
+	{ .path = NETDEV "/dev_port", .text = "0\n", .ethernet_only = true },
+	{ .path = NETDEV "/operstate", .say = operstate, .live = true, .ethernet_only = true },
+	{ .path = NETDEV "/carrier", .say = carrier, .live = true, .ethernet_only = true },
+	{ .path = NETDEV "/speed", .say = speed, .ethernet_only = true },
+
+	/* A character device that refuses each command: writing gives ENOSPC, an ioctl ENOTTY.  The
+	 * commands behind it are the kernel's, which is not played here.  There is no rdma_cm and
+	 * no umad0: a library that finds them goes on to speak to the kernel. */
+	{ .path = "/dev/infiniband/uverbs0", .text = "/dev/full", .link = true },
+};
+
+const uint32_t nupa_shim_n_files = sizeof(nupa_shim_files) / sizeof(nupa_shim_files[0]);

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Which paths are ours, and where their copies lie: one prefix for another, nothing else. */
+#define _GNU_SOURCE
+#include "shim.h"
+
+#include "atomics.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const prefixes[] = {
+	"/sys/class/infiniband",     "/sys/class/infiniband_verbs",
+	"/sys/class/infiniband_mad", "/sys/class/net/nupa_net0",
+	"/dev/infiniband",
+};
+#define N_PREFIXES (sizeof(prefixes) / sizeof(prefixes[0]))
+
+/* Which program this is, as `nupa run` said when it was started: what it does to its environment
+ * later does not count. */
+static struct {
+	uint32_t ready;
+	bool ours; /* it has a fabric and a host */
+	char fabric[NUPA_SHIM_ROOT_MAX_BYTES];
+	char host[NUPA_NAME_BYTES];
+	char root[NUPA_SHIM_ROOT_MAX_BYTES]; /* of the tree: beside the segment, see registry.py */
+} self;
+
+static bool copy_text(char *to, size_t bytes, const char *from)
+{
+	size_t length = from ? strlen(from) : 0;
+
+	if (length == 0 || length >= bytes)
+		return false;
+	memcpy(to, from, length + 1);
+	return true;
+}
+
+/* Two threads may do this at once: both store the same. */
+static void learn(void)
+{
+	const char *base;
+	int bytes;
+
+	if (copy_text(self.fabric, sizeof(self.fabric), secure_getenv("NUPA_FABRIC")) &&
+	    copy_text(self.host, sizeof(self.host), secure_getenv("NUPA_HOST")) &&
+	    !strchr(self.host, '/') && self.host[0] != '.') {
+		base = strrchr(self.fabric, '/');
+		base = base ? base + 1 : self.fabric;
+		bytes = snprintf(self.root, sizeof(self.root), "%.*s.%s.files/%s",
+				 (int)(base - self.fabric), self.fabric, base, self.host);
+		self.ours = bytes > 0 && (size_t)bytes < sizeof(self.root);
+	}
+	nupa_store_release(&self.ready, 1);
+}
+
+/* Early, but not too early: constructors of other libraries may have come here before. */
+__attribute__((constructor)) static void learn_at_start(void)
+{
+	if (!nupa_load_acquire(&self.ready))
+		learn();
+}
+
+static bool has_prefix(const char *path)
+{
+	for (size_t i = 0; i < N_PREFIXES; i++) {
+		size_t length = strlen(prefixes[i]);
+
+		if (!strncmp(path, prefixes[i], length) && (!path[length] || path[length] == '/'))
+			return true;
+	}
+	return false;
+}
+
+const char *nupa_shim_path(const char *path, char buffer[NUPA_SHIM_PATH_MAX_BYTES])
+{
+	int saved = errno;
+	int bytes;
+
+	if (!has_prefix(path))
+		return path;
+	if (!nupa_load_acquire(&self.ready))
+		learn();
+	bytes = snprintf(buffer, NUPA_SHIM_PATH_MAX_BYTES, "%s%s", self.root, path);
+	if (self.ours && bytes > 0 && (size_t)bytes < NUPA_SHIM_PATH_MAX_BYTES &&
+	    !nupa_shim_tree_show(self.root, self.fabric, self.host, path))
+		path = buffer;
+	errno = saved;
+	return path;
+}
+
+void nupa_shim_name(char *path)
+{
+	size_t length = strlen(self.root);
+
+	if (self.ours && !strncmp(path, self.root, length) && has_prefix(path + length))
+		memmove(path, path + length, strlen(path + length) + 1);
+}

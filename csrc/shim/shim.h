@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The path shim: a preloaded library that shows a program the files of its RDMA device.
+ *
+ *   wrappers.c  the calls of libc that take a path
+ *   paths.c     which paths are ours, and where their copies lie
+ *   tree.c      makes that copy, a tree of real files, and renews what changes in it
+ *   files.c     the table of files, and what stands in each
+ *   counters.c  the counters among them */
+#ifndef NUPA_SHIM_H
+#define NUPA_SHIM_H
+
+#include "segment.h"
+
+#include <stddef.h>
+
+#define NUPA_SHIM_ROOT_MAX_BYTES 320u /* a segment's path and a host's name */
+#define NUPA_SHIM_PATH_MAX_BYTES                                                                   \
+	512u /* the root and one of our paths; longer ones are not ours                            \
+	      */
+#define NUPA_SHIM_TEXT_MAX_BYTES 256u
+
+/* Only these functions of a library that each process loads are seen. */
+#define NUPA_SHIM_WRAPPER __attribute__((visibility("default")))
+
+/* Whose files are shown; the fabric is open as long as they are written. */
+struct nupa_shim_view {
+	struct nupa_fabric *fabric;
+	uint32_t host;
+};
+
+/* One file of the tree: of constant text, a link, or text that say() writes. */
+struct nupa_shim_file {
+	const char *path;
+	const char *text; /* NULL: say() does; with `link`: where it leads */
+	void (*say)(const struct nupa_shim_view *view, uint32_t index, char *text, size_t bytes);
+	uint32_t index; /* for say(): which of several alike */
+	bool link;
+	bool live;          /* its text changes: written anew when somebody looks */
+	bool ethernet_only; /* not there where the link layer is InfiniBand */
+};
+extern const struct nupa_shim_file nupa_shim_files[];
+extern const uint32_t nupa_shim_n_files;
+
+/* counters.c */
+enum nupa_shim_counter_index {
+	NUPA_SHIM_XMIT_DATA,
+	NUPA_SHIM_XMIT_PACKETS,
+	NUPA_SHIM_RCV_DATA,
+	NUPA_SHIM_RCV_PACKETS,
+	NUPA_SHIM_XMIT_WAIT,
+	NUPA_SHIM_XMIT_DISCARDS,
+	NUPA_SHIM_LINK_DOWNED,
+};
+void nupa_shim_counter(const struct nupa_shim_view *view, uint32_t index, char *text, size_t bytes);
+
+/* paths.c: *path* itself, or where its copy lies, written to the buffer.  Keeps errno. */
+const char *nupa_shim_path(const char *path, char buffer[NUPA_SHIM_PATH_MAX_BYTES]);
+/* What the program calls a path of the copy, in place. */
+void nupa_shim_name(char *path);
+
+/* tree.c: makes the tree at *root*, and renews the live files that *path* (one of ours) is or has
+ * below it.  0 or a negative errno. */
+int nupa_shim_tree_show(const char *root, const char *fabric, const char *host, const char *path);
+
+#endif

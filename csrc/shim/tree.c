@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The tree: real files that mirror our paths, one tree for each host of a fabric, shared by all its
+ * programs, removed with the fabric.  Made by whoever looks first: in a folder of its own, which is
+ * renamed when it is complete.  Nothing here waits for another process, and no fd stays open. */
+#define _GNU_SOURCE
+#include "shim.h"
+
+#include "engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The folder of all trees of a fabric lies where anybody may write: what another user put there is
+ * not believed. */
+static bool is_trusted(const char *folder)
+{
+	struct stat st;
+
+	return !lstat(folder, &st) && S_ISDIR(st.st_mode) && !(st.st_mode & 022) &&
+	       (st.st_uid == geteuid() || st.st_uid == 0);
+}
+
+/* The folders above path; those above the tree exist. */
+static int make_folders(char *path, size_t from)
+{
+	for (char *slash = path + from; (slash = strchr(slash, '/')); slash++) {
+		int made;
+
+		*slash = '\0';
+		made = mkdir(path, 0700);
+		*slash = '/';
+		if (made && errno != EEXIST)
+			return -errno;
+	}
+	return 0;
+}
+
+static int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0444);
+	size_t length = strlen(text);
+	int error = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, length) != (ssize_t)length)
+		error = -EIO;
+	close(fd);
+	return error;
+}
+
+static bool is_there(const struct nupa_shim_view *view, const struct nupa_shim_file *file)
+{
+	return !file->ethernet_only ||
+	       view->fabric->hosts[view->host].link_layer == NUPA_LINK_ETHERNET;
+}
+
+static int make_file(const struct nupa_shim_view *view, const struct nupa_shim_file *file,
+		     const char *root, size_t root_bytes)
+{
+	char path[NUPA_SHIM_PATH_MAX_BYTES], text[NUPA_SHIM_TEXT_MAX_BYTES];
+	int error;
+
+	if (!is_there(view, file))
+		return 0;
+	if (snprintf(path, sizeof(path), "%s%s", root, file->path) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	error = make_folders(path, root_bytes + 1);
+	if (error)
+		return error;
+	if (file->link)
+		return symlink(file->text, path) ? -errno : 0;
+	if (!file->text)
+		file->say(view, file->index, text, sizeof(text));
+	return write_file(path, file->text ? file->text : text);
+}
+
+/* What is there of a tree that was not completed. */
+static void unmake(const char *root)
+{
+	char path[NUPA_SHIM_PATH_MAX_BYTES];
+
+	for (uint32_t i = 0; i < nupa_shim_n_files; i++) {
+		char *slash;
+
+		if (snprintf(path, sizeof(path), "%s%s", root, nupa_shim_files[i].path) >=
+		    (int)sizeof(path))
+			continue;
+		unlink(path);
+		/* Up to the root: the folder that still holds something stays until the last. */
+		while ((slash = strrchr(path, '/')) && (size_t)(slash - path) >= strlen(root)) {
+			*slash = '\0';
+			if (rmdir(path))
+				break;
+		}
+	}
+	rmdir(root);
+}
+
+static int make_tree(const struct nupa_shim_view *view, const char *root)
+{
+	char making[NUPA_SHIM_ROOT_MAX_BYTES + 32];
+	const char *host = strrchr(root, '/') + 1;
+	int error = 0;
+
+	snprintf(making, sizeof(making), "%.*s", (int)(host - root) - 1, root);
+	if (mkdir(making, 0700) && errno != EEXIST)
+		return -errno;
+	if (!is_trusted(making))
+		return -EPERM;
+	snprintf(making, sizeof(making), "%.*s.%s.%d.XXXXXX", (int)(host - root), root, host,
+		 getpid());
+	if (!mkdtemp(making))
+		return -errno;
+	for (uint32_t i = 0; !error && i < nupa_shim_n_files; i++)
+		error = make_file(view, &nupa_shim_files[i], making, strlen(making));
+	/* Fails where another one was faster: theirs is as good. */
+	if (error || rename(making, root))
+		unmake(making);
+	return error;
+}
+
+/* Renames over the old text: a reader finds the one or the other, whole. */
+static void renew(const struct nupa_shim_view *view, const struct nupa_shim_file *file,
+		  const char *root)
+{
+	char path[NUPA_SHIM_PATH_MAX_BYTES], fresh[NUPA_SHIM_PATH_MAX_BYTES];
+	char text[NUPA_SHIM_TEXT_MAX_BYTES];
+
+	if (!is_there(view, file) ||
+	    snprintf(path, sizeof(path), "%s%s", root, file->path) >= (int)sizeof(path) ||
+	    snprintf(fresh, sizeof(fresh), "%s/.%d", root, gettid()) >= (int)sizeof(fresh))
+		return;
+	file->say(view, file->index, text, sizeof(text));
+	/* A full file system leaves the old text. */
+	if (write_file(fresh, text) || rename(fresh, path))
+		unlink(fresh);
+}
+
+/* Whether file lies at path or below it. */
+static bool lies_at(const char *file, const char *path)
+{
+	size_t length = strlen(path);
+
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	return !strncmp(file, path, length) && (!file[length] || file[length] == '/');
+}
+
+static bool is_live(const char *path)
+{
+	for (uint32_t i = 0; i < nupa_shim_n_files; i++)
+		if (nupa_shim_files[i].live && lies_at(nupa_shim_files[i].path, path))
+			return true;
+	return false;
+}
+
+int nupa_shim_tree_show(const char *root, const char *fabric, const char *host, const char *path)
+{
+	bool made = is_trusted(root);
+	struct nupa_shim_view view;
+	char why[512];
+	int error, found;
+
+	if (made && !is_live(path))
+		return 0;
+	error = nupa_fabric_open(fabric, &view.fabric, why, sizeof(why));
+	if (error) {
+		nupa_hint("%s", why);
+		return error;
+	}
+	found = nupa_host_of_name(view.fabric, host);
+	error = found < 0 ? found : 0;
+	view.host = (uint32_t)found;
+	if (!error && !made) {
+		error = make_tree(&view, root);
+		if (error)
+			nupa_hint("cannot make %s: %s; /sys/class/infiniband is not shown", root,
+				  strerror(-error));
+	} else if (!error) {
+		for (uint32_t i = 0; i < nupa_shim_n_files; i++)
+			if (nupa_shim_files[i].live && lies_at(nupa_shim_files[i].path, path))
+				renew(&view, &nupa_shim_files[i], root);
+	}
+	nupa_fabric_put(view.fabric);
+	return error;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The calls of libc that take a path: each hands it on, ours as the path of their copy.
+ *
+ * Any of them may be called before our constructor, after our destructor, from a signal handler or
+ * between fork and exec: a path that is not ours costs a comparison and touches nothing else. */
+#define _GNU_SOURCE
+/* The symbols themselves are defined here, not what headers make of their names. */
+#undef _FORTIFY_SOURCE
+#undef _FILE_OFFSET_BITS
+#include "shim.h"
+
+#include "atomics.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+/* What binaries import that were compiled with checks, or with an older libc. */
+int __open_2(const char *path, int flags);
+int __open64_2(const char *path, int flags);
+int __openat_2(int dir, const char *path, int flags);
+int __openat64_2(int dir, const char *path, int flags);
+int __xstat(int version, const char *path, struct stat *st);
+int __xstat64(int version, const char *path, struct stat64 *st);
+int __lxstat(int version, const char *path, struct stat *st);
+int __lxstat64(int version, const char *path, struct stat64 *st);
+int __fxstatat(int version, int dir, const char *path, struct stat *st, int flags);
+int __fxstatat64(int version, int dir, const char *path, struct stat64 *st, int flags);
+ssize_t __readlink_chk(const char *path, char *to, size_t bytes, size_t room);
+ssize_t __readlinkat_chk(int dir, const char *path, char *to, size_t bytes, size_t room);
+char *__realpath_chk(const char *path, char *resolved, size_t room);
+
+/* A call, and its definition after ours: libc's, or that of another preloaded library. */
+struct call {
+	const char *name;
+	void *next;
+};
+#define CALL(name)                                                                                 \
+	static struct call call __attribute__((section("nupa_calls"), used)) = { #name, NULL };    \
+	__typeof__(&name) next = (__typeof__(&name))next_of(&call)
+
+static void *next_of(struct call *call)
+{
+	void *next = nupa_load_acquire(&call->next);
+
+	if (!next) {
+		next = dlsym(RTLD_NEXT, call->name);
+		nupa_store_release(&call->next, next);
+	}
+	return next;
+}
+
+/* All of that section: afterwards no call needs dlsym, which a signal handler must not. */
+extern struct call __start_nupa_calls[], __stop_nupa_calls[];
+
+__attribute__((constructor)) static void find_all(void)
+{
+	for (struct call *call = __start_nupa_calls; call < __stop_nupa_calls; call++)
+		(void)next_of(call);
+}
+
+/* Nearly no other path begins so. */
+static bool may_be_ours(const char *path)
+{
+	return path && (!strncmp(path, "/sys/class/", 11) || !strncmp(path, "/dev/inf", 8));
+}
+
+/* A call that this libc does not have fails as one that this kernel does not have. */
+#define WRAP_BODY(failure, name, call)                                                             \
+	{                                                                                          \
+		char buffer[NUPA_SHIM_PATH_MAX_BYTES];                                             \
+		CALL(name);                                                                        \
+                                                                                                   \
+		if (!next) {                                                                       \
+			errno = ENOSYS;                                                            \
+			return failure;                                                            \
+		}                                                                                  \
+		if (__builtin_expect(may_be_ours(path), 0))                                        \
+			path = nupa_shim_path(path, buffer);                                       \
+		return call;                                                                       \
+	}
+#define WRAP(type, failure, name, parameters, ...)                                                 \
+	NUPA_SHIM_WRAPPER type name parameters WRAP_BODY(failure, name, next(__VA_ARGS__))
+
+/* open(2): a mode is there only with these flags. */
+#define WRAP_OPEN(name, parameters, ...)                                                           \
+	NUPA_SHIM_WRAPPER int name parameters                                                      \
+	{                                                                                          \
+		mode_t mode = 0;                                                                   \
+                                                                                                   \
+		if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) {                         \
+			va_list args;                                                              \
+                                                                                                   \
+			va_start(args, flags);                                                     \
+			mode = va_arg(args, mode_t);                                               \
+			va_end(args);                                                              \
+		}                                                                                  \
+		WRAP_BODY(-1, name, next(__VA_ARGS__, mode))                                       \
+	}
+
+WRAP_OPEN(open, (const char *path, int flags, ...), path, flags)
+WRAP_OPEN(open64, (const char *path, int flags, ...), path, flags)
+WRAP_OPEN(openat, (int dir, const char *path, int flags, ...), dir, path, flags)
+WRAP_OPEN(openat64, (int dir, const char *path, int flags, ...), dir, path, flags)
+WRAP(int, -1, __open_2, (const char *path, int flags), path, flags)
+WRAP(int, -1, __open64_2, (const char *path, int flags), path, flags)
+WRAP(int, -1, __openat_2, (int dir, const char *path, int flags), dir, path, flags)
+WRAP(int, -1, __openat64_2, (int dir, const char *path, int flags), dir, path, flags)
+
+WRAP(FILE *, NULL, fopen, (const char *path, const char *mode), path, mode)
+WRAP(FILE *, NULL, fopen64, (const char *path, const char *mode), path, mode)
+WRAP(FILE *, NULL, freopen, (const char *path, const char *mode, FILE *file), path, mode, file)
+WRAP(FILE *, NULL, freopen64, (const char *path, const char *mode, FILE *file), path, mode, file)
+
+WRAP(int, -1, stat, (const char *path, struct stat *st), path, st)
+WRAP(int, -1, stat64, (const char *path, struct stat64 *st), path, st)
+WRAP(int, -1, lstat, (const char *path, struct stat *st), path, st)
+WRAP(int, -1, lstat64, (const char *path, struct stat64 *st), path, st)
+WRAP(int, -1, fstatat, (int dir, const char *path, struct stat *st, int flags), dir, path, st,
+     flags)
+WRAP(int, -1, fstatat64, (int dir, const char *path, struct stat64 *st, int flags), dir, path, st,
+     flags)
+WRAP(int, -1, __xstat, (int version, const char *path, struct stat *st), version, path, st)
+WRAP(int, -1, __xstat64, (int version, const char *path, struct stat64 *st), version, path, st)
+WRAP(int, -1, __lxstat, (int version, const char *path, struct stat *st), version, path, st)
+WRAP(int, -1, __lxstat64, (int version, const char *path, struct stat64 *st), version, path, st)
+WRAP(int, -1, __fxstatat, (int version, int dir, const char *path, struct stat *st, int flags),
+     version, dir, path, st, flags)
+WRAP(int, -1, __fxstatat64, (int version, int dir, const char *path, struct stat64 *st, int flags),
+     version, dir, path, st, flags)
+WRAP(int, -1, statx, (int dir, const char *path, int flags, unsigned int mask, struct statx *st),
+     dir, path, flags, mask, st)
+WRAP(int, -1, statfs, (const char *path, struct statfs *st), path, st)
+WRAP(int, -1, statfs64, (const char *path, struct statfs64 *st), path, st)
+
+WRAP(int, -1, access, (const char *path, int mode), path, mode)
+WRAP(int, -1, euidaccess, (const char *path, int mode), path, mode)
+WRAP(int, -1, eaccess, (const char *path, int mode), path, mode)
+WRAP(int, -1, faccessat, (int dir, const char *path, int mode, int flags), dir, path, mode, flags)
+WRAP(ssize_t, -1, getxattr, (const char *path, const char *name, void *value, size_t bytes), path,
+     name, value, bytes)
+WRAP(ssize_t, -1, lgetxattr, (const char *path, const char *name, void *value, size_t bytes), path,
+     name, value, bytes)
+WRAP(ssize_t, -1, listxattr, (const char *path, char *list, size_t bytes), path, list, bytes)
+WRAP(ssize_t, -1, llistxattr, (const char *path, char *list, size_t bytes), path, list, bytes)
+
+WRAP(ssize_t, -1, readlink, (const char *path, char *to, size_t bytes), path, to, bytes)
+WRAP(ssize_t, -1, readlinkat, (int dir, const char *path, char *to, size_t bytes), dir, path, to,
+     bytes)
+WRAP(ssize_t, -1, __readlink_chk, (const char *path, char *to, size_t bytes, size_t room), path, to,
+     bytes, room)
+WRAP(ssize_t, -1, __readlinkat_chk,
+     (int dir, const char *path, char *to, size_t bytes, size_t room), dir, path, to, bytes, room)
+
+WRAP(DIR *, NULL, opendir, (const char *path), path)
+WRAP(int, -1, scandir,
+     (const char *path, struct dirent ***list, int (*filter)(const struct dirent *),
+      int (*compare)(const struct dirent **, const struct dirent **)),
+     path, list, filter, compare)
+WRAP(int, -1, scandir64,
+     (const char *path, struct dirent64 ***list, int (*filter)(const struct dirent64 *),
+      int (*compare)(const struct dirent64 **, const struct dirent64 **)),
+     path, list, filter, compare)
+WRAP(int, -1, chdir, (const char *path), path)
+
+/* --- calls that answer with a path --------------------------------------------------- */
+
+static char *named(char *path)
+{
+	if (path)
+		nupa_shim_name(path);
+	return path;
+}
+
+#define WRAP_NAMED(name, parameters, ...)                                                          \
+	NUPA_SHIM_WRAPPER char *name parameters WRAP_BODY(NULL, name, named(next(__VA_ARGS__)))
+
+WRAP_NAMED(realpath, (const char *path, char *resolved), path, resolved)
+WRAP_NAMED(__realpath_chk, (const char *path, char *resolved, size_t room), path, resolved, room)
+WRAP_NAMED(canonicalize_file_name, (const char *path), path)
+
+NUPA_SHIM_WRAPPER char *getcwd(char *to, size_t bytes)
+{
+	CALL(getcwd);
+
+	return named(next(to, bytes));
+}
+
+static void *glob_opendir(const char *path)
+{
+	return opendir(path);
+}
+
+static void glob_closedir(void *dir)
+{
+	(void)closedir(dir);
+}
+
+/* glob(3) calls what it needs past us, unless it is told what to call instead. */
+#define WRAP_GLOB(name, kind, entry, readdir_, stat_, lstat_)                                      \
+	static entry *name##_readdir(void *dir)                                                    \
+	{                                                                                          \
+		return readdir_(dir);                                                              \
+	}                                                                                          \
+                                                                                                   \
+	NUPA_SHIM_WRAPPER int name(const char *path, int flags, int (*failed)(const char *, int),  \
+				   kind *found)                                                    \
+	{                                                                                          \
+		CALL(name);                                                                        \
+                                                                                                   \
+		if (may_be_ours(path) && !(flags & GLOB_ALTDIRFUNC)) {                             \
+			flags |= GLOB_ALTDIRFUNC;                                                  \
+			found->gl_opendir = glob_opendir;                                          \
+			found->gl_readdir = name##_readdir;                                        \
+			found->gl_closedir = glob_closedir;                                        \
+			found->gl_stat = stat_;                                                    \
+			found->gl_lstat = lstat_;                                                  \
+		}                                                                                  \
+		return next(path, flags, failed, found);                                           \
+	}
+
+WRAP_GLOB(glob, glob_t, struct dirent, readdir, stat, lstat)
+WRAP_GLOB(glob64, glob64_t, struct dirent64, readdir64, stat64, lstat64)
