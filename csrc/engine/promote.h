@@ -33,7 +33,10 @@ void nupa_promote_release(const struct nupa_shared_range *ranges, int n);
 /* The memfd, which peers open as /proc/PID/fd/FD; -1: nothing was promoted yet. */
 int nupa_promote_fd(void);
 
-/* After a fork, in the child, before which all ranges were released. */
+/* Around a fork: before it all memory becomes private, and none is promoted until after it.  Ranges
+ * that were handed out are void then, though still to be released. */
+void nupa_promote_before_fork(void);
+void nupa_promote_after_fork(void);
 void nupa_promote_forget_in_child(void);
 
 #endif

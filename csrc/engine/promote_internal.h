@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Between the files of promotion: promote.c (what is promoted and where it is), promote_maps.c (what
- * the kernel says of the program's memory), promote_swap.c (how a mapping is replaced). */
+ * Between the files of promotion.  Downwards:
+ *
+ *   promote.c        regions: which of their pages are promoted, and which ranges that makes
+ *   promote_slots.c  where promoted pages are in the memfd
+ *   promote_swap.c   how a mapping is replaced under running threads
+ *   promote_hold.c   how their writes are held off meanwhile
+ *   promote_maps.c   what the kernel says of the program's memory
+ *
+ * All of it is under the lock of promote.c. */
 #ifndef NUPA_PROMOTE_INTERNAL_H
 #define NUPA_PROMOTE_INTERNAL_H
 
 #include "promote.h"
 
+#include <signal.h>
 #include <sys/types.h>
+
+uint64_t nupa_page_bytes(void);
 
 /* --- promote_maps.c ------------------------------------------------------------------ */
 
@@ -39,11 +49,27 @@ struct nupa_keep_out {
 /* All of it, now, in no order: how many, or -errno. */
 int nupa_keep_outs(struct nupa_keep_out *keep_outs, int n_max);
 
+/* --- promote_hold.c ------------------------------------------------------------------ */
+
+#define NUPA_PIECE_PAGES 256u
+
+struct nupa_hold {
+	uint64_t va, bytes;
+	sigset_t signals;
+};
+
+bool nupa_hold_possible(void);
+void nupa_hold_forget_in_child(void);
+/* The most to hold off at once, at most NUPA_PIECE_PAGES. */
+uint64_t nupa_hold_max_bytes(void);
+/* From here on nobody writes to [va, +bytes), nor, with *first_touch*, touches a page of it that was
+ * never touched.  The caller must not either. */
+bool nupa_hold_begin(struct nupa_hold *hold, uint64_t va, uint64_t bytes, bool first_touch);
+/* *replaced*: there is another mapping at va now. */
+void nupa_hold_end(struct nupa_hold *hold, bool replaced);
+
 /* --- promote_swap.c ------------------------------------------------------------------ */
 
-/* Whether writers can be held off; opens what is needed for it. */
-bool nupa_swap_possible(void);
-void nupa_swap_forget_in_child(void);
 /* What is written while writers are held off. */
 struct nupa_keep_out nupa_swap_scratch(void);
 /* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd.  The
@@ -55,6 +81,34 @@ uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, u
 uint64_t nupa_swap_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, int prot,
 		       uint64_t park);
 
-uint64_t nupa_page_bytes(void);
+/* --- promote_slots.c ----------------------------------------------------------------- */
+
+/* A slot of the memfd. */
+struct nupa_promoted {
+	uint64_t anchor; /* va of the page in its middle */
+	uint32_t ranges; /* that were handed out */
+	uint32_t runs;   /* index + 1 of its first */
+	bool used;       /* has or may have pages */
+};
+
+/* Makes the memfd if there was none. */
+bool nupa_memfd_ready(void);
+/* Programs close descriptors that they did not open; the number may be another file's by now. */
+bool nupa_memfd_is_there(void);
+int nupa_memfd(void);
+bool nupa_vma_is_memfd(const struct nupa_vma *vma);
+
+/* One for pages at and around *anchor*; NULL: all are taken. */
+struct nupa_promoted *nupa_promoted_take(uint64_t anchor);
+struct nupa_promoted *nupa_promoted_of(uint64_t file_off);
+/* Whether each page of it that is mapped is where its place says: no other page can then have the
+ * place of one that is not. */
+bool nupa_promoted_is_straight(const struct nupa_promoted *slot);
+/* Promotes [va, +bytes); false: not all of it. */
+bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes);
+/* Makes what is mapped of it private again, and then it free; what cannot be stays. */
+void nupa_promoted_empty(struct nupa_promoted *slot);
+void nupa_promoted_empty_all(void);
+void nupa_promoted_forget_in_child(void);
 
 #endif

@@ -223,6 +223,10 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	{ .path = NETDEV "/operstate", .say = operstate, .live = true, .ethernet_only = true },
 	{ .path = NETDEV "/carrier", .say = carrier, .live = true, .ethernet_only = true },
 	{ .path = NETDEV "/speed", .say = speed, .ethernet_only = true },
+	/* By which a device's interface is found: ibdev2netdev, rdma-core's tests. */
+	{ .path = DEVICE "/device/net/nupa_net0/address", .say = mac, .ethernet_only = true },
+	{ .path = DEVICE "/device/net/nupa_net0/dev_id", .text = "0x0\n", .ethernet_only = true },
+	{ .path = DEVICE "/device/net/nupa_net0/dev_port", .text = "0\n", .ethernet_only = true },
 
 	/* A character device that refuses each command: writing gives ENOSPC, an ioctl ENOTTY.  The
 	 * commands behind it are the kernel's, which is not played here.  There is no rdma_cm and

@@ -745,6 +745,35 @@ class ibv_read_counters_flags(IntFlag):
     IBV_READ_COUNTERS_ATTR_PREFER_CACHED = 1 << 0
 
 
+class ibv_flow_spec_type(IntEnum):
+    """What a flow matches, or does."""
+
+    IBV_FLOW_SPEC_ETH = 0x20
+    IBV_FLOW_SPEC_IPV4 = 0x30
+    IBV_FLOW_SPEC_IPV6 = 0x31
+    IBV_FLOW_SPEC_IPV4_EXT = 0x32
+    IBV_FLOW_SPEC_ESP = 0x34
+    IBV_FLOW_SPEC_TCP = 0x40
+    IBV_FLOW_SPEC_UDP = 0x41
+    IBV_FLOW_SPEC_VXLAN_TUNNEL = 0x50
+    IBV_FLOW_SPEC_GRE = 0x51
+    IBV_FLOW_SPEC_MPLS = 0x60
+    IBV_FLOW_SPEC_INNER = 0x100
+    IBV_FLOW_SPEC_ACTION_TAG = 0x1000
+    IBV_FLOW_SPEC_ACTION_DROP = 0x1001
+    IBV_FLOW_SPEC_ACTION_HANDLE = 0x1002
+    IBV_FLOW_SPEC_ACTION_COUNT = 0x1003
+
+
+class ibv_tmh_op(IntEnum):
+    """Operation of a tag matching header."""
+
+    IBV_TMH_NO_TAG = 0
+    IBV_TMH_RNDV = 1
+    IBV_TMH_FIN = 2
+    IBV_TMH_EAGER = 3
+
+
 # Constants of no enumeration.
 IBV_LINK_LAYER_UNSPECIFIED = 0
 IBV_LINK_LAYER_INFINIBAND = 1

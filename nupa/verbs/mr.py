@@ -19,13 +19,13 @@ from nupa.verbs.enums import (
 from nupa.verbs.errors import PyverbsError, PyverbsUserError, refuse
 from nupa.verbs.field import table
 from nupa.verbs.pd import PD
-from nupa.verbs.unsupported import DMMR, MW, MWBind, MWBindInfo
+from nupa.verbs.unsupported import DMMR, MW, DmaBufMR, MWBind, MWBindInfo
 from nupa.verbs.wr import SGE
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["DMMR", "MR", "MW", "MWBind", "MWBindInfo"]
+__all__ = ["DMMR", "MR", "MW", "DmaBufMR", "MWBind", "MWBindInfo"]
 
 HUGE_PAGE_SIZE = 0x200000
 _MAP_HUGETLB = 0x40000

@@ -17,10 +17,14 @@ from nupa.verbs.event import AsyncEvent
 from nupa.verbs.field import Field, ReadOnly
 from nupa.verbs.pd import PD
 from nupa.verbs.post import post_many, post_one
+from nupa.verbs.unsupported import OpsWr
 from nupa.verbs.wr import RecvWR
 
 if TYPE_CHECKING:
     from nupa.verbs.batch import RecvBatch
+
+
+__all__ = ["SRQ", "OpsWr", "SrqAttr", "SrqInitAttr", "SrqInitAttrEx"]
 
 
 class SrqAttr(PyverbsObject):

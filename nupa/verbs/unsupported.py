@@ -61,3 +61,103 @@ class ParentDomainInitAttr(Unsupported):
 
 class ParentDomainContext(Unsupported):
     """The allocators of a ParentDomain."""
+
+
+class DmaBuf(Unsupported):
+    """Memory of a GPU, to be shared with the device."""
+
+
+class DmaBufMR(Unsupported):
+    """Memory region of a DmaBuf."""
+
+
+class Flow(Unsupported):
+    """Rule that steers packets to a QP."""
+
+
+class FlowAction(Unsupported):
+    """What else a rule does to a packet."""
+
+
+class FlowAttr(Unsupported):
+    """What a Flow is to be."""
+
+
+class Spec(Unsupported):
+    """What a rule matches."""
+
+
+class EthSpec(Spec):
+    """Ethernet header."""
+
+
+class Ipv4ExtSpec(Spec):
+    """IPv4 header."""
+
+
+class Ipv6Spec(Spec):
+    """IPv6 header."""
+
+
+class TcpUdpSpec(Spec):
+    """Ports."""
+
+
+class WQ(Unsupported):
+    """Receive work queue."""
+
+
+class WQAttr(Unsupported):
+    """What a WQ is to become."""
+
+
+class WQInitAttr(Unsupported):
+    """What a WQ is to be."""
+
+
+class RwqIndTable(Unsupported):
+    """WQs among which packets are spread."""
+
+
+class RwqIndTableInitAttr(Unsupported):
+    """What a RwqIndTable is to be."""
+
+
+class RxHashConf(Unsupported):
+    """How packets are spread."""
+
+
+class WcTmInfo(Unsupported):
+    """Tag and private data of a completion."""
+
+
+class OpsWr(Unsupported):
+    """Request to a list of tags."""
+
+
+class CMID(Unsupported):
+    """rdma_cm."""
+
+
+class AddrInfo(Unsupported):
+    """rdma_cm."""
+
+
+class CMEvent(Unsupported):
+    """rdma_cm."""
+
+
+class CMEventChannel(Unsupported):
+    """rdma_cm."""
+
+
+class ConnParam(Unsupported):
+    """rdma_cm."""
+
+
+class JoinMCAttrEx(Unsupported):
+    """rdma_cm."""
+
+
+class UDParam(Unsupported):
+    """rdma_cm."""

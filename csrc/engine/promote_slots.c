@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Where promoted pages are in the memfd.
+ *
+ * The memfd is cut into slots, each larger than an address space.  A slot belongs to pages that were
+ * promoted together, and keeps their distances: a page at va is at slot + MIDDLE + (va - anchor).
+ * So a mapping that the program moves or extends (mremap, as realloc does) finds zeros behind it,
+ * never another one's pages (I3).  Which pages are promoted is not remembered: the kernel knows which
+ * mappings are the memfd's, whatever the program has done with them. */
+#define _GNU_SOURCE
+#include "promote_internal.h"
+
+#include "limits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+#define FILE_BYTES (UINT64_C(1) << 62)
+#define SLOT_BYTES (FILE_BYTES / NUPA_PROMOTED_MAX)
+#define MIDDLE (SLOT_BYTES / 2)
+
+/* Pages that were promoted at once, and where the mapping waits that they had before. */
+struct run {
+	uint64_t va, bytes, park; /* 0 bytes: free */
+	uint32_t next;            /* index + 1 of the slot's next one */
+};
+
+static int memfd = -1;
+static dev_t memfd_device;
+static uint64_t memfd_inode;
+static struct nupa_promoted slots[NUPA_PROMOTED_MAX];
+static struct run runs[NUPA_PROMOTED_MAX];
+static uint32_t next_slot, next_run; /* where to look for a free one */
+
+/* --- the memfd ----------------------------------------------------------------------- */
+
+bool nupa_memfd_is_there(void)
+{
+	struct stat status;
+
+	return memfd >= 0 && fstat(memfd, &status) == 0 && status.st_dev == memfd_device &&
+	       status.st_ino == memfd_inode;
+}
+
+static int memfd_make(void)
+{
+	unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	struct rlimit file_size;
+	struct stat status;
+	int fd;
+
+	/* Beyond this limit a signal would end the program. */
+	if (getrlimit(RLIMIT_FSIZE, &file_size) || file_size.rlim_cur != RLIM_INFINITY)
+		return -EFBIG;
+	fd = memfd_create("nupa-promoted", flags | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("nupa-promoted", flags);
+	if (fd < 0)
+		return -errno;
+	/* Sealed against shrinking: what peers map of it is never taken away under them. */
+	if (ftruncate(fd, (off_t)FILE_BYTES) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) ||
+	    fstat(fd, &status)) {
+		int error = -errno;
+
+		close(fd);
+		return error;
+	}
+	memfd = fd;
+	memfd_device = status.st_dev;
+	memfd_inode = status.st_ino;
+	return 0;
+}
+
+/* One that was lost is not made again: its slots may still be mapped. */
+bool nupa_memfd_ready(void)
+{
+	return memfd >= 0 ? nupa_memfd_is_there() : memfd_make() == 0;
+}
+
+int nupa_memfd(void)
+{
+	return memfd;
+}
+
+bool nupa_vma_is_memfd(const struct nupa_vma *vma)
+{
+	return vma->shared && vma->inode == memfd_inode && vma->device == memfd_device;
+}
+
+static bool punch(uint64_t offset, uint64_t bytes)
+{
+	return fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+			 (off_t)bytes) == 0;
+}
+
+/* --- slots --------------------------------------------------------------------------- */
+
+struct nupa_promoted *nupa_promoted_of(uint64_t file_off)
+{
+	return file_off < FILE_BYTES ? &slots[file_off / SLOT_BYTES] : NULL;
+}
+
+static uint64_t slot_start(const struct nupa_promoted *slot)
+{
+	return (uint64_t)(slot - slots) * SLOT_BYTES;
+}
+
+static uint64_t slot_place(const struct nupa_promoted *slot, uint64_t va)
+{
+	return slot_start(slot) + MIDDLE + (va - slot->anchor);
+}
+
+struct nupa_promoted *nupa_promoted_take(uint64_t anchor)
+{
+	for (uint32_t i = 0; i < NUPA_PROMOTED_MAX; i++) {
+		struct nupa_promoted *slot = &slots[next_slot++ % NUPA_PROMOTED_MAX];
+
+		if (!slot->used && !slot->ranges) {
+			*slot = (struct nupa_promoted){ .anchor = anchor, .used = true };
+			return slot;
+		}
+	}
+	return NULL;
+}
+
+/* --- runs ---------------------------------------------------------------------------- */
+
+static uint64_t park_make(uint64_t bytes, int prot)
+{
+	void *at = mmap(NULL, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return at == MAP_FAILED ? 0 : (uintptr_t)at;
+}
+
+static struct run *run_take(struct nupa_promoted *slot, uint64_t va, uint64_t bytes)
+{
+	for (uint32_t i = 0; i < NUPA_PROMOTED_MAX; i++) {
+		uint32_t index = next_run++ % NUPA_PROMOTED_MAX;
+		struct run *run = &runs[index];
+		uint64_t park;
+
+		if (run->bytes)
+			continue;
+		park = park_make(bytes, PROT_NONE);
+		if (!park)
+			return NULL;
+		*run = (struct run){ va, bytes, park, slot->runs };
+		slot->runs = index + 1;
+		return run;
+	}
+	return NULL;
+}
+
+static void runs_free(struct nupa_promoted *slot)
+{
+	while (slot->runs) {
+		struct run *run = &runs[slot->runs - 1];
+
+		munmap((void *)(uintptr_t)run->park, run->bytes);
+		slot->runs = run->next;
+		*run = (struct run){ 0 };
+	}
+}
+
+/* The run that has the page at va; and it, or else the next one of the slot, ends at *end. */
+static struct run *run_at(const struct nupa_promoted *slot, uint64_t va, uint64_t *end)
+{
+	for (uint32_t next = slot->runs; next; next = runs[next - 1].next) {
+		struct run *run = &runs[next - 1];
+
+		if (va >= run->va && va < run->va + run->bytes) {
+			if (run->va + run->bytes < *end)
+				*end = run->va + run->bytes;
+			return run;
+		}
+		if (run->va > va && run->va < *end)
+			*end = run->va;
+	}
+	return NULL;
+}
+
+/* --- back to private ----------------------------------------------------------------- */
+
+/* A mapping of the slot, to where it was; what the program moved or extended gets a new one. */
+static bool vma_out(const struct nupa_promoted *slot, const struct nupa_vma *vma)
+{
+	bool straight = vma->offset == slot_place(slot, vma->start);
+	uint64_t at = vma->start;
+
+	while (at < vma->end) {
+		uint64_t end = vma->end, park, done;
+		struct run *run = straight ? run_at(slot, at, &end) : NULL;
+
+		park = run ? run->park + (at - run->va) :
+			     park_make(end - at, PROT_READ | PROT_WRITE);
+		if (!park)
+			return false;
+		done = nupa_swap_out(memfd, at, end - at, vma->offset + (at - vma->start),
+				     vma->prot, park);
+		if (!run)
+			munmap((void *)(uintptr_t)park, end - at);
+		if (done != end - at)
+			return false;
+		at = end;
+	}
+	return true;
+}
+
+void nupa_promoted_empty(struct nupa_promoted *slot)
+{
+	uint64_t from = slot_start(slot), at = 0;
+	struct nupa_maps maps;
+	struct nupa_vma vma;
+	bool all = true;
+
+	if (nupa_maps_open(&maps))
+		return;
+	while (nupa_maps_find(&maps, at, &vma)) {
+		at = vma.end;
+		if (nupa_vma_is_memfd(&vma) && vma.offset - from < SLOT_BYTES)
+			all &= vma_out(slot, &vma);
+	}
+	nupa_maps_close(&maps);
+	if (!all)
+		return; /* it stays as it is until it is wanted again, or given back again */
+	/* What the program unmapped, too. */
+	if (punch(from, SLOT_BYTES)) {
+		runs_free(slot);
+		slot->used = false;
+	}
+}
+
+bool nupa_promoted_is_straight(const struct nupa_promoted *slot)
+{
+	uint64_t at = 0;
+	struct nupa_maps maps;
+	struct nupa_vma vma;
+	bool straight = true;
+
+	if (nupa_maps_open(&maps))
+		return false;
+	while (straight && nupa_maps_find(&maps, at, &vma)) {
+		at = vma.end;
+		if (nupa_vma_is_memfd(&vma) && nupa_promoted_of(vma.offset) == slot)
+			straight = vma.offset == slot_place(slot, vma.start);
+	}
+	nupa_maps_close(&maps);
+	return straight;
+}
+
+bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes)
+{
+	uint64_t place = slot_place(slot, va);
+	struct run *run;
+
+	/* Pages that the program unmapped may have left their contents there. */
+	if (slot->runs && !punch(place, bytes))
+		return false;
+	run = run_take(slot, va, bytes);
+	return run && nupa_swap_in(memfd, va, bytes, place, run->park) == bytes;
+}
+
+void nupa_promoted_empty_all(void)
+{
+	for (uint32_t i = 0; i < NUPA_PROMOTED_MAX; i++)
+		if (slots[i].used)
+			nupa_promoted_empty(&slots[i]);
+}
+
+void nupa_promoted_forget_in_child(void)
+{
+	struct nupa_maps maps;
+	struct nupa_vma vma;
+	uint64_t at = 0;
+
+	if (!nupa_memfd_is_there())
+		return;
+	/* What could not be made private before: at least our writes are, from here on. */
+	if (nupa_maps_open(&maps) == 0) {
+		while (nupa_maps_find(&maps, at, &vma)) {
+			at = vma.end;
+			if (nupa_vma_is_memfd(&vma))
+				(void)mmap((void *)(uintptr_t)vma.start, vma.end - vma.start,
+					   vma.prot, MAP_PRIVATE | MAP_FIXED, memfd,
+					   (off_t)vma.offset);
+		}
+		nupa_maps_close(&maps);
+	}
+	close(memfd);
+	memfd = -1;
+	memset(slots, 0, sizeof(slots));
+	memset(runs, 0, sizeof(runs));
+}

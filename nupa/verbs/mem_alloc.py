@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Memory by its address, as C has it, for programs that manage their own: pyverbs' names.
+
+Addresses are integers; nothing checks what they point at.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap as _mmap
+import os
+
+__all__ = [
+    "MAP_ANONYMOUS_",
+    "MAP_FIXED_",
+    "MAP_GROWSDOWN_",
+    "MAP_HUGETLB_",
+    "MAP_LOCKED_",
+    "MAP_NORESERVE_",
+    "MAP_POPULATE_",
+    "MAP_PRIVATE_",
+    "MAP_SHARED_",
+    "MAP_STACK_",
+    "PROT_EXEC_",
+    "PROT_NONE_",
+    "PROT_READ_",
+    "PROT_WRITE_",
+    "free",
+    "malloc",
+    "mmap",
+    "munmap",
+    "posix_memalign",
+    "read32",
+    "read64",
+    "writebe32",
+    "writebe64",
+]
+
+PROT_NONE_ = 0
+PROT_READ_ = _mmap.PROT_READ
+PROT_WRITE_ = _mmap.PROT_WRITE
+PROT_EXEC_ = _mmap.PROT_EXEC
+MAP_SHARED_ = _mmap.MAP_SHARED
+MAP_PRIVATE_ = _mmap.MAP_PRIVATE
+MAP_ANONYMOUS_ = _mmap.MAP_ANONYMOUS
+MAP_FIXED_ = 0x10  # linux/mman.h, which the module mmap has not
+MAP_GROWSDOWN_ = 0x100
+MAP_LOCKED_ = 0x2000
+MAP_NORESERVE_ = 0x4000
+MAP_POPULATE_ = 0x8000
+MAP_STACK_ = 0x20000
+MAP_HUGETLB_ = 0x40000
+
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.malloc.argtypes = [ctypes.c_size_t]
+_libc.malloc.restype = ctypes.c_void_p
+_libc.posix_memalign.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t]
+_libc.free.argtypes = [ctypes.c_void_p]
+_libc.free.restype = None
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+_libc.mmap.restype = ctypes.c_void_p
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+def malloc(size: int) -> int:
+    """The address of *size* bytes.  MemoryError if there are none."""
+    address = _libc.malloc(size)
+    if not address:
+        raise MemoryError(f"Failed to allocate {size} bytes")
+    return int(address)
+
+
+def posix_memalign(size: int, alignment: int = 8) -> int:
+    """The address of *size* bytes, zeroed, at a multiple of *alignment* (a power of two)."""
+    pointer = ctypes.c_void_p()
+    rc = _libc.posix_memalign(ctypes.byref(pointer), alignment, size)
+    if rc or not pointer.value:
+        raise MemoryError(f"Failed to allocate {size} bytes at {alignment}: {os.strerror(rc)}")
+    ctypes.memset(pointer.value, 0, size)
+    return pointer.value
+
+
+def free(ptr: int) -> None:
+    _libc.free(ptr)
+
+
+def mmap(
+    addr: int = 0,
+    length: int = 100,
+    prot: int = PROT_READ_ | PROT_WRITE_,
+    flags: int = MAP_PRIVATE_ | MAP_ANONYMOUS_,
+    fd: int = -1,
+    offset: int = 0,
+) -> int:
+    """mmap(2): the address.  MemoryError, with the errno's text, if it is refused."""
+    address = _libc.mmap(addr, length, prot, flags, fd, offset)
+    if address == _MAP_FAILED or address is None:
+        raise MemoryError(f"Failed to mmap {length} bytes: {os.strerror(ctypes.get_errno())}")
+    return int(address)
+
+
+def munmap(addr: int, length: int) -> None:
+    """munmap(2).  MemoryError if it is refused."""
+    if _libc.munmap(addr, length):
+        raise MemoryError(f"Failed to munmap {addr:#x}: {os.strerror(ctypes.get_errno())}")
+
+
+def writebe32(addr: int, val: int, offset: int = 0) -> None:
+    """*val* to addr + 4 * offset, most significant byte first."""
+    ctypes.memmove(addr + 4 * offset, val.to_bytes(4, "big"), 4)
+
+
+def writebe64(addr: int, val: int, offset: int = 0) -> None:
+    """*val* to addr + 8 * offset, most significant byte first."""
+    ctypes.memmove(addr + 8 * offset, val.to_bytes(8, "big"), 8)
+
+
+def read32(addr: int, offset: int = 0) -> int:
+    """Four bytes of addr + 4 * offset, in host order."""
+    return ctypes.c_uint32.from_address(addr + 4 * offset).value
+
+
+def read64(addr: int, offset: int = 0) -> int:
+    """Eight bytes of addr + 8 * offset, in host order."""
+    return ctypes.c_uint64.from_address(addr + 8 * offset).value

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What pyverbs has for the devices of one vendor: the names import, using one is refused.
+
+A program asks whether it has such a device by trying; here it hears that it has not.
+"""
+
+from __future__ import annotations
+
+import errno
+from types import ModuleType
+from typing import Any, NoReturn
+
+from nupa.verbs.base import PyverbsCM, PyverbsValue
+from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError
+
+_CONSTANTS = ("MLX5", "_MLX5", "EFA")
+
+
+class Value(PyverbsValue):
+    """What would be asked of the device: takes anything, and is refused where it is used."""
+
+    def __init__(self, *_args: object, **_kwargs: object) -> None:
+        pass
+
+
+class Vendor(PyverbsCM):
+    """Raises PyverbsUserError: the device is not of that vendor."""
+
+    def __init__(self, *_args: object, **_kwargs: object) -> None:
+        raise PyverbsUserError(f"Cannot make {type(self).__name__}: nupa_rdma0 is not its device")
+
+
+def fill(module: ModuleType) -> None:
+    """Gives *module* any name: classes and functions that refuse, constants that are 0."""
+
+    def get(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        if name.isupper() or name.startswith(_CONSTANTS):
+            return 0
+        if name[0].isupper():
+            base = Value if name.endswith("Attr") else Vendor
+            found: Any = type(name, (base,), {"__module__": module.__name__})
+        else:
+
+            def found(*_args: object, **_kwargs: object) -> NoReturn:
+                raise PyverbsRDMAError(
+                    f"Failed {name}: nupa_rdma0 is not its device", errno.EOPNOTSUPP
+                )
+
+        setattr(module, name, found)
+        return found
+
+    setattr(module, "__getattr__", get)  # noqa: B010
