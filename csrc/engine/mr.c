@@ -55,6 +55,35 @@ static uint64_t pool_offset(struct nupa_engine *engine, uintptr_t va, size_t len
 	return va - pool;
 }
 
+#define ACCESS_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+/* Promotes the region's pages, so that peers load and store; what is not promoted, or not in one
+ * piece, they reach by the other movers. */
+static void share(struct nupa_engine *engine, void *addr, size_t length, int access,
+		  struct nupa_shared_range *range)
+{
+	uintptr_t va = (uintptr_t)addr;
+
+	*range = (struct nupa_shared_range){ 0 };
+	if (!(access & ACCESS_REMOTE) || !length ||
+	    (engine->forced_mover != NUPA_MOVER_NONE &&
+	     engine->forced_mover != NUPA_MOVER_SHARED) ||
+	    nupa_promote(addr, length, range, 1) != 1)
+		return;
+	if (range->va > va || range->va + range->bytes < va + length) {
+		nupa_promote_release(range, 1);
+		*range = (struct nupa_shared_range){ 0 };
+		return;
+	}
+	nupa_store_release(&engine->slot->shared_fd, (uint32_t)nupa_promote_fd() + 1);
+}
+
+static void unshare_range(const struct nupa_shared_range *range)
+{
+	if (range->bytes)
+		nupa_promote_release(range, 1);
+}
+
 /* An index that is free, not one given back lately: they go round.  Under the lock. */
 static int index_take(struct nupa_engine *engine, uint32_t *index)
 {
@@ -91,6 +120,7 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	struct nupa_engine *engine = nupa_engine_of(pd->context);
 	struct nupa_mr *mr;
 	struct nupa_mr_entry *entry;
+	struct nupa_shared_range shared;
 	uint32_t index;
 	int error = EINVAL;
 
@@ -113,10 +143,12 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		goto fail;
+	share(engine, addr, length, access, &shared);
 	nupa_engine_lock(engine);
 	error = index_take(engine, &index);
 	if (error) {
 		nupa_engine_unlock(engine);
+		unshare_range(&shared);
 		free(mr);
 		goto fail;
 	}
@@ -133,6 +165,7 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	mr->ibv.rkey = mr->ibv.lkey;
 	mr->iova = iova;
 	mr->access = access;
+	mr->shared = shared;
 	mr->index = index;
 	entry->access = (uint32_t)access;
 	entry->pd = pd->handle;
@@ -140,7 +173,8 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	entry->length = length;
 	entry->va = (uintptr_t)addr;
 	entry->pool_off = pool_offset(engine, (uintptr_t)addr, length);
-	entry->shared_off = UINT64_MAX;
+	entry->shared_off =
+	    shared.bytes ? shared.file_off + ((uintptr_t)addr - shared.va) : UINT64_MAX;
 	nupa_mr_publish(entry, mr->ibv.lkey);
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions + 1);
@@ -204,9 +238,50 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 	engine->mrs_used--;
 	container_of(ibv->pd, struct nupa_pd, ibv)->users--;
 	nupa_engine_unlock(engine);
+	unshare_range(&mr->shared);
 	free(mr);
 	return 0;
 }
+
+/* --- forks --------------------------------------------------------------------------- */
+
+/* The lock is held over both, so nobody is refused while the key is away: who asks for it waits. */
+
+void nupa_mr_hide_all(struct nupa_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->mr_limit; i++) {
+		struct nupa_mr *mr = engine->mrs[i];
+
+		if (!mr || !mr->shared.bytes || engine->mr_entries[i].key != mr->ibv.lkey)
+			continue;
+		nupa_mr_withdraw(engine, i);
+		unshare_range(&mr->shared);
+		mr->shared.bytes = 0;
+		mr->hidden = true;
+		engine->mr_entries[i].shared_off = UINT64_MAX;
+		nupa_mr_publish(&engine->mr_entries[i], mr->ibv.lkey);
+	}
+}
+
+void nupa_mr_share_all(struct nupa_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->mr_limit; i++) {
+		struct nupa_mr *mr = engine->mrs[i];
+		struct nupa_mr_entry *entry = &engine->mr_entries[i];
+
+		if (!mr || !mr->hidden)
+			continue;
+		mr->hidden = false;
+		share(engine, mr->ibv.addr, mr->ibv.length, mr->access, &mr->shared);
+		if (!mr->shared.bytes)
+			continue;
+		nupa_mr_withdraw(engine, i); /* peers look again */
+		entry->shared_off = mr->shared.file_off + (entry->va - mr->shared.va);
+		nupa_mr_publish(entry, mr->ibv.lkey);
+	}
+}
+
+/* --- looking up ---------------------------------------------------------------------- */
 
 enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd,
 				   const struct ibv_sge *sge, uint32_t n_sge, int access,

@@ -8,6 +8,7 @@
 
 #include "list.h"
 #include "nupa.h"
+#include "promote.h"
 #include "ring.h"
 
 #include <pthread.h>
@@ -90,6 +91,8 @@ struct nupa_mr {
 	int access;
 	uint32_t index;
 	uint32_t users; /* memory windows bound to it */
+	bool hidden;    /* during a fork */
+	struct nupa_shared_range shared; /* its pages in our memfd; 0 bytes: they are private */
 };
 
 struct nupa_comp_channel {
