@@ -20,38 +20,20 @@
 struct nupa_engine *nupa_engines;
 uint32_t nupa_engines_readers;
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t at_fork_once = PTHREAD_ONCE_INIT;
 
-/* man ibv_fork_init: a child has none of its parent's verbs objects.  Ours live in shared memory
- * and in threads that did not come along.  The child keeps a private picture, so that closing what
- * it inherited (as a garbage collector does) harms nobody; it may attach anew. */
-static void forget_in_child(void)
-{
-	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
-		engine->forked = true;
-		nupa_lock_init(&engine->lock);
-		nupa_fabric_detach_copy(engine->fabric);
-	}
-	nupa_engines = NULL;
-	nupa_engines_readers = 0;
-	nupa_device_list_forget();
-	nupa_lock_forget_in_child();
-	pthread_mutex_init(&registry, NULL);
-}
-
-static void lock_registry(void)
+void nupa_registry_lock(void)
 {
 	pthread_mutex_lock(&registry);
 }
 
-static void unlock_registry(void)
+void nupa_registry_unlock(void)
 {
 	pthread_mutex_unlock(&registry);
 }
 
-static void install_at_fork(void)
+void nupa_registry_init(void)
 {
-	pthread_atfork(lock_registry, unlock_registry, forget_in_child);
+	pthread_mutex_init(&registry, NULL);
 }
 
 /* --- slots --------------------------------------------------------------------------- */
@@ -351,7 +333,7 @@ struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nu
 		errno = EINVAL;
 		return NULL;
 	}
-	pthread_once(&at_fork_once, install_at_fork);
+	nupa_fork_prepare();
 	pthread_mutex_lock(&registry);
 	engine = engine_get(fabric, host, mover, why, why_bytes);
 	if (engine) {

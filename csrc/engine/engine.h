@@ -94,10 +94,16 @@ static inline void nupa_engine_unlock(struct nupa_engine *engine)
 /* attach.c */
 extern struct nupa_engine *nupa_engines; /* of this process; changes under the registry's lock */
 extern uint32_t nupa_engines_readers;    /* threads that walk the list without it */
+void nupa_registry_lock(void);
+void nupa_registry_unlock(void);
+void nupa_registry_init(void);
 void nupa_device_list_forget(void);
 /* The device of an imported context: the one of the list, which it becomes where that is empty. */
 struct ibv_device *nupa_device_adopt(struct nupa_fabric *fabric, uint32_t host);
 uint32_t nupa_quietest_host(const struct nupa_fabric *fabric); /* fewest live attachments */
+
+/* fork.c: from now on forks are noticed. */
+void nupa_fork_prepare(void);
 
 /* port.c */
 int nupa_port_start(struct nupa_engine *engine);
@@ -289,6 +295,9 @@ uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint6
 /* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it.
  */
 void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);
+/* Around a fork, under the lock: regions are private memory, then shared with peers again. */
+void nupa_mr_hide_all(struct nupa_engine *engine);
+void nupa_mr_share_all(struct nupa_engine *engine);
 void nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index);
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
 

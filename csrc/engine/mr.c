@@ -123,7 +123,7 @@ void nupa_mr_expose(struct nupa_engine *engine, struct nupa_mr *mr)
 	entry->length = mr->length;
 	entry->va = (uintptr_t)mr->va;
 	entry->pool_off = nupa_mr_pool_offset(engine, mr);
-	entry->shared_off = UINT64_MAX;
+	entry->shared_off = nupa_mr_shared_offset(mr);
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions + 1);
 	nupa_mr_publish(entry, mr->ibv.lkey);
@@ -228,6 +228,7 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	mr->iova = iova;
 	mr->kind = (uint8_t)kind;
 	mr->access = nupa_mr_access(kind, access);
+	nupa_mr_share(engine, mr);
 	nupa_engine_lock(engine);
 	error = nupa_mr_place(engine, mr);
 	if (!error) {
@@ -237,6 +238,7 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	nupa_engine_unlock(engine);
 	if (!error)
 		return &mr->ibv;
+	nupa_mr_unshare(mr);
 fail:
 	free(mr);
 	errno = error;
@@ -260,6 +262,7 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 {
 	struct nupa_mr *mr = nupa_mr_of(ibv);
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	struct nupa_shared_range shared = { 0 };
 	struct nupa_mr *region;
 	int error;
 
@@ -269,12 +272,17 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 		error = EINVAL;
 	else
 		error = nupa_mr_end(engine, region);
-	if (!error)
+	if (!error) {
 		region->gone = true;
+		shared = region->shared;
+	}
 	nupa_engine_unlock(engine);
-	if (!error)
-		free(mr);
-	return error;
+	if (error)
+		return error;
+	if (shared.bytes)
+		nupa_promote_release(&shared, 1);
+	free(mr);
+	return 0;
 }
 
 /* --- use ----------------------------------------------------------------------------- */

@@ -53,6 +53,13 @@ uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa
 /* The end of a region's life but for its memory: EBUSY while windows are bound to it. */
 int nupa_mr_end(struct nupa_engine *engine, struct nupa_mr *mr);
 
+/* mr_share.c: puts a region's pages into our memfd if it can, before it is exposed, and takes them
+ * back once it is retracted. */
+void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr);
+void nupa_mr_unshare(struct nupa_mr *mr);
+/* Where it is in the memfd; ~0: it is not. */
+uint64_t nupa_mr_shared_offset(struct nupa_mr *mr);
+
 /* mw.c */
 void nupa_mw_unbind(struct nupa_engine *engine, struct nupa_mw *mw);
 /* LOCAL_INV and SEND_WITH_INV of a window: 0 or EINVAL. */

@@ -8,6 +8,7 @@
 
 #include "list.h"
 #include "nupa.h"
+#include "promote.h"
 #include "ring.h"
 
 #include <pthread.h>
@@ -116,6 +117,8 @@ struct nupa_mr {
 	bool foreign;   /* of another process: here it is a region of the same pool memory */
 	bool gone;      /* destroyed through another handle */
 	struct nupa_dm *dm; /* of device memory */
+	bool hidden;    /* during a fork */
+	struct nupa_shared_range shared; /* its pages in our memfd; 0 bytes: they are private */
 };
 
 struct nupa_comp_channel {

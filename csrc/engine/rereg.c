@@ -58,6 +58,7 @@ static int prepare(const struct nupa_mr *mr, int flags, struct change *change)
 static void apply(struct nupa_engine *engine, struct nupa_mr *mr, const struct change *change)
 {
 	nupa_mr_retract(engine, mr);
+	nupa_mr_unshare(mr);
 	container_of(mr->ibv.pd, struct nupa_pd, ibv)->users--;
 	container_of(change->pd, struct nupa_pd, ibv)->users++;
 	mr->ibv.pd = change->pd;
@@ -68,6 +69,7 @@ static void apply(struct nupa_engine *engine, struct nupa_mr *mr, const struct c
 	mr->iova = change->iova;
 	mr->kind = (uint8_t)change->kind;
 	mr->access = nupa_mr_access(change->kind, change->access);
+	nupa_mr_share(engine, mr);
 	nupa_mr_expose(engine, mr);
 }
 

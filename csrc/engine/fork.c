@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a fork does to the attachments of this process (man ibv_fork_init).
+ *
+ * A child has none of its parent's verbs objects.  Ours live in shared memory and in threads that
+ * did not come along.  The child keeps a private picture, so that closing what it inherited (as a
+ * garbage collector does) harms nobody; it may attach anew.  Of the parent's memory, registered or
+ * not, it has a copy as of the fork: what is promoted is made private before, and shared again
+ * after. */
+#define _GNU_SOURCE
+#include "engine.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void before(void)
+{
+	nupa_registry_lock();
+	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
+		nupa_engine_lock(engine);
+		nupa_mr_hide_all(engine);
+	}
+}
+
+static void in_parent(void)
+{
+	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
+		nupa_mr_share_all(engine);
+		nupa_engine_unlock(engine);
+	}
+	nupa_registry_unlock();
+}
+
+static void in_child(void)
+{
+	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
+		engine->forked = true;
+		nupa_lock_init(&engine->lock);
+		nupa_fabric_detach_copy(engine->fabric);
+	}
+	nupa_engines = NULL;
+	nupa_engines_readers = 0;
+	nupa_promote_forget_in_child();
+	nupa_device_list_forget();
+	nupa_lock_forget_in_child();
+	nupa_registry_init();
+}
+
+static void install(void)
+{
+	pthread_atfork(before, in_parent, in_child);
+}
+
+void nupa_fork_prepare(void)
+{
+	pthread_once(&once, install);
+}

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A folder for fabrics of a test's own, and programs run there to their ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nupa.demo.programs import NUPA, Outcome, PairResult, Program, ProgramPair, free_port
+
+DEADLINE_S = 50.0  # what takes longer hangs
+
+
+def needs(program: str, package: str) -> str:
+    """Where *program* is; skips where it is not, naming the Debian *package* that has it."""
+    found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin")
+    if found is None:
+        pytest.skip(f"there is no {program} here: Debian's package {package} has it")
+    return found
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Fabrics of *folder*; commands run on the default one."""
+
+    folder: Path  #: None of the user's own: NUPA_DIR
+    build: Path  #: For what a test compiles
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"NUPA_DIR": str(self.folder)}
+
+    def on(self, host: str | None, *command: str) -> list[str]:
+        """The command line that runs *command* on that host; None: on the next free one."""
+        where = () if host is None else ("--host", host)
+        return [*NUPA, "run", *where, "--", *command]
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Program:
+        return Program(argv, env={**self.env, **(env or {})})
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> Outcome:
+        """Runs one command line to its end; that it fails is in what is returned."""
+        with closing(self.start(argv, env)) as program:
+            if not select.select([program.pidfd], [], [], deadline_s)[0]:
+                program.kill(f"was killed: not done after {deadline_s:g} s")
+            return program.outcome()
+
+    def must(self, argv: Sequence[str], **options: Any) -> str:
+        """The same for what must succeed: its standard output."""
+        outcome = self.run(argv, **options)
+        assert outcome.ok, outcome.describe()
+        return outcome.stdout
+
+    def nupa(self, *arguments: str) -> str:
+        return self.must([*NUPA, *arguments])
+
+    def pair(
+        self,
+        server: Sequence[str],
+        client: Sequence[str],
+        *,
+        port: int,
+        env: Mapping[str, str] | None = None,
+        hosts: tuple[str, str] = ("host0", "host1"),
+    ) -> ProgramPair:
+        """A server that listens on TCP *port* and its client, on two hosts, not yet started."""
+        return ProgramPair(
+            self.on(hosts[0], *server),
+            self.on(hosts[1], *client),
+            env={**self.env, **(env or {})},
+            port=port,
+            deadline_s=DEADLINE_S,
+        )
+
+    def run_pair(
+        self,
+        command: Sequence[str],
+        *options: str,
+        env: Mapping[str, str] | None = None,
+    ) -> PairResult:
+        """`command -p PORT` and `command -p PORT localhost OPTIONS`, run to their ends."""
+        port = free_port()
+        server = [*command, "-p", str(port)]
+        with self.pair(server, [*server, "localhost", *options], port=port, env=env) as pair:
+            pair.start_server()
+            pair.start_client()
+            return pair.wait().check()
+
+    def show(self) -> dict[str, Any]:
+        """What `nupa show --json` says of the default fabric."""
+        shown: dict[str, Any] = json.loads(self.nupa("show", "--json"))
+        return shown
+
+    def moved_bytes(self) -> dict[str, int]:
+        """What each host's port has sent and received, by the host's name."""
+        ports = {port["name"]: port["counters"] for port in self.show()["ports"]}
+        return {
+            host["name"]: 4 * (counters["port_xmit_data"] + counters["port_rcv_data"])
+            for host in self.show()["hosts"]
+            for counters in [ports[host["port"]]]
+        }
+
+    def compile(self, source: Path, *options: str, compiler: str = "gcc") -> str:
+        """The program that *compiler* makes of a C file."""
+        program = self.build / source.stem
+        command = [compiler, "-O1", "-g", "-Wall", "-o", str(program), str(source), *options]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return str(program)
