@@ -25,4 +25,8 @@ void nupa_fill_ops(struct verbs_context *context)
 	context->create_cq_ex = nupa_create_cq_ex;
 	context->create_qp_ex = nupa_create_qp_ex;
 	context->create_srq_ex = nupa_create_srq_ex;
+	context->get_srq_num = nupa_get_srq_num;
+	context->open_xrcd = nupa_open_xrcd;
+	context->close_xrcd = nupa_close_xrcd;
+	context->open_qp = nupa_open_qp;
 }
