@@ -20,6 +20,10 @@ struct nupa_cm_id;
 
 #define NUPA_CM_PRIVATE_MAX_BYTES 220u /* IBTA 12.6: of any message */
 
+struct nupa_cm_group { /* a multicast group that an id joined: part of the caller's */
+	uint32_t events_got;
+};
+
 struct nupa_cm_param { /* of REQ, REP and the events they make */
 	uint32_t qpn;
 	uint8_t responder_resources;
@@ -38,7 +42,7 @@ struct nupa_cm_event {
 	struct nupa_cm_id *id;    /* whom it is for; CONNECT_REQUEST: the listener */
 	struct nupa_cm_id *child; /* CONNECT_REQUEST: the new one */
 	void *user;               /* of id, when the event was got */
-	void *group;              /* MULTICAST_JOIN: as given */
+	struct nupa_cm_group *group; /* MULTICAST_JOIN: as given */
 	enum rdma_cm_event_type type;
 	int status;
 	struct nupa_cm_param conn; /* also the private data of datagram services */
@@ -91,10 +95,9 @@ int nupa_cm_notify(struct nupa_cm_id *id, enum ibv_event_type event);
 /* What ibv_modify_qp needs to bring the id's QP to attr->qp_state. */
 int nupa_cm_init_qp_attr(struct nupa_cm_id *id, struct ibv_qp_attr *attr, int *mask);
 /* Maps the group and reports MULTICAST_JOIN; the caller attaches its QP.  *mgid for leaving. */
-int nupa_cm_join(struct nupa_cm_id *id, const struct sockaddr *addr, void *group,
-		 union ibv_gid *mgid);
-/* Drops the event of a join that was not got yet. */
-void nupa_cm_leave(struct nupa_cm_id *id, void *group, uint32_t *got);
+int nupa_cm_join(struct nupa_cm_id *id, const struct sockaddr *addr, struct nupa_cm_group *group);
+/* Drops the event of the join if it was not got yet.  Returns how many of the group were. */
+uint32_t nupa_cm_leave(struct nupa_cm_id *id, struct nupa_cm_group *group);
 
 #pragma GCC visibility pop
 

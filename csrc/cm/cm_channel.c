@@ -133,6 +133,8 @@ static struct nupa_cm_event *pop(struct nupa_cm_channel *channel)
 		event = container_of(link, struct nupa_cm_event, link);
 		event->user = event->id->user;
 		event->id->events_got++;
+		if (event->group)
+			event->group->events_got++;
 		if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST)
 			__atomic_fetch_add(&event->id->backlog, 1, __ATOMIC_RELAXED);
 		update_fd(channel);
@@ -164,7 +166,8 @@ void nupa_cm_free_event(struct nupa_cm_event *event)
 
 /* --- moving and dropping ------------------------------------------------------------- */
 
-uint32_t cm_events_take(struct nupa_cm_id *id, const void *group, struct nupa_list *taken)
+uint32_t cm_events_take(struct nupa_cm_id *id, const struct nupa_cm_group *group,
+			struct nupa_list *taken)
 {
 	struct nupa_cm_channel *channel = id->events;
 	struct nupa_list *at;
@@ -183,7 +186,7 @@ uint32_t cm_events_take(struct nupa_cm_id *id, const void *group, struct nupa_li
 	}
 	if (!nupa_list_empty(taken))
 		update_fd(channel);
-	got = id->events_got;
+	got = group ? group->events_got : id->events_got;
 	pthread_mutex_unlock(&channel->mutex);
 	return got;
 }

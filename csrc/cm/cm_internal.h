@@ -155,8 +155,10 @@ void cm_channel_unuse(struct nupa_cm_channel *channel);
 struct nupa_cm_event *cm_event_new(struct nupa_cm_id *id, enum rdma_cm_event_type type, int status);
 void cm_event_post(struct nupa_cm_event *event);
 void cm_event_report(struct nupa_cm_id *id, enum rdma_cm_event_type type, int status);
-/* Takes the waiting events of an id, or of one of its groups, off its channel. */
-uint32_t cm_events_take(struct nupa_cm_id *id, const void *group, struct nupa_list *taken);
+/* Takes the waiting events of an id, or of one of its groups, off its channel; returns how many
+ * of it were got before. */
+uint32_t cm_events_take(struct nupa_cm_id *id, const struct nupa_cm_group *group,
+			struct nupa_list *taken);
 void cm_events_put(struct nupa_cm_channel *channel, struct nupa_list *events);
 
 /* cm_addr.c */

@@ -114,10 +114,11 @@ int nupa_cm_init_qp_attr(struct nupa_cm_id *id, struct ibv_qp_attr *attr, int *m
 
 /* --- multicast ----------------------------------------------------------------------- */
 
-static int join_locked(struct nupa_cm_id *id, const struct sockaddr_storage *addr, void *group,
-		       union ibv_gid *mgid)
+static int join_locked(struct nupa_cm_id *id, const struct sockaddr_storage *addr,
+		       struct nupa_cm_group *group)
 {
 	struct nupa_cm_event *event;
+	union ibv_gid mgid;
 
 	if (!id->bound || (id->state != CM_BOUND && id->state != CM_ADDR_RESOLVED) ||
 	    id->qp_type != IBV_QPT_UD || !cm_addr_is_multicast(addr))
@@ -125,18 +126,17 @@ static int join_locked(struct nupa_cm_id *id, const struct sockaddr_storage *add
 	event = cm_event_new(id, RDMA_CM_EVENT_MULTICAST_JOIN, 0);
 	if (!event)
 		return ENOMEM;
-	cm_addr_mgid(addr, mgid);
+	cm_addr_mgid(addr, &mgid);
 	event->group = group;
 	event->conn.qpn = MULTICAST_QPN;
 	event->qkey = qkey_of(id);
-	ah_to(id, mgid, &event->ah);
+	ah_to(id, &mgid, &event->ah);
 	event->ah.is_global = 1;
 	cm_event_post(event);
 	return 0;
 }
 
-int nupa_cm_join(struct nupa_cm_id *id, const struct sockaddr *addr, void *group,
-		 union ibv_gid *mgid)
+int nupa_cm_join(struct nupa_cm_id *id, const struct sockaddr *addr, struct nupa_cm_group *group)
 {
 	struct sockaddr_storage copy;
 	int error = cm_addr_copy(addr, &copy);
@@ -144,21 +144,23 @@ int nupa_cm_join(struct nupa_cm_id *id, const struct sockaddr *addr, void *group
 	if (error)
 		return error;
 	nupa_engine_lock(id->engine);
-	error = join_locked(id, &copy, group, mgid);
+	error = join_locked(id, &copy, group);
 	nupa_engine_unlock(id->engine);
 	return error;
 }
 
-void nupa_cm_leave(struct nupa_cm_id *id, void *group, uint32_t *got)
+uint32_t nupa_cm_leave(struct nupa_cm_id *id, struct nupa_cm_group *group)
 {
 	struct nupa_list events, *link;
+	uint32_t got;
 
 	nupa_list_init(&events);
 	nupa_engine_lock(id->engine);
-	*got = cm_events_take(id, group, &events);
+	got = cm_events_take(id, group, &events);
 	nupa_engine_unlock(id->engine);
 	while ((link = nupa_list_pop(&events)))
 		free(container_of(link, struct nupa_cm_event, link));
+	return got;
 }
 
 /* --- the end ------------------------------------------------------------------------- */

@@ -132,6 +132,7 @@ static void engine_free(struct nupa_engine *engine)
 		munmap(engine->qps, geometry->qp_entries * sizeof(*engine->qps));
 	if (engine->mrs)
 		munmap(engine->mrs, geometry->mr_entries * sizeof(*engine->mrs));
+	nupa_xrc_free(engine);
 	nupa_mcast_free(engine);
 	nupa_fabric_put(engine->fabric);
 	free(engine);

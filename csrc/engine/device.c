@@ -20,7 +20,7 @@ const struct ibv_device_attr nupa_device_attr = {
 	.max_qp_wr = NUPA_QP_WR_MAX,
 	.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
 			    IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
-			    IBV_DEVICE_MEM_MGT_EXTENSIONS,
+			    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC,
 	.max_sge = NUPA_SGE_MAX,
 	.max_sge_rd = NUPA_SGE_MAX,
 	.max_cq = NUPA_CQ_MAX,

@@ -61,6 +61,7 @@ struct nupa_engine {
 	struct nupa_cm *cm; /* connection management; NULL until it is used */
 	bool cm_owes;       /* messages that found no room */
 	bool cm_timers;     /* something waits for an answer; set with the lock, read without */
+	struct nupa_xrc *xrc;     /* NULL until an XRC object is made */
 	struct nupa_mcast *mcast; /* NULL until somebody attaches or sends to a group */
 	uint64_t probe_value;     /* what slot->probe_addr points at */
 	uint32_t objects;         /* handles given out */
@@ -210,7 +211,7 @@ static inline bool nupa_window_permits(const struct nupa_window *window, uint32_
 {
 	uint64_t offset = raddr - window->iova;
 
-	if (unlikely(window->pd != pd) && (window->pd || window->qpn != qpn))
+	if (unlikely(window->pd != pd || !pd) && (window->pd || window->qpn != qpn))
 		return false;
 	return (window->access & access) == access && raddr >= window->iova &&
 	       offset <= window->length && bytes <= window->length - offset;
@@ -520,6 +521,28 @@ bool nupa_mcast_is_group(const union ibv_gid *gid);
 bool nupa_mcast_issue(struct nupa_qp *qp, struct nupa_wqe *wqe);
 bool nupa_mcast_attached(const struct nupa_qp *qp, const uint8_t mgid[16]);
 void nupa_mcast_free(struct nupa_engine *engine);
+
+/* xrc.c: where the request goes, which is qp->channel then; false: what was sent before has to be
+ * answered first. */
+bool nupa_xrc_route(struct nupa_qp *qp, const struct nupa_wqe *wqe);
+void nupa_xrc_mark(struct nupa_qp *qp, struct nupa_msg *msg);
+/* The responder for a QP that is not ours, but whose SRQ may be; NULL: refuse. */
+struct nupa_qp *nupa_xrc_shadow(struct nupa_engine *engine, const struct nupa_channel *channel,
+				const struct nupa_msg *msg);
+void nupa_xrc_resync(struct nupa_qp *qp, const struct nupa_msg *msg);
+/* Makes the message's SRQ the QP's, while it lasts; false: refused. */
+bool nupa_xrc_bind(struct nupa_qp *qp, const struct nupa_msg *msg);
+void nupa_xrc_channel_failed(struct nupa_engine *engine, const struct nupa_channel *channel);
+
+/* xrcd.c */
+int nupa_xrc_srq_add(struct nupa_srq *srq, struct ibv_xrcd *xrcd, struct ibv_cq *cq);
+void nupa_xrc_srq_remove(struct nupa_srq *srq);
+void nupa_xrc_qp_users(struct nupa_qp *qp, int delta);
+void nupa_xrc_publish(const struct nupa_qp *qp);
+struct nupa_qp *nupa_xrc_close_handle(struct nupa_qp *handle);
+void nupa_xrc_query_handle(const struct nupa_qp *handle, struct ibv_qp_attr *attr,
+			   struct ibv_qp_init_attr *init);
+void nupa_xrc_free(struct nupa_engine *engine);
 
 /* ops.c */
 void nupa_fill_ops(struct verbs_context *context);

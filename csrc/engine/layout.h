@@ -144,6 +144,7 @@ struct nupa_slot {
 	uint32_t next_qp_index; /* owner; survives owners, so QPNs are not reused at once */
 	uint32_t next_mr_index; /* same for keys */
 	uint32_t mcast_limit;   /* owner: entries of its multicast table that may be in use */
+	uint32_t has_xrcds;     /* owner: its table of XRC domains is backed */
 	uint32_t pool_regions;  /* owner: regions in pool memory, now */
 	uint32_t needs_fence;   /* owner: it cannot membarrier, so producers must fence (P3) */
 	uint32_t left_epoch;    /* owner: its epoch, when it leaves with all QPs destroyed */
@@ -175,7 +176,10 @@ struct nupa_qp_entry {
 	uint32_t pd;       /* PD handle, compared with the region's */
 	uint32_t qkey;
 	uint32_t incarnation; /* 8 bits: grows with each RESET; requests carry it */
-	uint32_t pad[9];
+	uint8_t min_rnr_timer;
+	uint8_t pad0[3];
+	uint64_t xrcd_dev, xrcd_ino; /* XRC_RECV: its domain */
+	uint32_t pad[4];
 };
 NUPA_ASSERT_SIZE(struct nupa_qp_entry, 64);
 NUPA_ASSERT_AT(struct nupa_qp_entry, access, 8);
@@ -220,6 +224,16 @@ struct nupa_mcast_entry {
 	uint32_t pad[3];
 };
 NUPA_ASSERT_SIZE(struct nupa_mcast_entry, 32);
+
+enum nupa_xrcd_state { NUPA_XRCD_NONE, NUPA_XRCD_OPENING, NUPA_XRCD_OPEN };
+
+/* An XRC domain that is open, by the file it is known by.  Writer: the owner of the arena. */
+struct nupa_xrcd_entry {
+	uint64_t dev, ino;
+	uint32_t state; /* stored last */
+	uint32_t pad[3];
+};
+NUPA_ASSERT_SIZE(struct nupa_xrcd_entry, 32);
 
 /* One direction of a channel, in the arena of the producer:
  *   header | ring_lines * 64 B | dma_bytes

@@ -307,15 +307,18 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
 	return IBV_WC_SUCCESS;
 }
 
+static bool same_pd(const struct nupa_mr *mr, const struct nupa_qp *qp)
+{
+	return mr->ibv.pd && qp->ibv.pd && mr->ibv.pd->handle == qp->ibv.pd->handle;
+}
+
 uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
 			int access, bool *on_demand)
 {
 	const struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);
 
-	if (!mr || (mr->access & access) != access)
-		return NULL;
-	if (mr->qpn ? mr->qpn != qp->ibv.qp_num
-		    : !mr->ibv.pd || mr->ibv.pd->handle != qp->ibv.pd->handle)
+	if (!mr || (mr->access & access) != access ||
+	    (mr->qpn ? mr->qpn != qp->ibv.qp_num : !same_pd(mr, qp)))
 		return NULL;
 	*on_demand = (mr->access & IBV_ACCESS_ON_DEMAND) != 0;
 	return nupa_mr_at(mr, raddr, bytes);
@@ -328,7 +331,7 @@ int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey)
 {
 	struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);
 
-	if (!mr || !mr->ibv.pd || mr->ibv.pd->handle != qp->ibv.pd->handle)
+	if (!mr || !same_pd(mr, qp))
 		return EINVAL;
 	if (mr->kind == NUPA_MR_WINDOW)
 		return nupa_mw_invalidate(qp, mr);

@@ -98,6 +98,9 @@ int nupa_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int nupa_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
 void nupa_ack_cq_events(struct ibv_cq *cq, unsigned int nevents);
 
+struct ibv_xrcd *nupa_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
+int nupa_close_xrcd(struct ibv_xrcd *xrcd);
+int nupa_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num);
 struct ibv_srq *nupa_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
 struct ibv_srq *nupa_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
 int nupa_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
@@ -113,6 +116,7 @@ int nupa_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int nupa_destroy_qp(struct ibv_qp *qp);
 int nupa_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int nupa_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+struct ibv_qp *nupa_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
 struct ibv_qp_ex *nupa_qp_to_qp_ex(struct ibv_qp *qp);
 
 struct ibv_ah *nupa_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);

@@ -129,7 +129,7 @@ struct nupa_comp_channel {
 
 struct nupa_cqe { /* one line */
 	uint64_t wr_id;
-	struct nupa_qp *qp; /* NULL: dropped with its QP */
+	struct nupa_qp *qp; /* with which it goes; NULL: with none */
 	uint32_t byte_len;
 	uint32_t imm; /* or invalidated rkey */
 	uint32_t qp_num;
@@ -192,6 +192,8 @@ struct nupa_rq {
 
 struct nupa_srq {
 	struct ibv_srq ibv;
+	struct nupa_xrcd *xrcd; /* XRC: its domain, and where its completions go; else NULL */
+	struct nupa_cq *cq;
 	struct nupa_rq rq;
 	uint32_t limit; /* 0: not armed */
 	uint32_t users;
@@ -235,7 +237,7 @@ struct nupa_wqe {
 		};
 	};
 	struct nupa_ah *ah; /* UD */
-	uint32_t dest_qpn;  /* UD */
+	uint32_t dest_qpn;  /* UD; XRC: the SRQ's number */
 	uint32_t qkey;      /* UD */
 	uint32_t first_psn, last_psn;
 	uint32_t moved_bytes; /* sent, or received of a READ */
@@ -280,6 +282,8 @@ struct nupa_job {
 	bool is_atomic;
 };
 
+enum nupa_xrc_side { NUPA_XRC_NONE, NUPA_XRC_INITIATOR, NUPA_XRC_TARGET };
+
 /* Requests for a QP that is not there or not ready, still to be answered: one of each requester. */
 struct nupa_refusal {
 	struct nupa_list link;
@@ -298,8 +302,9 @@ struct nupa_qp {
 	struct nupa_engine *engine;
 	struct nupa_qp_entry *entry;
 	uint32_t index;
-	uint8_t type;  /* enum ibv_qp_type */
+	uint8_t type;  /* enum ibv_qp_type; XRC's are RC here, and `xrc` says which */
 	uint8_t state; /* enum ibv_qp_state */
+	uint8_t xrc;   /* enum nupa_xrc_side */
 	bool sq_sig_all;
 	bool sqd_notify;
 	bool steady_tx, steady_rx; /* express.h I4 */
@@ -356,6 +361,17 @@ struct nupa_qp {
 	bool last_wqe_event;
 	bool comm_est;
 	uint32_t windows; /* type 2 windows bound on it */
+
+	/* XRC: see xrc.c */
+	struct nupa_xrcd *xrcd; /* target */
+	uint32_t xrc_srqn;      /* of the request being sent */
+	bool xrc_away;          /* was connected to another process than the target's */
+	bool xrc_resync;        /* the next message starts PSNs anew */
+	bool is_handle;         /* by ibv_open_qp: of `real`, or of another process's QP */
+	bool orphan;            /* its own handle is closed, others are open */
+	uint32_t opens;
+	struct nupa_qp *real;
+	const struct nupa_qp_entry *peer_entry;
 
 	bool block_self_mcast; /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
 	uint32_t mcast_groups; /* that it is attached to */

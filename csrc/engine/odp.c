@@ -87,7 +87,7 @@ uint8_t *nupa_mr_local_rare(const struct nupa_mr *mr, const struct ibv_pd *pd,
 	uint8_t *at;
 
 	if (!mr || mr->kind == NUPA_MR_WINDOW || mr->kind == NUPA_MR_DEVICE ||
-	    mr->ibv.pd->handle != pd->handle)
+	    !pd || mr->ibv.pd->handle != pd->handle)
 		return NULL;
 	if (mr->kind == NUPA_MR_NULL)
 		return access & IBV_ACCESS_LOCAL_WRITE ? the_void.sink : the_void.zeros;

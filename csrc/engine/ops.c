@@ -33,4 +33,8 @@ void nupa_fill_ops(struct verbs_context *context)
 	context->alloc_dm = nupa_alloc_dm;
 	context->free_dm = nupa_free_dm;
 	context->reg_dm_mr = nupa_reg_dm_mr;
+	context->get_srq_num = nupa_get_srq_num;
+	context->open_xrcd = nupa_open_xrcd;
+	context->close_xrcd = nupa_close_xrcd;
+	context->open_qp = nupa_open_qp;
 }

@@ -96,6 +96,8 @@ static int fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_s
 	error = fill_local(qp, wqe, wr);
 	if (error)
 		return error;
+	if (unlikely(qp->xrc))
+		wqe->dest_qpn = wr->qp_type.xrc.remote_srqn;
 	switch (wr->opcode) {
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:

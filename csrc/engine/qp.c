@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queue pairs: made, moved through their states, queried, destroyed. */
 #define _GNU_SOURCE
-#include "engine.h"
+#include "xrc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,10 +20,12 @@ void nupa_qp_publish(struct nupa_qp *qp)
 	nupa_qp_unsettle(qp);
 	nupa_store_release(&entry->state, (uint8_t)IBV_QPS_RESET);
 	nupa_store_relaxed(&entry->qpn, qp->ibv.qp_num);
-	nupa_store_relaxed(&entry->type, qp->type);
+	nupa_store_relaxed(&entry->type, (uint8_t)qp->ibv.qp_type);
 	nupa_store_relaxed(&entry->access, qp->attr.qp_access_flags);
 	nupa_store_relaxed(&entry->dest_qpn, qp->dest_qpn);
-	nupa_store_relaxed(&entry->pd, qp->ibv.pd->handle);
+	nupa_store_relaxed(&entry->pd, qp->ibv.pd ? qp->ibv.pd->handle : 0);
+	if (qp->xrc == NUPA_XRC_TARGET)
+		nupa_xrc_publish(qp);
 	nupa_store_relaxed(&entry->qkey, qp->attr.qkey);
 	nupa_store_relaxed(&entry->incarnation, qp->incarnation);
 	nupa_store_release(&entry->state, qp->state);
@@ -65,7 +67,7 @@ void nupa_qp_flush_rq(struct nupa_qp *qp)
 		qp->rq.head++;
 		flush_receive(qp, rwqe->wr_id);
 	}
-	if (qp->srq && !qp->last_wqe_event) {
+	if (qp->srq && !qp->xrc && !qp->last_wqe_event) {
 		qp->last_wqe_event = true;
 		nupa_event_raise_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 	}
@@ -121,11 +123,17 @@ static int check_init(const struct ibv_context *context, const struct ibv_qp_ini
 {
 	const struct ibv_qp_cap *cap = &init->cap;
 
+	bool sends = init->qp_type != IBV_QPT_XRC_RECV, receives = init->qp_type != IBV_QPT_XRC_SEND;
+
 	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC &&
-	    init->qp_type != IBV_QPT_UD)
+	    init->qp_type != IBV_QPT_UD && init->qp_type != IBV_QPT_XRC_SEND &&
+	    init->qp_type != IBV_QPT_XRC_RECV)
 		return EOPNOTSUPP;
-	if (!init->send_cq || !init->recv_cq || init->send_cq->context != context ||
-	    init->recv_cq->context != context || (init->srq && init->srq->context != context))
+	/* XRC: what one side has no use for may be missing. */
+	if ((sends && !init->send_cq) || (sends && receives && !init->recv_cq) ||
+	    (init->send_cq && init->send_cq->context != context) ||
+	    (init->recv_cq && init->recv_cq->context != context) ||
+	    (init->srq && (init->srq->context != context || !sends || !receives)))
 		return EINVAL;
 	if (cap->max_send_wr > NUPA_QP_WR_MAX || cap->max_recv_wr > NUPA_QP_WR_MAX ||
 	    cap->max_send_sge > NUPA_SGE_MAX || cap->max_recv_sge > NUPA_SGE_MAX ||
@@ -163,36 +171,68 @@ static void qp_free(struct nupa_qp *qp)
 
 static void count_users(struct nupa_qp *qp, int delta)
 {
+	if (qp->xrc == NUPA_XRC_TARGET) {
+		nupa_xrc_qp_users(qp, delta);
+		return;
+	}
 	container_of(qp->ibv.pd, struct nupa_pd, ibv)->users += (uint32_t)delta;
 	qp->send_cq->users += (uint32_t)delta;
-	qp->recv_cq->users += (uint32_t)delta;
+	if (qp->recv_cq)
+		qp->recv_cq->users += (uint32_t)delta;
 	if (qp->srq)
 		qp->srq->users += (uint32_t)delta;
 }
 
-static struct nupa_qp *qp_alloc(struct nupa_engine *engine, struct ibv_pd *pd,
-				const struct ibv_qp_init_attr *init)
+/* Before it is made: what a side of XRC has not, and what costs nothing. */
+static void settle_init(struct ibv_qp_init_attr *init)
+{
+	if (init->qp_type == IBV_QPT_XRC_RECV) {
+		init->send_cq = NULL;
+		init->cap.max_send_wr = init->cap.max_send_sge = init->cap.max_inline_data = 0;
+	} else if (init->cap.max_inline_data < NUPA_SEND_INLINE_BYTES) {
+		init->cap.max_inline_data = NUPA_SEND_INLINE_BYTES;
+	}
+	if (init->qp_type == IBV_QPT_XRC_RECV || init->qp_type == IBV_QPT_XRC_SEND)
+		init->recv_cq = NULL;
+	/* man ibv_create_qp: the RQ's sizes are ignored with an SRQ */
+	if (init->srq || init->qp_type == IBV_QPT_XRC_RECV || init->qp_type == IBV_QPT_XRC_SEND)
+		init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
+}
+
+static void fill_handle(struct ibv_qp *ibv, struct ibv_context *context, struct ibv_pd *pd,
+			const struct ibv_qp_init_attr *init)
+{
+	ibv->context = context;
+	ibv->qp_context = init->qp_context;
+	ibv->pd = pd;
+	ibv->send_cq = init->send_cq;
+	ibv->recv_cq = init->recv_cq;
+	ibv->srq = init->srq;
+	ibv->qp_type = init->qp_type;
+	pthread_mutex_init(&ibv->mutex, NULL);
+	pthread_cond_init(&ibv->cond, NULL);
+}
+
+static struct nupa_qp *qp_alloc(struct ibv_context *context, struct ibv_pd *pd,
+				struct ibv_xrcd *xrcd, const struct ibv_qp_init_attr *init)
 {
 	struct nupa_qp *qp = calloc(1, sizeof(*qp));
 
 	if (!qp)
 		return NULL;
-	qp->engine = engine;
+	qp->engine = nupa_engine_of(context);
 	qp->type = (uint8_t)init->qp_type;
+	if (init->qp_type == IBV_QPT_XRC_SEND || init->qp_type == IBV_QPT_XRC_RECV) {
+		qp->type = IBV_QPT_RC;
+		qp->xrc = xrcd ? NUPA_XRC_TARGET : NUPA_XRC_INITIATOR;
+		qp->xrcd = xrcd ? container_of(xrcd, struct nupa_xrcd, ibv) : NULL;
+	}
 	qp->sq_sig_all = init->sq_sig_all;
-	qp->send_cq = container_of(init->send_cq, struct nupa_cq, ibv);
-	qp->recv_cq = container_of(init->recv_cq, struct nupa_cq, ibv);
+	qp->send_cq = init->send_cq ? container_of(init->send_cq, struct nupa_cq, ibv) : NULL;
+	qp->recv_cq = init->recv_cq ? container_of(init->recv_cq, struct nupa_cq, ibv) : NULL;
 	qp->srq = init->srq ? container_of(init->srq, struct nupa_srq, ibv) : NULL;
 	qp->init = *init;
-	qp->ibv.context = pd->context;
-	qp->ibv.qp_context = init->qp_context;
-	qp->ibv.pd = pd;
-	qp->ibv.send_cq = init->send_cq;
-	qp->ibv.recv_cq = init->recv_cq;
-	qp->ibv.srq = init->srq;
-	qp->ibv.qp_type = init->qp_type;
-	pthread_mutex_init(&qp->ibv.mutex, NULL);
-	pthread_cond_init(&qp->ibv.cond, NULL);
+	fill_handle(&qp->ibv, context, pd, init);
 	nupa_list_init(&qp->wait_link);
 	nupa_list_init(&qp->ack_link);
 	nupa_list_init(&qp->job_link);
@@ -206,21 +246,19 @@ static struct nupa_qp *qp_alloc(struct nupa_engine *engine, struct ibv_pd *pd,
 	return qp;
 }
 
-struct ibv_qp *nupa_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+static struct ibv_qp *qp_make(struct ibv_context *context, struct ibv_pd *pd,
+			      struct ibv_xrcd *xrcd, struct ibv_qp_init_attr *init)
 {
-	struct nupa_engine *engine = nupa_engine_of(pd->context);
-	int error = check_init(pd->context, init);
+	struct nupa_engine *engine = nupa_engine_of(context);
+	int error = check_init(context, init);
 	struct nupa_qp *qp;
 
 	if (error) {
 		errno = error;
 		return NULL;
 	}
-	if (init->cap.max_inline_data < NUPA_SEND_INLINE_BYTES)
-		init->cap.max_inline_data = NUPA_SEND_INLINE_BYTES; /* costs nothing */
-	if (init->srq) /* man ibv_create_qp: the RQ's sizes are ignored with an SRQ */
-		init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
-	qp = qp_alloc(engine, pd, init);
+	settle_init(init);
+	qp = qp_alloc(context, pd, xrcd, init);
 	if (!qp) {
 		errno = ENOMEM;
 		return NULL;
@@ -243,6 +281,15 @@ struct ibv_qp *nupa_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	return &qp->ibv;
 }
 
+struct ibv_qp *nupa_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	if (init->qp_type == IBV_QPT_XRC_RECV) { /* has an XRC domain, and no PD: ibv_create_qp_ex */
+		errno = EINVAL;
+		return NULL;
+	}
+	return qp_make(pd->context, pd, NULL, init);
+}
+
 struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *ex)
 {
 	struct ibv_qp_init_attr init = {
@@ -254,11 +301,14 @@ struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 		.qp_type = ex->qp_type,
 		.sq_sig_all = ex->sq_sig_all,
 	};
-	uint32_t known =
-	    IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	bool target = ex->qp_type == IBV_QPT_XRC_RECV;
+	uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+			 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | (target ? IBV_QP_INIT_ATTR_XRCD : 0u);
 	struct ibv_qp *qp;
 
-	if (!(ex->comp_mask & IBV_QP_INIT_ATTR_PD) || !ex->pd || ex->pd->context != context) {
+	if (target ? !(ex->comp_mask & IBV_QP_INIT_ATTR_XRCD) || ex->xrcd->context != context
+		   : !(ex->comp_mask & IBV_QP_INIT_ATTR_PD) || !ex->pd ||
+			 ex->pd->context != context) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -268,7 +318,8 @@ struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	qp = nupa_create_qp(ex->pd, &init);
+	qp = target ? qp_make(context, NULL, ex->xrcd, &init)
+		    : qp_make(context, ex->pd, NULL, &init);
 	if (!qp)
 		return NULL;
 	ex->cap = init.cap;
@@ -308,12 +359,15 @@ static void qp_reset(struct nupa_qp *qp)
 {
 	nupa_requester_stop_waiting(qp);
 	nupa_responder_reset(qp);
-	nupa_cq_purge(qp->send_cq, qp);
-	nupa_cq_purge(qp->recv_cq, qp);
+	if (qp->send_cq)
+		nupa_cq_purge(qp->send_cq, qp);
+	if (qp->recv_cq)
+		nupa_cq_purge(qp->recv_cq, qp);
 	qp->sq.acked = qp->sq.issued = qp->sq.posted = qp->sq.begun = 0;
 	qp->rq.head = qp->rq.tail = 0;
 	qp->reads_outstanding = 0;
 	qp->channel = NULL;
+	qp->xrc_away = qp->xrc_resync = false;
 	qp->peer = NULL;
 	qp->dest_qpn = 0;
 	qp->last_wqe_event = qp->comm_est = qp->sqd_notify = false;
@@ -323,9 +377,23 @@ static void qp_reset(struct nupa_qp *qp)
 	nupa_qp_publish(qp);
 }
 
+static void qp_leave(struct nupa_qp *qp)
+{
+	struct nupa_engine *engine = qp->engine;
+
+	settle_answers(qp);
+	qp_reset(qp);
+	if (unlikely(qp->windows))
+		nupa_mw_forget_qp(qp);
+	nupa_store_relaxed(&qp->entry->qpn, 0);
+	engine->qps[qp->index] = NULL;
+	engine->qps_used--;
+	count_users(qp, -1);
+}
+
 int nupa_destroy_qp(struct ibv_qp *ibv)
 {
-	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_qp *qp = qp_of(ibv), *gone = qp;
 	struct nupa_engine *engine = qp->engine;
 	struct nupa_context *context = container_of(ibv->context, struct nupa_context, ibv.context);
 
@@ -334,18 +402,21 @@ int nupa_destroy_qp(struct ibv_qp *ibv)
 		nupa_engine_unlock(engine);
 		return EBUSY;
 	}
-	settle_answers(qp);
-	qp_reset(qp);
-	if (unlikely(qp->windows))
-		nupa_mw_forget_qp(qp);
-	nupa_event_drop(context, ibv);
-	nupa_store_relaxed(&qp->entry->qpn, 0);
-	engine->qps[qp->index] = NULL;
-	engine->qps_used--;
-	count_users(qp, -1);
+	if (qp->is_handle)
+		gone = nupa_xrc_close_handle(qp);
+	else
+		nupa_event_drop(context, ibv);
+	if (gone && gone->opens) { /* man ibv_open_qp: others have it open */
+		gone->orphan = true;
+		gone = NULL;
+	}
+	if (gone)
+		qp_leave(gone);
 	nupa_engine_unlock(engine);
-	nupa_event_wait_acked(context, &qp->async_pending);
-	qp_free(qp);
+	if (gone) {
+		nupa_event_wait_acked(context, &gone->async_pending);
+		qp_free(gone);
+	}
 	return 0;
 }
 
@@ -466,12 +537,17 @@ int nupa_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	enum ibv_qp_state from, to;
 	int error;
 
+	if (qp->is_handle) {
+		if (!qp->real)
+			return EOPNOTSUPP; /* only its own process can */
+		qp = qp->real;
+	}
 	nupa_engine_lock(engine);
 	from = qp->state;
 	to = mask & IBV_QP_STATE ? attr->qp_state : from;
 	error = mask & IBV_QP_CUR_STATE && attr->cur_qp_state != from ? EINVAL : 0;
 	if (!error)
-		error = nupa_qp_check_transition(qp->type, from, to, mask);
+		error = nupa_qp_check_transition(qp->ibv.qp_type, from, to, mask);
 	if (!error)
 		error = check_attr(qp, attr, mask);
 	if (!error) {
@@ -489,6 +565,11 @@ int nupa_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
 	struct nupa_engine *engine = qp->engine;
 
 	(void)mask; /* man ibv_query_qp: more than asked for may be filled in */
+	if (qp->is_handle && !qp->real) {
+		nupa_xrc_query_handle(qp, attr, init);
+		return 0;
+	}
+	qp = qp->is_handle ? qp->real : qp;
 	nupa_engine_lock(engine);
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = qp->state;

@@ -84,6 +84,7 @@ static struct nupa_wqe *begin(struct ibv_qp_ex *ibv, uint32_t opcode, uint32_t i
 	wqe->n_sge = 0;
 	wqe->length_bytes = 0;
 	wqe->ah = NULL;
+	wqe->dest_qpn = 0;
 	qp->build = wqe;
 	qp->build_next++;
 	return wqe;
@@ -243,6 +244,16 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t re
 		fail(qp, error);
 }
 
+static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+
+	if (qp->build && qp->xrc)
+		qp->build->dest_qpn = remote_srqn;
+	else
+		fail(qp, EINVAL);
+}
+
 #define RC_OPS                                                                                     \
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |    \
 	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                                 \
@@ -279,6 +290,7 @@ int nupa_qp_ex_init(struct nupa_qp *qp, uint64_t send_ops_flags)
 	ex->wr_set_inline_data = wr_set_inline_data;
 	ex->wr_set_inline_data_list = wr_set_inline_data_list;
 	ex->wr_set_ud_addr = wr_set_ud_addr;
+	ex->wr_set_xrc_srqn = wr_set_xrc_srqn;
 	qp->is_ex = true;
 	return 0;
 }

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-enum { RC, UC, UD, N_TYPES };
+enum { RC, UC, UD, INI, TGT, N_TYPES };
 
 struct transition {
 	uint8_t from, to;
@@ -25,51 +25,68 @@ struct transition {
 	(IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
 #define RTS_MAY_RC (RTS_MAY_UC | IBV_QP_MIN_RNR_TIMER)
 #define RTS_MAY_UD (IBV_QP_CUR_STATE | IBV_QP_QKEY)
+/* XRC's initiator has no receives, its target no sends of its own. */
+#define RTR_INI RTR_UC
+#define RTS_TGT (IBV_QP_TIMEOUT | IBV_QP_SQ_PSN)
 #define SQD_MAY_UC                                                                                 \
 	(IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |                   \
 	 IBV_QP_PATH_MIG_STATE)
 #define SQD_MAY_RC                                                                                 \
 	(SQD_MAY_UC | IBV_QP_PORT | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |         \
 	 IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+#define SQD_MAY_INI                                                                                \
+	(SQD_MAY_UC | IBV_QP_PORT | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |         \
+	 IBV_QP_MAX_QP_RD_ATOMIC)
+#define SQD_MAY_TGT                                                                                \
+	(SQD_MAY_UC | IBV_QP_PORT | IBV_QP_TIMEOUT | IBV_QP_MAX_DEST_RD_ATOMIC |                   \
+	 IBV_QP_MIN_RNR_TIMER)
+#define NOTIFY IBV_QP_EN_SQD_ASYNC_NOTIFY
 
-/* RC, UC, UD.  To RESET and to ERR leads from everywhere, with nothing more. */
+/* RC, UC, UD, XRC_SEND, XRC_RECV.  To RESET and to ERR leads from everywhere, with nothing more. */
 static const struct transition transitions[] = {
 	{ IBV_QPS_RESET,
 	  IBV_QPS_INIT,
-	  { INIT_CONNECTED, INIT_CONNECTED, INIT_DATAGRAM },
-	  { 0, 0, 0 } },
+	  { INIT_CONNECTED, INIT_CONNECTED, INIT_DATAGRAM, INIT_CONNECTED, INIT_CONNECTED },
+	  { 0 } },
 	{ IBV_QPS_INIT,
 	  IBV_QPS_INIT,
-	  { 0, 0, 0 },
-	  { INIT_CONNECTED, INIT_CONNECTED, INIT_DATAGRAM } },
+	  { 0 },
+	  { INIT_CONNECTED, INIT_CONNECTED, INIT_DATAGRAM, INIT_CONNECTED, INIT_CONNECTED } },
 	{ IBV_QPS_INIT,
 	  IBV_QPS_RTR,
-	  { RTR_RC, RTR_UC, 0 },
-	  { RTR_MAY, RTR_MAY, IBV_QP_PKEY_INDEX | IBV_QP_QKEY } },
+	  { RTR_RC, RTR_UC, 0, RTR_INI, RTR_RC },
+	  { RTR_MAY, RTR_MAY, IBV_QP_PKEY_INDEX | IBV_QP_QKEY, RTR_MAY, RTR_MAY } },
 	{ IBV_QPS_RTR,
 	  IBV_QPS_RTS,
-	  { RTS_RC, IBV_QP_SQ_PSN, IBV_QP_SQ_PSN },
-	  { RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD } },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, { 0, 0, 0 }, { RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD } },
+	  { RTS_RC, IBV_QP_SQ_PSN, IBV_QP_SQ_PSN, RTS_RC, RTS_TGT },
+	  { RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD, RTS_MAY_UC, RTS_MAY_RC } },
 	{ IBV_QPS_RTS,
-	  IBV_QPS_SQD,
-	  { 0, 0, 0 },
-	  { IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY } },
-	{ IBV_QPS_SQD, IBV_QPS_RTS, { 0, 0, 0 }, { RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD } },
+	  IBV_QPS_RTS,
+	  { 0 },
+	  { RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD, RTS_MAY_UC, RTS_MAY_RC } },
+	{ IBV_QPS_RTS, IBV_QPS_SQD, { 0 }, { NOTIFY, NOTIFY, NOTIFY, NOTIFY, NOTIFY } },
+	{ IBV_QPS_SQD,
+	  IBV_QPS_RTS,
+	  { 0 },
+	  { RTS_MAY_RC, RTS_MAY_UC, RTS_MAY_UD, RTS_MAY_UC, RTS_MAY_RC } },
 	{ IBV_QPS_SQD,
 	  IBV_QPS_SQD,
-	  { 0, 0, 0 },
-	  { SQD_MAY_RC, SQD_MAY_UC, IBV_QP_PKEY_INDEX | IBV_QP_QKEY } },
+	  { 0 },
+	  { SQD_MAY_RC, SQD_MAY_UC, IBV_QP_PKEY_INDEX | IBV_QP_QKEY, SQD_MAY_INI, SQD_MAY_TGT } },
 	{ IBV_QPS_SQE,
 	  IBV_QPS_RTS,
-	  { -1, 0, 0 }, /* an RC QP is never in SQE */
+	  { -1, 0, 0, -1, -1 }, /* a QP of a reliable service is never in SQE */
 	  { 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS, RTS_MAY_UD } },
 };
 
 int nupa_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to,
 			     int mask)
 {
-	int column = type == IBV_QPT_RC ? RC : type == IBV_QPT_UC ? UC : UD;
+	int column = type == IBV_QPT_RC         ? RC
+		     : type == IBV_QPT_UC       ? UC
+		     : type == IBV_QPT_XRC_SEND ? INI
+		     : type == IBV_QPT_XRC_RECV ? TGT
+						: UD;
 
 	mask &= ~IBV_QP_STATE;
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)

@@ -32,7 +32,7 @@ void nupa_receive_complete(struct nupa_qp *qp, uint64_t wr_id, enum ibv_wc_statu
 		return;
 	*cqe = (struct nupa_cqe){
 		.wr_id = wr_id,
-		.qp = qp,
+		.qp = qp->xrc ? NULL : qp, /* the SRQ's, which stay */
 		.status = (uint8_t)status,
 		.opcode = (uint8_t)opcode,
 		.byte_len = (uint32_t)bytes,

@@ -44,6 +44,8 @@ static void fill(struct nupa_qp *qp, struct nupa_msg *msg, uint8_t op, uint8_t f
 		    nupa_psn_of(qp->peer_incarnation, nupa_psn_add(qp->expected_psn, 0xffffff));
 		qp->ack_pending = false;
 		nupa_list_del(&qp->ack_link);
+	} else if (unlikely(qp->xrc)) {
+		nupa_xrc_mark(qp, msg);
 	}
 }
 
@@ -266,7 +268,7 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 
 	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
-	if (!started && !wqe->data_placed &&
+	if (!started && !wqe->data_placed && !qp->xrc &&
 	    nupa_channel_may_direct(qp->engine, qp->channel, wqe->opcode)) {
 		/* IBTA 10.8.3: what stands before it has to be executed first. */
 		if (!oldest)
@@ -307,6 +309,11 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 {
 	struct nupa_channel *channel = qp->channel;
 
+	if (unlikely(qp->xrc)) {
+		if (!nupa_xrc_route(qp, wqe))
+			return false;
+		channel = qp->channel;
+	}
 	if (unlikely(nupa_is_local_op(wqe->opcode))) {
 		enum ibv_wc_status status;
 

@@ -114,6 +114,7 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 	    (msg->syndrome == NUPA_NAK_NOT_READY && !is_oldest(qp, msg->psn)) ||
 	    !rewind_to(qp, msg->psn))
 		return;
+	qp->xrc_resync = qp->xrc_away;
 	nupa_qp_unsettle(qp);
 	switch (msg->syndrome) {
 	case NUPA_NAK_RNR:

@@ -235,6 +235,8 @@ static bool meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *chan
 	/* I5: an index from outside. */
 	if (index >= qp->engine->fabric->geometry.qp_entries ||
 	    index >= nupa_load_acquire(&channel->peer_slot->qp_limit) ||
+	    (nupa_load_relaxed(&channel->peer_qps[index].type) == IBV_QPT_XRC_SEND) !=
+		(qp->xrc == NUPA_XRC_TARGET) ||
 	    nupa_load_relaxed(&channel->peer_qps[index].incarnation) != incarnation)
 		return false;
 	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN) { /* what the one before asked for is void */
@@ -259,6 +261,8 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 			nupa_receive_datagram(qp, channel, msg, payload);
 		return;
 	}
+	if (unlikely(!qp))
+		qp = nupa_xrc_shadow(engine, channel, msg);
 	msg->psn = nupa_psn_add(msg->psn, 0);
 	/* Only the QP that ours is connected to, and that from its own process (I5). */
 	if (unlikely(!qp || qp->state < IBV_QPS_RTR || qp->state > IBV_QPS_SQE ||
@@ -280,6 +284,8 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 		if (qp->state == IBV_QPS_RTR)
 			nupa_event_raise_qp(qp, IBV_EVENT_COMM_EST);
 	}
+	if (unlikely(qp->xrc))
+		nupa_xrc_resync(qp, msg);
 	if (!check_psn(qp, msg))
 		goto pulled;
 	if (unlikely(!well_formed(qp, msg, payload))) {
@@ -287,6 +293,8 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 			nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		return;
 	}
+	if (unlikely(qp->xrc) && !nupa_xrc_bind(qp, msg))
+		return;
 	switch (msg->op) {
 	case NUPA_OP_SEND:
 		done = nupa_receive_send(qp, msg, payload);
@@ -303,7 +311,8 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 	}
 	if (qp->type == IBV_QPT_RC) {
 		if (done) {
-			qp->steady_rx = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS;
+			qp->steady_rx =
+			    !qp->xrc && (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS);
 			qp->expected_psn = nupa_psn_add(qp->expected_psn, 1);
 			if (msg->op == NUPA_OP_READ || msg->op == NUPA_OP_ATOMIC)
 				nupa_responder_run_jobs(qp);

@@ -88,7 +88,7 @@ int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64
 
 /* For the engine.  Offsets of the parts of an arena depend on the superblock alone. */
 struct nupa_arena_map {
-	uint64_t flows_off, qps_off, mrs_off, mcast_off; /* from the arena's start */
+	uint64_t flows_off, qps_off, mrs_off, mcast_off, xrcds_off; /* from the arena's start */
 	uint64_t rings_off, ring_stride;
 };
 struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb);

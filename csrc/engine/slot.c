@@ -109,6 +109,7 @@ static void clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 	nupa_store_relaxed(&slot->probe_value, 0);
 	nupa_store_relaxed(&slot->qp_limit, 0);
 	nupa_store_relaxed(&slot->mr_limit, 0);
+	nupa_store_relaxed(&slot->has_xrcds, 0);
 	if (nupa_load_relaxed(&slot->mcast_limit)) {
 		nupa_store_relaxed(&slot->mcast_limit, 0);
 		nupa_fetch_add_seq(&fabric->sb->mcast_epoch, 1);

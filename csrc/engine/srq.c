@@ -40,22 +40,48 @@ struct ibv_srq *nupa_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *ini
 	return &srq->ibv;
 }
 
+static int check_ex(const struct ibv_context *context, const struct ibv_srq_init_attr_ex *attr,
+		    bool xrc)
+{
+	const uint32_t xrc_mask = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | xrc_mask;
+
+	if (attr->comp_mask & ~known || (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && !xrc &&
+					 attr->srq_type != IBV_SRQT_BASIC))
+		return EOPNOTSUPP; /* no tag matching */
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd ||
+	    attr->pd->context != context)
+		return EINVAL;
+	if (xrc && ((attr->comp_mask & xrc_mask) != xrc_mask || attr->xrcd->context != context ||
+		    attr->cq->context != context))
+		return EINVAL;
+	return 0;
+}
+
 struct ibv_srq *nupa_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
 	struct ibv_srq_init_attr init = { .srq_context = attr->srq_context, .attr = attr->attr };
-	uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+	bool xrc = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type == IBV_SRQT_XRC;
+	int error = check_ex(context, attr, xrc);
+	struct nupa_engine *engine = nupa_engine_of(context);
+	struct ibv_srq *srq;
 
-	(void)context;
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd) {
-		errno = EINVAL;
+	if (error) {
+		errno = error;
 		return NULL;
 	}
-	if (attr->comp_mask & ~known ||
-	    (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type != IBV_SRQT_BASIC)) {
-		errno = EOPNOTSUPP;
+	srq = nupa_create_srq(attr->pd, &init);
+	if (!srq || !xrc)
+		return srq;
+	nupa_engine_lock(engine);
+	error = nupa_xrc_srq_add(srq_of(srq), attr->xrcd, attr->cq);
+	nupa_engine_unlock(engine);
+	if (error) {
+		nupa_destroy_srq(srq);
+		errno = error;
 		return NULL;
 	}
-	return nupa_create_srq(attr->pd, &init);
+	return srq;
 }
 
 int nupa_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int mask)
@@ -98,6 +124,8 @@ int nupa_destroy_srq(struct ibv_srq *ibv)
 		return EBUSY;
 	}
 	nupa_event_drop(context, ibv);
+	if (srq->xrcd)
+		nupa_xrc_srq_remove(srq);
 	container_of(ibv->pd, struct nupa_pd, ibv)->users--;
 	nupa_engine_unlock(engine);
 	nupa_event_wait_acked(context, &srq->async_pending);

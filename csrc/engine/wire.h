@@ -73,6 +73,9 @@ struct nupa_pull {
 	uint64_t bytes;
 };
 
+/* XRC requests: ack_psn is the number of the SRQ; syndrome is 0 or this: PSNs start here. */
+#define NUPA_XRC_RESYNC 1u
+
 #define NUPA_SEND_INLINE_BYTES 32u
 #define NUPA_WRITE_INLINE_BYTES 16u
 #define NUPA_UD_INLINE_BYTES 16u
