@@ -37,6 +37,10 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 	}
 	if (msg->length_bytes)
 		memcpy(target, payload ? payload : msg->write_data, msg->length_bytes);
+	if (payload && !nupa_channel_intact(qp->channel)) {
+		nupa_requester_lose_peer(qp);
+		return false;
+	}
 	if (imm) {
 		uint64_t wr_id = nupa_rq_peek(rq)->wr_id;
 
