@@ -200,7 +200,12 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 /* Tells the peer of our direction, so that it opens its own; again, if it could not then. */
 void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel)
 {
-	nupa_store_release(&channel->peer_slot->contact[engine->slot_index], engine->epoch);
+	nupa_channel_say(engine, channel, engine->epoch);
+}
+
+void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t word)
+{
+	nupa_store_release(&channel->peer_slot->contact[engine->slot_index], word);
 	nupa_fetch_add_seq(&channel->peer_slot->contact_epoch, 1);
 	nupa_port_wake_hard(channel->peer_slot);
 }
@@ -214,14 +219,18 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 	channel = engine->channels[peer];
 	if (likely(channel && !channel->broken))
 		return channel;
+	if (channel && nupa_channel_peer_alive(channel))
+		return NULL; /* closed for good: neither side knows any more where the other is */
 	channel = channel_new(engine, peer);
 	if (!channel)
 		return NULL;
 	if (open_tx(engine, channel)) {
+		/* Whoever knocked must not wait for us. */
+		nupa_channel_say(engine, channel, engine->epoch | NUPA_CONTACT_CLOSED);
 		free(channel);
 		return NULL;
 	}
-	/* QPs may still point to a broken one: it lives as long as the engine. */
+	/* QPs may still point to a broken one: see nupa_channel_sweep. */
 	channel->older = engine->channels[peer];
 	engine->channels[peer] = channel;
 	open_rx(engine, channel);
@@ -237,51 +246,20 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
 		struct nupa_channel *channel = engine->channels[peer];
 		uint64_t claim = nupa_load_acquire(&engine->fabric->slots[peer].claim);
-		uint32_t contact = nupa_load_acquire(&engine->slot->contact[peer]);
+		uint32_t word = nupa_load_acquire(&engine->slot->contact[peer]);
+		uint32_t contact = word & ~NUPA_CONTACT_CLOSED;
 
-		if (channel && !channel->broken && !nupa_channel_peer_alive(channel))
+		if (channel && !channel->broken &&
+		    (!nupa_channel_peer_alive(channel) ||
+		     word == (channel->peer_epoch | NUPA_CONTACT_CLOSED)))
 			nupa_channel_fail(engine, channel);
-		if (contact == 0 || NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
+		if (word == 0 || word != contact || NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
 		    NUPA_CLAIM_EPOCH(claim) != contact)
 			continue;
 		channel = nupa_channel_get(engine, peer);
 		if (channel)
 			open_rx(engine, channel);
 	}
-}
-
-static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *channel)
-{
-	return qp->type != IBV_QPT_UD && qp->dest_qpn >> NUPA_QP_INDEX_BITS == channel->peer &&
-	       qp->state >= IBV_QPS_RTR && qp->state != IBV_QPS_ERR &&
-	       (!qp->channel || qp->channel == channel);
-}
-
-/* The peer is gone: its QPs' partners complete with errors (design.md, core). */
-void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
-{
-	/* Who destroyed its QPs and then left is missed only by those who want something of it. */
-	bool orderly = nupa_load_acquire(&channel->peer_slot->left_epoch) == channel->peer_epoch;
-
-	channel->broken = true;
-	for (uint32_t i = 0; i < engine->n_channels; i++) {
-		if (engine->open[i] == channel) {
-			engine->open[i] = engine->open[--engine->n_channels];
-			break;
-		}
-	}
-	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
-		free(container_of(link, struct nupa_refusal, link));
-	for (uint32_t i = 0; i < engine->qp_limit; i++) {
-		struct nupa_qp *qp = engine->qps[i];
-
-		if (!qp || !uses_channel(qp, channel))
-			continue;
-		nupa_qp_unsettle(qp);
-		if (!orderly || qp->sq.acked != qp->sq.posted)
-			nupa_requester_lose_peer(qp);
-	}
-	nupa_cm_lose_peer(engine, channel);
 }
 
 /* Waits until the peers have taken what we sent last, acknowledgements above all; a peer that

@@ -29,6 +29,7 @@ struct nupa_engine {
 	uint32_t idle_polls;   /* empty ones in a row */
 	bool app_drives;       /* the port thread only supervises */
 	bool deaths;           /* set by the death watch, without the lock */
+	bool broken;           /* there are broken channels to be swept */
 	bool membarrier;       /* this process takes part in global expedited barriers */
 	bool forked;           /* a copy in a child process: nothing of it reaches the fabric */
 	struct nupa_list ack_pending; /* struct nupa_qp.ack_link */
@@ -137,12 +138,21 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine);
 /* channel.c */
 struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer);
 void nupa_channel_scan_contacts(struct nupa_engine *engine);
-void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_channel_close_all(struct nupa_engine *engine);
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
 bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *channel);
 bool nupa_channel_peer_alive(const struct nupa_channel *channel);
 void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);
+/* Leaves a word with the peer: see struct nupa_slot.contact. */
+void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t word);
+/* C6: whether what was read of the peer's ring just now was the peer's.  Who takes a slot back
+ * changes its claim first, then gives the arena's memory back, which reads as zeros. */
+static inline bool nupa_channel_intact(const struct nupa_channel *channel)
+{
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return likely(nupa_channel_peer_alive(channel));
+}
+
 /* Backs the DMA bytes of our direction with memory: 0 or -ENOSPC. */
 int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel);
 /* Whether it is worth trying this operation without the peer's engine. */
@@ -216,6 +226,10 @@ static inline bool nupa_window_permits(const struct nupa_window *window, uint32_
 	return (window->access & access) == access && raddr >= window->iova &&
 	       offset <= window->length && bytes <= window->length - offset;
 }
+
+/* death.c */
+void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel);
+void nupa_channel_sweep(struct nupa_engine *engine);
 
 /* mover.c */
 struct nupa_span { /* a piece of local memory, checked */

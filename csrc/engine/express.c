@@ -60,6 +60,8 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 	if (unlikely(!target))
 		return false;
 	nupa_copy_small(target, line->data, bytes);
+	if (unlikely(!nupa_rx_ready(&channel->rx)))
+		return false; /* cleared under us: its sender died */
 	cqe = nupa_cq_reserve(qp->recv_cq, qp);
 	*cqe = (struct nupa_cqe){
 		.wr_id = rwqe->wr_id,

@@ -158,10 +158,12 @@ struct nupa_slot {
 	/* Line 3: bumped (fetch_add) by whoever wrote `contact`. */
 	NUPA_LINE_ALIGNED uint32_t contact_epoch;
 
-	/* contact[s]: epoch of slot s when it opened its ring to this slot; writer: s. */
+	/* contact[s]: epoch of slot s when it opened its ring to this slot; with
+	 * NUPA_CONTACT_CLOSED: when it closed it for good.  Writer: s. */
 	NUPA_LINE_ALIGNED uint32_t contact[NUPA_SLOTS_MAX];
 };
 NUPA_ASSERT_SIZE(struct nupa_slot, 4 * 64 + 1024);
+#define NUPA_CONTACT_CLOSED 0x80000000u
 NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);
 
 /* A QP as its peers see it.  Writer: the owner of the arena. */

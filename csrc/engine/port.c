@@ -167,7 +167,8 @@ static void *port_thread(void *arg)
 
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 {
-	struct epoll_event event = { .events = EPOLLIN };
+	/* One shot: who has ended stays readable until nupa_channel_fail closes it. */
+	struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT };
 	int fd;
 
 	if (channel->peer_pid == (uint32_t)getpid())
@@ -203,8 +204,6 @@ static void *watch_thread(void *arg)
 			(void)!read(engine->watch_wake, &count, sizeof(count));
 			continue;
 		}
-		if (n == 1) /* a pidfd: its process has ended; the channel closes it */
-			epoll_ctl(engine->watch_epoll, EPOLL_CTL_DEL, event.data.fd, NULL);
 		if (n >= 0) {
 			nupa_store_release(&engine->deaths, true);
 			nupa_port_wake_hard(engine->slot);

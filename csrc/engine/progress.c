@@ -201,6 +201,8 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 		nupa_channel_scan_contacts(engine);
 	if (unlikely(nupa_load_relaxed(&engine->deaths)))
 		handle_deaths(engine);
+	if (unlikely(engine->broken))
+		nupa_channel_sweep(engine);
 	if (unlikely(nupa_load_relaxed(&engine->fabric->sb->port_epoch) != engine->port_epoch_seen))
 		handle_port_change(engine);
 	if (unlikely(engine->cm_owes))

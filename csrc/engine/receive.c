@@ -140,6 +140,8 @@ static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe
 	if (msg->length_bytes)
 		nupa_spans_copy(spans, n_spans, offset, (void *)(uintptr_t)payload,
 				msg->length_bytes, true);
+	if (msg->flags & NUPA_F_DMA && !nupa_channel_intact(qp->channel))
+		return IBV_WC_RETRY_EXC_ERR;
 	return IBV_WC_SUCCESS;
 }
 
@@ -172,6 +174,7 @@ static struct nupa_rwqe *receive_for(struct nupa_qp *qp, const struct nupa_msg *
 
 bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
 {
+	bool taken_before = qp->recv_active || qp->recv_kept;
 	struct nupa_rwqe *rwqe = receive_for(qp, msg);
 	enum ibv_wc_status status;
 
@@ -195,7 +198,10 @@ bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uin
 			nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		} else if (status == IBV_WC_RETRY_EXC_ERR) {
 			/* It died while we fetched from it: nothing was received. */
-			(qp->srq ? &qp->srq->rq : &qp->rq)->head--;
+			if (taken_before)
+				qp->recv_kept = !qp->recv_active;
+			else if (!qp->recv_active)
+				(qp->srq ? &qp->srq->rq : &qp->rq)->head--;
 			nupa_requester_lose_peer(qp);
 		} else {
 			receive_failed(qp, rwqe->wr_id, status, msg);
@@ -271,6 +277,10 @@ void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
 	nupa_spans_copy(spans, n_spans, NUPA_GRH_BYTES,
 			(void *)(uintptr_t)(payload ? payload : msg->ud_data), msg->length_bytes,
 			true);
+	if (payload && !nupa_channel_intact(channel)) { /* lost, with its sender */
+		(qp->srq ? &qp->srq->rq : &qp->rq)->head--;
+		return;
+	}
 	nupa_receive_complete(qp, rwqe->wr_id, IBV_WC_SUCCESS, msg,
 			      msg->length_bytes + NUPA_GRH_BYTES, IBV_WC_RECV);
 }

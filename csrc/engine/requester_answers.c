@@ -188,6 +188,8 @@ void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
 	if (msg->length_bytes)
 		nupa_spans_copy(spans, n_spans, wqe->moved_bytes, (void *)(uintptr_t)payload,
 				msg->length_bytes, true);
+	if (!nupa_channel_intact(qp->channel))
+		return; /* not its bytes: the death watch will tell */
 	wqe->moved_bytes += msg->length_bytes;
 	if (wqe->moved_bytes == wqe->length_bytes)
 		response_done(qp, wqe);

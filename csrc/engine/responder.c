@@ -51,6 +51,10 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 			nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_OPERATION);
 		return false;
 	}
+	if (payload && !nupa_channel_intact(qp->channel)) {
+		nupa_requester_lose_peer(qp);
+		return false;
+	}
 	if (imm) {
 		uint64_t wr_id = nupa_rq_peek(rq)->wr_id;
 

@@ -183,6 +183,10 @@ static inline enum nupa_rx_result nupa_rx_take(struct nupa_rx *rx, struct nupa_m
 	if (nupa_load_acquire(&line->tag) != tag)
 		return NUPA_RX_EMPTY;
 	*out = *line;
+	/* A dead producer's ring may be cleared at any time: then what we copied is none. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if (nupa_load_relaxed(&line->tag) != tag)
+		return NUPA_RX_EMPTY;
 	rx->dma_pending = 0;
 	*payload = NULL;
 	if (out->flags & NUPA_F_DMA) {

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The end of a channel: its peer died, left, or wrote nonsense.  Partners of its QPs complete with
+ * errors, and what was held for it is given back. */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *channel)
+{
+	return qp->type != IBV_QPT_UD && qp->dest_qpn >> NUPA_QP_INDEX_BITS == channel->peer &&
+	       qp->state >= IBV_QPS_RTR && qp->state != IBV_QPS_ERR &&
+	       (!qp->channel || qp->channel == channel);
+}
+
+static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	channel->broken = true;
+	for (uint32_t i = 0; i < engine->n_channels; i++) {
+		if (engine->open[i] == channel) {
+			engine->open[i] = engine->open[--engine->n_channels];
+			break;
+		}
+	}
+	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
+		free(container_of(link, struct nupa_refusal, link));
+	nupa_store_release(&channel->tx.header->pair, 0);
+	/* One that lives has to know as well that nothing comes or goes any more. */
+	if (nupa_channel_peer_alive(channel))
+		nupa_channel_say(engine, channel, engine->epoch | NUPA_CONTACT_CLOSED);
+}
+
+/* What the channel holds beside itself. */
+static void give_back(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	nupa_window_forget(channel);
+	if (channel->pidfd < 0)
+		return;
+	epoll_ctl(engine->watch_epoll, EPOLL_CTL_DEL, channel->pidfd, NULL);
+	close(channel->pidfd);
+	channel->pidfd = -1;
+}
+
+/* The peer is gone: its QPs' partners complete with errors (design.md, death). */
+void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	/* Who destroyed its QPs and then left is missed only by those who want something of it. */
+	bool orderly = nupa_load_acquire(&channel->peer_slot->left_epoch) == channel->peer_epoch;
+
+	stop_traffic(engine, channel);
+	for (uint32_t i = 0; i < engine->qp_limit; i++) {
+		struct nupa_qp *qp = engine->qps[i];
+
+		if (!qp || !uses_channel(qp, channel))
+			continue;
+		nupa_qp_unsettle(qp);
+		if (!orderly || qp->sq.acked != qp->sq.posted)
+			nupa_requester_lose_peer(qp);
+	}
+	nupa_cm_lose_peer(engine, channel);
+	give_back(engine, channel);
+	engine->broken = true;
+}
+
+static bool is_used(const struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	for (uint32_t i = 0; i < engine->qp_limit; i++)
+		if (engine->qps[i] && engine->qps[i]->channel == channel)
+			return true;
+	return false;
+}
+
+/* Frees broken channels that no QP knows any more (the others at the next death), but not that to
+ * a peer which lives: nothing can be opened to it again.  Nobody on the stack has one in hand. */
+void nupa_channel_sweep(struct nupa_engine *engine)
+{
+	engine->broken = false;
+	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
+		struct nupa_channel **at = &engine->channels[peer];
+
+		while (*at) {
+			struct nupa_channel *channel = *at;
+
+			if (!channel->broken || nupa_channel_peer_alive(channel) ||
+			    is_used(engine, channel)) {
+				at = &channel->older;
+			} else {
+				*at = channel->older;
+				free(channel);
+			}
+		}
+	}
+}

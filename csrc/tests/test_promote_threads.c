@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Promotion under running threads: whoever stores to a region or beside it while it is registered
+ * and deregistered, by whatever means, loses nothing. */
+#define _GNU_SOURCE
+#include "atomics.h"
+#include "promote.h"
+#include "runner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define WRITERS 4u
+#define ROUNDS 1000u
+#define WORDS 6144u /* twelve pages of the heap, neither end at the end of a page */
+#define HELD 3u     /* regions at a time */
+
+/* What threads do to *words* meanwhile: each has every fourth of them. */
+static uint64_t *words;
+static bool stop;
+
+struct writer {
+	pthread_t thread;
+	uint32_t index;
+	uint64_t laps;
+	uint32_t at; /* words of the last, unfinished lap are below */
+};
+
+static void *write_words(void *arg)
+{
+	struct writer *writer = arg;
+
+	while (!nupa_load_relaxed(&stop)) {
+		for (writer->at = writer->index; writer->at < WORDS; writer->at += WRITERS) {
+			if (nupa_load_relaxed(&stop))
+				return NULL;
+			/* Plainly, as programs do: a load and a store. */
+			words[writer->at]++;
+		}
+		writer->laps++;
+	}
+	return NULL;
+}
+
+static void start_writers(struct writer *writers)
+{
+	words = calloc(WORDS, sizeof(*words));
+	CHECK(words);
+	for (uint32_t i = 0; i < WRITERS; i++) {
+		writers[i] = (struct writer){ .index = i, .at = i };
+		CHECK_EQ(pthread_create(&writers[i].thread, NULL, write_words, &writers[i]), 0);
+	}
+}
+
+static void stop_writers(struct writer *writers)
+{
+	nupa_store_relaxed(&stop, true);
+	for (uint32_t i = 0; i < WRITERS; i++)
+		CHECK_EQ(pthread_join(writers[i].thread, NULL), 0);
+	for (uint32_t i = 0; i < WORDS; i++) {
+		const struct writer *writer = &writers[i % WRITERS];
+		bool in_last = writer->at >= WORDS ? false : i < writer->at;
+
+		CHECK_EQ(words[i], writer->laps + in_last);
+	}
+	free(words);
+}
+
+/* A region, all of it promoted.  It is one range, unless it joins what was promoted apart. */
+struct held {
+	struct nupa_shared_range ranges[HELD + 1];
+	int n;
+};
+
+static void hold(struct held *held, void *at, size_t bytes)
+{
+	uintptr_t end = (uintptr_t)at;
+
+	held->n = nupa_promote(at, bytes, held->ranges, HELD + 1);
+	CHECK(held->n > 0 && held->ranges[0].va <= end);
+	end = held->ranges[0].va;
+	for (int i = 0; i < held->n; i++) {
+		CHECK_EQ(held->ranges[i].va, end);
+		end += held->ranges[i].bytes;
+	}
+	CHECK(end >= (uintptr_t)at + bytes);
+}
+
+static void let_go(struct held *held)
+{
+	nupa_promote_release(held->ranges, held->n);
+	held->n = 0;
+}
+
+static uint64_t blocks_promoted(void)
+{
+	struct stat status;
+
+	CHECK_EQ(fstat(nupa_promote_fd(), &status), 0);
+	return (uint64_t)status.st_blocks;
+}
+
+/* So many registrations of random pieces of the words; half of them while others are held, which they
+ * may overlap, the others find none of it promoted. */
+static void register_randomly(uint32_t rounds)
+{
+	static uint64_t random;
+	struct held held[HELD] = { 0 };
+
+	if (!random)
+		random = test_seed();
+	for (uint32_t round = 0; round < rounds; round++) {
+		size_t from = test_random(&random) % (WORDS * sizeof(*words));
+		size_t bytes = 1 + test_random(&random) % (WORDS * sizeof(*words) - from);
+
+		if (round % 2)
+			let_go(&held[test_random(&random) % HELD]);
+		else
+			for (uint32_t i = 0; i < HELD; i++)
+				let_go(&held[i]);
+		for (uint32_t i = 0; i < HELD; i++) {
+			if (held[i].n)
+				continue;
+			hold(&held[i], (char *)words + from, bytes);
+			break;
+		}
+	}
+	for (uint32_t i = 0; i < HELD; i++)
+		let_go(&held[i]);
+}
+
+static bool possible(void)
+{
+	if (nupa_promote_possible())
+		return true;
+	printf("  skipped: no userfaultfd that write-protects shared memory (Linux 5.19)\n");
+	return false;
+}
+
+static void four_writers_lose_no_update_through_1000_registrations(void)
+{
+	struct writer writers[WRITERS];
+
+	if (!possible())
+		return;
+	start_writers(writers);
+	register_randomly(ROUNDS);
+	CHECK_EQ(blocks_promoted(), 0);
+	stop_writers(writers);
+}
+
+/* A process that changed its user may not look at itself by /proc unless it is dumpable. */
+static bool become_nobody(void)
+{
+	if (geteuid() != 0) {
+		printf("  already an ordinary user\n");
+		return true;
+	}
+	return setgroups(0, NULL) == 0 && setresgid(65534, 65534, 65534) == 0 &&
+	       setresuid(65534, 65534, 65534) == 0 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0;
+}
+
+static void nor_do_they_as_an_ordinary_user(void)
+{
+	CHECK(become_nobody());
+	four_writers_lose_no_update_through_1000_registrations();
+}
+
+/* --- other ways to write ------------------------------------------------------------- */
+
+static bool sees_system_calls(void)
+{
+	FILE *file = fopen("/proc/sys/vm/unprivileged_userfaultfd", "re");
+	int allowed = 0;
+
+	if (file) {
+		allowed = fgetc(file) == '1';
+		fclose(file);
+	}
+	if (geteuid() == 0 || allowed)
+		return true;
+	printf("  skipped: only root's userfaultfd holds off system calls here\n");
+	return false;
+}
+
+static void *read_words(void *arg)
+{
+	uint64_t *word = arg, count = 0;
+	int ends[2];
+
+	CHECK_EQ(pipe(ends), 0);
+	while (!nupa_load_relaxed(&stop)) {
+		count++;
+		CHECK_EQ(write(ends[1], &count, sizeof(count)), sizeof(count));
+		CHECK_EQ(read(ends[0], word, sizeof(*word)), sizeof(*word));
+		CHECK_EQ(*word, count);
+	}
+	close(ends[0]);
+	close(ends[1]);
+	return NULL;
+}
+
+static void a_system_call_that_writes_into_the_region_waits_and_succeeds(void)
+{
+	pthread_t thread;
+
+	if (!possible() || !sees_system_calls())
+		return;
+	words = calloc(WORDS, sizeof(*words));
+	CHECK(words);
+	CHECK_EQ(pthread_create(&thread, NULL, read_words, &words[WORDS / 2]), 0);
+	register_randomly(ROUNDS);
+	nupa_store_relaxed(&stop, true);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	free(words);
+}
+
+static uint64_t ticks;
+
+static void tick(int signal)
+{
+	(void)signal;
+	ticks++;
+	words[ticks % WORDS]++;
+}
+
+static void a_signal_handler_that_writes_there_is_not_waited_for(void)
+{
+	struct sigaction action = { .sa_handler = tick, .sa_flags = SA_RESTART };
+	struct itimerval often = { { 0, 100 }, { 0, 100 } }, never = { 0 };
+	uint64_t sum = 0;
+
+	if (!possible())
+		return;
+	words = calloc(WORDS, sizeof(*words));
+	CHECK(words);
+	CHECK_EQ(sigaction(SIGVTALRM, &action, NULL), 0);
+	CHECK_EQ(setitimer(ITIMER_VIRTUAL, &often, NULL), 0);
+	register_randomly(ROUNDS);
+	CHECK_EQ(setitimer(ITIMER_VIRTUAL, &never, NULL), 0);
+	for (uint32_t i = 0; i < WORDS; i++)
+		sum += words[i];
+	CHECK_EQ(sum, ticks);
+	free(words);
+}
+
+/* --- peers --------------------------------------------------------------------------- */
+
+#define PEER_ADDS 2000u
+
+static void *add_to_word(void *arg)
+{
+	for (uint32_t i = 0; i < PEER_ADDS; i++)
+		nupa_fetch_add_seq((uint64_t *)arg, 1);
+	return NULL;
+}
+
+/* One word, of which the program and a peer are the two writers, in a page of which others are
+ * registered and deregistered all the time. */
+static void atomics_of_peers_and_of_the_program_agree(void)
+{
+	struct held held = { 0 };
+	uint64_t *word;
+
+	if (!possible())
+		return;
+	words = calloc(WORDS, sizeof(*words));
+	CHECK(words);
+	word = &words[WORDS / 2];
+	for (uint32_t round = 1; round <= 50; round++) {
+		const struct nupa_shared_range *range = &held.ranges[0];
+		pthread_t peer, program;
+		char *view;
+
+		CHECK_EQ(pthread_create(&program, NULL, add_to_word, word), 0);
+		hold(&held, word, sizeof(*word));
+		view = mmap(NULL, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			    nupa_promote_fd(), (off_t)range->file_off);
+		CHECK(view != MAP_FAILED);
+		CHECK_EQ(pthread_create(&peer, NULL, add_to_word,
+					view + ((uintptr_t)word - range->va)),
+			 0);
+		register_randomly(4);
+		CHECK_EQ(pthread_join(peer, NULL), 0);
+		CHECK_EQ(munmap(view, range->bytes), 0);
+		let_go(&held);
+		CHECK_EQ(pthread_join(program, NULL), 0);
+		CHECK_EQ(*word, round * 2 * PEER_ADDS);
+	}
+	free(words);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(four_writers_lose_no_update_through_1000_registrations),
+		CASE(nor_do_they_as_an_ordinary_user),
+		CASE(a_system_call_that_writes_into_the_region_waits_and_succeeds),
+		CASE(a_signal_handler_that_writes_there_is_not_waited_for),
+		CASE(atomics_of_peers_and_of_the_program_agree),
+	};
+
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
