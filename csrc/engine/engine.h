@@ -100,7 +100,8 @@ void nupa_registry_init(void);
 void nupa_device_list_forget(void);
 uint32_t nupa_quietest_host(const struct nupa_fabric *fabric); /* fewest live attachments */
 
-/* fork.c: from now on forks are noticed. */
+/* fork.c: from now on forks are noticed, and counted. */
+extern uint32_t nupa_forks;
 void nupa_fork_prepare(void);
 
 /* port.c */

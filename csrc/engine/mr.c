@@ -84,6 +84,22 @@ static void unshare_range(const struct nupa_shared_range *range)
 		nupa_promote_release(range, 1);
 }
 
+/* The same, and takes the lock; again, if a fork in between has made it private. */
+static void share_and_lock(struct nupa_engine *engine, void *addr, size_t length, int access,
+			   struct nupa_shared_range *range)
+{
+	for (;;) {
+		uint32_t forks = nupa_load_acquire(&nupa_forks);
+
+		share(engine, addr, length, access, range);
+		nupa_engine_lock(engine);
+		if (!range->bytes || forks == nupa_load_relaxed(&nupa_forks))
+			return;
+		nupa_engine_unlock(engine);
+		unshare_range(range);
+	}
+}
+
 /* An index that is free, not one given back lately: they go round.  Under the lock. */
 static int index_take(struct nupa_engine *engine, uint32_t *index)
 {
@@ -143,8 +159,7 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		goto fail;
-	share(engine, addr, length, access, &shared);
-	nupa_engine_lock(engine);
+	share_and_lock(engine, addr, length, access, &shared);
 	error = index_take(engine, &index);
 	if (error) {
 		nupa_engine_unlock(engine);
