@@ -104,7 +104,8 @@ void nupa_device_list_forget(void);
 struct ibv_device *nupa_device_adopt(struct nupa_fabric *fabric, uint32_t host);
 uint32_t nupa_quietest_host(const struct nupa_fabric *fabric); /* fewest live attachments */
 
-/* fork.c: from now on forks are noticed. */
+/* fork.c: from now on forks are noticed, and counted. */
+extern uint32_t nupa_forks;
 void nupa_fork_prepare(void);
 
 /* port.c */

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "engine.h"
 
+uint32_t nupa_forks;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void before(void)
@@ -18,10 +19,13 @@ static void before(void)
 		nupa_engine_lock(engine);
 		nupa_mr_hide_all(engine);
 	}
+	nupa_promote_before_fork(); /* what other threads are just registering, too */
 }
 
 static void in_parent(void)
 {
+	nupa_promote_after_fork();
+	nupa_store_relaxed(&nupa_forks, nupa_forks + 1);
 	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
 		nupa_mr_share_all(engine);
 		nupa_engine_unlock(engine);

@@ -228,8 +228,7 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	mr->iova = iova;
 	mr->kind = (uint8_t)kind;
 	mr->access = nupa_mr_access(kind, access);
-	nupa_mr_share(engine, mr);
-	nupa_engine_lock(engine);
+	nupa_mr_share_and_lock(engine, mr);
 	error = nupa_mr_place(engine, mr);
 	if (!error) {
 		nupa_mr_expose(engine, mr);

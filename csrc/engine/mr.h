@@ -56,6 +56,7 @@ int nupa_mr_end(struct nupa_engine *engine, struct nupa_mr *mr);
 /* mr_share.c: puts a region's pages into our memfd if it can, before it is exposed, and takes them
  * back once it is retracted. */
 void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr);
+void nupa_mr_share_and_lock(struct nupa_engine *engine, struct nupa_mr *mr);
 void nupa_mr_unshare(struct nupa_mr *mr);
 /* Where it is in the memfd; ~0: it is not. */
 uint64_t nupa_mr_shared_offset(struct nupa_mr *mr);

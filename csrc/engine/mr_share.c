@@ -26,6 +26,21 @@ void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr)
 	nupa_store_release(&engine->slot->shared_fd, (uint32_t)nupa_promote_fd() + 1);
 }
 
+/* The same before taking the lock; again, if a fork in between has made it private. */
+void nupa_mr_share_and_lock(struct nupa_engine *engine, struct nupa_mr *mr)
+{
+	for (;;) {
+		uint32_t forks = nupa_load_acquire(&nupa_forks);
+
+		nupa_mr_share(engine, mr);
+		nupa_engine_lock(engine);
+		if (!mr->shared.bytes || forks == nupa_load_relaxed(&nupa_forks))
+			return;
+		nupa_engine_unlock(engine);
+		nupa_mr_unshare(mr);
+	}
+}
+
 void nupa_mr_unshare(struct nupa_mr *mr)
 {
 	if (mr->shared.bytes)
