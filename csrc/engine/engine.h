@@ -13,6 +13,7 @@
 #include "objects.h"
 #include "segment_internal.h"
 
+#include <linux/futex.h>
 #include <sched.h>
 
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -73,6 +74,9 @@ struct nupa_engine {
 	bool watch_polls; /* no pidfds here: the watch looks by time */
 	int watch_epoll;  /* pidfds of the peers */
 	int watch_wake;   /* eventfd */
+	int life_fd;      /* closes with this process, or when it runs another program */
+	struct robust_list_head life_head; /* of the watch thread */
+	struct robust_list life_entry;
 	uint64_t (*now_ns)(void);
 
 	struct nupa_engine *next; /* registry of this process */
@@ -107,6 +111,12 @@ uint32_t nupa_quietest_host(const struct nupa_fabric *fabric); /* fewest live at
 /* fork.c: from now on forks are noticed, and counted. */
 extern uint32_t nupa_forks;
 void nupa_fork_prepare(void);
+
+/* life.c */
+int nupa_life_open(struct nupa_engine *engine); /* 0 or -errno */
+void nupa_life_begin(struct nupa_engine *engine); /* in the thread that answers for the process */
+void nupa_life_end(struct nupa_engine *engine);   /* in the same */
+bool nupa_life_watch(struct nupa_engine *engine, struct nupa_channel *channel);
 
 /* port.c */
 int nupa_port_start(struct nupa_engine *engine);
@@ -476,8 +486,6 @@ static inline int32_t nupa_psn_diff(uint32_t a, uint32_t b)
 }
 
 /* post.c */
-int nupa_wqe_begin(struct nupa_qp *qp, struct nupa_wqe *wqe, uint32_t opcode, uint64_t wr_id,
-		   uint32_t flags, uint32_t imm);
 int nupa_wqe_set_ud(struct nupa_qp *qp, struct nupa_wqe *wqe, struct ibv_ah *ah, uint32_t qpn,
 		    uint32_t qkey);
 

@@ -23,6 +23,23 @@ struct nupa_express {
 	uint32_t opcode;
 };
 
+#define NUPA_EXPRESS_OPCODES                                                                       \
+	(1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP |      \
+	 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
+
+static inline bool nupa_express_opcode(uint32_t opcode)
+{
+	return opcode < 32 && (NUPA_EXPRESS_OPCODES >> opcode & 1);
+}
+
+/* Where the one piece of local memory is; NULL: it may not be used so. */
+static inline uint8_t *nupa_express_local(const struct nupa_qp *qp, const struct ibv_sge *sge,
+					  uint32_t opcode)
+{
+	return nupa_mr_local(qp->engine, qp->ibv.pd, sge,
+			     opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE);
+}
+
 static inline bool nupa_express_path(const struct nupa_qp *qp)
 {
 	return likely(qp->steady_tx) &&

@@ -40,7 +40,9 @@ struct nupa_channel {
 	uint32_t peer_epoch;
 	uint32_t peer_pid;
 	uint32_t peer_host;
-	int pidfd; /* -1: none */
+	int pidfd;   /* -1: none */
+	int life_fd; /* the other end of the peer's pipe; -1: none */
+	bool foreign; /* the peer's pid is one of another pid namespace: it means nothing here */
 	uint64_t peer_start_time;
 	bool rx_open;
 	bool dma_backed;       /* our DMA bytes are backed by memory */
@@ -333,8 +335,9 @@ struct nupa_qp {
 	uint64_t wait_deadline_ns;  /* 0: none */
 	struct nupa_list wait_link; /* engine->waiting */
 
-	/* extended posting, between wr_start and wr_complete: ibv.mutex is held */
+	/* extended posting, between wr_start and wr_complete, by one thread */
 	bool is_ex;
+	bool building;
 	int build_error;
 	uint64_t build_first, build_end; /* the part of the send queue that was free at wr_start */
 	uint64_t build_next;             /* behind the request being built */

@@ -6,7 +6,7 @@
 #include <errno.h>
 
 /* Opcodes that a QP type takes: man ibv_post_send. */
-static const uint32_t opcodes_of_type[] = {
+const uint32_t nupa_opcodes_of_type[16] = {
 	[IBV_QPT_RC] = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
 		       1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_RDMA_READ |
 		       1u << IBV_WR_ATOMIC_CMP_AND_SWP | 1u << IBV_WR_ATOMIC_FETCH_AND_ADD |
@@ -53,21 +53,6 @@ static int fill_local(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv
 			       wr->sg_list[i].length);
 		bytes += wr->sg_list[i].length;
 	}
-	return 0;
-}
-
-int nupa_wqe_begin(struct nupa_qp *qp, struct nupa_wqe *wqe, uint32_t opcode, uint64_t wr_id,
-		   uint32_t flags, uint32_t imm)
-{
-	if (opcode > 31 || !(opcodes_of_type[qp->type] >> opcode & 1))
-		return EINVAL;
-	wqe->wr_id = wr_id;
-	wqe->opcode = (uint8_t)opcode;
-	wqe->flags = (uint8_t)(flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u));
-	wqe->state = NUPA_WQE_POSTED;
-	wqe->imm = imm;
-	wqe->moved_bytes = 0;
-	wqe->data_placed = 0;
 	return 0;
 }
 
@@ -122,18 +107,14 @@ static int fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_s
 	return nupa_wqe_set_ud(qp, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
 }
 
-#define EXPRESS_OPCODES                                                                            \
-	(1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP |      \
-	 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
-
 /* Done on the spot; false: it takes a WQE. */
 static inline bool post_express(struct nupa_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct ibv_sge *sge = wr->sg_list;
 	struct nupa_express request = { 0 };
 
-	if (!qp->steady_tx || wr->opcode > 31 || !(EXPRESS_OPCODES >> wr->opcode & 1) ||
-	    wr->num_sge != 1 || sge->length == 0)
+	if (!qp->steady_tx || !nupa_express_opcode(wr->opcode) || wr->num_sge != 1 ||
+	    sge->length == 0)
 		return false;
 	request.wr_id = wr->wr_id;
 	request.opcode = wr->opcode;
@@ -156,9 +137,7 @@ static inline bool post_express(struct nupa_qp *qp, const struct ibv_send_wr *wr
 	} else {
 		if (sge->length > NUPA_MSG_MAX_BYTES)
 			return false;
-		request.local =
-		    nupa_mr_local(qp->engine, qp->ibv.pd, sge,
-				  wr->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE);
+		request.local = nupa_express_local(qp, sge, wr->opcode);
 		if (unlikely(!request.local))
 			return false;
 	}

@@ -2,7 +2,7 @@
  * Extended queue pairs (man ibv_wr_post): requests are built in place, in the send queue itself,
  * between wr_start and wr_complete, which posts all or none.  What lies behind `posted` is
  * nobody's but the builder's, so the engine's lock is not held in between. */
-#include "engine.h"
+#include "express.h"
 
 #include <errno.h>
 
@@ -11,12 +11,24 @@ static struct nupa_qp *qp_of(struct ibv_qp_ex *ibv)
 	return container_of(ibv, struct nupa_qp, ibv_ex);
 }
 
+/* One thread at a time builds; the others wait here, with the lock again when it is their turn. */
+static void wait_for_builder(struct nupa_qp *qp)
+{
+	while (qp->building) {
+		nupa_engine_unlock(qp->engine);
+		sched_yield();
+		nupa_engine_lock(qp->engine);
+	}
+}
+
 static void wr_start(struct ibv_qp_ex *ibv)
 {
 	struct nupa_qp *qp = qp_of(ibv);
 
-	pthread_mutex_lock(&qp->ibv.mutex);
 	nupa_engine_lock(qp->engine);
+	if (unlikely(qp->building))
+		wait_for_builder(qp);
+	qp->building = true;
 	qp->build_error = qp->state < IBV_QPS_RTS ? EINVAL : 0;
 	qp->build_first = qp->build_next = qp->sq.posted;
 	qp->build_end = qp->sq.acked + qp->sq.capacity;
@@ -26,7 +38,11 @@ static void wr_start(struct ibv_qp_ex *ibv)
 
 static void wr_abort(struct ibv_qp_ex *ibv)
 {
-	pthread_mutex_unlock(&qp_of(ibv)->ibv.mutex);
+	struct nupa_qp *qp = qp_of(ibv);
+
+	nupa_engine_lock(qp->engine);
+	qp->building = false;
+	nupa_engine_unlock(qp->engine);
 }
 
 /* What can be said of a request only when it is whole. */
@@ -43,6 +59,32 @@ static int check_built(const struct nupa_qp *qp)
 	return qp->type == IBV_QPT_UD && !wqe->ah ? EINVAL : 0;
 }
 
+/* The only request that was built is done on the spot, without being posted; false: it is not. */
+static inline bool express_built(struct nupa_qp *qp)
+{
+	struct nupa_wqe *wqe = qp->build;
+	struct nupa_express request;
+
+	if (qp->build_next != qp->build_first + 1 || !qp->steady_tx ||
+	    !nupa_express_opcode(wqe->opcode) || wqe->length_bytes == 0)
+		return false;
+	request.wr_id = wqe->wr_id;
+	request.opcode = wqe->opcode;
+	request.flags = wqe->flags;
+	request.bytes = wqe->length_bytes;
+	request.raddr = wqe->raddr;
+	request.rkey = wqe->rkey;
+	request.compare_add = wqe->compare_add;
+	request.swap = wqe->swap;
+	if (wqe->flags & IBV_SEND_INLINE)
+		request.local = wqe->inline_data;
+	else if (wqe->n_sge == 1)
+		request.local = nupa_express_local(qp, wqe->sge, wqe->opcode);
+	else
+		return false;
+	return request.local && nupa_express_one_sided(qp, &request);
+}
+
 static int wr_complete(struct ibv_qp_ex *ibv)
 {
 	struct nupa_qp *qp = qp_of(ibv);
@@ -51,15 +93,15 @@ static int wr_complete(struct ibv_qp_ex *ibv)
 	nupa_engine_lock(qp->engine);
 	if (!error && qp->sq.posted != qp->build_first)
 		error = EBUSY; /* another thread posted meanwhile, by ibv_post_send or a reset */
-	if (!error) {
+	if (likely(!error) && !express_built(qp)) {
 		qp->sq.posted = qp->build_next;
 		if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 			nupa_requester_flush(qp);
 		else
 			nupa_requester_run(qp);
 	}
+	qp->building = false;
 	nupa_engine_unlock(qp->engine);
-	pthread_mutex_unlock(&qp->ibv.mutex);
 	return error;
 }
 
@@ -197,9 +239,18 @@ static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t num_sge, const struct 
 
 static void wr_set_sge(struct ibv_qp_ex *ibv, uint32_t lkey, uint64_t addr, uint32_t length)
 {
-	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
+	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_wqe *wqe = qp->build;
 
-	wr_set_sge_list(ibv, 1, &sge);
+	if (unlikely(!wqe || qp->sq.max_sge == 0)) {
+		fail(qp, EINVAL);
+		return;
+	}
+	if (unlikely(length > NUPA_MSG_MAX_BYTES))
+		fail(qp, EMSGSIZE);
+	wqe->sge[0] = (struct ibv_sge){ .addr = addr, .length = length, .lkey = lkey };
+	wqe->n_sge = 1;
+	wqe->length_bytes = length;
 }
 
 static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t num_buf,
@@ -227,9 +278,16 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t num_buf,
 
 static void wr_set_inline_data(struct ibv_qp_ex *ibv, void *addr, size_t length)
 {
+	struct nupa_qp *qp = qp_of(ibv);
 	struct ibv_data_buf buf = { .addr = addr, .length = length };
 
-	wr_set_inline_data_list(ibv, 1, &buf);
+	if (unlikely(!qp->build || length > NUPA_SEND_INLINE_BYTES)) {
+		wr_set_inline_data_list(ibv, 1, &buf);
+		return;
+	}
+	nupa_copy_small(qp->build->inline_data, addr, (uint32_t)length); /* fits: create_qp */
+	qp->build->flags |= IBV_SEND_INLINE;
+	qp->build->length_bytes = (uint32_t)length;
 }
 
 static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t remote_qpn,

@@ -45,8 +45,8 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 		nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		return false;
 	}
-	if (msg->length_bytes && !copy(target, payload ? payload : msg->write_data,
-				       msg->length_bytes, on_demand)) {
+	if (msg->length_bytes &&
+	    !copy(target, payload ? payload : msg->write_data, msg->length_bytes, on_demand)) {
 		if (qp->type == IBV_QPT_RC)
 			nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_OPERATION);
 		return false;
@@ -151,9 +151,9 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		bool on_demand = false;
 
 		/* Looked up for each part: the region may go away in between. */
-		if (chunk && !(source = nupa_mr_remote(qp, job->rkey, job->raddr + job->sent_bytes,
-						       chunk, IBV_ACCESS_REMOTE_READ,
-						       &on_demand))) {
+		if (chunk &&
+		    !(source = nupa_mr_remote(qp, job->rkey, job->raddr + job->sent_bytes, chunk,
+					      IBV_ACCESS_REMOTE_READ, &on_demand))) {
 			drop_jobs(qp, NUPA_NAK_REMOTE_ACCESS);
 			return;
 		}

@@ -5,6 +5,24 @@
 
 #include "mover.h"
 
+extern const uint32_t nupa_opcodes_of_type[16];
+
+/* A WQE anew: 0, or EINVAL for an opcode that the QP does not take. */
+static inline int nupa_wqe_begin(struct nupa_qp *qp, struct nupa_wqe *wqe, uint32_t opcode,
+				 uint64_t wr_id, uint32_t flags, uint32_t imm)
+{
+	if (unlikely(opcode > 31 || !(nupa_opcodes_of_type[qp->type] >> opcode & 1)))
+		return EINVAL;
+	wqe->wr_id = wr_id;
+	wqe->opcode = (uint8_t)opcode;
+	wqe->flags = (uint8_t)(flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u));
+	wqe->state = NUPA_WQE_POSTED;
+	wqe->imm = imm;
+	wqe->moved_bytes = 0;
+	wqe->data_placed = 0;
+	return 0;
+}
+
 /* Operations that end with an answer of their own. */
 static inline bool nupa_is_response_op(uint8_t opcode)
 {
