@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Workers as the director sees them: processes that it starts, tells what to do, and ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .board import Board
+
+SOURCES = Path(__file__).with_name("worker")
+
+
+def build(out: Path) -> Path:
+    """Compiles the worker against the system's libibverbs into *out*; the program's path."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise FileNotFoundError("no C compiler: apt-get install gcc")
+    program = out / "worker"
+    sources = sorted(str(path) for path in SOURCES.glob("*.c"))
+    flags = ["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE"]
+    subprocess.run(
+        [compiler, *flags, *sources, "-o", str(program), "-libverbs", "-lpthread"], check=True
+    )
+    return program
+
+
+@dataclass(frozen=True)
+class Role:
+    """What stays of a worker when its process is replaced."""
+
+    index: int
+    mover: str | None
+    events: bool  #: sleeps until something happens, else it polls
+    spared: bool  #: stopped, but never ended: what leaks shows in it
+
+
+@dataclass
+class Stop:
+    """One SIGSTOP, until when."""
+
+    from_ns: int
+    to_ns: int | None = None
+
+
+@dataclass
+class Worker:
+    """One process."""
+
+    role: Role
+    host: int
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    board: Board
+    started_ns: int
+    pidfd: int
+    ready: bool = False
+    datagram_qpn: int = 0
+    ended_by: str = ""  #: what the director did to it, if it did
+    ended_ns: int = 0
+    finished: bool = False
+    stops: list[Stop] = field(default_factory=list)
+    links: set[int] = field(default_factory=set)
+
+    @classmethod
+    def start(
+        cls, program: Path, role: Role, host: int, seed: int, env: Mapping[str, str], now_ns: int
+    ) -> Worker:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        board = Board()
+        environment = {**env, "NUPA_HOST": f"host{host}"}
+        if role.mover:
+            environment["NUPA_MOVER"] = role.mover
+        process = subprocess.Popen(
+            [str(program), str(int(role.events)), str(seed), str(board.fd)],
+            stdin=theirs.fileno(),
+            env=environment,
+            pass_fds=[board.fd],
+        )
+        theirs.close()
+        ours.setblocking(False)
+        pidfd = os.pidfd_open(process.pid)
+        return cls(role, host, process, ours, board, now_ns, pidfd)
+
+    @property
+    def name(self) -> str:
+        return f"worker {self.role.index} (pid {self.process.pid})"
+
+    @property
+    def stopped(self) -> bool:
+        return bool(self.stops) and self.stops[-1].to_ns is None
+
+    @property
+    def usable(self) -> bool:
+        """Takes new links."""
+        return self.ready and not self.ended_by
+
+    def ran_since(self, ns: int) -> bool:
+        """Whether it was not stopped at any time since."""
+        return all(stop.to_ns is not None and stop.to_ns < ns for stop in self.stops[-8:])
+
+    def tell(self, line: str) -> None:
+        # Broken: it has ended, and its pidfd says so.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.control.send(line.encode())
+
+    def stop(self, now_ns: int) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+        self.stops.append(Stop(now_ns))
+
+    def resume(self, now_ns: int) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.stops[-1].to_ns = now_ns
+
+    def open_files(self) -> list[str]:
+        """What its file descriptors are, while it runs."""
+        folder = Path(f"/proc/{self.process.pid}/fd")
+        return [re.sub(r"\d+", "N", str(path.readlink())) for path in folder.iterdir()]
+
+    def close(self) -> None:
+        """Of a process that has ended."""
+        self.control.close()
+        os.close(self.pidfd)
+        self.board.close()

@@ -1,0 +1,464 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The director of a soak: starts workers, links them in pairs, and ends, stops and resumes them.
+
+What it does follows from its seed; when it does it depends on the machine.
+"""
+
+from __future__ import annotations
+
+import random
+import selectors
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nupa.fabric import Fabric
+
+from .crew import Role, Worker
+
+SECOND = 1_000_000_000
+HUNG_NS = 10 * SECOND  # what makes no progress for so long, hangs
+END_NS = 30 * SECOND  # an orderly end takes no longer
+STRIKE_NS = SECOND // 10
+STOP_NS = (SECOND // 200, SECOND // 5)
+LOOK_NS = SECOND // 2
+# What a completion says when its peer has ended: ibv_wc_status.
+DEATH_STATUSES = {5: "WR_FLUSH_ERR", 12: "RETRY_EXC_ERR", 100: "lost messages (UC)"}
+STRIKES = ("kill", "stop", "exit now", "exit", "finish", "unlink")
+STRIKE_WEIGHTS = (35, 35, 10, 8, 6, 6)
+
+
+class SoakError(Exception):
+    """Something that must not happen in a soak."""
+
+
+@dataclass
+class LinkEnd:
+    """One end of a link: *id* names it in its worker."""
+
+    id: int
+    worker: Worker
+    address: str = ""
+    ready: bool = False
+    down: bool = False
+    gone: bool = False
+
+
+@dataclass
+class Link:
+    """A connection of two workers, or of one with itself."""
+
+    number: int
+    reliable: bool
+    ends: tuple[LinkEnd, LinkEnd]
+    made_ns: int
+    running: bool = False
+    dropped: bool = False  #: by us: whatever its ends say now is right
+    death_ns: int = 0  #: when one of its workers was ended
+    progress: int = -1
+    progress_ns: int = 0
+
+
+@dataclass
+class Figures:
+    """What a soak has seen."""
+
+    operations: int = 0
+    bytes_checked: int = 0
+    datagrams: int = 0
+    links: int = 0
+    strikes: Counter[str] = field(default_factory=Counter)
+    wrong: int = 0
+    hung: int = 0
+    notices_ms: list[float] = field(default_factory=list)  #: from a death to the partner's error
+    statuses: Counter[str] = field(default_factory=Counter)
+    longest_dereg_s: float = 0.0
+    leaked_fds: int = 0
+    leaked_heap_bytes: int = 0
+    leaked_slots: int = 0
+    leaked_ring_bytes: int = 0
+    leaked_segments: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+class Director:
+    """One soak on *fabric*, with *n_workers* processes of *program*."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        program: Path,
+        *,
+        seed: int,
+        n_workers: int,
+        n_links: int,
+        env: dict[str, str],
+        say: Callable[[str], None],
+    ) -> None:
+        self.figures = Figures()
+        self._fabric = fabric
+        self._program = program
+        self._random = random.Random(seed)
+        self._env = env
+        self._say = say
+        self._n_links = n_links
+        self._selector = selectors.DefaultSelector()
+        self._workers: dict[int, Worker] = {}  #: by role
+        self._links: dict[int, Link] = {}
+        self._ends: dict[int, tuple[Link, LinkEnd]] = {}
+        self._resumes: list[tuple[int, Worker]] = []
+        self._next_end = 1
+        self._ending = False
+        movers = (None, "relay", None, "cma", None, "pool")
+        self._roles = [
+            Role(i, movers[i % len(movers)], events=i % 4 != 0, spared=i < 2)
+            for i in range(n_workers)
+        ]
+
+    # --- workers ------------------------------------------------------------------------------
+
+    def _start(self, role: Role) -> None:
+        worker = Worker.start(
+            self._program,
+            role,
+            self._random.randrange(len(self._fabric.hosts)),
+            self._random.getrandbits(63) | 1,
+            self._env,
+            time.monotonic_ns(),
+        )
+        self._workers[role.index] = worker
+        self._selector.register(worker.control, selectors.EVENT_READ, (worker, self._hear))
+        self._selector.register(worker.pidfd, selectors.EVENT_READ, (worker, self._bury))
+
+    def _end(self, worker: Worker, how: str) -> None:
+        worker.ended_by = how
+        worker.ended_ns = time.monotonic_ns()
+        if how == "kill":
+            worker.process.kill()
+        elif how == "finish":
+            worker.tell("finish")
+        else:
+            worker.process.send_signal(signal.SIGUSR1 if how == "exit now" else signal.SIGUSR2)
+
+    def _bury(self, worker: Worker) -> None:
+        """Its process has ended."""
+        self._selector.unregister(worker.pidfd)
+        self._hear(worker)
+        self._selector.unregister(worker.control)
+        code = worker.process.wait()
+        expected = -signal.SIGKILL if worker.ended_by == "kill" else 0
+        if not worker.ended_by or code != expected:
+            self._fail(f"{worker.name} ended by itself, with {code}", worker)
+        if worker.ended_by == "finish":
+            if not worker.finished:
+                self._fail(f"{worker.name} did not finish in order", worker)
+            self._count_leaks(worker)
+        self._add_up(worker)
+        for number in sorted(worker.links):
+            self._lose_end(self._links[number], worker)
+        worker.close()
+        del self._workers[worker.role.index]
+        if not self._ending:
+            self._start(worker.role)
+
+    def _add_up(self, worker: Worker) -> None:
+        board, figures = worker.board, self.figures
+        figures.operations += board.operations
+        figures.bytes_checked += board.bytes
+        figures.datagrams += board.datagrams
+        figures.wrong += board.wrong
+        figures.longest_dereg_s = max(figures.longest_dereg_s, board.longest_dereg_s)
+
+    def _count_leaks(self, worker: Worker) -> None:
+        fds, heap = worker.board.fds, worker.board.heap_bytes
+        if fds[2] != fds[0]:
+            self._fail(f"{worker.name} had {fds[0]} fds before, {fds[2]} after", worker)
+            self.figures.leaked_fds += fds[2] - fds[0]
+        grown = heap[2] - heap[0]
+        if grown > 8192:
+            self._fail(f"{worker.name} has {grown} bytes more on its heap than before", worker)
+            self.figures.leaked_heap_bytes += grown
+
+    # --- links --------------------------------------------------------------------------------
+
+    def _make_links(self) -> None:
+        usable = [worker for worker in self._workers.values() if worker.usable]
+        # Links that nobody's end ends would be all there are, in the end.
+        mortal = [worker for worker in usable if not worker.role.spared]
+        while mortal and len(self._links) < self._n_links:
+            self._make_link(self._random.choice(mortal), self._random.choice(usable))
+
+    def _make_link(self, a: Worker, b: Worker) -> None:
+        number, self._next_end = self._next_end, self._next_end + 2
+        reliable = self._random.random() < 0.75
+        seed = self._random.getrandbits(63)
+        link = Link(
+            number,
+            reliable,
+            (LinkEnd(number, a), LinkEnd(number + 1, b)),
+            time.monotonic_ns(),
+        )
+        self._links[number] = link
+        self.figures.links += 1
+        for first, end in enumerate(link.ends):
+            self._ends[end.id] = (link, end)
+            end.worker.links.add(number)
+            srq = int(self._random.random() < 0.3)
+            end.worker.tell(f"make {end.id} {int(reliable)} {srq} {seed} {first}")
+
+    def _forget(self, link: Link) -> None:
+        for end in link.ends:
+            end.worker.links.discard(link.number)
+            del self._ends[end.id]
+        del self._links[link.number]
+
+    def _drop(self, link: Link) -> None:
+        if not link.dropped:
+            link.dropped = True
+            for end in link.ends:
+                if not end.gone:
+                    end.worker.tell(f"drop {end.id}")
+
+    def _lose_end(self, link: Link, worker: Worker) -> None:
+        """*worker* has ended: its partner has to notice, unless nothing tells it."""
+        for end in link.ends:
+            if end.worker is worker:
+                end.gone = True
+        if all(end.gone for end in link.ends):
+            self._forget(link)
+        elif not (link.reliable and link.running) or worker.ended_by == "finish":
+            self._drop(link)
+        else:
+            link.death_ns = link.death_ns or time.monotonic_ns()
+
+    def _noticed(self, link: Link, end: LinkEnd, status: int, ns: int) -> None:
+        partner = link.ends[1 - link.ends.index(end)]
+        end.down = True
+        if link.dropped or end.worker.ended_by or partner.down:
+            return
+        self.figures.statuses[DEATH_STATUSES.get(status, str(status))] += 1
+        ended = partner.worker.ended_by
+        if not ended or status not in DEATH_STATUSES:
+            self._fail(
+                f"link {link.number}: {end.worker.name} got status {status}; its partner "
+                f"{partner.worker.name} {'was told to ' + ended if ended else 'is there'}",
+                end.worker,
+                partner.worker,
+            )
+        elif (
+            link.reliable
+            and ended in ("kill", "exit now")
+            and end.worker.ran_since(partner.worker.ended_ns)
+        ):
+            self.figures.notices_ms.append((ns - partner.worker.ended_ns) / 1e6)
+
+    # --- what workers say ---------------------------------------------------------------------
+
+    def _hear(self, worker: Worker) -> None:
+        while True:
+            try:
+                line = worker.control.recv(512).decode()
+            except (BlockingIOError, ConnectionResetError):
+                return
+            if not line:
+                return
+            self._obey(worker, line.split())
+
+    def _obey(self, worker: Worker, words: list[str]) -> None:
+        verb = words[0]
+        if verb == "datagrams":
+            worker.ready = True
+            worker.datagram_qpn = int(words[1])
+            self._introduce(worker)
+            return
+        if verb == "finished":
+            worker.finished = True
+            return
+        if verb == "wrong":
+            self._fail(f"{worker.name} found something wrong", worker)
+            return
+        if int(words[1]) not in self._ends:
+            return
+        link, end = self._ends[int(words[1])]
+        if verb == "address":
+            end.address = " ".join(words[2:])
+            if all(e.address for e in link.ends) and not link.dropped:
+                for i, e in enumerate(link.ends):
+                    e.worker.tell(f"join {e.id} {link.ends[1 - i].address}")
+        elif verb == "ready":
+            end.ready = True
+            if all(e.ready for e in link.ends) and not link.dropped:
+                link.running = True
+                link.progress_ns = time.monotonic_ns()
+                for e in link.ends:
+                    e.worker.tell(f"go {e.id}")
+        elif verb == "down":
+            self._noticed(link, end, int(words[2]), int(words[3]))
+        elif verb == "gone":
+            end.gone = True
+            if all(e.gone for e in link.ends):
+                self._forget(link)
+            elif not link.dropped and not link.death_ns:
+                link.death_ns = time.monotonic_ns()
+
+    def _introduce(self, worker: Worker) -> None:
+        """Everybody learns where its datagrams go, and it where theirs do."""
+        for other in self._workers.values():
+            if other.ready:
+                other.tell(self._meeting(worker))
+                worker.tell(self._meeting(other))
+
+    def _meeting(self, worker: Worker) -> str:
+        gid = socket.inet_aton(self._fabric.hosts[worker.host].ipv4).hex()
+        return f"meet {worker.role.index} {worker.datagram_qpn} {'0' * 20}ffff{gid}"
+
+    # --- strikes ------------------------------------------------------------------------------
+
+    def _strike(self, now_ns: int) -> None:
+        strike = self._random.choices(STRIKES, STRIKE_WEIGHTS)[0]
+        if strike == "unlink":
+            links = [link for link in self._links.values() if link.running and not link.dropped]
+            if links:
+                self._drop(self._random.choice(links))
+                self.figures.strikes[strike] += 1
+            return
+        victims = [
+            worker
+            for worker in self._workers.values()
+            if worker.usable
+            and not (strike != "stop" and worker.role.spared)
+            # Who is stopped may be killed.
+            and not (worker.stopped and strike != "kill")
+        ]
+        if not victims:
+            return
+        victim = self._random.choice(victims)
+        self.figures.strikes[strike] += 1
+        if strike == "stop":
+            victim.stop(now_ns)
+            self._resumes.append((now_ns + self._random.randint(*STOP_NS), victim))
+        else:
+            self._end(victim, strike)
+
+    def _resume(self, now_ns: int, everybody: bool = False) -> None:
+        for when, worker in list(self._resumes):
+            if everybody or when <= now_ns:
+                self._resumes.remove((when, worker))
+                if worker.process.returncode is None and worker.stopped:
+                    worker.resume(now_ns)
+
+    # --- who hangs ----------------------------------------------------------------------------
+
+    def _look(self, now_ns: int) -> None:
+        for worker in list(self._workers.values()):
+            alive_ns = max(worker.board.heartbeat_ns, worker.started_ns)
+            if worker.ran_since(now_ns - HUNG_NS) and now_ns - alive_ns > HUNG_NS:
+                self._hang(f"{worker.name} hangs", worker)
+        for link in list(self._links.values()):
+            workers = [end.worker for end in link.ends if not end.gone]
+            if not all(worker.ran_since(now_ns - HUNG_NS) for worker in workers):
+                continue
+            if link.death_ns and now_ns - link.death_ns > HUNG_NS:
+                self._hang(f"link {link.number} outlives its partner's end", *workers)
+            elif not link.running and now_ns - link.made_ns > HUNG_NS:
+                self._hang(f"link {link.number} does not come about", *workers)
+            elif link.running and not link.death_ns and not link.dropped:
+                self._look_at_link(link, now_ns, workers)
+
+    def _look_at_link(self, link: Link, now_ns: int, workers: list[Worker]) -> None:
+        progress = sum(
+            end.worker.board.progress().get(end.id, 0) for end in link.ends if not end.gone
+        )
+        if progress != link.progress:
+            link.progress, link.progress_ns = progress, now_ns
+        elif now_ns - link.progress_ns > HUNG_NS:
+            self._hang(f"link {link.number} makes no progress", *workers)
+
+    def _hang(self, text: str, *workers: Worker) -> None:
+        self.figures.hung += 1
+        self._fail(text, *workers)
+
+    def _fail(self, text: str, *workers: Worker) -> None:
+        self.figures.failures.append(text)
+        self._say(f"FAILED at {time.monotonic():.6f}: {text}")
+        for worker in workers:
+            self._say(f"  {worker.name}, host{worker.host}, mover {worker.role.mover}, did last:")
+            for line in worker.board.log(24):
+                self._say(f"    {line}")
+        raise SoakError(text)
+
+    # --- the run ------------------------------------------------------------------------------
+
+    def _serve(self, until_ns: int) -> None:
+        """Hears workers until then."""
+        left_s = max(0.0, (until_ns - time.monotonic_ns()) / SECOND)
+        for key, _ in self._selector.select(left_s):
+            worker, handle = key.data
+            if worker.process.returncode is None:
+                handle(worker)
+
+    def run(self, seconds: float) -> None:
+        """Strikes for so long, then ends everything in order."""
+        for role in self._roles:
+            self._start(role)
+        start_ns = time.monotonic_ns()
+        end_ns = start_ns + int(seconds * SECOND)
+        strike_ns, look_ns = start_ns + SECOND, start_ns + LOOK_NS
+        while (now_ns := time.monotonic_ns()) < end_ns:
+            self._resume(now_ns)
+            if now_ns >= strike_ns:
+                strike_ns += STRIKE_NS
+                self._strike(now_ns)
+            if now_ns >= look_ns:
+                look_ns = now_ns + LOOK_NS
+                self._look(now_ns)
+            self._make_links()
+            wake = [strike_ns, look_ns, *(when for when, _ in self._resumes)]
+            self._serve(min(wake))
+        self._finish()
+
+    def _finish(self) -> None:
+        self._resume(time.monotonic_ns(), everybody=True)
+        self._check_survivors()
+        self._ending = True
+        limit_ns = time.monotonic_ns() + END_NS
+        while self._workers and time.monotonic_ns() < limit_ns:
+            for worker in self._workers.values():
+                if worker.ready and not worker.ended_by:
+                    self._end(worker, "finish")
+            self._serve(time.monotonic_ns() + STRIKE_NS)
+        for worker in self._workers.values():
+            self._hang(f"{worker.name} does not finish", worker)
+
+    def _check_survivors(self) -> None:
+        """Who saw all the deaths holds no more for it."""
+        for worker in self._workers.values():
+            fds, heap = worker.board.fds[1], worker.board.heap_bytes[1]
+            if worker.role.spared and worker.ready:
+                # Its own, and one for each other that may be there.
+                if fds > 32 + 2 * len(self._roles):
+                    self.figures.leaked_fds += fds
+                    kinds = Counter(worker.open_files())
+                    self._fail(f"{worker.name} holds {fds} fds: {dict(kinds)}", worker)
+                if heap > 1 << 20:
+                    self.figures.leaked_heap_bytes += heap
+                    self._fail(f"{worker.name} holds {heap} bytes", worker)
+
+    def close(self) -> None:
+        """Ends what is left, by pid."""
+        for worker in self._workers.values():
+            self._add_up(worker)
+            worker.process.kill()
+            worker.process.wait()
+            worker.close()
+        self._workers.clear()
+        self._selector.close()
+
+
+def held_bytes(fabric: Fabric) -> int:
+    """Memory that the fabric's segment has."""
+    return Path(fabric.path).stat().st_blocks * 512

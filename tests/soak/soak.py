@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A soak from beginning to end: a fabric of its own, the director's run, and the report."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nupa
+from nupa.fabric import Fabric
+from nupa.fabric.topology_file import load
+
+from .crew import build
+from .director import Director, Figures, SoakError, held_bytes
+
+NOTICE_LIMIT_MS = 100.0  # p99 of the time from a death to the partner's completion
+
+
+def _percentile(values: list[float], percent: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a soak has found."""
+
+    replay: str
+    seconds: float
+    found: Figures
+
+    @property
+    def p50_ms(self) -> float:
+        return _percentile(self.found.notices_ms, 50)
+
+    @property
+    def p99_ms(self) -> float:
+        return _percentile(self.found.notices_ms, 99)
+
+    @property
+    def good(self) -> bool:
+        return not self.found.failures and self.p99_ms <= NOTICE_LIMIT_MS
+
+    def figures(self) -> dict[str, Any]:
+        """All figures; names say their units."""
+        found = self.found
+        return {
+            "replay": self.replay,
+            "seconds": round(self.seconds, 1),
+            "operations": found.operations,
+            "bytes_checked": found.bytes_checked,
+            "datagrams_received": found.datagrams,
+            "links": found.links,
+            "strikes": dict(sorted(found.strikes.items())),
+            "wrong": found.wrong,
+            "hung": found.hung,
+            "leaked_segments": found.leaked_segments,
+            "leaked_slots": found.leaked_slots,
+            "leaked_ring_bytes": found.leaked_ring_bytes,
+            "leaked_fds": found.leaked_fds,
+            "leaked_heap_bytes": found.leaked_heap_bytes,
+            "statuses_of_deaths": dict(sorted(found.statuses.items())),
+            "deaths_timed": len(found.notices_ms),
+            "death_to_completion_p50_ms": round(self.p50_ms, 2),
+            "death_to_completion_p99_ms": round(self.p99_ms, 2),
+            "death_to_completion_limit_ms": NOTICE_LIMIT_MS,
+            "longest_dereg_s": round(found.longest_dereg_s, 3),
+            "failures": found.failures,
+            "good": self.good,
+        }
+
+    def text(self) -> str:
+        """The same for people."""
+        lines = []
+        for name, value in self.figures().items():
+            if isinstance(value, dict):
+                value = ", ".join(f"{k} {v}" for k, v in value.items()) or "none"
+            if isinstance(value, int) and not isinstance(value, bool):
+                value = f"{value:,}"
+            lines.append(f"{name.replace('_', ' '):32} {value}")
+        return "\n".join(lines)
+
+
+def _library_folder() -> Path:
+    folder = Path(nupa.__file__).with_name("lib")
+    if not (folder / "libibverbs.so.1").exists():
+        raise FileNotFoundError(f"no libibverbs.so.1 in {folder}: make build")
+    return folder
+
+
+def run_soak(
+    *, seconds: float, seed: int, n_workers: int, n_links: int, say: Callable[[str], None]
+) -> Report:
+    """Runs a soak; nothing of it stays.  What went wrong is in the report and was told to *say*."""
+    replay = (
+        f"python -m tests.soak --seed {seed} --seconds {seconds:g} --workers {n_workers} "
+        f"--links {n_links}"
+    )
+    say(f"soak: {replay}")
+    folder = Path(tempfile.mkdtemp(prefix="nupa-soak-", dir="/dev/shm"))
+    start = time.monotonic()
+    before = os.environ.get("NUPA_DIR")
+    os.environ["NUPA_DIR"] = str(folder)
+    try:
+        found = _run_in(folder, seconds, seed, n_workers, n_links, say)
+    finally:
+        if before is None:
+            del os.environ["NUPA_DIR"]
+        else:
+            os.environ["NUPA_DIR"] = before
+        shutil.rmtree(folder)
+    if found.failures:
+        say(f"again: {replay}")
+    return Report(replay, time.monotonic() - start, found)
+
+
+def _run_in(
+    folder: Path,
+    seconds: float,
+    seed: int,
+    n_workers: int,
+    n_links: int,
+    say: Callable[[str], None],
+) -> Figures:
+    build_folder = Path(tempfile.mkdtemp(prefix="nupa-soak-"))
+    try:
+        program = build(build_folder)
+        with Fabric.create("soak", load("rack24")) as fabric:
+            empty_bytes = held_bytes(fabric)
+            env = {
+                **os.environ,
+                "LD_LIBRARY_PATH": str(_library_folder()),
+                "NUPA_FABRIC": fabric.path,
+                "NUPA_QUIET": "1",
+                # Else what a thread keeps for its next malloc counts as held.
+                "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
+            }
+            director = Director(
+                fabric,
+                program,
+                seed=seed,
+                n_workers=n_workers,
+                n_links=n_links,
+                env=env,
+                say=say,
+            )
+            try:
+                director.run(seconds)
+                _check_fabric(fabric, director.figures, empty_bytes, folder, say)
+            except SoakError:
+                pass  # it is among the failures, and was told
+            finally:
+                director.close()
+            return director.figures
+    finally:
+        shutil.rmtree(build_folder)
+
+
+def _check_fabric(
+    fabric: Fabric, figures: Figures, empty_bytes: int, folder: Path, say: Callable[[str], None]
+) -> None:
+    """Everybody is gone, and so is what they had."""
+    fabric.show()  # takes back what is left to take back
+    figures.leaked_slots = len(fabric.processes())
+    figures.leaked_ring_bytes = held_bytes(fabric) - empty_bytes
+    files = {path.name for path in folder.iterdir()} - {Path(fabric.path).name}
+    figures.leaked_segments = len([name for name in files if not name.startswith(".")])
+    for name in ("leaked_slots", "leaked_ring_bytes", "leaked_segments"):
+        if getattr(figures, name):
+            figures.failures.append(f"{name}: {getattr(figures, name)}")
+            say(figures.failures[-1])

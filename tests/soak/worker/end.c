@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One end of a link: made, connected, destroyed.  Memory of a destroyed end is watched for a while:
+ * nobody may write to it any more. */
+#include "soak.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define ACCESS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
+
+/* Longer than anybody is stopped for: a late write would have come by then. */
+#define GRAVE_NS UINT64_C(400000000)
+#define GRAVES 32u
+#define CANARY 0xa5
+#define DEREG_LIMIT_NS UINT64_C(30000000000)
+
+static struct grave {
+	uint8_t *memory;
+	uint64_t since_ns;
+	uint32_t end;
+} graves[GRAVES];
+static uint64_t graves_dug, graves_filled;
+
+static struct ibv_mr *must_register(void *at, size_t bytes)
+{
+	struct ibv_mr *mr = ibv_reg_mr(worker.pd, at, bytes, ACCESS);
+
+	if (!mr)
+		give_up("ibv_reg_mr of %zu bytes: %s", bytes, strerror(errno));
+	return mr;
+}
+
+static struct ibv_qp *make_qp(bool reliable, struct ibv_srq *srq)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = worker.cq,
+		.recv_cq = worker.cq,
+		.srq = srq,
+		.cap = { .max_send_wr = STAGES * 2 + 4,
+			 .max_recv_wr = RECVS,
+			 .max_send_sge = 4,
+			 .max_recv_sge = 1,
+			 .max_inline_data = INLINE_BYTES },
+		.qp_type = reliable ? IBV_QPT_RC : IBV_QPT_UC,
+	};
+	struct ibv_qp *qp = ibv_create_qp(worker.pd, &init);
+
+	if (!qp)
+		give_up("ibv_create_qp: %s", strerror(errno));
+	return qp;
+}
+
+struct end *end_make(uint32_t id, bool reliable, bool with_srq, uint64_t seed, bool first)
+{
+	struct end *end = calloc(1, sizeof(*end));
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+
+	if (!end)
+		give_up("no memory for an end");
+	end->id = id;
+	end->with_srq = with_srq;
+	end->out = (struct stream){ .seed = mix(seed, first), .reliable = reliable };
+	end->in = (struct stream){ .seed = mix(seed, !first), .reliable = reliable };
+	end->peer_source_seed = mix(seed, first ? 3 : 2);
+	end->memory =
+	    mmap(NULL, END_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (end->memory == MAP_FAILED)
+		give_up("no memory for an end");
+	pattern_fill(end->memory + PLACE_SOURCE, MESSAGE_MAX_BYTES, mix(seed, first ? 2 : 3), 0);
+	end->mr = must_register(end->memory, END_BYTES);
+	end->invalidate_mr = must_register(end->memory + PLACE_INVALIDATE, 64);
+	end->invalidate_number = 1;
+	end->qp = make_qp(reliable, with_srq ? worker.srq : NULL);
+	attr.qp_access_flags = ACCESS;
+	if (ibv_modify_qp(end->qp, &attr,
+			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+		give_up("to INIT failed");
+	for (uint32_t i = 0; !with_srq && i < RECVS; i++)
+		end_post_recv(end, i);
+	board_log(LOG_MADE, id, 0, 0, 0, 0);
+	return end;
+}
+
+void end_to_ready(struct end *end)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_4096,
+		.dest_qp_num = end->peer.qpn,
+		.rq_psn = end->peer.psn,
+		.max_dest_rd_atomic = 4,
+		.min_rnr_timer = 1,
+		.ah_attr = { .is_global = 1,
+			     .port_num = 1,
+			     .grh = { .dgid = end->peer.gid, .sgid_index = 1, .hop_limit = 64 } },
+	};
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	int error;
+
+	if (end->qp->qp_type == IBV_QPT_RC)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	error = ibv_modify_qp(end->qp, &attr, mask);
+	if (error)
+		give_up("to RTR: %s", strerror(error));
+}
+
+bool end_go(struct end *end)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS,
+		.sq_psn = end->id & 0xffffff,
+		/* 1 s, 8 times: who is stopped is not gone. */
+		.timeout = 18,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.max_rd_atomic = 4,
+	};
+	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	int error;
+
+	if (end->qp->qp_type == IBV_QPT_RC)
+		mask |=
+		    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	error = ibv_modify_qp(end->qp, &attr, mask);
+	end->running = !error;
+	return !error;
+}
+
+void end_die(struct end *end)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	end->running = false;
+	end->dying = true;
+	if (ibv_modify_qp(end->qp, &attr, IBV_QP_STATE))
+		wrong("end %u does not become ERR", end->id);
+}
+
+static void bury(struct end *end)
+{
+	memset(end->memory + PLACE_WINDOW, CANARY, WINDOWS * MESSAGE_MAX_BYTES);
+	memset(end->memory + PLACE_WORDS, CANARY, 4096);
+	if (graves_dug - graves_filled == GRAVES)
+		graves_visit(true);
+	graves[graves_dug++ % GRAVES] = (struct grave){ end->memory, clock_ns(), end->id };
+}
+
+static void check_canary(const struct grave *grave, uint32_t from, uint32_t bytes)
+{
+	for (uint32_t i = from; i < from + bytes; i++) {
+		if (grave->memory[i] == CANARY)
+			continue;
+		wrong("end %u: memory at %u changed after ibv_dereg_mr had returned", grave->end,
+		      i);
+		return;
+	}
+}
+
+void graves_visit(bool all)
+{
+	while (graves_filled != graves_dug) {
+		struct grave *grave = &graves[graves_filled % GRAVES];
+
+		if (!all && clock_ns() - grave->since_ns < GRAVE_NS)
+			return;
+		check_canary(grave, PLACE_WINDOW, WINDOWS * MESSAGE_MAX_BYTES);
+		check_canary(grave, PLACE_WORDS, 4096);
+		munmap(grave->memory, END_BYTES);
+		graves_filled++;
+		all = false;
+	}
+}
+
+/* EBUSY: a peer is stopped in the middle of a copy (docs/verbs.md, ibv_dereg_mr). */
+static void deregister(struct ibv_mr *mr)
+{
+	uint64_t start_ns = clock_ns(), took_ns;
+	int error;
+
+	do
+		error = ibv_dereg_mr(mr);
+	while (error == EBUSY && clock_ns() - start_ns < DEREG_LIMIT_NS);
+	took_ns = clock_ns() - start_ns;
+	if (took_ns > board->longest_dereg_ns)
+		board->longest_dereg_ns = took_ns;
+	if (error)
+		wrong("ibv_dereg_mr after %.1f s: %s", (double)took_ns / 1e9, strerror(error));
+}
+
+void end_destroy(struct end *end)
+{
+	int error = ibv_destroy_qp(end->qp);
+
+	if (error)
+		wrong("ibv_destroy_qp: %s", strerror(error));
+	deregister(end->invalidate_mr);
+	deregister(end->mr);
+	bury(end);
+	board_log(LOG_DESTROYED, end->id, end->posted, 0, 0, 0);
+	free(end);
+}

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A worker of the soak: does what the director says on its socket, standard input.
+ *
+ *   worker EVENTS SEED BOARD   EVENTS: 1 sleeps until something happens, 0 polls; BOARD: an fd
+ *
+ * SIGUSR1: _exit at once.  SIGUSR2: exit without closing anything, when it suits. */
+#include "soak.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CQ_ENTRIES 4096
+#define BREATH_NS 300000
+#define MEASURE_NS UINT64_C(500000000)
+
+struct worker worker;
+
+static volatile sig_atomic_t exit_asked;
+static bool finish_asked;
+
+static void exit_now(int signal_number)
+{
+	(void)signal_number;
+	_exit(0);
+}
+
+static void exit_soon(int signal_number)
+{
+	(void)signal_number;
+	exit_asked = 1;
+}
+
+static uint64_t open_fds(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	uint64_t n = 0;
+
+	if (!folder)
+		give_up("/proc/self/fd: %s", strerror(errno));
+	while (readdir(folder))
+		n++;
+	closedir(folder);
+	return n;
+}
+
+/* Slot 0: before the device is opened, 1: now, 2: after it was closed. */
+static void measure(int slot)
+{
+	board->heap_bytes[slot] = mallinfo2().uordblks;
+	board->fds[slot] = open_fds();
+}
+
+static void must(bool good, const char *what)
+{
+	if (!good)
+		give_up("%s: %s", what, strerror(errno));
+}
+
+void srq_post(uint32_t buffer)
+{
+	struct ibv_sge sge = { (uintptr_t)worker.srq_memory + (size_t)buffer * MESSAGE_MAX_BYTES,
+			       MESSAGE_MAX_BYTES, worker.srq_mr->lkey };
+	struct ibv_recv_wr *bad,
+	    wr = { .wr_id = WR_ID(WR_SRQ_RECV, 0, buffer), .sg_list = &sge, .num_sge = 1 };
+
+	if (ibv_post_srq_recv(worker.srq, &wr, &bad))
+		give_up("ibv_post_srq_recv failed");
+}
+
+static void open_srq(void)
+{
+	const size_t bytes = SRQ_BUFFERS * (size_t)MESSAGE_MAX_BYTES;
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = SRQ_BUFFERS, .max_sge = 1 } };
+
+	worker.srq_memory =
+	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	must(worker.srq_memory != MAP_FAILED, "mmap");
+	worker.srq_mr = ibv_reg_mr(worker.pd, worker.srq_memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+	must(worker.srq_mr, "ibv_reg_mr");
+	worker.srq = ibv_create_srq(worker.pd, &attr);
+	must(worker.srq, "ibv_create_srq");
+	for (uint32_t i = 0; i < SRQ_BUFFERS; i++)
+		srq_post(i);
+}
+
+static void open_context(void)
+{
+	int n;
+	struct ibv_device **list = ibv_get_device_list(&n);
+
+	must(list && n, "ibv_get_device_list");
+	worker.context = ibv_open_device(list[0]);
+	must(worker.context, "ibv_open_device");
+	ibv_free_device_list(list);
+	worker.pd = ibv_alloc_pd(worker.context);
+	must(worker.pd, "ibv_alloc_pd");
+}
+
+static void close_context(void)
+{
+	if (ibv_dealloc_pd(worker.pd) || ibv_close_device(worker.context))
+		wrong("PD or device could not be closed");
+}
+
+/* What the library keeps once it was used is not what we look for. */
+static void warm_up(void)
+{
+	const size_t bytes = 65536;
+	struct ibv_mr *mr;
+	void *memory =
+	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	must(memory != MAP_FAILED, "mmap");
+	open_context();
+	mr = ibv_reg_mr(worker.pd, memory, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	must(mr && !ibv_dereg_mr(mr), "ibv_reg_mr, ibv_dereg_mr");
+	close_context();
+	munmap(memory, bytes);
+	measure(0);
+}
+
+static void open_device(bool events)
+{
+	open_context();
+	if (events) {
+		worker.channel = ibv_create_comp_channel(worker.context);
+		must(worker.channel, "ibv_create_comp_channel");
+		fcntl(worker.channel->fd, F_SETFL, O_NONBLOCK);
+	}
+	worker.cq = ibv_create_cq(worker.context, CQ_ENTRIES, NULL, worker.channel, 0);
+	must(worker.cq, "ibv_create_cq");
+	fcntl(worker.context->async_fd, F_SETFL, O_NONBLOCK);
+	open_srq();
+}
+
+static void close_device(void)
+{
+	for (uint32_t i = 0; i < ENDS_MAX; i++)
+		if (worker.ends[i])
+			end_destroy(worker.ends[i]);
+	graves_visit(true);
+	datagrams_close();
+	if (ibv_destroy_srq(worker.srq) || ibv_dereg_mr(worker.srq_mr) ||
+	    ibv_destroy_cq(worker.cq) ||
+	    (worker.channel && ibv_destroy_comp_channel(worker.channel)))
+		wrong("something could not be closed");
+	close_context();
+	munmap(worker.srq_memory, SRQ_BUFFERS * (size_t)MESSAGE_MAX_BYTES);
+}
+
+/* --- the director ------------------------------------------------------------------------------
+ */
+
+static struct end *end_of(uint32_t id)
+{
+	for (uint32_t i = 0; i < ENDS_MAX; i++)
+		if (worker.ends[i] && worker.ends[i]->id == id && !worker.ends[i]->dying)
+			return worker.ends[i];
+	return NULL;
+}
+
+static bool parse_gid(const char *text, union ibv_gid *gid)
+{
+	for (int i = 0; i < 16; i++)
+		if (sscanf(text + 2 * i, "%2hhx", &gid->raw[i]) != 1)
+			return false;
+	return true;
+}
+
+static void make(uint32_t id, int reliable, int srq, uint64_t seed, int first)
+{
+	union ibv_gid gid;
+	struct end *end;
+	uint32_t place = 0;
+	char text[33];
+
+	while (place < ENDS_MAX && worker.ends[place])
+		place++;
+	if (place == ENDS_MAX)
+		give_up("more than %u ends", ENDS_MAX);
+	end = end_make(id, reliable, srq, seed, first);
+	worker.ends[place] = end;
+	must(ibv_query_gid(worker.context, 1, 1, &gid) == 0, "ibv_query_gid");
+	for (int i = 0; i < 16; i++)
+		snprintf(text + 2 * i, 3, "%02x", gid.raw[i]);
+	tell("address %u %u %u %s %u %" PRIu64, id, end->qp->qp_num, id & 0xffffff, text,
+	     end->mr->rkey, (uint64_t)(uintptr_t)end->memory);
+}
+
+static void join(uint32_t id, const struct address *peer)
+{
+	struct end *end = end_of(id);
+
+	if (!end)
+		return;
+	end->peer = *peer;
+	end_to_ready(end);
+	tell("ready %u", id);
+}
+
+static void drop(uint32_t id)
+{
+	struct end *end = end_of(id);
+
+	if (end)
+		end_die(end);
+}
+
+static void go(struct end *end)
+{
+	if (end_go(end))
+		return;
+	tell("down %u %d %" PRIu64, end->id, (int)IBV_WC_WR_FLUSH_ERR, clock_ns());
+	end_die(end);
+}
+
+static bool obey(const char *line)
+{
+	struct address peer;
+	uint32_t id;
+	int reliable, srq, first;
+	uint64_t seed;
+	char gid[33];
+
+	if (sscanf(line, "make %u %d %d %" SCNu64 " %d", &id, &reliable, &srq, &seed, &first) == 5)
+		make(id, reliable, srq, seed, first);
+	else if (sscanf(line, "join %u %u %u %32s %u %" SCNu64, &id, &peer.qpn, &peer.psn, gid,
+			&peer.rkey, &peer.memory) == 6 &&
+		 parse_gid(gid, &peer.gid))
+		join(id, &peer);
+	else if (sscanf(line, "go %u", &id) == 1 && end_of(id))
+		go(end_of(id));
+	else if (sscanf(line, "drop %u", &id) == 1)
+		drop(id);
+	else if (sscanf(line, "meet %u %u %32s", &id, &peer.qpn, gid) == 3 &&
+		 parse_gid(gid, &peer.gid))
+		datagrams_meet(id, peer.qpn, &peer.gid);
+	else if (strcmp(line, "finish") == 0)
+		finish_asked = true;
+	else if (strncmp(line, "go ", 3) != 0)
+		return false;
+	return true;
+}
+
+static void hear(void)
+{
+	char line[512];
+	ssize_t bytes;
+
+	while ((bytes = recv(STDIN_FILENO, line, sizeof(line) - 1, MSG_DONTWAIT)) > 0) {
+		line[bytes] = 0;
+		if (!obey(line))
+			give_up("does not understand: %s", line);
+	}
+	if (bytes == 0)
+		_exit(97); /* the director is gone */
+}
+
+/* --- the loop ------------------------------------------------------------------------------------
+ */
+
+static void handle_async(void)
+{
+	struct ibv_async_event event;
+
+	while (ibv_get_async_event(worker.context, &event) == 0)
+		ibv_ack_async_event(&event);
+}
+
+static void fail(struct end *end, const struct ibv_wc *wc)
+{
+	uint64_t now_ns = clock_ns();
+
+	board_log(LOG_DOWN, end->id, end->posted, (uint32_t)(wc->wr_id >> 56), 0, wc->status);
+	tell("down %u %d %" PRIu64, end->id, wc->status ? (int)wc->status : LOST, now_ns);
+	end_die(end);
+}
+
+/* Those whose completions, with receives of the SRQ among them, have been polled. */
+static void destroy_dying(void)
+{
+	for (uint32_t i = 0; i < ENDS_MAX; i++) {
+		struct end *end = worker.ends[i];
+
+		if (!end || !end->dying)
+			continue;
+		worker.ends[i] = NULL;
+		tell("gone %u", end->id);
+		end_destroy(end);
+	}
+}
+
+static void complete(const struct ibv_wc *wc)
+{
+	uint32_t kind = (uint32_t)(wc->wr_id >> 56);
+	struct end *end = NULL;
+
+	if (kind == WR_DATAGRAM || kind == WR_DATAGRAM_RECV) {
+		datagrams_complete(wc);
+		return;
+	}
+	for (uint32_t i = 0; i < ENDS_MAX && !end; i++)
+		if (worker.ends[i] && worker.ends[i]->qp->qp_num == wc->qp_num)
+			end = worker.ends[i];
+	if (!end) {
+		wrong("a completion (%s) of QP 0x%x, which is gone", ibv_wc_status_str(wc->status),
+		      wc->qp_num);
+		return;
+	}
+	if (!end->dying && end_complete(end, wc))
+		return;
+	if (kind == WR_SRQ_RECV)
+		srq_post((uint32_t)wc->wr_id);
+	if (!end->dying)
+		fail(end, wc);
+}
+
+static bool reap(void)
+{
+	struct ibv_wc wcs[16];
+	int got = 0;
+
+	for (uint32_t round = 0; round < 16; round++) {
+		got = ibv_poll_cq(worker.cq, 16, wcs);
+		if (got < 0)
+			give_up("ibv_poll_cq failed");
+		for (int i = 0; i < got; i++)
+			complete(&wcs[i]);
+		if (!got) {
+			destroy_dying();
+			return round != 0;
+		}
+	}
+	return true;
+}
+
+static void wait_for_news(void)
+{
+	struct pollfd fds[] = { { STDIN_FILENO, POLLIN, 0 },
+				{ worker.context->async_fd, POLLIN, 0 },
+				{ worker.channel->fd, POLLIN, 0 } };
+	struct ibv_cq *cq;
+	void *context;
+
+	if (ibv_req_notify_cq(worker.cq, 0))
+		give_up("ibv_req_notify_cq failed");
+	if (reap())
+		return;
+	poll(fds, 3, 5);
+	while (ibv_get_cq_event(worker.channel, &cq, &context) == 0)
+		ibv_ack_cq_events(cq, 1);
+	/* Others want to get on as well: a core that is never free tells nothing of deaths. */
+	nanosleep(&(struct timespec){ .tv_nsec = BREATH_NS }, NULL);
+}
+
+static void turn(uint64_t number)
+{
+	static uint64_t measured_ns;
+	uint64_t now_ns = clock_ns();
+
+	board->heartbeat_ns = now_ns;
+	if (now_ns - measured_ns > MEASURE_NS) {
+		measured_ns = now_ns;
+		measure(1);
+	}
+	if (number % 16 == 0 || worker.channel) {
+		hear();
+		handle_async();
+		graves_visit(false);
+	}
+	for (uint32_t i = 0; i < ENDS_MAX; i++) {
+		struct end *end = worker.ends[i];
+
+		if (!end)
+			continue;
+		end_send(end);
+		board->ends[i].id = end->id;
+		board->ends[i].progress = end->posted + end->done + end->received;
+	}
+	datagrams_send();
+	reap();
+	if (worker.channel)
+		wait_for_news();
+}
+
+int main(int argc, char **argv)
+{
+	bool events = argc == 4 && atoi(argv[1]);
+	int fd = argc == 4 ? atoi(argv[3]) : -1;
+
+	if (argc != 4)
+		return 2;
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	must(board != MAP_FAILED, "the board");
+	close(fd);
+	signal(SIGUSR1, exit_now);
+	signal(SIGUSR2, exit_soon);
+	warm_up();
+	open_device(events);
+	datagrams_open(strtoull(argv[2], NULL, 0));
+	for (uint64_t number = 0; !finish_asked; number++) {
+		turn(number);
+		if (exit_asked)
+			exit(0); /* like a program that closes nothing */
+	}
+	close_device();
+	measure(2);
+	tell("finished");
+	return 0;
+}

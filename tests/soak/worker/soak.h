@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A worker of the soak: ends of links to other workers, each of which sends a stream of operations
+ * that its peer can derive, down to the last byte, from the link's seed. */
+#ifndef NUPA_SOAK_H
+#define NUPA_SOAK_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MESSAGE_MAX_BYTES (1u << 20)
+#define ENDS_MAX 64u
+#define RECVS 4u   /* receives of an end, and messages that its peer may have under way */
+#define WINDOWS 2u /* places that the peer writes to */
+#define STAGES 4u  /* operations under way */
+#define INLINE_BYTES 64u
+
+/* --- board.c: what the director reads at any time, of the dead as well ------------------- */
+
+enum log_kind { LOG_MADE = 1, LOG_POSTED, LOG_DONE, LOG_RECEIVED, LOG_DOWN, LOG_DESTROYED };
+
+struct log_entry {
+	uint64_t ns; /* CLOCK_MONOTONIC */
+	uint32_t end;
+	uint32_t step;
+	uint32_t bytes;
+	uint8_t kind; /* enum log_kind */
+	uint8_t opcode;
+	uint8_t status;
+	uint8_t reserved;
+};
+
+#define LOG_ENTRIES 128u
+
+struct board {
+	uint64_t heartbeat_ns;
+	uint64_t operations;
+	uint64_t bytes;
+	uint64_t wrong;
+	uint64_t datagrams; /* received */
+	uint64_t longest_dereg_ns;
+	/* Before the device was opened, about now, after it was closed. */
+	uint64_t fds[3];
+	uint64_t heap_bytes[3];
+	uint64_t log_next;
+	uint64_t reserved[3];
+	struct {
+		uint64_t id;
+		uint64_t progress; /* grows with whatever the end posts, completes or receives */
+	} ends[ENDS_MAX];
+	struct log_entry log[LOG_ENTRIES];
+};
+_Static_assert(sizeof(struct board) == 128 + 16 * ENDS_MAX + 24 * LOG_ENTRIES,
+	       "as board.py reads it");
+
+extern struct board *board;
+
+uint64_t clock_ns(void);
+void board_log(enum log_kind kind, uint32_t end, uint64_t step, uint32_t opcode, uint32_t bytes,
+	       uint32_t status);
+/* Something that must not be: told on stderr and counted. */
+void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What stops this worker: no memory, a call that fails. */
+void give_up(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* One line to the director. */
+void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* --- stream.c: what is sent ---------------------------------------------------------------- */
+
+struct step {
+	uint64_t number;
+	uint32_t opcode; /* enum ibv_wr_opcode */
+	uint32_t bytes;
+	uint32_t imm;
+	uint32_t bits;  /* random: flags and how the payload is split */
+	uint32_t write; /* WRITE, WRITE_IMM: how many went before it */
+	uint64_t seed;  /* of the payload */
+	bool announces; /* takes a receive, and says that all before it is there */
+	bool writes;
+};
+
+struct stream {
+	uint64_t seed;
+	uint64_t next;
+	uint32_t writes;
+	uint32_t unannounced; /* writes since the last step that announces */
+	bool reliable;
+};
+
+uint64_t mix(uint64_t a, uint64_t b);
+struct step stream_next(struct stream *stream);
+/* Byte i of the pattern of *seed*, from *offset* on. */
+void pattern_fill(uint8_t *at, size_t bytes, uint64_t seed, uint64_t offset);
+/* Where it differs, or *bytes*. */
+size_t pattern_match(const uint8_t *at, size_t bytes, uint64_t seed, uint64_t offset);
+
+/* --- the worker: main.c ---------------------------------------------------------------------- */
+
+struct worker {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel; /* NULL: this worker polls */
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct ibv_mr *srq_mr;
+	uint8_t *srq_memory;
+	struct end *ends[ENDS_MAX];
+};
+
+extern struct worker worker;
+
+#define SRQ_BUFFERS (RECVS * 8u)
+
+/* What a completion belongs to: kind << 56 | end << 32 | index. */
+enum wr_kind { WR_STEP = 1, WR_CREDIT, WR_RECV, WR_SRQ_RECV, WR_DATAGRAM, WR_DATAGRAM_RECV };
+/* Beside the values of enum ibv_wc_status: messages of an unreliable link were lost. */
+#define LOST 100
+#define WR_ID(kind, end, index) ((uint64_t)(kind) << 56 | (uint64_t)(end) << 32 | (uint32_t)(index))
+
+void srq_post(uint32_t buffer);
+
+/* --- end.c, traffic.c ------------------------------------------------------------------------- */
+
+struct address {
+	uint32_t qpn, psn, rkey;
+	uint64_t memory;
+	union ibv_gid gid;
+};
+
+struct stage {
+	struct step step;
+	uint64_t compare; /* CAS */
+};
+
+/* What a peer writes into our region to say how far it is. */
+struct status {
+	uint64_t received;   /* messages that it verified; as many receives are free again */
+	uint64_t invalidate; /* an rkey that may be invalidated << 32 | its number */
+	uint64_t check;      /* of both: the words may not come at once */
+};
+
+struct end {
+	uint32_t id;
+	bool with_srq;
+	bool running;
+	bool dying; /* in error: destroyed when its completions have been polled */
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	uint8_t *memory; /* see PLACE_ below */
+	struct address peer;
+	/* outwards */
+	struct stream out;
+	struct step ready; /* the next one */
+	bool has_ready;
+	struct stage stages[STAGES];
+	uint64_t posted, done;
+	uint64_t announced, credits;
+	uint64_t window_announced[WINDOWS]; /* free when so many are received */
+	uint32_t windows_open;              /* writes that nothing announces yet */
+	uint64_t added, swapped;            /* what the peer's words must hold */
+	uint32_t invalidated;               /* number of the last rkey used */
+	bool last_unsignaled;
+	/* inwards */
+	struct stream in;
+	uint64_t peer_source_seed;
+	uint64_t received, credited;
+	bool credit_busy;
+	struct ibv_mr *invalidate_mr;
+	uint32_t invalidate_number, invalidate_credited;
+};
+
+#define PLACE_SOURCE 0u
+#define PLACE_WINDOW MESSAGE_MAX_BYTES
+#define PLACE_RECV (PLACE_WINDOW + WINDOWS * MESSAGE_MAX_BYTES)
+#define PLACE_STAGE (PLACE_RECV + RECVS * MESSAGE_MAX_BYTES)
+#define PLACE_WORDS (PLACE_STAGE + STAGES * MESSAGE_MAX_BYTES)
+#define PLACE_ADD (PLACE_WORDS + 0u)
+#define PLACE_SWAP (PLACE_WORDS + 8u)
+#define PLACE_STATUS (PLACE_WORDS + 64u)
+#define PLACE_INVALIDATE (PLACE_WORDS + 128u)
+#define END_BYTES (PLACE_WORDS + 4096u)
+
+struct end *end_make(uint32_t id, bool reliable, bool with_srq, uint64_t seed, bool first);
+void end_to_ready(struct end *end);
+/* False: the peer ended before. */
+bool end_go(struct end *end);
+/* To error: its work completes with flushes. */
+void end_die(struct end *end);
+void end_destroy(struct end *end);
+/* Gives memory of ends that are gone back, once it is certain that nobody wrote to it since. */
+void graves_visit(bool all);
+
+/* Posts what there is room for. */
+void end_send(struct end *end);
+/* A completion of this end; false: it failed, and the end with it. */
+bool end_complete(struct end *end, const struct ibv_wc *wc);
+void end_post_recv(struct end *end, uint32_t buffer);
+
+/* --- datagrams.c -------------------------------------------------------------------------------
+ */
+
+void datagrams_open(uint64_t seed);
+void datagrams_close(void);
+void datagrams_meet(uint32_t peer, uint32_t qpn, const union ibv_gid *gid);
+void datagrams_send(void);
+void datagrams_complete(const struct ibv_wc *wc);
+
+#endif
