@@ -77,6 +77,8 @@ int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_byt
 		return -errno;
 	n = (uint32_t)((size_bytes + sb->extent_bytes - 1) / sb->extent_bytes);
 	first = claim_run(fabric, n, owner);
+	if (first == sb->n_extents && nupa_fabric_reap(fabric) > 0)
+		first = claim_run(fabric, n, owner);
 	if (first == sb->n_extents)
 		return -ENOMEM;
 	offset = (uint64_t)first * sb->extent_bytes;

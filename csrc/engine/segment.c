@@ -452,6 +452,14 @@ void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t b
 		continue;
 }
 
+bool nupa_fabric_arena_held(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	const off_t from = (off_t)nupa_arena_offset(fabric, slot);
+	const off_t data = lseek(fabric->fd, from, SEEK_DATA);
+
+	return data >= from && (uint64_t)(data - from) < fabric->geometry.arena_bytes;
+}
+
 int nupa_fabric_read(const struct nupa_fabric *fabric, uint64_t offset, void *to, size_t bytes)
 {
 	ssize_t got;

@@ -16,6 +16,8 @@ static inline uint64_t nupa_arena_offset(const struct nupa_fabric *fabric, uint3
 
 /* Gives [offset, +bytes) of the segment back to the system: it reads as zeros afterwards. */
 void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
+/* Whether the arena has any memory. */
+bool nupa_fabric_arena_held(const struct nupa_fabric *fabric, uint32_t slot);
 /* Reads all of *bytes*, zeros where the file has holes.  0 or a negative errno. */
 int nupa_fabric_read(const struct nupa_fabric *fabric, uint64_t offset, void *to, size_t bytes);
 /* What attachments that are gone moved from host to host. */
@@ -30,6 +32,9 @@ uint64_t nupa_slot_claim(const struct nupa_slot *slot);
 /* Whether the process of that claim exists.  A slot that is being attached or reaped has no settled
  * start time: its pid alone counts. */
 bool nupa_slot_alive(const struct nupa_slot *slot, uint64_t claim);
+/* life.c: whether its owner's program has ended; whether its pid is of another pid namespace. */
+bool nupa_life_is_over(const struct nupa_slot *slot);
+bool nupa_slot_foreign(const struct nupa_slot *slot);
 /* Wakes the owner of a slot if it said that it sleeps. */
 void nupa_slot_ring(struct nupa_slot *slot);
 

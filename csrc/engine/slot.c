@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -97,12 +98,34 @@ static void retire_flows(struct nupa_fabric *fabric, uint32_t index)
 	}
 }
 
-/* Nobody but us touches the slot: its state is REAPING, with our pid. */
-static void clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoch)
+/* C4: whether somebody who lives is in the middle of a copy to or from a region of the slot.  Its
+ * keys are gone by now, and clearing the arena has interrupted whoever had it mapped. */
+static bool is_touched(struct nupa_fabric *fabric, uint32_t index)
+{
+	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
+		struct nupa_slot *slot = &fabric->slots[i];
+		uint64_t claim = nupa_slot_claim(slot);
+
+		if (nupa_load_seq(&slot->hazard) >> 32 == index &&
+		    NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE && nupa_slot_alive(slot, claim))
+			return true;
+	}
+	return false;
+}
+
+/* Nobody but us touches the slot: its state is REAPING, with our pid.  False: memory of its owner's
+ * in the pool is still in use, so it stays with *pid*, who had it last, for the next who reaps. */
+static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoch, uint32_t pid)
 {
 	struct nupa_slot *slot = &fabric->slots[index];
 
 	retire_flows(fabric, index);
+	if (nupa_load_relaxed(&slot->pool_regions) && is_touched(fabric, index)) {
+		nupa_store_release(&slot->claim, NUPA_CLAIM(pid, epoch, NUPA_SLOT_REAPING));
+		return false;
+	}
+	nupa_store_relaxed(&slot->pool_regions, 0);
 	nupa_pool_reclaim(fabric, index);
 	nupa_store_relaxed(&slot->start_time, 0);
 	nupa_store_relaxed(&slot->probe_addr, 0);
@@ -118,6 +141,25 @@ static void clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 	nupa_store_relaxed(&slot->sleeping, 0);
 	/* Pairs with the acquire of whoever claims it next: the slot is clean by then. */
 	nupa_store_release(&slot->claim, NUPA_CLAIM(0, epoch, NUPA_SLOT_FREE));
+	return true;
+}
+
+/* Peers that had not noticed yet may have touched pages of an arena after it was cleared. */
+static void clear_free_arenas(struct nupa_fabric *fabric)
+{
+	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
+		struct nupa_slot *slot = &fabric->slots[i];
+		uint64_t claim = nupa_slot_claim(slot);
+		uint32_t epoch = NUPA_CLAIM_EPOCH(claim);
+
+		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE || epoch == 0 ||
+		    !nupa_fabric_arena_held(fabric, i) ||
+		    !nupa_cas_seq(&slot->claim, &claim,
+				  NUPA_CLAIM(getpid(), epoch, NUPA_SLOT_REAPING)))
+			continue;
+		nupa_fabric_clear_arena(fabric, i);
+		nupa_store_release(&slot->claim, NUPA_CLAIM(0, epoch, NUPA_SLOT_FREE));
+	}
 }
 
 /* Tells every attachment to look again at its peers. */
@@ -144,7 +186,7 @@ int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot)
 	    !nupa_cas_seq(&fabric->slots[slot].claim, &claim,
 			  NUPA_CLAIM(getpid(), NUPA_CLAIM_EPOCH(claim), NUPA_SLOT_REAPING)))
 		return -EPERM;
-	clear_slot(fabric, slot, NUPA_CLAIM_EPOCH(claim));
+	clear_slot(fabric, slot, NUPA_CLAIM_EPOCH(claim), (uint32_t)getpid());
 	announce_deaths(fabric);
 	return 0;
 }
@@ -157,6 +199,7 @@ int nupa_fabric_reap(struct nupa_fabric *fabric)
 		struct nupa_slot *slot = &fabric->slots[i];
 		uint64_t claim = nupa_slot_claim(slot);
 		const uint32_t epoch = NUPA_CLAIM_EPOCH(claim);
+		const uint32_t pid = NUPA_CLAIM_PID(claim);
 
 		if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE || nupa_slot_alive(slot, claim))
 			continue;
@@ -165,10 +208,10 @@ int nupa_fabric_reap(struct nupa_fabric *fabric)
 		if (!nupa_cas_seq(&slot->claim, &claim,
 				  NUPA_CLAIM(getpid(), epoch, NUPA_SLOT_REAPING)))
 			continue;
-		clear_slot(fabric, i, epoch);
-		reaped++;
+		reaped += clear_slot(fabric, i, epoch, pid);
 	}
 	nupa_pool_reclaim(fabric, 0);
+	clear_free_arenas(fabric);
 	if (reaped)
 		announce_deaths(fabric);
 	return reaped;
