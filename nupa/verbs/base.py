@@ -52,7 +52,7 @@ class PyverbsCM(PyverbsObject):
     """Base of what has to be closed: a context manager, closed too when it is collected."""
 
     # Who is closed first: what refers to others in C before what it refers to.
-    RANK_QP, RANK_AH, RANK_MR, RANK_SRQ, RANK_CQ, RANK_CHANNEL, RANK_PD = range(7)
+    RANK_QP, RANK_AH, RANK_MW, RANK_MR, RANK_SRQ, RANK_CQ, RANK_CHANNEL, RANK_PD = range(8)
     _rank: ClassVar[int] = RANK_QP
     _children: WeakSet[PyverbsCM] | None = None
 
@@ -92,6 +92,10 @@ class PyverbsCM(PyverbsObject):
         if self._children is None:
             self._children = WeakSet()
         self._children.add(child)
+
+    def _disown(self, child: PyverbsCM) -> None:
+        if self._children is not None:
+            self._children.discard(child)
 
     def _close_children(self) -> None:
         if self._children:

@@ -24,6 +24,7 @@ from nupa.verbs.device_attr import (
     TMCaps,
     TSOCaps,
 )
+from nupa.verbs.dm import DM, AllocDmAttr
 from nupa.verbs.enums import (
     IBV_GID_TYPE_ROCE_V2,
     IBV_GID_TYPE_SYSFS_IB_ROCE_V1,
@@ -32,7 +33,6 @@ from nupa.verbs.enums import (
 from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
 from nupa.verbs.event import AsyncEvent, get_async_event
 from nupa.verbs.gid import GID
-from nupa.verbs.unsupported import DM, AllocDmAttr
 from nupa.verbs.utils import (
     guid_format,
     guid_to_hex,
@@ -165,6 +165,8 @@ class Context(PyverbsCM):
     Context(fabric=f, host=0) attaches this process to a host of a fabric: its number, its name or
     an element of f.hosts; None: where this process is already, else the host with the fewest
     attachments.  mover=Mover.RELAY or "relay" ...: how bulk moves, if not by the best way.
+    Context(cmd_fd=fd) imports a device from a copy of another context's cmd_fd, in this process or
+    another, and takes the descriptor over (man 3 ibv_import_device).
     PyverbsRDMAError says why a device cannot be opened.
     """
 
@@ -177,10 +179,17 @@ class Context(PyverbsCM):
         fabric: Fabric | None = None,
         host: HostInfo | int | str | None = None,
         mover: Mover | str | None = None,
+        cmd_fd: int | None = None,
     ) -> None:
         self.name = name
         self._by_address: WeakValueDictionary[int, PyverbsCM] = WeakValueDictionary()
-        if fabric is not None:
+        if cmd_fd is not None:
+            self._c = lib.nupa_import_device(cmd_fd)
+            if not self._c:
+                self._c = None
+                refuse(f"Failed to import a device from descriptor {cmd_fd}")
+            self.name = name or _DEVICE_NAME
+        elif fabric is not None:
             self._fabric = fabric
             self._c = _attach(fabric, host, mover)
             self.name = name or _DEVICE_NAME

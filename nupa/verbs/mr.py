@@ -8,24 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, closed, expect
+from nupa.verbs.dm import DM
 from nupa.verbs.enums import (
     IBV_ACCESS_HUGETLB,
     IBV_ACCESS_LOCAL_WRITE,
     IBV_ACCESS_REMOTE_ATOMIC,
     IBV_ACCESS_REMOTE_WRITE,
     IBV_ACCESS_ZERO_BASED,
+    IBV_REREG_MR_CHANGE_PD,
+    IBV_REREG_MR_CHANGE_TRANSLATION,
     ibv_access_flags,
 )
-from nupa.verbs.errors import PyverbsError, PyverbsUserError, refuse
+from nupa.verbs.errors import PyverbsError, PyverbsRDMAError, PyverbsUserError, refuse
 from nupa.verbs.field import table
+from nupa.verbs.mw import MW, MWBind, MWBindInfo
 from nupa.verbs.pd import PD
-from nupa.verbs.unsupported import DMMR, MW, DmaBufMR, MWBind, MWBindInfo
+from nupa.verbs.unsupported import DmaBufMR
 from nupa.verbs.wr import SGE
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["DMMR", "MR", "MW", "DmaBufMR", "MWBind", "MWBindInfo"]
+__all__ = ["DMMR", "MR", "MW", "DmaBufMR", "MWBind", "MWBindInfo", "NullMR"]
 
 HUGE_PAGE_SIZE = 0x200000
 _MAP_HUGETLB = 0x40000
@@ -40,6 +44,8 @@ class MR(PyverbsCM):
     memoryview, mmap, NumPy array ...), which is registered where it is and kept alive.
     access: what may be done to it, ibv_access_flags.
     address: registers *length* bytes there, which the caller keeps alive.
+    implicit: with IBV_ACCESS_ON_DEMAND, all of this process's memory; buf is *length* bytes of it.
+    handle: another handle of a region of an imported *pd*; closing it is unimport().
     iova: the address that work requests use; the memory's own unless given.
 
     A buffer that is not writable can be registered for reading only.  PyverbsUserError where the
@@ -52,6 +58,7 @@ class MR(PyverbsCM):
     _rank = PyverbsCM.RANK_MR
     _memory: Any = None
     _buf: int = 0
+    _imported = False
 
     def __init__(
         self,
@@ -62,13 +69,12 @@ class MR(PyverbsCM):
         implicit: bool = False,
         *,
         iova: int | None = None,
+        handle: int | None = None,
     ) -> None:
         expect(pd, PD, "pd")
         parent = pd._c or closed(pd)
         if not isinstance(length, int):
             self._memory, length = _from_buffer(length, access)
-        elif implicit:
-            length = _SIZE_MAX
         elif address is not None:
             self._memory = ffi.cast("char *", address)
         elif length > 0:
@@ -79,7 +85,15 @@ class MR(PyverbsCM):
         self._buf = int(ffi.cast("uintptr_t", pointer))
         if iova is None:
             iova = 0 if access & IBV_ACCESS_ZERO_BASED else self._buf
-        c = lib.nupa_reg_mr(parent, pointer, length, iova, int(access))
+        if handle is not None:
+            c = lib.nupa_import_mr(parent, handle)
+            if not c:
+                refuse(f"Failed to import MR {handle}")
+            length = int(c.length)
+        elif implicit:
+            c = lib.nupa_reg_mr(parent, ffi.NULL, _SIZE_MAX, 0, int(access))
+        else:
+            c = lib.nupa_reg_mr(parent, pointer, length, iova, int(access))
         if not c:
             refuse(
                 f"Failed to register a MR. length: {length}, access flags: "
@@ -88,12 +102,19 @@ class MR(PyverbsCM):
                 if access & IBV_ACCESS_LOCAL_WRITE or not access & _WRITING
                 else "remote write and remote atomic access need local write too",
             )
+        self._imported = handle is not None
+        self._belong(pd, c, length)
+
+    def _belong(self, pd: PD, c: Any, length: int) -> None:
         self._c = c
         self._length = length
         self.pd: PD | None = pd
         pd._adopt(self)
 
     def _destroy(self, c: Any) -> int:
+        if self._imported:
+            lib.nupa_unimport_mr(c)
+            return 0
         return int(lib.nupa_dereg_mr(c))
 
     def _forget(self) -> None:
@@ -101,6 +122,37 @@ class MR(PyverbsCM):
         self.pd = None
         self._memory = None
         self._buf = 0
+
+    def unimport(self) -> None:
+        """Lets go of this handle (man 3 ibv_unimport_mr); the region itself goes on."""
+        if self._c is not None:
+            lib.nupa_unimport_mr(self._c)
+            self._c = None
+            self._forget()
+
+    def rereg(
+        self, flags: int, pd: PD | None = None, addr: int = 0, length: int = 0, access: int = 0
+    ) -> None:
+        """Changes the region in place, its keys stay; *flags*: ibv_rereg_mr_flags.
+
+        PyverbsRDMAError: EINVAL, EFAULT, EOPNOTSUPP as for a new region, EBUSY while windows are
+        bound to it; the region is then as it was.
+        """
+        c = self._c or closed(self)
+        parent = ffi.NULL if pd is None else pd._c or closed(pd)
+        rc = lib.nupa_rereg_mr(c, flags, parent, ffi.cast("void *", addr), length, int(access))
+        if rc:
+            code = ffi.errno
+            raise PyverbsRDMAError(f"Failed to reregister a MR. Code: {rc}, flags: {flags}", code)
+        if flags & IBV_REREG_MR_CHANGE_TRANSLATION:
+            self._memory = ffi.cast("char *", addr)
+            self._buf = addr
+            self._length = length
+        if flags & IBV_REREG_MR_CHANGE_PD and pd is not None:
+            if self.pd is not None:
+                self.pd._disown(self)
+            self.pd = pd
+            pd._adopt(self)
 
     @property
     def buf(self) -> int:
@@ -190,6 +242,56 @@ class MR(PyverbsCM):
                 "handle": self.handle,
             }
         )
+
+
+class DMMR(MR):
+    """A region of *length* bytes of device memory, from *offset* bytes into *dm* on.
+
+    Work requests count from its start: access has IBV_ACCESS_ZERO_BASED.
+    """
+
+    def __init__(self, pd: PD, length: int, access: int, dm: DM, offset: int) -> None:
+        expect(pd, PD, "pd")
+        parent = pd._c or closed(pd)
+        c = lib.nupa_reg_dm_mr(parent, dm._c or closed(dm), offset, length, int(access))
+        if not c:
+            refuse(
+                f"Failed to register a device MR. length: {length}, access flags: "
+                f"{ibv_access_flags(access)!r}",
+                remedy=""
+                if access & IBV_ACCESS_ZERO_BASED
+                else "device memory wants IBV_ACCESS_ZERO_BASED",
+            )
+        self._offset = offset
+        self.dm: DM | None = dm
+        self._belong(pd, c, length)
+        dm._adopt(self)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.dm = None
+
+    def write(self, data: str | Buffer, length: int | None = None, offset: int = 0) -> None:
+        """As MR.write(); offsets and lengths are multiples of 4."""
+        source = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
+        length = len(source) if length is None else length
+        (self.dm or closed(self)).copy_to_dm(self._offset + offset, source, length)
+
+    def read(self, length: int | None = None, offset: int = 0) -> bytes:
+        """As MR.read(); offsets and lengths are multiples of 4."""
+        length = max(0, self._length - offset) if length is None else length
+        return (self.dm or closed(self)).copy_from_dm(self._offset + offset, length)
+
+
+class NullMR(MR):
+    """A region that reads as zeros and swallows what is written, at any address; lkey only."""
+
+    def __init__(self, pd: PD) -> None:
+        expect(pd, PD, "pd")
+        c = lib.nupa_alloc_null_mr(pd._c or closed(pd))
+        if not c:
+            refuse("Failed to allocate a null MR")
+        self._belong(pd, c, 0)
 
 
 def _from_buffer(source: Buffer, access: int) -> tuple[Any, int]:

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from nupa._engine import lib
+from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, closed
 from nupa.verbs.device import Context
 from nupa.verbs.errors import PyverbsUserError, refuse
 from nupa.verbs.unsupported import ParentDomain, ParentDomainContext, ParentDomainInitAttr
+
+if TYPE_CHECKING:
+    from nupa.verbs.wr import SGE
 
 __all__ = ["PD", "ParentDomain", "ParentDomainContext", "ParentDomainInitAttr"]
 
@@ -17,23 +21,51 @@ __all__ = ["PD", "ParentDomain", "ParentDomainContext", "ParentDomainInitAttr"]
 class PD(PyverbsCM):
     """A protection domain of *creator*, a Context.
 
-    Closing it closes its QPs, AHs, MRs and SRQs.  PyverbsRDMAError if there can be no more.
+    handle: another handle of a PD that *creator* was imported with; closing it is unimport().
+    Closing a PD closes its QPs, AHs, MWs, MRs and SRQs.  PyverbsRDMAError if there can be no more,
+    or no PD has the handle.
     """
 
     _rank = PyverbsCM.RANK_PD
 
-    def __init__(self, creator: Context) -> None:
+    def __init__(self, creator: Context, handle: int | None = None) -> None:
         if not isinstance(creator, Context):
             raise PyverbsUserError(f"Cannot create PD from {type(creator)}: it takes a Context")
-        c = lib.nupa_alloc_pd(creator._c or closed(creator))
+        parent = creator._c or closed(creator)
+        self._imported = handle is not None
+        c = lib.nupa_alloc_pd(parent) if handle is None else lib.nupa_import_pd(parent, handle)
         if not c:
-            refuse("Failed to allocate PD")
+            refuse(
+                "Failed to allocate PD" if handle is None else f"Failed to import PD {handle:#x}"
+            )
         self._c = c
         self.ctx: Context | None = creator
         creator._adopt(self)
 
     def _destroy(self, c: Any) -> int:
+        if self._imported:
+            lib.nupa_unimport_pd(c)
+            return 0
         return int(lib.nupa_dealloc_pd(c))
+
+    def unimport(self) -> None:
+        """Closes what was made with this handle, and lets go of it; the PD itself goes on."""
+        if self._c is not None:
+            self._close_children()
+            lib.nupa_unimport_pd(self._c)
+            self._c = None
+            self._forget()
+
+    def advise_mr(self, advise: int, flags: int, sg_list: Sequence[SGE]) -> int:
+        """Makes pages of on-demand regions present (man 3 ibv_advise_mr): 0.
+
+        PyverbsRDMAError: EFAULT where there is no memory, EPERM, EINVAL as the man page has them.
+        """
+        sges = ffi.new("struct ibv_sge[]", [sge._c[0] for sge in sg_list])
+        rc = lib.nupa_advise_mr(self._c or closed(self), int(advise), flags, sges, len(sges))
+        if rc:
+            refuse("Failed to advise MR", rc)
+        return 0
 
     def _forget(self) -> None:
         self.ctx = None

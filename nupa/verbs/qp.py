@@ -24,6 +24,7 @@ from nupa.verbs.wr import SGE, RecvWR, SendWR
 
 if TYPE_CHECKING:
     from nupa.verbs.batch import RecvBatch, SendBatch
+    from nupa.verbs.mw import MW, MWBind, MWBindInfo
 
 __all__ = ["QP", "DataBuffer", "QPAttr", "QPCap", "QPEx", "QPInitAttr", "QPInitAttrEx"]
 
@@ -183,6 +184,16 @@ class QP(PyverbsCM):
         else:
             post_many(lib.nupa_batch_post_recv, self._c or closed(self), wr, "post recv")
 
+    def bind_mw(self, mw: MW, mw_bind: MWBind) -> None:
+        """Posts a bind of a type 1 window, whose rkey is the new one from now on.
+
+        It works when the completion says so (IBV_WC_MW_BIND_ERR if not).
+        """
+        c = self._c or closed(self)
+        rc = lib.nupa_bind_mw(c, mw._c or closed(mw), mw_bind._c)
+        if rc:
+            refuse("Failed to bind MW", rc)
+
     def batch(self, n: int, template: SendWR | None = None, num_sge: int = 1) -> SendBatch:
         """*n* work requests prepared once and posted as often as wanted, in one call each time.
 
@@ -326,6 +337,10 @@ class QPEx(QP):
 
     def wr_local_inv(self, invalidate_rkey: int) -> None:
         lib.ibv_wr_local_inv(self._qp(), invalidate_rkey)
+
+    def wr_bind_mw(self, mw: MW, rkey: int, mw_info: MWBindInfo) -> None:
+        """*rkey* is the key that the window will have: inc_rkey(mw.rkey) or another tag."""
+        lib.ibv_wr_bind_mw(self._qp(), mw._c or closed(mw), rkey, mw_info._c)
 
     def wr_set_ud_addr(self, ah: AH, remote_qpn: int, remote_rkey: int) -> None:
         """*remote_rkey* is the Q_Key (pyverbs' name)."""

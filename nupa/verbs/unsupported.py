@@ -19,30 +19,6 @@ class Unsupported(PyverbsCM):
         raise PyverbsRDMAError(f"Failed to create {type(self).__name__}", errno.EOPNOTSUPP)
 
 
-class MW(Unsupported):
-    """Memory window."""
-
-
-class MWBind(Unsupported):
-    """Arguments of binding a type 1 memory window."""
-
-
-class MWBindInfo(Unsupported):
-    """What a memory window is bound to."""
-
-
-class DM(Unsupported):
-    """Device memory."""
-
-
-class AllocDmAttr(Unsupported):
-    """What a DM is to be."""
-
-
-class DMMR(Unsupported):
-    """Memory region of device memory."""
-
-
 class XRCD(Unsupported):
     """XRC domain."""
 

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi
 from nupa.verbs.addr import AH
-from nupa.verbs.base import PyverbsValue, closed
+from nupa.verbs.base import PyverbsValue, closed, inc_rkey
 from nupa.verbs.enums import IBV_SEND_SIGNALED, IBV_WR_SEND, ibv_wr_opcode
 from nupa.verbs.errors import PyverbsUserError
 from nupa.verbs.field import Field, table
 from nupa.verbs.utils import send_flags_to_str
+
+if TYPE_CHECKING:
+    from nupa.verbs.mw import MW, MWBindInfo
 
 _SGE = ffi.typeof("struct ibv_sge *")
 _SGES = ffi.typeof("struct ibv_sge[]")
@@ -105,7 +108,7 @@ class SendWR(PyverbsValue):
     imm_data is big endian, as it travels.  num_sge may be left out.  The SGEs are copied.
     """
 
-    __slots__ = ("_c", "_next", "_sges", "ah")
+    __slots__ = ("_bound", "_c", "_next", "_sges", "ah")
 
     def __init__(
         self,
@@ -166,6 +169,26 @@ class SendWR(PyverbsValue):
         rdma = self._c.wr.rdma
         rdma.remote_addr = addr
         rdma.rkey = rkey
+
+    def set_bind_wr(self, mw: MW, bind_info: MWBindInfo) -> None:
+        """IBV_WR_BIND_MW: opens what *bind_info* says by a type 2 window.
+
+        The window's key becomes `rkey`: the one after its own.
+        """
+        bind = self._c.bind_mw
+        bind.mw = mw._c or closed(mw)
+        bind.bind_info = bind_info._c[0]
+        bind.rkey = inc_rkey(mw.rkey)
+        self._bound = (mw, bind_info)
+
+    @property
+    def rkey(self) -> int:
+        """IBV_WR_BIND_MW: the key that the window will have."""
+        return int(self._c.bind_mw.rkey)
+
+    @rkey.setter
+    def rkey(self, val: int) -> None:
+        self._c.bind_mw.rkey = val
 
     def set_wr_atomic(self, rkey: int, addr: int, compare_add: int, swap: int = 0) -> None:
         """On the 8 bytes at *addr*: compare with compare_add and swap, or add compare_add."""

@@ -118,12 +118,6 @@ def test_remote_writing_needs_local_writing(pd: PD, access: int) -> None:
     assert caught.value.error_code == errno.EINVAL
 
 
-def test_paging_on_demand_is_refused_as_unsupported(pd: PD) -> None:
-    with pytest.raises(PyverbsRDMAError) as caught:
-        MR(pd, 64, LOCAL | e.IBV_ACCESS_ON_DEMAND)
-    assert caught.value.error_code in (errno.EOPNOTSUPP, errno.EINVAL)
-
-
 def test_a_negative_or_absurd_length_is_refused(pd: PD) -> None:
     with pytest.raises(PyverbsUserError, match="-1 bytes"):
         MR(pd, -1, LOCAL)

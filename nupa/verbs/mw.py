@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Memory windows: parts of a region that are opened to peers, and closed, by work requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nupa._engine import ffi, lib
+from nupa.verbs.base import PyverbsCM, PyverbsValue, closed, expect
+from nupa.verbs.errors import refuse
+from nupa.verbs.pd import PD
+
+if TYPE_CHECKING:
+    from nupa.verbs.mr import MR
+
+_TYPES = {1, 2}
+
+
+class MWBindInfo(PyverbsValue):
+    """What a window opens: *length* bytes at *addr* of *mr*, which needs IBV_ACCESS_MW_BIND."""
+
+    __slots__ = ("_c", "mr")
+
+    def __init__(self, mr: MR, addr: int, length: int, mw_access_flags: int) -> None:
+        self.mr = mr
+        values = (mr._c or closed(mr), addr, length, int(mw_access_flags))
+        self._c = ffi.new("struct ibv_mw_bind_info *", values)
+
+    @property
+    def mw_access_flags(self) -> int:
+        return int(self._c.mw_access_flags)
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return int(self._c.length)
+
+    @property
+    def address(self) -> int:
+        return int(self._c.addr)
+
+    def __str__(self) -> str:
+        return f"MWBindInfo({self.address:#x}, {self.length}, {self.mw_access_flags:#x})"
+
+
+class MWBind(PyverbsValue):
+    """The request to bind a type 1 window, for QP.bind_mw()."""
+
+    __slots__ = ("_c", "info")
+
+    def __init__(self, info: MWBindInfo, send_flags: int, wr_id: int = 0) -> None:
+        self.info = info
+        self._c = ffi.new("struct ibv_mw_bind *", (wr_id, int(send_flags), info._c[0]))
+
+    @property
+    def wr_id(self) -> int:
+        return int(self._c.wr_id)
+
+    @property
+    def send_flags(self) -> int:
+        return int(self._c.send_flags)
+
+    def __str__(self) -> str:
+        return f"MWBind({self.info}, {self.send_flags:#x}, wr_id={self.wr_id})"
+
+
+class MW(PyverbsCM):
+    """A memory window of *pd*: type 1 is bound by QP.bind_mw(), type 2 by a work request.
+
+    Closing it closes what it opened.  PyverbsRDMAError with EINVAL for another type.
+    """
+
+    _rank = PyverbsCM.RANK_MW
+
+    def __init__(self, pd: PD, mw_type: int) -> None:
+        expect(pd, PD, "pd")
+        parent = pd._c or closed(pd)
+        c = lib.nupa_alloc_mw(parent, int(mw_type))
+        if not c:
+            remedy = "" if int(mw_type) in _TYPES else "a window is of type 1 or 2"
+            refuse(f"Failed to allocate MW of type {mw_type}", remedy=remedy)
+        self._c = c
+        self.pd: PD | None = pd
+        pd._adopt(self)
+
+    def _destroy(self, c: Any) -> int:
+        return int(lib.nupa_dealloc_mw(c))
+
+    def _forget(self) -> None:
+        self.pd = None
+
+    @property
+    def handle(self) -> int:
+        return int((self._c or closed(self)).handle)
+
+    @property
+    def rkey(self) -> int:
+        """The key for peers.  Type 1: of the last bind; type 2: the one to make new ones from."""
+        return int((self._c or closed(self)).rkey)
+
+    @property
+    def type(self) -> int:
+        return int((self._c or closed(self)).type)
+
+    def __str__(self) -> str:
+        return f"MW of type {self.type}, rkey {self.rkey:#x}, handle {self.handle}"
