@@ -43,14 +43,6 @@ class DMMR(Unsupported):
     """Memory region of device memory."""
 
 
-class XRCD(Unsupported):
-    """XRC domain."""
-
-
-class XRCDInitAttr(Unsupported):
-    """What an XRCD is to be."""
-
-
 class ParentDomain(Unsupported):
     """Protection domain with its own allocators."""
 
