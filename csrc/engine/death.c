@@ -10,6 +10,9 @@
 
 static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *channel)
 {
+	/* To an SRQ of that process, and waiting for it. */
+	if (qp->xrc && qp->channel == channel && qp->sq.acked != qp->sq.posted)
+		return true;
 	return qp->type != IBV_QPT_UD && qp->dest_qpn >> NUPA_QP_INDEX_BITS == channel->peer &&
 	       qp->state >= IBV_QPS_RTR && qp->state != IBV_QPS_ERR &&
 	       (!qp->channel || qp->channel == channel);
@@ -60,6 +63,8 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 			nupa_requester_lose_peer(qp);
 	}
 	nupa_cm_lose_peer(engine, channel);
+	if (engine->xrc)
+		nupa_xrc_channel_failed(engine, channel);
 	give_back(engine, channel);
 	engine->broken = true;
 }
