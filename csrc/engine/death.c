@@ -38,12 +38,16 @@ static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channe
 /* What the channel holds beside itself. */
 static void give_back(struct nupa_engine *engine, struct nupa_channel *channel)
 {
+	int *fds[] = { &channel->pidfd, &channel->life_fd };
+
 	nupa_window_forget(channel);
-	if (channel->pidfd < 0)
-		return;
-	epoll_ctl(engine->watch_epoll, EPOLL_CTL_DEL, channel->pidfd, NULL);
-	close(channel->pidfd);
-	channel->pidfd = -1;
+	for (int i = 0; i < 2; i++) {
+		if (*fds[i] < 0)
+			continue;
+		epoll_ctl(engine->watch_epoll, EPOLL_CTL_DEL, *fds[i], NULL);
+		close(*fds[i]);
+		*fds[i] = -1;
+	}
 }
 
 /* The peer is gone: its QPs' partners complete with errors (design.md, death). */

@@ -21,7 +21,7 @@ int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel)
 	ssize_t n;
 
 	channel->cma_errno = 0;
-	if (channel->peer_pid == (uint32_t)getpid() &&
+	if (nupa_channel_same_process(channel) &&
 	    (forced == NUPA_MOVER_NONE || forced == NUPA_MOVER_LOCAL)) {
 		channel->mover = NUPA_MOVER_LOCAL;
 		return 0;
@@ -31,6 +31,10 @@ int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel)
 		return 0;
 	if (forced == NUPA_MOVER_LOCAL)
 		return -ENOTSUP;
+	if (channel->foreign) { /* in another pid namespace */
+		channel->cma_errno = ESRCH;
+		return forced == NUPA_MOVER_CMA ? -ENOTSUP : 0;
+	}
 	n = process_vm_readv((pid_t)channel->peer_pid, &local, 1, &remote, 1, 0);
 	if (n == (ssize_t)sizeof(value) && value == expected) {
 		/* Reading works; writing is asked of the kernel with nothing to write. */
@@ -41,8 +45,7 @@ int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel)
 			return 0;
 		}
 	}
-	channel->cma_errno =
-	    n < 0 ? errno : ESRCH; /* another pid namespace answers with other data */
+	channel->cma_errno = n < 0 ? errno : ESRCH;
 	return forced == NUPA_MOVER_CMA ? -ENOTSUP : 0;
 }
 
