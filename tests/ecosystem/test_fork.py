@@ -129,3 +129,42 @@ def test_a_child_that_outlives_its_parent_does_not_keep_it_alive_for_peers(
 def parent_of(pid: int) -> int:
     """proc(5), /proc/PID/stat: field 4."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc")
+
+
+def can_unshare() -> bool:
+    return subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not can_unshare(), reason="no new pid namespaces here: unshare --pid is denied")
+def test_processes_of_two_pid_namespaces_reach_each_other_and_see_each_other_end(
+    fabric: Lab,
+) -> None:
+    with partners(fabric, *NAMESPACE) as (outside, inside):
+        # Nobody takes the other one's attachment for that of a process that is no more.
+        assert len(attached(fabric)) == 2
+        movers = {end["mover"] for end in fabric.show()["movers"]}
+        assert movers == {"relay"}
+        for one, other in ((outside, inside), (inside, outside)):
+            assert one.ask("receive") == "posted"
+            assert other.ask("send") == "success"
+            assert one.ask("wait") == "success"
+        assert outside.ask("receive") == "posted"
+        (first,) = children_of(inside.process.pid)
+        os.kill(first, signal.SIGKILL)  # with whom the kernel kills all of the namespace
+        assert outside.ask("wait") == FLUSHED
+        assert len(attached(fabric)) == 1
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if parent_of(int(entry.name)) == pid:
+                    found.append(int(entry.name))
+            except FileNotFoundError:
+                continue
+    return found
