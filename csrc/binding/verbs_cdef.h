@@ -132,7 +132,14 @@ struct ibv_dm {
 	uint32_t comp_mask;
 	uint32_t handle;
 };
-struct ibv_xrcd;
+struct ibv_xrcd {
+	struct ibv_context *context;
+};
+struct ibv_xrcd_init_attr {
+	uint32_t comp_mask;
+	int fd;
+	int oflags;
+};
 
 union ibv_gid {
 	uint8_t raw[16];
@@ -365,6 +372,11 @@ struct ibv_send_wr {
 	} wr;
 	union {
 		struct {
+			uint32_t remote_srqn;
+		} xrc;
+	} qp_type;
+	union {
+		struct {
 			struct ibv_mw *mw;
 			uint32_t rkey;
 			struct ibv_mw_bind_info bind_info;
@@ -399,6 +411,7 @@ struct ibv_srq_init_attr_ex {
 	uint32_t comp_mask;
 	enum ibv_srq_type srq_type;
 	struct ibv_pd *pd;
+	struct ibv_xrcd *xrcd;
 	struct ibv_cq *cq;
 	...;
 };
@@ -428,11 +441,19 @@ struct ibv_qp_init_attr_ex {
 	int sq_sig_all;
 	uint32_t comp_mask;
 	struct ibv_pd *pd;
+	struct ibv_xrcd *xrcd;
 	uint32_t create_flags;
 	uint16_t max_tso_header;
 	uint32_t source_qpn;
 	uint64_t send_ops_flags;
 	...;
+};
+struct ibv_qp_open_attr {
+	uint32_t comp_mask;
+	uint32_t qp_num;
+	struct ibv_xrcd *xrcd;
+	void *qp_context;
+	enum ibv_qp_type qp_type;
 };
 struct ibv_qp_attr {
 	enum ibv_qp_state qp_state;
@@ -514,6 +535,7 @@ void ibv_wr_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey,
 		    const struct ibv_mw_bind_info *bind_info);
 void ibv_wr_set_ud_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t remote_qpn,
 			uint32_t remote_qkey);
+void ibv_wr_set_xrc_srqn(struct ibv_qp_ex *qp, uint32_t remote_srqn);
 void ibv_wr_set_sge(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t addr, uint32_t length);
 void ibv_wr_set_sge_list(struct ibv_qp_ex *qp, size_t num_sge, const struct ibv_sge *sg_list);
 void ibv_wr_set_inline_data(struct ibv_qp_ex *qp, void *addr, size_t length);

@@ -6,6 +6,11 @@
 #define ANSWER_NS (UINT64_C(4096) << 24)
 /* As cm.c waits after a disconnection, for a packet life time of 16: 4.096 us * 2^17. */
 #define TIMEWAIT_NS (UINT64_C(4096) << 17)
+/* Resolving an address and a route takes milliseconds on a network and none here, so that programs
+ * get to where their partner is about to listen.  Who finds nobody looks again before it is
+ * refused. */
+#define SEEK_NS UINT64_C(100000000)
+#define SEEK_AGAIN_NS UINT64_C(500000)
 
 /* --- waiting ------------------------------------------------------------------------- */
 
@@ -66,24 +71,59 @@ static void refused(struct nupa_cm_id *id)
 	cm_event_post(event);
 }
 
-/* Sends the request of an id that waits, as soon as there is a path. */
+/* Who listens where the id wants to go; a process that died there unnoticed does not. */
+static struct nupa_channel *find_peer(struct nupa_cm_id *id)
+{
+	struct nupa_engine *engine = id->engine;
+
+	for (;;) {
+		int slot = cm_port_find(engine, id->dst_host, id->ps, cm_addr_port(&id->dst),
+					id->dst_kind);
+
+		if (slot < 0)
+			return NULL;
+		/* Those that we have a channel to are watched. */
+		if ((engine->channels[slot] && !engine->channels[slot]->broken) ||
+		    nupa_slot_alive(&engine->fabric->slots[slot],
+				    nupa_slot_claim(&engine->fabric->slots[slot])))
+			return nupa_channel_get(engine, (uint32_t)slot);
+		if (nupa_fabric_reap(engine->fabric) == 0)
+			return NULL; /* another process is at it */
+	}
+}
+
+static bool seeks_on(struct nupa_cm_id *id)
+{
+	struct nupa_engine *engine = id->engine;
+	uint64_t now_ns = engine->now_ns();
+
+	if (!id->seek_until_ns)
+		id->seek_until_ns = now_ns + SEEK_NS;
+	if (now_ns >= id->seek_until_ns)
+		return false;
+	if (!engine->cm->seek_at_ns) {
+		engine->cm->seek_at_ns = now_ns + SEEK_AGAIN_NS;
+		nupa_store_relaxed(&engine->cm_timers, true);
+		nupa_slot_ring(engine->slot);
+	}
+	return true;
+}
+
+/* Sends the request of an id that waits, as soon as there is a path and a listener. */
 void cm_request(struct nupa_cm_id *id)
 {
 	struct nupa_engine *engine = id->engine;
 	struct cm_wire wire;
-	int slot;
+	bool path = nupa_path_up(engine, id->dst_host);
 
-	if (!nupa_path_up(engine, id->dst_host)) {
-		if (!id->unsent)
-			engine->cm->unsent++;
-		id->unsent = true;
-		return;
-	}
 	if (id->unsent)
 		engine->cm->unsent--;
-	id->unsent = false;
-	slot = cm_port_find(engine, id->dst_host, id->ps, cm_addr_port(&id->dst), id->dst_kind);
-	id->peer = slot > 0 ? nupa_channel_get(engine, (uint32_t)slot) : NULL;
+	id->peer = path ? find_peer(id) : NULL;
+	id->unsent = !path || (!id->peer && seeks_on(id));
+	if (id->unsent) {
+		engine->cm->unsent++;
+		return;
+	}
 	if (!id->peer) {
 		refused(id);
 		return;
@@ -255,22 +295,25 @@ int nupa_cm_notify(struct nupa_cm_id *id, enum ibv_event_type event)
 
 /* --- time and death ------------------------------------------------------------------ */
 
+static uint64_t earlier(uint64_t ns, const struct nupa_list *waiting)
+{
+	uint64_t first_ns;
+
+	if (nupa_list_empty(waiting))
+		return ns;
+	first_ns = container_of(waiting->next, struct nupa_cm_id, wait)->deadline_ns;
+	return first_ns < ns ? first_ns : ns;
+}
+
 uint64_t nupa_cm_next_timer_ns(const struct nupa_engine *engine)
 {
 	const struct nupa_cm *cm = engine->cm;
-	uint64_t next_ns = UINT64_MAX;
+	uint64_t next_ns;
 
 	if (!cm)
 		return UINT64_MAX;
-	if (!nupa_list_empty(&cm->waiting))
-		next_ns = container_of(cm->waiting.next, struct nupa_cm_id, wait)->deadline_ns;
-	if (!nupa_list_empty(&cm->timewait)) {
-		uint64_t at_ns =
-		    container_of(cm->timewait.next, struct nupa_cm_id, wait)->deadline_ns;
-
-		next_ns = at_ns < next_ns ? at_ns : next_ns;
-	}
-	return next_ns;
+	next_ns = cm->seek_at_ns ? cm->seek_at_ns : UINT64_MAX;
+	return earlier(earlier(next_ns, &cm->waiting), &cm->timewait);
 }
 
 static void expire(struct nupa_cm_id *id)
@@ -315,9 +358,13 @@ void nupa_cm_run_timers(struct nupa_engine *engine)
 	if (!cm)
 		return;
 	now_ns = engine->now_ns();
+	if (cm->seek_at_ns && now_ns >= cm->seek_at_ns) {
+		cm->seek_at_ns = 0;
+		nupa_cm_flush(engine);
+	}
 	expire_list(&cm->waiting, now_ns);
 	expire_list(&cm->timewait, now_ns);
-	if (nupa_list_empty(&cm->waiting) && nupa_list_empty(&cm->timewait))
+	if (nupa_cm_next_timer_ns(engine) == UINT64_MAX)
 		nupa_store_relaxed(&engine->cm_timers, false);
 }
 

@@ -116,7 +116,8 @@ static uint32_t put(const struct nupa_cm_id *id, uint64_t *bucket, uint64_t word
 	return NUPA_CM_BUCKET_WORDS;
 }
 
-static int claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16_t port, bool ephemeral)
+static int try_claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16_t port,
+		     bool ephemeral)
 {
 	const struct nupa_engine *engine = id->engine;
 	uint32_t space = space_of(id->ps);
@@ -139,6 +140,16 @@ static int claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16_t p
 	return 0;
 }
 
+/* A rival may be dead, and nobody have noticed. */
+static int claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16_t port)
+{
+	int error = try_claim(id, table, port, false);
+
+	if (error && nupa_fabric_reap(id->engine->fabric) > 0)
+		error = try_claim(id, table, port, false);
+	return error;
+}
+
 static int claim_ephemeral(struct nupa_cm_id *id, struct nupa_cm_bucket *table)
 {
 	struct nupa_cm *cm = id->engine->cm;
@@ -149,7 +160,7 @@ static int claim_ephemeral(struct nupa_cm_id *id, struct nupa_cm_bucket *table)
 	for (uint32_t i = 0; i < EPHEMERAL_PORTS; i++) {
 		uint32_t port = EPHEMERAL_FIRST + cm->next_port++ % EPHEMERAL_PORTS;
 
-		if (!claim(id, table, (uint16_t)port, true))
+		if (!try_claim(id, table, (uint16_t)port, true))
 			return 0;
 	}
 	return EADDRNOTAVAIL;
@@ -162,7 +173,7 @@ int cm_port_bind(struct nupa_cm_id *id, uint16_t port)
 
 	if (!table)
 		return errno;
-	return port ? claim(id, table, port, false) : claim_ephemeral(id, table);
+	return port ? claim(id, table, port) : claim_ephemeral(id, table);
 }
 
 int cm_port_listen(struct nupa_cm_id *id)

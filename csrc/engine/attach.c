@@ -122,6 +122,8 @@ static void engine_free(struct nupa_engine *engine)
 
 			if (channel->pidfd >= 0)
 				close(channel->pidfd);
+			if (channel->life_fd >= 0)
+				close(channel->life_fd);
 			nupa_window_forget(channel);
 			free(channel);
 			channel = older;

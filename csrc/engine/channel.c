@@ -30,6 +30,12 @@ bool nupa_channel_peer_alive(const struct nupa_channel *channel)
 	       NUPA_CLAIM_PID(claim) == channel->peer_pid;
 }
 
+bool nupa_channel_process_alive(const struct nupa_channel *channel)
+{
+	return nupa_channel_peer_alive(channel) &&
+	       nupa_slot_alive(channel->peer_slot, nupa_slot_claim(channel->peer_slot));
+}
+
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host)
 {
 	const struct nupa_fabric *fabric = engine->fabric;
@@ -181,11 +187,11 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 		return NULL;
 	memset(channel, 0, sizeof(*channel));
 	channel->peer = peer;
-	channel->pidfd = -1;
+	channel->pidfd = channel->life_fd = -1;
+	channel->foreign = nupa_slot_foreign(slot);
 	channel->shared_fd = -1;
 	channel->peer_epoch = NUPA_CLAIM_EPOCH(claim);
 	channel->peer_pid = NUPA_CLAIM_PID(claim);
-	channel->peer_start_time = nupa_load_relaxed(&slot->start_time);
 	channel->peer_host = host;
 	channel->peer_slot = slot;
 	channel->peer_qps = (struct nupa_qp_entry *)(void *)(arena + map.qps_off);
@@ -274,9 +280,7 @@ void nupa_channel_close_all(struct nupa_engine *engine)
 		struct nupa_channel *channel = engine->channels[peer];
 
 		while (channel && !channel->broken && !nupa_tx_drained(&channel->tx) &&
-		       nupa_channel_peer_alive(channel) &&
-		       nupa_process_alive(channel->peer_pid, channel->peer_start_time) &&
-		       nupa_clock_ns() < deadline_ns) {
+		       nupa_channel_process_alive(channel) && nupa_clock_ns() < deadline_ns) {
 			nupa_slot_ring(channel->peer_slot);
 			nupa_engine_progress_siblings(engine);
 			sched_yield();

@@ -10,6 +10,9 @@
 
 static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *channel)
 {
+	/* To an SRQ of that process, and waiting for it. */
+	if (qp->xrc && qp->channel == channel && qp->sq.acked != qp->sq.posted)
+		return true;
 	return qp->type != IBV_QPT_UD && qp->dest_qpn >> NUPA_QP_INDEX_BITS == channel->peer &&
 	       qp->state >= IBV_QPS_RTR && qp->state != IBV_QPS_ERR &&
 	       (!qp->channel || qp->channel == channel);
@@ -35,12 +38,16 @@ static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channe
 /* What the channel holds beside itself. */
 static void give_back(struct nupa_engine *engine, struct nupa_channel *channel)
 {
+	int *fds[] = { &channel->pidfd, &channel->life_fd };
+
 	nupa_window_forget(channel);
-	if (channel->pidfd < 0)
-		return;
-	epoll_ctl(engine->watch_epoll, EPOLL_CTL_DEL, channel->pidfd, NULL);
-	close(channel->pidfd);
-	channel->pidfd = -1;
+	for (int i = 0; i < 2; i++) {
+		if (*fds[i] < 0)
+			continue;
+		epoll_ctl(engine->watch_epoll, EPOLL_CTL_DEL, *fds[i], NULL);
+		close(*fds[i]);
+		*fds[i] = -1;
+	}
 }
 
 /* The peer is gone: its QPs' partners complete with errors (design.md, death). */
@@ -60,6 +67,8 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 			nupa_requester_lose_peer(qp);
 	}
 	nupa_cm_lose_peer(engine, channel);
+	if (engine->xrc)
+		nupa_xrc_channel_failed(engine, channel);
 	give_back(engine, channel);
 	engine->broken = true;
 }

@@ -15,6 +15,7 @@
 
 #include <linux/futex.h>
 #include <sched.h>
+#include <unistd.h>
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -77,6 +78,7 @@ struct nupa_engine {
 	int life_fd;      /* closes with this process, or when it runs another program */
 	struct robust_list_head life_head; /* of the watch thread */
 	struct robust_list life_entry;
+	bool life_begun;
 	uint64_t (*now_ns)(void);
 
 	struct nupa_engine *next; /* registry of this process */
@@ -113,9 +115,10 @@ extern uint32_t nupa_forks;
 void nupa_fork_prepare(void);
 
 /* life.c */
-int nupa_life_open(struct nupa_engine *engine); /* 0 or -errno */
+int nupa_life_open(struct nupa_engine *engine);   /* 0 or -errno */
 void nupa_life_begin(struct nupa_engine *engine); /* in the thread that answers for the process */
 void nupa_life_end(struct nupa_engine *engine);   /* in the same */
+void nupa_life_await(const struct nupa_engine *engine); /* until it has begun */
 bool nupa_life_watch(struct nupa_engine *engine, struct nupa_channel *channel);
 
 /* port.c */
@@ -152,7 +155,14 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine);
 void nupa_channel_close_all(struct nupa_engine *engine);
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
 bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *channel);
-bool nupa_channel_peer_alive(const struct nupa_channel *channel);
+bool nupa_channel_peer_alive(const struct nupa_channel *channel);    /* as the slot says */
+bool nupa_channel_process_alive(const struct nupa_channel *channel); /* as the kernel says */
+
+static inline bool nupa_channel_same_process(const struct nupa_channel *channel)
+{
+	return !channel->foreign && channel->peer_pid == (uint32_t)getpid();
+}
+
 void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);
 /* Leaves a word with the peer: see struct nupa_slot.contact. */
 void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t word);

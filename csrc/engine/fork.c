@@ -37,6 +37,7 @@ static void in_child(void)
 {
 	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
 		engine->forked = true;
+		close(engine->life_fd); /* the parent's death must not wait for ours */
 		nupa_lock_init(&engine->lock);
 		nupa_fabric_detach_copy(engine->fabric);
 	}

@@ -149,6 +149,9 @@ struct nupa_slot {
 	uint32_t needs_fence;   /* owner: it cannot membarrier, so producers must fence (P3) */
 	uint32_t left_epoch;    /* owner: its epoch, when it leaves with all QPs destroyed */
 	uint32_t shared_fd;     /* owner: its descriptor of the memfd with promoted memory, + 1 */
+	uint32_t life;          /* owner, at its end the kernel: see life.c */
+	uint32_t life_fd;       /* owner: a descriptor that closes at its end, + 1 */
+	uint32_t pid_ns;        /* owner: the namespace of its pid; 0: not known */
 	uint32_t pds_made;      /* owner: how many numbers of PDs it has given out */
 
 	/* Line 2: hazard.  Target slot << 32 | MR index + 1 while the owner copies directly

@@ -21,7 +21,7 @@ int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel)
 	ssize_t n;
 
 	channel->cma_errno = 0;
-	if (channel->peer_pid == (uint32_t)getpid() &&
+	if (nupa_channel_same_process(channel) &&
 	    (forced == NUPA_MOVER_NONE || forced == NUPA_MOVER_LOCAL)) {
 		channel->mover = NUPA_MOVER_LOCAL;
 		return 0;
@@ -31,6 +31,10 @@ int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel)
 		return 0;
 	if (forced == NUPA_MOVER_LOCAL)
 		return -ENOTSUP;
+	if (channel->foreign) { /* in another pid namespace */
+		channel->cma_errno = ESRCH;
+		return forced == NUPA_MOVER_CMA ? -ENOTSUP : 0;
+	}
 	n = process_vm_readv((pid_t)channel->peer_pid, &local, 1, &remote, 1, 0);
 	if (n == (ssize_t)sizeof(value) && value == expected) {
 		/* Reading works; writing is asked of the kernel with nothing to write. */
@@ -41,9 +45,22 @@ int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel)
 			return 0;
 		}
 	}
-	channel->cma_errno =
-	    n < 0 ? errno : ESRCH; /* another pid namespace answers with other data */
+	channel->cma_errno = n < 0 ? errno : ESRCH;
 	return forced == NUPA_MOVER_CMA ? -ENOTSUP : 0;
+}
+
+/* Memory that is just being promoted may be EFAULT to a system call (promote.h), in our process or in
+ * the peer's: not for long. */
+#define PROMOTION_NS 20000000u
+
+static bool may_be_in_promotion(uint64_t *since_ns)
+{
+	uint64_t now_ns = nupa_clock_ns();
+
+	if (!*since_ns)
+		*since_ns = now_ns;
+	sched_yield();
+	return now_ns - *since_ns < PROMOTION_NS;
 }
 
 /* EFAULT does not say whose memory it was. */
@@ -84,6 +101,7 @@ static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa
 	struct iovec *first = local;
 	struct iovec remote = { (void *)(uintptr_t)remote_va, bytes };
 	unsigned long n = 0;
+	uint64_t fault_ns = 0;
 
 	for (uint32_t i = 0; i < n_spans; i++)
 		if (spans[i].bytes)
@@ -94,6 +112,8 @@ static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa
 			  : process_vm_readv((pid_t)channel->peer_pid, first, n, &remote, 1, 0);
 
 		if (unlikely(moved <= 0)) {
+			if (moved < 0 && errno == EFAULT && may_be_in_promotion(&fault_ns))
+				continue;
 			if (moved < 0 && errno == EFAULT)
 				return spans_readable(spans, n_spans) ? NUPA_DIRECT_REMOTE_FAULT
 								      : NUPA_DIRECT_LOCAL_FAULT;
@@ -245,7 +265,7 @@ int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, ui
 	struct iovec local[NUPA_SGE_MAX], remote[NUPA_SGE_MAX];
 	struct iovec *to_iov = local, *from_iov = remote;
 	unsigned long n_to_iov = 0, n_from_iov = 0;
-	uint64_t left = bytes;
+	uint64_t left = bytes, fault_ns = 0;
 	ssize_t moved;
 
 	if (channel->mover == NUPA_MOVER_LOCAL) {
@@ -272,6 +292,8 @@ int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, ui
 	while (bytes) {
 		moved = process_vm_readv((pid_t)channel->peer_pid, to_iov, n_to_iov, from_iov,
 					 n_from_iov, 0);
+		if (moved < 0 && errno == EFAULT && may_be_in_promotion(&fault_ns))
+			continue;
 		if (moved <= 0)
 			return moved < 0 ? -errno : -EFAULT;
 		bytes -= (uint64_t)moved;

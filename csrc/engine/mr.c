@@ -147,7 +147,7 @@ void nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index)
 			/* A child's picture of the parent's hazards does not change. */
 			if (engine->forked ||
 			    (++spins % 1000 == 0 &&
-			     !nupa_process_alive(channel->peer_pid, channel->peer_start_time)))
+			     !nupa_channel_process_alive(channel)))
 				break;
 			nupa_cpu_pause();
 			if (spins % 100 == 0)

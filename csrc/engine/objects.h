@@ -43,7 +43,6 @@ struct nupa_channel {
 	int pidfd;   /* -1: none */
 	int life_fd; /* the other end of the peer's pipe; -1: none */
 	bool foreign; /* the peer's pid is one of another pid namespace: it means nothing here */
-	uint64_t peer_start_time;
 	bool rx_open;
 	bool dma_backed;       /* our DMA bytes are backed by memory */
 	bool broken;           /* the peer died, left, or wrote nonsense */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The port: what keeps an attachment going when its program does not poll.  The port thread runs
- * the engine and sleeps on the doorbell; the death watch sleeps on the peers' pidfds.
+ * the engine and sleeps on the doorbell; the death watch sleeps on the peers' pidfds and pipes.
  *
  *   sleeping       the port thread waits on slot->sleeping == 1; producers ring
  *   app_drives     the program spins on poll_cq; the thread only looks in every millisecond
@@ -22,7 +22,7 @@
 
 #define SPIN_NS 20000u
 #define SUPERVISE_NS 1000000u
-#define DEATH_POLL_MS 50 /* where pidfd_open is not to be had */
+#define DEATH_POLL_MS 50 /* where the descriptors below are not to be had */
 
 uint64_t nupa_clock_ns(void)
 {
@@ -169,23 +169,24 @@ void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	/* One shot: who has ended stays readable until nupa_channel_fail closes it. */
 	struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT };
+	bool watched = false;
 	int fd;
 
-	if (channel->peer_pid == (uint32_t)getpid())
+	if (nupa_channel_same_process(channel))
 		return;
-	fd = (int)syscall(SYS_pidfd_open, channel->peer_pid, 0);
+	fd = channel->foreign ? -1 : (int)syscall(SYS_pidfd_open, channel->peer_pid, 0);
 	if (fd >= 0) {
 		event.data.fd = channel->pidfd = fd;
-		if (epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, fd, &event) == 0 &&
-		    nupa_process_alive(channel->peer_pid, channel->peer_start_time))
-			return;
-	} else if (errno != ESRCH) {
-		/* No pidfds here: look every DEATH_POLL_MS. */
+		watched = epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, fd, &event) == 0 &&
+			  nupa_life_watch(engine, channel);
+	}
+	if (!nupa_channel_process_alive(channel)) { /* died between claim and here */
+		nupa_store_release(&engine->deaths, true);
+	} else if (!watched) {
+		/* No such descriptors here: look every DEATH_POLL_MS. */
 		nupa_store_release(&engine->watch_polls, true);
 		(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
-		return;
 	}
-	nupa_store_release(&engine->deaths, true); /* died between claim and here */
 }
 
 static void *watch_thread(void *arg)
@@ -193,6 +194,7 @@ static void *watch_thread(void *arg)
 	struct nupa_engine *engine = arg;
 
 	prctl(PR_SET_NAME, "nupa-watch");
+	nupa_life_begin(engine);
 	while (!nupa_load_acquire(&engine->stop)) {
 		struct epoll_event event;
 		int timeout_ms = nupa_load_acquire(&engine->watch_polls) ? DEATH_POLL_MS : -1;
@@ -209,6 +211,7 @@ static void *watch_thread(void *arg)
 			nupa_port_wake_hard(engine->slot);
 		}
 	}
+	nupa_life_end(engine);
 	return NULL;
 }
 
@@ -241,15 +244,22 @@ int nupa_port_start(struct nupa_engine *engine)
 		error = -errno;
 		goto close_fds;
 	}
-	error = start_thread(&engine->port_thread, port_thread, engine);
+	error = nupa_life_open(engine);
 	if (error)
 		goto close_fds;
+	error = start_thread(&engine->port_thread, port_thread, engine);
+	if (error)
+		goto close_life;
 	error = start_thread(&engine->watch_thread, watch_thread, engine);
-	if (!error)
+	if (!error) {
+		nupa_life_await(engine);
 		return 0;
+	}
 	nupa_store_release(&engine->stop, true);
 	nupa_port_wake_hard(engine->slot);
 	pthread_join(engine->port_thread, NULL);
+close_life:
+	close(engine->life_fd);
 close_fds:
 	close(engine->watch_epoll);
 	close(engine->watch_wake);
@@ -263,6 +273,7 @@ void nupa_port_stop(struct nupa_engine *engine)
 	(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 	pthread_join(engine->port_thread, NULL);
 	pthread_join(engine->watch_thread, NULL);
+	close(engine->life_fd);
 	close(engine->watch_epoll);
 	close(engine->watch_wake);
 }

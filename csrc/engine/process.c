@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct stat_fields {
@@ -51,6 +52,21 @@ uint64_t nupa_process_start_time(uint32_t pid)
 	struct stat_fields fields;
 
 	return read_stat(pid, &fields) ? 0 : fields.start_time;
+}
+
+uint32_t nupa_pid_namespace(void)
+{
+	static uint64_t known; /* pid << 32 | namespace: a child may be in another one */
+	uint64_t seen = __atomic_load_n(&known, __ATOMIC_RELAXED);
+	uint32_t pid = (uint32_t)getpid();
+	struct stat status;
+
+	if (seen >> 32 == pid)
+		return (uint32_t)seen;
+	if (stat("/proc/self/ns/pid", &status))
+		return 0;
+	__atomic_store_n(&known, (uint64_t)pid << 32 | (uint32_t)status.st_ino, __ATOMIC_RELAXED);
+	return (uint32_t)status.st_ino;
 }
 
 bool nupa_process_alive(uint32_t pid, uint64_t start_time)

@@ -118,8 +118,7 @@ static void handle_deaths(struct nupa_engine *engine)
 
 		if (!channel || channel->broken)
 			continue;
-		if (nupa_channel_peer_alive(channel) &&
-		    nupa_process_alive(channel->peer_pid, channel->peer_start_time))
+		if (nupa_channel_process_alive(channel))
 			continue;
 		if (channel->rx_open) /* what it said before counts */
 			drain(engine, channel, channel->rx.n_lines);

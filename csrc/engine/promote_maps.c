@@ -158,7 +158,9 @@ bool nupa_maps_find(struct nupa_maps *maps, uint64_t address, struct nupa_vma *v
 
 /* --- threads ------------------------------------------------------------------------- */
 
-#define TCB_BYTES 8192u /* on either side of a thread's list of robust mutexes */
+/* Of a control block, on either side of the head of its list of robust mutexes. */
+#define TCB_BEFORE_BYTES 1024u
+#define TCB_BEHIND_BYTES 3072u
 #define FRAMES_BYTES 65536u /* what we may use of our own stack meanwhile */
 
 /* A thread's control block holds the head of its list of robust mutexes, and at the top of its
@@ -176,8 +178,8 @@ static int keep_out_of(struct nupa_maps *maps, pid_t tid, struct nupa_keep_out *
 	at = (uintptr_t)head;
 	if (!at)
 		return 0;
-	keep_out->from = (at - TCB_BYTES) & ~(page - 1);
-	keep_out->to = (at + TCB_BYTES + page - 1) & ~(page - 1);
+	keep_out->from = (at - TCB_BEFORE_BYTES) & ~(page - 1);
+	keep_out->to = (at + TCB_BEHIND_BYTES + page - 1) & ~(page - 1);
 	if (tid == getpid())
 		return 1;
 	maps->at = 0;

@@ -214,25 +214,51 @@ static bool vma_out(const struct nupa_promoted *slot, const struct nupa_vma *vma
 	return true;
 }
 
-void nupa_promoted_empty(struct nupa_promoted *slot)
+/* Whether the page at this place of the slot is mapped where it belongs. */
+static bool is_at_home(const struct nupa_promoted *slot, uint64_t offset)
 {
-	uint64_t from = slot_start(slot), at = 0;
+	uint64_t va = slot->anchor + (offset - slot_start(slot) - MIDDLE);
+	struct nupa_maps maps;
+	struct nupa_vma vma;
+	bool found;
+
+	if (nupa_maps_open(&maps))
+		return false;
+	found = nupa_maps_find(&maps, va, &vma) && vma.start <= va && nupa_vma_is_memfd(&vma) &&
+		vma.offset + (va - vma.start) == offset;
+	nupa_maps_close(&maps);
+	return found;
+}
+
+/* Of the slot's mappings those that are where they belong (*straight*), or those that the program
+ * has moved; a second one of a page is a peer's window, in this process. */
+static bool empty_those(const struct nupa_promoted *slot, bool straight)
+{
+	uint64_t at = 0;
 	struct nupa_maps maps;
 	struct nupa_vma vma;
 	bool all = true;
 
 	if (nupa_maps_open(&maps))
-		return;
+		return false;
 	while (nupa_maps_find(&maps, at, &vma)) {
 		at = vma.end;
-		if (nupa_vma_is_memfd(&vma) && vma.offset - from < SLOT_BYTES)
-			all &= vma_out(slot, &vma);
+		if (!nupa_vma_is_memfd(&vma) || nupa_promoted_of(vma.offset) != slot ||
+		    (vma.offset == slot_place(slot, vma.start)) != straight ||
+		    (!straight && is_at_home(slot, vma.offset)))
+			continue;
+		all &= vma_out(slot, &vma);
 	}
 	nupa_maps_close(&maps);
-	if (!all)
-		return; /* it stays as it is until it is wanted again, or given back again */
-	/* What the program unmapped, too. */
-	if (punch(from, SLOT_BYTES)) {
+	return all;
+}
+
+void nupa_promoted_empty(struct nupa_promoted *slot)
+{
+	/* If not all could be, it stays until it is wanted again, or given back again.  What the
+	 * program unmapped goes, too. */
+	if (empty_those(slot, false) && empty_those(slot, true) &&
+	    punch(slot_start(slot), SLOT_BYTES)) {
 		runs_free(slot);
 		slot->used = false;
 	}

@@ -115,5 +115,7 @@ int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot);
 /* /proc/PID/stat field 22, or 0 if there is no such process. */
 uint64_t nupa_process_start_time(uint32_t pid);
 bool nupa_process_alive(uint32_t pid, uint64_t start_time);
+/* The pid namespace of this process, a number that is not 0; 0: there is no /proc to say it. */
+uint32_t nupa_pid_namespace(void);
 
 #endif

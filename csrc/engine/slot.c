@@ -30,8 +30,13 @@ bool nupa_slot_alive(const struct nupa_slot *slot, uint64_t claim)
 {
 	uint64_t start_time = 0;
 
-	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE)
+	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE) {
+		if (nupa_life_is_over(slot))
+			return false;
 		start_time = nupa_load_relaxed(&slot->start_time);
+	}
+	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_REAPING && nupa_slot_foreign(slot))
+		return true;
 	return nupa_process_alive(NUPA_CLAIM_PID(claim), start_time);
 }
 
@@ -49,6 +54,7 @@ static void introduce(struct nupa_slot *slot, uint32_t host)
 		comm[0] = '?';
 	memcpy(slot->comm, comm, sizeof(slot->comm));
 	slot->uid = geteuid();
+	nupa_store_relaxed(&slot->pid_ns, nupa_pid_namespace());
 	nupa_store_relaxed(&slot->host, host);
 	nupa_store_relaxed(&slot->start_time, nupa_process_start_time((uint32_t)getpid()));
 }
@@ -128,6 +134,9 @@ static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 	nupa_store_relaxed(&slot->pool_regions, 0);
 	nupa_pool_reclaim(fabric, index);
 	nupa_store_relaxed(&slot->start_time, 0);
+	nupa_store_relaxed(&slot->life, 0);
+	nupa_store_relaxed(&slot->life_fd, 0);
+	nupa_store_relaxed(&slot->pid_ns, 0);
 	nupa_store_relaxed(&slot->probe_addr, 0);
 	nupa_store_relaxed(&slot->probe_value, 0);
 	nupa_store_relaxed(&slot->qp_limit, 0);

@@ -48,7 +48,7 @@ static bool open_shared(struct nupa_channel *channel)
 	if (channel->shared_fd_seen == number)
 		return channel->shared_fd >= 0;
 	channel->shared_fd_seen = number;
-	if (number == 0)
+	if (number == 0 || channel->foreign)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%u/fd/%u", channel->peer_pid, number - 1);
 	fd = open(path, O_RDWR | O_CLOEXEC);
@@ -56,7 +56,7 @@ static bool open_shared(struct nupa_channel *channel)
 		return false;
 	if (fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size <= 0 ||
 	    !(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) ||
-	    !nupa_process_alive(channel->peer_pid, channel->peer_start_time)) {
+	    !nupa_channel_process_alive(channel)) {
 		close(fd);
 		return false;
 	}

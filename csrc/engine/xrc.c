@@ -37,7 +37,7 @@ bool nupa_xrc_route(struct nupa_qp *qp, const struct nupa_wqe *wqe)
 		return true;
 	slot = slot_for(qp, wqe);
 	qp->xrc_srqn = wqe->dest_qpn;
-	if (qp->channel && qp->channel->peer == slot)
+	if (qp->channel && qp->channel->peer == slot && !qp->channel->broken)
 		return true;
 	if (qp->sq.acked != qp->sq.issued)
 		return false; /* the answers come on the other channel */

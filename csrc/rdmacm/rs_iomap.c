@@ -17,6 +17,13 @@ static bool is_connected(struct rsocket *rs)
 	       !nupa_load_acquire(&rs->peer_gone);
 }
 
+/* One that was accepted may be mapped at once, as soon as the peer is heard of. */
+static bool is_heard_of(struct rsocket *rs)
+{
+	return nupa_load_acquire(&rs->state) != RS_ACCEPTED || nupa_load_acquire(&rs->broken) ||
+	       nupa_load_acquire(&rs->peer_gone);
+}
+
 static bool has_control_room(struct rsocket *rs)
 {
 	return !is_connected(rs) || nupa_load_acquire(&rs->control_free) > 0;
@@ -79,6 +86,8 @@ static off_t map_locked(struct rsocket *rs, void *buf, size_t len, int prot, off
 	struct rs_iomap *map;
 	int access = IBV_ACCESS_LOCAL_WRITE;
 
+	if (!is_heard_of(rs) && rs_wait(rs, is_heard_of, RS_FOREVER))
+		return -1;
 	if (!is_connected(rs))
 		return RS_ERROR(ENOTCONN);
 	map = calloc(1, sizeof(*map));
@@ -199,6 +208,8 @@ static int write_piece(struct rsocket *rs, struct rs_pieces *from, uint64_t offs
 	struct ibv_sge sge;
 	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
 
+	if (!is_heard_of(rs))
+		return 0;
 	if (!is_connected(rs))
 		return RS_ERROR(nupa_load_acquire(&rs->state) == RS_CONNECTED ? EPIPE : ENOTCONN);
 	if (!find_mapping(rs, offset, &addr, &rkey, &room))

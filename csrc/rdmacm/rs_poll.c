@@ -63,7 +63,7 @@ static void advance(struct rsocket *rs)
 {
 	int state = nupa_load_acquire(&rs->state);
 
-	if (state == RS_CONNECTED)
+	if (state == RS_CONNECTED || rs->datagrams)
 		rs_progress(rs);
 	else if (state != RS_LISTENING)
 		rs_take_events(rs);

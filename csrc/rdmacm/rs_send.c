@@ -5,8 +5,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 
-/* A long piece: what the sender's and the receiver's copies both find in their caches. */
-#define PIECE_MAX (64u << 10)
+/* A long piece: what the sender's and the receiver's copies both find in their caches.  The next
+ * WRITE waits for the acknowledgement of the one before, so that pieces should not be small. */
+#define PIECE_MAX (128u << 10)
 #define INLINE_MAX 512
 
 static uint32_t least(uint64_t a, uint64_t b)

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -581,6 +582,31 @@ static void one_receiving_queue_pair_serves_srqs_of_several_processes(void)
 	nupa_fabric_put(fabric);
 }
 
+static void a_process_that_dies_with_its_srq_fails_what_waits_for_it(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	int fd = domain_file(), status;
+	struct remote remote = remote_open(fabric, fd);
+	struct side side = side_open(fabric, NUPA_MOVER_NONE, 1, fd);
+	struct sender sender = sender_open(fabric, NUPA_MOVER_NONE, &side);
+
+	pattern_fill(sender.end->memory, 200, 1);
+	remote_say(&remote, 1);
+	remote_hear(&remote, 1);
+	post(&sender, IBV_WR_SEND, remote.srqn, 1, 200, 0, 0);
+	cq_expect(sender.end->send_cq, 1, IBV_WC_SUCCESS);
+	remote_hear(&remote, 200);
+	post(&sender, IBV_WR_SEND, remote.srqn, 2, 200, 0, 0);
+	cq_expect_none(sender.end->send_cq, MS);
+	CHECK_EQ(kill(remote.pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(remote.pid, &status, 0), remote.pid);
+	cq_expect(sender.end->send_cq, 2, IBV_WC_RETRY_EXC_ERR);
+	sender_close(&sender);
+	side_close(&side);
+	close(fd);
+	nupa_fabric_put(fabric);
+}
+
 /* --- domains and handles --------------------------------------------------------------- */
 
 static void domains_are_opened_as_flags_and_files_say(void)
@@ -736,6 +762,7 @@ int main(int argc, char **argv)
 		CASE(completions_stay_when_the_receiving_queue_pair_goes),
 		CASE(an_rc_queue_pair_is_no_partner_of_a_receiving_one),
 		CASE(one_receiving_queue_pair_serves_srqs_of_several_processes),
+		CASE(a_process_that_dies_with_its_srq_fails_what_waits_for_it),
 		CASE(domains_are_opened_as_flags_and_files_say),
 		CASE(a_process_has_so_many_domains_and_no_more),
 		CASE(a_receiving_queue_pair_lives_as_long_as_somebody_has_it_open),

@@ -36,6 +36,7 @@ from nupa.verbs.post import PostError
 from nupa.verbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from nupa.verbs.srq import SRQ, SrqAttr, SrqInitAttr, SrqInitAttrEx
 from nupa.verbs.wr import SGE, RecvWR, SendWR
+from nupa.verbs.xrcd import XRCD, XRCDInitAttr
 
 __all__ = [
     "AH",
@@ -49,6 +50,7 @@ __all__ = [
     "SGE",
     "SRQ",
     "WC",
+    "XRCD",
     "AHAttr",
     "Address",
     "AsyncEvent",
@@ -84,6 +86,7 @@ __all__ = [
     "SrqInitAttr",
     "SrqInitAttrEx",
     "WCBatch",
+    "XRCDInitAttr",
     "address",
     "connect",
     "connect_to",

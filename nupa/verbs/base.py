@@ -55,6 +55,8 @@ class PyverbsCM(PyverbsObject):
     RANK_QP, RANK_AH, RANK_MW, RANK_MR, RANK_SRQ, RANK_CQ, RANK_CHANNEL, RANK_PD = range(8)
     _rank: ClassVar[int] = RANK_QP
     _children: WeakSet[PyverbsCM] | None = None
+    _n_children = 0
+    _adopters: tuple[PyverbsCM, ...] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +70,12 @@ class PyverbsCM(PyverbsObject):
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        if self._n_children:
+            # Of a cycle that is collected the parent may come first, and its weak references are
+            # gone: it is closed after the last of its children.
+            _late.append(self)
+        else:
+            self.close()
 
     def close(self) -> None:
         """Closes the children, then the object itself.  PyverbsRDMAError if C refuses."""
@@ -80,6 +87,12 @@ class PyverbsCM(PyverbsObject):
             refuse(f"Failed to close {type(self).__name__}", rc)
         self._c = None
         self._forget()
+        for parent in self._adopters:
+            parent._n_children -= 1
+        self._adopters = ()
+        for parent in [obj for obj in _late if not obj._n_children]:
+            _late.remove(parent)
+            parent.close()
 
     def _destroy(self, c: Any) -> int:
         """Destroys the C object; an errno, or -1 with errno set, if that is refused."""
@@ -92,6 +105,8 @@ class PyverbsCM(PyverbsObject):
         if self._children is None:
             self._children = WeakSet()
         self._children.add(child)
+        self._n_children += 1
+        child._adopters += (self,)
 
     def _disown(self, child: PyverbsCM) -> None:
         if self._children is not None:
@@ -101,6 +116,10 @@ class PyverbsCM(PyverbsObject):
         if self._children:
             for child in sorted(self._children, key=lambda child: child._rank):
                 child.close()
+
+
+#: Collected before their children.
+_late: list[PyverbsCM] = []
 
 
 def closed(obj: PyverbsObject) -> NoReturn:

@@ -57,12 +57,12 @@ def connect_to(
     min_rnr_timer: int = 12,
     max_rd_atomic: int = 16,
 ) -> None:
-    """Brings *qp* (RC or UC) to RTS, connected to *peer*; *psn* as address(qp, psn) said it.
+    """Brings *qp* (RC, UC or XRC) to RTS, connected to *peer*; *psn* as address(qp, psn) said it.
 
     timeout: 4.096 us << timeout, 0 for ever.  rnr_retry 7: for ever.  min_rnr_timer is coded
     (IBTA table 46: 12 is 0.64 ms).  mtu is an ibv_mtu.
     """
-    if qp.qp_type not in (e.IBV_QPT_RC, e.IBV_QPT_UC):
+    if qp.qp_type == e.IBV_QPT_UD:
         raise PyverbsUserError(
             f"A QP of type {qp_type_to_str(qp.qp_type)} has no peer: for UD use QP(..., QPAttr()), "
             "which brings it to RTS, and an AH for each destination"
@@ -84,7 +84,7 @@ def connect_to(
 
 
 def connect(a: QP, b: QP, **options: int) -> None:
-    """Brings two QPs (RC or UC) to RTS, connected to each other; options as for connect_to."""
+    """Brings two QPs to RTS, connected to each other; options as for connect_to."""
     gid_index = options.get("gid_index", 0)
     to_a, to_b = address(a, gid_index=gid_index), address(b, gid_index=gid_index)
     connect_to(a, to_b, **options)

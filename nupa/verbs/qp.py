@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from nupa._engine import ffi, lib
 from nupa.verbs import enums as e
-from nupa.verbs.addr import AH
+from nupa.verbs.addr import AH, GID
 from nupa.verbs.base import PyverbsCM, PyverbsValue, closed
 from nupa.verbs.device import Context
 from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
@@ -21,6 +21,7 @@ from nupa.verbs.post import post_many, post_one
 from nupa.verbs.qp_attr import STATES, TYPES, QPAttr, QPCap, QPInitAttr, QPInitAttrEx
 from nupa.verbs.utils import qp_state_to_str, qp_type_to_str
 from nupa.verbs.wr import SGE, RecvWR, SendWR
+from nupa.verbs.xrcd import XRCD
 
 if TYPE_CHECKING:
     from nupa.verbs.batch import RecvBatch, SendBatch
@@ -56,13 +57,23 @@ _MASKS: dict[int, dict[int, int]] = {
         e.IBV_QPS_RTS: e.IBV_QP_SQ_PSN,
     },
 }
+_MASKS[e.IBV_QPT_XRC_SEND] = {
+    e.IBV_QPS_INIT: _TO_INIT | e.IBV_QP_ACCESS_FLAGS,
+    e.IBV_QPS_RTR: _TO_RTR,
+    e.IBV_QPS_RTS: _MASKS[e.IBV_QPT_RC][e.IBV_QPS_RTS],
+}
+_MASKS[e.IBV_QPT_XRC_RECV] = {
+    e.IBV_QPS_INIT: _TO_INIT | e.IBV_QP_ACCESS_FLAGS,
+    e.IBV_QPS_RTR: _MASKS[e.IBV_QPT_RC][e.IBV_QPS_RTR],
+    e.IBV_QPS_RTS: e.IBV_QP_SQ_PSN | e.IBV_QP_TIMEOUT,
+}
 _NAMES = {e.IBV_QPS_INIT: "init", e.IBV_QPS_RTR: "RTR", e.IBV_QPS_RTS: "RTS"}
 
 
 class QP(PyverbsCM):
     """A queue pair: QP(pd, QPInitAttr) or QP(context, QPInitAttrEx).
 
-    With *qp_attr* it is led on as far as that alone can: UD to RTS, RC and UC to INIT.
+    With *qp_attr* it is led on as far as that alone can: UD to RTS, others to INIT.
     PyverbsRDMAError where the device refuses, PyverbsUserError where the arguments do not match.
     """
 
@@ -75,7 +86,9 @@ class QP(PyverbsCM):
         qp_attr: QPAttr | None = None,
     ) -> None:
         self._events: WeakSet[AsyncEvent] = WeakSet()
+        self._groups: list[tuple[GID, int]] = []
         self.pd: PD | None
+        self.xrcd: XRCD | None = None
         if isinstance(creator, PD) and isinstance(init_attr, QPInitAttr):
             c = lib.nupa_create_qp(creator._c or closed(creator), init_attr._c)
             self.pd = creator
@@ -83,6 +96,7 @@ class QP(PyverbsCM):
         elif isinstance(creator, Context) and isinstance(init_attr, QPInitAttrEx):
             c = lib.nupa_create_qp_ex(creator._c or closed(creator), init_attr._c)
             self.pd = init_attr.pd
+            self.xrcd = init_attr.xrcd
             context = creator
         else:
             raise PyverbsUserError(
@@ -97,7 +111,7 @@ class QP(PyverbsCM):
         self.rcq = init_attr.recv_cq
         self.srq = init_attr.srq
         self.qp_context = init_attr.qp_context
-        for parent in (self.context, self.pd, self.scq, self.rcq, self.srq):
+        for parent in (self.context, self.pd, self.xrcd, self.scq, self.rcq, self.srq):
             if parent is not None:
                 parent._adopt(self)
         if context is not None:
@@ -111,10 +125,13 @@ class QP(PyverbsCM):
     def _destroy(self, c: Any) -> int:
         for event in self._events:
             event.ack()
+        for gid, lid in self._groups:
+            lib.nupa_detach_mcast(c, gid._c, lid)
         return int(lib.nupa_destroy_qp(c))
 
     def _forget(self) -> None:
-        self.pd = self.context = self.scq = self.rcq = self.srq = None
+        self.pd = self.context = self.scq = self.rcq = self.srq = self.xrcd = None
+        self._groups = []
 
     def _hold(self, event: AsyncEvent) -> None:
         self._events.add(event)
@@ -165,6 +182,23 @@ class QP(PyverbsCM):
         rc = lib.nupa_modify_qp(self._c or closed(self), qp_attr._c, comp_mask)
         if rc:
             refuse("Failed to modify QP", rc)
+
+    def attach_mcast(self, gid: GID, lid: int = 0) -> None:
+        """UD: receives from now on what is sent to the group *gid* (man 3 ibv_attach_mcast).
+
+        lid: the group's, on InfiniBand.  Until detach_mcast(), or until the QP is closed.
+        """
+        rc = lib.nupa_attach_mcast(self._c or closed(self), gid._c, lid)
+        if rc:
+            refuse(f"Failed to attach QP to multicast group {gid.gid}", rc)
+        self._groups.append((gid, lid))
+
+    def detach_mcast(self, gid: GID, lid: int = 0) -> None:
+        """Leaves the group.  PyverbsRDMAError, EINVAL, if the QP is not in it with that *lid*."""
+        rc = lib.nupa_detach_mcast(self._c or closed(self), gid._c, lid)
+        if rc:
+            refuse(f"Failed to detach QP from multicast group {gid.gid}", rc)
+        self._groups = [(g, m) for g, m in self._groups if (g.raw, m) != (gid.raw, lid)]
 
     def post_send(self, wr: SendWR | Sequence[SendWR], bad_wr: SendWR | None = None) -> None:
         """Posts one work request (and its next_wr), or a sequence of them in one call.
@@ -345,6 +379,9 @@ class QPEx(QP):
     def wr_set_ud_addr(self, ah: AH, remote_qpn: int, remote_rkey: int) -> None:
         """*remote_rkey* is the Q_Key (pyverbs' name)."""
         lib.ibv_wr_set_ud_addr(self._qp(), ah._c or closed(ah), remote_qpn, remote_rkey)
+
+    def wr_set_xrc_srqn(self, remote_srqn: int) -> None:
+        lib.ibv_wr_set_xrc_srqn(self._qp(), remote_srqn)
 
     def wr_set_sge(self, sge: SGE) -> None:
         lib.ibv_wr_set_sge(self._qp(), sge.lkey, sge.addr, sge.length)

@@ -24,6 +24,7 @@ from nupa.verbs.errors import PyverbsUserError
 from nupa.verbs.field import Field, table
 from nupa.verbs.pd import PD
 from nupa.verbs.srq import SRQ
+from nupa.verbs.xrcd import XRCD
 
 STATES: Mapping[int, Any] = dict(ibv_qp_state._value2member_map_)
 TYPES: Mapping[int, Any] = dict(ibv_qp_type._value2member_map_)
@@ -193,7 +194,7 @@ class QPInitAttrEx(_InitAttr):
         sq_sig_all: int = 0,
         comp_mask: int = 0,
         pd: PD | None = None,
-        xrcd: None = None,
+        xrcd: XRCD | None = None,
         create_flags: int = 0,
         max_tso_header: int = 0,
         source_qpn: int = 0,
@@ -201,8 +202,8 @@ class QPInitAttrEx(_InitAttr):
         ind_table: None = None,
         send_ops_flags: int = 0,
     ) -> None:
-        if xrcd is not None or hash_conf is not None or ind_table is not None:
-            raise PyverbsUserError("There are no XRC domains and no receive side scaling here")
+        if hash_conf is not None or ind_table is not None:
+            raise PyverbsUserError("There is no receive side scaling here")
         self._c = ffi.new("struct ibv_qp_init_attr_ex *")
         self._pd: PD | None = None
         self._fill(qp_type, qp_context, scq, rcq, srq, cap, sq_sig_all)
@@ -211,8 +212,11 @@ class QPInitAttrEx(_InitAttr):
         self.max_tso_header = max_tso_header
         self.source_qpn = source_qpn
         self.send_ops_flags = send_ops_flags
+        self._xrcd: XRCD | None = None
         if pd is not None:
             self.pd = pd
+        if xrcd is not None:
+            self.xrcd = xrcd
 
     comp_mask = Field("comp_mask")
     create_flags = Field("create_flags")
@@ -228,6 +232,15 @@ class QPInitAttrEx(_InitAttr):
     def pd(self, val: PD) -> None:
         self._c.pd = val._c or closed(val)
         self._pd = val
+
+    @property
+    def xrcd(self) -> XRCD | None:
+        return self._xrcd
+
+    @xrcd.setter
+    def xrcd(self, val: XRCD) -> None:
+        self._c.xrcd = val._c or closed(val)
+        self._xrcd = val
 
     def _rows(self) -> dict[str, object]:
         return {

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -12,13 +11,14 @@ from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed
 from nupa.verbs.cq import CQ, CQEX
 from nupa.verbs.device import Context
-from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.errors import PyverbsUserError, refuse
 from nupa.verbs.event import AsyncEvent
 from nupa.verbs.field import Field, ReadOnly
 from nupa.verbs.pd import PD
 from nupa.verbs.post import post_many, post_one
 from nupa.verbs.unsupported import OpsWr
 from nupa.verbs.wr import RecvWR
+from nupa.verbs.xrcd import XRCD
 
 if TYPE_CHECKING:
     from nupa.verbs.batch import RecvBatch
@@ -58,6 +58,7 @@ class SrqInitAttrEx(PyverbsObject):
         self._c = ffi.new("struct ibv_srq_init_attr_ex *")
         self._c.attr = ffi.new("struct ibv_srq_attr *", (max_wr, max_sge, srq_limit))[0]
         self._pd: PD | None = None
+        self._xrcd: XRCD | None = None
         self._cq: CQ | CQEX | None = None
 
     max_wr = ReadOnly("attr.max_wr")
@@ -74,6 +75,15 @@ class SrqInitAttrEx(PyverbsObject):
     def pd(self, val: PD) -> None:
         self._c.pd = val._c or closed(val)
         self._pd = val
+
+    @property
+    def xrcd(self) -> XRCD | None:
+        return self._xrcd
+
+    @xrcd.setter
+    def xrcd(self, val: XRCD) -> None:
+        self._c.xrcd = val._c or closed(val)
+        self._xrcd = val
 
     @property
     def cq(self) -> CQ | CQEX | None:
@@ -97,6 +107,7 @@ class SRQ(PyverbsCM):
         self._events: WeakSet[AsyncEvent] = WeakSet()
         self.pd: PD | None
         self.cq: CQ | CQEX | None = None
+        self.xrcd: XRCD | None = None
         if isinstance(creator, PD) and isinstance(attr, SrqInitAttr):
             c = lib.nupa_create_srq(creator._c or closed(creator), attr._c)
             self.pd = creator
@@ -105,6 +116,7 @@ class SRQ(PyverbsCM):
             c = lib.nupa_create_srq_ex(creator._c or closed(creator), attr._c)
             self.pd = attr.pd
             self.cq = attr.cq
+            self.xrcd = attr.xrcd
             context = creator
         else:
             raise PyverbsUserError(
@@ -114,7 +126,7 @@ class SRQ(PyverbsCM):
         if not c:
             refuse(f"Failed to create SRQ of {attr.max_wr} WRs with {attr.max_sge} SGEs")
         self._c = c
-        for parent in (self.pd, self.cq, context):
+        for parent in (self.pd, self.cq, self.xrcd, context):
             if parent is not None:
                 parent._adopt(self)
         if context is not None:
@@ -126,15 +138,18 @@ class SRQ(PyverbsCM):
         return int(lib.nupa_destroy_srq(c))
 
     def _forget(self) -> None:
-        self.pd = None
-        self.cq = None
+        self.pd = self.cq = self.xrcd = None
 
     def _hold(self, event: AsyncEvent) -> None:
         self._events.add(event)
 
     def get_srq_num(self) -> int:
-        """The number that XRC peers use.  There is no XRC here: PyverbsRDMAError, EOPNOTSUPP."""
-        raise PyverbsRDMAError("Failed to retrieve SRQ number", errno.EOPNOTSUPP)
+        """The number by which XRC peers name it: SendWR.set_qp_type_xrc()."""
+        number = ffi.new("uint32_t *")
+        rc = lib.nupa_get_srq_num(self._c or closed(self), number)
+        if rc:
+            refuse("Failed to retrieve SRQ number", rc)
+        return int(number[0])
 
     def modify(self, attr: SrqAttr, comp_mask: int) -> None:
         """Changes what *comp_mask* names (ibv_srq_attr_mask)."""

@@ -19,14 +19,6 @@ class Unsupported(PyverbsCM):
         raise PyverbsRDMAError(f"Failed to create {type(self).__name__}", errno.EOPNOTSUPP)
 
 
-class XRCD(Unsupported):
-    """XRC domain."""
-
-
-class XRCDInitAttr(Unsupported):
-    """What an XRCD is to be."""
-
-
 class ParentDomain(Unsupported):
     """Protection domain with its own allocators."""
 

@@ -190,6 +190,10 @@ class SendWR(PyverbsValue):
     def rkey(self, val: int) -> None:
         self._c.bind_mw.rkey = val
 
+    def set_qp_type_xrc(self, remote_srqn: int) -> None:
+        """XRC: for the peer's SRQ of this number (SRQ.get_srq_num())."""
+        self._c.qp_type.xrc.remote_srqn = remote_srqn
+
     def set_wr_atomic(self, rkey: int, addr: int, compare_add: int, swap: int = 0) -> None:
         """On the 8 bytes at *addr*: compare with compare_add and swap, or add compare_add."""
         atomic = self._c.wr.atomic

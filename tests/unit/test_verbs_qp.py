@@ -103,7 +103,7 @@ def test_one_past_a_limit_is_refused(end, name: str) -> None:
     assert caught.value.error_code == errno.EINVAL
 
 
-@pytest.mark.parametrize("qp_type", [e.IBV_QPT_RAW_PACKET, e.IBV_QPT_XRC_SEND])
+@pytest.mark.parametrize("qp_type", [e.IBV_QPT_RAW_PACKET, e.IBV_QPT_XRC_RECV])
 def test_a_type_that_is_not_there_is_refused_as_unsupported(end, qp_type: int) -> None:
     with pytest.raises(PyverbsRDMAError) as caught:
         QP(end.pd, init(end, qp_type))

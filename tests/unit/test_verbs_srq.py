@@ -118,8 +118,7 @@ def test_an_srq_can_be_made_from_a_context(end) -> None:
     with SRQ(end.ctx, attr) as srq:
         assert srq.query().max_wr >= 10
         assert srq.pd is end.pd
-        with pytest.raises(PyverbsRDMAError, match="SRQ number"):
-            srq.get_srq_num()
+        assert srq.get_srq_num() > 0
 
 
 def test_creator_and_attributes_have_to_match(end) -> None:

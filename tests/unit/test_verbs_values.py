@@ -35,7 +35,7 @@ from nupa.verbs import (
 from nupa.verbs import enums as e
 from nupa.verbs import gid as gid_module
 from nupa.verbs.base import inc_rkey
-from nupa.verbs.unsupported import XRCD, DmaBufMR
+from nupa.verbs.unsupported import DmaBufMR, Flow
 
 TEXT = "fe80:0000:0000:0000:0000:0aff:fe00:0001"
 
@@ -221,7 +221,7 @@ def test_an_error_says_what_to_do() -> None:
     assert str(PyverbsRDMAError("x", errno.EINVAL, "do y")).endswith("Invalid argument: do y")
 
 
-@pytest.mark.parametrize("kind", [DmaBufMR, XRCD])
+@pytest.mark.parametrize("kind", [DmaBufMR, Flow])
 def test_what_the_device_does_not_have_is_refused_as_unsupported(kind: type) -> None:
     with pytest.raises(PyverbsRDMAError) as caught:
         kind(None, 1)

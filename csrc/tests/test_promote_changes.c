@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Promotion and what a program does with its memory while it is registered, and after: mprotect,
+ * munmap, mremap, madvise, fork; and what it costs. */
+#define _GNU_SOURCE
+#include "promote.h"
+#include "runner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static size_t page(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool possible(void)
+{
+	if (nupa_promote_possible())
+		return true;
+	printf("  skipped: no userfaultfd that write-protects shared memory (Linux 5.19)\n");
+	return false;
+}
+
+/* n pages, filled. */
+static uint8_t *map_pages(size_t n, int fill)
+{
+	uint8_t *at = mmap(NULL, n * page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			   -1, 0);
+
+	CHECK(at != MAP_FAILED);
+	memset(at, fill, n * page());
+	return at;
+}
+
+/* What a peer in another process has of it: by the memfd, which it reads and writes. */
+static uint8_t peek(const struct nupa_shared_range *range, size_t at)
+{
+	uint8_t byte;
+
+	CHECK_EQ(pread(nupa_promote_fd(), &byte, 1, (off_t)(range->file_off + at)), 1);
+	return byte;
+}
+
+static void poke(const struct nupa_shared_range *range, size_t at, uint8_t byte)
+{
+	CHECK_EQ(pwrite(nupa_promote_fd(), &byte, 1, (off_t)(range->file_off + at)), 1);
+}
+
+static struct nupa_shared_range promote_one(void *at, size_t bytes)
+{
+	struct nupa_shared_range range;
+
+	CHECK_EQ(nupa_promote(at, bytes, &range, 1), 1);
+	CHECK(range.va <= (uintptr_t)at && range.va + range.bytes >= (uintptr_t)at + bytes);
+	return range;
+}
+
+static uint64_t bytes_in_memfd(void)
+{
+	struct stat status;
+
+	CHECK_EQ(fstat(nupa_promote_fd(), &status), 0);
+	return (uint64_t)status.st_blocks * 512;
+}
+
+/* Whether the program may write there, as the kernel sees it. */
+static bool is_writable(uint8_t *at)
+{
+	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	ssize_t n = read(zero, at, 1);
+
+	CHECK(n == 1 || errno == EFAULT);
+	close(zero);
+	return n == 1;
+}
+
+static void rights_change_as_before_and_stay_changed(void)
+{
+	struct nupa_shared_range range;
+	uint8_t *at;
+
+	if (!possible())
+		return;
+	at = map_pages(4, 7);
+	range = promote_one(at, 4 * page());
+	CHECK_EQ(mprotect(at + page(), page(), PROT_READ), 0);
+	CHECK_EQ(mprotect(at + 2 * page(), page(), PROT_NONE), 0);
+	CHECK(is_writable(at));
+	CHECK(!is_writable(at + page()));
+	nupa_promote_release(&range, 1);
+	CHECK_EQ(bytes_in_memfd(), 0);
+	CHECK(is_writable(at) && is_writable(at + 3 * page()));
+	CHECK(!is_writable(at + page()) && !is_writable(at + 2 * page()));
+	CHECK_EQ(at[page() + 3], 7);
+	CHECK_EQ(mprotect(at, 4 * page(), PROT_READ | PROT_WRITE), 0);
+	CHECK_EQ(at[2 * page() + 3], 7);
+}
+
+static void peers_keep_the_pages_of_memory_that_was_unmapped(void)
+{
+	struct nupa_shared_range old, new;
+	uint8_t *at;
+
+	if (!possible())
+		return;
+	at = map_pages(2, 1);
+	old = promote_one(at, 2 * page());
+	CHECK_EQ(munmap(at, 2 * page()), 0);
+	CHECK_EQ(peek(&old, 5), 1);
+	/* Something else is there now, and is registered. */
+	CHECK(mmap(at, 2 * page(), PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+	at[5] = 2;
+	new = promote_one(at, 2 * page());
+	poke(&old, 5, 9);
+	CHECK_EQ(peek(&new, 5), 2);
+	CHECK_EQ(at[5], 2);
+	CHECK_EQ(at[6], 0);
+	nupa_promote_release(&old, 1);
+	poke(&new, 6, 3);
+	CHECK_EQ(at[6], 3);
+	nupa_promote_release(&new, 1);
+	CHECK_EQ(at[5], 2);
+	CHECK_EQ(bytes_in_memfd(), 0);
+}
+
+/* realloc of a large chunk is mremap: in place, or elsewhere. */
+static void memory_that_grows_is_zero_behind_its_end(void)
+{
+	struct nupa_shared_range a, b;
+	uint8_t *at, *moved;
+
+	if (!possible())
+		return;
+	at = map_pages(4, 1);
+	a = promote_one(at, 2 * page());
+	b = promote_one(at + 2 * page(), 2 * page());
+	moved = mremap(at, 2 * page(), 5 * page(), MREMAP_MAYMOVE);
+	CHECK(moved != MAP_FAILED && moved != at);
+	for (size_t i = 0; i < 3 * page(); i++)
+		CHECK_EQ(moved[2 * page() + i], 0);
+	memset(moved + 2 * page(), 4, 3 * page());
+	CHECK_EQ(moved[0], 1);
+	CHECK_EQ(at[2 * page()], 1);
+	poke(&a, 0, 5);
+	CHECK_EQ(moved[0], 5);
+	poke(&b, 0, 6);
+	CHECK_EQ(at[2 * page()], 6);
+	nupa_promote_release(&a, 1);
+	nupa_promote_release(&b, 1);
+	CHECK_EQ(bytes_in_memfd(), 0);
+	CHECK_EQ(moved[0], 5);
+	CHECK_EQ(moved[5 * page() - 1], 4);
+	CHECK_EQ(at[2 * page()], 6);
+}
+
+static void a_chunk_of_the_heap_may_be_reallocated_while_registered(void)
+{
+	const size_t bytes = 300000;
+	struct nupa_shared_range range;
+	uint8_t *at;
+
+	if (!possible())
+		return;
+	for (size_t n = bytes; n < 20 * bytes; n += bytes) {
+		at = malloc(n);
+		CHECK(at);
+		memset(at, 3, n);
+		range = promote_one(at, n);
+		at = realloc(at, n + bytes);
+		CHECK(at);
+		for (size_t i = 0; i < n; i++)
+			CHECK_EQ(at[i], 3);
+		memset(at, 4, n + bytes);
+		nupa_promote_release(&range, 1);
+		for (size_t i = 0; i < n + bytes; i++)
+			CHECK_EQ(at[i], 4);
+		free(at);
+	}
+	CHECK_EQ(bytes_in_memfd(), 0);
+}
+
+/* Allocators count on it, and the C library's call of it is nobody's to intercept. */
+static void what_is_given_back_after_deregistration_reads_as_zeros(void)
+{
+	struct nupa_shared_range range;
+	uint8_t *at;
+
+	if (!possible())
+		return;
+	at = map_pages(4, 1);
+	range = promote_one(at + page(), 2 * page());
+	nupa_promote_release(&range, 1);
+	CHECK_EQ(madvise(at, 4 * page(), MADV_DONTNEED), 0);
+	for (size_t i = 0; i < 4 * page(); i++)
+		CHECK_EQ(at[i], 0);
+}
+
+static void a_page_stays_promoted_as_long_as_one_region_has_it(void)
+{
+	struct nupa_shared_range a, b;
+	uint8_t *at;
+
+	if (!possible())
+		return;
+	at = map_pages(3, 1);
+	a = promote_one(at, 2 * page());
+	b = promote_one(at + page() + 100, page());
+	nupa_promote_release(&a, 1);
+	poke(&b, 0, 8);
+	CHECK_EQ(at[page()], 8);
+	nupa_promote_release(&b, 1);
+	poke(&b, 0, 9);
+	CHECK_EQ(at[page()], 8);
+	/* What the check above has put there is not found again. */
+	at[page() + 1] = 2;
+	b = promote_one(at + page(), page());
+	CHECK_EQ(peek(&b, 0), 8);
+	nupa_promote_release(&b, 1);
+}
+
+/* --- fork ---------------------------------------------------------------------------- */
+
+static void install_fork_handlers(void)
+{
+	CHECK_EQ(pthread_atfork(nupa_promote_before_fork, nupa_promote_after_fork,
+				nupa_promote_forget_in_child),
+		 0);
+}
+
+static void a_child_has_its_parents_memory_as_of_the_fork(void)
+{
+	struct nupa_shared_range range, again;
+	int to_child[2], to_parent[2], status;
+	uint8_t *at, byte;
+	pid_t pid;
+
+	if (!possible())
+		return;
+	install_fork_handlers();
+	CHECK_EQ(pipe(to_child), 0);
+	CHECK_EQ(pipe(to_parent), 0);
+	at = map_pages(3, 1);
+	range = promote_one(at + 10, 2 * page());
+	poke(&range, 20, 2);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		at[30] = 77;
+		CHECK_EQ(write(to_parent[1], at, 1), 1);
+		CHECK_EQ(read(to_child[0], &byte, 1), 1);
+		_exit(at[20] == 2 && at[40] == 1 && at[30] == 77 && nupa_promote_fd() == -1 ? 0 :
+											      1);
+	}
+	/* As the engine does: what it handed out is void, and promoted anew. */
+	again = promote_one(at + 10, 2 * page());
+	nupa_promote_release(&range, 1);
+	CHECK_EQ(read(to_parent[0], &byte, 1), 1);
+	CHECK_EQ(at[30], 1);
+	poke(&again, 40, 66);
+	poke(&again, 20, 67);
+	CHECK_EQ(at[40], 66);
+	CHECK_EQ(write(to_child[1], &byte, 1), 1);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(at[20], 67);
+	nupa_promote_release(&again, 1);
+	CHECK_EQ(bytes_in_memfd(), 0);
+}
+
+static void a_child_may_promote_its_own_copy(void)
+{
+	struct nupa_shared_range range;
+	uint8_t *at;
+	int status;
+	pid_t pid;
+
+	if (!possible())
+		return;
+	install_fork_handlers();
+	at = map_pages(2, 1);
+	range = promote_one(at, 2 * page());
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		range = promote_one(at, page());
+		poke(&range, 0, 5);
+		CHECK_EQ(at[0], 5);
+		nupa_promote_release(&range, 1);
+		_exit(at[0] == 5 ? 0 : 1);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(at[0], 1);
+	nupa_promote_release(&range, 1);
+}
+
+/* --- cost ---------------------------------------------------------------------------- */
+
+/* At most 1 ms for a MiB that was touched: the best of some, since other programs run, too. */
+static void registration_costs_at_most_a_millisecond_a_mebibyte(void)
+{
+	const size_t sizes[] = { page(), (size_t)64 << 10, (size_t)1 << 20, (size_t)16 << 20 };
+
+	if (!possible())
+		return;
+	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint8_t *at = map_pages(sizes[i] / page(), 1);
+		uint64_t best_ns = UINT64_MAX, best_release_ns = UINT64_MAX;
+
+		for (int round = 0; round < 10; round++) {
+			uint64_t start_ns = test_now_ns(), mid_ns, end_ns;
+			struct nupa_shared_range range = promote_one(at, sizes[i]);
+
+			mid_ns = test_now_ns();
+			nupa_promote_release(&range, 1);
+			end_ns = test_now_ns();
+			if (mid_ns - start_ns < best_ns)
+				best_ns = mid_ns - start_ns;
+			if (end_ns - mid_ns < best_release_ns)
+				best_release_ns = end_ns - mid_ns;
+		}
+		printf("  %6zu KiB: promoted in %llu us, private again in %llu us\n",
+		       sizes[i] >> 10, (unsigned long long)best_ns / 1000,
+		       (unsigned long long)best_release_ns / 1000);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+		if (sizes[i] >= (size_t)1 << 20)
+			CHECK(best_ns < (sizes[i] >> 20) * 1000000);
+#endif
+		CHECK_EQ(munmap(at, sizes[i]), 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(rights_change_as_before_and_stay_changed),
+		CASE(peers_keep_the_pages_of_memory_that_was_unmapped),
+		CASE(memory_that_grows_is_zero_behind_its_end),
+		CASE(a_chunk_of_the_heap_may_be_reallocated_while_registered),
+		CASE(what_is_given_back_after_deregistration_reads_as_zeros),
+		CASE(a_page_stays_promoted_as_long_as_one_region_has_it),
+		CASE(a_child_has_its_parents_memory_as_of_the_fork),
+		CASE(a_child_may_promote_its_own_copy),
+		CASE(registration_costs_at_most_a_millisecond_a_mebibyte),
+	};
+
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
