@@ -52,8 +52,10 @@ static void owe(struct nupa_engine *engine, struct cm_owed *owed)
 
 	nupa_list_add(&engine->cm->owed, &owed->link);
 	engine->cm->owing[peer / 64] |= UINT64_C(1) << peer % 64;
-	if (nupa_channel_path_up(engine, owed->channel))
-		engine->cm_owes = true;
+	if (engine->cm_owes || !nupa_channel_path_up(engine, owed->channel))
+		return;
+	engine->cm_owes = true;
+	nupa_slot_ring(engine->slot); /* the port thread sleeps until it is told */
 }
 
 void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_message message,

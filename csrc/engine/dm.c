@@ -145,7 +145,7 @@ int nupa_free_dm(struct ibv_dm *ibv)
 	original = original_of(engine, dm);
 	if (!original)
 		error = EINVAL;
-	else if (original->users)
+	else if (original->users || !nupa_mr_settle(engine, original->mr.index))
 		error = EBUSY;
 	if (!error) {
 		nupa_mr_retract(engine, &original->mr);

@@ -334,7 +334,7 @@ void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);
 /* Around a fork, under the lock: regions are private memory, then shared with peers again. */
 void nupa_mr_hide_all(struct nupa_engine *engine);
 void nupa_mr_share_all(struct nupa_engine *engine);
-void nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index);
+bool nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index); /* hazard.c; false: a limit */
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
 
 /* memcpy of what fits in a line: a call and its dispatch would cost more than the copy. */

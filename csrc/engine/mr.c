@@ -129,41 +129,15 @@ void nupa_mr_expose(struct nupa_engine *engine, struct nupa_mr *mr)
 	nupa_mr_publish(entry, mr->ibv.lkey);
 }
 
-/* C4: the key is gone; whoever announced the region before may still be copying.  The barrier is
- * also the one that initiators would need between their announcement and their look at the key. */
-void nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index)
-{
-	uint64_t hazard = (uint64_t)engine->slot_index << 32 | (index + 1);
-
-	(void)nupa_exchange_seq(&engine->mr_entries[index].key, 0);
-	nupa_port_barrier(engine);
-	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
-		struct nupa_channel *channel = engine->channels[peer];
-		uint32_t spins = 0;
-
-		if (!channel || channel->broken)
-			continue;
-		while (nupa_load_seq(&channel->peer_slot->hazard) == hazard) {
-			/* A child's picture of the parent's hazards does not change. */
-			if (engine->forked ||
-			    (++spins % 1000 == 0 &&
-			     !nupa_channel_process_alive(channel)))
-				break;
-			nupa_cpu_pause();
-			if (spins % 100 == 0)
-				sched_yield();
-		}
-	}
-}
-
-void nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr)
+bool nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr)
 {
 	struct nupa_mr_entry *entry = &engine->mr_entries[mr->index];
+	bool settled = nupa_mr_withdraw(engine, mr->index);
 
-	nupa_mr_withdraw(engine, mr->index);
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions - 1);
 	entry->pool_off = UINT64_MAX;
+	return settled;
 }
 
 /* --- registration -------------------------------------------------------------------- */
@@ -187,8 +161,7 @@ int nupa_mr_check(const struct nupa_engine *engine, void *addr, size_t length, u
 	if (access & ~NUPA_MR_SUPPORTED_ACCESS)
 		return EOPNOTSUPP;
 	*kind = NUPA_MR_MEMORY;
-	if (access & IBV_ACCESS_ON_DEMAND &&
-	    nupa_mr_pool_offset(engine, &memory) == UINT64_MAX) {
+	if (access & IBV_ACCESS_ON_DEMAND && nupa_mr_pool_offset(engine, &memory) == UINT64_MAX) {
 		*kind = NUPA_MR_ON_DEMAND;
 		/* The whole address space: addresses are what they are. */
 		return is_implicit(addr, length, access) && iova ? EINVAL : 0;
@@ -269,6 +242,8 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 	region = mr->imported ? engine->mrs[mr->index] : mr;
 	if (mr->gone || !region || region->ibv.lkey != ibv->lkey)
 		error = EINVAL;
+	else if (!region->users && !nupa_mr_settle(engine, region->index))
+		error = EBUSY;
 	else
 		error = nupa_mr_end(engine, region);
 	if (!error) {
@@ -324,8 +299,8 @@ uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint6
 }
 
 /* LOCAL_INV and SEND_WITH_INV.  A window is free again.  A region stays usable by its owner's word
- * only through a new registration: 0, or EINVAL for a key that is not the PD's, or one that
- * windows are bound to. */
+ * only through a new registration: 0, EINVAL for a key that is not the PD's or one that windows are
+ * bound to, or EBUSY when a peer is stopped while it copies. */
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey)
 {
 	struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);
@@ -336,6 +311,5 @@ int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey)
 		return nupa_mw_invalidate(qp, mr);
 	if (mr->kind == NUPA_MR_NULL || mr->users)
 		return EINVAL;
-	nupa_mr_retract(qp->engine, mr);
-	return 0;
+	return nupa_mr_retract(qp->engine, mr) ? 0 : EBUSY;
 }

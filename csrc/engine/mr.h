@@ -20,9 +20,9 @@ struct nupa_mw {
 struct nupa_dm {
 	struct ibv_dm ibv; /* handle: its place in the table */
 	struct nupa_mr mr;
-	uint32_t users;        /* regions of it */
+	uint32_t users;               /* regions of it */
 	bool imported, foreign, gone; /* as in struct nupa_mr */
-	bool private;          /* a child's after fork: anonymous memory */
+	bool private;                 /* a child's after fork: anonymous memory */
 };
 
 /* What the keys of a window have in common but for its place: bits 8 to 11, not all clear. */
@@ -46,8 +46,11 @@ int nupa_mr_place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t ke
 void nupa_mr_unplace(struct nupa_engine *engine, struct nupa_mr *mr);
 /* Peers may use mr.ibv.lkey from here on. */
 void nupa_mr_expose(struct nupa_engine *engine, struct nupa_mr *mr);
-/* When it returns no peer uses that key any more. */
-void nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr);
+/* When it returns no peer uses that key any more; false: one is stopped in the middle of it. */
+bool nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr);
+/* Before that, by those who can let go of the engine's lock while they wait: waits longer.  False:
+ * still in use, and the caller gives up; the key is gone all the same. */
+bool nupa_mr_settle(struct nupa_engine *engine, uint32_t index);
 uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr);
 
 /* The end of a region's life but for its memory: EBUSY while windows are bound to it. */

@@ -78,6 +78,10 @@ int nupa_dealloc_mw(struct ibv_mw *ibv)
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
 
 	nupa_engine_lock(engine);
+	if (mw->bound && !nupa_mr_settle(engine, mw->mr.index)) {
+		nupa_engine_unlock(engine);
+		return EBUSY;
+	}
 	nupa_mw_unbind(engine, mw);
 	nupa_mr_unplace(engine, &mw->mr);
 	container_of(ibv->pd, struct nupa_pd, ibv)->users--;
@@ -201,8 +205,8 @@ static bool bind(struct nupa_qp *qp, const struct nupa_wqe *wqe)
 
 enum ibv_wc_status nupa_mw_execute(struct nupa_qp *qp, const struct nupa_wqe *wqe)
 {
-	bool done = wqe->opcode == IBV_WR_BIND_MW ? bind(qp, wqe)
-						  : nupa_mr_invalidate(qp, wqe->imm) == 0;
+	bool done =
+	    wqe->opcode == IBV_WR_BIND_MW ? bind(qp, wqe) : nupa_mr_invalidate(qp, wqe->imm) == 0;
 
 	return done ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
 }

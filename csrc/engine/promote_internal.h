@@ -98,6 +98,15 @@ bool nupa_memfd_is_there(void);
 int nupa_memfd(void);
 bool nupa_vma_is_memfd(const struct nupa_vma *vma);
 
+/* How the preloaded shim, where there is one, knows our memfds. */
+#define NUPA_PROMOTED_FILES 4u
+
+struct nupa_promoted_file {
+	dev_t device;
+	uint64_t inode;
+};
+extern struct nupa_promoted_file nupa_shim_promoted[NUPA_PROMOTED_FILES] __attribute__((weak));
+
 /* One for pages at and around *anchor*; NULL: all are taken. */
 struct nupa_promoted *nupa_promoted_take(uint64_t anchor);
 struct nupa_promoted *nupa_promoted_of(uint64_t file_off);

@@ -50,6 +50,18 @@ bool nupa_memfd_is_there(void)
 	       status.st_ino == memfd_inode;
 }
 
+static void tell_shim(void)
+{
+	struct nupa_promoted_file *file = nupa_shim_promoted;
+
+	if (!file)
+		return;
+	for (uint32_t i = 1; i < NUPA_PROMOTED_FILES && file->inode; i++)
+		file++;
+	file->device = memfd_device;
+	file->inode = memfd_inode;
+}
+
 static int memfd_make(void)
 {
 	unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -76,6 +88,7 @@ static int memfd_make(void)
 	memfd = fd;
 	memfd_device = status.st_dev;
 	memfd_inode = status.st_ino;
+	tell_shim();
 	return 0;
 }
 

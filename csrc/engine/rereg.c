@@ -23,8 +23,8 @@ static bool well_formed(const struct nupa_mr *mr, int flags, const struct ibv_pd
 		return false;
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!addr || !length))
 		return false;
-	if (flags & IBV_REREG_MR_CHANGE_PD && (!pd || nupa_engine_of(pd->context) !=
-							  nupa_engine_of(mr->ibv.context)))
+	if (flags & IBV_REREG_MR_CHANGE_PD &&
+	    (!pd || nupa_engine_of(pd->context) != nupa_engine_of(mr->ibv.context)))
 		return false;
 	if (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
 		return false;
@@ -86,6 +86,10 @@ int nupa_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, 
 	nupa_engine_lock(engine);
 	if (!error && mr->users)
 		error = EBUSY; /* windows are bound to it */
+	if (!error && !nupa_mr_settle(engine, mr->index)) {
+		nupa_mr_publish(&engine->mr_entries[mr->index], mr->ibv.lkey);
+		error = EBUSY;
+	}
 	if (!error)
 		apply(engine, mr, &change);
 	nupa_engine_unlock(engine);

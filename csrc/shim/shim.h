@@ -5,7 +5,9 @@
  *   paths.c     which paths are ours, and where their copies lie
  *   tree.c      makes that copy, a tree of real files, and renews what changes in it
  *   files.c     the table of files, and what stands in each
- *   counters.c  the counters among them */
+ *   counters.c  the counters among them
+ *
+ * And memory.c, for what a program does with memory that it registered. */
 #ifndef NUPA_SHIM_H
 #define NUPA_SHIM_H
 

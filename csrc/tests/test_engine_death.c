@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A peer that is killed, whatever it is doing: the other side hears of it within a second, nothing
  * hangs, and the fabric serves the next. */
+#include "atomics.h"
 #include "target.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -237,6 +240,59 @@ static void an_unreliable_connection_outlives_its_peer(void)
 	nupa_fabric_put(fabric);
 }
 
+struct deregistration {
+	struct ibv_mr *mr;
+	int error;
+	uint32_t done;
+};
+
+static void *deregister(void *argument)
+{
+	struct deregistration *d = argument;
+
+	d->error = nupa_dereg_mr(d->mr);
+	nupa_store_release(&d->done, 1);
+	return NULL;
+}
+
+/* As if the victim had been stopped between its look at the key and its copy. */
+static void a_region_in_use_by_a_stopped_peer_stays_while_all_else_goes_on(void)
+{
+	struct scene scene = scene_of(NUPA_MOVER_RELAY, 7);
+	struct end *end = scene.end;
+	struct deregistration d = { .mr = end->mr };
+	struct nupa_slot *slot =
+	    &scene.fabric->slots[scene.victim.address.qpn >> NUPA_QP_INDEX_BITS];
+	uint64_t hazard = (uint64_t)nupa_context_slot(end->context) << 32 |
+			  ((end->mr->rkey >> NUPA_KEY_VARIANT_BITS) + 1);
+	uint64_t start_ns = test_now_ns();
+	pthread_t thread;
+	struct ibv_wc wc;
+
+	target_stop(&scene.victim);
+	nupa_store_relaxed(&slot->hazard, hazard);
+	CHECK_EQ(pthread_create(&thread, NULL, deregister, &d), 0);
+	while (!nupa_load_acquire(&d.done)) {
+		uint64_t before_ns = test_now_ns();
+
+		CHECK_EQ(nupa_poll_cq(end->send_cq, 1, &wc), 0);
+		CHECK(test_now_ns() - before_ns < NOTICE_NS); /* nothing is locked */
+	}
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(d.error, EBUSY);
+	CHECK(test_now_ns() - start_ns < WAIT_NS);
+	CHECK_EQ(nupa_dealloc_pd(end->pd), EBUSY); /* it is still there */
+	nupa_store_relaxed(&slot->hazard, 0);
+	target_continue(&scene.victim);
+	CHECK_EQ(nupa_dereg_mr(end->mr), 0);
+	end->mr = nupa_reg_mr(end->pd, end->memory, end->options.memory_bytes,
+			      (uintptr_t)end->memory, (int)end->options.access);
+	CHECK(end->mr);
+	target_kill(&scene.victim);
+	end_expect_event(end, IBV_EVENT_QP_FATAL);
+	the_next_peer_is_served(&scene);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -252,6 +308,7 @@ int main(int argc, char **argv)
 		CASE(a_peer_that_ends_without_closing_anything_is_as_one_that_was_killed),
 		CASE(a_stopped_peer_is_waited_for),
 		CASE(an_unreliable_connection_outlives_its_peer),
+		CASE(a_region_in_use_by_a_stopped_peer_stays_while_all_else_goes_on),
 	};
 
 	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
