@@ -81,10 +81,7 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 
 bool nupa_channel_can_pull(const struct nupa_channel *channel)
 {
-	uint32_t mover = channel->rx_open ? nupa_load_relaxed(&channel->rx_header->pulls) : 0;
-
-	return mover == NUPA_MOVER_CMA ||
-	       (mover == NUPA_MOVER_LOCAL && channel->mover == NUPA_MOVER_LOCAL);
+	return channel->rx_open && nupa_load_relaxed(&channel->rx_header->pulls);
 }
 
 void nupa_channel_bell(struct nupa_channel *channel)
@@ -157,7 +154,7 @@ static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
 	nupa_tx_init(&channel->tx, header, sb->ring_lines, sb->dma_bytes, engine->epoch);
 	error = nupa_mover_probe(engine, channel);
 	nupa_store_relaxed(&header->mover, channel->mover);
-	nupa_store_relaxed(&header->pulls, channel->mover == NUPA_MOVER_RELAY ? 0 : channel->mover);
+	nupa_store_relaxed(&header->pulls, nupa_mover_pulls(channel));
 	if (error) {
 		nupa_hint("the mover that NUPA_MOVER forces does not reach process %u (%s): "
 			  "unset it, or see `nupa doctor`",

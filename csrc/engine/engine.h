@@ -269,6 +269,8 @@ enum nupa_direct {
 enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *qp,
 				   struct nupa_wqe *wqe, const struct nupa_span *spans,
 				   uint32_t n_spans);
+/* Whether it could fetch from the peer. */
+bool nupa_mover_pulls(const struct nupa_channel *channel);
 /* Fetches n_from pieces of the peer's private memory into local spans: 0 or -errno. */
 int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, uint32_t n_to,
 		    const struct nupa_pull *from, uint32_t n_from, uint64_t bytes);
@@ -328,6 +330,8 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
  * error.  *on_demand: the memory may not be there, use nupa_memory_copy. */
 uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
 			int access, bool *on_demand);
+/* What nupa_mr_entry.check has to be. */
+uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry);
 /* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it.
  */
 void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Sharing a context, its PDs and its memory (man ibv_import_device).
  *
- * A context's command descriptor is a sealed memfd that says which attachment it belongs to.  In the
- * same process an imported context is one more context of that attachment, and imported objects are
- * more handles of its objects.  Another process attaches on its own to the same host: there a PD is
- * the same number, and a region is the same memory where that is the fabric's pool.  Private memory
- * of the exporter cannot be a region of ours: EOPNOTSUPP. */
+ * A context's command descriptor is a sealed memfd that says which attachment it belongs to.  In
+ * the same process an imported context is one more context of that attachment, and imported objects
+ * are more handles of its objects.  Another process attaches on its own to the same host: there a
+ * PD is the same number, and a region is the same memory where that is the fabric's pool.  Private
+ * memory of the exporter cannot be a region of ours: EOPNOTSUPP. */
 #define _GNU_SOURCE
 #include "mr.h"
 
@@ -55,8 +55,7 @@ int nupa_context_cmd_fd(const struct nupa_engine *engine)
 
 bool nupa_context_exporter_lives(const struct nupa_context *context)
 {
-	const struct nupa_slot *slot =
-	    &context->engine->fabric->slots[context->exporter_slot];
+	const struct nupa_slot *slot = &context->engine->fabric->slots[context->exporter_slot];
 	uint64_t claim = nupa_slot_claim(slot);
 
 	return NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE &&
@@ -183,7 +182,8 @@ int nupa_context_foreign_entry(const struct nupa_context *context, uint32_t inde
 	if (nupa_load_relaxed((const uint64_t *)(const void *)found) != word)
 		return EAGAIN;
 	entry->key = (uint32_t)word;
-	return 0;
+	entry->changes = (uint32_t)(word >> 32);
+	return entry->check == nupa_mr_entry_check(entry) ? 0 : ENOENT;
 }
 
 /* A region of ours over the same pool memory; its keys are the exporter's if their place is free
@@ -222,8 +222,7 @@ static int import_foreign(struct nupa_engine *engine, const struct nupa_context 
 /* One more handle of a region of this attachment. */
 static int import_own(struct nupa_engine *engine, uint32_t handle, struct nupa_mr *mr)
 {
-	const struct nupa_mr *region =
-	    handle < engine->mr_limit ? engine->mrs[handle] : NULL;
+	const struct nupa_mr *region = handle < engine->mr_limit ? engine->mrs[handle] : NULL;
 
 	if (!region || region->kind == NUPA_MR_WINDOW || region->kind == NUPA_MR_DEVICE)
 		return ENOENT;

@@ -204,7 +204,7 @@ struct nupa_mr_entry {
 	uint64_t pool_off;   /* where it is in the pool; ~0: private memory */
 	uint64_t shared_off; /* where it is in the owner's memfd (slot.shared_fd); ~0: it is not */
 	uint32_t qpn;        /* where pd is 0: the only QP it works on (a type 2 window) */
-	uint32_t pad;
+	uint32_t check;      /* of all the rest: who follows a stray store ends anywhere */
 };
 NUPA_ASSERT_SIZE(struct nupa_mr_entry, 64);
 NUPA_ASSERT_AT(struct nupa_mr_entry, qpn, 56);
@@ -249,7 +249,7 @@ struct nupa_ring_header {
 	uint64_t pair;       /* producer epoch << 32 | consumer epoch; 0: closed */
 	uint32_t mover;      /* how the producer moves bulk to and from the consumer */
 	uint32_t dma_backed; /* the DMA bytes are backed by memory */
-	uint32_t pulls;      /* how it reads private memory of the consumer: LOCAL, CMA, or 0 */
+	uint32_t pulls;      /* it can read private memory of the consumer */
 	/* Line 1, consumer: consumed lines, tagged: producer epoch << 40 | count. */
 	NUPA_LINE_ALIGNED uint64_t head;
 	/* Line 2, consumer: consumed DMA bytes (gaps at the wrap included), tagged likewise. */

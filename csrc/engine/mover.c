@@ -49,8 +49,8 @@ int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel)
 	return forced == NUPA_MOVER_CMA ? -ENOTSUP : 0;
 }
 
-/* Memory that is just being promoted may be EFAULT to a system call (promote.h), in our process or in
- * the peer's: not for long. */
+/* Memory that is just being promoted may be EFAULT to a system call (promote.h), in our process or
+ * in the peer's: not for long. */
 #define PROMOTION_NS 20000000u
 
 static bool may_be_in_promotion(uint64_t *since_ns)
@@ -259,6 +259,18 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 	return result;
 }
 
+bool nupa_mover_pulls(const struct nupa_channel *channel)
+{
+	uint64_t from = 0, to;
+	struct iovec local = { &to, sizeof(to) }, remote = { &from, sizeof(from) };
+
+	return channel->mover == NUPA_MOVER_CMA ||
+	       (channel->mover == NUPA_MOVER_LOCAL &&
+		process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)sizeof(to));
+}
+
+/* The kernel copies within this process, too: a list that is not what was sent (I5) leads to memory
+ * that is not there. */
 int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, uint32_t n_to,
 		    const struct nupa_pull *from, uint32_t n_from, uint64_t bytes)
 {
@@ -268,16 +280,6 @@ int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, ui
 	uint64_t left = bytes, fault_ns = 0;
 	ssize_t moved;
 
-	if (channel->mover == NUPA_MOVER_LOCAL) {
-		uint64_t offset = 0;
-
-		for (uint32_t i = 0; i < n_from; i++) {
-			nupa_spans_copy(to, n_to, offset, (void *)(uintptr_t)from[i].va,
-					from[i].bytes, true);
-			offset += from[i].bytes;
-		}
-		return 0;
-	}
 	for (uint32_t i = 0; i < n_to && left; i++) {
 		uint64_t n = to[i].bytes < left ? to[i].bytes : left;
 

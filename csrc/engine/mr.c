@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define KEY_VARIANTS ((1u << NUPA_KEY_VARIANT_BITS) - 2)
 #define KEY_VARIANT_MASK ((1u << NUPA_KEY_VARIANT_BITS) - 1)
@@ -106,9 +107,29 @@ uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa
 	return va - pool;
 }
 
+/* A sum of products with odd numbers: each change of one word shows. */
+uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry)
+{
+	struct nupa_mr_entry whole = *entry;
+	uint64_t words[sizeof(whole) / 8], sum = 0, factor = UINT64_C(0x9e3779b97f4a7c15);
+
+	whole.check = 0;
+	memcpy(words, &whole, sizeof(words));
+	for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		sum += words[i] * factor;
+		factor += UINT64_C(0xbf58476d1ce4e5ba);
+	}
+	return (uint32_t)(sum >> 32);
+}
+
 void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key)
 {
-	nupa_store_relaxed(&entry->changes, entry->changes + 1);
+	struct nupa_mr_entry whole = *entry;
+
+	whole.key = key;
+	whole.changes++;
+	entry->check = nupa_mr_entry_check(&whole);
+	nupa_store_relaxed(&entry->changes, whole.changes);
 	nupa_store_release(&entry->key, key); /* P5 */
 }
 

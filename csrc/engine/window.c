@@ -55,8 +55,7 @@ static bool open_shared(struct nupa_channel *channel)
 	if (fd < 0)
 		return false;
 	if (fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size <= 0 ||
-	    !(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) ||
-	    !nupa_channel_process_alive(channel)) {
+	    !(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) || !nupa_channel_process_alive(channel)) {
 		close(fd);
 		return false;
 	}
@@ -122,6 +121,7 @@ struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_cha
 {
 	uint32_t index = rkey >> NUPA_KEY_VARIANT_BITS;
 	const struct nupa_mr_entry *entry;
+	struct nupa_mr_entry copy;
 	struct nupa_window *window, found;
 
 	if (index >= engine->fabric->geometry.mr_entries ||
@@ -144,15 +144,20 @@ struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_cha
 	};
 	if ((uint32_t)found.word != rkey || rkey == 0)
 		goto none;
-	found.iova = entry->iova;
-	found.length = entry->length;
-	found.va = entry->va;
-	found.access = entry->access;
-	found.pd = entry->pd;
-	found.qpn = entry->qpn;
+	copy = *entry; /* each word once: it may change under us */
+	copy.key = rkey;
+	copy.changes = (uint32_t)(found.word >> 32);
+	if (copy.check != nupa_mr_entry_check(&copy))
+		goto none;
+	found.iova = copy.iova;
+	found.length = copy.length;
+	found.va = copy.va;
+	found.access = copy.access;
+	found.pd = copy.pd;
+	found.qpn = copy.qpn;
 	/* Nobody frees what we look at: the entry is announced first. */
 	if (!nupa_window_enter(engine, channel, &found, rkey) ||
-	    found.iova + found.length < found.iova || !find_memory(engine, channel, entry, &found))
+	    found.iova + found.length < found.iova || !find_memory(engine, channel, &copy, &found))
 		goto none;
 	*window = found;
 	return window;
