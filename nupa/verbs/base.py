@@ -90,8 +90,9 @@ class PyverbsCM(PyverbsObject):
         for parent in self._adopters:
             parent._n_children -= 1
         self._adopters = ()
-        for parent in [obj for obj in _late if not obj._n_children]:
-            _late.remove(parent)
+        ready = [obj for obj in _late if not obj._n_children]
+        _late[:] = [obj for obj in _late if obj._n_children]  # before a close comes back here
+        for parent in ready:
             parent.close()
 
     def _destroy(self, c: Any) -> int:
@@ -109,8 +110,10 @@ class PyverbsCM(PyverbsObject):
         child._adopters += (self,)
 
     def _disown(self, child: PyverbsCM) -> None:
-        if self._children is not None:
+        if self._children is not None and child in self._children:
             self._children.discard(child)
+            self._n_children -= 1
+            child._adopters = tuple(parent for parent in child._adopters if parent is not self)
 
     def _close_children(self) -> None:
         if self._children:

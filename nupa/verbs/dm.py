@@ -75,11 +75,8 @@ class DM(PyverbsCM):
 
     def unimport(self) -> None:
         """Lets go of this handle; the DM goes on until the one who allocated it frees it."""
-        self._close_children()
-        if self._c is not None:
-            lib.nupa_unimport_dm(self._c)
-            self._c = None
-            self._forget()
+        self._imported = True
+        self.close()
 
     @property
     def handle(self) -> int:

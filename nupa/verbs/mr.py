@@ -125,10 +125,8 @@ class MR(PyverbsCM):
 
     def unimport(self) -> None:
         """Lets go of this handle (man 3 ibv_unimport_mr); the region itself goes on."""
-        if self._c is not None:
-            lib.nupa_unimport_mr(self._c)
-            self._c = None
-            self._forget()
+        self._imported = True
+        self.close()
 
     def rereg(
         self, flags: int, pd: PD | None = None, addr: int = 0, length: int = 0, access: int = 0

@@ -50,11 +50,8 @@ class PD(PyverbsCM):
 
     def unimport(self) -> None:
         """Closes what was made with this handle, and lets go of it; the PD itself goes on."""
-        if self._c is not None:
-            self._close_children()
-            lib.nupa_unimport_pd(self._c)
-            self._c = None
-            self._forget()
+        self._imported = True
+        self.close()
 
     def advise_mr(self, advise: int, flags: int, sg_list: Sequence[SGE]) -> int:
         """Makes pages of on-demand regions present (man 3 ibv_advise_mr): 0.
