@@ -433,6 +433,7 @@ void nupa_event_drop(struct nupa_context *context, void *element);
 void nupa_event_wait_acked(struct nupa_context *context, const uint32_t *pending);
 
 /* qp.c, qp_state.c */
+int nupa_qp_own_mask(enum ibv_qp_type type, int mask);
 int nupa_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to,
 			     int mask);
 void nupa_qp_publish(struct nupa_qp *qp);
