@@ -164,7 +164,7 @@ def connecting_to_nobody_is_refused() -> None:
 
 def an_address_that_no_host_has_is_unreachable() -> None:
     sock = RSocket()
-    expect_errno(errno.ENETUNREACH, sock.connect, "10.0.0.200", 1)
+    expect_errno(errno.EHOSTUNREACH, sock.connect, "10.0.0.200", 1)
     sock.close()
 
 
