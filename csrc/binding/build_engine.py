@@ -27,6 +27,7 @@ HEADERS = (
     ENGINE / "nupa.h",
     ENGINE / "batch.h",
     BINDING / "perf.h",
+    BINDING / "rdma_cdef.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)
 

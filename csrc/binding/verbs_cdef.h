@@ -132,6 +132,15 @@ struct ibv_dm {
 	uint32_t comp_mask;
 	uint32_t handle;
 };
+struct timespec {
+	long tv_sec;
+	long tv_nsec;
+	...;
+};
+struct ibv_values_ex {
+	uint32_t comp_mask;
+	struct timespec raw_clock;
+};
 struct ibv_xrcd {
 	struct ibv_context *context;
 };

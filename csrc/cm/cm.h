@@ -39,9 +39,9 @@ struct nupa_cm_param { /* of REQ, REP and the events they make */
 
 struct nupa_cm_event {
 	struct nupa_list link;
-	struct nupa_cm_id *id;    /* whom it is for; CONNECT_REQUEST: the listener */
-	struct nupa_cm_id *child; /* CONNECT_REQUEST: the new one */
-	void *user;               /* of id, when the event was got */
+	struct nupa_cm_id *id;       /* whom it is for; CONNECT_REQUEST: the listener */
+	struct nupa_cm_id *child;    /* CONNECT_REQUEST: the new one */
+	void *user;                  /* of id, when the event was got */
 	struct nupa_cm_group *group; /* MULTICAST_JOIN: as given */
 	enum rdma_cm_event_type type;
 	int status;

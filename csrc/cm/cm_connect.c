@@ -61,9 +61,8 @@ static void refused(struct nupa_cm_id *id)
 
 	cm_stop_waiting(id);
 	id->state = CM_CLOSED;
-	event = datagrams(id)
-		    ? cm_event_new(id, RDMA_CM_EVENT_UNREACHABLE, CM_SIDR_UNSUPPORTED)
-		    : cm_event_new(id, RDMA_CM_EVENT_REJECTED, CM_REJ_INVALID_SERVICE);
+	event = datagrams(id) ? cm_event_new(id, RDMA_CM_EVENT_UNREACHABLE, CM_SIDR_UNSUPPORTED)
+			      : cm_event_new(id, RDMA_CM_EVENT_REJECTED, CM_REJ_INVALID_SERVICE);
 	if (!event)
 		return;
 	if (!datagrams(id))

@@ -339,8 +339,7 @@ static int resolve(struct nupa_cm_id *id)
 		if (cm_addr_is_any(id->dst_kind)) { /* means this host, as for sockets */
 			uint16_t dst_port = cm_addr_port(&id->dst);
 
-			id->dst_kind =
-			    id->dst_kind == CM_ADDR_ANY6 ? CM_ADDR_LINK6 : CM_ADDR_HOST4;
+			id->dst_kind = id->dst_kind == CM_ADDR_ANY6 ? CM_ADDR_LINK6 : CM_ADDR_HOST4;
 			cm_addr_of_host(engine, engine->host, id->dst.ss_family == AF_INET6,
 					id->dst_kind == CM_ADDR_HOST4, &id->dst);
 			cm_addr_set_port(&id->dst, dst_port);
@@ -453,9 +452,9 @@ void nupa_cm_query(struct nupa_cm_id *id, struct nupa_cm_route *route)
 		path->mtu_selector = path->rate_selector = path->packet_life_time_selector = 2;
 		path->mtu = IBV_MTU_4096;
 		path->rate = IBV_RATE_100_GBPS;
-		path->packet_life_time =
-		    id->ack_timeout_set && id->ack_timeout ? (uint8_t)(id->ack_timeout - 1)
-							   : QP_TIMEOUT - 1;
+		path->packet_life_time = id->ack_timeout_set && id->ack_timeout
+					     ? (uint8_t)(id->ack_timeout - 1)
+					     : QP_TIMEOUT - 1;
 	}
 	nupa_engine_unlock(engine);
 }

@@ -100,8 +100,8 @@ struct nupa_cm_id {
 	uint32_t local, remote; /* the numbers of both ends in messages */
 	struct nupa_channel *peer;
 	uint64_t deadline_ns;
-	bool unsent;             /* REQ or SIDR_REQ: no path, or nobody listens yet */
-	uint64_t seek_until_ns;  /* for a listener; 0: not begun */
+	bool unsent;            /* REQ or SIDR_REQ: no path, or nobody listens yet */
+	uint64_t seek_until_ns; /* for a listener; 0: not begun */
 
 	struct sockaddr_storage src, dst;
 	enum cm_addr_kind src_kind, dst_kind;
@@ -135,13 +135,13 @@ struct nupa_cm {
 	uint32_t n_free;
 	uint32_t generation;
 	uint32_t next_port;
-	uint32_t unsent;      /* ids that are */
-	uint64_t seek_at_ns;  /* when they look again for a listener; 0: not */
+	uint32_t unsent;     /* ids that are */
+	uint64_t seek_at_ns; /* when they look again for a listener; 0: not */
 	uint32_t n_owed;
 	struct nupa_list ids, listeners;
-	struct nupa_list waiting;  /* for an answer, all equally long */
-	struct nupa_list timewait; /* likewise */
-	struct nupa_list owed;     /* struct cm_owed */
+	struct nupa_list waiting;            /* for an answer, all equally long */
+	struct nupa_list timewait;           /* likewise */
+	struct nupa_list owed;               /* struct cm_owed */
 	uint64_t owing[NUPA_SLOTS_MAX / 64]; /* a bit for each slot that something is owed to */
 };
 

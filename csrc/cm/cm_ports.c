@@ -102,8 +102,8 @@ static uint32_t put(const struct nupa_cm_id *id, uint64_t *bucket, uint64_t word
 	uint32_t n_free = 0;
 
 	for (uint32_t i = 0; i < NUPA_CM_BUCKET_WORDS; i++)
-		n_free += !is_owned(id->engine->fabric, id->engine->host,
-				    nupa_load_relaxed(&bucket[i]));
+		n_free +=
+		    !is_owned(id->engine->fabric, id->engine->host, nupa_load_relaxed(&bucket[i]));
 	if (n_free <= spare)
 		return NUPA_CM_BUCKET_WORDS;
 	for (uint32_t i = 0; i < NUPA_CM_BUCKET_WORDS; i++) {
@@ -122,9 +122,10 @@ static int try_claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16
 	const struct nupa_engine *engine = id->engine;
 	uint32_t space = space_of(id->ps);
 	uint64_t *bucket = bucket_of(table, space, port);
-	uint64_t word = (uint64_t)port << 48 | (uint64_t)space << 46 | (uint64_t)id->src_kind << 43 |
-			(id->reuse ? WORD_REUSE : 0) | (id->afonly ? WORD_AFONLY : 0) |
-			(uint64_t)engine->slot_index << 24 | engine->epoch;
+	uint64_t word = (uint64_t)port << 48 | (uint64_t)space << 46 |
+			(uint64_t)id->src_kind << 43 | (id->reuse ? WORD_REUSE : 0) |
+			(id->afonly ? WORD_AFONLY : 0) | (uint64_t)engine->slot_index << 24 |
+			engine->epoch;
 	uint32_t at = put(id, bucket, word | WORD_TENTATIVE, ephemeral ? SPARE_WORDS : 0);
 
 	if (at == NUPA_CM_BUCKET_WORDS)
@@ -154,8 +155,7 @@ static int claim_ephemeral(struct nupa_cm_id *id, struct nupa_cm_bucket *table)
 {
 	struct nupa_cm *cm = id->engine->cm;
 
-	if (!cm->next_port &&
-	    getrandom(&cm->next_port, sizeof(cm->next_port), GRND_NONBLOCK) < 0)
+	if (!cm->next_port && getrandom(&cm->next_port, sizeof(cm->next_port), GRND_NONBLOCK) < 0)
 		cm->next_port = id->engine->slot_index * 111;
 	for (uint32_t i = 0; i < EPHEMERAL_PORTS; i++) {
 		uint32_t port = EPHEMERAL_FIRST + cm->next_port++ % EPHEMERAL_PORTS;

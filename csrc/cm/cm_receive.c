@@ -74,8 +74,8 @@ static void refuse(struct nupa_engine *engine, struct nupa_channel *channel,
 		   const struct nupa_msg *msg, bool nobody)
 {
 	if (msg->syndrome == CM_REQ)
-		cm_send(engine, channel, CM_REJ,
-			nobody ? CM_REJ_INVALID_SERVICE : CM_REJ_CONSUMER, msg->src_qpn, 0, NULL);
+		cm_send(engine, channel, CM_REJ, nobody ? CM_REJ_INVALID_SERVICE : CM_REJ_CONSUMER,
+			msg->src_qpn, 0, NULL);
 	else
 		cm_send(engine, channel, CM_SIDR_REP,
 			nobody ? CM_SIDR_UNSUPPORTED : CM_SIDR_REJECTED, msg->src_qpn, 0, NULL);
@@ -189,10 +189,9 @@ static void handle_datagram_reply(struct nupa_cm_id *id, const struct nupa_msg *
 		return;
 	cm_stop_waiting(id);
 	id->state = msg->timer == CM_SIDR_OK ? CM_SIDR_DONE : CM_CLOSED;
-	event = cm_event_new(id,
-			     msg->timer == CM_SIDR_OK ? RDMA_CM_EVENT_ESTABLISHED
-						      : RDMA_CM_EVENT_UNREACHABLE,
-			     msg->timer);
+	event = cm_event_new(
+	    id, msg->timer == CM_SIDR_OK ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_UNREACHABLE,
+	    msg->timer);
 	if (!event)
 		return;
 	if (wire) {
@@ -224,7 +223,8 @@ static void handle_answer(struct nupa_engine *engine, struct nupa_channel *chann
 
 	if (!id && msg->syndrome == CM_REJ && !msg->dest_qpn && engine->cm)
 		id = find_by_remote(engine->cm, channel, msg->src_qpn);
-	if (!id || id->peer != channel || (id->remote && msg->src_qpn && id->remote != msg->src_qpn))
+	if (!id || id->peer != channel ||
+	    (id->remote && msg->src_qpn && id->remote != msg->src_qpn))
 		return;
 	switch (msg->syndrome) {
 	case CM_REP:

@@ -50,10 +50,10 @@ enum {
 };
 
 enum { /* rdma_addrinfo.ai_flags */
-	RAI_PASSIVE = 1,
-	RAI_NUMERICHOST = 2,
-	RAI_NOROUTE = 4,
-	RAI_FAMILY = 8,
+       RAI_PASSIVE = 1,
+       RAI_NUMERICHOST = 2,
+       RAI_NOROUTE = 4,
+       RAI_FAMILY = 8,
 };
 
 enum { RDMA_OPTION_ID = 0, RDMA_OPTION_IB = 1 };

@@ -26,6 +26,16 @@
 #define nupa_cas_seq(p, expected, v)                                                               \
 	__atomic_compare_exchange_n((p), (expected), (v), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 
+/* The line will be stored to soon: have it brought here meanwhile.  Any address will do. */
+static inline void nupa_prefetch_write(const void *at)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" ::"m"(*(const char *)at));
+#else
+	__builtin_prefetch(at, 1);
+#endif
+}
+
 static inline void nupa_cpu_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

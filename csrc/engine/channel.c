@@ -265,6 +265,12 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 	}
 }
 
+static bool closed_by_peer(const struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	return nupa_load_acquire(&engine->slot->contact[channel->peer]) ==
+	       (channel->peer_epoch | NUPA_CONTACT_CLOSED);
+}
+
 /* Waits until the peers have taken what we sent last, acknowledgements above all; a peer that
  * does not look is not waited for longer than LINGER_NS. */
 #define LINGER_NS UINT64_C(1000000000)
@@ -277,7 +283,8 @@ void nupa_channel_close_all(struct nupa_engine *engine)
 		struct nupa_channel *channel = engine->channels[peer];
 
 		while (channel && !channel->broken && !nupa_tx_drained(&channel->tx) &&
-		       nupa_channel_process_alive(channel) && nupa_clock_ns() < deadline_ns) {
+		       !closed_by_peer(engine, channel) && nupa_channel_process_alive(channel) &&
+		       nupa_clock_ns() < deadline_ns) {
 			nupa_slot_ring(channel->peer_slot);
 			nupa_engine_progress_siblings(engine);
 			sched_yield();

@@ -61,10 +61,10 @@ struct nupa_engine {
 	struct nupa_list contexts;
 	struct nupa_list pds;
 	uint32_t pds_made, pd_rounds; /* numbers given out; how often they began anew */
-	struct nupa_cm *cm; /* connection management; NULL until it is used */
-	bool cm_owes;       /* messages that found no room */
-	bool cm_timers;     /* something waits for an answer; set with the lock, read without */
-	struct nupa_xrc *xrc;     /* NULL until an XRC object is made */
+	struct nupa_cm *cm;           /* connection management; NULL until it is used */
+	bool cm_owes;                 /* messages that found no room */
+	bool cm_timers;       /* something waits for an answer; set with the lock, read without */
+	struct nupa_xrc *xrc; /* NULL until an XRC object is made */
 	struct nupa_mcast *mcast; /* NULL until somebody attaches or sends to a group */
 	uint64_t probe_value;     /* what slot->probe_addr points at */
 	uint32_t objects;         /* handles given out */
@@ -388,7 +388,25 @@ static inline void nupa_spans_copy(const struct nupa_span *spans, uint32_t n_spa
 /* rq.c */
 int nupa_rq_init(struct nupa_rq *rq, uint32_t capacity, uint32_t max_sge);
 void nupa_rq_free(struct nupa_rq *rq);
-int nupa_rq_post(struct nupa_rq *rq, const struct ibv_recv_wr *wr);
+static inline int nupa_rq_post(struct nupa_rq *rq, const struct ibv_recv_wr *wr)
+{
+	struct nupa_rwqe *rwqe;
+
+	if (unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge))
+		return EINVAL;
+	if (unlikely(rq->tail - rq->head >= rq->capacity))
+		return ENOMEM;
+	rwqe = (struct nupa_rwqe *)(void *)(rq->ring + (size_t)(rq->tail & rq->mask) * rq->stride);
+	rwqe->wr_id = wr->wr_id;
+	rwqe->n_sge = (uint32_t)wr->num_sge;
+	if (likely(wr->num_sge == 1))
+		rwqe->sge[0] = wr->sg_list[0];
+	else
+		for (int i = 0; i < wr->num_sge; i++)
+			rwqe->sge[i] = wr->sg_list[i];
+	rq->tail++;
+	return 0;
+}
 static inline struct nupa_rwqe *nupa_rq_peek(struct nupa_rq *rq)
 {
 	if (rq->head == rq->tail)
@@ -433,6 +451,7 @@ void nupa_event_drop(struct nupa_context *context, void *element);
 void nupa_event_wait_acked(struct nupa_context *context, const uint32_t *pending);
 
 /* qp.c, qp_state.c */
+int nupa_qp_own_mask(enum ibv_qp_type type, int mask);
 int nupa_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to,
 			     int mask);
 void nupa_qp_publish(struct nupa_qp *qp);

@@ -75,5 +75,8 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 	nupa_cq_commit(qp->recv_cq, (flags & NUPA_F_SOLICITED) != 0);
 	qp->expected_psn = nupa_psn_add(qp->expected_psn, 1);
 	nupa_responder_ack(qp);
+	if (qp->converses)
+		nupa_prefetch_write(nupa_tx_next(&channel->tx));
+	qp->heard = true;
 	return true;
 }

@@ -56,6 +56,45 @@ static inline bool nupa_express_peer(const struct nupa_qp *qp)
 	       likely(nupa_load_relaxed(&peer[1]) == qp->peer_rights);
 }
 
+/* A SEND that fits into a line.  Its WQE keeps a copy, for the case that it has to go again. */
+static inline bool nupa_express_send(struct nupa_qp *qp, uint64_t wr_id, uint32_t flags,
+				     const uint8_t *data, uint32_t bytes)
+{
+	struct nupa_channel *channel = qp->channel;
+	struct nupa_sq *sq = &qp->sq;
+	struct nupa_wqe *wqe = nupa_sq_wqe(sq, sq->posted);
+	struct nupa_msg *msg;
+
+	if (sq->issued != sq->posted || sq->posted - sq->acked >= sq->capacity ||
+	    qp->reads_outstanding || !nupa_express_path(qp))
+		return false;
+	msg = nupa_tx_reserve(&channel->tx, 0, NULL);
+	if (unlikely(!msg))
+		return false;
+	wqe->wr_id = wr_id;
+	wqe->opcode = IBV_WR_SEND;
+	wqe->flags = (uint8_t)(flags | IBV_SEND_INLINE | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u));
+	wqe->state = NUPA_WQE_SENT;
+	wqe->n_sge = 0;
+	wqe->length_bytes = wqe->moved_bytes = bytes;
+	wqe->first_psn = wqe->last_psn = qp->next_psn;
+	wqe->data_placed = 0;
+	nupa_copy_small(wqe->inline_data, data, bytes);
+	nupa_request_fill(qp, msg, NUPA_OP_SEND,
+			  NUPA_F_FIRST | NUPA_F_LAST |
+			      (flags & IBV_SEND_SOLICITED ? NUPA_F_SOLICITED : 0),
+			  bytes);
+	msg->imm = 0;
+	nupa_copy_small(msg->data, data, bytes);
+	nupa_request_publish(qp, msg, 0);
+	sq->posted++;
+	sq->issued++;
+	qp->hot = nupa_tx_next(&channel->tx);
+	qp->converses = qp->heard;
+	qp->heard = false;
+	return true;
+}
+
 /* WRITE, READ and atomics on memory that is mapped here, when nothing stands before them. */
 static inline bool nupa_express_one_sided(struct nupa_qp *qp, const struct nupa_express *request)
 {
@@ -82,6 +121,7 @@ static inline bool nupa_express_one_sided(struct nupa_qp *qp, const struct nupa_
 	nupa_window_leave(engine);
 	if (unlikely(!good))
 		return false;
+	qp->hot = target;
 	if (request->opcode == IBV_WR_RDMA_READ)
 		nupa_flow_rcv(channel, request->bytes);
 	else

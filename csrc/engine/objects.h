@@ -27,7 +27,7 @@ struct nupa_window {
 	uint32_t access;
 	uint32_t pd;
 	uint32_t qpn; /* where pd is 0: the only QP it works on */
-	bool mapped; /* base belongs to a mapping of the owner's memfd, ours to unmap */
+	bool mapped;  /* base belongs to a mapping of the owner's memfd, ours to unmap */
 };
 
 #define NUPA_WINDOWS 256u /* of one peer; a power of two */
@@ -40,8 +40,8 @@ struct nupa_channel {
 	uint32_t peer_epoch;
 	uint32_t peer_pid;
 	uint32_t peer_host;
-	int pidfd;   /* -1: none */
-	int life_fd; /* the other end of the peer's pipe; -1: none */
+	int pidfd;    /* -1: none */
+	int life_fd;  /* the other end of the peer's pipe; -1: none */
 	bool foreign; /* the peer's pid is one of another pid namespace: it means nothing here */
 	bool rx_open;
 	bool dma_backed;       /* our DMA bytes are backed by memory */
@@ -71,7 +71,7 @@ struct nupa_channel {
 struct nupa_context {
 	struct verbs_context ibv;
 	struct nupa_engine *engine;
-	uint32_t exporter_slot;  /* imported from another process: its attachment, else 0 */
+	uint32_t exporter_slot; /* imported from another process: its attachment, else 0 */
 	uint32_t exporter_epoch;
 	struct nupa_list link;   /* engine->contexts */
 	struct nupa_list events; /* struct nupa_event, async */
@@ -85,7 +85,8 @@ struct nupa_event {
 };
 
 struct nupa_pd {
-	struct ibv_pd ibv;     /* handle: slot << 24 | a number of its own, so no two processes share it */
+	struct ibv_pd
+	    ibv; /* handle: slot << 24 | a number of its own, so no two processes share it */
 	struct nupa_list link; /* engine->pds */
 	uint32_t users;
 	bool imported; /* another handle of a PD that somebody else allocated */
@@ -111,14 +112,14 @@ struct nupa_mr {
 	uint8_t *va;
 	int access;
 	uint32_t index;
-	uint32_t users; /* memory windows bound to it */
-	uint32_t qpn;   /* a type 2 window: the only QP that it works on */
-	uint8_t kind;   /* enum nupa_mr_kind */
-	bool imported;  /* another handle of a region that somebody else registered */
-	bool foreign;   /* of another process: here it is a region of the same pool memory */
-	bool gone;      /* destroyed through another handle */
+	uint32_t users;     /* memory windows bound to it */
+	uint32_t qpn;       /* a type 2 window: the only QP that it works on */
+	uint8_t kind;       /* enum nupa_mr_kind */
+	bool imported;      /* another handle of a region that somebody else registered */
+	bool foreign;       /* of another process: here it is a region of the same pool memory */
+	bool gone;          /* destroyed through another handle */
 	struct nupa_dm *dm; /* of device memory */
-	bool hidden;    /* during a fork */
+	bool hidden;        /* during a fork */
 	struct nupa_shared_range shared; /* its pages in our memfd; 0 bytes: they are private */
 };
 
@@ -223,8 +224,8 @@ struct nupa_wqe {
 	uint8_t state;
 	uint8_t n_sge;
 	uint32_t length_bytes;
-	uint32_t imm; /* or rkey to invalidate */
-	uint32_t rkey; /* BIND_MW: the window's next key */
+	uint32_t imm;   /* or rkey to invalidate */
+	uint32_t rkey;  /* BIND_MW: the window's next key */
 	uint64_t raddr; /* BIND_MW: where the window begins */
 	union {
 		uint64_t compare_add;
@@ -232,7 +233,7 @@ struct nupa_wqe {
 	};
 	union {
 		uint64_t swap;
-		struct { /* BIND_MW */
+		struct {                    /* BIND_MW */
 			uint32_t bind_lkey; /* of the region; 0: none */
 			uint32_t bind_access;
 		};
@@ -309,6 +310,9 @@ struct nupa_qp {
 	bool sq_sig_all;
 	bool sqd_notify;
 	bool steady_tx, steady_rx; /* express.h I4 */
+	bool heard;                /* a message came since the last one was sent */
+	bool converses;            /* sends after it hears: the next line will be wanted soon */
+	const void *hot;           /* what the last request stored to, the next one may as well */
 	struct nupa_cq *send_cq, *recv_cq;
 	struct nupa_srq *srq;
 	struct ibv_qp_attr attr;

@@ -113,8 +113,18 @@ static inline bool post_express(struct nupa_qp *qp, const struct ibv_send_wr *wr
 	const struct ibv_sge *sge = wr->sg_list;
 	struct nupa_express request = { 0 };
 
-	if (!qp->steady_tx || !nupa_express_opcode(wr->opcode) || wr->num_sge != 1 ||
-	    sge->length == 0)
+	if (!qp->steady_tx || wr->num_sge != 1)
+		return false;
+	if (wr->opcode == IBV_WR_SEND) {
+		const uint8_t *data = (const uint8_t *)(uintptr_t)sge->addr;
+
+		if (sge->length > NUPA_SEND_INLINE_BYTES ||
+		    (!(wr->send_flags & IBV_SEND_INLINE) && sge->length &&
+		     !(data = nupa_express_local(qp, sge, IBV_WR_RDMA_WRITE))))
+			return false;
+		return nupa_express_send(qp, wr->wr_id, wr->send_flags, data, sge->length);
+	}
+	if (!nupa_express_opcode(wr->opcode) || sge->length == 0)
 		return false;
 	request.wr_id = wr->wr_id;
 	request.opcode = wr->opcode;
@@ -150,6 +160,7 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 	struct nupa_engine *engine = qp->engine;
 	int error = 0;
 
+	nupa_prefetch_write(qp->hot);
 	nupa_engine_lock(engine);
 	/* IBTA 10.8.2.1: no sends before RTS; in SQE and ERR they are flushed. */
 	if (unlikely(qp->state < IBV_QPS_RTS))

@@ -542,6 +542,7 @@ int nupa_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 			return EOPNOTSUPP; /* only its own process can */
 		qp = qp->real;
 	}
+	mask = nupa_qp_own_mask(qp->ibv.qp_type, mask);
 	nupa_engine_lock(engine);
 	from = qp->state;
 	to = mask & IBV_QP_STATE ? attr->qp_state : from;

@@ -25,6 +25,7 @@ static void wr_start(struct ibv_qp_ex *ibv)
 {
 	struct nupa_qp *qp = qp_of(ibv);
 
+	nupa_prefetch_write(qp->hot);
 	nupa_engine_lock(qp->engine);
 	if (unlikely(qp->building))
 		wait_for_builder(qp);
@@ -65,8 +66,19 @@ static inline bool express_built(struct nupa_qp *qp)
 	struct nupa_wqe *wqe = qp->build;
 	struct nupa_express request;
 
-	if (qp->build_next != qp->build_first + 1 || !qp->steady_tx ||
-	    !nupa_express_opcode(wqe->opcode) || wqe->length_bytes == 0)
+	if (qp->build_next != qp->build_first + 1 || !qp->steady_tx || !wqe->length_bytes)
+		return false;
+	if (wqe->opcode == IBV_WR_SEND) {
+		const uint8_t *data = wqe->inline_data;
+
+		if (wqe->length_bytes > NUPA_SEND_INLINE_BYTES ||
+		    (!(wqe->flags & IBV_SEND_INLINE) &&
+		     (wqe->n_sge != 1 ||
+		      !(data = nupa_express_local(qp, wqe->sge, IBV_WR_RDMA_WRITE)))))
+			return false;
+		return nupa_express_send(qp, wqe->wr_id, wqe->flags, data, wqe->length_bytes);
+	}
+	if (!nupa_express_opcode(wqe->opcode))
 		return false;
 	request.wr_id = wqe->wr_id;
 	request.opcode = wqe->opcode;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The requester: takes work requests from a send queue and executes them in order, directly in
  * the peer's memory or by messages.  What the peer answers is in requester_answers.c. */
-#include "express.h"
+#include "sq.h"
 
 /* Up to here a SEND is staged in the DMA channel (two copies, no system call); beyond, the
  * receiver pulls it (one copy) where it can. */
@@ -27,32 +27,6 @@ static struct nupa_msg *reserve(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t 
 	if (unlikely(!msg))
 		nupa_sq_wait(qp, NUPA_WAIT_RING, 0, 0);
 	return msg;
-}
-
-static void fill(struct nupa_qp *qp, struct nupa_msg *msg, uint8_t op, uint8_t flags,
-		 uint32_t bytes)
-{
-	msg->op = op;
-	msg->flags = flags;
-	msg->dest_qpn = qp->dest_qpn;
-	msg->src_qpn = qp->ibv.qp_num;
-	msg->psn = nupa_psn_of(qp->incarnation, qp->next_psn);
-	msg->length_bytes = bytes;
-	if (qp->ack_pending && !qp->nak_pending) { /* piggyback */
-		msg->flags |= NUPA_F_ACK;
-		msg->ack_psn =
-		    nupa_psn_of(qp->peer_incarnation, nupa_psn_add(qp->expected_psn, 0xffffff));
-		qp->ack_pending = false;
-		nupa_list_del(&qp->ack_link);
-	} else if (unlikely(qp->xrc)) {
-		nupa_xrc_mark(qp, msg);
-	}
-}
-
-static void publish(struct nupa_qp *qp, struct nupa_msg *msg, uint32_t dma_bytes)
-{
-	nupa_channel_publish(qp->channel, msg, dma_bytes);
-	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
 }
 
 static uint8_t message_flags(const struct nupa_wqe *wqe)
@@ -89,13 +63,14 @@ static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nup
 		memcpy(payload, &pull, sizeof(pull));
 		payload += sizeof(pull);
 	}
-	fill(qp, msg, NUPA_OP_SEND,
-	     message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST | NUPA_F_DMA | NUPA_F_PULL, dma_bytes);
+	nupa_request_fill(
+	    qp, msg, NUPA_OP_SEND,
+	    message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST | NUPA_F_DMA | NUPA_F_PULL, dma_bytes);
 	msg->imm = wqe->imm;
 	msg->total_bytes = wqe->length_bytes;
 	msg->offset_bytes = 0;
 	wqe->last_psn = qp->next_psn;
-	publish(qp, msg, dma_bytes);
+	nupa_request_publish(qp, msg, dma_bytes);
 	nupa_flow_xmit(qp->channel, wqe->length_bytes);
 	return true;
 }
@@ -117,8 +92,8 @@ static bool send_line(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 	msg = reserve(qp, 0, NULL);
 	if (unlikely(!msg))
 		return false;
-	fill(qp, msg, NUPA_OP_SEND, message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST,
-	     wqe->length_bytes);
+	nupa_request_fill(qp, msg, NUPA_OP_SEND, message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST,
+			  wqe->length_bytes);
 	msg->imm = wqe->imm;
 	if (likely(n_spans == 1))
 		nupa_copy_small(msg->data, from, wqe->length_bytes);
@@ -126,7 +101,7 @@ static bool send_line(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 		nupa_spans_copy(spans, n_spans, 0, msg->data, wqe->length_bytes, false);
 	wqe->first_psn = wqe->last_psn = qp->next_psn;
 	wqe->moved_bytes = wqe->length_bytes;
-	publish(qp, msg, 0);
+	nupa_request_publish(qp, msg, 0);
 	return true;
 }
 
@@ -155,7 +130,7 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 			flags |= NUPA_F_LAST | message_flags(wqe);
 		if (dma_bytes)
 			flags |= NUPA_F_DMA;
-		fill(qp, msg, op, flags, chunk);
+		nupa_request_fill(qp, msg, op, flags, chunk);
 		msg->imm = wqe->imm;
 		if (op == NUPA_OP_WRITE) {
 			msg->reth = (struct nupa_reth){ wqe->raddr + wqe->moved_bytes, wqe->rkey,
@@ -169,7 +144,7 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 			nupa_spans_copy(spans, n_spans, wqe->moved_bytes, payload, chunk, false);
 		wqe->moved_bytes += chunk;
 		wqe->last_psn = qp->next_psn;
-		publish(qp, msg, dma_bytes);
+		nupa_request_publish(qp, msg, dma_bytes);
 	} while (wqe->moved_bytes < total);
 	return true;
 }
@@ -239,10 +214,10 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	wqe->first_psn = wqe->last_psn = qp->next_psn;
 	wqe->moved_bytes = 0;
 	if (wqe->opcode == IBV_WR_RDMA_READ) {
-		fill(qp, msg, NUPA_OP_READ, NUPA_F_FIRST | NUPA_F_LAST, 0);
+		nupa_request_fill(qp, msg, NUPA_OP_READ, NUPA_F_FIRST | NUPA_F_LAST, 0);
 		msg->reth = (struct nupa_reth){ wqe->raddr, wqe->rkey, wqe->length_bytes };
 	} else {
-		fill(qp, msg, NUPA_OP_ATOMIC, NUPA_F_FIRST | NUPA_F_LAST, 0);
+		nupa_request_fill(qp, msg, NUPA_OP_ATOMIC, NUPA_F_FIRST | NUPA_F_LAST, 0);
 		msg->atomic = (struct nupa_atomic_eth){
 			.raddr = wqe->raddr,
 			.rkey = wqe->rkey,
@@ -251,7 +226,7 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 			.swap = wqe->swap,
 		};
 	}
-	publish(qp, msg, 0);
+	nupa_request_publish(qp, msg, 0);
 	qp->reads_outstanding++;
 	issued(qp, wqe, NUPA_WQE_SENT);
 	return true;
@@ -397,31 +372,20 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 	msg = reserve(qp, dma_bytes, &payload);
 	if (!msg)
 		return false;
-	fill(qp, msg, NUPA_OP_SEND,
-	     message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST | (dma_bytes ? NUPA_F_DMA : 0),
-	     wqe->length_bytes);
+	nupa_request_fill(qp, msg, NUPA_OP_SEND,
+			  message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST |
+			      (dma_bytes ? NUPA_F_DMA : 0),
+			  wqe->length_bytes);
 	msg->imm = wqe->imm;
 	msg->deth = wqe->ah->deth;
 	msg->deth.qkey = wqe->qkey;
 	nupa_spans_copy(spans, n_spans, 0, dma_bytes ? payload : msg->ud_data, wqe->length_bytes,
 			false);
-	publish(qp, msg, dma_bytes);
+	nupa_request_publish(qp, msg, dma_bytes);
 out:
 	qp->channel = NULL;
 	issued(qp, wqe, NUPA_WQE_DONE);
 	nupa_sq_complete_done(qp);
-	return true;
-}
-
-/* A SEND that fits into a line, of a QP that has nothing in its way; false: the long way. */
-static inline bool express_send(struct nupa_qp *qp, struct nupa_wqe *wqe)
-{
-	if (wqe->opcode != IBV_WR_SEND || wqe->length_bytes > NUPA_SEND_INLINE_BYTES ||
-	    !nupa_express_path(qp) || qp->reads_outstanding)
-		return false;
-	if (unlikely(!send_line(qp, wqe, qp->sq.issued)))
-		return false;
-	issued(qp, wqe, NUPA_WQE_SENT);
 	return true;
 }
 
@@ -431,8 +395,6 @@ void nupa_requester_run(struct nupa_qp *qp)
 		uint64_t index = qp->sq.issued;
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
 
-		if (likely(express_send(qp, wqe)))
-			continue;
 		if (unlikely(qp->state != IBV_QPS_RTS) &&
 		    (qp->state != IBV_QPS_SQD || !nupa_sq_has_begun(&qp->sq))) {
 			nupa_requester_stop_waiting(qp);

@@ -135,6 +135,12 @@ static inline struct nupa_msg *nupa_tx_reserve(struct nupa_tx *tx, uint32_t dma_
 	return &tx->lines[tx->tail & (tx->n_lines - 1)];
 }
 
+/* The line that the next message will take, if there is room. */
+static inline struct nupa_msg *nupa_tx_next(const struct nupa_tx *tx)
+{
+	return &tx->lines[tx->tail & (tx->n_lines - 1)];
+}
+
 /* Publishes the line that was reserved with the same dma_payload_bytes. */
 static inline void nupa_tx_publish(struct nupa_tx *tx, struct nupa_msg *line,
 				   uint32_t dma_payload_bytes)

@@ -47,20 +47,3 @@ void nupa_rq_free(struct nupa_rq *rq)
 		munmap(rq->ring, rq->map_bytes);
 	rq->ring = NULL;
 }
-
-int nupa_rq_post(struct nupa_rq *rq, const struct ibv_recv_wr *wr)
-{
-	struct nupa_rwqe *rwqe;
-
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
-		return EINVAL;
-	if (rq->tail - rq->head >= rq->capacity)
-		return ENOMEM;
-	rwqe = (struct nupa_rwqe *)(void *)(rq->ring + (size_t)(rq->tail & rq->mask) * rq->stride);
-	rwqe->wr_id = wr->wr_id;
-	rwqe->n_sge = (uint32_t)wr->num_sge;
-	for (int i = 0; i < wr->num_sge; i++)
-		rwqe->sge[i] = wr->sg_list[i];
-	rq->tail++;
-	return 0;
-}

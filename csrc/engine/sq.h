@@ -4,6 +4,7 @@
 #define NUPA_SQ_H
 
 #include "mover.h"
+#include "xrc.h"
 
 extern const uint32_t nupa_opcodes_of_type[16];
 
@@ -34,6 +35,34 @@ static inline bool nupa_is_response_op(uint8_t opcode)
 static inline bool nupa_is_local_op(uint8_t opcode)
 {
 	return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW;
+}
+
+/* A request's line, but for what its operation says; and out it goes. */
+static inline void nupa_request_fill(struct nupa_qp *qp, struct nupa_msg *msg, uint8_t op,
+				     uint8_t flags, uint32_t bytes)
+{
+	msg->op = op;
+	msg->flags = flags;
+	msg->dest_qpn = qp->dest_qpn;
+	msg->src_qpn = qp->ibv.qp_num;
+	msg->psn = nupa_psn_of(qp->incarnation, qp->next_psn);
+	msg->length_bytes = bytes;
+	if (qp->ack_pending && !qp->nak_pending) { /* piggyback */
+		msg->flags |= NUPA_F_ACK;
+		msg->ack_psn =
+		    nupa_psn_of(qp->peer_incarnation, nupa_psn_add(qp->expected_psn, 0xffffff));
+		qp->ack_pending = false;
+		nupa_list_del(&qp->ack_link);
+	} else if (unlikely(qp->xrc)) {
+		nupa_xrc_mark(qp, msg);
+	}
+}
+
+static inline void nupa_request_publish(struct nupa_qp *qp, struct nupa_msg *msg,
+					uint32_t dma_bytes)
+{
+	nupa_channel_publish(qp->channel, msg, dma_bytes);
+	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
 }
 
 extern const uint8_t nupa_wc_opcode_of[32]; /* by opcode of the request */

@@ -174,10 +174,10 @@ static void choose_service(const struct rdma_addrinfo *hints, struct rdma_addrin
 	rai->ai_qp_type = hints->ai_qp_type;
 	rai->ai_port_space = hints->ai_port_space;
 	if (!rai->ai_qp_type)
-		rai->ai_qp_type = rai->ai_port_space == RDMA_PS_UDP ||
-					  rai->ai_port_space == RDMA_PS_IPOIB
-				      ? IBV_QPT_UD
-				      : IBV_QPT_RC;
+		rai->ai_qp_type =
+		    rai->ai_port_space == RDMA_PS_UDP || rai->ai_port_space == RDMA_PS_IPOIB
+			? IBV_QPT_UD
+			: IBV_QPT_RC;
 	if (!rai->ai_port_space)
 		rai->ai_port_space = is_connected(rai->ai_qp_type) ? RDMA_PS_TCP : RDMA_PS_UDP;
 }

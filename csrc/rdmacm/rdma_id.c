@@ -72,9 +72,9 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 
 	if (!verbs)
 		return -1;
-	return rdma_create_id_on(
-	    verbs, channel, id, context, ps,
-	    ps == RDMA_PS_IPOIB || ps == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC);
+	return rdma_create_id_on(verbs, channel, id, context, ps,
+				 ps == RDMA_PS_IPOIB || ps == RDMA_PS_UDP ? IBV_QPT_UD
+									  : IBV_QPT_RC);
 }
 
 int rdma_destroy_id(struct rdma_cm_id *ibv)

@@ -6,8 +6,7 @@
 
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *qp_attr, int *qp_attr_mask)
 {
-	return rdma_result(
-	    nupa_cm_init_qp_attr(rdma_private_of(id)->cm, qp_attr, qp_attr_mask));
+	return rdma_result(nupa_cm_init_qp_attr(rdma_private_of(id)->cm, qp_attr, qp_attr_mask));
 }
 
 static int modify(struct rdma_private *id, struct ibv_qp_attr *attr, int mask)

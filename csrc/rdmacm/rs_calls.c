@@ -59,8 +59,10 @@ static int bind_locked(struct rsocket *rs, const struct sockaddr *addr, socklen_
 	if (rs->is_bound || nupa_load_relaxed(&rs->state) != RS_INIT || !rs->id)
 		return RS_ERROR(EINVAL);
 	memcpy(&to, addr, bytes < sizeof(to) ? bytes : sizeof(to));
-	if (rs_apply_id_options(rs) || rdma_bind_addr(rs->id, (struct sockaddr *)&to))
+	if (rs_apply_id_options(rs))
 		return -1;
+	if (rdma_bind_addr(rs->id, (struct sockaddr *)&to)) /* ENODEV: another host's */
+		return RS_ERROR(errno == ENODEV ? EADDRNOTAVAIL : errno);
 	rs->is_bound = 1;
 	return rs->datagrams ? rs_serve_datagrams(rs) : 0;
 }

@@ -123,7 +123,7 @@ static void enqueue(struct rsocket *rs, struct rsocket *connection)
 	nupa_list_add(&rs->queue, &connection->queue_link);
 	nupa_store_release(&rs->queued, rs->queued + 1);
 	(void)!write(rs->accept_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
-	if (rs->queued > rs->backlog) /* the others wait with the manager */
+	if (rs->queued > rs->backlog)
 		watch(rs, EPOLL_CTL_MOD, 0);
 }
 
@@ -155,7 +155,8 @@ int rs_start_listening(struct rsocket *rs, int backlog)
 		if (rs->accept_fd < 0 || rs_watch(rs, rs->accept_fd))
 			return -1;
 	}
-	if (rdma_listen(rs->id, rs->backlog))
+	/* What exceeds ours waits with the manager; beyond its own it would refuse. */
+	if (rdma_listen(rs->id, 0))
 		return -1;
 	nupa_store_release(&rs->state, RS_LISTENING);
 	return rs_serve(rs, answer_requests);

@@ -24,7 +24,8 @@ void rs_break(struct rsocket *rs, int error)
 {
 	if (nupa_load_relaxed(&rs->broken))
 		return;
-	if (!nupa_load_relaxed(&rs->peer_gone))
+	/* Of a peer that had said all it had to say nothing is missed. */
+	if (!nupa_load_relaxed(&rs->peer_gone) && !nupa_load_relaxed(&rs->peer_shut))
 		nupa_store_relaxed(&rs->error, error);
 	nupa_store_release(&rs->broken, 1);
 	rs_notify(rs);

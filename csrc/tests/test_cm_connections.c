@@ -76,7 +76,7 @@ static void out_of_timewait_there_is_an_event(void)
 /* Both ends in one process on one host, and by each of its addresses. */
 static void a_host_reaches_itself(void)
 {
-	static const char *const addresses[] = { "10.0.0.1", "127.0.0.1", "127.1.2.3",       "::1",
+	static const char *const addresses[] = { "10.0.0.1", "127.0.0.1", "127.1.2.3",      "::1",
 						 "0.0.0.0",  "::",        "::ffff:10.0.0.1" };
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "::");
@@ -89,7 +89,8 @@ static void a_host_reaches_itself(void)
 			 rdma_get_peer_addr(client)->sa_family);
 		cm_make_qp(&pair.side[0], client);
 		CHECK_EQ(rdma_connect(client, NULL), 0);
-		server = cm_expect(pair.side[0].channel, NULL, RDMA_CM_EVENT_CONNECT_REQUEST, 0)->id;
+		server =
+		    cm_expect(pair.side[0].channel, NULL, RDMA_CM_EVENT_CONNECT_REQUEST, 0)->id;
 		cm_make_qp(&pair.side[0], server);
 		CHECK_EQ(rdma_accept(server, NULL), 0);
 		for (int n = 0; n < 2; n++) { /* in either order */
@@ -217,8 +218,8 @@ static void private_data_has_limits(void)
 		CHECK_EQ(rdma_accept(server, &param), 0);
 		CHECK_EQ(rdma_ack_cm_event(event), 0);
 		event = cm_next(pair.side[1].channel);
-		CHECK_EQ(event->event, datagrams ? RDMA_CM_EVENT_ESTABLISHED
-						 : RDMA_CM_EVENT_CONNECT_RESPONSE);
+		CHECK_EQ(event->event,
+			 datagrams ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_CONNECT_RESPONSE);
 		CHECK(!memcmp(datagrams ? event->param.ud.private_data
 					: event->param.conn.private_data,
 			      data, reply));
@@ -311,8 +312,8 @@ static void a_request_that_is_destroyed_is_rejected(void)
 		cm_resolve(&pair.side[1], client, "10.0.0.1", cm_port(listener));
 		CHECK_EQ(rdma_connect(client, &(struct rdma_conn_param){ 0 }), 0);
 		if (got == 0) {
-			struct rdma_cm_event *event = cm_expect(
-			    pair.side[0].channel, NULL, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+			struct rdma_cm_event *event =
+			    cm_expect(pair.side[0].channel, NULL, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
 
 			cm_destroy(event->id);
 			CHECK_EQ(rdma_ack_cm_event(event), 0);

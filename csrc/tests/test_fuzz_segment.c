@@ -350,6 +350,9 @@ static void fuzz(struct nupa_fabric *fabric, uint64_t seed)
 				 &random);
 		else if (what == 1)
 			scribble((uint8_t *)fabric->sb, sb->arenas_off, &random);
+		else if (what == 2) /* what was destroyed for good is of no use for more */
+			nupa_store_release(&fabric->slots[slot].claim,
+					   NUPA_CLAIM(0, test_random(&random), NUPA_SLOT_FREE));
 		else if (what < 16)
 			hazard(&fabric->slots[slot], &random);
 		else

@@ -29,6 +29,7 @@ from nupa.verbs.enums import (
     IBV_GID_TYPE_ROCE_V2,
     IBV_GID_TYPE_SYSFS_IB_ROCE_V1,
     IBV_GID_TYPE_SYSFS_ROCE_V2,
+    ibv_values_mask,
 )
 from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
 from nupa.verbs.event import AsyncEvent, get_async_event
@@ -295,6 +296,17 @@ class Context(PyverbsCM):
         if rc:
             refuse(f"Failed to query pkey {index} of port {port_num}", rc)
         return int(pkey[0])
+
+    def query_rt_values_ex(
+        self, comp_mask: int = ibv_values_mask.IBV_VALUES_MASK_RAW_CLOCK
+    ) -> tuple[int, int]:
+        """The clock of completion timestamps now: seconds, and nanoseconds."""
+        values = ffi.new("struct ibv_values_ex *")
+        values.comp_mask = int(comp_mask)
+        rc = lib.nupa_query_rt_values_ex(self._c or closed(self), values)
+        if rc:
+            refuse("Failed to query real time values", rc)
+        return int(values.raw_clock.tv_sec), int(values.raw_clock.tv_nsec)
 
     def get_async_event(self, timeout: float | None = None) -> AsyncEvent:
         """The next asynchronous event; waits at most *timeout* seconds (None: for ever).

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from nupa.verbs.event import AsyncEvent
 from nupa.verbs.field import ReadOnly, table
 from nupa.verbs.pd import PD
 from nupa.verbs.post import post_many, post_one
-from nupa.verbs.qp_attr import STATES, TYPES, QPAttr, QPCap, QPInitAttr, QPInitAttrEx
+from nupa.verbs.qp_attr import ECE, STATES, TYPES, QPAttr, QPCap, QPInitAttr, QPInitAttrEx
 from nupa.verbs.utils import qp_state_to_str, qp_type_to_str
 from nupa.verbs.wr import SGE, RecvWR, SendWR
 from nupa.verbs.xrcd import XRCD
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from nupa.verbs.batch import RecvBatch, SendBatch
     from nupa.verbs.mw import MW, MWBind, MWBindInfo
 
-__all__ = ["QP", "DataBuffer", "QPAttr", "QPCap", "QPEx", "QPInitAttr", "QPInitAttrEx"]
+__all__ = ["ECE", "QP", "DataBuffer", "QPAttr", "QPCap", "QPEx", "QPInitAttr", "QPInitAttrEx"]
 
 _post_send = lib.nupa_post_send
 _post_recv = lib.nupa_post_recv
@@ -244,6 +245,21 @@ class QP(PyverbsCM):
 
         return RecvBatch(self, n, template, num_sge)
 
+    def query_data_in_order(self, op: int, flags: int = 0) -> int:  # noqa: ARG002
+        """Whether the bytes of a message arrive in their order: 0, it is not promised."""
+        if self._c is None:
+            closed(self)
+        return 0
+
+    def query_ece(self) -> ECE:
+        """PyverbsRDMAError, EOPNOTSUPP: there are no extensions to agree on."""
+        raise PyverbsRDMAError("Failed to query ECE", errno.EOPNOTSUPP)
+
+    def set_ece(self, ece: ECE) -> None:
+        """PyverbsRDMAError, EOPNOTSUPP, unless *ece* asks for nothing."""
+        if ece.vendor_id:
+            raise PyverbsRDMAError(f"Failed to set ECE of {ece}", errno.EOPNOTSUPP)
+
     @property
     def qp_num(self) -> int:
         return int((self._c or closed(self)).qp_num)
@@ -296,6 +312,10 @@ class QPEx(QP):
     def _forget(self) -> None:
         super()._forget()
         self._ex = None
+
+    @property
+    def ind_table(self) -> None:
+        """Always None: there is no receive side scaling here."""
 
     def _qp(self) -> Any:
         if self._ex is None:

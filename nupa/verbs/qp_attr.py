@@ -349,3 +349,19 @@ def _copy(c: Any) -> AHAttr:
     attr = AHAttr()
     attr._c[0] = c
     return attr
+
+
+class ECE(PyverbsObject):
+    """Extensions that two devices of one vendor agree on while they connect."""
+
+    def __init__(self, vendor_id: int = 0, options: int = 0, comp_mask: int = 0) -> None:
+        self._c = ffi.new("struct ibv_ece *", (vendor_id, options, comp_mask))
+
+    vendor_id = Field("vendor_id")
+    options = Field("options")
+    comp_mask = Field("comp_mask")
+
+    def __str__(self) -> str:
+        return table(
+            {"Vendor ID": self.vendor_id, "Options": self.options, "Comp Mask": self.comp_mask}, 24
+        )

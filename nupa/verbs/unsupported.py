@@ -101,31 +101,3 @@ class WcTmInfo(Unsupported):
 
 class OpsWr(Unsupported):
     """Request to a list of tags."""
-
-
-class CMID(Unsupported):
-    """rdma_cm."""
-
-
-class AddrInfo(Unsupported):
-    """rdma_cm."""
-
-
-class CMEvent(Unsupported):
-    """rdma_cm."""
-
-
-class CMEventChannel(Unsupported):
-    """rdma_cm."""
-
-
-class ConnParam(Unsupported):
-    """rdma_cm."""
-
-
-class JoinMCAttrEx(Unsupported):
-    """rdma_cm."""
-
-
-class UDParam(Unsupported):
-    """rdma_cm."""

@@ -23,11 +23,27 @@ class Value(PyverbsValue):
         pass
 
 
-class Vendor(PyverbsCM):
+class _Refusing(type):
+    """Has any method, which refuses."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _refusal(f"{cls.__name__}.{name}")
+
+
+class Vendor(PyverbsCM, metaclass=_Refusing):
     """Raises PyverbsUserError: the device is not of that vendor."""
 
     def __init__(self, *_args: object, **_kwargs: object) -> None:
         raise PyverbsUserError(f"Cannot make {type(self).__name__}: nupa_rdma0 is not its device")
+
+
+def _refusal(name: str) -> Any:
+    def refuse(*_args: object, **_kwargs: object) -> NoReturn:
+        raise PyverbsRDMAError(f"Failed {name}: nupa_rdma0 is not its device", errno.EOPNOTSUPP)
+
+    return refuse
 
 
 def fill(module: ModuleType) -> None:
@@ -39,14 +55,10 @@ def fill(module: ModuleType) -> None:
         if name.isupper() or name.startswith(_CONSTANTS):
             return 0
         if name[0].isupper():
-            base = Value if name.endswith("Attr") else Vendor
-            found: Any = type(name, (base,), {"__module__": module.__name__})
+            base: type = Value if name.endswith("Attr") else Vendor
+            found: Any = type(base)(name, (base,), {"__module__": module.__name__})
         else:
-
-            def found(*_args: object, **_kwargs: object) -> NoReturn:
-                raise PyverbsRDMAError(
-                    f"Failed {name}: nupa_rdma0 is not its device", errno.EOPNOTSUPP
-                )
+            found = _refusal(name)
 
         setattr(module, name, found)
         return found

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Events of connection management, and what comes and goes with them."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+from weakref import WeakSet
+
+from nupa._engine import ffi, lib
+from nupa.verbs.addr import AHAttr
+from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
+from nupa.verbs.cm_enums import rdma_cm_event_type
+from nupa.verbs.errors import PyverbsUserError, refuse
+from nupa.verbs.event import wait_readable
+from nupa.verbs.field import Field, table
+
+
+class CMEventChannel(PyverbsCM):
+    """Where the events of asynchronous CMIDs come; closing it closes them."""
+
+    _rank = PyverbsCM.RANK_CHANNEL
+
+    def __init__(self) -> None:
+        c = lib.rdma_channel_open()
+        if not c:
+            refuse("Failed to create CM event channel")
+        self._c = c
+        self._events: WeakSet[CMEvent] = WeakSet()
+
+    def _destroy(self, c: Any) -> int:
+        lib.rdma_destroy_event_channel(c)
+        return 0
+
+    def _acknowledge(self, cm_id: Any) -> None:
+        """The events of an id that is destroyed, which would wait for it."""
+        for event in list(self._events):
+            if event._c is not None and cm_id in (event._c.id, event._c.listen_id):
+                event.ack_cm_event()
+
+    def fileno(self) -> int:
+        """Readable when CMEvent(channel) would not wait: for select, poll, asyncio."""
+        return int((self._c or closed(self)).fd)
+
+
+class CMEvent(PyverbsObject):
+    """The next event of *channel*, for which it waits at most *timeout* seconds (None: for ever).
+
+    TimeoutError if there is none in time.  It is to be acknowledged: by ack_cm_event(), or when the
+    object or its CMID goes.
+    """
+
+    _c: Any = None
+
+    def __init__(self, channel: CMEventChannel, timeout: float | None = None) -> None:
+        expect(channel, CMEventChannel, "channel")
+        event = ffi.new("struct rdma_cm_event **")
+        while True:
+            wait_readable(channel.fileno(), timeout, "connection event")
+            if lib.rdma_get_cm_event(channel._c, event) == 0:
+                break
+            if ffi.errno not in (errno.EINTR, errno.EAGAIN):
+                refuse("Failed to get CM event")
+        self._c = event[0]
+        self._channel = channel
+        channel._events.add(self)
+        self.event_type = rdma_cm_event_type(self._c.event)
+        self.status = int(self._c.status)
+
+    def _event(self) -> Any:
+        if self._c is None:
+            raise PyverbsUserError("This CMEvent was acknowledged")
+        return self._c
+
+    def ack_cm_event(self) -> None:
+        """Doing it twice does nothing."""
+        if self._c is not None:
+            c, self._c = self._c, None
+            if lib.rdma_ack_cm_event(c):
+                refuse("Failed to acknowledge CM event")
+
+    def close(self) -> None:
+        self.ack_cm_event()
+
+    def __del__(self) -> None:
+        self.ack_cm_event()
+
+    def event_str(self) -> str:
+        return bytes(ffi.string(lib.rdma_event_str(int(self.event_type)))).decode()
+
+    @property
+    def private_data(self) -> bytes | None:
+        """What the peer sent with it, perhaps with zeros behind; None: nothing."""
+        conn = self._event().param.conn
+        return bytes(ffi.buffer(conn.private_data, conn.private_data_len)) or None
+
+
+_PARAM_FIELDS = (
+    "responder_resources",
+    "initiator_depth",
+    "flow_control",
+    "retry_count",
+    "rnr_retry_count",
+    "srq",
+    "qp_num",
+)
+
+
+class ConnParam(PyverbsObject):
+    """How to connect; resources, depth: RDMA reads and atomics at a time, as target, as source."""
+
+    def __init__(
+        self,
+        resources: int = 1,
+        depth: int = 1,
+        flow_control: int = 0,
+        retry: int = 5,
+        rnr_retry: int = 5,
+        srq: int = 0,
+        qp_num: int = 0,
+        data_len: int = 0,
+    ) -> None:
+        self._c = ffi.new("struct rdma_conn_param *")
+        self._data = ffi.new("char[]", max(data_len, 1))
+        self._c.responder_resources = resources
+        self._c.initiator_depth = depth
+        self._c.flow_control = flow_control
+        self._c.retry_count = retry
+        self._c.rnr_retry_count = rnr_retry
+        self._c.srq = srq
+        self._c.qp_num = qp_num
+        self._c.private_data = self._data
+        self._c.private_data_len = data_len
+
+    qpn = Field("qp_num")
+
+    @property
+    def private_data(self) -> bytes | None:
+        return bytes(ffi.buffer(self._data, self._c.private_data_len)) or None
+
+    def set_private_data(self, data: bytes) -> None:
+        """At most 255 bytes here; how many fit depends on the message, see rdma_connect(3)."""
+        if len(data) > 255:
+            raise PyverbsUserError(f"Private data is at most 255 bytes, not {len(data)}")
+        self._data = ffi.new("char[]", data)
+        self._c.private_data = self._data
+        self._c.private_data_len = len(data)
+
+    def __str__(self) -> str:
+        return table({name: getattr(self._c, name) for name in _PARAM_FIELDS}, 24)
+
+
+class UDParam(PyverbsObject):
+    """How to reach the other end of a datagram service, from ESTABLISHED or MULTICAST_JOIN."""
+
+    def __init__(self, cm_event: CMEvent) -> None:
+        ud = expect(cm_event, CMEvent, "cm_event")._event().param.ud
+        self.qp_num = int(ud.qp_num)
+        self.qkey = int(ud.qkey)
+        self.ah_attr = AHAttr()
+        self.ah_attr._c[0] = ud.ah_attr

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Waits until another process of this host has bound a port: `until_bound.py stream|datagram PORT`.
+
+The address is 10.0.0.1, as all servers of these tests run on host0.
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import sys
+
+from binding import HOST0, SOON_S, RSocket, Stopwatch
+
+kind = socket.SOCK_STREAM if sys.argv[1] == "stream" else socket.SOCK_DGRAM
+watch = Stopwatch()
+while watch.elapsed_s < SOON_S:
+    sock = RSocket(kind)
+    try:
+        sock.bind(HOST0, int(sys.argv[2]))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            sys.exit()
+        raise
+    finally:
+        sock.close()
+    select.select([], [], [], 0.005)
+sys.exit(f"nobody has bound port {sys.argv[2]} after {SOON_S:g} s")
