@@ -62,23 +62,35 @@ bool nupa_context_exporter_lives(const struct nupa_context *context)
 	       NUPA_CLAIM_EPOCH(claim) == context->exporter_epoch;
 }
 
+/* Where this process is attached already, or NULL. */
+static struct nupa_fabric *known_fabric(uint64_t generation)
+{
+	struct nupa_fabric *fabric = NULL;
+
+	nupa_registry_lock();
+	for (struct nupa_engine *engine = nupa_engines; engine && !fabric; engine = engine->next)
+		if (engine->fabric->geometry.generation == generation)
+			fabric = nupa_fabric_get(engine->fabric);
+	nupa_registry_unlock();
+	return fabric;
+}
+
 static int open_fabric(const struct card *card, struct nupa_fabric **fabric, char *why,
 		       size_t why_bytes)
 {
 	char proc[64];
 	int error;
 
-	if (card->path[0] == '/') {
-		error = nupa_fabric_open(card->path, fabric, why, why_bytes);
-	} else {
-		snprintf(proc, sizeof(proc), "/proc/%u/fd/%u", card->pid, card->fabric_fd);
-		error = nupa_fabric_open(proc, fabric, why, why_bytes);
-	}
+	*fabric = known_fabric(card->generation);
+	if (*fabric)
+		return 0;
+	snprintf(proc, sizeof(proc), "/proc/%u/fd/%u", card->pid, card->fabric_fd);
+	error = nupa_fabric_open(card->path[0] == '/' ? card->path : proc, fabric, why, why_bytes);
 	if (error)
-		return error;
+		return error == -ENOENT ? -ENODEV : error;
 	/* The name may be another fabric's by now; and one that is being taken down stays away. */
 	if ((*fabric)->geometry.generation != card->generation)
-		error = -ESTALE;
+		error = -ENODEV;
 	else if (flock(nupa_fabric_fd(*fabric), LOCK_SH | LOCK_NB))
 		error = -errno;
 	if (error) {
