@@ -248,8 +248,9 @@ class DMMR(MR):
     Work requests count from its start: access has IBV_ACCESS_ZERO_BASED.
     """
 
-    def __init__(self, pd: PD, length: int, access: int, dm: DM, offset: int) -> None:
+    def __init__(self, pd: PD, length: float, access: int, dm: DM, offset: float) -> None:
         expect(pd, PD, "pd")
+        length, offset = int(length), int(offset)  # pyverbs takes floats
         parent = pd._c or closed(pd)
         c = lib.nupa_reg_dm_mr(parent, dm._c or closed(dm), offset, length, int(access))
         if not c:
