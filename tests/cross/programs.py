@@ -16,6 +16,7 @@ from pathlib import Path
 
 from nupa.verbs import get_device_list
 
+from .memory import Memory
 from .node import WAIT_S
 from .streams import Streams
 
@@ -30,7 +31,7 @@ signal.pause()
 """
 
 
-class Node(Streams):
+class Node(Memory, Streams):
     """All that a peer process can do."""
 
     def __init__(self, note: Callable[[object], None], stopped: Callable[[], bool]) -> None:
