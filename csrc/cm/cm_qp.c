@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #define HOP_LIMIT 64u
-#define QP_TIMEOUT 18u /* 4.096 us * 2^18 is a second */
 /* 0.64 ms, as verbs programs choose.  The kernel leaves 0 here, which means 655 ms (IBTA table 45)
  * for each receive that comes late. */
 #define MIN_RNR_TIMER 12u
@@ -80,12 +79,12 @@ static void rts_attr(const struct nupa_cm_id *id, struct ibv_qp_attr *attr, int 
 {
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	attr->sq_psn = id->remote_psn;
-	attr->timeout = id->ack_timeout_set ? id->ack_timeout : QP_TIMEOUT;
+	attr->timeout = id->ack_timeout_set ? id->ack_timeout : CM_QP_TIMEOUT;
 	if (id->qp_type == IBV_QPT_XRC_RECV)
-		*mask |= IBV_QP_TIMEOUT;
+		*mask |= IBV_CM_QP_TIMEOUT;
 	if (id->qp_type != IBV_QPT_RC && id->qp_type != IBV_QPT_XRC_SEND)
 		return;
-	*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	*mask |= IBV_CM_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	attr->retry_cnt = id->param.retry_count & 7;
 	attr->rnr_retry = id->param.rnr_retry_count & 7;
 	attr->max_rd_atomic = id->param.initiator_depth;
