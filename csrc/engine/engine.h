@@ -335,9 +335,12 @@ uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry);
 /* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it.
  */
 void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);
-/* Around a fork, under the lock: regions are private memory, then shared with peers again. */
+/* Around a fork, under the locks of all engines: peers are kept from all regions; these are shared
+ * again; and shown to peers again, when all are. */
 void nupa_mr_hide_all(struct nupa_engine *engine);
 void nupa_mr_share_all(struct nupa_engine *engine);
+void nupa_mr_show_all(struct nupa_engine *engine);
+void nupa_mr_forget_in_child(struct nupa_engine *engine);
 bool nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index); /* hazard.c; false: a limit */
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
 

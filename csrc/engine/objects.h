@@ -105,6 +105,16 @@ enum nupa_mr_kind {
 /* In nupa_mr.access alone: the bytes may be touched as they are, by their local key. */
 #define NUPA_ACCESS_PLAIN (1 << 30)
 
+/* What a region has in our memfd.  If it is `whole`, the one range is all of the region; if not, peers
+ * reach it by other movers, and it keeps what there is of it from becoming private meanwhile. */
+#define NUPA_MR_RANGES 4
+
+struct nupa_mr_pages {
+	struct nupa_shared_range ranges[NUPA_MR_RANGES];
+	int n;
+	bool whole;
+};
+
 struct nupa_mr {
 	struct ibv_mr ibv; /* what the program sees; addr is NULL where its memory has no address */
 	uint64_t iova;
@@ -119,8 +129,11 @@ struct nupa_mr {
 	bool foreign;       /* of another process: here it is a region of the same pool memory */
 	bool gone;          /* destroyed through another handle */
 	struct nupa_dm *dm; /* of device memory */
-	bool hidden;        /* during a fork */
-	struct nupa_shared_range shared; /* its pages in our memfd; 0 bytes: they are private */
+	bool away;          /* its key is taken back for a while: a fork */
+	struct nupa_mr_pages pages;
+	struct nupa_list bare_link; /* while `bare`, see mr_share.c */
+	bool bare;
+	bool keeper; /* a bare one that has not all of its ranges */
 };
 
 struct nupa_comp_channel {
