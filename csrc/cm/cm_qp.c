@@ -81,10 +81,10 @@ static void rts_attr(const struct nupa_cm_id *id, struct ibv_qp_attr *attr, int 
 	attr->sq_psn = id->remote_psn;
 	attr->timeout = id->ack_timeout_set ? id->ack_timeout : CM_QP_TIMEOUT;
 	if (id->qp_type == IBV_QPT_XRC_RECV)
-		*mask |= IBV_CM_QP_TIMEOUT;
+		*mask |= IBV_QP_TIMEOUT;
 	if (id->qp_type != IBV_QPT_RC && id->qp_type != IBV_QPT_XRC_SEND)
 		return;
-	*mask |= IBV_CM_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	attr->retry_cnt = id->param.retry_count & 7;
 	attr->rnr_retry = id->param.rnr_retry_count & 7;
 	attr->max_rd_atomic = id->param.initiator_depth;
