@@ -92,6 +92,7 @@ struct nupa_pd {
 	bool imported; /* another handle of a PD that somebody else allocated */
 	bool gone;     /* destroyed through another handle */
 	bool released; /* nobody's any more but its users' */
+	struct nupa_parent *parent; /* of a parent domain; else NULL */
 };
 
 enum nupa_mr_kind {
@@ -182,6 +183,13 @@ struct nupa_cq {
 	uint32_t events_pending; /* raised, not yet got */
 	uint32_t events_got;     /* got, not yet acknowledged */
 	uint32_t async_pending;  /* async events not yet acknowledged */
+	/* events held back: moderation.c */
+	uint32_t moderate_count, moderated; /* 0, 1: none is; completions since the last event */
+	uint64_t moderate_period_ns, moderate_until_ns;
+	struct nupa_list moderate_link; /* engine->moderated */
+	struct ibv_pd *parent_domain;   /* NULL: none */
+	bool custom;                    /* it allocated the ring */
+	bool ignore_overrun;            /* the oldest completions are overwritten */
 	/* extended CQ: the completion being read, and whose it is from start_poll to end_poll */
 	struct nupa_cqe cursor;
 	pthread_mutex_t cursor_mutex;
@@ -207,6 +215,7 @@ struct nupa_rq {
 
 struct nupa_srq {
 	struct ibv_srq ibv;
+	bool custom;            /* its parent domain allocated the ring */
 	struct nupa_xrcd *xrcd; /* XRC: its domain, and where its completions go; else NULL */
 	struct nupa_cq *cq;
 	struct nupa_rq rq;
@@ -392,6 +401,7 @@ struct nupa_qp {
 	struct nupa_qp *real;
 	const struct nupa_qp_entry *peer_entry;
 
+	bool sq_custom, rq_custom; /* the parent domain allocated the ring */
 	bool block_self_mcast; /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
 	uint32_t mcast_groups; /* that it is attached to */
 };
