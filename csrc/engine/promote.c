@@ -244,7 +244,7 @@ void nupa_promote_after_fork(void)
 
 void nupa_promote_forget_in_child(void)
 {
-	pthread_mutex_init(&lock, NULL);
 	nupa_hold_forget_in_child();
 	nupa_promoted_forget_in_child();
+	pthread_mutex_unlock(&lock);
 }
