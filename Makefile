@@ -9,6 +9,8 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 PYTEST_ARGS ?= -n $(JOBS)
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+SOAK_ARGS ?=
+FUZZ_SECONDS ?= 20
 
 # Folders are listed too: one changes when a file of it comes or goes.
 C_TREE := $(shell find csrc benchmarks/csrc -not -name '.*' 2>/dev/null)
@@ -21,7 +23,7 @@ PYTHON_FLAG = -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench build format lint sanitize test-c test-py clean
+.PHONY: help demo test check bench soak build format lint sanitize test-c test-py clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 12
@@ -39,6 +41,14 @@ check: lint ## format, lint, types, layers, sanitizers, tests: what CI runs
 bench: $(BUILD)/packages.run $(BUILD)/built $(VENV)/installed.dev ## benchmarks, with ratios to the machine's own limits
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 	$(BIN)/python -m pytest -q -o addopts=--import-mode=importlib benchmarks
+
+# The fuzzers run under ASan and UBSan, FUZZ_SECONDS for each of their cases.
+soak: $(BUILD)/packages.test $(BUILD)/built ## ten minutes of deaths among checked traffic, then fuzzers: SOAK_ARGS, FUZZ_SECONDS
+	$(BIN)/python -m tests.soak $(SOAK_ARGS)
+	@cmake $(CMAKE_FLAGS) -B $(BUILD)/asan -DNUPA_TESTS=ON -DNUPA_SANITIZE=address,undefined >/dev/null
+	@cmake --build $(BUILD)/asan
+	NUPA_FUZZ_SECONDS=$(FUZZ_SECONDS) $(UNRANDOM) ctest --test-dir $(BUILD)/asan -R fuzz \
+		--output-on-failure --no-tests=error --timeout 600
 
 build: $(BUILD)/built ## .venv/bin/nupa, nupa/_engine, libibverbs.so.1
 

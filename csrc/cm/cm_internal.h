@@ -54,6 +54,8 @@ enum { CM_SIDR_OK = 0, CM_SIDR_UNSUPPORTED = 1, CM_SIDR_REJECTED = 2 };
 #define CM_SIDR_REQ_PRIVATE_BYTES 180u
 #define CM_SIDR_REP_PRIVATE_BYTES 136u
 
+#define CM_QP_TIMEOUT 18u /* 4.096 us * 2^18 is a second */
+
 /* Which of a host's addresses: what a port is bound to. */
 enum cm_addr_kind {
 	CM_ADDR_ANY4,
@@ -211,6 +213,8 @@ void cm_wire_of(const struct nupa_cm_id *id, struct cm_wire *wire);
 
 /* cm_connect.c */
 void cm_request(struct nupa_cm_id *id);
+
+/* cm_time.c */
 void cm_timewait(struct nupa_cm_id *id);
 void cm_wait(struct nupa_cm_id *id, enum cm_state state);
 void cm_stop_waiting(struct nupa_cm_id *id);
@@ -218,5 +222,4 @@ void cm_stop_waiting(struct nupa_cm_id *id);
 /* cm_qp.c */
 void cm_ah_of(const struct nupa_cm_id *id, struct ibv_ah_attr *ah);
 
-/* The engine calls these; all with its lock.  nupa_cm_receive: false for nonsense. */
 #endif

@@ -233,3 +233,47 @@ int cm_port_find(struct nupa_engine *engine, uint32_t host, enum rdma_port_space
 	}
 	return slot;
 }
+
+/* --- for who looks on ---------------------------------------------------------------- */
+
+static enum rdma_port_space space_at(uint32_t space)
+{
+	static const enum rdma_port_space spaces[] = { RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB,
+						       RDMA_PS_IPOIB };
+
+	return spaces[space & 3];
+}
+
+static void describe(uint64_t word, struct nupa_listener_info *info)
+{
+	static const char names[4][sizeof(info->address)] = { "any", "host", "loopback",
+							      "machine" };
+
+	info->slot = WORD_SLOT(word);
+	info->space = space_at(WORD_SPACE(word));
+	info->port = WORD_PORT(word);
+	info->ipv6 = WORD_KIND(word) >= CM_ADDR_ANY6;
+	memcpy(info->address, names[WORD_KIND(word) % CM_ADDR_ANY6], sizeof(info->address));
+}
+
+uint32_t nupa_fabric_listeners(struct nupa_fabric *fabric, uint32_t host,
+			       struct nupa_listener_info *out, uint32_t max)
+{
+	struct nupa_cm_bucket *table =
+	    host < fabric->geometry.n_hosts ? nupa_fabric_cm_table(fabric, host, false) : NULL;
+	uint32_t found = 0;
+
+	for (uint32_t i = 0; table && i < NUPA_CM_BUCKETS; i++) {
+		for (uint32_t n = 0; n < NUPA_CM_BUCKET_WORDS; n++) {
+			uint64_t word = nupa_load_acquire(&table[i].words[n]);
+
+			if (!(word & WORD_LISTENS) || word & WORD_TENTATIVE ||
+			    !is_owned(fabric, host, word))
+				continue;
+			if (found < max)
+				describe(word, &out[found]);
+			found++;
+		}
+	}
+	return found;
+}

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #define HOP_LIMIT 64u
-#define QP_TIMEOUT 18u /* 4.096 us * 2^18 is a second */
 /* 0.64 ms, as verbs programs choose.  The kernel leaves 0 here, which means 655 ms (IBTA table 45)
  * for each receive that comes late. */
 #define MIN_RNR_TIMER 12u
@@ -80,7 +79,7 @@ static void rts_attr(const struct nupa_cm_id *id, struct ibv_qp_attr *attr, int 
 {
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	attr->sq_psn = id->remote_psn;
-	attr->timeout = id->ack_timeout_set ? id->ack_timeout : QP_TIMEOUT;
+	attr->timeout = id->ack_timeout_set ? id->ack_timeout : CM_QP_TIMEOUT;
 	if (id->qp_type == IBV_QPT_XRC_RECV)
 		*mask |= IBV_QP_TIMEOUT;
 	if (id->qp_type != IBV_QPT_RC && id->qp_type != IBV_QPT_XRC_SEND)

@@ -158,6 +158,7 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	nupa_list_init(&engine->waiting);
 	nupa_list_init(&engine->reading);
 	nupa_list_init(&engine->contexts);
+	nupa_list_init(&engine->moderated);
 	nupa_list_init(&engine->pds);
 	engine->port_epoch_seen = nupa_load_acquire(&fabric->sb->port_epoch);
 	engine->port_state_seen =

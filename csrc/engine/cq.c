@@ -113,13 +113,31 @@ void nupa_ack_cq_events(struct ibv_cq *ibv, unsigned int nevents)
 
 /* --- queues -------------------------------------------------------------------------- */
 
-static struct nupa_cqe *map_ring(uint32_t entries)
+static struct nupa_cqe *make_ring(struct nupa_cq *cq, uint32_t entries, bool *custom)
 {
-	return nupa_queue_map((size_t)entries * sizeof(struct nupa_cqe));
+	size_t bytes = entries * sizeof(struct nupa_cqe);
+	uint8_t *ring = nupa_queue_map(bytes);
+
+	if (ring && nupa_domain_buffer(cq->parent_domain, NUPA_BUFFER_CQ, &ring, bytes, custom)) {
+		munmap(ring, bytes);
+		return NULL;
+	}
+	return (struct nupa_cqe *)(void *)ring;
+}
+
+static void free_ring(struct nupa_cq *cq, struct nupa_cqe *ring, uint32_t entries, bool custom)
+{
+	uint8_t *at = (uint8_t *)ring;
+
+	if (custom)
+		nupa_domain_release(cq->parent_domain, NUPA_BUFFER_CQ, &at, &custom);
+	else
+		munmap(ring, entries * sizeof(struct nupa_cqe));
 }
 
 struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context,
-			    struct ibv_comp_channel *channel, uint32_t comp_vector)
+			    struct ibv_comp_channel *channel, uint32_t comp_vector,
+			    struct ibv_pd *parent_domain)
 {
 	struct nupa_engine *engine = nupa_engine_of(context);
 	struct nupa_cq *cq;
@@ -133,7 +151,8 @@ struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_
 	if (!cq)
 		return NULL;
 	entries = nupa_pow2_at_least(cqe);
-	cq->ring = map_ring(entries);
+	cq->parent_domain = parent_domain;
+	cq->ring = make_ring(cq, entries, &cq->custom);
 	if (!cq->ring) {
 		free(cq);
 		errno = ENOMEM;
@@ -149,7 +168,10 @@ struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_
 	pthread_mutex_init(&cq->cursor_mutex, NULL);
 	pthread_cond_init(&cq->ibv.cond, NULL);
 	nupa_list_init(&cq->event_link);
+	nupa_list_init(&cq->moderate_link);
 	nupa_engine_lock(engine);
+	if (parent_domain)
+		container_of(parent_domain, struct nupa_pd, ibv)->users++;
 	cq->ibv.handle = ++engine->objects;
 	if (channel)
 		channel_of(channel)->users++;
@@ -166,7 +188,7 @@ struct ibv_cq *nupa_create_cq(struct ibv_context *context, int cqe, void *cq_con
 		errno = EINVAL;
 		return NULL;
 	}
-	cq = nupa_cq_new(context, (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector);
+	cq = nupa_cq_new(context, (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector, NULL);
 	return cq ? &cq->ibv : NULL;
 }
 
@@ -174,32 +196,37 @@ int nupa_resize_cq(struct ibv_cq *ibv, int cqe)
 {
 	struct nupa_cq *cq = cq_of(ibv);
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
-	struct nupa_cqe *ring;
-	uint32_t entries, held;
+	struct nupa_cqe *ring, *old;
+	uint32_t entries, old_entries, held;
+	bool custom, old_custom;
 
 	if (cqe <= 0 || (uint32_t)cqe > NUPA_CQE_MAX)
 		return EINVAL;
 	entries = nupa_pow2_at_least((uint32_t)cqe);
-	ring = map_ring(entries);
+	ring = make_ring(cq, entries, &custom);
 	if (!ring)
 		return ENOMEM;
 	nupa_engine_lock(engine);
 	held = (uint32_t)(cq->tail - cq->head);
 	if (held > (uint32_t)cqe) { /* IBTA 11.2.8.4: what is queued has to fit */
 		nupa_engine_unlock(engine);
-		munmap(ring, (size_t)entries * sizeof(*ring));
+		free_ring(cq, ring, entries, custom);
 		return EINVAL;
 	}
 	for (uint32_t i = 0; i < held; i++)
 		ring[i] = cq->ring[(cq->head + i) & cq->mask];
-	munmap(cq->ring, ((size_t)cq->mask + 1) * sizeof(*ring));
+	old = cq->ring;
+	old_entries = cq->mask + 1;
+	old_custom = cq->custom;
 	cq->ring = ring;
+	cq->custom = custom;
 	cq->head = 0;
 	cq->tail = held;
 	cq->mask = entries - 1;
 	cq->capacity = (uint32_t)cqe;
 	ibv->cqe = cqe;
 	nupa_engine_unlock(engine);
+	free_ring(cq, old, old_entries, old_custom);
 	return 0;
 }
 
@@ -223,6 +250,7 @@ int nupa_destroy_cq(struct ibv_cq *ibv)
 		nupa_engine_unlock(engine);
 		return EBUSY;
 	}
+	nupa_list_del(&cq->moderate_link);
 	nupa_list_del(&cq->event_link); /* events not got go with the CQ */
 	nupa_event_drop(container_of(ibv->context, struct nupa_context, ibv.context), cq);
 	if (ibv->channel)
@@ -230,7 +258,12 @@ int nupa_destroy_cq(struct ibv_cq *ibv)
 	events_got = cq->events_got;
 	nupa_engine_unlock(engine);
 	wait_for_acks(cq, events_got);
-	munmap(cq->ring, ((size_t)cq->mask + 1) * sizeof(*cq->ring));
+	free_ring(cq, cq->ring, cq->mask + 1, cq->custom);
+	if (cq->parent_domain) {
+		nupa_engine_lock(engine);
+		container_of(cq->parent_domain, struct nupa_pd, ibv)->users--;
+		nupa_engine_unlock(engine);
+	}
 	pthread_mutex_destroy(&cq->ibv.mutex);
 	pthread_mutex_destroy(&cq->cursor_mutex);
 	pthread_cond_destroy(&cq->ibv.cond);
@@ -259,7 +292,17 @@ void nupa_cq_tell(struct nupa_cq *cq, bool solicited)
 {
 	if (cq->timestamps)
 		cq->ring[(cq->tail - 1) & cq->mask].timestamp_ns = nupa_clock_ns();
-	if (cq->arm != NUPA_ARM_NONE && (cq->arm == NUPA_ARM_NEXT || solicited) && cq->ibv.channel)
+	if (cq->arm == NUPA_ARM_NONE || (cq->arm == NUPA_ARM_SOLICITED && !solicited) ||
+	    !cq->ibv.channel)
+		return;
+	if (cq->moderate_count > 1 && !nupa_cq_moderate(cq))
+		return;
+	raise_event(cq);
+}
+
+void nupa_cq_raise(struct nupa_cq *cq)
+{
+	if (cq->arm != NUPA_ARM_NONE)
 		raise_event(cq);
 }
 

@@ -102,17 +102,26 @@ struct ibv_cq_ex *nupa_create_cq_ex(struct ibv_context *context, struct ibv_cq_i
 {
 	uint32_t known_flags =
 	    IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+	bool in_domain = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0;
+	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
 	struct nupa_cq *cq;
 
-	if (attr->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS ||
-	    attr->wc_flags & ~SUPPORTED_WC_FLAGS ||
-	    (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS && attr->flags & ~known_flags)) {
+	if (attr->comp_mask & ~known || attr->wc_flags & ~SUPPORTED_WC_FLAGS ||
+	    flags & ~known_flags) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	cq = nupa_cq_new(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector);
+	if (in_domain && (!attr->parent_domain || attr->parent_domain->context != context ||
+			  !container_of(attr->parent_domain, struct nupa_pd, ibv)->parent)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	cq = nupa_cq_new(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector,
+			 in_domain ? attr->parent_domain : NULL);
 	if (!cq)
 		return NULL;
+	cq->ignore_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0;
 	cq->timestamps = (attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 					    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) != 0;
 	cq->ibv_ex.start_poll = start_poll;

@@ -20,7 +20,8 @@ const struct ibv_device_attr nupa_device_attr = {
 	.max_qp_wr = NUPA_QP_WR_MAX,
 	.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
 			    IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
-			    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC,
+			    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC |
+			    IBV_DEVICE_SRQ_RESIZE,
 	.max_sge = NUPA_SGE_MAX,
 	.max_sge_rd = NUPA_SGE_MAX,
 	.max_cq = NUPA_CQ_MAX,
@@ -73,6 +74,7 @@ int nupa_query_device_ex(struct ibv_context *context, const struct ibv_query_dev
 	all.odp_caps = odp_caps;
 	all.xrc_odp_caps = odp_caps.per_transport_caps.rc_odp_caps;
 	all.completion_timestamp_mask = UINT64_MAX;
+	all.cq_mod_caps = (struct ibv_cq_moderation_caps){ UINT16_MAX, UINT16_MAX };
 	all.hca_core_clock = 1000000; /* kHz: timestamps are nanoseconds */
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	all.phys_port_cnt_ex = 1;

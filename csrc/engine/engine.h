@@ -65,6 +65,8 @@ struct nupa_engine {
 	bool cm_owes;                 /* messages that found no room */
 	bool cm_timers;       /* something waits for an answer; set with the lock, read without */
 	struct nupa_xrc *xrc; /* NULL until an XRC object is made */
+	struct nupa_list moderated; /* struct nupa_cq.moderate_link */
+	bool cq_timers;             /* there are such */
 	struct nupa_mcast *mcast; /* NULL until somebody attaches or sends to a group */
 	uint64_t probe_value;     /* what slot->probe_addr points at */
 	uint32_t objects;         /* handles given out */
@@ -335,9 +337,12 @@ uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry);
 /* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it.
  */
 void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);
-/* Around a fork, under the lock: regions are private memory, then shared with peers again. */
+/* Around a fork, under the locks of all engines: peers are kept from all regions; these are shared
+ * again; and shown to peers again, when all are. */
 void nupa_mr_hide_all(struct nupa_engine *engine);
 void nupa_mr_share_all(struct nupa_engine *engine);
+void nupa_mr_show_all(struct nupa_engine *engine);
+void nupa_mr_forget_in_child(struct nupa_engine *engine);
 bool nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index); /* hazard.c; false: a limit */
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
 
@@ -426,8 +431,11 @@ void nupa_cq_tell(struct nupa_cq *cq, bool solicited);
 static inline struct nupa_cqe *nupa_cq_reserve(struct nupa_cq *cq, struct nupa_qp *qp)
 {
 	if (unlikely(cq->overrun || cq->tail - cq->head >= cq->capacity)) {
-		nupa_cq_overrun(cq, qp);
-		return NULL;
+		if (!cq->ignore_overrun) {
+			nupa_cq_overrun(cq, qp);
+			return NULL;
+		}
+		cq->head++;
 	}
 	return &cq->ring[cq->tail & cq->mask];
 }
@@ -439,7 +447,8 @@ static inline void nupa_cq_commit(struct nupa_cq *cq, bool solicited)
 		nupa_cq_tell(cq, solicited);
 }
 struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context,
-			    struct ibv_comp_channel *channel, uint32_t comp_vector);
+			    struct ibv_comp_channel *channel, uint32_t comp_vector,
+			    struct ibv_pd *parent_domain);
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq);
 void nupa_cq_purge(struct nupa_cq *cq, struct nupa_qp *qp);
 
@@ -570,6 +579,20 @@ bool nupa_context_exporter_lives(const struct nupa_context *context);
 extern const struct ibv_device_attr nupa_device_attr;
 int nupa_gid_count(const struct nupa_engine *engine);
 int nupa_host_of_ah(struct nupa_engine *engine, const struct ibv_ah_attr *attr, uint32_t *host);
+
+/* moderation.c */
+bool nupa_cq_moderate(struct nupa_cq *cq);
+void nupa_cq_run_timers(struct nupa_engine *engine);
+uint64_t nupa_cq_next_timer_ns(const struct nupa_engine *engine);
+void nupa_cq_raise(struct nupa_cq *cq); /* cq.c: if it is armed */
+
+/* domain.c: puts memory of the parent domain's own in the place of a ring that was mapped, if it
+ * has an allocator: 0 or ENOMEM. */
+enum nupa_buffer_type { NUPA_BUFFER_CQ = 1, NUPA_BUFFER_SQ, NUPA_BUFFER_RQ, NUPA_BUFFER_SRQ };
+int nupa_domain_buffer(struct ibv_pd *pd, enum nupa_buffer_type type, uint8_t **ring, size_t bytes,
+		       bool *custom);
+void nupa_domain_release(struct ibv_pd *pd, enum nupa_buffer_type type, uint8_t **ring, bool *custom);
+int nupa_parent_dealloc(struct nupa_pd *pd);
 
 /* mcast.c */
 bool nupa_mcast_is_group(const union ibv_gid *gid);

@@ -26,8 +26,10 @@ static void in_parent(void)
 {
 	nupa_promote_after_fork();
 	nupa_store_relaxed(&nupa_forks, nupa_forks + 1);
-	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
+	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next)
 		nupa_mr_share_all(engine);
+	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
+		nupa_mr_show_all(engine);
 		nupa_engine_unlock(engine);
 	}
 	nupa_registry_unlock();
@@ -39,6 +41,7 @@ static void in_child(void)
 		engine->forked = true;
 		close(engine->life_fd); /* the parent's death must not wait for ours */
 		nupa_lock_init(&engine->lock);
+		nupa_mr_forget_in_child(engine);
 		nupa_fabric_detach_copy(engine->fabric);
 	}
 	nupa_engines = NULL;

@@ -14,14 +14,28 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+/* Of a page whose rest may belong to others, so that memory checkers have nothing to say. */
+static bool page_mapped(uintptr_t page)
+{
+	unsigned char resident;
+
+	/* man mincore: ENOMEM where it is not mapped. */
+	return mincore((void *)page, 1, &resident) == 0 || errno != ENOMEM;
+}
+
 bool nupa_memory_mapped(const void *addr, size_t length)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	uintptr_t from = (uintptr_t)addr & ~(page - 1);
-	uintptr_t to = ((uintptr_t)addr + length + page - 1) & ~(page - 1);
+	uintptr_t from = ((uintptr_t)addr + page - 1) & ~(page - 1); /* whole pages */
+	uintptr_t to = ((uintptr_t)addr + length) & ~(page - 1);
 
+	if (length == 0)
+		return true;
+	if (!page_mapped((uintptr_t)addr & ~(page - 1)) ||
+	    !page_mapped(((uintptr_t)addr + length - 1) & ~(page - 1)))
+		return false;
 	/* man msync: ENOMEM where a part is not mapped; MS_ASYNC does nothing else. */
-	return msync((void *)from, to - from, MS_ASYNC) == 0 || errno != ENOMEM;
+	return to <= from || msync((void *)from, to - from, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
 /* The first page decides; kernels before 5.14 cannot say and are believed. */

@@ -255,7 +255,7 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 {
 	struct nupa_mr *mr = nupa_mr_of(ibv);
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
-	struct nupa_shared_range shared = { 0 };
+	struct nupa_mr_pages pages = { 0 };
 	struct nupa_mr *region;
 	int error;
 
@@ -269,13 +269,12 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 		error = nupa_mr_end(engine, region);
 	if (!error) {
 		region->gone = true;
-		shared = region->shared;
+		pages = nupa_mr_take_pages(region);
 	}
 	nupa_engine_unlock(engine);
 	if (error)
 		return error;
-	if (shared.bytes)
-		nupa_promote_release(&shared, 1);
+	nupa_promote_release(pages.ranges, pages.n);
 	free(mr);
 	return 0;
 }

@@ -61,6 +61,8 @@ int nupa_mr_end(struct nupa_engine *engine, struct nupa_mr *mr);
 void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr);
 void nupa_mr_share_and_lock(struct nupa_engine *engine, struct nupa_mr *mr);
 void nupa_mr_unshare(struct nupa_mr *mr);
+/* The same for a caller that cannot wait now: it releases them later. */
+struct nupa_mr_pages nupa_mr_take_pages(struct nupa_mr *mr);
 /* Where it is in the memfd; ~0: it is not. */
 uint64_t nupa_mr_shared_offset(struct nupa_mr *mr);
 

@@ -1,29 +1,75 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions whose pages are promoted (promote.h), so that peers load and store; and what becomes of
- * them around a fork, when all memory has to be the program's own. */
+ * them around a fork, when all memory has to be the program's own.
+ *
+ *   I1  No page is promoted, or made private, while a peer may write to it by a system call: that
+ *       would go on writing to the page that was there before.
+ *
+ * So a region that such writes may reach, a *bare* one, keeps its pages as they are: what of it is
+ * promoted stays so (it has the ranges), and the rest is not promoted for others. */
 #include "mr.h"
 
 #define REACHED                                                                                    \
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |             \
 	 IBV_ACCESS_MW_BIND)
 
+/* Of all engines.  Taken below an engine's lock. */
+static pthread_mutex_t bare_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nupa_list bare = { &bare, &bare };
+static uint32_t keepers; /* as long as there are any, nothing becomes private */
+static bool all_away;    /* a fork: no peer writes to anything */
+
+static bool overlaps_bare(const struct nupa_mr *mr)
+{
+	uintptr_t from = (uintptr_t)mr->va & ~(uintptr_t)(NUPA_PAGE_BYTES - 1);
+	uintptr_t last = ((uintptr_t)mr->va + mr->length - 1) | (NUPA_PAGE_BYTES - 1);
+
+	for (struct nupa_list *at = bare.next; at != &bare; at = at->next) {
+		const struct nupa_mr *other = container_of(at, struct nupa_mr, bare_link);
+
+		if ((uintptr_t)other->va <= last &&
+		    (uintptr_t)other->va + (other->length - 1) >= from)
+			return true;
+	}
+	return false;
+}
+
+static bool is_whole(const struct nupa_mr *mr)
+{
+	const struct nupa_shared_range *range = &mr->pages.ranges[0];
+
+	return mr->pages.n == 1 && range->va <= (uintptr_t)mr->va &&
+	       range->va + range->bytes >= (uintptr_t)mr->va + mr->length;
+}
+
 /* What is not promoted, or not in one piece, peers reach by the other movers. */
 void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr)
 {
-	uintptr_t va = (uintptr_t)mr->va;
-	struct nupa_shared_range range = { 0 };
+	bool wanted = mr->kind == NUPA_MR_MEMORY &&
+		      (engine->forced_mover == NUPA_MOVER_NONE ||
+		       engine->forced_mover == NUPA_MOVER_SHARED);
+	struct nupa_mr_pages *pages = &mr->pages;
+	int n;
 
-	if (mr->kind != NUPA_MR_MEMORY || !(mr->access & REACHED) || !mr->length ||
-	    (engine->forced_mover != NUPA_MOVER_NONE &&
-	     engine->forced_mover != NUPA_MOVER_SHARED) ||
-	    nupa_promote(mr->va, mr->length, &range, 1) != 1)
+	if ((mr->kind != NUPA_MR_MEMORY && mr->kind != NUPA_MR_ON_DEMAND) ||
+	    !(mr->access & REACHED) || !mr->length)
 		return;
-	if (range.va > va || range.va + range.bytes < va + mr->length) {
-		nupa_promote_release(&range, 1);
-		return;
+	pthread_mutex_lock(&bare_lock);
+	if (wanted && (all_away || !overlaps_bare(mr)))
+		n = nupa_promote(mr->va, mr->length, pages->ranges, NUPA_MR_RANGES);
+	else
+		n = nupa_promote_find(mr->va, mr->length, pages->ranges, NUPA_MR_RANGES);
+	pages->n = n > 0 ? n : 0;
+	pages->whole = wanted && is_whole(mr);
+	if (!pages->whole) {
+		mr->bare = true;
+		mr->keeper = n < 0 || n == NUPA_MR_RANGES || mr->length > NUPA_PROMOTE_MAX_BYTES;
+		keepers += mr->keeper;
+		nupa_list_add(&bare, &mr->bare_link);
 	}
-	mr->shared = range;
-	nupa_store_release(&engine->slot->shared_fd, (uint32_t)nupa_promote_fd() + 1);
+	pthread_mutex_unlock(&bare_lock);
+	if (pages->whole)
+		nupa_store_release(&engine->slot->shared_fd, (uint32_t)nupa_promote_fd() + 1);
 }
 
 /* The same before taking the lock; again, if a fork in between has made it private. */
@@ -34,91 +80,112 @@ void nupa_mr_share_and_lock(struct nupa_engine *engine, struct nupa_mr *mr)
 
 		nupa_mr_share(engine, mr);
 		nupa_engine_lock(engine);
-		if (!mr->shared.bytes || forks == nupa_load_relaxed(&nupa_forks))
+		if (!mr->pages.n || forks == nupa_load_relaxed(&nupa_forks))
 			return;
 		nupa_engine_unlock(engine);
 		nupa_mr_unshare(mr);
 	}
 }
 
+struct nupa_mr_pages nupa_mr_take_pages(struct nupa_mr *mr)
+{
+	struct nupa_mr_pages pages = mr->pages;
+
+	mr->pages = (struct nupa_mr_pages){ 0 };
+	if (!mr->bare && !pages.n)
+		return pages;
+	pthread_mutex_lock(&bare_lock);
+	if (mr->bare) {
+		nupa_list_del(&mr->bare_link);
+		keepers -= mr->keeper;
+		mr->bare = mr->keeper = false;
+	}
+	if (keepers && !all_away)
+		pages.n = 0; /* never given back */
+	pthread_mutex_unlock(&bare_lock);
+	return pages;
+}
+
 void nupa_mr_unshare(struct nupa_mr *mr)
 {
-	if (mr->shared.bytes)
-		nupa_promote_release(&mr->shared, 1);
-	mr->shared.bytes = 0;
+	struct nupa_mr_pages pages = nupa_mr_take_pages(mr);
+
+	nupa_promote_release(pages.ranges, pages.n);
 }
 
 uint64_t nupa_mr_shared_offset(struct nupa_mr *mr)
 {
-	const struct nupa_shared_range *shared = &mr->shared;
+	const struct nupa_mr *region = mr;
 
 	if (mr->kind == NUPA_MR_WINDOW) /* only asked of bound ones */
-		shared = &container_of(mr, struct nupa_mw, mr)->bound->shared;
-	return shared->bytes ? shared->file_off + ((uintptr_t)mr->va - shared->va) : UINT64_MAX;
+		region = container_of(mr, struct nupa_mw, mr)->bound;
+	if (!region->pages.whole)
+		return UINT64_MAX;
+	return region->pages.ranges[0].file_off + ((uintptr_t)mr->va - region->pages.ranges[0].va);
 }
 
 /* --- forks --------------------------------------------------------------------------- */
 
-/* The lock is held over both, so nobody is refused while a key is away: who asks for it waits. */
-
-static bool is_exposed(const struct nupa_engine *engine, const struct nupa_mr *mr)
-{
-	return nupa_load_relaxed(&engine->mr_entries[mr->index].key) == mr->ibv.lkey;
-}
-
-/* Peers look at the entry again, and find it at *shared_off*. */
-static void move_entry(struct nupa_engine *engine, const struct nupa_mr *mr, uint64_t shared_off)
-{
-	struct nupa_mr_entry *entry = &engine->mr_entries[mr->index];
-
-	nupa_mr_withdraw(engine, mr->index);
-	entry->shared_off = shared_off;
-	nupa_mr_publish(entry, mr->ibv.lkey);
-}
-
-/* The bound windows on regions that are promoted. */
-static struct nupa_mr *window_at(const struct nupa_engine *engine, uint32_t index)
-{
-	struct nupa_mr *mr = engine->mrs[index];
-	const struct nupa_mw *mw;
-
-	if (!mr || mr->kind != NUPA_MR_WINDOW || !is_exposed(engine, mr))
-		return NULL;
-	mw = container_of(mr, struct nupa_mw, mr);
-	return mw->bound && mw->bound->shared.bytes ? mr : NULL;
-}
+/* The locks of all engines are held from the one to the other, so nobody is refused while a key is
+ * away: who asks for it waits. */
 
 void nupa_mr_hide_all(struct nupa_engine *engine)
 {
-	/* Windows first: nobody is to find pages that are on their way back. */
-	for (uint32_t i = 0; i < engine->mr_limit; i++)
-		if (window_at(engine, i))
-			move_entry(engine, engine->mrs[i], UINT64_MAX);
 	for (uint32_t i = 0; i < engine->mr_limit; i++) {
 		struct nupa_mr *mr = engine->mrs[i];
 
-		if (!mr || !mr->shared.bytes)
+		if (!mr || !(mr->access & REACHED) ||
+		    nupa_load_relaxed(&engine->mr_entries[i].key) != mr->ibv.lkey)
 			continue;
-		if (is_exposed(engine, mr))
-			move_entry(engine, mr, UINT64_MAX);
-		nupa_mr_unshare(mr);
-		mr->hidden = true;
+		nupa_mr_withdraw(engine, i);
+		mr->away = true;
 	}
 }
 
 void nupa_mr_share_all(struct nupa_engine *engine)
 {
+	pthread_mutex_lock(&bare_lock);
+	all_away = true;
+	pthread_mutex_unlock(&bare_lock);
 	for (uint32_t i = 0; i < engine->mr_limit; i++) {
 		struct nupa_mr *mr = engine->mrs[i];
 
-		if (!mr || !mr->hidden)
+		if (!mr || !mr->pages.n)
 			continue;
-		mr->hidden = false;
+		nupa_mr_unshare(mr);
 		nupa_mr_share(engine, mr);
-		if (mr->shared.bytes && is_exposed(engine, mr))
-			move_entry(engine, mr, nupa_mr_shared_offset(mr));
 	}
-	for (uint32_t i = 0; i < engine->mr_limit; i++)
-		if (window_at(engine, i))
-			move_entry(engine, engine->mrs[i], nupa_mr_shared_offset(engine->mrs[i]));
+	pthread_mutex_lock(&bare_lock);
+	all_away = false;
+	pthread_mutex_unlock(&bare_lock);
+}
+
+void nupa_mr_show_all(struct nupa_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->mr_limit; i++) {
+		struct nupa_mr *mr = engine->mrs[i];
+		struct nupa_mr_entry *entry = &engine->mr_entries[i];
+
+		if (!mr || !mr->away)
+			continue;
+		mr->away = false;
+		entry->shared_off = nupa_mr_shared_offset(mr);
+		nupa_mr_publish(entry, mr->ibv.lkey);
+	}
+}
+
+/* The ranges are of the parent's memfd. */
+void nupa_mr_forget_in_child(struct nupa_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->mr_limit; i++) {
+		struct nupa_mr *mr = engine->mrs[i];
+
+		if (!mr)
+			continue;
+		mr->pages = (struct nupa_mr_pages){ 0 };
+		mr->bare = mr->keeper = false;
+	}
+	pthread_mutex_init(&bare_lock, NULL);
+	nupa_list_init(&bare);
+	keepers = 0;
 }

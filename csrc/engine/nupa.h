@@ -59,6 +59,10 @@ void nupa_ack_async_event(struct ibv_async_event *event);
 
 struct ibv_pd *nupa_alloc_pd(struct ibv_context *context);
 int nupa_dealloc_pd(struct ibv_pd *pd);
+struct ibv_td *nupa_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int nupa_dealloc_td(struct ibv_td *td);
+struct ibv_pd *nupa_alloc_parent_domain(struct ibv_context *context,
+					struct ibv_parent_domain_init_attr *attr);
 
 struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 int nupa_dereg_mr(struct ibv_mr *mr);
@@ -91,6 +95,7 @@ int nupa_destroy_comp_channel(struct ibv_comp_channel *channel);
 struct ibv_cq *nupa_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 			      struct ibv_comp_channel *channel, int comp_vector);
 struct ibv_cq_ex *nupa_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+int nupa_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int nupa_resize_cq(struct ibv_cq *cq, int cqe);
 int nupa_destroy_cq(struct ibv_cq *cq);
 int nupa_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
@@ -117,6 +122,9 @@ int nupa_destroy_qp(struct ibv_qp *qp);
 int nupa_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int nupa_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 struct ibv_qp *nupa_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
+int nupa_set_ece(struct ibv_qp *qp, struct ibv_ece *ece);
+int nupa_query_ece(struct ibv_qp *qp, struct ibv_ece *ece);
+int nupa_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
 struct ibv_qp_ex *nupa_qp_to_qp_ex(struct ibv_qp *qp);
 
 struct ibv_ah *nupa_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);

@@ -92,6 +92,7 @@ struct nupa_pd {
 	bool imported; /* another handle of a PD that somebody else allocated */
 	bool gone;     /* destroyed through another handle */
 	bool released; /* nobody's any more but its users' */
+	struct nupa_parent *parent; /* of a parent domain; else NULL */
 };
 
 enum nupa_mr_kind {
@@ -104,6 +105,16 @@ enum nupa_mr_kind {
 
 /* In nupa_mr.access alone: the bytes may be touched as they are, by their local key. */
 #define NUPA_ACCESS_PLAIN (1 << 30)
+
+/* What a region has in our memfd.  If it is `whole`, the one range is all of the region; if not, peers
+ * reach it by other movers, and it keeps what there is of it from becoming private meanwhile. */
+#define NUPA_MR_RANGES 4
+
+struct nupa_mr_pages {
+	struct nupa_shared_range ranges[NUPA_MR_RANGES];
+	int n;
+	bool whole;
+};
 
 struct nupa_mr {
 	struct ibv_mr ibv; /* what the program sees; addr is NULL where its memory has no address */
@@ -119,8 +130,11 @@ struct nupa_mr {
 	bool foreign;       /* of another process: here it is a region of the same pool memory */
 	bool gone;          /* destroyed through another handle */
 	struct nupa_dm *dm; /* of device memory */
-	bool hidden;        /* during a fork */
-	struct nupa_shared_range shared; /* its pages in our memfd; 0 bytes: they are private */
+	bool away;          /* its key is taken back for a while: a fork */
+	struct nupa_mr_pages pages;
+	struct nupa_list bare_link; /* while `bare`, see mr_share.c */
+	bool bare;
+	bool keeper; /* a bare one that has not all of its ranges */
 };
 
 struct nupa_comp_channel {
@@ -169,6 +183,13 @@ struct nupa_cq {
 	uint32_t events_pending; /* raised, not yet got */
 	uint32_t events_got;     /* got, not yet acknowledged */
 	uint32_t async_pending;  /* async events not yet acknowledged */
+	/* events held back: moderation.c */
+	uint32_t moderate_count, moderated; /* 0, 1: none is; completions since the last event */
+	uint64_t moderate_period_ns, moderate_until_ns;
+	struct nupa_list moderate_link; /* engine->moderated */
+	struct ibv_pd *parent_domain;   /* NULL: none */
+	bool custom;                    /* it allocated the ring */
+	bool ignore_overrun;            /* the oldest completions are overwritten */
 	/* extended CQ: the completion being read, and whose it is from start_poll to end_poll */
 	struct nupa_cqe cursor;
 	pthread_mutex_t cursor_mutex;
@@ -194,6 +215,7 @@ struct nupa_rq {
 
 struct nupa_srq {
 	struct ibv_srq ibv;
+	bool custom;            /* its parent domain allocated the ring */
 	struct nupa_xrcd *xrcd; /* XRC: its domain, and where its completions go; else NULL */
 	struct nupa_cq *cq;
 	struct nupa_rq rq;
@@ -379,6 +401,7 @@ struct nupa_qp {
 	struct nupa_qp *real;
 	const struct nupa_qp_entry *peer_entry;
 
+	bool sq_custom, rq_custom; /* the parent domain allocated the ring */
 	bool block_self_mcast; /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
 	uint32_t mcast_groups; /* that it is attached to */
 };

@@ -37,4 +37,8 @@ void nupa_fill_ops(struct verbs_context *context)
 	context->open_xrcd = nupa_open_xrcd;
 	context->close_xrcd = nupa_close_xrcd;
 	context->open_qp = nupa_open_qp;
+	context->alloc_td = nupa_alloc_td;
+	context->dealloc_td = nupa_dealloc_td;
+	context->alloc_parent_domain = nupa_alloc_parent_domain;
+	context->modify_cq = nupa_modify_cq;
 }

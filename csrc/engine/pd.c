@@ -78,6 +78,8 @@ int nupa_dealloc_pd(struct ibv_pd *ibv)
 	uint32_t users = 0;
 	int error = pd->gone ? EINVAL : 0;
 
+	if (pd->parent)
+		return nupa_parent_dealloc(pd);
 	nupa_engine_lock(engine);
 	for (struct nupa_list *at = engine->pds.next; at != &engine->pds; at = at->next)
 		if (container_of(at, struct nupa_pd, link)->ibv.handle == ibv->handle)

@@ -207,8 +207,12 @@ static void *watch_thread(void *arg)
 			continue;
 		}
 		if (n >= 0) {
+			/* Here and now: on a busy machine each thread that has to wake up first
+			 * makes partners wait. */
 			nupa_store_release(&engine->deaths, true);
-			nupa_port_wake_hard(engine->slot);
+			nupa_engine_lock(engine);
+			nupa_engine_progress(engine);
+			nupa_engine_unlock(engine);
 		}
 	}
 	nupa_life_end(engine);

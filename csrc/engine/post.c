@@ -59,7 +59,7 @@ static int fill_local(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv
 int nupa_wqe_set_ud(struct nupa_qp *qp, struct nupa_wqe *wqe, struct ibv_ah *ah, uint32_t qpn,
 		    uint32_t qkey)
 {
-	if (!ah || ah->pd != qp->ibv.pd)
+	if (!ah || ah->pd->handle != qp->ibv.pd->handle)
 		return EINVAL;
 	wqe->ah = container_of(ah, struct nupa_ah, ibv);
 	wqe->dest_qpn = qpn & 0xffffff;

@@ -206,6 +206,8 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 		handle_port_change(engine);
 	if (unlikely(engine->cm_owes))
 		nupa_cm_flush(engine);
+	if (unlikely(engine->cq_timers))
+		nupa_cq_run_timers(engine);
 	if (unlikely(!nupa_list_empty(&engine->reading)))
 		run_jobs(engine);
 	if (unlikely(!nupa_list_empty(&engine->waiting)))
@@ -240,6 +242,8 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 	uint64_t soon_ns = engine->now_ns() + ROOM_POLL_NS;
 	uint64_t next_ns = nupa_cm_next_timer_ns(engine);
 
+	if (engine->cq_timers && nupa_cq_next_timer_ns(engine) < next_ns)
+		next_ns = nupa_cq_next_timer_ns(engine);
 	for (struct nupa_list *at = engine->waiting.next; at != &engine->waiting; at = at->next) {
 		const struct nupa_qp *qp = container_of(at, struct nupa_qp, wait_link);
 		uint64_t at_ns = qp->wait_until_ns;

@@ -178,7 +178,8 @@ static int find_ranges(const struct region *region, struct nupa_shared_range *ou
 	return n;
 }
 
-int nupa_promote(void *addr, size_t bytes, struct nupa_shared_range *out, int n_max)
+static int get_ranges(void *addr, size_t bytes, struct nupa_shared_range *out, int n_max,
+		      bool promote)
 {
 	uint64_t page = nupa_page_bytes();
 	uint64_t va = (uintptr_t)addr;
@@ -192,9 +193,9 @@ int nupa_promote(void *addr, size_t bytes, struct nupa_shared_range *out, int n_
 	if (bytes == 0 || n_max <= 0 || region.to - region.from > NUPA_PROMOTE_MAX_BYTES)
 		return 0;
 	pthread_mutex_lock(&lock);
-	if (ready()) {
+	if (promote ? ready() : nupa_memfd_is_there()) {
 		n = find_ranges(&region, out, n_max, &whole);
-		if (!whole && promote_all(&region))
+		if (promote && !whole && promote_all(&region))
 			n = find_ranges(&region, out, n_max, &whole);
 		for (int i = 0; i < n; i++)
 			nupa_promoted_of(out[i].file_off)->ranges++;
@@ -203,6 +204,16 @@ int nupa_promote(void *addr, size_t bytes, struct nupa_shared_range *out, int n_
 	}
 	pthread_mutex_unlock(&lock);
 	return n;
+}
+
+int nupa_promote(void *addr, size_t bytes, struct nupa_shared_range *out, int n_max)
+{
+	return get_ranges(addr, bytes, out, n_max, true);
+}
+
+int nupa_promote_find(void *addr, size_t bytes, struct nupa_shared_range *out, int n_max)
+{
+	return get_ranges(addr, bytes, out, n_max, false);
 }
 
 void nupa_promote_release(const struct nupa_shared_range *ranges, int n)
@@ -233,7 +244,7 @@ void nupa_promote_after_fork(void)
 
 void nupa_promote_forget_in_child(void)
 {
-	pthread_mutex_init(&lock, NULL);
 	nupa_hold_forget_in_child();
 	nupa_promoted_forget_in_child();
+	pthread_mutex_unlock(&lock);
 }

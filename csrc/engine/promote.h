@@ -27,6 +27,9 @@ bool nupa_promote_possible(void);
  * back to nupa_promote_release.  -EINVAL: addr + bytes is beyond the address space. */
 int nupa_promote(void *addr, size_t bytes, struct nupa_shared_range *out, int n_max);
 
+/* The same without promoting any: what of it is promoted already. */
+int nupa_promote_find(void *addr, size_t bytes, struct nupa_shared_range *out, int n_max);
+
 /* No peer uses these ranges any more; memory that is in no other range becomes private again. */
 void nupa_promote_release(const struct nupa_shared_range *ranges, int n);
 

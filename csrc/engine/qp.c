@@ -158,8 +158,16 @@ static int sq_init(struct nupa_sq *sq, const struct ibv_qp_cap *cap)
 	return sq->ring ? 0 : ENOMEM;
 }
 
+/* Gives the parent domain back what is its. */
+static void release_rings(struct nupa_qp *qp)
+{
+	nupa_domain_release(qp->ibv.pd, NUPA_BUFFER_SQ, &qp->sq.ring, &qp->sq_custom);
+	nupa_domain_release(qp->ibv.pd, NUPA_BUFFER_RQ, &qp->rq.ring, &qp->rq_custom);
+}
+
 static void qp_free(struct nupa_qp *qp)
 {
+	release_rings(qp);
 	if (qp->sq.ring)
 		munmap(qp->sq.ring, qp->sq.map_bytes);
 	nupa_rq_free(&qp->rq);
@@ -239,7 +247,11 @@ static struct nupa_qp *qp_alloc(struct ibv_context *context, struct ibv_pd *pd,
 	qp->peer_incarnation = NUPA_PEER_UNKNOWN;
 	qp->recv_wqe = calloc(1, NUPA_RECV_COPY_BYTES);
 	if (!qp->recv_wqe || sq_init(&qp->sq, &init->cap) ||
-	    (!init->srq && nupa_rq_init(&qp->rq, init->cap.max_recv_wr, init->cap.max_recv_sge))) {
+	    (!init->srq && nupa_rq_init(&qp->rq, init->cap.max_recv_wr, init->cap.max_recv_sge)) ||
+	    nupa_domain_buffer(pd, NUPA_BUFFER_SQ, &qp->sq.ring, qp->sq.map_bytes,
+			       &qp->sq_custom) ||
+	    (qp->rq.ring && nupa_domain_buffer(pd, NUPA_BUFFER_RQ, &qp->rq.ring,
+					       qp->rq.map_bytes, &qp->rq_custom))) {
 		qp_free(qp);
 		return NULL;
 	}
@@ -388,7 +400,6 @@ static void qp_leave(struct nupa_qp *qp)
 	nupa_store_relaxed(&qp->entry->qpn, 0);
 	engine->qps[qp->index] = NULL;
 	engine->qps_used--;
-	count_users(qp, -1);
 }
 
 int nupa_destroy_qp(struct ibv_qp *ibv)
@@ -415,6 +426,10 @@ int nupa_destroy_qp(struct ibv_qp *ibv)
 	nupa_engine_unlock(engine);
 	if (gone) {
 		nupa_event_wait_acked(context, &gone->async_pending);
+		release_rings(gone);
+		nupa_engine_lock(engine);
+		count_users(gone, -1);
+		nupa_engine_unlock(engine);
 		qp_free(gone);
 	}
 	return 0;

@@ -76,6 +76,15 @@ int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to
 			  struct nupa_flow_info *info);
 /* The mover from one slot to another: enum nupa_mover, or -ENOENT where no channel is open. */
 int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to);
+/* An rdma_cm id that listens (rdma_listen), in any process. */
+struct nupa_listener_info {
+	uint32_t slot, space, port; /* space: enum rdma_port_space */
+	uint32_t ipv6;
+	char address[16]; /* "any", "host", "loopback", "machine": which of the host's */
+};
+/* Those on a host, up to max of them; returns how many were found. */
+uint32_t nupa_fabric_listeners(struct nupa_fabric *fabric, uint32_t host,
+			       struct nupa_listener_info *out, uint32_t max);
 /* Frees the slots of processes that died; returns how many. */
 int nupa_fabric_reap(struct nupa_fabric *fabric);
 

@@ -28,6 +28,13 @@ struct ibv_srq *nupa_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *ini
 		errno = ENOMEM;
 		return NULL;
 	}
+	if (nupa_domain_buffer(pd, NUPA_BUFFER_SRQ, &srq->rq.ring, srq->rq.map_bytes,
+			       &srq->custom)) {
+		nupa_rq_free(&srq->rq);
+		free(srq);
+		errno = ENOMEM;
+		return NULL;
+	}
 	srq->ibv.context = pd->context;
 	srq->ibv.srq_context = init->srq_context;
 	srq->ibv.pd = pd;
@@ -46,11 +53,10 @@ static int check_ex(const struct ibv_context *context, const struct ibv_srq_init
 	const uint32_t xrc_mask = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
 	uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | xrc_mask;
 
-	if (attr->comp_mask & ~known || (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && !xrc &&
-					 attr->srq_type != IBV_SRQT_BASIC))
+	if (attr->comp_mask & ~known ||
+	    (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && !xrc && attr->srq_type != IBV_SRQT_BASIC))
 		return EOPNOTSUPP; /* no tag matching */
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd ||
-	    attr->pd->context != context)
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
 		return EINVAL;
 	if (xrc && ((attr->comp_mask & xrc_mask) != xrc_mask || attr->xrcd->context != context ||
 		    attr->cq->context != context))
@@ -84,15 +90,57 @@ struct ibv_srq *nupa_create_srq_ex(struct ibv_context *context, struct ibv_srq_i
 	return srq;
 }
 
+/* What is posted comes along, in order: it has to fit (IBTA 11.2.3.3). */
+static int resize(struct nupa_srq *srq, uint32_t max_wr)
+{
+	struct nupa_engine *engine = nupa_engine_of(srq->ibv.context);
+	struct nupa_rq rq, old = srq->rq;
+	bool custom, old_custom;
+
+	if (max_wr == 0 || max_wr > NUPA_SRQ_WR_MAX)
+		return EINVAL;
+	if (nupa_rq_init(&rq, max_wr, srq->rq.max_sge))
+		return ENOMEM;
+	if (nupa_domain_buffer(srq->ibv.pd, NUPA_BUFFER_SRQ, &rq.ring, rq.map_bytes, &custom)) {
+		nupa_rq_free(&rq);
+		return ENOMEM;
+	}
+	nupa_engine_lock(engine);
+	old_custom = srq->custom;
+	if (srq->rq.tail - srq->rq.head <= max_wr && srq->limit < max_wr) {
+		old = srq->rq;
+		for (uint64_t i = old.head; i != old.tail; i++, rq.tail++)
+			memcpy(rq.ring + (size_t)(rq.tail & rq.mask) * rq.stride,
+			       old.ring + (size_t)(i & old.mask) * old.stride, rq.stride);
+		srq->rq = rq;
+		srq->custom = custom;
+	} else {
+		old = rq; /* the one to be given back */
+		old_custom = custom;
+		max_wr = 0;
+	}
+	nupa_engine_unlock(engine);
+	nupa_domain_release(srq->ibv.pd, NUPA_BUFFER_SRQ, &old.ring, &old_custom);
+	nupa_rq_free(&old);
+	return max_wr ? 0 : EINVAL;
+}
+
 int nupa_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int mask)
 {
 	struct nupa_srq *srq = srq_of(ibv);
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
 
-	if (mask & IBV_SRQ_MAX_WR)
-		return EOPNOTSUPP; /* no IBV_DEVICE_SRQ_RESIZE */
-	if (!(mask & IBV_SRQ_LIMIT) || attr->srq_limit >= srq->rq.capacity)
+	uint32_t capacity = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->rq.capacity;
+	int error = 0;
+
+	if (!(mask & (IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR)) ||
+	    mask & ~(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) ||
+	    (mask & IBV_SRQ_LIMIT && attr->srq_limit >= capacity))
 		return EINVAL;
+	if (mask & IBV_SRQ_MAX_WR)
+		error = resize(srq, attr->max_wr);
+	if (error || !(mask & IBV_SRQ_LIMIT))
+		return error;
 	nupa_engine_lock(engine);
 	srq->limit = attr->srq_limit;
 	nupa_engine_unlock(engine);
@@ -126,9 +174,12 @@ int nupa_destroy_srq(struct ibv_srq *ibv)
 	nupa_event_drop(context, ibv);
 	if (srq->xrcd)
 		nupa_xrc_srq_remove(srq);
-	container_of(ibv->pd, struct nupa_pd, ibv)->users--;
 	nupa_engine_unlock(engine);
 	nupa_event_wait_acked(context, &srq->async_pending);
+	nupa_domain_release(ibv->pd, NUPA_BUFFER_SRQ, &srq->rq.ring, &srq->custom);
+	nupa_engine_lock(engine);
+	container_of(ibv->pd, struct nupa_pd, ibv)->users--;
+	nupa_engine_unlock(engine);
 	nupa_rq_free(&srq->rq);
 	pthread_mutex_destroy(&ibv->mutex);
 	pthread_cond_destroy(&ibv->cond);

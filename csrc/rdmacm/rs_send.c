@@ -158,6 +158,8 @@ static int fault(struct rsocket *rs)
 {
 	int state = nupa_load_acquire(&rs->state);
 
+	if (nupa_load_acquire(&rs->closing))
+		return EBADF;
 	if (state == RS_INIT || state == RS_LISTENING)
 		return nupa_load_relaxed(&rs->error) ? rs_take_error(rs) : ENOTCONN;
 	if (nupa_load_acquire(&rs->write_shut))

@@ -7,7 +7,8 @@
 #include "verbs_calls.h"
 
 #ifdef NUPA_RDMACM_STATIC
-#define ibv_reg_mr nupa_reg_mr
+#define ibv_reg_mr(pd, addr, length, access)                                                       \
+	nupa_reg_mr(pd, addr, length, (uintptr_t)(addr), access)
 #define ibv_dereg_mr nupa_dereg_mr
 #define ibv_get_cq_event nupa_get_cq_event
 #define ibv_ack_cq_events nupa_ack_cq_events

@@ -215,23 +215,35 @@ static void forge(struct scene *s, struct nupa_channel *channel)
 	nupa_tx_publish(&channel->tx, msg, dma ? bytes : 0);
 }
 
+static void lock_both(const struct scene *s)
+{
+	nupa_engine_lock(nupa_engine_of(s->a->context));
+	nupa_engine_lock(nupa_engine_of(s->b->context));
+}
+
+static void unlock(const struct end *end)
+{
+	nupa_engine_unlock(nupa_engine_of(end->context));
+}
+
 static void forge_and_look(struct scene *s)
 {
-	struct nupa_engine *engine = nupa_engine_of(s->a->context);
 	struct ibv_wc wc[16];
 
 	for (int i = 0; i < MESSAGES; i++) {
-		struct nupa_channel *channel = channel_between(s->a, s->b);
+		struct nupa_channel *channel;
 
 		/* With a's lock nobody answers for it. */
-		nupa_engine_lock(engine);
+		lock_both(s);
+		channel = channel_between(s->a, s->b);
 		if (channel && !channel->broken)
 			forge(s, channel);
+		unlock(s->b);
 		for (int j = 0; j < 2; j++) {
 			CHECK(nupa_poll_cq(s->b->recv_cq, 16, wc) >= 0);
 			CHECK(nupa_poll_cq(s->b->send_cq, 16, wc) >= 0);
 		}
-		nupa_engine_unlock(engine);
+		unlock(s->a);
 	}
 }
 
@@ -253,10 +265,16 @@ static void warm_up(struct scene *s)
 /* The same ends in a new incarnation; false: their channel was closed for nonsense. */
 static bool begin_anew(struct scene *s)
 {
-	const struct nupa_channel *there = channel_between(s->a, s->b);
-	const struct nupa_channel *back = channel_between(s->b, s->a);
+	const struct nupa_channel *there, *back;
+	bool open;
 
-	if (!there || there->broken || !back || back->broken)
+	lock_both(s);
+	there = channel_between(s->a, s->b);
+	back = channel_between(s->b, s->a);
+	open = there && !there->broken && back && !back->broken;
+	unlock(s->b);
+	unlock(s->a);
+	if (!open)
 		return false;
 	if (s->b->options.type == IBV_QPT_UD)
 		return end_state(s->b) == IBV_QPS_RTS;

@@ -312,11 +312,19 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	return nupa_destroy_qp(qp);
 }
 
-/* No guarantee beyond the specification's: bulk may be moved in any order. */
 int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
 {
-	(void)qp, (void)op, (void)flags;
-	return 0;
+	return nupa_query_qp_data_in_order(qp, op, flags);
+}
+
+int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	return nupa_set_ece(qp, ece);
+}
+
+int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	return nupa_query_ece(qp, ece);
 }
 
 /* --- Addresses ----------------------------------------------------------------------- */

@@ -47,7 +47,7 @@ NUPA_REFUSAL void *refuse_old_null(void)
 /* clang-format off */
 /* --- Public verbs: functions of the extended tables are refused by being NULL there -- */
 #define NUPA_PUBLIC_REFUSED(X) \
-	X(ibv_dealloc_dmah) X(ibv_query_ece) X(ibv_set_ece)
+	X(ibv_dealloc_dmah)
 #define NUPA_PUBLIC_REFUSED_NULL(X) \
 	X(ibv_alloc_dmah) X(ibv_reg_dmabuf_mr)
 #define NUPA_PUBLIC_IGNORED(X) \

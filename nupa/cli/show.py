@@ -92,4 +92,9 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
         parts.append(table(["PID", "PROGRAM", "HOST", "QPS", "MRS"], processes))
     if movers:
         parts.append(table(["FROM", "TO", "MOVER", "HOW BULK MOVES"], movers))
+    if listeners := [
+        [at["host"], at["pid"], at["space"], at["port"], f"{at['address']} {at['family']}"]
+        for at in shown["listeners"]
+    ]:
+        parts.append(table(["LISTENS ON", "PID", "SPACE", "PORT", "ADDRESS"], listeners))
     return "\n\n".join(parts)

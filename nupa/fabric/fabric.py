@@ -249,6 +249,7 @@ class Fabric:
         processes = self.processes()
         hosts, ports = self.hosts, self.ports
         counters = count(ports, self._segment.flows(), self._segment.route)
+        pids = {slot.slot: slot.pid for slot in processes}
         return {
             "name": self.name,
             "path": self.path,
@@ -287,6 +288,17 @@ class Fabric:
                     "mover": mover,
                 }
                 for a, b, mover in self._contacts(processes)
+            ],
+            "listeners": [
+                {
+                    "host": hosts[listener.host].name,
+                    "pid": pids.get(listener.slot, 0),
+                    "space": listener.space,
+                    "port": listener.port,
+                    "family": "ipv6" if listener.ipv6 else "ipv4",
+                    "address": listener.address,
+                }
+                for listener in self._segment.listeners()
             ],
         }
 

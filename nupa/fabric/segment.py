@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 WHY_BYTES = 512
 _LINK_LAYERS = {lib.NUPA_LINK_INFINIBAND: "infiniband", lib.NUPA_LINK_ETHERNET: "ethernet"}
 _PORT_STATES = {lib.NUPA_PORT_DOWN: "DOWN", lib.NUPA_PORT_ACTIVE: "ACTIVE"}
+_PORT_SPACES = {0x0106: "tcp", 0x0111: "udp", 0x013F: "ib", 0x0002: "ipoib"}  # rdma_port_space
 _SLOT_STATES = {
     lib.NUPA_SLOT_ATTACHING: "attaching",
     lib.NUPA_SLOT_LIVE: "live",
@@ -82,6 +83,17 @@ class SlotInfo(NamedTuple):
     mrs: int
     alive: bool
     comm: str
+
+
+class Listener(NamedTuple):
+    """An rdma_cm id that listens; address: which of its host's ("any", "host", "loopback", …)."""
+
+    slot: int
+    host: int
+    space: str  # "tcp", "udp", "ib", "ipoib"
+    port: int
+    ipv6: bool
+    address: str
 
 
 class Contact(NamedTuple):
@@ -275,6 +287,17 @@ class Segment:
                 rc = lib.nupa_fabric_flow(self.handle, slot.slot, peer, flow)
                 check(rc, f"cannot read the traffic of slot {slot.slot}")
                 yield from _flow(slot.host, peer, flow)
+
+    def listeners(self) -> Iterator[Listener]:
+        """The rdma_cm ids that listen, by host."""
+        for host in range(lib.nupa_fabric_n_hosts(self.handle)):
+            n = lib.nupa_fabric_listeners(self.handle, host, ffi.NULL, 0)
+            infos = ffi.new("struct nupa_listener_info[]", n)
+            found = lib.nupa_fabric_listeners(self.handle, host, infos, n)
+            for info in infos[0 : min(n, found)]:
+                space = _PORT_SPACES.get(info.space, f"space {info.space:#x}")
+                ipv6, address = bool(info.ipv6), text(info.address)
+                yield Listener(info.slot, host, space, info.port, ipv6, address)
 
     def mover(self, from_slot: int, to_slot: int) -> str | None:
         """As `enum nupa_mover` names it ("cma", …), or None where no channel is open."""

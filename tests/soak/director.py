@@ -75,6 +75,7 @@ class Figures:
     wrong: int = 0
     hung: int = 0
     notices_ms: list[float] = field(default_factory=list)  #: from a death to the partner's error
+    delays_ms: list[float] = field(default_factory=list)  #: of our own alarms: the machine's load
     statuses: Counter[str] = field(default_factory=Counter)
     longest_dereg_s: float = 0.0
     leaked_fds: int = 0
@@ -235,7 +236,7 @@ class Director:
         else:
             link.death_ns = link.death_ns or time.monotonic_ns()
 
-    def _noticed(self, link: Link, end: LinkEnd, status: int, ns: int) -> None:
+    def _noticed(self, link: Link, end: LinkEnd, status: int, ns: int, waited_ns: int) -> None:
         partner = link.ends[1 - link.ends.index(end)]
         end.down = True
         if link.dropped or end.worker.ended_by or partner.down:
@@ -253,6 +254,7 @@ class Director:
             link.reliable
             and ended in ("kill", "exit now")
             and end.worker.ran_since(partner.worker.ended_ns)
+            and waited_ns < partner.worker.ended_ns
         ):
             self.figures.notices_ms.append((ns - partner.worker.ended_ns) / 1e6)
 
@@ -297,7 +299,7 @@ class Director:
                 for e in link.ends:
                     e.worker.tell(f"go {e.id}")
         elif verb == "down":
-            self._noticed(link, end, int(words[2]), int(words[3]))
+            self._noticed(link, end, *map(int, words[2:5]))
         elif verb == "gone":
             end.gone = True
             if all(e.gone for e in link.ends):
@@ -396,7 +398,10 @@ class Director:
     def _serve(self, until_ns: int) -> None:
         """Hears workers until then."""
         left_s = max(0.0, (until_ns - time.monotonic_ns()) / SECOND)
-        for key, _ in self._selector.select(left_s):
+        keys = self._selector.select(left_s)
+        if not keys and left_s:
+            self.figures.delays_ms.append((time.monotonic_ns() - until_ns) / 1e6)
+        for key, _ in keys:
             worker, handle = key.data
             if worker.process.returncode is None:
                 handle(worker)

@@ -19,7 +19,12 @@ from nupa.fabric.topology_file import load
 from .crew import build
 from .director import Director, Figures, SoakError, held_bytes
 
-NOTICE_LIMIT_MS = 100.0  # p99 of the time from a death to the partner's completion
+# p99 of the time from a death to the partner's completion, on a machine that wakes a process within
+# DELAY_MS.  A busier one has as much more for each wake-up on the way: to die, to tear down, to see
+# it, to be told.
+NOTICE_LIMIT_MS = 100.0
+DELAY_MS = 5.0
+WAKE_UPS = 4
 
 
 def _percentile(values: list[float], percent: float) -> float:
@@ -44,8 +49,17 @@ class Report:
         return _percentile(self.found.notices_ms, 99)
 
     @property
+    def delay_p99_ms(self) -> float:
+        """How late the director itself was woken."""
+        return _percentile(self.found.delays_ms, 99)
+
+    @property
+    def limit_ms(self) -> float:
+        return NOTICE_LIMIT_MS + WAKE_UPS * max(0.0, self.delay_p99_ms - DELAY_MS)
+
+    @property
     def good(self) -> bool:
-        return not self.found.failures and self.p99_ms <= NOTICE_LIMIT_MS
+        return not self.found.failures and self.p99_ms <= self.limit_ms
 
     def figures(self) -> dict[str, Any]:
         """All figures; names say their units."""
@@ -69,7 +83,8 @@ class Report:
             "deaths_timed": len(found.notices_ms),
             "death_to_completion_p50_ms": round(self.p50_ms, 2),
             "death_to_completion_p99_ms": round(self.p99_ms, 2),
-            "death_to_completion_limit_ms": NOTICE_LIMIT_MS,
+            "machine_delay_p99_ms": round(self.delay_p99_ms, 2),
+            "death_to_completion_limit_ms": round(self.limit_ms, 2),
             "longest_dereg_s": round(found.longest_dereg_s, 3),
             "failures": found.failures,
             "good": self.good,

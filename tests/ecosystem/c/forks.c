@@ -119,6 +119,8 @@ static void child_that_attaches(struct end *parents)
 		end_close(&end);
 		_exit(0);
 	}
+	close(up[1]);
+	close(down[0]);
 	end_make_qp(parents);
 	mine = end_address(parents);
 	read_all(up[0], &peer, sizeof(peer));
@@ -132,6 +134,8 @@ static void child_that_attaches(struct end *parents)
 	MUST(end_wait(parents) == IBV_WC_SUCCESS);
 	MUST(end_wait(parents) == IBV_WC_SUCCESS);
 	expect_exit(pid, "a child that attaches anew talks to its parent");
+	close(up[0]);
+	close(down[1]);
 }
 
 int main(void)

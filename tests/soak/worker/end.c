@@ -18,6 +18,9 @@
 #define CANARY 0xa5
 #define DEREG_LIMIT_NS UINT64_C(30000000000)
 
+#define LONG_NS UINT64_C(3000000)
+uint64_t last_long_dereg_ns;
+
 static struct grave {
 	uint8_t *memory;
 	uint64_t since_ns;
@@ -185,6 +188,8 @@ static void deregister(struct ibv_mr *mr)
 		error = ibv_dereg_mr(mr);
 	while (error == EBUSY && clock_ns() - start_ns < DEREG_LIMIT_NS);
 	took_ns = clock_ns() - start_ns;
+	if (took_ns > LONG_NS)
+		last_long_dereg_ns = clock_ns();
 	if (took_ns > board->longest_dereg_ns)
 		board->longest_dereg_ns = took_ns;
 	if (error)

@@ -222,7 +222,8 @@ static void go(struct end *end)
 {
 	if (end_go(end))
 		return;
-	tell("down %u %d %" PRIu64, end->id, (int)IBV_WC_WR_FLUSH_ERR, clock_ns());
+	tell("down %u %d %" PRIu64 " %" PRIu64, end->id, (int)IBV_WC_WR_FLUSH_ERR, clock_ns(),
+	     clock_ns());
 	end_die(end);
 }
 
@@ -284,7 +285,8 @@ static void fail(struct end *end, const struct ibv_wc *wc)
 	uint64_t now_ns = clock_ns();
 
 	board_log(LOG_DOWN, end->id, end->posted, (uint32_t)(wc->wr_id >> 56), 0, wc->status);
-	tell("down %u %d %" PRIu64, end->id, wc->status ? (int)wc->status : LOST, now_ns);
+	tell("down %u %d %" PRIu64 " %" PRIu64, end->id, wc->status ? (int)wc->status : LOST,
+	     now_ns, last_long_dereg_ns);
 	end_die(end);
 }
 

@@ -181,6 +181,9 @@ struct end {
 #define PLACE_INVALIDATE (PLACE_WORDS + 128u)
 #define END_BYTES (PLACE_WORDS + 4096u)
 
+/* When a deregistration ended that had waited for somebody who was stopped. */
+extern uint64_t last_long_dereg_ns;
+
 struct end *end_make(uint32_t id, bool reliable, bool with_srq, uint64_t seed, bool first);
 void end_to_ready(struct end *end);
 /* False: the peer ended before. */

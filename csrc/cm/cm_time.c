@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What happens to identifiers without anybody's doing: waiting ends, and peers do. */
+#include "cm_internal.h"
+
+/* The kernel's CMA_CM_RESPONSE_TIMEOUT, 4.096 us * 2^20, for a request and its 15 repetitions. */
+#define ANSWER_NS (UINT64_C(4096) << 24)
+/* As cm.c waits after a disconnection, for a packet life time of 16: 4.096 us * 2^17. */
+#define TIMEWAIT_NS (UINT64_C(4096) << 17)
+
+/* --- waiting ------------------------------------------------------------------------- */
+
+void cm_stop_waiting(struct nupa_cm_id *id)
+{
+	nupa_list_del(&id->wait);
+	if (id->unsent)
+		id->engine->cm->unsent--;
+	id->unsent = false;
+}
+
+/* The port thread may sleep on an earlier idea of what comes next. */
+static void wait_on(struct nupa_cm_id *id, struct nupa_list *list, uint64_t ns)
+{
+	bool first = nupa_list_empty(list);
+
+	cm_stop_waiting(id);
+	id->deadline_ns = id->engine->now_ns() + ns;
+	nupa_list_add(list, &id->wait);
+	nupa_store_relaxed(&id->engine->cm_timers, true);
+	if (first)
+		nupa_slot_ring(id->engine->slot);
+}
+
+void cm_wait(struct nupa_cm_id *id, enum cm_state state)
+{
+	id->state = state;
+	wait_on(id, &id->engine->cm->waiting, ANSWER_NS);
+}
+
+void cm_timewait(struct nupa_cm_id *id)
+{
+	id->state = CM_TIMEWAIT;
+	wait_on(id, &id->engine->cm->timewait, TIMEWAIT_NS);
+}
+
+/* --- time and death ------------------------------------------------------------------ */
+
+static uint64_t earlier(uint64_t ns, const struct nupa_list *waiting)
+{
+	uint64_t first_ns;
+
+	if (nupa_list_empty(waiting))
+		return ns;
+	first_ns = container_of(waiting->next, struct nupa_cm_id, wait)->deadline_ns;
+	return first_ns < ns ? first_ns : ns;
+}
+
+uint64_t nupa_cm_next_timer_ns(const struct nupa_engine *engine)
+{
+	const struct nupa_cm *cm = engine->cm;
+	uint64_t next_ns;
+
+	if (!cm)
+		return UINT64_MAX;
+	next_ns = cm->seek_at_ns ? cm->seek_at_ns : UINT64_MAX;
+	return earlier(earlier(next_ns, &cm->waiting), &cm->timewait);
+}
+
+static void expire(struct nupa_cm_id *id)
+{
+	enum cm_state state = id->state;
+
+	cm_stop_waiting(id);
+	switch (state) {
+	case CM_TIMEWAIT:
+		id->state = CM_CLOSED;
+		cm_event_report(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+		break;
+	case CM_DREQ_SENT:
+		cm_timewait(id);
+		cm_event_report(id, RDMA_CM_EVENT_DISCONNECTED, -ETIMEDOUT);
+		break;
+	default:
+		if (state == CM_REQ_SENT || state == CM_REP_SENT)
+			cm_send_id(id, CM_REJ, CM_REJ_TIMEOUT, NULL);
+		id->state = CM_CLOSED;
+		cm_event_report(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+		break;
+	}
+}
+
+static void expire_list(struct nupa_list *list, uint64_t now_ns)
+{
+	while (!nupa_list_empty(list)) {
+		struct nupa_cm_id *id = container_of(list->next, struct nupa_cm_id, wait);
+
+		if (id->deadline_ns > now_ns)
+			break;
+		expire(id);
+	}
+}
+
+void nupa_cm_run_timers(struct nupa_engine *engine)
+{
+	struct nupa_cm *cm = engine->cm;
+	uint64_t now_ns;
+
+	if (!cm)
+		return;
+	now_ns = engine->now_ns();
+	if (cm->seek_at_ns && now_ns >= cm->seek_at_ns) {
+		cm->seek_at_ns = 0;
+		nupa_cm_flush(engine);
+	}
+	expire_list(&cm->waiting, now_ns);
+	expire_list(&cm->timewait, now_ns);
+	if (nupa_cm_next_timer_ns(engine) == UINT64_MAX)
+		nupa_store_relaxed(&engine->cm_timers, false);
+}
+
+static void lose_peer(struct nupa_cm_id *id)
+{
+	enum cm_state state = id->state;
+
+	id->peer = NULL;
+	switch (state) {
+	case CM_REQ_SENT:
+	case CM_REP_SENT:
+	case CM_REP_RECEIVED:
+	case CM_REQ_RECEIVED:
+		cm_stop_waiting(id);
+		id->state = CM_CLOSED;
+		cm_event_report(id, RDMA_CM_EVENT_REJECTED, CM_REJ_CONSUMER);
+		break;
+	case CM_SIDR_SENT:
+		cm_stop_waiting(id);
+		id->state = CM_CLOSED;
+		cm_event_report(id, RDMA_CM_EVENT_UNREACHABLE, CM_SIDR_REJECTED);
+		break;
+	case CM_ESTABLISHED:
+	case CM_DREQ_SENT:
+		cm_timewait(id);
+		cm_event_report(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+		break;
+	default:
+		break;
+	}
+}
+
+/* As when its kernel cleans up behind a process that died. */
+void nupa_cm_lose_peer(struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	struct nupa_cm *cm = engine->cm;
+	struct nupa_list *at;
+
+	if (!cm)
+		return;
+	at = cm->ids.next;
+	while (at != &cm->ids) {
+		struct nupa_cm_id *id = container_of(at, struct nupa_cm_id, link);
+
+		at = at->next;
+		if (id->peer == channel)
+			lose_peer(id);
+	}
+}

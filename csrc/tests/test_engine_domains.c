@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Parent and thread domains, moderated completion events, queues that change their size. */
+#include "end.h"
+#include "engine.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS UINT64_C(1000000)
+
+/* --- parent domains ------------------------------------------------------------------- */
+
+struct ledger {
+	uint32_t allocated, freed;
+	uint64_t types; /* a bit for each resource type */
+	struct ibv_pd *pd;
+	bool refuse, leave_it;
+};
+
+static void *ledger_alloc(struct ibv_pd *pd, void *context, size_t size, size_t alignment,
+			  uint64_t type)
+{
+	struct ledger *ledger = context;
+	void *at = NULL;
+
+	CHECK(pd == ledger->pd);
+	if (ledger->refuse)
+		return NULL;
+	if (ledger->leave_it)
+		return (void *)-1;
+	CHECK_EQ(posix_memalign(&at, alignment, size), 0);
+	memset(at, 0, size);
+	ledger->allocated++;
+	ledger->types |= UINT64_C(1) << type;
+	return at;
+}
+
+static void ledger_free(struct ibv_pd *pd, void *context, void *at, uint64_t type)
+{
+	struct ledger *ledger = context;
+
+	CHECK(pd == ledger->pd);
+	CHECK(ledger->types >> type & 1);
+	ledger->freed++;
+	free(at);
+}
+
+static struct ibv_pd *parent_of(struct end *end, struct ibv_td *td, struct ledger *ledger)
+{
+	struct ibv_parent_domain_init_attr attr = {
+		.pd = end->pd,
+		.td = td,
+		.comp_mask = ledger ? IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+					  IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
+				    : 0,
+		.alloc = ledger_alloc,
+		.free = ledger_free,
+		.pd_context = ledger,
+	};
+	struct ibv_pd *pd = nupa_alloc_parent_domain(end->context, &attr);
+
+	if (ledger)
+		ledger->pd = pd;
+	return pd;
+}
+
+/* The end's QP is made anew, from *pd*. */
+static void move_to(struct end *end, struct ibv_pd *pd)
+{
+	struct ibv_pd *own = end->pd;
+
+	CHECK_EQ(nupa_destroy_qp(end->qp), 0);
+	end->pd = pd;
+	end->qp = end_make_qp(end);
+	end->self.qpn = end->qp->qp_num;
+	end->pd = own;
+}
+
+static void exchange(struct end *a, struct end *b)
+{
+	end_connect(a, &b->self);
+	end_connect(b, &a->self);
+	for (uint32_t i = 0; i < 100; i++) {
+		end_post_recv(b, i, 4096, 4096);
+		pattern_fill(a->memory, 3000, i);
+		end_start(a, IBV_WR_SEND, i, 0, 3000);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+		CHECK_PATTERN(b->memory + 4096, 3000, i);
+	}
+}
+
+static void queues_of_a_parent_domain_are_in_its_memory_and_reach_regions_of_its_pd(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct ibv_srq_init_attr srq_init = { .attr = { .max_wr = 8, .max_sge = 1 } };
+	struct ibv_srq_attr srq_attr = { .max_wr = 64 };
+	struct ledger ledger = { 0 };
+	struct end *a = end_open(fabric, &end_defaults), *b = end_open(fabric, &end_defaults);
+	struct ibv_pd *parent = parent_of(a, NULL, &ledger);
+	struct ibv_srq *srq;
+
+	CHECK(parent);
+	move_to(a, parent);
+	CHECK_EQ(ledger.allocated, 2);
+	exchange(a, b);
+	CHECK(srq = nupa_create_srq(parent, &srq_init));
+	CHECK_EQ(ledger.allocated, 3);
+	CHECK_EQ(nupa_modify_srq(srq, &srq_attr, IBV_SRQ_MAX_WR), 0);
+	CHECK_EQ(ledger.allocated, 4);
+	CHECK_EQ(ledger.freed, 1);
+	CHECK_EQ(nupa_dealloc_pd(parent), EBUSY);
+	CHECK_EQ(nupa_destroy_srq(srq), 0);
+	move_to(a, a->pd);
+	CHECK_EQ(ledger.freed, 4);
+	CHECK_EQ(ledger.types, 1u << NUPA_BUFFER_SQ | 1u << NUPA_BUFFER_RQ | 1u << NUPA_BUFFER_SRQ);
+	CHECK_EQ(nupa_dealloc_pd(a->pd), EBUSY);
+	CHECK_EQ(nupa_dealloc_pd(parent), 0);
+	fabric_close(fabric, a, b);
+}
+
+static void an_allocator_may_refuse_or_leave_it_to_us(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
+	struct ledger ledger = { .leave_it = true };
+	struct end *a = end_open(fabric, &end_defaults), *b = end_open(fabric, &end_defaults);
+	struct ibv_pd *parent = parent_of(a, NULL, &ledger), *plain = parent_of(b, NULL, NULL);
+
+	CHECK(parent && plain);
+	move_to(a, parent);
+	move_to(b, plain);
+	exchange(a, b);
+	ledger.refuse = true;
+	init.send_cq = a->send_cq;
+	init.recv_cq = a->recv_cq;
+	CHECK(!nupa_create_qp(parent, &init));
+	CHECK_EQ(errno, ENOMEM);
+	move_to(a, a->pd);
+	move_to(b, b->pd);
+	CHECK_EQ(ledger.allocated, 0);
+	CHECK_EQ(ledger.freed, 0);
+	CHECK_EQ(nupa_dealloc_pd(parent), 0);
+	CHECK_EQ(nupa_dealloc_pd(plain), 0);
+	fabric_close(fabric, a, b);
+}
+
+static void an_extended_cq_lies_in_its_parent_domain(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct ledger ledger = { 0 };
+	struct end *end = end_open(fabric, &end_defaults);
+	struct ibv_pd *parent = parent_of(end, NULL, &ledger);
+	struct ibv_cq_init_attr_ex init = { .cqe = 100,
+					    .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+					    .parent_domain = parent };
+	struct ibv_cq_ex *cq;
+
+	CHECK(cq = nupa_create_cq_ex(end->context, &init));
+	CHECK_EQ(ledger.allocated, 1);
+	CHECK_EQ(nupa_dealloc_pd(parent), EBUSY);
+	CHECK_EQ(nupa_resize_cq(ibv_cq_ex_to_cq(cq), 1000), 0);
+	CHECK_EQ(ledger.allocated, 2);
+	CHECK_EQ(nupa_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+	CHECK_EQ(ledger.freed, 2);
+	CHECK_EQ(nupa_dealloc_pd(parent), 0);
+	init.parent_domain = end->pd; /* which is none */
+	CHECK(!nupa_create_cq_ex(end->context, &init));
+	CHECK_EQ(errno, EINVAL);
+	end_close(end);
+	nupa_fabric_put(fabric);
+}
+
+static void what_is_no_parent_domain_is_refused(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end *end = end_open(fabric, &end_defaults), *other;
+	struct ibv_td_init_attr td_attr = { .comp_mask = 1 };
+	struct ibv_parent_domain_init_attr attr = { 0 };
+	struct ibv_td *td;
+	struct ibv_pd *parent;
+
+	other = end_open(fabric, &end_defaults);
+	CHECK(!nupa_alloc_td(end->context, &td_attr));
+	CHECK_EQ(errno, EINVAL);
+	td_attr.comp_mask = 0;
+	CHECK(td = nupa_alloc_td(end->context, &td_attr));
+	CHECK(parent = parent_of(end, td, NULL));
+	CHECK_EQ(nupa_dealloc_td(td), EBUSY);
+	CHECK(!nupa_alloc_parent_domain(end->context, &attr)); /* without a PD */
+	CHECK_EQ(errno, EINVAL);
+	attr.pd = parent;
+	CHECK(!nupa_alloc_parent_domain(end->context, &attr));
+	attr.pd = other->pd;
+	CHECK(!nupa_alloc_parent_domain(end->context, &attr));
+	attr.pd = end->pd;
+	attr.comp_mask = 1u << 9;
+	CHECK(!nupa_alloc_parent_domain(end->context, &attr));
+	attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS; /* and none given */
+	CHECK(!nupa_alloc_parent_domain(end->context, &attr));
+	CHECK_EQ(nupa_dealloc_pd(parent), 0);
+	CHECK_EQ(nupa_dealloc_td(td), 0);
+	end_close(end);
+	end_close(other);
+	nupa_fabric_put(fabric);
+}
+
+static void a_datagram_queue_pair_of_a_parent_domain_takes_handles_of_its_pd(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = end_defaults;
+	struct end *a, *b;
+	struct ibv_pd *parent;
+
+	options.type = IBV_QPT_UD;
+	a = end_open(fabric, &options);
+	b = end_open(fabric, &options);
+	CHECK(parent = parent_of(a, NULL, NULL));
+	move_to(a, parent);
+	end_connect(a, &b->self);
+	end_connect(b, &a->self);
+	end_post_recv(b, 1, 0, 4096);
+	end_start(a, IBV_WR_SEND, 1, 0, 8);
+	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
+	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+	move_to(a, a->pd);
+	CHECK_EQ(nupa_dealloc_pd(parent), 0);
+	fabric_close(fabric, a, b);
+}
+
+/* --- completions ---------------------------------------------------------------------- */
+
+static bool event_is_there(struct end *end, int timeout_ms)
+{
+	struct pollfd readable = { .fd = end->channel->fd, .events = POLLIN };
+
+	return poll(&readable, 1, timeout_ms) == 1;
+}
+
+static void get_event(struct end *end)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	CHECK_EQ(nupa_get_cq_event(end->channel, &cq, &context), 0);
+	CHECK(cq == end->recv_cq);
+	nupa_ack_cq_events(cq, 1);
+}
+
+static void moderate(struct end *end, uint16_t count, uint16_t period_us)
+{
+	struct ibv_modify_cq_attr attr = { .attr_mask = IBV_CQ_ATTR_MODERATE,
+					   .moderate = { count, period_us } };
+
+	CHECK_EQ(nupa_modify_cq(end->recv_cq, &attr), 0);
+}
+
+static void send_one(struct end *a, struct end *b, uint64_t i)
+{
+	end_post_recv(b, i, 0, 64);
+	end_start(a, IBV_WR_SEND, i, 0, 8);
+	cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+	cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+}
+
+static void a_moderated_cq_tells_of_many_completions_at_once(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = end_defaults;
+	struct end *a, *b;
+
+	options.events = true;
+	pair_open(fabric, &options, &a, &b);
+	moderate(b, 4, UINT16_MAX);
+	for (uint64_t round = 0; round < 3; round++) {
+		CHECK_EQ(nupa_req_notify_cq(b->recv_cq, 0), 0);
+		for (uint64_t i = 0; i < 4; i++) {
+			CHECK(!event_is_there(b, 0));
+			send_one(a, b, i);
+		}
+		CHECK(event_is_there(b, 0));
+		get_event(b);
+	}
+	moderate(b, 0, 0); /* off */
+	CHECK_EQ(nupa_req_notify_cq(b->recv_cq, 0), 0);
+	send_one(a, b, 1);
+	CHECK(event_is_there(b, 0));
+	get_event(b);
+	fabric_close(fabric, a, b);
+}
+
+static void a_moderated_cq_tells_when_its_time_is_over(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = end_defaults;
+	struct end *a, *b;
+	uint64_t start_ns;
+
+	options.events = true;
+	pair_open(fabric, &options, &a, &b);
+	moderate(b, 100, 30000);
+	CHECK_EQ(nupa_req_notify_cq(b->recv_cq, 0), 0);
+	start_ns = test_now_ns();
+	send_one(a, b, 1);
+	CHECK(event_is_there(b, 10000)); /* nobody polls meanwhile */
+	CHECK(test_now_ns() - start_ns >= 30 * MS);
+	get_event(b);
+	/* What waits when the rules change is told of. */
+	moderate(b, 100, UINT16_MAX);
+	CHECK_EQ(nupa_req_notify_cq(b->recv_cq, 0), 0);
+	send_one(a, b, 2);
+	moderate(b, 100, UINT16_MAX);
+	CHECK(event_is_there(b, 0));
+	get_event(b);
+	fabric_close(fabric, a, b);
+}
+
+static void a_cq_is_not_modified_in_other_ways(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end *end = end_open(fabric, &end_defaults);
+	struct ibv_modify_cq_attr attr = { .attr_mask = IBV_CQ_ATTR_RESERVED };
+
+	CHECK_EQ(nupa_modify_cq(end->recv_cq, &attr), EINVAL);
+	end_close(end);
+	nupa_fabric_put(fabric);
+}
+
+static void a_cq_that_ignores_overrun_keeps_the_youngest(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end *a, *b;
+	struct ibv_cq_init_attr_ex init = { .cqe = 4,
+					    .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+					    .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
+	struct ibv_cq *own;
+
+	a = end_open(fabric, &end_defaults);
+	b = end_open(fabric, &end_defaults);
+	own = b->recv_cq;
+	CHECK_EQ(nupa_destroy_qp(b->qp), 0);
+	b->recv_cq = ibv_cq_ex_to_cq(nupa_create_cq_ex(b->context, &init));
+	b->qp = end_make_qp(b);
+	b->self.qpn = b->qp->qp_num;
+	end_connect(a, &b->self);
+	end_connect(b, &a->self);
+	for (uint64_t i = 0; i < 10; i++) {
+		end_post_recv(b, i, 0, 64);
+		end_start(a, IBV_WR_SEND, i, 0, 8);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+	}
+	for (uint64_t i = 6; i < 10; i++)
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+	CHECK_EQ(end_state(b), IBV_QPS_RTS);
+	CHECK_EQ(nupa_destroy_cq(own), 0);
+	fabric_close(fabric, a, b);
+}
+
+/* --- SRQs ------------------------------------------------------------------------------ */
+
+static void an_srq_changes_its_size_under_load(void)
+{
+	static const uint32_t sizes[] = { 64, 9, 33, 17, 8, 1000 };
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = end_defaults;
+	struct ibv_srq_attr attr;
+	struct end *a, *b;
+
+	options.srq_wr = 16;
+	pair_open(fabric, &options, &a, &b);
+	for (uint64_t i = 0; i < 8; i++)
+		end_post_recv(b, i, 0, 64);
+	for (uint64_t i = 0; i < 60; i++) {
+		attr = (struct ibv_srq_attr){ .max_wr = sizes[i % 6] };
+		CHECK_EQ(nupa_modify_srq(b->srq, &attr, IBV_SRQ_MAX_WR), 0);
+		CHECK_EQ(nupa_query_srq(b->srq, &attr), 0);
+		CHECK_EQ(attr.max_wr, sizes[i % 6]);
+		end_start(a, IBV_WR_SEND, i, 0, 8);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+		end_post_recv(b, i + 8, 0, 64);
+	}
+	attr.max_wr = 7; /* 8 are posted */
+	CHECK_EQ(nupa_modify_srq(b->srq, &attr, IBV_SRQ_MAX_WR), EINVAL);
+	attr.max_wr = NUPA_SRQ_WR_MAX + 1;
+	CHECK_EQ(nupa_modify_srq(b->srq, &attr, IBV_SRQ_MAX_WR), EINVAL);
+	attr = (struct ibv_srq_attr){ .max_wr = 20, .srq_limit = 3 };
+	CHECK_EQ(nupa_modify_srq(b->srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), 0);
+	CHECK_EQ(nupa_query_srq(b->srq, &attr), 0);
+	CHECK_EQ(attr.srq_limit, 3);
+	fabric_close(fabric, a, b);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(queues_of_a_parent_domain_are_in_its_memory_and_reach_regions_of_its_pd),
+		CASE(an_allocator_may_refuse_or_leave_it_to_us),
+		CASE(an_extended_cq_lies_in_its_parent_domain),
+		CASE(what_is_no_parent_domain_is_refused),
+		CASE(a_datagram_queue_pair_of_a_parent_domain_takes_handles_of_its_pd),
+		CASE(a_moderated_cq_tells_of_many_completions_at_once),
+		CASE(a_moderated_cq_tells_when_its_time_is_over),
+		CASE(a_cq_is_not_modified_in_other_ways),
+		CASE(a_cq_that_ignores_overrun_keeps_the_youngest),
+		CASE(an_srq_changes_its_size_under_load),
+	};
+
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
