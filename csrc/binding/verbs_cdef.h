@@ -315,6 +315,7 @@ struct ibv_port_attr {
 	uint8_t link_layer;
 	uint8_t flags;
 	uint16_t port_cap_flags2;
+	uint32_t active_speed_ex;
 	...;
 };
 struct ibv_async_event {

@@ -172,7 +172,8 @@ struct rsocket *rs_next_connection(struct rsocket *rs)
 	first = nupa_list_pop(&rs->queue);
 	if (first) {
 		(void)!read(rs->accept_fd, &count, sizeof(count));
-		if (rs->queued-- > rs->backlog && rs->serve)
+		nupa_store_release(&rs->queued, rs->queued - 1);
+		if (rs->queued == rs->backlog && rs->serve)
 			watch(rs, EPOLL_CTL_MOD, EPOLLIN);
 	}
 	pthread_mutex_unlock(&rs->control);

@@ -102,7 +102,7 @@ static int create_queues(struct rsocket *rs, struct rdma_cm_id *id, uint32_t wrs
 int rs_create_transport(struct rsocket *rs, struct rdma_cm_id *id)
 {
 	const struct rs_options *options = &rs->options;
-	int sends = clamp(options->sq_size, QUEUE_MIN, QUEUE_MAX);
+	int sends = clamp(options->sq_size, QUEUE_MIN, QUEUE_MAX), result = 0;
 
 	rs->rx.bytes = pages((size_t)clamp(options->rcvbuf, BUFFER_MIN, BUFFER_MAX));
 	rs->tx.bytes = pages((size_t)clamp(options->sndbuf, BUFFER_MIN, BUFFER_MAX));
@@ -113,10 +113,12 @@ int rs_create_transport(struct rsocket *rs, struct rdma_cm_id *id)
 	rs->tx.inline_bytes = (uint32_t)clamp(options->inline_bytes, 0, INLINE_MAX);
 	rs->io.entries = (uint32_t)clamp(options->iomap_size, 0, UINT16_MAX);
 	rs->control_free = RS_CONTROL_MAX;
+	pthread_mutex_lock(&rs->progress); /* others may poll the socket meanwhile */
 	if (create_queues(rs, id, (uint32_t)sends + RS_CONTROL_MAX) || create_memory(rs, id->pd) ||
 	    post_all_slots(rs))
-		return -1;
-	return 0;
+		result = -1;
+	pthread_mutex_unlock(&rs->progress);
+	return result;
 }
 
 static void forget_mappings(struct rsocket *rs)

@@ -46,8 +46,9 @@ bool rs_can_read(struct rsocket *rs)
 	if (state == RS_INIT)
 		return true;
 	if (state == RS_LISTENING)
-		return rs->queued > 0;
-	return has_ended(rs) || nupa_load_acquire(&rs->rx.arrived) != rs->rx.taken;
+		return nupa_load_acquire(&rs->queued) > 0;
+	return has_ended(rs) ||
+	       nupa_load_acquire(&rs->rx.arrived) != nupa_load_relaxed(&rs->rx.taken);
 }
 
 static void give_back(struct rsocket *rs)

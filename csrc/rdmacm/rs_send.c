@@ -58,7 +58,7 @@ int rs_post_data(struct rsocket *rs, struct ibv_send_wr *wr, uint32_t staged)
 	struct rs_tx *tx = &rs->tx;
 	struct ibv_send_wr *bad;
 
-	tx->head += staged;
+	nupa_store_release(&tx->head, tx->head + staged);
 	tx->silent_bytes += staged;
 	tx->silent_wrs++;
 	nupa_fetch_add_seq(&tx->wr_free, -1);

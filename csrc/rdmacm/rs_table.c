@@ -235,10 +235,8 @@ static void close_inherited(struct rsocket *rs)
 	close(rs->fd);
 }
 
-void rs_put(struct rsocket *rs)
+static void destroy(struct rsocket *rs)
 {
-	if (__atomic_sub_fetch(&rs->refs, 1, __ATOMIC_ACQ_REL))
-		return;
 	if (rs_is_inherited(rs)) {
 		close_inherited(rs); /* what the parent's threads held of it stays as it is */
 		return;
@@ -251,9 +249,19 @@ void rs_put(struct rsocket *rs)
 	pthread_mutex_lock(&table_lock);
 	nupa_list_del(&rs->live_link);
 	/* Everything but refs, which a late lookup may look at. */
-	memset(rs, 0, sizeof(*rs));
+	memset((char *)rs + sizeof(rs->refs), 0, sizeof(*rs) - sizeof(rs->refs));
 	nupa_list_add(&spare, &rs->live_link);
 	pthread_mutex_unlock(&table_lock);
+}
+
+/* Keeps errno: it is the last that a call does. */
+void rs_put(struct rsocket *rs)
+{
+	int code = errno;
+
+	if (__atomic_sub_fetch(&rs->refs, 1, __ATOMIC_ACQ_REL) == 0)
+		destroy(rs);
+	errno = code;
 }
 
 /* A program that ends without closing: its peers get what was sent, and the end. */

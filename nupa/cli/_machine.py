@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import platform
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +19,9 @@ from nupa.core.probe import in_child, probe_cma
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 _UFFD_USER_MODE_ONLY = 1
+_UFFDIO_API, _UFFD_API = 0xC018AA3F, 0xAA
+_UFFD_FEATURES = 1 << 0 | 1 << 12  # PAGEFAULT_FLAG_WP, WP_HUGETLBFS_SHMEM
+_NOT_PROMOTED = "registered memory is not promoted to shared memory; cma and relay move it"
 # By machine: x86_64 has numbers of its own, all newer ones share theirs.
 _SYS_USERFAULTFD = {"x86_64": 323}.get(platform.machine(), 282)
 _SYS_FUTEX = {"x86_64": 202}.get(platform.machine(), 98)
@@ -219,20 +224,29 @@ def _ibverbs_utils() -> Check:
 
 def _userfaultfd() -> Check:
     fd = _libc.syscall(_SYS_USERFAULTFD, os.O_CLOEXEC)
-    mode = "for the kernel's faults too"
+    detail = "registered memory is promoted; system calls that write to it meanwhile wait"
     if fd < 0:
         fd = _libc.syscall(_SYS_USERFAULTFD, os.O_CLOEXEC | _UFFD_USER_MODE_ONLY)
-        mode = "for user mode's faults only"
+        detail = (
+            "registered memory is promoted; a system call that writes to it in that instant "
+            "fails with EFAULT (unless vm.unprivileged_userfaultfd is 1)"
+        )
     if fd < 0:
         return Check(
             "userfaultfd",
             LIMITED,
             os.strerror(ctypes.get_errno()),
-            "private memory is not promoted to shared memory; cma and relay move it",
+            _NOT_PROMOTED,
             "allow userfaultfd in the seccomp profile",
         )
-    os.close(fd)
-    return Check("userfaultfd", OK, mode, "private memory could be promoted to shared memory")
+    try:
+        fcntl.ioctl(fd, _UFFDIO_API, struct.pack("QQQ", _UFFD_API, _UFFD_FEATURES, 0))
+    except OSError:
+        remedy = "use Linux 5.19 or later"
+        return Check("userfaultfd", LIMITED, "not for shared memory", _NOT_PROMOTED, remedy)
+    finally:
+        os.close(fd)
+    return Check("userfaultfd", OK, "write-protects shared memory", detail)
 
 
 def _user_namespaces() -> Check:

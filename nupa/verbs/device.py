@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -10,7 +12,7 @@ from nupa._engine import ffi, lib
 from nupa.core.attachment import attach
 from nupa.core.mover import Mover
 from nupa.fabric.errors import LocalError, NupaError
-from nupa.verbs.base import PyverbsCM, PyverbsObject, address_of, closed
+from nupa.verbs.base import PyverbsCM, PyverbsObject, PyverbsValue, address_of, closed
 from nupa.verbs.device_attr import (
     CQModerationCaps,
     DeviceAttr,
@@ -62,6 +64,7 @@ __all__ = [
     "Device",
     "DeviceAttr",
     "DeviceAttrEx",
+    "FdArr",
     "GIDEntry",
     "ODPCaps",
     "PCIAtomicCaps",
@@ -141,6 +144,20 @@ def get_device_list() -> list[Device]:
             )
             for device in devices
         ]
+
+
+class FdArr(PyverbsValue):
+    """File descriptors, the first *count* of *arr*."""
+
+    def __init__(self, arr: Sequence[int] = (), count: int = 0) -> None:
+        self.arr = list(arr[:count])
+
+    @property
+    def count(self) -> int:
+        return len(self.arr)
+
+    def __str__(self) -> str:
+        return f"{self.count} file descriptors: {self.arr}"
 
 
 class GIDEntry(PyverbsObject):
@@ -296,6 +313,13 @@ class Context(PyverbsCM):
         if rc:
             refuse(f"Failed to query pkey {index} of port {port_num}", rc)
         return int(pkey[0])
+
+    def get_pkey_index(self, port_num: int, pkey: int) -> int:
+        """Where *pkey*, in host order, stands in the table of the port."""
+        for index in range(self.query_port(port_num).pkey_tbl_len):
+            if socket.ntohs(self.query_pkey(port_num, index)) == pkey & 0xFFFF:
+                return index
+        raise PyverbsRDMAError(f"Failed to get pkey index of pkey {pkey:#x} of port {port_num}")
 
     def query_rt_values_ex(
         self, comp_mask: int = ibv_values_mask.IBV_VALUES_MASK_RAW_CLOCK

@@ -230,6 +230,7 @@ class PortAttr(PyverbsObject):
     init_type_reply = ReadOnly("init_type_reply")
     active_width = ReadOnly("active_width")
     active_speed = ReadOnly("active_speed")
+    active_speed_ex = ReadOnly("active_speed_ex")
     phys_state = ReadOnly("phys_state")
     link_layer = ReadOnly("link_layer")
     flags = ReadOnly("flags")

@@ -10,6 +10,8 @@ import ctypes
 import mmap as _mmap
 import os
 
+from nupa.verbs.errors import PyverbsRDMAError
+
 __all__ = [
     "MAP_ANONYMOUS_",
     "MAP_FIXED_",
@@ -26,6 +28,7 @@ __all__ = [
     "PROT_READ_",
     "PROT_WRITE_",
     "free",
+    "madvise",
     "malloc",
     "mmap",
     "munmap",
@@ -67,6 +70,7 @@ _libc.mmap.argtypes = [
     ctypes.c_long,
 ]
 _libc.mmap.restype = ctypes.c_void_p
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
@@ -108,9 +112,15 @@ def mmap(
 
 
 def munmap(addr: int, length: int) -> None:
-    """munmap(2).  MemoryError if it is refused."""
+    """munmap(2).  PyverbsRDMAError if it is refused."""
     if _libc.munmap(addr, length):
-        raise MemoryError(f"Failed to munmap {addr:#x}: {os.strerror(ctypes.get_errno())}")
+        raise PyverbsRDMAError(f"Failed to munmap {addr:#x}", ctypes.get_errno())
+
+
+def madvise(addr: int, length: int, flags: int = _mmap.MADV_DONTNEED) -> None:
+    """madvise(2).  PyverbsRDMAError if it is refused."""
+    if _libc.madvise(addr, length, flags):
+        raise PyverbsRDMAError(f"Failed to madvise {addr:#x}", ctypes.get_errno())
 
 
 def writebe32(addr: int, val: int, offset: int = 0) -> None:

@@ -158,8 +158,9 @@ def width_to_str(width: int) -> str:
     return _with_number(_WIDTHS, width, "Invalid width")
 
 
-def speed_to_str(speed: int) -> str:
-    return _with_number(_SPEEDS, speed, "Invalid speed")
+def speed_to_str(speed: int, speed_ex: int = 0) -> str:
+    """*speed_ex* counts where *speed*, of 8 bits, cannot say it."""
+    return _with_number(_SPEEDS, speed_ex or speed, "Invalid speed")
 
 
 def translate_link_layer(ll: int) -> str:

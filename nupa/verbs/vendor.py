@@ -29,7 +29,7 @@ class _Refusing(type):
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return _refusal(f"{cls.__name__}.{name}")
+        return _Refusal(f"{cls.__name__}.{name}")
 
 
 class Vendor(PyverbsCM, metaclass=_Refusing):
@@ -39,11 +39,25 @@ class Vendor(PyverbsCM, metaclass=_Refusing):
         raise PyverbsUserError(f"Cannot make {type(self).__name__}: nupa_rdma0 is not its device")
 
 
-def _refusal(name: str) -> Any:
-    def refuse(*_args: object, **_kwargs: object) -> NoReturn:
-        raise PyverbsRDMAError(f"Failed {name}: nupa_rdma0 is not its device", errno.EOPNOTSUPP)
+class _Refusal:
+    """A function that refuses, or an enumeration whose members are 0."""
 
-    return refuse
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise PyverbsRDMAError(
+            f"Failed {self._name}: nupa_rdma0 is not its device", errno.EOPNOTSUPP
+        )
+
+    def __getattr__(self, name: str) -> int:
+        if not _is_constant(name):
+            raise AttributeError(name)
+        return 0
+
+
+def _is_constant(name: str) -> bool:
+    return name.isupper() or name.startswith(_CONSTANTS)
 
 
 def fill(module: ModuleType) -> None:
@@ -52,13 +66,13 @@ def fill(module: ModuleType) -> None:
     def get(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-        if name.isupper() or name.startswith(_CONSTANTS):
+        if _is_constant(name):
             return 0
         if name[0].isupper():
             base: type = Value if name.endswith("Attr") else Vendor
             found: Any = type(base)(name, (base,), {"__module__": module.__name__})
         else:
-            found = _refusal(name)
+            found = _Refusal(name)
 
         setattr(module, name, found)
         return found

@@ -233,3 +233,16 @@ def test_objects_in_a_cycle_are_closed_when_it_is_collected(fabric: Fabric) -> N
         Player()
     gc.collect()
     assert fabric.processes() == []
+
+
+def test_a_partition_key_is_found_by_its_value(fabric: Fabric) -> None:
+    with Context(fabric=fabric, host=0) as ctx:
+        assert ctx.get_pkey_index(1, 0xFFFF) == 0
+        with pytest.raises(PyverbsRDMAError, match="pkey index of pkey 0x1234 of port 1"):
+            ctx.get_pkey_index(1, 0x1234)
+
+
+def test_the_clock_of_completion_timestamps_can_be_read(fabric: Fabric) -> None:
+    with Context(fabric=fabric, host=0) as ctx:
+        first, second = ctx.query_rt_values_ex(), ctx.query_rt_values_ex()
+        assert (0, 0) < first <= second

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Many RC QPs between two processes, on the engine's own verbs: how fast they are made and
+ * connected, what memory each takes once it was used, and the rate of 8 B WRITEs over all of them
+ * by turns, beside the same over one. */
+#include "bench.h"
+
+#include "nupa.h"
+
+#define QPS 1024u
+#define DEPTH 16u
+#define SIGNAL_EVERY 16u
+#define BYTES 8u
+
+struct meeting {
+	uint32_t ready[2]; /* how far each end is */
+	uint32_t qpn[2][QPS];
+	uint64_t addr[2];
+	uint32_t rkey[2];
+};
+
+struct end {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	struct ibv_qp *qp[QPS];
+	uint8_t *memory;
+	int me;
+};
+
+_Noreturn static void fail(const char *what)
+{
+	fprintf(stderr, "many_qps: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static void meet(struct meeting *meeting, int me)
+{
+	uint32_t step = ++meeting->ready[me];
+
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&meeting->ready[!me], __ATOMIC_ACQUIRE) < step)
+		sched_yield();
+}
+
+static struct nupa_fabric *make_fabric(void)
+{
+	static const struct nupa_host hosts[2] = {
+		{ .name = "host0",
+		  .port = 0,
+		  .link_layer = NUPA_LINK_ETHERNET,
+		  .ipv4 = 0x0a000001 },
+		{ .name = "host1",
+		  .port = 1,
+		  .link_layer = NUPA_LINK_ETHERNET,
+		  .ipv4 = 0x0a000002 },
+	};
+	static const struct nupa_port ports[2] = {
+		{ "host0/1", 1, 0, 0, 1, 4, 32000, NUPA_PORT_ACTIVE, 0 },
+		{ "host1/1", 0, 0, 1, 1, 4, 32000, NUPA_PORT_ACTIVE, 0 },
+	};
+	static const struct nupa_route routes[4] = {
+		{ .hops = 0 },
+		{ .hops = 2, .port = { 0, 1 } },
+		{ .hops = 2, .port = { 1, 0 } },
+		{ .hops = 0 },
+	};
+	static const struct nupa_config config = { .slots = 4 };
+	struct nupa_fabric *fabric = NULL;
+	char why[512] = "";
+
+	if (nupa_fabric_create(NULL, "many-qps", &config, hosts, 2, ports, 2, routes, &fabric, why,
+			       sizeof(why))) {
+		fprintf(stderr, "many_qps: %s\n", why);
+		exit(1);
+	}
+	return fabric;
+}
+
+static void open_end(struct end *end, struct nupa_fabric *fabric, struct meeting *meeting)
+{
+	char why[512] = "";
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+
+	end->context = nupa_open_host(fabric, end->me, NUPA_MOVER_NONE, why, sizeof(why));
+	if (!end->context) {
+		fprintf(stderr, "many_qps: %s\n", why);
+		exit(1);
+	}
+	end->memory = bench_map(QPS * 64u, false);
+	end->pd = nupa_alloc_pd(end->context);
+	end->cq = nupa_create_cq(end->context, (int)(QPS * DEPTH), NULL, NULL, 0);
+	end->mr = end->pd
+		      ? nupa_reg_mr(end->pd, end->memory, QPS * 64u, (uintptr_t)end->memory, access)
+		      : NULL;
+	if (!end->cq || !end->mr)
+		fail("verbs objects");
+	meeting->addr[end->me] = (uintptr_t)end->memory;
+	meeting->rkey[end->me] = end->mr->rkey;
+}
+
+static void make_qp(struct end *end, uint32_t i, struct meeting *meeting)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = end->cq,
+		.recv_cq = end->cq,
+		.cap = { .max_send_wr = DEPTH,
+			 .max_recv_wr = DEPTH,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
+				    .port_num = 1,
+				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+
+	end->qp[i] = nupa_create_qp(end->pd, &init);
+	if (!end->qp[i] ||
+	    nupa_modify_qp(end->qp[i], &attr,
+			   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+		fail("ibv_create_qp");
+	meeting->qpn[end->me][i] = end->qp[i]->qp_num;
+}
+
+static void connect_qp(struct end *end, uint32_t i, const struct meeting *meeting)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_4096,
+		.dest_qp_num = meeting->qpn[!end->me][i],
+		.min_rnr_timer = 1,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 1 } },
+	};
+	uint8_t *raw = attr.ah_attr.grh.dgid.raw;
+
+	raw[10] = raw[11] = 0xff; /* ::ffff:10.0.0.N */
+	raw[12] = 10;
+	raw[15] = (uint8_t)(1 + !end->me);
+	if (nupa_modify_qp(end->qp[i], &attr,
+			   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+		fail("to RTR");
+	attr.qp_state = IBV_QPS_RTS;
+	if (nupa_modify_qp(end->qp[i], &attr,
+			   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
+		fail("to RTS");
+}
+
+/* 8 B WRITEs to the peer by turns over n QPs, for so long: a second. */
+static double writes_per_s(struct end *end, const struct meeting *meeting, uint32_t n,
+			   double seconds)
+{
+	uint64_t start_ns = bench_now_ns(), now_ns = start_ns, done = 0;
+	uint64_t end_ns = start_ns + (uint64_t)(seconds * 1e9);
+
+	while (now_ns < end_ns) {
+		for (uint32_t k = 0; k < 4096; k++, done++) {
+			uint32_t i = (uint32_t)(done % n);
+			bool signal = done / n % SIGNAL_EVERY == SIGNAL_EVERY - 1;
+			struct ibv_sge sge = { (uintptr_t)end->memory + i * 64u, BYTES,
+					       end->mr->lkey };
+			struct ibv_send_wr wr = {
+				.sg_list = &sge,
+				.num_sge = 1,
+				.opcode = IBV_WR_RDMA_WRITE,
+				.send_flags = signal ? IBV_SEND_SIGNALED : 0,
+				.wr.rdma = { meeting->addr[!end->me] + i * 64u,
+					     meeting->rkey[!end->me] },
+			};
+			struct ibv_send_wr *bad;
+			struct ibv_wc wc;
+			int got;
+
+			if ((errno = nupa_post_send(end->qp[i], &wr, &bad)) != 0)
+				fail("ibv_post_send");
+			while (signal && (got = nupa_poll_cq(end->cq, 1, &wc)) <= 0)
+				if (got < 0)
+					fail("ibv_poll_cq");
+			if (signal && wc.status != IBV_WC_SUCCESS)
+				fail("a WRITE");
+		}
+		now_ns = bench_now_ns();
+	}
+	return (double)done / ((double)(now_ns - start_ns) / 1e9);
+}
+
+static double resident_kib(void)
+{
+	FILE *status = fopen("/proc/self/status", "r");
+	char line[256];
+	unsigned long kib = 0;
+
+	if (!status)
+		fail("/proc/self/status");
+	while (fgets(line, sizeof(line), status))
+		if (sscanf(line, "VmRSS: %lu kB", &kib) == 1)
+			break;
+	fclose(status);
+	return (double)kib;
+}
+
+int main(int argc, char **argv)
+{
+	struct bench_options options = { .seconds = 1.0 };
+	struct end end = { 0 };
+
+	bench_parse(&options, argc, argv);
+	bench_need_two_cpus(&options);
+	struct meeting *meeting = bench_map(sizeof(*meeting), true);
+	memset(meeting, 0, sizeof(*meeting));
+	struct nupa_fabric *fabric = make_fabric();
+	pid_t child = bench_fork();
+	end.me = child == 0;
+	bench_pin(options.cpu[end.me]);
+	open_end(&end, fabric, meeting);
+	make_qp(&end, 0, meeting);
+	meet(meeting, end.me);
+	connect_qp(&end, 0, meeting);
+	meet(meeting, end.me);
+	if (child)
+		(void)writes_per_s(&end, meeting, 1, 0.01); /* all that the first one needs */
+	double before_kib = resident_kib();
+	uint64_t start_ns = bench_now_ns();
+	for (uint32_t i = 1; i < QPS; i++)
+		make_qp(&end, i, meeting);
+	meet(meeting, end.me);
+	for (uint32_t i = 1; i < QPS; i++)
+		connect_qp(&end, i, meeting);
+	meet(meeting, end.me);
+	double connects_per_s = (QPS - 1) / ((double)(bench_now_ns() - start_ns) / 1e9);
+	if (child == 0)
+		for (;;)
+			pause();
+	double many = writes_per_s(&end, meeting, QPS, options.seconds / 2);
+	double kib = (resident_kib() - before_kib) / (QPS - 1);
+	double one = writes_per_s(&end, meeting, 1, options.seconds / 2);
+	bench_end(child);
+	if (options.json)
+		printf("{\"qps\": %u, \"one_per_s\": %.0f, \"many_per_s\": %.0f, "
+		       "\"kib_each\": %.2f, \"connects_per_s\": %.0f}\n",
+		       QPS, one, many, kib, connects_per_s);
+	else
+		printf("%u QPs: %.1f M WRITEs/s by turns, %.1f M/s over one; %.1f KiB each; %.0f "
+		       "made and connected a second\n",
+		       QPS, many / 1e6, one / 1e6, kib, connects_per_s);
+	return 0;
+}
