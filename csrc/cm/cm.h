@@ -61,7 +61,9 @@ struct nupa_cm_route { /* what an id knows by now */
 /* Events.  The fd is readable while one waits; if it is O_NONBLOCK, getting none is EAGAIN. */
 int nupa_cm_channel_open(struct nupa_cm_channel **channel);
 int nupa_cm_channel_fd(const struct nupa_cm_channel *channel);
+/* Closes the fd; who waits for an event, or will, does so for ever.  Freed when nobody does. */
 void nupa_cm_channel_close(struct nupa_cm_channel *channel);
+void nupa_cm_channel_free(struct nupa_cm_channel *channel);
 int nupa_cm_get_event(struct nupa_cm_channel *channel, struct nupa_cm_event **event);
 void nupa_cm_free_event(struct nupa_cm_event *event);
 

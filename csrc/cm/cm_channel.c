@@ -66,6 +66,10 @@ void nupa_cm_channel_close(struct nupa_cm_channel *channel)
 	close(channel->fd);
 	channel->closed = true;
 	pthread_mutex_unlock(&channel->mutex);
+}
+
+void nupa_cm_channel_free(struct nupa_cm_channel *channel)
+{
 	cm_channel_unuse(channel);
 }
 
@@ -122,12 +126,21 @@ static void update_fd(struct nupa_cm_channel *channel)
 		(void)!read(channel->fd, &count, sizeof(count));
 }
 
-static struct nupa_cm_event *pop(struct nupa_cm_channel *channel)
+/* Its channel was closed while the caller waited.  A read of a device that is closed meanwhile
+ * never returns, and programs leave a thread behind there when they end. */
+static void wait_for_ever(void)
+{
+	for (;;)
+		poll(NULL, 0, -1);
+}
+
+static struct nupa_cm_event *pop(struct nupa_cm_channel *channel, bool *closed)
 {
 	struct nupa_cm_event *event = NULL;
 	struct nupa_list *link;
 
 	pthread_mutex_lock(&channel->mutex);
+	*closed = channel->closed;
 	link = nupa_list_pop(&channel->events);
 	if (link) {
 		event = container_of(link, struct nupa_cm_event, link);
@@ -145,12 +158,14 @@ static struct nupa_cm_event *pop(struct nupa_cm_channel *channel)
 
 int nupa_cm_get_event(struct nupa_cm_channel *channel, struct nupa_cm_event **event)
 {
-	while (!(*event = pop(channel))) {
-		struct pollfd wait = { .fd = channel->fd, .events = POLLIN };
-		int flags = fcntl(channel->fd, F_GETFL);
+	bool closed;
 
-		if (flags < 0)
-			return errno;
+	while (!(*event = pop(channel, &closed))) {
+		struct pollfd wait = { .fd = channel->fd, .events = POLLIN };
+		int flags = closed ? 0 : fcntl(channel->fd, F_GETFL);
+
+		if (closed || flags < 0)
+			wait_for_ever();
 		if (flags & O_NONBLOCK)
 			return EAGAIN;
 		if (poll(&wait, 1, -1) < 0)

@@ -242,6 +242,16 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 	return channel;
 }
 
+struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer)
+{
+	struct nupa_channel *channel =
+	    peer < engine->fabric->geometry.n_slots ? engine->channels[peer] : NULL;
+
+	if (channel && !channel->broken && !nupa_channel_peer_alive(channel))
+		nupa_channel_fail(engine, channel);
+	return nupa_channel_get(engine, peer);
+}
+
 /* Somebody opened, left or died: look at all. */
 void nupa_channel_scan_contacts(struct nupa_engine *engine)
 {

@@ -63,7 +63,7 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 		if (!qp || !uses_channel(qp, channel))
 			continue;
 		nupa_qp_unsettle(qp);
-		if (!orderly || qp->sq.acked != qp->sq.posted)
+		if (!(orderly || qp->partner_gone) || qp->sq.acked != qp->sq.posted)
 			nupa_requester_lose_peer(qp);
 	}
 	nupa_cm_lose_peer(engine, channel);
@@ -71,6 +71,38 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 		nupa_xrc_channel_failed(engine, channel);
 	give_back(engine, channel);
 	engine->broken = true;
+}
+
+void nupa_partner_leave(struct nupa_qp *qp)
+{
+	struct nupa_channel *channel = qp->channel;
+	struct nupa_msg *msg;
+
+	if (qp->type != IBV_QPT_RC || qp->state < IBV_QPS_RTR || !channel || channel->broken)
+		return;
+	msg = nupa_tx_reserve(&channel->tx, 0, NULL);
+	if (!msg)
+		return; /* a partner that does not listen hears of our end instead */
+	msg->op = NUPA_OP_GONE;
+	msg->flags = 0;
+	msg->dest_qpn = qp->dest_qpn;
+	msg->src_qpn = qp->ibv.qp_num;
+	msg->psn = nupa_psn_of(qp->incarnation, 0);
+	msg->length_bytes = 0;
+	nupa_channel_publish(channel, msg, 0);
+}
+
+void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
+		       const struct nupa_msg *msg)
+{
+	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
+
+	/* I5: only the connected QP, by its own channel. */
+	if (qp && qp->type == IBV_QPT_RC && qp->dest_qpn == msg->src_qpn &&
+	    qp->channel == channel &&
+	    (qp->peer_incarnation == NUPA_PEER_UNKNOWN ||
+	     qp->peer_incarnation == nupa_psn_incarnation(msg->psn)))
+		qp->partner_gone = true;
 }
 
 static bool is_used(const struct nupa_engine *engine, const struct nupa_channel *channel)

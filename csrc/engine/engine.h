@@ -153,6 +153,9 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine);
 
 /* channel.c */
 struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer);
+/* The same for a connection that is made now: what was open to a former owner of the slot, whose
+ * death nobody here has noticed yet, does not do. */
+struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer);
 void nupa_channel_scan_contacts(struct nupa_engine *engine);
 void nupa_channel_close_all(struct nupa_engine *engine);
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
@@ -253,6 +256,10 @@ static inline bool nupa_window_permits(const struct nupa_window *window, uint32_
 /* death.c */
 void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_channel_sweep(struct nupa_engine *engine);
+/* RC: this QP is about to be destroyed, its partner is told; and what the partner does. */
+void nupa_partner_leave(struct nupa_qp *qp);
+void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
+		       const struct nupa_msg *msg);
 
 /* mover.c */
 struct nupa_span { /* a piece of local memory, checked */

@@ -388,6 +388,8 @@ struct nupa_qp {
 	uint32_t async_pending;
 	bool last_wqe_event;
 	bool comm_est;
+	bool partner_gone; /* was destroyed in order */
+	bool partner_lost; /* died, and no request has said so yet */
 	uint32_t windows; /* type 2 windows bound on it */
 
 	/* XRC: see xrc.c */

@@ -65,6 +65,9 @@ static bool dispatch(struct nupa_engine *engine, struct nupa_channel *channel, s
 	case NUPA_OP_ATOMIC_RESP:
 		handle_response(engine, channel, msg, payload);
 		return true;
+	case NUPA_OP_GONE:
+		nupa_partner_gone(engine, channel, msg);
+		return true;
 	case NUPA_OP_CM:
 		return nupa_cm_receive(engine, channel, msg, payload);
 	default:

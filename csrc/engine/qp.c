@@ -123,7 +123,8 @@ static int check_init(const struct ibv_context *context, const struct ibv_qp_ini
 {
 	const struct ibv_qp_cap *cap = &init->cap;
 
-	bool sends = init->qp_type != IBV_QPT_XRC_RECV, receives = init->qp_type != IBV_QPT_XRC_SEND;
+	bool sends = init->qp_type != IBV_QPT_XRC_RECV,
+	     receives = init->qp_type != IBV_QPT_XRC_SEND;
 
 	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC &&
 	    init->qp_type != IBV_QPT_UD && init->qp_type != IBV_QPT_XRC_SEND &&
@@ -250,16 +251,16 @@ static struct nupa_qp *qp_alloc(struct ibv_context *context, struct ibv_pd *pd,
 	    (!init->srq && nupa_rq_init(&qp->rq, init->cap.max_recv_wr, init->cap.max_recv_sge)) ||
 	    nupa_domain_buffer(pd, NUPA_BUFFER_SQ, &qp->sq.ring, qp->sq.map_bytes,
 			       &qp->sq_custom) ||
-	    (qp->rq.ring && nupa_domain_buffer(pd, NUPA_BUFFER_RQ, &qp->rq.ring,
-					       qp->rq.map_bytes, &qp->rq_custom))) {
+	    (qp->rq.ring && nupa_domain_buffer(pd, NUPA_BUFFER_RQ, &qp->rq.ring, qp->rq.map_bytes,
+					       &qp->rq_custom))) {
 		qp_free(qp);
 		return NULL;
 	}
 	return qp;
 }
 
-static struct ibv_qp *qp_make(struct ibv_context *context, struct ibv_pd *pd,
-			      struct ibv_xrcd *xrcd, struct ibv_qp_init_attr *init)
+static struct ibv_qp *qp_make(struct ibv_context *context, struct ibv_pd *pd, struct ibv_xrcd *xrcd,
+			      struct ibv_qp_init_attr *init)
 {
 	struct nupa_engine *engine = nupa_engine_of(context);
 	int error = check_init(context, init);
@@ -295,7 +296,8 @@ static struct ibv_qp *qp_make(struct ibv_context *context, struct ibv_pd *pd,
 
 struct ibv_qp *nupa_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
-	if (init->qp_type == IBV_QPT_XRC_RECV) { /* has an XRC domain, and no PD: ibv_create_qp_ex */
+	if (init->qp_type ==
+	    IBV_QPT_XRC_RECV) { /* has an XRC domain, and no PD: ibv_create_qp_ex */
 		errno = EINVAL;
 		return NULL;
 	}
@@ -318,9 +320,9 @@ struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 			 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | (target ? IBV_QP_INIT_ATTR_XRCD : 0u);
 	struct ibv_qp *qp;
 
-	if (target ? !(ex->comp_mask & IBV_QP_INIT_ATTR_XRCD) || ex->xrcd->context != context
-		   : !(ex->comp_mask & IBV_QP_INIT_ATTR_PD) || !ex->pd ||
-			 ex->pd->context != context) {
+	if (target
+		? !(ex->comp_mask & IBV_QP_INIT_ATTR_XRCD) || ex->xrcd->context != context
+		: !(ex->comp_mask & IBV_QP_INIT_ATTR_PD) || !ex->pd || ex->pd->context != context) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -383,6 +385,7 @@ static void qp_reset(struct nupa_qp *qp)
 	qp->peer = NULL;
 	qp->dest_qpn = 0;
 	qp->last_wqe_event = qp->comm_est = qp->sqd_notify = false;
+	qp->partner_gone = qp->partner_lost = false;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->incarnation = (qp->incarnation + 1) & 0xff;
 	nupa_qp_set_state(qp, IBV_QPS_RESET);
@@ -394,6 +397,7 @@ static void qp_leave(struct nupa_qp *qp)
 	struct nupa_engine *engine = qp->engine;
 
 	settle_answers(qp);
+	nupa_partner_leave(qp);
 	qp_reset(qp);
 	if (unlikely(qp->windows))
 		nupa_mw_forget_qp(qp);
@@ -515,7 +519,7 @@ static void take_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int ma
 static void meet_peer(struct nupa_qp *qp)
 {
 	struct nupa_channel *channel =
-	    nupa_channel_get(qp->engine, qp->dest_qpn >> NUPA_QP_INDEX_BITS);
+	    nupa_channel_meet(qp->engine, qp->dest_qpn >> NUPA_QP_INDEX_BITS);
 
 	if (channel && channel->peer_host == qp->dest_host)
 		qp->channel = channel;

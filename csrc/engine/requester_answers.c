@@ -34,7 +34,8 @@ void nupa_requester_lose_peer(struct nupa_qp *qp)
 		nupa_requester_run(qp);
 		return;
 	}
-	if (qp->sq.acked != qp->sq.posted)
+	qp->partner_lost = qp->sq.acked == qp->sq.posted;
+	if (!qp->partner_lost)
 		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
 	else
 		nupa_qp_error(qp);

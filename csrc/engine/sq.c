@@ -66,7 +66,10 @@ void nupa_requester_flush(struct nupa_qp *qp)
 	while (qp->sq.acked != qp->sq.posted) {
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, qp->sq.acked++);
 
-		complete_failed(qp, wqe, IBV_WC_WR_FLUSH_ERR);
+		/* As on hardware, where the first request after the death finds out. */
+		complete_failed(qp, wqe,
+				qp->partner_lost ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR);
+		qp->partner_lost = false;
 	}
 	qp->sq.issued = qp->sq.posted;
 	qp->reads_outstanding = 0;

@@ -4,6 +4,10 @@
 
 #include <stdlib.h>
 
+/* A thread may just be about to wait for an event of a channel that another one destroys, as that
+ * of rping is.  What it looks at stays for a while. */
+#define CLOSED_KEPT 64u
+
 /* --- channels ------------------------------------------------------------------------ */
 
 struct rdma_event_channel *rdma_channel_open(void)
@@ -31,10 +35,21 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 
 void rdma_destroy_event_channel(struct rdma_event_channel *ibv)
 {
-	struct rdma_channel *channel = container_of(ibv, struct rdma_channel, channel);
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	static struct rdma_channel *closed[CLOSED_KEPT];
+	static uint32_t next;
+	struct rdma_channel *channel = container_of(ibv, struct rdma_channel, channel), *oldest;
 
 	nupa_cm_channel_close(channel->cm);
-	free(channel);
+	pthread_mutex_lock(&mutex);
+	oldest = closed[next];
+	closed[next] = channel;
+	next = (next + 1) % CLOSED_KEPT;
+	pthread_mutex_unlock(&mutex);
+	if (!oldest)
+		return;
+	nupa_cm_channel_free(oldest->cm);
+	free(oldest);
 }
 
 /* --- what an event means for the program's objects ----------------------------------- */

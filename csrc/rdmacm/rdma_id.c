@@ -221,7 +221,8 @@ int rdma_migrate_id(struct rdma_cm_id *ibv, struct rdma_event_channel *channel)
 
 int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
 {
-	if (!id || id->qp || !ece || !ece->vendor_id || ece->comp_mask)
+	/* Of no vendor: what ibv_query_ece says of our QPs, and programs pass on. */
+	if (!id || id->qp || !ece || ece->comp_mask)
 		return rdma_result(EINVAL);
 	rdma_private_of(id)->local_ece = *ece;
 	return 0;

@@ -119,7 +119,7 @@ void rs_destroy_datagrams(struct rsocket *rs)
 		ibv_dereg_mr(d->mr);
 	if (rs->cq)
 		ibv_destroy_cq(rs->cq);
-	rs->cq = NULL;
+	nupa_store_relaxed(&rs->cq, NULL);
 	if (d->pd)
 		ibv_dealloc_pd(d->pd);
 	if (d->arrivals)

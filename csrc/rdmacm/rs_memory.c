@@ -82,16 +82,18 @@ static int create_queues(struct rsocket *rs, struct rdma_cm_id *id, uint32_t wrs
 			     rs->tx.inline_bytes > INLINE_MIN ? rs->tx.inline_bytes : INLINE_MIN },
 		.qp_type = IBV_QPT_RC,
 	};
+	struct ibv_cq *cq;
 
 	rs->completions = ibv_create_comp_channel(id->verbs);
 	if (!rs->completions)
 		return -1;
 	if (fcntl(rs->completions->fd, F_SETFL, O_NONBLOCK) || rs_watch(rs, rs->completions->fd))
 		return -1;
-	rs->cq = ibv_create_cq(id->verbs, (int)(wrs + rs->rx.n_slots), NULL, rs->completions, 0);
-	if (!rs->cq)
+	cq = ibv_create_cq(id->verbs, (int)(wrs + rs->rx.n_slots), NULL, rs->completions, 0);
+	if (!cq)
 		return -1;
-	attr.send_cq = attr.recv_cq = rs->cq;
+	nupa_store_relaxed(&rs->cq, cq);
+	attr.send_cq = attr.recv_cq = cq;
 	if (rdma_create_qp(id, NULL, &attr))
 		return -1;
 	rs->qp = id->qp;
@@ -149,7 +151,7 @@ void rs_destroy_transport(struct rsocket *rs)
 	rs->ring_mr = rs->local_mr = NULL;
 	if (rs->cq)
 		ibv_destroy_cq(rs->cq);
-	rs->cq = NULL;
+	nupa_store_relaxed(&rs->cq, NULL);
 	if (rs->completions)
 		ibv_destroy_comp_channel(rs->completions);
 	rs->completions = NULL;

@@ -6,7 +6,12 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define NOTICE_NS UINT64_C(5000000000)
@@ -59,16 +64,16 @@ static void the_next_peer_is_served(struct scene *scene)
 }
 
 /* The next n completions: successes, then one with this error, then flushes.  The last was posted
- * after the end, so it is flushed even if all before it were executed. */
+ * after the end: it has the error if all before it were executed. */
 static void all_complete(struct ibv_cq *cq, uint64_t n, enum ibv_wc_status error)
 {
 	enum ibv_wc_status before = IBV_WC_SUCCESS, status = IBV_WC_SUCCESS;
 
 	for (uint64_t i = 0; i < n; i++) {
 		status = cq_wait(cq).status;
-		if (before != IBV_WC_SUCCESS || i == n - 1)
+		if (before != IBV_WC_SUCCESS)
 			CHECK_EQ(status, IBV_WC_WR_FLUSH_ERR);
-		else if (status != IBV_WC_SUCCESS)
+		else if (status != IBV_WC_SUCCESS || i == n - 1)
 			CHECK_EQ(status, error);
 		before = status;
 	}
@@ -240,6 +245,73 @@ static void an_unreliable_connection_outlives_its_peer(void)
 	nupa_fabric_put(fabric);
 }
 
+/* What two processes tell each other: addresses of two ends each, and how far they are. */
+struct board {
+	struct end_address ours[2], theirs[2];
+	uint32_t ready, done;
+};
+
+static void wait_until(uint32_t *word)
+{
+	while (!nupa_load_acquire(word))
+		sched_yield();
+}
+
+static void destroy_one_and_wait(struct nupa_fabric *fabric, struct board *board)
+{
+	struct end *ends[2] = { end_open(fabric, &end_defaults), end_open(fabric, &end_defaults) };
+
+	for (int i = 0; i < 2; i++)
+		board->theirs[i] = ends[i]->self;
+	nupa_store_release(&board->done, 1);
+	wait_until(&board->ready);
+	for (int i = 0; i < 2; i++)
+		end_connect(ends[i], &board->ours[i]);
+	CHECK_EQ(nupa_destroy_qp(ends[0]->qp), 0);
+	nupa_store_release(&board->done, 2);
+	for (;;)
+		pause();
+}
+
+/* The victim had destroyed one of its two QPs: that one's partner does not care. */
+static void the_partner_of_a_destroyed_queue_pair_outlives_its_process(void)
+{
+	struct board *board =
+	    mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = end_defaults;
+	struct end *ends[2];
+	pid_t victim = fork();
+	int status;
+
+	CHECK(victim >= 0);
+	if (victim == 0)
+		destroy_one_and_wait(fabric, board);
+	options.host = 1;
+	wait_until(&board->done);
+	for (uint64_t i = 0; i < 2; i++) {
+		ends[i] = end_open(fabric, &options);
+		board->ours[i] = ends[i]->self;
+		end_connect(ends[i], &board->theirs[i]);
+		end_post_recv(ends[i], i, 0, 8);
+	}
+	nupa_store_release(&board->ready, 1);
+	while (nupa_load_acquire(&board->done) != 2)
+		cq_expect_none(ends[0]->recv_cq, 1000000);
+	CHECK_EQ(kill(victim, SIGKILL), 0);
+	CHECK_EQ(waitpid(victim, &status, 0), victim);
+	cq_expect(ends[1]->recv_cq, 1, IBV_WC_WR_FLUSH_ERR);
+	end_expect_event(ends[1], IBV_EVENT_QP_FATAL);
+	CHECK_EQ(end_state(ends[0]), IBV_QPS_RTS);
+	cq_expect_none(ends[0]->recv_cq, 1000000);
+	end_start(ends[0], IBV_WR_SEND, 7, 0, 8);
+	cq_expect(ends[0]->send_cq, 7, IBV_WC_RETRY_EXC_ERR);
+	end_close(ends[0]);
+	end_close(ends[1]);
+	nupa_fabric_put(fabric);
+	CHECK_EQ(munmap(board, sizeof(*board)), 0);
+}
+
 struct deregistration {
 	struct ibv_mr *mr;
 	int error;
@@ -308,6 +380,7 @@ int main(int argc, char **argv)
 		CASE(a_peer_that_ends_without_closing_anything_is_as_one_that_was_killed),
 		CASE(a_stopped_peer_is_waited_for),
 		CASE(an_unreliable_connection_outlives_its_peer),
+		CASE(the_partner_of_a_destroyed_queue_pair_outlives_its_process),
 		CASE(a_region_in_use_by_a_stopped_peer_stays_while_all_else_goes_on),
 	};
 

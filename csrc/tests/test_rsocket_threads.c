@@ -124,7 +124,7 @@ static void *waits_to_send(void *argument)
 
 	while (rsend(*(int *)argument, bytes, sizeof(bytes), 0) > 0)
 		;
-	CHECK_EQ(errno, EBADF);
+	CHECK(errno == EBADF || errno == ENOTSOCK); /* the number may be another's by now */
 	return NULL;
 }
 

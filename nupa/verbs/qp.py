@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -245,20 +244,23 @@ class QP(PyverbsCM):
 
         return RecvBatch(self, n, template, num_sge)
 
-    def query_data_in_order(self, op: int, flags: int = 0) -> int:  # noqa: ARG002
+    def query_data_in_order(self, op: int, flags: int = 0) -> int:
         """Whether the bytes of a message arrive in their order: 0, it is not promised."""
-        if self._c is None:
-            closed(self)
-        return 0
+        return int(lib.nupa_query_qp_data_in_order(self._c or closed(self), int(op), int(flags)))
 
     def query_ece(self) -> ECE:
-        """PyverbsRDMAError, EOPNOTSUPP: there are no extensions to agree on."""
-        raise PyverbsRDMAError("Failed to query ECE", errno.EOPNOTSUPP)
+        """The extensions of this device: none."""
+        ece = ECE()
+        rc = lib.nupa_query_ece(self._c or closed(self), ece._c)
+        if rc:
+            refuse("Failed to query ECE", rc)
+        return ece
 
     def set_ece(self, ece: ECE) -> None:
-        """PyverbsRDMAError, EOPNOTSUPP, unless *ece* asks for nothing."""
-        if ece.vendor_id:
-            raise PyverbsRDMAError(f"Failed to set ECE of {ece}", errno.EOPNOTSUPP)
+        """Asks for extensions; those that are accepted, which is none, are put into *ece*."""
+        rc = lib.nupa_set_ece(self._c or closed(self), ece._c)
+        if rc:
+            refuse("Failed to set ECE", rc)
 
     @property
     def qp_num(self) -> int:

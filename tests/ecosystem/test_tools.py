@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tools that look at RDMA devices: infiniband-diags, ibverbs-utils, libfabric."""
+"""Tools that look at RDMA devices: infiniband-diags and ibverbs-utils; libfabric's programs."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
+
+from nupa.demo.programs import free_port
 
 from .lab import Lab, needs
 
@@ -49,3 +51,51 @@ def test_ibv_devinfo_says_what_the_files_say(fabric: Lab) -> None:
     )
     assert files.splitlines() == [said["fw_ver"], said["board_id"], said["node_guid"]]
     assert said["state"] == "PORT_ACTIVE (4)"
+
+
+def test_libfabric_lists_the_device_for_connections_datagrams_and_reliable_datagrams(
+    fabric: Lab,
+) -> None:
+    output = fabric.must(fabric.on(None, needs("fi_info", "libfabric-bin"), "-p", "verbs"))
+    found = set(re.findall(r"domain: (\S+)\n.*\n\s+type: (\S+)", output))
+    assert found >= {("nupa_rdma0", "FI_EP_MSG"), ("nupa_rdma0-dgram", "FI_EP_DGRAM")}
+
+
+def sizes_pinged(fabric: Lab, hosts: tuple[str, str], *options: str) -> list[str]:
+    """fi_pingpong checks its data (-c) and prints a line for each size: the client's sizes."""
+    command = [needs("fi_pingpong", "libfabric-bin"), *options, "-c"]
+    port = free_port()
+    server, client = [*command, "-B", str(port)], [*command, "-P", str(port), "127.0.0.1"]
+    with fabric.pair(server, client, port=port, hosts=hosts) as pair:
+        pair.start_server()
+        pair.start_client()
+        result = pair.wait().check()
+    return re.findall(r"^(\S+)\s+10\s+=10\s", result.client.stdout, re.MULTILINE)
+
+
+UP_TO_MTU = ["64", "256", "1k", "4k"]
+UP_TO_MIB = [*UP_TO_MTU, "64k", "1m"]
+
+
+# Between hosts fi_pingpong has no way: it connects where its control connection, TCP, went to.
+@pytest.mark.parametrize(
+    ("provider", "kind"), [("verbs", "msg"), ("verbs;ofi_rxm", "rdm"), ("verbs;ofi_rxd", "rdm")]
+)
+def test_libfabric_programs_of_one_host_exchange_all_sizes(
+    fabric: Lab, provider: str, kind: str
+) -> None:
+    options = "-p", provider, "-e", kind
+    assert sizes_pinged(fabric, ("host0", "host0"), *options) == UP_TO_MIB
+
+
+@pytest.mark.parametrize(
+    ("provider", "kind", "sizes"),
+    [("verbs", "dgram", UP_TO_MTU), ("verbs;ofi_rxd", "rdm", UP_TO_MIB)],
+)
+def test_libfabric_datagrams_pass_between_hosts(
+    fabric: Lab, provider: str, kind: str, sizes: list[str]
+) -> None:
+    before = fabric.moved_bytes()
+    options = "-p", provider, "-e", kind, "-d", "nupa_rdma0-dgram"
+    assert sizes_pinged(fabric, ("host0", "host1"), *options) == sizes
+    assert all(fabric.moved_bytes()[host] > before[host] for host in ("host0", "host1"))

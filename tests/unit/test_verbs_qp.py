@@ -24,6 +24,7 @@ from nupa.verbs import (
     connect,
 )
 from nupa.verbs import enums as e
+from nupa.verbs.qp import ECE
 
 STATE = e.IBV_QP_STATE
 TYPES = [e.IBV_QPT_RC, e.IBV_QPT_UC, e.IBV_QPT_UD]
@@ -267,3 +268,18 @@ def test_many_qps_can_be_had(fabric) -> None:
         attr = QPInitAttr(e.IBV_QPT_RC, None, cq, cq, cap=QPCap())
         qps = [QP(pd, attr) for _ in range(1000)]
         assert len({qp.qp_num for qp in qps}) == 1000
+
+
+def test_a_device_without_extensions_says_so(end: End) -> None:
+    ece = end.qp.query_ece()
+    assert (ece.vendor_id, ece.options, ece.comp_mask) == (0, 0, 0)
+    wanted = ECE(vendor_id=1, options=2)
+    end.qp.set_ece(wanted)
+    assert wanted.vendor_id == 0  # nothing was accepted
+    with pytest.raises(PyverbsRDMAError, match="Failed to set ECE"):
+        end.qp.set_ece(ECE(comp_mask=1))
+    assert "Vendor ID" in str(ece)
+
+
+def test_the_order_of_a_messages_bytes_is_not_promised(end: End) -> None:
+    assert end.qp.query_data_in_order(e.IBV_WR_RDMA_WRITE) == 0
