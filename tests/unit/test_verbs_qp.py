@@ -270,7 +270,7 @@ def test_many_qps_can_be_had(fabric) -> None:
         assert len({qp.qp_num for qp in qps}) == 1000
 
 
-def test_a_device_without_extensions_says_so(end: End) -> None:
+def test_a_device_without_extensions_says_so(end) -> None:
     ece = end.qp.query_ece()
     assert (ece.vendor_id, ece.options, ece.comp_mask) == (0, 0, 0)
     wanted = ECE(vendor_id=1, options=2)
@@ -281,5 +281,5 @@ def test_a_device_without_extensions_says_so(end: End) -> None:
     assert "Vendor ID" in str(ece)
 
 
-def test_the_order_of_a_messages_bytes_is_not_promised(end: End) -> None:
+def test_the_order_of_a_messages_bytes_is_not_promised(end) -> None:
     assert end.qp.query_data_in_order(e.IBV_WR_RDMA_WRITE) == 0
