@@ -26,21 +26,41 @@ uint64_t nupa_page_bytes(void)
 	return bytes;
 }
 
+/* Opening and reading files are points at which a thread may be cancelled: not in here. */
+static int enter(void)
+{
+	int cancel_state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	pthread_mutex_lock(&lock);
+	return cancel_state;
+}
+
+static void leave(int cancel_state)
+{
+	pthread_mutex_unlock(&lock);
+	pthread_setcancelstate(cancel_state, NULL);
+}
+
 /* Under the lock. */
 static bool ready(void)
 {
-	const char *wanted = getenv("NUPA_PROMOTE");
+	static enum { UNKNOWN, WANTED, UNWANTED } wanted;
 
-	return (!wanted || strcmp(wanted, "0") != 0) && nupa_hold_possible() && nupa_memfd_ready();
+	if (wanted == UNKNOWN) {
+		const char *text = getenv("NUPA_PROMOTE");
+
+		wanted = text && strcmp(text, "0") == 0 ? UNWANTED : WANTED;
+	}
+	return wanted == WANTED && nupa_hold_possible() && nupa_memfd_ready();
 }
 
 bool nupa_promote_possible(void)
 {
-	bool possible;
+	int cancel_state = enter();
+	bool possible = ready();
 
-	pthread_mutex_lock(&lock);
-	possible = ready();
-	pthread_mutex_unlock(&lock);
+	leave(cancel_state);
 	return possible;
 }
 
@@ -184,15 +204,15 @@ static int get_ranges(void *addr, size_t bytes, struct nupa_shared_range *out, i
 	uint64_t page = nupa_page_bytes();
 	uint64_t va = (uintptr_t)addr;
 	struct region region = { .from = va & ~(page - 1), .n_keep_outs = -1 };
+	int n = 0, cancel_state;
 	bool whole;
-	int n = 0;
 
 	if (va + bytes < va || va + bytes > UINT64_MAX - page)
 		return -EINVAL;
 	region.to = (va + bytes + page - 1) & ~(page - 1);
 	if (bytes == 0 || n_max <= 0 || region.to - region.from > NUPA_PROMOTE_MAX_BYTES)
 		return 0;
-	pthread_mutex_lock(&lock);
+	cancel_state = enter();
 	if (promote ? ready() : nupa_memfd_is_there()) {
 		n = find_ranges(&region, out, n_max, &whole);
 		if (promote && !whole && promote_all(&region))
@@ -202,7 +222,7 @@ static int get_ranges(void *addr, size_t bytes, struct nupa_shared_range *out, i
 		if (region.slot && !region.slot->ranges) /* taken in vain */
 			nupa_promoted_empty(region.slot);
 	}
-	pthread_mutex_unlock(&lock);
+	leave(cancel_state);
 	return n;
 }
 
@@ -218,33 +238,36 @@ int nupa_promote_find(void *addr, size_t bytes, struct nupa_shared_range *out, i
 
 void nupa_promote_release(const struct nupa_shared_range *ranges, int n)
 {
-	pthread_mutex_lock(&lock);
+	int cancel_state = enter();
+
 	for (int i = 0; i < n; i++) {
 		struct nupa_promoted *slot = nupa_promoted_of(ranges[i].file_off);
 
 		if (slot && slot->ranges && --slot->ranges == 0 && nupa_memfd_is_there())
 			nupa_promoted_empty(slot);
 	}
-	pthread_mutex_unlock(&lock);
+	leave(cancel_state);
 }
 
 /* --- fork ---------------------------------------------------------------------------- */
 
+static int cancel_state_of_fork;
+
 void nupa_promote_before_fork(void)
 {
-	pthread_mutex_lock(&lock);
+	cancel_state_of_fork = enter();
 	if (nupa_memfd_is_there())
 		nupa_promoted_empty_all();
 }
 
 void nupa_promote_after_fork(void)
 {
-	pthread_mutex_unlock(&lock);
+	leave(cancel_state_of_fork);
 }
 
 void nupa_promote_forget_in_child(void)
 {
 	nupa_hold_forget_in_child();
 	nupa_promoted_forget_in_child();
-	pthread_mutex_unlock(&lock);
+	leave(cancel_state_of_fork);
 }

@@ -62,6 +62,21 @@ static void tell_shim(void)
 	file->inode = memfd_inode;
 }
 
+/* Where memory is promised strictly (vm.overcommit_memory 2), a page that was promised to a private
+ * mapping may not be had for a shared one: touching it would be SIGBUS. */
+static bool is_overcommit_strict(void)
+{
+	int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+	char mode = 0;
+
+	if (fd >= 0) {
+		if (read(fd, &mode, 1) != 1)
+			mode = 0;
+		close(fd);
+	}
+	return mode == '2';
+}
+
 static int memfd_make(void)
 {
 	unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -72,6 +87,8 @@ static int memfd_make(void)
 	/* Beyond this limit a signal would end the program. */
 	if (getrlimit(RLIMIT_FSIZE, &file_size) || file_size.rlim_cur != RLIM_INFINITY)
 		return -EFBIG;
+	if (is_overcommit_strict())
+		return -ENOMEM;
 	fd = memfd_create("nupa-promoted", flags | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("nupa-promoted", flags);
