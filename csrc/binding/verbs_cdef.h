@@ -543,6 +543,10 @@ void ibv_wr_atomic_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remot
 void ibv_wr_local_inv(struct ibv_qp_ex *qp, uint32_t invalidate_rkey);
 void ibv_wr_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey,
 		    const struct ibv_mw_bind_info *bind_info);
+void ibv_wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
+			 const void *atomic_wr);
+void ibv_wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t length,
+		  uint8_t type, uint8_t level);
 void ibv_wr_set_ud_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t remote_qpn,
 			uint32_t remote_qkey);
 void ibv_wr_set_xrc_srqn(struct ibv_qp_ex *qp, uint32_t remote_srqn);

@@ -68,7 +68,7 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 {
 	enum nupa_mover forced = engine->forced_mover;
 
-	if (forced == NUPA_MOVER_RELAY)
+	if (forced == NUPA_MOVER_RELAY || opcode == IBV_WR_FLUSH)
 		return false;
 	if (channel->mover == NUPA_MOVER_LOCAL ||
 	    nupa_load_relaxed(&channel->peer_slot->pool_regions) ||
@@ -76,7 +76,7 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 	     (forced == NUPA_MOVER_NONE || forced == NUPA_MOVER_SHARED)))
 		return true;
 	return channel->mover == NUPA_MOVER_CMA && opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
-	       opcode != IBV_WR_ATOMIC_FETCH_AND_ADD;
+	       opcode != IBV_WR_ATOMIC_FETCH_AND_ADD && opcode != IBV_WR_ATOMIC_WRITE;
 }
 
 bool nupa_channel_can_pull(const struct nupa_channel *channel)

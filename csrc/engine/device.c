@@ -9,6 +9,10 @@
 #define VENDOR_ID 0x0cf5 /* not an assigned one: no driver must take us for its hardware */
 #define FW_VERSION "nupa-1"
 
+/* device_cap_flags_ex, as include/uapi/rdma/ib_user_verbs.h of Linux has them. */
+#define CAP_FLUSH_GLOBAL (UINT64_C(1) << 38)
+#define CAP_ATOMIC_WRITE (UINT64_C(1) << 40)
+
 const struct ibv_device_attr nupa_device_attr = {
 	.fw_ver = FW_VERSION,
 	.max_mr_size = UINT64_MAX,
@@ -20,8 +24,8 @@ const struct ibv_device_attr nupa_device_attr = {
 	.max_qp_wr = NUPA_QP_WR_MAX,
 	.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
 			    IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
-			    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC |
-			    IBV_DEVICE_SRQ_RESIZE,
+			    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW |
+			    IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC | IBV_DEVICE_SRQ_RESIZE,
 	.max_sge = NUPA_SGE_MAX,
 	.max_sge_rd = NUPA_SGE_MAX,
 	.max_cq = NUPA_CQ_MAX,
@@ -49,7 +53,8 @@ static const struct ibv_odp_caps odp_caps = {
 	.per_transport_caps = {
 		.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
 			       IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC |
-			       IBV_ODP_SUPPORT_SRQ_RECV,
+			       IBV_ODP_SUPPORT_SRQ_RECV | IBV_ODP_SUPPORT_FLUSH |
+			       IBV_ODP_SUPPORT_ATOMIC_WRITE,
 		.uc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
 			       IBV_ODP_SUPPORT_SRQ_RECV,
 		.ud_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
@@ -76,7 +81,8 @@ int nupa_query_device_ex(struct ibv_context *context, const struct ibv_query_dev
 	all.completion_timestamp_mask = UINT64_MAX;
 	all.cq_mod_caps = (struct ibv_cq_moderation_caps){ UINT16_MAX, UINT16_MAX };
 	all.hca_core_clock = 1000000; /* kHz: timestamps are nanoseconds */
-	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+	all.device_cap_flags_ex =
+	    all.orig_attr.device_cap_flags | CAP_FLUSH_GLOBAL | CAP_ATOMIC_WRITE;
 	all.phys_port_cnt_ex = 1;
 	memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));
 	return 0;

@@ -154,6 +154,18 @@ static enum nupa_direct direct_atomic(const struct nupa_wqe *wqe, uint8_t *targe
 	return NUPA_DIRECT_DONE;
 }
 
+static enum nupa_direct atomic_write(uint8_t *target, const struct nupa_span *spans,
+				     uint32_t n_spans)
+{
+	uint64_t value;
+
+	if ((uintptr_t)target & 7)
+		return NUPA_DIRECT_ASK; /* refused there */
+	nupa_spans_copy(spans, n_spans, 0, &value, sizeof(value), false);
+	nupa_store_release((uint64_t *)(void *)target, value);
+	return NUPA_DIRECT_DONE;
+}
+
 static enum nupa_direct move(struct nupa_channel *channel, const struct nupa_wqe *wqe,
 			     const struct nupa_window *window, const struct nupa_span *spans,
 			     uint32_t n_spans)
@@ -165,6 +177,8 @@ static enum nupa_direct move(struct nupa_channel *channel, const struct nupa_wqe
 
 	if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		return window->base ? direct_atomic(wqe, target, spans, n_spans) : NUPA_DIRECT_ASK;
+	if (unlikely(wqe->opcode == IBV_WR_ATOMIC_WRITE))
+		return window->base ? atomic_write(target, spans, n_spans) : NUPA_DIRECT_ASK;
 	if (unlikely(!window->base))
 		return cma_move(channel, spans, n_spans, window->va + offset, bytes, write);
 	if (write)
@@ -180,6 +194,7 @@ const uint32_t nupa_access_needed[32] = {
 	[IBV_WR_RDMA_READ] = IBV_ACCESS_REMOTE_READ,
 	[IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_ACCESS_REMOTE_ATOMIC,
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_ACCESS_REMOTE_ATOMIC,
+	[IBV_WR_ATOMIC_WRITE] = IBV_ACCESS_REMOTE_WRITE,
 };
 
 static uint64_t word_at(const void *at)

@@ -45,9 +45,8 @@ static bool is_whole(const struct nupa_mr *mr)
 /* What is not promoted, or not in one piece, peers reach by the other movers. */
 void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr)
 {
-	bool wanted = mr->kind == NUPA_MR_MEMORY &&
-		      (engine->forced_mover == NUPA_MOVER_NONE ||
-		       engine->forced_mover == NUPA_MOVER_SHARED);
+	bool wanted = mr->kind == NUPA_MR_MEMORY && (engine->forced_mover == NUPA_MOVER_NONE ||
+						     engine->forced_mover == NUPA_MOVER_SHARED);
 	struct nupa_mr_pages *pages = &mr->pages;
 	int n;
 

@@ -24,10 +24,10 @@ static struct {
 static void map_void(void)
 {
 	int fd = memfd_create("nupa-null", MFD_CLOEXEC);
-	uint8_t *zeros = mmap(NULL, VOID_BYTES, PROT_READ,
-			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	uint8_t *sink = mmap(NULL, VOID_BYTES, PROT_NONE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint8_t *zeros =
+	    mmap(NULL, VOID_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint8_t *sink =
+	    mmap(NULL, VOID_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	bool mapped = fd >= 0 && zeros != MAP_FAILED && sink != MAP_FAILED &&
 		      ftruncate(fd, SINK_BYTES) == 0 &&
 		      /* Backed before use: a full file system is an errno, not a SIGBUS. */
@@ -86,8 +86,8 @@ uint8_t *nupa_mr_local_rare(const struct nupa_mr *mr, const struct ibv_pd *pd,
 {
 	uint8_t *at;
 
-	if (!mr || mr->kind == NUPA_MR_WINDOW || mr->kind == NUPA_MR_DEVICE ||
-	    !pd || mr->ibv.pd->handle != pd->handle)
+	if (!mr || mr->kind == NUPA_MR_WINDOW || mr->kind == NUPA_MR_DEVICE || !pd ||
+	    mr->ibv.pd->handle != pd->handle)
 		return NULL;
 	if (mr->kind == NUPA_MR_NULL)
 		return access & IBV_ACCESS_LOCAL_WRITE ? the_void.sink : the_void.zeros;
@@ -113,9 +113,8 @@ static int check_advice(struct nupa_engine *engine, const struct ibv_pd *pd,
 		return index < engine->mr_limit && engine->mrs[index] ? ENOENT : EFAULT;
 	if (mr->kind != NUPA_MR_ON_DEMAND)
 		return EINVAL;
-	if (mr->ibv.pd->handle != pd->handle ||
-	    (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
-	     !(mr->access & IBV_ACCESS_LOCAL_WRITE)))
+	if (mr->ibv.pd->handle != pd->handle || (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
+						 !(mr->access & IBV_ACCESS_LOCAL_WRITE)))
 		return EPERM;
 	*at = nupa_mr_at(mr, sge->addr, sge->length);
 	return *at || !sge->length ? 0 : EFAULT;

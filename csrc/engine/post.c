@@ -10,7 +10,8 @@ const uint32_t nupa_opcodes_of_type[16] = {
 	[IBV_QPT_RC] = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
 		       1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_RDMA_READ |
 		       1u << IBV_WR_ATOMIC_CMP_AND_SWP | 1u << IBV_WR_ATOMIC_FETCH_AND_ADD |
-		       1u << IBV_WR_LOCAL_INV | 1u << IBV_WR_SEND_WITH_INV | 1u << IBV_WR_BIND_MW,
+		       1u << IBV_WR_LOCAL_INV | 1u << IBV_WR_SEND_WITH_INV | 1u << IBV_WR_BIND_MW |
+		       1u << IBV_WR_ATOMIC_WRITE | 1u << IBV_WR_FLUSH,
 	[IBV_QPT_UC] = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
 		       1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_LOCAL_INV |
 		       1u << IBV_WR_SEND_WITH_INV | 1u << IBV_WR_BIND_MW,
@@ -19,7 +20,7 @@ const uint32_t nupa_opcodes_of_type[16] = {
 
 #define INLINE_OPCODES                                                                             \
 	(1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM | 1u << IBV_WR_SEND |          \
-	 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_SEND_WITH_INV)
+	 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_SEND_WITH_INV | 1u << IBV_WR_ATOMIC_WRITE)
 
 static int fill_local(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_send_wr *wr)
 {
@@ -97,6 +98,12 @@ static int fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_s
 		wqe->raddr = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
 		return 0;
+	case IBV_WR_ATOMIC_WRITE:
+		wqe->raddr = wr->wr.rdma.remote_addr;
+		wqe->rkey = wr->wr.rdma.rkey;
+		return wqe->length_bytes == 8 ? 0 : EINVAL;
+	case IBV_WR_FLUSH: /* by ibv_wr_flush alone: a struct ibv_send_wr has no room for it */
+		return EINVAL;
 	case IBV_WR_BIND_MW:
 		return nupa_mw_fill_wqe(qp, wqe, wr->bind_mw.mw, wr->bind_mw.rkey,
 					&wr->bind_mw.bind_info);

@@ -54,8 +54,10 @@ static int check_built(const struct nupa_qp *qp)
 	if (!wqe)
 		return 0;
 	if ((wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	     wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) &&
+	     wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || wqe->opcode == IBV_WR_ATOMIC_WRITE) &&
 	    wqe->length_bytes != 8)
+		return EINVAL;
+	if (wqe->opcode == IBV_WR_FLUSH && wqe->length_bytes)
 		return EINVAL;
 	return qp->type == IBV_QPT_UD && !wqe->ah ? EINVAL : 0;
 }
@@ -227,6 +229,31 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t r
 		wqe->compare_add = add;
 }
 
+static void wr_atomic_write(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
+			    const void *atomic_wr)
+{
+	struct nupa_wqe *wqe = begin_remote(ibv, IBV_WR_ATOMIC_WRITE, 0, rkey, remote_addr);
+
+	if (!wqe)
+		return;
+	memcpy(wqe->inline_data, atomic_wr, sizeof(uint64_t)); /* a WQE has room for an SGE */
+	wqe->flags |= IBV_SEND_INLINE;
+	wqe->length_bytes = sizeof(uint64_t);
+}
+
+static void wr_flush(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr, size_t length,
+		     uint8_t type, uint8_t level)
+{
+	struct nupa_wqe *wqe = begin_remote(ibv, IBV_WR_FLUSH, 0, rkey, remote_addr);
+
+	if (!wqe)
+		return;
+	if (!type || type & ~(IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT) || level > IBV_FLUSH_MR)
+		fail(qp_of(ibv), EINVAL);
+	wqe->compare_add = length;
+	wqe->swap = (uint64_t)level << 8 | type;
+}
+
 /* --- setters: what the request carries, and where it goes ---------------------------- */
 
 static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t num_sge, const struct ibv_sge *sg_list)
@@ -328,7 +355,8 @@ static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |    \
 	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                                 \
 	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |                 \
-	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW)
+	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW |        \
+	 IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE)
 #define UC_OPS                                                                                     \
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |    \
 	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV |  \
@@ -350,6 +378,8 @@ int nupa_qp_ex_init(struct nupa_qp *qp, uint64_t send_ops_flags)
 	ex->wr_send_inv = wr_send_inv;
 	ex->wr_local_inv = wr_local_inv;
 	ex->wr_bind_mw = wr_bind_mw;
+	ex->wr_atomic_write = wr_atomic_write;
+	ex->wr_flush = wr_flush;
 	ex->wr_rdma_read = wr_rdma_read;
 	ex->wr_rdma_write = wr_rdma_write;
 	ex->wr_rdma_write_imm = wr_rdma_write_imm;

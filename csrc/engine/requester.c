@@ -189,6 +189,13 @@ static bool issue_send(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 	return true;
 }
 
+static const uint8_t kind_of[] = {
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = NUPA_ATOMIC_CAS,
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = NUPA_ATOMIC_ADD,
+	[IBV_WR_ATOMIC_WRITE] = NUPA_ATOMIC_WRITE,
+	[IBV_WR_FLUSH] = NUPA_ATOMIC_FLUSH,
+};
+
 static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
 			  uint32_t n_spans)
 {
@@ -221,10 +228,13 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 		msg->atomic = (struct nupa_atomic_eth){
 			.raddr = wqe->raddr,
 			.rkey = wqe->rkey,
-			.is_cas = wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP,
+			.kind = kind_of[wqe->opcode],
 			.compare_add = wqe->compare_add,
 			.swap = wqe->swap,
 		};
+		if (wqe->opcode == IBV_WR_ATOMIC_WRITE)
+			nupa_spans_copy(spans, n_spans, 0, &msg->atomic.compare_add,
+					sizeof(uint64_t), false);
 	}
 	nupa_request_publish(qp, msg, 0);
 	qp->reads_outstanding++;

@@ -205,6 +205,10 @@ void nupa_requester_atomic_resp(struct nupa_qp *qp, const struct nupa_msg *msg)
 
 	if (!wqe || wqe->opcode == IBV_WR_RDMA_READ)
 		return;
+	if (!nupa_is_fetching_op(wqe->opcode)) {
+		response_done(qp, wqe);
+		return;
+	}
 	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans)) {
 		nupa_requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 		return;

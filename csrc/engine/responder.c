@@ -96,9 +96,55 @@ static bool handle_read(struct nupa_qp *qp, const struct nupa_msg *msg)
 	return add_job(qp, &job);
 }
 
+/* What a flush of this placement needs. */
+static int flush_access(uint64_t placement)
+{
+	return (placement & IBV_FLUSH_GLOBAL ? IBV_ACCESS_FLUSH_GLOBAL : 0) |
+	       (placement & IBV_FLUSH_PERSISTENT ? IBV_ACCESS_FLUSH_PERSISTENT : 0);
+}
+
+/* All that came before is in its place, since requests are executed in order: what is left is to
+ * say so to other processors, and to check the key. */
+static bool handle_flush(struct nupa_qp *qp, const struct nupa_msg *msg)
+{
+	struct nupa_job job = { .psn = msg->psn, .is_atomic = true };
+	const struct nupa_mr *mr = nupa_mr_find(qp->engine, msg->atomic.rkey);
+	int access = flush_access(msg->atomic.swap);
+	bool whole = msg->atomic.swap >> 8 == IBV_FLUSH_MR;
+	uint64_t raddr = whole && mr ? mr->iova : msg->atomic.raddr;
+	bool on_demand;
+
+	if (!access || ((int)qp->attr.qp_access_flags & access) != access ||
+	    !nupa_mr_remote(qp, msg->atomic.rkey, raddr, whole ? 0 : msg->atomic.compare_add,
+			    access, &on_demand)) {
+		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
+		return false;
+	}
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return add_job(qp, &job);
+}
+
+static void execute_atomic(const struct nupa_msg *msg, uint64_t *word, uint64_t *original)
+{
+	switch (msg->atomic.kind) {
+	case NUPA_ATOMIC_CAS:
+		*original = msg->atomic.compare_add;
+		nupa_cas_seq(word, original, msg->atomic.swap);
+		break;
+	case NUPA_ATOMIC_WRITE:
+		nupa_store_release(word, msg->atomic.compare_add);
+		break;
+	default:
+		*original = nupa_fetch_add_seq(word, msg->atomic.compare_add);
+		break;
+	}
+}
+
 static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	struct nupa_job job = { .psn = msg->psn, .is_atomic = true };
+	int access = msg->atomic.kind == NUPA_ATOMIC_WRITE ? IBV_ACCESS_REMOTE_WRITE
+							   : IBV_ACCESS_REMOTE_ATOMIC;
 	uint64_t *word;
 	bool on_demand = false;
 
@@ -107,9 +153,8 @@ static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 		return false;
 	}
 	word = (uint64_t *)(void *)nupa_mr_remote(qp, msg->atomic.rkey, msg->atomic.raddr, 8,
-						  IBV_ACCESS_REMOTE_ATOMIC, &on_demand);
-	if (!word || (uintptr_t)word & 7 ||
-	    !(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC)) {
+						  access, &on_demand);
+	if (!word || (uintptr_t)word & 7 || !((int)qp->attr.qp_access_flags & access)) {
 		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
 		return false;
 	}
@@ -117,12 +162,7 @@ static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_OPERATION);
 		return false;
 	}
-	if (msg->atomic.is_cas) {
-		job.raddr = msg->atomic.compare_add;
-		nupa_cas_seq(word, &job.raddr, msg->atomic.swap);
-	} else {
-		job.raddr = nupa_fetch_add_seq(word, msg->atomic.compare_add);
-	}
+	execute_atomic(msg, word, &job.raddr);
 	return add_job(qp, &job);
 }
 
@@ -310,7 +350,9 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 		done = qp->type == IBV_QPT_RC && handle_read(qp, msg);
 		break;
 	default:
-		done = qp->type == IBV_QPT_RC && handle_atomic(qp, msg);
+		done = qp->type == IBV_QPT_RC &&
+		       (msg->atomic.kind == NUPA_ATOMIC_FLUSH ? handle_flush(qp, msg)
+							      : handle_atomic(qp, msg));
 		break;
 	}
 	if (qp->type == IBV_QPT_RC) {

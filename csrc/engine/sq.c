@@ -20,6 +20,8 @@ const uint8_t nupa_wc_opcode_of[32] = {
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
 	[IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
 	[IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
+	[IBV_WR_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE,
+	[IBV_WR_FLUSH] = IBV_WC_FLUSH,
 	[IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
 };
 
@@ -200,7 +202,7 @@ void nupa_sq_made_progress(struct nupa_qp *qp)
 bool nupa_sq_local_spans(struct nupa_qp *qp, struct nupa_wqe *wqe, struct nupa_span *spans,
 			 uint32_t *n_spans)
 {
-	int access = nupa_is_response_op(wqe->opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
+	int access = nupa_is_fetching_op(wqe->opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
 
 	if (wqe->flags & IBV_SEND_INLINE) {
 		spans[0] = (struct nupa_span){ wqe->inline_data, wqe->length_bytes };

@@ -28,6 +28,14 @@ static inline int nupa_wqe_begin(struct nupa_qp *qp, struct nupa_wqe *wqe, uint3
 static inline bool nupa_is_response_op(uint8_t opcode)
 {
 	return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_WRITE ||
+	       opcode == IBV_WR_FLUSH;
+}
+
+/* Of those, the ones whose answer goes into local memory. */
+static inline bool nupa_is_fetching_op(uint8_t opcode)
+{
+	return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
 	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 

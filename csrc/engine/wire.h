@@ -47,10 +47,17 @@ struct nupa_reth {
 	uint32_t total_bytes; /* of the whole message */
 };
 
+enum nupa_atomic_kind {
+	NUPA_ATOMIC_ADD = 0,
+	NUPA_ATOMIC_CAS = 1,
+	NUPA_ATOMIC_WRITE = 2, /* stores compare_add */
+	NUPA_ATOMIC_FLUSH = 3, /* compare_add bytes; swap: enum ibv_placement_type | level << 8 */
+};
+
 struct nupa_atomic_eth {
 	uint64_t raddr;
 	uint32_t rkey;
-	uint32_t is_cas;
+	uint32_t kind; /* enum nupa_atomic_kind */
 	uint64_t compare_add;
 	uint64_t swap;
 };

@@ -157,7 +157,7 @@ static void fill_body(struct scene *s, struct nupa_msg *msg)
 	case NUPA_OP_ATOMIC:
 		msg->atomic.raddr = address_near(s);
 		msg->atomic.rkey = rkey;
-		msg->atomic.is_cas = pick(s, 2);
+		msg->atomic.kind = pick(s, 5);
 		break;
 	default:
 		if (s->b->options.type == IBV_QPT_UD) {

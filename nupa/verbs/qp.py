@@ -32,6 +32,7 @@ __all__ = ["ECE", "QP", "DataBuffer", "QPAttr", "QPCap", "QPEx", "QPInitAttr", "
 _post_send = lib.nupa_post_send
 _post_recv = lib.nupa_post_recv
 
+_ATOMIC_BYTES = 8
 _TO_INIT = e.IBV_QP_PKEY_INDEX | e.IBV_QP_PORT
 _TO_RTR = e.IBV_QP_AV | e.IBV_QP_PATH_MTU | e.IBV_QP_DEST_QPN | e.IBV_QP_RQ_PSN
 
@@ -397,6 +398,17 @@ class QPEx(QP):
     def wr_bind_mw(self, mw: MW, rkey: int, mw_info: MWBindInfo) -> None:
         """*rkey* is the key that the window will have: inc_rkey(mw.rkey) or another tag."""
         lib.ibv_wr_bind_mw(self._qp(), mw._c or closed(mw), rkey, mw_info._c)
+
+    def wr_atomic_write(self, rkey: int, remote_addr: int, atomic_wr: bytes) -> None:
+        """The 8 bytes of *atomic_wr*, at once; remote_addr is a multiple of 8."""
+        if len(atomic_wr) < _ATOMIC_BYTES:
+            raise PyverbsUserError(f"An atomic write has 8 bytes, got {len(atomic_wr)}")
+        lib.ibv_wr_atomic_write(self._qp(), rkey, remote_addr, ffi.from_buffer(atomic_wr))
+
+    def wr_flush(self, rkey: int, remote_addr: int, length: int, kind: int, level: int) -> None:
+        """Completes when all that was written before is in its place: *kind* ibv_placement_type,
+        *level* ibv_selectivity_level."""
+        lib.ibv_wr_flush(self._qp(), rkey, remote_addr, length, kind, level)
 
     def wr_set_ud_addr(self, ah: AH, remote_qpn: int, remote_rkey: int) -> None:
         """*remote_rkey* is the Q_Key (pyverbs' name)."""
