@@ -153,7 +153,7 @@ def test_the_raw_reference_is_scaled_to_the_unit_of_its_line(
 
 
 def test_ucx_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ucx.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(ProgramError, match="pip install libucx-cu12"):
         ucx.folder()
 
