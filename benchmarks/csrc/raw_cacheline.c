@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The floor of every message: the time in which one cache line, stored by one core, is seen
- * by another.  Two processes pinned to two cores pass a 64 B line back and forth.  How fast a line
- * is depends on which slice of the cache its address falls to, so that one line is a lottery: each
- * sample takes another line of a buffer as large as a ring of the engine. */
+ * The floor of every message: the time in which a cache line, stored by one core, is seen by
+ * another. Two processes pinned to two cores answer each other, in two ways: both store to the same
+ * line, which then goes back and forth with its owner; or each to a line of its own that the other
+ * polls, as programs do that poll their own memory, and then the line crosses twice for each way
+ * (the writer takes it from the poller first).  How fast a line is depends on which slice of the
+ * cache its address falls to, so that one line is a lottery: each sample takes others of a buffer
+ * as large as a ring of the engine. */
 #include "bench.h"
 
 #include <stdatomic.h>
@@ -11,13 +14,15 @@
 #define LINES 1024u
 
 struct line {
-	_Alignas(64) _Atomic uint64_t turn; /* odd: the child's */
+	_Alignas(64) _Atomic uint64_t turn; /* odd: the parent's */
 };
 
 /* Turns 1 and 2 are the first round trip. */
-static struct line *line_of(struct line *lines, uint64_t turn)
+static struct line *line_of(struct line *lines, uint64_t turn, bool apart)
 {
-	return &lines[(turn - 1) / 2 / ROUNDS_PER_SAMPLE % LINES];
+	uint64_t index = (turn - 1) / 2 / ROUNDS_PER_SAMPLE % LINES;
+
+	return &lines[index + (apart && turn % 2 == 0 ? LINES : 0)];
 }
 
 /* No pause instruction: on recent cores it costs more than the line's way. */
@@ -27,55 +32,64 @@ static void await(struct line *line, uint64_t turn)
 		;
 }
 
-_Noreturn static void echo(struct line *lines)
+_Noreturn static void echo(struct line *lines, bool apart)
 {
 	for (uint64_t turn = 1;; turn += 2) {
-		struct line *line = line_of(lines, turn);
-
-		await(line, turn);
-		atomic_store_explicit(&line->turn, turn + 1, memory_order_release);
+		await(line_of(lines, turn, apart), turn);
+		atomic_store_explicit(&line_of(lines, turn + 1, apart)->turn, turn + 1,
+				      memory_order_release);
 	}
+}
+
+static void measure(const struct bench_options *options, bool apart,
+		    struct bench_samples *one_way_ns)
+{
+	struct line *lines = bench_map(2 * LINES * sizeof(*lines), true);
+	pid_t child = bench_fork();
+	uint64_t turn = 0;
+
+	bench_pin(options->cpu[child == 0]);
+	if (child == 0)
+		echo(lines, apart);
+
+	uint64_t end_ns = bench_now_ns() + (uint64_t)(options->seconds / 2 * 1e9);
+	for (uint64_t start_ns = bench_now_ns(); start_ns < end_ns;) {
+		struct line *to = line_of(lines, turn + 1, apart);
+		struct line *from = line_of(lines, turn + 2, apart);
+
+		for (uint32_t round = 0; round < ROUNDS_PER_SAMPLE; round++) {
+			atomic_store_explicit(&to->turn, ++turn, memory_order_release);
+			await(from, ++turn);
+		}
+		uint64_t now_ns = bench_now_ns();
+		bench_add(one_way_ns, (double)(now_ns - start_ns) / (2.0 * ROUNDS_PER_SAMPLE));
+		start_ns = now_ns;
+	}
+	bench_end(child);
+	munmap(lines, 2 * LINES * sizeof(*lines));
 }
 
 int main(int argc, char **argv)
 {
-	static struct bench_samples one_way_ns;
+	static struct bench_samples one_line, two_lines;
 	struct bench_options options = { .seconds = 1.0 };
-	uint64_t turn = 0;
 
 	bench_parse(&options, argc, argv);
 	bench_need_two_cpus(&options);
+	measure(&options, false, &one_line);
+	measure(&options, true, &two_lines);
 
-	struct line *lines = bench_map(LINES * sizeof(*lines), true);
-	pid_t child = bench_fork();
-	bench_pin(options.cpu[child == 0]);
-	if (child == 0)
-		echo(lines);
-
-	uint64_t end_ns = bench_now_ns() + (uint64_t)(options.seconds * 1e9);
-	for (uint64_t start_ns = bench_now_ns(); start_ns < end_ns;) {
-		struct line *line = line_of(lines, turn + 1);
-
-		for (uint32_t round = 0; round < ROUNDS_PER_SAMPLE; round++) {
-			atomic_store_explicit(&line->turn, ++turn, memory_order_release);
-			await(line, ++turn);
-		}
-		uint64_t now_ns = bench_now_ns();
-		bench_add(&one_way_ns, (double)(now_ns - start_ns) / (2.0 * ROUNDS_PER_SAMPLE));
-		start_ns = now_ns;
-	}
-	bench_end(child);
-
-	double median_ns = bench_median(&one_way_ns);
+	double one_ns = bench_median(&one_line), two_ns = bench_median(&two_lines);
 	if (options.json)
 		printf("{\"cpus\": [%d, %d], \"one_way_ns\": %.1f, \"min_ns\": %.1f, "
-		       "\"samples\": %u}\n",
-		       options.cpu[0], options.cpu[1], median_ns, one_way_ns.value[0],
-		       one_way_ns.count);
+		       "\"two_lines_ns\": %.1f, \"samples\": %u}\n",
+		       options.cpu[0], options.cpu[1], one_ns, one_line.value[0], two_ns,
+		       one_line.count);
 	else
-		printf("a cache line from CPU %d to CPU %d: %.1f ns one way (median of %u samples "
-		       "of %u round trips; least %.1f)\n",
-		       options.cpu[0], options.cpu[1], median_ns, one_way_ns.count,
-		       ROUNDS_PER_SAMPLE, one_way_ns.value[0]);
+		printf(
+		    "CPU %d to CPU %d, one way, medians of samples of %u round trips: %.1f ns by "
+		    "one line (least %.1f), %.1f ns by a line for each way\n",
+		    options.cpu[0], options.cpu[1], ROUNDS_PER_SAMPLE, one_ns, one_line.value[0],
+		    two_ns);
 	return 0;
 }

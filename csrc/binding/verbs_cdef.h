@@ -45,6 +45,21 @@ struct ibv_pd {
 	uint32_t handle;
 	...;
 };
+struct ibv_td {
+	struct ibv_context *context;
+};
+struct ibv_td_init_attr {
+	uint32_t comp_mask;
+};
+struct ibv_parent_domain_init_attr {
+	struct ibv_pd *pd;
+	struct ibv_td *td;
+	uint32_t comp_mask;
+	void *(*alloc)(struct ibv_pd *pd, void *pd_context, size_t size, size_t alignment,
+		       uint64_t resource_type);
+	void (*free)(struct ibv_pd *pd, void *pd_context, void *ptr, uint64_t resource_type);
+	void *pd_context;
+};
 struct ibv_mr {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
@@ -501,7 +516,15 @@ struct ibv_cq_init_attr_ex {
 	uint64_t wc_flags;
 	uint32_t comp_mask;
 	uint32_t flags;
-	...;
+	struct ibv_pd *parent_domain;
+};
+struct ibv_moderate_cq {
+	uint16_t cq_count;
+	uint16_t cq_period;
+};
+struct ibv_modify_cq_attr {
+	uint32_t attr_mask;
+	struct ibv_moderate_cq moderate;
 };
 struct ibv_poll_cq_attr {
 	uint32_t comp_mask;

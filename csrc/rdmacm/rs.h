@@ -111,8 +111,8 @@ struct rs_io {
 struct rs_datagrams;
 
 struct rsocket {
-	int refs; /* the first, and never cleared: rs_table.c */
-	int fd;   /* an epoll of all that can wake us; the program's name for this */
+	int refs;            /* the first, and never cleared: rs_table.c */
+	int fd;              /* an epoll of all that can wake us; the program's name for this */
 	uint32_t generation; /* of the process: see rs_table.c */
 	uint32_t serial;
 	int domain, type, protocol;

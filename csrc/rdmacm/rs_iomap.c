@@ -202,7 +202,7 @@ static bool has_write_room(struct rsocket *rs)
 static int write_piece(struct rsocket *rs, struct rs_pieces *from, uint64_t offset)
 {
 	struct rs_tx *tx = &rs->tx;
-	uint32_t bytes, staged, rkey;
+	uint32_t bytes, rkey;
 	uint64_t addr, room;
 	uint8_t *data;
 	struct ibv_sge sge;
@@ -218,16 +218,15 @@ static int write_piece(struct rsocket *rs, struct rs_pieces *from, uint64_t offs
 		return 0;
 	if (room > from->left)
 		room = from->left;
-	bytes = staged = room > PIECE_MAX ? PIECE_MAX : (uint32_t)room;
-	data = rs_stage(rs, &staged);
+	bytes = room > PIECE_MAX ? PIECE_MAX : (uint32_t)room;
+	data = rs_stage(rs, &bytes);
 	if (!data)
 		return 0;
-	bytes = staged;
 	rs_copy_out(from, data, bytes);
 	sge = (struct ibv_sge){ (uintptr_t)data, bytes, tx->lkey };
 	wr.wr.rdma.remote_addr = addr;
 	wr.wr.rdma.rkey = rkey;
-	return rs_post_data(rs, &wr, staged) ? -1 : 1;
+	return rs_post_data(rs, &wr, bytes) ? -1 : 1;
 }
 
 /* Bytes written; -1 with errno: EINVAL where the peer has mapped nothing, EAGAIN, EPIPE, ENOTCONN.

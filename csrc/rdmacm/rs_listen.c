@@ -171,13 +171,15 @@ struct rsocket *rs_next_connection(struct rsocket *rs)
 	pthread_mutex_lock(&rs->control);
 	first = nupa_list_pop(&rs->queue);
 	if (first) {
-		(void)!read(rs->accept_fd, &count, sizeof(count));
 		nupa_store_release(&rs->queued, rs->queued - 1);
 		if (rs->queued == rs->backlog && rs->serve)
 			watch(rs, EPOLL_CTL_MOD, EPOLLIN);
 	}
 	pthread_mutex_unlock(&rs->control);
-	return first ? container_of(first, struct rsocket, queue_link) : NULL;
+	if (!first)
+		return NULL;
+	(void)!read(rs->accept_fd, &count, sizeof(count));
+	return container_of(first, struct rsocket, queue_link);
 }
 
 /* Connections that nobody took end as if they had been closed. */

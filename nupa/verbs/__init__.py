@@ -31,6 +31,12 @@ from nupa.verbs.errors import (
 )
 from nupa.verbs.event import AsyncEvent
 from nupa.verbs.mr import MR
+from nupa.verbs.parent_domain import (
+    ParentDomain,
+    ParentDomainContext,
+    ParentDomainInitAttr,
+    ThreadDomain,
+)
 from nupa.verbs.pd import PD
 from nupa.verbs.post import PostError
 from nupa.verbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
@@ -65,6 +71,9 @@ __all__ = [
     "GIDEntry",
     "GlobalRoute",
     "LocalCompletionError",
+    "ParentDomain",
+    "ParentDomainContext",
+    "ParentDomainInitAttr",
     "PollCqAttr",
     "PortAttr",
     "PostError",
@@ -85,6 +94,7 @@ __all__ = [
     "SrqAttr",
     "SrqInitAttr",
     "SrqInitAttrEx",
+    "ThreadDomain",
     "WCBatch",
     "XRCDInitAttr",
     "address",

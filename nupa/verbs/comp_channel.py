@@ -11,6 +11,7 @@ from weakref import WeakSet, WeakValueDictionary
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, address_of, closed, expect
 from nupa.verbs.device import Context
+from nupa.verbs.enums import IBV_CQ_ATTR_MODERATE
 from nupa.verbs.errors import PyverbsRDMAError, refuse
 from nupa.verbs.event import AsyncEvent, wait_readable
 
@@ -105,6 +106,13 @@ class Completions(PyverbsCM):
         rc = lib.nupa_req_notify_cq(self._cq_of(self._c or closed(self)), int(solicited_only))
         if rc:
             refuse("Request notify CQ failed", rc)
+
+    def moderate(self, count: int, period_us: int) -> None:
+        """One event for *count* completions, or *period_us* after the first; 0 for each its own."""
+        attr = ffi.new("struct ibv_modify_cq_attr *", (IBV_CQ_ATTR_MODERATE, (count, period_us)))
+        rc = lib.nupa_modify_cq(self._cq_of(self._c or closed(self)), attr)
+        if rc:
+            refuse("Failed to modify CQ", rc)
 
     def ack_events(self, num_events: int) -> None:
         """Acknowledges events; those left are acknowledged when the CQ is closed."""

@@ -11,6 +11,7 @@ from nupa.verbs.comp_channel import CompChannel, Completions
 from nupa.verbs.device import Context
 from nupa.verbs.errors import refuse
 from nupa.verbs.field import Field, table
+from nupa.verbs.pd import PD
 from nupa.verbs.utils import create_wc_flags_to_str
 from nupa.verbs.wc import STATUS
 
@@ -26,6 +27,7 @@ class CqInitAttrEx(PyverbsObject):
         wc_flags: int = 0,
         comp_mask: int = 0,
         flags: int = 0,
+        parent_domain: PD | None = None,
     ) -> None:
         self._c = ffi.new("struct ibv_cq_init_attr_ex *")
         self.cqe = cqe
@@ -34,6 +36,9 @@ class CqInitAttrEx(PyverbsObject):
         self.comp_mask = comp_mask
         self.flags = flags
         self._channel: CompChannel | None = None
+        self._parent_domain = parent_domain
+        if parent_domain is not None:
+            self._c.parent_domain = parent_domain._c or closed(parent_domain)
         self.cq_context: object = None
         if channel is not None:
             self.comp_channel = channel
@@ -83,9 +88,16 @@ class CQEX(Completions):
         if not c:
             refuse(f"Failed to create extended CQ of {attr.cqe} entries")
         self._open(context, c, attr.comp_channel)
+        self.parent_domain = attr._parent_domain
+        if self.parent_domain is not None:
+            self.parent_domain._adopt(self)
         if attr.comp_channel is not None:
             attr.comp_channel._adopt(self)
             attr.comp_channel._cqs[address_of(c)] = self
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.parent_domain = None
 
     def _cq_of(self, c: Any) -> Any:
         return lib.ibv_cq_ex_to_cq(c)

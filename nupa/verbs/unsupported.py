@@ -19,18 +19,6 @@ class Unsupported(PyverbsCM):
         raise PyverbsRDMAError(f"Failed to create {type(self).__name__}", errno.EOPNOTSUPP)
 
 
-class ParentDomain(Unsupported):
-    """Protection domain with its own allocators."""
-
-
-class ParentDomainInitAttr(Unsupported):
-    """What a ParentDomain is to be."""
-
-
-class ParentDomainContext(Unsupported):
-    """The allocators of a ParentDomain."""
-
-
 class DmaBuf(Unsupported):
     """Memory of a GPU, to be shared with the device."""
 

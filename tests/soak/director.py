@@ -13,12 +13,12 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from nupa.fabric import Fabric
 
 from .crew import Role, Worker
+from .links import Figures, Link, LinkEnd, SoakError
 
 SECOND = 1_000_000_000
 HUNG_NS = 10 * SECOND  # what makes no progress for so long, hangs
@@ -30,60 +30,6 @@ LOOK_NS = SECOND // 2
 DEATH_STATUSES = {5: "WR_FLUSH_ERR", 12: "RETRY_EXC_ERR", 100: "lost messages (UC)"}
 STRIKES = ("kill", "stop", "exit now", "exit", "finish", "unlink")
 STRIKE_WEIGHTS = (35, 35, 10, 8, 6, 6)
-
-
-class SoakError(Exception):
-    """Something that must not happen in a soak."""
-
-
-@dataclass
-class LinkEnd:
-    """One end of a link: *id* names it in its worker."""
-
-    id: int
-    worker: Worker
-    address: str = ""
-    ready: bool = False
-    down: bool = False
-    gone: bool = False
-
-
-@dataclass
-class Link:
-    """A connection of two workers, or of one with itself."""
-
-    number: int
-    reliable: bool
-    ends: tuple[LinkEnd, LinkEnd]
-    made_ns: int
-    running: bool = False
-    dropped: bool = False  #: by us: whatever its ends say now is right
-    death_ns: int = 0  #: when one of its workers was ended
-    progress: int = -1
-    progress_ns: int = 0
-
-
-@dataclass
-class Figures:
-    """What a soak has seen."""
-
-    operations: int = 0
-    bytes_checked: int = 0
-    datagrams: int = 0
-    links: int = 0
-    strikes: Counter[str] = field(default_factory=Counter)
-    wrong: int = 0
-    hung: int = 0
-    notices_ms: list[float] = field(default_factory=list)  #: from a death to the partner's error
-    delays_ms: list[float] = field(default_factory=list)  #: of our own alarms: the machine's load
-    statuses: Counter[str] = field(default_factory=Counter)
-    longest_dereg_s: float = 0.0
-    leaked_fds: int = 0
-    leaked_heap_bytes: int = 0
-    leaked_slots: int = 0
-    leaked_ring_bytes: int = 0
-    leaked_segments: int = 0
-    failures: list[str] = field(default_factory=list)
 
 
 class Director:
@@ -462,8 +408,3 @@ class Director:
             worker.close()
         self._workers.clear()
         self._selector.close()
-
-
-def held_bytes(fabric: Fabric) -> int:
-    """Memory that the fabric's segment has."""
-    return Path(fabric.path).stat().st_blocks * 512

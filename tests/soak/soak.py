@@ -17,14 +17,15 @@ from nupa.fabric import Fabric
 from nupa.fabric.topology_file import load
 
 from .crew import build
-from .director import Director, Figures, SoakError, held_bytes
+from .director import Director
+from .links import Figures, SoakError
 
 # p99 of the time from a death to the partner's completion, on a machine that wakes a process within
-# DELAY_MS.  A busier one has as much more for each wake-up on the way: to die, to tear down, to see
-# it, to be told.
+# DELAY_MS.  On a busier one the dying process's threads, its tear-down, and its partner's wait that
+# much longer for a core each.
 NOTICE_LIMIT_MS = 100.0
 DELAY_MS = 5.0
-WAKE_UPS = 4
+WAKE_UPS = 8
 
 
 def _percentile(values: list[float], percent: float) -> float:
@@ -102,6 +103,11 @@ class Report:
         return "\n".join(lines)
 
 
+def _held_bytes(fabric: Fabric) -> int:
+    """Memory that the fabric's segment has."""
+    return Path(fabric.path).stat().st_blocks * 512
+
+
 def _library_folder() -> Path:
     folder = Path(nupa.__file__).with_name("lib")
     if not (folder / "libibverbs.so.1").exists():
@@ -147,7 +153,7 @@ def _run_in(
     try:
         program = build(build_folder)
         with Fabric.create("soak", load("rack24")) as fabric:
-            empty_bytes = held_bytes(fabric)
+            empty_bytes = _held_bytes(fabric)
             env = {
                 **os.environ,
                 "LD_LIBRARY_PATH": str(_library_folder()),
@@ -183,7 +189,7 @@ def _check_fabric(
     """Everybody is gone, and so is what they had."""
     fabric.show()  # takes back what is left to take back
     figures.leaked_slots = len(fabric.processes())
-    figures.leaked_ring_bytes = held_bytes(fabric) - empty_bytes
+    figures.leaked_ring_bytes = _held_bytes(fabric) - empty_bytes
     files = {path.name for path in folder.iterdir()} - {Path(fabric.path).name}
     figures.leaked_segments = len([name for name in files if not name.startswith(".")])
     for name in ("leaked_slots", "leaked_ring_bytes", "leaked_segments"):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks import cases, run
+from benchmarks import cases, run, ucx
 from benchmarks.cases import CASES, Bench, Case
 from nupa.demo import chart
 from nupa.demo.programs import ProgramError
@@ -68,10 +68,24 @@ def test_a_case_without_a_reference_has_no_ratio() -> None:
 @pytest.mark.parametrize(
     ("what", "met", "missed"),
     [
-        ("ib_send_lat -s 8, typical", (0.20, 0.07), (0.20, 0.06)),
+        ("ib_write_lat -s 8", (0.17, 0.17), (0.18, 0.17)),
+        ("ib_write_lat -s 8, the line", (0.139, 0.1), (0.141, 0.1)),
+        ("ib_send_lat -s 8, am", (0.17, 0.17), (0.18, 0.17)),
+        ("ib_send_lat -s 8, tag", (0.89, 1.0), (0.91, 1.0)),
+        ("ib_send_lat -s 8, the line", (0.20, 0.07), (0.20, 0.06)),
+        ("ib_read_lat -s 8", (0.05, 0.1), (0.051, 0.1)),
+        ("ib_atomic_lat", (0.05, 0.1), (0.051, 0.1)),
+        ("ib_send_lat -e, round trip", (15.0, 10.0), (15.1, 10.0)),
+        ("ib_write_bw -s 8", (20.0, 20.0), (19.9, 20.0)),
+        ("ib_write_bw 4 KiB", (8.5, 10.0), (8.4, 10.0)),
+        ("ib_write_bw 4 KiB, UCX", (10.0, 10.0), (9.9, 10.0)),
+        ("ib_write_bw 4 MiB", (11.0, 0.0), (10.9, 0.0)),
+        ("1,024 QPs: WRITE 8 B by turns", (7.0, 10.0), (6.9, 10.0)),
+        ("1,024 QPs: resident, each", (16.0, 0.0), (16.1, 0.0)),
+        ("QPs made and connected", (10_000.0, 0.0), (9_999.0, 0.0)),
         ("ib_write_lat -s 8 over cma", (1.3, 1.0), (1.31, 1.0)),
         ("ib_write_bw 1 MiB over cma", (9.0, 10.0), (8.9, 10.0)),
-        ("ib_send_bw -s 8", (5.0, 0.0), (4.9, 0.0)),
+        ("ib_send_bw -s 8", (18.0, 18.0), (17.9, 18.0)),
         ("nupa.verbs: post and poll one", (4.0, 0.0), (4.1, 0.0)),
         ("nupa.verbs: each of 64", (150.0, 0.0), (151.0, 0.0)),
         ("attach of a process", (5.0, 0.0), (5.1, 0.0)),
@@ -87,7 +101,7 @@ def test_targets_are_those_of_the_issue(
 
 
 def test_a_fast_send_is_not_enough_where_the_cache_line_is_faster_still() -> None:
-    found = CASES[0]
+    (found,) = [case for case in CASES if case.what == "ib_send_lat -s 8, the line"]
     assert not found.met(0.31, 1.0)
     assert not found.met(0.29, 0.09)
 
@@ -111,9 +125,39 @@ def test_the_raw_reference_is_scaled_to_the_unit_of_its_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers = {
-        "raw_cacheline": {"one_way_ns": 65.0},
+        "raw_cacheline": {"one_way_ns": 65.0, "two_lines_ns": 140.0},
         "raw_cma": {"results": [{"ns": 500.0, "gb_per_s": 12.5}], "pingpong_64_ns": 800.0},
+        "raw_eventfd": {"round_trip_ns": 9000},
+        "raw_memcpy": {"results": [{"gb_per_s": 40.0}]},
+        "many_qps": {"one_per_s": 2e7},
     }
     monkeypatch.setattr(cases.raw, "run", lambda name, **_: answers[name])
-    references = [case.reference(BENCH) for case in CASES[:5] if case.reference is not None]
-    assert references == [pytest.approx(0.065), pytest.approx(0.5), 0.8, 12.5, 12.5]
+    references = {
+        case.reference_name: case.reference(BENCH)
+        for case in CASES
+        if case.reference is not None
+        and case.reference_name.startswith(
+            ("cache", "a line", "process_vm", "writev", "wake", "memcpy", "one")
+        )
+    }
+    assert references == {
+        "cache line, one way": pytest.approx(0.065),
+        "a line each way": pytest.approx(0.14),
+        "process_vm_writev 64 B": pytest.approx(0.5),
+        "writev 64 B, ping-pong": 0.8,
+        "wake-up by eventfd": 9.0,
+        **{f"memcpy {size}": 40.0 for size in ("4 KiB", "64 KiB", "1 MiB")},
+        **{f"process_vm_writev {size}": 12.5 for size in ("64 KiB", "1 MiB")},
+        "one QP": pytest.approx(20.0),
+    }
+
+
+def test_ucx_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(ProgramError, match="pip install libucx-cu12"):
+        ucx.folder()
+
+
+def test_what_ucx_prints_without_figures_is_an_error() -> None:
+    with pytest.raises(ProgramError, match="no final figures: 'nonsense'"):
+        ucx.parse("nonsense")

@@ -278,3 +278,21 @@ class TestCqEx:
             qp.post_recv(RecvWR(9))
             qp.modify(QPAttr(qp_state=e.IBV_QPS_ERR), e.IBV_QP_STATE)
             assert channel.get_cq_event(timeout=10) is cq
+
+
+def test_moderated_events_come_for_several_completions(pair) -> None:
+    pair.b.cq.moderate(2, 60_000)
+    pair.b.cq.req_notify()
+    pair.b.qp.post_recv([RecvWR(n, sg=[pair.b.mr.sge(0, 8)]) for n in range(2)])
+    for n in range(2):
+        with pytest.raises(TimeoutError):
+            pair.b.channel.get_cq_event(pair.b.cq, timeout=0)
+        pair.a.qp.post_send(SendWR(n, sg=[pair.a.mr.sge(0, 8)]))
+        pair.a.wait_ok()
+        pair.b.wait_ok()
+    assert pair.b.channel.get_cq_event(pair.b.cq, timeout=pair.b.WAIT_S) is pair.b.cq
+
+
+def test_moderation_is_a_capability_of_the_device(end) -> None:
+    caps = end.ctx.query_device_ex().cq_mod_caps
+    assert (caps.max_cq_count, caps.max_cq_period) == (65535, 65535)

@@ -2,9 +2,12 @@
  * The board: figures and the last operations of this worker, in memory of the director's. */
 #include "soak.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -76,4 +79,29 @@ void tell(const char *format, ...)
 	va_end(arguments);
 	if (send(STDIN_FILENO, text, (size_t)bytes, MSG_NOSIGNAL) != bytes)
 		_exit(98); /* the director is gone */
+}
+
+static uint64_t open_fds(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	uint64_t n = 0;
+
+	if (!folder)
+		give_up("/proc/self/fd: %s", strerror(errno));
+	while (readdir(folder))
+		n++;
+	closedir(folder);
+	return n;
+}
+
+void measure(int slot)
+{
+	board->heap_bytes[slot] = mallinfo2().uordblks;
+	board->fds[slot] = open_fds();
+}
+
+void must(bool good, const char *what)
+{
+	if (!good)
+		give_up("%s: %s", what, strerror(errno));
 }

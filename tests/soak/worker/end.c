@@ -65,6 +65,7 @@ struct end *end_make(uint32_t id, bool reliable, bool with_srq, uint64_t seed, b
 	if (!end)
 		give_up("no memory for an end");
 	end->id = id;
+	end->made_ns = clock_ns();
 	end->with_srq = with_srq;
 	end->out = (struct stream){ .seed = mix(seed, first), .reliable = reliable };
 	end->in = (struct stream){ .seed = mix(seed, !first), .reliable = reliable };

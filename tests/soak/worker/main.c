@@ -6,18 +6,15 @@
  * SIGUSR1: _exit at once.  SIGUSR2: exit without closing anything, when it suits. */
 #include "soak.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,7 +25,6 @@
 struct worker worker;
 
 static volatile sig_atomic_t exit_asked;
-static bool finish_asked;
 
 static void exit_now(int signal_number)
 {
@@ -40,32 +36,6 @@ static void exit_soon(int signal_number)
 {
 	(void)signal_number;
 	exit_asked = 1;
-}
-
-static uint64_t open_fds(void)
-{
-	DIR *folder = opendir("/proc/self/fd");
-	uint64_t n = 0;
-
-	if (!folder)
-		give_up("/proc/self/fd: %s", strerror(errno));
-	while (readdir(folder))
-		n++;
-	closedir(folder);
-	return n;
-}
-
-/* Slot 0: before the device is opened, 1: now, 2: after it was closed. */
-static void measure(int slot)
-{
-	board->heap_bytes[slot] = mallinfo2().uordblks;
-	board->fds[slot] = open_fds();
-}
-
-static void must(bool good, const char *what)
-{
-	if (!good)
-		give_up("%s: %s", what, strerror(errno));
 }
 
 void srq_post(uint32_t buffer)
@@ -152,6 +122,7 @@ static void close_device(void)
 			end_destroy(worker.ends[i]);
 	graves_visit(true);
 	datagrams_close();
+	events_close();
 	if (ibv_destroy_srq(worker.srq) || ibv_dereg_mr(worker.srq_mr) ||
 	    ibv_destroy_cq(worker.cq) ||
 	    (worker.channel && ibv_destroy_comp_channel(worker.channel)))
@@ -160,134 +131,38 @@ static void close_device(void)
 	munmap(worker.srq_memory, SRQ_BUFFERS * (size_t)MESSAGE_MAX_BYTES);
 }
 
-/* --- the director ------------------------------------------------------------------------------
- */
-
-static struct end *end_of(uint32_t id)
-{
-	for (uint32_t i = 0; i < ENDS_MAX; i++)
-		if (worker.ends[i] && worker.ends[i]->id == id && !worker.ends[i]->dying)
-			return worker.ends[i];
-	return NULL;
-}
-
-static bool parse_gid(const char *text, union ibv_gid *gid)
-{
-	for (int i = 0; i < 16; i++)
-		if (sscanf(text + 2 * i, "%2hhx", &gid->raw[i]) != 1)
-			return false;
-	return true;
-}
-
-static void make(uint32_t id, int reliable, int srq, uint64_t seed, int first)
-{
-	union ibv_gid gid;
-	struct end *end;
-	uint32_t place = 0;
-	char text[33];
-
-	while (place < ENDS_MAX && worker.ends[place])
-		place++;
-	if (place == ENDS_MAX)
-		give_up("more than %u ends", ENDS_MAX);
-	end = end_make(id, reliable, srq, seed, first);
-	worker.ends[place] = end;
-	must(ibv_query_gid(worker.context, 1, 1, &gid) == 0, "ibv_query_gid");
-	for (int i = 0; i < 16; i++)
-		snprintf(text + 2 * i, 3, "%02x", gid.raw[i]);
-	tell("address %u %u %u %s %u %" PRIu64, id, end->qp->qp_num, id & 0xffffff, text,
-	     end->mr->rkey, (uint64_t)(uintptr_t)end->memory);
-}
-
-static void join(uint32_t id, const struct address *peer)
-{
-	struct end *end = end_of(id);
-
-	if (!end)
-		return;
-	end->peer = *peer;
-	end_to_ready(end);
-	tell("ready %u", id);
-}
-
-static void drop(uint32_t id)
-{
-	struct end *end = end_of(id);
-
-	if (end)
-		end_die(end);
-}
-
-static void go(struct end *end)
-{
-	if (end_go(end))
-		return;
-	tell("down %u %d %" PRIu64 " %" PRIu64, end->id, (int)IBV_WC_WR_FLUSH_ERR, clock_ns(),
-	     clock_ns());
-	end_die(end);
-}
-
-static bool obey(const char *line)
-{
-	struct address peer;
-	uint32_t id;
-	int reliable, srq, first;
-	uint64_t seed;
-	char gid[33];
-
-	if (sscanf(line, "make %u %d %d %" SCNu64 " %d", &id, &reliable, &srq, &seed, &first) == 5)
-		make(id, reliable, srq, seed, first);
-	else if (sscanf(line, "join %u %u %u %32s %u %" SCNu64, &id, &peer.qpn, &peer.psn, gid,
-			&peer.rkey, &peer.memory) == 6 &&
-		 parse_gid(gid, &peer.gid))
-		join(id, &peer);
-	else if (sscanf(line, "go %u", &id) == 1 && end_of(id))
-		go(end_of(id));
-	else if (sscanf(line, "drop %u", &id) == 1)
-		drop(id);
-	else if (sscanf(line, "meet %u %u %32s", &id, &peer.qpn, gid) == 3 &&
-		 parse_gid(gid, &peer.gid))
-		datagrams_meet(id, peer.qpn, &peer.gid);
-	else if (strcmp(line, "finish") == 0)
-		finish_asked = true;
-	else if (strncmp(line, "go ", 3) != 0)
-		return false;
-	return true;
-}
-
-static void hear(void)
-{
-	char line[512];
-	ssize_t bytes;
-
-	while ((bytes = recv(STDIN_FILENO, line, sizeof(line) - 1, MSG_DONTWAIT)) > 0) {
-		line[bytes] = 0;
-		if (!obey(line))
-			give_up("does not understand: %s", line);
-	}
-	if (bytes == 0)
-		_exit(97); /* the director is gone */
-}
-
 /* --- the loop ------------------------------------------------------------------------------------
  */
-
-static void handle_async(void)
-{
-	struct ibv_async_event event;
-
-	while (ibv_get_async_event(worker.context, &event) == 0)
-		ibv_ack_async_event(&event);
-}
 
 static void fail(struct end *end, const struct ibv_wc *wc)
 {
 	uint64_t now_ns = clock_ns();
+	uint64_t event_ns = events_fatal_ns(end->qp->qp_num, end->made_ns);
 
+	if (event_ns && event_ns < now_ns)
+		now_ns = event_ns;
 	board_log(LOG_DOWN, end->id, end->posted, (uint32_t)(wc->wr_id >> 56), 0, wc->status);
 	tell("down %u %d %" PRIu64 " %" PRIu64, end->id, wc->status ? (int)wc->status : LOST,
 	     now_ns, last_long_dereg_ns);
 	end_die(end);
+}
+
+/* The peer of an end with an SRQ and nothing under way is told of by the event alone. */
+static void handle_events(void)
+{
+	const struct ibv_wc flushed = { .status = IBV_WC_WR_FLUSH_ERR };
+	static uint32_t seen;
+	uint32_t count = events_count();
+
+	if (count == seen)
+		return;
+	seen = count;
+	for (uint32_t i = 0; i < ENDS_MAX; i++) {
+		struct end *end = worker.ends[i];
+
+		if (end && !end->dying && events_fatal_ns(end->qp->qp_num, end->made_ns))
+			fail(end, &flushed);
+	}
 }
 
 /* Those whose completions, with receives of the SRQ among them, have been polled. */
@@ -350,9 +225,7 @@ static bool reap(void)
 
 static void wait_for_news(void)
 {
-	struct pollfd fds[] = { { STDIN_FILENO, POLLIN, 0 },
-				{ worker.context->async_fd, POLLIN, 0 },
-				{ worker.channel->fd, POLLIN, 0 } };
+	struct pollfd fds[] = { { STDIN_FILENO, POLLIN, 0 }, { worker.channel->fd, POLLIN, 0 } };
 	struct ibv_cq *cq;
 	void *context;
 
@@ -360,7 +233,7 @@ static void wait_for_news(void)
 		give_up("ibv_req_notify_cq failed");
 	if (reap())
 		return;
-	poll(fds, 3, 5);
+	poll(fds, 2, 5);
 	while (ibv_get_cq_event(worker.channel, &cq, &context) == 0)
 		ibv_ack_cq_events(cq, 1);
 	/* Others want to get on as well: a core that is never free tells nothing of deaths. */
@@ -379,7 +252,7 @@ static void turn(uint64_t number)
 	}
 	if (number % 16 == 0 || worker.channel) {
 		hear();
-		handle_async();
+		handle_events();
 		graves_visit(false);
 	}
 	for (uint32_t i = 0; i < ENDS_MAX; i++) {
@@ -411,6 +284,7 @@ int main(int argc, char **argv)
 	signal(SIGUSR2, exit_soon);
 	warm_up();
 	open_device(events);
+	events_open();
 	datagrams_open(strtoull(argv[2], NULL, 0));
 	for (uint64_t number = 0; !finish_asked; number++) {
 		turn(number);

@@ -63,6 +63,9 @@ void board_log(enum log_kind kind, uint32_t end, uint64_t step, uint32_t opcode,
 void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* What stops this worker: no memory, a call that fails. */
 void give_up(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+void must(bool good, const char *what);
+/* Files and heap: 0 before the device is opened, 1 now, 2 after it was closed. */
+void measure(int when);
 /* One line to the director. */
 void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -120,6 +123,12 @@ enum wr_kind { WR_STEP = 1, WR_CREDIT, WR_RECV, WR_SRQ_RECV, WR_DATAGRAM, WR_DAT
 
 void srq_post(uint32_t buffer);
 
+/* --- control.c ------------------------------------------------------------------------------ */
+
+extern bool finish_asked;
+/* Does what the director said. */
+void hear(void);
+
 /* --- end.c, traffic.c ------------------------------------------------------------------------- */
 
 struct address {
@@ -142,6 +151,7 @@ struct status {
 
 struct end {
 	uint32_t id;
+	uint64_t made_ns;
 	bool with_srq;
 	bool running;
 	bool dying; /* in error: destroyed when its completions have been polled */
@@ -199,6 +209,16 @@ void end_send(struct end *end);
 /* A completion of this end; false: it failed, and the end with it. */
 bool end_complete(struct end *end, const struct ibv_wc *wc);
 void end_post_recv(struct end *end, uint32_t buffer);
+
+/* --- events.c -----------------------------------------------------------------------------------
+ */
+
+void events_open(void);
+void events_close(void);
+/* How many QPs were told that their peers are gone. */
+uint32_t events_count(void);
+/* When this one was, since then; 0: it was not. */
+uint64_t events_fatal_ns(uint32_t qpn, uint64_t since_ns);
 
 /* --- datagrams.c -------------------------------------------------------------------------------
  */

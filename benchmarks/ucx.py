@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""UCX beside NUPA: ucx_perftest of the PyPI package libucx-cu12, over POSIX shared memory."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from nupa.demo.programs import ProgramError, free_port, run_pair
+
+Test = Literal["ucp_put_lat", "ucp_am_lat", "tag_lat", "ucp_put_bw", "tag_bw"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The last line of ucx_perftest: over all iterations."""
+
+    typical_us: float  #: 50th percentile, one way
+    mb_per_s: float  #: MiB/s, as UCX has it
+    messages_per_s: float
+
+    @property
+    def gb_per_s(self) -> float:
+        return self.mb_per_s * 2**20 / 1e9
+
+
+def folder() -> Path:
+    """Where libucx is installed; ProgramError names the remedy."""
+    spec = importlib.util.find_spec("libucx")
+    if spec is None or not spec.submodule_search_locations:
+        raise ProgramError("UCX is missing: pip install libucx-cu12 (it runs without CUDA)")
+    return Path(spec.submodule_search_locations[0])
+
+
+def run(test: Test, size: int, iterations: str, cpus: tuple[int, int]) -> Result:
+    where = folder()
+    port = free_port()
+    argv = [str(where / "bin" / "ucx_perftest"), "-p", str(port)]
+    result = run_pair(
+        argv,
+        [*argv, "127.0.0.1", "-t", test, "-s", str(size), "-n", iterations],
+        env={"UCX_TLS": "posix,self", "LD_LIBRARY_PATH": str(where / "lib")},
+        cpus=cpus,
+        port=port,
+        deadline_s=60.0,
+    )
+    return parse(result.check().client.stdout)
+
+
+def parse(text: str) -> Result:
+    """ProgramError when the line with the overall figures is not there.
+
+    >>> parse("Final:   1000000   0.167   0.170   0.171   44.75   44.75   5865515   5865516")
+    Result(typical_us=0.167, mb_per_s=44.75, messages_per_s=5865516.0)
+    """
+    for line in reversed(text.splitlines()):
+        if line.startswith("Final:"):
+            values = [float(value) for value in line.split()[1:]]
+            if len(values) == 8:
+                return Result(values[1], values[5], values[7])
+    raise ProgramError(f"ucx_perftest printed no final figures: {text[-500:]!r}")
