@@ -123,7 +123,12 @@ $(BUILD)/sanitized.%: $(C_TREE)
 test-c: $(BUILD)/packages.test $(BUILD)/built
 	ctest --test-dir $(BUILD)/dev --output-on-failure --no-tests=error -j $(JOBS)
 
-test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built
+$(BUILD)/pyverbs/built: tests/suites/build_pyverbs | $(BUILD)/packages.test $(VENV)/installed.dev
+	@echo "PyPI's pyverbs, whose tests run over NUPA"
+	@tests/suites/build_pyverbs $(BIN) $(@D)
+	@touch $@
+
+test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built $(BUILD)/pyverbs/built
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 clean: ## remove everything that was built, and the virtual environment

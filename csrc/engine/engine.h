@@ -481,6 +481,8 @@ void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state);
 /* To ERR: flushes both queues in order. */
 void nupa_qp_error(struct nupa_qp *qp);
 void nupa_qp_flush_rq(struct nupa_qp *qp);
+void nupa_qp_settle(struct nupa_qp *qp); /* sends what is owed */
+void nupa_qp_reset(struct nupa_qp *qp);
 
 static inline struct nupa_qp *nupa_qp_find(const struct nupa_engine *engine, uint32_t qpn)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Parent and thread domains, moderated completion events, queues that change their size. */
+ * Parent and thread domains, moderated completion events, queues that change their size, alternate
+ * paths. */
 #include "end.h"
 #include "engine.h"
 
@@ -393,6 +394,53 @@ static void an_srq_changes_its_size_under_load(void)
 	fabric_close(fabric, a, b);
 }
 
+/* --- paths ----------------------------------------------------------------------------- */
+
+static int set_path(struct end *end, const union ibv_gid *gid, uint8_t port,
+		    enum ibv_mig_state state, int mask)
+{
+	struct ibv_qp_attr attr = {
+		.path_mig_state = state,
+		.alt_ah_attr = { .grh = { .dgid = *gid, .sgid_index = 1, .traffic_class = 8 },
+				 .is_global = 1,
+				 .port_num = 1 },
+		.alt_port_num = port,
+		.alt_timeout = 14,
+	};
+
+	return nupa_modify_qp(end->qp, &attr, mask);
+}
+
+static void an_alternate_path_is_armed_and_migrated_to(void)
+{
+	const int both = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+	struct nupa_fabric *fabric = test_fabric();
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct end *a, *b;
+
+	pair_open(fabric, &end_defaults, &a, &b);
+	CHECK_EQ(set_path(a, &b->self.gid, 1, IBV_MIG_REARM, IBV_QP_PATH_MIG_STATE), EINVAL);
+	CHECK_EQ(set_path(a, &b->self.gid, 2, IBV_MIG_REARM, both), EINVAL);
+	CHECK_EQ(set_path(a, &a->self.gid, 1, IBV_MIG_REARM, both), EINVAL); /* another host */
+	CHECK_EQ(set_path(a, &b->self.gid, 1, IBV_MIG_ARMED, both), EINVAL);
+	CHECK_EQ(set_path(a, &b->self.gid, 1, IBV_MIG_REARM, both), 0);
+	CHECK_EQ(nupa_query_qp(a->qp, &attr, both, &init), 0);
+	CHECK_EQ(attr.path_mig_state, IBV_MIG_ARMED);
+	CHECK_EQ(attr.alt_port_num, 1);
+	CHECK_EQ(attr.alt_timeout, 14);
+	CHECK_EQ(set_path(a, &b->self.gid, 1, IBV_MIG_MIGRATED, IBV_QP_PATH_MIG_STATE), 0);
+	end_expect_event(a, IBV_EVENT_PATH_MIG);
+	CHECK_EQ(nupa_query_qp(a->qp, &attr, both, &init), 0);
+	CHECK_EQ(attr.path_mig_state, IBV_MIG_MIGRATED);
+	CHECK_EQ(attr.ah_attr.grh.traffic_class, 8);
+	end_post_recv(b, 1, 0, 64);
+	end_start(a, IBV_WR_SEND, 1, 0, 8);
+	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
+	fabric_close(fabric, a, b);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -406,6 +454,7 @@ int main(int argc, char **argv)
 		CASE(a_cq_is_not_modified_in_other_ways),
 		CASE(a_cq_that_ignores_overrun_keeps_the_youngest),
 		CASE(an_srq_changes_its_size_under_load),
+		CASE(an_alternate_path_is_armed_and_migrated_to),
 	};
 
 	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""rdma-core's test suites, by the way they are run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .upstream import PYPI, PYPI_VERSION, Suite, debian_version, unpack_debian, unpack_pypi
+
+ROOT = Path(__file__).parents[2]
+DROP_IN = tuple(ROOT / "nupa" / "lib" / name for name in ("libibverbs.so.1", "librdmacm.so.1"))
+NUPA_VERBS = (sys.executable, "-P", "-m", "nupa.verbs")
+
+
+def _debian(folder: Path, python: tuple[str, ...]) -> Suite:
+    version = debian_version()
+    unpack_debian(folder)
+    return Suite(version, folder, python)
+
+
+def _pypi(folder: Path, python: tuple[str, ...], preload: tuple[Path, ...] = ()) -> Suite:
+    unpack_pypi(folder)
+    env = (("PYTHONPATH", str(PYPI / "python")),) if preload else ()
+    return Suite(PYPI_VERSION, folder, python, env, preload)
+
+
+#: Whose suite, and whose pyverbs it runs with; Debian's is v44, PyPI's v59.  PyPI's pyverbs finds
+#: its own libraries by RPATH, which only LD_PRELOAD comes before.
+_WAYS: dict[str, Callable[[Path], Suite]] = {
+    "debian": lambda folder: _debian(folder, ("/usr/bin/python3", "-P")),
+    "debian-nupa.verbs": lambda folder: _debian(folder, NUPA_VERBS),
+    "pypi": lambda folder: _pypi(folder, (sys.executable, "-P"), DROP_IN),
+    "pypi-nupa.verbs": lambda folder: _pypi(folder, NUPA_VERBS),
+}
+
+
+@pytest.fixture(params=_WAYS)
+def suite(request: pytest.FixtureRequest, tmp_path: Path) -> Suite:
+    folder = tmp_path / "suite"
+    folder.mkdir()
+    return _WAYS[request.param](folder)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""rdma-core's own test suite: its files, the Python that runs them, and what became of each test.
+
+No file of it is ours: it is taken from the package that has it, into a temporary folder.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tomllib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nupa.demo.programs import NUPA
+from nupa.fabric import Fabric
+from nupa.fabric.segment import HostInfo
+from nupa.fabric.topology import SegmentConfig, star
+
+HERE = Path(__file__).parent
+RUNNER = HERE / "runner.py"
+DEBIAN_TESTS = Path("/usr/share/doc/rdma-core/tests")
+PYPI = HERE.parents[1] / "build" / "pyverbs"  # made by build_pyverbs
+PYPI_VERSION = 59
+DEVICE, NETDEV = "nupa_rdma0", "nupa_net0"
+POOL_BYTES = 64 << 20  # the suite takes half of the device memory that there is
+DEADLINE_S = 60.0  # of a module: what takes longer hangs
+
+#: Modules for what only these devices have; the others are the generic ones.
+PROVIDERS = ("test_mlx5", "test_efa", "test_cuda")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a test: ok, skipped, failed; *text* is why."""
+
+    id: str
+    outcome: str
+    text: str
+    seconds: float = 0.0
+
+    @property
+    def generic(self) -> bool:
+        return not self.id.split(".")[1].startswith(PROVIDERS)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One version of the suite, unpacked, and what runs it: *python* is a command with its *env*.
+
+    *preload*: libraries for a pyverbs that finds its own in spite of LD_LIBRARY_PATH.
+    """
+
+    version: int
+    folder: Path
+    python: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    preload: tuple[Path, ...] = ()
+
+    def run(self, scratch: Path) -> list[Outcome]:
+        """Runs all of it, each generic module on a fabric of its own: an outcome for each test."""
+        modules = sorted(path.stem for path in self.folder.glob("tests/test_*.py"))
+        parts = [[module] for module in modules if not module.startswith(PROVIDERS)]
+        parts.append([module for module in modules if module.startswith(PROVIDERS)])
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            done = pool.map(lambda part: self._run_part(part, scratch / part[0]), parts)
+        return [outcome for part in done for outcome in part]
+
+    def _run_part(self, modules: Sequence[str], scratch: Path) -> list[Outcome]:
+        scratch.mkdir()
+        listed, results = scratch / "listed", scratch / "results"
+        seed = str(random.randrange(1 << 32))
+        said = self._run([seed, str(listed), str(results), *modules], scratch)
+        if not listed.exists():
+            return [Outcome(f"tests.{module}", "failed", said) for module in modules]
+        lines = results.read_text().splitlines() if results.exists() else []
+        outcomes = [Outcome(**json.loads(line)) for line in lines]
+        missing = set(listed.read_text().split()) - {outcome.id for outcome in outcomes}
+        return outcomes + [
+            Outcome(test, "failed", f"was never done (seed {seed}):\n{said}") for test in missing
+        ]
+
+    def _run(self, arguments: Sequence[str], scratch: Path) -> str:
+        """Runs runner.py on a host of a fabric; what was written, and how it ended."""
+        command = [*self.python, str(RUNNER), *arguments]
+        if self.preload:
+            libraries = ":".join(str(path) for path in self.preload)
+            add = f'LD_PRELOAD="{libraries}:${{LD_PRELOAD-}}" exec "$@"'
+            command = ["sh", "-c", add, "sh", *command]
+        topology = star(2)
+        topology.segment = SegmentConfig(pool_bytes=POOL_BYTES)
+        name = f"{scratch.name}-{os.getpid()}"
+        with Fabric.create(name, topology, auto=True) as fabric:
+            host = fabric.hosts[0]
+            tools = _write_tools(host, scratch)
+            env = dict(os.environ, **dict(self.env), PATH=f"{tools}:{os.environ['PATH']}")
+            place = ["--fabric", fabric.name, "--host", host.name]
+            with subprocess.Popen(
+                [*NUPA, "run", *place, "--", *command],
+                cwd=self.folder,
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            ) as process:
+                try:
+                    said, _ = process.communicate(timeout=DEADLINE_S)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    said = f"{process.communicate()[0]}\nnot done after {DEADLINE_S:g} s: killed"
+        return f"{said}\nended with {process.returncode}"
+
+
+def _write_tools(host: HostInfo, scratch: Path) -> Path:
+    """A folder with `ip` and `rdma`, which the suite asks for the device's network interface.
+
+    The kernel knows neither the device nor the interface; to other questions they are the system's.
+    """
+    folder = scratch / "bin"
+    folder.mkdir()
+    address = {"family": "inet", "local": host.ipv4, "prefixlen": 24}
+    answers = {
+        ("ip", f"-j addr show {NETDEV}"): {"address": host.mac, "addr_info": [address]},
+        ("rdma", "link show -j"): {"ifname": DEVICE, "port": 1, "netdev": NETDEV},
+    }
+    for (tool, question), answer in answers.items():
+        path = folder / tool
+        path.write_text(
+            f'#!/bin/sh\n[ "$*" = \'{question}\' ] || exec {shutil.which(tool) or "false"} "$@"\n'
+            f"echo '{json.dumps([answer])}'\n"
+        )
+        path.chmod(0o755)
+    return folder
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Why a test is skipped, and what the suite says then."""
+
+    because: str
+    says: str
+
+
+def read_skips(version: int) -> dict[str, Skip]:
+    """The checked-in table of that version of the suite, by test."""
+    with (HERE / f"skips_v{version}.toml").open("rb") as file:
+        groups = tomllib.load(file)["skip"]
+    tests = [test for group in groups for test in group["tests"]]
+    assert len(tests) == len(set(tests)), "a test stands twice in the table"
+    return {
+        f"tests.{test}": Skip(group["because"], group["says"])
+        for group in groups
+        for test in group["tests"]
+    }
+
+
+def unexpected(outcomes: Iterable[Outcome], skips: dict[str, Skip]) -> list[str]:
+    """What must not be: failures, and skips that the table has not, or for another reason."""
+    found = []
+    for outcome in outcomes:
+        if outcome.outcome == "failed":
+            found.append(f"{outcome.id} failed: {outcome.text}")
+        elif outcome.outcome == "skipped" and outcome.generic:
+            skip = skips.get(outcome.id)
+            if skip is None or skip.says not in outcome.text:
+                found.append(f"{outcome.id} was skipped: {outcome.text}")
+    return found
+
+
+def debian_version() -> int:
+    """Of the system's rdma-core, whose package has the tests."""
+    shown = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Version}", "rdma-core"], capture_output=True, text=True
+    )
+    if shown.returncode or not (DEBIAN_TESTS / "run_tests.py").exists():
+        pytest.skip("there is no rdma-core with its tests: .ci/setup packages test")
+    return int(shown.stdout.split(".")[0])
+
+
+def unpack_debian(folder: Path) -> None:
+    """Debian's files into *folder*/tests; the larger ones are compressed."""
+    target = folder / "tests"
+    target.mkdir()
+    for path in DEBIAN_TESTS.iterdir():
+        if path.suffix == ".gz":
+            (target / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+        else:
+            shutil.copy(path, target)
+
+
+def unpack_pypi(folder: Path) -> None:
+    """The files of the sdist of PyPI's pyverbs into *folder*/tests."""
+    if not (PYPI / "python").exists():
+        pytest.skip("PyPI's pyverbs is not built: make build/pyverbs/built")
+    shutil.copytree(PYPI / "tests", folder / "tests")
