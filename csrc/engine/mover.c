@@ -173,7 +173,7 @@ static enum nupa_direct move(struct nupa_channel *channel, const struct nupa_wqe
 	uint64_t offset = wqe->raddr - window->iova;
 	uint64_t bytes = wqe->length_bytes;
 	bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	uint8_t *target = window->base + offset;
+	uint8_t *target = (uint8_t *)((uintptr_t)window->base + offset); /* base may be NULL */
 
 	if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		return window->base ? direct_atomic(wqe, target, spans, n_spans) : NUPA_DIRECT_ASK;
