@@ -139,7 +139,7 @@ struct nupa_cm {
 	uint32_t next_port;
 	uint32_t unsent;     /* ids that are */
 	uint64_t seek_at_ns; /* when they look again for a listener; 0: not */
-	uint32_t n_owed;
+	uint32_t n_refusals; /* owed by no id */
 	struct nupa_list ids, listeners;
 	struct nupa_list waiting;            /* for an answer, all equally long */
 	struct nupa_list timewait;           /* likewise */
