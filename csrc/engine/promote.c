@@ -117,14 +117,16 @@ static void promote_vma(struct region *region, const struct nupa_vma *vma)
 
 	if (!may_promote(vma, at))
 		return;
+	if (!region->slot)
+		region->slot = nupa_promoted_take(at);
+	if (!region->slot)
+		return;
 	if (region->n_keep_outs < 0)
 		region->n_keep_outs = nupa_keep_outs(keep_outs, KEEP_OUTS);
 	if (region->n_keep_outs < 0)
 		return;
 	while ((at = next_allowed(region, at, end, &run_end)) < end) {
-		if (!region->slot)
-			region->slot = nupa_promoted_take(at);
-		if (!region->slot || !nupa_promoted_add(region->slot, at, run_end - at))
+		if (!nupa_promoted_add(region->slot, at, run_end - at))
 			return;
 		at = run_end;
 	}

@@ -86,6 +86,7 @@ uint64_t nupa_swap_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, 
 /* A slot of the memfd. */
 struct nupa_promoted {
 	uint64_t anchor; /* va of the page in its middle */
+	uint64_t from, to; /* its pages lie between */
 	uint32_t ranges; /* that were handed out */
 	uint32_t runs;   /* index + 1 of its first */
 	bool used;       /* has or may have pages */

@@ -154,7 +154,9 @@ struct nupa_promoted *nupa_promoted_take(uint64_t anchor)
 		struct nupa_promoted *slot = &slots[next_slot++ % NUPA_PROMOTED_MAX];
 
 		if (!slot->used && !slot->ranges) {
-			*slot = (struct nupa_promoted){ .anchor = anchor, .used = true };
+			*slot = (struct nupa_promoted){
+				.anchor = anchor, .from = anchor, .to = anchor, .used = true
+			};
 			return slot;
 		}
 	}
@@ -283,11 +285,35 @@ static bool empty_those(const struct nupa_promoted *slot, bool straight)
 	return all;
 }
 
+/* The same when all of the slot is where it belongs, as it nearly always is: then nothing of it is
+ * elsewhere, and only there has to be looked.  False: something is not, or could not be. */
+static bool empty_home(const struct nupa_promoted *slot)
+{
+	uint64_t at = slot->from;
+	struct nupa_maps maps;
+	struct nupa_vma vma;
+	bool all = true;
+
+	if (nupa_maps_open(&maps))
+		return false;
+	while (all && at < slot->to)
+		if (!nupa_maps_find(&maps, at, &vma) || vma.start > at ||
+		    !nupa_vma_is_memfd(&vma) || vma.offset != slot_place(slot, vma.start))
+			all = false;
+		else
+			at = vma.end;
+	maps.at = 0;
+	for (at = slot->from; all && at < slot->to; at = vma.end)
+		all = nupa_maps_find(&maps, at, &vma) && vma_out(slot, &vma);
+	nupa_maps_close(&maps);
+	return all;
+}
+
 void nupa_promoted_empty(struct nupa_promoted *slot)
 {
 	/* If not all could be, it stays until it is wanted again, or given back again.  What the
 	 * program unmapped goes, too. */
-	if (empty_those(slot, false) && empty_those(slot, true) &&
+	if ((empty_home(slot) || (empty_those(slot, false) && empty_those(slot, true))) &&
 	    punch(slot_start(slot), SLOT_BYTES)) {
 		runs_free(slot);
 		slot->used = false;
@@ -321,6 +347,8 @@ bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes)
 	if (slot->runs && !punch(place, bytes))
 		return false;
 	run = run_take(slot, va, bytes);
+	slot->from = va < slot->from ? va : slot->from;
+	slot->to = va + bytes > slot->to ? va + bytes : slot->to;
 	return run && nupa_swap_in(memfd, va, bytes, place, run->park) == bytes;
 }
 
