@@ -6,6 +6,7 @@
 #include "promoted.h"
 #include "runner.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
