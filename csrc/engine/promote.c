@@ -72,9 +72,9 @@ int nupa_promote_fd(void)
 /* --- regions ------------------------------------------------------------------------ */
 
 struct region {
-	uint64_t from, to; /* whole pages */
+	uint64_t from, to;          /* whole pages */
 	struct nupa_promoted *slot; /* where new pages of it go */
-	int n_keep_outs;   /* -1: not asked for */
+	int n_keep_outs;            /* -1: not asked for */
 };
 
 /* man madvise: MADV_COLD, a hint, is EINVAL for memory that is locked. */
@@ -140,7 +140,8 @@ static void choose_slot(struct region *region, struct nupa_maps *maps)
 
 	while (at < region->to && nupa_maps_find(maps, at, &vma) && vma.start < region->to) {
 		at = vma.end;
-		if (nupa_vma_is_memfd(&vma) && nupa_promoted_is_straight(nupa_promoted_of(vma.offset))) {
+		if (nupa_vma_is_memfd(&vma) &&
+		    nupa_promoted_is_straight(nupa_promoted_of(vma.offset))) {
 			region->slot = nupa_promoted_of(vma.offset);
 			return;
 		}

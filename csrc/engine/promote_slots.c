@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Where promoted pages are in the memfd.
  *
- * The memfd is cut into slots, each larger than an address space.  A slot belongs to pages that were
- * promoted together, and keeps their distances: a page at va is at slot + MIDDLE + (va - anchor).
- * So a mapping that the program moves or extends (mremap, as realloc does) finds zeros behind it,
- * never another one's pages (I3).  Which pages are promoted is not remembered: the kernel knows which
- * mappings are the memfd's, whatever the program has done with them. */
+ * The memfd is cut into slots, each larger than an address space.  A slot belongs to pages that
+ * were promoted together, and keeps their distances: a page at va is at slot + MIDDLE + (va -
+ * anchor). So a mapping that the program moves or extends (mremap, as realloc does) finds zeros
+ * behind it, never another one's pages (I3).  Which pages are promoted is not remembered: the
+ * kernel knows which mappings are the memfd's, whatever the program has done with them. */
 #define _GNU_SOURCE
 #include "promote_internal.h"
 
@@ -231,8 +231,8 @@ static bool vma_out(const struct nupa_promoted *slot, const struct nupa_vma *vma
 		uint64_t end = vma->end, park, done;
 		struct run *run = straight ? run_at(slot, at, &end) : NULL;
 
-		park = run ? run->park + (at - run->va) :
-			     park_make(end - at, PROT_READ | PROT_WRITE);
+		park =
+		    run ? run->park + (at - run->va) : park_make(end - at, PROT_READ | PROT_WRITE);
 		if (!park)
 			return false;
 		done = nupa_swap_out(memfd, at, end - at, vma->offset + (at - vma->start),

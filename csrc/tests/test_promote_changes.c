@@ -78,8 +78,8 @@ static void peers_keep_the_pages_of_memory_that_was_unmapped(void)
 	CHECK_EQ(munmap(at, 2 * page()), 0);
 	CHECK_EQ(peek(&old, 5), 1);
 	/* Something else is there now, and is registered. */
-	CHECK(mmap(at, 2 * page(), PROT_READ | PROT_WRITE,
-		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+	CHECK(mmap(at, 2 * page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+		   -1, 0) == at);
 	at[5] = 2;
 	new = promote_one(at, 2 * page());
 	poke(&old, 5, 9);
@@ -219,8 +219,8 @@ static void a_child_has_its_parents_memory_as_of_the_fork(void)
 		at[30] = 77;
 		CHECK_EQ(write(to_parent[1], at, 1), 1);
 		CHECK_EQ(read(to_child[0], &byte, 1), 1);
-		_exit(at[20] == 2 && at[40] == 1 && at[30] == 77 && nupa_promote_fd() == -1 ? 0 :
-											      1);
+		_exit(at[20] == 2 && at[40] == 1 && at[30] == 77 && nupa_promote_fd() == -1 ? 0
+											    : 1);
 	}
 	/* As the engine does: what it handed out is void, and promoted anew. */
 	again = promote_one(at + 10, 2 * page());

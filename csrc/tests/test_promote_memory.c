@@ -146,8 +146,8 @@ static void memory_that_was_never_touched_takes_no_memory(void)
 
 	if (!promotion_works())
 		return;
-	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-		  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		  -1, 0);
 	CHECK(at != MAP_FAILED);
 	at[bytes / 2] = 5;
 	range = promote_one(at, bytes);

@@ -97,8 +97,8 @@ static void let_go(struct held *held)
 	held->n = 0;
 }
 
-/* So many registrations of random pieces of the words; half of them while others are held, which they
- * may overlap, the others find none of it promoted. */
+/* So many registrations of random pieces of the words; half of them while others are held, which
+ * they may overlap, the others find none of it promoted. */
 static void register_randomly(uint32_t rounds)
 {
 	static uint64_t random;
@@ -266,9 +266,9 @@ static void atomics_of_peers_and_of_the_program_agree(void)
 		view = mmap(NULL, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
 			    nupa_promote_fd(), (off_t)range->file_off);
 		CHECK(view != MAP_FAILED);
-		CHECK_EQ(pthread_create(&peer, NULL, add_to_word,
-					view + ((uintptr_t)word - range->va)),
-			 0);
+		CHECK_EQ(
+		    pthread_create(&peer, NULL, add_to_word, view + ((uintptr_t)word - range->va)),
+		    0);
 		register_randomly(4);
 		CHECK_EQ(pthread_join(peer, NULL), 0);
 		CHECK_EQ(munmap(view, range->bytes), 0);
