@@ -246,7 +246,10 @@ void nupa_promote_release(const struct nupa_shared_range *ranges, int n)
 	for (int i = 0; i < n; i++) {
 		struct nupa_promoted *slot = nupa_promoted_of(ranges[i].file_off);
 
-		if (slot && slot->ranges && --slot->ranges == 0 && nupa_memfd_is_there())
+		if (!slot->ranges)
+			continue; /* of a memfd before a fork */
+		slot->ranges--;
+		if (slot->ranges == 0 && nupa_memfd_is_there())
 			nupa_promoted_empty(slot);
 	}
 	leave(cancel_state);

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -135,7 +136,7 @@ static bool punch(uint64_t offset, uint64_t bytes)
 
 struct nupa_promoted *nupa_promoted_of(uint64_t file_off)
 {
-	return file_off < FILE_BYTES ? &slots[file_off / SLOT_BYTES] : NULL;
+	return &slots[file_off / SLOT_BYTES % NUPA_PROMOTED_MAX];
 }
 
 static uint64_t slot_start(const struct nupa_promoted *slot)
@@ -371,10 +372,10 @@ void nupa_promoted_forget_in_child(void)
 	if (nupa_maps_open(&maps) == 0) {
 		while (nupa_maps_find(&maps, at, &vma)) {
 			at = vma.end;
-			if (nupa_vma_is_memfd(&vma))
-				(void)mmap((void *)(uintptr_t)vma.start, vma.end - vma.start,
-					   vma.prot, MAP_PRIVATE | MAP_FIXED, memfd,
-					   (off_t)vma.offset);
+			if (nupa_vma_is_memfd(&vma) &&
+			    mmap((void *)(uintptr_t)vma.start, vma.end - vma.start, vma.prot,
+				 MAP_PRIVATE | MAP_FIXED, memfd, (off_t)vma.offset) == MAP_FAILED)
+				abort(); /* rather than write to the parent's memory */
 		}
 		nupa_maps_close(&maps);
 	}
