@@ -128,16 +128,16 @@ static void a_chunk_of_the_heap_may_be_reallocated_while_registered(void)
 {
 	const size_t bytes = 300000;
 	struct nupa_shared_range range;
-	uint8_t *at;
 
 	if (!promotion_works())
 		return;
 	for (size_t n = bytes; n < 20 * bytes; n += bytes) {
-		at = malloc(n);
-		CHECK(at);
-		memset(at, 3, n);
-		range = promote_one(at, n);
-		at = realloc(at, n + bytes);
+		uint8_t *small = malloc(n), *at;
+
+		CHECK(small);
+		memset(small, 3, n);
+		range = promote_one(small, n);
+		at = realloc(small, n + bytes);
 		CHECK(at);
 		for (size_t i = 0; i < n; i++)
 			CHECK_EQ(at[i], 3);
