@@ -33,10 +33,11 @@ int main(int argc, char **argv)
 		bench_die("eventfd");
 	pid_t child = bench_fork();
 	bench_pin(options.cpu[child == 0]);
-	while (child == 0) {
-		await(there);
-		ring(back);
-	}
+	if (child == 0)
+		for (;;) {
+			await(there);
+			ring(back);
+		}
 	uint64_t end_ns = bench_now_ns() + (uint64_t)(options.seconds * 1e9);
 	for (uint64_t start_ns = bench_now_ns(); start_ns < end_ns;) {
 		ring(there);

@@ -230,29 +230,45 @@ bool cm_addr_from_wire(uint16_t family, const uint8_t bytes[16], uint16_t port,
 	return true;
 }
 
-/* RoCE v2: an IPv4 group is mapped as a host's address is. */
-void cm_addr_mgid(const struct sockaddr_storage *addr, union ibv_gid *mgid)
+/* RoCE v2 maps an IPv4 group as it does a host's address.  InfiniBand: RFC 4391 4, with the
+ * signature that the kernel's CM gives to groups of its UDP space. */
+void cm_addr_mgid(const struct nupa_cm_id *id, const struct sockaddr_storage *addr,
+		  union ibv_gid *mgid)
 {
-	uint32_t ipv4;
+	static const uint8_t infiniband[] = { 0xff, 0x12, 0x40, 0x1b, 0xff, 0xff };
+	uint32_t ipv4, be;
 
 	memset(mgid, 0, sizeof(*mgid));
-	if (ipv4_of(addr, &ipv4)) {
-		uint32_t be = htonl(ipv4);
-
-		if (!ipv4)
-			return;
-		mgid->raw[10] = mgid->raw[11] = 0xff;
-		memcpy(&mgid->raw[12], &be, sizeof(be));
-	} else {
+	if (!ipv4_of(addr, &ipv4)) {
 		memcpy(mgid->raw, &v6(addr)->sin6_addr, sizeof(mgid->raw));
+		return;
 	}
+	if (cm_is_ethernet(id->engine)) {
+		mgid->raw[10] = mgid->raw[11] = 0xff;
+	} else {
+		memcpy(mgid->raw, infiniband, sizeof(infiniband));
+		if (id->ps == RDMA_PS_UDP)
+			mgid->raw[3] = 0x01;
+		ipv4 &= 0x0fffffff;
+	}
+	be = htonl(ipv4);
+	memcpy(&mgid->raw[12], &be, sizeof(be));
+}
+
+/* What a subnet manager would assign: 0xc000 to 0xfffe (IBTA 4.1.3).  Only the group decides. */
+uint16_t cm_addr_mlid(const union ibv_gid *mgid)
+{
+	uint32_t hash = 0;
+
+	for (size_t i = 0; i < sizeof(mgid->raw); i++)
+		hash = (hash ^ mgid->raw[i]) * 16777619u;
+	return (uint16_t)(0xc000 + hash % 0x3fff);
 }
 
 uint8_t cm_addr_gid(const struct nupa_engine *engine, uint32_t host, enum cm_addr_kind kind,
 		    union ibv_gid *gid)
 {
-	bool ethernet = engine->fabric->hosts[host].link_layer == NUPA_LINK_ETHERNET;
-	uint8_t index = ethernet && kind < CM_ADDR_ANY6 ? 1 : 0;
+	uint8_t index = cm_is_ethernet(engine) && kind < CM_ADDR_ANY6 ? 1 : 0;
 
 	nupa_host_gid(engine->fabric, host, index, gid);
 	return index;

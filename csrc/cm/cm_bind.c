@@ -149,7 +149,7 @@ void nupa_cm_query(struct nupa_cm_id *id, struct nupa_cm_route *route)
 		cm_addr_gid(engine, engine->host, id->src_kind, &route->sgid);
 	if (id->dst.ss_family && id->bound) {
 		if (id->multicast_dst)
-			cm_addr_mgid(&id->dst, &route->dgid);
+			cm_addr_mgid(id, &id->dst, &route->dgid);
 		else
 			cm_addr_gid(engine, id->dst_host, id->dst_kind, &route->dgid);
 	}

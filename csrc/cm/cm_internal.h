@@ -139,7 +139,7 @@ struct nupa_cm {
 	uint32_t next_port;
 	uint32_t unsent;     /* ids that are */
 	uint64_t seek_at_ns; /* when they look again for a listener; 0: not */
-	uint32_t n_owed;
+	uint32_t n_refusals; /* owed by no id */
 	struct nupa_list ids, listeners;
 	struct nupa_list waiting;            /* for an answer, all equally long */
 	struct nupa_list timewait;           /* likewise */
@@ -189,7 +189,13 @@ void cm_addr_of_host(const struct nupa_engine *engine, uint32_t host, bool v6, b
 void cm_addr_to_wire(const struct sockaddr_storage *addr, uint8_t bytes[16]);
 bool cm_addr_from_wire(uint16_t family, const uint8_t bytes[16], uint16_t port,
 		       struct sockaddr_storage *addr);
-void cm_addr_mgid(const struct sockaddr_storage *addr, union ibv_gid *mgid);
+void cm_addr_mgid(const struct nupa_cm_id *id, const struct sockaddr_storage *addr,
+		  union ibv_gid *mgid);
+uint16_t cm_addr_mlid(const union ibv_gid *mgid);
+static inline bool cm_is_ethernet(const struct nupa_engine *engine)
+{
+	return engine->fabric->hosts[engine->host].link_layer == NUPA_LINK_ETHERNET;
+}
 /* The GID of a host that goes with an address of this kind, and its index. */
 uint8_t cm_addr_gid(const struct nupa_engine *engine, uint32_t host, enum cm_addr_kind kind,
 		    union ibv_gid *gid);

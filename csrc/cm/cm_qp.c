@@ -20,7 +20,7 @@ static uint32_t qkey_of(const struct nupa_cm_id *id)
 static void ah_to(const struct nupa_cm_id *id, const union ibv_gid *dgid, struct ibv_ah_attr *ah)
 {
 	const struct nupa_fabric *fabric = id->engine->fabric;
-	bool ethernet = fabric->hosts[id->engine->host].link_layer == NUPA_LINK_ETHERNET;
+	bool ethernet = cm_is_ethernet(id->engine);
 	union ibv_gid sgid;
 
 	memset(ah, 0, sizeof(*ah));
@@ -125,12 +125,14 @@ static int join_locked(struct nupa_cm_id *id, const struct sockaddr_storage *add
 	event = cm_event_new(id, RDMA_CM_EVENT_MULTICAST_JOIN, 0);
 	if (!event)
 		return ENOMEM;
-	cm_addr_mgid(addr, &mgid);
+	cm_addr_mgid(id, addr, &mgid);
 	event->group = group;
 	event->conn.qpn = MULTICAST_QPN;
 	event->qkey = qkey_of(id);
 	ah_to(id, &mgid, &event->ah);
 	event->ah.is_global = 1;
+	if (!cm_is_ethernet(id->engine))
+		event->ah.dlid = cm_addr_mlid(&mgid);
 	cm_event_post(event);
 	return 0;
 }

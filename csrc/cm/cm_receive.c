@@ -173,9 +173,9 @@ static void handle_reject(struct nupa_cm_id *id, const struct nupa_msg *msg,
  * same, so it goes at once. */
 static void handle_disconnect(struct nupa_cm_id *id, const struct nupa_msg *msg)
 {
-	cm_send(id->engine, id->peer, CM_DREP, 0, msg->src_qpn, id->local, NULL);
 	if (id->state != CM_ESTABLISHED && id->state != CM_REP_SENT && id->state != CM_DREQ_SENT)
 		return;
+	cm_send(id->engine, id->peer, CM_DREP, 0, msg->src_qpn, id->local, NULL);
 	cm_timewait(id);
 	cm_event_report(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 }

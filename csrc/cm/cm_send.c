@@ -5,7 +5,9 @@
 
 #include <stdlib.h>
 
-#define OWED_MAX 4096u /* a peer that asks and never reads is not answered beyond this */
+/* An id owes a few messages at most.  What nobody's id sends, refusals, a peer may ask for without
+ * end and never read. */
+#define REFUSALS_MAX 4096u
 
 static uint32_t wire_bytes(const struct nupa_msg *msg)
 {
@@ -75,7 +77,7 @@ void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_m
 		return;
 	if (!owes(cm, channel) && try_send(engine, channel, &msg, wire))
 		return;
-	owed = cm->n_owed < OWED_MAX ? calloc(1, sizeof(*owed)) : NULL;
+	owed = from || cm->n_refusals < REFUSALS_MAX ? calloc(1, sizeof(*owed)) : NULL;
 	if (!owed)
 		return; /* the other end's timer tells it */
 	owed->channel = channel;
@@ -83,7 +85,7 @@ void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_m
 	if (wire)
 		owed->wire = *wire;
 	owe(engine, owed);
-	cm->n_owed++;
+	cm->n_refusals += !from;
 }
 
 void cm_send_id(struct nupa_cm_id *id, enum cm_message message, uint8_t reason,
@@ -129,7 +131,7 @@ static void flush_owed(struct nupa_engine *engine)
 			owe(engine, owed);
 			continue;
 		}
-		cm->n_owed--;
+		cm->n_refusals -= !owed->msg.src_qpn;
 		free(owed);
 	}
 }

@@ -290,7 +290,9 @@ void nupa_channel_close_all(struct nupa_engine *engine)
 	uint64_t deadline_ns = nupa_clock_ns() + LINGER_NS;
 
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
-		struct nupa_channel *channel = engine->channels[peer];
+		/* What we sent to ourselves nobody takes any more. */
+		struct nupa_channel *channel =
+		    peer == engine->slot_index ? NULL : engine->channels[peer];
 
 		while (channel && !channel->broken && !nupa_tx_drained(&channel->tx) &&
 		       !closed_by_peer(engine, channel) && nupa_channel_process_alive(channel) &&

@@ -16,14 +16,20 @@
 /* Of all engines.  Taken below an engine's lock. */
 static pthread_mutex_t bare_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct nupa_list bare = { &bare, &bare };
+static uint32_t n_bare;
 static uint32_t keepers; /* as long as there are any, nothing becomes private */
 static bool all_away;    /* a fork: no peer writes to anything */
+
+/* More than one looks through at each registration: then any is taken to overlap. */
+#define BARE_MAX 1024u
 
 static bool overlaps_bare(const struct nupa_mr *mr)
 {
 	uintptr_t from = (uintptr_t)mr->va & ~(uintptr_t)(NUPA_PAGE_BYTES - 1);
 	uintptr_t last = ((uintptr_t)mr->va + mr->length - 1) | (NUPA_PAGE_BYTES - 1);
 
+	if (n_bare > BARE_MAX)
+		return true;
 	for (struct nupa_list *at = bare.next; at != &bare; at = at->next) {
 		const struct nupa_mr *other = container_of(at, struct nupa_mr, bare_link);
 
@@ -65,6 +71,7 @@ void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr)
 		mr->keeper = n < 0 || n == NUPA_MR_RANGES || mr->length > NUPA_PROMOTE_MAX_BYTES;
 		keepers += mr->keeper;
 		nupa_list_add(&bare, &mr->bare_link);
+		n_bare++;
 	}
 	pthread_mutex_unlock(&bare_lock);
 	if (pages->whole)
@@ -96,6 +103,7 @@ struct nupa_mr_pages nupa_mr_take_pages(struct nupa_mr *mr)
 	pthread_mutex_lock(&bare_lock);
 	if (mr->bare) {
 		nupa_list_del(&mr->bare_link);
+		n_bare--;
 		keepers -= mr->keeper;
 		mr->bare = mr->keeper = false;
 	}
@@ -186,5 +194,5 @@ void nupa_mr_forget_in_child(struct nupa_engine *engine)
 	}
 	pthread_mutex_init(&bare_lock, NULL);
 	nupa_list_init(&bare);
-	keepers = 0;
+	n_bare = keepers = 0;
 }

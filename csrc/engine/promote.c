@@ -72,9 +72,9 @@ int nupa_promote_fd(void)
 /* --- regions ------------------------------------------------------------------------ */
 
 struct region {
-	uint64_t from, to; /* whole pages */
+	uint64_t from, to;          /* whole pages */
 	struct nupa_promoted *slot; /* where new pages of it go */
-	int n_keep_outs;   /* -1: not asked for */
+	int n_keep_outs;            /* -1: not asked for */
 };
 
 /* man madvise: MADV_COLD, a hint, is EINVAL for memory that is locked. */
@@ -117,14 +117,16 @@ static void promote_vma(struct region *region, const struct nupa_vma *vma)
 
 	if (!may_promote(vma, at))
 		return;
+	if (!region->slot)
+		region->slot = nupa_promoted_take(at);
+	if (!region->slot)
+		return;
 	if (region->n_keep_outs < 0)
 		region->n_keep_outs = nupa_keep_outs(keep_outs, KEEP_OUTS);
 	if (region->n_keep_outs < 0)
 		return;
 	while ((at = next_allowed(region, at, end, &run_end)) < end) {
-		if (!region->slot)
-			region->slot = nupa_promoted_take(at);
-		if (!region->slot || !nupa_promoted_add(region->slot, at, run_end - at))
+		if (!nupa_promoted_add(region->slot, at, run_end - at))
 			return;
 		at = run_end;
 	}
@@ -138,7 +140,8 @@ static void choose_slot(struct region *region, struct nupa_maps *maps)
 
 	while (at < region->to && nupa_maps_find(maps, at, &vma) && vma.start < region->to) {
 		at = vma.end;
-		if (nupa_vma_is_memfd(&vma) && nupa_promoted_is_straight(nupa_promoted_of(vma.offset))) {
+		if (nupa_vma_is_memfd(&vma) &&
+		    nupa_promoted_is_straight(nupa_promoted_of(vma.offset))) {
 			region->slot = nupa_promoted_of(vma.offset);
 			return;
 		}
@@ -243,7 +246,10 @@ void nupa_promote_release(const struct nupa_shared_range *ranges, int n)
 	for (int i = 0; i < n; i++) {
 		struct nupa_promoted *slot = nupa_promoted_of(ranges[i].file_off);
 
-		if (slot && slot->ranges && --slot->ranges == 0 && nupa_memfd_is_there())
+		if (!slot->ranges)
+			continue; /* of a memfd before a fork */
+		slot->ranges--;
+		if (slot->ranges == 0 && nupa_memfd_is_there())
 			nupa_promoted_empty(slot);
 	}
 	leave(cancel_state);

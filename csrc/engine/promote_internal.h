@@ -62,8 +62,8 @@ bool nupa_hold_possible(void);
 void nupa_hold_forget_in_child(void);
 /* The most to hold off at once, at most NUPA_PIECE_PAGES. */
 uint64_t nupa_hold_max_bytes(void);
-/* From here on nobody writes to [va, +bytes), nor, with *first_touch*, touches a page of it that was
- * never touched.  The caller must not either. */
+/* From here on nobody writes to [va, +bytes), nor, with *first_touch*, touches a page of it that
+ * was never touched.  The caller must not either. */
 bool nupa_hold_begin(struct nupa_hold *hold, uint64_t va, uint64_t bytes, bool first_touch);
 /* *replaced*: there is another mapping at va now. */
 void nupa_hold_end(struct nupa_hold *hold, bool replaced);
@@ -72,9 +72,9 @@ void nupa_hold_end(struct nupa_hold *hold, bool replaced);
 
 /* What is written while writers are held off. */
 struct nupa_keep_out nupa_swap_scratch(void);
-/* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd.  The
- * mapping that was there goes to [park, +bytes), which is the caller's, without its pages.  Returns
- * how many bytes have, from the front. */
+/* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd.
+ * The mapping that was there goes to [park, +bytes), which is the caller's, without its pages.
+ * Returns how many bytes have, from the front. */
 uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park);
 /* And back again, with these rights, to a mapping that is at *park*, which stays there empty: what
  * merged with its neighbours before, does again. */
@@ -85,10 +85,11 @@ uint64_t nupa_swap_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, 
 
 /* A slot of the memfd. */
 struct nupa_promoted {
-	uint64_t anchor; /* va of the page in its middle */
-	uint32_t ranges; /* that were handed out */
-	uint32_t runs;   /* index + 1 of its first */
-	bool used;       /* has or may have pages */
+	uint64_t anchor;   /* va of the page in its middle */
+	uint64_t from, to; /* its pages lie between */
+	uint32_t ranges;   /* that were handed out */
+	uint32_t runs;     /* index + 1 of its first */
+	bool used;         /* has or may have pages */
 };
 
 /* Makes the memfd if there was none. */

@@ -94,7 +94,8 @@ static bool parse(struct nupa_maps *maps, struct nupa_vma *vma)
 
 static int read_text(struct nupa_maps *maps)
 {
-	/* Not malloc: it would change what is being read.  Pages that are not touched cost nothing. */
+	/* Not malloc: it would change what is being read.  Pages that are not touched cost nothing.
+	 */
 	maps->text = mmap(NULL, MAPS_TEXT_MAX_BYTES, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (maps->text == MAP_FAILED) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Where promoted pages are in the memfd.
  *
- * The memfd is cut into slots, each larger than an address space.  A slot belongs to pages that were
- * promoted together, and keeps their distances: a page at va is at slot + MIDDLE + (va - anchor).
- * So a mapping that the program moves or extends (mremap, as realloc does) finds zeros behind it,
- * never another one's pages (I3).  Which pages are promoted is not remembered: the kernel knows which
- * mappings are the memfd's, whatever the program has done with them. */
+ * The memfd is cut into slots, each larger than an address space.  A slot belongs to pages that
+ * were promoted together, and keeps their distances: a page at va is at slot + MIDDLE + (va -
+ * anchor). So a mapping that the program moves or extends (mremap, as realloc does) finds zeros
+ * behind it, never another one's pages (I3).  Which pages are promoted is not remembered: the
+ * kernel knows which mappings are the memfd's, whatever the program has done with them. */
 #define _GNU_SOURCE
 #include "promote_internal.h"
 
@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -135,7 +136,7 @@ static bool punch(uint64_t offset, uint64_t bytes)
 
 struct nupa_promoted *nupa_promoted_of(uint64_t file_off)
 {
-	return file_off < FILE_BYTES ? &slots[file_off / SLOT_BYTES] : NULL;
+	return &slots[file_off / SLOT_BYTES % NUPA_PROMOTED_MAX];
 }
 
 static uint64_t slot_start(const struct nupa_promoted *slot)
@@ -154,7 +155,9 @@ struct nupa_promoted *nupa_promoted_take(uint64_t anchor)
 		struct nupa_promoted *slot = &slots[next_slot++ % NUPA_PROMOTED_MAX];
 
 		if (!slot->used && !slot->ranges) {
-			*slot = (struct nupa_promoted){ .anchor = anchor, .used = true };
+			*slot = (struct nupa_promoted){
+				.anchor = anchor, .from = anchor, .to = anchor, .used = true
+			};
 			return slot;
 		}
 	}
@@ -229,8 +232,8 @@ static bool vma_out(const struct nupa_promoted *slot, const struct nupa_vma *vma
 		uint64_t end = vma->end, park, done;
 		struct run *run = straight ? run_at(slot, at, &end) : NULL;
 
-		park = run ? run->park + (at - run->va) :
-			     park_make(end - at, PROT_READ | PROT_WRITE);
+		park =
+		    run ? run->park + (at - run->va) : park_make(end - at, PROT_READ | PROT_WRITE);
 		if (!park)
 			return false;
 		done = nupa_swap_out(memfd, at, end - at, vma->offset + (at - vma->start),
@@ -283,11 +286,35 @@ static bool empty_those(const struct nupa_promoted *slot, bool straight)
 	return all;
 }
 
+/* The same when all of the slot is where it belongs, as it nearly always is: then nothing of it is
+ * elsewhere, and only there has to be looked.  False: something is not, or could not be. */
+static bool empty_home(const struct nupa_promoted *slot)
+{
+	uint64_t at = slot->from;
+	struct nupa_maps maps;
+	struct nupa_vma vma;
+	bool all = true;
+
+	if (nupa_maps_open(&maps))
+		return false;
+	while (all && at < slot->to)
+		if (!nupa_maps_find(&maps, at, &vma) || vma.start > at ||
+		    !nupa_vma_is_memfd(&vma) || vma.offset != slot_place(slot, vma.start))
+			all = false;
+		else
+			at = vma.end;
+	maps.at = 0;
+	for (at = slot->from; all && at < slot->to; at = vma.end)
+		all = nupa_maps_find(&maps, at, &vma) && vma_out(slot, &vma);
+	nupa_maps_close(&maps);
+	return all;
+}
+
 void nupa_promoted_empty(struct nupa_promoted *slot)
 {
 	/* If not all could be, it stays until it is wanted again, or given back again.  What the
 	 * program unmapped goes, too. */
-	if (empty_those(slot, false) && empty_those(slot, true) &&
+	if ((empty_home(slot) || (empty_those(slot, false) && empty_those(slot, true))) &&
 	    punch(slot_start(slot), SLOT_BYTES)) {
 		runs_free(slot);
 		slot->used = false;
@@ -321,6 +348,8 @@ bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes)
 	if (slot->runs && !punch(place, bytes))
 		return false;
 	run = run_take(slot, va, bytes);
+	slot->from = va < slot->from ? va : slot->from;
+	slot->to = va + bytes > slot->to ? va + bytes : slot->to;
 	return run && nupa_swap_in(memfd, va, bytes, place, run->park) == bytes;
 }
 
@@ -343,10 +372,10 @@ void nupa_promoted_forget_in_child(void)
 	if (nupa_maps_open(&maps) == 0) {
 		while (nupa_maps_find(&maps, at, &vma)) {
 			at = vma.end;
-			if (nupa_vma_is_memfd(&vma))
-				(void)mmap((void *)(uintptr_t)vma.start, vma.end - vma.start,
-					   vma.prot, MAP_PRIVATE | MAP_FIXED, memfd,
-					   (off_t)vma.offset);
+			if (nupa_vma_is_memfd(&vma) &&
+			    mmap((void *)(uintptr_t)vma.start, vma.end - vma.start, vma.prot,
+				 MAP_PRIVATE | MAP_FIXED, memfd, (off_t)vma.offset) == MAP_FAILED)
+				abort(); /* rather than write to the parent's memory */
 		}
 		nupa_maps_close(&maps);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How private memory and memory of the memfd take each other's place under running threads, piece by
- * piece: writers are held off; the piece is copied; one system call puts the copy in its place; who
- * waited finds it there.  Reads go on all the time. */
+ * How private memory and memory of the memfd take each other's place under running threads, piece
+ * by piece: writers are held off; the piece is copied; one system call puts the copy in its place;
+ * who waited finds it there.  Reads go on all the time. */
 #define _GNU_SOURCE
 #include "promote_internal.h"
 
@@ -177,8 +177,7 @@ static bool find_extent(int memfd, uint64_t at, struct extent *extent)
 	return true;
 }
 
-static bool copy_out(int memfd, uint64_t to, uint64_t bytes, uint64_t offset,
-		     struct extent *extent)
+static bool copy_out(int memfd, uint64_t to, uint64_t bytes, uint64_t offset, struct extent *extent)
 {
 	uint64_t at = offset, end = offset + bytes;
 

@@ -153,7 +153,9 @@ struct rsocket {
 	int n_waiters;
 
 	/* listening */
-	void (*serve)(struct rsocket *rs);
+	void (*serve)(struct rsocket *rs); /* rs_service.c */
+	int served_fd;
+	int finished;                   /* what goes on after close is over */
 	int backlog, queued, accept_fd; /* a semaphore: connections to take */
 	struct nupa_list queue;         /* of rsocket.queue_link, under control */
 	struct nupa_list queue_link;
@@ -217,9 +219,12 @@ bool rs_is_address(const struct rsocket *rs, const struct sockaddr *addr, sockle
 void rs_put_address(const struct sockaddr *from, int family, struct sockaddr *addr,
 		    socklen_t *bytes);
 
-/* rs_listen.c: the thread that answers connection requests. */
-int rs_serve(struct rsocket *rs, void (*run)(struct rsocket *rs));
+/* rs_service.c: the thread that goes on while the program does not call. */
+int rs_serve(struct rsocket *rs, int fd, void (*serve)(struct rsocket *rs));
+void rs_serve_pause(struct rsocket *rs, bool pause);
 void rs_unserve(struct rsocket *rs);
+
+/* rs_listen.c */
 int rs_start_listening(struct rsocket *rs, int backlog);
 void rs_stop_listening(struct rsocket *rs);
 struct rsocket *rs_next_connection(struct rsocket *rs);
@@ -227,6 +232,7 @@ struct rsocket *rs_next_connection(struct rsocket *rs);
 /* rs_close.c */
 void rs_close(struct rsocket *rs);
 void rs_leave(struct rsocket *rs);
+void rs_await_left(struct rsocket *rs, int64_t deadline_ns);
 
 /* rs_progress.c: completions. */
 void rs_progress(struct rsocket *rs);
@@ -241,6 +247,7 @@ bool rs_post_control(struct rsocket *rs, uint32_t kind, uint32_t value, enum rs_
 /* rs_wait.c */
 void rs_notify(struct rsocket *rs);
 int rs_wait(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns);
+int rs_wait_closed(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns);
 int rs_wake_fd(void);
 void rs_wake_clear(int wake_fd);
 int rs_poll_ms(int64_t deadline_ns, int most_ms);

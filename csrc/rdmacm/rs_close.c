@@ -4,9 +4,10 @@
 
 #include <errno.h>
 
-/* How long a close waits for a peer that takes nothing, if SO_LINGER does not say. */
-#define CLOSE_NS (INT64_C(5000) * RS_NS_PER_MS)
-#define LEAVE_NS (INT64_C(1000) * RS_NS_PER_MS)
+/* How long a close waits for a peer that takes nothing, if SO_LINGER does not say, before it leaves
+ * the rest to the service thread. */
+#define CLOSE_NS (INT64_C(50) * RS_NS_PER_MS)
+#define SHUTDOWN_NS (INT64_C(5000) * RS_NS_PER_MS)
 
 static bool is_connected(struct rsocket *rs)
 {
@@ -73,20 +74,45 @@ int rshutdown(int socket, int how)
 		if (how != SHUT_RD)
 			nupa_store_release(&rs->write_shut, 1);
 		if (how != SHUT_RD && !rs->datagrams)
-			result = end_stream(rs, rs_deadline(CLOSE_NS));
+			result = end_stream(rs, rs_deadline(SHUTDOWN_NS));
 	}
 	rs_notify(rs);
 	rs_put(rs);
 	return result;
 }
 
-static void finish(struct rsocket *rs, int64_t wait_ns)
+/* Whether the peer has it all, or will never have. */
+static bool finish(struct rsocket *rs, int64_t wait_ns)
 {
 	int64_t deadline_ns = rs_deadline(wait_ns);
 
 	if (wait_ns && end_stream(rs, deadline_ns) == 0 && !end_arrived(rs))
 		rs_wait(rs, end_arrived, deadline_ns);
-	rdma_disconnect(rs->id);
+	return end_arrived(rs);
+}
+
+static void let_go(struct rsocket *rs)
+{
+	if (nupa_exchange_seq(&rs->finished, 1))
+		return;
+	rs_unserve(rs);
+	if (is_connected(rs) && !rs->datagrams)
+		rdma_disconnect(rs->id);
+	rs_hide(rs);
+	rs_put(rs);
+}
+
+/* In the service thread: a stream that was closed while the peer took nothing. */
+static void go_on_closing(struct rsocket *rs)
+{
+	rs_take_events(rs);
+	rs_arm(rs);
+	rs_progress(rs);
+	pthread_mutex_lock(&rs->tx.lock);
+	post_end(rs);
+	pthread_mutex_unlock(&rs->tx.lock);
+	if (end_arrived(rs))
+		let_go(rs);
 }
 
 /* Ends the socket, whose descriptor's reference this takes. */
@@ -94,15 +120,21 @@ void rs_close(struct rsocket *rs)
 {
 	const struct linger *linger = &rs->options.linger;
 
+	nupa_store_release(&rs->closing, 1);
 	if (!rs_is_inherited(rs)) {
-		if (rs->serve)
+		if (nupa_load_acquire(&rs->serve))
 			rs_stop_listening(rs);
-		if (is_connected(rs) && !rs->datagrams)
-			finish(rs,
-			       linger->l_onoff ? linger->l_linger * 1000 * RS_NS_PER_MS : CLOSE_NS);
+		if (is_connected(rs) && !rs->datagrams &&
+		    !finish(rs,
+			    linger->l_onoff ? linger->l_linger * 1000 * RS_NS_PER_MS : CLOSE_NS) &&
+		    !linger->l_onoff && rs_serve(rs, rs->fd, go_on_closing) == 0) {
+			nupa_store_release(&rs->closed, 1);
+			rs_notify(rs);
+			go_on_closing(rs); /* what happened before it was watched */
+			return;
+		}
 	}
-	rs_hide(rs);
-	rs_put(rs);
+	let_go(rs);
 }
 
 int rclose(int socket)
@@ -127,6 +159,10 @@ void rs_leave(struct rsocket *rs)
 		return;
 	post_end(rs);
 	pthread_mutex_unlock(&rs->tx.lock);
-	if (rs->end_posted && !end_arrived(rs))
-		rs_wait(rs, end_arrived, rs_deadline(LEAVE_NS));
+}
+
+void rs_await_left(struct rsocket *rs, int64_t deadline_ns)
+{
+	if (is_connected(rs) && rs->end_posted && !end_arrived(rs))
+		rs_wait_closed(rs, end_arrived, deadline_ns);
 }

@@ -175,7 +175,9 @@ static void answer_lookups(struct rsocket *rs)
 	struct rdma_conn_param param = { .qp_num = rs->datagrams->qp->qp_num };
 	struct rdma_cm_event *event;
 
-	while (rs_fd_readable(rs->events->fd) && rdma_get_cm_event(rs->events, &event) == 0) {
+	pthread_mutex_lock(&rs->control);
+	while (nupa_load_acquire(&rs->serve) && rs_fd_readable(rs->events->fd) &&
+	       rdma_get_cm_event(rs->events, &event) == 0) {
 		bool is_request = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
 		struct rdma_cm_id *id = event->id;
 
@@ -186,6 +188,7 @@ static void answer_lookups(struct rsocket *rs)
 		(void)rdma_accept(id, &param);
 		rdma_destroy_id(id);
 	}
+	pthread_mutex_unlock(&rs->control);
 }
 
 /* Under `control`, once the socket is bound.  -1 with errno. */
@@ -193,5 +196,6 @@ int rs_serve_datagrams(struct rsocket *rs)
 {
 	if (rdma_listen(rs->id, SOMAXCONN))
 		return -1;
-	return rs_serve(rs, answer_lookups);
+	rs_unwatch(rs, rs->events->fd);
+	return rs_serve(rs, rs->events->fd, answer_lookups);
 }

@@ -14,6 +14,7 @@
 #define LEAF_BITS 10
 #define LEAF_FDS (1u << LEAF_BITS)
 #define LEAVES 1024u
+#define LEAVE_NS (INT64_C(1000) * RS_NS_PER_MS) /* a program ends this much later at most */
 
 static struct rsocket **leaves[LEAVES];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -206,7 +207,7 @@ struct rsocket *rs_get(int fd)
 {
 	struct rsocket *rs = rs_get_quietly(fd);
 
-	if (rs && rs_is_inherited(rs)) {
+	if (rs && (rs_is_inherited(rs) || nupa_load_acquire(&rs->closing))) {
 		rs_put(rs);
 		errno = EBADF;
 		return NULL;
@@ -267,8 +268,12 @@ void rs_put(struct rsocket *rs)
 /* A program that ends without closing: its peers get what was sent, and the end. */
 __attribute__((destructor)) static void end_streams_at_exit(void)
 {
+	int64_t deadline_ns = rs_deadline(LEAVE_NS);
+
 	pthread_mutex_lock(&table_lock);
 	for (struct nupa_list *at = live.next; at != &live; at = at->next)
 		rs_leave(container_of(at, struct rsocket, live_link));
+	for (struct nupa_list *at = live.next; at != &live; at = at->next)
+		rs_await_left(container_of(at, struct rsocket, live_link), deadline_ns);
 	pthread_mutex_unlock(&table_lock);
 }

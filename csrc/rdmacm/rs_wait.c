@@ -120,7 +120,7 @@ static bool spin(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t 
 }
 
 static int sleep_until_ready(struct rsocket *rs, bool (*ready)(struct rsocket *rs),
-			     int64_t deadline_ns, int wake_fd)
+			     int64_t deadline_ns, int wake_fd, bool even_closed)
 {
 	for (;;) {
 		struct pollfd fds[] = { { .fd = rs->fd, .events = POLLIN },
@@ -131,7 +131,7 @@ static int sleep_until_ready(struct rsocket *rs, bool (*ready)(struct rsocket *r
 		rs_progress(rs);
 		if (ready(rs))
 			return 0;
-		if (nupa_load_acquire(&rs->closed))
+		if (!even_closed && nupa_load_acquire(&rs->closed))
 			return RS_ERROR(EBADF);
 		timeout_ms = rs_poll_ms(deadline_ns, rs_defaults()->wake_up_max_ms);
 		if (!timeout_ms)
@@ -146,8 +146,8 @@ static int sleep_until_ready(struct rsocket *rs, bool (*ready)(struct rsocket *r
 	}
 }
 
-/* Until *ready*.  -1: EAGAIN after the deadline, EINTR, EBADF when the socket was closed. */
-int rs_wait(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns)
+static int wait_for(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns,
+		    bool even_closed)
 {
 	struct rs_waiter waiter;
 	int result;
@@ -158,7 +158,19 @@ int rs_wait(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadl
 	if (waiter.wake_fd < 0)
 		return -1;
 	rs_waiter_link(rs, &waiter);
-	result = sleep_until_ready(rs, ready, deadline_ns, waiter.wake_fd);
+	result = sleep_until_ready(rs, ready, deadline_ns, waiter.wake_fd, even_closed);
 	rs_waiter_unlink(rs, &waiter);
 	return result;
+}
+
+/* Until *ready*.  -1: EAGAIN after the deadline, EINTR, EBADF when the socket was closed. */
+int rs_wait(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns)
+{
+	return wait_for(rs, ready, deadline_ns, false);
+}
+
+/* The same, of a socket that may be closed. */
+int rs_wait_closed(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns)
+{
+	return wait_for(rs, ready, deadline_ns, true);
 }

@@ -2,7 +2,7 @@
  * Promotion and what a program does with its memory while it is registered, and after: mprotect,
  * munmap, mremap, madvise, fork; and what it costs. */
 #define _GNU_SOURCE
-#include "promote.h"
+#include "promoted.h"
 #include "runner.h"
 
 #include <errno.h>
@@ -10,33 +10,13 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-static size_t page(void)
+static uint8_t *filled_pages(size_t n, int fill)
 {
-	return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static bool possible(void)
-{
-	if (nupa_promote_possible())
-		return true;
-	printf("  skipped: no userfaultfd that write-protects shared memory (Linux 5.19)\n");
-	return false;
-}
-
-/* n pages, filled. */
-static uint8_t *map_pages(size_t n, int fill)
-{
-	uint8_t *at = mmap(NULL, n * page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			   -1, 0);
-
-	CHECK(at != MAP_FAILED);
-	memset(at, fill, n * page());
-	return at;
+	return memset(map_pages(n, PROT_READ | PROT_WRITE), fill, n * page());
 }
 
 /* What a peer in another process has of it: by the memfd, which it reads and writes. */
@@ -51,23 +31,6 @@ static uint8_t peek(const struct nupa_shared_range *range, size_t at)
 static void poke(const struct nupa_shared_range *range, size_t at, uint8_t byte)
 {
 	CHECK_EQ(pwrite(nupa_promote_fd(), &byte, 1, (off_t)(range->file_off + at)), 1);
-}
-
-static struct nupa_shared_range promote_one(void *at, size_t bytes)
-{
-	struct nupa_shared_range range;
-
-	CHECK_EQ(nupa_promote(at, bytes, &range, 1), 1);
-	CHECK(range.va <= (uintptr_t)at && range.va + range.bytes >= (uintptr_t)at + bytes);
-	return range;
-}
-
-static uint64_t bytes_in_memfd(void)
-{
-	struct stat status;
-
-	CHECK_EQ(fstat(nupa_promote_fd(), &status), 0);
-	return (uint64_t)status.st_blocks * 512;
 }
 
 /* Whether the program may write there, as the kernel sees it. */
@@ -86,9 +49,9 @@ static void rights_change_as_before_and_stay_changed(void)
 	struct nupa_shared_range range;
 	uint8_t *at;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
-	at = map_pages(4, 7);
+	at = filled_pages(4, 7);
 	range = promote_one(at, 4 * page());
 	CHECK_EQ(mprotect(at + page(), page(), PROT_READ), 0);
 	CHECK_EQ(mprotect(at + 2 * page(), page(), PROT_NONE), 0);
@@ -108,15 +71,15 @@ static void peers_keep_the_pages_of_memory_that_was_unmapped(void)
 	struct nupa_shared_range old, new;
 	uint8_t *at;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
-	at = map_pages(2, 1);
+	at = filled_pages(2, 1);
 	old = promote_one(at, 2 * page());
 	CHECK_EQ(munmap(at, 2 * page()), 0);
 	CHECK_EQ(peek(&old, 5), 1);
 	/* Something else is there now, and is registered. */
-	CHECK(mmap(at, 2 * page(), PROT_READ | PROT_WRITE,
-		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+	CHECK(mmap(at, 2 * page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+		   -1, 0) == at);
 	at[5] = 2;
 	new = promote_one(at, 2 * page());
 	poke(&old, 5, 9);
@@ -137,9 +100,9 @@ static void memory_that_grows_is_zero_behind_its_end(void)
 	struct nupa_shared_range a, b;
 	uint8_t *at, *moved;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
-	at = map_pages(4, 1);
+	at = filled_pages(4, 1);
 	a = promote_one(at, 2 * page());
 	b = promote_one(at + 2 * page(), 2 * page());
 	moved = mremap(at, 2 * page(), 5 * page(), MREMAP_MAYMOVE);
@@ -165,16 +128,16 @@ static void a_chunk_of_the_heap_may_be_reallocated_while_registered(void)
 {
 	const size_t bytes = 300000;
 	struct nupa_shared_range range;
-	uint8_t *at;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	for (size_t n = bytes; n < 20 * bytes; n += bytes) {
-		at = malloc(n);
-		CHECK(at);
-		memset(at, 3, n);
-		range = promote_one(at, n);
-		at = realloc(at, n + bytes);
+		uint8_t *small = malloc(n), *at;
+
+		CHECK(small);
+		memset(small, 3, n);
+		range = promote_one(small, n);
+		at = realloc(small, n + bytes);
 		CHECK(at);
 		for (size_t i = 0; i < n; i++)
 			CHECK_EQ(at[i], 3);
@@ -193,9 +156,9 @@ static void what_is_given_back_after_deregistration_reads_as_zeros(void)
 	struct nupa_shared_range range;
 	uint8_t *at;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
-	at = map_pages(4, 1);
+	at = filled_pages(4, 1);
 	range = promote_one(at + page(), 2 * page());
 	nupa_promote_release(&range, 1);
 	CHECK_EQ(madvise(at, 4 * page(), MADV_DONTNEED), 0);
@@ -208,9 +171,9 @@ static void a_page_stays_promoted_as_long_as_one_region_has_it(void)
 	struct nupa_shared_range a, b;
 	uint8_t *at;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
-	at = map_pages(3, 1);
+	at = filled_pages(3, 1);
 	a = promote_one(at, 2 * page());
 	b = promote_one(at + page() + 100, page());
 	nupa_promote_release(&a, 1);
@@ -242,12 +205,12 @@ static void a_child_has_its_parents_memory_as_of_the_fork(void)
 	uint8_t *at, byte;
 	pid_t pid;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	install_fork_handlers();
 	CHECK_EQ(pipe(to_child), 0);
 	CHECK_EQ(pipe(to_parent), 0);
-	at = map_pages(3, 1);
+	at = filled_pages(3, 1);
 	range = promote_one(at + 10, 2 * page());
 	poke(&range, 20, 2);
 	pid = fork();
@@ -256,8 +219,8 @@ static void a_child_has_its_parents_memory_as_of_the_fork(void)
 		at[30] = 77;
 		CHECK_EQ(write(to_parent[1], at, 1), 1);
 		CHECK_EQ(read(to_child[0], &byte, 1), 1);
-		_exit(at[20] == 2 && at[40] == 1 && at[30] == 77 && nupa_promote_fd() == -1 ? 0 :
-											      1);
+		_exit(at[20] == 2 && at[40] == 1 && at[30] == 77 && nupa_promote_fd() == -1 ? 0
+											    : 1);
 	}
 	/* As the engine does: what it handed out is void, and promoted anew. */
 	again = promote_one(at + 10, 2 * page());
@@ -282,10 +245,10 @@ static void a_child_may_promote_its_own_copy(void)
 	int status;
 	pid_t pid;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	install_fork_handlers();
-	at = map_pages(2, 1);
+	at = filled_pages(2, 1);
 	range = promote_one(at, 2 * page());
 	pid = fork();
 	CHECK(pid >= 0);
@@ -318,10 +281,10 @@ static void registration_costs_at_most_a_millisecond_a_mebibyte(void)
 {
 	const size_t sizes[] = { page(), (size_t)64 << 10, (size_t)1 << 20, (size_t)16 << 20 };
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		uint8_t *at = map_pages(sizes[i] / page(), 1);
+		uint8_t *at = filled_pages(sizes[i] / page(), 1);
 		uint64_t best_ns = UINT64_MAX, best_release_ns = UINT64_MAX;
 
 		for (int round = 0; round < 10; round++) {

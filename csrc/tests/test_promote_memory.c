@@ -2,7 +2,8 @@
  * Promotion and what a program can see of its memory: which kinds of it stay as they are, and that
  * the others behave as before, while they are promoted and after. */
 #define _GNU_SOURCE
-#include "promote.h"
+#include "limits.h"
+#include "promoted.h"
 #include "runner.h"
 
 #include <errno.h>
@@ -14,34 +15,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define PAGE 4096u /* those of other sizes are multiples of it: see page() */
 #define N_RANGES 8
-
-static size_t page(void)
-{
-	return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static bool possible(void)
-{
-	if (nupa_promote_possible())
-		return true;
-	printf("  skipped: no userfaultfd that write-protects shared memory (Linux 5.19)\n");
-	return false;
-}
-
-static uint8_t *map_pages(size_t n, int prot)
-{
-	uint8_t *at = mmap(NULL, n * page(), prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	CHECK(at != MAP_FAILED);
-	return at;
-}
 
 /* What a peer has of it. */
 static uint8_t *view_of(const struct nupa_shared_range *range)
@@ -51,30 +29,6 @@ static uint8_t *view_of(const struct nupa_shared_range *range)
 
 	CHECK(view != MAP_FAILED);
 	return view;
-}
-
-static struct nupa_shared_range promote_one(void *at, size_t bytes)
-{
-	struct nupa_shared_range range;
-
-	CHECK_EQ(nupa_promote(at, bytes, &range, 1), 1);
-	CHECK(range.va <= (uintptr_t)at && range.va + range.bytes >= (uintptr_t)at + bytes);
-	return range;
-}
-
-static void stays_private(void *at, size_t bytes)
-{
-	struct nupa_shared_range ranges[N_RANGES];
-
-	CHECK_EQ(nupa_promote(at, bytes, ranges, N_RANGES), 0);
-}
-
-static uint64_t bytes_in_memfd(void)
-{
-	struct stat status;
-
-	CHECK_EQ(fstat(nupa_promote_fd(), &status), 0);
-	return (uint64_t)status.st_blocks * 512;
 }
 
 static unsigned int mappings(void)
@@ -96,7 +50,7 @@ static void peers_and_the_program_see_each_others_stores(void)
 	struct nupa_shared_range range;
 	uint8_t *at, *view;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	at = map_pages(3, PROT_READ | PROT_WRITE);
 	memset(at, 1, 3 * page());
@@ -120,7 +74,7 @@ static void pages_that_a_region_has_in_part_are_promoted_whole(void)
 	struct nupa_shared_range range;
 	uint8_t *at;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	at = map_pages(4, PROT_READ | PROT_WRITE);
 	for (size_t i = 0; i < 4 * page(); i++)
@@ -138,7 +92,7 @@ static void regions_that_overlap_are_one_range_each(void)
 	struct nupa_shared_range a, b, c;
 	uint8_t *at;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	at = map_pages(8, PROT_READ | PROT_WRITE);
 	memset(at, 9, 8 * page());
@@ -163,7 +117,7 @@ static void nothing_is_left_behind_in_the_table_of_mappings(void)
 	uint8_t *chunks[CHUNKS];
 	unsigned int before;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	for (uint32_t i = 0; i < CHUNKS; i++) {
 		chunks[i] = malloc(CHUNK);
@@ -190,10 +144,10 @@ static void memory_that_was_never_touched_takes_no_memory(void)
 	struct nupa_shared_range range;
 	uint8_t *at;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
-	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-		  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		  -1, 0);
 	CHECK(at != MAP_FAILED);
 	at[bytes / 2] = 5;
 	range = promote_one(at, bytes);
@@ -214,7 +168,7 @@ static void read_only_file_backed_shared_and_locked_memory_stays_as_it_is(void)
 	uint8_t *at;
 	int fd;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	at = map_pages(2, PROT_READ);
 	stays_private(at, 2 * page());
@@ -243,7 +197,7 @@ static void huge_pages_stay_as_they_are(void)
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	if (at == MAP_FAILED) {
 		printf("  skipped: no huge pages (vm.nr_hugepages)\n");
@@ -274,7 +228,7 @@ static void stacks_stay_as_they_are(void)
 	uint8_t buffer[2 * PAGE];
 	pthread_t thread;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	memset(buffer, 1, sizeof(buffer));
 	register_own_stack(NULL);
@@ -290,7 +244,7 @@ static void of_mixed_memory_the_pages_that_can_be_are_promoted(void)
 	struct nupa_shared_range ranges[N_RANGES];
 	uint8_t *at;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	at = map_pages(6, PROT_READ | PROT_WRITE);
 	memset(at, 4, 6 * page());
@@ -304,6 +258,36 @@ static void of_mixed_memory_the_pages_that_can_be_are_promoted(void)
 	CHECK_EQ(ranges[2].va, (uintptr_t)at + 5 * page());
 	nupa_promote_release(ranges, 3);
 	CHECK_EQ(at[0] + at[2 * page()] + at[3 * page()] + at[6 * page() - 1], 16);
+}
+
+/* Each other page of some that were never touched, so that no two go together. */
+static void a_piece_more_than_the_limit_stays_private(void)
+{
+	static struct nupa_shared_range ranges[NUPA_PROMOTED_MAX];
+	uint8_t *at = map_pages(2 * NUPA_PROMOTED_MAX + 1, PROT_READ | PROT_WRITE);
+
+	if (!promotion_works())
+		return;
+	for (uint32_t i = 0; i < NUPA_PROMOTED_MAX; i++)
+		ranges[i] = promote_one(at + 2 * i * page(), 1);
+	stays_private(at + 2 * NUPA_PROMOTED_MAX * page(), 1);
+	nupa_promote_release(&ranges[7], 1);
+	ranges[7] = promote_one(at + 2 * NUPA_PROMOTED_MAX * page(), 1);
+	nupa_promote_release(ranges, (int)NUPA_PROMOTED_MAX);
+}
+
+static void a_region_larger_than_the_limit_stays_private(void)
+{
+	const size_t bytes = NUPA_PROMOTE_MAX_BYTES + page();
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (at == MAP_FAILED) {
+		printf("  skipped: no address space of 1 TiB\n");
+		return;
+	}
+	stays_private(at, bytes);
+	CHECK_EQ(munmap(at, bytes), 0);
 }
 
 static void nothing_is_promoted_where_it_is_not_wanted(void)
@@ -353,7 +337,7 @@ static void a_memfd_that_the_program_closed_is_left_alone(void)
 	uint8_t *at;
 	int fd;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	at = map_pages(2, PROT_READ | PROT_WRITE);
 	at[0] = 1;
@@ -380,6 +364,8 @@ int main(int argc, char **argv)
 		CASE(huge_pages_stay_as_they_are),
 		CASE(stacks_stay_as_they_are),
 		CASE(of_mixed_memory_the_pages_that_can_be_are_promoted),
+		CASE(a_piece_more_than_the_limit_stays_private),
+		CASE(a_region_larger_than_the_limit_stays_private),
 		CASE(nothing_is_promoted_where_it_is_not_wanted),
 		CASE(nothing_is_promoted_where_userfaultfd_is_denied),
 		CASE(a_memfd_that_the_program_closed_is_left_alone),

@@ -154,7 +154,7 @@ static struct ibv_mr *reg(const struct owner *owner, void *at, size_t bytes)
 
 #define SOME 3000u
 
-static uint8_t zeros[3 * SOME];            /* .bss */
+static uint8_t zeros[3 * SOME];           /* .bss */
 static uint8_t data[3 * SOME] = { 1, 2 }; /* .data, of a file */
 
 /* The middle third of it is the region. */

@@ -3,18 +3,15 @@
  * and deregistered, by whatever means, loses nothing. */
 #define _GNU_SOURCE
 #include "atomics.h"
-#include "promote.h"
+#include "promoted.h"
 #include "runner.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -100,16 +97,8 @@ static void let_go(struct held *held)
 	held->n = 0;
 }
 
-static uint64_t blocks_promoted(void)
-{
-	struct stat status;
-
-	CHECK_EQ(fstat(nupa_promote_fd(), &status), 0);
-	return (uint64_t)status.st_blocks;
-}
-
-/* So many registrations of random pieces of the words; half of them while others are held, which they
- * may overlap, the others find none of it promoted. */
+/* So many registrations of random pieces of the words; half of them while others are held, which
+ * they may overlap, the others find none of it promoted. */
 static void register_randomly(uint32_t rounds)
 {
 	static uint64_t random;
@@ -137,23 +126,15 @@ static void register_randomly(uint32_t rounds)
 		let_go(&held[i]);
 }
 
-static bool possible(void)
-{
-	if (nupa_promote_possible())
-		return true;
-	printf("  skipped: no userfaultfd that write-protects shared memory (Linux 5.19)\n");
-	return false;
-}
-
 static void four_writers_lose_no_update_through_1000_registrations(void)
 {
 	struct writer writers[WRITERS];
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	start_writers(writers);
 	register_randomly(ROUNDS);
-	CHECK_EQ(blocks_promoted(), 0);
+	CHECK_EQ(bytes_in_memfd(), 0);
 	stop_writers(writers);
 }
 
@@ -212,7 +193,7 @@ static void a_system_call_that_writes_into_the_region_waits_and_succeeds(void)
 {
 	pthread_t thread;
 
-	if (!possible() || !sees_system_calls())
+	if (!promotion_works() || !sees_system_calls())
 		return;
 	words = calloc(WORDS, sizeof(*words));
 	CHECK(words);
@@ -238,7 +219,7 @@ static void a_signal_handler_that_writes_there_is_not_waited_for(void)
 	struct itimerval often = { { 0, 100 }, { 0, 100 } }, never = { 0 };
 	uint64_t sum = 0;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	words = calloc(WORDS, sizeof(*words));
 	CHECK(words);
@@ -270,7 +251,7 @@ static void atomics_of_peers_and_of_the_program_agree(void)
 	struct held held = { 0 };
 	uint64_t *word;
 
-	if (!possible())
+	if (!promotion_works())
 		return;
 	words = calloc(WORDS, sizeof(*words));
 	CHECK(words);
@@ -285,9 +266,9 @@ static void atomics_of_peers_and_of_the_program_agree(void)
 		view = mmap(NULL, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
 			    nupa_promote_fd(), (off_t)range->file_off);
 		CHECK(view != MAP_FAILED);
-		CHECK_EQ(pthread_create(&peer, NULL, add_to_word,
-					view + ((uintptr_t)word - range->va)),
-			 0);
+		CHECK_EQ(
+		    pthread_create(&peer, NULL, add_to_word, view + ((uintptr_t)word - range->va)),
+		    0);
 		register_randomly(4);
 		CHECK_EQ(pthread_join(peer, NULL), 0);
 		CHECK_EQ(munmap(view, range->bytes), 0);

@@ -136,3 +136,29 @@ def test_both_atomic_operations(moved: Stage, kind: str, operation: str) -> None
 @pytest.mark.parametrize("verb", ONE_SIDED_AND_SEND)
 def test_lists_of_work_requests(moved: Stage, verb: str) -> None:
     assert measured(moved, f"ib_{verb}_bw", "-l", "8", "-s", "64", "-n", "1000") == [64]
+
+
+@pytest.mark.parametrize(
+    ("program", "size"),
+    [
+        ("ib_send_bw", 65536),
+        ("ib_send_lat", 64),
+        ("ib_write_bw", 4097),
+        ("ib_read_lat", 8),
+        ("ib_atomic_bw", 8),
+    ],
+)
+def test_xrc(moved: Stage, program: str, size: int) -> None:
+    options = () if "atomic" in program else ("-s", str(size))
+    assert measured(moved, program, "-c", "XRC", "-n", "500", *options) == [size]
+
+
+def test_several_xrc_queue_pairs_in_both_directions(moved: Stage) -> None:
+    assert measured(moved, "ib_send_bw", "-c", "XRC", "-q", "4", "-b", "-n", "500") == [65536]
+
+
+# perftest takes an IPv6 group, so the port's IPv6 address has to go with it: GID 0.
+@pytest.mark.parametrize("options", [(), ("-M", "255:1:0:0:0:2:201:133:0:0:0:0:0:0:0:5")])
+def test_datagrams_to_a_multicast_group(moved: Stage, options: tuple[str, ...]) -> None:
+    common = "-c", "UD", "-g", "-x", "0", "-s", "1024", "-n", "500"
+    assert measured(moved, "ib_send_bw", *common, *options) == [1024]

@@ -67,3 +67,12 @@ def test_two_programs_of_one_host_reach_each_other(moved: Stage) -> None:
         pair.start_client()
         result = pair.wait().check()
     assert exchanged(result.client.stdout) == [1000]
+
+
+@pytest.mark.parametrize("options", [(), ("-e",), ("-s", "100000")])
+def test_xrc_pingpong_reaches_the_shared_queue_of_its_client(
+    moved: Stage, options: tuple[str, ...]
+) -> None:
+    result = moved.run_pair(["ibv_xsrq_pingpong", "-g", "1", *options])
+    for output in (result.server.stdout, result.client.stdout):
+        assert output.rstrip().endswith("success")

@@ -33,7 +33,7 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(text: str) -> None:
     with pytest.raises(LocalError) as caught:
         Mover.parse(text)
     assert str(caught.value) == (
-        f"there is no mover {text!r}: choose one of local, pool, cma, relay"
+        f"there is no mover {text!r}: choose one of local, pool, shared, cma, relay"
     )
 
 

@@ -22,7 +22,7 @@ def test_the_version_is_the_one_in_the_metadata() -> None:
 def test_the_engine_loads_with_every_symbol_it_needs() -> None:
     from nupa._engine import ffi, lib
 
-    assert lib.NUPA_MOVER_RELAY == 4
+    assert lib.NUPA_MOVER_RELAY == 5
     assert ffi.sizeof("struct nupa_host") == 64
 
 

@@ -91,6 +91,32 @@ def to_who_closed_nothing_can_be_sent() -> None:
         sock.peer.say()
 
 
+def a_stopped_peer_does_not_hold_up_close() -> None:
+    """And has everything when it goes on, though the socket is long closed."""
+    data = os.urandom(100_000)
+
+    def other(sock: RSocket, line: Line) -> None:
+        line.say("stopping")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        line.say("going on" if sock.receive_to_end() == data else "wrong")
+        sock.close()
+
+    with connection(other) as sock:
+        assert sock.peer.hear() == "stopping"
+        os.waitid(os.P_PID, sock.peer.pid, os.WSTOPPED)
+        sock.send_all(data)
+        watch = Stopwatch()
+        descriptor = sock.fd
+        sock.close()
+        assert watch.elapsed_s < 2
+        expect_errno(errno.EBADF, sock.send, b"x")
+        os.kill(sock.peer.pid, signal.SIGCONT)
+        assert sock.peer.hear() == "going on"
+        while Path(f"/proc/self/fd/{descriptor}").exists():
+            assert watch.elapsed_s < SOON_S
+        sock.fd = call("rsocket", socket.AF_INET, socket.SOCK_STREAM, 0)
+
+
 def who_lingers_for_no_time_resets() -> None:
     def other(sock: RSocket, _line: Line) -> None:
         sock.set_option(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 0))

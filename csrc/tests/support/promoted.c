@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Short words for tests of promotion: see promoted.h. */
+#define _GNU_SOURCE
+#include "promoted.h"
+
+#include "runner.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define N_RANGES 8
+
+size_t page(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+bool promotion_works(void)
+{
+	if (nupa_promote_possible())
+		return true;
+	printf("  skipped: no userfaultfd that write-protects shared memory (Linux 5.19)\n");
+	return false;
+}
+
+uint8_t *map_pages(size_t n, int prot)
+{
+	uint8_t *at = mmap(NULL, n * page(), prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(at != MAP_FAILED);
+	return at;
+}
+
+struct nupa_shared_range promote_one(void *at, size_t bytes)
+{
+	struct nupa_shared_range range;
+
+	CHECK_EQ(nupa_promote(at, bytes, &range, 1), 1);
+	CHECK(range.va <= (uintptr_t)at && range.va + range.bytes >= (uintptr_t)at + bytes);
+	return range;
+}
+
+void stays_private(void *at, size_t bytes)
+{
+	struct nupa_shared_range ranges[N_RANGES];
+
+	CHECK_EQ(nupa_promote(at, bytes, ranges, N_RANGES), 0);
+}
+
+uint64_t bytes_in_memfd(void)
+{
+	struct stat status;
+
+	CHECK_EQ(fstat(nupa_promote_fd(), &status), 0);
+	return (uint64_t)status.st_blocks * 512;
+}

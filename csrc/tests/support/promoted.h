@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Short words for tests of promotion. */
+#ifndef NUPA_TESTS_PROMOTED_H
+#define NUPA_TESTS_PROMOTED_H
+
+#include "promote.h"
+
+#include <stdbool.h>
+
+size_t page(void);
+/* Whether memory can be promoted here; says so if not. */
+bool promotion_works(void);
+/* n pages of private memory. */
+uint8_t *map_pages(size_t n, int prot);
+/* All of it, in one range. */
+struct nupa_shared_range promote_one(void *at, size_t bytes);
+void stays_private(void *at, size_t bytes);
+uint64_t bytes_in_memfd(void);
+
+#endif
