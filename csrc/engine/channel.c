@@ -153,7 +153,9 @@ static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
 	nupa_store_relaxed(&header->dma_head, NUPA_HEAD(engine->epoch, 0));
 	nupa_tx_init(&channel->tx, header, sb->ring_lines, sb->dma_bytes, engine->epoch);
 	error = nupa_mover_probe(engine, channel);
-	nupa_store_relaxed(&header->mover, channel->mover);
+	nupa_store_relaxed(&header->mover, nupa_window_may_share(engine, channel)
+					       ? NUPA_MOVER_SHARED
+					       : channel->mover);
 	nupa_store_relaxed(&header->pulls, nupa_mover_pulls(channel));
 	if (error) {
 		nupa_hint("the mover that NUPA_MOVER forces does not reach process %u (%s): "

@@ -219,6 +219,8 @@ static inline void nupa_flow_rcv(struct nupa_channel *channel, uint64_t bytes)
 struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_channel *channel,
 				     uint32_t rkey);
 void nupa_window_forget(struct nupa_channel *channel);
+/* Whether the peer has memory in a memfd that we can open, and we may. */
+bool nupa_window_may_share(const struct nupa_engine *engine, struct nupa_channel *channel);
 
 /* P4: announce, then look.  If the key is there, the owner's dereg, which clears it and then looks
  * for us, waits until we are done: the region and its memory stay. */

@@ -64,12 +64,20 @@ static bool open_shared(struct nupa_channel *channel)
 	return true;
 }
 
+bool nupa_window_may_share(const struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	return channel->mover != NUPA_MOVER_LOCAL &&
+	       (engine->forced_mover == NUPA_MOVER_NONE ||
+		engine->forced_mover == NUPA_MOVER_SHARED) &&
+	       open_shared(channel);
+}
+
 static uint8_t *map_shared(struct nupa_channel *channel, uint64_t offset, uint64_t length)
 {
 	uint64_t skip = offset & PAGE_MASK;
 	uint8_t *at;
 
-	if (length == 0 || !open_shared(channel) || offset > channel->shared_bytes ||
+	if (length == 0 || offset > channel->shared_bytes ||
 	    length > channel->shared_bytes - offset)
 		return NULL;
 	at = mmap(NULL, skip + length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
@@ -85,7 +93,6 @@ static bool find_memory(struct nupa_engine *engine, struct nupa_channel *channel
 			const struct nupa_mr_entry *entry, struct nupa_window *window)
 {
 	enum nupa_mover forced = engine->forced_mover;
-	bool any = forced == NUPA_MOVER_NONE;
 	bool on_demand = (window->access & IBV_ACCESS_ON_DEMAND) != 0;
 
 	if (forced == NUPA_MOVER_RELAY)
@@ -104,7 +111,7 @@ static bool find_memory(struct nupa_engine *engine, struct nupa_channel *channel
 		window->base = (uint8_t *)(uintptr_t)window->va;
 		return true;
 	}
-	if (entry->shared_off != UINT64_MAX && (any || forced == NUPA_MOVER_SHARED)) {
+	if (entry->shared_off != UINT64_MAX && nupa_window_may_share(engine, channel)) {
 		window->base = map_shared(channel, entry->shared_off, window->length);
 		window->mapped = window->base != NULL;
 		if (window->mapped) {

@@ -267,7 +267,7 @@ def data_ranges(fd: int, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 @pytest.mark.parametrize("share", [1.0, 0.01], ids=["all", "some"])
 @pytest.mark.parametrize("where", ["arenas", "slots"])
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 @pytest.mark.parametrize("seed", SEEDS[:3])
 def test_processes_outlive_random_bytes_in_a_segment_that_they_use(
     make_pair: Callable[..., Pair], fabric: Fabric, seed: int, mover: str, where: str, share: float

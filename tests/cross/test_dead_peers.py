@@ -21,7 +21,7 @@ Spawn = Callable[[], Peer]
 
 NOTICE_S = 1.0
 SEEDS = [1, 2, 3]
-MOVERS = ["cma", "relay"]
+MOVERS = ["shared", "cma", "relay"]
 
 
 def reusable(fabric: Fabric, survivor: Peer, spawn: Spawn, dead_slot: int) -> None:

@@ -95,7 +95,7 @@ def test_qps_are_refused_when_their_table_cannot_grow(spawn_small: Spawn, pages:
 
 @pytest.mark.parametrize("pages", [0, 1, 17, 18, 35])
 @pytest.mark.parametrize("op", ["send", "write", "read", "faa"])
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_a_channel_that_cannot_be_opened_is_a_completion_in_error(
     spawn_small: Spawn, mover: str, op: str, pages: int
 ) -> None:

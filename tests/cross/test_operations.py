@@ -29,7 +29,7 @@ def test_the_forced_mover_is_the_one_that_is_used(
     movers = {found["mover"] for found in fabric.show()["movers"]}
 
     # The ring says how private memory moves: beside the pool, by relay.
-    assert movers == {{None: "cma", "pool": "relay"}.get(mover, mover)}
+    assert movers == {{None: "shared", "pool": "relay"}.get(mover, mover)}
 
 
 @pytest.mark.parametrize("qp_type", ["rc", "uc"])

@@ -116,7 +116,7 @@ def test_completions_come_in_the_order_of_posting(make_pair: MakePair, mover: st
 
 
 @pytest.mark.parametrize("op", ["send", "write", "read", "faa", "write_imm"])
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_a_request_to_a_peer_not_yet_in_rtr_is_retried(
     make_pair: MakePair, mover: str, op: str
 ) -> None:
@@ -134,7 +134,7 @@ def test_a_request_to_a_peer_not_yet_in_rtr_is_retried(
 
 
 @pytest.mark.parametrize("op", ["send", "write"])
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_a_peer_that_never_gets_to_rtr_is_given_up_after_the_timeout(
     make_pair: MakePair, mover: str, op: str
 ) -> None:
@@ -159,7 +159,7 @@ def test_a_peer_that_does_not_exist_is_given_up_after_the_timeout(make_pair: Mak
     assert pair.a.wait()[0].status == "RETRY_EXC_ERR"
 
 
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_waiting_for_a_receive_for_ever_outlives_the_timeout_of_the_path(
     make_pair: MakePair, mover: str
 ) -> None:

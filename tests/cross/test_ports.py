@@ -64,7 +64,7 @@ def grows(fabric: Fabric, host: int) -> Callable[[], bool]:
 
 @pytest.mark.parametrize("down", ["host0", "host1"])
 @pytest.mark.parametrize("length", [64, 20_000])
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_messages_wait_for_the_port_and_none_is_lost_or_doubled(
     fabric: Fabric,
     make_pair: MakePair,
@@ -95,7 +95,7 @@ def test_messages_wait_for_the_port_and_none_is_lost_or_doubled(
     assert pair.b.poll() == []
 
 
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_additions_wait_for_the_port_and_none_is_lost_or_doubled(
     fabric: Fabric, make_pair: MakePair, nupa_port: Callable[[str, str], None], mover: str
 ) -> None:
@@ -211,7 +211,7 @@ def test_each_process_of_a_host_hears_of_its_port(
 DATA = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
 
 
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 @pytest.mark.parametrize("far", [1, 23])
 def test_traffic_shows_on_exactly_the_ports_of_its_route(
     spawn: Callable[[], Peer], far: int, mover: str

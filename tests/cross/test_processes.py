@@ -32,7 +32,7 @@ DEFAULT = "nupa-0-default"  # in own_shm everybody is root, if only of a namespa
 
 @pytest.mark.parametrize("stopped", ["sender", "receiver"])
 @pytest.mark.parametrize("length", [64, 20_000])
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_a_stopped_process_loses_nothing(
     make_pair: MakePair, mover: str, length: int, stopped: str
 ) -> None:
@@ -61,7 +61,7 @@ def test_a_stopped_process_loses_nothing(
     assert pair.b.stream_in_rest(length, received, sent) == sent
 
 
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_additions_by_a_stopped_process_are_neither_lost_nor_doubled(
     make_pair: MakePair, mover: str
 ) -> None:

@@ -97,7 +97,7 @@ def refused(pair: Pair, op: str, region: Region, **how: Any) -> None:
 
 @pytest.mark.parametrize("op", ["write", "write_imm", "read", "faa"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__[1:])
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_a_key_that_does_not_allow_it_is_refused(
     make_pair: MakePair, mover: str, op: str, case: Callable[[Pair], Any]
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_key_of_the_pool_is_refused_as_well(
     ("op", "access"),
     [("write", READ_ONLY), ("write_imm", READ_ONLY), ("read", WRITE_ONLY), ("faa", ALL_BUT_ATOMIC)],
 )
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_access_that_the_region_does_not_give_is_refused(
     make_pair: MakePair, mover: str, op: str, access: int
 ) -> None:
@@ -136,7 +136,7 @@ def test_access_that_the_region_does_not_give_is_refused(
 
 
 @pytest.mark.parametrize("op", ["write", "read", "faa"])
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_access_that_the_qp_does_not_give_is_refused(
     make_pair: MakePair, mover: str, op: str
 ) -> None:
@@ -160,7 +160,7 @@ def test_a_relayed_write_of_many_parts_that_ends_a_byte_beyond_changes_nothing(
     assert pair.b.load() == bytes(size)
 
 
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_an_atomic_that_is_not_aligned_is_an_invalid_request(
     make_pair: MakePair, mover: str
 ) -> None:
@@ -176,7 +176,7 @@ def test_an_atomic_that_is_not_aligned_is_an_invalid_request(
 
 
 @pytest.mark.parametrize("qp_type", ["uc"])
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_an_unreliable_write_that_is_refused_is_lost_without_a_word(
     make_pair: MakePair, mover: str, qp_type: str
 ) -> None:
@@ -193,7 +193,7 @@ def test_an_unreliable_write_that_is_refused_is_lost_without_a_word(
     assert pair.b.load(0, 8, BYTES - 8) == FILL[8:]
 
 
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_local_memory_that_does_not_allow_it_fails_at_its_poster(
     make_pair: MakePair, mover: str
 ) -> None:
@@ -208,7 +208,7 @@ def test_local_memory_that_does_not_allow_it_fails_at_its_poster(
 
 
 @pytest.mark.parametrize("length", [BYTES + 1, 100_000])
-@pytest.mark.parametrize("mover", ["cma", "relay"])
+@pytest.mark.parametrize("mover", ["shared", "cma", "relay"])
 def test_a_message_longer_than_the_receive_fails_at_both_ends(
     make_pair: MakePair, mover: str, length: int
 ) -> None:

@@ -51,7 +51,7 @@ def stage(make_stage: Callable[[User], Stage]) -> Stage:
     return make_stage(users.ourselves())
 
 
-@pytest.fixture(params=["cma", "relay"])
+@pytest.fixture(params=["shared", "cma", "relay"])
 def moved(request: pytest.FixtureRequest, stage: Stage) -> Stage:
     """Ours, with each mover forced."""
     return replace(stage, mover=request.param)

@@ -7,6 +7,8 @@ import re
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,19 @@ from .stage import DEADLINE_S, Stage
 def fabric(stage: Stage) -> Iterator[Stage]:
     """The default fabric is up from before the server until after the client."""
     outcome = stage.run(stage.nupa("up"))
+    assert outcome.ok, outcome.describe()
+    yield stage
+    outcome = stage.run(stage.nupa("down"))
+    assert outcome.ok, outcome.describe()
+
+
+@pytest.fixture
+def infiniband(stage: Stage, tmp_path: Path) -> Iterator[Stage]:
+    """The same, with LIDs instead of RoCE."""
+    preset = files("nupa.fabric") / "presets" / "pair.toml"
+    topology = tmp_path / "infiniband.toml"
+    topology.write_text('link_layer = "infiniband"\n' + preset.read_text())
+    outcome = stage.run(stage.nupa("up", "--topology", str(topology)))
     assert outcome.ok, outcome.describe()
     yield stage
     outcome = stage.run(stage.nupa("down"))
@@ -71,6 +86,10 @@ def test_rping_over_ipv6(fabric: Stage) -> None:
 def test_rping_within_one_host(fabric: Stage, bind: str, to: str) -> None:
     result = rping(fabric, "-C", "3", bind=bind, to=to, client_host="host0")
     assert pings(result.client.stdout) == [0, 1, 2]
+
+
+def test_rping_over_infiniband(infiniband: Stage) -> None:
+    assert pings(rping(infiniband, "-C", "3").client.stdout) == [0, 1, 2]
 
 
 def test_a_persistent_rping_serves_one_after_the_other(fabric: Stage) -> None:
@@ -183,27 +202,34 @@ def test_udaddy_looks_its_peer_up_and_exchanges_datagrams(
     assert "return status 0" in result.client.stdout
 
 
-@pytest.mark.parametrize("group", ["239.192.0.1", "ff0e::4e55:5041"])
-@pytest.mark.parametrize("bound", [True, False])
-def test_mckey_receives_what_is_sent_to_its_group(fabric: Stage, group: str, bound: bool) -> None:
-    ipv6 = ":" in group
-    if bound and ipv6:
-        pytest.skip("mckey -b takes an address of the group's family: hosts have none but fe80::")
+def mckey(stage: Stage, group: str, bind: bool) -> PairResult:
+    """A receiver on host0 and a sender, which waits three seconds as for a subnet manager."""
     command = [program("mckey"), "-m", group]
-    binds = [["-b", address] if bound else [] for address in (SERVER, "10.0.0.2")]
-    pair = ProgramPair(
-        fabric.nupa_run([*command, *binds[0]], "host0"),
-        # The sender waits three seconds, as it does for a subnet manager.
-        fabric.nupa_run([*command, *binds[1], "-s"], "host1"),
-        env=fabric.env,
+    binds = [["-b", address] if bind else [] for address in (SERVER, "10.0.0.2")]
+    with ProgramPair(
+        stage.nupa_run([*command, *binds[0]], "host0"),
+        stage.nupa_run([*command, *binds[1], "-s"], "host1"),
+        env=stage.env,
         deadline_s=DEADLINE_S,
-    )
-    with pair:
+    ) as pair:
         pair.start_server()
         pair.start_client()
-        result = pair.wait().check()
-    assert "return status 0" in result.server.stdout
-    assert "return status 0" in result.client.stdout
+        return pair.wait().check()
+
+
+@pytest.mark.parametrize(
+    ("group", "bind"), [("239.192.0.1", True), ("239.192.0.1", False), ("ff0e::4e55:5041", False)]
+)
+def test_mckey_receives_what_is_sent_to_its_group(fabric: Stage, group: str, bind: bool) -> None:
+    result = mckey(fabric, group, bind)
+    assert "data transfers complete" in result.server.stdout
+    assert "MULTICAST_ERROR" not in result.server.stdout + result.client.stdout
+
+
+def test_mckey_over_infiniband(infiniband: Stage) -> None:
+    result = mckey(infiniband, "239.192.0.1", True)
+    assert "data transfers complete" in result.server.stdout
+    assert "MULTICAST_ERROR" not in result.server.stdout + result.client.stdout
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,27 @@ def test_a_client_notices_that_its_server_was_killed(
     assert outcome.stdout == "reset\n"
 
 
+@pytest.mark.parametrize("mode", ["n", "a", "b"])
+def test_a_program_of_nonblocking_sockets_and_poll(fabric: Stage, preload: str, mode: str) -> None:
+    """rstream with ordinary sockets is one: connect in progress, partial sends, SO_ERROR."""
+    rstream = shutil.which("rstream")
+    if rstream is None:
+        pytest.skip("no rstream: apt-get install rdmacm-utils")
+    shape = ("-p", "8000", "-T", "s", "-T", "v", "-T", mode, "-S", "50000", "-C", "20", "-I", "4")
+    pair = ProgramPair(
+        fabric.nupa_run(under(preload, rstream, "-b", SERVER, *shape), "host0"),
+        fabric.nupa_run(under(preload, rstream, "-s", SERVER, *shape), "host1"),
+        env=fabric.env,
+        deadline_s=DEADLINE_S,
+    )
+    with pair:
+        pair.start_server()
+        wait_for_port(fabric, 8000)
+        pair.start_client()
+        result = pair.wait().check()
+    assert re.search(r"^custom .*\d+\.\d+s", result.client.stdout, re.MULTILINE)
+
+
 def test_what_rsockets_cannot_reach_is_tried_by_tcp(fabric: Stage, preload: str) -> None:
     """An address of this machine, where nothing listens: librspreload asks both in turn."""
     client = tcp(fabric, "refused_client", free_port(), host="127.0.0.1")

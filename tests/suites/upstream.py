@@ -16,7 +16,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +84,13 @@ class Suite:
             return [Outcome(f"tests.{module}", "failed", said) for module in modules]
         lines = results.read_text().splitlines() if results.exists() else []
         outcomes = [Outcome(**json.loads(line)) for line in lines]
+        # Players in processes of their own say there what went wrong.
+        outcomes = [
+            replace(outcome, text=f"{outcome.text}\nseed {seed}; written meanwhile:\n{said}")
+            if outcome.outcome == "failed"
+            else outcome
+            for outcome in outcomes
+        ]
         missing = set(listed.read_text().split()) - {outcome.id for outcome in outcomes}
         return outcomes + [
             Outcome(test, "failed", f"was never done (seed {seed}):\n{said}") for test in missing

@@ -95,5 +95,5 @@ def test_who_sent_to_itself_waits_for_nobody_at_the_end(fabric: Fabric) -> None:
         ctx.close()
         return time.monotonic() - start
 
-    # The engine lingers for 1 s where a peer may still read; the best of some, on a busy machine.
-    assert min(closing_s() for _ in range(5)) < 0.5
+    # The engine lingers for 1 s where a peer may still read; the median, on a busy machine.
+    assert sorted(closing_s() for _ in range(5))[2] < 0.5

@@ -6,11 +6,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import random
 import select
 import signal
 import socket
 import struct
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from binding import (
@@ -165,6 +167,37 @@ def a_poller_notices_that_its_peer_was_killed() -> None:
         sock.peer.wait(signal.SIGKILL)
         os.close(pipe[0])
         os.close(pipe[1])
+
+
+def peers_that_die_at_any_moment_leave_nobody_waiting() -> None:
+    """Whatever was under way: a connect, a stream in either direction, a close."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    listening, port = listener()
+    for _ in range(25):
+        pid = os.fork()
+        if pid == 0:
+            while True:
+                sock = RSocket().connect(HOST0, port)
+                for size in (10, 100_000, 1000):
+                    sock.send_all(bytes(size))
+                    sock.receive_exactly(size)
+                sock.close()
+        timer = threading.Timer(rng.random() * 0.05, os.kill, (pid, signal.SIGKILL))
+        timer.start()
+        while timer.is_alive() or listening.poll(select.POLLIN, 0):
+            if not listening.poll(select.POLLIN, 0.02):
+                continue
+            sock = listening.accept()
+            watch = Stopwatch()
+            with suppress(ConnectionResetError, BrokenPipeError):
+                while data := sock.receive(65536):
+                    sock.send_all(data)
+            sock.close()
+            assert watch.elapsed_s < SOON_S
+        assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    listening.close()
 
 
 def connecting_to_nobody_is_refused() -> None:

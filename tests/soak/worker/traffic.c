@@ -95,8 +95,8 @@ static void aim(struct end *end, struct stage *stage, struct ibv_send_wr *wr)
 		end->added += step->seed;
 		break;
 	case IBV_WR_SEND_WITH_INV:
-		if ((uint32_t)status.invalidate == end->invalidated) {
-			wr->opcode = IBV_WR_SEND; /* no key to invalidate */
+		if ((uint32_t)status.invalidate <= end->invalidated) {
+			wr->opcode = IBV_WR_SEND; /* no key to invalidate, or none known now */
 			break;
 		}
 		end->invalidated = (uint32_t)status.invalidate;
