@@ -183,7 +183,7 @@ int nupa_context_foreign_entry(const struct nupa_context *context, uint32_t inde
 		return ENOENT;
 	arena = nupa_fabric_arena(fabric, context->exporter_slot);
 	if (!arena)
-		return errno;
+		return ENOMEM;
 	found = (const struct nupa_mr_entry *)(const void *)(arena + map.mrs_off) + index;
 	word = nupa_load_acquire((const uint64_t *)(const void *)found); /* C5 */
 	if (!(uint32_t)word)

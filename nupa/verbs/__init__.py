@@ -20,6 +20,7 @@ from nupa.verbs.device import (
     PortAttr,
     get_device_list,
 )
+from nupa.verbs.dm import DM, AllocDmAttr
 from nupa.verbs.errors import (
     CompletionError,
     FabricCompletionError,
@@ -30,7 +31,7 @@ from nupa.verbs.errors import (
     RemoteCompletionError,
 )
 from nupa.verbs.event import AsyncEvent
-from nupa.verbs.mr import MR
+from nupa.verbs.mr import DMMR, MR, MW, MWBind, MWBindInfo, NullMR
 from nupa.verbs.parent_domain import (
     ParentDomain,
     ParentDomainContext,
@@ -48,9 +49,12 @@ __all__ = [
     "AH",
     "CQ",
     "CQEX",
+    "DM",
+    "DMMR",
     "GID",
     "GRH",
     "MR",
+    "MW",
     "PD",
     "QP",
     "SGE",
@@ -59,6 +63,7 @@ __all__ = [
     "XRCD",
     "AHAttr",
     "Address",
+    "AllocDmAttr",
     "AsyncEvent",
     "CompChannel",
     "CompletionError",
@@ -71,6 +76,9 @@ __all__ = [
     "GIDEntry",
     "GlobalRoute",
     "LocalCompletionError",
+    "MWBind",
+    "MWBindInfo",
+    "NullMR",
     "ParentDomain",
     "ParentDomainContext",
     "ParentDomainInitAttr",

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 
-from nupa.verbs import MR, QPAttr, SendWR
+from nupa.verbs import MR, PD, Context, QPAttr, SendWR
 from nupa.verbs import enums as e
 from nupa.verbs.device import DM, AllocDmAttr
 from nupa.verbs.mr import DMMR, MW, MWBind, MWBindInfo
@@ -88,6 +89,20 @@ class Memory(Verbs):
     def give_back(self, region: int, offset: int, length: int) -> None:
         prot = mmap.PROT_READ | mmap.PROT_WRITE
         _map(self._mrs[region].buf + offset, length, prot, MAP_FIXED)
+
+    def export(self, region: int) -> tuple[int, int, int, int]:
+        """Where another process finds this context's descriptor, and what to import from it."""
+        fd = self._contexts[-1].cmd_fd
+        return os.getpid(), fd, self._pds[-1].handle, self._mrs[region].handle
+
+    def import_region(self, pid: int, fd: int, pd: int, mr: int) -> Region:
+        """Attaches by another process's descriptor, opened as if it had been sent here."""
+        context = Context(cmd_fd=os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY))
+        self._contexts.append(context)
+        self._pds.append(PD(context, handle=pd))
+        region = MR(self._pds[-1], handle=mr)
+        self._mrs.append(region)
+        return Region(len(self._mrs) - 1, 0, region.rkey, region.length)
 
     def rereg(self, region: int, access: int) -> None:
         self._mrs[region].rereg(e.IBV_REREG_MR_CHANGE_ACCESS, access=access)

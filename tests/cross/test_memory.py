@@ -12,6 +12,7 @@ from nupa.verbs import enums as e
 from .conftest import Pair
 from .memory import BINDABLE
 from .node import ALL_ACCESS, Region, pattern
+from .peer import Peer, PeerError
 
 MakePair = Callable[..., Pair]
 PAGE = 4096
@@ -214,3 +215,30 @@ def test_a_change_of_access_is_seen_by_peers_at_once(pair: Pair, mover: str | No
         assert status(pair, "write", region) == "REM_ACCESS_ERR"
         assert status(pair, "read", region) == "SUCCESS"
         pair.b.rereg(region.index, ALL_ACCESS)
+
+
+# --- import ----------------------------------------------------------------------------------
+
+
+def test_a_process_without_an_attachment_serves_another_ones_region(
+    pair: Pair, spawn: Callable[[], Peer]
+) -> None:
+    """Three processes: b exports device memory, c imports it, a writes and reads through c's QP."""
+    region = pair.b.make_dm(16 * PAGE)
+    c = spawn()
+    imported = c.import_region(*pair.b.export(region.index))
+    assert (imported.rkey, imported.length) == (region.rkey, region.length)
+    c_address, a_address = c.make_qp(), pair.a.make_qp()
+    c.connect(a_address)
+    pair.a.connect(c_address)
+    pair.a.store(pattern(6, 2 * PAGE))
+    pair.a.post("write", 0, 0, 2 * PAGE, to=imported, at=PAGE)
+    assert pair.a.wait()[0].status == "SUCCESS"
+    assert pair.b.load(region.index, PAGE, 2 * PAGE) == pattern(6, 2 * PAGE)
+    # The exporter ends; the importer's QP goes on, the memory is nobody's to import any more.
+    found = pair.b.export(region.index)
+    pair.b.kill()
+    with pytest.raises(PeerError, match="No such"):
+        spawn().import_region(*found)
+    pair.a.post("read", 0, 0, 64, to=imported, at=PAGE)
+    assert pair.a.wait()[0].status == "SUCCESS"
