@@ -167,7 +167,7 @@ static bool is_settled(struct rsocket *rs)
 
 static int connect_stream(struct rsocket *rs, const struct sockaddr *addr)
 {
-	int state, result = 0;
+	int state, code, result = 0;
 
 	pthread_mutex_lock(&rs->control);
 	state = nupa_load_relaxed(&rs->state);
@@ -187,7 +187,8 @@ static int connect_stream(struct rsocket *rs, const struct sockaddr *addr)
 	}
 	if (nupa_load_acquire(&rs->state) == RS_CONNECTED)
 		return 0;
-	return RS_ERROR(rs_take_error(rs));
+	code = rs_take_error(rs);
+	return RS_ERROR(code ? code : ECONNABORTED); /* another thread has had the error */
 }
 
 /* -1 with errno: EINPROGRESS, EALREADY, EISCONN, ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT. */

@@ -164,6 +164,7 @@ static void fail(struct rsocket *rs, int code)
 	rs_destroy_transport(rs);
 	pthread_mutex_unlock(&rs->progress);
 	rs->is_bound = 0;
+	nupa_store_release(&rs->broken, 0); /* as the flushed queues said */
 	nupa_store_relaxed(&rs->error, code);
 	if (rs_new_id(rs)) /* then every further call fails on it */
 		rs_break(rs, code);

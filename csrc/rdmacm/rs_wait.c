@@ -5,6 +5,7 @@
 #include "rs.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -119,6 +120,20 @@ static bool spin(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t 
 	return false;
 }
 
+/* signal(7): a call on a socket goes on after a handler with SA_RESTART.  Which handler it was
+ * cannot be told, so all of them have to have it. */
+static bool all_handlers_restart(void)
+{
+	for (int number = 1; number < NSIG; number++) {
+		struct sigaction action;
+
+		if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
+		    action.sa_handler != SIG_IGN && !(action.sa_flags & SA_RESTART))
+			return false;
+	}
+	return true;
+}
+
 static int sleep_until_ready(struct rsocket *rs, bool (*ready)(struct rsocket *rs),
 			     int64_t deadline_ns, int wake_fd, bool even_closed)
 {
@@ -137,6 +152,8 @@ static int sleep_until_ready(struct rsocket *rs, bool (*ready)(struct rsocket *r
 		if (!timeout_ms)
 			return RS_ERROR(EAGAIN);
 		n = poll(fds, 2, timeout_ms);
+		if (n < 0 && errno == EINTR && deadline_ns == RS_FOREVER && all_handlers_restart())
+			continue;
 		if (n < 0)
 			return -1;
 		if (fds[1].revents)

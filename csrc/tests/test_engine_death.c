@@ -245,6 +245,28 @@ static void an_unreliable_connection_outlives_its_peer(void)
 	nupa_fabric_put(fabric);
 }
 
+/* LOCAL is demanded there, and we are another process: without a word we would wait for ever. */
+static void a_peer_that_cannot_reach_us_says_so(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct target peer = target_fork(fabric);
+	struct end_options options = end_defaults;
+	struct end *end;
+
+	options.timeout = 0;
+	end = end_open(fabric, &options);
+	options.mover = NUPA_MOVER_LOCAL;
+	target_open(&peer, fabric, &options);
+	end_connect(end, &peer.address);
+	end_start(end, IBV_WR_SEND, 1, 0, 8);
+	target_connect(&peer, &end->self);
+	cq_expect(end->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	end_expect_event(end, IBV_EVENT_QP_FATAL);
+	end_close(end);
+	target_close(&peer);
+	nupa_fabric_put(fabric);
+}
+
 /* What two processes tell each other: addresses of two ends each, and how far they are. */
 struct board {
 	struct end_address ours[2], theirs[2];
@@ -380,6 +402,7 @@ int main(int argc, char **argv)
 		CASE(a_peer_that_ends_without_closing_anything_is_as_one_that_was_killed),
 		CASE(a_stopped_peer_is_waited_for),
 		CASE(an_unreliable_connection_outlives_its_peer),
+		CASE(a_peer_that_cannot_reach_us_says_so),
 		CASE(the_partner_of_a_destroyed_queue_pair_outlives_its_process),
 		CASE(a_region_in_use_by_a_stopped_peer_stays_while_all_else_goes_on),
 	};

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -359,6 +360,47 @@ static void a_cq_that_ignores_overrun_keeps_the_youngest(void)
 	fabric_close(fabric, a, b);
 }
 
+struct resizing {
+	struct ibv_cq *cq;
+	bool stop;
+	uint32_t times;
+};
+
+static void *resize_all_the_time(void *argument)
+{
+	struct resizing *resizing = argument;
+
+	for (; !__atomic_load_n(&resizing->stop, __ATOMIC_RELAXED); resizing->times++)
+		CHECK_EQ(nupa_resize_cq(resizing->cq, 64 + (int)(resizing->times * 37 % 1000)), 0);
+	return NULL;
+}
+
+static void a_cq_changes_its_size_under_load(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct resizing resizing = { 0 };
+	pthread_t thread;
+	struct end *a, *b;
+
+	pair_open(fabric, &end_defaults, &a, &b);
+	resizing.cq = b->recv_cq;
+	CHECK_EQ(pthread_create(&thread, NULL, resize_all_the_time, &resizing), 0);
+	for (uint64_t round = 0; round < 200; round++) {
+		for (uint64_t i = 0; i < 16; i++)
+			end_post_recv(b, i, 0, 64);
+		for (uint64_t i = 0; i < 16; i++)
+			end_start(a, IBV_WR_SEND, i, 0, 8);
+		for (uint64_t i = 0; i < 16; i++) {
+			cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+			cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+		}
+	}
+	__atomic_store_n(&resizing.stop, true, __ATOMIC_RELAXED);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK(resizing.times > 0);
+	fabric_close(fabric, a, b);
+}
+
 /* --- SRQs ------------------------------------------------------------------------------ */
 
 static void an_srq_changes_its_size_under_load(void)
@@ -453,6 +495,7 @@ int main(int argc, char **argv)
 		CASE(a_moderated_cq_tells_when_its_time_is_over),
 		CASE(a_cq_is_not_modified_in_other_ways),
 		CASE(a_cq_that_ignores_overrun_keeps_the_youngest),
+		CASE(a_cq_changes_its_size_under_load),
 		CASE(an_srq_changes_its_size_under_load),
 		CASE(an_alternate_path_is_armed_and_migrated_to),
 	};

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsObject, address_of, closed, expect
 from nupa.verbs.comp_channel import CompChannel, Completions
 from nupa.verbs.device import Context
-from nupa.verbs.errors import refuse
+from nupa.verbs.errors import PyverbsRDMAError, refuse
 from nupa.verbs.field import Field, table
 from nupa.verbs.pd import PD
 from nupa.verbs.utils import create_wc_flags_to_str
@@ -149,6 +150,16 @@ class CQEX(Completions):
 
     def read_completion_wallclock_ns(self) -> int:
         return int(lib.ibv_wc_read_completion_wallclock_ns(self._c or closed(self)))
+
+    def read_cvlan(self) -> int:
+        """PyverbsRDMAError, EOPNOTSUPP, as the next two: no completion has such a field here."""
+        raise PyverbsRDMAError("Failed to read VLAN tag", errno.EOPNOTSUPP)
+
+    def read_flow_tag(self) -> int:
+        raise PyverbsRDMAError("Failed to read flow tag", errno.EOPNOTSUPP)
+
+    def read_tm_info(self, info: object) -> None:  # noqa: ARG002
+        raise PyverbsRDMAError("Failed to read tag", errno.EOPNOTSUPP)
 
     status = Field("status", STATUS)
     wr_id = Field("wr_id")

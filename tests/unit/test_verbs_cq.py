@@ -296,3 +296,43 @@ def test_moderated_events_come_for_several_completions(pair) -> None:
 def test_moderation_is_a_capability_of_the_device(end) -> None:
     caps = end.ctx.query_device_ex().cq_mod_caps
     assert (caps.max_cq_count, caps.max_cq_period) == (65535, 65535)
+
+
+def now_ns(ctx: Context) -> int:
+    seconds, nanoseconds = ctx.query_rt_values_ex()
+    return seconds * 10**9 + nanoseconds
+
+
+def test_all_hosts_of_a_fabric_have_one_clock(make_end) -> None:
+    a, b = make_end(0), make_end(1)
+    attr = CqInitAttrEx(10, wc_flags=e.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+    with CQEX(b.ctx, attr) as cq:
+        init = QPInitAttr(e.IBV_QPT_RC, None, cq, cq, cap=QPCap(4, 4, 1, 1))
+        to = QP(b.pd, init)
+        connect(a.qp, to)
+        to.post_recv(RecvWR(1, sg=[b.mr.sge()]))
+        before = now_ns(a.ctx)
+        a.qp.post_send(SendWR(1, sg=[a.mr.sge(0, 8)]))
+        a.wait_ok()
+        TestCqEx.started(cq)
+        completed = cq.read_timestamp()
+        cq.end_poll()
+        assert before <= completed <= now_ns(a.ctx)
+    assert b.ctx.query_device_ex().hca_core_clock == 1_000_000  # kHz: nanoseconds
+
+
+@pytest.mark.parametrize(
+    "wc_flag",
+    [e.IBV_WC_EX_WITH_CVLAN, e.IBV_WC_EX_WITH_FLOW_TAG, e.IBV_WC_EX_WITH_TM_INFO, 1 << 40],
+)
+def test_a_field_that_no_completion_has_is_refused(end, wc_flag: int) -> None:
+    with pytest.raises(PyverbsRDMAError) as caught:
+        CQEX(end.ctx, CqInitAttrEx(10, wc_flags=wc_flag))
+    assert caught.value.error_code == errno.EOPNOTSUPP
+
+
+@pytest.mark.parametrize("read", ["read_cvlan", "read_flow_tag", "read_tm_info"])
+def test_reading_such_a_field_is_refused(end, read: str) -> None:
+    with CQEX(end.ctx, CqInitAttrEx(10)) as cq, pytest.raises(PyverbsRDMAError) as caught:
+        getattr(cq, read)(*([None] if read == "read_tm_info" else []))
+    assert caught.value.error_code == errno.EOPNOTSUPP

@@ -5,6 +5,8 @@ import errno
 
 import pytest
 
+from nupa.fabric import Fabric
+from nupa.fabric.topology import Host, Switch, Topology
 from nupa.verbs import (
     AH,
     GID,
@@ -94,3 +96,36 @@ def test_the_device_says_how_many_groups_it_has(end) -> None:
     attr = end.ctx.query_device()
     assert attr.max_mcast_grp == 1024
     assert attr.max_mcast_qp_attach == 256
+
+
+@pytest.fixture
+def infiniband_end():
+    from .conftest import End
+
+    topology = Topology("t", (Switch("s", 2),), (Host("a", "s"), Host("b", "s")), (), "infiniband")
+    with Fabric(topology=topology) as fabric:
+        end = End(fabric, 0, e.IBV_QPT_UD)
+        yield end
+        end.ctx.close()
+
+
+@pytest.mark.parametrize("lid", [0, 0xBFFF, 0xFFFF])
+def test_on_infiniband_a_group_has_a_lid_of_its_own(infiniband_end, lid: int) -> None:
+    with pytest.raises(PyverbsRDMAError) as caught:
+        infiniband_end.qp.attach_mcast(GROUP, lid)
+    assert caught.value.error_code == errno.EINVAL
+
+
+def test_on_infiniband_datagrams_reach_a_group(infiniband_end) -> None:
+    end = infiniband_end
+    end.qp.attach_mcast(GROUP, 0xC001)
+    end.qp.post_recv(RecvWR(5, sg=[end.mr.sge(0, 1024)]))
+    end.mr.write(b"hello", offset=2048)
+    route = GlobalRoute(dgid=GROUP, sgid_index=0, hop_limit=1)
+    wr = SendWR(1, sg=[end.mr.sge(2048, 5)])
+    ah = AH(end.pd, AHAttr(dlid=0xC001, is_global=1, port_num=1, gr=route))
+    wr.set_wr_ud(ah, GROUP_QPN, end.QKEY)
+    end.qp.post_send(wr)
+    end.wait_ok(2)
+    assert end.mr.read(5, GRH_BYTES) == b"hello"
+    end.qp.detach_mcast(GROUP, 0xC001)

@@ -8,6 +8,7 @@ import errno
 import hashlib
 import random
 import select
+import signal
 import socket
 import struct
 import threading
@@ -168,6 +169,26 @@ def timeouts_of_receive() -> None:
         expect_errno(errno.EAGAIN, sock.receive, 1)
         assert 0.1 <= watch.elapsed_s < SOON_S
         sock.peer.say()
+
+
+def signals_interrupt_or_do_not_as_their_handlers_say() -> None:
+    def other(sock: RSocket, line: Line) -> None:
+        line.hear()
+        sock.send(b"late")
+        sock.close()
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with connection(other) as sock:
+        caught = threading.Event()
+        signal.signal(signal.SIGALRM, lambda *_: caught.set())
+        signal.siginterrupt(signal.SIGALRM, True)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        expect_errno(errno.EINTR, sock.receive, 1)
+        assert caught.is_set()
+        signal.siginterrupt(signal.SIGALRM, False)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        threading.Timer(0.2, sock.peer.say).start()
+        assert sock.receive(10) == b"late"
 
 
 def vectors_are_gathered_and_scattered() -> None:
