@@ -21,24 +21,38 @@ static bool inside(const struct nupa_dm *dm, uint64_t offset, uint64_t bytes)
 	return offset <= dm->mr.length && bytes <= dm->mr.length - offset;
 }
 
+static struct nupa_context *context_of(const struct nupa_dm *dm)
+{
+	return container_of(dm->ibv.context, struct nupa_context, ibv.context);
+}
+
+static int check_copy(const struct nupa_dm *dm, uint64_t offset, size_t bytes)
+{
+	if (!inside(dm, offset, bytes) || offset % COPY_ALIGN || bytes % COPY_ALIGN)
+		return EINVAL;
+	return dm->foreign && !nupa_context_exporter_lives(context_of(dm)) ? ENODEV : 0;
+}
+
 static int memcpy_to_dm(struct ibv_dm *ibv, uint64_t offset, const void *from, size_t bytes)
 {
 	const struct nupa_dm *dm = dm_of(ibv);
 
-	if (!inside(dm, offset, bytes) || offset % COPY_ALIGN || bytes % COPY_ALIGN)
-		return EINVAL;
-	memcpy(dm->mr.va + offset, from, bytes);
-	return 0;
+	int error = check_copy(dm, offset, bytes);
+
+	if (!error)
+		memcpy(dm->mr.va + offset, from, bytes);
+	return error;
 }
 
 static int memcpy_from_dm(void *to, struct ibv_dm *ibv, uint64_t offset, size_t bytes)
 {
 	const struct nupa_dm *dm = dm_of(ibv);
 
-	if (!inside(dm, offset, bytes) || offset % COPY_ALIGN || bytes % COPY_ALIGN)
-		return EINVAL;
-	memcpy(to, dm->mr.va + offset, bytes);
-	return 0;
+	int error = check_copy(dm, offset, bytes);
+
+	if (!error)
+		memcpy(to, dm->mr.va + offset, bytes);
+	return error;
 }
 
 /* A child's attachment is a picture of its parent's: what it allocates is its own alone. */
@@ -186,9 +200,14 @@ struct ibv_mr *nupa_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ibv, uint64_t dm
 	mr->access = nupa_mr_access(NUPA_MR_MEMORY, (int)access);
 	nupa_engine_lock(engine);
 	mr->dm = dm->foreign ? dm : original_of(engine, dm);
-	error = mr->dm ? nupa_mr_place(engine, mr) : EINVAL;
+	error = mr->dm ? 0 : EINVAL;
+	if (dm->foreign && !nupa_mr_follow(engine, mr, context_of(dm)))
+		error = ENODEV;
+	if (!error)
+		error = nupa_mr_place(engine, mr);
 	if (!error) {
 		nupa_mr_expose(engine, mr);
+		engine->foreign_regions += mr->exporter != 0;
 		container_of(pd, struct nupa_pd, ibv)->users++;
 		mr->dm->users++;
 	}

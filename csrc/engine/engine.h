@@ -60,6 +60,7 @@ struct nupa_engine {
 	    mr_limit; /* entries that are backed; the slot's are for others to read */
 	struct nupa_list contexts;
 	struct nupa_list pds;
+	uint32_t foreign_regions; /* over pool memory of exporters */
 	uint32_t pds_made, pd_rounds; /* numbers given out; how often they began anew */
 	struct nupa_cm *cm;           /* connection management; NULL until it is used */
 	bool cm_owes;                 /* messages that found no room */
@@ -585,6 +586,8 @@ int nupa_mw_fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, struct ibv_mw *mw
 /* import.c */
 int nupa_context_cmd_fd(const struct nupa_engine *engine);
 bool nupa_context_exporter_lives(const struct nupa_context *context);
+/* The process in *slot* is gone, and its pool memory soon somebody else's: regions over it end. */
+void nupa_import_lose(struct nupa_engine *engine, uint32_t slot);
 
 /* device.c */
 extern const struct ibv_device_attr nupa_device_attr;

@@ -198,6 +198,21 @@ int nupa_context_foreign_entry(const struct nupa_context *context, uint32_t inde
 	return entry->check == nupa_mr_entry_check(entry) ? 0 : ENOENT;
 }
 
+/* A channel is how we hear of a death. */
+bool nupa_mr_follow(struct nupa_engine *engine, struct nupa_mr *mr,
+		    const struct nupa_context *context)
+{
+	mr->exporter = context->exporter_slot;
+	return nupa_channel_get(engine, mr->exporter) && nupa_context_exporter_lives(context);
+}
+
+void nupa_import_lose(struct nupa_engine *engine, uint32_t slot)
+{
+	for (uint32_t i = 0; i < engine->mr_limit; i++)
+		if (engine->mrs[i] && engine->mrs[i]->exporter == slot)
+			nupa_mr_retract(engine, engine->mrs[i]);
+}
+
 /* A region of ours over the same pool memory; its keys are the exporter's if their place is free
  * here, else new ones. */
 static int import_foreign(struct nupa_engine *engine, const struct nupa_context *context,
@@ -220,13 +235,15 @@ static int import_foreign(struct nupa_engine *engine, const struct nupa_context 
 	mr->iova = entry.iova;
 	mr->kind = NUPA_MR_MEMORY;
 	mr->access = nupa_mr_access(NUPA_MR_MEMORY, (int)entry.access);
-	mr->foreign = true;
+	if (!nupa_mr_follow(engine, mr, context))
+		return ENODEV;
 	error = nupa_mr_place_at(engine, mr, entry.key);
 	if (error)
 		error = nupa_mr_place(engine, mr);
 	if (error)
 		return error;
 	nupa_mr_expose(engine, mr);
+	engine->foreign_regions++;
 	container_of(mr->ibv.pd, struct nupa_pd, ibv)->users++;
 	return 0;
 }
@@ -283,7 +300,7 @@ void nupa_unimport_mr(struct ibv_mr *ibv)
 {
 	struct nupa_mr *mr = nupa_mr_of(ibv);
 
-	if (mr->foreign)
+	if (mr->exporter)
 		(void)nupa_dereg_mr(ibv);
 	else if (mr->imported || mr->gone)
 		free(mr);

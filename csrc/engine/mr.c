@@ -246,6 +246,7 @@ int nupa_mr_end(struct nupa_engine *engine, struct nupa_mr *mr)
 	nupa_mr_unplace(engine, mr);
 	if (mr->dm)
 		mr->dm->users--;
+	engine->foreign_regions -= mr->exporter != 0;
 	container_of(mr->ibv.pd, struct nupa_pd, ibv)->users--;
 	return 0;
 }

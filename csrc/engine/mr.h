@@ -21,9 +21,10 @@ struct nupa_mw {
 struct nupa_dm {
 	struct ibv_dm ibv; /* handle: its place in the table */
 	struct nupa_mr mr;
-	uint32_t users;               /* regions of it */
-	bool imported, foreign, gone; /* as in struct nupa_mr */
-	bool private;                 /* a child's after fork: anonymous memory */
+	uint32_t users;      /* regions of it */
+	bool imported, gone; /* as in struct nupa_mr */
+	bool foreign;        /* of the process that the context was imported from */
+	bool private;        /* a child's after fork: anonymous memory */
 };
 
 /* What the keys of a window have in common but for its place: bits 8 to 11, not all clear. */
@@ -77,6 +78,9 @@ int nupa_mw_invalidate(struct nupa_qp *qp, struct nupa_mr *mr);
  * EAGAIN while it changes. */
 int nupa_context_foreign_entry(const struct nupa_context *context, uint32_t index,
 			       struct nupa_mr_entry *entry);
+/* Marks a region as over memory of the exporter, whose death ends it: false if it is dead. */
+bool nupa_mr_follow(struct nupa_engine *engine, struct nupa_mr *mr,
+		    const struct nupa_context *context);
 /* [offset, +bytes) of the pool; NULL: it is not inside. */
 uint8_t *nupa_pool_at(struct nupa_engine *engine, uint64_t offset, uint64_t bytes);
 

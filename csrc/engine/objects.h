@@ -127,7 +127,7 @@ struct nupa_mr {
 	uint32_t qpn;       /* a type 2 window: the only QP that it works on */
 	uint8_t kind;       /* enum nupa_mr_kind */
 	bool imported;      /* another handle of a region that somebody else registered */
-	bool foreign;       /* of another process: here it is a region of the same pool memory */
+	uint32_t exporter;  /* slot of the process whose pool memory it is; 0: ours */
 	bool gone;          /* destroyed through another handle */
 	struct nupa_dm *dm; /* of device memory */
 	bool away;          /* its key is taken back for a while: a fork */

@@ -30,7 +30,7 @@ static bool well_formed(const struct nupa_mr *mr, int flags, const struct ibv_pd
 		return false;
 	/* Nor are null regions, device memory and imported regions changed. */
 	return (mr->kind == NUPA_MR_MEMORY || mr->kind == NUPA_MR_ON_DEMAND) && !mr->dm &&
-	       !mr->imported && !mr->foreign && !mr->gone;
+	       !mr->imported && !mr->exporter && !mr->gone;
 }
 
 static int prepare(const struct nupa_mr *mr, int flags, struct change *change)

@@ -235,10 +235,18 @@ def test_a_process_without_an_attachment_serves_another_ones_region(
     pair.a.post("write", 0, 0, 2 * PAGE, to=imported, at=PAGE)
     assert pair.a.wait()[0].status == "SUCCESS"
     assert pair.b.load(region.index, PAGE, 2 * PAGE) == pattern(6, 2 * PAGE)
-    # The exporter ends; the importer's QP goes on, the memory is nobody's to import any more.
+    # The exporter ends, and with it what was made of its memory; the importer's QP goes on.
     found = pair.b.export(region.index)
     pair.b.kill()
     with pytest.raises(PeerError, match="No such"):
         spawn().import_region(*found)
-    pair.a.post("read", 0, 0, 64, to=imported, at=PAGE)
+    own = c.register(PAGE)
+    pair.a.post("write", 0, 0, PAGE, to=own)
     assert pair.a.wait()[0].status == "SUCCESS"
+    for _ in range(1000):  # until the importer has heard of it, too
+        pair.a.post("read", 0, 0, 64, to=imported, at=PAGE)
+        if pair.a.wait()[0].status == "REM_ACCESS_ERR":
+            break
+        assert c.poll() == []
+    else:
+        pytest.fail("the region outlives the memory that it is over")
