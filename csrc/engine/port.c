@@ -256,6 +256,7 @@ int nupa_port_start(struct nupa_engine *engine)
 		goto close_life;
 	error = start_thread(&engine->watch_thread, watch_thread, engine);
 	if (!error) {
+		nupa_promote_count_own_threads(2);
 		nupa_life_await(engine);
 		return 0;
 	}
@@ -272,6 +273,7 @@ close_fds:
 
 void nupa_port_stop(struct nupa_engine *engine)
 {
+	nupa_promote_count_own_threads(-2);
 	nupa_store_release(&engine->stop, true);
 	nupa_port_wake_hard(engine->slot);
 	(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));

@@ -10,12 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define KEEP_OUTS 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct nupa_keep_out keep_outs[KEEP_OUTS];
+static uint32_t own_threads;
 
 uint64_t nupa_page_bytes(void)
 {
@@ -64,6 +66,14 @@ bool nupa_promote_possible(void)
 	return possible;
 }
 
+void nupa_promote_count_own_threads(int more)
+{
+	int cancel_state = enter();
+
+	own_threads += (uint32_t)more;
+	leave(cancel_state);
+}
+
 int nupa_promote_fd(void)
 {
 	return nupa_memfd();
@@ -72,7 +82,8 @@ int nupa_promote_fd(void)
 /* --- regions ------------------------------------------------------------------------ */
 
 struct region {
-	uint64_t from, to;          /* whole pages */
+	uint64_t from, to; /* whole pages */
+	uint64_t promote_from, promote_to;
 	struct nupa_promoted *slot; /* where new pages of it go */
 	int n_keep_outs;            /* -1: not asked for */
 };
@@ -111,11 +122,11 @@ static uint64_t next_allowed(struct region *region, uint64_t at, uint64_t end, u
 
 static void promote_vma(struct region *region, const struct nupa_vma *vma)
 {
-	uint64_t at = vma->start > region->from ? vma->start : region->from;
-	uint64_t end = vma->end < region->to ? vma->end : region->to;
+	uint64_t at = vma->start > region->promote_from ? vma->start : region->promote_from;
+	uint64_t end = vma->end < region->promote_to ? vma->end : region->promote_to;
 	uint64_t run_end;
 
-	if (!may_promote(vma, at))
+	if (at >= end || !may_promote(vma, at))
 		return;
 	if (!region->slot)
 		region->slot = nupa_promoted_take(at);
@@ -201,6 +212,26 @@ static int find_ranges(const struct region *region, struct nupa_shared_range *ou
 	return n;
 }
 
+/* The links of /proc/self/task are its threads', its own, and its parent's. */
+static bool others_run(void)
+{
+	struct stat status;
+
+	return stat("/proc/self/task", &status) || status.st_nlink != 3 + own_threads;
+}
+
+static void choose_pages(struct region *region, uint64_t va, uint64_t bytes)
+{
+	uint64_t page = nupa_page_bytes();
+
+	region->promote_from = region->from;
+	region->promote_to = region->to;
+	if (nupa_hold_is_total() || !others_run())
+		return;
+	region->promote_from = (va + page - 1) & ~(page - 1);
+	region->promote_to = (va + bytes) & ~(page - 1);
+}
+
 static int get_ranges(void *addr, size_t bytes, struct nupa_shared_range *out, int n_max,
 		      bool promote)
 {
@@ -218,6 +249,8 @@ static int get_ranges(void *addr, size_t bytes, struct nupa_shared_range *out, i
 	cancel_state = enter();
 	if (promote ? ready() : nupa_memfd_is_there()) {
 		n = find_ranges(&region, out, n_max, &whole);
+		if (promote && !whole)
+			choose_pages(&region, va, bytes);
 		if (promote && !whole && promote_all(&region))
 			n = find_ranges(&region, out, n_max, &whole);
 		for (int i = 0; i < n; i++)
@@ -275,5 +308,6 @@ void nupa_promote_forget_in_child(void)
 {
 	nupa_hold_forget_in_child();
 	nupa_promoted_forget_in_child();
+	own_threads = 0;
 	leave(cancel_state_of_fork);
 }

@@ -33,6 +33,11 @@ int nupa_promote_find(void *addr, size_t bytes, struct nupa_shared_range *out, i
 /* No peer uses these ranges any more; memory that is in no other range becomes private again. */
 void nupa_promote_release(const struct nupa_shared_range *ranges, int n);
 
+/* Threads of our own have started, or are about to end: what they write by system calls, they try
+ * again.  Of a program that has other threads besides the caller, an ordinary user promotes no page
+ * that a region has in part alone: a system call that writes to the rest of it might fail. */
+void nupa_promote_count_own_threads(int more);
+
 /* The memfd, which peers open as /proc/PID/fd/FD; -1: nothing was promoted yet. */
 int nupa_promote_fd(void);
 

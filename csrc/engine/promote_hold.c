@@ -72,6 +72,11 @@ void nupa_hold_forget_in_child(void)
 	uffd = -1;
 }
 
+bool nupa_hold_is_total(void)
+{
+	return !user_mode_only;
+}
+
 uint64_t nupa_hold_max_bytes(void)
 {
 	return nupa_page_bytes() * (user_mode_only ? PIECE_PAGES_USER_MODE : NUPA_PIECE_PAGES);

@@ -60,6 +60,8 @@ struct nupa_hold {
 
 bool nupa_hold_possible(void);
 void nupa_hold_forget_in_child(void);
+/* Whether all writers can be held off, not only what user code writes. */
+bool nupa_hold_is_total(void);
 /* The most to hold off at once, at most NUPA_PIECE_PAGES. */
 uint64_t nupa_hold_max_bytes(void);
 /* From here on nobody writes to [va, +bytes), nor, with *first_touch*, touches a page of it that

@@ -48,6 +48,9 @@ static bool open_shared(struct nupa_channel *channel)
 	if (channel->shared_fd_seen == number)
 		return channel->shared_fd >= 0;
 	channel->shared_fd_seen = number;
+	if (channel->shared_fd >= 0)
+		close(channel->shared_fd);
+	channel->shared_fd = -1;
 	if (number == 0 || channel->foreign)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%u/fd/%u", channel->peer_pid, number - 1);

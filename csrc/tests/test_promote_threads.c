@@ -71,24 +71,28 @@ static void stop_writers(struct writer *writers)
 	free(words);
 }
 
-/* A region, all of it promoted.  It is one range, unless it joins what was promoted apart. */
+/* A region, all of it promoted (of an ordinary user's, while other threads run: but for pages that
+ * it has in part).  It is one range, unless it joins what was promoted apart. */
 struct held {
 	struct nupa_shared_range ranges[HELD + 1];
 	int n;
 };
 
+static bool spares_neighbours;
+
 static void hold(struct held *held, void *at, size_t bytes)
 {
-	uintptr_t end = (uintptr_t)at;
+	uintptr_t from = (uintptr_t)at, to = from + bytes;
 
-	held->n = nupa_promote(at, bytes, held->ranges, HELD + 1);
-	CHECK(held->n > 0 && held->ranges[0].va <= end);
-	end = held->ranges[0].va;
-	for (int i = 0; i < held->n; i++) {
-		CHECK_EQ(held->ranges[i].va, end);
-		end += held->ranges[i].bytes;
+	if (spares_neighbours) {
+		from = (from + page() - 1) & ~(page() - 1);
+		to &= ~(page() - 1);
 	}
-	CHECK(end >= (uintptr_t)at + bytes);
+	held->n = nupa_promote(at, bytes, held->ranges, HELD + 1);
+	for (int i = 0; i < held->n; i++)
+		if (held->ranges[i].va <= from && held->ranges[i].va + held->ranges[i].bytes > from)
+			from = held->ranges[i].va + held->ranges[i].bytes;
+	CHECK(from >= to);
 }
 
 static void let_go(struct held *held)
@@ -126,12 +130,26 @@ static void register_randomly(uint32_t rounds)
 		let_go(&held[i]);
 }
 
+/* Whether the userfaultfd that we get holds off what system calls write. */
+static bool sees_system_calls(void)
+{
+	FILE *file = fopen("/proc/sys/vm/unprivileged_userfaultfd", "re");
+	bool sees = geteuid() == 0 || access("/dev/userfaultfd", R_OK | W_OK) == 0;
+
+	if (file) {
+		sees |= fgetc(file) == '1';
+		fclose(file);
+	}
+	return sees;
+}
+
 static void four_writers_lose_no_update_through_1000_registrations(void)
 {
 	struct writer writers[WRITERS];
 
 	if (!promotion_works())
 		return;
+	spares_neighbours = !sees_system_calls();
 	start_writers(writers);
 	register_randomly(ROUNDS);
 	CHECK_EQ(bytes_in_memfd(), 0);
@@ -139,38 +157,22 @@ static void four_writers_lose_no_update_through_1000_registrations(void)
 }
 
 /* A process that changed its user may not look at itself by /proc unless it is dumpable. */
-static bool become_nobody(void)
+static void become_nobody(void)
 {
-	if (geteuid() != 0) {
-		printf("  already an ordinary user\n");
-		return true;
-	}
-	return setgroups(0, NULL) == 0 && setresgid(65534, 65534, 65534) == 0 &&
-	       setresuid(65534, 65534, 65534) == 0 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0;
+	if (geteuid() == 0)
+		CHECK(setgroups(0, NULL) == 0 && setresgid(65534, 65534, 65534) == 0 &&
+		      setresuid(65534, 65534, 65534) == 0 &&
+		      prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
+	spares_neighbours = !sees_system_calls();
 }
 
 static void nor_do_they_as_an_ordinary_user(void)
 {
-	CHECK(become_nobody());
+	become_nobody();
 	four_writers_lose_no_update_through_1000_registrations();
 }
 
 /* --- other ways to write ------------------------------------------------------------- */
-
-static bool sees_system_calls(void)
-{
-	FILE *file = fopen("/proc/sys/vm/unprivileged_userfaultfd", "re");
-	int allowed = 0;
-
-	if (file) {
-		allowed = fgetc(file) == '1';
-		fclose(file);
-	}
-	if (geteuid() == 0 || allowed)
-		return true;
-	printf("  skipped: only root's userfaultfd holds off system calls here\n");
-	return false;
-}
 
 static void *read_words(void *arg)
 {
@@ -189,19 +191,51 @@ static void *read_words(void *arg)
 	return NULL;
 }
 
-static void a_system_call_that_writes_into_the_region_waits_and_succeeds(void)
+static void read_beside_registrations(uint64_t *word, void (*registrations)(uint32_t))
 {
 	pthread_t thread;
 
-	if (!promotion_works() || !sees_system_calls())
-		return;
-	words = calloc(WORDS, sizeof(*words));
-	CHECK(words);
-	CHECK_EQ(pthread_create(&thread, NULL, read_words, &words[WORDS / 2]), 0);
-	register_randomly(ROUNDS);
+	CHECK_EQ(pthread_create(&thread, NULL, read_words, word), 0);
+	registrations(ROUNDS);
 	nupa_store_relaxed(&stop, true);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+static void a_system_call_that_writes_into_the_region_waits_and_succeeds(void)
+{
+	if (!promotion_works())
+		return;
+	if (!sees_system_calls()) {
+		printf("  skipped: only root's userfaultfd holds off system calls here\n");
+		return;
+	}
+	words = calloc(WORDS, sizeof(*words));
+	CHECK(words);
+	read_beside_registrations(&words[WORDS / 2], register_randomly);
 	free(words);
+}
+
+/* From the second word of a page on, to the last but one of another. */
+static void register_all_but_the_ends(uint32_t rounds)
+{
+	for (uint32_t round = 0; round < rounds; round++) {
+		struct held held = { 0 };
+
+		hold(&held, words + 1, 4 * page() - 2 * sizeof(*words));
+		let_go(&held);
+	}
+}
+
+static void one_that_writes_beside_the_region_succeeds_for_every_user(void)
+{
+	become_nobody();
+	if (!promotion_works())
+		return;
+	words = (uint64_t *)(void *)map_pages(4, PROT_READ | PROT_WRITE);
+	read_beside_registrations(&words[0], register_all_but_the_ends);
+	stop = false;
+	read_beside_registrations(words + 4 * page() / sizeof(*words) - 1,
+				  register_all_but_the_ends);
 }
 
 static uint64_t ticks;
@@ -253,6 +287,10 @@ static void atomics_of_peers_and_of_the_program_agree(void)
 
 	if (!promotion_works())
 		return;
+	if (!sees_system_calls()) {
+		printf("  skipped: an ordinary user's threads keep the page of one word private\n");
+		return;
+	}
 	words = calloc(WORDS, sizeof(*words));
 	CHECK(words);
 	word = &words[WORDS / 2];
@@ -285,6 +323,7 @@ int main(int argc, char **argv)
 		CASE(four_writers_lose_no_update_through_1000_registrations),
 		CASE(nor_do_they_as_an_ordinary_user),
 		CASE(a_system_call_that_writes_into_the_region_waits_and_succeeds),
+		CASE(one_that_writes_beside_the_region_succeeds_for_every_user),
 		CASE(a_signal_handler_that_writes_there_is_not_waited_for),
 		CASE(atomics_of_peers_and_of_the_program_agree),
 	};

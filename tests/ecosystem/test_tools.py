@@ -99,3 +99,27 @@ def test_libfabric_datagrams_pass_between_hosts(
     options = "-p", provider, "-e", kind, "-d", "nupa_rdma0-dgram"
     assert sizes_pinged(fabric, ("host0", "host1"), *options) == sizes
     assert all(fabric.moved_bytes()[host] > before[host] for host in ("host0", "host1"))
+
+
+# qperf knows LIDs only, so it runs where the link layer is InfiniBand; a second for each test.
+@pytest.mark.parametrize("fabric", ["infiniband"], indirect=True)
+@pytest.mark.parametrize(
+    "tests",
+    [
+        ["rc_lat", "rc_bw", "uc_lat", "uc_bw", "ud_lat", "ud_bw"],
+        ["rc_rdma_read_lat", "rc_rdma_read_bw", "rc_rdma_write_lat", "rc_rdma_write_bw"],
+        ["rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add"],
+    ],
+)
+def test_qperf_measures_over_infiniband_and_finds_its_atomics_right(
+    fabric: Lab, tests: list[str]
+) -> None:
+    port = str(free_port())
+    command = [needs("qperf", "qperf"), "-lp", port]
+    client = [*command, "-t", "1", "127.0.0.1", *tests, "quit"]
+    with fabric.pair(command, client, port=int(port)) as pair:
+        pair.start_server()
+        pair.start_client()
+        result = pair.wait().check()
+    measured = re.findall(r"^(\w+):\n((?:    .* = .*\n)+)", result.client.stdout, re.MULTILINE)
+    assert [name for name, _ in measured] == tests

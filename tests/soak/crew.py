@@ -120,6 +120,16 @@ class Worker:
         self.process.send_signal(signal.SIGCONT)
         self.stops[-1].to_ns = now_ns
 
+    def stacks(self) -> list[str]:
+        """Where its threads are, as gdb says, else the kernel."""
+        gdb = shutil.which("gdb")
+        if gdb is None:
+            tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+            return [f"{task.name}: {(task / 'wchan').read_text()}" for task in tasks]
+        command = [gdb, "-p", str(self.process.pid), "-batch", "-ex", "thread apply all bt 12"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return [line for line in done.stdout.splitlines() if line.startswith(("#", "Thread"))]
+
     def open_files(self) -> list[str]:
         """What its file descriptors are, while it runs."""
         folder = Path(f"/proc/{self.process.pid}/fd")

@@ -328,6 +328,9 @@ class Director:
 
     def _hang(self, text: str, *workers: Worker) -> None:
         self.figures.hung += 1
+        for worker in workers:
+            for line in worker.stacks():
+                self._say(f"  {worker.name}: {line}")
         self._fail(text, *workers)
 
     def _fail(self, text: str, *workers: Worker) -> None:

@@ -43,8 +43,8 @@ static void say(const char *what, int so)
 
 static void give_back_pages(int advice, const char *name)
 {
-	unsigned char *at = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
-				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *at =
+	    mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct ibv_mr *first, *second;
 	char what[80];
 
@@ -66,8 +66,8 @@ static void give_back_pages(int advice, const char *name)
 	munmap(at, PAGES * PAGE);
 }
 
-/* In a thread malloc has an arena of its own, which shrinks by madvise, and knows what it gave back to
- * be zeros. */
+/* In a thread malloc has an arena of its own, which shrinks by madvise, and knows what it gave back
+ * to be zeros. */
 static void *use_arena(void *arg)
 {
 	unsigned char *keep = malloc(CHUNK), *at = malloc(CHUNK);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the verbs programs of these tests share: a device, a region, an RC queue pair; each call that
- * fails ends the program with its name. */
+ * What the verbs programs of these tests share: a device, a region, an RC queue pair; each call
+ * that fails ends the program with its name. */
 #ifndef RC_H
 #define RC_H
 
@@ -55,7 +55,10 @@ static inline void end_make_qp(struct end *end)
 {
 	struct ibv_qp_init_attr init = {
 		.qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
+		.cap = { .max_send_wr = 16,
+			 .max_recv_wr = 16,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
 	};
 
 	MUST(end->cq = ibv_create_cq(end->context, 64, NULL, NULL, 0));
@@ -88,7 +91,9 @@ static inline void end_connect(struct end *end, const struct address *peer)
 		.min_rnr_timer = 12,
 		.ah_attr = { .is_global = 1,
 			     .port_num = 1,
-			     .grh = { .dgid = peer->gid, .sgid_index = GID_INDEX, .hop_limit = 1 } },
+			     .grh = { .dgid = peer->gid,
+				      .sgid_index = GID_INDEX,
+				      .hop_limit = 1 } },
 	};
 	MUST(!ibv_modify_qp(end->qp, &attr,
 			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |

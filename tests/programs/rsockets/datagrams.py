@@ -270,5 +270,20 @@ def options_of_a_connection_have_effect() -> None:
         assert sock.receive_to_end() == data[:100_000]
 
 
+def a_route_may_be_given() -> None:
+    """RDMA_ROUTE: struct ibv_path_data, as rdma_getaddrinfo has it in ai_route."""
+    route = struct.pack("=II64x", 0x13, 0)
+    listening, port = listener()
+    client = RSocket()
+    client.set_option(SOL_RDMA, RDMA_ROUTE, route)
+    assert client.option_bytes(SOL_RDMA, RDMA_ROUTE, 100) == route
+    client.connect(HOST0, port)
+    server = listening.accept()
+    client.send(b"by this way")
+    assert server.receive(100) == b"by this way"
+    for sock in (client, server, listening):
+        sock.close()
+
+
 if __name__ == "__main__":
     main(dict(globals()))
