@@ -218,6 +218,7 @@ void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, 
 struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 {
 	struct nupa_channel *channel;
+	int error;
 
 	if (peer == 0 || peer >= engine->fabric->geometry.n_slots)
 		return NULL;
@@ -229,9 +230,12 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 	channel = channel_new(engine, peer);
 	if (!channel)
 		return NULL;
-	if (open_tx(engine, channel)) {
-		/* Whoever knocked must not wait for us. */
-		nupa_channel_say(engine, channel, engine->epoch | NUPA_CONTACT_CLOSED);
+	error = open_tx(engine, channel);
+	if (error) {
+		/* Without the mover that is forced we never will: whoever knocked must not wait.
+		 * Memory may be there when it knocks again. */
+		if (error == -ENOTSUP)
+			nupa_channel_say(engine, channel, engine->epoch | NUPA_CONTACT_CLOSED);
 		free(channel);
 		return NULL;
 	}

@@ -201,12 +201,44 @@ void nupa_xrc_channel_failed(struct nupa_engine *engine, const struct nupa_chann
 	}
 }
 
+/* The published QP, if it is connected to this sender. */
+static const struct nupa_qp_entry *connected_target(struct nupa_engine *engine, uint32_t qpn,
+						    uint32_t src_qpn)
+{
+	const struct nupa_qp_entry *entry = nupa_xrc_target(engine, qpn, NULL);
+	uint8_t state = entry ? nupa_load_acquire(&entry->state) : 0;
+
+	if (state < IBV_QPS_RTR || state > IBV_QPS_SQE ||
+	    nupa_load_relaxed(&entry->dest_qpn) != src_qpn)
+		return NULL;
+	return entry;
+}
+
+/* Those whose connection is no more: nobody tells us when it ends. */
+static void sweep(struct nupa_engine *engine)
+{
+	for (uint32_t i = 0; i < NUPA_XRC_SHADOW_LISTS; i++) {
+		struct nupa_list *list = &engine->xrc->shadows[i], *next;
+
+		for (struct nupa_list *at = list->next; at != list; at = next) {
+			struct nupa_xrc_shadow *shadow =
+			    container_of(at, struct nupa_xrc_shadow, link);
+
+			next = at->next;
+			if (!connected_target(engine, shadow->qp.ibv.qp_num, shadow->qp.dest_qpn))
+				shadow_free(engine->xrc, shadow);
+		}
+	}
+}
+
 static struct nupa_xrc_shadow *shadow_new(struct nupa_engine *engine, uint32_t qpn,
 					  uint32_t src_qpn)
 {
 	struct nupa_xrc_shadow *shadow;
 
 	/* I5: whoever makes up receiving QPs gets so many and no more. */
+	if (engine->xrc->n_shadows == NUPA_XRC_SHADOWS_MAX)
+		sweep(engine);
 	if (engine->xrc->n_shadows == NUPA_XRC_SHADOWS_MAX)
 		return NULL;
 	shadow = calloc(1, sizeof(*shadow));
@@ -254,17 +286,12 @@ struct nupa_qp *nupa_xrc_shadow(struct nupa_engine *engine, const struct nupa_ch
 	bool resync = msg->syndrome == NUPA_XRC_RESYNC && msg->flags & NUPA_F_FIRST;
 	const struct nupa_qp_entry *entry;
 	struct nupa_xrc_shadow *shadow;
-	uint8_t state;
 
 	if (!engine->xrc || msg->dest_qpn >> NUPA_QP_INDEX_BITS == engine->slot_index ||
 	    msg->src_qpn >> NUPA_QP_INDEX_BITS != channel->peer)
 		return NULL;
-	entry = nupa_xrc_target(engine, msg->dest_qpn, NULL);
+	entry = connected_target(engine, msg->dest_qpn, msg->src_qpn);
 	if (!entry)
-		return NULL;
-	state = nupa_load_acquire(&entry->state);
-	if (state < IBV_QPS_RTR || state > IBV_QPS_SQE ||
-	    nupa_load_relaxed(&entry->dest_qpn) != msg->src_qpn)
 		return NULL;
 	shadow = shadow_find(list_of(engine->xrc, msg->dest_qpn, msg->src_qpn), msg->dest_qpn,
 			     msg->src_qpn);

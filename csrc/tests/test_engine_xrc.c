@@ -707,6 +707,67 @@ static void xrc_messages_of_nonsense_harm_nobody(void)
 	nupa_fabric_put(fabric);
 }
 
+/* A message of that QP number, for an SRQ of another process than the target's: taken at once. */
+static void knock(struct sender *attacker, struct side *victim, uint32_t qpn, uint32_t src_qpn)
+{
+	struct nupa_engine *engine = nupa_engine_of(attacker->end->context);
+	struct nupa_channel *channel;
+	struct nupa_msg *msg;
+	bool taken = false;
+	struct ibv_wc wc;
+
+	nupa_engine_lock(engine);
+	channel = nupa_channel_get(engine, victim->srqn >> NUPA_QP_INDEX_BITS);
+	CHECK(channel);
+	msg = nupa_tx_reserve(&channel->tx, 0, NULL);
+	CHECK(msg);
+	msg->op = NUPA_OP_SEND;
+	msg->flags = NUPA_F_FIRST | NUPA_F_LAST;
+	msg->syndrome = NUPA_XRC_RESYNC;
+	msg->dest_qpn = qpn;
+	msg->src_qpn = src_qpn;
+	msg->psn = 0;
+	msg->ack_psn = victim->srqn;
+	msg->length_bytes = 0;
+	nupa_channel_publish(channel, msg, 0);
+	nupa_engine_unlock(engine);
+	while (!taken) {
+		nupa_poll_cq(victim->end->recv_cq, 1, &wc);
+		nupa_engine_lock(engine);
+		taken = nupa_tx_drained(&channel->tx);
+		nupa_engine_unlock(engine);
+	}
+}
+
+static void more_connections_than_the_limit_come_and_go(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	int fd = domain_file();
+	struct side owner = side_open(fabric, NUPA_MOVER_RELAY, 1, fd);
+	struct side victim = side_open(fabric, NUPA_MOVER_NONE, 1, fd);
+	struct sender attacker = sender_open(fabric, NUPA_MOVER_NONE, &owner);
+	struct nupa_engine *engine = nupa_engine_of(owner.end->context);
+	struct nupa_qp_entry *entry = &engine->qp_entries[owner.target->qp_num & (NUPA_QP_MAX - 1)];
+	uint32_t slot = attacker.qp->qp_num & ~(NUPA_QP_MAX - 1);
+
+	for (uint32_t i = 0; i <= NUPA_XRC_SHADOWS_MAX; i++) {
+		/* The target says that it is connected to this one now. */
+		nupa_store_relaxed(&entry->dest_qpn, slot | i);
+		knock(&attacker, &victim, owner.target->qp_num, slot | i);
+	}
+	nupa_store_relaxed(&entry->dest_qpn, attacker.qp->qp_num);
+	post_receive(&victim, victim.srq, 1);
+	pattern_fill(attacker.end->memory, 300, 1);
+	post(&attacker, IBV_WR_SEND_WITH_IMM, victim.srqn, 1, 300, 0, 0);
+	cq_expect(attacker.end->send_cq, 1, IBV_WC_SUCCESS);
+	check_receive(&victim, 1, &attacker, owner.target->qp_num, 300);
+	sender_close(&attacker);
+	side_close(&victim);
+	side_close(&owner);
+	close(fd);
+	nupa_fabric_put(fabric);
+}
+
 /* --- domains and handles --------------------------------------------------------------- */
 
 static void domains_are_opened_as_flags_and_files_say(void)
@@ -864,6 +925,7 @@ int main(int argc, char **argv)
 		CASE(one_receiving_queue_pair_serves_srqs_of_several_processes),
 		CASE(a_process_that_dies_with_its_srq_fails_what_waits_for_it),
 		CASE(xrc_messages_of_nonsense_harm_nobody),
+		CASE(more_connections_than_the_limit_come_and_go),
 		CASE(domains_are_opened_as_flags_and_files_say),
 		CASE(a_process_has_so_many_domains_and_no_more),
 		CASE(a_receiving_queue_pair_lives_as_long_as_somebody_has_it_open),
