@@ -209,7 +209,7 @@ int nupa_cm_reject(struct nupa_cm_id *id, bool for_ece, const void *data, uint8_
 	struct nupa_cm_param param = { .private_bytes = bytes };
 	int error;
 
-	if (bytes > sizeof(param.private_data))
+	if (bytes > sizeof(param.private_data) || (bytes && !data))
 		return EINVAL;
 	if (bytes)
 		memcpy(param.private_data, data, bytes);

@@ -117,7 +117,7 @@ int nupa_cm_create_id(struct ibv_context *context, struct nupa_cm_channel *chann
 	int error;
 
 	if (ps != RDMA_PS_TCP && ps != RDMA_PS_UDP && ps != RDMA_PS_IB && ps != RDMA_PS_IPOIB)
-		return EPROTONOSUPPORT;
+		return EINVAL;
 	nupa_engine_lock(engine);
 	error = cm_id_new(engine, &id);
 	if (!error) {

@@ -2,6 +2,8 @@
  * Connections: asked for, accepted, rejected, ended. */
 #include "rdma_internal.h"
 
+#define RETRIES_MAX 7 /* 3 bits; of RNR: for ever */
+
 /* --- parameters ---------------------------------------------------------------------- */
 
 /* man rdma_connect: no more than the device has. */
@@ -22,6 +24,11 @@ static int check(const struct rdma_private *id, const struct rdma_conn_param *pa
 	return 0;
 }
 
+static uint8_t lower(uint8_t a, uint8_t b)
+{
+	return a < b ? a : b;
+}
+
 /* What goes to the other side; the QP's own facts count more than what the caller says of it. */
 static int fill(struct rdma_private *id, struct nupa_cm_param *to,
 		const struct rdma_conn_param *from)
@@ -32,7 +39,7 @@ static int fill(struct rdma_private *id, struct nupa_cm_param *to,
 	memset(to, 0, sizeof(*to));
 	to->responder_resources = id->responder_resources;
 	to->initiator_depth = id->initiator_depth;
-	to->retry_count = to->rnr_retry_count = 7;
+	to->retry_count = to->rnr_retry_count = RETRIES_MAX;
 	to->ece = id->local_ece;
 	if (qp) {
 		to->qpn = qp->qp_num;
@@ -49,8 +56,8 @@ static int fill(struct rdma_private *id, struct nupa_cm_param *to,
 	}
 	if (from) {
 		to->flow_control = from->flow_control;
-		to->retry_count = from->retry_count;
-		to->rnr_retry_count = from->rnr_retry_count;
+		to->retry_count = lower(from->retry_count, RETRIES_MAX);
+		to->rnr_retry_count = lower(from->rnr_retry_count, RETRIES_MAX);
 		if (from->private_data && from->private_data_len) {
 			if (bytes + from->private_data_len > sizeof(to->private_data))
 				return EINVAL;
@@ -61,11 +68,6 @@ static int fill(struct rdma_private *id, struct nupa_cm_param *to,
 	}
 	to->private_bytes = (uint8_t)bytes;
 	return 0;
-}
-
-static uint8_t lower(uint8_t a, uint8_t b)
-{
-	return a < b ? a : b;
 }
 
 /* --- the active side ----------------------------------------------------------------- */

@@ -121,7 +121,7 @@ static void parameters_change_sides(void)
 		.responder_resources = 3,
 		.initiator_depth = 5,
 		.retry_count = 4,
-		.rnr_retry_count = 6,
+		.rnr_retry_count = 200, /* 7 is the most */
 		.flow_control = 1,
 		.srq = 1,
 		.qp_num = 0x123456,
@@ -142,7 +142,7 @@ static void parameters_change_sides(void)
 	CHECK_EQ(event->param.conn.responder_resources, 5);
 	CHECK_EQ(event->param.conn.initiator_depth, 3);
 	CHECK_EQ(event->param.conn.retry_count, 4);
-	CHECK_EQ(event->param.conn.rnr_retry_count, 6);
+	CHECK_EQ(event->param.conn.rnr_retry_count, 7);
 	CHECK_EQ(event->param.conn.flow_control, 1);
 	CHECK_EQ(event->param.conn.srq, 1);
 	CHECK_EQ(event->param.conn.qp_num, 0x123456);

@@ -257,11 +257,12 @@ static void play_recv(struct player *p, struct ibv_qp *qp, struct ibv_srq *srq)
 static void fill_send(struct player *p, struct ibv_send_wr *wr, struct ibv_sge *sges)
 {
 	const struct ibv_mr *mr = p->mrs[pick(p, MANY)];
+	bool list = pick(p, 8) != 0;
 
 	memset(wr, 0, sizeof(*wr));
 	wr->wr_id = odd(p);
-	wr->sg_list = pick(p, 8) ? sges : NULL;
-	wr->num_sge = !wr->sg_list  ? 0
+	wr->sg_list = list ? sges : NULL;
+	wr->num_sge = !list         ? 0
 		      : pick(p, 16) ? (int)pick(p, SGES + 1)
 				    : (pick(p, 2) ? -(int)pick(p, 99) : 1 << 30);
 	wr->opcode = (enum ibv_wr_opcode)(pick(p, 16) ? pick(p, 12) : (uint32_t)odd(p));
@@ -269,7 +270,7 @@ static void fill_send(struct player *p, struct ibv_send_wr *wr, struct ibv_sge *
 	wr->imm_data = (uint32_t)odd(p);
 	if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		sges[0].length = pick(p, 8) ? 8 : sges[0].length;
-		wr->num_sge = wr->sg_list && pick(p, 8) ? 1 : wr->num_sge;
+		wr->num_sge = list && pick(p, 8) ? 1 : wr->num_sge;
 		wr->wr.atomic.remote_addr = address(p) & ~(pick(p, 8) ? UINT64_C(7) : 0);
 		wr->wr.atomic.rkey = mr ? mr->rkey : key(p);
 		wr->wr.atomic.compare_add = odd(p);

@@ -267,7 +267,7 @@ static void forge(struct nupa_fabric *fabric, struct nupa_ring_header *header, u
 	uint64_t count = nupa_load_relaxed(&header->head) & NUPA_COUNT_MASK;
 	uint64_t index = count + test_random(random) % 4;
 	struct nupa_msg msg, *line = &lines[index & (n_lines - 1)];
-	uint64_t words[8];
+	uint64_t words[8] = { 0 };
 
 	for (int i = 0; i < 8; i++)
 		words[i] = test_random(random) % 3 ? test_random(random) : words[0] % 64;
