@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #define HOP_LIMIT 64u
-/* 655 ms (IBTA table 45), which is the kernel's value: programs that ask for few RNR retries rely on
- * it for a receive that comes late.  With 0.64 ms, 5 of them are over in 3 ms. */
+/* 655 ms (IBTA table 45), which is the kernel's value: programs that ask for few RNR retries rely
+ * on it for a receive that comes late.  With 0.64 ms, 5 of them are over in 3 ms. */
 #define MIN_RNR_TIMER 0u
 #define IPOIB_QKEY 0x0b1bu
 #define MULTICAST_QPN 0xffffffu

@@ -95,7 +95,7 @@ class CMID(PyverbsCM):
             return
         elif isinstance(creator, AddrInfo):
             given = ffi.NULL if pd is None else pd._c or closed(pd)
-            init = ffi.NULL if qp_init_attr is None else qp_init_attr._c
+            init = ffi.NULL if qp_init_attr is None else _copy(qp_init_attr)
             rc = lib.rdma_create_ep(created, creator._addr(), given, init)
         elif isinstance(creator, CMEventChannel):
             self.event_channel = creator
@@ -257,7 +257,8 @@ class CMID(PyverbsCM):
     def create_qp(self, qp_init: QPInitAttr) -> None:
         """A QP that rdma_cm brings through its states; CQs that are not given are made."""
         pd = ffi.NULL if self._pd is None else self._pd._c or closed(self._pd)
-        if lib.rdma_create_qp(self._id(), pd, expect(qp_init, QPInitAttr, "qp_init")._c):
+        init = _copy(expect(qp_init, QPInitAttr, "qp_init"))
+        if lib.rdma_create_qp(self._id(), pd, init):
             refuse("Failed to create QP")
 
     def query_qp(self, attr_mask: int) -> tuple[QPAttr, QPInitAttr]:
@@ -352,6 +353,11 @@ def _create_id(
     qp_type = IBV_QPT_UD if port_space == RDMA_PS_UDP else IBV_QPT_RC
     verbs = context._c or closed(context)
     return int(lib.rdma_create_id_on(verbs, c, created, ffi.NULL, port_space, qp_type))
+
+
+def _copy(qp_init: QPInitAttr) -> Any:
+    """What C may fill in: its CQs are of one id, and the caller's serves for many."""
+    return ffi.new("struct ibv_qp_init_attr *", qp_init._c[0])
 
 
 def _of(param: ConnParam | None) -> Any:

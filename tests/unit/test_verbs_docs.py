@@ -13,11 +13,11 @@ from nupa import verbs
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-OUTPUT = ["b'hello bob'\nb'hello'\n", "[63. 62. 61.]\n"]
+OUTPUT = ["b'hello bob'\nb'hello'\n", "[63. 62. 61.]\n", "RDMA_CM_EVENT_ESTABLISHED\n"]
 
 
 @pytest.mark.parametrize(
-    ("example", "output"), list(zip(EXAMPLES, OUTPUT, strict=True)), ids=[0, 1]
+    ("example", "output"), list(zip(EXAMPLES, OUTPUT, strict=True)), ids=[0, 1, 2]
 )
 def test_an_example_of_the_page_runs(example: str, output: str) -> None:
     result = subprocess.run(
