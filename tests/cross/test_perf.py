@@ -76,7 +76,7 @@ def test_the_command_prints_json_and_leaves_no_fabric(nupa_dir: Path) -> None:
     argv = [*NUPA, "perf", "write", "bw", "--size", "64", "--iterations", "500", "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=True)
     found = json.loads(done.stdout)
-    assert (found["mover"], found["hosts"]) == ("cma", ["host0", "host1"])
+    assert (found["mover"], found["hosts"]) == ("shared", ["host0", "host1"])
     assert found["results"][0]["bandwidth_mb_per_s"] > 0
     assert done.stderr == ""
     assert list(nupa_dir.iterdir()) == []

@@ -41,7 +41,9 @@ def test_each_end_takes_what_it_is_allowed(
 
 
 def test_a_forced_mover_is_taken(moved: Stage) -> None:
-    assert set(movers(moved).values()) == {moved.mover}
+    # A ping-pong registers nothing that peers may touch, so nothing of it is shared.
+    taken = "relay" if moved.mover == "shared" else moved.mover
+    assert set(movers(moved).values()) == {taken}
 
 
 @pytest.mark.parametrize("denied", ["host0", "host1"])
