@@ -48,7 +48,7 @@ soak: $(BUILD)/packages.test $(BUILD)/built ## ten minutes of deaths among check
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/asan -DNUPA_TESTS=ON -DNUPA_SANITIZE=address,undefined >/dev/null
 	@cmake --build $(BUILD)/asan
 	NUPA_FUZZ_SECONDS=$(FUZZ_SECONDS) $(UNRANDOM) ctest --test-dir $(BUILD)/asan -R fuzz \
-		--output-on-failure --no-tests=error --timeout 600
+		--output-on-failure --no-tests=error
 
 build: $(BUILD)/built ## .venv/bin/nupa, nupa/_engine, libibverbs.so.1
 
