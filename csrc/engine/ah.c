@@ -49,8 +49,7 @@ struct ibv_ah *nupa_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	bool multicast = attr->is_global && nupa_mcast_is_group(&attr->grh.dgid);
 	struct nupa_ah *ah;
 	uint32_t host = UINT32_MAX;
-	int error =
-	    multicast ? check_group_ah(engine, attr) : nupa_host_of_ah(engine, attr, &host);
+	int error = multicast ? check_group_ah(engine, attr) : nupa_host_of_ah(engine, attr, &host);
 
 	if (error) {
 		errno = error;
@@ -120,8 +119,7 @@ int nupa_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct i
 		}
 	}
 	if (nupa_mcast_is_group(&grh->dgid)) { /* to an IPv4 group: answered from the IPv4 GID */
-		attr->grh.sgid_index =
-		    grh->dgid.raw[0] ? 0 : (uint8_t)(nupa_gid_count(engine) - 1);
+		attr->grh.sgid_index = grh->dgid.raw[0] ? 0 : (uint8_t)(nupa_gid_count(engine) - 1);
 		return 0;
 	}
 	errno = ENOENT;

@@ -60,7 +60,7 @@ struct nupa_engine {
 	    mr_limit; /* entries that are backed; the slot's are for others to read */
 	struct nupa_list contexts;
 	struct nupa_list pds;
-	uint32_t foreign_regions; /* over pool memory of exporters */
+	uint32_t foreign_regions;     /* over pool memory of exporters */
 	uint32_t pds_made, pd_rounds; /* numbers given out; how often they began anew */
 	struct nupa_cm *cm;           /* connection management; NULL until it is used */
 	bool cm_owes;                 /* messages that found no room */
@@ -68,9 +68,9 @@ struct nupa_engine {
 	struct nupa_xrc *xrc; /* NULL until an XRC object is made */
 	struct nupa_list moderated; /* struct nupa_cq.moderate_link */
 	bool cq_timers;             /* there are such */
-	struct nupa_mcast *mcast; /* NULL until somebody attaches or sends to a group */
-	uint64_t probe_value;     /* what slot->probe_addr points at */
-	uint32_t objects;         /* handles given out */
+	struct nupa_mcast *mcast;   /* NULL until somebody attaches or sends to a group */
+	uint64_t probe_value;       /* what slot->probe_addr points at */
+	uint32_t objects;           /* handles given out */
 
 	/* Threads. */
 	pthread_t port_thread, watch_thread;
@@ -605,7 +605,8 @@ void nupa_cq_raise(struct nupa_cq *cq); /* cq.c: if it is armed */
 enum nupa_buffer_type { NUPA_BUFFER_CQ = 1, NUPA_BUFFER_SQ, NUPA_BUFFER_RQ, NUPA_BUFFER_SRQ };
 int nupa_domain_buffer(struct ibv_pd *pd, enum nupa_buffer_type type, uint8_t **ring, size_t bytes,
 		       bool *custom);
-void nupa_domain_release(struct ibv_pd *pd, enum nupa_buffer_type type, uint8_t **ring, bool *custom);
+void nupa_domain_release(struct ibv_pd *pd, enum nupa_buffer_type type, uint8_t **ring,
+			 bool *custom);
 int nupa_parent_dealloc(struct nupa_pd *pd);
 
 /* mcast.c */

@@ -192,13 +192,13 @@ NUPA_ASSERT_AT(struct nupa_qp_entry, dest_qpn, 12);
 
 /* A memory region, a bound window or a DM as peers see it.  Writer: the owner of the arena. */
 struct nupa_mr_entry {
-	/* Lkey and rkey; 0: none.  Stored last, cleared first.  With what stands beside it, it never
-	 * comes again, so who has seen both (as one word) knows the rest. */
+	/* Lkey and rkey; 0: none.  Stored last, cleared first.  With what stands beside it, it
+	 * never comes again, so who has seen both (as one word) knows the rest. */
 	uint32_t key;
 	uint32_t changes; /* grows with each key; survives deregistration */
-	uint32_t access; /* ON_DEMAND: the memory at va may not be there */
-	uint32_t pd;     /* 0: no PD; see qpn */
-	uint64_t iova;   /* what work requests say */
+	uint32_t access;  /* ON_DEMAND: the memory at va may not be there */
+	uint32_t pd;      /* 0: no PD; see qpn */
+	uint64_t iova;    /* what work requests say */
 	uint64_t length;
 	uint64_t va;         /* where it is in the owner's address space */
 	uint64_t pool_off;   /* where it is in the pool; ~0: private memory */

@@ -43,12 +43,12 @@
 #define NUPA_SRQ_WR_MAX 32768u
 #define NUPA_PD_MAX 32768u
 #define NUPA_AH_MAX 65536u
-#define NUPA_GID_TABLE_LEN 8 /* some are empty, as with hardware */
+#define NUPA_GID_TABLE_LEN 8             /* some are empty, as with hardware */
 #define NUPA_MCAST_GROUPS_MAX 1024u      /* of one process */
 #define NUPA_MCAST_GROUP_QPS_MAX 256u    /* of one process, in one group */
 #define NUPA_MCAST_MEMBERSHIPS_MAX 4096u /* of one process, in all its groups */
-#define NUPA_XRCD_MAX 128u         /* of one process */
-#define NUPA_XRC_SHADOWS_MAX 4096u /* connections by QPs of others to SRQs of one process */
+#define NUPA_XRCD_MAX 128u               /* of one process */
+#define NUPA_XRC_SHADOWS_MAX 4096u       /* connections by QPs of others to SRQs of one process */
 #define NUPA_RD_ATOMIC_MAX 16u
 #define NUPA_MSG_MAX_BYTES (1u << 31)
 #define NUPA_MTU_BYTES 4096u

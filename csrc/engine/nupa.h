@@ -12,11 +12,11 @@
 /* How bulk moves between two attachments, best first. */
 enum nupa_mover {
 	NUPA_MOVER_NONE = 0,
-	NUPA_MOVER_LOCAL = 1, /* both ends in one process: memcpy */
-	NUPA_MOVER_POOL = 2,  /* the memory is the fabric's: load and store */
+	NUPA_MOVER_LOCAL = 1,  /* both ends in one process: memcpy */
+	NUPA_MOVER_POOL = 2,   /* the memory is the fabric's: load and store */
 	NUPA_MOVER_SHARED = 3, /* the target has put its memory into a memfd: load and store */
-	NUPA_MOVER_CMA = 4,   /* process_vm_readv, process_vm_writev */
-	NUPA_MOVER_RELAY = 5, /* through the channel; the target's engine copies */
+	NUPA_MOVER_CMA = 4,    /* process_vm_readv, process_vm_writev */
+	NUPA_MOVER_RELAY = 5,  /* through the channel; the target's engine copies */
 };
 
 /* Attaches this process to *host* of *fabric* (-1: where this process is already, else the host

@@ -89,9 +89,9 @@ struct nupa_pd {
 	    ibv; /* handle: slot << 24 | a number of its own, so no two processes share it */
 	struct nupa_list link; /* engine->pds */
 	uint32_t users;
-	bool imported; /* another handle of a PD that somebody else allocated */
-	bool gone;     /* destroyed through another handle */
-	bool released; /* nobody's any more but its users' */
+	bool imported;              /* another handle of a PD that somebody else allocated */
+	bool gone;                  /* destroyed through another handle */
+	bool released;              /* nobody's any more but its users' */
 	struct nupa_parent *parent; /* of a parent domain; else NULL */
 };
 
@@ -106,8 +106,9 @@ enum nupa_mr_kind {
 /* In nupa_mr.access alone: the bytes may be touched as they are, by their local key. */
 #define NUPA_ACCESS_PLAIN (1 << 30)
 
-/* What a region has in our memfd.  If it is `whole`, the one range is all of the region; if not, peers
- * reach it by other movers, and it keeps what there is of it from becoming private meanwhile. */
+/* What a region has in our memfd.  If it is `whole`, the one range is all of the region; if not,
+ * peers reach it by other movers, and it keeps what there is of it from becoming private meanwhile.
+ */
 #define NUPA_MR_RANGES 4
 
 struct nupa_mr_pages {
@@ -390,7 +391,7 @@ struct nupa_qp {
 	bool comm_est;
 	bool partner_gone; /* was destroyed in order */
 	bool partner_lost; /* died, and no request has said so yet */
-	uint32_t windows; /* type 2 windows bound on it */
+	uint32_t windows;  /* type 2 windows bound on it */
 
 	/* XRC: see xrc.c */
 	struct nupa_xrcd *xrcd; /* target */
@@ -404,8 +405,8 @@ struct nupa_qp {
 	const struct nupa_qp_entry *peer_entry;
 
 	bool sq_custom, rq_custom; /* the parent domain allocated the ring */
-	bool block_self_mcast; /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
-	uint32_t mcast_groups; /* that it is attached to */
+	bool block_self_mcast;     /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
+	uint32_t mcast_groups;     /* that it is attached to */
 };
 
 #endif

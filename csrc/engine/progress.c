@@ -260,7 +260,8 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 		next_ns = at_ns < next_ns ? at_ns : next_ns;
 	}
 	/* Owed answers and responses wait for room in a ring: look again soon. */
-	if (engine->cm_owes || !nupa_list_empty(&engine->ack_pending) || !nupa_list_empty(&engine->reading))
+	if (engine->cm_owes || !nupa_list_empty(&engine->ack_pending) ||
+	    !nupa_list_empty(&engine->reading))
 		return soon_ns;
 	for (uint32_t i = 0; i < engine->n_channels; i++)
 		if (!nupa_list_empty(&engine->open[i]->refusals))

@@ -79,7 +79,8 @@ static const struct transition transitions[] = {
 	  { 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS, RTS_MAY_UD } },
 };
 
-/* As the kernel: a program treats both sides of XRC as it treats RC; what one has not is ignored. */
+/* As the kernel: a program treats both sides of XRC as it treats RC; what one has not is ignored.
+ */
 int nupa_qp_own_mask(enum ibv_qp_type type, int mask)
 {
 	if (type == IBV_QPT_XRC_SEND)
