@@ -196,6 +196,7 @@ static void a_bind_that_the_region_does_not_allow_fails(void)
 
 static void a_bind_that_cannot_be_meant_is_not_posted(void)
 {
+	enum ibv_mw_type no_type;
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	struct ibv_mw *one = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_1);
 	struct ibv_mw *two = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_2);
@@ -210,7 +211,8 @@ static void a_bind_that_cannot_be_meant_is_not_posted(void)
 	CHECK_EQ(nupa_post_send(w.b->qp, &wr, &bad), EINVAL);
 	bind.bind_info.mw_access_flags = IBV_ACCESS_MW_BIND;
 	CHECK_EQ(nupa_bind_mw(w.b->qp, one, &bind), EINVAL);
-	CHECK(!nupa_alloc_mw(w.b->pd, (enum ibv_mw_type)3));
+	memset(&no_type, 3, sizeof(no_type));
+	CHECK(!nupa_alloc_mw(w.b->pd, no_type));
 	CHECK_EQ(errno, EINVAL);
 	CHECK_EQ(nupa_dealloc_mw(one), 0);
 	CHECK_EQ(nupa_dealloc_mw(two), 0);

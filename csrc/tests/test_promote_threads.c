@@ -234,7 +234,7 @@ static void one_that_writes_beside_the_region_succeeds_for_every_user(void)
 	words = (uint64_t *)(void *)map_pages(4, PROT_READ | PROT_WRITE);
 	read_beside_registrations(&words[0], register_all_but_the_ends);
 	stop = false;
-	read_beside_registrations(words + 4 * page() / sizeof(*words) - 1,
+	read_beside_registrations(&words[4 * page() / sizeof(uint64_t) - 1],
 				  register_all_but_the_ends);
 }
 
