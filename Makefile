@@ -98,7 +98,8 @@ $(BUILD)/no-warnings: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
 lint: $(VENV)/installed.dev $(BUILD)/no-warnings ## formats, ruff, clang-tidy, mypy --strict, layers
 	$(BIN)/ruff format --check --quiet $(PY_DIRS)
 	$(BIN)/ruff check --quiet $(PY_DIRS)
-	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+	@echo clang-format
+	@$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 	@echo clang-tidy
 	@printf '%s\n' $(filter %.c,$(C_FILES)) | xargs -P $(JOBS) -n 1 \
 		$(BIN)/clang-tidy -p $(BUILD)/werror --quiet 2>$(BUILD)/tidy.log \
