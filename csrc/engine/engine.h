@@ -344,6 +344,17 @@ uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint6
 			int access, bool *on_demand);
 /* What nupa_mr_entry.check has to be. */
 uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry);
+
+/* Each word once: its owner may change it meanwhile, which the key and the check tell. */
+static inline void nupa_mr_entry_copy(struct nupa_mr_entry *to, const struct nupa_mr_entry *from)
+{
+	const uint64_t *words = (const uint64_t *)(const void *)from;
+	uint64_t copy[sizeof(*to) / sizeof(*words)];
+
+	for (unsigned int i = 0; i < sizeof(*to) / sizeof(*words); i++)
+		copy[i] = nupa_load_relaxed(&words[i]);
+	memcpy(to, copy, sizeof(*to));
+}
 /* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it.
  */
 void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);

@@ -188,7 +188,7 @@ int nupa_context_foreign_entry(const struct nupa_context *context, uint32_t inde
 	word = nupa_load_acquire((const uint64_t *)(const void *)found); /* C5 */
 	if (!(uint32_t)word)
 		return ENOENT;
-	*entry = *found;
+	nupa_mr_entry_copy(entry, found);
 	/* The same before and after: what stands between belongs together. */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (nupa_load_relaxed((const uint64_t *)(const void *)found) != word)

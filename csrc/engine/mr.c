@@ -122,14 +122,17 @@ uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry)
 	return (uint32_t)(sum >> 32);
 }
 
+/* Readers may be at it: see nupa_mr_entry_copy. */
+#define SET(entry, field, value) nupa_store_relaxed(&(entry)->field, (value))
+
 void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key)
 {
 	struct nupa_mr_entry whole = *entry;
 
 	whole.key = key;
 	whole.changes++;
-	entry->check = nupa_mr_entry_check(&whole);
-	nupa_store_relaxed(&entry->changes, whole.changes);
+	SET(entry, check, nupa_mr_entry_check(&whole));
+	SET(entry, changes, whole.changes);
 	nupa_store_release(&entry->key, key); /* P5 */
 }
 
@@ -137,14 +140,14 @@ void nupa_mr_expose(struct nupa_engine *engine, struct nupa_mr *mr)
 {
 	struct nupa_mr_entry *entry = &engine->mr_entries[mr->index];
 
-	entry->access = (uint32_t)(mr->access & ~NUPA_ACCESS_PLAIN);
-	entry->pd = mr->qpn || !mr->ibv.pd ? 0 : mr->ibv.pd->handle;
-	entry->qpn = mr->qpn;
-	entry->iova = mr->iova;
-	entry->length = mr->length;
-	entry->va = (uintptr_t)mr->va;
-	entry->pool_off = nupa_mr_pool_offset(engine, mr);
-	entry->shared_off = nupa_mr_shared_offset(mr);
+	SET(entry, access, (uint32_t)(mr->access & ~NUPA_ACCESS_PLAIN));
+	SET(entry, pd, mr->qpn || !mr->ibv.pd ? 0 : mr->ibv.pd->handle);
+	SET(entry, qpn, mr->qpn);
+	SET(entry, iova, mr->iova);
+	SET(entry, length, mr->length);
+	SET(entry, va, (uintptr_t)mr->va);
+	SET(entry, pool_off, nupa_mr_pool_offset(engine, mr));
+	SET(entry, shared_off, nupa_mr_shared_offset(mr));
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions + 1);
 	nupa_mr_publish(entry, mr->ibv.lkey);
@@ -157,7 +160,7 @@ bool nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr)
 
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions - 1);
-	entry->pool_off = UINT64_MAX;
+	SET(entry, pool_off, UINT64_MAX);
 	return settled;
 }
 

@@ -176,7 +176,7 @@ void nupa_mr_show_all(struct nupa_engine *engine)
 		if (!mr || !mr->away)
 			continue;
 		mr->away = false;
-		entry->shared_off = nupa_mr_shared_offset(mr);
+		nupa_store_relaxed(&entry->shared_off, nupa_mr_shared_offset(mr));
 		nupa_mr_publish(entry, mr->ibv.lkey);
 	}
 }

@@ -31,7 +31,7 @@ void nupa_qp_publish(struct nupa_qp *qp)
 void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state)
 {
 	qp->state = (uint8_t)state;
-	qp->ibv.state = state;
+	nupa_store_relaxed(&qp->ibv.state, state); /* programs look at it */
 	nupa_qp_unsettle(qp);
 	nupa_store_release(&qp->entry->state, qp->state);
 }
@@ -260,7 +260,7 @@ static void enter_state(struct nupa_qp *qp, enum ibv_qp_state from, enum ibv_qp_
 		return;
 	}
 	qp->state = (uint8_t)to;
-	qp->ibv.state = to;
+	nupa_store_relaxed(&qp->ibv.state, to); /* programs look at it */
 	nupa_qp_publish(qp);
 	if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && qp->type != IBV_QPT_UD)
 		meet_peer(qp);

@@ -154,7 +154,7 @@ struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_cha
 	};
 	if ((uint32_t)found.word != rkey || rkey == 0)
 		goto none;
-	copy = *entry; /* each word once: it may change under us */
+	nupa_mr_entry_copy(&copy, entry);
 	copy.key = rkey;
 	copy.changes = (uint32_t)(found.word >> 32);
 	if (copy.check != nupa_mr_entry_check(&copy))

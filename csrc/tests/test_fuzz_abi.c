@@ -191,12 +191,13 @@ static int orderly_mask(enum ibv_qp_type type, enum ibv_qp_state to)
 static void play_modify(struct player *p, struct ibv_qp *qp)
 {
 	const struct ibv_qp *peer = p->qps[pick(p, MANY)];
-	enum ibv_qp_state to = pick(p, 8) ? (enum ibv_qp_state)((uint32_t)qp->state + 1)
-					  : (enum ibv_qp_state)pick(p, 9);
+	uint32_t state = __atomic_load_n(&qp->state, __ATOMIC_RELAXED);
+	enum ibv_qp_state to =
+	    pick(p, 8) ? (enum ibv_qp_state)(state + 1) : (enum ibv_qp_state)pick(p, 9);
 	bool wild = pick(p, 4) == 0;
 	struct ibv_qp_attr attr = {
 		.qp_state = to,
-		.cur_qp_state = (enum ibv_qp_state)(wild ? odd(p) : (uint64_t)qp->state),
+		.cur_qp_state = (enum ibv_qp_state)(wild ? odd(p) : state),
 		.path_mtu = (enum ibv_mtu)(wild ? odd(p) : IBV_MTU_4096),
 		.qkey = TEST_QKEY,
 		.rq_psn = wild ? (uint32_t)odd(p) : 0,
