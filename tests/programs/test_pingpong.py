@@ -49,15 +49,10 @@ def test_timestamps_and_the_extended_way_of_posting_work(
     assert exchanged(result.server.stdout) == exchanged(result.client.stdout) == [1000]
 
 
-@pytest.mark.parametrize(
-    ("option", "why"), [("-o", "isn't ODP capable"), ("-j", "doesn't support dm")]
-)
-def test_what_the_device_cannot_do_is_said_by_the_program(
-    stage: Stage, option: str, why: str
-) -> None:
-    outcome = stage.run(stage.nupa_run(["ibv_rc_pingpong", "-g", "1", option]))
-    assert outcome.returncode == 1
-    assert why in outcome.stderr
+@pytest.mark.parametrize("options", [("-o",), ("-o", "-P"), ("-o", "-O"), ("-j",), ("-j", "-c")])
+def test_memory_on_demand_and_of_the_device_works(moved: Stage, options: tuple[str, ...]) -> None:
+    result = moved.run_pair(["ibv_rc_pingpong", "-g", "1", *options])
+    assert exchanged(result.server.stdout) == exchanged(result.client.stdout) == [1000]
 
 
 def test_two_programs_of_one_host_reach_each_other(moved: Stage) -> None:
