@@ -52,17 +52,6 @@ bool nupa_path_up(const struct nupa_engine *engine, uint32_t host)
 	return true;
 }
 
-bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *channel)
-{
-	uint32_t epoch = nupa_load_acquire(&engine->fabric->sb->port_epoch);
-
-	if (unlikely(channel->path_epoch != epoch)) {
-		channel->path_up = nupa_path_up(engine, channel->peer_host);
-		channel->path_epoch = epoch;
-	}
-	return channel->path_up;
-}
-
 bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa_channel *channel,
 			     uint8_t opcode)
 {

@@ -160,7 +160,19 @@ struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer
 void nupa_channel_scan_contacts(struct nupa_engine *engine);
 void nupa_channel_close_all(struct nupa_engine *engine);
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
-bool nupa_channel_path_up(struct nupa_engine *engine, struct nupa_channel *channel);
+
+static inline bool nupa_channel_path_up(const struct nupa_engine *engine,
+					struct nupa_channel *channel)
+{
+	uint32_t epoch = nupa_load_acquire(&engine->fabric->sb->port_epoch);
+
+	if (unlikely(channel->path_epoch != epoch)) {
+		channel->path_up = nupa_path_up(engine, channel->peer_host);
+		channel->path_epoch = epoch;
+	}
+	return channel->path_up;
+}
+
 bool nupa_channel_peer_alive(const struct nupa_channel *channel);    /* as the slot says */
 bool nupa_channel_process_alive(const struct nupa_channel *channel); /* as the kernel says */
 
@@ -447,11 +459,16 @@ void *nupa_queue_map(size_t bytes);
 void nupa_cq_overrun(struct nupa_cq *cq, struct nupa_qp *qp);
 void nupa_cq_tell(struct nupa_cq *cq, bool solicited);
 
+static inline bool nupa_cq_full(const struct nupa_cq *cq)
+{
+	return unlikely(cq->overrun || cq->tail - cq->head >= cq->capacity);
+}
+
 /* The place of the next completion, all of which the caller fills in, or NULL after an overrun.
  * Built in place: a copy of what was just stored in smaller pieces stalls. */
 static inline struct nupa_cqe *nupa_cq_reserve(struct nupa_cq *cq, struct nupa_qp *qp)
 {
-	if (unlikely(cq->overrun || cq->tail - cq->head >= cq->capacity)) {
+	if (nupa_cq_full(cq)) {
 		if (!cq->ignore_overrun) {
 			nupa_cq_overrun(cq, qp);
 			return NULL;
@@ -542,6 +559,13 @@ static inline uint32_t nupa_psn_of(uint32_t incarnation, uint32_t psn)
 static inline uint32_t nupa_psn_incarnation(uint32_t psn)
 {
 	return psn >> 24;
+}
+
+/* Whether an answer to a request with this PSN is one to this connection, and awaited. */
+static inline bool nupa_requester_awaits(const struct nupa_qp *qp, uint32_t psn)
+{
+	return qp->state >= IBV_QPS_RTS && qp->state <= IBV_QPS_SQE &&
+	       nupa_psn_incarnation(psn) == qp->incarnation;
 }
 
 /* a - b of 24-bit PSNs, IBTA 9.7.1 */

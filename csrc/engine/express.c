@@ -9,19 +9,6 @@ static inline uint64_t word_of(const struct nupa_msg *line, unsigned int index)
 	return nupa_load_relaxed((const uint64_t *)(const void *)line + index);
 }
 
-/* All requests before the one that psn names are executed: what an ACK beside a SEND says. */
-static inline void take_ack(struct nupa_qp *qp, uint32_t ack_psn)
-{
-	if (qp->state >= IBV_QPS_RTS && qp->state <= IBV_QPS_SQE &&
-	    nupa_psn_incarnation(ack_psn) == qp->incarnation)
-		nupa_requester_ack(qp, ack_psn);
-}
-
-static inline bool cq_has_room(const struct nupa_cq *cq)
-{
-	return likely(!cq->overrun && cq->tail - cq->head < cq->capacity);
-}
-
 bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 			  const struct nupa_msg *line)
 {
@@ -45,15 +32,16 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 	    qp->dest_qpn != (uint32_t)(ids >> 32) ||
 	    (uint32_t)psns != nupa_psn_of(qp->peer_incarnation, qp->expected_psn))
 		return false;
-	if (flags & NUPA_F_ACK) { /* the long way may come to it again: it says the same */
-		take_ack(qp, (uint32_t)(psns >> 32));
+	if (flags & NUPA_F_ACK && nupa_requester_awaits(qp, (uint32_t)(psns >> 32))) {
+		/* The long way may come to it again: it says the same. */
+		nupa_requester_ack(qp, (uint32_t)(psns >> 32));
 		if (unlikely(!qp->steady_rx))
 			return false;
 	}
 	rq = qp->srq ? &qp->srq->rq : &qp->rq;
 	rwqe = nupa_rq_peek(rq);
 	if (unlikely(!rwqe || qp->recv_active || rwqe->n_sge != 1 || bytes > rwqe->sge[0].length ||
-		     !cq_has_room(qp->recv_cq)))
+		     nupa_cq_full(qp->recv_cq)))
 		return false;
 	target = nupa_mr_local(engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge,
 			       IBV_ACCESS_LOCAL_WRITE);

@@ -11,55 +11,28 @@
 
 #include "sq.h"
 
-/* One side of a copy, and what is to be done with the other. */
+/* A request of one piece, from whichever way it was posted. */
 struct nupa_express {
 	uint64_t wr_id;
 	uint64_t raddr;
 	uint64_t compare_add, swap;
-	uint8_t *local;
+	uint8_t *local;            /* inline data; else what nupa_express finds by sge */
+	const struct ibv_sge *sge; /* NULL: inline */
 	uint32_t rkey;
 	uint32_t bytes;
 	uint32_t flags; /* enum ibv_send_flags */
 	uint32_t opcode;
 };
 
-#define NUPA_EXPRESS_OPCODES                                                                       \
-	(1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP |      \
-	 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
-
-static inline bool nupa_express_opcode(uint32_t opcode)
-{
-	return opcode < 32 && (NUPA_EXPRESS_OPCODES >> opcode & 1);
-}
-
-/* Where the one piece of local memory is; NULL: it may not be used so. */
-static inline uint8_t *nupa_express_local(const struct nupa_qp *qp, const struct ibv_sge *sge,
-					  uint32_t opcode)
-{
-	return nupa_mr_local(qp->engine, qp->ibv.pd, sge,
-			     opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE);
-}
-
 static inline bool nupa_express_path(const struct nupa_qp *qp)
 {
-	return likely(qp->steady_tx) &&
-	       likely(qp->channel->path_epoch ==
-		      nupa_load_relaxed(&qp->engine->fabric->sb->port_epoch)) &&
-	       likely(qp->channel->path_up);
-}
-
-static inline bool nupa_express_peer(const struct nupa_qp *qp)
-{
-	const uint64_t *peer = (const uint64_t *)(const void *)qp->peer;
-
-	return likely(peer != NULL) && likely(nupa_load_acquire(&peer[0]) == qp->peer_identity) &&
-	       likely(nupa_load_relaxed(&peer[1]) == qp->peer_rights);
+	return likely(qp->steady_tx) && likely(nupa_channel_path_up(qp->engine, qp->channel));
 }
 
 /* A SEND that fits into a line.  Its WQE keeps a copy, for the case that it has to go again. */
-static inline bool nupa_express_send(struct nupa_qp *qp, uint64_t wr_id, uint32_t flags,
-				     const uint8_t *data, uint32_t bytes)
+static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_express *request)
 {
+	uint32_t bytes = request->bytes, flags = request->flags;
 	struct nupa_channel *channel = qp->channel;
 	struct nupa_sq *sq = &qp->sq;
 	struct nupa_wqe *wqe = nupa_sq_wqe(sq, sq->posted);
@@ -71,7 +44,7 @@ static inline bool nupa_express_send(struct nupa_qp *qp, uint64_t wr_id, uint32_
 	msg = nupa_tx_reserve(&channel->tx, 0, NULL);
 	if (unlikely(!msg))
 		return false;
-	wqe->wr_id = wr_id;
+	wqe->wr_id = request->wr_id;
 	wqe->opcode = IBV_WR_SEND;
 	wqe->flags = (uint8_t)(flags | IBV_SEND_INLINE | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u));
 	wqe->state = NUPA_WQE_SENT;
@@ -79,13 +52,13 @@ static inline bool nupa_express_send(struct nupa_qp *qp, uint64_t wr_id, uint32_
 	wqe->length_bytes = wqe->moved_bytes = bytes;
 	wqe->first_psn = wqe->last_psn = qp->next_psn;
 	wqe->data_placed = 0;
-	nupa_copy_small(wqe->inline_data, data, bytes);
+	nupa_copy_small(wqe->inline_data, request->local, bytes);
 	nupa_request_fill(qp, msg, NUPA_OP_SEND,
 			  NUPA_F_FIRST | NUPA_F_LAST |
 			      (flags & IBV_SEND_SOLICITED ? NUPA_F_SOLICITED : 0),
 			  bytes);
 	msg->imm = 0;
-	nupa_copy_small(msg->data, data, bytes);
+	nupa_copy_small(msg->data, request->local, bytes);
 	nupa_request_publish(qp, msg, 0);
 	sq->posted++;
 	sq->issued++;
@@ -105,7 +78,7 @@ static inline bool nupa_express_one_sided(struct nupa_qp *qp, const struct nupa_
 	uint8_t *target;
 	bool good;
 
-	if (qp->sq.acked != qp->sq.posted || !nupa_express_path(qp) || !nupa_express_peer(qp) ||
+	if (qp->sq.acked != qp->sq.posted || !nupa_express_path(qp) || !nupa_mover_knows_peer(qp) ||
 	    !channel->windows || !(qp->peer_access & access))
 		return false;
 	window = &channel->windows[(request->rkey >> NUPA_KEY_VARIANT_BITS) & (NUPA_WINDOWS - 1)];
@@ -129,6 +102,29 @@ static inline bool nupa_express_one_sided(struct nupa_qp *qp, const struct nupa_
 	if ((request->flags & IBV_SEND_SIGNALED) | qp->sq_sig_all)
 		nupa_sq_complete(qp, request->wr_id, request->opcode, request->bytes);
 	return true;
+}
+
+#define NUPA_EXPRESS_OPCODES                                                                       \
+	(1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP |      \
+	 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
+
+/* Done on the spot; false: it takes the long way. */
+static inline bool nupa_express(struct nupa_qp *qp, struct nupa_express *request)
+{
+	uint32_t opcode = request->opcode;
+	bool is_send = opcode == IBV_WR_SEND;
+	bool is_source = is_send || opcode == IBV_WR_RDMA_WRITE;
+
+	if (is_send ? request->bytes > NUPA_SEND_INLINE_BYTES
+		    : opcode > 31 || !(NUPA_EXPRESS_OPCODES >> opcode & 1) || !request->bytes)
+		return false;
+	if (request->sge && request->bytes) {
+		request->local = nupa_mr_local(qp->engine, qp->ibv.pd, request->sge,
+					       is_source ? 0 : IBV_ACCESS_LOCAL_WRITE);
+		if (unlikely(!request->local))
+			return false;
+	}
+	return is_send ? nupa_express_send(qp, request) : nupa_express_one_sided(qp, request);
 }
 
 #endif

@@ -235,14 +235,6 @@ static bool meet_peer_qp(const struct nupa_engine *engine, struct nupa_qp *qp)
 	return true;
 }
 
-static bool peer_qp_ready(const struct nupa_engine *engine, struct nupa_qp *qp)
-{
-	if (likely(qp->peer && word_at(&qp->peer->qpn) == qp->peer_identity &&
-		   word_at(&qp->peer->access) == qp->peer_rights))
-		return true;
-	return meet_peer_qp(engine, qp);
-}
-
 enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *qp,
 				   struct nupa_wqe *wqe, const struct nupa_span *spans,
 				   uint32_t n_spans)
@@ -252,7 +244,7 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 	const struct nupa_window *window;
 	enum nupa_direct result = NUPA_DIRECT_ASK;
 
-	if (unlikely(!peer_qp_ready(engine, qp)))
+	if (!nupa_mover_knows_peer(qp) && !meet_peer_qp(engine, qp))
 		return NUPA_DIRECT_NOT_READY;
 	if (unlikely(!(qp->peer_access & access)))
 		return NUPA_DIRECT_ASK;

@@ -5,6 +5,15 @@
 
 #include "engine.h"
 
+/* Whether the peer QP is still what it was when we looked at all of it (meet_peer_qp). */
+static inline bool nupa_mover_knows_peer(const struct nupa_qp *qp)
+{
+	const uint64_t *peer = (const uint64_t *)(const void *)qp->peer;
+
+	return likely(peer != NULL) && likely(nupa_load_acquire(&peer[0]) == qp->peer_identity) &&
+	       likely(nupa_load_relaxed(&peer[1]) == qp->peer_rights);
+}
+
 /* Programs look for the last byte of a message (as they may with hardware that writes in order), so
  * it is stored last: plain stores are not reordered with the string moves that a memcpy may use. */
 static inline void nupa_mover_write(uint8_t *target, const uint8_t *source, uint64_t bytes)

@@ -120,27 +120,15 @@ static inline bool post_express(struct nupa_qp *qp, const struct ibv_send_wr *wr
 	const struct ibv_sge *sge = wr->sg_list;
 	struct nupa_express request = { 0 };
 
-	if (!qp->steady_tx || wr->num_sge != 1)
-		return false;
-	if (wr->opcode == IBV_WR_SEND) {
-		const uint8_t *data = (const uint8_t *)(uintptr_t)sge->addr;
-
-		if (sge->length > NUPA_SEND_INLINE_BYTES ||
-		    (!(wr->send_flags & IBV_SEND_INLINE) && sge->length &&
-		     !(data = nupa_express_local(qp, sge, IBV_WR_RDMA_WRITE))))
-			return false;
-		return nupa_express_send(qp, wr->wr_id, wr->send_flags, data, sge->length);
-	}
-	if (!nupa_express_opcode(wr->opcode) || sge->length == 0)
+	if (!qp->steady_tx || wr->num_sge != 1 || sge->length > NUPA_MSG_MAX_BYTES)
 		return false;
 	request.wr_id = wr->wr_id;
 	request.opcode = wr->opcode;
 	request.flags = wr->send_flags;
 	request.bytes = sge->length;
 	request.raddr = wr->wr.rdma.remote_addr;
-	if (wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ) {
-		request.rkey = wr->wr.rdma.rkey;
-	} else {
+	request.rkey = wr->wr.rdma.rkey;
+	if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		request.rkey = wr->wr.atomic.rkey;
 		request.compare_add = wr->wr.atomic.compare_add;
 		request.swap = wr->wr.atomic.swap;
@@ -148,17 +136,14 @@ static inline bool post_express(struct nupa_qp *qp, const struct ibv_send_wr *wr
 			return false;
 	}
 	if (wr->send_flags & IBV_SEND_INLINE) {
-		if (wr->opcode != IBV_WR_RDMA_WRITE || sge->length > qp->sq.max_inline_bytes)
+		if ((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_RDMA_WRITE) ||
+		    sge->length > qp->sq.max_inline_bytes)
 			return false;
 		request.local = (uint8_t *)(uintptr_t)sge->addr;
 	} else {
-		if (sge->length > NUPA_MSG_MAX_BYTES)
-			return false;
-		request.local = nupa_express_local(qp, sge, wr->opcode);
-		if (unlikely(!request.local))
-			return false;
+		request.sge = sge;
 	}
-	return nupa_express_one_sided(qp, &request);
+	return nupa_express(qp, &request);
 }
 
 int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

@@ -21,8 +21,7 @@ static void handle_ack(struct nupa_engine *engine, struct nupa_channel *channel,
 	/* I5: only the connected QP, by its own channel, and only while there is something to
 	 * answer. */
 	if (!qp || qp->type == IBV_QPT_UD || qp->dest_qpn != msg->src_qpn ||
-	    qp->channel != channel || qp->state < IBV_QPS_RTS || qp->state > IBV_QPS_SQE ||
-	    nupa_psn_incarnation(psn) != qp->incarnation)
+	    qp->channel != channel || !nupa_requester_awaits(qp, psn))
 		return;
 	if (msg->op == NUPA_OP_NAK)
 		nupa_requester_nak(qp, msg);
@@ -36,8 +35,7 @@ static void handle_response(struct nupa_engine *engine, struct nupa_channel *cha
 	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
 
 	if (!qp || qp->type != IBV_QPT_RC || qp->dest_qpn != msg->src_qpn ||
-	    qp->channel != channel || qp->state < IBV_QPS_RTS || qp->state > IBV_QPS_SQE ||
-	    nupa_psn_incarnation(msg->psn) != qp->incarnation)
+	    qp->channel != channel || !nupa_requester_awaits(qp, msg->psn))
 		return;
 	if (msg->op == NUPA_OP_READ_RESP)
 		nupa_requester_read_resp(qp, msg, payload);

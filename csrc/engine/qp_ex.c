@@ -66,21 +66,15 @@ static int check_built(const struct nupa_qp *qp)
 static inline bool express_built(struct nupa_qp *qp)
 {
 	struct nupa_wqe *wqe = qp->build;
-	struct nupa_express request;
+	struct nupa_express request = { 0 };
 
-	if (qp->build_next != qp->build_first + 1 || !qp->steady_tx || !wqe->length_bytes)
+	if (qp->build_next != qp->build_first + 1 || !qp->steady_tx)
 		return false;
-	if (wqe->opcode == IBV_WR_SEND) {
-		const uint8_t *data = wqe->inline_data;
-
-		if (wqe->length_bytes > NUPA_SEND_INLINE_BYTES ||
-		    (!(wqe->flags & IBV_SEND_INLINE) &&
-		     (wqe->n_sge != 1 ||
-		      !(data = nupa_express_local(qp, wqe->sge, IBV_WR_RDMA_WRITE)))))
-			return false;
-		return nupa_express_send(qp, wqe->wr_id, wqe->flags, data, wqe->length_bytes);
-	}
-	if (!nupa_express_opcode(wqe->opcode))
+	if (wqe->flags & IBV_SEND_INLINE)
+		request.local = wqe->inline_data;
+	else if (wqe->n_sge == 1)
+		request.sge = wqe->sge;
+	else
 		return false;
 	request.wr_id = wqe->wr_id;
 	request.opcode = wqe->opcode;
@@ -90,13 +84,7 @@ static inline bool express_built(struct nupa_qp *qp)
 	request.rkey = wqe->rkey;
 	request.compare_add = wqe->compare_add;
 	request.swap = wqe->swap;
-	if (wqe->flags & IBV_SEND_INLINE)
-		request.local = wqe->inline_data;
-	else if (wqe->n_sge == 1)
-		request.local = nupa_express_local(qp, wqe->sge, wqe->opcode);
-	else
-		return false;
-	return request.local && nupa_express_one_sided(qp, &request);
+	return nupa_express(qp, &request);
 }
 
 static int wr_complete(struct ibv_qp_ex *ibv)
