@@ -92,7 +92,7 @@ struct nupa_cm_id *cm_id_find(struct nupa_engine *engine, uint32_t number)
 }
 
 /* No message and no event finds it any more. */
-void cm_id_unlink(struct nupa_cm_id *id)
+static void unlink_id(struct nupa_cm_id *id)
 {
 	struct nupa_cm *cm = id->engine->cm;
 	uint32_t index = id->local & INDEX_MASK;
@@ -134,7 +134,7 @@ int nupa_cm_create_id(struct ibv_context *context, struct nupa_cm_channel *chann
 }
 
 /* Tells the peer, as the kernel's cm_destroy_id does; reason: of a rejection. */
-void cm_id_end(struct nupa_cm_id *id, int reason)
+static void end(struct nupa_cm_id *id, int reason)
 {
 	switch (id->state) {
 	case CM_REQ_SENT:
@@ -165,8 +165,8 @@ static void drop_events(struct nupa_list *events)
 		struct nupa_cm_event *event = container_of(link, struct nupa_cm_event, link);
 
 		if (event->child) {
-			cm_id_end(event->child, CM_REJ_CONSUMER);
-			cm_id_unlink(event->child);
+			end(event->child, CM_REJ_CONSUMER);
+			unlink_id(event->child);
 			nupa_cm_free_id(event->child);
 		}
 		free(event);
@@ -181,8 +181,8 @@ uint32_t nupa_cm_destroy_id(struct nupa_cm_id *id)
 
 	nupa_list_init(&events);
 	nupa_engine_lock(engine);
-	cm_id_end(id, CM_REJ_CONSUMER);
-	cm_id_unlink(id);
+	end(id, CM_REJ_CONSUMER);
+	unlink_id(id);
 	got = cm_events_take(id, NULL, &events);
 	drop_events(&events);
 	nupa_engine_unlock(engine);

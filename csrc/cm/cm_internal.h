@@ -149,9 +149,7 @@ struct nupa_cm {
 
 /* cm_id.c */
 int cm_id_new(struct nupa_engine *engine, struct nupa_cm_id **id);
-void cm_id_unlink(struct nupa_cm_id *id);
 struct nupa_cm_id *cm_id_find(struct nupa_engine *engine, uint32_t number);
-void cm_id_end(struct nupa_cm_id *id, int reason);
 
 /* cm_channel.c: all with the engine's lock. */
 void cm_channel_use(struct nupa_cm_channel *channel);

@@ -451,7 +451,6 @@ static inline struct nupa_rwqe *nupa_rq_peek(struct nupa_rq *rq)
 		return NULL;
 	return (struct nupa_rwqe *)(rq->ring + (size_t)(rq->head & rq->mask) * rq->stride);
 }
-uint32_t nupa_rq_wqe_bytes(uint32_t max_sge);
 uint32_t nupa_pow2_at_least(uint32_t n);
 void *nupa_queue_map(size_t bytes);
 

@@ -96,7 +96,7 @@ void nupa_mr_unplace(struct nupa_engine *engine, struct nupa_mr *mr)
 	engine->mrs_used--;
 }
 
-uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr)
+static uint64_t pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr)
 {
 	uintptr_t va = (uintptr_t)mr->va;
 	uintptr_t pool = (uintptr_t)nupa_load_acquire(&engine->fabric->pool);
@@ -146,7 +146,7 @@ void nupa_mr_expose(struct nupa_engine *engine, struct nupa_mr *mr)
 	SET(entry, iova, mr->iova);
 	SET(entry, length, mr->length);
 	SET(entry, va, (uintptr_t)mr->va);
-	SET(entry, pool_off, nupa_mr_pool_offset(engine, mr));
+	SET(entry, pool_off, pool_offset(engine, mr));
 	SET(entry, shared_off, nupa_mr_shared_offset(mr));
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions + 1);
@@ -185,7 +185,7 @@ int nupa_mr_check(const struct nupa_engine *engine, void *addr, size_t length, u
 	if (access & ~NUPA_MR_SUPPORTED_ACCESS)
 		return EOPNOTSUPP;
 	*kind = NUPA_MR_MEMORY;
-	if (access & IBV_ACCESS_ON_DEMAND && nupa_mr_pool_offset(engine, &memory) == UINT64_MAX) {
+	if (access & IBV_ACCESS_ON_DEMAND && pool_offset(engine, &memory) == UINT64_MAX) {
 		*kind = NUPA_MR_ON_DEMAND;
 		/* The whole address space: addresses are what they are. */
 		return is_implicit(addr, length, access) && iova ? EINVAL : 0;
@@ -241,7 +241,8 @@ fail:
 	return NULL;
 }
 
-int nupa_mr_end(struct nupa_engine *engine, struct nupa_mr *mr)
+/* The end of a region's life but for its memory: EBUSY while windows are bound to it. */
+static int end(struct nupa_engine *engine, struct nupa_mr *mr)
 {
 	if (mr->users)
 		return EBUSY;
@@ -270,7 +271,7 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 	else if (!region->users && !nupa_mr_settle(engine, region->index))
 		error = EBUSY;
 	else
-		error = nupa_mr_end(engine, region);
+		error = end(engine, region);
 	if (!error) {
 		region->gone = true;
 		pages = nupa_mr_take_pages(region);

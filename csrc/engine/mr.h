@@ -53,10 +53,6 @@ bool nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr);
 /* Before that, by those who can let go of the engine's lock while they wait: waits longer.  False:
  * still in use, and the caller gives up; the key is gone all the same. */
 bool nupa_mr_settle(struct nupa_engine *engine, uint32_t index);
-uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr);
-
-/* The end of a region's life but for its memory: EBUSY while windows are bound to it. */
-int nupa_mr_end(struct nupa_engine *engine, struct nupa_mr *mr);
 
 /* mr_share.c: puts a region's pages into our memfd if it can, before it is exposed, and takes them
  * back once it is retracted. */
@@ -69,7 +65,6 @@ struct nupa_mr_pages nupa_mr_take_pages(struct nupa_mr *mr);
 uint64_t nupa_mr_shared_offset(struct nupa_mr *mr);
 
 /* mw.c */
-void nupa_mw_unbind(struct nupa_engine *engine, struct nupa_mw *mw);
 /* LOCAL_INV and SEND_WITH_INV of a window: 0 or EINVAL. */
 int nupa_mw_invalidate(struct nupa_qp *qp, struct nupa_mr *mr);
 
@@ -83,8 +78,5 @@ bool nupa_mr_follow(struct nupa_engine *engine, struct nupa_mr *mr,
 		    const struct nupa_context *context);
 /* [offset, +bytes) of the pool; NULL: it is not inside. */
 uint8_t *nupa_pool_at(struct nupa_engine *engine, uint64_t offset, uint64_t bytes);
-
-/* pd.c */
-struct nupa_pd *nupa_pd_find(struct nupa_engine *engine, uint32_t handle);
 
 #endif

@@ -61,7 +61,7 @@ static void count_on_qp(struct nupa_engine *engine, uint32_t qpn, uint32_t delta
 		qp->windows += delta;
 }
 
-void nupa_mw_unbind(struct nupa_engine *engine, struct nupa_mw *mw)
+static void unbind(struct nupa_engine *engine, struct nupa_mw *mw)
 {
 	if (!mw->bound)
 		return;
@@ -82,7 +82,7 @@ int nupa_dealloc_mw(struct ibv_mw *ibv)
 		nupa_engine_unlock(engine);
 		return EBUSY;
 	}
-	nupa_mw_unbind(engine, mw);
+	unbind(engine, mw);
 	nupa_mr_unplace(engine, &mw->mr);
 	container_of(ibv->pd, struct nupa_pd, ibv)->users--;
 	nupa_engine_unlock(engine);
@@ -98,7 +98,7 @@ void nupa_mw_forget_qp(struct nupa_qp *qp)
 		struct nupa_mr *mr = engine->mrs[i];
 
 		if (mr && mr->kind == NUPA_MR_WINDOW && mr->qpn == qp->ibv.qp_num)
-			nupa_mw_unbind(engine, container_of(mr, struct nupa_mw, mr));
+			unbind(engine, container_of(mr, struct nupa_mw, mr));
 	}
 }
 
@@ -187,7 +187,7 @@ static bool bind(struct nupa_qp *qp, const struct nupa_wqe *wqe)
 	mw = container_of(place, struct nupa_mw, mr);
 	if (!may_bind(qp, mw, mr, wqe))
 		return false;
-	nupa_mw_unbind(engine, mw);
+	unbind(engine, mw);
 	mw->mr.ibv.lkey = mw->mr.ibv.rkey = wqe->rkey;
 	if (!wqe->bind_bytes)
 		return true;
@@ -216,6 +216,6 @@ int nupa_mw_invalidate(struct nupa_qp *qp, struct nupa_mr *mr)
 	/* o10-37.2.26: type 1 windows are unbound by a bind, not by invalidation. */
 	if (mr->qpn != qp->ibv.qp_num)
 		return EINVAL;
-	nupa_mw_unbind(qp->engine, container_of(mr, struct nupa_mw, mr));
+	unbind(qp->engine, container_of(mr, struct nupa_mw, mr));
 	return 0;
 }

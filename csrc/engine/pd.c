@@ -14,7 +14,7 @@ static struct nupa_pd *pd_of(struct ibv_pd *ibv)
 	return container_of(ibv, struct nupa_pd, ibv);
 }
 
-struct nupa_pd *nupa_pd_find(struct nupa_engine *engine, uint32_t handle)
+static struct nupa_pd *find(struct nupa_engine *engine, uint32_t handle)
 {
 	for (struct nupa_list *at = engine->pds.next; at != &engine->pds; at = at->next) {
 		struct nupa_pd *pd = container_of(at, struct nupa_pd, link);
@@ -47,7 +47,7 @@ static uint32_t handle_new(struct nupa_engine *engine)
 		engine->pd_rounds += engine->pds_made == PD_NUMBERS;
 		engine->pds_made = engine->pds_made % PD_NUMBERS + 1;
 		handle = engine->slot_index << PD_NUMBER_BITS | engine->pds_made;
-	} while (engine->pd_rounds && nupa_pd_find(engine, handle));
+	} while (engine->pd_rounds && find(engine, handle));
 	nupa_store_relaxed(&engine->slot->pds_made,
 			   engine->pd_rounds ? PD_NUMBERS : engine->pds_made);
 	return handle;
@@ -125,7 +125,7 @@ struct ibv_pd *nupa_import_pd(struct ibv_context *ibv, uint32_t handle)
 	pd->ibv.handle = handle;
 	pd->imported = true;
 	nupa_engine_lock(engine);
-	if (nupa_pd_find(engine, handle) || foreign_pd_exists(engine, context, handle)) {
+	if (find(engine, handle) || foreign_pd_exists(engine, context, handle)) {
 		nupa_list_add(&engine->pds, &pd->link);
 		nupa_engine_unlock(engine);
 		return &pd->ibv;

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-uint32_t nupa_rq_wqe_bytes(uint32_t max_sge)
+static uint32_t wqe_bytes(uint32_t max_sge)
 {
 	uint32_t bytes = (uint32_t)(sizeof(struct nupa_rwqe) + max_sge * sizeof(struct ibv_sge));
 
@@ -35,7 +35,7 @@ int nupa_rq_init(struct nupa_rq *rq, uint32_t capacity, uint32_t max_sge)
 	rq->capacity = capacity;
 	rq->max_sge = max_sge;
 	rq->mask = entries - 1;
-	rq->stride = nupa_rq_wqe_bytes(max_sge);
+	rq->stride = wqe_bytes(max_sge);
 	rq->map_bytes = (size_t)entries * rq->stride;
 	rq->ring = nupa_queue_map(rq->map_bytes);
 	return rq->ring ? 0 : ENOMEM;

@@ -36,8 +36,6 @@ struct nupa_xrc {
 	uint32_t n_shadows;
 };
 
-/* NULL: no memory. */
-struct nupa_xrc *nupa_xrc_of(struct nupa_engine *engine);
 /* What is published of a receiving QP on our host; id NULL: of any domain.  NULL: it is not there.
  */
 const struct nupa_qp_entry *nupa_xrc_target(struct nupa_engine *engine, uint32_t qpn,

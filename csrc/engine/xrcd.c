@@ -14,7 +14,7 @@ static struct nupa_xrcd *xrcd_of(struct ibv_xrcd *ibv)
 	return container_of(ibv, struct nupa_xrcd, ibv);
 }
 
-struct nupa_xrc *nupa_xrc_of(struct nupa_engine *engine)
+static struct nupa_xrc *xrc_of(struct nupa_engine *engine)
 {
 	struct nupa_xrc *xrc = engine->xrc;
 
@@ -101,7 +101,7 @@ static int open_named(struct nupa_engine *engine, const struct nupa_xrcd *xrcd, 
 
 static int open_in_engine(struct nupa_engine *engine, struct nupa_xrcd *xrcd, int oflags)
 {
-	struct nupa_xrc *xrc = nupa_xrc_of(engine);
+	struct nupa_xrc *xrc = xrc_of(engine);
 	struct nupa_xrcd_entry *entry;
 	uint64_t off = nupa_arena_offset(engine->fabric, engine->slot_index) +
 		       nupa_arena_map(&engine->fabric->geometry).xrcds_off;
@@ -189,7 +189,7 @@ int nupa_close_xrcd(struct ibv_xrcd *ibv)
 int nupa_xrc_srq_add(struct nupa_srq *srq, struct ibv_xrcd *xrcd, struct ibv_cq *cq)
 {
 	struct nupa_engine *engine = nupa_engine_of(srq->ibv.context);
-	struct nupa_xrc *xrc = nupa_xrc_of(engine);
+	struct nupa_xrc *xrc = xrc_of(engine);
 
 	if (!xrc || xrc->n_srqs == NUPA_SRQ_MAX)
 		return ENOMEM;

@@ -29,6 +29,23 @@ static uint8_t lower(uint8_t a, uint8_t b)
 	return a < b ? a : b;
 }
 
+/* What the caller asks for, or else these. */
+static int choose_depths(struct rdma_private *id, const struct rdma_conn_param *asked,
+			 uint8_t initiator, uint8_t responder)
+{
+	int error = check(id, asked);
+
+	if (error || !id->device)
+		return error ? error : EINVAL;
+	id->initiator_depth = asked && asked->initiator_depth != RDMA_MAX_INIT_DEPTH
+				  ? asked->initiator_depth
+				  : lower(initiator, id->device->max_initiator_depth);
+	id->responder_resources = asked && asked->responder_resources != RDMA_MAX_RESP_RES
+				      ? asked->responder_resources
+				      : lower(responder, id->device->max_responder_resources);
+	return 0;
+}
+
 /* What goes to the other side; the QP's own facts count more than what the caller says of it. */
 static int fill(struct rdma_private *id, struct nupa_cm_param *to,
 		const struct rdma_conn_param *from)
@@ -76,18 +93,10 @@ int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *conn_param)
 {
 	struct rdma_private *id = rdma_private_of(ibv);
 	struct nupa_cm_param param;
-	int error = check(id, conn_param);
+	int error = choose_depths(id, conn_param, UINT8_MAX, UINT8_MAX);
 
-	if (!error && !id->device)
-		error = EINVAL;
 	if (error)
 		return rdma_result(error);
-	id->initiator_depth = conn_param && conn_param->initiator_depth != RDMA_MAX_INIT_DEPTH
-				  ? conn_param->initiator_depth
-				  : id->device->max_initiator_depth;
-	id->responder_resources = conn_param && conn_param->responder_resources != RDMA_MAX_RESP_RES
-				      ? conn_param->responder_resources
-				      : id->device->max_responder_resources;
 	error = fill(id, &param, conn_param);
 	if (!error)
 		error = nupa_cm_connect(id->cm, &param);
@@ -156,19 +165,10 @@ int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *conn_param)
 {
 	struct rdma_private *id = rdma_private_of(ibv);
 	struct nupa_cm_param param;
-	int error = check(id, conn_param);
+	int error = choose_depths(id, conn_param, id->initiator_depth, id->responder_resources);
 
-	if (!error && !id->device)
-		error = EINVAL;
 	if (error)
 		return rdma_result(error);
-	id->initiator_depth = conn_param && conn_param->initiator_depth != RDMA_MAX_INIT_DEPTH
-				  ? conn_param->initiator_depth
-				  : lower(id->initiator_depth, id->device->max_initiator_depth);
-	id->responder_resources =
-	    conn_param && conn_param->responder_resources != RDMA_MAX_RESP_RES
-		? conn_param->responder_resources
-		: lower(id->responder_resources, id->device->max_responder_resources);
 	if (ibv->qp && !rdma_is_ud(ibv->qp_type) &&
 	    (rdma_qp_to_rtr(id, id->responder_resources) ||
 	     rdma_qp_to_rts(id, id->initiator_depth)))
