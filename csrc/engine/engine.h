@@ -30,6 +30,7 @@ struct nupa_engine {
 	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
 	uint32_t idle_polls;   /* empty ones in a row */
 	bool app_drives;       /* the port thread only supervises */
+	bool held_back;        /* a message waits in its ring for a receive to be posted */
 	bool deaths;           /* set by the death watch, without the lock */
 	bool broken;           /* there are broken channels to be swept */
 	bool membarrier;       /* this process takes part in global expedited barriers */

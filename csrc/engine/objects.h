@@ -50,6 +50,7 @@ struct nupa_channel {
 	int cma_errno;         /* why CMA does not work */
 	/* multicast: since when, and at which head, the ring was found full; see mcast.c */
 	uint64_t mcast_full_since_ns, mcast_full_head;
+	uint64_t starved_since_ns; /* 0: what came last found a receive; see receive.c */
 	struct nupa_slot *peer_slot;
 	struct nupa_qp_entry *peer_qps;
 	struct nupa_mr_entry *peer_mrs;

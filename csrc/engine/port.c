@@ -22,6 +22,7 @@
 
 #define SPIN_NS 20000u
 #define SUPERVISE_NS 1000000u
+#define HELD_BACK_POLL_NS 50000u
 #define DEATH_POLL_MS 50 /* where the descriptors below are not to be had */
 
 uint64_t nupa_clock_ns(void)
@@ -146,9 +147,15 @@ static void *port_thread(void *arg)
 			continue;
 		}
 		nupa_engine_lock(engine);
+		nupa_store_relaxed(&engine->held_back, false);
 		handled = nupa_engine_progress(engine);
 		nupa_engine_unlock(engine);
 		now_ns = engine->now_ns();
+		if (unlikely(nupa_load_relaxed(&engine->held_back))) {
+			/* Give the program the core. */
+			futex_wait(&engine->slot->sleeping, 0, HELD_BACK_POLL_NS);
+			continue;
+		}
 		if (handled)
 			spin_until_ns = now_ns + SPIN_NS;
 		if (now_ns < spin_until_ns) {

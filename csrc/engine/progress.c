@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One turn of the engine: answers that are due, what has arrived, what waits. */
 #include "engine.h"
+#include "responder.h"
 
 /* Messages taken from one channel before the next has its turn. */
 #define BUDGET_MESSAGES 64u
@@ -94,6 +95,9 @@ static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, 
 			nupa_rx_publish(&channel->rx);
 			break;
 		}
+		if (unlikely(msg.op == NUPA_OP_SEND && result == NUPA_RX_MESSAGE &&
+			     nupa_receive_must_wait(engine, channel, msg.dest_qpn)))
+			break; /* it stays in the ring */
 		if (unlikely(result == NUPA_RX_CORRUPT ||
 			     !dispatch(engine, channel, &msg, payload))) {
 			nupa_hint("slot %u (pid %u) sent nonsense; its connections are closed",

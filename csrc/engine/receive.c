@@ -243,6 +243,30 @@ static void fill_grh(struct nupa_qp *qp, const struct nupa_channel *channel,
 	memcpy(grh + 24, dgid.raw, 16);
 }
 
+/* An unreliable SEND that finds no receive is lost.  But a program that has completions to poll
+ * will post receives when it comes to that: the port thread must not run ahead of it. */
+#define STARVED_PATIENCE_NS UINT64_C(100000000)
+
+bool nupa_receive_must_wait(struct nupa_engine *engine, struct nupa_channel *channel,
+			    uint32_t dest_qpn)
+{
+	struct nupa_qp *qp = nupa_qp_find(engine, dest_qpn);
+	uint64_t now_ns;
+
+	if (!qp || qp->type == IBV_QPT_RC || qp->state < IBV_QPS_RTR || qp->state > IBV_QPS_SQE ||
+	    qp->recv_active || qp->recv_kept || nupa_rq_peek(qp->srq ? &qp->srq->rq : &qp->rq)) {
+		channel->starved_since_ns = 0;
+		return false;
+	}
+	if (qp->recv_cq->head == qp->recv_cq->tail)
+		return false;
+	now_ns = engine->now_ns();
+	if (!channel->starved_since_ns)
+		channel->starved_since_ns = now_ns;
+	engine->held_back = now_ns - channel->starved_since_ns < STARVED_PATIENCE_NS;
+	return engine->held_back;
+}
+
 void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
 			   const struct nupa_msg *msg, const uint8_t *payload)
 {
