@@ -18,6 +18,7 @@ from cffi import FFI
 
 BINDING = Path(__file__).resolve().parent
 ENGINE = BINDING.parent / "engine"
+NETDEV = BINDING.parent / "netdev"
 
 # In the order of their dependence.
 HEADERS = (
@@ -28,6 +29,7 @@ HEADERS = (
     ENGINE / "batch.h",
     BINDING / "perf.h",
     BINDING / "rdma_cdef.h",
+    NETDEV / "netdev.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)
 

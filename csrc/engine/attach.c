@@ -256,13 +256,21 @@ __attribute__((destructor)) static void leave_at_exit(void)
 	pthread_mutex_unlock(&registry);
 }
 
+static void engine_link(struct nupa_engine *engine)
+{
+	engine->refs = 1;
+	engine->next = nupa_engines;
+	nupa_store_release(&nupa_engines, engine);
+}
+
 static struct nupa_engine *engine_get(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
 				      char *why, size_t why_bytes)
 {
 	struct nupa_engine *engine;
 
 	for (engine = nupa_engines; engine; engine = engine->next) {
-		if (engine->fabric->geometry.generation == fabric->geometry.generation &&
+		if (!engine->apart &&
+		    engine->fabric->geometry.generation == fabric->geometry.generation &&
 		    (host < 0 || engine->host == (uint32_t)host) && engine->forced_mover == mover) {
 			engine->refs++;
 			return engine;
@@ -272,9 +280,7 @@ static struct nupa_engine *engine_get(struct nupa_fabric *fabric, int host, enum
 			    why, why_bytes);
 	if (!engine)
 		return NULL;
-	engine->refs = 1;
-	engine->next = nupa_engines;
-	nupa_store_release(&nupa_engines, engine);
+	engine_link(engine);
 	return engine;
 }
 
@@ -287,6 +293,29 @@ static void engine_put(struct nupa_engine *engine)
 		sched_yield();
 	engine_leave(engine);
 	engine_free(engine);
+}
+
+struct nupa_engine *nupa_engine_attach(struct nupa_fabric *fabric, uint32_t host, char *why,
+				       size_t why_bytes)
+{
+	struct nupa_engine *engine;
+
+	nupa_fork_prepare();
+	pthread_mutex_lock(&registry);
+	engine = engine_new(fabric, host, NUPA_MOVER_NONE, why, why_bytes);
+	if (engine) {
+		engine->apart = true;
+		engine_link(engine);
+	}
+	pthread_mutex_unlock(&registry);
+	return engine;
+}
+
+void nupa_engine_detach(struct nupa_engine *engine)
+{
+	pthread_mutex_lock(&registry);
+	engine_put(engine);
+	pthread_mutex_unlock(&registry);
 }
 
 /* --- contexts ------------------------------------------------------------------------ */

@@ -187,6 +187,16 @@ int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
 	return 0;
 }
 
+int nupa_fabric_net_counters(struct nupa_fabric *fabric, uint32_t slot,
+			     struct nupa_net_counters *counters)
+{
+	if (slot == 0 || slot >= fabric->geometry.n_slots)
+		return -EINVAL;
+	return nupa_fabric_read(
+	    fabric, nupa_arena_offset(fabric, slot) + nupa_arena_map(&fabric->geometry).net_off,
+	    counters, sizeof(*counters));
+}
+
 int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to,
 			  struct nupa_flow_info *info)
 {

@@ -34,6 +34,7 @@ struct nupa_engine {
 	bool deaths;           /* set by the death watch, without the lock */
 	bool broken;           /* there are broken channels to be swept */
 	bool membarrier;       /* this process takes part in global expedited barriers */
+	bool apart;            /* nupa_engine_attach made it */
 	bool forked;           /* a copy in a child process: nothing of it reaches the fabric */
 	struct nupa_list ack_pending; /* struct nupa_qp.ack_link */
 	struct nupa_list waiting;     /* struct nupa_qp.wait_link */
@@ -70,6 +71,7 @@ struct nupa_engine {
 	struct nupa_list moderated; /* struct nupa_cq.moderate_link */
 	bool cq_timers;             /* there are such */
 	struct nupa_mcast *mcast;   /* NULL until somebody attaches or sends to a group */
+	struct nupa_net *net;       /* a queue of a network interface; NULL: it is none */
 	uint64_t probe_value;       /* what slot->probe_addr points at */
 	uint32_t objects;           /* handles given out */
 
@@ -113,6 +115,11 @@ void nupa_device_list_forget(void);
 /* The device of an imported context: the one of the list, which it becomes where that is empty. */
 struct ibv_device *nupa_device_adopt(struct nupa_fabric *fabric, uint32_t host);
 uint32_t nupa_quietest_host(const struct nupa_fabric *fabric); /* fewest live attachments */
+
+/* An attachment of its own, in which no device is opened, and its end. */
+struct nupa_engine *nupa_engine_attach(struct nupa_fabric *fabric, uint32_t host, char *why,
+				       size_t why_bytes);
+void nupa_engine_detach(struct nupa_engine *engine);
 
 /* fork.c: from now on forks are noticed, and counted. */
 extern uint32_t nupa_forks;
@@ -650,6 +657,11 @@ bool nupa_mcast_is_group(const union ibv_gid *gid);
 bool nupa_mcast_issue(struct nupa_qp *qp, struct nupa_wqe *wqe);
 bool nupa_mcast_attached(const struct nupa_qp *qp, const uint8_t mgid[16]);
 void nupa_mcast_free(struct nupa_engine *engine);
+
+/* net.c; false: nonsense. */
+bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
+		      const struct nupa_msg *msg, const uint8_t *payload);
+void nupa_net_port_changed(struct nupa_engine *engine, bool up);
 
 /* xrc.c: where the request goes, which is qp->channel then; false: what was sent before has to be
  * answered first. */

@@ -51,8 +51,9 @@ struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb)
 	    map.mrs_off + round_up(sb->mr_entries * sizeof(struct nupa_mr_entry), NUPA_PAGE_BYTES);
 	map.xrcds_off =
 	    map.mcast_off + NUPA_MCAST_MEMBERSHIPS_MAX * sizeof(struct nupa_mcast_entry);
-	map.rings_off = map.xrcds_off +
-			round_up(NUPA_XRCD_MAX * sizeof(struct nupa_xrcd_entry), NUPA_PAGE_BYTES);
+	map.net_off = map.xrcds_off +
+		      round_up(NUPA_XRCD_MAX * sizeof(struct nupa_xrcd_entry), NUPA_PAGE_BYTES);
+	map.rings_off = map.net_off + round_up(sizeof(struct nupa_net_counters), NUPA_PAGE_BYTES);
 	map.ring_stride =
 	    round_up(sizeof(struct nupa_ring_header) +
 			 (uint64_t)sb->ring_lines * NUPA_CACHE_LINE_BYTES + sb->dma_bytes,

@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 2u
+#define NUPA_LAYOUT_VERSION 3u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -114,6 +114,8 @@ struct nupa_superblock {
 	NUPA_LINE_ALIGNED uint32_t port_epoch;
 	/* Bumped (fetch_add) after a multicast membership changed; cached by senders. */
 	uint32_t mcast_epoch;
+	/* Bumped (fetch_add) after a queue of a network interface came or went; likewise. */
+	uint32_t net_epoch;
 };
 NUPA_ASSERT_SIZE(struct nupa_superblock, 320);
 NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
@@ -153,6 +155,7 @@ struct nupa_slot {
 	uint32_t life_fd;       /* owner: a descriptor that closes at its end, + 1 */
 	uint32_t pid_ns;        /* owner: the namespace of its pid; 0: not known */
 	uint32_t pds_made;      /* owner: how many numbers of PDs it has given out */
+	uint32_t net_queue;     /* owner: it is this queue, + 1, of its host's network interface */
 
 	/* Line 2: hazard.  Target slot << 32 | MR index + 1 while the owner copies directly
 	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4). */
@@ -229,6 +232,26 @@ struct nupa_mcast_entry {
 	uint32_t pad[3];
 };
 NUPA_ASSERT_SIZE(struct nupa_mcast_entry, 32);
+
+/* cffi: begin */
+/* What one queue of a host's network interface did with frames.  tx: from the host to the fabric.
+ * Writer: the owner of the arena. */
+struct nupa_net_counters {
+	uint64_t tx_packets, tx_bytes; /* a frame that goes to many is one */
+	uint64_t rx_packets, rx_bytes;
+	uint64_t tx_unknown;  /* dropped: nobody has that address */
+	uint64_t tx_down;     /* dropped: the interface there, or a port on the way, is down */
+	uint64_t tx_full;     /* dropped: the receiver takes nothing */
+	uint64_t tx_invalid;  /* dropped: runt, longer than the MTU, or nonsense in its header */
+	uint64_t rx_invalid;  /* the same of what came from the fabric */
+	uint64_t rx_refused;  /* dropped: the interface did not take it */
+	uint64_t tx_answered; /* ARP and ND requests that were answered on the spot */
+	uint64_t tx_copied;   /* went elsewhere than the one before, so were copied once more */
+	uint64_t carrier_changes;
+	uint64_t reserved[3];
+};
+/* cffi: end */
+NUPA_ASSERT_SIZE(struct nupa_net_counters, 128);
 
 enum nupa_xrcd_state { NUPA_XRCD_NONE, NUPA_XRCD_OPENING, NUPA_XRCD_OPEN };
 

@@ -67,6 +67,8 @@ static bool dispatch(struct nupa_engine *engine, struct nupa_channel *channel, s
 	case NUPA_OP_GONE:
 		nupa_partner_gone(engine, channel, msg);
 		return true;
+	case NUPA_OP_NET:
+		return nupa_net_receive(engine, channel, msg, payload);
 	case NUPA_OP_CM:
 		return nupa_cm_receive(engine, channel, msg, payload);
 	default:
@@ -145,6 +147,7 @@ static void handle_port_change(struct nupa_engine *engine)
 	if (state == engine->port_state_seen)
 		return;
 	engine->port_state_seen = (uint8_t)state;
+	nupa_net_port_changed(engine, state == NUPA_PORT_ACTIVE);
 	nupa_event_raise_port(engine, state == NUPA_PORT_ACTIVE);
 }
 

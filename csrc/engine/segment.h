@@ -71,6 +71,9 @@ struct nupa_flow_info {
 /* What the slot's owner moved between its host and *host*; a free slot gives zeros. */
 int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
 		     struct nupa_flow_info *info);
+/* Of a slot that is a queue of a network interface; any other gives zeros. */
+int nupa_fabric_net_counters(struct nupa_fabric *fabric, uint32_t slot,
+			     struct nupa_net_counters *counters);
 /* What attachments that are gone moved between *from*, their host, and *to*. */
 int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to,
 			  struct nupa_flow_info *info);
@@ -97,7 +100,8 @@ int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64
 
 /* For the engine.  Offsets of the parts of an arena depend on the superblock alone. */
 struct nupa_arena_map {
-	uint64_t flows_off, qps_off, mrs_off, mcast_off, xrcds_off; /* from the arena's start */
+	uint64_t flows_off, qps_off, mrs_off, mcast_off, xrcds_off,
+	    net_off; /* from the arena's start */
 	uint64_t rings_off, ring_stride;
 };
 struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb);

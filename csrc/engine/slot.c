@@ -120,12 +120,18 @@ static bool is_touched(struct nupa_fabric *fabric, uint32_t index)
 	return false;
 }
 
-/* Nobody but us touches the slot: its state is REAPING, with our pid.  False: memory of its owner's
- * in the pool is still in use, so it stays with *pid*, who had it last, for the next who reaps. */
+/* Nobody but us touches the slot: its state is REAPING, with our pid.  False: a frame that its
+ * owner sent, or memory of his in the pool, is still in use, so it stays with *pid*, who had it
+ * last, for the next who reaps. */
 static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoch, uint32_t pid)
 {
 	struct nupa_slot *slot = &fabric->slots[index];
 
+	/* A frame that it sent is being read. */
+	if (nupa_load_relaxed(&slot->net_queue) && is_touched(fabric, index)) {
+		nupa_store_release(&slot->claim, NUPA_CLAIM(pid, epoch, NUPA_SLOT_REAPING));
+		return false;
+	}
 	retire_flows(fabric, index);
 	if (nupa_load_relaxed(&slot->pool_regions) && is_touched(fabric, index)) {
 		nupa_store_release(&slot->claim, NUPA_CLAIM(pid, epoch, NUPA_SLOT_REAPING));
@@ -145,6 +151,10 @@ static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 	if (nupa_load_relaxed(&slot->mcast_limit)) {
 		nupa_store_relaxed(&slot->mcast_limit, 0);
 		nupa_fetch_add_seq(&fabric->sb->mcast_epoch, 1);
+	}
+	if (nupa_load_relaxed(&slot->net_queue)) {
+		nupa_store_relaxed(&slot->net_queue, 0);
+		nupa_fetch_add_seq(&fabric->sb->net_epoch, 1);
 	}
 	nupa_store_relaxed(&slot->hazard, 0);
 	nupa_store_relaxed(&slot->sleeping, 0);

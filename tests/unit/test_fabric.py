@@ -178,7 +178,7 @@ def test_damaged_segments_are_refused_listed_and_removed() -> None:
     whole = path.read_bytes()
     version = whole[:8] + (99).to_bytes(4, "little") + whole[12:]
     for data, message in (
-        (version, "layout version 99, this program speaks version 2"),
+        (version, "layout version 99, this program speaks version 3"),
         (whole[:1000], "truncated"),
         (os.urandom(len(whole)), "no fabric"),
         (whole[:100] + b"\xff" + whole[101:], "corrupt"),

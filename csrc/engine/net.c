@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Frames of the netdev between attachments (net.h).  A frame lies in the DMA channel, read there by
+ * the kernel from one interface and read from there into another: it is copied twice, by system
+ * calls, and never by us unless it goes elsewhere than the one before it.
+ *
+ *   I1  Only the pump's thread sends on a net's channels, so a room stays ours until it is sent.
+ *   I2  A room is as large as the largest frame, since a frame's length is known when it was read.
+ *       Near the end of the ring, where no such room is, padding fills the rest: a message without
+ *       F_LAST.
+ *   I3  A receiver announces whose frame it reads (P4 of engine.h's windows).  Who takes a dead
+ *       sender's slot back waits for that: a frame never turns to zeros while it is read. */
+#include "net.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* How long a receiver that takes nothing holds a sender back; what comes for it then is dropped
+ * until it takes something. */
+#define PATIENCE_NS UINT64_C(5000000)
+
+#define ANY_REGION UINT64_C(0xffffffff) /* in a hazard, where the index of a region stands */
+
+struct nupa_net {
+	struct nupa_engine *engine;
+	struct nupa_net_counters *counters;
+	const struct nupa_net_ops *ops;
+	void *arg;
+	struct nupa_net_siblings *siblings;
+	uint32_t queue;
+
+	/* Where frames for a host go: its slot, 0: nowhere.  As of net_epoch. */
+	uint32_t epoch_seen;
+	uint32_t slots[NUPA_HOSTS_MAX];
+	/* A ring whose receiver's patience is over: how far it had come then, + 1. */
+	uint64_t stalled[NUPA_HOSTS_MAX];
+
+	uint32_t ahead; /* slot where the last frame went */
+	/* Between lock and unlock: the channel in whose ring `room` is; NULL: it is `scratch`. */
+	struct nupa_channel *room_channel;
+	uint8_t *room;
+	uint8_t *scratch;
+	uint32_t kept_bytes; /* in scratch, waiting for room; 0: none is */
+	uint32_t kept_host;
+	uint64_t kept_since_ns;
+	/* Whose rings were sent to: to be woken at unlock; to be run after it. */
+	struct nupa_channel *asleep[NUPA_SLOTS_MAX];
+	struct nupa_net *idle[NUPA_SLOTS_MAX];
+	uint32_t n_asleep, n_idle;
+};
+
+#define COUNT(net, counter, n)                                                                     \
+	nupa_store_relaxed(&(net)->counters->counter, (net)->counters->counter + (n))
+
+/* --- who is where -------------------------------------------------------------------- */
+
+static bool serves(const struct nupa_fabric *fabric, uint32_t slot, uint32_t *host, uint32_t *queue)
+{
+	const struct nupa_slot *entry = &fabric->slots[slot];
+
+	*queue = nupa_load_acquire(&entry->net_queue);
+	*host = nupa_load_relaxed(&entry->host);
+	return *queue && *host < fabric->geometry.n_hosts &&
+	       NUPA_CLAIM_STATE(nupa_load_acquire(&entry->claim)) == NUPA_SLOT_LIVE;
+}
+
+static void look_around(struct nupa_net *net)
+{
+	const struct nupa_fabric *fabric = net->engine->fabric;
+
+	net->epoch_seen = nupa_load_acquire(&fabric->sb->net_epoch);
+	memset(net->slots, 0, sizeof(net->slots));
+	memset(net->stalled, 0, sizeof(net->stalled));
+	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
+		uint32_t host, queue;
+
+		if (!serves(fabric, slot, &host, &queue) || host == net->engine->host)
+			continue;
+		if (queue == net->queue + 1 || (queue == 1 && !net->slots[host]))
+			net->slots[host] = slot;
+	}
+}
+
+static uint32_t slot_of(struct nupa_net *net, uint32_t host)
+{
+	if (unlikely(nupa_load_relaxed(&net->engine->fabric->sb->net_epoch) != net->epoch_seen))
+		look_around(net);
+	return net->slots[host];
+}
+
+bool nupa_net_reaches(struct nupa_net *net, uint32_t host)
+{
+	return slot_of(net, host) != 0;
+}
+
+/* The channel to a host's interface; NULL: there is none, or no way to it. */
+static struct nupa_channel *channel_to(struct nupa_net *net, uint32_t host)
+{
+	struct nupa_engine *engine = net->engine;
+	uint32_t slot = slot_of(net, host);
+	struct nupa_channel *channel = engine->channels[slot];
+
+	if (unlikely(!slot))
+		return NULL;
+	if (unlikely(!channel || channel->broken))
+		channel = nupa_channel_meet(engine, slot);
+	if (unlikely(!channel) ||
+	    unlikely(!channel->dma_backed && nupa_channel_back_dma(engine, channel)))
+		return NULL;
+	if (likely(nupa_channel_path_up(engine, channel)))
+		return channel;
+	nupa_store_relaxed(&channel->flow->xmit_discards, channel->flow->xmit_discards + 1);
+	return NULL;
+}
+
+/* --- sending ------------------------------------------------------------------------- */
+
+static void wake(struct nupa_net *net)
+{
+	for (uint32_t i = 0; i < net->n_asleep; i++)
+		nupa_channel_bell(net->asleep[i]);
+	net->n_asleep = 0;
+}
+
+/* Once for all frames of a turn. */
+static void touch(struct nupa_net *net, struct nupa_channel *channel)
+{
+	struct nupa_net *sibling = net->siblings->by_slot[channel->peer];
+
+	if (likely(sibling)) {
+		if (net->n_idle && likely(net->idle[net->n_idle - 1] == sibling))
+			return;
+		for (uint32_t i = 0; i < net->n_idle; i++)
+			if (net->idle[i] == sibling)
+				return;
+		net->idle[net->n_idle++] = sibling;
+		return;
+	}
+	for (uint32_t i = 0; i < net->n_asleep; i++)
+		if (net->asleep[i] == channel)
+			return;
+	if (unlikely(net->n_asleep == NUPA_SLOTS_MAX))
+		wake(net);
+	net->asleep[net->n_asleep++] = channel;
+}
+
+static void publish(struct nupa_net *net, struct nupa_channel *channel, struct nupa_msg *line,
+		    uint32_t bytes, uint8_t flags)
+{
+	/* The line is reserved: what of it is not said is 0. */
+	memset(&line->op, 0, sizeof(*line) - offsetof(struct nupa_msg, op));
+	line->op = NUPA_OP_NET;
+	line->flags = NUPA_F_DMA | flags;
+	line->length_bytes = bytes;
+	if (flags)
+		nupa_flow_xmit(channel, bytes);
+	nupa_tx_publish(&channel->tx, line, bytes);
+	touch(net, channel);
+}
+
+/* I2: whether the ring goes on contiguous for the largest frame. */
+static bool pad_to_start(struct nupa_net *net, struct nupa_channel *channel)
+{
+	struct nupa_tx *tx = &channel->tx;
+	uint32_t left = tx->dma_bytes - (uint32_t)(tx->dma_tail & (tx->dma_bytes - 1));
+	struct nupa_msg *line;
+	uint8_t *unused;
+
+	if (likely(left >= NUPA_NET_FRAME_MAX_BYTES))
+		return true;
+	line = nupa_tx_reserve(tx, left, &unused);
+	if (!line)
+		return false;
+	publish(net, channel, line, left, 0);
+	return true;
+}
+
+uint8_t *nupa_net_room(struct nupa_net *net)
+{
+	struct nupa_channel *channel = net->engine->channels[net->ahead];
+
+	net->room_channel = NULL;
+	net->room = net->scratch;
+	if (likely(channel) && likely(!channel->broken) && likely(channel->dma_backed) &&
+	    likely(pad_to_start(net, channel))) {
+		uint8_t *room;
+
+		if (likely(nupa_tx_reserve(&channel->tx, NUPA_NET_FRAME_MAX_BYTES, &room))) {
+			net->room_channel = channel;
+			net->room = room;
+		}
+	}
+	return net->room;
+}
+
+/* Runs a sibling, which empties our ring to it. */
+static void run_sibling(struct nupa_net *sibling)
+{
+	nupa_engine_lock(sibling->engine);
+	nupa_engine_progress(sibling->engine);
+	nupa_engine_unlock(sibling->engine);
+}
+
+/* Copies the frame into the channel; false: no room. */
+static bool copy_to(struct nupa_net *net, struct nupa_channel *channel, const uint8_t *frame,
+		    uint32_t bytes)
+{
+	struct nupa_net *sibling = net->siblings->by_slot[channel->peer];
+	uint8_t *payload = NULL;
+	struct nupa_msg *line = nupa_tx_reserve(&channel->tx, bytes, &payload);
+
+	if (unlikely(!line) && sibling) {
+		run_sibling(sibling);
+		line = nupa_tx_reserve(&channel->tx, bytes, &payload);
+	}
+	if (!line)
+		return false;
+	memcpy(payload, frame, bytes);
+	publish(net, channel, line, bytes, NUPA_F_LAST);
+	COUNT(net, tx_copied, 1);
+	return true;
+}
+
+static void sent(struct nupa_net *net, uint32_t bytes)
+{
+	COUNT(net, tx_packets, 1);
+	COUNT(net, tx_bytes, bytes);
+}
+
+/* Whether the receiver is still one to be waited for. */
+static bool is_stalled(struct nupa_net *net, uint32_t host, const struct nupa_channel *channel)
+{
+	if (likely(!net->stalled[host]))
+		return false;
+	if (net->stalled[host] == channel->tx.head_seen + 1)
+		return true;
+	net->stalled[host] = 0;
+	return false;
+}
+
+bool nupa_net_send(struct nupa_net *net, uint32_t host, uint32_t frame_bytes)
+{
+	struct nupa_channel *channel = channel_to(net, host);
+
+	if (unlikely(!channel)) {
+		COUNT(net, tx_down, 1);
+		return true;
+	}
+	if (likely(net->room_channel == channel)) {
+		publish(net, channel, nupa_tx_next(&channel->tx), frame_bytes, NUPA_F_LAST);
+		sent(net, frame_bytes);
+		return true;
+	}
+	net->ahead = channel->peer;
+	if (likely(copy_to(net, channel, net->room, frame_bytes))) {
+		sent(net, frame_bytes);
+		return true;
+	}
+	if (is_stalled(net, host, channel)) {
+		COUNT(net, tx_full, 1);
+		return true;
+	}
+	if (net->room != net->scratch)
+		memcpy(net->scratch, net->room, frame_bytes);
+	net->kept_bytes = frame_bytes;
+	net->kept_host = host;
+	net->kept_since_ns = net->engine->now_ns();
+	return false;
+}
+
+bool nupa_net_retry(struct nupa_net *net)
+{
+	struct nupa_channel *channel = channel_to(net, net->kept_host);
+
+	if (!channel) {
+		COUNT(net, tx_down, 1);
+	} else if (copy_to(net, channel, net->scratch, net->kept_bytes)) {
+		sent(net, net->kept_bytes);
+	} else if (net->engine->now_ns() - net->kept_since_ns < PATIENCE_NS) {
+		return false;
+	} else {
+		net->stalled[net->kept_host] = channel->tx.head_seen + 1;
+		COUNT(net, tx_full, 1);
+	}
+	net->kept_bytes = 0;
+	return true;
+}
+
+void nupa_net_flood(struct nupa_net *net, uint32_t frame_bytes)
+{
+	const uint32_t n_hosts = net->engine->fabric->geometry.n_hosts;
+	bool room_is_one = false;
+
+	for (uint32_t host = 0; host < n_hosts; host++) {
+		struct nupa_channel *channel;
+
+		if (!nupa_net_reaches(net, host))
+			continue;
+		channel = channel_to(net, host);
+		if (channel && channel == net->room_channel)
+			room_is_one = true;
+		else if (!channel)
+			COUNT(net, tx_down, 1);
+		else if (!copy_to(net, channel, net->room, frame_bytes))
+			COUNT(net, tx_full, 1);
+	}
+	if (room_is_one) /* last: until then the others were copied from there */
+		publish(net, net->room_channel, nupa_tx_next(&net->room_channel->tx), frame_bytes,
+			NUPA_F_LAST);
+	sent(net, frame_bytes);
+}
+
+void nupa_net_flush(struct nupa_net *net)
+{
+	for (uint32_t i = 0; i < net->n_idle; i++)
+		run_sibling(net->idle[i]);
+	net->n_idle = 0;
+}
+
+/* --- receiving ----------------------------------------------------------------------- */
+
+/* I3, P4: announce, then look. */
+static bool enter(struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	uint64_t hazard = (uint64_t)channel->peer << 32 | ANY_REGION;
+
+	if (unlikely(channel->fence) ||
+	    unlikely(nupa_load_relaxed(&channel->peer_slot->needs_fence)))
+		(void)nupa_exchange_seq(&engine->slot->hazard, hazard);
+	else
+		nupa_store_relaxed(&engine->slot->hazard, hazard);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return likely(nupa_channel_peer_alive(channel));
+}
+
+bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
+		      const struct nupa_msg *msg, const uint8_t *payload)
+{
+	struct nupa_net *net = engine->net;
+
+	if (unlikely(!payload) || unlikely(!engine->apart))
+		return false;
+	if (unlikely(!net) || unlikely(!(msg->flags & NUPA_F_LAST))) /* closing; padding */
+		return true;
+	if (enter(engine, channel) && net->ops->deliver(net->arg, payload, msg->length_bytes)) {
+		COUNT(net, rx_packets, 1);
+		COUNT(net, rx_bytes, msg->length_bytes);
+	}
+	nupa_window_leave(engine);
+	return true;
+}
+
+void nupa_net_port_changed(struct nupa_engine *engine, bool up)
+{
+	if (!engine->net)
+		return;
+	COUNT(engine->net, carrier_changes, 1);
+	engine->net->ops->carrier(engine->net->arg, up);
+}
+
+/* --- life ---------------------------------------------------------------------------- */
+
+/* Whether another slot is this queue already; the lower one has it, should two come at once. */
+static bool is_taken(const struct nupa_fabric *fabric, uint32_t host, uint32_t queue, uint32_t own)
+{
+	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
+		uint32_t its_host, its_queue;
+
+		if (slot != own && serves(fabric, slot, &its_host, &its_queue) &&
+		    its_host == host && its_queue == queue + 1 &&
+		    nupa_slot_alive(&fabric->slots[slot], nupa_slot_claim(&fabric->slots[slot])))
+			return true;
+	}
+	return false;
+}
+
+static int go_public(struct nupa_net *net, char *why, size_t why_bytes)
+{
+	struct nupa_engine *engine = net->engine;
+	struct nupa_fabric *fabric = engine->fabric;
+	uint64_t net_off = nupa_arena_map(&fabric->geometry).net_off;
+	int error =
+	    nupa_fabric_back(fabric, nupa_arena_offset(fabric, engine->slot_index) + net_off,
+			     sizeof(*net->counters));
+
+	if (error)
+		return nupa_explain(error, why, why_bytes, "no memory for the counters of host %u",
+				    engine->host);
+	net->counters = (struct nupa_net_counters *)(void *)(engine->arena + net_off);
+	nupa_engine_lock(engine);
+	engine->net = net;
+	nupa_engine_unlock(engine);
+	nupa_exchange_seq(&engine->slot->net_queue, net->queue + 1);
+	if (is_taken(fabric, engine->host, net->queue, engine->slot_index))
+		return nupa_explain(-EBUSY, why, why_bytes,
+				    "queue %u of host %s's interface is served by another process",
+				    net->queue, fabric->hosts[engine->host].name);
+	nupa_fetch_add_seq(&fabric->sb->net_epoch, 1);
+	net->epoch_seen = nupa_load_acquire(&fabric->sb->net_epoch) - 1;
+	return 0;
+}
+
+struct nupa_net *nupa_net_open(struct nupa_fabric *fabric, uint32_t host, uint32_t queue,
+			       struct nupa_net_siblings *siblings, const struct nupa_net_ops *ops,
+			       void *arg, char *why, size_t why_bytes)
+{
+	struct nupa_net *net;
+	int error;
+
+	if (host >= fabric->geometry.n_hosts || queue >= NUPA_NET_QUEUES_MAX) {
+		errno = EINVAL;
+		nupa_explain(0, why, why_bytes, "host %u, queue %u: there are %u hosts, %u queues",
+			     host, queue, fabric->geometry.n_hosts, NUPA_NET_QUEUES_MAX);
+		return NULL;
+	}
+	if (nupa_dma_payload_max(fabric->geometry.dma_bytes) < NUPA_NET_FRAME_MAX_BYTES) {
+		errno = EMSGSIZE;
+		nupa_explain(0, why, why_bytes,
+			     "the fabric's DMA channels have %u bytes, frames need %u: make it "
+			     "with a larger dma_bytes",
+			     fabric->geometry.dma_bytes, 4 * NUPA_NET_FRAME_MAX_BYTES);
+		return NULL;
+	}
+	net = calloc(1, sizeof(*net));
+	if (!net || !(net->scratch = malloc(NUPA_NET_FRAME_MAX_BYTES)) ||
+	    !(net->engine = nupa_engine_attach(fabric, host, why, why_bytes))) {
+		error = errno;
+		if (net)
+			free(net->scratch);
+		free(net);
+		errno = error;
+		return NULL;
+	}
+	net->queue = queue;
+	net->siblings = siblings;
+	net->ops = ops;
+	net->arg = arg;
+	error = go_public(net, why, why_bytes);
+	if (error) {
+		nupa_net_close(net);
+		errno = -error;
+		return NULL;
+	}
+	siblings->by_slot[net->engine->slot_index] = net;
+	return net;
+}
+
+void nupa_net_close(struct nupa_net *net)
+{
+	struct nupa_engine *engine = net->engine;
+
+	if (net->siblings->by_slot[engine->slot_index] == net)
+		net->siblings->by_slot[engine->slot_index] = NULL;
+	nupa_engine_lock(engine);
+	engine->net = NULL;
+	nupa_engine_unlock(engine);
+	nupa_engine_detach(engine);
+	free(net->scratch);
+	free(net);
+}
+
+bool nupa_net_port_is_up(struct nupa_net *net)
+{
+	const struct nupa_fabric *fabric = net->engine->fabric;
+	uint32_t port = fabric->hosts[net->engine->host].port;
+
+	return nupa_load_relaxed(&fabric->ports[port].state) == NUPA_PORT_ACTIVE;
+}
+
+uint32_t nupa_net_host(const struct nupa_net *net)
+{
+	return net->engine->host;
+}
+
+struct nupa_fabric *nupa_net_fabric(const struct nupa_net *net)
+{
+	return net->engine->fabric;
+}
+
+struct nupa_net_counters *nupa_net_count(struct nupa_net *net)
+{
+	return net->counters;
+}
+
+void nupa_net_lock(struct nupa_net *net)
+{
+	nupa_engine_lock(net->engine);
+}
+
+void nupa_net_unlock(struct nupa_net *net)
+{
+	wake(net);
+	nupa_engine_unlock(net->engine);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the pump has to know of a frame: whether it is one, and to whom it goes.  Plain functions
+ * of bytes.  A frame is a virtio_net_hdr_v1 with an Ethernet frame behind it. */
+#ifndef NUPA_FRAME_H
+#define NUPA_FRAME_H
+
+#include "engine.h"
+
+#include <linux/if_ether.h>
+#include <linux/virtio_net.h>
+
+#define NUPA_VNET_BYTES ((uint32_t)sizeof(struct virtio_net_hdr_v1))
+#define NUPA_VLAN_BYTES 4u
+
+/* Not a runt, not longer than the MTU permits, with offsets that lie inside it: what a kernel may
+ * be given.  The frame may change while it is looked at: then the kernel's own checks remain. */
+bool nupa_frame_valid(const uint8_t *frame, uint32_t bytes, uint32_t mtu_bytes);
+
+enum nupa_frame_way {
+	NUPA_FRAME_ONE,     /* to *host */
+	NUPA_FRAME_ALL,     /* broadcast, multicast */
+	NUPA_FRAME_UNKNOWN, /* nobody's address */
+};
+/* By its destination; of a valid frame. */
+enum nupa_frame_way nupa_frame_route(const struct nupa_fabric *fabric, const uint8_t *frame,
+				     uint32_t *host);
+
+/* neigh.c: is it a question for the link address of a host (ARP, RFC 826; ND, RFC 4861)? */
+#define NUPA_NEIGH_REPLY_MAX_BYTES 98u /* a Neighbor Advertisement with its option */
+enum nupa_neigh {
+	NUPA_NEIGH_NONE,  /* no such question, or about somebody who is no host */
+	NUPA_NEIGH_HOST,  /* about *host; the answer is in *reply* */
+	NUPA_NEIGH_QUIET, /* nobody answers it: about the asker itself */
+};
+enum nupa_neigh nupa_neigh_ask(const struct nupa_fabric *fabric, uint32_t asker,
+			       const uint8_t *frame, uint32_t bytes, uint32_t *host,
+			       uint8_t reply[NUPA_NEIGH_REPLY_MAX_BYTES], uint32_t *reply_bytes);
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A pump: one thread that reads TAP queues into channels and runs those receivers that are its own.
+ * What comes from other processes is written to the TAP by the attachment's port thread, which the
+ * doorbell wakes.  When nothing comes, all of them sleep.
+ *
+ * The way of a frame from host A to host B, both of this pump:
+ *   1  epoll_wait     A's TAP has something
+ *   2  nupa_net_room  where it goes, most likely: the ring to where the last one went
+ *   3  read           the kernel copies header and frame into the ring
+ *   4  nupa_net_send  its message is published
+ *   5  nupa_net_flush B's engine finds it
+ *   6  write          the kernel copies it out of the ring into B's TAP, and on to the program */
+#define _GNU_SOURCE
+#include "netdev.h"
+
+#include "frame.h"
+#include "net.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <time.h>
+
+/* What is read from one interface before its receivers have a turn, and others. */
+#define BUDGET_FRAMES 16u
+#define BUDGET_BYTES (192u << 10)
+
+/* How often a receiver in another process is asked for room. */
+#define ROOM_POLL_NS 50000
+
+struct interface {
+	struct nupa_pump *pump;
+	struct nupa_net *net;
+	int fd;
+	uint32_t mtu_bytes;
+	bool is_tap;
+	bool ready;   /* it may have more */
+	bool blocked; /* a frame of it waits for room */
+	bool lost;    /* its device is gone */
+	struct interface *next;
+};
+
+struct nupa_pump {
+	struct nupa_fabric *fabric;
+	struct nupa_net_siblings siblings;
+	struct interface *interfaces;
+	int epoll, wake;
+	bool stop;
+};
+
+#define COUNT(counters, counter) nupa_store_relaxed(&(counters)->counter, (counters)->counter + 1)
+
+/* --- from the fabric ----------------------------------------------------------------- */
+
+static bool deliver(void *arg, const uint8_t *frame, uint32_t bytes)
+{
+	struct interface *interface = arg;
+	struct nupa_net_counters *counters = nupa_net_count(interface->net);
+
+	if (unlikely(!nupa_frame_valid(frame, bytes, interface->mtu_bytes))) {
+		COUNT(counters, rx_invalid);
+		return false;
+	}
+	/* EIO: it is down.  EINVAL: it does not like the header.  ENOMEM, EAGAIN: no memory. */
+	if (unlikely(write(interface->fd, frame, bytes) < 0)) {
+		COUNT(counters, rx_refused);
+		return false;
+	}
+	return true;
+}
+
+static void set_carrier(void *arg, bool up)
+{
+	const struct interface *interface = arg;
+	int carrier = up;
+
+	if (interface->is_tap && ioctl(interface->fd, TUNSETCARRIER, &carrier))
+		nupa_hint("host %s: the carrier of its interface cannot be set (%s)",
+			  interface->pump->fabric->hosts[nupa_net_host(interface->net)].name,
+			  strerror(errno));
+}
+
+static const struct nupa_net_ops ops = { .deliver = deliver, .carrier = set_carrier };
+
+/* --- to the fabric ------------------------------------------------------------------- */
+
+/* Whether it was a question that need not travel. */
+static bool answer(struct interface *interface, const uint8_t *frame, uint32_t bytes)
+{
+	struct nupa_net *net = interface->net;
+	struct nupa_net_counters *counters = nupa_net_count(net);
+	uint8_t reply[NUPA_NEIGH_REPLY_MAX_BYTES];
+	uint32_t host, reply_bytes;
+
+	switch (nupa_neigh_ask(interface->pump->fabric, nupa_net_host(net), frame, bytes, &host,
+			       reply, &reply_bytes)) {
+	case NUPA_NEIGH_NONE:
+		return false;
+	case NUPA_NEIGH_QUIET:
+		return true;
+	case NUPA_NEIGH_HOST:
+		if (!nupa_net_reaches(net, host))
+			COUNT(counters, tx_down);
+		else if (write(interface->fd, reply, reply_bytes) < 0)
+			COUNT(counters, rx_refused);
+		else
+			COUNT(counters, tx_answered);
+		return true;
+	}
+	return false;
+}
+
+static bool may_ask(const uint8_t *frame)
+{
+	const uint8_t *to = frame + NUPA_VNET_BYTES, *type = to + (size_t)2 * ETH_ALEN;
+
+	/* ARP, to anybody; ND has hop limit 255, which nothing that is routed has. */
+	return (type[0] == ETH_P_ARP >> 8 && type[1] == (ETH_P_ARP & 0xff)) ||
+	       (type[0] == ETH_P_IPV6 >> 8 && type[1] == (ETH_P_IPV6 & 0xff) && type[2 + 7] == 255);
+}
+
+/* False: it is kept until there is room. */
+static bool handle(struct interface *interface, const uint8_t *frame, uint32_t bytes)
+{
+	struct nupa_net *net = interface->net;
+	struct nupa_net_counters *counters = nupa_net_count(net);
+	uint32_t host;
+
+	if (unlikely(!nupa_frame_valid(frame, bytes, interface->mtu_bytes))) {
+		COUNT(counters, tx_invalid);
+		return true;
+	}
+	if (unlikely(bytes > NUPA_VNET_BYTES + ETH_HLEN + 8 && may_ask(frame)) &&
+	    answer(interface, frame, bytes))
+		return true;
+	switch (nupa_frame_route(interface->pump->fabric, frame, &host)) {
+	case NUPA_FRAME_ONE:
+		return nupa_net_send(net, host, bytes);
+	case NUPA_FRAME_ALL:
+		nupa_net_flood(net, bytes);
+		return true;
+	case NUPA_FRAME_UNKNOWN:
+		COUNT(counters, tx_unknown);
+		return true;
+	}
+	return true;
+}
+
+static void read_frames(struct interface *interface)
+{
+	uint32_t frames = 0, bytes = 0;
+
+	while (frames < BUDGET_FRAMES && bytes < BUDGET_BYTES) {
+		uint8_t *room = nupa_net_room(interface->net);
+		ssize_t n = read(interface->fd, room, NUPA_NET_FRAME_MAX_BYTES);
+
+		if (unlikely(n <= 0)) {
+			if (n < 0 && errno == EINTR)
+				continue;
+			interface->ready = false;
+			/* EBADFD: the device was removed, with its namespace perhaps. */
+			interface->lost = n == 0 || errno != EAGAIN;
+			return;
+		}
+		frames++;
+		bytes += (uint32_t)n;
+		if (unlikely(!handle(interface, room, (uint32_t)n))) {
+			interface->blocked = true;
+			return;
+		}
+	}
+}
+
+static void turn(struct interface *interface)
+{
+	nupa_net_lock(interface->net);
+	if (interface->blocked)
+		interface->blocked = !nupa_net_retry(interface->net);
+	if (likely(!interface->blocked))
+		read_frames(interface);
+	nupa_net_unlock(interface->net);
+	nupa_net_flush(interface->net);
+}
+
+/* --- the loop ------------------------------------------------------------------------ */
+
+static void lose(struct nupa_pump *pump, struct interface *interface)
+{
+	struct interface **at = &pump->interfaces;
+
+	while (*at != interface)
+		at = &(*at)->next;
+	*at = interface->next;
+	nupa_net_close(interface->net);
+	close(interface->fd); /* and so out of the epoll */
+	free(interface);
+}
+
+enum rest { REST_NONE, REST_SHORT, REST_LONG };
+
+static int wait_for_events(struct nupa_pump *pump, enum rest rest)
+{
+	const struct timespec no_time = { 0, 0 }, room_time = { 0, ROOM_POLL_NS };
+	const struct timespec *timeout[] = { &no_time, &room_time, NULL };
+	struct epoll_event events[64];
+	int n = epoll_pwait2(pump->epoll, events, 64, timeout[rest], NULL);
+
+	if (n < 0 && errno == ENOSYS) /* before Linux 5.11 */
+		n = epoll_wait(pump->epoll, events, 64, rest == REST_LONG ? -1 : (int)rest);
+	if (n < 0)
+		return errno == EINTR ? 0 : -errno;
+	for (int i = 0; i < n; i++) {
+		struct interface *interface = events[i].data.ptr;
+
+		if (interface)
+			interface->ready = true;
+		else
+			pump->stop = true;
+	}
+	return 0;
+}
+
+int nupa_pump_run(struct nupa_pump *pump, int *host)
+{
+	enum rest rest = REST_NONE;
+
+	for (;;) {
+		int error = wait_for_events(pump, rest);
+		uint64_t count;
+
+		if (error)
+			return error;
+		if (pump->stop) {
+			pump->stop = false;
+			(void)!read(pump->wake, &count, sizeof(count));
+			return 0;
+		}
+		rest = REST_LONG;
+		for (struct interface *at = pump->interfaces; at; at = at->next) {
+			if (!at->ready && !at->blocked)
+				continue;
+			turn(at);
+			if (unlikely(at->lost)) {
+				*host = (int)nupa_net_host(at->net);
+				lose(pump, at);
+				return -ENODEV;
+			}
+			if (at->blocked)
+				rest = rest == REST_NONE ? rest : REST_SHORT;
+			else if (at->ready)
+				rest = REST_NONE;
+		}
+	}
+}
+
+void nupa_pump_stop(struct nupa_pump *pump)
+{
+	(void)!write(pump->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
+/* --- life ---------------------------------------------------------------------------- */
+
+struct nupa_pump *nupa_pump_new(struct nupa_fabric *fabric)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = NULL };
+	struct nupa_pump *pump = calloc(1, sizeof(*pump));
+	int error;
+
+	if (!pump)
+		return NULL;
+	pump->epoll = epoll_create1(EPOLL_CLOEXEC);
+	pump->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (pump->epoll >= 0 && pump->wake >= 0 &&
+	    !epoll_ctl(pump->epoll, EPOLL_CTL_ADD, pump->wake, &event)) {
+		pump->fabric = nupa_fabric_get(fabric);
+		return pump;
+	}
+	error = errno;
+	if (pump->epoll >= 0)
+		close(pump->epoll);
+	if (pump->wake >= 0)
+		close(pump->wake);
+	free(pump);
+	errno = error;
+	return NULL;
+}
+
+void nupa_pump_free(struct nupa_pump *pump)
+{
+	while (pump->interfaces)
+		lose(pump, pump->interfaces);
+	close(pump->epoll);
+	close(pump->wake);
+	nupa_fabric_put(pump->fabric);
+	free(pump);
+}
+
+int nupa_pump_add(struct nupa_pump *pump, uint32_t host, uint32_t queue, int fd, uint32_t mtu_bytes,
+		  char *why, size_t why_bytes)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	struct interface *interface;
+	struct ifreq request;
+	int flags = fcntl(fd, F_GETFL), error;
+
+	if (mtu_bytes < NUPA_NETDEV_MTU_MIN_BYTES || mtu_bytes > NUPA_NETDEV_MTU_MAX_BYTES)
+		return nupa_explain(-EINVAL, why, why_bytes, "an MTU of %u bytes: choose %u to %u",
+				    mtu_bytes, NUPA_NETDEV_MTU_MIN_BYTES,
+				    NUPA_NETDEV_MTU_MAX_BYTES);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK))
+		return nupa_explain(-errno, why, why_bytes, "descriptor %d: %s", fd,
+				    strerror(errno));
+	interface = calloc(1, sizeof(*interface));
+	if (!interface)
+		return nupa_explain(-ENOMEM, why, why_bytes, "no memory");
+	*interface = (struct interface){ .pump = pump, .fd = fd, .mtu_bytes = mtu_bytes };
+	memset(&request, 0, sizeof(request));
+	interface->is_tap = ioctl(fd, TUNGETIFF, &request) == 0;
+	interface->net = nupa_net_open(pump->fabric, host, queue, &pump->siblings, &ops, interface,
+				       why, why_bytes);
+	if (!interface->net) {
+		error = -errno;
+		free(interface);
+		return error;
+	}
+	event.data.ptr = interface;
+	if (epoll_ctl(pump->epoll, EPOLL_CTL_ADD, fd, &event)) {
+		error =
+		    nupa_explain(-errno, why, why_bytes, "descriptor %d: %s", fd, strerror(errno));
+		nupa_net_close(interface->net);
+		free(interface);
+		return error;
+	}
+	interface->next = pump->interfaces;
+	pump->interfaces = interface;
+	nupa_net_lock(interface->net);
+	set_carrier(interface, nupa_net_port_is_up(interface->net));
+	nupa_net_unlock(interface->net);
+	return 0;
+}
