@@ -43,7 +43,7 @@ class Results:
     """Grows step by step; a step that failed is a line in *failures*."""
 
     hosts: tuple[str, str]
-    mover: str  #: as forced, or as the fabric reported it; empty: not seen
+    mover: str  #: as forced, or all that the fabric reported; empty: none seen
     latency: dict[Operation, list[Latency]] = field(default_factory=dict)
     bandwidth: dict[Operation, list[Bandwidth]] = field(default_factory=dict)
     tcp: list[Tcp] = field(default_factory=list)
@@ -165,7 +165,8 @@ def _transfer_table(results: Results) -> str:
 
 
 def _verdict(results: Results) -> str:
-    where = f"{results.hosts[0]} and {results.hosts[1]}, mover {results.mover or 'not seen'}"
+    movers = "movers" if "," in results.mover else "mover"
+    where = f"{results.hosts[0]} and {results.hosts[1]}, {movers} {results.mover or 'not seen'}"
     took = f"{results.elapsed_s:.1f} s"
     if results.ok:
         return f"All worked: {where}, {took}."

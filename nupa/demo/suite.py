@@ -86,7 +86,8 @@ QUICK = Plan(
 class Suite:
     """Runs a plan between two hosts of a fabric; a step that fails does not stop the next.
 
-    *movers* says which are in use now; it is asked until the first answer.
+    *movers* says which are in use now.  A channel begins with what every process can do and takes a
+    better one with the first region, so the last answer in a step is the one that counts.
     """
 
     def __init__(
@@ -111,6 +112,8 @@ class Suite:
         self._movers = movers
         self._clock = clock
         self._start_s = clock()
+        self._seen: set[str] = set()  # in this step
+        self._seen_before: set[str] = set()
         self.results = Results(hosts=hosts, mover=mover or "")
 
     @staticmethod
@@ -146,6 +149,10 @@ class Suite:
                 action()
         except (ProgramError, PerftestError, PerfError, TransferError) as error:
             self.results.failures.append(f"{label}: {error}")
+        self._seen_before |= self._seen
+        self._seen = set()
+        if not self._mover:
+            self.results.mover = ", ".join(sorted(self._seen_before))
 
     def _has_time(self, what: str) -> bool:
         """False, and a note, once the time for all is over."""
@@ -172,8 +179,7 @@ class Suite:
     def _tick(self, seconds: float) -> None:
         """While programs run: what they use shows in the fabric only as long as they do."""
         self._progress.tick(seconds)
-        if not self.results.mover:
-            self.results.mover = ", ".join(sorted(self._movers()))
+        self._seen = self._movers() or self._seen
 
     def _sizes(self, operation: Operation, kind: Kind, *, own: bool) -> None:
         """One operation at each size, by perftest's program or, *own*, by `nupa perf`."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,15 @@ BANDWIDTH = """\
 class Fabric:
     """Stands in for run_pair: answers each command, or fails for those named in *broken*."""
 
-    def __init__(self, broken: Sequence[str] = ()) -> None:
+    def __init__(self, broken: Sequence[str] = (), looks: int = 1) -> None:
         self.broken = broken
+        self.looks = looks
         self.calls: list[tuple[list[str], dict[str, Any]]] = []
 
     def run_pair(self, _server: list[str], client: list[str], **options: Any) -> PairResult:
         self.calls.append((client, options))
-        options["tick"](0.1)
+        for _ in range(self.looks):
+            options["tick"](0.1)
         name = next((word for word in client if word.startswith("ib_")), "transfer")
         if name in self.broken:
             raise ProgramError(f"`{name}` ended with 1")
@@ -61,6 +64,7 @@ def run(
     seconds_a_look: float = 0.0,
     missing: Sequence[str] = (),
     mover: str | None = "cma",
+    movers: Callable[[], set[str]] = lambda: {"relay"},
 ) -> tuple[Suite, str]:
     monkeypatch.setattr(suite, "run_pair", fabric.run_pair)
     monkeypatch.setattr(raw, "tcp", tcp)
@@ -72,7 +76,7 @@ def run(
         Progress(Suite.steps(plan), out),
         fabric="f",
         mover=mover,
-        movers=lambda: {"relay"},
+        movers=movers,
         cpus=(0, 1),
         directory=tmp_path,
         clock=lambda: next(now),
@@ -112,6 +116,17 @@ def test_the_mover_is_reported_as_seen_where_none_was_asked(
     asked, _ = run(monkeypatch, tmp_path, QUICK, Fabric())
     seen, _ = run(monkeypatch, tmp_path, QUICK, Fabric(), mover=None)
     assert (asked.results.mover, seen.results.mover) == ("cma", "relay")
+
+
+def test_all_movers_of_all_steps_are_reported_each_as_it_was_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answers = iter([{"cma"}, {"shared"}, set[str](), *[{"relay"}] * 100])
+    plan = replace(QUICK, latency=(), bandwidth=())
+    steps, _ = run(
+        monkeypatch, tmp_path, plan, Fabric(looks=3), mover=None, movers=lambda: next(answers)
+    )
+    assert steps.results.mover == "relay, shared"
 
 
 def test_atomics_have_one_size_and_the_others_all(
