@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""CXL.mem messages, as tables.  Sections are those of the CXL specification 3.1.  No scapy.
+
+The fields are the specification's, each message with all that its 68B, 256B and PBR flits have; in
+which order they lie, and that they begin on whole bytes, is ours: flits are not packed here.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from nupa.packet.layout import Field, Layout, reserved
+
+
+class Channel(IntEnum):
+    """3.3.2: the channels of CXL.mem."""
+
+    M2S_REQ = 1
+    M2S_RWD = 2
+    M2S_BIRSP = 3
+    S2M_BISNP = 4
+    S2M_NDR = 5
+    S2M_DRS = 6
+
+
+CHANNELS: dict[int, str] = {
+    Channel.M2S_REQ: "M2S Req",
+    Channel.M2S_RWD: "M2S RwD",
+    Channel.M2S_BIRSP: "M2S BIRsp",
+    Channel.S2M_BISNP: "S2M BISnp",
+    Channel.S2M_NDR: "S2M NDR",
+    Channel.S2M_DRS: "S2M DRS",
+}
+FLITS = {0: "68B", 1: "256B", 2: "PBR"}
+
+# 3.3.5: M2S Req memory opcodes
+REQ_OPCODES = {
+    0: "MemInv",
+    1: "MemRd",
+    2: "MemRdData",
+    3: "MemRdFwd",
+    4: "MemWrFwd",
+    5: "MemRdTEE",
+    6: "MemRdDataTEE",
+    8: "MemSpecRd",
+    9: "MemInvNT",
+    10: "MemClnEvct",
+    12: "MemSpecRdTEE",
+    13: "TEUpdate",
+}
+# 3.3.6: M2S RwD memory opcodes
+RWD_OPCODES = {
+    1: "MemWr",
+    2: "MemWrPtl",
+    4: "BIConflict",
+    5: "MemRdFill",
+    9: "MemWrTEE",
+    10: "MemWrPtlTEE",
+    13: "MemRdFillTEE",
+}
+PARTIAL_WRITES = (2, 10)
+# 3.3.7 and 3.3.8
+BIRSP_OPCODES = {
+    0: "BIRspI",
+    1: "BIRspS",
+    2: "BIRspE",
+    4: "BIRspIBlk",
+    5: "BIRspSBlk",
+    6: "BIRspEBlk",
+}
+BISNP_OPCODES = {
+    0: "BISnpCur",
+    1: "BISnpData",
+    2: "BISnpInv",
+    4: "BISnpCurBlk",
+    5: "BISnpDataBlk",
+    6: "BISnpInvBlk",
+}
+# 3.3.9 and 3.3.10
+NDR_OPCODES = {0: "Cmp", 1: "Cmp-S", 2: "Cmp-E", 3: "Cmp-M", 4: "BI-ConflictAck", 5: "CmpTEE"}
+DRS_OPCODES = {0: "MemData", 1: "MemData-NXM", 2: "MemDataTEE"}
+
+# 3.3.5: meta field, meta value, snoop type
+META_FIELDS = {0: "Meta0-State", 1: "Extended Meta-State", 3: "No-Op"}
+META_EMS = 1
+META_NO_OP = 3
+META_VALUES = {0: "Invalid", 1: "Explicit No-Op", 2: "Any", 3: "Shared"}
+SNOOPS = {0: "No-Op", 1: "SnpData", 2: "SnpCur", 3: "SnpInv"}
+# 3.3.4: quality of service telemetry
+LOADS = {0: "Light Load", 1: "Optimal Load", 2: "Moderate Overload", 3: "Severe Overload"}
+
+CXL_MEM = Layout(
+    "CxlMem",
+    "nupa.cxl",
+    "CXL.mem",
+    "CXL 3.1, 3.3.2",
+    Field("channel", 8, "Channel", CHANNELS, default=Channel.M2S_REQ),
+    Field("flit", 8, "Kind of flit that it belongs to", FLITS, default=1),
+)
+
+
+def _opcode(names: dict[int, str], last: Field) -> tuple[Field, ...]:
+    """The first byte of every message.  NDR and DRS opcodes have 3 bits on a link, here 4."""
+    return (
+        Field("valid", 1, "Valid", default=1),
+        Field("opcode", 4, "Opcode", names),
+        last,
+    )
+
+
+_SNOOP = Field("snp_type", 3, "Snoop type", SNOOPS)
+_META = (
+    Field("meta_field", 2, "Meta field", META_FIELDS, default=META_NO_OP),
+    Field("meta_value", 2, "Meta value", META_VALUES),
+)
+_TC = Field("tc", 2, "Traffic class")
+_LOAD = Field("dev_load", 2, "Device load", LOADS)
+_POISON = Field("poison", 1, "Data is poisoned")
+_TRAILER = Field("trp", 1, "A trailer follows the data")
+_TAG = Field("tag", 16, "Tag", hex=True)
+_LD_ID = Field("ld_id", 4, "Logical device (68B, 256B)")
+_SPID = Field("spid", 12, "Source PBR ID (PBR)", hex=True)
+_DPID = Field("dpid", 12, "Destination PBR ID (PBR)", hex=True)
+_CKID = Field("ckid", 13, "Context key ID (256B, PBR)", hex=True)
+_ADDRESS = Field("address", 64, "Address; bits 51:6, in 68B Req also 5", hex=True)
+_BI_ID = Field("bi_id", 12, "BI-ID of the device (68B, 256B)", hex=True)
+_BI_TAG = Field("bi_tag", 12, "BI tag", hex=True)
+
+M2S_REQ = Layout(
+    "M2SReq",
+    "nupa.cxl.req",
+    "M2S Req",
+    "CXL 3.1, 3.3.5",
+    *_opcode(REQ_OPCODES, _SNOOP),
+    *_META,
+    _TC,
+    reserved("reserved1", 2),
+    _TAG,
+    _LD_ID,
+    _SPID,
+    _DPID,
+    reserved("reserved2", 4),
+    _CKID,
+    reserved("reserved3", 3),
+    _ADDRESS,
+)
+M2S_RWD = Layout(
+    "M2SRwD",
+    "nupa.cxl.rwd",
+    "M2S RwD",
+    "CXL 3.1, 3.3.6",
+    *_opcode(RWD_OPCODES, _SNOOP),
+    *_META,
+    _TC,
+    _POISON,
+    _TRAILER,
+    _TAG,
+    _LD_ID,
+    _SPID,
+    _DPID,
+    reserved("reserved2", 4),
+    _CKID,
+    reserved("reserved3", 3),
+    _ADDRESS,
+)
+M2S_BIRSP = Layout(
+    "M2SBIRsp",
+    "nupa.cxl.birsp",
+    "M2S BIRsp",
+    "CXL 3.1, 3.3.7",
+    *_opcode(BIRSP_OPCODES, reserved("reserved1", 3)),
+    Field("low_addr", 2, "Address[7:6], of a Blk response's line"),
+    reserved("reserved2", 6),
+    _BI_ID,
+    reserved("reserved3", 4),
+    _BI_TAG,
+    reserved("reserved4", 4),
+    _DPID,
+    reserved("reserved5", 4),
+)
+S2M_BISNP = Layout(
+    "S2MBISnp",
+    "nupa.cxl.bisnp",
+    "S2M BISnp",
+    "CXL 3.1, 3.3.8",
+    *_opcode(BISNP_OPCODES, reserved("reserved1", 3)),
+    reserved("reserved2", 8),
+    _BI_ID,
+    reserved("reserved3", 4),
+    _BI_TAG,
+    reserved("reserved4", 4),
+    _SPID,
+    reserved("reserved5", 4),
+    _DPID,
+    reserved("reserved6", 4),
+    _ADDRESS,
+)
+S2M_NDR = Layout(
+    "S2MNDR",
+    "nupa.cxl.ndr",
+    "S2M NDR",
+    "CXL 3.1, 3.3.9",
+    *_opcode(NDR_OPCODES, reserved("reserved1", 3)),
+    *_META,
+    _LOAD,
+    reserved("reserved2", 2),
+    _TAG,
+    _LD_ID,
+    _DPID,
+)
+S2M_DRS = Layout(
+    "S2MDRS",
+    "nupa.cxl.drs",
+    "S2M DRS",
+    "CXL 3.1, 3.3.10",
+    *_opcode(DRS_OPCODES, reserved("reserved1", 3)),
+    *_META,
+    _LOAD,
+    _POISON,
+    _TRAILER,
+    _TAG,
+    _LD_ID,
+    _DPID,
+)
+
+MESSAGES = {
+    Channel.M2S_REQ: M2S_REQ,
+    Channel.M2S_RWD: M2S_RWD,
+    Channel.M2S_BIRSP: M2S_BIRSP,
+    Channel.S2M_BISNP: S2M_BISNP,
+    Channel.S2M_NDR: S2M_NDR,
+    Channel.S2M_DRS: S2M_DRS,
+}
+LAYOUTS = (CXL_MEM, *MESSAGES.values())
