@@ -7,41 +7,14 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from benchmarks import ucx
+from benchmarks import net, priority, ucx
+from benchmarks.case import Bench, Case, at_least, at_most
 from nupa.demo import perftest, raw
 from nupa.demo.perftest import Operation
 from nupa.demo.programs import Program, ProgramError, free_port, nupa_run, run_pair
 
 _RAW_SECONDS = 0.3
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Where the cases run."""
-
-    fabric: str
-    cpus: tuple[int, int]
-    hosts: tuple[str, str] = ("host0", "host1")
-    #: Fewer iterations: to see that all runs, not to compare.
-    quick: bool = False
-
-    def iterations(self, count: int) -> str:
-        return str(max(100, count // 20) if self.quick else count)
-
-
-@dataclass(frozen=True)
-class Case:
-    """One line: *measure* and *reference* return one sample each, in *unit*."""
-
-    what: str
-    unit: str
-    target: str
-    met: Callable[[float, float], bool]  #: of the medians; the second is 0 without a reference
-    measure: Callable[[Bench], float]
-    reference_name: str = ""
-    reference: Callable[[Bench], float] | None = None
 
 
 def _perftest(
@@ -142,14 +115,6 @@ def _eventfd_us(bench: Bench) -> float:
     return float(values["round_trip_ns"]) / 1e3
 
 
-def _at_most(ratio: float) -> Callable[[float, float], bool]:
-    return lambda value, reference: value <= ratio * reference
-
-
-def _at_least(ratio: float) -> Callable[[float, float], bool]:
-    return lambda value, reference: value >= ratio * reference
-
-
 #: Names, bytes, iterations.
 _BULK = (
     ("4 KiB", 1 << 12, 200_000),
@@ -212,7 +177,7 @@ CASES = (
         "ib_write_lat -s 8",
         "µs",
         "<= 1.0 x",
-        _at_most(1.0),
+        at_most(1.0),
         _latency_us("write"),
         "ucp_put_lat",
         _ucx_us("ucp_put_lat"),
@@ -221,7 +186,7 @@ CASES = (
         "ib_write_lat -s 8, the line",
         "µs",
         "<= 1.4 x",
-        _at_most(1.4),
+        at_most(1.4),
         _latency_us("write"),
         "cache line, one way",
         _cache_line_us("one_way_ns"),
@@ -231,7 +196,7 @@ CASES = (
         "ib_write_lat -s 8, two lines",
         "µs",
         "<= 1.4 x",
-        _at_most(1.4),
+        at_most(1.4),
         _latency_us("write"),
         "a line each way",
         _cache_line_us("two_lines_ns"),
@@ -240,7 +205,7 @@ CASES = (
         "ib_send_lat -s 8, am",
         "µs",
         "<= 1.0 x",
-        _at_most(1.0),
+        at_most(1.0),
         _latency_us("send"),
         "ucp_am_lat",
         _ucx_us("ucp_am_lat"),
@@ -249,7 +214,7 @@ CASES = (
         "ib_send_lat -s 8, tag",
         "µs",
         "<= 0.9 x",
-        _at_most(0.9),
+        at_most(0.9),
         _latency_us("send"),
         "tag_lat",
         _ucx_us("tag_lat"),
@@ -267,7 +232,7 @@ CASES = (
         "ib_read_lat -s 8",
         "µs",
         "<= 0.5 x",
-        _at_most(0.5),
+        at_most(0.5),
         _latency_us("read", None, 20_000),
         "the same over cma",
         _latency_us("read", "cma", 20_000),
@@ -276,7 +241,7 @@ CASES = (
         "ib_atomic_lat",
         "µs",
         "<= 0.5 x",
-        _at_most(0.5),
+        at_most(0.5),
         _latency_us("atomic", None, 20_000),
         "the same over relay",
         _latency_us("atomic", "relay", 20_000),
@@ -285,7 +250,7 @@ CASES = (
         "ib_write_lat -s 8 over cma",
         "µs",
         "<= 1.3 x",
-        _at_most(1.3),
+        at_most(1.3),
         _latency_us("write", "cma"),
         "process_vm_writev 64 B",
         _writev(64, "ns", 1e-3),
@@ -295,7 +260,7 @@ CASES = (
         "the same, by turns",
         "µs",
         "<= 1.3 x",
-        _at_most(1.3),
+        at_most(1.3),
         _latency_us("write", "cma"),
         "writev 64 B, ping-pong",
         _writev_pingpong_us,
@@ -304,7 +269,7 @@ CASES = (
         "ib_send_lat -e, round trip",
         "µs",
         "<= 1.5 x",
-        _at_most(1.5),
+        at_most(1.5),
         _event_round_trip_us,
         "wake-up by eventfd",
         _eventfd_us,
@@ -313,7 +278,7 @@ CASES = (
         "ib_write_bw -s 8",
         "M/s",
         ">= 1.0 x",
-        _at_least(1.0),
+        at_least(1.0),
         _mega_per_s("write"),
         "ucp_put_bw",
         _ucx_mega_per_s("ucp_put_bw"),
@@ -322,7 +287,7 @@ CASES = (
         "ib_send_bw -s 8",
         "M/s",
         ">= 1.0 x",
-        _at_least(1.0),
+        at_least(1.0),
         _mega_per_s("send"),
         "tag_bw",
         _ucx_mega_per_s("tag_bw"),
@@ -332,7 +297,7 @@ CASES = (
             f"ib_write_bw {name}",
             "GB/s",
             ">= 0.85 x",
-            _at_least(0.85),
+            at_least(0.85),
             _write_gb_per_s(size, count, None),
             f"memcpy {name}",
             _memcpy_gb_per_s(size),
@@ -344,7 +309,7 @@ CASES = (
             f"ib_write_bw {name}, UCX",
             "GB/s",
             ">= 1.0 x",
-            _at_least(1.0),
+            at_least(1.0),
             _write_gb_per_s(size, count, None),
             f"ucp_put_bw {name}",
             _ucx_put_gb_per_s(size, count),
@@ -363,7 +328,7 @@ CASES = (
             f"ib_write_bw {name} over cma",
             "GB/s",
             ">= 0.9 x",
-            _at_least(0.9),
+            at_least(0.9),
             _write_gb_per_s(size, count, "cma"),
             f"process_vm_writev {name}",
             _writev(size, "gb_per_s", 1.0),
@@ -374,7 +339,7 @@ CASES = (
         "1,024 QPs: WRITE 8 B by turns",
         "M/s",
         ">= 0.7 x",
-        _at_least(0.7),
+        at_least(0.7),
         _many_qps("many_per_s", 1e-6),
         "one QP",
         _many_qps("one_per_s", 1e-6),
@@ -423,4 +388,6 @@ CASES = (
         "python -c pass",
         _wall_ms(lambda _: [sys.executable, "-c", "pass"]),
     ),
+    *net.CASES,
+    *priority.CASES,
 )

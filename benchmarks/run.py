@@ -11,13 +11,16 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import signal
 import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.cases import CASES, Bench, Case
+from benchmarks.case import Bench, Case
+from benchmarks.cases import CASES
+from benchmarks.links import Links
 from nupa.demo import chart
 from nupa.demo.cpus import busy_cpus, load_note, pick_two
 from nupa.demo.fabric import temporary_fabric
@@ -54,7 +57,7 @@ def measure(case: Case, bench: Bench, rounds: int) -> Row:
     values: list[float] = []
     references: list[float] = []
     try:
-        for _ in range(rounds):
+        for _ in range(1 if case.once else rounds):
             if case.reference is not None:
                 references.append(case.reference(bench))
             values.append(case.measure(bench))
@@ -62,7 +65,16 @@ def measure(case: Case, bench: Bench, rounds: int) -> Row:
         return Row(*names, error=str(error))
     value = statistics.median(values)
     reference = statistics.median(references) if references else None
-    return Row(*names, value, reference, case.met(value, reference or 0.0))
+    met = None if case.met is None else case.met(value, reference or 0.0)
+    return Row(*names, value, reference, met)
+
+
+def _verdict(row: Row) -> str:
+    if row.error:
+        return "failed"
+    if row.met is None:  # a line without a target
+        return ""
+    return "met" if row.met else "NOT MET"
 
 
 def render(rows: Sequence[Row], glyphs: chart.Glyphs) -> str:
@@ -74,8 +86,8 @@ def render(rows: Sequence[Row], glyphs: chart.Glyphs) -> str:
             "-" if row.reference is None else f"{chart.format_number(row.reference)} {row.unit}",
             row.reference_name or "-",
             "-" if row.ratio is None else chart.format_number(row.ratio) + glyphs.times,
-            row.target,
-            "failed" if row.error else "met" if row.met else "NOT MET",
+            row.target or "-",
+            _verdict(row),
         ]
         for row in rows
     ]
@@ -120,8 +132,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     load = load_note(busy_cpus())
     cases = [case for case in CASES if args.only in case.what]
-    with temporary_fabric("bench") as fabric, Progress(len(cases)) as progress:
-        bench = Bench(fabric.name, cpus, quick=args.quick)
+    # As Ctrl-C: what was made goes with us.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with (
+        temporary_fabric("bench") as fabric,
+        Links() as links,
+        Progress(len(cases)) as progress,
+    ):
+        bench = Bench(fabric.name, cpus, quick=args.quick, links=links)
         rows = []
         for case in cases:
             progress.step(case.what)

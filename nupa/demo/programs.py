@@ -210,7 +210,7 @@ class ProgramPair:
         self._start(self.server_cmd, 0)
         if self.port is None:
             return
-        while not is_listening(self.port):
+        while not is_listening(self.port, self.server.pid):
             if not self.server.running:
                 raise ProgramError(
                     f"no server on port {self.port}: {self.server.outcome().describe()}"
@@ -325,12 +325,15 @@ def _bound(port: int) -> socket.socket:
     return socket.create_server(("", port))
 
 
-def is_listening(port: int) -> bool:
-    """Whether a TCP socket of this network namespace listens on *port* (proc_net_tcp)."""
+def is_listening(port: int, pid: int | None = None) -> bool:
+    """Whether a TCP socket listens on *port* in the network namespace of *pid*, or in ours.
+
+    False if that process has ended (proc_net_tcp).
+    """
     for name in ("tcp", "tcp6"):
         try:
-            table = Path(f"/proc/net/{name}").read_text()
-        except FileNotFoundError:  # a kernel without IPv6
+            table = Path(f"/proc/{pid or 'self'}/net/{name}").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # no IPv6, no process
             continue
         for line in table.splitlines()[1:]:
             _, local, _, state, *_ = line.split()

@@ -12,7 +12,7 @@ from typing import Any
 import nupa
 from nupa.demo.programs import Program, ProgramError
 
-_BIN = Path(nupa.__file__).parent / "bin"
+BIN = Path(nupa.__file__).parent / "bin"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def run(
     sizes: Sequence[int] = (),
 ) -> dict[str, Any]:
     """The JSON object that one program prints; ProgramError if it fails or is not installed."""
-    path = _BIN / name
+    path = BIN / name
     if not path.exists():
         raise ProgramError(f"{path} is missing: install nupa again (`make demo` does)")
     argv = [str(path), "--json", "--seconds", f"{seconds:g}"]

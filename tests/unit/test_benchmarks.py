@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks import cases, run, ucx
-from benchmarks.cases import CASES, Bench, Case
+from benchmarks.case import Bench, Case
+from benchmarks.cases import CASES
 from nupa.demo import chart
 from nupa.demo.programs import ProgramError
 

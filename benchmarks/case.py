@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a line of the report is, and where its two sides run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from benchmarks.links import Links
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where the cases run."""
+
+    fabric: str
+    cpus: tuple[int, int]
+    hosts: tuple[str, str] = ("host0", "host1")
+    #: Fewer iterations: to see that all runs, not to compare.
+    quick: bool = False
+    #: Networks for the cases that need some; whoever made this closes them.
+    links: Links = field(default_factory=Links)
+
+    def iterations(self, count: int) -> str:
+        return str(max(100, count // 20) if self.quick else count)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line: *measure* and *reference* return one sample each, in *unit*."""
+
+    what: str
+    unit: str
+    target: str
+    #: Of the medians; the second is 0 without a reference.  None: a line without a target.
+    met: Callable[[float, float], bool] | None
+    measure: Callable[[Bench], float]
+    reference_name: str = ""
+    reference: Callable[[Bench], float] | None = None
+    once: bool = False  #: long enough that one round will do
+
+
+def at_most(ratio: float) -> Callable[[float, float], bool]:
+    return lambda value, reference: value <= ratio * reference
+
+
+def at_least(ratio: float) -> Callable[[float, float], bool]:
+    return lambda value, reference: value >= ratio * reference

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Two network namespaces and what lies between them: nupa_net0, or what it is compared with.
+
+Each link is made when it is first asked for and stays until the end: it sleeps while others are
+measured.  What holds the references' namespaces ends with this process, whatever ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from nupa.demo import raw
+from nupa.demo.programs import ProgramError
+
+Kind = Literal["nupa_net0", "TAP loop", "TAP loop, plain", "veth", "veth, MTU 9000"]
+
+_START_S = 10.0
+NEEDS = (
+    "benchmarks of the network need root, or user namespaces (sysctl user.max_user_namespaces > 0, "
+    "kernel.unprivileged_userns_clone = 1, kernel.apparmor_restrict_unprivileged_userns = 0), "
+    "and /dev/net/tun"
+)
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two ends that reach each other."""
+
+    addresses: tuple[str, str]
+    enter: tuple[tuple[str, ...], tuple[str, ...]]  #: what goes before a command, at each end
+    pids: tuple[int, ...]  #: who moves its frames, and who holds it up
+
+    def command(self, end: int, argv: Sequence[str]) -> list[str]:
+        return [*self.enter[end], *argv]
+
+    def cpu_ns(self) -> int:
+        """What all threads of its processes have run (proc schedstat: no ticks, but ns)."""
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in self._tasks())
+
+    @contextmanager
+    def pinned(self, cpu: int) -> Iterator[None]:
+        """All threads of its processes on one CPU, meanwhile."""
+        tasks = [int(task.name) for task in self._tasks()]
+        before = [os.sched_getaffinity(task) for task in tasks]
+        try:
+            for task in tasks:
+                os.sched_setaffinity(task, {cpu})
+            yield
+        finally:
+            for task, cpus in zip(tasks, before, strict=True):
+                with suppress(ProcessLookupError):
+                    os.sched_setaffinity(task, cpus)
+
+    def _tasks(self) -> list[Path]:
+        return [task for pid in self.pids for task in Path(f"/proc/{pid}/task").iterdir()]
+
+
+class Links:
+    """The links that were asked for; a context manager."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._links: dict[Kind, Link] = {}
+
+    def __enter__(self) -> Links:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._links.clear()
+        self._stack.close()
+
+    def get(self, kind: Kind, fabric: str) -> Link:
+        """ProgramError where it cannot be made; nupa_net0 is that of *fabric*."""
+        if kind not in self._links:
+            self._links[kind] = _MAKERS[kind](self._stack, fabric)
+        return self._links[kind]
+
+
+def _held(stack: ExitStack, argv: Sequence[str]) -> Link:
+    """A link that a process of ours holds: it says `ADDRESS: COMMAND...` for each of two ends.
+
+    It ends when its standard input does, or by itself when we do.
+    """
+    stderr = stack.enter_context(tempfile.TemporaryFile())
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        bufsize=0,  # select says what is there
+        start_new_session=True,
+    )
+    stack.callback(_end, process)
+    assert process.stdout is not None
+    lines: list[tuple[str, tuple[str, ...]]] = []
+    while len(lines) < 2:
+        ready, _, _ = select.select([process.stdout], [], [], _START_S)
+        line = process.stdout.readline().decode() if ready else ""
+        if not line:
+            stderr.seek(0)
+            said = stderr.read().decode(errors="replace").strip() or "it said nothing"
+            raise ProgramError(f"`{shlex.join(argv)}` made no network: {said}\n{NEEDS}")
+        address, _, command = line.partition(": ")
+        lines.append((address, tuple(shlex.split(command))))
+    (first, enter_first), (second, enter_second) = lines
+    return Link((first, second), (enter_first, enter_second), (process.pid,))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def _tap(*options: str) -> Callable[[ExitStack, str], Link]:
+    return lambda stack, _: _held(stack, [str(raw.BIN / "raw_tap"), *options])
+
+
+def _veth(mtu_bytes: int) -> Callable[[ExitStack, str], Link]:
+    argv = [sys.executable, "-m", "benchmarks.veth", str(mtu_bytes)]
+    return lambda stack, _: _held(stack, [*_unshare(), *argv])
+
+
+def _unshare() -> list[str]:
+    """unshare(1) as this user may use it: with a user namespace where that is needed."""
+    plain = ["unshare", "--net"]
+    if subprocess.run([*plain, "true"], stderr=subprocess.DEVNULL).returncode == 0:
+        return plain
+    return ["unshare", "--user", "--map-root-user", "--net"]
+
+
+_MAKERS: dict[Kind, Callable[[ExitStack, str], Link]] = {
+    "TAP loop": _tap(),
+    "TAP loop, plain": _tap("--plain"),
+    "veth": _veth(1500),
+    "veth, MTU 9000": _veth(9000),
+}

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""TCP and UDP over nupa_net0 and over what it is compared with.
+
+Client and server are pinned, each to one of the two CPUs; who moves the frames between them goes
+where the scheduler puts him, on both sides of a ratio alike.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.case import Bench, Case, at_least, at_most
+from benchmarks.links import Kind, Link
+from nupa.demo import raw
+from nupa.demo.programs import ProgramError, free_port, run_pair
+
+_PROBE = str(raw.BIN / "net_probe")
+_IPERF3_S = 1  # iperf3 takes whole seconds
+_PROBE_S = 0.5
+_IDLE_S = 10.0
+
+
+def iperf3(link: Link, port: int, seconds: int, *options: str) -> tuple[list[str], list[str]]:
+    """Server, which serves one client, and client, which prints JSON."""
+    if shutil.which("iperf3") is None:
+        raise ProgramError("iperf3 is not installed: `apt-get install iperf3` (Debian, Ubuntu)")
+    common = ["iperf3", "-p", str(port)]
+    address = link.addresses[0]
+    client = [*common, "-c", address, "-t", str(seconds), "-J", *options]
+    return link.command(0, [*common, "-s", "-1", "-B", address]), link.command(1, client)
+
+
+def gbit_per_s(text: str) -> float:
+    """What arrived, both directions together."""
+    end: dict[str, Any] = json.loads(text)["end"]
+    received = [value for key, value in end.items() if key.startswith("sum_received")]
+    if not received:
+        raise ProgramError(f"iperf3 printed no sum of what was received: {text[-500:]!r}")
+    return float(sum(value["bits_per_second"] for value in received)) / 1e9
+
+
+def stream(kind: Kind, *options: str) -> Callable[[Bench], float]:
+    def measure(bench: Bench) -> float:
+        link = bench.links.get(kind, bench.fabric)
+        port = free_port()
+        server, client = iperf3(link, port, _IPERF3_S, *options)
+        result = run_pair(server, client, cpus=bench.cpus, port=port)
+        return gbit_per_s(result.check().client.stdout)
+
+    return measure
+
+
+def _probe(bench: Bench, link: Link, cpus: tuple[int, int], *options: str) -> dict[str, float]:
+    port = free_port()
+    where = ["--address", link.addresses[0], "--port", str(port)]
+    seconds = _PROBE_S / 5 if bench.quick else _PROBE_S
+    server = link.command(0, [_PROBE, "--serve", *where])
+    client = link.command(1, [_PROBE, *options, *where, "--seconds", f"{seconds:g}", "--json"])
+    result = run_pair(server, client, cpus=cpus, port=port)
+    values: dict[str, float] = json.loads(result.check().client.stdout)
+    return values
+
+
+def _round_trip_us(kind: Kind) -> Callable[[Bench], float]:
+    def measure(bench: Bench) -> float:
+        link = bench.links.get(kind, bench.fabric)
+        return _probe(bench, link, bench.cpus, "--tcp")["round_trip_ns"] / 1e3
+
+    return measure
+
+
+def _round_trip_on_one_cpu_us(kind: Kind) -> Callable[[Bench], float]:
+    """No wake-up crosses CPUs, so that what remains is what the code in between takes."""
+
+    def measure(bench: Bench) -> float:
+        link = bench.links.get(kind, bench.fabric)
+        cpu = bench.cpus[0]
+        with link.pinned(cpu):
+            return _probe(bench, link, (cpu, cpu), "--tcp")["round_trip_ns"] / 1e3
+
+    return measure
+
+
+def _datagrams_k_per_s(kind: Kind) -> Callable[[Bench], float]:
+    def measure(bench: Bench) -> float:
+        link = bench.links.get(kind, bench.fabric)
+        values = _probe(bench, link, bench.cpus, "--udp", "--bytes", "64")
+        return values["received_per_s"] / 1e3
+
+    return measure
+
+
+def _idle_percent(bench: Bench) -> float:
+    """Of one CPU: of all threads that serve the network, while nobody uses it."""
+    link = bench.links.get("nupa_net0", bench.fabric)
+    seconds = _IDLE_S / 10 if bench.quick else _IDLE_S
+    before_ns, start_ns = link.cpu_ns(), time.monotonic_ns()
+    time.sleep(seconds)
+    return 100 * (link.cpu_ns() - before_ns) / (time.monotonic_ns() - start_ns)
+
+
+CASES = (
+    Case(
+        "net: iperf3, one stream",
+        "Gb/s",
+        ">= 0.8 x",
+        at_least(0.8),
+        stream("nupa_net0"),
+        "veth, default MTU",
+        stream("veth"),
+    ),
+    Case(
+        "net: iperf3, beside a TAP loop",
+        "Gb/s",
+        ">= 0.8 x",
+        at_least(0.8),
+        stream("nupa_net0"),
+        "TAP loop",
+        stream("TAP loop"),
+    ),
+    Case(
+        "net: iperf3, beside large frames",
+        "Gb/s",
+        "",
+        None,
+        stream("nupa_net0"),
+        "veth, MTU 9000",
+        stream("veth, MTU 9000"),
+    ),
+    Case(
+        "net: iperf3, beside no offload",
+        "Gb/s",
+        "",
+        None,
+        stream("nupa_net0"),
+        "TAP loop, MTU 1500",
+        stream("TAP loop, plain"),
+    ),
+    Case(
+        "net: iperf3, 8 streams",
+        "Gb/s",
+        "",
+        None,
+        stream("nupa_net0", "-P", "8"),
+        "TAP loop",
+        stream("TAP loop", "-P", "8"),
+    ),
+    Case(
+        "net: iperf3, both directions",
+        "Gb/s",
+        "",
+        None,
+        stream("nupa_net0", "--bidir"),
+        "TAP loop",
+        stream("TAP loop", "--bidir"),
+    ),
+    Case(
+        "net: TCP round trip of 1 B",
+        "µs",
+        "<= 1.5 x",
+        at_most(1.5),
+        _round_trip_us("nupa_net0"),
+        "TAP loop",
+        _round_trip_us("TAP loop"),
+    ),
+    Case(
+        "net: round trip on one CPU",
+        "µs",
+        "<= 1.5 x",
+        at_most(1.5),
+        _round_trip_on_one_cpu_us("nupa_net0"),
+        "TAP loop",
+        _round_trip_on_one_cpu_us("TAP loop"),
+    ),
+    Case(
+        "net: TCP round trip, beside veth",
+        "µs",
+        "",
+        None,
+        _round_trip_us("nupa_net0"),
+        "veth",
+        _round_trip_us("veth"),
+    ),
+    Case(
+        "net: UDP datagrams of 64 B",
+        "k/s",
+        ">= 1.0 x",
+        at_least(1.0),
+        _datagrams_k_per_s("nupa_net0"),
+        "TAP loop",
+        _datagrams_k_per_s("TAP loop"),
+    ),
+    Case(
+        "net: idle, of one CPU",
+        "%",
+        "< 0.1",
+        lambda value, _: value < 0.1,
+        _idle_percent,
+        once=True,
+    ),
+)
