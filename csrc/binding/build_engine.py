@@ -19,6 +19,7 @@ from cffi import FFI
 BINDING = Path(__file__).resolve().parent
 ENGINE = BINDING.parent / "engine"
 NETDEV = BINDING.parent / "netdev"
+PACKET = BINDING.parent / "packet"
 
 # In the order of their dependence.
 HEADERS = (
@@ -30,6 +31,7 @@ HEADERS = (
     BINDING / "perf.h",
     BINDING / "rdma_cdef.h",
     NETDEV / "netdev.h",
+    PACKET / "pcapng.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)
 

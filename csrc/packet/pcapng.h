@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Finds the packets in a piece of a pcapng file: the part of reading that is done once for each
+ * packet.  Everything else of the format is nupa/packet/pcapng.py. */
+#ifndef NUPA_PACKET_PCAPNG_H
+#define NUPA_PACKET_PCAPNG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* cffi: begin */
+/* What an interface's timestamps are: ns = ticks * ns_mul / ns_div + offset_s * 10^9. */
+struct nupa_pcapng_interface {
+	uint64_t ns_mul;
+	uint64_t ns_div;
+	int64_t offset_s;
+	uint32_t snaplen; /* 0: no limit */
+	uint32_t pad;
+};
+
+/* A packet.  Offsets are in the piece that was scanned. */
+struct nupa_pcapng_record {
+	uint64_t ts_ns;     /* since 1970; 0 where the block has none */
+	uint64_t packet_id; /* epb_packetid; 0: none */
+	uint64_t drops;     /* epb_dropcount: since the packet before; 0 also where it is missing */
+	uint32_t offset;    /* of its data */
+	uint32_t captured_bytes;
+	uint32_t original_bytes;
+	uint32_t interface;
+	uint32_t flags; /* epb_flags: bits 0 and 1 are the direction */
+	uint32_t
+	    options_offset; /* of the options, if there are others than the three above; else 0 */
+	uint32_t options_bytes;
+	uint32_t pad;
+};
+
+/* Scans the blocks of `data` for packets, up to the first block of another type, the first that is
+ * not there as a whole, or `max` packets.  `swapped`: of the other endianness.  Returns how many
+ * packets were found; *used is where the scan ended.  If a block is not what it should be, *why
+ * says so, else it is NULL; `used` then is that block's place. */
+uint32_t nupa_pcapng_scan(const uint8_t *data, size_t bytes, bool swapped,
+			  const struct nupa_pcapng_interface *interfaces, uint32_t n_interfaces,
+			  struct nupa_pcapng_record *records, uint32_t max, size_t *used,
+			  const char **why);
+/* cffi: end */
+
+#define NUPA_PCAPNG_BLOCK_BYTES_MAX (16u << 20)
+
+#endif
