@@ -40,13 +40,14 @@ def _masked_route(header: bytearray) -> None:
     header[7] = 0xFF
 
 
-def roce_v2(packet: bytes, udp: int | None = None) -> int:
+def roce_v2(packet: bytes, udp: int | None = None, version: int | None = None) -> int:
     """ICRC of *packet*: from its IPv4 or IPv6 header to the last byte before the ICRC.
 
-    udp: where the UDP header begins, if not right behind the IP header.  ValueError if *packet* is
-    too short or no IP packet.
+    udp: where the UDP header begins, if not right behind the IP header; version: 4 or 6, if not
+    what the header says.  ValueError if *packet* is too short or no IP packet.
     """
-    version = packet[0] >> 4 if packet else 0
+    if version is None:
+        version = packet[0] >> 4 if packet else 0
     if version not in (4, 6):
         raise ValueError(f"RoCE v2 lies in IPv4 or IPv6; this packet has IP version {version}")
     if udp is None:
@@ -74,9 +75,14 @@ def roce_v1(packet: bytes) -> int:
 
 def native(packet: bytes) -> int:
     """ICRC of *packet*: from its LRH to the last byte before the ICRC.  ValueError if too short."""
-    head = _headers(packet, LRH_BYTES + BTH_BYTES, "a local route header")
-    if head[1] & 0x03 == _LNH_GLOBAL:
+    if len(packet) > 1 and packet[1] & 0x03 == _LNH_GLOBAL:
         return roce_v1(packet[LRH_BYTES:])
+    return local(packet)
+
+
+def local(packet: bytes) -> int:
+    """The same, of a packet that has no GRH."""
+    head = _headers(packet, LRH_BYTES + BTH_BYTES, "a local route header")
     head[0] |= 0xF0  # virtual lane
     head[LRH_BYTES + 4] = 0xFF
     return _swapped(crc32(packet[len(head) :], crc32(head)))
