@@ -25,7 +25,7 @@ from scapy.packet import Packet, bind_bottom_up, bind_layers, bind_top_down
 from nupa.packet import icrc
 from nupa.packet import transport_tables as tables
 from nupa.packet.claim import UDP_PORT, ours_or_scapys
-from nupa.packet.opcodes import CNP, OPCODES
+from nupa.packet.opcodes import CNP, CODES, OPCODES
 from nupa.packet.routing import GRH, LRH, TrailerField
 from nupa.packet.scapy_fields import Layer, fields_of
 
@@ -263,3 +263,4 @@ bind_top_down(UDP, BTH, dport=UDP_PORT, sport=0xC000)  # 53, scapy's default, wo
 bind_layers(GRH, BTH, nexthdr=tables.NEXT_HEADER_IBA)
 bind_layers(LRH, BTH, lnh=tables.LNH_LOCAL)
 bind_top_down(BTH, CNPPadding, opcode=CNP)
+bind_top_down(BTH, DETH, opcode=CODES["UD_SEND_ONLY"])
