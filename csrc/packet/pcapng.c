@@ -146,12 +146,12 @@ static const char *take_packet(const struct scan *s, uint32_t type, size_t at, u
 
 uint32_t nupa_pcapng_scan(const uint8_t *data, size_t bytes, bool swapped,
 			  const struct nupa_pcapng_interface *interfaces, uint32_t n_interfaces,
-			  struct nupa_pcapng_record *records, uint32_t max, size_t *used,
+			  struct nupa_pcapng_record *records, uint32_t max, size_t *place,
 			  const char **why)
 {
 	struct scan s = { data, swapped, interfaces, n_interfaces };
 	uint32_t n = 0;
-	size_t at = 0;
+	size_t at = *place;
 
 	*why = NULL;
 	while (n < max && bytes - at >= BLOCK_HEADER_BYTES + BLOCK_TRAILER_BYTES) {
@@ -175,6 +175,6 @@ uint32_t nupa_pcapng_scan(const uint8_t *data, size_t bytes, bool swapped,
 		n++;
 		at += total;
 	}
-	*used = at;
+	*place = at;
 	return n;
 }

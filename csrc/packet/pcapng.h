@@ -34,13 +34,13 @@ struct nupa_pcapng_record {
 	uint32_t pad;
 };
 
-/* Scans the blocks of `data` for packets, up to the first block of another type, the first that is
- * not there as a whole, or `max` packets.  `swapped`: of the other endianness.  Returns how many
- * packets were found; *used is where the scan ended.  If a block is not what it should be, *why
- * says so, else it is NULL; `used` then is that block's place. */
+/* Scans the blocks of `data` for packets, from *place on: up to the first block of another type,
+ * the first that is not there as a whole, or `max` packets.  `swapped`: of the other endianness.
+ * Returns how many were found; *place is where the scan ended.  If a block is not what it should
+ * be, *why says so and *place is where it is; else *why is NULL. */
 uint32_t nupa_pcapng_scan(const uint8_t *data, size_t bytes, bool swapped,
 			  const struct nupa_pcapng_interface *interfaces, uint32_t n_interfaces,
-			  struct nupa_pcapng_record *records, uint32_t max, size_t *used,
+			  struct nupa_pcapng_record *records, uint32_t max, size_t *place,
 			  const char **why);
 /* cffi: end */
 
