@@ -32,6 +32,8 @@ HEADERS = (
     BINDING / "rdma_cdef.h",
     NETDEV / "netdev.h",
     PACKET / "pcapng.h",
+    PACKET / "opcodes.h",
+    PACKET / "decode.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)
 

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Headers of packets.  All that is read comes from a wire or a file; each length is checked
+ * against the packet's end before it is believed. */
+#include "decode.h"
+
+#include "crc.h"
+#include "pcapng.h"
+
+#include <assert.h>
+#include <string.h>
+
+static_assert(offsetof(struct nupa_pcapng_record, captured_bytes) -
+			  offsetof(struct nupa_pcapng_record, offset) ==
+		      offsetof(struct nupa_span, captured_bytes) &&
+		  offsetof(struct nupa_pcapng_record, interface) -
+			  offsetof(struct nupa_pcapng_record, offset) ==
+		      offsetof(struct nupa_span, interface),
+	      "a record of a pcapng file has a span in it");
+static_assert(sizeof(struct nupa_headers) == 152, "columns are strided over it");
+
+enum {
+	ETHERTYPE_IPV4 = 0x0800,
+	ETHERTYPE_VLAN = 0x8100,
+	ETHERTYPE_IPV6 = 0x86dd,
+	ETHERTYPE_QINQ = 0x88a8,
+	ETHERTYPE_ROCE = 0x8915,
+};
+enum {
+	PROTOCOL_HOP_BY_HOP = 0,
+	PROTOCOL_TCP = 6,
+	PROTOCOL_UDP = 17,
+	PROTOCOL_IBA = 0x1b, /* IBTA 8.3 */
+	PROTOCOL_ROUTING = 43,
+	PROTOCOL_FRAGMENT = 44,
+	PROTOCOL_DESTINATION = 60,
+};
+enum { LNH_LOCAL = 2, LNH_GLOBAL = 3 }; /* IBTA 7.7.7 */
+enum { OPCODE_UD = 0x60, OPCODE_TRANSPORT = 0xe0, QP1 = 1 };
+
+#define ETHER_BYTES 14u
+#define VLAN_BYTES 4u
+#define VLANS_MAX 4
+#define IPV4_BYTES 20u
+#define IPV6_BYTES 40u
+#define IPV6_EXTENSIONS_MAX 8
+#define UDP_BYTES 8u
+#define LRH_BYTES 8u
+#define GRH_BYTES 40u
+#define BTH_BYTES 12u
+#define ICRC_BYTES 4u
+#define MAD_BYTES 24u
+#define ROCE_PORT 4791
+#define COVERED_HEADERS_BYTES_MAX 256u
+
+/* A packet on its way through the layers. */
+struct walk {
+	const uint8_t *data;
+	uint32_t at;     /* the next header */
+	uint32_t end;    /* what is behind it is not the packet's, by the lengths seen so far */
+	bool cut;        /* end is where the capture ends, and the packet goes on */
+	uint32_t routed; /* the first header that the ICRC covers */
+	uint32_t udp;    /* 0: not in UDP */
+	bool local;      /* begins with an LRH */
+	struct nupa_headers *out;
+};
+
+static uint16_t get16(const uint8_t *p)
+{
+	return (uint16_t)(p[0] << 8 | p[1]);
+}
+
+static uint32_t get24(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+	return (uint32_t)get16(p) << 16 | get16(p + 2);
+}
+
+static uint64_t get64(const uint8_t *p)
+{
+	return (uint64_t)get32(p) << 32 | get32(p + 4);
+}
+
+/* The next header, of so many bytes; NULL: it is not all there, and that is the fault. */
+static const uint8_t *take(struct walk *w, uint32_t bytes)
+{
+	const uint8_t *header = w->data + w->at;
+
+	if (w->end - w->at < bytes) {
+		w->out->fault = w->cut ? NUPA_FAULT_CUT : NUPA_FAULT_LENGTH;
+		return NULL;
+	}
+	w->at += bytes;
+	return header;
+}
+
+/* The packet ends so many bytes behind `from`, which is at or before w->at. */
+static bool ends(struct walk *w, uint32_t from, uint32_t bytes)
+{
+	if (bytes < w->at - from) {
+		w->out->fault = NUPA_FAULT_LENGTH;
+		return false;
+	}
+	if (bytes <= w->end - from) {
+		w->end = from + bytes;
+		w->cut = false;
+	} else if (!w->cut) { /* more than what is around it has */
+		w->out->fault = NUPA_FAULT_LENGTH;
+		return false;
+	}
+	return true;
+}
+
+/* All that the ICRC covers, with ones for what may change on the way (IBTA 7.8.1, A17.3.3). */
+static uint32_t icrc_of(const struct walk *w, uint32_t bth, uint32_t icrc)
+{
+	static const uint8_t ones[LRH_BYTES] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
+	uint8_t head[COVERED_HEADERS_BYTES_MAX];
+	uint32_t head_bytes = bth + BTH_BYTES - w->routed;
+	uint32_t crc = 0;
+
+	memcpy(head, w->data + w->routed, head_bytes);
+	if (w->local) {
+		head[0] |= 0xf0; /* virtual lane */
+	} else {
+		crc = nupa_crc32(0, ones, sizeof(ones));
+		if (w->out->ip_version == 4) {
+			head[1] = 0xff; /* type of service */
+			head[8] = 0xff; /* time to live */
+			memset(head + 10, 0xff, 2);
+		} else {
+			head[0] |= 0x0f; /* traffic class and flow label */
+			memset(head + 1, 0xff, 3);
+			head[7] = 0xff; /* hop limit */
+		}
+	}
+	if (w->udp)
+		memset(head + (w->udp - w->routed) + 6, 0xff, 2);
+	head[head_bytes - BTH_BYTES + 4] = 0xff; /* FECN, BECN, reserved */
+	crc = nupa_crc32(crc, head, head_bytes);
+	crc = nupa_crc32(crc, w->data + bth + BTH_BYTES, icrc - bth - BTH_BYTES);
+	return __builtin_bswap32(crc);
+}
+
+static void extended_headers(struct nupa_headers *out, const uint8_t *p)
+{
+	uint16_t headers = out->headers;
+
+	if (headers & NUPA_HEADER_RDETH) {
+		out->eecn = get24(p + 1);
+		p += 4;
+	}
+	if (headers & NUPA_HEADER_XRCETH) {
+		out->xrc_srqn = get24(p + 1);
+		p += 4;
+	}
+	if (headers & NUPA_HEADER_DETH) {
+		out->qkey = get32(p);
+		out->source_qpn = get24(p + 5);
+		p += 8;
+	}
+	if (headers & NUPA_HEADER_FETH)
+		p += 4;
+	if (headers & (NUPA_HEADER_RETH | NUPA_HEADER_ATOMICETH)) {
+		out->va = get64(p);
+		out->rkey = get32(p + 8);
+		p += 12;
+	}
+	if (headers & NUPA_HEADER_RETH) {
+		out->dma_bytes = get32(p);
+		p += 4;
+	}
+	if (headers & NUPA_HEADER_ATOMICETH) {
+		out->swap = get64(p);
+		out->compare = get64(p + 8);
+		p += 16;
+	}
+	if (headers & NUPA_HEADER_AETH) {
+		out->syndrome = p[0];
+		out->msn = get24(p + 1);
+		p += 4;
+	}
+	if (headers & NUPA_HEADER_ATOMICACKETH) {
+		out->original = get64(p);
+		p += 8;
+	}
+	if (headers & NUPA_HEADER_IMMDT) {
+		out->imm = get32(p);
+		p += 4;
+	}
+	if (headers & NUPA_HEADER_IETH)
+		out->rkey = get32(p);
+}
+
+static void transport(struct walk *w, uint32_t flags)
+{
+	struct nupa_headers *out = w->out;
+	uint32_t bth = w->at, icrc = w->end;
+	const uint8_t *p = take(w, BTH_BYTES);
+	struct nupa_opcode opcode;
+
+	if (!p)
+		return;
+	out->layer = NUPA_LAYER_TRANSPORT;
+	out->opcode = p[0];
+	out->bth_flags = (uint8_t)(p[1] >> 7 | (p[1] >> 5 & 2) | (p[4] >> 5 & 4) | (p[4] >> 3 & 8) |
+				   (p[8] >> 3 & 16));
+	out->padcount = p[1] >> 4 & 3;
+	out->pkey = get16(p + 2);
+	out->dqpn = get24(p + 5);
+	out->psn = get24(p + 9);
+	if (!w->cut) {
+		if (w->end - w->at < ICRC_BYTES) {
+			out->fault = NUPA_FAULT_LENGTH;
+			return;
+		}
+		icrc = w->end -= ICRC_BYTES;
+		out->icrc = get32(w->data + icrc);
+		out->icrc_state = NUPA_ICRC_UNCHECKED;
+		if (flags & NUPA_DECODE_CHECK_ICRC && bth - w->routed <= 200)
+			out->icrc_state =
+			    icrc_of(w, bth, icrc) == out->icrc ? NUPA_ICRC_RIGHT : NUPA_ICRC_WRONG;
+	}
+	opcode = nupa_opcode(out->opcode);
+	if (!opcode.known)
+		out->fault = NUPA_FAULT_OPCODE;
+	p = take(w, opcode.bytes);
+	if (!p)
+		return;
+	out->headers = opcode.headers;
+	extended_headers(out, p);
+	if (!w->cut && w->end - w->at < out->padcount)
+		out->fault = NUPA_FAULT_LENGTH;
+	else if (!w->cut)
+		w->end -= out->padcount;
+	if ((out->opcode & OPCODE_TRANSPORT) == OPCODE_UD && out->dqpn == QP1 &&
+	    w->end - w->at >= MAD_BYTES) {
+		out->mad_class = w->data[w->at + 1];
+		out->mad_attribute = get16(w->data + w->at + 16);
+	}
+}
+
+static void ports(struct walk *w, uint32_t flags)
+{
+	struct nupa_headers *out = w->out;
+	uint32_t start = w->at;
+	const uint8_t *p;
+
+	if (out->protocol == PROTOCOL_TCP) {
+		p = take(w, 4);
+	} else if (out->protocol == PROTOCOL_UDP) {
+		p = take(w, UDP_BYTES);
+	} else {
+		return;
+	}
+	if (!p)
+		return;
+	out->layer = NUPA_LAYER_PORTS;
+	out->source_port = get16(p);
+	out->destination_port = get16(p + 2);
+	if (out->protocol != PROTOCOL_UDP || !ends(w, start, get16(p + 4)))
+		return;
+	if (out->destination_port == ROCE_PORT) {
+		w->udp = start;
+		transport(w, flags);
+	}
+}
+
+static void ipv4(struct walk *w, uint32_t flags)
+{
+	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+	struct nupa_headers *out = w->out;
+	uint32_t start = w->at, header_bytes;
+	const uint8_t *p = take(w, IPV4_BYTES);
+
+	if (!p)
+		return;
+	header_bytes = (p[0] & 15u) * 4;
+	if (p[0] >> 4 != 4 || header_bytes < IPV4_BYTES) {
+		out->fault = NUPA_FAULT_LENGTH;
+		return;
+	}
+	if (!take(w, header_bytes - IPV4_BYTES) || !ends(w, start, get16(p + 2)))
+		return;
+	out->layer = NUPA_LAYER_NETWORK;
+	out->ip_version = 4;
+	out->protocol = p[9];
+	memcpy(out->source, mapped, sizeof(mapped));
+	memcpy(out->source + sizeof(mapped), p + 12, 4);
+	memcpy(out->destination, mapped, sizeof(mapped));
+	memcpy(out->destination + sizeof(mapped), p + 16, 4);
+	w->routed = start;
+	if (get16(p + 6) & 0x3fff) { /* more fragments, or an offset */
+		out->fault = NUPA_FAULT_FRAGMENT;
+		return;
+	}
+	ports(w, flags);
+}
+
+/* Skips what may stand between IPv6 and its payload.  False: it cannot be skipped. */
+static bool extensions(struct walk *w)
+{
+	for (int i = 0; i < IPV6_EXTENSIONS_MAX; i++) {
+		const uint8_t *p;
+
+		switch (w->out->protocol) {
+		case PROTOCOL_HOP_BY_HOP:
+		case PROTOCOL_ROUTING:
+		case PROTOCOL_DESTINATION:
+			p = take(w, 8);
+			if (!p || !take(w, p[1] * 8u))
+				return false;
+			w->out->protocol = p[0];
+			break;
+		case PROTOCOL_FRAGMENT:
+			w->out->fault = NUPA_FAULT_FRAGMENT;
+			return false;
+		default:
+			return true;
+		}
+	}
+	w->out->fault = NUPA_FAULT_LENGTH;
+	return false;
+}
+
+static void ipv6(struct walk *w, bool is_grh, uint32_t flags)
+{
+	struct nupa_headers *out = w->out;
+	uint32_t start = w->at;
+	const uint8_t *p = take(w, IPV6_BYTES);
+
+	if (!p)
+		return;
+	if (p[0] >> 4 != 6) {
+		out->fault = NUPA_FAULT_LENGTH;
+		return;
+	}
+	if (!ends(w, start, IPV6_BYTES + get16(p + 4)))
+		return;
+	out->layer = NUPA_LAYER_NETWORK;
+	out->ip_version = 6;
+	out->protocol = p[6];
+	memcpy(out->source, p + 8, 16);
+	memcpy(out->destination, p + 24, 16);
+	w->routed = start;
+	w->local = false;
+	if (is_grh) {
+		if (out->protocol == PROTOCOL_IBA)
+			transport(w, flags);
+		return;
+	}
+	if (extensions(w))
+		ports(w, flags);
+}
+
+static void ethernet(struct walk *w, uint32_t flags)
+{
+	struct nupa_headers *out = w->out;
+	const uint8_t *p = take(w, ETHER_BYTES);
+
+	if (!p)
+		return;
+	out->layer = NUPA_LAYER_LINK;
+	out->ethertype = get16(p + 12);
+	for (int i = 0; i < VLANS_MAX &&
+			(out->ethertype == ETHERTYPE_VLAN || out->ethertype == ETHERTYPE_QINQ);
+	     i++) {
+		p = take(w, VLAN_BYTES);
+		if (!p)
+			return;
+		if (!i)
+			out->vlan = get16(p);
+		out->ethertype = get16(p + 2);
+	}
+	if (out->ethertype == ETHERTYPE_IPV4)
+		ipv4(w, flags);
+	else if (out->ethertype == ETHERTYPE_IPV6 || out->ethertype == ETHERTYPE_ROCE)
+		ipv6(w, out->ethertype == ETHERTYPE_ROCE, flags);
+}
+
+static void infiniband(struct walk *w, uint32_t flags)
+{
+	struct nupa_headers *out = w->out;
+	uint32_t start = w->at;
+	const uint8_t *p = take(w, LRH_BYTES);
+
+	if (!p || !ends(w, start, (get16(p + 4) & 0x7ffu) * 4))
+		return;
+	out->layer = NUPA_LAYER_LINK;
+	out->dlid = get16(p + 2);
+	out->slid = get16(p + 6);
+	w->routed = start;
+	w->local = true;
+	if ((p[1] & 3) == LNH_LOCAL)
+		transport(w, flags);
+	else if ((p[1] & 3) == LNH_GLOBAL)
+		ipv6(w, true, flags);
+}
+
+static void decode(const uint8_t *data, uint32_t bytes, uint32_t link, uint32_t flags,
+		   struct nupa_headers *out)
+{
+	/* Nothing says yet how long the packet was: until then it may go on behind the capture. */
+	struct walk w = { .data = data, .end = bytes, .cut = true, .out = out };
+
+	switch (link) {
+	case NUPA_LINK_ETHERNET:
+		ethernet(&w, flags);
+		break;
+	case NUPA_LINK_INFINIBAND:
+		infiniband(&w, flags);
+		break;
+	case NUPA_LINK_RAW:
+		if (bytes && data[0] >> 4 == 4)
+			ipv4(&w, flags);
+		else
+			ipv6(&w, false, flags);
+		break;
+	default:
+		out->fault = NUPA_FAULT_LINK;
+		return;
+	}
+	out->payload_offset = w.at;
+	out->payload_bytes = w.end - w.at;
+}
+
+uint64_t nupa_decode(const uint8_t *data, size_t bytes, const struct nupa_span *spans,
+		     size_t stride_bytes, size_t n, const uint32_t *links, uint32_t n_links,
+		     uint32_t flags, struct nupa_headers *out)
+{
+	const uint8_t *next = (const uint8_t *)spans;
+	uint64_t understood = 0;
+
+	for (size_t i = 0; i < n; i++, next += stride_bytes) {
+		struct nupa_span span;
+
+		memcpy(&span, next, sizeof(span));
+		memset(&out[i], 0, sizeof(out[i]));
+		if (span.offset > bytes || span.captured_bytes > bytes - span.offset ||
+		    span.interface >= n_links) {
+			out[i].fault = NUPA_FAULT_SPAN;
+			continue;
+		}
+		decode(data + span.offset, span.captured_bytes, links[span.interface], flags,
+		       &out[i]);
+		understood += out[i].layer == NUPA_LAYER_TRANSPORT;
+	}
+	return understood;
+}
