@@ -122,7 +122,8 @@ static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
 	nupa_rx_init(&channel->rx, header, sb->ring_lines, sb->dma_bytes, channel->peer_epoch);
 	channel->rx_header = header;
 	channel->rx_open = true;
-	engine->open[engine->n_channels++] = channel;
+	if (!nupa_net_runs(engine, channel))
+		engine->open[engine->n_channels++] = channel;
 }
 
 static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)

@@ -144,6 +144,9 @@ uint64_t nupa_clock_ns(void);
 
 /* progress.c: runs the engine once; returns how many messages were handled. */
 uint32_t nupa_engine_progress(struct nupa_engine *engine);
+/* Takes up to *budget* messages from one channel; how many. */
+uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
+			   uint32_t budget);
 /* The other attachments of this process, which one polling thread drives along. */
 void nupa_engine_progress_siblings(struct nupa_engine *engine);
 void nupa_engine_poll_idle(struct nupa_engine *engine);
@@ -661,6 +664,8 @@ void nupa_mcast_free(struct nupa_engine *engine);
 /* net.c; false: nonsense. */
 bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 		      const struct nupa_msg *msg, const uint8_t *payload);
+/* Whether the producer's thread itself takes from this channel, so that nobody else looks. */
+bool nupa_net_runs(const struct nupa_engine *engine, const struct nupa_channel *channel);
 void nupa_net_port_changed(struct nupa_engine *engine, bool up);
 
 /* xrc.c: where the request goes, which is qp->channel then; false: what was sent before has to be

@@ -155,7 +155,8 @@ struct nupa_slot {
 	uint32_t life_fd;       /* owner: a descriptor that closes at its end, + 1 */
 	uint32_t pid_ns;        /* owner: the namespace of its pid; 0: not known */
 	uint32_t pds_made;      /* owner: how many numbers of PDs it has given out */
-	uint32_t net_queue;     /* owner: it is this queue, + 1, of its host's network interface */
+	uint32_t net_queue; /* owner: it is this queue, + 1, of its host's network interface; with
+			     * NUPA_NET_COALESCED: which takes UDP datagrams in one frame */
 
 	/* Line 2: hazard.  Target slot << 32 | MR index + 1 while the owner copies directly
 	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4). */
@@ -169,6 +170,7 @@ struct nupa_slot {
 	NUPA_LINE_ALIGNED uint32_t contact[NUPA_SLOTS_MAX];
 };
 NUPA_ASSERT_SIZE(struct nupa_slot, 4 * 64 + 1024);
+#define NUPA_NET_COALESCED 0x80000000u
 #define NUPA_CONTACT_CLOSED 0x80000000u
 NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);
 

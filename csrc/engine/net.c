@@ -57,7 +57,7 @@ static bool serves(const struct nupa_fabric *fabric, uint32_t slot, uint32_t *ho
 {
 	const struct nupa_slot *entry = &fabric->slots[slot];
 
-	*queue = nupa_load_acquire(&entry->net_queue);
+	*queue = nupa_load_acquire(&entry->net_queue) & ~NUPA_NET_COALESCED;
 	*host = nupa_load_relaxed(&entry->host);
 	return *queue && *host < fabric->geometry.n_hosts &&
 	       NUPA_CLAIM_STATE(nupa_load_acquire(&entry->claim)) == NUPA_SLOT_LIVE;
@@ -165,13 +165,19 @@ static bool pad_to_start(struct nupa_net *net, struct nupa_channel *channel)
 	struct nupa_msg *line;
 	uint8_t *unused;
 
-	if (likely(left >= NUPA_NET_FRAME_MAX_BYTES))
+	if (likely(left >= NUPA_NET_ROOM_BYTES))
 		return true;
 	line = nupa_tx_reserve(tx, left, &unused);
 	if (!line)
 		return false;
 	publish(net, channel, line, left, 0);
 	return true;
+}
+
+bool nupa_net_may_coalesce(struct nupa_net *net, uint32_t host)
+{
+	return net->room_channel && net->room_channel->peer == slot_of(net, host) &&
+	       nupa_load_relaxed(&net->room_channel->peer_slot->net_queue) & NUPA_NET_COALESCED;
 }
 
 uint8_t *nupa_net_room(struct nupa_net *net)
@@ -184,7 +190,7 @@ uint8_t *nupa_net_room(struct nupa_net *net)
 	    likely(pad_to_start(net, channel))) {
 		uint8_t *room;
 
-		if (likely(nupa_tx_reserve(&channel->tx, NUPA_NET_FRAME_MAX_BYTES, &room))) {
+		if (likely(nupa_tx_reserve(&channel->tx, NUPA_NET_ROOM_BYTES, &room))) {
 			net->room_channel = channel;
 			net->room = room;
 		}
@@ -192,12 +198,26 @@ uint8_t *nupa_net_room(struct nupa_net *net)
 	return net->room;
 }
 
-/* Runs a sibling, which empties our ring to it. */
-static void run_sibling(struct nupa_net *sibling)
+/* Has a sibling take what is in our ring to it. */
+static void run_sibling(const struct nupa_net *net, struct nupa_net *sibling)
 {
-	nupa_engine_lock(sibling->engine);
-	nupa_engine_progress(sibling->engine);
-	nupa_engine_unlock(sibling->engine);
+	struct nupa_engine *engine = sibling->engine;
+	struct nupa_channel *channel;
+
+	nupa_engine_lock(engine);
+	channel = engine->channels[net->engine->slot_index];
+	if (unlikely(!channel || !channel->rx_open)) { /* it has not heard of us yet */
+		nupa_channel_scan_contacts(engine);
+		channel = engine->channels[net->engine->slot_index];
+	}
+	if (likely(channel && channel->rx_open && !channel->broken))
+		nupa_engine_drain(engine, channel, channel->rx.n_lines);
+	nupa_engine_unlock(engine);
+}
+
+bool nupa_net_runs(const struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	return engine->net && engine->net->siblings->by_slot[channel->peer];
 }
 
 /* Copies the frame into the channel; false: no room. */
@@ -209,7 +229,7 @@ static bool copy_to(struct nupa_net *net, struct nupa_channel *channel, const ui
 	struct nupa_msg *line = nupa_tx_reserve(&channel->tx, bytes, &payload);
 
 	if (unlikely(!line) && sibling) {
-		run_sibling(sibling);
+		run_sibling(net, sibling);
 		line = nupa_tx_reserve(&channel->tx, bytes, &payload);
 	}
 	if (!line)
@@ -312,7 +332,7 @@ void nupa_net_flood(struct nupa_net *net, uint32_t frame_bytes)
 void nupa_net_flush(struct nupa_net *net)
 {
 	for (uint32_t i = 0; i < net->n_idle; i++)
-		run_sibling(net->idle[i]);
+		run_sibling(net, net->idle[i]);
 	net->n_idle = 0;
 }
 
@@ -373,7 +393,7 @@ static bool is_taken(const struct nupa_fabric *fabric, uint32_t host, uint32_t q
 	return false;
 }
 
-static int go_public(struct nupa_net *net, char *why, size_t why_bytes)
+static int go_public(struct nupa_net *net, bool takes_coalesced, char *why, size_t why_bytes)
 {
 	struct nupa_engine *engine = net->engine;
 	struct nupa_fabric *fabric = engine->fabric;
@@ -389,7 +409,8 @@ static int go_public(struct nupa_net *net, char *why, size_t why_bytes)
 	nupa_engine_lock(engine);
 	engine->net = net;
 	nupa_engine_unlock(engine);
-	nupa_exchange_seq(&engine->slot->net_queue, net->queue + 1);
+	nupa_exchange_seq(&engine->slot->net_queue,
+			  (net->queue + 1) | (takes_coalesced ? NUPA_NET_COALESCED : 0));
 	if (is_taken(fabric, engine->host, net->queue, engine->slot_index))
 		return nupa_explain(-EBUSY, why, why_bytes,
 				    "queue %u of host %s's interface is served by another process",
@@ -400,8 +421,9 @@ static int go_public(struct nupa_net *net, char *why, size_t why_bytes)
 }
 
 struct nupa_net *nupa_net_open(struct nupa_fabric *fabric, uint32_t host, uint32_t queue,
-			       struct nupa_net_siblings *siblings, const struct nupa_net_ops *ops,
-			       void *arg, char *why, size_t why_bytes)
+			       bool takes_coalesced, struct nupa_net_siblings *siblings,
+			       const struct nupa_net_ops *ops, void *arg, char *why,
+			       size_t why_bytes)
 {
 	struct nupa_net *net;
 	int error;
@@ -412,16 +434,16 @@ struct nupa_net *nupa_net_open(struct nupa_fabric *fabric, uint32_t host, uint32
 			     host, queue, fabric->geometry.n_hosts, NUPA_NET_QUEUES_MAX);
 		return NULL;
 	}
-	if (nupa_dma_payload_max(fabric->geometry.dma_bytes) < NUPA_NET_FRAME_MAX_BYTES) {
+	if (nupa_dma_payload_max(fabric->geometry.dma_bytes) < NUPA_NET_ROOM_BYTES) {
 		errno = EMSGSIZE;
 		nupa_explain(0, why, why_bytes,
 			     "the fabric's DMA channels have %u bytes, frames need %u: make it "
 			     "with a larger dma_bytes",
-			     fabric->geometry.dma_bytes, 4 * NUPA_NET_FRAME_MAX_BYTES);
+			     fabric->geometry.dma_bytes, 4 * NUPA_NET_ROOM_BYTES);
 		return NULL;
 	}
 	net = calloc(1, sizeof(*net));
-	if (!net || !(net->scratch = malloc(NUPA_NET_FRAME_MAX_BYTES)) ||
+	if (!net || !(net->scratch = malloc(NUPA_NET_ROOM_BYTES)) ||
 	    !(net->engine = nupa_engine_attach(fabric, host, why, why_bytes))) {
 		error = errno;
 		if (net)
@@ -434,7 +456,7 @@ struct nupa_net *nupa_net_open(struct nupa_fabric *fabric, uint32_t host, uint32
 	net->siblings = siblings;
 	net->ops = ops;
 	net->arg = arg;
-	error = go_public(net, why, why_bytes);
+	error = go_public(net, takes_coalesced, why, why_bytes);
 	if (error) {
 		nupa_net_close(net);
 		errno = -error;

@@ -13,6 +13,8 @@
 /* The longest frame: IPv6's largest packet, behind Ethernet's header with a VLAN tag and
  * virtio_net_hdr_v1; whole lines. */
 #define NUPA_NET_FRAME_MAX_BYTES 65664u
+/* Room for one frame behind a short one. */
+#define NUPA_NET_ROOM_BYTES (NUPA_NET_FRAME_MAX_BYTES + (16u << 10))
 #define NUPA_NET_QUEUES_MAX 16u
 
 struct nupa_net;
@@ -33,8 +35,9 @@ struct nupa_net_siblings {
  * is that queue), EMSGSIZE (the fabric's DMA channels are too small for a frame), and as
  * nupa_open_host. */
 struct nupa_net *nupa_net_open(struct nupa_fabric *fabric, uint32_t host, uint32_t queue,
-			       struct nupa_net_siblings *siblings, const struct nupa_net_ops *ops,
-			       void *arg, char *why, size_t why_bytes);
+			       bool takes_coalesced, struct nupa_net_siblings *siblings,
+			       const struct nupa_net_ops *ops, void *arg, char *why,
+			       size_t why_bytes);
 void nupa_net_close(struct nupa_net *net);
 
 bool nupa_net_port_is_up(struct nupa_net *net);
@@ -46,9 +49,11 @@ struct nupa_net_counters *nupa_net_count(struct nupa_net *net); /* ours alone to
 void nupa_net_lock(struct nupa_net *net);
 void nupa_net_unlock(struct nupa_net *net);
 
-/* Where to put the next frame, NUPA_NET_FRAME_MAX_BYTES: in the ring to where the last one went,
+/* Where to put the next frame, NUPA_NET_ROOM_BYTES: in the ring to where the last one went,
  * since most go to the same; sent elsewhere it is copied there. */
 uint8_t *nupa_net_room(struct nupa_net *net);
+/* Whether that room is in the ring to *host*, and the interface there takes coalesced frames. */
+bool nupa_net_may_coalesce(struct nupa_net *net, uint32_t host);
 /* Whether a queue of that host's interface is attached. */
 bool nupa_net_reaches(struct nupa_net *net, uint32_t host);
 /* Sends what was put there, or drops and counts it.  False: the receiver has no room; the frame is

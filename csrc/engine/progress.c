@@ -77,7 +77,8 @@ static bool dispatch(struct nupa_engine *engine, struct nupa_channel *channel, s
 }
 
 /* Takes what has arrived; a channel that carries nonsense is closed like a dead one. */
-static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t budget)
+uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
+			   uint32_t budget)
 {
 	uint32_t n = 0;
 
@@ -128,7 +129,7 @@ static void handle_deaths(struct nupa_engine *engine)
 		if (nupa_channel_process_alive(channel))
 			continue;
 		if (channel->rx_open) /* what it said before counts */
-			drain(engine, channel, channel->rx.n_lines);
+			nupa_engine_drain(engine, channel, channel->rx.n_lines);
 		if (!channel->broken)
 			nupa_channel_fail(engine, channel);
 		reap = true;
@@ -200,7 +201,7 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 	for (uint32_t i = 0; i < engine->n_channels; i++) {
 		struct nupa_channel *channel = engine->open[i];
 
-		handled += drain(engine, channel, BUDGET_MESSAGES);
+		handled += nupa_engine_drain(engine, channel, BUDGET_MESSAGES);
 		if (unlikely(!nupa_list_empty(&channel->refusals)))
 			nupa_responder_send_refusals(engine, channel);
 	}

@@ -3,10 +3,6 @@
  * and their way by destination address. */
 #include "frame.h"
 
-#ifndef VIRTIO_NET_HDR_GSO_UDP_L4 /* headers before Linux 6.2 */
-#define VIRTIO_NET_HDR_GSO_UDP_L4 5
-#endif
-
 static bool gso_valid(const struct virtio_net_hdr_v1 *vnet, uint32_t bytes, uint32_t mtu_bytes)
 {
 	switch (vnet->gso_type & ~VIRTIO_NET_HDR_GSO_ECN) {

@@ -10,6 +10,9 @@
 #include <linux/virtio_net.h>
 
 #define NUPA_VNET_BYTES ((uint32_t)sizeof(struct virtio_net_hdr_v1))
+#ifndef VIRTIO_NET_HDR_GSO_UDP_L4 /* Linux 6.2 */
+#define VIRTIO_NET_HDR_GSO_UDP_L4 5
+#endif
 #define NUPA_VLAN_BYTES 4u
 
 /* Not a runt, not longer than the MTU permits, with offsets that lie inside it: what a kernel may

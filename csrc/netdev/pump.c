@@ -13,7 +13,7 @@
 #define _GNU_SOURCE
 #include "netdev.h"
 
-#include "frame.h"
+#include "coalesce.h"
 #include "net.h"
 
 #include <errno.h>
@@ -26,8 +26,13 @@
 #include <sys/ioctl.h>
 #include <time.h>
 
+#ifndef TUN_F_USO4 /* Linux 6.2 */
+#define TUN_F_USO4 0x20
+#define TUN_F_USO6 0x40
+#endif
+
 /* What is read from one interface before its receivers have a turn, and others. */
-#define BUDGET_FRAMES 16u
+#define BUDGET_FRAMES 64u
 #define BUDGET_BYTES (192u << 10)
 
 /* How often a receiver in another process is asked for room. */
@@ -39,9 +44,12 @@ struct interface {
 	int fd;
 	uint32_t mtu_bytes;
 	bool is_tap;
-	bool ready;   /* it may have more */
-	bool blocked; /* a frame of it waits for room */
-	bool lost;    /* its device is gone */
+	struct nupa_coalesced open; /* at the start of the net's room */
+	uint32_t open_host;
+	bool coalesces; /* the kernel takes coalesced frames, and so does this one's */
+	bool ready;     /* it may have more */
+	bool blocked;   /* a frame of it waits for room */
+	bool lost;      /* its device is gone */
 	struct interface *next;
 };
 
@@ -151,13 +159,58 @@ static bool handle(struct interface *interface, const uint8_t *frame, uint32_t b
 	return true;
 }
 
+/* Sends what was coalesced: it is in its ring already, so this cannot fail. */
+static void close_frame(struct interface *interface, uint8_t *first)
+{
+	uint32_t bytes = nupa_coalesce_end(&interface->open, first);
+
+	nupa_net_send(interface->net, interface->open_host, bytes);
+}
+
+static bool may_open(struct interface *interface, const uint8_t *frame, uint32_t bytes)
+{
+	if (!interface->coalesces || bytes < NUPA_VNET_BYTES + ETH_HLEN ||
+	    !nupa_coalesce_begin(&interface->open, frame, bytes))
+		return false;
+	if (likely(nupa_frame_valid(frame, bytes, interface->mtu_bytes)) &&
+	    nupa_frame_route(interface->pump->fabric, frame, &interface->open_host) ==
+		NUPA_FRAME_ONE &&
+	    likely(nupa_net_may_coalesce(interface->net, interface->open_host)))
+		return true;
+	interface->open.bytes = 0;
+	return false;
+}
+
+/* The frame at *at*, behind those that are open at *first*, if any; false: it waits for room. */
+static bool take(struct interface *interface, uint8_t *first, uint8_t *at, uint32_t bytes)
+{
+	struct nupa_net *net = interface->net;
+
+	if (interface->open.bytes) {
+		if (nupa_coalesce_join(&interface->open, first, at, bytes)) {
+			if (interface->open.full)
+				close_frame(interface, first);
+			return true;
+		}
+		close_frame(interface, first);
+		first = nupa_net_room(net); /* where it is, but for the end of the ring */
+		if (first != at)
+			memmove(first, at, bytes);
+	}
+	if (may_open(interface, first, bytes))
+		return true;
+	return handle(interface, first, bytes);
+}
+
 static void read_frames(struct interface *interface)
 {
 	uint32_t frames = 0, bytes = 0;
+	uint8_t *first = NULL;
 
 	while (frames < BUDGET_FRAMES && bytes < BUDGET_BYTES) {
-		uint8_t *room = nupa_net_room(interface->net);
-		ssize_t n = read(interface->fd, room, NUPA_NET_FRAME_MAX_BYTES);
+		uint32_t open_bytes = (interface->open.bytes + 63) & ~63u;
+		uint8_t *at = open_bytes ? first + open_bytes : nupa_net_room(interface->net);
+		ssize_t n = read(interface->fd, at, NUPA_NET_FRAME_MAX_BYTES);
 
 		if (unlikely(n <= 0)) {
 			if (n < 0 && errno == EINTR)
@@ -165,15 +218,18 @@ static void read_frames(struct interface *interface)
 			interface->ready = false;
 			/* EBADFD: the device was removed, with its namespace perhaps. */
 			interface->lost = n == 0 || errno != EAGAIN;
-			return;
+			break;
 		}
+		first = open_bytes ? first : at;
 		frames++;
 		bytes += (uint32_t)n;
-		if (unlikely(!handle(interface, room, (uint32_t)n))) {
+		if (unlikely(!take(interface, first, at, (uint32_t)n))) {
 			interface->blocked = true;
-			return;
+			break;
 		}
 	}
+	if (interface->open.bytes)
+		close_frame(interface, first);
 }
 
 static void turn(struct interface *interface)
@@ -300,6 +356,20 @@ void nupa_pump_free(struct nupa_pump *pump)
 	free(pump);
 }
 
+/* What frames may look like: a header of 12 bytes before each, checksums and segments left to the
+ * receiver. */
+static int set_offloads(struct interface *interface)
+{
+	const unsigned long offloads = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+	int header_bytes = NUPA_VNET_BYTES;
+
+	if (ioctl(interface->fd, TUNSETVNETHDRSZ, &header_bytes))
+		return -errno;
+	interface->coalesces =
+	    ioctl(interface->fd, TUNSETOFFLOAD, offloads | TUN_F_USO4 | TUN_F_USO6) == 0;
+	return interface->coalesces || !ioctl(interface->fd, TUNSETOFFLOAD, offloads) ? 0 : -errno;
+}
+
 int nupa_pump_add(struct nupa_pump *pump, uint32_t host, uint32_t queue, int fd, uint32_t mtu_bytes,
 		  char *why, size_t why_bytes)
 {
@@ -321,8 +391,14 @@ int nupa_pump_add(struct nupa_pump *pump, uint32_t host, uint32_t queue, int fd,
 	*interface = (struct interface){ .pump = pump, .fd = fd, .mtu_bytes = mtu_bytes };
 	memset(&request, 0, sizeof(request));
 	interface->is_tap = ioctl(fd, TUNGETIFF, &request) == 0;
-	interface->net = nupa_net_open(pump->fabric, host, queue, &pump->siblings, &ops, interface,
-				       why, why_bytes);
+	error = interface->is_tap ? set_offloads(interface) : 0;
+	if (error) {
+		free(interface);
+		return nupa_explain(error, why, why_bytes, "the TAP's offloads: %s",
+				    strerror(-error));
+	}
+	interface->net = nupa_net_open(pump->fabric, host, queue, interface->coalesces,
+				       &pump->siblings, &ops, interface, why, why_bytes);
 	if (!interface->net) {
 		error = -errno;
 		free(interface);
