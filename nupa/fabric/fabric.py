@@ -106,20 +106,34 @@ class Fabric:
         programs, the first of equals.
         """
         with registry.control_lock():
-            name = name or _meant_name()
-            missing = name == registry.DEFAULT_NAME and not os.path.lexists(registry.path_of(name))
-            fabric = (
-                cls._create_locked(name, default(), True) if missing else cls._open_locked(name)
-            )
+            fabric, _ = cls._open_or_create_locked(name, default, auto=True)
             try:
                 chosen = fabric.host(host) if host is not None else fabric._quietest_host()
                 registry.take_lease(fabric._segment, chosen.index)
             except BaseException:
                 # Not fabric.close(): that takes the control lock, which we hold.
+                name = fabric.name
                 fabric._segment.close()
                 registry.collect(name)
                 raise
             return fabric, chosen
+
+    @classmethod
+    def open_or_create(
+        cls, name: str | None, default: Callable[[], Topology]
+    ) -> tuple[Fabric, bool]:
+        """The fabric, chosen as by lease(), and whether it was made, in which case it stays."""
+        with registry.control_lock():
+            return cls._open_or_create_locked(name, default, auto=False)
+
+    @classmethod
+    def _open_or_create_locked(
+        cls, name: str | None, default: Callable[[], Topology], *, auto: bool
+    ) -> tuple[Fabric, bool]:
+        name = name or _meant_name()
+        if name == registry.DEFAULT_NAME and not os.path.lexists(registry.path_of(name)):
+            return cls._create_locked(name, default(), auto), True
+        return cls._open_locked(name), False
 
     @staticmethod
     def remove(name: str, *, force: bool = False) -> None:
@@ -182,6 +196,11 @@ class Fabric:
         return self._segment.path
 
     @property
+    def generation(self) -> str:
+        """Another one for each fabric that is made, also of the same name."""
+        return f"{self._segment.generation:016x}"
+
+    @property
     def auto(self) -> bool:
         """Made by `nupa run`: goes with its last user."""
         return self._segment.auto
@@ -241,6 +260,10 @@ class Fabric:
         self._segment.reap()
         return [slot for slot in self._segment.slots() if slot.alive]
 
+    def leases(self) -> int:
+        """How many hosts are leased, by `nupa run` and others that keep a program on one."""
+        return sum(registry.leases(self._segment, host.index) for host in self.hosts)
+
     def show(self) -> dict[str, Any]:
         """All there is to see, as plain values: what `nupa show --json` prints."""
         from nupa.fabric.counters import count
@@ -253,7 +276,7 @@ class Fabric:
         return {
             "name": self.name,
             "path": self.path,
-            "generation": f"{self._segment.generation:016x}",
+            "generation": self.generation,
             "created_ns": self._segment.created_ns,
             "auto": self.auto,
             "hosts": [

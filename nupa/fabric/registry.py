@@ -25,7 +25,7 @@ import re
 import stat
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from nupa.fabric.errors import LocalError, NupaError
 from nupa.fabric.segment import Segment
@@ -51,16 +51,30 @@ def path_of(name: str) -> str:
             f"first a letter, a digit or '_'",
             errno.EINVAL,
         )
-    return os.path.join(folder(), f"nupa-{os.geteuid()}-{name}")
+    return os.path.join(folder(), f"nupa-{_user()}-{name}")
+
+
+def _user() -> str:
+    """Whose fabrics are meant.  A program in the user namespace of `nupa shell` is root there, and
+    NUPA_UID says who started it."""
+    user = os.environ.get("NUPA_UID") or str(os.geteuid())
+    if not user.isdecimal():
+        raise LocalError(f"NUPA_UID is {user!r}: it is a user's number", errno.EINVAL)
+    return user
 
 
 def names() -> list[str]:
     """The names of this user's fabrics, sorted; damaged ones too."""
-    prefix = f"nupa-{os.geteuid()}-"
+    return names_of("", "")
+
+
+def names_of(before: str, after: str) -> list[str]:
+    """The names of fabrics for which there is a segment's name between *before* and *after*."""
+    prefix = f"{before}nupa-{_user()}-"
     found = []
     for entry in _entries():
-        name = entry.removeprefix(prefix)
-        if entry.startswith(prefix) and _NAME.fullmatch(name):
+        name = entry.removeprefix(prefix).removesuffix(after)
+        if entry == f"{prefix}{name}{after}" and _NAME.fullmatch(name):
             found.append(name)
     return sorted(found)
 
@@ -76,10 +90,14 @@ def _entries() -> list[str]:
         ) from error
 
 
-@contextmanager
-def control_lock() -> Iterator[None]:
+def control_lock() -> AbstractContextManager[None]:
     """Holds this user's control lock."""
-    path = os.path.join(folder(), f"nupa-{os.geteuid()}.lock")
+    return locked(os.path.join(folder(), f"nupa-{_user()}.lock"))
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Holds the lock that is this file, which is there only meanwhile."""
     while True:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa net`: an ordinary network interface for each host, whose frames cross the fabric."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nupa.cli import EXIT_ERROR, Help, fail
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from nupa.netdev.up import Report
+
+_FABRIC_HELP = "default: the one called default, or the only one"
+
+_EPILOG = """\
+Each host gets a network namespace with nupa_net0.  No root is needed where user namespaces are
+allowed.
+
+examples:
+  nupa net up                              all hosts of the fabric, made if none is up
+  nupa net exec host0 -- ping 10.0.0.2     a program in the namespace of host0
+  nupa shell host0                         the same, with RDMA on that host
+  nupa net down
+"""
+_UP_EPILOG = """\
+With no fabric up, one is made (two hosts, one switch), which `nupa net down` takes away again.
+What is up already stays as it is; what is broken is healed: a pump that died is replaced, a
+namespace that vanished is made anew.  If anything fails, all that was made goes again.
+
+examples:
+  nupa net up
+  nupa net up --fabric rack --mtu 9000
+  nupa net up --host host0 --netns /run/netns/blue    into a namespace that exists (ip-netns(8))
+  nupa net up --host host1 --netns 4711               into that of a process or container
+"""
+_DOWN_EPILOG = """\
+Programs in the namespaces go on without the interface.
+
+examples:
+  nupa net down
+  nupa net down --fabric rack
+"""
+_LS_EPILOG = """\
+examples:
+  nupa net ls
+  nupa net ls --json | jq -r '.[] | select(.state != "up").host'
+"""
+_EXEC_EPILOG = """\
+The program sees the interfaces of that host, in /sys too.  Without root it runs as root of a user
+namespace: ip, ping and tcpdump work; its files are still yours.
+Exit code: the program's; 126 or 127 if it cannot be started.  If a signal ends the program, the
+same one ends nupa.
+
+examples:
+  nupa net exec host0 -- ip addr
+  nupa net exec host1 -- iperf3 -s            on one terminal, and on another:
+  nupa net exec host0 -- iperf3 -c 10.0.0.2
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "net",
+        help="network interfaces over the fabric: up, down, ls, exec",
+        epilog=_EPILOG,
+        formatter_class=Help,
+    )
+    verbs = parser.add_subparsers(prog="nupa net", metavar="COMMAND", required=True)
+    _add_up(verbs)
+    down = _add(verbs, "down", "take the interfaces of a fabric away", _DOWN_EPILOG)
+    down.set_defaults(run=_down)
+    ls = _add(verbs, "ls", "list interfaces", _LS_EPILOG)
+    ls.add_argument("--json", action="store_true", help="for scripts: an array of objects")
+    ls.set_defaults(run=_ls)
+    execute = _add(
+        verbs,
+        "exec",
+        "run a program in the namespace of a host",
+        _EXEC_EPILOG,
+        usage="nupa net exec [--fabric NAME] HOST -- COMMAND ...",
+    )
+    execute.add_argument("host", metavar="HOST", help="its name or number")
+    execute.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    execute.set_defaults(run=_exec, parser=execute)
+
+
+def _add(
+    verbs: _SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    what: str,
+    epilog: str,
+    **options: Any,
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=what, epilog=epilog, formatter_class=Help, **options)
+    parser.add_argument("--fabric", metavar="NAME", help=_FABRIC_HELP)
+    return parser
+
+
+def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(verbs, "up", "make the interfaces of a fabric's hosts, or heal them", _UP_EPILOG)
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        help="of this host only; may be given again (default: all hosts)",
+    )
+    parser.add_argument("--mtu", type=int, metavar="BYTES", help="68 to 65280 (default: 65280)")
+    parser.add_argument(
+        "--queues", type=int, metavar="N", help="of each interface, 1 to 16 (default: 1)"
+    )
+    parser.add_argument(
+        "--netns",
+        metavar="PATH|PID",
+        help="put the interface of the one --host into this namespace",
+    )
+    parser.set_defaults(run=_up)
+
+
+def _up(args: argparse.Namespace) -> int:
+    from nupa.netdev.up import Wish, up
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupted)
+    wish = Wish(args.host, args.mtu, args.queues, args.netns)
+    report = up(args.fabric, wish)
+    print(_told(report))
+    for host, why in report.lost.items():
+        fail(f"{host}: {why}")
+    return EXIT_ERROR if report.lost else 0
+
+
+def _interrupted(number: int, _frame: object) -> None:
+    """What was made goes; a second signal does not stop that."""
+    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+def _told(report: Report) -> str:
+    lines = []
+    if report.made:
+        mtu = report.made[0].mtu_bytes
+        names = [f"{host.name} ({host.ipv4})" for host in report.made]
+        shown = names if len(names) <= 2 else [names[0], "…", names[-1]]
+        lines.append(f"{report.fabric}: nupa_net0 is up on {', '.join(shown)}; MTU {mtu}")
+    for host, words in report.healed.items():
+        lines.append(f"{report.fabric}: {host} is healed: {', '.join(words)}")
+    if not lines and not report.lost:
+        hosts = len(report.up)
+        lines.append(
+            f"{report.fabric}: nupa_net0 is up already on its {hosts} hosts; nothing to do"
+        )
+    if report.made_fabric and report.made:
+        lines.append(f"the fabric {report.fabric} was made for it: `nupa net down` takes it away")
+    return "\n".join(lines)
+
+
+def _down(args: argparse.Namespace) -> int:
+    from nupa.netdev import state
+    from nupa.netdev.down import down
+
+    report = down(args.fabric or state.meant_name())
+    if report.fabric_is == "in use":
+        print(f"the fabric {report.fabric} stays: programs use it")
+    for host, why in report.left.items():
+        fail(f"the interface of {host} stays: {why}")
+    return EXIT_ERROR if report.left else 0
+
+
+def _ls(args: argparse.Namespace) -> int:
+    from nupa.cli._text import print_json, table
+    from nupa.netdev.view import interfaces
+
+    found = interfaces(args.fabric)
+    if args.json:
+        print_json(found)
+    elif found:
+        head = ["FABRIC", "HOST", "ADDRESS", "MTU", "QUEUES", "NAMESPACE", "STATE"]
+        keys = ["fabric", "host", "ipv4", "mtu", "queues", "netns", "state"]
+        print(table(head, [[entry[key] for key in keys] for entry in found]))
+    else:
+        print("no interface is up: `nupa net up` makes them")
+    return 0
+
+
+def _exec(args: argparse.Namespace) -> int:
+    from nupa.cli._inside import run_inside
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        args.parser.error("name a command after --")
+    return run_inside(args.fabric, args.host, command, verbs=False)

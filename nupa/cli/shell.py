@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa shell`: a shell, or a program, on a host: its network and its verbs together."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from nupa.cli import Help
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_EPILOG = """\
+The program has nupa_net0 of that host, and nupa_rdma0, whose GID 1 is nupa_net0's address: it may
+use TCP for its handshake and RDMA for its data.  Without a command it is $SHELL.
+Exit code: the program's; 126 or 127 if it cannot be started.  If a signal ends the program, the
+same one ends nupa.
+
+examples:
+  nupa net up
+  nupa shell host0
+  nupa shell host1 -- ib_write_bw             on one terminal, and on another:
+  nupa shell host0 -- ib_write_bw 10.0.0.2
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "shell",
+        help="a shell on a host: network and RDMA",
+        usage="nupa shell [--fabric NAME] [--mover MOVER] HOST [-- COMMAND ...]",
+        epilog=_EPILOG,
+        formatter_class=Help,
+    )
+    parser.add_argument(
+        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
+    )
+    parser.add_argument("--mover", help="as for `nupa run`")
+    parser.add_argument("host", metavar="HOST", help="its name or number")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from nupa.cli._inside import run_inside
+    from nupa.core.mover import Mover
+
+    if args.mover is not None:
+        Mover.parse(args.mover)
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    command = command or [os.environ.get("SHELL") or "/bin/sh"]
+    return run_inside(args.fabric, args.host, command, verbs=True, mover=args.mover)

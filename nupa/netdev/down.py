@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`net down`: pumps end, interfaces and namespaces go."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from typing import NamedTuple
+
+from nupa.fabric import Fabric, registry
+from nupa.fabric.errors import FabricError, LocalError
+from nupa.netdev import interface, namespace, state
+from nupa.netdev.process import end, find_all
+from nupa.netdev.state import State
+
+
+class Report(NamedTuple):
+    """hosts: whose interfaces were taken away; fabric_is: "kept", "removed" or "in use"; the fabric
+    that `net up` made goes, if nobody uses it."""
+
+    fabric: str
+    hosts: list[str]
+    fabric_is: str
+    left: dict[str, str]
+
+
+def down(name: str, *, keep_fabric: bool = False) -> Report:
+    """Takes away all that `net up` made of the fabric, also where a part of it is gone or damaged.
+
+    LocalError: nothing is up.
+    """
+    with state.lock(name):
+        try:
+            found = state.load_up(name)
+        except FabricError:
+            # Damaged: what runs for it is found by its command line.
+            _end_strays(name)
+            state.forget(name)
+            return Report(name, [], "kept", {})
+        left = take_away(found)
+    fabric_is = "kept"
+    if found.made_fabric and not keep_fabric:
+        fabric_is = _remove_fabric(found)
+    return Report(name, list(found.hosts), fabric_is, left)
+
+
+def take_away(found: State) -> dict[str, str]:
+    """Under the lock.  Interfaces that stay, by host, and why."""
+    for pump in {host.pump for host in found.hosts.values()}:
+        end(pump)
+    left = {}
+    for host in found.hosts.values():
+        # Also in ours: programs in it would keep it, and the interface with it.
+        if host.netns.alive:
+            try:
+                namespace.run_in(host.netns, _remove_interface)
+            except LocalError as error:
+                left[host.name] = str(error)
+    for keeper in {host.netns.holder for host in found.hosts.values() if host.netns.own}:
+        if keeper is not None:
+            end(keeper)
+    _end_strays(found.fabric)
+    state.forget(found.fabric)
+    return left
+
+
+def _remove_interface() -> tuple[None, list[int]]:
+    interface.remove()
+    return None, []
+
+
+def _end_strays(name: str) -> None:
+    """Keepers and pumps of the fabric that no state tells of."""
+    folder = os.path.abspath(registry.folder())  # noqa: PTH100
+    path = os.path.abspath(registry.path_of(name))  # noqa: PTH100
+    for process in find_all("nupa.netdev.pump", folder, name) + find_all("nupa_keeper", path):
+        end(process)
+
+
+def _remove_fabric(found: State) -> str:
+    with suppress(LocalError):
+        with Fabric.open(found.fabric) as fabric:
+            if fabric.generation != found.generation:
+                return "kept"
+        try:
+            Fabric.remove(found.fabric)
+        except LocalError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return "in use"
+    return "removed"
+
+
+def in_use_by_others(name: str) -> bool:
+    """Whether programs use the fabric, and not only its pumps."""
+    found = state.load(name)
+    pumps = {host.pump.pid for host in found.hosts.values()} if found else set()
+    with Fabric.open(name) as fabric:
+        return fabric.leases() > 0 or any(slot.pid not in pumps for slot in fabric.processes())

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# ruff: noqa: PTH123
+"""The keeper: a process (csrc/keeper) that holds network namespaces and whose end frees them.
+
+It has a session of its own, so no terminal reaches it, and no file but the namespaces and
+/dev/null.  It is an ordinary program that its user started, so he may look at it (PR_SET_DUMPABLE
+of prctl(2) is 1 after an exec): its namespaces are found as /proc/PID/fd/N.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from pathlib import Path
+from typing import NoReturn
+
+from nupa.fabric.errors import FabricError, LocalError
+from nupa.netdev.namespace import CLONE_NEWNET, CLONE_NEWUSER, Netns, enter, privileged, unshare
+from nupa.netdev.process import Process, end, have_standard_files, inherit_only, of_pid
+
+_PROGRAM = Path(__file__).resolve().parent.parent / "bin" / "nupa_keeper"
+_USER_NAMESPACES = (
+    "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1, "
+    "kernel.apparmor_restrict_unprivileged_userns=0; in a container: "
+    "docker run --cap-add NET_ADMIN --cap-add SYS_ADMIN), or run it as root"
+)
+
+
+class Keeper:
+    """A keeper that was started: it goes with close() unless keep() was called, and with us.
+
+    process: it; netns: its namespaces, all new.
+    """
+
+    def __init__(self, path: str, count: int, beside: Netns | None = None) -> None:
+        """*count* namespaces for the fabric at *path*, in the user namespace of *beside* if we need
+        one.  LocalError: that is not allowed here; FabricError: the program is not there."""
+        if not os.access(_PROGRAM, os.X_OK):
+            raise FabricError(
+                f"no {_PROGRAM}: build it, `make build` or `pip install .`", errno.ENOENT
+            )
+        have_standard_files()
+        told, tell = os.pipe()
+        go, self._go = os.pipe()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        pid = os.fork()
+        if pid == 0:
+            _become(path, count, beside, tell, go)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(tell)
+        os.close(go)
+        os.waitpid(pid, 0)
+        with open(told, encoding="ascii") as file:
+            # All is said when the program runs: its exec closes the pipe.
+            said, _, error = file.read().partition("error")
+        pid, *found = [int(word) for word in said.split()] or [0]
+        process = of_pid(pid) if pid and not error else None
+        if process is None:
+            os.close(self._go)
+            raise _refusal(error.split())
+        self._kept = False
+        self.process: Process = process
+        self.netns = [
+            Netns(f"/proc/{pid}/fd/{fd}", inode, process, own=True)
+            for fd, inode in zip(found[::2], found[1::2], strict=True)
+        ]
+
+    def keep(self) -> None:
+        """From now on it outlives us."""
+        os.write(self._go, b"k")
+        self._kept = True
+
+    def close(self) -> None:
+        """Ends it, unless it was to be kept."""
+        os.close(self._go)
+        if not self._kept:
+            end(self.process)
+
+
+def _become(path: str, count: int, beside: Netns | None, tell: int, go: int) -> NoReturn:
+    """In the child: makes the namespaces and becomes the keeper."""
+    step = "session"
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)  # nobody of ours has to wait for the keeper
+        os.chdir("/")
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        inherit_only([go])
+        if not privileged():
+            step = "user"
+            if beside is not None:
+                enter(beside.open())
+            else:
+                _be_root_of_ones_own()
+        words = [os.getpid()]
+        step = "net"
+        for _ in range(count):
+            unshare(CLONE_NEWNET)
+            fd = os.open("/proc/self/ns/net", os.O_RDONLY)
+            os.set_inheritable(fd, True)
+            words += [fd, os.fstat(fd).st_ino]
+        os.write(tell, " ".join(map(str, words)).encode())
+        step = "exec"
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        os.execve(_PROGRAM, ["nupa_keeper", str(go), path], {})
+    except OSError as error:
+        os.write(tell, f" error {step} {error.errno or 0}".encode())
+    finally:
+        os._exit(1)
+
+
+def _be_root_of_ones_own() -> None:
+    user, group = os.geteuid(), os.getegid()
+    unshare(CLONE_NEWUSER)
+    # user_namespaces(7): who is no root may map himself only, and must give up setgroups(2).
+    for file, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"0 {user} 1"),
+        ("gid_map", f"0 {group} 1"),
+    ):
+        with open(f"/proc/self/{file}", "w", encoding="ascii") as told:
+            told.write(text)
+
+
+def _refusal(said: list[str]) -> LocalError:
+    step, number = (said[0], int(said[1])) if len(said) == 2 else ("start", 0)
+    what = {
+        "user": f"cannot make a user namespace: {os.strerror(number)}; {_USER_NAMESPACES}",
+        "net": f"cannot make a network namespace: {os.strerror(number)}; {_USER_NAMESPACES}",
+    }
+    return LocalError(
+        what.get(step, f"cannot start the keeper of namespaces ({step}): {os.strerror(number)}"),
+        number,
+    )

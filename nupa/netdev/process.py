@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# os.path: pathlib would cost each `nupa net exec` 10 ms.
+# ruff: noqa: PTH123, PTH208
+"""Processes that outlive the command that started them: told apart from others of the same pid."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+_START_FIELD = 22  # of /proc/PID/stat, counted from 1 (proc_pid_stat(5))
+_GRACE_S = 3.0
+
+
+class Process(NamedTuple):
+    """A process, by its number and when it started, in clock ticks since the boot."""
+
+    pid: int
+    start_ticks: int
+
+    @property
+    def alive(self) -> bool:
+        return of_pid(self.pid) == self
+
+    def open(self) -> int | None:
+        """A pidfd, the caller's to close; None if the process is gone."""
+        try:
+            fd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return None
+        # What has the pid now keeps it as long as it lives: looked at after opening.
+        if self.alive:
+            return fd
+        os.close(fd)
+        return None
+
+
+def of_pid(pid: int) -> Process | None:
+    """The process that has this pid now; None if there is none, or it has ended (a zombie)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name before may hold blanks and brackets.
+            fields = file.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in b"ZX" else Process(pid, int(fields[_START_FIELD - 3]))
+
+
+def end(process: Process, *, grace_s: float = _GRACE_S) -> None:
+    """Ends it, by SIGTERM, after *grace_s* by SIGKILL, and waits until it is gone."""
+    fd = process.open()
+    if fd is None:
+        return
+    try:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(fd, signal.SIGTERM)
+            if not poll.poll(grace_s * 1000):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+                poll.poll()
+    finally:
+        os.close(fd)
+
+
+def find_all(*words: str) -> list[Process]:
+    """The processes that we may look at whose command lines have all these *words*."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdecimal():
+            continue
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                argv = file.read().split(b"\0")
+        except OSError:  # it ended, or is another user's
+            continue
+        process = of_pid(int(entry)) if all(word.encode() in argv for word in words) else None
+        if process is not None:
+            found.append(process)
+    return found
+
+
+def spawn_detached(
+    argv: list[str], env: Mapping[str, str], *, fds: Collection[int], output: int
+) -> int:
+    """Starts a program in a session of its own, nobody's child, with *fds* and no other file.
+
+    Its standard input is empty, *output* its standard output and error.  Returns its pid.
+    OSError: it did not start.
+    """
+    have_standard_files()
+    told, tell = os.pipe()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    child = os.fork()
+    if child == 0:
+        code = 255
+        try:
+            os.setsid()
+            inherit_only(fds)
+            pid = os.posix_spawn(
+                argv[0],
+                argv,
+                env,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, output, 1),
+                    (os.POSIX_SPAWN_DUP2, output, 2),
+                ],
+                setsigmask=[],
+                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+            )
+            os.write(tell, str(pid).encode())
+            code = 0
+        except OSError as error:
+            code = error.errno or code
+        finally:
+            os._exit(code)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    os.close(tell)
+    with open(told, encoding="ascii") as file:
+        pid = int(file.read() or 0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code:
+        raise OSError(code, os.strerror(code))
+    return pid
+
+
+def have_standard_files() -> None:
+    """Files 0 to 2 are open, so that no other one gets these numbers."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(fd)
+
+
+def inherit_only(fds: Collection[int]) -> None:
+    """A program that is started from here gets these files and 0 to 2, whatever we inherited."""
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):  # the listing's own is closed again
+            os.set_inheritable(fd, fd in fds or fd <= 2)

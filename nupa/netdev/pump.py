@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The pump's process: `python -m nupa.netdev.pump`, started by `net up` with the queues it serves.
+
+usage: python -m nupa.netdev.pump --folder NUPA_DIR --fabric NAME --generation HEX --parent FD
+       [--holder FD] [--netns INODE PATH] HOST:MTU:FD[,FD...] ...
+
+It attaches to each HOST (a number) and moves frames, in C, until it is told to end, its namespaces
+are gone, or none of its interfaces is left.  To the parent it says "ready", or "error" and why,
+and works on when a byte comes back; if the parent is gone instead, it ends.
+
+Exit code: 0: told to end, or the namespaces are gone; 1: it could not begin; 3: no interface is
+left.  What it has to say goes to stderr, which is the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import faulthandler
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from nupa._engine import ffi, lib
+from nupa.fabric import Fabric, LocalError, NupaError
+from nupa.fabric.segment import WHY_BYTES, check, text
+from nupa.netdev.start import Port
+
+EXIT_ENDED = 0
+EXIT_FAILED = 1
+EXIT_NO_INTERFACE = 3
+
+
+class Pump:
+    """The C pumps of all queues with the same number, one thread each."""
+
+    def __init__(self, fabric: Fabric, ports: Sequence[Port]) -> None:
+        """Attaches to all hosts.  FabricError: no slot or no room; LocalError: another process
+        serves one of them."""
+        self._names = {port.host: fabric.host(port.host).name for port in ports}
+        self._threads: list[threading.Thread] = []
+        self._pumps: list[Any] = []
+        #: Readable when no thread has an interface any more.
+        self.ended, self._end = os.pipe()
+        try:
+            for queue in range(max(len(port.fds) for port in ports)):
+                self._add_queue(fabric, queue, [port for port in ports if queue < len(port.fds)])
+        except BaseException:
+            self.close()
+            raise
+
+    def _add_queue(self, fabric: Fabric, queue: int, ports: Sequence[Port]) -> None:
+        pump = lib.nupa_pump_new(fabric.handle)
+        if pump == ffi.NULL:
+            check(-ffi.errno, "cannot make a pump")
+        self._pumps.append(pump)
+        why = ffi.new("char[]", WHY_BYTES)
+        for port in ports:
+            fd, mtu = port.fds[queue], port.mtu_bytes
+            rc = lib.nupa_pump_add(pump, port.host, queue, fd, mtu, why, WHY_BYTES)
+            check(rc, f"cannot serve {self._names[port.host]}", text(why))
+        name = f"nupa-pump/{queue}"
+        self._threads.append(threading.Thread(target=self._run, args=(pump, len(ports)), name=name))
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Ends the threads and detaches from all hosts."""
+        for pump in self._pumps:
+            lib.nupa_pump_stop(pump)
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+        for pump in self._pumps:
+            lib.nupa_pump_free(pump)
+
+    def _run(self, pump: Any, interfaces: int) -> None:
+        host = ffi.new("int *")
+        while interfaces:
+            rc = lib.nupa_pump_run(pump, host)
+            if rc == 0:
+                return
+            if rc != -errno.ENODEV:
+                say(f"the pump failed: {os.strerror(-rc)}")
+                break
+            say(f"the interface of {self._names.get(host[0], host[0])} is gone")
+            interfaces -= 1
+        os.write(self._end, b"e")
+
+
+def say(line: str) -> None:
+    """To the log."""
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    print(f"{stamp} pump {os.getpid()}: {line}", file=sys.stderr, flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    faulthandler.enable()
+    args = _parser().parse_args(argv)
+    os.environ["NUPA_DIR"] = args.folder
+    os.chdir("/")  # and hold no other file system
+    # What ps and `nupa show` call it.
+    Path("/proc/self/comm").write_text("nupa-pump")
+    wake, _woken = _signals()
+    with socket.socket(fileno=args.parent) as parent:
+        try:
+            with Fabric.open(args.fabric) as fabric:
+                if fabric.generation != args.generation:
+                    raise LocalError(
+                        f"the fabric {args.fabric!r} is another one by now", errno.ESTALE
+                    )
+                with closing(Pump(fabric, args.ports)) as pump:
+                    pump.start()
+                    parent.sendall(b"ready")
+                    if not _told_to_go_on(parent, wake):
+                        return EXIT_FAILED
+                    parent.close()
+                    return _serve(pump, wake, args)
+        except NupaError as error:
+            say(str(error))
+            parent.sendall(f"error {error}".encode())
+            return EXIT_FAILED
+
+
+def _told_to_go_on(parent: socket.socket, wake: int) -> bool:
+    ready, _, _ = select.select([parent.fileno(), wake], [], [])
+    return wake not in ready and bool(parent.recv(1))
+
+
+def _serve(pump: Pump, wake: int, args: argparse.Namespace) -> int:
+    """Until something ends it."""
+    poll = select.poll()
+    for fd in (wake, pump.ended, *args.holder):
+        poll.register(fd, select.POLLIN)
+    # proc_pid_mounts(5): readable by POLLPRI when a mount came or went.
+    mounts = os.open("/proc/self/mounts", os.O_RDONLY | os.O_CLOEXEC)
+    if args.netns:
+        poll.register(mounts, select.POLLPRI)
+    while True:
+        ready = {fd for fd, _ in poll.poll()}
+        if pump.ended in ready:
+            say("no interface is left: ends")
+            return EXIT_NO_INTERFACE
+        if wake in ready:
+            say(f"ends by {signal.Signals(os.read(wake, 1)[0]).name}")
+        elif ready & set(args.holder) or any(map(_is_gone, args.netns)):
+            say("the namespaces are gone: ends")
+        else:
+            continue
+        return EXIT_ENDED
+
+
+def _is_gone(netns: list[str]) -> bool:
+    inode, path = netns
+    try:
+        return os.stat(path).st_ino != int(inode)  # noqa: PTH116
+    except OSError:
+        return True
+
+
+def _signals() -> tuple[int, socket.socket]:
+    """A descriptor from which the numbers of SIGTERM and SIGINT can be read."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    signal.set_wakeup_fd(theirs.fileno())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    return ours.detach(), theirs
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m nupa.netdev.pump")
+    parser.add_argument("--folder", required=True, metavar="NUPA_DIR")
+    parser.add_argument("--fabric", required=True, metavar="NAME")
+    parser.add_argument("--generation", required=True, metavar="HEX")
+    parser.add_argument("--parent", type=int, required=True, metavar="FD", help="a socket")
+    parser.add_argument(
+        "--holder", type=int, action="append", default=[], metavar="FD", help="a pidfd"
+    )
+    parser.add_argument("--netns", nargs=2, action="append", default=[], metavar=("INODE", "PATH"))
+    parser.add_argument("ports", nargs="+", type=Port.parse, metavar="HOST:MTU:FD[,FD...]")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

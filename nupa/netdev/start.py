@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starting a pump's process (nupa/netdev/pump.py) and hearing of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from nupa.fabric import registry
+from nupa.fabric.errors import FabricError, LocalError
+from nupa.netdev import state
+from nupa.netdev.process import Process, end, of_pid, spawn_detached
+
+if TYPE_CHECKING:
+    from nupa.fabric import Fabric
+    from nupa.netdev.namespace import Netns
+
+_PUMP = (sys.executable, "-P", "-m", "nupa.netdev.pump")
+# What a user's shell may hold and is not for the pump of all.
+_NOT_FOR_THE_PUMP = ("NUPA_FABRIC", "NUPA_HOST", "NUPA_MOVER", "LD_PRELOAD")
+_ANSWER_BYTES_MAX = 4096
+_READY_S = 30.0
+
+
+class Port(NamedTuple):
+    """The interface of a host, in words of the command line: HOST:MTU:FD,FD."""
+
+    host: int
+    mtu_bytes: int
+    fds: Sequence[int]
+
+    @classmethod
+    def parse(cls, word: str) -> Port:
+        """ValueError if it is none, for argparse."""
+        host, mtu, fds = word.split(":")
+        return cls(int(host), int(mtu), [int(fd) for fd in fds.split(",")])
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.mtu_bytes}:{','.join(map(str, self.fds))}"
+
+
+class StartedPump:
+    """A pump that was started: it goes with close() unless go() was called, and with us."""
+
+    def __init__(self, fabric: Fabric, ports: Sequence[Port], netns: Netns) -> None:
+        """Returns before it is ready; all of its interfaces are in namespaces that are gone
+        when *netns* is.  LocalError: it is gone; FabricError: it did not start."""
+        folder = os.path.abspath(registry.folder())  # noqa: PTH100
+        env = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_THE_PUMP}
+        env["NUPA_DIR"] = folder
+        argv = [*_PUMP, "--folder", folder, "--fabric", fabric.name]
+        argv += ["--generation", fabric.generation]
+        fds = [fd for port in ports for fd in port.fds]
+        self._fabric = fabric.name
+        self._gone = False
+        self._ours, theirs = socket.socketpair()
+        try:
+            with theirs, open(state.log_path_of(fabric.name), "ab") as log:  # noqa: PTH123
+                argv += ["--parent", str(theirs.fileno())]
+                fds.append(theirs.fileno())
+                if netns.holder is None:
+                    argv += ["--netns", str(netns.inode), netns.path]
+                else:
+                    holder = netns.holder.open()
+                    if holder is None:
+                        raise LocalError(f"pid {netns.holder.pid} has ended", errno.ESRCH)
+                    argv += ["--holder", str(holder)]
+                    fds.append(holder)
+                argv += map(str, ports)
+                try:
+                    pid = spawn_detached(argv, env, fds=fds, output=log.fileno())
+                finally:
+                    if netns.holder is not None:
+                        os.close(fds[-1])
+        except BaseException as error:
+            self._ours.close()
+            if isinstance(error, OSError):
+                raise FabricError(f"cannot start a pump: {error}", error.errno or 0) from error
+            raise
+        # A pid that is a zombie's or nobody's by now: wait() will say why.
+        self.process = of_pid(pid) or Process(pid, -1)
+
+    def wait(self) -> None:
+        """Until it is ready.  FabricError says why it is not."""
+        self._ours.settimeout(_READY_S)
+        try:
+            answer = self._ours.recv(_ANSWER_BYTES_MAX).decode(errors="replace")
+        except TimeoutError:
+            answer = f"error it is not ready after {_READY_S:g} s"
+        if answer != "ready":
+            why = answer.removeprefix("error ") or state.last_log_line(self._fabric) or "it ended"
+            raise FabricError(f"no pump for the fabric {self._fabric!r}: {why}")
+
+    def go(self) -> None:
+        """From now on it outlives us."""
+        self._ours.send(b"g")
+        self._gone = True
+
+    def close(self) -> None:
+        """Ends it, unless it was told to go on."""
+        self._ours.close()
+        if not self._gone:
+            end(self.process)

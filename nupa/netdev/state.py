@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# os.path: pathlib would cost each `nupa net exec` 10 ms.
+# ruff: noqa: PTH118, PTH123
+"""What `net up` has made of a fabric: a JSON file beside the segment, replaced whole.
+
+.nupa-UID-NAME.net says which namespaces, interfaces and pumps there are, .nupa-UID-NAME.log what
+pumps had to say.  Whoever makes or takes away any of it holds the lock, .nupa-UID-NAME.lock.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
+from typing import Any, NamedTuple
+
+from nupa.fabric import registry
+from nupa.fabric.errors import FabricError, LocalError
+from nupa.netdev.namespace import Netns
+from nupa.netdev.process import Process
+
+_VERSION = 1
+
+
+class HostNet(NamedTuple):
+    """The interface of a host.  addresses: as they were given to it."""
+
+    name: str
+    number: int  #: of the host in its fabric
+    mac: str
+    ipv4: str
+    addresses: tuple[str, ...]
+    mtu_bytes: int
+    queues: int
+    netns: Netns
+    pump: Process
+
+
+class State(NamedTuple):
+    """generation: of the fabric; another one means that all of this is of a former fabric.
+
+    made_fabric: the fabric was made by `net up`, and goes with `net down`.
+    """
+
+    fabric: str
+    generation: str
+    made_fabric: bool
+    hosts: Mapping[str, HostNet]
+
+    def host(self, which: str) -> HostNet:
+        """The host of that name, else of that number.  LocalError: it is not up."""
+        for host in self.hosts.values():
+            if which in (host.name, str(host.number)):
+                return host
+        up = ", ".join(self.hosts) or "none"
+        raise LocalError(
+            f"no interface is up for the host {which!r} of {self.fabric!r}; up are: {up}; "
+            f"`nupa net up --fabric {self.fabric}` makes those of all hosts",
+            errno.ENOENT,
+        )
+
+
+def lock(name: str) -> AbstractContextManager[None]:
+    """Held by whoever makes or takes away interfaces of this fabric."""
+    return registry.locked(_beside(name, "lock"))
+
+
+def path_of(name: str) -> str:
+    return _beside(name, "net")
+
+
+def log_path_of(name: str) -> str:
+    return _beside(name, "log")
+
+
+def _beside(name: str, suffix: str) -> str:
+    head, segment = os.path.split(registry.path_of(name))
+    return os.path.join(head, f".{segment}.{suffix}")
+
+
+def names() -> list[str]:
+    """The names of the fabrics whose interfaces `net up` has made, sorted."""
+    return registry.names_of(".", ".net")
+
+
+def meant_name() -> str:
+    """The fabric whose interfaces are meant when none is named: "default", else the only one.
+
+    LocalError: there is none, or there are several."""
+    found = names()
+    if registry.DEFAULT_NAME in found or not found:
+        return registry.DEFAULT_NAME
+    if len(found) > 1:
+        raise LocalError(
+            f"several fabrics have interfaces, {', '.join(found)}: name one with --fabric",
+            errno.EINVAL,
+        )
+    return found[0]
+
+
+def load(name: str) -> State | None:
+    """None: there are no interfaces.  FabricError: the file is damaged."""
+    path = path_of(name)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with open(fd, encoding="utf-8") as file:
+            return _parse(json.load(file))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FabricError(
+            f"cannot read {path}: {error}; `nupa net down --fabric {name}` takes it away"
+        ) from error
+
+
+def load_up(name: str) -> State:
+    """LocalError: no interfaces are up."""
+    state = load(name)
+    if state is None:
+        raise LocalError(
+            f"the fabric {name!r} has no interfaces: `nupa net up --fabric {name}` makes them",
+            errno.ENOENT,
+        )
+    return state
+
+
+def store(state: State) -> None:
+    """Under the lock.  FabricError: no room."""
+    path = path_of(state.fabric)
+    beside = f"{path}.{os.getpid()}"
+    value = {
+        "version": _VERSION,
+        **state._asdict(),
+        "hosts": [host._asdict() for host in state.hosts.values()],
+    }
+    for host in value["hosts"]:
+        host["netns"] = host["netns"]._asdict()
+    try:
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1)
+        os.rename(beside, path)  # noqa: PTH104
+    except OSError as error:
+        registry.remove(beside)
+        raise FabricError(f"cannot write {path}: {error.strerror}", error.errno or 0) from error
+
+
+def forget(name: str) -> None:
+    """Removes file and log.  Under the lock."""
+    registry.remove(path_of(name))
+    registry.remove(log_path_of(name))
+
+
+def last_log_line(name: str) -> str:
+    """The last thing that a pump said; empty if it said nothing."""
+    with suppress(OSError), open(log_path_of(name), encoding="utf-8", errors="replace") as file:
+        lines = file.read().splitlines()
+        return lines[-1] if lines else ""
+    return ""
+
+
+def _parse(value: Any) -> State:
+    if value["version"] != _VERSION:
+        raise ValueError(f"it has version {value['version']}, and this is {_VERSION}")
+    hosts = [_host(entry) for entry in value["hosts"]]
+    return State(
+        str(value["fabric"]),
+        str(value["generation"]),
+        bool(value["made_fabric"]),
+        {host.name: host for host in hosts},
+    )
+
+
+def _host(value: Any) -> HostNet:
+    netns = value["netns"]
+    return HostNet(
+        name=str(value["name"]),
+        number=int(value["number"]),
+        mac=str(value["mac"]),
+        ipv4=str(value["ipv4"]),
+        addresses=tuple(map(str, value["addresses"])),
+        mtu_bytes=int(value["mtu_bytes"]),
+        queues=int(value["queues"]),
+        netns=Netns(
+            str(netns["path"]), int(netns["inode"]), _process(netns["holder"]), bool(netns["own"])
+        ),
+        pump=Process(*map(int, value["pump"])),
+    )
+
+
+def _process(value: Any) -> Process | None:
+    return None if value is None else Process(*map(int, value))

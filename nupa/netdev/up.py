@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`net up`: namespaces, interfaces and pumps for the hosts of a fabric, made or healed.
+
+Nothing of it stays unless all of it succeeds: the keeper and the pumps wait for a word from us, and
+interfaces go with their descriptors, until everything is there and written down.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from nupa.fabric import Fabric
+from nupa.fabric.errors import LocalError
+from nupa.netdev import address, down, interface, namespace, state
+from nupa.netdev.keeper import Keeper
+from nupa.netdev.namespace import Netns
+from nupa.netdev.process import end
+from nupa.netdev.start import Port, StartedPump
+from nupa.netdev.state import HostNet, State
+
+if TYPE_CHECKING:
+    from nupa.fabric.segment import HostInfo
+    from nupa.fabric.topology import Topology
+
+DEFAULT_MTU_BYTES = address.MTU_MAX_BYTES
+
+
+class Wish(NamedTuple):
+    """What is asked for.  hosts: names or numbers, none for all; None: as it is, or the default.
+
+    netns: a path or a pid, for the namespace of one host; else `net up` makes one.
+    """
+
+    hosts: Sequence[str] = ()
+    mtu_bytes: int | None = None
+    queues: int | None = None
+    netns: str | None = None
+
+
+class Report(NamedTuple):
+    """made: hosts that are new; healed: by host, what was wrong, in words; lost: by host, why it
+    stays broken; up: all that are up now."""
+
+    fabric: str
+    made_fabric: bool
+    made: list[HostNet]
+    healed: dict[str, list[str]]
+    lost: dict[str, str]
+    up: list[HostNet]
+
+
+class _Job(NamedTuple):
+    """A host on its way.  before: what the state has of it; moved: its namespace is another one
+    now; served: a pump that lives has its interface."""
+
+    host: HostInfo
+    before: HostNet | None
+    moved: bool
+    netns: Netns
+    spec: interface.Spec
+    served: bool
+
+
+class _Outcome(NamedTuple):
+    job: _Job
+    ensured: interface.Ensured
+    fds: list[int]
+
+
+def default_topology() -> Topology:
+    """The preset `pair`."""
+    from nupa.fabric.topology import star
+
+    return star(2)
+
+
+def up(name: str | None, wish: Wish) -> Report:
+    """Makes what *wish* asks for and is not there, heals what is broken, leaves all else alone.
+
+    name None: the fabric called "default", else the only one that is up; with none up a default one
+    is made, which goes with `net down`.  LocalError, FabricError: nothing was made.
+    """
+    _check(wish)
+    interface.check_device()
+    with ExitStack() as undo:
+        fabric, made_fabric = Fabric.open_or_create(name, default_topology)
+        if made_fabric:
+            undo.callback(Fabric.remove, fabric.name)
+        undo.callback(fabric.close)
+        with state.lock(fabric.name):
+            report = _up_locked(fabric, made_fabric, wish)
+        fabric.close()
+        undo.pop_all()
+    return report
+
+
+def _check(wish: Wish) -> None:
+    if wish.netns is not None and len(wish.hosts) != 1:
+        raise LocalError(
+            "--netns is for the interface of one host: name it with --host", errno.EINVAL
+        )
+    if wish.mtu_bytes is not None:
+        address.check_mtu(wish.mtu_bytes)
+    if wish.queues is not None and not 1 <= wish.queues <= interface.QUEUES_MAX:
+        raise LocalError(
+            f"{wish.queues} queues: an interface has 1 to {interface.QUEUES_MAX}", errno.EINVAL
+        )
+
+
+def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish) -> Report:
+    before = state.load(fabric.name)
+    if before is not None and before.generation != fabric.generation:
+        # Of a fabric that is no more.
+        down.take_away(before)
+        before = None
+    try:
+        return _up_from(fabric, made_fabric, wish, before)
+    except BaseException:
+        if before is None:
+            state.forget(fabric.name)
+        raise
+
+
+def _up_from(fabric: Fabric, made_fabric: bool, wish: Wish, before: State | None) -> Report:
+    known = dict(before.hosts) if before else {}
+    hosts = [fabric.host(which) for which in wish.hosts] or list(fabric.hosts)
+    with ExitStack() as always:
+        jobs, keeper, lost = _jobs(fabric, hosts, known, wish, always)
+        outcomes = [_ensure(job, always) for job in jobs]
+        pumps = _start_pumps(fabric, outcomes, always)
+        new = {
+            outcome.job.host.name: _host_net(outcome, pumps.get(outcome.job.host.name))
+            for outcome in outcomes
+        }
+        made_fabric = made_fabric or bool(before and before.made_fabric)
+        # What was up and is not asked for stays as it is; the order is the fabric's.
+        merged = {
+            host.name: new.get(host.name) or known[host.name]
+            for host in fabric.hosts
+            if host.name in new or host.name in known
+        }
+        after = State(fabric.name, fabric.generation, made_fabric, merged)
+        _commit(after, outcomes, keeper, set(pumps.values()))
+    healed = {
+        outcome.job.host.name: words
+        for outcome in outcomes
+        if outcome.job.before and (words := _healed(outcome))
+    }
+    made = [new[job.host.name] for job in jobs if job.before is None]
+    return Report(fabric.name, made_fabric, made, healed, lost, list(merged.values()))
+
+
+def _jobs(
+    fabric: Fabric,
+    hosts: Iterable[HostInfo],
+    known: dict[str, HostNet],
+    wish: Wish,
+    always: ExitStack,
+) -> tuple[list[_Job], Keeper | None, dict[str, str]]:
+    """What is to be done, in which namespaces, the keeper of the new ones; what cannot be done."""
+    asked = namespace.find(wish.netns) if wish.netns is not None else None
+    lost: dict[str, str] = {}
+    places: list[tuple[HostInfo, Netns | None]] = []
+    for host in hosts:
+        before = known.get(host.name)
+        try:
+            places.append((host, _place(before, asked)))
+        except LocalError as error:
+            lost[host.name] = str(error)
+        if before is not None:
+            _refuse_other(before, wish, asked)
+    homeless = [host for host, netns in places if netns is None]
+    keeper = None
+    if homeless:
+        beside = next((h.netns for h in known.values() if h.netns.own and h.netns.alive), None)
+        keeper = Keeper(os.path.abspath(fabric.path), len(homeless), beside)  # noqa: PTH100
+        always.callback(keeper.close)
+    new = iter(keeper.netns if keeper else ())
+    served = {(slot.pid, slot.host) for slot in fabric.processes()}
+    jobs = []
+    for host, netns in places:
+        netns = netns or next(new)
+        before = known.get(host.name)
+        moved = before is not None and before.netns.inode != netns.inode
+        spec = interface.Spec(
+            mac=host.mac,
+            ipv4=host.ipv4,
+            mtu_bytes=before.mtu_bytes if before else wish.mtu_bytes or DEFAULT_MTU_BYTES,
+            queues=before.queues if before else wish.queues or 1,
+        )
+        has_pump = (
+            before is not None
+            and not moved
+            and before.pump.alive
+            and (before.pump.pid, host.index) in served
+        )
+        jobs.append(_Job(host, before, moved, netns, spec, has_pump))
+    return jobs, keeper, lost
+
+
+def _place(before: HostNet | None, asked: Netns | None) -> Netns | None:
+    """Where the interface shall be; None: in a new namespace.
+
+    LocalError: in one that is gone and that we cannot make."""
+    if asked is not None:
+        return asked
+    if before is None:
+        return None
+    if before.netns.alive:
+        return before.netns
+    if before.netns.own:
+        return None
+    if before.netns.holder is None:
+        # Perhaps somebody made it again.
+        try:
+            return namespace.find(before.netns.path)
+        except LocalError:
+            pass
+    raise LocalError(
+        f"its network namespace {before.netns.path} is gone: "
+        f"`nupa net up --host {before.name} --netns PATH|PID` moves it to another one",
+        errno.ENOENT,
+    )
+
+
+def _refuse_other(before: HostNet, wish: Wish, asked: Netns | None) -> None:
+    """What is up is not changed, so that nothing that uses it breaks."""
+    now, wanted = "", ""
+    if wish.mtu_bytes not in (None, before.mtu_bytes):
+        now, wanted = f"an MTU of {before.mtu_bytes}", f"{wish.mtu_bytes}"
+    elif wish.queues not in (None, before.queues):
+        now, wanted = f"queues: {before.queues}", f"{wish.queues}"
+    elif asked is not None and asked.inode != before.netns.inode and before.netns.alive:
+        now, wanted = f"the namespace {before.netns.path}", asked.path
+    if wanted:
+        raise LocalError(
+            f"{interface.NAME} of {before.name} is up with {now}, not {wanted}: "
+            f"`nupa net down` first",
+            errno.EEXIST,
+        )
+
+
+def _ensure(job: _Job, always: ExitStack) -> _Outcome:
+    if job.before is not None and job.moved:
+        # It serves what is no more.
+        end(job.before.pump)
+    work = partial(
+        interface.ensure,
+        job.spec,
+        own=job.netns.own,
+        known=job.before is not None and not job.moved,
+        attach=not job.served,
+    )
+    try:
+        ensured, fds = namespace.run_in(job.netns, work)
+    except LocalError as error:
+        raise LocalError(f"{job.host.name}: {error}", error.errno) from error
+    for fd in fds:
+        always.callback(os.close, fd)
+    return _Outcome(job, ensured, fds)
+
+
+def _start_pumps(
+    fabric: Fabric, outcomes: list[_Outcome], always: ExitStack
+) -> dict[str, StartedPump]:
+    """A pump for each holder of namespaces, so that it may end with them; by host."""
+    groups: dict[object, list[_Outcome]] = {}
+    for outcome in outcomes:
+        netns = outcome.job.netns
+        if outcome.fds:
+            groups.setdefault(netns.holder or netns.path, []).append(outcome)
+    pumps: dict[str, StartedPump] = {}
+    for group in groups.values():
+        ports = [Port(o.job.host.index, o.job.spec.mtu_bytes, o.fds) for o in group]
+        pump = StartedPump(fabric, ports, group[0].job.netns)
+        always.callback(pump.close)
+        pumps |= {outcome.job.host.name: pump for outcome in group}
+    # Started all before: they start at the same time.
+    for pump in set(pumps.values()):
+        pump.wait()
+    return pumps
+
+
+def _host_net(outcome: _Outcome, pump: StartedPump | None) -> HostNet:
+    job = outcome.job
+    process = pump.process if pump else job.before.pump if job.before else None
+    assert process is not None, "a host that had no pump was given one"
+    return HostNet(
+        name=job.host.name,
+        number=job.host.index,
+        mac=job.spec.mac,
+        ipv4=job.spec.ipv4,
+        addresses=tuple(outcome.ensured.addresses),
+        mtu_bytes=job.spec.mtu_bytes,
+        queues=job.spec.queues,
+        netns=job.netns,
+        pump=process,
+    )
+
+
+def _commit(
+    after: State, outcomes: list[_Outcome], keeper: Keeper | None, pumps: set[StartedPump]
+) -> None:
+    """From here on it stays."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    new = [outcome.fds[0] for outcome in outcomes if outcome.ensured.made]
+    try:
+        for fd in new:
+            interface.persist(fd)
+        state.store(after)
+        if keeper is not None:
+            keeper.keep()
+        for pump in pumps:
+            pump.go()
+    except BaseException:
+        for fd in new:
+            interface.persist(fd, False)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _healed(outcome: _Outcome) -> list[str]:
+    job = outcome.job
+    words = ["a new namespace: the former one was gone"] if job.moved else []
+    words += outcome.ensured.done
+    if outcome.fds and not job.moved:
+        words.append("a new pump")
+    return words

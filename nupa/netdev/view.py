@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What there is to see of interfaces: for `nupa net ls`, `nupa ls` and `nupa show`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nupa.fabric import Fabric, NupaError
+from nupa.netdev import interface, state
+from nupa.netdev.state import HostNet, State
+
+
+def interfaces(name: str | None = None) -> list[dict[str, Any]]:
+    """The interfaces of the fabric, or of all fabrics, as plain values.
+
+    state: "up", "port down" (no carrier until the port is up), "no pump" or "no namespace" (`net
+    up` heals both), or "no fabric".  FabricError: the file of a named fabric is damaged.
+    """
+    found: list[dict[str, Any]] = []
+    for each in [name] if name else state.names():
+        up = state.load(each)
+        if up is not None:
+            found += _of(up)
+    return found
+
+
+def _of(up: State) -> list[dict[str, Any]]:
+    try:
+        with Fabric.open(up.fabric) as fabric:
+            same = fabric.generation == up.generation
+            served = {(slot.pid, slot.host) for slot in fabric.processes()}
+            ports = {host.index: fabric.ports[host.port].state for host in fabric.hosts}
+    except NupaError:
+        same, served, ports = False, set(), {}
+
+    def state_of(host: HostNet) -> str:
+        if not same:
+            return "no fabric"
+        if not host.netns.alive:
+            return "no namespace"
+        if not host.pump.alive or (host.pump.pid, host.number) not in served:
+            return "no pump"
+        return "up" if ports[host.number] == "ACTIVE" else "port down"
+
+    return [
+        {
+            "fabric": up.fabric,
+            "host": host.name,
+            "interface": interface.NAME,
+            "state": state_of(host),
+            "mac": host.mac,
+            "ipv4": host.ipv4,
+            "addresses": list(host.addresses),
+            "mtu": host.mtu_bytes,
+            "queues": host.queues,
+            "netns": host.netns.path,
+            "pump": host.pump.pid,
+        }
+        for host in up.hosts.values()
+    ]
