@@ -407,13 +407,13 @@ static void decode(const uint8_t *data, uint32_t bytes, uint32_t link, uint32_t 
 	struct walk w = { .data = data, .end = bytes, .cut = true, .out = out };
 
 	switch (link) {
-	case NUPA_LINK_ETHERNET:
+	case NUPA_LINKTYPE_ETHERNET:
 		ethernet(&w, flags);
 		break;
-	case NUPA_LINK_INFINIBAND:
+	case NUPA_LINKTYPE_INFINIBAND:
 		infiniband(&w, flags);
 		break;
-	case NUPA_LINK_RAW:
+	case NUPA_LINKTYPE_RAW:
 		if (bytes && data[0] >> 4 == 4)
 			ipv4(&w, flags);
 		else

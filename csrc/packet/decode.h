@@ -19,10 +19,10 @@ struct nupa_span {
 };
 
 /* Link types: LINKTYPE_ numbers of pcap files. */
-enum nupa_link {
-	NUPA_LINK_ETHERNET = 1,
-	NUPA_LINK_RAW = 101, /* begins with an IPv4 or IPv6 header */
-	NUPA_LINK_INFINIBAND = 247,
+enum nupa_linktype {
+	NUPA_LINKTYPE_ETHERNET = 1,
+	NUPA_LINKTYPE_RAW = 101, /* begins with an IPv4 or IPv6 header */
+	NUPA_LINKTYPE_INFINIBAND = 247,
 };
 
 /* How far a packet was understood. */
