@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 _EPILOG = """\
-Makes a fabric of two hosts, sends a file from one to the other by WRITE, READ and SEND and
-compares SHA-256, runs perftest's programs unmodified (where they are not installed, `nupa perf`),
-measures TCP on loopback, and shows both by message size.  Takes under a minute.
-Exits with 0 if all of it worked, else with 1.
+Makes a fabric of two hosts and does on it:
+  files  sends a file from one host to the other by WRITE, READ and SEND and compares SHA-256
+  sizes  runs perftest's programs unmodified (where they are not installed, `nupa perf`), measures
+         TCP on loopback, and shows both by message size
+  fio    runs one fio job over RDMA and over TCP on nupa_net0, and shows both by block size;
+         alone it takes more sizes and depths
+Takes a minute.  Exits with 0 if all of it worked, else with 1.
 """
 
 
@@ -31,7 +34,8 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--plot", type=Path, metavar="FILE", help="draw the charts there, too: .png, .svg, .pdf"
     )
     parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
-    parser.add_argument("--quick", action="store_true", help="fewer programs, about ten seconds")
+    parser.add_argument("--quick", action="store_true", help="fewer programs, a quarter minute")
+    parser.add_argument("--only", choices=["files", "sizes", "fio"], help="this part, see below")
     parser.add_argument(
         "--mover",
         choices=[str(mover) for mover in BETWEEN_PROCESSES],
@@ -59,10 +63,12 @@ def run(args: argparse.Namespace) -> int:
             plot.check(args.plot)
         load = load_note(busy_cpus())
         plan = suite.QUICK if args.quick else suite.FULL
+        if args.only is not None:
+            plan = plan.only(args.only)
         with (
             tempfile.TemporaryDirectory(prefix="nupa-demo-") as directory,
             temporary_fabric("demo") as fabric,
-            Progress(suite.Suite.steps(plan)) as progress,
+            Progress(plan.steps) as progress,
         ):
             found = suite.Suite(
                 plan,

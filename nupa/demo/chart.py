@@ -85,12 +85,13 @@ def chart(
     points: Sequence[Point],
     *,
     lower_is_better: bool,
+    tcp: str = "TCP on loopback",
     width: int = 80,
     glyphs: Glyphs = UNICODE,
 ) -> str:
     """The chart as text, *width* columns at most (and 40 at least).
 
-    The number at the right says how many times better RDMA is than TCP.
+    The number at the right says how many times better RDMA is than *tcp*.
     """
     if not points:
         raise ValueError(f"chart '{title}' has no points")
@@ -106,11 +107,11 @@ def chart(
     lines = [title]
     for point in points:
         cells = [glyphs.grid if i in decades else " " for i in range(columns)]
-        rdma, tcp = column(point.rdma), column(point.tcp)
-        for i in range(min(rdma, tcp), max(rdma, tcp)):
+        marks = column(point.rdma), column(point.tcp)
+        for i in range(min(marks), max(marks)):
             cells[i] = glyphs.bar
-        cells[tcp] = glyphs.tcp
-        cells[rdma] = glyphs.rdma
+        cells[marks[1]] = glyphs.tcp
+        cells[marks[0]] = glyphs.rdma
         ratio = point.tcp / point.rdma if lower_is_better else point.rdma / point.tcp
         lines.append(
             f"{format_size(point.size_bytes):>{_MARGIN - 2}}  {''.join(cells)} "
@@ -120,7 +121,7 @@ def chart(
     lines.append(_axis_labels(decades, columns))
     lines.append(
         " " * _MARGIN
-        + f"{glyphs.rdma} RDMA over NUPA   {glyphs.tcp} TCP on loopback   "
+        + f"{glyphs.rdma} RDMA over NUPA   {glyphs.tcp} {tcp}   "
         + f"{'lower' if lower_is_better else 'higher'} is better"
     )
     return "\n".join(line.rstrip() for line in lines)

@@ -28,11 +28,19 @@ def check(path: Path) -> None:
 
 
 def draw(results: Results, path: Path) -> None:
-    """Latency and bandwidth by size; PlotError if it cannot be written."""
-    figure = _figure()
-    latency, bandwidth = figure.subplots(1, 2)
-    _axes(latency, results.latency_points(), "SEND, one way", "µs")
-    _axes(bandwidth, results.bandwidth_points(), "WRITE", "GB/s")
+    """A picture of each chart that there are numbers for; PlotError if it cannot be written."""
+    charts = [
+        (results.latency_points(), "SEND, one way", "µs", "TCP on loopback"),
+        (results.bandwidth_points(), "WRITE", "GB/s", "TCP on loopback"),
+        *(
+            (points, f"fio, {depth} outstanding", "GB/s", "TCP over nupa_net0")
+            for depth, points in results.contest_points().items()
+        ),
+    ]
+    charts = [chart for chart in charts if chart[0]]
+    figure = _figure(len(charts))
+    for at, (points, title, unit, tcp) in enumerate(charts, 1):
+        _axes(figure.add_subplot(1, len(charts), at), points, title, unit, tcp)
     figure.suptitle(f"RDMA over NUPA (mover {results.mover or 'not seen'}) and TCP")
     try:
         figure.savefig(path)
@@ -40,19 +48,19 @@ def draw(results: Results, path: Path) -> None:
         raise PlotError(f"--plot {path}: {error}") from error
 
 
-def _figure() -> Any:
+def _figure(charts: int = 1) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise PlotError(f"--plot needs matplotlib ({error}): `pip install 'nupa[plot]'`") from error
     # No pyplot: it would look for a display.
-    return Figure(figsize=(11, 4.5), layout="constrained")
+    return Figure(figsize=(5.5 * max(1, charts), 4.5), layout="constrained")
 
 
-def _axes(axes: Any, points: list[Point], title: str, unit: str) -> None:
+def _axes(axes: Any, points: list[Point], title: str, unit: str, tcp: str) -> None:
     sizes = [point.size_bytes for point in points]
     axes.loglog(sizes, [point.rdma for point in points], "o-", label="RDMA over NUPA")
-    axes.loglog(sizes, [point.tcp for point in points], "s--", label="TCP on loopback")
+    axes.loglog(sizes, [point.tcp for point in points], "s--", label=tcp)
     ticks = sizes[:: max(1, len(sizes) // 6)]
     axes.set_xticks(ticks, [format_size(size) for size in ticks])
     axes.minorticks_off()

@@ -130,6 +130,13 @@ class Program:
             if self._process.wait() == -signal.SIGKILL:
                 self._killed = why
 
+    def has_said(self, text: str) -> bool:
+        """Whether *text* is in what it wrote to stdout so far."""
+        # pread: the program writes at the offset that it shares with us.
+        descriptor = self._stdout.fileno()
+        written = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        return text.encode() in written
+
     def outcome(self) -> Outcome:
         """Waits for the end, which must be near, and reads the output."""
         returncode = self._process.wait()
@@ -160,7 +167,8 @@ class ProgramPair:
 
     *fabric* None runs the commands as they are, without `nupa run`.  *env* is added to ours.
     *cpus* pins the server to the first, the client to the second.  *fds*: an open file for each
-    that it inherits.  *deadline_s* is for all.
+    that it inherits.  *ready*: the server's words on stdout by which it can be connected to, where
+    that shows at no TCP port.  *deadline_s* is for all.
     *grace_s* is what one end has left once the other failed.  *tick* is called about ten times
     a second with the seconds passed.
     """
@@ -174,6 +182,7 @@ class ProgramPair:
     cpus: tuple[int, int] | None = None
     fds: tuple[int, int] | None = None
     port: int | None = None
+    ready: str | None = None
     deadline_s: float = 30.0
     grace_s: float = 5.0
     tick: Callable[[float], None] | None = None
@@ -206,19 +215,21 @@ class ProgramPair:
         return time.monotonic() - self._start_s
 
     def start_server(self) -> None:
-        """Starts it and, with a port, waits until it listens there."""
+        """Starts it and waits until it listens on *port* and has said *ready*, where given."""
         self._start(self.server_cmd, 0)
-        if self.port is None:
-            return
-        while not is_listening(self.port, self.server.pid):
+        awaited = f"listen on port {self.port}" if self.ready is None else f"say '{self.ready}'"
+        while not self._server_is_ready():
             if not self.server.running:
-                raise ProgramError(
-                    f"no server on port {self.port}: {self.server.outcome().describe()}"
-                )
+                raise ProgramError(f"did not {awaited}: {self.server.outcome().describe()}")
             if self.elapsed_s > self.deadline_s:
-                self.server.kill(f"did not listen on port {self.port} in {self.deadline_s:g} s")
+                self.server.kill(f"did not {awaited} in {self.deadline_s:g} s")
                 raise ProgramError(self.server.outcome().describe())
             self._sleep([self.server], _LISTEN_POLL_S)
+
+    def _server_is_ready(self) -> bool:
+        if self.ready is not None and not self.server.has_said(self.ready):
+            return False
+        return self.port is None or is_listening(self.port, self.server.pid)
 
     def start_client(self) -> None:
         self._start(self.client_cmd, 1)

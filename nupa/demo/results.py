@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from nupa.demo import chart
 from nupa.demo.perftest import Bandwidth, Latency, Operation
 from nupa.demo.raw import Tcp
+from nupa.demo.versus import Contest
 
 _HEADINGS: Mapping[Operation, str] = {
     "send": "SEND",
@@ -17,6 +18,7 @@ _HEADINGS: Mapping[Operation, str] = {
     "read": "READ",
     "atomic": "ATOMIC",
 }
+_TCP = "TCP over nupa_net0"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Results:
     bandwidth: dict[Operation, list[Bandwidth]] = field(default_factory=dict)
     tcp: list[Tcp] = field(default_factory=list)
     transfers: list[Transfer] = field(default_factory=list)
+    contests: list[Contest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     elapsed_s: float = 0.0
@@ -75,10 +78,20 @@ class Results:
             if row.size_bytes in tcp and row.mean_bytes_per_s > 0
         ]
 
+    def contest_points(self) -> dict[int, list[chart.Point]]:
+        """fio's blocks by RDMA beside TCP over the fabric, GB/s, by depth."""
+        points: dict[int, list[chart.Point]] = {}
+        for contest in self.contests:
+            rates = (contest.rdma.bytes_per_s / 1e9, contest.tcp.bytes_per_s / 1e9)
+            points.setdefault(contest.depth, []).append(chart.Point(contest.block_bytes, *rates))
+        return points
+
     def to_json(self) -> dict[str, Any]:
         values = asdict(self)
         for transfer, shown in zip(self.transfers, values["transfers"], strict=True):
             shown["intact"] = transfer.intact
+        for contest, shown in zip(self.contests, values["contests"], strict=True):
+            shown["ratio"] = contest.ratio
         values["ok"] = self.ok
         return values
 
@@ -96,6 +109,13 @@ def render(results: Results, *, width: int = 80, glyphs: chart.Glyphs = chart.UN
     if points := results.bandwidth_points():
         title = "Bandwidth of WRITE by size, GB/s"
         parts.append(chart.chart(title, points, lower_is_better=False, width=width, glyphs=glyphs))
+    if results.contests:
+        parts.append(_contest_table(results, glyphs))
+    for depth, points in results.contest_points().items():
+        title = f"The same fio job by block size, {depth} outstanding, GB/s"
+        parts.append(
+            chart.chart(title, points, lower_is_better=False, tcp=_TCP, width=width, glyphs=glyphs)
+        )
     if results.transfers:
         parts.append(_transfer_table(results))
     parts += [f"note: {note}" for note in results.notes]
@@ -125,6 +145,40 @@ def _bandwidth_table(results: Results, glyphs: chart.Glyphs) -> str:
     ratio = {point.size_bytes: point.rdma / point.tcp for point in results.bandwidth_points()}
     title = f"Bandwidth, GB/s (1 GB = 10^9 bytes), by {results.programs}"
     return f"{title}\n" + _table(columns, "WRITE/TCP", ratio, glyphs)
+
+
+def _contest_table(results: Results, glyphs: chart.Glyphs) -> str:
+    rows = []
+    for contest in results.contests:
+        both = (contest.rdma, contest.tcp)
+        rows.append(
+            [
+                chart.format_size(contest.block_bytes),
+                str(contest.depth),
+                *(chart.format_number(rate.operations_per_s / 1e3) for rate in both),
+                *(chart.format_number(rate.bytes_per_s / 1e9) for rate in both),
+                chart.format_number(contest.ratio) + glyphs.times,
+            ]
+        )
+    headings = ["block", "depth", "RDMA kIOPS", "TCP kIOPS", "RDMA GB/s", "TCP GB/s", "RDMA/TCP"]
+    title = f"RDMA WRITE against {_TCP}, between the same hosts, by the same fio job"
+    return f"{title}\n{chart.table(headings, rows)}\n{_headline(results.contests, glyphs)}"
+
+
+def _headline(contests: Sequence[Contest], glyphs: chart.Glyphs) -> str:
+    """The least ratio over all depths: in operations of the smallest block, bytes of the largest.
+
+    For one block size both are the same number.
+    """
+    said = []
+    for block_bytes, what in (
+        (min(contest.block_bytes for contest in contests), "IOPS"),
+        (max(contest.block_bytes for contest in contests), "bandwidth"),
+    ):
+        least = min(contest.ratio for contest in contests if contest.block_bytes == block_bytes)
+        ratio = chart.format_number(least) + glyphs.times
+        said.append(f"{ratio} TCP in {what} at {chart.format_size(block_bytes)}")
+    return f"At the least RDMA reaches {' and '.join(said)}."
 
 
 def _table(

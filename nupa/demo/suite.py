@@ -5,18 +5,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal, get_args
 
-from nupa.demo import perf, perftest, raw, transfer
+from nupa.demo import fio, perf, perftest, raw, transfer, versus
 from nupa.demo.chart import format_size
 from nupa.demo.control import FileOperation, TransferError
+from nupa.demo.fio import FioError
 from nupa.demo.perf import PerfError
 from nupa.demo.perftest import Kind, Operation, PerftestError
 from nupa.demo.programs import PairResult, ProgramError, free_port, run_pair
 from nupa.demo.progress import Progress
 from nupa.demo.results import Results
+
+Part = Literal["files", "sizes", "fio"]
 
 _RUN_MAX_S = 15.0  # what takes longer hangs
 _MIB = 1 << 20
@@ -40,7 +45,27 @@ class Plan:
     bandwidth_bytes: int
     tcp_seconds: float
     file_bytes: int
+    fio_blocks: tuple[int, ...]  # bytes
+    fio_depths: tuple[int, ...]  # blocks outstanding
+    fio_seconds: float
     budget_s: float  # what would start later is left out
+    parts: tuple[Part, ...] = get_args(Part)
+
+    def only(self, part: Part) -> Plan:
+        """This part alone; for fio, all its blocks and depths."""
+        plan = replace(self, parts=(part,))
+        if part != "fio" or self is QUICK:
+            return plan
+        return replace(plan, fio_blocks=_FIO_BLOCKS, fio_depths=_FIO_DEPTHS)
+
+    @property
+    def steps(self) -> int:
+        """How many times `Progress.step` is called."""
+        return (
+            ("files" in self.parts) * len(transfer.OPERATIONS)
+            + ("sizes" in self.parts) * (1 + len(self.latency) + len(self.bandwidth))
+            + ("fio" in self.parts)
+        )
 
     @property
     def programs(self) -> list[str]:
@@ -57,17 +82,25 @@ class Plan:
         return max(32, min(most, most_bytes // size))
 
 
+_FIO_BLOCKS = (4096, 1 << 14, 1 << 16, 1 << 18, _MIB)
+_FIO_DEPTHS = (1, 8, 32)
+# The rdma engine sleeps for 0.5 s after it connected.
+_FIO_RAMP_S = 0.6
+
 FULL = Plan(
     latency=("send", "write", "read", "atomic"),
     bandwidth=("send", "write", "read"),
-    sizes=(2, 8, 64, 512, 4096, 1 << 16, _MIB, 8 * _MIB),
+    sizes=(8, 64, 512, 4096, 1 << 16, _MIB, 8 * _MIB),
     latency_iterations=5000,
     latency_bytes=256 * _MIB,
     bandwidth_iterations=100_000,
     bandwidth_bytes=1024 * _MIB,
     tcp_seconds=3.0,
     file_bytes=64 * _MIB,
-    budget_s=52.0,
+    fio_blocks=(4096, 1 << 16, _MIB),
+    fio_depths=(1, 32),
+    fio_seconds=0.6,
+    budget_s=56.0,
 )
 QUICK = Plan(
     latency=("send",),
@@ -79,6 +112,9 @@ QUICK = Plan(
     bandwidth_bytes=256 * _MIB,
     tcp_seconds=0.5,
     file_bytes=8 * _MIB,
+    fio_blocks=(4096, _MIB),
+    fio_depths=(32,),
+    fio_seconds=0.4,
     budget_s=25.0,
 )
 
@@ -116,12 +152,22 @@ class Suite:
         self._seen_before: set[str] = set()
         self.results = Results(hosts=hosts, mover=mover or "")
 
-    @staticmethod
-    def steps(plan: Plan) -> int:
-        """How many times `Progress.step` is called."""
-        return 1 + len(plan.latency) + len(plan.bandwidth) + len(transfer.OPERATIONS)
-
     def run(self) -> Results:
+        # First: the files that the next steps write keep the kernel busy for a while.
+        if "sizes" in self._plan.parts:
+            self._step("TCP on loopback", self._tcp)
+        if "files" in self._plan.parts:
+            for carrier in transfer.OPERATIONS:
+                label = f"file of {self._plan.file_bytes // _MIB} MiB by {carrier.upper()}"
+                self._step(label, partial(self._transfer, carrier))
+        if "sizes" in self._plan.parts:
+            self._all_sizes()
+        if "fio" in self._plan.parts:
+            self._step("RDMA and TCP by fio", self._fio)
+        self.results.elapsed_s = self._clock() - self._start_s
+        return self.results
+
+    def _all_sizes(self) -> None:
         missing = perftest.missing(self._plan.programs)
         if missing:
             self.results.programs = "nupa perf"
@@ -129,17 +175,10 @@ class Suite:
                 f"{perftest.INSTALL_HINT}; without it ({', '.join(missing)} not found) "
                 "sizes are measured by `nupa perf`"
             )
-        # First: the files that the next steps write keep the kernel busy for a while.
-        self._step("TCP on loopback", self._tcp)
-        for carrier in transfer.OPERATIONS:
-            label = f"file of {self._plan.file_bytes // _MIB} MiB by {carrier.upper()}"
-            self._step(label, partial(self._transfer, carrier))
         for operation in self._plan.latency:
             self._sizes(operation, "lat", own=bool(missing))
         for operation in self._plan.bandwidth:
             self._sizes(operation, "bw", own=bool(missing))
-        self.results.elapsed_s = self._clock() - self._start_s
-        return self.results
 
     def _step(self, label: str, action: Callable[[], None]) -> None:
         """Announces and runs a step; its failure is a result."""
@@ -147,7 +186,7 @@ class Suite:
         try:
             if self._has_time(label):
                 action()
-        except (ProgramError, PerftestError, PerfError, TransferError) as error:
+        except (ProgramError, PerftestError, PerfError, TransferError, FioError) as error:
             self.results.failures.append(f"{label}: {error}")
         self._seen_before |= self._seen
         self._seen = set()
@@ -245,3 +284,35 @@ class Suite:
         finally:
             job.remove_files()
         self.results.transfers.append(job.result(pair))
+
+    def _fio(self) -> None:
+        """Each block at each depth by both, one right after the other: the machine is the same."""
+        if fio.missing():
+            self._no_fio(fio.INSTALL_HINT)
+            return
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(versus.network(self._fabric))
+            except versus.NetworkError as error:
+                self._no_fio(str(error))
+                return
+            place = versus.place(self._fabric, self.results.hosts, self._mover)
+            for block_bytes in self._plan.fio_blocks:
+                for depth in self._plan.fio_depths:
+                    label = f"fio, {depth} x {format_size(block_bytes)}"
+                    self._progress.detail(label)
+                    if not self._has_time(label):
+                        return
+                    self.results.contests.append(self._contest(place, block_bytes, depth))
+
+    def _no_fio(self, reason: str) -> None:
+        self.results.notes.append(f"RDMA is not compared with TCP by fio: {reason}")
+
+    def _contest(self, place: versus.Place, block_bytes: int, depth: int) -> versus.Contest:
+        def rate(carrier: fio.Carrier) -> fio.Rate:
+            job = fio.Job(
+                carrier, block_bytes, depth, place.address, _FIO_RAMP_S, self._plan.fio_seconds
+            )
+            return versus.run(job, place, deadline_s=_RUN_MAX_S, tick=self._tick)
+
+        return versus.Contest(block_bytes, depth, rdma=rate("rdma"), tcp=rate("tcp"))

@@ -41,7 +41,7 @@ def test_the_demo_sends_intact_files_by_each_operation_and_leaves_no_fabric(
     for transfer in found["transfers"]:
         assert transfer["sent_sha256"] == transfer["received_sha256"]
     assert found["mover"] == mover
-    assert "[1/6]" in done.stderr
+    assert "[1/7]" in done.stderr
     assert not [name for name in registry.names() if name.startswith("demo-")]
 
 

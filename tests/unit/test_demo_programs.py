@@ -55,7 +55,7 @@ def test_the_client_starts_when_the_server_listens_and_both_outputs_come_back() 
 
 
 def test_a_server_that_ends_before_it_listens_is_an_error_with_its_output() -> None:
-    with pytest.raises(ProgramError, match=r"(?s)no server on port.*ended with 3.*no device"):
+    with pytest.raises(ProgramError, match=r"(?s)did not listen on port.*ended with 3.*no device"):
         run_pair(
             script("print('no device', file=sys.stderr); sys.exit(3)"),
             script(CLIENT),

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo import chart, plot
+from nupa.demo import chart, fio, plot
 from nupa.demo.perftest import Bandwidth, Latency
 from nupa.demo.raw import Tcp
 from nupa.demo.results import Results, Transfer, render
+from nupa.demo.versus import Contest
 
 SHA = "ab" * 32
 
@@ -128,3 +129,44 @@ def test_without_matplotlib_the_message_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(plot.PlotError, match=r"pip install 'nupa\[plot\]'"):
         plot.check(tmp_path / "demo.png")
+
+
+def contest(block_bytes: int, depth: int, rdma: float, tcp: float) -> Contest:
+    """Rates in thousand operations a second."""
+    rates = [fio.Rate(k * 1e3, k * 1e3 * block_bytes, 1.0, 2.0, 0.6) for k in (rdma, tcp)]
+    return Contest(block_bytes, depth, *rates)
+
+
+CONTESTS = [
+    contest(4096, 1, 1000.0, 200.0),
+    contest(4096, 32, 2000.0, 250.0),
+    contest(1 << 20, 1, 20.0, 2.0),
+    contest(1 << 20, 32, 12.0, 2.0),
+]
+
+
+def test_fios_rates_stand_beside_each_other_and_the_least_ratios_are_said() -> None:
+    text = shown(results(contests=CONTESTS))
+    assert "block  depth  RDMA kIOPS  TCP kIOPS  RDMA GB/s  TCP GB/s  RDMA/TCP" in text
+    assert row(text, "4 KiB") == ["4", "KiB", "1", "1000", "200", "4.10", "0.819", "5.00x"]
+    assert row(text, "1 MiB", nth=1)[2:5] == ["32", "12.0", "2.00"]
+    assert "RDMA reaches 5.00x TCP in IOPS at 4 KiB and 6.00x TCP in bandwidth at 1 MiB." in text
+
+
+def test_each_depth_of_fio_has_a_chart_of_its_blocks_against_the_fabrics_own_tcp() -> None:
+    lines = shown(results(contests=CONTESTS)).splitlines()
+    assert sum("32 outstanding, GB/s" in line for line in lines) == 1
+    assert sum(line.startswith("   4 KiB  ") for line in lines) == 2
+    assert sum("T TCP over nupa_net0" in line for line in lines) == 2
+
+
+def test_fios_figures_are_in_the_json_with_their_ratio() -> None:
+    found = json.loads(json.dumps(results(contests=CONTESTS).to_json()))["contests"]
+    assert [(row["block_bytes"], row["depth"], row["ratio"]) for row in found] == [
+        (4096, 1, 5.0),
+        (4096, 32, 8.0),
+        (1 << 20, 1, 10.0),
+        (1 << 20, 32, 6.0),
+    ]
+    assert found[0]["rdma"]["operations_per_s"] == 1e6
+    assert found[0]["tcp"]["bytes_per_s"] == 4096 * 2e5

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nupa.demo import perf, perftest, raw, results, suite
+from nupa.demo import fio, perf, perftest, raw, results, suite, versus
 from nupa.demo.programs import Outcome, PairResult, ProgramError
 from nupa.demo.progress import Progress
 from nupa.demo.suite import FULL, QUICK, Plan, Suite
@@ -35,6 +36,7 @@ class Fabric:
         self.broken = broken
         self.looks = looks
         self.calls: list[tuple[list[str], dict[str, Any]]] = []
+        self.jobs: list[tuple[fio.Job, versus.Place]] = []
 
     def run_pair(self, _server: list[str], client: list[str], **options: Any) -> PairResult:
         self.calls.append((client, options))
@@ -49,6 +51,14 @@ class Fabric:
             text = LATENCY if name.endswith("_lat") else BANDWIDTH
         end = Outcome(tuple(client), 0, text, "")
         return PairResult(end, end, 0.1)
+
+    def run_job(self, job: fio.Job, place: versus.Place, **options: Any) -> fio.Rate:
+        self.jobs.append((job, place))
+        options["tick"](0.1)
+        if job.carrier in self.broken:
+            raise ProgramError(f"`fio` by {job.carrier} ended with 1")
+        factor = 8.0 if job.carrier == "rdma" else 2.0
+        return fio.Rate(factor * 1e3, factor * 1e3 * job.block_bytes, 1.0, 2.0, job.seconds)
 
 
 def tcp(sizes: Sequence[int], **_: object) -> list[raw.Tcp]:
@@ -65,15 +75,22 @@ def run(
     missing: Sequence[str] = (),
     mover: str | None = "cma",
     movers: Callable[[], set[str]] = lambda: {"relay"},
+    network: Callable[[str], AbstractContextManager[None]] | None = None,
 ) -> tuple[Suite, str]:
     monkeypatch.setattr(suite, "run_pair", fabric.run_pair)
     monkeypatch.setattr(raw, "tcp", tcp)
-    monkeypatch.setattr(perftest, "missing", lambda _: list(missing))
+    monkeypatch.setattr(perftest, "missing", lambda _: [name for name in missing if name != "fio"])
+    monkeypatch.setattr(fio, "missing", lambda: "fio" in missing)
+    monkeypatch.setattr(versus, "network", network or (lambda _: nullcontext()))
+    monkeypatch.setattr(
+        versus, "place", lambda name, hosts, mover: versus.Place(name, hosts, "10.0.0.1", mover)
+    )
+    monkeypatch.setattr(versus, "run", fabric.run_job)
     out = io.StringIO()
     now = iter(i * seconds_a_look for i in range(1_000_000))
     steps = Suite(
         plan,
-        Progress(Suite.steps(plan), out),
+        Progress(plan.steps, out),
         fabric="f",
         mover=mover,
         movers=movers,
@@ -91,7 +108,7 @@ def test_each_step_is_announced_and_counted(
 ) -> None:
     steps, shown = run(monkeypatch, tmp_path, plan, Fabric())
     lines = shown.splitlines()
-    assert len(lines) == Suite.steps(plan)
+    assert len(lines) == plan.steps
     assert lines[-1].startswith(f"[{len(lines)}/{len(lines)}]")
     assert steps.results.ok
     assert set(steps.results.latency) == set(plan.latency)
@@ -167,7 +184,7 @@ def test_what_would_start_past_the_time_for_all_is_left_out_and_that_is_said(
     fabric = Fabric()
     steps, shown = run(monkeypatch, tmp_path, QUICK, fabric, seconds_a_look=10.0)
     assert len(fabric.calls) == 1  # looks after 10 s (TCP) and 20 s, then 25 s are over
-    assert len(shown.splitlines()) == Suite.steps(QUICK)
+    assert len(shown.splitlines()) == QUICK.steps
     assert "is left out: the 25 s for all steps are over" in steps.results.notes[0]
     assert steps.results.ok  # a slow machine is no failure
     assert all(options["deadline_s"] <= 15 for _, options in fabric.calls)
@@ -177,9 +194,9 @@ def test_sizes_measured_before_one_that_failed_are_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Breaking(Fabric):
-        def run_pair(self, server: list[str], client: list[str], **options: Any) -> PairResult:
+        def run_pair(self, _server: list[str], client: list[str], **options: Any) -> PairResult:
             self.broken = ["ib_send_lat"] if "4096" in client else []
-            return super().run_pair(server, client, **options)
+            return super().run_pair(_server, client, **options)
 
     steps, _ = run(monkeypatch, tmp_path, QUICK, Breaking())
     assert len(steps.results.latency["send"]) == 1
@@ -211,7 +228,7 @@ def test_without_perftest_sizes_are_measured_by_nupa_perf_and_the_table_says_so(
     fabric, own = Fabric(), Perf()
     monkeypatch.setattr(perf, "measure", own.measure)
     steps, shown = run(monkeypatch, tmp_path, FULL, fabric, missing=["ib_send_lat"])
-    assert len(shown.splitlines()) == Suite.steps(FULL)
+    assert len(shown.splitlines()) == FULL.steps
     assert not any(client[0].startswith("ib_") for client, _ in fabric.calls)
     assert set(steps.results.latency) == set(FULL.latency)
     assert set(steps.results.bandwidth) == set(FULL.bandwidth)
@@ -238,3 +255,83 @@ def test_an_own_measurement_that_fails_does_not_stop_the_next(
     steps, _ = run(monkeypatch, tmp_path, QUICK, Fabric(), missing=["ib_send_lat"])
     assert steps.results.failures == ["nupa perf send lat: send failed: host1: ended by SIGKILL"]
     assert "write" in steps.results.bandwidth
+
+
+@pytest.mark.parametrize("plan", [FULL, QUICK])
+def test_fio_takes_each_block_at_each_depth_by_both_carriers_with_nothing_else_between(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: Plan
+) -> None:
+    fabric = Fabric()
+    steps, _ = run(monkeypatch, tmp_path, plan, fabric)
+    wanted = [(block, depth) for block in plan.fio_blocks for depth in plan.fio_depths]
+    assert [(job.block_bytes, job.depth) for job, _ in fabric.jobs[::2]] == wanted
+    for (rdma, place), (tcp, _) in zip(fabric.jobs[::2], fabric.jobs[1::2], strict=True):
+        assert (rdma.carrier, tcp.carrier) == ("rdma", "tcp")
+        assert replace(rdma, carrier="tcp") == tcp
+        assert rdma.address == place.address
+        assert place.mover == "cma"
+    assert [(found.block_bytes, found.depth) for found in steps.results.contests] == wanted
+    assert {found.ratio for found in steps.results.contests} == {4.0}
+
+
+@pytest.mark.parametrize("plan", [FULL, QUICK])
+def test_one_part_alone_runs_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: Plan
+) -> None:
+    fabric = Fabric()
+    steps, shown = run(monkeypatch, tmp_path, plan.only("fio"), fabric)
+    assert fabric.calls == []
+    assert len(shown.splitlines()) == 1
+    assert {found.block_bytes for found in steps.results.contests} >= {4096, 1 << 20}
+    fabric = Fabric()
+    steps, _ = run(monkeypatch, tmp_path, plan.only("files"), fabric)
+    assert (len(fabric.calls), fabric.jobs) == (3, [])
+    fabric = Fabric()
+    steps, _ = run(monkeypatch, tmp_path, plan.only("sizes"), fabric)
+    assert set(steps.results.latency) == set(plan.latency)
+    assert (steps.results.transfers, fabric.jobs) == ([], [])
+
+
+def test_alone_fio_takes_more_blocks_and_depths_than_beside_the_others() -> None:
+    alone = FULL.only("fio")
+    assert set(alone.fio_blocks) > set(FULL.fio_blocks)
+    assert (min(alone.fio_depths), max(alone.fio_depths)) == (1, 32)
+    assert (min(alone.fio_blocks), max(alone.fio_blocks)) == (4096, 1 << 20)
+
+
+def test_without_fio_or_without_a_network_the_demo_goes_on_and_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def network(_: str) -> AbstractContextManager[None]:
+        raise versus.NetworkError("user namespaces are not allowed: be root")
+
+    for options, said in (
+        ({"missing": ["fio"]}, "apt-get install fio"),
+        ({"network": network}, "user namespaces are not allowed: be root"),
+    ):
+        fabric = Fabric()
+        steps, _ = run(monkeypatch, tmp_path, QUICK, fabric, **options)
+        (note,) = steps.results.notes
+        assert note.startswith("RDMA is not compared with TCP by fio: ")
+        assert said in note
+        assert steps.results.ok
+        assert (fabric.jobs, steps.results.contests) == ([], [])
+        assert "write" in steps.results.bandwidth
+
+
+def test_a_carrier_that_fails_is_a_failure_of_the_demo_and_the_network_goes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    down = []
+
+    @contextmanager
+    def network(name: str) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            down.append(name)
+
+    steps, _ = run(monkeypatch, tmp_path, QUICK, Fabric(broken=["tcp"]), network=network)
+    assert steps.results.failures == ["RDMA and TCP by fio: `fio` by tcp ended with 1"]
+    assert not steps.results.ok
+    assert down == ["f"]
