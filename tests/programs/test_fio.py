@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""fio's rdma engine by the job file of `nupa demo`: both verbs, by each mover."""
+
+from __future__ import annotations
+
+import pytest
+
+from nupa.demo import fio
+from nupa.demo.programs import ProgramPair
+
+from .stage import Stage
+
+
+def pair(stage: Stage, job: fio.Job) -> ProgramPair:
+    return ProgramPair(
+        stage.nupa_run(job.command("server"), "host0"),
+        stage.nupa_run(job.command("client"), "host1"),
+        env={**stage.env, **job.environment()},
+        ready=fio.READY,
+        deadline_s=40.0,
+    )
+
+
+@pytest.mark.parametrize(("block_bytes", "depth"), [(4096, 1), (1 << 20, 32)])
+def test_blocks_are_written_for_as_long_as_asked(
+    moved: Stage, block_bytes: int, depth: int
+) -> None:
+    # 0.6 s: for 0.5 of them the engine sleeps.
+    job = fio.Job("rdma", block_bytes, depth, "10.0.0.1", ramp_s=0.6, seconds=0.2)
+    with pair(moved, job) as programs:
+        programs.start_server()
+        programs.start_client()
+        result = programs.wait().check()
+    rate = fio.parse(result.client.stdout)
+    assert rate.seconds == pytest.approx(0.2, abs=0.1)
+    # Few and large: fio counts bytes and blocks at slightly different moments.
+    assert rate.bytes_per_s == pytest.approx(rate.operations_per_s * block_bytes, rel=0.3)
+
+
+def test_a_client_of_an_address_without_a_host_ends_with_what_is_wrong(stage: Stage) -> None:
+    job = fio.Job("rdma", 4096, 1, "10.0.0.77", ramp_s=0.0, seconds=0.1)
+    outcome = stage.run(
+        ["env", *(f"{k}={v}" for k, v in job.environment().items())]
+        + stage.nupa_run(job.command("client"), "host1")
+    )
+    assert outcome.returncode != 0
+    assert "event is RDMA_CM_EVENT_ADDR_ERROR" in outcome.stderr
