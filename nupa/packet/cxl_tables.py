@@ -102,29 +102,33 @@ CXL_MEM = Layout(
 def _opcode(names: dict[int, str], last: Field) -> tuple[Field, ...]:
     """The first byte of every message.  NDR and DRS opcodes have 3 bits on a link, here 4."""
     return (
-        Field("valid", 1, "Valid", default=1),
+        Field("valid", 1, "Valid", default=1, abbrev="nupa.cxl.valid"),
         Field("opcode", 4, "Opcode", names),
         last,
     )
 
 
-_SNOOP = Field("snp_type", 3, "Snoop type", SNOOPS)
+_SNOOP = Field("snp_type", 3, "Snoop type", SNOOPS, abbrev="nupa.cxl.snp_type")
 _META = (
-    Field("meta_field", 2, "Meta field", META_FIELDS, default=META_NO_OP),
-    Field("meta_value", 2, "Meta value", META_VALUES),
+    Field(
+        "meta_field", 2, "Meta field", META_FIELDS, default=META_NO_OP, abbrev="nupa.cxl.meta_field"
+    ),
+    Field("meta_value", 2, "Meta value", META_VALUES, abbrev="nupa.cxl.meta_value"),
 )
-_TC = Field("tc", 2, "Traffic class")
-_LOAD = Field("dev_load", 2, "Device load", LOADS)
-_POISON = Field("poison", 1, "Data is poisoned")
-_TRAILER = Field("trp", 1, "A trailer follows the data")
-_TAG = Field("tag", 16, "Tag", hex=True)
-_LD_ID = Field("ld_id", 4, "Logical device (68B, 256B)")
-_SPID = Field("spid", 12, "Source PBR ID (PBR)", hex=True)
-_DPID = Field("dpid", 12, "Destination PBR ID (PBR)", hex=True)
-_CKID = Field("ckid", 13, "Context key ID (256B, PBR)", hex=True)
-_ADDRESS = Field("address", 64, "Address; bits 51:6, in 68B Req also 5", hex=True)
-_BI_ID = Field("bi_id", 12, "BI-ID of the device (68B, 256B)", hex=True)
-_BI_TAG = Field("bi_tag", 12, "BI tag", hex=True)
+_TC = Field("tc", 2, "Traffic class", abbrev="nupa.cxl.tc")
+_LOAD = Field("dev_load", 2, "Device load", LOADS, abbrev="nupa.cxl.dev_load")
+_POISON = Field("poison", 1, "Data is poisoned", abbrev="nupa.cxl.poison")
+_TRAILER = Field("trp", 1, "A trailer follows the data", abbrev="nupa.cxl.trp")
+_TAG = Field("tag", 16, "Tag", hex=True, abbrev="nupa.cxl.tag")
+_LD_ID = Field("ld_id", 4, "Logical device (68B, 256B)", abbrev="nupa.cxl.ld_id")
+_SPID = Field("spid", 12, "Source PBR ID (PBR)", hex=True, abbrev="nupa.cxl.spid")
+_DPID = Field("dpid", 12, "Destination PBR ID (PBR)", hex=True, abbrev="nupa.cxl.dpid")
+_CKID = Field("ckid", 13, "Context key ID (256B, PBR)", hex=True, abbrev="nupa.cxl.ckid")
+_ADDRESS = Field(
+    "address", 64, "Address; bits 51:6, in 68B Req also 5", hex=True, abbrev="nupa.cxl.address"
+)
+_BI_ID = Field("bi_id", 12, "BI-ID of the device (68B, 256B)", hex=True, abbrev="nupa.cxl.bi_id")
+_BI_TAG = Field("bi_tag", 12, "BI tag", hex=True, abbrev="nupa.cxl.bi_tag")
 
 M2S_REQ = Layout(
     "M2SReq",

@@ -25,6 +25,7 @@ class Field(NamedTuple):
     shift: int = 0
     default: int = 0
     kind: str = "number"  # or "ipv6": 128 bits
+    abbrev: str = ""  # its name in Wireshark's filters, if not the layout's and its own
 
     @property
     def largest(self) -> int:
@@ -54,6 +55,10 @@ class Layout:
         for field in fields:
             bits -= field.bits
             self._places.append((field.name, bits, (1 << field.bits) - 1, field.shift))
+
+    def abbrev_of(self, field: Field) -> str:
+        """The name of *field* in Wireshark's filters."""
+        return field.abbrev or f"{self.abbrev}.{field.name}"
 
     def decode(self, data: bytes | bytearray | memoryview, at: int = 0) -> dict[str, int]:
         """Each field of *data* from byte *at* on.  ValueError if there are too few bytes."""

@@ -116,8 +116,8 @@ TLP = Layout(
     Field("length", 10, "Length in DW; 0: 1024"),
 )
 
-_REQUESTER = Field("requester", 16, "Requester ID", hex=True)
-_TAG = Field("tag", 8, "Tag, bits 7:0")
+_REQUESTER = Field("requester", 16, "Requester ID", hex=True, abbrev="nupa.tlp.requester")
+_TAG = Field("tag", 8, "Tag, bits 7:0", abbrev="nupa.tlp.tag")
 _ENABLES = (
     Field("last_be", 4, "Last DW byte enables", hex=True),
     Field("first_be", 4, "First DW byte enables", hex=True),
@@ -127,7 +127,7 @@ _HINT = Field("ph", 2, "Processing hint (TH)", HINTS)
 # 2.2.7: memory requests, and atomics, whose byte enables are reserved
 MEM32 = Layout(
     "Mem32",
-    "nupa.tlp.mem32",
+    "nupa.tlp.mem",
     "Memory request, 32-bit address",
     "PCIe 6.0, 2.2.7",
     _REQUESTER,
@@ -138,7 +138,7 @@ MEM32 = Layout(
 )
 MEM64 = Layout(
     "Mem64",
-    "nupa.tlp.mem64",
+    "nupa.tlp.mem",
     "Memory request, 64-bit address",
     "PCIe 6.0, 2.2.7",
     _REQUESTER,

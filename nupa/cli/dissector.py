@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa dissector`: gives Wireshark and tshark the dissector of NUPA's link type."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from nupa.cli import Help
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_EPILOG = """\
+examples:
+  nupa dissector --install             for this user's Wireshark and tshark, from their next start on
+  nupa dissector --install --to DIR    into another folder of Lua scripts
+  nupa dissector --uninstall           takes it away again
+  tshark -X lua_script:$(nupa dissector --path) -r x.pcapng        for once, without installing
+  tshark -r x.pcapng -Y 'nupa.tlp.length > 16 && nupa.transfer == 0x5'
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "dissector",
+        help="Wireshark's dissector of captures",
+        description=(
+            "Wireshark shows transport and net records of a capture by itself. For TLPs, CXL.mem "
+            "messages and queue entries it needs a Lua script, which this command installs in the "
+            "folder that `tshark -G folders` names for it. docs/packet.md has the format."
+        ),
+        epilog=_EPILOG,
+        formatter_class=Help,
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--install", action="store_true", help="put it where Wireshark looks for it")
+    what.add_argument("--uninstall", action="store_true", help="remove it from there")
+    what.add_argument("--path", action="store_true", help="print where the script itself is")
+    parser.add_argument("--to", metavar="DIR", help="a folder other than this user's own")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from nupa.packet import dissector
+
+    if args.path:
+        print(dissector.FILE)
+        return 0
+    folder = Path(args.to) if args.to is not None else dissector.plugin_folder()
+    if args.install:
+        print(f"installed: {dissector.install(folder)}")
+    elif removed := dissector.uninstall(folder):
+        print(f"removed: {removed}")
+    else:
+        print(f"nothing to remove: {folder / dissector.FILE.name} is not there")
+    return 0
