@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Headers of many packets at once, down to the InfiniBand transport, in C: no scapy.
+
+    >>> from collections import Counter
+    >>> from nupa.packet.fast import Layer, read
+    >>> def opcodes(path):  # how often each opcode occurs in a capture
+    ...     found = Counter()
+    ...     for batch, headers in read(path):
+    ...         found.update(headers.opcode[i] for i in headers.where(layer=Layer.TRANSPORT))
+    ...     return found
+
+Packets lie in any buffer: a piece of a file (`decode_batch`), bytes at hand (`decode`), or memory
+that C owns, such as a live ring (`decode_at`).  csrc/packet/decode.h says what each column is.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum, IntFlag
+from ipaddress import IPv6Address
+from os import PathLike
+from typing import IO, Any
+
+from nupa._engine import ffi, lib
+from nupa.packet.pcapng import Batch, Reader
+
+LINKTYPE_ETHERNET: int = lib.NUPA_LINKTYPE_ETHERNET
+LINKTYPE_RAW: int = lib.NUPA_LINKTYPE_RAW
+LINKTYPE_INFINIBAND: int = lib.NUPA_LINKTYPE_INFINIBAND
+
+
+class Layer(IntEnum):
+    """How far a packet was understood."""
+
+    NONE = lib.NUPA_LAYER_NONE
+    LINK = lib.NUPA_LAYER_LINK
+    NETWORK = lib.NUPA_LAYER_NETWORK
+    PORTS = lib.NUPA_LAYER_PORTS
+    TRANSPORT = lib.NUPA_LAYER_TRANSPORT
+
+
+class Fault(IntEnum):
+    """Why no further."""
+
+    NONE = lib.NUPA_FAULT_NONE
+    SPAN = lib.NUPA_FAULT_SPAN
+    LINK = lib.NUPA_FAULT_LINK
+    CUT = lib.NUPA_FAULT_CUT
+    LENGTH = lib.NUPA_FAULT_LENGTH
+    FRAGMENT = lib.NUPA_FAULT_FRAGMENT
+    OPCODE = lib.NUPA_FAULT_OPCODE
+
+
+class Icrc(IntEnum):
+    """What is known of a packet's ICRC."""
+
+    NONE = lib.NUPA_ICRC_NONE
+    UNCHECKED = lib.NUPA_ICRC_UNCHECKED
+    RIGHT = lib.NUPA_ICRC_RIGHT
+    WRONG = lib.NUPA_ICRC_WRONG
+
+
+class Header(IntFlag):
+    """Bits of the column `headers`; names as in nupa.packet.opcodes."""
+
+    RDETH = lib.NUPA_HEADER_RDETH
+    XRCETH = lib.NUPA_HEADER_XRCETH
+    DETH = lib.NUPA_HEADER_DETH
+    FETH = lib.NUPA_HEADER_FETH
+    RETH = lib.NUPA_HEADER_RETH
+    AtomicETH = lib.NUPA_HEADER_ATOMICETH
+    AETH = lib.NUPA_HEADER_AETH
+    AtomicAckETH = lib.NUPA_HEADER_ATOMICACKETH
+    ImmDt = lib.NUPA_HEADER_IMMDT
+    IETH = lib.NUPA_HEADER_IETH
+    CNPPadding = lib.NUPA_HEADER_CNP
+
+
+class BthFlag(IntFlag):
+    """Bits of the column `bth_flags`."""
+
+    SOLICITED = lib.NUPA_BTH_SOLICITED
+    MIGREQ = lib.NUPA_BTH_MIGREQ
+    FECN = lib.NUPA_BTH_FECN
+    BECN = lib.NUPA_BTH_BECN
+    ACKREQ = lib.NUPA_BTH_ACKREQ
+
+
+_HEADERS_BYTES = ffi.sizeof("struct nupa_headers")
+_SPAN_BYTES = ffi.sizeof("struct nupa_span")
+_FORMATS: dict[int, str] = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_ADDRESSES = ("source", "destination")
+
+# column: format of its numbers, offset in the structure
+_COLUMNS: dict[str, tuple[str, int]] = {
+    name: (_FORMATS[ffi.sizeof(field.type)], field.offset)
+    for name, field in ffi.typeof("struct nupa_headers").fields
+    if name not in (*_ADDRESSES, "pad")
+}
+COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
+
+
+class Headers:
+    """What was decoded, a column for each field: `headers.psn[7]` is the eighth packet's PSN.
+
+    Columns are memoryviews, without a copy: they can be indexed, sliced, iterated, and given to
+    NumPy.  What a packet does not have is 0; `headers` says which extended headers it has.
+    """
+
+    def __init__(self, out: Any, count: int, transports: int) -> None:
+        self._out = out
+        self._count = count
+        self._bytes = memoryview(ffi.buffer(out, count * _HEADERS_BYTES)).cast("B")
+        #: how many packets were understood down to the transport
+        self.transports = transports
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getattr__(self, name: str) -> memoryview:
+        try:
+            kind, offset = _COLUMNS[name]
+        except KeyError:
+            raise AttributeError(f"{name!r} is no column; COLUMNS has their names") from None
+        size = array(kind).itemsize
+        words: memoryview = self._bytes.cast(kind)  # type: ignore[call-overload]
+        # A field lies at a multiple of its size, and the structure's size is one, too.
+        column = words[offset // size :: _HEADERS_BYTES // size]
+        self.__dict__[name] = column  # so that this is not called for it again
+        return column
+
+    def where(self, **wanted: int) -> list[int]:
+        """The packets whose columns have these values: `where(opcode=0x11, dqpn=18)`."""
+        found: Iterable[int] = range(self._count)
+        for name, value in wanted.items():
+            column = getattr(self, name)
+            found = [i for i in found if column[i] == value]
+        return list(found)
+
+    def source(self, index: int) -> bytes:
+        """The packet's source: 16 bytes, an IPv6 address or GID; IPv4 as ::ffff:a.b.c.d."""
+        return bytes(self._out[index].source)
+
+    def destination(self, index: int) -> bytes:
+        """The packet's destination, likewise."""
+        return bytes(self._out[index].destination)
+
+
+def address_text(address: bytes) -> str:
+    """An address of Headers as it is written.
+
+    >>> address_text(bytes(10) + b"\\xff\\xff\\x0a\\0\\0\\x01"), address_text(bytes(15) + b"\\x01")
+    ('10.0.0.1', '::1')
+    """
+    parsed = IPv6Address(address)
+    return str(parsed.ipv4_mapped or parsed)
+
+
+def decode(
+    data: bytes | bytearray | memoryview,
+    spans: Iterable[tuple[int, int]],
+    linktype: int = LINKTYPE_ETHERNET,
+    *,
+    check_icrc: bool = False,
+) -> Headers:
+    """The headers of the packets of *data*, each at (offset, bytes).
+
+    What is wrong with a packet stands in its column `fault`; nothing raises.  check_icrc: compute
+    ICRCs, too, for the column `icrc_state`.  OverflowError for an offset beyond 4 GiB.
+    """
+    words = array("I")
+    for offset, size in spans:
+        words.extend((offset, size, size, 0))
+    count = len(words) * words.itemsize // _SPAN_BYTES
+    c_spans = ffi.from_buffer("struct nupa_span[]", words)
+    return decode_at(data, c_spans, _SPAN_BYTES, count, [linktype], check_icrc=check_icrc)
+
+
+def decode_batch(batch: Batch, *, check_icrc: bool = False) -> Headers:
+    """The headers of a batch of a pcapng.Reader; of link types that are not known only `fault`."""
+    linktypes = [interface.linktype for interface in batch.interfaces]
+    first = ffi.addressof(batch.records[0], "offset")
+    stride = ffi.sizeof("struct nupa_pcapng_record")
+    return decode_at(batch.data, first, stride, len(batch), linktypes, check_icrc=check_icrc)
+
+
+def decode_at(
+    data: Any,
+    spans: Any,
+    stride_bytes: int,
+    count: int,
+    linktypes: Sequence[int],
+    *,
+    check_icrc: bool = False,
+) -> Headers:
+    """The same for records in C's memory: *spans* points to the first of *count*
+    `struct nupa_span`, which lie *stride_bytes* apart, inside of larger records perhaps."""
+    buffer = ffi.from_buffer(data)
+    out = ffi.new("struct nupa_headers[]", max(count, 1))
+    transports = lib.nupa_decode(
+        buffer,
+        len(buffer),
+        ffi.cast("struct nupa_span *", spans),
+        stride_bytes,
+        count,
+        ffi.new("uint32_t[]", list(linktypes)),
+        len(linktypes),
+        lib.NUPA_DECODE_CHECK_ICRC if check_icrc else 0,
+        out,
+    )
+    return Headers(out, count, transports)
+
+
+def read(
+    file: str | PathLike[str] | IO[bytes], *, check_icrc: bool = False
+) -> Iterator[tuple[Batch, Headers]]:
+    """The batches of a pcapng file, each with its headers.  PcapngError as pcapng.Reader."""
+    for batch in Reader(file).batches():
+        yield batch, decode_batch(batch, check_icrc=check_icrc)
