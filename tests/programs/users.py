@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyroute2
+
 import nupa
 
 NOBODY = 65534
-_CHECK = "import nupa.cli.run, nupa.fabric.segment"
+_CHECK = "import nupa.cli.run, nupa.fabric.segment, pyroute2"
 _LEFT_OUT = shutil.ignore_patterns(
     "__pycache__", "site-packages", "dist-packages", "test", "idlelib", "ensurepip", "config-*"
 )
@@ -78,9 +80,10 @@ def copy_python(folder: Path) -> Path:
 
 
 def copy_packages(folder: Path) -> Path:
-    """nupa, and the module that its binding needs."""
+    """nupa, and the packages that it needs."""
     packages = folder / "packages"
     shutil.copytree(nupa.__path__[0], packages / "nupa", ignore=_LEFT_OUT)
+    shutil.copytree(pyroute2.__path__[0], packages / "pyroute2", ignore=_LEFT_OUT)
     backend = importlib.util.find_spec("_cffi_backend")
     assert backend is not None
     assert backend.origin is not None

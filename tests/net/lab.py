@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A fabric with interfaces, of a user, and programs on its hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nupa.demo.programs import Outcome, Program
+from nupa.netdev import process
+from tests.programs.users import User
+
+DEADLINE_S = 40.0  # what takes longer hangs
+
+
+def needs(program: str, package: str) -> str:
+    """Where *program* is; skips where it is not, naming the Debian *package* that has it."""
+    found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin")
+    if found is None:
+        pytest.skip(f"there is no {program} here: Debian's package {package} has it")
+    return found
+
+
+@dataclass
+class Net:
+    """The default fabric of *folder*, and commands of *user* on it.
+
+    exec() runs a program in the namespace of a host to its end, start() starts one that is ended
+    with the test.  shell=True adds the verbs of that host, as `nupa shell` does.  10.0.0.1 is
+    host0, 10.0.0.2 host1: see ip().
+    """
+
+    folder: Path  #: None of the user's own: NUPA_DIR
+    user: User
+    started: list[Program] = field(default_factory=list)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"NUPA_DIR": str(self.folder), **self.user.env}
+
+    def argv(self, *arguments: str) -> list[str]:
+        """The command line of `nupa` with these arguments."""
+        return [*self.user.prefix, self.user.python, "-P", "-m", "nupa.cli", *arguments]
+
+    def argv_on(self, host: str, command: Sequence[str], *, shell: bool = False) -> list[str]:
+        where = ("shell", host) if shell else ("net", "exec", host)
+        return self.argv(*where, "--", *command)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> Outcome:
+        """Runs any command line to its end; that it fails is in what is returned."""
+        with closing(Program(argv, env={**self.env, **(env or {})})) as program:
+            wait(program, deadline_s)
+            return program.outcome()
+
+    def nupa(self, *arguments: str, deadline_s: float = DEADLINE_S) -> Outcome:
+        """Runs `nupa` with these arguments; that it fails is in what is returned."""
+        return self.run(self.argv(*arguments), deadline_s=deadline_s)
+
+    def ok(self, *arguments: str) -> Outcome:
+        """The same, and it must succeed."""
+        outcome = self.nupa(*arguments)
+        assert outcome.ok, outcome.describe()
+        return outcome
+
+    def exec(
+        self,
+        host: str,
+        command: Sequence[str],
+        *,
+        shell: bool = False,
+        check: bool = True,
+        env: Mapping[str, str] | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> Outcome:
+        """Runs *command* on *host* to its end; with *check* it must succeed."""
+        argv = self.argv_on(host, command, shell=shell)
+        outcome = self.run(argv, env=env, deadline_s=deadline_s)
+        assert outcome.ok or not check, outcome.describe()
+        return outcome
+
+    def start(
+        self,
+        host: str,
+        command: Sequence[str],
+        *,
+        shell: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> Program:
+        """Starts *command* on *host*; it is ended with the test, or by its close()."""
+        argv = self.argv_on(host, command, shell=shell)
+        program = Program(argv, env={**self.env, **(env or {})})
+        self.started.append(program)
+        return program
+
+    def listening(self, host: str, port: int, server: Program, *, udp: bool = False) -> None:
+        """Until *server*, started on *host*, has a socket on that port."""
+        table = "-Hnlu" if udp else "-Hnlt"
+        query = [needs("ss", "iproute2"), table, f"sport = :{port}"]
+        while not self.exec(host, query).stdout.strip():
+            assert server.running, server.outcome().describe()
+
+    def ls(self) -> list[dict[str, Any]]:
+        """What `nupa net ls --json` says."""
+        found: list[dict[str, Any]] = json.loads(self.ok("net", "ls", "--json").stdout)
+        return found
+
+    def state_of(self, host: str) -> str:
+        return str(next(entry["state"] for entry in self.ls() if entry["host"] == host))
+
+    def stored(self) -> dict[str, Any]:
+        """The state file, as it is."""
+        (file,) = self.folder.glob(".nupa-*.net")
+        found: dict[str, Any] = json.loads(file.read_text())
+        return found
+
+    def processes(self) -> list[process.Process]:
+        """All keepers and pumps of this folder."""
+        folder = str(self.folder)
+        pumps = process.find_all("nupa.netdev.pump", folder)
+        return pumps + process.find_all("nupa_keeper", f"{folder}/nupa-{self.user.uid}-default")
+
+    def close(self) -> None:
+        for program in self.started:
+            program.close()
+        self.nupa("net", "down")
+        self.nupa("down", "--all", "--force")
+
+    def left(self) -> list[str]:
+        """What should not be there any more."""
+        return [str(found) for found in self.processes()] + [
+            entry.name for entry in self.folder.iterdir()
+        ]
+
+
+def ip(host: int) -> str:
+    """The IPv4 address of host *host*, counted from 0."""
+    return f"10.0.0.{host + 1}"
+
+
+def wait(program: Program, deadline_s: float = DEADLINE_S) -> None:
+    """Until it ends; kills it at the deadline."""
+    if not select.select([program.pidfd], [], [], deadline_s)[0]:
+        program.kill(f"was killed: not done after {deadline_s:g} s")
+
+
+@contextmanager
+def closed(net: Net) -> Iterator[Net]:
+    """Takes all down at the end; what is left is an error."""
+    try:
+        yield net
+    finally:
+        net.close()
+        left = net.left()
+        shutil.rmtree(net.folder)
+        assert left == []
