@@ -11,9 +11,14 @@ from nupa.cli import Help
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+_DESCRIPTION = """\
+Wireshark shows the transport and net records of a capture by itself.  For TLPs, CXL.mem
+messages and queue entries it needs a Lua script, which this command installs in the folder
+that `tshark -G folders` names for such scripts.  docs/packet.md has the format.
+"""
 _EPILOG = """\
 examples:
-  nupa dissector --install             for this user's Wireshark and tshark, from their next start on
+  nupa dissector --install             for this user's Wireshark and tshark, when they start next
   nupa dissector --install --to DIR    into another folder of Lua scripts
   nupa dissector --uninstall           takes it away again
   tshark -X lua_script:$(nupa dissector --path) -r x.pcapng        for once, without installing
@@ -25,11 +30,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "dissector",
         help="Wireshark's dissector of captures",
-        description=(
-            "Wireshark shows transport and net records of a capture by itself. For TLPs, CXL.mem "
-            "messages and queue entries it needs a Lua script, which this command installs in the "
-            "folder that `tshark -G folders` names for it. docs/packet.md has the format."
-        ),
+        description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=Help,
     )

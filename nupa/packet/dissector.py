@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The Wireshark dissector of NUPA's link type: nupa.lua beside this file.
 
-Its code is written by hand; its tables, between two marks, are written from ours:
+Its code is written by hand; its tables, between two marks, are written from ours, and so are those
+of the documentation:
 
-    python -m nupa.packet.dissector      writes the tables of nupa.lua anew
+    python -m nupa.packet.dissector docs/packet.md      writes the tables of both anew
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ LAYOUTS: tuple[Layout, ...] = (
 )
 _BEGIN = "-- tables: begin (written by python -m nupa.packet.dissector)\n"
 _END = "-- tables: end\n"
+_DOC_BEGIN = "<!-- tables: begin (written by python -m nupa.packet.dissector) -->\n"
+_DOC_END = "<!-- tables: end -->\n"
 _MARK = "NUPA's link type"  # stands in the first lines of the file, and so of what was installed
 
 
@@ -106,13 +109,38 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
+def documentation() -> str:
+    """The tables of docs/packet.md."""
+    return "".join(line + "\n" for layout in LAYOUTS for line in _described(layout))
+
+
+def _described(layout: Layout) -> Iterator[str]:
+    yield f"\n### {layout.name}: {layout.text}, {layout.bytes} bytes ({layout.cite})\n"
+    yield "| byte | bits | field | what it is | filter |"
+    yield "|---|---|---|---|---|"
+    at = 0
+    for field in layout.fields:
+        first, last = at // 8, (at + field.bits - 1) // 8
+        at += field.bits
+        where = f"{first}" if first == last else f"{first}-{last}"
+        high = 8 * (last + 1) - 1 - (at - field.bits)
+        text = field.text + (f"; its low {field.shift} bits are left out" if field.shift else "")
+        for value, name in field.values.items() if field.values else ():
+            text += f"; {f'bit {value}' if field.flags else int(value)}: {name}"
+        show = f"`{layout.abbrev_of(field)}`" if is_shown(field) else ""
+        low = high - field.bits + 1
+        bits = f"{high}" if high == low else f"{high}-{low}"
+        yield f"| {where} | {bits} | `{field.name}` | {text} | {show} |"
+
+
 def rendered(text: str) -> str:
-    """*text* of nupa.lua with its tables written anew."""
-    before, begin, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise LocalError("nupa.lua has lost the marks of its tables")
-    return before + begin + tables() + end + after
+    """*text*, of nupa.lua or docs/packet.md, with its tables written anew."""
+    for begin, end, write in ((_BEGIN, _END, tables), (_DOC_BEGIN, _DOC_END, documentation)):
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if found and closed:
+            return before + begin + write() + end + after
+    raise LocalError("the file has no marks of tables")
 
 
 def plugin_folder() -> Path:
@@ -180,10 +208,11 @@ def _refuse_foreign(target: Path) -> None:
         raise LocalError(f"{target} is not NUPA's dissector: move it away first")
 
 
-def main() -> int:
-    FILE.write_text(rendered(FILE.read_text()))
+def main(paths: list[str]) -> int:
+    for path in (FILE, *map(Path, paths)):
+        path.write_text(rendered(path.read_text()))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
