@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     # Here: `nupa run` must not wait for what only a demo needs.
     import json
     import shutil
+    import signal
     import sys
     import tempfile
 
@@ -58,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     from nupa.demo.fabric import movers, temporary_fabric
     from nupa.demo.progress import Progress
 
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _ended)
     try:
         if args.plot is not None:
             plot.check(args.plot)
@@ -92,3 +95,8 @@ def run(args: argparse.Namespace) -> int:
     except plot.PlotError as error:
         return fail(str(error), EXIT_USAGE)
     return 0 if found.ok else 1
+
+
+def _ended(number: int, _: object) -> None:
+    """What the demo made goes, as after Ctrl-C."""
+    raise SystemExit(128 + number)

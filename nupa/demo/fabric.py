@@ -24,5 +24,7 @@ def temporary_fabric(purpose: str) -> Iterator[Fabric]:
 
 
 def movers(fabric: Fabric) -> set[str]:
-    """How bulk moves now between attached processes; empty before their first contact."""
-    return {str(channel.mover) for channel in channels(fabric)}
+    """How bulk moves now from process to process; empty before their first contact."""
+    return {
+        str(channel.mover) for channel in channels(fabric) if channel.from_pid != channel.to_pid
+    }

@@ -20,9 +20,11 @@ from nupa.demo.perftest import Kind, Operation, PerftestError
 from nupa.demo.programs import PairResult, ProgramError, free_port, run_pair
 from nupa.demo.progress import Progress
 from nupa.demo.results import Results
+from nupa.demo.versus import NetworkError
 
 Part = Literal["files", "sizes", "fio"]
 
+_FAILURES = (ProgramError, PerftestError, PerfError, TransferError, FioError, NetworkError)
 _RUN_MAX_S = 15.0  # what takes longer hangs
 _MIB = 1 << 20
 _ATOMIC_SIZE = 8  # bytes; there is no other
@@ -186,7 +188,7 @@ class Suite:
         try:
             if self._has_time(label):
                 action()
-        except (ProgramError, PerftestError, PerfError, TransferError, FioError) as error:
+        except _FAILURES as error:
             self.results.failures.append(f"{label}: {error}")
         self._seen_before |= self._seen
         self._seen = set()
@@ -293,7 +295,7 @@ class Suite:
         with ExitStack() as stack:
             try:
                 stack.enter_context(versus.network(self._fabric))
-            except versus.NetworkError as error:
+            except NetworkError as error:
                 self._no_fio(str(error))
                 return
             place = versus.place(self._fabric, self.results.hosts, self._mover)
@@ -313,6 +315,8 @@ class Suite:
             job = fio.Job(
                 carrier, block_bytes, depth, place.address, _FIO_RAMP_S, self._plan.fio_seconds
             )
-            return versus.run(job, place, deadline_s=_RUN_MAX_S, tick=self._tick)
+            # The mover is that of RDMA.
+            tick = self._tick if carrier == "rdma" else self._progress.tick
+            return versus.run(job, place, deadline_s=_RUN_MAX_S, tick=tick)
 
         return versus.Contest(block_bytes, depth, rdma=rate("rdma"), tcp=rate("tcp"))

@@ -6,7 +6,6 @@ Neither is pinned: TCP has work for more threads than there are programs.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +13,7 @@ from dataclasses import dataclass
 from nupa.demo import fio
 from nupa.demo.programs import NUPA, ProgramPair, nupa_run
 from nupa.fabric import Fabric
-
-_NET_S = 20.0  # for `nupa net up` and `down`
+from nupa.fabric.errors import NupaError
 
 
 class NetworkError(Exception):
@@ -39,27 +37,25 @@ class Contest:
 
 @contextmanager
 def network(fabric: str) -> Iterator[None]:
-    """nupa_net0 for each host of *fabric*, as long as the block runs.  NetworkError: there is none.
+    """nupa_net0 for each host of *fabric*, as long as the block runs.
 
-    Where the block is never left, as by SIGKILL, `nupa net down` is for the user.
+    NetworkError: there is none, and nothing of it stays; or it could not be taken away.
     """
+    # Here: they bring pyroute2.
+    from nupa.netdev.down import down
+    from nupa.netdev.up import Wish, up
+
     try:
-        _net("up", fabric)
+        up(fabric, Wish())
+    except NupaError as error:
+        raise NetworkError(" ".join(str(error).split())) from error
+    try:
         yield
     finally:
-        # After a failed `up`, too: what it had made by then goes with it.
-        _net("down", fabric, check=False)
-
-
-def _net(command: str, fabric: str, *, check: bool = True) -> None:
-    argv = [*NUPA, "net", command, "--fabric", fabric]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_NET_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise NetworkError(f"`nupa net {command}` was not done in {_NET_S:g} s") from error
-    if check and done.returncode:
-        said = done.stderr.strip() or f"`nupa net {command}` ended with {done.returncode}"
-        raise NetworkError(" ".join(said.removeprefix("nupa: ").split()))
+        left = down(fabric).left
+        if left:
+            said = "; ".join(f"{host}: {why}" for host, why in left.items())
+            raise NetworkError(f"interfaces stay: {said}")
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,7 @@ def test_blocks_are_written_for_as_long_as_asked(
 
 def test_a_client_of_an_address_without_a_host_ends_with_what_is_wrong(stage: Stage) -> None:
     job = fio.Job("rdma", 4096, 1, "10.0.0.77", ramp_s=0.0, seconds=0.1)
-    outcome = stage.run(
-        ["env", *(f"{k}={v}" for k, v in job.environment().items())]
-        + stage.nupa_run(job.command("client"), "host1")
-    )
+    given = [f"{name}={value}" for name, value in job.environment().items()]
+    outcome = stage.run(["env", *given, *stage.nupa_run(job.command("client"), "host1")])
     assert outcome.returncode != 0
     assert "event is RDMA_CM_EVENT_ADDR_ERROR" in outcome.stderr

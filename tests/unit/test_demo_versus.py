@@ -4,30 +4,45 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
 from nupa.demo import fio, versus
 from nupa.demo.programs import NUPA, ProgramError
 from nupa.demo.versus import NetworkError, Place
+from nupa.fabric.errors import LocalError
+from nupa.netdev import down as netdev_down
+from nupa.netdev import up as netdev_up
 
 PLACE = Place("f", ("host0", "host1"), "10.0.0.1", mover="cma")
 RDMA = fio.Job("rdma", 4096, 1, PLACE.address, ramp_s=0.1, seconds=0.1)
 TCP = fio.Job("tcp", 4096, 1, PLACE.address, ramp_s=0.1, seconds=0.1)
 
-#: Stands in for nupa: says what it was asked, one line each time.
-NUPA_STUB = """
-import sys
-print(*sys.argv[2:], file=open(sys.argv[1], "a"))
-if "up" in sys.argv:
-    sys.exit({failure!r})
-"""
+
+class Netdev:
+    """Stands in for `nupa.netdev`: what it was asked, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        self.missing = ""
+        self.left: dict[str, str] = {}
+        monkeypatch.setattr(netdev_up, "up", self._up)
+        monkeypatch.setattr(netdev_down, "down", self._down)
+
+    def _up(self, name: str, wish: netdev_up.Wish) -> None:
+        assert wish == netdev_up.Wish()
+        self.calls.append(f"up {name}")
+        if self.missing:
+            raise LocalError(self.missing)
+
+    def _down(self, name: str) -> netdev_down.Report:
+        self.calls.append(f"down {name}")
+        return netdev_down.Report(name, ["host0"], "kept", self.left)
 
 
-def stub(monkeypatch: pytest.MonkeyPatch, log: Path, failure: str | int = 0) -> None:
-    text = NUPA_STUB.format(failure=failure)
-    monkeypatch.setattr(versus, "NUPA", (sys.executable, "-c", text, str(log)))
+@pytest.fixture
+def netdev(monkeypatch: pytest.MonkeyPatch) -> Netdev:
+    return Netdev(monkeypatch)
 
 
 def test_rdma_runs_on_the_hosts_and_tcp_in_their_namespaces() -> None:
@@ -40,31 +55,29 @@ def test_rdma_runs_on_the_hosts_and_tcp_in_their_namespaces() -> None:
     assert (server[-4:], client[-4:]) == (RDMA.command("server"), TCP.command("client"))
 
 
-def test_the_network_is_up_for_the_block_and_down_after_it_however_it_ends(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    stub(monkeypatch, log)
-
+def test_the_network_is_up_for_the_block_and_down_after_it_however_it_ends(netdev: Netdev) -> None:
     def interrupted() -> None:
         with versus.network("f"):
-            assert log.read_text() == "net up --fabric f\n"
+            assert netdev.calls == ["up f"]
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert log.read_text().splitlines() == ["net up --fabric f", "net down --fabric f"]
+    assert netdev.calls == ["up f", "down f"]
 
 
-def test_a_network_that_cannot_be_is_one_line_and_what_was_made_of_it_goes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    stub(monkeypatch, log, "nupa: /dev/net/tun is missing:\n  `modprobe tun`")
+def test_a_network_that_cannot_be_is_said_in_one_line(netdev: Netdev) -> None:
+    netdev.missing = "/dev/net/tun is missing:\n  `modprobe tun`"
     with pytest.raises(NetworkError) as caught, versus.network("f"):
         raise AssertionError("there is no network")
     assert str(caught.value) == "/dev/net/tun is missing: `modprobe tun`"
-    assert log.read_text().splitlines()[-1] == "net down --fabric f"
+    assert netdev.calls == ["up f"]
+
+
+def test_interfaces_that_stay_are_an_error(netdev: Netdev) -> None:
+    netdev.left = {"host0": "busy"}
+    with pytest.raises(NetworkError, match="interfaces stay: host0: busy"), versus.network("f"):
+        pass
 
 
 def test_a_server_that_ends_before_it_is_ready_is_named_with_what_it_said(
