@@ -21,7 +21,8 @@ from types import TracebackType
 from typing import Literal
 
 from nupa.demo import raw
-from nupa.demo.programs import ProgramError
+from nupa.demo.programs import NUPA, ProgramError
+from nupa.netdev import state
 
 Kind = Literal["nupa_net0", "TAP loop", "TAP loop, plain", "veth", "veth, MTU 9000"]
 
@@ -136,6 +137,31 @@ def _veth(mtu_bytes: int) -> Callable[[ExitStack, str], Link]:
     return lambda stack, _: _held(stack, [*_unshare(), *argv])
 
 
+def _nupa(stack: ExitStack, fabric: str) -> Link:
+    """Entered as the others are, so that both sides of a ratio start alike."""
+    _nupa_net("up", fabric)
+    stack.callback(_nupa_net, "down", fabric)
+    hosts = list(state.load_up(fabric).hosts.values())[:2]
+    pids = {host.pump.pid for host in hosts}
+    enter = []
+    for host in hosts:
+        assert host.netns.holder is not None, "whose namespace `net up` made, that has a keeper"
+        keeper = Path(f"/proc/{host.netns.holder.pid}")
+        pids.add(host.netns.holder.pid)
+        command = ["nsenter", f"--net={host.netns.path}"]
+        if (keeper / "ns/user").readlink() != Path("/proc/self/ns/user").readlink():
+            command[1:1] = ["--preserve-credentials", f"--user={keeper}/ns/user"]
+        enter.append(tuple(command))
+    return Link((hosts[0].ipv4, hosts[1].ipv4), (enter[0], enter[1]), tuple(sorted(pids)))
+
+
+def _nupa_net(verb: str, fabric: str) -> None:
+    argv = [*NUPA, "net", verb, "--fabric", fabric]
+    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise ProgramError(f"`{shlex.join(argv)}`: {done.stderr.strip()}\n{NEEDS}")
+
+
 def _unshare() -> list[str]:
     """unshare(1) as this user may use it: with a user namespace where that is needed."""
     plain = ["unshare", "--net"]
@@ -145,6 +171,7 @@ def _unshare() -> list[str]:
 
 
 _MAKERS: dict[Kind, Callable[[ExitStack, str], Link]] = {
+    "nupa_net0": _nupa,
     "TAP loop": _tap(),
     "TAP loop, plain": _tap("--plain"),
     "veth": _veth(1500),
