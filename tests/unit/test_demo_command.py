@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from nupa.demo.programs import NUPA
 from nupa.fabric import registry
+from nupa.netdev import state
 
 
 def demo(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -53,15 +55,27 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_runs(tmp_path
     assert "[1/" not in done.stderr
 
 
-def test_ctrl_c_ends_the_demo_its_programs_and_its_fabric() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_demo_its_programs_its_network_and_its_fabric(number: int) -> None:
     argv = [*NUPA, "demo", "--quick"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         assert demo.stderr is not None
         lines = iter(demo.stderr.readline, "")
-        assert any("file of" in line for line in lines)  # by now a pair of programs starts
+        assert any("by fio" in line for line in lines)  # by now its network comes up
         name = f"demo-{demo.pid}"
         assert name in registry.names()
-        demo.send_signal(signal.SIGINT)
+        demo.send_signal(number)
         _, errors = demo.communicate(timeout=30)
-    assert demo.returncode == 130, errors
+    assert demo.returncode == 128 + number, errors
     assert name not in registry.names()
+    assert name not in state.names()
+    assert not [process for process in processes() if name in process]
+
+
+def processes() -> list[str]:
+    """The command lines of all processes that we may look at."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it ended
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
