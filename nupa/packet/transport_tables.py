@@ -142,7 +142,7 @@ AtomicAckETH = Layout(
     "atomicacketh",
     "Atomic ACK Extended Transport Header",
     "IBTA 9.3.5.3",
-    Field("original", 64, "What was there before", hex=True),
+    Field("orig", 64, "What was there before", hex=True),
 )
 ImmDt = Layout(
     "ImmDt",
