@@ -64,7 +64,7 @@ class TLP(Layer):
         return header + 4 * (self.length or LENGTH_DW_MAX) if self.fmt & 2 else header
 
     def post_dissect(self, s: bytes) -> bytes:
-        if self.td:
+        if self.td and self.ecrc is not None:
             self.raw_packet_cache = None  # scapy's guess of where our bytes are is wrong
         return s
 
