@@ -19,18 +19,17 @@ from nupa.demo import raw
 from nupa.demo.programs import ProgramError, free_port, run_pair
 
 _PROBE = str(raw.BIN / "net_probe")
-_IPERF3_S = 1  # iperf3 takes whole seconds
 _PROBE_S = 0.5
 _IDLE_S = 10.0
 
 
-def iperf3(link: Link, port: int, seconds: int, *options: str) -> tuple[list[str], list[str]]:
+def iperf3(link: Link, port: int, *options: str) -> tuple[list[str], list[str]]:
     """Server, which serves one client, and client, which prints JSON."""
     if shutil.which("iperf3") is None:
         raise ProgramError("iperf3 is not installed: `apt-get install iperf3` (Debian, Ubuntu)")
     common = ["iperf3", "-p", str(port)]
     address = link.addresses[0]
-    client = [*common, "-c", address, "-t", str(seconds), "-J", *options]
+    client = [*common, "-c", address, "-J", *options]
     return link.command(0, [*common, "-s", "-1", "-B", address]), link.command(1, client)
 
 
@@ -47,7 +46,8 @@ def stream(kind: Kind, *options: str) -> Callable[[Bench], float]:
     def measure(bench: Bench) -> float:
         link = bench.links.get(kind, bench.fabric)
         port = free_port()
-        server, client = iperf3(link, port, _IPERF3_S, *options)
+        length = ("-n", "64M") if bench.quick else ("-t", "1")
+        server, client = iperf3(link, port, *length, *options)
         result = run_pair(server, client, cpus=bench.cpus, port=port)
         return gbit_per_s(result.check().client.stdout)
 

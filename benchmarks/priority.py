@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Verbs and TCP over one fabric at the same time: neither may starve the other.
 
-Each measurement is taken alone and while the other kind of traffic runs as fast as it can.
+Each is measured alone and while the other runs as fast as it can.  Two ends of verbs that poll, two of
+TCP and the pump are five that want two CPUs: the scheduler's fair share for each end is two fifths
+of a CPU.  The targets are half of what that gives: then nobody starves.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.case import Bench, Case
+from benchmarks.case import Bench, Case, at_least, at_most
 from benchmarks.net import iperf3, stream
 from nupa.demo import perftest
 from nupa.demo.perftest import Operation
@@ -53,7 +55,7 @@ def _meanwhile(pair: ProgramPair) -> Iterator[None]:
 
 def _bulk(bench: Bench) -> ProgramPair:
     port = free_port()
-    server, client = iperf3(bench.links.get("nupa_net0", bench.fabric), port, _LOAD_S)
+    server, client = iperf3(bench.links.get("nupa_net0", bench.fabric), port, "-t", str(_LOAD_S))
     return ProgramPair(server, client, cpus=bench.cpus, port=port)
 
 
@@ -103,28 +105,28 @@ _iperf3_gbit_per_s = stream("nupa_net0")
 
 CASES = (
     Case(
-        "both: ib_send_lat -s 8, mean",
+        "net + verbs: ib_send_lat, mean",
         "µs",
-        "",
-        None,
+        "<= 5 x",
+        at_most(5),
         _beside(_bulk, _send_lat_us),
         "without iperf3",
         _send_lat_us,
     ),
     Case(
-        "both: ib_write_bw 64 KiB",
+        "net + verbs: ib_write_bw 64 KiB",
         "GB/s",
-        "",
-        None,
+        ">= 0.2 x",
+        at_least(0.2),
         _beside(_bulk, _write_gb_per_s),
         "without iperf3",
         _write_gb_per_s,
     ),
     Case(
-        "both: iperf3, one stream",
+        "net + verbs: iperf3",
         "Gb/s",
-        "",
-        None,
+        ">= 0.2 x",
+        at_least(0.2),
         _beside(_writes, _iperf3_gbit_per_s),
         "without ib_write_bw",
         _iperf3_gbit_per_s,

@@ -112,6 +112,12 @@ static struct nupa_channel *channel_to(struct nupa_net *net, uint32_t host)
 	return NULL;
 }
 
+/* Changes while other threads look; their answer matters for slots that do not change then. */
+static struct nupa_net *sibling_at(const struct nupa_net *net, uint32_t slot)
+{
+	return nupa_load_relaxed(&net->siblings->by_slot[slot]);
+}
+
 /* --- sending ------------------------------------------------------------------------- */
 
 static void wake(struct nupa_net *net)
@@ -124,7 +130,7 @@ static void wake(struct nupa_net *net)
 /* Once for all frames of a turn. */
 static void touch(struct nupa_net *net, struct nupa_channel *channel)
 {
-	struct nupa_net *sibling = net->siblings->by_slot[channel->peer];
+	struct nupa_net *sibling = sibling_at(net, channel->peer);
 
 	if (likely(sibling)) {
 		if (net->n_idle && likely(net->idle[net->n_idle - 1] == sibling))
@@ -217,14 +223,14 @@ static void run_sibling(const struct nupa_net *net, struct nupa_net *sibling)
 
 bool nupa_net_runs(const struct nupa_engine *engine, const struct nupa_channel *channel)
 {
-	return engine->net && engine->net->siblings->by_slot[channel->peer];
+	return engine->net && sibling_at(engine->net, channel->peer);
 }
 
 /* Copies the frame into the channel; false: no room. */
 static bool copy_to(struct nupa_net *net, struct nupa_channel *channel, const uint8_t *frame,
 		    uint32_t bytes)
 {
-	struct nupa_net *sibling = net->siblings->by_slot[channel->peer];
+	struct nupa_net *sibling = sibling_at(net, channel->peer);
 	uint8_t *payload = NULL;
 	struct nupa_msg *line = nupa_tx_reserve(&channel->tx, bytes, &payload);
 
@@ -462,7 +468,7 @@ struct nupa_net *nupa_net_open(struct nupa_fabric *fabric, uint32_t host, uint32
 		errno = -error;
 		return NULL;
 	}
-	siblings->by_slot[net->engine->slot_index] = net;
+	nupa_store_relaxed(&siblings->by_slot[net->engine->slot_index], net);
 	return net;
 }
 
@@ -470,8 +476,8 @@ void nupa_net_close(struct nupa_net *net)
 {
 	struct nupa_engine *engine = net->engine;
 
-	if (net->siblings->by_slot[engine->slot_index] == net)
-		net->siblings->by_slot[engine->slot_index] = NULL;
+	if (sibling_at(net, engine->slot_index) == net)
+		nupa_store_relaxed(&net->siblings->by_slot[engine->slot_index], NULL);
 	nupa_engine_lock(engine);
 	engine->net = NULL;
 	nupa_engine_unlock(engine);

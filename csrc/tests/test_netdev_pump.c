@@ -90,9 +90,10 @@ struct lab {
 static void *run(void *arg)
 {
 	struct lab *lab = arg;
+	int host;
 
-	while (nupa_pump_run(lab->pump, &lab->lost) == -ENODEV)
-		;
+	while (nupa_pump_run(lab->pump, &host) == -ENODEV)
+		nupa_store_release(&lab->lost, host);
 	return NULL;
 }
 
