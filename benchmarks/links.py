@@ -83,6 +83,10 @@ class Links:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Takes all down."""
         self._links.clear()
         self._stack.close()
 
@@ -129,7 +133,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _tap(*options: str) -> Callable[[ExitStack, str], Link]:
-    return lambda stack, _: _held(stack, [str(raw.BIN / "raw_tap"), *options])
+    return lambda stack, _: _held(stack, [raw.path("raw_tap"), *options])
 
 
 def _veth(mtu_bytes: int) -> Callable[[ExitStack, str], Link]:
@@ -139,8 +143,8 @@ def _veth(mtu_bytes: int) -> Callable[[ExitStack, str], Link]:
 
 def _nupa(stack: ExitStack, fabric: str) -> Link:
     """Entered as the others are, so that both sides of a ratio start alike."""
+    stack.callback(_nupa_down, fabric)  # before: it may be interrupted when all is done
     _nupa_net("up", fabric)
-    stack.callback(_nupa_net, "down", fabric)
     hosts = list(state.load_up(fabric).hosts.values())[:2]
     pids = {host.pump.pid for host in hosts}
     enter = []
@@ -153,6 +157,11 @@ def _nupa(stack: ExitStack, fabric: str) -> Link:
             command[1:1] = ["--preserve-credentials", f"--user={keeper}/ns/user"]
         enter.append(tuple(command))
     return Link((hosts[0].ipv4, hosts[1].ipv4), (enter[0], enter[1]), tuple(sorted(pids)))
+
+
+def _nupa_down(fabric: str) -> None:
+    if Path(state.path_of(fabric)).exists():
+        _nupa_net("down", fabric)
 
 
 def _nupa_net(verb: str, fabric: str) -> None:

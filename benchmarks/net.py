@@ -18,7 +18,6 @@ from benchmarks.links import Kind, Link
 from nupa.demo import raw
 from nupa.demo.programs import ProgramError, free_port, run_pair
 
-_PROBE = str(raw.BIN / "net_probe")
 _PROBE_S = 0.5
 _IDLE_S = 10.0
 
@@ -58,14 +57,15 @@ def _probe(bench: Bench, link: Link, cpus: tuple[int, int], *options: str) -> di
     port = free_port()
     where = ["--address", link.addresses[0], "--port", str(port)]
     seconds = _PROBE_S / 5 if bench.quick else _PROBE_S
-    server = link.command(0, [_PROBE, "--serve", *where])
-    client = link.command(1, [_PROBE, *options, *where, "--seconds", f"{seconds:g}", "--json"])
+    program = raw.path("net_probe")
+    server = link.command(0, [program, "--serve", *where])
+    client = link.command(1, [program, *options, *where, "--seconds", f"{seconds:g}", "--json"])
     result = run_pair(server, client, cpus=cpus, port=port)
     values: dict[str, float] = json.loads(result.check().client.stdout)
     return values
 
 
-def _round_trip_us(kind: Kind) -> Callable[[Bench], float]:
+def round_trip_us(kind: Kind) -> Callable[[Bench], float]:
     def measure(bench: Bench) -> float:
         link = bench.links.get(kind, bench.fabric)
         return _probe(bench, link, bench.cpus, "--tcp")["round_trip_ns"] / 1e3
@@ -73,7 +73,7 @@ def _round_trip_us(kind: Kind) -> Callable[[Bench], float]:
     return measure
 
 
-def _round_trip_on_one_cpu_us(kind: Kind) -> Callable[[Bench], float]:
+def round_trip_on_one_cpu_us(kind: Kind) -> Callable[[Bench], float]:
     """No wake-up crosses CPUs, so that what remains is what the code in between takes."""
 
     def measure(bench: Bench) -> float:
@@ -85,7 +85,7 @@ def _round_trip_on_one_cpu_us(kind: Kind) -> Callable[[Bench], float]:
     return measure
 
 
-def _datagrams_k_per_s(kind: Kind) -> Callable[[Bench], float]:
+def datagrams_k_per_s(kind: Kind) -> Callable[[Bench], float]:
     def measure(bench: Bench) -> float:
         link = bench.links.get(kind, bench.fabric)
         values = _probe(bench, link, bench.cpus, "--udp", "--bytes", "64")
@@ -163,36 +163,36 @@ CASES = (
         "µs",
         "<= 1.5 x",
         at_most(1.5),
-        _round_trip_us("nupa_net0"),
+        round_trip_us("nupa_net0"),
         "TAP loop",
-        _round_trip_us("TAP loop"),
+        round_trip_us("TAP loop"),
     ),
     Case(
         "net: round trip on one CPU",
         "µs",
         "<= 1.5 x",
         at_most(1.5),
-        _round_trip_on_one_cpu_us("nupa_net0"),
+        round_trip_on_one_cpu_us("nupa_net0"),
         "TAP loop",
-        _round_trip_on_one_cpu_us("TAP loop"),
+        round_trip_on_one_cpu_us("TAP loop"),
     ),
     Case(
         "net: TCP round trip, beside veth",
         "µs",
         "",
         None,
-        _round_trip_us("nupa_net0"),
+        round_trip_us("nupa_net0"),
         "veth",
-        _round_trip_us("veth"),
+        round_trip_us("veth"),
     ),
     Case(
         "net: UDP datagrams of 64 B",
         "k/s",
         ">= 1.0 x",
         at_least(1.0),
-        _datagrams_k_per_s("nupa_net0"),
+        datagrams_k_per_s("nupa_net0"),
         "TAP loop",
-        _datagrams_k_per_s("TAP loop"),
+        datagrams_k_per_s("TAP loop"),
     ),
     Case(
         "net: idle, of one CPU",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Verbs and TCP over one fabric at the same time: neither may starve the other.
 
-Each is measured alone and while the other runs as fast as it can.  Two ends of verbs that poll, two of
-TCP and the pump are five that want two CPUs: the scheduler's fair share for each end is two fifths
-of a CPU.  The targets are half of what that gives: then nobody starves.
+Each is measured alone and while the other runs as fast as it can.  Two ends that poll, two of TCP
+and the pump are five that want two CPUs: a fair share is two fifths of a CPU for each end.  The
+targets are half of what that gives.
 """
 
 from __future__ import annotations

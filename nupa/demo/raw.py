@@ -30,6 +30,14 @@ class Tcp:
         return min(self.blocking_us, self.polling_us)
 
 
+def path(name: str) -> str:
+    """Where one program is; ProgramError if it is not installed."""
+    found = BIN / name
+    if not found.exists():
+        raise ProgramError(f"{found} is missing: install nupa again (`make demo` does)")
+    return str(found)
+
+
 def run(
     name: str,
     *,
@@ -38,10 +46,7 @@ def run(
     sizes: Sequence[int] = (),
 ) -> dict[str, Any]:
     """The JSON object that one program prints; ProgramError if it fails or is not installed."""
-    path = BIN / name
-    if not path.exists():
-        raise ProgramError(f"{path} is missing: install nupa again (`make demo` does)")
-    argv = [str(path), "--json", "--seconds", f"{seconds:g}"]
+    argv = [path(name), "--json", "--seconds", f"{seconds:g}"]
     if cpus is not None:
         argv += ["--cpus", f"{cpus[0]},{cpus[1]}"]
     if sizes:

@@ -50,6 +50,19 @@ def test_a_target_that_is_missed_is_a_line_that_says_so() -> None:
     assert "2.50x" in text
 
 
+def test_a_line_without_a_target_is_neither_met_nor_missed() -> None:
+    told = Case("what", "µs", "", None, source([], "m", [5.0]))
+    row = run.measure(told, BENCH, rounds=1)
+    assert (row.measured, row.met) == (5.0, None)
+    last = run.render([row], chart.ASCII).splitlines()[-1].split()
+    assert last == ["what", "5.00", "µs", "-", "-", "-", "-"]
+
+
+def test_what_takes_long_is_measured_once() -> None:
+    long = Case("what", "%", "", None, source([], "m", [5.0, 6.0]), once=True)
+    assert run.measure(long, BENCH, rounds=5).measured == 5.0
+
+
 def test_a_case_that_fails_is_reported_with_its_reason_and_no_number() -> None:
     def broken(_: Bench) -> float:
         raise ProgramError("perftest is not installed")
@@ -91,18 +104,25 @@ def test_a_case_without_a_reference_has_no_ratio() -> None:
         ("nupa.verbs: each of 64", (150.0, 0.0), (151.0, 0.0)),
         ("attach of a process", (5.0, 0.0), (5.1, 0.0)),
         ("nupa run -- true", (100.0, 10.0), (101.0, 10.0)),
+        ("net: iperf3, one stream", (16.0, 20.0), (15.9, 20.0)),
+        ("net: iperf3, beside a TAP loop", (16.0, 20.0), (15.9, 20.0)),
+        ("net: TCP round trip of 1 B", (45.0, 30.0), (45.1, 30.0)),
+        ("net: UDP datagrams of 64 B", (130.0, 130.0), (129.9, 130.0)),
+        ("net: idle, of one CPU", (0.099, 0.0), (0.1, 0.0)),
     ],
 )
 def test_targets_are_those_of_the_issue(
     what: str, met: tuple[float, float], missed: tuple[float, float]
 ) -> None:
     (found,) = [case for case in CASES if case.what == what]
+    assert found.met is not None
     assert found.met(*met)
     assert not found.met(*missed)
 
 
 def test_a_fast_send_is_not_enough_where_the_cache_line_is_faster_still() -> None:
     (found,) = [case for case in CASES if case.what == "ib_send_lat -s 8, the line"]
+    assert found.met is not None
     assert not found.met(0.31, 1.0)
     assert not found.met(0.29, 0.09)
 
