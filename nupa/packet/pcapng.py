@@ -38,6 +38,7 @@ from nupa.packet.pcapng_blocks import (
     Statistics,
     first,
     number,
+    opened,
     options_of,
     resolution,
 )
@@ -109,7 +110,7 @@ class Reader:
 
     def __init__(self, file: str | os.PathLike[str] | IO[bytes]) -> None:
         self._owns = isinstance(file, str | os.PathLike)
-        self._file: IO[bytes] = open(file, "rb") if isinstance(file, str | os.PathLike) else file  # noqa: PTH123
+        self._file = opened(file, "rb")
         self._name = str(getattr(self._file, "name", "the stream"))
         self._read = getattr(self._file, "read1", self._file.read)
         self._data = b""

@@ -6,9 +6,11 @@ The format is draft-ietf-opsawg-pcapng, here "the draft".
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import IO, NamedTuple, cast
 
 from nupa.fabric.errors import LocalError
 
@@ -100,6 +102,18 @@ class Packet(NamedTuple):
     @property
     def comments(self) -> list[str]:
         return [o.value.decode(errors="replace") for o in self.options if o.code == OPT_COMMENT]
+
+
+def opened(file: str | os.PathLike[str] | IO[bytes], mode: str) -> IO[bytes]:
+    """*file*, opened if it is a path.  PcapngError if that fails."""
+    if not isinstance(file, str | os.PathLike):
+        return file
+    try:
+        return cast(IO[bytes], Path(file).open(mode))
+    except OSError as error:
+        raise PcapngError(
+            f"{file}: cannot be opened: {error.strerror}", error.errno or 0
+        ) from error
 
 
 def options_of(data: bytes, order: str) -> tuple[Option, ...]:

@@ -35,6 +35,7 @@ from nupa.packet.pcapng_blocks import (
     STATISTICS,
     Option,
     PcapngError,
+    opened,
 )
 
 _NANOSECONDS = 9  # if_tsresol: 10^-9 s
@@ -67,7 +68,7 @@ class Writer:
         comment: str = "",
     ) -> None:
         self._owns = isinstance(file, str | os.PathLike)
-        self._file: IO[bytes] = open(file, "wb") if isinstance(file, str | os.PathLike) else file  # noqa: PTH123
+        self._file = opened(file, "wb")
         self._snaplens: list[int] = []
         options = [
             *_texts((OPT_COMMENT, comment), (SHB_HARDWARE, hardware), (SHB_OS, system)),

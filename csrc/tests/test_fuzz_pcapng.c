@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Files that were damaged, in memory of exactly their size: what is found in them lies in them, and
+ * every packet that is not damaged is found.  The seed is printed. */
+#include "pcapng.h"
+#include "runner.h"
+
+#include <string.h>
+
+#define PIECE_BYTES 2048u
+#define RECORDS 40u
+#define ROUNDS 20000
+
+static const struct nupa_pcapng_interface interfaces[] = {
+	{ .ns_mul = 1, .ns_div = 1 },
+	{ .ns_mul = 1000000000, .ns_div = 1ull << 63, .offset_s = -5, .snaplen = 20 },
+};
+
+static void put32(uint8_t *to, uint32_t value, bool swapped)
+{
+	value = swapped ? __builtin_bswap32(value) : value;
+	memcpy(to, &value, sizeof(value));
+}
+
+/* A packet block of any of the three types, some with options; its length. */
+static uint32_t put_block(uint8_t *to, uint64_t *random, bool swapped)
+{
+	static const uint32_t types[] = { 6, 6, 6, 3, 2 };
+	uint32_t type = types[test_random(random) % 5], data = (uint32_t)(test_random(random) % 48);
+	uint32_t fixed = type == 3 ? 4 : 20, padded = (data + 3) & ~3u;
+	uint32_t tail = type == 3 || test_random(random) % 2 ? 0 : 12;
+	uint32_t total = 12 + fixed + padded + tail;
+
+	memset(to, 0, total);
+	put32(to, type, swapped);
+	put32(to + 4, total, swapped);
+	if (type == 3) {
+		put32(to + 8, data, swapped);
+	} else {
+		put32(to + 16, (uint32_t)test_random(random), swapped);
+		put32(to + 20, data, swapped);
+		put32(to + 24, data, swapped);
+	}
+	if (tail) { /* epb_flags, and its end */
+		uint16_t option[] = { 2, 4 };
+
+		for (int i = 0; swapped && i < 2; i++)
+			option[i] = __builtin_bswap16(option[i]);
+		memcpy(to + 8 + fixed + padded, option, sizeof(option));
+		put32(to + 8 + fixed + padded + 4, 0x12345678, swapped);
+	}
+	put32(to + total - 4, total, swapped);
+	return total;
+}
+
+static void check_found(const struct nupa_pcapng_record *r, uint32_t n, size_t place)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK(r[i].interface < 2);
+		CHECK((uint64_t)r[i].offset + r[i].captured_bytes <= place);
+		CHECK((uint64_t)r[i].options_offset + r[i].options_bytes <= place);
+	}
+}
+
+static void scan_damaged(uint64_t *random)
+{
+	uint8_t piece[PIECE_BYTES], *copy;
+	bool swapped = test_random(random) % 2;
+	struct nupa_pcapng_record records[RECORDS];
+	size_t bytes = 0, place = 0;
+	const char *why;
+	uint32_t n = 0, found;
+
+	while (n < RECORDS && bytes + 256 < sizeof(piece)) {
+		bytes += put_block(piece + bytes, random, swapped);
+		n++;
+	}
+	found =
+	    nupa_pcapng_scan(piece, bytes, swapped, interfaces, 2, records, RECORDS, &place, &why);
+	CHECK(found == n && place == bytes && !why);
+	check_found(records, found, place);
+
+	for (uint32_t i = 0; i < 1 + test_random(random) % 4; i++)
+		piece[test_random(random) % bytes] = (uint8_t)test_random(random);
+	bytes -= test_random(random) % 3 ? 0 : test_random(random) % bytes;
+	copy = malloc(bytes); /* a sanitizer knows where this ends */
+	CHECK(copy);
+	memcpy(copy, piece, bytes);
+	place = 0;
+	found =
+	    nupa_pcapng_scan(copy, bytes, swapped, interfaces, 2, records, RECORDS, &place, &why);
+	CHECK(found <= RECORDS && place <= bytes);
+	check_found(records, found, place);
+	free(copy);
+}
+
+static void damaged_files_are_read_within_their_bounds(void)
+{
+	uint64_t random = test_seed();
+
+	for (int i = 0; i < ROUNDS; i++)
+		scan_damaged(&random);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = { CASE(
+	    damaged_files_are_read_within_their_bounds) };
+
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
