@@ -2,7 +2,7 @@
 """Addresses of a host's nupa_net0: all follow from its IPv4 address and its MAC address.
 
 >>> link_local("02:00:0a:00:00:01"), unique_local("10.0.0.12")
-('fe80::aff:fe00:1', 'fd4e:5550:4100::c')
+('fe80::aff:fe00:1', 'fd4e:5550:4100::12')
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ def link_local(mac: str) -> str:
 
 
 def unique_local(ipv4: str) -> str:
-    """fd4e:5550:4100::N for 10.0.0.N, N in hexadecimal digits."""
-    number = int(IPv4Address(ipv4)) & (1 << 32 - IPV4_PREFIX_BITS) - 1
-    return str(UNIQUE_LOCAL[number])
+    """fd4e:5550:4100::N for 10.0.0.N, with the same digits, so that one is known from the other."""
+    return str(UNIQUE_LOCAL[int(ipv4.rpartition(".")[2], 16)])
 
 
 def network(ipv4: str) -> IPv4Network:

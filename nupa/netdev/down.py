@@ -49,6 +49,9 @@ def take_away(found: State) -> dict[str, str]:
     """Under the lock.  Interfaces that stay, by host, and why."""
     for pump in {host.pump for host in found.hosts.values()}:
         end(pump)
+    # Once, before the children that need it are forked: it takes 0.1 s.
+    import pyroute2  # noqa: F401
+
     left = {}
     for host in found.hosts.values():
         # Also in ours: programs in it would keep it, and the interface with it.

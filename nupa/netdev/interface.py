@@ -22,20 +22,13 @@ if TYPE_CHECKING:
 NAME = "nupa_net0"
 TUN = "/dev/net/tun"
 QUEUES_MAX = 16
-#: struct virtio_net_hdr_mrg_rxbuf.
-VNET_HEADER_BYTES = 12
 #: Frames between the interface's queue and a pump that is late; what is more, the kernel drops.
 TX_QUEUE_FRAMES = 1000
 
 _TUNSETIFF = 0x400454CA
 _TUNSETPERSIST = 0x400454CB
-_TUNSETOFFLOAD = 0x400454D0
-_TUNSETVNETHDRSZ = 0x400454D8
 _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 _IFF_MULTI_QUEUE, _IFF_TUN_EXCL = 0x0100, 0x8000
-_TUN_F_CSUM, _TUN_F_TSO4, _TUN_F_TSO6, _TUN_F_TSO_ECN = 0x01, 0x02, 0x04, 0x08
-_TUN_F_USO4, _TUN_F_USO6 = 0x20, 0x40  # Linux 6.2
-_OFFLOADS = _TUN_F_CSUM | _TUN_F_TSO4 | _TUN_F_TSO6 | _TUN_F_TSO_ECN
 _IFREQ = "16sH22x"
 
 _IFF_UP = 1
@@ -125,7 +118,9 @@ def check_device() -> None:
 
 
 def open_queues(queues: int, *, new: bool) -> list[int]:
-    """Descriptors of all queues, of a new interface or of one that is there.  LocalError."""
+    """Descriptors of all queues, of a new interface or of one that is there.  LocalError.
+
+    Offloads and the size of the vnet header are set by the pump (nupa_pump_add)."""
     flags = _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR
     if queues > 1:
         flags |= _IFF_MULTI_QUEUE
@@ -136,11 +131,6 @@ def open_queues(queues: int, *, new: bool) -> list[int]:
             exclusive = _IFF_TUN_EXCL if new and number == 0 else 0
             request = struct.pack(_IFREQ, NAME.encode(), flags | exclusive)
             fcntl.ioctl(fds[-1], _TUNSETIFF, request)
-        fcntl.ioctl(fds[0], _TUNSETVNETHDRSZ, struct.pack("i", VNET_HEADER_BYTES))
-        try:
-            fcntl.ioctl(fds[0], _TUNSETOFFLOAD, _OFFLOADS | _TUN_F_USO4 | _TUN_F_USO6)
-        except OSError:
-            fcntl.ioctl(fds[0], _TUNSETOFFLOAD, _OFFLOADS)
     except OSError as error:
         for fd in fds:
             os.close(fd)

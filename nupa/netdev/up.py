@@ -130,6 +130,9 @@ def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish) -> Report:
 def _up_from(fabric: Fabric, made_fabric: bool, wish: Wish, before: State | None) -> Report:
     known = dict(before.hosts) if before else {}
     hosts = [fabric.host(which) for which in wish.hosts] or list(fabric.hosts)
+    # Once, before the children that need it are forked: it takes 0.1 s.
+    import pyroute2  # noqa: F401
+
     with ExitStack() as always:
         jobs, keeper, lost = _jobs(fabric, hosts, known, wish, always)
         outcomes = [_ensure(job, always) for job in jobs]
