@@ -16,7 +16,7 @@
 
 /* How long a receiver that takes nothing holds a sender back; what comes for it then is dropped
  * until it takes something. */
-#define PATIENCE_NS UINT64_C(5000000)
+#define PATIENCE_NS UINT64_C(50000000)
 
 #define ANY_REGION UINT64_C(0xffffffff) /* in a hazard, where the index of a region stands */
 
