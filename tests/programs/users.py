@@ -20,7 +20,7 @@ import nupa
 NOBODY = 65534
 _CHECK = "import nupa.cli.run, nupa.fabric.segment, pyroute2"
 _LEFT_OUT = shutil.ignore_patterns(
-    "__pycache__", "site-packages", "dist-packages", "test", "idlelib", "ensurepip", "config-*"
+    "site-packages", "dist-packages", "test", "idlelib", "ensurepip", "config-*"
 )
 
 
