@@ -65,6 +65,7 @@ def check_all() -> Iterator[Check]:
         _userfaultfd,
         _user_namespaces,
         _tun,
+        _netdev,
     ):
         yield check()
 
@@ -284,3 +285,19 @@ def _tun() -> Check:
             "modprobe tun, or docker run --device /dev/net/tun",
         )
     return Check("TUN", OK, "/dev/net/tun opens", "a network interface can be made")
+
+
+def _netdev() -> Check:
+    from nupa.fabric import NupaError
+    from nupa.netdev.probe import probe
+
+    try:
+        no_sys = probe()
+    except NupaError as error:
+        what, _, remedy = str(error).partition("; ")
+        return Check("netdev", LIMITED, what, "`nupa net` does not work; RDMA does", remedy)
+    found = "an interface in a namespace of its own"
+    if no_sys:
+        follows = "`nupa net` works; programs in it see the /sys of outside"
+        return Check("netdev", LIMITED, f"{found}; {no_sys}", follows, "do not mask parts of /sys")
+    return Check("netdev", OK, found, "`nupa net up` gives each host one")
