@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Addresses: which host one leads to, which of a host's own it is, and the GIDs that go with it.
- * A host has 10.0.0.N, the same v4-mapped, and the link-local address of GID 0; besides, inside
- * itself, loopback and whatever addresses the real machine has. */
+ * A host has those of its nupa_net0: 10.0.0.N, the same v4-mapped, fd4e:5550:4100::N and the
+ * link-local one of GID 0; besides, inside itself, loopback and whatever the real machine has. */
 #include "cm_internal.h"
 
 #include <arpa/inet.h>
@@ -78,9 +78,34 @@ static bool machine_has(const struct sockaddr_storage *addr)
 	return has;
 }
 
-static void link_local_of(const struct nupa_engine *engine, uint32_t host, union ibv_gid *gid)
+static enum nupa_gid_index gid_of(enum cm_addr_kind kind)
 {
-	nupa_host_gid(engine->fabric, host, 0, gid);
+	if (kind < CM_ADDR_ANY6)
+		return NUPA_GID_IPV4;
+	return kind == CM_ADDR_HOST6 ? NUPA_GID_IPV6 : NUPA_GID_LINK;
+}
+
+/* Whether an IPv6 address that is not v4-mapped is one of the host's own in the fabric. */
+static bool host_has(const struct nupa_engine *engine, uint32_t host, const struct in6_addr *ip6,
+		     enum cm_addr_kind *kind)
+{
+	union ibv_gid gid;
+
+	for (*kind = CM_ADDR_LINK6; *kind <= CM_ADDR_HOST6; ++*kind) {
+		nupa_host_gid(engine->fabric, host, (int)gid_of(*kind), &gid);
+		if (!memcmp(gid.raw, ip6, sizeof(gid.raw)))
+			return true;
+	}
+	return false;
+}
+
+/* Whether it is of a network of the fabric, whatever the machine has. */
+static bool in_fabric(const struct sockaddr_storage *addr)
+{
+	uint32_t ipv4;
+
+	return ipv4_of(addr, &ipv4) ? (ipv4 & SUBNET_MASK) == SUBNET
+				    : nupa_gid_is_unique_local(v6(addr)->sin6_addr.s6_addr);
 }
 
 bool cm_addr_is_multicast(const struct sockaddr_storage *addr)
@@ -95,7 +120,7 @@ bool cm_addr_is_multicast(const struct sockaddr_storage *addr)
 int cm_addr_kind_of(const struct nupa_engine *engine, uint32_t host,
 		    const struct sockaddr_storage *addr)
 {
-	union ibv_gid own;
+	enum cm_addr_kind kind;
 	uint32_t ipv4;
 
 	if (ipv4_of(addr, &ipv4)) {
@@ -105,18 +130,15 @@ int cm_addr_kind_of(const struct nupa_engine *engine, uint32_t host,
 			return CM_ADDR_HOST4;
 		if (ipv4 >> 24 == IN_LOOPBACKNET)
 			return CM_ADDR_LOOPBACK4;
-		if ((ipv4 & SUBNET_MASK) == SUBNET) /* the fabric's, whatever the machine has */
-			return -ENODEV;
-		return machine_has(addr) ? CM_ADDR_MACHINE4 : -ENODEV;
+		return !in_fabric(addr) && machine_has(addr) ? CM_ADDR_MACHINE4 : -ENODEV;
 	}
 	if (IN6_IS_ADDR_UNSPECIFIED(&v6(addr)->sin6_addr))
 		return CM_ADDR_ANY6;
 	if (IN6_IS_ADDR_LOOPBACK(&v6(addr)->sin6_addr))
 		return CM_ADDR_LOOPBACK6;
-	link_local_of(engine, host, &own);
-	if (!memcmp(own.raw, &v6(addr)->sin6_addr, sizeof(own.raw)))
-		return CM_ADDR_LINK6;
-	return machine_has(addr) ? CM_ADDR_MACHINE6 : -ENODEV;
+	if (host_has(engine, host, &v6(addr)->sin6_addr, &kind))
+		return (int)kind;
+	return !in_fabric(addr) && machine_has(addr) ? CM_ADDR_MACHINE6 : -ENODEV;
 }
 
 /* A host of the fabric by one of its addresses there, or -1. */
@@ -124,18 +146,13 @@ static int host_of(const struct nupa_engine *engine, const struct sockaddr_stora
 		   enum cm_addr_kind *kind)
 {
 	const struct nupa_fabric *fabric = engine->fabric;
-	union ibv_gid gid;
 	uint32_t ipv4;
 	bool is_v4 = ipv4_of(addr, &ipv4);
 
-	*kind = is_v4 ? CM_ADDR_HOST4 : CM_ADDR_LINK6;
 	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
-		if (is_v4 && fabric->hosts[host].ipv4 == ipv4)
-			return (int)host;
-		if (is_v4)
-			continue;
-		link_local_of(engine, host, &gid);
-		if (!memcmp(gid.raw, &v6(addr)->sin6_addr, sizeof(gid.raw)))
+		*kind = CM_ADDR_HOST4;
+		if (is_v4 ? fabric->hosts[host].ipv4 == ipv4
+			  : host_has(engine, host, &v6(addr)->sin6_addr, kind))
 			return (int)host;
 	}
 	return -1;
@@ -145,7 +162,6 @@ int cm_addr_resolve(const struct nupa_engine *engine, const struct sockaddr_stor
 		    uint32_t *host, enum cm_addr_kind *kind)
 {
 	int found = host_of(engine, addr, kind);
-	uint32_t ipv4;
 
 	if (found >= 0) {
 		*host = (uint32_t)found;
@@ -158,43 +174,35 @@ int cm_addr_resolve(const struct nupa_engine *engine, const struct sockaddr_stor
 		return 0;
 	}
 	/* A neighbour that does not answer, or a network that no RDMA device is on. */
-	if (ipv4_of(addr, &ipv4) ? (ipv4 & SUBNET_MASK) == SUBNET
-				 : IN6_IS_ADDR_LINKLOCAL(&v6(addr)->sin6_addr))
+	if (in_fabric(addr) ||
+	    (addr->ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6(addr)->sin6_addr)))
 		return EHOSTUNREACH;
 	return ENODEV;
 }
 
-void cm_addr_of_host(const struct nupa_engine *engine, uint32_t host, bool ip6, bool mapped,
-		     struct sockaddr_storage *addr)
+void cm_addr_of_host(const struct nupa_engine *engine, uint32_t host, sa_family_t family,
+		     enum cm_addr_kind kind, struct sockaddr_storage *addr)
 {
 	struct sockaddr_in *sin = (struct sockaddr_in *)(void *)addr;
 	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)(void *)addr;
 	union ibv_gid gid;
 
 	memset(addr, 0, sizeof(*addr));
-	if (!ip6) {
-		sin->sin_family = AF_INET;
+	addr->ss_family = family;
+	if (family == AF_INET) {
 		sin->sin_addr.s_addr = htonl(engine->fabric->hosts[host].ipv4);
 		return;
 	}
-	sin6->sin6_family = AF_INET6;
-	if (mapped) {
-		uint32_t be = htonl(engine->fabric->hosts[host].ipv4);
-
-		sin6->sin6_addr.s6_addr[10] = sin6->sin6_addr.s6_addr[11] = 0xff;
-		memcpy(&sin6->sin6_addr.s6_addr[12], &be, sizeof(be));
-	} else {
-		link_local_of(engine, host, &gid);
-		memcpy(&sin6->sin6_addr, gid.raw, sizeof(gid.raw));
-	}
+	nupa_host_gid(engine->fabric, host, (int)gid_of(kind), &gid);
+	memcpy(&sin6->sin6_addr, gid.raw, sizeof(gid.raw));
 }
 
 void cm_addr_source_for(const struct nupa_engine *engine, const struct sockaddr_storage *dst,
 			enum cm_addr_kind dst_kind, struct sockaddr_storage *src,
 			enum cm_addr_kind *src_kind)
 {
-	bool ip6 = dst->ss_family == AF_INET6;
-	bool own = dst_kind != CM_ADDR_HOST4 && dst_kind != CM_ADDR_LINK6;
+	bool own =
+	    dst_kind != CM_ADDR_HOST4 && dst_kind != CM_ADDR_LINK6 && dst_kind != CM_ADDR_HOST6;
 
 	if (own && !cm_addr_is_multicast(dst)) { /* within this host: both ends have one address */
 		*src = *dst;
@@ -202,8 +210,8 @@ void cm_addr_source_for(const struct nupa_engine *engine, const struct sockaddr_
 		*src_kind = dst_kind;
 		return;
 	}
-	cm_addr_of_host(engine, engine->host, ip6, dst_kind == CM_ADDR_HOST4, src);
-	*src_kind = ip6 && dst_kind != CM_ADDR_HOST4 ? CM_ADDR_LINK6 : CM_ADDR_HOST4;
+	*src_kind = own ? dst->ss_family == AF_INET6 ? CM_ADDR_LINK6 : CM_ADDR_HOST4 : dst_kind;
+	cm_addr_of_host(engine, engine->host, dst->ss_family, *src_kind, src);
 }
 
 void cm_addr_to_wire(const struct sockaddr_storage *addr, uint8_t bytes[16])
@@ -268,8 +276,8 @@ uint16_t cm_addr_mlid(const union ibv_gid *mgid)
 uint8_t cm_addr_gid(const struct nupa_engine *engine, uint32_t host, enum cm_addr_kind kind,
 		    union ibv_gid *gid)
 {
-	uint8_t index = cm_is_ethernet(engine) && kind < CM_ADDR_ANY6 ? 1 : 0;
+	enum nupa_gid_index index = cm_is_ethernet(engine) ? gid_of(kind) : NUPA_GID_LINK;
 
-	nupa_host_gid(engine->fabric, host, index, gid);
-	return index;
+	nupa_host_gid(engine->fabric, host, (int)index, gid);
+	return (uint8_t)index;
 }

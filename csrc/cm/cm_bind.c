@@ -57,9 +57,9 @@ static int resolve(struct nupa_cm_id *id)
 		if (cm_addr_is_any(id->dst_kind)) { /* means this host, as for sockets */
 			uint16_t dst_port = cm_addr_port(&id->dst);
 
-			id->dst_kind = id->dst_kind == CM_ADDR_ANY6 ? CM_ADDR_LINK6 : CM_ADDR_HOST4;
-			cm_addr_of_host(engine, engine->host, id->dst.ss_family == AF_INET6,
-					id->dst_kind == CM_ADDR_HOST4, &id->dst);
+			id->dst_kind = id->dst_kind == CM_ADDR_ANY6 ? CM_ADDR_HOST6 : CM_ADDR_HOST4;
+			cm_addr_of_host(engine, engine->host, id->dst.ss_family, id->dst_kind,
+					&id->dst);
 			cm_addr_set_port(&id->dst, dst_port);
 		}
 	}

@@ -64,6 +64,7 @@ enum cm_addr_kind {
 	CM_ADDR_MACHINE4,  /* the real machine's: means this host */
 	CM_ADDR_ANY6,
 	CM_ADDR_LINK6, /* GID 0 */
+	CM_ADDR_HOST6, /* GID 2: fd4e:5550:4100::N */
 	CM_ADDR_LOOPBACK6,
 	CM_ADDR_MACHINE6,
 	CM_ADDR_KINDS,
@@ -182,8 +183,9 @@ int cm_addr_resolve(const struct nupa_engine *engine, const struct sockaddr_stor
 void cm_addr_source_for(const struct nupa_engine *engine, const struct sockaddr_storage *dst,
 			enum cm_addr_kind dst_kind, struct sockaddr_storage *src,
 			enum cm_addr_kind *src_kind);
-void cm_addr_of_host(const struct nupa_engine *engine, uint32_t host, bool v6, bool mapped,
-		     struct sockaddr_storage *addr);
+/* The address of a host that is of a kind; AF_INET6 of CM_ADDR_HOST4 is v4-mapped. */
+void cm_addr_of_host(const struct nupa_engine *engine, uint32_t host, sa_family_t family,
+		     enum cm_addr_kind kind, struct sockaddr_storage *addr);
 void cm_addr_to_wire(const struct sockaddr_storage *addr, uint8_t bytes[16]);
 bool cm_addr_from_wire(uint16_t family, const uint8_t bytes[16], uint16_t port,
 		       struct sockaddr_storage *addr);

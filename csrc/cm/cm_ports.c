@@ -15,17 +15,17 @@
 #define EPHEMERAL_PORTS 28232u
 #define SPARE_WORDS 2u /* of a bucket, left by ephemeral ports for those that are asked for */
 
-/* port 16 | space 2 | kind 3 | flags 4 | slot 8 | epoch 24 */
+/* port 16 | space 2 | kind 4 | flags 4 | 0 | slot 8 | epoch 24 */
 #define WORD_PORT(w) ((uint16_t)((w) >> 48))
 #define WORD_SPACE(w) ((uint32_t)((w) >> 46) & 3)
-#define WORD_KIND(w) ((enum cm_addr_kind)((w) >> 43 & 7))
+#define WORD_KIND(w) ((enum cm_addr_kind)((w) >> 42 & 15))
 #define WORD_SLOT(w) ((uint32_t)((w) >> 24) & 0xff)
 #define WORD_EPOCH(w) ((uint32_t)(w)&0xffffff)
-#define WORD_LISTENS (UINT64_C(1) << 42)
-#define WORD_REUSE (UINT64_C(1) << 41)
-#define WORD_AFONLY (UINT64_C(1) << 40)
-#define WORD_TENTATIVE (UINT64_C(1) << 39)
-_Static_assert(CM_ADDR_KINDS == 8, "three bits");
+#define WORD_LISTENS (UINT64_C(1) << 41)
+#define WORD_REUSE (UINT64_C(1) << 40)
+#define WORD_AFONLY (UINT64_C(1) << 39)
+#define WORD_TENTATIVE (UINT64_C(1) << 38)
+_Static_assert(CM_ADDR_KINDS <= 16, "four bits");
 _Static_assert(NUPA_SLOTS_MAX == 256, "eight bits");
 
 static uint32_t space_of(enum rdma_port_space ps)
@@ -123,7 +123,7 @@ static int try_claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16
 	uint32_t space = space_of(id->ps);
 	uint64_t *bucket = bucket_of(table, space, port);
 	uint64_t word = (uint64_t)port << 48 | (uint64_t)space << 46 |
-			(uint64_t)id->src_kind << 43 | (id->reuse ? WORD_REUSE : 0) |
+			(uint64_t)id->src_kind << 42 | (id->reuse ? WORD_REUSE : 0) |
 			(id->afonly ? WORD_AFONLY : 0) | (uint64_t)engine->slot_index << 24 |
 			engine->epoch;
 	uint32_t at = put(id, bucket, word | WORD_TENTATIVE, ephemeral ? SPARE_WORDS : 0);
@@ -246,14 +246,19 @@ static enum rdma_port_space space_at(uint32_t space)
 
 static void describe(uint64_t word, struct nupa_listener_info *info)
 {
-	static const char names[4][sizeof(info->address)] = { "any", "host", "loopback",
-							      "machine" };
+	static const char names[16][sizeof(info->address)] = {
+		[CM_ADDR_ANY4] = "any",           [CM_ADDR_ANY6] = "any",
+		[CM_ADDR_HOST4] = "host",         [CM_ADDR_HOST6] = "host",
+		[CM_ADDR_LOOPBACK4] = "loopback", [CM_ADDR_LOOPBACK6] = "loopback",
+		[CM_ADDR_MACHINE4] = "machine",   [CM_ADDR_MACHINE6] = "machine",
+		[CM_ADDR_LINK6] = "link-local",
+	};
 
 	info->slot = WORD_SLOT(word);
 	info->space = space_at(WORD_SPACE(word));
 	info->port = WORD_PORT(word);
 	info->ipv6 = WORD_KIND(word) >= CM_ADDR_ANY6;
-	memcpy(info->address, names[WORD_KIND(word) % CM_ADDR_ANY6], sizeof(info->address));
+	memcpy(info->address, names[WORD_KIND(word)], sizeof(info->address));
 }
 
 uint32_t nupa_fabric_listeners(struct nupa_fabric *fabric, uint32_t host,

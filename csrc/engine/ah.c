@@ -119,7 +119,9 @@ int nupa_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct i
 		}
 	}
 	if (nupa_mcast_is_group(&grh->dgid)) { /* to an IPv4 group: answered from the IPv4 GID */
-		attr->grh.sgid_index = grh->dgid.raw[0] ? 0 : (uint8_t)(nupa_gid_count(engine) - 1);
+		bool mapped = !grh->dgid.raw[0] && nupa_gid_count(engine) > 1;
+
+		attr->grh.sgid_index = mapped ? NUPA_GID_IPV4 : NUPA_GID_LINK;
 		return 0;
 	}
 	errno = ENOENT;

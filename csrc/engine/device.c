@@ -5,6 +5,10 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define VENDOR_ID 0x0cf5 /* not an assigned one: no driver must take us for its hardware */
 #define FW_VERSION "nupa-1"
@@ -104,7 +108,7 @@ int nupa_query_rt_values_ex(struct ibv_context *context, struct ibv_values_ex *v
 /* GIDs that are there: the first ones of the table. */
 int nupa_gid_count(const struct nupa_engine *engine)
 {
-	return engine->fabric->hosts[engine->host].link_layer == NUPA_LINK_ETHERNET ? 2 : 1;
+	return engine->fabric->hosts[engine->host].link_layer == NUPA_LINK_ETHERNET ? NUPA_GIDS : 1;
 }
 
 /* IBTA 14.2.5.6 PortInfo: widths are bits, and so are the speeds of a lane. */
@@ -170,13 +174,32 @@ int nupa_query_gid(struct ibv_context *context, uint8_t port_num, int index, uni
 	return 0;
 }
 
+/* nupa_net0 of this host, where the process is in its network namespace, else 0. */
+static uint32_t netdev_of(const struct nupa_engine *engine)
+{
+	const struct nupa_host *host = &engine->fabric->hosts[engine->host];
+	struct ifreq request = { .ifr_name = "nupa_net0" };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* any: netdevice(7) */
+	uint32_t index = 0;
+
+	if (fd < 0)
+		return 0;
+	if (ioctl(fd, SIOCGIFHWADDR, &request) == 0 &&
+	    !memcmp(request.ifr_hwaddr.sa_data, host->mac, sizeof(host->mac)) &&
+	    ioctl(fd, SIOCGIFINDEX, &request) == 0)
+		index = (uint32_t)request.ifr_ifindex;
+	close(fd);
+	return index;
+}
+
 static void fill_gid_entry(struct nupa_engine *engine, uint32_t index, struct ibv_gid_entry *entry)
 {
 	memset(entry, 0, sizeof(*entry));
 	nupa_host_gid(engine->fabric, engine->host, (int)index, &entry->gid);
 	entry->gid_index = index;
 	entry->port_num = 1;
-	entry->gid_type = nupa_gid_count(engine) == 2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
+	entry->gid_type = nupa_gid_count(engine) > 1 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
+	entry->ndev_ifindex = nupa_gid_count(engine) > 1 ? netdev_of(engine) : 0;
 }
 
 int nupa_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t gid_index,

@@ -6,14 +6,23 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* GID 0: link-local from the port's EUI-64 (RFC 4291 2.5.6); GID 1: the host's IPv4 address,
- * mapped. */
+/* A unique local prefix (RFC 4193 3.1): fd, "NUPA" and zeros.  Hosts are numbered in it as in
+ * 10.0.0.0/24, so that the 254 there can be have an address each. */
+static const uint8_t unique_local[8] = { 0xfd, 0x4e, 0x55, 0x50, 0x41 };
+
+bool nupa_gid_is_unique_local(const uint8_t gid[16])
+{
+	return !memcmp(gid, unique_local, sizeof(unique_local));
+}
+
+/* The addresses of nupa_net0: link-local from the port's EUI-64 (RFC 4291 2.5.6); the IPv4 address,
+ * mapped; fd4e:5550:4100::N for 10.0.0.N.  An index of a hostile message is taken for IPv4. */
 void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, union ibv_gid *gid)
 {
 	const struct nupa_host *h = &fabric->hosts[host];
 
 	memset(gid, 0, sizeof(*gid));
-	if (index == 0) {
+	if (index == NUPA_GID_LINK) {
 		gid->raw[0] = 0xfe;
 		gid->raw[1] = 0x80;
 		memcpy(&gid->raw[8], h->mac, 3);
@@ -21,6 +30,9 @@ void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, u
 		gid->raw[11] = 0xff;
 		gid->raw[12] = 0xfe;
 		memcpy(&gid->raw[13], h->mac + 3, 3);
+	} else if (index == NUPA_GID_IPV6) {
+		memcpy(gid->raw, unique_local, sizeof(unique_local));
+		gid->raw[15] = (uint8_t)h->ipv4;
 	} else {
 		uint32_t ipv4_be = htonl(h->ipv4);
 
@@ -32,7 +44,7 @@ void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, u
 int nupa_host_of_gid(const struct nupa_fabric *fabric, const union ibv_gid *gid)
 {
 	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
-		for (int index = 0; index < 2; index++) {
+		for (int index = 0; index < NUPA_GIDS; index++) {
 			union ibv_gid own;
 
 			nupa_host_gid(fabric, host, index, &own);
@@ -48,7 +60,7 @@ uint64_t nupa_host_guid_be(const struct nupa_fabric *fabric, uint32_t host)
 	union ibv_gid gid;
 	uint64_t guid;
 
-	nupa_host_gid(fabric, host, 0, &gid);
+	nupa_host_gid(fabric, host, NUPA_GID_LINK, &gid);
 	memcpy(&guid, &gid.raw[8], sizeof(guid));
 	return guid;
 }

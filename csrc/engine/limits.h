@@ -44,6 +44,7 @@
 #define NUPA_PD_MAX 32768u
 #define NUPA_AH_MAX 65536u
 #define NUPA_GID_TABLE_LEN 8             /* some are empty, as with hardware */
+#define NUPA_GIDS 3                      /* those that are not, on Ethernet */
 #define NUPA_MCAST_GROUPS_MAX 1024u      /* of one process */
 #define NUPA_MCAST_GROUP_QPS_MAX 256u    /* of one process, in one group */
 #define NUPA_MCAST_MEMBERSHIPS_MAX 4096u /* of one process, in all its groups */

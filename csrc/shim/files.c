@@ -43,7 +43,7 @@ SAY(guid)
 	const uint8_t *b = &gid.raw[8];
 
 	(void)index;
-	nupa_host_gid(view->fabric, view->host, 0, &gid);
+	nupa_host_gid(view->fabric, view->host, NUPA_GID_LINK, &gid);
 	snprintf(text, bytes, "%02x%02x:%02x%02x:%02x%02x:%02x%02x\n", b[0], b[1], b[2], b[3], b[4],
 		 b[5], b[6], b[7]);
 }
@@ -53,7 +53,7 @@ SAY(gid)
 	union ibv_gid gid = { 0 };
 	size_t at = 0;
 
-	if (index < (is_ethernet(view) ? 2u : 1u))
+	if (index < (is_ethernet(view) ? NUPA_GIDS : 1u))
 		nupa_host_gid(view->fabric, view->host, (int)index, &gid);
 	for (uint32_t i = 0; i < 16 && at < bytes; i += 2)
 		at += (size_t)snprintf(text + at, bytes - at, "%02x%02x%c", gid.raw[i],
@@ -186,8 +186,10 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	GID(7),
 	{ .path = PORT "/gid_attrs/types/0", .text = "RoCE v2\n", .ethernet_only = true },
 	{ .path = PORT "/gid_attrs/types/1", .text = "RoCE v2\n", .ethernet_only = true },
+	{ .path = PORT "/gid_attrs/types/2", .text = "RoCE v2\n", .ethernet_only = true },
 	{ .path = PORT "/gid_attrs/ndevs/0", .text = "nupa_net0\n", .ethernet_only = true },
 	{ .path = PORT "/gid_attrs/ndevs/1", .text = "nupa_net0\n", .ethernet_only = true },
+	{ .path = PORT "/gid_attrs/ndevs/2", .text = "nupa_net0\n", .ethernet_only = true },
 
 	COUNTER("port_xmit_data", NUPA_SHIM_XMIT_DATA),
 	COUNTER("port_xmit_packets", NUPA_SHIM_XMIT_PACKETS),

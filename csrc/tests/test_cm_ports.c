@@ -22,10 +22,14 @@ static void set_flag(struct rdma_cm_id *id, int option)
 static void an_address_must_be_the_hosts_own(void)
 {
 	static const char *const own[] = {
-		"10.0.0.1", "127.0.0.1", "::1", "::ffff:10.0.0.1", "", "::", "fe80::ff:fe00:1"
+		"10.0.0.1",        "127.0.0.1",         "::1", "::ffff:10.0.0.1", "", "::",
+		"fe80::ff:fe00:1", "fd4e:5550:4100::1",
 	};
-	static const char *const foreign[] = { "10.0.0.2", "10.0.0.9", "192.0.2.1",
-					       "fe80::ff:fe00:2", "2001:db8::1" };
+	static const char *const foreign[] = {
+		"10.0.0.2",        "10.0.0.9",          "192.0.2.1",
+		"fe80::ff:fe00:2", "fd4e:5550:4100::2", "fd4e:5550:4100::100",
+		"2001:db8::1",
+	};
 	struct cm_pair pair = cm_pair_open();
 
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
@@ -56,6 +60,9 @@ static void where_no_host_is_resolving_fails(void)
 	} cases[] = {
 		{ "10.0.0.77", -EHOSTUNREACH },
 		{ "fe80::ff:fe00:77", -EHOSTUNREACH },
+		{ "fd4e:5550:4100::77", -EHOSTUNREACH },
+		{ "fd4e:5550:4100:0:1::2", -EHOSTUNREACH },
+		{ "fd4e:5550:4100:1::2", -ENODEV }, /* another network */
 		{ "192.0.2.1", -ENODEV },
 		{ "2001:db8::1", -ENODEV },
 	};
@@ -81,7 +88,10 @@ static void the_source_address_is_the_one_that_fits(void)
 	} cases[] = {
 		{ "10.0.0.2", "10.0.0.1" },
 		{ "fe80::ff:fe00:2", "fe80::ff:fe00:1" },
+		{ "fd4e:5550:4100::2", "fd4e:5550:4100::1" },
 		{ "::ffff:10.0.0.2", "::ffff:10.0.0.1" },
+		{ "0.0.0.0", "10.0.0.1" }, /* means this host */
+		{ "::", "fd4e:5550:4100::1" },
 		{ "127.0.0.1", "127.0.0.1" },
 		{ "::1", "::1" },
 	};
@@ -93,8 +103,46 @@ static void the_source_address_is_the_one_that_fits(void)
 
 		cm_resolve(&pair.side[0], id, cases[i].to, 7);
 		cm_addr(&from, cases[i].from, cm_port(id));
-		CHECK(!memcmp(&from, rdma_get_local_addr(id), sizeof(struct sockaddr_in)));
+		CHECK(!memcmp(&from, rdma_get_local_addr(id),
+			      from.ss_family == AF_INET ? sizeof(struct sockaddr_in)
+							: sizeof(struct sockaddr_in6)));
 		CHECK_EQ(ntohs(rdma_get_dst_port(id)), 7);
+		cm_destroy(id);
+	}
+	cm_pair_close(&pair);
+}
+
+/* GIDs of both ends are those of the addresses that the program named. */
+static void the_gids_of_a_route_are_its_addresses(void)
+{
+	static const struct {
+		const char *to;
+		int index;
+	} cases[] = {
+		{ "fe80::ff:fe00:2", NUPA_GID_LINK },
+		{ "10.0.0.2", NUPA_GID_IPV4 },
+		{ "::ffff:10.0.0.2", NUPA_GID_IPV4 },
+		{ "fd4e:5550:4100::2", NUPA_GID_IPV6 },
+	};
+	struct cm_pair pair = cm_pair_open();
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rdma_cm_id *id = cm_id(&pair.side[0], RDMA_PS_TCP);
+		const struct rdma_ib_addr *ib = &id->route.addr.addr.ibaddr;
+		union ibv_gid own, peers;
+
+		cm_resolve(&pair.side[0], id, cases[i].to, 7);
+		CHECK_EQ(nupa_query_gid(pair.side[0].context, 1, cases[i].index, &own), 0);
+		CHECK_EQ(nupa_query_gid(pair.side[1].context, 1, cases[i].index, &peers), 0);
+		CHECK(!memcmp(&ib->sgid, &own, sizeof(own)));
+		CHECK(!memcmp(&ib->dgid, &peers, sizeof(peers)));
+		if (strchr(cases[i].to, ':') && !strchr(cases[i].to, '.')) {
+			struct sockaddr_storage to;
+
+			cm_addr(&to, cases[i].to, 7);
+			CHECK(
+			    !memcmp(&((struct sockaddr_in6 *)(void *)&to)->sin6_addr, &peers, 16));
+		}
 		cm_destroy(id);
 	}
 	cm_pair_close(&pair);
@@ -114,6 +162,10 @@ static void a_port_is_bound_by_one(void)
 		{ "", "10.0.0.1", RDMA_PS_TCP, EADDRINUSE },
 		{ "10.0.0.1", "", RDMA_PS_TCP, EADDRINUSE },
 		{ "::", "::1", RDMA_PS_TCP, EADDRINUSE },
+		{ "::", "fd4e:5550:4100::1", RDMA_PS_TCP, EADDRINUSE },
+		{ "fd4e:5550:4100::1", "fd4e:5550:4100::1", RDMA_PS_TCP, EADDRINUSE },
+		{ "fd4e:5550:4100::1", "fe80::ff:fe00:1", RDMA_PS_TCP, 0 },
+		{ "fd4e:5550:4100::1", "10.0.0.1", RDMA_PS_TCP, 0 },
 		{ "10.0.0.1", "127.0.0.1", RDMA_PS_TCP, 0 },
 		{ "", "::", RDMA_PS_TCP, 0 }, /* IPv4 and IPv6 */
 		{ "::", "", RDMA_PS_TCP, 0 },
@@ -204,8 +256,27 @@ static void the_most_exact_listener_has_the_request(void)
 	CHECK_EQ(rdma_listen(own, 8), 0);
 	asks(&pair, "10.0.0.1", port, own);
 	asks(&pair, "fe80::ff:fe00:1", port, any6);
+	asks(&pair, "fd4e:5550:4100::1", port, any6);
 	cm_destroy(own);
 	cm_destroy(any6);
+	cm_pair_close(&pair);
+}
+
+static void a_listener_at_one_ipv6_address_does_not_hear_those_of_the_other(void)
+{
+	struct cm_pair pair = cm_pair_open();
+	struct rdma_cm_id *host = cm_listener(&pair.side[0], RDMA_PS_TCP, "fd4e:5550:4100::1");
+	struct rdma_cm_id *link = cm_id(&pair.side[0], RDMA_PS_TCP);
+
+	asks(&pair, "fd4e:5550:4100::1", cm_port(host), host);
+	asks(&pair, "fe80::ff:fe00:1", cm_port(host), NULL);
+	asks(&pair, "10.0.0.1", cm_port(host), NULL);
+	CHECK_EQ(cm_bind(link, "fe80::ff:fe00:1", cm_port(host)), 0);
+	CHECK_EQ(rdma_listen(link, 8), 0);
+	asks(&pair, "fd4e:5550:4100::1", cm_port(host), host);
+	asks(&pair, "fe80::ff:fe00:1", cm_port(host), link);
+	cm_destroy(link);
+	cm_destroy(host);
 	cm_pair_close(&pair);
 }
 
@@ -357,9 +428,11 @@ int main(int argc, char **argv)
 		CASE(an_address_must_be_the_hosts_own),
 		CASE(where_no_host_is_resolving_fails),
 		CASE(the_source_address_is_the_one_that_fits),
+		CASE(the_gids_of_a_route_are_its_addresses),
 		CASE(a_port_is_bound_by_one),
 		CASE(ports_are_shared_by_those_who_say_so_until_one_listens),
 		CASE(the_most_exact_listener_has_the_request),
+		CASE(a_listener_at_one_ipv6_address_does_not_hear_those_of_the_other),
 		CASE(a_listener_for_ipv6_alone_hears_no_ipv4),
 		CASE(ephemeral_ports_differ),
 		CASE(processes_never_share_a_port),

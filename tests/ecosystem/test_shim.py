@@ -66,10 +66,10 @@ def test_shell_scripts_find_list_and_enter_the_folders(fabric: Lab) -> None:
     script = f"""
     set -e
     ls /sys/class/infiniband /dev/infiniband
-    cat /sys/class/infiniband/*/ports/1/gids/1
+    cat /sys/class/infiniband/*/ports/1/gids/[123]
     find /sys/class/infiniband -name link_layer
     realpath {PORT}/../1/rate
-    cd {PORT} && cat gid_attrs/types/1 gid_attrs/ndevs/1 && pwd -P
+    cd {PORT} && cat gid_attrs/types/[12] gid_attrs/ndevs/2 && pwd -P
     test -c /dev/infiniband/uverbs0
     """
     assert fabric.must(fabric.on("host1", "sh", "-c", script)).splitlines() == [
@@ -79,8 +79,11 @@ def test_shell_scripts_find_list_and_enter_the_folders(fabric: Lab) -> None:
         "/sys/class/infiniband:",
         "nupa_rdma0",
         "0000:0000:0000:0000:0000:ffff:0a00:0002",
+        "fd4e:5550:4100:0000:0000:0000:0000:0002",
+        "0000:0000:0000:0000:0000:0000:0000:0000",
         f"{PORT}/link_layer",
         f"{PORT}/rate",
+        "RoCE v2",
         "RoCE v2",
         "nupa_net0",
         PORT,

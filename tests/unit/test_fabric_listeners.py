@@ -20,6 +20,8 @@ from nupa.verbs.cmid import CMID, AddrInfo, CMEventChannel
         ("127.0.0.1", ce.RDMA_PS_UDP, ("udp", "ipv4", "loopback")),
         ("0.0.0.0", ce.RDMA_PS_TCP, ("tcp", "ipv4", "any")),
         ("::", ce.RDMA_PS_TCP, ("tcp", "ipv6", "any")),
+        ("fd4e:5550:4100::1", ce.RDMA_PS_TCP, ("tcp", "ipv6", "host")),
+        ("fe80::aff:fe00:1", ce.RDMA_PS_UDP, ("udp", "ipv6", "link-local")),
     ],
 )
 def test_a_listener_is_shown_until_it_is_closed(

@@ -126,15 +126,17 @@ def test_a_port_that_is_not_there_is_refused(fabric: Fabric, port: int) -> None:
         assert caught.value.error_code == errno.EINVAL
 
 
-def test_the_gids_are_the_link_local_one_and_the_mapped_ipv4_address(fabric: Fabric) -> None:
+def test_the_gids_are_the_addresses_of_the_netdev(fabric: Fabric) -> None:
     with Context(fabric=fabric, host=1) as ctx:
         assert ctx.query_gid(1, 0).gid.startswith("fe80:0000:0000:0000:")
         assert ctx.query_gid(1, 1) == GID("0000:0000:0000:0000:0000:ffff:0a00:0002")
+        assert ctx.query_gid(1, 2) == GID("fd4e:5550:4100:0000:0000:0000:0000:0002")
         entry = ctx.query_gid_ex(1, 1)
         assert (entry.gid_index, entry.port_num) == (1, 1)
         assert entry.gid() == ctx.query_gid(1, 1)
-        assert [found.gid_index for found in ctx.query_gid_table(16)] == [0, 1]
-        assert ctx.query_gid_type(1, 1) == e.IBV_GID_TYPE_SYSFS_ROCE_V2
+        assert [found.gid_index for found in ctx.query_gid_table(16)] == [0, 1, 2]
+        for index in range(3):
+            assert ctx.query_gid_type(1, index) == e.IBV_GID_TYPE_SYSFS_ROCE_V2
 
 
 def test_places_of_the_gid_table_may_be_empty(fabric: Fabric) -> None:

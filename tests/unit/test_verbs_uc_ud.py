@@ -42,10 +42,12 @@ def handle(end, peer, gid_index: int = 1) -> AH:
     return AH(end.pd, attr=AHAttr(is_global=1, port_num=1, gr=route))
 
 
-def datagram(pair, size: int, *, wr_id: int = 1, qkey: int | None = None, **options) -> SendWR:
+def datagram(
+    pair, size: int, *, wr_id: int = 1, qkey: int | None = None, gid_index: int = 1, **options
+) -> SendWR:
     wr = SendWR(wr_id, sg=[pair.a.mr.sge(0, size)], **options)
     key = pair.a.QKEY if qkey is None else qkey
-    wr.set_wr_ud(handle(pair.a, pair.b), pair.b.qp.qp_num, key)
+    wr.set_wr_ud(handle(pair.a, pair.b, gid_index), pair.b.qp.qp_num, key)
     return wr
 
 
@@ -111,22 +113,24 @@ def test_a_datagram_arrives_behind_its_header(ud, size: int) -> None:
     assert ud.a.wait_ok()[0].opcode == e.IBV_WC_SEND
 
 
-def test_the_header_says_where_a_datagram_comes_from(ud) -> None:
+@pytest.mark.parametrize("gid_index", [0, 1, 2])
+def test_the_header_says_where_a_datagram_comes_from(ud, gid_index: int) -> None:
     ud.b.qp.post_recv(RecvWR(7, sg=[ud.b.mr.sge()]))
-    ud.a.qp.post_send(datagram(ud, 8))
+    ud.a.qp.post_send(datagram(ud, 8, gid_index=gid_index))
     ud.b.wait_ok()
     header = ud.b.mr.read(GRH_BYTES)
-    assert header[8:24] == bytes(ud.a.ctx.query_gid(1, 1))
-    assert header[24:40] == bytes(ud.b.ctx.query_gid(1, 1))
+    assert header[8:24] == bytes(ud.a.ctx.query_gid(1, gid_index))
+    assert header[24:40] == bytes(ud.b.ctx.query_gid(1, gid_index))
     assert int.from_bytes(header[0:4], "big") == 6 << 28 | 0x20 << 20 | 0x12345
     assert header[7] == 7
 
 
+@pytest.mark.parametrize("gid_index", [0, 1, 2])
 @pytest.mark.parametrize("as_address", [True, False])
-def test_a_datagram_can_be_answered(ud, as_address: bool) -> None:
+def test_a_datagram_can_be_answered(ud, as_address: bool, gid_index: int) -> None:
     ud.b.qp.post_recv(RecvWR(7, sg=[ud.b.mr.sge()]))
     ud.a.qp.post_recv(RecvWR(8, sg=[ud.a.mr.sge(8192)]))
-    ud.a.qp.post_send(datagram(ud, 8))
+    ud.a.qp.post_send(datagram(ud, 8, gid_index=gid_index))
     got = ud.b.wait_ok()[0]
     raw = ud.b.mr.read(GRH_BYTES)
     grh = GRH(hop_limit=raw[7])
