@@ -436,13 +436,13 @@ end
 
 -- Bits that have names become fields of their own, below the number.
 local function flags_of(abbrev, bits, names)
-	local found = {}
-	for bit, name in pairs(names) do
-		local mask = 1
-		for _ = 1, bit do
-			mask = mask * 2
+	local found, mask = {}, 1
+	for bit = 0, bits - 1 do
+		local name = names[bit]
+		if name then
+			table.insert(found, ProtoField.bool(abbrev .. "." .. name, name, bits, nil, mask))
 		end
-		table.insert(found, ProtoField.bool(abbrev .. "." .. name, name, bits, nil, mask))
+		mask = mask * 2
 	end
 	return found
 end

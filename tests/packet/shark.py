@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""tshark and capinfos, with a home of their own: nothing of the user's settings changes a test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from nupa.packet.dissector import FILE
+
+
+def run(home: Path, *argv: str | Path) -> str:
+    """stdout of a program of Wireshark's; whatever Lua complains about fails the test."""
+    if shutil.which(str(argv[0])) is None:
+        pytest.skip(f"{argv[0]} is missing: Debian's tshark has it (.ci/setup packages test)")
+    done = subprocess.run(
+        [str(arg) for arg in argv],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Lua" not in done.stderr, done.stderr
+    assert "Lua Error" not in done.stdout, done.stdout
+    return done.stdout
+
+
+def tshark(home: Path, file: Path, *args: str) -> str:
+    """tshark's output for *file*, with our dissector."""
+    return run(home, "tshark", "-n", "-X", f"lua_script:{FILE}", "-r", file, *args)
+
+
+def dissected(home: Path, file: Path) -> list[list[tuple[str, str, str]]]:
+    """For each packet the fields of our dissector, in order: (name, value, as it is shown)."""
+    root = ElementTree.fromstring(tshark(home, file, "-T", "pdml"))
+    return [
+        [
+            (field.get("name", ""), field.get("show", ""), field.get("showname", ""))
+            for field in packet.iter("field")
+            if field.get("name", "").startswith("nupa.")
+        ]
+        for packet in root.iter("packet")
+    ]
