@@ -144,6 +144,7 @@ int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot
 		.uid = entry->uid,
 		.host = bounded(&entry->host, sb->n_hosts - 1),
 		.alive = nupa_slot_alive(entry, claim),
+		.net_queue = nupa_load_relaxed(&entry->net_queue) & ~NUPA_NET_COALESCED,
 	};
 	memcpy(info->comm, entry->comm, sizeof(info->comm) - 1);
 	if (info->state != NUPA_SLOT_LIVE)

@@ -58,8 +58,9 @@ int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t sta
 
 struct nupa_slot_info {
 	uint32_t slot, state, epoch, pid, uid, host;
-	uint32_t qps, mrs; /* in use now */
-	uint32_t alive;    /* the process exists */
+	uint32_t qps, mrs;  /* in use now */
+	uint32_t alive;     /* the process exists */
+	uint32_t net_queue; /* it is this queue, + 1, of its host's network interface; else 0 */
 	char comm[16];
 };
 /* 0, or -ENOENT if the slot is free. */
