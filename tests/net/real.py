@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Real programs on hosts: iperf3's results, Python scripts, the state of interfaces."""
+
+from __future__ import annotations
+
+import json
+import select
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nupa.demo.programs import Outcome, Program
+
+from .lab import DEADLINE_S, Net, ip, needs
+
+NAME = "nupa_net0"
+IPERF_PORT = 5201
+_POLL_S = 0.02
+
+
+def script(net: Net, name: str, *arguments: object) -> list[str]:
+    """The command line of a script of the folder `inside`; its text, as not everybody may read it
+    there."""
+    text = Path(__file__).with_name("inside").joinpath(f"{name}.py").read_text()
+    return [net.user.python, "-u", "-P", "-c", text, *map(str, arguments)]
+
+
+def said(program: Program, text: str, deadline_s: float = DEADLINE_S) -> None:
+    """Until *program* has said *text*; it must not end before."""
+    end_s = time.monotonic() + deadline_s
+    while not program.has_said(text):
+        late = time.monotonic() > end_s
+        ended = select.select([program.pidfd], [], [], _POLL_S)[0]
+        if late or (ended and not program.has_said(text)):
+            program.kill(f"had not said {text!r} after {deadline_s:g} s")
+            raise AssertionError(program.outcome().describe())
+
+
+def ended(program: Program, deadline_s: float = DEADLINE_S) -> Outcome:
+    """The outcome of a program that ends well by itself."""
+    if not select.select([program.pidfd], [], [], deadline_s)[0]:
+        program.kill(f"was killed: not done after {deadline_s:g} s")
+    outcome = program.outcome()
+    assert outcome.ok, outcome.describe()
+    return outcome
+
+
+def link(net: Net, host: str) -> dict[str, Any]:
+    """What `ip -s link` says of the interface; flags and stats64 are keys of it."""
+    command = [needs("ip", "iproute2"), "-j", "-s", "link", "show", NAME]
+    (found,) = json.loads(net.exec(host, command).stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def received(net: Net, host: str) -> int:
+    """Packets, as the interface counts them."""
+    return int(link(net, host)["stats64"]["rx"]["packets"])
+
+
+def has_carrier(net: Net, host: str) -> bool:
+    return "NO-CARRIER" not in link(net, host)["flags"]
+
+
+def carrier_becomes(net: Net, host: str, up: bool, deadline_s: float = 10) -> None:
+    """Until the interface has a carrier, or has none."""
+    end_s = time.monotonic() + deadline_s
+    while has_carrier(net, host) is not up:
+        assert time.monotonic() < end_s, link(net, host)
+
+
+def ping(net: Net, host: str, to: str, *options: str, check: bool = True) -> Outcome:
+    command = [needs("ping", "iputils-ping"), "-n", *options, to]
+    return net.exec(host, command, check=check)
+
+
+def ping_all(net: Net, host: str, to: str, count: int, *options: str) -> None:
+    """Sends *count* pings, all of which are answered, as all that this host sent before.
+
+    ping waits for the last answers only as long as two round trips took before, which a busy
+    machine may miss: the kernel counts what comes later, too.
+    """
+    done = ping(net, host, to, "-c", str(count), *options, check=False)
+    assert f"{count} packets transmitted" in done.stdout, done.describe()
+    assert "wrong data byte" not in done.stdout, done.describe()
+    end_s = time.monotonic() + DEADLINE_S / 4
+    while " 0% packet loss" not in done.stdout:
+        sent, answered = _echoes(net, host)
+        if sent == answered:
+            break
+        assert time.monotonic() < end_s, f"{answered} of {sent}: {done.describe()}"
+
+
+def _echoes(net: Net, host: str) -> tuple[int, int]:
+    """Echo requests sent, and replies received, of both families (snmp_counter)."""
+    found = net.exec(host, ["cat", "/proc/net/snmp", "/proc/net/snmp6"]).stdout
+    icmp = [line.split() for line in found.splitlines() if line.startswith("Icmp:")]
+    icmp6 = [line.split() for line in found.splitlines() if line.startswith("Icmp6")]
+    count = dict(zip(*icmp, strict=True)) | dict(icmp6)
+    return (
+        int(count["OutEchos"]) + int(count["Icmp6OutEchos"]),
+        int(count["InEchoReps"]) + int(count["Icmp6InEchoReplies"]),
+    )
+
+
+def hears_nothing(net: Net, host: str, to: str) -> None:
+    """Of a few pings, and all are lost."""
+    lost = ping(net, host, to, "-c", "4", "-i", "0.05", "-W", "0.3", check=False)
+    assert "100% packet loss" in lost.stdout, lost.describe()
+
+
+def iperf_server(net: Net, host: str = "host1") -> Program:
+    """For one client."""
+    server = net.start(host, [needs("iperf3", "iperf3"), "-s", "-1", "-p", str(IPERF_PORT)])
+    net.listening(host, IPERF_PORT, server)
+    return server
+
+
+def iperf_argv(*options: str, to: str = ip(1)) -> list[str]:
+    return ["iperf3", "-c", to, "-p", str(IPERF_PORT), "-J", "--connect-timeout", "5000", *options]
+
+
+def iperf(net: Net, *options: str, to: str = ip(1), seconds: float = 1) -> dict[str, Any]:
+    """Runs iperf3 from host0 to host1 to its end; what it found, without the start."""
+    server = iperf_server(net)
+    argv = iperf_argv("-t", f"{seconds:g}", *options, to=to)
+    outcome = net.exec("host0", argv)
+    ended(server)
+    return iperf_end(outcome)
+
+
+def iperf_end(outcome: Outcome) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(outcome.stdout)
+    assert "error" not in found, found["error"]
+    end = found["end"]
+    assert isinstance(end, dict)
+    return end
+
+
+def all_stream(end: dict[str, Any], streams: int, *, least_bytes: int = 1 << 20) -> None:
+    """*streams* TCP streams, each of which moved something, all of which arrived."""
+    assert len(end["streams"]) == streams
+    for stream in end["streams"]:
+        assert stream["sender"]["bytes"] >= stream["receiver"]["bytes"] >= least_bytes, stream
+
+
+def lines(outcome: Outcome) -> Sequence[str]:
+    return outcome.stdout.splitlines()
