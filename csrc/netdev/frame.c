@@ -3,6 +3,8 @@
  * and their way by destination address. */
 #include "frame.h"
 
+#include "net.h"
+
 static bool gso_valid(const struct virtio_net_hdr_v1 *vnet, uint32_t bytes, uint32_t mtu_bytes)
 {
 	switch (vnet->gso_type & ~VIRTIO_NET_HDR_GSO_ECN) {
@@ -20,7 +22,7 @@ bool nupa_frame_valid(const uint8_t *frame, uint32_t bytes, uint32_t mtu_bytes)
 	struct virtio_net_hdr_v1 vnet;
 	uint16_t type;
 
-	if (bytes < NUPA_VNET_BYTES + ETH_HLEN)
+	if (bytes < NUPA_VNET_BYTES + ETH_HLEN || bytes > NUPA_NET_FRAME_MAX_BYTES)
 		return false;
 	memcpy(&vnet, frame, sizeof(vnet));
 	memcpy(&type, frame + NUPA_VNET_BYTES + 2 * ETH_ALEN, sizeof(type));

@@ -3,6 +3,7 @@
  * answers itself, and how datagrams become one frame. */
 #include "coalesce.h"
 #include "end.h"
+#include "net.h"
 
 #include <arpa/inet.h>
 #include <netinet/icmp6.h>
@@ -132,7 +133,7 @@ static void offsets_of_a_header_lie_inside_its_frame(void)
 
 static void segments_have_a_kind_and_a_size_within_the_mtu(void)
 {
-	static uint8_t frame[IP_AT + 4096];
+	static uint8_t frame[NUPA_NET_FRAME_MAX_BYTES + 1];
 	struct virtio_net_hdr_v1 *vnet = vnet_of(frame);
 	const uint32_t bytes = IP_AT + 4096; /* more than the MTU: that is what they are for */
 
@@ -145,6 +146,8 @@ static void segments_have_a_kind_and_a_size_within_the_mtu(void)
 						    .gso_size = MTU,
 						    .hdr_len = ETH_HLEN + 4096 };
 		CHECK_EQ(nupa_frame_valid(frame, bytes, MTU), known);
+		CHECK_EQ(nupa_frame_valid(frame, NUPA_NET_FRAME_MAX_BYTES, MTU), known);
+		CHECK(!nupa_frame_valid(frame, NUPA_NET_FRAME_MAX_BYTES + 1, MTU));
 		vnet->gso_size = MTU + 1;
 		CHECK(!nupa_frame_valid(frame, bytes, MTU));
 		vnet->gso_size = 0;
@@ -343,9 +346,8 @@ static void datagrams_of_a_flow_become_one_frame(void)
 		for (uint32_t i = 0, at = 0; i < 4; at += lengths[i++])
 			CHECK_PATTERN(payload + at, lengths[i], 7 + i);
 		/* What the kernel completes: the sum of the pseudo-header. */
-		CHECK_EQ(get16(udp + 6),
-			 sum16(first + IP_AT + (ipv6 ? 8 : 12), ipv6 ? 32 : 8,
-			       IPPROTO_UDP + udp_bytes));
+		CHECK_EQ(get16(udp + 6), sum16(first + IP_AT + (ipv6 ? 8 : 12), ipv6 ? 32 : 8,
+					       IPPROTO_UDP + udp_bytes));
 		if (ipv6) {
 			CHECK_EQ(get16(first + IP_AT + 4), udp_bytes);
 		} else {

@@ -347,6 +347,65 @@ static void an_interface_that_takes_nothing_refuses(void)
 	nupa_fabric_put(fabric);
 }
 
+/* Messages of the netdev that no pump would send, from an attachment that is none. */
+static void forged_messages_harm_nobody(void)
+{
+	struct nupa_fabric *fabric = fabric_of(0);
+	struct lab *lab = lab_open(fabric, 3);
+	uint64_t seed = test_seed();
+	char why[256];
+
+	for (int round = 0; round < 200; round++) {
+		struct ibv_context *context =
+		    nupa_open_host(fabric, 2, NUPA_MOVER_NONE, why, sizeof(why));
+		struct nupa_engine *engine = nupa_engine_of(context);
+		uint32_t slot = 1 + (uint32_t)test_random(&seed) % 2;
+		struct nupa_channel *channel;
+
+		nupa_engine_lock(engine);
+		channel = nupa_channel_get(engine, slot);
+		CHECK(channel && !nupa_channel_back_dma(engine, channel));
+		for (int i = 0; i < 20; i++) {
+			bool dma = test_random(&seed) >> 33 & 7;
+			uint32_t bytes = 1 + (uint32_t)test_random(&seed) %
+						 (i & 1 ? 200 : channel->tx.dma_bytes / 4);
+			uint8_t *payload = NULL;
+			struct nupa_msg *line =
+			    nupa_tx_reserve(&channel->tx, dma ? bytes : 0, &payload);
+
+			if (!line)
+				break;
+			for (uint32_t at = offsetof(struct nupa_msg, op); at < sizeof(*line); at++)
+				((uint8_t *)line)[at] = (uint8_t)(test_random(&seed) >> 40);
+			line->op = NUPA_OP_NET;
+			line->flags =
+			    (uint8_t)((line->flags & ~NUPA_F_DMA) | (dma ? NUPA_F_DMA : 0));
+			line->length_bytes = bytes;
+			for (uint32_t at = 0; dma && at < bytes && at < 100; at++)
+				payload[at] = (uint8_t)(test_random(&seed) >> 40);
+			if (dma && i & 2) { /* looks like a large frame */
+				memset(payload, 0, NUPA_VNET_BYTES);
+				payload[1] = VIRTIO_NET_HDR_GSO_TCPV4;
+				payload[4] = 100;
+			}
+			nupa_tx_publish(&channel->tx, line, dma ? bytes : 0);
+		}
+		nupa_channel_bell(channel);
+		nupa_engine_unlock(engine);
+		CHECK_EQ(nupa_close_device(context), 0);
+	}
+	send_from_to(lab, 0, 1, HEADERS + 777, 1);
+	for (bool found = false; !found;) { /* behind what looked like frames */
+		static uint8_t frame[HEADERS + 70000];
+		ssize_t n = recv(lab->side[1], frame, sizeof(frame), 0);
+
+		CHECK(n > 0);
+		found = n == HEADERS + 777 && pattern_match(frame + HEADERS, 777, 1) == 777;
+	}
+	lab_close(lab);
+	nupa_fabric_put(fabric);
+}
+
 /* --- limits -------------------------------------------------------------------------- */
 
 static void what_cannot_be_added_says_why(void)
@@ -559,6 +618,7 @@ int main(int argc, char **argv)
 		CASE(what_nobody_has_is_dropped),
 		CASE(a_port_that_is_down_lets_nothing_through),
 		CASE(an_interface_that_takes_nothing_refuses),
+		CASE(forged_messages_harm_nobody),
 		CASE(what_cannot_be_added_says_why),
 		CASE(the_pump_goes_on_without_an_interface_that_vanished),
 		CASE(another_process_is_reached_by_its_doorbell),
