@@ -47,6 +47,7 @@ def tables() -> str:
         f"local VERSION = {record.VERSION}",
         f"local TLP_TYPES = {_pairs({_tlp_key(*k): v for k, v in pcie_tables.TYPES.items()})}",
         f"local PARTIAL_WRITES = {_pairs(dict.fromkeys(cxl_tables.PARTIAL_WRITES, True))}",
+        f"local ROUTING = {_pairs(pcie_tables.ROUTING)}",
         f"local META_EMS = {cxl_tables.META_EMS}",
         *_choices("CHANNELS", {k: v.name for k, v in cxl_tables.MESSAGES.items()}),
         *_choices("SEGMENTS", {k: v.name for k, v in queue_tables.SEGMENT_LAYOUTS.items()}),

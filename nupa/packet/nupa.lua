@@ -7,6 +7,7 @@ local LINKTYPE_USER = 11
 local VERSION = 1
 local TLP_TYPES = { [0] = "MRd32", [32] = "MRd64", [1] = "MRdLk32", [33] = "MRdLk64", [64] = "MWr32", [96] = "MWr64", [2] = "IORd", [66] = "IOWr", [4] = "CfgRd0", [68] = "CfgWr0", [5] = "CfgRd1", [69] = "CfgWr1", [91] = "DMWr32", [123] = "DMWr64", [10] = "Cpl", [74] = "CplD", [11] = "CplLk", [75] = "CplDLk", [76] = "FetchAdd32", [108] = "FetchAdd64", [77] = "Swap32", [109] = "Swap64", [78] = "CAS32", [110] = "CAS64", [48] = "Msg", [49] = "Msg", [50] = "Msg", [51] = "Msg", [52] = "Msg", [53] = "Msg", [54] = "Msg", [55] = "Msg", [112] = "MsgD", [113] = "MsgD", [114] = "MsgD", [115] = "MsgD", [116] = "MsgD", [117] = "MsgD", [118] = "MsgD", [119] = "MsgD" }
 local PARTIAL_WRITES = { [2] = true, [10] = true }
+local ROUTING = { [0] = "to root complex", [1] = "by address", [2] = "by ID", [3] = "broadcast from root complex", [4] = "local", [5] = "gathered to root complex" }
 local META_EMS = 1
 local CHANNELS = { [1] = "M2SReq", [2] = "M2SRwD", [3] = "M2SBIRsp", [4] = "S2MBISnp", [5] = "S2MNDR", [6] = "S2MDRS" }
 local SEGMENTS = { [1] = "RemoteSegment", [2] = "AtomicSegment", [3] = "DatagramSegment", [4] = "XrcSegment", [5] = "BindSegment", [6] = "DataSegment", [7] = "InlineSegment" }
@@ -558,7 +559,8 @@ local function dissect_tlp(buffer, at, pinfo, root)
 	elseif name:find("^Msg") then
 		header = show("Msg", tree, buffer, place)
 		if header then
-			text = name .. " " .. named("nupa.tlp.msg.code", header.code)
+			text = string.format("%s %s, %s", name, named("nupa.tlp.msg.code", header.code),
+				ROUTING[dw0.type % 8] or "routing reserved")
 		end
 		place = place + 12
 	elseif name:find("^M") or name:find("^DM") or name:find("^Fetch") or name:find("^Swap") or

@@ -24,7 +24,8 @@ _OPERAND_BYTES = {"fetch_add": (4, 8), "swap": (4, 8), "cas": (4, 8, 16)}
 class PcieLink(NamedTuple):
     """A link as it is configured, in bytes.  *mps*: Max_Payload_Size; *mrrs*: Max_Read_Request_Size
     (PCIe 6.0, 7.5.3.4), both 128 to 4096, powers of 2; *rcb*: Read Completion Boundary, 64 or 128
-    (7.5.3.7).  *tags*: how many a requester has, 32, 256 or 1024 (2.2.6.2).
+    (7.5.3.7).  *tags*: how many a requester has (2.2.6.2): 32 or 256 from 0 on, or 768 from 256
+    on, as tags of 10 bits never have their upper two bits 0.
     """
 
     mps: int = 256
@@ -39,8 +40,8 @@ class PcieLink(NamedTuple):
             raise ValueError(f"MPS {self.mps} and MRRS {self.mrrs} are to be among {sizes}")
         if self.rcb not in (64, 128):
             raise ValueError(f"RCB {self.rcb} is to be 64 or 128")
-        if self.tags not in (32, 256, 1024):
-            raise ValueError(f"{self.tags} tags: there are 32, 256 or 1024")
+        if self.tags not in (32, 256, 768):
+            raise ValueError(f"{self.tags} tags: there are 32, 256 or 768")
 
 
 class Tlp(NamedTuple):
@@ -65,24 +66,25 @@ def pcie_tlps(
     """The TLPs of an access, each request followed by what completes it.
 
     *kind*: read, write (posted), or an atomic operation, whose *length* is that of one operand.
-    Tags count up from *first_tag* and wrap; one for each request that is completed.  A length of 0
-    is one DW without byte enables (2.2.5), as a flush is.  ValueError for what PCIe cannot do.
+    Each request that is completed takes a tag; *first_tag*: which of the link's tags is the first,
+    from 0; they wrap.  A length of 0 is one DW without byte enables (2.2.5), as a flush is.
+    ValueError for what PCIe cannot do.
     """
     link.check()
     _check_range(address, length, ADDRESS_BYTES_MAX)
     if not 0 <= first_tag < link.tags:
         raise ValueError(f"tag {first_tag}: the link has {link.tags}")
+    lowest = 256 if link.tags == 768 else 0
     if kind == "write":
         for at, size in pieces(address, length, link.mps):
             yield _request("MWr", at, size, 0)
     elif kind == "read":
-        tag = first_tag
-        for at, size in pieces(address, length, link.mrrs):
+        for i, (at, size) in enumerate(pieces(address, length, link.mrrs)):
+            tag = lowest + (first_tag + i) % link.tags
             yield _request("MRd", at, size, tag)
             yield from _completions(at, size, tag, link)
-            tag = (tag + 1) % link.tags
     elif kind in _OPERAND_BYTES:
-        yield from _atomic(kind, address, length, first_tag)
+        yield from _atomic(kind, address, length, lowest + first_tag)
     else:
         raise ValueError(f"{kind!r} is none of read, write, {', '.join(_OPERAND_BYTES)}")
 

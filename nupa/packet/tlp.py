@@ -240,13 +240,21 @@ class CompletionData(_Completion):
     name = "CplD"
 
 
-class Message(Layer):
+class _Message(Layer):
+    def mysummary(self) -> str:
+        lower = self.underlayer
+        routing = lower.type & 7 if isinstance(lower, TLP) else None
+        way = tables.ROUTING.get(routing, "routing reserved") if routing is not None else ""
+        return f"{self.name} {tables.MESSAGES.get(self.code, hex(self.code))} {way}".rstrip()
+
+
+class Message(_Message):
     name = "Msg"
     layout = tables.MESSAGE
     fields_desc = fields_of(tables.MESSAGE)
 
 
-class MessageData(Layer):
+class MessageData(_Message):
     name = "MsgD"
     layout = tables.MESSAGE
     fields_desc = fields_of(tables.MESSAGE)

@@ -168,7 +168,10 @@ def test_a_tlp_cut_by_the_snap_length_still_shows_its_header() -> None:
 def test_messages_are_found_by_every_routing(layer: type[Packet], routing: int) -> None:
     fmt = 3 if layer is tlp.MessageData else 1
     packet = tlp.TLP(fmt=fmt, type=0x10 | routing, length=1) / layer(code=0x30) / b"data"
-    assert isinstance(tlp.TLP(bytes(packet)).payload, layer)
+    again = tlp.TLP(bytes(packet))
+    assert isinstance(again.payload, layer)
+    way = pcie_tables.ROUTING.get(routing, "routing reserved")
+    assert f"ERR_COR {way}" in again.summary()
 
 
 def test_a_completion_answers_its_request() -> None:
