@@ -238,7 +238,7 @@ static bool copy_to(struct nupa_net *net, struct nupa_channel *channel, const ui
 		run_sibling(net, sibling);
 		line = nupa_tx_reserve(&channel->tx, bytes, &payload);
 	}
-	if (!line)
+	if (!line || !payload)
 		return false;
 	memcpy(payload, frame, bytes);
 	publish(net, channel, line, bytes, NUPA_F_LAST);

@@ -44,7 +44,8 @@ struct interface {
 	int fd;
 	uint32_t mtu_bytes;
 	bool is_tap;
-	struct nupa_coalesced open; /* at the start of the net's room */
+	uint8_t *room;              /* where the next frame goes */
+	struct nupa_coalesced open; /* what lies there already, the next one may join it */
 	uint32_t open_host;
 	bool coalesces; /* the kernel takes coalesced frames, and so does this one's */
 	bool ready;     /* it may have more */
@@ -160,11 +161,12 @@ static bool handle(struct interface *interface, const uint8_t *frame, uint32_t b
 }
 
 /* Sends what was coalesced: it is in its ring already, so this cannot fail. */
-static void close_frame(struct interface *interface, uint8_t *first)
+static void close_frame(struct interface *interface)
 {
-	uint32_t bytes = nupa_coalesce_end(&interface->open, first);
+	uint32_t bytes = nupa_coalesce_end(&interface->open, interface->room);
 
 	nupa_net_send(interface->net, interface->open_host, bytes);
+	interface->room = nupa_net_room(interface->net);
 }
 
 static bool may_open(struct interface *interface, const uint8_t *frame, uint32_t bytes)
@@ -181,36 +183,36 @@ static bool may_open(struct interface *interface, const uint8_t *frame, uint32_t
 	return false;
 }
 
-/* The frame at *at*, behind those that are open at *first*, if any; false: it waits for room. */
-static bool take(struct interface *interface, uint8_t *first, uint8_t *at, uint32_t bytes)
+/* A frame was read behind those that are open, if any; false: it waits for room. */
+static bool take(struct interface *interface, uint8_t *frame, uint32_t bytes)
 {
-	struct nupa_net *net = interface->net;
-
 	if (interface->open.bytes) {
-		if (nupa_coalesce_join(&interface->open, first, at, bytes)) {
+		if (nupa_coalesce_join(&interface->open, interface->room, frame, bytes)) {
 			if (interface->open.full)
-				close_frame(interface, first);
+				close_frame(interface);
 			return true;
 		}
-		close_frame(interface, first);
-		first = nupa_net_room(net); /* where it is, but for the end of the ring */
-		if (first != at)
-			memmove(first, at, bytes);
+		close_frame(interface);
+		if (interface->room != frame) /* the end of the ring lay between */
+			memmove(interface->room, frame, bytes);
 	}
-	if (may_open(interface, first, bytes))
+	if (may_open(interface, interface->room, bytes))
 		return true;
-	return handle(interface, first, bytes);
+	if (!handle(interface, interface->room, bytes))
+		return false;
+	interface->room = nupa_net_room(interface->net);
+	return true;
 }
 
 static void read_frames(struct interface *interface)
 {
 	uint32_t frames = 0, bytes = 0;
-	uint8_t *first = NULL;
 
+	interface->room = nupa_net_room(interface->net);
 	while (frames < BUDGET_FRAMES && bytes < BUDGET_BYTES) {
-		uint32_t open_bytes = (interface->open.bytes + 63) & ~63u;
-		uint8_t *at = open_bytes ? first + open_bytes : nupa_net_room(interface->net);
-		ssize_t n = read(interface->fd, at, NUPA_NET_FRAME_MAX_BYTES);
+		/* Whole lines, as the ring has it: then it is in its place already. */
+		uint8_t *frame = interface->room + ((interface->open.bytes + 63) & ~63u);
+		ssize_t n = read(interface->fd, frame, NUPA_NET_FRAME_MAX_BYTES);
 
 		if (unlikely(n <= 0)) {
 			if (n < 0 && errno == EINTR)
@@ -220,16 +222,15 @@ static void read_frames(struct interface *interface)
 			interface->lost = n == 0 || errno != EAGAIN;
 			break;
 		}
-		first = open_bytes ? first : at;
 		frames++;
 		bytes += (uint32_t)n;
-		if (unlikely(!take(interface, first, at, (uint32_t)n))) {
+		if (unlikely(!take(interface, frame, (uint32_t)n))) {
 			interface->blocked = true;
 			break;
 		}
 	}
 	if (interface->open.bytes)
-		close_frame(interface, first);
+		close_frame(interface);
 }
 
 static void turn(struct interface *interface)
