@@ -216,5 +216,6 @@ def read(
     file: str | PathLike[str] | IO[bytes], *, check_icrc: bool = False
 ) -> Iterator[tuple[Batch, Headers]]:
     """The batches of a pcapng file, each with its headers.  PcapngError as pcapng.Reader."""
-    for batch in Reader(file).batches():
-        yield batch, decode_batch(batch, check_icrc=check_icrc)
+    with Reader(file) as reader:
+        for batch in reader.batches():
+            yield batch, decode_batch(batch, check_icrc=check_icrc)
