@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 A fabric that is in use stays, unless --force is given: then its programs keep what they have, and
-no other program finds it.
+no other program finds it.  Its network interfaces (`nupa net`) go with it.
 
 examples:
   nupa down            the fabric named `default`
@@ -37,18 +37,40 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from nupa.fabric import Fabric, NupaError, registry
+    from nupa.fabric import NupaError, registry
+    from nupa.netdev import state
 
     if not args.all:
         # Before what is dead is collected: the one that is named may be of that kind.
-        Fabric.remove(args.name, force=args.force)
+        _remove(args.name, args.force)
         registry.collect_all()
         return 0
     registry.collect_all()
     code = 0
-    for name in registry.names():
+    for name in sorted({*registry.names(), *state.names()}):
         try:
-            Fabric.remove(name, force=args.force)
+            _remove(name, args.force)
         except NupaError as error:
             code = fail(str(error))
     return code
+
+
+def _remove(name: str, force: bool) -> None:
+    """The fabric, and its interfaces with it; they stay with a fabric that is in use."""
+    import errno
+
+    from nupa.fabric import Fabric, LocalError
+    from nupa.netdev import state
+
+    had_interfaces = name in state.names()
+    if had_interfaces:
+        # Only now: it takes its time to import.
+        from nupa.netdev.down import down, in_use_by_others
+
+        if force or not in_use_by_others(name):
+            down(name, keep_fabric=True)
+    try:
+        Fabric.remove(name, force=force)
+    except LocalError as error:
+        if error.errno != errno.ENOENT or not had_interfaces:
+            raise

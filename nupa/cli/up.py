@@ -38,9 +38,14 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from nupa.fabric import Fabric, registry, topology_file
+    from nupa.netdev import state
 
     topology = topology_file.load(args.topology)
     registry.collect_all()
+    if args.name in state.names():
+        from nupa.netdev.down import sweep
+
+        sweep(args.name)
     with Fabric.create(args.name, topology) as fabric:
         hosts = fabric.hosts
         switches = {port.node for port in fabric.ports if port.is_switch}

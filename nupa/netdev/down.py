@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from nupa.fabric import Fabric, registry
-from nupa.fabric.errors import FabricError, LocalError
+from nupa.fabric.errors import FabricError, LocalError, NupaError
 from nupa.netdev import interface, namespace, state
 from nupa.netdev.process import end, find_all
 from nupa.netdev.state import State
@@ -43,6 +43,12 @@ def down(name: str, *, keep_fabric: bool = False) -> Report:
     if found.made_fabric and not keep_fabric:
         fabric_is = _remove_fabric(found)
     return Report(name, list(found.hosts), fabric_is, left)
+
+
+def sweep(name: str) -> None:
+    """Takes away the interfaces of a fabric that is gone."""
+    if not os.path.lexists(registry.path_of(name)):
+        down(name, keep_fabric=True)
 
 
 def take_away(found: State) -> dict[str, str]:
@@ -96,8 +102,12 @@ def _remove_fabric(found: State) -> str:
 
 
 def in_use_by_others(name: str) -> bool:
-    """Whether programs use the fabric, and not only its pumps."""
-    found = state.load(name)
-    pumps = {host.pump.pid for host in found.hosts.values()} if found else set()
-    with Fabric.open(name) as fabric:
-        return fabric.leases() > 0 or any(slot.pid not in pumps for slot in fabric.processes())
+    """Whether programs use the fabric, and not only its pumps.  A fabric that is gone, or damaged,
+    is used by nobody."""
+    try:
+        found = state.load(name)
+        pumps = {host.pump.pid for host in found.hosts.values()} if found else set()
+        with Fabric.open(name) as fabric:
+            return fabric.leases() > 0 or any(slot.pid not in pumps for slot in fabric.processes())
+    except NupaError:
+        return False
