@@ -34,6 +34,7 @@ HEADERS = (
     PACKET / "pcapng.h",
     PACKET / "opcodes.h",
     PACKET / "decode.h",
+    PACKET / "records.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)
 

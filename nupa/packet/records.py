@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Records of NUPA's link type, a whole batch at once, in C: no scapy.
+
+    >>> from collections import Counter
+    >>> from nupa.packet.records import read
+    >>> def transfers(path):  # how many records each transfer has
+    ...     found = Counter()
+    ...     for batch, records in read(path):
+    ...         found.update(records.transfer)
+    ...     return found
+
+csrc/packet/records.h says what each column is.  For all fields of one record there are the layers
+of `nupa.packet.link`, or the tables of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from os import PathLike
+from typing import IO
+
+from nupa._engine import ffi, lib
+from nupa.packet.columns import Columns, columns_of
+from nupa.packet.pcapng import Batch, Reader
+
+
+class Fault(IntEnum):
+    """Why a record was not decoded, or not to its end."""
+
+    NONE = lib.NUPA_RECORD_FAULT_NONE
+    SPAN = lib.NUPA_RECORD_FAULT_SPAN
+    LINK = lib.NUPA_RECORD_FAULT_LINK
+    CUT = lib.NUPA_RECORD_FAULT_CUT
+    VERSION = lib.NUPA_RECORD_FAULT_VERSION
+    LENGTH = lib.NUPA_RECORD_FAULT_LENGTH
+    KIND = lib.NUPA_RECORD_FAULT_KIND
+
+
+_COLUMNS = columns_of("nupa_record")
+COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
+
+
+def decode_batch(batch: Batch) -> Columns:
+    """The records of a batch, as columns.  Nothing raises: `fault` says what is wrong with one; of
+    a packet of another link type it is LINK."""
+    linktypes = [interface.linktype for interface in batch.interfaces]
+    count = len(batch)
+    out = ffi.new("struct nupa_record[]", max(count, 1))
+    lib.nupa_decode_records(
+        ffi.from_buffer(batch.data),
+        len(batch.data),
+        ffi.cast("struct nupa_span *", ffi.addressof(batch.records[0], "offset")),
+        ffi.sizeof("struct nupa_pcapng_record"),
+        count,
+        ffi.new("uint32_t[]", linktypes),
+        len(linktypes),
+        out,
+    )
+    return Columns(out, count, "nupa_record", _COLUMNS)
+
+
+def read(file: str | PathLike[str] | IO[bytes]) -> Iterator[tuple[Batch, Columns]]:
+    """The batches of a pcapng file, each with its records.  PcapngError as pcapng.Reader."""
+    for batch in Reader(file).batches():
+        yield batch, decode_batch(batch)
