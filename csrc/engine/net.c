@@ -9,7 +9,7 @@
  *       F_LAST.
  *   I3  A receiver announces whose frame it reads (P4 of engine.h's windows).  Who takes a dead
  *       sender's slot back waits for that: a frame never turns to zeros while it is read. */
-#include "net.h"
+#include "net_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,40 +20,13 @@
 
 #define ANY_REGION UINT64_C(0xffffffff) /* in a hazard, where the index of a region stands */
 
-struct nupa_net {
-	struct nupa_engine *engine;
-	struct nupa_net_counters *counters;
-	const struct nupa_net_ops *ops;
-	void *arg;
-	struct nupa_net_siblings *siblings;
-	uint32_t queue;
-
-	/* Where frames for a host go: its slot, 0: nowhere.  As of net_epoch. */
-	uint32_t epoch_seen;
-	uint32_t slots[NUPA_HOSTS_MAX];
-	/* A ring whose receiver's patience is over: how far it had come then, + 1. */
-	uint64_t stalled[NUPA_HOSTS_MAX];
-
-	uint32_t ahead; /* slot where the last frame went */
-	/* Between lock and unlock: the channel in whose ring `room` is; NULL: it is `scratch`. */
-	struct nupa_channel *room_channel;
-	uint8_t *room;
-	uint8_t *scratch;
-	uint32_t kept_bytes; /* in scratch, waiting for room; 0: none is */
-	uint32_t kept_host;
-	uint64_t kept_since_ns;
-	/* Whose rings were sent to: to be woken at unlock; to be run after it. */
-	struct nupa_channel *asleep[NUPA_SLOTS_MAX];
-	struct nupa_net *idle[NUPA_SLOTS_MAX];
-	uint32_t n_asleep, n_idle;
-};
-
 #define COUNT(net, counter, n)                                                                     \
 	nupa_store_relaxed(&(net)->counters->counter, (net)->counters->counter + (n))
 
 /* --- who is where -------------------------------------------------------------------- */
 
-static bool serves(const struct nupa_fabric *fabric, uint32_t slot, uint32_t *host, uint32_t *queue)
+bool nupa_net_serves(const struct nupa_fabric *fabric, uint32_t slot, uint32_t *host,
+		     uint32_t *queue)
 {
 	const struct nupa_slot *entry = &fabric->slots[slot];
 
@@ -73,7 +46,7 @@ static void look_around(struct nupa_net *net)
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
 		uint32_t host, queue;
 
-		if (!serves(fabric, slot, &host, &queue) || host == net->engine->host)
+		if (!nupa_net_serves(fabric, slot, &host, &queue) || host == net->engine->host)
 			continue;
 		if (queue == net->queue + 1 || (queue == 1 && !net->slots[host]))
 			net->slots[host] = slot;
@@ -112,12 +85,6 @@ static struct nupa_channel *channel_to(struct nupa_net *net, uint32_t host)
 	return NULL;
 }
 
-/* Changes while other threads look; their answer matters for slots that do not change then. */
-static struct nupa_net *sibling_at(const struct nupa_net *net, uint32_t slot)
-{
-	return nupa_load_relaxed(&net->siblings->by_slot[slot]);
-}
-
 /* --- sending ------------------------------------------------------------------------- */
 
 static void wake(struct nupa_net *net)
@@ -130,7 +97,7 @@ static void wake(struct nupa_net *net)
 /* Once for all frames of a turn. */
 static void touch(struct nupa_net *net, struct nupa_channel *channel)
 {
-	struct nupa_net *sibling = sibling_at(net, channel->peer);
+	struct nupa_net *sibling = nupa_net_sibling(net, channel->peer);
 
 	if (likely(sibling)) {
 		if (net->n_idle && likely(net->idle[net->n_idle - 1] == sibling))
@@ -223,14 +190,14 @@ static void run_sibling(const struct nupa_net *net, struct nupa_net *sibling)
 
 bool nupa_net_runs(const struct nupa_engine *engine, const struct nupa_channel *channel)
 {
-	return engine->net && sibling_at(engine->net, channel->peer);
+	return engine->net && nupa_net_sibling(engine->net, channel->peer);
 }
 
 /* Copies the frame into the channel; false: no room. */
 static bool copy_to(struct nupa_net *net, struct nupa_channel *channel, const uint8_t *frame,
 		    uint32_t bytes)
 {
-	struct nupa_net *sibling = sibling_at(net, channel->peer);
+	struct nupa_net *sibling = nupa_net_sibling(net, channel->peer);
 	uint8_t *payload = NULL;
 	struct nupa_msg *line = nupa_tx_reserve(&channel->tx, bytes, &payload);
 
@@ -335,6 +302,17 @@ void nupa_net_flood(struct nupa_net *net, uint32_t frame_bytes)
 	sent(net, frame_bytes);
 }
 
+void nupa_net_lock(struct nupa_net *net)
+{
+	nupa_engine_lock(net->engine);
+}
+
+void nupa_net_unlock(struct nupa_net *net)
+{
+	wake(net);
+	nupa_engine_unlock(net->engine);
+}
+
 void nupa_net_flush(struct nupa_net *net)
 {
 	for (uint32_t i = 0; i < net->n_idle; i++)
@@ -381,141 +359,4 @@ void nupa_net_port_changed(struct nupa_engine *engine, bool up)
 		return;
 	COUNT(engine->net, carrier_changes, 1);
 	engine->net->ops->carrier(engine->net->arg, up);
-}
-
-/* --- life ---------------------------------------------------------------------------- */
-
-/* Whether another slot is this queue already; the lower one has it, should two come at once. */
-static bool is_taken(const struct nupa_fabric *fabric, uint32_t host, uint32_t queue, uint32_t own)
-{
-	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
-		uint32_t its_host, its_queue;
-
-		if (slot != own && serves(fabric, slot, &its_host, &its_queue) &&
-		    its_host == host && its_queue == queue + 1 &&
-		    nupa_slot_alive(&fabric->slots[slot], nupa_slot_claim(&fabric->slots[slot])))
-			return true;
-	}
-	return false;
-}
-
-static int go_public(struct nupa_net *net, bool takes_coalesced, char *why, size_t why_bytes)
-{
-	struct nupa_engine *engine = net->engine;
-	struct nupa_fabric *fabric = engine->fabric;
-	uint64_t net_off = nupa_arena_map(&fabric->geometry).net_off;
-	int error =
-	    nupa_fabric_back(fabric, nupa_arena_offset(fabric, engine->slot_index) + net_off,
-			     sizeof(*net->counters));
-
-	if (error)
-		return nupa_explain(error, why, why_bytes, "no memory for the counters of host %u",
-				    engine->host);
-	net->counters = (struct nupa_net_counters *)(void *)(engine->arena + net_off);
-	nupa_engine_lock(engine);
-	engine->net = net;
-	nupa_engine_unlock(engine);
-	nupa_exchange_seq(&engine->slot->net_queue,
-			  (net->queue + 1) | (takes_coalesced ? NUPA_NET_COALESCED : 0));
-	if (is_taken(fabric, engine->host, net->queue, engine->slot_index))
-		return nupa_explain(-EBUSY, why, why_bytes,
-				    "queue %u of host %s's interface is served by another process",
-				    net->queue, fabric->hosts[engine->host].name);
-	nupa_fetch_add_seq(&fabric->sb->net_epoch, 1);
-	net->epoch_seen = nupa_load_acquire(&fabric->sb->net_epoch) - 1;
-	return 0;
-}
-
-struct nupa_net *nupa_net_open(struct nupa_fabric *fabric, uint32_t host, uint32_t queue,
-			       bool takes_coalesced, struct nupa_net_siblings *siblings,
-			       const struct nupa_net_ops *ops, void *arg, char *why,
-			       size_t why_bytes)
-{
-	struct nupa_net *net;
-	int error;
-
-	if (host >= fabric->geometry.n_hosts || queue >= NUPA_NET_QUEUES_MAX) {
-		errno = EINVAL;
-		nupa_explain(0, why, why_bytes, "host %u, queue %u: there are %u hosts, %u queues",
-			     host, queue, fabric->geometry.n_hosts, NUPA_NET_QUEUES_MAX);
-		return NULL;
-	}
-	if (nupa_dma_payload_max(fabric->geometry.dma_bytes) < NUPA_NET_ROOM_BYTES) {
-		errno = EMSGSIZE;
-		nupa_explain(0, why, why_bytes,
-			     "the fabric's DMA channels have %u bytes, frames need %u: make it "
-			     "with a larger dma_bytes",
-			     fabric->geometry.dma_bytes, 4 * NUPA_NET_ROOM_BYTES);
-		return NULL;
-	}
-	net = calloc(1, sizeof(*net));
-	if (!net || !(net->scratch = malloc(NUPA_NET_ROOM_BYTES)) ||
-	    !(net->engine = nupa_engine_attach(fabric, host, why, why_bytes))) {
-		error = errno;
-		if (net)
-			free(net->scratch);
-		free(net);
-		errno = error;
-		return NULL;
-	}
-	net->queue = queue;
-	net->siblings = siblings;
-	net->ops = ops;
-	net->arg = arg;
-	error = go_public(net, takes_coalesced, why, why_bytes);
-	if (error) {
-		nupa_net_close(net);
-		errno = -error;
-		return NULL;
-	}
-	nupa_store_relaxed(&siblings->by_slot[net->engine->slot_index], net);
-	return net;
-}
-
-void nupa_net_close(struct nupa_net *net)
-{
-	struct nupa_engine *engine = net->engine;
-
-	if (sibling_at(net, engine->slot_index) == net)
-		nupa_store_relaxed(&net->siblings->by_slot[engine->slot_index], NULL);
-	nupa_engine_lock(engine);
-	engine->net = NULL;
-	nupa_engine_unlock(engine);
-	nupa_engine_detach(engine);
-	free(net->scratch);
-	free(net);
-}
-
-bool nupa_net_port_is_up(struct nupa_net *net)
-{
-	const struct nupa_fabric *fabric = net->engine->fabric;
-	uint32_t port = fabric->hosts[net->engine->host].port;
-
-	return nupa_load_relaxed(&fabric->ports[port].state) == NUPA_PORT_ACTIVE;
-}
-
-uint32_t nupa_net_host(const struct nupa_net *net)
-{
-	return net->engine->host;
-}
-
-struct nupa_fabric *nupa_net_fabric(const struct nupa_net *net)
-{
-	return net->engine->fabric;
-}
-
-struct nupa_net_counters *nupa_net_count(struct nupa_net *net)
-{
-	return net->counters;
-}
-
-void nupa_net_lock(struct nupa_net *net)
-{
-	nupa_engine_lock(net->engine);
-}
-
-void nupa_net_unlock(struct nupa_net *net)
-{
-	wake(net);
-	nupa_engine_unlock(net->engine);
 }

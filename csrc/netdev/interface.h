@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One queue of a TAP device and its attachment: frames of the host to the fabric, frames of the
+ * fabric to the host. */
+#ifndef NUPA_INTERFACE_H
+#define NUPA_INTERFACE_H
+
+#include "coalesce.h"
+#include "net.h"
+
+struct nupa_interface {
+	struct nupa_fabric *fabric;
+	struct nupa_net *net;
+	int fd;
+	uint32_t mtu_bytes;
+	bool is_tap;
+	uint8_t *room;              /* where the next frame goes */
+	struct nupa_coalesced open; /* what lies there already, the next one may join it */
+	uint32_t open_host;
+	bool coalesces;              /* the kernel takes coalesced frames, and so does this one's */
+	bool ready;                  /* it may have more */
+	bool blocked;                /* a frame of it waits for room */
+	bool lost;                   /* its device is gone */
+	struct nupa_interface *next; /* of the same pump */
+};
+
+/* Takes the descriptor over and attaches.  0, or a negative errno with *why* filled: then the
+ * descriptor is the caller's. */
+int nupa_interface_open(struct nupa_interface *interface, struct nupa_fabric *fabric, uint32_t host,
+			uint32_t queue, struct nupa_net_siblings *siblings, int fd,
+			uint32_t mtu_bytes, char *why, size_t why_bytes);
+void nupa_interface_close(struct nupa_interface *interface);
+/* Reads a batch and sends it, and has those receivers take it that are siblings. */
+void nupa_interface_turn(struct nupa_interface *interface);
+
+#endif
