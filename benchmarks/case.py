@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.links import Links
+from nupa.demo.programs import Program, ProgramError
 
 
 @dataclass(frozen=True)
@@ -46,3 +47,15 @@ def at_most(ratio: float) -> Callable[[float, float], bool]:
 
 def at_least(ratio: float) -> Callable[[float, float], bool]:
     return lambda value, reference: value >= ratio * reference
+
+
+def output(argv: list[str], cpu: int) -> str:
+    """What a program prints, on that CPU.  ProgramError if it fails."""
+    program = Program(argv, cpu=cpu)
+    try:
+        outcome = program.outcome()
+    finally:
+        program.close()
+    if not outcome.ok:
+        raise ProgramError(outcome.describe())
+    return outcome.stdout

@@ -8,11 +8,11 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import net, priority, ucx
-from benchmarks.case import Bench, Case, at_least, at_most
+from benchmarks import net, packets, priority, ucx
+from benchmarks.case import Bench, Case, at_least, at_most, output
 from nupa.demo import perftest, raw
 from nupa.demo.perftest import Operation
-from nupa.demo.programs import Program, ProgramError, free_port, nupa_run, run_pair
+from nupa.demo.programs import ProgramError, free_port, nupa_run, run_pair
 
 _RAW_SECONDS = 0.3
 
@@ -146,27 +146,16 @@ def _python(key: str, scale: float) -> Callable[[Bench], float]:
             "benchmarks.python_verbs",
             *(["--quick"] if bench.quick else []),
         ]
-        return float(json.loads(_output(argv, bench.cpus[0]))[key]) * scale
+        return float(json.loads(output(argv, bench.cpus[0]))[key]) * scale
 
     return measure
-
-
-def _output(argv: list[str], cpu: int) -> str:
-    program = Program(argv, cpu=cpu)
-    try:
-        outcome = program.outcome()
-    finally:
-        program.close()
-    if not outcome.ok:
-        raise ProgramError(outcome.describe())
-    return outcome.stdout
 
 
 def _wall_ms(argv: Callable[[Bench], list[str]]) -> Callable[[Bench], float]:
     def measure(bench: Bench) -> float:
         command = argv(bench)
         start_s = time.perf_counter()
-        _output(command, bench.cpus[0])
+        output(command, bench.cpus[0])
         return (time.perf_counter() - start_s) * 1e3
 
     return measure
@@ -390,4 +379,5 @@ CASES = (
     ),
     *net.CASES,
     *priority.CASES,
+    *packets.CASES,
 )

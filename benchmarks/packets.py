@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How fast packets are dissected and decoded: a program that prints one rate, and its cases.
+
+python -m benchmarks.packets nupa|scapy|fast|fast-icrc [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.case import Bench, Case, at_least, output
+
+_SECONDS = 0.5
+_RECORDS = 100_000
+
+
+def _per_s(work: Callable[[], int], seconds: float) -> float:
+    """How many a second: of the best of three goes, each of so many seconds at least."""
+    best = 0.0
+    for _ in range(3):
+        done, begin = 0, time.perf_counter()
+        while (spent := time.perf_counter() - begin) < seconds:
+            done += work()
+        best = max(best, done / spent)
+    return best
+
+
+def _frames() -> list[bytes]:
+    """RC, UC and UD as they are on a wire, but for connection management."""
+    from tests.unit import roce_dialogues
+
+    names = set(roce_dialogues.NAMES) - {"connection", "extended"}
+    return [bytes(packet) for packet in roce_dialogues.packets(*sorted(names))]
+
+
+def _scapy_per_s(layers: str, seconds: float) -> float:
+    from scapy.layers.inet import UDP
+    from scapy.layers.l2 import Ether
+    from scapy.packet import split_layers
+
+    frames = _frames()
+    if layers == "scapy":
+        from scapy.contrib import roce
+
+        from nupa.packet.transport import BTH
+
+        split_layers(UDP, BTH, dport=4791)
+        assert type(Ether(frames[0])[UDP].payload) is roce.BTH
+
+    def dissect() -> int:
+        for frame in frames:
+            Ether(frame)
+        return len(frames)
+
+    return _per_s(dissect, seconds)
+
+
+def _fast_per_s(check_icrc: bool, seconds: float) -> float:
+    """From a pcapng file to a count of each opcode."""
+    from nupa.packet import fast
+    from nupa.packet.pcapng import Writer
+
+    frames = _frames() * (_RECORDS // len(_frames()))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "packets.pcapng"
+        with Writer(file) as writer:
+            port = writer.add_interface("port", fast.LINKTYPE_ETHERNET)
+            for number, frame in enumerate(frames):
+                writer.write(port, number, frame)
+
+        def decode() -> int:
+            found: Counter[int] = Counter()
+            for _batch, headers in fast.read(file, check_icrc=check_icrc):
+                found.update(headers.opcode)
+            return found.total()
+
+        assert decode() == len(frames)
+        return _per_s(decode, seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.packets", description=__doc__)
+    parser.add_argument("what", choices=["nupa", "scapy", "fast", "fast-icrc"])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the time")
+    args = parser.parse_args()
+    seconds = _SECONDS / 10 if args.quick else _SECONDS
+    if args.what.startswith("fast"):
+        per_s = _fast_per_s(args.what == "fast-icrc", seconds)
+    else:
+        per_s = _scapy_per_s(args.what, seconds)
+    print(json.dumps({"per_s": per_s}))
+
+
+def _rate(what: str, scale: float) -> Callable[[Bench], float]:
+    def measure(bench: Bench) -> float:
+        argv = [sys.executable, "-m", "benchmarks.packets", what]
+        text = output([*argv, "--quick"] if bench.quick else argv, bench.cpus[0])
+        return float(json.loads(text)["per_s"]) * scale
+
+    return measure
+
+
+CASES = (
+    Case(
+        "packets: our scapy layers",
+        "k/s",
+        ">= 0.8 x",
+        at_least(0.8),
+        _rate("nupa", 1e-3),
+        "scapy's contrib/roce",
+        _rate("scapy", 1e-3),
+    ),
+    Case(
+        "packets: without scapy",
+        "M/s",
+        ">= 0.5",
+        lambda value, _: value >= 0.5,
+        _rate("fast", 1e-6),
+    ),
+    Case(
+        "packets: the same, and ICRCs",
+        "M/s",
+        ">= 0.5",
+        lambda value, _: value >= 0.5,
+        _rate("fast-icrc", 1e-6),
+    ),
+)
+
+if __name__ == "__main__":
+    main()
