@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The fast decoder of NUPA's records against the tables, and against damage."""
+
+from __future__ import annotations
+
+import io
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from nupa.packet import cxl_tables, pcie_tables, queue_tables, record, records
+from nupa.packet.columns import Columns
+from nupa.packet.layout import Layout
+from nupa.packet.pcapng import Reader, Writer
+from nupa.packet.record import LINKTYPE_NUPA, Kind
+from nupa.packet.records import Fault
+
+
+def decode(*packets: bytes, linktype: int = LINKTYPE_NUPA) -> Columns:
+    file = io.BytesIO()
+    writer = Writer(file)
+    number = writer.add_interface("h0/1", linktype)
+    for packet in packets:
+        writer.write(number, 0, packet)
+    file.seek(0)
+    [batch] = Reader(file).batches()
+    return records.decode_batch(batch)
+
+
+def drawn(data: st.DataObject, layout: Layout, **fixed: int) -> dict[str, int]:
+    return {
+        field.name: fixed[field.name]
+        if field.name in fixed
+        else data.draw(st.integers(0, (1 << field.bits) - 1)) << field.shift
+        for field in layout.fields
+    }
+
+
+def header(kind: Kind) -> bytes:
+    return record.pack(1, kind)
+
+
+def row(columns: Columns, *names: str) -> dict[str, int]:
+    assert columns.fault[0] == Fault.NONE
+    return {name: getattr(columns, name)[0] for name in names}
+
+
+@given(data=st.data(), extra=st.binary(max_size=200))
+def test_the_common_header_is_decoded_as_its_table_says(data: st.DataObject, extra: bytes) -> None:
+    values = drawn(data, record.HEADER, version=1, header_bytes=24 + len(extra), kind=6)
+    found = decode(record.HEADER.encode(**values) + extra + b"frame")
+    names = [name for name in values if name not in ("header_bytes", "reserved")]
+    assert row(found, *names) == {name: values[name] for name in names}
+    assert row(found, "payload_offset", "length") == {
+        "payload_offset": 24 + len(extra),
+        "length": 5,
+    }
+
+
+@given(data=st.data(), kind=st.sampled_from(sorted(pcie_tables.TYPES)))
+def test_tlps(data: st.DataObject, kind: tuple[int, int]) -> None:
+    name = pcie_tables.TYPES[kind]
+    first = drawn(data, pcie_tables.TLP, fmt=kind[0], type=kind[1])
+    layout = pcie_tables.MEM64 if kind[0] & 1 else pcie_tables.MEM32
+    if name.startswith(("Cpl", "Msg")):
+        layout = pcie_tables.COMPLETION if name.startswith("Cpl") else pcie_tables.MESSAGE
+    rest = drawn(data, layout)
+    packet = header(Kind.PCIE_TLP) + pcie_tables.TLP.encode(**first) + layout.encode(**rest)
+    found = row(decode(packet), "code", "number", "length", "address", "status")
+    size = 4 * (first["length"] or 1024)
+    asks = not name.startswith(("Cpl", "Msg"))
+    assert found == {
+        "code": kind[0] << 5 | kind[1],
+        "number": first["t9"] << 9 | first["t8"] << 8 | rest["tag"],
+        "length": size if asks or kind[0] & 2 else 0,
+        "address": rest["address"] if asks else 0,
+        "status": rest.get("status", 0),
+    }
+
+
+@given(data=st.data(), channel=st.sampled_from(list(cxl_tables.Channel)))
+def test_cxl_mem_messages(data: st.DataObject, channel: cxl_tables.Channel) -> None:
+    layout = cxl_tables.MESSAGES[channel]
+    values = drawn(data, layout)
+    packet = header(Kind.CXL_MEM) + bytes((channel, 1)) + layout.encode(**values)
+    found = row(decode(packet), "code", "number", "length", "address")
+    with_data = channel in (cxl_tables.Channel.M2S_RWD, cxl_tables.Channel.S2M_DRS)
+    assert found == {
+        "code": channel << 4 | values["opcode"],
+        "number": values["tag"] if "tag" in values else values["bi_tag"],
+        "length": 64 if with_data else 0,
+        "address": values.get("address", 0),
+    }
+
+
+@given(data=st.data(), where=st.integers(-1, 2))
+def test_queue_entries(data: st.DataObject, where: int) -> None:
+    bell = drawn(data, queue_tables.DOORBELL)
+    found = decode(header(Kind.DOORBELL) + queue_tables.DOORBELL.encode(**bell))
+    assert row(found, "queue", "number", "index") == {
+        name: bell[name] for name in ("queue", "number", "index")
+    }
+    cqe = drawn(data, queue_tables.CQE)
+    found = decode(header(Kind.CQE) + queue_tables.CQE.encode(**cqe))
+    assert row(found, "status", "code", "number", "wr_id", "index", "length") == {
+        "status": cqe["status"],
+        "code": cqe["opcode"],
+        "number": cqe["qpn"],
+        "wr_id": cqe["wr_id"],
+        "index": cqe["index"],
+        "length": cqe["byte_len"],
+    }
+    remote = queue_tables.SEGMENT_LAYOUTS[queue_tables.Segment.REMOTE]
+    address = data.draw(st.integers(0, 2**64 - 1))
+    parts = [queue_tables.SEGMENT_LAYOUTS[queue_tables.Segment.DATA].encode()] * 2
+    if where >= 0:
+        parts.insert(where, remote.encode(address=address))
+    segments = b"".join(parts)
+    wqe = drawn(data, queue_tables.WQE, bytes=40 + len(segments))
+    found = decode(header(Kind.WQE) + queue_tables.WQE.encode(**wqe) + segments)
+    assert row(found, "queue", "code", "number", "index", "wr_id", "length", "address") == {
+        "queue": wqe["queue"],
+        "code": wqe["opcode"],
+        "number": wqe["number"],
+        "index": wqe["index"],
+        "wr_id": wqe["wr_id"],
+        "length": wqe["length"],
+        "address": address if where >= 0 else 0,
+    }
+
+
+WQE = queue_tables.WQE
+SEGMENT = queue_tables.SEGMENT_LAYOUTS[queue_tables.Segment.DATA]
+REMOTE = queue_tables.SEGMENT_LAYOUTS[queue_tables.Segment.REMOTE]
+
+
+@pytest.mark.parametrize(
+    ("packet", "fault"),
+    [
+        (b"", Fault.CUT),
+        (header(Kind.CQE)[:23], Fault.CUT),
+        (b"\2" + header(Kind.CQE)[1:], Fault.VERSION),
+        (b"\1\x17" + header(Kind.CQE)[2:], Fault.LENGTH),
+        (b"\1\x19" + header(Kind.CQE)[2:], Fault.CUT),
+        (record.pack(1, 7) + bytes(100), Fault.KIND),
+        (record.pack(1, 0) + bytes(100), Fault.KIND),
+        (header(Kind.PCIE_TLP) + bytes(11), Fault.CUT),
+        (header(Kind.PCIE_TLP) + b"\x20" + bytes(14), Fault.CUT),
+        (header(Kind.PCIE_TLP) + b"\x80" + bytes(14), Fault.KIND),
+        (header(Kind.CXL_MEM) + bytes((7, 1)) + bytes(40), Fault.KIND),
+        (header(Kind.CXL_MEM) + bytes((1, 1)) + bytes(17), Fault.CUT),
+        (header(Kind.DOORBELL) + bytes(15), Fault.CUT),
+        (header(Kind.CQE) + bytes(63), Fault.CUT),
+        (header(Kind.WQE) + WQE.encode(bytes=40)[:-1], Fault.CUT),
+        (header(Kind.WQE) + WQE.encode(bytes=39), Fault.LENGTH),
+        (header(Kind.WQE) + WQE.encode(bytes=60), Fault.CUT),
+        (header(Kind.WQE) + WQE.encode(bytes=60) + SEGMENT.encode(bytes=3), Fault.LENGTH),
+        (header(Kind.WQE) + WQE.encode(bytes=60) + SEGMENT.encode(bytes=21), Fault.LENGTH),
+        (header(Kind.WQE) + WQE.encode(bytes=56) + REMOTE.encode()[:-1], Fault.CUT),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_said(packet: bytes, fault: Fault) -> None:
+    found = decode(packet, record.pack(1, Kind.ETHERNET))
+    assert [Fault(value) for value in found.fault] == [fault, Fault.NONE]
+
+
+def test_a_packet_of_another_link_type_is_left_alone() -> None:
+    found = decode(header(Kind.CQE) + bytes(64), linktype=1)
+    assert (found.fault[0], found.kind[0]) == (Fault.LINK, 0)
+
+
+@given(noise=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 60), st.binary(max_size=120))))
+def test_noise_is_decoded_within_its_bounds(noise: list[tuple[int, int, bytes]]) -> None:
+    packets = [(record.pack(1, kind) + rest)[:-cut] for kind, cut, rest in noise if cut]
+    if packets:
+        found = decode(*packets)
+        assert all(Fault(value) in Fault for value in found.fault)
+
+
+def test_columns_are_found_by_name_and_searched_by_value() -> None:
+    found = decode(*(record.pack(1, Kind.ETHERNET, port=i % 3, transfer=i) for i in range(9)))
+    assert len(found) == 9
+    assert list(found.transfer[2:5]) == [2, 3, 4]
+    assert found.where(port=1) == [1, 4, 7]
+    assert found.where(port=1, transfer=4) == [4]
+    with pytest.raises(AttributeError, match="'colour' is no column; there are transfer, addr"):
+        found.colour  # noqa: B018
+    assert set(records.COLUMNS) >= {"transfer", "address", "fault"}
