@@ -37,11 +37,12 @@ def run(args: argparse.Namespace) -> int:
                 entry["name"],
                 entry.get("hosts", "-"),
                 entry.get("processes", "-"),
+                entry.get("interfaces", "-"),
                 entry["error"] or ("up, goes with its last user" if entry["auto"] else "up"),
             ]
             for entry in found
         ]
-        print(table(["FABRIC", "HOSTS", "PROCESSES", "STATE"], rows))
+        print(table(["FABRIC", "HOSTS", "PROCESSES", "INTERFACES", "STATE"], rows))
     else:
         print("no fabric is up: `nupa up` makes one")
     return 0
@@ -58,13 +59,15 @@ def _entry(name: str) -> dict[str, Any]:
         return {"name": name, "path": path, "error": str(error)}
     try:
         segment.reap()
+        slots = list(segment.slots())
         return {
             "name": name,
             "path": path,
             "error": None,
             "auto": segment.auto,
             "hosts": len(segment.hosts()),
-            "processes": len(list(segment.slots())),
+            "processes": sum(not slot.net_queue for slot in slots),
+            "interfaces": len({slot.host for slot in slots if slot.net_queue}),
         }
     finally:
         segment.close()

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from nupa.core.channel import Channel
 
+# Of struct nupa_net_counters (csrc/engine/layout.h): frames that reached nobody.
+_DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_refused")
+
 _EPILOG = """\
 Data is counted in words of 4 bytes, as InfiniBand does (port_xmit_data, port_rcv_data); --json has
 all counters by their names.
@@ -42,11 +45,22 @@ def run(args: argparse.Namespace) -> int:
 
     with Fabric.open(args.name) as fabric:
         shown, open_channels = fabric.show(), channels(fabric)
+        shown["interfaces"] = _interfaces(fabric.name)
     if args.json:
         print_json(shown)
     else:
         print(_text(shown, open_channels))
     return 0
+
+
+def _interfaces(name: str) -> list[dict[str, Any]]:
+    from nupa.netdev import state
+
+    if name not in state.names():
+        return []
+    from nupa.netdev.view import interfaces
+
+    return interfaces(name)
 
 
 def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
@@ -61,6 +75,7 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
         [process["pid"], process["comm"], host["name"], process["qps"], process["mrs"]]
         for host in shown["hosts"]
         for process in host["processes"]
+        if not process["net_queue"]
     ]
     columns = {
         "XMIT WORDS": "port_xmit_data",
@@ -97,4 +112,27 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
         for at in shown["listeners"]
     ]:
         parts.append(table(["LISTENS ON", "PID", "SPACE", "PORT", "ADDRESS"], listeners))
+    if shown["interfaces"]:
+        parts.append(_interface_table(shown["interfaces"]))
     return "\n\n".join(parts)
+
+
+def _interface_table(interfaces: list[dict[str, Any]]) -> str:
+    from nupa.cli._text import table
+
+    def dropped(counters: dict[str, int]) -> int:
+        return sum(counters.get(name, 0) for name in _DROPS)
+
+    counted = ("tx_packets", "tx_bytes", "rx_packets", "rx_bytes")
+    rows = [
+        [
+            f"{entry['interface']} of {entry['host']}",
+            entry["mtu"],
+            entry["state"],
+            *[entry["counters"].get(name, "-") for name in counted],
+            dropped(entry["counters"]),
+        ]
+        for entry in interfaces
+    ]
+    head = ["INTERFACE", "MTU", "STATE", "TX PACKETS", "TX BYTES", "RX PACKETS", "RX BYTES"]
+    return table([*head, "DROPPED"], rows)

@@ -230,7 +230,7 @@ class Fabric:
         self._segment.reap()
         attached = [0] * len(self.hosts)
         for slot in self._segment.slots():
-            attached[slot.host] += 1
+            attached[slot.host] += not slot.net_queue
         return min(
             self.hosts,
             key=lambda host: max(attached[host.index], registry.leases(self._segment, host.index)),
@@ -259,6 +259,17 @@ class Fabric:
         """The attachments of living processes."""
         self._segment.reap()
         return [slot for slot in self._segment.slots() if slot.alive]
+
+    def net_counters(self) -> dict[int, dict[str, int]]:
+        """By the number of each host whose network interface is served: `struct nupa_net_counters`
+        of its queues, added."""
+        sums: dict[int, dict[str, int]] = {}
+        for slot in self.processes():
+            if slot.net_queue:
+                counters = self._segment.net_counters(slot.slot)
+                before = sums.get(slot.host, {})
+                sums[slot.host] = {key: before.get(key, 0) + n for key, n in counters.items()}
+        return sums
 
     def leases(self) -> int:
         """How many hosts are leased, by `nupa run` and others that keep a program on one."""
@@ -348,6 +359,7 @@ def _process(slot: SlotInfo) -> dict[str, Any]:
         "state": slot.state,
         "qps": slot.qps,
         "mrs": slot.mrs,
+        "net_queue": slot.net_queue,
     }
 
 
@@ -374,7 +386,15 @@ def _users(path: str) -> str:
     try:
         segment.reap()
         hosts = segment.hosts()
-        found = [f"{s.comm} (pid {s.pid}) on {hosts[s.host].name}" for s in segment.slots()]
+        found = [
+            f"{slot.comm} (pid {slot.pid}) on {hosts[slot.host].name}"
+            for slot in segment.slots()
+            if not slot.net_queue
+        ]
+        leased = sum(registry.leases(segment, host.index) for host in hosts)
     finally:
         segment.close()
+    if not found and leased:
+        programs = "a program" if leased == 1 else f"{leased} programs"
+        found = [f"{programs} of `nupa run`, `nupa shell` or `nupa net exec`"]
     return f" by {', '.join(found)}" if found else ""

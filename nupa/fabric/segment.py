@@ -83,6 +83,7 @@ class SlotInfo(NamedTuple):
     mrs: int
     alive: bool
     comm: str
+    net_queue: int  # it is this queue, + 1, of its host's network interface; 0: a program
 
 
 class Listener(NamedTuple):
@@ -271,6 +272,7 @@ class Segment:
                 mrs=info.mrs,
                 alive=bool(info.alive),
                 comm=text(info.comm),
+                net_queue=info.net_queue,
             )
 
     def flows(self) -> Iterator[Flow]:
@@ -287,6 +289,16 @@ class Segment:
                 rc = lib.nupa_fabric_flow(self.handle, slot.slot, peer, flow)
                 check(rc, f"cannot read the traffic of slot {slot.slot}")
                 yield from _flow(slot.host, peer, flow)
+
+    def net_counters(self, slot: int) -> dict[str, int]:
+        """Of a slot that is a queue of an interface: `struct nupa_net_counters`, by name."""
+        found = ffi.new("struct nupa_net_counters *")
+        check(lib.nupa_fabric_net_counters(self.handle, slot, found), f"cannot read slot {slot}")
+        return {
+            name: int(getattr(found, name))
+            for name, _ in ffi.typeof("struct nupa_net_counters").fields
+            if name != "reserved"
+        }
 
     def listeners(self) -> Iterator[Listener]:
         """The rdma_cm ids that listen, by host."""

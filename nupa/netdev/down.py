@@ -102,12 +102,12 @@ def _remove_fabric(found: State) -> str:
 
 
 def in_use_by_others(name: str) -> bool:
-    """Whether programs use the fabric, and not only its pumps.  A fabric that is gone, or damaged,
-    is used by nobody."""
+    """Whether programs use the fabric, and not only its interfaces.
+
+    A fabric that is gone, or damaged, is used by nobody.
+    """
     try:
-        found = state.load(name)
-        pumps = {host.pump.pid for host in found.hosts.values()} if found else set()
         with Fabric.open(name) as fabric:
-            return fabric.leases() > 0 or any(slot.pid not in pumps for slot in fabric.processes())
+            return fabric.leases() > 0 or any(not slot.net_queue for slot in fabric.processes())
     except NupaError:
         return False

@@ -185,7 +185,7 @@ def _jobs(
         keeper = Keeper(os.path.abspath(fabric.path), len(homeless), beside)  # noqa: PTH100
         always.callback(keeper.close)
     new = iter(keeper.netns if keeper else ())
-    served = {(slot.pid, slot.host) for slot in fabric.processes()}
+    served = {(slot.pid, slot.host) for slot in fabric.processes() if slot.net_queue}
     jobs = []
     for host, netns in places:
         netns = netns or next(new)

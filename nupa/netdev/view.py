@@ -13,8 +13,9 @@ from nupa.netdev.state import HostNet, State
 def interfaces(name: str | None = None) -> list[dict[str, Any]]:
     """The interfaces of the fabric, or of all fabrics, as plain values.
 
-    state: "up", "port down" (no carrier until the port is up), "no pump" or "no namespace" (`net
-    up` heals both), or "no fabric".  FabricError: the file of a named fabric is damaged.
+    counters: of the interfaces that are served; `struct nupa_net_counters` (csrc/engine/layout.h)
+    has what they mean.  state: "up", "port down" (no carrier until the port is up), "no pump" or
+    "no namespace" (`net up` heals both), or "no fabric".  FabricError: a state file is damaged.
     """
     found: list[dict[str, Any]] = []
     for each in [name] if name else state.names():
@@ -28,10 +29,11 @@ def _of(up: State) -> list[dict[str, Any]]:
     try:
         with Fabric.open(up.fabric) as fabric:
             same = fabric.generation == up.generation
-            served = {(slot.pid, slot.host) for slot in fabric.processes()}
+            served = {(slot.pid, slot.host) for slot in fabric.processes() if slot.net_queue}
+            counters = fabric.net_counters()
             ports = {host.index: fabric.ports[host.port].state for host in fabric.hosts}
     except NupaError:
-        same, served, ports = False, set(), {}
+        same, served, ports, counters = False, set(), {}, {}
 
     def state_of(host: HostNet) -> str:
         if not same:
@@ -55,6 +57,7 @@ def _of(up: State) -> list[dict[str, Any]]:
             "queues": host.queues,
             "netns": host.netns.path,
             "pump": host.pump.pid,
+            "counters": counters.get(host.number, {}),
         }
         for host in up.hosts.values()
     ]

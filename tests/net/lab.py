@@ -7,6 +7,7 @@ import json
 import os
 import select
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from nupa.netdev import process
 from tests.programs.users import User
 
 DEADLINE_S = 40.0  # what takes longer hangs
+_TICK_S = 0.02
 
 
 def needs(program: str, package: str) -> str:
@@ -113,6 +115,7 @@ class Net:
         query = [needs("ss", "iproute2"), table, f"sport = :{port}"]
         while not self.exec(host, query).stdout.strip():
             assert server.running, server.outcome().describe()
+            select.select([server.pidfd], [], [], _TICK_S)
 
     def ls(self) -> list[dict[str, Any]]:
         """What `nupa net ls --json` says."""
@@ -156,6 +159,16 @@ def wait(program: Program, deadline_s: float = DEADLINE_S) -> None:
     """Until it ends; kills it at the deadline."""
     if not select.select([program.pidfd], [], [], deadline_s)[0]:
         program.kill(f"was killed: not done after {deadline_s:g} s")
+
+
+def wait_until_said(program: Program, text: str, deadline_s: float = DEADLINE_S) -> None:
+    """Until it has written *text*."""
+    end_s = time.monotonic() + deadline_s
+    while not program.has_said(text):
+        assert program.running, program.outcome().describe()
+        assert time.monotonic() < end_s, f"{program.argv} did not say {text!r}"
+        # Until it ends, or for a moment.
+        select.select([program.pidfd], [], [], _TICK_S)
 
 
 @contextmanager

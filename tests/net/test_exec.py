@@ -3,9 +3,131 @@
 
 from __future__ import annotations
 
-from .lab import Net, ip
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .lab import DEADLINE_S, Net, ip, needs, wait_until_said
 
 
 def test_hosts_reach_each_other(net_by_user: Net) -> None:
     net_by_user.exec("host0", ["ping", "-c", "1", "-W", "5", ip(1)])
     net_by_user.exec("host1", ["ping", "-c", "1", "-W", "5", "fd4e:5550:4100::1"])
+    net_by_user.exec("host1", ["ping", "-c", "1", "-W", "5", "fe80::aff:fe00:1%nupa_net0"])
+
+
+def test_a_program_sees_the_interfaces_of_its_host_alone(net_by_user: Net) -> None:
+    for host in (0, 1):
+        script = "ls /sys/class/net; cat /sys/class/net/nupa_net0/address /proc/net/dev | head -3"
+        seen = net_by_user.exec(f"host{host}", ["sh", "-c", script]).stdout.splitlines()
+        assert seen[:3] == ["lo", "nupa_net0", f"02:00:0a:00:00:0{host + 1}"]
+
+
+def test_control_groups_are_where_they_were(net: Net) -> None:
+    there = sorted(os.listdir("/sys/fs/cgroup"))  # noqa: PTH208
+    assert net.exec("host0", ["ls", "/sys/fs/cgroup"]).stdout.split() == there
+
+
+def test_an_ordinary_user_is_root_inside_and_owns_what_he_writes(net_by_user: Net) -> None:
+    net_by_user.exec("host0", ["touch", str(net_by_user.folder / "mine")])
+    mine = net_by_user.folder / "mine"
+    assert mine.stat().st_uid == net_by_user.user.uid
+    mine.unlink()
+    assert net_by_user.exec("host0", ["id", "-u"]).stdout == "0\n"
+    net_by_user.exec("host0", ["ip", "link", "set", "lo", "down"])
+
+
+def test_tcpdump_sees_what_passes(net: Net) -> None:
+    command = f"exec {needs('tcpdump', 'tcpdump')} -i nupa_net0 -nc 1 icmp 2>&1"
+    dump = net.start("host1", ["sh", "-c", command])
+    wait_until_said(dump, "listening on nupa_net0")
+    net.exec("host0", ["ping", "-c", "1", "-W", "5", ip(1)])
+    assert f"{ip(0)} > {ip(1)}: ICMP echo request" in dump.outcome().stdout
+
+
+def test_exec_has_no_verbs_of_a_host_and_shell_has(net_by_user: Net) -> None:
+    script = 'echo "<$NUPA_HOST>"'
+    assert net_by_user.exec("host1", ["sh", "-c", script]).stdout == "<>\n"
+    assert net_by_user.exec("host1", ["sh", "-c", script], shell=True).stdout == "<host1>\n"
+    gids = net_by_user.exec("host1", ["ibv_devinfo", "-v"], shell=True).stdout
+    assert f"::ffff:{ip(1)}" in gids
+    assert "fe80::aff:fe00:2" in gids
+
+
+def test_shell_without_a_command_is_the_users_shell(net: Net) -> None:
+    argv = net.argv("shell", "host1")
+    env = {**os.environ, **net.env, "SHELL": "/bin/sh"}
+    done = subprocess.run(
+        argv, input="echo $NUPA_HOST\n", env=env, capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    assert (done.stdout, done.returncode) == ("host1\n", 0)
+
+
+def test_rdma_and_tcp_agree_on_addresses(net_by_user: Net) -> None:
+    """perftest shakes hands by TCP over nupa_net0 and moves its data by RDMA."""
+    perftest = [needs("ib_send_bw", "perftest"), "-s", "4096", "-n", "100", "-x", "1"]
+    server = net_by_user.start("host1", perftest, shell=True)
+    net_by_user.listening("host1", 18515, server)
+    client = net_by_user.exec("host0", [*perftest, ip(1)], shell=True)
+    assert "#bytes" in client.stdout
+    assert server.outcome().ok, server.outcome().describe()
+
+
+def test_commands_inside_know_the_fabrics_of_the_user(net_by_user: Net) -> None:
+    inside = net_by_user.argv("net", "ls")
+    # What makes the user his own is no program for root of his namespace.
+    command = inside[len(net_by_user.user.prefix) :]
+    assert net_by_user.exec("host0", command).stdout == net_by_user.ok("net", "ls").stdout
+
+
+@pytest.mark.parametrize("code", [0, 3, 255])
+def test_the_exit_code_is_the_programs(net: Net, code: int) -> None:
+    assert net.exec("host0", ["sh", "-c", f"exit {code}"], check=False).returncode == code
+
+
+def test_it_dies_by_the_signal_that_ended_the_program(net: Net) -> None:
+    for name in ("TERM", "KILL", "SEGV"):
+        done = net.exec("host0", ["sh", "-c", f"kill -{name} $$"], check=False)
+        assert done.returncode == -signal.Signals[f"SIG{name}"]
+
+
+def test_a_program_that_is_not_there_is_127_and_one_that_cannot_run_126(
+    net: Net, tmp_path: Path
+) -> None:
+    done = net.exec("host0", ["no-such-program"], check=False)
+    assert done.returncode == 127
+    assert done.stderr == "nupa: cannot run no-such-program: No such file or directory\n"
+    (tmp_path / "plain").touch()
+    assert net.exec("host0", [str(tmp_path / "plain")], check=False).returncode == 126
+
+
+def test_signals_are_forwarded(net_by_user: Net) -> None:
+    script = "trap 'echo got; exit 33' USR1; echo ready; while :; do sleep 0.1; done"
+    program = net_by_user.start("host0", ["sh", "-c", script])
+    wait_until_said(program, "ready")
+    os.kill(program.pid, signal.SIGUSR1)
+    outcome = program.outcome()
+    assert (outcome.returncode, outcome.stdout) == (33, "ready\ngot\n")
+
+
+def test_the_program_inherits_no_file_and_has_ordinary_signals(net: Net) -> None:
+    script = "import os; print(*sorted(os.listdir('/proc/self/fd')))"
+    done = net.exec("host0", [sys.executable, "-c", script])
+    assert set(done.stdout.split()) <= {"0", "1", "2", "3"}
+    status = net.exec("host0", ["grep", "^SigIgn", "/proc/self/status"]).stdout
+    ignored = int(status.split()[1], 16)
+    assert not ignored & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGINT - 1)
+
+
+def test_a_start_imports_no_netlink_library(net: Net) -> None:
+    argv = [net.user.python, "-X", "importtime", "-m", "nupa.cli", "net", "exec", "host0"]
+    done = net.run([*argv, "--", "true"])
+    assert done.ok, done.describe()
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "nupa.netdev.state" in loaded
+    slow = {"pyroute2", "asyncio", "dataclasses", "ipaddress", "pathlib", "socket", "subprocess"}
+    assert not loaded & slow

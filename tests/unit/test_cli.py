@@ -66,8 +66,8 @@ def nupa_fails(capsys: pytest.CaptureFixture[str]) -> Run:
 def test_a_fabric_goes_up_is_seen_and_goes_down(nupa: Run) -> None:
     assert nupa("up") == "default is up: 2 hosts (host0 to host1), 1 switch\n"
     assert nupa("ls").splitlines() == [
-        "FABRIC   HOSTS  PROCESSES  STATE",
-        "default  2      0          up",
+        "FABRIC   HOSTS  PROCESSES  INTERFACES  STATE",
+        "default  2      0          0           up",
     ]
     assert json.loads(nupa("ls", "--json")) == [
         {
@@ -77,6 +77,7 @@ def test_a_fabric_goes_up_is_seen_and_goes_down(nupa: Run) -> None:
             "auto": False,
             "hosts": 2,
             "processes": 0,
+            "interfaces": 0,
         }
     ]
     assert nupa("down") == ""
