@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -42,14 +42,19 @@ def infiniband(stage: Stage, tmp_path: Path) -> Iterator[Stage]:
 
 
 def rping(
-    stage: Stage, *options: str, bind: str = "", to: str = SERVER, client_host: str = "host1"
+    stage: Stage,
+    *options: str,
+    bind: str = "",
+    to: str = SERVER,
+    client: Sequence[str] = ("-c",),
+    client_host: str = "host1",
 ) -> PairResult:
     """`rping -s` on host0 and `rping -c`, both with *options*, run to their ends."""
     number = port()
     rest = ["-p", number, "-V", "-v", *options]
     server = [program("rping"), "-s", *(["-a", bind] if bind else []), *rest]
-    client = [program("rping"), "-c", "-a", to, *rest]
-    with start(stage, server, client, number=number, hosts=("host0", client_host)) as pair:
+    asker = [program("rping"), *client, "-a", to, *rest]
+    with start(stage, server, asker, number=number, hosts=("host0", client_host)) as pair:
         return pair.wait().check()
 
 
@@ -77,8 +82,16 @@ def test_rping_to_an_address_of_its_host(fabric: Stage, bind: str) -> None:
     assert pings(rping(fabric, "-C", "3", bind=bind).client.stdout) == [0, 1, 2]
 
 
-def test_rping_over_ipv6(fabric: Stage) -> None:
-    result = rping(fabric, "-C", "3", bind="::", to=f"::ffff:{SERVER}")
+@pytest.mark.parametrize("to", [f"::ffff:{SERVER}", "fd4e:5550:4100::1", "fe80::aff:fe00:1"])
+@pytest.mark.parametrize("to_any", [True, False])
+def test_rping_over_ipv6(fabric: Stage, to: str, to_any: bool) -> None:
+    result = rping(fabric, "-C", "3", bind="::" if to_any else to, to=to)
+    assert pings(result.client.stdout) == [0, 1, 2]
+
+
+def test_rping_from_an_ipv6_address_of_its_host(fabric: Stage) -> None:
+    own = ["-c", "-I", "fd4e:5550:4100::2"]
+    result = rping(fabric, "-C", "3", bind="::", to="fd4e:5550:4100::1", client=own)
     assert pings(result.client.stdout) == [0, 1, 2]
 
 
@@ -135,6 +148,7 @@ def test_a_client_notices_that_its_server_was_killed(fabric: Stage) -> None:
     [
         (SERVER, "RDMA_CM_EVENT_REJECTED, error 8"),  # nobody listens
         ("10.0.0.77", "RDMA_CM_EVENT_ADDR_ERROR, error -113"),  # no such host: EHOSTUNREACH
+        ("fd4e:5550:4100::77", "RDMA_CM_EVENT_ADDR_ERROR, error -113"),
         ("192.0.2.1", "RDMA_CM_EVENT_ADDR_ERROR, error -19"),  # not ours: ENODEV
     ],
 )
