@@ -90,13 +90,12 @@ class BthFlag(IntFlag):
 _HEADERS_BYTES = ffi.sizeof("struct nupa_headers")
 _SPAN_BYTES = ffi.sizeof("struct nupa_span")
 _FORMATS: dict[int, str] = {1: "B", 2: "H", 4: "I", 8: "Q"}
-_ADDRESSES = ("source", "destination")
 
 # column: format of its numbers, offset in the structure
 _COLUMNS: dict[str, tuple[str, int]] = {
     name: (_FORMATS[ffi.sizeof(field.type)], field.offset)
     for name, field in ffi.typeof("struct nupa_headers").fields
-    if name not in (*_ADDRESSES, "pad")
+    if field.type.kind == "primitive" and name != "pad"  # addresses have methods
 }
 COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
 

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A packet on its way through the layers of decode.c and transport.c. */
+#ifndef NUPA_PACKET_WALK_H
+#define NUPA_PACKET_WALK_H
+
+#include "decode.h"
+
+#include <stdbool.h>
+
+struct walk {
+	const uint8_t *data;
+	uint32_t at;     /* the next header */
+	uint32_t end;    /* what is behind it is not the packet's, by the lengths seen so far */
+	bool cut;        /* end is where the capture ends, and the packet goes on */
+	uint32_t routed; /* the first header that the ICRC covers */
+	uint32_t udp;    /* 0: not in UDP */
+	bool local;      /* begins with an LRH */
+	struct nupa_headers *out;
+};
+
+static inline uint16_t get16(const uint8_t *p)
+{
+	return (uint16_t)(p[0] << 8 | p[1]);
+}
+
+static inline uint32_t get24(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+}
+
+static inline uint32_t get32(const uint8_t *p)
+{
+	return (uint32_t)get16(p) << 16 | get16(p + 2);
+}
+
+static inline uint64_t get64(const uint8_t *p)
+{
+	return (uint64_t)get32(p) << 32 | get32(p + 4);
+}
+
+/* The next header, of so many bytes; NULL: it is not all there, and that is the fault. */
+static inline const uint8_t *take(struct walk *w, uint32_t bytes)
+{
+	const uint8_t *header = w->data + w->at;
+
+	if (w->end - w->at < bytes) {
+		w->out->fault = w->cut ? NUPA_FAULT_CUT : NUPA_FAULT_LENGTH;
+		return NULL;
+	}
+	w->at += bytes;
+	return header;
+}
+
+/* From a base transport header on.  flags: enum nupa_decode_flag. */
+void nupa_decode_transport(struct walk *w, uint32_t flags);
+
+#endif
