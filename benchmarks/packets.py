@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How fast packets are dissected and decoded: a program that prints one rate, and its cases.
 
-python -m benchmarks.packets nupa|scapy|fast|fast-icrc [--quick]
+python -m benchmarks.packets nupa|scapy|fast|fast-icrc|records|tuples [--quick]
 """
 
 from __future__ import annotations
@@ -85,14 +85,50 @@ def _fast_per_s(check_icrc: bool, seconds: float) -> float:
         return _per_s(decode, seconds)
 
 
+def _records_per_s(tuples: bool, seconds: float) -> float:
+    """From a pcapng file of TLPs to how many bytes each transfer has: by columns, or with a named
+    tuple for each packet and its header."""
+    from nupa.packet import pcie_tables, record, records
+    from nupa.packet.pcapng import INBOUND, Reader, Writer
+
+    tlp = pcie_tables.TLP.encode(fmt=3, length=8) + pcie_tables.MEM64.encode() + bytes(32)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "records.pcapng"
+        with Writer(file) as writer:
+            port = writer.add_interface("port", record.LINKTYPE_NUPA)
+            for number in range(_RECORDS):
+                data = record.pack(record.Level.TLP, record.Kind.PCIE_TLP, transfer=number // 7)
+                writer.write(port, number, data + tlp, flags=INBOUND, packet_id=number // 7)
+
+        def by_columns() -> int:
+            found: Counter[int] = Counter()
+            for _batch, columns in records.read(file):
+                for transfer, length in zip(columns.transfer, columns.length, strict=True):
+                    found[transfer] += length
+            return found.total() // 32
+
+        def by_tuples() -> int:
+            found: Counter[int] = Counter()
+            with Reader(file) as reader:
+                for packet in reader:
+                    found[record.unpack(packet.data).transfer] += len(packet.data) - 40
+            return found.total() // 32
+
+        work = by_tuples if tuples else by_columns
+        assert work() == _RECORDS
+        return _per_s(work, seconds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.packets", description=__doc__)
-    parser.add_argument("what", choices=["nupa", "scapy", "fast", "fast-icrc"])
+    parser.add_argument("what", choices=["nupa", "scapy", "fast", "fast-icrc", "records", "tuples"])
     parser.add_argument("--quick", action="store_true", help="a tenth of the time")
     args = parser.parse_args()
     seconds = _SECONDS / 10 if args.quick else _SECONDS
     if args.what.startswith("fast"):
         per_s = _fast_per_s(args.what == "fast-icrc", seconds)
+    elif args.what in ("records", "tuples"):
+        per_s = _records_per_s(args.what == "tuples", seconds)
     else:
         per_s = _scapy_per_s(args.what, seconds)
     print(json.dumps({"per_s": per_s}))
@@ -130,6 +166,20 @@ CASES = (
         ">= 0.5",
         lambda value, _: value >= 0.5,
         _rate("fast-icrc", 1e-6),
+    ),
+    Case(
+        "packets: TLPs, by columns",
+        "M/s",
+        ">= 0.5",
+        lambda value, _: value >= 0.5,
+        _rate("records", 1e-6),
+    ),
+    Case(
+        "packets: TLPs, by named tuples",
+        "M/s",
+        "",
+        None,
+        _rate("tuples", 1e-6),
     ),
 )
 

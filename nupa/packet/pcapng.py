@@ -21,11 +21,13 @@ from nupa.packet.pcapng_blocks import (
     IF_NAME,
     IF_TSOFFSET,
     IF_TSRESOL,
+    INBOUND,
     INTERFACE,
     INTERFACES_MAX,
     ISB_DROPPED,
     ISB_RECEIVED,
     MAGIC,
+    OUTBOUND,
     PACKETS,
     SECTION,
     STATISTICS,
@@ -45,6 +47,8 @@ from nupa.packet.pcapng_blocks import (
 from nupa.packet.pcapng_writer import Writer
 
 __all__ = [
+    "INBOUND",
+    "OUTBOUND",
     "Batch",
     "Interface",
     "Option",

@@ -109,6 +109,7 @@ def test_a_case_without_a_reference_has_no_ratio() -> None:
         ("net: TCP round trip of 1 B", (45.0, 30.0), (45.1, 30.0)),
         ("net: UDP datagrams of 64 B", (130.0, 130.0), (129.9, 130.0)),
         ("net: idle, of one CPU", (0.099, 0.0), (0.1, 0.0)),
+        ("packets: TLPs, by columns", (0.5, 0.0), (0.49, 0.0)),
     ],
 )
 def test_targets_are_those_of_the_issue(
