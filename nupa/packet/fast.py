@@ -23,6 +23,7 @@ from os import PathLike
 from typing import IO, Any
 
 from nupa._engine import ffi, lib
+from nupa.packet.columns import Columns, columns_of
 from nupa.packet.pcapng import Batch, Reader
 
 LINKTYPE_ETHERNET: int = lib.NUPA_LINKTYPE_ETHERNET
@@ -87,55 +88,21 @@ class BthFlag(IntFlag):
     ACKREQ = lib.NUPA_BTH_ACKREQ
 
 
-_HEADERS_BYTES = ffi.sizeof("struct nupa_headers")
 _SPAN_BYTES = ffi.sizeof("struct nupa_span")
-_FORMATS: dict[int, str] = {1: "B", 2: "H", 4: "I", 8: "Q"}
-
-# column: format of its numbers, offset in the structure
-_COLUMNS: dict[str, tuple[str, int]] = {
-    name: (_FORMATS[ffi.sizeof(field.type)], field.offset)
-    for name, field in ffi.typeof("struct nupa_headers").fields
-    if field.type.kind == "primitive" and name != "pad"  # addresses have methods
-}
+_COLUMNS = columns_of("nupa_headers", without=("source", "destination"))
 COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
 
 
-class Headers:
+class Headers(Columns):
     """What was decoded, a column for each field: `headers.psn[7]` is the eighth packet's PSN.
 
-    Columns are memoryviews, without a copy: they can be indexed, sliced, iterated, and given to
-    NumPy.  What a packet does not have is 0; `headers` says which extended headers it has.
+    What a packet does not have is 0; `headers` says which extended headers it has.
     """
 
     def __init__(self, out: Any, count: int, transports: int) -> None:
-        self._out = out
-        self._count = count
-        self._bytes = memoryview(ffi.buffer(out, count * _HEADERS_BYTES)).cast("B")
+        super().__init__(out, count, "nupa_headers", _COLUMNS)
         #: how many packets were understood down to the transport
         self.transports = transports
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getattr__(self, name: str) -> memoryview:
-        try:
-            kind, offset = _COLUMNS[name]
-        except KeyError:
-            raise AttributeError(f"{name!r} is no column; COLUMNS has their names") from None
-        size = array(kind).itemsize
-        words: memoryview = self._bytes.cast(kind)  # type: ignore[call-overload]
-        # A field lies at a multiple of its size, and the structure's size is one, too.
-        column = words[offset // size :: _HEADERS_BYTES // size]
-        self.__dict__[name] = column  # so that this is not called for it again
-        return column
-
-    def where(self, **wanted: int) -> list[int]:
-        """The packets whose columns have these values: `where(opcode=0x11, dqpn=18)`."""
-        found: Iterable[int] = range(self._count)
-        for name, value in wanted.items():
-            column = getattr(self, name)
-            found = [i for i in found if column[i] == value]
-        return list(found)
 
     def source(self, index: int) -> bytes:
         """The packet's source: 16 bytes, an IPv6 address or GID; IPv4 as ::ffff:a.b.c.d."""
