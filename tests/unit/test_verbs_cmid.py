@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
+from ipaddress import IPv6Address
 
 import pytest
 
@@ -92,10 +93,21 @@ def connect(client: Side, server: Side) -> CMID:
     return child
 
 
+#: Of the client and of the server: rdma_getaddrinfo finds both, and the GIDs are the addresses.
+ADDRESSES = [
+    ("10.0.0.1", "10.0.0.2"),
+    ("::ffff:10.0.0.1", "::ffff:10.0.0.2"),
+    ("fe80::aff:fe00:1", "fe80::aff:fe00:2"),
+    ("fd4e:5550:4100::1", "fd4e:5550:4100::2"),
+]
+
+
+@pytest.mark.parametrize(("own", "peers"), ADDRESSES)
 def test_a_connection_carries_messages_until_it_is_ended(
-    make_sides: Callable[..., tuple[Side, Side]],
+    make_sides: Callable[..., tuple[Side, Side]], own: str, peers: str
 ) -> None:
     client, server = make_sides()
+    client.address, server.address = own, peers
     child = connect(client, server)
     client.event(ce.RDMA_CM_EVENT_ESTABLISHED)
     server.event(ce.RDMA_CM_EVENT_ESTABLISHED)
@@ -110,8 +122,13 @@ def test_a_connection_carries_messages_until_it_is_ended(
     client.id.post_write(ours, 5, theirs.buf + 10, theirs.rkey, e.IBV_SEND_SIGNALED)
     client.id.get_send_comp(WAIT_S).raise_for_status()
     assert theirs.read(5, 10) == b"hello"
-    attr, _ = child.query_qp(e.IBV_QP_STATE)
+    attr, _ = child.query_qp(e.IBV_QP_STATE | e.IBV_QP_AV)
     assert attr.qp_state == e.IBV_QPS_RTS
+    to, index = attr.ah_attr.dgid, attr.ah_attr.sgid_index
+    assert to is not None
+    assert index is not None
+    assert to == client.ctx.query_gid(1, index).gid
+    assert IPv6Address(to) == IPv6Address(own if ":" in own else f"::ffff:{own}")
     assert (child.dev_name, child.port_num) == ("nupa_rdma0", 1)
 
     client.id.disconnect()
