@@ -18,6 +18,7 @@
  * until it takes something. */
 #define PATIENCE_NS UINT64_C(50000000)
 
+#define WARM_BYTES (64u << 10)          /* of a ring: what a core's caches have room for */
 #define ANY_REGION UINT64_C(0xffffffff) /* in a hazard, where the index of a region stands */
 
 #define COUNT(net, counter, n)                                                                     \
@@ -130,21 +131,48 @@ static void publish(struct nupa_net *net, struct nupa_channel *channel, struct n
 	touch(net, channel);
 }
 
-/* I2: whether the ring goes on contiguous for the largest frame. */
+static uint32_t offset_of(const struct nupa_tx *tx)
+{
+	return (uint32_t)(tx->dma_tail & (tx->dma_bytes - 1));
+}
+
+/* I2: fills the rest of the ring; false: there is no room. */
 static bool pad_to_start(struct nupa_net *net, struct nupa_channel *channel)
 {
 	struct nupa_tx *tx = &channel->tx;
-	uint32_t left = tx->dma_bytes - (uint32_t)(tx->dma_tail & (tx->dma_bytes - 1));
-	struct nupa_msg *line;
-	uint8_t *unused;
 
-	if (likely(left >= NUPA_NET_ROOM_BYTES))
-		return true;
-	line = nupa_tx_reserve(tx, left, &unused);
-	if (!line)
-		return false;
-	publish(net, channel, line, left, 0);
+	while (offset_of(tx)) {
+		uint32_t left = tx->dma_bytes - offset_of(tx),
+			 most = nupa_dma_payload_max(tx->dma_bytes);
+		uint32_t part = left < most ? left : most;
+		uint8_t *unused;
+		struct nupa_msg *line = nupa_tx_reserve(tx, part, &unused);
+
+		if (!line)
+			return false;
+		publish(net, channel, line, part, 0);
+	}
 	return true;
+}
+
+/* Whether the ring goes on contiguous for the largest frame. */
+static bool has_room(struct nupa_net *net, struct nupa_channel *channel)
+{
+	return likely(channel->tx.dma_bytes - offset_of(&channel->tx) >= NUPA_NET_ROOM_BYTES) ||
+	       pad_to_start(net, channel);
+}
+
+/* Siblings empty their rings after each turn.  So the next one may begin at the start again: memory
+ * that is used over and over stays in the caches, where a megabyte does not. */
+static void go_back(struct nupa_net *net)
+{
+	for (uint32_t i = 0; i < net->n_idle; i++) {
+		uint32_t slot = net->idle[i]->engine->slot_index;
+		struct nupa_channel *channel = net->engine->channels[slot];
+
+		if (channel && !channel->broken && offset_of(&channel->tx) >= WARM_BYTES)
+			pad_to_start(net, channel); /* or goes on where it is */
+	}
 }
 
 bool nupa_net_may_coalesce(struct nupa_net *net, uint32_t host)
@@ -160,7 +188,7 @@ uint8_t *nupa_net_room(struct nupa_net *net)
 	net->room_channel = NULL;
 	net->room = net->scratch;
 	if (likely(channel) && likely(!channel->broken) && likely(channel->dma_backed) &&
-	    likely(pad_to_start(net, channel))) {
+	    likely(has_room(net, channel))) {
 		uint8_t *room;
 
 		if (likely(nupa_tx_reserve(&channel->tx, NUPA_NET_ROOM_BYTES, &room))) {
@@ -309,6 +337,7 @@ void nupa_net_lock(struct nupa_net *net)
 
 void nupa_net_unlock(struct nupa_net *net)
 {
+	go_back(net);
 	wake(net);
 	nupa_engine_unlock(net->engine);
 }

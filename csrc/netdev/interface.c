@@ -19,7 +19,7 @@
 
 /* What is read from one interface before its receivers have a turn, and others. */
 #define BUDGET_FRAMES 64u
-#define BUDGET_BYTES (192u << 10)
+#define BUDGET_BYTES (96u << 10)
 
 #define COUNT(counters, counter) nupa_store_relaxed(&(counters)->counter, (counters)->counter + 1)
 
