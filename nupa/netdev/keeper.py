@@ -17,7 +17,14 @@ from typing import NoReturn
 
 from nupa.fabric.errors import FabricError, LocalError
 from nupa.netdev.namespace import CLONE_NEWNET, CLONE_NEWUSER, Netns, enter, privileged, unshare
-from nupa.netdev.process import Process, end, have_standard_files, inherit_only, of_pid
+from nupa.netdev.process import (
+    Process,
+    end,
+    have_standard_files,
+    inherit_only,
+    of_pid,
+    signals_held,
+)
 
 _PROGRAM = Path(__file__).resolve().parent.parent / "bin" / "nupa_keeper"
 _USER_NAMESPACES = (
@@ -43,11 +50,10 @@ class Keeper:
         have_standard_files()
         told, tell = os.pipe()
         go, self._go = os.pipe()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        pid = os.fork()
-        if pid == 0:
-            _become(path, count, beside, tell, go)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with signals_held():
+            pid = os.fork()
+            if pid == 0:
+                _become(path, count, beside, tell, go)
         os.close(tell)
         os.close(go)
         os.waitpid(pid, 0)

@@ -60,7 +60,9 @@ class Netns(NamedTuple):
     def open(self) -> int:
         """A descriptor of it, the caller's to close.  LocalError: it is gone, or not for us."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            # The files of a process that has ended and that nobody waited for are not for us.
+            gone = self.holder is not None and not self.holder.alive
+            fd = -1 if gone else os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             fd = -1
         except OSError as error:

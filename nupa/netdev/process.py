@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Collection, Mapping
-from contextlib import suppress
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import NamedTuple, NoReturn
 
 _START_FIELD = 22  # of /proc/PID/stat, counted from 1 (proc_pid_stat(5))
 _GRACE_S = 3.0
@@ -67,6 +67,16 @@ def end(process: Process, *, grace_s: float = _GRACE_S) -> None:
         os.close(fd)
 
 
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """No signal comes between what is done inside; it comes after."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def find_all(*words: str) -> list[Process]:
     """The processes that we may look at whose command lines have all these *words*."""
     found = []
@@ -94,32 +104,10 @@ def spawn_detached(
     """
     have_standard_files()
     told, tell = os.pipe()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    child = os.fork()
-    if child == 0:
-        code = 255
-        try:
-            os.setsid()
-            inherit_only(fds)
-            pid = os.posix_spawn(
-                argv[0],
-                argv,
-                env,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, output, 1),
-                    (os.POSIX_SPAWN_DUP2, output, 2),
-                ],
-                setsigmask=[],
-                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-            )
-            os.write(tell, str(pid).encode())
-            code = 0
-        except OSError as error:
-            code = error.errno or code
-        finally:
-            os._exit(code)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with signals_held():
+        child = os.fork()
+        if child == 0:
+            _spawn(argv, env, fds, output, tell)
     os.close(tell)
     with open(told, encoding="ascii") as file:
         pid = int(file.read() or 0)
@@ -127,6 +115,34 @@ def spawn_detached(
     if code:
         raise OSError(code, os.strerror(code))
     return pid
+
+
+def _spawn(
+    argv: list[str], env: Mapping[str, str], fds: Collection[int], output: int, tell: int
+) -> NoReturn:
+    """In a child: spawns and ends, so that the program is nobody's child."""
+    code = 255
+    try:
+        os.setsid()
+        inherit_only(fds)
+        pid = os.posix_spawn(
+            argv[0],
+            argv,
+            env,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, output, 1),
+                (os.POSIX_SPAWN_DUP2, output, 2),
+            ],
+            setsigmask=[],
+            setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+        )
+        os.write(tell, str(pid).encode())
+        code = 0
+    except OSError as error:
+        code = error.errno or code
+    finally:
+        os._exit(code)
 
 
 def have_standard_files() -> None:

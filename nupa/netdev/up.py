@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nupa.fabric import Fabric
-from nupa.fabric.errors import LocalError
+from nupa.fabric.errors import FabricError, LocalError
 from nupa.netdev import address, down, interface, namespace, state
 from nupa.netdev.keeper import Keeper
 from nupa.netdev.namespace import Netns
-from nupa.netdev.process import end
+from nupa.netdev.process import end, signals_held
 from nupa.netdev.start import Port, StartedPump
 from nupa.netdev.state import HostNet, State
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from nupa.fabric.topology import Topology
 
 DEFAULT_MTU_BYTES = address.MTU_MAX_BYTES
+_RELEASE_S = 5.0
+_TICK_S = 0.005
 
 
 class Wish(NamedTuple):
@@ -88,16 +90,15 @@ def up(name: str | None, wish: Wish) -> Report:
     """
     _check(wish)
     interface.check_device()
-    with ExitStack() as undo:
-        fabric, made_fabric = Fabric.open_or_create(name, default_topology)
-        if made_fabric:
-            undo.callback(Fabric.remove, fabric.name)
-        undo.callback(fabric.close)
+    with ExitStack() as always, ExitStack() as undo:
+        with signals_held():
+            fabric, made_fabric = Fabric.open_or_create(name, default_topology)
+            always.callback(fabric.close)
+            if made_fabric:
+                undo.callback(Fabric.remove, fabric.name)
+                undo.callback(fabric.close)
         with state.lock(fabric.name):
-            report = _up_locked(fabric, made_fabric, wish)
-        fabric.close()
-        undo.pop_all()
-    return report
+            return _up_locked(fabric, made_fabric, wish, undo)
 
 
 def _check(wish: Wish) -> None:
@@ -113,21 +114,14 @@ def _check(wish: Wish) -> None:
         )
 
 
-def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish) -> Report:
+def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -> Report:
     before = state.load(fabric.name)
     if before is not None and before.generation != fabric.generation:
         # Of a fabric that is no more.
         down.take_away(before)
         before = None
-    try:
-        return _up_from(fabric, made_fabric, wish, before)
-    except BaseException:
-        if before is None:
-            state.forget(fabric.name)
-        raise
-
-
-def _up_from(fabric: Fabric, made_fabric: bool, wish: Wish, before: State | None) -> Report:
+    if before is None:
+        undo.callback(state.forget, fabric.name)
     known = dict(before.hosts) if before else {}
     hosts = [fabric.host(which) for which in wish.hosts] or list(fabric.hosts)
     # Once, before the children that need it are forked: it takes 0.1 s.
@@ -149,7 +143,9 @@ def _up_from(fabric: Fabric, made_fabric: bool, wish: Wish, before: State | None
             if host.name in new or host.name in known
         }
         after = State(fabric.name, fabric.generation, made_fabric, merged)
-        _commit(after, outcomes, keeper, set(pumps.values()))
+        with signals_held():
+            _commit(after, outcomes, keeper, set(pumps.values()))
+            undo.pop_all()
     healed = {
         outcome.job.host.name: words
         for outcome in outcomes
@@ -182,15 +178,17 @@ def _jobs(
     keeper = None
     if homeless:
         beside = next((h.netns for h in known.values() if h.netns.own and h.netns.alive), None)
-        keeper = Keeper(os.path.abspath(fabric.path), len(homeless), beside)  # noqa: PTH100
-        always.callback(keeper.close)
+        with signals_held():
+            keeper = Keeper(os.path.abspath(fabric.path), len(homeless), beside)  # noqa: PTH100
+            always.callback(keeper.close)
     new = iter(keeper.netns if keeper else ())
     served = {(slot.pid, slot.host) for slot in fabric.processes() if slot.net_queue}
     jobs = []
     for host, netns in places:
         netns = netns or next(new)
         before = known.get(host.name)
-        moved = before is not None and before.netns.inode != netns.inode
+        # Not by the inode alone: numbers are given again.
+        moved = before is not None and before.netns != netns
         spec = interface.Spec(
             mac=host.mac,
             ipv4=host.ipv4,
@@ -212,7 +210,8 @@ def _place(before: HostNet | None, asked: Netns | None) -> Netns | None:
 
     LocalError: in one that is gone and that we cannot make."""
     if asked is not None:
-        return asked
+        same = before is not None and before.netns.inode == asked.inode and before.netns.alive
+        return before.netns if before is not None and same else asked
     if before is None:
         return None
     if before.netns.alive:
@@ -281,13 +280,29 @@ def _start_pumps(
     pumps: dict[str, StartedPump] = {}
     for group in groups.values():
         ports = [Port(o.job.host.index, o.job.spec.mtu_bytes, o.fds) for o in group]
-        pump = StartedPump(fabric, ports, group[0].job.netns)
-        always.callback(pump.close)
+        for outcome in group:
+            _await_release(fabric, outcome.job)
+        with signals_held():
+            pump = StartedPump(fabric, ports, group[0].job.netns)
+            always.callback(pump.close)
         pumps |= {outcome.job.host.name: pump for outcome in group}
     # Started all before: they start at the same time.
     for pump in set(pumps.values()):
         pump.wait()
     return pumps
+
+
+def _await_release(fabric: Fabric, job: _Job) -> None:
+    """Until no former pump serves the host: it sees that its interface is gone.  FabricError."""
+    end_s = time.monotonic() + _RELEASE_S
+    while any(slot.net_queue and slot.host == job.host.index for slot in fabric.processes()):
+        if time.monotonic() > end_s:
+            raise FabricError(
+                f"another pump serves {job.host.name}, and does not see that its interface is "
+                f"gone: `nupa net down`, then up",
+                errno.EBUSY,
+            )
+        time.sleep(_TICK_S)
 
 
 def _host_net(outcome: _Outcome, pump: StartedPump | None) -> HostNet:
@@ -311,7 +326,6 @@ def _commit(
     after: State, outcomes: list[_Outcome], keeper: Keeper | None, pumps: set[StartedPump]
 ) -> None:
     """From here on it stays."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     new = [outcome.fds[0] for outcome in outcomes if outcome.ensured.made]
     try:
         for fd in new:
@@ -325,8 +339,6 @@ def _commit(
         for fd in new:
             interface.persist(fd, False)
         raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _healed(outcome: _Outcome) -> list[str]:
