@@ -20,10 +20,11 @@ _POLL_S = 0.02
 
 
 def script(net: Net, name: str, *arguments: object) -> list[str]:
-    """The command line of a script of the folder `inside`; its text, as not everybody may read it
-    there."""
-    text = Path(__file__).with_name("inside").joinpath(f"{name}.py").read_text()
-    return [net.user.python, "-u", "-P", "-c", text, *map(str, arguments)]
+    """The command line of a script of the folder `inside`."""
+    path = Path(__file__).with_name("inside") / f"{name}.py"
+    # Another user may not be able to read it there.
+    what = ["-c", path.read_text()] if net.user.prefix else [str(path)]
+    return [net.user.python, "-u", "-P", *what, *map(str, arguments)]
 
 
 def said(program: Program, text: str, deadline_s: float = DEADLINE_S) -> None:
