@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment
@@ -222,6 +222,7 @@ def test_spans_outside_of_the_buffer_and_unknown_links_are_faults() -> None:
     assert len(fast.decode(b"", [])) == 0
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=120), max_size=8), st.sampled_from(LINKTYPES))
 def test_random_bytes_are_decoded_within_their_bounds(frames: list[bytes], linktype: int) -> None:
     headers = decoded(frames, linktype)
@@ -232,6 +233,7 @@ def test_random_bytes_are_decoded_within_their_bounds(frames: list[bytes], linkt
         Fault(headers.fault[index])
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(roce_dialogues.packets("atomics", "connection", "extended")),
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=6),

@@ -9,7 +9,7 @@ from socket import AF_INET6, inet_ntop, inet_pton
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.config import conf
 from scapy.error import Scapy_Exception
@@ -80,6 +80,7 @@ def transports(draw: st.DrawFn) -> Any:
     return packet / Raw(load) if load else packet
 
 
+@settings(max_examples=50, deadline=None)
 @given(transports())
 def test_what_is_built_is_dissected(packet: Any) -> None:
     assert BTH(bytes(packet)) == packet
@@ -87,6 +88,7 @@ def test_what_is_built_is_dissected(packet: Any) -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_each_layer_keeps_any_values_of_its_fields(layer: type[Layer], data: st.DataObject) -> None:
     values = data.draw(values_of(layer))
@@ -103,6 +105,7 @@ def _number(value: int | str) -> int:
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
+@settings(max_examples=50, deadline=None)
 @given(data=st.binary(min_size=1, max_size=120))
 def test_random_bytes_are_a_packet_or_scapys_own_error(layer: type[Layer], data: bytes) -> None:
     needed = layer.layout.bytes + (icrc.ICRC_BYTES if layer is BTH else 0)
@@ -119,6 +122,7 @@ def test_random_bytes_are_a_packet_or_scapys_own_error(layer: type[Layer], data:
         assert built == data
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=120), st.booleans())
 def test_random_bytes_in_a_datagram_are_dissected_without_an_error(data: bytes, v6: bool) -> None:
     network = IPv6(dst="::2") if v6 else IP(dst="10.0.0.2")
@@ -133,6 +137,7 @@ def test_random_bytes_in_a_datagram_are_dissected_without_an_error(data: bytes, 
     assert bytes(packet) == frame
 
 
+@settings(max_examples=50, deadline=None)
 @given(transports(), st.integers(20 + 8, 140))
 def test_what_a_capture_cut_off_is_missing_and_nothing_else(packet: Any, captured: int) -> None:
     frame = bytes(IP(dst="10.0.0.2") / UDP(chksum=0) / packet)
