@@ -192,7 +192,7 @@ static double round_trip_ns(int fd, uint32_t bytes, double seconds)
 {
 	static struct bench_samples samples;
 	static uint8_t buffer[UDP_BYTES_MAX];
-	uint64_t start_ns = bench_now_ns(), now_ns = start_ns;
+	uint64_t start_ns = bench_now_ns(), now_ns;
 	uint64_t end_ns = start_ns + (uint64_t)(seconds * 1e9);
 	uint64_t warm_ns = start_ns + (uint64_t)(seconds * 1e8);
 
