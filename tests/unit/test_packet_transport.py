@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
 from socket import AF_INET6, inet_ntop, inet_pton
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,8 +20,7 @@ from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet, Padding, Raw, fuzz
 
-from nupa.packet import icrc
-from nupa.packet import transport_tables as tables
+from nupa.packet import cm, fast, icrc, transport, transport_tables
 from nupa.packet.cm import IPCM, MAD, MESSAGES
 from nupa.packet.opcodes import CODES, OPCODES, Opcode, Transport
 from nupa.packet.routing import RWH
@@ -238,7 +239,7 @@ def test_a_native_packet_has_its_length_in_words_and_both_crcs() -> None:
     frame = bytes(packet)
     found = LRH(frame)
     assert len(frame) == 8 + 12 + 8 + 4 + 2
-    assert (found.pktlen, found.lnh) == (8, tables.LNH_LOCAL)
+    assert (found.pktlen, found.lnh) == (8, transport_tables.LNH_LOCAL)
     assert found[BTH].icrc == icrc.native(frame[:-6])
     assert found.vcrc == icrc.vcrc(frame[:-2])
     assert found.load == b"12345"
@@ -254,13 +255,19 @@ def test_a_global_packet_has_the_icrc_of_roce_whatever_its_local_header() -> Non
     in_ethernet = Ether(bytes(Ether(dst="02:00:0a:00:00:02") / above))
     native = LRH(bytes(LRH(dlid=4, slid=7) / above))
     assert in_ethernet[GRH].paylen == native[GRH].paylen == 12 + 4 + 4
-    assert native.lnh == tables.LNH_GLOBAL
+    assert native.lnh == transport_tables.LNH_GLOBAL
     assert in_ethernet[BTH].icrc == native[BTH].icrc == icrc.roce_v1(bytes(in_ethernet[GRH])[:-4])
 
 
 def test_raw_packets_of_a_native_link_are_known_by_their_ethertype() -> None:
     found = LRH(bytes(LRH() / RWH(type=0x0806) / b"1234"))
-    assert (found.lnh, found[RWH].type, found.load) == (tables.LNH_RAW, 0x0806, b"1234")
+    assert (found.lnh, found[RWH].type, found.load) == (transport_tables.LNH_RAW, 0x0806, b"1234")
+
+
+@pytest.mark.parametrize("module", [transport, transport_tables, cm, fast])
+def test_doctests(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+    assert (result.failed, result.attempted > 0) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +283,7 @@ def test_raw_packets_of_a_native_link_are_known_by_their_ethertype() -> None:
     ],
 )
 def test_a_syndrome_has_words(syndrome: int, text: str) -> None:
-    assert tables.syndrome_text(syndrome) == text
+    assert transport_tables.syndrome_text(syndrome) == text
 
 
 def test_vlan_tags_and_extension_headers_may_stand_below() -> None:
