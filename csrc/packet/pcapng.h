@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds the packets in a piece of a pcapng file: the part of reading that is done once for each
- * packet.  Everything else of the format is nupa/packet/pcapng.py. */
+ * Finds the packets in a piece of a pcapng file, and writes some of them to another: the parts that
+ * are done once for each packet.  Everything else of the format is nupa/packet/pcapng.py. */
 #ifndef NUPA_PACKET_PCAPNG_H
 #define NUPA_PACKET_PCAPNG_H
 
@@ -42,6 +42,17 @@ uint32_t nupa_pcapng_scan(const uint8_t *data, size_t bytes, bool swapped,
 			  const struct nupa_pcapng_interface *interfaces, uint32_t n_interfaces,
 			  struct nupa_pcapng_record *records, uint32_t max, size_t *place,
 			  const char **why);
+
+/* Writes packets of `data` as blocks, little endian and with times in ns: records[which[i]] for
+ * each i of n; which may be NULL: the first n.  numbers[i] is what interface i is called in the new
+ * file, of the n_interfaces there are; snaplens[i] is its snap length.  `swapped`: the options in
+ * `data` are of the other endianness.  Returns how many were written: less than n if there is no
+ * more room, or if *why says what is wrong with the next one.  *used: bytes of `out`. */
+uint32_t nupa_pcapng_format(const uint8_t *data, size_t bytes, bool swapped,
+			    const struct nupa_pcapng_record *records, uint32_t n_records,
+			    const uint32_t *which, uint32_t n, const uint32_t *numbers,
+			    const uint32_t *snaplens, uint32_t n_interfaces, uint8_t *out,
+			    size_t room, size_t *used, const char **why);
 /* cffi: end */
 
 #define NUPA_PCAPNG_BLOCK_BYTES_MAX (16u << 20)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Files that were damaged, in memory of exactly their size: what is found in them lies in them, and
- * every packet that is not damaged is found.  The seed is printed. */
+ * Files that were damaged, in memory of exactly their size: what is found in them lies in them,
+ * every packet that is not damaged is found, and what was found is written and found again.  The
+ * seed is printed. */
 #include "pcapng.h"
 #include "runner.h"
 
@@ -61,6 +62,39 @@ static void check_found(const struct nupa_pcapng_record *r, uint32_t n, size_t p
 	}
 }
 
+/* What was found is written; so is what nobody found: records of nonsense. */
+static void write_again(uint64_t *random, const uint8_t *data, size_t bytes, bool swapped,
+			struct nupa_pcapng_record *records, uint32_t n)
+{
+	static const uint32_t numbers[] = { 0, 0 }, snaplens[] = { 0, 10 };
+	struct nupa_pcapng_record again[RECORDS];
+	size_t room = test_random(random) % 3 ? 2 * PIECE_BYTES : test_random(random) % PIECE_BYTES;
+	uint8_t *out = malloc(room + 1);
+	size_t used, place = 0;
+	const char *why;
+	uint32_t written;
+
+	CHECK(out);
+	written = nupa_pcapng_format(data, bytes, swapped, records, n, NULL, n, numbers, snaplens,
+				     2, out, room, &used, &why);
+	CHECK(written <= n && used <= room && !why);
+	CHECK(nupa_pcapng_scan(out, used, false, interfaces, 2, again, RECORDS, &place, &why) ==
+	      written);
+	CHECK(place == used && !why);
+	for (uint32_t i = 0; i < written; i++)
+		CHECK(again[i].flags == records[i].flags &&
+		      again[i].packet_id == records[i].packet_id &&
+		      again[i].original_bytes == records[i].original_bytes);
+
+	for (uint32_t i = 0; i < n; i++)
+		((uint32_t *)&records[i])[test_random(random) % (sizeof(records[i]) / 4)] =
+		    (uint32_t)test_random(random) >> test_random(random) % 32;
+	nupa_pcapng_format(data, bytes, swapped, records, n, NULL, n, numbers, snaplens, 2, out,
+			   room, &used, &why);
+	CHECK(used <= room);
+	free(out);
+}
+
 static void scan_damaged(uint64_t *random)
 {
 	uint8_t piece[PIECE_BYTES], *copy;
@@ -90,6 +124,7 @@ static void scan_damaged(uint64_t *random)
 	    nupa_pcapng_scan(copy, bytes, swapped, interfaces, 2, records, RECORDS, &place, &why);
 	CHECK(found <= RECORDS && place <= bytes);
 	check_found(records, found, place);
+	write_again(random, copy, bytes, swapped, records, found);
 	free(copy);
 }
 

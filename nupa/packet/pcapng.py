@@ -86,6 +86,11 @@ class Batch:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def is_swapped(self) -> bool:
+        """Options in *data* are of the other endianness than this machine's numbers."""
+        return self._order != _NATIVE
+
     def rows(self) -> Iterator[tuple[int, ...]]:
         """Each record as a tuple in the order of the C structure, without options: ts_ns,
         packet_id, drops, offset, captured_bytes, original_bytes, interface, flags, ...

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable
-from typing import IO
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import IO, TYPE_CHECKING
 
 import nupa
+from nupa._engine import ffi, lib
 from nupa.packet.pcapng_blocks import (
     BLOCK_BYTES_MAX,
     ENHANCED,
@@ -38,6 +40,9 @@ from nupa.packet.pcapng_blocks import (
     opened,
 )
 
+if TYPE_CHECKING:
+    from nupa.packet.pcapng import Batch
+
 _NANOSECONDS = 9  # if_tsresol: 10^-9 s
 _PACKET = struct.Struct("<7I")
 _PACKET_BYTES = 32
@@ -47,6 +52,8 @@ _FLAGS_HEAD = struct.pack("<HH", EPB_FLAGS, 4)
 _ID_HEAD = struct.pack("<HH", EPB_PACKETID, 8)
 _DROPS_HEAD = struct.pack("<HH", EPB_DROPCOUNT, 8)
 _OPTIONS_END = bytes(4)
+_PIECE_BYTES = 1 << 20
+_LONGEST_BYTES = BLOCK_BYTES_MAX + 64  # room for what C reserves at most
 
 
 class Writer:
@@ -170,6 +177,53 @@ class Writer:
                 f"a packet at {ts_ns} ns of {original} bytes: times have 64 bits, sizes 32"
             ) from error
         self._file.write(b"".join((head, data, tail, _U32.pack(total))))
+
+    def copy(
+        self, batch: Batch, interfaces: Sequence[int], which: Iterable[int] | None = None
+    ) -> int:
+        """Writes packets of *batch*, all or those at the places *which*, with all their options;
+        returns how many.  *interfaces*: for each of the batch's, which one of this file it is.
+
+        Several times as fast as reading and writing packets.  PcapngError for a packet that is none
+        of the batch, or whose interface is none of this file.
+        """
+        unknown = [number for number in interfaces if not 0 <= number < len(self._snaplens)]
+        if unknown:
+            raise PcapngError(f"there is no interface {unknown[0]}: add_interface gives numbers")
+        chosen = array("I", range(len(batch)) if which is None else which)
+        c_chosen = ffi.from_buffer("uint32_t[]", chosen)
+        numbers = ffi.new("uint32_t[]", list(interfaces))
+        snaplens = ffi.new("uint32_t[]", [self._snaplens[number] for number in interfaces])
+        room, out = 0, None
+        used, why = ffi.new("size_t *"), ffi.new("char **")
+        done, stuck = 0, False
+        while done < len(chosen):
+            if out is None or stuck:
+                room = _LONGEST_BYTES if stuck else _PIECE_BYTES
+                out = ffi.new("uint8_t[]", room)
+            count = lib.nupa_pcapng_format(
+                ffi.from_buffer(batch.data),
+                len(batch.data),
+                batch.is_swapped,
+                batch.records,
+                len(batch),
+                c_chosen + done,
+                len(chosen) - done,
+                numbers,
+                snaplens,
+                len(numbers),
+                out,
+                room,
+                used,
+                why,
+            )
+            self._file.write(ffi.buffer(out, used[0]))
+            done += count
+            stuck = not count
+            if why[0] != ffi.NULL or (stuck and room == _LONGEST_BYTES):
+                reason = ffi.string(why[0]).decode() if why[0] != ffi.NULL else "it is too long"
+                raise PcapngError(f"packet {chosen[done]} of the batch: {reason}")
+        return done
 
     def statistics(
         self,
