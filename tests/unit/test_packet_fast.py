@@ -220,6 +220,8 @@ def test_spans_outside_of_the_buffer_and_unknown_links_are_faults() -> None:
     assert list(fast.decode_at(frame, c_spans, 16, 1, [1]).fault) == [Fault.SPAN]
     assert list(fast.decode(frame, [(len(frame), 0)]).fault) == [Fault.CUT]
     assert len(fast.decode(b"", [])) == 0
+    with pytest.raises(OverflowError):
+        fast.decode(frame, [(2**32, 0)])
 
 
 @settings(deadline=None)
