@@ -69,7 +69,7 @@ class BTH(Layer):
         return ours_or_scapys(cls, kwargs.get("_underlayer"))
 
     def do_dissect(self, s: bytes) -> bytes:
-        # By hand: scapy's bit fields would take more time than all other layers together.
+        # By hand: scapy's bit fields are slow, and every packet has these.
         here = len(s)
         udp = self.underlayer
         whole = not (isinstance(udp, UDP) and udp.len is not None and udp.len - 8 > here)
