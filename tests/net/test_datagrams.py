@@ -40,6 +40,12 @@ def send(net: Net, to: str, sizes: str, window: int, *options: str, source: str 
     net.exec("host0", script(net, "datagrams", "send", source, to, PORT, sizes, window, *options))
 
 
+def acquainted(net: Net, to: str) -> None:
+    """Makes host0's kernel learn the link address: what it has waiting for that may be overtaken
+    by what comes later."""
+    ping_all(net, "host0", to, 1)
+
+
 @contextmanager
 def pumps_stopped(net: Net) -> Iterator[None]:
     """What is sent meanwhile waits in the interfaces."""
@@ -61,6 +67,7 @@ def most_at_once(receiver: Program) -> int:
 @BOTH_FAMILIES
 def test_datagrams_of_all_sizes_arrive_as_they_are(net: Net, ends: tuple[str, str]) -> None:
     source, to = ends
+    acquainted(net, to)
     small = receiver(net, 2199, "answer", address=to)
     send(net, to, "1:2200:1:1", 50, source=source)
     ended(small)
@@ -76,12 +83,14 @@ def test_bursts_of_equal_datagrams_arrive_as_they_are(
     net: Net, ends: tuple[str, str], gro: tuple[str, ...]
 ) -> None:
     source, to = ends
+    acquainted(net, to)
     program = receiver(net, 20 * 200, "answer", *gro, address=to)
     send(net, to, "100:2100:100:200", 60, source=source)
     ended(program)
 
 
 def test_bursts_of_each_user_arrive_as_they_are(net_by_user: Net) -> None:
+    acquainted(net_by_user, ip(1))
     program = receiver(net_by_user, 2000, "answer")
     send(net_by_user, ip(1), "64:65:1:2000", 60)
     ended(program)
@@ -92,7 +101,7 @@ def test_what_waits_for_the_pump_comes_in_few_frames_to_who_can_take_them(
     net: Net, ends: tuple[str, str]
 ) -> None:
     source, to = ends
-    ping_all(net, "host0", to, 1)
+    acquainted(net, to)
     program = receiver(net, 128, "gro", address=to)
     with pumps_stopped(net):
         send(net, to, "64:65:1:128", 0, source=source)
@@ -108,7 +117,7 @@ def test_what_waits_for_the_pump_keeps_boundaries_and_order(
     net: Net, sizes: str, gro: tuple[str, ...]
 ) -> None:
     first, end, step, copies = map(int, sizes.split(":"))
-    ping_all(net, "host0", ip(1), 1)
+    acquainted(net, ip(1))
     program = receiver(net, len(range(first, end, step)) * copies, *gro)
     with pumps_stopped(net):
         send(net, ip(1), sizes, 0)
@@ -120,6 +129,7 @@ def test_segments_that_the_sender_gives_to_its_kernel_at_once_arrive(
     net: Net, ends: tuple[str, str]
 ) -> None:
     source, to = ends
+    acquainted(net, to)
     for gro in ((), ("gro",)):
         program = receiver(net, 40, "answer", *gro, address=to)
         send(net, to, "1400:1401:1:40", 40, "gso", source=source)
