@@ -258,7 +258,8 @@ class Fabric:
     def processes(self) -> list[SlotInfo]:
         """The attachments of living processes."""
         self._segment.reap()
-        return [slot for slot in self._segment.slots() if slot.alive]
+        # A slot that is being cleared bears the number of the process that does it.
+        return [slot for slot in self._segment.slots() if slot.alive and slot.state != "reaping"]
 
     def net_counters(self) -> dict[int, dict[str, int]]:
         """By the number of each host whose network interface is served: `struct nupa_net_counters`

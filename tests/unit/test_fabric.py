@@ -16,6 +16,7 @@ from nupa.fabric import Fabric, FabricError, LocalError, registry
 from nupa.fabric.segment import Segment
 from nupa.fabric.topology import Host, SegmentConfig, Switch, Topology, star
 from nupa.fabric.topology_file import load
+from nupa.verbs import Context
 
 SMALL = SegmentConfig(
     slots=8,
@@ -261,6 +262,16 @@ def test_a_lease_dies_with_its_holder() -> None:
     os.close(ready)
     os.close(told)
     Fabric.remove("default")
+
+
+def test_a_slot_that_a_process_is_clearing_is_no_attachment_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Fabric() as fabric, Context(fabric=fabric, host=0):
+        (own,) = fabric.processes()
+        cleared = own._replace(slot=own.slot + 1, state="reaping")
+        monkeypatch.setattr(Segment, "slots", lambda _: iter([own, cleared]))
+        assert fabric.processes() == [own]
 
 
 def test_the_control_lock_keeps_others_out_and_leaves_no_file(folder: Path) -> None:
