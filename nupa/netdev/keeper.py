@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from nupa.fabric.errors import FabricError, LocalError
-from nupa.netdev.namespace import CLONE_NEWNET, CLONE_NEWUSER, Netns, enter, privileged, unshare
+from nupa.netdev import user_namespace
+from nupa.netdev.namespace import CLONE_NEWNET, Netns, enter, privileged, unshare
 from nupa.netdev.process import (
     Process,
     end,
@@ -101,7 +102,7 @@ def _become(path: str, count: int, beside: Netns | None, tell: int, go: int) -> 
             if beside is not None:
                 enter(beside.open())
             else:
-                _be_root_of_ones_own()
+                user_namespace.become_root()
         words = [os.getpid()]
         step = "net"
         for _ in range(count):
@@ -118,19 +119,6 @@ def _become(path: str, count: int, beside: Netns | None, tell: int, go: int) -> 
         os.write(tell, f" error {step} {error.errno or 0}".encode())
     finally:
         os._exit(1)
-
-
-def _be_root_of_ones_own() -> None:
-    user, group = os.geteuid(), os.getegid()
-    unshare(CLONE_NEWUSER)
-    # user_namespaces(7): who is no root may map himself only, and must give up setgroups(2).
-    for file, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"0 {user} 1"),
-        ("gid_map", f"0 {group} 1"),
-    ):
-        with open(f"/proc/self/{file}", "w", encoding="ascii") as told:
-            told.write(text)
 
 
 def _refusal(said: list[str]) -> LocalError:

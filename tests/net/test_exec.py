@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.programs.users import User
 
 from .lab import DEADLINE_S, Net, ip, needs, wait_until_said
 
@@ -42,6 +46,28 @@ def test_an_ordinary_user_is_root_inside_and_owns_what_he_writes(net_by_user: Ne
 
 
 def test_tcpdump_sees_what_passes(net: Net) -> None:
+    command = f"exec {needs('tcpdump', 'tcpdump')} -i nupa_net0 -nc 1 icmp 2>&1"
+    dump = net.start("host1", ["sh", "-c", command])
+    wait_until_said(dump, "listening on nupa_net0")
+    net.exec("host0", ["ping", "-c", "1", "-W", "5", ip(1)])
+    assert f"{ip(0)} > {ip(1)}: ICMP echo request" in dump.outcome().stdout
+
+
+def test_where_a_user_was_given_others_programs_may_give_up_root(
+    make_net: Callable[..., Net], nobody: User, tmp_path: Path
+) -> None:
+    """By /etc/subuid and newuidmap: tcpdump becomes the user tcpdump."""
+    needs("newuidmap", "uidmap")
+    net = make_net(nobody)
+    etc = tmp_path / "etc"
+    shutil.copytree("/etc", etc, symlinks=True)
+    for name in ("subuid", "subgid"):
+        (etc / name).write_text(f"other:1:2\n{nobody.uid}:200000:65536\n")
+    changed = f'mount --bind {etc} /etc; exec "$@"'
+    up = net.run(["unshare", "-m", "sh", "-c", changed, "sh", *net.argv("net", "up")])
+    assert up.ok, up.describe()
+    seen = net.exec("host0", ["cat", "/proc/self/uid_map"]).stdout.split()
+    assert seen == ["0", str(nobody.uid), "1", "1", "200000", "65536"]
     command = f"exec {needs('tcpdump', 'tcpdump')} -i nupa_net0 -nc 1 icmp 2>&1"
     dump = net.start("host1", ["sh", "-c", command])
     wait_until_said(dump, "listening on nupa_net0")
