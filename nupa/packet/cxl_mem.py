@@ -12,11 +12,12 @@ that a capture with a short snap length has them.
 from __future__ import annotations
 
 from scapy.fields import ConditionalField, XIntField, XLongField
-from scapy.packet import Packet, Raw, bind_layers
+from scapy.packet import Packet, bind_layers
 
 from nupa.packet import cxl_tables as tables
+from nupa.packet.encode import cxl_mem_bytes
 from nupa.packet.scapy_fields import Layer, fields_of
-from nupa.packet.split import LINE_BYTES, CxlMessage
+from nupa.packet.split import CxlMessage
 
 
 class CxlMem(Layer):
@@ -113,24 +114,6 @@ for _channel, _layer in LAYERS.items():
     bind_layers(CxlMem, _layer, channel=int(_channel))
 
 
-def packet_of(message: CxlMessage, data: bytes = b"", **fields: int | str) -> Packet:
-    """*message* as a packet.  *data*: of a request or response with data, its `data_bytes`, which
-    are put where they belong in the line; the rest of the line is zeros.  *fields*: others of the
-    message, as `ld_id`.  ValueError if *data* is not as long as it is to be.
-    """
-    if len(data) != message.data_bytes:
-        raise ValueError(
-            f"{message.opcode} with {len(data)} bytes of data: it has {message.data_bytes}"
-        )
-    head = LAYERS[message.channel]()
-    fields = {"opcode": message.opcode, "tag": message.tag, **fields}
-    if message.channel in (tables.Channel.M2S_REQ, tables.Channel.M2S_RWD):
-        fields["address"] = message.address
-    if message.byte_enables:
-        fields["byte_enables"] = message.byte_enables
-    for name, value in fields.items():
-        setattr(head, name, value)
-    packet = CxlMem() / head
-    if message.channel in (tables.Channel.M2S_RWD, tables.Channel.S2M_DRS):
-        packet /= Raw((bytes(message.data_at) + data).ljust(LINE_BYTES, b"\0"))
-    return packet
+def packet_of(message: CxlMessage, data: bytes = b"", ld_id: int = 0) -> Packet:
+    """*message* as a packet; arguments and errors are those of `encode.cxl_mem_bytes`."""
+    return CxlMem(cxl_mem_bytes(message, data, ld_id))

@@ -2,7 +2,8 @@
 """What an access to memory becomes on a link: PCIe TLPs, or CXL.mem messages.  Pure; no scapy.
 
 Each function goes from (kind, address, length, link parameters) to the sequence that crosses the
-port.  `nupa.packet.tlp.packet_of` and `nupa.packet.cxl_mem.packet_of` make scapy packets of it.
+port.  `nupa.packet.encode` makes bytes of it, `packet_of` in `nupa.packet.tlp` and
+`nupa.packet.cxl_mem` scapy's packets.
 """
 
 from __future__ import annotations

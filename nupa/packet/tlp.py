@@ -16,9 +16,10 @@ import zlib
 from scapy.error import Scapy_Exception
 from scapy.fields import ConditionalField, XLEIntField
 from scapy.fields import Field as ScapyField
-from scapy.packet import Packet, Raw, bind_bottom_up, bind_layers, bind_top_down
+from scapy.packet import Packet, bind_bottom_up, bind_layers, bind_top_down
 
 from nupa.packet import pcie_tables as tables
+from nupa.packet.encode import tlp_bytes
 from nupa.packet.scapy_fields import Layer, fields_of
 from nupa.packet.split import Tlp
 
@@ -283,53 +284,7 @@ for _message, _fmt in ((Message, 1), (MessageData, 3)):
     for _routing in range(8):
         bind_bottom_up(TLP, _message, fmt=_fmt, type=0x10 | _routing)
 
-_REQUESTS: dict[str, tuple[type[Packet], type[Packet]]] = {  # by width of the address
-    "MRd": (MemRead32, MemRead64),
-    "MWr": (MemWrite32, MemWrite64),
-    "FetchAdd": (FetchAdd32, FetchAdd64),
-    "Swap": (Swap32, Swap64),
-    "CAS": (CAS32, CAS64),
-}
-
 
 def packet_of(tlp: Tlp, data: bytes = b"", requester: int = 0, completer: int = 0) -> Packet:
-    """*tlp* as a packet.  *data*: of a write or a completion, `tlp.length` bytes of payload, which
-    are put where they belong among whole DWs; of an atomic, its operands in little endian.
-
-    ValueError if *data* is not as long as it is to be.
-    """
-    first = TLP(length=tlp.dw % LENGTH_DW_MAX, t9=tlp.tag >> 9 & 1, t8=tlp.tag >> 8 & 1)
-    tag = tlp.tag & 0xFF
-    head: Packet
-    if tlp.kind == "CplD":
-        head = CompletionData(
-            requester=requester,
-            completer=completer,
-            tag=tag,
-            byte_count=tlp.byte_count % 4096,
-            lower_address=tlp.lower_address,
-        )
-    else:
-        # 2.2.4.1: addresses below 4 GiB are to have the short form
-        head = _REQUESTS[tlp.kind][tlp.address >= 1 << 32](
-            requester=requester, tag=tag, address=tlp.address & ~3
-        )
-    if tlp.kind in ("FetchAdd", "Swap", "CAS"):
-        _check_size(tlp, data, 4 * tlp.dw)
-        names = ("compare", "swap") if tlp.kind == "CAS" else ("operand",)
-        for i, name in enumerate(names):
-            part = data[i * tlp.length : (i + 1) * tlp.length]
-            setattr(head, name, int.from_bytes(part, "little"))
-        return first / head
-    if tlp.kind != "CplD":
-        head.first_be, head.last_be = tlp.first_be, tlp.last_be
-    if tlp.kind == "MRd":
-        return first / head
-    _check_size(tlp, data, tlp.length)
-    before = bytes(tlp.address & 3)
-    return first / head / Raw((before + data).ljust(4 * tlp.dw, b"\0"))
-
-
-def _check_size(tlp: Tlp, data: bytes, size: int) -> None:
-    if len(data) != size:
-        raise ValueError(f"a {tlp.kind} of {tlp.dw} DW with {len(data)} bytes: it has {size}")
+    """*tlp* as a packet; arguments and errors are those of `encode.tlp_bytes`."""
+    return TLP(tlp_bytes(tlp, data, requester, completer))
