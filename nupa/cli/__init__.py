@@ -24,6 +24,8 @@ examples:
   nupa run -- ib_send_lat                a program on a host of a fabric, made for it if need be
   nupa run -- ib_send_lat localhost      and its peer, on the next host
   nupa up --topology rack24              a fabric that stays
+  nupa net up                            an IP interface for each host, without root
+  nupa shell host0                       a shell with network and RDMA of a host
   nupa show                              its hosts, ports, processes and traffic
   nupa doctor                            what works on this machine
 """

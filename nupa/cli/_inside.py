@@ -42,8 +42,9 @@ def run_inside(
         said = state.last_log_line(name)
         _warn(f"the pump of {host.name} has ended ({said}): `nupa net up` starts a new one")
     env = environment(fabric.path, leased.name, mover) if verbs else dict(os.environ)
-    # Who is root of a user namespace is still asked for the fabrics of the user that he was.
-    env.setdefault("NUPA_UID", str(os.geteuid()))
+    if not namespace.privileged():
+        # He becomes root of a user namespace: commands in it still mean the fabrics of the user.
+        env.setdefault("NUPA_UID", str(os.geteuid()))
     return run_on(fabric, command, env, prepare)
 
 

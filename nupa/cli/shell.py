@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from nupa.cli import Help
+from nupa.core.mover import Mover
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -37,7 +38,9 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--fabric", metavar="NAME", help="default: the one called default, or the only one"
     )
-    parser.add_argument("--mover", help="as for `nupa run`")
+    parser.add_argument(
+        "--mover", choices=[str(mover) for mover in Mover], help="as for `nupa run`"
+    )
     parser.add_argument("host", metavar="HOST", help="its name or number")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
     parser.set_defaults(run=run)
@@ -45,10 +48,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from nupa.cli._inside import run_inside
-    from nupa.core.mover import Mover
 
-    if args.mover is not None:
-        Mover.parse(args.mover)
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     command = command or [os.environ.get("SHELL") or "/bin/sh"]
     return run_inside(args.fabric, args.host, command, verbs=True, mover=args.mover)
