@@ -97,11 +97,11 @@ FULL = Plan(
     latency_bytes=256 * _MIB,
     bandwidth_iterations=100_000,
     bandwidth_bytes=1024 * _MIB,
-    tcp_seconds=3.0,
+    tcp_seconds=2.0,
     file_bytes=64 * _MIB,
     fio_blocks=(4096, 1 << 16, _MIB),
     fio_depths=(1, 32),
-    fio_seconds=0.6,
+    fio_seconds=0.5,
     budget_s=56.0,
 )
 QUICK = Plan(
