@@ -64,7 +64,7 @@ enum cm_addr_kind {
 	CM_ADDR_MACHINE4,  /* the real machine's: means this host */
 	CM_ADDR_ANY6,
 	CM_ADDR_LINK6, /* GID 0 */
-	CM_ADDR_HOST6, /* GID 2: fd4e:5550:4100::N */
+	CM_ADDR_HOST6, /* GID 2: fd4e:5550:4100::N, N as in 10.0.0.N */
 	CM_ADDR_LOOPBACK6,
 	CM_ADDR_MACHINE6,
 	CM_ADDR_KINDS,

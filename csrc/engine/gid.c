@@ -6,8 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A unique local prefix (RFC 4193 3.1): fd, "NUPA" and zeros.  Hosts are numbered in it as in
- * 10.0.0.0/24, so that the 254 there can be have an address each. */
+/* A unique local prefix (RFC 4193 3.1): fd, "NUPA" and zeros. */
 static const uint8_t unique_local[8] = { 0xfd, 0x4e, 0x55, 0x50, 0x41 };
 
 bool nupa_gid_is_unique_local(const uint8_t gid[16])
@@ -16,7 +15,8 @@ bool nupa_gid_is_unique_local(const uint8_t gid[16])
 }
 
 /* The addresses of nupa_net0: link-local from the port's EUI-64 (RFC 4291 2.5.6); the IPv4 address,
- * mapped; fd4e:5550:4100::N for 10.0.0.N.  An index of a hostile message is taken for IPv4. */
+ * mapped; fd4e:5550:4100::N with the digits of 10.0.0.N.  An index of a hostile message is taken
+ * for IPv4. */
 void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, union ibv_gid *gid)
 {
 	const struct nupa_host *h = &fabric->hosts[host];
@@ -32,7 +32,8 @@ void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, u
 		memcpy(&gid->raw[13], h->mac + 3, 3);
 	} else if (index == NUPA_GID_IPV6) {
 		memcpy(gid->raw, unique_local, sizeof(unique_local));
-		gid->raw[15] = (uint8_t)h->ipv4;
+		gid->raw[14] = (uint8_t)((h->ipv4 & 0xff) / 100);
+		gid->raw[15] = (uint8_t)((h->ipv4 & 0xff) / 10 % 10 << 4 | (h->ipv4 & 0xff) % 10);
 	} else {
 		uint32_t ipv4_be = htonl(h->ipv4);
 

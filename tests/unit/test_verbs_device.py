@@ -4,11 +4,13 @@
 import errno
 import gc
 import weakref
+from ipaddress import IPv6Address
 
 import pytest
 
 from nupa.fabric import Fabric, LocalError, Topology
 from nupa.fabric.topology import star
+from nupa.netdev.address import unique_local
 from nupa.verbs import (
     CQ,
     GID,
@@ -137,6 +139,15 @@ def test_the_gids_are_the_addresses_of_the_netdev(fabric: Fabric) -> None:
         assert [found.gid_index for found in ctx.query_gid_table(16)] == [0, 1, 2]
         for index in range(3):
             assert ctx.query_gid_type(1, index) == e.IBV_GID_TYPE_SYSFS_ROCE_V2
+
+
+def test_each_hosts_ipv6_gid_has_the_digits_of_its_ipv4_address() -> None:
+    with Fabric(hosts=254) as fabric:
+        for host in (0, 8, 9, 98, 99, 100, 253):
+            with Context(fabric=fabric, host=host) as ctx:
+                found = IPv6Address(ctx.query_gid(1, 2).gid)
+            assert str(found) == unique_local(fabric.hosts[host].ipv4)
+            assert str(found) == f"fd4e:5550:4100::{host + 1}"
 
 
 def test_places_of_the_gid_table_may_be_empty(fabric: Fabric) -> None:
