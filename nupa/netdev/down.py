@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from nupa.fabric import Fabric, registry
@@ -55,16 +56,13 @@ def take_away(found: State) -> dict[str, str]:
     """Under the lock.  Interfaces that stay, by host, and why."""
     for pump in {host.pump for host in found.hosts.values()}:
         end(pump)
-    # Once, before the children that need it are forked: it takes 0.1 s.
-    import pyroute2  # noqa: F401
-
     left = {}
     for host in found.hosts.values():
         # Also in ours: programs in it would keep it, and the interface with it.
         if host.netns.alive:
             try:
-                namespace.run_in(host.netns, _remove_interface)
-            except LocalError as error:
+                namespace.run_in(host.netns, partial(_remove_interface, host.queues))
+            except NupaError as error:
                 left[host.name] = str(error)
     for keeper in {host.netns.holder for host in found.hosts.values() if host.netns.own}:
         if keeper is not None:
@@ -74,8 +72,8 @@ def take_away(found: State) -> dict[str, str]:
     return left
 
 
-def _remove_interface() -> tuple[None, list[int]]:
-    interface.remove()
+def _remove_interface(queues: int) -> tuple[None, list[int]]:
+    interface.remove(queues)
     return None, []
 
 

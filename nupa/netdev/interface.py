@@ -143,18 +143,17 @@ def persist(fd: int, on: bool = True) -> None:
     fcntl.ioctl(fd, _TUNSETPERSIST, int(on))
 
 
-def remove() -> None:
-    """Takes the interface away, if it is there.  LocalError: that is not allowed."""
-    from pyroute2 import IPRoute
-    from pyroute2.netlink.exceptions import NetlinkError
+def remove(queues: int) -> None:
+    """Takes an interface that no pump serves away, if it is there.  LocalError: somebody has it
+    open, or another one has its name.
 
-    try:
-        with IPRoute() as ip:
-            link = _link(ip, NAME)
-            if link is not None:
-                ip.link("del", index=link["index"])
-    except NetlinkError as error:
-        raise LocalError(f"cannot remove {NAME}: {os.strerror(error.code)}", error.code) from error
+    Without netlink, which would take longer to import than to use: what is not persistent goes with
+    its descriptors.  Where there is none, one is made for that moment.
+    """
+    fds = open_queues(queues, new=False)
+    persist(fds[0], False)
+    for fd in fds:
+        os.close(fd)
 
 
 def _no_tun(error: OSError) -> LocalError | FabricError:
@@ -175,6 +174,8 @@ def _no_tun(error: OSError) -> LocalError | FabricError:
         return LocalError(
             what + f"another process has {NAME} open: end it, then `nupa net up` again", number
         )
+    if number == errno.EINVAL:
+        return LocalError(what + f"there is another interface with the name {NAME}", number)
     return FabricError(what + "`nupa doctor` tries each thing that it takes", number)
 
 

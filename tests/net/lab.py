@@ -140,7 +140,6 @@ class Net:
     def close(self) -> None:
         for program in self.started:
             program.close()
-        self.nupa("net", "down")
         self.nupa("down", "--all", "--force")
 
     def left(self) -> list[str]:
