@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 
 NUMBER = struct.Struct("!Q")
 PACE_S = 0.002  # between two messages of one side
@@ -60,16 +61,17 @@ class Side:
 
 def talk(sock: socket.socket, told_to_end: socket.socket | None) -> None:
     side = Side(sock)
-    waited_s = 0.0
+    heard_s = time.monotonic()
     sock.settimeout(DEADLINE_S)
-    wake = [sock] if told_to_end is None else [sock, told_to_end]
     while side.theirs is None or not side.ended:
+        # What told us to end stays readable.
+        wake = [sock] if told_to_end is None or side.ended else [sock, told_to_end]
         readable = select.select(wake, [], [], PACE_S)[0]
         if sock in readable:
             side.receive()
-            waited_s = 0.0
-        elif (waited_s := waited_s + PACE_S) > DEADLINE_S:
-            sys.exit(f"nothing came for {waited_s:.0f} s")
+            heard_s = time.monotonic()
+        elif time.monotonic() - heard_s > DEADLINE_S:
+            sys.exit(f"nothing came for {DEADLINE_S:.0f} s")
         if not side.ended:
             asked = told_to_end in readable or (told_to_end is None and side.theirs is not None)
             side.end() if asked else side.send()
