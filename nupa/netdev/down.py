@@ -34,10 +34,12 @@ def down(name: str, *, keep_fabric: bool = False) -> Report:
     with state.lock(name):
         try:
             found = state.load_up(name)
-        except FabricError:
-            # Damaged: what runs for it is found by its command line.
-            _end_strays(name)
+        except (FabricError, LocalError) as error:
+            # Damaged, or lost: what runs for it is found by its command line.
+            strays = end_strays(name)
             state.forget(name)
+            if isinstance(error, LocalError) and not strays:
+                raise
             return Report(name, [], "kept", {})
         left = take_away(found)
     fabric_is = "kept"
@@ -67,7 +69,7 @@ def take_away(found: State) -> dict[str, str]:
     for keeper in {host.netns.holder for host in found.hosts.values() if host.netns.own}:
         if keeper is not None:
             end(keeper)
-    _end_strays(found.fabric)
+    end_strays(found.fabric)
     state.forget(found.fabric)
     return left
 
@@ -77,12 +79,14 @@ def _remove_interface(queues: int) -> tuple[None, list[int]]:
     return None, []
 
 
-def _end_strays(name: str) -> None:
-    """Keepers and pumps of the fabric that no state tells of."""
+def end_strays(name: str) -> int:
+    """Ends keepers and pumps of the fabric that no state tells of; how many.  Under the lock."""
     folder = os.path.abspath(registry.folder())  # noqa: PTH100
     path = os.path.abspath(registry.path_of(name))  # noqa: PTH100
-    for process in find_all("nupa.netdev.pump", folder, name) + find_all("nupa_keeper", path):
+    strays = find_all("nupa.netdev.pump", folder, name) + find_all("nupa_keeper", path)
+    for process in strays:
         end(process)
+    return len(strays)
 
 
 def _remove_fabric(found: State) -> str:

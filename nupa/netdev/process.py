@@ -77,16 +77,19 @@ def signals_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def find_all(*words: str) -> list[Process]:
-    """The processes that we may look at whose command lines have all these *words*."""
+def find_all(*words: str, user: int | None = None) -> list[Process]:
+    """The processes of a user, ours by default, whose command lines have all these *words*."""
+    user = os.geteuid() if user is None else user
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdecimal():
             continue
         try:
             with open(f"/proc/{entry}/cmdline", "rb") as file:
+                if os.fstat(file.fileno()).st_uid != user:
+                    continue
                 argv = file.read().split(b"\0")
-        except OSError:  # it ended, or is another user's
+        except OSError:  # it ended
             continue
         process = of_pid(int(entry)) if all(word.encode() in argv for word in words) else None
         if process is not None:

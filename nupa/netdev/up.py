@@ -121,6 +121,7 @@ def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -
         down.take_away(before)
         before = None
     if before is None:
+        down.end_strays(fabric.name)
         undo.callback(state.forget, fabric.name)
     known = dict(before.hosts) if before else {}
     hosts = [fabric.host(which) for which in wish.hosts] or list(fabric.hosts)

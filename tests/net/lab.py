@@ -133,9 +133,9 @@ class Net:
 
     def processes(self) -> list[process.Process]:
         """All keepers and pumps of this folder."""
-        folder = str(self.folder)
-        pumps = process.find_all("nupa.netdev.pump", folder)
-        return pumps + process.find_all("nupa_keeper", f"{folder}/nupa-{self.user.uid}-default")
+        folder, uid = str(self.folder), self.user.uid
+        pumps = process.find_all("nupa.netdev.pump", folder, user=uid)
+        return pumps + process.find_all("nupa_keeper", f"{folder}/nupa-{uid}-default", user=uid)
 
     def close(self) -> None:
         for program in self.started:

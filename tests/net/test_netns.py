@@ -165,6 +165,14 @@ def test_what_is_there_already_is_refused_and_stays(
     assert down.left() == []
 
 
+def test_a_namespace_without_ipv6_gets_ipv4(down: Net, make_box: Callable[..., Box]) -> None:
+    """As many containers have it."""
+    box = make_box(down, "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6")
+    down.ok("net", "up", "--host", "host0", "--netns", box.pid)
+    assert [entry["addresses"] for entry in down.ls()] == [["10.0.0.1"]]
+    assert "nothing to do" in down.ok("net", "up", "--host", "host0").stdout
+
+
 def test_two_hosts_do_not_share_a_namespace(down: Net, make_box: Callable[..., Box]) -> None:
     box = make_box(down)
     down.ok("net", "up", "--host", "host0", "--netns", box.pid)

@@ -8,10 +8,12 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from nupa.fabric import registry
+from tests.programs.users import User
 
 from .lab import DEADLINE_S, Net, ip, wait_until_said
 
@@ -236,6 +238,46 @@ def test_a_signal_at_any_moment_leaves_all_or_nothing(
             assert code == 128 + number
         else:
             net.exec("host0", [*PING, ip(1)])
+
+
+def test_a_pump_that_does_not_start_leaves_nothing(down: Net, tmp_path: Path) -> None:
+    """The namespaces and interfaces were there by then, and a fabric that was made for them."""
+    broken = (
+        "import os, sys\n"
+        "if 'nupa.netdev.pump' in sys.orig_argv:\n"
+        "    os.write(2, b'it is broken\\n')\n"
+        "    os._exit(1)\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(broken)
+    outcome = down.run(down.argv("net", "up"), env={"PYTHONPATH": str(tmp_path)})
+    assert outcome.returncode == 1
+    assert outcome.stderr == "nupa: no pump for the fabric 'default': it is broken\n"
+    assert down.left() == []
+
+
+def test_fabrics_of_several_users_do_not_collide(
+    make_net: Callable[..., Net], nobody: User
+) -> None:
+    """In one folder, with one name: root's `net up` leaves another user's pump alone."""
+    theirs, ours = make_net(nobody), make_net()
+    theirs.folder.chmod(0o777)
+    theirs.ok("net", "up")
+    env = {"NUPA_DIR": str(theirs.folder)}
+    for command in ("up", "down"):
+        assert ours.run(ours.argv("net", command), env=env).ok
+    theirs.exec("host0", [*PING, ip(1)])
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_what_runs_although_the_state_is_lost_is_found_and_ended(net: Net, command: str) -> None:
+    (file,) = net.folder.glob(".nupa-*.net")
+    before = net.processes()
+    assert len(before) == 2
+    file.unlink()
+    net.ok("net", command)
+    assert not set(before) & set(net.processes())
+    if command == "up":
+        net.exec("host0", [*PING, ip(1)])
 
 
 def test_a_net_up_that_is_killed_leaves_no_process(down: Net) -> None:
