@@ -13,8 +13,8 @@ struct nupa_msg *nupa_responder_reserve(struct nupa_engine *engine, struct nupa_
 void nupa_responder_refuse(struct nupa_engine *engine, struct nupa_channel *channel,
 			   const struct nupa_msg *msg, uint32_t incarnation);
 bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);
-/* Whether a SEND that was not yet taken is better taken later: no receive is posted, but the program
- * will see to that. */
+/* Whether a SEND that was not yet taken is better taken later: no receive is posted, but the
+ * program will see to that. */
 bool nupa_receive_must_wait(struct nupa_engine *engine, struct nupa_channel *channel,
 			    uint32_t dest_qpn);
 void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,

@@ -84,7 +84,8 @@ int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to);
 struct nupa_listener_info {
 	uint32_t slot, space, port; /* space: enum rdma_port_space */
 	uint32_t ipv6;
-	char address[16]; /* "any", "host", "link-local", "loopback", "machine": which of the host's */
+	char address[16]; /* "any", "host", "link-local", "loopback", "machine": which of the host's
+			   */
 };
 /* Those on a host, up to max of them; returns how many were found. */
 uint32_t nupa_fabric_listeners(struct nupa_fabric *fabric, uint32_t host,

@@ -61,20 +61,23 @@ class Side:
 
 def talk(sock: socket.socket, told_to_end: socket.socket | None) -> None:
     side = Side(sock)
-    heard_s = time.monotonic()
     sock.settimeout(DEADLINE_S)
+    wake = [sock] if told_to_end is None else [sock, told_to_end]
+    heard_s = time.monotonic()
     while side.theirs is None or not side.ended:
-        # What told us to end stays readable.
-        wake = [sock] if told_to_end is None or side.ended else [sock, told_to_end]
         readable = select.select(wake, [], [], PACE_S)[0]
         if sock in readable:
             side.receive()
             heard_s = time.monotonic()
         elif time.monotonic() - heard_s > DEADLINE_S:
             sys.exit(f"nothing came for {DEADLINE_S:.0f} s")
-        if not side.ended:
-            asked = told_to_end in readable or (told_to_end is None and side.theirs is not None)
-            side.end() if asked else side.send()
+        if told_to_end in readable:
+            wake = [sock]
+            side.end()
+        elif told_to_end is None and side.theirs is not None:
+            side.end()
+        elif not side.ended:
+            side.send()
     if side.got != side.theirs:
         sys.exit(f"{side.got} messages came, {side.theirs} were sent")
     print(f"ended: {side.got} came, {side.sent} sent")
