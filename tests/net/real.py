@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import select
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +143,3 @@ def all_stream(end: dict[str, Any], streams: int, *, least_bytes: int = 1 << 20)
     assert len(end["streams"]) == streams
     for stream in end["streams"]:
         assert stream["sender"]["bytes"] >= stream["receiver"]["bytes"] >= least_bytes, stream
-
-
-def lines(outcome: Outcome) -> Sequence[str]:
-    return outcome.stdout.splitlines()
