@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from nupa.fabric import registry
 from tests.programs.users import User
 
 from .lab import DEADLINE_S, Net, ip, wait_until_said
@@ -297,4 +296,3 @@ def test_a_net_up_that_is_killed_leaves_no_process(down: Net) -> None:
 def test_a_user_of_another_name_is_refused(down: Net) -> None:
     outcome = down.run(down.argv("ls"), env={"NUPA_UID": "me"})
     assert outcome.stderr == "nupa: NUPA_UID is 'me': it is a user's number\n"
-    assert registry.DEFAULT_NAME == "default"
