@@ -52,7 +52,7 @@ examples:
 """
 _EXEC_EPILOG = """\
 The program sees the interfaces of that host, in /sys too.  Without root it runs as root of a user
-namespace: ip, ping and tcpdump work; its files are still yours.
+namespace: ip and ping work; its files are still yours.
 Exit code: the program's; 126 or 127 if it cannot be started.  If a signal ends the program, the
 same one ends nupa.
 
