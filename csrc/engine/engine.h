@@ -246,12 +246,12 @@ void nupa_window_forget(struct nupa_channel *channel);
 /* Whether the peer has memory in a memfd that we can open, and we may. */
 bool nupa_window_may_share(const struct nupa_engine *engine, struct nupa_channel *channel);
 
-/* P4: announce, then look.  If the key is there, the owner's dereg, which clears it and then looks
- * for us, waits until we are done: the region and its memory stay. */
-static inline bool nupa_window_enter(struct nupa_engine *engine, const struct nupa_channel *channel,
-				     const struct nupa_window *window, uint32_t rkey)
+/* P4: what of the peer's is used from now on, until nupa_window_leave; what shows that it may be is
+ * to be loaded after this. */
+static inline void nupa_hazard_announce(struct nupa_engine *engine,
+					const struct nupa_channel *channel, uint32_t what)
 {
-	uint64_t hazard = (uint64_t)channel->peer << 32 | ((rkey >> NUPA_KEY_VARIANT_BITS) + 1);
+	uint64_t hazard = (uint64_t)channel->peer << 32 | what;
 
 	if (unlikely(channel->fence) ||
 	    unlikely(nupa_load_relaxed(&channel->peer_slot->needs_fence)))
@@ -259,6 +259,14 @@ static inline bool nupa_window_enter(struct nupa_engine *engine, const struct nu
 	else
 		nupa_store_relaxed(&engine->slot->hazard, hazard);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* P4: announce, then look.  If the key is there, the owner's dereg, which clears it and then looks
+ * for us, waits until we are done: the region and its memory stay. */
+static inline bool nupa_window_enter(struct nupa_engine *engine, const struct nupa_channel *channel,
+				     const struct nupa_window *window, uint32_t rkey)
+{
+	nupa_hazard_announce(engine, channel, (rkey >> NUPA_KEY_VARIANT_BITS) + 1);
 	return nupa_load_acquire((const uint64_t *)(const void *)window->entry) == window->word;
 }
 

@@ -18,8 +18,8 @@
  * until it takes something. */
 #define PATIENCE_NS UINT64_C(50000000)
 
-#define WARM_BYTES (64u << 10)          /* of a ring: what a core's caches have room for */
-#define ANY_REGION UINT64_C(0xffffffff) /* in a hazard, where the index of a region stands */
+#define WARM_BYTES (64u << 10) /* of a ring: what a core's caches have room for */
+#define ANY_REGION UINT32_MAX  /* in a hazard, where the index of a region stands */
 
 #define COUNT(net, counter, n)                                                                     \
 	nupa_store_relaxed(&(net)->counters->counter, (net)->counters->counter + (n))
@@ -351,20 +351,6 @@ void nupa_net_flush(struct nupa_net *net)
 
 /* --- receiving ----------------------------------------------------------------------- */
 
-/* I3, P4: announce, then look. */
-static bool enter(struct nupa_engine *engine, const struct nupa_channel *channel)
-{
-	uint64_t hazard = (uint64_t)channel->peer << 32 | ANY_REGION;
-
-	if (unlikely(channel->fence) ||
-	    unlikely(nupa_load_relaxed(&channel->peer_slot->needs_fence)))
-		(void)nupa_exchange_seq(&engine->slot->hazard, hazard);
-	else
-		nupa_store_relaxed(&engine->slot->hazard, hazard);
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	return likely(nupa_channel_peer_alive(channel));
-}
-
 bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 		      const struct nupa_msg *msg, const uint8_t *payload)
 {
@@ -374,7 +360,9 @@ bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 		return false;
 	if (unlikely(!net) || unlikely(!(msg->flags & NUPA_F_LAST))) /* closing; padding */
 		return true;
-	if (enter(engine, channel) && net->ops->deliver(net->arg, payload, msg->length_bytes)) {
+	nupa_hazard_announce(engine, channel, ANY_REGION); /* I3, P4: then look */
+	if (likely(nupa_channel_peer_alive(channel)) &&
+	    net->ops->deliver(net->arg, payload, msg->length_bytes)) {
 		COUNT(net, rx_packets, 1);
 		COUNT(net, rx_bytes, msg->length_bytes);
 	}

@@ -263,8 +263,10 @@ bool nupa_receive_must_wait(struct nupa_engine *engine, struct nupa_channel *cha
 	now_ns = engine->now_ns();
 	if (!channel->starved_since_ns)
 		channel->starved_since_ns = now_ns;
-	engine->held_back = now_ns - channel->starved_since_ns < STARVED_PATIENCE_NS;
-	return engine->held_back;
+	if (now_ns - channel->starved_since_ns >= STARVED_PATIENCE_NS)
+		return false;
+	nupa_store_relaxed(&engine->held_back, true);
+	return true;
 }
 
 void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,

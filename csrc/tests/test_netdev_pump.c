@@ -347,56 +347,83 @@ static void an_interface_that_takes_nothing_refuses(void)
 	nupa_fabric_put(fabric);
 }
 
-/* Messages of the netdev that no pump would send, from an attachment that is none. */
-static void forged_messages_harm_nobody(void)
+/* What looks like a frame, or like nothing at all. */
+static void forge(struct nupa_channel *channel, uint64_t *seed, bool large)
 {
-	struct nupa_fabric *fabric = fabric_of(0);
-	struct lab *lab = lab_open(fabric, 3);
+	bool dma = test_random(seed) >> 33 & 7;
+	uint32_t bytes =
+	    1 + (uint32_t)test_random(seed) % (large ? channel->tx.dma_bytes / 4 : 200);
+	uint8_t *payload = NULL;
+	struct nupa_msg *line = nupa_tx_reserve(&channel->tx, dma ? bytes : 0, &payload);
+
+	if (!line)
+		return;
+	for (uint32_t at = offsetof(struct nupa_msg, op); at < sizeof(*line); at++)
+		((uint8_t *)line)[at] = (uint8_t)(test_random(seed) >> 40);
+	line->op = NUPA_OP_NET;
+	line->flags = (uint8_t)((line->flags & ~NUPA_F_DMA) | (dma ? NUPA_F_DMA : 0));
+	line->length_bytes = bytes;
+	for (uint32_t at = 0; payload && at < bytes && at < 100; at++)
+		payload[at] = (uint8_t)(test_random(seed) >> 40);
+	if (payload && large && test_random(seed) >> 20 & 1) {
+		memset(payload, 0, NUPA_VNET_BYTES);
+		payload[1] = VIRTIO_NET_HDR_GSO_TCPV4;
+		payload[4] = 100;
+	}
+	nupa_tx_publish(&channel->tx, line, dma ? bytes : 0);
+}
+
+/* A process that is no pump sends such messages to those of hosts 0 and 1, once *gate says so. */
+static pid_t forger_fork(struct nupa_fabric *fabric, int gate)
+{
 	uint64_t seed = test_seed();
+	pid_t pid = fork();
 	char why[256];
 
-	for (int round = 0; round < 200; round++) {
+	CHECK(pid >= 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	CHECK_EQ(read(gate, why, 1), 1);
+	for (int round = 0; round < 200;
+	     round++) { /* nonsense ends a channel: each has a new one */
 		struct ibv_context *context =
 		    nupa_open_host(fabric, 2, NUPA_MOVER_NONE, why, sizeof(why));
 		struct nupa_engine *engine = nupa_engine_of(context);
-		uint32_t slot = 1 + (uint32_t)test_random(&seed) % 2;
 		struct nupa_channel *channel;
+		uint32_t slot = 1, host = (uint32_t)round % 2;
 
+		while (!nupa_load_acquire(&fabric->slots[slot].net_queue) ||
+		       nupa_load_relaxed(&fabric->slots[slot].host) != host)
+			slot++;
 		nupa_engine_lock(engine);
 		channel = nupa_channel_get(engine, slot);
 		CHECK(channel && !nupa_channel_back_dma(engine, channel));
-		for (int i = 0; i < 20; i++) {
-			bool dma = test_random(&seed) >> 33 & 7;
-			uint32_t bytes = 1 + (uint32_t)test_random(&seed) %
-						 (i & 1 ? 200 : channel->tx.dma_bytes / 4);
-			uint8_t *payload = NULL;
-			struct nupa_msg *line =
-			    nupa_tx_reserve(&channel->tx, dma ? bytes : 0, &payload);
-
-			if (!line)
-				break;
-			for (uint32_t at = offsetof(struct nupa_msg, op); at < sizeof(*line); at++)
-				((uint8_t *)line)[at] = (uint8_t)(test_random(&seed) >> 40);
-			line->op = NUPA_OP_NET;
-			line->flags =
-			    (uint8_t)((line->flags & ~NUPA_F_DMA) | (dma ? NUPA_F_DMA : 0));
-			line->length_bytes = bytes;
-			for (uint32_t at = 0; dma && at < bytes && at < 100; at++)
-				payload[at] = (uint8_t)(test_random(&seed) >> 40);
-			if (dma && i & 2) { /* looks like a large frame */
-				memset(payload, 0, NUPA_VNET_BYTES);
-				payload[1] = VIRTIO_NET_HDR_GSO_TCPV4;
-				payload[4] = 100;
-			}
-			nupa_tx_publish(&channel->tx, line, dma ? bytes : 0);
-		}
+		for (int i = 0; i < 20; i++)
+			forge(channel, &seed, !(i & 1));
 		nupa_channel_bell(channel);
 		nupa_engine_unlock(engine);
 		CHECK_EQ(nupa_close_device(context), 0);
 	}
+	exit(0);
+}
+
+static void forged_messages_harm_nobody(void)
+{
+	static uint8_t frame[HEADERS + MTU + 1];
+	struct nupa_fabric *fabric = fabric_of(0);
+	struct lab *lab;
+	int gate[2], status;
+	pid_t pid;
+
+	CHECK_EQ(pipe(gate), 0);
+	pid = forger_fork(fabric, gate[0]);
+	lab = lab_open(fabric, 3);
+	CHECK_EQ(write(gate[1], "", 1), 1);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
 	send_from_to(lab, 0, 1, HEADERS + 777, 1);
 	for (bool found = false; !found;) { /* behind what looked like frames */
-		static uint8_t frame[HEADERS + 70000];
 		ssize_t n = recv(lab->side[1], frame, sizeof(frame), 0);
 
 		CHECK(n > 0);
