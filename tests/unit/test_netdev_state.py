@@ -155,7 +155,11 @@ def test_end_waits_until_the_process_is_gone(trap: str) -> None:
 
 def test_processes_are_found_by_words_of_their_command_lines(folder: Path) -> None:
     word = f"{folder.name}-word"
-    child = subprocess.Popen(["sh", "-c", "read line", word, "more"], stdin=subprocess.PIPE)
+    argv = ["sh", "-c", "echo ready; read line", word, "more"]
+    child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    # exec closes what Popen waits for before there is a command line.
+    assert child.stdout.readline() == b"ready\n"
     try:
         assert [found.pid for found in process.find_all(word, "more")] == [child.pid]
         assert process.find_all(word, "less") == []
