@@ -325,10 +325,13 @@ int nupa_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
 
 	nupa_engine_lock(engine);
-	if (cq->arm != NUPA_ARM_NEXT) /* the wider request stands */
-		cq->arm = solicited_only ? NUPA_ARM_SOLICITED : NUPA_ARM_NEXT;
+	/* IBTA 11.4.2.2: only what is added from now on is told of.  All that has arrived counts as
+	 * before; otherwise most events of a program that arms and then polls would be stale. */
+	nupa_engine_progress(engine);
 	nupa_engine_flush(engine);
 	nupa_port_takes_over(engine);
+	if (cq->arm != NUPA_ARM_NEXT) /* the wider request stands */
+		cq->arm = solicited_only ? NUPA_ARM_SOLICITED : NUPA_ARM_NEXT;
 	nupa_engine_unlock(engine);
 	return 0;
 }

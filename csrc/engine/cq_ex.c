@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Extended completion queues (man ibv_create_cq_ex): a cursor over completions, read field by
  * field.  From start_poll to end_poll the cursor belongs to one thread; the engine's lock is held
- * for a moment only, because programs post in between. */
+ * for a moment only, because programs post in between.  A batch is what start_poll found; what came
+ * since shows after one ENOENT, so that who polls once for each event finds something each time:
+ * a completion that raised an event of its own is left for that event's turn. */
 #include "engine.h"
 
 #include <errno.h>
@@ -12,36 +14,37 @@ static struct nupa_cq *cq_of(struct ibv_cq_ex *ibv)
 	return container_of(ibv, struct nupa_cq, ibv_ex);
 }
 
-/* Puts the next completion under the cursor: 0, ENOENT, or EIO after an overrun. */
-static int take(struct nupa_cq *cq, bool drive)
+/* Puts the next completion of the batch under the cursor: 0, ENOENT, or EIO after an overrun. */
+static int take(struct nupa_cq *cq)
 {
-	struct nupa_engine *engine = nupa_engine_of(cq->ibv.context);
-	int error = 0;
-
-	nupa_engine_lock(engine);
-	if (cq->head == cq->tail && drive)
-		nupa_cq_drive(engine, cq);
-	if (cq->head != cq->tail)
-		cq->cursor = cq->ring[cq->head++ & cq->mask];
-	else
-		error = cq->overrun ? EIO : ENOENT;
-	nupa_engine_unlock(engine);
-	if (!error) {
-		cq->ibv_ex.status = cq->cursor.status;
-		cq->ibv_ex.wr_id = cq->cursor.wr_id;
+	if (cq->head == cq->tail)
+		return cq->overrun ? EIO : ENOENT;
+	if (cq->batch == 0) {
+		cq->batch = (uint32_t)(cq->tail - cq->head);
+		return ENOENT;
 	}
-	return error;
+	cq->batch--;
+	cq->cursor = cq->ring[cq->head++ & cq->mask];
+	cq->ibv_ex.status = cq->cursor.status;
+	cq->ibv_ex.wr_id = cq->cursor.wr_id;
+	return 0;
 }
 
 static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 {
 	struct nupa_cq *cq = cq_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(cq->ibv.context);
 	int error;
 
 	if (attr->comp_mask)
 		return EINVAL;
 	pthread_mutex_lock(&cq->cursor_mutex);
-	error = take(cq, true);
+	nupa_engine_lock(engine);
+	if (cq->head == cq->tail)
+		nupa_cq_drive(engine, cq);
+	cq->batch = (uint32_t)(cq->tail - cq->head);
+	error = take(cq);
+	nupa_engine_unlock(engine);
 	if (error)
 		pthread_mutex_unlock(&cq->cursor_mutex);
 	return error;
@@ -49,7 +52,14 @@ static int start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 
 static int next_poll(struct ibv_cq_ex *ibv)
 {
-	return take(cq_of(ibv), false);
+	struct nupa_cq *cq = cq_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(cq->ibv.context);
+	int error;
+
+	nupa_engine_lock(engine);
+	error = take(cq);
+	nupa_engine_unlock(engine);
+	return error;
 }
 
 static void end_poll(struct ibv_cq_ex *ibv)

@@ -194,6 +194,7 @@ struct nupa_cq {
 	bool ignore_overrun;            /* the oldest completions are overwritten */
 	/* extended CQ: the completion being read, and whose it is from start_poll to end_poll */
 	struct nupa_cqe cursor;
+	uint32_t batch; /* what is left of what start_poll found */
 	pthread_mutex_t cursor_mutex;
 };
 

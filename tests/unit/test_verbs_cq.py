@@ -122,6 +122,22 @@ def test_one_request_gives_one_event(pair) -> None:
         pair.b.channel.get_cq_event(timeout=0)
 
 
+def test_what_has_arrived_before_the_request_makes_no_event(pair) -> None:
+    send(pair)
+    pair.a.wait_ok()
+    assert pair.b.cq.poll(2)[0] == 1
+    for _ in range(50):  # whoever looks first, the port or the request
+        send(pair)
+        pair.b.cq.req_notify()
+        assert pair.b.cq.poll(2)[0] == 1
+        with pytest.raises(TimeoutError, match="completion event"):
+            pair.b.channel.get_cq_event(timeout=0)
+        send(pair)
+        pair.b.channel.get_cq_event(timeout=pair.b.WAIT_S)
+        assert pair.b.cq.poll(2)[0] == 1
+        pair.a.wait_ok(2)
+
+
 def test_only_solicited_messages_make_solicited_events(pair) -> None:
     pair.b.cq.req_notify(solicited_only=True)
     send(pair, 1)
@@ -262,6 +278,31 @@ class TestCqEx:
         assert cq.poll_next() == errno.ENOENT
         cq.end_poll()
         assert cq.start_poll() == errno.ENOENT
+
+    def test_what_comes_during_a_batch_is_left_for_the_next(self, pair, queue) -> None:
+        cq, qp = queue
+
+        def write(wr_id: int) -> None:
+            request = SendWR(
+                wr_id,
+                e.IBV_WR_RDMA_WRITE,
+                sg=[pair.b.mr.sge(0, 8)],
+                send_flags=e.IBV_SEND_SIGNALED,
+            )
+            request.set_wr_rdma(pair.a.mr.rkey, pair.a.mr.buf)
+            qp.post_send(request)
+
+        for _ in range(2):  # the two messages of the queue
+            self.started(cq)
+            cq.end_poll()
+        write(1)
+        self.started(cq)
+        write(2)
+        assert (cq.wr_id, cq.poll_next()) == (1, errno.ENOENT)
+        while cq.poll_next() != 0:
+            assert cq.wr_id == 1
+        assert cq.wr_id == 2
+        cq.end_poll()
 
     def test_closing_it_closes_its_qps(self, queue) -> None:
         cq, qp = queue

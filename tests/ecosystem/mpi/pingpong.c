@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 		rate = bandwidth(rank, bytes, iterations / WINDOW + 1);
 		check(rank, bytes, round);
 		if (rank == 0)
-			printf("%d %.2f %.1f\n", bytes, seconds * 1e6, rate / 1e6);
+			printf("%d %.2f %.6f\n", bytes, seconds * 1e6, rate / 1e6);
 	}
 	MPI_Finalize();
 	free(outgoing);
