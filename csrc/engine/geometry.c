@@ -44,7 +44,8 @@ struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb)
 	struct nupa_arena_map map;
 
 	map.flows_off = 0;
-	map.qps_off = round_up(sb->n_hosts * sizeof(struct nupa_flow), NUPA_PAGE_BYTES);
+	map.hw_off = sb->n_hosts * sizeof(struct nupa_flow);
+	map.qps_off = round_up(map.hw_off + sizeof(struct nupa_hw_counters), NUPA_PAGE_BYTES);
 	map.mrs_off =
 	    map.qps_off + round_up(sb->qp_entries * sizeof(struct nupa_qp_entry), NUPA_PAGE_BYTES);
 	map.mcast_off =
@@ -53,7 +54,10 @@ struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb)
 	    map.mcast_off + NUPA_MCAST_MEMBERSHIPS_MAX * sizeof(struct nupa_mcast_entry);
 	map.net_off = map.xrcds_off +
 		      round_up(NUPA_XRCD_MAX * sizeof(struct nupa_xrcd_entry), NUPA_PAGE_BYTES);
-	map.rings_off = map.net_off + round_up(sizeof(struct nupa_net_counters), NUPA_PAGE_BYTES);
+	map.trace_off = map.net_off + round_up(sizeof(struct nupa_net_counters), NUPA_PAGE_BYTES);
+	map.rings_off =
+	    map.trace_off +
+	    round_up(sizeof(struct nupa_trace_header) + NUPA_TRACE_BYTES, NUPA_PAGE_BYTES);
 	map.ring_stride =
 	    round_up(sizeof(struct nupa_ring_header) +
 			 (uint64_t)sb->ring_lines * NUPA_CACHE_LINE_BYTES + sb->dma_bytes,

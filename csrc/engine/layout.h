@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shared segment: what every process of a fabric sees.
  *
- *   superblock | hosts | ports | routes | slots | pool extents | past flows | arena 1..n | pool |
- *   bound ports
+ *   superblock, watchers, faults | hosts | ports | routes | slots | pool extents | past flows |
+ * arena 1..n | pool | bound ports
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds
  * everything that attachment publishes: QP and MR tables, flow counters and its
@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 3u
+#define NUPA_LAYOUT_VERSION 4u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -92,6 +92,71 @@ NUPA_ASSERT_SIZE(struct nupa_host, 64);
 NUPA_ASSERT_SIZE(struct nupa_port, 64);
 NUPA_ASSERT_SIZE(struct nupa_route, 32);
 
+/* cffi: begin */
+/* At which level of the stack somebody watches; bits. */
+enum nupa_trace_level {
+	NUPA_TRACE_TLP = 1,
+	NUPA_TRACE_QUEUE = 2,
+	NUPA_TRACE_TRANSPORT = 4,
+	NUPA_TRACE_NET = 8,
+};
+
+enum nupa_fault_kind {
+	NUPA_FAULT_DROP = 1,
+	NUPA_FAULT_DUPLICATE,
+	NUPA_FAULT_REORDER, /* behind the one that comes next, or after duration_ns */
+	NUPA_FAULT_DELAY,   /* by duration_ns; what comes later waits behind it */
+	NUPA_FAULT_CORRUPT, /* the link's CRC finds it: sent again duration_ns later, counted */
+	NUPA_FAULT_POISON,
+	NUPA_FAULT_FLAP,      /* the port goes down for duration_ns */
+	NUPA_FAULT_BANDWIDTH, /* bytes_per_s at most pass */
+	NUPA_FAULT_STUCK,     /* completions of the sender's QP stop for duration_ns; 0: for ever */
+	NUPA_FAULT_KILL,      /* the receiver's QP ends */
+	NUPA_FAULT_KINDS,
+};
+
+/* cffi: end */
+
+/* A fault that somebody has added: what happens to messages that pass a port.  Writer: who holds
+ * the control lock, but for what is said. */
+struct nupa_fault_entry {
+	uint32_t id; /* 0: none; grows, so that it means one fault for ever.  Stored last */
+	uint32_t kind;
+	uint32_t port;        /* every message whose route passes it, in either direction */
+	uint32_t probability; /* of 2^32 - 1, which is always */
+	uint64_t seed;        /* message n is hit or not by this alone */
+	uint64_t after;       /* messages that pass first */
+	uint64_t count;       /* how many are hit at most; 0: no end */
+	uint64_t until_ns;    /* CLOCK_MONOTONIC; 0: until it is cleared */
+	uint64_t duration_ns;
+	uint64_t bytes_per_s;
+	/* Its own line: those who judge messages. */
+	NUPA_LINE_ALIGNED uint64_t seen; /* fetch_add: messages judged */
+	uint64_t hits;                   /* fetch_add */
+	uint64_t free_at_ns;             /* CAS: BANDWIDTH: when the link is free again */
+	uint64_t down_until_ns;          /* CAS: FLAP: the port is down until then; 0: it is not */
+	uint64_t pad[4];
+};
+NUPA_ASSERT_SIZE(struct nupa_fault_entry, 128);
+#define NUPA_FAULTS_MAX 64u
+
+/* Who watches.  Writer: who holds the control lock; a dead watcher's is free. */
+struct nupa_watcher {
+	uint32_t pid;        /* 0: free.  Stored last */
+	uint32_t levels;     /* enum nupa_trace_level */
+	uint32_t snap_bytes; /* of each packet's payload */
+	uint32_t pid_ns;
+	uint64_t start_time;
+	uint64_t pad;
+};
+NUPA_ASSERT_SIZE(struct nupa_watcher, 32);
+#define NUPA_WATCHERS_MAX 16u
+
+/* The word that all look at: levels anybody watches, the longest snap length.  0: nobody. */
+#define NUPA_TRACE_WORD(levels, snap_bytes) ((uint32_t)(snap_bytes) << 4 | (uint32_t)(levels))
+#define NUPA_TRACE_LEVELS(word) ((word)&15u)
+#define NUPA_TRACE_SNAP_BYTES(word) ((word) >> 4)
+
 struct nupa_superblock {
 	uint64_t magic; /* stored last */
 	uint32_t layout_version;
@@ -116,8 +181,16 @@ struct nupa_superblock {
 	uint32_t mcast_epoch;
 	/* Bumped (fetch_add) after a queue of a network interface came or went; likewise. */
 	uint32_t net_epoch;
+	/* Bumped (fetch_add) after a fault was added, cleared or has come to its end. */
+	uint32_t fault_epoch;
+	/* NUPA_TRACE_WORD of all watchers.  Writer: who holds the control lock. */
+	uint32_t trace;
+	uint32_t next_fault_id; /* same writer */
+
+	NUPA_LINE_ALIGNED struct nupa_watcher watchers[NUPA_WATCHERS_MAX];
+	struct nupa_fault_entry faults[NUPA_FAULTS_MAX];
 };
-NUPA_ASSERT_SIZE(struct nupa_superblock, 320);
+NUPA_ASSERT_SIZE(struct nupa_superblock, 320 + 16 * 32 + 64 * 128);
 NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
 
 /* claim word (CAS): pid << 32 | epoch << 8 | state.  The epoch grows with every
@@ -155,8 +228,10 @@ struct nupa_slot {
 	uint32_t life_fd;       /* owner: a descriptor that closes at its end, + 1 */
 	uint32_t pid_ns;        /* owner: the namespace of its pid; 0: not known */
 	uint32_t pds_made;      /* owner: how many numbers of PDs it has given out */
-	uint32_t net_queue; /* owner: it is this queue, + 1, of its host's network interface; with
-			     * NUPA_NET_COALESCED: which takes UDP datagrams in one frame */
+	uint32_t net_queue;  /* owner: it is this queue, + 1, of its host's network interface; with
+			      * NUPA_NET_COALESCED: which takes UDP datagrams in one frame */
+	uint32_t trace_seen; /* owner: the superblock's `trace` that it goes by */
+	uint32_t fault_seen; /* owner: the fault_epoch that it goes by */
 
 	/* Line 2: hazard.  Target slot << 32 | MR index + 1 while the owner copies directly
 	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4). */
@@ -227,6 +302,28 @@ struct nupa_flow {
 };
 NUPA_ASSERT_SIZE(struct nupa_flow, 64);
 
+/* cffi: begin */
+/* What an attachment dropped, did again, or did not believe; names as in the kernel's hw_counters
+ * where it has them.  Writer: the owner of the arena. */
+struct nupa_hw_counters {
+	uint64_t rx_no_receive;      /* UC, UD: dropped: no receive was posted */
+	uint64_t rx_out_of_sequence; /* RC: NAKed or dropped; UC: the rest of a message dropped */
+	uint64_t duplicate_request;  /* RC: had been executed before */
+	uint64_t rx_invalid;         /* dropped: no such QP, not ready, length or group wrong */
+	uint64_t qkey_violations;    /* UD: dropped */
+	uint64_t pkey_violations;    /* injected packets: dropped */
+	uint64_t rx_icrc_errors;     /* same */
+	uint64_t rx_injected;        /* injected packets that came, all of them */
+	uint64_t packet_seq_err;     /* requester: NAKs for a lost packet */
+	uint64_t local_ack_timeout_err; /* requester: sent again, since no answer came */
+	uint64_t fault_dropped, fault_duplicated, fault_reordered, fault_delayed;
+	uint64_t link_retries; /* corrupt packets that a link sent again */
+	uint64_t fault_poisoned, fault_flaps, fault_stuck, fault_killed;
+	uint64_t reserved[5];
+};
+/* cffi: end */
+NUPA_ASSERT_SIZE(struct nupa_hw_counters, 192);
+
 /* A QP in a multicast group.  Writer: the owner of the arena. */
 struct nupa_mcast_entry {
 	uint8_t mgid[16];
@@ -264,6 +361,17 @@ struct nupa_xrcd_entry {
 	uint32_t pad[3];
 };
 NUPA_ASSERT_SIZE(struct nupa_xrcd_entry, 32);
+
+/* What the owner of the arena recorded for watchers: trace.h.  Backed with the first record. */
+struct nupa_trace_header {
+	uint64_t
+	    begun; /* bytes ever begun to be written: what lies NUPA_TRACE_BYTES before is gone */
+	uint64_t tail;  /* bytes ever written, whole records */
+	uint32_t epoch; /* of the owner; records of a former one are gone */
+	uint32_t pad[11];
+};
+NUPA_ASSERT_SIZE(struct nupa_trace_header, 64);
+#define NUPA_TRACE_BYTES (4u << 20) /* a power of two */
 
 /* One direction of a channel, in the arena of the producer:
  *   header | ring_lines * 64 B | dma_bytes

@@ -102,8 +102,8 @@ int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64
 
 /* For the engine.  Offsets of the parts of an arena depend on the superblock alone. */
 struct nupa_arena_map {
-	uint64_t flows_off, qps_off, mrs_off, mcast_off, xrcds_off,
-	    net_off; /* from the arena's start */
+	/* From the arena's start. */
+	uint64_t flows_off, hw_off, qps_off, mrs_off, mcast_off, xrcds_off, net_off, trace_off;
 	uint64_t rings_off, ring_stride;
 };
 struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb);

@@ -18,6 +18,8 @@ enum nupa_op {
 	NUPA_OP_CM,   /* connection management: cm_internal.h */
 	NUPA_OP_NET,  /* a frame of the netdev, or, without F_LAST, padding: net.c */
 	NUPA_OP_GONE, /* src_qpn was destroyed: its process's death is not its partner's business */
+	NUPA_OP_INJECT,   /* a packet made by hand: inject.c */
+	NUPA_OP_INJECTED, /* what became of it */
 	NUPA_OP_MAX,
 };
 
