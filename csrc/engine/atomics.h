@@ -26,6 +26,12 @@
 #define nupa_cas_seq(p, expected, v)                                                               \
 	__atomic_compare_exchange_n((p), (expected), (v), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 
+/* A counter that has one writer and many readers. */
+static inline void nupa_count(uint64_t *counter, uint64_t n)
+{
+	nupa_store_relaxed(counter, nupa_load_relaxed(counter) + n);
+}
+
 /* The line will be stored to soon: have it brought here meanwhile.  Any address will do. */
 static inline void nupa_prefetch_write(const void *at)
 {

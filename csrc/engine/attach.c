@@ -88,6 +88,7 @@ static int prepare_slot(struct nupa_engine *engine)
 	memset(slot->contact, 0, sizeof(slot->contact));
 	slot->probe_addr = (uintptr_t)&engine->probe_value;
 	slot->probe_value = engine->probe_value;
+	/* The flows, and the hw counters behind them. */
 	error = nupa_fabric_back(fabric, arena_off + map.flows_off, map.qps_off - map.flows_off);
 	if (!error)
 		error = nupa_fabric_back(fabric, arena_off + map.qps_off,
@@ -101,6 +102,7 @@ static int prepare_slot(struct nupa_engine *engine)
 	if (!engine->arena)
 		return -errno;
 	engine->flows = (struct nupa_flow *)(void *)(engine->arena + map.flows_off);
+	engine->hw = (struct nupa_hw_counters *)(void *)(engine->arena + map.hw_off);
 	engine->qp_entries = (struct nupa_qp_entry *)(void *)(engine->arena + map.qps_off);
 	engine->mr_entries = (struct nupa_mr_entry *)(void *)(engine->arena + map.mrs_off);
 	slot->qp_limit = engine->qp_limit = qps;

@@ -53,6 +53,7 @@ struct nupa_engine {
 	struct nupa_qp_entry *qp_entries;
 	struct nupa_mr_entry *mr_entries;
 	struct nupa_flow *flows;
+	struct nupa_hw_counters *hw; /* with the lock: nupa_count(&engine->hw->rx_invalid, 1) */
 	struct nupa_channel *open[NUPA_SLOTS_MAX];     /* those with traffic, n_channels of them */
 	struct nupa_channel *channels[NUPA_SLOTS_MAX]; /* by peer slot */
 	struct nupa_qp **qps; /* by index; qp_entries of them, mapped lazily */
