@@ -73,9 +73,9 @@ struct nupa_trace_data {
 	uint32_t pad;
 };
 
-/* Data: the message's payload, wherever it lay; of a pulled SEND what will be pulled. */
+/* Data: the message's payload, wherever it lay.  While somebody watches, SENDs are not pulled. */
 struct nupa_trace_message {
-	struct nupa_msg msg; /* tag: none; a pulled SEND looks as if it were sent */
+	struct nupa_msg msg; /* tag: none */
 	struct nupa_trace_data data;
 	uint8_t qp_type; /* enum ibv_qp_type of the sender */
 	uint8_t is_xrc;
@@ -100,8 +100,10 @@ struct nupa_trace_direct {
 	uint8_t mover; /* enum nupa_mover */
 	uint8_t qp_type;
 	uint8_t is_xrc;
-	uint8_t syndrome; /* enum nupa_nak + 1: it was refused, without asking; 0: done */
-	uint32_t pad;
+	uint8_t pad;
+	/* WRITE_WITH_IMM: the PSN, as in nupa_msg, of the message that tells of it, which is not
+	 * recorded; acknowledged is that.  Others have none, and no answer: it is done. */
+	uint32_t psn;
 };
 NUPA_ASSERT_SIZE(struct nupa_trace_direct, 24 + 56 + 16 + 8);
 #define NUPA_TRACE_CHUNK_BYTES (256u << 10)
@@ -160,5 +162,34 @@ NUPA_ASSERT_SIZE(struct nupa_trace_frame, 24);
 
 /* The largest record: who finds a larger one reads nonsense. */
 #define NUPA_TRACE_RECORD_MAX_BYTES (NUPA_TRACE_CHUNK_BYTES + 512u)
+
+struct nupa_engine;
+struct nupa_channel;
+struct nupa_cq;
+struct nupa_qp;
+struct nupa_span;
+struct nupa_wqe;
+
+/* All under the engine's lock, and only while engine->trace says so. */
+
+/* Takes over what the superblock says. */
+void nupa_trace_follow(struct nupa_engine *engine);
+/* A message about to be published; its payload is where nupa_tx_reserve said. */
+void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *channel,
+		     const struct nupa_msg *msg);
+/* A message that has come, and what was done to it: flags of NUPA_TRACE_BY_RECEIVER.  peer: the
+ * slot that sent it. */
+void nupa_trace_received(struct nupa_engine *engine, uint32_t peer, const struct nupa_msg *msg,
+			 const uint8_t *payload, uint8_t flags);
+/* A request that was moved directly; begun_ns: when that began. */
+void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
+		       const struct nupa_span *spans, uint32_t n_spans, uint64_t begun_ns);
+/* Requests of a send queue from *first* on, which were posted just now; then the bell. */
+void nupa_trace_post(struct nupa_qp *qp, uint64_t first);
+void nupa_trace_post_recv(struct nupa_engine *engine, uint32_t qpn, uint64_t posted);
+/* The completion that the queue has got last. */
+void nupa_trace_completion(struct nupa_engine *engine, const struct nupa_cq *cq);
+void nupa_trace_frame(struct nupa_engine *engine, uint32_t dest_host, const uint8_t *frame,
+		      uint32_t bytes);
 
 #endif
