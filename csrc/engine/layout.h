@@ -307,14 +307,14 @@ NUPA_ASSERT_SIZE(struct nupa_flow, 64);
  * where it has them.  Writer: the owner of the arena. */
 struct nupa_hw_counters {
 	uint64_t rx_no_receive;      /* UC, UD: dropped: no receive was posted */
-	uint64_t rx_out_of_sequence; /* RC: NAKed or dropped; UC: the rest of a message dropped */
+	uint64_t rx_out_of_sequence; /* RC: NAKed or dropped; UC: a gap, its message dropped */
 	uint64_t duplicate_request;  /* RC: had been executed before */
-	uint64_t rx_invalid;         /* dropped: no such QP, not ready, length or group wrong */
-	uint64_t qkey_violations;    /* UD: dropped */
-	uint64_t pkey_violations;    /* injected packets: dropped */
-	uint64_t rx_icrc_errors;     /* same */
-	uint64_t rx_injected;        /* injected packets that came, all of them */
-	uint64_t packet_seq_err;     /* requester: NAKs for a lost packet */
+	uint64_t rx_invalid; /* dropped: no such QP, not ready, length, group or (UC) key wrong */
+	uint64_t qkey_violations;       /* UD: dropped */
+	uint64_t pkey_violations;       /* injected packets: dropped */
+	uint64_t rx_icrc_errors;        /* same */
+	uint64_t rx_injected;           /* injected packets that came, all of them */
+	uint64_t packet_seq_err;        /* requester: NAKs for a lost packet */
 	uint64_t local_ack_timeout_err; /* requester: sent again, since no answer came */
 	uint64_t fault_dropped, fault_duplicated, fault_reordered, fault_delayed;
 	uint64_t link_retries; /* corrupt packets that a link sent again */

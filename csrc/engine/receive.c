@@ -179,10 +179,12 @@ bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uin
 	enum ibv_wc_status status;
 
 	if (!rwqe) {
-		if (qp->type == IBV_QPT_RC)
+		if (qp->type == IBV_QPT_RC) {
 			nupa_responder_nak(qp, NUPA_NAK_RNR);
-		else
+		} else {
+			nupa_count(&qp->engine->hw->rx_no_receive, 1);
 			qp->drop_message = !(msg->flags & NUPA_F_LAST);
+		}
 		return false;
 	}
 	status = place(qp, rwqe, msg, payload ? payload : msg->data);
@@ -269,24 +271,41 @@ bool nupa_receive_must_wait(struct nupa_engine *engine, struct nupa_channel *cha
 	return true;
 }
 
+/* Where a datagram is counted that is silently dropped (IBTA 9.6.1); NULL: it is taken. */
+static uint64_t *dropped_as(const struct nupa_qp *qp, const struct nupa_msg *msg,
+			    const uint8_t *payload)
+{
+	struct nupa_hw_counters *hw = qp->engine->hw;
+
+	if (qp->state < IBV_QPS_RTR || msg->length_bytes > NUPA_MTU_BYTES ||
+	    (!payload && msg->length_bytes > NUPA_UD_INLINE_BYTES) || !(msg->flags & NUPA_F_LAST))
+		return &hw->rx_invalid;
+	if (msg->deth.qkey != qp->attr.qkey)
+		return &hw->qkey_violations;
+	if (unlikely(msg->deth.is_global == NUPA_DETH_MULTICAST) &&
+	    (!nupa_mcast_attached(qp, msg->ud_data) || (!payload && msg->length_bytes)))
+		return &hw->rx_invalid;
+	return NULL;
+}
+
 void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
 			   const struct nupa_msg *msg, const uint8_t *payload)
 {
+	uint64_t *dropped = dropped_as(qp, msg, payload);
 	uint8_t grh[NUPA_GRH_BYTES] = { 0 };
 	struct nupa_rwqe *rwqe;
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
 
-	if (qp->state < IBV_QPS_RTR || msg->deth.qkey != qp->attr.qkey ||
-	    msg->length_bytes > NUPA_MTU_BYTES ||
-	    (!payload && msg->length_bytes > NUPA_UD_INLINE_BYTES) || !(msg->flags & NUPA_F_LAST))
-		return; /* IBTA 9.6.1: silently dropped */
-	if (unlikely(msg->deth.is_global == NUPA_DETH_MULTICAST) &&
-	    (!nupa_mcast_attached(qp, msg->ud_data) || (!payload && msg->length_bytes)))
+	if (unlikely(dropped)) {
+		nupa_count(dropped, 1);
 		return;
+	}
 	rwqe = receive_for(qp, msg);
-	if (!rwqe)
+	if (!rwqe) {
+		nupa_count(&qp->engine->hw->rx_no_receive, 1);
 		return;
+	}
 	if (nupa_mr_resolve(qp->engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge,
 			    rwqe->n_sge, IBV_ACCESS_LOCAL_WRITE, spans,
 			    &n_spans) != IBV_WC_SUCCESS) {

@@ -130,6 +130,7 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 		}
 		break;
 	case NUPA_NAK_PSN:
+		nupa_count(&qp->engine->hw->packet_seq_err, 1);
 		if (qp->psn_retries_left-- == 0)
 			nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
 		else

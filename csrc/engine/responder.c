@@ -18,6 +18,18 @@ static bool copy(void *to, const void *from, size_t bytes, bool on_demand)
 	return true;
 }
 
+/* RC tells the requester; UC drops the message, with what is still to come of it. */
+static bool refuse(struct nupa_qp *qp, const struct nupa_msg *msg, enum nupa_nak syndrome)
+{
+	if (qp->type == IBV_QPT_RC) {
+		nupa_responder_nak_fatal(qp, syndrome);
+	} else {
+		nupa_count(&qp->engine->hw->rx_invalid, 1);
+		qp->drop_message = !(msg->flags & NUPA_F_LAST);
+	}
+	return false;
+}
+
 static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
 {
 	bool imm = (msg->flags & (NUPA_F_IMM | NUPA_F_LAST)) == (NUPA_F_IMM | NUPA_F_LAST);
@@ -31,14 +43,13 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 		bytes = msg->reth.total_bytes;
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) ||
 	    (bytes && !(target = nupa_mr_remote(qp, msg->reth.rkey, msg->reth.raddr, bytes,
-						IBV_ACCESS_REMOTE_WRITE, &on_demand)))) {
-		if (qp->type == IBV_QPT_RC)
-			nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
-		return false;
-	}
+						IBV_ACCESS_REMOTE_WRITE, &on_demand))))
+		return refuse(qp, msg, NUPA_NAK_REMOTE_ACCESS);
 	if (imm && !nupa_rq_peek(rq)) {
 		if (qp->type == IBV_QPT_RC)
 			nupa_responder_nak(qp, NUPA_NAK_RNR);
+		else
+			nupa_count(&qp->engine->hw->rx_no_receive, 1);
 		return false;
 	}
 	if (!payload && msg->length_bytes > NUPA_WRITE_INLINE_BYTES) {
@@ -46,11 +57,8 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 		return false;
 	}
 	if (msg->length_bytes &&
-	    !copy(target, payload ? payload : msg->write_data, msg->length_bytes, on_demand)) {
-		if (qp->type == IBV_QPT_RC)
-			nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_OPERATION);
-		return false;
-	}
+	    !copy(target, payload ? payload : msg->write_data, msg->length_bytes, on_demand))
+		return refuse(qp, msg, NUPA_NAK_REMOTE_OPERATION);
 	if (payload && !nupa_channel_intact(qp->channel)) {
 		nupa_requester_lose_peer(qp);
 		return false;
@@ -232,6 +240,7 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 static bool check_psn(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	int32_t ahead = nupa_psn_diff(msg->psn, qp->expected_psn);
+	struct nupa_hw_counters *hw = qp->engine->hw;
 
 	if (qp->type ==
 	    IBV_QPT_UC) { /* 9.8.2.2: a message starts anew, a gap drops the rest of it */
@@ -240,6 +249,7 @@ static bool check_psn(struct nupa_qp *qp, const struct nupa_msg *msg)
 			qp->recv_kept |= qp->recv_active;
 			qp->recv_active = false;
 		} else if (ahead) {
+			nupa_count(&hw->rx_out_of_sequence, !qp->drop_message);
 			qp->drop_message = true;
 		}
 		qp->expected_psn = msg->psn;
@@ -249,9 +259,14 @@ static bool check_psn(struct nupa_qp *qp, const struct nupa_msg *msg)
 		qp->nak_sent = false;
 		return true;
 	}
-	if (ahead < 0)
+	if (ahead < 0) {
+		nupa_count(&hw->duplicate_request, 1);
 		nupa_responder_ack(qp); /* a duplicate was executed before */
-	else if (!qp->nak_sent)
+		return false;
+	}
+	/* What stands behind one that found no receive is as good as that. */
+	nupa_count(&hw->rx_out_of_sequence, !qp->nak_sent || qp->nak_syndrome != NUPA_NAK_RNR);
+	if (!qp->nak_sent)
 		nupa_responder_nak(qp, NUPA_NAK_PSN);
 	return false;
 }
@@ -293,6 +308,23 @@ static bool meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *chan
 	return true;
 }
 
+/* False: it was refused, or dropped. */
+static bool execute(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
+{
+	if (msg->op == NUPA_OP_SEND)
+		return nupa_receive_send(qp, msg, payload);
+	if (msg->op == NUPA_OP_WRITE)
+		return handle_write(qp, msg, payload);
+	if (unlikely(qp->type != IBV_QPT_RC)) {
+		nupa_count(&qp->engine->hw->rx_invalid, 1);
+		return false;
+	}
+	if (msg->op == NUPA_OP_READ)
+		return handle_read(qp, msg);
+	return msg->atomic.kind == NUPA_ATOMIC_FLUSH ? handle_flush(qp, msg)
+						     : handle_atomic(qp, msg);
+}
+
 void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *channel,
 			    struct nupa_msg *msg, const uint8_t *payload)
 {
@@ -303,6 +335,8 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 	if (qp && qp->type == IBV_QPT_UD) {
 		if (msg->op == NUPA_OP_SEND)
 			nupa_receive_datagram(qp, channel, msg, payload);
+		else
+			nupa_count(&engine->hw->rx_invalid, 1);
 		return;
 	}
 	if (unlikely(!qp))
@@ -312,15 +346,20 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 	if (unlikely(!qp || qp->state < IBV_QPS_RTR || qp->state > IBV_QPS_SQE ||
 		     qp->dest_qpn != msg->src_qpn ||
 		     msg->src_qpn >> NUPA_QP_INDEX_BITS != channel->peer)) {
+		nupa_count(&engine->hw->rx_invalid, 1);
 		nupa_responder_refuse(engine, channel, msg, incarnation);
 		return;
 	}
 	if (unlikely(incarnation != qp->peer_incarnation) &&
-	    !meet_incarnation(qp, channel, incarnation))
+	    !meet_incarnation(qp, channel, incarnation)) {
+		nupa_count(&engine->hw->rx_invalid, 1);
 		return; /* sent before a reset: nobody waits for it */
+	}
 	if (unlikely(qp->channel != channel)) {
-		if (qp->channel && !qp->channel->broken)
+		if (qp->channel && !qp->channel->broken) {
+			nupa_count(&engine->hw->rx_invalid, 1);
 			return;
+		}
 		qp->channel = channel;
 	}
 	if (unlikely(!qp->comm_est)) {
@@ -333,28 +372,12 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 	if (!check_psn(qp, msg))
 		goto pulled;
 	if (unlikely(!well_formed(qp, msg, payload))) {
-		if (qp->type == IBV_QPT_RC)
-			nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
+		refuse(qp, msg, NUPA_NAK_INVALID_REQUEST);
 		return;
 	}
 	if (unlikely(qp->xrc) && !nupa_xrc_bind(qp, msg))
 		return;
-	switch (msg->op) {
-	case NUPA_OP_SEND:
-		done = nupa_receive_send(qp, msg, payload);
-		break;
-	case NUPA_OP_WRITE:
-		done = handle_write(qp, msg, payload);
-		break;
-	case NUPA_OP_READ:
-		done = qp->type == IBV_QPT_RC && handle_read(qp, msg);
-		break;
-	default:
-		done = qp->type == IBV_QPT_RC &&
-		       (msg->atomic.kind == NUPA_ATOMIC_FLUSH ? handle_flush(qp, msg)
-							      : handle_atomic(qp, msg));
-		break;
-	}
+	done = execute(qp, msg, payload);
 	if (qp->type == IBV_QPT_RC) {
 		if (done) {
 			qp->steady_rx =

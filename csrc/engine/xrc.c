@@ -73,8 +73,10 @@ bool nupa_xrc_bind(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	struct nupa_srq *srq = find_srq(qp->engine, msg->ack_psn);
 
-	if (qp->xrc != NUPA_XRC_TARGET)
-		return false; /* I5: nobody sends to a QP that only sends */
+	if (qp->xrc != NUPA_XRC_TARGET) { /* I5: nobody sends to a QP that only sends */
+		nupa_count(&qp->engine->hw->rx_invalid, 1);
+		return false;
+	}
 	if (!srq || !nupa_xrcd_same(&srq->xrcd->id, &qp->xrcd->id) ||
 	    (qp->recv_active && qp->srq != srq)) {
 		nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
