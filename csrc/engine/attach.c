@@ -162,6 +162,7 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	nupa_list_init(&engine->contexts);
 	nupa_list_init(&engine->moderated);
 	nupa_list_init(&engine->pds);
+	nupa_list_init(&engine->cqs);
 	engine->port_epoch_seen = nupa_load_acquire(&fabric->sb->port_epoch);
 	engine->port_state_seen =
 	    (uint8_t)nupa_load_relaxed(&fabric->ports[fabric->hosts[host].port].state);
@@ -207,6 +208,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		/* Yama's ptrace_scope 1 lets only parents in; peers of the same user are what CMA
 		 * is for. */
 		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+		nupa_trace_follow(engine); /* before anything happens */
 		nupa_store_release(&engine->slot->claim,
 				   NUPA_CLAIM(getpid(), engine->epoch, NUPA_SLOT_LIVE));
 		error = nupa_port_start(engine);

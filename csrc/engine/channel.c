@@ -175,6 +175,7 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	if (!channel)
 		return NULL;
 	memset(channel, 0, sizeof(*channel));
+	channel->engine = engine;
 	channel->peer = peer;
 	channel->pidfd = channel->life_fd = -1;
 	channel->foreign = nupa_slot_foreign(slot);

@@ -169,10 +169,14 @@ struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_
 	pthread_cond_init(&cq->ibv.cond, NULL);
 	nupa_list_init(&cq->event_link);
 	nupa_list_init(&cq->moderate_link);
+	nupa_list_init(&cq->link);
 	nupa_engine_lock(engine);
 	if (parent_domain)
 		container_of(parent_domain, struct nupa_pd, ibv)->users++;
 	cq->ibv.handle = ++engine->objects;
+	nupa_list_add(&engine->cqs, &cq->link);
+	if (engine->trace & (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP))
+		cq->notes = NUPA_CQ_TRACED;
 	if (channel)
 		channel_of(channel)->users++;
 	nupa_engine_unlock(engine);
@@ -250,6 +254,7 @@ int nupa_destroy_cq(struct ibv_cq *ibv)
 		nupa_engine_unlock(engine);
 		return EBUSY;
 	}
+	nupa_list_del(&cq->link);
 	nupa_list_del(&cq->moderate_link);
 	nupa_list_del(&cq->event_link); /* events not got go with the CQ */
 	nupa_event_drop(container_of(ibv->context, struct nupa_context, ibv.context), cq);
@@ -290,8 +295,10 @@ void nupa_cq_overrun(struct nupa_cq *cq, struct nupa_qp *qp)
 /* The rarer half of nupa_cq_commit. */
 void nupa_cq_tell(struct nupa_cq *cq, bool solicited)
 {
-	if (cq->timestamps)
+	if (cq->notes & NUPA_CQ_STAMPED)
 		cq->ring[(cq->tail - 1) & cq->mask].timestamp_ns = nupa_clock_ns();
+	if (cq->notes & NUPA_CQ_TRACED)
+		nupa_trace_completion(nupa_engine_of(cq->ibv.context), cq);
 	if (cq->arm == NUPA_ARM_NONE || (cq->arm == NUPA_ARM_SOLICITED && !solicited) ||
 	    !cq->ibv.channel)
 		return;

@@ -132,8 +132,9 @@ struct ibv_cq_ex *nupa_create_cq_ex(struct ibv_context *context, struct ibv_cq_i
 	if (!cq)
 		return NULL;
 	cq->ignore_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0;
-	cq->timestamps = (attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-					    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) != 0;
+	if (attr->wc_flags &
+	    (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK))
+		cq->notes |= NUPA_CQ_STAMPED;
 	cq->ibv_ex.start_poll = start_poll;
 	cq->ibv_ex.next_poll = next_poll;
 	cq->ibv_ex.end_poll = end_poll;

@@ -12,6 +12,7 @@
 #include "lock.h"
 #include "objects.h"
 #include "segment_internal.h"
+#include "trace.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -36,6 +37,8 @@ struct nupa_engine {
 	bool membarrier;       /* this process takes part in global expedited barriers */
 	bool apart;            /* nupa_engine_attach made it */
 	bool forked;           /* a copy in a child process: nothing of it reaches the fabric */
+	uint32_t trace;        /* NUPA_TRACE_WORD: what is recorded; 0: nothing */
+	uint32_t trace_seen;   /* the superblock's */
 	struct nupa_list ack_pending; /* struct nupa_qp.ack_link */
 	struct nupa_list waiting;     /* struct nupa_qp.wait_link */
 	struct nupa_list reading;     /* struct nupa_qp.job_link */
@@ -63,10 +66,13 @@ struct nupa_engine {
 	    mr_limit; /* entries that are backed; the slot's are for others to read */
 	struct nupa_list contexts;
 	struct nupa_list pds;
-	uint32_t foreign_regions;     /* over pool memory of exporters */
-	uint32_t pds_made, pd_rounds; /* numbers given out; how often they began anew */
-	struct nupa_cm *cm;           /* connection management; NULL until it is used */
-	bool cm_owes;                 /* messages that found no room */
+	struct nupa_list cqs;
+	struct nupa_trace_header *tracer; /* our ring of records; NULL: it has no memory yet */
+	uint32_t trace_records;           /* how many were written */
+	uint32_t foreign_regions;         /* over pool memory of exporters */
+	uint32_t pds_made, pd_rounds;     /* numbers given out; how often they began anew */
+	struct nupa_cm *cm;               /* connection management; NULL until it is used */
+	bool cm_owes;                     /* messages that found no room */
 	bool cm_timers;       /* something waits for an answer; set with the lock, read without */
 	struct nupa_xrc *xrc; /* NULL until an XRC object is made */
 	struct nupa_list moderated; /* struct nupa_cq.moderate_link */
@@ -226,6 +232,8 @@ static inline void nupa_channel_publish(struct nupa_channel *channel, struct nup
 					uint32_t dma_bytes)
 {
 	nupa_flow_xmit(channel, msg->length_bytes);
+	if (unlikely(channel->engine->trace & (NUPA_TRACE_TRANSPORT | NUPA_TRACE_TLP)))
+		nupa_trace_send(channel->engine, channel, msg);
 	nupa_tx_publish(&channel->tx, msg, dma_bytes);
 	nupa_channel_bell(channel);
 }
@@ -500,7 +508,7 @@ static inline struct nupa_cqe *nupa_cq_reserve(struct nupa_cq *cq, struct nupa_q
 static inline void nupa_cq_commit(struct nupa_cq *cq, bool solicited)
 {
 	cq->tail++;
-	if (unlikely(cq->timestamps || cq->arm != NUPA_ARM_NONE))
+	if (unlikely(cq->notes || cq->arm != NUPA_ARM_NONE))
 		nupa_cq_tell(cq, solicited);
 }
 struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context,

@@ -118,6 +118,10 @@ static inline bool nupa_express(struct nupa_qp *qp, struct nupa_express *request
 	if (is_send ? request->bytes > NUPA_SEND_INLINE_BYTES
 		    : opcode > 31 || !(NUPA_EXPRESS_OPCODES >> opcode & 1) || !request->bytes)
 		return false;
+	/* Only the long way records what is posted and what is moved. */
+	if (unlikely(qp->engine->trace) &&
+	    (!is_send || qp->engine->trace & (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)))
+		return false;
 	if (request->sge && request->bytes) {
 		request->local = nupa_mr_local(qp->engine, qp->ibv.pd, request->sge,
 					       is_source ? 0 : IBV_ACCESS_LOCAL_WRITE);

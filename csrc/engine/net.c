@@ -127,6 +127,12 @@ static void publish(struct nupa_net *net, struct nupa_channel *channel, struct n
 	line->length_bytes = bytes;
 	if (flags)
 		nupa_flow_xmit(channel, bytes);
+	if (unlikely(net->engine->trace & NUPA_TRACE_NET) && flags) {
+		uint64_t start;
+
+		nupa_dma_span(channel->tx.dma_tail, channel->tx.dma_bytes, bytes, &start);
+		nupa_trace_frame(net->engine, channel->peer_host, channel->tx.dma + start, bytes);
+	}
 	nupa_tx_publish(&channel->tx, line, bytes);
 	touch(net, channel);
 }

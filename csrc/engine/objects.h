@@ -36,6 +36,7 @@ struct nupa_window {
 struct nupa_channel {
 	struct nupa_tx tx;
 	struct nupa_rx rx;
+	struct nupa_engine *engine;
 	uint32_t peer; /* slot */
 	uint32_t peer_epoch;
 	uint32_t peer_pid;
@@ -165,6 +166,7 @@ struct nupa_cqe { /* one line */
 };
 NUPA_ASSERT_SIZE(struct nupa_cqe, 64);
 
+enum nupa_cq_note { NUPA_CQ_STAMPED = 1, NUPA_CQ_TRACED = 2 };
 enum nupa_arm { NUPA_ARM_NONE, NUPA_ARM_SOLICITED, NUPA_ARM_NEXT };
 
 struct nupa_cq {
@@ -179,7 +181,8 @@ struct nupa_cq {
 	uint32_t users;
 	enum nupa_arm arm;
 	bool overrun;
-	bool timestamps;
+	uint8_t notes;         /* enum nupa_cq_note: what is done with each completion besides */
+	struct nupa_list link; /* engine->cqs */
 	/* completion events */
 	struct nupa_list event_link;
 	uint32_t events_pending; /* raised, not yet got */

@@ -150,10 +150,12 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 {
 	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);
 	struct nupa_engine *engine = qp->engine;
+	uint64_t first;
 	int error = 0;
 
 	nupa_prefetch_write(qp->hot);
 	nupa_engine_lock(engine);
+	first = qp->sq.posted;
 	/* IBTA 10.8.2.1: no sends before RTS; in SQE and ERR they are flushed. */
 	if (unlikely(qp->state < IBV_QPS_RTS))
 		error = EINVAL;
@@ -172,6 +174,8 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 	}
 	if (unlikely(error))
 		*bad = wr;
+	if (unlikely(engine->trace & (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)))
+		nupa_trace_post(qp, first);
 	if (unlikely(qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE))
 		nupa_requester_flush(qp);
 	else if (qp->sq.issued != qp->sq.posted)
@@ -196,6 +200,8 @@ int nupa_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
 	}
 	if (unlikely(error))
 		*bad = wr;
+	if (unlikely(engine->trace & (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)))
+		nupa_trace_post_recv(engine, qp->ibv.qp_num, qp->rq.tail);
 	if (unlikely(qp->state == IBV_QPS_ERR))
 		nupa_qp_flush_rq(qp);
 	nupa_engine_unlock(engine);

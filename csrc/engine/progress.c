@@ -213,6 +213,8 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 		nupa_channel_sweep(engine);
 	if (unlikely(nupa_load_relaxed(&engine->fabric->sb->port_epoch) != engine->port_epoch_seen))
 		handle_port_change(engine);
+	if (unlikely(nupa_load_relaxed(&engine->fabric->sb->trace) != engine->trace_seen))
+		nupa_trace_follow(engine);
 	if (unlikely(engine->cm_owes))
 		nupa_cm_flush(engine);
 	if (unlikely(engine->cq_timers))

@@ -166,7 +166,7 @@ static bool send_bulk(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index, 
 	if (!wqe->moved_bytes)
 		wqe->first_psn = qp->next_psn;
 	if (wqe->length_bytes > SEND_STAGED_MAX_BYTES && !(wqe->flags & IBV_SEND_INLINE) &&
-	    !wqe->moved_bytes && nupa_channel_can_pull(qp->channel)) {
+	    !wqe->moved_bytes && nupa_channel_can_pull(qp->channel) && !qp->engine->trace) {
 		*pulled = true;
 		return send_pull(qp, wqe, spans, n_spans);
 	}
@@ -250,6 +250,7 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
 	enum nupa_direct result = NUPA_DIRECT_ASK;
+	uint64_t begun_ns = 0;
 
 	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
@@ -262,10 +263,14 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 		 */
 		if (qp->type == IBV_QPT_UC && !nupa_tx_drained(&qp->channel->tx))
 			return ask_responder(qp, wqe, spans, n_spans);
+		if (unlikely(qp->engine->trace & (NUPA_TRACE_TRANSPORT | NUPA_TRACE_TLP)))
+			begun_ns = qp->engine->now_ns();
 		result = nupa_mover_direct(qp->engine, qp, wqe, spans, n_spans);
 	}
 	switch (result) {
 	case NUPA_DIRECT_DONE:
+		if (unlikely(begun_ns))
+			nupa_trace_direct(qp, wqe, spans, n_spans, begun_ns);
 		if (with_imm) {
 			wqe->data_placed = 1;
 			return ask_responder(qp, wqe, spans, n_spans);
