@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fabrics: hosts, switches, ports, links, and the shared segment that stands for them.
 
-Knows topologies and routes, where segments are kept, who is attached, port states and counters, and
-the pool's memory; never rings, queue pairs or what is in a message.
+Knows topologies and routes, where segments are kept, who is attached, port states and counters,
+which faults there are, and the pool's memory; never rings, queue pairs or what is in a message.
 """
 
 from nupa.fabric.errors import FabricError, LocalError, NupaError, RemoteError
@@ -10,12 +10,18 @@ from nupa.fabric.fabric import Fabric
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from nupa.fabric.fault import Fault, FaultEntry, FaultKind
+    from nupa.fabric.faulty import Faulty
     from nupa.fabric.pool import PoolMemory
     from nupa.fabric.topology import Topology, TopologyError
 
 __all__ = [
     "Fabric",
     "FabricError",
+    "Fault",
+    "FaultEntry",
+    "FaultKind",
+    "Faulty",
     "LocalError",
     "NupaError",
     "PoolMemory",
@@ -24,8 +30,12 @@ __all__ = [
     "TopologyError",
 ]
 
-# Imported when they are asked for: `nupa run` needs neither, and has 100 ms in all.
+# Imported when they are asked for: `nupa run` needs none, and has 100 ms in all.
 _LATER = {
+    "Fault": "nupa.fabric.fault",
+    "FaultEntry": "nupa.fabric.fault",
+    "FaultKind": "nupa.fabric.fault",
+    "Faulty": "nupa.fabric.faulty",
     "PoolMemory": "nupa.fabric.pool",
     "Topology": "nupa.fabric.topology",
     "TopologyError": "nupa.fabric.topology",

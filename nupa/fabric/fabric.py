@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from nupa.fabric import registry
-from nupa.fabric.errors import LocalError, NupaError
+from nupa.fabric.errors import LocalError
 from nupa.fabric.segment import Contact, HostInfo, PortInfo, Segment, SlotInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
     from types import TracebackType
 
+    from nupa.fabric.fault import Fault, FaultEntry
+    from nupa.fabric.faulty import FabricPort
     from nupa.fabric.pool import PoolMemory
     from nupa.fabric.topology import Topology
 
@@ -80,7 +83,7 @@ class Fabric:
         damaged, or of another layout version.
         """
         with registry.control_lock():
-            return cls._open_locked(name or _meant_name())
+            return cls._open_locked(name or registry.meant_name())
 
     @classmethod
     def _open_locked(cls, name: str) -> Fabric:
@@ -130,7 +133,7 @@ class Fabric:
     def _open_or_create_locked(
         cls, name: str | None, default: Callable[[], Topology], *, auto: bool
     ) -> tuple[Fabric, bool]:
-        name = name or _meant_name()
+        name = name or registry.meant_name()
         if name == registry.DEFAULT_NAME and not os.path.lexists(registry.path_of(name)):
             return cls._create_locked(name, default(), auto), True
         return cls._open_locked(name), False
@@ -148,7 +151,7 @@ class Fabric:
                 raise LocalError(f"no fabric is named {name!r}: `nupa ls` lists them", errno.ENOENT)
             if not force and registry.in_use(path):
                 raise LocalError(
-                    f"the fabric {name!r} is in use{_users(path)}: "
+                    f"the fabric {name!r} is in use{registry.users(path)}: "
                     f"end its users first, or take it down with --force",
                     errno.EBUSY,
                 )
@@ -240,9 +243,56 @@ class Fabric:
         """Takes the link of a host down or up, both ends of it.  LocalError: no such host."""
         port = self.host(host).port
         peer = self.ports[port].peer
-        with registry.control_lock() if self._named else nullcontext():
+        with self._control_lock():
             self._segment.set_port(peer, up)
             self._segment.set_port(port, up)
+
+    def _control_lock(self) -> AbstractContextManager[None]:
+        return registry.control_lock() if self._named else nullcontext()
+
+    def port(self, which: str | int) -> FabricPort:
+        """For Faulty: a port by its name, its host's or its link's ("host0/1", "host0",
+        "host0-switch0").  LocalError: there is none (ENOENT), or there are several (EINVAL)."""
+        from nupa.fabric.faulty import FabricPort
+        from nupa.fabric.place import find_port
+
+        return FabricPort(self, find_port(self.ports, self.hosts, which).name)
+
+    def faults(self) -> list[FaultEntry]:
+        """Those that have been added and not cleared, oldest first."""
+        from nupa.fabric import fault
+
+        return fault.entries(self._segment)
+
+    def add_fault(self, port: str | int, fault: Fault, rng: Random | None = None) -> FaultEntry:
+        """Adds a fault to a port, named as for port(): to all packets whose way passes it, in
+        either direction.  A seed that it lacks is drawn from *rng*, else from the system.
+
+        LocalError: no such port; FabricError: the table is full (ENOSPC).
+        """
+        from random import SystemRandom
+
+        from nupa.fabric import fault as table
+        from nupa.fabric.place import find_port
+
+        with self._control_lock():
+            at = find_port(self.ports, self.hosts, port)
+            number = table.add(self._segment, at, fault.seeded(rng or SystemRandom()))
+            return next(entry for entry in table.entries(self._segment) if entry.id == number)
+
+    def clear_fault(self, number: int) -> bool:
+        """Takes one away by its id; whether it was there."""
+        from nupa.fabric import fault
+
+        with self._control_lock():
+            return fault.clear(self._segment, number)
+
+    def clear_faults(self) -> None:
+        """Takes all away."""
+        from nupa.fabric import fault
+
+        with self._control_lock():
+            fault.clear(self._segment, 0)
 
     def alloc(self, size_bytes: int) -> PoolMemory:
         """Zeroed memory of the pool, that all hosts can load from and store to.
@@ -362,40 +412,3 @@ def _process(slot: SlotInfo) -> dict[str, Any]:
         "mrs": slot.mrs,
         "net_queue": slot.net_queue,
     }
-
-
-def _meant_name() -> str:
-    """The fabric that is meant when none is named."""
-    for name in registry.names():
-        registry.collect(name)
-    up = registry.names()
-    if not up or registry.DEFAULT_NAME in up:
-        return registry.DEFAULT_NAME
-    if len(up) > 1:
-        raise LocalError(
-            f"several fabrics are up, {', '.join(up)}: name one with --fabric", errno.EINVAL
-        )
-    return up[0]
-
-
-def _users(path: str) -> str:
-    """' by ib_send_lat (pid 12) on host0, …', as far as the segment says."""
-    try:
-        segment = Segment.open(path)
-    except NupaError:
-        return ""
-    try:
-        segment.reap()
-        hosts = segment.hosts()
-        found = [
-            f"{slot.comm} (pid {slot.pid}) on {hosts[slot.host].name}"
-            for slot in segment.slots()
-            if not slot.net_queue
-        ]
-        leased = sum(registry.leases(segment, host.index) for host in hosts)
-    finally:
-        segment.close()
-    if not found and leased:
-        programs = "a program" if leased == 1 else f"{leased} programs"
-        found = [f"{programs} of `nupa run`, `nupa shell` or `nupa net exec`"]
-    return f" by {', '.join(found)}" if found else ""

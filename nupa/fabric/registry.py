@@ -237,3 +237,40 @@ def leases(segment: Segment, host: int) -> int:
         # Any lock of the range may be the one reported: look on both sides.  Length 0: to the end.
         ranges += [(at, start), (start + length if length else end, end)]
     return count
+
+
+def meant_name() -> str:
+    """The fabric that is meant when none is named."""
+    for name in names():
+        collect(name)
+    up = names()
+    if not up or DEFAULT_NAME in up:
+        return DEFAULT_NAME
+    if len(up) > 1:
+        raise LocalError(
+            f"several fabrics are up, {', '.join(up)}: name one with --fabric", errno.EINVAL
+        )
+    return up[0]
+
+
+def users(path: str) -> str:
+    """' by ib_send_lat (pid 12) on host0, …', as far as the segment says."""
+    try:
+        segment = Segment.open(path)
+    except NupaError:
+        return ""
+    try:
+        segment.reap()
+        hosts = segment.hosts()
+        found = [
+            f"{slot.comm} (pid {slot.pid}) on {hosts[slot.host].name}"
+            for slot in segment.slots()
+            if not slot.net_queue
+        ]
+        leased = sum(leases(segment, host.index) for host in hosts)
+    finally:
+        segment.close()
+    if not found and leased:
+        programs = "a program" if leased == 1 else f"{leased} programs"
+        found = [f"{programs} of `nupa run`, `nupa shell` or `nupa net exec`"]
+    return f" by {', '.join(found)}" if found else ""
