@@ -112,6 +112,19 @@ class Headers(Columns):
         """The packet's destination, likewise."""
         return bytes(self._out[index].destination)
 
+    def sources(self) -> Iterator[bytes]:
+        """The source of each packet, in their order."""
+        return self._addresses("source")
+
+    def destinations(self) -> Iterator[bytes]:
+        """The destination of each packet, in their order."""
+        return self._addresses("destination")
+
+    def _addresses(self, field: str) -> Iterator[bytes]:
+        first = ffi.offsetof("struct nupa_headers", field)
+        whole = bytes(self._bytes)
+        return (whole[at : at + 16] for at in range(first, len(whole), self._stride))
+
 
 def address_text(address: bytes) -> str:
     """An address of Headers as it is written.

@@ -80,8 +80,8 @@ class Batch:
         self.data = data
         self.records = records
         self.interfaces = interfaces
+        self.order = order  #: of numbers in options: "<" or ">"
         self._count = count
-        self._order = order
 
     def __len__(self) -> int:
         return self._count
@@ -89,7 +89,7 @@ class Batch:
     @property
     def is_swapped(self) -> bool:
         """Options in *data* are of the other endianness than this machine's numbers."""
-        return self._order != _NATIVE
+        return self.order != _NATIVE
 
     def rows(self) -> Iterator[tuple[int, ...]]:
         """Each record as a tuple in the order of the C structure, without options: ts_ns,
@@ -102,7 +102,7 @@ class Batch:
     def __iter__(self) -> Iterator[Packet]:
         data, interfaces, make = self.data, self.interfaces, Packet._make
         for ts, packet_id, drops, at, size, original, index, flags, where, length, _ in self.rows():
-            options = options_of(data[where : where + length], self._order) if where else ()
+            options = options_of(data[where : where + length], self.order) if where else ()
             interface = interfaces[index]
             yield make(
                 (ts, data[at : at + size], interface, original, flags, packet_id, drops, options)
