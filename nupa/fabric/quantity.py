@@ -29,9 +29,9 @@ def nanoseconds(value: float | str) -> int:
     """
     if isinstance(value, str):
         number, unit = _split(value, "a time", "2s, 50ms, 10us or 100ns")
-        if unit not in _TIMES_NS:
+        if unit not in _TIMES_NS and number:
             raise _wrong(value, "a time", f"write its unit: {', '.join(_TIMES_NS)}")
-        found = number * _TIMES_NS[unit]
+        found = number and number * _TIMES_NS[unit]
     else:
         found = _fraction(value, "a time in seconds") * 10**9
     return _whole(found, value, "a time")
