@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The controller's view of a fabric: names and counts, port states, who is attached and what they
- * moved.  Other processes' arenas are read with pread: a hole read
+ * counted.  Other processes' arenas are read with pread: a hole read
  * through a mapping would allocate a page, or kill us when /dev/shm is full (I4). */
 #include "atomics.h"
 #include "segment_internal.h"
@@ -204,6 +204,40 @@ int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to
 	if (from >= fabric->geometry.n_hosts || to >= fabric->geometry.n_hosts)
 		return -EINVAL;
 	*info = flow_info(nupa_past_flow(fabric, from, to));
+	return 0;
+}
+
+static void add_words(struct nupa_hw_counters *sums, const struct nupa_hw_counters *more)
+{
+	for (uint32_t i = 0; i < NUPA_HW_COUNTERS; i++)
+		((uint64_t *)sums)[i] += nupa_load_relaxed((const uint64_t *)more + i);
+}
+
+int nupa_fabric_hw_counters(struct nupa_fabric *fabric, uint32_t host,
+			    struct nupa_hw_counters *counters)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	const uint64_t hw_off = nupa_arena_map(sb).hw_off;
+	struct nupa_hw_counters found;
+
+	if (host >= sb->n_hosts)
+		return -EINVAL;
+	memset(counters, 0, sizeof(*counters));
+	/* The past first: who goes meanwhile is not counted twice. */
+	add_words(counters, nupa_past_hw(fabric, host));
+	for (uint32_t slot = 1; slot < sb->n_slots; slot++) {
+		const struct nupa_slot *entry = &fabric->slots[slot];
+		int rc;
+
+		if (NUPA_CLAIM_STATE(nupa_slot_claim(entry)) == NUPA_SLOT_FREE ||
+		    nupa_load_relaxed(&entry->host) != host)
+			continue;
+		rc = nupa_fabric_read(fabric, nupa_arena_offset(fabric, slot) + hw_off, &found,
+				      sizeof(found));
+		if (rc)
+			return rc;
+		add_words(counters, &found);
+	}
 	return 0;
 }
 

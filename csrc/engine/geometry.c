@@ -93,10 +93,15 @@ uint64_t nupa_past_flows_off(const struct nupa_superblock *sb)
 	return round_up(sb->extents_off + sb->n_extents * sizeof(uint32_t), NUPA_CACHE_LINE_BYTES);
 }
 
-uint64_t nupa_cm_backed_off(const struct nupa_superblock *sb)
+uint64_t nupa_past_hw_off(const struct nupa_superblock *sb)
 {
 	return nupa_past_flows_off(sb) +
 	       (uint64_t)sb->n_hosts * sb->n_hosts * sizeof(struct nupa_flow);
+}
+
+uint64_t nupa_cm_backed_off(const struct nupa_superblock *sb)
+{
+	return nupa_past_hw_off(sb) + sb->n_hosts * sizeof(struct nupa_hw_counters);
 }
 
 uint64_t nupa_cm_table_off(const struct nupa_superblock *sb, uint32_t host)

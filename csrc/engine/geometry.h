@@ -19,6 +19,8 @@ int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint3
 		       struct nupa_superblock *sb, char *why, size_t why_bytes);
 /* Flows of former attachments, [from * n_hosts + to]: between the extents and the arenas. */
 uint64_t nupa_past_flows_off(const struct nupa_superblock *sb);
+/* Errors and faults of former attachments, of each host: behind those. */
+uint64_t nupa_past_hw_off(const struct nupa_superblock *sb);
 /* Ports bound on a host: a word for each host, and its table (n_hosts: behind the last). */
 uint64_t nupa_cm_backed_off(const struct nupa_superblock *sb);
 uint64_t nupa_cm_table_off(const struct nupa_superblock *sb, uint32_t host);

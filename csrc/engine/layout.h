@@ -2,7 +2,7 @@
  * The shared segment: what every process of a fabric sees.
  *
  *   superblock, watchers, faults | hosts | ports | routes | slots | pool extents | past flows |
- * arena 1..n | pool | bound ports
+ *   past hw counters | arena 1..n | pool | bound ports
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds
  * everything that attachment publishes: QP and MR tables, flow counters and its
@@ -304,7 +304,8 @@ NUPA_ASSERT_SIZE(struct nupa_flow, 64);
 
 /* cffi: begin */
 /* What an attachment dropped, did again, or did not believe; names as in the kernel's hw_counters
- * where it has them.  Writer: the owner of the arena. */
+ * where it has them.  Writer: the owner of the arena.
+ * When it goes they are added (fetch_add) to the past ones of its host. */
 struct nupa_hw_counters {
 	uint64_t rx_no_receive;      /* UC, UD: dropped: no receive was posted */
 	uint64_t rx_out_of_sequence; /* RC: NAKed or dropped; UC: a gap, its message dropped */
@@ -322,7 +323,8 @@ struct nupa_hw_counters {
 	uint64_t reserved[5];
 };
 /* cffi: end */
-NUPA_ASSERT_SIZE(struct nupa_hw_counters, 192);
+#define NUPA_HW_COUNTERS 24u /* each a word */
+NUPA_ASSERT_SIZE(struct nupa_hw_counters, NUPA_HW_COUNTERS * sizeof(uint64_t));
 
 /* A QP in a multicast group.  Writer: the owner of the arena. */
 struct nupa_mcast_entry {
@@ -395,7 +397,7 @@ NUPA_ASSERT_SIZE(struct nupa_ring_header, 256);
  * slot << 24 | epoch; a dead owner's extents are free. */
 
 /* rdma_cm's ports, a table for each host behind the pool.  A word (CAS) is a bound port and its
- * owner, see cm_ports.c; what a dead owner left is free.  The word of a host behind the past flows
+ * owner, see cm_ports.c; what a dead owner left is free.  The word of a host before the arenas
  * (CAS, 0 to 1) says that its table is backed (I4). */
 struct nupa_cm_bucket {
 	NUPA_LINE_ALIGNED uint64_t words[NUPA_CM_BUCKET_WORDS];

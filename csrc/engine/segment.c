@@ -478,3 +478,10 @@ struct nupa_flow *nupa_past_flow(const struct nupa_fabric *fabric, uint32_t from
 
 	return (struct nupa_flow *)flows + (size_t)from * fabric->geometry.n_hosts + to;
 }
+
+struct nupa_hw_counters *nupa_past_hw(const struct nupa_fabric *fabric, uint32_t host)
+{
+	uint8_t *hw = (uint8_t *)fabric->sb + nupa_past_hw_off(&fabric->geometry);
+
+	return (struct nupa_hw_counters *)hw + host;
+}

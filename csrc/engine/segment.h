@@ -78,6 +78,10 @@ int nupa_fabric_net_counters(struct nupa_fabric *fabric, uint32_t slot,
 /* What attachments that are gone moved between *from*, their host, and *to*. */
 int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to,
 			  struct nupa_flow_info *info);
+/* What attachments to *host* dropped, did again, or did not believe: those there are and those that
+ * are gone, added.  One that goes meanwhile may be left out. */
+int nupa_fabric_hw_counters(struct nupa_fabric *fabric, uint32_t host,
+			    struct nupa_hw_counters *counters);
 /* The mover from one slot to another: enum nupa_mover, or -ENOENT where no channel is open. */
 int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to);
 /* An rdma_cm id that listens (rdma_listen), in any process. */

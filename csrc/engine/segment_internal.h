@@ -22,6 +22,8 @@ bool nupa_fabric_arena_held(const struct nupa_fabric *fabric, uint32_t slot);
 int nupa_fabric_read(const struct nupa_fabric *fabric, uint64_t offset, void *to, size_t bytes);
 /* What attachments that are gone moved from host to host. */
 struct nupa_flow *nupa_past_flow(const struct nupa_fabric *fabric, uint32_t from, uint32_t to);
+/* What attachments to the host that are gone dropped, did again, or did not believe. */
+struct nupa_hw_counters *nupa_past_hw(const struct nupa_fabric *fabric, uint32_t host);
 /* Frees what a dead owner left in the pool.  Slot 0: the extents of each dead pid. */
 void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot);
 

@@ -79,20 +79,38 @@ int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *
 	return -EBUSY;
 }
 
-/* Adds what the owner moved to what others moved before it from the same host, and forgets it.
+static void add_to_past_hw(struct nupa_fabric *fabric, uint32_t host,
+			   const struct nupa_hw_counters *hw)
+{
+	const uint64_t *counted = (const uint64_t *)hw;
+	uint64_t *sums = (uint64_t *)nupa_past_hw(fabric, host);
+
+	for (uint32_t i = 0; i < NUPA_HW_COUNTERS; i++)
+		if (counted[i])
+			nupa_fetch_add_seq(&sums[i], counted[i]);
+}
+
+/* Adds what the owner counted to what others counted before it on the same host, and forgets it.
  * Cleared before it is added: a reaper that dies in between loses counts, it doubles none. */
-static void retire_flows(struct nupa_fabric *fabric, uint32_t index)
+static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 {
 	const uint32_t host = nupa_load_relaxed(&fabric->slots[index].host);
 	const uint32_t n_hosts = fabric->geometry.n_hosts;
-	const uint64_t at =
-	    nupa_arena_offset(fabric, index) + nupa_arena_map(&fabric->geometry).flows_off;
+	const struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
+	const uint64_t at = nupa_arena_offset(fabric, index);
 	struct nupa_flow flows[NUPA_HOSTS_MAX];
+	struct nupa_hw_counters hw;
 
-	if (host >= n_hosts || nupa_fabric_read(fabric, at, flows, n_hosts * sizeof(flows[0])))
+	if (host >= n_hosts ||
+	    nupa_fabric_read(fabric, at + map.flows_off, flows, n_hosts * sizeof(flows[0])))
 		memset(flows, 0, sizeof(flows));
+	if (nupa_fabric_read(fabric, at + map.hw_off, &hw, sizeof(hw)))
+		memset(&hw, 0, sizeof(hw));
 	nupa_fabric_clear_arena(fabric, index);
-	for (uint32_t peer = 0; peer < n_hosts && host < n_hosts; peer++) {
+	if (host >= n_hosts)
+		return;
+	add_to_past_hw(fabric, host, &hw);
+	for (uint32_t peer = 0; peer < n_hosts; peer++) {
 		struct nupa_flow *sum = nupa_past_flow(fabric, host, peer);
 
 		nupa_fetch_add_seq(&sum->xmit_bytes, flows[peer].xmit_bytes);
@@ -132,7 +150,7 @@ static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 		nupa_store_release(&slot->claim, NUPA_CLAIM(pid, epoch, NUPA_SLOT_REAPING));
 		return false;
 	}
-	retire_flows(fabric, index);
+	retire_counters(fabric, index);
 	if (nupa_load_relaxed(&slot->pool_regions) && is_touched(fabric, index)) {
 		nupa_store_release(&slot->claim, NUPA_CLAIM(pid, epoch, NUPA_SLOT_REAPING));
 		return false;
