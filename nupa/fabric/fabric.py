@@ -243,11 +243,12 @@ class Fabric:
         """Takes the link of a host down or up, both ends of it.  LocalError: no such host."""
         port = self.host(host).port
         peer = self.ports[port].peer
-        with self._control_lock():
+        with self.control_lock():
             self._segment.set_port(peer, up)
             self._segment.set_port(port, up)
 
-    def _control_lock(self) -> AbstractContextManager[None]:
+    def control_lock(self) -> AbstractContextManager[None]:
+        """Held while the fabric is changed: watches, faults, ports."""
         return registry.control_lock() if self._named else nullcontext()
 
     def port(self, which: str | int) -> FabricPort:
@@ -275,7 +276,7 @@ class Fabric:
         from nupa.fabric import fault as table
         from nupa.fabric.place import find_port
 
-        with self._control_lock():
+        with self.control_lock():
             at = find_port(self.ports, self.hosts, port)
             number = table.add(self._segment, at, fault.seeded(rng or SystemRandom()))
             return next(entry for entry in table.entries(self._segment) if entry.id == number)
@@ -284,14 +285,14 @@ class Fabric:
         """Takes one away by its id; whether it was there."""
         from nupa.fabric import fault
 
-        with self._control_lock():
+        with self.control_lock():
             return fault.clear(self._segment, number)
 
     def clear_faults(self) -> None:
         """Takes all away."""
         from nupa.fabric import fault
 
-        with self._control_lock():
+        with self.control_lock():
             fault.clear(self._segment, 0)
 
     def alloc(self, size_bytes: int) -> PoolMemory:
