@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -130,6 +130,18 @@ def options_of(data: bytes, order: str) -> tuple[Option, ...]:
         found.append(Option(code, data[at : at + length]))
         at += length + (-length % 4)
     return tuple(found)
+
+
+def encode_options(options: Iterable[Option], order: str = "<") -> bytes:
+    """Their bytes, without the end of options."""
+    parts = []
+    for code, value in options:
+        if not 0 < code <= 0xFFFF or len(value) > 0xFFFF:
+            raise PcapngError(
+                f"option {code} of {len(value)} bytes: codes are 1 to 65535, values 65535 bytes"
+            )
+        parts += [struct.pack(order + "HH", code, len(value)), value, bytes(-len(value) % 4)]
+    return b"".join(parts)
 
 
 def first(options: Sequence[Option], code: int) -> bytes | None:

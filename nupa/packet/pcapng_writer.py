@@ -7,7 +7,7 @@ import os
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import nupa
 from nupa._engine import ffi, lib
@@ -37,6 +37,7 @@ from nupa.packet.pcapng_blocks import (
     STATISTICS,
     Option,
     PcapngError,
+    encode_options,
     opened,
 )
 
@@ -77,6 +78,7 @@ class Writer:
         self._owns = isinstance(file, str | os.PathLike)
         self._file = opened(file, "wb")
         self._snaplens: list[int] = []
+        self._out: Any = None  # of copy(): kept for the next
         options = [
             *_texts((OPT_COMMENT, comment), (SHB_HARDWARE, hardware), (SHB_OS, system)),
             Option(SHB_APPLICATION, f"nupa {nupa.__version__}".encode()),
@@ -162,7 +164,7 @@ class Writer:
         if drops:
             tail += _DROPS_HEAD + _U64.pack(drops)
         if comment or options:
-            tail += _encode([*_texts((OPT_COMMENT, comment)), *options])
+            tail += encode_options([*_texts((OPT_COMMENT, comment)), *options])
         if len(tail) > 3:
             tail += _OPTIONS_END
         total = _PACKET_BYTES + size + len(tail)
@@ -194,13 +196,13 @@ class Writer:
         c_chosen = ffi.from_buffer("uint32_t[]", chosen)
         numbers = ffi.new("uint32_t[]", list(interfaces))
         snaplens = ffi.new("uint32_t[]", [self._snaplens[number] for number in interfaces])
-        room, out = 0, None
+        room, out = _PIECE_BYTES, self._out or ffi.new("uint8_t[]", _PIECE_BYTES)
+        self._out = out
         used, why = ffi.new("size_t *"), ffi.new("char **")
         done, stuck = 0, False
         while done < len(chosen):
-            if out is None or stuck:
-                room = _LONGEST_BYTES if stuck else _PIECE_BYTES
-                out = ffi.new("uint8_t[]", room)
+            if stuck:
+                room, out = _LONGEST_BYTES, ffi.new("uint8_t[]", _LONGEST_BYTES)
             count = lib.nupa_pcapng_format(
                 ffi.from_buffer(batch.data),
                 len(batch.data),
@@ -250,7 +252,7 @@ class Writer:
         self._block(STATISTICS, _U32.pack(interface) + _time(ts_ns), options)
 
     def _block(self, kind: int, body: bytes, options: Iterable[Option]) -> None:
-        body += _encode(options) + _OPTIONS_END
+        body += encode_options(options) + _OPTIONS_END
         total = 12 + len(body)
         self._file.write(_U32.pack(kind) + _U32.pack(total) + body + _U32.pack(total))
 
@@ -262,14 +264,3 @@ def _time(ns: int) -> bytes:
 
 def _texts(*pairs: tuple[int, str]) -> list[Option]:
     return [Option(code, text.encode()) for code, text in pairs if text]
-
-
-def _encode(options: Iterable[Option]) -> bytes:
-    parts = []
-    for code, value in options:
-        if not 0 < code <= 0xFFFF or len(value) > 0xFFFF:
-            raise PcapngError(
-                f"option {code} of {len(value)} bytes: codes are 1 to 65535, values 65535 bytes"
-            )
-        parts += [struct.pack("<HH", code, len(value)), value, _PAD[len(value) % 4]]
-    return b"".join(parts)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A fabric as a source of batches, like those that nupa.packet.pcapng reads from a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from nupa._engine import ffi, lib
+from nupa.capture.view import comment_of
+from nupa.core.watch import Watch, ports_of
+from nupa.packet.pcapng import Batch
+from nupa.packet.pcapng_blocks import OPT_COMMENT, Interface, Option, encode_options
+from nupa.packet.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA
+
+if TYPE_CHECKING:
+    from nupa.core.watch import WatchCounts
+    from nupa.fabric import Fabric
+
+_ROOM_BYTES = 4 << 20
+_BATCH_PACKETS = 8192
+_NONE = 0xFFFFFFFF
+_ORDER = "<" if sys.byteorder == "little" else ">"
+# Levels by the link type of their records (docs/packet.md).
+_LINKTYPES = {
+    "tlp": LINKTYPE_NUPA,
+    "queue": LINKTYPE_NUPA,
+    "transport": LINKTYPE_ETHERNET,
+    "net": LINKTYPE_ETHERNET,
+}
+_COMMENTED_FLAGS = range(0, 1 << 10, 4)  # all but first and last: csrc/capture/watch_index.h
+
+
+class Live:
+    """What crosses a fabric, in batches: *interfaces* are there from the beginning, one for each
+    port and link type.
+
+    *where*: hosts, ports or links, or "any"; *levels* and *snap_bytes*: as nupa.core.watch.Watch,
+    whose errors it gives.
+    """
+
+    def __init__(
+        self, fabric: Fabric, where: Iterable[str], levels: Iterable[str], snap_bytes: int = 0
+    ) -> None:
+        ports, every = ports_of(fabric, where), fabric.ports
+        self._watch = Watch(fabric, levels, snap_bytes=snap_bytes, ports=ports)
+        self.levels = self._watch.levels
+        linktypes = dict.fromkeys(_LINKTYPES[level] for level in self.levels)
+        shown = ports or tuple(host.port for host in fabric.hosts)
+        self.interfaces: list[Interface] = []
+        self._numbers = ffi.new("uint32_t[]", [_NONE] * (2 * len(every)))
+        self._n_ports = len(every)
+        for port in shown:
+            for linktype in linktypes:
+                number = len(self.interfaces)
+                self._numbers[2 * port + (linktype == LINKTYPE_NUPA)] = number
+                interface = Interface(number, linktype, snap_bytes, every[port].name, ())
+                self.interfaces.append(interface)
+        self._begin_buffer()
+
+    def _begin_buffer(self) -> None:
+        """The buffer begins with the options that packets may have: their comments."""
+        texts = [comment_of(flags) for flags in _COMMENTED_FLAGS]
+        blocks = [
+            encode_options([Option(OPT_COMMENT, text.encode())], _ORDER) if text else b""
+            for text in texts
+        ]
+        offsets = accumulate((len(block) for block in blocks), initial=0)
+        places = [(at, len(block)) for at, block in zip(offsets, blocks, strict=False)]
+        head = b"".join(blocks)
+        head += bytes(-len(head) % 8)
+        self._options = ffi.new("struct nupa_watch_options[]", places)
+        self._first = len(head)
+        self._buffer = ffi.new("uint8_t[]", len(head) + _ROOM_BYTES)
+        ffi.memmove(self._buffer, head, len(head))
+        self._records = ffi.new("struct nupa_pcapng_record[]", _BATCH_PACKETS)
+
+    def batches(self) -> Iterator[Batch]:
+        """What is there now, in order of time; no batch: nothing new.  A batch is good until the
+        next one is asked for."""
+        used, _ = self._watch.read_into(self._buffer, self._first)
+        end = self._first + used
+        data, place = ffi.buffer(self._buffer, end), ffi.new("size_t *", self._first)
+        while place[0] < end:
+            count = lib.nupa_watch_index(
+                self._buffer,
+                end,
+                self._numbers,
+                self._n_ports,
+                self._options,
+                self._records,
+                _BATCH_PACKETS,
+                place,
+            )
+            if count:
+                yield Batch(data, self._records, count, self.interfaces, _ORDER)
+
+    @property
+    def counts(self) -> WatchCounts:
+        return self._watch.counts
+
+    def stop(self) -> None:
+        """Nothing more is recorded for it; what was can still be read."""
+        self._watch.stop()
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Watching a fabric: packets of what crosses it, as csrc/capture/watch.h makes them.
+
+Any number of watches read what attachments record.  None of them holds an attachment up: who reads
+too slowly finds records overwritten, and counts them as lost.  There is no bell for watchers: who
+waits polls, at once after packets and up to 20 ms later when nothing comes.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nupa._engine import ffi, lib
+from nupa.fabric.errors import LocalError
+from nupa.fabric.place import find_port
+from nupa.fabric.segment import WHY_BYTES, check, text
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from nupa.fabric import Fabric
+
+#: By their numbers in packets: nupa.packet.record.Level.
+LEVELS = {"tlp": 1, "queue": 2, "transport": 3, "net": 4}
+BUFFER_BYTES = 4 << 20
+
+_NAP_MIN_S = 50e-6
+_NAP_MAX_S = 0.02
+# struct nupa_watch_packet
+_HEAD = Struct("=QQIIIHHHBBB3x")
+assert _HEAD.size == ffi.sizeof("struct nupa_watch_packet")
+
+
+class WatchPacket(NamedTuple):
+    """A packet.  *data*: as docs/packet.md has packets of its level; *original_bytes*: how long it
+    was before it was cut.  *port* and *host* are indices in the fabric; *flags*, *level*, *kind*
+    and *direction* are numbers of nupa.packet.record."""
+
+    ts_ns: int
+    transfer: int
+    data: bytes
+    original_bytes: int
+    sequence: int
+    port: int
+    host: int
+    flags: int
+    level: int
+    kind: int
+    direction: int
+
+
+class WatchCounts(NamedTuple):
+    """*records* were read and became *packets*; *lost* ones were overwritten before they were read;
+    *invalid* ones made no sense, as those of a process that dies or is hostile."""
+
+    records: int
+    packets: int
+    lost: int
+    invalid: int
+
+
+def parse_levels(names: Iterable[str]) -> tuple[str, ...]:
+    """Levels, from names and lists of names with commas; LocalError for one that is none.
+
+    >>> parse_levels(["net,queue", "net"])
+    ('queue', 'net')
+    """
+    found = {name for part in names for name in part.split(",")}
+    for name in sorted(found - LEVELS.keys()):
+        near = get_close_matches(name, LEVELS, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise LocalError(
+            f"{name!r} is no level: there are {', '.join(LEVELS)}{meant}", errno.EINVAL
+        )
+    return tuple(level for level in LEVELS if level in found)
+
+
+def ports_of(fabric: Fabric, where: Iterable[str]) -> tuple[int, ...]:
+    """The ports that names mean: of a host, a port or a link, or "any", which is none in
+    particular.  LocalError if there is no such host, port or link."""
+    names = list(where)
+    if "any" in names:
+        return ()
+    hosts, ports = fabric.hosts, fabric.ports
+    return tuple(dict.fromkeys(find_port(ports, hosts, name).index for name in names))
+
+
+class Naps:
+    """How long to wait before one looks again: not at all where something was found, then longer
+    and longer, up to 20 ms."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._next_s = 0.0
+
+    def now(self) -> float:
+        return self._clock()
+
+    def found(self) -> None:
+        """Something was there: the next nap is a short one again."""
+        self._next_s = 0.0
+
+    def nap(self, deadline: float | None = None) -> bool:
+        """Waits, not beyond *deadline*, a time of the clock.  False: the deadline has passed."""
+        nap_s = self._next_s
+        if deadline is not None:
+            left_s = deadline - self._clock()
+            if left_s <= 0:
+                return False
+            nap_s = min(nap_s, left_s)
+        self._sleep(nap_s)
+        self._next_s = min(max(2 * self._next_s, _NAP_MIN_S), _NAP_MAX_S)
+        return True
+
+
+class Watch:
+    """Reads what crosses *fabric*, from now on; a context manager that ends it.
+
+    levels: names of LEVELS; packets of lower levels cost more.  snap_bytes: so much of each packet,
+    headers included; 0 for all.  ports: indices of those to watch; none: each packet once, where
+    its source sends it.
+
+    All living attachments record when this returns.  LocalError: a level, a port or a length that
+    is none (EINVAL); FabricError: there are 16 watches already (EUSERS), no memory or space.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        levels: Iterable[str] = ("transport", "net"),
+        *,
+        snap_bytes: int = 0,
+        ports: Iterable[int] = (),
+    ) -> None:
+        self._handle: Any = None
+        self.levels = parse_levels(levels)
+        self.ports = tuple(ports)
+        self._fabric = fabric
+        self._buffer: Any = None
+        n_ports = len(fabric.ports)
+        if not self.levels or not 0 <= snap_bytes < 1 << 32:
+            raise LocalError(
+                f"a watch of levels {self.levels} with a snap length of {snap_bytes} bytes: "
+                f"name a level; lengths have 32 bits",
+                errno.EINVAL,
+            )
+        unknown = [port for port in self.ports if not 0 <= port < n_ports]
+        if unknown:
+            raise LocalError(
+                f"there is no port {unknown[0]}: they go to {n_ports - 1}", errno.EINVAL
+            )
+        bits = sum(1 << LEVELS[level] - 1 for level in self.levels)
+        why = ffi.new("char[]", WHY_BYTES)
+        with fabric.control_lock():
+            handle = lib.nupa_watch_open(
+                fabric.handle,
+                bits,
+                snap_bytes,
+                ffi.new("uint16_t[]", self.ports),
+                len(self.ports),
+                why,
+                WHY_BYTES,
+            )
+            error = ffi.errno
+        if not handle:
+            check(-error, f"cannot watch the fabric {fabric.name!r}", text(why))
+        self._handle = handle
+
+    @property
+    def handle(self) -> Any:
+        """The C `struct nupa_watch *`.  LocalError once closed."""
+        if self._handle is None:
+            raise LocalError("the watch is closed: open another", errno.EBADF)
+        return self._handle
+
+    def read_into(self, buffer: Any, at: int = 0) -> tuple[int, int]:
+        """Fills a C array of bytes from its byte *at* on, with packets as struct nupa_watch_packet
+        says; returns how many bytes, and how many packets.  1 MiB always gets on."""
+        packets = ffi.new("uint32_t *")
+        used = lib.nupa_watch_read(self.handle, buffer + at, len(buffer) - at, packets)
+        return int(used), int(packets[0])
+
+    def read(self) -> list[WatchPacket]:
+        """The packets that are there now, in order of time, 4 MiB at most; none: nothing new."""
+        if self._buffer is None:
+            self._buffer = ffi.new("uint8_t[]", BUFFER_BYTES)
+        used, _ = self.read_into(self._buffer)
+        return list(_packets(bytes(ffi.buffer(self._buffer, used)))) if used else []
+
+    def wait(self, timeout_s: float | None = None, naps: Naps | None = None) -> list[WatchPacket]:
+        """The same, but waits until there is one; none: nothing came in time."""
+        naps = naps or Naps()
+        deadline = None if timeout_s is None else naps.now() + timeout_s
+        while not (packets := self.read()):
+            if not naps.nap(deadline):
+                return []
+        naps.found()
+        return packets
+
+    @property
+    def counts(self) -> WatchCounts:
+        """Since it began."""
+        found = ffi.new("struct nupa_watch_counts *")
+        lib.nupa_watch_counts(self.handle, found)
+        return WatchCounts(found.records, found.packets, found.lost, found.invalid)
+
+    def stop(self) -> None:
+        """Nothing more is recorded for this watch; what was can still be read."""
+        with self._fabric.control_lock():
+            lib.nupa_watch_stop(self.handle)
+
+    def close(self) -> None:
+        """Ends it."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            with self._fabric.control_lock():
+                lib.nupa_watch_close(handle)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _packets(data: bytes) -> Iterator[WatchPacket]:
+    at = 0
+    while at < len(data):
+        ts_ns, transfer, captured, original, sequence, port, host, flags, level, kind, direction = (
+            _HEAD.unpack_from(data, at)
+        )
+        at += _HEAD.size
+        body = data[at : at + captured]
+        at += captured + -captured % 8
+        yield WatchPacket(
+            ts_ns, transfer, body, original, sequence, port, host, flags, level, kind, direction
+        )
