@@ -83,10 +83,12 @@ static int copy_tables(struct nupa_fabric *fabric, const struct nupa_host *hosts
 
 static struct nupa_fabric *fabric_new(const char *path)
 {
-	struct nupa_fabric *fabric = calloc(1, sizeof(*fabric));
+	/* As a superblock asks for, of which it has a copy. */
+	struct nupa_fabric *fabric = aligned_alloc(NUPA_CACHE_LINE_BYTES, sizeof(*fabric));
 
 	if (!fabric)
 		return NULL;
+	memset(fabric, 0, sizeof(*fabric));
 	fabric->fd = -1;
 	fabric->refs = 1;
 	snprintf(fabric->path, sizeof(fabric->path), "%s", path);
