@@ -83,6 +83,7 @@ static int prepare_slot(struct nupa_engine *engine)
 	slot->pool_regions = 0;
 	slot->needs_fence = 1; /* until nupa_port_start knows better */
 	slot->shared_fd = 0;
+	slot->trace_seen = slot->fault_seen = 0;
 	slot->sleeping = 0;
 	slot->hazard = 0;
 	memset(slot->contact, 0, sizeof(slot->contact));

@@ -38,7 +38,6 @@ struct nupa_engine {
 	bool apart;            /* nupa_engine_attach made it */
 	bool forked;           /* a copy in a child process: nothing of it reaches the fabric */
 	uint32_t trace;        /* NUPA_TRACE_WORD: what is recorded; 0: nothing */
-	uint32_t trace_seen;   /* the superblock's */
 	struct nupa_list ack_pending; /* struct nupa_qp.ack_link */
 	struct nupa_list waiting;     /* struct nupa_qp.wait_link */
 	struct nupa_list reading;     /* struct nupa_qp.job_link */
@@ -227,15 +226,21 @@ static inline void nupa_flow_xmit(struct nupa_channel *channel, uint64_t bytes)
 			   flow->xmit_packets + 1 + (bytes ? (bytes - 1) / NUPA_MTU_BYTES : 0));
 }
 
-/* Counts, publishes and rings: what sending a filled line takes. */
+/* Counts, publishes and rings: what sending a filled line takes while nobody watches. */
+static inline void nupa_channel_put(struct nupa_channel *channel, struct nupa_msg *msg,
+				    uint32_t dma_bytes)
+{
+	nupa_flow_xmit(channel, msg->length_bytes);
+	nupa_tx_publish(&channel->tx, msg, dma_bytes);
+	nupa_channel_bell(channel);
+}
+
 static inline void nupa_channel_publish(struct nupa_channel *channel, struct nupa_msg *msg,
 					uint32_t dma_bytes)
 {
-	nupa_flow_xmit(channel, msg->length_bytes);
 	if (unlikely(channel->engine->trace & (NUPA_TRACE_TRANSPORT | NUPA_TRACE_TLP)))
 		nupa_trace_send(channel->engine, channel, msg);
-	nupa_tx_publish(&channel->tx, msg, dma_bytes);
-	nupa_channel_bell(channel);
+	nupa_channel_put(channel, msg, dma_bytes);
 }
 
 static inline void nupa_flow_rcv(struct nupa_channel *channel, uint64_t bytes)

@@ -3,9 +3,10 @@
  * in one go.  Each function here does just what the long way (requester.c, responder.c) would, or
  * returns false and has changed nothing.
  *
- *   I4  qp->steady_tx: in RTS, the channel works in both directions, nothing waits, and no retry
- * has been used up.  qp->steady_rx: the last request that came was executed.  Both are taken back
- *       by whatever ends that (nupa_qp_unsettle), and come back with the next success. */
+ *   I4  qp->steady_tx: in RTS, the channel works in both directions, nothing waits, no retry has
+ *       been used up, and nobody watches.  qp->steady_rx: the last request that came was executed.
+ * Both are taken back by whatever ends that (nupa_qp_unsettle), and come back with the next
+ * success. */
 #ifndef NUPA_EXPRESS_H
 #define NUPA_EXPRESS_H
 
@@ -59,7 +60,8 @@ static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_expre
 			  bytes);
 	msg->imm = 0;
 	nupa_copy_small(msg->data, request->local, bytes);
-	nupa_request_publish(qp, msg, 0);
+	nupa_channel_put(channel, msg, 0);
+	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
 	sq->posted++;
 	sq->issued++;
 	qp->hot = nupa_tx_next(&channel->tx);
@@ -117,10 +119,6 @@ static inline bool nupa_express(struct nupa_qp *qp, struct nupa_express *request
 
 	if (is_send ? request->bytes > NUPA_SEND_INLINE_BYTES
 		    : opcode > 31 || !(NUPA_EXPRESS_OPCODES >> opcode & 1) || !request->bytes)
-		return false;
-	/* Only the long way records what is posted and what is moved. */
-	if (unlikely(qp->engine->trace) &&
-	    (!is_send || qp->engine->trace & (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)))
 		return false;
 	if (request->sge && request->bytes) {
 		request->local = nupa_mr_local(qp->engine, qp->ibv.pd, request->sge,

@@ -175,7 +175,8 @@ struct nupa_superblock {
 	char name[64];
 	uint32_t checksum; /* of all above but magic, and of hosts, port identities and routes */
 
-	/* Bumped (fetch_add) after any port's state changed; cached by attachments. */
+	/* Bumped (fetch_add) after any port's state, `trace` or fault_epoch changed; cached by
+	 * attachments, which look at nothing else of these while they poll. */
 	NUPA_LINE_ALIGNED uint32_t port_epoch;
 	/* Bumped (fetch_add) after a multicast membership changed; cached by senders. */
 	uint32_t mcast_epoch;

@@ -174,12 +174,14 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 	}
 	if (unlikely(error))
 		*bad = wr;
-	if (unlikely(engine->trace & (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)))
-		nupa_trace_post(qp, first);
-	if (unlikely(qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE))
-		nupa_requester_flush(qp);
-	else if (qp->sq.issued != qp->sq.posted)
-		nupa_requester_run(qp);
+	if (qp->sq.issued != qp->sq.posted) {
+		if (unlikely(engine->trace & (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)))
+			nupa_trace_post(qp, first);
+		if (unlikely(qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE))
+			nupa_requester_flush(qp);
+		else
+			nupa_requester_run(qp);
+	}
 	nupa_engine_unlock(engine);
 	return error;
 }

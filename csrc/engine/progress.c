@@ -138,12 +138,14 @@ static void handle_deaths(struct nupa_engine *engine)
 		nupa_fabric_reap(engine->fabric);
 }
 
-static void handle_port_change(struct nupa_engine *engine)
+/* A port, who watches, which faults there are. */
+static void handle_change(struct nupa_engine *engine)
 {
 	const struct nupa_fabric *fabric = engine->fabric;
 	uint32_t state = nupa_load_relaxed(&fabric->ports[fabric->hosts[engine->host].port].state);
 
 	engine->port_epoch_seen = nupa_load_acquire(&fabric->sb->port_epoch);
+	nupa_trace_follow(engine);
 	nupa_cm_flush(engine);
 	if (state == engine->port_state_seen)
 		return;
@@ -212,9 +214,7 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 	if (unlikely(engine->broken))
 		nupa_channel_sweep(engine);
 	if (unlikely(nupa_load_relaxed(&engine->fabric->sb->port_epoch) != engine->port_epoch_seen))
-		handle_port_change(engine);
-	if (unlikely(nupa_load_relaxed(&engine->fabric->sb->trace) != engine->trace_seen))
-		nupa_trace_follow(engine);
+		handle_change(engine);
 	if (unlikely(engine->cm_owes))
 		nupa_cm_flush(engine);
 	if (unlikely(engine->cq_timers))

@@ -191,8 +191,9 @@ void nupa_sq_made_progress(struct nupa_qp *qp)
 {
 	qp->rnr_left = qp->attr.rnr_retry;
 	qp->psn_retries_left = qp->attr.retry_cnt;
-	qp->steady_tx = qp->type == IBV_QPT_RC && !qp->xrc && qp->state == IBV_QPS_RTS &&
-			qp->channel && qp->channel->rx_open && !qp->channel->broken;
+	qp->steady_tx = !qp->engine->trace && qp->type == IBV_QPT_RC && !qp->xrc &&
+			qp->state == IBV_QPS_RTS && qp->channel && qp->channel->rx_open &&
+			!qp->channel->broken;
 	if (unlikely(qp->wait != NUPA_WAIT_NONE || qp->wait_deadline_ns))
 		nupa_requester_stop_waiting(qp);
 }

@@ -34,8 +34,12 @@ void nupa_trace_follow(struct nupa_engine *engine)
 	uint32_t word = nupa_load_relaxed(&engine->fabric->sb->trace);
 	uint8_t note;
 
-	engine->trace_seen = word;
+	if (word == nupa_load_relaxed(&engine->slot->trace_seen))
+		return;
 	engine->trace = word && back_ring(engine) ? word : 0;
+	for (uint32_t i = 0; i < engine->qp_limit; i++) /* the express lane records nothing */
+		if (engine->qps[i])
+			nupa_qp_unsettle(engine->qps[i]);
 	note = engine->trace & ENTRY_LEVELS ? NUPA_CQ_TRACED : 0;
 	for (struct nupa_list *at = engine->cqs.next; at != &engine->cqs; at = at->next) {
 		struct nupa_cq *cq = container_of(at, struct nupa_cq, link);

@@ -34,6 +34,7 @@ static void watch(struct stage *s, uint32_t levels, uint32_t snap_bytes)
 	uint64_t deadline_ns = nupa_clock_ns() + WAIT_NS;
 
 	nupa_store_release(&s->fabric->sb->trace, word);
+	nupa_fetch_add_seq(&s->fabric->sb->port_epoch, 1);
 	for (struct end *end = s->a;; end = s->b) {
 		struct nupa_slot *slot = engine_of(end)->slot;
 
