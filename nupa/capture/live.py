@@ -9,11 +9,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
-from nupa.capture.view import comment_of
 from nupa.core.watch import Watch, ports_of
 from nupa.packet.pcapng import Batch
 from nupa.packet.pcapng_blocks import OPT_COMMENT, Interface, Option, encode_options
-from nupa.packet.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA
+from nupa.packet.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, comment_of
 
 if TYPE_CHECKING:
     from nupa.core.watch import WatchCounts

@@ -15,35 +15,9 @@ from nupa.packet import fast, records
 from nupa.packet.columns import Columns, columns_of
 from nupa.packet.pcapng import Batch
 from nupa.packet.pcapng_blocks import OPT_COMMENT, Interface, options_of
-from nupa.packet.record import Flag
+from nupa.packet.record import flags_of
 
 _BLOCK_COLUMNS = columns_of("nupa_pcapng_record")
-
-#: Flags that a comment of a packet says, where the link type has no place for them.
-COMMENTED = ~(Flag.FIRST | Flag.LAST)
-_COMMENT_HEAD = "nupa: "
-
-
-def comment_of(flags: int) -> str:
-    """What the comment of a packet with these flags is; empty for none.
-
-    >>> comment_of(Flag.FIRST), comment_of(Flag.FIRST | Flag.DROPPED | Flag.RETRY)
-    ('', 'nupa: retry, dropped')
-    """
-    names = [flag.name.lower() for flag in Flag if flag.name and flag & flags & COMMENTED]
-    return _COMMENT_HEAD + ", ".join(names) if names else ""
-
-
-def flags_of(comment: str) -> int:
-    """The flags that a comment says; 0 if it is another's.
-
-    >>> flags_of("nupa: retry, dropped") == Flag.DROPPED | Flag.RETRY, flags_of("retry")
-    (True, 0)
-    """
-    if not comment.startswith(_COMMENT_HEAD):
-        return 0
-    said = comment.removeprefix(_COMMENT_HEAD).split(", ")
-    return sum(flag for flag in Flag if flag.name and flag.name.lower() in said)
 
 
 def node_of(port: str) -> str:

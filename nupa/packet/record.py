@@ -84,6 +84,9 @@ DIRECTIONS: dict[int, str] = {
     Direction.OUTBOUND: "outbound",
 }
 FLAGS = {i: flag.name.lower() for i, flag in enumerate(Flag) if flag.name}
+#: Flags that a comment of a packet says, where the link type has no place for them.
+COMMENTED = ~(Flag.FIRST | Flag.LAST)
+_COMMENT_HEAD = "nupa: "
 
 HEADER = Layout(
     "Nupa",
@@ -157,3 +160,25 @@ def unpack(data: bytes | bytearray | memoryview, at: int = 0) -> Record:
             f"it has {HEADER_BYTES} at least, and {len(data) - at} are there"
         )
     return record
+
+
+def comment_of(flags: int) -> str:
+    """What the comment of a packet with these flags is; empty for none.
+
+    >>> comment_of(Flag.FIRST), comment_of(Flag.FIRST | Flag.DROPPED | Flag.RETRY)
+    ('', 'nupa: retry, dropped')
+    """
+    names = [flag.name.lower() for flag in Flag if flag.name and flag & flags & COMMENTED]
+    return _COMMENT_HEAD + ", ".join(names) if names else ""
+
+
+def flags_of(comment: str) -> int:
+    """The flags that a comment says; 0 if it is another's.
+
+    >>> flags_of("nupa: retry, dropped") == Flag.DROPPED | Flag.RETRY, flags_of("retry")
+    (True, 0)
+    """
+    if not comment.startswith(_COMMENT_HEAD):
+        return 0
+    said = comment.removeprefix(_COMMENT_HEAD).split(", ")
+    return sum(flag for flag in Flag if flag.name and flag.name.lower() in said)
