@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From a source to a sink, through a filter: a file to its end, a fabric until it is to end."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nupa.capture.filter import Filter
+from nupa.capture.sinks import Key, Sink
+from nupa.capture.view import View
+from nupa.core.watch import Naps
+from nupa.packet.pcapng import Batch, Reader
+
+if TYPE_CHECKING:
+    from nupa.capture.live import Live
+
+FLUSH_S = 0.1  # at most this long after a packet came, who reads along has it
+
+
+class Capture:
+    """What passes to *sink*: packets that the filter takes, *limit* of them at most.
+
+    *seen* packets came by, *taken* went on, *lost* records never came.
+    """
+
+    def __init__(self, sink: Sink, match: Filter | None = None, limit: int | None = None) -> None:
+        self._sink = sink
+        self._match = match
+        self._limit = limit
+        self._check_icrc = match is not None and match.checks_icrc
+        self._by_interface: Counter[Key] = Counter()
+        self.seen = 0
+        self.taken = 0
+        self.lost = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._limit is not None and self.taken >= self._limit
+
+    def take(self, batch: Batch) -> None:
+        view = View(batch, check_icrc=self._check_icrc)
+        self.seen += len(view)
+        for number, count in Counter(view.blocks.interface.tolist()).items():
+            interface = batch.interfaces[number]
+            self._by_interface[interface.name, interface.linktype] += count
+        which = None if self._match is None else self._match.matches(view)
+        count = len(view) if which is None else len(which)
+        if self._limit is not None and count > self._limit - self.taken:
+            count = self._limit - self.taken
+            which = list(range(count)) if which is None else which[:count]
+        if count:
+            self._sink.take(view, which)
+            self.taken += count
+
+    def from_file(self, reader: Reader) -> None:
+        """All of a file.  PcapngError where it is damaged, after all before that."""
+        for batch in reader.batches():
+            self.take(batch)
+            if self.is_full:
+                break
+        self.lost = sum(said.dropped or 0 for said in reader.statistics.values())
+
+    def from_fabric(
+        self,
+        live: Live,
+        stop_fd: int,
+        *,
+        deadline: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        tick: Callable[[], None] | None = None,
+    ) -> None:
+        """What crosses a fabric until *stop_fd* can be read, the deadline (of the clock) has passed
+        or enough was taken; then what was recorded until then.  *tick*: is called now and then."""
+
+        def asleep(seconds: float) -> None:
+            select.select([stop_fd], [], [], seconds)
+
+        naps = Naps(clock, asleep)
+        flushed = clock()
+        while not self.is_full and not select.select([stop_fd], [], [], 0)[0]:
+            before = self.seen
+            self._read(live)
+            if self.seen > before:
+                naps.found()
+            elif not naps.nap(deadline):
+                break
+            if clock() - flushed >= FLUSH_S:
+                self._sink.flush()
+                flushed = clock()
+                if tick is not None:
+                    tick()
+            if deadline is not None and clock() >= deadline:
+                break
+        self._drain(live)
+
+    def _read(self, live: Live) -> None:
+        for batch in live.batches():
+            self.take(batch)
+            if self.is_full:
+                break
+        self.lost = live.counts.lost
+
+    def _drain(self, live: Live) -> None:
+        """What was recorded before now.  Who else watches may make attachments go on."""
+        live.stop()
+        until_ns = time.time_ns()
+        while not self.is_full:
+            before, last_ns = self.seen, 0
+            for batch in live.batches():
+                self.take(batch)
+                last_ns = batch.records[len(batch) - 1].ts_ns
+                if self.is_full:
+                    break
+            if self.seen == before or last_ns > until_ns:
+                break
+        self.lost = live.counts.lost
+
+    def close(self) -> None:
+        """Completes the sink."""
+        self._sink.close(self._by_interface, self.lost)

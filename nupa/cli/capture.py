@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa capture`: shows or records what crosses a fabric, like tcpdump."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from nupa.cli import EXIT_ERROR, Help
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from nupa.capture.filter import Filter
+    from nupa.capture.live import Live
+    from nupa.capture.loop import Capture
+    from nupa.capture.sinks import Sink
+    from nupa.fabric import Fabric
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TICK_S = 0.25
+
+_EPILOG = """\
+Levels, from the wire up: tlp (PCIe TLPs, CXL.mem), queue (doorbells, WQEs, CQEs), transport
+(InfiniBand packets, as RoCE v2), net (frames of nupa_net0).  One transfer has the same number at
+all of them.  Who reads too slowly loses records, which are counted; the fabric never waits.
+
+A filter has fields, numbers, names of values, "strings", == != < <= > >= in, and, or, not:
+`nupa capture --fields` lists the fields.  Ctrl-C ends a capture in order.  docs/capture.md
+
+examples:
+  nupa capture                                     a line for each packet
+  nupa capture -w x.pcapng                         into a file, for Wireshark
+  nupa capture -w - | wireshark -k -i -            live
+  nupa capture -i host0 --level queue,transport -c 20
+  nupa capture -f 'dqpn == 0x20011 and opcode in (RC_SEND_ONLY, RC_ACKNOWLEDGE)'
+  nupa capture -f 'syndrome >= 0x60 or dropped'    refusals, and what faults took away
+  nupa capture -r x.pcapng -f 'transfer == 0x200110000000001' --json
+  nupa run --capture x.pcapng -- ib_send_lat       what one program does
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "capture",
+        help="show or record what crosses a fabric, like tcpdump",
+        epilog=_EPILOG,
+        formatter_class=Help,
+    )
+    parser.add_argument(
+        "-i",
+        dest="where",
+        action="append",
+        metavar="HOST|PORT|any",
+        help="watch this host's port, or this port; may be given again "
+        "(default: any: each packet once, where its source sends it)",
+    )
+    parser.add_argument(
+        "--level",
+        action="append",
+        metavar="LEVEL",
+        help="tlp, queue, transport, net: a list, or given again (default: transport,net)",
+    )
+    parser.add_argument("-f", dest="filter", metavar="FILTER", help="only packets that match")
+    parser.add_argument("-w", dest="write", metavar="FILE", help="write pcapng; - is stdout")
+    parser.add_argument("-r", dest="read", metavar="FILE", help="read pcapng instead; - is stdin")
+    parser.add_argument("-c", dest="count", type=_count, metavar="N", help="end after N packets")
+    parser.add_argument(
+        "--snaplen", type=_count, metavar="BYTES", help="keep so much of each (default: all)"
+    )
+    parser.add_argument(
+        "--for", dest="seconds", type=_seconds, metavar="SECONDS", help="end after that time"
+    )
+    parser.add_argument(
+        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
+    )
+    parser.add_argument("--json", action="store_true", help="for scripts: an object a line")
+    parser.add_argument("--fields", action="store_true", help="list the fields of filters")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 up")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number of seconds above 0")
+    return seconds
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.fields:
+        from nupa.capture.fields import fields_text
+
+        print(fields_text())
+        return 0
+    if args.json and args.write:
+        args.parser.error("--json prints, -w writes pcapng: take one of them")
+    if args.write == "-" and sys.stdout.isatty():
+        args.parser.error("pcapng is no text: pipe it, as -w - | wireshark -k -i -")
+    if args.read is None:
+        return _live(args)
+    if args.where or args.fabric or args.seconds:
+        args.parser.error("-i, --fabric and --for are of a live capture; of a file, -f 'port == …'")
+    return _from_file(args)
+
+
+def _from_file(args: argparse.Namespace) -> int:
+    from nupa.capture.loop import Capture
+    from nupa.core.watch import parse_levels
+    from nupa.packet.pcapng import Reader
+
+    levels = parse_levels(args.level) if args.level else ()
+    match = _filter(args.filter, levels, {})
+    with Reader(sys.stdin.buffer if args.read == "-" else args.read) as reader:
+        capture = Capture(_sink(args), match, args.count)
+        try:
+            capture.from_file(reader)
+        finally:
+            capture.close()
+    if args.write:
+        _say(_summary(capture))
+    return 0
+
+
+def _live(args: argparse.Namespace) -> int:
+    from nupa.capture.live import Live
+    from nupa.capture.loop import Capture
+    from nupa.fabric import Fabric
+
+    with Fabric.open(args.fabric) as fabric:
+        match = _filter(args.filter, (), _names(fabric))
+        where, levels = args.where or ["any"], args.level or ["transport,net"]
+        stop_fd = _stop_by_signal()
+        with Live(fabric, where, levels, args.snaplen or 0) as live:
+            capture = Capture(_sink(args, live), match, args.count)
+            _say(
+                f"capturing on {fabric.name}: {', '.join(where)}, "
+                f"level {', '.join(live.levels)}; Ctrl-C ends it"
+            )
+            try:
+                _follow(capture, live, stop_fd, args)
+                capture.close()
+            except BrokenPipeError:  # Wireshark was closed: that ends it, too
+                _say(_summary(capture))
+                raise
+    _say(_summary(capture))
+    return EXIT_ERROR if capture.taken < (args.count or 0) and not args.seconds else 0
+
+
+def _follow(capture: Capture, live: Live, stop_fd: int, args: argparse.Namespace) -> None:
+    from time import monotonic
+
+    deadline = monotonic() + args.seconds if args.seconds else None
+    shows = bool(args.write) and sys.stderr.isatty()
+    next_s = 0.0
+
+    def tick() -> None:
+        nonlocal next_s
+        if monotonic() >= next_s:
+            next_s = monotonic() + _TICK_S
+            print(f"\r{_summary(capture)} ", end="", file=sys.stderr, flush=True)
+
+    capture.from_fabric(live, stop_fd, deadline=deadline, tick=tick if shows else None)
+    if shows:
+        print("\r", end="", file=sys.stderr)
+
+
+def _filter(text: str | None, levels: tuple[str, ...], names: dict[str, set[str]]) -> Filter | None:
+    if text is None and not levels:
+        return None
+    from nupa.capture.filter import Filter
+
+    match = Filter(text, names) if text is not None else None
+    if not levels:
+        return match
+    wanted = f"level in ({', '.join(levels)},)"
+    return Filter(wanted if text is None else f"{wanted} and ({text})", names)
+
+
+def _names(fabric: Fabric) -> dict[str, set[str]]:
+    """What the fields `port` and `host` can be."""
+    from nupa.capture.view import node_of
+
+    ports = {port.name for port in fabric.ports}
+    return {"port": ports, "host": {node_of(port) for port in ports}}
+
+
+def _sink(args: argparse.Namespace, live: object = None) -> Sink:
+    from nupa.capture.sinks import FileSink, LineSink
+
+    if not args.write:
+        return LineSink(sys.stdout, as_json=args.json)
+    return FileSink(
+        sys.stdout.buffer if args.write == "-" else args.write,
+        interfaces=getattr(live, "interfaces", ()),
+        snap_bytes=args.snaplen or 0,
+        capture_filter=args.filter or "",
+    )
+
+
+def _stop_by_signal() -> int:
+    """What can be read as soon as a signal says that it is to end.  A second one ends at once."""
+    import os
+
+    read_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def stop(_number: int, _frame: object) -> None:
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_DFL)
+        os.write(write_fd, b"\0")
+
+    for number in _ENDING:
+        signal.signal(number, stop)
+    return read_fd
+
+
+def _summary(capture: Capture) -> str:
+    of = f" of {capture.seen} seen" if capture.seen != capture.taken else ""
+    plural = "" if capture.taken == 1 else "s"
+    lost = f", {capture.lost} records lost" if capture.lost else ", 0 lost"
+    return f"{capture.taken} packet{plural} captured{of}{lost}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
