@@ -20,6 +20,7 @@ BINDING = Path(__file__).resolve().parent
 ENGINE = BINDING.parent / "engine"
 NETDEV = BINDING.parent / "netdev"
 PACKET = BINDING.parent / "packet"
+CAPTURE = BINDING.parent / "capture"
 
 # In the order of their dependence.
 HEADERS = (
@@ -35,6 +36,8 @@ HEADERS = (
     PACKET / "opcodes.h",
     PACKET / "decode.h",
     PACKET / "records.h",
+    CAPTURE / "watch.h",
+    CAPTURE / "watch_index.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)
 

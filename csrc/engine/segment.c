@@ -442,7 +442,19 @@ int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes
 
 void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot)
 {
-	nupa_fabric_release(fabric, nupa_arena_offset(fabric, slot), fabric->geometry.arena_bytes);
+	const uint64_t from = nupa_arena_offset(fabric, slot);
+	const uint64_t trace = from + nupa_arena_map(&fabric->geometry).trace_off;
+	const uint64_t behind = trace + sizeof(struct nupa_trace_header) + NUPA_TRACE_BYTES;
+	const uint64_t end = from + fabric->geometry.arena_bytes;
+
+	/* What it recorded in its last moments is still to be read; once nobody watches, the next
+	 * who reaps takes that, too. */
+	if (nupa_load_relaxed(&fabric->sb->trace)) {
+		nupa_fabric_release(fabric, from, trace - from);
+		nupa_fabric_release(fabric, behind, end - behind);
+		return;
+	}
+	nupa_fabric_release(fabric, from, end - from);
 }
 
 void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes)

@@ -25,6 +25,10 @@ static bool back_ring(struct nupa_engine *engine)
 		return false;
 	}
 	engine->tracer = (struct nupa_trace_header *)(void *)(engine->arena + off);
+	/* What a former owner recorded may still be there. */
+	nupa_store_release(&engine->tracer->epoch, 0);
+	nupa_store_release(&engine->tracer->begun, 0);
+	nupa_store_release(&engine->tracer->tail, 0);
 	nupa_store_release(&engine->tracer->epoch, engine->epoch);
 	return true;
 }
@@ -271,9 +275,7 @@ void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 		.mover = (uint8_t)qp->channel->mover,
 		.qp_type = qp->type,
 		.is_xrc = qp->xrc != 0,
-		.psn = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM
-			   ? nupa_psn_of(qp->incarnation, qp->next_psn)
-			   : UINT32_MAX,
+		.psn = nupa_psn_of(qp->incarnation, qp->next_psn),
 	};
 
 	if (atomic)
@@ -354,7 +356,7 @@ void nupa_trace_post(struct nupa_qp *qp, uint64_t first)
 
 	if (first == qp->sq.posted)
 		return;
-	if (qp->engine->trace & NUPA_TRACE_QUEUE)
+	if (qp->engine->trace & ENTRY_LEVELS)
 		for (uint64_t index = first; index != qp->sq.posted; index++)
 			put_wqe(qp, index, now_ns);
 	put_doorbell(qp->engine, qp->ibv.qp_num, false, qp->sq.posted, now_ns);

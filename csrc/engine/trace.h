@@ -23,6 +23,8 @@
 
 #include "wire.h"
 
+/* Recorded at level QUEUE: WQE, DOORBELL, CQE; TRANSPORT: MESSAGE, DIRECT; NET: FRAME; TLP: all but
+ * FRAME. */
 enum nupa_trace_kind {
 	NUPA_TRACE_PAD = 1,  /* nothing up to the end of the ring */
 	NUPA_TRACE_WQE,      /* struct nupa_trace_wqe: a work request was posted */
@@ -101,8 +103,9 @@ struct nupa_trace_direct {
 	uint8_t qp_type;
 	uint8_t is_xrc;
 	uint8_t pad;
-	/* WRITE_WITH_IMM: the PSN, as in nupa_msg, of the message that tells of it, which is not
-	 * recorded; acknowledged is that.  Others have none, and no answer: it is done. */
+	/* As in nupa_msg, of the requester's next message.  WRITE_WITH_IMM: of the one that tells
+	 * of it, which is not recorded; acknowledged is that.  Others have no answer: it is done.
+	 */
 	uint32_t psn;
 };
 NUPA_ASSERT_SIZE(struct nupa_trace_direct, 24 + 56 + 16 + 8);

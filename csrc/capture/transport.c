@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Messages and direct accesses as packets of InfiniBand's transport.  A direct access is shown as
+ * what an adapter would send: the request, and the answer from the other side. */
+#include "watch_internal.h"
+
+#include "verbs_abi.h"
+
+#define TRANSPORT_RC 0x00
+#define TRANSPORT_UC 0x20
+#define TRANSPORT_UD 0x60
+#define TRANSPORT_XRC 0xa0
+
+/* AETH, IBTA 9.7.5.2: an ACK that says nothing of credits; what NAKs begin with. */
+#define ACK_SYNDROME 0x1f
+#define RNR_SYNDROME 0x20
+#define NAK_SYNDROME 0x60
+
+/* What is known of a message besides itself. */
+struct message {
+	const struct nupa_trace_record *record;
+	const struct nupa_trace_message *body;
+	const struct nupa_msg *msg;
+	uint32_t from, to; /* hosts */
+	uint16_t flags;
+	uint8_t transport;
+	bool received;
+};
+
+static uint8_t transport_of(uint8_t qp_type, bool is_xrc)
+{
+	if (is_xrc)
+		return TRANSPORT_XRC;
+	switch (qp_type) {
+	case IBV_QPT_UC:
+		return TRANSPORT_UC;
+	case IBV_QPT_UD:
+		return TRANSPORT_UD;
+	default:
+		return TRANSPORT_RC;
+	}
+}
+
+static bool data_makes_sense(const struct nupa_trace_data *data)
+{
+	return data->mtu_bytes >= 128 && data->mtu_bytes <= NUPA_MTU_BYTES &&
+	       data->piece_bytes <= data->mtu_bytes;
+}
+
+static struct nupa_run *add_run(struct nupa_watch *watch, enum nupa_roce_what what,
+				uint64_t transfer, uint16_t flags)
+{
+	struct nupa_run *run =
+	    nupa_run_add(watch, NUPA_LEVEL_TRANSPORT, NUPA_KIND_ETHERNET, transfer, flags);
+
+	run->how = NUPA_RUN_ROCE;
+	run->roce.what = (uint8_t)what;
+	run->roce.begins = run->roce.ends = true;
+	run->roce.mtu_bytes = NUPA_MTU_BYTES;
+	return run;
+}
+
+/* What is known of both ends, once all else is there. */
+static void join(struct nupa_watch *watch, struct nupa_run *run, uint32_t from, uint32_t to,
+		 bool received)
+{
+	nupa_roce_head(watch, &run->roce, from, to);
+	if (received)
+		nupa_sights_port(watch, to, NUPA_INBOUND, &run->cast);
+	else
+		nupa_sights_route(watch, from, to, &run->cast);
+}
+
+static void set_data(struct nupa_roce *roce, const struct nupa_trace_data *data,
+		     const struct nupa_trace_record *record, const void *from)
+{
+	roce->bytes = data->total_bytes;
+	roce->mtu_bytes = data->mtu_bytes;
+	roce->piece_bytes = data->piece_bytes;
+	roce->data = from;
+	roce->data_bytes = record->data_bytes;
+}
+
+/* --- answers ------------------------------------------------------------------------- */
+
+static void add_ack(struct nupa_watch *watch, const struct message *m, uint32_t ack_psn)
+{
+	struct nupa_sent guess;
+	const struct nupa_sent *sent =
+	    nupa_requester_find(watch, m->msg->dest_qpn, ack_psn, &guess);
+	struct nupa_run *run;
+
+	if (m->transport == TRANSPORT_UC || m->transport == TRANSPORT_UD ||
+	    sent->transport == TRANSPORT_UC)
+		return; /* the engine's own business */
+	run = add_run(watch, NUPA_ROCE_ACK, sent->transfer, m->flags);
+	run->cast.ends_transfer = true;
+	run->roce.transport = sent->transport ? sent->transport : m->transport;
+	run->roce.syndrome = ACK_SYNDROME;
+	run->roce.src_qpn = m->msg->src_qpn;
+	run->roce.dest_qpn = m->msg->dest_qpn;
+	run->roce.psn = sent->wire_last;
+	run->roce.msn = sent->msn;
+	join(watch, run, m->from, m->to, m->received);
+}
+
+static void add_nak(struct nupa_watch *watch, const struct message *m)
+{
+	const struct nupa_msg *msg = m->msg;
+	struct nupa_sent guess;
+	const struct nupa_sent *sent = nupa_requester_find(watch, msg->dest_qpn, msg->psn, &guess);
+	struct nupa_run *run;
+
+	if (msg->syndrome >= NUPA_NAK_NOT_READY || m->transport == TRANSPORT_UC)
+		return; /* silence */
+	run = add_run(watch, NUPA_ROCE_ACK, sent->transfer, m->flags);
+	run->cast.ends_transfer = msg->syndrome != NUPA_NAK_RNR && msg->syndrome != NUPA_NAK_PSN;
+	run->roce.transport = sent->transport ? sent->transport : m->transport;
+	run->roce.syndrome = msg->syndrome == NUPA_NAK_RNR
+				 ? (uint8_t)(RNR_SYNDROME | (msg->timer & 31))
+				 : (uint8_t)(NAK_SYNDROME | msg->syndrome);
+	run->roce.src_qpn = msg->src_qpn;
+	run->roce.dest_qpn = msg->dest_qpn;
+	run->roce.psn = sent->wire_psn;
+	run->roce.msn = sent == &guess || !sent->msn ? sent->msn : sent->msn - 1;
+	join(watch, run, m->from, m->to, m->received);
+}
+
+static bool add_response(struct nupa_watch *watch, const struct message *m)
+{
+	const struct nupa_msg *msg = m->msg;
+	const struct nupa_trace_data *data = &m->body->data;
+	struct nupa_sent guess;
+	const struct nupa_sent *sent = nupa_requester_find(watch, msg->dest_qpn, msg->psn, &guess);
+	const bool atomic = msg->op == NUPA_OP_ATOMIC_RESP;
+	/* A19.4.4: FLUSH and ATOMIC WRITE are answered as a READ of nothing. */
+	const bool fetches = atomic && sent->atomic < NUPA_ATOMIC_WRITE;
+	struct nupa_run *run;
+
+	if (!atomic &&
+	    (msg->total_bytes > NUPA_MSG_MAX_BYTES || msg->offset_bytes > msg->total_bytes ||
+	     data->total_bytes > msg->total_bytes - msg->offset_bytes))
+		return false;
+	run = add_run(watch, fetches ? NUPA_ROCE_ATOMIC_ACK : NUPA_ROCE_READ_RESPONSE,
+		      sent->transfer, m->flags);
+	run->roce.transport = sent->transport ? sent->transport : m->transport;
+	run->roce.syndrome = ACK_SYNDROME;
+	run->roce.src_qpn = msg->src_qpn;
+	run->roce.dest_qpn = msg->dest_qpn;
+	run->roce.psn = sent->wire_psn;
+	run->roce.msn = sent->msn;
+	run->roce.original = msg->original;
+	if (!atomic) {
+		set_data(&run->roce, data, m->record, m->body + 1);
+		run->n = (uint32_t)nupa_packets_of(data->total_bytes, data->mtu_bytes);
+		run->roce.psn += (uint32_t)(msg->offset_bytes / data->mtu_bytes);
+		run->roce.begins = !msg->offset_bytes;
+		run->roce.ends = msg->offset_bytes + data->total_bytes == msg->total_bytes;
+	}
+	run->cast.ends_transfer = run->roce.ends;
+	join(watch, run, m->from, m->to, m->received);
+	return true;
+}
+
+/* --- requests ------------------------------------------------------------------------ */
+
+/* A group's address, where it is one of IPv4, and its Ethernet address. */
+static void address_group(struct nupa_run *run, const uint8_t mgid[16])
+{
+	uint8_t *head = run->roce.head;
+	uint32_t old = (uint32_t)head[30] << 8 | head[31], now;
+	uint8_t ip[4];
+
+	old += (uint32_t)head[32] << 8 | head[33];
+	memcpy(ip, mgid + 12, 4);
+	ip[0] = 0xe0 | (ip[0] & 0x0f);
+	now = ((uint32_t)ip[0] << 8 | ip[1]) + ((uint32_t)ip[2] << 8 | ip[3]);
+	memcpy(head + 30, ip, 4);
+	memcpy(head, (uint8_t[]){ 0x01, 0x00, 0x5e, ip[1] & 0x7f, ip[2], ip[3] }, 6);
+	run->roce.ip_sum = run->roce.ip_sum - old + now;
+	run->roce.dest_qpn = 0xffffff;
+}
+
+/* The engine sends a copy to each member; the source's port has seen the first one only. */
+static bool is_copy(struct nupa_watch *watch, const struct nupa_msg *msg)
+{
+	bool copy = watch->group_qpn == msg->src_qpn && watch->group_psn == msg->psn;
+
+	watch->group_qpn = msg->src_qpn;
+	watch->group_psn = msg->psn;
+	return copy;
+}
+
+static void drop_outbound(struct nupa_cast *cast)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < cast->n_sights; i++)
+		if (cast->sights[i].direction != NUPA_OUTBOUND)
+			cast->sights[n++] = cast->sights[i];
+	cast->n_sights = (uint8_t)n;
+}
+
+static bool add_datagram(struct nupa_watch *watch, const struct message *m)
+{
+	const struct nupa_msg *msg = m->msg;
+	struct nupa_run *run;
+
+	if (msg->op != NUPA_OP_SEND || m->body->data.total_bytes > NUPA_MTU_BYTES)
+		return false;
+	run = add_run(watch, NUPA_ROCE_SEND, m->record->transfer, m->flags);
+	run->cast.ends_transfer = true;
+	run->roce.transport = TRANSPORT_UD;
+	run->roce.solicited = msg->flags & NUPA_F_SOLICITED;
+	run->roce.with_imm = msg->flags & NUPA_F_IMM;
+	run->roce.imm = msg->imm;
+	run->roce.src_qpn = msg->src_qpn;
+	run->roce.dest_qpn = msg->dest_qpn;
+	run->roce.qkey = msg->deth.qkey;
+	run->roce.psn = msg->psn & NUPA_PSN_MASK;
+	set_data(&run->roce, &m->body->data, m->record, m->body + 1);
+	run->roce.mtu_bytes = NUPA_MTU_BYTES;
+	join(watch, run, m->from, m->to, m->received);
+	if (msg->deth.is_global == NUPA_DETH_MULTICAST) {
+		address_group(run, msg->ud_data);
+		if (!m->received && is_copy(watch, msg))
+			drop_outbound(&run->cast);
+	}
+	return true;
+}
+
+static void fill_request(struct nupa_roce *roce, const struct message *m)
+{
+	const struct nupa_msg *msg = m->msg;
+
+	roce->transport = m->transport;
+	roce->begins = msg->flags & NUPA_F_FIRST;
+	roce->ends = msg->flags & NUPA_F_LAST;
+	roce->asks = m->transport != TRANSPORT_UC;
+	roce->solicited = msg->flags & NUPA_F_SOLICITED;
+	roce->with_imm = msg->flags & NUPA_F_IMM;
+	roce->with_inv = msg->flags & NUPA_F_INV;
+	roce->imm = msg->imm;
+	roce->src_qpn = msg->src_qpn;
+	roce->dest_qpn = msg->dest_qpn;
+	roce->srqn = msg->ack_psn;
+	if (msg->op == NUPA_OP_ATOMIC) {
+		roce->atomic = (uint8_t)msg->atomic.kind & 3;
+		roce->raddr = msg->atomic.raddr;
+		roce->rkey = msg->atomic.rkey;
+		roce->compare_add = msg->atomic.compare_add;
+		roce->swap = msg->atomic.swap;
+		if (roce->atomic == NUPA_ATOMIC_FLUSH)
+			roce->total_bytes = (uint32_t)msg->atomic.compare_add;
+		if (roce->atomic != NUPA_ATOMIC_WRITE)
+			return;
+		roce->total_bytes = 8;
+		roce->bytes = roce->piece_bytes = roce->data_bytes = 8;
+		roce->data = (const uint8_t *)&msg->atomic.compare_add;
+		return;
+	}
+	if (msg->op != NUPA_OP_SEND) {
+		roce->raddr = msg->reth.raddr;
+		roce->rkey = msg->reth.rkey;
+		roce->total_bytes = msg->reth.total_bytes;
+	}
+	if (msg->op != NUPA_OP_READ)
+		set_data(roce, &m->body->data, m->record, m->body + 1);
+}
+
+static bool add_request(struct nupa_watch *watch, const struct message *m)
+{
+	static const uint8_t what_of[] = {
+		[NUPA_OP_SEND] = NUPA_ROCE_SEND,
+		[NUPA_OP_WRITE] = NUPA_ROCE_WRITE,
+		[NUPA_OP_READ] = NUPA_ROCE_READ,
+		[NUPA_OP_ATOMIC] = NUPA_ROCE_ATOMIC,
+	};
+	const struct nupa_msg *msg = m->msg;
+	const uint32_t bytes =
+	    msg->op == NUPA_OP_READ ? msg->reth.total_bytes : m->body->data.total_bytes;
+	const uint32_t n = (uint32_t)nupa_packets_of(bytes, m->body->data.mtu_bytes);
+	struct nupa_sent guess;
+	const struct nupa_sent *sent;
+	struct nupa_run *run;
+
+	if (bytes > NUPA_MSG_MAX_BYTES)
+		return false;
+	if (m->received) { /* judged at the receiver: it was sent before */
+		sent = nupa_requester_find(watch, msg->src_qpn, msg->psn, &guess);
+	} else {
+		struct nupa_sent *now =
+		    nupa_requester_sends(watch, msg->src_qpn, msg->psn, n, msg->flags & NUPA_F_LAST,
+					 m->record->transfer);
+
+		now->transport = m->transport;
+		now->atomic = msg->op == NUPA_OP_ATOMIC ? (uint8_t)(msg->atomic.kind & 3) : 0;
+		sent = now;
+	}
+	run = add_run(watch, (enum nupa_roce_what)what_of[msg->op], sent->transfer, m->flags);
+	fill_request(&run->roce, m);
+	run->roce.psn = sent->wire_psn;
+	run->n = msg->op == NUPA_OP_READ ? 1 : n;
+	run->cast.ends_transfer = m->transport == TRANSPORT_UC && run->roce.ends;
+	join(watch, run, m->from, m->to, m->received);
+	return true;
+}
+
+bool nupa_expand_message(struct nupa_watch *watch, const struct nupa_trace_record *record,
+			 uint32_t source)
+{
+	const struct nupa_trace_message *body = (const void *)(record + 1);
+	const bool received = record->flags & NUPA_TRACE_BY_RECEIVER;
+	const uint32_t n_hosts = watch->fabric->geometry.n_hosts;
+	const struct message m = {
+		.record = record,
+		.body = body,
+		.msg = &body->msg,
+		.from = nupa_host_of(watch, received ? record->peer : source),
+		.to = received ? nupa_host_of(watch, source) : body->dest_host,
+		.flags = nupa_flags_of(record),
+		.transport = transport_of(body->qp_type, body->is_xrc),
+		.received = received,
+	};
+
+	if (!(watch->levels & NUPA_TRACE_TRANSPORT))
+		return true;
+	if (m.from >= n_hosts || m.to >= n_hosts || !data_makes_sense(&body->data))
+		return false;
+	switch (body->msg.op) {
+	case NUPA_OP_SEND:
+	case NUPA_OP_WRITE:
+	case NUPA_OP_READ:
+	case NUPA_OP_ATOMIC:
+		if (m.transport == TRANSPORT_UD)
+			return add_datagram(watch, &m);
+		if (body->msg.flags & NUPA_F_ACK && m.transport == TRANSPORT_RC)
+			add_ack(watch, &m, body->msg.ack_psn);
+		return add_request(watch, &m);
+	case NUPA_OP_READ_RESP:
+	case NUPA_OP_ATOMIC_RESP:
+		return add_response(watch, &m);
+	case NUPA_OP_ACK:
+		add_ack(watch, &m, body->msg.ack_psn);
+		return true;
+	case NUPA_OP_NAK:
+		add_nak(watch, &m);
+		return true;
+	default: /* the engine's own */
+		return body->msg.op && body->msg.op < NUPA_OP_MAX;
+	}
+}
+
+/* --- direct access ------------------------------------------------------------------- */
+
+/* The request and its answer, as one record of a part of them tells. */
+struct direct {
+	const struct nupa_trace_record *record;
+	const struct nupa_trace_direct *body;
+	uint32_t from, n, psn, msn;
+	uint8_t transport;
+	bool begins, ends;
+};
+
+static struct nupa_run *add_direct_run(struct nupa_watch *watch, const struct direct *d,
+				       enum nupa_roce_what what, bool answers)
+{
+	const struct nupa_trace_direct *body = d->body;
+	struct nupa_run *run = add_run(watch, what, d->record->transfer, nupa_flags_of(d->record));
+	struct nupa_roce *roce = &run->roce;
+
+	roce->transport = d->transport;
+	roce->begins = d->begins;
+	roce->ends = d->ends;
+	roce->psn = d->psn;
+	roce->src_qpn = answers ? body->dest_qpn : body->src_qpn;
+	roce->dest_qpn = answers ? body->src_qpn : body->dest_qpn;
+	roce->asks = !answers && d->transport != TRANSPORT_UC;
+	roce->syndrome = ACK_SYNDROME;
+	roce->msn = d->msn;
+	roce->raddr = body->raddr;
+	roce->rkey = body->rkey;
+	roce->total_bytes = (uint32_t)body->message_bytes;
+	run->cast.ends_transfer = d->ends && (answers || d->transport == TRANSPORT_UC);
+	join(watch, run, answers ? body->dest_host : d->from, answers ? d->from : body->dest_host,
+	     false);
+	return run;
+}
+
+static void add_direct_data(struct nupa_watch *watch, const struct direct *d,
+			    enum nupa_roce_what what, bool answers)
+{
+	struct nupa_run *run = add_direct_run(watch, d, what, answers);
+
+	run->n = d->n;
+	run->roce.with_imm = d->body->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	run->roce.imm = d->body->imm;
+	set_data(&run->roce, &d->body->data, d->record, d->body + 1);
+}
+
+static void add_direct_atomic(struct nupa_watch *watch, const struct direct *d)
+{
+	const struct nupa_trace_direct *body = d->body;
+	const bool writes = body->opcode == IBV_WR_ATOMIC_WRITE;
+	struct nupa_run *run = add_direct_run(watch, d, NUPA_ROCE_ATOMIC, false);
+
+	run->roce.compare_add = body->compare_add;
+	run->roce.swap = body->swap;
+	if (writes) {
+		run->roce.atomic = NUPA_ATOMIC_WRITE;
+		set_data(&run->roce, &body->data, d->record, body + 1);
+	} else {
+		run->roce.atomic =
+		    body->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? NUPA_ATOMIC_CAS : NUPA_ATOMIC_ADD;
+	}
+	run =
+	    add_direct_run(watch, d, writes ? NUPA_ROCE_READ_RESPONSE : NUPA_ROCE_ATOMIC_ACK, true);
+	run->roce.original = body->original;
+}
+
+static void add_direct(struct nupa_watch *watch, const struct direct *d)
+{
+	struct nupa_run *run;
+
+	switch (d->body->opcode) {
+	case IBV_WR_RDMA_READ:
+		if (d->begins) {
+			run = add_direct_run(watch, d, NUPA_ROCE_READ, false);
+			run->roce.ends = true;
+		}
+		add_direct_data(watch, d, NUPA_ROCE_READ_RESPONSE, true);
+		return;
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		add_direct_data(watch, d, NUPA_ROCE_WRITE, false);
+		/* With immediate data it is acknowledged by a message. */
+		if (!d->ends || d->transport == TRANSPORT_UC ||
+		    d->body->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+			return;
+		run = add_direct_run(watch, d, NUPA_ROCE_ACK, true);
+		run->roce.psn += d->n - 1;
+		return;
+	default:
+		add_direct_atomic(watch, d);
+		return;
+	}
+}
+
+static bool direct_makes_sense(const struct nupa_watch *watch, const struct direct *d)
+{
+	const struct nupa_trace_direct *body = d->body;
+	const uint32_t n_hosts = watch->fabric->geometry.n_hosts;
+
+	switch (body->opcode) {
+	case IBV_WR_ATOMIC_WRITE:
+		if (body->data.total_bytes != 8)
+			return false;
+		break;
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case IBV_WR_RDMA_READ:
+		if (body->message_bytes > NUPA_MSG_MAX_BYTES ||
+		    body->offset_bytes > body->message_bytes ||
+		    body->data.total_bytes > body->message_bytes - body->offset_bytes)
+			return false;
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		if (body->data.total_bytes)
+			return false;
+		break;
+	default:
+		return false;
+	}
+	return d->from < n_hosts && body->dest_host < n_hosts && data_makes_sense(&body->data);
+}
+
+bool nupa_expand_direct(struct nupa_watch *watch, const struct nupa_trace_record *record,
+			uint32_t source)
+{
+	const struct nupa_trace_direct *body = (const void *)(record + 1);
+	struct direct d = {
+		.record = record,
+		.body = body,
+		.from = nupa_host_of(watch, source),
+		.transport = transport_of(body->qp_type, body->is_xrc),
+	};
+	bool whole;
+
+	if (!(watch->levels & NUPA_TRACE_TRANSPORT))
+		return true;
+	if (!direct_makes_sense(watch, &d))
+		return false;
+	whole = body->opcode > IBV_WR_RDMA_READ; /* atomics */
+	d.begins = whole || !body->offset_bytes;
+	d.ends = whole || body->offset_bytes + body->data.total_bytes == body->message_bytes;
+	d.n = (uint32_t)nupa_packets_of(body->data.total_bytes, body->data.mtu_bytes);
+	if (body->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && d.ends) {
+		/* The message with this PSN, which is not recorded, tells of all of it. */
+		struct nupa_sent *sent = nupa_requester_sends(watch, body->src_qpn, body->psn, d.n,
+							      true, record->transfer);
+
+		sent->transport = d.transport;
+		d.psn = sent->wire_psn;
+	} else {
+		d.psn = nupa_requester_moves(watch, body->src_qpn, body->psn, d.n, d.ends, &d.msn);
+	}
+	add_direct(watch, &d);
+	return true;
+}

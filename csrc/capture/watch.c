@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A watch: registered in the superblock, so that attachments record, and read by its owner. */
+#include "watch_internal.h"
+
+#include "atomics.h"
+#include "segment_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATIENCE_NS 200000000u /* for attachments to take notice */
+#define LOOK_NS 50000u
+#define SNAP_MAX_BYTES 0x0fffffffu /* of NUPA_TRACE_WORD */
+
+static uint64_t clock_of(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* --- registration: all under the control lock ---------------------------------------- */
+
+static bool watcher_lives(const struct nupa_watcher *watcher)
+{
+	if (!watcher->pid)
+		return false;
+	if (watcher->pid_ns != nupa_pid_namespace())
+		return true; /* whether it does cannot be said from here */
+	return nupa_process_alive(watcher->pid, watcher->start_time);
+}
+
+/* What all attachments are to record now, and told them. */
+static void announce(struct nupa_fabric *fabric)
+{
+	struct nupa_superblock *sb = fabric->sb;
+	uint32_t levels = 0, snap_bytes = 0;
+
+	for (uint32_t i = 0; i < NUPA_WATCHERS_MAX; i++) {
+		struct nupa_watcher *watcher = &sb->watchers[i];
+
+		if (!watcher_lives(watcher)) {
+			nupa_store_release(&watcher->pid, 0);
+			continue;
+		}
+		levels |= watcher->levels & 15;
+		if (watcher->snap_bytes > snap_bytes)
+			snap_bytes = watcher->snap_bytes;
+	}
+	if (snap_bytes > SNAP_MAX_BYTES)
+		snap_bytes = SNAP_MAX_BYTES;
+	(void)nupa_exchange_seq(&sb->trace, levels ? NUPA_TRACE_WORD(levels, snap_bytes) : 0);
+	nupa_fetch_add_seq(&sb->port_epoch, 1); /* what attachments look at */
+	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++)
+		if (NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[i])) == NUPA_SLOT_LIVE)
+			nupa_slot_ring(&fabric->slots[i]);
+}
+
+/* /proc/PID/stat, field 3. */
+static bool process_stopped(uint32_t pid)
+{
+	char path[32], line[512];
+	const char *end;
+	size_t n;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	n = fread(line, 1, sizeof(line) - 1, file);
+	fclose(file);
+	line[n] = 0;
+	end = strrchr(line, ')');
+	return end && end[1] && (end[2] == 'T' || end[2] == 't');
+}
+
+/* Whether the slot's owner records what it should, or cannot be waited for. */
+static bool has_noticed(const struct nupa_fabric *fabric, const struct nupa_slot *slot)
+{
+	const uint64_t claim = nupa_slot_claim(slot);
+
+	return NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
+	       nupa_load_acquire(&slot->trace_seen) == nupa_load_relaxed(&fabric->sb->trace) ||
+	       !nupa_slot_alive(slot, claim) || process_stopped(NUPA_CLAIM_PID(claim));
+}
+
+static void await_notice(const struct nupa_fabric *fabric)
+{
+	const uint64_t until_ns = clock_of(CLOCK_MONOTONIC) + PATIENCE_NS;
+
+	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
+		struct nupa_slot *slot = &fabric->slots[i];
+
+		while (!has_noticed(fabric, slot) && clock_of(CLOCK_MONOTONIC) < until_ns) {
+			nupa_slot_ring(slot);
+			nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
+		}
+	}
+}
+
+static int enter(struct nupa_watch *watch)
+{
+	struct nupa_superblock *sb = watch->fabric->sb;
+	const uint32_t pid = (uint32_t)getpid();
+
+	for (int i = 0; i < (int)NUPA_WATCHERS_MAX; i++) {
+		struct nupa_watcher *watcher = &sb->watchers[i];
+
+		if (watcher_lives(watcher))
+			continue;
+		nupa_store_release(&watcher->pid, 0);
+		watcher->levels = watch->levels;
+		watcher->snap_bytes = watch->snap_bytes;
+		watcher->pid_ns = nupa_pid_namespace();
+		watcher->start_time = nupa_process_start_time(pid);
+		nupa_store_release(&watcher->pid, pid);
+		watch->entry = i;
+		return 0;
+	}
+	return -EUSERS;
+}
+
+/* --- interface ----------------------------------------------------------------------- */
+
+static int check_ports(struct nupa_watch *watch, const uint16_t *ports, uint32_t n_ports, char *why,
+		       size_t why_bytes)
+{
+	for (uint32_t i = 0; i < n_ports; i++) {
+		if (ports[i] >= watch->fabric->geometry.n_ports)
+			return nupa_explain(-EINVAL, why, why_bytes,
+					    "port %u is to be watched; the fabric has %u ports, "
+					    "counted from 0",
+					    ports[i], watch->fabric->geometry.n_ports);
+		watch->watched[ports[i]] = true;
+	}
+	watch->n_ports = n_ports;
+	return 0;
+}
+
+static void watch_free(struct nupa_watch *watch)
+{
+	nupa_rings_close(watch);
+	nupa_requesters_close(watch);
+	nupa_fabric_put(watch->fabric);
+	free(watch);
+}
+
+static struct nupa_watch *watch_new(struct nupa_fabric *fabric, uint32_t levels,
+				    uint32_t snap_bytes)
+{
+	struct nupa_watch *watch = calloc(1, sizeof(*watch));
+
+	if (!watch)
+		return NULL;
+	watch->fabric = nupa_fabric_get(fabric);
+	watch->levels = levels;
+	watch->snap_bytes = snap_bytes ? snap_bytes : UINT32_MAX;
+	watch->entry = -1;
+	watch->epoch_ns = clock_of(CLOCK_REALTIME) - clock_of(CLOCK_MONOTONIC);
+	if (nupa_requesters_open(watch) || nupa_rings_open(watch)) {
+		watch_free(watch);
+		return NULL;
+	}
+	return watch;
+}
+
+struct nupa_watch *nupa_watch_open(struct nupa_fabric *fabric, uint32_t levels, uint32_t snap_bytes,
+				   const uint16_t *ports, uint32_t n_ports, char *why,
+				   size_t why_bytes)
+{
+	struct nupa_watch *watch;
+	int error = 0;
+
+	if (!levels || levels > 15) {
+		errno = -nupa_explain(-EINVAL, why, why_bytes,
+				      "levels %#x are to be watched; there are 1 (tlp), 2 (queue), "
+				      "4 (transport), 8 (net), or-ed",
+				      levels);
+		return NULL;
+	}
+	watch = watch_new(fabric, levels, snap_bytes);
+	if (!watch) {
+		errno = -nupa_explain(-ENOMEM, why, why_bytes, "no memory for a watch");
+		return NULL;
+	}
+	error = check_ports(watch, ports, n_ports, why, why_bytes);
+	if (!error && enter(watch))
+		error = nupa_explain(-EUSERS, why, why_bytes,
+				     "%u processes watch this fabric, and no more can: end one "
+				     "(nupa capture) and try again",
+				     NUPA_WATCHERS_MAX);
+	if (error) {
+		watch_free(watch);
+		errno = -error;
+		return NULL;
+	}
+	announce(fabric);
+	await_notice(fabric);
+	return watch;
+}
+
+void nupa_watch_stop(struct nupa_watch *watch)
+{
+	if (watch->entry < 0)
+		return;
+	watch->stopped_ns = clock_of(CLOCK_MONOTONIC);
+	nupa_store_release(&watch->fabric->sb->watchers[watch->entry].pid, 0);
+	watch->entry = -1;
+	announce(watch->fabric);
+}
+
+void nupa_watch_close(struct nupa_watch *watch)
+{
+	nupa_watch_stop(watch);
+	/* What is left of those that went meanwhile. */
+	if (!nupa_load_relaxed(&watch->fabric->sb->trace))
+		nupa_fabric_reap(watch->fabric);
+	watch_free(watch);
+}
+
+size_t nupa_watch_read(struct nupa_watch *watch, void *buffer, size_t bytes, uint32_t *packets)
+{
+	struct nupa_sink sink = { .at = buffer, .end = (uint8_t *)buffer + bytes };
+	bool gathered = false;
+
+	for (;;) {
+		const struct nupa_trace_record *record;
+
+		if (!nupa_expand_go_on(watch, &sink))
+			break;
+		if (watch->record_bytes)
+			nupa_rings_pass(watch);
+		record = nupa_rings_next(watch);
+		if (record) {
+			nupa_expand_begin(watch, record, watch->current->slot);
+			continue;
+		}
+		if (gathered)
+			break;
+		nupa_rings_gather(watch);
+		gathered = true;
+	}
+	watch->counts.packets += sink.packets;
+	*packets = sink.packets;
+	return (size_t)(sink.at - (uint8_t *)buffer);
+}
+
+void nupa_watch_counts(const struct nupa_watch *watch, struct nupa_watch_counts *counts)
+{
+	*counts = watch->counts;
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the files of a watch share: readers of rings, the expansion of one record into packets, and
+ * what is remembered of requesters to know wire PSNs.
+ *
+ *   W1  Nothing that was read is believed: each length and index is checked where it is used.
+ *   W2  A record is expanded into runs of packets; each packet of a run can be built again from
+ *       the run and its number alone.  So a full buffer is no loss: the same packet comes next. */
+#ifndef NUPA_WATCH_INTERNAL_H
+#define NUPA_WATCH_INTERNAL_H
+
+#include "trace.h"
+#include "watch.h"
+
+#include <string.h>
+
+/* As nupa.packet.record has them. */
+enum nupa_level { NUPA_LEVEL_TLP = 1, NUPA_LEVEL_QUEUE, NUPA_LEVEL_TRANSPORT, NUPA_LEVEL_NET };
+enum nupa_kind {
+	NUPA_KIND_PCIE_TLP = 1,
+	NUPA_KIND_CXL_MEM,
+	NUPA_KIND_DOORBELL,
+	NUPA_KIND_WQE,
+	NUPA_KIND_CQE,
+	NUPA_KIND_ETHERNET,
+};
+enum nupa_direction { NUPA_INBOUND = 1, NUPA_OUTBOUND };
+enum nupa_record_flag {
+	NUPA_FLAG_FIRST = 1,
+	NUPA_FLAG_LAST = 2,
+	NUPA_FLAG_RETRY = 4,
+	NUPA_FLAG_CORRUPT = 8,
+	NUPA_FLAG_POISON = 16,
+	NUPA_FLAG_DROPPED = 32,
+	NUPA_FLAG_DUPLICATE = 64,
+	NUPA_FLAG_DELAYED = 128,
+	NUPA_FLAG_INJECTED = 256,
+};
+
+#define NUPA_PSN_MASK 0xffffffu
+
+/* --- rings --------------------------------------------------------------------------- */
+
+/* The ring of one slot, copied piece by piece into memory of our own. */
+struct nupa_reader {
+	uint32_t slot, host;
+	uint32_t epoch;    /* of the owner whose records these are */
+	uint64_t position; /* in the ring, of buffer[end] */
+	uint8_t *buffer;
+	size_t room_bytes, begin, end; /* what is not yet expanded */
+	uint32_t sequence;             /* of the record that comes next */
+	bool drained;                  /* its owner is gone and left nothing else */
+};
+
+/* --- packets ------------------------------------------------------------------------- */
+
+/* Where a packet is seen. */
+struct nupa_sight {
+	uint16_t port, host;
+	uint8_t direction;
+};
+
+/* What the packets of a run have in common. */
+struct nupa_cast {
+	uint64_t transfer;
+	uint16_t flags; /* enum nupa_record_flag, FIRST and LAST left out */
+	uint8_t level, kind;
+	bool ends_transfer; /* with its last packet */
+	uint8_t n_sights;
+	struct nupa_sight sights[NUPA_HOPS_MAX + 1];
+};
+
+enum nupa_roce_what {
+	NUPA_ROCE_SEND,
+	NUPA_ROCE_WRITE,
+	NUPA_ROCE_READ,
+	NUPA_ROCE_READ_RESPONSE,
+	NUPA_ROCE_ACK,
+	NUPA_ROCE_ATOMIC, /* kind: enum nupa_atomic_kind */
+	NUPA_ROCE_ATOMIC_ACK,
+};
+
+/* Packets of InfiniBand's transport, all of one message or of a part of one. */
+struct nupa_roce {
+	uint8_t what;      /* enum nupa_roce_what */
+	uint8_t transport; /* the upper bits of its opcodes */
+	uint8_t atomic;    /* enum nupa_atomic_kind */
+	uint8_t syndrome;
+	bool begins, ends, solicited, asks;
+	bool with_imm, with_inv;
+	uint32_t imm; /* as in struct nupa_msg */
+	uint32_t src_qpn, dest_qpn, srqn, qkey;
+	uint32_t psn, msn;
+	uint32_t mtu_bytes, piece_bytes, data_bytes;
+	uint64_t bytes; /* of payload */
+	const uint8_t *data;
+	uint64_t raddr;
+	uint32_t rkey, total_bytes;
+	uint64_t compare_add, swap, original;
+	uint8_t head[42]; /* Ethernet, IPv4, UDP: lengths left out */
+	uint32_t ip_sum;  /* of the 16 bit words of the IPv4 header */
+};
+
+struct nupa_whole { /* a packet that lies there as it is, or was made already */
+	const uint8_t *data;
+	uint32_t data_bytes, original_bytes;
+	uint16_t ip_length; /* to be put into its IPv4 header; 0: as it is */
+};
+
+enum nupa_run_how { NUPA_RUN_ROCE, NUPA_RUN_WHOLE };
+
+struct nupa_run {
+	struct nupa_cast cast;
+	uint8_t how;      /* enum nupa_run_how */
+	uint32_t n, next; /* packets; the next one */
+	uint32_t sight;   /* the next one of that packet */
+	uint32_t sequence;
+	bool numbered; /* the next packet has its `sequence` */
+	union {
+		struct nupa_roce roce;
+		struct nupa_whole whole;
+	};
+};
+#define NUPA_RUNS_MAX 8u
+
+/* The reader's buffer. */
+struct nupa_sink {
+	uint8_t *at, *end;
+	uint32_t packets;
+};
+#define NUPA_HEADERS_MAX_BYTES 192u /* of a packet, what stands behind its payload included */
+
+/* --- requesters ---------------------------------------------------------------------- */
+
+/* A QP that sends requests.  PSNs of the engine have the incarnation in their upper 8 bits. */
+struct nupa_requester {
+	uint32_t qpn; /* 0: none */
+	uint32_t used;
+	uint32_t engine_psn, wire_psn; /* of what it sends next */
+	uint32_t messages;             /* sent so far: what a responder counts, too */
+};
+
+/* One request message of the engine, by its PSN. */
+struct nupa_sent {
+	uint64_t transfer;
+	uint32_t qpn, engine_psn;
+	uint32_t wire_psn, wire_last;
+	uint32_t msn;
+	uint8_t transport; /* the upper bits of its opcodes */
+	uint8_t atomic;    /* enum nupa_atomic_kind */
+};
+
+#define NUPA_REQUESTER_WAYS 8u
+#define NUPA_REQUESTER_SETS 2048u
+#define NUPA_SENT_ENTRIES 65536u
+#define NUPA_SENT_WINDOW 1024u /* of one QP: what may be on its way */
+#define NUPA_TRANSFER_ENTRIES 16384u
+
+/* How many packets of a transfer there were at each level. */
+struct nupa_transfer_count {
+	uint64_t transfer;
+	uint32_t packets[4];
+};
+
+struct nupa_watch {
+	struct nupa_fabric *fabric;
+	uint32_t levels, snap_bytes;
+	int entry; /* in the superblock; -1: stopped */
+	uint64_t stopped_ns;
+	uint32_t n_ports;
+	bool watched[NUPA_PORTS_MAX];
+	struct nupa_watch_counts counts;
+	uint64_t epoch_ns; /* CLOCK_REALTIME less CLOCK_MONOTONIC */
+	uint64_t last_ns;  /* of the packet before */
+
+	struct nupa_reader *readers; /* by slot */
+	uint64_t horizon_ns;
+	struct nupa_reader *current; /* whose record is being expanded */
+	uint64_t others_ns;          /* the earliest record of all others */
+	uint32_t record_bytes;       /* of that record */
+
+	uint64_t ts_ns;
+	uint32_t n_runs, run;
+	struct nupa_run runs[NUPA_RUNS_MAX];
+
+	struct nupa_requester *requesters;
+	struct nupa_sent *sent;
+	struct nupa_transfer_count *transfers;
+	uint32_t ticks;
+	uint32_t group_qpn, group_psn; /* the datagram to a group that was shown last */
+	uint16_t slot_host[NUPA_SLOTS_MAX];
+};
+
+/* rings.c */
+int nupa_rings_open(struct nupa_watch *watch);
+void nupa_rings_close(struct nupa_watch *watch);
+/* Copies what has been recorded; moves the horizon. */
+void nupa_rings_gather(struct nupa_watch *watch);
+/* The earliest record not younger than the horizon; its reader is watch->current.  NULL: none. */
+const struct nupa_trace_record *nupa_rings_next(struct nupa_watch *watch);
+/* Goes on behind it. */
+void nupa_rings_pass(struct nupa_watch *watch);
+
+/* requesters.c */
+int nupa_requesters_open(struct nupa_watch *watch);
+void nupa_requesters_close(struct nupa_watch *watch);
+/* A message with a PSN of the engine, which takes n packets on the wire: what is known of it from
+ * now on.  completes: it is the last part of its request. */
+struct nupa_sent *nupa_requester_sends(struct nupa_watch *watch, uint32_t qpn, uint32_t engine_psn,
+				       uint32_t n, bool completes, uint64_t transfer);
+/* A direct access takes n packets, and no PSN of the engine: the first one's PSN. */
+uint32_t nupa_requester_moves(struct nupa_watch *watch, uint32_t qpn, uint32_t engine_psn,
+			      uint32_t n, bool completes, uint32_t *msn);
+/* The request with that PSN; where nothing is known of it, *guess, filled with what is likely. */
+const struct nupa_sent *nupa_requester_find(struct nupa_watch *watch, uint32_t qpn,
+					    uint32_t engine_psn, struct nupa_sent *guess);
+/* The number of the next packet of a transfer at a level. */
+uint32_t nupa_transfer_next(struct nupa_watch *watch, uint64_t transfer, uint8_t level);
+
+/* sights.c */
+/* A packet from host to host. */
+void nupa_sights_route(const struct nupa_watch *watch, uint32_t from, uint32_t to,
+		       struct nupa_cast *cast);
+/* One that goes to all hosts. */
+void nupa_sights_flood(const struct nupa_watch *watch, uint32_t from, struct nupa_cast *cast);
+/* At the port of a host alone. */
+void nupa_sights_port(const struct nupa_watch *watch, uint32_t host, enum nupa_direction direction,
+		      struct nupa_cast *cast);
+
+/* The host of a slot, or n_hosts: not known. */
+uint32_t nupa_host_of(const struct nupa_watch *watch, uint32_t slot);
+
+/* Each of these appends runs; false: the record makes no sense.  *source*: of whose ring it is. */
+bool nupa_expand_message(struct nupa_watch *watch, const struct nupa_trace_record *record,
+			 uint32_t source);
+bool nupa_expand_direct(struct nupa_watch *watch, const struct nupa_trace_record *record,
+			uint32_t source);
+bool nupa_expand_frame(struct nupa_watch *watch, const struct nupa_trace_record *record,
+		       uint32_t source);
+
+/* roce.c */
+/* What its packets begin with. */
+void nupa_roce_head(const struct nupa_watch *watch, struct nupa_roce *roce, uint32_t from,
+		    uint32_t to);
+/* How much room packet i needs at most. */
+uint32_t nupa_roce_room(const struct nupa_roce *roce, uint32_t i);
+/* Packet i of n: how much of it was captured. */
+uint32_t nupa_roce_build(const struct nupa_roce *roce, uint32_t i, uint32_t n, uint32_t snap_bytes,
+			 uint8_t *out, uint32_t *original_bytes);
+
+/* expand.c */
+/* The next run, all zeros but for its cast's transfer and flags. */
+struct nupa_run *nupa_run_add(struct nupa_watch *watch, uint8_t level, uint8_t kind,
+			      uint64_t transfer, uint16_t flags);
+/* What a record's flags are to a reader. */
+uint16_t nupa_flags_of(const struct nupa_trace_record *record);
+/* How many of its packets a payload takes. */
+static inline uint64_t nupa_packets_of(uint64_t bytes, uint32_t mtu_bytes)
+{
+	return bytes ? (bytes + mtu_bytes - 1) / mtu_bytes : 1;
+}
+/* Makes runs of a record; then gives packets until they end or the buffer is full (false). */
+void nupa_expand_begin(struct nupa_watch *watch, const struct nupa_trace_record *record,
+		       uint32_t source);
+bool nupa_expand_go_on(struct nupa_watch *watch, struct nupa_sink *sink);
+
+#endif
