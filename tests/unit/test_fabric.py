@@ -137,7 +137,7 @@ def test_what_a_killed_maker_left_is_collected() -> None:
     registry_path = Path(registry.path_of("half"))
     registry_path.touch()
     other = Path(registry.path_of("zeros"))
-    other.write_bytes(bytes(4096))
+    other.write_bytes(bytes(16384))
     registry.collect_all()
     assert registry.names() == []
 
@@ -179,7 +179,7 @@ def test_damaged_segments_are_refused_listed_and_removed() -> None:
     whole = path.read_bytes()
     version = whole[:8] + (99).to_bytes(4, "little") + whole[12:]
     for data, message in (
-        (version, "layout version 99, this program speaks version 3"),
+        (version, "layout version 99, this program speaks version 4"),
         (whole[:1000], "truncated"),
         (os.urandom(len(whole)), "no fabric"),
         (whole[:100] + b"\xff" + whole[101:], "corrupt"),
@@ -193,7 +193,7 @@ def test_damaged_segments_are_refused_listed_and_removed() -> None:
 
 def test_a_zeroed_segment_is_refused() -> None:
     path = Path(registry.path_of("lab"))
-    path.write_bytes(bytes(8192))
+    path.write_bytes(bytes(16384))
     with pytest.raises(FabricError, match="never finished or is zeroed"):
         Fabric.open("lab")
     Fabric.remove("lab")
