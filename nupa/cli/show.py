@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa show`: a fabric's hosts, ports, processes, movers and counters."""
+"""`nupa show`: a fabric's hosts, ports, processes, movers and counters, errors and faults."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 _DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_refused")
 
 _EPILOG = """\
-Data is counted in words of 4 bytes, as InfiniBand does (port_xmit_data, port_rcv_data); --json has
-all counters by their names.
+Data is counted in words of 4 bytes, as InfiniBand does (port_xmit_data, port_rcv_data).  Errors and
+faults are listed where there were any, also of programs that have ended; --json has all counters by
+their names.
 
 examples:
   nupa show
@@ -112,9 +113,22 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
         for at in shown["listeners"]
     ]:
         parts.append(table(["LISTENS ON", "PID", "SPACE", "PORT", "ADDRESS"], listeners))
+    if errors := _error_rows(shown["hosts"]):
+        parts.append(table(["ERRORS AND FAULTS", "HOST", "COUNT", "WHAT IT SAYS"], errors))
     if shown["interfaces"]:
         parts.append(_interface_table(shown["interfaces"]))
     return "\n\n".join(parts)
+
+
+def _error_rows(hosts: list[dict[str, Any]]) -> list[list[Any]]:
+    from nupa.fabric.counters import HW_NAMES
+
+    return [
+        [name, host["name"], host["hw_counters"][name], what]
+        for name, what in HW_NAMES.items()
+        for host in hosts
+        if host["hw_counters"][name]
+    ]
 
 
 def _interface_table(interfaces: list[dict[str, Any]]) -> str:

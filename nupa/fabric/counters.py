@@ -23,6 +23,28 @@ NAMES = (
     "port_xmit_discards",
     "link_downed",
 )
+#: Of struct nupa_hw_counters (csrc/engine/layout.h): what each says.
+HW_NAMES = {
+    "rx_no_receive": "UC, UD: dropped, for no receive was posted",
+    "rx_out_of_sequence": "RC: out of turn, so not yet; UC: a part was lost, so all of it is",
+    "duplicate_request": "RC: executed before, so not again",
+    "rx_invalid": "dropped: no such QP, or not ready; length, group or (UC) key wrong",
+    "qkey_violations": "UD: dropped, for its Q_Key is another one",
+    "pkey_violations": "injected: dropped, for its P_Key is another one",
+    "rx_icrc_errors": "injected: dropped, for its ICRC is wrong",
+    "rx_injected": "injected: came, whatever became of it",
+    "packet_seq_err": "RC: the other end says that one was lost",
+    "local_ack_timeout_err": "RC: sent again, for no answer came",
+    "fault_dropped": "faults: messages lost",
+    "fault_duplicated": "faults: messages that came twice",
+    "fault_reordered": "faults: messages that came late, behind others",
+    "fault_delayed": "faults: messages held back",
+    "link_retries": "faults: corrupt, found by the CRC and sent again by the link",
+    "fault_poisoned": "faults: messages poisoned",
+    "fault_flaps": "faults: times that the link went down",
+    "fault_stuck": "faults: times that completions stopped",
+    "fault_killed": "faults: QPs ended",
+}
 _BYTES_PER_WORD = 4  # IBTA 16.1.3.5: PortXmitData and PortRcvData count 32-bit words
 
 

@@ -323,6 +323,12 @@ class Fabric:
                 sums[slot.host] = {key: before.get(key, 0) + n for key, n in counters.items()}
         return sums
 
+    def hw_counters(self) -> dict[int, dict[str, int]]:
+        """By the number of each host: what programs there dropped, did again or did not believe,
+        and what faults did to them, also those that have ended: `struct nupa_hw_counters`.  What
+        each name means: `nupa.fabric.counters.HW_NAMES`."""
+        return {host.index: self._segment.hw_counters(host.index) for host in self.hosts}
+
     def leases(self) -> int:
         """How many hosts are leased, by `nupa run` and others that keep a program on one."""
         return sum(registry.leases(self._segment, host.index) for host in self.hosts)
@@ -335,6 +341,7 @@ class Fabric:
         processes = self.processes()
         hosts, ports = self.hosts, self.ports
         counters = count(ports, self._segment.flows(), self._segment.route)
+        hw_counters = self.hw_counters()
         pids = {slot.slot: slot.pid for slot in processes}
         return {
             "name": self.name,
@@ -353,6 +360,7 @@ class Fabric:
                     "port": ports[host.port].name,
                     "state": ports[host.port].state,
                     "processes": [_process(slot) for slot in processes if slot.host == host.index],
+                    "hw_counters": hw_counters[host.index],
                 }
                 for host in hosts
             ],

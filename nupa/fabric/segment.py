@@ -294,11 +294,15 @@ class Segment:
         """Of a slot that is a queue of an interface: `struct nupa_net_counters`, by name."""
         found = ffi.new("struct nupa_net_counters *")
         check(lib.nupa_fabric_net_counters(self.handle, slot, found), f"cannot read slot {slot}")
-        return {
-            name: int(getattr(found, name))
-            for name, _ in ffi.typeof("struct nupa_net_counters").fields
-            if name != "reserved"
-        }
+        return _by_name(found)
+
+    def hw_counters(self, host: int) -> dict[str, int]:
+        """`struct nupa_hw_counters` by name, of the attachments there are to *host* and of those
+        that are gone."""
+        found = ffi.new("struct nupa_hw_counters *")
+        rc = lib.nupa_fabric_hw_counters(self.handle, host, found)
+        check(rc, f"cannot read the errors and faults of host {host}")
+        return _by_name(found)
 
     def listeners(self) -> Iterator[Listener]:
         """The rdma_cm ids that listen, by host."""
@@ -319,6 +323,12 @@ class Segment:
         check(rc, f"cannot read the channel {from_slot} - {to_slot}")
         name = str(ffi.string(ffi.cast("enum nupa_mover", rc)))
         return name.removeprefix("NUPA_MOVER_").lower()
+
+
+def _by_name(counters: Any) -> dict[str, int]:
+    """The fields of a C struct of counters."""
+    fields = ffi.typeof(counters).item.fields
+    return {name: int(getattr(counters, name)) for name, _ in fields if name != "reserved"}
 
 
 def _flow(host: int, peer: int, flow: Any) -> Iterator[Flow]:
