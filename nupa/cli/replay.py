@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa replay`: plays a capture's requests against a fresh fabric."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from nupa.cli import EXIT_USAGE, Help, fail
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from nupa.replay import Report
+
+EXIT_DIFFERS = 1
+_DIFFERENCES_SHOWN = 20
+_LINE_S = 0.2  # between two lines of progress
+
+_DESCRIPTION = """\
+Reads the InfiniBand transport packets of a capture (of `nupa capture`, or of real adapters), makes
+hosts, queue pairs and memory as they had them, plays each request, and compares its status, the
+data that was read or received, and the old values of atomics with the capture.
+"""
+_EPILOG = """\
+exit code: 0 all that can be compared matches, 1 something differs, 2 the file or the command line
+is wrong.  docs/replay.md says what is compared, and how it becomes a test.
+
+examples:
+  nupa replay failure.pcapng
+  nupa replay failure.pcapng --json | jq '.differences[].packet'
+  nupa replay failure.pcapng --realtime         with the pauses of the capture
+  nupa replay failure.pcapng --fabric rack      between hosts of a fabric that is up
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "replay",
+        help="play a capture's requests again and compare",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=Help,
+    )
+    parser.add_argument("file", help="a pcapng file")
+    parser.add_argument("--json", action="store_true", help="for scripts: one object")
+    parser.add_argument(
+        "--realtime", action="store_true", help="keep the pauses of the capture (default: none)"
+    )
+    parser.add_argument(
+        "--fabric", metavar="NAME", help="play on this one (default: on one of this process)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from nupa.cli._text import print_json
+    from nupa.fabric.errors import NupaError
+
+    try:
+        report = _replay(args)
+    except (NupaError, OSError) as error:
+        return fail(str(error), EXIT_USAGE)
+    if args.json:
+        print_json(report.as_dict())
+    else:
+        print(report.text(_DIFFERENCES_SHOWN))
+    return EXIT_DIFFERS if report.differed else 0
+
+
+def _replay(args: argparse.Namespace) -> Report:
+    from nupa.fabric import Fabric
+    from nupa.replay import replay
+
+    with _Progress() as progress:
+        if args.fabric is None:
+            return replay(args.file, realtime=args.realtime, progress=progress)
+        with Fabric.open(args.fabric) as fabric:
+            return replay(args.file, fabric=fabric, realtime=args.realtime, progress=progress)
+
+
+class _Progress:
+    """One line on a terminal, written over again and again; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._to = sys.stderr if sys.stderr.isatty() else None
+        self._next = time.monotonic() + _LINE_S
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._to is not None:
+            self._to.write("\r\x1b[K")
+
+    def __call__(self, stage: str, done: int, of: int) -> None:
+        if self._to is None or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _LINE_S
+        text = f"{done} of {of} requests" if of else f"{done} packets"
+        self._to.write(f"\r{stage}: {text}\x1b[K")
+        self._to.flush()

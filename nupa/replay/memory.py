@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which memory the capture's requests need, and which they have to be refused.  No verbs here.
+
+A region of the fresh fabric stands for what was used through one rkey.  Its contents are what READs
+and atomics of the capture found there, until a request of the capture has written to it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from nupa.replay.packets import ReplayError
+from nupa.replay.requests import Answer, Kind, Request, Span
+
+REGION_BYTES_MAX = 1 << 30  # all regions together
+_GAP_BYTES = 64 << 10  # what lies nearer together is one region
+_ADDRESS_END = 1 << 64
+_INVALID_REQUEST_UNALIGNED = 8
+
+Key = tuple[str, int]  # the responder's address, an rkey
+
+
+class Refusal(Enum):
+    """How a request that was refused in the capture is made to be refused again."""
+
+    KEY = "a key that is none"
+    BOUNDS = "out of bounds"
+    ACCESS = "an access that the region does not give"
+
+
+@dataclass(eq=False, slots=True)
+class Extent:
+    """Addresses from *start* to *end*.  *written*: one byte for each, 1 once the capture's requests
+    have written there, so that the capture says what has to be there."""
+
+    start: int
+    end: int
+    written: bytearray = field(default_factory=bytearray)
+
+    def mark(self, va: int, length: int, written: bool) -> None:
+        """What a request wrote (or, not *written*, wrote there that was not captured)."""
+        at = va - self.start
+        self.written[at : at + length] = (b"\1" if written else b"\0") * length
+
+    def open_spans(self, va: int, length: int) -> list[Span]:
+        """The parts of a range that nothing in the capture has written: from its start, 0."""
+        at, end = va - self.start, va - self.start + length
+        spans = []
+        while at < end:
+            start = self.written.find(0, at, end)
+            if start < 0:
+                break
+            at = self.written.find(1, start, end)
+            at = end if at < 0 else at
+            spans.append((start - (va - self.start), at - (va - self.start)))
+        return spans
+
+
+@dataclass(eq=False, slots=True)
+class Region:
+    """All that was used through one key.  *window*: peers invalidate it by their SENDs."""
+
+    key: Key
+    kinds: set[Kind] = field(default_factory=set)
+    extents: list[Extent] = field(default_factory=list)
+    window: bool = False
+
+    def holding(self, va: int, length: int) -> Extent | None:
+        """The extent that has all of a range."""
+        extent = self.nearest(va)
+        return extent if extent.start <= va and va + length <= extent.end else None
+
+    def nearest(self, va: int) -> Extent:
+        index = bisect_right([extent.start for extent in self.extents], va) - 1
+        return self.extents[max(index, 0)]
+
+
+def _key(request: Request) -> Key:
+    return request.flow.destination, request.rkey
+
+
+def _touches(request: Request) -> bool:
+    return request.kind is not Kind.SEND and request.length > 0
+
+
+class Memory:
+    """The regions of a capture."""
+
+    def __init__(self, requests: Iterable[Request]) -> None:
+        self.regions: dict[Key, Region] = {}
+        ranges: dict[Key, list[Span]] = {}
+        for request in requests:
+            if _touches(request) and request.answer.works and in_address_space(request):
+                region = self._region(_key(request))
+                region.kinds.add(request.kind)
+                ranges.setdefault(_key(request), []).append(
+                    (request.va, request.va + request.length)
+                )
+            if request.invalidates >= 0 and request.answer is Answer.DONE:
+                key = request.flow.destination, request.invalidates
+                self._region(key).window = True
+        total = 0
+        for key, region in self.regions.items():
+            spans = ranges.get(key) or [(0, 8)]
+            region.extents = _extents(spans, _ADDRESS_END if region.window else _GAP_BYTES)
+            total += sum(extent.end - extent.start for extent in region.extents)
+        if total > REGION_BYTES_MAX:
+            raise ReplayError(
+                f"the requests reach {total >> 20} MiB of memory; the limit is "
+                f"{REGION_BYTES_MAX >> 20} MiB: `editcap -c` cuts the capture into pieces"
+            )
+        for region in self.regions.values():
+            for extent in region.extents:
+                extent.written = bytearray(extent.end - extent.start)
+
+    def _region(self, key: Key) -> Region:
+        return self.regions.setdefault(key, Region(key))
+
+    def find(self, request: Request) -> tuple[Region, Extent] | None:
+        """Where a request goes that works."""
+        region = self.regions.get(_key(request))
+        extent = region.holding(request.va, request.length) if region is not None else None
+        return (region, extent) if region is not None and extent is not None else None
+
+    def refusal(self, request: Request) -> tuple[Refusal, Region | None, Extent | None]:
+        """Why a request is refused, and at which region, if it reaches one."""
+        region = self.regions.get(_key(request))
+        if region is None:
+            return Refusal.KEY, None, None
+        extent = region.nearest(request.va)
+        if request.kind not in region.kinds:
+            return Refusal.ACCESS, region, extent
+        if region.holding(request.va, request.length) is None:
+            return Refusal.BOUNDS, region, extent
+        # It was allowed at other times: the region came later, or was gone.
+        return (Refusal.KEY, region if region.window else None, extent)
+
+
+def in_address_space(request: Request) -> bool:
+    """False for a range that ends beyond the last address."""
+    return request.va + request.length < _ADDRESS_END
+
+
+def _extents(spans: list[Span], gap_bytes: int) -> list[Extent]:
+    extents: list[Extent] = []
+    for start, end in sorted(spans):
+        if extents and start - extents[-1].end <= gap_bytes:
+            extents[-1].end = max(extents[-1].end, end)
+        else:
+            extents.append(Extent(start, end))
+    return extents

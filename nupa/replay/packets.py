@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A capture's transport packets, in memory: what the other modules of this package look at.
+
+Everything else in the file is counted under the reason why it is left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from os import PathLike
+from typing import IO, NamedTuple
+
+from nupa.fabric.errors import LocalError
+from nupa.packet import fast, records
+from nupa.packet.fast import Fault, Header, Headers, Icrc, Layer
+from nupa.packet.opcodes import OPCODES
+from nupa.packet.pcapng import Batch, Reader
+from nupa.packet.pcapng_blocks import FLAG_CRC_ERROR, OPT_COMMENT, options_of
+from nupa.packet.record import LINKTYPE_NUPA, Flag, Kind, flags_of
+
+PACKETS_MAX = 1 << 19  # with all that is made of them some 600 MiB
+PAYLOAD_BYTES_MAX = 256 << 20
+
+_UDP, _BTH_IN_GRH = 17, 0x1B
+_UDP_BYTES, _GRH_BYTES, _LRH_BYTES, _BTH_BYTES, _ICRC_BYTES = 8, 40, 8, 12, 4
+_HEADER_BYTES = {
+    "RDETH": 4, "XRCETH": 4, "DETH": 8, "FETH": 4, "RETH": 16, "AtomicETH": 28, "AETH": 4,
+    "AtomicAckETH": 8, "ImmDt": 4, "IETH": 4, "CNPPadding": 16,
+}  # fmt: skip
+# From BTH's first byte to the payload's.
+_TO_PAYLOAD = {
+    code: _BTH_BYTES + sum(_HEADER_BYTES[name] for name in opcode.headers)
+    for code, opcode in OPCODES.items()
+}
+_CM_CLASS = 7
+# What NUPA's receivers say of a packet, beside the record of its sender.
+_BY_RECEIVER = (
+    Flag.DROPPED | Flag.DUPLICATE | Flag.DELAYED | Flag.CORRUPT | Flag.POISON | Flag.INJECTED
+)
+
+
+class ReplayError(LocalError):
+    """The capture cannot be replayed: the message says why, and what can be done."""
+
+
+class Packet(NamedTuple):
+    """One packet.  *number* counts all packets of the file from 1, as Wireshark does; *size* is
+    the payload's length as it was sent, of which *payload* has what was captured."""
+
+    number: int
+    ts_ns: int
+    transfer: int
+    source: str
+    destination: str
+    opcode: int
+    dqpn: int
+    psn: int
+    size: int
+    payload: bytes
+    rkey: int
+    va: int
+    dma_bytes: int
+    swap: int
+    compare: int
+    original: int
+    imm: int
+    qkey: int
+    source_qpn: int
+    syndrome: int
+    cm: int  # the attribute of a message of connection management, 0: it is none
+
+
+_FROM_COLUMNS = (
+    "opcode", "dqpn", "psn", "rkey", "va", "dma_bytes", "swap", "compare", "original", "imm",
+    "qkey", "source_qpn", "syndrome", "mad_class", "mad_attribute",
+)  # fmt: skip
+
+
+class Capture:
+    """*packets* in the file's order; *skipped*: why others are not among them; *queues*: which
+    queue pair posted a transfer, where the file says so; *lost*: source, destination, QP and PSN of
+    what NUPA says never arrived."""
+
+    def __init__(self) -> None:
+        self.packets: list[Packet] = []
+        self.skipped: Counter[str] = Counter()
+        self.queues: dict[int, int] = {}
+        self.lost: set[tuple[str, str, int, int]] = set()
+        self.total = 0
+        self._payload_bytes = 0
+        self._addresses: dict[tuple[bytes, int], str] = {}
+
+    def add(self, batch: Batch) -> None:
+        """Takes the packets of a batch.  ReplayError past PACKETS_MAX or PAYLOAD_BYTES_MAX."""
+        if any(interface.linktype == LINKTYPE_NUPA for interface in batch.interfaces):
+            self._add_queues(batch)
+        headers = fast.decode_batch(batch, check_icrc=True)
+        columns = zip(*(getattr(headers, name) for name in _FROM_COLUMNS), strict=True)
+        for i, (row, values) in enumerate(zip(batch.rows(), columns, strict=True)):
+            self.total += 1
+            why = self._unfit(headers, i, batch.interfaces[row[6]].linktype, row[7])
+            said = _said(batch, row[8], row[9]) if row[8] and not why else 0
+            if said & Flag.DROPPED:
+                self.lost.add((*self._ends(headers, i), headers.dqpn[i], headers.psn[i]))
+            if said & _BY_RECEIVER:
+                why = "a receiver's second record of a packet that a fault has hit"
+            if why:
+                self.skipped[why] += 1
+            else:
+                self._add_packet(batch, headers, i, row, values)
+        if len(self.packets) > PACKETS_MAX:
+            raise ReplayError(
+                f"the capture has more than {PACKETS_MAX} transport packets, which is the limit: "
+                "`editcap -c` cuts it into pieces"
+            )
+        if self._payload_bytes > PAYLOAD_BYTES_MAX:
+            raise ReplayError(
+                f"the packets carry more than {PAYLOAD_BYTES_MAX >> 20} MiB, which is the limit: "
+                "`editcap -c` cuts the capture into pieces, `editcap -s 128` cuts its payloads"
+            )
+
+    def _add_queues(self, batch: Batch) -> None:
+        found = records.decode_batch(batch)
+        for i in found.where(kind=Kind.WQE):
+            if len(self.queues) < PACKETS_MAX:
+                self.queues[found.transfer[i]] = found.number[i]
+
+    def _unfit(self, headers: Headers, i: int, linktype: int, flags: int) -> str:
+        if linktype == LINKTYPE_NUPA:
+            return "of NUPA's link type: TLPs, CXL.mem, queue entries"
+        if headers.layer[i] != Layer.TRANSPORT:
+            return "no InfiniBand transport"
+        if flags & FLAG_CRC_ERROR or headers.icrc_state[i] == Icrc.WRONG:
+            return "a wrong CRC: nobody takes it"
+        fault = headers.fault[i]
+        if fault == Fault.CUT:
+            return "cut off within its headers"
+        if fault != Fault.NONE:
+            return "damaged: lengths or opcode"
+        return ""
+
+    def _add_packet(
+        self, batch: Batch, headers: Headers, i: int, row: tuple[int, ...], values: tuple[int, ...]
+    ) -> None:
+        (
+            opcode, dqpn, psn, rkey, va, dma_bytes, swap, compare, original, imm,
+            qkey, source_qpn, syndrome, mad_class, mad_attribute,
+        ) = values  # fmt: skip
+        at, size = headers.payload_offset[i], headers.payload_bytes[i]
+        data = batch.data[row[3] + at : row[3] + at + size] if size else b""
+        if headers.icrc_state[i] == Icrc.NONE:
+            size = _sent_bytes(batch.data, row[3], headers, i)
+            data = data[:size]
+        self._payload_bytes += len(data)
+        self.packets.append(
+            Packet(
+                self.total, row[0], row[1],
+                *self._ends(headers, i),
+                opcode, dqpn, psn, size, data, rkey, va, dma_bytes, swap, compare, original,
+                imm if headers.headers[i] & Header.ImmDt else -1,
+                qkey, source_qpn, syndrome,
+                mad_attribute if mad_class == _CM_CLASS else 0,
+            )
+        )  # fmt: skip
+
+    def _ends(self, headers: Headers, i: int) -> tuple[str, str]:
+        version = headers.ip_version[i]
+        return (
+            self._address(headers.source(i), headers.slid[i], version),
+            self._address(headers.destination(i), headers.dlid[i], version),
+        )
+
+    def _address(self, address: bytes, lid: int, version: int) -> str:
+        key = (address, 0) if version else (b"", lid)
+        text = self._addresses.get(key)
+        if text is None:
+            text = fast.address_text(address) if version else f"LID {lid}"
+            self._addresses[key] = text
+        return text
+
+
+def _said(batch: Batch, at: int, size: int) -> Flag:
+    """The flags in a packet's comment."""
+    flags = 0
+    for option in options_of(batch.data[at : at + size], batch.order):
+        if option.code == OPT_COMMENT:
+            flags |= flags_of(option.value.decode(errors="replace"))
+    return Flag(flags)
+
+
+def _sent_bytes(data: bytes, start: int, headers: Headers, i: int) -> int:
+    """The length of a payload whose end was not captured, from the lengths in its headers."""
+    payload = headers.payload_offset[i]
+    bth = payload - _TO_PAYLOAD[headers.opcode[i]]
+    if headers.protocol[i] == _UDP:
+        udp = start + bth - _UDP_BYTES
+        whole = int.from_bytes(data[udp + 4 : udp + 6], "big") - _UDP_BYTES
+    elif headers.protocol[i] == _BTH_IN_GRH:
+        grh = start + bth - _GRH_BYTES
+        whole = int.from_bytes(data[grh + 4 : grh + 6], "big")
+    else:
+        lrh = start + bth - _LRH_BYTES
+        words = int.from_bytes(data[lrh + 4 : lrh + 6], "big") & 0x7FF
+        whole = words * 4 - _LRH_BYTES
+    return max(0, whole - (payload - bth) - headers.padcount[i] - _ICRC_BYTES)
+
+
+def read(
+    file: str | PathLike[str] | IO[bytes], progress: Callable[[int], None] = lambda _: None
+) -> Capture:
+    """The transport packets of a pcapng file.  *progress* is told how many packets were read.
+
+    PcapngError where the file is damaged; ReplayError past a limit; OSError as the file gives it.
+    """
+    capture = Capture()
+    with Reader(file) as reader:
+        for batch in reader.batches():
+            capture.add(batch)
+            progress(capture.total)
+    return capture

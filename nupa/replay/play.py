@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Plays requests, one at a time, and compares what comes with what the capture has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nupa.replay.memory import Memory, in_address_space
+from nupa.replay.outcome import Outcome
+from nupa.replay.report import Difference, Report
+from nupa.replay.requests import Answer, Kind, Request
+from nupa.replay.stage import Stage
+from nupa.replay.step import Clock, Step
+
+_ATOMIC_BYTES = 8
+
+_NO_ANSWER = "without an answer in the capture, to memory that nothing else tells of"
+_CRAFTED = "refused for what only a crafted packet does"
+_OWN_MEMORY = "refused because of the responder's own memory"
+_BEYOND = "to a range that ends beyond the last address"
+
+
+class Player:
+    """Plays requests on a stage; the report has what came of them."""
+
+    def __init__(self, stage: Stage, memory: Memory, report: Report, clock: Clock) -> None:
+        self._stage = stage
+        self._memory = memory
+        self._report = report
+        self._clock = clock
+
+    def play(self, request: Request) -> None:
+        """One request, as the capture shows it: refused where it was, retried where it was."""
+        report = self._report
+        why = unplayable(request, self._memory)
+        if why:
+            report.skipped[why] += 1
+            return
+        outcome = Outcome()
+        if request.rnr:
+            self._probe(request, outcome)
+        if not outcome.differences and not (request.rnr and request.answer is Answer.NONE):
+            Step(self._stage, self._memory, self._clock, request, outcome).run()
+        report.played += 1
+        if outcome.differences:
+            text = str(request)
+            report.differs([Difference(request.number, text, *d) for d in outcome.differences])
+        elif not outcome.compared or (request.answer is Answer.NONE and not request.rnr):
+            report.not_comparable += 1
+        else:
+            report.matched += 1
+            report.partly += outcome.partly
+
+    def _probe(self, request: Request, outcome: Outcome) -> None:
+        """Without a receive: the receiver is not ready, as it was in the capture."""
+        self._report.notes["receives withheld where the capture has an RNR NAK"] += 1
+        step = Step(self._stage, self._memory, self._clock, request, outcome)
+        step.run(probe=True)
+
+
+def unplayable(request: Request, memory: Memory) -> str:
+    """Why a request cannot be played; empty if it can."""
+    answer, kind = request.answer, request.kind
+    if kind is not Kind.SEND and not in_address_space(request):
+        return _BEYOND
+    if answer is Answer.INVALID_REQUEST:
+        short = kind is Kind.SEND and request.length > 0
+        unaligned = kind.atomic and request.va % _ATOMIC_BYTES
+        return "" if short or unaligned else _CRAFTED
+    if answer is Answer.REMOTE_ACCESS:
+        return _CRAFTED if kind is Kind.SEND and request.invalidates < 0 else ""
+    if answer is Answer.REMOTE_OPERATION:
+        return "" if kind is Kind.SEND and request.length else _OWN_MEMORY
+    if answer is Answer.NONE and kind is not Kind.SEND and memory.find(request) is None:
+        return _NO_ANSWER
+    return ""
+
+
+def play(
+    requests: list[Request],
+    stage: Stage,
+    memory: Memory,
+    report: Report,
+    *,
+    clock: Clock,
+    realtime: bool,
+    progress: Callable[[int], None],
+) -> None:
+    """All requests, in the order in which the capture shows that they were executed."""
+    player = Player(stage, memory, report, clock)
+    began, first_ns = clock.monotonic(), min((r.ts_ns for r in requests), default=0)
+    for count, request in enumerate(requests, 1):
+        if realtime:
+            early = (request.ts_ns - first_ns) / 1e9 - (clock.monotonic() - began)
+            if early > 0:
+                clock.sleep(early)
+        player.play(request)
+        progress(count)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What was asked for, and what came of it: one Request for each message of a capture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from nupa.packet.opcodes import Transport
+from nupa.replay.flows import Flow
+
+Span = tuple[int, int]  # from, to: of the bytes of a message
+
+
+class Kind(Enum):
+    SEND = "SEND"
+    WRITE = "RDMA_WRITE"
+    READ = "RDMA_READ"
+    COMPARE_SWAP = "COMPARE_SWAP"
+    FETCH_ADD = "FETCH_ADD"
+
+    @property
+    def atomic(self) -> bool:
+        return self in (Kind.COMPARE_SWAP, Kind.FETCH_ADD)
+
+
+class Answer(Enum):
+    """What the capture says of a request.  The NAKs: IBTA table 46 (syndromes)."""
+
+    NONE = "no answer"
+    NEVER = "none, which the transport does not give"
+    DONE = "done"
+    INVALID_REQUEST = "NAK: invalid request"
+    REMOTE_ACCESS = "NAK: remote access error"
+    REMOTE_OPERATION = "NAK: remote operational error"
+
+    @property
+    def refused(self) -> bool:
+        return self in (Answer.INVALID_REQUEST, Answer.REMOTE_ACCESS, Answer.REMOTE_OPERATION)
+
+    @property
+    def works(self) -> bool:
+        """It was done, as far as can be known."""
+        return self in (Answer.DONE, Answer.NEVER)
+
+
+@dataclass(slots=True)
+class Content:
+    """Bytes of a message, as far as they were captured: *pieces* at their places, in order."""
+
+    length: int
+    pieces: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def known(self) -> list[Span]:
+        """What was captured."""
+        spans: list[Span] = []
+        for at, piece in self.pieces:
+            if spans and spans[-1][1] == at:
+                spans[-1] = (spans[-1][0], at + len(piece))
+            elif piece:
+                spans.append((at, at + len(piece)))
+        return spans
+
+    def whole(self) -> bytes:
+        """All of it; zeros where it was not captured."""
+        if len(self.pieces) == 1 and len(self.pieces[0][1]) == self.length:
+            return self.pieces[0][1]
+        data = bytearray(self.length)
+        for at, piece in self.pieces:
+            data[at : at + len(piece)] = piece
+        return bytes(data)
+
+    @property
+    def captured(self) -> int:
+        """How many bytes of it were captured."""
+        return sum(len(piece) for _, piece in self.pieces)
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """One message.  Packets are named by their numbers in the capture, from 1."""
+
+    flow: Flow
+    transport: Transport
+    kind: Kind
+    number: int  # its first packet
+    ts_ns: int
+    psn: int
+    epoch: int  # which connection of the flow, from 0
+    mtu: int  # 0: unknown
+    length: int  # bytes sent, written or read
+    payload: Content  # of a SEND or WRITE
+    imm: int = -1
+    invalidates: int = -1  # an rkey
+    rkey: int = 0
+    va: int = 0
+    compare: int = 0
+    swap: int = 0  # or what is added
+    qkey: int = 0
+    source_qpn: int = 0
+    answer: Answer = Answer.NONE
+    data: Content | None = None  # what a READ got
+    original: int | None = None
+    rnr: int = 0  # the first packet that said: receiver not ready
+    executed: int = 0  # the packet by which it was executed
+
+    @property
+    def takes_receive(self) -> bool:
+        return self.kind is Kind.SEND or self.imm >= 0
+
+    def __str__(self) -> str:
+        what = self.kind.value
+        if self.imm >= 0:
+            what += "_WITH_IMM"
+        elif self.invalidates >= 0:
+            what += "_WITH_INV"
+        text = f"{self.transport.name} {what} of {self.length} bytes"
+        if self.kind is not Kind.SEND:
+            text += f" at {self.va:#x}, rkey {self.rkey:#x}"
+        return f"{text}, from {self.flow}"

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From a file to a report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from os import PathLike, fspath
+
+from nupa.fabric import Fabric
+from nupa.replay import flows, messages, packets
+from nupa.replay.memory import Memory
+from nupa.replay.packets import Capture, ReplayError
+from nupa.replay.play import play
+from nupa.replay.report import Report
+from nupa.replay.requests import Request
+from nupa.replay.stage import GRH_BYTES, Stage, hosts_for
+from nupa.replay.step import Clock
+
+MESSAGE_BYTES_MAX = 1 << 30
+
+#: Told how far it is: "reading", packets read, 0; "playing", requests played, of how many.
+Progress = Callable[[str, int, int], None]
+
+
+def _silent(_stage: str, _done: int, _of: int) -> None:
+    pass
+
+
+def replay(
+    path: str | PathLike[str],
+    *,
+    fabric: Fabric | None = None,
+    realtime: bool = False,
+    clock: Clock = time,
+    progress: Progress = _silent,
+) -> Report:
+    """Plays the requests of a pcapng file and compares each answer with the captured one.
+
+    fabric: where; None: a fresh one in this process, with a host for each address.  On a given one
+    addresses are dealt to its hosts in their order of appearance.
+    realtime: with the pauses of the capture, by *clock*, which is the module `time` or like it.
+
+    PcapngError: the file is damaged.  ReplayError: it has no requests that can be played, or passes
+    a limit.  OSError: it cannot be read.  Differences raise nothing: see
+    Report.raise_for_differences().
+    """
+    capture = packets.read(path, lambda count: progress("reading", count, 0))
+    report = Report(fspath(path), packets=capture.total, left_out=capture.skipped)
+    requests = _requests(capture, report)
+    if not requests:
+        raise ReplayError(_nothing(report))
+    memory = Memory(requests)
+    addresses = list(
+        dict.fromkeys(
+            name for request in requests for name in (request.flow.source, request.flow.destination)
+        )
+    )
+    longest = max(request.length for request in requests)
+    if longest > MESSAGE_BYTES_MAX:
+        raise ReplayError(
+            f"a request has {longest} bytes; the limit is {MESSAGE_BYTES_MAX}: leave it out by "
+            "`editcap` or a display filter of `tshark -w`"
+        )
+    count = hosts_for(addresses)
+    with (
+        nullcontext(fabric) if fabric is not None else Fabric(hosts=count) as used,
+        Stage(used, addresses, longest + GRH_BYTES, mapped=fabric is not None) as stage,
+    ):
+        report.hosts = min(count, len(used.hosts))
+        play(
+            requests,
+            stage,
+            memory,
+            report,
+            clock=clock,
+            realtime=realtime,
+            progress=lambda done: progress("playing", done, len(requests)),
+        )
+    if not report.played:
+        raise ReplayError(_nothing(report))
+    return report
+
+
+def _requests(capture: Capture, report: Report) -> list[Request]:
+    """All requests, in the order of their execution."""
+    connected, datagrams = flows.find(capture)
+    found = []
+    for flow in connected:
+        found += messages.messages(flow, report.skipped, capture.lost)
+    found += messages.datagrams(datagrams, report.skipped, capture.lost)
+    for reason in messages.OF_PACKETS:
+        if reason in report.skipped:
+            report.left_out[reason] += report.skipped.pop(reason)
+    return sorted(found, key=lambda request: (request.executed, request.number))
+
+
+def _nothing(report: Report) -> str:
+    counts = report.skipped + report.left_out
+    why = ", ".join(f"{count} {reason}" for reason, count in counts.most_common(5))
+    return (
+        f"{report.path} has no InfiniBand requests that can be played: of {report.packets} packets "
+        f"{why or 'there is nothing to say'}; capture with --level transport"
+    )

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One request on the fresh fabric: what has to be there before, the work request and its receive,
+and what is compared afterwards."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Any, Protocol
+
+from nupa.packet.opcodes import Transport
+from nupa.replay.memory import Extent, Memory, Refusal, Region
+from nupa.replay.outcome import Outcome
+from nupa.replay.requests import Answer, Content, Kind, Request
+from nupa.replay.stage import GRH_BYTES, NO_KEY, Connection, Stage
+from nupa.verbs import SGE, WC, RecvWR, SendWR
+from nupa.verbs import enums as e
+from nupa.verbs.utils import cqe_status_to_str
+
+WAIT_S = 10.0  # for what comes at once, or not at all
+_SPINS = 2000  # empty polls before the processor is left to others
+_ATOMIC_BYTES = 8
+_INVERT = bytes(255 - n for n in range(256))
+
+_STATUS = {
+    Answer.DONE: e.IBV_WC_SUCCESS,
+    Answer.NEVER: e.IBV_WC_SUCCESS,
+    Answer.INVALID_REQUEST: e.IBV_WC_REM_INV_REQ_ERR,
+    Answer.REMOTE_ACCESS: e.IBV_WC_REM_ACCESS_ERR,
+    Answer.REMOTE_OPERATION: e.IBV_WC_REM_OP_ERR,
+}
+_WITH_IMM = {Kind.SEND: e.IBV_WR_SEND_WITH_IMM, Kind.WRITE: e.IBV_WR_RDMA_WRITE_WITH_IMM}
+_OPCODES = {
+    Kind.SEND: e.IBV_WR_SEND,
+    Kind.WRITE: e.IBV_WR_RDMA_WRITE,
+    Kind.READ: e.IBV_WR_RDMA_READ,
+    Kind.COMPARE_SWAP: e.IBV_WR_ATOMIC_CMP_AND_SWP,
+    Kind.FETCH_ADD: e.IBV_WR_ATOMIC_FETCH_AND_ADD,
+}
+
+
+class Clock(Protocol):
+    """What the module `time` is."""
+
+    def monotonic(self) -> float: ...
+    def sleep(self, seconds: float, /) -> None: ...
+
+
+class Step:
+    """One work request and, where the other end takes part, its receive."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        memory: Memory,
+        clock: Clock,
+        request: Request,
+        outcome: Outcome,
+    ) -> None:
+        self._stage = stage
+        self._memory = memory
+        self._clock = clock
+        self._request = request
+        self._outcome = outcome
+        self._connection: Connection = stage.connection(request)
+        self._requester, self._responder = self._connection.ends(request)
+        self._head = GRH_BYTES if request.transport == Transport.UD else 0
+        self._payload = request.payload.whole()
+        self._place: tuple[Region, Extent] | None = None
+        self._target: memoryview | None = None
+
+    def run(self, probe: bool = False) -> None:
+        request = self._request
+        works = request.answer.works and not probe
+        wr = self._work_request()
+        if works:
+            self._prepare()
+        receive = 0 if probe or not request.takes_receive else self._post_receive()
+        self._requester.qp.post_send(wr)
+        takes = receive if request.takes_receive and works else 0
+        sent, received = self._wait(wr.wr_id, takes)
+        expected = e.IBV_WC_RNR_RETRY_EXC_ERR if probe else _STATUS.get(request.answer)
+        if sent is None:
+            came = f"no completion within {WAIT_S:g} s"
+            self._outcome.compare("status", _status(expected), came)
+        elif (
+            expected is not None
+            and self._outcome.compare("status", _status(expected), _status(sent.status))
+            and works
+        ):
+            self._compare(received)
+        if sent is None or sent.status != e.IBV_WC_SUCCESS or self._outcome.differences:
+            self._end()
+        if works:
+            self._settle()
+
+    def _end(self) -> None:
+        """What failed, or may have left something behind, is connected anew."""
+        if self._request.transport == Transport.UD:
+            self._stage.end_datagrams(self._request)
+        self._connection.broken = True
+
+    def _work_request(self) -> SendWR:
+        request, host = self._request, self._requester.host
+        opcode = _OPCODES[request.kind]
+        if request.imm >= 0:
+            opcode = _WITH_IMM[request.kind]
+        elif request.invalidates >= 0:
+            opcode = e.IBV_WR_SEND_WITH_INV
+        mr = host.out if self._payload and not request.kind.atomic else host.landing
+        if mr is host.out:
+            mr.write(self._payload)
+        sg = [mr.sge(0, request.length)] if request.length else []
+        wr = SendWR(wr_id=self._stage.next_id(), opcode=opcode, sg=sg)
+        if request.imm >= 0:
+            wr.imm_data = socket.htonl(request.imm)
+        elif request.invalidates >= 0:
+            wr.invalidate_rkey = self._invalidated()
+        if request.transport == Transport.UD:
+            ah = host.path(self._responder.host)
+            wr.set_wr_ud(ah, self._responder.qp.qp_num, request.qkey)
+        elif request.kind.atomic:
+            operands = (request.compare, request.swap)
+            if request.kind is Kind.FETCH_ADD:
+                operands = (request.swap, 0)
+            wr.set_wr_atomic(self._key(), request.va, *operands)
+        elif request.kind is not Kind.SEND:
+            wr.set_wr_rdma(self._key(), request.va)
+        return wr
+
+    def _key(self) -> int:
+        """The request's rkey on the fresh fabric."""
+        request = self._request
+        if not request.answer.refused:
+            self._place = self._memory.find(request)
+            if self._place is None:  # of no bytes: its key is not looked at
+                return NO_KEY
+            return self._stage.key(*self._place, self._responder)
+        refusal, region, extent = self._memory.refusal(request)
+        if region is None or extent is None:
+            return NO_KEY
+        if refusal is Refusal.KEY:  # of a window: as it is now, if it is closed
+            window = self._responder.windows.get(region.key)
+            return window.rkey if window is not None and not window.open else NO_KEY
+        return self._stage.key(region, extent, self._responder)
+
+    def _invalidated(self) -> int:
+        request = self._request
+        region = self._memory.regions.get((request.flow.destination, request.invalidates))
+        if region is None or not region.window or request.answer.refused:
+            return NO_KEY
+        return self._stage.key(region, region.extents[0], self._responder)
+
+    def _post_receive(self) -> int:
+        """A receive that takes the message as it was taken, or refused; its wr_id."""
+        request, host = self._request, self._responder.host
+        wr_id = self._stage.next_id()
+        size = self._head + (request.length if request.kind is Kind.SEND else 0)
+        sg = [host.landing.sge(0, size)] if size else []
+        if request.answer is Answer.INVALID_REQUEST and request.kind is Kind.SEND:
+            sg = [host.landing.sge(0, size - 1)] if size > 1 else []
+        elif request.answer is Answer.REMOTE_OPERATION:
+            sg = [SGE(host.landing.buf, size, NO_KEY)]
+        self._responder.qp.post_recv(RecvWR(wr_id=wr_id, sg=sg))
+        return wr_id
+
+    def _prepare(self) -> None:
+        """What will be compared is something else before; memory has what the capture found."""
+        request = self._request
+        if request.kind is Kind.SEND:
+            inverted = self._payload.translate(_INVERT)
+            self._responder.host.landing.write(inverted, None, self._head)
+        if self._place is None:
+            return
+        region, extent = self._place
+        at = request.va - extent.start
+        self._target = self._stage.region(region, extent).view[at : at + request.length]
+        if request.kind is Kind.WRITE:
+            self._target[:] = self._payload.translate(_INVERT)
+            return
+        found = self._found()
+        whole, known = found.whole(), found.known()
+        self._requester.host.landing.write(whole.translate(_INVERT))
+        for start, end in extent.open_spans(request.va, request.length):
+            for at, until in known:
+                first, last = max(at, start), min(until, end)
+                if first < last:
+                    self._target[first:last] = whole[first:last]
+
+    def _found(self) -> Content:
+        """What a READ or an atomic found in the capture."""
+        request = self._request
+        if request.kind is Kind.READ:
+            return request.data or Content(request.length)
+        pieces = []
+        if request.original is not None:
+            pieces = [(0, request.original.to_bytes(_ATOMIC_BYTES, sys.byteorder))]
+        return Content(_ATOMIC_BYTES, pieces)
+
+    def _wait(self, sent_id: int, received_id: int) -> tuple[WC | None, WC | None]:
+        """The completions of the request and of its receive (0: there is none)."""
+        sends, receives = self._requester.host.sends, self._responder.host.receives
+        sent: WC | None = None
+        received: WC | None = None
+        deadline = self._clock.monotonic() + WAIT_S
+        spins = 0
+        while True:
+            for wc in sends.poll(8)[1]:
+                sent = wc if wc.wr_id == sent_id else sent
+            for wc in receives.poll(8)[1]:
+                received = wc if wc.wr_id == received_id else received
+            if sent is not None:
+                failed = sent.status != e.IBV_WC_SUCCESS
+                if failed or not received_id or received is not None:
+                    return sent, received
+            spins += 1
+            if spins > _SPINS:
+                self._clock.sleep(0.0005)
+                if self._clock.monotonic() > deadline:
+                    return sent, received
+
+    def _compare(self, received: WC | None) -> None:
+        request, outcome = self._request, self._outcome
+        if request.takes_receive:
+            if received is None:
+                outcome.compare("receive", "completed", f"no completion within {WAIT_S:g} s")
+                return
+            if not outcome.compare("receive's status", _status(0), _status(received.status)):
+                return
+            outcome.compare("received bytes", request.length, received.byte_len - self._head)
+            if request.imm >= 0:
+                imm = socket.ntohl(received.imm_data)
+                outcome.compare("immediate data", f"{request.imm:#x}", f"{imm:#x}")
+        if request.kind is Kind.SEND:
+            came = self._responder.host.landing.read(request.length, self._head)
+            outcome.compare_bytes("received payload", request.payload, came)
+        elif request.kind is Kind.WRITE and self._target is not None:
+            self._await_write()
+            outcome.compare_bytes("written payload", request.payload, bytes(self._target))
+        elif request.kind is Kind.READ:
+            came = self._requester.host.landing.read(request.length)
+            outcome.compare_bytes("read data", self._found(), came)
+        elif request.kind.atomic and request.original is not None:
+            came = self._requester.host.landing.read(_ATOMIC_BYTES)
+            value = int.from_bytes(came, sys.byteorder)
+            outcome.compare("original value", f"{request.original:#x}", f"{value:#x}")
+
+    def _await_write(self) -> None:
+        """A write that is not acknowledged may arrive after it is completed."""
+        if self._request.transport != Transport.UC:
+            return
+        deadline = self._clock.monotonic() + WAIT_S
+        while bytes(self._target or b"") != self._payload and self._clock.monotonic() < deadline:
+            self._responder.host.receives.poll()
+
+    def _settle(self) -> None:
+        """What the memory of the fresh fabric has from now on is what the capture says."""
+        request = self._request
+        if request.invalidates >= 0:
+            window = self._responder.windows.get((request.flow.destination, request.invalidates))
+            if window is not None:
+                window.open = False
+        if self._place is None or self._target is None:
+            return
+        _, extent = self._place
+        if request.kind is Kind.WRITE:
+            self._target[:] = self._payload
+            extent.mark(request.va, request.length, written=False)
+            for start, end in request.payload.known():
+                extent.mark(request.va + start, end - start, written=True)
+        elif request.kind.atomic:
+            extent.mark(request.va, _ATOMIC_BYTES, written=request.original is not None)
+
+
+def _status(status: Any) -> str:
+    return "any" if status is None else str(cqe_status_to_str(status))
