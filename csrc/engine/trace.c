@@ -161,25 +161,51 @@ static bool has_payload(const struct nupa_msg *msg)
 
 /* --- messages ------------------------------------------------------------------------ */
 
+/* Field by field, as the line was filled just now: a wider load of what was stored in smaller
+ * pieces would stall. */
+static void copy_line(struct nupa_msg *to, const struct nupa_msg *from, bool with_body)
+{
+	to->tag = 0;
+	to->op = from->op;
+	to->flags = from->flags;
+	to->syndrome = from->syndrome;
+	to->timer = from->timer;
+	to->dest_qpn = from->dest_qpn;
+	to->src_qpn = from->src_qpn;
+	to->psn = from->psn;
+	to->ack_psn = from->ack_psn;
+	to->length_bytes = from->length_bytes;
+	to->imm = from->imm;
+	if (with_body)
+		memcpy(to->data, from->data, sizeof(to->data));
+	else
+		memset(to->data, 0, sizeof(to->data));
+}
+
 static struct nupa_trace_record *put_message(struct nupa_engine *engine, const struct nupa_msg *msg,
-					     const struct nupa_qp *qp, const uint8_t *payload,
-					     uint32_t bytes)
+					     const struct nupa_qp *qp, uint32_t dest_host,
+					     const uint8_t *payload, uint32_t bytes)
 {
 	struct nupa_span span = { (uint8_t *)(uintptr_t)payload, bytes };
 	struct nupa_trace_data data = plan(engine, bytes, mtu_of(qp));
 	uint32_t kept = kept_bytes(&data);
-	struct nupa_trace_message body = {
-		.msg = *msg,
-		.data = data,
-		.qp_type = qp ? qp->type : 0,
-		.is_xrc = qp && qp->xrc,
-	};
 	struct nupa_trace_record *record =
-	    begin(engine, NUPA_TRACE_MESSAGE, (uint32_t)sizeof(body) + kept, engine->now_ns());
+	    begin(engine, NUPA_TRACE_MESSAGE, (uint32_t)sizeof(struct nupa_trace_message) + kept,
+		  engine->now_ns());
+	struct nupa_trace_message *body = (struct nupa_trace_message *)(void *)(record + 1);
 
-	memcpy(record + 1, &body, sizeof(body));
 	record->data_bytes = kept;
-	keep((uint8_t *)(record + 1) + sizeof(body), &data, &span, 1, 0);
+	/* Payload in the line is kept as data, and an ACK has nothing there. */
+	copy_line(&body->msg, msg, payload != msg->data && msg->op != NUPA_OP_ACK);
+	body->data = data;
+	body->qp_type = qp ? qp->type : 0;
+	body->is_xrc = qp && qp->xrc;
+	body->pad = 0;
+	body->dest_host = dest_host;
+	if (bytes <= NUPA_SEND_INLINE_BYTES && kept == bytes)
+		nupa_copy_small(body + 1, payload, bytes);
+	else
+		keep((uint8_t *)(body + 1), &data, &span, 1, 0);
 	return record;
 }
 
@@ -206,8 +232,7 @@ void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *chan
 			      &start);
 		payload = channel->tx.dma + start;
 	}
-	record = put_message(engine, msg, qp, payload, bytes);
-	((struct nupa_trace_message *)(void *)(record + 1))->dest_host = channel->peer_host;
+	record = put_message(engine, msg, qp, channel->peer_host, payload, bytes);
 	record->peer = (uint16_t)channel->peer;
 	if (request) {
 		record->transfer = NUPA_TRANSFER(msg->src_qpn, qp->sq.issued);
@@ -230,8 +255,7 @@ void nupa_trace_received(struct nupa_engine *engine, uint32_t peer, const struct
 		if (bytes > sizeof(*msg) - (size_t)(payload - (const uint8_t *)msg))
 			bytes = 0;
 	}
-	record = put_message(engine, msg, qp, payload, bytes);
-	((struct nupa_trace_message *)(void *)(record + 1))->dest_host = engine->host;
+	record = put_message(engine, msg, qp, engine->host, payload, bytes);
 	record->peer = (uint16_t)peer;
 	record->flags = flags;
 	end(engine);
@@ -307,7 +331,14 @@ static void put_wqe(struct nupa_qp *qp, uint64_t index, uint64_t now_ns)
 	const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
 	bool is_inline = wqe->flags & IBV_SEND_INLINE;
 	bool ud = qp->type == IBV_QPT_UD, binds = wqe->opcode == IBV_WR_BIND_MW;
-	struct nupa_trace_wqe body = {
+	uint32_t data_bytes =
+	    is_inline ? wqe->length_bytes : wqe->n_sge * (uint32_t)sizeof(struct ibv_sge);
+	struct nupa_trace_record *record =
+	    begin(qp->engine, NUPA_TRACE_WQE, (uint32_t)sizeof(struct nupa_trace_wqe) + data_bytes,
+		  now_ns);
+	struct nupa_trace_wqe *body = (struct nupa_trace_wqe *)(void *)(record + 1);
+
+	*body = (struct nupa_trace_wqe){
 		.qpn = qp->ibv.qp_num,
 		.dest_qpn = ud ? wqe->dest_qpn : qp->dest_qpn,
 		.dest_host = ud && wqe->ah ? wqe->ah->host : qp->dest_host,
@@ -326,13 +357,7 @@ static void put_wqe(struct nupa_qp *qp, uint64_t index, uint64_t now_ns)
 		.qkey = ud ? wqe->qkey : 0,
 		.srqn = qp->xrc ? wqe->dest_qpn : 0,
 	};
-	uint32_t data_bytes =
-	    is_inline ? wqe->length_bytes : wqe->n_sge * (uint32_t)sizeof(struct ibv_sge);
-	struct nupa_trace_record *record =
-	    begin(qp->engine, NUPA_TRACE_WQE, (uint32_t)sizeof(body) + data_bytes, now_ns);
-
-	memcpy(record + 1, &body, sizeof(body));
-	memcpy((uint8_t *)(record + 1) + sizeof(body), wqe->inline_data, data_bytes);
+	memcpy(body + 1, wqe->inline_data, data_bytes);
 	record->data_bytes = data_bytes;
 	record->transfer = NUPA_TRANSFER(qp->ibv.qp_num, index);
 	end(qp->engine);
@@ -341,10 +366,11 @@ static void put_wqe(struct nupa_qp *qp, uint64_t index, uint64_t now_ns)
 static void put_doorbell(struct nupa_engine *engine, uint32_t qpn, bool is_receive, uint64_t posted,
 			 uint64_t now_ns)
 {
-	struct nupa_trace_doorbell body = { qpn, is_receive, posted };
-	struct nupa_trace_record *record = begin(engine, NUPA_TRACE_DOORBELL, sizeof(body), now_ns);
+	struct nupa_trace_record *record =
+	    begin(engine, NUPA_TRACE_DOORBELL, sizeof(struct nupa_trace_doorbell), now_ns);
 
-	memcpy(record + 1, &body, sizeof(body));
+	*(struct nupa_trace_doorbell *)(void *)(record + 1) =
+	    (struct nupa_trace_doorbell){ qpn, is_receive, posted };
 	if (!is_receive) /* of the last request that it tells of */
 		record->transfer = NUPA_TRANSFER(qpn, posted - 1);
 	end(engine);
@@ -372,7 +398,11 @@ void nupa_trace_completion(struct nupa_engine *engine, const struct nupa_cq *cq)
 	const struct nupa_cqe *cqe = &cq->ring[(cq->tail - 1) & cq->mask];
 	const struct nupa_qp *qp = nupa_qp_find(engine, cqe->qp_num);
 	bool is_receive = cqe->opcode & IBV_WC_RECV;
-	struct nupa_trace_cqe body = {
+	struct nupa_trace_record *record =
+	    begin(engine, NUPA_TRACE_CQE, sizeof(struct nupa_trace_cqe), engine->now_ns());
+	struct nupa_trace_cqe *body = (struct nupa_trace_cqe *)(void *)(record + 1);
+
+	*body = (struct nupa_trace_cqe){
 		.wr_id = cqe->wr_id,
 		.cq = cq->ibv.handle,
 		.qpn = cqe->qp_num,
@@ -387,13 +417,9 @@ void nupa_trace_completion(struct nupa_engine *engine, const struct nupa_cq *cq)
 		.vendor_err = cqe->vendor_err,
 		.index = (uint32_t)(cq->tail - 1),
 	};
-	struct nupa_trace_record *record;
-
-	/* The PSN is taken over after the completion. */
+	/* The QP takes the PSN over after the completion. */
 	if (is_receive && qp && qp->type != IBV_QPT_UD && !qp->xrc && cqe->status == IBV_WC_SUCCESS)
-		body.psn = nupa_psn_of(qp->peer_incarnation & 0xff, qp->expected_psn);
-	record = begin(engine, NUPA_TRACE_CQE, sizeof(body), engine->now_ns());
-	memcpy(record + 1, &body, sizeof(body));
+		body->psn = nupa_psn_of(qp->peer_incarnation & 0xff, qp->expected_psn);
 	if (!is_receive && qp) /* requests complete in order, and this one just did */
 		record->transfer = NUPA_TRANSFER(cqe->qp_num, qp->sq.acked - 1);
 	end(engine);
