@@ -67,6 +67,8 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 			nupa_requester_lose_peer(qp);
 	}
 	nupa_cm_lose_peer(engine, channel);
+	if (engine->injector)
+		nupa_inject_lose_peer(engine->injector, channel->peer);
 	if (unlikely(engine->foreign_regions))
 		nupa_import_lose(engine, channel->peer);
 	if (engine->xrc)

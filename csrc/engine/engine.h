@@ -81,6 +81,8 @@ struct nupa_engine {
 	uint64_t probe_value;       /* what slot->probe_addr points at */
 	uint32_t objects;           /* handles given out */
 
+	struct nupa_injector *injector; /* whose packets enter here; NULL: nobody's */
+
 	/* Threads. */
 	pthread_t port_thread, watch_thread;
 	bool stop;
@@ -667,6 +669,15 @@ void nupa_import_lose(struct nupa_engine *engine, uint32_t slot);
 extern const struct ibv_device_attr nupa_device_attr;
 int nupa_gid_count(const struct nupa_engine *engine);
 int nupa_host_of_ah(struct nupa_engine *engine, const struct ibv_ah_attr *attr, uint32_t *host);
+
+/* inject.c, inject_judge.c: a packet that was injected, the verdict on one; false: nonsense. */
+bool nupa_inject_receive(struct nupa_engine *engine, struct nupa_channel *channel,
+			 const struct nupa_msg *msg, const uint8_t *payload);
+bool nupa_inject_verdict(struct nupa_engine *engine, const struct nupa_channel *channel,
+			 const struct nupa_msg *msg);
+/* The verdict on a packet that does not get here: enum nupa_inject_reason. */
+void nupa_inject_drop(struct nupa_channel *channel, const struct nupa_msg *msg, uint32_t reason);
+void nupa_inject_lose_peer(struct nupa_injector *injector, uint32_t peer);
 
 /* moderation.c */
 bool nupa_cq_moderate(struct nupa_cq *cq);

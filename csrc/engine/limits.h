@@ -54,6 +54,7 @@
 #define NUPA_MSG_MAX_BYTES (1u << 31)
 #define NUPA_MTU_BYTES 4096u
 #define NUPA_GRH_BYTES 40u
+#define NUPA_GRH_NEXT_HEADER 0x1bu /* IBTA 8.3.3: BTH follows */
 
 /* Private memory that is promoted: separate pieces of it, and the largest region. */
 #define NUPA_PROMOTED_MAX 8192u

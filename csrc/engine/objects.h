@@ -324,6 +324,15 @@ struct nupa_refusal {
 	bool acknowledges;
 };
 
+/* An injected WRITE in more than one packet: what the next one is, if it comes next. */
+struct nupa_injected_write {
+	bool open;
+	uint32_t psn, incarnation; /* the QP's own */
+	uint32_t rkey;
+	uint64_t raddr;
+	uint32_t total_bytes, left_bytes;
+};
+
 struct nupa_qp {
 	union {
 		struct ibv_qp ibv;
@@ -412,6 +421,8 @@ struct nupa_qp {
 	bool sq_custom, rq_custom; /* the parent domain allocated the ring */
 	bool block_self_mcast;     /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
 	uint32_t mcast_groups;     /* that it is attached to */
+
+	struct nupa_injected_write injected;
 };
 
 #endif

@@ -71,6 +71,10 @@ static bool dispatch(struct nupa_engine *engine, struct nupa_channel *channel, s
 		return nupa_net_receive(engine, channel, msg, payload);
 	case NUPA_OP_CM:
 		return nupa_cm_receive(engine, channel, msg, payload);
+	case NUPA_OP_INJECT:
+		return nupa_inject_receive(engine, channel, msg, payload);
+	case NUPA_OP_INJECTED:
+		return nupa_inject_verdict(engine, channel, msg);
 	default:
 		return false;
 	}

@@ -239,7 +239,7 @@ static void fill_grh(struct nupa_qp *qp, const struct nupa_channel *channel,
 		grh[i] = (uint8_t)(version_tclass_flow >> (24 - 8 * i));
 	grh[4] = (uint8_t)(length >> 8);
 	grh[5] = (uint8_t)length;
-	grh[6] = 0x1b; /* IBTA 8.3.3: next header is BTH */
+	grh[6] = NUPA_GRH_NEXT_HEADER;
 	grh[7] = msg->deth.hop_limit;
 	memcpy(grh + 8, sgid.raw, 16);
 	memcpy(grh + 24, dgid.raw, 16);
@@ -288,44 +288,51 @@ static uint64_t *dropped_as(const struct nupa_qp *qp, const struct nupa_msg *msg
 	return NULL;
 }
 
-void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
-			   const struct nupa_msg *msg, const uint8_t *payload)
+bool nupa_receive_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload,
+			  const uint8_t grh[NUPA_GRH_BYTES], struct nupa_channel *from)
 {
-	uint64_t *dropped = dropped_as(qp, msg, payload);
-	uint8_t grh[NUPA_GRH_BYTES] = { 0 };
-	struct nupa_rwqe *rwqe;
+	struct nupa_rwqe *rwqe = receive_for(qp, msg);
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
 
-	if (unlikely(dropped)) {
-		nupa_count(dropped, 1);
-		return;
-	}
-	rwqe = receive_for(qp, msg);
 	if (!rwqe) {
 		nupa_count(&qp->engine->hw->rx_no_receive, 1);
-		return;
+		return false;
 	}
 	if (nupa_mr_resolve(qp->engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge,
 			    rwqe->n_sge, IBV_ACCESS_LOCAL_WRITE, spans,
 			    &n_spans) != IBV_WC_SUCCESS) {
 		receive_failed(qp, rwqe->wr_id, IBV_WC_LOC_PROT_ERR, msg);
-		return;
+		return false;
 	}
 	if (spans_bytes(spans, n_spans) < msg->length_bytes + NUPA_GRH_BYTES) {
 		receive_failed(qp, rwqe->wr_id, IBV_WC_LOC_LEN_ERR, msg);
+		return false;
+	}
+	nupa_spans_copy(spans, n_spans, 0, (void *)(uintptr_t)grh, NUPA_GRH_BYTES, true);
+	nupa_spans_copy(spans, n_spans, NUPA_GRH_BYTES,
+			(void *)(uintptr_t)(payload ? payload : msg->ud_data), msg->length_bytes,
+			true);
+	if (payload && from && !nupa_channel_intact(from)) { /* lost, with its sender */
+		(qp->srq ? &qp->srq->rq : &qp->rq)->head--;
+		return false;
+	}
+	nupa_receive_complete(qp, rwqe->wr_id, IBV_WC_SUCCESS, msg,
+			      msg->length_bytes + NUPA_GRH_BYTES, IBV_WC_RECV);
+	return true;
+}
+
+void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
+			   const struct nupa_msg *msg, const uint8_t *payload)
+{
+	uint64_t *dropped = dropped_as(qp, msg, payload);
+	uint8_t grh[NUPA_GRH_BYTES] = { 0 };
+
+	if (unlikely(dropped)) {
+		nupa_count(dropped, 1);
 		return;
 	}
 	if (msg->deth.is_global)
 		fill_grh(qp, channel, msg, grh);
-	nupa_spans_copy(spans, n_spans, 0, grh, sizeof(grh), true);
-	nupa_spans_copy(spans, n_spans, NUPA_GRH_BYTES,
-			(void *)(uintptr_t)(payload ? payload : msg->ud_data), msg->length_bytes,
-			true);
-	if (payload && !nupa_channel_intact(channel)) { /* lost, with its sender */
-		(qp->srq ? &qp->srq->rq : &qp->rq)->head--;
-		return;
-	}
-	nupa_receive_complete(qp, rwqe->wr_id, IBV_WC_SUCCESS, msg,
-			      msg->length_bytes + NUPA_GRH_BYTES, IBV_WC_RECV);
+	nupa_receive_deliver(qp, msg, payload, grh, channel);
 }

@@ -148,7 +148,7 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 }
 
 /* The response we wait for next: responses come in the order of their requests. */
-static struct nupa_wqe *oldest_response_op(struct nupa_qp *qp, uint32_t psn)
+struct nupa_wqe *nupa_requester_awaited(struct nupa_qp *qp, uint32_t psn)
 {
 	for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++) {
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
@@ -173,7 +173,7 @@ static void response_done(struct nupa_qp *qp, struct nupa_wqe *wqe)
 void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
 			      const uint8_t *payload)
 {
-	struct nupa_wqe *wqe = oldest_response_op(qp, msg->psn);
+	struct nupa_wqe *wqe = nupa_requester_awaited(qp, msg->psn);
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
 
@@ -199,7 +199,7 @@ void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
 
 void nupa_requester_atomic_resp(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
-	struct nupa_wqe *wqe = oldest_response_op(qp, msg->psn);
+	struct nupa_wqe *wqe = nupa_requester_awaited(qp, msg->psn);
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
 	uint64_t original = msg->original;

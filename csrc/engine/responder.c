@@ -59,7 +59,7 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 	if (msg->length_bytes &&
 	    !copy(target, payload ? payload : msg->write_data, msg->length_bytes, on_demand))
 		return refuse(qp, msg, NUPA_NAK_REMOTE_OPERATION);
-	if (payload && !nupa_channel_intact(qp->channel)) {
+	if (msg->flags & NUPA_F_DMA && !nupa_channel_intact(qp->channel)) {
 		nupa_requester_lose_peer(qp);
 		return false;
 	}
@@ -285,18 +285,29 @@ static bool well_formed(const struct nupa_qp *qp, const struct nupa_msg *msg,
 	return !qp->recv_active;
 }
 
-/* Whether the requester is in this incarnation now: then it is the one that we answer. */
-static bool meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *channel,
-			     uint32_t incarnation)
+/* What the partner's process says of it; NULL: nothing. */
+static const struct nupa_qp_entry *partner_of(const struct nupa_qp *qp,
+					      const struct nupa_channel *channel)
 {
 	uint32_t index = qp->dest_qpn & (NUPA_QP_MAX - 1);
 
 	/* I5: an index from outside. */
 	if (index >= qp->engine->fabric->geometry.qp_entries ||
-	    index >= nupa_load_acquire(&channel->peer_slot->qp_limit) ||
-	    (nupa_load_relaxed(&channel->peer_qps[index].type) == IBV_QPT_XRC_SEND) !=
+	    index >= nupa_load_acquire(&channel->peer_slot->qp_limit))
+		return NULL;
+	return &channel->peer_qps[index];
+}
+
+/* Whether the requester is in this incarnation now: then it is the one that we answer. */
+static bool meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *channel,
+			     uint32_t incarnation)
+{
+	const struct nupa_qp_entry *partner = partner_of(qp, channel);
+
+	if (!partner ||
+	    (nupa_load_relaxed(&partner->type) == IBV_QPT_XRC_SEND) !=
 		(qp->xrc == NUPA_XRC_TARGET) ||
-	    nupa_load_relaxed(&channel->peer_qps[index].incarnation) != incarnation)
+	    nupa_load_relaxed(&partner->incarnation) != incarnation)
 		return false;
 	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN) { /* what the one before asked for is void */
 		qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
@@ -325,12 +336,63 @@ static bool execute(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_
 						     : handle_atomic(qp, msg);
 }
 
+void nupa_responder_meet(struct nupa_qp *qp)
+{
+	const struct nupa_channel *channel = qp->channel;
+	const struct nupa_qp_entry *partner;
+
+	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN || !channel || channel->broken)
+		return;
+	partner = partner_of(qp, channel);
+	if (partner)
+		meet_incarnation(qp, channel, nupa_load_relaxed(&partner->incarnation) & 0xff);
+}
+
+bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
+{
+	bool done = false;
+
+	if (unlikely(!qp->comm_est)) {
+		qp->comm_est = true;
+		if (qp->state == IBV_QPS_RTR)
+			nupa_event_raise_qp(qp, IBV_EVENT_COMM_EST);
+	}
+	if (unlikely(qp->xrc))
+		nupa_xrc_resync(qp, msg);
+	if (!check_psn(qp, msg))
+		goto pulled;
+	if (unlikely(!well_formed(qp, msg, payload)))
+		return refuse(qp, msg, NUPA_NAK_INVALID_REQUEST);
+	if (unlikely(qp->xrc) && !nupa_xrc_bind(qp, msg))
+		return false;
+	done = execute(qp, msg, payload);
+	if (qp->type == IBV_QPT_RC) {
+		if (done) {
+			qp->steady_rx =
+			    !qp->xrc && (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS);
+			qp->expected_psn = nupa_psn_add(qp->expected_psn, 1);
+			if (msg->op == NUPA_OP_READ || msg->op == NUPA_OP_ATOMIC)
+				nupa_responder_run_jobs(qp);
+			else
+				nupa_responder_ack(qp);
+		}
+		return done;
+	}
+	qp->expected_psn = nupa_psn_add(msg->psn, 1);
+pulled:
+	/* UC: the sender of a pulled message waits to hear that its buffer is free. */
+	if (qp->type == IBV_QPT_UC && msg->flags & NUPA_F_PULL) {
+		qp->expected_psn = nupa_psn_add(msg->psn, 1);
+		nupa_responder_ack(qp);
+	}
+	return done;
+}
+
 void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *channel,
 			    struct nupa_msg *msg, const uint8_t *payload)
 {
 	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
 	uint32_t incarnation = nupa_psn_incarnation(msg->psn);
-	bool done;
 
 	if (qp && qp->type == IBV_QPT_UD) {
 		if (msg->op == NUPA_OP_SEND)
@@ -362,39 +424,5 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 		}
 		qp->channel = channel;
 	}
-	if (unlikely(!qp->comm_est)) {
-		qp->comm_est = true;
-		if (qp->state == IBV_QPS_RTR)
-			nupa_event_raise_qp(qp, IBV_EVENT_COMM_EST);
-	}
-	if (unlikely(qp->xrc))
-		nupa_xrc_resync(qp, msg);
-	if (!check_psn(qp, msg))
-		goto pulled;
-	if (unlikely(!well_formed(qp, msg, payload))) {
-		refuse(qp, msg, NUPA_NAK_INVALID_REQUEST);
-		return;
-	}
-	if (unlikely(qp->xrc) && !nupa_xrc_bind(qp, msg))
-		return;
-	done = execute(qp, msg, payload);
-	if (qp->type == IBV_QPT_RC) {
-		if (done) {
-			qp->steady_rx =
-			    !qp->xrc && (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS);
-			qp->expected_psn = nupa_psn_add(qp->expected_psn, 1);
-			if (msg->op == NUPA_OP_READ || msg->op == NUPA_OP_ATOMIC)
-				nupa_responder_run_jobs(qp);
-			else
-				nupa_responder_ack(qp);
-		}
-		return;
-	}
-	qp->expected_psn = nupa_psn_add(msg->psn, 1);
-pulled:
-	/* UC: the sender of a pulled message waits to hear that its buffer is free. */
-	if (qp->type == IBV_QPT_UC && msg->flags & NUPA_F_PULL) {
-		qp->expected_psn = nupa_psn_add(msg->psn, 1);
-		nupa_responder_ack(qp);
-	}
+	nupa_responder_take(qp, msg, payload);
 }

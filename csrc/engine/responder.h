@@ -12,6 +12,11 @@ struct nupa_msg *nupa_responder_reserve(struct nupa_engine *engine, struct nupa_
 					uint32_t dma_bytes, uint8_t **payload);
 void nupa_responder_refuse(struct nupa_engine *engine, struct nupa_channel *channel,
 			   const struct nupa_msg *msg, uint32_t incarnation);
+/* A request of the QP's partner: executes it if it is its turn, and owes the answer.  False: it was
+ * refused, or dropped. */
+bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);
+/* Where nothing came of the partner yet: answers are for it as it is now. */
+void nupa_responder_meet(struct nupa_qp *qp);
 bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);
 /* Whether a SEND that was not yet taken is better taken later: no receive is posted, but the
  * program will see to that. */
@@ -19,6 +24,10 @@ bool nupa_receive_must_wait(struct nupa_engine *engine, struct nupa_channel *cha
 			    uint32_t dest_qpn);
 void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
 			   const struct nupa_msg *msg, const uint8_t *payload);
+/* A datagram that has passed all checks, into the next receive.  from: in whose channel the payload
+ * lies; NULL: it is ours.  False: lost. */
+bool nupa_receive_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload,
+			  const uint8_t grh[NUPA_GRH_BYTES], struct nupa_channel *from);
 void nupa_receive_taken(struct nupa_qp *qp);
 void nupa_receive_complete(struct nupa_qp *qp, uint64_t wr_id, enum ibv_wc_status status,
 			   const struct nupa_msg *msg, uint64_t bytes, uint32_t opcode);

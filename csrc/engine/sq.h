@@ -101,6 +101,8 @@ bool nupa_sq_wait_over(struct nupa_qp *qp);
 void nupa_sq_made_progress(struct nupa_qp *qp);
 bool nupa_sq_local_spans(struct nupa_qp *qp, struct nupa_wqe *wqe, struct nupa_span *spans,
 			 uint32_t *n_spans);
+/* The READ or atomic with this PSN, if it is the one that is answered next. */
+struct nupa_wqe *nupa_requester_awaited(struct nupa_qp *qp, uint32_t psn);
 bool nupa_sq_fail_in_turn(struct nupa_qp *qp, uint64_t index, enum ibv_wc_status status);
 
 #endif

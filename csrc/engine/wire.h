@@ -84,6 +84,11 @@ struct nupa_pull {
 	uint64_t bytes;
 };
 
+/* What became of an injected packet: struct nupa_inject_result. */
+struct nupa_injected {
+	uint32_t verdict, reason, syndrome, expected_psn;
+};
+
 /* XRC requests: ack_psn is the number of the SRQ; syndrome is 0 or this: PSNs start here. */
 #define NUPA_XRC_RESYNC 1u
 
@@ -119,6 +124,7 @@ struct nupa_msg {
 			uint64_t total_bytes;  /* SEND with F_PULL, or a SEND in parts */
 			uint64_t offset_bytes; /* READ_RESP, or a SEND in parts */
 		};
+		struct nupa_injected injected;
 	};
 };
 NUPA_ASSERT_SIZE(struct nupa_deth, 16);
