@@ -200,9 +200,8 @@ class Fault(_Fields):
         return ", ".join(found)
 
     def __repr__(self) -> str:
-        seed = "" if "seed" not in self.options else f"seed {self.seed}"
-        details = ", ".join(filter(None, (self.parameters, seed)))
-        return f"{self.kind} {details}".rstrip()
+        seed = f", seed {self.seed}" if "seed" in self.options else ""
+        return f"{self.kind} {self.parameters}".rstrip() + seed
 
     __str__ = __repr__
 
