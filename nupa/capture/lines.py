@@ -17,7 +17,7 @@ from nupa.packet.opcodes import NAMES
 from nupa.packet.record import Kind
 from nupa.packet.transport_tables import syndrome_text
 
-_ARROWS: dict[int, str] = {record.Direction.INBOUND: "<", record.Direction.OUTBOUND: ">"}
+_DIRECTIONS: dict[int, str] = {record.Direction.INBOUND: "In ", record.Direction.OUTBOUND: "Out"}
 _COMM_MGT = 0x07
 _ETHERNET_BYTES = 14
 _TLP_NAMES = {code: name for name, code in FIELDS["tlp_type"].values.items()}
@@ -32,14 +32,14 @@ def lines(view: View, which: Iterable[int] | None = None) -> Iterator[str]:
     for i in range(len(view)) if which is None else which:
         seconds, ns = divmod(blocks.ts_ns[i], 10**9)
         clock = time.strftime("%H:%M:%S", time.localtime(seconds))
-        arrow = _ARROWS.get(blocks.flags[i] & 3, "-")
+        direction = _DIRECTIONS.get(blocks.flags[i] & 3, "-  ")
         told = _MAKERS.get(records.kind[i], _ethernet)(view, i)
         flags = records.flags[i] or comments[i]
         notes = [f.name.lower() for f in record.Flag if f.name and f & flags and f not in _QUIET]
         noted = f" [{', '.join(notes)}]" if notes else ""
         transfer = blocks.packet_id[i] or records.transfer[i]
         tied = f" transfer {transfer:#x}" if transfer else ""
-        yield f"{clock}.{ns:09} {view.interface(i).name} {arrow} {told}{noted}{tied}"
+        yield f"{clock}.{ns:09} {view.interface(i).name} {direction} {told}{noted}{tied}"
 
 
 _QUIET = (record.Flag.FIRST, record.Flag.LAST)

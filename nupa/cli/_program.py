@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 from nupa.cli import EXIT_ERROR, fail
@@ -36,7 +37,7 @@ _FORWARDED = {
     signal.SIGALRM,
     signal.SIGWINCH,
 }
-_WAITED = {*_FORWARDED, signal.SIGCHLD}
+WAITED = {*_FORWARDED, signal.SIGCHLD}
 # As subprocess has it.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -66,16 +67,18 @@ def run_on(
     command: list[str],
     env: dict[str, str],
     prepare: Callable[[], None] | None = None,
+    beside: AbstractContextManager[object] | None = None,
 ) -> int:
     """Runs the program, closes *fabric*, and returns its exit code; or dies as it died.
 
-    *prepare* is called in its process before; NupaError of it ends that in one line.
+    *prepare* is called in its process before; NupaError of it ends that in one line.  *beside* is
+    entered before it starts and left after its end, with all signals of ours blocked.
     """
     # Default: as ignored, our parent's wish, it would leave nothing to wait for.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED)
     try:
-        with fabric:
+        with fabric, beside or nullcontext():
             status = _run(command, env, before, prepare)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -101,7 +104,7 @@ def _run(
         if child == 0:
             _become(command, env, mask, prepare)
     while True:
-        got = signal.sigwaitinfo(_WAITED)
+        got = signal.sigwaitinfo(WAITED)
         if got.si_signo == signal.SIGCHLD:
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid:

@@ -28,6 +28,7 @@ examples:
   nupa run -- ib_send_lat                 on one terminal, and on another:
   nupa run -- ib_send_lat localhost
   nupa run --host host1 --mover relay -- ./my_program --its-own-options
+  nupa run --capture x.pcapng -- ib_send_lat localhost
 """
 
 
@@ -35,7 +36,8 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "run",
         help="run a program on a host of a fabric",
-        usage="nupa run [--fabric NAME] [--host HOST] [--mover MOVER] -- COMMAND ...",
+        usage="nupa run [--fabric NAME] [--host HOST] [--mover MOVER] [--capture FILE] "
+        "-- COMMAND ...",
         epilog=_EPILOG,
         formatter_class=Help,
     )
@@ -48,6 +50,21 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         choices=[str(mover) for mover in Mover],
         help="force how bulk is moved; default: the best that both ends can use",
     )
+    parser.add_argument(
+        "--capture",
+        metavar="FILE",
+        help="write what crosses the fabric meanwhile: pcapng, as `nupa capture -w` (the end: when "
+        "all processes that the program started have ended)",
+    )
+    parser.add_argument(
+        "--capture-level",
+        action="append",
+        metavar="LEVEL",
+        help="as --level of `nupa capture` (default: transport,net)",
+    )
+    parser.add_argument(
+        "--capture-snaplen", type=int, metavar="BYTES", help="as --snaplen of `nupa capture`"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
     parser.set_defaults(run=run, parser=parser)
 
@@ -59,8 +76,15 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         args.parser.error("name a command after --")
+    if not args.capture and (args.capture_level or args.capture_snaplen):
+        args.parser.error("name a file with --capture")
     fabric, host = Fabric.lease(args.fabric, args.host, _default_topology)
-    return run_on(fabric, command, environment(fabric.path, host.name, args.mover))
+    beside = None
+    if args.capture:
+        from nupa.cli._captured import captured
+
+        beside = captured(fabric, args.capture, args.capture_level, args.capture_snaplen)
+    return run_on(fabric, command, environment(fabric.path, host.name, args.mover), beside=beside)
 
 
 def _default_topology() -> Topology:
