@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The counters of the host's port, as `nupa show` has them: the flows of every attachment, past and
- * present, that passed the port. */
+ * present, that passed the port; and what they dropped, did again or did not believe. */
 #include "shim.h"
 
 #include "atomics.h"
@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static void add_outgoing(struct nupa_flow_info *sum, const struct nupa_flow_info *flow)
 {
@@ -80,4 +81,15 @@ void nupa_shim_counter(const struct nupa_shim_view *view, uint32_t index, char *
 		[NUPA_SHIM_LINK_DOWNED] = nupa_load_relaxed(&port->link_downed),
 	};
 	snprintf(text, bytes, "%" PRIu64 "\n", values[index]);
+}
+
+void nupa_shim_hw_counter(const struct nupa_shim_view *view, uint32_t index, char *text,
+			  size_t bytes)
+{
+	struct nupa_hw_counters counters;
+	uint64_t value = 0;
+
+	if (!nupa_fabric_hw_counters(view->fabric, view->host, &counters))
+		memcpy(&value, (const uint8_t *)&counters + index, sizeof(value));
+	snprintf(text, bytes, "%" PRIu64 "\n", value);
 }

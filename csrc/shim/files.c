@@ -153,6 +153,9 @@ SAY(speed)
 #define GID(number) SAID(PORT "/gids/" #number, gid, .index = (number))
 #define COUNTER(name, which)                                                                       \
 	SAID(PORT "/counters/" name, nupa_shim_counter, .index = (which), .live = true)
+#define HW(name)                                                                                   \
+	SAID(PORT "/hw_counters/" #name, nupa_shim_hw_counter,                                     \
+	     .index = offsetof(struct nupa_hw_counters, name), .live = true)
 #define ZERO(name) TEXT(PORT "/counters/" name, "0\n")
 
 const struct nupa_shim_file nupa_shim_files[] = {
@@ -208,6 +211,25 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	ZERO("port_rcv_switch_relay_errors"),
 	ZERO("port_xmit_constraint_errors"),
 	ZERO("symbol_error"),
+	HW(rx_no_receive),
+	HW(rx_out_of_sequence),
+	HW(duplicate_request),
+	HW(rx_invalid),
+	HW(qkey_violations),
+	HW(pkey_violations),
+	HW(rx_icrc_errors),
+	HW(rx_injected),
+	HW(packet_seq_err),
+	HW(local_ack_timeout_err),
+	HW(fault_dropped),
+	HW(fault_duplicated),
+	HW(fault_reordered),
+	HW(fault_delayed),
+	HW(link_retries),
+	HW(fault_poisoned),
+	HW(fault_flaps),
+	HW(fault_stuck),
+	HW(fault_killed),
 
 	TEXT("/sys/class/infiniband_verbs/abi_version", "6\n"),
 	TEXT("/sys/class/infiniband_verbs/uverbs0/abi_version", "1\n"),

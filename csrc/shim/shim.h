@@ -54,6 +54,9 @@ enum nupa_shim_counter_index {
 	NUPA_SHIM_LINK_DOWNED,
 };
 void nupa_shim_counter(const struct nupa_shim_view *view, uint32_t index, char *text, size_t bytes);
+/* index: where in struct nupa_hw_counters. */
+void nupa_shim_hw_counter(const struct nupa_shim_view *view, uint32_t index, char *text,
+			  size_t bytes);
 
 /* paths.c: *path* itself, or where its copy lies, written to the buffer.  Keeps errno. */
 const char *nupa_shim_path(const char *path, char buffer[NUPA_SHIM_PATH_MAX_BYTES]);

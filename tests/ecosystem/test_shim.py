@@ -132,6 +132,36 @@ def test_the_counters_are_those_of_nupa_show(fabric: Lab) -> None:
     assert shown["host0/1"]["port_xmit_packets"] >= 300
 
 
+# A datagram for which no receive is posted, from a host to itself.
+LOST_DATAGRAM = """
+from nupa.fabric import Fabric
+from nupa.verbs import *
+from nupa.verbs import enums as e
+with Context(name="nupa_rdma0") as ctx, Fabric.open() as fabric:
+    pd, cq = PD(ctx), CQ(ctx, 8)
+    attr = QPAttr()
+    attr.qkey = 1
+    cap = QPCap(1, 1, 1, 1)
+    qp = QP(pd, QPInitAttr(e.IBV_QPT_UD, scq=cq, rcq=cq, cap=cap, sq_sig_all=1), attr)
+    route = GlobalRoute(dgid=ctx.query_gid(1, 1), sgid_index=1)
+    wr = SendWR(1)
+    wr.set_wr_ud(AH(pd, attr=AHAttr(is_global=1, port_num=1, gr=route)), qp.qp_num, 1)
+    qp.post_send(wr)
+    cq.wait(1, 10.0)
+    while not fabric.hw_counters()[1]["rx_no_receive"]:
+        pass
+"""
+
+
+def test_errors_and_faults_are_those_of_nupa_show(fabric: Lab) -> None:
+    fabric.must(fabric.on("host1", sys.executable, "-c", LOST_DATAGRAM))
+    for host in fabric.show()["hosts"]:
+        wanted = host["hw_counters"]
+        values = read(fabric, *(f"{PORT}/hw_counters/{name}" for name in wanted), host=host["name"])
+        assert dict(zip(wanted, map(int, values), strict=True)) == wanted
+        assert wanted["rx_no_receive"] == (host["name"] == "host1")
+
+
 def test_a_folder_that_is_searched_has_the_counters_of_now(fabric: Lab) -> None:
     needs("ibv_rc_pingpong", "ibverbs-utils")
     search = fabric.on("host0", "grep", "-r", ".", f"{PORT}/counters")
