@@ -11,9 +11,6 @@
  *       sender's slot back waits for that: a frame never turns to zeros while it is read. */
 #include "net_internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 /* How long a receiver that takes nothing holds a sender back; what comes for it then is dropped
  * until it takes something. */
 #define PATIENCE_NS UINT64_C(50000000)
@@ -21,8 +18,7 @@
 #define WARM_BYTES (64u << 10) /* of a ring: what a core's caches have room for */
 #define ANY_REGION UINT32_MAX  /* in a hazard, where the index of a region stands */
 
-#define COUNT(net, counter, n)                                                                     \
-	nupa_store_relaxed(&(net)->counters->counter, (net)->counters->counter + (n))
+#define COUNT(net, counter, n) nupa_count(&(net)->counters->counter, n)
 
 /* --- who is where -------------------------------------------------------------------- */
 

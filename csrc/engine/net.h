@@ -42,7 +42,6 @@ void nupa_net_close(struct nupa_net *net);
 
 bool nupa_net_port_is_up(struct nupa_net *net);
 uint32_t nupa_net_host(const struct nupa_net *net);
-struct nupa_fabric *nupa_net_fabric(const struct nupa_net *net);
 struct nupa_net_counters *nupa_net_count(struct nupa_net *net); /* ours alone to change */
 
 /* What follows is called by the one thread that sends, between lock and unlock. */

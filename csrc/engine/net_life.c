@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Whether another slot is this queue already; the lower one has it, should two come at once. */
+/* Whether another slot is this queue already.  Each says that it is before it looks, so of two that
+ * come at once one is refused, or both. */
 static bool is_taken(const struct nupa_fabric *fabric, uint32_t host, uint32_t queue, uint32_t own)
 {
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
@@ -118,11 +119,6 @@ bool nupa_net_port_is_up(struct nupa_net *net)
 uint32_t nupa_net_host(const struct nupa_net *net)
 {
 	return net->engine->host;
-}
-
-struct nupa_fabric *nupa_net_fabric(const struct nupa_net *net)
-{
-	return net->engine->fabric;
 }
 
 struct nupa_net_counters *nupa_net_count(struct nupa_net *net)
