@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""nupa.replay with captures made by hand: what matches, and what is found to differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nupa.packet.transport import RETH
+from nupa.replay import ReplayDifferenceError, Report, replay
+from tests.packet.tape import (
+    INVALID_REQUEST,
+    MTU,
+    REMOTE_ACCESS,
+    REMOTE_OPERATION,
+    RNR,
+    Talk,
+    Tape,
+    pattern,
+    word,
+)
+
+VA = 0x7F00_0000_1000
+
+
+def outcome(report: Report) -> tuple[int, int, int]:
+    """Matched, differed, not comparable; of a report whose counts are consistent."""
+    assert report.played == report.matched + report.differed + report.not_comparable
+    return report.matched, report.differed, report.not_comparable
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.pcapng"
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_every_kind_of_request_matches_what_a_right_responder_said(
+    path: Path, version: int
+) -> None:
+    tape = Tape(version)
+    talk = Talk(tape)
+    talk.send(b"hello")
+    talk.send(b"")
+    talk.send(pattern(3 * MTU + 5), imm=0xCAFE)
+    talk.send(pattern(2 * MTU))
+    talk.store(VA, pattern(5 * MTU + 3))
+    talk.store(VA + 10, b"overwritten", imm=7)
+    talk.load(VA, pattern(5 * MTU + 3)[:10] + b"overwritten" + pattern(5 * MTU + 3)[21:])
+    talk.load(VA + 0x2000, pattern(2 * MTU, 3))  # what its owner had put there
+    talk.fetch_add(VA + 0x4000, 2**64 - 1, 5)
+    talk.compare_swap(VA + 0x4000, 4, 99, 4)
+    talk.compare_swap(VA + 0x4000, 4, 98, 99)
+    talk.load(VA + 0x4000, word(99))
+    report = replay(tape.write(path))
+    assert outcome(report) == (12, 0, 0), report
+    assert (report.hosts, report.packets, report.skipped) == (2, len(tape.packets), {})
+    assert report.raise_for_differences() is report
+
+
+def test_both_directions_of_a_connection_and_other_hosts_are_played_in_order(path: Path) -> None:
+    tape = Tape()
+    there = Talk(tape, psn=100)
+    back = Talk(tape, source=2, destination=1, qpn=0x222, peer_qpn=0x111, psn=0xFFFFFE)
+    third = Talk(tape, source=3, destination=2, qpn=0x333, peer_qpn=0x444, psn=9)
+    for i in range(4):  # the PSNs of one wrap
+        there.store(VA, pattern(600, i))
+        third.load(VA, pattern(600, i))
+        back.send(pattern(10, i))
+        back.store(VA, pattern(20, i), rkey=0x88)
+    report = replay(tape.write(path))
+    assert outcome(report) == (16, 0, 0), report
+    assert report.hosts == 3
+
+
+@pytest.mark.parametrize("place", ["read", "original", "refused", "compared"])
+def test_a_tampered_response_is_reported_with_its_packet_and_both_sides(
+    path: Path, place: str
+) -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    if place == "read":
+        talk.store(VA, pattern(2 * MTU))
+        data = bytearray(pattern(2 * MTU))
+        data[300] ^= 0xFF
+        talk.load(VA, bytes(data))
+        packet, expected = 4, ("read data, 1 bytes from byte 300 on", data[300:316].hex(" "))
+    elif place == "original":
+        talk.fetch_add(VA, 3, 10)
+        talk.fetch_add(VA, 3, 14)
+        packet, expected = 3, ("original value", "0xe")
+    elif place == "refused":  # an adapter that takes what the specification refuses
+        talk.fetch_add(VA + 1, 3, 10)
+        packet, expected = 1, ("status", "SUCCESS")
+    else:
+        talk.store(VA, b"a" * 8)
+        talk.compare_swap(VA, 1, 2, int.from_bytes(b"b" * 8, "little"))
+        packet, expected = 3, ("original value", "0x6262626262626262")
+    report = replay(tape.write(path))
+    assert report.differed == 1
+    (difference,) = report.differences
+    assert difference.packet == packet
+    assert (difference.what, difference.captured) == expected
+    assert difference.came != difference.captured
+    with pytest.raises(ReplayDifferenceError, match=difference.what) as caught:
+        report.raise_for_differences()
+    assert caught.value.report is report
+
+
+def test_after_a_difference_the_rest_is_compared_on_its_own(path: Path) -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    talk.fetch_add(VA + 4, 3, 10)  # refused by us: the queue pairs fail
+    talk.store(VA + 16, pattern(700))
+    talk.load(VA + 16, pattern(700))
+    talk.send(b"still there")
+    assert outcome(replay(tape.write(path))) == (3, 1, 0)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    ["bad key", "out of bounds", "wrong access", "gone later", "short receive", "bad receive"],
+)
+def test_what_was_refused_is_refused_again_in_the_same_way(path: Path, refusal: str) -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    talk.store(VA, pattern(64))
+    if refusal == "bad key":
+        talk.load(VA, bytes(64), rkey=0x1234, refused=REMOTE_ACCESS)
+    elif refusal == "out of bounds":
+        talk.store(VA + 1, pattern(64), answer=REMOTE_ACCESS)
+    elif refusal == "wrong access":
+        talk.load(VA, bytes(64), refused=REMOTE_ACCESS)
+    elif refusal == "gone later":
+        talk.store(VA, pattern(64), answer=REMOTE_ACCESS)
+    elif refusal == "short receive":
+        talk.send(pattern(300), answer=INVALID_REQUEST)
+    else:
+        talk.send(pattern(300), answer=REMOTE_OPERATION)
+    report = replay(tape.write(path))
+    assert outcome(report) == (2, 0, 0), report
+
+
+def test_what_was_sent_behind_a_refused_request_is_not_played(path: Path) -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    psn = talk.request("RDMA_READ_REQUEST", RETH(va=VA, rkey=0x99, dmalen=8))
+    talk.send(b"flushed", answer=None)
+    talk.answer(REMOTE_ACCESS, psn)
+    report = replay(tape.write(path))
+    assert outcome(report) == (1, 0, 0)
+    assert report.skipped == {"requests behind one that was refused": 1}
+
+
+def test_a_receiver_that_was_not_ready_is_not_ready_again_until_the_retry(path: Path) -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    talk.send(b"one")
+    talk.send(pattern(2 * MTU), answer=RNR)
+    talk.psn -= 2
+    talk.send(pattern(2 * MTU))
+    talk.store(VA, b"with a receive", imm=5, answer=RNR)
+    talk.psn -= 1
+    talk.store(VA, b"with a receive", imm=5)
+    talk.send(b"never taken", answer=RNR)
+    report = replay(tape.write(path))
+    assert outcome(report) == (4, 0, 0), report
+    assert report.notes == {"receives withheld where the capture has an RNR NAK": 3}
+    assert report.left_out == {"retransmissions and duplicates": 3}
+
+
+def test_a_window_that_a_peer_invalidates_is_closed_from_then_on(path: Path) -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    talk.store(VA, pattern(100), rkey=0x500)
+    talk.load(VA, pattern(100), rkey=0x500)
+    talk.send(b"done with it", invalidates=0x500)
+    talk.store(VA, pattern(100, 2), rkey=0x501)
+    talk.load(VA, pattern(100, 2), rkey=0x500, refused=REMOTE_ACCESS)
+    report = replay(tape.write(path))
+    assert outcome(report) == (5, 0, 0), report
+
+
+def test_datagrams_arrive_with_their_payload(path: Path) -> None:
+    tape = Tape()
+    for i in range(5):
+        tape.datagram(pattern(40 * i, i), source_qpn=7 + i % 2, dqpn=9 + i % 3)
+    tape.datagram(b"to many", dqpn=0xFFFFFF)
+    report = replay(tape.write(path))
+    assert outcome(report) == (5, 0, 0), report
+    assert report.skipped == {"datagrams to multicast groups": 1}
+
+
+def test_unreliable_connections_need_no_answers_and_what_was_lost_is_left_out(
+    path: Path,
+) -> None:
+    tape = Tape()
+    talk = Talk(tape, transport="UC")
+    talk.send(pattern(3 * MTU + 1))
+    talk.store(VA, pattern(2 * MTU))
+    lost = len(tape.packets)
+    talk.store(VA, b"lost on its way")
+    talk.store(VA + 4, b"four", imm=4)
+    # What NUPA's captures say: the sender's record, and that of a receiver that never got it.
+    tape.add(tape.packets[lost].copy())
+    comments = {len(tape.packets) - 1: "nupa: dropped"}
+    report = replay(tape.write(path, comments=comments))
+    assert outcome(report) == (3, 0, 0), report
+    assert report.skipped == {"requests that never arrived, as the capture says": 1}
