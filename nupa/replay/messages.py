@@ -70,7 +70,7 @@ class _Connection:
         self.reach = 0
         self.refused_at: int | None = None
         self.packets: dict[int, Packet] = {}
-        self._reads: dict[int, int] = {}  # the address where a READ ends, and its PSN
+        self._reads: dict[int, tuple[int, int]] = {}  # where a READ ends: its PSN, its address
         self.again: dict[int, int] = {}  # PSN to the packet that sent it last
         self.answers: list[tuple[int, Packet]] = []
         self.mtu = 0
@@ -94,15 +94,17 @@ class _Connection:
         at = self.psn(packet)
         is_read = packet.opcode & 0x1F == _READ_REQUEST
         end = packet.va + packet.dma_bytes
-        # A READ that is asked for again may begin in its middle.
-        if at in self.packets or (is_read and self._reads.get(end, at) < at < self.last):
+        psn, va = self._reads.get(end, (at, 0))
+        # A READ that is asked for again may begin in its middle: so many MTUs on as PSNs.
+        partial = is_read and psn < at and (packet.va - va) / (at - psn) in _MTUS
+        if at in self.packets or partial:
             self.again[at] = packet.number
             return False
         self.packets[at] = packet
         self.first, self.last = min(self.first, at), max(self.last, at)
         if is_read:
             self.reach = packet.dma_bytes // _MTUS[0]
-            self._reads[end] = at
+            self._reads[end] = (at, packet.va)
         if packet.opcode & 0x1F in _FIRST and packet.size in _MTUS:
             self.mtu = packet.size
         return True
@@ -156,7 +158,8 @@ def _assemble(
 ) -> Iterator[tuple[int, int, Request]]:
     """Each whole message with its first and last PSN."""
     psns = sorted(connection.packets)
-    i, lost = 0, False
+    i = 0
+    lost: int | None = None  # the next PSN of a message whose beginning is not here
     while i < len(psns):
         start = psns[i]
         packet = connection.packets[start]
@@ -179,15 +182,14 @@ def _assemble(
                 skipped[_PACKETS_MISSING] += 1
                 continue
         elif opcode in _MIDDLE or opcode in _LAST:
-            if not lost or opcode in _LAST:
-                first = start == psns[0] and connection.number == 0
-                skipped[_BEGAN_BEFORE if first else _PACKETS_MISSING] += 1
-            lost = opcode in _MIDDLE
+            if start != lost:  # one message is counted once
+                before = start == psns[0] and connection.number == 0
+                skipped[_BEGAN_BEFORE if before else _PACKETS_MISSING] += 1
+            lost = start + 1 if opcode in _MIDDLE else None
             continue
         else:
             skipped[_UNSUPPORTED.format(OPCODES[packet.opcode].name)] += 1
             continue
-        lost = False
         request = _request(flow, connection, parts)
         if request is None:
             skipped[_LENGTHS] += 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from typing import Any, Protocol
+from typing import Protocol
 
 from nupa.packet.opcodes import Transport
 from nupa.replay.memory import Extent, Memory, Refusal, Region
@@ -15,7 +15,6 @@ from nupa.replay.requests import Answer, Content, Kind, Request
 from nupa.replay.stage import GRH_BYTES, NO_KEY, Connection, Stage
 from nupa.verbs import SGE, WC, RecvWR, SendWR
 from nupa.verbs import enums as e
-from nupa.verbs.utils import cqe_status_to_str
 
 WAIT_S = 10.0  # for what comes at once, or not at all
 _SPINS = 2000  # empty polls before the processor is left to others
@@ -272,5 +271,8 @@ class Step:
             extent.mark(request.va, _ATOMIC_BYTES, written=request.original is not None)
 
 
-def _status(status: Any) -> str:
-    return "any" if status is None else str(cqe_status_to_str(status))
+def _status(status: int | None) -> str:
+    if status is None:
+        return "any"
+    known = status in e.ibv_wc_status._value2member_map_
+    return e.ibv_wc_status(status).name.removeprefix("IBV_WC_") if known else str(int(status))
