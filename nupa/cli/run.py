@@ -17,8 +17,6 @@ from nupa.core.mover import Mover
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from nupa.fabric import Topology
-
 _EPILOG = """\
 With no fabric up, one is made (two hosts, one switch) that goes with its last user.
 Exit code: the program's; 126 or 127 if it cannot be started.  If a signal ends the program, the
@@ -71,24 +69,17 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from nupa.cli._program import environment, run_on
-    from nupa.fabric import Fabric
+    from nupa.fabric import Fabric, default_topology
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         args.parser.error("name a command after --")
     if not args.capture and (args.capture_level or args.capture_snaplen):
         args.parser.error("name a file with --capture")
-    fabric, host = Fabric.lease(args.fabric, args.host, _default_topology)
+    fabric, host = Fabric.lease(args.fabric, args.host, default_topology)
     beside = None
     if args.capture:
         from nupa.cli._captured import captured
 
         beside = captured(fabric, args.capture, args.capture_level, args.capture_snaplen)
     return run_on(fabric, command, environment(fabric.path, host.name, args.mover), beside=beside)
-
-
-def _default_topology() -> Topology:
-    """The preset `pair`, made without its file: tomllib takes 10 ms to import."""
-    from nupa.fabric.topology import star
-
-    return star(2)

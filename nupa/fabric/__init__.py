@@ -6,7 +6,7 @@ which faults there are, and the pool's memory; never rings, queue pairs or what 
 """
 
 from nupa.fabric.errors import FabricError, LocalError, NupaError, RemoteError
-from nupa.fabric.fabric import Fabric
+from nupa.fabric.fabric import Fabric, default_topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
     "RemoteError",
     "Topology",
     "TopologyError",
+    "default_topology",
 ]
 
 # Imported when they are asked for: `nupa run` needs none, and has 100 ms in all.

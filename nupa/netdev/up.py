@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from nupa.fabric import Fabric
+from nupa.fabric import Fabric, default_topology
 from nupa.fabric.errors import FabricError, LocalError
 from nupa.netdev import address, down, interface, namespace, state
 from nupa.netdev.keeper import Keeper
@@ -26,7 +26,6 @@ from nupa.netdev.state import HostNet, State
 
 if TYPE_CHECKING:
     from nupa.fabric.segment import HostInfo
-    from nupa.fabric.topology import Topology
 
 DEFAULT_MTU_BYTES = address.MTU_MAX_BYTES
 _RELEASE_S = 5.0
@@ -73,13 +72,6 @@ class _Outcome(NamedTuple):
     job: _Job
     ensured: interface.Ensured
     fds: list[int]
-
-
-def default_topology() -> Topology:
-    """The preset `pair`."""
-    from nupa.fabric.topology import star
-
-    return star(2)
 
 
 def up(name: str | None, wish: Wish) -> Report:
