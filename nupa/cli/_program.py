@@ -18,6 +18,8 @@ from nupa.cli import EXIT_ERROR, fail
 from nupa.fabric.errors import NupaError
 
 if TYPE_CHECKING:
+    import argparse
+
     from nupa.fabric import Fabric
 
 _LIBRARIES = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "lib")
@@ -40,6 +42,12 @@ _FORWARDED = {
 WAITED = {*_FORWARDED, signal.SIGCHLD}
 # As subprocess has it.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+def command_of(args: argparse.Namespace) -> list[str]:
+    """What `-- COMMAND ...` names; empty: nothing."""
+    command: list[str] = args.command
+    return command[1:] if command[:1] == ["--"] else command
 
 
 def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:

@@ -190,8 +190,9 @@ def _ls(args: argparse.Namespace) -> int:
 
 def _exec(args: argparse.Namespace) -> int:
     from nupa.cli._inside import run_inside
+    from nupa.cli._program import command_of
 
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    command = command_of(args)
     if not command:
         args.parser.error("name a command after --")
     return run_inside(args.fabric, args.host, command, verbs=False)

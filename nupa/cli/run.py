@@ -68,10 +68,10 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from nupa.cli._program import environment, run_on
+    from nupa.cli._program import command_of, environment, run_on
     from nupa.fabric import Fabric, default_topology
 
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    command = command_of(args)
     if not command:
         args.parser.error("name a command after --")
     if not args.capture and (args.capture_level or args.capture_snaplen):

@@ -48,7 +48,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from nupa.cli._inside import run_inside
+    from nupa.cli._program import command_of
 
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    command = command or [os.environ.get("SHELL") or "/bin/sh"]
+    command = command_of(args) or [os.environ.get("SHELL") or "/bin/sh"]
     return run_inside(args.fabric, args.host, command, verbs=True, mover=args.mover)
