@@ -3,7 +3,8 @@
 
 Importing this imports nothing, neither scapy (1 s) nor the engine.  Import what you use:
 `nupa.packet.transport` (scapy layers of InfiniBand and RoCE), `nupa.packet.cm` (MADs, connection
-management), `nupa.packet.fast` (headers of a whole capture at once, without scapy).
+management), `nupa.packet.inject` (packets made by hand enter a fabric), `nupa.packet.fast`
+(headers of a whole capture at once, without scapy).
 NUPA's own formats: `link` (scapy layer of the common header), over it `tlp` (PCIe), `cxl_mem` and
 `queue`; without scapy `record` (the header), `records` (a whole capture of them at once),
 `*_tables` (each format as a table), `split` and `encode` (which TLPs and messages an access
