@@ -8,7 +8,6 @@ def test_hosts_reach_each_other(net: Net) -> None:
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -32,16 +31,6 @@ def _possible() -> None:
         keeper.Keeper("/nowhere", 1).close()
     except NupaError as error:
         pytest.skip(str(error))
-
-
-@pytest.fixture(scope="session")
-def nobody() -> Iterator[User]:
-    """uid 65534, who may not read where we live, and has no privileges."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can become another user; ours is an ordinary one, and is tested")
-    folder = Path(tempfile.mkdtemp(prefix="nupa-test-"))
-    yield users.nobody(folder)
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

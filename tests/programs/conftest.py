@@ -17,16 +17,6 @@ from .stage import Stage
 from .users import User
 
 
-@pytest.fixture(scope="session")
-def nobody() -> Iterator[User]:
-    """uid 65534, who may not read where we live."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can become another user; ours is an ordinary one, and is tested")
-    folder = Path(tempfile.mkdtemp(prefix="nupa-test-"))
-    yield users.nobody(folder)
-    shutil.rmtree(folder)
-
-
 @pytest.fixture
 def make_stage() -> Iterator[Callable[[User], Stage]]:
     """Makes stages, each with its folder; a fabric that is left there is a leak."""
