@@ -6,11 +6,12 @@
 struct nupa_run *nupa_run_add(struct nupa_watch *watch, uint8_t level, uint8_t kind,
 			      uint64_t transfer, uint16_t flags)
 {
-	struct nupa_run *run = &watch->runs[watch->n_runs];
+	const bool is_watched = watch->levels >> (level - 1) & 1;
+	/* No record has as many as there is room for. */
+	struct nupa_run *run = is_watched && watch->n_runs < NUPA_RUNS_MAX
+				   ? &watch->runs[watch->n_runs++]
+				   : &watch->nowhere;
 
-	if (watch->n_runs == NUPA_RUNS_MAX)
-		return NULL;
-	watch->n_runs++;
 	memset(run, 0, sizeof(*run));
 	run->cast.level = level;
 	run->cast.kind = kind;
@@ -83,8 +84,16 @@ void nupa_expand_begin(struct nupa_watch *watch, const struct nupa_trace_record 
 		sense = nupa_expand_direct(watch, record, source);
 		break;
 	case NUPA_TRACE_FRAME:
-		if (watch->levels & NUPA_TRACE_NET)
-			sense = nupa_expand_frame(watch, record, source);
+		sense = nupa_expand_frame(watch, record, source);
+		break;
+	case NUPA_TRACE_WQE:
+		sense = nupa_expand_wqe(watch, record, source);
+		break;
+	case NUPA_TRACE_DOORBELL:
+		sense = nupa_expand_doorbell(watch, record, source);
+		break;
+	case NUPA_TRACE_CQE:
+		sense = nupa_expand_cqe(watch, record, source);
 		break;
 	default:
 		break;
@@ -94,82 +103,138 @@ void nupa_expand_begin(struct nupa_watch *watch, const struct nupa_trace_record 
 
 /* --- giving out ---------------------------------------------------------------------- */
 
+#define NUPA_HEADER_BYTES 24u
+
 static uint32_t room_for(const struct nupa_run *run)
 {
-	if (run->how == NUPA_RUN_ROCE)
+	switch (run->how) {
+	case NUPA_RUN_ROCE:
 		return nupa_roce_room(&run->roce, run->next);
-	return run->whole.data_bytes;
+	case NUPA_RUN_TLP:
+		return NUPA_HEADER_BYTES + NUPA_SPLIT_MAX_BYTES;
+	default:
+		return NUPA_HEADER_BYTES + run->whole.data_bytes;
+	}
 }
 
-static uint32_t build_whole(const struct nupa_whole *whole, uint32_t snap_bytes, uint8_t *out,
-			    uint32_t *original_bytes)
+static uint32_t build_whole(const struct nupa_whole *whole, uint8_t *out, uint32_t *original_bytes)
 {
-	uint32_t n = whole->data_bytes < snap_bytes ? whole->data_bytes : snap_bytes;
-
 	*original_bytes = whole->original_bytes;
-	memcpy(out, whole->data, n);
-	if (whole->ip_length && n >= 18) {
+	memcpy(out, whole->data, whole->data_bytes);
+	if (whole->ip_length) {
 		out[16] = (uint8_t)(whole->ip_length >> 8);
 		out[17] = (uint8_t)whole->ip_length;
 	}
-	return n;
+	return whole->data_bytes;
 }
 
-static void put_head(const struct nupa_watch *watch, const struct nupa_run *run, uint8_t *at,
-		     uint32_t captured_bytes, uint32_t original_bytes)
+/* The header of NUPA's link type: nupa/packet/record.py. */
+static void put_nupa_header(const struct nupa_watch_packet *packet, uint8_t *at)
+{
+	const uint64_t transfer = __builtin_bswap64(packet->transfer);
+	const uint16_t words[] = { __builtin_bswap16(packet->port),
+				   __builtin_bswap16(packet->host) };
+	const uint16_t flags = __builtin_bswap16(packet->flags);
+	const uint32_t sequence = __builtin_bswap32(packet->sequence);
+
+	at[0] = 1; /* version */
+	at[1] = NUPA_HEADER_BYTES;
+	at[2] = packet->level;
+	at[3] = packet->kind;
+	at[4] = packet->direction;
+	at[5] = 0;
+	memcpy(at + 6, &flags, sizeof(flags));
+	memcpy(at + 8, &transfer, sizeof(transfer));
+	memcpy(at + 16, words, sizeof(words));
+	memcpy(at + 20, &sequence, sizeof(sequence));
+}
+
+static struct nupa_watch_packet head_of(const struct nupa_watch *watch, const struct nupa_run *run)
 {
 	const struct nupa_cast *cast = &run->cast;
 	const struct nupa_sight *sight = &cast->sights[run->sight];
-	uint16_t flags = cast->flags;
+	struct nupa_watch_packet packet = {
+		.ts_ns = watch->ts_ns,
+		.transfer = cast->transfer,
+		.sequence = run->sequence,
+		.port = sight->port,
+		.host = sight->host,
+		.flags = cast->flags,
+		.level = cast->level,
+		.kind = cast->kind,
+		.direction = sight->direction,
+	};
+	bool last = run->next + 1 == run->n;
 
+	if (run->how == NUPA_RUN_TLP) {
+		last = nupa_tlp_is_last(&run->tlp);
+		if (run->tlp.split.completes) /* the other way */
+			packet.direction ^= NUPA_INBOUND ^ NUPA_OUTBOUND;
+	}
 	if (cast->transfer && !run->sequence)
-		flags |= NUPA_FLAG_FIRST;
-	if (cast->ends_transfer && run->next + 1 == run->n)
-		flags |= NUPA_FLAG_LAST;
-	memcpy(at,
-	       &(struct nupa_watch_packet){
-		   .ts_ns = watch->ts_ns,
-		   .transfer = cast->transfer,
-		   .captured_bytes = captured_bytes,
-		   .original_bytes = original_bytes,
-		   .sequence = run->sequence,
-		   .port = sight->port,
-		   .host = sight->host,
-		   .flags = flags,
-		   .level = cast->level,
-		   .kind = cast->kind,
-		   .direction = sight->direction,
-	       },
-	       sizeof(struct nupa_watch_packet));
+		packet.flags |= NUPA_FLAG_FIRST;
+	if (cast->ends_transfer && last)
+		packet.flags |= NUPA_FLAG_LAST;
+	return packet;
 }
 
 /* One packet, at one port; false: no room. */
 static bool give(const struct nupa_watch *watch, const struct nupa_run *run, struct nupa_sink *sink)
 {
-	const size_t head = sizeof(struct nupa_watch_packet);
-	uint32_t captured, original;
-	uint8_t *out = sink->at + head;
+	struct nupa_watch_packet head;
+	uint32_t captured, original, front = 0;
+	uint8_t *out = sink->at + sizeof(head);
 
-	if ((size_t)(sink->end - sink->at) < head + room_for(run) + 8)
+	if ((size_t)(sink->end - sink->at) < sizeof(head) + room_for(run) + 8)
 		return false;
-	if (run->how == NUPA_RUN_ROCE)
+	head = head_of(watch, run);
+	switch (run->how) {
+	case NUPA_RUN_ROCE:
 		captured = nupa_roce_build(&run->roce, run->next, run->n, watch->snap_bytes, out,
 					   &original);
-	else
-		captured = build_whole(&run->whole, watch->snap_bytes, out, &original);
-	put_head(watch, run, sink->at, captured, original);
-	memset(out + captured, 0, -captured & 7);
-	sink->at = out + ((captured + 7) & ~7u);
+		break;
+	case NUPA_RUN_TLP:
+		front = NUPA_HEADER_BYTES;
+		captured = nupa_tlp_build(&run->tlp, out + front, &original);
+		break;
+	default:
+		front = run->how == NUPA_RUN_ENTRY ? NUPA_HEADER_BYTES : 0;
+		captured = build_whole(&run->whole, out + front, &original);
+		break;
+	}
+	if (front)
+		put_nupa_header(&head, out);
+	captured += front;
+	head.captured_bytes = captured < watch->snap_bytes ? captured : watch->snap_bytes;
+	head.original_bytes = original + front;
+	memcpy(sink->at, &head, sizeof(head));
+	memset(out + head.captured_bytes, 0, -head.captured_bytes & 7);
+	sink->at = out + ((head.captured_bytes + 7) & ~7u);
 	sink->packets++;
 	return true;
+}
+
+/* Whether there is a packet to give, and it is the one at hand. */
+static bool begin(struct nupa_watch *watch, struct nupa_run *run)
+{
+	if (!run->cast.n_sights || !run->n)
+		return false;
+	if (run->how != NUPA_RUN_TLP)
+		return run->next < run->n;
+	if (run->begun)
+		return run->n != run->next;
+	run->begun = true;
+	run->n = UINT32_MAX;
+	return nupa_tlp_begin(watch, &run->tlp);
 }
 
 bool nupa_expand_go_on(struct nupa_watch *watch, struct nupa_sink *sink)
 {
 	for (; watch->run < watch->n_runs; watch->run++) {
 		struct nupa_run *run = &watch->runs[watch->run];
+		bool more = begin(watch, run);
 
-		for (; run->next < run->n && run->cast.n_sights; run->next++) {
+		while (more) {
 			if (!run->numbered)
 				run->sequence =
 				    nupa_transfer_next(watch, run->cast.transfer, run->cast.level);
@@ -179,6 +244,9 @@ bool nupa_expand_go_on(struct nupa_watch *watch, struct nupa_sink *sink)
 					return false;
 			run->sight = 0;
 			run->numbered = false;
+			run->next++;
+			more = run->how == NUPA_RUN_TLP ? nupa_tlp_next(watch, &run->tlp)
+							: run->next < run->n;
 		}
 	}
 	return true;

@@ -15,6 +15,11 @@ int nupa_requesters_open(struct nupa_watch *watch)
 	watch->requesters = calloc(n, sizeof(*watch->requesters));
 	watch->sent = calloc(NUPA_SENT_ENTRIES, sizeof(*watch->sent));
 	watch->transfers = calloc(NUPA_TRANSFER_ENTRIES, sizeof(*watch->transfers));
+	if (watch->levels & NUPA_TRACE_TLP) {
+		watch->memories = calloc(NUPA_MEMORIES, sizeof(*watch->memories));
+		if (!watch->memories)
+			return -1;
+	}
 	return watch->requesters && watch->sent && watch->transfers ? 0 : -1;
 }
 
@@ -23,6 +28,7 @@ void nupa_requesters_close(struct nupa_watch *watch)
 	free(watch->requesters);
 	free(watch->sent);
 	free(watch->transfers);
+	free(watch->memories);
 }
 
 static uint32_t mixed(uint32_t qpn)
@@ -175,12 +181,21 @@ const struct nupa_sent *nupa_requester_find(struct nupa_watch *watch, uint32_t q
 	return guess;
 }
 
+uint64_t nupa_requester_origin(struct nupa_watch *watch, uint32_t qpn, bool first, uint64_t raddr)
+{
+	struct nupa_requester *requester = known(watch, qpn);
+
+	if (!requester)
+		return raddr;
+	if (first)
+		requester->origin = raddr;
+	return requester->origin;
+}
+
 uint32_t nupa_transfer_next(struct nupa_watch *watch, uint64_t transfer, uint8_t level)
 {
-	/* By QP and work request: those of one QP lie side by side. */
 	struct nupa_transfer_count *count =
-	    &watch->transfers[(mixed((uint32_t)(transfer >> 40)) + (uint32_t)transfer) %
-			      NUPA_TRANSFER_ENTRIES];
+	    &watch->transfers[nupa_transfer_place(transfer) % NUPA_TRANSFER_ENTRIES];
 
 	if (!transfer)
 		return 0;

@@ -32,6 +32,14 @@ void nupa_sights_port(const struct nupa_watch *watch, uint32_t host, enum nupa_d
 		add(cast, port, host, direction);
 }
 
+void nupa_sights_device(const struct nupa_watch *watch, uint32_t host,
+			enum nupa_direction direction, struct nupa_cast *cast)
+{
+	if (is_host(watch, host) &&
+	    (!watch->n_ports || watch->watched[watch->fabric->hosts[host].port]))
+		add(cast, watch->fabric->hosts[host].port, host, direction);
+}
+
 void nupa_sights_route(const struct nupa_watch *watch, uint32_t from, uint32_t to,
 		       struct nupa_cast *cast)
 {

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages and direct accesses as packets of InfiniBand's transport.  A direct access is shown as
- * what an adapter would send: the request, and the answer from the other side. */
+ * Messages as packets of InfiniBand's transport. */
 #include "watch_internal.h"
 
 #include "verbs_abi.h"
 
-#define TRANSPORT_RC 0x00
-#define TRANSPORT_UC 0x20
-#define TRANSPORT_UD 0x60
-#define TRANSPORT_XRC 0xa0
-
-/* AETH, IBTA 9.7.5.2: an ACK that says nothing of credits; what NAKs begin with. */
-#define ACK_SYNDROME 0x1f
+/* AETH, IBTA 9.7.5.2: what NAKs begin with. */
 #define RNR_SYNDROME 0x20
 #define NAK_SYNDROME 0x60
 
@@ -26,28 +19,28 @@ struct message {
 	bool received;
 };
 
-static uint8_t transport_of(uint8_t qp_type, bool is_xrc)
+uint8_t nupa_transport_of(uint8_t qp_type, bool is_xrc)
 {
 	if (is_xrc)
-		return TRANSPORT_XRC;
+		return NUPA_TRANSPORT_XRC;
 	switch (qp_type) {
 	case IBV_QPT_UC:
-		return TRANSPORT_UC;
+		return NUPA_TRANSPORT_UC;
 	case IBV_QPT_UD:
-		return TRANSPORT_UD;
+		return NUPA_TRANSPORT_UD;
 	default:
-		return TRANSPORT_RC;
+		return NUPA_TRANSPORT_RC;
 	}
 }
 
-static bool data_makes_sense(const struct nupa_trace_data *data)
+bool nupa_data_makes_sense(const struct nupa_trace_data *data)
 {
 	return data->mtu_bytes >= 128 && data->mtu_bytes <= NUPA_MTU_BYTES &&
 	       data->piece_bytes <= data->mtu_bytes;
 }
 
-static struct nupa_run *add_run(struct nupa_watch *watch, enum nupa_roce_what what,
-				uint64_t transfer, uint16_t flags)
+struct nupa_run *nupa_roce_add(struct nupa_watch *watch, enum nupa_roce_what what,
+			       uint64_t transfer, uint16_t flags)
 {
 	struct nupa_run *run =
 	    nupa_run_add(watch, NUPA_LEVEL_TRANSPORT, NUPA_KIND_ETHERNET, transfer, flags);
@@ -59,9 +52,8 @@ static struct nupa_run *add_run(struct nupa_watch *watch, enum nupa_roce_what wh
 	return run;
 }
 
-/* What is known of both ends, once all else is there. */
-static void join(struct nupa_watch *watch, struct nupa_run *run, uint32_t from, uint32_t to,
-		 bool received)
+void nupa_roce_join(struct nupa_watch *watch, struct nupa_run *run, uint32_t from, uint32_t to,
+		    bool received)
 {
 	nupa_roce_head(watch, &run->roce, from, to);
 	if (received)
@@ -70,8 +62,8 @@ static void join(struct nupa_watch *watch, struct nupa_run *run, uint32_t from, 
 		nupa_sights_route(watch, from, to, &run->cast);
 }
 
-static void set_data(struct nupa_roce *roce, const struct nupa_trace_data *data,
-		     const struct nupa_trace_record *record, const void *from)
+void nupa_roce_set_data(struct nupa_roce *roce, const struct nupa_trace_data *data,
+			const struct nupa_trace_record *record, const void *from)
 {
 	roce->bytes = data->total_bytes;
 	roce->mtu_bytes = data->mtu_bytes;
@@ -89,18 +81,18 @@ static void add_ack(struct nupa_watch *watch, const struct message *m, uint32_t 
 	    nupa_requester_find(watch, m->msg->dest_qpn, ack_psn, &guess);
 	struct nupa_run *run;
 
-	if (m->transport == TRANSPORT_UC || m->transport == TRANSPORT_UD ||
-	    sent->transport == TRANSPORT_UC)
+	if (m->transport == NUPA_TRANSPORT_UC || m->transport == NUPA_TRANSPORT_UD ||
+	    sent->transport == NUPA_TRANSPORT_UC)
 		return; /* the engine's own business */
-	run = add_run(watch, NUPA_ROCE_ACK, sent->transfer, m->flags);
+	run = nupa_roce_add(watch, NUPA_ROCE_ACK, sent->transfer, m->flags);
 	run->cast.ends_transfer = true;
 	run->roce.transport = sent->transport ? sent->transport : m->transport;
-	run->roce.syndrome = ACK_SYNDROME;
+	run->roce.syndrome = NUPA_ACK_SYNDROME;
 	run->roce.src_qpn = m->msg->src_qpn;
 	run->roce.dest_qpn = m->msg->dest_qpn;
 	run->roce.psn = sent->wire_last;
 	run->roce.msn = sent->msn;
-	join(watch, run, m->from, m->to, m->received);
+	nupa_roce_join(watch, run, m->from, m->to, m->received);
 }
 
 static void add_nak(struct nupa_watch *watch, const struct message *m)
@@ -110,9 +102,9 @@ static void add_nak(struct nupa_watch *watch, const struct message *m)
 	const struct nupa_sent *sent = nupa_requester_find(watch, msg->dest_qpn, msg->psn, &guess);
 	struct nupa_run *run;
 
-	if (msg->syndrome >= NUPA_NAK_NOT_READY || m->transport == TRANSPORT_UC)
+	if (msg->syndrome >= NUPA_NAK_NOT_READY || m->transport == NUPA_TRANSPORT_UC)
 		return; /* silence */
-	run = add_run(watch, NUPA_ROCE_ACK, sent->transfer, m->flags);
+	run = nupa_roce_add(watch, NUPA_ROCE_ACK, sent->transfer, m->flags);
 	run->cast.ends_transfer = msg->syndrome != NUPA_NAK_RNR && msg->syndrome != NUPA_NAK_PSN;
 	run->roce.transport = sent->transport ? sent->transport : m->transport;
 	run->roce.syndrome = msg->syndrome == NUPA_NAK_RNR
@@ -122,7 +114,7 @@ static void add_nak(struct nupa_watch *watch, const struct message *m)
 	run->roce.dest_qpn = msg->dest_qpn;
 	run->roce.psn = sent->wire_psn;
 	run->roce.msn = sent == &guess || !sent->msn ? sent->msn : sent->msn - 1;
-	join(watch, run, m->from, m->to, m->received);
+	nupa_roce_join(watch, run, m->from, m->to, m->received);
 }
 
 static bool add_response(struct nupa_watch *watch, const struct message *m)
@@ -140,24 +132,25 @@ static bool add_response(struct nupa_watch *watch, const struct message *m)
 	    (msg->total_bytes > NUPA_MSG_MAX_BYTES || msg->offset_bytes > msg->total_bytes ||
 	     data->total_bytes > msg->total_bytes - msg->offset_bytes))
 		return false;
-	run = add_run(watch, fetches ? NUPA_ROCE_ATOMIC_ACK : NUPA_ROCE_READ_RESPONSE,
-		      sent->transfer, m->flags);
+	run = nupa_roce_add(watch, fetches ? NUPA_ROCE_ATOMIC_ACK : NUPA_ROCE_READ_RESPONSE,
+			    sent->transfer, m->flags);
 	run->roce.transport = sent->transport ? sent->transport : m->transport;
-	run->roce.syndrome = ACK_SYNDROME;
+	run->roce.syndrome = NUPA_ACK_SYNDROME;
 	run->roce.src_qpn = msg->src_qpn;
 	run->roce.dest_qpn = msg->dest_qpn;
 	run->roce.psn = sent->wire_psn;
 	run->roce.msn = sent->msn;
 	run->roce.original = msg->original;
 	if (!atomic) {
-		set_data(&run->roce, data, m->record, m->body + 1);
+		nupa_roce_set_data(&run->roce, data, m->record, m->body + 1);
 		run->n = (uint32_t)nupa_packets_of(data->total_bytes, data->mtu_bytes);
 		run->roce.psn += (uint32_t)(msg->offset_bytes / data->mtu_bytes);
 		run->roce.begins = !msg->offset_bytes;
 		run->roce.ends = msg->offset_bytes + data->total_bytes == msg->total_bytes;
 	}
 	run->cast.ends_transfer = run->roce.ends;
-	join(watch, run, m->from, m->to, m->received);
+	nupa_roce_join(watch, run, m->from, m->to, m->received);
+	nupa_tlp_response(watch, m->record, m->from, m->to, sent);
 	return true;
 }
 
@@ -207,9 +200,9 @@ static bool add_datagram(struct nupa_watch *watch, const struct message *m)
 
 	if (msg->op != NUPA_OP_SEND || m->body->data.total_bytes > NUPA_MTU_BYTES)
 		return false;
-	run = add_run(watch, NUPA_ROCE_SEND, m->record->transfer, m->flags);
+	run = nupa_roce_add(watch, NUPA_ROCE_SEND, m->record->transfer, m->flags);
 	run->cast.ends_transfer = true;
-	run->roce.transport = TRANSPORT_UD;
+	run->roce.transport = NUPA_TRANSPORT_UD;
 	run->roce.solicited = msg->flags & NUPA_F_SOLICITED;
 	run->roce.with_imm = msg->flags & NUPA_F_IMM;
 	run->roce.imm = msg->imm;
@@ -217,14 +210,15 @@ static bool add_datagram(struct nupa_watch *watch, const struct message *m)
 	run->roce.dest_qpn = msg->dest_qpn;
 	run->roce.qkey = msg->deth.qkey;
 	run->roce.psn = msg->psn & NUPA_PSN_MASK;
-	set_data(&run->roce, &m->body->data, m->record, m->body + 1);
+	nupa_roce_set_data(&run->roce, &m->body->data, m->record, m->body + 1);
 	run->roce.mtu_bytes = NUPA_MTU_BYTES;
-	join(watch, run, m->from, m->to, m->received);
+	nupa_roce_join(watch, run, m->from, m->to, m->received);
 	if (msg->deth.is_global == NUPA_DETH_MULTICAST) {
 		address_group(run, msg->ud_data);
 		if (!m->received && is_copy(watch, msg))
 			drop_outbound(&run->cast);
 	}
+	nupa_tlp_request(watch, m->record, m->from, m->to, m->record->transfer);
 	return true;
 }
 
@@ -235,7 +229,7 @@ static void fill_request(struct nupa_roce *roce, const struct message *m)
 	roce->transport = m->transport;
 	roce->begins = msg->flags & NUPA_F_FIRST;
 	roce->ends = msg->flags & NUPA_F_LAST;
-	roce->asks = m->transport != TRANSPORT_UC;
+	roce->asks = m->transport != NUPA_TRANSPORT_UC;
 	roce->solicited = msg->flags & NUPA_F_SOLICITED;
 	roce->with_imm = msg->flags & NUPA_F_IMM;
 	roce->with_inv = msg->flags & NUPA_F_INV;
@@ -264,7 +258,7 @@ static void fill_request(struct nupa_roce *roce, const struct message *m)
 		roce->total_bytes = msg->reth.total_bytes;
 	}
 	if (msg->op != NUPA_OP_READ)
-		set_data(roce, &m->body->data, m->record, m->body + 1);
+		nupa_roce_set_data(roce, &m->body->data, m->record, m->body + 1);
 }
 
 static bool add_request(struct nupa_watch *watch, const struct message *m)
@@ -293,15 +287,24 @@ static bool add_request(struct nupa_watch *watch, const struct message *m)
 					 m->record->transfer);
 
 		now->transport = m->transport;
-		now->atomic = msg->op == NUPA_OP_ATOMIC ? (uint8_t)(msg->atomic.kind & 3) : 0;
+		if (msg->op == NUPA_OP_READ)
+			now->raddr = msg->reth.raddr;
+		if (msg->op == NUPA_OP_ATOMIC) {
+			now->atomic = (uint8_t)(msg->atomic.kind & 3);
+			now->raddr = msg->atomic.raddr;
+			now->compare_add = msg->atomic.compare_add;
+			now->swap = msg->atomic.swap;
+		}
 		sent = now;
 	}
-	run = add_run(watch, (enum nupa_roce_what)what_of[msg->op], sent->transfer, m->flags);
+	run = nupa_roce_add(watch, (enum nupa_roce_what)what_of[msg->op], sent->transfer, m->flags);
 	fill_request(&run->roce, m);
 	run->roce.psn = sent->wire_psn;
 	run->n = msg->op == NUPA_OP_READ ? 1 : n;
-	run->cast.ends_transfer = m->transport == TRANSPORT_UC && run->roce.ends;
-	join(watch, run, m->from, m->to, m->received);
+	run->cast.ends_transfer = m->transport == NUPA_TRANSPORT_UC && run->roce.ends;
+	nupa_roce_join(watch, run, m->from, m->to, m->received);
+	if (msg->op < NUPA_OP_READ)
+		nupa_tlp_request(watch, m->record, m->from, m->to, sent->transfer);
 	return true;
 }
 
@@ -318,22 +321,20 @@ bool nupa_expand_message(struct nupa_watch *watch, const struct nupa_trace_recor
 		.from = nupa_host_of(watch, received ? record->peer : source),
 		.to = received ? nupa_host_of(watch, source) : body->dest_host,
 		.flags = nupa_flags_of(record),
-		.transport = transport_of(body->qp_type, body->is_xrc),
+		.transport = nupa_transport_of(body->qp_type, body->is_xrc),
 		.received = received,
 	};
 
-	if (!(watch->levels & NUPA_TRACE_TRANSPORT))
-		return true;
-	if (m.from >= n_hosts || m.to >= n_hosts || !data_makes_sense(&body->data))
+	if (m.from >= n_hosts || m.to >= n_hosts || !nupa_data_makes_sense(&body->data))
 		return false;
 	switch (body->msg.op) {
 	case NUPA_OP_SEND:
 	case NUPA_OP_WRITE:
 	case NUPA_OP_READ:
 	case NUPA_OP_ATOMIC:
-		if (m.transport == TRANSPORT_UD)
+		if (m.transport == NUPA_TRANSPORT_UD)
 			return add_datagram(watch, &m);
-		if (body->msg.flags & NUPA_F_ACK && m.transport == TRANSPORT_RC)
+		if (body->msg.flags & NUPA_F_ACK && m.transport == NUPA_TRANSPORT_RC)
 			add_ack(watch, &m, body->msg.ack_psn);
 		return add_request(watch, &m);
 	case NUPA_OP_READ_RESP:
@@ -348,162 +349,4 @@ bool nupa_expand_message(struct nupa_watch *watch, const struct nupa_trace_recor
 	default: /* the engine's own */
 		return body->msg.op && body->msg.op < NUPA_OP_MAX;
 	}
-}
-
-/* --- direct access ------------------------------------------------------------------- */
-
-/* The request and its answer, as one record of a part of them tells. */
-struct direct {
-	const struct nupa_trace_record *record;
-	const struct nupa_trace_direct *body;
-	uint32_t from, n, psn, msn;
-	uint8_t transport;
-	bool begins, ends;
-};
-
-static struct nupa_run *add_direct_run(struct nupa_watch *watch, const struct direct *d,
-				       enum nupa_roce_what what, bool answers)
-{
-	const struct nupa_trace_direct *body = d->body;
-	struct nupa_run *run = add_run(watch, what, d->record->transfer, nupa_flags_of(d->record));
-	struct nupa_roce *roce = &run->roce;
-
-	roce->transport = d->transport;
-	roce->begins = d->begins;
-	roce->ends = d->ends;
-	roce->psn = d->psn;
-	roce->src_qpn = answers ? body->dest_qpn : body->src_qpn;
-	roce->dest_qpn = answers ? body->src_qpn : body->dest_qpn;
-	roce->asks = !answers && d->transport != TRANSPORT_UC;
-	roce->syndrome = ACK_SYNDROME;
-	roce->msn = d->msn;
-	roce->raddr = body->raddr;
-	roce->rkey = body->rkey;
-	roce->total_bytes = (uint32_t)body->message_bytes;
-	run->cast.ends_transfer = d->ends && (answers || d->transport == TRANSPORT_UC);
-	join(watch, run, answers ? body->dest_host : d->from, answers ? d->from : body->dest_host,
-	     false);
-	return run;
-}
-
-static void add_direct_data(struct nupa_watch *watch, const struct direct *d,
-			    enum nupa_roce_what what, bool answers)
-{
-	struct nupa_run *run = add_direct_run(watch, d, what, answers);
-
-	run->n = d->n;
-	run->roce.with_imm = d->body->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	run->roce.imm = d->body->imm;
-	set_data(&run->roce, &d->body->data, d->record, d->body + 1);
-}
-
-static void add_direct_atomic(struct nupa_watch *watch, const struct direct *d)
-{
-	const struct nupa_trace_direct *body = d->body;
-	const bool writes = body->opcode == IBV_WR_ATOMIC_WRITE;
-	struct nupa_run *run = add_direct_run(watch, d, NUPA_ROCE_ATOMIC, false);
-
-	run->roce.compare_add = body->compare_add;
-	run->roce.swap = body->swap;
-	if (writes) {
-		run->roce.atomic = NUPA_ATOMIC_WRITE;
-		set_data(&run->roce, &body->data, d->record, body + 1);
-	} else {
-		run->roce.atomic =
-		    body->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? NUPA_ATOMIC_CAS : NUPA_ATOMIC_ADD;
-	}
-	run =
-	    add_direct_run(watch, d, writes ? NUPA_ROCE_READ_RESPONSE : NUPA_ROCE_ATOMIC_ACK, true);
-	run->roce.original = body->original;
-}
-
-static void add_direct(struct nupa_watch *watch, const struct direct *d)
-{
-	struct nupa_run *run;
-
-	switch (d->body->opcode) {
-	case IBV_WR_RDMA_READ:
-		if (d->begins) {
-			run = add_direct_run(watch, d, NUPA_ROCE_READ, false);
-			run->roce.ends = true;
-		}
-		add_direct_data(watch, d, NUPA_ROCE_READ_RESPONSE, true);
-		return;
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		add_direct_data(watch, d, NUPA_ROCE_WRITE, false);
-		/* With immediate data it is acknowledged by a message. */
-		if (!d->ends || d->transport == TRANSPORT_UC ||
-		    d->body->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
-			return;
-		run = add_direct_run(watch, d, NUPA_ROCE_ACK, true);
-		run->roce.psn += d->n - 1;
-		return;
-	default:
-		add_direct_atomic(watch, d);
-		return;
-	}
-}
-
-static bool direct_makes_sense(const struct nupa_watch *watch, const struct direct *d)
-{
-	const struct nupa_trace_direct *body = d->body;
-	const uint32_t n_hosts = watch->fabric->geometry.n_hosts;
-
-	switch (body->opcode) {
-	case IBV_WR_ATOMIC_WRITE:
-		if (body->data.total_bytes != 8)
-			return false;
-		break;
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-	case IBV_WR_RDMA_READ:
-		if (body->message_bytes > NUPA_MSG_MAX_BYTES ||
-		    body->offset_bytes > body->message_bytes ||
-		    body->data.total_bytes > body->message_bytes - body->offset_bytes)
-			return false;
-		break;
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		if (body->data.total_bytes)
-			return false;
-		break;
-	default:
-		return false;
-	}
-	return d->from < n_hosts && body->dest_host < n_hosts && data_makes_sense(&body->data);
-}
-
-bool nupa_expand_direct(struct nupa_watch *watch, const struct nupa_trace_record *record,
-			uint32_t source)
-{
-	const struct nupa_trace_direct *body = (const void *)(record + 1);
-	struct direct d = {
-		.record = record,
-		.body = body,
-		.from = nupa_host_of(watch, source),
-		.transport = transport_of(body->qp_type, body->is_xrc),
-	};
-	bool whole;
-
-	if (!(watch->levels & NUPA_TRACE_TRANSPORT))
-		return true;
-	if (!direct_makes_sense(watch, &d))
-		return false;
-	whole = body->opcode > IBV_WR_RDMA_READ; /* atomics */
-	d.begins = whole || !body->offset_bytes;
-	d.ends = whole || body->offset_bytes + body->data.total_bytes == body->message_bytes;
-	d.n = (uint32_t)nupa_packets_of(body->data.total_bytes, body->data.mtu_bytes);
-	if (body->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && d.ends) {
-		/* The message with this PSN, which is not recorded, tells of all of it. */
-		struct nupa_sent *sent = nupa_requester_sends(watch, body->src_qpn, body->psn, d.n,
-							      true, record->transfer);
-
-		sent->transport = d.transport;
-		d.psn = sent->wire_psn;
-	} else {
-		d.psn = nupa_requester_moves(watch, body->src_qpn, body->psn, d.n, d.ends, &d.msn);
-	}
-	add_direct(watch, &d);
-	return true;
 }

@@ -119,7 +119,7 @@ static int enter(struct nupa_watch *watch)
 		watcher->pid_ns = nupa_pid_namespace();
 		watcher->start_time = nupa_process_start_time(pid);
 		nupa_store_release(&watcher->pid, pid);
-		watch->entry = i;
+		watch->place = i;
 		return 0;
 	}
 	return -EUSERS;
@@ -160,7 +160,7 @@ static struct nupa_watch *watch_new(struct nupa_fabric *fabric, uint32_t levels,
 	watch->fabric = nupa_fabric_get(fabric);
 	watch->levels = levels;
 	watch->snap_bytes = snap_bytes ? snap_bytes : UINT32_MAX;
-	watch->entry = -1;
+	watch->place = -1;
 	watch->epoch_ns = clock_of(CLOCK_REALTIME) - clock_of(CLOCK_MONOTONIC);
 	if (nupa_requesters_open(watch) || nupa_rings_open(watch)) {
 		watch_free(watch);
@@ -206,11 +206,11 @@ struct nupa_watch *nupa_watch_open(struct nupa_fabric *fabric, uint32_t levels, 
 
 void nupa_watch_stop(struct nupa_watch *watch)
 {
-	if (watch->entry < 0)
+	if (watch->place < 0)
 		return;
 	watch->stopped_ns = clock_of(CLOCK_MONOTONIC);
-	nupa_store_release(&watch->fabric->sb->watchers[watch->entry].pid, 0);
-	watch->entry = -1;
+	nupa_store_release(&watch->fabric->sb->watchers[watch->place].pid, 0);
+	watch->place = -1;
 	announce(watch->fabric);
 }
 

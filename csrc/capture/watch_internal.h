@@ -8,6 +8,7 @@
 #ifndef NUPA_WATCH_INTERNAL_H
 #define NUPA_WATCH_INTERNAL_H
 
+#include "split.h"
 #include "trace.h"
 #include "watch.h"
 
@@ -79,6 +80,14 @@ enum nupa_roce_what {
 	NUPA_ROCE_ATOMIC_ACK,
 };
 
+/* The upper bits of opcodes. */
+#define NUPA_TRANSPORT_RC 0x00u
+#define NUPA_TRANSPORT_UC 0x20u
+#define NUPA_TRANSPORT_UD 0x60u
+#define NUPA_TRANSPORT_XRC 0xa0u
+
+#define NUPA_ACK_SYNDROME 0x1fu /* IBTA 9.7.5.2: an ACK that says nothing of credits */
+
 /* Packets of InfiniBand's transport, all of one message or of a part of one. */
 struct nupa_roce {
 	uint8_t what;      /* enum nupa_roce_what */
@@ -106,7 +115,42 @@ struct nupa_whole { /* a packet that lies there as it is, or was made already */
 	uint16_t ip_length; /* to be put into its IPv4 header; 0: as it is */
 };
 
-enum nupa_run_how { NUPA_RUN_ROCE, NUPA_RUN_WHOLE };
+/* What was recorded of a payload: of each mtu_bytes the first piece_bytes, `bytes` in all. */
+struct nupa_data {
+	const uint8_t *at;
+	uint64_t bytes;
+	uint32_t mtu_bytes, piece_bytes;
+};
+
+struct nupa_piece {
+	uint64_t address, bytes;
+};
+#define NUPA_PIECES_MAX 8u
+
+/* The memory of a work request. */
+struct nupa_memory {
+	uint64_t transfer;
+	uint32_t n;
+	bool is_inline;
+	struct nupa_piece pieces[NUPA_PIECES_MAX];
+};
+#define NUPA_MEMORIES 4096u
+
+/* TLPs or CXL.mem messages of one access to memory at a host's port. */
+struct nupa_tlp {
+	struct nupa_split split;
+	uint8_t access; /* enum nupa_access */
+	bool poisoned;
+	uint16_t host, requester, completer;
+	uint32_t n_pieces, piece; /* the one after that which `split` is of */
+	uint64_t before;          /* bytes of those before that */
+	struct nupa_piece pieces[NUPA_PIECES_MAX];
+	struct nupa_data data;
+	uint64_t words[4]; /* of an atomic: compare or add, swap, old, new */
+};
+
+/* ENTRY: a whole packet that has NUPA's header in front, as TLPs have. */
+enum nupa_run_how { NUPA_RUN_ROCE, NUPA_RUN_WHOLE, NUPA_RUN_ENTRY, NUPA_RUN_TLP };
 
 struct nupa_run {
 	struct nupa_cast cast;
@@ -114,10 +158,12 @@ struct nupa_run {
 	uint32_t n, next; /* packets; the next one */
 	uint32_t sight;   /* the next one of that packet */
 	uint32_t sequence;
+	bool begun;
 	bool numbered; /* the next packet has its `sequence` */
 	union {
 		struct nupa_roce roce;
 		struct nupa_whole whole;
+		struct nupa_tlp tlp;
 	};
 };
 #define NUPA_RUNS_MAX 8u
@@ -137,6 +183,7 @@ struct nupa_requester {
 	uint32_t used;
 	uint32_t engine_psn, wire_psn; /* of what it sends next */
 	uint32_t messages;             /* sent so far: what a responder counts, too */
+	uint64_t origin;               /* where its last WRITE began */
 };
 
 /* One request message of the engine, by its PSN. */
@@ -147,6 +194,8 @@ struct nupa_sent {
 	uint32_t msn;
 	uint8_t transport; /* the upper bits of its opcodes */
 	uint8_t atomic;    /* enum nupa_atomic_kind */
+	/* Of a READ or atomic. */
+	uint64_t raddr, compare_add, swap;
 };
 
 #define NUPA_REQUESTER_WAYS 8u
@@ -164,7 +213,7 @@ struct nupa_transfer_count {
 struct nupa_watch {
 	struct nupa_fabric *fabric;
 	uint32_t levels, snap_bytes;
-	int entry; /* in the superblock; -1: stopped */
+	int place; /* in the superblock; -1: stopped */
 	uint64_t stopped_ns;
 	uint32_t n_ports;
 	bool watched[NUPA_PORTS_MAX];
@@ -181,10 +230,14 @@ struct nupa_watch {
 	uint64_t ts_ns;
 	uint32_t n_runs, run;
 	struct nupa_run runs[NUPA_RUNS_MAX];
+	struct nupa_run nowhere; /* of a level that is not watched */
+	uint8_t entry[2048];     /* the queue entry at hand */
 
 	struct nupa_requester *requesters;
 	struct nupa_sent *sent;
 	struct nupa_transfer_count *transfers;
+	struct nupa_memory *memories;            /* NULL: TLPs are not watched */
+	uint16_t tags[2][2][NUPA_HOSTS_MAX + 1]; /* next: by host or engine, TLP or CXL, host */
 	uint32_t ticks;
 	uint32_t group_qpn, group_psn; /* the datagram to a group that was shown last */
 	uint16_t slot_host[NUPA_SLOTS_MAX];
@@ -216,6 +269,14 @@ const struct nupa_sent *nupa_requester_find(struct nupa_watch *watch, uint32_t q
 /* The number of the next packet of a transfer at a level. */
 uint32_t nupa_transfer_next(struct nupa_watch *watch, uint64_t transfer, uint8_t level);
 
+/* Where a transfer lies in tables of transfers: those of one QP side by side. */
+static inline uint32_t nupa_transfer_place(uint64_t transfer)
+{
+	return ((uint32_t)(transfer >> 40) * 0x9e3779b1u >> 8) + (uint32_t)transfer;
+}
+/* Where the WRITE began that this part of it belongs to. */
+uint64_t nupa_requester_origin(struct nupa_watch *watch, uint32_t qpn, bool first, uint64_t raddr);
+
 /* sights.c */
 /* A packet from host to host. */
 void nupa_sights_route(const struct nupa_watch *watch, uint32_t from, uint32_t to,
@@ -226,6 +287,9 @@ void nupa_sights_flood(const struct nupa_watch *watch, uint32_t from, struct nup
 void nupa_sights_port(const struct nupa_watch *watch, uint32_t host, enum nupa_direction direction,
 		      struct nupa_cast *cast);
 
+/* Of a device: at its host's own port. */
+void nupa_sights_device(const struct nupa_watch *watch, uint32_t host,
+			enum nupa_direction direction, struct nupa_cast *cast);
 /* The host of a slot, or n_hosts: not known. */
 uint32_t nupa_host_of(const struct nupa_watch *watch, uint32_t slot);
 
@@ -234,6 +298,12 @@ bool nupa_expand_message(struct nupa_watch *watch, const struct nupa_trace_recor
 			 uint32_t source);
 bool nupa_expand_direct(struct nupa_watch *watch, const struct nupa_trace_record *record,
 			uint32_t source);
+bool nupa_expand_wqe(struct nupa_watch *watch, const struct nupa_trace_record *record,
+		     uint32_t source);
+bool nupa_expand_doorbell(struct nupa_watch *watch, const struct nupa_trace_record *record,
+			  uint32_t source);
+bool nupa_expand_cqe(struct nupa_watch *watch, const struct nupa_trace_record *record,
+		     uint32_t source);
 bool nupa_expand_frame(struct nupa_watch *watch, const struct nupa_trace_record *record,
 		       uint32_t source);
 
@@ -246,6 +316,39 @@ uint32_t nupa_roce_room(const struct nupa_roce *roce, uint32_t i);
 /* Packet i of n: how much of it was captured. */
 uint32_t nupa_roce_build(const struct nupa_roce *roce, uint32_t i, uint32_t n, uint32_t snap_bytes,
 			 uint8_t *out, uint32_t *original_bytes);
+
+/* transport.c */
+uint8_t nupa_transport_of(uint8_t qp_type, bool is_xrc);
+bool nupa_data_makes_sense(const struct nupa_trace_data *data);
+struct nupa_run *nupa_roce_add(struct nupa_watch *watch, enum nupa_roce_what what,
+			       uint64_t transfer, uint16_t flags);
+/* What is known of both ends, once all else is there. */
+void nupa_roce_join(struct nupa_watch *watch, struct nupa_run *run, uint32_t from, uint32_t to,
+		    bool received);
+void nupa_roce_set_data(struct nupa_roce *roce, const struct nupa_trace_data *data,
+			const struct nupa_trace_record *record, const void *from);
+
+/* tlp.c: a record's runs. */
+void nupa_tlp_remember(struct nupa_watch *watch, uint64_t transfer,
+		       const struct nupa_trace_wqe *wqe);
+void nupa_tlp_doorbell(struct nupa_watch *watch, const struct nupa_trace_record *record,
+		       uint32_t host, const struct nupa_trace_doorbell *bell);
+/* Its bytes stand in watch->entry. */
+void nupa_tlp_cqe(struct nupa_watch *watch, const struct nupa_trace_record *record,
+		  uint64_t transfer, uint32_t host, const struct nupa_trace_cqe *cqe);
+/* A SEND or WRITE; a READ's or atomic's response; a direct access. */
+void nupa_tlp_request(struct nupa_watch *watch, const struct nupa_trace_record *record,
+		      uint32_t from, uint32_t to, uint64_t transfer);
+void nupa_tlp_response(struct nupa_watch *watch, const struct nupa_trace_record *record,
+		       uint32_t from, uint32_t to, const struct nupa_sent *sent);
+void nupa_tlp_direct(struct nupa_watch *watch, const struct nupa_trace_record *record,
+		     uint32_t from);
+/* The first TLP of a run, the next one: false: there is none. */
+bool nupa_tlp_begin(struct nupa_watch *watch, struct nupa_tlp *tlp);
+bool nupa_tlp_next(struct nupa_watch *watch, struct nupa_tlp *tlp);
+bool nupa_tlp_is_last(const struct nupa_tlp *tlp);
+/* The one at hand: how much of it was captured. */
+uint32_t nupa_tlp_build(const struct nupa_tlp *tlp, uint8_t *out, uint32_t *original_bytes);
 
 /* expand.c */
 /* The next run, all zeros but for its cast's transfer and flags. */
