@@ -29,6 +29,7 @@ HEADERS = (
     BINDING / "verbs_cdef.h",
     ENGINE / "nupa.h",
     ENGINE / "batch.h",
+    ENGINE / "fault.h",
     ENGINE / "inject.h",
     BINDING / "perf.h",
     BINDING / "rdma_cdef.h",

@@ -128,11 +128,13 @@ static void engine_free(struct nupa_engine *engine)
 			if (channel->life_fd >= 0)
 				close(channel->life_fd);
 			nupa_window_forget(channel);
+			nupa_fault_free_held(channel);
 			free(channel);
 			channel = older;
 		}
 	}
 	nupa_cm_free(engine);
+	nupa_fault_free(engine);
 	if (engine->qps)
 		munmap(engine->qps, geometry->qp_entries * sizeof(*engine->qps));
 	if (engine->mrs)
@@ -210,6 +212,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		 * is for. */
 		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 		nupa_trace_follow(engine); /* before anything happens */
+		nupa_fault_follow(engine);
 		nupa_store_release(&engine->slot->claim,
 				   NUPA_CLAIM(getpid(), engine->epoch, NUPA_SLOT_LIVE));
 		error = nupa_port_start(engine);

@@ -57,7 +57,7 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 {
 	enum nupa_mover forced = engine->forced_mover;
 
-	if (forced == NUPA_MOVER_RELAY || opcode == IBV_WR_FLUSH)
+	if (forced == NUPA_MOVER_RELAY || opcode == IBV_WR_FLUSH || unlikely(channel->faulty))
 		return false;
 	if (channel->mover == NUPA_MOVER_LOCAL ||
 	    nupa_load_relaxed(&channel->peer_slot->pool_regions) ||
@@ -70,7 +70,8 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 
 bool nupa_channel_can_pull(const struct nupa_channel *channel)
 {
-	return channel->rx_open && nupa_load_relaxed(&channel->rx_header->pulls);
+	return channel->rx_open && !channel->faulty &&
+	       nupa_load_relaxed(&channel->rx_header->pulls);
 }
 
 void nupa_channel_bell(struct nupa_channel *channel)
@@ -190,6 +191,8 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->fence = !engine->membarrier;
 	channel->path_epoch = nupa_load_acquire(&engine->fabric->sb->port_epoch) - 1;
 	nupa_list_init(&channel->refusals);
+	nupa_list_init(&channel->held);
+	nupa_fault_look(engine, channel);
 	return channel;
 }
 

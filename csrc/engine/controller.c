@@ -82,12 +82,11 @@ int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t sta
 	    (state != NUPA_PORT_DOWN && state != NUPA_PORT_ACTIVE))
 		return -EINVAL;
 	entry = &fabric->ports[port];
-	if (nupa_load_relaxed(&entry->state) == state)
+	/* A fault may do the same meanwhile; the epoch below publishes it. */
+	if (nupa_exchange_seq(&entry->state, state) == state)
 		return 0;
-	/* One writer, under the control lock; the epoch below publishes it. */
 	if (state == NUPA_PORT_DOWN)
 		nupa_fetch_add_seq(&entry->link_downed, 1);
-	nupa_store_release(&entry->state, state);
 	nupa_fetch_add_seq(&fabric->sb->port_epoch, 1);
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
 		if (NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) == NUPA_SLOT_LIVE)

@@ -29,6 +29,7 @@ static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channe
 	}
 	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
 		free(container_of(link, struct nupa_refusal, link));
+	nupa_fault_free_held(channel);
 	nupa_store_release(&channel->tx.header->pair, 0);
 	/* One that lives has to know as well that nothing comes or goes any more. */
 	if (nupa_channel_peer_alive(channel))

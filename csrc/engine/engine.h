@@ -37,6 +37,8 @@ struct nupa_engine {
 	bool membarrier;       /* this process takes part in global expedited barriers */
 	bool apart;            /* nupa_engine_attach made it */
 	bool forked;           /* a copy in a child process: nothing of it reaches the fabric */
+	bool fault_duty;       /* something is due because of faults: nupa_fault_run */
+	bool poisoned;         /* the message that is being handled is */
 	uint32_t trace;        /* NUPA_TRACE_WORD: what is recorded; 0: nothing */
 	struct nupa_list ack_pending; /* struct nupa_qp.ack_link */
 	struct nupa_list waiting;     /* struct nupa_qp.wait_link */
@@ -56,6 +58,8 @@ struct nupa_engine {
 	struct nupa_mr_entry *mr_entries;
 	struct nupa_flow *flows;
 	struct nupa_hw_counters *hw; /* with the lock: nupa_count(&engine->hw->rx_invalid, 1) */
+	struct nupa_faults *faults;  /* fault_view.c; NULL: there never was one */
+	uint32_t fault_epoch_seen;
 	struct nupa_channel *open[NUPA_SLOTS_MAX];     /* those with traffic, n_channels of them */
 	struct nupa_channel *channels[NUPA_SLOTS_MAX]; /* by peer slot */
 	struct nupa_qp **qps; /* by index; qp_entries of them, mapped lazily */
@@ -155,6 +159,9 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine);
 /* Takes up to *budget* messages from one channel; how many. */
 uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
 			   uint32_t budget);
+/* Has one message handled; false: nonsense. */
+bool nupa_engine_dispatch(struct nupa_engine *engine, struct nupa_channel *channel,
+			  struct nupa_msg *msg, const uint8_t *payload);
 /* The other attachments of this process, which one polling thread drives along. */
 void nupa_engine_progress_siblings(struct nupa_engine *engine);
 void nupa_engine_poll_idle(struct nupa_engine *engine);
@@ -626,6 +633,8 @@ void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status);
 void nupa_requester_lose_peer(struct nupa_qp *qp);
 void nupa_requester_flush(struct nupa_qp *qp);
 void nupa_requester_stop_waiting(struct nupa_qp *qp);
+/* Sends everything from this request on again, one retry less; false: there was none left. */
+bool nupa_requester_go_back(struct nupa_qp *qp, uint64_t index);
 
 /* responder.c, responder_answers.c, receive.c */
 void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *channel,
@@ -708,6 +717,27 @@ bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 bool nupa_net_runs(const struct nupa_engine *engine, const struct nupa_channel *channel);
 void nupa_net_port_changed(struct nupa_engine *engine, bool up);
 
+/* fault_view.c: goes by the table of faults as it is now; does what is due. */
+void nupa_fault_follow(struct nupa_engine *engine);
+void nupa_fault_run(struct nupa_engine *engine);
+uint64_t nupa_fault_next_timer_ns(const struct nupa_engine *engine);
+/* Which faults lie on the way to and from this peer. */
+void nupa_fault_look(struct nupa_engine *engine, struct nupa_channel *channel);
+void nupa_fault_free(struct nupa_engine *engine);
+/* fault_judge.c: true: what comes next stays in the ring. */
+bool nupa_fault_blocks(struct nupa_engine *engine, struct nupa_channel *channel);
+/* Judges a message and does with it what it finds; false: nonsense. */
+bool nupa_fault_receive(struct nupa_engine *engine, struct nupa_channel *channel,
+			const struct nupa_msg *msg, const uint8_t *payload);
+void nupa_fault_free_held(struct nupa_channel *channel);
+/* Completions of the QP go on. */
+void nupa_fault_unstick(struct nupa_qp *qp);
+
+/* retry.c: a request went by a path with faults; an answer has come; no timer any more. */
+void nupa_retry_sent(struct nupa_qp *qp);
+void nupa_retry_progress(struct nupa_qp *qp);
+void nupa_retry_stop(struct nupa_qp *qp);
+
 /* xrc.c: where the request goes, which is qp->channel then; false: what was sent before has to be
  * answered first. */
 bool nupa_xrc_route(struct nupa_qp *qp, const struct nupa_wqe *wqe);
@@ -718,6 +748,8 @@ struct nupa_qp *nupa_xrc_shadow(struct nupa_engine *engine, const struct nupa_ch
 void nupa_xrc_resync(struct nupa_qp *qp, const struct nupa_msg *msg);
 /* Makes the message's SRQ the QP's, while it lasts; false: refused. */
 bool nupa_xrc_bind(struct nupa_qp *qp, const struct nupa_msg *msg);
+/* The same for one that was executed before; false: its SRQ is gone. */
+bool nupa_xrc_bind_again(struct nupa_qp *qp, const struct nupa_msg *msg);
 void nupa_xrc_channel_failed(struct nupa_engine *engine, const struct nupa_channel *channel);
 
 /* xrcd.c */

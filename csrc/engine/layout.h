@@ -77,8 +77,8 @@ struct nupa_port {
 	uint32_t number; /* port number on its node */
 	uint32_t width_lanes;
 	uint32_t speed_mtps; /* mega-transfers a second per lane: Gen5 = 32000 */
-	uint32_t state; /* enum nupa_port_state; writer: the controller, under the control lock */
-	uint32_t link_downed; /* same writer */
+	uint32_t state;       /* enum nupa_port_state; exchanged by the controller, and by flaps */
+	uint32_t link_downed; /* fetch_add by who took it down */
 };
 
 /* Ports a frame passes from host s to host d, in order: its own port, then
@@ -135,7 +135,10 @@ struct nupa_fault_entry {
 	uint64_t hits;                   /* fetch_add */
 	uint64_t free_at_ns;             /* CAS: BANDWIDTH: when the link is free again */
 	uint64_t down_until_ns;          /* CAS: FLAP: the port is down until then; 0: it is not */
-	uint64_t pad[4];
+	uint64_t over_ns; /* its hits are used up, and the last one's effect ends then; 0: no */
+	uint32_t ended;   /* somebody has seen that it is over */
+	uint32_t pad0;
+	uint64_t pad[2];
 };
 NUPA_ASSERT_SIZE(struct nupa_fault_entry, 128);
 #define NUPA_FAULTS_MAX 64u

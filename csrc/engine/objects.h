@@ -47,6 +47,14 @@ struct nupa_channel {
 	bool rx_open;
 	bool dma_backed;       /* our DMA bytes are backed by memory */
 	bool broken;           /* the peer died, left, or wrote nonsense */
+	bool faulty;           /* what comes is judged, and nothing moves but by messages: fault.h */
+	bool closing;          /* faulty, but for the last time: no fault is left */
+	bool suspect;          /* it was faulty once: messages may have come twice */
+	bool gated;            /* what comes stays in its ring, until then or until less is held */
+	uint64_t gated_until_ns;
+	uint64_t rx_faults;    /* on the way from the peer to us: places in the table */
+	struct nupa_list held; /* struct nupa_held */
+	uint32_t held_messages, held_bytes;
 	enum nupa_mover mover; /* ours, for private memory of the peer */
 	int cma_errno;         /* why CMA does not work */
 	/* multicast: since when, and at which head, the ring was found full; see mcast.c */
@@ -272,7 +280,9 @@ struct nupa_wqe {
 	uint32_t first_psn, last_psn;
 	uint32_t moved_bytes; /* sent, or received of a READ */
 	uint8_t data_placed;  /* WRITE_WITH_IMM: the direct part is done */
-	uint8_t pad[7];
+	uint8_t by_message;   /* went so once, and so it goes again: retry.c I6 */
+	uint8_t pulled;       /* a SEND whose receiver fetches it */
+	uint8_t pad[5];
 	union {
 		struct ibv_sge sge[1];
 		uint8_t inline_data[1];
@@ -310,6 +320,13 @@ struct nupa_job {
 	uint32_t total_bytes;
 	uint32_t sent_bytes;
 	bool is_atomic;
+	bool again; /* it was answered before, as far as we know */
+};
+
+/* What an atomic found: it is executed once, however often it comes. */
+struct nupa_answer {
+	uint32_t psn;
+	uint64_t original;
 };
 
 enum nupa_xrc_side { NUPA_XRC_NONE, NUPA_XRC_INITIATOR, NUPA_XRC_TARGET };
@@ -375,6 +392,17 @@ struct nupa_qp {
 	uint64_t wait_deadline_ns;  /* 0: none */
 	struct nupa_list wait_link; /* engine->waiting */
 
+	/* retry.c: for what was sent by a path with faults */
+	uint64_t retry_at_ns; /* 0: no timer runs */
+	uint64_t retry_tail;  /* all of it stood before this in the ring */
+	uint64_t retry_end;   /* where the path was whole again */
+	bool went_back;       /* once for this PSN, and nothing has come since */
+	uint32_t went_back_psn;
+	struct nupa_list retry_link; /* engine->faults->retries */
+	uint64_t stuck_until_ns;     /* nothing completes before; 0: it does */
+	uint32_t stuck_by;           /* which fault's doing */
+	struct nupa_list stuck_link; /* engine->faults->stuck */
+
 	/* extended posting, between wr_start and wr_complete, by one thread */
 	bool is_ex;
 	bool building;
@@ -399,6 +427,8 @@ struct nupa_qp {
 	uint64_t recv_bytes;
 	struct nupa_job jobs[NUPA_RD_ATOMIC_MAX];
 	uint32_t jobs_head, jobs_tail;
+	struct nupa_answer answers[NUPA_RD_ATOMIC_MAX]; /* the last ones */
+	uint32_t n_answers;
 	struct nupa_list job_link; /* engine->reading */
 	uint32_t async_pending;
 	bool last_wqe_event;
@@ -412,6 +442,7 @@ struct nupa_qp {
 	uint32_t xrc_srqn;      /* of the request being sent */
 	bool xrc_away;          /* was connected to another process than the target's */
 	bool xrc_resync;        /* the next message starts PSNs anew */
+	bool xrc_new;           /* target: of this requester none has yet */
 	bool is_handle;         /* by ibv_open_qp: of `real`, or of another process's QP */
 	bool orphan;            /* its own handle is closed, others are open */
 	uint32_t opens;

@@ -80,6 +80,20 @@ static bool dispatch(struct nupa_engine *engine, struct nupa_channel *channel, s
 	}
 }
 
+bool nupa_engine_dispatch(struct nupa_engine *engine, struct nupa_channel *channel,
+			  struct nupa_msg *msg, const uint8_t *payload)
+{
+	return dispatch(engine, channel, msg, payload);
+}
+
+static bool handle(struct nupa_engine *engine, struct nupa_channel *channel, struct nupa_msg *msg,
+		   const uint8_t *payload)
+{
+	if (unlikely(channel->faulty))
+		return nupa_fault_receive(engine, channel, msg, payload);
+	return dispatch(engine, channel, msg, payload);
+}
+
 /* Takes what has arrived; a channel that carries nonsense is closed like a dead one. */
 uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
 			   uint32_t budget)
@@ -105,8 +119,11 @@ uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *chan
 		if (unlikely(msg.op == NUPA_OP_SEND && result == NUPA_RX_MESSAGE &&
 			     nupa_receive_must_wait(engine, channel, msg.dest_qpn)))
 			break; /* it stays in the ring */
+		if (unlikely(channel->faulty) && result == NUPA_RX_MESSAGE &&
+		    nupa_fault_blocks(engine, channel))
+			break;
 		if (unlikely(result == NUPA_RX_CORRUPT ||
-			     !dispatch(engine, channel, &msg, payload))) {
+			     !handle(engine, channel, &msg, payload))) {
 			nupa_hint("slot %u (pid %u) sent nonsense; its connections are closed",
 				  channel->peer, channel->peer_pid);
 			nupa_channel_fail(engine, channel);
@@ -150,6 +167,7 @@ static void handle_change(struct nupa_engine *engine)
 
 	engine->port_epoch_seen = nupa_load_acquire(&fabric->sb->port_epoch);
 	nupa_trace_follow(engine);
+	nupa_fault_follow(engine);
 	nupa_cm_flush(engine);
 	if (state == engine->port_state_seen)
 		return;
@@ -219,6 +237,8 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 		nupa_channel_sweep(engine);
 	if (unlikely(nupa_load_relaxed(&engine->fabric->sb->port_epoch) != engine->port_epoch_seen))
 		handle_change(engine);
+	if (unlikely(engine->fault_duty))
+		nupa_fault_run(engine);
 	if (unlikely(engine->cm_owes))
 		nupa_cm_flush(engine);
 	if (unlikely(engine->cq_timers))
@@ -259,6 +279,8 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 
 	if (engine->cq_timers && nupa_cq_next_timer_ns(engine) < next_ns)
 		next_ns = nupa_cq_next_timer_ns(engine);
+	if (nupa_fault_next_timer_ns(engine) < next_ns)
+		next_ns = nupa_fault_next_timer_ns(engine);
 	for (struct nupa_list *at = engine->waiting.next; at != &engine->waiting; at = at->next) {
 		const struct nupa_qp *qp = container_of(at, struct nupa_qp, wait_link);
 		uint64_t at_ns = qp->wait_until_ns;

@@ -173,6 +173,8 @@ static struct nupa_qp *qp_alloc(struct ibv_context *context, struct ibv_pd *pd,
 	nupa_list_init(&qp->wait_link);
 	nupa_list_init(&qp->ack_link);
 	nupa_list_init(&qp->job_link);
+	nupa_list_init(&qp->retry_link);
+	nupa_list_init(&qp->stuck_link);
 	qp->peer_incarnation = NUPA_PEER_UNKNOWN;
 	qp->recv_wqe = calloc(1, NUPA_RECV_COPY_BYTES);
 	if (!qp->recv_wqe || sq_init(&qp->sq, &init->cap) ||

@@ -70,6 +70,7 @@ static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nup
 	msg->total_bytes = wqe->length_bytes;
 	msg->offset_bytes = 0;
 	wqe->last_psn = qp->next_psn;
+	wqe->by_message = wqe->pulled = 1;
 	nupa_request_publish(qp, msg, dma_bytes);
 	nupa_flow_xmit(qp->channel, wqe->length_bytes);
 	return true;
@@ -143,6 +144,7 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 		if (chunk)
 			nupa_spans_copy(spans, n_spans, wqe->moved_bytes, payload, chunk, false);
 		wqe->moved_bytes += chunk;
+		wqe->by_message = 1;
 		wqe->last_psn = qp->next_psn;
 		nupa_request_publish(qp, msg, dma_bytes);
 	} while (wqe->moved_bytes < total);
@@ -153,6 +155,17 @@ static void issued(struct nupa_qp *qp, struct nupa_wqe *wqe, uint8_t state)
 {
 	wqe->state = state;
 	qp->sq.issued++;
+	if (unlikely(state == NUPA_WQE_SENT && qp->channel->faulty && qp->type == IBV_QPT_RC))
+		nupa_retry_sent(qp);
+}
+
+/* I6 of retry.c: as it went before, if it did. */
+static bool goes_pulled(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
+{
+	if (unlikely(wqe->by_message))
+		return wqe->pulled;
+	return wqe->length_bytes > SEND_STAGED_MAX_BYTES && !(wqe->flags & IBV_SEND_INLINE) &&
+	       nupa_channel_can_pull(qp->channel) && !qp->engine->trace;
 }
 
 /* The same, larger: staged, pulled by the receiver, or in parts. */
@@ -165,8 +178,7 @@ static bool send_bulk(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index, 
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
 	if (!wqe->moved_bytes)
 		wqe->first_psn = qp->next_psn;
-	if (wqe->length_bytes > SEND_STAGED_MAX_BYTES && !(wqe->flags & IBV_SEND_INLINE) &&
-	    !wqe->moved_bytes && nupa_channel_can_pull(qp->channel) && !qp->engine->trace) {
+	if (goes_pulled(qp, wqe)) {
 		*pulled = true;
 		return send_pull(qp, wqe, spans, n_spans);
 	}
@@ -219,10 +231,11 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	if (!msg)
 		return false;
 	wqe->first_psn = wqe->last_psn = qp->next_psn;
-	wqe->moved_bytes = 0;
-	if (wqe->opcode == IBV_WR_RDMA_READ) {
+	wqe->by_message = 1;
+	if (wqe->opcode == IBV_WR_RDMA_READ) { /* again: what has not come yet */
 		nupa_request_fill(qp, msg, NUPA_OP_READ, NUPA_F_FIRST | NUPA_F_LAST, 0);
-		msg->reth = (struct nupa_reth){ wqe->raddr, wqe->rkey, wqe->length_bytes };
+		msg->reth = (struct nupa_reth){ wqe->raddr + wqe->moved_bytes, wqe->rkey,
+						wqe->length_bytes - wqe->moved_bytes };
 	} else {
 		nupa_request_fill(qp, msg, NUPA_OP_ATOMIC, NUPA_F_FIRST | NUPA_F_LAST, 0);
 		msg->atomic = (struct nupa_atomic_eth){
@@ -254,7 +267,7 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 
 	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
-	if (!started && !wqe->data_placed && !qp->xrc &&
+	if (!started && !wqe->data_placed && !wqe->by_message && !qp->xrc &&
 	    nupa_channel_may_direct(qp->engine, qp->channel, wqe->opcode)) {
 		/* IBTA 10.8.3: what stands before it has to be executed first. */
 		if (!oldest)

@@ -42,35 +42,76 @@ void nupa_requester_lose_peer(struct nupa_qp *qp)
 	nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
 }
 
-/* Takes everything from the request with this psn on back; false: there is none such. */
+/* Behind the last that has begun: the one being sent in parts counts too. */
+static uint64_t begun_end(struct nupa_sq *sq)
+{
+	return sq->issued + (sq->issued != sq->posted && nupa_sq_wqe(sq, sq->issued)->moved_bytes);
+}
+
+/* Takes everything from this request on back.  What came of a READ stays. */
+static void rewind_from(struct nupa_qp *qp, uint64_t index)
+{
+	uint64_t end = begun_end(&qp->sq);
+
+	qp->next_psn = nupa_sq_wqe(&qp->sq, index)->first_psn;
+	for (uint64_t i = index; i != end; i++) {
+		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
+
+		if (wqe->state == NUPA_WQE_SENT && nupa_is_response_op(wqe->opcode))
+			qp->reads_outstanding--;
+		wqe->state = NUPA_WQE_POSTED;
+		if (wqe->opcode != IBV_WR_RDMA_READ)
+			wqe->moved_bytes = 0;
+	}
+	if (qp->sq.begun < end)
+		qp->sq.begun = end;
+	qp->sq.issued = index;
+}
+
+/* The same from the request with this psn on; false: there is none such. */
 static bool rewind_to(struct nupa_qp *qp, uint32_t psn)
 {
-	uint64_t end = qp->sq.issued;
+	uint64_t end = begun_end(&qp->sq);
 
-	/* The one being sent in parts counts too. */
-	if (end != qp->sq.posted && nupa_sq_wqe(&qp->sq, end)->moved_bytes)
-		end++;
 	for (uint64_t i = qp->sq.acked; i != end; i++) {
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
 
 		if (wqe->state == NUPA_WQE_DONE || nupa_psn_diff(psn, wqe->first_psn) < 0 ||
 		    (i != qp->sq.issued && nupa_psn_diff(psn, wqe->last_psn) > 0))
 			continue;
-		qp->next_psn = wqe->first_psn;
-		for (uint64_t j = i; j != end; j++) {
-			struct nupa_wqe *later = nupa_sq_wqe(&qp->sq, j);
-
-			if (later->state == NUPA_WQE_SENT && nupa_is_response_op(later->opcode))
-				qp->reads_outstanding--;
-			later->state = NUPA_WQE_POSTED;
-			later->moved_bytes = 0;
-		}
-		if (qp->sq.begun < end)
-			qp->sq.begun = end;
-		qp->sq.issued = i;
+		rewind_from(qp, i);
 		return true;
 	}
 	return false;
+}
+
+bool nupa_requester_go_back(struct nupa_qp *qp, uint64_t index)
+{
+	if (qp->psn_retries_left == 0) {
+		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
+		return false;
+	}
+	qp->psn_retries_left--;
+	rewind_from(qp, index);
+	qp->xrc_resync = qp->xrc_away;
+	nupa_qp_unsettle(qp);
+	return true;
+}
+
+/* IBTA 9.7.6.2.2, an implied NAK: what comes shows that part of the response to this request got
+ * lost.  All that comes behind it shows the same, so the first one counts. */
+static void response_lost(struct nupa_qp *qp, uint64_t index)
+{
+	uint32_t psn = nupa_sq_wqe(&qp->sq, index)->first_psn;
+
+	if (!qp->channel->suspect || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
+	    (qp->went_back && nupa_psn_diff(qp->went_back_psn, psn) == 0))
+		return;
+	nupa_count(&qp->engine->hw->packet_seq_err, 1);
+	qp->went_back = true;
+	qp->went_back_psn = psn;
+	if (nupa_requester_go_back(qp, index))
+		nupa_requester_run(qp);
 }
 
 /* Whether psn belongs to the oldest request that is on its way.  A QP that is not ready refuses all
@@ -113,6 +154,8 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 		nupa_requester_ack(qp, nupa_psn_add(msg->psn, 0xffffff));
 	if (qp->type != IBV_QPT_RC || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
 	    (msg->syndrome == NUPA_NAK_NOT_READY && !is_oldest(qp, msg->psn)) ||
+	    (msg->syndrome == NUPA_NAK_PSN && qp->went_back && /* the same one twice */
+	     nupa_psn_diff(qp->went_back_psn, msg->psn) == 0) ||
 	    !rewind_to(qp, msg->psn))
 		return;
 	qp->xrc_resync = qp->xrc_away;
@@ -131,6 +174,8 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 		break;
 	case NUPA_NAK_PSN:
 		nupa_count(&qp->engine->hw->packet_seq_err, 1);
+		qp->went_back = true;
+		qp->went_back_psn = msg->psn;
 		if (qp->psn_retries_left-- == 0)
 			nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
 		else
@@ -147,16 +192,42 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 	}
 }
 
+/* The request whose response we wait for next; `issued`: none. */
+static uint64_t oldest_response_op(struct nupa_qp *qp)
+{
+	uint64_t i = qp->sq.acked;
+
+	for (; i != qp->sq.issued; i++) {
+		const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
+
+		if (wqe->state == NUPA_WQE_SENT && nupa_is_response_op(wqe->opcode))
+			break;
+	}
+	return i;
+}
+
 /* The response we wait for next: responses come in the order of their requests. */
 struct nupa_wqe *nupa_requester_awaited(struct nupa_qp *qp, uint32_t psn)
 {
-	for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++) {
-		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
+	uint64_t index = oldest_response_op(qp);
+	struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
 
-		if (wqe->state == NUPA_WQE_SENT && nupa_is_response_op(wqe->opcode))
-			return nupa_psn_diff(wqe->first_psn, psn) == 0 ? wqe : NULL;
+	return index != qp->sq.issued && nupa_psn_diff(wqe->first_psn, psn) == 0 ? wqe : NULL;
+}
+
+/* The same for a response that has come.  One to a later request shows that its own got lost. */
+static struct nupa_wqe *awaited(struct nupa_qp *qp, uint32_t psn)
+{
+	struct nupa_wqe *wqe = nupa_requester_awaited(qp, psn);
+
+	if (unlikely(!wqe && qp->channel->suspect && nupa_psn_diff(psn, qp->next_psn) < 0)) {
+		uint64_t index = oldest_response_op(qp);
+
+		if (index != qp->sq.issued &&
+		    nupa_psn_diff(psn, nupa_sq_wqe(&qp->sq, index)->first_psn) > 0)
+			response_lost(qp, index);
 	}
-	return NULL;
+	return wqe;
 }
 
 static void response_done(struct nupa_qp *qp, struct nupa_wqe *wqe)
@@ -173,12 +244,20 @@ static void response_done(struct nupa_qp *qp, struct nupa_wqe *wqe)
 void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
 			      const uint8_t *payload)
 {
-	struct nupa_wqe *wqe = nupa_requester_awaited(qp, msg->psn);
+	struct nupa_wqe *wqe = awaited(qp, msg->psn);
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
+	uint64_t at;
 
 	/* I5: only what we asked for, and only where it belongs. */
-	if (!wqe || wqe->opcode != IBV_WR_RDMA_READ || msg->offset_bytes != wqe->moved_bytes ||
+	if (!wqe || wqe->opcode != IBV_WR_RDMA_READ || msg->total_bytes > wqe->length_bytes ||
+	    msg->offset_bytes > msg->total_bytes)
+		return;
+	/* Its total is what was still to come when we asked. */
+	at = wqe->length_bytes - msg->total_bytes + msg->offset_bytes;
+	if (unlikely(at > wqe->moved_bytes))
+		response_lost(qp, oldest_response_op(qp));
+	if (unlikely(at != wqe->moved_bytes) ||
 	    msg->length_bytes > wqe->length_bytes - wqe->moved_bytes ||
 	    (msg->length_bytes && !payload))
 		return;
@@ -195,11 +274,13 @@ void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
 	wqe->moved_bytes += msg->length_bytes;
 	if (wqe->moved_bytes == wqe->length_bytes)
 		response_done(qp, wqe);
+	else if (msg->length_bytes)
+		nupa_sq_made_progress(qp);
 }
 
 void nupa_requester_atomic_resp(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
-	struct nupa_wqe *wqe = nupa_requester_awaited(qp, msg->psn);
+	struct nupa_wqe *wqe = awaited(qp, msg->psn);
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
 	uint64_t original = msg->original;

@@ -76,8 +76,11 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 static bool add_job(struct nupa_qp *qp, const struct nupa_job *job)
 {
 	if (qp->jobs_tail - qp->jobs_head == NUPA_RD_ATOMIC_MAX) {
-		nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
-		return false;
+		if (!qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX].again) {
+			nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
+			return false;
+		}
+		qp->jobs_head++; /* who asks for more has that answer */
 	}
 	qp->jobs[qp->jobs_tail++ % NUPA_RD_ATOMIC_MAX] = *job;
 	if (nupa_list_empty(&qp->job_link))
@@ -129,6 +132,7 @@ static bool handle_flush(struct nupa_qp *qp, const struct nupa_msg *msg)
 		return false;
 	}
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	nupa_responder_remember(qp, &job);
 	return add_job(qp, &job);
 }
 
@@ -171,6 +175,7 @@ static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 		return false;
 	}
 	execute_atomic(msg, word, &job.raddr);
+	nupa_responder_remember(qp, &job);
 	return add_job(qp, &job);
 }
 
@@ -181,6 +186,15 @@ static void drop_jobs(struct nupa_qp *qp, enum nupa_nak syndrome)
 	qp->jobs_head = qp->jobs_tail;
 	nupa_list_del(&qp->job_link);
 	nupa_responder_nak_fatal(qp, syndrome);
+}
+
+/* The region is gone: who waits for this asks in vain; most likely nobody does. */
+static bool drop_again(struct nupa_qp *qp, const struct nupa_job *job)
+{
+	if (!job->again)
+		return false;
+	qp->jobs_head++;
+	return true;
 }
 
 /* Sends responses as far as the channel has room. */
@@ -202,6 +216,8 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		if (chunk &&
 		    !(source = nupa_mr_remote(qp, job->rkey, job->raddr + job->sent_bytes, chunk,
 					      IBV_ACCESS_REMOTE_READ, &on_demand))) {
+			if (drop_again(qp, job))
+				continue;
 			drop_jobs(qp, NUPA_NAK_REMOTE_ACCESS);
 			return;
 		}
@@ -223,6 +239,8 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		msg->total_bytes = job->total_bytes;
 		msg->offset_bytes = job->sent_bytes;
 		if (chunk && !copy(payload, source, chunk, on_demand)) {
+			if (drop_again(qp, job))
+				continue;
 			drop_jobs(qp, NUPA_NAK_REMOTE_OPERATION);
 			return;
 		}
@@ -256,12 +274,16 @@ static bool check_psn(struct nupa_qp *qp, const struct nupa_msg *msg)
 		return !qp->drop_message;
 	}
 	if (likely(ahead == 0)) {
-		qp->nak_sent = false;
+		if (unlikely(qp->nak_sent)) /* one that is still owed has no meaning any more */
+			qp->nak_sent = qp->nak_pending = false;
 		return true;
 	}
 	if (ahead < 0) {
 		nupa_count(&hw->duplicate_request, 1);
-		nupa_responder_ack(qp); /* a duplicate was executed before */
+		if (msg->op == NUPA_OP_READ || msg->op == NUPA_OP_ATOMIC)
+			nupa_responder_answer_again(qp, msg);
+		else
+			nupa_responder_ack(qp); /* it was executed before */
 		return false;
 	}
 	/* What stands behind one that found no receive is as good as that. */
@@ -312,9 +334,11 @@ static bool meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *chan
 	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN) { /* what the one before asked for is void */
 		qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
 		qp->jobs_head = qp->jobs_tail;
+		qp->n_answers = 0;
 		nupa_list_del(&qp->ack_link);
 		nupa_list_del(&qp->job_link);
 	}
+	qp->xrc_new = qp->xrc == NUPA_XRC_TARGET;
 	qp->peer_incarnation = incarnation;
 	return true;
 }
@@ -363,13 +387,15 @@ bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 		goto pulled;
 	if (unlikely(!well_formed(qp, msg, payload)))
 		return refuse(qp, msg, NUPA_NAK_INVALID_REQUEST);
+	if (unlikely(qp->engine->poisoned))
+		return refuse(qp, msg, NUPA_NAK_REMOTE_OPERATION);
 	if (unlikely(qp->xrc) && !nupa_xrc_bind(qp, msg))
 		return false;
 	done = execute(qp, msg, payload);
 	if (qp->type == IBV_QPT_RC) {
 		if (done) {
-			qp->steady_rx =
-			    !qp->xrc && (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS);
+			qp->steady_rx = !qp->xrc && !qp->channel->faulty &&
+					(qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS);
 			qp->expected_psn = nupa_psn_add(qp->expected_psn, 1);
 			if (msg->op == NUPA_OP_READ || msg->op == NUPA_OP_ATOMIC)
 				nupa_responder_run_jobs(qp);

@@ -6,6 +6,9 @@
 #include "engine.h"
 
 void nupa_responder_ack(struct nupa_qp *qp);
+/* An atomic was executed; and: a READ or atomic has come that was executed before. */
+void nupa_responder_remember(struct nupa_qp *qp, const struct nupa_job *job);
+void nupa_responder_answer_again(struct nupa_qp *qp, const struct nupa_msg *msg);
 void nupa_responder_nak(struct nupa_qp *qp, enum nupa_nak syndrome);
 void nupa_responder_nak_fatal(struct nupa_qp *qp, enum nupa_nak syndrome);
 struct nupa_msg *nupa_responder_reserve(struct nupa_engine *engine, struct nupa_channel *channel,

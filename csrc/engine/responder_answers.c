@@ -22,7 +22,8 @@ void nupa_responder_nak(struct nupa_qp *qp, enum nupa_nak syndrome)
 	qp->nak_sent = true;
 	qp->nak_pending = true;
 	qp->nak_syndrome = (uint8_t)syndrome;
-	qp->recv_active = false;
+	if (syndrome != NUPA_NAK_PSN) /* what is missing comes again, and the message goes on */
+		qp->recv_active = false;
 	answer_later(qp);
 }
 
@@ -173,7 +174,7 @@ void nupa_responder_reset(struct nupa_qp *qp)
 	refuse_what_is_owed(qp);
 	qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
 	qp->recv_active = qp->recv_kept = qp->drop_message = false;
-	qp->jobs_head = qp->jobs_tail = 0;
+	qp->jobs_head = qp->jobs_tail = qp->n_answers = 0;
 	nupa_list_del(&qp->ack_link);
 	nupa_list_del(&qp->job_link);
 	qp->peer_incarnation = NUPA_PEER_UNKNOWN;

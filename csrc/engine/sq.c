@@ -48,6 +48,8 @@ static void complete_failed(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 /* Completes what is done, from the oldest on (I3). */
 void nupa_sq_complete_done(struct nupa_qp *qp)
 {
+	if (unlikely(qp->stuck_until_ns))
+		return;
 	while (qp->sq.acked != qp->sq.issued) {
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, qp->sq.acked);
 
@@ -65,6 +67,9 @@ void nupa_sq_complete_done(struct nupa_qp *qp)
 
 void nupa_requester_flush(struct nupa_qp *qp)
 {
+	if (unlikely(qp->stuck_until_ns))
+		nupa_fault_unstick(qp); /* what is done is done */
+	nupa_retry_stop(qp);
 	while (qp->sq.acked != qp->sq.posted) {
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, qp->sq.acked++);
 
@@ -82,6 +87,8 @@ void nupa_requester_flush(struct nupa_qp *qp)
  */
 void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status)
 {
+	if (unlikely(qp->stuck_until_ns))
+		nupa_fault_unstick(qp);
 	if (qp->sq.acked == qp->sq.posted)
 		return;
 	complete_failed(qp, nupa_sq_wqe(&qp->sq, qp->sq.acked++), status);
@@ -191,9 +198,12 @@ void nupa_sq_made_progress(struct nupa_qp *qp)
 {
 	qp->rnr_left = qp->attr.rnr_retry;
 	qp->psn_retries_left = qp->attr.retry_cnt;
-	qp->steady_tx = !qp->engine->trace && qp->type == IBV_QPT_RC && !qp->xrc &&
+	qp->steady_tx = qp->type == IBV_QPT_RC && !qp->xrc &&
 			qp->state == IBV_QPS_RTS && qp->channel && qp->channel->rx_open &&
-			!qp->channel->broken;
+			!qp->channel->broken && !qp->channel->faulty;
+	qp->went_back = false;
+	if (unlikely(qp->retry_at_ns))
+		nupa_retry_progress(qp);
 	if (unlikely(qp->wait != NUPA_WAIT_NONE || qp->wait_deadline_ns))
 		nupa_requester_stop_waiting(qp);
 }

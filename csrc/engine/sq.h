@@ -20,7 +20,7 @@ static inline int nupa_wqe_begin(struct nupa_qp *qp, struct nupa_wqe *wqe, uint3
 	wqe->state = NUPA_WQE_POSTED;
 	wqe->imm = imm;
 	wqe->moved_bytes = 0;
-	wqe->data_placed = 0;
+	wqe->data_placed = wqe->by_message = wqe->pulled = 0;
 	return 0;
 }
 

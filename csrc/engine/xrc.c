@@ -32,11 +32,12 @@ bool nupa_xrc_route(struct nupa_qp *qp, const struct nupa_wqe *wqe)
 {
 	uint32_t slot;
 
-	/* Local, or sent in part: that goes on where it began. */
-	if (wqe->opcode == IBV_WR_LOCAL_INV || wqe->opcode == IBV_WR_BIND_MW || wqe->moved_bytes)
+	if (nupa_is_local_op(wqe->opcode))
+		return true;
+	qp->xrc_srqn = wqe->dest_qpn;
+	if (wqe->moved_bytes) /* goes on where it began */
 		return true;
 	slot = slot_for(qp, wqe);
-	qp->xrc_srqn = wqe->dest_qpn;
 	if (qp->channel && qp->channel->peer == slot && !qp->channel->broken)
 		return true;
 	if (qp->sq.acked != qp->sq.issued)
@@ -88,10 +89,26 @@ bool nupa_xrc_bind(struct nupa_qp *qp, const struct nupa_msg *msg)
 	return true;
 }
 
+bool nupa_xrc_bind_again(struct nupa_qp *qp, const struct nupa_msg *msg)
+{
+	struct nupa_srq *srq = find_srq(qp->engine, msg->ack_psn);
+
+	if (qp->xrc != NUPA_XRC_TARGET || !srq || !nupa_xrcd_same(&srq->xrcd->id, &qp->xrcd->id))
+		return false;
+	qp->srq = srq;
+	qp->recv_cq = srq->cq;
+	qp->ibv.pd = srq->ibv.pd;
+	return true;
+}
+
 void nupa_xrc_resync(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	if (msg->syndrome != NUPA_XRC_RESYNC || !(msg->flags & NUPA_F_FIRST))
 		return;
+	/* PSNs go on wherever the sender was meanwhile: one from before has come twice. */
+	if (qp->channel->suspect && !qp->xrc_new && nupa_psn_diff(msg->psn, qp->expected_psn) < 0)
+		return;
+	qp->xrc_new = false;
 	qp->expected_psn = msg->psn;
 	qp->nak_sent = qp->recv_active = false;
 }
@@ -265,6 +282,8 @@ static struct nupa_xrc_shadow *shadow_new(struct nupa_engine *engine, uint32_t q
 	nupa_list_init(&shadow->qp.wait_link);
 	nupa_list_init(&shadow->qp.ack_link);
 	nupa_list_init(&shadow->qp.job_link);
+	nupa_list_init(&shadow->qp.retry_link);
+	nupa_list_init(&shadow->qp.stuck_link);
 	nupa_list_add(list_of(engine->xrc, qpn, src_qpn), &shadow->link);
 	engine->xrc->n_shadows++;
 	return shadow;
@@ -277,7 +296,7 @@ static void shadow_begin(struct nupa_xrc_shadow *shadow)
 	shadow->qp.peer_incarnation = NUPA_PEER_UNKNOWN;
 	shadow->qp.recv_active = shadow->qp.nak_sent = false;
 	shadow->qp.ack_pending = shadow->qp.nak_pending = false;
-	shadow->qp.jobs_head = shadow->qp.jobs_tail = 0;
+	shadow->qp.jobs_head = shadow->qp.jobs_tail = shadow->qp.n_answers = 0;
 	nupa_list_del(&shadow->qp.ack_link);
 	nupa_list_del(&shadow->qp.job_link);
 }

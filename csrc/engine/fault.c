@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The table of faults: added, cleared, listed.  What attachments make of it is in fault_view.c. */
+#include "fault_internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* How long adding and clearing waits for attachments to go by the table; who is stopped may take
+ * longer. */
+#define HEED_NS UINT64_C(200000000)
+#define HEED_POLL_NS 50000
+
+static uint64_t clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+uint64_t nupa_fault_end_ns(const struct nupa_fault_entry *entry)
+{
+	uint64_t until_ns = entry->until_ns ? entry->until_ns : UINT64_MAX;
+	uint64_t over_ns = nupa_load_relaxed(&entry->over_ns);
+
+	return over_ns && over_ns < until_ns ? over_ns : until_ns;
+}
+
+bool nupa_fault_lasts(const struct nupa_fault_entry *entry, uint64_t now_ns)
+{
+	return !nupa_load_acquire(&entry->ended) && now_ns < nupa_fault_end_ns(entry);
+}
+
+void nupa_fault_announce(struct nupa_fabric *fabric)
+{
+	nupa_fetch_add_seq(&fabric->sb->fault_epoch, 1);
+	nupa_fetch_add_seq(&fabric->sb->port_epoch, 1); /* what attachments look at */
+	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
+		if (NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) == NUPA_SLOT_LIVE)
+			nupa_slot_ring(&fabric->slots[slot]);
+}
+
+bool nupa_fault_heal(struct nupa_fabric *fabric, struct nupa_fault_entry *entry, uint64_t now_ns)
+{
+	uint64_t down_until_ns = nupa_load_acquire(&entry->down_until_ns);
+
+	/* Whoever takes the word does it. */
+	if (!down_until_ns || now_ns < down_until_ns ||
+	    !nupa_cas_seq(&entry->down_until_ns, &down_until_ns, 0))
+		return false;
+	nupa_fabric_set_port(fabric, entry->port, NUPA_PORT_ACTIVE);
+	return true;
+}
+
+static bool all_heed(const struct nupa_fabric *fabric, uint32_t epoch)
+{
+	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
+		const struct nupa_slot *slot = &fabric->slots[i];
+		uint64_t claim = nupa_slot_claim(slot);
+
+		if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE &&
+		    (int32_t)(nupa_load_acquire(&slot->fault_seen) - epoch) < 0 &&
+		    nupa_slot_alive(slot, claim))
+			return false;
+	}
+	return true;
+}
+
+static void announce_and_wait(struct nupa_fabric *fabric)
+{
+	const struct timespec pause = { .tv_nsec = HEED_POLL_NS };
+	uint64_t deadline_ns = clock_ns() + HEED_NS;
+	uint32_t epoch;
+
+	nupa_fault_announce(fabric);
+	epoch = nupa_load_acquire(&fabric->sb->fault_epoch);
+	while (!all_heed(fabric, epoch) && clock_ns() < deadline_ns)
+		nanosleep(&pause, NULL);
+}
+
+static int check(const struct nupa_fabric *fabric, const struct nupa_fault_info *fault, char *why,
+		 size_t why_bytes)
+{
+	if (fault->kind == 0 || fault->kind >= NUPA_FAULT_KINDS)
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "there is no fault of kind %u: kinds are 1 to %u", fault->kind,
+				    NUPA_FAULT_KINDS - 1u);
+	if (fault->port >= fabric->geometry.n_ports)
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "there is no port %u: fabric %s has %u", fault->port,
+				    fabric->geometry.name, fabric->geometry.n_ports);
+	if (fault->kind == NUPA_FAULT_BANDWIDTH && !fault->bytes_per_s)
+		return nupa_explain(
+		    -EINVAL, why, why_bytes,
+		    "a bandwidth of 0 bytes a second lets nothing pass: give at least 1");
+	if (fault->kind == NUPA_FAULT_FLAP && !fault->duration_ns)
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "a flap of 0 ns takes nothing down: give a duration");
+	return 0;
+}
+
+static struct nupa_fault_entry *free_entry(struct nupa_superblock *sb)
+{
+	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++)
+		if (!nupa_load_acquire(&sb->faults[i].id))
+			return &sb->faults[i];
+	return NULL;
+}
+
+/* 0 says that there is none. */
+static uint32_t next_id(struct nupa_superblock *sb)
+{
+	uint32_t id = nupa_load_relaxed(&sb->next_fault_id) + 1;
+
+	id = id & INT32_MAX ? id & INT32_MAX : 1; /* what is returned is no error */
+	nupa_store_relaxed(&sb->next_fault_id, id);
+	return id;
+}
+
+int64_t nupa_fault_add(struct nupa_fabric *fabric, const struct nupa_fault_info *fault, char *why,
+		       size_t why_bytes)
+{
+	struct nupa_fault_entry *entry;
+	int error = check(fabric, fault, why, why_bytes);
+	uint32_t id;
+
+	if (error)
+		return error;
+	entry = free_entry(fabric->sb);
+	if (!entry)
+		return nupa_explain(-ENOSPC, why, why_bytes,
+				    "fabric %s has %u faults, as many as it can: clear some",
+				    fabric->geometry.name, NUPA_FAULTS_MAX);
+	id = next_id(fabric->sb);
+	memset(entry, 0, sizeof(*entry));
+	entry->kind = fault->kind;
+	entry->port = fault->port;
+	entry->probability = fault->probability;
+	entry->seed = fault->seed;
+	entry->after = fault->after;
+	entry->count = fault->count;
+	entry->until_ns = fault->for_ns ? clock_ns() + fault->for_ns : 0;
+	entry->duration_ns = fault->duration_ns;
+	entry->bytes_per_s = fault->bytes_per_s;
+	nupa_store_release(&entry->id, id);
+	announce_and_wait(fabric);
+	return id;
+}
+
+int nupa_fault_clear(struct nupa_fabric *fabric, uint32_t id)
+{
+	bool found = id == 0;
+
+	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++) {
+		struct nupa_fault_entry *entry = &fabric->sb->faults[i];
+		uint32_t its = nupa_load_acquire(&entry->id);
+
+		if (!its || (id && its != id))
+			continue;
+		found = true;
+		nupa_store_release(&entry->id, 0);
+		nupa_fault_heal(fabric, entry, UINT64_MAX);
+	}
+	if (!found)
+		return -ENOENT;
+	announce_and_wait(fabric);
+	/* Once more: who judged meanwhile may have taken a port down. */
+	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++)
+		if (!nupa_load_acquire(&fabric->sb->faults[i].id))
+			nupa_fault_heal(fabric, &fabric->sb->faults[i], UINT64_MAX);
+	return 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	uint32_t x = ((const struct nupa_fault_info *)a)->id;
+	uint32_t y = ((const struct nupa_fault_info *)b)->id;
+
+	return (x > y) - (x < y);
+}
+
+uint32_t nupa_fault_list(struct nupa_fabric *fabric, struct nupa_fault_info *out, uint32_t max)
+{
+	struct nupa_fault_info found[NUPA_FAULTS_MAX];
+	uint64_t now_ns = clock_ns();
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++) {
+		const struct nupa_fault_entry *entry = &fabric->sb->faults[i];
+		uint32_t id = nupa_load_acquire(&entry->id);
+		uint64_t hits = nupa_load_relaxed(&entry->hits);
+
+		if (!id)
+			continue;
+		found[n++] = (struct nupa_fault_info){
+			.id = id,
+			.kind = entry->kind,
+			.port = entry->port,
+			.probability = entry->probability,
+			.seed = entry->seed,
+			.after = entry->after,
+			.count = entry->count,
+			.duration_ns = entry->duration_ns,
+			.bytes_per_s = entry->bytes_per_s,
+			.for_ns = entry->until_ns > now_ns ? entry->until_ns - now_ns : 0,
+			.seen = nupa_load_relaxed(&entry->seen),
+			.hits = hits,
+			.ended = !nupa_fault_lasts(entry, now_ns) ||
+				 (entry->count && hits >= entry->count),
+		};
+	}
+	qsort(found, n, sizeof(found[0]), by_id);
+	memcpy(out, found, (n < max ? n : max) * sizeof(found[0]));
+	return n;
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Faults, one kind at a time: what each does to messages, what is counted, and that RC notices
+ * nothing of those that a requester can make good. */
+#include "end.h"
+#include "fault.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MS UINT64_C(1000000)
+
+static int64_t add(struct nupa_fabric *fabric, const struct nupa_fault_info *fault)
+{
+	char why[256] = "";
+	int64_t id = nupa_fault_add(fabric, fault, why, sizeof(why));
+
+	CHECK(id > 0 || why[0]);
+	return id;
+}
+
+/* At the port of host 0: it lies on the way there and back. */
+static struct nupa_fault_info fault_of(uint32_t kind, double probability)
+{
+	return (struct nupa_fault_info){
+		.kind = kind,
+		.port = test_fabric_port(0),
+		.probability = (uint32_t)(probability * UINT32_MAX),
+		.seed = 7,
+	};
+}
+
+static struct nupa_fault_info info_of(struct nupa_fabric *fabric, int64_t id)
+{
+	struct nupa_fault_info all[NUPA_FAULTS_MAX];
+	uint32_t n = nupa_fault_list(fabric, all, NUPA_FAULTS_MAX);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (all[i].id == id)
+			return all[i];
+	CHECK(!"there is such a fault");
+	return (struct nupa_fault_info){ 0 };
+}
+
+static struct nupa_hw_counters hw(struct nupa_fabric *fabric, uint32_t host)
+{
+	struct nupa_hw_counters counters;
+
+	CHECK_EQ(nupa_fabric_hw_counters(fabric, host, &counters), 0);
+	return counters;
+}
+
+static struct end_options options_of(uint8_t timeout)
+{
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
+
+	options.timeout = timeout;
+	return options;
+}
+
+/* --- RC is as without ---------------------------------------------------------------- */
+
+#define SLOT_BYTES 40000u /* in parts: TEST_DMA_BYTES */
+
+static void send_all(struct end *a, struct end *b, uint32_t n, uint32_t bytes)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		pattern_fill(a->memory, bytes, i);
+		end_post_recv(b, i, 0, bytes);
+		end_start(a, IBV_WR_SEND, i, 0, bytes);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(cq_expect(b->recv_cq, i, IBV_WC_SUCCESS).byte_len, bytes);
+		CHECK_PATTERN(b->memory, bytes, i);
+	}
+}
+
+static void write_and_read_all(struct end *a, struct end *b, uint32_t n, uint32_t bytes)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		pattern_fill(a->memory, bytes, i);
+		end_start(a, IBV_WR_RDMA_WRITE, 1, 0, bytes);
+		cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+		CHECK_PATTERN(b->memory, bytes, i);
+		memset(a->memory, 0, bytes);
+		end_start(a, IBV_WR_RDMA_READ, 2, 0, bytes);
+		cq_expect(a->send_cq, 2, IBV_WC_SUCCESS);
+		CHECK_PATTERN(a->memory, bytes, i);
+	}
+}
+
+static void add_all(struct end *a, struct end *b, uint32_t n)
+{
+	uint64_t *target = (uint64_t *)(void *)b->memory, *found = (uint64_t *)(void *)a->memory;
+
+	*target = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct request request = request_of(a, IBV_WR_ATOMIC_FETCH_AND_ADD, i, 0, 8);
+
+		request.wr.wr.atomic.compare_add = 3;
+		end_post(a, &request);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(*found, i * 3);
+	}
+	CHECK_EQ(*target, n * 3);
+}
+
+static void all_operations(struct end *a, struct end *b)
+{
+	send_all(a, b, 20, 8);
+	send_all(a, b, 10, SLOT_BYTES);
+	write_and_read_all(a, b, 10, 8);
+	write_and_read_all(a, b, 5, SLOT_BYTES);
+	add_all(a, b, 30);
+}
+
+static void rc_under(const struct nupa_fault_info *fault)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(8); /* 1 ms */
+	struct end *a, *b;
+	int64_t id;
+
+	pair_open(fabric, &options, &a, &b);
+	id = add(fabric, fault);
+	CHECK(id > 0);
+	all_operations(a, b);
+	CHECK(info_of(fabric, id).hits > 0);
+	CHECK_EQ(nupa_fault_clear(fabric, (uint32_t)id), 0);
+	all_operations(a, b);
+	fabric_close(fabric, a, b);
+}
+
+static void messages_that_are_dropped_come_again(void)
+{
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 0.15);
+
+	rc_under(&fault);
+}
+
+static void duplicates_are_executed_once(void)
+{
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DUPLICATE, 1);
+
+	rc_under(&fault);
+}
+
+static void messages_out_of_order_are_put_in_order(void)
+{
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_REORDER, 0.3);
+
+	fault.duration_ns = 100000;
+	rc_under(&fault);
+}
+
+static void delayed_messages_arrive(void)
+{
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DELAY, 0.3);
+
+	fault.duration_ns = 200000;
+	rc_under(&fault);
+}
+
+static void what_is_corrupt_is_sent_again_by_the_link(void)
+{
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_CORRUPT, 0.5);
+
+	rc_under(&fault);
+}
+
+static void a_slow_link_is_slow_and_no_more(void)
+{
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_BANDWIDTH, 1);
+
+	fault.bytes_per_s = 20000000;
+	rc_under(&fault);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(messages_that_are_dropped_come_again),
+		CASE(duplicates_are_executed_once),
+		CASE(messages_out_of_order_are_put_in_order),
+		CASE(delayed_messages_arrive),
+		CASE(what_is_corrupt_is_sent_again_by_the_link),
+		CASE(a_slow_link_is_slow_and_no_more),
+	};
+
+	(void)hw;
+	(void)MS;
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
