@@ -174,14 +174,17 @@ int nupa_query_gid(struct ibv_context *context, uint8_t port_num, int index, uni
 	return 0;
 }
 
-/* nupa_net0 of this host, where the process is in its network namespace, else 0. */
+/* nupa_net0 of this host, where it has one and the process is in its network namespace, else 0. */
 static uint32_t netdev_of(const struct nupa_engine *engine)
 {
 	const struct nupa_host *host = &engine->fabric->hosts[engine->host];
 	struct ifreq request = { .ifr_name = "nupa_net0" };
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* any: netdevice(7) */
+	int fd;
 	uint32_t index = 0;
 
+	if (nupa_gid_count(engine) == 1)
+		return 0;                                   /* InfiniBand */
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* any: netdevice(7) */
 	if (fd < 0)
 		return 0;
 	if (ioctl(fd, SIOCGIFHWADDR, &request) == 0 &&
@@ -192,14 +195,15 @@ static uint32_t netdev_of(const struct nupa_engine *engine)
 	return index;
 }
 
-static void fill_gid_entry(struct nupa_engine *engine, uint32_t index, struct ibv_gid_entry *entry)
+static void fill_gid_entry(struct nupa_engine *engine, uint32_t index, uint32_t netdev,
+			   struct ibv_gid_entry *entry)
 {
 	memset(entry, 0, sizeof(*entry));
 	nupa_host_gid(engine->fabric, engine->host, (int)index, &entry->gid);
 	entry->gid_index = index;
 	entry->port_num = 1;
 	entry->gid_type = nupa_gid_count(engine) > 1 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
-	entry->ndev_ifindex = nupa_gid_count(engine) > 1 ? netdev_of(engine) : 0;
+	entry->ndev_ifindex = netdev;
 }
 
 int nupa_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t gid_index,
@@ -212,7 +216,7 @@ int nupa_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t g
 		return EINVAL;
 	if (gid_index >= (uint32_t)nupa_gid_count(engine))
 		return ENODATA;
-	fill_gid_entry(engine, gid_index, &all);
+	fill_gid_entry(engine, gid_index, netdev_of(engine), &all);
 	memcpy(entry, &all, entry_size < sizeof(all) ? entry_size : sizeof(all));
 	return 0;
 }
@@ -222,13 +226,15 @@ ssize_t nupa_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 {
 	struct nupa_engine *engine = nupa_engine_of(context);
 	size_t n = (size_t)nupa_gid_count(engine);
+	uint32_t netdev;
 
 	if (flags || n > max_entries)
 		return -EINVAL;
+	netdev = netdev_of(engine); /* the same for all */
 	for (size_t i = 0; i < n; i++) {
 		struct ibv_gid_entry entry;
 
-		fill_gid_entry(engine, (uint32_t)i, &entry);
+		fill_gid_entry(engine, (uint32_t)i, netdev, &entry);
 		memcpy((uint8_t *)entries + i * entry_size, &entry,
 		       entry_size < sizeof(entry) ? entry_size : sizeof(entry));
 	}
