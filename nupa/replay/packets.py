@@ -152,6 +152,8 @@ class Capture:
         if headers.icrc_state[i] == Icrc.NONE:
             size = _sent_bytes(batch.data, row[3], headers, i)
             data = data[:size]
+        if not OPCODES[opcode].payload:
+            size, data = 0, b""  # what is there is no part of it
         self._payload_bytes += len(data)
         self.packets.append(
             Packet(

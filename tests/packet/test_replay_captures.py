@@ -61,6 +61,15 @@ def test_a_read_that_was_asked_for_again_from_its_middle_is_one_read(path: Path)
     assert report.left_out == {"retransmissions and duplicates": 1}
 
 
+def test_bytes_behind_a_request_that_has_no_payload_are_no_part_of_it(path: Path) -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    reth = RETH(va=VA, rkey=1, dmalen=4)
+    psn = talk.request("RDMA_READ_REQUEST", reth, pattern(400))
+    talk.read_responses(psn, [b"four"])
+    assert outcome(replay(tape.write(path))) == (1, 0, 0)
+
+
 def test_a_capture_that_begins_in_the_middle_is_played_from_the_first_whole_request(
     path: Path,
 ) -> None:

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa replay`: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nupa.cli import main
+from nupa.fabric import Fabric
+from nupa.fabric.topology import star
+from tests.packet.tape import Talk, Tape, pattern
+
+VA = 0x1000
+
+
+@pytest.fixture
+def tape() -> Tape:
+    tape = Tape()
+    talk = Talk(tape)
+    talk.store(VA, pattern(300))
+    talk.load(VA, pattern(300))
+    return tape
+
+
+@pytest.fixture
+def tampered(tape: Tape) -> Tape:
+    Talk(tape, psn=tape.packets[-1]["BTH"].psn + 2).load(VA, pattern(300, 1))
+    return tape
+
+
+def test_a_capture_that_matches_exits_with_0(
+    tape: Tape, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tape.write(tmp_path / "x.pcapng")
+    assert main(["replay", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert "2 requests played between 2 hosts: 2 matched, 0 differed" in out
+    assert err == ""
+
+
+def test_a_difference_exits_with_1_and_is_shown(
+    tampered: Tape, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tampered.write(tmp_path / "x.pcapng")
+    assert main(["replay", str(path)]) == 1
+    out, _ = capsys.readouterr()
+    assert out.startswith("packet 7: RC RDMA_READ of 300 bytes at 0x1000, rkey 0x77, from 10.0.0.1")
+    assert "read data, 300 bytes from byte 0 on: the capture has 07 14" in out
+    assert main(["replay", str(path), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["matched"], found["differed"], found["hosts"]) == (2, 1, 2)
+    (difference,) = found["differences"]
+    assert (difference["packet"], difference["came"][:5]) == (7, "00 0d")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["nowhere.pcapng"], "nowhere.pcapng: cannot be opened: No such file"),
+        ([__file__], "this is no pcapng file"),
+        (["--fabric", "none-such", __file__], "no fabric is named 'none-such'"),
+    ],
+)
+def test_what_cannot_be_replayed_exits_with_2_and_one_line(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", *argv]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_it_plays_on_a_fabric_that_is_up_and_leaves_it_as_it_was(
+    tape: Tape,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("NUPA_DIR", str(tmp_path))
+    path = tape.write(tmp_path / "x.pcapng")
+    Fabric.create("rack", star(1, "rack")).close()
+    assert main(["replay", "--fabric", "rack", str(path)]) == 0
+    assert "between 1 hosts: 2 matched" in capsys.readouterr().out
+    with Fabric.open("rack") as fabric:
+        assert fabric.processes() == []
+    Fabric.remove("rack")
