@@ -21,6 +21,8 @@
 #define HEADERS (NUPA_VNET_BYTES + ETH_HLEN)
 #define N_HOSTS 3u
 #define N_PORTS (2 * N_HOSTS)
+#define N_SIDES (2 * N_HOSTS)
+#define QUEUE_1(host) (N_HOSTS + (host)) /* among sides; queue 0 has the host's own number */
 #define SILENCE_MS 50
 #define WAIT_MS 20000
 #define ANY_SEED UINT32_MAX
@@ -85,7 +87,7 @@ struct lab {
 	struct nupa_fabric *fabric;
 	struct nupa_pump *pump;
 	pthread_t thread;
-	int side[N_HOSTS]; /* what the host sends and receives; -1: it has no interface here */
+	int side[N_SIDES]; /* what the host sends and receives; -1: it has no such queue here */
 	int lost;          /* the host whose interface was the last to vanish */
 };
 
@@ -99,8 +101,8 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* The end of a new interface of *host* that is the host's. */
-static int plug(struct lab *lab, uint32_t host)
+/* The end of a new queue of a host's interface that is the host's. */
+static int plug(struct lab *lab, uint32_t side)
 {
 	const int room_bytes = ROOM_BYTES;
 	char why[256] = "";
@@ -112,20 +114,22 @@ static int plug(struct lab *lab, uint32_t host)
 			CHECK_EQ(
 			    setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &room_bytes, sizeof(int)),
 			    0);
-	CHECK_EQ(nupa_pump_add(lab->pump, host, 0, pair[1], MTU, why, sizeof(why)), 0);
+	CHECK_EQ(nupa_pump_add(lab->pump, side % N_HOSTS, side / N_HOSTS, pair[1], MTU, why,
+			       sizeof(why)),
+		 0);
 	return pair[0];
 }
 
-/* With interfaces of the hosts whose bits are set. */
-static struct lab *lab_open(struct nupa_fabric *fabric, uint32_t hosts)
+/* With those sides whose bits are set: hosts, by their queue 0. */
+static struct lab *lab_open(struct nupa_fabric *fabric, uint32_t sides)
 {
 	struct lab *lab = calloc(1, sizeof(*lab));
 
 	lab->fabric = fabric;
 	lab->lost = -1;
 	CHECK(lab->pump = nupa_pump_new(fabric));
-	for (uint32_t i = 0; i < N_HOSTS; i++)
-		lab->side[i] = hosts >> i & 1 ? plug(lab, i) : -1;
+	for (uint32_t i = 0; i < N_SIDES; i++)
+		lab->side[i] = sides >> i & 1 ? plug(lab, i) : -1;
 	CHECK_EQ(pthread_create(&lab->thread, NULL, run, lab), 0);
 	return lab;
 }
@@ -135,7 +139,7 @@ static void lab_close(struct lab *lab)
 	nupa_pump_stop(lab->pump);
 	CHECK_EQ(pthread_join(lab->thread, NULL), 0);
 	nupa_pump_free(lab->pump);
-	for (uint32_t i = 0; i < N_HOSTS; i++)
+	for (uint32_t i = 0; i < N_SIDES; i++)
 		if (lab->side[i] >= 0)
 			close(lab->side[i]);
 	free(lab);
@@ -152,7 +156,8 @@ static void send_to(const struct lab *lab, uint32_t from, const uint8_t mac[ETH_
 	memset(frame, 0, sizeof(frame));
 	if (bytes >= HEADERS) {
 		memcpy(frame + NUPA_VNET_BYTES, mac, ETH_ALEN);
-		memcpy(frame + NUPA_VNET_BYTES + ETH_ALEN, lab->fabric->hosts[from].mac, ETH_ALEN);
+		memcpy(frame + NUPA_VNET_BYTES + ETH_ALEN, lab->fabric->hosts[from % N_HOSTS].mac,
+		       ETH_ALEN);
 		frame[NUPA_VNET_BYTES + 12] = 0x88; /* an EtherType for experiments */
 		frame[NUPA_VNET_BYTES + 13] = 0xb5;
 		pattern_fill(frame + HEADERS, bytes - HEADERS, seed);
@@ -272,6 +277,27 @@ static void a_broadcast_reaches_all_others_once(void)
 	}
 	expect_silence(lab, 0);
 	CHECK_EQ(counters_of(fabric, 0).tx_packets, 100);
+	lab_close(lab);
+	nupa_fabric_put(fabric);
+}
+
+static void a_queue_sends_to_its_like_or_to_queue_0_where_there_is_none(void)
+{
+	struct nupa_fabric *fabric = fabric_of(0);
+	struct lab *lab = lab_open(fabric, 7 | 1u << QUEUE_1(0) | 1u << QUEUE_1(1));
+
+	send_from_to(lab, QUEUE_1(0), 1, HEADERS + 50, 1);
+	expect_at(lab, QUEUE_1(1), HEADERS + 50, 1);
+	send_from_to(lab, QUEUE_1(0), 2, HEADERS + 60, 2);
+	expect_at(lab, 2, HEADERS + 60, 2);
+	send_from_to(lab, 0, 1, HEADERS + 70, 3);
+	expect_at(lab, 1, HEADERS + 70, 3);
+	send_to(lab, QUEUE_1(1), everybody, HEADERS + 80, 4);
+	expect_at(lab, QUEUE_1(0), HEADERS + 80, 4);
+	expect_at(lab, 2, HEADERS + 80, 4);
+	for (uint32_t side = 0; side < N_SIDES; side++)
+		if (lab->side[side] >= 0)
+			expect_silence(lab, side);
 	lab_close(lab);
 	nupa_fabric_put(fabric);
 }
@@ -641,6 +667,7 @@ int main(int argc, char **argv)
 		CASE(the_ring_may_end_anywhere),
 		CASE(each_frame_goes_to_its_own_host),
 		CASE(a_broadcast_reaches_all_others_once),
+		CASE(a_queue_sends_to_its_like_or_to_queue_0_where_there_is_none),
 		CASE(runts_and_frames_beyond_the_mtu_are_dropped),
 		CASE(what_nobody_has_is_dropped),
 		CASE(a_port_that_is_down_lets_nothing_through),
