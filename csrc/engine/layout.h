@@ -76,7 +76,7 @@ struct nupa_port {
 	uint32_t node;   /* index of the host or switch */
 	uint32_t number; /* port number on its node */
 	uint32_t width_lanes;
-	uint32_t speed_mtps; /* mega-transfers a second per lane: Gen5 = 32000 */
+	uint32_t speed_mtps;  /* mega-transfers a second per lane: Gen5 = 32000 */
 	uint32_t state;       /* enum nupa_port_state; exchanged by the controller, and by flaps */
 	uint32_t link_downed; /* fetch_add by who took it down */
 };

@@ -45,12 +45,12 @@ struct nupa_channel {
 	int life_fd;  /* the other end of the peer's pipe; -1: none */
 	bool foreign; /* the peer's pid is one of another pid namespace: it means nothing here */
 	bool rx_open;
-	bool dma_backed;       /* our DMA bytes are backed by memory */
-	bool broken;           /* the peer died, left, or wrote nonsense */
-	bool faulty;           /* what comes is judged, and nothing moves but by messages: fault.h */
-	bool closing;          /* faulty, but for the last time: no fault is left */
-	bool suspect;          /* it was faulty once: messages may have come twice */
-	bool gated;            /* what comes stays in its ring, until then or until less is held */
+	bool dma_backed; /* our DMA bytes are backed by memory */
+	bool broken;     /* the peer died, left, or wrote nonsense */
+	bool faulty;     /* what comes is judged, and nothing moves but by messages: fault.h */
+	bool closing;    /* faulty, but for the last time: no fault is left */
+	bool suspect;    /* it was faulty once: messages may have come twice */
+	bool gated;      /* what comes stays in its ring, until then or until less is held */
 	uint64_t gated_until_ns;
 	uint64_t rx_faults;    /* on the way from the peer to us: places in the table */
 	struct nupa_list held; /* struct nupa_held */

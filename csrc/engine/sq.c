@@ -198,9 +198,9 @@ void nupa_sq_made_progress(struct nupa_qp *qp)
 {
 	qp->rnr_left = qp->attr.rnr_retry;
 	qp->psn_retries_left = qp->attr.retry_cnt;
-	qp->steady_tx = qp->type == IBV_QPT_RC && !qp->xrc &&
-			qp->state == IBV_QPS_RTS && qp->channel && qp->channel->rx_open &&
-			!qp->channel->broken && !qp->channel->faulty;
+	qp->steady_tx = qp->type == IBV_QPT_RC && !qp->xrc && qp->state == IBV_QPS_RTS &&
+			qp->channel && qp->channel->rx_open && !qp->channel->broken &&
+			!qp->channel->faulty;
 	qp->went_back = false;
 	if (unlikely(qp->retry_at_ns))
 		nupa_retry_progress(qp);
