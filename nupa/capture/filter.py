@@ -96,7 +96,7 @@ class _Compiler:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of `5and 6`, which we refuse or read as it is
-                tree = ast.parse(text.strip(), mode="eval")
+                tree = ast.parse(text.replace("\n", " ").strip(), mode="eval")
             return self._truth(tree.body, 0)
         except SyntaxError as error:
             self._fail(_advice(text, error))
