@@ -151,9 +151,14 @@ int nupa_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_po
 		.phys_state = active ? 5 : 3, /* LinkUp, Disabled */
 		.link_layer = (uint8_t)host->link_layer,
 	};
+	struct nupa_hw_counters hw;
 
 	if (port_num != 1)
 		return EINVAL;
+	if (!nupa_fabric_hw_counters(engine->fabric, engine->host, &hw)) {
+		all.bad_pkey_cntr = (uint32_t)hw.pkey_violations;
+		all.qkey_viol_cntr = (uint32_t)hw.qkey_violations;
+	}
 	memset(attr, 0, attr_size);
 	memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));
 	return 0;

@@ -96,6 +96,7 @@ static void a_datagram_that_finds_no_receive(void)
 
 static void a_datagram_with_another_qkey(void)
 {
+	struct ibv_port_attr port;
 	struct nupa_fabric *fabric;
 	struct end *a, *b;
 	struct request request;
@@ -110,6 +111,9 @@ static void a_datagram_with_another_qkey(void)
 	end_start(a, IBV_WR_SEND, 3, 0, 200);
 	CHECK_EQ(cq_expect(b->recv_cq, 7, IBV_WC_SUCCESS).byte_len, 240);
 	COUNTED(fabric, 1, .qkey_violations = 1);
+	CHECK_EQ(nupa_query_port(b->context, 1, &port, sizeof(port)), 0);
+	CHECK_EQ(port.qkey_viol_cntr, 1);
+	CHECK_EQ(port.bad_pkey_cntr, 0);
 	fabric_close(fabric, a, b);
 }
 
