@@ -60,6 +60,8 @@ static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_expre
 			  bytes);
 	msg->imm = 0;
 	nupa_copy_small(msg->data, request->local, bytes);
+	if (unlikely(qp->engine->trace))
+		nupa_trace_express(qp, request, msg);
 	nupa_channel_put(channel, msg, 0);
 	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
 	sq->posted++;
@@ -80,8 +82,9 @@ static inline bool nupa_express_one_sided(struct nupa_qp *qp, const struct nupa_
 	uint8_t *target;
 	bool good;
 
-	if (qp->sq.acked != qp->sq.posted || !nupa_express_path(qp) || !nupa_mover_knows_peer(qp) ||
-	    !channel->windows || !(qp->peer_access & access))
+	/* Only the long way records direct accesses. */
+	if (qp->sq.acked != qp->sq.posted || unlikely(engine->trace) || !nupa_express_path(qp) ||
+	    !nupa_mover_knows_peer(qp) || !channel->windows || !(qp->peer_access & access))
 		return false;
 	window = &channel->windows[(request->rkey >> NUPA_KEY_VARIANT_BITS) & (NUPA_WINDOWS - 1)];
 	if (unlikely((uint32_t)window->word != request->rkey || !window->base))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What an attachment records while somebody watches (trace.h).  Never waits, never fails: where
  * there is no memory for the ring, nothing is recorded, and a hint says so. */
-#include "engine.h"
+#include "express.h"
 
 #define DATA_LEVELS (NUPA_TRACE_TRANSPORT | NUPA_TRACE_TLP)
 #define ENTRY_LEVELS (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)
@@ -41,9 +41,6 @@ void nupa_trace_follow(struct nupa_engine *engine)
 	if (word == nupa_load_relaxed(&engine->slot->trace_seen))
 		return;
 	engine->trace = word && back_ring(engine) ? word : 0;
-	for (uint32_t i = 0; i < engine->qp_limit; i++) /* the express lane records nothing */
-		if (engine->qps[i])
-			nupa_qp_unsettle(engine->qps[i]);
 	note = engine->trace & ENTRY_LEVELS ? NUPA_CQ_TRACED : 0;
 	for (struct nupa_list *at = engine->cqs.next; at != &engine->cqs; at = at->next) {
 		struct nupa_cq *cq = container_of(at, struct nupa_cq, link);
@@ -184,14 +181,14 @@ static void copy_line(struct nupa_msg *to, const struct nupa_msg *from, bool wit
 
 static struct nupa_trace_record *put_message(struct nupa_engine *engine, const struct nupa_msg *msg,
 					     const struct nupa_qp *qp, uint32_t dest_host,
-					     const uint8_t *payload, uint32_t bytes)
+					     const uint8_t *payload, uint32_t bytes,
+					     uint64_t now_ns)
 {
 	struct nupa_span span = { (uint8_t *)(uintptr_t)payload, bytes };
 	struct nupa_trace_data data = plan(engine, bytes, mtu_of(qp));
 	uint32_t kept = kept_bytes(&data);
-	struct nupa_trace_record *record =
-	    begin(engine, NUPA_TRACE_MESSAGE, (uint32_t)sizeof(struct nupa_trace_message) + kept,
-		  engine->now_ns());
+	struct nupa_trace_record *record = begin(
+	    engine, NUPA_TRACE_MESSAGE, (uint32_t)sizeof(struct nupa_trace_message) + kept, now_ns);
 	struct nupa_trace_message *body = (struct nupa_trace_message *)(void *)(record + 1);
 
 	record->data_bytes = kept;
@@ -232,7 +229,7 @@ void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *chan
 			      &start);
 		payload = channel->tx.dma + start;
 	}
-	record = put_message(engine, msg, qp, channel->peer_host, payload, bytes);
+	record = put_message(engine, msg, qp, channel->peer_host, payload, bytes, engine->now_ns());
 	record->peer = (uint16_t)channel->peer;
 	if (request) {
 		record->transfer = NUPA_TRANSFER(msg->src_qpn, qp->sq.issued);
@@ -255,7 +252,7 @@ void nupa_trace_received(struct nupa_engine *engine, uint32_t peer, const struct
 		if (bytes > sizeof(*msg) - (size_t)(payload - (const uint8_t *)msg))
 			bytes = 0;
 	}
-	record = put_message(engine, msg, qp, engine->host, payload, bytes);
+	record = put_message(engine, msg, qp, engine->host, payload, bytes, engine->now_ns());
 	record->peer = (uint16_t)peer;
 	record->flags = flags;
 	end(engine);
@@ -386,6 +383,51 @@ void nupa_trace_post(struct nupa_qp *qp, uint64_t first)
 		for (uint64_t index = first; index != qp->sq.posted; index++)
 			put_wqe(qp, index, now_ns);
 	put_doorbell(qp->engine, qp->ibv.qp_num, false, qp->sq.posted, now_ns);
+}
+
+/* What the express lane does with a SEND: posted, told, sent, at one time. */
+void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
+			const struct nupa_msg *msg)
+{
+	struct nupa_engine *engine = qp->engine;
+	uint64_t now_ns = engine->now_ns();
+	uint32_t data_bytes = request->sge ? (uint32_t)sizeof(struct ibv_sge) : request->bytes;
+	uint64_t transfer = NUPA_TRANSFER(qp->ibv.qp_num, qp->sq.posted);
+	struct nupa_trace_record *record;
+
+	if (engine->trace & ENTRY_LEVELS) {
+		struct nupa_trace_wqe *body;
+
+		record =
+		    begin(engine, NUPA_TRACE_WQE, (uint32_t)sizeof(*body) + data_bytes, now_ns);
+		body = (struct nupa_trace_wqe *)(void *)(record + 1);
+		*body = (struct nupa_trace_wqe){
+			.qpn = qp->ibv.qp_num,
+			.dest_qpn = qp->dest_qpn,
+			.dest_host = qp->dest_host,
+			.index = (uint32_t)qp->sq.posted,
+			.opcode = IBV_WR_SEND,
+			.flags =
+			    (uint8_t)(request->flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u)),
+			.n_sge = request->sge != NULL,
+			.qp_type = qp->type,
+			.length_bytes = request->bytes,
+			.wr_id = request->wr_id,
+		};
+		memcpy(body + 1, request->sge ? (const void *)request->sge : request->local,
+		       data_bytes);
+		record->data_bytes = data_bytes;
+		record->transfer = transfer;
+		end(engine);
+		put_doorbell(engine, qp->ibv.qp_num, false, qp->sq.posted + 1, now_ns);
+	}
+	if (engine->trace & DATA_LEVELS) {
+		record = put_message(engine, msg, qp, qp->channel->peer_host, msg->data,
+				     request->bytes, now_ns);
+		record->peer = (uint16_t)qp->channel->peer;
+		record->transfer = transfer;
+		end(engine);
+	}
 }
 
 void nupa_trace_post_recv(struct nupa_engine *engine, uint32_t qpn, uint64_t posted)

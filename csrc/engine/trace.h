@@ -169,6 +169,7 @@ NUPA_ASSERT_SIZE(struct nupa_trace_frame, 24);
 struct nupa_engine;
 struct nupa_channel;
 struct nupa_cq;
+struct nupa_express;
 struct nupa_qp;
 struct nupa_span;
 struct nupa_wqe;
@@ -189,6 +190,8 @@ void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 		       const struct nupa_span *spans, uint32_t n_spans, uint64_t begun_ns);
 /* Requests of a send queue from *first* on, which were posted just now; then the bell. */
 void nupa_trace_post(struct nupa_qp *qp, uint64_t first);
+void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
+			const struct nupa_msg *msg);
 void nupa_trace_post_recv(struct nupa_engine *engine, uint32_t qpn, uint64_t posted);
 /* The completion that the queue has got last. */
 void nupa_trace_completion(struct nupa_engine *engine, const struct nupa_cq *cq);
