@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Mixtures of faults: reliable connections hide them, others lose what they may lose, and say so.
+
+A failure prints each fault with its seed, which decides what is hit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nupa.fabric import Fabric, Fault
+from nupa.verbs import enums as e
+
+from .fault_mixtures import SEEDS, mixtures, under, wait_judged
+from .fault_traffic import PROGRAMS, Op, Unreliable, ends, message_sizes, run_both
+
+Mixture = list[tuple[str, Fault]]
+
+
+def kinds(mixture: Mixture) -> set[str]:
+    return {fault.kind.value for _, fault in mixture}
+
+
+def is_subsequence(part: Iterable[object], whole: Iterable[object]) -> bool:
+    rest = iter(whole)
+    return all(item in rest for item in part)
+
+
+def counted(fabric: Fabric) -> Counter[str]:
+    """What all hosts counted, added."""
+    return sum((Counter(one) for one in fabric.hw_counters().values()), Counter())
+
+
+@given(mixtures(), PROGRAMS, PROGRAMS, SEEDS)
+@settings(max_examples=60)
+def test_a_reliable_connection_delivers_once_in_order_and_intact(
+    mixture: Mixture, there: Sequence[Op], back: Sequence[Op], seed: int
+) -> None:
+    with ends() as (fabric, pair), under(fabric, mixture):
+        run_both(pair, (there, back), seed)
+
+
+@given(mixtures(), message_sizes(), SEEDS, st.sampled_from([e.IBV_QPT_UC, e.IBV_QPT_UD]))
+@settings(max_examples=80)
+def test_what_is_lost_otherwise_is_counted(
+    mixture: Mixture, sizes: list[int], seed: int, qp_type: int
+) -> None:
+    with ends(qp_type) as (fabric, pair):
+        traffic = Unreliable(pair, sizes, seed)
+        with under(fabric, mixture) as faults:
+            traffic.send()
+            # The first of them judges all packets.
+            wait_judged(faults[0], len(sizes))
+        received = traffic.received()
+        counters = counted(fabric)
+    assert set(received) <= set(traffic.sent)
+    most = 2 if "duplicate" in kinds(mixture) else 1
+    assert max(Counter(received).values(), default=0) <= most
+    if not kinds(mixture) & {"reorder", "duplicate"}:
+        assert is_subsequence(received, traffic.sent)
+    came = len(received) + counters["fault_dropped"]
+    assert came == len(traffic.sent) + counters["fault_duplicated"]
