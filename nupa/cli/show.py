@@ -104,6 +104,8 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
         table(["HOST", "ADDRESS", "LID", "PORT", "STATE"], hosts),
         table(["PORT", "PEER", "STATE", "LINK", *columns], ports),
     ]
+    if shown["faults"]:
+        parts.append(_fault_line(shown["faults"]))
     if processes:
         parts.append(table(["PID", "PROGRAM", "HOST", "QPS", "MRS"], processes))
     if movers:
@@ -118,6 +120,12 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
     if shown["interfaces"]:
         parts.append(_interface_table(shown["interfaces"]))
     return "\n\n".join(parts)
+
+
+def _fault_line(faults: list[dict[str, Any]]) -> str:
+    many = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+    ports = dict.fromkeys(fault["port"] for fault in faults)
+    return f"{many} on {', '.join(ports)}: `nupa fault ls`"
 
 
 def _error_rows(hosts: list[dict[str, Any]]) -> list[list[Any]]:

@@ -402,6 +402,7 @@ class Fabric:
                 }
                 for listener in self._segment.listeners()
             ],
+            "faults": [entry.as_dict() for entry in self.faults()],
         }
 
     def contacts(self) -> list[Contact]:
