@@ -214,7 +214,7 @@ static void poison(const struct nupa_engine *engine, const struct nupa_msg *msg,
 {
 	const struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
 
-	nupa_count(&engine->hw->fault_poisoned, 1);
+	nupa_count(&engine->hw->fault_poisoned, verdict->copies);
 	verdict->trace |= NUPA_TRACE_POISON;
 	if (msg->op == NUPA_OP_NET || (qp && qp->type != IBV_QPT_RC))
 		verdict->drop = true;
@@ -240,10 +240,10 @@ static void hit(struct nupa_engine *engine, const struct nupa_fault_view *view,
 	switch (view->kind) {
 	case NUPA_FAULT_DROP:
 		verdict->drop = true;
-		nupa_count(&hw->fault_dropped, 1);
+		nupa_count(&hw->fault_dropped, verdict->copies);
 		break;
 	case NUPA_FAULT_DUPLICATE:
-		verdict->copies = 2;
+		verdict->copies++; /* as often as one of them doubles it */
 		nupa_count(&hw->fault_duplicated, 1);
 		verdict->trace |= NUPA_TRACE_DUPLICATE;
 		break;
