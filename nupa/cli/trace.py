@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa trace`: one transfer's life, from a capture, as a sequence diagram."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from nupa.cli import Help, fail
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from nupa.trace.index import Index
+    from nupa.trace.story import Story
+    from nupa.trace.transfer import Transfer
+
+_DESCRIPTION = """\
+Lists the transfers of a capture, or draws one: from the work request to the doorbell, the packets,
+what crosses the ports, and the completion.  In captures of real adapters, where records do not say
+what belongs together, QPs and PSNs do.
+"""
+_EPILOG = """\
+examples:
+  nupa run --capture x.pcapng -- ./my_program
+  nupa trace x.pcapng                       the list
+  nupa trace x.pcapng --slowest 5           those that took longest
+  nupa trace x.pcapng --only retry          those of which something was sent again
+  nupa trace x.pcapng --number 3            a diagram of the third
+  nupa trace x.pcapng --packet 17           of the transfer that Wireshark's frame 17 belongs to
+  nupa trace x.pcapng --number 3 --svg x.svg
+  nupa trace x.pcapng --json | jq '.transfers[] | select(.duration_ns > 10000).number'
+"""
+_SORTS = ("start", "duration", "bytes", "records")
+_FLAGS = (
+    *("retry", "corrupt", "poison", "dropped", "duplicate", "delayed"),
+    *("injected", "replayed", "nak", "rnr", "error"),
+)
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "trace",
+        help="one transfer's life, from a capture, as a diagram",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=Help,
+    )
+    parser.add_argument("file", metavar="FILE", help="a pcapng file")
+    of_list = parser.add_argument_group("the list")
+    of_list.add_argument("--sort", choices=_SORTS, default=None, help="default: start")
+    of_list.add_argument(
+        "--slowest", type=_count, metavar="N", help="the N that took longest, the slowest first"
+    )
+    of_list.add_argument(
+        "--only",
+        choices=_FLAGS,
+        action="append",
+        metavar="FLAG",
+        help=f"those with this flag, or one of several: {', '.join(_FLAGS)}",
+    )
+    diagram = parser.add_argument_group("the diagram")
+    which = diagram.add_mutually_exclusive_group()
+    which.add_argument("--number", type=_count, metavar="N", help="of transfer N of the list")
+    which.add_argument("--transfer", type=_identifier, metavar="ID", help="by its id")
+    which.add_argument("--packet", type=_count, metavar="N", help="the one packet N belongs to")
+    diagram.add_argument(
+        "--all", action="store_true", help="each packet, wherever it was seen: nothing is folded"
+    )
+    diagram.add_argument("--svg", metavar="OUT", help="write it as SVG; - for stdout")
+    diagram.add_argument("--ascii", action="store_true", help="plain ASCII")
+    diagram.add_argument(
+        "--width", type=_count, metavar="N", help="80 to 200 columns (default: the terminal's)"
+    )
+    parser.add_argument("--json", action="store_true", help="for scripts: one object")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number from 1 on")
+    return value
+
+
+def _identifier(text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: an id is a number, as 0x100110000000001"
+        ) from None
+
+
+def run(args: argparse.Namespace) -> int:
+    """0: shown; 1: no such transfer, or the file is damaged, and what was before that is shown; 2:
+    options that do not go together."""
+    from nupa.trace.index import read_index
+
+    one = args.number is not None or args.transfer is not None or args.packet is not None
+    if one and (args.sort or args.slowest or args.only):
+        args.parser.error("--sort, --slowest and --only choose among all; one transfer is named")
+    index = read_index(args.file)
+    if one or args.svg or args.all:
+        _draw(args, index)
+    else:
+        _list(args, index)
+    return fail(str(index.damage)) if index.damage else 0
+
+
+def _list(args: argparse.Namespace, index: Index) -> None:
+    import sys
+
+    from nupa.cli._text import print_json
+    from nupa.trace import listing, text
+    from nupa.trace.transfer import MARKS
+
+    chosen = listing.choose(
+        index.transfers,
+        only=[MARKS[name] for name in args.only or ()],
+        slowest=args.slowest or 0,
+        sort=args.sort,
+    )
+    if args.json:
+        print_json(listing.to_json(index, chosen))
+        return
+    shown = listing.render(index, chosen)
+    plain = args.ascii or text.glyphs_for(sys.stdout.encoding) is text.ASCII
+    print(text.to_ascii(shown) if plain else shown)
+
+
+def _draw(args: argparse.Namespace, index: Index) -> None:
+    from nupa.cli._text import print_json
+    from nupa.trace.story import read_story
+
+    story = read_story(index, _find(args, index), everything=args.all)
+    if args.svg:
+        _write_svg(args.svg, story)
+    if args.json:
+        print_json(story.to_json())
+    elif not args.svg:
+        _print(args, story)
+
+
+def _print(args: argparse.Namespace, story: Story) -> None:
+    import os
+    import shutil
+    import sys
+
+    from nupa.trace import text
+
+    glyphs = text.ASCII if args.ascii else text.glyphs_for(sys.stdout.encoding)
+    width = args.width or shutil.get_terminal_size().columns
+    # https://no-color.org
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    print(text.render(story, width=width, glyphs=glyphs, colour=colour))
+
+
+def _write_svg(out: str, story: Story) -> None:
+    import sys
+    from pathlib import Path
+
+    from nupa.fabric.errors import LocalError
+    from nupa.trace import svg
+
+    drawn = svg.render(story)
+    if out == "-":
+        sys.stdout.write(drawn)
+        return
+    try:
+        Path(out).write_text(drawn, encoding="utf-8")
+    except OSError as error:
+        raise LocalError(f"{out}: cannot be written: {error.strerror}", error.errno or 0) from error
+
+
+def _find(args: argparse.Namespace, index: Index) -> Transfer:
+    """The transfer that is asked for.  LocalError that says which there are."""
+    from nupa.fabric.errors import LocalError
+
+    count = len(index.transfers)
+    there = f"{index.path} has {count} transfers" if count != 1 else f"{index.path} has 1 transfer"
+    if args.transfer is not None:
+        found = index.by_id.get(args.transfer)
+        if found is not None:
+            return found
+        near = ", ".join(f"{one.id:#x} (number {one.number})" for one in index.near(args.transfer))
+        hint = f"near are {near}" if near else "its records name none; take --number or --packet"
+        raise LocalError(f"there is no transfer {args.transfer:#x}: {there}; {hint}")
+    if args.packet is not None:
+        if args.packet > index.packets:
+            raise LocalError(f"there is no packet {args.packet}: the last one is {index.packets}")
+        found = index.owner(args.packet)
+        if found is None:
+            near = ", ".join(map(str, index.owned_near(args.packet)))
+            hint = f"; near ones that do are {near}" if near else ""
+            raise LocalError(f"packet {args.packet} belongs to no transfer{hint}")
+        return found
+    if args.number is None and count != 1:
+        raise LocalError(f"which transfer? {there}; --number N takes one of the list")
+    number = args.number or 1
+    if number > count:
+        raise LocalError(f"there is no transfer number {number}: {there}")
+    return index.transfers[number - 1]
