@@ -120,6 +120,16 @@ static uint32_t next_id(struct nupa_superblock *sb)
 	return id;
 }
 
+/* Word by word: others look at times of entries that are free. */
+static void fill(struct nupa_fault_entry *entry, const struct nupa_fault_entry *from)
+{
+	uint64_t words[sizeof(*entry) / sizeof(uint64_t)];
+
+	memcpy(words, from, sizeof(words));
+	for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		nupa_store_relaxed((uint64_t *)(void *)entry + i, words[i]);
+}
+
 int64_t nupa_fault_add(struct nupa_fabric *fabric, const struct nupa_fault_info *fault, char *why,
 		       size_t why_bytes)
 {
@@ -135,16 +145,17 @@ int64_t nupa_fault_add(struct nupa_fabric *fabric, const struct nupa_fault_info 
 				    "fabric %s has %u faults, as many as it can: clear some",
 				    fabric->geometry.name, NUPA_FAULTS_MAX);
 	id = next_id(fabric->sb);
-	memset(entry, 0, sizeof(*entry));
-	entry->kind = fault->kind;
-	entry->port = fault->port;
-	entry->probability = fault->probability;
-	entry->seed = fault->seed;
-	entry->after = fault->after;
-	entry->count = fault->count;
-	entry->until_ns = fault->for_ns ? clock_ns() + fault->for_ns : 0;
-	entry->duration_ns = fault->duration_ns;
-	entry->bytes_per_s = fault->bytes_per_s;
+	fill(entry, &(struct nupa_fault_entry){
+			.kind = fault->kind,
+			.port = fault->port,
+			.probability = fault->probability,
+			.seed = fault->seed,
+			.after = fault->after,
+			.count = fault->count,
+			.until_ns = fault->for_ns ? clock_ns() + fault->for_ns : 0,
+			.duration_ns = fault->duration_ns,
+			.bytes_per_s = fault->bytes_per_s,
+		    });
 	nupa_store_release(&entry->id, id);
 	announce_and_wait(fabric);
 	return id;
@@ -213,6 +224,7 @@ uint32_t nupa_fault_list(struct nupa_fabric *fabric, struct nupa_fault_info *out
 		};
 	}
 	qsort(found, n, sizeof(found[0]), by_id);
-	memcpy(out, found, (n < max ? n : max) * sizeof(found[0]));
+	for (uint32_t i = 0; i < n && i < max; i++)
+		out[i] = found[i];
 	return n;
 }

@@ -44,8 +44,11 @@ static void read_entry(struct nupa_engine *engine, uint32_t place, uint64_t now_
 	struct nupa_fault_entry *entry = &engine->fabric->sb->faults[place];
 	struct nupa_fault_view *view = &engine->faults->views[place];
 
+	view->id = nupa_load_acquire(&entry->id);
+	if (!view->id)
+		return;
 	*view = (struct nupa_fault_view){
-		.id = nupa_load_acquire(&entry->id),
+		.id = view->id,
 		.kind = nupa_load_relaxed(&entry->kind),
 		.port = nupa_load_relaxed(&entry->port),
 		.probability = nupa_load_relaxed(&entry->probability),
