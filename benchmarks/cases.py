@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import net, packets, priority, ucx
+from benchmarks import capture, net, packets, priority, ucx
 from benchmarks.case import Bench, Case, at_least, at_most, output
 from nupa.demo import perftest, raw
 from nupa.demo.perftest import Operation
@@ -380,4 +380,5 @@ CASES = (
     *net.CASES,
     *priority.CASES,
     *packets.CASES,
+    *capture.cases(_latency_us("send"), _latency_us("write")),
 )

@@ -131,11 +131,13 @@ class Program:
                 self._killed = why
 
     def has_said(self, text: str) -> bool:
-        """Whether *text* is in what it wrote to stdout so far."""
-        # pread: the program writes at the offset that it shares with us.
-        descriptor = self._stdout.fileno()
-        written = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-        return text.encode() in written
+        """Whether *text* is in what it wrote so far, to stdout or stderr."""
+        for file in (self._stdout, self._stderr):
+            # pread: the program writes at the offset that it shares with us.
+            descriptor = file.fileno()
+            if text.encode() in os.pread(descriptor, os.fstat(descriptor).st_size, 0):
+                return True
+        return False
 
     def outcome(self) -> Outcome:
         """Waits for the end, which must be near, and reads the output."""

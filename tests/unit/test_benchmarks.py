@@ -110,6 +110,8 @@ def test_a_case_without_a_reference_has_no_ratio() -> None:
         ("net: UDP datagrams of 64 B", (130.0, 130.0), (129.9, 130.0)),
         ("net: idle, of one CPU", (0.099, 0.0), (0.1, 0.0)),
         ("packets: TLPs, by columns", (0.5, 0.0), (0.49, 0.0)),
+        ("capture: ib_send_lat, all levels", (0.32, 0.16), (0.33, 0.16)),
+        ("capture: packets to a file", (0.5, 0.0), (0.49, 0.0)),
     ],
 )
 def test_targets_are_those_of_the_issue(
