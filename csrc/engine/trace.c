@@ -193,7 +193,7 @@ static struct nupa_trace_record *put_message(struct nupa_engine *engine, const s
 
 	record->data_bytes = kept;
 	/* Payload in the line is kept as data, and an ACK has nothing there. */
-	copy_line(&body->msg, msg, payload != msg->data && msg->op != NUPA_OP_ACK);
+	copy_line(&body->msg, msg, !(bytes && payload == msg->data) && msg->op != NUPA_OP_ACK);
 	body->data = data;
 	body->qp_type = qp ? qp->type : 0;
 	body->is_xrc = qp && qp->xrc;
@@ -299,6 +299,8 @@ void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 		.psn = nupa_psn_of(qp->incarnation, qp->next_psn),
 	};
 
+	if (!total && wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+		return; /* the message that tells of it is all of it */
 	if (atomic)
 		nupa_spans_copy(spans, n_spans, 0, &body.original, sizeof(body.original), false);
 	do {
