@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What tests of watches share: requests on a pair, and the packets that were seen of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+
+import nupa.packet.link  # the layers of what is seen
+from nupa.core.watch import Watch, WatchPacket
+from nupa.packet.opcodes import NAMES
+from nupa.packet.transport import BTH
+from nupa.verbs import SendWR
+from nupa.verbs import enums as e
+
+__all__ = ["names", "nupa", "one_sided", "rest", "seen", "transport"]
+
+PSN_MASK = 0xFFFFFF
+
+
+def rest(watch: Watch) -> list[WatchPacket]:
+    """All that is still to be read."""
+    found: list[WatchPacket] = []
+    while packets := watch.read():
+        found += packets
+    return found
+
+
+def seen(watch: Watch, level: int) -> list[WatchPacket]:
+    """Of one level."""
+    return [packet for packet in rest(watch) if packet.level == level]
+
+
+def transport(watch: Watch) -> list[Packet]:
+    """The transport's packets, dissected."""
+    return [Ether(packet.data) for packet in seen(watch, 3)]
+
+
+def names(packets: list[Packet]) -> list[str]:
+    """Their opcodes, without the transport's name."""
+    return [NAMES[packet[BTH].opcode].split("_", 1)[1] for packet in packets]
+
+
+def one_sided(pair: Any, opcode: int, length: int, at: int = 0, **options: Any) -> SendWR:
+    """Of *length* bytes between the start of a's region and *at* in b's."""
+    wr = SendWR(1, opcode, sg=[pair.a.mr.sge(0, length)], **options)
+    if opcode in (e.IBV_WR_ATOMIC_CMP_AND_SWP, e.IBV_WR_ATOMIC_FETCH_AND_ADD):
+        wr.set_wr_atomic(pair.b.mr.rkey, pair.b.mr.buf + at, 5, 9)
+    else:
+        wr.set_wr_rdma(pair.b.mr.rkey, pair.b.mr.buf + at)
+    return wr
