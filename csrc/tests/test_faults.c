@@ -4,7 +4,6 @@
 #include "end.h"
 #include "fault.h"
 
-#include <errno.h>
 #include <string.h>
 
 #define MS UINT64_C(1000000)
@@ -174,6 +173,222 @@ static void a_slow_link_is_slow_and_no_more(void)
 	rc_under(&fault);
 }
 
+/* --- one message lost ---------------------------------------------------------------- */
+
+/* The n-th message that passes is lost, and no other. */
+static int64_t lose(struct nupa_fabric *fabric, uint64_t n)
+{
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);
+
+	fault.after = n;
+	fault.count = 1;
+	return add(fabric, &fault);
+}
+
+static void a_send_whose_acknowledgement_is_lost_is_received_once(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(8);
+	struct end *a, *b;
+
+	pair_open(fabric, &options, &a, &b);
+	end_post_recv(b, 1, 0, 100);
+	end_post_recv(b, 2, 0, 100);
+	CHECK(lose(fabric, 1) > 0);
+	end_start(a, IBV_WR_SEND, 1, 0, 100);
+	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
+	cq_expect_none(b->recv_cq, 3 * MS);
+	CHECK_EQ(hw(fabric, 0).fault_dropped, 1);
+	CHECK(hw(fabric, 0).local_ack_timeout_err >= 1);
+	CHECK(hw(fabric, 1).duplicate_request >= 1);
+	fabric_close(fabric, a, b);
+}
+
+static void a_request_behind_a_lost_one_brings_it_back_at_once(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(31); /* hours */
+	struct end *a, *b;
+
+	pair_open(fabric, &options, &a, &b);
+	for (uint32_t i = 0; i < 3; i++)
+		end_post_recv(b, i, i * 4096, 4096);
+	CHECK(lose(fabric, 0) > 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		pattern_fill(a->memory + i * 4096, 4096, i);
+		end_start(a, IBV_WR_SEND, i, i * 4096, 4096);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+		CHECK_PATTERN(b->memory + i * 4096, 4096, i);
+	}
+	CHECK_EQ(hw(fabric, 0).packet_seq_err, 1);
+	CHECK_EQ(hw(fabric, 0).local_ack_timeout_err, 0);
+	CHECK(hw(fabric, 1).rx_out_of_sequence >= 1);
+	fabric_close(fabric, a, b);
+}
+
+static void a_lost_part_of_a_read_is_asked_for_at_once(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(31);
+	struct end *a, *b;
+
+	pair_open(fabric, &options, &a, &b);
+	pattern_fill(b->memory, SLOT_BYTES, 3);
+	CHECK(lose(fabric, 2) > 0); /* the request, one part, this one, the last */
+	end_start(a, IBV_WR_RDMA_READ, 1, 0, SLOT_BYTES);
+	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+	CHECK_PATTERN(a->memory, SLOT_BYTES, 3);
+	CHECK_EQ(hw(fabric, 0).packet_seq_err, 1);
+	CHECK_EQ(hw(fabric, 1).duplicate_request, 1);
+	fabric_close(fabric, a, b);
+}
+
+static void an_atomic_whose_answer_is_lost_is_executed_once(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = options_of(8);
+	struct end *a, *b;
+	struct request request;
+
+	pair_open(fabric, &options, &a, &b);
+	*(uint64_t *)(void *)b->memory = 40;
+	CHECK(lose(fabric, 1) > 0);
+	request = request_of(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8);
+	request.wr.wr.atomic.compare_add = 2;
+	end_post(a, &request);
+	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+	CHECK_EQ(*(uint64_t *)(void *)a->memory, 40);
+	CHECK_EQ(*(uint64_t *)(void *)b->memory, 42);
+	CHECK(hw(fabric, 1).duplicate_request >= 1);
+	fabric_close(fabric, a, b);
+}
+
+static void a_requester_that_hears_nothing_gives_up_after_its_retries(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);
+	struct end_options options = options_of(8);
+	struct end *a, *b;
+
+	options.retry_cnt = 2;
+	pair_open(fabric, &options, &a, &b);
+	CHECK(add(fabric, &fault) > 0);
+	end_start(a, IBV_WR_SEND, 1, 0, 100);
+	end_start(a, IBV_WR_RDMA_READ, 2, 0, 100);
+	cq_expect(a->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	cq_expect(a->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(end_state(a), IBV_QPS_ERR);
+	CHECK_EQ(hw(fabric, 0).local_ack_timeout_err, 3);
+	CHECK_EQ(hw(fabric, 1).fault_dropped, 2 * 3);
+	fabric_close(fabric, a, b);
+}
+
+/* --- what is held -------------------------------------------------------------------- */
+
+static void what_is_held_goes_on_in_order_when_the_fault_is_cleared(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DELAY, 1);
+	struct end_options options = options_of(31);
+	struct end *a, *b;
+	int64_t id;
+
+	pair_open(fabric, &options, &a, &b);
+	fault.duration_ns = 3600000 * MS;
+	id = add(fabric, &fault);
+	for (uint32_t i = 0; i < 10; i++) {
+		end_post_recv(b, i, i * 100, 100);
+		end_start(a, IBV_WR_SEND, i, 0, 100);
+	}
+	cq_expect_none(b->recv_cq, 5 * MS);
+	CHECK_EQ(nupa_fault_clear(fabric, (uint32_t)id), 0);
+	for (uint32_t i = 0; i < 10; i++) {
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+	}
+	CHECK_EQ(hw(fabric, 0).packet_seq_err + hw(fabric, 0).local_ack_timeout_err, 0);
+	fabric_close(fabric, a, b);
+}
+
+static void what_comes_behind_a_delayed_message_waits(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DELAY, 1);
+	struct end_options options = options_of(31);
+	struct end *a, *b;
+	uint64_t start_ns;
+
+	pair_open(fabric, &options, &a, &b);
+	fault.duration_ns = 5 * MS;
+	fault.count = 1;
+	CHECK(add(fabric, &fault) > 0);
+	start_ns = test_now_ns();
+	for (uint32_t i = 0; i < 5; i++) {
+		end_post_recv(b, i, 0, 100);
+		end_start(a, IBV_WR_SEND, i, 0, 100);
+	}
+	cq_expect(b->recv_cq, 0, IBV_WC_SUCCESS);
+	CHECK(test_now_ns() - start_ns >= fault.duration_ns);
+	for (uint32_t i = 1; i < 5; i++)
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+	CHECK_EQ(hw(fabric, 1).fault_delayed, 1);
+	CHECK_EQ(hw(fabric, 1).rx_out_of_sequence, 0);
+	fabric_close(fabric, a, b);
+}
+
+static void reorder_lets_the_next_message_pass(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_REORDER, 1);
+	struct end_options options = options_of(31);
+	struct end *a, *b;
+
+	options.type = IBV_QPT_UD;
+	pair_open(fabric, &options, &a, &b);
+	fault.duration_ns = 3600000 * MS;
+	fault.count = 1;
+	CHECK(add(fabric, &fault) > 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		pattern_fill(a->memory + i * 128, 100, i);
+		end_post_recv(b, i, i * 256, 256);
+		end_start(a, IBV_WR_SEND, i, i * 128, 100);
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+	CHECK_PATTERN(b->memory + 40, 100, 1);
+	CHECK_PATTERN(b->memory + 256 + 40, 100, 0);
+	CHECK_PATTERN(b->memory + 512 + 40, 100, 2);
+	fabric_close(fabric, a, b);
+}
+
+static void a_link_gives_as_much_as_its_bandwidth(void)
+{
+	enum { BYTES = 400000 };
+	struct nupa_fabric *fabric = test_fabric();
+	struct nupa_fault_info fault = fault_of(NUPA_FAULT_BANDWIDTH, 1);
+	struct end_options options = options_of(8);
+	struct end *a, *b;
+	uint64_t start_ns, ns;
+
+	pair_open(fabric, &options, &a, &b);
+	fault.bytes_per_s = 10000000;
+	CHECK(add(fabric, &fault) > 0);
+	start_ns = test_now_ns();
+	pattern_fill(a->memory, BYTES, 1);
+	end_start(a, IBV_WR_RDMA_WRITE, 1, 0, BYTES);
+	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+	ns = test_now_ns() - start_ns;
+	CHECK_PATTERN(b->memory, BYTES, 1);
+	CHECK(ns >= 35 * MS); /* the last part waits for those before it alone */
+	/* What waits in a ring is not lost. */
+	CHECK_EQ(hw(fabric, 1).duplicate_request, 0);
+	fabric_close(fabric, a, b);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -183,9 +398,16 @@ int main(int argc, char **argv)
 		CASE(delayed_messages_arrive),
 		CASE(what_is_corrupt_is_sent_again_by_the_link),
 		CASE(a_slow_link_is_slow_and_no_more),
+		CASE(a_send_whose_acknowledgement_is_lost_is_received_once),
+		CASE(a_request_behind_a_lost_one_brings_it_back_at_once),
+		CASE(a_lost_part_of_a_read_is_asked_for_at_once),
+		CASE(an_atomic_whose_answer_is_lost_is_executed_once),
+		CASE(a_requester_that_hears_nothing_gives_up_after_its_retries),
+		CASE(what_is_held_goes_on_in_order_when_the_fault_is_cleared),
+		CASE(what_comes_behind_a_delayed_message_waits),
+		CASE(reorder_lets_the_next_message_pass),
+		CASE(a_link_gives_as_much_as_its_bandwidth),
 	};
 
-	(void)hw;
-	(void)MS;
 	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }
