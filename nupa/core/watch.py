@@ -9,6 +9,7 @@ waits polls, at once after packets and up to 20 ms later when nothing comes.
 from __future__ import annotations
 
 import errno
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
@@ -143,6 +144,7 @@ class Watch:
         ports: Iterable[int] = (),
     ) -> None:
         self._handle: Any = None
+        self._lock = threading.Lock()  # C has none: who closes waits for who reads
         self.levels = parse_levels(levels)
         self.ports = tuple(ports)
         self._fabric = fabric
@@ -187,7 +189,8 @@ class Watch:
         """Fills a C array of bytes from its byte *at* on, with packets as struct nupa_watch_packet
         says; returns how many bytes, and how many packets.  1 MiB always gets on."""
         packets = ffi.new("uint32_t *")
-        used = lib.nupa_watch_read(self.handle, buffer + at, len(buffer) - at, packets)
+        with self._lock:
+            used = lib.nupa_watch_read(self.handle, buffer + at, len(buffer) - at, packets)
         return int(used), int(packets[0])
 
     def read(self) -> list[WatchPacket]:
@@ -211,20 +214,22 @@ class Watch:
     def counts(self) -> WatchCounts:
         """Since it began."""
         found = ffi.new("struct nupa_watch_counts *")
-        lib.nupa_watch_counts(self.handle, found)
+        with self._lock:
+            lib.nupa_watch_counts(self.handle, found)
         return WatchCounts(found.records, found.packets, found.lost, found.invalid)
 
     def stop(self) -> None:
         """Nothing more is recorded for this watch; what was can still be read."""
-        with self._fabric.control_lock():
+        with self._fabric.control_lock(), self._lock:
             lib.nupa_watch_stop(self.handle)
 
     def close(self) -> None:
         """Ends it."""
         if self._handle is not None:
-            handle, self._handle = self._handle, None
-            with self._fabric.control_lock():
-                lib.nupa_watch_close(handle)
+            with self._fabric.control_lock(), self._lock:
+                handle, self._handle = self._handle, None
+                if handle is not None:
+                    lib.nupa_watch_close(handle)
 
     def __enter__(self) -> Watch:
         return self

@@ -44,6 +44,7 @@ class FabricSockets(dict["PortSocket", str]):
         self, fabric: Fabric, iface: Iterable[str], level: Iterable[str], snaplen: int, owns: bool
     ) -> None:
         super().__init__()
+        self.closed = False
         self._fabric = fabric
         self._owns_fabric = owns
         ports = ports_of(fabric, iface)
@@ -64,7 +65,7 @@ class FabricSockets(dict["PortSocket", str]):
         wanted = set(sockets)
         while True:
             if not self._queue:
-                self._queue.extend(self._watch.read())
+                self._queue.extend(self._read())
             if not self._queue:
                 return None
             found = self._sockets.get(self._queue[0].port)
@@ -72,11 +73,20 @@ class FabricSockets(dict["PortSocket", str]):
                 return found
             self._queue.popleft()
 
+    def _read(self) -> list[WatchPacket]:
+        try:
+            return self._watch.read()
+        except LocalError:
+            if self.closed:  # by another thread
+                return []
+            raise
+
     def take(self) -> WatchPacket:
         return self._queue.popleft()
 
     def close(self) -> None:
         """Ends it; also for a sniffer that still has it: it ends, too."""
+        self.closed = True
         for socket in self:
             socket.close()
         self._watch.close()
