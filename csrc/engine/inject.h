@@ -27,7 +27,7 @@ enum nupa_inject_reason {
 	NUPA_INJECT_SOURCE, /* a connected QP: it is not from the partner's host */
 	NUPA_INJECT_QKEY,
 	NUPA_INJECT_PSN,         /* a gap, RC: that was NAKed before */
-	NUPA_INJECT_DUPLICATE,   /* RC: acknowledged again, not executed again */
+	NUPA_INJECT_DUPLICATE,   /* RC: answered again, not executed again */
 	NUPA_INJECT_SEQUENCE,    /* UC: first, middle and last do not go together */
 	NUPA_INJECT_LENGTH,      /* UC, UD: not what the opcode, the MTU or the RETH says */
 	NUPA_INJECT_ACCESS,      /* UC: key, bounds or rights */

@@ -394,7 +394,7 @@ bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 	done = execute(qp, msg, payload);
 	if (qp->type == IBV_QPT_RC) {
 		if (done) {
-			qp->steady_rx = !qp->xrc && !qp->channel->faulty &&
+			qp->steady_rx = !qp->xrc && qp->channel && !qp->channel->faulty &&
 					(qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS);
 			qp->expected_psn = nupa_psn_add(qp->expected_psn, 1);
 			if (msg->op == NUPA_OP_READ || msg->op == NUPA_OP_ATOMIC)

@@ -62,7 +62,7 @@ class Reason(IntEnum):
     SOURCE = lib.NUPA_INJECT_SOURCE, "it comes from another host than the QP's partner"
     QKEY = lib.NUPA_INJECT_QKEY, "its Q_Key is not that of the QP"
     PSN = lib.NUPA_INJECT_PSN, "its PSN leaves a gap"
-    DUPLICATE = lib.NUPA_INJECT_DUPLICATE, "it is a duplicate: acknowledged, not executed again"
+    DUPLICATE = lib.NUPA_INJECT_DUPLICATE, "it is a duplicate: answered again, not executed again"
     SEQUENCE = lib.NUPA_INJECT_SEQUENCE, "it does not go on with the message before it"
     LENGTH = lib.NUPA_INJECT_LENGTH, "its length is not what opcode, MTU and RETH say"
     ACCESS = lib.NUPA_INJECT_ACCESS, "its key, its bounds or the access are not granted"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from scapy.packet import Packet
@@ -85,17 +86,19 @@ class Scene:
         self.injector = Injector(self.fabric, "host0")
         self._counted = self._counters()
 
-    def _connect(self, psn: int, path: dict[str, int]) -> None:
+    def _connect(self, psn: int, path: dict[str, int], partner_qpn: int | None = None) -> None:
         options = {"mtu": e.IBV_MTU_256, "psn": psn, "access": ALL_ACCESS, **path}
         to_partner, to_end = (address(x.qp, psn) for x in (self.partner, self.end))
+        if partner_qpn is not None:
+            to_partner = replace(to_partner, qp_num=partner_qpn)
         connect_to(self.partner.qp, to_end, **options)
         connect_to(self.end.qp, to_partner, **options)
 
-    def reconnect(self, psn: int) -> None:
-        """Both QPs by way of RESET."""
+    def reconnect(self, psn: int, partner_qpn: int | None = None) -> None:
+        """Both QPs by way of RESET; the end's to another QP than the partner's, if it is given."""
         for end in (self.partner, self.end):
             end.qp.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
-        self._connect(psn, {})
+        self._connect(psn, {}, partner_qpn)
 
     def close(self) -> None:
         self.injector.close()

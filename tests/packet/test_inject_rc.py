@@ -129,12 +129,21 @@ def test_an_atomic_write_and_a_flush_are_executed(scene: Scene) -> None:
     assert scene.inject(flush).executed
 
 
-def test_a_qp_whose_partner_is_not_there_executes_all_the_same(make_scene: MakeScene) -> None:
-    scene = make_scene()
-    scene.partner.qp.close()
+@pytest.mark.parametrize("slot", [1, 0x77], ids=["no such QP", "no such process"])
+def test_a_qp_whose_partner_is_not_there_executes_all_the_same(scene: Scene, slot: int) -> None:
+    scene.reconnect(psn=5, partner_qpn=slot << 16 | 0x1234)
     scene.end.recv()
-    assert scene.inject(scene.bth("SEND_ONLY") / b"x").executed
+    for packet in (
+        scene.bth("RDMA_WRITE_ONLY", 5) / scene.reth(0, 4) / b"abcd",
+        scene.bth("SEND_ONLY", 6) / bytes(200),
+        scene.bth("RDMA_READ_REQUEST", 7) / scene.reth(0, 4000),
+        scene.bth("FETCH_ADD", 8) / scene.atomic(8, 1),
+    ):
+        assert scene.inject(packet).executed
+        assert scene.inject(packet).reason is Reason.DUPLICATE
     assert scene.end.wait().status == e.IBV_WC_SUCCESS
+    assert scene.inject(scene.bth("SEND_ONLY") / b"x").syndrome_name == "RNR_NAK"
+    assert scene.inject(scene.bth("SEND_MIDDLE") / bytes(256)).syndrome == 0x61
 
 
 def test_injection_goes_on_where_the_partner_was(scene: Scene) -> None:
