@@ -16,11 +16,17 @@ from hypothesis import strategies as st
 from nupa.fabric import Fabric, Fault, Faulty
 
 SEEDS = st.integers(0, (1 << 32) - 1)
+FAULTS_MAX = 4
 PLACES = st.sampled_from(["host0", "host1", "switch0/1", "switch0/2"])
 
 
+def fault_of(options: dict[str, Any]) -> Fault:
+    """Named, so that hypothesis prints what makes it again."""
+    return Fault(**options)
+
+
 def _faults(kind: str, **options: st.SearchStrategy[Any]) -> st.SearchStrategy[Fault]:
-    return st.fixed_dictionaries(options).map(lambda given: Fault(kind, **given))
+    return st.fixed_dictionaries({"kind": st.just(kind), **options}).map(fault_of)
 
 
 def _some(kind: str, most: float, **options: st.SearchStrategy[Any]) -> st.SearchStrategy[Fault]:
@@ -51,7 +57,7 @@ LOSSY = st.one_of(
 @st.composite
 def mixtures(draw: st.DrawFn) -> list[tuple[str, Fault]]:
     """Some of these at some places."""
-    return draw(st.lists(st.tuples(PLACES, LOSSY), min_size=1, max_size=4))
+    return draw(st.lists(st.tuples(PLACES, LOSSY), min_size=1, max_size=FAULTS_MAX))
 
 
 @contextmanager

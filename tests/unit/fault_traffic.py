@@ -12,10 +12,11 @@ from random import Random
 from hypothesis import strategies as st
 
 from nupa.fabric import Fabric
-from nupa.verbs import AH, AHAttr, GlobalRoute, RecvWR, SendWR, connect
+from nupa.verbs import AH, AHAttr, GlobalRoute, QPCap, RecvWR, SendWR, connect
 from nupa.verbs import enums as e
 
 from .conftest import End, Pair
+from .fault_mixtures import FAULTS_MAX
 
 #: Short, so that what is lost is sent again at once: 4.096 us * 2^9, seven times.
 HASTY = {"timeout": 9, "retry_cnt": 7}
@@ -56,7 +57,8 @@ PROGRAMS = st.lists(ops(), max_size=_OPS_MAX)
 def ends(qp_type: int = e.IBV_QPT_RC, **options: int) -> Iterator[tuple[Fabric, Pair]]:
     """A fabric of this process and an end on each of its two hosts, which know of each other."""
     with Fabric(hosts=2) as fabric, ExitStack() as stack:
-        made = [End(fabric, host, qp_type, size=REGION_BYTES) for host in (0, 1)]
+        cap = QPCap(_OPS_MAX, (1 + FAULTS_MAX) * _MESSAGES_MAX + 1, 1, 1, 64)
+        made = [End(fabric, host, qp_type, size=REGION_BYTES, cap=cap) for host in (0, 1)]
         for end in made:
             stack.callback(end.ctx.close)
         if qp_type != e.IBV_QPT_UD:
@@ -182,8 +184,8 @@ class Unreliable:
         self._is_ud = pair.a.qp.qp_type == e.IBV_QPT_UD
 
     def send(self) -> None:
-        """Receives for twice as many messages, then all messages, which always complete."""
-        for i in range(2 * len(self.sent) + 1):
+        """Receives for all that faults may double, then all messages, which always complete."""
+        for i in range((1 + FAULTS_MAX) * len(self.sent) + 1):
             self._b.qp.post_recv(RecvWR(i, sg=[self._b.mr.sge(i * _ROOM_BYTES, _ROOM_BYTES)]))
         for data in self.sent:
             self._send(data)
