@@ -17,7 +17,8 @@ class Way(Enum):
     COMPLETE = "from a device to its program"
     TO_POOL = "from a host to pooled memory"
     FROM_POOL = "back from there"
-    BY_HOST = "from the host of the port where it was seen, or to it"
+    AT_PORT = "from a host's memory out of its port, or the other way"
+    BY_ADDRESS = "from one end to the other, as its addresses say"
 
 
 @dataclass(slots=True)

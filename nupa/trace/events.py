@@ -52,7 +52,7 @@ def _events_of(batch: Batch, base: int, places: Iterable[int]) -> Iterator[Event
             ts_ns=blocks.ts_ns[i],
             level="",
             name="",
-            way=Way.BY_HOST,
+            way=Way.BY_ADDRESS,
             interface=batch.interfaces[blocks.interface[i]].name,
             direction=blocks.flags[i] & 3,
             flags=0,

@@ -54,7 +54,7 @@ def _describe_transport(event: Event, frames: Frames, n: int) -> None:
     event.name = LABELS.get(opcode, f"opcode {opcode:#04x}")
     event.psn = headers.psn[n]
     if role == Role.CONGESTION or is_mad:
-        event.way = Way.BY_HOST
+        event.way = Way.BY_ADDRESS
     else:
         event.way = Way.RESPONSE if role == Role.RESPONSE else Way.REQUEST
     if is_mad:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from nupa.packet import fast
 from nupa.packet.columns import Columns, columns_of
@@ -16,6 +16,7 @@ from nupa.packet.record import flags_of
 _BLOCKS = columns_of("nupa_pcapng_record")
 _ICRC_BYTES = 4
 _MAC_BYTES = 6
+_NETWORK = int(Layer.NETWORK)
 
 text_of_address = lru_cache(maxsize=4096)(fast.address_text)
 
@@ -74,12 +75,19 @@ class Frames:
         behind = int(self.headers.padcount[n]) + _ICRC_BYTES
         return max(original - int(self.headers.payload_offset[n]) - behind, seen)
 
+    @cached_property
+    def _routes(self) -> list[tuple[bytes, bytes]]:
+        return list(zip(self.headers.sources(), self.headers.destinations(), strict=True))
+
+    def route(self, n: int) -> tuple[bytes, bytes]:
+        """From and to, as 16 bytes each; zeros where there is no IP address and no GID."""
+        return self._routes[n]
+
     def addresses(self, n: int) -> tuple[str, str]:
         """From and to: IP addresses or GIDs, else MAC addresses; empty where there are none."""
-        if self.headers.layer[n] >= Layer.NETWORK:
-            return text_of_address(self.headers.source(n)), text_of_address(
-                self.headers.destination(n)
-            )
+        if self.headers.layer[n] >= _NETWORK:
+            source, target = self.route(n)
+            return text_of_address(source), text_of_address(target)
         if not self.headers.ethertype[n]:
             return "", ""
         macs = self.data(n, 0, 2 * _MAC_BYTES)

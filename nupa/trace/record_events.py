@@ -51,6 +51,7 @@ def describe_record(event: Event, batch: Batch, blocks: Columns, found: Columns,
 
 def _describe_tlp(event: Event, found: Columns, i: int) -> None:
     code, status = found.code[i], found.status[i]
+    event.way = Way.AT_PORT
     completes = labels.is_completion(code)
     event.name = labels.tlp_name(code, status if completes else 0)
     event.is_error = bool(completes and status)
@@ -58,7 +59,7 @@ def _describe_tlp(event: Event, found: Columns, i: int) -> None:
         event.size_bytes = found.length[i]
     if completes:
         event.extra = [f"tag {found.number[i]}"]
-    else:
+    elif found.address[i]:  # 0: where a receive lies nobody has recorded
         event.address = found.address[i]
     event.fold = None if event.is_error else ("tlp", code)
 

@@ -15,6 +15,9 @@ from nupa.trace.labels import is_completion_name
 from nupa.trace.transfer import UNKNOWN, Transfer, node_of
 from nupa.trace.units import qpn
 
+_OF_QUEUES = (Way.POST, Way.COMPLETE)
+_INSIDE = (Way.POST, Way.COMPLETE, Way.AT_PORT)
+
 
 class Side(Enum):
     """Whose an actor is."""
@@ -43,23 +46,20 @@ class Stage:
         self._transfer = transfer
         self._first = next((f.event for f in flights if f.event.source), None)
         self._source_host = _source_host(flights)
-        queued = [f.event for f in flights if f.event.way in (Way.POST, Way.COMPLETE)]
-        self._programs = {self._side_of(event) for event in queued}
-        hosts = {event.is_target: event.host for event in queued}
+        hosts = {f.event.is_target: f.event.host for f in flights if f.event.way in _OF_QUEUES}
         self._is_loopback = hosts.get(False, -1) == hosts.get(True, -2) or bool(
             transfer.source and transfer.source == transfer.target
         )
+        self._reads = "READ" in transfer.op
+        inside = {self._ends(f.event)[0] for f in flights if f.event.way in _INSIDE}
         ports = self._ports(flights)
         needed = {end for flight in flights for end in self._ends(flight.event)}
         self.actors: list[Actor] = []
         self._column: dict[tuple[Side, str], int] = {}  # "" is the program, or the host as a whole
         for side in Side:
-            self._add(side, ports.get(side, []), side in needed)
+            self._add(side, ports.get(side, []), side in needed, side in inside)
 
     # --- sides ---
-
-    def _side_of(self, event: Event) -> Side:
-        return Side.TARGET if event.is_target else Side.SOURCE
 
     def _ends(self, event: Event) -> tuple[Side, Side]:
         """From which side to which it goes."""
@@ -68,21 +68,27 @@ class Stage:
             return source, target
         if event.way == Way.RESPONSE:
             return target, source
-        if event.way in (Way.POST, Way.COMPLETE):
-            return self._side_of(event), self._side_of(event)
+        if event.way in _OF_QUEUES:
+            side = target if event.is_target else source
+            return side, side
         if event.way in (Way.TO_POOL, Way.FROM_POOL):
             host = source if event.host in (self._source_host, -1) else target
             return (host, Side.POOL) if event.way == Way.TO_POOL else (Side.POOL, host)
-        return (source, target) if self._is_forward(event) else (target, source)
+        if event.way == Way.AT_PORT:
+            side = source if self._is_at_source(event) else target
+            return side, side
+        forward = self._first is None or event.source == self._first.source
+        return (source, target) if forward else (target, source)
 
-    def _is_forward(self, event: Event) -> bool:
-        """Of what says no more than the port and the direction, or addresses: whether it goes from
-        the initiator's host."""
-        if event.source and event.source != event.target and self._first is not None:
-            return event.source == self._first.source
-        if event.direction not in (INBOUND, OUTBOUND) or event.host < 0 or self._is_loopback:
-            return not is_completion_name(event.name)
-        return (event.host == self._source_host) == (event.direction == OUTBOUND)
+    def _is_at_source(self, event: Event) -> bool:
+        """Of a TLP: whether it crosses the port of the initiator's host."""
+        if not self._is_loopback:
+            return event.host in (self._source_host, -1)
+        # One host is both: what is read goes to where data is written.
+        if event.direction == OUTBOUND and not is_completion_name(event.name):
+            return True  # a doorbell
+        reads = is_completion_name(event.name) or event.name.startswith("MRd")
+        return reads != self._reads
 
     # --- ports ---
 
@@ -91,7 +97,7 @@ class Stage:
         sender, receiver = self._ends(event)
         if Side.POOL in (sender, receiver):
             return receiver if sender == Side.POOL else sender
-        if event.way in (Way.POST, Way.COMPLETE):
+        if event.way in _INSIDE:
             return sender
         if not event.interface or event.direction not in (INBOUND, OUTBOUND):
             return None
@@ -116,12 +122,12 @@ class Stage:
 
     # --- actors ---
 
-    def _add(self, side: Side, ports: list[str], is_needed: bool) -> None:
+    def _add(self, side: Side, ports: list[str], is_needed: bool, is_inside: bool) -> None:
         if side == Side.POOL:
             if is_needed:
                 self._put(Actor("pool", side, ("pool", "CXL.mem")), "")
             return
-        if not ports and not is_needed and side not in self._programs:
+        if not ports and not is_needed:
             return
         transfer = self._transfer
         is_source = side == Side.SOURCE
@@ -132,7 +138,7 @@ class Stage:
         host = name or node_of(nearest) or address or ("initiator" if is_source else "target")
         qp = (f"QP {qpn(number)}",) if number != UNKNOWN else ()
         whole: list[tuple[Actor, str]] = []
-        if side in self._programs:
+        if is_inside:
             whole = [(Actor("program", side, (host, *qp)), "")]
             qp = ()
         elif not ports:
@@ -140,7 +146,7 @@ class Stage:
         between = []
         for port in ports:
             lines = (port, *qp) if port == nearest else (port,)
-            if not node_of(port) and side not in self._programs:
+            if not node_of(port) and not is_inside:
                 lines = (host, port, *qp)
             between.append((Actor("port", side, lines), port))
         for actor, key in [*whole, *between] if is_source else [*between, *whole]:
@@ -160,16 +166,20 @@ class Stage:
         """Between which columns it goes, and at which others it was seen."""
         event = flight.event
         sender, receiver = self._ends(event)
-        if event.way in (Way.POST, Way.COMPLETE):
-            program, device = self._column[(sender, "")], self._network_end(sender)
-            ends = (program, device) if event.way == Way.POST else (device, program)
-            return (*ends, ())
-        source, target = self._network_end(sender), self._network_end(receiver)
         seen = {
             self._column[(side, one.interface)]
             for one in flight.events
             if (side := self._port_side(one)) is not None and (side, one.interface) in self._column
         }
+        if event.way in _INSIDE:
+            inside = self._column[(sender, "")]
+            port = max(seen, key=lambda column: abs(column - inside), default=inside)
+            out = event.way == Way.POST or (
+                event.way == Way.AT_PORT and event.direction == OUTBOUND
+            )
+            ends = (inside, port) if out else (port, inside)
+            return (*ends, tuple(sorted(seen - set(ends))))
+        source, target = self._network_end(sender), self._network_end(receiver)
         if flight.is_copy and seen and source not in seen:  # the last part of its way
             target = seen.pop()
             source = target + (1 if source > target else -1)
@@ -180,7 +190,7 @@ def _source_host(flights: Sequence[Flight]) -> int:
     """The number of the initiator's host in the fabric; -1 if nothing says it."""
     events = [event for flight in flights for event in flight.events]
     for event in events:
-        if event.way in (Way.POST, Way.COMPLETE) and not event.is_target:
+        if event.way in _OF_QUEUES and not event.is_target:
             return event.host
     hosts = {event.interface: event.host for event in events if event.host >= 0}
     for event in events:

@@ -16,7 +16,7 @@ from nupa.packet.pcapng import INBOUND, OUTBOUND, Batch, Section
 from nupa.packet.pcapng_blocks import SHB_APPLICATION, first
 from nupa.packet.record import LINKTYPE_NUPA, Kind, Level
 from nupa.packet.records import Fault
-from nupa.packet.transport_tables import ACK, RNR_NAK
+from nupa.packet.transport_tables import ACK, NAK, RNR_NAK
 from nupa.trace.conversation import conversation_of
 from nupa.trace.dialogue import Dialogues
 from nupa.trace.frames import Frames, blocks_of
@@ -40,6 +40,9 @@ _QP_TYPE = 3  # byte of a WQE
 _RECEIVE = 0x80  # bit of a completion's opcode
 _OPERATION = 0x1F  # bits of a transport opcode
 _SYNDROME = 0x60
+# Plain numbers: to ask an enum takes as long as all else that is done for a packet.
+_DETH, _RETH, _ATOMIC_ETH = int(Header.DETH), int(Header.RETH), int(Header.AtomicETH)
+_OF_RECORDS, _RETRY = int(OF_RECORDS), int(Mark.RETRY)
 
 
 class Survey:
@@ -121,7 +124,7 @@ class Survey:
             owners[i] = transfer.place
             transfer.counts[level if level <= 4 else 0] += 1
             if flags:
-                transfer.marks |= flags & OF_RECORDS
+                transfer.marks |= flags & _OF_RECORDS
             if kind <= 2:  # what crosses ports
                 if not transfer.crossing:
                     transfer.crossing = kind << 8 | found.code[i]
@@ -167,7 +170,7 @@ class Survey:
                 transfer.start_ns = ts
             owners[i] = transfer.place
             if commented[i]:
-                transfer.marks |= frames.flags(n) & OF_RECORDS
+                transfer.marks |= frames.flags(n) & _OF_RECORDS
             if role is None:
                 transfer.counts[Level.NET] += 1
                 transfer.payload_bytes += frames.original(n)
@@ -183,11 +186,12 @@ class Survey:
                 _first_request(transfer, frames, n)
             if interfaces[i] != transfer.interface:
                 continue  # the same packet, seen elsewhere
-            if transfer.last_psn == -1 or (psn - transfer.last_psn - 1) & PSN_MASK < _HALF:
+            ahead = (psn - transfer.last_psn - 1) & PSN_MASK
+            if transfer.last_psn == -1 or ahead < _HALF or role == Role.DATAGRAM:
                 transfer.last_psn = psn
                 _request(transfer, frames, n)
             else:
-                transfer.marks |= Mark.RETRY
+                transfer.marks |= _RETRY
 
     def _derived(
         self, frames: Frames, n: int, role: Role | None, ts_ns: int, packet: int
@@ -198,7 +202,7 @@ class Survey:
         if role in (Role.BEGIN, Role.GO_ON):
             read = (headers.rkey[n], headers.va[n], headers.dma_bytes[n])
             return self._dialogues.request(
-                (headers.source(n), headers.destination(n)),
+                frames.route(n),
                 headers.dqpn[n],
                 headers.psn[n],
                 ts_ns,
@@ -207,9 +211,10 @@ class Survey:
                 read=read if operation == READ_REQUEST else None,
             )
         if role == Role.RESPONSE:
-            answers = headers.syndrome[n] & _SYNDROME == ACK
+            syndrome = headers.syndrome[n]  # what is to be sent again is not answered yet
+            answers = syndrome & _SYNDROME != RNR_NAK and syndrome != NAK
             return self._dialogues.response(
-                (headers.destination(n), headers.source(n)),
+                frames.route(n)[::-1],
                 headers.dqpn[n],
                 headers.psn[n],
                 ts_ns,
@@ -276,12 +281,13 @@ def _first_request(transfer: Transfer, frames: Frames, n: int) -> None:
     interface = frames.blocks.interface[i]
     opcode = headers.opcode[n]
     transfer.interface = interface
-    transfer.service = transfer.service or SERVICES[opcode]
     if not transfer.op and (ROLES[opcode] == Role.CONGESTION or headers.mad_class[n]):
         conversation_of(frames, n).describe(transfer)
+    else:
+        transfer.service = transfer.service or SERVICES[opcode]
     transfer.target_qpn = headers.dqpn[n]
     transfer.source, transfer.target = frames.addresses(n)
-    if headers.headers[n] & Header.DETH:
+    if headers.headers[n] & _DETH:
         transfer.source_qpn = headers.source_qpn[n]
     node = node_of(frames.batch.interfaces[interface].name)
     direction = frames.blocks.flags[i] & 3
@@ -297,9 +303,9 @@ def _request(transfer: Transfer, frames: Frames, n: int) -> None:
     verb = VERBS[headers.opcode[n]]
     if transfer.wqe_bytes == UNKNOWN and verb and (not transfer.op or "WITH" in verb):
         transfer.op = verb
-    if headers.headers[n] & Header.AtomicETH:
+    if headers.headers[n] & _ATOMIC_ETH:
         transfer.payload_bytes = ATOMIC_BYTES
-    elif headers.headers[n] & Header.RETH:
+    elif headers.headers[n] & _RETH:
         transfer.payload_bytes = headers.dma_bytes[n]
-    elif verb.startswith("SEND"):
+    elif verb.startswith("SEND") and transfer.service:  # CM messages have none, nor a length
         transfer.payload_bytes += frames.payload_bytes(n)

@@ -113,7 +113,7 @@ class Transfer:
     def what(self) -> str:
         """`RDMA WRITE 64 KiB`; the service stands before it unless it is RC."""
         parts = [self.service if self.service not in ("", "RC") else "", self.op or "?"]
-        if self.op and (self.length or self.wqe_bytes != UNKNOWN or self.last_psn != UNKNOWN):
+        if self.op and (self.length or (self.service and self.last_psn != UNKNOWN)):
             parts.append(size(self.length))
         return " ".join(part for part in parts if part)
 

@@ -108,14 +108,14 @@ class Scene:
 
     # --- level tlp ---
 
-    def tlps(self, tlps: Iterable[split.Tlp], *, after: int = 0, back: bool = False) -> None:
-        """Requests leave host 0, or host 1 if they go *back*; completions the other one."""
+    def tlps(self, tlps: Iterable[split.Tlp], *, host: int, after: int = 0) -> None:
+        """What the switch asks of a host's memory, and what comes back from there."""
         for tlp in tlps:
             size = 0 if tlp.kind == "MRd" else tlp.length
             data = encode.tlp_bytes(tlp, b"\x5a" * size)
-            host = int((tlp.kind == "CplD") != back)
+            way = OUTBOUND if tlp.kind == "CplD" else INBOUND
             port = f"host{host}/1"
-            self._ours(port, Level.TLP, Kind.PCIE_TLP, data, after, host, direction=OUTBOUND)
+            self._ours(port, Level.TLP, Kind.PCIE_TLP, data, after, host, direction=way)
 
     def cxl(self, messages: Iterable[split.CxlMessage], *, after: int = 0) -> None:
         for message in messages:
@@ -214,7 +214,8 @@ def all_levels() -> Scene:
         reth = RETH(va=ADDRESS, rkey=RKEY, dmalen=4096)
         above = reth / payload if i == 0 else payload
         scene.request(f"RC_RDMA_WRITE_{opcode}", 100 + i, above, after=110)
-        scene.tlps(split.pcie_tlps("write", ADDRESS + 1024 * i, 1024, link), after=20)
+        scene.tlps(split.pcie_tlps("read", 0x1000 + 1024 * i, 1024, link), host=0, after=5)
+        scene.tlps(split.pcie_tlps("write", ADDRESS + 1024 * i, 1024, link), host=1, after=5)
     scene.ack(103, after=200)
     scene.cqe(WC_WRITE, after=150)
     return scene
@@ -226,11 +227,12 @@ def read() -> Scene:
     scene.wqe(READ, 3072)
     scene.doorbell(after=35)
     scene.request("RC_RDMA_READ_REQUEST", 7, RETH(va=ADDRESS, rkey=RKEY, dmalen=3072), after=90)
-    scene.tlps(split.pcie_tlps("read", ADDRESS, 3072, split.PcieLink()), after=15)
     payload = b"\x5a" * 1024
+    scene.tlps(split.pcie_tlps("read", ADDRESS, 3072, split.PcieLink()), host=1, after=15)
     scene.response("RC_RDMA_READ_RESPONSE_FIRST", 7, AETH(msn=1) / payload, after=400)
     scene.response("RC_RDMA_READ_RESPONSE_MIDDLE", 8, payload, after=90)
     scene.response("RC_RDMA_READ_RESPONSE_LAST", 9, AETH(msn=1) / payload, after=90)
+    scene.tlps(split.pcie_tlps("write", 0x1000, 3072, split.PcieLink()), host=0, after=15)
     scene.cqe(WC_READ, after=120, length=3072)
     return scene
 
