@@ -1,60 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Faults, one kind at a time: what each does to messages, what is counted, and that RC notices
  * nothing of those that a requester can make good. */
-#include "end.h"
-#include "fault.h"
+#include "faults.h"
 
 #include <string.h>
-
-#define MS UINT64_C(1000000)
-
-static int64_t add(struct nupa_fabric *fabric, const struct nupa_fault_info *fault)
-{
-	char why[256] = "";
-	int64_t id = nupa_fault_add(fabric, fault, why, sizeof(why));
-
-	CHECK(id > 0 || why[0]);
-	return id;
-}
-
-/* At the port of host 0: it lies on the way there and back. */
-static struct nupa_fault_info fault_of(uint32_t kind, double probability)
-{
-	return (struct nupa_fault_info){
-		.kind = kind,
-		.port = test_fabric_port(0),
-		.probability = (uint32_t)(probability * UINT32_MAX),
-		.seed = 7,
-	};
-}
-
-static struct nupa_fault_info info_of(struct nupa_fabric *fabric, int64_t id)
-{
-	struct nupa_fault_info all[NUPA_FAULTS_MAX];
-	uint32_t n = nupa_fault_list(fabric, all, NUPA_FAULTS_MAX);
-
-	for (uint32_t i = 0; i < n; i++)
-		if (all[i].id == id)
-			return all[i];
-	CHECK(!"there is such a fault");
-	return (struct nupa_fault_info){ 0 };
-}
-
-static struct nupa_hw_counters hw(struct nupa_fabric *fabric, uint32_t host)
-{
-	struct nupa_hw_counters counters;
-
-	CHECK_EQ(nupa_fabric_hw_counters(fabric, host, &counters), 0);
-	return counters;
-}
-
-static struct end_options options_of(uint8_t timeout)
-{
-	struct end_options options = end_options_of(NUPA_MOVER_NONE);
-
-	options.timeout = timeout;
-	return options;
-}
 
 /* --- RC is as without ---------------------------------------------------------------- */
 
@@ -114,16 +63,15 @@ static void all_operations(struct end *a, struct end *b)
 static void rc_under(const struct nupa_fault_info *fault)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(8); /* 1 ms */
+	struct end_options options = fault_options(8); /* 1 ms */
 	struct end *a, *b;
-	int64_t id;
+	uint32_t id;
 
 	pair_open(fabric, &options, &a, &b);
-	id = add(fabric, fault);
-	CHECK(id > 0);
+	id = fault_add(fabric, fault);
 	all_operations(a, b);
-	CHECK(info_of(fabric, id).hits > 0);
-	CHECK_EQ(nupa_fault_clear(fabric, (uint32_t)id), 0);
+	CHECK(fault_get(fabric, id).hits > 0);
+	CHECK_EQ(nupa_fault_clear(fabric, id), 0);
 	all_operations(a, b);
 	fabric_close(fabric, a, b);
 }
@@ -175,46 +123,36 @@ static void a_slow_link_is_slow_and_no_more(void)
 
 /* --- one message lost ---------------------------------------------------------------- */
 
-/* The n-th message that passes is lost, and no other. */
-static int64_t lose(struct nupa_fabric *fabric, uint64_t n)
-{
-	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);
-
-	fault.after = n;
-	fault.count = 1;
-	return add(fabric, &fault);
-}
-
 static void a_send_whose_acknowledgement_is_lost_is_received_once(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(8);
+	struct end_options options = fault_options(8);
 	struct end *a, *b;
 
 	pair_open(fabric, &options, &a, &b);
 	end_post_recv(b, 1, 0, 100);
 	end_post_recv(b, 2, 0, 100);
-	CHECK(lose(fabric, 1) > 0);
+	fault_lose(fabric, 1);
 	end_start(a, IBV_WR_SEND, 1, 0, 100);
 	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
 	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
 	cq_expect_none(b->recv_cq, 3 * MS);
-	CHECK_EQ(hw(fabric, 0).fault_dropped, 1);
-	CHECK(hw(fabric, 0).local_ack_timeout_err >= 1);
-	CHECK(hw(fabric, 1).duplicate_request >= 1);
+	CHECK_EQ(fault_hw(fabric, 0).fault_dropped, 1);
+	CHECK(fault_hw(fabric, 0).local_ack_timeout_err >= 1);
+	CHECK(fault_hw(fabric, 1).duplicate_request >= 1);
 	fabric_close(fabric, a, b);
 }
 
 static void a_request_behind_a_lost_one_brings_it_back_at_once(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(31); /* hours */
+	struct end_options options = fault_options(31); /* hours */
 	struct end *a, *b;
 
 	pair_open(fabric, &options, &a, &b);
 	for (uint32_t i = 0; i < 3; i++)
 		end_post_recv(b, i, i * 4096, 4096);
-	CHECK(lose(fabric, 0) > 0);
+	fault_lose(fabric, 0);
 	for (uint32_t i = 0; i < 3; i++) {
 		pattern_fill(a->memory + i * 4096, 4096, i);
 		end_start(a, IBV_WR_SEND, i, i * 4096, 4096);
@@ -224,46 +162,46 @@ static void a_request_behind_a_lost_one_brings_it_back_at_once(void)
 		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
 		CHECK_PATTERN(b->memory + i * 4096, 4096, i);
 	}
-	CHECK_EQ(hw(fabric, 0).packet_seq_err, 1);
-	CHECK_EQ(hw(fabric, 0).local_ack_timeout_err, 0);
-	CHECK(hw(fabric, 1).rx_out_of_sequence >= 1);
+	CHECK_EQ(fault_hw(fabric, 0).packet_seq_err, 1);
+	CHECK_EQ(fault_hw(fabric, 0).local_ack_timeout_err, 0);
+	CHECK(fault_hw(fabric, 1).rx_out_of_sequence >= 1);
 	fabric_close(fabric, a, b);
 }
 
 static void a_lost_part_of_a_read_is_asked_for_at_once(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(31);
+	struct end_options options = fault_options(31);
 	struct end *a, *b;
 
 	pair_open(fabric, &options, &a, &b);
 	pattern_fill(b->memory, SLOT_BYTES, 3);
-	CHECK(lose(fabric, 2) > 0); /* the request, one part, this one, the last */
+	fault_lose(fabric, 2); /* the request, one part, this one, the last */
 	end_start(a, IBV_WR_RDMA_READ, 1, 0, SLOT_BYTES);
 	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
 	CHECK_PATTERN(a->memory, SLOT_BYTES, 3);
-	CHECK_EQ(hw(fabric, 0).packet_seq_err, 1);
-	CHECK_EQ(hw(fabric, 1).duplicate_request, 1);
+	CHECK_EQ(fault_hw(fabric, 0).packet_seq_err, 1);
+	CHECK_EQ(fault_hw(fabric, 1).duplicate_request, 1);
 	fabric_close(fabric, a, b);
 }
 
 static void an_atomic_whose_answer_is_lost_is_executed_once(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = options_of(8);
+	struct end_options options = fault_options(8);
 	struct end *a, *b;
 	struct request request;
 
 	pair_open(fabric, &options, &a, &b);
 	*(uint64_t *)(void *)b->memory = 40;
-	CHECK(lose(fabric, 1) > 0);
+	fault_lose(fabric, 1);
 	request = request_of(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8);
 	request.wr.wr.atomic.compare_add = 2;
 	end_post(a, &request);
 	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
 	CHECK_EQ(*(uint64_t *)(void *)a->memory, 40);
 	CHECK_EQ(*(uint64_t *)(void *)b->memory, 42);
-	CHECK(hw(fabric, 1).duplicate_request >= 1);
+	CHECK(fault_hw(fabric, 1).duplicate_request >= 1);
 	fabric_close(fabric, a, b);
 }
 
@@ -271,19 +209,19 @@ static void a_requester_that_hears_nothing_gives_up_after_its_retries(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);
-	struct end_options options = options_of(8);
+	struct end_options options = fault_options(8);
 	struct end *a, *b;
 
 	options.retry_cnt = 2;
 	pair_open(fabric, &options, &a, &b);
-	CHECK(add(fabric, &fault) > 0);
+	fault_add(fabric, &fault);
 	end_start(a, IBV_WR_SEND, 1, 0, 100);
 	end_start(a, IBV_WR_RDMA_READ, 2, 0, 100);
 	cq_expect(a->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
 	cq_expect(a->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
 	CHECK_EQ(end_state(a), IBV_QPS_ERR);
-	CHECK_EQ(hw(fabric, 0).local_ack_timeout_err, 3);
-	CHECK_EQ(hw(fabric, 1).fault_dropped, 2 * 3);
+	CHECK_EQ(fault_hw(fabric, 0).local_ack_timeout_err, 3);
+	CHECK_EQ(fault_hw(fabric, 1).fault_dropped, 2 * 3);
 	fabric_close(fabric, a, b);
 }
 
@@ -293,24 +231,24 @@ static void what_is_held_goes_on_in_order_when_the_fault_is_cleared(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DELAY, 1);
-	struct end_options options = options_of(31);
+	struct end_options options = fault_options(31);
 	struct end *a, *b;
-	int64_t id;
+	uint32_t id;
 
 	pair_open(fabric, &options, &a, &b);
 	fault.duration_ns = 3600000 * MS;
-	id = add(fabric, &fault);
+	id = fault_add(fabric, &fault);
 	for (uint32_t i = 0; i < 10; i++) {
 		end_post_recv(b, i, i * 100, 100);
 		end_start(a, IBV_WR_SEND, i, 0, 100);
 	}
 	cq_expect_none(b->recv_cq, 5 * MS);
-	CHECK_EQ(nupa_fault_clear(fabric, (uint32_t)id), 0);
+	CHECK_EQ(nupa_fault_clear(fabric, id), 0);
 	for (uint32_t i = 0; i < 10; i++) {
 		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
 		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
 	}
-	CHECK_EQ(hw(fabric, 0).packet_seq_err + hw(fabric, 0).local_ack_timeout_err, 0);
+	CHECK_EQ(fault_hw(fabric, 0).packet_seq_err + fault_hw(fabric, 0).local_ack_timeout_err, 0);
 	fabric_close(fabric, a, b);
 }
 
@@ -318,14 +256,14 @@ static void what_comes_behind_a_delayed_message_waits(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DELAY, 1);
-	struct end_options options = options_of(31);
+	struct end_options options = fault_options(31);
 	struct end *a, *b;
 	uint64_t start_ns;
 
 	pair_open(fabric, &options, &a, &b);
 	fault.duration_ns = 5 * MS;
 	fault.count = 1;
-	CHECK(add(fabric, &fault) > 0);
+	fault_add(fabric, &fault);
 	start_ns = test_now_ns();
 	for (uint32_t i = 0; i < 5; i++) {
 		end_post_recv(b, i, 0, 100);
@@ -335,8 +273,8 @@ static void what_comes_behind_a_delayed_message_waits(void)
 	CHECK(test_now_ns() - start_ns >= fault.duration_ns);
 	for (uint32_t i = 1; i < 5; i++)
 		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
-	CHECK_EQ(hw(fabric, 1).fault_delayed, 1);
-	CHECK_EQ(hw(fabric, 1).rx_out_of_sequence, 0);
+	CHECK_EQ(fault_hw(fabric, 1).fault_delayed, 1);
+	CHECK_EQ(fault_hw(fabric, 1).rx_out_of_sequence, 0);
 	fabric_close(fabric, a, b);
 }
 
@@ -344,14 +282,14 @@ static void reorder_lets_the_next_message_pass(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_REORDER, 1);
-	struct end_options options = options_of(31);
+	struct end_options options = fault_options(31);
 	struct end *a, *b;
 
 	options.type = IBV_QPT_UD;
 	pair_open(fabric, &options, &a, &b);
 	fault.duration_ns = 3600000 * MS;
 	fault.count = 1;
-	CHECK(add(fabric, &fault) > 0);
+	fault_add(fabric, &fault);
 	for (uint32_t i = 0; i < 3; i++) {
 		pattern_fill(a->memory + i * 128, 100, i);
 		end_post_recv(b, i, i * 256, 256);
@@ -370,13 +308,13 @@ static void a_link_gives_as_much_as_its_bandwidth(void)
 	enum { BYTES = 400000 };
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_BANDWIDTH, 1);
-	struct end_options options = options_of(8);
+	struct end_options options = fault_options(8);
 	struct end *a, *b;
 	uint64_t start_ns, ns;
 
 	pair_open(fabric, &options, &a, &b);
 	fault.bytes_per_s = 10000000;
-	CHECK(add(fabric, &fault) > 0);
+	fault_add(fabric, &fault);
 	start_ns = test_now_ns();
 	pattern_fill(a->memory, BYTES, 1);
 	end_start(a, IBV_WR_RDMA_WRITE, 1, 0, BYTES);
@@ -385,7 +323,7 @@ static void a_link_gives_as_much_as_its_bandwidth(void)
 	CHECK_PATTERN(b->memory, BYTES, 1);
 	CHECK(ns >= 35 * MS); /* the last part waits for those before it alone */
 	/* What waits in a ring is not lost. */
-	CHECK_EQ(hw(fabric, 1).duplicate_request, 0);
+	CHECK_EQ(fault_hw(fabric, 1).duplicate_request, 0);
 	fabric_close(fabric, a, b);
 }
 
