@@ -41,9 +41,11 @@ class Extent:
     written: bytearray = field(default_factory=bytearray)
 
     def mark(self, va: int, length: int, written: bool) -> None:
-        """What a request wrote (or, not *written*, wrote there that was not captured)."""
-        at = va - self.start
-        self.written[at : at + length] = (b"\1" if written else b"\0") * length
+        """What a request wrote; not *written*: what is there now, the capture does not say."""
+        at, end = max(va, self.start), min(va + length, self.end)
+        if at < end:
+            value = b"\1" if written else b"\0"
+            self.written[at - self.start : end - self.start] = value * (end - at)
 
     def open_spans(self, va: int, length: int) -> list[Span]:
         """The parts of a range that nothing in the capture has written: from its start, 0."""

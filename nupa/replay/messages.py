@@ -30,6 +30,7 @@ _MTUS = (256, 512, 1024, 2048, 4096)
 _ATOMIC_BYTES = 8
 # A PSN that is further off than this, and than what is being read, is of another connection.
 _WINDOW = 1 << 16
+_ON_ITS_WAY_NS = 1_000_000  # what is not acknowledged arrives within that time
 
 # Syndromes of an AETH (IBTA 9.7.5.2.1): bits 6-5, and the code of a NAK
 _ACK, _RNR, _NAK = 0, 1, 3
@@ -232,6 +233,7 @@ def _request(flow: Flow, connection: _Connection, parts: list[Packet]) -> Reques
         compare=first.compare,
         swap=first.swap,
         executed=last.number,
+        done_ns=last.ts_ns + _ON_ITS_WAY_NS,
     )
     if kind is Kind.READ:
         request.length = first.dma_bytes
@@ -302,6 +304,7 @@ class _Answers:
             elif request.answer is Answer.NONE:
                 request.answer = answer
                 request.executed = packet.number
+                request.done_ns = packet.ts_ns
                 self._next = max(self._next, index + 1)
 
     def _acknowledge(self, at: int, packet: Packet) -> None:
@@ -312,6 +315,7 @@ class _Answers:
             if request.answer is not Answer.NONE:
                 continue
             request.answer = Answer.DONE
+            request.done_ns = packet.ts_ns
             if self._lost_at and request.original is None and request.kind is not Kind.READ:
                 # Not taken when it was sent first: the last time before its answer counts.
                 again = max(self._connection.again.get(psn, 0) for psn in range(start, end + 1))

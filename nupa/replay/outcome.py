@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nupa.replay.requests import Content
+from nupa.replay.requests import Content, Span, without
 
 _SHOWN_BYTES = 16
 
@@ -22,11 +22,13 @@ class Outcome:
             self.differences.append((what, str(captured), str(came)))
         return captured == came
 
-    def compare_bytes(self, what: str, content: Content, came: bytes) -> None:
-        """As far as *content* was captured."""
-        spans = content.known()
+    def compare_bytes(
+        self, what: str, content: Content, came: bytes, raced: list[Span] | None = None
+    ) -> None:
+        """As far as *content* was captured, and others did not write there meanwhile."""
+        spans = without(content.known(), raced or [])
         self.compared = self.compared or bool(spans) or not content.length
-        self.partly = self.partly or content.captured < content.length
+        self.partly = self.partly or sum(end - start for start, end in spans) < content.length
         whole = content.whole()
         if whole == came:
             return

@@ -24,6 +24,16 @@ class Kind(Enum):
         return self in (Kind.COMPARE_SWAP, Kind.FETCH_ADD)
 
 
+def without(spans: list[Span], holes: list[Span]) -> list[Span]:
+    """*spans* without *holes*, both in any order."""
+    for start, end in holes:
+        kept = []
+        for first, last in spans:
+            kept += [(first, min(last, start)), (max(first, end), last)]
+        spans = [span for span in kept if span[0] < span[1]]
+    return spans
+
+
 class Answer(Enum):
     """What the capture says of a request.  The NAKs: IBTA table 46 (syndromes)."""
 
@@ -103,6 +113,8 @@ class Request:
     original: int | None = None
     rnr: int = 0  # the first packet that said: receiver not ready
     executed: int = 0  # the packet by which it was executed
+    done_ns: int = 0  # when that was known
+    raced: list[Span] = field(default_factory=list)  # written by others at the same time
 
     @property
     def takes_receive(self) -> bool:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from os import PathLike, fspath
 
 from nupa.fabric import Fabric
-from nupa.replay import flows, messages, packets
+from nupa.replay import flows, messages, packets, races
 from nupa.replay.memory import Memory
 from nupa.replay.packets import Capture, ReplayError
 from nupa.replay.play import play
@@ -84,7 +84,7 @@ def replay(
 
 
 def _requests(capture: Capture, report: Report) -> list[Request]:
-    """All requests, in the order of their execution."""
+    """All requests, in the order of their execution as far as the capture shows it."""
     connected, datagrams = flows.find(capture)
     found = []
     for flow in connected:
@@ -93,7 +93,10 @@ def _requests(capture: Capture, report: Report) -> list[Request]:
     for reason in messages.OF_PACKETS:
         if reason in report.skipped:
             report.left_out[reason] += report.skipped.pop(reason)
-    return sorted(found, key=lambda request: (request.executed, request.number))
+    raced = races.mark(found)
+    if raced:
+        report.notes["requests at the same place at once: there they are not compared"] = raced
+    return races.ordered(found)
 
 
 def _nothing(report: Report) -> str:

@@ -66,6 +66,7 @@ class Step:
         self._head = GRH_BYTES if request.transport == Transport.UD else 0
         self._payload = request.payload.whole()
         self._place: tuple[Region, Extent] | None = None
+        self._extent: Extent | None = None
         self._target: memoryview | None = None
 
     def run(self, probe: bool = False) -> None:
@@ -92,6 +93,9 @@ class Step:
             self._end()
         if works:
             self._settle()
+        elif request.kind is Kind.WRITE and self._extent is not None:
+            # Before it was refused some of it may have been written, or not.
+            self._extent.mark(request.va, request.length, written=False)
 
     def _end(self) -> None:
         """What failed, or may have left something behind, is connected anew."""
@@ -134,8 +138,10 @@ class Step:
             self._place = self._memory.find(request)
             if self._place is None:  # of no bytes: its key is not looked at
                 return NO_KEY
+            self._extent = self._place[1]
             return self._stage.key(*self._place, self._responder)
         refusal, region, extent = self._memory.refusal(request)
+        self._extent = extent
         if region is None or extent is None:
             return NO_KEY
         if refusal is Refusal.KEY:  # of a window: as it is now, if it is closed
@@ -238,8 +244,8 @@ class Step:
             outcome.compare_bytes("written payload", request.payload, bytes(self._target))
         elif request.kind is Kind.READ:
             came = self._requester.host.landing.read(request.length)
-            outcome.compare_bytes("read data", self._found(), came)
-        elif request.kind.atomic and request.original is not None:
+            outcome.compare_bytes("read data", self._found(), came, request.raced)
+        elif request.kind.atomic and request.original is not None and not request.raced:
             came = self._requester.host.landing.read(_ATOMIC_BYTES)
             value = int.from_bytes(came, sys.byteorder)
             outcome.compare("original value", f"{request.original:#x}", f"{value:#x}")
@@ -269,6 +275,9 @@ class Step:
                 extent.mark(request.va + start, end - start, written=True)
         elif request.kind.atomic:
             extent.mark(request.va, _ATOMIC_BYTES, written=request.original is not None)
+        if request.kind is not Kind.READ:
+            for start, end in request.raced:
+                extent.mark(request.va + start, end - start, written=False)
 
 
 def _status(status: int | None) -> str:
