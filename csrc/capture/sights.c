@@ -96,3 +96,13 @@ uint32_t nupa_host_of(const struct nupa_watch *watch, uint32_t slot)
 	host = nupa_load_relaxed(&watch->fabric->slots[slot].host);
 	return host < n_hosts ? host : n_hosts;
 }
+
+void nupa_sights_drop_outbound(struct nupa_cast *cast)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < cast->n_sights; i++)
+		if (cast->sights[i].direction != NUPA_OUTBOUND)
+			cast->sights[n++] = cast->sights[i];
+	cast->n_sights = (uint8_t)n;
+}

@@ -183,16 +183,6 @@ static bool is_copy(struct nupa_watch *watch, const struct nupa_msg *msg)
 	return copy;
 }
 
-static void drop_outbound(struct nupa_cast *cast)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < cast->n_sights; i++)
-		if (cast->sights[i].direction != NUPA_OUTBOUND)
-			cast->sights[n++] = cast->sights[i];
-	cast->n_sights = (uint8_t)n;
-}
-
 static bool add_datagram(struct nupa_watch *watch, const struct message *m)
 {
 	const struct nupa_msg *msg = m->msg;
@@ -216,7 +206,7 @@ static bool add_datagram(struct nupa_watch *watch, const struct message *m)
 	if (msg->deth.is_global == NUPA_DETH_MULTICAST) {
 		address_group(run, msg->ud_data);
 		if (!m->received && is_copy(watch, msg))
-			drop_outbound(&run->cast);
+			nupa_sights_drop_outbound(&run->cast);
 	}
 	nupa_tlp_request(watch, m->record, m->from, m->to, m->record->transfer);
 	return true;

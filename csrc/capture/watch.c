@@ -25,15 +25,6 @@ static uint64_t clock_of(clockid_t clock)
 
 /* --- registration: all under the control lock ---------------------------------------- */
 
-static bool watcher_lives(const struct nupa_watcher *watcher)
-{
-	if (!watcher->pid)
-		return false;
-	if (watcher->pid_ns != nupa_pid_namespace())
-		return true; /* whether it does cannot be said from here */
-	return nupa_process_alive(watcher->pid, watcher->start_time);
-}
-
 /* What all attachments are to record now, and told them. */
 static void announce(struct nupa_fabric *fabric)
 {
@@ -43,7 +34,7 @@ static void announce(struct nupa_fabric *fabric)
 	for (uint32_t i = 0; i < NUPA_WATCHERS_MAX; i++) {
 		struct nupa_watcher *watcher = &sb->watchers[i];
 
-		if (!watcher_lives(watcher)) {
+		if (!nupa_watcher_lives(watcher)) {
 			nupa_store_release(&watcher->pid, 0);
 			continue;
 		}
@@ -111,7 +102,7 @@ static int enter(struct nupa_watch *watch)
 	for (int i = 0; i < (int)NUPA_WATCHERS_MAX; i++) {
 		struct nupa_watcher *watcher = &sb->watchers[i];
 
-		if (watcher_lives(watcher))
+		if (nupa_watcher_lives(watcher))
 			continue;
 		nupa_store_release(&watcher->pid, 0);
 		watcher->levels = watch->levels;

@@ -210,6 +210,12 @@ struct nupa_transfer_count {
 	uint32_t packets[4];
 };
 
+/* The frame to many that was shown last, and to whom copies of it went. */
+struct nupa_flood {
+	uint32_t source, crc;
+	uint64_t hosts[(NUPA_HOSTS_MAX + 1) / 64 + 1];
+};
+
 struct nupa_watch {
 	struct nupa_fabric *fabric;
 	uint32_t levels, snap_bytes;
@@ -239,6 +245,7 @@ struct nupa_watch {
 	struct nupa_memory *memories;            /* NULL: TLPs are not watched */
 	uint16_t tags[2][2][NUPA_HOSTS_MAX + 1]; /* next: by host or engine, TLP or CXL, host */
 	uint32_t ticks;
+	struct nupa_flood flood;
 	uint32_t group_qpn, group_psn; /* the datagram to a group that was shown last */
 	uint16_t slot_host[NUPA_SLOTS_MAX];
 };
@@ -287,6 +294,8 @@ void nupa_sights_flood(const struct nupa_watch *watch, uint32_t from, struct nup
 void nupa_sights_port(const struct nupa_watch *watch, uint32_t host, enum nupa_direction direction,
 		      struct nupa_cast *cast);
 
+/* A copy of what its source has sent already. */
+void nupa_sights_drop_outbound(struct nupa_cast *cast);
 /* Of a device: at its host's own port. */
 void nupa_sights_device(const struct nupa_watch *watch, uint32_t host,
 			enum nupa_direction direction, struct nupa_cast *cast);
