@@ -33,11 +33,47 @@ static bool back_ring(struct nupa_engine *engine)
 	return true;
 }
 
+bool nupa_watcher_lives(const struct nupa_watcher *watcher)
+{
+	uint32_t pid = nupa_load_acquire(&watcher->pid);
+
+	if (!pid)
+		return false;
+	if (watcher->pid_ns != nupa_pid_namespace())
+		return true; /* whether it does cannot be said from here */
+	return nupa_process_alive(pid, watcher->start_time);
+}
+
+static bool anybody_watches(const struct nupa_superblock *sb)
+{
+	for (uint32_t i = 0; i < NUPA_WATCHERS_MAX; i++)
+		if (nupa_watcher_lives(&sb->watchers[i]))
+			return true;
+	return false;
+}
+
+/* Watchers that were killed could not say that they are gone.  Who begins to watch just now enters
+ * the table before it stores the word. */
+static void forget_the_dead(struct nupa_superblock *sb)
+{
+	uint32_t word = nupa_load_relaxed(&sb->trace), none = 0;
+
+	if (!word || anybody_watches(sb) || !nupa_cas_seq(&sb->trace, &word, 0))
+		return;
+	if (anybody_watches(sb))
+		nupa_cas_seq(&sb->trace, &none, word);
+	nupa_fetch_add_seq(&sb->port_epoch, 1);
+}
+
 void nupa_trace_follow(struct nupa_engine *engine)
 {
 	uint32_t word = nupa_load_relaxed(&engine->fabric->sb->trace);
 	uint8_t note;
 
+	if (word && word != nupa_load_relaxed(&engine->slot->trace_seen)) {
+		forget_the_dead(engine->fabric->sb);
+		word = nupa_load_relaxed(&engine->fabric->sb->trace);
+	}
 	if (word == nupa_load_relaxed(&engine->slot->trace_seen))
 		return;
 	engine->trace = word && back_ring(engine) ? word : 0;
@@ -74,6 +110,7 @@ static struct nupa_trace_record *begin(struct nupa_engine *engine, uint8_t kind,
 		record->kind = NUPA_TRACE_PAD;
 		tail += left;
 		nupa_store_release(&tracer->tail, tail);
+		forget_the_dead(engine->fabric->sb); /* once a lap */
 	}
 	record = (struct nupa_trace_record *)(void *)at_tail(tracer, tail);
 	*record = (struct nupa_trace_record){

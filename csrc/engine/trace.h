@@ -176,7 +176,9 @@ struct nupa_wqe;
 
 /* All under the engine's lock, and only while engine->trace says so. */
 
-/* Takes over what the superblock says. */
+/* Whether a place in the superblock's table belongs to somebody who still runs. */
+bool nupa_watcher_lives(const struct nupa_watcher *watcher);
+/* Takes over what the superblock says, as long as anybody watches. */
 void nupa_trace_follow(struct nupa_engine *engine);
 /* A message about to be published; its payload is where nupa_tx_reserve said. */
 void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *channel,

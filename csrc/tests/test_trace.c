@@ -27,12 +27,22 @@ static struct nupa_engine *engine_of(const struct end *end)
 	return nupa_engine_of(end->context);
 }
 
+static void watcher_is(struct stage *s, uint32_t pid)
+{
+	struct nupa_watcher *watcher = &s->fabric->sb->watchers[0];
+
+	watcher->pid_ns = nupa_pid_namespace();
+	watcher->start_time = nupa_process_start_time((uint32_t)getpid());
+	nupa_store_release(&watcher->pid, pid);
+}
+
 /* As a watcher does: says so, rings, waits until it has been heard. */
 static void watch(struct stage *s, uint32_t levels, uint32_t snap_bytes)
 {
 	uint32_t word = levels ? NUPA_TRACE_WORD(levels, snap_bytes) : 0;
 	uint64_t deadline_ns = nupa_clock_ns() + WAIT_NS;
 
+	watcher_is(s, (uint32_t)getpid());
 	nupa_store_release(&s->fabric->sb->trace, word);
 	nupa_fetch_add_seq(&s->fabric->sb->port_epoch, 1);
 	for (struct end *end = s->a;; end = s->b) {
@@ -293,6 +303,34 @@ static void who_comes_late_records_from_the_first_thing_on(void)
 	fabric_close(s.fabric, s.a, s.b);
 }
 
+/* Nobody records for ever for a watcher that was killed. */
+static void a_dead_watcher_is_forgotten_within_a_lap(void)
+{
+	struct stage s = stage_open(NUPA_MOVER_RELAY);
+
+	watch(&s, NUPA_TRACE_TRANSPORT, FULL);
+	watcher_is(&s, UINT32_MAX); /* no pid is so large */
+	for (uint32_t i = 0; tail_of(s.a) < NUPA_TRACE_BYTES + 65536 && s.fabric->sb->trace; i++)
+		send(&s, i, 60000);
+	CHECK_EQ(nupa_load_relaxed(&s.fabric->sb->trace), 0);
+	fabric_close(s.fabric, s.a, s.b);
+}
+
+static void who_comes_when_all_watchers_are_dead_records_nothing(void)
+{
+	struct stage s = stage_open(NUPA_MOVER_LOCAL);
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
+	struct end *c, *d;
+
+	watch(&s, NUPA_TRACE_TRANSPORT, FULL);
+	watcher_is(&s, UINT32_MAX);
+	pair_open(s.fabric, &options, &c, &d);
+	CHECK(!engine_of(c)->tracer);
+	CHECK_EQ(nupa_load_relaxed(&s.fabric->sb->trace), 0);
+	pair_close(c, d);
+	fabric_close(s.fabric, s.a, s.b);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -303,6 +341,8 @@ int main(int argc, char **argv)
 		CASE(immediate_data_is_recorded_once),
 		CASE(records_stay_whole_and_in_sequence_over_laps),
 		CASE(who_comes_late_records_from_the_first_thing_on),
+		CASE(a_dead_watcher_is_forgotten_within_a_lap),
+		CASE(who_comes_when_all_watchers_are_dead_records_nothing),
 	};
 
 	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
