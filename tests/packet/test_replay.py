@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.packet.transport import RETH
+from nupa.packet.transport import RETH, AtomicAckETH, AtomicETH
 from nupa.replay import ReplayDifferenceError, Report, replay
 from tests.packet.tape import (
     INVALID_REQUEST,
@@ -208,3 +208,48 @@ def test_unreliable_connections_need_no_answers_and_what_was_lost_is_left_out(
     report = replay(tape.write(path, comments=comments))
     assert outcome(report) == (3, 0, 0), report
     assert report.skipped == {"requests that never arrived, as the capture says": 1}
+
+
+def test_atomics_of_several_queue_pairs_are_played_in_the_order_of_what_they_found(
+    path: Path,
+) -> None:
+    tape = Tape()
+    talks = [Talk(tape, qpn=0x100 + i, peer_qpn=0x200 + i, psn=50 * i) for i in range(3)]
+    talks[0].fetch_add(VA, 5, 10)
+    asked = [
+        talk.request("FETCH_ADD", AtomicETH(va=VA, rkey=0x77, swap=1 << i))
+        for i, talk in enumerate(talks)
+    ]
+    # The third was first, then the first; their answers were seen in another order.
+    for i, original in ((0, 15 + 4), (1, 15 + 4 + 1), (2, 15)):
+        answer = AtomicAckETH(orig=original)
+        talks[i].response("ATOMIC_ACKNOWLEDGE", asked[i], answer)
+    talks[1].load(VA, word(15 + 7))
+    report = replay(tape.write(path))
+    assert outcome(report) == (5, 0, 0), report
+
+
+def test_what_was_written_while_it_was_read_is_not_compared(path: Path) -> None:
+    tape = Tape()
+    writer, reader = (Talk(tape, qpn=0x100 + i, peer_qpn=0x200 + i, psn=50 * i) for i in (0, 1))
+    writer.store(VA, bytes(16))
+    psn = reader.request("RDMA_READ_REQUEST", RETH(va=VA, rkey=0x77, dmalen=16))
+    writer.store(VA + 4, b"\1" * 4)
+    reader.read_responses(psn, [bytes(4) + b"\1\1\0\0" + bytes(8)])
+    report = replay(tape.write(path))
+    assert outcome(report) == (3, 0, 0), report
+    assert report.partly == 1
+    assert list(report.notes.values()) == [1]
+    reader.load(VA, bytes(4) + b"\1" * 4 + bytes(8))
+    assert outcome(replay(tape.write(path))) == (4, 0, 0)
+    reader.load(VA, bytes(16))
+    assert outcome(replay(tape.write(path))) == (4, 1, 0)
+
+
+def test_a_write_that_was_refused_leaves_open_what_is_in_its_place(path: Path) -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    talk.store(VA, bytes(600))
+    talk.store(VA, pattern(600), imm=1, answer=RNR)
+    Talk(tape, qpn=9, peer_qpn=10).load(VA, pattern(300) + bytes(300))
+    assert outcome(replay(tape.write(path))) == (3, 0, 0)
