@@ -18,6 +18,10 @@ from nupa.packet.pcapng import Batch, Reader
 if TYPE_CHECKING:
     from nupa.capture.live import Live
 
+# A ring has room for 4 to 7 ms of the smallest messages of the fastest programs.  To look all the
+# time would take a core from them, and a batch costs the same for few packets and for many.
+NAP_MIN_S, NAP_MAX_S = 0.0005, 0.005
+MANY_PACKETS = 4096
 FLUSH_S = 0.1  # at most this long after a packet came, who reads along has it
 
 
@@ -79,14 +83,14 @@ class Capture:
         def asleep(seconds: float) -> None:
             select.select([stop_fd], [], [], seconds)
 
-        naps = Naps(clock, asleep)
+        naps = Naps(clock, asleep, NAP_MIN_S, NAP_MAX_S)
         flushed = clock()
         while not self.is_full and not select.select([stop_fd], [], [], 0)[0]:
             before = self.seen
             self._read(live)
             if self.seen > before:
                 naps.found()
-            elif not naps.nap(deadline):
+            if self.seen < before + MANY_PACKETS and not naps.nap(deadline):
                 break
             if clock() - flushed >= FLUSH_S:
                 self._sink.flush()

@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from nupa.cli import EXIT_ERROR, Help
+from nupa.cli import Help
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -154,7 +154,9 @@ def _live(args: argparse.Namespace) -> int:
                 _say(_summary(capture))
                 raise
     _say(_summary(capture))
-    return EXIT_ERROR if capture.taken < (args.count or 0) and not args.seconds else 0
+    if capture.lost and not args.snaplen:
+        _say("records were lost because they came too fast; --snaplen 128 makes them small")
+    return 0
 
 
 def _follow(capture: Capture, live: Live, stop_fd: int, args: argparse.Namespace) -> None:

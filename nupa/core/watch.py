@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 #: By their numbers in packets: nupa.packet.record.Level.
 LEVELS = {"tlp": 1, "queue": 2, "transport": 3, "net": 4}
 BUFFER_BYTES = 4 << 20
-
+NAP_MAX_S = 0.02
 _NAP_MIN_S = 50e-6
-_NAP_MAX_S = 0.02
 # struct nupa_watch_packet
 _HEAD = Struct("=QQIIIHHHBBB3x")
 assert _HEAD.size == ffi.sizeof("struct nupa_watch_packet")
@@ -92,24 +91,28 @@ def ports_of(fabric: Fabric, where: Iterable[str]) -> tuple[int, ...]:
 
 
 class Naps:
-    """How long to wait before one looks again: not at all where something was found, then longer
-    and longer, up to 20 ms."""
+    """How long to wait before one looks again: *shortest_s* where something was found, then longer
+    and longer, up to *longest_s*."""
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
+        shortest_s: float = 0.0,
+        longest_s: float = NAP_MAX_S,
     ) -> None:
         self._clock = clock
         self._sleep = sleep
-        self._next_s = 0.0
+        self._shortest_s = shortest_s
+        self._longest_s = longest_s
+        self._next_s = shortest_s
 
     def now(self) -> float:
         return self._clock()
 
     def found(self) -> None:
         """Something was there: the next nap is a short one again."""
-        self._next_s = 0.0
+        self._next_s = self._shortest_s
 
     def nap(self, deadline: float | None = None) -> bool:
         """Waits, not beyond *deadline*, a time of the clock.  False: the deadline has passed."""
@@ -120,7 +123,7 @@ class Naps:
                 return False
             nap_s = min(nap_s, left_s)
         self._sleep(nap_s)
-        self._next_s = min(max(2 * self._next_s, _NAP_MIN_S), _NAP_MAX_S)
+        self._next_s = min(max(2 * self._next_s, _NAP_MIN_S), self._longest_s)
         return True
 
 
