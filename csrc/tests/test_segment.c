@@ -309,12 +309,26 @@ static void test_what_is_no_fabric_is_refused_and_named(void)
 	refused(long_path, ENAMETOOLONG, "299");
 }
 
+/* A xorshift64* generator: *bytes* is many megabytes, and a multiple of 8. */
+static void fill_with_noise(uint8_t *noise, uint64_t bytes, uint64_t *state)
+{
+	for (uint64_t i = 0; i < bytes; i += sizeof(*state)) {
+		uint64_t word;
+
+		*state ^= *state >> 12;
+		*state ^= *state << 25;
+		*state ^= *state >> 27;
+		word = *state * UINT64_C(2685821657736338717);
+		memcpy(noise + i, &word, sizeof(word));
+	}
+}
+
 static void test_damaged_segments_are_refused_and_named(void)
 {
 	struct nupa_fabric *fabric = create(path, &small);
 	const uint64_t bytes = fabric->sb->segment_bytes;
 	uint8_t *noise = malloc(bytes);
-	uint64_t word = 0;
+	uint64_t word = 0, random_state = 7;
 	uint32_t version = NUPA_LAYOUT_VERSION + 1;
 	char text[64];
 	int rc;
@@ -340,10 +354,8 @@ static void test_damaged_segments_are_refused_and_named(void)
 	CHECK(truncate(other_path, (off_t)bytes) == 0);
 	refused(other_path, ENODATA, "zeroed");
 
-	srandom(7);
 	for (int round = 0; round < 20; round++) {
-		for (uint64_t i = 0; i < bytes; i++)
-			noise[i] = (uint8_t)random();
+		fill_with_noise(noise, bytes, &random_state);
 		write_at(other_path, 0, noise, bytes);
 		refused(other_path, EILSEQ, "no fabric");
 		word = NUPA_MAGIC;
@@ -353,6 +365,7 @@ static void test_damaged_segments_are_refused_and_named(void)
 		refused(other_path, EUCLEAN, "corrupt");
 	}
 	/* Each byte of the immutable part, one bit changed: none may pass. */
+	copy_segment(fabric);
 	for (uint64_t at = 0; at < fabric->sb->routes_off + sizeof(routes); at++) {
 		uint8_t byte = ((uint8_t *)fabric->sb)[at];
 		uint64_t in_port = (at - fabric->sb->ports_off) % sizeof(struct nupa_port);
@@ -361,11 +374,12 @@ static void test_damaged_segments_are_refused_and_named(void)
 			       (at >= fabric->sb->ports_off && at < fabric->sb->routes_off &&
 				in_port >= offsetof(struct nupa_port, state));
 
-		copy_segment(fabric);
 		byte ^= (uint8_t)(1u << at % 8);
 		write_at(other_path, at, &byte, 1);
 		rc = try_open(other_path);
 		CHECK((rc == 0) == mutable);
+		byte ^= (uint8_t)(1u << at % 8);
+		write_at(other_path, at, &byte, 1);
 	}
 	/* Noise in all that others may write: opens, and every question has a safe answer. */
 	copy_segment(fabric);
