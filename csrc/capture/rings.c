@@ -59,7 +59,7 @@ int nupa_rings_open(struct nupa_watch *watch)
 		    header.epoch != reader->epoch)
 			continue;
 		reader->position = header.tail;
-		reader->sequence = UINT32_MAX;
+		reader->sequence = header.tail ? UINT32_MAX : 0;
 	}
 	return 0;
 }
@@ -133,8 +133,10 @@ static void follow(struct nupa_watch *watch, struct nupa_reader *reader,
 		watch->counts.invalid++;
 		reader->position = tail;
 	}
-	if (tail - reader->position > NUPA_TRACE_BYTES)
+	if (tail - reader->position > NUPA_TRACE_BYTES) {
+		watch->counts.lost += reader->sequence == UINT32_MAX; /* at least */
 		reader->position = whole_from(reader->position, tail - NUPA_TRACE_BYTES, tail);
+	}
 	bytes = tail - reader->position;
 	if (!bytes || !make_room(reader, bytes) || !copy(watch, reader, bytes))
 		return;
@@ -148,6 +150,7 @@ static void follow(struct nupa_watch *watch, struct nupa_reader *reader,
 	    whole_from(reader->position,
 		       after.begun > NUPA_TRACE_BYTES ? after.begun - NUPA_TRACE_BYTES : 0, tail);
 	if (from != reader->position) {
+		watch->counts.lost += reader->sequence == UINT32_MAX; /* at least */
 		memmove(reader->buffer + reader->end,
 			reader->buffer + reader->end + (from - reader->position), tail - from);
 		/* What is there already ends where the gap begins: records of both are whole. */
