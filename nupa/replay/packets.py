@@ -35,9 +35,12 @@ _TO_PAYLOAD = {
 }
 _CM_CLASS = 7
 # What NUPA's receivers say of a packet, beside the record of its sender.
-_BY_RECEIVER = (
+_BY_RECEIVER = int(
     Flag.DROPPED | Flag.DUPLICATE | Flag.DELAYED | Flag.CORRUPT | Flag.POISON | Flag.INJECTED
 )
+# Plain numbers: operators of enumerations would be half of the time.
+_DROPPED, _IMM = int(Flag.DROPPED), int(Header.ImmDt)
+_TRANSPORT, _WRONG, _NO_ICRC = int(Layer.TRANSPORT), int(Icrc.WRONG), int(Icrc.NONE)
 
 
 class ReplayError(LocalError):
@@ -101,7 +104,7 @@ class Capture:
             self.total += 1
             why = self._unfit(headers, i, batch.interfaces[row[6]].linktype, row[7])
             said = _said(batch, row[8], row[9]) if row[8] and not why else 0
-            if said & Flag.DROPPED:
+            if said & _DROPPED:
                 self.lost.add((*self._ends(headers, i), headers.dqpn[i], headers.psn[i]))
             if said & _BY_RECEIVER:
                 why = "a receiver's second record of a packet that a fault has hit"
@@ -129,9 +132,9 @@ class Capture:
     def _unfit(self, headers: Headers, i: int, linktype: int, flags: int) -> str:
         if linktype == LINKTYPE_NUPA:
             return "of NUPA's link type: TLPs, CXL.mem, queue entries"
-        if headers.layer[i] != Layer.TRANSPORT:
+        if headers.layer[i] != _TRANSPORT:
             return "no InfiniBand transport"
-        if flags & FLAG_CRC_ERROR or headers.icrc_state[i] == Icrc.WRONG:
+        if flags & FLAG_CRC_ERROR or headers.icrc_state[i] == _WRONG:
             return "a wrong CRC: nobody takes it"
         fault = headers.fault[i]
         if fault == Fault.CUT:
@@ -149,7 +152,7 @@ class Capture:
         ) = values  # fmt: skip
         at, size = headers.payload_offset[i], headers.payload_bytes[i]
         data = batch.data[row[3] + at : row[3] + at + size] if size else b""
-        if headers.icrc_state[i] == Icrc.NONE:
+        if headers.icrc_state[i] == _NO_ICRC:
             size = _sent_bytes(batch.data, row[3], headers, i)
             data = data[:size]
         if not OPCODES[opcode].payload:
@@ -160,7 +163,7 @@ class Capture:
                 self.total, row[0], row[1],
                 *self._ends(headers, i),
                 opcode, dqpn, psn, size, data, rkey, va, dma_bytes, swap, compare, original,
-                imm if headers.headers[i] & Header.ImmDt else -1,
+                imm if headers.headers[i] & _IMM else -1,
                 qkey, source_qpn, syndrome,
                 mad_attribute if mad_class == _CM_CLASS else 0,
             )
@@ -182,13 +185,13 @@ class Capture:
         return text
 
 
-def _said(batch: Batch, at: int, size: int) -> Flag:
+def _said(batch: Batch, at: int, size: int) -> int:
     """The flags in a packet's comment."""
     flags = 0
     for option in options_of(batch.data[at : at + size], batch.order):
         if option.code == OPT_COMMENT:
             flags |= flags_of(option.value.decode(errors="replace"))
-    return Flag(flags)
+    return flags
 
 
 def _sent_bytes(data: bytes, start: int, headers: Headers, i: int) -> int:

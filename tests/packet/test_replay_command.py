@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from nupa.cli import main
 from nupa.fabric import Fabric
 from nupa.fabric.topology import star
+from nupa.replay import ReplayDifferenceError
 from tests.packet.tape import Talk, Tape, pattern
 
 VA = 0x1000
@@ -72,6 +75,23 @@ def test_what_cannot_be_replayed_exits_with_2_and_one_line(
     assert out == ""
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_the_regression_test_of_the_page_runs(
+    tape: Tape, tampered: Tape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "replay.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    names: dict[str, Callable[[], None]] = {}
+    exec(example, names)
+    test = names["test_the_failure_of_last_week_does_not_come_back"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests").mkdir()
+    tape.write(Path("tests/failure.pcapng"), frames=tape.frames()[:6])
+    test()
+    tampered.write(Path("tests/failure.pcapng"))
+    with pytest.raises(ReplayDifferenceError, match="1 differed"):
+        test()
 
 
 def test_it_plays_on_a_fabric_that_is_up_and_leaves_it_as_it_was(
