@@ -81,6 +81,14 @@ static void announce_and_wait(struct nupa_fabric *fabric)
 		nanosleep(&pause, NULL);
 }
 
+/* When so much time is over; 0: never. */
+static uint64_t end_of(uint64_t for_ns)
+{
+	uint64_t now_ns = clock_ns();
+
+	return !for_ns ? 0 : for_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + for_ns;
+}
+
 static int check(const struct nupa_fabric *fabric, const struct nupa_fault_info *fault, char *why,
 		 size_t why_bytes)
 {
@@ -152,7 +160,7 @@ int64_t nupa_fault_add(struct nupa_fabric *fabric, const struct nupa_fault_info 
 			.seed = fault->seed,
 			.after = fault->after,
 			.count = fault->count,
-			.until_ns = fault->for_ns ? clock_ns() + fault->for_ns : 0,
+			.until_ns = end_of(fault->for_ns),
 			.duration_ns = fault->duration_ns,
 			.bytes_per_s = fault->bytes_per_s,
 		    });

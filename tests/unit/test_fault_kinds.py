@@ -240,6 +240,15 @@ def test_a_fault_ends_by_itself(fabric: Fabric, rc: Pair) -> None:
         assert faulty.hits == 0
 
 
+def test_a_fault_may_last_for_centuries(fabric: Fabric, rc: Pair) -> None:
+    with Faulty(fabric.port("host0"), "delay", for_="18446744073s", duration="1ms") as faulty:
+        rc.a.qp.post_send(request(rc, "write"))
+        rc.a.wait_ok()
+        (entry,) = faulty.entries
+    assert not entry.ended
+    assert entry.hits > 0
+
+
 def test_only_what_passes_the_port_is_judged(fabric: Fabric, make_end: Callable[..., End]) -> None:
     from nupa.verbs import connect
 
