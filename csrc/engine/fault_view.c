@@ -198,7 +198,7 @@ static uint64_t run_channel(struct nupa_engine *engine, struct nupa_channel *cha
 {
 	uint64_t next_ns = nupa_fault_release_held(engine, channel, now_ns, channel->closing);
 
-	/* Whose ring the pump empties: it does so when it has sent something, and may have no more. */
+	/* The pump empties its ring after it has sent something, and may have no more. */
 	if (channel->gated && nupa_net_runs(engine, channel))
 		nupa_engine_drain(engine, channel, channel->rx.n_lines);
 	if (channel->broken)
