@@ -14,6 +14,7 @@ from nupa.trace.event import Event, Way
 from nupa.trace.frame_events import describe_frame
 from nupa.trace.frames import Frames, blocks_of
 from nupa.trace.record_events import describe_record
+from nupa.trace.transfer import printable
 
 
 def read_events(path: str | PathLike[str], packets: Sequence[int]) -> list[Event]:
@@ -53,7 +54,7 @@ def _events_of(batch: Batch, base: int, places: Iterable[int]) -> Iterator[Event
             level="",
             name="",
             way=Way.BY_ADDRESS,
-            interface=batch.interfaces[blocks.interface[i]].name,
+            interface=printable(batch.interfaces[blocks.interface[i]].name),
             direction=blocks.flags[i] & 3,
             flags=0,
         )

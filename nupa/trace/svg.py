@@ -261,8 +261,9 @@ class _Drawing:
             if style == "lost":
                 for slope in (4, -4):
                     self._line(x + 20, y - 4 - slope, x + 28, y - 4 + slope, f"shaft {colour}")
-            self._put_text(x + 32, y, name, "detail muted")
-            x += 32 + len(name) * _DETAIL + _LEGEND_STEP
+            x += 36 if style == "lost" else 32
+            self._put_text(x, y, name, "detail muted")
+            x += len(name) * _DETAIL + _LEGEND_STEP
         return y + 22
 
     def _kinds(self, rows: Iterable[Row]) -> list[tuple[str, str, str]]:

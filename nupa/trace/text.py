@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from nupa.trace.story import Row, Story
-from nupa.trace.text_layout import LOST, Layout, beside
+from nupa.trace.text_layout import LOST, Layout, beside, broken
 from nupa.trace.units import Clock, duration
 
 WIDTH_MIN, WIDTH_MAX = 80, 200
@@ -36,7 +36,6 @@ class Glyphs:
 
 UNICODE = Glyphs("│", "──", "╌╌", "►", "◄", "├", "┤", "┼", "●", "●", "✗", "┊", "⋯", "─", "┬")
 ASCII = Glyphs("|", "--", "- ", ">", "<", "|", "|", "+", "o", "*", "x", ":", "...", "-", "+")
-_NO_BREAK = "\u00a0"
 _TO_ASCII = str.maketrans({"×": "x", "µ": "u", "→": "->"})
 
 # SGR codes by what is drawn; only for a terminal.
@@ -167,7 +166,7 @@ class _Diagram:
         """What happens at one actor: beside its line."""
         x = self._x[row.source]
         left, right = self._layout.beside(row.source)
-        lines = wrap(row.text, max(right - left - 3, 8))
+        lines = broken(row.text, right - left - 3)
         canvases = []
         for i, text in enumerate(lines):
             canvas = self._lifelines(self._glyphs.line)
@@ -188,10 +187,10 @@ class _Diagram:
         inside = row.text
         if len(inside) > room or len(row.label) <= clear < len(inside):
             inside = row.label
-            below = self._wrapped(row.detail, right - left - 3)
+            below = broken(row.detail, right - left - 3)
         if len(inside) > room:
             inside = ""
-            above = self._wrapped(row.label, right - left - 3)
+            above = broken(row.label, right - left - 3)
         canvases = [self._text_line(text, left, right, style) for text in above]
         canvas = self._lifelines(self._glyphs.line)
         self._shaft(canvas, row, left, right, style)
@@ -211,13 +210,6 @@ class _Diagram:
             start, end = (start, end - LOST) if forward else (start + LOST, end)
         at = start + 1 + (end - start - 1 - len(text) + (not forward)) // 2
         canvas.put(at - 1, f" {text} ", style)
-
-    def _wrapped(self, text: str, width: int) -> list[str]:
-        """In lines that end behind commas, where that can be."""
-        parts = [part.replace(" ", _NO_BREAK) for part in text.split(", ")]
-        if any(len(part) >= width for part in parts):
-            return wrap(text, max(width, 4))
-        return [line.replace(_NO_BREAK, " ") for line in wrap(", ".join(parts), width)]
 
     def _text_line(self, text: str, left: int, right: int, style: str) -> _Canvas:
         canvas = self._lifelines(self._glyphs.line)

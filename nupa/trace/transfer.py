@@ -154,7 +154,16 @@ class Transfer:
 
 def node_of(port: str) -> str:
     """The host or switch that a port is of, by its name: `host0/1` is of host0."""
-    return port.rpartition("/")[0]
+    return printable(port.rpartition("/")[0])
+
+
+def printable(name: str) -> str:
+    """A name from a file, without what would move a terminal's cursor.
+
+    >>> printable("eth0\\x1b[2J")
+    'eth0?[2J'
+    """
+    return "".join(c if c.isprintable() else "?" for c in name)
 
 
 def end_text(host: str, address: str, number: int) -> str:
