@@ -39,7 +39,6 @@ _MTUS = {
 }
 _CAP = QPCap(max_send_wr=4, max_recv_wr=4)
 _PORT = 1
-_TIMEOUT = 18  # 4.096 us << 18: a second
 
 _DatagramKey = tuple[str, int, int]  # address, QP, Q_Key
 
@@ -201,7 +200,7 @@ class Stage:
         for (_, end, peer), mine, theirs in zip(flows, psns, reversed(psns), strict=True):
             # Without RNR retries: a receive is there, or the capture says that there was none.
             to = address(peer.qp, theirs)
-            connect_to(end.qp, to, psn=mine, mtu=mtu, timeout=_TIMEOUT, rnr_retry=0)
+            connect_to(end.qp, to, psn=mine, mtu=mtu, rnr_retry=0)
         return Connection(owner, near, far)
 
     def _datagrams(self, request: Request) -> Connection:

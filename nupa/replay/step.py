@@ -17,6 +17,7 @@ from nupa.verbs import SGE, WC, RecvWR, SendWR
 from nupa.verbs import enums as e
 
 WAIT_S = 10.0  # for what comes at once, or not at all
+UNRELIABLE_WAIT_S = 3.0  # the same, where it may be lost
 _SPINS = 2000  # empty polls before the processor is left to others
 _ATOMIC_BYTES = 8
 _INVERT = bytes(255 - n for n in range(256))
@@ -63,6 +64,7 @@ class Step:
         self._outcome = outcome
         self._connection: Connection = stage.connection(request)
         self._requester, self._responder = self._connection.ends(request)
+        self._wait_s = WAIT_S if request.transport == Transport.RC else UNRELIABLE_WAIT_S
         self._head = GRH_BYTES if request.transport == Transport.UD else 0
         self._payload = request.payload.whole()
         self._place: tuple[Region, Extent] | None = None
@@ -81,8 +83,7 @@ class Step:
         sent, received = self._wait(wr.wr_id, takes)
         expected = e.IBV_WC_RNR_RETRY_EXC_ERR if probe else _STATUS.get(request.answer)
         if sent is None:
-            came = f"no completion within {WAIT_S:g} s"
-            self._outcome.compare("status", _status(expected), came)
+            self._outcome.compare("status", _status(expected), self._late())
         elif (
             expected is not None
             and self._outcome.compare("status", _status(expected), _status(sent.status))
@@ -207,7 +208,7 @@ class Step:
         sends, receives = self._requester.host.sends, self._responder.host.receives
         sent: WC | None = None
         received: WC | None = None
-        deadline = self._clock.monotonic() + WAIT_S
+        deadline = self._clock.monotonic() + self._wait_s
         spins = 0
         while True:
             for wc in sends.poll(8)[1]:
@@ -224,11 +225,14 @@ class Step:
                 if self._clock.monotonic() > deadline:
                     return sent, received
 
+    def _late(self) -> str:
+        return f"no completion within {self._wait_s:g} s"
+
     def _compare(self, received: WC | None) -> None:
         request, outcome = self._request, self._outcome
         if request.takes_receive:
             if received is None:
-                outcome.compare("receive", "completed", f"no completion within {WAIT_S:g} s")
+                outcome.compare("receive", "completed", self._late())
                 return
             if not outcome.compare("receive's status", _status(0), _status(received.status)):
                 return
@@ -254,7 +258,7 @@ class Step:
         """A write that is not acknowledged may arrive after it is completed."""
         if self._request.transport != Transport.UC:
             return
-        deadline = self._clock.monotonic() + WAIT_S
+        deadline = self._clock.monotonic() + self._wait_s
         while bytes(self._target or b"") != self._payload and self._clock.monotonic() < deadline:
             self._responder.host.receives.poll()
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nupa.fabric import Fabric, Faulty
 from nupa.packet.transport import RETH, AtomicAckETH, AtomicETH
-from nupa.replay import ReplayDifferenceError, Report, replay
+from nupa.replay import ReplayDifferenceError, Report, replay, step
 from tests.packet.tape import (
     INVALID_REQUEST,
     MTU,
@@ -253,3 +254,37 @@ def test_a_write_that_was_refused_leaves_open_what_is_in_its_place(path: Path) -
     talk.store(VA, pattern(600), imm=1, answer=RNR)
     Talk(tape, qpn=9, peer_qpn=10).load(VA, pattern(300) + bytes(300))
     assert outcome(replay(tape.write(path))) == (3, 0, 0)
+
+
+def test_a_capture_is_replayed_on_a_fabric_with_faults(path: Path) -> None:
+    tape = Tape()
+    talk = Talk(tape)
+    for i in range(15):
+        talk.store(VA, pattern(9 * MTU, i))
+        talk.load(VA, pattern(9 * MTU, i))
+        talk.send(pattern(3 * MTU, i))
+    tape.write(path)
+    with Fabric(hosts=2) as fabric:
+        with Faulty(fabric.port("host0"), "drop", probability="5%", seed=1) as faulty:
+            assert outcome(replay(path, fabric=fabric)) == (45, 0, 0)
+            assert faulty.hits > 0
+        with Faulty(fabric.port("host0"), "poison", after=20, count=1):
+            report = replay(path, fabric=fabric)
+    assert outcome(report) == (44, 1, 0)
+    (difference,) = report.differences
+    assert (difference.captured, difference.came) == ("SUCCESS", "REM_OP_ERR")
+
+
+def test_a_datagram_that_is_lost_is_a_difference(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tape = Tape()
+    for i in range(3):
+        tape.datagram(pattern(40 * i, i))
+    monkeypatch.setattr(step, "UNRELIABLE_WAIT_S", 1.0)
+    with Fabric(hosts=2) as fabric, Faulty(fabric.port("host0"), "drop", after=1, count=1):
+        report = replay(tape.write(path), fabric=fabric)
+    assert outcome(report) == (2, 1, 0), report
+    (difference,) = report.differences
+    assert (difference.packet, difference.what) == (2, "receive")
+    assert difference.came == "no completion within 1 s"
