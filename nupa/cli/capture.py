@@ -71,7 +71,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--snaplen", type=_count, metavar="BYTES", help="keep so much of each (default: all)"
     )
     parser.add_argument(
-        "--for", dest="seconds", type=_seconds, metavar="SECONDS", help="end after that time"
+        "--for", dest="seconds", type=_seconds, metavar="TIME", help="end after that: 5s, 2min"
     )
     parser.add_argument(
         "--fabric", metavar="NAME", help="default: the one called default, or the only one"
@@ -88,12 +88,16 @@ def _count(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
+    """A number of seconds, or a time with its unit."""
+    from nupa.fabric.errors import LocalError
+    from nupa.fabric.quantity import nanoseconds
+
     try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
+        seconds = float(text) if text[-1:].isdecimal() else nanoseconds(text) / 1e9
+    except (ValueError, LocalError):
+        seconds = 0.0
     if not 0 < seconds < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r}: a time above 0, as 5s, 500ms, 2min")
     return seconds
 
 

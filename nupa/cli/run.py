@@ -61,10 +61,16 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="as --level of `nupa capture` (default: transport,net)",
     )
     parser.add_argument(
-        "--capture-snaplen", type=int, metavar="BYTES", help="as --snaplen of `nupa capture`"
+        "--capture-snaplen", type=_length, metavar="BYTES", help="as --snaplen of `nupa capture`"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
     parser.set_defaults(run=run, parser=parser)
+
+
+def _length(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 up")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,8 +80,10 @@ def run(args: argparse.Namespace) -> int:
     command = command_of(args)
     if not command:
         args.parser.error("name a command after --")
-    if not args.capture and (args.capture_level or args.capture_snaplen):
+    if not args.capture and (args.capture_level or args.capture_snaplen is not None):
         args.parser.error("name a file with --capture")
+    if args.capture == "-":
+        args.parser.error("stdout is the command's: name a file with --capture, it may be a fifo")
     fabric, host = Fabric.lease(args.fabric, args.host, default_topology)
     beside = None
     if args.capture:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -203,6 +204,40 @@ def test_a_file_that_cannot_be_written_is_said_before_the_program_starts(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_file_is_whole_however_nupa_run_ends(
+    stage: Stage, tmp_path: Path, number: signal.Signals
+) -> None:
+    file, gate = tmp_path / "x.pcapng", tmp_path / "gate"
+    os.mkfifo(gate)
+    test = on_one_host("ib_send_lat", "-F", "-n", "20")[2]
+    argv = stage.nupa(
+        *("run", "--capture", str(file), "--"),
+        *("sh", "-c", f"{test} >/dev/null; echo done > {gate}; exec cat {gate}"),
+    )
+    with subprocess.Popen(argv, env={**os.environ, **stage.env}, start_new_session=True) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        assert gate.read_text() == "done\n"
+        pidfds = [os.pidfd_open(int(pid)) for pid in children.read_text().split()]
+        assert len(pidfds) == 2  # the program, and who captures
+        process.send_signal(number)
+        assert process.wait(DEADLINE_S) == -number
+        if number == signal.SIGKILL:  # which nobody hands on
+            gate.write_text("end\n")
+        for pidfd in pidfds:
+            assert select.select([pidfd], [], [], DEADLINE_S)[0]
+            os.close(pidfd)
+    assert statistics_of(file) == (80, 80, 0)
+    stage.run(stage.nupa("up"))  # takes away what a killed nupa left
+    assert stage.run(stage.nupa("down")).ok
+
+
+def test_stdout_is_the_programs(stage: Stage) -> None:
+    outcome = stage.run(stage.nupa("run", "--capture", "-", "--", "true"))
+    assert outcome.returncode == 2
+    assert "stdout is the command's: name a file with --capture" in outcome.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_capture_with_a_whole_file(
     up: Stage, tmp_path: Path, number: signal.Signals
@@ -252,6 +287,17 @@ def test_tshark_reads_along_live(up: Stage) -> None:
             out, _ = reader.communicate(timeout=DEADLINE_S)  # while the capture goes on
         assert process.poll() is None
         assert out.count("RRoCE") == 4
+
+
+def test_a_capture_ends_when_nobody_reads_it_any_more(up: Stage) -> None:
+    with capturing(up) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert up.run(up.nupa_run(on_one_host("ib_send_lat", "-F", "-n", "20"))).ok
+        assert process.wait(DEADLINE_S) == 1
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert re.fullmatch(r"\d+ packets? captured( of \d+ seen)?, 0 lost\n", said)
 
 
 def test_a_stopped_watcher_holds_up_nobody_and_counts_what_it_lost(

@@ -101,7 +101,7 @@ def test_a_capture_that_nothing_crosses_ends_after_its_time(
     fabric: Fabric, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "x.pcapng"
-    assert main(["capture", "--for", "0.01", "-w", str(file), "--level", "tlp"]) == 0
+    assert main(["capture", "--for", "10ms", "-w", str(file), "--level", "tlp"]) == 0
     began, ended = capsys.readouterr().err.splitlines()
     assert began == f"capturing on {fabric.name}: any, level tlp; Ctrl-C ends it"
     assert ended == "0 packets captured, 0 lost"
@@ -140,8 +140,9 @@ def test_what_is_not_there_is_named_in_one_line(
     [
         (["-c", "0"], "'0' is no number from 1 up"),
         (["--snaplen", "-1"], "'-1' is no number from 1 up"),
-        (["--for", "soon"], "'soon': a number of seconds above 0"),
-        (["--for", "nan"], "'nan': a number of seconds above 0"),
+        (["--for", "soon"], "'soon': a time above 0, as 5s, 500ms, 2min"),
+        (["--for", "0"], "'0': a time above 0"),
+        (["--for", "nan"], "'nan': a time above 0"),
         (["--json", "-w", "x"], "--json prints, -w writes pcapng: take one of them"),
         (["-r", "x", "-i", "host0"], "-i, --fabric and --for are of a live capture"),
     ],
