@@ -56,11 +56,14 @@ def is_from_host(code: int) -> bool:
     return code >> 4 <= Channel.M2S_BIRSP
 
 
-def bytes_moved(kind: int, code: int, length: int) -> int:
-    """What a request asks for or takes along; 0 of what answers one."""
+def _asks(kind: int, code: int) -> bool:
     if kind == Kind.CXL_MEM:
-        return 64 if code >> 4 in _REQUESTS else 0
-    return 0 if is_completion(code) or code & _MESSAGE else length
+        return code >> 4 in _REQUESTS
+    return kind == Kind.PCIE_TLP and not is_completion(code) and not code & _MESSAGE
+
+
+#: by kind << 8 | code: it asks for data or takes some along, and is no answer
+ASKS: tuple[bool, ...] = tuple(_asks(index >> 8, index & 0xFF) for index in range(3 << 8))
 
 
 def crossing_name(kind: int, code: int) -> str:

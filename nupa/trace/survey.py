@@ -16,11 +16,12 @@ from nupa.packet.pcapng import INBOUND, OUTBOUND, Batch, Section
 from nupa.packet.pcapng_blocks import SHB_APPLICATION, first
 from nupa.packet.record import LINKTYPE_NUPA, Kind, Level
 from nupa.packet.records import Fault
+from nupa.packet.split import LINE_BYTES
 from nupa.packet.transport_tables import ACK, NAK, RNR_NAK
 from nupa.trace.conversation import conversation_of
 from nupa.trace.dialogue import Dialogues
 from nupa.trace.frames import Frames, blocks_of
-from nupa.trace.labels import bytes_moved, crossing_name
+from nupa.trace.labels import ASKS, crossing_name
 from nupa.trace.operations import (
     ATOMIC_BYTES,
     ENDS,
@@ -126,11 +127,12 @@ class Survey:
             if flags:
                 transfer.marks |= flags & _OF_RECORDS
             if kind <= 2:  # what crosses ports
+                crossing = kind << 8 | found.code[i]
                 if not transfer.crossing:
-                    transfer.crossing = kind << 8 | found.code[i]
+                    transfer.crossing = crossing
                     transfer.crossing_interface = blocks.interface[i]
-                if blocks.interface[i] == transfer.crossing_interface:
-                    transfer.crossing_bytes += bytes_moved(kind, found.code[i], found.length[i])
+                if ASKS[crossing] and blocks.interface[i] == transfer.crossing_interface:
+                    transfer.crossing_bytes += found.length[i] or LINE_BYTES
             elif kind == 5 or (kind == 4 and transfer.wqe_bytes == -1):
                 _queue_entry(transfer, batch, blocks, found, i)
         return inside

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from enum import IntFlag
+from functools import lru_cache
 from typing import Any
 
 from nupa.packet.record import Flag, Kind
@@ -152,6 +153,7 @@ class Transfer:
         }
 
 
+@lru_cache(maxsize=4096)
 def node_of(port: str) -> str:
     """The host or switch that a port is of, by its name: `host0/1` is of host0."""
     return printable(port.rpartition("/")[0])
