@@ -16,9 +16,9 @@ from nupa.replay.packets import ReplayError
 from nupa.replay.requests import Answer, Kind, Request, Span
 
 REGION_BYTES_MAX = 1 << 30  # all regions together
+REGIONS_MAX = 1 << 14
 _GAP_BYTES = 64 << 10  # what lies nearer together is one region
 _ADDRESS_END = 1 << 64
-_INVALID_REQUEST_UNALIGNED = 8
 
 Key = tuple[str, int]  # the responder's address, an rkey
 
@@ -104,11 +104,17 @@ class Memory:
             if request.invalidates >= 0 and request.answer is Answer.DONE:
                 key = request.flow.destination, request.invalidates
                 self._region(key).window = True
-        total = 0
+        total = count = 0
         for key, region in self.regions.items():
             spans = ranges.get(key) or [(0, 8)]
             region.extents = _extents(spans, _ADDRESS_END if region.window else _GAP_BYTES)
             total += sum(extent.end - extent.start for extent in region.extents)
+            count += len(region.extents)
+        if count > REGIONS_MAX:
+            raise ReplayError(
+                f"the requests reach {count} separate places in memory; the limit is "
+                f"{REGIONS_MAX}: `editcap -c` cuts the capture into pieces"
+            )
         if total > REGION_BYTES_MAX:
             raise ReplayError(
                 f"the requests reach {total >> 20} MiB of memory; the limit is "

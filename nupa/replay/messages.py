@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nupa.packet.opcodes import OPCODES, Transport
-from nupa.replay.flows import PSN_MASK, Flow, nearest
-from nupa.replay.packets import Packet
+from nupa.replay.flows import FLOWS_MAX, PSN_MASK, Flow, nearest
+from nupa.replay.packets import Packet, ReplayError
 from nupa.replay.requests import Answer, Content, Kind, Request
 
 # Bits 4-0 of opcodes (IBTA table 38): which message, and which part of it.
@@ -358,7 +358,7 @@ def datagrams(packets: list[Packet], skipped: Counter[str], lost: Lost) -> list[
     """Each datagram as a request of its own flow; the same one again is left out."""
     flows: dict[tuple[str, str, int], Flow] = {}
     latest: dict[tuple[str, str, int, int], Packet] = {}
-    found = []
+    found: list[Request] = []
     for packet in packets:
         if packet.dqpn == 0xFFFFFF:
             skipped["datagrams to multicast groups"] += 1
@@ -369,6 +369,11 @@ def datagrams(packets: list[Packet], skipped: Counter[str], lost: Lost) -> list[
             skipped[RETRANSMISSION] += 1  # seen at two ports
             continue
         latest[*key, packet.source_qpn] = packet
+        if len(latest) > FLOWS_MAX:
+            raise ReplayError(
+                f"datagrams go between more than {FLOWS_MAX} queue pairs, which is the limit: "
+                "a display filter of `tshark -w` takes those of two hosts"
+            )
         if (*key, packet.psn) in lost:
             skipped[_LOST] += 1
             continue

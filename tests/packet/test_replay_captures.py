@@ -15,7 +15,7 @@ from nupa.packet.cm import MAD, REP, REQ
 from nupa.packet.pcapng import PcapngError
 from nupa.packet.routing import LRH
 from nupa.packet.transport import BTH, DETH, RETH
-from nupa.replay import ReplayError, memory, packets, replay
+from nupa.replay import ReplayError, flows, memory, messages, packets, replay, run, stage
 from tests.packet.tape import MTU, PSN_ERROR, RNR, STEP_NS, Talk, Tape, pattern, word
 from tests.packet.test_replay import VA, outcome
 
@@ -214,6 +214,11 @@ def test_a_file_without_requests_says_what_it_has_instead(path: Path) -> None:
         (packets, "PACKETS_MAX", 3, "more than 3 transport packets"),
         (packets, "PAYLOAD_BYTES_MAX", 1 << 10, "more than 0 MiB"),
         (memory, "REGION_BYTES_MAX", 1 << 10, "reach 0 MiB of memory"),
+        (memory, "REGIONS_MAX", 1, "reach 2 separate places"),
+        (flows, "FLOWS_MAX", 1, "more than 1 queue pairs"),
+        (messages, "FLOWS_MAX", 0, "datagrams go between more than 0 queue pairs"),
+        (run, "MESSAGE_BYTES_MAX", 1 << 9, "a request has 1024 bytes; the limit is 512"),
+        (stage, "HOSTS_MAX", 1, "requests between 2 addresses"),
     ],
 )
 def test_limits_are_refused_with_what_to_do(
@@ -228,7 +233,8 @@ def test_limits_are_refused_with_what_to_do(
     talk = Talk(tape)
     talk.store(VA, pattern(1 << 10))
     assert outcome(replay(tape.write(path))) == (1, 0, 0)
-    talk.store(VA + (1 << 10), pattern(1))
+    talk.store(VA + (1 << 20), pattern(1))
+    tape.datagram(b"one")
     monkeypatch.setattr(module, limit, value)
     with pytest.raises(ReplayError, match=message):
         replay(tape.write(path))
