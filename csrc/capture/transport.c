@@ -336,6 +336,8 @@ bool nupa_expand_message(struct nupa_watch *watch, const struct nupa_trace_recor
 	case NUPA_OP_NAK:
 		add_nak(watch, &m);
 		return true;
+	case NUPA_OP_CM:
+		return nupa_expand_cm(watch, record, m.from, m.to);
 	default: /* the engine's own */
 		return body->msg.op && body->msg.op < NUPA_OP_MAX;
 	}

@@ -246,8 +246,9 @@ struct nupa_watch {
 	uint16_t tags[2][2][NUPA_HOSTS_MAX + 1]; /* next: by host or engine, TLP or CXL, host */
 	uint32_t ticks;
 	struct nupa_flood flood;
-	uint32_t group_qpn, group_psn; /* the datagram to a group that was shown last */
-	uint16_t slot_host[NUPA_SLOTS_MAX];
+	uint32_t group_qpn, group_psn;      /* the datagram to a group that was shown last */
+	uint32_t mad_psns[NUPA_HOSTS_MAX];  /* of QP 1 of each host */
+	uint16_t slot_host[NUPA_SLOTS_MAX]; /* + 1; 0: not known */
 };
 
 /* rings.c */
@@ -336,6 +337,10 @@ void nupa_roce_join(struct nupa_watch *watch, struct nupa_run *run, uint32_t fro
 		    bool received);
 void nupa_roce_set_data(struct nupa_roce *roce, const struct nupa_trace_data *data,
 			const struct nupa_trace_record *record, const void *from);
+
+/* mad.c */
+bool nupa_expand_cm(struct nupa_watch *watch, const struct nupa_trace_record *record, uint32_t from,
+		    uint32_t to);
 
 /* tlp.c: a record's runs. */
 void nupa_tlp_remember(struct nupa_watch *watch, uint64_t transfer,
