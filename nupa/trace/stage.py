@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 from nupa.packet.pcapng import INBOUND, OUTBOUND
@@ -51,6 +52,14 @@ class Stage:
             transfer.source and transfer.source == transfer.target
         )
         self._reads = "READ" in transfer.op
+        # TLPs that write completion queue entries, and whether these are the target's.
+        self._entries = {
+            after.event.packet: before.event.is_target
+            for before, after in pairwise(flights)
+            if before.event.way == Way.COMPLETE
+            and after.event.way == Way.AT_PORT
+            and before.ts_ns == after.ts_ns
+        }
         inside = {self._ends(f.event)[0] for f in flights if f.event.way in _INSIDE}
         ports = self._ports(flights)
         needed = {end for flight in flights for end in self._ends(flight.event)}
@@ -84,6 +93,8 @@ class Stage:
         """Of a TLP: whether it crosses the port of the initiator's host."""
         if not self._is_loopback:
             return event.host in (self._source_host, -1)
+        if event.packet in self._entries:
+            return not self._entries[event.packet]
         # One host is both: what is read goes to where data is written.
         if event.direction == OUTBOUND and not is_completion_name(event.name):
             return True  # a doorbell
