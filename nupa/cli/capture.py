@@ -113,9 +113,17 @@ def run(args: argparse.Namespace) -> int:
         args.parser.error("pcapng is no text: pipe it, as -w - | wireshark -k -i -")
     if args.read is None:
         return _live(args)
+    if args.write and _is_same(args.read, args.write):
+        args.parser.error(f"-w would overwrite what -r reads, {args.read}: write another file")
     if args.where or args.fabric or args.seconds:
         args.parser.error("-i, --fabric and --for are of a live capture; of a file, -f 'port == …'")
     return _from_file(args)
+
+
+def _is_same(read: str, write: str) -> bool:
+    from pathlib import Path
+
+    return Path(write).exists() and Path(read).exists() and Path(read).samefile(write)
 
 
 def _from_file(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ import select
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +19,10 @@ import pytest
 
 from nupa.demo.programs import free_port
 from nupa.packet import fast
+from nupa.packet.dissector import FILE
 from nupa.packet.opcodes import CODES, NAMES
 from nupa.packet.pcapng import Reader
+from nupa.packet.record import Kind
 
 from .stage import DEADLINE_S, Stage
 
@@ -335,6 +338,21 @@ def test_a_snap_length_is_kept_by_run_too(stage: Stage, tmp_path: Path) -> None:
     assert len(packets) == 20
     assert max(len(packet.data) for packet in packets) == 70
     assert max(packet.original_bytes for packet in packets) > 4000
+
+
+def test_tlps_and_queue_entries_are_dissected_by_tshark(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "x.pcapng"
+    test = on_one_host("ib_write_bw", "-F", "-s", "5000", "-n", "5")
+    captured(stage, file, test, "--capture-level", "tlp,queue")
+    fields = ("-T", "fields", "-e", "nupa.kind", "-e", "nupa.transfer", "-e", "_ws.malformed")
+    rows = [row.split("\t") for row in tshark(file, "-X", f"lua_script:{FILE}", *fields)]
+    assert {row[2] for row in rows} == {""}
+    kinds = Counter(int(row[0]) for row in rows)
+    assert kinds[Kind.WQE] >= 5
+    assert kinds[Kind.CQE] >= 1  # perftest asks for few
+    # 5000 bytes are read by 10 or 11 MRds, answered by twice as many CplDs, and written by MWrs.
+    assert kinds[Kind.PCIE_TLP] >= 5 * (10 + 20 + 20)
+    assert len({row[1] for row in rows if int(row[0]) == Kind.WQE}) >= 5
 
 
 def test_levels_that_are_asked_for_tie_together(stage: Stage, tmp_path: Path) -> None:

@@ -83,6 +83,17 @@ def test_what_matches_goes_to_another_file(
     assert {packet.packet_id for packet in packets} == {7}
 
 
+def test_a_file_does_not_overwrite_itself(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link").symlink_to(file)
+    before = file.read_bytes()
+    with pytest.raises(SystemExit):
+        main(["capture", "-r", str(file), "-w", str(tmp_path / "link")])
+    assert "-w would overwrite what -r reads" in capsys.readouterr().err
+    assert file.read_bytes() == before
+
+
 def test_levels_choose_from_a_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for levels, count in (("transport", 10), ("net,queue", 0), ("net,transport", 10)):
         assert main(["capture", "-r", str(file), "--level", levels]) == 0
