@@ -424,6 +424,7 @@ struct nupa_qp {
 	bool recv_active;
 	bool recv_kept;    /* UC: taken for a message that broke off; the next one has it */
 	bool drop_message; /* UC: rest of a message whose start was dropped */
+	bool uc_met;       /* UC: a message has come, so PSNs go on from there */
 	uint64_t recv_bytes;
 	struct nupa_job jobs[NUPA_RD_ATOMIC_MAX];
 	uint32_t jobs_head, jobs_tail;

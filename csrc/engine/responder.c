@@ -262,6 +262,11 @@ static bool check_psn(struct nupa_qp *qp, const struct nupa_msg *msg)
 
 	if (qp->type ==
 	    IBV_QPT_UC) { /* 9.8.2.2: a message starts anew, a gap drops the rest of it */
+		if (unlikely(ahead < 0 && qp->uc_met && qp->channel->suspect)) {
+			nupa_count(&hw->duplicate_request, 1); /* or it comes too late */
+			return false;
+		}
+		qp->uc_met = true;
 		if (msg->flags & NUPA_F_FIRST) {
 			qp->drop_message = false;
 			qp->recv_kept |= qp->recv_active;

@@ -173,7 +173,7 @@ void nupa_responder_reset(struct nupa_qp *qp)
 {
 	refuse_what_is_owed(qp);
 	qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
-	qp->recv_active = qp->recv_kept = qp->drop_message = false;
+	qp->recv_active = qp->recv_kept = qp->drop_message = qp->uc_met = false;
 	qp->jobs_head = qp->jobs_tail = qp->n_answers = 0;
 	nupa_list_del(&qp->ack_link);
 	nupa_list_del(&qp->job_link);

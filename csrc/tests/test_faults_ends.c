@@ -282,6 +282,18 @@ static void unreliable_messages_that_are_delayed_arrive_in_order(void)
 	CHECK_EQ(arrivals(&fault, IBV_QPT_UD, 1000, &hw), 60);
 }
 
+static void duplicates_and_late_comers_of_an_unreliable_connection_are_left_out(void)
+{
+	struct nupa_fault_info twice = fault_of(NUPA_FAULT_DUPLICATE, 0.5);
+	struct nupa_fault_info late = fault_of(NUPA_FAULT_REORDER, 0.1);
+	struct nupa_hw_counters hw;
+
+	CHECK_EQ(arrivals(&twice, IBV_QPT_UC, 32000, &hw), 60);
+	CHECK_EQ(hw.duplicate_request, hw.fault_duplicated);
+	CHECK(arrivals(&late, IBV_QPT_UC, 100, &hw) < 60);
+	CHECK(hw.duplicate_request > 0);
+}
+
 /* --- the fast ways ------------------------------------------------------------------- */
 
 static bool is_fast(struct end *end)
@@ -362,6 +374,7 @@ int main(int argc, char **argv)
 		CASE(poisoned_datagrams_are_lost_and_counted),
 		CASE(a_lost_part_costs_an_unreliable_connection_its_message_and_no_other),
 		CASE(unreliable_messages_that_are_delayed_arrive_in_order),
+		CASE(duplicates_and_late_comers_of_an_unreliable_connection_are_left_out),
 		CASE(nothing_moves_directly_while_there_is_a_fault_and_everything_after),
 		CASE(a_fault_elsewhere_slows_nobody),
 	};
