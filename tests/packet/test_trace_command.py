@@ -38,7 +38,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def run(*argv: str | Path, code: int = 1) -> str:
         if code == 2:
-            with pytest.raises(SystemExit, match="^2$"):
+            with pytest.raises(SystemExit, match=r"^2$"):
                 main(["trace", *map(str, argv)])
         else:
             assert main(["trace", *map(str, argv)]) == code
