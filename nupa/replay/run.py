@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from os import PathLike, fspath
 
 from nupa.fabric import Fabric
-from nupa.replay import flows, messages, packets, races
+from nupa.replay import flows, messages, packets, races, reasons
 from nupa.replay.memory import Memory
 from nupa.replay.packets import Capture, ReplayError
 from nupa.replay.play import play
@@ -18,7 +18,7 @@ from nupa.replay.requests import Request
 from nupa.replay.stage import GRH_BYTES, Stage, hosts_for
 from nupa.replay.step import Clock
 
-MESSAGE_BYTES_MAX = 1 << 30
+MESSAGE_BYTES_MAX = 256 << 20
 
 #: Told how far it is: "reading", packets read, 0; "playing", requests played, of how many.
 Progress = Callable[[str, int, int], None]
@@ -90,7 +90,7 @@ def _requests(capture: Capture, report: Report) -> list[Request]:
     for flow in connected:
         found += messages.messages(flow, report.skipped, capture.lost)
     found += messages.datagrams(datagrams, report.skipped, capture.lost)
-    for reason in messages.OF_PACKETS:
+    for reason in reasons.OF_PACKETS:
         if reason in report.skipped:
             report.left_out[reason] += report.skipped.pop(reason)
     raced = races.mark(found)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which answer is to which request: by PSN, and an answer to one is an answer to all before it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+
+from nupa.replay import opcodes, reasons
+from nupa.replay.connections import Connection
+from nupa.replay.opcodes import operation
+from nupa.replay.packets import Packet
+from nupa.replay.requests import Answer, Content, Kind, Request
+
+
+class Answers:
+    """Gives the answers of a connection to its requests."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        messages: list[tuple[int, int, Request]],
+        skipped: Counter[str],
+    ) -> None:
+        self._connection = connection
+        self._messages = messages
+        self._starts = [start for start, _, _ in messages]
+        self._skipped = skipped
+        self._next = 0  # of the messages: the oldest without an answer
+        self._pieces: dict[int, dict[int, Packet]] = {}  # of READs, by message and place
+        self._resent = False  # from here on, requests that were not taken come again
+
+    def give(self) -> None:
+        for at, packet in self._connection.answers:
+            index = bisect_right(self._starts, at) - 1
+            if index < 0 or at > self._messages[index][1]:
+                self._acknowledge(at, packet)  # of a message that is not whole, and those before
+                self._skipped[reasons.STRAY] += 1
+                continue
+            self._take(index, at, packet)
+        for index, pieces in self._pieces.items():
+            self._join(self._messages[index][2], pieces)
+
+    def _take(self, index: int, at: int, packet: Packet) -> None:
+        start, _, request = self._messages[index]
+        opcode = operation(packet)
+        if opcode in opcodes.READ_RESPONSES:
+            self._acknowledge(start - 1, packet)
+            if request.kind is Kind.READ:
+                pieces = self._pieces.setdefault(index, {})
+                if not pieces:
+                    request.executed = packet.number
+                pieces.setdefault(at - start, packet)
+                self._acknowledge(at, packet)
+            return
+        reply = packet.syndrome >> 5 & 3
+        if reply == opcodes.ACK:
+            if opcode == opcodes.ATOMIC_ACK and request.kind.atomic and request.original is None:
+                request.original = packet.original
+                request.executed = packet.number
+            self._acknowledge(at, packet)
+        elif reply == opcodes.RNR:
+            self._acknowledge(start - 1, packet)
+            if request.takes_receive and not request.answer.works:
+                request.rnr = request.rnr or packet.number
+                self._resent = True
+        elif reply == opcodes.NAK:
+            self._acknowledge(start - 1, packet)
+            answer = opcodes.NAKS.get(packet.syndrome & 0x1F)
+            if answer is None:
+                self._skipped[reasons.GAPS] += 1
+                self._resent = True
+            elif request.answer is Answer.NONE:
+                request.answer = answer
+                request.executed = packet.number
+                request.done_ns = packet.ts_ns
+                self._next = max(self._next, index + 1)
+
+    def _acknowledge(self, at: int, packet: Packet) -> None:
+        """All up to *at* are done."""
+        while self._next < len(self._messages) and self._messages[self._next][1] <= at:
+            start, end, request = self._messages[self._next]
+            self._next += 1
+            if request.answer is not Answer.NONE:
+                continue
+            request.answer = Answer.DONE
+            request.done_ns = packet.ts_ns
+            if self._resent and request.original is None and request.kind is not Kind.READ:
+                # Not taken when it was sent first: the last time before its answer counts.
+                again = max(self._connection.again.get(psn, 0) for psn in range(start, end + 1))
+                if again < packet.number:
+                    request.executed = max(request.executed, again)
+
+    def _join(self, request: Request, pieces: dict[int, Packet]) -> None:
+        mtu = self._connection.mtu or request.length
+        request.data = Content(request.length)
+        for place, packet in sorted(pieces.items()):
+            at = place * mtu
+            if packet.size == min(mtu, request.length - at):
+                request.data.pieces.append((at, packet.payload))

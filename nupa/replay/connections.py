@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The packets of a flow, by connection and by PSN, each once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from nupa.replay import opcodes, reasons
+from nupa.replay.flows import Flow, nearest
+from nupa.replay.opcodes import begins, operation
+from nupa.replay.packets import Packet
+
+# A PSN that is further off than this, and than what is being read, is of another connection.
+_WINDOW = 1 << 16
+
+
+def _identity(packet: Packet) -> tuple[int, ...]:
+    return (
+        packet.opcode, packet.va, packet.rkey, packet.dma_bytes, packet.size, packet.imm,
+        packet.compare, packet.swap,
+    )  # fmt: skip
+
+
+class Connection:
+    """The packets of a flow from one (re)connection to the next, by PSNs that do not wrap."""
+
+    def __init__(self, number: int, first: Packet) -> None:
+        self.number = number
+        self.first = self.last = first.psn
+        self.reach = 0
+        self.refused_at: int | None = None
+        self.packets: dict[int, Packet] = {}
+        self._reads: dict[int, tuple[int, int]] = {}  # where a READ ends: its PSN, its address
+        self.again: dict[int, int] = {}  # PSN to the packet that sent it last
+        self.answers: list[tuple[int, Packet]] = []
+        self.mtu = 0
+
+    def psn(self, packet: Packet) -> int:
+        return nearest(packet.psn, self.last)
+
+    def takes(self, packet: Packet) -> bool:
+        """Whether *packet* can be of this connection."""
+        at = self.psn(packet)
+        seen = self.packets.get(at)
+        if seen is not None:
+            if self.refused_at is not None and at <= self.refused_at:
+                return False  # who was refused sends nothing again
+            # A READ may be asked for again from its middle on; nothing else changes.
+            return _identity(seen) == _identity(packet) or not begins(packet)
+        return at > self.first - _WINDOW and at < self.last + _WINDOW + self.reach
+
+    def add(self, packet: Packet) -> bool:
+        """False: it was there before, or is part of a READ that was."""
+        at = self.psn(packet)
+        is_read = operation(packet) == opcodes.READ_REQUEST
+        end = packet.va + packet.dma_bytes
+        psn, va = self._reads.get(end, (at, 0))
+        # A READ that is asked for again may begin in its middle: so many MTUs on as PSNs.
+        partial = is_read and psn < at and (packet.va - va) / (at - psn) in opcodes.MTUS
+        if at in self.packets or partial:
+            self.again[at] = packet.number
+            return False
+        self.packets[at] = packet
+        self.first, self.last = min(self.first, at), max(self.last, at)
+        if is_read:
+            self.reach = packet.dma_bytes // opcodes.MTUS[0]
+            self._reads[end] = (at, packet.va)
+        if operation(packet) in opcodes.FIRST and packet.size in opcodes.MTUS:
+            self.mtu = packet.size
+        return True
+
+    def answer(self, packet: Packet) -> None:
+        at = self.psn(packet)
+        opcode = operation(packet)
+        if opcode in (opcodes.READ_FIRST, opcodes.READ_MIDDLE) and packet.size in opcodes.MTUS:
+            self.mtu = packet.size
+        is_nak = opcode not in opcodes.READ_RESPONSES and packet.syndrome >> 5 == opcodes.NAK
+        if is_nak and packet.syndrome & 0x1F in opcodes.NAKS and self.refused_at is None:
+            self.refused_at = at
+        self.answers.append((at, packet))
+
+
+def connections(flow: Flow, skipped: Counter[str]) -> Iterator[Connection]:
+    """Of a flow, one after the other, with the answers to each.  Counts what there is twice."""
+    current: Connection | None = None
+    count = 0
+    resets = sorted(flow.resets)
+    stream = sorted(
+        [(p.number, True, p) for p in flow.requests] + [(p.number, False, p) for p in flow.replies]
+    )
+    for number, is_request, packet in stream:
+        if not is_request:
+            if current is None:
+                skipped[reasons.STRAY] += 1
+            else:
+                current.answer(packet)
+            continue
+        anew = False
+        while resets and resets[0] < number:
+            resets.pop(0)
+            anew = True
+        if current is None or anew or not current.takes(packet):
+            if current is not None:
+                yield current
+            current = Connection(count, packet)
+            count += 1
+        if not current.add(packet):
+            skipped[reasons.RETRANSMISSION] += 1
+    if current is not None:
+        yield current
