@@ -209,14 +209,14 @@ def _names(fabric: Fabric) -> dict[str, set[str]]:
     return {"port": ports, "host": {node_of(port) for port in ports}}
 
 
-def _sink(args: argparse.Namespace, live: object = None) -> Sink:
+def _sink(args: argparse.Namespace, live: Live | None = None) -> Sink:
     from nupa.capture.sinks import FileSink, LineSink
 
     if not args.write:
         return LineSink(sys.stdout, as_json=args.json)
     return FileSink(
         sys.stdout.buffer if args.write == "-" else args.write,
-        interfaces=getattr(live, "interfaces", ()),
+        interfaces=live.interfaces if live else (),
         snap_bytes=args.snaplen or 0,
         capture_filter=args.filter or "",
     )
@@ -234,7 +234,9 @@ def _stop_by_signal() -> int:
         os.write(write_fd, b"\0")
 
     for number in _ENDING:
-        signal.signal(number, stop)
+        # nohup(1) means it
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stop)
     return read_fd
 
 
