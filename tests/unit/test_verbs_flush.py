@@ -5,9 +5,12 @@ import errno
 
 import pytest
 
+from nupa.core.watch import Watch
+from nupa.packet.transport import BTH, FETH, RETH
 from nupa.verbs import MR, QPAttr, QPCap, QPEx, QPInitAttrEx, SendWR, connect
 from nupa.verbs import enums as e
 from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError
+from tests.unit.watched import names, transport
 
 WRITE = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE
 FLUSH = WRITE | e.IBV_ACCESS_FLUSH_GLOBAL
@@ -152,3 +155,21 @@ def test_no_memory_here_is_persistent(end) -> None:
     with pytest.raises(PyverbsRDMAError) as caught:
         MR(end.pd, 64, WRITE | e.IBV_ACCESS_FLUSH_PERSISTENT)
     assert caught.value.error_code == errno.EOPNOTSUPP
+
+
+def test_a_watch_shows_what_is_written_and_flushed(pair, fabric) -> None:
+    with Watch(fabric, ("transport",)) as watch:
+        assert atomic_write(pair, pair.b.mr.rkey, pair.b.mr.buf + 8) is e.IBV_WC_SUCCESS
+        mr = MR(pair.b.pd, 4096, FLUSH)
+        assert flush(pair, mr.rkey, mr.buf, 100) is e.IBV_WC_SUCCESS
+        packets = transport(watch)
+    assert names(packets)[:2] == ["ATOMIC_WRITE", "RDMA_READ_RESPONSE_ONLY"]
+    written, answer = packets[:2]
+    assert (written[RETH].va, written[RETH].dmalen) == (pair.b.mr.buf + 8, 8)
+    assert bytes(written[RETH].payload)[:8] == VALUE
+    assert answer[BTH].psn == written[BTH].psn
+    flushed = next(p for p in packets if FETH in p)
+    assert (flushed[FETH].selectivity, flushed[FETH].placement) == (0, 1)
+    assert (flushed[RETH].va, flushed[RETH].rkey, flushed[RETH].dmalen) == (mr.buf, mr.rkey, 100)
+    assert names(packets)[-1] == "RDMA_READ_RESPONSE_ONLY"
+    mr.close()

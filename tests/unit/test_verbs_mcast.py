@@ -4,9 +4,12 @@
 import errno
 
 import pytest
+from scapy.layers.inet import IP
 
+from nupa.core.watch import Watch
 from nupa.fabric import Fabric
 from nupa.fabric.topology import Host, Switch, Topology
+from nupa.packet.transport import BTH
 from nupa.verbs import (
     AH,
     GID,
@@ -20,6 +23,7 @@ from nupa.verbs import (
     SendWR,
 )
 from nupa.verbs import enums as e
+from tests.unit.watched import transport
 
 GROUP = GID("ff0e:0000:0000:0000:0000:0000:0000:0007")
 IPV4_GROUP = GID("0000:0000:0000:0000:0000:ffff:ef01:0203")  # 239.1.2.3
@@ -129,3 +133,25 @@ def test_on_infiniband_datagrams_reach_a_group(infiniband_end) -> None:
     end.wait_ok(2)
     assert end.mr.read(5, GRH_BYTES) == b"hello"
     end.qp.detach_mcast(GROUP, 0xC001)
+
+
+def test_a_watch_sees_a_datagram_leave_once_and_arrive_at_each_member(make_end, fabric) -> None:
+    sender = make_end(0, e.IBV_QPT_UD)
+    members = [make_end(host, e.IBV_QPT_UD) for host in (0, 1, 1)]
+    for member in members:
+        member.qp.attach_mcast(IPV4_GROUP)
+        member.qp.post_recv(RecvWR(5, sg=[member.mr.sge(0, 1024)]))
+    with (
+        Watch(fabric, ("transport",)) as once,
+        Watch(fabric, ("transport",), ports=[fabric.hosts[1].port]) as there,
+    ):
+        for _ in range(2):
+            send(sender, IPV4_GROUP, b"to all of you")
+            sender.wait_ok()
+        left, arrived = transport(once), transport(there)
+    assert len(left) == 2
+    assert len(arrived) == 4
+    for packet in left + arrived:
+        assert (packet.dst, packet[IP].dst) == ("01:00:5e:01:02:03", "239.1.2.3")
+        assert packet[BTH].dqpn == GROUP_QPN
+        assert packet[BTH].icrc == packet[BTH].computed_icrc()

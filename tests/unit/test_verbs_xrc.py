@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from nupa.core.watch import Watch
+from nupa.packet.transport import AETH, BTH, XRCETH
 from nupa.verbs import (
     QP,
     SRQ,
@@ -26,6 +28,7 @@ from nupa.verbs import (
     connect,
 )
 from nupa.verbs import enums as e
+from tests.unit.watched import names, transport
 
 BOTH = e.IBV_XRCD_INIT_ATTR_FD | e.IBV_XRCD_INIT_ATTR_OFLAGS
 
@@ -166,3 +169,21 @@ def test_an_xrc_srq_needs_a_domain_and_a_cq(end) -> None:
     with pytest.raises(PyverbsRDMAError) as caught:
         SRQ(end.ctx, attr)
     assert caught.value.error_code == errno.EINVAL
+
+
+def test_a_watch_shows_the_srq_of_each_packet(xrc, fabric) -> None:
+    with Watch(fabric, ("transport",)) as watch:
+        xrc.srq.post_recv(RecvWR(7, sg=[xrc.b.mr.sge()]))
+        wr = SendWR(1, sg=[xrc.a.mr.sge(0, 9000)])
+        wr.set_qp_type_xrc(xrc.srq.get_srq_num())
+        xrc.sender.post_send(wr)
+        xrc.a.wait_ok()
+        packets = transport(watch)
+    assert names(packets) == ["SEND_FIRST", "SEND_MIDDLE", "SEND_LAST", "ACKNOWLEDGE"]
+    assert {p[BTH].opcode & 0xE0 for p in packets} == {0xA0}
+    assert {p[XRCETH].srqn for p in packets[:-1]} == {xrc.srq.get_srq_num()}
+    assert {p[BTH].dqpn for p in packets[:-1]} == {xrc.receiver.qp_num}
+    assert (packets[-1][AETH].msn, packets[-1][BTH].dqpn) == (1, xrc.sender.qp_num)
+    assert packets[-1][BTH].psn == packets[-2][BTH].psn
+    for packet in packets:
+        assert packet[BTH].icrc == packet[BTH].computed_icrc()
