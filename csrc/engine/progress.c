@@ -289,7 +289,8 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 			at_ns = soon_ns;
 		else if (qp->wait == NUPA_WAIT_PATH) /* its event is port_epoch */
 			at_ns = qp->wait_deadline_ns ? qp->wait_deadline_ns : UINT64_MAX;
-		if (qp->wait_deadline_ns && qp->wait_deadline_ns < at_ns)
+		if (qp->wait != NUPA_WAIT_RING && qp->wait_deadline_ns &&
+		    qp->wait_deadline_ns < at_ns)
 			at_ns = qp->wait_deadline_ns;
 		next_ns = at_ns < next_ns ? at_ns : next_ns;
 	}

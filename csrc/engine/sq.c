@@ -157,7 +157,9 @@ bool nupa_sq_wait_over(struct nupa_qp *qp)
 	uint64_t now_ns;
 
 	if (qp->wait == NUPA_WAIT_RING) {
-		nupa_requester_stop_waiting(qp);
+		/* A peer that was not ready before may still not be: its deadline stays. */
+		qp->wait = NUPA_WAIT_NONE;
+		nupa_list_del(&qp->wait_link);
 		return true;
 	}
 	now_ns = qp->engine->now_ns();

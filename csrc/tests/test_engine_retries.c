@@ -311,6 +311,22 @@ static void a_peer_that_never_becomes_ready_is_given_up_after_the_timeout(void)
 	}
 }
 
+/* Waiting for room in between does not begin the wait for the peer anew. */
+static void a_long_write_to_a_peer_that_never_becomes_ready_is_given_up_too(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
+	struct end *a, *b;
+
+	options.timeout = 12;
+	options.retry_cnt = 2;
+	pair_open(fabric, &options, &a, &b);
+	CHECK_EQ(end_modify(b, IBV_QPS_RESET), 0);
+	end_start(a, IBV_WR_RDMA_WRITE, 1, 0, 8 * TEST_DMA_BYTES); /* more than the ring has */
+	cq_expect(a->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	fabric_close(fabric, a, b);
+}
+
 /* What was refused because the peer was not ready may be refused for want of a receive later; that
  * wait has its own limit, or none. */
 static void a_wait_for_a_receive_outlives_the_wait_for_the_peer(void)
@@ -615,6 +631,7 @@ int main(int argc, char **argv)
 		CASE(requests_before_the_peer_is_ready_are_retried_between_processes),
 		CASE(a_peer_that_becomes_ready_at_any_moment_gets_each_message_once),
 		CASE(a_peer_that_never_becomes_ready_is_given_up_after_the_timeout),
+		CASE(a_long_write_to_a_peer_that_never_becomes_ready_is_given_up_too),
 		CASE(a_wait_for_a_receive_outlives_the_wait_for_the_peer),
 		CASE(a_read_whose_responder_is_reset_fails_after_the_timeout),
 		CASE(a_message_from_before_a_reset_is_not_delivered_after_it),
