@@ -154,12 +154,16 @@ bool nupa_expand_doorbell(struct nupa_watch *watch, const struct nupa_trace_reco
 	const uint32_t host = nupa_host_of(watch, source);
 	uint8_t *at = watch->entry;
 
+	if (bell->queue > NUPA_QUEUE_CQ)
+		return false;
 	*at++ = FORMAT;
-	*at++ = bell->is_receive != 0;
-	at = put(at, 0, 2);
-	at = put(put(at, bell->qpn, 4), bell->posted, 8);
+	*at++ = (uint8_t)bell->queue;
+	at = put(at, bell->flags & 1, 2);
+	at = put(put(at, bell->number, 4), bell->index, 8);
 	add_entry(watch, NUPA_KIND_DOORBELL, record->transfer, host, NUPA_OUTBOUND, at);
-	nupa_tlp_doorbell(watch, record, host, bell);
+	/* Receives are told of in the host's own memory: nothing crosses the link. */
+	if (bell->queue == NUPA_QUEUE_SQ || bell->queue == NUPA_QUEUE_CQ)
+		nupa_tlp_doorbell(watch, record, host, bell);
 	return true;
 }
 

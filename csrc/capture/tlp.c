@@ -102,10 +102,11 @@ void nupa_tlp_doorbell(struct nupa_watch *watch, const struct nupa_trace_record 
 {
 	struct nupa_run *run =
 	    add_run(watch, NUPA_ACCESS_WRITE, host, NUPA_OUTBOUND, record->transfer, 0);
-	const uint64_t at = (uint64_t)(bell->qpn & 0xffffff) * 16 + (bell->is_receive ? 8 : 0);
+	const uint64_t at =
+	    (uint64_t)(bell->number & 0xffffff) * 16 + (bell->queue == NUPA_QUEUE_CQ ? 8 : 0);
 
 	at_one(&run->tlp, DOORBELLS_AT + at, 8);
-	run->tlp.data = (struct nupa_data){ (const uint8_t *)&bell->posted, 8, 8, 8 };
+	run->tlp.data = (struct nupa_data){ (const uint8_t *)&bell->index, 8, 8, 8 };
 }
 
 void nupa_tlp_cqe(struct nupa_watch *watch, const struct nupa_trace_record *record,

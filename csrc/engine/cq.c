@@ -339,6 +339,9 @@ int nupa_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 	nupa_port_takes_over(engine);
 	if (cq->arm != NUPA_ARM_NEXT) /* the wider request stands */
 		cq->arm = solicited_only ? NUPA_ARM_SOLICITED : NUPA_ARM_NEXT;
+	if (unlikely(cq->notes & NUPA_CQ_TRACED))
+		nupa_trace_doorbell(engine, NUPA_QUEUE_CQ, ibv->handle, cq->head,
+				    solicited_only != 0);
 	nupa_engine_unlock(engine);
 	return 0;
 }

@@ -202,8 +202,8 @@ int nupa_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
 	}
 	if (unlikely(error))
 		*bad = wr;
-	if (unlikely(engine->trace & (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)))
-		nupa_trace_post_recv(engine, qp->ibv.qp_num, qp->rq.tail);
+	if (unlikely(engine->trace & NUPA_TRACE_QUEUE))
+		nupa_trace_doorbell(engine, NUPA_QUEUE_RQ, qp->ibv.qp_num, qp->rq.tail, 0);
 	if (unlikely(qp->state == IBV_QPS_ERR))
 		nupa_qp_flush_rq(qp);
 	nupa_engine_unlock(engine);

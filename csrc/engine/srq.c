@@ -201,6 +201,8 @@ int nupa_post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_r
 			break;
 		}
 	}
+	if (unlikely(engine->trace & NUPA_TRACE_QUEUE))
+		nupa_trace_doorbell(engine, NUPA_QUEUE_SRQ, srq->srq_num, srq->rq.tail, 0);
 	nupa_engine_unlock(engine);
 	return error;
 }

@@ -399,17 +399,31 @@ static void put_wqe(struct nupa_qp *qp, uint64_t index, uint64_t now_ns)
 	end(qp->engine);
 }
 
-static void put_doorbell(struct nupa_engine *engine, uint32_t qpn, bool is_receive, uint64_t posted,
-			 uint64_t now_ns)
+static void put_doorbell(struct nupa_engine *engine, uint64_t now_ns,
+			 const struct nupa_trace_doorbell *bell)
 {
 	struct nupa_trace_record *record =
-	    begin(engine, NUPA_TRACE_DOORBELL, sizeof(struct nupa_trace_doorbell), now_ns);
+	    begin(engine, NUPA_TRACE_DOORBELL, sizeof(*bell), now_ns);
 
-	*(struct nupa_trace_doorbell *)(void *)(record + 1) =
-	    (struct nupa_trace_doorbell){ qpn, is_receive, posted };
-	if (!is_receive) /* of the last request that it tells of */
-		record->transfer = NUPA_TRANSFER(qpn, posted - 1);
+	*(struct nupa_trace_doorbell *)(void *)(record + 1) = *bell;
+	if (bell->queue == NUPA_QUEUE_SQ) /* of the last request that it tells of */
+		record->transfer = NUPA_TRANSFER(bell->number, bell->index - 1);
 	end(engine);
+}
+
+static void put_sq_doorbell(struct nupa_qp *qp, uint64_t posted, uint64_t now_ns)
+{
+	struct nupa_trace_doorbell bell = { .number = qp->ibv.qp_num, .index = posted };
+
+	put_doorbell(qp->engine, now_ns, &bell);
+}
+
+void nupa_trace_doorbell(struct nupa_engine *engine, enum nupa_trace_queue queue, uint32_t number,
+			 uint64_t index, uint16_t flags)
+{
+	struct nupa_trace_doorbell bell = { number, (uint16_t)queue, flags, index };
+
+	put_doorbell(engine, engine->now_ns(), &bell);
 }
 
 void nupa_trace_post(struct nupa_qp *qp, uint64_t first)
@@ -421,7 +435,7 @@ void nupa_trace_post(struct nupa_qp *qp, uint64_t first)
 	if (qp->engine->trace & ENTRY_LEVELS)
 		for (uint64_t index = first; index != qp->sq.posted; index++)
 			put_wqe(qp, index, now_ns);
-	put_doorbell(qp->engine, qp->ibv.qp_num, false, qp->sq.posted, now_ns);
+	put_sq_doorbell(qp, qp->sq.posted, now_ns);
 }
 
 /* What the express lane does with a SEND: posted, told, sent, at one time. */
@@ -458,7 +472,7 @@ void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
 		record->data_bytes = data_bytes;
 		record->transfer = transfer;
 		end(engine);
-		put_doorbell(engine, qp->ibv.qp_num, false, qp->sq.posted + 1, now_ns);
+		put_sq_doorbell(qp, qp->sq.posted + 1, now_ns);
 	}
 	if (engine->trace & DATA_LEVELS) {
 		record = put_message(engine, msg, qp, qp->channel->peer_host, msg->data,
@@ -467,11 +481,6 @@ void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
 		record->transfer = transfer;
 		end(engine);
 	}
-}
-
-void nupa_trace_post_recv(struct nupa_engine *engine, uint32_t qpn, uint64_t posted)
-{
-	put_doorbell(engine, qpn, true, posted, engine->now_ns());
 }
 
 void nupa_trace_completion(struct nupa_engine *engine, const struct nupa_cq *cq)

@@ -130,10 +130,13 @@ struct nupa_trace_wqe {
 };
 NUPA_ASSERT_SIZE(struct nupa_trace_wqe, 72);
 
+enum nupa_trace_queue { NUPA_QUEUE_SQ, NUPA_QUEUE_RQ, NUPA_QUEUE_SRQ, NUPA_QUEUE_CQ };
+
 struct nupa_trace_doorbell {
-	uint32_t qpn;
-	uint32_t is_receive; /* of a receive queue */
-	uint64_t posted;     /* the producer's counter now */
+	uint32_t number; /* of the QP, the SRQ or the CQ */
+	uint16_t queue;  /* enum nupa_trace_queue */
+	uint16_t flags;  /* CQ: 1: of solicited completions alone */
+	uint64_t index;  /* posted there so far; CQ, of which a notification is asked: polled */
 };
 NUPA_ASSERT_SIZE(struct nupa_trace_doorbell, 16);
 
@@ -194,7 +197,8 @@ void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 void nupa_trace_post(struct nupa_qp *qp, uint64_t first);
 void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
 			const struct nupa_msg *msg);
-void nupa_trace_post_recv(struct nupa_engine *engine, uint32_t qpn, uint64_t posted);
+void nupa_trace_doorbell(struct nupa_engine *engine, enum nupa_trace_queue queue, uint32_t number,
+			 uint64_t index, uint16_t flags);
 /* The completion that the queue has got last. */
 void nupa_trace_completion(struct nupa_engine *engine, const struct nupa_cq *cq);
 void nupa_trace_frame(struct nupa_engine *engine, uint32_t dest_host, const uint8_t *frame,

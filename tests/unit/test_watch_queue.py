@@ -95,6 +95,25 @@ def test_each_kind_of_request_has_its_segments(make_pair: Any, fabric: Fabric) -
     assert bells[0].number == pair.b.qp.qp_num
 
 
+def test_a_notification_that_is_asked_for_and_receives_ring_too(pair: Any, queue: Watch) -> None:
+    pair.b.cq.req_notify(True)
+    pair.b.qp.post_recv([RecvWR(i, sg=[pair.b.mr.sge()]) for i in range(3)])
+    bells = [link.Nupa(p.data)[Doorbell] for p in seen(queue, 2)]
+    asked, posted = bells
+    assert (asked.queue, int(asked.flags), asked.index) == (3, 1, 0)
+    assert (posted.queue, posted.number, posted.index) == (1, pair.b.qp.qp_num, 3)
+
+
+def test_a_receive_is_announced_in_the_hosts_own_memory(pair: Any, fabric: Fabric) -> None:
+    with Watch(fabric, ("tlp",)) as watch:
+        pair.b.qp.post_recv(RecvWR(1, sg=[pair.b.mr.sge()]))
+        pair.b.cq.req_notify()
+        found = tlps(watch)
+    assert [(p.host, p.direction, type(s[TLP].payload).__name__) for p, s in found] == [
+        (1, OUT, "MemWrite64")  # the notification's
+    ]
+
+
 def tlps(watch: Watch) -> list[tuple[Any, Any]]:
     return [(p, link.Nupa(p.data)) for p in seen(watch, 1)]
 
