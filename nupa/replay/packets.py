@@ -91,6 +91,7 @@ class Capture:
         self.queues: dict[int, int] = {}
         self.lost: set[tuple[str, str, int, int]] = set()
         self.total = 0
+        self.dropped = 0  # packets that the capture itself lost
         self._payload_bytes = 0
         self._addresses: dict[tuple[bytes, int], str] = {}
 
@@ -223,4 +224,5 @@ def read(
         for batch in reader.batches():
             capture.add(batch)
             progress(capture.total)
+        capture.dropped = sum(said.dropped or 0 for said in reader.statistics.values())
     return capture

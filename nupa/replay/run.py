@@ -48,6 +48,8 @@ def replay(
     """
     capture = packets.read(path, lambda count: progress("reading", count, 0))
     report = Report(fspath(path), packets=capture.total, left_out=capture.skipped)
+    if capture.dropped:
+        report.notes["packets that the capture lost"] = capture.dropped
     requests = _requests(capture, report)
     if not requests:
         raise ReplayError(_nothing(report))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scapy.layers.inet import UDP, Ether
 
 from nupa.packet.cm import MAD, REP, REQ
-from nupa.packet.pcapng import PcapngError
+from nupa.packet.pcapng import PcapngError, Writer
 from nupa.packet.routing import LRH
 from nupa.packet.transport import BTH, DETH, RETH
 from nupa.replay import ReplayError, flows, memory, messages, packets, replay, run, stage
@@ -173,8 +173,6 @@ def test_a_queue_pair_that_is_connected_again_begins_anew(path: Path) -> None:
 
 
 def test_native_infiniband_is_replayed(path: Path) -> None:
-    from nupa.packet.pcapng import Writer
-
     tape = Tape()
     talk = Talk(tape)
     talk.store(VA, pattern(2 * MTU))
@@ -187,7 +185,7 @@ def test_native_infiniband_is_replayed(path: Path) -> None:
             writer.write(port, 0, bytes(LRH(**lids) / packet[BTH]))
     report = replay(path)
     assert outcome(report) == (2, 0, 0), report
-    assert "LID 2" in str(report.as_dict()) or report.hosts == 2
+    assert report.hosts == 2
 
 
 def test_what_is_no_request_is_counted_by_its_reason(path: Path) -> None:
@@ -199,6 +197,17 @@ def test_what_is_no_request_is_counted_by_its_reason(path: Path) -> None:
     report = replay(tape.write(path))
     assert outcome(report) == (1, 0, 0)
     assert report.left_out == {"no InfiniBand transport": 1, "a wrong CRC: nobody takes it": 1}
+
+
+def test_what_the_capture_itself_lost_is_said(path: Path) -> None:
+    tape = Tape()
+    Talk(tape).send(b"one")
+    with Writer(path) as writer:
+        port = writer.add_interface("h0/1", packets.fast.LINKTYPE_ETHERNET)
+        for frame in tape.frames():
+            writer.write(port, 0, frame)
+        writer.statistics(port, 0, 9, 7)
+    assert replay(path).notes == {"packets that the capture lost": 7}
 
 
 def test_a_file_without_requests_says_what_it_has_instead(path: Path) -> None:
