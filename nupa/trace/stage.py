@@ -17,6 +17,8 @@ from nupa.trace.transfer import UNKNOWN, Transfer, node_of
 from nupa.trace.units import qpn
 
 _OF_QUEUES = (Way.POST, Way.COMPLETE)
+# What brings data from the target.
+_READS = ("RDMA READ", "CMP AND SWP", "FETCH AND ADD", "FLUSH")
 _INSIDE = (Way.POST, Way.COMPLETE, Way.AT_PORT)
 
 
@@ -51,7 +53,7 @@ class Stage:
         self._is_loopback = hosts.get(False, -1) == hosts.get(True, -2) or bool(
             transfer.source and transfer.source == transfer.target
         )
-        self._reads = "READ" in transfer.op
+        self._reads = transfer.op in _READS
         # TLPs that write completion queue entries, and whether these are the target's.
         self._entries = {
             after.event.packet: before.event.is_target
@@ -98,7 +100,7 @@ class Stage:
         # One host is both: what is read goes to where data is written.
         if event.direction == OUTBOUND and not is_completion_name(event.name):
             return True  # a doorbell
-        reads = is_completion_name(event.name) or event.name.startswith("MRd")
+        reads = not event.name.startswith("MWr")
         return reads != self._reads
 
     # --- ports ---

@@ -10,8 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nupa.packet import record
+from nupa.packet import record, split
 from nupa.packet.pcapng import INBOUND, OUTBOUND
+from nupa.packet.transport import AETH, BTH, AtomicETH
 from nupa.trace import svg, text
 from nupa.trace.index import read_index
 from nupa.trace.story import Story, read_story
@@ -202,8 +203,6 @@ def test_one_host_is_two_actors_where_it_talks_to_itself(tell: Tell) -> None:
     scene.wqe(trace_scenes.SEND, 8)
     packet = scene.below(False)
     packet["IP"].dst = "10.0.0.1"
-    from nupa.packet.transport import AETH, BTH
-
     scene.frame(packet / BTH(opcode="RC_SEND_ONLY", dqpn=3, psn=1) / b"8 bytes!", after=9)
     answer = BTH(opcode="RC_ACKNOWLEDGE", dqpn=trace_scenes.SOURCE_QPN, psn=1) / AETH(msn=1)
     scene.frame(packet / answer, after=9, ports=[("host0/1", INBOUND)])
@@ -211,6 +210,26 @@ def test_one_host_is_two_actors_where_it_talks_to_itself(tell: Tell) -> None:
     there, back = story.rows[1:]
     assert (there.source, there.target) == (back.target, back.source)
     assert there.source != there.target
+
+
+def test_of_a_host_that_talks_to_itself_tlps_are_beside_whose_memory_they_reach(
+    tell: Tell,
+) -> None:
+    scene = Scene()
+    scene.wqe(trace_scenes.FETCH_ADD, 8)
+    packet = scene.below(False)
+    packet["IP"].dst = "10.0.0.1"
+    operands = AtomicETH(va=0x1000, rkey=1, swap=1)
+    scene.frame(packet / BTH(opcode="RC_FETCH_ADD", dqpn=3, psn=1) / operands, after=9)
+    link = split.PcieLink()
+    scene.tlps(split.pcie_tlps("fetch_add", 0x1000, 8, link), host=0, after=5)
+    scene.tlps(split.pcie_tlps("write", 0x2000, 8, link), host=0, after=5)
+    scene.cqe(4, after=9)
+    scene.tlps(split.pcie_tlps("write", 0xC000, 64, link), host=0)
+    story = tell(scene)
+    inside = [{row.source, row.target} for row in story.rows if row.level == "tlp"]
+    assert [actor.lines[0] for actor in story.actors] == ["host0", "host0/1", "host0/1", "host0"]
+    assert inside == [{2, 3}, {2, 3}, {0, 1}, {0, 1}]
 
 
 # --- SVG ---
