@@ -17,8 +17,8 @@ from .node import pattern
 MakePair = Callable[..., Pair]
 Mixture = list[tuple[str, Fault]]
 
-#: What is lost is sent again after 4.096 us * 2^9, seven times.
-HASTY = {"timeout": 9, "retry_cnt": 7}
+#: What is lost is sent again after 17 ms (4.096 us * 2^12), seven times.
+HASTY = {"timeout": 12, "retry_cnt": 7}
 #: One folder of fabrics serves all examples of a test.
 FEW = settings(
     max_examples=15,

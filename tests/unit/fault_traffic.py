@@ -18,8 +18,9 @@ from nupa.verbs import enums as e
 from .conftest import End, Pair
 from .fault_mixtures import FAULTS_MAX
 
-#: Short, so that what is lost is sent again at once: 4.096 us * 2^9, seven times.
-HASTY = {"timeout": 9, "retry_cnt": 7}
+#: What is lost is sent again after 17 ms (4.096 us * 2^12), seven times.  That is short, and long
+#: enough for a responder that has to wait for a core.
+HASTY = {"timeout": 12, "retry_cnt": 7}
 
 _SLOT_BYTES = 20_000
 _SLOTS = 3

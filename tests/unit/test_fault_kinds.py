@@ -187,14 +187,20 @@ def test_a_bandwidth_is_kept(fabric: Fabric, make_pair: MakePair, what: str) -> 
     data = Random(0).randbytes(size)
     source, target = (pair.b, pair.a) if what == "read" else (pair.a, pair.b)
     source.mr.write(data)
-    pair.b.qp.post_recv(RecvWR(7, sg=[pair.b.mr.sge()]))
+    pair.b.qp.post_recv([RecvWR(i, sg=[pair.b.mr.sge()]) for i in range(5)])
+    wanted_s = size / rate
     with Faulty(fabric.port("host1"), "bandwidth", rate=rate):
-        start_s = time.monotonic()
-        pair.a.qp.post_send(request(pair, what, size))
-        pair.a.wait_ok()
-        took_s = time.monotonic() - start_s
+        # On a busy machine the link is idle until somebody wakes up: one in time will do.
+        for _ in range(5):
+            start_s = time.monotonic()
+            pair.a.qp.post_send(request(pair, what, size))
+            pair.a.wait_ok()
+            took_s = time.monotonic() - start_s
+            assert took_s > wanted_s / 2
+            if took_s < wanted_s * 2:
+                break
     assert target.mr.read() == data
-    assert size / rate / 2 < took_s < size / rate * 2
+    assert took_s < wanted_s * 2
 
 
 @pytest.mark.parametrize("what", REQUESTS)
