@@ -6,15 +6,6 @@
 
 #define NAK_CODES 4u /* those that end a request of RC: enum nupa_nak */
 
-/* Of the opcode, without its service: IBTA table 38. */
-enum {
-	CODE_READ_FIRST = 0x0d,
-	CODE_READ_LAST = 0x0f,
-	CODE_READ_ONLY = 0x10,
-	CODE_ACK = 0x11,
-	CODE_ATOMIC_ACK = 0x12,
-};
-
 enum { KIND_ACK = 0, KIND_RNR = 1, KIND_NAK = 3 }; /* IBTA 9.7.5.2.1: syndrome bits 6, 5 */
 
 /* The oldest request that is on its way; NULL: nothing is. */
@@ -73,9 +64,10 @@ static void judge_ack(struct nupa_judged *j, struct nupa_msg *msg)
 static bool fits_read(const struct nupa_judged *j, const struct nupa_wqe *wqe)
 {
 	const struct nupa_packet *packet = j->packet;
-	uint8_t code = packet->opcode & 31;
-	bool first = code == CODE_READ_FIRST || code == CODE_READ_ONLY;
-	bool last = code == CODE_READ_LAST || code == CODE_READ_ONLY;
+	enum nupa_operation operation = nupa_operation_of(packet);
+	bool first =
+	    operation == OPERATION_READ_RESP_FIRST || operation == OPERATION_READ_RESP_ONLY;
+	bool last = operation == OPERATION_READ_RESP_LAST || operation == OPERATION_READ_RESP_ONLY;
 	uint32_t left_bytes = wqe->length_bytes - wqe->moved_bytes;
 
 	if (wqe->opcode != IBV_WR_RDMA_READ || first != !wqe->moved_bytes ||
@@ -89,7 +81,7 @@ static bool fits_read(const struct nupa_judged *j, const struct nupa_wqe *wqe)
 static void judge_response(struct nupa_judged *j, struct nupa_msg *msg)
 {
 	const struct nupa_wqe *wqe = nupa_requester_awaited(j->qp, j->packet->psn);
-	bool is_atomic = (j->packet->opcode & 31) == CODE_ATOMIC_ACK;
+	bool is_atomic = nupa_operation_of(j->packet) == OPERATION_ATOMIC_ACK;
 
 	if (!wqe ||
 	    (is_atomic ? !nupa_is_fetching_op(wqe->opcode) || wqe->opcode == IBV_WR_RDMA_READ
@@ -120,7 +112,7 @@ void nupa_judge_answer(struct nupa_judged *j)
 
 	if (!qp->channel || qp->channel->broken)
 		nupa_judged_drop(j, NUPA_INJECT_UNASKED); /* it never asked */
-	else if ((j->packet->opcode & 31) == CODE_ACK)
+	else if (nupa_operation_of(j->packet) == OPERATION_ACK)
 		judge_ack(j, &msg);
 	else
 		judge_response(j, &msg);

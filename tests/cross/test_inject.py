@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +22,7 @@ from nupa.packet.transport import AETH, BTH, DETH, RETH, AtomicAckETH
 
 from .conftest import Cli, Pair
 from .node import GRH_BYTES, QKEY, WAIT_S, pattern
+from .peer import Peer
 
 MakePair = Callable[..., Pair]
 
@@ -33,6 +38,18 @@ def at_a(fabric: Fabric) -> Iterator[Injector]:
 def at_b(fabric: Fabric) -> Iterator[Injector]:
     with Injector(fabric, "host0") as injector:
         yield injector
+
+
+def halt(peer: Peer) -> None:
+    """SIGSTOP; returns when all its threads have stopped."""
+    peer.signal(signal.SIGSTOP)
+    deadline = time.monotonic() + WAIT_S
+    while any(
+        task.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "T"
+        for task in Path(f"/proc/{peer.pid}/task").iterdir()
+    ):
+        assert time.monotonic() < deadline, "it does not stop"
+        os.sched_yield()
 
 
 def bth(opcode: str, qpn: int, psn: int, **fields: Any) -> Any:
@@ -102,7 +119,7 @@ def test_a_stopped_process_gives_no_verdict_until_it_goes_on(pair: Pair, at_b: I
     psn = at_b.expected_psn(qpn)
     reth = RETH(va=pair.b_region.addr, rkey=pair.b_region.rkey, dmalen=5)
     packet = bth("RC_RDMA_WRITE_ONLY", qpn, psn) / reth / b"hello"
-    pair.b.signal(signal.SIGSTOP)
+    halt(pair.b)
     with pytest.raises(RemoteError, match="no verdict came") as caught:
         inject(at_b, packet, timeout=0.05)
     assert caught.value.errno == errno.ETIMEDOUT
@@ -125,9 +142,12 @@ def test_a_process_that_dies_while_it_is_asked_is_not_waited_for(
 ) -> None:
     qpn = pair.b_address.qp_num
     assert at_b.expected_psn(qpn) == 0
-    pair.b.signal(signal.SIGSTOP)
-    pair.b.signal(signal.SIGKILL)
-    assert inject(at_b, bth("RC_SEND_ONLY", qpn, 0), to=1, timeout=WAIT_S).reason is Reason.NO_QP
+    halt(pair.b)
+    packet = bth("RC_SEND_ONLY", qpn, 0)
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(inject, at_b, packet, to=1, timeout=WAIT_S)
+        pair.b.kill()
+        assert asking.result(WAIT_S).reason is Reason.NO_QP
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -141,7 +161,7 @@ def asking(make_pair: MakePair) -> Iterator[Pair]:
         pair.b.recv(wr_id=wr_id)
     pair.a.post("send", length=8)
     pair.a.wait()
-    pair.b.signal(signal.SIGSTOP)
+    halt(pair.b)
     yield pair
     pair.b.signal(signal.SIGCONT)
 
