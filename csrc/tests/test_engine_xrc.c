@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * XRC: a sending QP, a receiving QP, and SRQs of its domain in this process and in another. */
-#include "end.h"
 #include "engine.h"
+#include "faults.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MS UINT64_C(1000000)
 #define ALL_ACCESS                                                                                 \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
@@ -525,9 +524,8 @@ static void remote_close(struct remote *remote)
 	close(remote->from);
 }
 
-static void one_receiving_queue_pair_serves_srqs_of_several_processes(void)
+static void serve_srqs_of_several_processes(struct nupa_fabric *fabric)
 {
-	struct nupa_fabric *fabric = test_fabric();
 	int fd = domain_file();
 	struct remote remotes[2] = { remote_open(fabric, fd), remote_open(fabric, fd) };
 	struct side side = side_open(fabric, NUPA_MOVER_NONE, 1, fd);
@@ -580,6 +578,27 @@ static void one_receiving_queue_pair_serves_srqs_of_several_processes(void)
 	side_close(&side);
 	close(fd);
 	nupa_fabric_put(fabric);
+}
+
+static void one_receiving_queue_pair_serves_srqs_of_several_processes(void)
+{
+	serve_srqs_of_several_processes(test_fabric());
+}
+
+static void it_does_so_while_messages_are_lost_doubled_and_out_of_order(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct nupa_fault_info faults[] = {
+		fault_of(NUPA_FAULT_DROP, 0.02),
+		fault_of(NUPA_FAULT_DUPLICATE, 0.4),
+		fault_of(NUPA_FAULT_REORDER, 0.1),
+	};
+
+	for (uint32_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		faults[i].seed = test_seed();
+		fault_add(fabric, &faults[i]);
+	}
+	serve_srqs_of_several_processes(fabric);
 }
 
 static void a_process_that_dies_with_its_srq_fails_what_waits_for_it(void)
@@ -923,6 +942,7 @@ int main(int argc, char **argv)
 		CASE(completions_stay_when_the_receiving_queue_pair_goes),
 		CASE(an_rc_queue_pair_is_no_partner_of_a_receiving_one),
 		CASE(one_receiving_queue_pair_serves_srqs_of_several_processes),
+		CASE(it_does_so_while_messages_are_lost_doubled_and_out_of_order),
 		CASE(a_process_that_dies_with_its_srq_fails_what_waits_for_it),
 		CASE(xrc_messages_of_nonsense_harm_nobody),
 		CASE(more_connections_than_the_limit_come_and_go),
