@@ -153,7 +153,7 @@ struct nupa_watcher {
 	uint64_t pad;
 };
 NUPA_ASSERT_SIZE(struct nupa_watcher, 32);
-#define NUPA_WATCHERS_MAX 16u
+#define NUPA_WATCHERS_MAX 64u
 
 /* The word that all look at: levels anybody watches, the longest snap length.  0: nobody. */
 #define NUPA_TRACE_WORD(levels, snap_bytes) ((uint32_t)(snap_bytes) << 4 | (uint32_t)(levels))
@@ -194,7 +194,7 @@ struct nupa_superblock {
 	NUPA_LINE_ALIGNED struct nupa_watcher watchers[NUPA_WATCHERS_MAX];
 	struct nupa_fault_entry faults[NUPA_FAULTS_MAX];
 };
-NUPA_ASSERT_SIZE(struct nupa_superblock, 320 + 16 * 32 + 64 * 128);
+NUPA_ASSERT_SIZE(struct nupa_superblock, 320 + 64 * 32 + 64 * 128);
 NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
 
 /* claim word (CAS): pid << 32 | epoch << 8 | state.  The epoch grows with every

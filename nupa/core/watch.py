@@ -135,7 +135,7 @@ class Watch:
     its source sends it.
 
     All living attachments record when this returns.  LocalError: a level, a port or a length that
-    is none (EINVAL); FabricError: there are 16 watches already (EUSERS), no memory or space.
+    is none (EINVAL); FabricError: there are 64 watches already (EUSERS), no memory or space.
     """
 
     def __init__(

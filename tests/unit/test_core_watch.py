@@ -121,7 +121,7 @@ def test_a_watch_that_is_too_slow_counts_what_it_lost(fabric: Fabric, pair: Pair
 
 def test_there_is_a_limit_of_watches(fabric: Fabric) -> None:
     with ExitStack() as stack:
-        for _ in range(16):
+        for _ in range(64):
             stack.enter_context(Watch(fabric))
         with pytest.raises(FabricError, match="16") as caught:
             Watch(fabric)
