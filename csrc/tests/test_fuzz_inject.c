@@ -317,7 +317,7 @@ static void forge(struct scene *s, struct frame *f)
 	if (!channel->dma_backed)
 		CHECK_EQ(nupa_channel_back_dma(s->entry, channel), 0);
 	msg = nupa_tx_reserve(&channel->tx, f->length, &payload);
-	if (msg) {
+	if (msg && payload) {
 		memcpy(payload, f->bytes, f->length);
 		msg->op = NUPA_OP_INJECT;
 		msg->flags = NUPA_F_DMA | (uint8_t)pick(s, 256);
