@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Faults: what is done to messages that pass a port.  A table in the segment (struct nupa_fault_entry)
- * says what and where; the receiver of a message judges it, before anything else looks at it.
+ * Faults: what is done to messages that pass a port.  A table in the segment (struct
+ * nupa_fault_entry) says what and where; the receiver of a message judges it, before anything else
+ * looks at it.
  *
  *   F1  While a fault lies on a path, nothing moves there by another way than messages: no direct
  *       access, no pulls, no express lane.  So all that goes there is judged.
