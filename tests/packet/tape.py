@@ -54,6 +54,7 @@ class Tape:
         snaplen: int = 0,
         frames: Iterable[bytes] | None = None,
         comments: dict[int, str] | None = None,
+        step_ns: int = STEP_NS,
     ) -> Path:
         """*comments*: of packets, by their places."""
         with Writer(path) as writer:
@@ -61,7 +62,7 @@ class Tape:
             for i, frame in enumerate(self.frames() if frames is None else frames):
                 writer.write(
                     port,
-                    BEGIN_NS + i * STEP_NS,
+                    BEGIN_NS + i * step_ns,
                     frame[: snaplen or None],
                     len(frame),
                     comment=(comments or {}).get(i, ""),

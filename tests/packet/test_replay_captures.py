@@ -16,7 +16,7 @@ from nupa.packet.pcapng import PcapngError, Writer
 from nupa.packet.routing import LRH
 from nupa.packet.transport import BTH, DETH, RETH
 from nupa.replay import ReplayError, flows, memory, messages, packets, replay, run, stage
-from tests.packet.tape import MTU, PSN_ERROR, RNR, STEP_NS, Talk, Tape, pattern, word
+from tests.packet.tape import MTU, PSN_ERROR, RNR, Talk, Tape, pattern, word
 from tests.packet.test_replay import VA, outcome
 
 
@@ -268,12 +268,14 @@ def test_realtime_keeps_the_pauses_of_the_capture(path: Path) -> None:
     talk = Talk(tape)
     for i in range(5):
         talk.send(pattern(i))
+    tape.write(path, step_ns=10**9)
     clock = Recorded()
-    assert outcome(replay(tape.write(path), realtime=True, clock=clock)) == (5, 0, 0)
-    assert clock.now - 100 == pytest.approx(8 * STEP_NS / 1e9, abs=1e-9)
+    assert outcome(replay(path, realtime=True, clock=clock)) == (5, 0, 0)
+    # From the first request to the last; a busy machine adds naps of half a millisecond.
+    assert clock.now - 100 == pytest.approx(8, abs=0.5)
     clock = Recorded()
     replay(path, clock=clock)
-    assert clock.now == 100
+    assert clock.now - 100 < 0.5
 
 
 # A model of a right responder: whatever a program does, its capture matches.
