@@ -343,90 +343,16 @@ class Fabric:
 
     def show(self) -> dict[str, Any]:
         """All there is to see, as plain values: what `nupa show --json` prints."""
-        from nupa.fabric.counters import count
-        from nupa.fabric.topology import speed_name
+        from nupa.fabric.shown import show
 
-        processes = self.processes()
-        hosts, ports = self.hosts, self.ports
-        counters = count(ports, self._segment.flows(), self._segment.route)
-        hw_counters = self.hw_counters()
-        pids = {slot.slot: slot.pid for slot in processes}
-        return {
-            "name": self.name,
-            "path": self.path,
-            "generation": self.generation,
-            "created_ns": self._segment.created_ns,
-            "auto": self.auto,
-            "hosts": [
-                {
-                    "name": host.name,
-                    "index": host.index,
-                    "ipv4": host.ipv4,
-                    "mac": host.mac,
-                    "lid": host.lid,
-                    "link_layer": host.link_layer,
-                    "port": ports[host.port].name,
-                    "state": ports[host.port].state,
-                    "processes": [_process(slot) for slot in processes if slot.host == host.index],
-                    "hw_counters": hw_counters[host.index],
-                }
-                for host in hosts
-            ],
-            "ports": [
-                {
-                    "name": port.name,
-                    "peer": ports[port.peer].name,
-                    "state": port.state,
-                    "width": f"x{port.width_lanes}",
-                    "speed": speed_name(port.speed_mtps),
-                    "counters": counters[port.index],
-                }
-                for port in ports
-            ],
-            "movers": [
-                {
-                    "from": {"host": hosts[a.host].name, "pid": a.pid},
-                    "to": {"host": hosts[b.host].name, "pid": b.pid},
-                    "mover": mover,
-                }
-                for a, b, mover in self._contacts(processes)
-            ],
-            "listeners": [
-                {
-                    "host": hosts[listener.host].name,
-                    "pid": pids.get(listener.slot, 0),
-                    "space": listener.space,
-                    "port": listener.port,
-                    "family": "ipv6" if listener.ipv6 else "ipv4",
-                    "address": listener.address,
-                }
-                for listener in self._segment.listeners()
-            ],
-            "faults": [entry.as_dict() for entry in self.faults()],
-        }
+        return show(self, self._segment)
 
     def contacts(self) -> list[Contact]:
         """The channels that are open between living processes, by slot."""
-        return self._contacts(self.processes())
-
-    def _contacts(self, processes: list[SlotInfo]) -> list[Contact]:
-        found = []
+        processes, found = self.processes(), []
         for a in processes:
             for b in processes:
                 mover = self._segment.mover(a.slot, b.slot) if a is not b else None
                 if mover is not None:
                     found.append(Contact(a, b, mover))
         return found
-
-
-def _process(slot: SlotInfo) -> dict[str, Any]:
-    return {
-        "pid": slot.pid,
-        "comm": slot.comm,
-        "uid": slot.uid,
-        "slot": slot.slot,
-        "state": slot.state,
-        "qps": slot.qps,
-        "mrs": slot.mrs,
-        "net_queue": slot.net_queue,
-    }

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""All there is to see of a fabric, as plain values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nupa.fabric.counters import count
+from nupa.fabric.topology import speed_name
+
+if TYPE_CHECKING:
+    from nupa.fabric.fabric import Fabric
+    from nupa.fabric.segment import Segment, SlotInfo
+
+
+def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
+    """All there is to see, as plain values: what `nupa show --json` prints."""
+    processes = fabric.processes()
+    hosts, ports = fabric.hosts, fabric.ports
+    counters = count(ports, segment.flows(), segment.route)
+    hw_counters = fabric.hw_counters()
+    pids = {slot.slot: slot.pid for slot in processes}
+    return {
+        "name": fabric.name,
+        "path": fabric.path,
+        "generation": fabric.generation,
+        "created_ns": segment.created_ns,
+        "auto": fabric.auto,
+        "hosts": [
+            {
+                "name": host.name,
+                "index": host.index,
+                "ipv4": host.ipv4,
+                "mac": host.mac,
+                "lid": host.lid,
+                "link_layer": host.link_layer,
+                "port": ports[host.port].name,
+                "state": ports[host.port].state,
+                "processes": [_process(slot) for slot in processes if slot.host == host.index],
+                "hw_counters": hw_counters[host.index],
+            }
+            for host in hosts
+        ],
+        "ports": [
+            {
+                "name": port.name,
+                "peer": ports[port.peer].name,
+                "state": port.state,
+                "width": f"x{port.width_lanes}",
+                "speed": speed_name(port.speed_mtps),
+                "counters": counters[port.index],
+            }
+            for port in ports
+        ],
+        "movers": [
+            {
+                "from": {"host": hosts[a.host].name, "pid": a.pid},
+                "to": {"host": hosts[b.host].name, "pid": b.pid},
+                "mover": mover,
+            }
+            for a, b, mover in fabric.contacts()
+        ],
+        "listeners": [
+            {
+                "host": hosts[listener.host].name,
+                "pid": pids.get(listener.slot, 0),
+                "space": listener.space,
+                "port": listener.port,
+                "family": "ipv6" if listener.ipv6 else "ipv4",
+                "address": listener.address,
+            }
+            for listener in segment.listeners()
+        ],
+        "faults": [entry.as_dict() for entry in fabric.faults()],
+    }
+
+
+def _process(slot: SlotInfo) -> dict[str, Any]:
+    return {
+        "pid": slot.pid,
+        "comm": slot.comm,
+        "uid": slot.uid,
+        "slot": slot.slot,
+        "state": slot.state,
+        "qps": slot.qps,
+        "mrs": slot.mrs,
+        "net_queue": slot.net_queue,
+    }
