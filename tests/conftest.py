@@ -10,10 +10,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from tests.programs.users import User
+
+# A machine that is busy takes its time: that is no failure of an example.  One profile for all: who
+# loads another one loads it for every folder.
+hypothesis.settings.register_profile(
+    "nupa",
+    hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.function_scoped_fixture,
+    ],
+)
+hypothesis.settings.load_profile("nupa")
 
 
 @pytest.fixture(scope="session")

@@ -6,22 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import hypothesis
 import pytest
 
 from tests.packet.scene import Scene
-
-# A machine that is busy takes its time: that is no failure of an example.
-hypothesis.settings.register_profile(
-    "nupa-packet",
-    hypothesis.settings(),
-    deadline=None,
-    suppress_health_check=[
-        hypothesis.HealthCheck.too_slow,
-        hypothesis.HealthCheck.function_scoped_fixture,
-    ],
-)
-hypothesis.settings.load_profile("nupa-packet")
 
 
 @pytest.fixture

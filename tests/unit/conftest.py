@@ -7,21 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import hypothesis
 import pytest
 
 from nupa.fabric import Fabric
 from nupa.verbs import CQ, MR, PD, QP, WC, CompChannel, Context, QPAttr, QPCap, QPInitAttr, connect
 from nupa.verbs import enums as e
-
-# A machine that is busy takes its time: that is no failure of an example.
-hypothesis.settings.register_profile(
-    "nupa",
-    hypothesis.settings(),
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
-hypothesis.settings.load_profile("nupa")
 
 ALL_ACCESS = (
     e.IBV_ACCESS_LOCAL_WRITE
