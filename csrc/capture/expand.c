@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * From a record to packets: runs are made of it, and given out packet by packet as far as the
  * buffer has room. */
+#include "bytes.h"
 #include "watch_internal.h"
 
 struct nupa_run *nupa_run_add(struct nupa_watch *watch, uint8_t level, uint8_t kind,
@@ -99,22 +100,13 @@ static uint32_t build_whole(const struct nupa_whole *whole, uint8_t *out, uint32
 /* The header of NUPA's link type: nupa/packet/record.py. */
 static void put_nupa_header(const struct nupa_watch_packet *packet, uint8_t *at)
 {
-	const uint64_t transfer = __builtin_bswap64(packet->transfer);
-	const uint16_t words[] = { __builtin_bswap16(packet->port),
-				   __builtin_bswap16(packet->host) };
-	const uint16_t flags = __builtin_bswap16(packet->flags);
-	const uint32_t sequence = __builtin_bswap32(packet->sequence);
+	const uint8_t first[] = {
+		1, NUPA_HEADER_BYTES, packet->level, packet->kind, packet->direction, 0
+	};
 
-	at[0] = 1; /* version */
-	at[1] = NUPA_HEADER_BYTES;
-	at[2] = packet->level;
-	at[3] = packet->kind;
-	at[4] = packet->direction;
-	at[5] = 0;
-	memcpy(at + 6, &flags, sizeof(flags));
-	memcpy(at + 8, &transfer, sizeof(transfer));
-	memcpy(at + 16, words, sizeof(words));
-	memcpy(at + 20, &sequence, sizeof(sequence));
+	memcpy(at, first, sizeof(first));
+	nupa_put64(nupa_put16(at + 6, packet->flags), packet->transfer);
+	nupa_put32(nupa_put16(nupa_put16(at + 16, packet->port), packet->host), packet->sequence);
 }
 
 static struct nupa_watch_packet head_of(const struct nupa_watch *watch, const struct nupa_run *run)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Connection management as datagrams on QP 1 (IBTA 12.6, 12.11, annex A11), as far as the engine's
  * messages say it.  What they do not, as timeouts and LIDs, is what Linux sends or 0. */
+#include "bytes.h"
 #include "cm_internal.h"
 #include "watch_internal.h"
 
@@ -13,12 +14,6 @@
 #define RESPONSE_TIMEOUT 20u
 #define CM_RETRIES 15u
 #define HOP_LIMIT 64
-
-static void put(uint8_t *at, uint64_t value, uint32_t bytes)
-{
-	for (uint32_t i = 0; i < bytes; i++)
-		at[i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
-}
 
 struct mad {
 	uint8_t *at; /* of MAD_BYTES, zeros; the message begins behind 24 of them */
@@ -39,8 +34,8 @@ static uint64_t guid_of(const struct nupa_host *host)
 
 static void put_gid(uint8_t *at, const struct nupa_host *host)
 {
-	put(at + 10, 0xffff, 2);
-	put(at + 12, host->ipv4, 4);
+	nupa_put(at + 10, 0xffff, 2);
+	nupa_put(at + 12, host->ipv4, 4);
 }
 
 static void put_private(const struct mad *mad, uint32_t at, uint32_t bytes)
@@ -60,8 +55,8 @@ static void put_addresses(const struct mad *mad, uint32_t at)
 	const bool ipv6 = wire->family == AF_INET6;
 	const uint32_t skip = ipv6 ? 0 : 12, bytes = ipv6 ? 16 : 4;
 
-	put(mad->at + at + 1, ipv6 ? 0x60 : 0x40, 1);
-	put(mad->at + at + 2, wire->src_port, 2);
+	nupa_put(mad->at + at + 1, ipv6 ? 0x60 : 0x40, 1);
+	nupa_put(mad->at + at + 2, wire->src_port, 2);
 	memcpy(mad->at + at + 4 + skip, wire->src, bytes);
 	memcpy(mad->at + at + 20 + skip, wire->dst, bytes);
 }
@@ -76,29 +71,29 @@ static void put_req(const struct mad *mad)
 	const struct nupa_cm_param *param = &mad->wire.param;
 	uint8_t *at = mad->at + 24;
 
-	put(at, mad->msg->src_qpn, 4);
-	put(at + 8, service_of(&mad->wire), 8);
-	put(at + 16, guid_of(mad->from), 8);
-	put(at + 28, mad->wire.qkey, 4);
-	put(at + 32, (uint64_t)param->qpn << 8 | param->responder_resources, 4);
-	put(at + 36, param->initiator_depth, 4);
-	put(at + 40,
-	    RESPONSE_TIMEOUT << 3 | (mad->wire.qp_type == IBV_QPT_UC ? 1u : 0) << 1 |
-		(param->flow_control & 1u),
-	    4);
-	put(at + 44,
-	    (mad->wire.psn & NUPA_PSN_MASK) << 8 | RESPONSE_TIMEOUT << 3 |
-		(param->retry_count & 7u),
-	    4);
-	put(at + 48, 0xffff, 2);
-	put(at + 50, IBV_MTU_4096 << 4 | (param->rnr_retry_count & 7u), 1);
-	put(at + 51, CM_RETRIES << 4 | (param->srq & 1u) << 3, 1);
-	put(at + 52, 0xffffffff, 4); /* LIDs: permissive, as with RoCE */
+	nupa_put(at, mad->msg->src_qpn, 4);
+	nupa_put(at + 8, service_of(&mad->wire), 8);
+	nupa_put(at + 16, guid_of(mad->from), 8);
+	nupa_put(at + 28, mad->wire.qkey, 4);
+	nupa_put(at + 32, (uint64_t)param->qpn << 8 | param->responder_resources, 4);
+	nupa_put(at + 36, param->initiator_depth, 4);
+	nupa_put(at + 40,
+		 RESPONSE_TIMEOUT << 3 | (mad->wire.qp_type == IBV_QPT_UC ? 1u : 0) << 1 |
+		     (param->flow_control & 1u),
+		 4);
+	nupa_put(at + 44,
+		 (mad->wire.psn & NUPA_PSN_MASK) << 8 | RESPONSE_TIMEOUT << 3 |
+		     (param->retry_count & 7u),
+		 4);
+	nupa_put(at + 48, 0xffff, 2);
+	nupa_put(at + 50, IBV_MTU_4096 << 4 | (param->rnr_retry_count & 7u), 1);
+	nupa_put(at + 51, CM_RETRIES << 4 | (param->srq & 1u) << 3, 1);
+	nupa_put(at + 52, 0xffffffff, 4); /* LIDs: permissive, as with RoCE */
 	put_gid(at + 56, mad->from);
 	put_gid(at + 72, mad->to);
-	put(at + 92, mad->wire.tos, 1);
-	put(at + 93, HOP_LIMIT, 1);
-	put(at + 95, CM_QP_TIMEOUT << 3, 1);
+	nupa_put(at + 92, mad->wire.tos, 1);
+	nupa_put(at + 93, HOP_LIMIT, 1);
+	nupa_put(at + 95, CM_QP_TIMEOUT << 3, 1);
 	put_addresses(mad, 24 + 140);
 	put_private(mad, 24 + 176, CM_REQ_PRIVATE_BYTES);
 }
@@ -108,14 +103,14 @@ static void put_rep(const struct mad *mad)
 	const struct nupa_cm_param *param = &mad->wire.param;
 	uint8_t *at = mad->at + 24;
 
-	put(at + 8, mad->wire.qkey, 4);
-	put(at + 12, (uint64_t)param->qpn << 8, 4);
-	put(at + 20, (mad->wire.psn & NUPA_PSN_MASK) << 8, 4);
-	put(at + 24, param->responder_resources, 1);
-	put(at + 25, param->initiator_depth, 1);
-	put(at + 26, param->flow_control & 1u, 1);
-	put(at + 27, (param->rnr_retry_count & 7u) << 5 | (param->srq & 1u) << 4, 1);
-	put(at + 28, guid_of(mad->from), 8);
+	nupa_put(at + 8, mad->wire.qkey, 4);
+	nupa_put(at + 12, (uint64_t)param->qpn << 8, 4);
+	nupa_put(at + 20, (mad->wire.psn & NUPA_PSN_MASK) << 8, 4);
+	nupa_put(at + 24, param->responder_resources, 1);
+	nupa_put(at + 25, param->initiator_depth, 1);
+	nupa_put(at + 26, param->flow_control & 1u, 1);
+	nupa_put(at + 27, (param->rnr_retry_count & 7u) << 5 | (param->srq & 1u) << 4, 1);
+	nupa_put(at + 28, guid_of(mad->from), 8);
 	put_private(mad, 24 + 36, CM_REP_PRIVATE_BYTES);
 }
 
@@ -123,11 +118,11 @@ static void put_sidr_rep(const struct mad *mad)
 {
 	uint8_t *at = mad->at + 24;
 
-	put(at, mad->msg->dest_qpn, 4);
-	put(at + 4, mad->msg->timer, 1);
-	put(at + 8, (uint64_t)mad->wire.param.qpn << 8, 4);
-	put(at + 12, service_of(&mad->wire), 8);
-	put(at + 20, mad->wire.qkey, 4);
+	nupa_put(at, mad->msg->dest_qpn, 4);
+	nupa_put(at + 4, mad->msg->timer, 1);
+	nupa_put(at + 8, (uint64_t)mad->wire.param.qpn << 8, 4);
+	nupa_put(at + 12, service_of(&mad->wire), 8);
+	nupa_put(at + 20, mad->wire.qkey, 4);
 	put_private(mad, 24 + 96, CM_SIDR_REP_PRIVATE_BYTES);
 }
 
@@ -146,26 +141,26 @@ static void put_message(const struct mad *mad)
 	const struct nupa_msg *msg = mad->msg;
 	uint8_t *at = mad->at;
 
-	put(at, 1u << 24 | COMM_MGT << 16 | 2u << 8 | 3u, 4); /* class version 2; SEND */
-	put(at + 8, messages[msg->syndrome].answers ? msg->dest_qpn : msg->src_qpn, 8);
-	put(at + 16, messages[msg->syndrome].attribute, 2);
-	put(at + 24, msg->src_qpn, 4);
-	put(at + 28, msg->dest_qpn, 4);
+	nupa_put(at, 1u << 24 | COMM_MGT << 16 | 2u << 8 | 3u, 4); /* class version 2; SEND */
+	nupa_put(at + 8, messages[msg->syndrome].answers ? msg->dest_qpn : msg->src_qpn, 8);
+	nupa_put(at + 16, messages[msg->syndrome].attribute, 2);
+	nupa_put(at + 24, msg->src_qpn, 4);
+	nupa_put(at + 28, msg->dest_qpn, 4);
 	switch (msg->syndrome) {
 	case CM_REQ:
-		put(at + 28, 0, 4);
+		nupa_put(at + 28, 0, 4);
 		put_req(mad);
 		break;
 	case CM_REP:
 		put_rep(mad);
 		break;
 	case CM_REJ:
-		put(at + 34, msg->timer, 2);
+		nupa_put(at + 34, msg->timer, 2);
 		put_private(mad, 24 + 84, CM_REJ_PRIVATE_BYTES);
 		break;
 	case CM_SIDR_REQ:
-		put(at + 28, 0xffffu << 16, 4);
-		put(at + 32, service_of(&mad->wire), 8);
+		nupa_put(at + 28, 0xffffu << 16, 4);
+		nupa_put(at + 32, service_of(&mad->wire), 8);
 		put_addresses(mad, 24 + 16);
 		put_private(mad, 24 + 52, CM_SIDR_REQ_PRIVATE_BYTES);
 		break;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queue entries in the public format (nupa/packet/queue_tables.py): big endian, segments behind one
  * another. */
+#include "bytes.h"
 #include "watch_internal.h"
 
 #include "verbs_abi.h"
@@ -24,25 +25,18 @@ static const uint8_t segments_of[16] = {
 	[IBV_WR_ATOMIC_WRITE] = HAS(REMOTE) | HAS(ATOMIC),
 };
 
-static uint8_t *put(uint8_t *at, uint64_t value, uint32_t bytes)
-{
-	for (uint32_t i = 0; i < bytes; i++)
-		at[i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
-	return at + bytes;
-}
-
 /* Immediate data lies in memory as it is sent; an rkey is a number. */
 static uint8_t *put_imm(uint8_t *at, uint32_t imm, bool is_rkey)
 {
 	if (is_rkey)
-		return put(at, imm, 4);
+		return nupa_put(at, imm, 4);
 	memcpy(at, &imm, sizeof(imm));
 	return at + sizeof(imm);
 }
 
 static uint8_t *begin(uint8_t *at, enum segment type, uint32_t bytes)
 {
-	return put(put(at, (uint32_t)type << 8, 2), bytes, 2);
+	return nupa_put(nupa_put(at, (uint32_t)type << 8, 2), bytes, 2);
 }
 
 static uint8_t *put_datagram(const struct nupa_watch *watch, const struct nupa_trace_wqe *wqe,
@@ -51,15 +45,14 @@ static uint8_t *put_datagram(const struct nupa_watch *watch, const struct nupa_t
 	const uint32_t n_hosts = watch->fabric->geometry.n_hosts;
 
 	at = begin(at, DATAGRAM, 40);
-	at = put(put(at, wqe->dest_qpn, 4), wqe->qkey, 4);
-	at = put(at, 0, 4);             /* DLID, SL, path bits */
-	at = put(at, 1u << 24 | 64, 4); /* global; SGID index; hop limit */
-	at[-2] = 64;
-	at[-1] = 0;
-	at = put(at, 0, 4); /* flow label */
-	at = put(at, 0, 8);
-	at = put(at, wqe->dest_host < n_hosts ? 0xffff : 0, 4);
-	return put(at, wqe->dest_host < n_hosts ? watch->fabric->hosts[wqe->dest_host].ipv4 : 0, 4);
+	at = nupa_put(nupa_put(at, wqe->dest_qpn, 4), wqe->qkey, 4);
+	at = nupa_put(at, 0, 4);                   /* DLID, SL, path bits */
+	at = nupa_put(at, 1u << 24 | 64u << 8, 4); /* global; SGID index; hop limit; class */
+	at = nupa_put(at, 0, 4);                   /* flow label */
+	at = nupa_put(at, 0, 8);
+	at = nupa_put(at, wqe->dest_host < n_hosts ? 0xffff : 0, 4);
+	return nupa_put(
+	    at, wqe->dest_host < n_hosts ? watch->fabric->hosts[wqe->dest_host].ipv4 : 0, 4);
 }
 
 static uint8_t *put_segments(const struct nupa_watch *watch, const struct nupa_trace_wqe *wqe,
@@ -68,16 +61,18 @@ static uint8_t *put_segments(const struct nupa_watch *watch, const struct nupa_t
 	const uint32_t has = wqe->opcode < 16 ? segments_of[wqe->opcode] : 0;
 
 	if (has & HAS(REMOTE))
-		at = put(put(begin(at, REMOTE, 16), wqe->raddr, 8), wqe->rkey, 4);
+		at = nupa_put(nupa_put(begin(at, REMOTE, 16), wqe->raddr, 8), wqe->rkey, 4);
 	if (has & HAS(ATOMIC))
-		at = put(put(begin(at, ATOMIC, 20), wqe->compare_add, 8), wqe->swap, 8);
+		at = nupa_put(nupa_put(begin(at, ATOMIC, 20), wqe->compare_add, 8), wqe->swap, 8);
 	if (wqe->qp_type == IBV_QPT_UD)
 		at = put_datagram(watch, wqe, at);
 	if (wqe->qp_type == IBV_QPT_XRC_SEND)
-		at = put(begin(at, XRC, 8), wqe->srqn, 4);
+		at = nupa_put(begin(at, XRC, 8), wqe->srqn, 4);
 	if (has & HAS(BIND)) {
-		at = put(put(begin(at, BIND, 32), wqe->rkey, 4), wqe->swap & UINT32_MAX, 4);
-		at = put(put(put(at, wqe->swap >> 32, 4), wqe->raddr, 8), wqe->compare_add, 8);
+		at = nupa_put(nupa_put(begin(at, BIND, 32), wqe->rkey, 4), wqe->swap & UINT32_MAX,
+			      4);
+		at = nupa_put(nupa_put(nupa_put(at, wqe->swap >> 32, 4), wqe->raddr, 8),
+			      wqe->compare_add, 8);
 	}
 	return at;
 }
@@ -95,8 +90,8 @@ static uint8_t *put_data(const struct nupa_trace_wqe *wqe, uint32_t data_bytes, 
 		struct ibv_sge sge;
 
 		memcpy(&sge, data + i * sizeof(sge), sizeof(sge));
-		at = put(begin(at, DATA, 20), sge.addr, 8);
-		at = put(put(at, sge.length, 4), sge.lkey, 4);
+		at = nupa_put(begin(at, DATA, 20), sge.addr, 8);
+		at = nupa_put(nupa_put(at, sge.length, 4), sge.lkey, 4);
 	}
 	return at;
 }
@@ -134,14 +129,14 @@ bool nupa_expand_wqe(struct nupa_watch *watch, const struct nupa_trace_record *r
 	*at++ = 0; /* of the send queue */
 	*at++ = wqe->opcode;
 	*at++ = wqe->qp_type;
-	at = put(at, wqe->flags, 2);
-	at = put(at, 0, 2); /* length: below */
-	at = put(at, wqe->qpn, 4);
+	at = nupa_put(at, wqe->flags, 2);
+	at = nupa_put(at, 0, 2); /* length: below */
+	at = nupa_put(at, wqe->qpn, 4);
 	at = put_imm(at, wqe->imm, wqe->opcode == IBV_WR_SEND_WITH_INV);
-	at = put(put(at, wqe->index, 8), wqe->wr_id, 8);
-	at = put(put(at, wqe->length_bytes, 4), PSN_UNKNOWN, 4);
+	at = nupa_put(nupa_put(at, wqe->index, 8), wqe->wr_id, 8);
+	at = nupa_put(nupa_put(at, wqe->length_bytes, 4), PSN_UNKNOWN, 4);
 	at = put_data(wqe, record->data_bytes, put_segments(watch, wqe, at));
-	put(watch->entry + 6, (uint32_t)(at - watch->entry), 2);
+	nupa_put(watch->entry + 6, (uint32_t)(at - watch->entry), 2);
 	add_entry(watch, NUPA_KIND_WQE, record->transfer, nupa_host_of(watch, source),
 		  NUPA_OUTBOUND, at);
 	return true;
@@ -158,8 +153,8 @@ bool nupa_expand_doorbell(struct nupa_watch *watch, const struct nupa_trace_reco
 		return false;
 	*at++ = FORMAT;
 	*at++ = (uint8_t)bell->queue;
-	at = put(at, bell->flags & 1, 2);
-	at = put(put(at, bell->number, 4), bell->index, 8);
+	at = nupa_put(at, bell->flags & 1, 2);
+	at = nupa_put(nupa_put(at, bell->number, 4), bell->index, 8);
 	add_entry(watch, NUPA_KIND_DOORBELL, record->transfer, host, NUPA_OUTBOUND, at);
 	/* Receives are told of in the host's own memory: nothing crosses the link. */
 	if (bell->queue == NUPA_QUEUE_SQ || bell->queue == NUPA_QUEUE_CQ)
@@ -191,12 +186,12 @@ bool nupa_expand_cqe(struct nupa_watch *watch, const struct nupa_trace_record *r
 	*at++ = cqe->status;
 	*at++ = cqe->opcode;
 	*at++ = cqe->wc_flags;
-	at = put(put(put(at, cqe->cq, 4), cqe->qpn, 4), cqe->src_qpn, 4);
-	at = put(put(put(at, cqe->wr_id, 8), cqe->index, 8), cqe->byte_len, 4);
+	at = nupa_put(nupa_put(nupa_put(at, cqe->cq, 4), cqe->qpn, 4), cqe->src_qpn, 4);
+	at = nupa_put(nupa_put(nupa_put(at, cqe->wr_id, 8), cqe->index, 8), cqe->byte_len, 4);
 	at = put_imm(at, cqe->imm, cqe->wc_flags & IBV_WC_WITH_INV);
-	at = put(put(at, 0, 8), cqe->vendor_err, 4); /* LIDs and the like: none */
-	at = put(at, 0, 4);
-	at = put(at, watch->ts_ns, 8);
+	at = nupa_put(nupa_put(at, 0, 8), cqe->vendor_err, 4); /* LIDs and the like: none */
+	at = nupa_put(at, 0, 4);
+	at = nupa_put(at, watch->ts_ns, 8);
 	run = add_entry(watch, NUPA_KIND_CQE, transfer, host, NUPA_INBOUND, at);
 	run->cast.ends_transfer = !cqe->is_receive;
 	nupa_tlp_cqe(watch, record, transfer, host, cqe);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One packet of InfiniBand's transport, as RoCE v2 has it: Ethernet, IPv4, UDP, BTH, extended
  * headers, payload, padding, ICRC (IBTA 9.2, 9.3; A14, A17, A19). */
+#include "bytes.h"
 #include "crc.h"
 #include "opcodes.h"
 #include "watch_internal.h"
@@ -11,27 +12,6 @@
 #define UDP_AT 34u
 #define BTH_BYTES 12u
 #define ICRC_BYTES 4u
-
-static uint8_t *put16(uint8_t *at, uint32_t value)
-{
-	at[0] = (uint8_t)(value >> 8);
-	at[1] = (uint8_t)value;
-	return at + 2;
-}
-
-static uint8_t *put32(uint8_t *at, uint32_t value)
-{
-	value = __builtin_bswap32(value);
-	memcpy(at, &value, sizeof(value));
-	return at + 4;
-}
-
-static uint8_t *put64(uint8_t *at, uint64_t value)
-{
-	value = __builtin_bswap64(value);
-	memcpy(at, &value, sizeof(value));
-	return at + 8;
-}
 
 /* As drivers of Linux choose it: what tells flows apart is the pair of QP numbers. */
 static uint32_t source_port(uint32_t a, uint32_t b)
@@ -54,15 +34,15 @@ void nupa_roce_head(const struct nupa_watch *watch, struct nupa_roce *roce, uint
 
 	memcpy(at, target->mac, 6);
 	memcpy(at + 6, source->mac, 6);
-	at = put16(at + 12, 0x0800);
-	at = put32(at, 0x45000000); /* version, header length; length */
-	at = put32(at, 0x00004000); /* not to be fragmented */
-	at = put32(at, 0x40110000); /* TTL 64, UDP */
-	at = put32(at, source->ipv4);
-	at = put32(at, target->ipv4);
-	at = put16(at, source_port(roce->src_qpn, roce->dest_qpn));
-	at = put16(at, UDP_PORT);
-	put32(at, 0);
+	at = nupa_put16(at + 12, 0x0800);
+	at = nupa_put32(at, 0x45000000); /* version, header length; length */
+	at = nupa_put32(at, 0x00004000); /* not to be fragmented */
+	at = nupa_put32(at, 0x40110000); /* TTL 64, UDP */
+	at = nupa_put32(at, source->ipv4);
+	at = nupa_put32(at, target->ipv4);
+	at = nupa_put16(at, source_port(roce->src_qpn, roce->dest_qpn));
+	at = nupa_put16(at, UDP_PORT);
+	nupa_put32(at, 0);
 	roce->ip_sum = 0x4500 + 0x4000 + 0x4011 + (source->ipv4 >> 16) + (source->ipv4 & 0xffff) +
 		       (target->ipv4 >> 16) + (target->ipv4 & 0xffff);
 }
@@ -103,30 +83,32 @@ static uint8_t opcode_of(const struct nupa_roce *roce, bool first, bool last)
 static uint8_t *put_headers(const struct nupa_roce *roce, uint32_t headers, uint8_t *at)
 {
 	if (headers & NUPA_HEADER_XRCETH)
-		at = put32(at, roce->srqn & 0xffffff);
+		at = nupa_put32(at, roce->srqn & 0xffffff);
 	if (headers & NUPA_HEADER_DETH)
-		at = put32(put32(at, roce->qkey), roce->src_qpn & 0xffffff);
+		at = nupa_put32(nupa_put32(at, roce->qkey), roce->src_qpn & 0xffffff);
 	if (headers & NUPA_HEADER_FETH) /* level; placement: both as verbs have them */
-		at = put32(at, (uint32_t)(roce->swap >> 8 & 3) << 4 | (uint32_t)(roce->swap & 15));
+		at = nupa_put32(at,
+				(uint32_t)(roce->swap >> 8 & 3) << 4 | (uint32_t)(roce->swap & 15));
 	if (headers & NUPA_HEADER_RETH)
-		at = put32(put32(put64(at, roce->raddr), roce->rkey), roce->total_bytes);
+		at = nupa_put32(nupa_put32(nupa_put64(at, roce->raddr), roce->rkey),
+				roce->total_bytes);
 	if (headers & NUPA_HEADER_ATOMICETH) {
 		bool cas = roce->atomic == NUPA_ATOMIC_CAS;
 
-		at = put32(put64(at, roce->raddr), roce->rkey);
-		at = put64(at, cas ? roce->swap : roce->compare_add);
-		at = put64(at, cas ? roce->compare_add : 0);
+		at = nupa_put32(nupa_put64(at, roce->raddr), roce->rkey);
+		at = nupa_put64(at, cas ? roce->swap : roce->compare_add);
+		at = nupa_put64(at, cas ? roce->compare_add : 0);
 	}
 	if (headers & NUPA_HEADER_AETH)
-		at = put32(at, (uint32_t)roce->syndrome << 24 | (roce->msn & 0xffffff));
+		at = nupa_put32(at, (uint32_t)roce->syndrome << 24 | (roce->msn & 0xffffff));
 	if (headers & NUPA_HEADER_ATOMICACKETH)
-		at = put64(at, roce->original);
+		at = nupa_put64(at, roce->original);
 	if (headers & NUPA_HEADER_IMMDT) { /* as it lies in memory */
 		memcpy(at, &roce->imm, sizeof(roce->imm));
 		at += sizeof(roce->imm);
 	}
 	if (headers & NUPA_HEADER_IETH)
-		at = put32(at, roce->imm);
+		at = nupa_put32(at, roce->imm);
 	return at;
 }
 
@@ -183,9 +165,9 @@ static void put_lengths(const struct nupa_roce *roce, uint8_t *packet, uint32_t 
 
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
-	put16(packet + IP_AT + 2, ip_bytes);
-	put16(packet + IP_AT + 10, ~sum & 0xffff);
-	put16(packet + UDP_AT + 4, ip_bytes - 20);
+	nupa_put16(packet + IP_AT + 2, ip_bytes);
+	nupa_put16(packet + IP_AT + 10, ~sum & 0xffff);
+	nupa_put16(packet + UDP_AT + 4, ip_bytes - 20);
 }
 
 uint32_t nupa_roce_build(const struct nupa_roce *roce, uint32_t i, uint32_t n, uint32_t snap_bytes,
@@ -203,9 +185,9 @@ uint32_t nupa_roce_build(const struct nupa_roce *roce, uint32_t i, uint32_t n, u
 	at[0] = opcode;
 	at[1] = (uint8_t)((last && roce->solicited ? 0x80u : 0) | 0x40u |
 			  pad << 4); /* MigReq: migrated */
-	put16(at + 2, 0xffff);
-	put32(at + 4, roce->dest_qpn & 0xffffff);
-	put32(at + 8, (last && roce->asks ? 1u << 31 : 0) | ((roce->psn + i) & NUPA_PSN_MASK));
+	nupa_put16(at + 2, 0xffff);
+	nupa_put32(at + 4, roce->dest_qpn & 0xffffff);
+	nupa_put32(at + 8, (last && roce->asks ? 1u << 31 : 0) | ((roce->psn + i) & NUPA_PSN_MASK));
 	at = put_headers(roce, nupa_opcode(opcode).headers, at + BTH_BYTES);
 	total = (uint32_t)(at - out) + bytes + pad + ICRC_BYTES;
 	captured = (uint32_t)(at - out) + recorded;

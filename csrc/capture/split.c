@@ -2,6 +2,8 @@
  * Accesses as TLPs (PCIe 6.0, chapter 2) and CXL.mem messages (CXL 3.1, 3.3). */
 #include "split.h"
 
+#include "bytes.h"
+
 #include <string.h>
 
 #define MRD 0x00u
@@ -220,13 +222,6 @@ bool nupa_split_is_last(const struct nupa_split *split)
 
 /* --- bytes --------------------------------------------------------------------------- */
 
-static uint8_t *put(uint8_t *at, uint64_t value, uint32_t bytes)
-{
-	for (uint32_t i = 0; i < bytes; i++)
-		at[i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
-	return at + bytes;
-}
-
 static uint32_t build_cxl(const struct nupa_split *split, bool poisoned, uint8_t *out,
 			  uint32_t *data_at)
 {
@@ -238,19 +233,19 @@ static uint32_t build_cxl(const struct nupa_split *split, bool poisoned, uint8_t
 	*at++ = (uint8_t)(VALID | (uint32_t)split->opcode << 3);
 	if (split->completes) {
 		*at++ = (uint8_t)(NO_META | (has_data && poisoned ? 2 : 0));
-		at = put(at, split->this_tag, 2);
-		at = put(at, 0, 2);
+		at = nupa_put(at, split->this_tag, 2);
+		at = nupa_put(at, 0, 2);
 	} else {
 		*at++ = (uint8_t)(NO_META | (split->enables ? 1 : 0));
-		at = put(at, split->this_tag, 2);
-		at = put(at, 0, 6);
-		at = put(at, split->address, 8);
+		at = nupa_put(at, split->this_tag, 2);
+		at = nupa_put(at, 0, 6);
+		at = nupa_put(at, split->address, 8);
 	}
 	*data_at = (uint32_t)(at - out);
 	if (!has_data)
 		return *data_at;
 	if (split->enables)
-		at = put(at, split->enables, 8);
+		at = nupa_put(at, split->enables, 8);
 	memset(at, 0, NUPA_CXL_LINE_BYTES);
 	*data_at = (uint32_t)(at - out) + split->data_at;
 	return (uint32_t)(at - out) + NUPA_CXL_LINE_BYTES;
@@ -266,18 +261,18 @@ uint32_t nupa_split_build(const struct nupa_split *split, uint16_t requester, ui
 		return build_cxl(split, poisoned, out, data_at);
 	*at++ = (uint8_t)(split->code | (wide ? WITH_64_BITS : 0));
 	*at++ = 0; /* tags of 8 bits */
-	at = put(at, (split->dw & 0x3ff) | (poisoned && split->code != MRD ? 1u << 14 : 0), 2);
+	at = nupa_put(at, (split->dw & 0x3ff) | (poisoned && split->code != MRD ? 1u << 14 : 0), 2);
 	if (split->completes) {
-		at = put(at, completer, 2);
-		at = put(at, split->byte_count & 0xfff, 2);
-		at = put(at, requester, 2);
+		at = nupa_put(at, completer, 2);
+		at = nupa_put(at, split->byte_count & 0xfff, 2);
+		at = nupa_put(at, requester, 2);
 		*at++ = (uint8_t)split->this_tag;
 		*at++ = (uint8_t)split->lower_address;
 	} else {
-		at = put(at, requester, 2);
+		at = nupa_put(at, requester, 2);
 		*at++ = (uint8_t)split->this_tag;
 		*at++ = (uint8_t)(split->last_be << 4 | split->first_be);
-		at = put(at, split->address & ~UINT64_C(3), wide ? 8 : 4);
+		at = nupa_put(at, split->address & ~UINT64_C(3), wide ? 8 : 4);
 	}
 	*data_at = (uint32_t)(at - out);
 	if (split->carries == NUPA_CARRIES_NOTHING)

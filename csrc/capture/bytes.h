@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Numbers as packets have them: big endian, of so many bytes; each returns what is behind it. */
+#ifndef NUPA_CAPTURE_BYTES_H
+#define NUPA_CAPTURE_BYTES_H
+
+#include <endian.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline uint8_t *nupa_put16(uint8_t *at, uint32_t value)
+{
+	const uint16_t word = htobe16((uint16_t)value);
+
+	memcpy(at, &word, sizeof(word));
+	return at + sizeof(word);
+}
+
+static inline uint8_t *nupa_put32(uint8_t *at, uint32_t value)
+{
+	value = htobe32(value);
+	memcpy(at, &value, sizeof(value));
+	return at + sizeof(value);
+}
+
+static inline uint8_t *nupa_put64(uint8_t *at, uint64_t value)
+{
+	value = htobe64(value);
+	memcpy(at, &value, sizeof(value));
+	return at + sizeof(value);
+}
+
+static inline uint8_t *nupa_put(uint8_t *at, uint64_t value, uint32_t bytes)
+{
+	for (uint32_t i = 0; i < bytes; i++)
+		at[i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
+	return at + bytes;
+}
+
+#endif
