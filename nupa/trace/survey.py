@@ -234,7 +234,10 @@ class Survey:
 
     def finish(self) -> None:
         """All packets were added."""
+        hosts = {one.source: one.source_host for one in self.transfers if one.source_host}
+        hosts.pop("", None)
         for transfer in self.transfers:
+            transfer.target_host = transfer.target_host or hosts.get(transfer.target, "")
             if not transfer.op and transfer.crossing:
                 transfer.op = crossing_name(transfer.crossing >> 8, transfer.crossing & 0xFF)
 

@@ -259,6 +259,16 @@ def test_datagrams_are_transfers_each_and_congestion_is_a_conversation(read: Rea
     assert read_story(index, index.transfers[2]).rows[0].count == 3
 
 
+def test_a_host_has_its_name_also_where_nothing_comes_back_from_it(read: Reading) -> None:
+    scene = Scene()
+    for transfer, back in ((1, False), (2, True)):
+        scene.transfer = transfer
+        bth = BTH(opcode="UC_SEND_ONLY", dqpn=transfer, psn=1)
+        scene.frame(scene.below(back) / bth / b"x", back=back, after=10)
+    ends = [(one.source_text, one.target_text) for one in read(scene).transfers]
+    assert ends == [("host0", "host1 0x000001"), ("host1", "host0 0x000002")]
+
+
 # --- lists ---
 
 
