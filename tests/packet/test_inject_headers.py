@@ -23,6 +23,15 @@ from tests.packet.scene import Scene
 
 MakeScene = Callable[..., Scene]
 
+# One scene takes all examples: making one takes longer than an example.
+ANY = hypothesis.settings(
+    deadline=None,
+    suppress_health_check=[
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.function_scoped_fixture,
+    ],
+)
+
 
 def dropped(scene: Scene, packet: Packet | bytes, reason: Reason, counter: str | None) -> None:
     """It is, for that reason; one packet is counted, under that name, and nothing has changed."""
@@ -231,7 +240,7 @@ def test_a_packet_that_is_cut_off_anywhere_is_dropped(scene: Scene) -> None:
 
 
 @hypothesis.given(data=st.binary(max_size=200))
-@hypothesis.settings(max_examples=100)
+@hypothesis.settings(ANY, max_examples=100)
 def test_any_bytes_have_a_verdict(scene: Scene, data: bytes) -> None:
     below = Ether(dst="02:00:0a:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(dport=4791)
     for frame in (data, bytes(below / data)):
@@ -260,7 +269,7 @@ def all_scenes(make_scene: MakeScene) -> list[Scene]:
         },
     ),
 )
-@hypothesis.settings(max_examples=300)
+@hypothesis.settings(ANY, max_examples=300)
 def test_any_packet_with_a_right_icrc_has_a_verdict(
     all_scenes: list[Scene],
     which: int,
@@ -280,7 +289,7 @@ def test_any_packet_with_a_right_icrc_has_a_verdict(
 
 
 @hypothesis.given(seed=st.randoms(use_true_random=False), flips=st.integers(1, 8))
-@hypothesis.settings(max_examples=100)
+@hypothesis.settings(ANY, max_examples=100)
 def test_a_mutated_packet_has_a_verdict(scene: Scene, seed: Random, flips: int) -> None:
     if scene.end.state() is e.IBV_QPS_ERR:
         scene.reconnect(psn=100)
