@@ -286,8 +286,11 @@ class Fabric:
 
         with self.control_lock():
             at = find_port(self.ports, self.hosts, port)
-            number = table.add(self._segment, at, fault.seeded(rng or SystemRandom()))
-            return next(entry for entry in table.entries(self._segment) if entry.id == number)
+            seeded = fault.seeded(rng or SystemRandom())
+            number = table.add(self._segment, at, seeded)
+            (entry,) = [found for found in table.entries(self._segment) if found.id == number]
+        # With all of its time, a moment of which has passed.
+        return entry._replace(fault=seeded)
 
     def clear_fault(self, number: int) -> bool:
         """Takes one away by its id; whether it was there."""

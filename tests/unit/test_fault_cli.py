@@ -124,9 +124,10 @@ def test_a_seed_is_drawn_anew_and_shown(nupa: Run, fabric: Fabric) -> None:
 
 
 def test_for_says_how_long(nupa: Run, fabric: Fabric) -> None:
-    nupa("host0", "add", "drop", "--for", "1min", "--count", "1")
+    said = nupa("host0", "add", "drop", "--for", "90s", "--count", "1", "--seed", "3")
+    assert "again: nupa fault host0/1 add drop --count 1 --for 90s --seed 3\n" in said
     (entry,) = fabric.faults()
-    assert 0 < entry.fault.for_ns <= 60_000_000_000
+    assert 0 < entry.fault.for_ns <= 90_000_000_000
     assert entry.left.startswith("1 hit, ")
 
 
