@@ -122,21 +122,23 @@ class Connection:
 
 
 class Stage:
-    """Hosts, connections and regions, made when they are first needed; a context manager."""
+    """Hosts, and connections and regions, made when they are first needed; a context manager.
+
+    *mapped*: addresses are dealt to the fabric's hosts in turn, several to one if need be.
+    """
 
     def __init__(
         self, fabric: Fabric, addresses: Iterable[str], buffer_bytes: int, mapped: bool = False
     ) -> None:
-        self._fabric = fabric
         self._out = mmap.mmap(-1, buffer_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._landing = mmap.mmap(-1, buffer_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.hosts: dict[str, Host] = {}
-        count = len(fabric.hosts)
         self._made: dict[int, Host] = {}
         self._connections: dict[int, Connection] = {}
         self._datagram_ends: dict[_DatagramKey, End] = {}
         self._regions: dict[tuple[Key, int], MR] = {}
         self._wr_id = 0
+        count = len(fabric.hosts)
         try:
             for number, name in enumerate(addresses):
                 index = number % count if mapped else number
