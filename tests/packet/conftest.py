@@ -6,9 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.packet.scene import Scene
+
+# As tests/unit has it: a machine that is busy takes its time, and that is no failure.
+hypothesis.settings.register_profile(
+    "nupa",
+    hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("nupa")
 
 
 @pytest.fixture
