@@ -312,6 +312,35 @@ def test_a_snap_length_cuts_packets_and_says_how_long_they_were(pair: Any, fabri
     assert (shown[RETH].dmalen, shown[IP].len) == (10_000, 4156)
 
 
+@pytest.mark.parametrize("opcode", [e.IBV_WR_SEND, e.IBV_WR_RDMA_WRITE, e.IBV_WR_RDMA_READ])
+def test_a_message_of_many_records_is_one_message(
+    make_pair: Any, mover: str, fabric: Fabric, opcode: int
+) -> None:
+    size = 1_000_003
+    data = Random(opcode).randbytes(size)
+    pair = make_pair(mover=mover, size=1 << 20)
+    (pair.b if opcode == e.IBV_WR_RDMA_READ else pair.a).mr.write(data)
+    with Watch(fabric, ("transport",)) as watch:
+        if opcode == e.IBV_WR_SEND:
+            pair.b.qp.post_recv(RecvWR(7, sg=[pair.b.mr.sge()]))
+            pair.a.qp.post_send(SendWR(1, sg=[pair.a.mr.sge(0, size)]))
+        else:
+            pair.a.qp.post_send(one_sided(pair, opcode, size))
+        pair.a.wait_ok()
+        packets = transport(watch)
+        assert watch.counts.lost == 0
+    kind = {0: "RDMA_WRITE", 2: "SEND", 4: "RDMA_READ_RESPONSE"}[opcode]
+    carriers = [p for p, n in zip(packets, names(packets), strict=True) if n.startswith(kind)]
+    assert names(carriers) == parts(kind, size)
+    assert payload(carriers) == data
+    first = packets[0][BTH].psn
+    assert [p[BTH].psn - first for p in carriers] == list(range(len(carriers)))
+    if opcode == e.IBV_WR_RDMA_READ:
+        assert packets[0][RETH].dmalen == size
+    else:
+        assert (packets[-1][AETH].msn, packets[-1][BTH].psn) == (1, carriers[-1][BTH].psn)
+
+
 def test_a_packet_is_seen_at_each_watched_port_of_its_route(pair: Any, fabric: Fabric) -> None:
     ports = range(len(fabric.ports))
     with Watch(fabric, ("transport",), ports=ports) as watch:
