@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,16 +65,26 @@ def test_a_replay_of_what_a_program_did_matches(
     assert replayed(file, requests).hosts == 2
 
 
+@pytest.fixture
+def fabric(stage: Stage) -> Iterator[Stage]:
+    """The default fabric is up from before the server until after the client."""
+    outcome = stage.run(stage.nupa("up"))
+    assert outcome.ok, outcome.describe()
+    yield stage
+    outcome = stage.run(stage.nupa("down"))
+    assert outcome.ok, outcome.describe()
+
+
 def test_a_replay_of_rping_matches_though_its_client_changes_what_is_read(
-    stage: Stage, tmp_path: Path
+    fabric: Stage, tmp_path: Path
 ) -> None:
     rping = cm_stage.program("rping")
     port = cm_stage.port()
     file = tmp_path / "x.pcapng"
     both = ["-a", cm_stage.SERVER, "-p", port, "-C", "5", "-V"]
-    with recorded(stage, file, [rping, "-s", *both], [rping, "-c", *both]) as pair:
+    with recorded(fabric, file, [rping, "-s", *both], [rping, "-c", *both]) as pair:
         pair.start_server()
-        cm_stage.wait_for_listener(stage, pair, port)
+        cm_stage.wait_for_listener(fabric, pair, port)
         pair.start_client()
         pair.wait().check()
     report = replay(file).raise_for_differences()
