@@ -42,7 +42,7 @@ def replayed(file: Path, requests: int) -> Report:
         (["ibv_rc_pingpong", "-g", "1", "-n", "20"], 40),
         (["ibv_uc_pingpong", "-g", "1", "-n", "20"], 40),
         (["ibv_ud_pingpong", "-g", "1", "-n", "20"], 40),
-        (["ib_write_bw", "-n", "20"], 20),
+        (["ib_write_bw", "-n", "20", "-s", "20000"], 20),
         (["ib_write_lat", "-n", "20"], 40),
         (["ib_send_bw", "-n", "20", "-s", "9000"], 20),
         (["ib_read_lat", "-n", "20"], 20),
