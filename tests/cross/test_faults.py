@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from nupa.fabric import Fabric, Fault
-from tests.unit.fault_mixtures import mixtures, under
+from nupa.fabric import Fabric, Fault, Faulty
+from nupa.fabric.topology import star
+from tests.unit.fault_mixtures import FAULTS_MAX, mixtures, under, wait_judged
 
 from .conftest import Pair
 from .node import pattern
+from .peer import Peer
 
 MakePair = Callable[..., Pair]
 Mixture = list[tuple[str, Fault]]
@@ -26,6 +30,12 @@ FEW = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 COUNT = 150
+SENT = 20  # and as many receives as faults may make of them, of 128
+
+
+def counted(fabric: Fabric) -> Counter[str]:
+    """What all hosts counted, added."""
+    return sum((Counter(one) for one in fabric.hw_counters().values()), Counter())
 
 
 @pytest.mark.parametrize("length", [64, 20_000])
@@ -68,3 +78,46 @@ def test_what_is_written_and_read_is_intact(
         assert [done.status for done in pair.a.wait(2)] == ["SUCCESS", "SUCCESS"]
     assert pair.b.load(0, 0, half) == data
     assert pair.a.load(0, half, half) == data
+
+
+@pytest.mark.parametrize("qp_type", ["uc", "ud"])
+@given(mixture=mixtures())
+@FEW
+def test_what_is_lost_otherwise_is_counted(
+    fabric: Fabric, make_pair: MakePair, qp_type: str, mixture: Mixture
+) -> None:
+    pair = make_pair(qp_type)
+    to = {"peer": pair.b_address} if qp_type == "ud" else {}
+    before = counted(fabric)
+    with under(fabric, mixture) as faults:
+        for i in range((1 + FAULTS_MAX) * SENT + 1):
+            pair.b.recv(0, i * 64, 64, wr_id=i)
+        for i in range(SENT):
+            pair.a.post("send", 0, 0, 8, wr_id=i, **to)
+        assert [done.wr_id for done in pair.a.wait(SENT)] == list(range(SENT))
+        wait_judged(faults[0], SENT)
+    pair.a.post("send_imm", 0, 0, 8, imm=77, **to)
+    received = 0
+    while pair.b.wait()[0].imm != 77:
+        received += 1
+    counters = counted(fabric) - before
+    lost = ("fault_dropped", "duplicate_request")
+    came = SENT + counters["fault_duplicated"]
+    assert received == came - sum(counters[name] for name in lost)
+
+
+def test_who_is_elsewhere_is_left_alone(nupa_dir: Path, spawn: Callable[[], Peer]) -> None:  # noqa: ARG001
+    with Fabric.create("cross", star(3)) as fabric, Faulty(fabric.port("host2"), "drop") as faulty:
+        a, b = spawn(), spawn()
+        addresses = []
+        for host, peer in enumerate((a, b)):
+            peer.attach("cross", host)
+            peer.register(4096)
+            addresses.append(peer.make_qp())
+        a.connect(addresses[1])
+        b.connect(addresses[0])
+        b.recv(wr_id=7)
+        a.post("send", 0, 0, 8)
+        assert a.wait()[0].status == "SUCCESS"
+        assert b.wait()[0].wr_id == 7
+        assert faulty.seen == 0
