@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +16,18 @@ import pytest
 from . import users
 from .stage import Stage
 from .users import User
+
+
+@pytest.fixture(scope="session")
+def quick_clock() -> Iterator[str]:
+    """Of quick_clock.c: a library that everybody can read."""
+    folder = Path(tempfile.mkdtemp(prefix="nupa-test-"))
+    folder.chmod(0o755)
+    library = folder / "quick_clock.so"
+    source = Path(__file__).with_name("quick_clock.c")
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
+    yield str(library)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

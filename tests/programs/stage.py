@@ -31,10 +31,12 @@ class Stage:
     user: User
     mover: str | None = None
     denied: tuple[str, ...] = ()
+    preload: str = ""  #: a library, that the user can read
 
     @property
     def env(self) -> dict[str, str]:
-        return {"NUPA_DIR": str(self.folder), **self.user.env}
+        preload = {"LD_PRELOAD": self.preload} if self.preload else {}
+        return {"NUPA_DIR": str(self.folder), **preload, **self.user.env}
 
     def nupa(self, *arguments: str) -> list[str]:
         return [*self.user.prefix, self.user.python, "-P", "-m", "nupa.cli", *arguments]

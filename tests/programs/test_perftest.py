@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """ib_{write,read,send,atomic}_{bw,lat} of perftest, with the options of its users.
 
-perftest times the CPU's clock for a quarter of a second for each line that it prints, and fills its
-buffers with random numbers first (64 MiB take seconds): so -a and large sizes are few.  What it
-measures is not looked at: these are no benchmarks.
+perftest fills its buffers with random numbers first (64 MiB take seconds), so large sizes are few.
+What it measures is not looked at: these are no benchmarks, and its clock is a quick one.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,16 @@ UD_SIZES = [1 << power for power in range(1, 13)]  # up to the MTU
 ONE_SIDED_AND_SEND = ["write", "read", "send"]
 BANDWIDTH = ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw"]
 LATENCY = ["ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat"]
+
+
+@pytest.fixture
+def stage(stage: Stage, quick_clock: str) -> Stage:
+    return replace(stage, preload=quick_clock)
+
+
+@pytest.fixture
+def by_user(by_user: Stage, quick_clock: str) -> Stage:
+    return replace(by_user, preload=quick_clock)
 
 
 def measured(stage: Stage, program: str, *options: str) -> list[int]:
