@@ -54,10 +54,20 @@ LOSSY = st.one_of(
 )
 
 
-@st.composite
-def mixtures(draw: st.DrawFn) -> list[tuple[str, Fault]]:
+#: What stops all for a moment, which a reliable connection hides, too.
+BRIEF = st.one_of(
+    *(
+        _faults(
+            kind, seed=SEEDS, count=st.integers(1, 2), after=st.integers(0, 60), duration=_ms(5)
+        )
+        for kind in ("flap", "stuck")
+    )
+)
+
+
+def mixtures(kinds: st.SearchStrategy[Fault] = LOSSY) -> st.SearchStrategy[list[tuple[str, Fault]]]:
     """Some of these at some places."""
-    return draw(st.lists(st.tuples(PLACES, LOSSY), min_size=1, max_size=FAULTS_MAX))
+    return st.lists(st.tuples(PLACES, kinds), min_size=1, max_size=FAULTS_MAX)
 
 
 @contextmanager

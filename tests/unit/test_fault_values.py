@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -101,6 +103,12 @@ def test_every_kind_of_the_engine_is_there() -> None:
     kinds = {name for name in names if name != "NUPA_FAULT_KINDS"}
     assert kinds == {f"NUPA_FAULT_{kind.name}" for kind in FaultKind}
     assert list(KINDS) == list(FaultKind)
+
+
+def test_the_page_of_documentation_has_every_kind() -> None:
+    page = Path(__file__).parents[2] / "docs" / "faults.md"
+    rows = re.findall(r"^\| `(\w+)` \| ", page.read_text().partition("## Kinds")[2], re.MULTILINE)
+    assert rows[: len(KINDS)] == [kind.value for kind in KINDS]
 
 
 def faults() -> st.SearchStrategy[Fault]:
