@@ -398,6 +398,8 @@ struct nupa_qp {
 	uint64_t retry_end;   /* where the path was whole again */
 	bool went_back;       /* once for this PSN, and nothing has come since */
 	uint32_t went_back_psn;
+	uint64_t part_of; /* the request, + 1, of which all up to part_psn is executed */
+	uint32_t part_psn;
 	struct nupa_list retry_link; /* engine->faults->retries */
 	uint64_t stuck_until_ns;     /* nothing completes before; 0: it does */
 	uint32_t stuck_by;           /* which fault's doing */

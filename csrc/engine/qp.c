@@ -103,7 +103,7 @@ void nupa_qp_reset(struct nupa_qp *qp)
 		nupa_cq_purge(qp->recv_cq, qp);
 	qp->sq.acked = qp->sq.issued = qp->sq.posted = qp->sq.begun = 0;
 	nupa_retry_stop(qp);
-	qp->retry_end = qp->stuck_until_ns = 0;
+	qp->retry_end = qp->stuck_until_ns = qp->part_of = 0;
 	nupa_list_del(&qp->stuck_link);
 	qp->rq.head = qp->rq.tail = 0;
 	qp->reads_outstanding = 0;

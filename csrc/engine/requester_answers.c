@@ -2,6 +2,33 @@
  * What a peer answers to our requests.  Go-back-N: a NAK rewinds `issued`. */
 #include "sq.h"
 
+/* The oldest request that waits for an answer, or was sent and has to go again; `posted`: none. */
+static uint64_t oldest_begun(struct nupa_qp *qp)
+{
+	uint64_t i = qp->sq.acked;
+
+	while (i != qp->sq.posted && nupa_sq_wqe(&qp->sq, i)->state == NUPA_WQE_DONE)
+		i++;
+	return i != qp->sq.issued || nupa_sq_has_begun(&qp->sq) ? i : qp->sq.posted;
+}
+
+/* All up to psn is executed, which is part of a request: progress as well, or a long one would
+ * never end where every hundredth message gets lost. */
+static void note_part(struct nupa_qp *qp, uint32_t psn)
+{
+	uint64_t index = oldest_begun(qp);
+	const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
+
+	if (index == qp->sq.posted || nupa_is_response_op(wqe->opcode) ||
+	    nupa_psn_diff(psn, wqe->first_psn) < 0 ||
+	    (qp->part_of == index + 1 && nupa_psn_diff(psn, qp->part_psn) <= 0))
+		return;
+	qp->part_of = index + 1;
+	qp->part_psn = nupa_psn_add(psn, 0);
+	nupa_sq_made_progress(qp);
+	nupa_requester_run(qp);
+}
+
 /* All requests up to psn are executed. */
 void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn)
 {
@@ -17,6 +44,8 @@ void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn)
 		wqe->state = NUPA_WQE_DONE;
 		any = true;
 	}
+	if (unlikely(!any && qp->channel && qp->channel->suspect))
+		note_part(qp, psn);
 	if (!any)
 		return;
 	nupa_sq_made_progress(qp);
@@ -48,12 +77,26 @@ static uint64_t begun_end(struct nupa_sq *sq)
 	return sq->issued + (sq->issued != sq->posted && nupa_sq_wqe(sq, sq->issued)->moved_bytes);
 }
 
-/* Takes everything from this request on back.  What came of a READ stays. */
-static void rewind_from(struct nupa_qp *qp, uint64_t index)
+/* Where in a request in parts the one with this psn begins; 0: from its start on. */
+static uint32_t part_offset(const struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t psn)
+{
+	uint64_t parts = (psn - wqe->first_psn) & 0xffffff;
+	uint64_t offset = parts * nupa_dma_payload_max(qp->channel->tx.dma_bytes);
+
+	if (wqe->pulled || wqe->data_placed || nupa_is_response_op(wqe->opcode) ||
+	    offset >= wqe->length_bytes)
+		return 0;
+	return (uint32_t)offset;
+}
+
+/* Takes everything from this part of this request on back.  What came of a READ stays. */
+static void rewind_from(struct nupa_qp *qp, uint64_t index, uint32_t psn)
 {
 	uint64_t end = begun_end(&qp->sq);
+	struct nupa_wqe *first = nupa_sq_wqe(&qp->sq, index);
+	uint32_t offset = part_offset(qp, first, psn);
 
-	qp->next_psn = nupa_sq_wqe(&qp->sq, index)->first_psn;
+	qp->next_psn = offset ? psn : first->first_psn;
 	for (uint64_t i = index; i != end; i++) {
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
 
@@ -63,13 +106,16 @@ static void rewind_from(struct nupa_qp *qp, uint64_t index)
 		if (wqe->opcode != IBV_WR_RDMA_READ)
 			wqe->moved_bytes = 0;
 	}
+	if (offset)
+		first->moved_bytes = offset;
 	if (qp->sq.begun < end)
 		qp->sq.begun = end;
 	qp->sq.issued = index;
 }
 
-/* The same from the request with this psn on; false: there is none such. */
-static bool rewind_to(struct nupa_qp *qp, uint32_t psn)
+/* The same from the request with this psn on, or of that from this part on; false: there is none
+ * such. */
+static bool rewind_to(struct nupa_qp *qp, uint32_t psn, bool to_part)
 {
 	uint64_t end = begun_end(&qp->sq);
 
@@ -79,7 +125,7 @@ static bool rewind_to(struct nupa_qp *qp, uint32_t psn)
 		if (wqe->state == NUPA_WQE_DONE || nupa_psn_diff(psn, wqe->first_psn) < 0 ||
 		    (i != qp->sq.issued && nupa_psn_diff(psn, wqe->last_psn) > 0))
 			continue;
-		rewind_from(qp, i);
+		rewind_from(qp, i, to_part ? psn : wqe->first_psn);
 		return true;
 	}
 	return false;
@@ -87,12 +133,16 @@ static bool rewind_to(struct nupa_qp *qp, uint32_t psn)
 
 bool nupa_requester_go_back(struct nupa_qp *qp, uint64_t index)
 {
+	uint32_t psn;
+
 	if (qp->psn_retries_left == 0) {
 		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
 		return false;
 	}
 	qp->psn_retries_left--;
-	rewind_from(qp, index);
+	psn = qp->part_of == index + 1 ? nupa_psn_add(qp->part_psn, 1)
+				       : nupa_sq_wqe(&qp->sq, index)->first_psn;
+	rewind_from(qp, index, psn);
 	qp->xrc_resync = qp->xrc_away;
 	nupa_qp_unsettle(qp);
 	return true;
@@ -136,6 +186,18 @@ static const uint16_t rnr_timer_10us[32] = {
 	2048,      3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 };
 
+/* A refusal for good, of a request that was gone back to meanwhile: another answer came first. */
+static bool refuses_begun(struct nupa_qp *qp, const struct nupa_msg *msg)
+{
+	uint64_t index = oldest_begun(qp);
+	const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
+
+	return msg->syndrome >= NUPA_NAK_INVALID_REQUEST &&
+	       msg->syndrome <= NUPA_NAK_REMOTE_OPERATION && index != qp->sq.posted &&
+	       nupa_psn_diff(msg->psn, wqe->first_psn) >= 0 &&
+	       nupa_psn_diff(msg->psn, wqe->last_psn) <= 0;
+}
+
 void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	static const uint8_t fatal_status[] = {
@@ -156,7 +218,8 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 	    (msg->syndrome == NUPA_NAK_NOT_READY && !is_oldest(qp, msg->psn)) ||
 	    (msg->syndrome == NUPA_NAK_PSN && qp->went_back && /* the same one twice */
 	     nupa_psn_diff(qp->went_back_psn, msg->psn) == 0) ||
-	    !rewind_to(qp, msg->psn))
+	    (!rewind_to(qp, nupa_psn_add(msg->psn, 0), msg->syndrome == NUPA_NAK_PSN) &&
+	     !refuses_begun(qp, msg)))
 		return;
 	qp->xrc_resync = qp->xrc_away;
 	nupa_qp_unsettle(qp);
@@ -272,10 +335,12 @@ void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
 	if (!nupa_channel_intact(qp->channel))
 		return; /* not its bytes: the death watch will tell */
 	wqe->moved_bytes += msg->length_bytes;
-	if (wqe->moved_bytes == wqe->length_bytes)
+	if (wqe->moved_bytes == wqe->length_bytes) {
 		response_done(qp, wqe);
-	else if (msg->length_bytes)
+	} else if (unlikely(qp->channel->suspect) && msg->length_bytes) {
 		nupa_sq_made_progress(qp);
+		nupa_requester_run(qp);
+	}
 }
 
 void nupa_requester_atomic_resp(struct nupa_qp *qp, const struct nupa_msg *msg)

@@ -225,6 +225,28 @@ static void a_requester_that_hears_nothing_gives_up_after_its_retries(void)
 	fabric_close(fabric, a, b);
 }
 
+/* 64 parts: that all of them get through in a row cannot be waited for. */
+static void long_messages_go_on_where_they_stopped(void)
+{
+	enum { BYTES = 1u << 20 };
+	const uint32_t kinds[] = { NUPA_FAULT_DROP, NUPA_FAULT_REORDER };
+
+	for (uint32_t i = 0; i < 2; i++) {
+		struct nupa_fabric *fabric = test_fabric();
+		struct nupa_fault_info fault = fault_of(kinds[i], 0.15);
+		struct end_options options = fault_options(8);
+		struct end *a, *b;
+
+		pair_open(fabric, &options, &a, &b);
+		fault.duration_ns = 100000;
+		fault_add(fabric, &fault);
+		send_all(a, b, 1, BYTES);
+		write_and_read_all(a, b, 1, BYTES);
+		CHECK(fault_hw(fabric, 0).packet_seq_err > 8); /* more than there are retries */
+		fabric_close(fabric, a, b);
+	}
+}
+
 /* --- what is held -------------------------------------------------------------------- */
 
 static void what_is_held_goes_on_in_order_when_the_fault_is_cleared(void)
@@ -341,6 +363,7 @@ int main(int argc, char **argv)
 		CASE(a_lost_part_of_a_read_is_asked_for_at_once),
 		CASE(an_atomic_whose_answer_is_lost_is_executed_once),
 		CASE(a_requester_that_hears_nothing_gives_up_after_its_retries),
+		CASE(long_messages_go_on_where_they_stopped),
 		CASE(what_is_held_goes_on_in_order_when_the_fault_is_cleared),
 		CASE(what_comes_behind_a_delayed_message_waits),
 		CASE(reorder_lets_the_next_message_pass),
