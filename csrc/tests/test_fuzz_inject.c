@@ -349,7 +349,9 @@ static void any_packet(enum ibv_qp_type type, bool with_srq)
 	static struct frame frame;
 
 	open_scene(&s, type, with_srq);
-	while (test_now_ns() < until_ns) {
+	/* However little of the time a busy machine gives us: some are of each kind. */
+	while (test_now_ns() < until_ns || !s.verdicts[NUPA_INJECT_EXECUTED] ||
+	       !s.verdicts[NUPA_INJECT_DROPPED]) {
 		if (!pick(&s, 4))
 			post_receives(&s);
 		if (!pick(&s, 64))
@@ -366,7 +368,6 @@ static void any_packet(enum ibv_qp_type type, bool with_srq)
 	close_scene(&s);
 	printf("  %llu executed, %llu NAKed, %llu dropped\n", (unsigned long long)s.verdicts[0],
 	       (unsigned long long)s.verdicts[1], (unsigned long long)s.verdicts[2]);
-	CHECK(s.verdicts[NUPA_INJECT_EXECUTED] && s.verdicts[NUPA_INJECT_DROPPED]);
 	nupa_fabric_put(s.fabric);
 }
 
