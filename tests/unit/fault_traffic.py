@@ -58,7 +58,7 @@ PROGRAMS = st.lists(ops(), max_size=_OPS_MAX)
 def ends(qp_type: int = e.IBV_QPT_RC, **options: int) -> Iterator[tuple[Fabric, Pair]]:
     """A fabric of this process and an end on each of its two hosts, which know of each other."""
     with Fabric(hosts=2) as fabric, ExitStack() as stack:
-        cap = QPCap(_OPS_MAX, (1 + FAULTS_MAX) * _MESSAGES_MAX + 1, 1, 1, 64)
+        cap = QPCap(_OPS_MAX, (1 + FAULTS_MAX) * MESSAGES_MAX + 1, 1, 1, 64)
         made = [End(fabric, host, qp_type, size=REGION_BYTES, cap=cap) for host in (0, 1)]
         for end in made:
             stack.callback(end.ctx.close)
@@ -163,7 +163,7 @@ def run_both(pair: Pair, programs: tuple[Sequence[Op], Sequence[Op]], seed: int)
         program.check(sent, received)
 
 
-_MESSAGES_MAX = 24
+MESSAGES_MAX = 24
 _GRH_BYTES = 40  # ibv_post_recv(3): a datagram arrives behind it
 _ROOM_BYTES = _GRH_BYTES + 4096
 _LAST = b"last"
@@ -172,7 +172,7 @@ _LAST = b"last"
 def message_sizes() -> st.SearchStrategy[list[int]]:
     """Of messages of one packet, which say in four bytes which they are."""
     size = st.sampled_from([4, 32, 33, 1000, 4096])
-    return st.lists(size, min_size=1, max_size=_MESSAGES_MAX)
+    return st.lists(size, min_size=1, max_size=MESSAGES_MAX)
 
 
 class Unreliable:

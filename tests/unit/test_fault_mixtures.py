@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nupa.fabric import Fabric, Fault
+from nupa.fabric import Fabric, Fault, Faulty
 from nupa.verbs import enums as e
 
 from .fault_mixtures import BRIEF, LOSSY, SEEDS, mixtures, under, wait_judged
-from .fault_traffic import PROGRAMS, Op, Unreliable, ends, message_sizes, run_both
+from .fault_traffic import MESSAGES_MAX, PROGRAMS, Op, Unreliable, ends, message_sizes, run_both
 
 Mixture = list[tuple[str, Fault]]
 
@@ -65,3 +65,20 @@ def test_what_is_lost_otherwise_is_counted(
     lost = ("fault_dropped", "duplicate_request", "rx_no_receive")
     came = len(traffic.sent) + counters["fault_duplicated"]
     assert len(received) == came - sum(counters[name] for name in lost)
+
+
+def lost_under(seed: int) -> list[bytes]:
+    with ends(e.IBV_QPT_UD) as (fabric, pair):
+        traffic = Unreliable(pair, [8] * MESSAGES_MAX, 0)
+        with Faulty(fabric.port("host0"), "drop", probability=0.5, seed=seed) as faulty:
+            traffic.send()
+            wait_judged(faulty, MESSAGES_MAX)
+        received = set(traffic.received())
+    return [data for data in traffic.sent if data not in received]
+
+
+def test_a_seed_repeats_a_failure() -> None:
+    first = lost_under(20261)
+    assert 0 < len(first) < MESSAGES_MAX
+    assert lost_under(20261) == first
+    assert lost_under(20262) != first
