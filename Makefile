@@ -23,7 +23,7 @@ PYTHON_FLAG = -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak build format lint sanitize test-c test-py clean
+.PHONY: help demo test check bench soak build format lint style tidy sanitize check-c test-c test-py clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 12
@@ -34,9 +34,14 @@ demo: $(BUILD)/packages.run $(BUILD)/built ## a fabric, real RDMA programs on it
 test: test-c ## C and Python tests
 	@$(MAKE) --no-print-directory test-py
 
-check: lint ## format, lint, types, layers, sanitizers, tests: what CI runs
+# C tests wait half of their time: what only computes fills it.  pytest runs alone.
+check: $(BUILD)/packages.test style ## format, lint, types, layers, sanitizers, tests: what CI runs
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target NICE="nice -n 19" tidy check-c
+	@$(MAKE) --no-print-directory test-py
+
+check-c:
 	@$(MAKE) --no-print-directory sanitize
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-c
 
 bench: $(BUILD)/packages.run $(BUILD)/built $(VENV)/installed.dev ## benchmarks, with ratios to the machine's own limits
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -89,40 +94,53 @@ format: $(VENV)/installed.dev ## rewrite C and Python in the project's style
 	$(BIN)/ruff format $(PY_DIRS)
 	$(BIN)/ruff check --fix-only --quiet $(PY_DIRS)
 
-# A tree of its own: a build that warned before must fail here all the same.
+# The tree that is tested, too.  From here on its warnings are errors: one that compiled with
+# warnings before is compiled again, and fails.
 $(BUILD)/no-warnings: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
-	@cmake $(CMAKE_FLAGS) -B $(BUILD)/werror -DNUPA_TESTS=ON -DNUPA_WERROR=ON $(PYTHON_FLAG) >/dev/null
-	@cmake --build $(BUILD)/werror
+	@cmake $(CMAKE_FLAGS) -B $(BUILD)/dev -DNUPA_TESTS=ON -DNUPA_WERROR=ON $(PYTHON_FLAG) >/dev/null
+	@cmake --build $(BUILD)/dev
 	@touch $@
+ifneq (,$(filter check lint style tidy check-c,$(MAKECMDGOALS)))
+$(BUILD)/built: | $(BUILD)/no-warnings # not both at once in one tree
+endif
 
-lint: $(VENV)/installed.dev $(BUILD)/no-warnings ## formats, ruff, clang-tidy, mypy --strict, layers
+lint: style tidy ## formats, ruff, clang-tidy, mypy --strict, layers
+
+style: $(VENV)/installed.dev $(BUILD)/no-warnings
 	$(BIN)/ruff format --check --quiet $(PY_DIRS)
 	$(BIN)/ruff check --quiet $(PY_DIRS)
 	@echo clang-format
 	@$(BIN)/clang-format --dry-run -Werror $(C_FILES)
-	@echo clang-tidy
-	@printf '%s\n' $(filter %.c,$(C_FILES)) | xargs -P $(JOBS) -n 1 \
-		$(BIN)/clang-tidy -p $(BUILD)/werror --quiet 2>$(BUILD)/tidy.log \
-		|| { cat $(BUILD)/tidy.log; false; }
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+tidy: $(VENV)/installed.dev $(BUILD)/no-warnings
+	@echo clang-tidy
+	@printf '%s\n' $(filter %.c,$(C_FILES)) | $(NICE) xargs -P $(JOBS) -n 1 \
+		$(BIN)/clang-tidy -p $(BUILD)/dev --quiet 2>$(BUILD)/tidy.log \
+		|| { cat $(BUILD)/tidy.log; false; }
 
 # TSan of older compilers does not start where mmap is randomised by more bits than it knows.
 UNRANDOM := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 sanitize: $(BUILD)/packages.build ## C tests under ASan + UBSan, then under TSan
-	@$(MAKE) --no-print-directory $(BUILD)/sanitized.asan $(BUILD)/sanitized.tsan
+	@$(MAKE) --no-print-directory $(BUILD)/sanitized.asan
+	@$(MAKE) --no-print-directory $(BUILD)/sanitized.tsan
 
+# Fuzzers take their time where they find most, under ASan (`make soak`: much more of it).
+FUZZ :=
+BRIEFLY = NUPA_FUZZ_SECONDS=$${NUPA_FUZZ_SECONDS:-0.5}
 $(BUILD)/sanitized.asan: SANITIZE := address,undefined
 $(BUILD)/sanitized.tsan: SANITIZE := thread
+$(BUILD)/sanitized.tsan: FUZZ = $(BRIEFLY)
 $(BUILD)/sanitized.%: $(C_TREE)
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/$* -DNUPA_TESTS=ON -DNUPA_SANITIZE=$(SANITIZE) >/dev/null
 	@cmake --build $(BUILD)/$*
-	$(UNRANDOM) ctest --test-dir $(BUILD)/$* --output-on-failure --no-tests=error -j $(JOBS)
+	$(FUZZ) $(UNRANDOM) ctest --test-dir $(BUILD)/$* --output-on-failure --no-tests=error -j $(JOBS)
 	@touch $@
 
 test-c: $(BUILD)/packages.test $(BUILD)/built
-	ctest --test-dir $(BUILD)/dev --output-on-failure --no-tests=error -j $(JOBS)
+	$(BRIEFLY) ctest --test-dir $(BUILD)/dev --output-on-failure --no-tests=error -j $(JOBS)
 
 $(BUILD)/pyverbs/built: tests/suites/build_pyverbs | $(BUILD)/packages.test $(VENV)/installed.dev
 	@echo "PyPI's pyverbs, whose tests run over NUPA"
