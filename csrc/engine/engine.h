@@ -724,7 +724,7 @@ uint64_t nupa_fault_next_timer_ns(const struct nupa_engine *engine);
 /* Which faults lie on the way to and from this peer. */
 void nupa_fault_look(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_fault_free(struct nupa_engine *engine);
-/* fault_judge.c: true: what comes next stays in the ring. */
+/* fault_hold.c: true: what comes next stays in the ring. */
 bool nupa_fault_blocks(struct nupa_engine *engine, struct nupa_channel *channel);
 /* Judges a message and does with it what it finds; false: nonsense. */
 bool nupa_fault_receive(struct nupa_engine *engine, struct nupa_channel *channel,

@@ -42,7 +42,23 @@ void nupa_fault_due(struct nupa_engine *engine, uint64_t at_ns);
 /* Whether the fault is still in the table, and lasts. */
 bool nupa_fault_is_on(const struct nupa_engine *engine, uint32_t id, uint64_t now_ns);
 
-/* --- fault_judge.c: messages --------------------------------------------------------- */
+/* --- fault_judge.c: what becomes of a message ---------------------------------------- */
+
+struct nupa_verdict {
+	bool drop, passes, poisoned;
+	uint8_t copies;
+	uint8_t trace; /* enum nupa_trace_flag */
+	uint32_t by;
+	uint64_t due_ns;
+};
+
+/* Whether no fault concerns it: no link would carry it. */
+bool nupa_fault_is_exempt(const struct nupa_engine *engine, const struct nupa_msg *msg);
+/* By all faults on its way; counts, and does what concerns ports and QPs at once. */
+void nupa_fault_judge(struct nupa_engine *engine, const struct nupa_channel *channel,
+		      const struct nupa_msg *msg, uint64_t now_ns, struct nupa_verdict *verdict);
+
+/* --- fault_hold.c -------------------------------------------------------------------- */
 
 /* Gives on what is held and due; everything, if all.  When to come again. */
 uint64_t nupa_fault_release_held(struct nupa_engine *engine, struct nupa_channel *channel,
