@@ -566,6 +566,25 @@ static inline struct nupa_qp *nupa_qp_find(const struct nupa_engine *engine, uin
 	return engine->qps[index];
 }
 
+/* The path's: what a packet carries. */
+static inline uint32_t nupa_qp_mtu_bytes(const struct nupa_qp *qp)
+{
+	if (qp->type == IBV_QPT_UD || qp->attr.path_mtu < IBV_MTU_256 ||
+	    qp->attr.path_mtu > IBV_MTU_4096)
+		return NUPA_MTU_BYTES;
+	return 128u << qp->attr.path_mtu;
+}
+
+/* How much of a message or response goes at once.  By a path with faults, where each packet has its
+ * own fate, as much as a packet carries. */
+static inline uint32_t nupa_part_bytes(const struct nupa_qp *qp)
+{
+	uint32_t most = nupa_dma_payload_max(qp->channel->tx.dma_bytes);
+	uint32_t mtu_bytes = nupa_qp_mtu_bytes(qp);
+
+	return unlikely(qp->channel->faulty) && mtu_bytes < most ? mtu_bytes : most;
+}
+
 static inline struct nupa_wqe *nupa_sq_wqe(struct nupa_sq *sq, uint64_t index)
 {
 	return (struct nupa_wqe *)(sq->ring + (size_t)(index & sq->mask) * sq->stride);

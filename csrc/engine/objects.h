@@ -282,7 +282,8 @@ struct nupa_wqe {
 	uint8_t data_placed;  /* WRITE_WITH_IMM: the direct part is done */
 	uint8_t by_message;   /* went so once, and so it goes again: retry.c I6 */
 	uint8_t pulled;       /* a SEND whose receiver fetches it */
-	uint8_t pad[5];
+	uint8_t pad;
+	uint32_t part_bytes; /* of each part but the last, where it goes in parts */
 	union {
 		struct ibv_sge sge[1];
 		uint8_t inline_data[1];

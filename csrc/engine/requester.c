@@ -111,13 +111,14 @@ static bool send_line(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
 		       uint32_t n_spans, uint8_t op)
 {
-	uint32_t chunk_max = nupa_dma_payload_max(qp->channel->tx.dma_bytes);
 	uint32_t total = wqe->data_placed ? 0 : wqe->length_bytes;
 
+	if (!wqe->by_message) /* I6 of retry.c */
+		wqe->part_bytes = nupa_part_bytes(qp);
 	do {
 		uint32_t left = total - wqe->moved_bytes;
 		bool in_line = op == NUPA_OP_WRITE && total <= NUPA_WRITE_INLINE_BYTES;
-		uint32_t chunk = left < chunk_max ? left : chunk_max;
+		uint32_t chunk = left < wqe->part_bytes ? left : wqe->part_bytes;
 		uint32_t dma_bytes = in_line ? 0 : chunk;
 		uint8_t *payload = NULL;
 		struct nupa_msg *msg = reserve(qp, dma_bytes, &payload);

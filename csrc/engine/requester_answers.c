@@ -78,13 +78,13 @@ static uint64_t begun_end(struct nupa_sq *sq)
 }
 
 /* Where in a request in parts the one with this psn begins; 0: from its start on. */
-static uint32_t part_offset(const struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t psn)
+static uint32_t part_offset(const struct nupa_wqe *wqe, uint32_t psn)
 {
 	uint64_t parts = (psn - wqe->first_psn) & 0xffffff;
-	uint64_t offset = parts * nupa_dma_payload_max(qp->channel->tx.dma_bytes);
+	uint64_t offset = parts * wqe->part_bytes;
 
-	if (wqe->pulled || wqe->data_placed || nupa_is_response_op(wqe->opcode) ||
-	    offset >= wqe->length_bytes)
+	if (!wqe->by_message || wqe->pulled || wqe->data_placed ||
+	    nupa_is_response_op(wqe->opcode) || offset >= wqe->length_bytes)
 		return 0;
 	return (uint32_t)offset;
 }
@@ -94,7 +94,7 @@ static void rewind_from(struct nupa_qp *qp, uint64_t index, uint32_t psn)
 {
 	uint64_t end = begun_end(&qp->sq);
 	struct nupa_wqe *first = nupa_sq_wqe(&qp->sq, index);
-	uint32_t offset = part_offset(qp, first, psn);
+	uint32_t offset = part_offset(first, psn);
 
 	qp->next_psn = offset ? psn : first->first_psn;
 	for (uint64_t i = index; i != end; i++) {

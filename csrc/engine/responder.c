@@ -206,7 +206,7 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		struct nupa_job *job = &qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX];
 		struct nupa_channel *channel = qp->channel;
 		uint32_t left = job->total_bytes - job->sent_bytes;
-		uint32_t chunk_max = nupa_dma_payload_max(channel->tx.dma_bytes);
+		uint32_t chunk_max = nupa_part_bytes(qp);
 		uint32_t chunk = left < chunk_max ? left : chunk_max;
 		struct nupa_msg *msg;
 		uint8_t *payload = NULL, *source = NULL;

@@ -172,14 +172,6 @@ static void keep(uint8_t *to, const struct nupa_trace_data *data, const struct n
 	}
 }
 
-static uint32_t mtu_of(const struct nupa_qp *qp)
-{
-	if (!qp || qp->type == IBV_QPT_UD || qp->attr.path_mtu < IBV_MTU_256 ||
-	    qp->attr.path_mtu > IBV_MTU_4096)
-		return NUPA_MTU_BYTES;
-	return 128u << qp->attr.path_mtu;
-}
-
 static const uint8_t *inline_payload(const struct nupa_msg *msg, const struct nupa_qp *qp)
 {
 	if (msg->op == NUPA_OP_WRITE)
@@ -222,7 +214,8 @@ static struct nupa_trace_record *put_message(struct nupa_engine *engine, const s
 					     uint64_t now_ns)
 {
 	struct nupa_span span = { (uint8_t *)(uintptr_t)payload, bytes };
-	struct nupa_trace_data data = plan(engine, bytes, mtu_of(qp));
+	struct nupa_trace_data data =
+	    plan(engine, bytes, qp ? nupa_qp_mtu_bytes(qp) : NUPA_MTU_BYTES);
 	uint32_t kept = kept_bytes(&data);
 	struct nupa_trace_record *record = begin(
 	    engine, NUPA_TRACE_MESSAGE, (uint32_t)sizeof(struct nupa_trace_message) + kept, now_ns);
@@ -347,7 +340,7 @@ void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 		uint32_t kept;
 
 		body.offset_bytes = offset;
-		body.data = plan(engine, chunk, mtu_of(qp));
+		body.data = plan(engine, chunk, nupa_qp_mtu_bytes(qp));
 		kept = kept_bytes(&body.data);
 		record = begin(engine, NUPA_TRACE_DIRECT, (uint32_t)sizeof(body) + kept, begun_ns);
 		memcpy(record + 1, &body, sizeof(body));
