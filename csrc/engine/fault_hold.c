@@ -110,10 +110,8 @@ static bool keep(struct nupa_engine *engine, struct nupa_channel *channel,
 		memcpy(held->payload, payload, bytes);
 	channel->held_messages++;
 	channel->held_bytes += bytes;
-	last = nupa_list_empty(&channel->held)
-		   ? NULL
-		   : container_of(channel->held.prev, struct nupa_held, link);
-	if (last && last->passes) { /* I8 */
+	last = container_of(channel->held.prev, struct nupa_held, link);
+	if (!nupa_list_empty(&channel->held) && last->passes) { /* I8 */
 		nupa_list_add(&last->link, &held->link);
 		if (held->passes) /* it has gone before one */
 			held->due_ns = now_ns;
