@@ -87,9 +87,18 @@ def test_a_program_with_the_thread_sanitizer_runs_without_a_report(fabric: Lab) 
     assert (outcome.returncode, outcome.stdout) == (0, "100 exchanged\n"), outcome.describe()
 
 
-def test_sanitizer_options_of_the_user_count_more_than_ours(fabric: Lab) -> None:
-    options = fabric.must(fabric.on(None, "printenv", "ASAN_OPTIONS"), env={"ASAN_OPTIONS": "a=1"})
-    assert options == "verify_asan_link_order=0:a=1\n"
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("ASAN_OPTIONS", "verify_asan_link_order=0"),
+        ("TSAN_OPTIONS", "ignore_noninstrumented_modules=1"),
+    ],
+)
+def test_sanitizer_options_of_the_user_count_more_than_ours(
+    fabric: Lab, name: str, ours: str
+) -> None:
+    options = fabric.must(fabric.on(None, "printenv", name), env={name: "a=1"})
+    assert options == f"{ours}:a=1\n"
 
 
 def test_scripts_pipelines_subshells_and_background_jobs_run(fabric: Lab) -> None:
