@@ -6,13 +6,10 @@
 #include "segment_internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_NS 200000000u /* for attachments to take notice */
-#define LOOK_NS 50000u
 #define SNAP_MAX_BYTES 0x0fffffffu /* of NUPA_TRACE_WORD */
 
 static uint64_t clock_of(clockid_t clock)
@@ -45,53 +42,12 @@ static void announce(struct nupa_fabric *fabric)
 	if (snap_bytes > SNAP_MAX_BYTES)
 		snap_bytes = SNAP_MAX_BYTES;
 	(void)nupa_exchange_seq(&sb->trace, levels ? NUPA_TRACE_WORD(levels, snap_bytes) : 0);
-	nupa_fetch_add_seq(&sb->port_epoch, 1); /* what attachments look at */
-	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++)
-		if (NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[i])) == NUPA_SLOT_LIVE)
-			nupa_slot_ring(&fabric->slots[i]);
+	nupa_fabric_announce(fabric);
 }
 
-/* /proc/PID/stat, field 3. */
-static bool process_stopped(uint32_t pid)
+static bool records_what_it_should(const struct nupa_fabric *fabric, const struct nupa_slot *slot)
 {
-	char path[32], line[512];
-	const char *end;
-	size_t n;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	n = fread(line, 1, sizeof(line) - 1, file);
-	fclose(file);
-	line[n] = 0;
-	end = strrchr(line, ')');
-	return end && end[1] && (end[2] == 'T' || end[2] == 't');
-}
-
-/* Whether the slot's owner records what it should, or cannot be waited for. */
-static bool has_noticed(const struct nupa_fabric *fabric, const struct nupa_slot *slot)
-{
-	const uint64_t claim = nupa_slot_claim(slot);
-
-	return NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
-	       nupa_load_acquire(&slot->trace_seen) == nupa_load_relaxed(&fabric->sb->trace) ||
-	       !nupa_slot_alive(slot, claim) || process_stopped(NUPA_CLAIM_PID(claim));
-}
-
-static void await_notice(const struct nupa_fabric *fabric)
-{
-	const uint64_t until_ns = clock_of(CLOCK_MONOTONIC) + PATIENCE_NS;
-
-	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
-		struct nupa_slot *slot = &fabric->slots[i];
-
-		while (!has_noticed(fabric, slot) && clock_of(CLOCK_MONOTONIC) < until_ns) {
-			nupa_slot_ring(slot);
-			nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
-		}
-	}
+	return nupa_load_acquire(&slot->trace_seen) == nupa_load_relaxed(&fabric->sb->trace);
 }
 
 static int enter(struct nupa_watch *watch)
@@ -191,7 +147,7 @@ struct nupa_watch *nupa_watch_open(struct nupa_fabric *fabric, uint32_t levels, 
 		return NULL;
 	}
 	announce(fabric);
-	await_notice(fabric);
+	nupa_fabric_await_notice(fabric, records_what_it_should);
 	return watch;
 }
 

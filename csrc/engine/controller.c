@@ -87,10 +87,7 @@ int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t sta
 		return 0;
 	if (state == NUPA_PORT_DOWN)
 		nupa_fetch_add_seq(&entry->link_downed, 1);
-	nupa_fetch_add_seq(&fabric->sb->port_epoch, 1);
-	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
-		if (NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) == NUPA_SLOT_LIVE)
-			nupa_slot_ring(&fabric->slots[slot]);
+	nupa_fabric_announce(fabric);
 	return 0;
 }
 

@@ -3,23 +3,8 @@
 #include "fault_internal.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-/* How long adding and clearing waits for attachments to go by the table; who is stopped may take
- * longer. */
-#define HEED_NS UINT64_C(200000000)
-#define HEED_POLL_NS 50000
-
-static uint64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 uint64_t nupa_fault_end_ns(const struct nupa_fault_entry *entry)
 {
@@ -37,10 +22,7 @@ bool nupa_fault_lasts(const struct nupa_fault_entry *entry, uint64_t now_ns)
 void nupa_fault_announce(struct nupa_fabric *fabric)
 {
 	nupa_fetch_add_seq(&fabric->sb->fault_epoch, 1);
-	nupa_fetch_add_seq(&fabric->sb->port_epoch, 1); /* what attachments look at */
-	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
-		if (NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) == NUPA_SLOT_LIVE)
-			nupa_slot_ring(&fabric->slots[slot]);
+	nupa_fabric_announce(fabric);
 }
 
 bool nupa_fault_heal(struct nupa_fabric *fabric, struct nupa_fault_entry *entry, uint64_t now_ns)
@@ -55,36 +37,22 @@ bool nupa_fault_heal(struct nupa_fabric *fabric, struct nupa_fault_entry *entry,
 	return true;
 }
 
-static bool all_heed(const struct nupa_fabric *fabric, uint32_t epoch)
+static bool goes_by_the_table(const struct nupa_fabric *fabric, const struct nupa_slot *slot)
 {
-	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
-		const struct nupa_slot *slot = &fabric->slots[i];
-		uint64_t claim = nupa_slot_claim(slot);
-
-		if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE &&
-		    (int32_t)(nupa_load_acquire(&slot->fault_seen) - epoch) < 0 &&
-		    nupa_slot_alive(slot, claim))
-			return false;
-	}
-	return true;
+	return (int32_t)(nupa_load_acquire(&slot->fault_seen) -
+			 nupa_load_acquire(&fabric->sb->fault_epoch)) >= 0;
 }
 
 static void announce_and_wait(struct nupa_fabric *fabric)
 {
-	const struct timespec pause = { .tv_nsec = HEED_POLL_NS };
-	uint64_t deadline_ns = clock_ns() + HEED_NS;
-	uint32_t epoch;
-
 	nupa_fault_announce(fabric);
-	epoch = nupa_load_acquire(&fabric->sb->fault_epoch);
-	while (!all_heed(fabric, epoch) && clock_ns() < deadline_ns)
-		nanosleep(&pause, NULL);
+	nupa_fabric_await_notice(fabric, goes_by_the_table);
 }
 
 /* When so much time is over; 0: never. */
 static uint64_t end_of(uint64_t for_ns)
 {
-	uint64_t now_ns = clock_ns();
+	uint64_t now_ns = nupa_clock_ns();
 
 	return !for_ns ? 0 : for_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + for_ns;
 }
@@ -204,7 +172,7 @@ static int by_id(const void *a, const void *b)
 uint32_t nupa_fault_list(struct nupa_fabric *fabric, struct nupa_fault_info *out, uint32_t max)
 {
 	struct nupa_fault_info found[NUPA_FAULTS_MAX];
-	uint64_t now_ns = clock_ns();
+	uint64_t now_ns = nupa_clock_ns();
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++) {

@@ -40,4 +40,10 @@ bool nupa_slot_foreign(const struct nupa_slot *slot);
 /* Wakes the owner of a slot if it said that it sleeps. */
 void nupa_slot_ring(struct nupa_slot *slot);
 
+/* notice.c: something that attachments go by has changed (port_epoch): all are told. */
+void nupa_fabric_announce(struct nupa_fabric *fabric);
+/* Waits, 200 ms at most, until each attachment goes by it that lives and is not stopped. */
+typedef bool nupa_heeds(const struct nupa_fabric *fabric, const struct nupa_slot *slot);
+void nupa_fabric_await_notice(struct nupa_fabric *fabric, nupa_heeds *heeds);
+
 #endif
