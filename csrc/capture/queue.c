@@ -7,7 +7,6 @@
 #include "verbs_abi.h"
 
 #define FORMAT 1
-#define WQE_BYTES 40u
 #define PSN_UNKNOWN UINT32_MAX
 
 enum segment { REMOTE = 1, ATOMIC, DATAGRAM, XRC, BIND, DATA, INLINE };

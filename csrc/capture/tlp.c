@@ -130,18 +130,28 @@ static struct nupa_data data_of(const struct nupa_trace_record *record,
 	return (struct nupa_data){ from, record->data_bytes, data->mtu_bytes, data->piece_bytes };
 }
 
-/* The engine reads what a work request sends, or writes what it fetches, at its host. */
-static void move_local(struct nupa_watch *watch, enum nupa_access access, uint32_t host,
-		       uint64_t transfer, uint16_t flags, uint64_t offset, uint64_t bytes,
-		       struct nupa_data data)
+/* What the engine reads or writes at a host; NULL: nothing. */
+static struct nupa_run *move(struct nupa_watch *watch, enum nupa_access access, uint32_t host,
+			     uint64_t transfer, uint16_t flags, uint64_t bytes,
+			     struct nupa_data data)
 {
 	struct nupa_run *run;
 
 	if (!bytes)
-		return;
+		return NULL;
 	run = add_run(watch, access, host, NUPA_INBOUND, transfer, flags);
 	run->tlp.data = data;
-	if (!locate(watch, transfer, offset, bytes, &run->tlp))
+	return run;
+}
+
+/* What a work request sends, or fetches, at its host. */
+static void move_local(struct nupa_watch *watch, enum nupa_access access, uint32_t host,
+		       uint64_t transfer, uint16_t flags, uint64_t offset, uint64_t bytes,
+		       struct nupa_data data)
+{
+	struct nupa_run *run = move(watch, access, host, transfer, flags, bytes, data);
+
+	if (run && !locate(watch, transfer, offset, bytes, &run->tlp))
 		run->n = 0;
 }
 
@@ -150,13 +160,10 @@ static void move_remote(struct nupa_watch *watch, enum nupa_access access, uint3
 			uint64_t transfer, uint16_t flags, uint64_t address, uint64_t bytes,
 			struct nupa_data data)
 {
-	struct nupa_run *run;
+	struct nupa_run *run = move(watch, access, host, transfer, flags, bytes, data);
 
-	if (!bytes)
-		return;
-	run = add_run(watch, access, host, NUPA_INBOUND, transfer, flags);
-	run->tlp.data = data;
-	at_one(&run->tlp, address, bytes);
+	if (run)
+		at_one(&run->tlp, address, bytes);
 }
 
 static struct nupa_data word(const uint64_t *value)

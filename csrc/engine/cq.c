@@ -175,7 +175,7 @@ struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_
 		container_of(parent_domain, struct nupa_pd, ibv)->users++;
 	cq->ibv.handle = ++engine->objects;
 	nupa_list_add(&engine->cqs, &cq->link);
-	if (engine->trace & (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP))
+	if (engine->trace & NUPA_TRACE_ENTRIES)
 		cq->notes = NUPA_CQ_TRACED;
 	if (channel)
 		channel_of(channel)->users++;

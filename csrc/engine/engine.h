@@ -247,7 +247,7 @@ static inline void nupa_channel_put(struct nupa_channel *channel, struct nupa_ms
 static inline void nupa_channel_publish(struct nupa_channel *channel, struct nupa_msg *msg,
 					uint32_t dma_bytes)
 {
-	if (unlikely(channel->engine->trace & (NUPA_TRACE_TRANSPORT | NUPA_TRACE_TLP)))
+	if (unlikely(channel->engine->trace & NUPA_TRACE_MOVES))
 		nupa_trace_send(channel->engine, channel, msg);
 	nupa_channel_put(channel, msg, dma_bytes);
 }

@@ -74,7 +74,7 @@ static inline void nupa_judged_nak(struct nupa_judged *j, uint32_t syndrome)
 /* For watchers: before anything is done about it. */
 static inline void nupa_judged_record(const struct nupa_judged *j, const struct nupa_msg *msg)
 {
-	if (unlikely(j->engine->trace & (NUPA_TRACE_TRANSPORT | NUPA_TRACE_TLP)))
+	if (unlikely(j->engine->trace & NUPA_TRACE_MOVES))
 		nupa_trace_received(j->engine, j->from, msg, j->packet->payload,
 				    NUPA_TRACE_INJECTED);
 }

@@ -175,7 +175,7 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 	if (unlikely(error))
 		*bad = wr;
 	if (qp->sq.issued != qp->sq.posted) {
-		if (unlikely(engine->trace & (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)))
+		if (unlikely(engine->trace & NUPA_TRACE_ENTRIES))
 			nupa_trace_post(qp, first);
 		if (unlikely(qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE))
 			nupa_requester_flush(qp);

@@ -44,8 +44,8 @@ static void handle_response(struct nupa_engine *engine, struct nupa_channel *cha
 		nupa_requester_atomic_resp(qp, msg);
 }
 
-static bool dispatch(struct nupa_engine *engine, struct nupa_channel *channel, struct nupa_msg *msg,
-		     const uint8_t *payload)
+bool nupa_engine_dispatch(struct nupa_engine *engine, struct nupa_channel *channel,
+			  struct nupa_msg *msg, const uint8_t *payload)
 {
 	switch (msg->op) {
 	case NUPA_OP_SEND:
@@ -80,18 +80,12 @@ static bool dispatch(struct nupa_engine *engine, struct nupa_channel *channel, s
 	}
 }
 
-bool nupa_engine_dispatch(struct nupa_engine *engine, struct nupa_channel *channel,
-			  struct nupa_msg *msg, const uint8_t *payload)
-{
-	return dispatch(engine, channel, msg, payload);
-}
-
 static bool handle(struct nupa_engine *engine, struct nupa_channel *channel, struct nupa_msg *msg,
 		   const uint8_t *payload)
 {
 	if (unlikely(channel->faulty))
 		return nupa_fault_receive(engine, channel, msg, payload);
-	return dispatch(engine, channel, msg, payload);
+	return nupa_engine_dispatch(engine, channel, msg, payload);
 }
 
 /* Takes what has arrived; a channel that carries nonsense is closed like a dead one. */

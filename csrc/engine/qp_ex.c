@@ -97,7 +97,7 @@ static int wr_complete(struct ibv_qp_ex *ibv)
 		error = EBUSY; /* another thread posted meanwhile, by ibv_post_send or a reset */
 	if (likely(!error) && !express_built(qp)) {
 		qp->sq.posted = qp->build_next;
-		if (unlikely(qp->engine->trace & (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)))
+		if (unlikely(qp->engine->trace & NUPA_TRACE_ENTRIES))
 			nupa_trace_post(qp, qp->build_first);
 		if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 			nupa_requester_flush(qp);

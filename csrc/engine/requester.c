@@ -277,7 +277,7 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 		 */
 		if (qp->type == IBV_QPT_UC && !nupa_tx_drained(&qp->channel->tx))
 			return ask_responder(qp, wqe, spans, n_spans);
-		if (unlikely(qp->engine->trace & (NUPA_TRACE_TRANSPORT | NUPA_TRACE_TLP)))
+		if (unlikely(qp->engine->trace & NUPA_TRACE_MOVES))
 			begun_ns = qp->engine->now_ns();
 		result = nupa_mover_direct(qp->engine, qp, wqe, spans, n_spans);
 	}

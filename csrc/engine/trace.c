@@ -3,9 +3,6 @@
  * there is no memory for the ring, nothing is recorded, and a hint says so. */
 #include "express.h"
 
-#define DATA_LEVELS (NUPA_TRACE_TRANSPORT | NUPA_TRACE_TLP)
-#define ENTRY_LEVELS (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)
-
 /* --- the ring ------------------------------------------------------------------------ */
 
 static bool back_ring(struct nupa_engine *engine)
@@ -77,7 +74,7 @@ void nupa_trace_follow(struct nupa_engine *engine)
 	if (word == nupa_load_relaxed(&engine->slot->trace_seen))
 		return;
 	engine->trace = word && back_ring(engine) ? word : 0;
-	note = engine->trace & ENTRY_LEVELS ? NUPA_CQ_TRACED : 0;
+	note = engine->trace & NUPA_TRACE_ENTRIES ? NUPA_CQ_TRACED : 0;
 	for (struct nupa_list *at = engine->cqs.next; at != &engine->cqs; at = at->next) {
 		struct nupa_cq *cq = container_of(at, struct nupa_cq, link);
 
@@ -425,9 +422,8 @@ void nupa_trace_post(struct nupa_qp *qp, uint64_t first)
 
 	if (first == qp->sq.posted)
 		return;
-	if (qp->engine->trace & ENTRY_LEVELS)
-		for (uint64_t index = first; index != qp->sq.posted; index++)
-			put_wqe(qp, index, now_ns);
+	for (uint64_t index = first; index != qp->sq.posted; index++)
+		put_wqe(qp, index, now_ns);
 	put_sq_doorbell(qp, qp->sq.posted, now_ns);
 }
 
@@ -441,7 +437,7 @@ void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
 	uint64_t transfer = NUPA_TRANSFER(qp->ibv.qp_num, qp->sq.posted);
 	struct nupa_trace_record *record;
 
-	if (engine->trace & ENTRY_LEVELS) {
+	if (engine->trace & NUPA_TRACE_ENTRIES) {
 		struct nupa_trace_wqe *body;
 
 		record =
@@ -467,7 +463,7 @@ void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
 		end(engine);
 		put_sq_doorbell(qp, qp->sq.posted + 1, now_ns);
 	}
-	if (engine->trace & DATA_LEVELS) {
+	if (engine->trace & NUPA_TRACE_MOVES) {
 		record = put_message(engine, msg, qp, qp->channel->peer_host, msg->data,
 				     request->bytes, now_ns);
 		record->peer = (uint16_t)qp->channel->peer;

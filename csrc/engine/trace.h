@@ -25,6 +25,8 @@
 
 /* Recorded at level QUEUE: WQE, DOORBELL, CQE; TRANSPORT: MESSAGE, DIRECT; NET: FRAME; TLP: all but
  * FRAME. */
+#define NUPA_TRACE_ENTRIES (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)
+#define NUPA_TRACE_MOVES (NUPA_TRACE_TRANSPORT | NUPA_TRACE_TLP)
 enum nupa_trace_kind {
 	NUPA_TRACE_PAD = 1,  /* nothing up to the end of the ring */
 	NUPA_TRACE_WQE,      /* struct nupa_trace_wqe: a work request was posted */
