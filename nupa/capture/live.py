@@ -6,10 +6,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nupa._engine import ffi, lib
 from nupa.core.watch import Watch, ports_of
+from nupa.fabric.closing import Closing
 from nupa.packet.pcapng import Batch
 from nupa.packet.pcapng_blocks import OPT_COMMENT, Interface, Option, encode_options
 from nupa.packet.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, comment_of
@@ -32,7 +33,7 @@ _LINKTYPES = {
 _COMMENTED_FLAGS = range(0, 1 << 10, 4)  # all but first and last: csrc/capture/watch_index.h
 
 
-class Live:
+class Live(Closing):
     """What crosses a fabric, in batches: *interfaces* are there from the beginning, one for each
     port and link type.
 
@@ -106,9 +107,3 @@ class Live:
 
     def close(self) -> None:
         self._watch.close()
-
-    def __enter__(self) -> Live:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()

@@ -9,12 +9,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
+from nupa.fabric.closing import Closing
 from nupa.fabric.errors import LocalError, RemoteError
 from nupa.fabric.place import find_port
 from nupa.fabric.segment import WHY_BYTES, HostInfo, check, text
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from nupa.fabric import Fabric
@@ -128,7 +128,7 @@ def host_at(fabric: Fabric, port: Any) -> HostInfo:
     )
 
 
-class Injector:
+class Injector(Closing):
     """Where packets enter: an attachment of its own to the host of *port*, until it is closed.
 
     fabric, port: as host_at() takes them.  A context manager.  LocalError: no such port;
@@ -149,17 +149,6 @@ class Injector:
         if self._handle is not None:
             handle, self._handle = self._handle, None
             lib.nupa_injector_close(handle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def max_bytes(self) -> int:

@@ -17,13 +17,12 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nupa._engine import ffi, lib
+from nupa.fabric.closing import Closing
 from nupa.fabric.errors import LocalError
 from nupa.fabric.place import find_port
 from nupa.fabric.segment import WHY_BYTES, check, text
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from nupa.fabric import Fabric
 
 #: By their numbers in packets: nupa.packet.record.Level.
@@ -127,7 +126,7 @@ class Naps:
         return True
 
 
-class Watch:
+class Watch(Closing):
     """Reads what crosses *fabric*, from now on; a context manager that ends it.
 
     levels: names of LEVELS; packets of lower levels cost more.  snap_bytes: so much of each packet,
@@ -233,17 +232,6 @@ class Watch:
                 handle, self._handle = self._handle, None
                 if handle is not None:
                     lib.nupa_watch_close(handle)
-
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _packets(data: bytes) -> Iterator[WatchPacket]:

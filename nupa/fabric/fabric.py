@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from nupa.fabric import registry
+from nupa.fabric.closing import Closing
 from nupa.fabric.errors import LocalError
 from nupa.fabric.segment import Contact, HostInfo, PortInfo, Segment, SlotInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
-    from types import TracebackType
 
     from nupa.fabric.fault import Fault, FaultEntry
     from nupa.fabric.faulty import FabricPort
@@ -31,7 +31,7 @@ def default_topology() -> Topology:
     return star(2)
 
 
-class Fabric:
+class Fabric(Closing):
     """A fabric of this process alone, or an open named one; a context manager that closes it.
 
     Fabric(hosts=2) lives in memory of this process and goes with it.  Fabric.create(name, topology)
@@ -180,17 +180,6 @@ class Fabric:
         if name is not None:
             with registry.control_lock():
                 registry.collect(name)
-
-    def __enter__(self) -> Fabric:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def handle(self) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nupa.fabric import Fabric
+from nupa.fabric.closing import Closing
 from nupa.packet.opcodes import Transport
 from nupa.replay.flows import Flow
 from nupa.replay.memory import Extent, Key, Region
@@ -121,7 +122,7 @@ class Connection:
             self.far.close()
 
 
-class Stage:
+class Stage(Closing):
     """Hosts, and connections and regions, made when they are first needed; a context manager.
 
     *mapped*: addresses are dealt to the fabric's hosts in turn, several to one if need be.
@@ -148,12 +149,6 @@ class Stage:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Stage:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         for host in self._made.values():
