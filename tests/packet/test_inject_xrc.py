@@ -22,12 +22,12 @@ from nupa.verbs import (
     QPEx,
     QPInitAttrEx,
     RecvWR,
-    SrqInitAttrEx,
     XRCDInitAttr,
     connect,
 )
 from nupa.verbs import enums as e
 from tests.packet.scene import End
+from tests.unit.test_verbs_xrc import make_srq
 
 
 @dataclass
@@ -45,19 +45,6 @@ class Xrc:
         srqn = fields.pop("srqn", self.srq.get_srq_num())
         bth = BTH(opcode=f"XRC_{operation}", dqpn=self.receiver.qp_num, psn=psn, **fields)
         return inject(self.injector, bth / XRCETH(srqn=srqn) / body)
-
-
-def srq_of(end: End, xrcd: XRCD) -> SRQ:
-    attr = SrqInitAttrEx(max_wr=16, max_sge=2)
-    attr.srq_type = e.IBV_SRQT_XRC
-    attr.pd, attr.xrcd, attr.cq = end.pd, xrcd, end.cq
-    attr.comp_mask = (
-        e.IBV_SRQ_INIT_ATTR_TYPE
-        | e.IBV_SRQ_INIT_ATTR_PD
-        | e.IBV_SRQ_INIT_ATTR_XRCD
-        | e.IBV_SRQ_INIT_ATTR_CQ
-    )
-    return SRQ(end.ctx, attr)
 
 
 @pytest.fixture
@@ -78,7 +65,7 @@ def xrc(tmp_path: Path) -> Iterator[Xrc]:
         )
         sender, receiver = QPEx(a.ctx, initiator), QP(b.ctx, target)
         connect(sender, receiver)
-        yield Xrc(injector, b, sender, receiver, srq_of(b, xrcd))
+        yield Xrc(injector, b, sender, receiver, make_srq(b, xrcd))
         a.ctx.close()
         b.ctx.close()
     os.close(fd)
