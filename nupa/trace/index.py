@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Finds the transfers of a capture in one pass: some 1 µs for each record, nothing kept of it but
+"""Finds the transfers of a capture in one pass: some µs for each record, nothing kept of it but
 which transfer it belongs to."""
 
 from __future__ import annotations
