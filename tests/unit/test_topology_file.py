@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from nupa.fabric.toml_table import FILE_BYTES_MAX
 from nupa.fabric.topology import Host, Link, SegmentConfig, Switch, Topology, TopologyError, Trunk
 from nupa.fabric.topology import star as make_star
-from nupa.fabric.topology_file import FILE_BYTES_MAX, load, parse, presets
+from nupa.fabric.topology_file import load, parse, presets
 
 
 def parts(topology: Topology) -> tuple[object, ...]:
