@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a machine is made of: guests, the memory they share, how they see it; TOML or defaults.
+
+kind = "cxl"               # how guests see the memory: "cxl", or "ivshmem" (a PCI device)
+memory = "256M"            # its size, exactly
+coherence = "hardware"     # or "software": flush and invalidate instead of atomics
+
+[guests]
+count = 2                  # host0, host1; the machine itself is the next host
+ram = "1G"                 # of each, beside the shared memory
+network = true             # a virtio-net interface of each on a network of their own
+
+[cxl]                      # kind "cxl" only
+window = "4G"              # of physical addresses, for memory devices
+root_ports = 2
+downstream_ports = 2       # of the switch behind the first root port
+
+[ivshmem]                  # kind "ivshmem" only
+doorbell = false           # wake a sleeping guest by an interrupt
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nupa.fabric import toml_table
+from nupa.fabric.toml_table import Table
+from nupa.fabric.topology import TopologyError
+
+KINDS = ("cxl", "ivshmem")
+COHERENCES = ("hardware", "software")
+GUESTS_MAX = 16
+PORTS_MAX = 8
+
+MIB = 1 << 20
+#: CXL 3.1, 8.2.4.20.2: decoders count in steps of 256 MiB.
+CXL_STEP_BYTES = 256 * MIB
+#: What holds a fabric with all of its tables.
+IVSHMEM_MIN_BYTES = 64 * MIB
+MEMORY_MAX_BYTES = 64 << 30
+RAM_MIN_BYTES = 256 * MIB
+RAM_MAX_BYTES = 64 << 30
+
+_SIZE = re.compile(r"(\d{1,12})([KMGT]?)(?:i?B)?")
+_SCALES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Guests:
+    count: int = 2
+    ram_bytes: int = 1 << 30
+    network: bool = True
+
+
+@dataclass(frozen=True)
+class Cxl:
+    """The tree from the host bridge to the memory device."""
+
+    window_bytes: int = 4 << 30
+    root_ports: int = 2
+    downstream_ports: int = 2
+
+
+@dataclass(frozen=True)
+class Ivshmem:
+    doorbell: bool = False
+
+
+@dataclass(frozen=True)
+class Topology:
+    """TopologyError where values are out of range or contradict each other."""
+
+    kind: str = "cxl"
+    memory_bytes: int = CXL_STEP_BYTES
+    coherence: str = "hardware"
+    guests: Guests = field(default_factory=Guests)
+    cxl: Cxl = field(default_factory=Cxl)
+    ivshmem: Ivshmem = field(default_factory=Ivshmem)
+
+    def __post_init__(self) -> None:
+        _one_of("kind", self.kind, KINDS)
+        _one_of("coherence", self.coherence, COHERENCES)
+        _in_range("count", self.guests.count, 1, GUESTS_MAX)
+        _size_in_range("ram", self.guests.ram_bytes, RAM_MIN_BYTES, RAM_MAX_BYTES)
+        _in_range("root_ports", self.cxl.root_ports, 1, PORTS_MAX)
+        _in_range("downstream_ports", self.cxl.downstream_ports, 1, PORTS_MAX)
+        if self.kind == "cxl":
+            self._check_cxl()
+        else:
+            self._check_ivshmem()
+
+    def _check_cxl(self) -> None:
+        """Sizes in steps of the decoders, all of it in the window."""
+        for key, size in (("memory", self.memory_bytes), ("window", self.cxl.window_bytes)):
+            _size_in_range(key, size, CXL_STEP_BYTES, MEMORY_MAX_BYTES)
+            if size % CXL_STEP_BYTES:
+                raise TopologyError(
+                    f"`{key}` is {say_bytes(size)}: CXL decodes multiples of "
+                    f"{say_bytes(CXL_STEP_BYTES)}, as {say_bytes(_up(size))}"
+                )
+        if self.memory_bytes > self.cxl.window_bytes:
+            raise TopologyError(
+                f"`memory` is {say_bytes(self.memory_bytes)}, and the `window` of [cxl] has only "
+                f"{say_bytes(self.cxl.window_bytes)}: make that as large"
+            )
+
+    def _check_ivshmem(self) -> None:
+        size = self.memory_bytes
+        _size_in_range("memory", size, IVSHMEM_MIN_BYTES, MEMORY_MAX_BYTES)
+        if size & (size - 1):
+            raise TopologyError(
+                f"`memory` is {say_bytes(size)}: an ivshmem device has a power of two, "
+                f"as {say_bytes(1 << size.bit_length())}"
+            )
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of the guests; as hosts of the fabric they have these numbers."""
+        return tuple(f"host{i}" for i in range(self.guests.count))
+
+    @property
+    def machine_host(self) -> str:
+        """The host that is the machine itself: the last one of the fabric."""
+        return f"host{self.guests.count}"
+
+
+def load(path: Path) -> Topology:
+    """The file.  TopologyError names file, line, table and key."""
+    return parse(toml_table.read(path), str(path))
+
+
+def parse(data: bytes, source: str) -> Topology:
+    """A topology from TOML; *source* stands before each message."""
+    top = toml_table.document(data, source)
+    try:
+        return _topology(top)
+    except TopologyError as error:
+        raise TopologyError(f"{source}: {error}") from error
+
+
+def changed(
+    topology: Topology,
+    *,
+    kind: str | None = None,
+    memory_bytes: int | None = None,
+    coherence: str | None = None,
+    guests: int | None = None,
+) -> Topology:
+    """The same but for what is given.  TopologyError as for Topology."""
+    return replace(
+        topology,
+        kind=kind or topology.kind,
+        memory_bytes=topology.memory_bytes if memory_bytes is None else memory_bytes,
+        coherence=coherence or topology.coherence,
+        guests=topology.guests if guests is None else replace(topology.guests, count=guests),
+    )
+
+
+def parse_bytes(text: str) -> int:
+    """ "256M" -> 268435456; units K, M, G, T are of 1024, as QEMU has them.
+
+    ValueError: it is no size.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no size: write it as 256M or 1G")
+    return int(found[1]) * _SCALES[found[2]]
+
+
+def say_bytes(size: int) -> str:
+    """As parse_bytes() reads it: 268435456 -> '256M'."""
+    for unit in ("T", "G", "M", "K"):
+        if size and size % _SCALES[unit] == 0:
+            return f"{size // _SCALES[unit]}{unit}"
+    return str(size)
+
+
+def _topology(top: Table) -> Topology:
+    default = Topology()
+    guests, cxl, ivshmem = top.table("guests"), top.table("cxl"), top.table("ivshmem")
+    found = {
+        "kind": top.text("kind", default.kind),
+        "memory_bytes": _size(top, "memory", default.memory_bytes),
+        "coherence": top.text("coherence", default.coherence),
+    }
+    made = replace(
+        default,
+        **found,  # type: ignore[arg-type]
+        guests=Guests(
+            _number(guests, "count", default.guests.count),
+            _size(guests, "ram", default.guests.ram_bytes),
+            bool(guests.get("network", bool, default.guests.network)),
+        ),
+        cxl=Cxl(
+            _size(cxl, "window", default.cxl.window_bytes),
+            _number(cxl, "root_ports", default.cxl.root_ports),
+            _number(cxl, "downstream_ports", default.cxl.downstream_ports),
+        ),
+        ivshmem=Ivshmem(bool(ivshmem.get("doorbell", bool, default.ivshmem.doorbell))),
+    )
+    for table in (top, guests, cxl, ivshmem):
+        table.done()
+    return made
+
+
+def _number(table: Table, key: str, default: int) -> int:
+    return int(table.get(key, int, default))
+
+
+def _size(table: Table, key: str, default: int) -> int:
+    """A whole number of bytes, or text with a unit."""
+    value = table.any(key, default)
+    if type(value) is int:
+        return value
+    if isinstance(value, str):
+        try:
+            return parse_bytes(value)
+        except ValueError as error:
+            raise TopologyError(f"{table.title}: `{key}`: {error}") from error
+    raise TopologyError(f'{table.title}: `{key}` is {value!r}: write a size, as "256M"')
+
+
+def _one_of(key: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise TopologyError(f"`{key}` is {value!r}: choose one of {', '.join(known)}")
+
+
+def _in_range(key: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise TopologyError(f"`{key}` is {value}: choose {low} to {high}")
+
+
+def _size_in_range(key: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise TopologyError(
+            f"`{key}` is {say_bytes(value)}: choose {say_bytes(low)} to {say_bytes(high)}"
+        )
+
+
+def _up(size: int) -> int:
+    """The next multiple of what CXL decodes."""
+    return -(-size // CXL_STEP_BYTES) * CXL_STEP_BYTES
