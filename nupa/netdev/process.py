@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, NoReturn
 
@@ -98,19 +98,24 @@ def find_all(*words: str, user: int | None = None) -> list[Process]:
 
 
 def spawn_detached(
-    argv: list[str], env: Mapping[str, str], *, fds: Collection[int], output: int
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    fds: Collection[int],
+    output: int,
+    cpu: int | None = None,
 ) -> int:
     """Starts a program in a session of its own, nobody's child, with *fds* and no other file.
 
-    Its standard input is empty, *output* its standard output and error.  Returns its pid.
-    OSError: it did not start.
+    Its standard input is empty, *output* its standard output and error.  *cpu*: the only one that
+    it runs on.  Returns its pid.  OSError: it did not start.
     """
     have_standard_files()
     told, tell = os.pipe()
     with signals_held():
         child = os.fork()
         if child == 0:
-            _spawn(argv, env, fds, output, tell)
+            _spawn(argv, env, fds, output, cpu, tell)
     os.close(tell)
     with open(told, encoding="ascii") as file:
         pid = int(file.read() or 0)
@@ -121,12 +126,19 @@ def spawn_detached(
 
 
 def _spawn(
-    argv: list[str], env: Mapping[str, str], fds: Collection[int], output: int, tell: int
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    fds: Collection[int],
+    output: int,
+    cpu: int | None,
+    tell: int,
 ) -> NoReturn:
     """In a child: spawns and ends, so that the program is nobody's child."""
     code = 255
     try:
         os.setsid()
+        if cpu is not None:
+            os.sched_setaffinity(0, {cpu})
         inherit_only(fds)
         pid = os.posix_spawn(
             argv[0],

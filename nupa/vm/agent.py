@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reaching a guest's agent: a free one of its ports, and its HELLO."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import select
+import socket
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nupa.fabric.errors import FabricError, LocalError, RemoteError
+from nupa.vm import frames
+from nupa.vm.place import AGENT_PORTS, Place, try_lock
+
+if TYPE_CHECKING:
+    from nupa.vm.frames import Frame
+
+#: A guest that is up says HELLO at once; one that is stopped or hangs never does.
+WAIT_S = 15.0
+# The agent ends what a client has left before it greets the next one.
+_PORT_WAIT_S = 4.0
+_READ_BYTES = 1 << 16
+
+
+class Link:
+    """A port of a guest's agent: ours until closed, which ends what runs there for us."""
+
+    def __init__(self, host: str, connection: socket.socket, lock: int) -> None:
+        connection.setblocking(False)
+        self.host = host
+        self.socket = connection
+        self.hello: dict[str, str] = {}
+        self._lock = lock
+        self._reader = frames.Reader()
+
+    def close(self) -> None:
+        self.socket.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self) -> list[Frame] | None:
+        """What has come, perhaps nothing; None: the guest has gone.
+
+        RemoteError: what came makes no frames."""
+        try:
+            data = self.socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return []
+        except ConnectionError:
+            return None
+        try:
+            return list(self._reader.feed(data)) if data else None
+        except RemoteError as error:
+            raise RemoteError(f"{self.host}: {error}", error.errno) from error
+
+    def take_hello(self) -> bool:
+        """Whether the HELLO has come by now; it is `hello` then.
+
+        RemoteError: something else came (EPROTO), or the guest has gone (ECONNRESET)."""
+        found = self.read()
+        if found is None:
+            raise RemoteError(f"{self.host} has gone", errno.ECONNRESET)
+        if not found:
+            return False
+        if found[0].kind != frames.HELLO or len(found) > 1:
+            raise RemoteError(
+                f"{self.host}: its agent does not begin with HELLO, but with frames of kind "
+                f"{', '.join(str(each.kind) for each in found[:4])}",
+                errno.EPROTO,
+            )
+        self.hello = frames.parse_hello(found[0].payload)
+        return True
+
+    def wait_hello(self, timeout_s: float) -> None:
+        """RemoteError: none came (ETIMEDOUT), and as for take_hello()."""
+        until = time.monotonic() + timeout_s
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        while not poll.poll(max(0.0, until - time.monotonic()) * 1000) or not self.take_hello():
+            if time.monotonic() >= until:
+                raise RemoteError(
+                    f"{self.host} does not answer in {timeout_s:.0f} s", errno.ETIMEDOUT
+                )
+
+
+def try_link(place: Place, host: str, port: int) -> Link | None:
+    """That port of the agent; its HELLO is yet to come.  None: another one uses it.
+
+    RemoteError: the guest is dead, or not yet there (ECONNREFUSED)."""
+    lock = try_lock(place.port_lock(host, port))
+    if lock is None:
+        return None
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        connection.connect(place.socket(host, port))
+        return Link(host, connection, lock)
+    except OSError as error:
+        connection.close()
+        os.close(lock)
+        if not isinstance(error, ConnectionRefusedError | FileNotFoundError):
+            raise FabricError(f"cannot reach {host}: {error.strerror}", error.errno or 0) from error
+        raise RemoteError(
+            f"{host} is not up: `nupa vm log {host} --name {place.name}` shows how far it came, "
+            f"`nupa vm start {host} --name {place.name}` starts it again",
+            errno.ECONNREFUSED,
+        ) from error
+
+
+def connect(
+    place: Place,
+    host: str,
+    *,
+    wait_s: float = WAIT_S,
+    ports: Sequence[int] | None = None,
+) -> Link:
+    """A link to a free port, after its HELLO.
+
+    LocalError: all ports are in use (EBUSY); RemoteError: the guest is dead (ECONNREFUSED) or does
+    not answer in *wait_s* (ETIMEDOUT)."""
+    until = time.monotonic() + wait_s
+    # Not the one that was left last: its agent may still be ending what ran there.
+    order = ports or random.sample(range(AGENT_PORTS), AGENT_PORTS)
+    failed: RemoteError | None = None
+    while True:
+        for port in order:
+            left_s = until - time.monotonic()
+            if failed is not None and left_s <= 0:
+                raise failed
+            link = try_link(place, host, port)
+            if link is None:
+                continue
+            try:
+                link.wait_hello(min(left_s, _PORT_WAIT_S))
+                return link
+            except RemoteError as error:
+                link.close()
+                failed = error
+        if failed is None:
+            raise LocalError(
+                f"{len(order)} commands run in {host} already, and it has no more ports: "
+                f"wait until one ends",
+                errno.EBUSY,
+            )

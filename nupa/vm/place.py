@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# os.path: pathlib would cost each `nupa vm run` 10 ms.
+# ruff: noqa: PTH102, PTH117, PTH118, PTH208
+"""Where a machine is kept: a folder of its user alone, with what its guests are spoken to by.
+
+nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the temporary folder:
+    machine.json            what is up (nupa/vm/state.py)
+    lock                    flock: held by whoever makes, starts or ends guests
+    HOST.log                console, and what QEMU says
+    HOST.N.sock, .N.lock    a port of the guest's agent; flock: held by who uses it
+    net.N.sock              the network between host0 and guest N
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+from typing import NamedTuple
+
+from nupa.fabric.errors import FabricError, LocalError
+
+#: Ports of each guest's agent: so many commands run in it at once.
+AGENT_PORTS = 8
+DEFAULT_NAME = "vm"
+# As a fabric's name (nupa/fabric/registry.py): it is one, too.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,31}")
+_PREFIX = "nupa-vm-"
+_SOCKET_PATH_BYTES_MAX = 107  # unix(7): sun_path has 108, one of them NUL
+_LONGEST_FILE = "net.00.sock.tmp"
+
+
+def parent() -> str:
+    """The folder of this user's machines; made if it is not there.
+
+    LocalError: it is not ours alone.
+    """
+    user = os.geteuid()
+    for folder in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{user}"):
+        if folder and os.path.isabs(folder) and _is_ours(folder):
+            return folder
+    import tempfile  # takes 10 ms
+
+    folder = os.path.join(tempfile.gettempdir(), f"nupa-{user}")
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise LocalError(
+            f"cannot make the folder of machines, {folder}: {error.strerror}; "
+            f"XDG_RUNTIME_DIR names another one",
+            error.errno or 0,
+        ) from error
+    if not _is_ours(folder):
+        raise LocalError(
+            f"{folder} is not a folder that only you can enter: remove it, "
+            f"or name another one by XDG_RUNTIME_DIR",
+            errno.EPERM,
+        )
+    return folder
+
+
+def _is_ours(folder: str) -> bool:
+    """A folder, no link, that nobody else can write into or, but for us, enter."""
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return (
+        stat.S_ISDIR(found.st_mode)
+        and found.st_uid == os.geteuid()
+        and not stat.S_IMODE(found.st_mode) & 0o077
+    )
+
+
+class Place(NamedTuple):
+    """The folder of one machine, which may not be there."""
+
+    name: str
+    folder: str
+
+    @property
+    def exists(self) -> bool:
+        return os.path.lexists(self.folder)
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def log(self, host: str) -> str:
+        return self.file(f"{host}.log")
+
+    def pid_file(self, host: str) -> str:
+        """Written by QEMU; the word by which its process is known."""
+        return self.file(f"{host}.pid")
+
+    def socket(self, host: str, port: int) -> str:
+        return self.file(f"{host}.{port}.sock")
+
+    def port_lock(self, host: str, port: int) -> str:
+        return self.file(f"{host}.{port}.lock")
+
+    def net_socket(self, guest: int) -> str:
+        return self.file(f"net.{guest}.sock")
+
+    def make(self) -> None:
+        """Makes the folder.  LocalError: it is there (EEXIST), or its path is too long."""
+        longest = len(os.fsencode(self.file(_LONGEST_FILE)))
+        if longest > _SOCKET_PATH_BYTES_MAX:
+            raise LocalError(
+                f"sockets in {self.folder} would have paths of {longest} bytes, and "
+                f"{_SOCKET_PATH_BYTES_MAX} is the limit (unix(7)): choose a shorter name, "
+                f"or a shorter folder by XDG_RUNTIME_DIR",
+                errno.ENAMETOOLONG,
+            )
+        try:
+            os.mkdir(self.folder, 0o700)
+        except FileExistsError:
+            raise LocalError(
+                f"the machine {self.name!r} is up already: `nupa vm ls` shows it, "
+                f"`nupa vm down {self.name}` takes it down",
+                errno.EEXIST,
+            ) from None
+        except OSError as error:
+            raise FabricError(
+                f"cannot make {self.folder}: {error.strerror}", error.errno or 0
+            ) from error
+
+
+def place_of(name: str) -> Place:
+    """LocalError if it is no name."""
+    if not _NAME.fullmatch(name):
+        raise LocalError(
+            f"{name!r} is no name for a machine: use 1 to 32 letters, digits, '_', '-' and '.', "
+            f"first a letter, a digit or '_'",
+            errno.EINVAL,
+        )
+    return Place(name, os.path.join(parent(), f"{_PREFIX}{name}"))
+
+
+def names() -> list[str]:
+    """The names of this user's machines, sorted; damaged ones too."""
+    found = (entry.removeprefix(_PREFIX) for entry in os.listdir(parent()) if _PREFIX in entry)
+    return sorted(name for name in found if _NAME.fullmatch(name) and place_of(name).exists)
+
+
+def meant_name() -> str:
+    """The machine that is meant when none is named: "vm", else the only one.
+
+    LocalError: there are several."""
+    up = names()
+    if not up or DEFAULT_NAME in up:
+        return DEFAULT_NAME
+    if len(up) > 1:
+        raise LocalError(
+            f"several machines are up, {', '.join(up)}: name one with --name", errno.EINVAL
+        )
+    return up[0]
+
+
+def try_lock(path: str) -> int | None:
+    """An open file that holds the lock at *path* until it is closed; None: another holds it.
+
+    The file stays: its folder goes with the machine.  LocalError: no such folder.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise LocalError(f"cannot lock {path}: {error.strerror}", error.errno or 0) from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# os.path: pathlib would cost each `nupa vm run` 10 ms.
+# ruff: noqa: PTH123
+"""What is up of a machine: machine.json in its folder, replaced whole, checked when it is read."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from typing import Any, NamedTuple
+
+from nupa.fabric.errors import FabricError, LocalError
+from nupa.netdev.process import Process
+from nupa.vm.place import Place
+
+_VERSION = 1
+_FILE = "machine.json"
+_FILE_BYTES_MAX = 1 << 20
+
+
+class Guest(NamedTuple):
+    """process: its QEMU; None before it was first started.  up_s: the seconds it took to boot;
+    None while it has not said HELLO.  device, device_bytes: the shared memory, as it found it."""
+
+    name: str
+    cpu: int
+    argv: tuple[str, ...]
+    process: Process | None = None
+    started_s: float = 0.0  #: time.time()
+    up_s: float | None = None
+    device: str = ""
+    device_bytes: int = 0
+
+    @property
+    def state(self) -> str:
+        """ "up", "booting" or "dead"."""
+        if self.process is None or not self.process.alive:
+            return "dead"
+        return "booting" if self.up_s is None else "up"
+
+
+class State(NamedTuple):
+    name: str
+    kind: str
+    coherence: str
+    memory_bytes: int
+    ram_bytes: int
+    machine_host: str  #: of the fabric: the machine itself
+    segment: str  #: path
+    qemu_version: str
+    kernel: str
+    created_s: float  #: time.time()
+    guests: tuple[Guest, ...]
+
+    def guest(self, host: str) -> Guest:
+        """By its name or number.  LocalError: there is none (ENOENT)."""
+        for number, guest in enumerate(self.guests):
+            if host in (guest.name, str(number)):
+                return guest
+        guests = ", ".join(guest.name for guest in self.guests)
+        raise LocalError(
+            f"the machine {self.name!r} has no guest {host!r}: its guests are {guests}, "
+            f"and {self.machine_host} is the machine itself",
+            errno.ENOENT,
+        )
+
+    def is_machine_host(self, host: str) -> bool:
+        return host in (self.machine_host, str(len(self.guests)))
+
+    def with_guest(self, changed: Guest) -> State:
+        """With that guest in the place of the one of its name."""
+        guests = (changed if guest.name == changed.name else guest for guest in self.guests)
+        return self._replace(guests=tuple(guests))
+
+
+def load(place: Place) -> State | None:
+    """None: there is none.  FabricError: the file is damaged."""
+    path = place.file(_FILE)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with open(fd, "rb") as file:
+            data = file.read(_FILE_BYTES_MAX + 1)
+        if len(data) > _FILE_BYTES_MAX:
+            raise ValueError(f"it has more than {_FILE_BYTES_MAX} bytes")
+        return _parse(json.loads(data), place.name)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FabricError(
+            f"cannot read {path}: {error}; `nupa vm down {place.name}` takes the machine down"
+        ) from error
+
+
+def load_up(place: Place) -> State:
+    """LocalError: no machine of that name is up."""
+    state = load(place) if place.exists else None
+    if state is None:
+        raise LocalError(
+            f"no machine is named {place.name!r}: `nupa vm up --name {place.name}` makes it, "
+            f"`nupa vm ls` lists those that are up",
+            errno.ENOENT,
+        )
+    return state
+
+
+def store(place: Place, state: State) -> None:
+    """Under the machine's lock.  FabricError: no room."""
+    path = place.file(_FILE)
+    beside = f"{path}.{os.getpid()}"
+    guests = [{**guest._asdict(), "argv": list(guest.argv)} for guest in state.guests]
+    value = {"version": _VERSION, **state._asdict(), "guests": guests}
+    try:
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1)
+        os.rename(beside, path)  # noqa: PTH104
+    except OSError as error:
+        raise FabricError(f"cannot write {path}: {error.strerror}", error.errno or 0) from error
+
+
+def _parse(value: Any, name: str) -> State:
+    if _field(value, "version", int) != _VERSION:
+        raise ValueError(f"it has version {value['version']}, and this is {_VERSION}")
+    guests = _field(value, "guests", list)
+    state = State(
+        name=_field(value, "name", str),
+        kind=_field(value, "kind", str),
+        coherence=_field(value, "coherence", str),
+        memory_bytes=_field(value, "memory_bytes", int),
+        ram_bytes=_field(value, "ram_bytes", int),
+        machine_host=_field(value, "machine_host", str),
+        segment=_field(value, "segment", str),
+        qemu_version=_field(value, "qemu_version", str),
+        kernel=_field(value, "kernel", str),
+        created_s=float(_field(value, "created_s", (int, float))),
+        guests=tuple(_guest(entry) for entry in guests),
+    )
+    if state.name != name:
+        raise ValueError(f"it is of a machine {state.name!r}")
+    return state
+
+
+def _guest(value: Any) -> Guest:
+    process = _field(value, "process", (list, type(None)))
+    up_s = _field(value, "up_s", (int, float, type(None)))
+    return Guest(
+        name=_field(value, "name", str),
+        cpu=_field(value, "cpu", int),
+        argv=tuple(_all_text(_field(value, "argv", list))),
+        process=None if process is None else _process(process),
+        started_s=float(_field(value, "started_s", (int, float))),
+        up_s=None if up_s is None else float(up_s),
+        device=_field(value, "device", str),
+        device_bytes=_field(value, "device_bytes", int),
+    )
+
+
+def _process(value: list[Any]) -> Process:
+    if len(value) != 2 or not all(type(number) is int and number > 0 for number in value):
+        raise ValueError(f"`process` is {value!r}: a pid and when it started are wanted")
+    return Process(*value)
+
+
+def _all_text(values: list[Any]) -> list[str]:
+    if not values or not all(type(word) is str for word in values):
+        raise ValueError("`argv` is not a list of words")
+    return values
+
+
+def _field(value: Any, key: str, kind: type | tuple[type, ...]) -> Any:
+    if not isinstance(value, dict) or key not in value:
+        raise ValueError(f"the key `{key}` is missing")
+    found = value[key]
+    if not isinstance(found, kind) or isinstance(found, bool):
+        raise ValueError(f"`{key}` is {found!r}")
+    return found

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Our terminal while it is a guest's: raw, its size, and back as it was."""
+
+from __future__ import annotations
+
+import os
+import termios
+import tty
+from typing import Any
+
+from nupa.vm.frames import Window
+
+_ESCAPE = b"\x1d"  # Ctrl-]
+_ESCAPES = 3
+_DEFAULT = Window(24, 80)
+
+
+class Terminal:
+    """A context manager: the terminal *fd* is raw inside, and at every exit as it was before."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._before: list[Any] = termios.tcgetattr(fd)
+        self._escapes = 0
+
+    def __enter__(self) -> Terminal:
+        self.enter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
+
+    def enter(self) -> None:
+        """Raw; again after a stop, when the shell has put it back."""
+        tty.setraw(self._fd, termios.TCSADRAIN)
+
+    def window(self) -> Window:
+        try:
+            size = os.get_terminal_size(self._fd)
+        except OSError:
+            return _DEFAULT
+        return Window(size.lines or _DEFAULT.rows, size.columns or _DEFAULT.columns)
+
+    def is_leaving(self, typed: bytes) -> bool:
+        """Whether this makes Ctrl-] three times in a row: the way out of a guest that hangs."""
+        for i in range(len(typed)):
+            self._escapes = self._escapes + 1 if typed[i : i + 1] == _ESCAPE else 0
+            if self._escapes == _ESCAPES:
+                return True
+        return False
