@@ -44,7 +44,7 @@ static struct nupa_channel *find_peer(struct nupa_cm_id *id)
 			return NULL;
 		/* Those that we have a channel to are watched. */
 		if ((engine->channels[slot] && !engine->channels[slot]->broken) ||
-		    nupa_slot_alive(&engine->fabric->slots[slot],
+		    nupa_slot_alive(engine->fabric, (uint32_t)slot,
 				    nupa_slot_claim(&engine->fabric->slots[slot])))
 			return nupa_channel_get(engine, (uint32_t)slot);
 		if (nupa_fabric_reap(engine->fabric) == 0)
@@ -64,7 +64,7 @@ static bool seeks_on(struct nupa_cm_id *id)
 	if (!engine->cm->seek_at_ns) {
 		engine->cm->seek_at_ns = now_ns + SEEK_AGAIN_NS;
 		nupa_store_relaxed(&engine->cm_timers, true);
-		nupa_slot_ring(engine->slot);
+		nupa_port_wake(engine);
 	}
 	return true;
 }

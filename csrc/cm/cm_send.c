@@ -57,7 +57,7 @@ static void owe(struct nupa_engine *engine, struct cm_owed *owed)
 	if (engine->cm_owes || !nupa_channel_path_up(engine, owed->channel))
 		return;
 	engine->cm_owes = true;
-	nupa_slot_ring(engine->slot); /* the port thread sleeps until it is told */
+	nupa_port_wake(engine); /* the port thread sleeps until it is told */
 }
 
 void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_message message,

@@ -27,7 +27,7 @@ static void wait_on(struct nupa_cm_id *id, struct nupa_list *list, uint64_t ns)
 	nupa_list_add(list, &id->wait);
 	nupa_store_relaxed(&id->engine->cm_timers, true);
 	if (first)
-		nupa_slot_ring(id->engine->slot);
+		nupa_port_wake(id->engine);
 }
 
 void cm_wait(struct nupa_cm_id *id, enum cm_state state)

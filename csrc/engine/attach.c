@@ -85,6 +85,7 @@ static int prepare_slot(struct nupa_engine *engine)
 	slot->shared_fd = 0;
 	slot->trace_seen = slot->fault_seen = 0;
 	slot->sleeping = 0;
+	slot->heartbeat = 0;
 	slot->hazard = 0;
 	memset(slot->contact, 0, sizeof(slot->contact));
 	slot->probe_addr = (uintptr_t)&engine->probe_value;
@@ -194,6 +195,15 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	error = nupa_fabric_claim_slot(fabric, host, &engine->slot_index);
 	if (error == -EBUSY && nupa_fabric_reap(fabric) > 0)
 		error = nupa_fabric_claim_slot(fabric, host, &engine->slot_index);
+	if (error == -ESTALE) {
+		snprintf(why, why_bytes,
+			 "this process was stopped for so long that others on fabric %s took it "
+			 "for dead: start it again",
+			 nupa_fabric_name(fabric));
+		engine_free(engine);
+		errno = ENODEV;
+		return NULL;
+	}
 	if (error) {
 		snprintf(
 		    why, why_bytes,
@@ -206,6 +216,9 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	}
 	engine->slot = &fabric->slots[engine->slot_index];
 	engine->epoch = NUPA_CLAIM_EPOCH(nupa_slot_claim(engine->slot));
+	engine->claim = NUPA_CLAIM(nupa_fabric_owner(fabric), engine->epoch, NUPA_SLOT_LIVE);
+	engine->polls_bell = nupa_fabric_machines(fabric);
+	engine->bell = engine->polls_bell ? &engine->own_bell : &engine->slot->sleeping;
 	error = prepare_slot(engine);
 	if (!error) {
 		/* Yama's ptrace_scope 1 lets only parents in; peers of the same user are what CMA
@@ -213,8 +226,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 		nupa_trace_follow(engine); /* before anything happens */
 		nupa_fault_follow(engine);
-		nupa_store_release(&engine->slot->claim,
-				   NUPA_CLAIM(getpid(), engine->epoch, NUPA_SLOT_LIVE));
+		nupa_store_release(&engine->slot->claim, engine->claim);
 		error = nupa_port_start(engine);
 	}
 	if (error) {

@@ -33,7 +33,8 @@ bool nupa_channel_peer_alive(const struct nupa_channel *channel)
 bool nupa_channel_process_alive(const struct nupa_channel *channel)
 {
 	return nupa_channel_peer_alive(channel) &&
-	       nupa_slot_alive(channel->peer_slot, nupa_slot_claim(channel->peer_slot));
+	       nupa_slot_alive(channel->engine->fabric, channel->peer,
+			       nupa_slot_claim(channel->peer_slot));
 }
 
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host)
@@ -61,7 +62,7 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 		return false;
 	if (channel->mover == NUPA_MOVER_LOCAL ||
 	    nupa_load_relaxed(&channel->peer_slot->pool_regions) ||
-	    (nupa_load_relaxed(&channel->peer_slot->shared_fd) &&
+	    (nupa_load_relaxed(&channel->peer_slot->shared_fd) && !channel->foreign &&
 	     (forced == NUPA_MOVER_NONE || forced == NUPA_MOVER_SHARED)))
 		return true;
 	return channel->mover == NUPA_MOVER_CMA && opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
@@ -83,7 +84,8 @@ void nupa_channel_bell(struct nupa_channel *channel)
 	 */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (unlikely(channel->fence) || unlikely(nupa_load_relaxed(&slot->needs_fence)))
-		sleeping = nupa_fetch_add_seq(&slot->sleeping, 0);
+		/* Between kernels there are no bells. */
+		sleeping = channel->engine->polls_bell ? 0 : nupa_fetch_add_seq(&slot->sleeping, 0);
 	else
 		sleeping = nupa_load_relaxed(&slot->sleeping);
 	if (unlikely(sleeping))
@@ -179,7 +181,7 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->engine = engine;
 	channel->peer = peer;
 	channel->pidfd = channel->life_fd = -1;
-	channel->foreign = nupa_slot_foreign(slot);
+	channel->foreign = nupa_slot_foreign(engine->fabric, peer, claim);
 	channel->shared_fd = -1;
 	channel->peer_epoch = NUPA_CLAIM_EPOCH(claim);
 	channel->peer_pid = NUPA_CLAIM_PID(claim);
@@ -206,7 +208,7 @@ void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, 
 {
 	nupa_store_release(&channel->peer_slot->contact[engine->slot_index], word);
 	nupa_fetch_add_seq(&channel->peer_slot->contact_epoch, 1);
-	nupa_port_wake_hard(channel->peer_slot);
+	nupa_port_knock(engine, channel->peer_slot);
 }
 
 struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)

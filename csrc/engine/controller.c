@@ -139,7 +139,7 @@ int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot
 		.pid = NUPA_CLAIM_PID(claim),
 		.uid = entry->uid,
 		.host = bounded(&entry->host, sb->n_hosts - 1),
-		.alive = nupa_slot_alive(entry, claim),
+		.alive = nupa_slot_alive(fabric, slot, claim),
 		.net_queue = nupa_load_relaxed(&entry->net_queue) & ~NUPA_NET_COALESCED,
 	};
 	memcpy(info->comm, entry->comm, sizeof(info->comm) - 1);

@@ -35,19 +35,24 @@ struct nupa_engine {
 	bool deaths;           /* set by the death watch, without the lock */
 	bool broken;           /* there are broken channels to be swept */
 	bool membarrier;       /* this process takes part in global expedited barriers */
-	bool apart;            /* nupa_engine_attach made it */
-	bool forked;           /* a copy in a child process: nothing of it reaches the fabric */
-	bool fault_duty;       /* something is due because of faults: nupa_fault_run */
-	bool poisoned;         /* the message that is being handled is */
-	uint32_t trace;        /* NUPA_TRACE_WORD: what is recorded; 0: nothing */
+	bool polls_bell; /* peers of other kernels cannot ring: the port thread looks itself */
+	bool fenced;     /* MACHINES: others took us for dead; the slot is not ours any more */
+	bool apart;      /* nupa_engine_attach made it */
+	bool forked;     /* a copy in a child process: nothing of it reaches the fabric */
+	bool fault_duty; /* something is due because of faults: nupa_fault_run */
+	bool poisoned;   /* the message that is being handled is */
+	uint32_t trace;  /* NUPA_TRACE_WORD: what is recorded; 0: nothing */
 	struct nupa_list ack_pending; /* struct nupa_qp.ack_link */
 	struct nupa_list waiting;     /* struct nupa_qp.wait_link */
 	struct nupa_list reading;     /* struct nupa_qp.job_link */
 
 	struct nupa_fabric *fabric;
 	struct nupa_slot *slot;
+	uint32_t *bell; /* the port thread waits here: slot->sleeping, or own_bell */
+	uint32_t own_bell;
 	uint32_t slot_index;
 	uint32_t epoch;
+	uint64_t claim; /* of the slot, while it is ours */
 	uint32_t host;
 	uint32_t refs; /* open contexts; guarded by the registry's lock */
 	enum nupa_mover forced_mover;
@@ -147,7 +152,9 @@ bool nupa_life_watch(struct nupa_engine *engine, struct nupa_channel *channel);
 /* port.c */
 int nupa_port_start(struct nupa_engine *engine);
 void nupa_port_stop(struct nupa_engine *engine);
-void nupa_port_wake_hard(struct nupa_slot *slot); /* doorbell, whatever it says */
+void nupa_port_wake(struct nupa_engine *engine); /* our own port thread, if it sleeps */
+/* A peer's, whatever its doorbell says. */
+void nupa_port_knock(struct nupa_engine *engine, struct nupa_slot *slot);
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_port_app_drives(struct nupa_engine *engine); /* the program spins on poll_cq */
 void nupa_port_takes_over(struct nupa_engine *engine); /* it waits for events instead */
@@ -313,6 +320,8 @@ static inline bool nupa_window_permits(const struct nupa_window *window, uint32_
 /* death.c */
 void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_channel_sweep(struct nupa_engine *engine);
+/* Others took us for dead and gave our slot away: what is stored from now on stays here. */
+void nupa_engine_fence(struct nupa_engine *engine);
 /* RC: this QP is about to be destroyed, its partner is told; and what the partner does. */
 void nupa_partner_leave(struct nupa_qp *qp);
 void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,

@@ -21,8 +21,8 @@ void nupa_fault_due(struct nupa_engine *engine, uint64_t at_ns)
 	faults->next_ns = at_ns;
 	engine->fault_duty = true;
 	/* A port thread that sleeps did so by the timers of before. */
-	if (nupa_load_relaxed(&engine->slot->sleeping))
-		nupa_slot_ring(engine->slot);
+	if (nupa_load_relaxed(engine->bell))
+		nupa_port_wake(engine);
 }
 
 bool nupa_fault_is_on(const struct nupa_engine *engine, uint32_t id, uint64_t now_ns)

@@ -17,6 +17,13 @@
 #define EXTENT_BYTES_DEFAULT (64u << 10)
 #define POOL_BYTES_DEFAULT (UINT64_C(1) << 30)
 
+/* Of a segment in a device's memory: it is as small as that. */
+#define MACHINES_RING_LINES_DEFAULT 512u
+#define MACHINES_DMA_BYTES_DEFAULT (256u << 10) /* a frame of the netdev is a quarter of it */
+#define MACHINES_QP_ENTRIES_DEFAULT 1024u
+#define MACHINES_MR_ENTRIES_DEFAULT 4096u
+#define MACHINES_SLOTS_DEFAULT 64u /* at most, and no more than leave room for a pool */
+
 static uint64_t round_up(uint64_t value, uint64_t to)
 {
 	return (value + to - 1) / to * to;
@@ -128,42 +135,71 @@ static void lay_out(struct nupa_superblock *sb)
 	sb->segment_bytes = nupa_cm_table_off(sb, sb->n_hosts);
 }
 
-int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint32_t n_ports,
-		       struct nupa_superblock *sb, char *why, size_t why_bytes)
+static void take_defaults(struct nupa_superblock *sb, const struct nupa_config *c)
 {
-	static const struct nupa_config none;
-	const struct nupa_config *c = config ? config : &none;
-	int rc;
+	const bool machines = c->flags & NUPA_SEGMENT_MACHINES;
 
-	sb->layout_version = NUPA_LAYOUT_VERSION;
-	sb->flags = c->flags;
-	sb->n_hosts = n_hosts;
-	sb->n_ports = n_ports;
-	sb->n_slots = c->slots ? c->slots : SLOTS_DEFAULT;
-	sb->ring_lines = c->ring_lines ? c->ring_lines : RING_LINES_DEFAULT;
-	sb->dma_bytes = c->dma_bytes ? c->dma_bytes : DMA_BYTES_DEFAULT;
-	sb->qp_entries = c->qp_entries ? c->qp_entries : QP_ENTRIES_DEFAULT;
-	sb->mr_entries = c->mr_entries ? c->mr_entries : MR_ENTRIES_DEFAULT;
+	sb->n_slots = c->slots ? c->slots : machines ? MACHINES_SLOTS_DEFAULT : SLOTS_DEFAULT;
+	sb->ring_lines = c->ring_lines ? c->ring_lines
+			 : machines    ? MACHINES_RING_LINES_DEFAULT
+				       : RING_LINES_DEFAULT;
+	sb->dma_bytes = c->dma_bytes ? c->dma_bytes
+			: machines   ? MACHINES_DMA_BYTES_DEFAULT
+				     : DMA_BYTES_DEFAULT;
+	sb->qp_entries = c->qp_entries ? c->qp_entries
+			 : machines    ? MACHINES_QP_ENTRIES_DEFAULT
+				       : QP_ENTRIES_DEFAULT;
+	sb->mr_entries = c->mr_entries ? c->mr_entries
+			 : machines    ? MACHINES_MR_ENTRIES_DEFAULT
+				       : MR_ENTRIES_DEFAULT;
 	sb->extent_bytes = c->extent_bytes ? c->extent_bytes : EXTENT_BYTES_DEFAULT;
-	sb->pool_bytes = c->pool_bytes ? c->pool_bytes : POOL_BYTES_DEFAULT;
+	sb->pool_bytes = c->pool_bytes ? c->pool_bytes : machines ? 0 : POOL_BYTES_DEFAULT;
+}
 
-	const struct limit limits[] = {
-		{ "hosts", n_hosts, 1, NUPA_HOSTS_MAX, false },
-		{ "ports", n_ports, 1, NUPA_PORTS_MAX, false },
-		{ "flags", sb->flags, 0, NUPA_SEGMENT_AUTO, false },
-		{ "slots", sb->n_slots, NUPA_SLOTS_MIN, NUPA_SLOTS_MAX, false },
-		{ "ring_lines", sb->ring_lines, NUPA_RING_LINES_MIN, NUPA_RING_LINES_MAX, true },
-		{ "dma_bytes", sb->dma_bytes, NUPA_DMA_BYTES_MIN, NUPA_DMA_BYTES_MAX, true },
-		{ "qp_entries", sb->qp_entries, 1, NUPA_QP_MAX, false },
-		{ "mr_entries", sb->mr_entries, 1, NUPA_MR_MAX, false },
-		{ "extent_bytes", sb->extent_bytes, NUPA_EXTENT_BYTES_MIN, NUPA_EXTENT_BYTES_MAX,
-		  true },
-		{ "pool_bytes", sb->pool_bytes, sb->extent_bytes, NUPA_POOL_BYTES_MAX, false },
-	};
+/* The whole is given: the pool has what the rest leaves, a quarter at least if the number of slots
+ * is ours to choose. */
+static int fit(struct nupa_superblock *sb, bool choose_slots, char *why, size_t why_bytes)
+{
+	const uint64_t bytes = sb->segment_bytes;
 
-	rc = check_limits(limits, sizeof(limits) / sizeof(limits[0]), why, why_bytes);
-	if (rc)
-		return rc;
+	for (;;) {
+		uint64_t rest;
+
+		/* Extents have their words before the pool: laid out for the most there can be, the
+		 * rest only shrinks. */
+		sb->n_extents = (uint32_t)(bytes / sb->extent_bytes);
+		lay_out(sb);
+		rest = sb->pool_off + sb->n_hosts * NUPA_CM_TABLE_BYTES;
+		if (rest + (choose_slots ? bytes / 4 : sb->extent_bytes) <= bytes) {
+			sb->pool_bytes = (bytes - rest) / sb->extent_bytes * sb->extent_bytes;
+			sb->n_extents = (uint32_t)(sb->pool_bytes / sb->extent_bytes);
+			lay_out(sb);
+			sb->segment_bytes = bytes;
+			return 0;
+		}
+		if (!choose_slots || sb->n_slots == NUPA_SLOTS_MIN)
+			return nupa_explain(-EINVAL, why, why_bytes,
+					    "%" PRIu64 " bytes hold no fabric of %u slots with "
+					    "rings of %u lines and %u bytes: choose more memory",
+					    bytes, sb->n_slots, sb->ring_lines, sb->dma_bytes);
+		sb->n_slots--;
+	}
+}
+
+static int plan_machines(struct nupa_superblock *sb, const struct nupa_config *c, char *why,
+			 size_t why_bytes)
+{
+	if (c->pool_bytes)
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "pool_bytes is %" PRIu64 ": in a device's memory the pool has "
+				    "what is left, so leave it out",
+				    c->pool_bytes);
+	sb->segment_bytes = c->segment_bytes;
+	return fit(sb, !c->slots, why, why_bytes);
+}
+
+static int plan_file(struct nupa_superblock *sb, char *why, size_t why_bytes)
+{
 	if (sb->pool_bytes % sb->extent_bytes)
 		return nupa_explain(-EINVAL, why, why_bytes,
 				    "pool_bytes is %" PRIu64
@@ -180,6 +216,45 @@ int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint3
 	return 0;
 }
 
+int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint32_t n_ports,
+		       struct nupa_superblock *sb, char *why, size_t why_bytes)
+{
+	static const struct nupa_config none;
+	const struct nupa_config *c = config ? config : &none;
+	const bool machines = c->flags & NUPA_SEGMENT_MACHINES;
+	int rc;
+
+	sb->layout_version = NUPA_LAYOUT_VERSION;
+	sb->flags = c->flags;
+	sb->n_hosts = n_hosts;
+	sb->n_ports = n_ports;
+	take_defaults(sb, c);
+
+	const struct limit limits[] = {
+		{ "hosts", n_hosts, 1, NUPA_HOSTS_MAX, false },
+		{ "ports", n_ports, 1, NUPA_PORTS_MAX, false },
+		{ "flags", sb->flags, 0,
+		  machines ? NUPA_SEGMENT_MACHINES | NUPA_SEGMENT_SOFTWARE : NUPA_SEGMENT_AUTO,
+		  false },
+		{ "slots", sb->n_slots, NUPA_SLOTS_MIN, NUPA_SLOTS_MAX, false },
+		{ "ring_lines", sb->ring_lines, NUPA_RING_LINES_MIN, NUPA_RING_LINES_MAX, true },
+		{ "dma_bytes", sb->dma_bytes, NUPA_DMA_BYTES_MIN, NUPA_DMA_BYTES_MAX, true },
+		{ "qp_entries", sb->qp_entries, 1, NUPA_QP_MAX, false },
+		{ "mr_entries", sb->mr_entries, 1, NUPA_MR_MAX, false },
+		{ "extent_bytes", sb->extent_bytes, NUPA_EXTENT_BYTES_MIN, NUPA_EXTENT_BYTES_MAX,
+		  true },
+		{ "pool_bytes", sb->pool_bytes, machines ? 0 : sb->extent_bytes,
+		  NUPA_POOL_BYTES_MAX, false },
+		{ "segment_bytes", c->segment_bytes, machines ? NUPA_PAGE_BYTES : 0,
+		  machines ? (uint64_t)sb->extent_bytes * NUPA_EXTENTS_MAX : 0, false },
+	};
+
+	rc = check_limits(limits, sizeof(limits) / sizeof(limits[0]), why, why_bytes);
+	if (rc)
+		return rc;
+	return machines ? plan_machines(sb, c, why, why_bytes) : plan_file(sb, why, why_bytes);
+}
+
 int nupa_geometry_check(const struct nupa_superblock *sb, uint64_t file_bytes, char *why,
 			size_t why_bytes)
 {
@@ -191,7 +266,8 @@ int nupa_geometry_check(const struct nupa_superblock *sb, uint64_t file_bytes, c
 		.mr_entries = sb->mr_entries,
 		.extent_bytes = sb->extent_bytes,
 		.flags = sb->flags,
-		.pool_bytes = sb->pool_bytes,
+		.pool_bytes = sb->flags & NUPA_SEGMENT_MACHINES ? 0 : sb->pool_bytes,
+		.segment_bytes = sb->flags & NUPA_SEGMENT_MACHINES ? sb->segment_bytes : 0,
 	};
 	struct nupa_superblock planned = *sb;
 	char reason[160] = "";

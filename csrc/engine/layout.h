@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 4u
+#define NUPA_LAYOUT_VERSION 5u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -34,6 +34,13 @@
 /* cffi: begin */
 enum nupa_segment_flag {
 	NUPA_SEGMENT_AUTO = 1, /* made by `nupa run`: goes with its last user */
+	/* Its memory is that of a device which several kernels share (CXL, ivshmem): all of it is
+	 * there from the start, processes of other kernels are known by their heartbeat alone, and
+	 * nobody can be woken, so all look by themselves. */
+	NUPA_SEGMENT_MACHINES = 2,
+	/* With MACHINES: no kernel's stores are seen by the others until both ends say so, and
+	 * there are no atomics between them (coherence.h). */
+	NUPA_SEGMENT_SOFTWARE = 4,
 };
 
 enum nupa_link_layer { NUPA_LINK_INFINIBAND = 1, NUPA_LINK_ETHERNET = 2 };
@@ -57,6 +64,7 @@ struct nupa_config {
 	uint32_t extent_bytes; /* granularity of the pool */
 	uint32_t flags;
 	uint64_t pool_bytes;
+	uint64_t segment_bytes; /* MACHINES: the memory's size; the pool takes what is left of it */
 };
 
 struct nupa_host {
@@ -193,15 +201,22 @@ struct nupa_superblock {
 
 	NUPA_LINE_ALIGNED struct nupa_watcher watchers[NUPA_WATCHERS_MAX];
 	struct nupa_fault_entry faults[NUPA_FAULTS_MAX];
+	/* MACHINES: the kernels that ever opened it (CAS, once), by a hash of their boot ids;
+	 * claims have the index.  [1] is the creator's.  Others: all are kernel 0. */
+	uint64_t kernels[NUPA_KERNELS_MAX];
 };
-NUPA_ASSERT_SIZE(struct nupa_superblock, 320 + 64 * 32 + 64 * 128);
+NUPA_ASSERT_SIZE(struct nupa_superblock, 320 + 64 * 32 + 64 * 128 + 1024 * 8);
 NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
 
-/* claim word (CAS): pid << 32 | epoch << 8 | state.  The epoch grows with every
- * owner of the slot; whatever carries an old epoch is ignored. */
-#define NUPA_CLAIM(pid, epoch, state)                                                              \
-	((uint64_t)(uint32_t)(pid) << 32 | ((uint64_t)(epoch)&0xffffff) << 8 | (uint64_t)(state))
-#define NUPA_CLAIM_PID(c) ((uint32_t)((c) >> 32))
+/* claim word (CAS): kernel << 54 | pid << 32 | epoch << 8 | state.  The epoch grows with every
+ * owner of the slot; whatever carries an old epoch is ignored.  A pid has 22 bits at most
+ * (PID_MAX_LIMIT in proc(5)); kernel << 22 | pid is called the owner. */
+#define NUPA_CLAIM(owner, epoch, state)                                                            \
+	((uint64_t)(uint32_t)(owner) << 32 | ((uint64_t)(epoch)&0xffffff) << 8 | (uint64_t)(state))
+#define NUPA_OWNER(kernel, pid) ((uint32_t)(kernel) << 22 | ((uint32_t)(pid)&0x3fffff))
+#define NUPA_CLAIM_OWNER(c) ((uint32_t)((c) >> 32))
+#define NUPA_CLAIM_PID(c) (NUPA_CLAIM_OWNER(c) & 0x3fffff)
+#define NUPA_CLAIM_KERNEL(c) ((uint32_t)((c) >> 54))
 #define NUPA_CLAIM_EPOCH(c) ((uint32_t)((c) >> 8) & 0xffffff)
 #define NUPA_CLAIM_STATE(c) ((uint32_t)(c)&0xff)
 
@@ -244,11 +259,14 @@ struct nupa_slot {
 	/* Line 3: bumped (fetch_add) by whoever wrote `contact`. */
 	NUPA_LINE_ALIGNED uint32_t contact_epoch;
 
+	/* Line 4: MACHINES: counts while its owner lives (beat.c). */
+	NUPA_LINE_ALIGNED uint32_t heartbeat;
+
 	/* contact[s]: epoch of slot s when it opened its ring to this slot; with
 	 * NUPA_CONTACT_CLOSED: when it closed it for good.  Writer: s. */
 	NUPA_LINE_ALIGNED uint32_t contact[NUPA_SLOTS_MAX];
 };
-NUPA_ASSERT_SIZE(struct nupa_slot, 4 * 64 + 1024);
+NUPA_ASSERT_SIZE(struct nupa_slot, 5 * 64 + 1024);
 #define NUPA_NET_COALESCED 0x80000000u
 #define NUPA_CONTACT_CLOSED 0x80000000u
 NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);

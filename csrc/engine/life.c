@@ -65,12 +65,12 @@ bool nupa_life_is_over(const struct nupa_slot *slot)
 }
 
 /* A namespace that we do not know is taken for ours. */
-bool nupa_slot_foreign(const struct nupa_slot *slot)
+bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
 {
-	uint32_t theirs = nupa_load_relaxed(&slot->pid_ns);
+	uint32_t theirs = nupa_load_relaxed(&fabric->slots[slot].pid_ns);
 	uint32_t ours = theirs ? nupa_pid_namespace() : 0;
 
-	return ours && theirs != ours;
+	return nupa_slot_elsewhere(fabric, claim) || (ours && theirs != ours);
 }
 
 /* Has the watch's epoll woken when the pipe of the peer closes; false if the peer's is not to be

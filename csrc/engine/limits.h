@@ -21,6 +21,7 @@
 #define NUPA_PORTS_MAX 1024u
 #define NUPA_HOPS_MAX 15u
 #define NUPA_NAME_BYTES 32u
+#define NUPA_KERNELS_MAX 1024u /* that ever open one fabric; 10 bits of a claim */
 
 /* What the creator of a fabric may choose (struct nupa_config). */
 #define NUPA_SLOTS_MIN 2u

@@ -20,8 +20,8 @@ bool nupa_cq_moderate(struct nupa_cq *cq)
 		nupa_list_add(&engine->moderated, &cq->moderate_link);
 		engine->cq_timers = true;
 		/* A port thread that sleeps did so by the timers of before. */
-		if (nupa_load_relaxed(&engine->slot->sleeping))
-			nupa_slot_ring(engine->slot);
+		if (nupa_load_relaxed(engine->bell))
+			nupa_port_wake(engine);
 	}
 	return false;
 }

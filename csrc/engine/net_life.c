@@ -15,7 +15,7 @@ static bool is_taken(const struct nupa_fabric *fabric, uint32_t host, uint32_t q
 
 		if (slot != own && nupa_net_serves(fabric, slot, &its_host, &its_queue) &&
 		    its_host == host && its_queue == queue + 1 &&
-		    nupa_slot_alive(&fabric->slots[slot], nupa_slot_claim(&fabric->slots[slot])))
+		    nupa_slot_alive(fabric, slot, nupa_slot_claim(&fabric->slots[slot])))
 			return true;
 	}
 	return false;

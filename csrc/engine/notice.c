@@ -38,12 +38,12 @@ static bool process_stopped(uint32_t pid)
 }
 
 /* Whether nobody lives there who could be waited for. */
-static bool is_out_of_reach(const struct nupa_slot *slot)
+static bool is_out_of_reach(const struct nupa_fabric *fabric, uint32_t slot)
 {
-	const uint64_t claim = nupa_slot_claim(slot);
+	const uint64_t claim = nupa_slot_claim(&fabric->slots[slot]);
 
-	return NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE || !nupa_slot_alive(slot, claim) ||
-	       process_stopped(NUPA_CLAIM_PID(claim));
+	return NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE || !nupa_slot_alive(fabric, slot, claim) ||
+	       (!nupa_slot_elsewhere(fabric, claim) && process_stopped(NUPA_CLAIM_PID(claim)));
 }
 
 void nupa_fabric_await_notice(struct nupa_fabric *fabric, nupa_heeds *heeds)
@@ -54,7 +54,7 @@ void nupa_fabric_await_notice(struct nupa_fabric *fabric, nupa_heeds *heeds)
 	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
 		struct nupa_slot *slot = &fabric->slots[i];
 
-		while (!heeds(fabric, slot) && !is_out_of_reach(slot) &&
+		while (!heeds(fabric, slot) && !is_out_of_reach(fabric, i) &&
 		       nupa_clock_ns() < until_ns) {
 			nupa_slot_ring(slot);
 			nanosleep(&pause, NULL);

@@ -22,7 +22,7 @@ static uint32_t owner_word(const struct nupa_fabric *fabric, uint32_t slot)
 		return OWNER(0, getpid());
 	claim = nupa_load_relaxed(&fabric->slots[slot].claim);
 	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
-	    NUPA_CLAIM_PID(claim) != (uint32_t)getpid())
+	    NUPA_CLAIM_OWNER(claim) != nupa_fabric_owner(fabric))
 		return 0;
 	return OWNER(slot, NUPA_CLAIM_EPOCH(claim));
 }
@@ -67,6 +67,9 @@ int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_byt
 
 	if (slot >= sb->n_slots || size_bytes == 0)
 		return -EINVAL;
+	/* A pid alone does not say whose memory it is where there are several kernels. */
+	if (slot == 0 && nupa_fabric_machines(fabric))
+		return -EOPNOTSUPP;
 	if (size_bytes > sb->pool_bytes)
 		return -ENOMEM;
 	owner = owner_word(fabric, slot);
@@ -122,6 +125,8 @@ void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot)
 	uint32_t asked = 0;
 	bool alive = false;
 
+	if (slot == 0 && nupa_fabric_machines(fabric))
+		return;
 	for (uint32_t i = 0; i < sb->n_extents; i++) {
 		uint32_t word = nupa_load_acquire(&fabric->extents[i]);
 

@@ -2,9 +2,13 @@
  * The port: what keeps an attachment going when its program does not poll.  The port thread runs
  * the engine and sleeps on the doorbell; the death watch sleeps on the peers' pidfds and pipes.
  *
- *   sleeping       the port thread waits on slot->sleeping == 1; producers ring
+ *   sleeping       the port thread waits on *engine->bell == 1; producers ring
  *   app_drives     the program spins on poll_cq; the thread only looks in every millisecond
- *   else           it runs the engine, and goes on for SPIN_NS after the last message */
+ *   else           it runs the engine, and goes on for SPIN_NS after the last message
+ *
+ * Where a segment is shared by several kernels no producer can ring: the bell is private then, for
+ * this process alone, and the thread naps, shortly after traffic and longer the longer there is
+ * none. */
 #define _GNU_SOURCE
 #include "engine.h"
 
@@ -24,6 +28,8 @@
 #define SUPERVISE_NS 1000000u
 #define HELD_BACK_POLL_NS 50000u
 #define DEATH_POLL_MS 50 /* where the descriptors below are not to be had */
+#define NAP_MIN_NS 50000u
+#define NAP_MAX_NS 2000000u
 
 uint64_t nupa_clock_ns(void)
 {
@@ -42,16 +48,29 @@ static void futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 		NULL, 0);
 }
 
-void nupa_port_wake_hard(struct nupa_slot *slot)
+static void wake_hard(uint32_t *bell)
 {
-	(void)nupa_exchange_seq(&slot->sleeping, 0);
-	syscall(SYS_futex, &slot->sleeping, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	(void)nupa_exchange_seq(bell, 0);
+	syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void nupa_port_knock(struct nupa_engine *engine, struct nupa_slot *slot)
+{
+	if (!engine->polls_bell)
+		wake_hard(&slot->sleeping);
+}
+
+void nupa_port_wake(struct nupa_engine *engine)
+{
+	/* P3: what it shall see was stored before, by a full fence. */
+	if (nupa_load_seq(engine->bell))
+		wake_hard(engine->bell);
 }
 
 void nupa_port_app_drives(struct nupa_engine *engine)
 {
 	nupa_store_relaxed(&engine->app_drives, true);
-	nupa_slot_ring(engine->slot);
+	nupa_port_wake(engine);
 }
 
 void nupa_port_takes_over(struct nupa_engine *engine)
@@ -60,7 +79,7 @@ void nupa_port_takes_over(struct nupa_engine *engine)
 	if (!nupa_load_relaxed(&engine->app_drives))
 		return;
 	nupa_store_relaxed(&engine->app_drives, false);
-	nupa_port_wake_hard(engine->slot);
+	wake_hard(engine->bell);
 }
 
 static bool membarrier_register(void)
@@ -88,7 +107,7 @@ void nupa_port_barrier(struct nupa_engine *engine)
  * by the caller's next look at the rings. */
 static void announce_sleep(struct nupa_engine *engine)
 {
-	(void)nupa_exchange_seq(&engine->slot->sleeping, 1);
+	(void)nupa_exchange_seq(engine->bell, 1);
 	nupa_port_barrier(engine);
 }
 
@@ -99,7 +118,7 @@ static bool must_run(struct nupa_engine *engine)
 }
 
 /* Returns when there may be something to do. */
-static void port_sleep(struct nupa_engine *engine)
+static void port_sleep(struct nupa_engine *engine, uint64_t *nap_ns)
 {
 	uint64_t now_ns = engine->now_ns();
 	uint64_t timer_ns, timeout_ns = UINT64_MAX;
@@ -112,9 +131,13 @@ static void port_sleep(struct nupa_engine *engine)
 	nupa_engine_unlock(engine);
 	if (timer_ns != UINT64_MAX)
 		timeout_ns = timer_ns > now_ns ? timer_ns - now_ns : 0;
+	if (engine->polls_bell && timeout_ns > *nap_ns) {
+		timeout_ns = *nap_ns;
+		*nap_ns = *nap_ns < NAP_MAX_NS / 2 ? *nap_ns * 2 : NAP_MAX_NS;
+	}
 	if (!busy && timeout_ns)
-		futex_wait(&engine->slot->sleeping, 1, timeout_ns);
-	nupa_store_release(&engine->slot->sleeping, 0);
+		futex_wait(engine->bell, 1, timeout_ns);
+	nupa_store_release(engine->bell, 0);
 }
 
 /* The program polls: make sure that it goes on doing so. */
@@ -122,7 +145,7 @@ static void port_supervise(struct nupa_engine *engine)
 {
 	uint32_t polls = nupa_load_relaxed(&engine->polls);
 
-	futex_wait(&engine->slot->sleeping, 0, SUPERVISE_NS);
+	futex_wait(engine->bell, 0, SUPERVISE_NS);
 	if (nupa_load_relaxed(&engine->polls) == polls)
 		nupa_store_relaxed(&engine->app_drives, false);
 }
@@ -130,7 +153,7 @@ static void port_supervise(struct nupa_engine *engine)
 static void *port_thread(void *arg)
 {
 	struct nupa_engine *engine = arg;
-	uint64_t spin_until_ns = 0;
+	uint64_t spin_until_ns = 0, nap_ns = NAP_MIN_NS;
 
 	prctl(PR_SET_NAME, "nupa-port");
 	while (!nupa_load_acquire(&engine->stop)) {
@@ -153,11 +176,13 @@ static void *port_thread(void *arg)
 		now_ns = engine->now_ns();
 		if (unlikely(nupa_load_relaxed(&engine->held_back))) {
 			/* Give the program the core. */
-			futex_wait(&engine->slot->sleeping, 0, HELD_BACK_POLL_NS);
+			futex_wait(engine->bell, 0, HELD_BACK_POLL_NS);
 			continue;
 		}
-		if (handled)
+		if (handled) {
 			spin_until_ns = now_ns + SPIN_NS;
+			nap_ns = NAP_MIN_NS;
+		}
 		if (now_ns < spin_until_ns) {
 			sched_yield();
 			continue;
@@ -165,7 +190,7 @@ static void *port_thread(void *arg)
 		nupa_engine_lock(engine);
 		nupa_engine_flush(engine);
 		nupa_engine_unlock(engine);
-		port_sleep(engine);
+		port_sleep(engine, &nap_ns);
 	}
 	return NULL;
 }
@@ -189,10 +214,32 @@ void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 	}
 	if (!nupa_channel_process_alive(channel)) { /* died between claim and here */
 		nupa_store_release(&engine->deaths, true);
-	} else if (!watched) {
+	} else if (!watched && !engine->polls_bell) {
 		/* No such descriptors here: look every DEATH_POLL_MS. */
 		nupa_store_release(&engine->watch_polls, true);
 		(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+	}
+}
+
+/* Ours, and those of others.  Nothing here waits for the lock: whoever has it may be long, and
+ * would be taken for dead. */
+static void beat(struct nupa_engine *engine)
+{
+	struct nupa_slot *slot = engine->slot;
+
+	if (nupa_slot_claim(slot) != engine->claim) {
+		/* Stopped for too long, and given up by others. */
+		nupa_store_release(&engine->fenced, true);
+	} else {
+		nupa_store_release(&slot->heartbeat, slot->heartbeat + 1);
+		if (!nupa_beat_look(engine->fabric, nupa_clock_ns()))
+			return;
+	}
+	nupa_store_release(&engine->deaths, true);
+	nupa_port_wake(engine);
+	if (nupa_lock_try(&engine->lock)) {
+		nupa_engine_progress(engine);
+		nupa_engine_unlock(engine);
 	}
 }
 
@@ -204,8 +251,13 @@ static void *watch_thread(void *arg)
 	nupa_life_begin(engine);
 	while (!nupa_load_acquire(&engine->stop)) {
 		struct epoll_event event;
-		int timeout_ms = nupa_load_acquire(&engine->watch_polls) ? DEATH_POLL_MS : -1;
+		int timeout_ms = engine->polls_bell                        ? NUPA_BEAT_MS
+				 : nupa_load_acquire(&engine->watch_polls) ? DEATH_POLL_MS
+									   : -1;
 		int n = epoll_wait(engine->watch_epoll, &event, 1, timeout_ms);
+
+		if (engine->polls_bell)
+			beat(engine);
 
 		if (n == 1 && event.data.fd == engine->watch_wake) {
 			uint64_t count;
@@ -213,7 +265,7 @@ static void *watch_thread(void *arg)
 			(void)!read(engine->watch_wake, &count, sizeof(count));
 			continue;
 		}
-		if (n >= 0) {
+		if (n >= 0 && !(n == 0 && engine->polls_bell)) {
 			/* Here and now: on a busy machine each thread that has to wake up first
 			 * makes partners wait. */
 			nupa_store_release(&engine->deaths, true);
@@ -245,8 +297,9 @@ int nupa_port_start(struct nupa_engine *engine)
 	int error;
 
 	engine->membarrier = membarrier_register();
-	/* Before anybody can know a key of ours. */
-	nupa_store_release(&engine->slot->needs_fence, !engine->membarrier || !barrier());
+	/* Before anybody can know a key of ours.  No barrier reaches another kernel's processes. */
+	nupa_store_release(&engine->slot->needs_fence,
+			   engine->polls_bell || !engine->membarrier || !barrier());
 	engine->watch_epoll = epoll_create1(EPOLL_CLOEXEC);
 	engine->watch_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	event.data.fd = engine->watch_wake;
@@ -268,7 +321,7 @@ int nupa_port_start(struct nupa_engine *engine)
 		return 0;
 	}
 	nupa_store_release(&engine->stop, true);
-	nupa_port_wake_hard(engine->slot);
+	wake_hard(engine->bell);
 	pthread_join(engine->port_thread, NULL);
 close_life:
 	close(engine->life_fd);
@@ -282,7 +335,7 @@ void nupa_port_stop(struct nupa_engine *engine)
 {
 	nupa_promote_count_own_threads(-2);
 	nupa_store_release(&engine->stop, true);
-	nupa_port_wake_hard(engine->slot);
+	wake_hard(engine->bell);
 	(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 	pthread_join(engine->port_thread, NULL);
 	pthread_join(engine->watch_thread, NULL);

@@ -54,19 +54,43 @@ uint64_t nupa_process_start_time(uint32_t pid)
 	return read_stat(pid, &fields) ? 0 : fields.start_time;
 }
 
+/* random(4): /proc/sys/kernel/random/boot_id is another one for each boot.  FNV-1a; 0: not known.
+ */
+uint64_t nupa_kernel_id(void)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	char text[64];
+	ssize_t n;
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text));
+	close(fd);
+	if (n < 36)
+		return 0;
+	for (ssize_t i = 0; i < 36; i++)
+		hash = (hash ^ (uint8_t)text[i]) * UINT64_C(0x100000001b3);
+	return hash ? hash : 1;
+}
+
 uint32_t nupa_pid_namespace(void)
 {
 	static uint64_t known; /* pid << 32 | namespace: a child may be in another one */
 	uint64_t seen = __atomic_load_n(&known, __ATOMIC_RELAXED);
 	uint32_t pid = (uint32_t)getpid();
 	struct stat status;
+	uint32_t namespace;
 
 	if (seen >> 32 == pid)
 		return (uint32_t)seen;
 	if (stat("/proc/self/ns/pid", &status))
 		return 0;
-	__atomic_store_n(&known, (uint64_t)pid << 32 | (uint32_t)status.st_ino, __ATOMIC_RELAXED);
-	return (uint32_t)status.st_ino;
+	/* Each kernel's first namespace has the same number. */
+	namespace = (uint32_t)status.st_ino ^ (uint32_t)nupa_kernel_id();
+	namespace += !namespace;
+	__atomic_store_n(&known, (uint64_t)pid << 32 | namespace, __ATOMIC_RELAXED);
+	return namespace;
 }
 
 bool nupa_process_alive(uint32_t pid, uint64_t start_time)

@@ -136,6 +136,10 @@ static void handle_deaths(struct nupa_engine *engine)
 	bool reap = false;
 
 	nupa_store_relaxed(&engine->deaths, false);
+	if (unlikely(nupa_load_acquire(&engine->fenced)) && !engine->forked) {
+		nupa_engine_fence(engine);
+		return;
+	}
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
 		struct nupa_channel *channel = engine->channels[peer];
 

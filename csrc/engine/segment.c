@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A fabric's segment as a file: made, opened, checked, mapped and backed with memory.  Only the
- * control part is mapped at once; arenas and the pool when somebody needs them. */
+ * A fabric's segment: made, opened, checked, its control part mapped. */
 #include "atomics.h"
-#include "geometry.h"
-#include "segment_internal.h"
+#include "backing.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/falloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,47 +16,22 @@
 #include <time.h>
 #include <unistd.h>
 
-static int back(int fd, uint64_t offset, uint64_t bytes)
-{
-	int rc;
-
-	do
-		rc = fallocate(fd, 0, (off_t)offset, (off_t)bytes) ? -errno : 0;
-	while (rc == -EINTR);
-	return rc;
-}
-
-static int explain_backing(int rc, const char *path, uint64_t bytes, char *why, size_t why_bytes)
-{
-	if (rc == -ENOSPC)
-		return nupa_explain(rc, why, why_bytes,
-				    "no room for %" PRIu64 " bytes of %s: its file system is full; "
-				    "remove files there or make it larger",
-				    bytes, path);
-	if (rc == -EOPNOTSUPP)
-		return nupa_explain(rc, why, why_bytes,
-				    "the file system of %s cannot preallocate: use /dev/shm", path);
-	return nupa_explain(rc, why, why_bytes, "cannot back %" PRIu64 " bytes of %s: %s", bytes,
-			    path, strerror(-rc));
-}
-
-static void *map_shared(int fd, uint64_t offset, uint64_t bytes)
-{
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
-
-	return at == MAP_FAILED ? NULL : at;
-}
-
-/* Maps the control part, which is backed, and points into it. */
+/* Maps the control part, which is backed (MACHINES: all), and points into it. */
 static int map_control(struct nupa_fabric *fabric, char *why, size_t why_bytes)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
-	uint8_t *base = map_shared(fabric->fd, 0, sb->arenas_off);
+	const bool machines = sb->flags & NUPA_SEGMENT_MACHINES;
+	const uint64_t bytes = machines ? sb->segment_bytes : sb->arenas_off;
+	uint8_t *base = fabric->whole ? fabric->whole : nupa_map_shared(fabric->fd, 0, bytes);
 
 	if (!base)
 		return nupa_explain(-errno, why, why_bytes,
-				    "cannot map %" PRIu64 " bytes of %s: %s", sb->arenas_off,
-				    fabric->path, strerror(errno));
+				    "cannot map %" PRIu64 " bytes of %s: %s", bytes, fabric->path,
+				    strerror(errno));
+	if (machines && !fabric->whole) {
+		fabric->whole = base;
+		fabric->whole_bytes = bytes;
+	}
 	fabric->sb = (struct nupa_superblock *)base;
 	fabric->ports = (struct nupa_port *)(base + sb->ports_off);
 	fabric->slots = (struct nupa_slot *)(base + sb->slots_off);
@@ -145,6 +117,7 @@ static int fill_file(struct nupa_fabric *fabric, const struct nupa_tables *table
 		     size_t why_bytes)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
+	uint64_t bytes;
 	uint8_t *base;
 	int rc;
 
@@ -152,9 +125,10 @@ static int fill_file(struct nupa_fabric *fabric, const struct nupa_tables *table
 		return nupa_explain(-errno, why, why_bytes,
 				    "cannot make %s %" PRIu64 " bytes long: %s", fabric->path,
 				    sb->segment_bytes, strerror(errno));
-	rc = back(fabric->fd, 0, sb->arenas_off);
+	bytes = sb->flags & NUPA_SEGMENT_MACHINES ? sb->segment_bytes : sb->arenas_off;
+	rc = nupa_back_file(fabric->fd, 0, bytes);
 	if (rc)
-		return explain_backing(rc, fabric->path, sb->arenas_off, why, why_bytes);
+		return nupa_explain_backing(rc, fabric->path, bytes, why, why_bytes);
 	rc = map_control(fabric, why, why_bytes);
 	if (rc)
 		return rc;
@@ -164,6 +138,9 @@ static int fill_file(struct nupa_fabric *fabric, const struct nupa_tables *table
 	memcpy(base + sb->ports_off, tables->ports, sb->n_ports * sizeof(*tables->ports));
 	memcpy(base + sb->routes_off, tables->routes,
 	       (size_t)sb->n_hosts * sb->n_hosts * sizeof(*tables->routes));
+	rc = nupa_fabric_join(fabric);
+	if (rc)
+		return nupa_explain(rc, why, why_bytes, "cannot read this kernel's boot id");
 	/* Published whole: whoever sees the magic sees all that was stored before it. */
 	fabric->geometry.magic = NUPA_MAGIC;
 	nupa_store_release(&fabric->sb->magic, NUPA_MAGIC);
@@ -205,22 +182,28 @@ int nupa_fabric_create(const char *path, const char *name, const struct nupa_con
 	return 0;
 }
 
-/* Reads and checks the superblock without mapping anything. */
-static int read_superblock(struct nupa_fabric *fabric, char *why, size_t why_bytes)
+/* A device's memory can only be mapped; all of it is, for good. */
+static int read_device(struct nupa_fabric *fabric, uint64_t bytes, char *why, size_t why_bytes)
+{
+	if (bytes < sizeof(fabric->geometry))
+		return nupa_explain(-EMSGSIZE, why, why_bytes,
+				    "%s has %" PRIu64 " bytes, a superblock has %zu", fabric->path,
+				    bytes, sizeof(fabric->geometry));
+	fabric->whole = nupa_map_shared(fabric->fd, 0, bytes);
+	if (!fabric->whole)
+		return nupa_explain(-errno, why, why_bytes, "cannot map %s: %s", fabric->path,
+				    strerror(errno));
+	fabric->whole_bytes = bytes;
+	fabric->device = true;
+	memcpy(&fabric->geometry, fabric->whole, sizeof(fabric->geometry));
+	return 0;
+}
+
+static int read_file(struct nupa_fabric *fabric, char *why, size_t why_bytes)
 {
 	struct nupa_superblock *sb = &fabric->geometry;
-	char reason[256];
-	struct stat st;
-	ssize_t bytes;
-	int rc;
+	const ssize_t bytes = pread(fabric->fd, sb, sizeof(*sb), 0);
 
-	if (fstat(fabric->fd, &st))
-		return nupa_explain(-errno, why, why_bytes, "cannot stat %s: %s", fabric->path,
-				    strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return nupa_explain(-EINVAL, why, why_bytes,
-				    "%s is not a regular file, so it is no fabric", fabric->path);
-	bytes = pread(fabric->fd, sb, sizeof(*sb), 0);
 	if (bytes < 0)
 		return nupa_explain(-errno, why, why_bytes, "cannot read %s: %s", fabric->path,
 				    strerror(errno));
@@ -228,9 +211,38 @@ static int read_superblock(struct nupa_fabric *fabric, char *why, size_t why_byt
 		return nupa_explain(-EMSGSIZE, why, why_bytes,
 				    "%s is truncated: %zd bytes, a superblock has %zu",
 				    fabric->path, bytes, sizeof(*sb));
-	rc = nupa_geometry_check(sb, (uint64_t)st.st_size, reason, sizeof(reason));
+	return 0;
+}
+
+/* Reads and checks the superblock, without mapping anything of a file. */
+static int read_superblock(struct nupa_fabric *fabric, char *why, size_t why_bytes)
+{
+	struct nupa_superblock *sb = &fabric->geometry;
+	uint64_t device_bytes;
+	char reason[256];
+	struct stat st;
+	int rc;
+
+	if (fstat(fabric->fd, &st))
+		return nupa_explain(-errno, why, why_bytes, "cannot stat %s: %s", fabric->path,
+				    strerror(errno));
+	device_bytes = nupa_device_bytes(fabric->fd);
+	if (!S_ISREG(st.st_mode) && !device_bytes)
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "%s is not a regular file, so it is no fabric", fabric->path);
+	rc = device_bytes ? read_device(fabric, device_bytes, why, why_bytes)
+			  : read_file(fabric, why, why_bytes);
+	if (rc)
+		return rc;
+	rc = nupa_geometry_check(sb, device_bytes ? device_bytes : (uint64_t)st.st_size, reason,
+				 sizeof(reason));
 	if (rc)
 		return nupa_explain(rc, why, why_bytes, "%s: %s", fabric->path, reason);
+	if (fabric->device && !(sb->flags & NUPA_SEGMENT_MACHINES))
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "%s is a device, the fabric in it is one for a file: make it "
+				    "with `nupa vm up`",
+				    fabric->path);
 	return 0;
 }
 
@@ -291,6 +303,17 @@ static int open_file(struct nupa_fabric *fabric, const char *path, char *why, si
 	}
 }
 
+static int join(struct nupa_fabric *fabric, char *why, size_t why_bytes)
+{
+	int rc = nupa_fabric_join(fabric);
+
+	return rc ? nupa_explain(
+			rc, why, why_bytes,
+			"%s has been opened by %u kernels, which is the most: make it anew",
+			fabric->path, NUPA_KERNELS_MAX - 1)
+		  : 0;
+}
+
 int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size_t why_bytes)
 {
 	struct nupa_fabric *fabric;
@@ -306,17 +329,19 @@ int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size
 	rc = open_file(fabric, path, why, why_bytes);
 	if (fabric->fd >= 0)
 		rc = read_superblock(fabric, why, why_bytes);
-	if (!rc) {
+	if (!rc && !fabric->device) {
 		/* Backed already, unless somebody punched holes: a hole is an error here, not a
 		 * SIGBUS. */
-		rc = back(fabric->fd, 0, fabric->geometry.arenas_off);
+		rc = nupa_back_file(fabric->fd, 0, fabric->geometry.arenas_off);
 		if (rc)
-			explain_backing(rc, path, fabric->geometry.arenas_off, why, why_bytes);
+			nupa_explain_backing(rc, path, fabric->geometry.arenas_off, why, why_bytes);
 	}
 	if (!rc)
 		rc = map_control(fabric, why, why_bytes);
 	if (!rc)
 		rc = check_contents(fabric, why, why_bytes);
+	if (!rc)
+		rc = join(fabric, why, why_bytes);
 	if (rc) {
 		nupa_fabric_put(fabric);
 		return rc;
@@ -334,156 +359,15 @@ struct nupa_fabric *nupa_fabric_get(struct nupa_fabric *fabric)
 
 void nupa_fabric_put(struct nupa_fabric *fabric)
 {
-	const struct nupa_superblock *sb = &fabric->geometry;
-
 	/* Each user's last access comes before the unmapping by the last of them. */
 	if (__atomic_fetch_sub(&fabric->refs, 1, __ATOMIC_ACQ_REL) != 1)
 		return;
-	for (uint32_t slot = 0; slot < NUPA_SLOTS_MAX; slot++)
-		if (fabric->arena[slot])
-			munmap(fabric->arena[slot], sb->arena_bytes);
-	if (fabric->pool)
-		munmap(fabric->pool, sb->pool_bytes);
-	if (fabric->cm_tables)
-		munmap(fabric->cm_tables, sb->n_hosts * NUPA_CM_TABLE_BYTES);
-	if (fabric->sb)
-		munmap(fabric->sb, sb->arenas_off);
+	nupa_fabric_unmap(fabric);
 	if (fabric->fd >= 0)
 		close(fabric->fd);
 	free(fabric->hosts);
 	free(fabric->routes);
 	free(fabric);
-}
-
-/* Maps a part at its first use; when two threads do so at once, one mapping stays. */
-static uint8_t *map_once(int fd, uint8_t **part, uint64_t offset, uint64_t bytes)
-{
-	uint8_t *seen = nupa_load_acquire(part);
-	uint8_t *mapped;
-
-	if (seen)
-		return seen;
-	mapped = map_shared(fd, offset, bytes);
-	if (!mapped)
-		return NULL;
-	if (nupa_cas_seq(part, &seen, mapped))
-		return mapped;
-	munmap(mapped, bytes);
-	return seen;
-}
-
-uint8_t *nupa_fabric_arena(struct nupa_fabric *fabric, uint32_t slot)
-{
-	if (slot == 0 || slot >= fabric->geometry.n_slots) {
-		errno = EINVAL;
-		return NULL;
-	}
-	return map_once(fabric->fd, &fabric->arena[slot], nupa_arena_offset(fabric, slot),
-			fabric->geometry.arena_bytes);
-}
-
-uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric)
-{
-	return map_once(fabric->fd, &fabric->pool, fabric->geometry.pool_off,
-			fabric->geometry.pool_bytes);
-}
-
-struct nupa_cm_bucket *nupa_fabric_cm_table(struct nupa_fabric *fabric, uint32_t host, bool back)
-{
-	const struct nupa_superblock *sb = &fabric->geometry;
-	const uint64_t offset = nupa_cm_table_off(sb, host);
-	uint32_t *backed = (uint32_t *)(void *)((uint8_t *)fabric->sb + nupa_cm_backed_off(sb));
-	uint8_t *tables;
-	int error;
-
-	if (!nupa_load_acquire(&backed[host])) {
-		error = back ? nupa_fabric_back(fabric, offset, NUPA_CM_TABLE_BYTES) : -ENOENT;
-		if (error) {
-			errno = -error;
-			return NULL;
-		}
-		nupa_store_release(&backed[host], 1);
-	}
-	tables = map_once(fabric->fd, &fabric->cm_tables, nupa_cm_table_off(sb, 0),
-			  sb->n_hosts * NUPA_CM_TABLE_BYTES);
-	return tables ? (struct nupa_cm_bucket *)(void *)(tables + host * NUPA_CM_TABLE_BYTES)
-		      : NULL;
-}
-
-static void make_private(const struct nupa_fabric *fabric, void *at, uint64_t offset,
-			 uint64_t bytes)
-{
-	if (at && mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-		       fabric->fd, (off_t)offset) == MAP_FAILED)
-		abort(); /* going on would write into the parent's attachment */
-}
-
-void nupa_fabric_detach_copy(struct nupa_fabric *fabric)
-{
-	const struct nupa_superblock *sb = &fabric->geometry;
-
-	make_private(fabric, fabric->sb, 0, sb->arenas_off);
-	for (uint32_t slot = 1; slot < sb->n_slots; slot++)
-		make_private(fabric, fabric->arena[slot], nupa_arena_offset(fabric, slot),
-			     sb->arena_bytes);
-	make_private(fabric, fabric->pool, sb->pool_off, sb->pool_bytes);
-	make_private(fabric, fabric->cm_tables, nupa_cm_table_off(sb, 0),
-		     sb->n_hosts * NUPA_CM_TABLE_BYTES);
-}
-
-int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes)
-{
-	const uint64_t end = fabric->geometry.segment_bytes;
-
-	if (bytes == 0 || bytes > end || offset > end - bytes)
-		return -EINVAL;
-	return back(fabric->fd, offset, bytes);
-}
-
-void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot)
-{
-	const uint64_t from = nupa_arena_offset(fabric, slot);
-	const uint64_t trace = from + nupa_arena_map(&fabric->geometry).trace_off;
-	const uint64_t behind = trace + sizeof(struct nupa_trace_header) + NUPA_TRACE_BYTES;
-	const uint64_t end = from + fabric->geometry.arena_bytes;
-
-	/* What it recorded in its last moments is still to be read; once nobody watches, the next
-	 * who reaps takes that, too. */
-	if (nupa_load_relaxed(&fabric->sb->trace)) {
-		nupa_fabric_release(fabric, from, trace - from);
-		nupa_fabric_release(fabric, behind, end - behind);
-		return;
-	}
-	nupa_fabric_release(fabric, from, end - from);
-}
-
-void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes)
-{
-	/* EINTR is the only failure: the file was able to allocate, so it is able to punch. */
-	while (fallocate(fabric->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-			 (off_t)bytes) &&
-	       errno == EINTR)
-		continue;
-}
-
-bool nupa_fabric_arena_held(const struct nupa_fabric *fabric, uint32_t slot)
-{
-	const off_t from = (off_t)nupa_arena_offset(fabric, slot);
-	const off_t data = lseek(fabric->fd, from, SEEK_DATA);
-
-	return data >= from && (uint64_t)(data - from) < fabric->geometry.arena_bytes;
-}
-
-int nupa_fabric_read(const struct nupa_fabric *fabric, uint64_t offset, void *to, size_t bytes)
-{
-	ssize_t got;
-
-	do
-		got = pread(fabric->fd, to, bytes, (off_t)offset);
-	while (got < 0 && errno == EINTR);
-	if (got < 0)
-		return -errno;
-	return (size_t)got == bytes ? 0 : -EIO;
 }
 
 struct nupa_flow *nupa_past_flow(const struct nupa_fabric *fabric, uint32_t from, uint32_t to)

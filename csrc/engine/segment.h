@@ -22,6 +22,18 @@ struct nupa_fabric {
 	uint8_t *pool;                  /* mapped at first use */
 	uint8_t *cm_tables;             /* mapped at first use */
 	uint8_t *arena[NUPA_SLOTS_MAX]; /* mapped at first use */
+	uint8_t *whole;                 /* MACHINES: all of it; the others point into it */
+	uint64_t whole_bytes;
+	bool device;     /* it is no file: it can only be mapped */
+	bool fenced;     /* CAS: others took this process for dead: the mapping is private now */
+	uint32_t kernel; /* MACHINES: which of the superblock's is ours */
+	/* beat.c: the heartbeats of processes of other kernels, as we saw them. */
+	uint64_t beats_at_ns; /* CAS: when somebody here looked last */
+	struct nupa_beat {
+		uint64_t claim;
+		uint32_t seen;
+		uint32_t silent; /* looks in a row that found no beat */
+	} beats[NUPA_SLOTS_MAX];
 	char path[256];
 };
 
@@ -125,15 +137,28 @@ int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes
 void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot);
 
 /* Claims a free slot for this process: state ATTACHING, identity (host, uid, comm, start time)
- * filled in; the caller backs and fills its tables, then stores LIVE.  -EBUSY: none is free. */
+ * filled in; the caller backs and fills its tables, then stores LIVE.  -EBUSY: none is free;
+ * -ESTALE: others took this process for dead. */
 int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot);
 /* The owner gives up its slot, whatever its state: the arena is cleared, the pool's extents and the
  * slot are freed, the others are told.  -EPERM if the slot is not this process's. */
 int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot);
 
+/* beat.c: the kernel that we run under takes its place in the fabric's table: 0 or -errno. */
+int nupa_fabric_join(struct nupa_fabric *fabric);
+/* This process, as claims name it. */
+uint32_t nupa_fabric_owner(const struct nupa_fabric *fabric);
+/* Whether the fabric is in memory that several kernels share. */
+static inline bool nupa_fabric_machines(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.flags & NUPA_SEGMENT_MACHINES;
+}
+
 /* /proc/PID/stat field 22, or 0 if there is no such process. */
 uint64_t nupa_process_start_time(uint32_t pid);
 bool nupa_process_alive(uint32_t pid, uint64_t start_time);
+/* Another number for each boot of each machine; 0: there is no /proc to say it. */
+uint64_t nupa_kernel_id(void);
 /* The pid namespace of this process, a number that is not 0; 0: there is no /proc to say it. */
 uint32_t nupa_pid_namespace(void);
 

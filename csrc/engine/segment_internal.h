@@ -33,10 +33,21 @@ void nupa_fabric_detach_copy(struct nupa_fabric *fabric);
 uint64_t nupa_slot_claim(const struct nupa_slot *slot);
 /* Whether the process of that claim exists.  A slot that is being attached or reaped has no settled
  * start time: its pid alone counts. */
-bool nupa_slot_alive(const struct nupa_slot *slot, uint64_t claim);
-/* life.c: whether its owner's program has ended; whether its pid is of another pid namespace. */
+bool nupa_slot_alive(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
+/* life.c: whether its owner's program has ended; whether its pid means nothing here: it is of
+ * another kernel or another pid namespace. */
 bool nupa_life_is_over(const struct nupa_slot *slot);
-bool nupa_slot_foreign(const struct nupa_slot *slot);
+bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
+/* beat.c: whether the claim is of another kernel. */
+bool nupa_slot_elsewhere(const struct nupa_fabric *fabric, uint64_t claim);
+/* What the heartbeat says of a claim of another kernel: false once it has been silent for
+ * NUPA_BEATS_MISSED looks. */
+bool nupa_beat_heard(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
+/* Looks at all heartbeats, if NUPA_BEAT_MS have passed since somebody of this process did; true:
+ * one has just fallen silent for good. */
+bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns);
+#define NUPA_BEAT_MS 100
+#define NUPA_BEATS_MISSED 12u
 /* Wakes the owner of a slot if it said that it sleeps. */
 void nupa_slot_ring(struct nupa_slot *slot);
 

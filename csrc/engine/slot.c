@@ -26,8 +26,9 @@ void nupa_slot_ring(struct nupa_slot *slot)
 		syscall(SYS_futex, &slot->sleeping, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-bool nupa_slot_alive(const struct nupa_slot *slot, uint64_t claim)
+bool nupa_slot_alive(const struct nupa_fabric *fabric, uint32_t index, uint64_t claim)
 {
+	const struct nupa_slot *slot = &fabric->slots[index];
 	uint64_t start_time = 0;
 
 	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE) {
@@ -35,7 +36,9 @@ bool nupa_slot_alive(const struct nupa_slot *slot, uint64_t claim)
 			return false;
 		start_time = nupa_load_relaxed(&slot->start_time);
 	}
-	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_REAPING && nupa_slot_foreign(slot))
+	if (nupa_slot_elsewhere(fabric, claim))
+		return nupa_beat_heard(fabric, index, claim);
+	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_REAPING && nupa_slot_foreign(fabric, index, claim))
 		return true;
 	return nupa_process_alive(NUPA_CLAIM_PID(claim), start_time);
 }
@@ -63,14 +66,17 @@ int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *
 {
 	if (host >= fabric->geometry.n_hosts)
 		return -EINVAL;
+	if (nupa_load_acquire(&fabric->fenced))
+		return -ESTALE;
 	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
 		struct nupa_slot *entry = &fabric->slots[i];
 		uint64_t claim = nupa_slot_claim(entry);
 		uint32_t epoch = next_epoch(NUPA_CLAIM_EPOCH(claim));
 
 		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE ||
-		    !nupa_cas_seq(&entry->claim, &claim,
-				  NUPA_CLAIM(getpid(), epoch, NUPA_SLOT_ATTACHING)))
+		    !nupa_cas_seq(
+			&entry->claim, &claim,
+			NUPA_CLAIM(nupa_fabric_owner(fabric), epoch, NUPA_SLOT_ATTACHING)))
 			continue;
 		introduce(entry, host);
 		*slot = i;
@@ -132,27 +138,27 @@ static bool is_touched(struct nupa_fabric *fabric, uint32_t index)
 		uint64_t claim = nupa_slot_claim(slot);
 
 		if (nupa_load_seq(&slot->hazard) >> 32 == index &&
-		    NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE && nupa_slot_alive(slot, claim))
+		    NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE && nupa_slot_alive(fabric, i, claim))
 			return true;
 	}
 	return false;
 }
 
 /* Nobody but us touches the slot: its state is REAPING, with our pid.  False: a frame that its
- * owner sent, or memory of his in the pool, is still in use, so it stays with *pid*, who had it
+ * owner sent, or memory of his in the pool, is still in use, so it stays with *owner*, who had it
  * last, for the next who reaps. */
-static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoch, uint32_t pid)
+static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoch, uint32_t owner)
 {
 	struct nupa_slot *slot = &fabric->slots[index];
 
 	/* A frame that it sent is being read. */
 	if (nupa_load_relaxed(&slot->net_queue) && is_touched(fabric, index)) {
-		nupa_store_release(&slot->claim, NUPA_CLAIM(pid, epoch, NUPA_SLOT_REAPING));
+		nupa_store_release(&slot->claim, NUPA_CLAIM(owner, epoch, NUPA_SLOT_REAPING));
 		return false;
 	}
 	retire_counters(fabric, index);
 	if (nupa_load_relaxed(&slot->pool_regions) && is_touched(fabric, index)) {
-		nupa_store_release(&slot->claim, NUPA_CLAIM(pid, epoch, NUPA_SLOT_REAPING));
+		nupa_store_release(&slot->claim, NUPA_CLAIM(owner, epoch, NUPA_SLOT_REAPING));
 		return false;
 	}
 	nupa_store_relaxed(&slot->pool_regions, 0);
@@ -161,6 +167,7 @@ static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 	nupa_store_relaxed(&slot->life, 0);
 	nupa_store_relaxed(&slot->life_fd, 0);
 	nupa_store_relaxed(&slot->pid_ns, 0);
+	nupa_store_relaxed(&slot->heartbeat, 0);
 	nupa_store_relaxed(&slot->probe_addr, 0);
 	nupa_store_relaxed(&slot->probe_value, 0);
 	nupa_store_relaxed(&slot->qp_limit, 0);
@@ -192,7 +199,7 @@ static void clear_free_arenas(struct nupa_fabric *fabric)
 		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE || epoch == 0 ||
 		    !nupa_fabric_arena_held(fabric, i) ||
 		    !nupa_cas_seq(&slot->claim, &claim,
-				  NUPA_CLAIM(getpid(), epoch, NUPA_SLOT_REAPING)))
+				  NUPA_CLAIM(nupa_fabric_owner(fabric), epoch, NUPA_SLOT_REAPING)))
 			continue;
 		nupa_fabric_clear_arena(fabric, i);
 		nupa_store_release(&slot->claim, NUPA_CLAIM(0, epoch, NUPA_SLOT_FREE));
@@ -214,16 +221,17 @@ static void announce_deaths(struct nupa_fabric *fabric)
 
 int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot)
 {
+	const uint32_t owner = nupa_fabric_owner(fabric);
 	uint64_t claim;
 
 	if (slot == 0 || slot >= fabric->geometry.n_slots)
 		return -EINVAL;
 	claim = nupa_slot_claim(&fabric->slots[slot]);
-	if (NUPA_CLAIM_PID(claim) != (uint32_t)getpid() ||
+	if (NUPA_CLAIM_OWNER(claim) != owner ||
 	    !nupa_cas_seq(&fabric->slots[slot].claim, &claim,
-			  NUPA_CLAIM(getpid(), NUPA_CLAIM_EPOCH(claim), NUPA_SLOT_REAPING)))
+			  NUPA_CLAIM(owner, NUPA_CLAIM_EPOCH(claim), NUPA_SLOT_REAPING)))
 		return -EPERM;
-	clear_slot(fabric, slot, NUPA_CLAIM_EPOCH(claim), (uint32_t)getpid());
+	clear_slot(fabric, slot, NUPA_CLAIM_EPOCH(claim), owner);
 	announce_deaths(fabric);
 	return 0;
 }
@@ -236,16 +244,16 @@ int nupa_fabric_reap(struct nupa_fabric *fabric)
 		struct nupa_slot *slot = &fabric->slots[i];
 		uint64_t claim = nupa_slot_claim(slot);
 		const uint32_t epoch = NUPA_CLAIM_EPOCH(claim);
-		const uint32_t pid = NUPA_CLAIM_PID(claim);
+		const uint32_t owner = NUPA_CLAIM_OWNER(claim);
 
-		if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE || nupa_slot_alive(slot, claim))
+		if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE || nupa_slot_alive(fabric, i, claim))
 			continue;
 		/* The epoch in the claim makes this fail if somebody else was faster.  A reaper
 		 * that died half way is taken over the same way: clearing twice does no harm. */
 		if (!nupa_cas_seq(&slot->claim, &claim,
-				  NUPA_CLAIM(getpid(), epoch, NUPA_SLOT_REAPING)))
+				  NUPA_CLAIM(nupa_fabric_owner(fabric), epoch, NUPA_SLOT_REAPING)))
 			continue;
-		reaped += clear_slot(fabric, i, epoch, pid);
+		reaped += clear_slot(fabric, i, epoch, owner);
 	}
 	nupa_pool_reclaim(fabric, 0);
 	clear_free_arenas(fabric);

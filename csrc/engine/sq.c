@@ -121,8 +121,8 @@ bool nupa_sq_wait(struct nupa_qp *qp, enum nupa_wait why, uint64_t now_ns, uint6
 	qp->wait = why;
 	qp->wait_until_ns = now_ns + delay_ns;
 	/* A port thread that sleeps did so by the timers of before (under the lock: port_sleep). */
-	if (unlikely(nupa_load_relaxed(&qp->engine->slot->sleeping)))
-		nupa_slot_ring(qp->engine->slot);
+	if (unlikely(nupa_load_relaxed(qp->engine->bell)))
+		nupa_port_wake(qp->engine);
 	return false;
 }
 

@@ -197,7 +197,7 @@ static void let_time_pass(struct rdma_cm_id *id)
 	CHECK(core->deadline_ns > engine->now_ns());
 	core->deadline_ns = 1;
 	nupa_engine_unlock(engine);
-	nupa_port_wake_hard(engine->slot);
+	nupa_port_wake(engine);
 }
 
 static void nobody_answers(void)

@@ -789,7 +789,7 @@ static bool write_text(const char *file, const char *text)
 	return written;
 }
 
-/* A tmpfs of 64 KiB in a mount namespace of our own; false where that is not allowed. */
+/* A tmpfs of 72 KiB in a mount namespace of our own; false where that is not allowed. */
 static bool mount_small_tmpfs(void)
 {
 	char uid_map[32], gid_map[32];
@@ -802,7 +802,7 @@ static bool mount_small_tmpfs(void)
 	     !write_text("/proc/self/gid_map", gid_map)))
 		return false;
 	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-	       mount("none", folder, "tmpfs", 0, "size=64k") == 0;
+	       mount("none", folder, "tmpfs", 0, "size=72k") == 0;
 }
 
 static void test_a_full_file_system_is_an_error_and_leaves_no_file(void)

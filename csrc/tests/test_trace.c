@@ -46,10 +46,10 @@ static void watch(struct stage *s, uint32_t levels, uint32_t snap_bytes)
 	nupa_store_release(&s->fabric->sb->trace, word);
 	nupa_fetch_add_seq(&s->fabric->sb->port_epoch, 1);
 	for (struct end *end = s->a;; end = s->b) {
-		struct nupa_slot *slot = engine_of(end)->slot;
+		struct nupa_engine *engine = engine_of(end);
 
-		while (nupa_load_acquire(&slot->trace_seen) != word) {
-			nupa_port_wake_hard(slot);
+		while (nupa_load_acquire(&engine->slot->trace_seen) != word) {
+			nupa_port_wake(engine);
 			sched_yield();
 			CHECK(nupa_clock_ns() < deadline_ns);
 		}
