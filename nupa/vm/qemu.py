@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""QEMU's command line for one guest: a table of devices that follows from the topology."""
+
+from __future__ import annotations
+
+import errno
+from typing import NamedTuple
+
+from nupa.fabric.errors import LocalError
+from nupa.vm.place import AGENT_PORTS, Place
+from nupa.vm.topology import Topology, say_bytes
+
+#: The first that maps a CXL window as RAM; those before it emulate each access (MMIO).
+CXL_AS_RAM = (10,)
+_RECONNECT_MS = (9, 2)
+_RECONNECT_S = (8, 0)
+#: A client of `-netdev stream` of an older QEMU ends with its server, and does not come back.
+NETWORK_HEALS = _RECONNECT_S
+#: The tag of the machine's own file system (csrc/vm).
+ROOT_TAG = "nupa-root"
+_CXL_BUS_NR = 12  # any that q35 does not use itself
+_HUB = 0
+
+
+class Shared(NamedTuple):
+    """The memory that all guests see: the fabric's segment."""
+
+    path: str
+    size_bytes: int
+
+
+class Boot(NamedTuple):
+    """What boots a guest; argv: how QEMU is started, with its own loader if need be."""
+
+    argv: tuple[str, ...]
+    version: tuple[int, ...]
+    kernel: str
+    initramfs: str
+
+
+class Option(NamedTuple):
+    """An option of QEMU: `-device virtio-rng-pci,bus=pcie.0`."""
+
+    name: str
+    kind: str
+    values: tuple[tuple[str, str], ...] = ()
+
+    def words(self) -> list[str]:
+        # A comma in a value is written twice (qemu(1), "Conventions").
+        parts = [f"{key}={value.replace(',', ',,')}" for key, value in self.values]
+        return [self.name, ",".join([self.kind, *parts] if self.kind else parts)]
+
+
+def _option(name: str, kind: str, **values: object) -> Option:
+    pairs = ((key.replace("_", "-"), str(value)) for key, value in values.items())
+    return Option(name, kind, tuple(pairs))
+
+
+def _device(driver: str, **values: object) -> Option:
+    return _option("-device", driver, **values)
+
+
+def check_version(topology: Topology, version: tuple[int, ...]) -> None:
+    """LocalError: what this QEMU makes of CXL memory loses updates."""
+    if topology.kind != "cxl" or version >= CXL_AS_RAM or topology.coherence == "software":
+        return
+    name = ".".join(map(str, version))
+    raise LocalError(
+        f"QEMU {name} emulates each access to CXL memory (MMIO): atomics between guests lose "
+        f"updates there.  Take QEMU {CXL_AS_RAM[0]} or later (--qemu), or --kind ivshmem, "
+        f"or --coherence software, which does without atomics",
+        errno.EOPNOTSUPP,
+    )
+
+
+def argv(
+    boot: Boot, topology: Topology, place: Place, shared: Shared, number: int
+) -> tuple[str, ...]:
+    """All words of the command that runs guest *number*."""
+    host = topology.hosts[number]
+    options = [
+        *_machine(boot, topology, place, shared, host),
+        *(_cxl(topology, shared) if topology.kind == "cxl" else _ivshmem(shared)),
+        *_devices(place, host),
+    ]
+    if topology.guests.network:
+        options += _network(boot.version, topology, place, number)
+    words = [word for option in options for word in option.words() if word]
+    return (*boot.argv, *words)
+
+
+def _machine(
+    boot: Boot, topology: Topology, place: Place, shared: Shared, host: str
+) -> list[Option]:
+    kernel_words = (
+        "console=ttyS0 panic=-1 clocksource=tsc tsc=reliable "
+        f"nupa.host={host} nupa.kind={topology.kind} nupa.bytes={shared.size_bytes}"
+    )
+    machine = _option("-machine", "q35")
+    if topology.kind == "cxl":
+        machine = Option(
+            "-machine",
+            "q35",
+            (
+                ("cxl", "on"),
+                ("cxl-fmw.0.targets.0", "cxl.0"),
+                ("cxl-fmw.0.size", say_bytes(topology.cxl.window_bytes)),
+            ),
+        )
+    return [
+        _option("-name", f"nupa-{place.name}-{host}"),
+        Option("-nodefaults", ""),
+        Option("-no-user-config", ""),
+        Option("-no-reboot", ""),
+        _option("-display", "none"),
+        machine,
+        # One thread for each vCPU, and never the code for a single one (maxcpus=1), whose atomics
+        # are none between processes.
+        _option("-accel", "tcg", thread="multi"),
+        _option("-smp", "1", maxcpus=2),
+        # A guest that sees a hypervisor refuses to commit a CXL region.
+        _option("-cpu", "max", hypervisor="off"),
+        _option("-m", say_bytes(topology.guests.ram_bytes)),
+        Option("-kernel", boot.kernel),
+        Option("-initrd", boot.initramfs),
+        Option("-append", kernel_words),
+        Option("-pidfile", place.pid_file(host)),
+        _option("-chardev", "file", id="console", path=place.log(host), append="on"),
+        _option("-serial", "chardev:console"),
+    ]
+
+
+def _cxl(topology: Topology, shared: Shared) -> list[Option]:
+    """Host bridge, root ports, a switch behind the first, the memory behind its first port."""
+    ports = topology.cxl
+    options = [
+        _memory("shared", shared),
+        _device("pxb-cxl", id="cxl.0", bus="pcie.0", bus_nr=_CXL_BUS_NR),
+    ]
+    for port in range(ports.root_ports):
+        options.append(
+            _device("cxl-rp", id=f"rp{port}", bus="cxl.0", port=port, chassis=0, slot=port)
+        )
+    options.append(_device("cxl-upstream", id="us0", bus="rp0"))
+    for port in range(ports.downstream_ports):
+        slot = ports.root_ports + port
+        options.append(
+            _device("cxl-downstream", id=f"ds{port}", bus="us0", port=port, chassis=0, slot=slot)
+        )
+    options.append(_device("cxl-type3", id="memory0", bus="ds0", volatile_memdev="shared"))
+    return options
+
+
+def _ivshmem(shared: Shared) -> list[Option]:
+    """A PCI device whose BAR 2 is the memory."""
+    return [
+        _memory("shared", shared),
+        _device("ivshmem-plain", id="memory0", bus="pcie.0", memdev="shared"),
+    ]
+
+
+def _memory(name: str, shared: Shared) -> Option:
+    return _option(
+        "-object",
+        "memory-backend-file",
+        id=name,
+        share="on",
+        mem_path=shared.path,
+        size=shared.size_bytes,
+    )
+
+
+def _devices(place: Place, host: str) -> list[Option]:
+    """The machine's files, entropy, and the ports of the agent."""
+    options = [
+        _option(
+            "-fsdev",
+            "local",
+            id="root",
+            path="/",
+            security_model="none",
+            readonly="on",
+            multidevs="remap",
+        ),
+        _device("virtio-9p-pci", bus="pcie.0", fsdev="root", mount_tag=ROOT_TAG),
+        _device("virtio-rng-pci", bus="pcie.0"),
+        _device("virtio-serial-pci", id="agents", bus="pcie.0", max_ports=AGENT_PORTS + 1),
+    ]
+    for port in range(AGENT_PORTS):
+        path = place.socket(host, port)
+        options += [
+            _option("-chardev", "socket", id=f"agent{port}", path=path, server="on", wait="off"),
+            # Port 0 is for a console.
+            _device(
+                "virtserialport",
+                bus="agents.0",
+                nr=port + 1,
+                chardev=f"agent{port}",
+                name=f"nupa.{port}",
+            ),
+        ]
+    return options
+
+
+def _network(
+    version: tuple[int, ...], topology: Topology, place: Place, number: int
+) -> list[Option]:
+    """host0 listens, with a hub where there are more than two; the others connect to it."""
+    peers = range(1, topology.guests.count)
+    nic = _device(
+        "virtio-net-pci", bus="pcie.0", netdev="net0", mac=f"52:54:00:77:00:{number + 1:02x}"
+    )
+    if number:
+        stream = _stream("net0", place.net_socket(number), server="off")
+        return [stream._replace(values=stream.values + _reconnect(version)), nic]
+    if len(peers) == 1:
+        return [_stream("net0", place.net_socket(1), server="on"), nic]
+    hub = [_option("-netdev", "hubport", id="net0", hubid=_HUB)]
+    for peer in peers:
+        hub += [
+            _stream(f"to{peer}", place.net_socket(peer), server="on"),
+            _option("-netdev", "hubport", id=f"hub{peer}", hubid=_HUB, netdev=f"to{peer}"),
+        ]
+    return [*hub, nic]
+
+
+def _stream(name: str, path: str, *, server: str) -> Option:
+    address = (("addr.type", "unix"), ("addr.path", path))
+    return Option("-netdev", "stream", (("id", name), ("server", server), *address))
+
+
+def _reconnect(version: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+    """So that a guest finds host0 when that comes later, or again."""
+    if version >= _RECONNECT_MS:
+        return (("reconnect-ms", "500"),)
+    return (("reconnect", "1"),) if version >= _RECONNECT_S else ()
