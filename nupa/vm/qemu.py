@@ -36,6 +36,7 @@ class Boot(NamedTuple):
     version: tuple[int, ...]
     kernel: str
     initramfs: str
+    release: str  #: of the kernel
 
 
 class Option(NamedTuple):

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Guests' processes: started, awaited until their agents say HELLO, ended."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from nupa.fabric.errors import FabricError, LocalError, RemoteError
+from nupa.netdev.process import Process, end, find_all, of_pid, spawn_detached
+from nupa.vm.agent import Link, try_link
+from nupa.vm.place import AGENT_PORTS, Place, try_lock
+from nupa.vm.state import Guest, State, store
+from nupa.vm.topology import say_bytes
+
+Say = Callable[[str], None]
+
+_POLL_S = 0.05
+_TAIL_LINES = 25
+_TAIL_BYTES = 16384
+# Not LD_PRELOAD and LD_LIBRARY_PATH: they are for what runs inside.
+_ENVIRONMENT = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "USER")
+
+
+@contextmanager
+def locked(place: Place, what: str) -> Iterator[None]:
+    """Holds the machine's lock.  LocalError: another command changes the machine (EBUSY)."""
+    lock = try_lock(place.file("lock"))
+    if lock is None:
+        raise LocalError(
+            f"cannot {what} {place.name!r}: another `nupa vm` starts or ends its guests; "
+            f"wait for it, or end it",
+            errno.EBUSY,
+        )
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def start(place: Place, state: State, guest: Guest) -> State:
+    """Starts the QEMU of *guest*; what is up then, stored.  FabricError: it does not start."""
+    for port in range(AGENT_PORTS):
+        # Of a QEMU that was killed: nobody shall wait there.
+        Path(place.socket(guest.name, port)).unlink(missing_ok=True)
+    env = {key: value for key, value in os.environ.items() if key in _ENVIRONMENT}
+    log = os.open(
+        place.log(guest.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+    )
+    # QEMU keeps this open: the fabric is in use as long as it lives (nupa/fabric/registry.py).
+    use = os.open(state.segment, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(use, fcntl.LOCK_SH)
+        pid = spawn_detached(guest.argv, env, fds=[use], output=log, cpu=guest.cpu)
+    except OSError as error:
+        raise FabricError(
+            f"cannot start {guest.argv[0]} for {guest.name}: {error.strerror}", error.errno or 0
+        ) from error
+    finally:
+        os.close(use)
+        os.close(log)
+    # A pid that is nobody's by now: what awaits it will say why.
+    process = of_pid(pid) or Process(pid, 1)
+    started = guest._replace(
+        process=process, started_s=time.time(), up_s=None, device="", device_bytes=0
+    )
+    state = state.with_guest(started)
+    store(place, state)
+    return state
+
+
+class _Booting:
+    """A guest whose HELLO is awaited."""
+
+    def __init__(self, place: Place, guest: Guest) -> None:
+        assert guest.process is not None
+        self.guest = guest
+        self.link: Link | None = None
+        self.pidfd = guest.process.open()
+        self._place = place
+
+    def has_died(self) -> bool:
+        return self.pidfd is None or bool(select.select([self.pidfd], [], [], 0)[0])
+
+    def connect(self) -> None:
+        """To its first port, as soon as that is there."""
+        if self.link is None:
+            with suppress(RemoteError):
+                self.link = try_link(self._place, self.guest.name, 0)
+
+    def is_up(self) -> bool:
+        """Whether it has said HELLO; a link that QEMU dropped is made again."""
+        try:
+            return self.link is not None and self.link.take_hello()
+        except RemoteError as error:
+            if error.errno != errno.ECONNRESET:
+                raise
+            self._drop()
+            return False
+
+    def fds(self) -> list[int]:
+        found = [] if self.pidfd is None else [self.pidfd]
+        return found if self.link is None else [*found, self.link.socket.fileno()]
+
+    def close(self) -> None:
+        self._drop()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+
+    def _drop(self) -> None:
+        if self.link is not None:
+            self.link.close()
+            self.link = None
+
+
+def await_up(
+    place: Place, state: State, hosts: Iterable[str], say: Say, *, timeout_s: float
+) -> State:
+    """Until these guests have said HELLO; what is up then, stored.
+
+    FabricError: one died, does not answer in time, or has other memory; the end of its console was
+    said."""
+    until = time.monotonic() + timeout_s
+    with ExitStack() as stack:
+        booting = [_Booting(place, state.guest(host)) for host in hosts]
+        for each in booting:
+            stack.callback(each.close)
+        while booting:
+            for each in list(booting):
+                each.connect()
+                if each.is_up():
+                    booting.remove(each)
+                    state = _note_up(place, state, each, say)
+                    each.close()
+                elif each.has_died():
+                    raise _failed(place, each.guest.name, "ended while it booted", say)
+            if booting and time.monotonic() >= until:
+                name = booting[0].guest.name
+                raise _failed(place, name, f"is not up after {timeout_s:g} s", say)
+            _wait(booting, until)
+    return state
+
+
+def _wait(booting: Sequence[_Booting], until: float) -> None:
+    """Until something may have happened."""
+    poll = select.poll()
+    for each in booting:
+        for fd in each.fds():
+            poll.register(fd, select.POLLIN)
+    left_s = max(0.0, until - time.monotonic())
+    connected = all(each.link is not None for each in booting)
+    if booting:
+        poll.poll(1000 * (left_s if connected else min(left_s, _POLL_S)))
+
+
+def _note_up(place: Place, state: State, booted: _Booting, say: Say) -> State:
+    assert booted.link is not None
+    hello, guest = booted.link.hello, booted.guest
+    size = hello.get("bytes", "")
+    guest = guest._replace(
+        up_s=round(time.time() - guest.started_s, 3),
+        device=hello.get("device", ""),
+        device_bytes=int(size) if size.isdecimal() else 0,
+    )
+    if guest.device_bytes != state.memory_bytes:
+        raise _failed(
+            place,
+            guest.name,
+            f"has {guest.device or 'no device'} of {size or 'no'} bytes, and "
+            f"{state.memory_bytes} were meant",
+            say,
+        )
+    state = state.with_guest(guest)
+    store(place, state)
+    say(f"{guest.name}: up in {guest.up_s:.1f} s: {guest.device}, {say_bytes(guest.device_bytes)}")
+    return state
+
+
+def _failed(place: Place, host: str, what: str, say: Say) -> FabricError:
+    """After the end of its console was said."""
+    lines = tail(place, host)
+    for line in lines:
+        say(f"{host} | {line}")
+    said = "the end of its console is above" if lines else "its console is empty"
+    return FabricError(f"{host} {what}; {said}", errno.EIO)
+
+
+def tail(place: Place, host: str) -> list[str]:
+    """The last lines of its console."""
+    try:
+        with Path(place.log(host)).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    lines = [printable(line) for line in text.splitlines()]
+    return [line for line in lines if line.strip()][-_TAIL_LINES:]
+
+
+def printable(line: str) -> str:
+    """Without what a console may send to a terminal."""
+    return "".join(c for c in line.rstrip() if c == "\t" or c.isprintable())
+
+
+def end_all(place: Place, guests: Iterable[Guest], hosts: Iterable[str]) -> int:
+    """Ends the QEMUs of these guests, also those that were never written down; how many."""
+    found = {guest.process for guest in guests if guest.process is not None}
+    for host in hosts:
+        found.update(find_all(place.pid_file(host)))
+    alive = [process for process in found if process.alive]
+    for process in alive:
+        fd = process.open()
+        if fd is not None:
+            with suppress(ProcessLookupError):
+                # All at once; end() waits for each.
+                signal.pidfd_send_signal(fd, signal.SIGTERM)
+            os.close(fd)
+    for process in alive:
+        end(process)
+    return len(alive)
