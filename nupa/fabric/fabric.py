@@ -86,7 +86,8 @@ class Fabric(Closing):
     def open(cls, name: str | None = None) -> Fabric:
         """Opens the named fabric and uses it: it is not taken down before it is closed here.
 
-        None: the one called "default", else the only one that is up.
+        None: the one called "default", else the only one that is up.  With a slash it is a path, as
+        of the memory that a guest shares with its machine.
         LocalError: there is none of that name (ENOENT), or no permission; FabricError: it is
         damaged, or of another layout version.
         """
@@ -95,7 +96,7 @@ class Fabric(Closing):
 
     @classmethod
     def _open_locked(cls, name: str) -> Fabric:
-        path = registry.path_of(name)
+        path = registry.find(name)
         if not os.path.lexists(path):
             up = ", ".join(registry.names()) or "none"
             raise LocalError(

@@ -54,6 +54,11 @@ def path_of(name: str) -> str:
     return os.path.join(folder(), f"nupa-{_user()}-{name}")
 
 
+def find(name: str) -> str:
+    """As path_of(), but what has a slash is a path: of memory that machines share."""
+    return name if "/" in name else path_of(name)
+
+
 def _user() -> str:
     """Whose fabrics are meant.  A program in the user namespace of `nupa shell` is root there, and
     NUPA_UID says who started it."""

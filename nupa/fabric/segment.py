@@ -135,9 +135,15 @@ class Segment:
         """Makes the file *path* (None: a memfd).  LocalError: it exists, or a limit is passed;
         FabricError: no room."""
         config = ffi.new("struct nupa_config *")
-        for key, value in topology.segment._asdict().items():
+        sizes = topology.segment._asdict()
+        software = sizes.pop("coherence") == "software"
+        for key, value in sizes.items():
             setattr(config, key, value)
-        config.flags = lib.NUPA_SEGMENT_AUTO if auto else 0
+        config.flags = (
+            auto * lib.NUPA_SEGMENT_AUTO
+            | bool(config.segment_bytes) * lib.NUPA_SEGMENT_MACHINES
+            | software * lib.NUPA_SEGMENT_SOFTWARE
+        )
         hosts, ports, routes = _tables(topology)
         out = ffi.new("struct nupa_fabric **")
         why = ffi.new("char[]", WHY_BYTES)

@@ -22,6 +22,7 @@ PORTS_MAX = 1024
 HOPS_MAX = 15
 NAME_BYTES_MAX = 31
 
+COHERENCE = ("hardware", "software")
 LINK_LAYERS = ("infiniband", "ethernet")
 WIDTHS_LANES = (1, 2, 4, 8, 16)
 # Mega-transfers a second per lane (PCI Express Base 6.0, 1.2; CXL runs on these).
@@ -76,7 +77,12 @@ class Port(NamedTuple):
 
 
 class SegmentConfig(NamedTuple):
-    """Sizes of the shared segment; 0 means the default (struct nupa_config in layout.h)."""
+    """Sizes of the shared segment; 0 means the default (struct nupa_config in layout.h).
+
+    segment_bytes: it lies in memory of this size that several kernels share, as of a CXL device in
+    QEMU guests.  coherence: whether their caches agree ("hardware"), or each store has to be
+    flushed to be seen by the others ("software").
+    """
 
     slots: int = 0
     ring_lines: int = 0
@@ -85,6 +91,8 @@ class SegmentConfig(NamedTuple):
     mr_entries: int = 0
     extent_bytes: int = 0
     pool_bytes: int = 0
+    segment_bytes: int = 0
+    coherence: str = "hardware"
 
 
 class Topology:
@@ -113,6 +121,14 @@ class Topology:
         if link_layer not in LINK_LAYERS:
             raise TopologyError(
                 f"link_layer is {link_layer!r}: choose one of {', '.join(LINK_LAYERS)}"
+            )
+        if self.segment.coherence not in COHERENCE:
+            raise TopologyError(
+                f"coherence is {self.segment.coherence!r}: choose one of {', '.join(COHERENCE)}"
+            )
+        if self.segment.coherence != "hardware" and not self.segment.segment_bytes:
+            raise TopologyError(
+                "coherence matters only in memory that machines share: give segment_bytes, too"
             )
         if not 1 <= len(hosts) <= HOSTS_MAX:
             raise TopologyError(f"there are {len(hosts)} hosts: a fabric has 1 to {HOSTS_MAX}")

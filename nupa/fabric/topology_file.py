@@ -113,13 +113,15 @@ def _topology(top: Table, name: str) -> Topology:
 
 
 def _segment(table: Table) -> SegmentConfig:
-    wide = {"pool_bytes"}
+    wide = {"pool_bytes", "segment_bytes"}
+    coherence = table.text("coherence") or "hardware"
     sizes = {
         name: table.number(name, 1, _U64_MAX if name in wide else _U32_MAX)
         for name in SegmentConfig._fields
+        if name != "coherence"
     }
     table.done()
-    return SegmentConfig(**sizes)
+    return SegmentConfig(coherence=coherence, **sizes)
 
 
 def _switch(table: Table) -> Switch:
