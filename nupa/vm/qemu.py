@@ -52,12 +52,11 @@ class Option(NamedTuple):
         return [self.name, ",".join([self.kind, *parts] if self.kind else parts)]
 
 
-def _option(name: str, kind: str, **values: object) -> Option:
-    pairs = ((key.replace("_", "-"), str(value)) for key, value in values.items())
-    return Option(name, kind, tuple(pairs))
+def _option(name: str, kind: str, /, **values: object) -> Option:
+    return Option(name, kind, tuple((key, str(value)) for key, value in values.items()))
 
 
-def _device(driver: str, **values: object) -> Option:
+def _device(driver: str, /, **values: object) -> Option:
     return _option("-device", driver, **values)
 
 
@@ -148,7 +147,7 @@ def _cxl(topology: Topology, shared: Shared) -> list[Option]:
         options.append(
             _device("cxl-downstream", id=f"ds{port}", bus="us0", port=port, chassis=0, slot=slot)
         )
-    options.append(_device("cxl-type3", id="memory0", bus="ds0", volatile_memdev="shared"))
+    options.append(_device("cxl-type3", id="memory0", bus="ds0", **{"volatile-memdev": "shared"}))
     return options
 
 
@@ -166,8 +165,8 @@ def _memory(name: str, shared: Shared) -> Option:
         "memory-backend-file",
         id=name,
         share="on",
-        mem_path=shared.path,
         size=shared.size_bytes,
+        **{"mem-path": shared.path},
     )
 
 
