@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the steps of a guest's start share. */
+#ifndef NUPA_VM_INIT_H
+#define NUPA_VM_INIT_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of the initramfs: written by nupa/vm/initramfs.py. */
+#define MODULES_DIR "/nupa"
+#define MODULES_LIST MODULES_DIR "/modules"
+/* Where it is for commands, and in the initramfs itself. */
+#define GUEST_PROGRAM MODULES_DIR "/guest"
+/* The shared memory, for everybody. */
+#define MEMORY_LINK "/dev/nupa0"
+#define ROOT_TAG "nupa-root"
+
+/* How long a step waits for the kernel to find a device. */
+#define DEVICE_WAIT_MS 20000
+
+struct guest {
+	char host[65];            /* nupa.host= on the kernel's command line */
+	char kind[16];            /* nupa.kind=: cxl or ivshmem */
+	uint64_t bytes;           /* nupa.bytes=: of the shared memory */
+	char memory[PATH_MAX];    /* what MEMORY_LINK points to */
+	char why[PATH_MAX + 200]; /* what a step that failed was doing, and on what */
+};
+
+/* Remembers why, returns -errno: `return guest_fails(guest, "cannot open %s", path)`. */
+int guest_fails(struct guest *guest, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A file of a few bytes, without its newline.  0 or -errno. */
+int file_read(char *text, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int file_write(const char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Steps: 0 or -errno, with guest->why. */
+int init_modules(struct guest *guest);
+int init_cxl(struct guest *guest);
+int init_ivshmem(struct guest *guest);
+int init_root(struct guest *guest);
+
+/* Loads a module, and first what it needs.  *dir*: where MODULES_LIST's files are.  0 or -errno. */
+int module_load(const char *list, const char *name);
+
+#endif

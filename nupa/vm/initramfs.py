@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The initramfs of a guest: our /init and the kernel's modules, as a cpio archive in memory.
+
+The archive is not compressed: QEMU copies it in no time, and an emulated processor would
+decompress it for seconds.  Formats: cpio "newc" (the kernel's documentation, early-userspace/
+buffer-format.rst); .modinfo of modules, strings KEY=VALUE that end with NUL each.
+"""
+
+from __future__ import annotations
+
+import errno
+import lzma
+import stat
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from nupa.fabric.errors import LocalError
+
+# Where csrc/vm looks for them.
+_INIT = "init"
+_FOLDER = "nupa"
+_LIST = "nupa/modules"
+_PROGRAM = "nupa/guest"
+
+#: What a guest needs to start.
+BOOT = (
+    "9pnet_virtio",
+    "9p",
+    "overlay",
+    "cxl_acpi",
+    "cxl_pci",
+    "cxl_mem",
+    "dax_cxl",
+    "device_dax",
+    "virtio_net",
+)
+#: What is loaded when the kernel or a user asks.
+LATER = (
+    "tun",
+    "veth",
+    "rdma_rxe",
+    "rdma_ucm",
+    "ib_uverbs",
+    "ib_umad",
+    "vfio_pci",
+    "vfio_iommu_type1",
+    "uio_pci_generic",
+)
+#: What the kernel calls some of them when it asks for them itself.
+_ALIASES = {
+    "char-major-10-200": "tun",
+    "devname:net/tun": "tun",
+    "rtnl-link-veth": "veth",
+    "rtnl-link-tun": "tun",
+    "rdma-link-rxe": "rdma_rxe",
+}
+
+_ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+
+
+class Module(NamedTuple):
+    """A kernel module: its name with underscores, what it needs directly, its bytes."""
+
+    name: str
+    needs: tuple[str, ...]
+    data: bytes
+
+
+def modinfo(data: bytes) -> dict[str, str]:
+    """The section .modinfo of an ELF file.  LocalError: the file is none, or is damaged."""
+    try:
+        for name, section in _sections(data):
+            if name == b".modinfo":
+                pairs = (each.partition(b"=") for each in section.split(b"\0") if each)
+                return {key.decode(): value.decode() for key, _, value in pairs}
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise LocalError(f"not a kernel module, or a damaged one: {error}", errno.ENOEXEC) from None
+    raise LocalError("not a kernel module: it has no section .modinfo", errno.ENOEXEC)
+
+
+def _sections(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    header = _ELF_HEADER.unpack_from(data)
+    if not header[0].startswith(b"\x7fELF\x02\x01"):
+        raise LocalError("not a kernel module: not a 64-bit little-endian ELF file", errno.ENOEXEC)
+    table, size, count, names = header[6], header[11], header[12], header[13]
+    sections = [_SECTION.unpack_from(data, table + i * size) for i in range(count)]
+    strings = sections[names][4]
+    for section in sections:
+        start = strings + section[0]
+        offset, length = section[4], section[5]
+        yield data[start : data.index(b"\0", start)], data[offset : offset + length]
+
+
+def _name(path: Path) -> str:
+    return path.name.partition(".")[0].replace("-", "_")
+
+
+def read_modules(tree: Path, wanted: Iterable[str]) -> dict[str, Module]:
+    """Those modules below *tree* and all that they need, by name.
+
+    A module that the kernel has built in is left out.  LocalError: one is missing (ENOENT)."""
+    files = {_name(path): path for path in tree.rglob("*.ko*")}
+    builtin = set()
+    for path in tree.rglob("modules.builtin"):
+        builtin = {_name(Path(line)) for line in path.read_text().splitlines()}
+    found: dict[str, Module] = {}
+    waiting = list(wanted)
+    while waiting:
+        name = waiting.pop().replace("-", "_")
+        if name in found or name in builtin:
+            continue
+        if name not in files:
+            raise LocalError(
+                f"the kernel has no module {name} below {tree}: another kernel package is needed",
+                errno.ENOENT,
+            )
+        data = files[name].read_bytes()
+        if files[name].suffix == ".xz":
+            data = lzma.decompress(data)
+        needs = tuple(
+            each.replace("-", "_") for each in modinfo(data).get("depends", "").split(",")
+        )
+        found[name] = Module(name, tuple(each for each in needs if each), data)
+        waiting += found[name].needs
+    return found
+
+
+def load_order(modules: Mapping[str, Module], name: str) -> list[str]:
+    """What has to be loaded before *name*, first things first.
+
+    LocalError: modules that need each other (ELOOP)."""
+    order: list[str] = []
+
+    def visit(each: str, above: tuple[str, ...]) -> None:
+        if each in above:
+            raise LocalError(f"modules need each other: {' -> '.join((*above, each))}", errno.ELOOP)
+        for need in modules[each].needs if each in modules else ():
+            visit(need, (*above, each))
+        if each in modules and each not in order:
+            order.append(each)
+
+    visit(name, ())
+    return [each for each in order if each != name]
+
+
+def module_list(modules: Mapping[str, Module], boot: Iterable[str], later: Iterable[str]) -> str:
+    """The text that csrc/vm/init_modules.c reads."""
+    lines = [f"alias {alias} {name}" for alias, name in _ALIASES.items() if name in modules]
+    for when, names in (("boot", boot), ("later", later)):
+        for name in names:
+            if name in modules:
+                lines.append(" ".join((when, name, *load_order(modules, name))))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def cpio(files: Iterable[tuple[str, int, bytes]]) -> bytes:
+    """An archive of (path without leading slash, mode as of stat(2), content), format "newc"."""
+    archive = bytearray()
+    for number, (path, mode, data) in enumerate([*files, ("TRAILER!!!", 0, b"")], 1):
+        name = path.encode() + b"\0"
+        fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name), 0)
+        archive += b"070701" + b"".join(b"%08X" % field for field in fields) + name
+        archive += bytes(-len(archive) % 4) + data
+        archive += bytes(-len(archive) % 4)
+    return bytes(archive)
+
+
+def build(program: bytes, tree: Path) -> bytes:
+    """The initramfs: *program* is csrc/vm's, *tree* the kernel's folder of modules."""
+    modules = read_modules(tree, (*BOOT, *LATER))
+    folder, file = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644
+    files = [
+        ("dev", folder, b""),
+        (_FOLDER, folder, b""),
+        (_PROGRAM, file | 0o111, program),
+        (_INIT, stat.S_IFLNK | 0o777, _PROGRAM.encode()),
+        (_LIST, file, module_list(modules, BOOT, LATER).encode()),
+    ]
+    files += [(f"{_FOLDER}/{each.name}.ko", file, each.data) for each in modules.values()]
+    return cpio(files)
