@@ -289,7 +289,7 @@ static struct nupa_engine *engine_get(struct nupa_fabric *fabric, int host, enum
 	struct nupa_engine *engine;
 
 	for (engine = nupa_engines; engine; engine = engine->next) {
-		if (!engine->apart &&
+		if (!engine->apart && !nupa_load_relaxed(&engine->fenced) &&
 		    engine->fabric->geometry.generation == fabric->geometry.generation &&
 		    (host < 0 || engine->host == (uint32_t)host) && engine->forced_mover == mover) {
 			engine->refs++;

@@ -59,14 +59,21 @@ class PoolMemory:
 def allocate(fabric: Any, size_bytes: int) -> PoolMemory:
     """Memory of *size_bytes* in the pool of a `struct nupa_fabric *`, zeroed.
 
-    LocalError: a size below 1; FabricError: no run of extents is free (ENOMEM), or the file system
-    is full (ENOSPC).
+    LocalError: a size below 1, or the fabric is shared by several machines; FabricError: no run of
+    extents is free (ENOMEM), or the file system is full (ENOSPC).
     """
     if size_bytes < 1:
         raise LocalError(f"cannot allocate {size_bytes} bytes: ask for 1 or more", errno.EINVAL)
     out = ffi.new("void **")
     what = f"cannot allocate {size_bytes} bytes of the pool"
-    check(lib.nupa_pool_alloc(fabric, _NO_SLOT, min(size_bytes, 2**64 - 1), out), what)
+    rc = lib.nupa_pool_alloc(fabric, _NO_SLOT, min(size_bytes, 2**64 - 1), out)
+    if rc == -errno.EOPNOTSUPP:
+        raise LocalError(
+            f"{what}: this fabric is shared by several machines, where memory belongs to an open "
+            "device: use its device memory (ibv_alloc_dm, nupa.verbs.DM)",
+            errno.EOPNOTSUPP,
+        )
+    check(rc, what)
     # The buffer protocol of a class of ours: Python's own way (__buffer__) came with 3.12.
     kind = type("PoolMemory", (PoolMemory, ctypes.c_char * size_bytes), {})
     memory: Any = kind.from_address(int(ffi.cast("uintptr_t", out[0])))  # type: ignore[attr-defined]

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A fabric in memory that several kernels share, as QEMU guests do: each peer is under another
+one.  Much of what holds between two processes has to hold here; the tests of it are the same."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from nupa.fabric import Fabric
+from nupa.fabric.errors import LocalError
+from nupa.fabric.topology import SegmentConfig, Topology, star
+
+from .conftest import SIZE, Pair
+from .kernels import Kernels
+from .peer import Nursery, Peer
+from .test_operations import (  # noqa: F401  # collected here, too, with the fixtures below
+    test_atomics_of_both_ends_on_one_word_lose_nothing,
+    test_atomics_return_what_was_there,
+    test_both_directions_at_once,
+    test_counted_messages_stay_in_order,
+    test_datagrams_arrive_behind_their_grh,
+    test_read_fetches_exactly_its_bytes,
+    test_send_arrives_whole,
+    test_send_gathers_from_several_pieces_and_takes_inline_data,
+    test_send_with_invalidate_ends_the_key,
+    test_write_changes_exactly_its_bytes,
+    test_write_with_immediate_takes_a_receive_after_its_data,
+)
+
+MakePair = Callable[..., Pair]
+
+MEMORY_BYTES = 64 << 20
+# Twelve looks of 100 ms, and what comes after; the issue allows 2 s.
+SILENCE_S = 2.0
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
+    kernels = Kernels(tmp_path_factory.mktemp("kernels"))
+    yield kernels
+    kernels.close()
+
+
+def machines(hosts: int, segment_bytes: int = MEMORY_BYTES, **sizes: int) -> Topology:
+    topology = star(hosts)
+    topology.segment = SegmentConfig(segment_bytes=segment_bytes, **sizes)
+    return topology
+
+
+@pytest.fixture
+def fabric(nupa_dir: Path) -> Iterator[Fabric]:  # noqa: ARG001
+    with Fabric.create("cross", machines(3)) as fabric:
+        yield fabric
+
+
+@pytest.fixture
+def spawn(kernels: Kernels, nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
+    """Makes peers, by turns under two kernels."""
+    peers: list[Peer] = []
+    turns = itertools.cycle((0, 1))
+
+    def make() -> Peer:
+        peers.append(kernels[next(turns)].peer())
+        peers[-1].set_env(NUPA_DIR=str(nupa_dir))
+        return peers[-1]
+
+    yield make
+    for peer in peers:
+        peer.close()
+
+
+@pytest.fixture(params=["relay", None], ids=lambda mover: mover or "chosen")
+def mover(request: pytest.FixtureRequest) -> str | None:
+    """What there is between kernels."""
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_private_memory_is_relayed(fabric: Fabric, make_pair: MakePair) -> None:
+    make_pair()
+
+    assert {found["mover"] for found in fabric.show()["movers"]} == {"relay"}
+
+
+@pytest.mark.parametrize("op", ["write", "read", "faa"])
+def test_device_memory_is_reached_directly(
+    fabric: Fabric, spawn: Callable[[], Peer], op: str
+) -> None:
+    a, b = spawn(), spawn()
+    a.attach(fabric.name, 0)
+    b.attach(fabric.name, 1)
+    a.register(SIZE)
+    region = b.make_dm(SIZE)
+    a_address, b_address = a.make_qp(), b.make_qp()
+    a.connect(b_address)
+    b.connect(a_address)
+    b.signal(signal.SIGSTOP)  # takes no part
+
+    done = a.stream_ops(op, 8 if op == "faa" else 70_000, region, 5)
+
+    b.signal(signal.SIGCONT)
+    assert done == (5, "SUCCESS")
+
+
+def test_who_sleeps_is_woken(make_pair: MakePair) -> None:
+    pair = make_pair()
+    for length in (16, 100_000):
+        pair.b.recv()
+        waiting = pair.b.begin("wait_asleep", 1)
+        pair.a.post("send", 0, 0, length)
+        assert [done.byte_len for done in waiting.result()] == [length]
+        assert pair.a.wait_asleep(1)[0].status == "SUCCESS"
+
+
+def test_three_kernels_share_a_fabric(
+    fabric: Fabric, make_pair: MakePair, nursery: Nursery, nupa_dir: Path
+) -> None:
+    """The third is that of this process, which made it."""
+    pair = make_pair()
+    with closing(nursery.peer()) as third:
+        third.set_env(NUPA_DIR=str(nupa_dir))
+        third.attach(fabric.name, 2)
+        region, address = third.register(SIZE), third.make_qp()
+        third.connect(pair.a.make_qp())
+        pair.a.connect(address)
+
+        assert {slot.host for slot in fabric.processes() if slot.alive} == {0, 1, 2}
+        assert pair.a.stream_ops("write", 9000, region, 3) == (3, "SUCCESS")
+
+
+def reconnected(fabric: Fabric, survivor: Peer, newcomer: Peer) -> None:
+    """Traffic between them, both ways."""
+    newcomer.attach(fabric.name, 1)
+    region = newcomer.register(SIZE)
+    address = newcomer.make_qp()
+    mine = survivor.make_qp()
+    survivor.connect(address)
+    newcomer.connect(mine)
+    newcomer.prepare_stream_in(20_000)
+    receiving = newcomer.begin("stream_in", 20_000, 100)
+    assert survivor.stream_out(20_000, 100) == (100, "SUCCESS")
+    assert receiving.result() == (100, "SUCCESS")
+    assert survivor.stream_ops("read", 100_000, region, 20) == (20, "SUCCESS")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_silence_is_death(
+    fabric: Fabric, make_pair: MakePair, spawn: Callable[[], Peer], how: signal.Signals
+) -> None:
+    """A machine that is stopped or gone says nothing any more."""
+    pair = make_pair()
+    pair.a.prepare_stream_in(20_000)
+    receiving = pair.a.begin("stream_in", 20_000, note_every=10)
+    pair.b.begin("stream_out", 20_000)
+    receiving.note()
+
+    pair.b.signal(how)
+    at = time.monotonic()
+
+    while True:
+        kind, value = pair.a._answer(SILENCE_S)
+        if kind == "done":
+            break
+    assert value[1] == "WR_FLUSH_ERR"
+    assert time.monotonic() - at < SILENCE_S
+    assert pair.a.event() == "QP_FATAL"
+    reconnected(fabric, pair.a, spawn())
+
+
+def test_who_was_taken_for_dead_learns_of_it(
+    fabric: Fabric, make_pair: MakePair, spawn: Callable[[], Peer]
+) -> None:
+    pair = make_pair()
+    slots = {slot.pid: slot.slot for slot in fabric.processes()}
+    pair.b.signal(signal.SIGSTOP)
+    assert pair.a.event() == "QP_FATAL"
+    newcomer = spawn()
+    reconnected(fabric, pair.a, newcomer)
+    assert slots[pair.b.pid] in {
+        slot.slot for slot in fabric.processes() if slot.pid == newcomer.pid
+    }
+
+    pair.b.signal(signal.SIGCONT)
+
+    assert pair.b.event() in ("QP_FATAL", "DEVICE_FATAL")
+    assert pair.b.state() == "ERR"
+    # What it still stores is seen by nobody.
+    assert newcomer.pid in {slot.pid for slot in fabric.processes()}
+    # It may come back as anybody may come.
+    pair.b.leave()
+    reconnected(fabric, pair.a, pair.b)
+
+
+def test_a_silent_machine_is_not_missed_by_who_is_busy_stopping(
+    fabric: Fabric, make_pair: MakePair
+) -> None:
+    """Looks are counted, not time: who was stopped as well takes nobody for dead."""
+    pair = make_pair()
+    for peer in (pair.a, pair.b):
+        peer.signal(signal.SIGSTOP)
+    deadline = time.monotonic() + 1.5
+    while time.monotonic() < deadline:
+        signal.sigtimedwait([], deadline - time.monotonic())
+    for peer in (pair.a, pair.b):
+        peer.signal(signal.SIGCONT)
+
+    assert pair.a.stream_ops("write", 100, pair.b_region, 3) == (3, "SUCCESS")
+    assert len(fabric.processes()) == 2
+
+
+def test_the_pool_belongs_to_attachments(fabric: Fabric) -> None:
+    with pytest.raises(LocalError, match="device memory"):
+        fabric.alloc(4096)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"segment_bytes": 1 << 20}, "choose more memory"),
+        ({"slots": 64}, "choose more memory"),
+        ({"pool_bytes": 1 << 20}, "leave it out"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    nupa_dir: Path,
+    sizes: dict[str, int],
+    message: str,
+) -> None:
+    segment_bytes = sizes.pop("segment_bytes", MEMORY_BYTES)
+    with pytest.raises(LocalError, match=message):
+        Fabric.create("cross", machines(3, segment_bytes, **sizes))
+    assert list(nupa_dir.iterdir()) == []
+
+
+def test_a_child_keeps_a_picture_of_its_own(make_pair: MakePair) -> None:
+    pair = make_pair()
+    children = pair.a.fork([("state", (), {})])
+    assert children
+    assert pair.a.stream_ops("write", 100, pair.b_region, 3) == (3, "SUCCESS")
