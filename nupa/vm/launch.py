@@ -113,6 +113,7 @@ class _Booting:
         self._drop()
         if self.pidfd is not None:
             os.close(self.pidfd)
+            self.pidfd = None
 
     def _drop(self) -> None:
         if self.link is not None:

@@ -61,9 +61,7 @@ def up(
                 state = launch.start(place, state, guest)
                 pid = state.guests[number].process
                 say(f"{guest.name}: booting on CPU {guest.cpu} (pid {pid.pid if pid else '?'})")
-            return launch.await_up(
-                place, state, topology.hosts, say, timeout_s=timeout_s * len(topology.hosts) ** 0.5
-            )
+            return launch.await_up(place, state, topology.hosts, say, timeout_s=timeout_s)
     except BaseException:
         _take_down(place, state.guests if state else (), topology.hosts, shared is not None)
         raise
