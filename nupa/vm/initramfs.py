@@ -19,6 +19,7 @@ from typing import NamedTuple
 from nupa.fabric.errors import LocalError
 
 # Where csrc/vm looks for them.
+_FORMAT = 1
 _INIT = "init"
 _FOLDER = "nupa"
 _LIST = "nupa/modules"
@@ -166,6 +167,11 @@ def cpio(files: Iterable[tuple[str, int, bytes]]) -> bytes:
         archive += bytes(-len(archive) % 4) + data
         archive += bytes(-len(archive) % 4)
     return bytes(archive)
+
+
+def content_id() -> str:
+    """Changes when build() makes another archive of the same program and kernel."""
+    return repr((_FORMAT, BOOT, LATER, _ALIASES))
 
 
 def build(program: bytes, tree: Path) -> bytes:

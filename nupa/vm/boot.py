@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What guests boot from: QEMU, a kernel, an initramfs; fetched once, then from the cache.
+
+QEMU runs in place by the loader and libraries that came with it.  The initramfs is made again
+whenever NUPA's own program in it is another one.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from nupa.fabric.errors import FabricError, LocalError, NupaError
+from nupa.vm import cache, initramfs, packages
+
+Progress = Callable[[str], None]
+
+# Entries of the cache.  The number grows when what is in them changes.
+_QEMU = "qemu.1"
+_KERNEL = "linux.1"
+_PROGRAM = "qemu-system-x86_64"
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
+_GUEST = Path(__file__).parent.parent / "bin" / "nupa-guest"
+_VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
+_VERSION_TIMEOUT_S = 30.0
+
+_ARGUMENTS = (
+    "console=ttyS0 quiet panic=-1 nokaslr mitigations=off no_timer_check clocksource=tsc "
+    "tsc=reliable random.trust_cpu=on"
+)
+
+
+class BootFiles(NamedTuple):
+    """What a guest is started with."""
+
+    qemu: tuple[str, ...]
+    """The words before QEMU's own: perhaps its loader, the program, its folders of firmware."""
+    qemu_version: tuple[int, int, int]
+    kernel: Path
+    initramfs: Path
+    release: str
+    """The kernel's, as of uname(2)."""
+
+
+def kernel_arguments(host: str, kind: str, size_bytes: int) -> str:
+    """The kernel's command line; csrc/vm/init.c reads what begins with nupa."""
+    return f"{_ARGUMENTS} nupa.host={host} nupa.kind={kind} nupa.bytes={size_bytes}"
+
+
+def prepare(qemu: str | Path | None, progress: Progress) -> BootFiles:
+    """All that guests boot from, fetched if the cache has it not; *progress* gets lines meanwhile.
+
+    *qemu*: a program to use instead of the fetched one.  Without it, and if none can be fetched,
+    one in PATH is used.  Offline it works from the cache alone.
+
+    LocalError: not on x86-64 (ENOTSUP), apt is missing, *qemu* is no QEMU; FabricError: nothing
+    can be fetched, or the cache is damaged."""
+    if platform.machine() != "x86_64":
+        raise LocalError(
+            f"this machine is {platform.machine()}: guests run the machine's own programs, and "
+            f"their kernel and QEMU are for x86_64",
+            errno.ENOTSUP,
+        )
+    store = cache.Cache(cache.folder(), progress)
+    with ExitStack() as stack:
+        apt = _OneApt(stack, progress)
+        argv, version = _own_qemu(str(qemu)) if qemu else _find_qemu(store, apt, progress)
+        kernel, release, modules = _find_kernel(store, apt)
+    image = _find_initramfs(store, release, modules)
+    return BootFiles(argv, version, kernel, image, release)
+
+
+def parse_version(text: str) -> tuple[int, int, int]:
+    """What `qemu-system-x86_64 --version` says.  LocalError: no version in it."""
+    match = _VERSION.search(text)
+    if match is None:
+        raise LocalError(f"no version of QEMU in {text[:100]!r}", errno.EINVAL)
+    major, minor, micro = (int(each) for each in match.groups())
+    return major, minor, micro
+
+
+def _ask_version(argv: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(
+            [*argv, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_VERSION_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LocalError(f"cannot run {argv[0]}: {error}", errno.ENOEXEC) from error
+    if done.returncode:
+        raise LocalError(
+            f"{argv[0]} --version failed and said: {done.stderr.strip()[:500]}", errno.ENOEXEC
+        )
+    return done.stdout
+
+
+def _own_qemu(name: str) -> tuple[tuple[str, ...], tuple[int, int, int]]:
+    path = shutil.which(name)
+    if path is None:
+        raise LocalError(f"{name} is no program: give --qemu a path to {_PROGRAM}", errno.ENOENT)
+    return (path,), parse_version(_ask_version((path,)))
+
+
+def _fetched_qemu(root: Path) -> tuple[str, ...]:
+    libraries = root / _LIBRARIES
+    return (
+        str(libraries / "ld-linux-x86-64.so.2"),
+        "--library-path",
+        str(libraries),
+        str(root / "usr/bin" / _PROGRAM),
+        "-L",
+        str(root / "usr/share/qemu"),
+        "-L",
+        str(root / "usr/share/seabios"),
+    )
+
+
+class _OneApt:
+    """apt, made when it is first needed: its lists serve all that is fetched in one go."""
+
+    def __init__(self, stack: ExitStack, progress: Progress) -> None:
+        self._stack = stack
+        self._progress = progress
+        self._apt: packages.Apt | None = None
+
+    def __call__(self) -> packages.Apt:
+        if self._apt is None:
+            packages.check_programs()
+            mirror = packages.find_mirror()
+            folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nupa-apt-"))
+            apt = packages.Apt(Path(folder), mirror, self._progress)
+            apt.update()
+            self._apt = apt
+        return self._apt
+
+
+def _find_qemu(
+    store: cache.Cache, apt: _OneApt, progress: Progress
+) -> tuple[tuple[str, ...], tuple[int, int, int]]:
+    def make(path: Path) -> None:
+        apt().closure("QEMU", "qemu-system-x86", path)
+        # It is kept only if it runs here.
+        (path / "version").write_text(_ask_version(_fetched_qemu(path)))
+
+    try:
+        root = store.entry(_QEMU, make)
+    except NupaError as error:
+        if shutil.which(_PROGRAM) is None:
+            raise
+        argv, version = _own_qemu(_PROGRAM)
+        progress(
+            f"QEMU {'.'.join(map(str, version))} in PATH is used, because none can be fetched: "
+            f"{error}"
+        )
+        return argv, version
+    argv = _fetched_qemu(root)
+    for path in (argv[0], argv[3], str(root / "version")):
+        if not Path(path).is_file():
+            raise _damaged(root, path)
+    return argv, parse_version((root / "version").read_text())
+
+
+def _find_kernel(store: cache.Cache, apt: _OneApt) -> tuple[Path, str, Path]:
+    """The kernel, its release, its folder of modules."""
+
+    def make(path: Path) -> None:
+        package = apt().dependency("linux-image-amd64", r"linux-image-6\.12\.[-+.~\w]+")
+        apt().single("kernel", package, path)
+        _kernel_of(path)
+
+    return _kernel_of(store.entry(_KERNEL, make))
+
+
+def _kernel_of(root: Path) -> tuple[Path, str, Path]:
+    images = sorted((root / "boot").glob("vmlinuz-*"))
+    if not images:
+        raise _damaged(root, "boot/vmlinuz-*")
+    release = images[-1].name.removeprefix("vmlinuz-")
+    for modules in (root / "usr/lib/modules" / release, root / "lib/modules" / release):
+        if modules.is_dir():
+            return images[-1], release, modules
+    raise _damaged(root, f"lib/modules/{release}")
+
+
+def _damaged(root: Path, missing: str) -> FabricError:
+    return FabricError(
+        f"{missing} is missing in {root}: remove that folder, and it is fetched again",
+        errno.ENOENT,
+    )
+
+
+def _find_initramfs(store: cache.Cache, release: str, modules: Path) -> Path:
+    try:
+        program = _GUEST.read_bytes()
+    except FileNotFoundError:
+        raise LocalError(
+            f"{_GUEST} is missing, which runs in guests: build NUPA again (`make build`)",
+            errno.ENOENT,
+        ) from None
+    key = hashlib.sha256(repr((release, initramfs.content_id())).encode() + program)
+
+    def make(path: Path) -> None:
+        path.write_bytes(initramfs.build(program, modules))
+
+    image = store.entry(f"initramfs-{key.hexdigest()[:16]}", make)
+    store.keep_newest("initramfs-*")
+    return image
