@@ -142,7 +142,7 @@ def _spawn(
         inherit_only(fds)
         pid = os.posix_spawn(
             argv[0],
-            argv,
+            list(argv),
             env,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
