@@ -31,6 +31,7 @@ struct buffer {
 struct agent {
 	int port;
 	bool refused; /* the client broke the protocol: it is not listened to any more */
+	void (*prepare)(void);
 	struct command command;
 	struct buffer rx, tx, in;
 	uint8_t rx_bytes[sizeof(struct frame_head) + AGENT_PAYLOAD_BYTES_MAX];
@@ -118,6 +119,8 @@ static void run(struct agent *agent, uint8_t *payload, uint32_t bytes)
 		refuse(agent, "malformed", FRAME_RUN, bytes);
 		return;
 	}
+	if (agent->prepare)
+		agent->prepare();
 	agent->in = (struct buffer){ 0 };
 	int error = command_start(&agent->command, &agent->order, why, sizeof(why));
 	if (error)
@@ -368,7 +371,7 @@ static int greet(int port, const char *hello)
 	return fcntl(port, F_SETFL, O_NONBLOCK) ? -errno : 0;
 }
 
-int agent_serve(int port, const char *hello)
+int agent_serve(int port, const char *hello, void (*prepare)(void))
 {
 	static struct agent agent; /* megabytes: too much for a stack */
 	int error;
@@ -376,6 +379,7 @@ int agent_serve(int port, const char *hello)
 	signal(SIGPIPE, SIG_IGN);
 	while (!(error = greet(port, hello))) {
 		agent.port = port;
+		agent.prepare = prepare;
 		agent.refused = false;
 		agent.rx = agent.tx = agent.in = (struct buffer){ 0 };
 		agent.command = (struct command){ .pidfd = -1, .in = -1, .out = -1, .err = -1 };

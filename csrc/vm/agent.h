@@ -75,8 +75,8 @@ void command_end(struct command *command);
 /* Closes what is open, forgets the process. */
 void command_close(struct command *command);
 
-/* Serves one client after the other at *port*, each greeted with *hello*.  Comes back when the port
- * itself has gone, with -errno. */
-int agent_serve(int port, const char *hello);
+/* Serves one client after the other at *port*, each greeted with *hello*; calls *prepare*, unless
+ * NULL, before each command.  Comes back when the port itself has gone, with -errno. */
+int agent_serve(int port, const char *hello, void (*prepare)(void));
 
 #endif

@@ -218,7 +218,7 @@ static pid_t start_agent(int number, const char *hello)
 	if (pid)
 		return pid;
 	int port = open_port(number);
-	int error = port < 0 ? port : agent_serve(port, hello);
+	int error = port < 0 ? port : agent_serve(port, hello, init_refresh);
 	fprintf(stderr, "nupa: agent of port nupa.%d: %s\n", number, strerror(-error));
 	_exit(1);
 }

@@ -42,6 +42,9 @@ int init_cxl(struct guest *guest);
 int init_ivshmem(struct guest *guest);
 int init_root(struct guest *guest);
 
+/* What the machine changed in its file system is seen from now on. */
+void init_refresh(void);
+
 /* Loads a module, and first what it needs.  *dir*: where MODULES_LIST's files are.  0 or -errno. */
 int module_load(const char *list, const char *name);
 

@@ -13,8 +13,9 @@
 #include <unistd.h>
 
 #define NEW "/new"
-/* cache=loose: a file system that changes while a guest runs is rare, and each look past the cache
- * is a round trip through two schedulers.  msize: what QEMU takes at once. */
+/* cache=loose: each look past the cache is a round trip through two schedulers; so that changes are
+ * seen all the same, init_refresh() empties it before each command.  msize: the most that QEMU's
+ * virtio-9p takes. */
 #define ROOT_OPTIONS "trans=virtio,version=9p2000.L,cache=loose,msize=512000"
 
 static const char *const folders[] = { "/lower", "/over", NEW };
@@ -37,7 +38,6 @@ static const struct mounting mountings[] = {
 	{ "/sys", NEW "/sys", NULL, MS_MOVE, NULL, 0 },
 	{ "pts", NEW "/dev/pts", "devpts", 0, "mode=0620,ptmxmode=0666", 0755 },
 	{ "shm", NEW "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777", 0755 },
-	{ "tmp", NEW "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777", 0 },
 	{ "run", NEW "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755", 0 },
 	{ MODULES_DIR, NEW "/run/nupa", NULL, MS_BIND, NULL, 0755 },
 };
@@ -83,4 +83,13 @@ int init_root(struct guest *guest)
 	if (chdir(NEW) || mount(".", "/", NULL, MS_MOVE, NULL) || chroot(".") || chdir("/"))
 		return guest_fails(guest, "cannot make " NEW " the root");
 	return 0;
+}
+
+void init_refresh(void)
+{
+	/* Only what nobody uses goes.  If it failed, a command might see what a file was before. */
+	int error = file_write("2", "/proc/sys/vm/drop_caches");
+
+	if (error)
+		fprintf(stderr, "nupa: cannot drop caches: %s\n", strerror(-error));
 }
