@@ -7,19 +7,20 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nupa.fabric import Fabric, registry
-from nupa.fabric.errors import FabricError, LocalError, NupaError
-from nupa.vm import launch, qemu
+from nupa.fabric.errors import FabricError, LocalError
+from nupa.vm import launch, qemu, room
+from nupa.vm.boot import BootFiles
 from nupa.vm.launch import Say
-from nupa.vm.place import AGENT_PORTS, Place, names, place_of, try_lock
-from nupa.vm.qemu import Boot, Shared
+from nupa.vm.place import AGENT_PORTS, Place, place_of, try_lock
+from nupa.vm.qemu import Shared
 from nupa.vm.state import Guest, State, load, load_up, store
-from nupa.vm.topology import GUESTS_MAX, Topology, say_bytes
+from nupa.vm.topology import GUESTS_MAX, Topology
 
 #: Guests boot in about 10 s; two of them, and a busy machine, take longer.
 BOOT_S = 120.0
@@ -31,7 +32,7 @@ _POLL_S = 0.02
 def up(
     name: str,
     topology: Topology,
-    prepare: Callable[[], Boot],
+    prepare: Callable[[], BootFiles],
     say: Say,
     *,
     timeout_s: float = BOOT_S,
@@ -43,27 +44,28 @@ def up(
     with this QEMU; FabricError: a guest does not come up.
     """
     place = place_of(name)
-    _check_free(place)
-    _check_room(topology)
+    room.check_free(place)
+    room.check_room(topology)
     boot = prepare()
-    qemu.check_version(topology, boot.version)
+    qemu.check_version(topology, boot.qemu_version)
     place.make()
     state: State | None = None
     shared: Shared | None = None
     try:
         with launch.locked(place, "make"):
-            shared = make_segment(name, topology)
+            shared = room.make_segment(name, topology)
             state = _planned(place, topology, boot, shared)
             store(place, state)
             for number, guest in enumerate(state.guests):
-                if number and topology.guests.network and boot.version < qemu.NETWORK_HEALS:
+                if number and topology.guests.network and boot.qemu_version < qemu.NETWORK_HEALS:
                     _await_file(place.net_socket(number))
                 state = launch.start(place, state, guest)
                 pid = state.guests[number].process
                 say(f"{guest.name}: booting on CPU {guest.cpu} (pid {pid.pid if pid else '?'})")
             return launch.await_up(place, state, topology.hosts, say, timeout_s=timeout_s)
     except BaseException:
-        _take_down(place, state.guests if state else (), topology.hosts, shared is not None)
+        guests = state.guests if state else ()
+        _take_down(place, guests, topology.hosts, segment=shared is not None)
         raise
 
 
@@ -117,88 +119,28 @@ def down(name: str, *, force: bool = False) -> Down:
 
 
 def _down(place: Place) -> Down:
+    guests = _known_guests(place)
+    hosts = [guest.name for guest in guests] or [f"host{i}" for i in range(GUESTS_MAX)]
+    return _take_down(place, guests, hosts, segment=True)
+
+
+def _known_guests(place: Place) -> tuple[Guest, ...]:
+    """None of a state that is damaged: their processes are found all the same."""
     try:
         state = load(place)
     except FabricError:
-        state = None  # damaged: its guests are found all the same
-    guests = state.guests if state else ()
-    hosts = [guest.name for guest in guests] or [f"host{i}" for i in range(GUESTS_MAX)]
-    ours = state is None or state.segment == registry.path_of(place.name)
-    return _take_down(place, guests, hosts, ours)
+        return ()
+    return state.guests if state else ()
 
 
 def _take_down(
-    place: Place, guests: tuple[Guest, ...], hosts: list[str] | tuple[str, ...], segment: bool
+    place: Place, guests: Sequence[Guest], hosts: Sequence[str], *, segment: bool
 ) -> Down:
     ended = launch.end_all(place, guests, hosts)
     removed = segment and _remove_segment(place.name)
     with suppress(FileNotFoundError):
         shutil.rmtree(place.folder)
     return Down(True, ended, removed)
-
-
-def machines() -> list[dict[str, Any]]:
-    """All machines of this user, as plain values: what `nupa vm ls --json` prints."""
-    return [_shown(place_of(name)) for name in names()]
-
-
-def _shown(place: Place) -> dict[str, Any]:
-    try:
-        state = load(place)
-    except NupaError as error:
-        return {"name": place.name, "folder": place.folder, "error": str(error)}
-    if state is None:
-        return {"name": place.name, "folder": place.folder, "error": "half made"}
-    return {
-        "name": state.name,
-        "folder": place.folder,
-        "error": None,
-        "kind": state.kind,
-        "coherence": state.coherence,
-        "memory_bytes": state.memory_bytes,
-        "segment": state.segment,
-        "qemu": state.qemu_version,
-        "kernel": state.kernel,
-        "machine_host": state.machine_host,
-        "uptime_s": round(time.time() - state.created_s, 1),
-        "guests": [_shown_guest(place, guest) for guest in state.guests],
-    }
-
-
-def _shown_guest(place: Place, guest: Guest) -> dict[str, Any]:
-    alive = guest.state != "dead"
-    return {
-        "name": guest.name,
-        "state": guest.state,
-        "pid": guest.process.pid if guest.process and alive else None,
-        "cpu": guest.cpu,
-        "boot_s": guest.up_s,
-        "uptime_s": round(time.time() - guest.started_s, 1) if alive else None,
-        "device": guest.device,
-        "device_bytes": guest.device_bytes,
-        "log": place.log(guest.name),
-    }
-
-
-def make_segment(name: str, topology: Topology) -> Shared:
-    """The fabric of the guests and the machine, of exactly the memory's size, wholly allocated: no
-    store of a guest may meet a full file system.  FabricError: no room."""
-    path, size = registry.path_of(name), topology.memory_bytes
-    with registry.control_lock():
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise FabricError(f"cannot make {path}: {error.strerror}", error.errno or 0) from error
-        try:
-            os.posix_fallocate(fd, 0, size)
-        except OSError as error:
-            registry.remove(path)
-            raise FabricError(
-                f"cannot allocate {say_bytes(size)} for {path}: {error.strerror}", error.errno or 0
-            ) from error
-        finally:
-            os.close(fd)
-    return Shared(path, size)
 
 
 def _remove_segment(name: str) -> bool:
@@ -219,7 +161,7 @@ def _remove_segment(name: str) -> bool:
     return True
 
 
-def _planned(place: Place, topology: Topology, boot: Boot, shared: Shared) -> State:
+def _planned(place: Place, topology: Topology, boot: BootFiles, shared: Shared) -> State:
     cpus = sorted(os.sched_getaffinity(0))
     guests = (
         Guest(host, cpus[i % len(cpus)], qemu.argv(boot, topology, place, shared, i))
@@ -233,70 +175,16 @@ def _planned(place: Place, topology: Topology, boot: Boot, shared: Shared) -> St
         ram_bytes=topology.guests.ram_bytes,
         machine_host=topology.machine_host,
         segment=shared.path,
-        qemu_version=".".join(map(str, boot.version)),
+        qemu_version=".".join(map(str, boot.qemu_version)),
         kernel=boot.release,
         created_s=time.time(),
         guests=tuple(guests),
     )
 
 
-def _check_free(place: Place) -> None:
-    if place.exists:
-        raise LocalError(
-            f"the machine {place.name!r} is up already: `nupa vm ls` shows it, "
-            f"`nupa vm down {place.name}` takes it down",
-            errno.EEXIST,
-        )
-    if os.path.lexists(registry.path_of(place.name)):
-        raise LocalError(
-            f"a fabric is named {place.name!r}, and that of the machine would be: "
-            f"`nupa down {place.name}` takes it down, --name gives the machine another name",
-            errno.EEXIST,
-        )
-
-
-def _check_room(topology: Topology) -> None:
-    folder = registry.folder()
-    try:
-        found = os.statvfs(folder)
-    except OSError as error:
-        raise LocalError(f"cannot use {folder}: {error.strerror}", error.errno or 0) from error
-    free = found.f_bavail * found.f_frsize
-    if free < topology.memory_bytes:
-        raise LocalError(
-            f"{folder} has {_say_mib(free)} free, and the guests' memory takes "
-            f"{say_bytes(topology.memory_bytes)}: make room, or name another folder by NUPA_DIR",
-            errno.ENOSPC,
-        )
-    ram = topology.guests.ram_bytes * topology.guests.count
-    available = _available_bytes()
-    if available < topology.memory_bytes + ram:
-        raise LocalError(
-            f"{topology.guests.count} guests of {say_bytes(topology.guests.ram_bytes)} and their "
-            f"memory of {say_bytes(topology.memory_bytes)} need more than the "
-            f"{_say_mib(available)} that are available: take fewer guests, or less `ram` "
-            f"(--topology)",
-            errno.ENOMEM,
-        )
-
-
-def _available_bytes() -> int:
-    """proc_meminfo(5): MemAvailable."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        key, _, value = line.partition(":")
-        if key == "MemAvailable":
-            return int(value.split()[0]) * 1024
-    raise FabricError("/proc/meminfo says nothing of MemAvailable", errno.EIO)
-
-
-def _say_mib(size: int) -> str:
-    return f"{size >> 20}M"
-
-
 def _check_idle(place: Place) -> None:
     """LocalError: commands run in guests, or programs of the machine use the fabric."""
-    state = load(place)
-    for guest in state.guests if state else ():
+    for guest in _known_guests(place):
         locks = [try_lock(place.port_lock(guest.name, port)) for port in range(AGENT_PORTS)]
         for lock in locks:
             if lock is not None:

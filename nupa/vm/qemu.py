@@ -7,6 +7,7 @@ import errno
 from typing import NamedTuple
 
 from nupa.fabric.errors import LocalError
+from nupa.vm.boot import BootFiles, kernel_arguments
 from nupa.vm.place import AGENT_PORTS, Place
 from nupa.vm.topology import Topology, say_bytes
 
@@ -27,16 +28,6 @@ class Shared(NamedTuple):
 
     path: str
     size_bytes: int
-
-
-class Boot(NamedTuple):
-    """What boots a guest; argv: how QEMU is started, with its own loader if need be."""
-
-    argv: tuple[str, ...]
-    version: tuple[int, ...]
-    kernel: str
-    initramfs: str
-    release: str  #: of the kernel
 
 
 class Option(NamedTuple):
@@ -74,7 +65,7 @@ def check_version(topology: Topology, version: tuple[int, ...]) -> None:
 
 
 def argv(
-    boot: Boot, topology: Topology, place: Place, shared: Shared, number: int
+    boot: BootFiles, topology: Topology, place: Place, shared: Shared, number: int
 ) -> tuple[str, ...]:
     """All words of the command that runs guest *number*."""
     host = topology.hosts[number]
@@ -84,18 +75,14 @@ def argv(
         *_devices(place, host),
     ]
     if topology.guests.network:
-        options += _network(boot.version, topology, place, number)
+        options += _network(boot.qemu_version, topology, place, number)
     words = [word for option in options for word in option.words() if word]
-    return (*boot.argv, *words)
+    return (*boot.qemu, *words)
 
 
 def _machine(
-    boot: Boot, topology: Topology, place: Place, shared: Shared, host: str
+    boot: BootFiles, topology: Topology, place: Place, shared: Shared, host: str
 ) -> list[Option]:
-    kernel_words = (
-        "console=ttyS0 panic=-1 clocksource=tsc tsc=reliable "
-        f"nupa.host={host} nupa.kind={topology.kind} nupa.bytes={shared.size_bytes}"
-    )
     machine = _option("-machine", "q35")
     if topology.kind == "cxl":
         machine = Option(
@@ -121,9 +108,9 @@ def _machine(
         # A guest that sees a hypervisor refuses to commit a CXL region.
         _option("-cpu", "max", hypervisor="off"),
         _option("-m", say_bytes(topology.guests.ram_bytes)),
-        Option("-kernel", boot.kernel),
-        Option("-initrd", boot.initramfs),
-        Option("-append", kernel_words),
+        Option("-kernel", str(boot.kernel)),
+        Option("-initrd", str(boot.initramfs)),
+        Option("-append", kernel_arguments(host, topology.kind, shared.size_bytes)),
         Option("-pidfile", place.pid_file(host)),
         _option("-chardev", "file", id="console", path=place.log(host), append="on"),
         _option("-serial", "chardev:console"),

@@ -10,8 +10,9 @@ import pytest
 
 from nupa.fabric import LocalError, TopologyError
 from nupa.vm import qemu
+from nupa.vm.boot import BootFiles
 from nupa.vm.place import Place
-from nupa.vm.qemu import Boot, Shared
+from nupa.vm.qemu import Shared
 from nupa.vm.topology import (
     GUESTS_MAX,
     Cxl,
@@ -27,11 +28,13 @@ from nupa.vm.topology import (
 
 EXAMPLES = Path(__file__).parents[2] / "qemu"
 MIB = 1 << 20
-BOOT = Boot(("/ld.so", "/qemu"), (11, 1, 3), "/boot/kernel", "/boot/initramfs", "6.12")
+BOOT = BootFiles(
+    ("/ld.so", "/qemu"), (11, 1, 3), Path("/boot/kernel"), Path("/boot/initramfs"), "6.12"
+)
 PLACE = Place("vm", "/run/user/1/nupa-vm-vm")
 
 
-def words(topology: Topology, number: int = 0, boot: Boot = BOOT) -> list[str]:
+def words(topology: Topology, number: int = 0, boot: BootFiles = BOOT) -> list[str]:
     shared = Shared("/dev/shm/nupa-1-vm", topology.memory_bytes)
     return list(qemu.argv(boot, topology, PLACE, shared, number))
 
@@ -205,12 +208,13 @@ def test_two_guests_are_joined_directly_and_more_by_a_hub() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [((11, 1), "reconnect-ms=500"), ((8, 2), "reconnect=1"), ((7, 2), "")]
+    ("version", "said"),
+    [((11, 1, 3), "reconnect-ms=500"), ((8, 2, 0), "reconnect=1"), ((7, 2, 1), "")],
 )
 def test_reconnecting_is_asked_for_in_words_of_the_version(
-    version: tuple[int, ...], said: str
+    version: tuple[int, int, int], said: str
 ) -> None:
-    found = words(Topology(), 1, BOOT._replace(version=version))
+    found = words(Topology(), 1, BOOT._replace(qemu_version=version))
     stream = next(word for word in found if word.startswith("stream,"))
     assert stream.partition("net.1.sock")[2].lstrip(",") == said
 

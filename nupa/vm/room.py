@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Room for a machine: its name, memory, the file that its guests share."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from nupa.fabric import Fabric, registry
+from nupa.fabric.errors import FabricError, LocalError
+from nupa.fabric.topology import SegmentConfig, star
+from nupa.fabric.topology import Topology as FabricTopology
+from nupa.vm.place import Place
+from nupa.vm.qemu import Shared
+from nupa.vm.topology import Topology, say_bytes
+
+
+def make_segment(name: str, topology: Topology) -> Shared:
+    """The fabric of the guests and the machine, of exactly the memory's size, wholly allocated: no
+    store of a guest may meet a full file system.  LocalError: it does not fit; FabricError: no
+    room."""
+    hosts = star(topology.guests.count + 1, name)
+    size = topology.memory_bytes
+    config = SegmentConfig(segment_bytes=size, coherence=topology.coherence)
+    meant = FabricTopology(name, hosts.switches, hosts.hosts, segment=config)
+    with Fabric.create(name, meant) as fabric:
+        return Shared(fabric.path, size)
+
+
+def check_free(place: Place) -> None:
+    if place.exists:
+        raise LocalError(
+            f"the machine {place.name!r} is up already: `nupa vm ls` shows it, "
+            f"`nupa vm down {place.name}` takes it down",
+            errno.EEXIST,
+        )
+    if os.path.lexists(registry.path_of(place.name)):
+        raise LocalError(
+            f"a fabric is named {place.name!r}, and that of the machine would be: "
+            f"`nupa down {place.name}` takes it down, --name gives the machine another name",
+            errno.EEXIST,
+        )
+
+
+def check_room(topology: Topology) -> None:
+    folder = registry.folder()
+    try:
+        found = os.statvfs(folder)
+    except OSError as error:
+        raise LocalError(f"cannot use {folder}: {error.strerror}", error.errno or 0) from error
+    free = found.f_bavail * found.f_frsize
+    if free < topology.memory_bytes:
+        raise LocalError(
+            f"{folder} has {_say_mib(free)} free, and the guests' memory takes "
+            f"{say_bytes(topology.memory_bytes)}: make room, or name another folder by NUPA_DIR",
+            errno.ENOSPC,
+        )
+    ram = topology.guests.ram_bytes * topology.guests.count
+    available = _available_bytes()
+    if available < topology.memory_bytes + ram:
+        raise LocalError(
+            f"{topology.guests.count} guests of {say_bytes(topology.guests.ram_bytes)} and their "
+            f"memory of {say_bytes(topology.memory_bytes)} need more than the "
+            f"{_say_mib(available)} that are available: take fewer guests, or less `ram` "
+            f"(--topology)",
+            errno.ENOMEM,
+        )
+
+
+def _available_bytes() -> int:
+    """proc_meminfo(5): MemAvailable."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == "MemAvailable":
+            return int(value.split()[0]) * 1024
+    raise FabricError("/proc/meminfo says nothing of MemAvailable", errno.EIO)
+
+
+def _say_mib(size: int) -> str:
+    return f"{size >> 20}M"

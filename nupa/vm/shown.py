@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What there is to see of machines, for `nupa vm ls`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from nupa.fabric.errors import NupaError
+from nupa.vm.place import Place, names, place_of
+from nupa.vm.state import Guest, load
+
+
+def machines() -> list[dict[str, Any]]:
+    """All machines of this user, as plain values: what `nupa vm ls --json` prints."""
+    return [_machine(place_of(name)) for name in names()]
+
+
+def _machine(place: Place) -> dict[str, Any]:
+    try:
+        state = load(place)
+    except NupaError as error:
+        return {"name": place.name, "folder": place.folder, "error": str(error)}
+    if state is None:
+        return {"name": place.name, "folder": place.folder, "error": "half made"}
+    return {
+        "name": state.name,
+        "folder": place.folder,
+        "error": None,
+        "kind": state.kind,
+        "coherence": state.coherence,
+        "memory_bytes": state.memory_bytes,
+        "segment": state.segment,
+        "qemu": state.qemu_version,
+        "kernel": state.kernel,
+        "machine_host": state.machine_host,
+        "uptime_s": round(time.time() - state.created_s, 1),
+        "guests": [_guest(place, guest) for guest in state.guests],
+    }
+
+
+def _guest(place: Place, guest: Guest) -> dict[str, Any]:
+    alive = guest.state != "dead"
+    return {
+        "name": guest.name,
+        "state": guest.state,
+        "pid": guest.process.pid if guest.process and alive else None,
+        "cpu": guest.cpu,
+        "boot_s": guest.up_s,
+        "uptime_s": round(time.time() - guest.started_s, 1) if alive else None,
+        "device": guest.device,
+        "device_bytes": guest.device_bytes,
+        "log": place.log(guest.name),
+    }
