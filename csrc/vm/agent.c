@@ -277,9 +277,11 @@ static bool read_output(struct agent *agent, int *fd, enum frame_kind kind)
 	}
 	if (got < 0 && would_block())
 		return true;
-	/* The end; a terminal's is EIO. */
-	if (agent->command.tty)
-		agent->command.in = -1;
+	if (agent->command.tty) {
+		/* Closing its master now would kill by SIGHUP who is about to exit. */
+		agent->command.hung_up = true;
+		return true;
+	}
 	close(*fd);
 	*fd = -1;
 	return true;
@@ -315,7 +317,7 @@ static bool work(struct agent *agent)
 		/* Nothing to wait for: its end is known, only its output is not yet sent. */
 		[ENDED] = { .fd = command->ended ? -1 : command->pidfd, .events = POLLIN },
 		[IN] = { .fd = input ? command->in : -1, .events = POLLOUT },
-		[OUT] = { .fd = room ? command->out : -1, .events = POLLIN },
+		[OUT] = { .fd = room && !command->hung_up ? command->out : -1, .events = POLLIN },
 		[ERR] = { .fd = room ? command->err : -1, .events = POLLIN },
 	};
 

@@ -55,6 +55,7 @@ struct command {
 	int pidfd;        /* readable once it has ended */
 	int in, out, err; /* with a terminal *in* and *out* are its master */
 	bool tty, in_end; /* in_end: *in* is to be closed after what is queued */
+	bool hung_up;     /* nobody has the terminal open: its master is kept until the end */
 	bool ended;
 	int status; /* as of waitpid(2), once it has ended */
 };
