@@ -90,6 +90,8 @@ static int step_command_line(struct guest *guest)
 			snprintf(guest->kind, sizeof(guest->kind), "%s", value);
 		else if ((value = value_of(word, "nupa.bytes=")))
 			guest->bytes = strtoull(value, NULL, 10);
+		else if ((value = value_of(word, "nupa.hosts=")))
+			snprintf(guest->hosts, sizeof(guest->hosts), "%s", value);
 	}
 	if (guest->host[0] && guest->kind[0] && guest->bytes)
 		return 0;
@@ -138,6 +140,7 @@ static const struct step steps[] = {
 	  "multiple of 256M" },
 	{ "root", init_root,
 	  "the machine's / must be exported as " ROOT_TAG ", and its files be readable for QEMU" },
+	{ "network", init_network, "the kernel lacks virtio_net, or [guests] network is wrong" },
 };
 
 int guest_fails(struct guest *guest, const char *format, ...)

@@ -24,6 +24,7 @@ struct guest {
 	char host[65];            /* nupa.host= on the kernel's command line */
 	char kind[16];            /* nupa.kind=: cxl or ivshmem */
 	uint64_t bytes;           /* nupa.bytes=: of the shared memory */
+	char hosts[1024];         /* nupa.hosts=: addresses and names on eth0's network, or none */
 	char memory[PATH_MAX];    /* what MEMORY_LINK points to */
 	char why[PATH_MAX + 200]; /* what a step that failed was doing, and on what */
 };
@@ -41,6 +42,7 @@ int init_modules(struct guest *guest);
 int init_cxl(struct guest *guest);
 int init_ivshmem(struct guest *guest);
 int init_root(struct guest *guest);
+int init_network(struct guest *guest);
 
 /* What the machine changed in its file system is seen from now on. */
 void init_refresh(void);

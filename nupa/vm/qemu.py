@@ -110,11 +110,24 @@ def _machine(
         _option("-m", say_bytes(topology.guests.ram_bytes)),
         Option("-kernel", str(boot.kernel)),
         Option("-initrd", str(boot.initramfs)),
-        Option("-append", kernel_arguments(host, topology.kind, shared.size_bytes)),
+        Option("-append", " ".join(_kernel_words(topology, shared, host))),
         Option("-pidfile", place.pid_file(host)),
         _option("-chardev", "file", id="console", path=place.log(host), append="on"),
         _option("-serial", "chardev:console"),
     ]
+
+
+def _kernel_words(topology: Topology, shared: Shared, host: str) -> list[str]:
+    words = [kernel_arguments(host, topology.kind, shared.size_bytes)]
+    if topology.guests.network:
+        named = ",".join(f"{address_of(i)}:{name}" for i, name in enumerate(topology.hosts))
+        words.append(f"nupa.hosts={named}")
+    return words
+
+
+def address_of(number: int) -> str:
+    """Of guest *number* on the network of the guests alone, whose names are host0, host1, …"""
+    return f"192.168.77.{number + 1}"
 
 
 def _cxl(topology: Topology, shared: Shared) -> list[Option]:

@@ -204,7 +204,13 @@ def test_two_guests_are_joined_directly_and_more_by_a_hub() -> None:
     assert PLACE.net_socket(2) in devices(three, "stream", 2)[0]
     macs = {devices(three, "virtio-net-pci", n)[0].partition("mac=")[2] for n in range(3)}
     assert len(macs) == 3
-    assert devices(Topology(guests=Guests(network=False)), "virtio-net-pci") == []
+    named = "nupa.hosts=192.168.77.1:host0,192.168.77.2:host1,192.168.77.3:host2"
+    for number in range(3):
+        found = words(three, number)
+        assert found[found.index("-append") + 1].endswith(named)
+    alone = Topology(guests=Guests(network=False))
+    assert devices(alone, "virtio-net-pci") == []
+    assert "nupa.hosts" not in " ".join(words(alone))
 
 
 @pytest.mark.parametrize(
