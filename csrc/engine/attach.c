@@ -241,14 +241,34 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	return engine;
 }
 
+/* A peer that does not look at what it is sent is not waited for any longer. */
+#define LINGER_NS UINT64_C(1000000000)
+
+/* What was executed is answered: by a peer's ring that is full it cannot leave as yet. */
+static void answer_all(struct nupa_engine *engine, uint64_t deadline_ns)
+{
+	bool owes;
+
+	do {
+		nupa_engine_lock(engine);
+		nupa_engine_progress(engine);
+		owes = nupa_engine_owes(engine);
+		nupa_engine_unlock(engine);
+		if (owes) {
+			nupa_engine_progress_siblings(engine);
+			sched_yield();
+		}
+	} while (owes && nupa_clock_ns() < deadline_ns);
+}
+
 /* Leaves the fabric: what we owe is sent, partners that still have QPs to us see them end. */
 static void engine_leave(struct nupa_engine *engine)
 {
-	nupa_engine_lock(engine);
-	nupa_engine_flush(engine);
-	nupa_engine_unlock(engine);
+	uint64_t deadline_ns = nupa_clock_ns() + LINGER_NS;
+
+	answer_all(engine, deadline_ns);
 	nupa_port_stop(engine);
-	nupa_channel_close_all(engine);
+	nupa_channel_close_all(engine, deadline_ns);
 	if (!engine->qps_used)
 		nupa_store_release(&engine->slot->left_epoch, engine->epoch);
 	nupa_fabric_free_slot(engine->fabric, engine->slot_index);

@@ -283,14 +283,9 @@ static bool closed_by_peer(const struct nupa_engine *engine, const struct nupa_c
 	       (channel->peer_epoch | NUPA_CONTACT_CLOSED);
 }
 
-/* Waits until the peers have taken what we sent last, acknowledgements above all; a peer that
- * does not look is not waited for longer than LINGER_NS. */
-#define LINGER_NS UINT64_C(1000000000)
-
-void nupa_channel_close_all(struct nupa_engine *engine)
+/* Waits until the peers have taken what we sent last, acknowledgements above all. */
+void nupa_channel_close_all(struct nupa_engine *engine, uint64_t deadline_ns)
 {
-	uint64_t deadline_ns = nupa_clock_ns() + LINGER_NS;
-
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
 		/* What we sent to ourselves nobody takes any more. */
 		struct nupa_channel *channel =

@@ -15,7 +15,7 @@ static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *ch
 		return true;
 	return qp->type != IBV_QPT_UD && qp->dest_qpn >> NUPA_QP_INDEX_BITS == channel->peer &&
 	       qp->state >= IBV_QPS_RTR && qp->state != IBV_QPS_ERR &&
-	       (!qp->channel || qp->channel == channel);
+	       (qp->channel ? qp->channel == channel : !channel->left);
 }
 
 static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channel)
@@ -51,12 +51,21 @@ static void give_back(struct nupa_engine *engine, struct nupa_channel *channel)
 	}
 }
 
+static bool has_left(const struct nupa_channel *channel)
+{
+	return nupa_load_acquire(&channel->peer_slot->left_epoch) == channel->peer_epoch;
+}
+
+bool nupa_partner_left(const struct nupa_qp *qp)
+{
+	return qp->partner_gone || (qp->channel && (qp->channel->left || has_left(qp->channel)));
+}
+
 /* The peer is gone: its QPs' partners complete with errors (design.md, death). */
 void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	/* Who destroyed its QPs and then left is missed only by those who want something of it. */
-	bool orderly = nupa_load_acquire(&channel->peer_slot->left_epoch) == channel->peer_epoch;
-
+	channel->left = has_left(channel);
 	stop_traffic(engine, channel);
 	for (uint32_t i = 0; i < engine->qp_limit; i++) {
 		struct nupa_qp *qp = engine->qps[i];
@@ -64,8 +73,7 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 		if (!qp || !uses_channel(qp, channel))
 			continue;
 		nupa_qp_unsettle(qp);
-		if (!(orderly || qp->partner_gone) || qp->sq.acked != qp->sq.posted)
-			nupa_requester_lose_peer(qp);
+		nupa_requester_lose_peer(qp);
 	}
 	nupa_cm_lose_peer(engine, channel);
 	if (engine->injector)

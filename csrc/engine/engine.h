@@ -173,6 +173,7 @@ bool nupa_engine_dispatch(struct nupa_engine *engine, struct nupa_channel *chann
 void nupa_engine_progress_siblings(struct nupa_engine *engine);
 void nupa_engine_poll_idle(struct nupa_engine *engine);
 void nupa_engine_flush(struct nupa_engine *engine); /* acks that are due */
+bool nupa_engine_owes(const struct nupa_engine *engine);
 bool nupa_engine_rings_ready(const struct nupa_engine *engine);
 
 static inline bool nupa_engine_lines_ready(const struct nupa_engine *engine)
@@ -191,7 +192,7 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
  * death nobody here has noticed yet, does not do. */
 struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer);
 void nupa_channel_scan_contacts(struct nupa_engine *engine);
-void nupa_channel_close_all(struct nupa_engine *engine);
+void nupa_channel_close_all(struct nupa_engine *engine, uint64_t deadline_ns);
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
 
 static inline bool nupa_channel_path_up(const struct nupa_engine *engine,
@@ -326,6 +327,8 @@ void nupa_engine_fence(struct nupa_engine *engine);
 void nupa_partner_leave(struct nupa_qp *qp);
 void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
 		       const struct nupa_msg *msg);
+/* Whether it was destroyed in order, by itself or with all others of its process. */
+bool nupa_partner_left(const struct nupa_qp *qp);
 
 /* mover.c */
 struct nupa_span { /* a piece of local memory, checked */

@@ -47,6 +47,7 @@ struct nupa_channel {
 	bool rx_open;
 	bool dma_backed; /* our DMA bytes are backed by memory */
 	bool broken;     /* the peer died, left, or wrote nonsense */
+	bool left;       /* broken: it had destroyed its QPs before */
 	bool faulty;     /* what comes is judged, and nothing moves but by messages: fault.h */
 	bool closing;    /* faulty, but for the last time: no fault is left */
 	bool suspect;    /* it was faulty once: messages may have come twice */

@@ -269,6 +269,17 @@ bool nupa_engine_rings_ready(const struct nupa_engine *engine)
 	       nupa_load_relaxed(&engine->fabric->sb->port_epoch) != engine->port_epoch_seen;
 }
 
+/* Whether answers wait for room in a ring. */
+bool nupa_engine_owes(const struct nupa_engine *engine)
+{
+	if (!nupa_list_empty(&engine->ack_pending) || !nupa_list_empty(&engine->reading))
+		return true;
+	for (uint32_t i = 0; i < engine->n_channels; i++)
+		if (!nupa_list_empty(&engine->open[i]->refusals))
+			return true;
+	return false;
+}
+
 /* When the engine has to run although nothing arrives; UINT64_MAX: never. */
 uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 {
@@ -292,14 +303,7 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 			at_ns = qp->wait_deadline_ns;
 		next_ns = at_ns < next_ns ? at_ns : next_ns;
 	}
-	/* Owed answers and responses wait for room in a ring: look again soon. */
-	if (engine->cm_owes || !nupa_list_empty(&engine->ack_pending) ||
-	    !nupa_list_empty(&engine->reading))
-		return soon_ns;
-	for (uint32_t i = 0; i < engine->n_channels; i++)
-		if (!nupa_list_empty(&engine->open[i]->refusals))
-			return soon_ns;
-	return next_ns;
+	return engine->cm_owes || nupa_engine_owes(engine) ? soon_ns : next_ns;
 }
 
 /* An empty poll. */

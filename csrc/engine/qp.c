@@ -9,6 +9,13 @@ static struct nupa_qp *qp_of(struct ibv_qp *ibv)
 	return container_of(ibv, struct nupa_qp, ibv);
 }
 
+/* What the program does to its buffers from now on comes behind what it did to the QP: a peer that
+ * has fetched from them looks at it (nupa_responder_awaited). */
+static void settle_buffers(void)
+{
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
 /* What peers may know (P5): they check `state` first and last. */
 void nupa_qp_publish(struct nupa_qp *qp)
 {
@@ -26,6 +33,7 @@ void nupa_qp_publish(struct nupa_qp *qp)
 	nupa_store_relaxed(&entry->qkey, qp->attr.qkey);
 	nupa_store_relaxed(&entry->incarnation, qp->incarnation);
 	nupa_store_release(&entry->state, qp->state);
+	settle_buffers();
 }
 
 void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state)
@@ -34,6 +42,7 @@ void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state)
 	nupa_store_relaxed(&qp->ibv.state, state); /* programs look at it */
 	nupa_qp_unsettle(qp);
 	nupa_store_release(&qp->entry->state, qp->state);
+	settle_buffers();
 }
 
 static void flush_receive(struct nupa_qp *qp, uint64_t wr_id)
@@ -81,13 +90,16 @@ void nupa_qp_error(struct nupa_qp *qp)
 
 /* --- reset --------------------------------------------------------------------------- */
 
-/* A partner that waits for our last acknowledgement must get it. */
+/* A partner that waits for our last answer must get it. */
 #define LAST_ACK_TRIES 10000
 
 void nupa_qp_settle(struct nupa_qp *qp)
 {
-	for (int i = 0; i < LAST_ACK_TRIES && !nupa_list_empty(&qp->ack_link); i++) {
-		if (nupa_responder_send_ack(qp))
+	for (int i = 0; i < LAST_ACK_TRIES; i++) {
+		if (!nupa_list_empty(&qp->job_link))
+			nupa_responder_run_jobs(qp);
+		if (nupa_list_empty(&qp->job_link) &&
+		    (nupa_list_empty(&qp->ack_link) || nupa_responder_send_ack(qp)))
 			return;
 		nupa_engine_progress(qp->engine);
 	}

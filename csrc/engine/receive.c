@@ -104,6 +104,8 @@ static enum ibv_wc_status place_pulled(struct nupa_qp *qp, const struct nupa_spa
 	if (pull_bytes > spans_bytes(spans, n_spans))
 		return IBV_WC_LOC_LEN_ERR;
 	error = nupa_mover_pull(qp->channel, spans, n_spans, pulls, n_pulls, pull_bytes);
+	if (unlikely(!nupa_responder_awaited(qp)))
+		return IBV_WC_RETRY_EXC_ERR;
 	if (error)
 		return error == -ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR;
 	qp->recv_bytes += pull_bytes - msg->length_bytes; /* the caller adds length_bytes */
@@ -199,12 +201,13 @@ bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uin
 					      IBV_WC_RECV);
 			nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		} else if (status == IBV_WC_RETRY_EXC_ERR) {
-			/* It died while we fetched from it: nothing was received. */
+			/* It ended while we fetched from it: nothing was received. */
 			if (taken_before)
 				qp->recv_kept = !qp->recv_active;
 			else if (!qp->recv_active)
 				(qp->srq ? &qp->srq->rq : &qp->rq)->head--;
-			nupa_requester_lose_peer(qp);
+			if (nupa_responder_awaited(qp))
+				nupa_requester_lose_peer(qp);
 		} else {
 			receive_failed(qp, rwqe->wr_id, status, msg);
 		}

@@ -345,7 +345,9 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 	}
 	if (unlikely(channel->broken)) {
 		if (qp->type == IBV_QPT_RC)
-			return nupa_sq_fail_in_turn(qp, index, IBV_WC_RETRY_EXC_ERR);
+			return nupa_partner_left(qp)
+				   ? nupa_sq_wait_for_peer(qp)
+				   : nupa_sq_fail_in_turn(qp, index, IBV_WC_RETRY_EXC_ERR);
 		issued(qp, wqe, NUPA_WQE_DONE);
 		nupa_sq_complete_done(qp);
 		return true;

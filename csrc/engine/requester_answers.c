@@ -53,24 +53,6 @@ void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn)
 	nupa_requester_run(qp);
 }
 
-/* The process at the other end is gone. */
-void nupa_requester_lose_peer(struct nupa_qp *qp)
-{
-	if (qp->type == IBV_QPT_UC) { /* what was sent is sent, and so is what comes */
-		for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++)
-			nupa_sq_wqe(&qp->sq, i)->state = NUPA_WQE_DONE;
-		nupa_sq_complete_done(qp);
-		nupa_requester_run(qp);
-		return;
-	}
-	qp->partner_lost = qp->sq.acked == qp->sq.posted;
-	if (!qp->partner_lost)
-		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
-	else
-		nupa_qp_error(qp);
-	nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
-}
-
 /* Behind the last that has begun: the one being sent in parts counts too. */
 static uint64_t begun_end(struct nupa_sq *sq)
 {
@@ -129,6 +111,41 @@ static bool rewind_to(struct nupa_qp *qp, uint32_t psn, bool to_part)
 		return true;
 	}
 	return false;
+}
+
+/* It had destroyed the QP: all that it executed is answered, and the rest waits until its time is
+ * over, as on a network. */
+static void miss_peer(struct nupa_qp *qp)
+{
+	uint64_t index = oldest_begun(qp);
+
+	if (index != qp->sq.posted)
+		rewind_from(qp, index, nupa_sq_wqe(&qp->sq, index)->first_psn);
+	if (qp->wait != NUPA_WAIT_PEER) /* for what does not come any more */
+		nupa_requester_stop_waiting(qp);
+	nupa_requester_run(qp);
+}
+
+/* The process at the other end is gone. */
+void nupa_requester_lose_peer(struct nupa_qp *qp)
+{
+	if (qp->type == IBV_QPT_UC) { /* what was sent is sent, and so is what comes */
+		for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++)
+			nupa_sq_wqe(&qp->sq, i)->state = NUPA_WQE_DONE;
+		nupa_sq_complete_done(qp);
+		nupa_requester_run(qp);
+		return;
+	}
+	if (nupa_partner_left(qp)) {
+		miss_peer(qp);
+		return;
+	}
+	qp->partner_lost = qp->sq.acked == qp->sq.posted;
+	if (!qp->partner_lost)
+		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
+	else
+		nupa_qp_error(qp);
+	nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
 }
 
 bool nupa_requester_go_back(struct nupa_qp *qp, uint64_t index)

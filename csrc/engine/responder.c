@@ -348,6 +348,16 @@ static bool meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *chan
 	return true;
 }
 
+bool nupa_responder_awaited(const struct nupa_qp *qp)
+{
+	const struct nupa_qp_entry *partner = partner_of(qp, qp->channel);
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return partner && nupa_load_relaxed(&partner->qpn) == qp->dest_qpn &&
+	       nupa_load_relaxed(&partner->incarnation) == qp->peer_incarnation &&
+	       nupa_load_relaxed(&partner->state) != IBV_QPS_ERR;
+}
+
 /* False: it was refused, or dropped. */
 static bool execute(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
 {

@@ -18,6 +18,9 @@ void nupa_responder_refuse(struct nupa_engine *engine, struct nupa_channel *chan
 /* A request of the QP's partner: executes it if it is its turn, and owes the answer.  False: it was
  * refused, or dropped. */
 bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);
+/* Whether the partner is still the one that asked, and has not failed: its buffers are as they were
+ * until now. */
+bool nupa_responder_awaited(const struct nupa_qp *qp);
 /* Where nothing came of the partner yet: answers are for it as it is now. */
 void nupa_responder_meet(struct nupa_qp *qp);
 bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);
