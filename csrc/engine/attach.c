@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FIRST_QPS 256u /* table entries backed at attach: they grow by doubling */
@@ -181,6 +182,26 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	return engine;
 }
 
+/* A free slot, or one whose owner is dead.  Whether those of other kernels are takes
+ * NUPA_BEATS_MISSED looks to tell. */
+static int claim_slot(struct nupa_engine *engine)
+{
+	const struct timespec pause = { .tv_nsec = NUPA_BEAT_MS * 1000000L };
+	struct nupa_fabric *fabric = engine->fabric;
+	uint32_t looks = nupa_fabric_machines(fabric) ? NUPA_BEATS_MISSED + 2 : 0;
+
+	for (;;) {
+		int error = nupa_fabric_claim_slot(fabric, engine->host, &engine->slot_index);
+
+		if (error != -EBUSY || (nupa_fabric_reap(fabric) == 0 && looks-- == 0))
+			return error;
+		if (nupa_fabric_machines(fabric)) {
+			nupa_beat_look(fabric, nupa_clock_ns());
+			nanosleep(&pause, NULL);
+		}
+	}
+}
+
 static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 				      enum nupa_mover mover, char *why, size_t why_bytes)
 {
@@ -192,9 +213,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		errno = ENOMEM;
 		return NULL;
 	}
-	error = nupa_fabric_claim_slot(fabric, host, &engine->slot_index);
-	if (error == -EBUSY && nupa_fabric_reap(fabric) > 0)
-		error = nupa_fabric_claim_slot(fabric, host, &engine->slot_index);
+	error = claim_slot(engine);
 	if (error == -ESTALE) {
 		snprintf(why, why_bytes,
 			 "this process was stopped for so long that others on fabric %s took it "

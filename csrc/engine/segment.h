@@ -108,6 +108,9 @@ uint32_t nupa_fabric_listeners(struct nupa_fabric *fabric, uint32_t host,
 			       struct nupa_listener_info *out, uint32_t max);
 /* Frees the slots of processes that died; returns how many. */
 int nupa_fabric_reap(struct nupa_fabric *fabric);
+/* Frees the slots that other kernels' processes have on the host: for who knows that its kernel has
+ * ended (a QEMU that is gone) and need not wait for the heartbeats.  Returns how many. */
+int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host);
 
 /* Pool memory shared by all hosts: *size_bytes* is rounded up to extents.  slot: the caller's own,
  * or 0 for a process without an attachment.  -EPERM: not its slot or memory; -ENOMEM: no run of

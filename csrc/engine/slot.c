@@ -236,24 +236,46 @@ int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot)
 	return 0;
 }
 
+/* Takes a slot from its owner, who has ended.  The epoch in the claim makes this fail if somebody
+ * else was faster.  A reaper that died half way is taken over the same way: clearing twice does no
+ * harm. */
+static bool take_slot(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
+{
+	const uint32_t epoch = NUPA_CLAIM_EPOCH(claim);
+	const uint32_t owner = NUPA_CLAIM_OWNER(claim);
+
+	return nupa_cas_seq(&fabric->slots[slot].claim, &claim,
+			    NUPA_CLAIM(nupa_fabric_owner(fabric), epoch, NUPA_SLOT_REAPING)) &&
+	       clear_slot(fabric, slot, epoch, owner);
+}
+
+int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host)
+{
+	int evicted = 0;
+
+	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
+		struct nupa_slot *slot = &fabric->slots[i];
+		uint64_t claim = nupa_slot_claim(slot);
+
+		if ((NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE ||
+		     NUPA_CLAIM_STATE(claim) == NUPA_SLOT_ATTACHING) &&
+		    nupa_load_relaxed(&slot->host) == host && nupa_slot_elsewhere(fabric, claim))
+			evicted += take_slot(fabric, i, claim);
+	}
+	if (evicted)
+		announce_deaths(fabric);
+	return evicted;
+}
+
 int nupa_fabric_reap(struct nupa_fabric *fabric)
 {
 	int reaped = 0;
 
 	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
-		struct nupa_slot *slot = &fabric->slots[i];
-		uint64_t claim = nupa_slot_claim(slot);
-		const uint32_t epoch = NUPA_CLAIM_EPOCH(claim);
-		const uint32_t owner = NUPA_CLAIM_OWNER(claim);
+		uint64_t claim = nupa_slot_claim(&fabric->slots[i]);
 
-		if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE || nupa_slot_alive(fabric, i, claim))
-			continue;
-		/* The epoch in the claim makes this fail if somebody else was faster.  A reaper
-		 * that died half way is taken over the same way: clearing twice does no harm. */
-		if (!nupa_cas_seq(&slot->claim, &claim,
-				  NUPA_CLAIM(nupa_fabric_owner(fabric), epoch, NUPA_SLOT_REAPING)))
-			continue;
-		reaped += clear_slot(fabric, i, epoch, owner);
+		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE && !nupa_slot_alive(fabric, i, claim))
+			reaped += take_slot(fabric, i, claim);
 	}
 	nupa_pool_reclaim(fabric, 0);
 	clear_free_arenas(fabric);

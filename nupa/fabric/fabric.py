@@ -313,6 +313,11 @@ class Fabric(Closing):
         # A slot that is being cleared bears the number of the process that does it.
         return [slot for slot in self._segment.slots() if slot.alive and slot.state != "reaping"]
 
+    def evict(self, host: str | int) -> int:
+        """Frees what other kernels' processes have on *host*: for who knows that their kernel has
+        ended, as `nupa vm` does of a guest.  How many there were."""
+        return self._segment.evict(self.host(host).index)
+
     def net_counters(self) -> dict[int, dict[str, int]]:
         """By the number of each host whose network interface is served: `struct nupa_net_counters`
         of its queues, added."""

@@ -259,6 +259,10 @@ class Segment:
         """Frees the slots of dead processes; returns how many."""
         return check(lib.nupa_fabric_reap(self.handle), "cannot reap")
 
+    def evict(self, host: int) -> int:
+        """Frees the slots of other kernels' processes on *host*; returns how many."""
+        return check(lib.nupa_fabric_evict(self.handle, host), "cannot evict")
+
     def slots(self) -> Iterator[SlotInfo]:
         """The attachments there are now."""
         info = ffi.new("struct nupa_slot_info *")

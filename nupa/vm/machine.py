@@ -85,6 +85,9 @@ def start(name: str, host: str, say: Say, *, timeout_s: float = BOOT_S) -> State
                 errno.EEXIST,
             )
         launch.end_all(place, (), [guest.name])
+        # What the dead one had there: its ports above all, which the new one may want at once.
+        with Fabric.open(name) as fabric:
+            fabric.evict(guest.name)
         state = launch.start(place, state, guest)
         guest = state.guest(guest.name)
         pid = guest.process.pid if guest.process else "?"

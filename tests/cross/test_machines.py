@@ -19,7 +19,7 @@ from nupa.fabric.topology import SegmentConfig, Topology, star
 
 from .conftest import SIZE, Pair
 from .kernels import Kernels
-from .peer import Nursery, Peer
+from .peer import Nursery, Peer, PeerError
 from .test_operations import (  # noqa: F401  # collected here, too, with the fixtures below
     test_atomics_of_both_ends_on_one_word_lose_nothing,
     test_atomics_return_what_was_there,
@@ -243,3 +243,31 @@ def test_a_child_keeps_a_picture_of_its_own(make_pair: MakePair) -> None:
     children = pair.a.fork([("state", (), {})])
     assert children
     assert pair.a.stream_ops("write", 100, pair.b_region, 3) == (3, "SUCCESS")
+
+
+def test_places_of_the_dead_are_found_when_they_are_needed(
+    nupa_dir: Path,  # noqa: ARG001
+    spawn: Callable[[], Peer],
+) -> None:
+    """Nobody was there to hear them fall silent."""
+    with Fabric.create("cross", machines(2, slots=2)) as fabric:
+        first, second = spawn(), spawn()
+        slot = first.attach(fabric.name, 0)
+        with pytest.raises(PeerError, match="attachments of fabric cross are in use"):
+            second.attach(fabric.name, 1)
+        first.signal(signal.SIGSTOP)
+
+        assert second.attach(fabric.name, 1) == slot
+
+
+def test_a_host_whose_kernel_has_ended_is_cleared_at_once(
+    fabric: Fabric, spawn: Callable[[], Peer]
+) -> None:
+    first = spawn()
+    first.attach(fabric.name, 1)
+    first.signal(signal.SIGSTOP)
+    assert [slot.pid for slot in fabric.processes()] == [first.pid]
+
+    assert (fabric.evict("host0"), fabric.evict("host1")) == (0, 1)
+
+    assert fabric.processes() == []
