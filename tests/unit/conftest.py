@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two hosts in this process, with a queue pair each: what the tests of nupa.verbs start from."""
+"""What unit tests start from: two hosts in this process, with a queue pair each; machines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from nupa.fabric import Fabric
 from nupa.verbs import CQ, MR, PD, QP, WC, CompChannel, Context, QPAttr, QPCap, QPInitAttr, connect
 from nupa.verbs import enums as e
+
+if TYPE_CHECKING:
+    from .vm_world import World
 
 ALL_ACCESS = (
     e.IBV_ACCESS_LOCAL_WRITE
@@ -126,3 +129,12 @@ def pair(make_pair: Callable[..., Pair]) -> Pair:
 def end(make_end: Callable[..., End]) -> End:
     """One side alone, its QP in RESET."""
     return make_end()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Machines of this test alone."""
+    from .vm_world import make_world
+
+    with make_world(monkeypatch) as world:
+        yield world

@@ -6,74 +6,21 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
-import signal
 import socket
 import stat
-import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nupa.fabric import FabricError, LocalError, registry
-from nupa.netdev.process import find_all
 from nupa.vm import agent, launch, machine, place, shown, state
 from nupa.vm.boot import BootFiles
-from nupa.vm.place import Place, place_of
 from nupa.vm.topology import Guests, Topology
 
-DEADLINE_S = 30.0
-FAKE = Path(__file__).with_name("vm_guest.py")
-# The smallest there is: the memory is allocated.
-SMALL = Topology(kind="ivshmem", memory_bytes=64 << 20, guests=Guests(2, 256 << 20))
-
-
-@dataclass
-class World:
-    """A world of machines of this test alone: folders, a fake QEMU, the lines that were said."""
-
-    run: Path
-    segments: Path
-    how: Path
-    said: list[str]
-
-    def boot(self) -> BootFiles:
-        argv = (sys.executable, str(FAKE), f"fake:{self.how}")
-        return BootFiles(argv, (11, 1, 3), Path("/no/kernel"), Path("/no/initramfs"), "6.12")
-
-    def up(self, name: str = "vm", topology: Topology = SMALL) -> state.State:
-        return machine.up(name, topology, self.boot, self.said.append, timeout_s=DEADLINE_S)
-
-    def place(self, name: str = "vm") -> Place:
-        return place_of(name)
-
-    def left(self) -> list[str]:
-        """Files and processes that are there."""
-        files = [str(path) for folder in (self.run, self.segments) for path in folder.iterdir()]
-        return files + [str(process.pid) for process in find_all(f"fake:{self.how}")]
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    # Not tmp_path: a socket's path is short.
-    base = Path(tempfile.mkdtemp(prefix="nupa-test-"))
-    segments = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
-    for name in ("run", "how"):
-        (base / name).mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(base / "run"))
-    monkeypatch.setenv("NUPA_DIR", str(segments))
-    found = World(base / "run", segments, base / "how", [])
-    yield found
-    for name in place.names():
-        machine.down(name, force=True)
-    left = found.left()
-    shutil.rmtree(base)
-    shutil.rmtree(segments)
-    assert left == []
+from .vm_world import DEADLINE_S, SMALL, World
 
 
 def test_up_says_each_step_and_down_leaves_nothing(world: World) -> None:
@@ -235,7 +182,7 @@ def test_a_killed_guest_is_dead_and_started_again_with_the_same_words(world: Wor
     up = world.up()
     before = up.guests[1].process
     assert before is not None
-    kill(up, 1)
+    world.kill(up, 1)
     assert [each["state"] for each in shown.machines()[0]["guests"]] == ["up", "dead"]
     again = machine.start("vm", "host1", world.said.append, timeout_s=DEADLINE_S)
     assert [guest.state for guest in again.guests] == ["up", "up"]
@@ -243,19 +190,6 @@ def test_a_killed_guest_is_dead_and_started_again_with_the_same_words(world: Wor
     assert again.guests[1].argv == up.guests[1].argv
     assert again.guests[1].process != before
     agent.connect(world.place(), "host1").close()
-
-
-def kill(up: state.State, number: int) -> None:
-    """SIGKILL of a guest's QEMU; returns when it is gone."""
-    process = up.guests[number].process
-    assert process is not None
-    fd = process.open()
-    assert fd is not None
-    signal.pidfd_send_signal(fd, signal.SIGKILL)
-    os.close(fd)
-    # It is another one's child: its end is seen, not waited for.
-    while process.alive:
-        os.sched_yield()
 
 
 def test_only_a_dead_guest_is_started(world: World) -> None:
@@ -270,7 +204,7 @@ def test_only_a_dead_guest_is_started(world: World) -> None:
 
 def test_a_guest_that_does_not_come_up_again_leaves_the_others(world: World) -> None:
     up = world.up()
-    kill(up, 1)
+    world.kill(up, 1)
     (world.how / "host1.dies").touch()
     with pytest.raises(FabricError, match="host1 ended while it booted"):
         machine.start("vm", "host1", world.said.append)
@@ -279,7 +213,7 @@ def test_a_guest_that_does_not_come_up_again_leaves_the_others(world: World) -> 
 
 def test_down_does_not_end_what_has_a_guests_pid_now(world: World) -> None:
     up = world.up()
-    kill(up, 0)
+    world.kill(up, 0)
     other = up.guests[0]._replace(process=up.guests[0].process._replace(pid=os.getpid()))  # type: ignore[union-attr]
     state.store(world.place(), up.with_guest(other))
     assert machine.down("vm").ended == 1
@@ -403,6 +337,6 @@ def test_several_machines_want_a_name(world: World) -> None:
 
 def test_sockets_of_a_guest_that_is_gone_are_no_way_to_it(world: World) -> None:
     up = world.up()
-    kill(up, 0)
+    world.kill(up, 0)
     with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
         client.connect(world.place().socket("host0", 0))
