@@ -77,7 +77,7 @@ def modinfo(data: bytes) -> dict[str, str]:
             if name == b".modinfo":
                 pairs = (each.partition(b"=") for each in section.split(b"\0") if each)
                 return {key.decode(): value.decode() for key, _, value in pairs}
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise LocalError(f"not a kernel module, or a damaged one: {error}", errno.ENOEXEC) from None
     raise LocalError("not a kernel module: it has no section .modinfo", errno.ENOEXEC)
 
@@ -99,6 +99,16 @@ def _name(path: Path) -> str:
     return path.name.partition(".")[0].replace("-", "_")
 
 
+def _read_module(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix != ".xz":
+        return data
+    try:
+        return lzma.decompress(data)
+    except lzma.LZMAError as error:
+        raise LocalError(f"{path} is damaged: {error}", errno.EIO) from error
+
+
 def read_modules(tree: Path, wanted: Iterable[str]) -> dict[str, Module]:
     """Those modules below *tree* and all that they need, by name.
 
@@ -118,9 +128,7 @@ def read_modules(tree: Path, wanted: Iterable[str]) -> dict[str, Module]:
                 f"the kernel has no module {name} below {tree}: another kernel package is needed",
                 errno.ENOENT,
             )
-        data = files[name].read_bytes()
-        if files[name].suffix == ".xz":
-            data = lzma.decompress(data)
+        data = _read_module(files[name])
         needs = tuple(
             each.replace("-", "_") for each in modinfo(data).get("depends", "").split(",")
         )
