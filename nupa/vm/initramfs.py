@@ -42,6 +42,7 @@ LATER = (
     "tun",
     "veth",
     "rdma_rxe",
+    "crc32_pclmul",
     "rdma_ucm",
     "ib_uverbs",
     "ib_umad",
@@ -56,6 +57,7 @@ _ALIASES = {
     "rtnl-link-veth": "veth",
     "rtnl-link-tun": "tun",
     "rdma-link-rxe": "rdma_rxe",
+    "crypto-crc32": "crc32_pclmul",
 }
 
 _ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
