@@ -140,6 +140,7 @@ static const struct step steps[] = {
 	  "multiple of 256M" },
 	{ "root", init_root,
 	  "the machine's / must be exported as " ROOT_TAG ", and its files be readable for QEMU" },
+	{ "doorbell", init_bell, "" },
 	{ "network", init_network, "the kernel lacks virtio_net, or [guests] network is wrong" },
 };
 
@@ -226,16 +227,30 @@ static pid_t start_agent(int number, const char *hello)
 	_exit(1);
 }
 
-/* Starts the agents and again those that end; buries everybody's children. */
-static _Noreturn void keep_agents(const char *hello)
+static pid_t start_bell(const struct guest *guest)
 {
-	pid_t agents[PORTS];
+	pid_t pid = guest->bell.there ? fork() : 0;
+
+	if (pid || !guest->bell.there)
+		return pid;
+	fprintf(stderr, "nupa: doorbell: %s\n", strerror(-bell_serve(guest)));
+	_exit(1);
+}
+
+/* Starts the agents and again those that end; buries everybody's children. */
+static _Noreturn void keep_agents(const struct guest *guest, const char *hello)
+{
+	pid_t agents[PORTS], bell = start_bell(guest);
 
 	for (int i = 0; i < PORTS; i++)
 		agents[i] = start_agent(i, hello);
 	for (;;) {
 		pid_t gone = wait(NULL);
 
+		if (gone == bell) {
+			sleep(1);
+			bell = start_bell(guest);
+		}
 		for (int i = 0; i < PORTS; i++) {
 			if (agents[i] != gone && agents[i] > 0)
 				continue;
@@ -259,8 +274,10 @@ int guest_init(void)
 	if (file_read(boot, sizeof(boot), "/proc/sys/kernel/random/boot_id"))
 		boot[0] = '\0';
 	snprintf(hello, sizeof(hello),
-		 "protocol=1\nkernel=%s\nhost=%s\ndevice=" MEMORY_LINK "\nbytes=%llu\nboot=%s\n",
-		 kernel.release, guest.host, (unsigned long long)guest.bytes, boot);
+		 "protocol=1\nkernel=%s\nhost=%s\ndevice=" MEMORY_LINK "\nbytes=%llu\nboot=%s\n"
+		 "bell=%d\n",
+		 kernel.release, guest.host, (unsigned long long)guest.bytes, boot,
+		 guest.bell.there);
 	fprintf(stderr, "nupa: ready, %.2f s since the kernel's start\n", now_s());
-	keep_agents(hello);
+	keep_agents(&guest, hello);
 }

@@ -21,11 +21,19 @@
 #define DEVICE_WAIT_MS 20000
 
 struct guest {
-	char host[65];            /* nupa.host= on the kernel's command line */
-	char kind[16];            /* nupa.kind=: cxl or ivshmem */
-	uint64_t bytes;           /* nupa.bytes=: of the shared memory */
-	char hosts[1024];         /* nupa.hosts=: addresses and names on eth0's network, or none */
-	char memory[PATH_MAX];    /* what MEMORY_LINK points to */
+	char host[65];          /* nupa.host= on the kernel's command line */
+	char kind[16];          /* nupa.kind=: cxl or ivshmem */
+	uint64_t bytes;         /* nupa.bytes=: of the shared memory */
+	char hosts[1024];       /* nupa.hosts=: addresses and names on eth0's network, or none */
+	char memory[PATH_MAX];  /* what MEMORY_LINK points to */
+	char pci[NAME_MAX + 1]; /* the ivshmem device; empty: none */
+	struct {
+		bool there;
+		int event;     /* every interrupt writes to this eventfd */
+		int registers; /* of the device, to be mapped */
+		int listener;
+		uint32_t number;
+	} bell;                   /* init_bell.c */
 	char why[PATH_MAX + 200]; /* what a step that failed was doing, and on what */
 };
 
@@ -41,8 +49,12 @@ int file_write(const char *text, const char *format, ...) __attribute__((format(
 int init_modules(struct guest *guest);
 int init_cxl(struct guest *guest);
 int init_ivshmem(struct guest *guest);
+int init_bell(struct guest *guest); /* always 0: without a doorbell processes poll */
 int init_root(struct guest *guest);
 int init_network(struct guest *guest);
+
+/* Gives the doorbell to processes that ask.  Returns -errno when that ends. */
+int bell_serve(const struct guest *guest);
 
 /* What the machine changed in its file system is seen from now on. */
 void init_refresh(void);

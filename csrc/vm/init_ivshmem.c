@@ -45,6 +45,7 @@ static int use(struct guest *guest, const char *name)
 		return guest_fails(guest, "%s has %lld bytes of %llu", guest->memory,
 				   (long long)stat_of.st_size, (unsigned long long)guest->bytes);
 	}
+	snprintf(guest->pci, sizeof(guest->pci), "%s", name);
 	return 0;
 }
 
