@@ -27,6 +27,7 @@ examples:
   nupa net up                            an IP interface for each host, without root
   nupa shell host0                       a shell with network and RDMA of a host
   nupa show                              its hosts, ports, processes and traffic
+  nupa vm up                             QEMU guests whose CXL memory is a fabric
   nupa capture                           what crosses it, packet by packet
   nupa doctor                            what works on this machine
 """

@@ -23,8 +23,9 @@ machine, read-only below what they write.  No root and no KVM is needed.
 examples:
   nupa vm up                                     two guests: host0 and host1; this machine is host2
   nupa vm run host0 -- ib_send_lat               on one terminal, and on another:
-  nupa vm run host1 -- ib_send_lat localhost
-  nupa vm run host2 -- ib_send_lat localhost     the same from this machine
+  nupa vm run host1 -- ib_send_lat host0
+  nupa vm run host0 -- ib_send_lat -R            a guest and this machine meet by the RDMA CM
+  nupa vm run host2 -- ib_send_lat -R 10.0.0.1
   nupa vm shell host0
   nupa vm down
 """
