@@ -11,10 +11,10 @@ import json
 import shutil
 import time
 from collections.abc import Callable
-from typing import Any
 
 from benchmarks.case import Bench, Case, at_least, at_most
 from benchmarks.links import Kind, Link
+from nupa.demo import iperf3 as iperf3_tool
 from nupa.demo import raw
 from nupa.demo.programs import ProgramError, free_port, run_pair
 
@@ -25,20 +25,17 @@ _IDLE_S = 10.0
 def iperf3(link: Link, port: int, *options: str) -> tuple[list[str], list[str]]:
     """Server, which serves one client, and client, which prints JSON."""
     if shutil.which("iperf3") is None:
-        raise ProgramError("iperf3 is not installed: `apt-get install iperf3` (Debian, Ubuntu)")
-    common = ["iperf3", "-p", str(port)]
-    address = link.addresses[0]
-    client = [*common, "-c", address, "-J", *options]
-    return link.command(0, [*common, "-s", "-1", "-B", address]), link.command(1, client)
+        raise ProgramError(iperf3_tool.INSTALL_HINT)
+    server, client = iperf3_tool.commands(link.addresses[0], port, options)
+    return link.command(0, server), link.command(1, client)
 
 
 def gbit_per_s(text: str) -> float:
-    """What arrived, both directions together."""
-    end: dict[str, Any] = json.loads(text)["end"]
-    received = [value for key, value in end.items() if key.startswith("sum_received")]
-    if not received:
-        raise ProgramError(f"iperf3 printed no sum of what was received: {text[-500:]!r}")
-    return float(sum(value["bits_per_second"] for value in received)) / 1e9
+    """What arrived, both directions together.  ProgramError: nothing did."""
+    try:
+        return iperf3_tool.parse_bits_per_s(text) / 1e9
+    except iperf3_tool.Iperf3Error as error:
+        raise ProgramError(str(error)) from error
 
 
 def stream(kind: Kind, *options: str) -> Callable[[Bench], float]:

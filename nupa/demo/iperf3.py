@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""iperf3: command lines, and the JSON that it prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+#: What to do where iperf3 is missing.
+INSTALL_HINT = (
+    "iperf3 is not installed: `apt-get install iperf3` (Debian, Ubuntu) or "
+    "`dnf install iperf3` (Fedora, RHEL)"
+)
+
+
+class Iperf3Error(Exception):
+    """The output holds no result; the message shows what was found."""
+
+
+def commands(address: str, port: int, options: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Command lines of a server, which serves one client, and of a client, which prints JSON."""
+    common = ["iperf3", "-p", str(port)]
+    return [*common, "-s", "-1", "-B", address], [*common, "-c", address, "-J", *options]
+
+
+def parse_bits_per_s(text: str) -> float:
+    """What arrived, both directions together.  Iperf3Error: nothing did, or it is no result."""
+    try:
+        end: dict[str, Any] = json.loads(text)["end"]
+        received = [value for key, value in end.items() if key.startswith("sum_received")]
+        rate = float(sum(value["bits_per_second"] for value in received))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        rate = 0.0
+    if rate <= 0:
+        raise Iperf3Error(f"a sum of what was received was expected, iperf3 wrote: {text[-500:]!r}")
+    return rate
