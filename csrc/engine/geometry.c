@@ -19,7 +19,7 @@
 
 /* Of a segment in a device's memory: it is as small as that. */
 #define MACHINES_RING_LINES_DEFAULT 512u
-#define MACHINES_DMA_BYTES_DEFAULT (256u << 10) /* a frame of the netdev is a quarter of it */
+#define MACHINES_DMA_BYTES_DEFAULT (512u << 10) /* frames of the netdev take a quarter each */
 #define MACHINES_QP_ENTRIES_DEFAULT 1024u
 #define MACHINES_MR_ENTRIES_DEFAULT 4096u
 #define MACHINES_SLOTS_DEFAULT 64u /* at most, and no more than leave room for a pool */
