@@ -22,7 +22,8 @@ def run_inside(
     The host is leased, as by `nupa run`: the fabric stays, and others see that it has a program.
     """
     name = name or state.meant_name()
-    host = state.load_up(name).host(which)
+    up = state.load_up(name)
+    host = up.host(which)
 
     def no_fabric() -> NoReturn:
         raise _former(name)
@@ -34,7 +35,7 @@ def run_inside(
         except OSError as error:
             _warn(f"/sys shows another network namespace: {error.strerror}")
 
-    fabric, leased = Fabric.lease(name, host.name, no_fabric)
+    fabric, leased = Fabric.lease(up.reference, host.name, no_fabric)
     if fabric.generation != state.load_up(name).generation:
         fabric.close()
         raise _former(name)

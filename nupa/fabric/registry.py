@@ -59,6 +59,11 @@ def find(name: str) -> str:
     return name if "/" in name else path_of(name)
 
 
+def reference(name: str, path: str) -> str:
+    """What find() takes to find the fabric *name* at *path*: one or the other."""
+    return name if os.path.abspath(path_of(name)) == path else path  # noqa: PTH100
+
+
 def _user() -> str:
     """Whose fabrics are meant.  A program in the user namespace of `nupa shell` is root there, and
     NUPA_UID says who started it."""
@@ -249,7 +254,11 @@ def meant_name() -> str:
     for name in names():
         collect(name)
     up = names()
-    if not up or DEFAULT_NAME in up:
+    if not up:
+        # In a guest: the device that its machine's fabric is.
+        shared = os.environ.get("NUPA_FABRIC")
+        return shared if shared and "/" in shared and os.path.lexists(shared) else DEFAULT_NAME
+    if DEFAULT_NAME in up:
         return DEFAULT_NAME
     if len(up) > 1:
         raise LocalError(

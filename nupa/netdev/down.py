@@ -91,7 +91,7 @@ def end_strays(name: str) -> int:
 
 def _remove_fabric(found: State) -> str:
     with suppress(LocalError):
-        with Fabric.open(found.fabric) as fabric:
+        with Fabric.open(found.reference) as fabric:
             if fabric.generation != found.generation:
                 return "kept"
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The pump's process: `python -m nupa.netdev.pump`, started by `net up` with the queues it serves.
 
-usage: python -m nupa.netdev.pump --folder NUPA_DIR --fabric NAME --generation HEX --parent FD
-       [--holder FD] [--netns INODE PATH] HOST:MTU:FD[,FD...] ...
+usage: python -m nupa.netdev.pump --folder NUPA_DIR --fabric NAME --segment PATH
+       --generation HEX --parent FD [--holder FD] [--netns INODE PATH] HOST:MTU:FD[,FD...] ...
 
 It attaches to each HOST (a number) and moves frames, in C, until it is told to end, its namespaces
 are gone, or none of its interfaces is left.  To the parent it says "ready", or "error" and why,
@@ -114,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
     wake, _woken = _signals()
     with socket.socket(fileno=args.parent) as parent:
         try:
-            with Fabric.open(args.fabric) as fabric:
+            with Fabric.open(args.segment) as fabric:
                 if fabric.generation != args.generation:
                     raise LocalError(
                         f"the fabric {args.fabric!r} is another one by now", errno.ESTALE
@@ -182,6 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m nupa.netdev.pump")
     parser.add_argument("--folder", required=True, metavar="NUPA_DIR")
     parser.add_argument("--fabric", required=True, metavar="NAME")
+    parser.add_argument("--segment", required=True, metavar="PATH")
     parser.add_argument("--generation", required=True, metavar="HEX")
     parser.add_argument("--parent", type=int, required=True, metavar="FD", help="a socket")
     parser.add_argument(

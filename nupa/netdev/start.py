@@ -53,6 +53,7 @@ class StartedPump:
         env = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_THE_PUMP}
         env["NUPA_DIR"] = folder
         argv = [*_PUMP, "--folder", folder, "--fabric", fabric.name]
+        argv += ["--segment", os.path.abspath(fabric.path)]  # noqa: PTH100
         argv += ["--generation", fabric.generation]
         fds = [fd for port in ports for fd in port.fds]
         self._fabric = fabric.name

@@ -21,7 +21,7 @@ from nupa.fabric.errors import FabricError, LocalError
 from nupa.netdev.namespace import Netns
 from nupa.netdev.process import Process
 
-_VERSION = 1
+_VERSION = 2
 
 
 class HostNet(NamedTuple):
@@ -39,15 +39,22 @@ class HostNet(NamedTuple):
 
 
 class State(NamedTuple):
-    """generation: of the fabric; another one means that all of this is of a former fabric.
+    """path: of the segment, absolute.  generation: of the fabric; another one means that this is
+    of a former fabric.
 
     made_fabric: the fabric was made by `net up`, and goes with `net down`.
     """
 
     fabric: str
+    path: str
     generation: str
     made_fabric: bool
     hosts: Mapping[str, HostNet]
+
+    @property
+    def reference(self) -> str:
+        """What Fabric.open() takes: the name, or the path of memory that machines share."""
+        return registry.reference(self.fabric, self.path)
 
     def host(self, which: str) -> HostNet:
         """The host of that name, else of that number.  LocalError: it is not up."""
@@ -167,6 +174,7 @@ def _parse(value: Any) -> State:
     hosts = [_host(entry) for entry in value["hosts"]]
     return State(
         str(value["fabric"]),
+        str(value["path"]),
         str(value["generation"]),
         bool(value["made_fabric"]),
         {host.name: host for host in hosts},

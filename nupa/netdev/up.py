@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from nupa.fabric import Fabric, default_topology
+from nupa.fabric import Fabric, default_topology, registry
 from nupa.fabric.errors import FabricError, LocalError
 from nupa.netdev import address, down, interface, namespace, state
 from nupa.netdev.keeper import Keeper
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nupa.fabric.segment import HostInfo
 
 DEFAULT_MTU_BYTES = address.MTU_MAX_BYTES
+_HERE = "/proc/self/ns/net"
 _RELEASE_S = 5.0
 _TICK_S = 0.005
 
@@ -90,7 +91,7 @@ def up(name: str | None, wish: Wish) -> Report:
                 undo.callback(Fabric.remove, fabric.name)
                 undo.callback(fabric.close)
         with state.lock(fabric.name):
-            return _up_locked(fabric, made_fabric, wish, undo)
+            return _up_locked(fabric, made_fabric, _of_this_machine(fabric, wish), undo)
 
 
 def _check(wish: Wish) -> None:
@@ -104,6 +105,19 @@ def _check(wish: Wish) -> None:
         raise LocalError(
             f"{wish.queues} queues: an interface has 1 to {interface.QUEUES_MAX}", errno.EINVAL
         )
+
+
+def _of_this_machine(fabric: Fabric, wish: Wish) -> Wish:
+    """In a guest, where the fabric is a device: its own host, in the network that it has."""
+    if registry.reference(fabric.name, os.path.abspath(fabric.path)) == fabric.name:  # noqa: PTH100
+        return wish
+    hosts = wish.hosts or [host for host in [os.environ.get("NUPA_HOST")] if host]
+    if len(hosts) != 1:
+        raise LocalError(
+            f"the hosts of the fabric {fabric.name!r} are machines: name this one with --host",
+            errno.EINVAL,
+        )
+    return wish._replace(hosts=hosts, netns=wish.netns or _HERE)
 
 
 def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -> Report:
@@ -135,7 +149,13 @@ def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -
             for host in fabric.hosts
             if host.name in new or host.name in known
         }
-        after = State(fabric.name, fabric.generation, made_fabric, merged)
+        after = State(
+            fabric.name,
+            os.path.abspath(fabric.path),  # noqa: PTH100
+            fabric.generation,
+            made_fabric,
+            merged,
+        )
         with signals_held():
             _commit(after, outcomes, keeper, set(pumps.values()))
             undo.pop_all()

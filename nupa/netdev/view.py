@@ -27,7 +27,7 @@ def interfaces(name: str | None = None) -> list[dict[str, Any]]:
 
 def _of(up: State) -> list[dict[str, Any]]:
     try:
-        with Fabric.open(up.fabric) as fabric:
+        with Fabric.open(up.reference) as fabric:
             same = fabric.generation == up.generation
             served = {(slot.pid, slot.host) for slot in fabric.processes() if slot.net_queue}
             counters = fabric.net_counters()

@@ -44,7 +44,7 @@ def a_state(name: str = "lab", holder: Process | None = None) -> State:
         netns=netns,
         pump=Process(7, 9),
     )
-    return State(name, "0123456789abcdef", True, {"host0": host})
+    return State(name, f"/dev/shm/nupa-0-{name}", "0123456789abcdef", True, {"host0": host})
 
 
 @pytest.mark.parametrize("holder", [None, Process(3, 4)])
