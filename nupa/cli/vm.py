@@ -82,12 +82,22 @@ examples:
   nupa vm down
   nupa vm down other --force
 """
+_DEMO_EPILOG = """\
+Boots two guests and runs in them, unmodified, perftest's programs over NUPA and over soft-RoCE (the
+kernel's rdma_rxe), and iperf3 over nupa_net0 and over virtio-net, by turns; then takes all down.
+Takes two minutes.  Exits with 0 if all was measured, else with 1.
+
+examples:
+  nupa vm demo
+  nupa vm demo --kind ivshmem
+  nupa vm demo --quick --json | jq '.results[] | {program, ratio, target, met}'
+"""
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "vm",
-        help="virtual machines on the fabric: up, run, shell, ls, log, start, down",
+        help="virtual machines on the fabric: up, run, shell, ls, log, start, down, demo",
         epilog=_EPILOG,
         formatter_class=Help,
     )
@@ -112,6 +122,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     down.add_argument("name", nargs="?", metavar="NAME", help=_NAME_HELP)
     down.add_argument("--force", action="store_true", help="also if commands run in it")
     down.set_defaults(run=_down)
+    _add_demo(verbs)
 
 
 def _add(
@@ -156,6 +167,20 @@ def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     _add_timeout(parser)
     parser.set_defaults(run=_up)
+
+
+def _add_demo(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(
+        verbs, "demo", "RDMA and TCP between two guests, beside soft-RoCE and virtio", _DEMO_EPILOG
+    )
+    parser.add_argument("--kind", help="cxl, or ivshmem: how guests see the memory (default: cxl)")
+    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
+    parser.add_argument("--quick", action="store_true", help="one round, few iterations")
+    parser.add_argument("--keep", action="store_true", help="leave the machine up afterwards")
+    parser.add_argument("--name", default="demo", help="of the machine (default: demo)")
+    parser.add_argument("--qemu", metavar="PATH", help="as for `nupa vm up`")
+    _add_timeout(parser)
+    parser.set_defaults(run=_demo)
 
 
 def _add_run(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -216,6 +241,13 @@ def _up(args: argparse.Namespace) -> int:
     _end_by_exit()
     print(boot_up(args))
     return 0
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from nupa.cli._vm_demo import run
+
+    _end_by_exit()
+    return run(args)
 
 
 def _start(args: argparse.Namespace) -> int:

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The steps of `nupa vm demo`: unmodified programs between two guests, over NUPA and over what the
+guests' kernel has: soft-RoCE (rdma_rxe) and TCP, both over virtio-net."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nupa.demo import iperf3, perftest
+from nupa.demo.chart import format_size
+from nupa.demo.iperf3 import Iperf3Error
+from nupa.demo.perftest import Kind, Operation, PerftestError
+from nupa.demo.programs import NUPA, ProgramError, free_port
+from nupa.demo.progress import Progress
+from nupa.fabric import Fabric
+from nupa.vm.contest import SIDES, Contest, Report, Score, Side
+from nupa.vm.pair import Pair
+from nupa.vm.state import State
+
+_FAILURES = (ProgramError, PerftestError, Iperf3Error)
+_RUN_MAX_S = 90.0  # what takes longer hangs
+_ROOTS_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
+
+SOFT_ROCE = "soft-RoCE"
+VIRTIO = "TCP, virtio-net"
+
+# Of the guests alone: eth0 leads from one to the other and nowhere else.
+_ADDRESSES = ("192.168.77.1", "192.168.77.2")
+_SET_ADDRESS = 'ip addr replace "$0/24" dev eth0 && ip link set eth0 up'
+_SET_SOFT_ROCE = """\
+modprobe rdma_rxe && modprobe ib_uverbs || exit
+[ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev eth0
+"""
+_NO_SOFT_ROCE = (
+    "soft-RoCE is not measured: it needs the program rdma and libibverbs' provider rxe: "
+    "`apt-get install iproute2 ibverbs-providers` (Debian, Ubuntu) or "
+    "`dnf install iproute libibverbs` (Fedora, RHEL)"
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is run; of several runs of one program the best counts."""
+
+    rounds: int
+    latency_iterations: int
+    bandwidth_iterations: int
+    tcp_seconds: int
+
+
+FULL = Plan(rounds=3, latency_iterations=1000, bandwidth_iterations=1000, tcp_seconds=3)
+QUICK = Plan(rounds=1, latency_iterations=300, bandwidth_iterations=200, tcp_seconds=1)
+
+_WHAT = {"send": "SEND", "write": "WRITE", "read": "READ"}
+# Operation, kind, bytes, the target of docs/vm.md.
+_PERFTEST: tuple[tuple[Operation, Kind, int, float | None], ...] = (
+    ("send", "lat", 64, 50.0),
+    ("write", "lat", 64, None),
+    ("read", "lat", 64, None),
+    ("write", "bw", 1 << 16, 5.0),
+)
+_TCP = Contest("iperf3", "TCP, one stream", "MB/s", False, VIRTIO, target=1.0)
+
+
+def _contest(operation: Operation, kind: Kind, size: int, target: float | None) -> Contest:
+    what = f"{_WHAT[operation]} {format_size(size)}" + (", latency" if kind == "lat" else "")
+    unit, program = ("µs" if kind == "lat" else "MB/s"), perftest.program(operation, kind)
+    return Contest(program, what, unit, kind == "lat", SOFT_ROCE, size, target)
+
+
+def missing() -> str:
+    """What is not installed on this machine, whose programs the guests run, with its remedy; empty
+    if nothing is missing."""
+    programs = [perftest.program(operation, kind) for operation, kind, _, _ in _PERFTEST]
+    if perftest.missing(programs):
+        return perftest.INSTALL_HINT
+    return "" if shutil.which("iperf3") else iperf3.INSTALL_HINT
+
+
+class Demo:
+    """Runs a plan between the first two guests of a machine that is up; a step that fails does not
+    stop the next."""
+
+    #: How many times `Progress.step` is called.
+    STEPS = 3 + len(_PERFTEST) + 1
+
+    def __init__(
+        self,
+        plan: Plan,
+        progress: Progress,
+        up: State,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._plan = plan
+        self._progress = progress
+        self._clock = clock
+        self._start_s = clock()
+        self._hosts = (up.guests[0].name, up.guests[1].name)
+        self._pair = Pair(up.name, self._hosts, _RUN_MAX_S, progress.tick)
+        with Fabric.open(up.name) as fabric:
+            self._fabric_address = fabric.host(self._hosts[0]).ipv4
+        self.report = Report(up.kind, up.qemu_version, up.kernel, up.memory_bytes)
+
+    def run(self) -> Report:
+        if self._step("addresses on eth0 in the guests", self._addresses):
+            soft_roce = self._step("soft-RoCE in the guests", self._soft_roce)
+            for operation, kind, size, target in _PERFTEST:
+                self._perftest(_contest(operation, kind, size, target), kind, soft_roce)
+            network = self._step("nupa_net0 in the guests", self._network)
+            self._tcp(network)
+        self.report.elapsed_s = self._clock() - self._start_s
+        return self.report
+
+    def _step(self, label: str, action: Callable[[], None]) -> bool:
+        """Announces and runs a step; whether it succeeded."""
+        self._progress.step(label)
+        try:
+            action()
+        except _FAILURES as error:
+            self.report.failures.append(f"{label}: {error}")
+            return False
+        return True
+
+    def _addresses(self) -> None:
+        for host, address in zip(self._hosts, _ADDRESSES, strict=True):
+            self._pair.run(host, ["sh", "-c", _SET_ADDRESS, address])
+
+    def _soft_roce(self) -> None:
+        if shutil.which("rdma", path=f"{os.environ.get('PATH', os.defpath)}:{_ROOTS_PATH}") is None:
+            raise ProgramError(_NO_SOFT_ROCE)
+        for host in self._hosts:
+            self._pair.run(host, ["sh", "-c", _SET_SOFT_ROCE])
+
+    def _network(self) -> None:
+        for host in self._hosts:
+            # The namespace of its process 1: iperf3 finds the interface as any program would.
+            self._pair.run(host, [*NUPA, "net", "up", "--host", host, "--netns", "1"])
+
+    def _perftest(self, contest: Contest, kind: Kind, soft_roce: bool) -> None:
+        if kind == "lat":
+            count = self._plan.latency_iterations
+        else:
+            count = self._plan.bandwidth_iterations
+        options = ["-s", str(contest.size_bytes), "-n", str(count)]
+
+        def measure(side: Side) -> float:
+            port = free_port()
+            # The programs find each other by TCP, in both cases the same.
+            commands = perftest.commands(contest.program, port, options, server=_ADDRESSES[0])
+            text = self._pair.measure(*commands, port, nupa=side == "nupa")
+            if kind == "lat":
+                return perftest.parse_latency(text)[0].typical_us
+            return perftest.parse_bandwidth(text)[0].mean_bytes_per_s / 1e6
+
+        self._compare(contest, measure, nupa=True, other=soft_roce)
+
+    def _tcp(self, network: bool) -> None:
+        options = ["-t", str(self._plan.tcp_seconds)]
+
+        def measure(side: Side) -> float:
+            address = self._fabric_address if side == "nupa" else _ADDRESSES[0]
+            port = free_port()
+            text = self._pair.measure(*iperf3.commands(address, port, options), port, nupa=False)
+            return iperf3.parse_bits_per_s(text) / 8e6
+
+        self._compare(_TCP, measure, nupa=network, other=True)
+
+    def _compare(
+        self, contest: Contest, measure: Callable[[Side], float], *, nupa: bool, other: bool
+    ) -> None:
+        """All rounds of a contest, by turns: what the machine does meanwhile hits both alike."""
+        score = Score(contest)
+        self.report.scores.append(score)
+        present = {"nupa": nupa, "other": other}
+
+        def action() -> None:
+            for number in range(self._plan.rounds):
+                for side in SIDES:
+                    if not present[side]:
+                        continue
+                    over = "NUPA" if side == "nupa" else contest.against
+                    self._progress.detail(
+                        f"{contest.program} over {over}, {number + 1} of {self._plan.rounds}"
+                    )
+                    score.runs[side].append(measure(side))
+
+        self._step(f"{contest.program}, {contest.what}", action)
