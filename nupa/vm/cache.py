@@ -60,13 +60,24 @@ class Cache:
             if path.exists():  # another process has made it
                 return path
             self._tidy()
-            temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self.path))
-            try:
+            with self.scratch() as temporary:
                 make(temporary / name)
                 (temporary / name).rename(path)
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)  # else the next one removes it
         return path
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder beside the entries, removed at the end; after a SIGKILL, by the next process.
+
+        Only for use by a *make* of entry(), which is alone then."""
+        path = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self.path))
+        fd = os.open(path, os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # in use, as long as we live
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(fd)
 
     def keep_newest(self, pattern: str, kept: int = _KEPT) -> None:
         """Removes all but the newest files of that pattern."""
@@ -77,7 +88,14 @@ class Cache:
 
     def _tidy(self) -> None:
         for path in self.path.glob(f"{_TEMPORARY}*"):
-            shutil.rmtree(path, ignore_errors=True)
+            fd = os.open(path, os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            except BlockingIOError:
+                pass  # somebody works there
+            finally:
+                os.close(fd)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -71,6 +71,15 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == {"thing"}
 
 
+def test_what_another_process_works_in_is_left_alone(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, quiet)
+    other = Cache(tmp_path, quiet)
+    with other.scratch() as folder:
+        cache.entry("thing", make_file)
+        assert folder.is_dir()
+    assert names(tmp_path) == {"thing"}
+
+
 def test_who_comes_second_waits_and_takes_what_the_first_made(tmp_path: Path) -> None:
     said = threading.Event()
     started = threading.Event()
