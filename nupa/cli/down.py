@@ -61,7 +61,13 @@ def _remove(name: str, force: bool) -> None:
 
     from nupa.fabric import Fabric, LocalError
     from nupa.netdev import state
+    from nupa.vm.place import is_machine
 
+    if not force and is_machine(name):
+        raise LocalError(
+            f"the fabric {name!r} is that of a machine: `nupa vm down {name}` takes both down",
+            errno.EBUSY,
+        )
     had_interfaces = name in state.names()
     if had_interfaces:
         # Only now: it takes its time to import.

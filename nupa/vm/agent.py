@@ -117,6 +117,16 @@ def try_link(place: Place, host: str, port: int) -> Link | None:
         ) from error
 
 
+def _given_up(place: Place, host: str, last: RemoteError, wait_s: float) -> RemoteError:
+    if last.errno != errno.ETIMEDOUT:
+        return last
+    return RemoteError(
+        f"{host} does not answer in {wait_s:g} s, it boots or hangs: "
+        f"`nupa vm log {host} --name {place.name}` shows its console",
+        errno.ETIMEDOUT,
+    )
+
+
 def connect(
     place: Place,
     host: str,
@@ -136,7 +146,7 @@ def connect(
         for port in order:
             left_s = until - time.monotonic()
             if failed is not None and left_s <= 0:
-                raise failed
+                raise _given_up(place, host, failed, wait_s)
             link = try_link(place, host, port)
             if link is None:
                 continue

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa vm run` 10 ms.
-# ruff: noqa: PTH102, PTH117, PTH118, PTH208
+# ruff: noqa: PTH102, PTH117, PTH118, PTH120, PTH208
 """Where a machine is kept: a folder of its user alone, with what its guests are spoken to by.
 
 nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the temporary folder:
@@ -18,6 +18,7 @@ import fcntl
 import os
 import re
 import stat
+from contextlib import suppress
 from typing import NamedTuple
 
 from nupa.fabric.errors import FabricError, LocalError
@@ -33,7 +34,7 @@ _LONGEST_FILE = "net.00.sock.tmp"
 
 
 def parent() -> str:
-    """The folder of this user's machines; made if it is not there.
+    """The folder of this user's machines, which may not be there yet.
 
     LocalError: it is not ours alone.
     """
@@ -44,17 +45,7 @@ def parent() -> str:
     import tempfile  # takes 10 ms
 
     folder = os.path.join(tempfile.gettempdir(), f"nupa-{user}")
-    try:
-        os.mkdir(folder, 0o700)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise LocalError(
-            f"cannot make the folder of machines, {folder}: {error.strerror}; "
-            f"XDG_RUNTIME_DIR names another one",
-            error.errno or 0,
-        ) from error
-    if not _is_ours(folder):
+    if os.path.lexists(folder) and not _is_ours(folder):
         raise LocalError(
             f"{folder} is not a folder that only you can enter: remove it, "
             f"or name another one by XDG_RUNTIME_DIR",
@@ -116,6 +107,9 @@ class Place(NamedTuple):
                 errno.ENAMETOOLONG,
             )
         try:
+            with suppress(FileExistsError):
+                os.mkdir(os.path.dirname(self.folder), 0o700)
+            parent()  # is it ours, whoever made it?
             os.mkdir(self.folder, 0o700)
         except FileExistsError:
             raise LocalError(
@@ -142,8 +136,20 @@ def place_of(name: str) -> Place:
 
 def names() -> list[str]:
     """The names of this user's machines, sorted; damaged ones too."""
-    found = (entry.removeprefix(_PREFIX) for entry in os.listdir(parent()) if _PREFIX in entry)
-    return sorted(name for name in found if _NAME.fullmatch(name) and place_of(name).exists)
+    try:
+        entries = os.listdir(parent())
+    except FileNotFoundError:
+        return []
+    found = (entry.removeprefix(_PREFIX) for entry in entries if entry.startswith(_PREFIX))
+    return sorted(name for name in found if _NAME.fullmatch(name))
+
+
+def is_machine(name: str) -> bool:
+    """Whether a machine of ours has that name; never an error."""
+    try:
+        return place_of(name).exists
+    except LocalError:
+        return False
 
 
 def meant_name() -> str:

@@ -202,7 +202,10 @@ def test_nobody_at_the_sockets_is_a_guest_that_is_not_up(place: Place) -> None:
 
 
 def test_a_guest_that_says_nothing_is_given_up(place: Place) -> None:
-    with listen(place.socket("host0", 0)), pytest.raises(RemoteError) as caught:
+    with (
+        listen(place.socket("host0", 0)),
+        pytest.raises(RemoteError, match=r"does not answer in 0\.1 s, it boots or hangs") as caught,
+    ):
         agent.connect(place, "host0", wait_s=0.1, ports=[0])
     assert caught.value.errno == errno.ETIMEDOUT
 

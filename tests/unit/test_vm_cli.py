@@ -229,6 +229,13 @@ def test_a_busy_machine_stays_unless_forced(up: Run, world: World) -> None:
         assert up("down", "--force")[0] == 0
 
 
+def test_a_fabric_of_a_machine_goes_with_it(up: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["down", "vm"]) == 1
+    assert "`nupa vm down vm` takes both down" in capfd.readouterr().err
+    assert main(["down", "vm", "--force"]) == 0
+    assert up("down")[1] == "vm is down: 2 guests ended\n"
+
+
 def test_start_wants_a_dead_guest(up: Run) -> None:
     assert "host0 is up" in up("start", "host0")[2]
 
