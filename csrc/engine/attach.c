@@ -87,6 +87,8 @@ static int prepare_slot(struct nupa_engine *engine)
 	slot->trace_seen = slot->fault_seen = 0;
 	slot->sleeping = 0;
 	slot->heartbeat = 0;
+	slot->doorbell = engine->rings ? nupa_bell_number(fabric) : 0;
+	slot->asleep = 0;
 	slot->hazard = 0;
 	memset(slot->contact, 0, sizeof(slot->contact));
 	slot->probe_addr = (uintptr_t)&engine->probe_value;
@@ -143,6 +145,7 @@ static void engine_free(struct nupa_engine *engine)
 		munmap(engine->mrs, geometry->mr_entries * sizeof(*engine->mrs));
 	nupa_xrc_free(engine);
 	nupa_mcast_free(engine);
+	nupa_bell_detach(engine);
 	nupa_fabric_put(engine->fabric);
 	free(engine);
 }
@@ -238,6 +241,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	engine->claim = NUPA_CLAIM(nupa_fabric_owner(fabric), engine->epoch, NUPA_SLOT_LIVE);
 	engine->polls_bell = nupa_fabric_machines(fabric);
 	engine->bell = engine->polls_bell ? &engine->own_bell : &engine->slot->sleeping;
+	nupa_bell_attach(engine);
 	error = prepare_slot(engine);
 	if (!error) {
 		/* Yama's ptrace_scope 1 lets only parents in; peers of the same user are what CMA

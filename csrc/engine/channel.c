@@ -83,13 +83,16 @@ void nupa_channel_bell(struct nupa_channel *channel)
 	/* P3: our message, then `sleeping`.  The sleeper's membarrier stands in for the fence here.
 	 */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (unlikely(channel->fence) && channel->engine->polls_bell) {
+		nupa_bell_call(channel->engine, slot, &channel->rung);
+		return;
+	}
 	if (unlikely(channel->fence) || unlikely(nupa_load_relaxed(&slot->needs_fence)))
-		/* Between kernels there are no bells. */
-		sleeping = channel->engine->polls_bell ? 0 : nupa_fetch_add_seq(&slot->sleeping, 0);
+		sleeping = nupa_fetch_add_seq(&slot->sleeping, 0);
 	else
 		sleeping = nupa_load_relaxed(&slot->sleeping);
 	if (unlikely(sleeping))
-		nupa_slot_ring(slot);
+		nupa_slot_ring(channel->engine->fabric, slot);
 }
 
 int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel)
@@ -190,7 +193,7 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->peer_qps = (struct nupa_qp_entry *)(void *)(arena + map.qps_off);
 	channel->peer_mrs = (struct nupa_mr_entry *)(void *)(arena + map.mrs_off);
 	channel->flow = &engine->flows[host];
-	channel->fence = !engine->membarrier;
+	channel->fence = engine->polls_bell || !engine->membarrier;
 	channel->path_epoch = nupa_load_acquire(&engine->fabric->sb->port_epoch) - 1;
 	nupa_list_init(&channel->refusals);
 	nupa_list_init(&channel->held);
@@ -294,7 +297,7 @@ void nupa_channel_close_all(struct nupa_engine *engine, uint64_t deadline_ns)
 		while (channel && !channel->broken && !nupa_tx_drained(&channel->tx) &&
 		       !closed_by_peer(engine, channel) && nupa_channel_process_alive(channel) &&
 		       nupa_clock_ns() < deadline_ns) {
-			nupa_slot_ring(channel->peer_slot);
+			nupa_slot_ring(engine->fabric, channel->peer_slot);
 			nupa_engine_progress_siblings(engine);
 			sched_yield();
 		}

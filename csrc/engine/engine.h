@@ -8,6 +8,7 @@
 #ifndef NUPA_ENGINE_H
 #define NUPA_ENGINE_H
 
+#include "bell.h"
 #include "cm_hooks.h"
 #include "lock.h"
 #include "objects.h"
@@ -35,7 +36,8 @@ struct nupa_engine {
 	bool deaths;           /* set by the death watch, without the lock */
 	bool broken;           /* there are broken channels to be swept */
 	bool membarrier;       /* this process takes part in global expedited barriers */
-	bool polls_bell; /* peers of other kernels cannot ring: the port thread looks itself */
+	bool polls_bell; /* MACHINES: no futex wakes us; nor anything else, if it does not ring */
+	bool rings;      /* it has a doorbell (bell.h), for itself and for ringing others */
 	bool fenced;     /* MACHINES: others took us for dead; the slot is not ours any more */
 	bool apart;      /* nupa_engine_attach made it */
 	bool forked;     /* a copy in a child process: nothing of it reaches the fabric */
@@ -50,6 +52,10 @@ struct nupa_engine {
 	struct nupa_slot *slot;
 	uint32_t *bell; /* the port thread waits here: slot->sleeping, or own_bell */
 	uint32_t own_bell;
+	uint32_t bell_fence; /* P3, rings: a word for a read-modify-write */
+	uint32_t sleeps;     /* rings: how often the port thread slept */
+	int bell_epoll;      /* rings: it sleeps here */
+	int bell_wake;       /* rings: an eventfd by which this process wakes it */
 	uint32_t slot_index;
 	uint32_t epoch;
 	uint64_t claim; /* of the slot, while it is ours */

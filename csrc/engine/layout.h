@@ -261,6 +261,8 @@ struct nupa_slot {
 
 	/* Line 4: MACHINES: counts while its owner lives (beat.c). */
 	NUPA_LINE_ALIGNED uint32_t heartbeat;
+	uint32_t doorbell; /* owner: its number among those who ring, + 1; 0: it has none */
+	uint32_t asleep;   /* owner: which of its sleeps this is; 0: it is awake (bell.h) */
 
 	/* contact[s]: epoch of slot s when it opened its ring to this slot; with
 	 * NUPA_CONTACT_CLOSED: when it closed it for good.  Writer: s. */

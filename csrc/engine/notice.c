@@ -15,7 +15,7 @@ void nupa_fabric_announce(struct nupa_fabric *fabric)
 	nupa_fetch_add_seq(&fabric->sb->port_epoch, 1);
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
 		if (NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) == NUPA_SLOT_LIVE)
-			nupa_slot_ring(&fabric->slots[slot]);
+			nupa_slot_ring(fabric, &fabric->slots[slot]);
 }
 
 /* /proc/PID/stat, field 3. */
@@ -56,7 +56,7 @@ void nupa_fabric_await_notice(struct nupa_fabric *fabric, nupa_heeds *heeds)
 
 		while (!heeds(fabric, slot) && !is_out_of_reach(fabric, i) &&
 		       nupa_clock_ns() < until_ns) {
-			nupa_slot_ring(slot);
+			nupa_slot_ring(fabric, slot);
 			nanosleep(&pause, NULL);
 		}
 	}

@@ -70,6 +70,7 @@ struct nupa_channel {
 	uint32_t path_epoch; /* port_epoch that path_up belongs to */
 	bool
 	    fence; /* the owner of the peer slot cannot membarrier, or we cannot be reached by it */
+	uint32_t rung; /* MACHINES: for which of the peer's sleeps we rang last (bell.h) */
 	struct nupa_window *windows; /* NUPA_WINDOWS of them, by MR index; NULL: none yet */
 	int shared_fd;               /* the peer's memfd, opened; -1: not */
 	uint32_t shared_fd_seen;     /* slot.shared_fd when we tried last */

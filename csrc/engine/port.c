@@ -6,9 +6,9 @@
  *   app_drives     the program spins on poll_cq; the thread only looks in every millisecond
  *   else           it runs the engine, and goes on for SPIN_NS after the last message
  *
- * Where a segment is shared by several kernels no producer can ring: the bell is private then, for
- * this process alone, and the thread naps, shortly after traffic and longer the longer there is
- * none. */
+ * Where a segment is shared by several kernels no producer can ring that bell: it is private then,
+ * for this process alone, and the thread naps, shortly after traffic and longer the longer there is
+ * none; or it sleeps until it is rung by a doorbell, if all others have one, too (bell.h). */
 #define _GNU_SOURCE
 #include "engine.h"
 
@@ -48,15 +48,28 @@ static void futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 		NULL, 0);
 }
 
+/* What *engine->bell says while the port thread sleeps: on that word, or in nupa_bell_sleep(). */
+enum { ON_FUTEX = 1, AT_DOORBELL = 2 };
+
 static void wake_hard(uint32_t *bell)
 {
 	(void)nupa_exchange_seq(bell, 0);
 	syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+static void wake_own(struct nupa_engine *engine)
+{
+	if (nupa_exchange_seq(engine->bell, 0) == AT_DOORBELL)
+		nupa_bell_wake(engine);
+	else
+		syscall(SYS_futex, engine->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 void nupa_port_knock(struct nupa_engine *engine, struct nupa_slot *slot)
 {
-	if (!engine->polls_bell)
+	if (engine->polls_bell)
+		nupa_bell_ring_slot(engine->fabric, slot);
+	else
 		wake_hard(&slot->sleeping);
 }
 
@@ -64,7 +77,7 @@ void nupa_port_wake(struct nupa_engine *engine)
 {
 	/* P3: what it shall see was stored before, by a full fence. */
 	if (nupa_load_seq(engine->bell))
-		wake_hard(engine->bell);
+		wake_own(engine);
 }
 
 void nupa_port_app_drives(struct nupa_engine *engine)
@@ -79,7 +92,7 @@ void nupa_port_takes_over(struct nupa_engine *engine)
 	if (!nupa_load_relaxed(&engine->app_drives))
 		return;
 	nupa_store_relaxed(&engine->app_drives, false);
-	wake_hard(engine->bell);
+	wake_own(engine);
 }
 
 static bool membarrier_register(void)
@@ -107,7 +120,12 @@ void nupa_port_barrier(struct nupa_engine *engine)
  * by the caller's next look at the rings. */
 static void announce_sleep(struct nupa_engine *engine)
 {
-	(void)nupa_exchange_seq(engine->bell, 1);
+	if (engine->rings) {
+		nupa_bell_announce(engine);
+		(void)nupa_exchange_seq(engine->bell, AT_DOORBELL);
+		return;
+	}
+	(void)nupa_exchange_seq(engine->bell, ON_FUTEX);
 	nupa_port_barrier(engine);
 }
 
@@ -115,6 +133,19 @@ static bool must_run(struct nupa_engine *engine)
 {
 	return nupa_load_acquire(&engine->stop) || nupa_load_relaxed(&engine->app_drives) ||
 	       nupa_load_relaxed(&engine->deaths) || nupa_engine_rings_ready(engine);
+}
+
+/* Who may not be rung looks often; the less there was, the less so. */
+static uint64_t limit_nap(struct nupa_engine *engine, uint64_t timeout_ns, uint64_t *nap_ns)
+{
+	uint64_t nap = *nap_ns;
+
+	if (engine->rings && nupa_bell_heard_by_all(engine))
+		return timeout_ns < NUPA_BELL_SLEEP_NS ? timeout_ns : NUPA_BELL_SLEEP_NS;
+	if (timeout_ns <= nap)
+		return timeout_ns;
+	*nap_ns = nap < NAP_MAX_NS / 2 ? nap * 2 : NAP_MAX_NS;
+	return nap;
 }
 
 /* Returns when there may be something to do. */
@@ -131,13 +162,15 @@ static void port_sleep(struct nupa_engine *engine, uint64_t *nap_ns)
 	nupa_engine_unlock(engine);
 	if (timer_ns != UINT64_MAX)
 		timeout_ns = timer_ns > now_ns ? timer_ns - now_ns : 0;
-	if (engine->polls_bell && timeout_ns > *nap_ns) {
-		timeout_ns = *nap_ns;
-		*nap_ns = *nap_ns < NAP_MAX_NS / 2 ? *nap_ns * 2 : NAP_MAX_NS;
-	}
-	if (!busy && timeout_ns)
-		futex_wait(engine->bell, 1, timeout_ns);
+	if (engine->polls_bell)
+		timeout_ns = limit_nap(engine, timeout_ns, nap_ns);
+	if (!busy && timeout_ns && engine->rings)
+		nupa_bell_sleep(engine, timeout_ns);
+	else if (!busy && timeout_ns)
+		futex_wait(engine->bell, ON_FUTEX, timeout_ns);
 	nupa_store_release(engine->bell, 0);
+	if (engine->rings)
+		nupa_bell_awake(engine);
 }
 
 /* The program polls: make sure that it goes on doing so. */
@@ -258,7 +291,10 @@ static void *watch_thread(void *arg)
 
 		if (engine->polls_bell)
 			beat(engine);
-
+		if (n == 1 && engine->rings && event.data.fd == engine->fabric->bell->server) {
+			nupa_bell_hear(engine->fabric->bell);
+			continue;
+		}
 		if (n == 1 && event.data.fd == engine->watch_wake) {
 			uint64_t count;
 
@@ -291,6 +327,19 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), struct nupa_eng
 	return -error;
 }
 
+/* The server tells of who comes and goes. */
+static void watch_bell(struct nupa_engine *engine)
+{
+	/* Once for each message: at its end the socket would be readable for ever. */
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+
+	if (!engine->rings || engine->fabric->bell->server < 0)
+		return;
+	event.data.fd = engine->fabric->bell->server;
+	/* If it cannot be, they are heard of when they are to be rung. */
+	(void)epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, event.data.fd, &event);
+}
+
 int nupa_port_start(struct nupa_engine *engine)
 {
 	struct epoll_event event = { .events = EPOLLIN };
@@ -311,6 +360,7 @@ int nupa_port_start(struct nupa_engine *engine)
 	error = nupa_life_open(engine);
 	if (error)
 		goto close_fds;
+	watch_bell(engine);
 	error = start_thread(&engine->port_thread, port_thread, engine);
 	if (error)
 		goto close_life;
@@ -321,7 +371,7 @@ int nupa_port_start(struct nupa_engine *engine)
 		return 0;
 	}
 	nupa_store_release(&engine->stop, true);
-	wake_hard(engine->bell);
+	wake_own(engine);
 	pthread_join(engine->port_thread, NULL);
 close_life:
 	close(engine->life_fd);
@@ -335,7 +385,7 @@ void nupa_port_stop(struct nupa_engine *engine)
 {
 	nupa_promote_count_own_threads(-2);
 	nupa_store_release(&engine->stop, true);
-	wake_hard(engine->bell);
+	wake_own(engine);
 	(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 	pthread_join(engine->port_thread, NULL);
 	pthread_join(engine->watch_thread, NULL);

@@ -2,6 +2,7 @@
  * A fabric's segment: made, opened, checked, its control part mapped. */
 #include "atomics.h"
 #include "backing.h"
+#include "bell.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -362,6 +363,7 @@ void nupa_fabric_put(struct nupa_fabric *fabric)
 	/* Each user's last access comes before the unmapping by the last of them. */
 	if (__atomic_fetch_sub(&fabric->refs, 1, __ATOMIC_ACQ_REL) != 1)
 		return;
+	nupa_bell_close(fabric->bell);
 	nupa_fabric_unmap(fabric);
 	if (fabric->fd >= 0)
 		close(fabric->fd);

@@ -27,6 +27,7 @@ struct nupa_fabric {
 	bool device;     /* it is no file: it can only be mapped */
 	bool fenced;     /* CAS: others took this process for dead: the mapping is private now */
 	uint32_t kernel; /* MACHINES: which of the superblock's is ours */
+	struct nupa_bell *bell; /* processes of other kernels are woken by it; NULL: not at all */
 	/* beat.c: the heartbeats of processes of other kernels, as we saw them. */
 	uint64_t beats_at_ns; /* CAS: when somebody here looked last */
 	struct nupa_beat {

@@ -49,7 +49,7 @@ bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns);
 #define NUPA_BEAT_MS 100
 #define NUPA_BEATS_MISSED 12u
 /* Wakes the owner of a slot if it said that it sleeps. */
-void nupa_slot_ring(struct nupa_slot *slot);
+void nupa_slot_ring(struct nupa_fabric *fabric, struct nupa_slot *slot);
 
 /* notice.c: something that attachments go by has changed (port_epoch): all are told. */
 void nupa_fabric_announce(struct nupa_fabric *fabric);

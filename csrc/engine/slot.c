@@ -2,6 +2,7 @@
  * The life of a slot: claimed by an attaching process, given up by its owner, or taken back when
  * the owner died.  claim is the only word that decides; nothing is locked. */
 #include "atomics.h"
+#include "bell.h"
 #include "segment_internal.h"
 
 #include <errno.h>
@@ -19,8 +20,9 @@ uint64_t nupa_slot_claim(const struct nupa_slot *slot)
 	return nupa_load_acquire(&slot->claim);
 }
 
-void nupa_slot_ring(struct nupa_slot *slot)
+void nupa_slot_ring(struct nupa_fabric *fabric, struct nupa_slot *slot)
 {
+	nupa_bell_ring_slot(fabric, slot);
 	/* P3: the news (port_epoch, contact_epoch) was stored before, by a full fence. */
 	if (nupa_load_seq(&slot->sleeping) && nupa_exchange_seq(&slot->sleeping, 0))
 		syscall(SYS_futex, &slot->sleeping, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -168,6 +170,8 @@ static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 	nupa_store_relaxed(&slot->life_fd, 0);
 	nupa_store_relaxed(&slot->pid_ns, 0);
 	nupa_store_relaxed(&slot->heartbeat, 0);
+	nupa_store_relaxed(&slot->doorbell, 0);
+	nupa_store_relaxed(&slot->asleep, 0);
 	nupa_store_relaxed(&slot->probe_addr, 0);
 	nupa_store_relaxed(&slot->probe_value, 0);
 	nupa_store_relaxed(&slot->qp_limit, 0);
@@ -215,7 +219,7 @@ static void announce_deaths(struct nupa_fabric *fabric)
 		if (NUPA_CLAIM_STATE(nupa_slot_claim(slot)) != NUPA_SLOT_LIVE)
 			continue;
 		nupa_fetch_add_seq(&slot->contact_epoch, 1);
-		nupa_slot_ring(slot);
+		nupa_slot_ring(fabric, slot);
 	}
 }
 

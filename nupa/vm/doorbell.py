@@ -127,13 +127,15 @@ class Server:
         others = list(self._clients.values())
         # In the order of the specification, "The ivshmem Client-Server Protocol".
         welcome = [(PROTOCOL_VERSION,), (client.number,), (_MEMORY, self._memory)]
-        welcome += [(other.number, other.bell) for other in (*others, client)]
+        welcome += [(other.number, other.bell) for other in others]
         if not all(client.tell(*message) for message in welcome):
             client.close()
             return
         self._clients[client.number] = client
         self._selector.register(client.socket, selectors.EVENT_READ, client)
         self._tell(others, client.number, client.bell)
+        # Last: who has this may be rung, so the others know of it.
+        self._tell([client], client.number, client.bell)
 
     def _tell(self, clients: Iterable[_Client], number: int, *files: int) -> None:
         self._drop([client for client in clients if not client.tell(number, *files)])
