@@ -28,9 +28,6 @@ _ROOTS_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 SOFT_ROCE = "soft-RoCE"
 VIRTIO = "TCP, virtio-net"
 
-# Of the guests alone: eth0 leads from one to the other and nowhere else.
-_ADDRESSES = ("192.168.77.1", "192.168.77.2")
-_SET_ADDRESS = 'ip addr replace "$0/24" dev eth0 && ip link set eth0 up'
 _SET_SOFT_ROCE = """\
 modprobe rdma_rxe && modprobe ib_uverbs || exit
 [ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev eth0
@@ -86,7 +83,7 @@ class Demo:
     stop the next."""
 
     #: How many times `Progress.step` is called.
-    STEPS = 3 + len(_PERFTEST) + 1
+    STEPS = 2 + len(_PERFTEST) + 1
 
     def __init__(
         self,
@@ -107,12 +104,10 @@ class Demo:
         self.report = Report(up.kind, up.qemu_version, up.kernel, up.memory_bytes)
 
     def run(self) -> Report:
-        if self._step("addresses on eth0 in the guests", self._addresses):
-            soft_roce = self._step("soft-RoCE in the guests", self._soft_roce)
-            for operation, kind, size, target in _PERFTEST:
-                self._perftest(_contest(operation, kind, size, target), kind, soft_roce)
-            network = self._step("nupa_net0 in the guests", self._network)
-            self._tcp(network)
+        soft_roce = self._step("soft-RoCE in the guests", self._soft_roce)
+        for operation, kind, size, target in _PERFTEST:
+            self._perftest(_contest(operation, kind, size, target), kind, soft_roce)
+        self._tcp(self._step("nupa_net0 in the guests", self._network))
         self.report.elapsed_s = self._clock() - self._start_s
         return self.report
 
@@ -126,10 +121,6 @@ class Demo:
             return False
         return True
 
-    def _addresses(self) -> None:
-        for host, address in zip(self._hosts, _ADDRESSES, strict=True):
-            self._pair.run(host, ["sh", "-c", _SET_ADDRESS, address])
-
     def _soft_roce(self) -> None:
         if shutil.which("rdma", path=f"{os.environ.get('PATH', os.defpath)}:{_ROOTS_PATH}") is None:
             raise ProgramError(_NO_SOFT_ROCE)
@@ -138,8 +129,7 @@ class Demo:
 
     def _network(self) -> None:
         for host in self._hosts:
-            # The namespace of its process 1: iperf3 finds the interface as any program would.
-            self._pair.run(host, [*NUPA, "net", "up", "--host", host, "--netns", "1"])
+            self._pair.run(host, [*NUPA, "net", "up"])
 
     def _perftest(self, contest: Contest, kind: Kind, soft_roce: bool) -> None:
         if kind == "lat":
@@ -150,8 +140,8 @@ class Demo:
 
         def measure(side: Side) -> float:
             port = free_port()
-            # The programs find each other by TCP, in both cases the same.
-            commands = perftest.commands(contest.program, port, options, server=_ADDRESSES[0])
+            # The programs find each other by TCP on eth0, in both cases.
+            commands = perftest.commands(contest.program, port, options, server=self._hosts[0])
             text = self._pair.measure(*commands, port, nupa=side == "nupa")
             if kind == "lat":
                 return perftest.parse_latency(text)[0].typical_us
@@ -163,7 +153,7 @@ class Demo:
         options = ["-t", str(self._plan.tcp_seconds)]
 
         def measure(side: Side) -> float:
-            address = self._fabric_address if side == "nupa" else _ADDRESSES[0]
+            address = self._fabric_address if side == "nupa" else self._hosts[0]
             port = free_port()
             text = self._pair.measure(*iperf3.commands(address, port, options), port, nupa=False)
             return iperf3.parse_bits_per_s(text) / 8e6
