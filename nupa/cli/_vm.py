@@ -47,9 +47,8 @@ def boot_up(args: argparse.Namespace) -> str:
     )
 
 
-def take_down(name: str | None, force: bool) -> str:
+def take_down(name: str, force: bool) -> str:
     """Takes the machine down; a line about it."""
-    name = name or meant_name()
     done = machine.down(name, force=force)
     if not done.was_up:
         return f"no machine is named {name!r}: nothing to do"

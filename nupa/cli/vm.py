@@ -119,7 +119,8 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     _add_timeout(start)
     start.set_defaults(run=_start)
     down = _add(verbs, "down", "end the guests, remove the fabric", _DOWN_EPILOG)
-    down.add_argument("name", nargs="?", metavar="NAME", help=_NAME_HELP)
+    # Not the only one, whatever its name: what is taken down is meant.
+    down.add_argument("name", nargs="?", default="vm", metavar="NAME", help="default: vm")
     down.add_argument("--force", action="store_true", help="also if commands run in it")
     down.set_defaults(run=_down)
     _add_demo(verbs)

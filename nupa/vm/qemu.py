@@ -13,6 +13,8 @@ from nupa.vm.topology import Topology, say_bytes
 
 #: The first that maps a CXL window as RAM; those before it emulate each access (MMIO).
 CXL_AS_RAM = (10,)
+#: The first with volatile CXL memory.
+_VOLATILE_CXL = (8, 1)
 _RECONNECT_MS = (9, 2)
 _RECONNECT_S = (8, 0)
 #: A client of `-netdev stream` of an older QEMU ends with its server, and does not come back.
@@ -52,16 +54,23 @@ def _device(driver: str, /, **values: object) -> Option:
 
 
 def check_version(topology: Topology, version: tuple[int, ...]) -> None:
-    """LocalError: what this QEMU makes of CXL memory loses updates."""
-    if topology.kind != "cxl" or version >= CXL_AS_RAM or topology.coherence == "software":
+    """LocalError: this QEMU has no volatile CXL memory, or what it makes of it loses updates."""
+    if topology.kind != "cxl" or version >= CXL_AS_RAM:
         return
     name = ".".join(map(str, version))
-    raise LocalError(
-        f"QEMU {name} emulates each access to CXL memory (MMIO): atomics between guests lose "
-        f"updates there.  Take QEMU {CXL_AS_RAM[0]} or later (--qemu), or --kind ivshmem, "
-        f"or --coherence software, which does without atomics",
-        errno.EOPNOTSUPP,
-    )
+    if version < _VOLATILE_CXL:
+        raise LocalError(
+            f"QEMU {name} has no volatile CXL memory, QEMU {_VOLATILE_CXL[0]}.{_VOLATILE_CXL[1]} "
+            f"is the first: take QEMU {CXL_AS_RAM[0]} or later (--qemu), or --kind ivshmem",
+            errno.EOPNOTSUPP,
+        )
+    if topology.coherence != "software":
+        raise LocalError(
+            f"QEMU {name} emulates each access to CXL memory (MMIO): atomics between guests lose "
+            f"updates there.  Take QEMU {CXL_AS_RAM[0]} or later (--qemu), or --kind ivshmem, "
+            f"or --coherence software, which does without atomics",
+            errno.EOPNOTSUPP,
+        )
 
 
 def argv(

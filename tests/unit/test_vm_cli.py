@@ -221,6 +221,12 @@ def test_a_guest_that_is_not_there_or_dead_is_said(up: Run) -> None:
     assert "`nupa vm start host0 --name vm` starts it again" in err
 
 
+def test_down_without_a_name_means_vm_and_no_other(nupa_vm: Run) -> None:
+    assert nupa_vm("up", *SMALL, "--name", "other")[0] == 0
+    assert nupa_vm("down") == (0, "no machine is named 'vm': nothing to do\n", "")
+    assert nupa_vm("run", "host0", "--", "true")[0] == 0
+
+
 def test_a_busy_machine_stays_unless_forced(up: Run, world: World) -> None:
     with agent.connect(world.place(), "host0"):
         code, _, err = up("down")

@@ -131,7 +131,7 @@ def test_an_interrupt_takes_all_down(world: World) -> None:
 
 def test_an_old_qemu_is_refused_before_anything_is_made(world: World) -> None:
     boot = world.boot()._replace(qemu_version=(7, 2, 0))
-    with pytest.raises(LocalError, match="lose updates"):
+    with pytest.raises(LocalError, match="no volatile CXL memory"):
         machine.up("vm", Topology(guests=SMALL.guests), lambda: boot, world.said.append)
     assert world.left() == []
 
