@@ -195,7 +195,10 @@ def collect(name: str) -> bool:
         if not auto:
             return False
     if in_use(path):
-        return False
+        from nupa.fabric.holders import dying_are_gone
+
+        if not dying_are_gone(path):
+            return False
     remove(path)
     remove_shown(path)
     return True
