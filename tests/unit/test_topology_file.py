@@ -112,7 +112,10 @@ HOST = b'[[host]]\nname = "h"\nswitch = "s"\n'
         (b"link = 4\n", "the file: `link` is 4, not a table"),
         (b"host = 4\n", "the file: `host` is 4, not an array"),
         (b'host = ["h"]\n', r"`host` holds 'h': write tables, \[\[host\]\]"),
-        (b"[segment]\nslotz = 4\n", r"\[segment\]: there is no key `slotz`; the keys are: coherence, slots,"),
+        (
+            b"[segment]\nslotz = 4\n",
+            r"\[segment\]: there is no key `slotz`; the keys are: coherence,",
+        ),
         (b"[segment]\nslots = -1\n", r"\[segment\]: `slots` is -1: choose 1 to"),
         (SWITCH + HOST + b'[[trunk]]\nbetween = ["s"]\n', r"\[\[trunk\]\] 1: `between` is"),
         (
