@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from nupa.cli import EXIT_ERROR, fail
 from nupa.fabric.errors import NupaError
+from nupa.vm.place import bell_of
 
 if TYPE_CHECKING:
     import argparse
@@ -54,6 +55,9 @@ def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:
     """Ours, and what attaches the program: a fabric's path, a host's name, a mover or None."""
     env = dict(os.environ, NUPA_FABRIC=fabric, NUPA_HOST=host)
     env.pop("NUPA_MOVER", None)
+    bell = bell_of(fabric)
+    if bell and env.get("NUPA_BELL") != "":
+        env["NUPA_BELL"] = bell
     if mover:
         env["NUPA_MOVER"] = mover
     _prepend(env, "LD_LIBRARY_PATH", _LIBRARIES)

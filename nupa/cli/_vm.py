@@ -32,6 +32,7 @@ def boot_up(args: argparse.Namespace) -> str:
         memory_bytes=args.mem,
         coherence=args.coherence,
         guests=args.guests,
+        doorbell=args.doorbell,
     )
     up = machine.up(
         args.name,
@@ -69,6 +70,7 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
     if found["error"]:
         return [[found["name"], "-", found["error"], "-", "-", "-", "-", "-"]]
     kind = found["kind"] + (", software" if found["coherence"] == "software" else "")
+    kind += ", doorbell" if found["wakeup"] == "doorbell" else ""
     shared = [kind, say_bytes(found["memory_bytes"]), found["qemu"]]
     rows = [
         [

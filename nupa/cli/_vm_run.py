@@ -14,10 +14,11 @@ from nupa.vm import agent, state
 from nupa.vm.frames import Command, Ended
 from nupa.vm.place import Place, meant_name, place_of
 from nupa.vm.relay import Files, Relay, Signals
-from nupa.vm.state import State
+from nupa.vm.state import Guest, State
 
 #: What a guest's fabric is there (csrc/vm).
 DEVICE = "/dev/nupa0"
+_BELL = "/run/nupa/bell"  # csrc/engine/bell_guest.h
 _KILLED = 128  # + the signal, as shells have it
 
 # Of our environment goes along what is about the user and the program, not about this machine.
@@ -34,13 +35,15 @@ _KEPT_BACK = {"NUPA_DIR", "NUPA_UID", "NUPA_VM_CACHE"}
 _ROOTS_PATH = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
-def guest_environment(host: str, mover: str | None) -> dict[str, str]:
-    """What a command in the guest *host* has: as `nupa run` sets it, but for its fabric."""
+def guest_environment(guest: Guest, mover: str | None) -> dict[str, str]:
+    """What a command in the guest has: as `nupa run` sets it, but for its fabric."""
     env = {
         key: value
-        for key, value in environment(DEVICE, host, mover).items()
+        for key, value in environment(DEVICE, guest.name, mover).items()
         if (key in _PASSED or key.startswith(_PASSED_PREFIXES)) and key not in _KEPT_BACK
     }
+    if env.pop("NUPA_BELL", None) != "" and guest.bell:
+        env["NUPA_BELL"] = _BELL
     path = env.get("PATH", os.defpath).split(":")
     env["PATH"] = ":".join([*path, *(folder for folder in _ROOTS_PATH if folder not in path)])
     return env
@@ -54,7 +57,7 @@ def run_in_guest(name: str | None, host: str, command: list[str], *, mover: str 
         return run_on(fabric, command, environment(fabric.path, leased.name, mover))
     guest = _living(place, up, host)
     order = Command(command, guest_environment(guest, mover), _folder())
-    with agent.connect(place, guest) as link, Signals() as signals:
+    with agent.connect(place, guest.name) as link, Signals() as signals:
         ended = Relay(link, Files(), signals).run(order)
     return _exit_code(ended)
 
@@ -70,12 +73,13 @@ def shell_in_guest(name: str | None, host: str, command: list[str], *, mover: st
     guest = _living(place, up, host)
     if not sys.stdin.isatty():
         raise LocalError(
-            f"a shell wants a terminal: `nupa vm run {guest} -- sh` reads commands from a pipe",
+            f"a shell wants a terminal: `nupa vm run {guest.name} -- sh` reads commands from "
+            "a pipe",
             errno.ENOTTY,
         )
     terminal = Terminal(sys.stdin.fileno())
     env = guest_environment(guest, mover)
-    with agent.connect(place, guest) as link, Signals(terminal=True) as signals, terminal:
+    with agent.connect(place, guest.name) as link, Signals(terminal=True) as signals, terminal:
         order = Command(command, env, _folder(), terminal.window())
         ended = Relay(link, Files(sys.stdin.fileno()), signals, terminal).run(order)
     return _exit_code(ended)
@@ -86,8 +90,8 @@ def _machine(name: str | None) -> tuple[Place, State]:
     return place, state.load_up(place)
 
 
-def _living(place: Place, up: State, host: str) -> str:
-    """Its name.  RemoteError: it is dead."""
+def _living(place: Place, up: State, host: str) -> Guest:
+    """RemoteError: it is dead."""
     guest = up.guest(host)
     if guest.state == "dead":
         raise RemoteError(
@@ -95,7 +99,7 @@ def _living(place: Place, up: State, host: str) -> str:
             f"words, `nupa vm start {guest.name} --name {place.name}` starts it again",
             errno.EHOSTDOWN,
         )
-    return guest.name
+    return guest
 
 
 def _folder() -> str:

@@ -38,6 +38,7 @@ examples:
   nupa vm up
   nupa vm up --guests 3 --mem 512M
   nupa vm up --kind ivshmem --name other         a plain PCI memory device instead of CXL
+  nupa vm up --kind ivshmem --doorbell           whose guests wake each other by interrupts
   nupa vm up --topology qemu/two_hosts.toml
   nupa vm up --qemu /usr/bin/qemu-system-x86_64 --coherence software
 """
@@ -158,6 +159,11 @@ def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--coherence",
         help="hardware, or software: flush and invalidate instead of atomics (default: hardware)",
+    )
+    parser.add_argument(
+        "--doorbell",
+        action="store_true",
+        help="of kind ivshmem: an interrupt wakes who sleeps in a guest, instead of looking often",
     )
     parser.add_argument(
         "--topology", metavar="FILE", help="all of it from TOML; other options go before it"

@@ -8,6 +8,7 @@ import fcntl
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from nupa.fabric.errors import FabricError, LocalError, RemoteError
 from nupa.netdev.process import Process, end, find_all, of_pid, spawn_detached
+from nupa.vm import doorbell
 from nupa.vm.agent import Link, try_link
 from nupa.vm.place import AGENT_PORTS, Place, try_lock
 from nupa.vm.state import Guest, State, store
@@ -69,11 +71,39 @@ def start(place: Place, state: State, guest: Guest) -> State:
     # A pid that is nobody's by now: what awaits it will say why.
     process = of_pid(pid) or Process(pid, 1)
     started = guest._replace(
-        process=process, started_s=time.time(), up_s=None, device="", device_bytes=0
+        process=process, started_s=time.time(), up_s=None, device="", device_bytes=0, bell=False
     )
     state = state.with_guest(started)
     store(place, state)
     return state
+
+
+def start_doorbell(place: Place, state: State) -> State:
+    """Starts the server of doorbells; what is up then, stored.  FabricError: it does not start."""
+    argv = [sys.executable, "-P", "-m", "nupa.vm.doorbell", place.bell_socket]
+    env = {key: os.environ[key] for key in (*_ENVIRONMENT, "PYTHONPATH") if key in os.environ}
+    log = os.open(place.log("bell"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    memory = os.open(state.segment, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        with doorbell.listen(place.bell_socket) as listener:
+            fds = [listener.fileno(), memory]
+            pid = spawn_detached([*argv, *map(str, fds)], env, fds=fds, output=log)
+    except OSError as error:
+        raise FabricError(
+            f"cannot start the server of doorbells: {error.strerror}", error.errno or 0
+        ) from error
+    finally:
+        os.close(memory)
+        os.close(log)
+    state = state._replace(doorbell=of_pid(pid))
+    store(place, state)
+    return state
+
+
+def end_doorbell(place: Place) -> None:
+    """Ends it, if it runs."""
+    for process in find_all(place.bell_socket):
+        end(process)
 
 
 class _Booting:
@@ -169,6 +199,7 @@ def _note_up(place: Place, state: State, booted: _Booting, say: Say) -> State:
         up_s=round(time.time() - guest.started_s, 3),
         device=hello.get("device", ""),
         device_bytes=int(size) if size.isdecimal() else 0,
+        bell=hello.get("bell") == "1",
     )
     if guest.device_bytes != state.memory_bytes:
         raise _failed(
@@ -181,6 +212,8 @@ def _note_up(place: Place, state: State, booted: _Booting, say: Say) -> State:
     state = state.with_guest(guest)
     store(place, state)
     say(f"{guest.name}: up in {guest.up_s:.1f} s: {guest.device}, {say_bytes(guest.device_bytes)}")
+    if state.doorbell and not guest.bell:
+        say(f"{guest.name}: has no doorbell, so it polls: `nupa vm log {guest.name}` says why")
     return state
 
 

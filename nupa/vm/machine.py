@@ -56,6 +56,8 @@ def up(
             shared = room.make_segment(name, topology)
             state = _planned(place, topology, boot, shared)
             store(place, state)
+            if topology.ivshmem.doorbell:
+                state = launch.start_doorbell(place, state)
             for number, guest in enumerate(state.guests):
                 if number and topology.guests.network and boot.qemu_version < qemu.NETWORK_HEALS:
                     _await_file(place.net_socket(number))
@@ -83,6 +85,12 @@ def start(name: str, host: str, say: Say, *, timeout_s: float = BOOT_S) -> State
                 f"{guest.name} is {guest.state}, its QEMU is pid {guest.process.pid}: "
                 f"end that first",
                 errno.EEXIST,
+            )
+        if state.doorbell is not None and not state.doorbell.alive:
+            raise FabricError(
+                f"the server of doorbells of {name!r} has ended, and without it no guest can "
+                f"start: take the machine down, and up again",
+                errno.ECONNREFUSED,
             )
         launch.end_all(place, (), [guest.name])
         # What the dead one had there: its ports above all, which the new one may want at once.
@@ -140,6 +148,7 @@ def _take_down(
     place: Place, guests: Sequence[Guest], hosts: Sequence[str], *, segment: bool
 ) -> Down:
     ended = launch.end_all(place, guests, hosts)
+    launch.end_doorbell(place)
     removed = segment and _remove_segment(place.name)
     with suppress(FileNotFoundError):
         shutil.rmtree(place.folder)

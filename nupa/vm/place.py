@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa vm run` 10 ms.
-# ruff: noqa: PTH102, PTH117, PTH118, PTH120, PTH208
+# ruff: noqa: PTH102, PTH110, PTH117, PTH118, PTH119, PTH120, PTH208
 """Where a machine is kept: a folder of its user alone, with what its guests are spoken to by.
 
 nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the temporary folder:
@@ -9,6 +9,7 @@ nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the
     HOST.log                console, and what QEMU says
     HOST.N.sock, .N.lock    a port of the guest's agent; flock: held by who uses it
     net.N.sock              the network between host0 and guest N
+    bell.sock               of the server of doorbells (nupa/vm/doorbell.py), if it has any
 """
 
 from __future__ import annotations
@@ -96,6 +97,11 @@ class Place(NamedTuple):
     def net_socket(self, guest: int) -> str:
         return self.file(f"net.{guest}.sock")
 
+    @property
+    def bell_socket(self) -> str:
+        """Also the word by which the server's process is known."""
+        return self.file("bell.sock")
+
     def make(self) -> None:
         """Makes the folder.  LocalError: it is there (EEXIST), or its path is too long."""
         longest = len(os.fsencode(self.file(_LONGEST_FILE)))
@@ -132,6 +138,19 @@ def place_of(name: str) -> Place:
             errno.EINVAL,
         )
     return Place(name, os.path.join(parent(), f"{_PREFIX}{name}"))
+
+
+def bell_of(segment: str) -> str | None:
+    """Where a process of this machine finds the doorbell of the fabric at that path; None: the
+    fabric is no machine's, or its guests poll."""
+    _, ours, name = os.path.basename(segment).rpartition(f"nupa-{os.geteuid()}-")
+    if not ours or not _NAME.fullmatch(name):
+        return None
+    try:
+        path = place_of(name).bell_socket
+    except LocalError:
+        return None
+    return path if os.path.exists(path) else None
 
 
 def names() -> list[str]:

@@ -80,7 +80,7 @@ def argv(
     host = topology.hosts[number]
     options = [
         *_machine(boot, topology, place, shared, host),
-        *(_cxl(topology, shared) if topology.kind == "cxl" else _ivshmem(shared)),
+        *(_cxl(topology, shared) if topology.kind == "cxl" else _ivshmem(topology, place, shared)),
         *_devices(place, host),
     ]
     if topology.guests.network:
@@ -131,6 +131,9 @@ def _kernel_words(topology: Topology, shared: Shared, host: str) -> list[str]:
     if topology.guests.network:
         named = ",".join(f"{address_of(i)}:{name}" for i, name in enumerate(topology.hosts))
         words.append(f"nupa.hosts={named}")
+    if topology.ivshmem.doorbell:
+        # The doorbell's device is given to VFIO, others need no address translation.
+        words.append("intel_iommu=on iommu=pt")
     return words
 
 
@@ -160,11 +163,18 @@ def _cxl(topology: Topology, shared: Shared) -> list[Option]:
     return options
 
 
-def _ivshmem(shared: Shared) -> list[Option]:
-    """A PCI device whose BAR 2 is the memory."""
+def _ivshmem(topology: Topology, place: Place, shared: Shared) -> list[Option]:
+    """A PCI device whose BAR 2 is the memory; with a doorbell it has that from the server."""
+    if not topology.ivshmem.doorbell:
+        return [
+            _memory("shared", shared),
+            _device("ivshmem-plain", id="memory0", bus="pcie.0", memdev="shared"),
+        ]
     return [
-        _memory("shared", shared),
-        _device("ivshmem-plain", id="memory0", bus="pcie.0", memdev="shared"),
+        # In guests VFIO hands out the interrupt; Debian's kernel has it with an IOMMU only.
+        _device("intel-iommu", intremap="off"),
+        _option("-chardev", "socket", id="bell", path=place.bell_socket),
+        _device("ivshmem-doorbell", id="memory0", bus="pcie.0", vectors=1, chardev="bell"),
     ]
 
 

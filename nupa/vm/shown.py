@@ -35,6 +35,7 @@ def _machine(place: Place) -> dict[str, Any]:
         "kernel": state.kernel,
         "machine_host": state.machine_host,
         "uptime_s": round(time.time() - state.created_s, 1),
+        "wakeup": "doorbell" if state.doorbell and state.doorbell.alive else "polling",
         "guests": [_guest(place, guest) for guest in state.guests],
     }
 
@@ -50,5 +51,6 @@ def _guest(place: Place, guest: Guest) -> dict[str, Any]:
         "uptime_s": round(time.time() - guest.started_s, 1) if alive else None,
         "device": guest.device,
         "device_bytes": guest.device_bytes,
+        "wakeup": "doorbell" if guest.bell else "polling",
         "log": place.log(guest.name),
     }

@@ -31,6 +31,7 @@ class Guest(NamedTuple):
     up_s: float | None = None
     device: str = ""
     device_bytes: int = 0
+    bell: bool = False  #: it has found the doorbell
 
     @property
     def state(self) -> str:
@@ -52,6 +53,7 @@ class State(NamedTuple):
     kernel: str
     created_s: float  #: time.time()
     guests: tuple[Guest, ...]
+    doorbell: Process | None = None  #: the server; None: guests poll
 
     def guest(self, host: str) -> Guest:
         """By its name or number.  LocalError: there is none (ENOENT)."""
@@ -135,6 +137,7 @@ def _parse(value: Any, name: str) -> State:
         kernel=_field(value, "kernel", str),
         created_s=float(_field(value, "created_s", (int, float))),
         guests=tuple(_guest(entry) for entry in guests),
+        doorbell=_optional_process(value, "doorbell"),
     )
     if state.name != name:
         raise ValueError(f"it is of a machine {state.name!r}")
@@ -142,18 +145,23 @@ def _parse(value: Any, name: str) -> State:
 
 
 def _guest(value: Any) -> Guest:
-    process = _field(value, "process", (list, type(None)))
     up_s = _field(value, "up_s", (int, float, type(None)))
     return Guest(
         name=_field(value, "name", str),
         cpu=_field(value, "cpu", int),
         argv=tuple(_all_text(_field(value, "argv", list))),
-        process=None if process is None else _process(process),
+        process=_optional_process(value, "process"),
         started_s=float(_field(value, "started_s", (int, float))),
         up_s=None if up_s is None else float(up_s),
         device=_field(value, "device", str),
         device_bytes=_field(value, "device_bytes", int),
+        bell=_flag(value, "bell"),
     )
+
+
+def _optional_process(value: Any, key: str) -> Process | None:
+    found = _field(value, key, (list, type(None)))
+    return None if found is None else _process(found)
 
 
 def _process(value: list[Any]) -> Process:
@@ -175,3 +183,9 @@ def _field(value: Any, key: str, kind: type | tuple[type, ...]) -> Any:
     if not isinstance(found, kind) or isinstance(found, bool):
         raise ValueError(f"`{key}` is {found!r}")
     return found
+
+
+def _flag(value: Any, key: str) -> bool:
+    if not isinstance(value, dict) or type(value.get(key)) is not bool:
+        raise ValueError(f"the key `{key}` is missing, or no flag")
+    return bool(value[key])

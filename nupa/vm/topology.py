@@ -86,6 +86,11 @@ class Topology:
         _size_in_range("ram", self.guests.ram_bytes, RAM_MIN_BYTES, RAM_MAX_BYTES)
         _in_range("root_ports", self.cxl.root_ports, 1, PORTS_MAX)
         _in_range("downstream_ports", self.cxl.downstream_ports, 1, PORTS_MAX)
+        if self.ivshmem.doorbell and (self.kind, self.coherence) != ("ivshmem", "hardware"):
+            raise TopologyError(
+                f"a doorbell is of kind ivshmem with coherence hardware, and these are {self.kind} "
+                f"and {self.coherence}: guests poll there"
+            )
         if self.kind == "cxl":
             self._check_cxl()
         else:
@@ -147,6 +152,7 @@ def changed(
     memory_bytes: int | None = None,
     coherence: str | None = None,
     guests: int | None = None,
+    doorbell: bool = False,
 ) -> Topology:
     """The same but for what is given.  TopologyError as for Topology."""
     return replace(
@@ -155,6 +161,7 @@ def changed(
         memory_bytes=topology.memory_bytes if memory_bytes is None else memory_bytes,
         coherence=coherence or topology.coherence,
         guests=topology.guests if guests is None else replace(topology.guests, count=guests),
+        ivshmem=Ivshmem(doorbell or topology.ivshmem.doorbell),
     )
 
 

@@ -20,6 +20,7 @@ from nupa.cli import main
 from nupa.cli._vm_run import guest_environment
 from nupa.fabric import FabricError
 from nupa.vm import agent, boot
+from nupa.vm.state import Guest
 
 from .vm_world import DEADLINE_S, World
 
@@ -267,7 +268,7 @@ def test_the_environment_goes_along_but_for_what_is_about_this_machine(
         "SSH_AUTH_SOCK": "/s",
     }.items():
         monkeypatch.setenv(key, value)
-    env = guest_environment("host0", "relay")
+    env = guest_environment(Guest("host0", 0, ("qemu",)), "relay")
     assert env["PATH"] == "/bin:/usr/local/sbin:/usr/sbin:/sbin"
     assert (env["LC_ALL"], env["NUPA_QUIET"], env["PYTHONPATH"]) == ("C", "1", "/y")
     assert (env["NUPA_FABRIC"], env["NUPA_HOST"]) == ("/dev/nupa0", "host0")
