@@ -141,7 +141,7 @@ static const struct step steps[] = {
 	  "the initramfs is of another kernel: remove the cache's folder of initramfs" },
 	{ "host", step_host, "the kernel lacks IPv4 or the name is too long (64 bytes)" },
 	{ "shared memory", step_memory,
-	  "see the kernel's lines above; with --kind cxl QEMU 10 or newer is needed, and --mem a "
+	  "see the kernel's lines above; with --kind cxl QEMU 11 or newer is needed, and --mem a "
 	  "multiple of 256M" },
 	{ "root", init_root,
 	  "the machine's / must be exported as " ROOT_TAG ", and its files be readable for QEMU" },

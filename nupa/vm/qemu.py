@@ -12,7 +12,7 @@ from nupa.vm.place import AGENT_PORTS, Place
 from nupa.vm.topology import Topology, say_bytes
 
 #: The first that maps a CXL window as RAM; those before it emulate each access (MMIO).
-CXL_AS_RAM = (10,)
+CXL_AS_RAM = (11,)
 #: The first with volatile CXL memory.
 _VOLATILE_CXL = (8, 1)
 _RECONNECT_MS = (9, 2)
