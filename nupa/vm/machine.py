@@ -27,6 +27,8 @@ BOOT_S = 120.0
 #: A QEMU that cannot reconnect has to find the one that it connects to.
 _NET_S = 15.0
 _POLL_S = 0.02
+#: Those that a machine can have.
+_ANY_HOSTS = tuple(f"host{i}" for i in range(GUESTS_MAX))
 
 
 def up(
@@ -121,7 +123,9 @@ def down(name: str, *, force: bool = False) -> Down:
     LocalError: commands run in guests, or programs use the fabric, and not *force* (EBUSY)."""
     place = place_of(name)
     if not place.exists:
-        return Down(False, 0, False)
+        # A folder may go otherwise: systemd removes /run/user/UID when its user logs out.
+        ended = launch.end_all(place, (), _ANY_HOSTS)
+        return Down(bool(ended), ended, bool(ended) and _remove_segment(name))
     if force:
         return _down(place)
     with launch.locked(place, "take down"):
@@ -131,7 +135,7 @@ def down(name: str, *, force: bool = False) -> Down:
 
 def _down(place: Place) -> Down:
     guests = _known_guests(place)
-    hosts = [guest.name for guest in guests] or [f"host{i}" for i in range(GUESTS_MAX)]
+    hosts = [guest.name for guest in guests] or _ANY_HOSTS
     return _take_down(place, guests, hosts, segment=True)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import socket
 import stat
 import threading
@@ -227,6 +228,13 @@ def test_down_finds_guests_that_were_never_written_down(world: World) -> None:
     assert world.left() == []
 
 
+def test_down_finds_guests_whose_folder_is_gone(world: World) -> None:
+    world.up()
+    shutil.rmtree(world.place().folder)
+    assert machine.down("vm") == machine.Down(was_up=True, ended=2, segment=True)
+    assert world.left() == []
+
+
 def test_down_of_what_is_not_up_is_no_error(world: World) -> None:
     assert machine.down("vm") == machine.Down(was_up=False, ended=0, segment=False)
     world.up()
@@ -287,7 +295,7 @@ def damage(value: dict[str, object], key: str, wrong: object) -> dict[str, objec
         (lambda value: damage(value, "version", 99), "it has version 99"),
         (lambda value: damage(value, "memory_bytes", "x"), "`memory_bytes` is 'x'"),
         (lambda value: damage(value, "guests", {}), "`guests` is {}"),
-        (lambda value: damage(value, "guests", [{}]), "the key `process` is missing"),
+        (lambda value: damage(value, "guests", [{}]), "` is missing"),
         (lambda value: damage(value, "name", "other"), "of a machine 'other'"),
         (
             lambda value: damage(value, "guests", [{**value["guests"][0], "process": [0, 1]}]),
