@@ -130,6 +130,11 @@ struct nupa_watch *nupa_watch_open(struct nupa_fabric *fabric, uint32_t levels, 
 				      levels);
 		return NULL;
 	}
+	error = nupa_fabric_may_command(fabric, "watches", why, why_bytes);
+	if (error) {
+		errno = -error;
+		return NULL;
+	}
 	watch = watch_new(fabric, levels, snap_bytes);
 	if (!watch) {
 		errno = -nupa_explain(-ENOMEM, why, why_bytes, "no memory for a watch");

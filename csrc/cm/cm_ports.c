@@ -116,6 +116,11 @@ static uint32_t put(const struct nupa_cm_id *id, uint64_t *bucket, uint64_t word
 	return NUPA_CM_BUCKET_WORDS;
 }
 
+static void flush_port(const struct nupa_fabric *fabric, const uint64_t *word)
+{
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_CM, word, sizeof(*word));
+}
+
 static int try_claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16_t port,
 		     bool ephemeral)
 {
@@ -135,6 +140,7 @@ static int try_claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16
 		return EADDRINUSE;
 	}
 	(void)nupa_exchange_seq(&bucket[at], word);
+	flush_port(id->engine->fabric, &bucket[at]);
 	id->port = &bucket[at];
 	id->port_word = word;
 	cm_addr_set_port(&id->src, port);
@@ -188,13 +194,16 @@ int cm_port_listen(struct nupa_cm_id *id)
 	}
 	id->port_word = word;
 	(void)nupa_exchange_seq(id->port, word);
+	flush_port(id->engine->fabric, id->port);
 	return 0;
 }
 
 void cm_port_release(struct nupa_cm_id *id)
 {
-	if (id->port)
+	if (id->port) {
 		(void)nupa_cas_seq(id->port, &id->port_word, 0);
+		flush_port(id->engine->fabric, id->port);
+	}
 	id->port = NULL;
 }
 
@@ -205,6 +214,18 @@ int cm_port_match(enum cm_addr_kind bound, bool afonly, enum cm_addr_kind asked)
 	if (bound == (asked < CM_ADDR_ANY6 ? CM_ADDR_ANY4 : CM_ADDR_ANY6))
 		return 2;
 	return bound == CM_ADDR_ANY6 && !afonly ? 1 : 0;
+}
+
+/* Another kernel's words, and what is known of those whose they are. */
+static void fetch_bucket(const struct nupa_fabric *fabric, const uint64_t *bucket)
+{
+	nupa_fetch(true, NUPA_POINT_CM, bucket, sizeof(struct nupa_cm_bucket));
+	for (uint32_t i = 0; i < NUPA_CM_BUCKET_WORDS; i++) {
+		const uint32_t slot = WORD_SLOT(nupa_load_acquire(&bucket[i]));
+
+		if (slot && slot < fabric->geometry.n_slots)
+			nupa_slot_fetch(fabric, slot);
+	}
 }
 
 int cm_port_find(struct nupa_engine *engine, uint32_t host, enum rdma_port_space ps, uint16_t port,
@@ -218,6 +239,8 @@ int cm_port_find(struct nupa_engine *engine, uint32_t host, enum rdma_port_space
 	if (!table)
 		return -ENOENT;
 	bucket = bucket_of(table, space_of(ps), port);
+	if (nupa_fabric_incoherent(engine->fabric) && host != engine->host)
+		fetch_bucket(engine->fabric, bucket);
 	for (uint32_t i = 0; i < NUPA_CM_BUCKET_WORDS; i++) {
 		uint64_t word = nupa_load_acquire(&bucket[i]);
 		int match;
@@ -269,6 +292,8 @@ uint32_t nupa_fabric_listeners(struct nupa_fabric *fabric, uint32_t host,
 	uint32_t found = 0;
 
 	for (uint32_t i = 0; table && i < NUPA_CM_BUCKETS; i++) {
+		if (nupa_fabric_incoherent(fabric) && host + 1 != fabric->kernel)
+			fetch_bucket(fabric, table[i].words);
 		for (uint32_t n = 0; n < NUPA_CM_BUCKET_WORDS; n++) {
 			uint64_t word = nupa_load_acquire(&table[i].words[n]);
 

@@ -44,7 +44,7 @@ static uint32_t attachments_of_host(const struct nupa_fabric *fabric, uint32_t h
 	uint32_t n = 0;
 
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
-		uint64_t claim = nupa_load_acquire(&fabric->slots[slot].claim);
+		uint64_t claim = nupa_slot_fetch(fabric, slot);
 
 		n += NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE &&
 		     nupa_load_relaxed(&fabric->slots[slot].host) == host;
@@ -171,7 +171,7 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	nupa_list_init(&engine->moderated);
 	nupa_list_init(&engine->pds);
 	nupa_list_init(&engine->cqs);
-	engine->port_epoch_seen = nupa_load_acquire(&fabric->sb->port_epoch);
+	engine->port_epoch_seen = nupa_load_acquire(fabric->port_epoch);
 	engine->port_state_seen =
 	    (uint8_t)nupa_load_relaxed(&fabric->ports[fabric->hosts[host].port].state);
 	engine->qps = nupa_queue_map(fabric->geometry.qp_entries * sizeof(*engine->qps));
@@ -226,6 +226,18 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		errno = ENODEV;
 		return NULL;
 	}
+	if (error == -EXDEV || error == -EADDRINUSE) {
+		snprintf(why, why_bytes,
+			 error == -EXDEV
+			     ? "fabric %s is in memory that is not coherent: a process is on one "
+			       "host of it, and this one is on another than host %u already"
+			     : "fabric %s: host %u is in use under another kernel, and memory that "
+			       "is not coherent has room for one a host: choose another host",
+			 nupa_fabric_name(fabric), host);
+		engine_free(engine);
+		errno = -error;
+		return NULL;
+	}
 	if (error) {
 		snprintf(
 		    why, why_bytes,
@@ -240,8 +252,10 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	engine->epoch = NUPA_CLAIM_EPOCH(nupa_slot_claim(engine->slot));
 	engine->claim = NUPA_CLAIM(nupa_fabric_owner(fabric), engine->epoch, NUPA_SLOT_LIVE);
 	engine->polls_bell = nupa_fabric_machines(fabric);
+	engine->looks = nupa_fabric_incoherent(fabric);
 	engine->bell = engine->polls_bell ? &engine->own_bell : &engine->slot->sleeping;
-	nupa_bell_attach(engine);
+	if (!engine->looks) /* who is asleep would have to be fetched with each message */
+		nupa_bell_attach(engine);
 	error = prepare_slot(engine);
 	if (!error) {
 		/* Yama's ptrace_scope 1 lets only parents in; peers of the same user are what CMA
@@ -250,6 +264,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		nupa_trace_follow(engine); /* before anything happens */
 		nupa_fault_follow(engine);
 		nupa_store_release(&engine->slot->claim, engine->claim);
+		nupa_slot_flush(fabric, engine->slot_index);
 		error = nupa_port_start(engine);
 	}
 	if (error) {
@@ -292,7 +307,7 @@ static void engine_leave(struct nupa_engine *engine)
 	answer_all(engine, deadline_ns);
 	nupa_port_stop(engine);
 	nupa_channel_close_all(engine, deadline_ns);
-	if (!engine->qps_used)
+	if (!engine->qps_used) /* flushed with the rest of the slot */
 		nupa_store_release(&engine->slot->left_epoch, engine->epoch);
 	nupa_fabric_free_slot(engine->fabric, engine->slot_index);
 }

@@ -5,6 +5,7 @@
 #include "backing.h"
 
 #include "atomics.h"
+#include "coherence.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -128,7 +129,7 @@ struct nupa_cm_bucket *nupa_fabric_cm_table(struct nupa_fabric *fabric, uint32_t
 	uint8_t *tables;
 	int error;
 
-	if (!nupa_load_acquire(&backed[host])) {
+	if (!fabric->whole && !nupa_load_acquire(&backed[host])) {
 		error = back ? nupa_fabric_back(fabric, offset, NUPA_CM_TABLE_BYTES) : -ENOENT;
 		if (error) {
 			errno = -error;
@@ -278,6 +279,16 @@ bool nupa_fabric_arena_held(const struct nupa_fabric *fabric, uint32_t slot)
 	return data >= from && (uint64_t)(data - from) < fabric->geometry.arena_bytes;
 }
 
+/* Whether it lies in the arena of another kernel's slot. */
+static bool is_apart(const struct nupa_fabric *fabric, uint64_t offset)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	const uint64_t slot = (offset - sb->arenas_off) / sb->arena_bytes + 1;
+
+	return offset >= sb->arenas_off && slot < sb->n_slots &&
+	       nupa_slot_apart(fabric, (uint32_t)slot);
+}
+
 static int copy_words(const struct nupa_fabric *fabric, uint64_t offset, void *to, size_t bytes)
 {
 	const uint64_t end = fabric->geometry.segment_bytes;
@@ -286,6 +297,7 @@ static int copy_words(const struct nupa_fabric *fabric, uint64_t offset, void *t
 
 	if (bytes > end || offset > end - bytes)
 		return -EIO;
+	nupa_fetch(is_apart(fabric, offset), NUPA_POINT_COUNTERS, words, bytes);
 	for (size_t i = 0; i < bytes / sizeof(*words); i++)
 		out[i] = nupa_load_relaxed(&words[i]);
 	return 0;

@@ -4,21 +4,46 @@
  * takes its owner for dead.  Looks are counted, not time: where everything stands still nobody
  * dies. */
 #include "atomics.h"
+#include "coherence.h"
 #include "segment_internal.h"
 
 #include <errno.h>
+#include <time.h>
 #include <unistd.h>
+
+/* SOFTWARE: who we are is known when we attach: a host is one kernel. */
+static void look_by_ourselves(struct nupa_fabric *fabric)
+{
+	fabric->net_epoch = &fabric->own_net_epoch;
+	if (fabric->creator)
+		return;
+	fabric->own_port_epoch = nupa_load_acquire(fabric->port_epoch);
+	fabric->port_epoch = &fabric->own_port_epoch;
+}
 
 int nupa_fabric_join(struct nupa_fabric *fabric)
 {
+	uint64_t *creator = &fabric->sb->kernels[1];
 	uint64_t id;
 
 	fabric->kernel = 0;
+	fabric->creator = true;
+	fabric->port_epoch = &fabric->sb->port_epoch;
+	fabric->net_epoch = &fabric->sb->net_epoch;
 	if (!nupa_fabric_machines(fabric))
 		return 0;
-	id = nupa_kernel_id();
+	fabric->boot = id = nupa_kernel_id();
 	if (!id)
 		return -ENXIO;
+	if (!fabric->geometry.magic)
+		nupa_store_release(creator, id);
+	fabric->creator = nupa_load_acquire(creator) == id;
+	if (nupa_fabric_incoherent(fabric)) {
+		if (!nupa_coherence_possible())
+			return -EOPNOTSUPP;
+		look_by_ourselves(fabric);
+		return 0;
+	}
 	for (uint32_t i = 1; i < NUPA_KERNELS_MAX; i++) {
 		uint64_t *entry = &fabric->sb->kernels[i];
 		uint64_t seen = nupa_load_acquire(entry);
@@ -54,8 +79,12 @@ static bool listen(struct nupa_fabric *fabric, uint32_t index)
 {
 	const struct nupa_slot *slot = &fabric->slots[index];
 	struct nupa_beat *beat = &fabric->beats[index];
-	const uint64_t claim = nupa_slot_claim(slot);
-	const uint32_t now = nupa_load_relaxed(&slot->heartbeat);
+	const uint64_t claim = nupa_slot_fetch(fabric, index);
+	uint32_t now;
+
+	nupa_fetch(nupa_slot_apart(fabric, index), NUPA_POINT_BEAT, &slot->heartbeat,
+		   NUPA_CACHE_LINE_BYTES);
+	now = nupa_load_relaxed(&slot->heartbeat);
 
 	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE || !nupa_slot_elsewhere(fabric, claim) ||
 	    beat->claim != claim || beat->seen != now) {
@@ -82,4 +111,54 @@ bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns)
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
 		fell_silent |= listen(fabric, slot);
 	return fell_silent;
+}
+
+/* A slot whose owner is not of our boot, and is not known to have ended. */
+static bool is_strange(const struct nupa_fabric *fabric, uint32_t index)
+{
+	const struct nupa_slot *slot = &fabric->slots[index];
+
+	return NUPA_CLAIM_STATE(nupa_slot_claim(slot)) != NUPA_SLOT_FREE &&
+	       nupa_load_acquire(&slot->boot) != fabric->boot;
+}
+
+/* Waits until it has been silent for long enough, and frees it then. */
+static int wait_for_silence(struct nupa_fabric *fabric, uint32_t index)
+{
+	const struct timespec pause = { .tv_nsec = NUPA_BEAT_MS * 1000000L };
+	const struct nupa_slot *slot = &fabric->slots[index];
+	const uint64_t claim = nupa_slot_claim(slot);
+	uint32_t beat = nupa_load_relaxed(&slot->heartbeat);
+
+	for (uint32_t looks = 0; looks < NUPA_BEATS_MISSED; looks++) {
+		nanosleep(&pause, NULL);
+		nupa_fetch(true, NUPA_POINT_CLAIM, slot, NUPA_CACHE_LINE_BYTES);
+		nupa_fetch(true, NUPA_POINT_BEAT, &slot->contact_epoch, 2 * NUPA_CACHE_LINE_BYTES);
+		if (!is_strange(fabric, index) || nupa_slot_claim(slot) != claim)
+			return 0;
+		if (nupa_load_relaxed(&slot->heartbeat) != beat)
+			return -EADDRINUSE;
+	}
+	nupa_slot_take(fabric, index, claim);
+	return 0;
+}
+
+int nupa_host_settle(struct nupa_fabric *fabric, uint32_t host)
+{
+	uint32_t first, end;
+
+	if (!nupa_fabric_incoherent(fabric))
+		return 0;
+	if (fabric->kernel && fabric->kernel != host + 1)
+		return -EXDEV;
+	fabric->kernel = host + 1;
+	nupa_slots_of(fabric, host, &first, &end);
+	for (uint32_t i = first; i < end; i++)
+		while (is_strange(fabric, i)) {
+			int error = wait_for_silence(fabric, i);
+
+			if (error)
+				return error;
+		}
+	return 0;
 }

@@ -58,7 +58,8 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 {
 	enum nupa_mover forced = engine->forced_mover;
 
-	if (forced == NUPA_MOVER_RELAY || opcode == IBV_WR_FLUSH || unlikely(channel->faulty))
+	if (forced == NUPA_MOVER_RELAY || opcode == IBV_WR_FLUSH || unlikely(channel->faulty) ||
+	    unlikely(channel->apart))
 		return false;
 	if (channel->mover == NUPA_MOVER_LOCAL ||
 	    nupa_load_relaxed(&channel->peer_slot->pool_regions) ||
@@ -71,7 +72,7 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 
 bool nupa_channel_can_pull(const struct nupa_channel *channel)
 {
-	return channel->rx_open && !channel->faulty &&
+	return channel->rx_open && !channel->faulty && !channel->apart &&
 	       nupa_load_relaxed(&channel->rx_header->pulls);
 }
 
@@ -112,20 +113,27 @@ int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *chann
 	return 0;
 }
 
+/* What the peer's slot says to ours: see struct nupa_slot. */
+static uint32_t contact_of(const struct nupa_engine *engine, uint32_t peer)
+{
+	return nupa_load_acquire(&engine->fabric->slots[peer].contact[engine->slot_index]);
+}
+
 /* Our receiving direction is the peer's ring, if it has opened it to us. */
 static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	const struct nupa_superblock *sb = &engine->fabric->geometry;
 	struct nupa_ring_header *header;
 
-	if (channel->rx_open ||
-	    nupa_load_acquire(&engine->slot->contact[channel->peer]) != channel->peer_epoch)
+	if (channel->rx_open || contact_of(engine, channel->peer) != engine->epoch)
 		return;
 	header = ring_of(engine, engine->fabric->arena[channel->peer], engine->slot_index);
+	nupa_fetch(channel->apart, NUPA_POINT_PAIR, header, NUPA_CACHE_LINE_BYTES);
 	if (nupa_load_acquire(&header->pair) !=
 	    ((uint64_t)channel->peer_epoch << 32 | engine->epoch))
 		return;
 	nupa_rx_init(&channel->rx, header, sb->ring_lines, sb->dma_bytes, channel->peer_epoch);
+	channel->rx.apart = channel->apart;
 	channel->rx_header = header;
 	channel->rx_open = true;
 	if (!nupa_net_runs(engine, channel))
@@ -147,7 +155,10 @@ static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
 	memset(header + 1, 0, lines_bytes); /* ring.h I2: this ring may have had another consumer */
 	nupa_store_relaxed(&header->head, NUPA_HEAD(engine->epoch, 0));
 	nupa_store_relaxed(&header->dma_head, NUPA_HEAD(engine->epoch, 0));
+	nupa_flush(channel->apart, NUPA_POINT_EMPTY, &header->head, 2 * NUPA_CACHE_LINE_BYTES);
+	nupa_flush(channel->apart, NUPA_POINT_EMPTY, header + 1, lines_bytes);
 	nupa_tx_init(&channel->tx, header, sb->ring_lines, sb->dma_bytes, engine->epoch);
+	channel->tx.apart = channel->apart;
 	error = nupa_mover_probe(engine, channel);
 	nupa_store_relaxed(&header->mover, nupa_window_may_share(engine, channel)
 					       ? NUPA_MOVER_SHARED
@@ -160,13 +171,14 @@ static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
 		return error;
 	}
 	nupa_store_release(&header->pair, (uint64_t)engine->epoch << 32 | channel->peer_epoch);
+	nupa_flush(channel->apart, NUPA_POINT_PAIR, header, NUPA_CACHE_LINE_BYTES);
 	return 0;
 }
 
 static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t peer)
 {
 	struct nupa_slot *slot = &engine->fabric->slots[peer];
-	uint64_t claim = nupa_load_acquire(&slot->claim);
+	uint64_t claim = nupa_slot_fetch(engine->fabric, peer);
 	uint32_t host = nupa_load_relaxed(&slot->host);
 	struct nupa_arena_map map = nupa_arena_map(&engine->fabric->geometry);
 	struct nupa_channel *channel;
@@ -185,6 +197,7 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->peer = peer;
 	channel->pidfd = channel->life_fd = -1;
 	channel->foreign = nupa_slot_foreign(engine->fabric, peer, claim);
+	channel->apart = nupa_slot_apart(engine->fabric, peer);
 	channel->shared_fd = -1;
 	channel->peer_epoch = NUPA_CLAIM_EPOCH(claim);
 	channel->peer_pid = NUPA_CLAIM_PID(claim);
@@ -194,7 +207,7 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->peer_mrs = (struct nupa_mr_entry *)(void *)(arena + map.mrs_off);
 	channel->flow = &engine->flows[host];
 	channel->fence = engine->polls_bell || !engine->membarrier;
-	channel->path_epoch = nupa_load_acquire(&engine->fabric->sb->port_epoch) - 1;
+	channel->path_epoch = nupa_load_acquire(engine->fabric->port_epoch) - 1;
 	nupa_list_init(&channel->refusals);
 	nupa_list_init(&channel->held);
 	nupa_fault_look(engine, channel);
@@ -204,12 +217,18 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 /* Tells the peer of our direction, so that it opens its own; again, if it could not then. */
 void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel)
 {
-	nupa_channel_say(engine, channel, engine->epoch);
+	nupa_channel_say(engine, channel, 0);
 }
 
-void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t word)
+void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t closed)
 {
-	nupa_store_release(&channel->peer_slot->contact[engine->slot_index], word);
+	uint32_t *contact = &engine->slot->contact[channel->peer];
+
+	nupa_store_release(contact, channel->peer_epoch | closed);
+	if (channel->apart) { /* it looks by itself */
+		nupa_flush(true, NUPA_POINT_CONTACT, contact, sizeof(*contact));
+		return;
+	}
 	nupa_fetch_add_seq(&channel->peer_slot->contact_epoch, 1);
 	nupa_port_knock(engine, channel->peer_slot);
 }
@@ -234,7 +253,7 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 		/* Without the mover that is forced we never will: whoever knocked must not wait.
 		 * Memory may be there when it knocks again. */
 		if (error == -ENOTSUP)
-			nupa_channel_say(engine, channel, engine->epoch | NUPA_CONTACT_CLOSED);
+			nupa_channel_say(engine, channel, NUPA_CONTACT_CLOSED);
 		free(channel);
 		return NULL;
 	}
@@ -252,6 +271,8 @@ struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer
 	struct nupa_channel *channel =
 	    peer < engine->fabric->geometry.n_slots ? engine->channels[peer] : NULL;
 
+	if (channel && channel->apart)
+		nupa_slot_fetch(engine->fabric, peer);
 	if (channel && !channel->broken && !nupa_channel_peer_alive(channel))
 		nupa_channel_fail(engine, channel);
 	return nupa_channel_get(engine, peer);
@@ -260,19 +281,22 @@ struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer
 /* Somebody opened, left or died: look at all. */
 void nupa_channel_scan_contacts(struct nupa_engine *engine)
 {
+	const uint32_t closed = engine->epoch | NUPA_CONTACT_CLOSED;
+
 	engine->contact_epoch_seen = nupa_load_acquire(&engine->slot->contact_epoch);
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
 		struct nupa_channel *channel = engine->channels[peer];
 		uint64_t claim = nupa_load_acquire(&engine->fabric->slots[peer].claim);
-		uint32_t word = nupa_load_acquire(&engine->slot->contact[peer]);
-		uint32_t contact = word & ~NUPA_CONTACT_CLOSED;
+		uint32_t contact = contact_of(engine, peer);
 
+		/* Whose word it is who lives there now says, if it is the same as before. */
+		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
+		    nupa_load_acquire(&engine->fabric->slots[peer].claim) != claim)
+			contact = 0;
 		if (channel && !channel->broken &&
-		    (!nupa_channel_peer_alive(channel) ||
-		     word == (channel->peer_epoch | NUPA_CONTACT_CLOSED)))
+		    (!nupa_channel_peer_alive(channel) || contact == closed))
 			nupa_channel_fail(engine, channel);
-		if (word == 0 || word != contact || NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
-		    NUPA_CLAIM_EPOCH(claim) != contact)
+		if (contact != engine->epoch)
 			continue;
 		channel = nupa_channel_get(engine, peer);
 		if (channel)
@@ -282,8 +306,10 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 
 static bool closed_by_peer(const struct nupa_engine *engine, const struct nupa_channel *channel)
 {
-	return nupa_load_acquire(&engine->slot->contact[channel->peer]) ==
-	       (channel->peer_epoch | NUPA_CONTACT_CLOSED);
+	nupa_fetch(channel->apart, NUPA_POINT_CONTACT,
+		   &channel->peer_slot->contact[engine->slot_index], sizeof(uint32_t));
+	return contact_of(engine, channel->peer) == (engine->epoch | NUPA_CONTACT_CLOSED) &&
+	       nupa_channel_peer_alive(channel);
 }
 
 /* Waits until the peers have taken what we sent last, acknowledgements above all. */

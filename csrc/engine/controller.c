@@ -3,6 +3,7 @@
  * counted.  Other processes' arenas are read with pread: a hole read
  * through a mapping would allocate a page, or kill us when /dev/shm is full (I4). */
 #include "atomics.h"
+#include "coherence.h"
 #include "segment_internal.h"
 
 #include <errno.h>
@@ -81,12 +82,15 @@ int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t sta
 	if (port >= fabric->geometry.n_ports ||
 	    (state != NUPA_PORT_DOWN && state != NUPA_PORT_ACTIVE))
 		return -EINVAL;
+	if (nupa_fabric_incoherent(fabric) && !fabric->creator)
+		return -EREMOTE;
 	entry = &fabric->ports[port];
 	/* A fault may do the same meanwhile; the epoch below publishes it. */
 	if (nupa_exchange_seq(&entry->state, state) == state)
 		return 0;
 	if (state == NUPA_PORT_DOWN)
 		nupa_fetch_add_seq(&entry->link_downed, 1);
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_PORTS, entry, sizeof(*entry));
 	nupa_fabric_announce(fabric);
 	return 0;
 }
@@ -129,7 +133,7 @@ int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot
 	if (slot == 0 || slot >= sb->n_slots)
 		return -EINVAL;
 	entry = &fabric->slots[slot];
-	claim = nupa_slot_claim(entry);
+	claim = nupa_slot_fetch(fabric, slot);
 	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE)
 		return -ENOENT;
 	*info = (struct nupa_slot_info){
@@ -199,6 +203,8 @@ int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to
 {
 	if (from >= fabric->geometry.n_hosts || to >= fabric->geometry.n_hosts)
 		return -EINVAL;
+	nupa_fetch(fabric->kernel != from + 1 && nupa_fabric_incoherent(fabric),
+		   NUPA_POINT_COUNTERS, nupa_past_flow(fabric, from, to), sizeof(struct nupa_flow));
 	*info = flow_info(nupa_past_flow(fabric, from, to));
 	return 0;
 }
@@ -220,12 +226,14 @@ int nupa_fabric_hw_counters(struct nupa_fabric *fabric, uint32_t host,
 		return -EINVAL;
 	memset(counters, 0, sizeof(*counters));
 	/* The past first: who goes meanwhile is not counted twice. */
+	nupa_fetch(fabric->kernel != host + 1 && nupa_fabric_incoherent(fabric),
+		   NUPA_POINT_COUNTERS, nupa_past_hw(fabric, host), sizeof(*counters));
 	add_words(counters, nupa_past_hw(fabric, host));
 	for (uint32_t slot = 1; slot < sb->n_slots; slot++) {
 		const struct nupa_slot *entry = &fabric->slots[slot];
 		int rc;
 
-		if (NUPA_CLAIM_STATE(nupa_slot_claim(entry)) == NUPA_SLOT_FREE ||
+		if (NUPA_CLAIM_STATE(nupa_slot_fetch(fabric, slot)) == NUPA_SLOT_FREE ||
 		    nupa_load_relaxed(&entry->host) != host)
 			continue;
 		rc = nupa_fabric_read(fabric, nupa_arena_offset(fabric, slot) + hw_off, &found,
@@ -247,8 +255,8 @@ int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to)
 
 	if (from == 0 || from >= sb->n_slots || to == 0 || to >= sb->n_slots)
 		return -EINVAL;
-	producer = nupa_slot_claim(&fabric->slots[from]);
-	consumer = nupa_slot_claim(&fabric->slots[to]);
+	producer = nupa_slot_fetch(fabric, from);
+	consumer = nupa_slot_fetch(fabric, to);
 	if (NUPA_CLAIM_STATE(producer) != NUPA_SLOT_LIVE ||
 	    NUPA_CLAIM_STATE(consumer) != NUPA_SLOT_LIVE)
 		return -ENOENT;

@@ -31,9 +31,10 @@ static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channe
 		free(container_of(link, struct nupa_refusal, link));
 	nupa_fault_free_held(channel);
 	nupa_store_release(&channel->tx.header->pair, 0);
+	nupa_flush(channel->apart, NUPA_POINT_PAIR, channel->tx.header, NUPA_CACHE_LINE_BYTES);
 	/* One that lives has to know as well that nothing comes or goes any more. */
 	if (nupa_channel_peer_alive(channel))
-		nupa_channel_say(engine, channel, engine->epoch | NUPA_CONTACT_CLOSED);
+		nupa_channel_say(engine, channel, NUPA_CONTACT_CLOSED);
 }
 
 /* What the channel holds beside itself. */
@@ -53,6 +54,8 @@ static void give_back(struct nupa_engine *engine, struct nupa_channel *channel)
 
 static bool has_left(const struct nupa_channel *channel)
 {
+	nupa_fetch(channel->apart, NUPA_POINT_QUEUE, &channel->peer_slot->sleeping,
+		   NUPA_CACHE_LINE_BYTES);
 	return nupa_load_acquire(&channel->peer_slot->left_epoch) == channel->peer_epoch;
 }
 

@@ -10,6 +10,7 @@
 
 #include "bell.h"
 #include "cm_hooks.h"
+#include "coherence.h"
 #include "lock.h"
 #include "objects.h"
 #include "segment_internal.h"
@@ -38,6 +39,7 @@ struct nupa_engine {
 	bool membarrier;       /* this process takes part in global expedited barriers */
 	bool polls_bell; /* MACHINES: no futex wakes us; nor anything else, if it does not ring */
 	bool rings;      /* it has a doorbell (bell.h), for itself and for ringing others */
+	bool looks;      /* SOFTWARE: nobody tells it of changes, it looks (look.c) */
 	bool fenced;     /* MACHINES: others took us for dead; the slot is not ours any more */
 	bool apart;      /* nupa_engine_attach made it */
 	bool forked;     /* a copy in a child process: nothing of it reaches the fabric */
@@ -63,6 +65,7 @@ struct nupa_engine {
 	uint32_t refs; /* open contexts; guarded by the registry's lock */
 	enum nupa_mover forced_mover;
 	uint32_t port_epoch_seen;
+	uint64_t looked_ns; /* SOFTWARE: when it looked around last (look.c) */
 	uint8_t port_state_seen;
 	uint8_t *arena;
 	struct nupa_qp_entry *qp_entries;
@@ -167,6 +170,12 @@ void nupa_port_takes_over(struct nupa_engine *engine); /* it waits for events in
 void nupa_port_barrier(struct nupa_engine *engine);    /* P3, P4: the fence of all producers */
 uint64_t nupa_clock_ns(void);
 
+/* look.c: with the lock; SOFTWARE: sees what others have changed, if the last look is old. */
+void nupa_engine_look(struct nupa_engine *engine, uint64_t now_ns);
+
+/* What others only look at now and then: counters, the heartbeat. */
+void nupa_engine_show(const struct nupa_engine *engine);
+
 /* progress.c: runs the engine once; returns how many messages were handled. */
 uint32_t nupa_engine_progress(struct nupa_engine *engine);
 /* Takes up to *budget* messages from one channel; how many. */
@@ -204,7 +213,7 @@ bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
 static inline bool nupa_channel_path_up(const struct nupa_engine *engine,
 					struct nupa_channel *channel)
 {
-	uint32_t epoch = nupa_load_acquire(&engine->fabric->sb->port_epoch);
+	uint32_t epoch = nupa_load_acquire(engine->fabric->port_epoch);
 
 	if (unlikely(channel->path_epoch != epoch)) {
 		channel->path_up = nupa_path_up(engine, channel->peer_host);
@@ -222,8 +231,8 @@ static inline bool nupa_channel_same_process(const struct nupa_channel *channel)
 }
 
 void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);
-/* Leaves a word with the peer: see struct nupa_slot.contact. */
-void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t word);
+/* Leaves a word for the peer: see struct nupa_slot.contact. */
+void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t closed);
 /* C6: whether what was read of the peer's ring just now was the peer's.  Who takes a slot back
  * changes its claim first, then gives the arena's memory back, which reads as zeros. */
 static inline bool nupa_channel_intact(const struct nupa_channel *channel)

@@ -60,6 +60,10 @@ static uint64_t end_of(uint64_t for_ns)
 static int check(const struct nupa_fabric *fabric, const struct nupa_fault_info *fault, char *why,
 		 size_t why_bytes)
 {
+	const int refused = nupa_fabric_may_command(fabric, "faults", why, why_bytes);
+
+	if (refused)
+		return refused;
 	if (fault->kind == 0 || fault->kind >= NUPA_FAULT_KINDS)
 		return nupa_explain(-EINVAL, why, why_bytes,
 				    "there is no fault of kind %u: kinds are 1 to %u", fault->kind,

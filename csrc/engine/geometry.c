@@ -189,13 +189,21 @@ static int fit(struct nupa_superblock *sb, bool choose_slots, char *why, size_t 
 static int plan_machines(struct nupa_superblock *sb, const struct nupa_config *c, char *why,
 			 size_t why_bytes)
 {
+	int rc;
+
 	if (c->pool_bytes)
 		return nupa_explain(-EINVAL, why, why_bytes,
 				    "pool_bytes is %" PRIu64 ": in a device's memory the pool has "
 				    "what is left, so leave it out",
 				    c->pool_bytes);
 	sb->segment_bytes = c->segment_bytes;
-	return fit(sb, !c->slots, why, why_bytes);
+	rc = fit(sb, !c->slots, why, why_bytes);
+	if (rc || !(sb->flags & NUPA_SEGMENT_SOFTWARE) || sb->n_slots > sb->n_hosts)
+		return rc;
+	return nupa_explain(-EINVAL, why, why_bytes,
+			    "%u slots for %u hosts: where memory is not coherent each host needs "
+			    "one of its own, so choose more memory",
+			    sb->n_slots - 1, sb->n_hosts);
 }
 
 static int plan_file(struct nupa_superblock *sb, char *why, size_t why_bytes)

@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 5u
+#define NUPA_LAYOUT_VERSION 6u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -202,7 +202,8 @@ struct nupa_superblock {
 	NUPA_LINE_ALIGNED struct nupa_watcher watchers[NUPA_WATCHERS_MAX];
 	struct nupa_fault_entry faults[NUPA_FAULTS_MAX];
 	/* MACHINES: the kernels that ever opened it (CAS, once), by a hash of their boot ids;
-	 * claims have the index.  [1] is the creator's.  Others: all are kernel 0. */
+	 * claims have the index.  [1] is the creator's.  Others: all are kernel 0.  SOFTWARE: only
+	 * [1] is used, claims have the host's index + 1. */
 	uint64_t kernels[NUPA_KERNELS_MAX];
 };
 NUPA_ASSERT_SIZE(struct nupa_superblock, 320 + 64 * 32 + 64 * 128 + 1024 * 8);
@@ -256,16 +257,19 @@ struct nupa_slot {
 	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4). */
 	NUPA_LINE_ALIGNED uint64_t hazard;
 
-	/* Line 3: bumped (fetch_add) by whoever wrote `contact`. */
+	/* Line 3: bumped (fetch_add) by whoever wrote a word of `contact` for this slot; not by
+	 * other kernels where memory is not coherent. */
 	NUPA_LINE_ALIGNED uint32_t contact_epoch;
+	uint32_t pad3;
+	uint64_t boot; /* MACHINES, owner: nupa_kernel_id() */
 
 	/* Line 4: MACHINES: counts while its owner lives (beat.c). */
 	NUPA_LINE_ALIGNED uint32_t heartbeat;
 	uint32_t doorbell; /* owner: its number among those who ring, + 1; 0: it has none */
 	uint32_t asleep;   /* owner: which of its sleeps this is; 0: it is awake (bell.h) */
 
-	/* contact[s]: epoch of slot s when it opened its ring to this slot; with
-	 * NUPA_CONTACT_CLOSED: when it closed it for good.  Writer: s. */
+	/* Owner: contact[s] is the epoch of slot s when this one opened its ring to it; with
+	 * NUPA_CONTACT_CLOSED: when it closed it for good. */
 	NUPA_LINE_ALIGNED uint32_t contact[NUPA_SLOTS_MAX];
 };
 NUPA_ASSERT_SIZE(struct nupa_slot, 5 * 64 + 1024);

@@ -164,6 +164,9 @@ int nupa_attach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid
 	if (qp->type != IBV_QPT_UD || !nupa_mcast_is_group(gid) ||
 	    (!ethernet && (lid < 0xc000 || lid == 0xffff)))
 		return EINVAL;
+	/* Senders look at tables of all processes when a word has changed that all of them bump. */
+	if (nupa_fabric_incoherent(engine->fabric))
+		return EOPNOTSUPP;
 	nupa_engine_lock(engine);
 	error = attach(qp, gid, lid);
 	nupa_engine_unlock(engine);

@@ -37,7 +37,7 @@ static void look_around(struct nupa_net *net)
 {
 	const struct nupa_fabric *fabric = net->engine->fabric;
 
-	net->epoch_seen = nupa_load_acquire(&fabric->sb->net_epoch);
+	net->epoch_seen = nupa_load_acquire(fabric->net_epoch);
 	memset(net->slots, 0, sizeof(net->slots));
 	memset(net->stalled, 0, sizeof(net->stalled));
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
@@ -52,7 +52,7 @@ static void look_around(struct nupa_net *net)
 
 static uint32_t slot_of(struct nupa_net *net, uint32_t host)
 {
-	if (unlikely(nupa_load_relaxed(&net->engine->fabric->sb->net_epoch) != net->epoch_seen))
+	if (unlikely(nupa_load_relaxed(net->engine->fabric->net_epoch) != net->epoch_seen))
 		look_around(net);
 	return net->slots[host];
 }

@@ -39,12 +39,14 @@ static int go_public(struct nupa_net *net, bool takes_coalesced, char *why, size
 	nupa_engine_unlock(engine);
 	nupa_exchange_seq(&engine->slot->net_queue,
 			  (net->queue + 1) | (takes_coalesced ? NUPA_NET_COALESCED : 0));
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_QUEUE, &engine->slot->sleeping,
+		   NUPA_CACHE_LINE_BYTES);
 	if (is_taken(fabric, engine->host, net->queue, engine->slot_index))
 		return nupa_explain(-EBUSY, why, why_bytes,
 				    "queue %u of host %s's interface is served by another process",
 				    net->queue, fabric->hosts[engine->host].name);
-	nupa_fetch_add_seq(&fabric->sb->net_epoch, 1);
-	net->epoch_seen = nupa_load_acquire(&fabric->sb->net_epoch) - 1;
+	nupa_fabric_net_changed(fabric);
+	net->epoch_seen = nupa_load_acquire(fabric->net_epoch) - 1;
 	return 0;
 }
 

@@ -3,6 +3,7 @@
  * watches. */
 #include "engine.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -10,9 +11,28 @@
 #define PATIENCE_NS UINT64_C(200000000)
 #define LOOK_NS 50000
 
+int nupa_fabric_may_command(const struct nupa_fabric *fabric, const char *what, char *why,
+			    size_t why_bytes)
+{
+	if (nupa_fabric_incoherent(fabric))
+		return nupa_explain(-EOPNOTSUPP, why, why_bytes,
+				    "fabric %s is in memory that is not coherent, where %s are not "
+				    "possible: use one with coherence = \"hardware\"",
+				    nupa_fabric_name(fabric), what);
+	if (!fabric->creator)
+		return nupa_explain(
+		    -EREMOTE, why, why_bytes,
+		    "%s of fabric %s go by the clock of the machine on which it was "
+		    "made: run this there",
+		    what, nupa_fabric_name(fabric));
+	return 0;
+}
+
 void nupa_fabric_announce(struct nupa_fabric *fabric)
 {
 	nupa_fetch_add_seq(&fabric->sb->port_epoch, 1);
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_EPOCH, &fabric->sb->port_epoch,
+		   NUPA_CACHE_LINE_BYTES);
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
 		if (NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) == NUPA_SLOT_LIVE)
 			nupa_slot_ring(fabric, &fabric->slots[slot]);

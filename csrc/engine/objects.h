@@ -44,6 +44,7 @@ struct nupa_channel {
 	int pidfd;    /* -1: none */
 	int life_fd;  /* the other end of the peer's pipe; -1: none */
 	bool foreign; /* the peer's pid is one of another pid namespace: it means nothing here */
+	bool apart;   /* it is in a kernel that sees stores by flush and fetch alone */
 	bool rx_open;
 	bool dma_backed; /* our DMA bytes are backed by memory */
 	bool broken;     /* the peer died, left, or wrote nonsense */

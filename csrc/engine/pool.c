@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#define WORDS_PER_LINE (NUPA_CACHE_LINE_BYTES / (uint32_t)sizeof(uint32_t))
 #define OWNER(slot, low) ((uint32_t)(slot) << 24 | ((uint32_t)(low)&0xffffff))
 #define OWNER_SLOT(word) ((word) >> 24)
 #define OWNER_LOW(word) ((word)&0xffffff)
@@ -34,13 +35,26 @@ static void free_words(struct nupa_fabric *fabric, uint32_t first, uint32_t n)
 		nupa_store_release(&fabric->extents[i], 0);
 }
 
+/* The extents of our host, [first, end): all; SOFTWARE: whole lines of their words, which no other
+ * kernel claims. */
+static void extents_of_ours(const struct nupa_fabric *fabric, uint32_t *first, uint32_t *end)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	const uint32_t each = sb->n_extents / sb->n_hosts / WORDS_PER_LINE * WORDS_PER_LINE;
+	const bool apart = nupa_fabric_incoherent(fabric);
+
+	*first = apart && fabric->kernel ? (fabric->kernel - 1) * each : 0;
+	*end = !apart ? sb->n_extents : fabric->kernel ? *first + each : 0;
+}
+
 /* Claims *n* neighbours; returns the first, or n_extents if there is no such run. */
 static uint32_t claim_run(struct nupa_fabric *fabric, uint32_t n, uint32_t owner)
 {
 	const uint32_t n_extents = fabric->geometry.n_extents;
-	uint32_t first = 0, held = 0;
+	uint32_t first, end, held = 0;
 
-	while (first + held < n_extents && held < n) {
+	extents_of_ours(fabric, &first, &end);
+	while (first + held < end && held < n) {
 		uint32_t free_word = 0;
 
 		if (nupa_cas_seq(&fabric->extents[first + held], &free_word, owner)) {
@@ -122,12 +136,13 @@ void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
 	const uint32_t mine = OWNER(0, getpid());
-	uint32_t asked = 0;
+	uint32_t asked = 0, first, end;
 	bool alive = false;
 
 	if (slot == 0 && nupa_fabric_machines(fabric))
 		return;
-	for (uint32_t i = 0; i < sb->n_extents; i++) {
+	extents_of_ours(fabric, &first, &end);
+	for (uint32_t i = first; i < end; i++) {
 		uint32_t word = nupa_load_acquire(&fabric->extents[i]);
 
 		if (word == 0 || OWNER_SLOT(word) != slot)

@@ -181,6 +181,11 @@ static void port_supervise(struct nupa_engine *engine)
 	futex_wait(engine->bell, 0, SUPERVISE_NS);
 	if (nupa_load_relaxed(&engine->polls) == polls)
 		nupa_store_relaxed(&engine->app_drives, false);
+	if (engine->looks) {
+		nupa_engine_lock(engine);
+		nupa_engine_look(engine, engine->now_ns());
+		nupa_engine_unlock(engine);
+	}
 }
 
 static void *port_thread(void *arg)
@@ -204,6 +209,8 @@ static void *port_thread(void *arg)
 		}
 		nupa_engine_lock(engine);
 		nupa_store_relaxed(&engine->held_back, false);
+		if (engine->looks)
+			nupa_engine_look(engine, engine->now_ns());
 		handled = nupa_engine_progress(engine);
 		nupa_engine_unlock(engine);
 		now_ns = engine->now_ns();
@@ -265,6 +272,8 @@ static void beat(struct nupa_engine *engine)
 		nupa_store_release(&engine->fenced, true);
 	} else {
 		nupa_store_release(&slot->heartbeat, slot->heartbeat + 1);
+		if (engine->looks)
+			nupa_engine_show(engine);
 		if (!nupa_beat_look(engine->fabric, nupa_clock_ns()))
 			return;
 	}

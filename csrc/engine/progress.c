@@ -163,7 +163,7 @@ static void handle_change(struct nupa_engine *engine)
 	const struct nupa_fabric *fabric = engine->fabric;
 	uint32_t state = nupa_load_relaxed(&fabric->ports[fabric->hosts[engine->host].port].state);
 
-	engine->port_epoch_seen = nupa_load_acquire(&fabric->sb->port_epoch);
+	engine->port_epoch_seen = nupa_load_acquire(fabric->port_epoch);
 	nupa_trace_follow(engine);
 	nupa_fault_follow(engine);
 	nupa_cm_flush(engine);
@@ -233,7 +233,7 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 		handle_deaths(engine);
 	if (unlikely(engine->broken))
 		nupa_channel_sweep(engine);
-	if (unlikely(nupa_load_relaxed(&engine->fabric->sb->port_epoch) != engine->port_epoch_seen))
+	if (unlikely(nupa_load_relaxed(engine->fabric->port_epoch) != engine->port_epoch_seen))
 		handle_change(engine);
 	if (unlikely(engine->fault_duty))
 		nupa_fault_run(engine);
@@ -266,7 +266,7 @@ bool nupa_engine_rings_ready(const struct nupa_engine *engine)
 {
 	return nupa_engine_lines_ready(engine) ||
 	       nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen ||
-	       nupa_load_relaxed(&engine->fabric->sb->port_epoch) != engine->port_epoch_seen;
+	       nupa_load_relaxed(engine->fabric->port_epoch) != engine->port_epoch_seen;
 }
 
 /* Whether answers wait for room in a ring. */

@@ -318,10 +318,13 @@ static const struct nupa_qp_entry *partner_of(const struct nupa_qp *qp,
 {
 	uint32_t index = qp->dest_qpn & (NUPA_QP_MAX - 1);
 
+	nupa_fetch(channel->apart, NUPA_POINT_CLAIM, channel->peer_slot, NUPA_CACHE_LINE_BYTES);
 	/* I5: an index from outside. */
 	if (index >= qp->engine->fabric->geometry.qp_entries ||
 	    index >= nupa_load_acquire(&channel->peer_slot->qp_limit))
 		return NULL;
+	nupa_fetch(channel->apart, NUPA_POINT_QP, &channel->peer_qps[index],
+		   sizeof(channel->peer_qps[index]));
 	return &channel->peer_qps[index];
 }
 

@@ -9,11 +9,13 @@
  *   I3  Both ends walk the DMA ring by the same arithmetic (nupa_dma_span), so a
  *       message carries its length only.
  *   I4  Counts are 40 bits wide and travel with the producer's epoch: a head that a
- *       former consumer stored late is told apart and ignored. */
+ *       former consumer stored late is told apart and ignored.
+ *   I5  `apart`: the other end is in another kernel that sees stores by flush and fetch alone. */
 #ifndef NUPA_RING_H
 #define NUPA_RING_H
 
 #include "atomics.h"
+#include "coherence.h"
 #include "wire.h"
 
 #include <string.h>
@@ -32,6 +34,7 @@ struct nupa_tx {
 	uint32_t n_lines, dma_bytes;
 	uint32_t lap_shift;
 	uint32_t epoch;
+	bool apart;
 };
 
 struct nupa_rx {
@@ -46,6 +49,7 @@ struct nupa_rx {
 	uint32_t n_lines, dma_bytes;
 	uint32_t lap_shift;
 	uint32_t epoch;
+	bool apart;
 };
 
 enum nupa_rx_result { NUPA_RX_EMPTY = 0, NUPA_RX_MESSAGE = 1, NUPA_RX_CORRUPT = -1 };
@@ -112,6 +116,7 @@ static inline struct nupa_msg *nupa_tx_reserve(struct nupa_tx *tx, uint32_t dma_
 					       uint8_t **payload)
 {
 	if (__builtin_expect(tx->tail - tx->head_seen >= tx->n_lines, 0)) {
+		nupa_fetch(tx->apart, NUPA_POINT_HEAD, &tx->header->head, NUPA_CACHE_LINE_BYTES);
 		/* C2: acquire, so that our stores to the line come after the consumer's loads. */
 		tx->head_seen = nupa_head_accept(nupa_load_acquire(&tx->header->head), tx->epoch,
 						 tx->head_seen, tx->tail);
@@ -124,6 +129,8 @@ static inline struct nupa_msg *nupa_tx_reserve(struct nupa_tx *tx, uint32_t dma_
 		    nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
 
 		if (tx->dma_tail + span - tx->dma_head_seen > tx->dma_bytes) {
+			nupa_fetch(tx->apart, NUPA_POINT_HEAD, &tx->header->dma_head,
+				   NUPA_CACHE_LINE_BYTES);
 			tx->dma_head_seen =
 			    nupa_head_accept(nupa_load_acquire(&tx->header->dma_head), tx->epoch,
 					     tx->dma_head_seen, tx->dma_tail);
@@ -150,15 +157,18 @@ static inline void nupa_tx_publish(struct nupa_tx *tx, struct nupa_msg *line,
 
 		tx->dma_tail +=
 		    nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
+		nupa_flush(tx->apart, NUPA_POINT_PAYLOAD, tx->dma + start, dma_payload_bytes);
 	}
 	/* P1: release, so that whoever sees the tag sees line and payload. */
 	nupa_store_release(&line->tag, (uint32_t)(tx->tail >> tx->lap_shift) + 1);
+	nupa_flush(tx->apart, NUPA_POINT_LINE, line, sizeof(*line));
 	tx->tail++;
 }
 
 /* True when the consumer has taken everything. */
 static inline bool nupa_tx_drained(struct nupa_tx *tx)
 {
+	nupa_fetch(tx->apart, NUPA_POINT_HEAD, &tx->header->head, NUPA_CACHE_LINE_BYTES);
 	tx->head_seen = nupa_head_accept(nupa_load_acquire(&tx->header->head), tx->epoch,
 					 tx->head_seen, tx->tail);
 	return tx->head_seen == tx->tail;
@@ -174,6 +184,7 @@ static inline bool nupa_rx_ready(const struct nupa_rx *rx)
 {
 	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
 
+	nupa_fetch(rx->apart, NUPA_POINT_LINE, nupa_rx_line(rx), sizeof(struct nupa_msg));
 	return nupa_load_acquire(&nupa_rx_line(rx)->tag) == tag;
 }
 
@@ -185,6 +196,7 @@ static inline enum nupa_rx_result nupa_rx_take(struct nupa_rx *rx, struct nupa_m
 	const struct nupa_msg *line = &rx->lines[rx->head & (rx->n_lines - 1)];
 	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
 
+	nupa_fetch(rx->apart, NUPA_POINT_LINE, line, sizeof(*line));
 	/* C1: acquire, so that the copy below sees what was stored before the tag. */
 	if (nupa_load_acquire(&line->tag) != tag)
 		return NUPA_RX_EMPTY;
@@ -204,6 +216,7 @@ static inline enum nupa_rx_result nupa_rx_take(struct nupa_rx *rx, struct nupa_m
 		rx->dma_pending =
 		    nupa_dma_span(rx->dma_head, rx->dma_bytes, out->length_bytes, &start);
 		*payload = rx->dma + start;
+		nupa_fetch(rx->apart, NUPA_POINT_PAYLOAD, *payload, out->length_bytes);
 	}
 	return NUPA_RX_MESSAGE;
 }
@@ -218,6 +231,7 @@ static inline void nupa_rx_publish(struct nupa_rx *rx)
 	/* P2: release, so that our loads of the lines come before the producer's stores. */
 	nupa_store_release(&rx->header->dma_head, NUPA_HEAD(rx->epoch, rx->dma_head));
 	nupa_store_release(&rx->header->head, NUPA_HEAD(rx->epoch, rx->head));
+	nupa_flush(rx->apart, NUPA_POINT_HEAD, &rx->header->head, 2 * NUPA_CACHE_LINE_BYTES);
 }
 
 /* Gives a line back that was read in place, with nothing beside it. */

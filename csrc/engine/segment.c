@@ -308,6 +308,11 @@ static int join(struct nupa_fabric *fabric, char *why, size_t why_bytes)
 {
 	int rc = nupa_fabric_join(fabric);
 
+	if (rc == -EOPNOTSUPP)
+		return nupa_explain(rc, why, why_bytes,
+				    "%s is in memory that is not coherent, and nupa knows no "
+				    "instructions of this processor to write it back",
+				    fabric->path);
 	return rc ? nupa_explain(
 			rc, why, why_bytes,
 			"%s has been opened by %u kernels, which is the most: make it anew",

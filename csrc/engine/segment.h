@@ -26,8 +26,14 @@ struct nupa_fabric {
 	uint64_t whole_bytes;
 	bool device;     /* it is no file: it can only be mapped */
 	bool fenced;     /* CAS: others took this process for dead: the mapping is private now */
-	uint32_t kernel; /* MACHINES: which of the superblock's is ours */
+	uint32_t kernel; /* MACHINES: which of the superblock's is ours; SOFTWARE: our host + 1 */
 	struct nupa_bell *bell; /* processes of other kernels are woken by it; NULL: not at all */
+	uint64_t boot;   /* MACHINES: nupa_kernel_id() */
+	bool creator;    /* our kernel is the creator's */
+	/* Those of the superblock; SOFTWARE: what the last look made of them (look.c). */
+	uint32_t *port_epoch, *net_epoch;
+	uint32_t own_port_epoch, own_net_epoch;
+	uint64_t queues_seen;
 	/* beat.c: the heartbeats of processes of other kernels, as we saw them. */
 	uint64_t beats_at_ns; /* CAS: when somebody here looked last */
 	struct nupa_beat {
@@ -66,7 +72,8 @@ const struct nupa_host *nupa_fabric_host(const struct nupa_fabric *fabric, uint3
 const struct nupa_port *nupa_fabric_port(const struct nupa_fabric *fabric, uint32_t port);
 const struct nupa_route *nupa_fabric_route(const struct nupa_fabric *fabric, uint32_t from,
 					   uint32_t to);
-/* Sets one port's state, counts link_downed, tells every attachment. */
+/* Sets one port's state, counts link_downed, tells every attachment.  -EREMOTE: only the creator's
+ * kernel may, as memory is not coherent. */
 int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t state);
 
 struct nupa_slot_info {
@@ -142,13 +149,15 @@ void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot);
 
 /* Claims a free slot for this process: state ATTACHING, identity (host, uid, comm, start time)
  * filled in; the caller backs and fills its tables, then stores LIVE.  -EBUSY: none is free;
- * -ESTALE: others took this process for dead. */
+ * -ESTALE: others took this process for dead.  SOFTWARE: -EXDEV: this process is on another host;
+ * -EADDRINUSE: a process of another kernel is on the host. */
 int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot);
 /* The owner gives up its slot, whatever its state: the arena is cleared, the pool's extents and the
  * slot are freed, the others are told.  -EPERM if the slot is not this process's. */
 int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot);
 
-/* beat.c: the kernel that we run under takes its place in the fabric's table: 0 or -errno. */
+/* beat.c: the kernel that we run under takes its place in the fabric's table, [1] if the fabric is
+ * being made: 0 or -errno. */
 int nupa_fabric_join(struct nupa_fabric *fabric);
 /* This process, as claims name it. */
 uint32_t nupa_fabric_owner(const struct nupa_fabric *fabric);
@@ -158,11 +167,19 @@ static inline bool nupa_fabric_machines(const struct nupa_fabric *fabric)
 	return fabric->geometry.flags & NUPA_SEGMENT_MACHINES;
 }
 
+/* Whether that is not coherent (coherence.h). */
+static inline bool nupa_fabric_incoherent(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.flags & NUPA_SEGMENT_SOFTWARE;
+}
+
 /* /proc/PID/stat field 22, or 0 if there is no such process. */
 uint64_t nupa_process_start_time(uint32_t pid);
 bool nupa_process_alive(uint32_t pid, uint64_t start_time);
 /* Another number for each boot of each machine; 0: there is no /proc to say it. */
 uint64_t nupa_kernel_id(void);
+/* For tests: what it says from now on in this process; 0: the truth. */
+void nupa_kernel_pretend(uint64_t id);
 /* The pid namespace of this process, a number that is not 0; 0: there is no /proc to say it. */
 uint32_t nupa_pid_namespace(void);
 

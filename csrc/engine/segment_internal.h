@@ -31,6 +31,16 @@ void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot);
 void nupa_fabric_detach_copy(struct nupa_fabric *fabric);
 
 uint64_t nupa_slot_claim(const struct nupa_slot *slot);
+/* look.c: the slots that attachments to the host may have, [first, end).  SOFTWARE: no others. */
+void nupa_slots_of(const struct nupa_fabric *fabric, uint32_t host, uint32_t *first, uint32_t *end);
+/* SOFTWARE: whether it is another kernel's; of who has not attached, all are.  Others: false. */
+bool nupa_slot_apart(const struct nupa_fabric *fabric, uint32_t slot);
+/* The claim, and what stands beside it and in line 1, as they are now. */
+uint64_t nupa_slot_fetch(const struct nupa_fabric *fabric, uint32_t slot);
+/* All of a slot of our own. */
+void nupa_slot_flush(const struct nupa_fabric *fabric, uint32_t slot);
+/* A queue of a network interface came or went. */
+void nupa_fabric_net_changed(struct nupa_fabric *fabric);
 /* Whether the process of that claim exists.  A slot that is being attached or reaped has no settled
  * start time: its pid alone counts. */
 bool nupa_slot_alive(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
@@ -38,6 +48,11 @@ bool nupa_slot_alive(const struct nupa_fabric *fabric, uint32_t slot, uint64_t c
  * another kernel or another pid namespace. */
 bool nupa_life_is_over(const struct nupa_slot *slot);
 bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
+/* beat.c, SOFTWARE: that no process of another kernel has a slot of the host: 0, or -EADDRINUSE.
+ * Those that had one and are silent are given up. */
+int nupa_host_settle(struct nupa_fabric *fabric, uint32_t host);
+/* slot.c: frees a slot whose owner has ended; false: somebody was faster. */
+bool nupa_slot_take(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
 /* beat.c: whether the claim is of another kernel. */
 bool nupa_slot_elsewhere(const struct nupa_fabric *fabric, uint64_t claim);
 /* What the heartbeat says of a claim of another kernel: false once it has been silent for
@@ -51,6 +66,10 @@ bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns);
 /* Wakes the owner of a slot if it said that it sleeps. */
 void nupa_slot_ring(struct nupa_fabric *fabric, struct nupa_slot *slot);
 
+/* notice.c: whether *what*, which live in the superblock and go by this kernel's clock, may be set
+ * from here: 0, -EREMOTE (run it where the fabric was made), -EOPNOTSUPP (SOFTWARE: nowhere). */
+int nupa_fabric_may_command(const struct nupa_fabric *fabric, const char *what, char *why,
+			    size_t why_bytes);
 /* notice.c: something that attachments go by has changed (port_epoch): all are told. */
 void nupa_fabric_announce(struct nupa_fabric *fabric);
 /* Waits, 200 ms at most, until each attachment goes by it that lives and is not stopped. */

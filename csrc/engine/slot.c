@@ -3,6 +3,7 @@
  * the owner died.  claim is the only word that decides; nothing is locked. */
 #include "atomics.h"
 #include "bell.h"
+#include "coherence.h"
 #include "segment_internal.h"
 
 #include <errno.h>
@@ -66,11 +67,18 @@ static void introduce(struct nupa_slot *slot, uint32_t host)
 
 int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot)
 {
+	uint32_t first, end;
+	int error;
+
 	if (host >= fabric->geometry.n_hosts)
 		return -EINVAL;
 	if (nupa_load_acquire(&fabric->fenced))
 		return -ESTALE;
-	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
+	error = nupa_host_settle(fabric, host);
+	if (error)
+		return error;
+	nupa_slots_of(fabric, host, &first, &end);
+	for (uint32_t i = first; i < end; i++) {
 		struct nupa_slot *entry = &fabric->slots[i];
 		uint64_t claim = nupa_slot_claim(entry);
 		uint32_t epoch = next_epoch(NUPA_CLAIM_EPOCH(claim));
@@ -80,6 +88,7 @@ int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *
 			&entry->claim, &claim,
 			NUPA_CLAIM(nupa_fabric_owner(fabric), epoch, NUPA_SLOT_ATTACHING)))
 			continue;
+		nupa_store_release(&entry->boot, fabric->boot);
 		introduce(entry, host);
 		*slot = i;
 		return 0;
@@ -106,6 +115,7 @@ static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 	const uint32_t n_hosts = fabric->geometry.n_hosts;
 	const struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
 	const uint64_t at = nupa_arena_offset(fabric, index);
+	const bool incoherent = nupa_fabric_incoherent(fabric);
 	struct nupa_flow flows[NUPA_HOSTS_MAX];
 	struct nupa_hw_counters hw;
 
@@ -128,6 +138,9 @@ static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 		nupa_fetch_add_seq(&sum->xmit_wait, flows[peer].xmit_wait);
 		nupa_fetch_add_seq(&sum->xmit_discards, flows[peer].xmit_discards);
 	}
+	nupa_flush(incoherent, NUPA_POINT_COUNTERS, nupa_past_flow(fabric, host, 0),
+		   n_hosts * sizeof(flows[0]));
+	nupa_flush(incoherent, NUPA_POINT_COUNTERS, nupa_past_hw(fabric, host), sizeof(hw));
 }
 
 /* C4: whether somebody who lives is in the middle of a copy to or from a region of the slot.  Its
@@ -183,12 +196,15 @@ static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 	}
 	if (nupa_load_relaxed(&slot->net_queue)) {
 		nupa_store_relaxed(&slot->net_queue, 0);
-		nupa_fetch_add_seq(&fabric->sb->net_epoch, 1);
+		nupa_fabric_net_changed(fabric);
 	}
 	nupa_store_relaxed(&slot->hazard, 0);
 	nupa_store_relaxed(&slot->sleeping, 0);
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_QUEUE, &slot->sleeping,
+		   NUPA_CACHE_LINE_BYTES);
 	/* Pairs with the acquire of whoever claims it next: the slot is clean by then. */
 	nupa_store_release(&slot->claim, NUPA_CLAIM(0, epoch, NUPA_SLOT_FREE));
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_CLAIM, slot, NUPA_CACHE_LINE_BYTES);
 	return true;
 }
 
@@ -210,13 +226,14 @@ static void clear_free_arenas(struct nupa_fabric *fabric)
 	}
 }
 
-/* Tells every attachment to look again at its peers. */
+/* Tells every attachment to look again at its peers, but for those that look by themselves. */
 static void announce_deaths(struct nupa_fabric *fabric)
 {
 	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
 		struct nupa_slot *slot = &fabric->slots[i];
 
-		if (NUPA_CLAIM_STATE(nupa_slot_claim(slot)) != NUPA_SLOT_LIVE)
+		if (nupa_slot_apart(fabric, i) ||
+		    NUPA_CLAIM_STATE(nupa_slot_claim(slot)) != NUPA_SLOT_LIVE)
 			continue;
 		nupa_fetch_add_seq(&slot->contact_epoch, 1);
 		nupa_slot_ring(fabric, slot);
@@ -243,7 +260,7 @@ int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot)
 /* Takes a slot from its owner, who has ended.  The epoch in the claim makes this fail if somebody
  * else was faster.  A reaper that died half way is taken over the same way: clearing twice does no
  * harm. */
-static bool take_slot(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
+bool nupa_slot_take(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
 {
 	const uint32_t epoch = NUPA_CLAIM_EPOCH(claim);
 	const uint32_t owner = NUPA_CLAIM_OWNER(claim);
@@ -255,16 +272,20 @@ static bool take_slot(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
 
 int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host)
 {
+	uint32_t first, end;
 	int evicted = 0;
 
-	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
+	if (host >= fabric->geometry.n_hosts)
+		return -EINVAL;
+	nupa_slots_of(fabric, host, &first, &end);
+	for (uint32_t i = first; i < end; i++) {
 		struct nupa_slot *slot = &fabric->slots[i];
-		uint64_t claim = nupa_slot_claim(slot);
+		uint64_t claim = nupa_slot_fetch(fabric, i);
 
 		if ((NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE ||
 		     NUPA_CLAIM_STATE(claim) == NUPA_SLOT_ATTACHING) &&
 		    nupa_load_relaxed(&slot->host) == host && nupa_slot_elsewhere(fabric, claim))
-			evicted += take_slot(fabric, i, claim);
+			evicted += nupa_slot_take(fabric, i, claim);
 	}
 	if (evicted)
 		announce_deaths(fabric);
@@ -278,8 +299,10 @@ int nupa_fabric_reap(struct nupa_fabric *fabric)
 	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
 		uint64_t claim = nupa_slot_claim(&fabric->slots[i]);
 
-		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE && !nupa_slot_alive(fabric, i, claim))
-			reaped += take_slot(fabric, i, claim);
+		/* Another kernel's are given back there. */
+		if (!nupa_slot_apart(fabric, i) && NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE &&
+		    !nupa_slot_alive(fabric, i, claim))
+			reaped += nupa_slot_take(fabric, i, claim);
 	}
 	nupa_pool_reclaim(fabric, 0);
 	clear_free_arenas(fabric);

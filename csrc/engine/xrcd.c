@@ -147,6 +147,11 @@ struct ibv_xrcd *nupa_open_xrcd(struct ibv_context *context, struct ibv_xrcd_ini
 		errno = EINVAL;
 		return NULL;
 	}
+	/* Who has a domain open is seen by what others write at the same moment. */
+	if (nupa_fabric_incoherent(engine->fabric)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
 	if (attr->fd != -1 && fstat(attr->fd, &file))
 		return NULL;
 	xrcd = calloc(1, sizeof(*xrcd));
