@@ -23,10 +23,11 @@ PYTHON_FLAG = -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak build format lint style tidy sanitize check-c test-c test-py clean
+.PHONY: help demo test check bench soak build format lint style tidy sanitize check-c test-c test-py smoke \
+	test-vm clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 12
 
 demo: $(BUILD)/packages.run $(BUILD)/built ## a fabric, real RDMA programs on it, a table beside TCP
 	$(BIN)/nupa demo $(DEMO_ARGS)
@@ -147,8 +148,16 @@ $(BUILD)/pyverbs/built: tests/suites/build_pyverbs | $(BUILD)/packages.test $(VE
 	@tests/suites/build_pyverbs $(BIN) $(@D)
 	@touch $@
 
+# Guests take both cores: theirs are tests of their own, when the others are done.
 test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built $(BUILD)/pyverbs/built
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest $(PYTEST_ARGS) -m "not vm"
+	@$(MAKE) --no-print-directory smoke
+
+smoke: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built
+	$(BIN)/pytest -m "vm and not long" tests/system
+
+test-vm: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests in QEMU guests, of all kinds
+	$(BIN)/pytest -m vm tests/system
 
 clean: ## remove everything that was built, and the virtual environment
 	rm -rf $(BUILD) $(VENV) nupa/lib nupa/bin nupa/_engine*.so

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What guests boot from, and the consoles of guests in which a test failed.
+
+Each module has a fixture `machine`, so that its guests boot once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from nupa.fabric import NupaError
+from nupa.vm import boot
+
+from .machine import Machine
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _bootable() -> None:
+    """QEMU and a kernel are there, or fetched now.  Skips where they cannot be, and says why."""
+    try:
+        boot.prepare(None, lambda line: print(line, file=sys.stderr))
+    except NupaError as error:
+        pytest.skip(f"no guests: {error}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    machine = getattr(item, "funcargs", {}).get("machine")
+    if report.failed and isinstance(machine, Machine):
+        report.sections.append((f"consoles at the end of {call.when}", machine.consoles()))
+    return report

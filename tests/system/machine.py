@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A machine of QEMU guests for tests: booted, given commands, its guests killed, all taken down.
+
+It has folders of its own, so that it stands beside a user's.  Guests are emulated, ten to thirty
+times slower than this machine: counts are small, deadlines long, and nothing sleeps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from nupa.demo.programs import NUPA, Outcome, Program
+from nupa.netdev.process import find_all
+
+#: Of a command in a guest that runs alone; what takes longer hangs.
+DEADLINE_S = 60.0
+#: Of a guest's start: 10 s, or more where the cores are shared.
+BOOT_S = 120.0
+#: Until a death is known: the most that a user is told (docs/design.md).
+DEATH_S = 2.0
+_TICK_S = 0.05
+_PORTS = itertools.count(20000)
+
+
+class StallError(Exception):
+    """What should have come did not come in time: a hang, or an emulator that stood still."""
+
+
+class Machine:
+    """`nupa vm` with folders of its own.  host0, host1, … are guests; *here* is this machine."""
+
+    name = "vm"
+
+    def __init__(self, guests: int = 2, kind: str = "cxl", *options: str) -> None:
+        self.hosts = [f"host{number}" for number in range(guests)]
+        self.here = f"host{guests}"
+        self._options = ["--guests", str(guests), "--kind", kind, *options]
+        # Not tmp_path: a socket's path is short.
+        self._run = Path(tempfile.mkdtemp(prefix="nupa-test-"))
+        self._segments = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
+        self._env = {"XDG_RUNTIME_DIR": str(self._run), "NUPA_DIR": str(self._segments)}
+        self._started: list[Program] = []
+
+    def up(self) -> None:
+        """StallError: a guest did not come up."""
+        boot = f"{BOOT_S:g}"
+        outcome = self.nupa("vm", "up", *self._options, "--timeout", boot, deadline_s=2 * BOOT_S)
+        if not outcome.ok:
+            raise StallError(outcome.describe())
+
+    def nupa(self, *arguments: str, deadline_s: float = DEADLINE_S) -> Outcome:
+        """`nupa` with these arguments, to its end; that it fails is in what is returned."""
+        with closing(self.program([*NUPA, *arguments])) as program:
+            return self.wait(program, deadline_s)
+
+    def program(self, argv: Sequence[str]) -> Program:
+        """Any command line, started; the caller's to close."""
+        return Program(argv, env=self._env)
+
+    def on_net(self, host: str, command: Sequence[str]) -> list[str]:
+        """What runs *command* where nupa_net0 of *host* is: in a guest it is there for all."""
+        if host != self.here:
+            return list(command)
+        return [*NUPA, "net", "exec", "--fabric", self.name, host, "--", *command]
+
+    def argv(self, host: str, command: Sequence[str]) -> list[str]:
+        return [*NUPA, "vm", "run", host, "--", *command]
+
+    def wait(self, program: Program, deadline_s: float = DEADLINE_S) -> Outcome:
+        """Its end.  StallError: it does not come."""
+        if not select.select([program.pidfd], [], [], deadline_s)[0]:
+            program.kill(f"was killed: not done after {deadline_s:g} s")
+            raise StallError(program.outcome().describe())
+        return program.outcome()
+
+    def run(self, host: str, command: Sequence[str], *, deadline_s: float = DEADLINE_S) -> Outcome:
+        """*command* on *host*, to its end: it must succeed."""
+        with closing(self.program(self.argv(host, command))) as program:
+            outcome = self.wait(program, deadline_s)
+        assert outcome.ok, outcome.describe()
+        return outcome
+
+    def start(self, host: str, command: Sequence[str]) -> Program:
+        """*command* on *host*, started; it is ended with the machine, or by end()."""
+        program = self.program(self.argv(host, command))
+        self._started.append(program)
+        return program
+
+    def end(self, program: Program) -> None:
+        self._started.remove(program)
+        program.close()
+
+    def talk(
+        self,
+        server: tuple[str, Sequence[str]],
+        client: tuple[str, Sequence[str]],
+        listens: Callable[[], bool],
+        *,
+        deadline_s: float = DEADLINE_S,
+    ) -> tuple[Outcome, Outcome]:
+        """The ends of a server and its client, each (host, command): both must succeed.
+
+        The client is started when *listens* says so.
+        """
+        with closing(self.program(self.argv(*server))) as first:
+            self.until(listens, first, deadline_s)
+            with closing(self.program(self.argv(*client))) as second:
+                told = self.wait(second, deadline_s)
+                assert told.ok, f"{told.describe()}\n{self.said_by(first)}"
+            outcome = self.wait(first, deadline_s)
+        assert outcome.ok, f"{outcome.describe()}\n{told.describe()}"
+        return outcome, told
+
+    def until(
+        self, what: Callable[[], bool], program: Program, deadline_s: float = DEADLINE_S
+    ) -> None:
+        """Until *what* is true while *program* runs.  StallError: it does not come true."""
+        end_s = time.monotonic() + deadline_s
+        while not what():
+            assert program.running, program.outcome().describe()
+            if time.monotonic() > end_s:
+                raise StallError(f"after {deadline_s:g} s in vain: {self.said_by(program)}")
+            # Until it ends, or for a moment.
+            select.select([program.pidfd], [], [], _TICK_S)
+
+    @staticmethod
+    def said_by(program: Program) -> str:
+        """What it has said, at its end."""
+        program.kill("was killed")
+        return program.outcome().describe()
+
+    def tcp(self, host: str, port: int) -> Callable[[], bool]:
+        """Whether somebody on *host* listens on that TCP port; on this machine, of nupa_net0."""
+        query = self.on_net(host, ["ss", "-Hnlt", f"sport = :{port}"])
+        return lambda: bool(self.run(host, query).stdout.strip())
+
+    def cm(self, port: int, space: str = "tcp") -> Callable[[], bool]:
+        """Whether somebody on the fabric listens there by the RDMA CM."""
+
+        def listens() -> bool:
+            outcome = self.nupa("show", self.name, "--json")
+            assert outcome.ok, outcome.describe()
+            found = json.loads(outcome.stdout)["listeners"]
+            return any((at["port"], at["space"]) == (port, space) for at in found)
+
+        return listens
+
+    def guests(self) -> dict[str, dict[str, Any]]:
+        """What `nupa vm ls --json` says of each guest."""
+        outcome = self.nupa("vm", "ls", "--json")
+        assert outcome.ok, outcome.describe()
+        (found,) = json.loads(outcome.stdout)
+        return {guest["name"]: guest for guest in found["guests"]}
+
+    def signal(self, host: str, number: signal.Signals) -> None:
+        """To the QEMU of that guest.  After SIGKILL it is gone."""
+        pidfd = os.pidfd_open(self.guests()[host]["pid"])
+        signal.pidfd_send_signal(pidfd, number)
+        if number == signal.SIGKILL:
+            assert select.select([pidfd], [], [], DEADLINE_S)[0]
+        os.close(pidfd)
+
+    def start_again(self, host: str) -> None:
+        outcome = self.nupa("vm", "start", host, deadline_s=2 * BOOT_S)
+        assert outcome.ok, outcome.describe()
+
+    def consoles(self) -> str:
+        """What the guests' consoles show."""
+        texts = [f"{log.name}\n{log.read_text(errors='replace')}" for log in self._logs()]
+        return "\n".join(texts) or "no guest has said anything"
+
+    def _logs(self) -> list[Path]:
+        return sorted(self._run.glob("nupa-vm-*/*.log"))
+
+    def close(self) -> None:
+        """Ends commands and guests; what is left is an error."""
+        for program in self._started:
+            program.close()
+        outcome = self.nupa("vm", "down", "--force")
+        left = [str(path) for path in (*self._run.iterdir(), *self._segments.iterdir())]
+        left += [str(each) for host in self.hosts for each in self._qemus(host)]
+        shutil.rmtree(self._run)
+        shutil.rmtree(self._segments)
+        assert outcome.ok, outcome.describe()
+        assert left == []
+
+    def _qemus(self, host: str) -> list[object]:
+        return list(find_all(str(self._run / f"nupa-vm-{self.name}" / f"{host}.pid")))
+
+
+@contextmanager
+def booted(guests: int = 2, kind: str = "cxl", *options: str) -> Iterator[Machine]:
+    """A machine that is up.  StallError: it did not come up, twice."""
+    with closing(Machine(guests, kind, *options)) as machine:
+        try:
+            machine.up()
+        except StallError as stalled:
+            print(f"once more, since an emulator may stand still: {stalled}", file=sys.stderr)
+            machine.up()
+        yield machine
+
+
+def new_port() -> int:
+    """That no test has used: what a server leaves behind is in nobody's way."""
+    return next(_PORTS)
