@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nupa.vm.frames import Frame
 
 #: A guest that is up says HELLO at once; one that is stopped or hangs never does.
-WAIT_S = 15.0
+WAIT_S = 30.0
 # The agent ends what a client has left before it greets the next one.
 _PORT_WAIT_S = 4.0
 _READ_BYTES = 1 << 16

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,8 +152,7 @@ def _take_down(
     ended = launch.end_all(place, guests, hosts)
     launch.end_doorbell(place)
     removed = segment and _remove_segment(place.name)
-    with suppress(FileNotFoundError):
-        shutil.rmtree(place.folder)
+    place.remove()
     return Down(True, ended, removed)
 
 

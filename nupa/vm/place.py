@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa vm run` 10 ms.
-# ruff: noqa: PTH102, PTH110, PTH117, PTH118, PTH119, PTH120, PTH208
+# ruff: noqa: PTH102, PTH106, PTH108, PTH110, PTH117, PTH118, PTH119, PTH120, PTH208
 """Where a machine is kept: a folder of its user alone, with what its guests are spoken to by.
 
 nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the temporary folder:
@@ -31,6 +31,7 @@ DEFAULT_NAME = "vm"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,31}")
 _PREFIX = "nupa-vm-"
 _SOCKET_PATH_BYTES_MAX = 107  # unix(7): sun_path has 108, one of them NUL
+_REMOVALS_MAX = 100
 _LONGEST_FILE = "net.00.sock.tmp"
 
 
@@ -127,6 +128,24 @@ class Place(NamedTuple):
             raise FabricError(
                 f"cannot make {self.folder}: {error.strerror}", error.errno or 0
             ) from error
+
+    def remove(self) -> None:
+        """Removes the folder and its files, also while another one does.  FabricError: it stays."""
+        for _ in range(_REMOVALS_MAX):
+            try:
+                for name in os.listdir(self.folder):
+                    with suppress(FileNotFoundError):
+                        os.unlink(self.file(name))
+                os.rmdir(self.folder)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise FabricError(
+                        f"cannot remove {self.folder}: {error.strerror}", error.errno or 0
+                    ) from error
+        if self.exists:
+            raise FabricError(f"{self.folder} is written to again and again", errno.ENOTEMPTY)
 
 
 def place_of(name: str) -> Place:
