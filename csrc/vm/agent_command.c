@@ -55,42 +55,38 @@ void command_close(struct command *command)
 	*command = (struct command){ .pidfd = -1, .in = -1, .out = -1, .err = -1 };
 }
 
-/* A pipe: the child's end into *theirs*, ours, non-blocking, into *ours*. */
-static int make_pipe(int *ours, int *theirs, bool child_reads)
+/* A pipe: the child's end into *theirs*, ours, non-blocking, into *ours*.  False: see errno. */
+static bool make_pipe(int *ours, int *theirs, bool child_reads)
 {
 	int ends[2];
 
 	if (pipe2(ends, O_CLOEXEC))
-		return -errno;
+		return false;
 	*theirs = ends[child_reads ? 0 : 1];
 	*ours = ends[child_reads ? 1 : 0];
-	return fcntl(*ours, F_SETFL, O_NONBLOCK) ? -errno : 0;
+	return !fcntl(*ours, F_SETFL, O_NONBLOCK);
 }
 
-static int make_pipes(struct command *command, struct streams *streams)
+static bool make_pipes(struct command *command, struct streams *streams)
 {
-	int error = make_pipe(&command->in, &streams->in, true);
-
-	if (!error)
-		error = make_pipe(&command->out, &streams->out, false);
-	if (!error)
-		error = make_pipe(&command->err, &streams->err, false);
-	return error;
+	return make_pipe(&command->in, &streams->in, true) &&
+	       make_pipe(&command->out, &streams->out, false) &&
+	       make_pipe(&command->err, &streams->err, false);
 }
 
-static int make_terminal(struct command *command, struct streams *streams,
-			 const struct order *order)
+static bool make_terminal(struct command *command, struct streams *streams,
+			  const struct order *order)
 {
 	int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
 
 	if (master < 0)
-		return -errno;
+		return false;
 	command->in = command->out = master;
 	command->tty = true;
 	if (unlockpt(master) || ptsname_r(master, streams->terminal, sizeof(streams->terminal)))
-		return -errno;
+		return false;
 	command_resize(command, order->rows, order->columns);
-	return 0;
+	return true;
 }
 
 void command_resize(const struct command *command, uint16_t rows, uint16_t columns)
@@ -166,26 +162,22 @@ static int hear(int report, const struct order *order, char *why, size_t why_byt
 static int start(struct command *command, struct streams *streams, int report[2],
 		 const struct order *order, char *why, size_t why_bytes)
 {
-	int error =
+	bool made =
 	    order->tty ? make_terminal(command, streams, order) : make_pipes(command, streams);
 
-	if (!error && pipe2(report, O_CLOEXEC))
-		error = -errno;
-	if (!error) {
-		command->pid = fork();
-		if (command->pid == 0)
-			become(order, streams, report[1]);
-		if (command->pid < 0)
-			error = -errno;
-	}
-	if (error) {
+	command->pid = made && !pipe2(report, O_CLOEXEC) ? fork() : -1;
+	if (command->pid == 0)
+		become(order, streams, report[1]);
+	if (command->pid < 0) {
+		int failed = errno;
+
 		command->pid = 0;
 		snprintf(why, why_bytes, "cannot start a process in the guest: %s",
-			 strerror(-error));
-		return error;
+			 strerror(failed));
+		return -failed;
 	}
 	close_fd(&report[1]);
-	error = hear(report[0], order, why, why_bytes);
+	int error = hear(report[0], order, why, why_bytes);
 	if (!error) {
 		command->pidfd = (int)syscall(SYS_pidfd_open, command->pid, 0);
 		if (command->pidfd >= 0)

@@ -195,7 +195,7 @@ static int find_port(const char *name, char *path, size_t bytes)
 
 			if (file_read(found, sizeof(found), PORTS_DIR "/vport%dp%d/name", device,
 				      port) ||
-			    strcmp(found, name))
+			    strcmp(found, name) != 0)
 				continue;
 			snprintf(path, bytes, "/dev/vport%dp%d", device, port);
 			return 0;

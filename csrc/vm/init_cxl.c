@@ -32,12 +32,12 @@ static int find(const char *dir, const char *prefix, const char *with, char name
 	while ((entry = readdir(stream))) {
 		char path[PATH_MAX];
 
-		if (strncmp(entry->d_name, prefix, strlen(prefix)) ||
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
 		    (!error && strcmp(entry->d_name, name) > 0))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s/%s", dir, entry->d_name, with);
 		if (!access(path, F_OK)) {
-			strcpy(name, entry->d_name); /* both have NAME_MAX bytes */
+			snprintf(name, NAME_MAX + 1, "%s", entry->d_name);
 			error = 0;
 		}
 	}

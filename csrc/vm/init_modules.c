@@ -35,11 +35,14 @@ static int list_read(const char *dir, char *list)
 	if (fd < 0)
 		return -errno;
 	ssize_t got = read(fd, list, LIST_BYTES_MAX);
-	int error = got < 0 ? -errno : got == LIST_BYTES_MAX ? -EFBIG : 0;
+	int error = errno;
 	close(fd);
-	if (!error)
-		list[got] = '\0';
-	return error;
+	if (got < 0)
+		return -error;
+	if (got == LIST_BYTES_MAX)
+		return -EFBIG;
+	list[got] = '\0';
+	return 0;
 }
 
 /* The next line with at least two words; false: the list is over. */
@@ -96,7 +99,7 @@ int init_modules(struct guest *guest)
 		return guest_fails(guest, "cannot read the list of modules");
 	}
 	while (next_line(&list, &line)) {
-		if (strcmp(line.words[0], "boot"))
+		if (strcmp(line.words[0], "boot") != 0)
 			continue;
 		error = insert_line(MODULES_DIR, &line);
 		if (error) {
