@@ -32,7 +32,7 @@ const struct end_options end_defaults = {
 	.max_rd_atomic = 4,
 };
 
-struct nupa_fabric *test_fabric(void)
+struct nupa_fabric *test_fabric_of(const struct nupa_config *config)
 {
 	static const struct nupa_host hosts[N_HOSTS] = {
 		{ .name = "host0",
@@ -58,6 +58,19 @@ struct nupa_fabric *test_fabric(void)
 		{ .hops = 4, .port = { 3, 2, 1, 0 } },
 		{ .hops = 0 },
 	};
+	struct nupa_fabric *fabric = NULL;
+	char why[512] = "";
+
+	if (nupa_fabric_create(NULL, "test", config, hosts, N_HOSTS, ports, N_PORTS, routes,
+			       &fabric, why, sizeof(why))) {
+		fprintf(stderr, "%s\n", why);
+		abort();
+	}
+	return fabric;
+}
+
+struct nupa_fabric *test_fabric(void)
+{
 	static const struct nupa_config config = {
 		.slots = 8,
 		.ring_lines = TEST_RING_LINES,
@@ -67,15 +80,8 @@ struct nupa_fabric *test_fabric(void)
 		.extent_bytes = 4096,
 		.pool_bytes = POOL_BYTES,
 	};
-	struct nupa_fabric *fabric = NULL;
-	char why[512] = "";
 
-	if (nupa_fabric_create(NULL, "test", &config, hosts, N_HOSTS, ports, N_PORTS, routes,
-			       &fabric, why, sizeof(why))) {
-		fprintf(stderr, "%s\n", why);
-		abort();
-	}
-	return fabric;
+	return test_fabric_of(&config);
 }
 
 uint32_t test_fabric_port(uint32_t host)

@@ -62,6 +62,8 @@ struct request {
 
 /* Two hosts and a switch, in a memfd. */
 struct nupa_fabric *test_fabric(void);
+/* The same with other sizes. */
+struct nupa_fabric *test_fabric_of(const struct nupa_config *config);
 /* Port of *host* on that fabric. */
 uint32_t test_fabric_port(uint32_t host);
 /* Whether this process may read another one's memory: movers by CMA need it. */
