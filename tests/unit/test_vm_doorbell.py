@@ -14,13 +14,20 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from nupa.vm import doorbell
+from nupa.cli._program import environment
+from nupa.cli._vm_run import guest_environment
+from nupa.fabric import FabricError
+from nupa.netdev.process import find_all
+from nupa.vm import doorbell, machine, shown, state
 from nupa.vm.doorbell import Server
+from nupa.vm.topology import Ivshmem, Topology, TopologyError, changed
+
+from .vm_world import SMALL, World
 
 WAIT_S = 20.0
 
@@ -246,3 +253,71 @@ def test_sigterm_ends_the_program(tmp_path: Path) -> None:
             )
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT_S) == -signal.SIGTERM
+
+
+# --- in a machine -------------------------------------------------------------------------------
+
+RUNG = replace(SMALL, ivshmem=Ivshmem(doorbell=True))
+
+
+def test_up_starts_a_server_and_down_ends_it(world: World) -> None:
+    up = world.up(topology=RUNG)
+    assert up == state.load(world.place())
+    assert up.doorbell is not None
+    assert up.doorbell.alive
+    assert [guest.bell for guest in up.guests] == [True, True]
+    (found,) = shown.machines()
+    assert found["wakeup"] == "doorbell"
+    assert [guest["wakeup"] for guest in found["guests"]] == ["doorbell", "doorbell"]
+
+    machine.down("vm")
+    assert not up.doorbell.alive
+
+
+def test_without_its_server_a_machine_polls_and_starts_no_guest(world: World) -> None:
+    up = world.up(topology=RUNG)
+    assert up.doorbell is not None
+    fd = up.doorbell.open()
+    assert fd is not None
+    signal.pidfd_send_signal(fd, signal.SIGKILL)
+    select.select([fd], [], [], WAIT_S)
+    os.close(fd)
+    world.kill(up, 0)
+
+    assert shown.machines()[0]["wakeup"] == "polling"
+    with pytest.raises(FabricError, match="the server of doorbells of 'vm' has ended"):
+        machine.start("vm", "host0", world.said.append)
+    machine.down("vm")
+
+
+def test_a_guest_without_a_doorbell_is_said(world: World) -> None:
+    up = world.up()
+    assert up.doorbell is None
+    assert find_all(world.place().bell_socket) == []
+    assert [guest.bell for guest in up.guests] == [False, False]
+    assert shown.machines()[0]["wakeup"] == "polling"
+
+
+def test_programs_are_told_where_their_doorbell_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NUPA_BELL", raising=False)
+    up = world.up(topology=RUNG)
+    bell = world.place().bell_socket
+
+    assert environment(up.segment, "host2", None)["NUPA_BELL"] == bell
+    assert "NUPA_BELL" not in environment("/dev/shm/vm", "host2", None)
+    assert guest_environment(up.guests[0], None)["NUPA_BELL"] == "/run/nupa/bell"
+    assert "NUPA_BELL" not in guest_environment(up.guests[0]._replace(bell=False), None)
+    # Who wants none has none.
+    monkeypatch.setenv("NUPA_BELL", "")
+    assert environment(up.segment, "host2", None)["NUPA_BELL"] == ""
+    assert "NUPA_BELL" not in guest_environment(up.guests[0], None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "coherence"), [("cxl", "hardware"), ("cxl", "software"), ("ivshmem", "software")]
+)
+def test_doorbells_are_of_ivshmem_alone(kind: str, coherence: str) -> None:
+    with pytest.raises(TopologyError, match=f"these are {kind} and {coherence}: guests poll"):
+        changed(Topology(), kind=kind, coherence=coherence, doorbell=True)

@@ -141,6 +141,12 @@ def listen(path: str) -> socket.socket:
     return listener
 
 
+def connect(path: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+    return connection
+
+
 def _value(words: list[str], option: str, key: str) -> list[str]:
     """All values of *key* in arguments of *option*."""
     found = []
@@ -166,9 +172,12 @@ def main(words: list[str]) -> int:
     if (how / f"{host}.bytes").exists():
         size = (how / f"{host}.bytes").read_text()
     paths = [path for path in _value(words, "-chardev", "path") if path.endswith(".sock")]
-    listeners = [listen(path) for path in paths]
+    bells = [path for path in paths if path.endswith("/bell.sock")]
+    connections = [connect(path) for path in bells]  # it hears nothing; it is there
+    listeners = [listen(path) for path in paths if path not in bells]
     if not (how / f"{host}.silent").exists():
         hello = f"protocol=1\nkernel=6.12\nhost={host}\ndevice=/dev/dax0.0\nbytes={size}\n"
+        hello += f"bell={len(connections)}\n"
         for listener in listeners:
             Agent(listener, hello).start()
     select.select([], [], [])
