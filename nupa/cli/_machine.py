@@ -8,6 +8,7 @@ import fcntl
 import os
 import platform
 import shutil
+import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,7 @@ def check_all() -> Iterator[Check]:
         _yama,
         _pidfd,
         _futex,
+        _doorbell,
         _cores,
         _perftest,
         _ibverbs_utils,
@@ -191,6 +193,26 @@ def _futex() -> Check:
         return Check("futex", OK, "FUTEX_WAKE works", "sleeping ends by a doorbell")
     found = os.strerror(ctypes.get_errno())
     return Check("futex", MISSING, found, "nobody can be woken", "allow futex in seccomp")
+
+
+def _doorbell() -> Check:
+    """How processes of other kernels are woken; `nupa run` and `nupa vm run` set NUPA_BELL."""
+    polling = "where guests share a fabric, processes look for messages by themselves"
+    path = os.environ.get("NUPA_BELL")
+    if not path:
+        return Check("doorbell", OK, "NUPA_BELL names none", polling)
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+    except OSError as error:
+        return Check(
+            "doorbell",
+            LIMITED,
+            f"nobody answers at {path}, which NUPA_BELL names: {error.strerror or error}",
+            polling,
+            "`nupa vm down`, and `nupa vm up --kind ivshmem --doorbell`",
+        )
+    return Check("doorbell", OK, f"{path} answers", "guests that share a fabric wake by interrupts")
 
 
 def _cores() -> Check:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from nupa.cli import main
 from nupa.cli._program import environment
 from nupa.cli._vm_run import guest_environment
 from nupa.fabric import FabricError
@@ -313,6 +315,27 @@ def test_programs_are_told_where_their_doorbell_is(
     monkeypatch.setenv("NUPA_BELL", "")
     assert environment(up.segment, "host2", None)["NUPA_BELL"] == ""
     assert "NUPA_BELL" not in guest_environment(up.guests[0], None)
+
+
+def doctor(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """What `nupa doctor` says of the doorbell."""
+    main(["doctor", "--json"])
+    checks = json.loads(capsys.readouterr().out)
+    (found,) = (check for check in checks if check["name"] == "doorbell")
+    return dict(found)
+
+
+def test_doctor_says_whether_the_doorbell_answers(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NUPA_BELL", "")
+    assert "look for messages by themselves" in doctor(capsys)["follows"]
+    monkeypatch.setenv("NUPA_BELL", served.path)
+    assert doctor(capsys)["follows"] == "guests that share a fabric wake by interrupts"
+    monkeypatch.setenv("NUPA_BELL", f"{served.path}.none")
+    found = doctor(capsys)
+    assert found["state"] == "limited"
+    assert "nobody answers" in found["found"]
 
 
 @pytest.mark.parametrize(
