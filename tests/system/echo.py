@@ -15,7 +15,6 @@ from nupa.verbs import MR, WC, QPCap, QPInitAttr
 from nupa.verbs import cm_enums as ce
 from nupa.verbs import enums as e
 from nupa.verbs.cmid import CMID, AddrInfo
-from nupa.verbs.utils import cqe_status_to_str
 
 SIZE = 1 << 16
 _WHERE = struct.Struct("<QI")  # address and rkey of the memory that the server lends
@@ -38,7 +37,7 @@ def serve(port: str, connections: int) -> None:
         for number in range(connections):
             with listener.get_request() as connection:
                 echoed, end = echo(connection)
-            say(f"connection {number}: {echoed} echoed, then {cqe_status_to_str(end.status)}")
+            say(f"connection {number}: {echoed} echoed, then {e.ibv_wc_status(end.status).name}")
 
 
 def echo(connection: CMID) -> tuple[int, WC]:
@@ -53,6 +52,8 @@ def echo(connection: CMID) -> tuple[int, WC]:
     echoed = 0
     while end.status == e.IBV_WC_SUCCESS:
         end = connection.get_recv_comp()
+        if end.status == e.IBV_WC_SUCCESS and end.byte_len == 0:
+            break
         if end.status == e.IBV_WC_SUCCESS:
             # Before the answer goes: another message may follow it.
             connection.post_recv(other)
@@ -95,6 +96,11 @@ class Asker:
             self.check(data, f"echo in round {number}")
         return None if done.status == e.IBV_WC_SUCCESS else done
 
+    def end(self) -> None:
+        """An empty message: no more will come."""
+        self.id.post_send(self.out, length=0)
+        self.id.get_send_comp().raise_for_status()
+
     def check(self, data: bytes, what: str) -> None:
         if self.back.read(len(data), 0) != data:
             raise AssertionError(f"{what}: {len(data)} bytes differ from what was sent")
@@ -106,11 +112,12 @@ def ask(address: str, port: str, rounds: int | None) -> None:
     while rounds is None or number < rounds:
         failed = asker.round(number)
         if failed is not None:
-            say(f"{number} rounds, then {cqe_status_to_str(failed.status)}")
+            say(f"{number} rounds, then {e.ibv_wc_status(failed.status).name}")
             return
         number += 1
         if number == 1:
             say("begun")
+    asker.end()
     say(f"{number} rounds")
 
 

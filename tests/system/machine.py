@@ -30,7 +30,7 @@ DEADLINE_S = 60.0
 BOOT_S = 120.0
 #: Until a death is known: the most that a user is told (docs/design.md).
 DEATH_S = 2.0
-_TICK_S = 0.05
+TICK_S = 0.05
 _PORTS = itertools.count(20000)
 
 
@@ -133,7 +133,7 @@ class Machine:
             if time.monotonic() > end_s:
                 raise StallError(f"after {deadline_s:g} s in vain: {self.said_by(program)}")
             # Until it ends, or for a moment.
-            select.select([program.pidfd], [], [], _TICK_S)
+            select.select([program.pidfd], [], [], TICK_S)
 
     @staticmethod
     def said_by(program: Program) -> str:
@@ -156,6 +156,16 @@ class Machine:
             return any((at["port"], at["space"]) == (port, space) for at in found)
 
         return listens
+
+    def traffic(self, host: str) -> int:
+        """Bytes, in words of four, that the host has sent, as `nupa show` counts them."""
+        outcome = self.nupa("show", self.name, "--json")
+        assert outcome.ok, outcome.describe()
+        return sum(
+            port["counters"]["port_xmit_data"]
+            for port in json.loads(outcome.stdout)["ports"]
+            if port["name"].startswith(f"{host}/")
+        )
 
     def guests(self) -> dict[str, dict[str, Any]]:
         """What `nupa vm ls --json` says of each guest."""

@@ -16,6 +16,7 @@ from nupa.demo.programs import NUPA
 
 from .machine import Machine, new_port
 
+ECHO = Path(__file__).with_name("echo.py")
 #: Python starts twice for it, and Python is slow in a guest.
 NET_UP_S = 180.0
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+[\d.]+\s", re.MULTILINE)

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from . import programs
-from .machine import Machine, booted
+from .machine import Machine, booted, new_port
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(600)]
 
-ECHO = Path(__file__).with_name("echo.py")
 #: Who serves, who asks: guest to guest, guest to machine, machine to guest.
 WAYS = [("host0", "host1"), ("host0", "host2"), ("host2", "host1")]
 KINDS_OF_TRAFFIC = [
@@ -69,14 +68,14 @@ def test_a_file_arrives_as_it_was_sent(
 @pytest.mark.parametrize(("server", "client"), WAYS)
 def test_a_program_in_python_talks_to_another(machine: Machine, server: str, client: str) -> None:
     """Messages of all sizes, WRITE, READ and atomics, each checked by the one who asked."""
-    port = programs.new_port()
-    echo = [sys.executable, "-P", str(ECHO)]
+    port = new_port()
+    echo = [sys.executable, "-P", str(programs.ECHO)]
     _, told = machine.talk(
         (server, [*echo, "serve", str(port), "--connections", "1"]),
         (client, [*echo, "ask", programs.address(server), str(port), "--rounds", "200"]),
         machine.cm(port),
     )
-    assert told.stdout == "200 rounds\n"
+    assert told.stdout == "begun\n200 rounds\n", told.describe()
 
 
 @pytest.mark.parametrize(("server", "client"), WAYS)
