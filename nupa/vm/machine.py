@@ -53,6 +53,7 @@ def up(
     shared: Shared | None = None
     try:
         with launch.locked(place, "make"):
+            boot = room.keep_initramfs(place, boot)
             shared = room.make_segment(name, topology)
             state = _planned(place, topology, boot, shared)
             store(place, state)

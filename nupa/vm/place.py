@@ -5,6 +5,7 @@
 
 nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the temporary folder:
     machine.json            what is up (nupa/vm/state.py)
+    initramfs               what guests boot from, as long as the machine is up
     lock                    flock: held by whoever makes, starts or ends guests
     HOST.log                console, and what QEMU says
     HOST.N.sock, .N.lock    a port of the guest's agent; flock: held by who uses it

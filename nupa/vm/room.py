@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 from nupa.fabric import Fabric, registry
 from nupa.fabric.errors import FabricError, LocalError
 from nupa.fabric.topology import SegmentConfig, star
 from nupa.fabric.topology import Topology as FabricTopology
+from nupa.vm.boot import BootFiles
 from nupa.vm.place import Place
 from nupa.vm.qemu import Shared
 from nupa.vm.topology import Topology, say_bytes
@@ -26,6 +28,20 @@ def make_segment(name: str, topology: Topology) -> Shared:
     meant = FabricTopology(name, hosts.switches, hosts.hosts, segment=config)
     with Fabric.create(name, meant) as fabric:
         return Shared(fabric.path, size)
+
+
+def keep_initramfs(place: Place, boot: BootFiles) -> BootFiles:
+    """With a copy of the initramfs that stays as long as the machine: the cache forgets old ones.
+
+    FabricError: it cannot be copied."""
+    copy = Path(place.file("initramfs"))
+    try:
+        shutil.copyfile(boot.initramfs, copy)
+    except OSError as error:
+        raise FabricError(
+            f"cannot copy {boot.initramfs} to {copy}: {error.strerror}", error.errno or 0
+        ) from error
+    return boot._replace(initramfs=copy)
 
 
 def check_free(place: Place) -> None:

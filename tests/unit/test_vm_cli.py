@@ -315,8 +315,8 @@ def test_an_interrupted_up_leaves_nothing(world: World) -> None:
 import pathlib, sys
 from nupa.cli import main
 from nupa.vm import boot
-kernel = pathlib.Path("/no/kernel")
-files = boot.BootFiles({world.boot().qemu!r}, (11, 1, 3), kernel, kernel, "6.12")
+kernel, initramfs = pathlib.Path("/no/kernel"), pathlib.Path("initramfs")
+files = boot.BootFiles({world.boot().qemu!r}, (11, 1, 3), kernel, initramfs, "6.12")
 boot.prepare = lambda *_: files
 sys.exit(main(["vm", "up", *{SMALL!r}]))
 """

@@ -204,6 +204,15 @@ def test_a_killed_guest_is_dead_and_started_again_with_the_same_words(world: Wor
     agent.connect(world.place(), "host1").close()
 
 
+def test_a_guest_starts_again_from_what_it_booted_from_first(world: World) -> None:
+    up = world.up()
+    argv = up.guests[0].argv
+    (world.how / "initramfs").unlink()
+    assert Path(argv[argv.index("-initrd") + 1]).read_bytes() == b"files"
+    with pytest.raises(FabricError, match=r"cannot copy .*: No such file"):
+        world.up("other")
+
+
 def test_only_a_dead_guest_is_started(world: World) -> None:
     world.up()
     with pytest.raises(LocalError, match=r"host0 is up, its QEMU is pid \d+: end that first"):

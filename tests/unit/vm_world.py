@@ -39,7 +39,7 @@ class World:
 
     def boot(self) -> BootFiles:
         argv = (sys.executable, str(FAKE), f"fake:{self.how}")
-        return BootFiles(argv, (11, 1, 3), Path("/no/kernel"), Path("/no/initramfs"), "6.12")
+        return BootFiles(argv, (11, 1, 3), Path("/no/kernel"), self.how / "initramfs", "6.12")
 
     def up(self, name: str = "vm", topology: Topology = SMALL) -> state.State:
         return machine.up(name, topology, self.boot, self.said.append, timeout_s=DEADLINE_S)
@@ -70,6 +70,7 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     segments = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
     for name in ("run", "how"):
         (base / name).mkdir(mode=0o700)
+    (base / "how" / "initramfs").write_bytes(b"files")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(base / "run"))
     monkeypatch.setenv("NUPA_DIR", str(segments))
     found = World(base / "run", segments, base / "how", [])
