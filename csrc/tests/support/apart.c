@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SEGMENT_BYTES (64u << 20)
+#define SEGMENT_BYTES (32u << 20)
 #define WORDS (NUPA_CACHE_LINE_BYTES / sizeof(uint64_t))
 
 static struct {
