@@ -75,6 +75,11 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("NUPA_DIR", str(segments))
     found = World(base / "run", segments, base / "how", [])
     yield found
+    # The test may have named other folders: no machine but those of this world is taken down.
+    found.run.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(found.run))
+    monkeypatch.setenv("NUPA_DIR", str(segments))
+    assert place.parent() == str(found.run)
     for name in place.names():
         machine.down(name, force=True)
     left = found.left()
