@@ -233,6 +233,7 @@ static void receive_and_leave(struct nupa_fabric *fabric, struct board *board, b
 	nupa_store_release(&board->leaving, 1);
 	if (in_order)
 		end_close(end);
+	nupa_fabric_put(fabric);
 	exit(0);
 }
 

@@ -167,7 +167,8 @@ def test_interfaces_of_a_former_fabric_are_replaced(net: Net) -> None:
 
 def test_a_damaged_state_is_said_and_net_down_takes_all_away(net: Net) -> None:
     (file,) = net.folder.glob(".nupa-*.net")
-    for damage in ("", "[]", "{}", file.read_text().replace('"version": 1', '"version": 9')):
+    of_another = json.dumps(json.loads(file.read_text()) | {"version": 99})
+    for damage in ("", "[]", "{}", of_another):
         file.write_text(damage)
         refused = net.nupa("net", "up")
         assert refused.returncode == 1

@@ -87,7 +87,7 @@ def test_hosts_are_found_by_name_and_by_number() -> None:
     "change",
     [
         ("{", "["),
-        ('"version": 1', '"version": 2'),
+        ('"version": ', '"version": 9'),
         ('"inode": 4026532000', '"inode": "x"'),
         ('"hosts"', '"guests"'),
         ('"number": 0', '"number": null'),
