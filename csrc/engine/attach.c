@@ -86,7 +86,7 @@ static int prepare_slot(struct nupa_engine *engine)
 	slot->shared_fd = 0;
 	slot->trace_seen = slot->fault_seen = 0;
 	slot->sleeping = 0;
-	slot->heartbeat = 0;
+	nupa_store_relaxed(&slot->heartbeat, 0); /* others listen already */
 	slot->doorbell = engine->rings ? nupa_bell_number(fabric) : 0;
 	slot->asleep = 0;
 	slot->hazard = 0;

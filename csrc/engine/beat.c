@@ -151,7 +151,8 @@ int nupa_host_settle(struct nupa_fabric *fabric, uint32_t host)
 		return 0;
 	if (fabric->kernel && fabric->kernel != host + 1)
 		return -EXDEV;
-	fabric->kernel = host + 1;
+	if (!fabric->kernel)
+		fabric->kernel = host + 1;
 	nupa_slots_of(fabric, host, &first, &end);
 	for (uint32_t i = first; i < end; i++)
 		while (is_strange(fabric, i)) {
