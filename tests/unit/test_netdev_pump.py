@@ -56,6 +56,7 @@ class Started:
             options = {
                 "--folder": os.environ["NUPA_DIR"],
                 "--fabric": fabric.name,
+                "--segment": fabric.path,
                 "--generation": generation or fabric.generation,
                 "--parent": str(child.fileno()),
                 "--holder": str(ours),
