@@ -14,7 +14,7 @@ import pytest
 from nupa.demo.programs import Program
 
 from . import programs
-from .machine import DEATH_S, TICK_S, Machine, booted, new_port
+from .machine import DEADLINE_S, DEATH_S, TICK_S, Machine, booted, new_port
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -48,7 +48,7 @@ class Talk:
         )
         machine.until(machine.cm(self.port), self.server)
         self.client = machine.start(client, self.asking())
-        machine.until(lambda: self.client.has_said("begun"), self.client)
+        machine.until(lambda: self.client.has_said("begun"), self.client, 2 * DEADLINE_S)
 
     def asking(self, *options: str) -> list[str]:
         return [*ECHO, "ask", programs.address(self.server_host), str(self.port), *options]
