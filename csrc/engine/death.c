@@ -121,21 +121,40 @@ void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
 		qp->partner_gone = true;
 }
 
+/* All attachments by one mapping go together. */
+static void fence_fabric(struct nupa_fabric *fabric)
+{
+	bool fenced = false;
+
+	if (!nupa_cas_seq(&fabric->fenced, &fenced, true))
+		return;
+	nupa_fabric_detach_copy(fabric);
+	nupa_fetch_add_seq(&nupa_engines_readers, 1);
+	for (struct nupa_engine *other = nupa_load_seq(&nupa_engines); other;
+	     other = nupa_load_seq(&other->next)) {
+		if (other->fabric != fabric)
+			continue;
+		nupa_store_release(&other->fenced, true);
+		nupa_store_release(&other->deaths, true);
+		nupa_port_wake(other);
+	}
+	nupa_fetch_add_seq(&nupa_engines_readers, -1u);
+}
+
 void nupa_engine_fence(struct nupa_engine *engine)
 {
 	struct ibv_async_event event = { .event_type = IBV_EVENT_DEVICE_FATAL };
-	bool fenced = false;
 
 	nupa_hint("this process was stopped for so long that others took it for dead; its "
 		  "connections are closed: start it again");
-	if (nupa_cas_seq(&engine->fabric->fenced, &fenced, true))
-		nupa_fabric_detach_copy(engine->fabric);
+	fence_fabric(engine->fabric);
 	engine->forked = true;
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++)
 		if (engine->channels[peer] && !engine->channels[peer]->broken)
 			nupa_channel_fail(engine, engine->channels[peer]);
 	for (struct nupa_list *at = engine->contexts.next; at != &engine->contexts; at = at->next)
 		nupa_event_raise(container_of(at, struct nupa_context, link), &event);
+	nupa_net_fenced(engine);
 }
 
 static bool is_used(const struct nupa_engine *engine, const struct nupa_channel *channel)

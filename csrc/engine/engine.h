@@ -762,6 +762,7 @@ bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 /* Whether the producer's thread itself takes from this channel, so that nobody else looks. */
 bool nupa_net_runs(const struct nupa_engine *engine, const struct nupa_channel *channel);
 void nupa_net_port_changed(struct nupa_engine *engine, bool up);
+void nupa_net_fenced(struct nupa_engine *engine);
 
 /* fault_view.c: goes by the table of faults as it is now; does what is due. */
 void nupa_fault_follow(struct nupa_engine *engine);

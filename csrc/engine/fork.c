@@ -39,6 +39,7 @@ static void in_child(void)
 {
 	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
 		engine->forked = true;
+		engine->fenced = false; /* the parent's threads were not copied */
 		close(engine->life_fd); /* the parent's death must not wait for ours */
 		nupa_lock_init(&engine->lock);
 		nupa_mr_forget_in_child(engine);

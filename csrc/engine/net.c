@@ -379,3 +379,9 @@ void nupa_net_port_changed(struct nupa_engine *engine, bool up)
 	COUNT(engine->net, carrier_changes, 1);
 	engine->net->ops->carrier(engine->net->arg, up);
 }
+
+void nupa_net_fenced(struct nupa_engine *engine)
+{
+	if (engine->net)
+		engine->net->ops->fenced(engine->net->arg);
+}

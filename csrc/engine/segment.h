@@ -28,8 +28,8 @@ struct nupa_fabric {
 	bool fenced;     /* CAS: others took this process for dead: the mapping is private now */
 	uint32_t kernel; /* MACHINES: which of the superblock's is ours; SOFTWARE: our host + 1 */
 	struct nupa_bell *bell; /* processes of other kernels are woken by it; NULL: not at all */
-	uint64_t boot;   /* MACHINES: nupa_kernel_id() */
-	bool creator;    /* our kernel is the creator's */
+	uint64_t boot;          /* MACHINES: nupa_kernel_id() */
+	bool creator;           /* our kernel is the creator's */
 	/* Those of the superblock; SOFTWARE: what the last look made of them (look.c). */
 	uint32_t *port_epoch, *net_epoch;
 	uint32_t own_port_epoch, own_net_epoch;

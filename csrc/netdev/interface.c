@@ -53,7 +53,20 @@ static void set_carrier(void *arg, bool up)
 			  strerror(errno));
 }
 
-static const struct nupa_net_ops ops = { .deliver = deliver, .carrier = set_carrier };
+static void note_fenced(void *arg)
+{
+	struct nupa_interface *interface = arg;
+
+	set_carrier(interface, false);
+	nupa_store_release(&interface->fenced, true);
+	(void)!write(interface->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
+static const struct nupa_net_ops ops = {
+	.deliver = deliver,
+	.carrier = set_carrier,
+	.fenced = note_fenced,
+};
 
 /* --- to the fabric ------------------------------------------------------------------- */
 
@@ -220,7 +233,7 @@ static int set_offloads(struct nupa_interface *interface)
 
 int nupa_interface_open(struct nupa_interface *interface, struct nupa_fabric *fabric, uint32_t host,
 			uint32_t queue, struct nupa_net_siblings *siblings, int fd,
-			uint32_t mtu_bytes, char *why, size_t why_bytes)
+			uint32_t mtu_bytes, int wake, char *why, size_t why_bytes)
 {
 	struct ifreq request;
 	int flags = fcntl(fd, F_GETFL), error;
@@ -236,6 +249,7 @@ int nupa_interface_open(struct nupa_interface *interface, struct nupa_fabric *fa
 	memset(&request, 0, sizeof(request));
 	interface->fabric = fabric;
 	interface->fd = fd;
+	interface->wake = wake;
 	interface->mtu_bytes = mtu_bytes;
 	interface->is_tap = ioctl(fd, TUNGETIFF, &request) == 0;
 	error = interface->is_tap ? set_offloads(interface) : 0;

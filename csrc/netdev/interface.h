@@ -20,14 +20,16 @@ struct nupa_interface {
 	bool ready;                  /* it may have more */
 	bool blocked;                /* a frame of it waits for room */
 	bool lost;                   /* its device is gone */
+	bool fenced;                 /* its attachment is: by the engine, under its lock */
+	int wake;                    /* the pump's, written when it is fenced */
 	struct nupa_interface *next; /* of the same pump */
 };
 
-/* Takes the descriptor over and attaches.  0, or a negative errno with *why* filled: then the
- * descriptor is the caller's. */
+/* Takes the descriptor over and attaches; *wake*: an eventfd.  0, or a negative errno with *why*
+ * filled: then the descriptor is the caller's. */
 int nupa_interface_open(struct nupa_interface *interface, struct nupa_fabric *fabric, uint32_t host,
 			uint32_t queue, struct nupa_net_siblings *siblings, int fd,
-			uint32_t mtu_bytes, char *why, size_t why_bytes);
+			uint32_t mtu_bytes, int wake, char *why, size_t why_bytes);
 void nupa_interface_close(struct nupa_interface *interface);
 /* Reads a batch and sends it, and has those receivers take it that are siblings. */
 void nupa_interface_turn(struct nupa_interface *interface);

@@ -27,7 +27,9 @@ void nupa_pump_free(struct nupa_pump *pump);
 int nupa_pump_add(struct nupa_pump *pump, uint32_t host, uint32_t queue, int fd, uint32_t mtu_bytes,
 		  char *why, size_t why_bytes);
 /* Moves frames until nupa_pump_stop: 0.  -ENODEV: the interface of *host is gone, and no longer
- * part of the pump; call it again to go on with the others. */
+ * part of the pump; call it again to go on with the others.  -ESTALE: the process was stopped for
+ * so long that others took it for dead; what is left is nupa_pump_free, and the fabric opened
+ * again. */
 int nupa_pump_run(struct nupa_pump *pump, int *host);
 /* From any thread, or a signal's handler. */
 void nupa_pump_stop(struct nupa_pump *pump);

@@ -29,7 +29,7 @@ struct nupa_pump {
 	struct nupa_net_siblings siblings;
 	struct nupa_interface *interfaces;
 	int epoll, wake;
-	bool stop;
+	bool woken;
 };
 
 /* --- the loop ------------------------------------------------------------------------ */
@@ -71,9 +71,17 @@ static int wait_for_events(struct nupa_pump *pump, enum rest rest)
 		if (interface)
 			interface->ready = true;
 		else
-			pump->stop = true;
+			pump->woken = true;
 	}
 	return 0;
+}
+
+static bool is_fenced(const struct nupa_pump *pump)
+{
+	for (const struct nupa_interface *at = pump->interfaces; at; at = at->next)
+		if (nupa_load_acquire(&at->fenced))
+			return true;
+	return false;
 }
 
 int nupa_pump_run(struct nupa_pump *pump, int *host)
@@ -86,10 +94,10 @@ int nupa_pump_run(struct nupa_pump *pump, int *host)
 
 		if (error)
 			return error;
-		if (pump->stop) {
-			pump->stop = false;
+		if (pump->woken) {
+			pump->woken = false;
 			(void)!read(pump->wake, &count, sizeof(count));
-			return 0;
+			return is_fenced(pump) ? -ESTALE : 0;
 		}
 		rest = REST_LONG;
 		for (struct nupa_interface *at = pump->interfaces; at; at = at->next) {
@@ -168,7 +176,7 @@ int nupa_pump_add(struct nupa_pump *pump, uint32_t host, uint32_t queue, int fd,
 		return error;
 	}
 	error = nupa_interface_open(interface, pump->fabric, host, queue, &pump->siblings, fd,
-				    mtu_bytes, why, why_bytes);
+				    mtu_bytes, pump->wake, why, why_bytes);
 	if (error) {
 		epoll_ctl(pump->epoll, EPOLL_CTL_DEL, fd, NULL);
 		free(interface);

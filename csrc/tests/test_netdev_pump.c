@@ -29,13 +29,8 @@
 #define ROOM_BYTES (4 << 20) /* in the sockets */
 
 /* Three hosts on a switch. */
-static struct nupa_fabric *fabric_of(uint32_t dma_bytes)
+static struct nupa_fabric *fabric_by(const struct nupa_config *config)
 {
-	const struct nupa_config config = { .slots = 16,
-					    .dma_bytes = dma_bytes,
-					    .qp_entries = 64,
-					    .mr_entries = 64,
-					    .pool_bytes = 1 << 20 };
 	struct nupa_host hosts[N_HOSTS];
 	struct nupa_port ports[N_PORTS];
 	struct nupa_route routes[N_HOSTS * N_HOSTS];
@@ -73,12 +68,23 @@ static struct nupa_fabric *fabric_of(uint32_t dma_bytes)
 						  (uint16_t)(N_HOSTS + to), (uint16_t)to }
 				};
 	}
-	if (nupa_fabric_create(NULL, "net", &config, hosts, N_HOSTS, ports, N_PORTS, routes,
-			       &fabric, why, sizeof(why))) {
+	if (nupa_fabric_create(NULL, "net", config, hosts, N_HOSTS, ports, N_PORTS, routes, &fabric,
+			       why, sizeof(why))) {
 		fprintf(stderr, "%s\n", why);
 		abort();
 	}
 	return fabric;
+}
+
+static struct nupa_fabric *fabric_of(uint32_t dma_bytes)
+{
+	const struct nupa_config config = { .slots = 16,
+					    .dma_bytes = dma_bytes,
+					    .qp_entries = 64,
+					    .mr_entries = 64,
+					    .pool_bytes = 1 << 20 };
+
+	return fabric_by(&config);
 }
 
 /* --- a pump with interfaces ---------------------------------------------------------- */
@@ -89,6 +95,7 @@ struct lab {
 	pthread_t thread;
 	int side[N_SIDES]; /* what the host sends and receives; -1: it has no such queue here */
 	int lost;          /* the host whose interface was the last to vanish */
+	int end;           /* what nupa_pump_run said last */
 };
 
 static void *run(void *arg)
@@ -96,7 +103,7 @@ static void *run(void *arg)
 	struct lab *lab = arg;
 	int host;
 
-	while (nupa_pump_run(lab->pump, &host) == -ENODEV)
+	while ((lab->end = nupa_pump_run(lab->pump, &host)) == -ENODEV)
 		nupa_store_release(&lab->lost, host);
 	return NULL;
 }
@@ -660,6 +667,45 @@ static void a_process_that_is_stopped_holds_nobody_up(void)
 	nupa_fabric_put(fabric);
 }
 
+/* The same memory, as another kernel has it. */
+static struct nupa_fabric *seen_from_elsewhere(struct nupa_fabric *fabric)
+{
+	struct nupa_fabric *other = NULL;
+	char path[32], why[512] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fabric->fd);
+	CHECK_EQ(nupa_fabric_open(path, &other, why, sizeof(why)), 0);
+	other->kernel = fabric->kernel + 1;
+	return other;
+}
+
+static void a_pump_that_was_taken_for_dead_says_so_and_another_takes_its_place(void)
+{
+	const struct nupa_config config = { .flags = NUPA_SEGMENT_MACHINES,
+					    .segment_bytes = 128 << 20 };
+	struct nupa_fabric *fabric = fabric_by(&config), *other = seen_from_elsewhere(fabric);
+	struct lab *lab = lab_open(fabric, 7);
+
+	send_from_to(lab, 0, 1, HEADERS + 50, 1);
+	expect_at(lab, 1, HEADERS + 50, 1);
+	CHECK_EQ(nupa_fabric_evict(other, 0), 1);
+	CHECK_EQ(pthread_join(lab->thread, NULL), 0);
+	CHECK_EQ(lab->end, -ESTALE);
+	CHECK_EQ(pthread_create(&lab->thread, NULL, run, lab), 0); /* for lab_close */
+	lab_close(lab);
+
+	/* What the others of the process had went with it, as they share its mapping. */
+	for (uint32_t host = 1; host < N_HOSTS; host++)
+		CHECK_EQ(nupa_fabric_evict(other, host), 1);
+	other->kernel--;
+	lab = lab_open(other, 7);
+	send_from_to(lab, 0, 1, HEADERS + 50, 2);
+	expect_at(lab, 1, HEADERS + 50, 2);
+	lab_close(lab);
+	nupa_fabric_put(other);
+	nupa_fabric_put(fabric);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -679,6 +725,7 @@ int main(int argc, char **argv)
 		CASE(a_full_ring_is_waited_for),
 		CASE(a_process_that_is_killed_is_down_and_its_next_one_up),
 		CASE(a_process_that_is_stopped_holds_nobody_up),
+		CASE(a_pump_that_was_taken_for_dead_says_so_and_another_takes_its_place),
 	};
 
 	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));

@@ -48,7 +48,7 @@ class Pump:
         self._names = {port.host: fabric.host(port.host).name for port in ports}
         self._threads: list[threading.Thread] = []
         self._pumps: list[Any] = []
-        #: Readable when no thread has an interface any more.
+        #: Readable when no thread has an interface any more: "e"; or others took us for dead: "s".
         self.ended, self._end = os.pipe()
         try:
             for queue in range(max(len(port.fds) for port in ports)):
@@ -64,8 +64,11 @@ class Pump:
         self._pumps.append(pump)
         why = ffi.new("char[]", WHY_BYTES)
         for port in ports:
-            fd, mtu = port.fds[queue], port.mtu_bytes
+            # A copy: ours stays, for another pump after this one.
+            fd, mtu = os.dup(port.fds[queue]), port.mtu_bytes
             rc = lib.nupa_pump_add(pump, port.host, queue, fd, mtu, why, WHY_BYTES)
+            if rc < 0:
+                os.close(fd)
             check(rc, f"cannot serve {self._names[port.host]}", text(why))
         name = f"nupa-pump/{queue}"
         self._threads.append(threading.Thread(target=self._run, args=(pump, len(ports)), name=name))
@@ -83,12 +86,17 @@ class Pump:
                 thread.join()
         for pump in self._pumps:
             lib.nupa_pump_free(pump)
+        os.close(self.ended)
+        os.close(self._end)
 
     def _run(self, pump: Any, interfaces: int) -> None:
         host = ffi.new("int *")
         while interfaces:
             rc = lib.nupa_pump_run(pump, host)
             if rc == 0:
+                return
+            if rc == -errno.ESTALE:
+                os.write(self._end, b"s")
                 return
             if rc != -errno.ENODEV:
                 say(f"the pump failed: {os.strerror(-rc)}")
@@ -114,22 +122,34 @@ def main(argv: list[str] | None = None) -> int:
     wake, _woken = _signals()
     with socket.socket(fileno=args.parent) as parent:
         try:
-            with Fabric.open(args.segment) as fabric:
-                if fabric.generation != args.generation:
-                    raise LocalError(
-                        f"the fabric {args.fabric!r} is another one by now", errno.ESTALE
-                    )
-                with closing(Pump(fabric, args.ports)) as pump:
-                    pump.start()
-                    parent.sendall(b"ready")
-                    if not _told_to_go_on(parent, wake):
-                        return EXIT_FAILED
-                    parent.close()
-                    return _serve(pump, wake, args)
+            code = _pump(args, wake, parent)
         except NupaError as error:
             say(str(error))
             parent.sendall(f"error {error}".encode())
             return EXIT_FAILED
+    try:
+        while code is None:
+            say("was stopped for so long that others took it for dead: attaches again")
+            code = _pump(args, wake, None)
+    except NupaError as error:
+        say(str(error))
+        return EXIT_FAILED
+    return code
+
+
+def _pump(args: argparse.Namespace, wake: int, parent: socket.socket | None) -> int | None:
+    """Attaches and serves: the exit code; None: others took us for dead."""
+    with Fabric.open(args.segment) as fabric:
+        if fabric.generation != args.generation:
+            raise LocalError(f"the fabric {args.fabric!r} is another one by now", errno.ESTALE)
+        with closing(Pump(fabric, args.ports)) as pump:
+            pump.start()
+            if parent is not None:
+                parent.sendall(b"ready")
+                if not _told_to_go_on(parent, wake):
+                    return EXIT_FAILED
+                parent.close()
+            return _serve(pump, wake, args)
 
 
 def _told_to_go_on(parent: socket.socket, wake: int) -> bool:
@@ -137,27 +157,29 @@ def _told_to_go_on(parent: socket.socket, wake: int) -> bool:
     return wake not in ready and bool(parent.recv(1))
 
 
-def _serve(pump: Pump, wake: int, args: argparse.Namespace) -> int:
-    """Until something ends it."""
+def _serve(pump: Pump, wake: int, args: argparse.Namespace) -> int | None:
+    """Until something ends it; None: others took us for dead."""
     poll = select.poll()
     for fd in (wake, pump.ended, *args.holder):
         poll.register(fd, select.POLLIN)
-    # proc_pid_mounts(5): readable by POLLPRI when a mount came or went.
-    mounts = os.open("/proc/self/mounts", os.O_RDONLY | os.O_CLOEXEC)
-    if args.netns:
-        poll.register(mounts, select.POLLPRI)
-    while True:
-        ready = {fd for fd, _ in poll.poll()}
-        if pump.ended in ready:
-            say("no interface is left: ends")
-            return EXIT_NO_INTERFACE
-        if wake in ready:
-            say(f"ends by {signal.Signals(os.read(wake, 1)[0]).name}")
-        elif ready & set(args.holder) or any(map(_is_gone, args.netns)):
-            say("the namespaces are gone: ends")
-        else:
-            continue
-        return EXIT_ENDED
+    with Path("/proc/self/mounts").open("rb") as mounts:
+        # proc_pid_mounts(5): readable by POLLPRI when a mount came or went.
+        if args.netns:
+            poll.register(mounts, select.POLLPRI)
+        while True:
+            ready = {fd for fd, _ in poll.poll()}
+            if pump.ended in ready:
+                if os.read(pump.ended, 1) == b"s":
+                    return None
+                say("no interface is left: ends")
+                return EXIT_NO_INTERFACE
+            if wake in ready:
+                say(f"ends by {signal.Signals(os.read(wake, 1)[0]).name}")
+            elif ready & set(args.holder) or any(map(_is_gone, args.netns)):
+                say("the namespaces are gone: ends")
+            else:
+                continue
+            return EXIT_ENDED
 
 
 def _is_gone(netns: list[str]) -> bool:

@@ -237,9 +237,14 @@ static void carrier(void *arg, bool up)
 	(void)up;
 }
 
+static void fenced(void *arg)
+{
+	(void)arg;
+}
+
 void pass_frame(struct kernel *k)
 {
-	static const struct nupa_net_ops ops = { deliver, carrier };
+	static const struct nupa_net_ops ops = { deliver, carrier, fenced };
 	const struct timespec pause = { .tv_nsec = 100000 };
 	struct nupa_net_siblings siblings = { 0 };
 	char why[256] = "";
