@@ -149,6 +149,15 @@ def reconnected(fabric: Fabric, survivor: Peer, newcomer: Peer) -> None:
     assert survivor.stream_ops("read", 100_000, region, 20) == (20, "SUCCESS")
 
 
+def until_done(peer: Peer) -> tuple[int, str]:
+    """How its stream ended; what it noted before is passed over."""
+    kind, value = "note", None
+    while kind != "done":
+        kind, value = peer._answer(SILENCE_S)
+    done: tuple[int, str] = value
+    return done
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_silence_is_death(
     fabric: Fabric, make_pair: MakePair, spawn: Callable[[], Peer], how: signal.Signals
@@ -163,11 +172,7 @@ def test_silence_is_death(
     pair.b.signal(how)
     at = time.monotonic()
 
-    while True:
-        kind, value = pair.a._answer(SILENCE_S)
-        if kind == "done":
-            break
-    assert value[1] == "WR_FLUSH_ERR"
+    assert until_done(pair.a)[1] == "WR_FLUSH_ERR"
     assert time.monotonic() - at < SILENCE_S
     assert pair.a.event() == "QP_FATAL"
     reconnected(fabric, pair.a, spawn())
@@ -195,6 +200,23 @@ def test_who_was_taken_for_dead_learns_of_it(
     # It may come back as anybody may come.
     pair.b.leave()
     reconnected(fabric, pair.a, pair.b)
+
+
+def test_who_was_taken_for_dead_is_told_that_its_peer_is_lost(
+    fabric: Fabric, make_pair: MakePair
+) -> None:
+    """And not that its own memory is, which is no longer published when it goes on."""
+    pair = make_pair()
+    writing = pair.b.begin("stream_ops", "write", 9000, pair.a_region, note_every=10)
+    writing.note()
+    pair.b.signal(signal.SIGSTOP)
+    assert pair.a.event() == "QP_FATAL"
+    while pair.b.pid in {slot.pid for slot in fabric.processes()}:  # which clears it
+        pass
+
+    pair.b.signal(signal.SIGCONT)
+
+    assert until_done(pair.b)[1] in ("RETRY_EXC_ERR", "WR_FLUSH_ERR")
 
 
 def test_a_silent_machine_is_not_missed_by_who_is_busy_stopping(
