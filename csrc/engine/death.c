@@ -121,21 +121,34 @@ void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
 		qp->partner_gone = true;
 }
 
-/* All attachments by one mapping go together. */
-static void fence_fabric(struct nupa_fabric *fabric)
+/* All attachments by one mapping go together: those that still have their slots leave.  Nobody who
+ * has the lock of one waits for that of another. */
+static void fence_fabric(struct nupa_engine *engine)
 {
+	struct nupa_engine *others[NUPA_SLOTS_MAX];
+	struct nupa_fabric *fabric = engine->fabric;
+	uint32_t n = 0;
 	bool fenced = false;
 
 	if (!nupa_cas_seq(&fabric->fenced, &fenced, true))
 		return;
-	nupa_fabric_detach_copy(fabric);
 	nupa_fetch_add_seq(&nupa_engines_readers, 1);
 	for (struct nupa_engine *other = nupa_load_seq(&nupa_engines); other;
 	     other = nupa_load_seq(&other->next)) {
-		if (other->fabric != fabric)
+		if (other == engine || other->fabric != fabric || n == NUPA_SLOTS_MAX)
 			continue;
+		nupa_engine_lock(other);
+		if (nupa_slot_claim(other->slot) == other->claim)
+			nupa_fabric_free_slot(fabric, other->slot_index);
+		others[n++] = other;
+	}
+	nupa_fabric_detach_copy(fabric);
+	while (n) {
+		struct nupa_engine *other = others[--n];
+
 		nupa_store_release(&other->fenced, true);
 		nupa_store_release(&other->deaths, true);
+		nupa_engine_unlock(other);
 		nupa_port_wake(other);
 	}
 	nupa_fetch_add_seq(&nupa_engines_readers, -1u);
@@ -147,7 +160,7 @@ void nupa_engine_fence(struct nupa_engine *engine)
 
 	nupa_hint("this process was stopped for so long that others took it for dead; its "
 		  "connections are closed: start it again");
-	fence_fabric(engine->fabric);
+	fence_fabric(engine);
 	engine->forked = true;
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++)
 		if (engine->channels[peer] && !engine->channels[peer]->broken)

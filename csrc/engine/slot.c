@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -270,6 +271,25 @@ bool nupa_slot_take(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
 	       clear_slot(fabric, slot, epoch, owner);
 }
 
+/* Somebody may be in the middle of a copy from it: that takes microseconds. */
+#define EVICT_TRIES 1000
+
+static bool evict_slot(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
+{
+	const uint64_t kept =
+	    NUPA_CLAIM(NUPA_CLAIM_OWNER(claim), NUPA_CLAIM_EPOCH(claim), NUPA_SLOT_REAPING);
+
+	for (int i = 0; i < EVICT_TRIES; i++) {
+		if (nupa_slot_take(fabric, slot, claim))
+			return true;
+		claim = nupa_slot_claim(&fabric->slots[slot]);
+		if (claim != kept) /* another took it */
+			return false;
+		sched_yield();
+	}
+	return false;
+}
+
 int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host)
 {
 	uint32_t first, end;
@@ -285,7 +305,7 @@ int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host)
 		if ((NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE ||
 		     NUPA_CLAIM_STATE(claim) == NUPA_SLOT_ATTACHING) &&
 		    nupa_load_relaxed(&slot->host) == host && nupa_slot_elsewhere(fabric, claim))
-			evicted += nupa_slot_take(fabric, i, claim);
+			evicted += evict_slot(fabric, i, claim);
 	}
 	if (evicted)
 		announce_deaths(fabric);
