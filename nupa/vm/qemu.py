@@ -232,7 +232,7 @@ def _network(
     if number:
         stream = _stream("net0", place.net_socket(number), server="off")
         return [stream._replace(values=stream.values + _reconnect(version)), nic]
-    if len(peers) == 1:
+    if len(peers) <= 1:
         return [_stream("net0", place.net_socket(1), server="on"), nic]
     hub = [_option("-netdev", "hubport", id="net0", hubid=_HUB)]
     for peer in peers:

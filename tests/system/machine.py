@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -196,14 +196,18 @@ class Machine:
 
     def close(self) -> None:
         """Ends commands and guests; what is left is an error."""
-        for program in self._started:
-            program.close()
+        with ExitStack() as stack:
+            for folder in (self._run, self._segments):
+                stack.callback(shutil.rmtree, folder)
+            stack.callback(self._take_down)
+            for program in self._started:
+                stack.callback(program.close)
+
+    def _take_down(self) -> None:
         outcome = self.nupa("vm", "down", "--force")
+        assert outcome.ok, outcome.describe()
         left = [str(path) for path in (*self._run.iterdir(), *self._segments.iterdir())]
         left += [str(each) for host in self.hosts for each in self._qemus(host)]
-        shutil.rmtree(self._run)
-        shutil.rmtree(self._segments)
-        assert outcome.ok, outcome.describe()
         assert left == []
 
     def _qemus(self, host: str) -> list[object]:

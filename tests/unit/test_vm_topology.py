@@ -191,7 +191,7 @@ def test_a_comma_in_a_path_is_doubled() -> None:
 
 def test_two_guests_are_joined_directly_and_more_by_a_hub() -> None:
     two, three = Topology(), Topology(guests=Guests(3))
-    assert devices(two, "hubport") == []
+    assert devices(two, "hubport") == devices(Topology(guests=Guests(1)), "hubport") == []
     assert devices(two, "stream", 0) == [
         f"stream,id=net0,server=on,addr.type=unix,addr.path={PLACE.net_socket(1)}"
     ]
