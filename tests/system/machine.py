@@ -21,8 +21,9 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from nupa.demo.programs import NUPA, Outcome, Program
+from nupa.demo.programs import Outcome, Program
 from nupa.netdev.process import find_all
+from tests.programs.users import User, ourselves
 
 #: Of a command in a guest that runs alone; what takes longer hangs.
 DEADLINE_S = 60.0
@@ -43,14 +44,30 @@ class Machine:
 
     name = "vm"
 
-    def __init__(self, guests: int = 2, kind: str = "cxl", *options: str) -> None:
+    def __init__(
+        self,
+        guests: int = 2,
+        kind: str = "cxl",
+        *options: str,
+        user: User | None = None,
+        cache: Path | None = None,
+    ) -> None:
+        """*cache*: what guests boot from, where *user* may read it."""
         self.hosts = [f"host{number}" for number in range(guests)]
         self.here = f"host{guests}"
         self._options = ["--guests", str(guests), "--kind", kind, *options]
         # Not tmp_path: a socket's path is short.
         self._run = Path(tempfile.mkdtemp(prefix="nupa-test-"))
         self._segments = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
-        self._env = {"XDG_RUNTIME_DIR": str(self._run), "NUPA_DIR": str(self._segments)}
+        self._user = user or ourselves()
+        for folder in (self._run, self._segments):
+            os.chown(folder, self._user.uid, -1)
+        self._env = {
+            "XDG_RUNTIME_DIR": str(self._run),
+            "NUPA_DIR": str(self._segments),
+            **({"NUPA_VM_CACHE": str(cache)} if cache else {}),
+            **self._user.env,
+        }
         self._started: list[Program] = []
 
     def up(self) -> None:
@@ -62,8 +79,11 @@ class Machine:
 
     def nupa(self, *arguments: str, deadline_s: float = DEADLINE_S) -> Outcome:
         """`nupa` with these arguments, to its end; that it fails is in what is returned."""
-        with closing(self.program([*NUPA, *arguments])) as program:
+        with closing(self.program(self.nupa_argv(*arguments))) as program:
             return self.wait(program, deadline_s)
+
+    def nupa_argv(self, *arguments: str) -> list[str]:
+        return [*self._user.prefix, self._user.python, "-P", "-m", "nupa.cli", *arguments]
 
     def program(self, argv: Sequence[str]) -> Program:
         """Any command line, started; the caller's to close."""
@@ -73,10 +93,10 @@ class Machine:
         """What runs *command* where nupa_net0 of *host* is: in a guest it is there for all."""
         if host != self.here:
             return list(command)
-        return [*NUPA, "net", "exec", "--fabric", self.name, host, "--", *command]
+        return self.nupa_argv("net", "exec", "--fabric", self.name, host, "--", *command)
 
     def argv(self, host: str, command: Sequence[str]) -> list[str]:
-        return [*NUPA, "vm", "run", host, "--", *command]
+        return self.nupa_argv("vm", "run", host, "--", *command)
 
     def wait(self, program: Program, deadline_s: float = DEADLINE_S) -> Outcome:
         """Its end.  StallError: it does not come."""
@@ -211,13 +231,20 @@ class Machine:
         assert left == []
 
     def _qemus(self, host: str) -> list[object]:
-        return list(find_all(str(self._run / f"nupa-vm-{self.name}" / f"{host}.pid")))
+        folder = self._run / f"nupa-vm-{self.name}"
+        return list(find_all(str(folder / f"{host}.pid"), user=self._user.uid))
 
 
 @contextmanager
-def booted(guests: int = 2, kind: str = "cxl", *options: str) -> Iterator[Machine]:
+def booted(
+    guests: int = 2,
+    kind: str = "cxl",
+    *options: str,
+    user: User | None = None,
+    cache: Path | None = None,
+) -> Iterator[Machine]:
     """A machine that is up.  StallError: it did not come up, twice."""
-    with closing(Machine(guests, kind, *options)) as machine:
+    with closing(Machine(guests, kind, *options, user=user, cache=cache)) as machine:
         try:
             machine.up()
         except StallError as stalled:
