@@ -37,6 +37,7 @@ examples:
   nupa net up --fabric rack --mtu 9000
   nupa net up --host host0 --netns /run/netns/blue    into a namespace that exists (ip-netns(8))
   nupa net up --host host1 --netns 4711               into that of a process or container
+  nupa vm run host0 -- nupa net up                    in a guest: of its host, in its own network
 """
 _DOWN_EPILOG = """\
 Programs in the namespaces go on without the interface.
@@ -151,10 +152,8 @@ def _told(report: Report) -> str:
     for host, words in report.healed.items():
         lines.append(f"{report.fabric}: {host} is healed: {', '.join(words)}")
     if not lines and not report.lost:
-        hosts = len(report.up)
-        lines.append(
-            f"{report.fabric}: nupa_net0 is up already on its {hosts} hosts; nothing to do"
-        )
+        where = "its host" if len(report.up) == 1 else f"its {len(report.up)} hosts"
+        lines.append(f"{report.fabric}: nupa_net0 is up already on {where}; nothing to do")
     if report.made_fabric and report.made:
         lines.append(f"the fabric {report.fabric} was made for it: `nupa net down` takes it away")
     return "\n".join(lines)
