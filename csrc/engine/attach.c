@@ -364,7 +364,7 @@ static struct nupa_engine *engine_get(struct nupa_fabric *fabric, int host, enum
 
 static void engine_put(struct nupa_engine *engine)
 {
-	if (--engine->refs || (engine->forked && !engine->fenced))
+	if (--engine->refs || (engine->forked && !nupa_load_relaxed(&engine->fenced)))
 		return;
 	engine_unlink(engine);
 	while (nupa_load_seq(&nupa_engines_readers))

@@ -271,7 +271,7 @@ static void beat(struct nupa_engine *engine)
 		/* Stopped for too long, and given up by others. */
 		nupa_store_release(&engine->fenced, true);
 	} else {
-		nupa_store_release(&slot->heartbeat, slot->heartbeat + 1);
+		nupa_store_release(&slot->heartbeat, nupa_load_relaxed(&slot->heartbeat) + 1);
 		if (engine->looks)
 			nupa_engine_show(engine);
 		if (!nupa_beat_look(engine->fabric, nupa_clock_ns()))
