@@ -6,8 +6,9 @@ Each module has a fixture `machine`, so that its guests boot once.
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -25,6 +26,18 @@ def _bootable() -> None:
         boot.prepare(None, lambda line: print(line, file=sys.stderr))
     except NupaError as error:
         pytest.skip(f"no guests: {error}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ended_in_order() -> Iterator[None]:
+    """Guests go, too, when somebody ends us who is not Ctrl-C."""
+
+    def end(number: int, _frame: object) -> None:
+        pytest.exit(f"ended by {signal.Signals(number).name}", 128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.hookimpl(wrapper=True)
