@@ -154,6 +154,11 @@ static void fence_fabric(struct nupa_engine *engine)
 	nupa_fetch_add_seq(&nupa_engines_readers, -1u);
 }
 
+bool nupa_engine_disowned(const struct nupa_engine *engine)
+{
+	return engine->polls_bell && nupa_slot_claim(engine->slot) != engine->claim;
+}
+
 void nupa_engine_fence(struct nupa_engine *engine)
 {
 	struct ibv_async_event event = { .event_type = IBV_EVENT_DEVICE_FATAL };

@@ -338,6 +338,8 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 void nupa_channel_sweep(struct nupa_engine *engine);
 /* Others took us for dead and gave our slot away: what is stored from now on stays here. */
 void nupa_engine_fence(struct nupa_engine *engine);
+/* They did: what our slot published may be gone, keys too. */
+bool nupa_engine_disowned(const struct nupa_engine *engine);
 /* RC: this QP is about to be destroyed, its partner is told; and what the partner does. */
 void nupa_partner_leave(struct nupa_qp *qp);
 void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,

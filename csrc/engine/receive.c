@@ -190,6 +190,8 @@ bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uin
 		return false;
 	}
 	status = place(qp, rwqe, msg, payload ? payload : msg->data);
+	if (unlikely(status == IBV_WC_LOC_PROT_ERR && nupa_engine_disowned(qp->engine)))
+		status = IBV_WC_RETRY_EXC_ERR;
 	qp->recv_bytes += msg->length_bytes;
 	if (status == IBV_WC_SUCCESS && msg->flags & NUPA_F_INV && msg->flags & NUPA_F_LAST &&
 	    nupa_mr_invalidate(qp, msg->imm))
@@ -201,7 +203,7 @@ bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uin
 					      IBV_WC_RECV);
 			nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		} else if (status == IBV_WC_RETRY_EXC_ERR) {
-			/* It ended while we fetched from it: nothing was received. */
+			/* It ended while we fetched from it, or for it we have: nothing came. */
 			if (taken_before)
 				qp->recv_kept = !qp->recv_active;
 			else if (!qp->recv_active)

@@ -83,12 +83,6 @@ void nupa_requester_flush(struct nupa_qp *qp)
 	nupa_requester_stop_waiting(qp);
 }
 
-/* Others took us for dead, and what our slot published is gone: keys too. */
-static bool is_disowned(const struct nupa_engine *engine)
-{
-	return engine->polls_bell && nupa_slot_claim(engine->slot) != engine->claim;
-}
-
 /* The oldest request fails.  RC: the QP is in error; UC and UD: only its send queue (IBTA 10.3.1).
  */
 void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status)
@@ -97,7 +91,7 @@ void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status)
 		nupa_fault_unstick(qp);
 	if (qp->sq.acked == qp->sq.posted)
 		return;
-	if (status == IBV_WC_LOC_PROT_ERR && is_disowned(qp->engine))
+	if (status == IBV_WC_LOC_PROT_ERR && nupa_engine_disowned(qp->engine))
 		status = IBV_WC_RETRY_EXC_ERR; /* no fault of the program's */
 	complete_failed(qp, nupa_sq_wqe(&qp->sq, qp->sq.acked++), status);
 	if (qp->type == IBV_QPT_RC) {

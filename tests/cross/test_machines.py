@@ -202,15 +202,23 @@ def test_who_was_taken_for_dead_learns_of_it(
     reconnected(fabric, pair.a, pair.b)
 
 
+@pytest.mark.parametrize("what", ["it writes", "it receives"])
 def test_who_was_taken_for_dead_is_told_that_its_peer_is_lost(
-    fabric: Fabric, make_pair: MakePair
+    fabric: Fabric, make_pair: MakePair, what: str
 ) -> None:
     """And not that its own memory is, which is no longer published when it goes on."""
     pair = make_pair()
-    writing = pair.b.begin("stream_ops", "write", 9000, pair.a_region, note_every=10)
-    writing.note()
-    pair.b.signal(signal.SIGSTOP)
-    assert pair.a.event() == "QP_FATAL"
+    if what == "it writes":
+        pair.b.begin("stream_ops", "write", 9000, pair.a_region, note_every=10).note()
+        pair.b.signal(signal.SIGSTOP)
+        assert pair.a.event() == "QP_FATAL"
+    else:
+        pair.b.prepare_stream_in(20)
+        receiving = pair.b.begin("stream_in", 20, note_every=10)
+        sending = pair.a.begin("stream_out", 20)
+        receiving.note()
+        pair.b.signal(signal.SIGSTOP)
+        assert sending.result()[1] == "RETRY_EXC_ERR"
     while pair.b.pid in {slot.pid for slot in fabric.processes()}:  # which clears it
         pass
 
