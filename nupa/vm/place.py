@@ -45,9 +45,8 @@ def parent() -> str:
     for folder in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{user}"):
         if folder and os.path.isabs(folder) and _is_ours(folder):
             return folder
-    import tempfile  # takes 10 ms
-
-    folder = os.path.join(tempfile.gettempdir(), f"nupa-{user}")
+    # As tempfile.gettempdir(), which takes 10 ms to import.
+    folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"nupa-{user}")
     if os.path.lexists(folder) and not _is_ours(folder):
         raise LocalError(
             f"{folder} is not a folder that only you can enter: remove it, "

@@ -270,6 +270,8 @@ def test_counters_outlive_the_process_and_stay_with_its_host(
     assert pair.a.stream_ops("write", SIZE, pair.b_region, 1) == (1, "SUCCESS")
     before = [counters(fabric, host_port(fabric, host)) for host in (0, 1)]
     pair.a.kill()
+    # Else it still says goodbye, which is a packet.
+    assert pair.b.event() == "QP_FATAL"
     pair.b.leave()
     assert fabric.processes() == []
 
