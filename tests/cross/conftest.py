@@ -19,6 +19,7 @@ from nupa.fabric import Fabric
 from nupa.fabric.topology import star
 from nupa.verbs import Address
 
+from .kernels import Kernels
 from .node import WAIT_S, Region
 from .peer import Nursery, Peer
 
@@ -48,19 +49,31 @@ def fabric(nupa_dir: Path) -> Iterator[Fabric]:  # noqa: ARG001
         yield fabric
 
 
-@pytest.fixture
-def spawn(nursery: Nursery, nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
-    """Makes peers."""
+def peers_of(make: Callable[[], Peer], nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
+    """Makes peers, which end with the fixture that this is the body of."""
     peers: list[Peer] = []
 
-    def make() -> Peer:
-        peers.append(nursery.peer())
+    def one_more() -> Peer:
+        peers.append(make())
         peers[-1].set_env(NUPA_DIR=str(nupa_dir))
         return peers[-1]
 
-    yield make
+    yield one_more
     for peer in peers:
         peer.close()
+
+
+@pytest.fixture
+def spawn(nursery: Nursery, nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
+    """Makes peers."""
+    yield from peers_of(nursery.peer, nupa_dir)
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
+    kernels = Kernels(tmp_path_factory.mktemp("kernels"))
+    yield kernels
+    kernels.close()
 
 
 @pytest.fixture
@@ -176,3 +189,17 @@ def cli(environment: dict[str, str]) -> Cli:
 def environment(nupa_dir: Path) -> dict[str, str]:
     """For programs that a test starts."""
     return {**os.environ, "NUPA_DIR": str(nupa_dir)}
+
+
+def exchange(survivor: Peer, newcomer: Peer, op: str) -> None:
+    """Queue pairs between them, and traffic: messages, and *op*, "read" or "write"."""
+    region = newcomer.register(SIZE)
+    address = newcomer.make_qp()
+    mine = survivor.make_qp()
+    survivor.connect(address)
+    newcomer.connect(mine)
+    newcomer.prepare_stream_in(20_000)
+    receiving = newcomer.begin("stream_in", 20_000, 100)
+    assert survivor.stream_out(20_000, 100) == (100, "SUCCESS")
+    assert receiving.result() == (100, "SUCCESS")
+    assert survivor.stream_ops(op, 100_000, region, 20) == (20, "SUCCESS")

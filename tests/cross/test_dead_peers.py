@@ -12,7 +12,7 @@ import pytest
 
 from nupa.fabric import Fabric
 
-from .conftest import SIZE, Pair
+from .conftest import SIZE, Pair, exchange
 from .peer import Peer
 from .streams import WINDOW
 
@@ -28,16 +28,7 @@ def reusable(fabric: Fabric, survivor: Peer, spawn: Spawn, dead_slot: int) -> No
     """A new process gets the slot of the dead one, and traffic flows to it."""
     newcomer = spawn()
     assert newcomer.attach(fabric.name, 1) == dead_slot
-    region = newcomer.register(SIZE)
-    address = newcomer.make_qp()
-    mine = survivor.make_qp()
-    survivor.connect(address)
-    newcomer.connect(mine)
-    newcomer.prepare_stream_in(20_000)
-    receiving = newcomer.begin("stream_in", 20_000, 100)
-    assert survivor.stream_out(20_000, 100) == (100, "SUCCESS")
-    assert receiving.result() == (100, "SUCCESS")
-    assert survivor.stream_ops("write", 100_000, region, 20) == (20, "SUCCESS")
+    exchange(survivor, newcomer, "write")
 
 
 def killed(peer: Peer) -> float:

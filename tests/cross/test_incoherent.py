@@ -16,7 +16,7 @@ from nupa.fabric import Fabric, Fault
 from nupa.fabric.errors import FabricError, LocalError
 from nupa.fabric.topology import SegmentConfig, Topology, star
 
-from .conftest import Pair
+from .conftest import Pair, peers_of
 from .kernels import Kernels
 from .peer import Peer, PeerError
 from .test_operations import (  # noqa: F401  # collected here, too, with the fixtures below
@@ -34,13 +34,6 @@ from .test_operations import (  # noqa: F401  # collected here, too, with the fi
 MEMORY_BYTES = 64 << 20
 
 
-@pytest.fixture(scope="session")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
-    kernels = Kernels(tmp_path_factory.mktemp("kernels"))
-    yield kernels
-    kernels.close()
-
-
 def incoherent(hosts: int, **sizes: int) -> Topology:
     topology = star(hosts)
     topology.segment = SegmentConfig(segment_bytes=MEMORY_BYTES, coherence="software", **sizes)
@@ -56,17 +49,8 @@ def fabric(nupa_dir: Path) -> Iterator[Fabric]:  # noqa: ARG001
 @pytest.fixture
 def spawn(kernels: Kernels, nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
     """Makes peers, by turns under two kernels: as many as there are hosts."""
-    peers: list[Peer] = []
     turns = itertools.cycle((0, 1))
-
-    def make() -> Peer:
-        peers.append(kernels[next(turns)].peer())
-        peers[-1].set_env(NUPA_DIR=str(nupa_dir))
-        return peers[-1]
-
-    yield make
-    for peer in peers:
-        peer.close()
+    yield from peers_of(lambda: kernels[next(turns)].peer(), nupa_dir)
 
 
 @pytest.fixture(params=["relay", None], ids=lambda mover: mover or "chosen")

@@ -17,7 +17,7 @@ from nupa.fabric import Fabric
 from nupa.fabric.errors import LocalError
 from nupa.fabric.topology import SegmentConfig, Topology, star
 
-from .conftest import SIZE, Pair
+from .conftest import SIZE, Pair, exchange, peers_of
 from .kernels import Kernels
 from .peer import Nursery, Peer, PeerError
 from .test_operations import (  # noqa: F401  # collected here, too, with the fixtures below
@@ -41,13 +41,6 @@ MEMORY_BYTES = 64 << 20
 SILENCE_S = 2.0
 
 
-@pytest.fixture(scope="session")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
-    kernels = Kernels(tmp_path_factory.mktemp("kernels"))
-    yield kernels
-    kernels.close()
-
-
 def machines(hosts: int, segment_bytes: int = MEMORY_BYTES, **sizes: int) -> Topology:
     topology = star(hosts)
     topology.segment = SegmentConfig(segment_bytes=segment_bytes, **sizes)
@@ -63,17 +56,8 @@ def fabric(nupa_dir: Path) -> Iterator[Fabric]:  # noqa: ARG001
 @pytest.fixture
 def spawn(kernels: Kernels, nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
     """Makes peers, by turns under two kernels."""
-    peers: list[Peer] = []
     turns = itertools.cycle((0, 1))
-
-    def make() -> Peer:
-        peers.append(kernels[next(turns)].peer())
-        peers[-1].set_env(NUPA_DIR=str(nupa_dir))
-        return peers[-1]
-
-    yield make
-    for peer in peers:
-        peer.close()
+    yield from peers_of(lambda: kernels[next(turns)].peer(), nupa_dir)
 
 
 @pytest.fixture(params=["relay", None], ids=lambda mover: mover or "chosen")
@@ -137,16 +121,7 @@ def test_three_kernels_share_a_fabric(
 def reconnected(fabric: Fabric, survivor: Peer, newcomer: Peer) -> None:
     """Traffic between them, both ways."""
     newcomer.attach(fabric.name, 1)
-    region = newcomer.register(SIZE)
-    address = newcomer.make_qp()
-    mine = survivor.make_qp()
-    survivor.connect(address)
-    newcomer.connect(mine)
-    newcomer.prepare_stream_in(20_000)
-    receiving = newcomer.begin("stream_in", 20_000, 100)
-    assert survivor.stream_out(20_000, 100) == (100, "SUCCESS")
-    assert receiving.result() == (100, "SUCCESS")
-    assert survivor.stream_ops("read", 100_000, region, 20) == (20, "SUCCESS")
+    exchange(survivor, newcomer, "read")
 
 
 def until_done(peer: Peer) -> tuple[int, str]:
