@@ -80,23 +80,25 @@ static bool listen(struct nupa_fabric *fabric, uint32_t index)
 	const struct nupa_slot *slot = &fabric->slots[index];
 	struct nupa_beat *beat = &fabric->beats[index];
 	const uint64_t claim = nupa_slot_fetch(fabric, index);
-	uint32_t now;
+	uint32_t silent, now;
 
 	nupa_fetch(nupa_slot_apart(fabric, index), NUPA_POINT_BEAT, &slot->heartbeat,
 		   NUPA_CACHE_LINE_BYTES);
 	now = nupa_load_relaxed(&slot->heartbeat);
 
 	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE || !nupa_slot_elsewhere(fabric, claim) ||
-	    beat->claim != claim || beat->seen != now) {
+	    nupa_load_relaxed(&beat->claim) != claim || nupa_load_relaxed(&beat->seen) != now) {
 		nupa_store_relaxed(&beat->silent, 0);
 		nupa_store_relaxed(&beat->seen, now);
 		nupa_store_relaxed(&beat->claim, claim);
 		return false;
 	}
-	if (beat->silent >= NUPA_BEATS_MISSED)
+	/* Who is slow looks while another one already looks again: a look less is counted then. */
+	silent = nupa_load_relaxed(&beat->silent);
+	if (silent >= NUPA_BEATS_MISSED)
 		return false;
-	nupa_store_relaxed(&beat->silent, beat->silent + 1);
-	return beat->silent == NUPA_BEATS_MISSED;
+	nupa_store_relaxed(&beat->silent, silent + 1);
+	return silent + 1 == NUPA_BEATS_MISSED;
 }
 
 bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns)
