@@ -172,6 +172,8 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	nupa_list_init(&engine->pds);
 	nupa_list_init(&engine->cqs);
 	engine->port_epoch_seen = nupa_load_acquire(fabric->port_epoch);
+	engine->link_downed_seen =
+	    nupa_load_acquire(&fabric->ports[fabric->hosts[host].port].link_downed);
 	engine->port_state_seen =
 	    (uint8_t)nupa_load_relaxed(&fabric->ports[fabric->hosts[host].port].state);
 	engine->qps = nupa_queue_map(fabric->geometry.qp_entries * sizeof(*engine->qps));

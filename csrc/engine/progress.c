@@ -157,21 +157,40 @@ static void handle_deaths(struct nupa_engine *engine)
 		nupa_fabric_reap(engine->fabric);
 }
 
+static void tell_of_port(struct nupa_engine *engine, bool up)
+{
+	nupa_net_port_changed(engine, up);
+	nupa_event_raise_port(engine, up);
+}
+
+/* Its state is read after the count of times that it went down: what comes between is found by the
+ * look that its own announcement causes. */
+static void follow_port(struct nupa_engine *engine)
+{
+	const struct nupa_fabric *fabric = engine->fabric;
+	const struct nupa_port *port = &fabric->ports[fabric->hosts[engine->host].port];
+	uint32_t link_downed = nupa_load_acquire(&port->link_downed);
+	uint32_t state = nupa_load_relaxed(&port->state);
+	bool up = state == NUPA_PORT_ACTIVE;
+
+	if (state != engine->port_state_seen) {
+		tell_of_port(engine, up);
+	} else if (up && link_downed != engine->link_downed_seen) { /* shorter than our sleep */
+		tell_of_port(engine, false);
+		tell_of_port(engine, true);
+	}
+	engine->port_state_seen = (uint8_t)state;
+	engine->link_downed_seen = link_downed;
+}
+
 /* A port, who watches, which faults there are. */
 static void handle_change(struct nupa_engine *engine)
 {
-	const struct nupa_fabric *fabric = engine->fabric;
-	uint32_t state = nupa_load_relaxed(&fabric->ports[fabric->hosts[engine->host].port].state);
-
-	engine->port_epoch_seen = nupa_load_acquire(fabric->port_epoch);
+	engine->port_epoch_seen = nupa_load_acquire(engine->fabric->port_epoch);
 	nupa_trace_follow(engine);
 	nupa_fault_follow(engine);
 	nupa_cm_flush(engine);
-	if (state == engine->port_state_seen)
-		return;
-	engine->port_state_seen = (uint8_t)state;
-	nupa_net_port_changed(engine, state == NUPA_PORT_ACTIVE);
-	nupa_event_raise_port(engine, state == NUPA_PORT_ACTIVE);
+	follow_port(engine);
 }
 
 void nupa_engine_flush(struct nupa_engine *engine)

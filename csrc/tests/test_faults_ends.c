@@ -149,6 +149,22 @@ static void a_port_that_flaps_comes_up_again(void)
 	fabric_close(fabric, a, b);
 }
 
+static void a_flap_that_nobody_saw_is_told_of(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = fault_options(14);
+	struct end *a, *b;
+
+	pair_open(fabric, &options, &a, &b);
+	nupa_engine_lock(nupa_engine_of(a->context)); /* it cannot look meanwhile */
+	CHECK_EQ(nupa_fabric_set_port(fabric, test_fabric_port(0), NUPA_PORT_DOWN), 0);
+	CHECK_EQ(nupa_fabric_set_port(fabric, test_fabric_port(0), NUPA_PORT_ACTIVE), 0);
+	nupa_engine_unlock(nupa_engine_of(a->context));
+	end_expect_event(a, IBV_EVENT_PORT_ERR);
+	end_expect_event(a, IBV_EVENT_PORT_ACTIVE);
+	fabric_close(fabric, a, b);
+}
+
 static void a_flap_is_over_when_it_is_cleared(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
@@ -368,6 +384,7 @@ int main(int argc, char **argv)
 		CASE(what_is_done_but_stuck_succeeds_when_the_qp_ends),
 		CASE(a_killed_qp_ends_and_its_partner_gives_up),
 		CASE(a_port_that_flaps_comes_up_again),
+		CASE(a_flap_that_nobody_saw_is_told_of),
 		CASE(a_flap_is_over_when_it_is_cleared),
 		CASE(a_flap_ends_although_the_process_that_made_it_died),
 		CASE(datagrams_that_are_lost_are_counted),
