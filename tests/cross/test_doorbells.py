@@ -28,7 +28,7 @@ from .conftest import Pair
 from .kernels import Kernels
 from .node import WAIT_S
 from .peer import Peer
-from .test_machines import fabric, kernels  # noqa: F401  # fixtures
+from .test_machines import fabric  # noqa: F401  # a fixture
 
 MakePair = Callable[..., Pair]
 
