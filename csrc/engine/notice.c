@@ -8,7 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#define PATIENCE_NS UINT64_C(200000000)
+/* A machine that is busy lets a thread wait for so long, now and then. */
+#define PATIENCE_NS UINT64_C(2000000000)
 #define LOOK_NS 50000
 
 int nupa_fabric_may_command(const struct nupa_fabric *fabric, const char *what, char *why,
