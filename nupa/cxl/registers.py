@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A block of registers: rows that say what each bit is, and bytes that obey them.
+
+Knows bits, who may change them and what a reset does; never what they mean: whatever has an effect
+is a handler that somebody else adds.  Numbers are little endian (PCIe 6.0 7.2, CXL 3.1 8.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+
+from nupa.fabric.errors import LocalError
+
+
+class Access(StrEnum):
+    """What software may do to a field: PCIe 6.0 7.4, and CXL 3.1 1.2 for RWO and RWL.
+
+    "Sticky" fields keep their value over a hot reset; HwInit ones are set once, before software.
+    """
+
+    RO = "RO"
+    ROS = "ROS"  # sticky
+    HWINIT = "HwInit"
+    RW = "RW"
+    RWS = "RWS"  # sticky
+    RW1C = "RW1C"  # a one clears the bit
+    RW1CS = "RW1CS"  # sticky
+    RWO = "RWO"  # read-write-one-to-lock: read only once it is not 0
+    RWL = "RWL"  # read-write until its lock holds
+
+    @property
+    def writable(self) -> bool:
+        return self not in _READ_ONLY
+
+    @property
+    def kept_by_hot_reset(self) -> bool:
+        return self in _STICKY
+
+
+RO, ROS, HWINIT, RW, RWS, RW1C, RW1CS, RWO, RWL = Access
+_READ_ONLY = frozenset({RO, ROS, HWINIT})
+_STICKY = frozenset({ROS, HWINIT, RWS, RW1CS})
+
+#: Sizes of an access, in bytes; each is aligned to itself.
+CONFIG_BYTES = (1, 2, 4)  # PCIe 6.0 2.2.7.1: one DW with byte enables
+COMPONENT_BYTES = (4, 8)  # CXL 3.1 8.2.4: no partial access
+DEVICE_BYTES = (1, 2, 4, 8)  # CXL 3.1 8.2.8
+
+#: handler(written, old): what software wrote (bytes that it left out are as before, or 0 in a field
+#: that ones clear) and what the field was.  It runs after all of that write's bytes are stored.
+Handler = Callable[[int, int], None]
+
+
+class AccessError(LocalError):
+    """An access that is outside the block, of a size that it does not take, or unaligned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One row.  *bits* as specifications write them, "31:20" or "7", from bit 0 of the byte at
+    *offset* on; *section* is where it is written; *lock* names the lock of an RWL field: a field of
+    the same block that locks while it is not 0, or a name in `Registers.locks`."""
+
+    name: str
+    offset: int
+    bits: str
+    access: Access
+    reset: int = 0
+    section: str = ""
+    lock: str = ""
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or self.offset < 0 or not 0 <= self.reset <= self.largest:
+            raise ValueError(f"{self.name}: bits {self.bits} cannot hold {self.reset:#x}")
+        if (self.access is RWL) != bool(self.lock):
+            raise ValueError(f"{self.name}: an RWL field has a lock, and no other has")
+
+    @property
+    def low(self) -> int:
+        """Its lowest bit, counted from the start of the block."""
+        return self.offset * 8 + int(self.bits.rpartition(":")[2])
+
+    @property
+    def width(self) -> int:
+        high, _, low = self.bits.partition(":")
+        return int(high) - int(low or high) + 1
+
+    @property
+    def largest(self) -> int:
+        return (1 << self.width) - 1
+
+
+def placed(fields: Iterable[Field], offset: int, prefix: str = "") -> Iterator[Field]:
+    """The same rows *offset* bytes further; *prefix* goes before their names, and before those of
+    their locks."""
+    for field in fields:
+        lock = prefix + field.lock if field.lock else ""
+        yield replace(field, name=prefix + field.name, offset=field.offset + offset, lock=lock)
+
+
+def with_resets(fields: Iterable[Field], **resets: int) -> tuple[Field, ...]:
+    """The same rows, some with other reset values.  ValueError if a name is none of theirs."""
+    rows = tuple(
+        replace(row, reset=resets.pop(row.name)) if row.name in resets else row for row in fields
+    )
+    if resets:
+        raise ValueError(f"no field is called {min(resets)!r}")
+    return rows
+
+
+class Registers:
+    """*size* bytes that behave as the rows in *fields* say; bits of no row are reserved: they read
+    as 0 and take no write.
+
+    `read` and `write` are software's, by offset.  `registers[name]` is the hardware's own: it reads
+    and sets any field, calls no handler and knows no access rules.
+
+    >>> from nupa.cxl.registers import RO, RW1C, Field, Registers
+    >>> status = Registers([Field("id", 0, "15:0", RO, 0x1E98), Field("error", 2, "3", RW1C)], 4)
+    >>> status["error"] = 1
+    >>> hex(status.read(0, 4))
+    '0x81e98'
+    >>> status.write(2, 2, 0xFFFF)
+    >>> status.dump()
+    {'id': 7832, 'error': 0}
+    """
+
+    def __init__(
+        self, fields: Iterable[Field], size: int, widths: tuple[int, ...] = DEVICE_BYTES
+    ) -> None:
+        self.fields: Mapping[str, Field]
+        self.size = size
+        self.widths = widths
+        #: name -> whether it holds now (not 0).  RWL fields are read only meanwhile.
+        self.locks: dict[str, Callable[[], int]] = {}
+        self._bytes = bytearray(size)
+        self._places: dict[str, tuple[int, int]] = {}
+        self._at: list[list[Field]] = [[] for _ in range(size)]
+        self._handlers: dict[str, list[Handler]] = {}
+        self.fields = self._rows(fields)
+        self.reset()
+
+    def _rows(self, fields: Iterable[Field]) -> dict[str, Field]:
+        """Rows by name.  ValueError if two have a name or a bit in common, or one lies outside."""
+        rows: dict[str, Field] = {}
+        taken = 0
+        for field in fields:
+            mask = field.largest << field.low
+            if field.name in rows:
+                raise ValueError(f"two fields are called {field.name}")
+            if taken & mask or mask.bit_length() > self.size * 8:
+                raise ValueError(f"{field.name}: its bits are another's, or outside")
+            taken |= mask
+            rows[field.name] = field
+            self._places[field.name] = (field.low, field.width)
+            for byte in range(field.low // 8, (field.low + field.width + 7) // 8):
+                self._at[byte].append(field)
+        for field in rows.values():
+            if field.lock in rows:
+                self.locks[field.lock] = partial(self.__getitem__, field.lock)
+        return rows
+
+    # What software does
+
+    def read(self, offset: int, size: int) -> int:
+        """*size* bytes as a number.  AccessError if they are outside, unaligned, or of a size that
+        this block does not take."""
+        self._check(offset, size)
+        return int.from_bytes(self._bytes[offset : offset + size], "little")
+
+    def write(self, offset: int, size: int, value: int) -> None:
+        """Write the low *size* bytes of *value* as each field allows, then call the handlers of the
+        fields that were touched, in the order of their bits.  AccessError as for `read`."""
+        self._check(offset, size)
+        base, whole = offset * 8, (1 << size * 8) - 1
+        value &= whole
+        now = int.from_bytes(self._bytes[offset : offset + size], "little")
+        calls: list[tuple[Handler, int, int]] = []
+        new = now
+        for field in self._touched(offset, size):
+            low, width = self._places[field.name]
+            mask = _moved(((1 << width) - 1) << low, base) & whole
+            if field.access.writable and not self._is_locked(field):
+                if field.access in (RW1C, RW1CS):
+                    new &= ~(value & mask)
+                else:
+                    new = new & ~mask | value & mask
+            for handler in self._handlers.get(field.name, ()):
+                old = self[field.name]
+                kept = 0 if field.access in (RW1C, RW1CS) else old & ~_moved(mask, low - base)
+                calls.append((handler, kept | _moved(value & mask, low - base), old))
+        self._bytes[offset : offset + size] = new.to_bytes(size, "little")
+        for handler, written, old in calls:
+            handler(written, old)
+
+    def _touched(self, offset: int, size: int) -> list[Field]:
+        """The fields with a bit in these bytes, each once, in the order of their bits."""
+        seen = {field.name: field for row in self._at[offset : offset + size] for field in row}
+        return sorted(seen.values(), key=lambda field: self._places[field.name])
+
+    def _is_locked(self, field: Field) -> bool:
+        if field.access is RWO:
+            return self[field.name] != 0
+        return field.access is RWL and bool(self.locks.get(field.lock, int)())
+
+    def _check(self, offset: int, size: int) -> None:
+        if size not in self.widths or offset % size or not 0 <= offset <= self.size - size:
+            raise AccessError(
+                f"{size} bytes at {offset:#x}: this block has {self.size:#x} bytes and takes "
+                f"aligned accesses of {', '.join(map(str, self.widths))} bytes"
+            )
+
+    # What the hardware does
+
+    def __getitem__(self, name: str) -> int:
+        low, width = self._places[name]
+        first, last = low // 8, (low + width + 7) // 8
+        word = int.from_bytes(self._bytes[first:last], "little")
+        return word >> low % 8 & (1 << width) - 1
+
+    def __setitem__(self, name: str, value: int) -> None:
+        """ValueError if *value* does not fit."""
+        low, width = self._places[name]
+        mask = (1 << width) - 1
+        if not 0 <= value <= mask:
+            raise ValueError(f"{name} has {width} bits: {value:#x} does not fit")
+        first, last = low // 8, (low + width + 7) // 8
+        word = int.from_bytes(self._bytes[first:last], "little")
+        word = word & ~(mask << low % 8) | value << low % 8
+        self._bytes[first:last] = word.to_bytes(last - first, "little")
+
+    def on_write(self, name: str, handler: Handler) -> None:
+        """Call *handler* after each write of software that touches the field, whatever its access:
+        also of a read-only or locked one.  KeyError if there is no such field."""
+        self._handlers.setdefault(self.fields[name].name, []).append(handler)
+
+    def reset(self, *, hot: bool = False) -> None:
+        """Reset values everywhere; after a *hot* one sticky and HwInit fields are as before."""
+        for field in self.fields.values():
+            if not (hot and field.access.kept_by_hot_reset):
+                self[field.name] = field.reset
+
+    def dump(self) -> dict[str, int]:
+        """Each field's value, in the order of the rows."""
+        return {name: self[name] for name in self.fields}
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._bytes)
+
+
+def _moved(word: int, down: int) -> int:
+    """*word* shifted down; up if *down* is negative."""
+    return word >> down if down >= 0 else word << -down
