@@ -16,7 +16,7 @@ from nupa.fabric.errors import LocalError
 
 
 class Access(StrEnum):
-    """What software may do to a field: PCIe 6.0 7.4, and CXL 3.1 1.2 for RWO and RWL.
+    """What software may do to a field: PCIe 6.0 7.4, and CXL 3.1 8 for RWO, RWL and WO.
 
     "Sticky" fields keep their value over a hot reset; HwInit ones are set once, before software.
     """
@@ -30,18 +30,20 @@ class Access(StrEnum):
     RW1CS = "RW1CS"  # sticky
     RWO = "RWO"  # read-write-one-to-lock: read only once it is not 0
     RWL = "RWL"  # read-write until its lock holds
+    WO = "WO"  # written for its effect, which is a handler's; reads as 0
 
     @property
-    def writable(self) -> bool:
-        return self not in _READ_ONLY
+    def stored(self) -> bool:
+        """Whether a write of software can change it."""
+        return self not in _NOT_STORED
 
     @property
     def kept_by_hot_reset(self) -> bool:
         return self in _STICKY
 
 
-RO, ROS, HWINIT, RW, RWS, RW1C, RW1CS, RWO, RWL = Access
-_READ_ONLY = frozenset({RO, ROS, HWINIT})
+RO, ROS, HWINIT, RW, RWS, RW1C, RW1CS, RWO, RWL, WO = Access
+_NOT_STORED = frozenset({RO, ROS, HWINIT, WO})
 _STICKY = frozenset({ROS, HWINIT, RWS, RW1CS})
 
 #: Sizes of an access, in bytes; each is aligned to itself.
@@ -140,6 +142,7 @@ class Registers:
         self._places: dict[str, tuple[int, int]] = {}
         self._at: list[list[Field]] = [[] for _ in range(size)]
         self._handlers: dict[str, list[Handler]] = {}
+        self._resets: dict[str, int] = {}
         self.fields = self._rows(fields)
         self.reset()
 
@@ -155,6 +158,7 @@ class Registers:
                 raise ValueError(f"{field.name}: its bits are another's, or outside")
             taken |= mask
             rows[field.name] = field
+            self._resets[field.name] = field.reset
             self._places[field.name] = (field.low, field.width)
             for byte in range(field.low // 8, (field.low + field.width + 7) // 8):
                 self._at[byte].append(field)
@@ -168,13 +172,21 @@ class Registers:
     def read(self, offset: int, size: int) -> int:
         """*size* bytes as a number.  AccessError if they are outside, unaligned, or of a size that
         this block does not take."""
-        self._check(offset, size)
-        return int.from_bytes(self._bytes[offset : offset + size], "little")
+        check_access(offset, size, self.size, self.widths)
+        return self.peek(offset, size)
 
     def write(self, offset: int, size: int, value: int) -> None:
         """Write the low *size* bytes of *value* as each field allows, then call the handlers of the
         fields that were touched, in the order of their bits.  AccessError as for `read`."""
-        self._check(offset, size)
+        check_access(offset, size, self.size, self.widths)
+        self.poke(offset, size, value)
+
+    def peek(self, offset: int, size: int) -> int:
+        """`read` by somebody who has checked the access: nupa.cxl.space."""
+        return int.from_bytes(self._bytes[offset : offset + size], "little")
+
+    def poke(self, offset: int, size: int, value: int) -> None:
+        """`write` by somebody who has checked the access."""
         base, whole = offset * 8, (1 << size * 8) - 1
         value &= whole
         now = int.from_bytes(self._bytes[offset : offset + size], "little")
@@ -183,7 +195,7 @@ class Registers:
         for field in self._touched(offset, size):
             low, width = self._places[field.name]
             mask = _moved(((1 << width) - 1) << low, base) & whole
-            if field.access.writable and not self._is_locked(field):
+            if field.access.stored and not self._is_locked(field):
                 if field.access in (RW1C, RW1CS):
                     new &= ~(value & mask)
                 else:
@@ -205,13 +217,6 @@ class Registers:
         if field.access is RWO:
             return self[field.name] != 0
         return field.access is RWL and bool(self.locks.get(field.lock, int)())
-
-    def _check(self, offset: int, size: int) -> None:
-        if size not in self.widths or offset % size or not 0 <= offset <= self.size - size:
-            raise AccessError(
-                f"{size} bytes at {offset:#x}: this block has {self.size:#x} bytes and takes "
-                f"aligned accesses of {', '.join(map(str, self.widths))} bytes"
-            )
 
     # What the hardware does
 
@@ -237,11 +242,16 @@ class Registers:
         also of a read-only or locked one.  KeyError if there is no such field."""
         self._handlers.setdefault(self.fields[name].name, []).append(handler)
 
+    def preset(self, name: str, value: int) -> None:
+        """Give a field another reset value, and that value: what is known once all is assembled."""
+        self[name] = value
+        self._resets[name] = value
+
     def reset(self, *, hot: bool = False) -> None:
         """Reset values everywhere; after a *hot* one sticky and HwInit fields are as before."""
         for field in self.fields.values():
             if not (hot and field.access.kept_by_hot_reset):
-                self[field.name] = field.reset
+                self[field.name] = self._resets[field.name]
 
     def dump(self) -> dict[str, int]:
         """Each field's value, in the order of the rows."""
@@ -249,6 +259,15 @@ class Registers:
 
     def __bytes__(self) -> bytes:
         return bytes(self._bytes)
+
+
+def check_access(offset: int, size: int, total: int, widths: tuple[int, ...]) -> None:
+    """AccessError unless *size* is one of *widths*, and *offset* is a multiple of it in *total*."""
+    if size not in widths or offset % size or not 0 <= offset <= total - size:
+        raise AccessError(
+            f"{size} bytes at {offset:#x}: there are {total:#x} bytes here, which take aligned "
+            f"accesses of {', '.join(map(str, widths))} bytes"
+        )
 
 
 def _moved(word: int, down: int) -> int:
