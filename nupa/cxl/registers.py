@@ -7,10 +7,12 @@ is a handler that somebody else adds.  Numbers are little endian (PCIe 6.0 7.2, 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 
 from nupa.fabric.errors import LocalError
 
@@ -73,22 +75,18 @@ class Field:
     reset: int = 0
     section: str = ""
     lock: str = ""
+    #: Its lowest bit, counted from the start of the block, and how many it has.
+    low: int = field(init=False, repr=False)
+    width: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        high, _, low = self.bits.partition(":")
+        object.__setattr__(self, "low", self.offset * 8 + int(low or high))
+        object.__setattr__(self, "width", int(high) - int(low or high) + 1)
         if self.width < 1 or self.offset < 0 or not 0 <= self.reset <= self.largest:
             raise ValueError(f"{self.name}: bits {self.bits} cannot hold {self.reset:#x}")
         if (self.access is RWL) != bool(self.lock):
             raise ValueError(f"{self.name}: an RWL field has a lock, and no other has")
-
-    @property
-    def low(self) -> int:
-        """Its lowest bit, counted from the start of the block."""
-        return self.offset * 8 + int(self.bits.rpartition(":")[2])
-
-    @property
-    def width(self) -> int:
-        high, _, low = self.bits.partition(":")
-        return int(high) - int(low or high) + 1
 
     @property
     def largest(self) -> int:
@@ -98,9 +96,9 @@ class Field:
 def placed(fields: Iterable[Field], offset: int, prefix: str = "") -> Iterator[Field]:
     """The same rows *offset* bytes further; *prefix* goes before their names, and before those of
     their locks."""
-    for field in fields:
-        lock = prefix + field.lock if field.lock else ""
-        yield replace(field, name=prefix + field.name, offset=field.offset + offset, lock=lock)
+    for row in fields:
+        lock = prefix + row.lock if row.lock else ""
+        yield replace(row, name=prefix + row.name, offset=row.offset + offset, lock=lock)
 
 
 def with_resets(fields: Iterable[Field], **resets: int) -> tuple[Field, ...]:
@@ -133,39 +131,33 @@ class Registers:
     def __init__(
         self, fields: Iterable[Field], size: int, widths: tuple[int, ...] = DEVICE_BYTES
     ) -> None:
-        self.fields: Mapping[str, Field]
+        rows = tuple(fields)
+        self.fields: Mapping[str, Field] = {row.name: row for row in rows}
+        if len(self.fields) < len(rows):
+            raise ValueError("two fields have one name")
         self.size = size
         self.widths = widths
         #: name -> whether it holds now (not 0).  RWL fields are read only meanwhile.
-        self.locks: dict[str, Callable[[], int]] = {}
+        self.locks: dict[str, Callable[[], int]] = {
+            row.lock: partial(self.__getitem__, row.lock) for row in rows if row.lock in self.fields
+        }
         self._bytes = bytearray(size)
-        self._places: dict[str, tuple[int, int]] = {}
-        self._at: list[list[Field]] = [[] for _ in range(size)]
+        self._sorted = sorted(rows, key=attrgetter("low"))
+        self._lows = [row.low for row in self._sorted]
+        self._resets = {row.name: row.reset for row in rows}
         self._handlers: dict[str, list[Handler]] = {}
-        self._resets: dict[str, int] = {}
-        self.fields = self._rows(fields)
+        self._check_rows()
         self.reset()
 
-    def _rows(self, fields: Iterable[Field]) -> dict[str, Field]:
-        """Rows by name.  ValueError if two have a name or a bit in common, or one lies outside."""
-        rows: dict[str, Field] = {}
-        taken = 0
-        for field in fields:
-            mask = field.largest << field.low
-            if field.name in rows:
-                raise ValueError(f"two fields are called {field.name}")
-            if taken & mask or mask.bit_length() > self.size * 8:
-                raise ValueError(f"{field.name}: its bits are another's, or outside")
-            taken |= mask
-            rows[field.name] = field
-            self._resets[field.name] = field.reset
-            self._places[field.name] = (field.low, field.width)
-            for byte in range(field.low // 8, (field.low + field.width + 7) // 8):
-                self._at[byte].append(field)
-        for field in rows.values():
-            if field.lock in rows:
-                self.locks[field.lock] = partial(self.__getitem__, field.lock)
-        return rows
+    def _check_rows(self) -> None:
+        """ValueError if two rows have a bit in common, or one lies outside."""
+        end, last = 0, ""
+        for row in self._sorted:
+            if row.low < end:
+                raise ValueError(f"{row.name}: it has bits of {last}")
+            end, last = row.low + row.width, row.name
+        if end > self.size * 8:
+            raise ValueError(f"{last}: it is outside of {self.size:#x} bytes")
 
     # What software does
 
@@ -192,49 +184,50 @@ class Registers:
         now = int.from_bytes(self._bytes[offset : offset + size], "little")
         calls: list[tuple[Handler, int, int]] = []
         new = now
-        for field in self._touched(offset, size):
-            low, width = self._places[field.name]
-            mask = _moved(((1 << width) - 1) << low, base) & whole
-            if field.access.stored and not self._is_locked(field):
-                if field.access in (RW1C, RW1CS):
+        for row in self._touched(offset, size):
+            low = row.low
+            mask = _moved(row.largest << low, base) & whole
+            if row.access.stored and not self._is_locked(row):
+                if row.access in (RW1C, RW1CS):
                     new &= ~(value & mask)
                 else:
                     new = new & ~mask | value & mask
-            for handler in self._handlers.get(field.name, ()):
-                old = self[field.name]
-                kept = 0 if field.access in (RW1C, RW1CS) else old & ~_moved(mask, low - base)
+            for handler in self._handlers.get(row.name, ()):
+                old = self[row.name]
+                kept = 0 if row.access in (RW1C, RW1CS) else old & ~_moved(mask, low - base)
                 calls.append((handler, kept | _moved(value & mask, low - base), old))
         self._bytes[offset : offset + size] = new.to_bytes(size, "little")
         for handler, written, old in calls:
             handler(written, old)
 
     def _touched(self, offset: int, size: int) -> list[Field]:
-        """The fields with a bit in these bytes, each once, in the order of their bits."""
-        seen = {field.name: field for row in self._at[offset : offset + size] for field in row}
-        return sorted(seen.values(), key=lambda field: self._places[field.name])
+        """The fields with a bit in these bytes, in the order of their bits."""
+        first = bisect_right(self._lows, offset * 8)
+        if first and self._sorted[first - 1].low + self._sorted[first - 1].width > offset * 8:
+            first -= 1
+        return self._sorted[first : bisect_left(self._lows, (offset + size) * 8)]
 
-    def _is_locked(self, field: Field) -> bool:
-        if field.access is RWO:
-            return self[field.name] != 0
-        return field.access is RWL and bool(self.locks.get(field.lock, int)())
+    def _is_locked(self, row: Field) -> bool:
+        if row.access is RWO:
+            return self[row.name] != 0
+        return row.access is RWL and bool(self.locks.get(row.lock, int)())
 
     # What the hardware does
 
     def __getitem__(self, name: str) -> int:
-        low, width = self._places[name]
-        first, last = low // 8, (low + width + 7) // 8
+        row = self.fields[name]
+        first, last = row.low // 8, (row.low + row.width + 7) // 8
         word = int.from_bytes(self._bytes[first:last], "little")
-        return word >> low % 8 & (1 << width) - 1
+        return word >> row.low % 8 & row.largest
 
     def __setitem__(self, name: str, value: int) -> None:
         """ValueError if *value* does not fit."""
-        low, width = self._places[name]
-        mask = (1 << width) - 1
-        if not 0 <= value <= mask:
-            raise ValueError(f"{name} has {width} bits: {value:#x} does not fit")
-        first, last = low // 8, (low + width + 7) // 8
+        row = self.fields[name]
+        if not 0 <= value <= row.largest:
+            raise ValueError(f"{name} has {row.width} bits: {value:#x} does not fit")
+        first, last, shift = row.low // 8, (row.low + row.width + 7) // 8, row.low % 8
         word = int.from_bytes(self._bytes[first:last], "little")
-        word = word & ~(mask << low % 8) | value << low % 8
+        word = word & ~(row.largest << shift) | value << shift
         self._bytes[first:last] = word.to_bytes(last - first, "little")
 
     def on_write(self, name: str, handler: Handler) -> None:
@@ -249,9 +242,9 @@ class Registers:
 
     def reset(self, *, hot: bool = False) -> None:
         """Reset values everywhere; after a *hot* one sticky and HwInit fields are as before."""
-        for field in self.fields.values():
-            if not (hot and field.access.kept_by_hot_reset):
-                self[field.name] = self._resets[field.name]
+        for row in self.fields.values():
+            if not (hot and row.access.kept_by_hot_reset):
+                self[row.name] = self._resets[row.name]
 
     def dump(self) -> dict[str, int]:
         """Each field's value, in the order of the rows."""
