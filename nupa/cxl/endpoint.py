@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A type 3 device, made of its registers: memory behind HDM decoders, a mailbox, a DOE mailbox.
+
+Knows which capabilities it has and what its resets reset; never what is written into its memory,
+nor what a command or a DOE object means.
+"""
+
+from __future__ import annotations
+
+from nupa.cxl import component
+from nupa.cxl import component_tables as tables
+from nupa.cxl import dvsec_tables as dvsec
+from nupa.cxl import ext_tables as ext
+from nupa.cxl.component import Component
+from nupa.cxl.config import ConfigSpace
+from nupa.cxl.device_tables import Device
+from nupa.cxl.function import Function
+from nupa.cxl.pci_tables import CLASS_CXL_MEMORY, Bar, type0
+from nupa.cxl.pcie_tables import (
+    MSIX_BYTES,
+    PCIE_BYTES,
+    Link,
+    PortType,
+    msix,
+    msix_table,
+    pcie,
+)
+from nupa.cxl.registers import Registers
+from nupa.cxl.space import Space
+
+DEVICE_ID = 0x4E04
+_VECTORS = 8
+_MSIX_BAR_BYTES = 0x1000
+_PENDING_AT = 0x800
+_DVSECS = ("device", "register_locator", "gpf_device", "flex_bus")
+
+
+class Type3(Function):
+    """A single logical device with *memory_bytes*, a multiple of 256 MiB; `component` is behind
+    BAR 0, `device` behind BAR 2, and interrupts behind BAR 4.
+
+    A function level reset leaves what is CXL's as it is (CXL 3.1 9.5); a CXL reset does not (9.7).
+    """
+
+    def __init__(
+        self,
+        memory_bytes: int,
+        *,
+        serial: int = 0,
+        decoders: int = 4,
+        link: Link | None = None,
+        name: str = "type3",
+    ) -> None:
+        self.memory_bytes = memory_bytes
+        self.component = Component(
+            [
+                tables.ras(),
+                tables.link(),
+                tables.hdm(decoders, targets=0),
+                tables.bi_decoder(explicit_commit=False),
+            ]
+        )
+        self.device = Device()
+        vectors = Space(_MSIX_BAR_BYTES)
+        vectors.add("vectors", 0, Registers(msix_table(_VECTORS), 16 * _VECTORS))
+        bars = {
+            Bar(0, component.BYTES): self.component,
+            Bar(2, self.device.size): self.device,
+            Bar(4, _MSIX_BAR_BYTES, wide=False): vectors,
+        }
+        config = ConfigSpace(type0(dvsec.VENDOR_ID, DEVICE_ID, CLASS_CXL_MEMORY, bars))
+        config.add_capability("pcie", pcie(PortType.ENDPOINT, link=link), PCIE_BYTES)
+        config.add_capability("msix", msix(_VECTORS, 4, 0, _PENDING_AT), MSIX_BYTES)
+        for part in (
+            dvsec.device(memory_bytes),
+            dvsec.register_locator(
+                [
+                    dvsec.Location(dvsec.Block.COMPONENT, 0),
+                    dvsec.Location(dvsec.Block.DEVICE, 2),
+                ]
+            ),
+            dvsec.gpf_device(),
+            dvsec.flex_bus("mem", "flit_68", "flit_256"),
+        ):
+            config.add_extended(part.name, part.rows, part.bytes)
+        config.add_extended("doe", ext.doe(), ext.DOE_BYTES)
+        config.add_extended("aer", ext.aer(), ext.AER_BYTES)
+        config.add_extended("dsn", ext.dsn(serial), ext.DSN_BYTES)
+        super().__init__(name, config, bars)
+        config["pcie"].on_write("device_control.initiate_reset", self._function_level_reset)
+        config["device"].on_write("control_2.initiate_reset", self._cxl_reset)
+
+    def _function_level_reset(self, written: int, _old: int) -> None:
+        if written:
+            for name in self.config:
+                if name not in _DVSECS:
+                    self.config[name].reset(hot=True)
+
+    def _cxl_reset(self, written: int, _old: int) -> None:
+        if written:
+            self.reset(hot=True)
+            self.config["device"]["status_2.reset_complete"] = 1

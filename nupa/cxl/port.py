@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Root ports, and the upstream and downstream ports of a switch, made of their registers.
+
+Knows which capabilities each kind of port has, and whether something is plugged in; never virtual
+switches nor who binds what (nupa/cxl/switch.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nupa.cxl import component
+from nupa.cxl import component_tables as tables
+from nupa.cxl import dvsec_tables as dvsec
+from nupa.cxl import ext_tables as ext
+from nupa.cxl.component import Component
+from nupa.cxl.config import ConfigSpace
+from nupa.cxl.function import Bridge, Function
+from nupa.cxl.pci_tables import Bar, type1
+from nupa.cxl.pcie_tables import PCIE_BYTES, Link, PortType, pcie
+
+#: The consortium's, for want of one of ours (CXL 3.1 8.1); device ids tell the kinds apart.
+VENDOR_ID = dvsec.VENDOR_ID
+_DEVICE_IDS = {PortType.ROOT: 0x4E01, PortType.UPSTREAM: 0x4E02, PortType.DOWNSTREAM: 0x4E03}
+_SPEAKS = ("mem", "flit_68", "flit_256")
+
+
+class Port(Bridge):
+    """A port, with its component registers behind BAR 0; *number* is what decoders' targets name
+    (CXL 3.1 8.2.4.20.8: the Port Number of its Link Capabilities)."""
+
+    def __init__(
+        self,
+        port_type: PortType,
+        capabilities: Sequence[tables.Capability],
+        *,
+        number: int,
+        slot: int = 0,
+        link: Link | None = None,
+        name: str = "",
+    ) -> None:
+        self.port_type = port_type
+        self.number = number
+        self.component = Component(capabilities)
+        bar = Bar(0, component.BYTES)
+        config = ConfigSpace(type1(VENDOR_ID, _DEVICE_IDS[port_type], [bar]))
+        config.add_capability(
+            "pcie", pcie(port_type, port=number, slot=slot, link=link), PCIE_BYTES
+        )
+        config.add_extended("aer", ext.aer(root=port_type is PortType.ROOT), ext.AER_BYTES)
+        parts = [dvsec.flex_bus(*_SPEAKS), dvsec.register_locator([_COMPONENT])]
+        if port_type.has_slot:
+            config.add_extended("acs", ext.acs(), ext.ACS_BYTES)
+            parts = [dvsec.port_extensions(), dvsec.gpf_port(), *parts]
+        for part in parts:
+            config.add_extended(part.name, part.rows, part.bytes)
+        super().__init__(name or f"{port_type.name.lower()}{number}", config, {bar: self.component})
+
+    def attach(self, function: Function, devfn: int = 0) -> None:
+        """Put *function* below; in a slot, it is present and its link is up.  ValueError: something
+        is there."""
+        if devfn in self.below:
+            raise ValueError(f"{self.name} has {self.below[devfn].name} already: detach it first")
+        self.below[devfn] = function
+        self._presence()
+
+    def detach(self, devfn: int = 0) -> Function:
+        """Take it away.  KeyError: nothing is there."""
+        function = self.below.pop(devfn)
+        self._presence()
+        return function
+
+    def _presence(self) -> None:
+        if self.port_type.has_slot:
+            there = int(bool(self.below))
+            self.config["pcie"].preset("slot_status.presence", there)
+            self.config["pcie"].preset("link_status.active", there)
+
+
+_COMPONENT = dvsec.Location(dvsec.Block.COMPONENT, 0)
+
+
+def root_port(number: int, *, slot: int = 0, link: Link | None = None) -> Port:
+    """One of a host bridge's (CXL 3.1 8.2.4, table 8-22: "R")."""
+    capabilities = (
+        tables.ras(),
+        tables.link(),
+        tables.isolation(),
+        tables.bi_decoder(explicit_commit=False),
+    )
+    return Port(PortType.ROOT, capabilities, number=number, slot=slot, link=link)
+
+
+def upstream_port(*, number: int = 0, decoders: int = 4, link: Link | None = None) -> Port:
+    """A switch's, with its HDM decoders; CDAT is behind its DOE mailbox."""
+    capabilities = (
+        tables.ras(),
+        tables.link(),
+        tables.hdm(decoders, extra_ways=False),
+        tables.bi_route_table(),
+    )
+    port = Port(PortType.UPSTREAM, capabilities, number=number, link=link)
+    port.config.add_extended("doe", ext.doe(), ext.DOE_BYTES)
+    return port
+
+
+def downstream_port(number: int, *, slot: int = 0, link: Link | None = None) -> Port:
+    """A switch's, with a slot."""
+    capabilities = (tables.ras(), tables.link(), tables.bi_decoder(explicit_commit=True))
+    return Port(PortType.DOWNSTREAM, capabilities, number=number, slot=slot, link=link)
