@@ -148,7 +148,7 @@ def non_cxl_map(functions: Iterable[int] = ()) -> Dvsec:
 
 
 def port_extensions() -> Dvsec:
-    """8.1.5, of root and downstream ports: a second set of bus numbers and windows."""
+    """8.1.5, of each kind of port: a second set of bus numbers and windows."""
     rows = (
         Field("status.pm_init_complete", 0x0A, "0", RO, 0, "8.1.5.1"),
         Field("status.viral", 0x0A, "14", RW1CS, 0, "8.1.5.1"),

@@ -48,10 +48,11 @@ class Port(Bridge):
             "pcie", pcie(port_type, port=number, slot=slot, link=link), PCIE_BYTES
         )
         config.add_extended("aer", ext.aer(root=port_type is PortType.ROOT), ext.AER_BYTES)
-        parts = [dvsec.flex_bus(*_SPEAKS), dvsec.register_locator([_COMPONENT])]
+        parts = [dvsec.port_extensions()]
         if port_type.has_slot:
             config.add_extended("acs", ext.acs(), ext.ACS_BYTES)
-            parts = [dvsec.port_extensions(), dvsec.gpf_port(), *parts]
+            parts.append(dvsec.gpf_port())
+        parts += (dvsec.flex_bus(*_SPEAKS), dvsec.register_locator([_COMPONENT]))
         for part in parts:
             config.add_extended(part.name, part.rows, part.bytes)
         super().__init__(name or f"{port_type.name.lower()}{number}", config, {bar: self.component})

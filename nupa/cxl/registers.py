@@ -254,6 +254,12 @@ class Registers:
         return bytes(self._bytes)
 
 
+def decode(fields: Iterable[Field], image: bytes) -> dict[str, int]:
+    """Each field's value in the bytes of a block that software has read."""
+    word = int.from_bytes(image, "little")
+    return {row.name: word >> row.low & row.largest for row in fields}
+
+
 def check_access(offset: int, size: int, total: int, widths: tuple[int, ...]) -> None:
     """AccessError unless *size* is one of *widths*, and *offset* is a multiple of it in *total*."""
     if size not in widths or offset % size or not 0 <= offset <= total - size:

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux agrees: a capture of a guest (tests/data/capture_guest.py) beside our model of its tree.
+
+The captured bytes are read by the functions that read ours.  Ids of vendors and devices differ: the
+guest's are QEMU's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from nupa.cxl import component, device_tables
+from nupa.cxl import component_tables as tables
+from nupa.cxl import dvsec_tables as dvsec
+from nupa.cxl.component import CACHEMEM_AT
+from nupa.cxl.config import walk, walk_extended
+from nupa.cxl.pcie_tables import PCIE_ID, PortType
+from nupa.cxl.registers import decode
+from nupa.cxl.root import Bdf
+from tests.unit.cxl_tree import BRIDGE_BASE, BUS, Tree
+from tests.unit.cxl_walk import Walk
+
+CAPTURE: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "data/linux_guest.json").read_text()
+)
+Read = Callable[[int, int], int]
+HDM = 5
+_SIZES = {"K": 1 << 10, "M": 1 << 20, "": 1}
+
+
+class Captured(NamedTuple):
+    """One function of the guest."""
+
+    bdf: Bdf
+    text: str
+    image: bytes
+
+    def read(self, offset: int, size: int) -> int:
+        return int.from_bytes(self.image[offset : offset + size], "little")
+
+
+def parse(name: str, lines: list[str]) -> Captured:
+    """lspci's hex dump: lines that are left out are zeros."""
+    image = bytearray(4096)
+    for line in lines:
+        match = re.fullmatch(r"([0-9a-f]{2,3}):((?: [0-9a-f]{2}){16})", line)
+        if match:
+            at = int(match[1], 16)
+            image[at : at + 16] = bytes.fromhex(match[2])
+    bus, device, function = (int(part, 16) for part in re.split("[:.]", name)[1:])
+    return Captured(Bdf(bus, device, function), "\n".join(lines), bytes(image))
+
+
+FUNCTIONS = [parse(name, lines) for name, lines in CAPTURE["lspci"].items()]
+BY_BDF = {str(each.bdf): each for each in FUNCTIONS}
+
+
+@pytest.fixture(scope="module")
+def tree() -> Tree:
+    return Tree()
+
+
+@pytest.fixture(scope="module")
+def found(tree: Tree) -> Walk:
+    return Walk(tree.root, BUS, 0xFD00_0000)
+
+
+def each_function() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("theirs", FUNCTIONS, ids=lambda each: str(each.bdf))
+
+
+def test_both_trees_have_the_same_functions(found: Walk) -> None:
+    assert sorted(map(str, found.found)) == sorted(BY_BDF)
+
+
+@each_function()
+def test_headers_have_the_same_class_kind_and_buses(
+    tree: Tree, found: Walk, theirs: Captured
+) -> None:
+    assert theirs.bdf in found.found
+    ours = partial(tree.root.config_read, theirs.bdf)
+    assert ours(8, 4) >> 8 == theirs.read(8, 4) >> 8
+    assert ours(14, 1) == theirs.read(14, 1)
+    if ours(14, 1) & 0x7F == 1:
+        assert ours(0x18, 2) == theirs.read(0x18, 2)
+        assert ours(0x1A, 1) == theirs.read(0x1A, 1)
+
+
+@each_function()
+def test_memory_bars_are_the_same_and_of_the_same_size(found: Walk, theirs: Captured) -> None:
+    regions = re.findall(
+        r"Region (\d): Memory at \S+ \((\d\d)-bit,.*\[size=(\d+)([KM]?)\]", theirs.text
+    )
+    sizes = {int(number): int(size) * _SIZES[unit] for number, _, size, unit in regions}
+    assert {number: size for number, (_, size) in found.bars[theirs.bdf].items()} == sizes
+
+
+@each_function()
+def test_ports_are_of_the_same_type_with_slots_in_the_same_places(
+    tree: Tree, found: Walk, theirs: Captured
+) -> None:
+    assert found
+    seen = []
+    for read in (partial(tree.root.config_read, theirs.bdf), theirs.read):
+        at = next(at for at, number in walk(read) if number == PCIE_ID)
+        flags = read(at + 2, 2)
+        presence = read(at + 0x1A, 2) >> 6 & 1 if flags >> 8 & 1 else None
+        seen.append((PortType(flags >> 4 & 0xF), flags & 0xF, flags >> 8 & 1, presence))
+    ours, linux = seen
+    assert ours == linux
+
+
+@each_function()
+def test_dvsecs_are_the_same_of_the_same_revision_and_length(
+    tree: Tree, found: Walk, theirs: Captured
+) -> None:
+    """As a set: their order is the implementation's."""
+    assert found
+    ours = dvsec.find(partial(tree.root.config_read, theirs.bdf))
+    linux = dvsec.find(theirs.read)
+    printed = re.findall(r"Vendor=1e98 ID=([0-9a-f]{4}) Rev=(\d+) Len=(\d+): CXL", theirs.text)
+    assert [(each.number, each.revision, each.length) for each in linux] == [
+        (int(number, 16), int(revision), int(length)) for number, revision, length in printed
+    ]
+    kinds = [{(each.number, each.revision) for each in some} for some in (ours, linux)]
+    assert kinds[0] == kinds[1]
+    lengths = [
+        {each.number: each.length for each in some if each.number != LOCATOR}
+        for some in (ours, linux)
+    ]
+    assert lengths[0] == lengths[1]
+
+
+#: Its length is of as many entries as there are blocks; QEMU always has room for three.
+LOCATOR = 8
+
+
+@each_function()
+def test_register_locators_name_the_same_blocks(tree: Tree, found: Walk, theirs: Captured) -> None:
+    assert found
+    ours = dvsec.locations(partial(tree.root.config_read, theirs.bdf))
+    assert ours == dvsec.locations(theirs.read)
+
+
+def test_the_device_tells_the_same_memory(tree: Tree, found: Walk) -> None:
+    """CXL 3.1 8.1.3: capabilities io, mem, hardware init and ranges; range 1 but for its base."""
+    assert found
+    theirs = BY_BDF["0f:00.0"]
+    seen = []
+    for read in (partial(tree.root.config_read, theirs.bdf), theirs.read):
+        at = next(each.offset for each in dvsec.find(read) if each.number == 0)
+        seen.append([read(at + 0x0A, 2) & 0x3F, read(at + 0x18, 4), read(at + 0x1C, 4)])
+    assert seen[0] == seen[1]
+
+
+def test_extended_capabilities_beside_dvsecs_are_ours_too(tree: Tree, found: Walk) -> None:
+    """We have more (a serial number); what the guest shows of AER, ACS and DOE, we show."""
+    for bdf in found.found:
+        ours = {number for _, number in walk_extended(partial(tree.root.config_read, bdf))}
+        assert {number for _, number in walk_extended(BY_BDF[str(bdf)].read)} <= ours
+
+
+# Memory-mapped registers: what QEMU's monitor read while Linux had the region, and without it.
+
+
+def captured(when: str, place: str, base: int = CACHEMEM_AT) -> Read:
+    """A place's registers by offset in its block; what is not in the capture is 0."""
+    words = {int(at, 16): int(word, 16) for at, word in CAPTURE["registers"][when][place].items()}
+
+    def read(offset: int, size: int) -> int:
+        low = words.get(offset - base, 0)
+        return low if size == 4 else low | words.get(offset - base + 4, 0) << 32
+
+    return read
+
+
+#: By place in the capture: the bridge, the upstream port, the device.
+PLACES = {"bridge": 8, "0000:0d:00.0": 8, "0000:0f:00.0": 0}
+
+
+def decoders_of(read: Read, targets: int) -> dict[str, int]:
+    """The HDM decoders behind *read*, found through the capability list, as our rows see them."""
+    at = next(each.offset for each in component.find_capabilities(read) if each.number == HDM)
+    capability = tables.hdm(tables.DECODER_COUNTS[read(at, 4) & 0xF], targets=targets)
+    words = [read(at + offset, 4) for offset in range(0, capability.bytes, 4)]
+    return decode(capability.rows, b"".join(word.to_bytes(4, "little") for word in words))
+
+
+def block_base(tree: Tree, found: Walk, place: str) -> int:
+    if place == "bridge":
+        return BRIDGE_BASE
+    bus, device, function = (int(part, 16) for part in re.split("[:.]", place)[1:])
+    read = partial(tree.root.config_read, Bdf(bus, device, function))
+    where = next(each for each in dvsec.locations(read) if each.block is dvsec.Block.COMPONENT)
+    return found.bars[Bdf(bus, device, function)][where.bar][0] + where.offset
+
+
+def our_block(tree: Tree, found: Walk, place: str) -> Read:
+    base = block_base(tree, found, place)
+    return lambda offset, size: tree.root.read(base + offset, size)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_decoders_are_as_many_and_can_as_much(tree: Tree, found: Walk, place: str) -> None:
+    """But for poison on errors, which ours have: CXL 3.1 8.2.4.20.1."""
+    ours = decoders_of(our_block(tree, found, place), PLACES[place])
+    theirs = decoders_of(captured("before", place), PLACES[place])
+    names = [name for name in theirs if name.startswith("capability.")]
+    names.remove("capability.poison_on_error")
+    assert {name: ours[name] for name in names} == {name: theirs[name] for name in names}
+
+
+def sysfs(when: str, decoder: str) -> dict[str, str]:
+    found: dict[str, str] = CAPTURE[when][decoder]
+    return found
+
+
+@pytest.mark.parametrize(("place", "port"), list(zip(PLACES, (1, 2, 3), strict=True)))
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_linux_says_of_a_decoder_is_what_we_read_in_its_registers(
+    place: str, port: int, when: str
+) -> None:
+    decoders = decoders_of(captured(when, place), PLACES[place])
+    for number in range(4):
+        said = sysfs(when, f"decoder{port}.{number}")
+        name = f"decoder{number}"
+        if decoders[f"{name}.committed"]:  # of others Linux may show what they were before
+            assert number == 0
+            assert int(said["start"], 16) == decoders[f"{name}.base"] << tables.STEP_BITS
+            assert int(said["size"], 16) == decoders[f"{name}.size"] << tables.STEP_BITS
+        assert int(said["interleave_granularity"]) == 256 << decoders[f"{name}.granularity"]
+        assert int(said["interleave_ways"]) == 1 << decoders[f"{name}.ways"]
+        assert said["locked"] == str(decoders[f"{name}.lock_on_commit"])
+        if PLACES[place]:
+            assert said["target_list"] == str(decoders[f"{name}.target0"])
+
+
+def program(tree: Tree, base: int, at: int, values: dict[str, int]) -> None:
+    """Decoder 0 of the block at *base*, as a driver programs one: all of it, then its commit."""
+    decoder = base + at + 0x10
+    hpa, size = values["start"], values["size"]
+    for offset, value in (
+        (0, hpa),
+        (4, hpa >> 32),
+        (8, size),
+        (12, size >> 32),
+        (0x14, 0),
+        (0x18, 0),
+    ):
+        tree.root.write(decoder + offset, 4, value & 0xFFFFFFFF)
+    tree.root.write(decoder + 0x10, 4, 1 << 12)
+    tree.root.write(decoder + 0x10, 4, 1 << 12 | 1 << 9)
+
+
+#: What the hardware answers to a commit: nupa/cxl/hdm.py.
+ANSWERS = ("committed", "error")
+
+
+def test_our_decoders_hold_what_the_guests_do_once_the_region_is_made() -> None:
+    """The same writes as Linux's, through our tree: all fields of decoder 0 are as in the capture,
+    and all others are as before."""
+    tree = Tree()
+    found = Walk(tree.root, BUS, 0xFD00_0000)
+    region = sysfs("after", "region0")
+    values = {"start": int(region["resource"], 16), "size": int(region["size"], 16)}
+    for place in reversed(PLACES):
+        base, read = block_base(tree, found, place), our_block(tree, found, place)
+        at = next(each.offset for each in component.find_capabilities(read) if each.number == HDM)
+        if not PLACES[place]:
+            tree.root.write(base + at + 4, 4, 2)  # Linux enables a device's decoders
+        program(tree, base, at, values)
+        ours, theirs = (
+            decoders_of(read, PLACES[place]),
+            decoders_of(captured("after", place), PLACES[place]),
+        )
+        names = [
+            name
+            for name in theirs
+            if name.startswith("decoder0.") and name.partition(".")[2] not in ANSWERS
+        ]
+        assert {name: ours[name] for name in names} == {name: theirs[name] for name in names}
+        assert ours["control.enable"] == theirs["control.enable"]
+        assert all(ours[f"decoder{i}.commit"] == theirs[f"decoder{i}.commit"] for i in range(4))
+
+
+def test_device_registers_are_the_same_structures_at_the_same_offsets(
+    tree: Tree, found: Walk
+) -> None:
+    base = found.bars[Bdf(15)][2][0]
+    ours = device_tables.find_capabilities(lambda at, size: tree.root.read(base + at, size))
+    theirs = device_tables.find_capabilities(captured("after", "0000:0f:00.0 device", base=0))
+    assert [(each.number, each.offset, each.length) for each in ours] == [
+        (each.number, each.offset, each.length) for each in theirs
+    ]
+    mailbox = next(each for each in ours if each.number == device_tables.PRIMARY_MAILBOX)
+    payload = 1 << (tree.root.read(base + mailbox.offset, 4) & 0x1F)
+    assert payload == int(CAPTURE["after"]["mem0"]["payload_max"])
