@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nupa.cxl.config import Read, walk_extended
 from nupa.cxl.ext_tables import DVSEC_ID, extended
 from nupa.cxl.pci_tables import bits
-from nupa.cxl.registers import HWINIT, RO, RW, RW1CS, RWL, RWO, RWS, WO, Field
+from nupa.cxl.registers import HWINIT, RO, RW, RW1CS, RWL, RWO, WO, Field
 
 VENDOR_ID = 0x1E98  # 8.1
 HEADER_BYTES = 0x0C
@@ -57,25 +57,26 @@ class Media(IntEnum):
     CDAT = 2  # "see CDAT"
 
 
-def _range(name: str, at: int, size_bytes: int, media: Media) -> tuple[Field, ...]:
+def _range(number: int, at: int, size_bytes: int, media: Media) -> tuple[Field, ...]:
     """8.1.3.8: 16 bytes; a range of size 0 is not valid."""
     there = int(size_bytes > 0)
     steps = size_bytes >> STEP_BITS
     if steps << STEP_BITS != size_bytes:
         raise ValueError(f"{size_bytes:#x} bytes of memory are no multiple of 256 MiB (8.1.3.8)")
-    low, kind = at + 4, int(media) * there
+    name, low, kind = f"range{number}", at + 4, int(media) * there
+    cites = [f"8.1.3.8.{4 * number - 3 + i}" for i in range(4)]
     return (
-        Field(f"{name}.size_high", at, "31:0", HWINIT, steps >> 32 - STEP_BITS, "8.1.3.8.1"),
-        Field(f"{name}.valid", low, "0", HWINIT, there, "8.1.3.8.2"),
-        Field(f"{name}.active", low, "1", RO, there, "8.1.3.8.2"),
-        Field(f"{name}.media", low, "4:2", HWINIT, kind, "8.1.3.8.2"),
-        Field(f"{name}.memory_class", low, "7:5", HWINIT, kind, "8.1.3.8.2"),
-        Field(f"{name}.desired_interleave", low, "12:8", HWINIT, 0, "8.1.3.8.2"),
-        Field(f"{name}.active_timeout", low, "15:13", HWINIT, 0, "8.1.3.8.2"),
-        Field(f"{name}.active_degraded", low, "16", RO, 0, "8.1.3.8.2"),
-        Field(f"{name}.size_low", low, f"31:{STEP_BITS}", HWINIT, steps & 0xF, "8.1.3.8.2"),
-        _lockable(f"{name}.base_high", at + 8, "31:0", "8.1.3.8.3"),
-        _lockable(f"{name}.base_low", at + 12, f"31:{STEP_BITS}", "8.1.3.8.4"),
+        Field(f"{name}.size_high", at, "31:0", RO, steps >> 32 - STEP_BITS, cites[0]),
+        Field(f"{name}.valid", low, "0", RO, there, cites[1]),
+        Field(f"{name}.active", low, "1", RO, there, cites[1]),
+        Field(f"{name}.media", low, "4:2", RO, kind, cites[1]),
+        Field(f"{name}.memory_class", low, "7:5", RO, kind, cites[1]),
+        Field(f"{name}.desired_interleave", low, "12:8", RO, 0, cites[1]),
+        Field(f"{name}.active_timeout", low, "15:13", HWINIT, 0, cites[1]),
+        Field(f"{name}.active_degraded", low, "16", RO, 0, cites[1]),
+        Field(f"{name}.size_low", low, f"31:{STEP_BITS}", RO, steps & 0xF, cites[1]),
+        _lockable(f"{name}.base_high", at + 8, "31:0", cites[2]),
+        _lockable(f"{name}.base_low", at + 12, f"31:{STEP_BITS}", cites[3]),
     )
 
 
@@ -92,27 +93,27 @@ def device(memory_bytes: int, *, cache: bool = False, mld: bool = False) -> Dvse
         Field("capability.writeback_invalidate", 0x0A, "6", RO, int(cache), "8.1.3.1"),
         Field("capability.reset", 0x0A, "7", RO, 1, "8.1.3.1"),
         Field("capability.reset_timeout", 0x0A, "10:8", RO, 0, "8.1.3.1"),
-        Field("capability.reset_clears_memory", 0x0A, "11", RO, 0, "8.1.3.1"),
-        Field("capability.mld", 0x0A, "13", RO, int(mld), "8.1.3.1"),
+        Field("capability.reset_clears_memory", 0x0A, "11", HWINIT, 0, "8.1.3.1"),
+        Field("capability.mld", 0x0A, "13", HWINIT, int(mld), "8.1.3.1"),
         Field("capability.viral", 0x0A, "14", RO, 1, "8.1.3.1"),
-        Field("capability.pm_init_reporting", 0x0A, "15", RO, 0, "8.1.3.1"),
+        Field("capability.pm_init_reporting", 0x0A, "15", HWINIT, 1, "8.1.3.1"),
         Field("control.io_enable", 0x0C, "1", RO, 1, "8.1.3.2"),
         _lockable("control.mem_enable", 0x0C, "2", "8.1.3.2"),
         _lockable("control.viral_enable", 0x0C, "14", "8.1.3.2"),
         Field("status.viral", 0x0E, "14", RW1CS, 0, "8.1.3.3"),
         Field("control_2.initiate_reset", 0x10, "2", WO, 0, "8.1.3.4"),
         Field("control_2.reset_clears_memory", 0x10, "3", RW, 0, "8.1.3.4"),
-        Field("control_2.volatile_after_hot_reset", 0x10, "4", RWS, 0, "8.1.3.4"),
         Field("status_2.cache_invalid", 0x12, "0", RO, 0, "8.1.3.5"),
         Field("status_2.reset_complete", 0x12, "1", RO, 0, "8.1.3.5"),
         Field("status_2.reset_error", 0x12, "2", RO, 0, "8.1.3.5"),
-        Field("status_2.pm_init_complete", 0x12, "15", RO, 0, "8.1.3.5"),
+        Field("status_2.pm_init_complete", 0x12, "15", RO, 1, "8.1.3.5"),
         # Once set, the RWL fields of these rows are read only until a reset.
         Field("lock.config_lock", 0x14, "0", RWO, 0, "8.1.3.6"),
         Field("capability_2.cache_size_unit", 0x16, "3:0", RO, int(cache), "8.1.3.7"),
+        Field("capability_2.no_clean_writeback", 0x16, "7", HWINIT, int(not cache), "8.1.3.7"),
         Field("capability_2.cache_size", 0x16, "15:8", RO, int(cache), "8.1.3.7"),
-        *_range("range1", 0x18, memory_bytes, Media.CDAT),
-        *_range("range2", 0x28, 0, Media.CDAT),
+        *_range(1, 0x18, memory_bytes, Media.CDAT),
+        *_range(2, 0x28, 0, Media.CDAT),
         Field("capability_3.volatile_after_cold_reset", 0x38, "0", RO, 0, "8.1.3.9"),
         Field("capability_3.volatile_after_warm_reset", 0x38, "1", RO, 0, "8.1.3.9"),
         Field("capability_3.volatile_after_hot_reset", 0x38, "2", RO, 0, "8.1.3.9"),

@@ -98,5 +98,5 @@ class Type3(Function):
 
     def _cxl_reset(self, written: int, _old: int) -> None:
         if written:
-            self.reset(hot=True)
+            self.reset(cxl=True)
             self.config["device"]["status_2.reset_complete"] = 1

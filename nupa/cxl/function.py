@@ -44,10 +44,10 @@ class Function:
                 return Place(space, address - base)
         return None
 
-    def reset(self, *, hot: bool = False) -> None:
-        """All of it: a *hot* one keeps what is sticky."""
+    def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
+        """All of it: `Registers.reset`."""
         for space in (self.config, *self.bars.values()):
-            space.reset(hot=hot)
+            space.reset(hot=hot, cxl=cxl)
 
 
 class Bridge(Function):
@@ -65,10 +65,10 @@ class Bridge(Function):
             for function in self.below.values():
                 function.reset(hot=True)
 
-    def reset(self, *, hot: bool = False) -> None:
-        super().reset(hot=hot)
+    def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
+        super().reset(hot=hot, cxl=cxl)
         for function in self.below.values():
-            function.reset(hot=hot)
+            function.reset(hot=hot, cxl=cxl)
 
     @property
     def buses(self) -> range:

@@ -39,10 +39,6 @@ class Access(StrEnum):
         """Whether a write of software can change it."""
         return self not in _NOT_STORED
 
-    @property
-    def kept_by_hot_reset(self) -> bool:
-        return self in _STICKY
-
 
 RO, ROS, HWINIT, RW, RWS, RW1C, RW1CS, RWO, RWL, WO = Access
 _NOT_STORED = frozenset({RO, ROS, HWINIT, WO})
@@ -240,11 +236,17 @@ class Registers:
         self[name] = value
         self._resets[name] = value
 
-    def reset(self, *, hot: bool = False) -> None:
-        """Reset values everywhere; after a *hot* one sticky and HwInit fields are as before."""
-        for row in self.fields.values():
-            if not (hot and row.access.kept_by_hot_reset):
-                self[row.name] = self._resets[row.name]
+    def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
+        """Reset values everywhere.  After a *hot* one sticky and HwInit fields are as before; after
+        a *cxl* one (CXL 3.1 9.7, table 8-1) RWO fields and locked RWL ones are, too."""
+        kept = {
+            row.name
+            for row in self.fields.values()
+            if ((hot or cxl) and row.access in _STICKY)
+            or (cxl and (row.access is RWO or self._is_locked(row)))
+        }
+        for name in self.fields.keys() - kept:
+            self[name] = self._resets[name]
 
     def dump(self) -> dict[str, int]:
         """Each field's value, in the order of the rows."""

@@ -89,10 +89,10 @@ class Space:
                 part = min(end - at, _STEP_BYTES - at % _STEP_BYTES)
             at += part
 
-    def reset(self, *, hot: bool = False) -> None:
+    def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
         """Of each block: `Registers.reset`."""
         for _, block in self._blocks.values():
-            block.reset(hot=hot)
+            block.reset(hot=hot, cxl=cxl)
 
     def dump(self) -> dict[str, int]:
         """Each field's value by "block.field"."""

@@ -99,6 +99,22 @@ def test_a_hot_reset_keeps_what_is_sticky_and_a_cold_one_nothing(
     assert registers.dump() == {field.name: field.reset for field in ROWS}
 
 
+@given(WRITES)
+def test_a_cxl_reset_keeps_what_is_sticky_and_what_is_locked(
+    writes: list[tuple[int, int, int]],
+) -> None:
+    """CXL 3.1, table 8-1."""
+    registers = Registers(ROWS, SIZE)
+    for write in writes:
+        registers.write(*write)
+    before = registers.dump()
+    registers.reset(cxl=True)
+    for field in ROWS:
+        kept = field.access in (ROS, RWS, RW1CS, HWINIT, RWO)
+        kept = kept or (field.access is RWL and before["lock"] != 0)
+        assert registers[field.name] == (before[field.name] if kept else field.reset)
+
+
 def test_reads_of_each_size_see_the_same_little_endian_bytes() -> None:
     registers = Registers(ROWS, SIZE)
     whole = bytes(registers)

@@ -157,7 +157,12 @@ def test_config_lock_makes_what_it_locks_read_only_until_a_reset() -> None:
     assert block["lock.config_lock"] == 1
     config.write(at + 0x10, 2, 8)  # not one of those
     assert block["control_2.reset_clears_memory"] == 1
+    config.write(at + 0x10, 2, 4)  # a CXL reset
+    assert block["lock.config_lock"] == block["control.mem_enable"] == 1
+    assert block["range1.base_high"] == 0x12
+    assert block["control_2.reset_clears_memory"] == 0
     config.reset(hot=True)
+    assert block["lock.config_lock"] == block["control.mem_enable"] == 0
     config.write(at + 0x0C, 2, 4)
     assert block["control.mem_enable"] == 1
 
