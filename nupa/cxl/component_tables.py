@@ -52,8 +52,8 @@ _CORRECTABLE = (
 )
 
 
-def ras() -> Capability:
-    """8.2.4.17."""
+def ras(*, root: bool = False) -> Capability:
+    """8.2.4.17; in a root port software may have poison reported as uncorrectable."""
     rows: list[Field] = []
     for bit, name in _UNCORRECTABLE.items():
         rows += (
@@ -66,10 +66,10 @@ def ras() -> Capability:
     rows += (
         Field("control.first_error", 0x14, "5:0", ROS, 0, "8.2.4.17.6"),
         Field("control.multiple_headers", 0x14, "9", RO, 1, "8.2.4.17.6"),
-        Field("control.poison_enabled", 0x14, "13", RO, 1, "8.2.4.17.6"),
+        Field("control.poison_enabled", 0x14, "13", RWS if root else RO, 1, "8.2.4.17.6"),
         Field("header_log", 0x18, "511:0", ROS, 0, "8.2.4.17.7"),
     )
-    return Capability("ras", 2, 2, 0x58, tuple(rows))
+    return Capability("ras", 2, 3, 0x58, tuple(rows))
 
 
 _CREDITS = {
@@ -85,26 +85,26 @@ _CREDITS = {
 def link() -> Capability:
     """8.2.4.19; the credits are of 68-byte flits, and 0: nothing here has a link layer."""
     rows = [
-        Field("capability.version_supported", 0x00, "3:0", RO, 2, "8.2.4.19.1"),
+        Field("capability.version_supported", 0x00, "3:0", RWS, 2, "8.2.4.19.1"),
         Field("capability.version_received", 0x00, "7:4", RO, 2, "8.2.4.19.1"),
-        Field("capability.wrap_supported", 0x00, "15:8", RO, 9, "8.2.4.19.1"),
+        Field("capability.wrap_supported", 0x00, "15:8", RWS, 9, "8.2.4.19.1"),
         Field("capability.wrap_received", 0x00, "23:16", RO, 9, "8.2.4.19.1"),
         Field("control.reset", 0x08, "0", RW, 0, "8.2.4.19.2"),
-        Field("control.init_stall", 0x08, "1", RW, 0, "8.2.4.19.2"),
-        Field("control.credit_stall", 0x08, "2", RW, 0, "8.2.4.19.2"),
+        Field("control.init_stall", 0x08, "1", RWS, 0, "8.2.4.19.2"),
+        Field("control.credit_stall", 0x08, "2", RWS, 0, "8.2.4.19.2"),
         Field("control.init_state", 0x08, "4:3", RO, 3, "8.2.4.19.2"),
         Field("control.retry_buffer_used", 0x08, "12:5", RO, 0, "8.2.4.19.2"),
-        Field("ack_timer.force_threshold", 0x28, "8:0", RW, 0x10, "8.2.4.19.6"),
-        Field("ack_timer.flush", 0x28, "18:9", RW, 0x20, "8.2.4.19.6"),
-        Field("defeature.mdh_disable", 0x30, "0", RW, 0, "8.2.4.19.7"),
+        Field("ack_timer.force_threshold", 0x28, "7:0", RWS, 0x10, "8.2.4.19.6"),
+        Field("ack_timer.flush", 0x28, "17:8", RWS, 0x20, "8.2.4.19.6"),
+        Field("defeature.mdh_disable", 0x30, "0", RWS, 0, "8.2.4.19.7"),
     ]
     for name, where in _CREDITS.items():
         rows += (
-            Field(f"rx_credit_control.{name}", 0x10, where, RW, 0, "8.2.4.19.3"),
+            Field(f"rx_credit_control.{name}", 0x10, where, RWS, 0, "8.2.4.19.3"),
             Field(f"rx_credit_return.{name}", 0x18, where, RO, 0, "8.2.4.19.4"),
             Field(f"tx_credit.{name}", 0x20, where, RO, 0, "8.2.4.19.5"),
         )
-    return Capability("link", 4, 2, 0x38, tuple(rows))
+    return Capability("link", 4, 3, 0x38, tuple(rows))
 
 
 #: 8.2.4.20.1, Decoder Count: its value is the index.  Devices have 10 at most.
@@ -115,28 +115,32 @@ _DECODERS_AT, _DECODER_BYTES = 0x10, 0x20
 TARGETS = 8
 
 
-def hdm(decoders: int, *, targets: int = TARGETS, extra_ways: bool = True) -> Capability:
-    """8.2.4.20, with fields `decoderN.…`; a device has *targets* 0, and a DPA skip instead.
+def hdm(decoders: int, *, targets: int = TARGETS) -> Capability:
+    """8.2.4.20, with fields `decoderN.…`; a device has *targets* 0, a DPA skip instead, and
+    3, 6, 12 and 16 ways, which host bridges and switches never have.
 
-    *extra_ways*: 3, 6, 12 and 16.  All but status bits of decoder N are RWL, with the lock
-    "decoderN.lock", whose rule is the decoders'.  ValueError if a count has no encoding."""
+    All but status bits of decoder N are RWL, with the lock "decoderN.lock", whose rule is the
+    decoders'.  ValueError if a count has no encoding."""
     if decoders not in DECODER_COUNTS or targets not in (0, 1, 2, 4, 8):
         raise ValueError(f"no encoding of {decoders} decoders with {targets} targets (8.2.4.20.1)")
-    count, extra = DECODER_COUNTS.index(decoders), int(extra_ways)
+    count, device = DECODER_COUNTS.index(decoders), int(not targets)
+    # Host-only and device coherent: what a device with BI may be programmed as.
+    models = 3 * device
     rows = [
         Field("capability.decoder_count", 0, "3:0", RO, count, "8.2.4.20.1"),
         Field("capability.target_count", 0, "7:4", RO, targets or 1, "8.2.4.20.1"),
         Field("capability.interleave_11_8", 0, "8", RO, 1, "8.2.4.20.1"),
         Field("capability.interleave_14_12", 0, "9", RO, 1, "8.2.4.20.1"),
         Field("capability.poison_on_error", 0, "10", RO, 1, "8.2.4.20.1"),
-        Field("capability.interleave_3_6_12", 0, "11", RO, extra, "8.2.4.20.1"),
-        Field("capability.interleave_16", 0, "12", RO, extra, "8.2.4.20.1"),
-        Field("capability.uio", 0, "13", RO, 0, "8.2.4.20.1"),
-        Field("capability.uio_decoder_count", 0, "19:16", RO, 0, "8.2.4.20.1"),
-        Field("capability.memdata_nxm", 0, "20", RO, 0, "8.2.4.20.1"),
-        Field("capability.coherency_models", 0, "22:21", HWINIT, 0, "8.2.4.20.1"),
+        Field("capability.interleave_3_6_12", 0, "11", RO, device, "8.2.4.20.1"),
+        Field("capability.interleave_16", 0, "12", RO, device, "8.2.4.20.1"),
+        Field("capability.uio", 0, "13", HWINIT, 0, "8.2.4.20.1"),
+        Field("capability.uio_decoder_count", 0, "19:16", HWINIT, 0, "8.2.4.20.1"),
+        Field("capability.memdata_nxm", 0, "20", HWINIT, 1, "8.2.4.20.1"),
+        Field("capability.coherency_models", 0, "22:21", HWINIT, models, "8.2.4.20.1"),
         Field("control.poison_on_error", 4, "0", RW, 0, "8.2.4.20.2"),
-        Field("control.enable", 4, "1", RW, 0, "8.2.4.20.2"),
+        # Of a device only: the others always decode.
+        Field("control.enable", 4, "1", RW if device else RO, 0, "8.2.4.20.2"),
     ]
     for number in range(decoders):
         at = _DECODERS_AT + number * _DECODER_BYTES
@@ -157,9 +161,11 @@ def _decoder(targets: int) -> Iterator[Field]:
     yield Field("host_only", 0x10, "12", RWL, 0, "8.2.4.20.7", lock)
     yield Field("back_invalidate", 0x10, "13", RWL, 0, "8.2.4.20.7", lock)
     if not targets:
-        yield Field("dpa_skip", 0x14, f"63:{STEP_BITS}", RWL, 0, "8.2.4.20.10", lock)
+        yield Field("position", 0x10, "27:24", RWL, 0, "8.2.4.20.7", lock)
+        yield Field("dpa_skip", 0x14, f"63:{STEP_BITS}", RWL, 0, "8.2.4.20.9", lock)
     for i in range(targets):
-        yield Field(f"target{i}", 0x14 + i, "7:0", RWL, 0, "8.2.4.20.8", lock)
+        section = "8.2.4.20.8" if i < 4 else "8.2.4.20.10"
+        yield Field(f"target{i}", 0x14 + i, "7:0", RWL, 0, section, lock)
 
 
 def extended_security(ports: int) -> Capability:
@@ -167,17 +173,22 @@ def extended_security(ports: int) -> Capability:
     rows = [Field("ports", 0x00, "7:0", HWINIT, ports, "8.2.4.21")]
     for i in range(ports):
         rows += (
-            Field(f"port{i}.trust_level", 0x04 + 8 * i, "1:0", RW, 0, "8.2.4.21"),
+            Field(f"port{i}.trust_level", 0x04 + 8 * i, "1:0", RW, 2, "8.2.4.21"),
             Field(f"port{i}.id", 0x08 + 8 * i, "7:0", HWINIT, i, "8.2.4.21"),
         )
     return Capability("extended_security", 6, 2, 4 + 8 * ports, tuple(rows))
 
 
+#: Capacities of snoop filters are in these steps: 8.2.4.23.2.
+SNOOP_STEP_BYTES = 1 << 16
+
+
 def snoop_filter(group: int, size_bytes: int) -> Capability:
-    """8.2.4.23: ports of one *group* share a filter, whose effective size is told."""
+    """8.2.4.23: ports of one *group* share a filter, which can track a cache of *size_bytes*."""
+    steps = size_bytes // SNOOP_STEP_BYTES
     rows = (
         Field("group", 0x00, "15:0", HWINIT, group, "8.2.4.23.1"),
-        Field("size_bytes", 0x04, "31:0", HWINIT, size_bytes, "8.2.4.23.2"),
+        Field("capacity_steps", 0x04, "31:0", HWINIT, steps, "8.2.4.23.2"),
     )
     return Capability("snoop_filter", 8, 1, 0x08, rows)
 

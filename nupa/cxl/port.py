@@ -84,7 +84,7 @@ _COMPONENT = dvsec.Location(dvsec.Block.COMPONENT, 0)
 def root_port(number: int, *, slot: int = 0, link: Link | None = None) -> Port:
     """One of a host bridge's (CXL 3.1 8.2.4, table 8-22: "R")."""
     capabilities = (
-        tables.ras(),
+        tables.ras(root=True),
         tables.link(),
         tables.isolation(),
         tables.bi_decoder(explicit_commit=False),
@@ -97,7 +97,7 @@ def upstream_port(*, number: int = 0, decoders: int = 4, link: Link | None = Non
     capabilities = (
         tables.ras(),
         tables.link(),
-        tables.hdm(decoders, extra_ways=False),
+        tables.hdm(decoders),
         tables.bi_route_table(),
     )
     port = Port(PortType.UPSTREAM, capabilities, number=number, link=link)

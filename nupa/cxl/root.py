@@ -41,7 +41,7 @@ class HostBridge:
         self.base = base
         self.component = Component(
             [
-                tables.hdm(decoders, extra_ways=False),
+                tables.hdm(decoders),
                 tables.extended_security(ports),
                 tables.snoop_filter(0, 0),
             ]
