@@ -60,8 +60,13 @@ class Bridge(Function):
         self.below: dict[int, Function] = {}
         config.header.on_write("bridge_control.secondary_bus_reset", self._secondary_bus_reset)
 
+    @property
+    def may_reset_below(self) -> bool:
+        """Whether Secondary Bus Reset has an effect."""
+        return True
+
     def _secondary_bus_reset(self, written: int, old: int) -> None:
-        if written and not old:
+        if written and not old and self.may_reset_below:
             for function in self.below.values():
                 function.reset(hot=True)
 

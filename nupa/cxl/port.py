@@ -57,6 +57,11 @@ class Port(Bridge):
             config.add_extended(part.name, part.rows, part.bytes)
         super().__init__(name or f"{port_type.name.lower()}{number}", config, {bar: self.component})
 
+    @property
+    def may_reset_below(self) -> bool:
+        """CXL 3.1 8.1.5.2: Secondary Bus Reset is masked until software says otherwise."""
+        return bool(self.config["port_extensions"]["control.unmask_secondary_bus_reset"])
+
     def attach(self, function: Function, devfn: int = 0) -> None:
         """Put *function* below; in a slot, it is present and its link is up.  ValueError: something
         is there."""

@@ -109,8 +109,12 @@ def test_a_secondary_bus_reset_resets_all_below_and_keeps_what_is_sticky() -> No
     hdm = tree.device.component["hdm"]
     hdm["decoder0.base"] = 5
     bus = tree.roots[0].config.header["secondary_bus"]
-    control = tree.root.config_read(Bdf(12), 0x3E, 2)
-    tree.root.config_write(Bdf(12), 0x3E, 2, control | 0x40)
+    extensions = tree.roots[0].config.offset_of("port_extensions")
+    tree.root.config_write(Bdf(12), 0x3E, 2, 0x40)
+    assert hdm["decoder0.base"] == 5  # masked: CXL 3.1 8.1.5.2
+    tree.root.config_write(Bdf(12), 0x3E, 2, 0)
+    tree.root.config_write(Bdf(12), extensions + 0x0C, 2, 1)
+    tree.root.config_write(Bdf(12), 0x3E, 2, 0x40)
     assert tree.device.config.header["command.memory_space"] == 0
     assert tree.upstream.config.header["secondary_bus"] == 0
     assert hdm["decoder0.base"] == 0
