@@ -15,6 +15,7 @@ from nupa.cxl.component import Component
 from nupa.cxl.config import ConfigSpace
 from nupa.cxl.device_tables import Device
 from nupa.cxl.function import Function
+from nupa.cxl.hdm import DecoderSet
 from nupa.cxl.pci_tables import CLASS_CXL_MEMORY, Bar, type0
 from nupa.cxl.pcie_tables import (
     MSIX_BYTES,
@@ -37,7 +38,7 @@ _DVSECS = ("device", "register_locator", "gpf_device", "flex_bus")
 
 class Type3(Function):
     """A single logical device with *memory_bytes*, a multiple of 256 MiB; `component` is behind
-    BAR 0, `device` behind BAR 2, and interrupts behind BAR 4.
+    BAR 0, `device` behind BAR 2, and interrupts behind BAR 4; `decoders` are its HDM decoders.
 
     A function level reset leaves what is CXL's as it is (CXL 3.1 9.5); a CXL reset does not (9.7).
     """
@@ -60,6 +61,7 @@ class Type3(Function):
                 tables.bi_decoder(explicit_commit=False),
             ]
         )
+        self.decoders = DecoderSet(self.component["hdm"], memory_bytes)
         self.device = Device()
         vectors = Space(_MSIX_BAR_BYTES)
         vectors.add("vectors", 0, Registers(msix_table(_VECTORS), 16 * _VECTORS))

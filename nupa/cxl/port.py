@@ -16,6 +16,7 @@ from nupa.cxl import ext_tables as ext
 from nupa.cxl.component import Component
 from nupa.cxl.config import ConfigSpace
 from nupa.cxl.function import Bridge, Function
+from nupa.cxl.hdm import DecoderSet
 from nupa.cxl.pci_tables import Bar, type1
 from nupa.cxl.pcie_tables import PCIE_BYTES, Link, PortType, pcie
 
@@ -42,6 +43,8 @@ class Port(Bridge):
         self.port_type = port_type
         self.number = number
         self.component = Component(capabilities)
+        #: HDM decoders: an upstream port's; the others forward what they are sent.
+        self.decoders = DecoderSet(self.component["hdm"]) if "hdm" in self.component else None
         bar = Bar(0, component.BYTES)
         config = ConfigSpace(type1(VENDOR_ID, _DEVICE_IDS[port_type], [bar]))
         config.add_capability(

@@ -142,6 +142,7 @@ class Registers:
         self._lows = [row.low for row in self._sorted]
         self._resets = {row.name: row.reset for row in rows}
         self._handlers: dict[str, list[Handler]] = {}
+        self._reset_handlers: list[Callable[[], None]] = []
         self._check_rows()
         self.reset()
 
@@ -231,6 +232,11 @@ class Registers:
         also of a read-only or locked one.  KeyError if there is no such field."""
         self._handlers.setdefault(self.fields[name].name, []).append(handler)
 
+    def on_reset(self, handler: Callable[[], None]) -> None:
+        """Call *handler* after each reset: who keeps more than the registers brings itself up to
+        what they are now."""
+        self._reset_handlers.append(handler)
+
     def preset(self, name: str, value: int) -> None:
         """Give a field another reset value, and that value: what is known once all is assembled."""
         self[name] = value
@@ -247,6 +253,8 @@ class Registers:
         }
         for name in self.fields.keys() - kept:
             self[name] = self._resets[name]
+        for handler in self._reset_handlers:
+            handler()
 
     def dump(self) -> dict[str, int]:
         """Each field's value, in the order of the rows."""

@@ -13,6 +13,7 @@ from nupa.cxl import component
 from nupa.cxl import component_tables as tables
 from nupa.cxl.component import Component
 from nupa.cxl.function import Function, Place, find_function, find_place
+from nupa.cxl.hdm import DecoderSet
 
 
 class Bdf(NamedTuple):
@@ -46,6 +47,7 @@ class HostBridge:
                 tables.snoop_filter(0, 0),
             ]
         )
+        self.decoders = DecoderSet(self.component["hdm"])
         self.below: dict[int, Function] = {}
 
 
