@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A physical port of a switch, and how a vPPB is bound to it or to a logical device behind it.
+
+Knows what is plugged in, whether its link is up, and when a binding ends; never which virtual
+switch has the vPPB (nupa/cxl/switch.py).  CXL 3.1 7.2, 7.6.7.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+
+from nupa.cxl.endpoint import Type3
+from nupa.cxl.mld import Mld
+from nupa.cxl.pcie_tables import Link
+from nupa.cxl.port import Port, downstream_port, upstream_port
+from nupa.cxl.vppb import Seen, SwitchError, Vppb
+
+Device = Type3 | Mld
+
+
+class PortState(IntEnum):
+    """CXL 3.1 7.6.7.1.2, Current Port Configuration State."""
+
+    DISABLED = 0
+    BINDING = 1
+    UNBINDING = 2
+    DOWNSTREAM = 3
+    UPSTREAM = 4
+    FABRIC = 5
+    INVALID = 0xF
+
+
+class BindingStatus(IntEnum):
+    """CXL 3.1 7.6.7.2.1."""
+
+    UNBOUND = 0
+    IN_PROGRESS = 1
+    PORT = 2
+    LD = 3
+
+
+class UnbindMode(IntEnum):
+    """CXL 3.1 7.6.7.2.3: when a binding ends."""
+
+    LINK_DOWN = 0
+    MANAGED = 1
+    SURPRISE = 2
+
+
+class PhysicalPort:
+    """Port *number* of a switch; `ppb` is its bridge as the fabric manager sees it.
+
+    `bound` has the vPPBs that are bound to it by LD-ID; by None if the port is bound as a whole."""
+
+    def __init__(self, number: int, state: PortState, link: Link | None = None) -> None:
+        make = upstream_port if state is PortState.UPSTREAM else downstream_port
+        self.number = number
+        self.role = state
+        self.link = link or Link()
+        self.ppb: Port = make(number=number, link=link)
+        self.device: Device | None = None
+        self.bound: dict[int | None, Binding] = {}
+        self.in_reset = False  # PERST is asserted
+        self.broken = False  # its link does not train
+        self.host: Port | None = None
+
+    @property
+    def state(self) -> PortState:
+        for binding in self.bound.values():
+            if binding.unbinding is not None:
+                return PortState.UNBINDING
+            if not binding.done:
+                return PortState.BINDING
+        return self.role
+
+    @property
+    def present(self) -> bool:
+        return self.device is not None or self.host is not None
+
+    @property
+    def up(self) -> bool:
+        """Whether its link is."""
+        return self.present and not self.in_reset and not self.broken
+
+    def insert(self, device: Device) -> None:
+        """Plug a device in.  SwitchError: something is there, the port is a host's, or what is
+        bound to it is not what the device has: all of it, or LDs with memory."""
+        if self.role is not PortState.DOWNSTREAM or self.device is not None:
+            raise SwitchError(f"port {self.number} has no room for {device.name}")
+        shown: set[int | None] = {None}
+        if isinstance(device, Mld):
+            shown = {number for number, steps in enumerate(device.allocated) if steps}
+        if not self.bound.keys() <= shown:
+            raise SwitchError(f"port {self.number} is bound as {device.name} cannot be: unbind it")
+        self.device = device
+        self._changed()
+
+    def remove(self) -> Device:
+        """Pull it out, whoever uses it.  SwitchError: nothing is there."""
+        if self.device is None:
+            raise SwitchError(f"port {self.number} is empty")
+        device, self.device = self.device, None
+        self._changed(surprise=True)
+        device.reset()  # without power
+        return device
+
+    def set_link(self, up: bool) -> None:
+        """Break the link, or mend it."""
+        self.broken = not up
+        self._changed(surprise=True)
+
+    def assert_reset(self, asserted: bool) -> None:
+        """PERST.  SwitchError as for `reset`."""
+        self._check_control()
+        self.in_reset = asserted
+        self._changed()
+
+    def reset(self) -> None:
+        """A hot reset of what is plugged in.  SwitchError: it is a host's, which alone may."""
+        self._check_control()
+        if self.device is not None:
+            self.device.reset(hot=True)
+
+    def _check_control(self) -> None:
+        if self.role is not PortState.DOWNSTREAM or None in self.bound:
+            raise SwitchError(f"port {self.number} is a host's: unbind it first")
+
+    def _changed(self, *, surprise: bool = False) -> None:
+        if self.role is PortState.DOWNSTREAM:
+            self.ppb.config["pcie"].preset("slot_status.presence", int(self.present))
+            self.ppb.config["pcie"].preset("link_status.active", int(self.up))
+        if isinstance(self.device, Mld) and not self.up:
+            self.device.reset(hot=True)
+        for binding in tuple(self.bound.values()):
+            binding.vppb.refresh(surprise=surprise)
+            binding.settle()
+
+
+class Binding:
+    """One vPPB, and the port, or LD of it, that is bound to it.
+
+    It is not `done` until whoever began it says so; `unbinding` is how it ends, once it shall."""
+
+    def __init__(self, vppb: Vppb, port: PhysicalPort, ld: int | None) -> None:
+        self.vppb = vppb
+        self.port = port
+        self.ld = ld
+        self.done = False
+        self.unbinding: UnbindMode | None = None
+        self._ended: Callable[[], None] = lambda: None
+
+    def seen(self) -> Seen:
+        device = self.port.device
+        if isinstance(device, Mld):
+            return Seen(device.lds[self.ld] if self.ld is not None else None, self.port.up)
+        return Seen(device, self.port.up)
+
+    def finish(self) -> None:
+        """Show it to the host."""
+        self.done = True
+        self.vppb.show(self.seen, self.settle)
+
+    def unbind(self, mode: UnbindMode, ended: Callable[[], None]) -> None:
+        """End it as *mode* says; then call *ended*."""
+        self.unbinding, self._ended = mode, ended
+        if mode is UnbindMode.MANAGED and self.vppb.asks_host:
+            self.vppb.press_attention()
+        self.settle()
+
+    def settle(self) -> None:
+        """End it if what it waits for has come."""
+        if self.unbinding is None:
+            return
+        waits = {
+            UnbindMode.LINK_DOWN: self.port.up,
+            UnbindMode.MANAGED: self.vppb.asks_host and not self.vppb.powered_off,
+            UnbindMode.SURPRISE: False,
+        }
+        if not waits[self.unbinding]:
+            surprise = self.unbinding is UnbindMode.SURPRISE
+            self.unbinding = None
+            self._end(surprise)
+
+    def _end(self, surprise: bool) -> None:
+        del self.port.bound[self.ld]
+        self.vppb.hide(surprise=surprise)
+        self._ended()
