@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The commands of a memory device behind the mailbox of its registers: what a driver talks to.
+
+Knows which sets of commands there are, and how logs, poison, health and media belong together;
+never configuration space.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from nupa.cxl.cci import Command
+from nupa.cxl.commands.event_commands import EventCommands
+from nupa.cxl.commands.features import Features, patrol_scrub
+from nupa.cxl.commands.firmware import Firmware
+from nupa.cxl.commands.health import Health
+from nupa.cxl.commands.logs import DeviceLogs, Timestamp
+from nupa.cxl.commands.media_commands import MediaCommands
+from nupa.cxl.commands.memory import Capacity, Memory
+from nupa.cxl.device_tables import Device
+from nupa.cxl.events import EventLogs, Log
+from nupa.cxl.mailbox import Mailbox
+from nupa.cxl.media import Media
+from nupa.cxl.poison import PoisonList
+
+EVENT_LIMITS = (64, 64, 64, 64, 64)
+_EVENT_MESSAGE, _MAILBOX_MESSAGE = 1, 2
+_MEDIA_READY, _MEDIA_DISABLED = 1, 3
+
+
+class MemoryDevice:
+    """Behind the registers of *device*: `mailbox`, `events`, `poison`, `firmware`, `features`,
+    `health`, `memory`, `logs`.  *commands* are rows beside its own, as those of nupa.cxl.dcd.
+
+    *interrupt*(message) is called for each interrupt; without it they are bits in `pending`.
+    *clock_ns* counts nanoseconds.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        media: Media,
+        *,
+        capacity: Capacity | None = None,
+        interrupt: Callable[[int], None] | None = None,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        event_limits: Iterable[int] = EVENT_LIMITS,
+        poison_limit: int = 256,
+        inject_limit: int = 16,
+        commands: Iterable[Command] = (),
+    ) -> None:
+        payload_bytes = 1 << device["mailbox"]["capability.payload_shift"]
+        limits = tuple(event_limits)
+        self.pending = 0
+        self._device = device
+        self._interrupt = interrupt or self._pend
+        self.timestamp = Timestamp(clock_ns)
+        now_ns = self.timestamp.now_ns
+        self.events = EventLogs(limits, now_ns=now_ns, changed=self._events_changed)
+        self.poison = PoisonList(media.size, limit=poison_limit, inject_limit=inject_limit)
+        self.firmware = Firmware("NUPA 1", now_ns=clock_ns)
+        self.features = Features([patrol_scrub()], payload_bytes)
+        self.health = Health(self.events.add)
+        self.logs = DeviceLogs(payload_bytes)
+        self.memory = Memory(
+            capacity or Capacity(media.size, media.size),
+            revision=lambda: self.firmware.revision,
+            event_limits=limits,
+            poison_limits=(poison_limit, inject_limit),
+            payload_bytes=payload_bytes,
+        )
+        self._event_commands = EventCommands(
+            self.events,
+            payload_bytes=payload_bytes,
+            interrupt=self._interrupt,
+            message=_EVENT_MESSAGE,
+        )
+        media_commands = MediaCommands(
+            media,
+            self.poison,
+            payload_bytes=payload_bytes,
+            now_ns=now_ns,
+            log=self.events.add,
+            media_disabled=self._disable_media,
+        )
+        parts = (
+            self._event_commands,
+            self.firmware,
+            self.timestamp,
+            self.logs,
+            self.features,
+            self.memory,
+            self.health,
+            media_commands,
+        )
+        rows = [row for part in parts for row in part.commands()]
+        self.mailbox = Mailbox(
+            device["mailbox"],
+            [*rows, *commands],
+            interrupt=self._interrupt,
+            message=_MAILBOX_MESSAGE,
+        )
+        self.logs.describe(self.mailbox.commands.values())
+        device.on_reset(self._reset)
+
+    def _pend(self, message: int) -> None:
+        self.pending |= 1 << message
+
+    def _events_changed(self, log: Log, is_new: bool) -> None:
+        self._device["status"][f"events.{log.name.lower()}"] = len(self.events[log]) > 0
+        if is_new:
+            self._event_commands.notify(log)
+
+    def _disable_media(self, is_disabled: bool) -> None:
+        """8.2.8.5.1.1"""
+        self.mailbox.is_media_disabled = is_disabled
+        state = _MEDIA_DISABLED if is_disabled else _MEDIA_READY
+        self._device["memory"]["status.media"] = state
+
+    def _reset(self) -> None:
+        """The registers have been reset; logs keep their records."""
+        self.mailbox.reset()
+        self.timestamp.reset()
+        self.features.reset()
+        self._event_commands.modes[:] = [0] * len(Log)
+        for log in Log:
+            self._events_changed(log, False)
+
+    def cold_reset(self) -> None:
+        """Power was off: what was staged for it holds now; registers are reset by their owner."""
+        self.firmware.cold_reset()
+        self.memory.capacity.cold_reset()
