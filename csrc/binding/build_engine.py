@@ -21,6 +21,7 @@ ENGINE = BINDING.parent / "engine"
 NETDEV = BINDING.parent / "netdev"
 PACKET = BINDING.parent / "packet"
 CAPTURE = BINDING.parent / "capture"
+CXL = BINDING.parent / "cxl"
 
 # In the order of their dependence.
 HEADERS = (
@@ -40,6 +41,8 @@ HEADERS = (
     PACKET / "records.h",
     CAPTURE / "watch.h",
     CAPTURE / "watch_index.h",
+    CXL / "hdm.h",
+    CXL / "transact.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)
 

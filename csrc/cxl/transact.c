@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Requests of transact.h, one line at a time. */
+#include "transact.h"
+
+#include "bus.h"
+
+#include <string.h>
+
+static void count(uint64_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+/* Through the ports on the way; false: one of them has no link. */
+static bool pass(struct nupa_cxl_bus *bus, const struct nupa_cxl_place *place, size_t counter)
+{
+	for (uint32_t i = 0; i < place->n_hops; i++) {
+		struct bus_port *port = &bus->ports[place->hops[i]];
+
+		if (port->is_down) {
+			count(&port->counters.refused);
+			return false;
+		}
+		count((uint64_t *)((char *)&port->counters + counter));
+	}
+	return true;
+}
+
+/* The device that answers for hpa, once the request has got there. */
+static enum nupa_cxl_status reach(struct nupa_cxl_bus *bus, uint64_t hpa, size_t counter,
+				  struct nupa_cxl_place *place)
+{
+	struct bus_device *device;
+
+	if (!nupa_cxl_table_find(&bus->table, hpa, place))
+		return NUPA_CXL_NO_DECODER;
+	if (!pass(bus, place, counter))
+		return NUPA_CXL_LINK_DOWN;
+	device = &bus->devices[place->device];
+	if (place->dpa >= device->bytes)
+		return NUPA_CXL_NO_DECODER;
+	return device->is_viral ? NUPA_CXL_VIRAL : NUPA_CXL_OK;
+}
+
+/* One line, or bytes of one. */
+static enum nupa_cxl_status read_line(struct nupa_cxl_bus *bus, uint64_t hpa, uint8_t *to,
+				      size_t bytes)
+{
+	struct nupa_cxl_place place;
+	enum nupa_cxl_status status =
+	    reach(bus, hpa, offsetof(struct nupa_cxl_counters, reads), &place);
+
+	if (status == NUPA_CXL_OK && bus_has_poison(&bus->devices[place.device], place.dpa)) {
+		for (uint32_t i = 0; i < place.n_hops; i++)
+			count(&bus->ports[place.hops[i]].counters.poison);
+		status = NUPA_CXL_POISON;
+	}
+	if (status == NUPA_CXL_OK)
+		memcpy(to, bus->devices[place.device].memory + place.dpa, bytes);
+	else
+		memset(to, 0xFF, bytes);
+	return status;
+}
+
+static enum nupa_cxl_status write_line(struct nupa_cxl_bus *bus, uint64_t hpa, const uint8_t *from,
+				       size_t bytes)
+{
+	struct nupa_cxl_place place;
+	size_t counter = bytes == BUS_LINE_BYTES
+			     ? offsetof(struct nupa_cxl_counters, writes)
+			     : offsetof(struct nupa_cxl_counters, partial_writes);
+	enum nupa_cxl_status status = reach(bus, hpa, counter, &place);
+
+	if (status != NUPA_CXL_OK)
+		return status;
+	memcpy(bus->devices[place.device].memory + place.dpa, from, bytes);
+	if (bytes == BUS_LINE_BYTES)
+		bus_poison_line(&bus->devices[place.device], place.dpa, false);
+	return NUPA_CXL_OK;
+}
+
+static size_t line_rest(uint64_t hpa, size_t bytes)
+{
+	size_t rest = BUS_LINE_BYTES - hpa % BUS_LINE_BYTES;
+
+	return bytes < rest ? bytes : rest;
+}
+
+static void note(struct nupa_cxl_result *result, uint64_t hpa, enum nupa_cxl_status status)
+{
+	if (status == NUPA_CXL_OK || result->status != NUPA_CXL_OK)
+		return;
+	result->hpa = hpa;
+	result->status = status;
+}
+
+struct nupa_cxl_result nupa_cxl_read(struct nupa_cxl_bus *bus, uint64_t hpa, void *to, size_t bytes)
+{
+	struct nupa_cxl_result result = { .status = NUPA_CXL_OK };
+	uint8_t *at = to;
+
+	bus_enter(bus);
+	for (size_t part; bytes; bytes -= part, hpa += part, at += part) {
+		part = line_rest(hpa, bytes);
+		note(&result, hpa, read_line(bus, hpa, at, part));
+	}
+	bus_leave(bus);
+	return result;
+}
+
+struct nupa_cxl_result nupa_cxl_write(struct nupa_cxl_bus *bus, uint64_t hpa, const void *from,
+				      size_t bytes)
+{
+	struct nupa_cxl_result result = { .status = NUPA_CXL_OK };
+	const uint8_t *at = from;
+
+	bus_enter(bus);
+	for (size_t part; bytes; bytes -= part, hpa += part, at += part) {
+		part = line_rest(hpa, bytes);
+		note(&result, hpa, write_line(bus, hpa, at, part));
+	}
+	bus_leave(bus);
+	return result;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * CXL.mem requests of a host, 64 bytes each: through ports and decoders to the memory of devices,
+ * with counters, poison, viral devices, and links that are down. */
+#ifndef NUPA_CXL_TRANSACT_H
+#define NUPA_CXL_TRANSACT_H
+
+#include "hdm.h"
+
+/* cffi: begin */
+enum nupa_cxl_status {
+	NUPA_CXL_OK,
+	NUPA_CXL_NO_DECODER, /* nobody decodes the address, or the device has no such memory */
+	NUPA_CXL_LINK_DOWN,  /* a port on the way has no link */
+	NUPA_CXL_VIRAL,      /* CXL 3.1 12.4: the device contains an error: it gives no data */
+	NUPA_CXL_POISON,
+};
+
+/* What passed a port.  `refused`: what ended here, as its link is down. */
+struct nupa_cxl_counters {
+	uint64_t reads, writes, partial_writes, refused, poison;
+};
+
+/* How a request went: the first line that failed, and why. */
+struct nupa_cxl_result {
+	uint64_t hpa;
+	uint32_t status; /* enum nupa_cxl_status */
+	uint32_t pad;
+};
+
+struct nupa_cxl_bus;
+
+/* Requests of any threads go on beside each other; what changes the bus waits until they are done,
+ * and none begins meanwhile. */
+
+/* NULL, with errno: no memory, or EINVAL: more than 65536 of either. */
+struct nupa_cxl_bus *nupa_cxl_bus_new(uint32_t n_devices, uint32_t n_ports);
+void nupa_cxl_bus_free(struct nupa_cxl_bus *bus);
+
+/* Each returns 0 or a negative errno: EINVAL: a number that there is not, a table that is none, or
+ * bytes that are no whole lines; ENOMEM.  Nothing has changed then. */
+
+/* Copies the table. */
+int nupa_cxl_bus_set_table(struct nupa_cxl_bus *bus, const struct nupa_cxl_table *table);
+/* Memory that the caller keeps until it is replaced; NULL: the device is gone.  Its poison and
+ * viral state begin anew. */
+int nupa_cxl_bus_set_device(struct nupa_cxl_bus *bus, uint32_t device, void *memory,
+			    uint64_t bytes);
+int nupa_cxl_bus_set_link(struct nupa_cxl_bus *bus, uint32_t port, bool up);
+int nupa_cxl_bus_set_viral(struct nupa_cxl_bus *bus, uint32_t device, bool viral);
+/* Poison is of lines: dpa and bytes are multiples of 64. */
+int nupa_cxl_bus_set_poison(struct nupa_cxl_bus *bus, uint32_t device, uint64_t dpa, uint64_t bytes,
+			    bool poisoned);
+/* 1, 0, or -EINVAL. */
+int nupa_cxl_bus_is_poisoned(struct nupa_cxl_bus *bus, uint32_t device, uint64_t dpa);
+int nupa_cxl_bus_counters(struct nupa_cxl_bus *bus, uint32_t port,
+			  struct nupa_cxl_counters *counters);
+
+/* Who decodes hpa now: *device and *dpa; false: nobody. */
+bool nupa_cxl_bus_find(struct nupa_cxl_bus *bus, uint64_t hpa, uint32_t *device, uint64_t *dpa);
+
+/* Any bytes, line by line; lines that fail read as all ones, or are not written; the others are.  A
+ * write of a whole line takes its poison away, a partial one leaves it. */
+struct nupa_cxl_result nupa_cxl_read(struct nupa_cxl_bus *bus, uint64_t hpa, void *to,
+				     size_t bytes);
+struct nupa_cxl_result nupa_cxl_write(struct nupa_cxl_bus *bus, uint64_t hpa, const void *from,
+				      size_t bytes);
+/* cffi: end */
+
+#endif
