@@ -7,7 +7,7 @@ switches nor who binds what (nupa/cxl/switch.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nupa.cxl import component
 from nupa.cxl import component_tables as tables
@@ -42,6 +42,7 @@ class Port(Bridge):
     ) -> None:
         self.port_type = port_type
         self.number = number
+        self._changed: list[Callable[[], None]] = []
         self.component = Component(capabilities)
         #: HDM decoders: an upstream port's; the others forward what they are sent.
         self.decoders = DecoderSet(self.component["hdm"]) if "hdm" in self.component else None
@@ -84,6 +85,15 @@ class Port(Bridge):
             there = int(bool(self.below))
             self.config["pcie"].preset("slot_status.presence", there)
             self.config["pcie"].preset("link_status.active", there)
+        self._below_changed()
+
+    def _below_changed(self) -> None:
+        for handler in self._changed:
+            handler()
+
+    def on_change(self, handler: Callable[[], None]) -> None:
+        """Call *handler* after something was attached or detached."""
+        self._changed.append(handler)
 
 
 _COMPONENT = dvsec.Location(dvsec.Block.COMPONENT, 0)

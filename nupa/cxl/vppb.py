@@ -86,6 +86,8 @@ class Vppb(Port):
                 self.config["aer"]["uncorrectable_status.surprise_down"] = 1
         if seen.function is not None and up:
             self.below[0] = seen.function
+        if self.below.get(0) is not lost:
+            self._below_changed()
         if bool(self.below) != bool(self._shown.up):
             pcie.preset("link_status.active", int(bool(self.below)))
             events.append("link_state_changed")
