@@ -11,44 +11,12 @@ from nupa.cxl.endpoint import Type3
 from nupa.cxl.mld import FM_LD, Mld, MldError
 from nupa.cxl.physical_port import BindingStatus, PortState, UnbindMode
 from nupa.cxl.port import root_port
-from nupa.cxl.root import HostBridge, RootComplex
 from nupa.cxl.switch import MOST_PORTS, MOST_VPPBS, Switch
 from nupa.cxl.vppb import Severity, SwitchError, Vppb
 from nupa.fabric.errors import LocalError
-from tests.unit.cxl_walk import Walk
+from tests.unit.cxl_rack import STEP, Rack
 
-STEP = 256 << 20
 ENABLE_ALL = 1 | 1 << 3 | 1 << 5 | 1 << 12  # attention, presence, interrupts, link state
-
-
-class Rack:
-    """A switch with two hosts, single devices at ports 2 and 3 and a multi-logical one at 4."""
-
-    def __init__(self) -> None:
-        self.switch = Switch(hosts=2, downstream=4, vppbs=3)
-        self.singles = [Type3(STEP, serial=i, name=f"type3.{i}") for i in range(2)]
-        self.mld = Mld(8 * STEP, lds=4)
-        self.mld.allocate(0, [1, 2, 3])
-        for port, device in enumerate((*self.singles, self.mld), 2):
-            self.switch.port(port).insert(device)
-        self.hosts = []
-        for number in range(2):
-            bridge = HostBridge(number, 0, 1 << 32, ports=1)
-            root = root_port(0)
-            bridge.below[0] = root
-            self.switch.connect(number, root)
-            self.hosts.append(RootComplex(bridge))
-
-    def bind(self, vcs: int, vppb: int, port: int, ld: int | None = None) -> Vppb:
-        self.switch.bind(vcs, vppb, port, ld).finish()
-        return self.switch.vcs(vcs).vppb(vppb)
-
-    def devices(self, host: int) -> list[int]:
-        """The device numbers on the switch's bus of a host behind which memory is found."""
-        walk = Walk(self.hosts[host], 0, 0xFE00_0000)
-        read = self.hosts[host].config_read
-        buses = {read(bdf, 0x19, 1): bdf.device for bdf in walk.found if bdf.bus == 2}
-        return [buses[bdf.bus] for bdf in walk.found if read(bdf, 0x08, 4) >> 8 == 0x050210]
 
 
 def status(vppb: Vppb) -> dict[str, int]:
@@ -209,10 +177,10 @@ def test_a_binding_that_cannot_be_is_refused(
     rack = Rack()
     rack.bind(0, 0, 2)
     rack.bind(1, 0, 4, 1)
-    before = [(v, b, x.port.number, x.ld) for v, b, x in rack.switch.bindings]
+    before = rack.bound()
     with pytest.raises(LocalError, match=says):
         rack.switch.bind(vcs, vppb, port, ld)
-    assert [(v, b, x.port.number, x.ld) for v, b, x in rack.switch.bindings] == before
+    assert rack.bound() == before
 
 
 def test_an_empty_port_is_bound_and_filled_later() -> None:

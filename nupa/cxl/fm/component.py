@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What executes commands: a table of them, and one background operation at a time.
+
+Knows how a command is found, refused or put into the background; never what one does.
+CXL 3.1 8.2.9.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from nupa.cxl.cci import Code, Command, CommandError, Effect, exactly, find, require, table
+from nupa.cxl.fm import messages
+from nupa.cxl.fm.messages import BackgroundStatus, Cci, Opcode
+from nupa.fabric.errors import LocalError
+
+_DONE = 100
+
+
+class _Job(NamedTuple):
+    opcode: int
+    abort: Callable[[], None]
+
+
+class Component:
+    """Executes *commands*, and those that all components have: Identify, Background Operation
+    Status and Request Abort Background Operation."""
+
+    def __init__(self, commands: Iterable[Command], identity: messages.Component) -> None:
+        self._identity = identity
+        self._job: _Job | None = None
+        self._last = BackgroundStatus(0, 0, 0, 0)
+        own = (
+            Command(Opcode.IDENTIFY, "identify", exactly(0), self._identify),
+            Command(Opcode.BACKGROUND_STATUS, "background status", exactly(0), self._status),
+            Command(Opcode.ABORT, "abort", exactly(0), self._abort),
+        )
+        self.commands = table((*own, *commands))
+
+    def handle(self, request: Cci) -> Cci:
+        """The response to a request."""
+        try:
+            command = find(self.commands, request.opcode, len(request.payload))
+            background = bool(command.effects & Effect.BACKGROUND)
+            require(not (background and self._job), Code.BUSY)
+            answer = command.handler(request.payload)
+            assert isinstance(answer, bytes)  # what goes on is begun by `begin`
+        except CommandError as error:
+            return request.answer(error.code)
+        except LocalError:  # the model says no, and has not changed
+            return request.answer(Code.INVALID_INPUT)
+        return request.answer(Code.BACKGROUND_STARTED if background else Code.SUCCESS, answer)
+
+    def begin(self, opcode: int, abort: Callable[[], None]) -> Callable[[], None]:
+        """A background operation goes on until what is returned is called.  Only a handler of a
+        command with that effect calls this."""
+        job = self._job = _Job(opcode, abort)
+
+        def done() -> None:
+            if self._job is job:  # not given up before
+                self._job = None
+                self._last = BackgroundStatus(_DONE << 1, opcode, Code.SUCCESS, 0)
+
+        return done
+
+    def _identify(self, _payload: bytes) -> bytes:
+        return messages.COMPONENT.pack(self._identity)
+
+    def _status(self, _payload: bytes) -> bytes:
+        going = BackgroundStatus(1, self._job.opcode, 0, 0) if self._job else self._last
+        return messages.BACKGROUND.pack(going)
+
+    def _abort(self, _payload: bytes) -> bytes:
+        if self._job is not None:
+            job, self._job = self._job, None
+            job.abort()
+            self._last = BackgroundStatus(0, job.opcode, Code.ABORTED, 0)
+        return b""

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The CCI message header, opcodes of the FM API, and the layouts of what commands carry.
+
+Knows bytes; never what a command does.  Sections are those of the CXL Specification 3.1.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from errno import EINVAL
+from struct import Struct, error
+from typing import Generic, NamedTuple, TypeVar
+
+from nupa.cxl.cci import Code
+from nupa.cxl.fm.mctp import FramingError
+from nupa.fabric.errors import LocalError
+
+HEADER = Struct("<BBxH3sHH")  # 7.6.3
+PAYLOAD_BYTES = 1 << 16  # we take; the field has 21 bits
+_BACKGROUND = 1 << 23
+NO_LD = 0xFFFF  # 7.6.7.2.2
+NOT_BOUND = 0xFF  # 7.6.7.2.1: the LD-ID of what is bound as a whole
+
+
+class Opcode(IntEnum):
+    """8.2.9.1 and table 8-215."""
+
+    IDENTIFY = 0x0001
+    BACKGROUND_STATUS = 0x0002
+    ABORT = 0x0005
+    IDENTIFY_SWITCH = 0x5100
+    PORT_STATE = 0x5101
+    PORT_CONTROL = 0x5102
+    PPB_CONFIG = 0x5103
+    VCS_INFO = 0x5200
+    BIND = 0x5201
+    UNBIND = 0x5202
+    GENERATE_AER = 0x5203
+    TUNNEL = 0x5300
+    LD_CONFIG = 0x5301
+    LD_MEMORY = 0x5302
+    LD_INFO = 0x5400
+    LD_ALLOCATIONS = 0x5401
+    SET_LD_ALLOCATIONS = 0x5402
+    QOS_CONTROL = 0x5403
+    SET_QOS_CONTROL = 0x5404
+    QOS_STATUS = 0x5405
+    QOS_BANDWIDTH = 0x5406
+    SET_QOS_BANDWIDTH = 0x5407
+    QOS_LIMIT = 0x5408
+    SET_QOS_LIMIT = 0x5409
+
+
+class Cci(NamedTuple):
+    """7.6.3: a request, or the response to one; *background*: what it began goes on."""
+
+    opcode: int
+    payload: bytes = b""
+    tag: int = 0
+    response: bool = False
+    code: int = Code.SUCCESS
+    extended: int = 0
+    background: bool = False
+
+    def pack(self) -> bytes:
+        """ValueError: the payload is longer than 64 KiB."""
+        if len(self.payload) > PAYLOAD_BYTES:
+            raise ValueError(f"{len(self.payload)} bytes: a payload has {PAYLOAD_BYTES} at most")
+        length = len(self.payload) | (_BACKGROUND if self.background else 0)
+        head = HEADER.pack(
+            self.response,
+            self.tag,
+            self.opcode,
+            length.to_bytes(3, "little"),
+            self.code,
+            self.extended,
+        )
+        return head + self.payload
+
+    def answer(self, code: Code, payload: bytes = b"") -> Cci:
+        """With the request's opcode and tag."""
+        background = code is Code.BACKGROUND_STARTED
+        return Cci(self.opcode, payload, self.tag, True, code, 0, background)
+
+
+def unpack(message: bytes) -> Cci:
+    """FramingError: no whole header, no such category, or not as long as the header says."""
+    if len(message) < HEADER.size:
+        raise FramingError(f"{len(message)} bytes: a CCI message has {HEADER.size} at least")
+    category, tag, opcode, length, code, extended = HEADER.unpack_from(message)
+    sizes = int.from_bytes(length, "little")
+    payload = message[HEADER.size :]
+    if category > 1 or sizes & 0x1FFFFF != len(payload):
+        raise FramingError(
+            f"category {category}, {sizes & 0x1FFFFF} bytes: a request, 0, or a response, 1, "
+            f"with {len(payload)} bytes"
+        )
+    return Cci(opcode, payload, tag, bool(category), code, extended, bool(sizes & _BACKGROUND))
+
+
+T = TypeVar("T", bound=NamedTuple)
+
+
+class Layout(Generic[T]):
+    """A record of fixed size: *form* as in struct, little endian, and the tuple of its values."""
+
+    def __init__(self, form: str, kind: type[T]) -> None:
+        self._struct = Struct("<" + form)
+        self._kind = kind
+        self.size = self._struct.size
+
+    def pack(self, value: T) -> bytes:
+        """LocalError: a value does not fit."""
+        try:
+            return self._struct.pack(*value)
+        except error as wrong:
+            raise LocalError(f"{value}: {wrong}", EINVAL) from wrong
+
+    def unpack(self, data: bytes, at: int = 0) -> T:
+        return self._kind(*self._struct.unpack_from(data, at))
+
+    def unpack_all(self, data: bytes, at: int = 0, count: int | None = None) -> list[T]:
+        """*count* of them from *at* on; as many as there are if None."""
+        if count is None:
+            count = (len(data) - at) // self.size
+        return [self.unpack(data, at + i * self.size) for i in range(count)]
+
+
+class Component(NamedTuple):
+    """8.2.9.1.1, the answer of Identify; *most* is the largest message, as a power of 2."""
+
+    vendor: int
+    device: int
+    subsystem_vendor: int
+    subsystem: int
+    serial: int
+    most: int
+    kind: int
+
+
+class BackgroundStatus(NamedTuple):
+    """8.2.9.1.2: bit 0 of *status*: it goes on; above, how many percent are done."""
+
+    status: int
+    opcode: int
+    code: int
+    extended: int
+
+
+class SwitchInfo(NamedTuple):
+    """7.6.7.1.1; masks have a bit for each port, and each virtual switch."""
+
+    ingress_port: int
+    ports: int
+    virtual_switches: int
+    active_ports: bytes
+    active_virtual: bytes
+    vppbs: int
+    bound_vppbs: int
+    decoders: int
+
+
+class PortInfo(NamedTuple):
+    """7.6.7.1.2."""
+
+    port: int
+    state: int
+    mode: int
+    device: int
+    modes: int
+    max_width: int
+    width: int
+    speeds: int
+    max_speed: int
+    speed: int
+    ltssm: int
+    first_lane: int
+    flags: int
+    lds: int
+
+
+class PortAction(NamedTuple):
+    """7.6.7.1.3."""
+
+    port: int
+    action: int
+
+
+class ConfigAccess(NamedTuple):
+    """7.6.7.1.4: *where* is the register's offset in bits 11:0, byte enables in 15:12, and 1 in bit
+    23 for a write."""
+
+    port: int
+    where: bytes
+    data: int
+
+
+class LdConfigAccess(NamedTuple):
+    """7.6.7.3.2."""
+
+    port: int
+    where: bytes
+    ld: int
+    data: int
+
+
+class LdMemoryAccess(NamedTuple):
+    """7.6.7.3.3: byte enables of the first DW in bits 15:12 of *where*, of the last in 19:16."""
+
+    port: int
+    where: bytes
+    ld: int
+    length: int
+    address: int
+
+
+class VcsHead(NamedTuple):
+    """7.6.7.2.1."""
+
+    number: int
+    state: int
+    usp: int
+    vppbs: int
+
+
+class VppbInfo(NamedTuple):
+    """7.6.7.2.1."""
+
+    status: int
+    port: int
+    ld: int
+
+
+class BindRequest(NamedTuple):
+    """7.6.7.2.2."""
+
+    vcs: int
+    vppb: int
+    port: int
+    ld: int
+
+
+class UnbindRequest(NamedTuple):
+    """7.6.7.2.3."""
+
+    vcs: int
+    vppb: int
+    option: int
+
+
+class AerRequest(NamedTuple):
+    """7.6.7.2.4: the error's bit in 4:0 of *error*, and its severity in 31:30."""
+
+    vcs: int
+    vppb: int
+    error: int
+    header: bytes
+
+
+class Tunnelled(NamedTuple):
+    """7.6.7.3.1: what stands before a message to the device at a port."""
+
+    target: int
+    target_type: int
+    size: int
+
+
+class LdInfo(NamedTuple):
+    """7.6.7.4.1."""
+
+    memory_bytes: int
+    lds: int
+    telemetry: int
+
+
+class AllocationHead(NamedTuple):
+    """7.6.7.4.2."""
+
+    lds: int
+    granularity: int
+    first: int
+    listed: int
+
+
+class Allocation(NamedTuple):
+    """7.6.7.4.2: steps of an LD in two ranges; ours have one."""
+
+    steps: int
+    second: int
+
+
+class Part(NamedTuple):
+    """A list of so many LDs, from *first* on."""
+
+    listed: int
+    first: int
+
+
+class QosControl(NamedTuple):
+    """7.6.7.4.4."""
+
+    telemetry: int
+    moderate_percent: int
+    severe_percent: int
+    sample_interval: int
+    request_basis: int
+    completion_interval: int
+
+
+COMPONENT = Layout("HHHHQBB", Component)
+BACKGROUND = Layout("BxHHH", BackgroundStatus)
+SWITCH = Layout("BxBB32s32sHHB", SwitchInfo)
+PORT = Layout("BBBxBBBBBBBBBHB", PortInfo)
+PORT_ACTION = Layout("BB", PortAction)
+CONFIG = Layout("B3sI", ConfigAccess)
+LD_CONFIG = Layout("B3sHxxI", LdConfigAccess)
+LD_MEMORY = Layout("B3sHHQ", LdMemoryAccess)
+VCS = Layout("BBBB", VcsHead)
+VPPB = Layout("BBBx", VppbInfo)
+BIND = Layout("BBBxH", BindRequest)
+UNBIND = Layout("BBB", UnbindRequest)
+AER = Layout("BBxxI32s", AerRequest)
+TUNNEL = Layout("BBH", Tunnelled)
+LD_INFO = Layout("QHB", LdInfo)
+ALLOCATION_HEAD = Layout("BBBB", AllocationHead)
+ALLOCATION = Layout("QQ", Allocation)
+PART = Layout("BB", Part)
+QOS = Layout("BBBBHB", QosControl)

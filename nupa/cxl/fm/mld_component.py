@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Commands of a multi-logical device itself: its logical devices, their memory, their service.
+
+Knows CXL 3.1 7.6.7.4 (54xxh); never who is bound to an LD: that is asked of the switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
+from nupa.cxl.fm import messages
+from nupa.cxl.fm.messages import Allocation, AllocationHead, LdInfo, Opcode, Part, QosControl
+from nupa.cxl.mld import GRANULARITIES, Mld
+
+_TELEMETRY = 0b11  # of both kinds
+
+#: allocate(first, steps): `Switch.allocate` of the device's port.
+Allocate = Callable[[int, Sequence[int]], None]
+
+
+class MldComponent:
+    """Of *mld*; memory is given out by *allocate*, which knows who is bound."""
+
+    def __init__(self, mld: Mld, allocate: Allocate) -> None:
+        self._mld = mld
+        self._allocate = allocate
+
+    def commands(self) -> Iterator[Command]:
+        config, part, qos = Effect.CONFIG, messages.PART.size, messages.QOS.size
+        given = at_least(4 + messages.ALLOCATION.size, messages.ALLOCATION.size)
+        shares = at_least(part + 1)
+        yield Command(Opcode.LD_INFO, "LD info", exactly(0), self._info)
+        yield Command(Opcode.LD_ALLOCATIONS, "LD allocations", exactly(part), self._allocations)
+        yield Command(
+            Opcode.SET_LD_ALLOCATIONS, "set LD allocations", given, self._set_allocations, config
+        )
+        yield Command(Opcode.QOS_CONTROL, "QoS control", exactly(0), self._qos)
+        yield Command(Opcode.SET_QOS_CONTROL, "set QoS control", exactly(qos), self._set_qos)
+        yield Command(Opcode.QOS_STATUS, "QoS status", exactly(0), self._status)
+        for opcode, limit in ((Opcode.QOS_BANDWIDTH, False), (Opcode.QOS_LIMIT, True)):
+            get, put = self._shares(limit)
+            yield Command(opcode, "QoS bandwidth", exactly(part), get)
+            yield Command(opcode + 1, "set QoS bandwidth", shares, put)
+
+    def _info(self, _payload: bytes) -> bytes:
+        mld = self._mld
+        return messages.LD_INFO.pack(LdInfo(mld.memory_bytes, len(mld.lds), _TELEMETRY))
+
+    def _allocations(self, payload: bytes) -> bytes:
+        first, limit = payload
+        steps = self._mld.allocated[self._mld.check(first) :][:limit]
+        head = AllocationHead(
+            len(self._mld.lds), GRANULARITIES[self._mld.granularity_bytes], first, len(steps)
+        )
+        return messages.ALLOCATION_HEAD.pack(head) + _packed(steps)
+
+    def _set_allocations(self, payload: bytes) -> bytes:
+        count, first = payload[:2]
+        rows = messages.ALLOCATION.unpack_all(payload, 4)
+        require(count == len(rows), Code.INVALID_PAYLOAD_LENGTH)
+        require(not any(row.second for row in rows))  # one range of memory
+        self._allocate(first, [row.steps for row in rows])
+        now = self._mld.allocated[first : first + count]
+        return bytes([count, first, 0, 0]) + _packed(now)
+
+    def _qos(self, _payload: bytes) -> bytes:
+        qos = self._mld.qos
+        return messages.QOS.pack(QosControl(*(getattr(qos, name) for name in QosControl._fields)))
+
+    def _set_qos(self, payload: bytes) -> bytes:
+        self._mld.set_qos(**messages.QOS.unpack(payload)._asdict())
+        return self._qos(b"")
+
+    def _status(self, _payload: bytes) -> bytes:
+        return bytes(1)  # nothing pushes back in a model without queues
+
+    def _shares(self, limit: bool) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
+        def get(payload: bytes) -> bytes:
+            request = messages.PART.unpack(payload)
+            first = self._mld.check(request.first)
+            now = self._mld.bandwidth_limit if limit else self._mld.bandwidth
+            found = bytes(now[first : first + request.listed])
+            return messages.PART.pack(Part(len(found), first)) + found
+
+        def put(payload: bytes) -> bytes:
+            request = messages.PART.unpack(payload)
+            parts = payload[messages.PART.size :]
+            require(request.listed == len(parts), Code.INVALID_PAYLOAD_LENGTH)
+            self._mld.set_bandwidth(request.first, parts, limit=limit)
+            return payload
+
+        return get, put
+
+
+def _packed(steps: Sequence[int]) -> bytes:
+    return b"".join(messages.ALLOCATION.pack(Allocation(count, 0)) for count in steps)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Commands of ports with devices behind: messages to them, and accesses to logical devices.
+
+Knows CXL 3.1 7.6.7.3 (53xxh); never what a device does with a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nupa.cxl.cci import Code, Command, CommandError, Effect, at_least, exactly, require
+from nupa.cxl.fm import messages
+from nupa.cxl.fm.component import Component
+from nupa.cxl.fm.mctp import FramingError
+from nupa.cxl.fm.messages import LdMemoryAccess, Opcode
+from nupa.cxl.fm.physical import config_access
+from nupa.cxl.function import Place
+from nupa.cxl.switch import Switch
+
+MOST_MEMORY_BYTES = 4096  # of one memory request
+_WRITE = 1 << 23
+
+#: The component at a port: CommandError if there is none.
+Behind = Callable[[int], Component]
+
+
+class MldPort:
+    """Requests to what *behind* finds at a port."""
+
+    def __init__(self, switch: Switch, behind: Behind) -> None:
+        self._switch = switch
+        self._behind = behind
+
+    def commands(self) -> Iterator[Command]:
+        least, config = messages.TUNNEL.size + messages.HEADER.size, messages.LD_CONFIG.size
+        memory = at_least(messages.LD_MEMORY.size)
+        yield Command(Opcode.TUNNEL, "tunnel", at_least(least), self._tunnel)
+        yield Command(
+            Opcode.LD_CONFIG, "LD configuration", exactly(config), self._config, Effect.CONFIG
+        )
+        yield Command(Opcode.LD_MEMORY, "LD memory", memory, self._memory, Effect.DATA)
+
+    def _tunnel(self, payload: bytes) -> bytes:
+        request = messages.TUNNEL.unpack(payload)
+        message = payload[messages.TUNNEL.size :]
+        require(request.target_type & 0xF == 0)
+        require(request.size == len(message), Code.INVALID_PAYLOAD_LENGTH)
+        component = self._behind(request.target)
+        try:
+            inner = messages.unpack(message)
+        except FramingError as error:
+            raise CommandError(Code.INVALID_INPUT, str(error)) from error
+        require(not inner.response)
+        answer = component.handle(inner).pack()
+        require(len(answer) + 4 <= messages.PAYLOAD_BYTES, Code.INTERNAL_ERROR)
+        return len(answer).to_bytes(2, "little") + bytes(2) + answer
+
+    def _config(self, payload: bytes) -> bytes:
+        request = messages.LD_CONFIG.unpack(payload)
+        function = self._switch.mld(request.port).function(request.ld)
+        return config_access(function.config, request.where, request.data)
+
+    def _memory(self, payload: bytes) -> bytes:
+        request = messages.LD_MEMORY.unpack(payload)
+        data = payload[messages.LD_MEMORY.size :]
+        word = int.from_bytes(request.where, "little")
+        writes = bool(word & _WRITE)
+        places = self._places(request, word)
+        require(len(data) == (request.length if writes else 0), Code.INVALID_PAYLOAD_LENGTH)
+        if writes:
+            for i, (space, at) in enumerate(places):
+                space.write(at, 4, int.from_bytes(data[4 * i : 4 * i + 4], "little"))
+            return bytes(4)
+        read = b"".join(space.read(at, 4).to_bytes(4, "little") for space, at in places)
+        return len(read).to_bytes(2, "little") + bytes(2) + read
+
+    def _places(self, request: LdMemoryAccess, word: int) -> list[Place]:
+        """Whole DWs only: what registers take."""
+        function = self._switch.mld(request.port).function(request.ld)
+        length, last = request.length, 0xF if request.length > 4 else 0
+        require(0 < length <= MOST_MEMORY_BYTES and length % 4 == 0 and request.address % 4 == 0)
+        require(word >> 12 & 0xF == 0xF and word >> 16 & 0xF == last)
+        found = [function.place(request.address + at) for at in range(0, length, 4)]
+        places = [place for place in found if place is not None]
+        require(len(places) == len(found))
+        return places

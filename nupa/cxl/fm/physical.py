@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Commands of a switch's physical ports: who is there, their states, resets, their bridges.
+
+Knows CXL 3.1 7.6.7.1 (51xxh); never virtual switches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
+from nupa.cxl.config import ConfigSpace
+from nupa.cxl.fm import messages
+from nupa.cxl.fm.messages import Opcode, PortInfo, SwitchInfo
+from nupa.cxl.mld import MOST_LDS, Mld
+from nupa.cxl.physical_port import PortState
+from nupa.cxl.switch import Switch
+
+_SLD, _MLD = 4, 5  # Connected Device Type
+_FLIT_256 = 3  # Connected Device Mode
+_MODES = 0b0110  # 68 B and 256 B flits
+_LTSSM_DETECT, _LTSSM_L0 = 0, 4
+_IN_RESET, _PRESENT = 1 << 1, 1 << 2
+_ASSERT_PERST, _DEASSERT_PERST, _RESET = 0, 1, 2
+_WRITE = 1 << 23
+_MASK_BYTES = 32
+
+
+def commands(switch: Switch) -> Iterator[Command]:
+    """They change *switch*, or nothing."""
+    each = _Physical(switch)
+    reset = Effect.CONFIG | Effect.DATA
+    size = messages.CONFIG.size
+    yield Command(Opcode.IDENTIFY_SWITCH, "identify switch", exactly(0), each.identify)
+    yield Command(Opcode.PORT_STATE, "get port state", at_least(2), each.state)
+    yield Command(Opcode.PORT_CONTROL, "port control", exactly(2), each.control, reset)
+    yield Command(Opcode.PPB_CONFIG, "PPB configuration", exactly(size), each.config, Effect.CONFIG)
+
+
+class _Physical:
+    def __init__(self, switch: Switch) -> None:
+        self._switch = switch
+
+    def identify(self, _payload: bytes) -> bytes:
+        switch = self._switch
+        bound = [b for b in switch.bindings if b[2].done]
+        info = SwitchInfo(
+            0,
+            len(switch.ports),
+            len(switch.virtual),
+            _mask(port.number for port in switch.ports if port.up),
+            _mask(virtual.number for virtual in switch.virtual if virtual.usp.up),
+            sum(len(virtual.vppbs) for virtual in switch.virtual),
+            len(bound),
+            switch.decoders,
+        )
+        return messages.SWITCH.pack(info)
+
+    def state(self, payload: bytes) -> bytes:
+        count, numbers = payload[0], payload[1:]
+        require(count == len(numbers), Code.INVALID_PAYLOAD_LENGTH)
+        infos = (messages.PORT.pack(self._info(number)) for number in numbers)
+        return bytes([count, 0, 0, 0]) + b"".join(infos)
+
+    def _info(self, number: int) -> PortInfo:
+        if number >= len(self._switch.ports):
+            return PortInfo(number, PortState.INVALID, *[0] * 12)
+        port = self._switch.port(number)
+        link = port.link
+        kind = (_MLD if isinstance(port.device, Mld) else _SLD) if port.device else 0
+        return PortInfo(
+            number,
+            port.state,
+            _FLIT_256 if port.up else 0,
+            kind,
+            _MODES,
+            link.width,
+            link.width if port.up else 0,
+            (1 << link.speed) - 1,
+            link.speed,
+            link.speed if port.up else 0,
+            _LTSSM_L0 if port.up else _LTSSM_DETECT,
+            0,
+            _IN_RESET * port.in_reset | _PRESENT * port.present,
+            # How many more than one it supports.
+            MOST_LDS - 1 if port.role is PortState.DOWNSTREAM else 0,
+        )
+
+    def control(self, payload: bytes) -> bytes:
+        request = messages.PORT_ACTION.unpack(payload)
+        require(request.action in (_ASSERT_PERST, _DEASSERT_PERST, _RESET))
+        port = self._switch.port(request.port)
+        if request.action == _RESET:
+            port.reset()
+        else:
+            port.assert_reset(request.action == _ASSERT_PERST)
+        return b""
+
+    def config(self, payload: bytes) -> bytes:
+        request = messages.CONFIG.unpack(payload)
+        port = self._switch.port(request.port)
+        require(port.role is PortState.DOWNSTREAM and None not in port.bound)
+        return config_access(port.ppb.config, request.where, request.data)
+
+
+def config_access(config: ConfigSpace, where: bytes, data: int) -> bytes:
+    """One DW of configuration space; bytes that are not enabled read as 0.  7.6.7.1.4."""
+    word = int.from_bytes(where, "little")
+    offset, enables = word & 0xFFF, word >> 12 & 0xF
+    require(offset % 4 == 0)
+    if word & _WRITE:
+        pieces = {0xF: [(0, 4)], 0x3: [(0, 2)], 0xC: [(2, 2)]}.get(
+            enables, [(i, 1) for i in range(4) if enables >> i & 1]
+        )
+        for at, size in pieces:
+            config.write(offset + at, size, data >> 8 * at)
+        return bytes(4)
+    whole = config.read(offset, 4).to_bytes(4, "little")
+    return bytes(byte if enables >> i & 1 else 0 for i, byte in enumerate(whole))
+
+
+def _mask(numbers: Iterator[int]) -> bytes:
+    return sum(1 << number for number in numbers).to_bytes(_MASK_BYTES, "little")

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Commands of virtual switches: what is bound to them, binding and unbinding, errors for a host.
+
+Knows CXL 3.1 7.6.7.2 (52xxh); never physical ports, nor what a host sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
+from nupa.cxl.fm import messages
+from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, Opcode, VcsHead, VppbInfo
+from nupa.cxl.physical_port import Binding, UnbindMode
+from nupa.cxl.switch import Switch
+from nupa.cxl.vppb import Severity
+
+if TYPE_CHECKING:
+    from nupa.cxl.fm.component import Component
+
+_DISABLED, _ENABLED, _INVALID = 0x00, 0x01, 0xFF
+_BACKGROUND = Effect.CONFIG | Effect.BACKGROUND | Effect.ABORTABLE
+
+#: later(work): call *work* once; at once, or when a binding shall be done.
+Later = Callable[[Callable[[], None]], None]
+
+
+class Virtual:
+    """Bindings are begun for *component*, and are done when *later* says so."""
+
+    def __init__(self, switch: Switch, component: Callable[[], Component], later: Later) -> None:
+        self._switch = switch
+        self._component = component
+        self._later = later
+
+    def commands(self) -> Iterator[Command]:
+        bind, unbind, aer = messages.BIND.size, messages.UNBIND.size, messages.AER.size
+        yield Command(Opcode.VCS_INFO, "get virtual switch info", at_least(4), self._info)
+        yield Command(Opcode.BIND, "bind vPPB", exactly(bind), self._bind, _BACKGROUND)
+        yield Command(Opcode.UNBIND, "unbind vPPB", exactly(unbind), self._unbind, _BACKGROUND)
+        yield Command(Opcode.GENERATE_AER, "generate AER event", exactly(aer), self._aer)
+
+    def _info(self, payload: bytes) -> bytes:
+        first, limit, count, numbers = payload[0], payload[1], payload[2], payload[3:]
+        require(count == len(numbers), Code.INVALID_PAYLOAD_LENGTH)
+        require(limit)
+        blocks = b"".join(self._block(number, first, limit) for number in numbers)
+        return bytes([count, 0, 0, 0]) + blocks
+
+    def _block(self, number: int, first: int, limit: int) -> bytes:
+        if number >= len(self._switch.virtual):
+            return messages.VCS.pack(VcsHead(number, _INVALID, 0, 0))
+        virtual = self._switch.vcs(number)
+        state = _ENABLED if virtual.usp.up else _DISABLED
+        head = messages.VCS.pack(VcsHead(number, state, virtual.usp.number, len(virtual.vppbs)))
+        shown = range(first, min(first + limit, len(virtual.vppbs)))
+        return head + b"".join(
+            messages.VPPB.pack(self._vppb(virtual.bindings.get(i), virtual.status(i)))
+            for i in shown
+        )
+
+    def _vppb(self, binding: Binding | None, status: int) -> VppbInfo:
+        if binding is None:
+            return VppbInfo(status, 0, NOT_BOUND)
+        return VppbInfo(
+            status, binding.port.number, NOT_BOUND if binding.ld is None else binding.ld
+        )
+
+    def _bind(self, payload: bytes) -> bytes:
+        request = messages.BIND.unpack(payload)
+        ld = None if request.ld == NO_LD else request.ld
+        binding = self._switch.bind(request.vcs, request.vppb, request.port, ld)
+        given_up = []
+
+        def abort() -> None:
+            given_up.append(True)
+            self._switch.cancel(binding)
+
+        done = self._component().begin(Opcode.BIND, abort)
+
+        def finish() -> None:
+            if not given_up:
+                binding.finish()
+                done()
+
+        self._later(finish)
+        return b""
+
+    def _unbind(self, payload: bytes) -> bytes:
+        request = messages.UNBIND.unpack(payload)
+        require(request.option & 0xF in list(UnbindMode))
+        mode = UnbindMode(request.option & 0xF)
+        ended: list[Callable[[], None]] = []
+        early = []
+
+        def end() -> None:
+            if ended:
+                ended[0]()
+            else:
+                early.append(True)
+
+        binding = self._switch.unbind(request.vcs, request.vppb, mode, end)
+        ended.append(self._component().begin(Opcode.UNBIND, lambda: self._switch.cancel(binding)))
+        if early:
+            ended[0]()
+        return b""
+
+    def _aer(self, payload: bytes) -> bytes:
+        request = messages.AER.unpack(payload)
+        severity, bit = request.error >> 30, request.error & 0x1F
+        require(severity in list(Severity))
+        vppb = self._switch.vcs(request.vcs).vppb(request.vppb)
+        vppb.report(bit, Severity(severity), int.from_bytes(request.header[:16], "little"))
+        return b""
