@@ -152,6 +152,31 @@ def memory_module(event_type: int, health: bytes) -> Event:
     return Event(MEMORY_MODULE, bytes([event_type]) + health)
 
 
+class Change(IntEnum):
+    """Types of a dynamic capacity event."""
+
+    ADD = 0
+    RELEASE = 1
+    FORCED_RELEASE = 2
+    REGION_UPDATED = 3
+
+
+def dynamic_capacity(
+    change: Change,
+    host: int,
+    region: int,
+    dpa: int = 0,
+    size: int = 0,
+    tag: UUID = UUID(int=0),  # noqa: B008
+    sequence: int = 0,
+    *,
+    more: bool = False,
+) -> Event:
+    """8.2.9.2.1.6; *more* says that the next record belongs to this one."""
+    head = struct.pack("<BxHBB2x", change, host, region, more)
+    return Event(DYNAMIC_CAPACITY, head + struct.pack("<QQ16sH6x", dpa, size, tag.bytes, sequence))
+
+
 class Answer(NamedTuple):
     """What Get Event Records gives."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from nupa.cxl.cci import Command
+from nupa.cxl.commands.dcd_commands import DcdCommands
 from nupa.cxl.commands.event_commands import EventCommands
 from nupa.cxl.commands.features import Features, patrol_scrub
 from nupa.cxl.commands.firmware import Firmware
@@ -18,6 +18,7 @@ from nupa.cxl.commands.health import Health
 from nupa.cxl.commands.logs import DeviceLogs, Timestamp
 from nupa.cxl.commands.media_commands import MediaCommands
 from nupa.cxl.commands.memory import Capacity, Memory
+from nupa.cxl.dcd import DynamicCapacity
 from nupa.cxl.device_tables import Device
 from nupa.cxl.events import EventLogs, Log
 from nupa.cxl.mailbox import Mailbox
@@ -31,7 +32,7 @@ _MEDIA_READY, _MEDIA_DISABLED = 1, 3
 
 class MemoryDevice:
     """Behind the registers of *device*: `mailbox`, `events`, `poison`, `firmware`, `features`,
-    `health`, `memory`, `logs`.  *commands* are rows beside its own, as those of nupa.cxl.dcd.
+    `health`, `memory`, `logs`.  With *dynamic* it is also a host's view of dynamic capacity.
 
     *interrupt*(message) is called for each interrupt; without it they are bits in `pending`.
     *clock_ns* counts nanoseconds.
@@ -48,7 +49,7 @@ class MemoryDevice:
         event_limits: Iterable[int] = EVENT_LIMITS,
         poison_limit: int = 256,
         inject_limit: int = 16,
-        commands: Iterable[Command] = (),
+        dynamic: tuple[DynamicCapacity, int] | None = None,
     ) -> None:
         payload_bytes = 1 << device["mailbox"]["capability.payload_shift"]
         limits = tuple(event_limits)
@@ -95,9 +96,15 @@ class MemoryDevice:
             media_commands,
         )
         rows = [row for part in parts for row in part.commands()]
+        self._dynamic: DcdCommands | None = None
+        if dynamic is not None:
+            capacity_of_all, number = dynamic
+            self._dynamic = DcdCommands(capacity_of_all, number, payload_bytes=payload_bytes)
+            capacity_of_all.host(number).attach(self.events)
+            rows += self._dynamic.commands()
         self.mailbox = Mailbox(
             device["mailbox"],
-            [*rows, *commands],
+            rows,
             interrupt=self._interrupt,
             message=_MAILBOX_MESSAGE,
         )
@@ -123,6 +130,8 @@ class MemoryDevice:
         self.mailbox.reset()
         self.timestamp.reset()
         self.features.reset()
+        if self._dynamic is not None:
+            self._dynamic.reset()
         self._event_commands.modes[:] = [0] * len(Log)
         for log in Log:
             self._events_changed(log, False)
