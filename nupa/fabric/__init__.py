@@ -36,6 +36,8 @@ _LATER = {
     "Fault": "nupa.fabric.fault",
     "FaultEntry": "nupa.fabric.fault",
     "FaultKind": "nupa.fabric.fault",
+    # Of a layer above, by the name that its users know: no type checker sees it here.
+    "FabricManager": "nupa.cxl.fm.client",
     "Faulty": "nupa.fabric.faulty",
     "PoolMemory": "nupa.fabric.pool",
     "Topology": "nupa.fabric.topology",

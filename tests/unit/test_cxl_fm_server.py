@@ -11,6 +11,7 @@ from threading import Thread
 
 import pytest
 
+import nupa.fabric
 from nupa.cxl.cci import Code, CommandError
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.fm.manager import Manager
@@ -141,6 +142,10 @@ def test_one_fabric_has_one_server_and_a_dead_one_s_socket_is_taken(
     with pytest.raises(LocalError, match="nupa fm serve"):
         FabricManager.open("a")
     assert list(folder.iterdir()) == []
+
+
+def test_the_manager_is_also_found_at_the_fabric() -> None:
+    assert getattr(nupa.fabric, "FabricManager") is FabricManager  # noqa: B009
 
 
 def test_a_place_that_is_no_folder_is_an_error(folder: Path, rack: Rack) -> None:

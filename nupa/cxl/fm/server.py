@@ -65,6 +65,7 @@ class Server(Closing):
                 listener.bind(str(self.path))
                 self.path.chmod(0o600)
                 listener.listen(_MOST_MANAGERS)
+                self._inode = self.path.lstat().st_ino
         except OSError as error:
             listener.close()
             self._close_selector()
@@ -105,9 +106,18 @@ class Server(Closing):
             self._thread.join()
         for peer in tuple(self._peers):
             self._drop(peer)
-        self.path.unlink(missing_ok=True)
+        with registry.control_lock():
+            if self._is_ours():
+                self.path.unlink()
         self._listener.close()
         self._close_selector()
+
+    def _is_ours(self) -> bool:
+        """Whether the socket is there still: with its fabric it may have gone, and come again."""
+        try:
+            return self.path.lstat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
 
     def _close_selector(self) -> None:
         self._selector.close()

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa fm`: what it prints and asks for, how it fails, and that its server leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nupa.cli import main
+from nupa.cxl.fm.server import Server, path_of
+from nupa.cxl.fm.site import Site
+from nupa.fabric import Fabric
+from nupa.fabric.topology import star
+
+STEP = 256 << 20
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NUPA_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def site(folder: Path) -> Iterator[Site]:
+    """A server of the fabric that is meant: two hosts, a device at port 2, an MLD at 3."""
+    site = Site(2, [STEP], [4 * STEP])
+    with Server(site.manager, path_of("default")).start():
+        yield site
+    assert list(folder.iterdir()) == []
+
+
+@pytest.fixture
+def nupa(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*argv: str) -> str:
+        code = main(["fm", *argv])
+        out, err = capsys.readouterr()
+        assert (code, err) == (0, "")
+        return out
+
+    return run
+
+
+@pytest.fixture
+def nupa_fails(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*argv: str) -> str:
+        try:
+            code: object = main(["fm", *argv])
+        except SystemExit as error:
+            code = error.code
+        out, err = capsys.readouterr()
+        assert code in (1, 2)
+        assert out == ""
+        assert err.count("\n") == 1
+        return err
+
+    return run
+
+
+def test_devices_are_listed_bound_and_unbound(site: Site, nupa: Run) -> None:
+    assert nupa("bind", "0", "1", "2") == ""
+    assert "2     downstream  SLD     x16" in nupa("ls")
+    found = json.loads(nupa("ls", "--json"))
+    assert found["ports"][2]["device"] == "SLD"
+    assert found["virtual_switches"][0]["vppbs"][1] == {
+        "vppb": 1,
+        "status": "port",
+        "port": 2,
+        "ld": None,
+    }
+    assert nupa("unbind", "0", "1", "--how", "surprise") == ""
+    assert site.switch.bindings == []
+
+
+def test_logical_devices_get_memory_and_are_bound(site: Site, nupa: Run) -> None:
+    nupa("alloc", "3", "0", "512M", "256M")
+    nupa("bind", "1", "0", "3", "--ld", "1")
+    found = json.loads(nupa("lds", "3", "--json"))
+    assert found["lds"][:3] == [2 * STEP, STEP, 0]
+    assert "256 MiB of 1024 MiB are free" in nupa("lds", "3")
+    assert [(v, b, x.port.number, x.ld) for v, b, x in site.switch.bindings] == [(1, 0, 3, 1)]
+
+
+def test_a_port_is_held_in_reset_and_released(site: Site, nupa: Run) -> None:
+    nupa("port", "2", "hold")
+    assert site.switch.port(2).in_reset
+    assert "reset" in nupa("ls")
+    nupa("port", "2", "release")
+    nupa("port", "2", "reset")
+    assert site.switch.port(2).up
+
+
+def test_a_refusal_names_the_return_code(site: Site, nupa: Run, nupa_fails: Run) -> None:
+    nupa("bind", "0", "1", "2")
+    assert "invalid input" in nupa_fails("bind", "1", "0", "2")
+    assert "invalid input" in nupa_fails("lds", "2")
+    assert len(site.switch.bindings) == 1
+    nupa("unbind", "0", "1", "--how", "managed")
+    nupa("abort")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("bind", "0", "1", "255"),
+        ("bind", "x", "1", "2"),
+        ("alloc", "3", "0", "100M"),
+        ("alloc", "3", "0", "1"),
+        ("port", "2", "off"),
+    ],
+)
+def test_a_number_out_of_range_is_a_wrong_command_line(nupa_fails: Run, argv: tuple[str]) -> None:
+    assert "--help" in nupa_fails(*argv)
+
+
+def test_without_a_server_the_error_says_how_to_start_one(folder: Path, nupa_fails: Run) -> None:
+    assert "nupa fm serve" in nupa_fails("ls")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_the_server_of_a_fabric_leaves_nothing_however_it_is_ended(
+    folder: Path, nupa: Run, number: signal.Signals
+) -> None:
+    with Fabric.create("default", star(2)):
+        pass
+    server = subprocess.Popen(
+        [sys.executable, "-m", "nupa.cli", "fm", "serve", "--sld", "256M"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"NUPA_DIR": str(folder)},
+    )
+    assert server.stdout is not None
+    with server.stdout:
+        assert "2 virtual switches, 3 ports" in server.stdout.readline()
+        nupa("bind", "0", "0", "2")
+        server.send_signal(number)
+        assert server.wait(30) == 0
+    Fabric.remove("default")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_server_that_was_killed_leaves_nothing_once_its_fabric_goes(folder: Path) -> None:
+    with Fabric.create("default", star(2)):
+        pass
+    server = subprocess.Popen(
+        [sys.executable, "-m", "nupa.cli", "fm", "serve"], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    with server.stdout:
+        assert "4 ports" in server.stdout.readline()
+        server.kill()
+        server.wait(30)
+    assert path_of("default").is_socket()
+    Fabric.remove("default")
+    assert list(folder.iterdir()) == []
