@@ -21,6 +21,8 @@ from nupa.cxl import component_tables as tables
 from nupa.cxl import dvsec_tables as dvsec
 from nupa.cxl.component import CACHEMEM_AT
 from nupa.cxl.config import walk, walk_extended
+from nupa.cxl.decode import Window
+from nupa.cxl.host import Host
 from nupa.cxl.pcie_tables import PCIE_ID, PortType
 from nupa.cxl.registers import decode
 from nupa.cxl.root import Bdf
@@ -284,6 +286,26 @@ def test_our_decoders_hold_what_the_guests_do_once_the_region_is_made() -> None:
         for field in ("commit", "committed", "error"):
             names = [f"decoder{i}.{field}" for i in range(1, 4)]
             assert [ours[name] for name in names] == [theirs[name] for name in names]
+
+
+def test_our_host_programs_decoders_as_linux_does() -> None:
+    """The same window and the same device: a region ends in the same registers."""
+    tree, said = Tree(), sysfs("after", "decoder0.0")
+    window = Window(int(said["start"], 16), int(said["size"], 16), (int(said["target_list"]),))
+    with Host(tree.root, [window]) as host:
+        region = host.create_region(host.devices)
+        wanted = sysfs("after", "region0")
+        assert (region.base, region.size) == (int(wanted["resource"], 16), int(wanted["size"], 16))
+        blocks = [tree.bridge.component["hdm"], tree.upstream.component["hdm"]]
+        blocks.append(tree.device.component["hdm"])
+        for place, block in zip(PLACES, blocks, strict=True):
+            theirs = decoders_of(captured("after", place), PLACES[place])
+            ours = block.dump()
+            assert {name: ours[name] for name in theirs if name.startswith("decoder")} == {
+                name: value for name, value in theirs.items() if name.startswith("decoder")
+            }
+        region.write(0x1234, b"through root port, switch and decoders")
+        assert region.read(0x123C, 4) == b"root"
 
 
 def test_device_registers_are_the_same_structures_at_the_same_offsets(
