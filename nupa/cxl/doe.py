@@ -61,6 +61,7 @@ class DoeMailbox:
         registers.on_write("control.go", self._on_go)
         registers.on_write("write_mailbox", self._on_dword)
         registers.on_write("read_mailbox", self._on_next)
+        registers.on_reset(self.reset)
 
     def reset(self) -> None:
         """Nothing waits, nothing is wrong."""
@@ -122,6 +123,4 @@ def attach(config: ConfigSpace, protocols: Mapping[Protocol, Answer]) -> DoeMail
     """The mailbox of *config*; its capability is added if there is none."""
     if "doe" not in config:
         config.add_extended("doe", ext_tables.doe(), ext_tables.DOE_BYTES)
-    mailbox = DoeMailbox(config["doe"], protocols)
-    config.on_reset(mailbox.reset)
-    return mailbox
+    return DoeMailbox(config["doe"], protocols)

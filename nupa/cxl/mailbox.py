@@ -52,6 +52,7 @@ class Mailbox:
         registers.preset("capability.background_interrupt", 1)
         registers.preset("capability.interrupt_message", message)
         registers.on_write("doorbell", self._on_doorbell)
+        registers.on_reset(self._reset)
 
     @property
     def payload_bytes(self) -> int:
@@ -147,7 +148,7 @@ class Mailbox:
         self._registers["background.return_code"] = code
         self._registers["background.vendor_code"] = 0
 
-    def reset(self) -> None:
+    def _reset(self) -> None:
         """The registers have been reset: what went on is given up; what cannot be, as a sanitize,
         is done before."""
         running, self._running = self._running, None

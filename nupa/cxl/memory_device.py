@@ -109,7 +109,8 @@ class MemoryDevice:
             message=_MAILBOX_MESSAGE,
         )
         self.logs.describe(self.mailbox.commands.values())
-        device.on_reset(self._reset)
+        device["mailbox"].on_reset(self._reset)
+        device["status"].on_reset(self._show_events)
 
     def _pend(self, message: int) -> None:
         self.pending |= 1 << message
@@ -126,13 +127,15 @@ class MemoryDevice:
         self._device["memory"]["status.media"] = state
 
     def _reset(self) -> None:
-        """The registers have been reset; logs keep their records."""
-        self.mailbox.reset()
+        """The mailbox has been reset."""
         self.timestamp.reset()
         self.features.reset()
         if self._dynamic is not None:
             self._dynamic.reset()
         self._event_commands.modes[:] = [0] * len(Log)
+
+    def _show_events(self) -> None:
+        """The logs keep their records over a reset."""
         for log in Log:
             self._events_changed(log, False)
 

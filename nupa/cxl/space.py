@@ -8,7 +8,7 @@ reserved: it reads as 0 and takes no write.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from nupa.cxl.registers import DEVICE_BYTES, Registers, check_access
 
@@ -33,7 +33,6 @@ class Space:
         self._blocks: dict[str, tuple[int, Registers]] = {}
         self._starts: list[int] = []
         self._at: list[Registers] = []
-        self._on_reset: list[Callable[[], None]] = []
 
     def add(self, name: str, offset: int, block: Registers) -> None:
         """ValueError if the name or a byte of it is another's, or it is no DWs of the space."""
@@ -94,12 +93,6 @@ class Space:
         """Of each block: `Registers.reset`."""
         for _, block in self._blocks.values():
             block.reset(hot=hot, cxl=cxl)
-        for handler in self._on_reset:
-            handler()
-
-    def on_reset(self, handler: Callable[[], None]) -> None:
-        """Call *handler* after each reset."""
-        self._on_reset.append(handler)
 
     def dump(self) -> dict[str, int]:
         """Each field's value by "block.field"."""
