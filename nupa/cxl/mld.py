@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from nupa.cxl import dvsec_tables as dvsec
 from nupa.cxl.config import ConfigSpace
+from nupa.cxl.dcd import DynamicCapacity
 from nupa.cxl.endpoint import DEVICE_ID, Type3
 from nupa.cxl.function import Function
 from nupa.cxl.pci_tables import CLASS_CXL_MEMORY, type0
@@ -82,6 +83,8 @@ class Mld:
         self._free = list(range(memory_bytes // granularity_bytes))
         self._steps: list[list[int]] = [[] for _ in range(lds)]
         self.lds = [self._logical(number, 0) for number in range(lds)]
+        #: What its LDs share beside their own memory; host N of it is LD N.
+        self.dynamic: DynamicCapacity | None = None
         self.qos = Qos()
         #: Of each LD, in 1/256 of the device's bandwidth (CXL 3.1 7.6.7.4.7, 7.6.7.4.9).
         self.bandwidth = [0] * lds

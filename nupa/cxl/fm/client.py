@@ -11,10 +11,12 @@ import itertools
 import socket
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from nupa.cxl.cci import Code, CommandError
 from nupa.cxl.fm import messages
+from nupa.cxl.fm.dcd_client import Capacity
 from nupa.cxl.fm.manager import Manager
 from nupa.cxl.fm.mctp import MANAGER, TAGS, Assembler, Message, MessageType, encode
 from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, Cci, Opcode
@@ -294,6 +296,10 @@ class FabricManager(Closing):
         where = _range(len(data), write=True)
         access = messages.LdMemoryAccess(port, where, ld, len(data), address)
         self.request(Opcode.LD_MEMORY, messages.LD_MEMORY.pack(access) + data)
+
+    def capacity(self, port: int) -> Capacity:
+        """The dynamic capacity of the device at a port."""
+        return Capacity(partial(self.tunnel, port))
 
     def qos(self, port: int) -> messages.QosControl:
         return messages.QOS.unpack(self.tunnel(port, Opcode.QOS_CONTROL))

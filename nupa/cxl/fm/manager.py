@@ -14,6 +14,7 @@ from nupa.cxl.cci import Code, CommandError
 from nupa.cxl.endpoint import DEVICE_ID
 from nupa.cxl.fm import messages, physical
 from nupa.cxl.fm.component import Component
+from nupa.cxl.fm.dcd_component import DcdComponent
 from nupa.cxl.fm.mctp import FramingError, Message, MessageType
 from nupa.cxl.fm.mld_component import MldComponent
 from nupa.cxl.fm.mld_port import MldPort
@@ -80,4 +81,5 @@ class Manager:
             dvsec.VENDOR_ID, DEVICE_ID, 0, 0, device.serial, _MOST, _KIND_TYPE3
         )
         own = MldComponent(device, lambda first, steps: self.switch.allocate(port, first, steps))
-        return Component(own.commands(), identity)
+        dynamic = DcdComponent(device.dynamic).commands() if device.dynamic else ()
+        return Component([*own.commands(), *dynamic], identity)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Dynamic capacity from its manager's side: what there is, who has it, offers and releases.
+
+Knows the messages of 56xxh; never how they get to the device: a tunnel does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from nupa.cxl.dcd import Policy
+from nupa.cxl.extents import DECODE_BYTES, NO_TAG, Extent, Region
+from nupa.cxl.fm import dcd_messages as layout
+from nupa.cxl.fm.dcd_messages import DcdOpcode
+
+_MOST = 0xFF
+
+#: tunnel(opcode, payload): the payload of the device's answer.
+Tunnel = Callable[[int, bytes], bytes]
+
+
+class DcdInfo(NamedTuple):
+    """*hosts* are numbered from 0 on, as the device's LDs."""
+
+    hosts: int
+    regions: int
+    total_bytes: int
+
+
+class Capacity:
+    """Of the device at the end of *tunnel*.  Methods raise CommandError."""
+
+    def __init__(self, tunnel: Tunnel) -> None:
+        self._tunnel = tunnel
+
+    def info(self) -> DcdInfo:
+        head = layout.INFO.unpack(self._tunnel(DcdOpcode.INFO, b""))
+        return DcdInfo(head.hosts, head.regions, head.total_units * DECODE_BYTES)
+
+    def regions(self, host: int = 0) -> tuple[list[Region], layout.Limits]:
+        """All, and how many extents and tags there may be."""
+        request = layout.REGIONS_REQUEST.pack(layout.RegionsRequest(host, _MOST, 0))
+        answer = self._tunnel(DcdOpcode.REGIONS, request)
+        listed = layout.REGIONS.unpack(answer).listed
+        rows = layout.REGION.unpack_all(answer, layout.REGIONS.size, listed)
+        limits = layout.LIMITS.unpack(answer, layout.REGIONS.size + listed * layout.REGION.size)
+        return [
+            Region(
+                row.dpa,
+                row.size,
+                row.block_bytes,
+                bool(row.flags & layout.SHAREABLE),
+                bool(row.sanitize),
+            )
+            for row in rows
+        ], limits
+
+    def configure(self, region: int, block_bytes: int, *, sanitize: bool = False) -> None:
+        """While nobody has any of the region."""
+        request = layout.SetRegion(region, block_bytes, sanitize)
+        self._tunnel(DcdOpcode.SET_REGION, layout.SET_REGION.pack(request))
+
+    def extents(self, host: int) -> list[Extent]:
+        """Those that a host has accepted."""
+        found: list[Extent] = []
+        while True:
+            request = layout.ExtentsRequest(host, _MOST, len(found))
+            answer = self._tunnel(DcdOpcode.EXTENTS, layout.EXTENTS_REQUEST.pack(request))
+            head = layout.EXTENTS.unpack(answer)
+            rows = layout.EXTENT.unpack_all(answer, layout.EXTENTS.size, head.listed)
+            found += [Extent(dpa, size, UUID(bytes=tag), n) for dpa, size, tag, n in rows]
+            if not rows or len(found) >= head.total:
+                return found
+
+    def add(
+        self,
+        host: int,
+        region: int,
+        size: int = 0,
+        *,
+        tag: UUID = NO_TAG,
+        policy: Policy = Policy.FREE,
+        extents: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """Offer a host capacity: `DynamicCapacity.add`."""
+        self._change(DcdOpcode.ADD, host, policy, region, size, tag, extents)
+
+    def release(
+        self,
+        host: int,
+        region: int,
+        what: Sequence[tuple[int, int]] | UUID,
+        *,
+        forced: bool = False,
+    ) -> None:
+        """Ask a host for extents (dpa, size), or all of a tag; *forced*: take them."""
+        flags = layout.FORCED * forced
+        if isinstance(what, UUID):
+            self._change(DcdOpcode.RELEASE, host, flags | layout.BY_TAG, region, 0, what, ())
+        else:
+            self._change(DcdOpcode.RELEASE, host, flags | layout.BY_LIST, region, 0, NO_TAG, what)
+
+    def _change(
+        self,
+        opcode: int,
+        host: int,
+        flags: int,
+        region: int,
+        size: int,
+        tag: UUID,
+        extents: Sequence[tuple[int, int]],
+    ) -> None:
+        head = layout.Change(host, flags, region, size, tag.bytes, len(extents))
+        rows = (layout.ExtentRecord(dpa, length, tag.bytes, 0) for dpa, length in extents)
+        rest = b"".join(map(layout.EXTENT.pack, rows))
+        self._tunnel(opcode, layout.CHANGE.pack(head) + rest)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Opcodes and layouts of dynamic capacity management, 56xxh (CXL 3.1 7.6.7.6).
+
+Knows bytes; never who holds an extent.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from nupa.cxl.fm.messages import Layout
+
+POLICIES = 0b1111  # of selection: free, contiguous, prescriptive, shared
+REMOVALS = 0b11  # by tag, and prescriptive
+BY_TAG, BY_LIST = 0, 1
+FORCED, SANITIZE = 1 << 4, 1 << 5
+SHAREABLE = 1 << 3  # of a region's flags, as CDAT's DSMAS has them
+
+
+class DcdOpcode(IntEnum):
+    """Table 8-215."""
+
+    INFO = 0x5600
+    REGIONS = 0x5601
+    SET_REGION = 0x5602
+    EXTENTS = 0x5603
+    ADD = 0x5604
+    RELEASE = 0x5605
+
+
+class InfoHead(NamedTuple):
+    """7.6.7.6.1; then come eight masks of block sizes, 2^n bytes for each bit n."""
+
+    hosts: int
+    regions: int
+    policies: int
+    removals: int
+    sanitize: int
+    total_units: int
+
+
+class RegionsRequest(NamedTuple):
+    """7.6.7.6.2."""
+
+    host: int
+    most: int
+    first: int
+
+
+class RegionsHead(NamedTuple):
+    """7.6.7.6.2."""
+
+    host: int
+    regions: int
+    listed: int
+
+
+class RegionRecord(NamedTuple):
+    """7.6.7.6.2; *decode_units* are of 256 MiB."""
+
+    dpa: int
+    decode_units: int
+    size: int
+    block_bytes: int
+    flags: int
+    sanitize: int
+
+
+class Limits(NamedTuple):
+    """7.6.7.6.2: extents and tags that there can be, and how many of them are left."""
+
+    extents: int
+    extents_left: int
+    tags: int
+    tags_left: int
+
+
+class SetRegion(NamedTuple):
+    """7.6.7.6.3."""
+
+    region: int
+    block_bytes: int
+    sanitize: int
+
+
+class ExtentsRequest(NamedTuple):
+    """7.6.7.6.4."""
+
+    host: int
+    most: int
+    first: int
+
+
+class ExtentsHead(NamedTuple):
+    """7.6.7.6.4."""
+
+    host: int
+    first: int
+    listed: int
+    total: int
+    generation: int
+
+
+class ExtentRecord(NamedTuple):
+    """8.2.9.2.1.6: table of dynamic capacity extents."""
+
+    dpa: int
+    size: int
+    tag: bytes
+    sequence: int
+
+
+class Change(NamedTuple):
+    """7.6.7.6.5 and 7.6.7.6.6: what is added to a host, or released; *flags* are a selection policy
+    in the one, in the other a removal policy with FORCED and SANITIZE."""
+
+    host: int
+    flags: int
+    region: int
+    size: int
+    tag: bytes
+    listed: int
+
+
+INFO = Layout("BBxxHxxHBxQ", InfoHead)
+REGIONS_REQUEST = Layout("HBB", RegionsRequest)
+REGIONS = Layout("HBB", RegionsHead)
+REGION = Layout("QQQQBxxxBxxx", RegionRecord)
+LIMITS = Layout("IIII", Limits)
+SET_REGION = Layout("BxxxQBxxx", SetRegion)
+EXTENTS_REQUEST = Layout("HxxII", ExtentsRequest)
+EXTENTS = Layout("HxxIIIIxxxx", ExtentsHead)
+EXTENT = Layout("QQ16sH6x", ExtentRecord)
+CHANGE = Layout("HBBQ16sI", Change)
