@@ -249,7 +249,7 @@ class EventLog:
 
 class EventLogs:
     """All of a device's logs.  *now_ns* gives timestamps; *changed* is called with the log after
-    each change, and whether an event was added."""
+    each change, and whether a record was added."""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class EventLogs:
     def add(self, log: Log, event: Event) -> int:
         """`EventLog.add`."""
         handle = self._logs[log].add(event, self._now_ns())
-        self._changed(log, True)
+        self._changed(log, handle > 0)
         return handle
 
     def clear(self, log: Log, handles: Sequence[int] | None) -> None:

@@ -7,6 +7,7 @@ Knows lines of 64 bytes by device physical address, and two limits; never memory
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -23,6 +24,10 @@ class Source(IntEnum):
     INTERNAL = 2
     INJECTED = 3
     VENDOR = 7
+
+
+def _nobody(_dpa: int, _poisoned: bool) -> None:
+    """No data path mirrors the list."""
 
 
 class Record(NamedTuple):
@@ -51,12 +56,29 @@ class PoisonList:
         self._poisoned: dict[int, Source] = {}
         self._listed: list[int] = []
         self._injected = 0
+        self._put: Callable[[int, bool], None] = _nobody
+        self._holds: Callable[[int], bool] | None = None
+
+    def mirror(self, put: Callable[[int, bool], None], holds: Callable[[int], bool]) -> None:
+        """Have the data path poison what is poisoned here: *put*(dpa, whether) is called for each
+        line that changes, and for those of now.  Lines that *holds*(dpa) no more, as a host has
+        written them, are forgotten here, too."""
+        self._put, self._holds = put, holds
+        for dpa in self._poisoned:
+            put(dpa, True)
+
+    def _forget_written(self) -> None:
+        if self._holds is not None:
+            for dpa in [dpa for dpa in self._poisoned if not self._holds(dpa)]:
+                self._drop(dpa)
 
     def __contains__(self, dpa: object) -> bool:
+        self._forget_written()
         return isinstance(dpa, int) and dpa - dpa % LINE_BYTES in self._poisoned
 
     def __len__(self) -> int:
         """How many lines are listed."""
+        self._forget_written()
         return len(self._listed)
 
     def check(self, dpa: int, size: int = LINE_BYTES) -> None:
@@ -69,6 +91,7 @@ class PoisonList:
         """Poison the line at *dpa*: whether it is listed.  One that is poisoned stays as it is.
         CommandError if there is no such line, or too many are injected."""
         self.check(dpa)
+        self._forget_written()
         if dpa not in self._poisoned:
             if source is Source.INJECTED:
                 full = self._injected >= self.inject_limit or len(self._listed) >= self.limit
@@ -76,6 +99,7 @@ class PoisonList:
                 self._injected += 1
             self._poisoned[dpa] = source
             self.generation += 1
+            self._put(dpa, True)
             self._list(dpa, now_ns)
         return dpa in self._listed
 
@@ -88,18 +112,24 @@ class PoisonList:
     def remove(self, dpa: int) -> bool:
         """Clear the line at *dpa*: whether it was poisoned.  CommandError if there is none such."""
         self.check(dpa)
-        source = self._poisoned.pop(dpa, None)
-        if source is None:
+        self._forget_written()
+        if dpa not in self._poisoned:
             return False
+        self._put(dpa, False)
+        self._drop(dpa)
+        return True
+
+    def _drop(self, dpa: int) -> None:
+        self._injected -= self._poisoned.pop(dpa) is Source.INJECTED
         self.generation += 1
-        self._injected -= source is Source.INJECTED
         index = bisect_left(self._listed, dpa)
         if self._listed[index : index + 1] == [dpa]:
             del self._listed[index]
-        return True
 
     def clear(self) -> None:
         """All of it: the memory has been overwritten."""
+        for dpa in self._poisoned:
+            self._put(dpa, False)
         self._poisoned.clear()
         self._listed.clear()
         self._injected = 0
@@ -110,6 +140,7 @@ class PoisonList:
         """List what a scan of the media finds in *size* bytes from *dpa* on, as far as there is
         room; the overflow is over if all is listed (8.2.9.9.4.5).  CommandError as by `check`."""
         self.check(dpa, size)
+        self._forget_written()
         for line in sorted(self._poisoned.keys() - set(self._listed)):
             if dpa <= line < dpa + size:
                 self._list(line, now_ns)
@@ -122,6 +153,7 @@ class PoisonList:
         """What is listed of *size* bytes from *dpa* on: neighbours of one source are one record.
         CommandError as by `check`."""
         self.check(dpa, size)
+        self._forget_written()
         found: list[Record] = []
         first, last = (bisect_left(self._listed, at) for at in (dpa, dpa + size))
         for line in self._listed[first:last]:

@@ -185,6 +185,13 @@ def test_an_image_without_a_revision_fails_its_verification() -> None:
     assert driver.send(0x0202, b"\x00\x02")[0] is Code.INVALID_SLOT
 
 
+def test_an_image_one_unit_beyond_the_limit_is_refused() -> None:
+    driver = Driver()
+    driver.memory.firmware.image_bytes_max = 256
+    assert transfer(driver, 0, 2, 0, b"NUPA 3".ljust(384, b"\0")) is Code.INVALID_INPUT
+    assert transfer(driver, 0, 2, 0, b"NUPA 3".ljust(256, b"\0")) is Code.SUCCESS
+
+
 def test_a_transfer_that_rests_too_long_is_over() -> None:
     driver = Driver()
     assert transfer(driver, 1, 0, 0, bytes(128)) is Code.SUCCESS

@@ -9,10 +9,16 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from nupa.cxl.bus import MemoryAccessError
 from nupa.cxl.cci import Code, CommandError
+from nupa.cxl.decode import Window
 from nupa.cxl.events import Log
+from nupa.cxl.interleave import Interleave
+from nupa.cxl.media import PlainMedia
+from nupa.cxl.memory_device import MemoryDevice
 from nupa.cxl.poison import LINE_BYTES, PoisonList, Source
 from tests.unit.cxl_driver import MEMORY_BYTES, Driver
+from tests.unit.cxl_host import BASE, STEP, Host
 
 ALL = struct.pack("<QQ", 0, MEMORY_BYTES // LINE_BYTES)
 
@@ -102,6 +108,28 @@ def test_a_long_list_comes_in_parts_with_the_same_input() -> None:
     assert records(driver) == first
     driver.memory.poison.add(64, Source.EXTERNAL)
     assert records(driver)[1][0] == (0 | Source.EXTERNAL, 3)
+
+
+def test_the_data_path_has_what_is_listed_and_what_it_overwrites_is_not() -> None:
+    host = Host([Window(BASE, 8 * STEP, (10, 11), Interleave(2, 256))])
+    host.interleave_all()
+    with host.bus() as bus:
+        device = host.devices[0]
+        memory = MemoryDevice(device.device, PlainMedia(memoryview(host.memory[device])))
+        poison = memory.poison
+        poison.add(128, Source.INTERNAL)
+        poison.mirror(
+            lambda dpa, is_poisoned: bus.set_poison(device, dpa, poisoned=is_poisoned),
+            lambda dpa: bus.is_poisoned(device, dpa),
+        )
+        poison.add(0, Source.INJECTED)
+        with pytest.raises(MemoryAccessError):
+            bus.read(BASE, 64)
+        bus.write(BASE, bytes(64))
+        assert [record.dpa for record in poison.records(0, 4096)] == [128]
+        assert bus.is_poisoned(device, 128)
+        poison.remove(128)
+        assert not bus.is_poisoned(device, 128)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 15)), max_size=40), st.integers(1, 6))

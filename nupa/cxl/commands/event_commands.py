@@ -22,7 +22,8 @@ _MODE, _MESSAGE_SHIFT, _MODE_MSI = 0b11, 4, 1
 
 
 class EventCommands:
-    """*interrupt* is called with a message when a log whose policy asks for it has a new event."""
+    """*interrupt* is called with a message when a log whose policy asks for it gets its first
+    record."""
 
     def __init__(
         self, logs: EventLogs, *, payload_bytes: int, interrupt: Callable[[int], None], message: int
@@ -43,7 +44,7 @@ class EventCommands:
         yield Command(0x0103, "set event interrupt policy", lengths, self._set_policy, changes)
 
     def notify(self, log: Log) -> None:
-        """An event was added to *log*."""
+        """The first event is in *log*."""
         if self.modes[log] == _MODE_MSI:
             self._interrupt(self._message)
 

@@ -17,7 +17,6 @@ SLOTS = 4
 REVISION_BYTES = 16
 #: Offsets count these, and all parts but the last have whole ones (8.2.9.3.2).
 UNIT_BYTES = 128
-IMAGE_BYTES_MAX = 64 << 20
 _HEADER = struct.Struct("<BBxxI120x")
 _ONLINE = 1
 
@@ -41,12 +40,14 @@ class Firmware:
         now_ns: Callable[[], int],
         slots: int = 2,
         timeout_ns: int = 30_000_000_000,
+        image_bytes_max: int = 64 << 20,
     ) -> None:
         if not 2 <= slots <= SLOTS:
             raise ValueError(f"{slots} slots, not 2 to {SLOTS}")
         self.slots = [revision.encode("ascii").ljust(REVISION_BYTES, b"\0")] + [b""] * (slots - 1)
         if len(self.slots[0]) > REVISION_BYTES:
             raise ValueError(f"{revision!r} is longer than {REVISION_BYTES} bytes")
+        self.image_bytes_max = image_bytes_max
         self.active = 1
         self.staged = 0
         self._now_ns = now_ns
@@ -101,7 +102,7 @@ class Firmware:
         assert image is not None
         expected = offset * UNIT_BYTES == len(image)
         require(expected, Code.FW_TRANSFER_OUT_OF_ORDER, f"{offset} units, not {len(image)} bytes")
-        require(len(image) + len(data) <= IMAGE_BYTES_MAX, why="the image is too large")
+        require(len(image) + len(data) <= self.image_bytes_max, why="the image is too large")
         if action in (Action.INITIATE, Action.CONTINUE):
             require(data and len(data) % UNIT_BYTES == 0, why=f"{len(data)} bytes")
         else:
