@@ -51,12 +51,14 @@ class PlainMedia:
         self._view[self._range(dpa, len(data))] = data
 
     def clear(self, dpa: int, size: int) -> None:
-        """Zeros, without another buffer of *size*."""
+        """Zeros, without another buffer of *size*; what is zeros is not written, so that pages
+        which nobody has used still cost nothing."""
         self._range(dpa, size)
         zeros = bytes(min(size, self._STEP))
         for at in range(dpa, dpa + size, self._STEP):
             part = min(self._STEP, dpa + size - at)
-            self._view[at : at + part] = zeros[:part]
+            if self._view[at : at + part].tobytes() != zeros[:part]:
+                self._view[at : at + part] = zeros[:part]
 
     def _range(self, dpa: int, size: int) -> slice:
         if not 0 <= dpa <= dpa + size <= self.size:
@@ -66,4 +68,4 @@ class PlainMedia:
 
 def anonymous(size: int) -> PlainMedia:
     """Memory of this process, which takes room only where it is written."""
-    return PlainMedia(memoryview(mmap.mmap(-1, size)))
+    return PlainMedia(memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))

@@ -57,7 +57,7 @@ def test_whatever_is_sent_the_answer_is_a_code_of_the_table(sent: list[tuple[int
         assert code is Code.SUCCESS or not answer
         command = driver.mailbox.commands[opcode]
         assert len(payload) in command.lengths or code is Code.INVALID_PAYLOAD_LENGTH
-        driver.send(0x0005)
+        driver.mailbox.advance()
 
 
 def test_the_doorbell_interrupts_where_software_asks_for_it() -> None:
