@@ -28,11 +28,14 @@ examples:
   nupa fm bind 0 1 2                    host 0 gets the device at port 2 as its vPPB 1
   nupa fm alloc 3 0 1G 512M             LDs 0 and 1 of the device at port 3 get memory
   nupa fm bind 1 0 3 --ld 1             host 1 gets LD 1 of it
+  nupa fm dcd-add 3 0 0 64M             LD 0 there gets dynamic capacity (serve --dcd 1G)
   nupa fm unbind 0 1
 """
 _SERVE_EPILOG = """\
 Ports are numbered: first one for each host, then those of devices in the order of --sld, of --mld,
-and empty ones.  It ends with SIGTERM or ^C, and then its socket is gone.
+and empty ones.  It ends with SIGTERM or ^C, and then its socket is gone.  Of dynamic capacity, one
+half is a region that hosts share; its hosts take what they are offered, and give back
+what they are asked for.
 
 examples:
   nupa fm serve                         a device of 256 MiB for each host
@@ -99,6 +102,9 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         serve.add_argument(
             f"--{kind}", metavar="SIZE", type=_size, action="append", default=[], help=what
         )
+    serve.add_argument(
+        "--dcd", metavar="SIZE", type=_size, default=0, help="dynamic capacity of each MLD (none)"
+    )
     serve.add_argument("--vppbs", metavar="N", type=_byte, default=4, help="of each host (4)")
     serve.add_argument("--spare-ports", metavar="N", type=_byte, default=0, help="empty ones (0)")
     serve.set_defaults(run=_serve)
@@ -117,7 +123,21 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     alloc = _add_asking(verbs, "alloc", "give memory to logical devices", _ALLOC_EPILOG, _alloc)
     _numbers(alloc, "port", "ld")
     alloc.add_argument("size", metavar="SIZE", type=_size, nargs="+", help="of this LD, the next…")
+    _add_dcd(verbs)
     _add_asking(verbs, "abort", "give up what goes on", _ABORT_EPILOG, _abort)
+
+
+def _add_dcd(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    from nupa.cli import _fm_dcd as dcd
+
+    what = "list dynamic capacity"
+    ls = _add_asking(verbs, "dcd-ls", what, dcd.LS_EPILOG, dcd.ls, json=True)
+    add = _add_asking(verbs, "dcd-add", "give it to a host", dcd.ADD_EPILOG, dcd.add)
+    take = _add_asking(verbs, "dcd-release", "take it back", dcd.RELEASE_EPILOG, dcd.release)
+    _numbers(ls, "port")
+    for parser in (add, take):
+        _numbers(parser, "port", "host", "region")
+    dcd.add_options(add, take, _mebibytes)
 
 
 def _add(
@@ -169,10 +189,16 @@ def _byte(text: str) -> int:
     return int(text)
 
 
-def _size(text: str) -> int:
+def _mebibytes(text: str) -> int:
     found = re.fullmatch(r"(\d{1,6})([MGT])", text)
-    size = int(found[1]) * _SIZES[found[2]] if found else 0
-    if (not found and text != "0") or size % (256 << 20):
+    if not found and text != "0":
+        raise argparse.ArgumentTypeError(f"{text!r}: a size like 512M, 1G or 2T")
+    return int(found[1]) * _SIZES[found[2]] if found else 0
+
+
+def _size(text: str) -> int:
+    size = _mebibytes(text)
+    if size % (256 << 20):
         raise argparse.ArgumentTypeError(f"{text!r}: a multiple of 256M, like 512M, 1G or 2T")
     return size
 
@@ -185,7 +211,14 @@ def _serve(args: argparse.Namespace) -> int:
     with Fabric.open(args.fabric) as fabric:
         hosts = len(fabric.hosts)
         slds = args.sld or ([] if args.mld else [256 << 20] * hosts)
-        site = Site(hosts, slds, args.mld, vppbs=args.vppbs, spare_ports=args.spare_ports)
+        site = Site(
+            hosts,
+            slds,
+            args.mld,
+            dynamic_bytes=args.dcd,
+            vppbs=args.vppbs,
+            spare_ports=args.spare_ports,
+        )
         with Server(site.manager, path_of(fabric.name)) as server:
             ends = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
             before = [signal.signal(number, lambda *_: server.stop()) for number in ends]

@@ -128,6 +128,11 @@ class Mld:
         """The steps of each LD."""
         return [len(steps) for steps in self._steps]
 
+    @property
+    def usable(self) -> set[int]:
+        """The LDs that have memory, or may get dynamic capacity."""
+        return {n for n, steps in enumerate(self._steps) if steps or self.dynamic}
+
     def media(self, ld: int, dpa: int) -> int:
         """Where in the device's memory byte *dpa* of an LD lies.  MldError: outside of it."""
         steps = self._steps[self.check(ld)]

@@ -90,7 +90,7 @@ class PhysicalPort:
             raise SwitchError(f"port {self.number} has no room for {device.name}")
         shown: set[int | None] = {None}
         if isinstance(device, Mld):
-            shown = {number for number, steps in enumerate(device.allocated) if steps}
+            shown = {*device.usable}
         if not self.bound.keys() <= shown:
             raise SwitchError(f"port {self.number} is bound as {device.name} cannot be: unbind it")
         self.device = device

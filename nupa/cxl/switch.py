@@ -121,7 +121,7 @@ class Switch:
         if isinstance(there.device, Mld):
             if ld is None:
                 raise SwitchError(f"port {port} has a multi-logical device: name one of its LDs")
-            if not there.device.allocated[there.device.check(ld)]:
+            if there.device.check(ld) not in there.device.usable:
                 raise SwitchError(f"LD {ld} at port {port} has no memory: allocate some first")
         elif ld is not None:
             raise SwitchError(f"port {port} has no multi-logical device: it is bound as a whole")

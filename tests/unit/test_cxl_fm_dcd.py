@@ -138,6 +138,12 @@ def test_a_policy_that_is_none_is_refused(flags: int) -> None:
     assert refused is Code.UNSUPPORTED
 
 
+def test_an_ld_that_may_get_capacity_is_bound_before_it_has_any() -> None:
+    site = Site()
+    site.fm.bind(0, 0, 4, 3)  # it has no memory of its own
+    assert site.fm.virtual_switches([0])[0].vppbs[0].ld == 3
+
+
 def test_a_device_without_dynamic_capacity_has_no_such_commands() -> None:
     fm = FabricManager.of(Manager(Rack().switch))
     assert code_of(fm.capacity(4).info) is Code.UNSUPPORTED

@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def site(folder: Path) -> Iterator[Site]:
     """A server of the fabric that is meant: two hosts, a device at port 2, an MLD at 3."""
-    site = Site(2, [STEP], [4 * STEP])
+    site = Site(2, [STEP], [4 * STEP], dynamic_bytes=2 * STEP)
     with Server(site.manager, path_of("default")).start():
         yield site
     assert list(folder.iterdir()) == []
@@ -96,6 +96,26 @@ def test_a_port_is_held_in_reset_and_released(site: Site, nupa: Run) -> None:
     nupa("port", "2", "release")
     nupa("port", "2", "reset")
     assert site.switch.port(2).up
+
+
+def test_dynamic_capacity_is_given_shared_and_taken_back(
+    site: Site, nupa: Run, nupa_fails: Run
+) -> None:
+    tag = "0f3a0000-0000-0000-0000-000000000001"
+    nupa("dcd-add", "3", "0", "0", "64M")
+    nupa("dcd-add", "3", "0", "1", "32M", "--tag", tag)
+    nupa("dcd-add", "3", "1", "1", "--tag", tag)
+    hosts = json.loads(nupa("dcd-ls", "3", "--json"))["hosts"]
+    shared = {"dpa": STEP, "size": 32 << 20, "tag": tag, "sequence": 1}
+    assert hosts[0]["extents"][1] == hosts[1]["extents"][0] == shared
+    assert f"1     0x10000000  32 MiB  {tag}" in nupa("dcd-ls", "3")
+    nupa("dcd-release", "3", "0", "0")
+    nupa("dcd-release", "3", "0", "1", "--tag", tag)
+    nupa("dcd-release", "3", "1", "1", "--tag", tag, "--force")
+    assert not any(host.accepted for host in site.switch.mld(3).dynamic.hosts)
+    assert "invalid input" in nupa_fails("dcd-release", "3", "0", "0")
+    assert "resources exhausted" in nupa_fails("dcd-add", "3", "0", "0", "257G")
+    assert "--help" in nupa_fails("dcd-add", "3", "0", "0", "1M", "--tag", "x")
 
 
 def test_a_refusal_names_the_return_code(site: Site, nupa: Run, nupa_fails: Run) -> None:
