@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One body of tests for each kind of window on memory: CXL, UALink, NVLink, a plain buffer."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from nupa.fabric.errors import LocalError
+from nupa.memory import nvlink as nvlink_module
+from nupa.memory import ualink as ualink_module
+from nupa.memory.access import WORD, Access, Atomic, RemoteWindow
+from nupa.memory.local import BufferWindow, perform
+from nupa.memory.nvlink import Node
+from nupa.memory.ualink import Pod
+
+SIZE = 4096
+AT = 64 + 8  # where a window begins in the memory behind it
+
+
+@contextmanager
+def plain() -> Iterator[Access]:
+    with BufferWindow(bytearray(SIZE)) as window:
+        yield window
+
+
+def pod_window(seed: int | None, *, posted: bool = False) -> RemoteWindow:
+    pod = Pod(random=None if seed is None else Random(seed))
+    one, two = pod.attach(5, bytearray(64)), pod.attach(1023, bytearray(AT + SIZE + 56))
+    return one.window(two, AT, SIZE, posted=posted)
+
+
+@contextmanager
+def ualink() -> Iterator[Access]:
+    with pod_window(seed=3) as window:
+        yield window
+
+
+@contextmanager
+def ualink_posted() -> Iterator[Access]:
+    with pod_window(seed=4, posted=True) as window:
+        yield window
+
+
+@contextmanager
+def nvlink() -> Iterator[Access]:
+    node = Node()
+    one, two = node.attach(0, bytearray(64)), node.attach(1, bytearray(AT + SIZE))
+    one.enable_peer_access(two)
+    with one.map(two, AT, SIZE) as window:
+        yield window
+
+
+Kind = Callable[[], AbstractContextManager[Access]]
+KINDS = (plain, ualink, ualink_posted, nvlink)
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda each: each.__name__)
+
+RANGES = st.tuples(st.integers(0, SIZE), st.integers(0, 700)).map(
+    lambda pair: (pair[0], min(pair[1], SIZE - pair[0]))
+)
+WORDS = st.integers(0, WORD)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("read"), RANGES),
+        st.tuples(st.just("write"), RANGES, st.binary(min_size=1, max_size=8)),
+        st.tuples(
+            st.sampled_from(list(Atomic)),
+            st.integers(0, 20).map(lambda index: index * 8),
+            WORDS,
+            st.sampled_from([0, 1, WORD]),
+        ),
+        st.tuples(st.just("flush")),
+    ),
+    max_size=25,
+)
+
+
+def expected(operation: Atomic, was: int, operand: int, compare: int) -> int:
+    """The model's own arithmetic."""
+    return {
+        Atomic.LOAD: was,
+        Atomic.STORE: operand,
+        Atomic.FETCH_ADD: (was + operand) % 2**64,
+        Atomic.FETCH_AND: was & operand,
+        Atomic.FETCH_OR: was | operand,
+        Atomic.FETCH_XOR: was ^ operand,
+        Atomic.SWAP: operand,
+        Atomic.COMPARE_SWAP: operand if was == compare else was,
+    }[operation]
+
+
+def atomic(window: Access, operation: Atomic, *args: int) -> int:
+    if isinstance(window, RemoteWindow):
+        return window.atomic(operation, *args)
+    return perform(window, operation, *args)
+
+
+@each_kind
+@settings(max_examples=25)
+@given(steps=STEPS)
+def test_a_window_is_bytes_to_its_one_user(kind: Kind, steps: list[tuple[Any, ...]]) -> None:
+    model = bytearray(SIZE)
+    with kind() as window:
+        for what, *args in steps:
+            if what == "read":
+                offset, size = args[0]
+                assert window.read(offset, size) == model[offset : offset + size]
+            elif what == "write":
+                offset, size = args[0]
+                data = (args[1] * size)[:size]
+                window.write(offset, data)
+                model[offset : offset + size] = data
+            elif what == "flush":
+                window.flush()
+            else:
+                offset, operand, compare = args
+                was = int.from_bytes(model[offset : offset + 8], "little")
+                operand = 0 if what is Atomic.LOAD else operand
+                assert atomic(window, what, offset, operand, compare) == was
+                now = expected(what, was, operand, compare)
+                model[offset : offset + 8] = now.to_bytes(8, "little")
+        window.flush()
+        assert window.read(0, len(window)) == model
+
+
+@each_kind
+@pytest.mark.parametrize(("offset", "size"), [(-1, 1), (SIZE, 1), (SIZE - 8, 9), (0, SIZE + 1)])
+def test_what_is_not_inside_is_refused_and_changes_nothing(
+    kind: Kind, offset: int, size: int
+) -> None:
+    with kind() as window:
+        with pytest.raises(LocalError, match="bytes at"):
+            window.read(offset, size)
+        with pytest.raises(LocalError, match="bytes at"):
+            window.write(offset, b"x" * size)
+        assert window.read(0, SIZE) == bytes(SIZE)
+        assert window.read(SIZE, 0) == b""
+
+
+@each_kind
+@pytest.mark.parametrize(
+    ("offset", "operand"), [(4, 1), (SIZE, 1), (-8, 1), (0, -1), (0, WORD + 1)]
+)
+def test_an_atomic_is_of_an_aligned_word_inside(kind: Kind, offset: int, operand: int) -> None:
+    with kind() as window:
+        with pytest.raises(LocalError):
+            atomic(window, Atomic.FETCH_ADD, offset, operand)
+        assert window.read(0, SIZE) == bytes(SIZE)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:], ids=lambda each: each.__name__)
+def test_a_window_that_is_closed_is_used_no_more(kind: Kind) -> None:
+    with kind() as window:
+        window.close()
+        window.close()
+        for use in (lambda: window.read(0, 1), lambda: window.write(0, b"x"), window.flush):
+            with pytest.raises(LocalError, match="closed"):
+                use()
+
+
+@pytest.mark.parametrize("module", [nvlink_module, ualink_module], ids=lambda each: each.__name__)
+def test_doctests(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert not result.failed
