@@ -27,6 +27,7 @@ CXL = BINDING.parent / "cxl"
 HEADERS = (
     ENGINE / "layout.h",
     ENGINE / "segment.h",
+    ENGINE / "region.h",
     BINDING / "verbs_cdef.h",
     ENGINE / "nupa.h",
     ENGINE / "batch.h",

@@ -143,6 +143,23 @@ struct nupa_cm_bucket *nupa_fabric_cm_table(struct nupa_fabric *fabric, uint32_t
 		      : NULL;
 }
 
+uint8_t *nupa_fabric_regions(struct nupa_fabric *fabric, bool back)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	const uint64_t offset = nupa_regions_off(sb), bytes = nupa_regions_bytes(sb);
+	int error;
+
+	if (!nupa_load_acquire(&fabric->sb->regions_backed)) {
+		error = back ? nupa_fabric_back(fabric, offset, bytes) : -ENOENT;
+		if (error) {
+			errno = -error;
+			return NULL;
+		}
+		nupa_store_release(&fabric->sb->regions_backed, 1);
+	}
+	return map_once(fabric, &fabric->regions, offset, bytes);
+}
+
 void nupa_fabric_unmap(struct nupa_fabric *fabric)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
@@ -158,6 +175,8 @@ void nupa_fabric_unmap(struct nupa_fabric *fabric)
 		munmap(fabric->pool, sb->pool_bytes);
 	if (fabric->cm_tables)
 		munmap(fabric->cm_tables, sb->n_hosts * NUPA_CM_TABLE_BYTES);
+	if (fabric->regions)
+		munmap(fabric->regions, nupa_regions_bytes(sb));
 	if (fabric->sb)
 		munmap(fabric->sb, sb->arenas_off);
 }
@@ -192,6 +211,9 @@ static void copy_device(struct nupa_fabric *fabric)
 		if (nupa_load_relaxed(&fabric->extents[i]))
 			memcpy(copy + at, fabric->whole + at, sb->extent_bytes);
 	}
+	if (nupa_load_relaxed(&fabric->sb->regions_backed))
+		memcpy(copy + nupa_regions_off(sb), fabric->whole + nupa_regions_off(sb),
+		       nupa_regions_bytes(sb));
 	if (mremap(copy, fabric->whole_bytes, fabric->whole_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
 		   fabric->whole) == MAP_FAILED)
 		abort();
@@ -216,6 +238,7 @@ void nupa_fabric_detach_copy(struct nupa_fabric *fabric)
 	make_private(fabric, fabric->pool, sb->pool_off, sb->pool_bytes);
 	make_private(fabric, fabric->cm_tables, nupa_cm_table_off(sb, 0),
 		     sb->n_hosts * NUPA_CM_TABLE_BYTES);
+	make_private(fabric, fabric->regions, nupa_regions_off(sb), nupa_regions_bytes(sb));
 }
 
 /* --- taken and given back ---------------------------------------------------------------- */

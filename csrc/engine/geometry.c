@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The arithmetic of the segment's layout and the checks of what a segment claims. */
 #include "geometry.h"
+#include "region_layout.h"
 #include "segment_internal.h"
 
 #include <errno.h>
@@ -116,6 +117,30 @@ uint64_t nupa_cm_table_off(const struct nupa_superblock *sb, uint32_t host)
 	return sb->pool_off + sb->pool_bytes + host * NUPA_CM_TABLE_BYTES;
 }
 
+uint64_t nupa_regions_off(const struct nupa_superblock *sb)
+{
+	return nupa_cm_table_off(sb, sb->n_hosts);
+}
+
+uint32_t nupa_region_rows(const struct nupa_superblock *sb)
+{
+	return sb->flags & NUPA_SEGMENT_MACHINES ? NUPA_REGIONS_MACHINES_MAX : NUPA_REGIONS_MAX;
+}
+
+uint32_t nupa_region_mappings(const struct nupa_superblock *sb)
+{
+	return sb->flags & NUPA_SEGMENT_MACHINES ? NUPA_REGION_MAPPINGS_MACHINES_MAX
+						 : NUPA_REGION_MAPPINGS_MAX;
+}
+
+uint64_t nupa_regions_bytes(const struct nupa_superblock *sb)
+{
+	return round_up(sizeof(struct nupa_region_header) +
+			    nupa_region_rows(sb) * sizeof(struct nupa_region_row) +
+			    nupa_region_mappings(sb) * sizeof(struct nupa_region_mapping),
+			NUPA_PAGE_BYTES);
+}
+
 static void lay_out(struct nupa_superblock *sb)
 {
 	struct nupa_arena_map arena = nupa_arena_map(sb);
@@ -132,7 +157,7 @@ static void lay_out(struct nupa_superblock *sb)
 	sb->arena_bytes = arena.rings_off + sb->n_slots * arena.ring_stride;
 	sb->pool_off =
 	    round_up(sb->arenas_off + (sb->n_slots - 1) * sb->arena_bytes, sb->extent_bytes);
-	sb->segment_bytes = nupa_cm_table_off(sb, sb->n_hosts);
+	sb->segment_bytes = nupa_regions_off(sb) + nupa_regions_bytes(sb);
 }
 
 static void take_defaults(struct nupa_superblock *sb, const struct nupa_config *c)
@@ -169,7 +194,7 @@ static int fit(struct nupa_superblock *sb, bool choose_slots, char *why, size_t 
 		 * rest only shrinks. */
 		sb->n_extents = (uint32_t)(bytes / sb->extent_bytes);
 		lay_out(sb);
-		rest = sb->pool_off + sb->n_hosts * NUPA_CM_TABLE_BYTES;
+		rest = sb->pool_off + sb->n_hosts * NUPA_CM_TABLE_BYTES + nupa_regions_bytes(sb);
 		if (rest + (choose_slots ? bytes / 4 : sb->extent_bytes) <= bytes) {
 			sb->pool_bytes = (bytes - rest) / sb->extent_bytes * sb->extent_bytes;
 			sb->n_extents = (uint32_t)(sb->pool_bytes / sb->extent_bytes);

@@ -24,6 +24,11 @@ uint64_t nupa_past_hw_off(const struct nupa_superblock *sb);
 /* Ports bound on a host: a word for each host, and its table (n_hosts: behind the last). */
 uint64_t nupa_cm_backed_off(const struct nupa_superblock *sb);
 uint64_t nupa_cm_table_off(const struct nupa_superblock *sb, uint32_t host);
+/* The table of regions, the last part, and how many places it has. */
+uint64_t nupa_regions_off(const struct nupa_superblock *sb);
+uint64_t nupa_regions_bytes(const struct nupa_superblock *sb);
+uint32_t nupa_region_rows(const struct nupa_superblock *sb);
+uint32_t nupa_region_mappings(const struct nupa_superblock *sb);
 /* A superblock read from a file of *file_bytes*: -EMSGSIZE (file too short), -ENODATA (zeroed or
  * unfinished), -EILSEQ (not a fabric), -EPROTONOSUPPORT (other version), -EUCLEAN (offsets or
  * sizes are not those of this layout). */

@@ -2,7 +2,7 @@
  * The shared segment: what every process of a fabric sees.
  *
  *   superblock, watchers, faults | hosts | ports | routes | slots | pool extents | past flows |
- *   past hw counters | arena 1..n | pool | bound ports
+ *   past hw counters | arena 1..n | pool | bound ports | regions
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds
  * everything that attachment publishes: QP and MR tables, flow counters and its
@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 6u
+#define NUPA_LAYOUT_VERSION 7u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -198,6 +198,8 @@ struct nupa_superblock {
 	/* NUPA_TRACE_WORD of all watchers.  Writer: who holds the control lock. */
 	uint32_t trace;
 	uint32_t next_fault_id; /* same writer */
+	/* Stored as 1 once the table of regions is backed; who uses none never looks. */
+	uint32_t regions_backed;
 
 	NUPA_LINE_ALIGNED struct nupa_watcher watchers[NUPA_WATCHERS_MAX];
 	struct nupa_fault_entry faults[NUPA_FAULTS_MAX];
@@ -422,7 +424,9 @@ struct nupa_ring_header {
 NUPA_ASSERT_SIZE(struct nupa_ring_header, 256);
 
 /* An extent of the pool belongs to whoever CASes its word from 0 to
- * slot << 24 | epoch; a dead owner's extents are free. */
+ * slot << 24 | epoch; a dead owner's extents are free.  Without a slot: the pid, or
+ * NUPA_EXTENT_OF_REGION | a row of the table of regions. */
+#define NUPA_EXTENT_OF_REGION 0x800000u
 
 /* rdma_cm's ports, a table for each host behind the pool.  A word (CAS) is a bound port and its
  * owner, see cm_ports.c; what a dead owner left is free.  The word of a host before the arenas

@@ -61,6 +61,14 @@
 #define NUPA_PROMOTED_MAX 8192u
 #define NUPA_PROMOTE_MAX_BYTES (UINT64_C(1) << 40)
 
+/* Regions and windows of them in a fabric (region.h). */
+#define NUPA_REGIONS_MAX 4096u
+#define NUPA_REGION_MAPPINGS_MAX 4096u
+#define NUPA_REGION_WAYS_MAX 16u
+/* Of a segment in a device's memory. */
+#define NUPA_REGIONS_MACHINES_MAX 256u
+#define NUPA_REGION_MAPPINGS_MACHINES_MAX 256u
+
 /* rdma_cm: the ports that are bound on one host, in buckets by their low bits. */
 #define NUPA_CM_BUCKETS 4096u
 #define NUPA_CM_BUCKET_WORDS 8u

@@ -2,7 +2,7 @@
  * The pool: memory of the fabric that all hosts can load from and store to, given out in runs of
  * extents.  A word an extent, zero when free, claimed by compare-and-swap: no lock to be left held.
  * Extents of slot 0 belong to a process without an attachment and carry its pid (22 bits at most,
- * PID_MAX_LIMIT in proc(5)) where others carry their epoch. */
+ * PID_MAX_LIMIT in proc(5)) where others carry their epoch; or to a region, and carry its row. */
 #include "atomics.h"
 #include "segment_internal.h"
 
@@ -14,8 +14,7 @@
 #define OWNER_SLOT(word) ((word) >> 24)
 #define OWNER_LOW(word) ((word)&0xffffff)
 
-/* The word of this process's extents, or 0 if the slot is not its own. */
-static uint32_t owner_word(const struct nupa_fabric *fabric, uint32_t slot)
+uint32_t nupa_pool_owner(const struct nupa_fabric *fabric, uint32_t slot)
 {
 	uint64_t claim;
 
@@ -47,8 +46,7 @@ static void extents_of_ours(const struct nupa_fabric *fabric, uint32_t *first, u
 	*end = !apart ? sb->n_extents : fabric->kernel ? *first + each : 0;
 }
 
-/* Claims *n* neighbours; returns the first, or n_extents if there is no such run. */
-static uint32_t claim_run(struct nupa_fabric *fabric, uint32_t n, uint32_t owner)
+uint32_t nupa_pool_claim(struct nupa_fabric *fabric, uint32_t n, uint32_t owner)
 {
 	const uint32_t n_extents = fabric->geometry.n_extents;
 	uint32_t first, end, held = 0;
@@ -71,13 +69,11 @@ static uint32_t claim_run(struct nupa_fabric *fabric, uint32_t n, uint32_t owner
 	return n_extents;
 }
 
-int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out)
+int nupa_pool_reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
 	uint32_t owner, first, n;
-	uint64_t offset;
 	uint8_t *pool;
-	int rc;
 
 	if (slot >= sb->n_slots || size_bytes == 0)
 		return -EINVAL;
@@ -86,25 +82,41 @@ int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_byt
 		return -EOPNOTSUPP;
 	if (size_bytes > sb->pool_bytes)
 		return -ENOMEM;
-	owner = owner_word(fabric, slot);
+	owner = nupa_pool_owner(fabric, slot);
 	if (!owner)
 		return -EPERM;
 	pool = nupa_fabric_pool(fabric);
 	if (!pool)
 		return -errno;
-	n = (uint32_t)((size_bytes + sb->extent_bytes - 1) / sb->extent_bytes);
-	first = claim_run(fabric, n, owner);
+	n = nupa_pool_extents(sb, size_bytes);
+	first = nupa_pool_claim(fabric, n, owner);
 	if (first == sb->n_extents && nupa_fabric_reap(fabric) > 0)
-		first = claim_run(fabric, n, owner);
+		first = nupa_pool_claim(fabric, n, owner);
 	if (first == sb->n_extents)
 		return -ENOMEM;
-	offset = (uint64_t)first * sb->extent_bytes;
+	*out = pool + (uint64_t)first * sb->extent_bytes;
+	return 0;
+}
+
+int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	uint64_t offset;
+	uint32_t n;
+	void *at;
+	int rc;
+
+	rc = nupa_pool_reserve(fabric, slot, size_bytes, &at);
+	if (rc)
+		return rc;
+	offset = (uint64_t)((uint8_t *)at - fabric->pool);
+	n = nupa_pool_extents(sb, size_bytes);
 	rc = nupa_fabric_back(fabric, sb->pool_off + offset, (uint64_t)n * sb->extent_bytes);
 	if (rc) {
-		free_words(fabric, first, n);
+		free_words(fabric, (uint32_t)(offset / sb->extent_bytes), n);
 		return rc;
 	}
-	*out = pool + offset;
+	*out = at;
 	return 0;
 }
 
@@ -119,22 +131,61 @@ int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64
 	    offset % sb->extent_bytes || size_bytes > sb->pool_bytes ||
 	    offset > sb->pool_bytes - size_bytes)
 		return -EINVAL;
-	owner = owner_word(fabric, slot);
+	owner = nupa_pool_owner(fabric, slot);
 	if (!owner)
 		return -EPERM;
 	first = (uint32_t)(offset / sb->extent_bytes);
-	n = (uint32_t)((size_bytes + sb->extent_bytes - 1) / sb->extent_bytes);
+	n = nupa_pool_extents(sb, size_bytes);
 	for (uint32_t i = first; i < first + n; i++)
 		if (nupa_load_relaxed(&fabric->extents[i]) != owner)
 			return -EPERM;
+	for (uint32_t i = first; i < first + n; i++)
+		if (nupa_region_pin(fabric, i))
+			return -EBUSY;
 	nupa_fabric_release(fabric, sb->pool_off + offset, (uint64_t)n * sb->extent_bytes);
 	free_words(fabric, first, n);
 	return 0;
 }
 
-void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot)
+/* One that is our own, which nobody else asks for: to the region that is published over it and
+ * outlives its owner, or else to the system. */
+static void give_back(struct nupa_fabric *fabric, uint32_t extent)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
+	const uint32_t pin = nupa_region_pin(fabric, extent);
+
+	if (pin) {
+		nupa_store_release(&fabric->extents[extent], pin);
+		return;
+	}
+	nupa_fabric_release(fabric, sb->pool_off + (uint64_t)extent * sb->extent_bytes,
+			    sb->extent_bytes);
+	free_words(fabric, extent, 1);
+}
+
+void nupa_pool_drop(struct nupa_fabric *fabric, uint32_t word, bool published)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	uint32_t first, end, n;
+
+	extents_of_ours(fabric, &first, &end);
+	for (; first < end; first += n ? n : 1) {
+		n = 0;
+		while (first + n < end && nupa_load_acquire(&fabric->extents[first + n]) == word)
+			n++;
+		if (n && !published) {
+			nupa_fabric_release(fabric,
+					    sb->pool_off + (uint64_t)first * sb->extent_bytes,
+					    (uint64_t)n * sb->extent_bytes);
+			free_words(fabric, first, n);
+		}
+		for (uint32_t i = first; published && i < first + n; i++)
+			give_back(fabric, i);
+	}
+}
+
+void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot)
+{
 	const uint32_t mine = OWNER(0, getpid());
 	uint32_t asked = 0, first, end;
 	bool alive = false;
@@ -145,17 +196,14 @@ void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot)
 	for (uint32_t i = first; i < end; i++) {
 		uint32_t word = nupa_load_acquire(&fabric->extents[i]);
 
-		if (word == 0 || OWNER_SLOT(word) != slot)
+		if (word == 0 || OWNER_SLOT(word) != slot || nupa_pool_of_region(word))
 			continue;
 		if (slot == 0 && OWNER_LOW(word) != asked) {
 			asked = OWNER_LOW(word);
 			alive = nupa_process_alive(asked, 0);
 		}
 		/* Taken over first: of two who find it, one alone gives its memory back. */
-		if (alive || !nupa_cas_seq(&fabric->extents[i], &word, mine))
-			continue;
-		nupa_fabric_release(fabric, sb->pool_off + (uint64_t)i * sb->extent_bytes,
-				    sb->extent_bytes);
-		free_words(fabric, i, 1);
+		if (!alive && nupa_cas_seq(&fabric->extents[i], &word, mine))
+			give_back(fabric, i);
 	}
 }

@@ -21,6 +21,7 @@ struct nupa_fabric {
 	uint32_t *extents;
 	uint8_t *pool;                  /* mapped at first use */
 	uint8_t *cm_tables;             /* mapped at first use */
+	uint8_t *regions;               /* mapped at first use */
 	uint8_t *arena[NUPA_SLOTS_MAX]; /* mapped at first use */
 	uint8_t *whole;                 /* MACHINES: all of it; the others point into it */
 	uint64_t whole_bytes;
@@ -124,6 +125,9 @@ int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host);
  * or 0 for a process without an attachment.  -EPERM: not its slot or memory; -ENOMEM: no run of
  * free extents; -ENOSPC: the file system is full. */
 int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out);
+/* The same without memory: who uses it, or maps it to others, backs it first (nupa_region_back). */
+int nupa_pool_reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out);
+/* -EBUSY: a region that is published has it. */
 int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64_t size_bytes);
 /* cffi: end */
 
@@ -142,6 +146,9 @@ uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric);
 /* The ports that are bound on a host, NUPA_CM_BUCKETS of them; NULL with errno, ENOENT: none ever
  * was.  back: makes the table at its first use. */
 struct nupa_cm_bucket *nupa_fabric_cm_table(struct nupa_fabric *fabric, uint32_t host, bool back);
+/* The table of regions (region_layout.h); NULL with errno, ENOENT: there is none.  back: makes it.
+ */
+uint8_t *nupa_fabric_regions(struct nupa_fabric *fabric, bool back);
 /* Backs [offset, +bytes) of the segment with memory (I4): 0, -ENOSPC, ... */
 int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
 /* Returns an arena's memory to the system. */

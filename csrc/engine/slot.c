@@ -254,6 +254,7 @@ int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot)
 			  NUPA_CLAIM(owner, NUPA_CLAIM_EPOCH(claim), NUPA_SLOT_REAPING)))
 		return -EPERM;
 	clear_slot(fabric, slot, NUPA_CLAIM_EPOCH(claim), owner);
+	nupa_region_reap(fabric);
 	announce_deaths(fabric);
 	return 0;
 }
@@ -324,6 +325,7 @@ int nupa_fabric_reap(struct nupa_fabric *fabric)
 		    !nupa_slot_alive(fabric, i, claim))
 			reaped += nupa_slot_take(fabric, i, claim);
 	}
+	nupa_region_reap(fabric);
 	nupa_pool_reclaim(fabric, 0);
 	clear_free_arenas(fabric);
 	if (reaped)
