@@ -69,11 +69,11 @@ uint32_t nupa_pool_claim(struct nupa_fabric *fabric, uint32_t n, uint32_t owner)
 	return n_extents;
 }
 
-int nupa_pool_reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out)
+/* Extents for the owner of the slot: the first of them. */
+static int reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, uint32_t *first)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
-	uint32_t owner, first, n;
-	uint8_t *pool;
+	uint32_t owner, n;
 
 	if (slot >= sb->n_slots || size_bytes == 0)
 		return -EINVAL;
@@ -85,39 +85,53 @@ int nupa_pool_reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_b
 	owner = nupa_pool_owner(fabric, slot);
 	if (!owner)
 		return -EPERM;
-	pool = nupa_fabric_pool(fabric);
-	if (!pool)
+	if (!nupa_fabric_pool(fabric))
 		return -errno;
 	n = nupa_pool_extents(sb, size_bytes);
-	first = nupa_pool_claim(fabric, n, owner);
-	if (first == sb->n_extents && nupa_fabric_reap(fabric) > 0)
-		first = nupa_pool_claim(fabric, n, owner);
-	if (first == sb->n_extents)
-		return -ENOMEM;
-	*out = pool + (uint64_t)first * sb->extent_bytes;
-	return 0;
+	*first = nupa_pool_claim(fabric, n, owner);
+	if (*first == sb->n_extents && nupa_fabric_reap(fabric) > 0)
+		*first = nupa_pool_claim(fabric, n, owner);
+	return *first == sb->n_extents ? -ENOMEM : 0;
+}
+
+int nupa_pool_reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out)
+{
+	uint32_t first = 0;
+	const int rc = reserve(fabric, slot, size_bytes, &first);
+
+	if (!rc)
+		*out = fabric->pool + (uint64_t)first * fabric->geometry.extent_bytes;
+	return rc;
 }
 
 int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
+	const uint32_t n = nupa_pool_extents(sb, size_bytes);
+	uint32_t first = 0;
 	uint64_t offset;
-	uint32_t n;
-	void *at;
 	int rc;
 
-	rc = nupa_pool_reserve(fabric, slot, size_bytes, &at);
+	rc = reserve(fabric, slot, size_bytes, &first);
 	if (rc)
 		return rc;
-	offset = (uint64_t)((uint8_t *)at - fabric->pool);
-	n = nupa_pool_extents(sb, size_bytes);
+	offset = (uint64_t)first * sb->extent_bytes;
 	rc = nupa_fabric_back(fabric, sb->pool_off + offset, (uint64_t)n * sb->extent_bytes);
 	if (rc) {
-		free_words(fabric, (uint32_t)(offset / sb->extent_bytes), n);
+		free_words(fabric, first, n);
 		return rc;
 	}
-	*out = at;
+	*out = fabric->pool + offset;
 	return 0;
+}
+
+uint64_t nupa_pool_offset(struct nupa_fabric *fabric, const void *addr)
+{
+	const uintptr_t pool = (uintptr_t)fabric->pool;
+	const uintptr_t at = (uintptr_t)addr;
+
+	return pool && at >= pool && at - pool < fabric->geometry.pool_bytes ? at - pool
+									     : UINT64_MAX;
 }
 
 int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64_t size_bytes)

@@ -49,7 +49,7 @@ struct nupa_quota {
  * 0, and wish->pid: the caller's, or 0 for the host (slot 0 only).  -EDQUOT: the host's quota;
  * -ENOMEM: no run of free extents; -ENOSPC: the file system is full; -ENFILE: the table is full;
  * -EINVAL: no such host, size or text; -EPERM: not its slot or pid; -EOPNOTSUPP: several machines
- * share the fabric, so a slot is needed. */
+ * share the fabric, so a process needs a slot. */
 int nupa_region_alloc(struct nupa_fabric *fabric, uint32_t slot,
 		      const struct nupa_region_info *wish, struct nupa_region_info *out);
 /* Makes a region over pieces of the pool that the caller has (wish->slot, as above; granularity a
@@ -76,6 +76,8 @@ int nupa_region_adopt(struct nupa_fabric *fabric, uint64_t id, const struct nupa
 int nupa_region_set_quota(struct nupa_fabric *fabric, uint32_t host, uint64_t bytes);
 int nupa_region_quota(struct nupa_fabric *fabric, uint32_t host, struct nupa_quota *out);
 
+/* An attachment of this process to the host; 0: it has none. */
+uint32_t nupa_region_slot(struct nupa_fabric *fabric, uint32_t host);
 /* A window of this process on host *host* begins, ends.  The memory is backed.  *mapping* names it.
  * It counts until map_end, or the process's end.  -EACCES: the host may not; -ESTALE: gone or
  * revoked; -ENFILE: too many windows; -ENOSPC: the file system is full.  Several machines: this

@@ -29,8 +29,7 @@ static bool step(struct nupa_fabric *fabric, struct nupa_region_mapping *mapping
 	return true;
 }
 
-/* An attachment of this process to the host; 0: it has none. */
-static uint32_t own_slot(const struct nupa_fabric *fabric, uint32_t host)
+uint32_t nupa_region_slot(struct nupa_fabric *fabric, uint32_t host)
 {
 	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
 		const uint64_t claim = nupa_slot_claim(&fabric->slots[i]);
@@ -47,7 +46,7 @@ static uint32_t own_slot(const struct nupa_fabric *fabric, uint32_t host)
 static int take(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
 		uint32_t host, uint32_t *index, uint64_t *claim)
 {
-	const uint32_t slot = nupa_fabric_machines(fabric) ? own_slot(fabric, host) : 0;
+	const uint32_t slot = nupa_fabric_machines(fabric) ? nupa_region_slot(fabric, host) : 0;
 
 	if (nupa_fabric_machines(fabric) && !slot)
 		return -EOPNOTSUPP;

@@ -17,7 +17,8 @@ int nupa_region_own(struct nupa_fabric *fabric, uint32_t slot, uint32_t pid,
 
 	if (slot >= fabric->geometry.n_slots)
 		return -EINVAL;
-	if (slot == 0 && nupa_fabric_machines(fabric))
+	/* A host is one wherever its kernel runs; a pid is not. */
+	if (slot == 0 && pid && nupa_fabric_machines(fabric))
 		return -EOPNOTSUPP;
 	if (!nupa_pool_owner(fabric, slot) || (pid && pid != (uint32_t)getpid()))
 		return -EPERM;

@@ -127,6 +127,8 @@ int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host);
 int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out);
 /* The same without memory: who uses it, or maps it to others, backs it first (nupa_region_back). */
 int nupa_pool_reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out);
+/* Where it is in the pool, for regions; ~0: not there. */
+uint64_t nupa_pool_offset(struct nupa_fabric *fabric, const void *addr);
 /* -EBUSY: a region that is published has it. */
 int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64_t size_bytes);
 /* cffi: end */
