@@ -43,6 +43,7 @@ HEADERS = (
     CAPTURE / "watch.h",
     CAPTURE / "watch_index.h",
     CXL / "hdm.h",
+    CXL / "poison.h",
     CXL / "transact.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)

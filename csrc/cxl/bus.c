@@ -54,12 +54,18 @@ static void table_free(struct nupa_cxl_table *table)
 	free((void *)table->hops);
 }
 
+static void device_free(struct bus_device *device)
+{
+	nupa_cxl_memory_free(device->own);
+	free(device->parts);
+}
+
 void nupa_cxl_bus_free(struct nupa_cxl_bus *bus)
 {
 	if (!bus)
 		return;
 	for (uint32_t i = 0; i < bus->n_devices; i++)
-		free(bus->devices[i].poison);
+		device_free(&bus->devices[i]);
 	table_free(&bus->table);
 	pthread_rwlock_destroy(&bus->lock);
 	free(bus->devices);
@@ -111,21 +117,86 @@ int nupa_cxl_bus_set_table(struct nupa_cxl_bus *bus, const struct nupa_cxl_table
 	return 0;
 }
 
-int nupa_cxl_bus_set_device(struct nupa_cxl_bus *bus, uint32_t device, void *memory, uint64_t bytes)
+/* Takes what *now has. */
+static void device_set(struct nupa_cxl_bus *bus, uint32_t device, const struct bus_device *now,
+		       bool keep_viral)
 {
-	struct bus_device now = { .memory = memory, .bytes = memory ? bytes : 0 }, before;
+	struct bus_device before;
 
-	if (device >= bus->n_devices || bytes % BUS_LINE_BYTES)
-		return -EINVAL;
-	now.poison = calloc(now.bytes / BUS_LINE_BYTES / 64 + 1, sizeof(*now.poison));
-	if (!now.poison)
-		return -ENOMEM;
 	pthread_rwlock_wrlock(&bus->lock);
 	before = bus->devices[device];
-	bus->devices[device] = now;
+	bus->devices[device] = *now;
+	if (keep_viral)
+		bus->devices[device].is_viral = before.is_viral;
 	pthread_rwlock_unlock(&bus->lock);
-	free(before.poison);
+	device_free(&before);
+}
+
+int nupa_cxl_bus_set_device(struct nupa_cxl_bus *bus, uint32_t device, void *memory, uint64_t bytes)
+{
+	struct nupa_cxl_part part = { .bytes = bytes };
+	struct bus_device now = { .n_parts = memory && bytes };
+
+	if (device >= bus->n_devices || bytes % CXL_LINE_BYTES)
+		return -EINVAL;
+	if (now.n_parts) {
+		part.memory = now.own = nupa_cxl_memory_new(memory, bytes);
+		now.parts = copy(&part, 1, sizeof(part));
+		if (!now.own || !now.parts) {
+			device_free(&now);
+			return -ENOMEM;
+		}
+	}
+	device_set(bus, device, &now, false);
 	return 0;
+}
+
+static bool parts_check(const struct nupa_cxl_part *parts, uint32_t n)
+{
+	uint64_t end = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct nupa_cxl_part *part = &parts[i];
+
+		if ((part->dpa | part->bytes | part->offset) % CXL_LINE_BYTES || !part->memory ||
+		    part->dpa < end || part->bytes > UINT64_MAX - part->dpa ||
+		    part->offset > part->memory->size ||
+		    part->bytes > part->memory->size - part->offset)
+			return false;
+		end = part->dpa + part->bytes;
+	}
+	return true;
+}
+
+int nupa_cxl_bus_set_parts(struct nupa_cxl_bus *bus, uint32_t device,
+			   const struct nupa_cxl_part *parts, uint32_t n)
+{
+	struct bus_device now = { .n_parts = n };
+
+	if (device >= bus->n_devices || !parts_check(parts, n))
+		return -EINVAL;
+	now.parts = copy(parts, n, sizeof(*parts));
+	if (!now.parts)
+		return -ENOMEM;
+	device_set(bus, device, &now, true);
+	return 0;
+}
+
+const struct nupa_cxl_part *bus_part(const struct bus_device *device, uint64_t dpa)
+{
+	uint32_t low = 0, high = device->n_parts;
+
+	while (low < high) { /* the first that begins behind dpa */
+		uint32_t middle = low + (high - low) / 2;
+
+		if (device->parts[middle].dpa > dpa)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	if (!low || dpa - device->parts[low - 1].dpa >= device->parts[low - 1].bytes)
+		return NULL;
+	return &device->parts[low - 1];
 }
 
 int nupa_cxl_bus_set_link(struct nupa_cxl_bus *bus, uint32_t port, bool up)
@@ -150,45 +221,20 @@ int nupa_cxl_bus_set_viral(struct nupa_cxl_bus *bus, uint32_t device, bool viral
 
 /* --- poison ------------------------------------------------------------------------ */
 
-static uint64_t poison_bit(uint64_t dpa)
-{
-	return UINT64_C(1) << (dpa / BUS_LINE_BYTES % 64);
-}
-
-bool bus_has_poison(const struct bus_device *device, uint64_t dpa)
-{
-	if (!__atomic_load_n(&device->n_poisoned, __ATOMIC_RELAXED))
-		return false;
-	return __atomic_load_n(&device->poison[dpa / BUS_LINE_BYTES / 64], __ATOMIC_RELAXED) &
-	       poison_bit(dpa);
-}
-
-void bus_poison_line(struct bus_device *device, uint64_t dpa, bool poisoned)
-{
-	uint64_t *word = &device->poison[dpa / BUS_LINE_BYTES / 64], bit = poison_bit(dpa), before;
-
-	if (!poisoned && !bus_has_poison(device, dpa))
-		return;
-	before = poisoned ? __atomic_fetch_or(word, bit, __ATOMIC_RELAXED)
-			  : __atomic_fetch_and(word, ~bit, __ATOMIC_RELAXED);
-	if (!(before & bit) == poisoned)
-		__atomic_fetch_add(&device->n_poisoned, poisoned ? 1 : UINT64_MAX,
-				   __ATOMIC_RELAXED);
-}
-
 int nupa_cxl_bus_set_poison(struct nupa_cxl_bus *bus, uint32_t device, uint64_t dpa, uint64_t bytes,
 			    bool poisoned)
 {
-	int error = 0;
+	const struct nupa_cxl_part *part;
+	int error = -EINVAL;
 
-	if (device >= bus->n_devices || dpa % BUS_LINE_BYTES || bytes % BUS_LINE_BYTES)
-		return -EINVAL;
-	pthread_rwlock_wrlock(&bus->lock);
-	if (dpa > bus->devices[device].bytes || bytes > bus->devices[device].bytes - dpa)
-		error = -EINVAL;
-	for (uint64_t i = 0; !error && i < bytes; i += BUS_LINE_BYTES)
-		bus_poison_line(&bus->devices[device], dpa + i, poisoned);
-	pthread_rwlock_unlock(&bus->lock);
+	if (device >= bus->n_devices || dpa % CXL_LINE_BYTES || bytes % CXL_LINE_BYTES)
+		return error;
+	bus_enter(bus);
+	part = bus_part(&bus->devices[device], dpa);
+	if (part && bytes <= part->bytes - (dpa - part->dpa))
+		error = nupa_cxl_memory_set_poison(part->memory, part->offset + (dpa - part->dpa),
+						   bytes, poisoned);
+	bus_leave(bus);
 	return error;
 }
 
@@ -196,13 +242,15 @@ int nupa_cxl_bus_set_poison(struct nupa_cxl_bus *bus, uint32_t device, uint64_t 
 
 int nupa_cxl_bus_is_poisoned(struct nupa_cxl_bus *bus, uint32_t device, uint64_t dpa)
 {
+	const struct nupa_cxl_part *part;
 	int answer = -EINVAL;
 
 	if (device >= bus->n_devices)
 		return answer;
 	bus_enter(bus);
-	if (dpa < bus->devices[device].bytes)
-		answer = bus_has_poison(&bus->devices[device], dpa);
+	part = bus_part(&bus->devices[device], dpa);
+	if (part)
+		answer = cxl_memory_has_poison(part->memory, part->offset + (dpa - part->dpa));
 	bus_leave(bus);
 	return answer;
 }

@@ -8,15 +8,11 @@
 
 #include <pthread.h>
 
-#define BUS_LINE_BYTES 64u
-
 struct bus_device {
-	uint8_t *memory;
-	uint64_t bytes;
-	/* A bit for each line.  Writes of hosts change it beside each other: atomics. */
-	uint64_t *poison;
-	uint64_t n_poisoned; /* so that who has none does not look */
+	struct nupa_cxl_part *parts; /* in order, and apart */
+	uint32_t n_parts;
 	bool is_viral;
+	struct nupa_cxl_memory *own; /* of nupa_cxl_bus_set_device() */
 };
 
 struct bus_port {
@@ -37,7 +33,7 @@ struct nupa_cxl_bus {
 void bus_enter(struct nupa_cxl_bus *bus);
 void bus_leave(struct nupa_cxl_bus *bus);
 
-bool bus_has_poison(const struct bus_device *device, uint64_t dpa);
-void bus_poison_line(struct bus_device *device, uint64_t dpa, bool poisoned);
+/* The part that has dpa, or NULL. */
+const struct nupa_cxl_part *bus_part(const struct bus_device *device, uint64_t dpa);
 
 #endif

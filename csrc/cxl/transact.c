@@ -26,37 +26,50 @@ static bool pass(struct nupa_cxl_bus *bus, const struct nupa_cxl_place *place, s
 	return true;
 }
 
-/* The device that answers for hpa, once the request has got there. */
+/* Where a line of memory is. */
+struct line {
+	struct nupa_cxl_place place;
+	struct nupa_cxl_memory *memory;
+	uint64_t offset;
+};
+
+/* The memory that answers for hpa, once the request has got there. */
 static enum nupa_cxl_status reach(struct nupa_cxl_bus *bus, uint64_t hpa, size_t counter,
-				  struct nupa_cxl_place *place)
+				  struct line *line)
 {
+	const struct nupa_cxl_part *part;
 	struct bus_device *device;
 
-	if (!nupa_cxl_table_find(&bus->table, hpa, place))
+	if (!nupa_cxl_table_find(&bus->table, hpa, &line->place))
 		return NUPA_CXL_NO_DECODER;
-	if (!pass(bus, place, counter))
+	if (!pass(bus, &line->place, counter))
 		return NUPA_CXL_LINK_DOWN;
-	device = &bus->devices[place->device];
-	if (place->dpa >= device->bytes)
-		return NUPA_CXL_NO_DECODER;
-	return device->is_viral ? NUPA_CXL_VIRAL : NUPA_CXL_OK;
+	device = &bus->devices[line->place.device];
+	if (device->is_viral)
+		return NUPA_CXL_VIRAL;
+	part = bus_part(device, line->place.dpa);
+	if (!part)
+		return NUPA_CXL_NO_MEMORY;
+	line->memory = part->memory;
+	line->offset = part->offset + (line->place.dpa - part->dpa);
+	return NUPA_CXL_OK;
 }
 
 /* One line, or bytes of one. */
 static enum nupa_cxl_status read_line(struct nupa_cxl_bus *bus, uint64_t hpa, uint8_t *to,
 				      size_t bytes)
 {
-	struct nupa_cxl_place place;
+	struct line line;
 	enum nupa_cxl_status status =
-	    reach(bus, hpa, offsetof(struct nupa_cxl_counters, reads), &place);
+	    reach(bus, hpa, offsetof(struct nupa_cxl_counters, reads), &line);
 
-	if (status == NUPA_CXL_OK && bus_has_poison(&bus->devices[place.device], place.dpa)) {
-		for (uint32_t i = 0; i < place.n_hops; i++)
-			count(&bus->ports[place.hops[i]].counters.poison);
+	if (status == NUPA_CXL_OK && cxl_memory_has_poison(line.memory, line.offset)) {
+		for (uint32_t i = 0; i < line.place.n_hops; i++)
+			count(&bus->ports[line.place.hops[i]].counters.poison);
 		status = NUPA_CXL_POISON;
 	}
 	if (status == NUPA_CXL_OK)
-		memcpy(to, bus->devices[place.device].memory + place.dpa, bytes);
+		memcpy(to, line.memory->bytes + line.offset, bytes);
 	else
 		memset(to, 0xFF, bytes);
 	return status;
@@ -65,23 +78,23 @@ static enum nupa_cxl_status read_line(struct nupa_cxl_bus *bus, uint64_t hpa, ui
 static enum nupa_cxl_status write_line(struct nupa_cxl_bus *bus, uint64_t hpa, const uint8_t *from,
 				       size_t bytes)
 {
-	struct nupa_cxl_place place;
-	size_t counter = bytes == BUS_LINE_BYTES
+	struct line line;
+	size_t counter = bytes == CXL_LINE_BYTES
 			     ? offsetof(struct nupa_cxl_counters, writes)
 			     : offsetof(struct nupa_cxl_counters, partial_writes);
-	enum nupa_cxl_status status = reach(bus, hpa, counter, &place);
+	enum nupa_cxl_status status = reach(bus, hpa, counter, &line);
 
 	if (status != NUPA_CXL_OK)
 		return status;
-	memcpy(bus->devices[place.device].memory + place.dpa, from, bytes);
-	if (bytes == BUS_LINE_BYTES)
-		bus_poison_line(&bus->devices[place.device], place.dpa, false);
+	memcpy(line.memory->bytes + line.offset, from, bytes);
+	if (bytes == CXL_LINE_BYTES)
+		cxl_memory_poison_line(line.memory, line.offset, false);
 	return NUPA_CXL_OK;
 }
 
 static size_t line_rest(uint64_t hpa, size_t bytes)
 {
-	size_t rest = BUS_LINE_BYTES - hpa % BUS_LINE_BYTES;
+	size_t rest = CXL_LINE_BYTES - hpa % CXL_LINE_BYTES;
 
 	return bytes < rest ? bytes : rest;
 }

@@ -5,14 +5,16 @@
 #define NUPA_CXL_TRANSACT_H
 
 #include "hdm.h"
+#include "poison.h"
 
 /* cffi: begin */
 enum nupa_cxl_status {
 	NUPA_CXL_OK,
-	NUPA_CXL_NO_DECODER, /* nobody decodes the address, or the device has no such memory */
+	NUPA_CXL_NO_DECODER, /* nobody decodes the address */
 	NUPA_CXL_LINK_DOWN,  /* a port on the way has no link */
 	NUPA_CXL_VIRAL,      /* CXL 3.1 12.4: the device contains an error: it gives no data */
 	NUPA_CXL_POISON,
+	NUPA_CXL_NO_MEMORY, /* none of the device's parts has it */
 };
 
 /* What passed a port.  `refused`: what ended here, as its link is down. */
@@ -25,6 +27,13 @@ struct nupa_cxl_result {
 	uint64_t hpa;
 	uint32_t status; /* enum nupa_cxl_status */
 	uint32_t pad;
+};
+
+/* Of a device's memory: `bytes` from dpa on are those of `memory` from `offset` on.  All are
+ * multiples of 64. */
+struct nupa_cxl_part {
+	uint64_t dpa, bytes, offset;
+	struct nupa_cxl_memory *memory;
 };
 
 struct nupa_cxl_bus;
@@ -45,6 +54,10 @@ int nupa_cxl_bus_set_table(struct nupa_cxl_bus *bus, const struct nupa_cxl_table
  * viral state begin anew. */
 int nupa_cxl_bus_set_device(struct nupa_cxl_bus *bus, uint32_t device, void *memory,
 			    uint64_t bytes);
+/* What a device has from now on, in the order of its addresses, none over another; its viral state
+ * stays.  Requests to what it had are done when this returns.  The memory is kept by the caller. */
+int nupa_cxl_bus_set_parts(struct nupa_cxl_bus *bus, uint32_t device,
+			   const struct nupa_cxl_part *parts, uint32_t n);
 int nupa_cxl_bus_set_link(struct nupa_cxl_bus *bus, uint32_t port, bool up);
 int nupa_cxl_bus_set_viral(struct nupa_cxl_bus *bus, uint32_t device, bool viral);
 /* Poison is of lines: dpa and bytes are multiples of 64. */

@@ -130,7 +130,7 @@ static void test_nobody_answers_with_all_ones(void)
 	CHECK_EQ(dpa, 3);
 	/* A device that is taken away: the other goes on. */
 	CHECK_EQ(nupa_cxl_bus_set_device(bus, 1, NULL, 0), 0);
-	CHECK_EQ(read_status(bus, BASE + 512, found), NUPA_CXL_NO_DECODER);
+	CHECK_EQ(read_status(bus, BASE + 512, found), NUPA_CXL_NO_MEMORY);
 	check_all(found, 64, 0xFF);
 	CHECK_EQ(read_status(bus, BASE, found), NUPA_CXL_OK);
 	CHECK_EQ(nupa_cxl_bus_set_table(bus, &empty), 0);
@@ -168,6 +168,76 @@ static void test_poison_is_read_until_its_whole_line_is_written(void)
 	CHECK_EQ(nupa_cxl_bus_set_poison(bus, 1, UINT64_MAX - 63, 64, true), -EINVAL);
 	CHECK_EQ(nupa_cxl_bus_set_poison(bus, 2, 0, 64, true), -EINVAL);
 	nupa_cxl_bus_free(bus);
+}
+
+/* Each device has lines of both memories, and a gap; the first one's second part is the second
+ * one's, too. */
+static void test_a_device_has_parts_of_memory_that_others_share(void)
+{
+	struct nupa_cxl_bus *bus = bus_make();
+	struct nupa_cxl_memory *both[2];
+	uint8_t line[64] = { 1, 2, 3 }, found[64];
+
+	memset(memory, 0, sizeof(memory));
+	for (uint32_t i = 0; i < 2; i++)
+		CHECK((both[i] = nupa_cxl_memory_new(memory[i], DEVICE_BYTES)));
+	struct nupa_cxl_part first[] = { { 0, 512, 64, both[0] }, { 1024, 512, 128, both[1] } };
+	struct nupa_cxl_part second[] = { { 0, 512, 128, both[1] } };
+
+	CHECK_EQ(nupa_cxl_bus_set_parts(bus, 0, first, 2), 0);
+	CHECK_EQ(nupa_cxl_bus_set_parts(bus, 1, second, 1), 0);
+	/* Addresses of device 0 are those at even multiples of 512. */
+	CHECK_EQ(nupa_cxl_write(bus, BASE, line, 64).status, NUPA_CXL_OK);
+	CHECK(!memcmp(memory[0] + 64, line, 64));
+	CHECK_EQ(nupa_cxl_write(bus, BASE + 1024, line, 64).status, NUPA_CXL_NO_MEMORY);
+	CHECK_EQ(read_status(bus, BASE + 1024, found), NUPA_CXL_NO_MEMORY);
+	check_all(found, 64, 0xFF);
+	CHECK_EQ(nupa_cxl_write(bus, BASE + 2048 + 64, line, 64).status, NUPA_CXL_OK);
+	CHECK_EQ(read_status(bus, BASE + 512 + 64, found), NUPA_CXL_OK);
+	CHECK(!memcmp(found, line, 64));
+	/* Poison is the memory's. */
+	CHECK_EQ(nupa_cxl_memory_set_poison(both[1], 128 + 64, 64, true), 0);
+	CHECK_EQ(read_status(bus, BASE + 2048 + 64, found), NUPA_CXL_POISON);
+	CHECK_EQ(nupa_cxl_bus_is_poisoned(bus, 1, 64), 1);
+	CHECK_EQ(nupa_cxl_write(bus, BASE + 512 + 64, line, 64).status, NUPA_CXL_OK);
+	CHECK_EQ(nupa_cxl_memory_is_poisoned(both[1], 128 + 64), 0);
+	CHECK_EQ(read_status(bus, BASE + 2048 + 64, found), NUPA_CXL_OK);
+	/* What is taken away is gone; a viral device stays so. */
+	CHECK_EQ(nupa_cxl_bus_set_viral(bus, 1, true), 0);
+	CHECK_EQ(nupa_cxl_bus_set_parts(bus, 1, NULL, 0), 0);
+	CHECK_EQ(read_status(bus, BASE + 512, found), NUPA_CXL_VIRAL);
+	CHECK_EQ(nupa_cxl_bus_set_parts(bus, 0, first, 1), 0);
+	CHECK_EQ(read_status(bus, BASE + 2048, found), NUPA_CXL_NO_MEMORY);
+	nupa_cxl_bus_free(bus);
+	for (uint32_t i = 0; i < 2; i++)
+		nupa_cxl_memory_free(both[i]);
+	nupa_cxl_memory_free(NULL);
+}
+
+static void test_parts_that_cannot_be_are_refused(void)
+{
+	struct nupa_cxl_bus *bus = bus_make();
+	struct nupa_cxl_memory *whole = nupa_cxl_memory_new(memory[0], DEVICE_BYTES);
+	const struct nupa_cxl_part bad[][2] = {
+		{ { 32, 64, 0, whole } },
+		{ { 0, 64, 0, NULL } },
+		{ { 0, 64, DEVICE_BYTES, whole } },
+		{ { 0, DEVICE_BYTES + 64, 0, whole } },
+		{ { 128, 64, 0, whole }, { 64, 128, 0, whole } },
+		{ { UINT64_MAX - 63, 128, 0, whole } },
+	};
+
+	CHECK(whole);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		CHECK_EQ(nupa_cxl_bus_set_parts(bus, 0, bad[i], bad[i][1].memory ? 2 : 1), -EINVAL);
+	CHECK_EQ(nupa_cxl_bus_set_parts(bus, 2, NULL, 0), -EINVAL);
+	CHECK(!nupa_cxl_memory_new(memory[0], 100));
+	CHECK_EQ(errno, EINVAL);
+	CHECK_EQ(nupa_cxl_memory_set_poison(whole, 32, 64, true), -EINVAL);
+	CHECK_EQ(nupa_cxl_memory_set_poison(whole, DEVICE_BYTES, 64, true), -EINVAL);
+	CHECK_EQ(nupa_cxl_memory_is_poisoned(whole, DEVICE_BYTES), -EINVAL);
+	nupa_cxl_bus_free(bus);
+	nupa_cxl_memory_free(whole);
 }
 
 static void test_a_viral_device_gives_and_takes_nothing(void)
@@ -260,6 +330,8 @@ static void test_threads_go_on_while_tables_change(void)
 	struct nupa_cxl_bus *bus = bus_make();
 	struct worker workers[3];
 	pthread_t threads[3];
+	struct nupa_cxl_memory *second = nupa_cxl_memory_new(memory[1], DEVICE_BYTES);
+	struct nupa_cxl_part part = { 0, DEVICE_BYTES, 0, second };
 	struct nupa_cxl_counters counters;
 	uint64_t n_missed = 0;
 
@@ -271,6 +343,7 @@ static void test_threads_go_on_while_tables_change(void)
 		CHECK_EQ(nupa_cxl_bus_set_table(bus, i % 2 ? &table : &empty), 0);
 		CHECK_EQ(nupa_cxl_bus_set_link(bus, 1, i % 3 != 0), 0);
 		CHECK_EQ(nupa_cxl_bus_set_poison(bus, 0, 0, 64, i % 5 == 0), 0);
+		CHECK_EQ(nupa_cxl_bus_set_parts(bus, 1, &part, i % 7 != 0), 0);
 	}
 	for (uint32_t i = 0; i < 3; i++) {
 		pthread_join(threads[i], NULL);
@@ -280,6 +353,7 @@ static void test_threads_go_on_while_tables_change(void)
 	CHECK(counters.reads <= 12000 && counters.writes <= 12000);
 	CHECK(12000 - counters.writes <= n_missed);
 	nupa_cxl_bus_free(bus);
+	nupa_cxl_memory_free(second);
 }
 
 int main(int argc, char **argv)
@@ -289,6 +363,8 @@ int main(int argc, char **argv)
 		CASE(test_bytes_of_any_place_are_as_in_a_copy),
 		CASE(test_nobody_answers_with_all_ones),
 		CASE(test_poison_is_read_until_its_whole_line_is_written),
+		CASE(test_a_device_has_parts_of_memory_that_others_share),
+		CASE(test_parts_that_cannot_be_are_refused),
 		CASE(test_a_viral_device_gives_and_takes_nothing),
 		CASE(test_a_link_that_is_down_stops_what_comes_its_way),
 		CASE(test_what_a_bus_cannot_be_is_refused),

@@ -8,7 +8,8 @@ decoders, nor what memory is used for.  csrc/cxl/transact.h.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from types import TracebackType
@@ -16,9 +17,11 @@ from typing import Any, NamedTuple
 from weakref import WeakMethod
 
 from nupa._engine import ffi, lib
-from nupa.cxl.decode import Leaf, Map, Route, Step, Window, below
+from nupa.cxl.bus_errors import leave_traces
+from nupa.cxl.bus_table import Table
+from nupa.cxl.decode import Map, Window, below
 from nupa.cxl.endpoint import Type3
-from nupa.cxl.interleave import Interleave
+from nupa.cxl.parts import Memory, Part, PartedMedia
 from nupa.cxl.port import Port
 from nupa.cxl.root import RootComplex
 from nupa.fabric.errors import LocalError, RemoteError
@@ -32,6 +35,7 @@ class Status(IntEnum):
     LINK_DOWN = lib.NUPA_CXL_LINK_DOWN
     VIRAL = lib.NUPA_CXL_VIRAL
     POISON = lib.NUPA_CXL_POISON
+    NO_MEMORY = lib.NUPA_CXL_NO_MEMORY
 
 
 class MemoryAccessError(RemoteError):
@@ -48,6 +52,7 @@ _REASONS = {
     Status.LINK_DOWN: "a port on the way has no link",
     Status.VIRAL: "the device is viral: it has an uncorrected error and gives no data",
     Status.POISON: "it is poisoned: write the whole line, or clear it by the device's mailbox",
+    Status.NO_MEMORY: "the device has none there: no dynamic capacity that its host has accepted",
 }
 
 
@@ -61,18 +66,32 @@ class Counters(NamedTuple):
     poison: int
 
 
-def anonymous(device: Type3) -> mmap.mmap:
-    """Memory for *device*, of this process and all zeros; pages that are not used cost nothing."""
+def memory_of(device: Type3) -> PartedMedia | mmap.mmap:
+    """What is behind *device*; for registers alone, memory of this process."""
+    if device.media is not None:
+        return device.media
     return mmap.mmap(-1, max(device.memory_bytes, mmap.PAGESIZE))
+
+
+@dataclass(slots=True)
+class _Backed:
+    """A device's number in C, and its memory; C has *parts* of it, and whether it is *viral*."""
+
+    number: int
+    media: PartedMedia
+    parts: tuple[Part, ...] = ()
+    viral: bool = False
 
 
 class Bus:
     """Memory requests of the host of *root*, by *windows* of its address map.
 
     It follows the decoders: a commit, a decommit, a reset or something plugged in or out is seen at
-    once.  *memory* has the bytes of a device (a writable buffer of its size), and is asked each
+    once, as is what a device has of its memory; requests that are under way end before.  *memory*
+    has the bytes of a device (a PartedMedia, or a writable buffer of its size), and is asked each
     time it is plugged in somewhere below.  What fails reads as all ones (PCIe 6.0 2.3.2) and is not
     written, as loads and stores would have it; with *raises* there is a MemoryAccessError, too.
+    Registers and logs tell of it in any case (nupa/cxl/bus_errors.py).
 
     A bus is closed, or used as a context manager.
     """
@@ -82,7 +101,7 @@ class Bus:
         root: RootComplex,
         windows: Sequence[Window],
         *,
-        memory: Callable[[Type3], Any] = anonymous,
+        memory: Callable[[Type3], Any] = memory_of,
         raises: bool = True,
         devices: int = 256,
         ports: int = 1024,
@@ -91,14 +110,17 @@ class Bus:
         self._root = root
         self.map = Map(root, windows)
         self._memory = memory
-        bus = lib.nupa_cxl_bus_new(devices, ports)
+        bus = lib.nupa_cxl_bus_new(devices + 1, ports)
         if bus == ffi.NULL:
             raise LocalError(f"a bus of {devices} devices and {ports} ports", ffi.errno)
         self._bus = ffi.gc(bus, lib.nupa_cxl_bus_free)
         self._free = list(range(devices))[::-1]
+        self._nobody = devices
         self._ports: dict[Port, int] = {}
         self._n_ports = ports
-        self._devices: dict[Type3, tuple[int, Any]] = {}
+        self._devices: dict[Type3, _Backed] = {}
+        self._broken: set[Port] = set()  # by `set_link`
+        self._down: set[Port] = set()
         self._watched: set[object] = set()
         again = WeakMethod(self.refresh)  # who watches keeps nothing alive
         self._changed = lambda: refresh() if (refresh := again()) else None
@@ -132,22 +154,24 @@ class Bus:
         """*size* bytes.  MemoryAccessError: see the class."""
         found = bytearray(size)
         result = lib.nupa_cxl_read(self._open, hpa, ffi.from_buffer(found), size)
-        self._judge(f"read of {size} bytes", result)
+        self._judge("read", hpa, size, result)
         return bytes(found)
 
     def write(self, hpa: int, data: bytes | bytearray | memoryview) -> None:
         """MemoryAccessError: see the class; lines that could be written are."""
         view = ffi.from_buffer(data)
         result = lib.nupa_cxl_write(self._open, hpa, view, len(view))
-        self._judge(f"write of {len(view)} bytes", result)
+        self._judge("write", hpa, len(view), result)
 
     def find(self, hpa: int) -> tuple[Type3, int] | None:
         """Which device has *hpa*, and where in its memory; None: nobody decodes it."""
         device, dpa = ffi.new("uint32_t *"), ffi.new("uint64_t *")
         if not lib.nupa_cxl_bus_find(self._open, hpa, device, dpa):
             return None
-        there = next(each for each, (n, _) in self._devices.items() if n == device[0])
-        return there, int(dpa[0])
+        for each, backed in tuple(self._devices.items()):
+            if backed.number == device[0]:
+                return each, int(dpa[0])
+        return None
 
     @property
     def _open(self) -> Any:
@@ -155,8 +179,13 @@ class Bus:
             raise LocalError("the bus is closed: make another")
         return self._bus
 
-    def _judge(self, asked: str, result: Any) -> None:
-        if result.status != Status.OK and self.raises:
+    def _judge(self, what: str, hpa: int, size: int, result: Any) -> None:
+        if result.status == Status.OK:
+            return
+        with self._root.lock:
+            leave_traces(self, range(hpa, hpa + size))
+        if self.raises:
+            asked = f"{what} of {size} bytes"
             raise MemoryAccessError(asked, int(result.hpa), Status(result.status))
 
     # What goes wrong, and what is counted
@@ -175,14 +204,15 @@ class Bus:
         _must(answer, f"poison at {dpa:#x} of {device.name}")
         return bool(answer)
 
-    def set_viral(self, device: Type3, viral: bool) -> None:
-        """CXL 3.1 12.4: a viral device gives no data and takes none."""
-        number = self._number(device)
-        _must(lib.nupa_cxl_bus_set_viral(self._open, number, viral), f"viral {device.name}")
-
     def set_link(self, port: Port, up: bool) -> None:
-        """Of a port that this host has."""
-        _must(lib.nupa_cxl_bus_set_link(self._open, self._port(port), up), f"link of {port.name}")
+        """Of a port that this host has: for requests alone, nothing is reset."""
+        self._port(port)
+        (self._broken.discard if up else self._broken.add)(port)
+        self.refresh()
+
+    def is_down(self, port: Port) -> bool:
+        """Whether requests end there."""
+        return port in self._down
 
     def counters(self, port: Port) -> Counters:
         """Since the bus was made."""
@@ -193,7 +223,7 @@ class Bus:
     def _number(self, device: Type3) -> int:
         if device not in self._devices:
             raise LocalError(f"{device.name} is not plugged in below this host")
-        return self._devices[device][0]
+        return self._devices[device].number
 
     def _port(self, port: Port) -> int:
         if port not in self._ports:
@@ -212,21 +242,42 @@ class Bus:
             self._watch(bridge.decoders.on_change, bridge)
         for each in there:
             self._meet(each)
-        table = _Table()
+        numbers = {device: backed.number for device, backed in self._devices.items()}
+        table = Table(self._ports, numbers, self._nobody)
         for first, end, route in self.map.pieces():
-            table.add(first, end, route, self._ports, {d: n for d, (n, _) in self._devices.items()})
+            table.add(first, end, route)
+        down = (table.down | self._broken) & self._ports.keys()
+        self._set_links(down - self._down, up=False)
         _must(lib.nupa_cxl_bus_set_table(self._bus, table.build()), "a table of decoders")
         for gone in self._devices.keys() - set(there):
-            number, _ = self._devices.pop(gone)
-            _must(lib.nupa_cxl_bus_set_device(self._bus, number, ffi.NULL, 0), gone.name)
-            self._free.append(number)
+            self._supply(gone.name, self._devices[gone], (), viral=False)
+            self._free.append(self._devices.pop(gone).number)
+        for device, backed in self._devices.items():
+            self._supply(device.name, backed, backed.media.parts, viral=device.viral.active)
+        self._set_links(self._down - down, up=True)
+        self._down = down
+
+    def _set_links(self, ports: Iterable[Port], *, up: bool) -> None:
+        for port in ports:
+            number = self._ports[port]
+            _must(lib.nupa_cxl_bus_set_link(self._bus, number, up), f"link of {port.name}")
+
+    def _supply(self, name: str, backed: _Backed, parts: tuple[Part, ...], *, viral: bool) -> None:
+        if parts != backed.parts:
+            rows = ffi.new("struct nupa_cxl_part[]", [_part(part) for part in parts])
+            answer = lib.nupa_cxl_bus_set_parts(self._bus, backed.number, rows, len(parts))
+            _must(answer, f"memory of {name}")
+            backed.parts = parts
+        if viral != backed.viral:
+            _must(lib.nupa_cxl_bus_set_viral(self._bus, backed.number, viral), f"viral {name}")
+            backed.viral = viral
 
     def _meet(self, function: Port | Type3) -> None:
         if isinstance(function, Port):
-            if function not in self._ports:
-                if len(self._ports) == self._n_ports:
+            for port in (function, *(function.between() or ())):
+                if port not in self._ports and len(self._ports) == self._n_ports:
                     raise LocalError(f"the bus was made for {self._n_ports} ports: ask for more")
-                self._ports[function] = len(self._ports)
+                self._ports.setdefault(port, len(self._ports))
         elif function not in self._devices:
             self._back(function)
         if function.decoders:
@@ -239,16 +290,17 @@ class Bus:
     def _back(self, device: Type3) -> None:
         if not self._free:
             raise LocalError("the bus was made for fewer devices: ask for more")
-        memory = ffi.from_buffer(self._memory(device), require_writable=True)
-        if len(memory) < device.memory_bytes:
-            raise LocalError(
-                f"{device.name} has {device.memory_bytes} bytes, and {len(memory)} were given"
-            )
-        number = self._free.pop()
-        _must(
-            lib.nupa_cxl_bus_set_device(self._bus, number, memory, device.memory_bytes), device.name
-        )
-        self._devices[device] = number, memory
+        media = self._memory(device)
+        if not isinstance(media, PartedMedia):
+            memory = Memory(media)
+            if memory.size < device.memory_bytes:
+                raise LocalError(
+                    f"{device.name} has {device.memory_bytes} bytes, and {memory.size} were given"
+                )
+            media = PartedMedia.of(memory, device.memory_bytes)
+        self._watch(media.on_change, media)
+        self._watch(device.viral.on_change, device.viral)
+        self._devices[device] = _Backed(self._free.pop(), media)
 
     def _watch(self, on_change: Callable[[Callable[[], None]], None], what: object) -> None:
         if what not in self._watched:
@@ -261,71 +313,13 @@ def _on_enable(device: Type3, handler: Callable[[], None]) -> None:
     device.config["device"].on_write("control.mem_enable", lambda _written, _old: handler())
 
 
-class _Table:
-    """The rows of a `struct nupa_cxl_table`."""
-
-    def __init__(self) -> None:
-        self._ranges: list[dict[str, int]] = []
-        self._nodes: list[dict[str, Any]] = []
-        self._hops: list[int] = []
-
-    def add(
-        self,
-        first: int,
-        end: int,
-        route: Route,
-        ports: dict[Port, int],
-        devices: dict[Type3, int],
-    ) -> None:
-        """Addresses *first* to *end* go by *route*."""
-        self._ranges.append({"first": first, "last": end - 1, "node": len(self._nodes)})
-        waiting = [(len(self._nodes), route)]
-        self._nodes.append({})
-        while waiting:
-            at, each = waiting.pop()
-            if isinstance(each, Leaf):
-                self._nodes[at] = self._leaf(each, ports, devices)
-            elif isinstance(each, Step):
-                maps = each.interleave.xor_maps
-                self._nodes[at] = {
-                    **_ways(each.interleave),
-                    "kind": lib.NUPA_CXL_STEP,
-                    "next": len(self._nodes),
-                    "xor_maps": list(maps),
-                    "n_maps": len(maps),
-                }
-                waiting += enumerate(each.choices, len(self._nodes))
-                self._nodes += ({} for _ in each.choices)
-
-    def _leaf(
-        self, leaf: Leaf, ports: dict[Port, int], devices: dict[Type3, int]
-    ) -> dict[str, Any]:
-        start = len(self._hops)
-        self._hops += (ports[hop] for hop in leaf.hops)
-        return {
-            **_ways(leaf.decoder.interleave),
-            "kind": lib.NUPA_CXL_DEVICE,
-            "hpa_base": leaf.decoder.base,
-            "dpa_base": leaf.decoder.dpa,
-            "next": start,
-            "n_hops": len(leaf.hops),
-            "device": devices[leaf.device],
-        }
-
-    def build(self) -> Any:
-        """It lives as long as its arrays: C copies them at once."""
-        self._arrays = (
-            ffi.new("struct nupa_cxl_range[]", self._ranges),
-            ffi.new("struct nupa_cxl_node[]", self._nodes),
-            ffi.new("uint16_t[]", self._hops),
-        )
-        sizes = (len(self._ranges), len(self._nodes), len(self._hops))
-        return ffi.new("struct nupa_cxl_table *", (*self._arrays, *sizes))
-
-
-def _ways(interleave: Interleave) -> dict[str, int]:
-    thirds = int(interleave.ways % 3 == 0)
-    return {"shift": interleave.shift, "bits": interleave.bits, "thirds": thirds}
+def _part(part: Part) -> dict[str, Any]:
+    return {
+        "dpa": part.dpa,
+        "bytes": part.size,
+        "offset": part.offset,
+        "memory": part.memory.handle,
+    }
 
 
 def _must(answer: int, asked: str) -> None:

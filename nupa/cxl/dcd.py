@@ -46,10 +46,21 @@ class HostCapacity:
         self.accepted: list[Extent] = []
         self.generation = 0
         self._events: EventLogs | None = None
+        self._changed: Callable[[], None] = lambda: None
 
     def attach(self, events: EventLogs) -> None:
         """Where this host is told of changes."""
         self._events = events
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call *changed*, and nobody else, after what is accepted has changed: once it returns, the
+        host reaches no more and no less."""
+        self._changed = changed
+
+    def set_accepted(self, extents: list[Extent]) -> None:
+        self.accepted = extents
+        self.generation += 1
+        self._changed()
 
     def held(self) -> Iterator[Extent]:
         """Also what it is offered."""
@@ -193,8 +204,12 @@ class DynamicCapacity:
         require(len(offer) <= self.extents_left, Code.RESOURCES_EXHAUSTED, "no extent is left")
         is_new = tag != NO_TAG and tag not in self._tags()
         require(not is_new or self.tags_left, Code.RESOURCES_EXHAUSTED, "no tag is left")
-        host.tell(Change.ADD, [(index, extent) for extent in offer])
-        host.offers.append(offer)
+        host.offers.append(offer)  # first: a driver may answer while it is told
+        try:
+            host.tell(Change.ADD, [(index, extent) for extent in offer])
+        except CommandError:
+            host.offers.remove(offer)
+            raise
         return list(offer)
 
     def _shared(self, host: HostCapacity, index: int, tag: UUID) -> list[Extent]:
@@ -310,8 +325,7 @@ class DynamicCapacity:
         require(more <= self.extents_left, Code.RESOURCES_EXHAUSTED, f"{more} extents")
         del host.offers[0]
         if taken:
-            host.accepted += taken
-            host.generation += 1
+            host.set_accepted(host.accepted + taken)
         self.on_answer(number, taken)
 
     def release(self, number: int, extents: Sequence[tuple[int, int]]) -> None:
@@ -341,8 +355,8 @@ class DynamicCapacity:
         return found
 
     def _take(self, host: HostCapacity, gone: Sequence[Extent]) -> None:
-        host.accepted = without(host.accepted, gone)
-        host.generation += bool(gone)
+        if gone:
+            host.set_accepted(without(host.accepted, gone))
         for extent in gone:
             region = self.regions[self.region_of(extent.dpa, extent.size)]
             is_held = any(

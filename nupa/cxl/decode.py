@@ -68,8 +68,15 @@ class Step:
     choices: tuple[Route, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Down:
+    """The last of *hops* is where a request ends: nothing is behind that port now."""
+
+    hops: tuple[Port, ...]
+
+
 #: Where an address goes; None: nobody decodes it.
-Route = Step | Leaf | None
+Route = Step | Leaf | Down | None
 
 
 class Map:
@@ -86,10 +93,15 @@ class Map:
 
     def find(self, hpa: int) -> tuple[Leaf, int] | None:
         """The device of *hpa*, and its own address there."""
+        route = self.way(hpa)
+        return (route, route.dpa(hpa)) if isinstance(route, Leaf) else None
+
+    def way(self, hpa: int) -> Leaf | Down | None:
+        """Where a request to *hpa* ends."""
         route = self._route(hpa)
         while isinstance(route, Step):
             route = route.choices[route.interleave.target(hpa)]
-        return (route, route.dpa(hpa)) if route else None
+        return route
 
     def pieces(self) -> Iterator[tuple[int, int, Route]]:
         """(first address, end, route), in order; what nobody decodes is left out."""
@@ -155,11 +167,13 @@ def _targets(
 
 
 def _beyond(port: Port | None, hpa: int, hops: tuple[Port, ...]) -> Route:
-    """What is plugged into a root port or a downstream port."""
-    there = port.below.get(0) if port else None
-    if not port or not there:
+    """What is plugged into a root port or a downstream port, or is reached from it."""
+    if not port:
         return None
-    hops = (*hops, port)
+    there, between = port.below.get(0), port.between()
+    if not there or between is None:
+        return Down((*hops, port))
+    hops = (*hops, port, *between)
     if isinstance(there, Type3):
         decoder = there.decoders.find(hpa)
         enabled = there.config["device"]["control.mem_enable"]  # 8.1.3.2

@@ -7,6 +7,8 @@ nor what a command or a DOE object means.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nupa.cxl import component
 from nupa.cxl import component_tables as tables
 from nupa.cxl import dvsec_tables as dvsec
@@ -16,6 +18,8 @@ from nupa.cxl.config import ConfigSpace
 from nupa.cxl.device_tables import Device
 from nupa.cxl.function import Function
 from nupa.cxl.hdm import DecoderSet
+from nupa.cxl.interrupts import BAR_BYTES, PENDING_AT, Msix
+from nupa.cxl.parts import PartedMedia
 from nupa.cxl.pci_tables import CLASS_CXL_MEMORY, Bar, type0
 from nupa.cxl.pcie_tables import (
     MSIX_BYTES,
@@ -23,22 +27,22 @@ from nupa.cxl.pcie_tables import (
     Link,
     PortType,
     msix,
-    msix_table,
     pcie,
 )
-from nupa.cxl.registers import Registers
-from nupa.cxl.space import Space
+from nupa.cxl.viral import Viral
 
 DEVICE_ID = 0x4E04
 _VECTORS = 8
-_MSIX_BAR_BYTES = 0x1000
-_PENDING_AT = 0x800
 _DVSECS = ("device", "register_locator", "gpf_device", "flex_bus")
 
 
 class Type3(Function):
     """A single logical device with *memory_bytes*, a multiple of 256 MiB; `component` is behind
     BAR 0, `device` behind BAR 2, and interrupts behind BAR 4; `decoders` are its HDM decoders.
+    They reach *dpa_bytes* if it has other memory beside its own.
+
+    What makes it one that works (nupa/cxl/expander.py) sets `media`, the memory behind it, and
+    `poison_read`, which is called with the address of each poisoned line that a host has read.
 
     A function level reset leaves what is CXL's as it is (CXL 3.1 9.5); a CXL reset does not (9.7).
     """
@@ -51,8 +55,11 @@ class Type3(Function):
         decoders: int = 4,
         link: Link | None = None,
         name: str = "type3",
+        dpa_bytes: int = 0,
     ) -> None:
         self.memory_bytes = memory_bytes
+        self.media: PartedMedia | None = None
+        self.poison_read: Callable[[int], None] = _nobody
         self.component = Component(
             [
                 tables.ras(),
@@ -61,18 +68,17 @@ class Type3(Function):
                 tables.bi_decoder(explicit_commit=False),
             ]
         )
-        self.decoders = DecoderSet(self.component["hdm"], memory_bytes)
+        self.decoders = DecoderSet(self.component["hdm"], dpa_bytes or memory_bytes)
         self.device = Device()
-        vectors = Space(_MSIX_BAR_BYTES)
-        vectors.add("vectors", 0, Registers(msix_table(_VECTORS), 16 * _VECTORS))
-        bars = {
-            Bar(0, component.BYTES): self.component,
-            Bar(2, self.device.size): self.device,
-            Bar(4, _MSIX_BAR_BYTES, wide=False): vectors,
-        }
+        bars = [
+            Bar(0, component.BYTES),
+            Bar(2, self.device.size),
+            Bar(4, BAR_BYTES, wide=False),
+        ]
         config = ConfigSpace(type0(dvsec.VENDOR_ID, DEVICE_ID, CLASS_CXL_MEMORY, bars))
         config.add_capability("pcie", pcie(PortType.ENDPOINT, link=link), PCIE_BYTES)
-        config.add_capability("msix", msix(_VECTORS, 4, 0, _PENDING_AT), MSIX_BYTES)
+        config.add_capability("msix", msix(_VECTORS, 4, 0, PENDING_AT), MSIX_BYTES)
+        self.msix = Msix(config["msix"], _VECTORS)
         for part in (
             dvsec.device(memory_bytes),
             dvsec.register_locator(
@@ -88,7 +94,9 @@ class Type3(Function):
         config.add_extended("doe", ext.doe(), ext.DOE_BYTES)
         config.add_extended("aer", ext.aer(), ext.AER_BYTES)
         config.add_extended("dsn", ext.dsn(serial), ext.DSN_BYTES)
-        super().__init__(name, config, bars)
+        spaces = (self.component, self.device, self.msix.space)
+        super().__init__(name, config, dict(zip(bars, spaces, strict=True)))
+        self.viral = Viral(self)
         config["pcie"].on_write("device_control.initiate_reset", self._function_level_reset)
         config["device"].on_write("control_2.initiate_reset", self._cxl_reset)
 
@@ -102,3 +110,7 @@ class Type3(Function):
         if written:
             self.reset(cxl=True)
             self.config["device"]["status_2.reset_complete"] = 1
+
+
+def _nobody(_dpa: int) -> None:
+    """A device without commands has no logs."""

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from nupa.cxl import dvsec_tables
-from nupa.cxl.bus import Bus, anonymous
+from nupa.cxl.bus import Bus, memory_of
 from nupa.cxl.component_tables import DECODER_COUNTS, STEP_BITS
 from nupa.cxl.decode import Window
 from nupa.cxl.endpoint import Type3
@@ -97,7 +97,7 @@ class Host:
         root: RootComplex,
         windows: Sequence[Window],
         *,
-        memory: Callable[[Type3], Any] = anonymous,
+        memory: Callable[[Type3], Any] = memory_of,
         raises: bool = True,
         bars_at: int = _BARS_AT,
     ) -> None:

@@ -24,6 +24,7 @@ class Media(Protocol):
     def read(self, dpa: int, size: int) -> bytes: ...
     def write(self, dpa: int, data: bytes) -> None: ...
     def clear(self, dpa: int, size: int) -> None: ...
+    def check(self, dpa: int, size: int) -> None: ...
 
 
 class PlainMedia:
@@ -59,6 +60,10 @@ class PlainMedia:
             part = min(self._STEP, dpa + size - at)
             if self._view[at : at + part].tobytes() != zeros[:part]:
                 self._view[at : at + part] = zeros[:part]
+
+    def check(self, dpa: int, size: int) -> None:
+        """Whether all of it is there."""
+        self._range(dpa, size)
 
     def _range(self, dpa: int, size: int) -> slice:
         if not 0 <= dpa <= dpa + size <= self.size:

@@ -184,3 +184,9 @@ def msix_table(vectors: int) -> Iterator[Field]:
         yield Field(f"vector{i}.address", 16 * i, "63:2", RW, 0, "7.7.2.5")
         yield Field(f"vector{i}.data", 16 * i + 8, "31:0", RW, 0, "7.7.2.7")
         yield Field(f"vector{i}.mask", 16 * i + 12, "0", RW, 1, "7.7.2.8")
+
+
+def msix_pending(vectors: int) -> Iterator[Field]:
+    """7.7.2.9: a bit for each vector."""
+    for i in range(vectors):
+        yield Field(f"vector{i}", 0, str(i), RO, 0, "7.7.2.9")

@@ -70,12 +70,14 @@ class Range:
     flags: Flags = Flags.NONE
     cache_bytes: int = 0
     speed: MediaSpeed = MediaSpeed()
+    handle: int | None = None  # its place in the list
 
 
 def device_cdat(ranges: Iterable[Range], link: Link) -> Cdat:
     """Of a device behind *link*: what it reaches is no faster than that."""
     items: list[Dsmas | Dslbis | Dsmscis | Dsemts] = []
-    for handle, part in enumerate(ranges):
+    for place, part in enumerate(ranges):
+        handle = place if part.handle is None else part.handle
         speed, wires, most = part.speed, latency_ps(link), bandwidth_mbps(link)
         items.append(Dsmas(handle, part.flags, part.dpa, part.size))
         for data, value in (

@@ -91,6 +91,10 @@ class Port(Bridge):
         for handler in self._changed:
             handler()
 
+    def between(self) -> tuple[Port, ...] | None:
+        """The ports that lie on the way to what is below; None: none leads there."""
+        return ()
+
     def on_change(self, handler: Callable[[], None]) -> None:
         """Call *handler* after something was attached or detached."""
         self._changed.append(handler)

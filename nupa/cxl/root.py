@@ -7,6 +7,9 @@ decoders (nupa/cxl/host.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from threading import RLock
 from typing import NamedTuple
 
 from nupa.cxl import component
@@ -53,21 +56,36 @@ class HostBridge:
 
 class RootComplex:
     """Host bridges of one host.  Requests that nobody answers read as all ones, and writes of them
-    are lost (PCIe 6.0 2.3.2)."""
+    are lost (PCIe 6.0 2.3.2).
 
-    def __init__(self, *bridges: HostBridge) -> None:
+    *lock* is held during each of them: a fabric manager in another thread has the same one."""
+
+    def __init__(
+        self, *bridges: HostBridge, lock: AbstractContextManager[object] | None = None
+    ) -> None:
         self.bridges = bridges
+        self.lock = lock or RLock()
 
     def config_read(self, bdf: Bdf, offset: int, size: int) -> int:
         """AccessError: *size* and *offset* are not of configuration space."""
-        function = self.function(bdf)
-        return function.config.read(offset, size) if function else (1 << 8 * size) - 1
+        with self.lock:
+            function = self.function(bdf)
+            return function.config.read(offset, size) if function else (1 << 8 * size) - 1
 
     def config_write(self, bdf: Bdf, offset: int, size: int, value: int) -> None:
         """AccessError as above."""
-        function = self.function(bdf)
-        if function:
-            function.config.write(offset, size, value)
+        with self.lock:
+            function = self.function(bdf)
+            if function:
+                function.config.write(offset, size, value)
+
+    def listen(self, bdf: Bdf, handler: Callable[[int, int], None]) -> None:
+        """Have *handler*(address, data) get the interrupts that the function at *bdf* sends, and
+        nobody else; a function without MSI-X sends none."""
+        with self.lock:
+            msix = getattr(self.function(bdf), "msix", None)
+            if msix is not None:
+                msix.wire = handler
 
     def function(self, bdf: Bdf) -> Function | None:
         for bridge in self.bridges:
@@ -78,14 +96,16 @@ class RootComplex:
 
     def read(self, address: int, size: int) -> int:
         """Registers behind BARs and of host bridges.  AccessError: not a size that they take."""
-        place = self.place(address)
-        return place.space.read(place.offset, size) if place else (1 << 8 * size) - 1
+        with self.lock:
+            place = self.place(address)
+            return place.space.read(place.offset, size) if place else (1 << 8 * size) - 1
 
     def write(self, address: int, size: int, value: int) -> None:
         """AccessError as above."""
-        place = self.place(address)
-        if place:
-            place.space.write(place.offset, size, value)
+        with self.lock:
+            place = self.place(address)
+            if place:
+                place.space.write(place.offset, size, value)
 
     def place(self, address: int) -> Place | None:
         """What is at *address*; None if it is nothing's."""

@@ -160,7 +160,8 @@ def test_a_link_that_is_down_and_a_viral_device_disturb_nobody_else(host: Host) 
     with host.bus(raises=False) as bus:
         bus.write(BASE, bytes(2048))
         bus.set_link(host.ups[0], False)
-        bus.set_viral(host.devices[7], True)
+        host.devices[7].config["device"]["control.viral_enable"] = 1
+        host.devices[7].viral.fail()
         ones, zeros = b"\xff" * 256, bytes(256)
         # Blocks in turn are of devices 0 4 2 6 1 5 3 7; 0 and 1 are behind the first switch.
         gone = {0, 1, 7}
@@ -173,7 +174,10 @@ def test_a_link_that_is_down_and_a_viral_device_disturb_nobody_else(host: Host) 
                 bus.write(hpa, bytes(64))
             assert caught.value.status == status
         bus.set_link(host.ups[0], True)
-        bus.set_viral(host.devices[7], False)
+        host.devices[7].reset(hot=True)
+        assert commit(host.devices[7].decoders, 0, BASE, SIZE, Interleave(8, 256))
+        host.devices[7].component["hdm"].write(4, 4, 2)
+        host.devices[7].config["device"].write(0x0C, 2, 1 << 2)
         assert bus.read(BASE, 2048) == bytes(2048)
 
 

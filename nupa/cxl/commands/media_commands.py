@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from nupa.cxl.cci import Background, Code, Command, CommandError, Effect, exactly, require
 from nupa.cxl.events import Event, Log, Transaction, general_media
-from nupa.cxl.media import Media
+from nupa.cxl.media import Media, MediaError
 from nupa.cxl.poison import LINE_BYTES, PoisonList, Record, Source
 
 _RANGE = struct.Struct("<QQ")
@@ -84,6 +84,7 @@ class MediaCommands:
 
     def _inject(self, payload: bytes) -> bytes:
         dpa = int.from_bytes(payload, "little")
+        self._check(dpa)
         self._poison.add(dpa, Source.INJECTED, self._now_ns())
         event = general_media(dpa, transaction=Transaction.HOST_INJECT)
         self._log(Log.INFORMATIONAL, event)
@@ -91,9 +92,18 @@ class MediaCommands:
 
     def _clear(self, payload: bytes) -> bytes:
         dpa = int.from_bytes(payload[:8], "little")
+        self._check(dpa)
         self._poison.remove(dpa)
         self._media.write(dpa, payload[8:])
         return b""
+
+    def _check(self, dpa: int) -> None:
+        """CommandError unless there is memory: of dynamic capacity, an extent."""
+        self._poison.check(dpa)
+        try:
+            self._media.check(dpa, LINE_BYTES)
+        except MediaError as error:
+            raise CommandError(Code.INVALID_PHYSICAL_ADDRESS, str(error)) from error
 
     def _scan_time(self, payload: bytes) -> bytes:
         _, size = self._range(payload)

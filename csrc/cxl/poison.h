@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Memory that devices are made of: bytes, and which lines of them are poisoned, as the buses of all
+ * hosts that reach them see it. */
+#ifndef NUPA_CXL_POISON_H
+#define NUPA_CXL_POISON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* cffi: begin */
+struct nupa_cxl_memory;
+
+/* Of bytes that the caller keeps.  NULL, with errno: no memory, or EINVAL: no whole lines of 64
+ * bytes. */
+struct nupa_cxl_memory *nupa_cxl_memory_new(void *bytes, uint64_t size);
+/* No bus has a part of it any more. */
+void nupa_cxl_memory_free(struct nupa_cxl_memory *memory);
+/* 0, or -EINVAL: not inside, or no whole lines. */
+int nupa_cxl_memory_set_poison(struct nupa_cxl_memory *memory, uint64_t offset, uint64_t size,
+			       bool poisoned);
+/* 1, 0, or -EINVAL. */
+int nupa_cxl_memory_is_poisoned(struct nupa_cxl_memory *memory, uint64_t offset);
+/* cffi: end */
+
+#define CXL_LINE_BYTES 64u
+
+struct nupa_cxl_memory {
+	uint8_t *bytes;
+	uint64_t size;
+	/* A bit for each line.  Writes of hosts change it beside each other: atomics. */
+	uint64_t *poison;
+	uint64_t n_poisoned; /* so that who has none does not look */
+};
+
+/* An offset that is inside. */
+bool cxl_memory_has_poison(const struct nupa_cxl_memory *memory, uint64_t offset);
+void cxl_memory_poison_line(struct nupa_cxl_memory *memory, uint64_t offset, bool poisoned);
+
+#endif

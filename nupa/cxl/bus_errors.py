@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What requests that fail leave in registers and logs: poison, viral devices, links that are down.
+
+Knows which bits tell of what, along the way to a line of memory; never how a request is carried
+out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nupa.cxl.decode import Down, Leaf
+from nupa.cxl.parts import LINE_BYTES
+from nupa.cxl.pcie_tables import PortType
+from nupa.cxl.viral import report
+
+if TYPE_CHECKING:
+    from nupa.cxl.bus import Bus
+    from nupa.cxl.port import Port
+
+_POISON_RAS = 10  # 8.2.4.17.1, Poison Received
+
+
+def leave_traces(bus: Bus, asked: range) -> None:
+    """Of a request to *asked* addresses that has failed in part."""
+    for hpa in range(asked.start - asked.start % LINE_BYTES, asked.stop, LINE_BYTES):
+        way = bus.map.way(hpa)
+        if way is None:
+            continue
+        if isinstance(way, Down) or any(map(bus.is_down, way.hops)):
+            _link_down(way.hops[0])
+        elif way.device.viral.active:
+            _viral(way)
+        elif bus.is_poisoned(way.device, way.dpa(hpa)):
+            way.device.poison_read(way.dpa(hpa))
+            _poison(way.hops[0])
+
+
+def _link_down(root: Port) -> None:
+    """No answer comes: the root port sees that once its time is over, if it is to look (CXL 3.1
+    8.2.4.24.2 and .3)."""
+    if "isolation" in root.component:
+        isolation = root.component["isolation"]
+        if isolation["control.mem_timeout"]:
+            isolation["status.mem_timeout"] = 1
+
+
+def _viral(way: Leaf) -> None:
+    """Ports that it passes note it where software asks for that (8.1.5.1 and .2)."""
+    for port in way.hops:
+        extensions = port.config["port_extensions"]
+        if extensions["control.viral_enable"]:
+            extensions["status.viral"] = 1
+
+
+def _poison(port: Port) -> None:
+    """8.2.4.17.6, Poison Enabled: whether poison that is received is an uncorrected error."""
+    ras = port.component["ras"]
+    if port.port_type is PortType.ROOT and ras["control.poison_enabled"]:
+        report(ras, "poison_received", _POISON_RAS)
+    else:
+        ras["correctable_status.mem_poison_received"] = 1
