@@ -42,6 +42,7 @@ HEADERS = (
     PACKET / "records.h",
     CAPTURE / "watch.h",
     CAPTURE / "watch_index.h",
+    ENGINE / "view.h",
     CXL / "hdm.h",
     CXL / "poison.h",
     CXL / "transact.h",

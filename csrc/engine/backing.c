@@ -223,6 +223,7 @@ void nupa_fabric_detach_copy(struct nupa_fabric *fabric)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
 
+	nupa_store_release(&fabric->picture, true);
 	if (fabric->device) {
 		copy_device(fabric);
 		return;

@@ -26,6 +26,7 @@ struct nupa_fabric {
 	uint8_t *whole;                 /* MACHINES: all of it; the others point into it */
 	uint64_t whole_bytes;
 	bool device;     /* it is no file: it can only be mapped */
+	bool picture;    /* all mappings are private: a child's, or fenced */
 	bool fenced;     /* CAS: others took this process for dead: the mapping is private now */
 	uint32_t kernel; /* MACHINES: which of the superblock's is ours; SOFTWARE: our host + 1 */
 	struct nupa_bell *bell; /* processes of other kernels are woken by it; NULL: not at all */

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nupa.fabric.faulty import Faulty
     from nupa.fabric.pool import PoolMemory
     from nupa.fabric.topology import Topology, TopologyError
+    from nupa.fabric.window import Window, WindowError
 
 __all__ = [
     "Fabric",
@@ -28,6 +29,8 @@ __all__ = [
     "RemoteError",
     "Topology",
     "TopologyError",
+    "Window",
+    "WindowError",
     "default_topology",
 ]
 
@@ -42,6 +45,8 @@ _LATER = {
     "PoolMemory": "nupa.fabric.pool",
     "Topology": "nupa.fabric.topology",
     "TopologyError": "nupa.fabric.topology",
+    "Window": "nupa.fabric.window",
+    "WindowError": "nupa.fabric.window",
 }
 
 
