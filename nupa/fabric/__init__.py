@@ -2,7 +2,8 @@
 """Fabrics: hosts, switches, ports, links, and the shared segment that stands for them.
 
 Knows topologies and routes, where segments are kept, who is attached, port states and counters,
-which faults there are, and the pool's memory; never rings, queue pairs or what is in a message.
+which faults there are, the pool's memory and who shares it; never rings, queue pairs or what is in
+a message.
 """
 
 from nupa.fabric.errors import FabricError, LocalError, NupaError, RemoteError
@@ -12,7 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nupa.fabric.fault import Fault, FaultEntry, FaultKind
     from nupa.fabric.faulty import Faulty
-    from nupa.fabric.pool import PoolMemory
+    from nupa.fabric.pool import Leak, Pool, PoolMemory, Quota
+    from nupa.fabric.region import Region
     from nupa.fabric.topology import Topology, TopologyError
     from nupa.fabric.window import Window, WindowError
 
@@ -23,9 +25,13 @@ __all__ = [
     "FaultEntry",
     "FaultKind",
     "Faulty",
+    "Leak",
     "LocalError",
     "NupaError",
+    "Pool",
     "PoolMemory",
+    "Quota",
+    "Region",
     "RemoteError",
     "Topology",
     "TopologyError",
@@ -42,7 +48,11 @@ _LATER = {
     # Of a layer above, by the name that its users know: no type checker sees it here.
     "FabricManager": "nupa.cxl.fm.client",
     "Faulty": "nupa.fabric.faulty",
+    "Leak": "nupa.fabric.pool",
+    "Pool": "nupa.fabric.pool",
     "PoolMemory": "nupa.fabric.pool",
+    "Quota": "nupa.fabric.pool",
+    "Region": "nupa.fabric.region",
     "Topology": "nupa.fabric.topology",
     "TopologyError": "nupa.fabric.topology",
     "Window": "nupa.fabric.window",

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from nupa.fabric.fault import Fault, FaultEntry
     from nupa.fabric.faulty import FabricPort
-    from nupa.fabric.pool import PoolMemory
+    from nupa.fabric.host import FabricHost
+    from nupa.fabric.pool import Pool, PoolMemory
     from nupa.fabric.topology import Topology
 
 
@@ -215,12 +216,14 @@ class Fabric(Closing):
         """With their state now."""
         return self._segment.ports()
 
-    def host(self, which: str | int) -> HostInfo:
+    def host(self, which: str | int) -> FabricHost:
         """The host of that name, else of that index.  LocalError if there is none (ENOENT)."""
+        from nupa.fabric.host import FabricHost
+
         hosts = self.hosts
         for host in hosts:
             if which in (host.name, host.index) or which == str(host.index):
-                return host
+                return FabricHost.of(self, host)
         known = ", ".join(host.name for host in hosts)
         raise LocalError(
             f"the fabric {self.name!r} has no host {which!r}: its hosts are {known}", errno.ENOENT
@@ -306,6 +309,13 @@ class Fabric(Closing):
         from nupa.fabric.pool import allocate
 
         return allocate(self.handle, size_bytes)
+
+    @property
+    def pool(self) -> Pool:
+        """Regions of the pool that hosts share, and their quotas."""
+        from nupa.fabric.pool import Pool
+
+        return Pool(self)
 
     def processes(self) -> list[SlotInfo]:
         """The attachments of living processes."""

@@ -130,7 +130,7 @@ def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -
         down.end_strays(fabric.name)
         undo.callback(state.forget, fabric.name)
     known = dict(before.hosts) if before else {}
-    hosts = [fabric.host(which) for which in wish.hosts] or list(fabric.hosts)
+    hosts: list[HostInfo] = [fabric.host(which) for which in wish.hosts] or list(fabric.hosts)
     # Once, before the children that need it are forked: it takes 0.1 s.
     import pyroute2  # noqa: F401
 

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A host of a fabric, as Fabric.host() returns it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nupa.fabric.segment import HostInfo
+
+if TYPE_CHECKING:
+    from nupa.fabric.fabric import Fabric
+    from nupa.fabric.region import Region
+    from nupa.fabric.window import Window  # type: ignore[import-not-found,unused-ignore]
+
+
+class FabricHost(HostInfo):
+    """A HostInfo that knows its fabric, so that it can map regions."""
+
+    fabric: Fabric
+
+    @classmethod
+    def of(cls, fabric: Fabric, host: HostInfo) -> FabricHost:
+        found = cls(*host)
+        found.fabric = fabric
+        return found
+
+    def map(self, region: Region, **options: Any) -> Window:
+        """A window of this process on a region, as this host sees it; *options* are Window's.
+
+        LocalError: the host does not share it (EACCES), or it is gone (ESTALE).
+        """
+        from nupa.fabric.window import Window  # type: ignore[import-not-found,unused-ignore]
+
+        return Window(self.fabric, self, region, **options)
