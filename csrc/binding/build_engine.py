@@ -46,6 +46,9 @@ HEADERS = (
     CXL / "hdm.h",
     CXL / "poison.h",
     CXL / "transact.h",
+    CXL / "flit.h",
+    CXL / "flit_way.h",
+    CXL / "rate.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)
 

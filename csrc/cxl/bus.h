@@ -30,10 +30,32 @@ struct nupa_cxl_bus {
 	uint32_t n_devices, n_ports;
 };
 
+/* Which counter a request adds to. */
+#define BUS_READS offsetof(struct nupa_cxl_counters, reads)
+#define BUS_WRITES offsetof(struct nupa_cxl_counters, writes)
+#define BUS_PARTIAL_WRITES offsetof(struct nupa_cxl_counters, partial_writes)
+
+/* Where a line of memory is. */
+struct bus_line {
+	struct nupa_cxl_place place;
+	struct nupa_cxl_memory *memory;
+	uint64_t offset;
+};
+
 void bus_enter(struct nupa_cxl_bus *bus);
 void bus_leave(struct nupa_cxl_bus *bus);
 
 /* The part that has dpa, or NULL. */
 const struct nupa_cxl_part *bus_part(const struct bus_device *device, uint64_t dpa);
+
+/* The steps of a request, for who has entered: past each port of its place (false: it has no link),
+ * to the memory behind that place, and there, with a line or bytes of one. */
+bool bus_pass(struct nupa_cxl_bus *bus, uint16_t number, size_t counter);
+/* NUPA_CXL_VIRAL, NUPA_CXL_NO_MEMORY, or the rest of *line is known. */
+enum nupa_cxl_status bus_line_find(struct nupa_cxl_bus *bus, struct bus_line *line);
+/* NUPA_CXL_POISON: *to is as before. */
+enum nupa_cxl_status bus_line_read(struct nupa_cxl_bus *bus, const struct bus_line *line,
+				   uint8_t *to, size_t bytes);
+void bus_line_write(const struct bus_line *line, const uint8_t *from, size_t bytes);
 
 #endif

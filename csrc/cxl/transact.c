@@ -11,40 +11,32 @@ static void count(uint64_t *counter)
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-/* Through the ports on the way; false: one of them has no link. */
-static bool pass(struct nupa_cxl_bus *bus, const struct nupa_cxl_place *place, size_t counter)
+bool bus_pass(struct nupa_cxl_bus *bus, uint16_t number, size_t counter)
 {
-	for (uint32_t i = 0; i < place->n_hops; i++) {
-		struct bus_port *port = &bus->ports[place->hops[i]];
+	struct bus_port *port = &bus->ports[number];
 
-		if (port->is_down) {
-			count(&port->counters.refused);
-			return false;
-		}
-		count((uint64_t *)((char *)&port->counters + counter));
+	if (port->is_down) {
+		count(&port->counters.refused);
+		return false;
 	}
+	count((uint64_t *)((char *)&port->counters + counter));
 	return true;
 }
 
-/* Where a line of memory is. */
-struct line {
-	struct nupa_cxl_place place;
-	struct nupa_cxl_memory *memory;
-	uint64_t offset;
-};
-
-/* The memory that answers for hpa, once the request has got there. */
-static enum nupa_cxl_status reach(struct nupa_cxl_bus *bus, uint64_t hpa, size_t counter,
-				  struct line *line)
+/* Through the ports on the way; false: one of them has no link. */
+static bool pass(struct nupa_cxl_bus *bus, const struct nupa_cxl_place *place, size_t counter)
 {
-	const struct nupa_cxl_part *part;
-	struct bus_device *device;
+	for (uint32_t i = 0; i < place->n_hops; i++)
+		if (!bus_pass(bus, place->hops[i], counter))
+			return false;
+	return true;
+}
 
-	if (!nupa_cxl_table_find(&bus->table, hpa, &line->place))
-		return NUPA_CXL_NO_DECODER;
-	if (!pass(bus, &line->place, counter))
-		return NUPA_CXL_LINK_DOWN;
-	device = &bus->devices[line->place.device];
+enum nupa_cxl_status bus_line_find(struct nupa_cxl_bus *bus, struct bus_line *line)
+{
+	const struct bus_device *device = &bus->devices[line->place.device];
+	const struct nupa_cxl_part *part;
+
 	if (device->is_viral)
 		return NUPA_CXL_VIRAL;
 	part = bus_part(device, line->place.dpa);
@@ -55,22 +47,46 @@ static enum nupa_cxl_status reach(struct nupa_cxl_bus *bus, uint64_t hpa, size_t
 	return NUPA_CXL_OK;
 }
 
+/* The memory that answers for hpa, once the request has got there. */
+static enum nupa_cxl_status reach(struct nupa_cxl_bus *bus, uint64_t hpa, size_t counter,
+				  struct bus_line *line)
+{
+	if (!nupa_cxl_table_find(&bus->table, hpa, &line->place))
+		return NUPA_CXL_NO_DECODER;
+	if (!pass(bus, &line->place, counter))
+		return NUPA_CXL_LINK_DOWN;
+	return bus_line_find(bus, line);
+}
+
+enum nupa_cxl_status bus_line_read(struct nupa_cxl_bus *bus, const struct bus_line *line,
+				   uint8_t *to, size_t bytes)
+{
+	if (cxl_memory_has_poison(line->memory, line->offset)) {
+		for (uint32_t i = 0; i < line->place.n_hops; i++)
+			count(&bus->ports[line->place.hops[i]].counters.poison);
+		return NUPA_CXL_POISON;
+	}
+	memcpy(to, line->memory->bytes + line->offset, bytes);
+	return NUPA_CXL_OK;
+}
+
+void bus_line_write(const struct bus_line *line, const uint8_t *from, size_t bytes)
+{
+	memcpy(line->memory->bytes + line->offset, from, bytes);
+	if (bytes == CXL_LINE_BYTES)
+		cxl_memory_poison_line(line->memory, line->offset, false);
+}
+
 /* One line, or bytes of one. */
 static enum nupa_cxl_status read_line(struct nupa_cxl_bus *bus, uint64_t hpa, uint8_t *to,
 				      size_t bytes)
 {
-	struct line line;
-	enum nupa_cxl_status status =
-	    reach(bus, hpa, offsetof(struct nupa_cxl_counters, reads), &line);
+	struct bus_line line;
+	enum nupa_cxl_status status = reach(bus, hpa, BUS_READS, &line);
 
-	if (status == NUPA_CXL_OK && cxl_memory_has_poison(line.memory, line.offset)) {
-		for (uint32_t i = 0; i < line.place.n_hops; i++)
-			count(&bus->ports[line.place.hops[i]].counters.poison);
-		status = NUPA_CXL_POISON;
-	}
 	if (status == NUPA_CXL_OK)
-		memcpy(to, line.memory->bytes + line.offset, bytes);
-	else
+		status = bus_line_read(bus, &line, to, bytes);
+	if (status != NUPA_CXL_OK)
 		memset(to, 0xFF, bytes);
 	return status;
 }
@@ -78,18 +94,13 @@ static enum nupa_cxl_status read_line(struct nupa_cxl_bus *bus, uint64_t hpa, ui
 static enum nupa_cxl_status write_line(struct nupa_cxl_bus *bus, uint64_t hpa, const uint8_t *from,
 				       size_t bytes)
 {
-	struct line line;
-	size_t counter = bytes == CXL_LINE_BYTES
-			     ? offsetof(struct nupa_cxl_counters, writes)
-			     : offsetof(struct nupa_cxl_counters, partial_writes);
+	struct bus_line line;
+	size_t counter = bytes == CXL_LINE_BYTES ? BUS_WRITES : BUS_PARTIAL_WRITES;
 	enum nupa_cxl_status status = reach(bus, hpa, counter, &line);
 
-	if (status != NUPA_CXL_OK)
-		return status;
-	memcpy(line.memory->bytes + line.offset, from, bytes);
-	if (bytes == CXL_LINE_BYTES)
-		cxl_memory_poison_line(line.memory, line.offset, false);
-	return NUPA_CXL_OK;
+	if (status == NUPA_CXL_OK)
+		bus_line_write(&line, from, bytes);
+	return status;
 }
 
 static size_t line_rest(uint64_t hpa, size_t bytes)

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * How many lines a second a host writes and reads, one request at a time: the loop of `nupa fabric
+ * transactions`, in C because one in Python would measure Python. */
+#ifndef NUPA_CXL_RATE_H
+#define NUPA_CXL_RATE_H
+
+#include "transact.h"
+
+/* cffi: begin */
+struct nupa_cxl_rate {
+	uint64_t elapsed_ns;
+	uint64_t wrong;                /* lines that were read and are not what was written */
+	struct nupa_cxl_result result; /* the first request that failed, which is the last one */
+};
+
+/* `count` lines of 64 bytes at random places of `bytes` from `base` on, which are whole lines and
+ * at least one: each a call of nupa_cxl_write or nupa_cxl_read.  What is in a line follows from its
+ * address, so that each that is read is compared with what it must be. */
+struct nupa_cxl_rate nupa_cxl_rate(struct nupa_cxl_bus *bus, uint64_t base, uint64_t bytes,
+				   uint64_t count, uint64_t seed, bool write);
+
+/* What nupa_cxl_rate writes at hpa. */
+void nupa_cxl_rate_line(uint64_t hpa, uint8_t line[64]);
+/* cffi: end */
+
+#endif
