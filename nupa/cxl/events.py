@@ -41,11 +41,20 @@ class Log(IntEnum):
 
 
 class Media(IntEnum):
-    """Memory event types."""
+    """Memory event types of a general media event."""
 
     ECC = 0
     INVALID_ADDRESS = 1
     DATA_PATH = 2
+
+
+class DramMedia(IntEnum):
+    """Memory event types of a DRAM event, which has others."""
+
+    ECC = 0
+    SCRUB_ECC = 1
+    INVALID_ADDRESS = 2
+    DATA_PATH = 3
 
 
 class Transaction(IntEnum):
@@ -99,7 +108,7 @@ class Event:
 def _media(
     dpa: int,
     descriptor: int,
-    media: Media,
+    media: Media | DramMedia,
     transaction: Transaction,
     validity: int,
     channel: int,
@@ -128,7 +137,7 @@ def dram(
     dpa: int,
     *,
     descriptor: int = Descriptor.UNCORRECTABLE,
-    media: Media = Media.ECC,
+    media: DramMedia = DramMedia.ECC,
     transaction: Transaction = Transaction.UNKNOWN,
     channel: int | None = None,
     rank: int | None = None,

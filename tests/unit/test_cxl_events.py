@@ -14,6 +14,7 @@ from nupa.cxl.events import (
     DRAM,
     GENERAL_MEDIA,
     RECORD_BYTES,
+    DramMedia,
     Event,
     EventLog,
     Log,
@@ -60,6 +61,7 @@ def test_a_dram_record_says_which_of_its_fields_are_valid() -> None:
     assert struct.unpack_from("<H", packed, 0x3B) == (0b1110100,)
     assert packed[0x3F:0x49] == bytes([0xBC, 0x0A, 0, 0, 6, 3, 2, 1, 5, 4])
     assert len(packed) == RECORD_BYTES
+    assert dram(0, media=DramMedia.DATA_PATH).packed(Log.WARNING)[0x39] == 3
 
 
 def test_an_event_with_more_data_than_a_record_holds_is_none() -> None:
