@@ -67,6 +67,8 @@ int nupa_cxl_memory_set_poison(struct nupa_cxl_memory *memory, uint64_t offset, 
 	if (offset % CXL_LINE_BYTES || size % CXL_LINE_BYTES || offset > memory->size ||
 	    size > memory->size - offset)
 		return -EINVAL;
+	if (!poisoned && !__atomic_load_n(&memory->n_poisoned, __ATOMIC_RELAXED))
+		return 0;
 	for (uint64_t i = 0; i < size; i += CXL_LINE_BYTES)
 		cxl_memory_poison_line(memory, offset + i, poisoned);
 	return 0;

@@ -20,14 +20,15 @@ from nupa.cxl.commands.media_commands import MediaCommands
 from nupa.cxl.commands.memory import Capacity, Memory
 from nupa.cxl.dcd import DynamicCapacity
 from nupa.cxl.device_tables import Device
-from nupa.cxl.events import EventLogs, Log
+from nupa.cxl.events import EventLogs, Log, Transaction, general_media
 from nupa.cxl.mailbox import Mailbox
 from nupa.cxl.media import Media
-from nupa.cxl.poison import PoisonList
+from nupa.cxl.poison import PoisonList, Source
 
 EVENT_LIMITS = (64, 64, 64, 64, 64)
 _EVENT_MESSAGE, _MAILBOX_MESSAGE = 1, 2
 _MEDIA_READY, _MEDIA_DISABLED = 1, 3
+_HOT_RESET = 3
 
 
 class MemoryDevice:
@@ -138,6 +139,18 @@ class MemoryDevice:
         """The logs keep their records over a reset."""
         for log in Log:
             self._events_changed(log, False)
+
+    def poison_read(self, dpa: int) -> None:
+        """A host has read a poisoned line: the list has it, and the log of failures."""
+        if dpa not in self.poison:
+            self.poison.add(dpa, Source.EXTERNAL, self.timestamp.now_ns())
+        self.events.add(Log.FAILURE, general_media(dpa, transaction=Transaction.HOST_READ))
+
+    def fail(self) -> None:
+        """An uncorrected error of the device itself: 8.2.8.5.1.1, and the log of fatal events."""
+        self._device["memory"]["status.fatal"] = 1
+        self._device["memory"]["status.reset_needed"] = _HOT_RESET
+        self.health.fail()
 
     def cold_reset(self) -> None:
         """Power was off: what was staged for it holds now; registers are reset by their owner."""

@@ -2,25 +2,30 @@
 """A multi-logical device: up to 16 logical devices, and one of the fabric manager's own.
 
 Knows which part of its memory each logical device has, and its quality of service settings; never
-who is bound to what (nupa/cxl/switch.py) nor what is in the memory.  CXL 3.1 2.4, 7.6.7.4.
+who is bound to what (nupa/cxl/switch.py).  CXL 3.1 2.4, 7.6.7.4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from nupa.cxl import dvsec_tables as dvsec
 from nupa.cxl.config import ConfigSpace
 from nupa.cxl.dcd import DynamicCapacity
 from nupa.cxl.endpoint import DEVICE_ID, Type3
+from nupa.cxl.expander import Expander
 from nupa.cxl.function import Function
+from nupa.cxl.parts import Memory, Part, PartedMedia
 from nupa.cxl.pci_tables import CLASS_CXL_MEMORY, type0
 from nupa.cxl.pcie_tables import PCIE_BYTES, PortType, pcie
 from nupa.fabric.errors import LocalError
+from nupa.fabric.topology import Link
 
 MOST_LDS = 16  # CXL 3.1 2.4
 FM_LD = 0xFFFF  # CXL 3.1 2.4.1: the LD-ID of what is the fabric manager's
+DEFAULT_LINK = Link()
 #: The code of each memory granularity (CXL 3.1 7.6.7.4.2).
 GRANULARITIES = {256 << 20: 0, 512 << 20: 1, 1 << 30: 2}
 
@@ -58,8 +63,11 @@ class Qos:
 
 class Mld:
     """*memory_bytes* of memory for *lds* logical devices, given out in steps of
-    *granularity_bytes*; `lds[n]` is what a host sees of LD n, and `allocated` how many steps it
-    has.  An LD keeps the steps that it has when others change theirs."""
+    *granularity_bytes*; `logical[n]` is LD n, `lds[n]` what a host sees of it, and `allocated` how
+    many steps it has.  An LD keeps the steps that it has when others change theirs.
+
+    *dynamic* is capacity that LDs have beside these, behind them in each LD's addresses; host N of
+    it is LD N.  *memory* is all memory, by these addresses."""
 
     def __init__(
         self,
@@ -69,6 +77,9 @@ class Mld:
         granularity_bytes: int = 256 << 20,
         serial: int = 0,
         name: str = "mld",
+        link: Link = DEFAULT_LINK,
+        memory: Memory | None = None,
+        dynamic: DynamicCapacity | None = None,
     ) -> None:
         if not 1 <= lds <= MOST_LDS:
             raise MldError(f"{lds} logical devices: an MLD has 1 to {MOST_LDS}")
@@ -76,15 +87,24 @@ class Mld:
             raise MldError(f"{granularity_bytes:#x} bytes: the granularity is 256, 512 or 1024 MiB")
         if memory_bytes % granularity_bytes or memory_bytes <= 0:
             raise MldError(f"{memory_bytes:#x} bytes are no multiple of {granularity_bytes:#x}")
+        regions = dynamic.regions if dynamic else []
+        if any(region.dpa < memory_bytes for region in regions):
+            raise MldError(f"dynamic capacity is behind the {memory_bytes:#x} bytes of LDs")
+        if dynamic and len(dynamic.hosts) < lds:
+            raise MldError(f"{lds} logical devices: the dynamic capacity is for fewer hosts")
         self.name = name
         self.serial = serial
+        self.link = link
+        self._end = max([memory_bytes, *(region.end for region in regions)])
+        self.memory = memory or Memory.anonymous(self._end)
+        if self.memory.size < self._end:
+            raise MldError(f"{self.memory.size:#x} bytes were given: {name} has {self._end:#x}")
         self.memory_bytes = memory_bytes
         self.granularity_bytes = granularity_bytes
         self._free = list(range(memory_bytes // granularity_bytes))
         self._steps: list[list[int]] = [[] for _ in range(lds)]
-        self.lds = [self._logical(number, 0) for number in range(lds)]
-        #: What its LDs share beside their own memory; host N of it is LD N.
-        self.dynamic: DynamicCapacity | None = None
+        self.dynamic = dynamic
+        self.logical = [self._make(number) for number in range(lds)]
         self.qos = Qos()
         #: Of each LD, in 1/256 of the device's bandwidth (CXL 3.1 7.6.7.4.7, 7.6.7.4.9).
         self.bandwidth = [0] * lds
@@ -96,10 +116,35 @@ class Mld:
         config[part.name].on_write("hot_reset", self._hot_reset)
         self.fm_ld = Function(f"{name}.fm", config, {})
 
-    def _logical(self, number: int, memory_bytes: int) -> Type3:
-        ld = Type3(memory_bytes, serial=self.serial, name=f"{self.name}.ld{number}")
-        ld.config["device"].preset("capability.mld", 1)
+    @property
+    def lds(self) -> list[Type3]:
+        return [each.function for each in self.logical]
+
+    def _make(self, number: int) -> Expander:
+        own = len(self._steps[number]) * self.granularity_bytes
+        media = PartedMedia(self._end if self.dynamic else own)
+        dynamic = (self.dynamic, number) if self.dynamic else None
+        name = f"{self.name}.ld{number}"
+        ld = Expander(
+            media, self.link, memory_bytes=own, dynamic=dynamic, serial=self.serial, name=name
+        )
+        ld.function.config["device"].preset("capability.mld", 1)
+        self._supply(number, media)
+        if self.dynamic:
+            self.dynamic.host(number).watch(partial(self._supply, number, media))
         return ld
+
+    def _supply(self, number: int, media: PartedMedia) -> None:
+        """An LD's memory: its steps, and the extents that its host has accepted."""
+        size = self.granularity_bytes
+        parts = [
+            Part(i * size, size, self.memory, step * size)
+            for i, step in enumerate(self._steps[number])
+        ]
+        for extent in self.dynamic.host(number).accepted if self.dynamic else ():
+            shared = extent.sequence > 0
+            parts.append(Part(extent.dpa, extent.size, self.memory, extent.dpa, shared))
+        media.set_parts(parts)
 
     def _hot_reset(self, written: int, _old: int) -> None:
         for number, ld in enumerate(self.lds):
@@ -155,8 +200,11 @@ class Mld:
                 f"{total} × {self.granularity_bytes:#x} bytes: {self.name} has "
                 f"{self.memory_bytes // self.granularity_bytes}"
             )
+        size = self.granularity_bytes
         for number, count in wanted.items():  # all that becomes free, before any is taken
-            self._free += self._steps[number][count:]
+            for step in self._steps[number][count:]:
+                self.memory.clear(step * size, size)  # who has it next sees nothing of it
+                self._free.append(step)
         self._free.sort()
         for number, count in wanted.items():
             had = self._steps[number]
@@ -164,7 +212,7 @@ class Mld:
                 more = max(0, count - len(had))
                 self._steps[number] = had[:count] + self._free[:more]
                 del self._free[:more]
-                self.lds[number] = self._logical(number, count * self.granularity_bytes)
+                self.logical[number] = self._make(number)
 
     def set_qos(self, **changes: int) -> Qos:
         """The settings, changed.  MldError: a value is out of range."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -23,10 +24,12 @@ _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Linux; Python names it f
 
 class Memory(PlainMedia):
     """The bytes of *buffer*, which is writable and a multiple of 64 long, and its poisoned lines:
-    all who have a part of it see the same.  LocalError: it is no such buffer."""
+    all who have a part of it see the same.  *forget*(offset, size) makes zeros of whole pages, if
+    there is a better way than to write them.  LocalError: it is no such buffer."""
 
-    def __init__(self, buffer: Any) -> None:
+    def __init__(self, buffer: Any, *, forget: Callable[[int, int], None] | None = None) -> None:
         super().__init__(memoryview(buffer))
+        self._forget = forget or super().clear
         self._buffer = ffi.from_buffer(buffer, require_writable=True)
         handle = lib.nupa_cxl_memory_new(self._buffer, self.size)
         if handle == ffi.NULL:
@@ -38,7 +41,20 @@ class Memory(PlainMedia):
     def anonymous(cls, size: int) -> Memory:
         """Of this process, all zeros; pages that are not used cost nothing."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-        return cls(mmap.mmap(-1, max(size, mmap.PAGESIZE), flags=flags))
+        buffer = mmap.mmap(-1, max(size, mmap.PAGESIZE), flags=flags)
+        return cls(buffer, forget=partial(buffer.madvise, mmap.MADV_DONTNEED))
+
+    def clear(self, dpa: int, size: int) -> None:
+        """Zeros, and no poison in whole lines."""
+        self.check(dpa, size)
+        first = -(-dpa // LINE_BYTES) * LINE_BYTES
+        last = (dpa + size) // LINE_BYTES * LINE_BYTES
+        if first < last:
+            self.set_poison(first, last - first, poisoned=False)
+        if dpa % mmap.PAGESIZE or size % mmap.PAGESIZE:
+            super().clear(dpa, size)
+        elif size:
+            self._forget(dpa, size)
 
     def set_poison(self, offset: int, size: int = LINE_BYTES, *, poisoned: bool = True) -> None:
         """MediaError: these are no whole lines inside."""

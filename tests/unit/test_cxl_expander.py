@@ -8,6 +8,7 @@ import pytest
 from nupa.cxl.cdat import Data, Dslbis
 from nupa.cxl.expander import Expander
 from nupa.cxl.media import MediaError, anonymous
+from nupa.cxl.parts import Memory, PartedMedia
 from nupa.cxl.performance import bandwidth_mbps
 from nupa.fabric.topology import SPEEDS_MTPS, Link
 
@@ -16,7 +17,7 @@ UNIT = 256 << 20
 
 def test_its_link_and_its_table_tell_of_the_same_speed() -> None:
     link = Link(2, SPEEDS_MTPS["gen4"])
-    expander = Expander(anonymous(UNIT), link)
+    expander = Expander(PartedMedia.of(Memory.anonymous(UNIT), UNIT), link)
     pcie = expander.function.config["pcie"]
     assert (pcie["link_status.speed"], pcie["link_status.width"]) == (4, 2)
     found = {
@@ -26,7 +27,7 @@ def test_its_link_and_its_table_tell_of_the_same_speed() -> None:
 
 
 def test_a_function_level_reset_ends_what_is_said_over_doe_but_no_command() -> None:
-    expander = Expander(anonymous(UNIT), Link())
+    expander = Expander(PartedMedia.of(Memory.anonymous(UNIT), UNIT), Link())
     config, device = expander.function.config, expander.function.device
     config["doe"].write(0x10, 4, 1)
     at = device.offset_of("mailbox")
@@ -43,7 +44,7 @@ def test_a_function_level_reset_ends_what_is_said_over_doe_but_no_command() -> N
 
 
 def test_a_hot_reset_does_a_sanitize_to_its_end() -> None:
-    media = anonymous(UNIT)
+    media = PartedMedia.of(Memory.anonymous(UNIT), UNIT)
     expander = Expander(media, Link())
     media.write(UNIT - 3, b"end")
     device = expander.function.device

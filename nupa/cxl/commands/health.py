@@ -21,6 +21,7 @@ _ALL = 0b11111
 _NAMES = ("life_percent", "over_celsius", "under_celsius", "volatile_errors", "persistent_errors")
 #: Device event types of a memory module event (8.2.9.2.1.3).
 _HEALTH, _MEDIA, _LIFE_USED, _TEMPERATURE = range(4)
+_REPLACE = 1 << 2  # 8.2.9.9.3.1, Health Status: hardware replacement needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,11 @@ class Health:
         was, now = self._temperature_alert(old), self._temperature_alert(new)
         if now is not None and now != was:
             self._event(now, _TEMPERATURE)
+
+    def fail(self) -> None:
+        """The device has an error that it does not recover from: one fatal event."""
+        self.info = replace(self.info, status=self.info.status | _REPLACE)
+        self._event(Log.FATAL, _HEALTH)
 
     def _event(self, log: Log, kind: int) -> None:
         self.log(log, memory_module(kind, self.info.packed()))
