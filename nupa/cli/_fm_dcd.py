@@ -100,4 +100,4 @@ def add(args: argparse.Namespace, fm: FabricManager) -> None:
 
 
 def release(args: argparse.Namespace, fm: FabricManager) -> None:
-    fm.capacity(args.port).release(args.host, args.region, args.tag, forced=args.force)
+    fm.capacity(args.port).release(args.host, args.tag, forced=args.force)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nupa.cxl.pci_tables import bits
-from nupa.cxl.registers import HWINIT, RO, ROS, RW, RW1C, RW1CS, RWL, RWS, Field, placed
+from nupa.cxl.registers import HWINIT, RO, ROS, RW, RW1C, RW1CS, RWL, RWS, Field, once, placed
 
 
 class Capability(NamedTuple):
@@ -52,6 +52,7 @@ _CORRECTABLE = (
 )
 
 
+@once
 def ras(*, root: bool = False) -> Capability:
     """8.2.4.17; in a root port software may have poison reported as uncorrectable."""
     rows: list[Field] = []
@@ -82,6 +83,7 @@ _CREDITS = {
 }
 
 
+@once
 def link() -> Capability:
     """8.2.4.19; the credits are of 68-byte flits, and 0: nothing here has a link layer."""
     rows = [
@@ -115,6 +117,7 @@ _DECODERS_AT, _DECODER_BYTES = 0x10, 0x20
 TARGETS = 8
 
 
+@once
 def hdm(decoders: int, *, targets: int = TARGETS) -> Capability:
     """8.2.4.20, with fields `decoderN.…`; a device has *targets* 0, a DPA skip instead, and
     3, 6, 12 and 16 ways, which host bridges and switches never have.
@@ -193,6 +196,7 @@ def snoop_filter(group: int, size_bytes: int) -> Capability:
     return Capability("snoop_filter", 8, 1, 0x08, rows)
 
 
+@once
 def isolation() -> Capability:
     """8.2.4.24: timeouts of transactions, and what a root port cuts off then."""
     rows = (
@@ -225,6 +229,7 @@ def _commit_status(section: str) -> tuple[Field, ...]:
     )
 
 
+@once
 def bi_route_table() -> Capability:
     """8.2.4.26, of an upstream switch port."""
     rows = (
@@ -235,6 +240,7 @@ def bi_route_table() -> Capability:
     return Capability("bi_route_table", 0xB, 1, 0x0C, rows)
 
 
+@once
 def bi_decoder(*, explicit_commit: bool) -> Capability:
     """8.2.4.27; downstream switch ports want an *explicit_commit*, root ports and devices none."""
     rows = (

@@ -13,7 +13,7 @@ from enum import IntEnum
 from uuid import UUID
 
 from nupa.cxl.cci import Code, CommandError, require
-from nupa.cxl.events import Change, EventLogs, Log, dynamic_capacity
+from nupa.cxl.events import Change
 from nupa.cxl.extents import (
     NO_TAG,
     REGIONS_MAX,
@@ -24,6 +24,7 @@ from nupa.cxl.extents import (
     check_apart,
     without,
 )
+from nupa.cxl.host_capacity import HostCapacity
 from nupa.cxl.media import Media
 
 
@@ -34,63 +35,6 @@ class Policy(IntEnum):
     CONTIGUOUS = 1
     PRESCRIPTIVE = 2
     SHARED = 3
-
-
-class HostCapacity:
-    """One host's: offers that wait for its answer, oldest first, and the extents it has accepted.
-    `generation` grows when these change."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.offers: list[list[Extent]] = []
-        self.accepted: list[Extent] = []
-        self.generation = 0
-        self._events: EventLogs | None = None
-        self._changed: Callable[[], None] = lambda: None
-
-    def attach(self, events: EventLogs) -> None:
-        """Where this host is told of changes."""
-        self._events = events
-
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call *changed*, and nobody else, after what is accepted has changed: once it returns, the
-        host reaches no more and no less."""
-        self._changed = changed
-
-    def set_accepted(self, extents: list[Extent]) -> None:
-        self.accepted = extents
-        self.generation += 1
-        self._changed()
-
-    def held(self) -> Iterator[Extent]:
-        """Also what it is offered."""
-        yield from self.accepted
-        for offer in self.offers:
-            yield from offer
-
-    def reaches(self, dpa: int, size: int = 1) -> bool:
-        """Whether it may access these bytes: it has accepted all of them."""
-        for extent in sorted(self.accepted):
-            if extent.dpa <= dpa < extent.end:
-                size -= extent.end - dpa
-                dpa = extent.end
-                if size <= 0:
-                    return True
-        return False
-
-    def tell(
-        self, change: Change, parts: Sequence[tuple[int, Extent]], *, may_overflow: bool = False
-    ) -> None:
-        """An event for each (region, extent); all but the last say that more follow.  CommandError:
-        the log has no room for them, and nothing has changed."""
-        if self._events is None:
-            return
-        log = self._events[Log.DYNAMIC_CAPACITY]
-        fits = may_overflow or len(parts) <= log.limit - len(log)
-        require(fits, Code.RESOURCES_EXHAUSTED, "the host's event log is full")
-        for left, (region, extent) in zip(reversed(range(len(parts))), parts, strict=True):
-            event = dynamic_capacity(change, self.number, region, *extent, more=left > 0)
-            self._events.add(Log.DYNAMIC_CAPACITY, event)
 
 
 class DynamicCapacity:
@@ -116,8 +60,12 @@ class DynamicCapacity:
         self.hosts = [HostCapacity(number) for number in range(hosts)]
         self.extents_max = extents_max
         self.tags_max = tags_max
-        self.on_answer: Callable[[int, Sequence[Extent]], None] = _nobody
-        self.on_release: Callable[[int, Sequence[Extent]], None] = _nobody
+        self.on_answer: Callable[[int, Sequence[Extent]], None] = lambda *_: None
+        self.on_release: Callable[[int, Sequence[Extent]], None] = lambda *_: None
+        self.watchers: list[Callable[[Change, int, Sequence[Extent]], None]] = []  # of both
+        #: Shared tags that the fabric manager keeps, whoever has them (7.6.7.6.7).
+        self.references: dict[UUID, list[Extent]] = {}
+        self.generation = 0  # grows whenever a tag, or who has it, changes
         self._media = media
         if not 1 <= len(self.regions) <= REGIONS_MAX:
             raise DcdError(f"{len(self.regions)} regions: a device has 1 to {REGIONS_MAX}")
@@ -154,7 +102,7 @@ class DynamicCapacity:
 
     @property
     def extents_left(self) -> int:
-        return self.extents_max - sum(1 for _ in self._held())
+        return self.extents_max - sum(1 for host in self.hosts for _ in host.held())
 
     @property
     def tags_left(self) -> int:
@@ -163,6 +111,8 @@ class DynamicCapacity:
     def _held(self) -> Iterator[Extent]:
         for host in self.hosts:
             yield from host.held()
+        for extents in self.references.values():
+            yield from extents
 
     def _tags(self) -> set[UUID]:
         return {extent.tag for extent in self._held()} - {NO_TAG}
@@ -210,6 +160,7 @@ class DynamicCapacity:
         except CommandError:
             host.offers.remove(offer)
             raise
+        self.generation += 1
         return list(offer)
 
     def _shared(self, host: HostCapacity, index: int, tag: UUID) -> list[Extent]:
@@ -264,25 +215,45 @@ class DynamicCapacity:
         return wanted
 
     def force_back(self, number: int, extents: Sequence[tuple[int, int]] | UUID) -> list[Extent]:
-        """Take them at once: the host is told afterwards."""
-        host, wanted = self._to_release(number, extents)
-        host.tell(Change.FORCED_RELEASE, self._placed(wanted), may_overflow=True)
-        self._take(host, wanted)
+        """Take them at once: the host is told afterwards.  An offer with any of them is dead: the
+        host can only refuse it (9.13.3.3)."""
+        host, wanted = self._to_release(number, extents, forced=True)
+        accepted = [extent for extent in wanted if not host.is_offered(extent)]
+        host.tell(Change.FORCED_RELEASE, self._placed(accepted), may_overflow=True)
+        host.offers = [
+            [] if any(extent in offer for extent in wanted) else offer for offer in host.offers
+        ]
+        self._take(host, accepted)
         return wanted
 
     def _placed(self, extents: Sequence[Extent]) -> list[tuple[int, Extent]]:
         return [(self.region_of(extent.dpa, extent.size), extent) for extent in extents]
 
     def _to_release(
-        self, number: int, extents: Sequence[tuple[int, int]] | UUID
+        self, number: int, extents: Sequence[tuple[int, int]] | UUID, *, forced: bool = False
     ) -> tuple[HostCapacity, list[Extent]]:
+        """By 7.6.7.6.6; what is offered only if *forced*, and then as a whole."""
         host = self.host(number)
+        has = list(host.held()) if forced else host.accepted
         if isinstance(extents, UUID):
-            wanted = [extent for extent in host.accepted if extent.tag == extents]
+            wanted = [extent for extent in has if extent.tag == extents]
             require(wanted, why=f"host {number} has no tag {extents}")
             return host, wanted
         require(extents, Code.INVALID_EXTENT_LIST, "no extents")
-        return host, self._within(host, extents)
+        check_apart(extents)
+        wanted = []
+        for dpa, size in extents:
+            self.region_of(dpa, size)
+            there = next((each for each in host.held() if each.has(dpa, size)), None)
+            require(there is not None, Code.INVALID_EXTENT_LIST, f"{dpa:#x} is not the host's")
+            assert there is not None
+            offered = host.is_offered(there)
+            require(forced or not offered, Code.INVALID_PHYSICAL_ADDRESS, f"{dpa:#x} is offered")
+            wanted.append(there if offered else there._replace(dpa=dpa, size=size))
+        for shared in {extent.tag for extent in wanted if extent.sequence}:
+            whole = {extent for extent in has if extent.tag == shared} <= set(wanted)
+            require(whole, why=f"a part of what is shared as {shared}")
+        return host, wanted
 
     def drop(self, number: int) -> None:
         """A host is gone: nobody holds what it alone held."""
@@ -324,9 +295,11 @@ class DynamicCapacity:
         more = len(taken) - len(offer)
         require(more <= self.extents_left, Code.RESOURCES_EXHAUSTED, f"{more} extents")
         del host.offers[0]
+        self.generation += 1
         if taken:
             host.set_accepted(host.accepted + taken)
         self.on_answer(number, taken)
+        self._tell(Change.ANSWERED, number, taken)
 
     def release(self, number: int, extents: Sequence[tuple[int, int]]) -> None:
         """The host gives *extents*, or parts of what is its alone, back."""
@@ -341,6 +314,11 @@ class DynamicCapacity:
         )
         self._take(host, released)
         self.on_release(number, released)
+        self._tell(Change.RELEASED, number, released)
+
+    def _tell(self, change: Change, number: int, extents: Sequence[Extent]) -> None:
+        for watcher in self.watchers:
+            watcher(change, number, extents)
 
     def _within(self, host: HostCapacity, extents: Sequence[tuple[int, int]]) -> list[Extent]:
         """Each as a part of what the host has accepted."""
@@ -357,6 +335,11 @@ class DynamicCapacity:
     def _take(self, host: HostCapacity, gone: Sequence[Extent]) -> None:
         if gone:
             host.set_accepted(without(host.accepted, gone))
+        self.free_up(gone)
+
+    def free_up(self, gone: Sequence[Extent]) -> None:
+        """Somebody holds these no longer: clear what nobody does."""
+        self.generation += 1
         for extent in gone:
             region = self.regions[self.region_of(extent.dpa, extent.size)]
             is_held = any(
@@ -364,10 +347,6 @@ class DynamicCapacity:
             )
             if region.sanitize and not is_held:
                 self._media.clear(extent.dpa, extent.size)
-
-
-def _nobody(_host: int, _extents: Sequence[Extent]) -> None:
-    """No fabric manager listens."""
 
 
 def _in_sequence(extent: Extent) -> int:

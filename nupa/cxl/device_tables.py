@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from nupa.cxl.registers import HWINIT, RO, RW, Field, Registers
+from nupa.cxl.registers import HWINIT, RO, RW, Field, Registers, once, rows_once
 from nupa.cxl.space import Space
 
 #: 8.2.8.2.1
@@ -34,6 +34,7 @@ class Found(NamedTuple):
     length: int
 
 
+@once
 def device_status() -> tuple[Field, ...]:
     """8.2.8.3.1: which event logs have records."""
     names = ("informational", "warning", "failure", "fatal", "dynamic_capacity")
@@ -42,6 +43,7 @@ def device_status() -> tuple[Field, ...]:
     )
 
 
+@rows_once
 def mailbox(payload_shift: int) -> Iterator[Field]:
     """8.2.8.4: registers, then the payload as one field.  Its handler is that of `doorbell`."""
     yield Field("capability.payload_shift", 0x00, "4:0", RO, payload_shift, "8.2.8.4.3")
@@ -66,6 +68,7 @@ def mailbox(payload_shift: int) -> Iterator[Field]:
     yield Field("payload", MAILBOX_HEADER_BYTES, bits, RW, 0, "8.2.8.4.8")
 
 
+@once
 def memory_device() -> tuple[Field, ...]:
     """8.2.8.5.1.1: a device that is ready, with its media."""
     return (

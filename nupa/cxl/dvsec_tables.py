@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nupa.cxl.config import Read, walk_extended
 from nupa.cxl.ext_tables import DVSEC_ID, extended
 from nupa.cxl.pci_tables import bits
-from nupa.cxl.registers import HWINIT, RO, RW, RW1CS, RWL, RWO, WO, Field
+from nupa.cxl.registers import HWINIT, RO, RW, RW1CS, RWL, RWO, WO, Field, once
 
 VENDOR_ID = 0x1E98  # 8.1
 HEADER_BYTES = 0x0C
@@ -80,6 +80,7 @@ def _range(number: int, at: int, size_bytes: int, media: Media) -> tuple[Field, 
     )
 
 
+@once
 def device(memory_bytes: int, *, cache: bool = False, mld: bool = False) -> Dvsec:
     """8.1.3: a device with *memory_bytes*, whose kind its CDAT tells; *cache*: CXL.cache too, as a
     type 2 has; *mld*: a logical device.  ValueError if it is no multiple of 256 MiB."""
@@ -148,6 +149,7 @@ def non_cxl_map(functions: Iterable[int] = ()) -> Dvsec:
     return _dvsec("non_cxl_map", 2, 0, 0x2C, rows, "8.1.4")
 
 
+@once
 def port_extensions() -> Dvsec:
     """8.1.5, of each kind of port: a second set of bus numbers and windows."""
     rows = (
@@ -172,6 +174,7 @@ def port_extensions() -> Dvsec:
     return _dvsec("port_extensions", 3, 0, 0x28, rows, "8.1.5")
 
 
+@once
 def gpf_port() -> Dvsec:
     """8.1.6, global persistent flush: how long a port waits, base × 10^scale µs."""
     rows = (
@@ -182,6 +185,7 @@ def gpf_port() -> Dvsec:
     return _dvsec("gpf_port", 4, 0, 0x10, rows, "8.1.6")
 
 
+@once
 def gpf_device(*, base: int = 1, scale: int = 0, power_mw: int = 0) -> Dvsec:
     """8.1.7: how long a device takes to flush, *base* × 10^*scale* µs, and the power for it."""
     rows = (
@@ -196,6 +200,7 @@ _FLEX_BUS = {0: "cache", 2: "mem", 5: "flit_68", 6: "mld", 13: "flit_256", 14: "
 _FLEX_BUS_ERRORS = ("even_half", "correctable_framing", "uncorrectable_framing", "unexpected_id")
 
 
+@once
 def flex_bus(*names: str) -> Dvsec:
     """8.2.1.3: what a port speaks, *names* of "cache", "mem", "flit_68", "mld", "flit_256", "pbr";
     its link is up with all of it.  ValueError: another name."""
@@ -259,6 +264,7 @@ def register_locator(locations: Iterable[Location]) -> Dvsec:
     return _dvsec("register_locator", 8, 0, size, rows, "8.1.9")
 
 
+@once
 def mld(logical_devices: int) -> Dvsec:
     """8.1.10, of the fabric manager's logical device: a hot reset of each LD whose bit is set."""
     rows = (

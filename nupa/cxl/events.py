@@ -168,6 +168,9 @@ class Change(IntEnum):
     RELEASE = 1
     FORCED_RELEASE = 2
     REGION_UPDATED = 3
+    #: These are the fabric manager's, the others a host's.
+    ANSWERED = 4
+    RELEASED = 5
 
 
 def dynamic_capacity(

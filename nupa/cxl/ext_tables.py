@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nupa.cxl.pci_tables import bits
-from nupa.cxl.registers import HWINIT, RO, ROS, RW, RW1C, RW1CS, RWS, WO, Field
+from nupa.cxl.registers import HWINIT, RO, ROS, RW, RW1C, RW1CS, RWS, WO, Field, once, rows_once
 
 AER_ID, AER_BYTES = 0x0001, 0x48
 DSN_ID, DSN_BYTES = 0x0003, 0x0C
@@ -19,6 +19,7 @@ DVSEC_ID = 0x0023
 DOE_ID, DOE_BYTES = 0x002E, 0x18
 
 
+@once
 def extended(number: int, version: int, section: str) -> tuple[Field, ...]:
     """7.6.3: what each extended capability begins with; ConfigSpace sets *next*."""
     return (
@@ -69,6 +70,7 @@ _CORRECTABLE = {
 _CORRECTABLE_MASKED = 1 << 13 | 1 << 14 | 1 << 15  # 7.8.4.6
 
 
+@rows_once
 def aer(*, root: bool = False) -> Iterator[Field]:
     """7.8.4; root ports have the root error registers."""
     yield from extended(AER_ID, 2, "7.8.4.1")
@@ -116,6 +118,7 @@ _ACS = (
 )
 
 
+@rows_once
 def acs() -> Iterator[Field]:
     """7.7.11, of a downstream or root port: all but egress control."""
     yield from extended(ACS_ID, 1, "7.7.11.1")
@@ -123,6 +126,7 @@ def acs() -> Iterator[Field]:
     yield from bits("control", 0x06, RW, "7.7.11.3", _ACS)
 
 
+@once
 def doe() -> tuple[Field, ...]:
     """7.9.24: the mailbox's registers; what they do is a handler's (6.30)."""
     return (

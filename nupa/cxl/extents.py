@@ -36,6 +36,10 @@ class Extent(NamedTuple):
     def end(self) -> int:
         return self.dpa + self.size
 
+    def has(self, dpa: int, size: int) -> bool:
+        """All of these bytes."""
+        return self.dpa <= dpa and dpa + size <= self.end
+
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -73,7 +77,7 @@ def check_apart(extents: Sequence[tuple[int, int]]) -> None:
 def around(extents: Sequence[Extent], dpa: int, size: int) -> Extent:
     """The one that has these bytes.  CommandError: none."""
     for extent in extents:
-        if extent.dpa <= dpa and dpa + size <= extent.end:
+        if extent.has(dpa, size):
             return extent
     raise CommandError(Code.INVALID_PHYSICAL_ADDRESS, f"{size:#x} bytes at {dpa:#x}")
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from nupa.cxl.pci_tables import bits
-from nupa.cxl.registers import HWINIT, RO, RW, RW1C, RWS, WO, Field
+from nupa.cxl.registers import HWINIT, RO, RW, RW1C, RWS, WO, Field, rows_once
 
 PCIE_ID, PCIE_BYTES = 0x10, 0x3C
 MSIX_ID, MSIX_BYTES = 0x11, 0x0C
@@ -64,6 +64,7 @@ def pcie(
         yield from _root()
 
 
+@rows_once
 def _device(port_type: PortType) -> Iterator[Field]:
     endpoint = port_type is PortType.ENDPOINT
     yield Field("device.max_payload_supported", 0x04, "2:0", RO, 1, "7.5.3.3")
@@ -90,6 +91,7 @@ def _device(port_type: PortType) -> Iterator[Field]:
         yield Field("device_control_2.ari_forwarding", 0x28, "5", RW, 0, "7.5.3.16")
 
 
+@rows_once
 def _link(port_type: PortType, port: int, link: Link) -> Iterator[Field]:
     reports = int(port_type.has_slot)
     yield Field("link.max_speed", 0x0C, "3:0", RO, link.speed, "7.5.3.6")
@@ -147,6 +149,7 @@ _SLOT_EVENTS = (
 )
 
 
+@rows_once
 def _slot(slot: int) -> Iterator[Field]:
     yield from _SLOT
     yield Field("slot.number", 0x14, "31:19", HWINIT, slot, "7.5.3.9")

@@ -40,6 +40,14 @@ class BindingStatus(IntEnum):
     LD = 3
 
 
+class MldError(IntEnum):
+    """CXL 3.1 7.6.8.3: a message that a multi-logical device has sent."""
+
+    CORRECTABLE = 0
+    NON_FATAL = 1
+    FATAL = 2
+
+
 class UnbindMode(IntEnum):
     """CXL 3.1 7.6.7.2.3: when a binding ends."""
 
@@ -64,6 +72,9 @@ class PhysicalPort:
         self.in_reset = False  # PERST is asserted
         self.broken = False  # its link does not train
         self.host: Port | None = None
+        #: Called after its link or what is plugged in has changed, and with each error message.
+        self.watchers: list[Callable[[PhysicalPort], None]] = []
+        self.error_watchers: list[Callable[[PhysicalPort, MldError, bytes], None]] = []
 
     @property
     def state(self) -> PortState:
@@ -82,6 +93,11 @@ class PhysicalPort:
     def up(self) -> bool:
         """Whether its link is."""
         return self.present and not self.in_reset and not self.broken
+
+    def plug(self, host: Port | None) -> None:
+        """The root port of a host into an upstream one, or out of it."""
+        self.host = host
+        self._changed()
 
     def insert(self, device: Device) -> None:
         """Plug a device in.  SwitchError: something is there, the port is a host's, or what is
@@ -122,6 +138,14 @@ class PhysicalPort:
         if self.device is not None:
             self.device.reset(hot=True)
 
+    def receive_error(self, error: MldError, message: bytes = b"") -> None:
+        """The multi-logical device here has sent an error message, which begins with *message*.
+        SwitchError: there is none with its link up."""
+        if not isinstance(self.device, Mld) or not self.up:
+            raise SwitchError(f"port {self.number} has no multi-logical device with its link up")
+        for watcher in self.error_watchers:
+            watcher(self, error, message)
+
     def _check_control(self) -> None:
         if self.role is not PortState.DOWNSTREAM or None in self.bound:
             raise SwitchError(f"port {self.number} is a host's: unbind it first")
@@ -135,6 +159,8 @@ class PhysicalPort:
         for binding in tuple(self.bound.values()):
             binding.vppb.refresh(surprise=surprise)
             binding.settle()
+        for watcher in self.watchers:
+            watcher(self)
 
 
 class Binding:
@@ -149,6 +175,8 @@ class Binding:
         self.done = False
         self.unbinding: UnbindMode | None = None
         self._ended: Callable[[], None] = lambda: None
+        #: Called once it is done.
+        self.shown: Callable[[], None] = lambda: None
 
     def seen(self) -> Seen:
         device = self.port.device
@@ -160,6 +188,7 @@ class Binding:
         """Show it to the host."""
         self.done = True
         self.vppb.show(self.seen, self.settle)
+        self.shown()
 
     def unbind(self, mode: UnbindMode, ended: Callable[[], None]) -> None:
         """End it as *mode* says; then call *ended*."""

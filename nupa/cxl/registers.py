@@ -11,8 +11,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
+from typing import ParamSpec, TypeVar, cast
 
 from nupa.fabric.errors import LocalError
 
@@ -58,6 +59,29 @@ class AccessError(LocalError):
     """An access that is outside the block, of a size that it does not take, or unaligned."""
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def once(make: Callable[P, T]) -> Callable[P, T]:
+    """A table is made once for each set of arguments: whoever asks for it has the same rows."""
+    return cast("Callable[P, T]", cache(make))
+
+
+def rows_once(make: Callable[P, Iterator[Field]]) -> Callable[P, tuple[Field, ...]]:
+    """`once`, of a generator of rows."""
+    return cast(
+        "Callable[P, tuple[Field, ...]]", cache(lambda *args, **named: (*make(*args, **named),))
+    )
+
+
+@cache
+def _parsed(bits: str) -> tuple[int, int]:
+    """The lowest bit, and how many there are."""
+    high, _, low = bits.partition(":")
+    return int(low or high), int(high) - int(low or high) + 1
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One row.  *bits* as specifications write them, "31:20" or "7", from bit 0 of the byte at
@@ -76,9 +100,9 @@ class Field:
     width: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        high, _, low = self.bits.partition(":")
-        object.__setattr__(self, "low", self.offset * 8 + int(low or high))
-        object.__setattr__(self, "width", int(high) - int(low or high) + 1)
+        low, width = _parsed(self.bits)
+        object.__setattr__(self, "low", self.offset * 8 + low)
+        object.__setattr__(self, "width", width)
         if self.width < 1 or self.offset < 0 or not 0 <= self.reset <= self.largest:
             raise ValueError(f"{self.name}: bits {self.bits} cannot hold {self.reset:#x}")
         if (self.access is RWL) != bool(self.lock):
@@ -251,8 +275,10 @@ class Registers:
             if ((hot or cxl) and row.access in _STICKY)
             or (cxl and (row.access is RWO or self._is_locked(row)))
         }
-        for name in self.fields.keys() - kept:
-            self[name] = self._resets[name]
+        image = 0
+        for name, row in self.fields.items():
+            image |= (self[name] if name in kept else self._resets[name]) << row.low
+        self._bytes[:] = image.to_bytes(self.size, "little")
         for handler in self._reset_handlers:
             handler()
 

@@ -8,11 +8,19 @@ it (nupa/cxl/vppb.py).  CXL 3.1 7.1, 7.2.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from uuid import UUID
 
 from nupa.cxl.mld import Mld
-from nupa.cxl.physical_port import Binding, BindingStatus, PhysicalPort, PortState, UnbindMode
+from nupa.cxl.physical_port import (
+    Binding,
+    BindingStatus,
+    PhysicalPort,
+    PortState,
+    UnbindMode,
+)
 from nupa.cxl.port import Port, upstream_port
-from nupa.cxl.vppb import SwitchError, Vppb
+from nupa.cxl.vppb import SwitchError, Vppb, VppbChange
 
 MOST_PORTS = 255  # a port's number is one byte, and so is how many there are (7.6.7.1.1)
 MOST_VPPBS = 32  # of one virtual switch: as many device numbers has a bus
@@ -30,6 +38,8 @@ class VirtualSwitch:
         self.upstream = upstream_port(number=usp.number, decoders=decoders)
         self.vppbs = [Vppb(i, name=f"vcs{number}.vppb{i}") for i in range(vppbs)]
         self.bindings: dict[int, Binding] = {}
+        #: What its host has set to tell its hierarchy from others (CXL 3.1 7.6.7.1.6).
+        self.secret: UUID | None = None
         for i, vppb in enumerate(self.vppbs):
             self.upstream.attach(vppb, i << 3)
 
@@ -66,9 +76,18 @@ class Switch:
         self.decoders = decoders
         roles = [PortState.UPSTREAM] * hosts + [PortState.DOWNSTREAM] * downstream
         self.ports = [PhysicalPort(number, role) for number, role in enumerate(roles)]
+        #: watcher(vcs, vppb, change, failed): called after each change of a vPPB.
+        self.watchers: list[Callable[[int, int, VppbChange, bool], None]] = []
         self.virtual = [
             VirtualSwitch(number, self.ports[number], vppbs, decoders) for number in range(hosts)
         ]
+        for virtual in self.virtual:
+            for vppb in virtual.vppbs:
+                vppb.watchers.append(partial(self._vppb_changed, virtual.number, vppb.number))
+
+    def _vppb_changed(self, vcs: int, vppb: int, change: VppbChange) -> None:
+        for watcher in self.watchers:
+            watcher(vcs, vppb, change, False)
 
     def port(self, number: int) -> PhysicalPort:
         """SwitchError: there is none."""
@@ -97,7 +116,7 @@ class Switch:
         if virtual.usp.host is not None:
             raise SwitchError(f"virtual switch {vcs} is connected to {virtual.usp.host.name}")
         root.attach(virtual.upstream)
-        virtual.usp.host = root
+        virtual.usp.plug(root)
 
     def disconnect(self, vcs: int) -> None:
         """Pull it out of its host: all below is reset.  SwitchError: it is in none."""
@@ -105,7 +124,7 @@ class Switch:
         if virtual.usp.host is None:
             raise SwitchError(f"virtual switch {vcs} is connected to no host")
         virtual.usp.host.detach()
-        virtual.usp.host = None
+        virtual.usp.plug(None)
         virtual.upstream.reset(hot=True)
 
     def bind(self, vcs: int, vppb: int, port: int, ld: int | None = None) -> Binding:
@@ -128,6 +147,7 @@ class Switch:
         if ld in there.bound or None in there.bound:
             raise SwitchError(f"port {port} is bound already" + (f", LD {ld}" if ld else ""))
         binding = Binding(shown, there, ld)
+        binding.shown = partial(self._tell, vcs, vppb)
         there.bound[ld] = virtual.bindings[vppb] = binding
         return binding
 
@@ -147,6 +167,7 @@ class Switch:
 
         def end() -> None:
             del virtual.bindings[vppb]
+            self._tell(vcs, vppb)
             ended()
 
         binding.unbind(mode, end)
@@ -154,14 +175,20 @@ class Switch:
 
     def cancel(self, binding: Binding) -> None:
         """Undo a binding that is not done yet; keep one that was to be unbound."""
-        if binding.done:
-            binding.unbinding = None
-            return
-        del binding.port.bound[binding.ld]
+        if not binding.done:
+            del binding.port.bound[binding.ld]
         for virtual in self.virtual:
             for vppb, other in tuple(virtual.bindings.items()):
                 if other is binding:
-                    del virtual.bindings[vppb]
+                    if binding.done:
+                        binding.unbinding = None
+                    else:
+                        del virtual.bindings[vppb]
+                    self._tell(virtual.number, vppb, failed=True)
+
+    def _tell(self, vcs: int, vppb: int, *, failed: bool = False) -> None:
+        for watcher in self.watchers:
+            watcher(vcs, vppb, VppbChange.BINDING, failed)
 
     def allocate(self, port: int, first: int, steps: Sequence[int]) -> None:
         """Memory of LDs *first*… of the device at *port*: `Mld.allocate`.  SwitchError: the memory

@@ -23,11 +23,20 @@ class SwitchError(LocalError):
 
 
 class Severity(IntEnum):
-    """CXL 3.1 7.6.7.2.4, of an error that is to be reported."""
+    """CXL 3.1 7.6.7.2.4, of an error that is to be reported.  Whether an uncorrectable one is fatal
+    is for the host to say (PCIe 6.0 7.8.4.4)."""
 
     CORRECTABLE = 0
-    NON_FATAL = 1
-    FATAL = 2
+    UNCORRECTABLE = 1
+
+
+class VppbChange(IntEnum):
+    """CXL 3.1 7.6.8.2: of what the fabric manager is told."""
+
+    BINDING = 0
+    SECONDARY_BUS_RESET = 1
+    LINK_CONTROL = 2
+    SLOT_CONTROL = 3
 
 
 class Seen(NamedTuple):
@@ -46,6 +55,8 @@ class Vppb(Port):
         self._controlled: Callable[[], None] = lambda: None
         #: Called with this vPPB for each event that software has enabled (PCIe 6.0 6.7.3.4).
         self.interrupts: list[Callable[[Vppb], None]] = []
+        #: Called with what its host has changed.
+        self.watchers: list[Callable[[VppbChange], None]] = []
         super().__init__(
             PortType.DOWNSTREAM,
             (tables.ras(), tables.link(), tables.bi_decoder(explicit_commit=True)),
@@ -53,8 +64,8 @@ class Vppb(Port):
             slot=number,
             name=name,
         )
-        for field in ("link_control.disable", "slot_control.power_off"):
-            self.config["pcie"].on_write(field, self._control)
+        self.config["pcie"].on_write("link_control.disable", self._link_control)
+        self.config["pcie"].on_write("slot_control.power_off", self._slot_control)
 
     def show(self, seen: Callable[[], Seen], controlled: Callable[[], None]) -> None:
         """Bound to what *seen* tells; *controlled* is called once software has set slot or link."""
@@ -116,28 +127,30 @@ class Vppb(Port):
         unmasked = self.config["port_extensions"]["control.unmask_link_disable"]
         return bool(unmasked and self.config["pcie"]["link_control.disable"])
 
-    def report(self, bit: int, severity: Severity, header: int) -> None:
-        """Set an error of AER, as if a device had reported it.  SwitchError: no such error."""
-        aer = self.config["aer"]
-        correctable = severity is Severity.CORRECTABLE
-        kind, at = ("correctable_status.", 0x10) if correctable else ("uncorrectable_status.", 0x04)
-        for name, row in aer.fields.items():
-            if name.startswith(kind) and row.low == at * 8 + bit:
-                aer[name] = 1
-                break
-        else:
-            raise SwitchError(f"{kind}{bit}: there is no such error (PCIe 6.0 7.8.4)")
-        if not correctable:
-            aer["control.first_error"] = bit
-            aer["header_log"] = header
-
     def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
         super().reset(hot=hot, cxl=cxl)
         self.refresh()  # what disabled its link no longer does
 
-    def _control(self, _written: int, _old: int) -> None:
+    def _link_control(self, written: int, old: int) -> None:
+        self._control(VppbChange.LINK_CONTROL, written != old)
+
+    def _slot_control(self, written: int, old: int) -> None:
+        self._control(VppbChange.SLOT_CONTROL, written != old)
+
+    def _control(self, change: VppbChange, is_new: bool) -> None:
         self.refresh()
         self._controlled()
+        if is_new:
+            self._changed_by_host(change)
+
+    def _secondary_bus_reset(self, written: int, old: int) -> None:
+        super()._secondary_bus_reset(written, old)
+        if written and not old and self.may_reset_below:
+            self._changed_by_host(VppbChange.SECONDARY_BUS_RESET)
+
+    def _changed_by_host(self, change: VppbChange) -> None:
+        for watcher in self.watchers:
+            watcher(change)
 
     def _tell(self, events: list[str]) -> None:
         pcie = self.config["pcie"]
@@ -149,3 +162,20 @@ class Vppb(Port):
         if heard and pcie["slot_control.interrupt_enable"]:
             for interrupt in self.interrupts:
                 interrupt(self)
+
+
+def report(port: Port, bit: int, severity: Severity, header: int) -> None:
+    """Set an error of a port's AER, as if a device had reported it; of one that is masked nothing
+    but its status (PCIe 6.0 6.2.3.2.2).  SwitchError: no such error."""
+    aer = port.config["aer"]
+    kind = "uncorrectable" if severity is Severity.UNCORRECTABLE else "correctable"
+    at = 0x04 if severity is Severity.UNCORRECTABLE else 0x10
+    for name, row in aer.fields.items():
+        if name.startswith(f"{kind}_status.") and row.low == at * 8 + bit:
+            break
+    else:
+        raise SwitchError(f"{kind} error {bit}: there is no such one (PCIe 6.0 7.8.4)")
+    aer[name] = 1
+    if severity is Severity.UNCORRECTABLE and not aer[name.replace("_status.", "_mask.")]:
+        aer["control.first_error"] = bit
+        aer["header_log"] = header

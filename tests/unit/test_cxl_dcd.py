@@ -169,7 +169,7 @@ def test_a_forced_release_takes_at_once_and_tells_afterwards() -> None:
     assert host.extents() == []
     assert not device.hosts[0].reaches(UNIT)
     assert code_of(device.force_back, 0, TAG) is Code.INVALID_INPUT
-    assert code_of(device.ask_back, 0, [(UNIT, BLOCK)]) is Code.INVALID_PHYSICAL_ADDRESS
+    assert code_of(device.ask_back, 0, [(UNIT, BLOCK)]) is Code.INVALID_EXTENT_LIST
     assert code_of(device.ask_back, 0, []) is Code.INVALID_EXTENT_LIST
 
 
@@ -247,7 +247,7 @@ def test_an_offer_that_the_event_log_has_no_room_for_is_refused() -> None:
     host = Host(device, event_limits=(1, 1, 1, 1, 1))
     offer = device.add(0, OWN, BLOCK)
     before = snapshot(device)
-    assert code_of(device.add, 0, OWN, BLOCK) is Code.RESOURCES_EXHAUSTED
+    assert code_of(device.add, 0, OWN, BLOCK) is Code.RETRY_REQUIRED
     assert snapshot(device) == before
     host.update(0x4802, *pairs(offer))
     device.force_back(0, pairs(offer))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from nupa.cxl.cci import Code, CommandError
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.fm.manager import Manager
+from nupa.cxl.fm.manager import Manager, Session
 from nupa.cxl.fm.mctp import FramingError, Message, MessageType
 from nupa.cxl.fm.messages import Cci, Opcode
 from nupa.cxl.mld import FM_LD
@@ -212,11 +212,21 @@ def test_quality_of_service_is_set_within_its_ranges() -> None:
 
 def test_an_error_is_made_for_a_host_to_see() -> None:
     site = Site()
-    site.fm.generate_aer(1, 2, 12, Severity.NON_FATAL)
-    aer = site.switch.vcs(1).vppb(2).config["aer"]
-    assert aer["uncorrectable_status.poisoned_tlp"] == 1
-    for vcs, vppb, error in ((1, 2, 31), (2, 0, 12), (1, 3, 12), (1, 2, 3 << 30 | 12)):
-        payload = messages.AER.pack(messages.AerRequest(vcs, vppb, error, bytes(32)))
+    virtual = site.switch.vcs(1)
+    for vppb, port in ((2, virtual.vppb(2)), (None, virtual.upstream)):
+        site.fm.generate_aer(1, vppb, 12, Severity.UNCORRECTABLE, b"header".ljust(32))
+        aer = port.config["aer"]
+        assert aer["uncorrectable_status.poisoned_tlp"] == 1
+        assert aer["control.first_error"] == 12
+        assert aer["header_log"].to_bytes(16, "little").startswith(b"header")
+    other = site.switch.vcs(0).vppb(0).config["aer"]
+    other["uncorrectable_mask.poisoned_tlp"] = 1
+    site.fm.generate_aer(0, 0, 12, Severity.UNCORRECTABLE)
+    assert (other["uncorrectable_status.poisoned_tlp"], other["control.first_error"]) == (1, 0)
+    site.fm.generate_aer(0, 0, 6, Severity.CORRECTABLE)
+    assert other["correctable_status.bad_tlp"] == 1
+    for vcs, instance, error in ((1, 3, 1), (2, 1, 12), (1, 4, 12), (1, 3, 1 << 31 | 31)):
+        payload = messages.AER.pack(messages.AerRequest(vcs, instance, error, bytes(32)))
         call = lambda payload=payload: site.fm.request(Opcode.GENERATE_AER, payload)  # noqa: E731
         assert code_of(call) is Code.INVALID_INPUT
 
@@ -247,7 +257,7 @@ def test_the_message_type_chooses_the_commands() -> None:
     refused = code_of(lambda: site.fm.request(Opcode.IDENTIFY_SWITCH, cci=True))
     assert refused is Code.UNSUPPORTED
     with pytest.raises(FramingError):
-        site.manager.answer(Message(MessageType.FM_API, Cci(1, response=True).pack()))
+        Session(site.manager).answer(Message(MessageType.FM_API, Cci(1, response=True).pack()))
 
 
 FIXED = [

@@ -66,11 +66,11 @@ def test_a_host_has_what_it_accepts_and_the_manager_takes_it_back() -> None:
     site = Site()
     (extent,) = site.give(0, OWN, 3 * BLOCK, TAG)
     assert extent == Extent(UNIT, 3 * BLOCK, TAG)
-    site.capacity.release(0, OWN, TAG)  # asked, not taken
+    site.capacity.release(0, TAG)  # asked, not taken
     assert site.capacity.extents(0) == [extent]
-    site.capacity.release(0, OWN, [(UNIT, BLOCK)], forced=True)
+    site.capacity.release(0, [(UNIT, BLOCK)], forced=True)
     assert site.capacity.extents(0) == [Extent(UNIT + BLOCK, 2 * BLOCK, TAG)]
-    site.capacity.release(0, OWN, TAG, forced=True)
+    site.capacity.release(0, TAG, forced=True)
     assert site.capacity.extents(0) == []
     assert site.device.free(OWN) == [(UNIT, UNIT)]
 
@@ -81,7 +81,7 @@ def test_extents_are_shared_by_their_tag() -> None:
     site.capacity.add(1, SHARED, tag=TAG, policy=Policy.SHARED)
     site.device.accept(1, [(extent.dpa, extent.size) for extent in mine])
     assert site.capacity.extents(1) == mine
-    site.capacity.release(0, SHARED, TAG, forced=True)
+    site.capacity.release(0, TAG, forced=True)
     assert site.capacity.extents(1) == mine
 
 
@@ -114,9 +114,9 @@ def test_what_a_device_has_not_is_refused_with_its_code() -> None:
     assert code_of(add, 0, 2, BLOCK) is Code.INVALID_INPUT
     assert code_of(add, 0, OWN, BLOCK - 1) is Code.INVALID_INPUT
     assert code_of(add, 0, OWN, UNIT + BLOCK) is Code.RESOURCES_EXHAUSTED
-    assert code_of(release, 0, OWN, TAG) is Code.INVALID_INPUT
-    assert code_of(release, 0, OWN, []) is Code.INVALID_INPUT
-    assert code_of(release, 0, 2, TAG) is Code.INVALID_INPUT
+    assert code_of(release, 0, TAG) is Code.INVALID_INPUT
+    assert code_of(release, 4, TAG) is Code.INVALID_INPUT
+    assert code_of(release, 0, []) is Code.INVALID_EXTENT_LIST
     site.give(0, OWN, BLOCK, TAG)
     assert code_of(site.capacity.configure, OWN, 64) is Code.UNSUPPORTED  # in use
     assert code_of(site.capacity.configure, SHARED, 63) is Code.INVALID_INPUT
@@ -135,7 +135,7 @@ def test_a_policy_that_is_none_is_refused(flags: int) -> None:
     assert code_of(site.fm.tunnel, 4, DcdOpcode.ADD, wrong) is Code.INVALID_PAYLOAD_LENGTH
     clear = layout.Change(0, layout.SANITIZE, SHARED, 0, TAG.bytes, 0)
     refused = code_of(site.fm.tunnel, 4, DcdOpcode.RELEASE, layout.CHANGE.pack(clear))
-    assert refused is Code.UNSUPPORTED
+    assert refused is Code.INVALID_INPUT
 
 
 def test_an_ld_that_may_get_capacity_is_bound_before_it_has_any() -> None:
@@ -180,7 +180,7 @@ def test_whatever_is_asked_unshared_extents_have_one_holder(
                     offers = site.device.host(host).offers
                     site.device.accept(host, [(e.dpa, e.size) for e in offers[0]] if offers else [])
                 case _:
-                    site.capacity.release(host, region, tag, forced=what == "force")
+                    site.capacity.release(host, tag, forced=what == "force")
         except CommandError:
             continue
     held: list[tuple[int, int, UUID]] = []

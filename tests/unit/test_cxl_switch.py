@@ -12,7 +12,7 @@ from nupa.cxl.mld import FM_LD, Mld, MldError
 from nupa.cxl.physical_port import BindingStatus, PortState, UnbindMode
 from nupa.cxl.port import root_port
 from nupa.cxl.switch import MOST_PORTS, MOST_VPPBS, Switch
-from nupa.cxl.vppb import Severity, SwitchError, Vppb
+from nupa.cxl.vppb import Severity, SwitchError, Vppb, report
 from nupa.fabric.errors import LocalError
 from tests.unit.cxl_rack import STEP, Rack
 
@@ -212,14 +212,14 @@ def test_a_port_of_a_host_is_not_reset_by_the_manager() -> None:
 
 def test_an_error_is_reported_to_the_host_as_a_device_would() -> None:
     vppb = Rack().switch.vcs(0).vppb(0)
-    vppb.report(14, Severity.NON_FATAL, 0xABCD)
-    vppb.report(6, Severity.CORRECTABLE, 0)
+    report(vppb, 14, Severity.UNCORRECTABLE, 0xABCD)
+    report(vppb, 6, Severity.CORRECTABLE, 0)
     aer = vppb.config["aer"]
     assert aer["uncorrectable_status.completion_timeout"] == 1
     assert (aer["control.first_error"], aer["header_log"]) == (14, 0xABCD)
     assert aer["correctable_status.bad_tlp"] == 1
-    with pytest.raises(SwitchError, match="no such error"):
-        vppb.report(31, Severity.FATAL, 0)
+    with pytest.raises(SwitchError, match="there is no such one"):
+        report(vppb, 31, Severity.UNCORRECTABLE, 0)
 
 
 def test_a_host_is_connected_once_and_sees_nothing_when_disconnected() -> None:

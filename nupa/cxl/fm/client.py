@@ -7,34 +7,22 @@ Knows the FM API from its user's side; never the switch: all goes through messag
 from __future__ import annotations
 
 import errno
-import itertools
-import socket
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from nupa.cxl.cci import Code, CommandError
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.dcd_client import Capacity
-from nupa.cxl.fm.manager import Manager
-from nupa.cxl.fm.mctp import MANAGER, TAGS, Assembler, Message, MessageType, encode
-from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, Cci, Opcode
-from nupa.cxl.fm.server import path_of
-from nupa.cxl.mld import GRANULARITIES
+from nupa.cxl.fm.event_client import EventCommands
+from nupa.cxl.fm.ld_client import LdCommands, config_place, word
+from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, Opcode
 from nupa.cxl.physical_port import BindingStatus, PortState, UnbindMode
 from nupa.cxl.vppb import Severity
-from nupa.fabric import registry
-from nupa.fabric.closing import Closing
-from nupa.fabric.errors import LocalError, RemoteError
+from nupa.fabric.errors import RemoteError
 
-_READ_BYTES = 1 << 16
 _TIMEOUT_S = 30.0
 _MOST_PAUSE_S = 0.01
-_BYTE = 256
-
-#: exchange(request): its answer.
-Exchange = Callable[[Message], Message]
 
 
 class PortStatus(NamedTuple):
@@ -68,73 +56,11 @@ class VirtualSwitchStatus(NamedTuple):
     vppbs: list[VppbStatus]
 
 
-class LogicalDevices(NamedTuple):
-    """Of one device: all of its memory, and that of each LD."""
-
-    memory_bytes: int
-    granularity_bytes: int
-    lds: list[int]
-
-
-class FabricManager(Closing):
-    """A manager of a switch; `open` for a named fabric, `of` for a switch in this process.
+class FabricManager(LdCommands, EventCommands):
+    """A manager of a switch: its ports and virtual switches; see `LdCommands`, `EventCommands`.
 
     Methods raise CommandError, whose `code` is the switch's return code, and RemoteError if the
     other end is gone."""
-
-    def __init__(self, exchange: Exchange, hang_up: Callable[[], None] = lambda: None) -> None:
-        self._exchange = exchange
-        self._hang_up = hang_up
-        self._tags = itertools.count()
-
-    @classmethod
-    def of(cls, manager: Manager) -> FabricManager:
-        """Of a switch in this process: the same messages, and no socket."""
-        return cls(manager.answer)
-
-    @classmethod
-    def open(cls, name: str | None = None) -> FabricManager:
-        """Of the fabric *name*, or the one that is meant.  LocalError: nobody serves it."""
-        name = name or registry.meant_name()
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.settimeout(_TIMEOUT_S)
-        try:
-            sock.connect(str(path_of(name)))
-        except OSError as error:
-            sock.close()
-            raise LocalError(
-                f"no fabric manager serves {name!r}: {error.strerror}; "
-                f"`nupa fm serve --fabric {name}` does",
-                error.errno or 0,
-            ) from error
-        line = _Line(sock)
-        return cls(line.exchange, sock.close)
-
-    def close(self) -> None:
-        self._hang_up()
-
-    def request(self, opcode: int, payload: bytes = b"", *, cci: bool = False) -> bytes:
-        """Any command, and the payload of its answer.  CommandError: its return code."""
-        kind = MessageType.CCI if cci else MessageType.FM_API
-        return _payload_of(self._ask(kind, opcode, payload), opcode)
-
-    def tunnel(self, port: int, opcode: int, payload: bytes = b"") -> bytes:
-        """A command for the device at a port.  CommandError: the switch's return code, or its."""
-        inner = Cci(opcode, payload, next(self._tags) % _BYTE)
-        message = inner.pack()
-        head = messages.TUNNEL.pack(messages.Tunnelled(port, 0, len(message)))
-        answer = self.request(Opcode.TUNNEL, head + message)
-        size = int.from_bytes(answer[:2], "little")
-        return _payload_of(messages.unpack(answer[4 : 4 + size]), opcode)
-
-    def _ask(self, kind: MessageType, opcode: int, payload: bytes) -> Cci:
-        tag = next(self._tags)
-        request = Cci(opcode, payload, tag % _BYTE)
-        message = self._exchange(Message(kind, request.pack(), tag % TAGS))
-        answer = messages.unpack(message.body)
-        if not answer.response or (answer.opcode, answer.tag) != (opcode, tag % _BYTE):
-            raise RemoteError(f"asked {opcode:#06x}, answered {answer.opcode:#06x}", errno.EPROTO)
-        return answer
 
     # Physical ports
 
@@ -175,11 +101,11 @@ class FabricManager(Closing):
 
     def ppb_read(self, port: int, offset: int) -> int:
         """A DW of a bridge's configuration space."""
-        access = messages.ConfigAccess(port, _where(offset), 0)
-        return _word(self.request(Opcode.PPB_CONFIG, messages.CONFIG.pack(access)))
+        access = messages.ConfigAccess(port, config_place(offset), 0)
+        return word(self.request(Opcode.PPB_CONFIG, messages.CONFIG.pack(access)))
 
     def ppb_write(self, port: int, offset: int, value: int) -> None:
-        access = messages.ConfigAccess(port, _where(offset, write=True), value)
+        access = messages.ConfigAccess(port, config_place(offset, write=True), value)
         self.request(Opcode.PPB_CONFIG, messages.CONFIG.pack(access))
 
     # Virtual switches
@@ -224,10 +150,12 @@ class FabricManager(Closing):
             self.wait(Opcode.UNBIND)
 
     def generate_aer(
-        self, vcs: int, vppb: int, bit: int, severity: Severity, header: bytes = bytes(16)
+        self, vcs: int, vppb: int | None, bit: int, severity: Severity, header: bytes = bytes(16)
     ) -> None:
-        """Let a host see an error of the device below a vPPB: its *bit* in AER's status."""
-        request = messages.AerRequest(vcs, vppb, severity << 30 | bit, header)
+        """Let a host see an error below a vPPB, or at its upstream port (None): its *bit* in AER's
+        status."""
+        instance = 0 if vppb is None else vppb + 1
+        request = messages.AerRequest(vcs, instance, severity << 31 | bit, header)
         self.request(Opcode.GENERATE_AER, messages.AER.pack(request))
 
     def background(self) -> messages.BackgroundStatus:
@@ -253,115 +181,18 @@ class FabricManager(Closing):
         if status.opcode == opcode and status.code != Code.SUCCESS:
             raise CommandError(Code(status.code), Opcode(opcode).name.lower())
 
-    # Logical devices
+    # Domain validation
 
-    def logical_devices(self, port: int) -> LogicalDevices:
-        """Of the device at a port."""
-        info = messages.LD_INFO.unpack(self.tunnel(port, Opcode.LD_INFO))
-        answer = self.tunnel(port, Opcode.LD_ALLOCATIONS, bytes([0, 0xFF]))
-        head = messages.ALLOCATION_HEAD.unpack(answer)
-        (step,) = (size for size, code in GRANULARITIES.items() if code == head.granularity)
-        rows = messages.ALLOCATION.unpack_all(answer, messages.ALLOCATION_HEAD.size, head.listed)
-        return LogicalDevices(
-            info.memory_bytes, step, [(row.steps + row.second) * step for row in rows]
-        )
+    def secret(self, vcs: int) -> UUID | None:
+        """What tells the hierarchy of this virtual switch's host from others; None: not set."""
+        if not self.request(Opcode.VCS_SECRET_STATE, bytes([vcs]))[0]:
+            return None
+        return UUID(bytes=self.request(Opcode.VCS_SECRET, bytes([vcs])))
 
-    def allocate(self, port: int, first: int, sizes: Sequence[int]) -> list[int]:
-        """Give LDs *first*… memory, in bytes; what they have then.  LocalError: a size is no
-        multiple of the granularity."""
-        step = self.logical_devices(port).granularity_bytes
-        if any(size % step or size < 0 for size in sizes):
-            raise LocalError(f"memory of LDs comes in steps of {step >> 20} MiB", errno.EINVAL)
-        rows = (messages.ALLOCATION.pack(messages.Allocation(size // step, 0)) for size in sizes)
-        payload = bytes([len(sizes), first, 0, 0]) + b"".join(rows)
-        answer = self.tunnel(port, Opcode.SET_LD_ALLOCATIONS, payload)
-        return [row.steps * step for row in messages.ALLOCATION.unpack_all(answer, 4)]
+    def set_secret(self, vcs: int, secret: UUID) -> None:
+        """As the host does that has this virtual switch.  CommandError: it is set."""
+        self.request(Opcode.SET_SECRET, secret.bytes, host=vcs)
 
-    def ld_config_read(self, port: int, ld: int, offset: int) -> int:
-        """A DW of an LD's configuration space; *ld* 0xFFFF is the manager's own."""
-        access = messages.LdConfigAccess(port, _where(offset), ld, 0)
-        return _word(self.request(Opcode.LD_CONFIG, messages.LD_CONFIG.pack(access)))
-
-    def ld_config_write(self, port: int, ld: int, offset: int, value: int) -> None:
-        access = messages.LdConfigAccess(port, _where(offset, write=True), ld, value)
-        self.request(Opcode.LD_CONFIG, messages.LD_CONFIG.pack(access))
-
-    def ld_read(self, port: int, ld: int, address: int, length: int) -> bytes:
-        """Registers behind an LD's BARs, in whole DWs."""
-        access = messages.LdMemoryAccess(port, _range(length), ld, length, address)
-        answer = self.request(Opcode.LD_MEMORY, messages.LD_MEMORY.pack(access))
-        return answer[4 : 4 + int.from_bytes(answer[:2], "little")]
-
-    def ld_write(self, port: int, ld: int, address: int, data: bytes) -> None:
-        where = _range(len(data), write=True)
-        access = messages.LdMemoryAccess(port, where, ld, len(data), address)
-        self.request(Opcode.LD_MEMORY, messages.LD_MEMORY.pack(access) + data)
-
-    def capacity(self, port: int) -> Capacity:
-        """The dynamic capacity of the device at a port."""
-        return Capacity(partial(self.tunnel, port))
-
-    def qos(self, port: int) -> messages.QosControl:
-        return messages.QOS.unpack(self.tunnel(port, Opcode.QOS_CONTROL))
-
-    def set_qos(self, port: int, qos: messages.QosControl) -> messages.QosControl:
-        answer = self.tunnel(port, Opcode.SET_QOS_CONTROL, messages.QOS.pack(qos))
-        return messages.QOS.unpack(answer)
-
-    def bandwidth(self, port: int, *, limit: bool = False) -> list[int]:
-        """Of each LD in 1/256 of its device's: what it is given, or limited to."""
-        opcode = Opcode.QOS_LIMIT if limit else Opcode.QOS_BANDWIDTH
-        return list(self.tunnel(port, opcode, bytes([0xFF, 0]))[messages.PART.size :])
-
-    def set_bandwidth(
-        self, port: int, first: int, parts: Sequence[int], *, limit: bool = False
-    ) -> None:
-        opcode = Opcode.SET_QOS_LIMIT if limit else Opcode.SET_QOS_BANDWIDTH
-        self.tunnel(port, opcode, bytes([len(parts), first, *parts]))
-
-
-class _Line:
-    """Requests and answers over a connected socket."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._assembler = Assembler(MANAGER)
-
-    def exchange(self, request: Message) -> Message:
-        try:
-            self._sock.sendall(encode(request))
-            while data := self._sock.recv(_READ_BYTES):
-                for answer in self._assembler.feed(data):
-                    if not answer.owner and answer.tag == request.tag:
-                        return answer
-        except OSError as error:
-            raise RemoteError(
-                f"the fabric manager does not answer: {error.strerror or error}", error.errno or 0
-            ) from error
-        raise RemoteError(
-            "the fabric manager has hung up: it hears its owner only, and has ended if that is you",
-            errno.ECONNRESET,
-        )
-
-
-def _payload_of(answer: Cci, opcode: int) -> bytes:
-    if answer.code not in (Code.SUCCESS, Code.BACKGROUND_STARTED):
-        known = {int(each) for each in Opcode}
-        raise CommandError(
-            Code(answer.code), Opcode(opcode).name if opcode in known else hex(opcode)
-        )
-    return answer.payload
-
-
-def _where(offset: int, *, write: bool = False) -> bytes:
-    """All four bytes of the DW at *offset*."""
-    return (offset | 0xF << 12 | write << 23).to_bytes(3, "little")
-
-
-def _range(length: int, *, write: bool = False) -> bytes:
-    last = 0xF if length > 4 else 0
-    return (0xF << 12 | last << 16 | write << 23).to_bytes(3, "little")
-
-
-def _word(data: bytes) -> int:
-    return int.from_bytes(data[:4], "little")
+    def has_secret(self, vcs: int) -> bool:
+        """As the host sees it."""
+        return bool(self.request(Opcode.SECRET_STATE, host=vcs)[0])

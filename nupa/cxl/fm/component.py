@@ -7,12 +7,14 @@ CXL 3.1 8.2.9.1.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from nupa.cxl.cci import Code, Command, CommandError, Effect, exactly, find, require, table
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.messages import BackgroundStatus, Cci, Opcode
+from nupa.cxl.fm.session import Feed, Inbox
 from nupa.fabric.errors import LocalError
 
 _DONE = 100
@@ -25,9 +27,17 @@ class _Job(NamedTuple):
 
 class Component:
     """Executes *commands*, and those that all components have: Identify, Background Operation
-    Status and Request Abort Background Operation."""
+    Status and Request Abort Background Operation.  `feed` is what has happened to it."""
 
-    def __init__(self, commands: Iterable[Command], identity: messages.Component) -> None:
+    def __init__(
+        self,
+        commands: Iterable[Command],
+        identity: messages.Component,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.feed = Feed(now_ns)
+        #: Called after each background operation.
+        self.on_done: Callable[[], None] = lambda: None
         self._identity = identity
         self._job: _Job | None = None
         self._last = BackgroundStatus(0, 0, 0, 0)
@@ -38,10 +48,11 @@ class Component:
         )
         self.commands = table((*own, *commands))
 
-    def handle(self, request: Cci) -> Cci:
-        """The response to a request."""
+    def handle(self, request: Cci, inbox: Inbox) -> Cci:
+        """The response to a request of the manager with *inbox*."""
+        own = inbox.commands if request.opcode in inbox.commands else self.commands
         try:
-            command = find(self.commands, request.opcode, len(request.payload))
+            command = find(own, request.opcode, len(request.payload))
             background = bool(command.effects & Effect.BACKGROUND)
             require(not (background and self._job), Code.BUSY)
             answer = command.handler(request.payload)
@@ -61,6 +72,7 @@ class Component:
             if self._job is job:  # not given up before
                 self._job = None
                 self._last = BackgroundStatus(_DONE << 1, opcode, Code.SUCCESS, 0)
+                self.on_done()
 
         return done
 
@@ -76,4 +88,5 @@ class Component:
             job, self._job = self._job, None
             job.abort()
             self._last = BackgroundStatus(0, job.opcode, Code.ABORTED, 0)
+            self.on_done()
         return b""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from nupa.cxl.dcd import Policy
+from nupa.cxl.dcd_tags import TagInfo
 from nupa.cxl.extents import DECODE_BYTES, NO_TAG, Extent, Region
 from nupa.cxl.fm import dcd_messages as layout
 from nupa.cxl.fm.dcd_messages import DcdOpcode
@@ -90,17 +91,42 @@ class Capacity:
     def release(
         self,
         host: int,
-        region: int,
         what: Sequence[tuple[int, int]] | UUID,
         *,
         forced: bool = False,
+        sanitize: bool = False,
     ) -> None:
-        """Ask a host for extents (dpa, size), or all of a tag; *forced*: take them."""
-        flags = layout.FORCED * forced
+        """Ask a host for extents (dpa, size), or all of a tag; *forced*: take them.  *sanitize*
+        them: what the region does not do is refused."""
+        flags = layout.FORCED * forced | layout.SANITIZE * sanitize
         if isinstance(what, UUID):
-            self._change(DcdOpcode.RELEASE, host, flags | layout.BY_TAG, region, 0, what, ())
+            size = sum(extent.size for extent in self.extents(host) if extent.tag == what)
+            self._change(DcdOpcode.RELEASE, host, flags | layout.BY_TAG, 0, size, what, ())
         else:
-            self._change(DcdOpcode.RELEASE, host, flags | layout.BY_LIST, region, 0, NO_TAG, what)
+            self._change(DcdOpcode.RELEASE, host, flags | layout.BY_LIST, 0, 0, NO_TAG, what)
+
+    def keep(self, tag: UUID) -> None:
+        """Hold a reference: what is shared under *tag* stays when the last host gives it back."""
+        self._tunnel(DcdOpcode.ADD_REFERENCE, tag.bytes)
+
+    def let_go(self, tag: UUID) -> None:
+        """Of `keep`."""
+        self._tunnel(DcdOpcode.REMOVE_REFERENCE, tag.bytes)
+
+    def tags(self) -> list[TagInfo]:
+        """All, and who has what is under them."""
+        found: list[TagInfo] = []
+        while True:
+            request = layout.TAGS_REQUEST.pack(layout.TagsRequest(len(found), _MOST))
+            answer = self._tunnel(DcdOpcode.LIST_TAGS, request)
+            head = layout.TAGS.unpack(answer)
+            rows = layout.TAG.unpack_all(answer, layout.TAGS.size, head.listed)
+            found += [
+                TagInfo(UUID(bytes=tag), bool(kept), _numbers(accepted), _numbers(offered))
+                for tag, kept, accepted, offered in rows
+            ]
+            if not rows or len(found) >= head.total:
+                return found
 
     def _change(
         self,
@@ -116,3 +142,8 @@ class Capacity:
         rows = (layout.ExtentRecord(dpa, length, tag.bytes, 0) for dpa, length in extents)
         rest = b"".join(map(layout.EXTENT.pack, rows))
         self._tunnel(opcode, layout.CHANGE.pack(head) + rest)
+
+
+def _numbers(bitmap: bytes) -> frozenset[int]:
+    bits = int.from_bytes(bitmap, "little")
+    return frozenset(number for number in range(bits.bit_length()) if bits >> number & 1)

@@ -6,17 +6,19 @@ Knows CXL 3.1 7.6.7.6 (56xxh); never who holds what (nupa/cxl/dcd.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
 from nupa.cxl.dcd import DynamicCapacity, Policy
+from nupa.cxl.dcd_tags import keep, let_go, tags
 from nupa.cxl.extents import BLOCK_BYTES_MIN, DECODE_BYTES, REGIONS_MAX, Region
 from nupa.cxl.fm import dcd_messages as layout
 from nupa.cxl.fm.dcd_messages import DcdOpcode
 from nupa.cxl.fm.messages import PAYLOAD_BYTES
 
 _MOST_BLOCK_BITS = 52
+_MASK_BYTES = 32
 _OVERHEAD_BYTES = 256  # of an answer within an answer: heads, and a tunnel's
 
 
@@ -37,6 +39,11 @@ class DcdComponent:
         yield Command(DcdOpcode.EXTENTS, "DC extents", exactly(extents), self._extents)
         yield Command(DcdOpcode.ADD, "add dynamic capacity", lists, self._add, changes)
         yield Command(DcdOpcode.RELEASE, "release dynamic capacity", lists, self._release, changes)
+        tag, config = exactly(layout.TAG_BYTES), Effect.CONFIG
+        yield Command(DcdOpcode.ADD_REFERENCE, "DC add reference", tag, self._keep, config)
+        yield Command(DcdOpcode.REMOVE_REFERENCE, "DC remove reference", tag, self._let_go, changes)
+        tags = exactly(layout.TAGS_REQUEST.size)
+        yield Command(DcdOpcode.LIST_TAGS, "DC list tags", tags, self._tags)
 
     def _info(self, _payload: bytes) -> bytes:
         capacity = self._capacity
@@ -102,42 +109,85 @@ class DcdComponent:
         return layout.EXTENTS.pack(head) + b"".join(map(layout.EXTENT.pack, records))
 
     def _add(self, payload: bytes) -> bytes:
-        request, extents = _change(payload)
+        request, extents, tags = _change(payload)
+        capacity, region, tag = self._capacity, request.region, UUID(bytes=request.tag)
         policy = request.flags & 0xF
         require(policy in list(Policy))
-        require(not extents or policy == Policy.PRESCRIPTIVE)
-        self._capacity.add(
-            request.host,
-            request.region,
-            request.size,
-            tag=UUID(bytes=request.tag),
-            policy=Policy(policy),
-            extents=extents,
+        if policy == Policy.PRESCRIPTIVE:
+            require(len(tags) == 1, Code.INVALID_EXTENT_LIST)
+            region, tag = capacity.region_of(*extents[0]), UUID(bytes=tags.pop())
+        else:
+            require(not extents)
+        capacity.add(
+            request.host, region, request.size, tag=tag, policy=Policy(policy), extents=extents
         )
         return b""
 
     def _release(self, payload: bytes) -> bytes:
-        request, extents = _change(payload)
-        removal = request.flags & 0xF
+        request, extents, _ = _change(payload)
+        removal, forced = request.flags & 0xF, bool(request.flags & layout.FORCED)
+        capacity = self._capacity
         require(removal in (layout.BY_TAG, layout.BY_LIST))
-        require(bool(extents) == (removal == layout.BY_LIST))
-        regions = self._capacity.regions
-        require(request.region < len(regions))
-        # Whether it is cleared is a region's, not a request's.
-        cleared = not request.flags & layout.SANITIZE or regions[request.region].sanitize
-        require(cleared, Code.UNSUPPORTED)
-        take = (
-            self._capacity.force_back if request.flags & layout.FORCED else self._capacity.ask_back
-        )
-        take(request.host, extents or UUID(bytes=request.tag))
+        wanted: UUID | list[tuple[int, int]] = extents
+        if removal == layout.BY_TAG:
+            require(not extents)
+            wanted = UUID(bytes=request.tag)
+            self._check_length(request, wanted, forced)
+        if request.flags & layout.SANITIZE:  # a region does so, or it does not
+            places = extents or [
+                (dpa, size)
+                for dpa, size, tag, _ in capacity.host(request.host).held()
+                if tag == wanted
+            ]
+            require(all(capacity.regions[capacity.region_of(*at)].sanitize for at in places))
+        take = capacity.force_back if forced else capacity.ask_back
+        take(request.host, wanted)
         return b""
 
+    def _check_length(self, request: layout.Change, tag: UUID, forced: bool) -> None:
+        """All that the host has under a tag, no part of it.  What it is offered goes along if
+        *forced*, and may be counted."""
+        host = self._capacity.host(request.host)
+        accepted = sum(extent.size for extent in host.accepted if extent.tag == tag)
+        total = sum(extent.size for extent in host.held() if extent.tag == tag)
+        most = total if forced else accepted
+        require(most, why=f"host {request.host} has no tag {tag}")
+        require(request.size <= most, Code.RESOURCES_EXHAUSTED)
+        require(request.size >= accepted)
 
-def _change(payload: bytes) -> tuple[layout.Change, list[tuple[int, int]]]:
+    def _keep(self, payload: bytes) -> bytes:
+        keep(self._capacity, UUID(bytes=payload))
+        return b""
+
+    def _let_go(self, payload: bytes) -> bytes:
+        let_go(self._capacity, UUID(bytes=payload))
+        return b""
+
+    def _tags(self, payload: bytes) -> bytes:
+        request = layout.TAGS_REQUEST.unpack(payload)
+        found = tags(self._capacity)
+        require(request.first <= len(found))
+        room = (PAYLOAD_BYTES - _OVERHEAD_BYTES) // layout.TAG.size
+        listed = found[request.first :][: min(request.most, room)]
+        generation = self._capacity.generation & 0xFFFFFFFF
+        head = layout.TagsHead(generation, len(found), len(listed), layout.BITMAPS_VALID)
+        records = (
+            layout.TagRecord(each.tag.bytes, each.kept, _bits(each.accepted), _bits(each.offered))
+            for each in listed
+        )
+        return layout.TAGS.pack(head) + b"".join(map(layout.TAG.pack, records))
+
+
+def _change(payload: bytes) -> tuple[layout.Change, list[tuple[int, int]], set[bytes]]:
+    """With the extents, and the tags of these."""
     request = layout.CHANGE.unpack(payload)
     records = layout.EXTENT.unpack_all(payload, layout.CHANGE.size)
     require(request.listed == len(records), Code.INVALID_PAYLOAD_LENGTH)
-    return request, [(record.dpa, record.size) for record in records]
+    return request, [(each.dpa, each.size) for each in records], {each.tag for each in records}
+
+
+def _bits(numbers: Iterable[int]) -> bytes:
+    return sum(1 << number for number in numbers).to_bytes(_MASK_BYTES, "little")
 
 
 def _block_sizes(region: Region) -> int:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from nupa.cxl.fm.messages import Layout
 
 POLICIES = 0b1111  # of selection: free, contiguous, prescriptive, shared
+TAG_BYTES = 16
+BITMAPS_VALID = 0b11
 REMOVALS = 0b11  # by tag, and prescriptive
 BY_TAG, BY_LIST = 0, 1
 FORCED, SANITIZE = 1 << 4, 1 << 5
@@ -27,6 +29,9 @@ class DcdOpcode(IntEnum):
     EXTENTS = 0x5603
     ADD = 0x5604
     RELEASE = 0x5605
+    ADD_REFERENCE = 0x5606
+    REMOVE_REFERENCE = 0x5607
+    LIST_TAGS = 0x5608
 
 
 class InfoHead(NamedTuple):
@@ -113,7 +118,8 @@ class ExtentRecord(NamedTuple):
 
 class Change(NamedTuple):
     """7.6.7.6.5 and 7.6.7.6.6: what is added to a host, or released; *flags* are a selection policy
-    in the one, in the other a removal policy with FORCED and SANITIZE."""
+    in the one, in the other a removal policy with FORCED and SANITIZE.  A list has its own tags and
+    region; a release names no region at all."""
 
     host: int
     flags: int
@@ -121,6 +127,31 @@ class Change(NamedTuple):
     size: int
     tag: bytes
     listed: int
+
+
+class TagsRequest(NamedTuple):
+    """7.6.7.6.9."""
+
+    first: int
+    most: int
+
+
+class TagsHead(NamedTuple):
+    """7.6.7.6.9; *valid*: which of the bitmaps are."""
+
+    generation: int
+    total: int
+    listed: int
+    valid: int
+
+
+class TagRecord(NamedTuple):
+    """7.6.7.6.9; the bitmaps have a bit for each LD."""
+
+    tag: bytes
+    kept: int
+    accepted: bytes
+    offered: bytes
 
 
 INFO = Layout("BBxxHxxHBxQ", InfoHead)
@@ -132,4 +163,7 @@ SET_REGION = Layout("BxxxQBxxx", SetRegion)
 EXTENTS_REQUEST = Layout("HxxII", ExtentsRequest)
 EXTENTS = Layout("HxxIIIIxxxx", ExtentsHead)
 EXTENT = Layout("QQ16sH6x", ExtentRecord)
+TAGS_REQUEST = Layout("II", TagsRequest)
+TAGS = Layout("IIIBxxx", TagsHead)
+TAG = Layout("16sBxxx32s32s", TagRecord)
 CHANGE = Layout("HBBQ16sI", Change)

@@ -1,31 +1,42 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A switch that executes the fabric manager's messages: bytes in, bytes out.
 
-Knows which component a message is for; never sockets.  CXL 3.1 7.6.
+Knows which component a message is for, and who is told of events; never sockets.  CXL 3.1 7.6.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
+from functools import partial
 from threading import RLock
+from weakref import WeakKeyDictionary, WeakSet
 
 from nupa.cxl import dvsec_tables as dvsec
 from nupa.cxl.cci import Code, CommandError
 from nupa.cxl.endpoint import DEVICE_ID
+from nupa.cxl.events import Event, Log
 from nupa.cxl.fm import messages, physical
 from nupa.cxl.fm.component import Component
 from nupa.cxl.fm.dcd_component import DcdComponent
-from nupa.cxl.fm.mctp import FramingError, Message, MessageType
+from nupa.cxl.fm.mctp import MANAGER, SWITCH, FramingError, Message, MessageType, vcs_of
+from nupa.cxl.fm.messages import Cci, Opcode
 from nupa.cxl.fm.mld_component import MldComponent
 from nupa.cxl.fm.mld_port import MldPort
+from nupa.cxl.fm.session import NOTIFICATION, Inbox
 from nupa.cxl.fm.virtual import Later, Virtual
+from nupa.cxl.fm.watch import watch_capacity, watch_switch
 from nupa.cxl.mld import Mld
-from nupa.cxl.physical_port import Device
+from nupa.cxl.physical_port import PhysicalPort
 from nupa.cxl.switch import Switch
 
 _SWITCH_ID = 0x4E02
 _KIND_SWITCH, _KIND_TYPE3 = 0x00, 0x03  # 8.2.9.1.1, Component Type
 _MOST = 16  # messages of 64 KiB
+#: Those that a host sends to its own virtual switch (7.6.7.1.5, .6).
+_OF_HOSTS = (Opcode.IDENTIFY, Opcode.SECRET_STATE, Opcode.SET_SECRET)
+_log = logging.getLogger(__name__)
 
 
 def _at_once(work: Callable[[], None]) -> None:
@@ -33,53 +44,178 @@ def _at_once(work: Callable[[], None]) -> None:
 
 
 class Manager:
-    """Executes requests on *switch*.  Bindings are done when *later* says so, by default at once.
+    """Executes requests on *switch*.  Bindings are done when *later* says so, by default at once;
+    *now_ns* is the time of events.
 
     `lock` is held during each request: who changes the switch in another thread holds it too."""
 
-    def __init__(self, switch: Switch, *, serial: int = 0, later: Later = _at_once) -> None:
+    def __init__(
+        self,
+        switch: Switch,
+        *,
+        serial: int = 0,
+        later: Later = _at_once,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
         self.switch = switch
         self.lock = RLock()
-        self._devices: dict[int, tuple[Device, Component]] = {}
+        self._now_ns = now_ns
+        self._sessions: WeakSet[Session] = WeakSet()
+        self._asking: Session | None = None
+        self._vcs: int | None = None
+        self._devices: dict[int, tuple[Mld, Component]] = {}
         identity = messages.Component(
             dvsec.VENDOR_ID, _SWITCH_ID, 0, 0, serial, _MOST, _KIND_SWITCH
         )
-        virtual = Virtual(switch, lambda: self.component, later)
-        ports = MldPort(switch, self._behind)
-        self.component = Component(
-            [*physical.commands(switch), *virtual.commands(), *ports.commands()], identity
-        )
+        rows = [
+            *physical.commands(switch, lambda: self._vcs),
+            *Virtual(switch, lambda: self.component, later).commands(),
+            *MldPort(switch, self._behind).commands(),
+        ]
+        self.component = self._made(Component(rows, identity, now_ns))
+        watch_switch(switch, partial(self._happened, self.component))
+        for port in switch.ports:
+            port.watchers.append(self._look)
+            self._look(port)
 
-    def answer(self, message: Message) -> Message:
-        """The response.  FramingError: it is no request."""
+    def execute(self, session: Session, message: Message) -> Message:
+        """The response to a request.  FramingError: it is none."""
         request = messages.unpack(message.body)
         if not message.owner or request.response:
             raise FramingError("a response, and nothing was asked")
         with self.lock:
-            if message.type is MessageType.CCI and request.opcode > 0xFF:
-                answer = request.answer(Code.UNSUPPORTED)  # commands of the FM API have their type
-            else:
-                answer = self.component.handle(request)
+            self._asking, self._vcs = session, vcs_of(message.source)
+            answer = self._answer(message.type, request)
         return message.answer(answer.pack())
 
-    def _behind(self, port: int) -> Component:
-        """The component of the device at a port, as long as that device is there."""
-        there = self.switch.port(port)
-        if there.device is None or not there.up:
-            raise CommandError(Code.INVALID_INPUT, f"port {port} has no device with its link up")
+    def _answer(self, kind: MessageType, request: Cci) -> Cci:
+        own = kind is MessageType.CCI and request.opcode > 0x5000  # the FM API has its own type
+        if own or (self._vcs is not None and request.opcode not in _OF_HOSTS):
+            return request.answer(Code.UNSUPPORTED)
+        try:
+            return self._handle(self.component, request)
+        except Exception:  # a bug in the model ends no other manager's work
+            _log.exception("command %#06x", request.opcode)
+            return request.answer(Code.INTERNAL_ERROR)
+
+    def _handle(self, component: Component, request: Cci) -> Cci:
+        assert self._asking is not None
+        return component.handle(request, self._asking.inbox(component))
+
+    # Devices
+
+    def _look(self, port: PhysicalPort) -> None:
+        self.device(port.number)
+
+    def device(self, port: int) -> Component | None:
+        """The component of the multi-logical device at a port, as long as that is there."""
+        there = self.switch.port(port).device
+        if not isinstance(there, Mld):
+            self._devices.pop(port, None)
+            return None
         device, component = self._devices.get(port, (None, None))
-        if component is None or device is not there.device:
-            device = there.device
-            component = self._component_of(port, device)
-            self._devices[port] = (device, component)
+        if component is None or device is not there:
+            component = self._made(self._component_of(port, there))
+            self._devices[port] = (there, component)
         return component
 
-    def _component_of(self, port: int, device: Device) -> Component:
-        if not isinstance(device, Mld):
-            raise CommandError(Code.INVALID_INPUT, f"port {port} has no multi-logical device")
+    def _behind(self, port: int, request: Cci) -> Cci:
+        there = self.switch.port(port)
+        component = self.device(port) if there.up else None
+        if component is None:
+            why = f"port {port} has no multi-logical device with its link up"
+            raise CommandError(Code.INVALID_INPUT, why)
+        return self._handle(component, request)
+
+    def _component_of(self, port: int, device: Mld) -> Component:
         identity = messages.Component(
             dvsec.VENDOR_ID, DEVICE_ID, 0, 0, device.serial, _MOST, _KIND_TYPE3
         )
-        own = MldComponent(device, lambda first, steps: self.switch.allocate(port, first, steps))
-        dynamic = DcdComponent(device.dynamic).commands() if device.dynamic else ()
-        return Component([*own.commands(), *dynamic], identity)
+        own = MldComponent(device, partial(self.switch.allocate, port))
+        dynamic = device.dynamic
+        rows = DcdComponent(dynamic).commands() if dynamic else ()
+        component = Component([*own.commands(), *rows], identity, self._now_ns)
+        if dynamic:
+            watch_capacity(dynamic, partial(self._happened, component))
+        return component
+
+    # Events
+
+    def _made(self, component: Component) -> Component:
+        component.on_done = partial(self._done, component)
+        return component
+
+    def _happened(self, component: Component, log: Log, event: Event) -> None:
+        with self.lock:
+            event = component.feed.add(log, event)
+            for session in tuple(self._sessions):
+                session.add(component, log, event)
+
+    def _done(self, component: Component) -> None:
+        for session in tuple(self._sessions):
+            session.inbox(component).done()
+
+
+class Session:
+    """One manager of *manager*'s switch.  *ready* is called, in any thread, when there is a
+    notification to be sent."""
+
+    def __init__(self, manager: Manager, ready: Callable[[], None] = lambda: None) -> None:
+        self._manager = manager
+        self._ready = ready
+        self._inboxes: WeakKeyDictionary[Component, Inbox] = WeakKeyDictionary()
+        self._told = 0
+        self._waits_for: int | None = None
+        self._tag = 0
+        with manager.lock:
+            manager._sessions.add(self)
+
+    def close(self) -> None:
+        with self._manager.lock:
+            self._manager._sessions.discard(self)
+
+    def answer(self, message: Message) -> Message | None:
+        """The response, or None: it needs none.  FramingError: it is no request, nor the response
+        to a notification."""
+        if message.owner:
+            request = messages.unpack(message.body)
+            if request.opcode == NOTIFICATION and not request.response:
+                return None  # 8.2.9.2.8: only components send it; discarded
+            return self._manager.execute(self, message)
+        response = messages.unpack(message.body)
+        expected = (True, NOTIFICATION, self._waits_for)
+        if (response.response, response.opcode, response.tag) != expected:
+            raise FramingError("a response, and nothing was asked")
+        with self._manager.lock:
+            self._waits_for = None
+            if self._told:
+                self._ready()
+        return None
+
+    def notification(self) -> Message | None:
+        """What is to be sent, if anything: one at a time, until it is acknowledged."""
+        with self._manager.lock:
+            if not self._told or self._waits_for is not None:
+                return None
+            self._waits_for = self._tag = (self._tag + 1) % 256
+            body = Cci(NOTIFICATION, self._told.to_bytes(2, "little"), self._tag).pack()
+            self._told = 0
+        return Message(MessageType.CCI, body, 0, True, SWITCH, MANAGER)
+
+    def inbox(self, component: Component) -> Inbox:
+        """What it has of a component's events."""
+        found = self._inboxes.get(component)
+        if found is None:
+            found = self._inboxes[component] = Inbox(component.feed, self._tell)
+        return found
+
+    def add(self, component: Component, log: Log, event: Event) -> None:
+        """It has happened: an inbox that is not made yet will have it from the component."""
+        found = self._inboxes.get(component)
+        if found is not None:
+            found.add(log, event)
+
+    def _tell(self, bits: int) -> None:
+        self._told |= bits
+        if self._waits_for is None:
+            self._ready()

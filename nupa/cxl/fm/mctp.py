@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from nupa.fabric.errors import RemoteError
+from nupa.fabric.errors import LocalError, RemoteError
 
 HEADER_BYTES = 4  # DSP0236 8.1
 _LENGTH_BYTES = 2
@@ -22,6 +22,19 @@ TAGS = 8
 
 #: Endpoint ids: those below 8 are reserved (DSP0236 8.2).
 MANAGER, SWITCH = 8, 9
+_FIRST_HOST, _LAST = 16, 254
+
+
+def host_endpoint(vcs: int) -> int:
+    """The endpoint of the host of a virtual switch.  LocalError: there are not so many."""
+    if not 0 <= vcs <= _LAST - _FIRST_HOST:
+        raise LocalError(f"virtual switch {vcs}: endpoints are for 0 to {_LAST - _FIRST_HOST}")
+    return _FIRST_HOST + vcs
+
+
+def vcs_of(endpoint: int) -> int | None:
+    """Whose host it is; None: the fabric manager's."""
+    return endpoint - _FIRST_HOST if endpoint >= _FIRST_HOST else None
 
 
 class MessageType(IntEnum):
@@ -73,9 +86,10 @@ class _Partial(NamedTuple):
 
 
 class Assembler:
-    """Bytes in, messages out, for endpoint *here*.  After a FramingError it is of no more use."""
+    """Bytes in, messages out, for endpoint *here*, or any.  After a FramingError it is of no more
+    use."""
 
-    def __init__(self, here: int = SWITCH) -> None:
+    def __init__(self, here: int | None = SWITCH) -> None:
         self._here = here
         self._stream = bytearray()
         self._partial: dict[tuple[int, bool, int], _Partial] = {}
@@ -96,9 +110,14 @@ class Assembler:
             if message is not None:
                 yield message
 
+    @property
+    def is_amid(self) -> bool:
+        """Whether a message has begun that is not whole."""
+        return bool(self._stream or self._partial)
+
     def _packet(self, packet: bytes) -> Message | None:
         version, destination, source, flags = packet[:HEADER_BYTES]
-        if version != _VERSION or destination != self._here:
+        if version != _VERSION or self._here not in (destination, None):
             raise FramingError(f"a packet of version {version & 0xF} to endpoint {destination}")
         first, last, sequence = bool(flags & 0x80), bool(flags & 0x40), flags >> 4 & 3
         key = (source, bool(flags & 8), flags & 7)

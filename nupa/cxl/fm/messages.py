@@ -18,6 +18,7 @@ from nupa.fabric.errors import LocalError
 HEADER = Struct("<BBxH3sHH")  # 7.6.3
 PAYLOAD_BYTES = 1 << 16  # we take; the field has 21 bits
 _BACKGROUND = 1 << 23
+SECRET_BYTES = 16  # 7.6.7.1.6: a UUID
 NO_LD = 0xFFFF  # 7.6.7.2.2
 NOT_BOUND = 0xFF  # 7.6.7.2.1: the LD-ID of what is bound as a whole
 
@@ -32,6 +33,10 @@ class Opcode(IntEnum):
     PORT_STATE = 0x5101
     PORT_CONTROL = 0x5102
     PPB_CONFIG = 0x5103
+    SECRET_STATE = 0x5104
+    SET_SECRET = 0x5105
+    VCS_SECRET_STATE = 0x5106
+    VCS_SECRET = 0x5107
     VCS_INFO = 0x5200
     BIND = 0x5201
     UNBIND = 0x5202
@@ -249,10 +254,11 @@ class UnbindRequest(NamedTuple):
 
 
 class AerRequest(NamedTuple):
-    """7.6.7.2.4: the error's bit in 4:0 of *error*, and its severity in 31:30."""
+    """7.6.7.2.4: *instance* 0 is the upstream port, 1 the first vPPB; the error's bit is in 4:0 of
+    *error*, and 1 in bit 31 if it is uncorrectable."""
 
     vcs: int
-    vppb: int
+    instance: int
     error: int
     header: bytes
 

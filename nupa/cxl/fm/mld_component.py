@@ -49,6 +49,7 @@ class MldComponent:
 
     def _allocations(self, payload: bytes) -> bytes:
         first, limit = payload
+        require(limit)
         steps = self._mld.allocated[self._mld.check(first) :][:limit]
         head = AllocationHead(
             len(self._mld.lds), GRANULARITIES[self._mld.granularity_bytes], first, len(steps)
@@ -78,6 +79,7 @@ class MldComponent:
     def _shares(self, limit: bool) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
         def get(payload: bytes) -> bytes:
             request = messages.PART.unpack(payload)
+            require(request.listed)
             first = self._mld.check(request.first)
             now = self._mld.bandwidth_limit if limit else self._mld.bandwidth
             found = bytes(now[first : first + request.listed])

@@ -10,22 +10,21 @@ from collections.abc import Callable, Iterator
 
 from nupa.cxl.cci import Code, Command, CommandError, Effect, at_least, exactly, require
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.component import Component
 from nupa.cxl.fm.mctp import FramingError
-from nupa.cxl.fm.messages import LdMemoryAccess, Opcode
+from nupa.cxl.fm.messages import Cci, LdMemoryAccess, Opcode
 from nupa.cxl.fm.physical import config_access
-from nupa.cxl.function import Place
+from nupa.cxl.function import Function, Place
 from nupa.cxl.switch import Switch
 
 MOST_MEMORY_BYTES = 4096  # of one memory request
 _WRITE = 1 << 23
 
-#: The component at a port: CommandError if there is none.
-Behind = Callable[[int], Component]
+#: behind(port, request): the answer of the device at a port: CommandError if there is none.
+Behind = Callable[[int, Cci], Cci]
 
 
 class MldPort:
-    """Requests to what *behind* finds at a port."""
+    """Requests to what *behind* has at a port."""
 
     def __init__(self, switch: Switch, behind: Behind) -> None:
         self._switch = switch
@@ -41,24 +40,18 @@ class MldPort:
         yield Command(Opcode.LD_MEMORY, "LD memory", memory, self._memory, Effect.DATA)
 
     def _tunnel(self, payload: bytes) -> bytes:
-        request = messages.TUNNEL.unpack(payload)
-        message = payload[messages.TUNNEL.size :]
-        require(request.target_type & 0xF == 0)
-        require(request.size == len(message), Code.INVALID_PAYLOAD_LENGTH)
-        component = self._behind(request.target)
-        try:
-            inner = messages.unpack(message)
-        except FramingError as error:
-            raise CommandError(Code.INVALID_INPUT, str(error)) from error
-        require(not inner.response)
-        answer = component.handle(inner).pack()
-        require(len(answer) + 4 <= messages.PAYLOAD_BYTES, Code.INTERNAL_ERROR)
-        return len(answer).to_bytes(2, "little") + bytes(2) + answer
+        return tunnel(payload, self._behind)
 
     def _config(self, payload: bytes) -> bytes:
         request = messages.LD_CONFIG.unpack(payload)
-        function = self._switch.mld(request.port).function(request.ld)
+        function = self._function(request.port, request.ld)
         return config_access(function.config, request.where, request.data)
+
+    def _function(self, port: int, ld: int) -> Function:
+        """Of an LD that no host has."""
+        function = self._switch.mld(port).function(ld)
+        require(ld not in self._switch.port(port).bound, why=f"LD {ld} is a host's")
+        return function
 
     def _memory(self, payload: bytes) -> bytes:
         request = messages.LD_MEMORY.unpack(payload)
@@ -76,7 +69,7 @@ class MldPort:
 
     def _places(self, request: LdMemoryAccess, word: int) -> list[Place]:
         """Whole DWs only: what registers take."""
-        function = self._switch.mld(request.port).function(request.ld)
+        function = self._function(request.port, request.ld)
         length, last = request.length, 0xF if request.length > 4 else 0
         require(0 < length <= MOST_MEMORY_BYTES and length % 4 == 0 and request.address % 4 == 0)
         require(word >> 12 & 0xF == 0xF and word >> 16 & 0xF == last)
@@ -84,3 +77,19 @@ class MldPort:
         places = [place for place in found if place is not None]
         require(len(places) == len(found))
         return places
+
+
+def tunnel(payload: bytes, behind: Behind) -> bytes:
+    """7.6.7.3.1: a message for whoever is *behind* a port, or is an LD of that number."""
+    request = messages.TUNNEL.unpack(payload)
+    message = payload[messages.TUNNEL.size :]
+    require(request.target_type & 0xF == 0)
+    require(request.size == len(message), Code.INVALID_PAYLOAD_LENGTH)
+    try:
+        inner = messages.unpack(message)
+    except FramingError as error:
+        raise CommandError(Code.INVALID_INPUT, str(error)) from error
+    require(not inner.response)
+    answer = behind(request.target, inner).pack()
+    require(len(answer) + 4 <= messages.PAYLOAD_BYTES, Code.INTERNAL_ERROR)
+    return len(answer).to_bytes(2, "little") + bytes(2) + answer

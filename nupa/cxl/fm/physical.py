@@ -6,15 +6,16 @@ Knows CXL 3.1 7.6.7.1 (51xxh); never virtual switches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from uuid import UUID
 
-from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
+from nupa.cxl.cci import Code, Command, CommandError, Effect, at_least, exactly, require
 from nupa.cxl.config import ConfigSpace
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.messages import Opcode, PortInfo, SwitchInfo
 from nupa.cxl.mld import MOST_LDS, Mld
-from nupa.cxl.physical_port import PortState
-from nupa.cxl.switch import Switch
+from nupa.cxl.physical_port import PhysicalPort, PortState
+from nupa.cxl.switch import Switch, VirtualSwitch
 
 _SLD, _MLD = 4, 5  # Connected Device Type
 _FLIT_256 = 3  # Connected Device Mode
@@ -26,15 +27,25 @@ _WRITE = 1 << 23
 _MASK_BYTES = 32
 
 
-def commands(switch: Switch) -> Iterator[Command]:
+#: asker(): the virtual switch whose host asks; None: it is the fabric manager.
+Asker = Callable[[], int | None]
+
+
+def commands(switch: Switch, asker: Asker) -> Iterator[Command]:
     """They change *switch*, or nothing."""
-    each = _Physical(switch)
+    each, secrets = _Physical(switch), _Secrets(switch, asker)
     reset = Effect.CONFIG | Effect.DATA
     size = messages.CONFIG.size
     yield Command(Opcode.IDENTIFY_SWITCH, "identify switch", exactly(0), each.identify)
     yield Command(Opcode.PORT_STATE, "get port state", at_least(2), each.state)
     yield Command(Opcode.PORT_CONTROL, "port control", exactly(2), each.control, reset)
     yield Command(Opcode.PPB_CONFIG, "PPB configuration", exactly(size), each.config, Effect.CONFIG)
+    yield Command(Opcode.SECRET_STATE, "get domain validation SV state", exactly(0), secrets.state)
+    secret = exactly(messages.SECRET_BYTES)
+    yield Command(Opcode.SET_SECRET, "set domain validation SV", secret, secrets.set)
+    of = "get VCS domain validation SV state"
+    yield Command(Opcode.VCS_SECRET_STATE, of, exactly(1), secrets.vcs_state)
+    yield Command(Opcode.VCS_SECRET, "get domain validation SV", exactly(1), secrets.get)
 
 
 class _Physical:
@@ -65,26 +76,7 @@ class _Physical:
     def _info(self, number: int) -> PortInfo:
         if number >= len(self._switch.ports):
             return PortInfo(number, PortState.INVALID, *[0] * 12)
-        port = self._switch.port(number)
-        link = port.link
-        kind = (_MLD if isinstance(port.device, Mld) else _SLD) if port.device else 0
-        return PortInfo(
-            number,
-            port.state,
-            _FLIT_256 if port.up else 0,
-            kind,
-            _MODES,
-            link.width,
-            link.width if port.up else 0,
-            (1 << link.speed) - 1,
-            link.speed,
-            link.speed if port.up else 0,
-            _LTSSM_L0 if port.up else _LTSSM_DETECT,
-            0,
-            _IN_RESET * port.in_reset | _PRESENT * port.present,
-            # How many more than one it supports.
-            MOST_LDS - 1 if port.role is PortState.DOWNSTREAM else 0,
-        )
+        return port_info(self._switch.port(number))
 
     def control(self, payload: bytes) -> bytes:
         request = messages.PORT_ACTION.unpack(payload)
@@ -101,6 +93,61 @@ class _Physical:
         port = self._switch.port(request.port)
         require(port.role is PortState.DOWNSTREAM and None not in port.bound)
         return config_access(port.ppb.config, request.where, request.data)
+
+
+class _Secrets:
+    """Domain validation (7.6.7.1.5 to .8): a host sets the secret value of its virtual switch,
+    once; the fabric manager reads it."""
+
+    def __init__(self, switch: Switch, asker: Asker) -> None:
+        self._switch = switch
+        self._asker = asker
+
+    def _own(self) -> VirtualSwitch:
+        vcs = self._asker()
+        if vcs is None:
+            raise CommandError(Code.UNSUPPORTED, "only a host has a virtual switch of its own")
+        return self._switch.vcs(vcs)
+
+    def state(self, _payload: bytes) -> bytes:
+        return bytes([self._own().secret is not None])
+
+    def set(self, payload: bytes) -> bytes:
+        virtual = self._own()
+        require(virtual.secret is None, why="it is set")
+        virtual.secret = UUID(bytes=payload)
+        return b""
+
+    def vcs_state(self, payload: bytes) -> bytes:
+        return bytes([self._switch.vcs(payload[0]).secret is not None])
+
+    def get(self, payload: bytes) -> bytes:
+        """Zeros if it is not set."""
+        secret = self._switch.vcs(payload[0]).secret
+        return secret.bytes if secret else bytes(messages.SECRET_BYTES)
+
+
+def port_info(port: PhysicalPort) -> PortInfo:
+    """What Get Physical Port State says of it."""
+    link = port.link
+    kind = (_MLD if isinstance(port.device, Mld) else _SLD) if port.device else 0
+    return PortInfo(
+        port.number,
+        port.state,
+        _FLIT_256 if port.up else 0,
+        kind,
+        _MODES,
+        link.width,
+        link.width if port.up else 0,
+        (1 << link.speed) - 1,
+        link.speed,
+        link.speed if port.up else 0,
+        _LTSSM_L0 if port.up else _LTSSM_DETECT,
+        0,
+        _IN_RESET * port.in_reset | _PRESENT * port.present,
+        # How many more than one it supports.
+        MOST_LDS - 1 if port.role is PortState.DOWNSTREAM else 0,
+    )
 
 
 def config_access(config: ConfigSpace, where: bytes, data: int) -> bytes:

@@ -11,10 +11,14 @@ import os
 import selectors
 import socket
 import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-from nupa.cxl.fm.manager import Manager
+from nupa.cxl.fm.manager import Manager, Session
 from nupa.cxl.fm.mctp import Assembler, FramingError, encode
 from nupa.fabric import registry
 from nupa.fabric.closing import Closing
@@ -22,7 +26,9 @@ from nupa.fabric.errors import LocalError
 
 _READ_BYTES = 1 << 16
 _MOST_WAITING_BYTES = 1 << 20  # of answers that a manager does not read: it is not heard meanwhile
-_MOST_MANAGERS = 64
+MOST_MANAGERS = 64
+_MOST_AT_ONCE = 32  # requests of one manager, before others have their turn
+_STALL_S = 10.0
 _UCRED = struct.Struct("3i")  # unix(7), SO_PEERCRED: pid, uid, gid
 
 
@@ -33,26 +39,47 @@ def path_of(name: str) -> Path:
 
 
 class _Peer:
-    def __init__(self, sock: socket.socket) -> None:
+    """A manager on the line; *ready* is called in any thread when it is to be notified.
+
+    `since` is when it began a message that is not whole yet."""
+
+    def __init__(self, sock: socket.socket, manager: Manager, ready: Callable[[], None]) -> None:
         self.sock = sock
+        self.session = Session(manager, ready)
         self.assembler = Assembler()
         self.waiting = bytearray()
+        self.since: float | None = None
 
 
 class Server(Closing):
     """Listens at *path* as soon as it is made, and answers in `run`, or in a thread of its own
-    after `start`.  Only processes of user *owner* are heard; by default this one's.
+    after `start`.  Only processes of user *owner* are heard; by default this one's.  Who leaves a
+    message half sent for *stall_s* is hung up on.
 
     LocalError: somebody listens there (EADDRINUSE), or the path is no place for a socket."""
 
-    def __init__(self, manager: Manager, path: Path, *, owner: int | None = None) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        path: Path,
+        *,
+        owner: int | None = None,
+        stall_s: float = _STALL_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.manager = manager
+        self._stall_s = stall_s
+        self._clock = clock
+        self._stopping = False
+        self._notified: deque[_Peer] = deque()
+        self._busy: set[_Peer] = set()
         self.path = path
         self._owner = os.geteuid() if owner is None else owner
         self._selector = selectors.DefaultSelector()
         self._thread: Thread | None = None
         self._peers: set[_Peer] = set()
         self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
         self._listener = self._listen()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._woken, selectors.EVENT_READ)
@@ -64,7 +91,7 @@ class Server(Closing):
                 _remove_stale(self.path)
                 listener.bind(str(self.path))
                 self.path.chmod(0o600)
-                listener.listen(_MOST_MANAGERS)
+                listener.listen(MOST_MANAGERS)
                 self._inode = self.path.lstat().st_ino
         except OSError as error:
             listener.close()
@@ -84,18 +111,46 @@ class Server(Closing):
 
     def stop(self) -> None:
         """End `run`; from any thread, and from a signal's handler."""
-        self._wake.send(b"\0")
+        self._stopping = True
+        self._rouse()
+
+    def _rouse(self) -> None:
+        with suppress(BlockingIOError):  # it is awake as soon as it reads what is there
+            self._wake.send(b"\0")
+
+    def _notify(self, peer: _Peer) -> None:
+        """In any thread."""
+        self._notified.append(peer)
+        self._rouse()
 
     def run(self) -> None:
         """Answer until `stop`."""
-        while True:
-            for key, events in self._selector.select():
+        while not self._stopping:
+            for key, events in self._selector.select(self._timeout_s()):
                 if key.fileobj is self._woken:
-                    return
-                if key.fileobj is self._listener:
+                    self._woken.recv(_READ_BYTES)
+                elif key.fileobj is self._listener:
                     self._accept()
                 elif key.data in self._peers:
                     self._serve(key.data, events)
+            while self._notified:
+                self._go_on(self._notified.popleft())
+            for peer in tuple(self._busy):
+                self._go_on(peer)
+            self._drop_stalled()
+
+    def _timeout_s(self) -> float | None:
+        """Until somebody has stalled for too long."""
+        if self._busy:
+            return 0
+        began = [peer.since for peer in self._peers if peer.since is not None]
+        return max(0.0, min(began) + self._stall_s - self._clock()) if began else None
+
+    def _drop_stalled(self) -> None:
+        limit = self._clock() - self._stall_s
+        for peer in tuple(self._peers):
+            if peer.since is not None and peer.since <= limit:
+                self._drop(peer)
 
     def close(self) -> None:
         """Hang up, and remove the socket."""
@@ -132,22 +187,38 @@ class Server(Closing):
         sock.setblocking(False)
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
         _, uid, _ = _UCRED.unpack(credentials)
-        if uid != self._owner or len(self._peers) >= _MOST_MANAGERS:
+        if uid != self._owner or len(self._peers) >= MOST_MANAGERS:
             sock.close()
             return
-        peer = _Peer(sock)
+        peer = _Peer(sock, self.manager, lambda: self._notify(peer))
         self._peers.add(peer)
         self._selector.register(sock, selectors.EVENT_READ, peer)
 
     def _serve(self, peer: _Peer, events: int) -> None:
-        try:
-            if events & selectors.EVENT_READ:
+        data = b""
+        if events & selectors.EVENT_READ:
+            try:
                 data = peer.sock.recv(_READ_BYTES)
-                if not data:
-                    self._drop(peer)
-                    return
-                for message in peer.assembler.feed(data):
-                    peer.waiting += encode(self.manager.answer(message))
+            except BlockingIOError:
+                return
+            except OSError:
+                self._drop(peer)
+                return
+            if not data:
+                self._drop(peer)
+                return
+        self._go_on(peer, data)
+
+    def _go_on(self, peer: _Peer, data: bytes = b"") -> None:
+        """Answer what has come, as long as it reads the answers, and others have their turn."""
+        if peer not in self._peers:
+            return
+        try:
+            if data or self._hears(peer):
+                self._answer(peer, data)
+            note = peer.session.notification() if self._hears(peer) else None
+            if note is not None:
+                peer.waiting += encode(note)
             if peer.waiting:
                 del peer.waiting[: peer.sock.send(peer.waiting)]
         except BlockingIOError:
@@ -156,12 +227,35 @@ class Server(Closing):
             self._drop(peer)
             return
         wanted = selectors.EVENT_WRITE if peer.waiting else 0
-        if len(peer.waiting) < _MOST_WAITING_BYTES:
+        if self._hears(peer):
             wanted |= selectors.EVENT_READ
         self._selector.modify(peer.sock, wanted, peer)
 
+    def _hears(self, peer: _Peer) -> bool:
+        return len(peer.waiting) < _MOST_WAITING_BYTES
+
+    def _answer(self, peer: _Peer, data: bytes) -> None:
+        """Of what has come, with *data* behind it.  FramingError: see `Assembler`."""
+        self._busy.discard(peer)
+        number = 0
+        for number, message in enumerate(peer.assembler.feed(data), 1):
+            answer = peer.session.answer(message)
+            if answer is not None:
+                peer.waiting += encode(answer)
+            if number == _MOST_AT_ONCE or not self._hears(peer):
+                peer.since = None
+                if self._hears(peer):
+                    self._busy.add(peer)
+                return
+        if not peer.assembler.is_amid:
+            peer.since = None
+        elif number or peer.since is None:
+            peer.since = self._clock()
+
     def _drop(self, peer: _Peer) -> None:
         self._peers.discard(peer)
+        self._busy.discard(peer)
+        peer.session.close()
         self._selector.unregister(peer.sock)
         peer.sock.close()
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, Opcode, VcsHead, VppbInfo
-from nupa.cxl.physical_port import Binding, UnbindMode
-from nupa.cxl.switch import Switch
-from nupa.cxl.vppb import Severity
+from nupa.cxl.physical_port import UnbindMode
+from nupa.cxl.switch import Switch, VirtualSwitch
+from nupa.cxl.vppb import Severity, report
 
 if TYPE_CHECKING:
     from nupa.cxl.fm.component import Component
@@ -44,7 +44,7 @@ class Virtual:
     def _info(self, payload: bytes) -> bytes:
         first, limit, count, numbers = payload[0], payload[1], payload[2], payload[3:]
         require(count == len(numbers), Code.INVALID_PAYLOAD_LENGTH)
-        require(limit)
+        require(limit and count)
         blocks = b"".join(self._block(number, first, limit) for number in numbers)
         return bytes([count, 0, 0, 0]) + blocks
 
@@ -55,17 +55,7 @@ class Virtual:
         state = _ENABLED if virtual.usp.up else _DISABLED
         head = messages.VCS.pack(VcsHead(number, state, virtual.usp.number, len(virtual.vppbs)))
         shown = range(first, min(first + limit, len(virtual.vppbs)))
-        return head + b"".join(
-            messages.VPPB.pack(self._vppb(virtual.bindings.get(i), virtual.status(i)))
-            for i in shown
-        )
-
-    def _vppb(self, binding: Binding | None, status: int) -> VppbInfo:
-        if binding is None:
-            return VppbInfo(status, 0, NOT_BOUND)
-        return VppbInfo(
-            status, binding.port.number, NOT_BOUND if binding.ld is None else binding.ld
-        )
+        return head + b"".join(messages.VPPB.pack(vppb_info(virtual, i)) for i in shown)
 
     def _bind(self, payload: bytes) -> bytes:
         request = messages.BIND.unpack(payload)
@@ -108,8 +98,20 @@ class Virtual:
 
     def _aer(self, payload: bytes) -> bytes:
         request = messages.AER.unpack(payload)
-        severity, bit = request.error >> 30, request.error & 0x1F
-        require(severity in list(Severity))
-        vppb = self._switch.vcs(request.vcs).vppb(request.vppb)
-        vppb.report(bit, Severity(severity), int.from_bytes(request.header[:16], "little"))
+        virtual = self._switch.vcs(request.vcs)
+        port = virtual.vppb(request.instance - 1) if request.instance else virtual.upstream
+        report(
+            port,
+            request.error & 0x1F,
+            Severity(request.error >> 31),
+            int.from_bytes(request.header[:16], "little"),
+        )
         return b""
+
+
+def vppb_info(virtual: VirtualSwitch, number: int) -> VppbInfo:
+    """What Get Virtual CXL Switch Info says of a vPPB."""
+    binding, status = virtual.bindings.get(number), virtual.status(number)
+    if binding is None:
+        return VppbInfo(status, 0, NOT_BOUND)
+    return VppbInfo(status, binding.port.number, NOT_BOUND if binding.ld is None else binding.ld)

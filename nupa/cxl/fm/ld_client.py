@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Multi-logical devices from their manager's side: memory, service, registers, dynamic capacity.
+
+Knows the messages of 53xxh and 54xxh; never how they get to the switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from errno import EINVAL
+from functools import partial
+from typing import NamedTuple
+
+from nupa.cxl.fm import messages
+from nupa.cxl.fm.dcd_client import Capacity
+from nupa.cxl.fm.messages import Opcode
+from nupa.cxl.fm.requests import Requests
+from nupa.cxl.mld import GRANULARITIES
+from nupa.fabric.errors import LocalError
+
+
+class LogicalDevices(NamedTuple):
+    """Of one device: all of its memory, and that of each LD."""
+
+    memory_bytes: int
+    granularity_bytes: int
+    lds: list[int]
+
+
+class LdCommands(Requests):
+    """Of the devices at a switch's ports."""
+
+    def logical_devices(self, port: int) -> LogicalDevices:
+        """Of the device at a port."""
+        info = messages.LD_INFO.unpack(self.tunnel(port, Opcode.LD_INFO))
+        answer = self.tunnel(port, Opcode.LD_ALLOCATIONS, bytes([0, 0xFF]))
+        head = messages.ALLOCATION_HEAD.unpack(answer)
+        (step,) = (size for size, code in GRANULARITIES.items() if code == head.granularity)
+        rows = messages.ALLOCATION.unpack_all(answer, messages.ALLOCATION_HEAD.size, head.listed)
+        return LogicalDevices(
+            info.memory_bytes, step, [(row.steps + row.second) * step for row in rows]
+        )
+
+    def allocate(self, port: int, first: int, sizes: Sequence[int]) -> list[int]:
+        """Give LDs *first*… memory, in bytes; what they have then.  LocalError: a size is no
+        multiple of the granularity."""
+        step = self.logical_devices(port).granularity_bytes
+        if any(size % step or size < 0 for size in sizes):
+            raise LocalError(f"memory of LDs comes in steps of {step >> 20} MiB", EINVAL)
+        rows = (messages.ALLOCATION.pack(messages.Allocation(size // step, 0)) for size in sizes)
+        payload = bytes([len(sizes), first, 0, 0]) + b"".join(rows)
+        answer = self.tunnel(port, Opcode.SET_LD_ALLOCATIONS, payload)
+        return [row.steps * step for row in messages.ALLOCATION.unpack_all(answer, 4)]
+
+    def ld_config_read(self, port: int, ld: int, offset: int) -> int:
+        """A DW of an LD's configuration space; *ld* 0xFFFF is the manager's own."""
+        access = messages.LdConfigAccess(port, config_place(offset), ld, 0)
+        return word(self.request(Opcode.LD_CONFIG, messages.LD_CONFIG.pack(access)))
+
+    def ld_config_write(self, port: int, ld: int, offset: int, value: int) -> None:
+        access = messages.LdConfigAccess(port, config_place(offset, write=True), ld, value)
+        self.request(Opcode.LD_CONFIG, messages.LD_CONFIG.pack(access))
+
+    def ld_read(self, port: int, ld: int, address: int, length: int) -> bytes:
+        """Registers behind an LD's BARs, in whole DWs."""
+        access = messages.LdMemoryAccess(port, _range(length), ld, length, address)
+        answer = self.request(Opcode.LD_MEMORY, messages.LD_MEMORY.pack(access))
+        return answer[4 : 4 + int.from_bytes(answer[:2], "little")]
+
+    def ld_write(self, port: int, ld: int, address: int, data: bytes) -> None:
+        where = _range(len(data), write=True)
+        access = messages.LdMemoryAccess(port, where, ld, len(data), address)
+        self.request(Opcode.LD_MEMORY, messages.LD_MEMORY.pack(access) + data)
+
+    def capacity(self, port: int) -> Capacity:
+        """The dynamic capacity of the device at a port."""
+        return Capacity(partial(self.tunnel, port))
+
+    def qos(self, port: int) -> messages.QosControl:
+        return messages.QOS.unpack(self.tunnel(port, Opcode.QOS_CONTROL))
+
+    def set_qos(self, port: int, qos: messages.QosControl) -> messages.QosControl:
+        answer = self.tunnel(port, Opcode.SET_QOS_CONTROL, messages.QOS.pack(qos))
+        return messages.QOS.unpack(answer)
+
+    def bandwidth(self, port: int, *, limit: bool = False) -> list[int]:
+        """Of each LD in 1/256 of its device's: what it is given, or limited to."""
+        opcode = Opcode.QOS_LIMIT if limit else Opcode.QOS_BANDWIDTH
+        return list(self.tunnel(port, opcode, bytes([0xFF, 0]))[messages.PART.size :])
+
+    def set_bandwidth(
+        self, port: int, first: int, parts: Sequence[int], *, limit: bool = False
+    ) -> None:
+        opcode = Opcode.SET_QOS_LIMIT if limit else Opcode.SET_QOS_BANDWIDTH
+        self.tunnel(port, opcode, bytes([len(parts), first, *parts]))
+
+
+def config_place(offset: int, *, write: bool = False) -> bytes:
+    """All four bytes of the DW at *offset*."""
+    return (offset | 0xF << 12 | write << 23).to_bytes(3, "little")
+
+
+def word(data: bytes) -> int:
+    """Its first DW."""
+    return int.from_bytes(data[:4], "little")
+
+
+def _range(length: int, *, write: bool = False) -> bytes:
+    last = 0xF if length > 4 else 0
+    return (0xF << 12 | last << 16 | write << 23).to_bytes(3, "little")

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A manager's end: requests and their answers, and notifications, over a socket or in one process.
+
+Knows how a command is asked and refused; never what one means.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from typing import Self
+
+from nupa.cxl.cci import Code, CommandError
+from nupa.cxl.fm import messages
+from nupa.cxl.fm.lines import Line, LocalLine, SocketLine
+from nupa.cxl.fm.manager import Manager
+from nupa.cxl.fm.mctp import MANAGER, TAGS, Message, MessageType, host_endpoint
+from nupa.cxl.fm.messages import Cci, Opcode
+from nupa.fabric import registry
+from nupa.fabric.closing import Closing
+from nupa.fabric.errors import RemoteError
+
+_BYTE = 256
+
+
+class Requests(Closing):
+    """`open` for a named fabric, `of` for a switch in this process.
+
+    Methods raise CommandError, whose `code` is the switch's return code, and RemoteError if the
+    other end is gone."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._tags = itertools.count()
+
+    @classmethod
+    def of(cls, manager: Manager) -> Self:
+        """Of a switch in this process: the same messages, and no socket."""
+        return cls(LocalLine(manager))
+
+    @classmethod
+    def open(cls, name: str | None = None) -> Self:
+        """Of the fabric *name*, or the one that is meant.  LocalError: nobody serves it, or it is
+        somebody else's."""
+        return cls(SocketLine(name or registry.meant_name()))
+
+    def close(self) -> None:
+        self._line.close()
+
+    def request(
+        self, opcode: int, payload: bytes = b"", *, cci: bool = False, host: int | None = None
+    ) -> bytes:
+        """Any command, and the payload of its answer; as the host of virtual switch *host* asks it,
+        if one is named.  CommandError: its return code."""
+        kind = MessageType.CCI if cci else MessageType.FM_API
+        tag = next(self._tags)
+        asked = Cci(opcode, payload, tag % _BYTE)
+        source = MANAGER if host is None else host_endpoint(host)
+        message = self._line.exchange(Message(kind, asked.pack(), tag % TAGS, source=source))
+        answer = messages.unpack(message.body)
+        if not answer.response or (answer.opcode, answer.tag) != (opcode, tag % _BYTE):
+            raise RemoteError(f"asked {opcode:#06x}, answered {answer.opcode:#06x}", errno.EPROTO)
+        return _payload_of(answer, opcode)
+
+    def tunnel(
+        self, port: int, opcode: int, payload: bytes = b"", *, ld: int | None = None
+    ) -> bytes:
+        """A command for the device at a port, or for one of its LDs.  CommandError: the return code
+        of the switch, the device or the LD."""
+        if ld is not None:
+            inner = self._wrapped(ld, opcode, payload)
+            return self._unwrapped(self.tunnel(port, Opcode.TUNNEL, inner), opcode)
+        answer = self.request(Opcode.TUNNEL, self._wrapped(port, opcode, payload))
+        return self._unwrapped(answer, opcode)
+
+    def _wrapped(self, target: int, opcode: int, payload: bytes) -> bytes:
+        message = Cci(opcode, payload, next(self._tags) % _BYTE).pack()
+        return messages.TUNNEL.pack(messages.Tunnelled(target, 0, len(message))) + message
+
+    def _unwrapped(self, answer: bytes, opcode: int) -> bytes:
+        size = int.from_bytes(answer[:2], "little")
+        return _payload_of(messages.unpack(answer[4 : 4 + size]), opcode)
+
+
+def _payload_of(answer: Cci, opcode: int) -> bytes:
+    if answer.code not in (Code.SUCCESS, Code.BACKGROUND_STARTED):
+        known = {int(each) for each in Opcode}
+        raise CommandError(
+            Code(answer.code), Opcode(opcode).name if opcode in known else hex(opcode)
+        )
+    return answer.payload

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What one manager has of its own: logs of events, and whether it is notified of new ones.
+
+Knows the event commands of a component's MCTP interface (CXL 3.1 8.2.9.2); never sockets, nor what
+an event says.  Each manager has logs of its own, so that none takes another's events away.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from nupa.cxl.cci import Command, Effect, exactly, table
+from nupa.cxl.commands.event_commands import EventCommands
+from nupa.cxl.events import Event, EventLogs, Log
+from nupa.cxl.fm.messages import PAYLOAD_BYTES
+
+EVENTS_MAX = 256  # of each log
+DONE_BIT = 1 << 15  # 8.2.9.2.6: a background operation is completed
+_POLICY_MASK = DONE_BIT | (1 << len(Log)) - 1
+_OVERHEAD_BYTES = 64  # of an answer within an answer
+GET_EVENTS, CLEAR_EVENTS, GET_POLICY, SET_POLICY, NOTIFICATION = 0x100, 0x101, 0x104, 0x105, 0x106
+
+#: tell(bits): this manager is to be notified of them, in any thread.
+Tell = Callable[[int], None]
+
+
+class Feed:
+    """A component's latest events, *now_ns* their time; who comes later reads them, too."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self.now_ns = now_ns
+        self.latest: dict[Log, deque[Event]] = {log: deque(maxlen=EVENTS_MAX) for log in Log}
+
+    def add(self, log: Log, event: Event) -> Event:
+        """With its time."""
+        event = replace(event, timestamp_ns=self.now_ns())
+        self.latest[log].append(event)
+        return event
+
+
+class Inbox:
+    """A manager's view of *feed*: `commands` read and clear it, `policy` is what it is told of."""
+
+    def __init__(self, feed: Feed, tell: Tell) -> None:
+        limits = (EVENTS_MAX,) * len(Log)
+        self.policy = 0
+        self._tell = tell
+        self._logs = EventLogs(limits, now_ns=feed.now_ns, changed=self._changed)
+        for log, events in feed.latest.items():
+            for event in events:
+                self._logs[log].add(event, event.timestamp_ns)
+        shared = EventCommands(
+            self._logs, payload_bytes=PAYLOAD_BYTES - _OVERHEAD_BYTES, interrupt=tell, message=0
+        )
+        rows = [row for row in shared.commands() if row.opcode in (GET_EVENTS, CLEAR_EVENTS)]
+        what = "MCTP event interrupt policy"
+        rows += [
+            Command(GET_POLICY, f"get {what}", exactly(0), self._get_policy),
+            Command(SET_POLICY, f"set {what}", exactly(2), self._set_policy, Effect.POLICY),
+        ]
+        self.commands = table(rows)
+
+    def add(self, log: Log, event: Event) -> None:
+        """One that *feed* has already."""
+        handle = self._logs[log].add(event, event.timestamp_ns)
+        self._changed(log, handle > 0)
+
+    def done(self) -> None:
+        """A background operation is."""
+        if self.policy & DONE_BIT:
+            self._tell(DONE_BIT)
+
+    def _changed(self, log: Log, is_new: bool) -> None:
+        """8.2.9.2.8: when a log gets its first record."""
+        if is_new and len(self._logs[log]) == 1 and self.policy >> log & 1:
+            self._tell(1 << log)
+
+    def _get_policy(self, _payload: bytes) -> bytes:
+        return self.policy.to_bytes(2, "little")
+
+    def _set_policy(self, payload: bytes) -> bytes:
+        self.policy = int.from_bytes(payload, "little") & _POLICY_MASK
+        return self._get_policy(b"")

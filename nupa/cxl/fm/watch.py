@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What happens at a switch, made into events for its fabric manager.
+
+Knows what is worth a record, and into which log it goes (CXL 3.1 7.6.8); never who reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nupa.cxl.dcd import DynamicCapacity
+from nupa.cxl.events import Change, Event, Log
+from nupa.cxl.extents import Extent
+from nupa.cxl.fm.event_records import (
+    PortChange,
+    capacity_changed,
+    mld_error,
+    port_changed,
+    vppb_changed,
+)
+from nupa.cxl.fm.physical import port_info
+from nupa.cxl.fm.virtual import vppb_info
+from nupa.cxl.physical_port import MldError, PhysicalPort
+from nupa.cxl.switch import Switch
+from nupa.cxl.vppb import VppbChange
+
+_LINK_CONTROL, _SLOT_CONTROL, _SLOT_STATUS = 0x10, 0x18, 0x1A  # PCIe 6.0 7.5.3
+_ERROR_LOGS = {
+    MldError.CORRECTABLE: Log.WARNING,
+    MldError.NON_FATAL: Log.FAILURE,
+    MldError.FATAL: Log.FAILURE,
+}
+
+#: happened(log, event)
+Happened = Callable[[Log, Event], None]
+
+
+def watch_switch(switch: Switch, happened: Happened) -> None:
+    """Links, slots, bindings, what hosts do to their bridges, and errors of devices."""
+
+    def vppb(vcs: int, number: int, change: VppbChange, failed: bool) -> None:
+        virtual = switch.vcs(vcs)
+        pcie = virtual.vppb(number).config["pcie"]
+        event = vppb_changed(
+            vcs,
+            number,
+            change,
+            vppb_info(virtual, number)[:3],
+            pcie.peek(_LINK_CONTROL, 2),
+            pcie.peek(_SLOT_CONTROL, 2),
+        )
+        happened(Log.WARNING if failed else Log.INFORMATIONAL, event)
+
+    def error(port: PhysicalPort, kind: MldError, message: bytes) -> None:
+        happened(_ERROR_LOGS[kind], mld_error(port.number, kind, message))
+
+    switch.watchers.append(vppb)
+    for port in switch.ports:
+        _Port(port, happened)
+        port.error_watchers.append(error)
+
+
+class _Port:
+    """Remembers what was last seen of a port."""
+
+    def __init__(self, port: PhysicalPort, happened: Happened) -> None:
+        self._seen = (port.present, port.up)
+        self._happened = happened
+        port.watchers.append(self._look)
+
+    def _look(self, port: PhysicalPort) -> None:
+        (present, up), self._seen = self._seen, (port.present, port.up)
+        if port.present != present:
+            self._tell(port, PortChange.SLOT)
+        if port.up != up:
+            self._tell(port, PortChange.LINK)
+
+    def _tell(self, port: PhysicalPort, change: PortChange) -> None:
+        status = port.ppb.config["pcie"].peek(_SLOT_STATUS, 2)
+        self._happened(Log.INFORMATIONAL, port_changed(change, port_info(port), status))
+
+
+def watch_capacity(capacity: DynamicCapacity, happened: Happened) -> None:
+    """What its hosts answer and give back."""
+
+    def changed(change: Change, host: int, extents: Sequence[Extent]) -> None:
+        left = (capacity.extents_left, capacity.tags_left)
+        parts = list(extents) or [Extent(0, 0)]
+        for number, extent in enumerate(parts, 1):
+            more = number < len(parts)
+            event = capacity_changed(change, host, extent, left=left, more=more)
+            happened(Log.DYNAMIC_CAPACITY, event)
+
+    capacity.watchers.append(changed)
