@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Windows on regions: what is taken away under running loads and stores reads as ones, in each
+ * process, and never as somebody else's. */
+#include "atomics.h"
+#include "support/runner.h"
+#include "support/viewed.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char why[512];
+
+static uint32_t count_threads(void)
+{
+	DIR *folder = opendir("/proc/self/task");
+	uint32_t n = 0;
+
+	CHECK(folder);
+	for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
+		n += entry->d_name[0] != '.';
+	closedir(folder);
+	return n;
+}
+
+static void hosts_that_share_a_region_see_each_others_stores(void)
+{
+	struct nupa_fabric *fabric = viewed_fabric();
+	uint64_t region = viewed_region(fabric, 5000, NUPA_COHERENT_HARDWARE);
+	struct nupa_view *here = viewed_map(fabric, region, 0),
+			 *there = viewed_map(fabric, region, 1), *none;
+	uint8_t bytes[8];
+
+	CHECK_EQ(nupa_view_bytes(here), 5000);
+	CHECK(words(here) != words(there));
+	words(here)[3] = OURS;
+	CHECK_EQ(words(there)[3], OURS);
+	CHECK_EQ(nupa_view_read(there, 4992, bytes, 8), 0);
+	CHECK_EQ(nupa_view_read(there, 4993, bytes, 8), -ERANGE);
+	CHECK_EQ(nupa_view_write(there, UINT64_MAX, bytes, 8), -ERANGE);
+	CHECK_EQ(nupa_view_flush(there, 8, 5000), -ERANGE);
+	CHECK_EQ(nupa_region_free(fabric, region, false), -EBUSY);
+	nupa_view_free(here);
+	nupa_view_free(there);
+	CHECK_EQ(nupa_region_share(fabric, region, (uint64_t[4]){ 0 }), 0);
+	CHECK_EQ(nupa_view_of_region(fabric, region, 1, &none, why, sizeof(why)), -EACCES);
+	CHECK(strstr(why, "not shared with host 1"));
+	CHECK_EQ(nupa_region_free(fabric, region, false), 0);
+	CHECK_EQ(nupa_view_of_region(fabric, region, 0, &none, why, sizeof(why)), -ESTALE);
+	nupa_fabric_put(fabric);
+}
+
+static void what_was_closed_is_ones_at_the_same_addresses(void)
+{
+	struct nupa_fabric *fabric = viewed_fabric();
+	uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE), next;
+	struct nupa_view *view = viewed_map(fabric, region, 0), *other;
+	uint64_t word;
+
+	viewed_fill(view, OURS);
+	nupa_view_close(view);
+	nupa_view_close(view);
+	CHECK_EQ(nupa_region_free(fabric, region, false), 0);
+	next = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE);
+	other = viewed_map(fabric, next, 1);
+	viewed_fill(other, THEIRS);
+	for (uint32_t i = 0; i < WORDS; i++)
+		CHECK_EQ(words(view)[i], ONES);
+	words(view)[0] = OURS;
+	CHECK_EQ(words(other)[0], THEIRS);
+	CHECK_EQ(nupa_view_read(view, 8, &word, 8), -ESTALE);
+	CHECK_EQ(word, ONES);
+	CHECK_EQ(nupa_view_write(view, 8, &word, 8), -ESTALE);
+	CHECK_EQ(nupa_view_lost(view), NUPA_VIEW_CLOSED);
+	nupa_view_free(view);
+	nupa_view_free(other);
+	nupa_fabric_put(fabric);
+}
+
+static void the_thread_is_there_while_a_window_is(void)
+{
+	struct nupa_fabric *fabric = viewed_fabric();
+	uint64_t region = viewed_region(fabric, PAGE, NUPA_COHERENT_HARDWARE);
+	const uint32_t before = count_threads();
+
+	for (uint32_t round = 0; round < 50; round++) {
+		struct nupa_view *a = viewed_map(fabric, region, 0),
+				 *b = viewed_map(fabric, region, 1);
+
+		CHECK_EQ(count_threads(), before + 1);
+		nupa_view_free(a);
+		CHECK_EQ(count_threads(), before + 1);
+		nupa_view_free(b);
+		CHECK_EQ(count_threads(), before);
+	}
+	nupa_fabric_put(fabric);
+}
+
+/* --- loss under load ---------------------------------------------------------------------------
+ */
+
+struct under_way {
+	const struct nupa_view *view;
+	uint32_t started;
+};
+
+/* The first half of the view; the other one is stored to. */
+static void *load_until_ones(void *arg)
+{
+	struct under_way *way = arg;
+
+	for (uint64_t i = 0;; i = (i + 1) % (WORDS / 2)) {
+		const uint64_t found = nupa_load_relaxed(&words(way->view)[i]);
+
+		CHECK(found == OURS || found == ONES);
+		if (found == ONES)
+			return NULL;
+		nupa_store_release(&way->started, 1);
+	}
+}
+
+static void *store_until_lost(void *arg)
+{
+	const struct under_way *way = arg;
+
+	while (nupa_view_lost(way->view) == NUPA_VIEW_KEPT)
+		for (uint64_t i = WORDS / 2; i < WORDS; i++)
+			nupa_store_relaxed(&words(way->view)[i], OURS);
+	return NULL;
+}
+
+static void *read_until_lost(void *arg)
+{
+	const struct under_way *way = arg;
+	uint8_t found[PAGE], ones[PAGE];
+	int rc;
+
+	memset(ones, 0xff, sizeof(ones));
+	do {
+		rc = nupa_view_read(way->view, 0, found, sizeof(found));
+		CHECK(rc == 0 || rc == -ESTALE);
+		CHECK(rc || (found[0] == 0x11 && !memcmp(found, found + 1, sizeof(found) - 1)));
+	} while (!rc);
+	CHECK_EQ(memcmp(found, ones, sizeof(ones)), 0);
+	return NULL;
+}
+
+/* A child with a window of its own: the exit status of load_until_ones. */
+static pid_t fork_loader(struct nupa_fabric *fabric, uint64_t region)
+{
+	struct under_way way = { 0 };
+	int ready[2];
+	pid_t child;
+	char byte;
+
+	CHECK_EQ(pipe(ready), 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		way.view = viewed_map(fabric, region, 1);
+		CHECK_EQ(words(way.view)[0], OURS);
+		CHECK_EQ(write(ready[1], "", 1), 1);
+		load_until_ones(&way);
+		_exit(0);
+	}
+	close(ready[1]);
+	CHECK_EQ(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return child;
+}
+
+static void a_region_freed_by_force_is_ones_to_all_who_load_and_store(void)
+{
+	struct nupa_fabric *fabric = viewed_fabric();
+
+	for (uint32_t round = 0; round < 10; round++) {
+		uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE), next;
+		struct nupa_view *view = viewed_map(fabric, region, 0), *other;
+		struct under_way way = { .view = view };
+		pthread_t loader, storer, reader;
+		int status;
+		pid_t child;
+
+		viewed_fill(view, OURS);
+		child = fork_loader(fabric, region);
+		CHECK_EQ(pthread_create(&loader, NULL, load_until_ones, &way), 0);
+		CHECK_EQ(pthread_create(&storer, NULL, store_until_lost, &way), 0);
+		CHECK_EQ(pthread_create(&reader, NULL, read_until_lost, &way), 0);
+		while (!nupa_load_acquire(&way.started))
+			nupa_cpu_pause();
+		CHECK_EQ(nupa_region_free(fabric, region, true), 0);
+		CHECK_EQ(nupa_view_lost(view), NUPA_VIEW_REVOKED);
+		next = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE);
+		other = viewed_map(fabric, next, 0);
+		CHECK_EQ(words(other)[0], 0);
+		CHECK_EQ(words(other)[WORDS - 1], 0); /* no store came late */
+		viewed_fill(other, THEIRS);
+		CHECK_EQ(pthread_join(loader, NULL), 0);
+		CHECK_EQ(pthread_join(storer, NULL), 0);
+		CHECK_EQ(pthread_join(reader, NULL), 0);
+		CHECK_EQ(waitpid(child, &status, 0), child);
+		CHECK_EQ(status, 0);
+		CHECK_EQ(words(other)[WORDS - 1], THEIRS);
+		nupa_view_free(view);
+		nupa_view_free(other);
+		CHECK_EQ(nupa_region_free(fabric, next, false), 0);
+	}
+	nupa_fabric_put(fabric);
+}
+
+static void a_child_has_none_of_its_parents_windows(void)
+{
+	struct nupa_fabric *fabric = viewed_fabric();
+	uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE);
+	struct nupa_view *view = viewed_map(fabric, region, 0);
+	int status;
+	pid_t child;
+
+	viewed_fill(view, OURS);
+	child = fork();
+	if (child == 0) {
+		struct nupa_view *own;
+
+		CHECK_EQ(nupa_view_lost(view), NUPA_VIEW_FORKED);
+		CHECK_EQ(words(view)[5], ONES);
+		words(view)[5] = THEIRS;
+		nupa_view_free(view);
+		own = viewed_map(fabric, region, 0);
+		CHECK_EQ(words(own)[5], OURS);
+		nupa_view_free(own);
+		CHECK_EQ(count_threads(), 1);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(words(view)[5], OURS);
+	CHECK_EQ(nupa_region_free(fabric, region, true), 0);
+	CHECK_EQ(words(view)[5], ONES);
+	nupa_view_free(view);
+	nupa_fabric_put(fabric);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(hosts_that_share_a_region_see_each_others_stores),
+		CASE(what_was_closed_is_ones_at_the_same_addresses),
+		CASE(the_thread_is_there_while_a_window_is),
+		CASE(a_region_freed_by_force_is_ones_to_all_who_load_and_store),
+		CASE(a_child_has_none_of_its_parents_windows),
+	};
+
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
