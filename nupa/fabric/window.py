@@ -221,8 +221,10 @@ class Window:
         self._heed(lib.nupa_view_write(self._view, offset, given, len(given)))
 
     def atomic(self, operation: str, offset: int, operand: int = 0, compare: int = 0) -> int:
-        """See `nupa.memory.atomic`."""
+        """As `nupa.memory.atomic_*` do it.  What the 64 bits were before."""
         self._check(offset, 8)
+        if not (0 <= operand < 2**64 and 0 <= compare < 2**64):
+            raise LocalError(f"{self.name}: {operation} of {operand:#x}: a word has 64 bits")
         before = ffi.new("uint64_t *")
         rc = lib.nupa_word_atomic(
             self.pointer, self._size, offset, OPERATIONS[operation], operand, compare, before

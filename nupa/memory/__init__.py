@@ -2,6 +2,28 @@
 """Memory of others, used by load, store and atomics: whatever the link between.
 
 Knows windows, requests for bytes and words, and in which order they are done; never queue pairs,
-registers of CXL or packets.  Import what you use: `nupa.memory.access` (Access),
-`nupa.memory.ualink` (Pod), `nupa.memory.nvlink` (Node).
+registers of CXL or packets.  Atomics are here; import the rest from where it is:
+`nupa.memory.access` (Access), `nupa.memory.ualink` (Pod), `nupa.memory.nvlink` (Node).
 """
+
+from nupa.memory.atomic import (
+    atomic_compare_swap,
+    atomic_fetch_add,
+    atomic_fetch_and,
+    atomic_fetch_or,
+    atomic_fetch_xor,
+    atomic_load,
+    atomic_store,
+    atomic_swap,
+)
+
+__all__ = [
+    "atomic_compare_swap",
+    "atomic_fetch_add",
+    "atomic_fetch_and",
+    "atomic_fetch_or",
+    "atomic_fetch_xor",
+    "atomic_load",
+    "atomic_store",
+    "atomic_swap",
+]

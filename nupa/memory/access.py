@@ -46,6 +46,9 @@ class Access(Protocol):
 
     def write(self, offset: int, data: Bytes) -> None: ...
 
+    def atomic(self, operation: Atomic, offset: int, operand: int = 0, compare: int = 0) -> int:
+        """What the word at *offset* was before.  LocalError: it is not aligned, or not inside."""
+
     def flush(self, offset: int = 0, size: int | None = None) -> None:
         """What was written is where others see it when this returns."""
 

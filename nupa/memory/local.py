@@ -6,26 +6,15 @@ Knows bytes and words; never who asks for them.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 from nupa.fabric.errors import LocalError
-from nupa.memory.access import WORD, WORD_BYTES, Access, Atomic, Bytes, check_range, check_word
+from nupa.memory.access import Access, Atomic, Bytes, check_range, check_word
+from nupa.memory.atomic import of_buffer
 
 #: Writable, contiguous: a bytearray, a memoryview, a NumPy array, nupa.fabric.PoolMemory.
 Buffer = Any
-_RULES: dict[Atomic, Callable[[int, int], int]] = {
-    Atomic.LOAD: lambda was, _: was,
-    Atomic.STORE: lambda _, operand: operand,
-    Atomic.FETCH_ADD: lambda was, operand: was + operand & WORD,
-    Atomic.FETCH_AND: lambda was, operand: was & operand,
-    Atomic.FETCH_OR: lambda was, operand: was | operand,
-    Atomic.FETCH_XOR: lambda was, operand: was ^ operand,
-    Atomic.SWAP: lambda _, operand: operand,
-}
-_LOCK = threading.Lock()
 
 
 class BufferWindow:
@@ -51,6 +40,9 @@ class BufferWindow:
         given = memoryview(data).cast("B")
         check_range(self._name, offset, len(given), len(self.memory))
         self.memory[offset : offset + len(given)] = given
+
+    def atomic(self, operation: Atomic, offset: int, operand: int = 0, compare: int = 0) -> int:
+        return of_buffer(self.memory, operation, offset, operand, compare)
 
     def flush(self, offset: int = 0, size: int | None = None) -> None:
         check_range(self._name, offset, size or 0, len(self.memory))
@@ -88,11 +80,4 @@ def perform(
 ) -> int:
     """What the word at *offset* was before.  LocalError: it is not aligned, or not inside."""
     check_word("memory", offset, operand, compare)
-    with _LOCK:
-        was = int.from_bytes(memory.read(offset, WORD_BYTES), "little")
-        if operation is Atomic.COMPARE_SWAP:
-            now = operand if was == compare else was
-        else:
-            now = _RULES[operation](was, operand)
-        memory.write(offset, now.to_bytes(WORD_BYTES, "little"))
-    return was
+    return memory.atomic(operation, offset, operand, compare)
