@@ -5,11 +5,6 @@
 #include <errno.h>
 #include <unistd.h>
 
-static uint32_t own_kernel(const struct nupa_fabric *fabric)
-{
-	return nupa_fabric_owner(fabric) >> 22;
-}
-
 int nupa_region_own(struct nupa_fabric *fabric, uint32_t slot, uint32_t pid,
 		    struct nupa_region_body *body)
 {
@@ -41,14 +36,15 @@ int nupa_region_own(struct nupa_fabric *fabric, uint32_t slot, uint32_t pid,
 	return 0;
 }
 
-/* A pid of another namespace says nothing here. */
+/* A pid of another namespace, or kernel, says nothing here: it is taken for alive. */
 static bool process_there(const struct nupa_fabric *fabric, uint32_t owner, uint64_t start_time,
 			  uint32_t pid_ns)
 {
 	const uint32_t ours = pid_ns ? nupa_pid_namespace() : 0;
 
-	return owner >> 22 != own_kernel(fabric) || (ours && pid_ns != ours) ||
-	       nupa_process_alive(owner & 0x3fffff, start_time);
+	if (nupa_fabric_machines(fabric) && (owner ^ nupa_fabric_owner(fabric)) >> 22)
+		return true;
+	return (ours && pid_ns != ours) || nupa_process_alive(owner & 0x3fffff, start_time);
 }
 
 static bool slot_there(const struct nupa_fabric *fabric, uint32_t slot, uint32_t epoch)
@@ -156,6 +152,34 @@ static void reap_live(struct nupa_fabric *fabric, const struct nupa_regions *t, 
 		(void)nupa_region_finish(fabric, t, index, claim);
 }
 
+static void reap_row(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index)
+{
+	struct nupa_region_row *row = &t->rows[index];
+	uint64_t claim = nupa_load_acquire(&row->claim);
+
+	switch (NUPA_CLAIM_STATE(claim)) {
+	case NUPA_REGION_CHANGING:
+		if (!nupa_region_claimant_alive(fabric, claim) &&
+		    nupa_region_step(fabric, row, &claim, NUPA_REGION_LIVE))
+			reap_live(fabric, t, index, claim);
+		break;
+	case NUPA_REGION_LIVE:
+		reap_live(fabric, t, index, claim);
+		break;
+	case NUPA_REGION_MAKING:
+	case NUPA_REGION_FREEING:
+		if (!nupa_region_claimant_alive(fabric, claim))
+			(void)nupa_region_finish(fabric, t, index, claim);
+		break;
+	case NUPA_REGION_REVOKED:
+		if (!nupa_region_windows(fabric, t, nupa_load_relaxed(&row->body.id)))
+			(void)nupa_region_finish(fabric, t, index, claim);
+		break;
+	default:
+		break;
+	}
+}
+
 void nupa_region_reap(struct nupa_fabric *fabric)
 {
 	struct nupa_regions t;
@@ -163,29 +187,6 @@ void nupa_region_reap(struct nupa_fabric *fabric)
 	if (nupa_regions(fabric, false, &t))
 		return;
 	nupa_region_reap_windows(fabric, &t);
-	for (uint32_t i = 0; i < t.rows_limit; i++) {
-		struct nupa_region_row *row = &t.rows[i];
-		uint64_t claim = nupa_load_acquire(&row->claim);
-
-		switch (NUPA_CLAIM_STATE(claim)) {
-		case NUPA_REGION_LIVE:
-			reap_live(fabric, &t, i, claim);
-			break;
-		case NUPA_REGION_CHANGING:
-			if (!nupa_region_claimant_alive(fabric, claim))
-				(void)nupa_region_step(fabric, row, &claim, NUPA_REGION_LIVE);
-			break;
-		case NUPA_REGION_MAKING:
-		case NUPA_REGION_FREEING:
-			if (!nupa_region_claimant_alive(fabric, claim))
-				(void)nupa_region_finish(fabric, &t, i, claim);
-			break;
-		case NUPA_REGION_REVOKED:
-			if (!nupa_region_windows(fabric, &t, nupa_load_relaxed(&row->body.id)))
-				(void)nupa_region_finish(fabric, &t, i, claim);
-			break;
-		default:
-			break;
-		}
-	}
+	for (uint32_t i = 0; i < t.rows_limit; i++)
+		reap_row(fabric, &t, i);
 }
