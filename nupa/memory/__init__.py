@@ -2,10 +2,11 @@
 """Memory of others, used by load, store and atomics: whatever the link between.
 
 Knows windows, requests for bytes and words, and in which order they are done; never queue pairs,
-registers of CXL or packets.  Atomics are here; import the rest from where it is:
-`nupa.memory.access` (Access), `nupa.memory.ualink` (Pod), `nupa.memory.nvlink` (Node).
+registers of CXL or packets.  Atomics, and what each window can do (Access), are here; import the
+rest from where it is: `nupa.memory.ualink` (Pod), `nupa.memory.nvlink` (Node).
 """
 
+from nupa.memory.access import Access, Atomic
 from nupa.memory.atomic import (
     atomic_compare_swap,
     atomic_fetch_add,
@@ -18,6 +19,8 @@ from nupa.memory.atomic import (
 )
 
 __all__ = [
+    "Access",
+    "Atomic",
     "atomic_compare_swap",
     "atomic_fetch_add",
     "atomic_fetch_and",

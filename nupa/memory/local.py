@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from nupa.fabric.errors import LocalError
-from nupa.memory.access import Access, Atomic, Bytes, check_range, check_word
+from nupa.memory.access import Access, Atomic, Bytes, check_range
 from nupa.memory.atomic import of_buffer
 
 #: Writable, contiguous: a bytearray, a memoryview, a NumPy array, nupa.fabric.PoolMemory.
@@ -73,11 +73,3 @@ class BufferWindow:
 def as_access(memory: Access | Buffer) -> Access:
     """A window as it is, a buffer with a window's ways."""
     return memory if isinstance(memory, Access) else BufferWindow(memory)
-
-
-def perform(
-    memory: Access, operation: Atomic, offset: int, operand: int = 0, compare: int = 0
-) -> int:
-    """What the word at *offset* was before.  LocalError: it is not aligned, or not inside."""
-    check_word("memory", offset, operand, compare)
-    return memory.atomic(operation, offset, operand, compare)

@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from nupa.fabric.errors import LocalError
 from nupa.memory.access import Access, Atomic, Bytes, RemoteWindow, check_range
-from nupa.memory.local import Buffer, as_access, perform
+from nupa.memory.local import Buffer, as_access
 
 PEERS = 8
 
@@ -150,4 +150,4 @@ class PeerWindow(RemoteWindow):
 
     def atomic(self, operation: Atomic, offset: int, operand: int = 0, compare: int = 0) -> int:
         self._check_word(offset, operand, compare)
-        return perform(self._peer.memory, operation, self._offset + offset, operand, compare)
+        return self._peer.memory.atomic(operation, self._offset + offset, operand, compare)

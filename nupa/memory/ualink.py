@@ -17,7 +17,7 @@ from random import Random
 
 from nupa.fabric.errors import LocalError, RemoteError
 from nupa.memory.access import WORD_BYTES, Access, Atomic, Bytes, RemoteWindow, check_range
-from nupa.memory.local import Buffer, as_access, perform
+from nupa.memory.local import Buffer, as_access
 from nupa.memory.requests import (
     ACCELERATORS,
     ADDRESSES,
@@ -213,9 +213,7 @@ class Accelerator:
                 for at, end in request.runs():
                     self.memory.write(request.address + at, request.data[at:end])
                 return Status.OKAY, b""
-            was = perform(
-                self.memory, request.atomic, request.word, request.operand, request.compare
-            )
+            was = self.memory.atomic(request.atomic, request.word, request.operand, request.compare)
             return Status.OKAY, was.to_bytes(WORD_BYTES, "little")
         except RemoteError:
             return Status.LOST, b""

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import hypothesis.strategies as st
@@ -11,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 
 from nupa.fabric.errors import LocalError, RemoteError
-from nupa.memory.access import Atomic, Bytes
+from nupa.fabric.window import Window
+from nupa.memory import Atomic, atomic_fetch_add
+from nupa.memory.access import Bytes
 from nupa.memory.local import BufferWindow
 from nupa.memory.requests import (
     ACCELERATORS,
@@ -245,3 +249,35 @@ def test_an_atomic_takes_one_beat_and_returns_what_was() -> None:
     assert one.response(5) == Response(2, 5, Status.OKAY, (40).to_bytes(8, "little"))
     assert two.memory.read(72, 8)[0] == 42
     assert pod.done == 1
+
+
+def test_memory_that_is_lost_is_said_by_the_response() -> None:
+    fd = os.memfd_create("lost")
+    os.ftruncate(fd, MEMORY)
+    with Window.of_pieces(fd, [0], MEMORY, on_loss="raise") as memory:
+        os.close(fd)
+        pod = Pod()
+        one, two = pod.attach(1, bytearray(64)), pod.attach(2, memory)
+        window = one.window(two)
+        window.write(0, b"kept")
+        assert window.read(0, 4) == b"kept"
+        memory.revoke()
+        for command, size in ((READ, 0), (WRITE, 64), (ATOMIC, 64)):
+            one.send(Request(command, 1, 2, 3, 0, 64, bytes(size), 0xFF if size else 0))
+            assert one.response(3).status is Status.LOST
+        with pytest.raises(RemoteError, match="taken away"):
+            window.read(0, 4)
+
+
+def test_threads_of_several_accelerators_lose_no_sum() -> None:
+    pod = Pod(random=Random(5))
+    target = pod.attach(0, bytearray(64))
+
+    def add(number: int) -> int:
+        with pod.attach(number, bytearray(64)).window(target) as window:
+            return sum(atomic_fetch_add(window, 8, 1) for _ in range(100))
+
+    with ThreadPoolExecutor(4) as threads:
+        seen = sum(threads.map(add, range(1, 5)))
+    assert target.memory.read(8, 8) == (400).to_bytes(8, "little")
+    assert seen == sum(range(400))

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import doctest
+import mmap
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from random import Random
@@ -14,16 +16,55 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from nupa.fabric import Fabric
 from nupa.fabric.errors import LocalError
+from nupa.fabric.window import Coherence, Window
+from nupa.memory import (
+    Access,
+    Atomic,
+    atomic_compare_swap,
+    atomic_fetch_add,
+    atomic_fetch_and,
+    atomic_fetch_or,
+    atomic_fetch_xor,
+    atomic_load,
+    atomic_store,
+    atomic_swap,
+)
 from nupa.memory import nvlink as nvlink_module
 from nupa.memory import ualink as ualink_module
-from nupa.memory.access import WORD, Access, Atomic, RemoteWindow
-from nupa.memory.local import BufferWindow, perform
+from nupa.memory.access import WORD, RemoteWindow
+from nupa.memory.local import BufferWindow
 from nupa.memory.nvlink import Node
 from nupa.memory.ualink import Pod
 
-SIZE = 4096
+SIZE = 4 * mmap.PAGESIZE
 AT = 64 + 8  # where a window begins in the memory behind it
+
+
+def memory_file(size: int) -> int:
+    """A descriptor of memory that no window outlives."""
+    fd = os.memfd_create("windows")
+    os.ftruncate(fd, size)
+    return fd
+
+
+@contextmanager
+def cxl(coherence: Coherence = "hardware") -> Iterator[Access]:
+    """In turns of a page from two places of one file, as two devices that are interleaved."""
+    fd = memory_file(SIZE)
+    pieces = (2 * mmap.PAGESIZE, 0)
+    try:
+        with Window.of_pieces(fd, pieces, SIZE, mmap.PAGESIZE, coherence=coherence) as window:
+            yield window
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def cxl_software() -> Iterator[Access]:
+    with cxl("software") as window:
+        yield window
 
 
 @contextmanager
@@ -60,7 +101,7 @@ def nvlink() -> Iterator[Access]:
 
 
 Kind = Callable[[], AbstractContextManager[Access]]
-KINDS = (plain, ualink, ualink_posted, nvlink)
+KINDS = (plain, cxl, cxl_software, ualink, ualink_posted, nvlink)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda each: each.__name__)
 
 RANGES = st.tuples(st.integers(0, SIZE), st.integers(0, 700)).map(
@@ -97,12 +138,6 @@ def expected(operation: Atomic, was: int, operand: int, compare: int) -> int:
     }[operation]
 
 
-def atomic(window: Access, operation: Atomic, *args: int) -> int:
-    if isinstance(window, RemoteWindow):
-        return window.atomic(operation, *args)
-    return perform(window, operation, *args)
-
-
 @each_kind
 @settings(max_examples=25)
 @given(steps=STEPS)
@@ -124,11 +159,37 @@ def test_a_window_is_bytes_to_its_one_user(kind: Kind, steps: list[tuple[Any, ..
                 offset, operand, compare = args
                 was = int.from_bytes(model[offset : offset + 8], "little")
                 operand = 0 if what is Atomic.LOAD else operand
-                assert atomic(window, what, offset, operand, compare) == was
+                assert window.atomic(what, offset, operand, compare) == was
                 now = expected(what, was, operand, compare)
                 model[offset : offset + 8] = now.to_bytes(8, "little")
         window.flush()
         assert window.read(0, len(window)) == model
+
+
+@each_kind
+def test_atomic_functions_take_each_window(kind: Kind) -> None:
+    with kind() as window:
+        atomic_store(window, 8, WORD)
+        assert atomic_fetch_add(window, 8, 3) == WORD
+        assert atomic_fetch_or(window, 8, 4) == 2
+        assert atomic_fetch_xor(window, 8, 5) == 6
+        assert atomic_fetch_and(window, 8, 1) == 3
+        assert atomic_compare_swap(window, 8, 0, 7) == 1
+        assert atomic_compare_swap(window, 8, 1, 7) == 1
+        assert atomic_swap(window, 8, 9) == 7
+        assert atomic_load(window, 8) == 9
+        assert window.read(0, 24) == bytes(8) + b"\t" + bytes(15)
+
+
+def test_memory_of_the_pool_is_an_accelerators_and_a_devices() -> None:
+    with Fabric(hosts=2) as fabric, fabric.alloc(4096) as memory:
+        pod, node = Pod(), Node()
+        one, two = pod.attach(0, bytearray(64)), pod.attach(1, memory)
+        three, four = node.attach(0, bytearray(64)), node.attach(1, two.memory)
+        three.enable_peer_access(four)
+        with one.window(two) as ualink, three.map(four) as nvlink:
+            ualink.write(60, b"one memory")
+            assert nvlink.read(60, 10) == bytes(memory[60:70]) == b"one memory"
 
 
 @each_kind
@@ -152,7 +213,7 @@ def test_what_is_not_inside_is_refused_and_changes_nothing(
 def test_an_atomic_is_of_an_aligned_word_inside(kind: Kind, offset: int, operand: int) -> None:
     with kind() as window:
         with pytest.raises(LocalError):
-            atomic(window, Atomic.FETCH_ADD, offset, operand)
+            window.atomic(Atomic.FETCH_ADD, offset, operand)
         assert window.read(0, SIZE) == bytes(SIZE)
 
 
