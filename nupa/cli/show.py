@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa show`: a fabric's hosts, ports, processes, movers and counters, errors and faults."""
+"""`nupa show`: a fabric's hosts, ports, processes, movers, regions and counters, errors, faults."""
 
 from __future__ import annotations
 
@@ -115,6 +115,10 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
         for at in shown["listeners"]
     ]:
         parts.append(table(["LISTENS ON", "PID", "SPACE", "PORT", "ADDRESS"], listeners))
+    if shown["regions"]:
+        from nupa.cli.pool import region_table
+
+        parts.append(region_table(shown["regions"]))
     if errors := _error_rows(shown["hosts"]):
         parts.append(table(["ERRORS AND FAULTS", "HOST", "COUNT", "WHAT IT SAYS"], errors))
     if shown["interfaces"]:

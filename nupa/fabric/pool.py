@@ -19,6 +19,7 @@ from nupa.fabric.region import (
     check_region,
     host_of,
     info_of,
+    infos,
     owner_of,
     share_words,
     wish_of,
@@ -26,7 +27,7 @@ from nupa.fabric.region import (
 from nupa.fabric.segment import check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from types import TracebackType
 
     from nupa.fabric.fabric import Fabric
@@ -245,19 +246,7 @@ class Pool:
 
     def infos(self) -> list[RegionInfo]:
         """All regions as they are now, oldest first; what the dead left is taken back before."""
-        handle = self._fabric.handle
-        lib.nupa_fabric_reap(handle)
-        return sorted(self._found(), key=lambda info: info.id >> 16)
-
-    def _found(self) -> Iterator[RegionInfo]:
-        handle, found = self._fabric.handle, ffi.new("struct nupa_region_info *")
-        for index in range(lib.nupa_region_limit(handle)):
-            rc = lib.nupa_region_get(handle, index, found)
-            # One that is damaged, or being changed all the time, hides no other.
-            if rc == 0:
-                yield info_of(found)
-            elif rc not in (-errno.ENOENT, -errno.EUCLEAN, -errno.EAGAIN):
-                check_region(rc, f"cannot read region {index}")
+        return infos(self._fabric)
 
     def regions(self) -> list[Region]:
         """All there are, oldest first."""
@@ -273,6 +262,10 @@ class Pool:
             raise LocalError(f"{len(found)} regions have the tag {tag!r}: {ids}", errno.EINVAL)
         which = f"{tag:#x}" if isinstance(tag, int) else repr(tag)
         raise LocalError(f"there is no region {which}: `nupa pool ls` lists them", errno.ENOENT)
+
+    def quotas(self) -> dict[str, Quota]:
+        """Those of all hosts, by name."""
+        return {host.name: self.quota(host) for host in self._fabric.hosts}
 
     def quota(self, host: str | int | HostInfo) -> Quota:
         found = ffi.new("struct nupa_quota *")
@@ -296,15 +289,14 @@ class Pool:
         """Regions that nobody seems to need, by owner: orphans, and what a host keeps on which no
         program runs and that has no windows."""
         fabric = self._fabric
-        infos, hosts = self.infos(), fabric.hosts
         used = {slot.host for slot in fabric.processes()}
         found = []
-        for info in infos:
+        for info in self.infos():
             if info.orphan:
                 why = "its owner has ended, and others share it"
             elif not info.pid and not info.mapped and info.host not in used:
                 why = "it is kept, without a window, and nothing runs on its host"
             else:
                 continue
-            found.append(Leak(Region(fabric, info), owner_of(hosts, info), why))
+            found.append(Leak(Region(fabric, info), owner_of(fabric.hosts, info), why))
         return sorted(found, key=lambda leak: (leak.owner, leak.region.id))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Times, rates and probabilities as people write them: read, and written so that they read back."""
+"""Times, rates, sizes, probabilities as people write them: read, and written to be read back."""
 
 from __future__ import annotations
 
@@ -56,6 +56,25 @@ def bytes_per_s(value: float | str) -> int:
     return rate
 
 
+def byte_count(value: int | str) -> int:
+    """Bytes, or text with a unit ("4096", "64K", "64KiB", "1.5G"), all of them powers of 1024, as
+    memory is sold.  LocalError: no size, a part of a byte, or more than 64 bits hold.
+
+    >>> byte_count("64K"), byte_count("1.5GiB"), byte_count("7 B")
+    (65536, 1610612736, 7)
+    """
+    if isinstance(value, int):
+        return _whole(Fraction(value), value, "a size")
+    number, unit = _split(value, "a size", "4096, 64K, 512M or 1G")
+    letter = unit.removesuffix("B").removesuffix("i").upper()
+    if unit not in ("", "B") and f"{letter}i" not in _BINARY_SCALES:
+        raise _wrong(value, "a size", "write its unit: B, K, M, G, T, or KiB, MiB, GiB, TiB")
+    found = number * _BINARY_SCALES.get(f"{letter}i", 1)
+    if found.denominator != 1:
+        raise _wrong(value, "a size", "write whole bytes")
+    return _whole(found, value, "a size")
+
+
 def probability(value: float | str) -> float:
     """Above 0, at most 1; or text, which may be in per cent ("1%", "0.01").  LocalError if not."""
     if isinstance(value, str):
@@ -91,6 +110,14 @@ def say_rate(rate: int) -> str:
         if rate >= scale and rate % (scale // 1000) == 0:
             return f"{_decimal(rate, scale)}{unit}B/s"
     return f"{rate}B/s"
+
+
+def say_bytes(size: int) -> str:
+    """As byte_count() reads it: 65536 -> '64KiB'."""
+    for unit, scale in reversed(_BINARY_SCALES.items()):
+        if size >= scale and size * 100 % scale == 0:
+            return f"{_decimal(size, scale)}{unit}B"
+    return f"{size}B"
 
 
 def say_probability(chance: float) -> str:

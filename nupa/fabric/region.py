@@ -12,7 +12,7 @@ from nupa.fabric.errors import FabricError, LocalError, RemoteError
 from nupa.fabric.segment import check, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
     from nupa.fabric.fabric import Fabric
@@ -73,12 +73,17 @@ class Region:
         self.granularity = info.granularity
         self.pieces = info.pieces
         self.published = info.published
+        self._found = info
 
     def __repr__(self) -> str:
         return f"<Region {self.id:#x} {self.tag!r} of {self.size} bytes>"
 
     def __len__(self) -> int:
         return self.size
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it was when it was made or found, in plain values: what --json prints."""
+        return as_dict(self.fabric, self._found)
 
     def info(self) -> RegionInfo:
         """As it is now.  LocalError (ESTALE): it is gone."""
@@ -217,6 +222,46 @@ def info_of(found: Any) -> RegionInfo:
         orphan=bool(found.orphan),
         revoked=found.state == lib.NUPA_REGION_REVOKED,
     )
+
+
+def infos(fabric: Fabric) -> list[RegionInfo]:
+    """All regions of a fabric as they are now, oldest first; what the dead left is taken back
+    before."""
+    handle = fabric.handle
+    lib.nupa_fabric_reap(handle)
+    return sorted(_found(handle), key=lambda info: info.id >> 16)
+
+
+def _found(handle: Any) -> Iterator[RegionInfo]:
+    found = ffi.new("struct nupa_region_info *")
+    for index in range(lib.nupa_region_limit(handle)):
+        rc = lib.nupa_region_get(handle, index, found)
+        # One that is damaged, or being changed all the time, hides no other.
+        if rc == 0:
+            yield info_of(found)
+        elif rc not in (-errno.ENOENT, -errno.EUCLEAN, -errno.EAGAIN):
+            check_region(rc, f"cannot read region {index}")
+
+
+def as_dict(fabric: Fabric, info: RegionInfo) -> dict[str, Any]:
+    """Plain values, as --json has them."""
+    hosts = fabric.hosts
+    return {
+        "id": f"{info.id:#x}",
+        "tag": info.tag,
+        "size": info.size,
+        "host": hosts[info.host].name,
+        "pid": info.pid,
+        "share": [hosts[host].name for host in info.share],
+        "coherence": info.coherence,
+        "ways": info.ways,
+        "granularity": info.granularity,
+        "pieces": list(info.pieces),
+        "mapped": info.mapped,
+        "published": info.published,
+        "orphan": info.orphan,
+        "revoked": info.revoked,
+    }
 
 
 def owner_of(hosts: tuple[HostInfo, ...], info: RegionInfo) -> Owner:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nupa.fabric.counters import count
+from nupa.fabric.region import as_dict, infos
 from nupa.fabric.topology import speed_name
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
             }
             for listener in segment.listeners()
         ],
+        "regions": [as_dict(fabric, info) for info in infos(fabric)],
         "faults": [entry.as_dict() for entry in fabric.faults()],
     }
 

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa pool`: regions of the fabric's memory that hosts share, and quotas."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from nupa.cli import Help
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from nupa.fabric import Pool
+
+_EPILOG = """\
+A region is memory of the fabric's pool that has an owner, a host, and others that share it: what
+programs map by host.map() in Python.  One that a program makes goes with it, unless others share
+it; one that `nupa pool alloc` makes belongs to its host and stays until it is freed.
+
+examples:
+  nupa pool alloc 64M log --share host1     host0's, host1 may map it, too
+  nupa pool ls
+  nupa pool free log
+  nupa pool quota host1 1G                  what regions of host1 may take
+"""
+_LS_EPILOG = """\
+OWNER is a host, or a process there.  WINDOWS counts mappings, of all processes.  A region is an
+orphan when its owner has died and others share it: free it, or have one of them adopt it.
+
+examples:
+  nupa pool ls
+  nupa pool ls --leaks                      orphans, and what is kept for hosts without programs
+  nupa pool ls --json | jq '.[] | select(.mapped == 0).tag'
+"""
+_ALLOC_EPILOG = """\
+SIZE is in bytes, or as 64K, 512M, 1G.  Its memory is there at once, and zero.
+
+examples:
+  nupa pool alloc 1G cache --share all
+  nupa pool alloc 64K queue --host host1 --share host0,host2 --coherence software
+"""
+_FREE_EPILOG = """\
+With --force a region goes whose windows are open: to who has one it reads as all ones from then
+on.
+
+examples:
+  nupa pool free log
+  nupa pool free 0x10000 0x20001
+  nupa pool free cache --force
+"""
+_QUOTA_EPILOG = """\
+A quota below what is used takes nothing away.
+
+examples:
+  nupa pool quota                           of all hosts
+  nupa pool quota host1 1G
+  nupa pool quota host1 none
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "pool",
+        help="regions of the fabric's memory that hosts share, and quotas",
+        epilog=_EPILOG,
+        formatter_class=Help,
+    )
+    verbs = parser.add_subparsers(prog="nupa pool", metavar="COMMAND", required=True)
+    ls = _add(verbs, "ls", "list regions", _LS_EPILOG, _ls)
+    ls.add_argument("--leaks", action="store_true", help="those that nobody seems to need, and why")
+    alloc = _add(verbs, "alloc", "make a region", _ALLOC_EPILOG, _alloc)
+    alloc.add_argument("size", metavar="SIZE")
+    alloc.add_argument("tag", metavar="TAG", nargs="?", default="", help="what to know it by")
+    alloc.add_argument("--share", metavar="HOSTS", default="", help="host1,host2 or all (nobody)")
+    alloc.add_argument("--host", metavar="HOST", help="its owner (the first)")
+    alloc.add_argument("--coherence", choices=["hardware", "software"], default="hardware")
+    free = _add(verbs, "free", "end regions", _FREE_EPILOG, _free, json=False)
+    free.add_argument("regions", metavar="TAG|ID", nargs="+")
+    free.add_argument("--force", action="store_true", help="also with open windows")
+    quota = _add(
+        verbs, "quota", "show or set what a host's regions may take", _QUOTA_EPILOG, _quota
+    )
+    quota.add_argument("host", metavar="HOST", nargs="?")
+    quota.add_argument("limit", metavar="SIZE|none", nargs="?")
+
+
+def _add(
+    verbs: _SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    what: str,
+    epilog: str,
+    command: Any,
+    *,
+    json: bool = True,
+) -> argparse.ArgumentParser:
+    def run(args: argparse.Namespace) -> int:
+        from nupa.fabric import Fabric
+
+        with Fabric.open(args.fabric) as fabric:
+            code: int = command(args, fabric.pool)
+        return code
+
+    parser = verbs.add_parser(name, help=what, epilog=epilog, formatter_class=Help)
+    parser.add_argument(
+        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
+    )
+    if json:
+        parser.add_argument("--json", action="store_true", help="for scripts")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def region_table(regions: list[dict[str, Any]]) -> str:
+    """Of what Region.as_dict() says of each."""
+    from nupa.cli._text import table
+    from nupa.fabric.quantity import say_bytes
+
+    rows = [
+        [
+            region["id"],
+            region["tag"] or "-",
+            say_bytes(region["size"]),
+            f"{region['host']} (pid {region['pid']})" if region["pid"] else region["host"],
+            ",".join(region["share"]) or "-",
+            region["coherence"],
+            region["mapped"],
+            ", ".join(name for name in ("published", "orphan", "revoked") if region[name]) or "-",
+        ]
+        for region in regions
+    ]
+    head = ["REGION", "TAG", "SIZE", "OWNER", "SHARED WITH", "COHERENCE", "WINDOWS", "STATE"]
+    return table(head, rows)
+
+
+def _ls(args: argparse.Namespace, pool: Pool) -> int:
+    from nupa.cli._text import print_json, table
+
+    if args.leaks:
+        leaks = pool.leaks()
+        if args.json:
+            print_json([leak.region.as_dict() | {"why": leak.why} for leak in leaks])
+        elif leaks:
+            rows = [
+                [f"{leak.region.id:#x}", leak.region.tag or "-", leak.owner, leak.why]
+                for leak in leaks
+            ]
+            print(table(["REGION", "TAG", "OWNER", "WHY IT IS LISTED"], rows))
+        else:
+            print("no leaks")
+        return 0
+    regions = [region.as_dict() for region in pool.regions()]
+    if args.json:
+        print_json(regions)
+    elif regions:
+        print(region_table(regions))
+    else:
+        print("no regions: `nupa pool alloc SIZE TAG` makes one")
+    return 0
+
+
+def _alloc(args: argparse.Namespace, pool: Pool) -> int:
+    from nupa.cli._text import print_json
+    from nupa.fabric.quantity import byte_count, say_bytes
+
+    share = args.share if args.share == "all" else [host for host in args.share.split(",") if host]
+    region = pool.alloc(
+        byte_count(args.size),
+        args.tag,
+        share,
+        host=args.host,
+        coherence=args.coherence,
+        keep=True,
+    )
+    if args.json:
+        print_json(region.as_dict())
+    else:
+        shared = f", shared with {', '.join(region.share)}" if region.share else ""
+        print(f"{region.id:#x}: {say_bytes(region.size)} of {region.owner.host}{shared}")
+    return 0
+
+
+def _free(args: argparse.Namespace, pool: Pool) -> int:
+    # All of them are found before any goes.
+    found = [pool.find(_named(word)) for word in args.regions]
+    for region in found:
+        region.free(args.force)
+    return 0
+
+
+def _named(word: str) -> str | int:
+    try:
+        return int(word, 16) if word.startswith("0x") else word
+    except ValueError:
+        return word
+
+
+def _quota(args: argparse.Namespace, pool: Pool) -> int:
+    from nupa.cli._text import print_json, table
+    from nupa.fabric.quantity import byte_count, say_bytes
+
+    if args.limit is not None:
+        pool.set_quota(args.host, None if args.limit == "none" else byte_count(args.limit))
+        if not args.json:
+            return 0
+    quotas = pool.quotas() if args.host is None else {args.host: pool.quota(args.host)}
+    if args.json:
+        print_json([{"host": host} | quota._asdict() for host, quota in quotas.items()])
+        return 0
+    rows = [
+        [host, say_bytes(quota.used), "none" if quota.limit is None else say_bytes(quota.limit)]
+        for host, quota in quotas.items()
+    ]
+    print(table(["HOST", "USED", "QUOTA"], rows))
+    return 0
