@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* A mapping of so many ones at a time: a process has 65530 of them. */
@@ -53,16 +54,22 @@ int nupa_view_prepare_ones(void)
 	return rc;
 }
 
+/* Replaces a mapping in one call: who loads there finds the one or the other, or waits.  Not by
+ * mmap, which to TSan is a store to all of it. */
+static bool replace(uint8_t *at, uint64_t bytes, int protection, int flags, int fd)
+{
+	return syscall(SYS_mmap, at, bytes, protection,
+		       flags | MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0) != -1;
+}
+
 static bool cover_with_ones(uint8_t *at, uint64_t bytes)
 {
 	const int fd = (int)nupa_load_acquire(&ones_fd) - 1;
 	uint64_t part;
 
-	/* One call replaces a mapping by another: who loads finds either, or waits. */
 	for (uint64_t done = 0; done < bytes; done += part) {
 		part = least(bytes - done, ONES_BYTES);
-		if (mmap(at + done, part, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED)
+		if (!replace(at + done, part, PROT_READ | PROT_WRITE, 0, fd))
 			return false;
 	}
 	return true;
@@ -72,9 +79,7 @@ void nupa_view_cover(uint8_t *at, uint64_t bytes)
 {
 	/* The program has used up its mappings: it may end by a signal now, but never sees what is
 	 * somebody else's. */
-	if (!cover_with_ones(at, bytes) &&
-	    mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
-		 0) == MAP_FAILED)
+	if (!cover_with_ones(at, bytes) && !replace(at, bytes, PROT_NONE, MAP_ANONYMOUS, -1))
 		abort();
 }
 

@@ -181,13 +181,14 @@ static void load_in_child(struct nupa_fabric *fabric, int in, int out)
 	uint64_t region;
 
 	while (read(in, &region, sizeof(region)) == sizeof(region)) {
-		struct under_way way = { .view = viewed_map(fabric, region, 1) };
+		struct nupa_view *view = viewed_map(fabric, region, 1);
+		struct under_way way = { .view = view };
 
-		CHECK_EQ(words(way.view)[0], OURS);
+		CHECK_EQ(words(view)[0], OURS);
 		CHECK_EQ(write(out, "1", 1), 1);
 		load_until_ones(&way);
-		CHECK_EQ(nupa_view_lost(way.view), NUPA_VIEW_REVOKED);
-		nupa_view_free(way.view);
+		CHECK_EQ(nupa_view_lost(view), NUPA_VIEW_REVOKED);
+		nupa_view_free(view);
 		CHECK_EQ(write(out, "2", 1), 1);
 	}
 	_exit(0);
