@@ -40,7 +40,7 @@ class BindingStatus(IntEnum):
     LD = 3
 
 
-class MldError(IntEnum):
+class ErrorMessage(IntEnum):
     """CXL 3.1 7.6.8.3: a message that a multi-logical device has sent."""
 
     CORRECTABLE = 0
@@ -74,7 +74,7 @@ class PhysicalPort:
         self.host: Port | None = None
         #: Called after its link or what is plugged in has changed, and with each error message.
         self.watchers: list[Callable[[PhysicalPort], None]] = []
-        self.error_watchers: list[Callable[[PhysicalPort, MldError, bytes], None]] = []
+        self.error_watchers: list[Callable[[PhysicalPort, ErrorMessage, bytes], None]] = []
 
     @property
     def state(self) -> PortState:
@@ -138,7 +138,7 @@ class PhysicalPort:
         if self.device is not None:
             self.device.reset(hot=True)
 
-    def receive_error(self, error: MldError, message: bytes = b"") -> None:
+    def receive_error(self, error: ErrorMessage, message: bytes = b"") -> None:
         """The multi-logical device here has sent an error message, which begins with *message*.
         SwitchError: there is none with its link up."""
         if not isinstance(self.device, Mld) or not self.up:

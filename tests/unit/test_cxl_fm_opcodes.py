@@ -33,6 +33,7 @@ SWITCH = {
 DEVICE = {
     *(Opcode.IDENTIFY, Opcode.BACKGROUND_STATUS, Opcode.ABORT),
     *(opcode for opcode in Opcode if opcode >= 0x5400),
+    Opcode.TUNNEL,
     *DcdOpcode,
     *EVENTS,
 }
@@ -164,6 +165,7 @@ def test_all_that_the_specification_has_is_there() -> None:
     switch, device, events = TABLES
     assert {*switch, *events} == SWITCH
     assert {*device, *events} == DEVICE
+    assert {opcode >> 8 for opcode in DEVICE} == {0, 1, 0x53, 0x54, 0x56}
     assert {opcode >> 8 for opcode in SWITCH | DEVICE} == {0, 1, 0x51, 0x52, 0x53, 0x54, 0x56}
     assert {opcode for opcode in SWITCH if opcode >> 8 == 0x51} == set(range(0x5100, 0x5108))
     assert {opcode for opcode in DEVICE if opcode >> 8 == 0x54} == set(range(0x5400, 0x540A))
@@ -220,6 +222,29 @@ def test_an_ld_that_a_host_has_is_not_the_managers_to_touch() -> None:
             call()
         assert refused.value.code is Code.INVALID_INPUT
     assert fm.ld_config_read(4, 2, 8) >> 8 == 0x050210
+
+
+def test_the_mailbox_of_an_ld_is_behind_two_tunnels() -> None:
+    fm = Site().fm
+    identity = fm.tunnel(4, 0x4000, ld=1)
+    assert int.from_bytes(identity[0x10:0x18], "little") == 2  # times 256 MiB: rack's LD 1
+    labels = (0).to_bytes(4, "little") + bytes(4) + b"labels"
+    fm.tunnel(4, 0x4103, labels, ld=1)
+    assert fm.tunnel(4, 0x4102, bytes([0, 0, 0, 0, 6, 0, 0, 0]), ld=1) == b"labels"
+    assert fm.tunnel(4, 0x4102, bytes([0, 0, 0, 0, 6, 0, 0, 0]), ld=2) == bytes(6)
+    for port, ld, opcode, size, code in (
+        (4, 4, 0x4000, 0, Code.INVALID_INPUT),
+        (4, 0xFF, 0x4000, 0, Code.INVALID_INPUT),
+        (4, 1, 0x4000, 1, Code.INVALID_PAYLOAD_LENGTH),
+        (4, 1, 0x5400, 0, Code.UNSUPPORTED),
+        (2, 0, 0x4000, 0, Code.INVALID_INPUT),  # no tunnel ends at a single logical device
+    ):
+        with pytest.raises(CommandError) as refused:
+            fm.tunnel(port, opcode, bytes(size), ld=ld)
+        assert refused.value.code is code
+    with pytest.raises(CommandError) as refused:
+        fm.tunnel(2, 0x4000)
+    assert refused.value.code is Code.INVALID_INPUT
 
 
 def test_a_tag_that_the_manager_keeps_outlives_its_hosts() -> None:

@@ -14,7 +14,7 @@ from uuid import UUID
 from nupa.cxl.events import DYNAMIC_CAPACITY, Change, Event
 from nupa.cxl.extents import Extent
 from nupa.cxl.fm.messages import Layout, PortInfo
-from nupa.cxl.physical_port import BindingStatus, MldError, PortState
+from nupa.cxl.physical_port import BindingStatus, ErrorMessage, PortState
 from nupa.cxl.vppb import VppbChange
 
 PHYSICAL_SWITCH = UUID("77cf9271-9c02-470b-9fe4-bc7b75f2da97")  # 7.6.8.1
@@ -121,7 +121,7 @@ def vppb_changed(
     return Event(VIRTUAL_SWITCH, _VPPB.pack(row))
 
 
-def mld_error(port: int, error: MldError, message: bytes) -> Event:
+def mld_error(port: int, error: ErrorMessage, message: bytes) -> Event:
     """*message* begins with what the switch has received: 8 bytes of it are kept."""
     return Event(MLD_PORT, _MLD.pack(_Mld(error, port, message[:8])))
 
@@ -139,7 +139,7 @@ def capacity_changed(
 def text_of(event: Event) -> str:
     """What has happened, in words.
 
-    >>> text_of(mld_error(4, MldError.NON_FATAL, b""))
+    >>> text_of(mld_error(4, ErrorMessage.NON_FATAL, b""))
     'port 4: its device has sent a non-fatal error'
     """
     reader = _READERS.get(event.kind)
@@ -167,7 +167,7 @@ def _vppb_text(data: bytes) -> str:
 
 def _mld_text(data: bytes) -> str:
     row = _MLD.unpack(data)
-    kind = MldError(row.error).name.lower().replace("_", "-")
+    kind = ErrorMessage(row.error).name.lower().replace("_", "-")
     return f"port {row.port}: its device has sent a {kind} error"
 
 

@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Commands of a multi-logical device itself: its logical devices, their memory, their service.
 
-Knows CXL 3.1 7.6.7.4 (54xxh); never who is bound to an LD: that is asked of the switch.
+Knows CXL 3.1 7.6.7.4 (54xxh), and which LD a message is for; never who is bound to an LD: that is
+asked of the switch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
+from nupa.cxl.cci import Code, Command, CommandError, Effect, at_least, exactly, require
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.messages import Allocation, AllocationHead, LdInfo, Opcode, Part, QosControl
+from nupa.cxl.fm.messages import (
+    Allocation,
+    AllocationHead,
+    Cci,
+    LdInfo,
+    Opcode,
+    Part,
+    QosControl,
+)
+from nupa.cxl.fm.mld_port import tunnel
 from nupa.cxl.mld import GRANULARITIES, Mld
 
 _TELEMETRY = 0b11  # of both kinds
@@ -27,6 +37,8 @@ class MldComponent:
         self._allocate = allocate
 
     def commands(self) -> Iterator[Command]:
+        least = messages.TUNNEL.size + messages.HEADER.size
+        yield Command(Opcode.TUNNEL, "tunnel to an LD", at_least(least), self._tunnel)
         config, part, qos = Effect.CONFIG, messages.PART.size, messages.QOS.size
         given = at_least(4 + messages.ALLOCATION.size, messages.ALLOCATION.size)
         shares = at_least(part + 1)
@@ -42,6 +54,20 @@ class MldComponent:
             get, put = self._shares(limit)
             yield Command(opcode, "QoS bandwidth", exactly(part), get)
             yield Command(opcode + 1, "set QoS bandwidth", shares, put)
+
+    def _tunnel(self, payload: bytes) -> bytes:
+        """7.6.7.3.1: a command of a logical device's mailbox."""
+        return tunnel(payload, self._ask)
+
+    def _ask(self, ld: int, request: Cci) -> Cci:
+        mailbox = self._mld.logical[self._mld.check(ld)].memory.mailbox
+        try:
+            answer = mailbox.execute(request.opcode, request.payload)
+        except CommandError as error:
+            return request.answer(error.code)
+        if isinstance(answer, bytes):
+            return request.answer(Code.SUCCESS, answer)
+        return request.answer(Code.BACKGROUND_STARTED)
 
     def _info(self, _payload: bytes) -> bytes:
         mld = self._mld

@@ -126,13 +126,16 @@ class Server(Closing):
     def run(self) -> None:
         """Answer until `stop`."""
         while not self._stopping:
+            calling = False
             for key, events in self._selector.select(self._timeout_s()):
                 if key.fileobj is self._woken:
                     self._woken.recv(_READ_BYTES)
                 elif key.fileobj is self._listener:
-                    self._accept()
+                    calling = True
                 elif key.data in self._peers:
                     self._serve(key.data, events)
+            if calling:  # last: who has hung up before has made room
+                self._accept()
             while self._notified:
                 self._go_on(self._notified.popleft())
             for peer in tuple(self._busy):

@@ -20,15 +20,15 @@ from nupa.cxl.fm.event_records import (
 )
 from nupa.cxl.fm.physical import port_info
 from nupa.cxl.fm.virtual import vppb_info
-from nupa.cxl.physical_port import MldError, PhysicalPort
+from nupa.cxl.physical_port import ErrorMessage, PhysicalPort
 from nupa.cxl.switch import Switch
 from nupa.cxl.vppb import VppbChange
 
 _LINK_CONTROL, _SLOT_CONTROL, _SLOT_STATUS = 0x10, 0x18, 0x1A  # PCIe 6.0 7.5.3
 _ERROR_LOGS = {
-    MldError.CORRECTABLE: Log.WARNING,
-    MldError.NON_FATAL: Log.FAILURE,
-    MldError.FATAL: Log.FAILURE,
+    ErrorMessage.CORRECTABLE: Log.WARNING,
+    ErrorMessage.NON_FATAL: Log.FAILURE,
+    ErrorMessage.FATAL: Log.FAILURE,
 }
 
 #: happened(log, event)
@@ -51,7 +51,7 @@ def watch_switch(switch: Switch, happened: Happened) -> None:
         )
         happened(Log.WARNING if failed else Log.INFORMATIONAL, event)
 
-    def error(port: PhysicalPort, kind: MldError, message: bytes) -> None:
+    def error(port: PhysicalPort, kind: ErrorMessage, message: bytes) -> None:
         happened(_ERROR_LOGS[kind], mld_error(port.number, kind, message))
 
     switch.watchers.append(vppb)
