@@ -217,7 +217,7 @@ def _mutated(random: Random) -> bytes:
 def test_no_bytes_end_the_server_or_the_session_of_another(server: Server) -> None:
     random = Random(11)
     with FabricManager.open("a") as fm:
-        for turn in range(250):
+        for turn in range(600):
             with raw(server) as sock:
                 for _ in range(random.randrange(1, 4)):
                     data = _mutated(random)
