@@ -27,7 +27,8 @@ _HDM = 5  # CXL 3.1 8.2.4, table 8-22
 @dataclass(eq=False, slots=True)
 class Found:
     """A function: its place, what kind it is, the port number of its link, its BARs (number ->
-    address and size), and where its HDM decoders are, if it has any."""
+    address and size), and where its HDM decoders are, if it has any.  Below a bridge, BARs are
+    placed from *window* on."""
 
     bdf: Bdf
     parent: Found | None
@@ -35,6 +36,7 @@ class Found:
     number: int
     bars: dict[int, tuple[int, int]]
     hdm: int | None = None
+    window: int = 0
     below: list[Found] = field(default_factory=list)
 
     @property
@@ -60,6 +62,17 @@ class Walk:
         found = self._scan(bus, None)
         self._find_decoders(found)  # once all windows on the way are open
         return found
+
+    def slot(self, port: Found) -> None:
+        """What has been plugged in below a downstream port, in the window that it has."""
+        before = self._address, self._bus, self._last_bus
+        try:
+            self._address = port.window
+            self._bus = self._last_bus = bus = self.root.config_read(port.bdf, 0x19, 1)
+            port.below = self._scan(bus, port)
+        finally:
+            self._address, self._bus, self._last_bus = before
+        self._find_decoders(port.below)
 
     def _find_decoders(self, functions: list[Found]) -> None:
         for each in functions:
@@ -90,9 +103,12 @@ class Walk:
         if self._bus > self._last_bus:
             raise LocalError(f"{port.bdf}: all buses up to {self._last_bus:#x} are in use")
         bus, start = self._bus, self._rounded(_WINDOW_STEP)
+        port.window = start
         write(0x18, 4, self._last_bus << 16 | bus << 8 | port.bdf.bus)
         port.below = self._scan(bus, port)
         write(0x1A, 1, self._bus)
+        if port.kind is PortType.DOWNSTREAM:  # what is plugged in later has room, too
+            self._address = max(self._address, start + 1)
         end = self._rounded(_WINDOW_STEP)
         window = (end - _WINDOW_STEP) & 0xFFF00000 | start >> 16 if end > start else _CLOSED
         write(0x20, 4, window)

@@ -15,8 +15,10 @@ from typing import NamedTuple
 from nupa.cxl import component
 from nupa.cxl import component_tables as tables
 from nupa.cxl.component import Component
+from nupa.cxl.endpoint import Type3
 from nupa.cxl.function import Function, Place, find_function, find_place
 from nupa.cxl.hdm import DecoderSet
+from nupa.cxl.vppb import Vppb
 
 
 class Bdf(NamedTuple):
@@ -81,11 +83,13 @@ class RootComplex:
 
     def listen(self, bdf: Bdf, handler: Callable[[int, int], None]) -> None:
         """Have *handler*(address, data) get the interrupts that the function at *bdf* sends, and
-        nobody else; a function without MSI-X sends none."""
+        nobody else; a slot's have no data.  One without interrupts sends none."""
         with self.lock:
-            msix = getattr(self.function(bdf), "msix", None)
-            if msix is not None:
-                msix.wire = handler
+            function = self.function(bdf)
+            if isinstance(function, Type3):
+                function.msix.wire = handler
+            elif isinstance(function, Vppb):
+                function.interrupts[:] = [lambda _vppb: handler(0, 0)]
 
     def function(self, bdf: Bdf) -> Function | None:
         for bridge in self.bridges:
