@@ -31,8 +31,9 @@ class Decoders:
         self.regions: list[Region | None] = [None] * count
 
     @property
-    def used(self) -> list[Region]:
-        return [region for region in self.regions if region]
+    def used(self) -> int:
+        """How many are committed."""
+        return sum(region is not None for region in self.regions)
 
     def free(self) -> int:
         """The first one.  RegionError: none is."""
@@ -56,7 +57,7 @@ class MemoryDevice:
 
     @property
     def used(self) -> int:
-        own = (each for each in self.decoders.used if each.dynamic is None)
+        own = (each for each in self.decoders.regions if each and each.dynamic is None)
         return sum(each.size // len(each.devices) for each in own)
 
     @property
