@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli import Help
+from nupa.cli import EXIT_USAGE, Help, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -82,7 +82,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         verbs, "quota", "show or set what a host's regions may take", _QUOTA_EPILOG, _quota
     )
     quota.add_argument("host", metavar="HOST", nargs="?")
-    quota.add_argument("limit", metavar="SIZE|none", nargs="?")
+    quota.add_argument("size", metavar="SIZE|none", nargs="?")
 
 
 def _add(
@@ -95,8 +95,15 @@ def _add(
     json: bool = True,
 ) -> argparse.ArgumentParser:
     def run(args: argparse.Namespace) -> int:
-        from nupa.fabric import Fabric
+        from nupa.fabric import Fabric, LocalError
+        from nupa.fabric.quantity import byte_count
 
+        try:
+            args.bytes = (
+                byte_count(args.size) if getattr(args, "size", None) not in (None, "none") else None
+            )
+        except LocalError as error:
+            return fail(str(error), EXIT_USAGE)
         with Fabric.open(args.fabric) as fabric:
             code: int = command(args, fabric.pool)
         return code
@@ -161,11 +168,11 @@ def _ls(args: argparse.Namespace, pool: Pool) -> int:
 
 def _alloc(args: argparse.Namespace, pool: Pool) -> int:
     from nupa.cli._text import print_json
-    from nupa.fabric.quantity import byte_count, say_bytes
+    from nupa.fabric.quantity import say_bytes
 
     share = args.share if args.share == "all" else [host for host in args.share.split(",") if host]
     region = pool.alloc(
-        byte_count(args.size),
+        args.bytes,
         args.tag,
         share,
         host=args.host,
@@ -197,10 +204,10 @@ def _named(word: str) -> str | int:
 
 def _quota(args: argparse.Namespace, pool: Pool) -> int:
     from nupa.cli._text import print_json, table
-    from nupa.fabric.quantity import byte_count, say_bytes
+    from nupa.fabric.quantity import say_bytes
 
-    if args.limit is not None:
-        pool.set_quota(args.host, None if args.limit == "none" else byte_count(args.limit))
+    if args.size is not None:
+        pool.set_quota(args.host, args.bytes)
         if not args.json:
             return 0
     quotas = pool.quotas() if args.host is None else {args.host: pool.quota(args.host)}

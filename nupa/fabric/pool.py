@@ -138,6 +138,12 @@ class Leak(NamedTuple):
     why: str
 
 
+_PUBLISH = {
+    errno.EINVAL: "the pieces are not whole turns of the granularity, or not within the pool",
+    errno.EPERM: "the pieces are not memory that this process has of the pool",
+}
+
+
 class Pool:
     """The pool of a fabric: regions that hosts share, and quotas.  It is Fabric.pool.
 
@@ -201,8 +207,8 @@ class Pool:
         for i, piece in enumerate(pieces):
             wish.pieces[i] = piece
         made = ffi.new("struct nupa_region_info *")
-        why = "the pieces are not whole turns of the granularity, or not within the pool"
-        check_region(lib.nupa_region_publish(fabric.handle, wish, made), what, why)
+        rc = lib.nupa_region_publish(fabric.handle, wish, made)
+        check_region(rc, what, _PUBLISH.get(-rc, ""))
         return Region(fabric, info_of(made))
 
     def reserve(self, size: int) -> PoolMemory:
