@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""docs/cxl.md: its commands and examples run as they stand, and print what they should."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cxl.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)[0].splitlines()
+#: By a line that only one example has.
+OUTPUT = {
+    'tag="mailbox"': "0 7\nb'from host0' b'store' host0 ('host1',)\n",
+    "site = Site(": "['03:00.0', '04:00.0'] 512 b'the first 24 bytes are here'\n",
+    "pod.step()": "False True\n" + 3 * "True False\n",
+}
+
+
+@pytest.mark.parametrize("line", OUTPUT)
+def test_an_example_of_the_page_runs(line: str) -> None:
+    (example,) = [each for each in EXAMPLES if line in each]
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", example],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (result.returncode, result.stderr, result.stdout) == (0, "", OUTPUT[line])
+
+
+def test_the_tour_of_ten_commands_runs(tmp_path: Path) -> None:
+    env = {**os.environ, "NUPA_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    servers, printed = [], []
+    assert len(COMMANDS) == 10
+    try:
+        for line in COMMANDS:
+            program, *words = shlex.split(line, comments=True)
+            assert program == "nupa"
+            argv = [sys.executable, "-m", "nupa.cli", *words]
+            if words[-1] == "&":
+                server = subprocess.Popen(argv[:-1], stdout=subprocess.PIPE, text=True, env=env)
+                servers.append(server)
+                assert server.stdout is not None
+                printed.append(server.stdout.readline())  # it listens
+                continue
+            result = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env)
+            assert (line, result.returncode, result.stderr) == (line, 0, "")
+            printed.append(result.stdout)
+    finally:
+        for server in servers:
+            server.terminate()
+            assert server.wait(30) == 0
+            if server.stdout is not None:
+                server.stdout.close()
+        down = [sys.executable, "-m", "nupa.cli", "down"]
+        assert subprocess.run(down, capture_output=True, timeout=60, env=env).returncode == 0
+    assert [bool(each) for each in printed] == [1, 1, 1, 0, 0, 0, 1, 0, 1, 1]
+    assert "MLD" in printed[2]
+    assert "0   512 MiB" in printed[6]
+    assert "decoder0.commit " in printed[9]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_is_short() -> None:
+    assert len(PAGE.splitlines()) <= 350
