@@ -6,7 +6,8 @@
 
 #include <errno.h>
 
-#define LINE_BYTES 64u
+_Static_assert(sizeof(struct nupa_cxl_message) == 96, "nupa/cxl/messages.py has its places");
+
 #define ADDRESS_END 52u
 
 /* CXL 3.1 4.2.3.1, H5 and H4; 4.2.3.2, H4 and H3: in slot 0, whose first 32 bits are the flit's. */

@@ -28,11 +28,11 @@ enum nupa_cxl_channel {
 /* A message of one of these channels; what the channel does not have is 0. */
 struct nupa_cxl_message {
 	uint64_t address;      /* M2S: of a line */
+	uint8_t data[64];      /* RwD, DRS */
 	uint64_t byte_enables; /* MemWrPtl: bit n is byte n's */
 	uint16_t tag;
 	uint8_t channel, opcode, snp_type, meta_field, meta_value, tc, ld_id, poison, dev_load;
 	uint8_t pad[5];
-	uint8_t data[64]; /* RwD, DRS */
 };
 
 /* Why flits are refused. */

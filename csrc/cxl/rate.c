@@ -56,3 +56,18 @@ struct nupa_cxl_rate nupa_cxl_rate(struct nupa_cxl_bus *bus, uint64_t base, uint
 	rate.elapsed_ns = clock_ns() - start_ns;
 	return rate;
 }
+
+struct nupa_cxl_rate nupa_cxl_rate_fill(struct nupa_cxl_bus *bus, uint64_t base, uint64_t bytes)
+{
+	struct nupa_cxl_rate rate = { .wrong = 0 };
+	uint64_t start_ns = clock_ns();
+
+	for (uint64_t at = 0; at < bytes && rate.result.status == NUPA_CXL_OK; at += LINE_BYTES) {
+		uint8_t line[LINE_BYTES];
+
+		nupa_cxl_rate_line(base + at, line);
+		rate.result = nupa_cxl_write(bus, base + at, line, LINE_BYTES);
+	}
+	rate.elapsed_ns = clock_ns() - start_ns;
+	return rate;
+}

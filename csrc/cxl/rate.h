@@ -19,7 +19,10 @@ struct nupa_cxl_rate {
 struct nupa_cxl_rate nupa_cxl_rate(struct nupa_cxl_bus *bus, uint64_t base, uint64_t bytes,
 				   uint64_t count, uint64_t seed, bool write);
 
-/* What nupa_cxl_rate writes at hpa. */
+/* The same, each line of `bytes` once, in order. */
+struct nupa_cxl_rate nupa_cxl_rate_fill(struct nupa_cxl_bus *bus, uint64_t base, uint64_t bytes);
+
+/* What these write at hpa. */
 void nupa_cxl_rate_line(uint64_t hpa, uint8_t line[64]);
 /* cffi: end */
 

@@ -382,6 +382,11 @@ static void test_the_loop_of_the_benchmark_writes_and_compares(void)
 	CHECK_EQ(rate.result.status, NUPA_CXL_OK);
 	rate = nupa_cxl_rate(bus, BASE, REGION_BYTES, 500, 1, false);
 	CHECK_EQ(rate.wrong, 0);
+	memset(memory, 0, sizeof(memory));
+	rate = nupa_cxl_rate_fill(bus, BASE, REGION_BYTES);
+	CHECK_EQ(rate.result.status, NUPA_CXL_OK);
+	rate = nupa_cxl_rate(bus, BASE, REGION_BYTES, 500, 2, false);
+	CHECK_EQ(rate.wrong, 0);
 	CHECK_EQ(nupa_cxl_bus_set_link(bus, ROOT, false), 0);
 	rate = nupa_cxl_rate(bus, BASE, REGION_BYTES, 500, 1, true);
 	CHECK_EQ(rate.result.status, NUPA_CXL_LINK_DOWN);

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 #: The commands, by the order of the help.
-COMMANDS: tuple[str, ...] = ("registers",)
+COMMANDS: tuple[str, ...] = ("registers", "transactions")
 
 _EPILOG = """\
 `nupa up`, `nupa show` and `nupa ls` are about fabrics that are up, `nupa fm` about who has which

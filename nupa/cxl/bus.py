@@ -174,6 +174,15 @@ class Bus:
         return None
 
     @property
+    def handle(self) -> Any:
+        """The bus in C, for who sends requests on other ways.  LocalError: it is closed."""
+        return self._open
+
+    def device_numbers(self) -> dict[Type3, int]:
+        """The number in C of each device that is plugged in."""
+        return {device: backed.number for device, backed in self._devices.items()}
+
+    @property
     def _open(self) -> Any:
         if self._bus == ffi.NULL:
             raise LocalError("the bus is closed: make another")

@@ -58,6 +58,8 @@ class Type3(Function):
         dpa_bytes: int = 0,
     ) -> None:
         self.memory_bytes = memory_bytes
+        #: What tags requests for it, if it is one of a multi-logical device's (CXL 3.1 2.4).
+        self.ld_id = 0
         self.media: PartedMedia | None = None
         self.poison_read: Callable[[int], None] = _nobody
         self.component = Component(

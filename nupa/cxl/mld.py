@@ -129,6 +129,7 @@ class Mld:
             media, self.link, memory_bytes=own, dynamic=dynamic, serial=self.serial, name=name
         )
         ld.function.config["device"].preset("capability.mld", 1)
+        ld.function.ld_id = number
         self._supply(number, media)
         if self.dynamic:
             self.dynamic.host(number).watch(partial(self._supply, number, media))
