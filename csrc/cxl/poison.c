@@ -47,6 +47,15 @@ bool cxl_memory_has_poison(const struct nupa_cxl_memory *memory, uint64_t offset
 	       poison_bit(offset);
 }
 
+/* What was there is lost; who loads past the buses, through a mapping, sees ones, too. */
+static void lose_line(struct nupa_cxl_memory *memory, uint64_t offset)
+{
+	uint64_t *words = (uint64_t *)(void *)(memory->bytes + offset);
+
+	for (uint32_t i = 0; i < CXL_LINE_BYTES / sizeof(*words); i++)
+		__atomic_store_n(&words[i], UINT64_MAX, __ATOMIC_RELAXED);
+}
+
 void cxl_memory_poison_line(struct nupa_cxl_memory *memory, uint64_t offset, bool poisoned)
 {
 	uint64_t *word = &memory->poison[offset / CXL_LINE_BYTES / 64];
@@ -56,6 +65,8 @@ void cxl_memory_poison_line(struct nupa_cxl_memory *memory, uint64_t offset, boo
 		return;
 	before = poisoned ? __atomic_fetch_or(word, bit, __ATOMIC_RELAXED)
 			  : __atomic_fetch_and(word, ~bit, __ATOMIC_RELAXED);
+	if (poisoned && !(before & bit))
+		lose_line(memory, offset);
 	if (!(before & bit) == poisoned)
 		__atomic_fetch_add(&memory->n_poisoned, poisoned ? 1 : UINT64_MAX,
 				   __ATOMIC_RELAXED);

@@ -15,7 +15,7 @@ struct nupa_cxl_memory;
 struct nupa_cxl_memory *nupa_cxl_memory_new(void *bytes, uint64_t size);
 /* No bus has a part of it any more. */
 void nupa_cxl_memory_free(struct nupa_cxl_memory *memory);
-/* 0, or -EINVAL: not inside, or no whole lines. */
+/* What is poisoned is all ones then.  0, or -EINVAL: not inside, or no whole lines. */
 int nupa_cxl_memory_set_poison(struct nupa_cxl_memory *memory, uint64_t offset, uint64_t size,
 			       bool poisoned);
 /* 1, 0, or -EINVAL. */

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple
-from weakref import WeakMethod
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakMethod, WeakSet
 
 from nupa._engine import ffi, lib
 from nupa.cxl.bus_errors import leave_traces
@@ -54,6 +54,15 @@ _REASONS = {
     Status.POISON: "it is poisoned: write the whole line, or clear it by the device's mailbox",
     Status.NO_MEMORY: "the device has none there: no dynamic capacity that its host has accepted",
 }
+
+
+class Mapped(Protocol):
+    """Memory of a bus that somebody has mapped (nupa/cxl/host_window.py)."""
+
+    def settle(self) -> None:
+        """Lost, if its memory is no longer what it was."""
+
+    def revoke(self) -> None: ...
 
 
 class Counters(NamedTuple):
@@ -122,6 +131,8 @@ class Bus:
         self._broken: set[Port] = set()  # by `set_link`
         self._down: set[Port] = set()
         self._watched: set[object] = set()
+        #: Told after each refresh.
+        self.mapped: WeakSet[Mapped] = WeakSet()
         again = WeakMethod(self.refresh)  # who watches keeps nothing alive
         self._changed = lambda: refresh() if (refresh := again()) else None
         try:
@@ -142,7 +153,10 @@ class Bus:
         self.close()
 
     def close(self) -> None:
-        """No request may be under way.  What is asked afterwards is a LocalError."""
+        """No request may be under way.  What is asked afterwards is a LocalError; windows on its
+        memory are lost."""
+        for window in tuple(self.mapped):
+            window.revoke()
         bus, self._bus = self._bus, ffi.NULL
         if bus != ffi.NULL:
             ffi.release(bus)
@@ -173,6 +187,11 @@ class Bus:
                 return each, int(dpa[0])
         return None
 
+    def media(self, device: Type3) -> PartedMedia:
+        """What is behind its addresses.  LocalError: it is not plugged in."""
+        self._number(device)
+        return self._devices[device].media
+
     @property
     def handle(self) -> Any:
         """The bus in C, for who sends requests on other ways.  LocalError: it is closed."""
@@ -200,7 +219,8 @@ class Bus:
     # What goes wrong, and what is counted
 
     def set_poison(self, device: Type3, dpa: int, size: int = 64, *, poisoned: bool = True) -> None:
-        """Of lines: multiples of 64 bytes.  LocalError: not in its memory."""
+        """Of lines: multiples of 64 bytes.  What is poisoned is lost: it is all ones from then on.
+        LocalError: not in its memory."""
         number = self._number(device)
         _must(
             lib.nupa_cxl_bus_set_poison(self._open, number, dpa, size, poisoned),
@@ -265,6 +285,8 @@ class Bus:
             self._supply(device.name, backed, backed.media.parts, viral=device.viral.active)
         self._set_links(self._down - down, up=True)
         self._down = down
+        for window in tuple(self.mapped):
+            window.settle()
 
     def _set_links(self, ports: Iterable[Port], *, up: bool) -> None:
         for port in ports:
