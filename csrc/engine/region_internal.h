@@ -67,7 +67,9 @@ int nupa_region_own(struct nupa_fabric *fabric, uint32_t slot, uint32_t pid,
 bool nupa_region_owned(const struct nupa_fabric *fabric, const struct nupa_region_body *body);
 bool nupa_region_window_owned(const struct nupa_fabric *fabric,
 			      const struct nupa_region_mapping *mapping, uint64_t claim);
-/* Whether who has the claim is there; another kernel's is. */
+/* This process in a claim. */
+uint32_t nupa_region_claimant(const struct nupa_fabric *fabric);
+/* Whether who has the claim is there; one of another kernel or pid namespace is. */
 bool nupa_region_claimant_alive(const struct nupa_fabric *fabric, uint64_t claim);
 
 /* --- windows: region_map.c ----------------------------------------------------------------- */

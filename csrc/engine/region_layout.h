@@ -3,8 +3,9 @@
  * when the first region is made (superblock.regions_backed).
  *
  *   R1  A row's claim is the only word that decides, as a slot's: owner << 32 | changes << 8 |
- * state. MAKING, CHANGING and FREEING have an owner, and nobody else touches the row meanwhile;
- *       whoever finds that the owner died puts it right.
+ *       state; the owner is a kernel << 22 | a pid, or where there is one kernel, bits of the pid's
+ *       namespace << 22.  MAKING, CHANGING and FREEING have an owner, and nobody else touches the
+ *       row meanwhile; whoever finds that the owner died puts it right.
  *   R2  `body` changes only while the claim says so, so who reads the same claim before and after
  *       has read one body.
  *   R3  Extents that a row has carry its index (pool.c).  It is not FREE before it has none.
@@ -23,11 +24,10 @@ struct nupa_region_body {
 	uint64_t id;
 	uint64_t bytes;
 	uint64_t start_time; /* of the owner's pid */
-	uint32_t owner;      /* kernel << 22 | pid; 0: the host */
-	uint32_t pid_ns;
+	uint32_t owner;      /* as a claim's; 0: the host */
 	uint32_t host;
 	uint32_t slot, epoch; /* of the owner's attachment; slot 0: none */
-	uint32_t coherence, ways, granularity, published, orphan;
+	uint32_t coherence, ways, granularity, published, orphan, pad;
 	uint64_t share[4];
 	char tag[32];
 	uint64_t pieces[NUPA_REGION_WAYS_MAX];
@@ -52,9 +52,9 @@ struct nupa_region_mapping {
 	NUPA_LINE_ALIGNED uint64_t claim; /* CAS */
 	uint64_t id;
 	uint64_t start_time;
-	uint32_t host, pid_ns;
+	uint32_t host;
 	uint32_t slot, epoch; /* MACHINES */
-	uint64_t pad[3];
+	uint32_t pad[7];
 };
 NUPA_ASSERT_SIZE(struct nupa_region_mapping, 64);
 

@@ -20,7 +20,7 @@ _Static_assert(NUPA_REGION_MAPPINGS_MAX <= 1u << 12, "12 bits");
 static bool step(struct nupa_fabric *fabric, struct nupa_region_mapping *mapping, uint64_t *seen,
 		 uint32_t state)
 {
-	const uint32_t owner = state == NUPA_MAPPING_FREE ? 0 : nupa_fabric_owner(fabric);
+	const uint32_t owner = state == NUPA_MAPPING_FREE ? 0 : nupa_region_claimant(fabric);
 	const uint64_t next = NUPA_CLAIM(owner, NUPA_CLAIM_EPOCH(*seen) + 1, state);
 
 	if (!nupa_cas_seq(&mapping->claim, seen, next))
@@ -62,7 +62,6 @@ static int take(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64
 		nupa_store_relaxed(&mapping->host, host);
 		nupa_store_relaxed(&mapping->start_time,
 				   nupa_process_start_time((uint32_t)getpid()));
-		nupa_store_relaxed(&mapping->pid_ns, nupa_pid_namespace());
 		nupa_store_relaxed(&mapping->slot, slot);
 		nupa_store_relaxed(&mapping->epoch,
 				   slot ? NUPA_CLAIM_EPOCH(nupa_slot_claim(&fabric->slots[slot]))
@@ -172,7 +171,7 @@ int nupa_region_map_end(struct nupa_fabric *fabric, uint32_t mapping)
 		return -EINVAL;
 	claim = nupa_load_seq(&t.mappings[index].claim);
 	if (NUPA_CLAIM_STATE(claim) != NUPA_MAPPING_OPEN || HANDLE(claim, index) != mapping ||
-	    NUPA_CLAIM_OWNER(claim) != nupa_fabric_owner(fabric) ||
+	    NUPA_CLAIM_OWNER(claim) != nupa_region_claimant(fabric) ||
 	    !release(fabric, &t, index, claim))
 		return -EINVAL;
 	return 0;

@@ -21,30 +21,47 @@ int nupa_region_own(struct nupa_fabric *fabric, uint32_t slot, uint32_t pid,
 	body->epoch = 0;
 	body->owner = 0;
 	body->start_time = 0;
-	body->pid_ns = 0;
 	if (slot) {
 		claim = nupa_slot_claim(&fabric->slots[slot]);
 		if (nupa_load_relaxed(&fabric->slots[slot].host) != body->host)
 			return -EPERM;
 		body->epoch = NUPA_CLAIM_EPOCH(claim);
-		body->owner = nupa_fabric_owner(fabric);
+		body->owner = nupa_region_claimant(fabric);
 	} else if (pid) {
-		body->owner = nupa_fabric_owner(fabric);
+		body->owner = nupa_region_claimant(fabric);
 		body->start_time = nupa_process_start_time(pid);
-		body->pid_ns = nupa_pid_namespace();
 	}
 	return 0;
 }
 
-/* A pid of another namespace, or kernel, says nothing here: it is taken for alive. */
-static bool process_there(const struct nupa_fabric *fabric, uint32_t owner, uint64_t start_time,
-			  uint32_t pid_ns)
+/* The namespace of our pid in 10 bits, where claims have their kernel if there are several: others'
+ * pids say nothing here.  0: not known, taken for ours. */
+static uint32_t namespace_bits(void)
 {
-	const uint32_t ours = pid_ns ? nupa_pid_namespace() : 0;
+	const uint32_t pid_ns = nupa_pid_namespace();
 
-	if (nupa_fabric_machines(fabric) && (owner ^ nupa_fabric_owner(fabric)) >> 22)
-		return true;
-	return (ours && pid_ns != ours) || nupa_process_alive(owner & 0x3fffff, start_time);
+	return pid_ns ? pid_ns % 1023 + 1 : 0;
+}
+
+uint32_t nupa_region_claimant(const struct nupa_fabric *fabric)
+{
+	return nupa_fabric_machines(fabric) ? nupa_fabric_owner(fabric)
+					    : NUPA_OWNER(namespace_bits(), getpid());
+}
+
+/* Whether a pid there says nothing: such a process is taken for alive. */
+static bool elsewhere(const struct nupa_fabric *fabric, uint32_t owner)
+{
+	const uint32_t theirs = owner >> 22;
+
+	if (nupa_fabric_machines(fabric))
+		return theirs != nupa_fabric_owner(fabric) >> 22;
+	return theirs && namespace_bits() && theirs != namespace_bits();
+}
+
+static bool process_there(const struct nupa_fabric *fabric, uint32_t owner, uint64_t start_time)
+{
+	return elsewhere(fabric, owner) || nupa_process_alive(owner & 0x3fffff, start_time);
 }
 
 static bool slot_there(const struct nupa_fabric *fabric, uint32_t slot, uint32_t epoch)
@@ -62,7 +79,7 @@ bool nupa_region_owned(const struct nupa_fabric *fabric, const struct nupa_regio
 {
 	if (body->slot)
 		return slot_there(fabric, body->slot, body->epoch);
-	return !body->owner || process_there(fabric, body->owner, body->start_time, body->pid_ns);
+	return !body->owner || process_there(fabric, body->owner, body->start_time);
 }
 
 bool nupa_region_window_owned(const struct nupa_fabric *fabric,
@@ -75,13 +92,12 @@ bool nupa_region_window_owned(const struct nupa_fabric *fabric,
 	if (slot)
 		return slot_there(fabric, slot, nupa_load_relaxed(&mapping->epoch));
 	return process_there(fabric, NUPA_CLAIM_OWNER(claim),
-			     nupa_load_relaxed(&mapping->start_time),
-			     nupa_load_relaxed(&mapping->pid_ns));
+			     nupa_load_relaxed(&mapping->start_time));
 }
 
 bool nupa_region_claimant_alive(const struct nupa_fabric *fabric, uint64_t claim)
 {
-	return process_there(fabric, NUPA_CLAIM_OWNER(claim), 0, 0);
+	return process_there(fabric, NUPA_CLAIM_OWNER(claim), 0);
 }
 
 /* --- published memory -------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* A change takes microseconds; who makes it may be without a core for long. */
-#define SETTLE_TRIES 100000
+#define SETTLE_TRIES 20000
 #define GRANULARITY_BYTES_MIN 64u
 
 static uint32_t at_most(uint32_t value, uint32_t most)
@@ -55,7 +55,7 @@ bool nupa_region_step(struct nupa_fabric *fabric, struct nupa_region_row *row, u
 	const bool held = state == NUPA_REGION_MAKING || state == NUPA_REGION_CHANGING ||
 			  state == NUPA_REGION_FREEING;
 	const uint64_t next =
-	    NUPA_CLAIM(held ? nupa_fabric_owner(fabric) : 0, NUPA_CLAIM_EPOCH(*seen) + 1, state);
+	    NUPA_CLAIM(held ? nupa_region_claimant(fabric) : 0, NUPA_CLAIM_EPOCH(*seen) + 1, state);
 
 	if (!nupa_cas_seq(&row->claim, seen, next))
 		return false;

@@ -26,6 +26,8 @@ static void made_found_and_ended(void)
 	CHECK_EQ(nupa_region_find(fabric, 1 << 16, &found), -ESTALE);
 	CHECK_EQ(nupa_region_get(fabric, 0, &found), -ENOENT);
 	CHECK_EQ(region_backed_bytes(fabric), before);
+	end_close(end_open(fabric, &end_defaults));
+	CHECK(!fabric->regions && !fabric->sb->regions_backed);
 
 	made = region_made(fabric, EXTENT + 1, BIT(1) | BIT(0));
 	CHECK_EQ(made.state, NUPA_REGION_LIVE);

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct told {
@@ -190,6 +191,46 @@ static void who_dies_while_others_wait_for_him_lets_go(void)
 	nupa_fabric_put(fabric);
 }
 
+static void others_pids_are_not_judged(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct told *told = shared_page();
+	struct nupa_region_info found;
+	uint32_t window;
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		if (unshare(CLONE_NEWUSER | CLONE_NEWPID))
+			_exit(77);
+		child = fork();
+		if (child == 0) {
+			told->exclusive = region_made(fabric, EXTENT, 0);
+			CHECK_EQ(
+			    nupa_region_map_begin(fabric, told->exclusive.id, 0, &found, &window),
+			    0);
+			nupa_store_release(&told->ready, 1);
+			for (;;)
+				pause();
+		}
+		CHECK(child > 0);
+		while (!nupa_load_acquire(&told->ready))
+			sched_yield();
+		/* Here it has another pid. */
+		(void)nupa_fabric_reap(fabric);
+		CHECK_EQ(nupa_region_find(fabric, told->exclusive.id, &found), 0);
+		CHECK(found.mapped == 1 && found.pid == 1);
+		kill(child, SIGKILL);
+		region_reaped(child);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77));
+	if (WEXITSTATUS(status) == 77)
+		puts("skipped: pids of another namespace (no user namespaces here)");
+	nupa_fabric_put(fabric);
+}
+
 /* --- damage ------------------------------------------------------------------------------ */
 
 static void use_everything(struct nupa_fabric *fabric, uint64_t *seed)
@@ -274,6 +315,7 @@ static const struct test_case cases[] = {
 	CASE(memory_of_the_dead_is_nobody_elses_while_a_window_is_open),
 	CASE(windows_of_the_dead_are_taken_back),
 	CASE(who_dies_while_others_wait_for_him_lets_go),
+	CASE(others_pids_are_not_judged),
 	CASE(a_damaged_table_makes_calls_fail_and_no_more),
 };
 
