@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nupa.cxl.pci_tables import bits
-from nupa.cxl.registers import HWINIT, RO, ROS, RW, RW1C, RW1CS, RWL, RWS, Field, once, placed
+from nupa.cxl.registers import HWINIT, RO, ROS, RW, RW1CS, RWL, RWS, Field, once, placed
 
 
 class Capability(NamedTuple):
@@ -210,9 +210,9 @@ def isolation() -> Capability:
         Field("control.mem_timeout", 0x08, "4", RW, 0, "8.2.4.24.2"),
         Field("control.mem_isolation", 0x08, "16", RW, 0, "8.2.4.24.2"),
         Field("control.mem_isolation_link_down", 0x08, "17", RW, 0, "8.2.4.24.2"),
-        Field("status.mem_timeout", 0x0C, "0", RW1C, 0, "8.2.4.24.3"),
-        Field("status.mem_isolation", 0x0C, "8", RW1C, 0, "8.2.4.24.3"),
-        Field("status.mem_isolation_link_down", 0x0C, "9", RW1C, 0, "8.2.4.24.3"),
+        Field("status.mem_timeout", 0x0C, "0", RW1CS, 0, "8.2.4.24.3"),
+        Field("status.mem_isolation", 0x0C, "8", RW1CS, 0, "8.2.4.24.3"),
+        Field("status.mem_isolation_link_down", 0x0C, "9", RW1CS, 0, "8.2.4.24.3"),
     )
     return Capability("isolation", 9, 1, 0x10, rows)
 
@@ -224,8 +224,8 @@ def _commit_status(section: str) -> tuple[Field, ...]:
     return (
         Field("status.committed", 0x08, "0", RO, 0, section),
         Field("status.error", 0x08, "1", RO, 0, section),
-        Field("status.timeout_scale", 0x08, "11:8", RO, _COMMIT_TIMEOUT_SCALE, section),
-        Field("status.timeout_base", 0x08, "15:12", RO, _COMMIT_TIMEOUT_BASE, section),
+        Field("status.timeout_scale", 0x08, "11:8", HWINIT, _COMMIT_TIMEOUT_SCALE, section),
+        Field("status.timeout_base", 0x08, "15:12", HWINIT, _COMMIT_TIMEOUT_BASE, section),
     )
 
 
@@ -233,7 +233,7 @@ def _commit_status(section: str) -> tuple[Field, ...]:
 def bi_route_table() -> Capability:
     """8.2.4.26, of an upstream switch port."""
     rows = (
-        Field("capability.explicit_commit", 0x00, "0", RO, 1, "8.2.4.26.1"),
+        Field("capability.explicit_commit", 0x00, "0", HWINIT, 1, "8.2.4.26.1"),
         Field("control.commit", 0x04, "0", RW, 0, "8.2.4.26.2"),
         *_commit_status("8.2.4.26.3"),
     )
@@ -244,8 +244,8 @@ def bi_route_table() -> Capability:
 def bi_decoder(*, explicit_commit: bool) -> Capability:
     """8.2.4.27; downstream switch ports want an *explicit_commit*, root ports and devices none."""
     rows = (
-        Field("capability.hdm_d", 0x00, "0", RO, 0, "8.2.4.27.1"),
-        Field("capability.explicit_commit", 0x00, "1", RO, int(explicit_commit), "8.2.4.27.1"),
+        Field("capability.hdm_d", 0x00, "0", HWINIT, 0, "8.2.4.27.1"),
+        Field("capability.explicit_commit", 0x00, "1", HWINIT, int(explicit_commit), "8.2.4.27.1"),
         Field("control.forward", 0x04, "0", RW, 0, "8.2.4.27.2"),
         Field("control.enable", 0x04, "1", RW, 0, "8.2.4.27.2"),
         Field("control.commit", 0x04, "2", RW, 0, "8.2.4.27.2"),
