@@ -205,7 +205,7 @@ def _size(text: str) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     from nupa.cxl.fm.server import Server, path_of
-    from nupa.cxl.fm.site import Site
+    from nupa.cxl.site import Site
     from nupa.fabric import Fabric
 
     with Fabric.open(args.fabric) as fabric:

@@ -31,7 +31,7 @@ def leave_traces(bus: Bus, asked: range) -> None:
             _link_down(way.hops[0])
         elif way.device.viral.active:
             _viral(way)
-        elif bus.is_poisoned(way.device, way.dpa(hpa)):
+        elif bus.media(way.device).is_poisoned(way.dpa(hpa)):
             way.device.poison_read(way.dpa(hpa))
             _poison(way.hops[0])
 

@@ -31,13 +31,13 @@ class Found:
     placed from *window* on."""
 
     bdf: Bdf
-    parent: Found | None
+    parent: Found | None = field(repr=False)
     kind: PortType | None
     number: int
     bars: dict[int, tuple[int, int]]
     hdm: int | None = None
     window: int = 0
-    below: list[Found] = field(default_factory=list)
+    below: list[Found] = field(default_factory=list, repr=False)
 
     @property
     def path(self) -> list[Found]:

@@ -51,9 +51,9 @@ class MemoryDevice:
     function: Found
     uid: int  # of its host bridge
     capacity: int
-    decoders: Decoders
-    route: list[tuple[Decoders, int]]
-    driver: Driver | None = None
+    decoders: Decoders = field(repr=False)
+    route: list[tuple[Decoders, int]] = field(repr=False)
+    driver: Driver | None = field(default=None, repr=False)
 
     @property
     def used(self) -> int:
@@ -75,15 +75,15 @@ class Region:
     """*size* bytes at *base*, of *devices* in turn; *dynamic*: they are where a device has dynamic
     capacity, and only its extents can be accessed.  `lost` once a device has gone."""
 
-    bus: Bus
-    window: Window
+    bus: Bus = field(repr=False)
+    window: Window = field(repr=False)
     base: int
     size: int
     devices: tuple[MemoryDevice, ...]
     granularity: int
     dynamic: Dynamic | None = None
     lost: bool = False
-    committed: list[tuple[Decoders, int]] = field(default_factory=list)
+    committed: list[tuple[Decoders, int]] = field(default_factory=list, repr=False)
 
     @property
     def end(self) -> int:

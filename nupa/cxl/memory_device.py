@@ -140,6 +140,10 @@ class MemoryDevice:
         for log in Log:
             self._events_changed(log, False)
 
+    def is_heard(self, log: Log) -> bool:
+        """Whether a driver is told of records in *log*."""
+        return self._event_commands.modes[log] != 0
+
     def poison_read(self, dpa: int) -> None:
         """A host has read a poisoned line: the list has it, and the log of failures."""
         if dpa not in self.poison:

@@ -8,15 +8,21 @@ has the parts that it has.  csrc/cxl/poison.h.
 from __future__ import annotations
 
 import mmap
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from weakref import finalize
 
 from nupa._engine import ffi, lib
 from nupa.cxl.media import MediaError, PlainMedia
+from nupa.fabric.closing import Closing
 from nupa.fabric.errors import LocalError
+
+if TYPE_CHECKING:
+    from nupa.fabric.fabric import Fabric
 
 LINE_BYTES = 64
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Linux; Python names it from 3.13 on
@@ -27,9 +33,19 @@ class Memory(PlainMedia):
     all who have a part of it see the same.  *forget*(offset, size) makes zeros of whole pages, if
     there is a better way than to write them.  LocalError: it is no such buffer."""
 
-    def __init__(self, buffer: Any, *, forget: Callable[[int, int], None] | None = None) -> None:
+    def __init__(
+        self,
+        buffer: Any,
+        *,
+        forget: Callable[[int, int], None] | None = None,
+        store: Store | None = None,
+        base: int = 0,
+    ) -> None:
         super().__init__(memoryview(buffer))
         self._forget = forget or super().clear
+        #: Of what it is a part, and where in it: for windows.
+        self.store = store
+        self.base = base
         self._buffer = ffi.from_buffer(buffer, require_writable=True)
         handle = lib.nupa_cxl_memory_new(self._buffer, self.size)
         if handle == ffi.NULL:
@@ -67,6 +83,51 @@ class Memory(PlainMedia):
         if answer < 0:
             raise MediaError(f"poison at {offset:#x}: there are {self.size:#x} bytes")
         return bool(answer)
+
+
+class Store(Protocol):
+    """Memory of many devices: *where* is a fabric, with offsets in its pool, or a descriptor of a
+    file."""
+
+    @property
+    def where(self) -> Fabric | int: ...
+    def take(self, size: int) -> Memory: ...
+
+
+class SparseFile(Closing):
+    """A Store of this process, which takes room only where it is used: a memory file of *size*
+    bytes.  What was taken of it can be used when it is closed, but no more be mapped."""
+
+    def __init__(self, size: int) -> None:
+        self._fd = os.memfd_create("nupa-cxl", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(self._fd, size)
+            flags = mmap.MAP_SHARED | _NO_RESERVE
+            self._map = mmap.mmap(self._fd, size, flags=flags)
+        except OSError as error:
+            os.close(self._fd)
+            raise LocalError(f"a memory file of {size:#x} bytes", error.errno or 0) from error
+        self._used = 0
+        self._closer = finalize(self, os.close, self._fd)
+
+    @property
+    def where(self) -> int:
+        return self._fd
+
+    def take(self, size: int) -> Memory:
+        """The next bytes of it.  LocalError: it has no more."""
+        base, self._used = self._used, self._used + size
+        if self._used > len(self._map):
+            raise LocalError(f"{size:#x} bytes at {base:#x}: the file has {len(self._map):#x}")
+
+        def forget(offset: int, length: int) -> None:
+            self._map.madvise(mmap.MADV_REMOVE, base + offset, length)
+
+        view = memoryview(self._map)[base : base + size]
+        return Memory(view, forget=forget, store=self, base=base)
+
+    def close(self) -> None:
+        self._closer()
 
 
 class Part(NamedTuple):

@@ -108,6 +108,12 @@ class PbrFabric:
                 return passed
             here = self._links[passed[-1]].switch
 
+    def peer(self, end: At) -> At:
+        """The other end of a link.  PbrError: there is none."""
+        if end not in self._links:
+            raise PbrError(f"{end} has no link")
+        return self._links[end]
+
     def _check_free(self, at: At) -> None:
         if not 0 <= at.port < self._ports.get(at.switch, 0):
             raise PbrError(f"{at} is not there")

@@ -7,7 +7,7 @@ time inside a switch and of the media, is a parameter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -99,19 +99,26 @@ def device_cdat(ranges: Iterable[Range], link: Link) -> Cdat:
 _CACHE = 1 | 1 << 4 | 1 << 8 | 1 << 12 | 64 << 16
 
 
-def switch_cdat(upstream: Link, downstream: Mapping[int, Link], switch_ps: int = SWITCH_PS) -> Cdat:
+def switch_cdat(
+    upstream: Link,
+    downstream: Mapping[int, Link],
+    switch_ps: int = SWITCH_PS,
+    trunks: Mapping[int, Sequence[Link]] | None = None,
+) -> Cdat:
     """Of a switch, by the link of each downstream port: from the upstream port to each, and
-    between each two of them.  ValueError if it has none."""
+    between each two of them.  *trunks*: links to further switches on the way to a port.  ValueError
+    if it has none."""
     if not downstream:
         raise ValueError("a switch has a downstream port")
-    ends = [(UPSTREAM_PORT, port, upstream, link) for port, link in downstream.items()]
+    on = {port: tuple((trunks or {}).get(port, ())) for port in downstream}
+    ends = [(UPSTREAM_PORT, x, (upstream, *on[x], link)) for x, link in downstream.items()]
     for (x, one), (y, other) in combinations(downstream.items(), 2):
-        ends.append((x, y, one, other))
-    latencies = [switch_ps + latency_ps(one) + latency_ps(other) for _, _, one, other in ends]
-    bandwidths = [min(bandwidth_mbps(one), bandwidth_mbps(other)) for _, _, one, other in ends]
+        ends.append((x, y, (one, *on[x], *on[y], other)))
+    latencies = [switch_ps * (len(links) - 1) + sum(map(latency_ps, links)) for _, _, links in ends]
+    bandwidths = [min(map(bandwidth_mbps, links)) for _, _, links in ends]
     tables = []
     for data, values in ((Data.ACCESS_LATENCY, latencies), (Data.ACCESS_BANDWIDTH, bandwidths)):
         base, entries = scaled(values, up=data is Data.ACCESS_LATENCY)
-        pairs = (Pair(x, y, entry) for (x, y, _, _), entry in zip(ends, entries, strict=True))
+        pairs = (Pair(x, y, entry) for (x, y, _), entry in zip(ends, entries, strict=True))
         tables.append(Sslbis(data, base, tuple(pairs)))
     return Cdat(tables)

@@ -13,7 +13,7 @@ from enum import IntEnum
 from nupa.cxl.endpoint import Type3
 from nupa.cxl.mld import Mld
 from nupa.cxl.pcie_tables import Link
-from nupa.cxl.port import Port, downstream_port, upstream_port
+from nupa.cxl.port import Port, downstream_port, note_surprise, upstream_port
 from nupa.cxl.vppb import Seen, SwitchError, Vppb
 
 Device = Type3 | Mld
@@ -72,6 +72,7 @@ class PhysicalPort:
         self.in_reset = False  # PERST is asserted
         self.broken = False  # its link does not train
         self.host: Port | None = None
+        self._was_up = False
         #: Called after its link or what is plugged in has changed, and with each error message.
         self.watchers: list[Callable[[PhysicalPort], None]] = []
         self.error_watchers: list[Callable[[PhysicalPort, ErrorMessage, bytes], None]] = []
@@ -151,6 +152,9 @@ class PhysicalPort:
             raise SwitchError(f"port {self.number} is a host's: unbind it first")
 
     def _changed(self, *, surprise: bool = False) -> None:
+        if surprise and self._was_up and not self.up:
+            note_surprise(self.ppb)
+        self._was_up = self.up
         if self.role is PortState.DOWNSTREAM:
             self.ppb.config["pcie"].preset("slot_status.presence", int(self.present))
             self.ppb.config["pcie"].preset("link_status.active", int(self.up))
@@ -175,19 +179,21 @@ class Binding:
         self.done = False
         self.unbinding: UnbindMode | None = None
         self._ended: Callable[[], None] = lambda: None
+        #: The ports on the way from the virtual switch to the port; None: none leads there.
+        self.between: Callable[[], tuple[Port, ...] | None] = tuple
         #: Called once it is done.
         self.shown: Callable[[], None] = lambda: None
 
     def seen(self) -> Seen:
-        device = self.port.device
+        device, up = self.port.device, self.port.up and self.between() is not None
         if isinstance(device, Mld):
-            return Seen(device.lds[self.ld] if self.ld is not None else None, self.port.up)
-        return Seen(device, self.port.up)
+            return Seen(device.lds[self.ld] if self.ld is not None else None, up)
+        return Seen(device, up)
 
     def finish(self) -> None:
         """Show it to the host."""
         self.done = True
-        self.vppb.show(self.seen, self.settle)
+        self.vppb.show(self.seen, self.settle, self.between)
         self.shown()
 
     def unbind(self, mode: UnbindMode, ended: Callable[[], None]) -> None:

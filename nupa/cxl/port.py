@@ -100,6 +100,12 @@ class Port(Bridge):
         self._changed.append(handler)
 
 
+def note_surprise(port: Port) -> None:
+    """The link of *port* went down as nobody asked for: PCIe 6.0 7.8.4.2, CXL 3.1 8.2.4.17.4."""
+    port.config["aer"]["uncorrectable_status.surprise_down"] = 1
+    port.component["ras"]["correctable_status.physical_layer"] = 1
+
+
 _COMPONENT = dvsec.Location(dvsec.Block.COMPONENT, 0)
 
 

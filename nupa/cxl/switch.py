@@ -76,6 +76,9 @@ class Switch:
         self.decoders = decoders
         roles = [PortState.UPSTREAM] * hosts + [PortState.DOWNSTREAM] * downstream
         self.ports = [PhysicalPort(number, role) for number, role in enumerate(roles)]
+        #: between(upstream, downstream): the ports that requests pass from one physical port to
+        #: another, where several switches are stacked (nupa/cxl/stack.py); None: no way.
+        self.between: Callable[[int, int], tuple[Port, ...] | None] = lambda _up, _down: ()
         #: watcher(vcs, vppb, change, failed): called after each change of a vPPB.
         self.watchers: list[Callable[[int, int, VppbChange, bool], None]] = []
         self.virtual = [
@@ -148,6 +151,7 @@ class Switch:
             raise SwitchError(f"port {port} is bound already" + (f", LD {ld}" if ld else ""))
         binding = Binding(shown, there, ld)
         binding.shown = partial(self._tell, vcs, vppb)
+        binding.between = lambda: self.between(virtual.usp.number, port)
         there.bound[ld] = virtual.bindings[vppb] = binding
         return binding
 

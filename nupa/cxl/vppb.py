@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nupa.cxl import component_tables as tables
 from nupa.cxl.function import Function
 from nupa.cxl.pcie_tables import PortType
-from nupa.cxl.port import Port
+from nupa.cxl.port import Port, note_surprise
 from nupa.fabric.errors import LocalError
 
 
@@ -53,6 +53,7 @@ class Vppb(Port):
         self._seen: Callable[[], Seen] | None = None
         self._shown = Seen()
         self._controlled: Callable[[], None] = lambda: None
+        self._between: Callable[[], tuple[Port, ...] | None] = tuple
         #: Called with this vPPB for each event that software has enabled (PCIe 6.0 6.7.3.4).
         self.interrupts: list[Callable[[Vppb], None]] = []
         #: Called with what its host has changed.
@@ -67,14 +68,28 @@ class Vppb(Port):
         self.config["pcie"].on_write("link_control.disable", self._link_control)
         self.config["pcie"].on_write("slot_control.power_off", self._slot_control)
 
-    def show(self, seen: Callable[[], Seen], controlled: Callable[[], None]) -> None:
-        """Bound to what *seen* tells; *controlled* is called once software has set slot or link."""
-        self._seen, self._controlled = seen, controlled
+    def show(
+        self,
+        seen: Callable[[], Seen],
+        controlled: Callable[[], None],
+        between: Callable[[], tuple[Port, ...] | None] = tuple,
+    ) -> None:
+        """Bound to what *seen* tells, over the ports *between*; *controlled* is called once
+        software has set slot or link."""
+        self._seen, self._controlled, self._between = seen, controlled, between
         self.refresh()
+
+    def between(self) -> tuple[Port, ...] | None:
+        return self._between()
+
+    def reroute(self) -> None:
+        """The way to what is bound here has changed, and may be none now."""
+        self.refresh(surprise=True)
+        self._below_changed()
 
     def hide(self, *, surprise: bool = False) -> None:
         """Bound to nothing."""
-        self._seen, self._controlled = None, lambda: None
+        self._seen, self._controlled, self._between = None, lambda: None, tuple
         self.refresh(surprise=surprise)
 
     def refresh(self, *, surprise: bool = False) -> None:
@@ -94,7 +109,7 @@ class Vppb(Port):
             del self.below[0]
             lost.reset(hot=True)
             if surprise:
-                self.config["aer"]["uncorrectable_status.surprise_down"] = 1
+                note_surprise(self)
         if seen.function is not None and up:
             self.below[0] = seen.function
         if self.below.get(0) is not lost:

@@ -15,7 +15,7 @@ import pytest
 
 from nupa.cli import main
 from nupa.cxl.fm.server import Server, path_of
-from nupa.cxl.fm.site import Site
+from nupa.cxl.site import Site
 from nupa.fabric import Fabric
 from nupa.fabric.topology import star
 
@@ -106,9 +106,9 @@ def test_dynamic_capacity_is_given_shared_and_taken_back(
     nupa("dcd-add", "3", "0", "1", "32M", "--tag", tag)
     nupa("dcd-add", "3", "1", "1", "--tag", tag)
     hosts = json.loads(nupa("dcd-ls", "3", "--json"))["hosts"]
-    shared = {"dpa": STEP, "size": 32 << 20, "tag": tag, "sequence": 1}
+    shared = {"dpa": 5 * STEP, "size": 32 << 20, "tag": tag, "sequence": 1}
     assert hosts[0]["extents"][1] == hosts[1]["extents"][0] == shared
-    assert f"1     0x10000000  32 MiB  {tag}" in nupa("dcd-ls", "3")
+    assert f"1     0x50000000  32 MiB  {tag}" in nupa("dcd-ls", "3")
     nupa("dcd-release", "3", "0", "0")
     nupa("dcd-release", "3", "0", "1", "--tag", tag)
     nupa("dcd-release", "3", "1", "1", "--tag", tag, "--force")

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The switch of a fabric: a virtual switch for each host, and devices at its ports.
+
+Knows how many of each there are, where they are, and their memory; never what is bound: that is the
+manager's, nor what a host makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from nupa.cxl import doe
+from nupa.cxl.cdat import TABLE_ACCESS, Cdat
+from nupa.cxl.decode import Window
+from nupa.cxl.events import Log
+from nupa.cxl.expander import Expander
+from nupa.cxl.fm.manager import Manager
+from nupa.cxl.host import Host
+from nupa.cxl.mld import MOST_LDS, Mld
+from nupa.cxl.parts import PartedMedia, SparseFile, Store
+from nupa.cxl.performance import switch_cdat
+from nupa.cxl.physical_port import Binding
+from nupa.cxl.port import root_port
+from nupa.cxl.root import HostBridge, RootComplex
+from nupa.cxl.site_capacity import WillingCapacity, halves
+from nupa.cxl.stack import Stack
+from nupa.cxl.switch import Switch
+from nupa.fabric.closing import Closing
+from nupa.fabric.topology import Link, Topology
+
+_BRIDGE_BASE = 1 << 40  # of a host's memory map: above what its devices' windows need
+_WINDOW_BASE = 1 << 36
+_STEP = 256 << 20
+_DEVICE_LINK = Link()
+
+
+class Site(Closing):
+    """*hosts* hosts, whose root complexes are `hosts`; devices of *slds* bytes, each a multiple of
+    256 MiB, at the ports behind theirs, then multi-logical ones of *mlds* bytes, all of it free,
+    each with *dynamic_bytes* of dynamic capacity behind.  `devices` has them by port.
+
+    By *topology* its hosts are at the switches where it says; with several switches, requests pass
+    these by `stack`.  Device n is at the switch of host n, or over again from host 0 on.  Tables of
+    speed are of its links.  *store*(bytes) makes the memory of all devices.
+
+    `lock` is held by all who change or ask the model, in whatever thread.
+
+    SwitchError, MldError, DcdError, PbrError: more than there can be; ValueError: no multiple."""
+
+    def __init__(
+        self,
+        hosts: int | Topology,
+        slds: Sequence[int] = (),
+        mlds: Sequence[int] = (),
+        *,
+        dynamic_bytes: int = 0,
+        vppbs: int = 4,
+        spare_ports: int = 0,
+        store: Callable[[int], Store] = SparseFile,
+    ) -> None:
+        topology = hosts if isinstance(hosts, Topology) else None
+        count = len(topology.hosts) if topology else hosts if isinstance(hosts, int) else 0
+        places = len(slds) + len(mlds) + spare_ports
+        self.switch = Switch(hosts=count, downstream=places, vppbs=vppbs)
+        self.manager = Manager(self.switch)
+        self.lock = self.manager.lock
+        self.stack: Stack | None = None
+        self._links = [each.link for each in topology.hosts] if topology else [_DEVICE_LINK] * count
+        if topology and len(topology.switches) > 1:
+            nodes = [port.node for port in topology.ports[count : 2 * count]]
+            self.stack = Stack(topology, self.switch, [nodes[i % count] for i in range(places)])
+        self.total_bytes = sum(slds) + sum(mlds) + len(mlds) * dynamic_bytes
+        self.store = store(max(self.total_bytes, _STEP))
+        self.devices: dict[int, Expander | Mld] = {}
+        self._running: dict[int, Host] = {}
+        for number, size in enumerate(slds, count):
+            media = PartedMedia.of(self.store.take(size), size)
+            link = self._links[(number - count) % count]
+            sld = Expander(media, link, serial=number, name=f"sld{number}")
+            self.switch.port(number).insert(sld.function)
+            self.devices[number] = sld
+        for number, size in enumerate(mlds, count + len(slds)):
+            mld = self._mld(number, size, dynamic_bytes)
+            self.switch.port(number).insert(mld)
+            self.devices[number] = mld
+        self.hosts = [self._host(number) for number in range(count)]
+
+    def _mld(self, number: int, size: int, dynamic_bytes: int) -> Mld:
+        memory = self.store.take(size + dynamic_bytes)
+        link = self._links[(number - len(self._links)) % len(self._links)]
+        dynamic = None
+        if dynamic_bytes:
+            dynamic = WillingCapacity(memory, halves(size, dynamic_bytes), hosts=MOST_LDS)
+        mld = Mld(
+            size, serial=number, name=f"mld{number}", link=link, memory=memory, dynamic=dynamic
+        )
+        if dynamic:
+            dynamic.listens = lambda ld: mld.logical[ld].memory.is_heard(Log.DYNAMIC_CAPACITY)
+        return mld
+
+    def _host(self, number: int) -> RootComplex:
+        bridge = HostBridge(number, 0, _BRIDGE_BASE, ports=1)
+        bridge.below[0] = root = root_port(0)
+        self.switch.connect(number, root)
+        upstream = self.switch.vcs(number).upstream
+        answer = partial(self._speeds, number)
+        doe.attach(upstream.config, {TABLE_ACCESS: lambda payload: answer().answer(payload)})
+        return RootComplex(bridge, lock=self.lock)
+
+    def _speeds(self, number: int) -> Cdat:
+        """Of a virtual switch, by the links of what is bound now."""
+        virtual = self.switch.vcs(number)
+        links = dict.fromkeys(range(len(virtual.vppbs)), _DEVICE_LINK)
+        trunks = {}
+        for vppb, binding in virtual.bindings.items():
+            links[vppb] = self.link(binding.port.number)
+            if self.stack and binding.between() is not None:
+                trunks[vppb] = self.stack.passage(number, binding.port.number).links
+        return switch_cdat(self._links[number], links, trunks=trunks)
+
+    def link(self, port: int) -> Link:
+        """Of a physical port."""
+        return self._links[port % len(self._links)]
+
+    # What people do with it
+
+    def bind(self, host: int, vppb: int, port: int, ld: int | None = None) -> Binding:
+        """As the fabric manager's command, and done at once.  SwitchError: as there."""
+        with self.lock:
+            binding = self.switch.bind(host, vppb, port, ld)
+            binding.finish()
+            return binding
+
+    def windows(self, number: int) -> list[Window]:
+        """Of a host's memory map: room for all devices."""
+        return [Window(_WINDOW_BASE, 2 * max(self.total_bytes, _STEP), (number,))]
+
+    def host(self, number: int) -> Host:
+        """Host *number* with its driver running: it enumerates when it is first asked for.
+        IndexError: no such host."""
+        with self.lock:
+            if number not in self._running:
+                self._running[number] = Host(self.hosts[number], self.windows(number))
+            return self._running[number]
+
+    def close(self) -> None:
+        """End the hosts' drivers."""
+        with self.lock:
+            while self._running:
+                self._running.popitem()[1].close()
+            if isinstance(self.store, Closing):
+                self.store.close()

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Several switches that are one for their hosts: requests pass from edge port to edge port by PIDs.
+
+Knows which edge port of which switch each physical port is, and the ports between; never what is
+bound, nor what a request asks for.  CXL 3.1 2.7, 7.7.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nupa.cxl.pbr import At, PbrError, PbrFabric
+from nupa.cxl.port import Port, downstream_port
+from nupa.cxl.switch import Switch
+from nupa.fabric.topology import Link, Topology
+
+
+class Passage(NamedTuple):
+    """Of a request between edge ports: source and destination PID, of 12 bits each, the ports
+    between, and the links that it passes there."""
+
+    spid: int
+    dpid: int
+    ports: tuple[Port, ...]
+    links: tuple[Link, ...]
+
+
+class Stack:
+    """*switch*, whose physical ports are edge ports of the switches of *topology*: first those of
+    its hosts, then one at each switch that *devices* names by its place.
+
+    `fabric` has PIDs and routing tables, `pids` the PID of each physical port.  PbrError: a switch
+    has more than 256 ports."""
+
+    def __init__(self, topology: Topology, switch: Switch, devices: list[int]) -> None:
+        self.fabric = PbrFabric()
+        self._switch = switch
+        self._ports: dict[At, Port] = {}
+        self._links: dict[At, Link] = {}
+        names = [each.name for each in topology.switches]
+        hosts = len(topology.hosts)
+        linked = topology.ports[hosts:]
+        room = [max([0, *(p.number for p in linked if p.node == n)]) + 1 for n in range(len(names))]
+        for number, name in enumerate(names):
+            self.fabric.add_switch(name, room[number] + devices.count(number))
+        for i in range(hosts, len(linked), 2):
+            ends = [At(names[port.node], port.number) for port in linked[i : i + 2]]
+            self.fabric.link(*ends)
+            for end in ends:
+                self._ports[end] = downstream_port(end.port)
+                self._ports[end].name = f"{end.switch}/{end.port}"
+                self._links[end] = linked[i].link
+        edges = [At(names[port.node], port.number) for port in linked[:hosts]]
+        for node in devices:
+            edges.append(At(names[node], room[node]))
+            room[node] += 1
+        self.pids = [self.fabric.assign(edge) for edge in edges]
+        switch.between = self._between
+
+    def passage(self, source: int, destination: int) -> Passage:
+        """From one physical port to another.  PbrError: no way leads there now."""
+        spid, dpid = self.pids[source], self.pids[destination]
+        ports: list[Port] = []
+        links: list[Link] = []
+        for egress in self.fabric.route(spid, dpid)[:-1]:  # the last one is the edge port
+            ports += (self._ports[egress], self._ports[self.fabric.peer(egress)])
+            links.append(self._links[egress])
+        return Passage(spid, dpid, tuple(ports), tuple(links))
+
+    def set_link(self, end: At, up: bool) -> None:
+        """Break a link between switches, or mend it: requests take another way at once, if there is
+        one; else what they reach has gone.  PbrError: no link is there."""
+        self.fabric.set_link(end, up)
+        for port in (self._ports[end], self._ports[self.fabric.peer(end)]):
+            port.config["pcie"].preset("link_status.active", int(up))
+        for virtual in self._switch.virtual:
+            for binding in tuple(virtual.bindings.values()):
+                if binding.done:
+                    binding.vppb.reroute()
+                    binding.settle()
+
+    def _between(self, source: int, destination: int) -> tuple[Port, ...] | None:
+        try:
+            return self.passage(source, destination).ports
+        except PbrError:
+            return None
