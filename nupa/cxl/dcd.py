@@ -219,11 +219,11 @@ class DynamicCapacity:
         host can only refuse it (9.13.3.3)."""
         host, wanted = self._to_release(number, extents, forced=True)
         accepted = [extent for extent in wanted if not host.is_offered(extent)]
-        host.tell(Change.FORCED_RELEASE, self._placed(accepted), may_overflow=True)
         host.offers = [
             [] if any(extent in offer for extent in wanted) else offer for offer in host.offers
         ]
         self._take(host, accepted)
+        host.tell(Change.FORCED_RELEASE, self._placed(accepted), may_overflow=True)
         return wanted
 
     def _placed(self, extents: Sequence[Extent]) -> list[tuple[int, Extent]]:

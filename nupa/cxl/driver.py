@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -30,6 +31,7 @@ _KEPT_EVENTS = 256
 _EVENTS_HEAD, _HANDLE_AT, _DATA_AT = 0x20, 0x14, 0x30  # 8.2.9.2.2, 8.2.9.2.1
 _CHANGE = struct.Struct("<BxHBB2xQQ")
 _MORE = 1 << 0
+_ANSWERS = {Change.ADD: 0x4802, Change.RELEASE: 0x4803}
 _CONFIG, _CONFIG_ROW = struct.Struct("<BB6x"), struct.Struct("<QQQQIB3x")
 _LIST, _LISTED = struct.Struct("<III4x"), struct.Struct("<QQ16sH6x")
 _UPDATE, _UPDATED = struct.Struct("<IB3x"), struct.Struct("<QQ8x")
@@ -181,10 +183,10 @@ class Driver:
         if more & _MORE:
             return
         extents, self._waiting = self._waiting, []
-        if change == Change.ADD:
-            self._answer(0x4802, extents)
-        elif change == Change.RELEASE:
-            self._answer(0x4803, extents)
+        opcode = _ANSWERS.get(change)
+        if opcode is not None:
+            with suppress(CommandError):  # an old record, of what has been answered meanwhile
+                self._answer(opcode, extents)
         self._read_extents()
 
     def _answer(self, opcode: int, extents: Sequence[tuple[int, int]]) -> None:

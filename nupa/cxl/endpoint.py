@@ -98,6 +98,8 @@ class Type3(Function):
         config.add_extended("dsn", ext.dsn(serial), ext.DSN_BYTES)
         spaces = (self.component, self.device, self.msix.space)
         super().__init__(name, config, dict(zip(bars, spaces, strict=True)))
+        if dpa_bytes:
+            config["device"].preset("capability.mem", 1)  # 8.1.3.1, even if no range is its own
         self.viral = Viral(self)
         config["pcie"].on_write("device_control.initiate_reset", self._function_level_reset)
         config["device"].on_write("control_2.initiate_reset", self._cxl_reset)
