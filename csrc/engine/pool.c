@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#define PIN_TRIES 100 /* regions end one by one */
 #define WORDS_PER_LINE (NUPA_CACHE_LINE_BYTES / (uint32_t)sizeof(uint32_t))
 #define OWNER(slot, low) ((uint32_t)(slot) << 24 | ((uint32_t)(low)&0xffffff))
 #define OWNER_SLOT(word) ((word) >> 24)
@@ -166,11 +167,16 @@ int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64
 static void give_back(struct nupa_fabric *fabric, uint32_t extent)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
-	const uint32_t pin = nupa_region_pin(fabric, extent);
+	uint32_t pin, word;
 
-	if (pin) {
-		nupa_store_release(&fabric->extents[extent], pin);
-		return;
+	for (int i = 0; (pin = nupa_region_pin(fabric, extent)); i++) {
+		/* Stored before it is asked again, as who ends the region says so before he looks
+		 * for its extents: if it is still there, he will find this one. */
+		(void)nupa_exchange_seq(&fabric->extents[extent], pin);
+		word = pin;
+		if (i == PIN_TRIES || nupa_region_pin(fabric, extent) == pin ||
+		    !nupa_cas_seq(&fabric->extents[extent], &word, OWNER(0, getpid())))
+			return;
 	}
 	nupa_fabric_release(fabric, sb->pool_off + (uint64_t)extent * sb->extent_bytes,
 			    sb->extent_bytes);

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#define LOAD_TRIES 1000
+
 int nupa_region_own(struct nupa_fabric *fabric, uint32_t slot, uint32_t pid,
 		    struct nupa_region_body *body)
 {
@@ -114,13 +116,15 @@ static bool covers(const struct nupa_superblock *sb, const struct nupa_region_bo
 	return false;
 }
 
+/* One that changes all the time is taken for one that does: memory is kept rather than given away.
+ */
 static bool pins(struct nupa_fabric *fabric, struct nupa_region_row *row, uint32_t extent)
 {
 	struct nupa_region_body body;
 	int rc = -EAGAIN;
 
-	while (rc == -EAGAIN) {
-		const uint64_t claim = nupa_load_acquire(&row->claim);
+	for (int i = 0; i < LOAD_TRIES && rc == -EAGAIN; i++) {
+		const uint64_t claim = nupa_load_seq(&row->claim);
 
 		if (NUPA_CLAIM_STATE(claim) == NUPA_REGION_FREE ||
 		    NUPA_CLAIM_STATE(claim) == NUPA_REGION_FREEING ||
@@ -128,7 +132,7 @@ static bool pins(struct nupa_fabric *fabric, struct nupa_region_row *row, uint32
 			return false;
 		rc = nupa_region_load(fabric, row, claim, &body);
 	}
-	return !rc && body.published && covers(&fabric->geometry, &body, extent);
+	return rc ? rc == -EAGAIN : body.published && covers(&fabric->geometry, &body, extent);
 }
 
 uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent)

@@ -136,6 +136,43 @@ static void memory_of_the_dead_is_nobody_elses_while_a_window_is_open(void)
 	nupa_fabric_put(fabric);
 }
 
+static void memory_that_is_published_twice_goes_with_the_last(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct told *told = shared_page();
+	struct nupa_region_info found, wish;
+	uint32_t first, second;
+	void *memory;
+	pid_t child = fork();
+
+	if (child == 0) {
+		CHECK_EQ(nupa_pool_alloc(fabric, 0, 3 * EXTENT, &memory), 0);
+		wish = region_wish(2 * EXTENT, 0, 0);
+		wish.pieces[0] = nupa_pool_offset(fabric, memory);
+		CHECK_EQ(nupa_region_publish(fabric, &wish, &told->published), 0);
+		wish.pieces[0] += EXTENT;
+		CHECK_EQ(nupa_region_publish(fabric, &wish, &told->shared), 0);
+		nupa_store_release(&told->ready, 1);
+		for (;;)
+			pause();
+	}
+	CHECK(child > 0);
+	while (!nupa_load_acquire(&told->ready))
+		sched_yield();
+	CHECK_EQ(nupa_region_map_begin(fabric, told->published.id, 0, &found, &first), 0);
+	CHECK_EQ(nupa_region_map_begin(fabric, told->shared.id, 0, &found, &second), 0);
+	killed_when_ready(told, child);
+	(void)nupa_fabric_reap(fabric);
+	CHECK_EQ(region_extents(fabric), 3);
+	CHECK_EQ(nupa_region_map_end(fabric, first), 0);
+	CHECK_EQ(region_extents(fabric), 2);
+	CHECK_EQ(region_count(fabric), 1);
+	CHECK_EQ(nupa_region_map_end(fabric, second), 0);
+	CHECK_EQ(region_extents(fabric), 0);
+	CHECK_EQ(region_count(fabric), 0);
+	nupa_fabric_put(fabric);
+}
+
 static void windows_of_the_dead_are_taken_back(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
@@ -313,6 +350,7 @@ static void a_damaged_table_makes_calls_fail_and_no_more(void)
 static const struct test_case cases[] = {
 	CASE(the_dead_leave_what_others_share),
 	CASE(memory_of_the_dead_is_nobody_elses_while_a_window_is_open),
+	CASE(memory_that_is_published_twice_goes_with_the_last),
 	CASE(windows_of_the_dead_are_taken_back),
 	CASE(who_dies_while_others_wait_for_him_lets_go),
 	CASE(others_pids_are_not_judged),
