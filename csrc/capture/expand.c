@@ -81,6 +81,8 @@ static uint32_t room_for(const struct nupa_run *run)
 		return nupa_roce_room(&run->roce, run->next);
 	case NUPA_RUN_TLP:
 		return NUPA_HEADER_BYTES + NUPA_SPLIT_MAX_BYTES;
+	case NUPA_RUN_CACHE:
+		return NUPA_HEADER_BYTES + NUPA_CACHE_MAX_BYTES;
 	default:
 		return NUPA_HEADER_BYTES + run->whole.data_bytes;
 	}
@@ -130,6 +132,10 @@ static struct nupa_watch_packet head_of(const struct nupa_watch *watch, const st
 		last = nupa_tlp_is_last(&run->tlp);
 		if (run->tlp.split.completes) /* the other way */
 			packet.direction ^= NUPA_INBOUND ^ NUPA_OUTBOUND;
+	} else if (run->how == NUPA_RUN_CACHE) {
+		last = nupa_cache_is_last(&run->cache);
+		if (!nupa_cache_is_outbound(&run->cache))
+			packet.direction = NUPA_INBOUND;
 	}
 	if (cast->transfer && !run->sequence)
 		packet.flags |= NUPA_FLAG_FIRST;
@@ -157,6 +163,10 @@ static bool give(const struct nupa_watch *watch, const struct nupa_run *run, str
 		front = NUPA_HEADER_BYTES;
 		captured = nupa_tlp_build(&run->tlp, out + front, &original);
 		break;
+	case NUPA_RUN_CACHE:
+		front = NUPA_HEADER_BYTES;
+		captured = nupa_cache_build(&run->cache, out + front, &original);
+		break;
 	default:
 		front = run->how == NUPA_RUN_ENTRY ? NUPA_HEADER_BYTES : 0;
 		captured = build_whole(&run->whole, out + front, &original);
@@ -174,18 +184,56 @@ static bool give(const struct nupa_watch *watch, const struct nupa_run *run, str
 	return true;
 }
 
+/* Messages of CXL.cache pass one of two ports each. */
+static bool is_seen_at(const struct nupa_run *run, uint32_t sight)
+{
+	return run->how != NUPA_RUN_CACHE ||
+	       run->cast.sights[sight].host == nupa_cache_host(&run->cache);
+}
+
+static bool is_seen(const struct nupa_run *run)
+{
+	for (uint32_t i = 0; i < run->cast.n_sights; i++)
+		if (is_seen_at(run, i))
+			return true;
+	return false;
+}
+
+static bool go_to_seen(struct nupa_run *run)
+{
+	while (nupa_cache_next(&run->cache))
+		if (is_seen(run))
+			return true;
+	return false;
+}
+
 /* Whether there is a packet to give, and it is the one at hand. */
 static bool begin(struct nupa_watch *watch, struct nupa_run *run)
 {
 	if (!run->cast.n_sights || !run->n)
 		return false;
-	if (run->how != NUPA_RUN_TLP)
+	if (run->how != NUPA_RUN_TLP && run->how != NUPA_RUN_CACHE)
 		return run->next < run->n;
 	if (run->begun)
 		return run->n != run->next;
 	run->begun = true;
 	run->n = UINT32_MAX;
+	if (run->how == NUPA_RUN_CACHE)
+		return is_seen(run) || go_to_seen(run);
 	return nupa_tlp_begin(watch, &run->tlp);
+}
+
+static bool next(struct nupa_watch *watch, struct nupa_run *run)
+{
+	run->next++;
+	switch (run->how) {
+	case NUPA_RUN_TLP:
+		return nupa_tlp_next(watch, &run->tlp);
+	case NUPA_RUN_CACHE:
+		return go_to_seen(run);
+	default:
+		return run->next < run->n;
+	}
 }
 
 bool nupa_expand_go_on(struct nupa_watch *watch, struct nupa_sink *sink)
@@ -200,13 +248,11 @@ bool nupa_expand_go_on(struct nupa_watch *watch, struct nupa_sink *sink)
 				    nupa_transfer_next(watch, run->cast.transfer, run->cast.level);
 			run->numbered = true;
 			for (; run->sight < run->cast.n_sights; run->sight++)
-				if (!give(watch, run, sink))
+				if (is_seen_at(run, run->sight) && !give(watch, run, sink))
 					return false;
 			run->sight = 0;
 			run->numbered = false;
-			run->next++;
-			more = run->how == NUPA_RUN_TLP ? nupa_tlp_next(watch, &run->tlp)
-							: run->next < run->n;
+			more = next(watch, run);
 		}
 	}
 	return true;

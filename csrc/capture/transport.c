@@ -13,7 +13,7 @@ struct message {
 	const struct nupa_trace_record *record;
 	const struct nupa_trace_message *body;
 	const struct nupa_msg *msg;
-	uint32_t from, to; /* hosts */
+	uint32_t source, from, to; /* slot, hosts */
 	uint16_t flags;
 	uint8_t transport;
 	bool received;
@@ -72,9 +72,17 @@ void nupa_roce_set_data(struct nupa_roce *roce, const struct nupa_trace_data *da
 	roce->data_bytes = record->data_bytes;
 }
 
+/* Its line; ends: the transfer with it. */
+static void add_line(struct nupa_watch *watch, const struct message *m, uint64_t transfer,
+		     bool ends)
+{
+	nupa_cache_message(watch, m->record, m->source, m->from, m->to, transfer, ends);
+}
+
 /* --- answers ------------------------------------------------------------------------- */
 
-static void add_ack(struct nupa_watch *watch, const struct message *m, uint32_t ack_psn)
+/* Which transfer it acknowledges; 0: none. */
+static uint64_t add_ack(struct nupa_watch *watch, const struct message *m, uint32_t ack_psn)
 {
 	struct nupa_sent guess;
 	const struct nupa_sent *sent =
@@ -83,7 +91,7 @@ static void add_ack(struct nupa_watch *watch, const struct message *m, uint32_t 
 
 	if (m->transport == NUPA_TRANSPORT_UC || m->transport == NUPA_TRANSPORT_UD ||
 	    sent->transport == NUPA_TRANSPORT_UC)
-		return; /* the engine's own business */
+		return 0; /* the engine's own business */
 	run = nupa_roce_add(watch, NUPA_ROCE_ACK, sent->transfer, m->flags);
 	run->cast.ends_transfer = true;
 	run->roce.transport = sent->transport ? sent->transport : m->transport;
@@ -93,6 +101,7 @@ static void add_ack(struct nupa_watch *watch, const struct message *m, uint32_t 
 	run->roce.psn = sent->wire_last;
 	run->roce.msn = sent->msn;
 	nupa_roce_join(watch, run, m->from, m->to, m->received);
+	return sent->transfer;
 }
 
 static void add_nak(struct nupa_watch *watch, const struct message *m)
@@ -102,8 +111,10 @@ static void add_nak(struct nupa_watch *watch, const struct message *m)
 	const struct nupa_sent *sent = nupa_requester_find(watch, msg->dest_qpn, msg->psn, &guess);
 	struct nupa_run *run;
 
-	if (msg->syndrome >= NUPA_NAK_NOT_READY || m->transport == NUPA_TRANSPORT_UC)
+	if (msg->syndrome >= NUPA_NAK_NOT_READY || m->transport == NUPA_TRANSPORT_UC) {
+		add_line(watch, m, sent->transfer, false);
 		return; /* silence */
+	}
 	run = nupa_roce_add(watch, NUPA_ROCE_ACK, sent->transfer, m->flags);
 	run->cast.ends_transfer = msg->syndrome != NUPA_NAK_RNR && msg->syndrome != NUPA_NAK_PSN;
 	run->roce.transport = sent->transport ? sent->transport : m->transport;
@@ -115,6 +126,7 @@ static void add_nak(struct nupa_watch *watch, const struct message *m)
 	run->roce.psn = sent->wire_psn;
 	run->roce.msn = sent == &guess || !sent->msn ? sent->msn : sent->msn - 1;
 	nupa_roce_join(watch, run, m->from, m->to, m->received);
+	add_line(watch, m, sent->transfer, run->cast.ends_transfer);
 }
 
 static bool add_response(struct nupa_watch *watch, const struct message *m)
@@ -151,6 +163,7 @@ static bool add_response(struct nupa_watch *watch, const struct message *m)
 	run->cast.ends_transfer = run->roce.ends;
 	nupa_roce_join(watch, run, m->from, m->to, m->received);
 	nupa_tlp_response(watch, m->record, m->from, m->to, sent);
+	add_line(watch, m, sent->transfer, run->cast.ends_transfer);
 	return true;
 }
 
@@ -209,6 +222,7 @@ static bool add_datagram(struct nupa_watch *watch, const struct message *m)
 			nupa_sights_drop_outbound(&run->cast);
 	}
 	nupa_tlp_request(watch, m->record, m->from, m->to, m->record->transfer);
+	add_line(watch, m, m->record->transfer, true);
 	return true;
 }
 
@@ -295,6 +309,7 @@ static bool add_request(struct nupa_watch *watch, const struct message *m)
 	nupa_roce_join(watch, run, m->from, m->to, m->received);
 	if (msg->op < NUPA_OP_READ)
 		nupa_tlp_request(watch, m->record, m->from, m->to, sent->transfer);
+	add_line(watch, m, sent->transfer, run->cast.ends_transfer);
 	return true;
 }
 
@@ -308,12 +323,14 @@ bool nupa_expand_message(struct nupa_watch *watch, const struct nupa_trace_recor
 		.record = record,
 		.body = body,
 		.msg = &body->msg,
+		.source = source,
 		.from = nupa_host_of(watch, received ? record->peer : source),
 		.to = received ? nupa_host_of(watch, source) : body->dest_host,
 		.flags = nupa_flags_of(record),
 		.transport = nupa_transport_of(body->qp_type, body->is_xrc),
 		.received = received,
 	};
+	uint64_t transfer;
 
 	if (m.from >= n_hosts || m.to >= n_hosts || !nupa_data_makes_sense(&body->data))
 		return false;
@@ -325,20 +342,25 @@ bool nupa_expand_message(struct nupa_watch *watch, const struct nupa_trace_recor
 		if (m.transport == NUPA_TRANSPORT_UD)
 			return add_datagram(watch, &m);
 		if (body->msg.flags & NUPA_F_ACK && m.transport == NUPA_TRANSPORT_RC)
-			add_ack(watch, &m, body->msg.ack_psn);
+			(void)add_ack(watch, &m, body->msg.ack_psn);
 		return add_request(watch, &m);
 	case NUPA_OP_READ_RESP:
 	case NUPA_OP_ATOMIC_RESP:
 		return add_response(watch, &m);
 	case NUPA_OP_ACK:
-		add_ack(watch, &m, body->msg.ack_psn);
+		transfer = add_ack(watch, &m, body->msg.ack_psn);
+		add_line(watch, &m, transfer, transfer != 0);
 		return true;
 	case NUPA_OP_NAK:
 		add_nak(watch, &m);
 		return true;
 	case NUPA_OP_CM:
+		add_line(watch, &m, 0, false);
 		return nupa_expand_cm(watch, record, m.from, m.to);
 	default: /* the engine's own */
-		return body->msg.op && body->msg.op < NUPA_OP_MAX;
+		if (!body->msg.op || body->msg.op >= NUPA_OP_MAX)
+			return false;
+		add_line(watch, &m, 0, false);
+		return true;
 	}
 }

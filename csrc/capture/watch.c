@@ -50,6 +50,12 @@ static bool records_what_it_should(const struct nupa_fabric *fabric, const struc
 	return nupa_load_acquire(&slot->trace_seen) == nupa_load_relaxed(&fabric->sb->trace);
 }
 
+/* Lines of the fast channel are recorded as messages of the transport. */
+static uint32_t recorded_of(uint32_t levels)
+{
+	return (levels & 15) | (levels & NUPA_WATCH_CACHE ? NUPA_TRACE_TRANSPORT : 0);
+}
+
 static int enter(struct nupa_watch *watch)
 {
 	struct nupa_superblock *sb = watch->fabric->sb;
@@ -61,7 +67,7 @@ static int enter(struct nupa_watch *watch)
 		if (nupa_watcher_lives(watcher))
 			continue;
 		nupa_store_release(&watcher->pid, 0);
-		watcher->levels = watch->levels;
+		watcher->levels = recorded_of(watch->levels);
 		watcher->snap_bytes = watch->snap_bytes;
 		watcher->pid_ns = nupa_pid_namespace();
 		watcher->start_time = nupa_process_start_time(pid);
@@ -93,6 +99,7 @@ static void watch_free(struct nupa_watch *watch)
 {
 	nupa_rings_close(watch);
 	nupa_requesters_close(watch);
+	nupa_caches_close(watch);
 	nupa_fabric_put(watch->fabric);
 	free(watch);
 }
@@ -109,7 +116,7 @@ static struct nupa_watch *watch_new(struct nupa_fabric *fabric, uint32_t levels,
 	watch->snap_bytes = snap_bytes ? snap_bytes : UINT32_MAX;
 	watch->place = -1;
 	watch->epoch_ns = clock_of(CLOCK_REALTIME) - clock_of(CLOCK_MONOTONIC);
-	if (nupa_requesters_open(watch) || nupa_rings_open(watch)) {
+	if (nupa_requesters_open(watch) || nupa_caches_open(watch) || nupa_rings_open(watch)) {
 		watch_free(watch);
 		return NULL;
 	}
@@ -123,10 +130,10 @@ struct nupa_watch *nupa_watch_open(struct nupa_fabric *fabric, uint32_t levels, 
 	struct nupa_watch *watch;
 	int error = 0;
 
-	if (!levels || levels > 15) {
+	if (!levels || levels > 31) {
 		errno = -nupa_explain(-EINVAL, why, why_bytes,
 				      "levels %#x are to be watched; there are 1 (tlp), 2 (queue), "
-				      "4 (transport), 8 (net), or-ed",
+				      "4 (transport), 8 (net), 16 (cache), or-ed",
 				      levels);
 		return NULL;
 	}

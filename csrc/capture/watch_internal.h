@@ -8,6 +8,7 @@
 #ifndef NUPA_WATCH_INTERNAL_H
 #define NUPA_WATCH_INTERNAL_H
 
+#include "cache_line.h"
 #include "split.h"
 #include "trace.h"
 #include "watch.h"
@@ -15,7 +16,14 @@
 #include <string.h>
 
 /* As nupa.packet.record has them. */
-enum nupa_level { NUPA_LEVEL_TLP = 1, NUPA_LEVEL_QUEUE, NUPA_LEVEL_TRANSPORT, NUPA_LEVEL_NET };
+enum nupa_level {
+	NUPA_LEVEL_TLP = 1,
+	NUPA_LEVEL_QUEUE,
+	NUPA_LEVEL_TRANSPORT,
+	NUPA_LEVEL_NET,
+	NUPA_LEVEL_CACHE,
+};
+#define NUPA_WATCH_CACHE (1u << (NUPA_LEVEL_CACHE - 1))
 enum nupa_kind {
 	NUPA_KIND_PCIE_TLP = 1,
 	NUPA_KIND_CXL_MEM,
@@ -23,6 +31,7 @@ enum nupa_kind {
 	NUPA_KIND_WQE,
 	NUPA_KIND_CQE,
 	NUPA_KIND_ETHERNET,
+	NUPA_KIND_CXL_CACHE,
 };
 enum nupa_direction { NUPA_INBOUND = 1, NUPA_OUTBOUND };
 enum nupa_record_flag {
@@ -150,7 +159,13 @@ struct nupa_tlp {
 };
 
 /* ENTRY: a whole packet that has NUPA's header in front, as TLPs have. */
-enum nupa_run_how { NUPA_RUN_ROCE, NUPA_RUN_WHOLE, NUPA_RUN_ENTRY, NUPA_RUN_TLP };
+enum nupa_run_how {
+	NUPA_RUN_ROCE,
+	NUPA_RUN_WHOLE,
+	NUPA_RUN_ENTRY,
+	NUPA_RUN_TLP,
+	NUPA_RUN_CACHE,
+};
 
 struct nupa_run {
 	struct nupa_cast cast;
@@ -164,6 +179,7 @@ struct nupa_run {
 		struct nupa_roce roce;
 		struct nupa_whole whole;
 		struct nupa_tlp tlp;
+		struct nupa_cache cache;
 	};
 };
 #define NUPA_RUNS_MAX 8u
@@ -207,7 +223,7 @@ struct nupa_sent {
 /* How many packets of a transfer there were at each level. */
 struct nupa_transfer_count {
 	uint64_t transfer;
-	uint32_t packets[4];
+	uint32_t packets[NUPA_LEVEL_CACHE];
 };
 
 /* The frame to many that was shown last, and to whom copies of it went. */
@@ -242,7 +258,9 @@ struct nupa_watch {
 	struct nupa_requester *requesters;
 	struct nupa_sent *sent;
 	struct nupa_transfer_count *transfers;
-	struct nupa_memory *memories;            /* NULL: TLPs are not watched */
+	struct nupa_memory *memories;        /* NULL: TLPs are not watched */
+	struct nupa_cache_ring *cache_rings; /* by producer's and consumer's slot */
+	uint16_t cqids[NUPA_HOSTS_MAX], uqids[NUPA_HOSTS_MAX]; /* next: by host */
 	uint16_t tags[2][2][NUPA_HOSTS_MAX + 1]; /* next: by host or engine, TLP or CXL, host */
 	uint32_t ticks;
 	struct nupa_flood flood;
@@ -363,6 +381,13 @@ bool nupa_tlp_next(struct nupa_watch *watch, struct nupa_tlp *tlp);
 bool nupa_tlp_is_last(const struct nupa_tlp *tlp);
 /* The one at hand: how much of it was captured. */
 uint32_t nupa_tlp_build(const struct nupa_tlp *tlp, uint8_t *out, uint32_t *original_bytes);
+
+/* cache_line.c */
+int nupa_caches_open(struct nupa_watch *watch);
+void nupa_caches_close(struct nupa_watch *watch);
+/* The line of a message, which `source` sends from host to host; ends: its transfer. */
+void nupa_cache_message(struct nupa_watch *watch, const struct nupa_trace_record *record,
+			uint32_t source, uint32_t from, uint32_t to, uint64_t transfer, bool ends);
 
 /* expand.c */
 /* The next run, all zeros but for its cast's transfer and flags. */

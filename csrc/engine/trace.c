@@ -224,13 +224,23 @@ static struct nupa_trace_record *put_message(struct nupa_engine *engine, const s
 	body->data = data;
 	body->qp_type = qp ? qp->type : 0;
 	body->is_xrc = qp && qp->xrc;
-	body->pad = 0;
+	body->line = 0;
 	body->dest_host = dest_host;
 	if (bytes <= NUPA_SEND_INLINE_BYTES && kept == bytes)
 		nupa_copy_small(body + 1, payload, bytes);
 	else
 		keep((uint8_t *)(body + 1), &data, &span, 1, 0);
 	return record;
+}
+
+/* Where the line lies that is published next. */
+static void put_place(struct nupa_trace_record *record, const struct nupa_tx *tx)
+{
+	struct nupa_trace_message *body = (struct nupa_trace_message *)(void *)(record + 1);
+
+	body->msg.tag = (uint32_t)(tx->tail >> tx->lap_shift) + 1;
+	body->line = (uint16_t)(tx->tail & (tx->n_lines - 1));
+	body->data.ahead = (uint32_t)(tx->tail - tx->head_seen);
 }
 
 static bool is_request(const struct nupa_msg *msg)
@@ -258,6 +268,7 @@ void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *chan
 	}
 	record = put_message(engine, msg, qp, channel->peer_host, payload, bytes, engine->now_ns());
 	record->peer = (uint16_t)channel->peer;
+	put_place(record, &channel->tx);
 	if (request) {
 		record->transfer = NUPA_TRANSFER(msg->src_qpn, qp->sq.issued);
 		if (qp->sq.issued < qp->sq.begun)
@@ -466,6 +477,7 @@ void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
 	if (engine->trace & NUPA_TRACE_MOVES) {
 		record = put_message(engine, msg, qp, qp->channel->peer_host, msg->data,
 				     request->bytes, now_ns);
+		put_place(record, &qp->channel->tx);
 		record->peer = (uint16_t)qp->channel->peer;
 		record->transfer = transfer;
 		end(engine);

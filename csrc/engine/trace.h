@@ -74,16 +74,16 @@ struct nupa_trace_data {
 	uint32_t total_bytes;
 	uint32_t mtu_bytes; /* the path's: a transport packet's payload */
 	uint32_t piece_bytes;
-	uint32_t pad;
+	uint32_t ahead; /* MESSAGE: lines before it that the producer has not seen taken */
 };
 
 /* Data: the message's payload, wherever it lay.  While somebody watches, SENDs are not pulled. */
 struct nupa_trace_message {
-	struct nupa_msg msg; /* tag: none */
+	struct nupa_msg msg; /* tag: as it is published; none in what came */
 	struct nupa_trace_data data;
 	uint8_t qp_type; /* enum ibv_qp_type of the sender */
 	uint8_t is_xrc;
-	uint16_t pad;
+	uint16_t line; /* its place in the ring */
 	uint32_t dest_host;
 };
 NUPA_ASSERT_SIZE(struct nupa_trace_message, 64 + 16 + 8);

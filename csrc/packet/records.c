@@ -16,6 +16,7 @@ static_assert(sizeof(struct nupa_record) == 64, "columns are strided over it");
 
 enum { TLP_CPL = 0x0a, TLP_CPL_LOCKED = 0x0b, TLP_MSG = 0x10, TLP_MSG_LAST = 0x17 };
 enum { CXL_REQ = 1, CXL_RWD, CXL_BIRSP, CXL_BISNP, CXL_NDR, CXL_DRS };
+enum { D2H_REQ = 1, D2H_RSP, D2H_DATA, H2D_REQ, H2D_RSP, H2D_DATA };
 enum { SEGMENT_REMOTE = 1, SEGMENT_REMOTE_BYTES = 16 };
 
 static uint16_t get16(const uint8_t *p)
@@ -100,6 +101,41 @@ static bool decode_cxl(const uint8_t *p, size_t bytes, struct nupa_record *out)
 	return true;
 }
 
+/* docs/packet.md: CXL.cache */
+static bool decode_cache(const uint8_t *p, size_t bytes, struct nupa_record *out)
+{
+	static const uint8_t sizes[] = { [D2H_REQ] = 14, [D2H_RSP] = 4, [D2H_DATA] = 4,
+					 [H2D_REQ] = 14, [H2D_RSP] = 6, [H2D_DATA] = 4 };
+	/* Of the opcode and of the 16 bits that begin with a CQID or UQID. */
+	static const uint8_t shift[] = {
+		[D2H_REQ] = 2, [D2H_RSP] = 2, [H2D_REQ] = 4, [H2D_RSP] = 3, [H2D_DATA] = 0
+	};
+	static const uint8_t mask[] = {
+		[D2H_REQ] = 31, [D2H_RSP] = 31, [H2D_REQ] = 7, [H2D_RSP] = 15, [H2D_DATA] = 0
+	};
+	uint8_t channel;
+
+	if (bytes < 17)
+		return false;
+	channel = p[0];
+	out->queue = p[2];
+	out->states = get16(p + 4);
+	out->index = get16(p + 6);
+	out->address = get64(p + 8);
+	out->code = (uint8_t)(channel << 5);
+	if (channel < D2H_REQ || channel > H2D_DATA) {
+		out->fault = NUPA_RECORD_FAULT_KIND;
+		return true;
+	}
+	if (bytes < 16u + sizes[channel])
+		return false;
+	p += 16;
+	out->code = (uint8_t)(out->code | (p[0] >> shift[channel] & mask[channel]));
+	out->number = get16(p + (channel == H2D_RSP ? 3 : 1)) >> 4;
+	out->length = channel == D2H_DATA || channel == H2D_DATA ? LINE_BYTES : 0;
+	return true;
+}
+
 static bool decode_doorbell(const uint8_t *p, size_t bytes, struct nupa_record *out)
 {
 	if (bytes < 16)
@@ -174,6 +210,8 @@ static bool decode_kind(const uint8_t *p, size_t bytes, struct nupa_record *out)
 		return decode_wqe(p, bytes, out);
 	case NUPA_RECORD_CQE:
 		return decode_cqe(p, bytes, out);
+	case NUPA_RECORD_CXL_CACHE:
+		return decode_cache(p, bytes, out);
 	case NUPA_RECORD_ETHERNET:
 		out->length = (uint32_t)bytes;
 		return true;

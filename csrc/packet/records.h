@@ -17,6 +17,7 @@ enum nupa_record_kind {
 	NUPA_RECORD_WQE = 4,
 	NUPA_RECORD_CQE = 5,
 	NUPA_RECORD_ETHERNET = 6,
+	NUPA_RECORD_CXL_CACHE = 7,
 };
 
 enum nupa_record_fault {
@@ -34,21 +35,23 @@ enum nupa_record_fault {
 /* One record, in the host's byte order; what is not there is 0. */
 struct nupa_record {
 	uint64_t transfer;
-	uint64_t address; /* TLP: of a request; CXL.mem; WQE: the remote one */
+	uint64_t address; /* TLP: of a request; CXL.mem; CXL.cache: the line; WQE: the remote one */
 	uint64_t wr_id;   /* WQE, CQE */
-	uint64_t index;   /* doorbell, WQE, CQE */
+	uint64_t index;   /* doorbell, WQE, CQE; CXL.cache: the other host */
 	uint32_t sequence;
 	uint32_t payload_offset; /* of what follows the header, from the record's first byte */
-	uint32_t length; /* bytes: TLP: of data that it has or asks for; CXL.mem: 64 if it has
-			  * data; WQE, CQE: as they say */
-	uint32_t number; /* TLP, CXL.mem: tag; doorbell, WQE, CQE: of the QP, SRQ or CQ */
+	uint32_t length;         /* bytes: TLP: of data that it has or asks for; CXL: 64 if it has
+				  * data; WQE, CQE: as they say */
+	uint32_t number; /* TLP, CXL.mem: tag; CXL.cache: CQID, UQID; doorbell, WQE, CQE: of the QP,
+			    SRQ or CQ */
 	uint16_t port, host, flags;
 	uint8_t version, level, kind, direction;
-	uint8_t code;   /* TLP: fmt << 5 | type; CXL.mem: channel << 4 | opcode; else opcode */
-	uint8_t status; /* Cpl, CQE */
-	uint8_t queue;  /* doorbell, WQE */
-	uint8_t fault;  /* enum nupa_record_fault */
-	uint16_t pad;
+	uint8_t code; /* TLP: fmt << 5 | type; CXL.mem: channel << 4 | opcode; CXL.cache: channel <<
+		       * 5 | opcode; else opcode */
+	uint8_t status;  /* Cpl, CQE */
+	uint8_t queue;   /* doorbell, WQE; CXL.cache: what the line is */
+	uint8_t fault;   /* enum nupa_record_fault */
+	uint16_t states; /* CXL.cache, 4 bits each: this cache before, after, the other one */
 };
 
 /* Decodes n records of `data` into out[0 .. n).  Spans lie stride_bytes apart; links[i] is the link

@@ -60,6 +60,7 @@ static void put_message(struct recorder *from, const struct recorder *to, uint8_
 
 	memset(&body, 0, sizeof(body));
 	fill(&body.msg.data, sizeof(body.msg.data));
+	body.msg.tag = (uint32_t)number(4);
 	body.msg.op = (uint8_t)number(NUPA_OP_MAX + 1);
 	body.msg.flags = (uint8_t)test_random(&state);
 	body.msg.syndrome = (uint8_t)number(7);
@@ -70,6 +71,8 @@ static void put_message(struct recorder *from, const struct recorder *to, uint8_
 	body.msg.ack_psn = (uint32_t)number(40);
 	body.data = any_data(&data_bytes);
 	body.msg.length_bytes = body.data.total_bytes;
+	body.data.ahead = (uint32_t)number(66);
+	body.line = (uint16_t)number(66);
 	body.qp_type = (uint8_t)number(11);
 	body.is_xrc = !any(8);
 	body.dest_host = (uint32_t)(any(30) ? to->host : test_random(&state));
@@ -170,7 +173,7 @@ static void check(const uint8_t *buffer, size_t bytes, uint32_t n, uint32_t snap
 		CHECK(packet.captured_bytes <= packet.original_bytes);
 		CHECK(!snap_bytes || packet.captured_bytes <= snap_bytes);
 		CHECK(packet.port < 4 && packet.host < 2);
-		CHECK(packet.level >= 1 && packet.level <= 4);
+		CHECK(packet.level >= 1 && packet.level <= 5);
 		CHECK(packet.ts_ns >= last_ns);
 		last_ns = packet.ts_ns;
 	}
@@ -188,7 +191,7 @@ static void one_round(struct nupa_fabric *fabric, uint8_t *data)
 	uint32_t n;
 	char why[256];
 
-	watch = nupa_watch_open(fabric, 1 + (uint32_t)any(15), snap_bytes, ports, any(2) ? 0 : 4,
+	watch = nupa_watch_open(fabric, 1 + (uint32_t)any(31), snap_bytes, ports, any(2) ? 0 : 4,
 				why, sizeof(why));
 	CHECK(buffer && watch);
 	for (uint64_t times = 1 + any(3); times; times--) {

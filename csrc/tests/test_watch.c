@@ -103,7 +103,7 @@ static void what_cannot_be_watched_is_refused(void)
 
 	CHECK(!nupa_watch_open(fabric, 0, 0, NULL, 0, why, sizeof(why)));
 	CHECK_EQ(errno, EINVAL);
-	CHECK(!nupa_watch_open(fabric, 16, 0, NULL, 0, why, sizeof(why)));
+	CHECK(!nupa_watch_open(fabric, 32, 0, NULL, 0, why, sizeof(why)));
 	CHECK_EQ(errno, EINVAL);
 	CHECK(!nupa_watch_open(fabric, 1, 0, &port, 1, why, sizeof(why)));
 	CHECK_EQ(errno, EINVAL);

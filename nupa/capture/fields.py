@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Literal, NamedTuple
 
-from nupa.packet import cm_tables, cxl_tables, fast, opcodes, pcie_tables, queue_tables, record
+from nupa.packet import (
+    cache_tables,
+    cm_tables,
+    cxl_tables,
+    fast,
+    opcodes,
+    pcie_tables,
+    queue_tables,
+    record,
+)
 from nupa.packet import records as record_columns
 from nupa.packet.fast import Header
 
@@ -61,6 +70,7 @@ _GSI = f"{_TRANSPORT} and h_dqpn == 1 and h_mad_class"
 _NATIVE = "h_dlid or h_slid"
 _IS_NUPA = f"n_fault != {int(record_columns.Fault.LINK)}"
 _TLP, _CXL = f"n_kind == {record.Kind.PCIE_TLP:d}", f"n_kind == {record.Kind.CXL_MEM:d}"
+_CACHE = f"n_kind == {record.Kind.CXL_CACHE:d}"
 _WQE, _CQE = f"n_kind == {record.Kind.WQE:d}", f"n_kind == {record.Kind.CQE:d}"
 _QUEUE = f"{record.Kind.DOORBELL:d} <= n_kind <= {record.Kind.CQE:d}"
 _LEVEL = f"n_level or ({record.Level.TRANSPORT:d} if {_TRANSPORT} else {record.Level.NET:d})"
@@ -84,6 +94,12 @@ _CXL_OPCODES = {
     )
     for code, name in names.items()
 }
+_CACHE_OPCODES = {
+    cache_tables.name_of(channel, code): channel << 5 | code
+    for channel, names in cache_tables.OPCODES.items()
+    for code in names or (0,)
+}
+_MESI = _names(cache_tables.STATES)
 _DIRECTIONS = _names(record.DIRECTIONS)
 _QUEUES = _names(queue_tables.QUEUES)
 _WR_OPCODES, _WC_OPCODES = _names(queue_tables.WR_OPCODES), _names(queue_tables.WC_OPCODES)
@@ -92,7 +108,8 @@ _ETHERTYPES = {"ipv4": 0x0800, "arp": 0x0806, "ipv6": 0x86DD, "roce": 0x8915}
 _PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58}
 _SECTIONS: dict[str, tuple[Field, ...]] = {
     "Every packet": (
-        Field("level", _LEVEL, "", "tlp, queue, transport or net", "number", _enum(record.Level)),
+        Field("level", _LEVEL, "", "tlp, queue, transport, net or cache", "number",
+              _enum(record.Level)),
         Field("port", "m_port", "", "the port, by its name: host0/1", "name"),
         Field("host", "m_host", "", "the host (or switch) of that port", "name"),
         Field("direction", "r_flags & 3", "", "seen from there", "number", _DIRECTIONS),
@@ -157,16 +174,26 @@ _SECTIONS: dict[str, tuple[Field, ...]] = {
         Field("fault", "h_fault", f"not ({_IS_NUPA})", "why no further", "number",
               _enum(fast.Fault)),
     ),
-    "Levels tlp and queue: NUPA's records": (
-        Field("kind", "n_kind or 6", "", "pcie_tlp, cxl_mem, doorbell, wqe, cqe or ethernet",
+    "Levels tlp, queue and cache: NUPA's records": (
+        Field("kind", "n_kind or 6", "", "pcie_tlp, cxl_mem, cxl_cache, doorbell, wqe, cqe, …",
               "number", _enum(record.Kind)),
         Field("sequence", "n_sequence", _IS_NUPA, "which of its transfer at its level, from 0"),
-        Field("address", "n_address", "n_kind in (1, 2, 4)", "TLP, CXL.mem; WQE: remote", "hex"),
-        Field("length", "n_length", "1 <= n_kind <= 5", "bytes: of data; WQE, CQE: of the work"),
+        Field("address", "n_address", "n_kind in (1, 2, 4, 7)", "TLP, CXL, the line; WQE: remote",
+              "hex"),
+        Field("length", "n_length", "n_kind and n_kind != 6", "of data; WQE, CQE: of the work"),
         Field("tag", "n_number", "n_kind in (1, 2)", "TLP, CXL.mem", "hex"),
         Field("tlp_type", "n_code", _TLP, "MWr64, CplD, …", "hex", _TLP_TYPES),
         Field("tlp_status", "n_status", _TLP, "of a completion"),
         Field("cxl_opcode", "n_code", _CXL, "MemRd, MemData, …", "hex", _CXL_OPCODES),
+        Field("cache_opcode", "n_code", _CACHE, "RdOwn, SnpInv, …", "hex", _CACHE_OPCODES),
+        Field("line", "n_queue", _CACHE, "what the line is in its ring", "number",
+              _names(cache_tables.LINES)),
+        Field("qid", "n_number", _CACHE, "CQID of a request, UQID of a snoop", "hex"),
+        Field("peer_index", "n_index", _CACHE, "the other host, by its number in the fabric"),
+        Field("before", "n_states >> 12", _CACHE, "this host's cache before", "number", _MESI),
+        Field("after", "n_states >> 8 & 15", _CACHE, "this host's cache after", "number", _MESI),
+        Field("peer_before", "n_states >> 4 & 15", _CACHE, "the other cache", "number", _MESI),
+        Field("peer_after", "n_states & 15", _CACHE, "the other cache", "number", _MESI),
         Field("qpn", "n_number", _QUEUE, "QP; of some doorbells the SRQ or CQ", "hex"),
         Field("queue", "n_queue", "n_kind in (3, 4)", "SQ, RQ, SRQ or CQ", "number", _QUEUES),
         Field("index", "n_index", _QUEUE, "place in its queue"),

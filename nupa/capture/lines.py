@@ -11,6 +11,7 @@ from nupa.capture.fields import FIELDS
 from nupa.capture.filter import columns_in
 from nupa.capture.view import View
 from nupa.packet import cm_tables, queue_tables, record
+from nupa.packet.cache_tables import LINES, STATES, name_of
 from nupa.packet.cxl_tables import Channel
 from nupa.packet.fast import BthFlag, Header, Layer, address_text
 from nupa.packet.opcodes import NAMES
@@ -126,6 +127,17 @@ def _cxl(view: View, i: int) -> str:
     return f"{name}{place} tag {r.number[i]:#x}"
 
 
+def _cache(view: View, i: int) -> str:
+    """States: of the cache at this port, then of the other one."""
+    r = view.records
+    states = [STATES.get(r.states[i] >> at & 15, "?") for at in (12, 8, 4, 0)]
+    line = LINES.get(r.queue[i], f"line {r.queue[i]}")
+    return (
+        f"{name_of(r.code[i] >> 5, r.code[i] & 31)} {line} {r.address[i]:#x} id {r.number[i]:#x} "
+        f"{states[0]}>{states[1]}, host {r.index[i]} {states[2]}>{states[3]}"
+    )
+
+
 def _doorbell(view: View, i: int) -> str:
     r = view.records
     return f"doorbell {_queue(r.queue[i])} {r.number[i]:#x}, {r.index[i]} entries"
@@ -161,6 +173,7 @@ def _queue(number: int) -> str:
 _MAKERS: dict[int, Callable[[View, int], str]] = {
     Kind.PCIE_TLP: _tlp,
     Kind.CXL_MEM: _cxl,
+    Kind.CXL_CACHE: _cache,
     Kind.DOORBELL: _doorbell,
     Kind.WQE: _wqe,
     Kind.CQE: _cqe,

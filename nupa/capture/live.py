@@ -29,6 +29,7 @@ _LINKTYPES = {
     "queue": LINKTYPE_NUPA,
     "transport": LINKTYPE_ETHERNET,
     "net": LINKTYPE_ETHERNET,
+    "cache": LINKTYPE_NUPA,
 }
 _COMMENTED_FLAGS = range(0, 1 << 10, 4)  # all but first and last: csrc/capture/watch_index.h
 

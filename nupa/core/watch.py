@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nupa.fabric import Fabric
 
 #: By their numbers in packets: nupa.packet.record.Level.
-LEVELS = {"tlp": 1, "queue": 2, "transport": 3, "net": 4}
+LEVELS = {"tlp": 1, "queue": 2, "transport": 3, "net": 4, "cache": 5}
 BUFFER_BYTES = 4 << 20
 NAP_MAX_S = 0.02
 _NAP_MIN_S = 50e-6

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nupa.fabric.errors import LocalError
-from nupa.packet import cxl_tables, pcie_tables, queue_tables, record
+from nupa.packet import cache_tables, cxl_tables, pcie_tables, queue_tables, record
 from nupa.packet.layout import Field, Layout
 
 FILE = Path(__file__).with_name("nupa.lua")
@@ -26,6 +26,7 @@ LAYOUTS: tuple[Layout, ...] = (
     record.HEADER,
     *pcie_tables.LAYOUTS,
     *cxl_tables.LAYOUTS,
+    *cache_tables.LAYOUTS,
     *queue_tables.LAYOUTS,
 )
 _BEGIN = "-- tables: begin (written by python -m nupa.packet.dissector)\n"
@@ -50,6 +51,7 @@ def tables() -> str:
         f"local ROUTING = {_pairs(pcie_tables.ROUTING)}",
         f"local META_EMS = {cxl_tables.META_EMS}",
         *_choices("CHANNELS", {k: v.name for k, v in cxl_tables.MESSAGES.items()}),
+        *_choices("CACHE_CHANNELS", {k: v.name for k, v in cache_tables.MESSAGES.items()}),
         *_choices("SEGMENTS", {k: v.name for k, v in queue_tables.SEGMENT_LAYOUTS.items()}),
         "-- name, bits, shift, show",
         "local LAYOUTS = {",

@@ -9,6 +9,7 @@ from scapy.fields import StrLenField
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, bind_bottom_up, bind_top_down
 
+from nupa.packet.cxl_cache import CxlCache
 from nupa.packet.cxl_mem import CxlMem
 from nupa.packet.queue import CQE, WQE, Doorbell
 from nupa.packet.record import HEADER, LINKTYPE_NUPA, VERSION, Kind, Level
@@ -57,6 +58,7 @@ LAYERS: dict[Kind, tuple[Level, type[Packet]]] = {
     Kind.WQE: (Level.QUEUE, WQE),
     Kind.CQE: (Level.QUEUE, CQE),
     Kind.ETHERNET: (Level.NET, Ether),
+    Kind.CXL_CACHE: (Level.CACHE, CxlCache),
 }
 for _kind, (_level, _layer) in LAYERS.items():
     bind_top_down(Nupa, _layer, level=int(_level), kind=int(_kind))

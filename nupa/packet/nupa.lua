@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: BSD-3-Clause
--- Wireshark dissector of NUPA's link type: PCIe TLPs, CXL.mem messages, queue entries.
+-- Wireshark dissector of NUPA's link type: PCIe TLPs, CXL messages, queue entries.
 -- `nupa dissector --install` puts it where your Wireshark looks for it; docs/packet.md is the format.
 
 -- tables: begin (written by python -m nupa.packet.dissector)
@@ -10,6 +10,7 @@ local PARTIAL_WRITES = { [2] = true, [10] = true }
 local ROUTING = { [0] = "to root complex", [1] = "by address", [2] = "by ID", [3] = "broadcast from root complex", [4] = "local", [5] = "gathered to root complex" }
 local META_EMS = 1
 local CHANNELS = { [1] = "M2SReq", [2] = "M2SRwD", [3] = "M2SBIRsp", [4] = "S2MBISnp", [5] = "S2MNDR", [6] = "S2MDRS" }
+local CACHE_CHANNELS = { [1] = "D2HReq", [2] = "D2HRsp", [3] = "D2HData", [4] = "H2DReq", [5] = "H2DRsp", [6] = "H2DData" }
 local SEGMENTS = { [1] = "RemoteSegment", [2] = "AtomicSegment", [3] = "DatagramSegment", [4] = "XrcSegment", [5] = "BindSegment", [6] = "DataSegment", [7] = "InlineSegment" }
 -- name, bits, shift, show
 local LAYOUTS = {
@@ -167,6 +168,75 @@ local LAYOUTS = {
 		{ "ld_id", 4, 0, "nupa.cxl.ld_id" },
 		{ "dpid", 12, 0, "nupa.cxl.dpid" },
 	},
+	CxlCache = { text = "CXL.cache", bytes = 16,
+		{ "channel", 8, 0, "nupa.cache.channel" },
+		{ "flit", 8, 0, "nupa.cache.flit" },
+		{ "line", 8, 0, "nupa.cache.line" },
+		{ "role", 8, 0, "nupa.cache.role" },
+		{ "before", 4, 0, "nupa.cache.before" },
+		{ "after", 4, 0, "nupa.cache.after" },
+		{ "peer_before", 4, 0, "nupa.cache.peer_before" },
+		{ "peer_after", 4, 0, "nupa.cache.peer_after" },
+		{ "peer", 16, 0, "nupa.cache.peer" },
+		{ "at", 64, 0, "nupa.cache.at" },
+	},
+	D2HReq = { text = "D2H Req", bytes = 14,
+		{ "valid", 1, 0, "nupa.cache.valid" },
+		{ "opcode", 5, 0, "nupa.cache.req.opcode" },
+		{ "nt", 1, 0, "nupa.cache.req.nt" },
+		{ "reserved1", 1, 0, nil },
+		{ "cqid", 12, 0, "nupa.cache.cqid" },
+		{ "cache_id", 4, 0, "nupa.cache.cache_id" },
+		{ "spid", 12, 0, "nupa.cache.spid" },
+		{ "dpid", 12, 0, "nupa.cache.dpid" },
+		{ "address", 64, 0, "nupa.cache.address" },
+	},
+	D2HRsp = { text = "D2H Rsp", bytes = 4,
+		{ "valid", 1, 0, "nupa.cache.valid" },
+		{ "opcode", 5, 0, "nupa.cache.rsp.opcode" },
+		{ "reserved1", 2, 0, nil },
+		{ "uqid", 12, 0, "nupa.cache.uqid" },
+		{ "dpid", 12, 0, "nupa.cache.dpid" },
+	},
+	D2HData = { text = "D2H Data", bytes = 4,
+		{ "valid", 1, 0, "nupa.cache.valid" },
+		{ "chunk_valid", 1, 0, "nupa.cache.chunk_valid" },
+		{ "bogus", 1, 0, "nupa.cache.data.bogus" },
+		{ "poison", 1, 0, "nupa.cache.poison" },
+		{ "bep", 1, 0, "nupa.cache.data.bep" },
+		{ "reserved1", 3, 0, nil },
+		{ "uqid", 12, 0, "nupa.cache.uqid" },
+		{ "dpid", 12, 0, "nupa.cache.dpid" },
+	},
+	H2DReq = { text = "H2D Req", bytes = 14,
+		{ "valid", 1, 0, "nupa.cache.valid" },
+		{ "opcode", 3, 0, "nupa.cache.snp.opcode" },
+		{ "reserved1", 4, 0, nil },
+		{ "uqid", 12, 0, "nupa.cache.uqid" },
+		{ "cache_id", 4, 0, "nupa.cache.cache_id" },
+		{ "spid", 12, 0, "nupa.cache.spid" },
+		{ "dpid", 12, 0, "nupa.cache.dpid" },
+		{ "address", 64, 0, "nupa.cache.address" },
+	},
+	H2DRsp = { text = "H2D Rsp", bytes = 6,
+		{ "valid", 1, 0, "nupa.cache.valid" },
+		{ "opcode", 4, 0, "nupa.cache.go.opcode" },
+		{ "rsp_pre", 2, 0, "nupa.cache.go.rsp_pre" },
+		{ "reserved1", 1, 0, nil },
+		{ "rsp_data", 12, 0, "nupa.cache.go.rsp_data" },
+		{ "cache_id", 4, 0, "nupa.cache.cache_id" },
+		{ "cqid", 12, 0, "nupa.cache.cqid" },
+		{ "dpid", 12, 0, "nupa.cache.dpid" },
+	},
+	H2DData = { text = "H2D Data", bytes = 4,
+		{ "valid", 1, 0, "nupa.cache.valid" },
+		{ "chunk_valid", 1, 0, "nupa.cache.chunk_valid" },
+		{ "poison", 1, 0, "nupa.cache.poison" },
+		{ "go_err", 1, 0, "nupa.cache.fill.go_err" },
+		{ "cache_id", 4, 0, "nupa.cache.cache_id" },
+		{ "cqid", 12, 0, "nupa.cache.cqid" },
+		{ "dpid", 12, 0, "nupa.cache.dpid" },
+	},
 	Doorbell = { text = "Doorbell", bytes = 16,
 		{ "format", 8, 0, "nupa.doorbell.format" },
 		{ "queue", 8, 0, "nupa.doorbell.queue" },
@@ -273,8 +343,8 @@ local LAYOUTS = {
 local FIELDS = {
 	["nupa.version"] = { "Version of the format", 8, "dec", nil, nil },
 	["nupa.header_bytes"] = { "Length of this header", 8, "dec", nil, nil },
-	["nupa.level"] = { "Level", 8, "dec", { [1] = "tlp", [2] = "queue", [3] = "transport", [4] = "net" }, nil },
-	["nupa.kind"] = { "Kind of what follows", 8, "dec", { [1] = "PCIe TLP", [2] = "CXL.mem", [3] = "Doorbell", [4] = "WQE", [5] = "CQE", [6] = "Ethernet" }, nil },
+	["nupa.level"] = { "Level", 8, "dec", { [1] = "tlp", [2] = "queue", [3] = "transport", [4] = "net", [5] = "cache" }, nil },
+	["nupa.kind"] = { "Kind of what follows", 8, "dec", { [1] = "PCIe TLP", [2] = "CXL.mem", [3] = "Doorbell", [4] = "WQE", [5] = "CQE", [6] = "Ethernet", [7] = "CXL.cache" }, nil },
 	["nupa.direction"] = { "Direction, seen from the host", 8, "dec", { [0] = "unknown", [1] = "inbound", [2] = "outbound" }, nil },
 	["nupa.flags"] = { "Flags", 16, "hex", nil, { [0] = "first", [1] = "last", [2] = "retry", [3] = "corrupt", [4] = "poison", [5] = "dropped", [6] = "duplicate", [7] = "delayed", [8] = "injected", [9] = "replayed" } },
 	["nupa.transfer"] = { "Transfer, the same at all levels; 0: none", 64, "hex", nil, nil },
@@ -334,6 +404,35 @@ local FIELDS = {
 	["nupa.cxl.ndr.opcode"] = { "Opcode", 4, "dec", { [0] = "Cmp", [1] = "Cmp-S", [2] = "Cmp-E", [3] = "Cmp-M", [4] = "BI-ConflictAck", [5] = "CmpTEE" }, nil },
 	["nupa.cxl.dev_load"] = { "Device load", 2, "dec", { [0] = "Light Load", [1] = "Optimal Load", [2] = "Moderate Overload", [3] = "Severe Overload" }, nil },
 	["nupa.cxl.drs.opcode"] = { "Opcode", 4, "dec", { [0] = "MemData", [1] = "MemData-NXM", [2] = "MemDataTEE" }, nil },
+	["nupa.cache.channel"] = { "Channel", 8, "dec", { [1] = "D2H Req", [2] = "D2H Rsp", [3] = "D2H Data", [4] = "H2D Req", [5] = "H2D Rsp", [6] = "H2D Data" }, nil },
+	["nupa.cache.flit"] = { "Kind of flit that it belongs to", 8, "dec", { [0] = "68B", [1] = "256B", [2] = "PBR" }, nil },
+	["nupa.cache.line"] = { "What the line is in its ring", 8, "dec", { [1] = "message", [2] = "head" }, nil },
+	["nupa.cache.role"] = { "What the host at this port does to the line", 8, "dec", { [1] = "writer", [2] = "reader" }, nil },
+	["nupa.cache.before"] = { "State of this host's cache before", 4, "dec", { [0] = "I", [1] = "S", [2] = "E", [3] = "M" }, nil },
+	["nupa.cache.after"] = { "State of this host's cache after", 4, "dec", { [0] = "I", [1] = "S", [2] = "E", [3] = "M" }, nil },
+	["nupa.cache.peer_before"] = { "State of the other cache before", 4, "dec", { [0] = "I", [1] = "S", [2] = "E", [3] = "M" }, nil },
+	["nupa.cache.peer_after"] = { "State of the other cache after", 4, "dec", { [0] = "I", [1] = "S", [2] = "E", [3] = "M" }, nil },
+	["nupa.cache.peer"] = { "Host that the other cache belongs to, by its index", 16, "dec", nil, nil },
+	["nupa.cache.at"] = { "The line, by its place in the segment", 64, "hex", nil, nil },
+	["nupa.cache.valid"] = { "Valid", 1, "dec", nil, nil },
+	["nupa.cache.req.opcode"] = { "Opcode", 5, "dec", { [1] = "RdCurr", [2] = "RdOwn", [3] = "RdShared", [4] = "RdAny", [5] = "RdOwnNoData", [6] = "ItoMWr", [7] = "WrCur", [8] = "CLFlush", [9] = "CleanEvict", [10] = "DirtyEvict", [11] = "CleanEvictNoData", [12] = "WOWrInv", [13] = "WOWrInvF", [14] = "WrInv", [16] = "CacheFlushed" }, nil },
+	["nupa.cache.req.nt"] = { "Non-temporal", 1, "dec", nil, nil },
+	["nupa.cache.cqid"] = { "Command queue ID, of who asks", 12, "hex", nil, nil },
+	["nupa.cache.cache_id"] = { "Cache ID (256B)", 4, "dec", nil, nil },
+	["nupa.cache.spid"] = { "Source PBR ID (PBR)", 12, "hex", nil, nil },
+	["nupa.cache.dpid"] = { "Destination PBR ID (PBR)", 12, "hex", nil, nil },
+	["nupa.cache.address"] = { "Address; bits 51:6", 64, "hex", nil, nil },
+	["nupa.cache.rsp.opcode"] = { "Opcode", 5, "dec", { [1] = "RspSHitSE", [4] = "RspIHitI", [5] = "RspIHitSE", [6] = "RspVHitV", [7] = "RspSFwdM", [15] = "RspIFwdM", [22] = "RspVFwdV" }, nil },
+	["nupa.cache.uqid"] = { "Unique queue ID, of a snoop", 12, "hex", nil, nil },
+	["nupa.cache.chunk_valid"] = { "Upper half of the line (68B)", 1, "dec", nil, nil },
+	["nupa.cache.data.bogus"] = { "Data is bogus: the line was lost to a snoop", 1, "dec", nil, nil },
+	["nupa.cache.poison"] = { "Data is poisoned", 1, "dec", nil, nil },
+	["nupa.cache.data.bep"] = { "Byte enables are present (256B, PBR)", 1, "dec", nil, nil },
+	["nupa.cache.snp.opcode"] = { "Opcode", 3, "dec", { [1] = "SnpData", [2] = "SnpInv", [3] = "SnpCur" }, nil },
+	["nupa.cache.go.opcode"] = { "Opcode", 4, "dec", { [1] = "WritePull", [4] = "GO", [5] = "GO_WritePull", [6] = "ExtCmp", [8] = "GO_WritePull_Drop", [12] = "Fast_GO", [13] = "Fast_GO_WritePull", [15] = "GO_ERR_WritePull" }, nil },
+	["nupa.cache.go.rsp_pre"] = { "Where the line was found", 2, "dec", { [0] = "miss, local memory", [1] = "hit", [2] = "miss, remote memory" }, nil },
+	["nupa.cache.go.rsp_data"] = { "GO: the state that is granted; WritePull: UQID", 12, "dec", { [1] = "Shared", [2] = "Exclusive", [3] = "Invalid", [4] = "Error", [6] = "Modified" }, nil },
+	["nupa.cache.fill.go_err"] = { "The access failed: the data is all ones", 1, "dec", nil, nil },
 	["nupa.doorbell.format"] = { "Format of the entry", 8, "dec", nil, nil },
 	["nupa.doorbell.queue"] = { "Queue; CQ: a notification is asked for", 8, "dec", { [0] = "SQ", [1] = "RQ", [2] = "SRQ", [3] = "CQ" }, nil },
 	["nupa.doorbell.flags"] = { "Flags", 16, "hex", nil, { [0] = "solicited_only", [1] = "wakes" } },
@@ -633,6 +732,43 @@ local function dissect_cxl(buffer, at, pinfo, root)
 	return text
 end
 
+local function dissect_cache(buffer, at, pinfo, root)
+	local tree = root:add(nupa, buffer(at), "CXL.cache")
+	local head = show("CxlCache", tree, buffer, at)
+	if not head then
+		return "CXL.cache"
+	end
+	local layout = CACHE_CHANNELS[head.channel]
+	local text = named("nupa.cache.channel", head.channel)
+	tree:append_text(": " .. text)
+	if not layout then
+		tree:add_proto_expert_info(MALFORMED, "there is no channel " .. head.channel)
+		return "CXL.cache"
+	end
+	local place = at + LAYOUTS.CxlCache.bytes
+	local message = show(layout, tree, buffer, place)
+	if not message then
+		return text
+	end
+	place = place + LAYOUTS[layout].bytes
+	for _, field in ipairs(LAYOUTS[layout]) do
+		if field[1] == "opcode" then
+			text = text .. " " .. named(field[4], message.opcode)
+		end
+	end
+	text = string.format("%s %s 0x%s %s 0x%x, %s to %s", text, named("nupa.cache.line", head.line),
+		head.at:tohex(), message.cqid and "CQID" or "UQID", message.cqid or message.uqid,
+		named("nupa.cache.before", head.before), named("nupa.cache.after", head.after))
+	if message.bep == 1 and buffer:len() - place >= 8 then
+		tree:add(BYTE_ENABLES, buffer(place, 8))
+		place = place + 8
+	end
+	if layout == "D2HData" or layout == "H2DData" then
+		show_data(tree, buffer, place, 64)
+	end
+	return text
+end
+
 local function show_segments(tree, buffer, at, stop)
 	while at < stop do
 		local type = buffer(at, 1):uint()
@@ -707,6 +843,7 @@ local KINDS = {
 	{ "NUPA", dissect_wqe },
 	{ "NUPA", dissect_cqe },
 	{ "NUPA", dissect_ethernet },
+	{ "CXL.cache", dissect_cache },
 }
 
 function nupa.dissector(buffer, pinfo, root)

@@ -28,6 +28,7 @@ class Level(IntEnum):
     QUEUE = 2
     TRANSPORT = 3
     NET = 4
+    CACHE = 5
 
 
 class Kind(IntEnum):
@@ -39,6 +40,7 @@ class Kind(IntEnum):
     WQE = 4
     CQE = 5
     ETHERNET = 6
+    CXL_CACHE = 7
 
 
 class Direction(IntEnum):
@@ -69,6 +71,7 @@ LEVELS: dict[int, str] = {
     Level.QUEUE: "queue",
     Level.TRANSPORT: "transport",
     Level.NET: "net",
+    Level.CACHE: "cache",
 }
 KINDS: dict[int, str] = {
     Kind.PCIE_TLP: "PCIe TLP",
@@ -77,6 +80,7 @@ KINDS: dict[int, str] = {
     Kind.WQE: "WQE",
     Kind.CQE: "CQE",
     Kind.ETHERNET: "Ethernet",
+    Kind.CXL_CACHE: "CXL.cache",
 }
 DIRECTIONS: dict[int, str] = {
     Direction.UNKNOWN: "unknown",

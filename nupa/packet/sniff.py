@@ -148,7 +148,7 @@ class PortSocket(SuperSocket):
 
 
 def _dissected(packet: WatchPacket, options: dict[str, Any]) -> Packet:
-    is_nupa = packet.level in (Level.TLP, Level.QUEUE)
+    is_nupa = packet.level in (Level.TLP, Level.QUEUE, Level.CACHE)
     made: Packet = (Nupa if is_nupa else Ether)(packet.data, **options)
     made.time = EDecimal(packet.ts_ns) / 10**9
     made.wirelen = packet.original_bytes

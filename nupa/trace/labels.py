@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from nupa.packet import cxl_tables, pcie_tables
+from nupa.packet import cache_tables, cxl_tables, pcie_tables
+from nupa.packet.cache_tables import CacheChannel
 from nupa.packet.cxl_tables import Channel
 from nupa.packet.record import Kind
 
@@ -54,6 +55,20 @@ def cxl_has_data(code: int) -> bool:
 def is_from_host(code: int) -> bool:
     """Of a CXL.mem message: M2S."""
     return code >> 4 <= Channel.M2S_BIRSP
+
+
+def cache_name(code: int) -> str:
+    """By channel and opcode: `RdOwn`, `D2H Data`."""
+    return cache_tables.name_of(code >> 5, code & 0x1F)
+
+
+def cache_has_data(code: int) -> bool:
+    return code >> 5 in cache_tables.DATA_CHANNELS
+
+
+def is_d2h(code: int) -> bool:
+    """Of a CXL.cache message."""
+    return code >> 5 <= CacheChannel.D2H_DATA
 
 
 def _asks(kind: int, code: int) -> bool:

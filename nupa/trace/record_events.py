@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a diagram shows of NUPA's own records: TLPs, CXL.mem messages and queue entries."""
+"""What a diagram shows of NUPA's own records: TLPs, CXL messages and queue entries."""
 
 from __future__ import annotations
 
-from nupa.packet import queue_tables
+from nupa.packet import cache_tables, queue_tables
 from nupa.packet.columns import Columns
 from nupa.packet.pcapng import Batch
 from nupa.packet.record import LEVELS, Kind
@@ -41,6 +41,8 @@ def describe_record(event: Event, batch: Batch, blocks: Columns, found: Columns,
         _describe_tlp(event, found, i)
     elif kind == Kind.CXL_MEM:
         _describe_cxl(event, found, i)
+    elif kind == Kind.CXL_CACHE:
+        _describe_cache(event, found, i)
     elif kind == Kind.DOORBELL:
         queue = queue_tables.QUEUES.get(found.queue[i], f"queue {found.queue[i]}")
         event.name, event.way = f"doorbell {queue} {found.index[i]}", Way.POST
@@ -73,6 +75,20 @@ def _describe_cxl(event: Event, found: Columns, i: int) -> None:
     if event.way == Way.TO_POOL:
         event.address = found.address[i]
     event.fold = ("cxl", code)
+
+
+def _describe_cache(event: Event, found: Columns, i: int) -> None:
+    """The states are those of the cache at this port: its line is the pool's."""
+    code, states = found.code[i], found.states[i]
+    event.name = labels.cache_name(code)
+    event.way = Way.TO_POOL if labels.is_d2h(code) else Way.FROM_POOL
+    if labels.cache_has_data(code):
+        event.size_bytes = found.length[i]
+    event.address = found.address[i]
+    line = cache_tables.LINES.get(found.queue[i], f"line {found.queue[i]}")
+    before, after = (cache_tables.STATES.get(states >> at & 15, "?") for at in (12, 8))
+    event.extra = [line, before if before == after else f"{before} to {after}"]
+    event.fold = ("cache", code, line)
 
 
 def _describe_wqe(event: Event, found: Columns, i: int, data: bytes) -> None:

@@ -19,6 +19,7 @@ from nupa.trace.units import qpn
 _OF_QUEUES = (Way.POST, Way.COMPLETE)
 # What brings data from the target.
 _READS = ("RDMA READ", "CMP AND SWP", "FETCH AND ADD", "FLUSH")
+_AT_POOL = (Way.TO_POOL, Way.FROM_POOL)
 _INSIDE = (Way.POST, Way.COMPLETE, Way.AT_PORT)
 
 
@@ -62,6 +63,8 @@ class Stage:
             and after.event.way == Way.AT_PORT
             and before.ts_ns == after.ts_ns
         }
+        at_pool = {f.event.level for f in flights if f.event.way in _AT_POOL}
+        self._pool = {("cache",): "CXL.cache", ("tlp",): "CXL.mem"}.get(tuple(at_pool), "CXL")
         inside = {self._ends(f.event)[0] for f in flights if f.event.way in _INSIDE}
         ports = self._ports(flights)
         needed = {end for flight in flights for end in self._ends(flight.event)}
@@ -82,7 +85,7 @@ class Stage:
         if event.way in _OF_QUEUES:
             side = target if event.is_target else source
             return side, side
-        if event.way in (Way.TO_POOL, Way.FROM_POOL):
+        if event.way in _AT_POOL:
             host = source if event.host in (self._source_host, -1) else target
             return (host, Side.POOL) if event.way == Way.TO_POOL else (Side.POOL, host)
         if event.way == Way.AT_PORT:
@@ -138,7 +141,7 @@ class Stage:
     def _add(self, side: Side, ports: list[str], is_needed: bool, is_inside: bool) -> None:
         if side == Side.POOL:
             if is_needed:
-                self._put(Actor("pool", side, ("pool", "CXL.mem")), "")
+                self._put(Actor("pool", side, ("pool", self._pool)), "")
             return
         if not ports and not is_needed:
             return

@@ -14,7 +14,7 @@ from nupa.packet.fast import Fault as FrameFault
 from nupa.packet.fast import Header, Layer
 from nupa.packet.pcapng import INBOUND, OUTBOUND, Batch, Section
 from nupa.packet.pcapng_blocks import SHB_APPLICATION, first
-from nupa.packet.record import LINKTYPE_NUPA, Kind, Level
+from nupa.packet.record import KINDS, LINKTYPE_NUPA, Kind, Level
 from nupa.packet.records import Fault
 from nupa.packet.split import LINE_BYTES
 from nupa.packet.transport_tables import ACK, NAK, RNR_NAK
@@ -123,7 +123,7 @@ class Survey:
             elif ts < transfer.start_ns:
                 transfer.start_ns = ts
             owners[i] = transfer.place
-            transfer.counts[level if level <= 4 else 0] += 1
+            transfer.counts[level if level <= 5 else 0] += 1
             if flags:
                 transfer.marks |= flags & _OF_RECORDS
             if kind <= 2:  # what crosses ports
@@ -240,6 +240,8 @@ class Survey:
             transfer.target_host = transfer.target_host or hosts.get(transfer.target, "")
             if not transfer.op and transfer.crossing:
                 transfer.op = crossing_name(transfer.crossing >> 8, transfer.crossing & 0xFF)
+            elif not transfer.op and transfer.counts[Level.CACHE]:
+                transfer.op = KINDS[Kind.CXL_CACHE]
 
 
 def _is_by_nupa(section: Section | None) -> bool:

@@ -34,6 +34,7 @@ _LIGHT = {
     "transport": "#0969da",
     "tlp": "#8250df",
     "net": "#1a7f37",
+    "cache": "#bc4c00",
     "other": "#59636e",
     "error": "#cf222e",
 }
@@ -47,10 +48,11 @@ _DARK = {
     "transport": "#4493f8",
     "tlp": "#ab7df8",
     "net": "#3fb950",
+    "cache": "#f0883e",
     "other": "#9198a1",
     "error": "#f85149",
 }
-_LEVELS = ("queue", "transport", "tlp", "net")
+_LEVELS = ("queue", "transport", "tlp", "net", "cache")
 _MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _SANS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 # What XML 1.0 has no place for (2.2).

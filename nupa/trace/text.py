@@ -47,6 +47,7 @@ _COLOURS = {
     "transport": "36",
     "tlp": "35",
     "net": "32",
+    "cache": "34",
     "retry": "33;1",
     "error": "31;1",
     "gap": "2",

@@ -78,7 +78,7 @@ class Transfer:
         self.number = 0
         self.place = place  # of its first record: 1 + how many transfers were found before
         self.start_ns = self.end_ns = start_ns
-        self.counts = [0, 0, 0, 0, 0]
+        self.counts = [0, 0, 0, 0, 0, 0]
         self.marks = 0
         self.op = ""
         self.service = ""
@@ -148,6 +148,7 @@ class Transfer:
                 "queue": self.counts[2],
                 "transport": self.counts[3],
                 "net": self.counts[4],
+                "cache": self.counts[5],
             },
             "flags": self.flag_names,
         }

@@ -59,7 +59,7 @@ def of_packets(index: Index) -> list[int | None]:
 def test_records_with_one_id_are_one_transfer_at_all_levels(read: Reading) -> None:
     [transfer] = read(trace_scenes.all_levels()).transfers
     assert transfer.id == trace_scenes.TRANSFER
-    assert transfer.counts[1:] == [40, 3, 5, 0]
+    assert transfer.counts[1:] == [40, 3, 5, 0, 0]
     assert transfer.what == "RDMA WRITE 4 KiB"
     assert (transfer.source_text, transfer.target_text) == ("host0 0x010011", "host1 0x020047")
 
