@@ -47,4 +47,13 @@ bool nupa_cache_is_last(const struct nupa_cache *cache);
 /* The one at hand: how much of it was captured. */
 uint32_t nupa_cache_build(const struct nupa_cache *cache, uint8_t *out, uint32_t *original_bytes);
 
+struct nupa_watch;
+struct nupa_trace_record;
+
+int nupa_caches_open(struct nupa_watch *watch);
+void nupa_caches_close(struct nupa_watch *watch);
+/* The line of a message, which `source` sends from host to host; ends: its transfer. */
+void nupa_cache_message(struct nupa_watch *watch, const struct nupa_trace_record *record,
+			uint32_t source, uint32_t from, uint32_t to, uint64_t transfer, bool ends);
+
 #endif

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { LEVEL_QUEUE = 2 };        /* nupa.packet.record.Level: up to this one, link type NUPA */
+enum { TRANSPORT = 3, NET };     /* nupa.packet.record.Level: link type Ethernet; others: NUPA */
 enum { FLAG_CORRUPT = 8 };       /* nupa.packet.record.Flag */
 #define EPB_CRC_ERROR (1u << 24) /* the draft, 4.3.1: epb_flags */
 
@@ -12,7 +12,7 @@ static bool fill(const struct nupa_watch_packet *packet, const uint32_t *interfa
 		 uint32_t n_ports, const struct nupa_watch_options *options,
 		 struct nupa_pcapng_record *out)
 {
-	bool is_nupa = packet->level <= LEVEL_QUEUE;
+	bool is_nupa = packet->level != TRANSPORT && packet->level != NET;
 	uint32_t interface;
 
 	if (packet->port >= n_ports)

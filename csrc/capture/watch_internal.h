@@ -382,13 +382,6 @@ bool nupa_tlp_is_last(const struct nupa_tlp *tlp);
 /* The one at hand: how much of it was captured. */
 uint32_t nupa_tlp_build(const struct nupa_tlp *tlp, uint8_t *out, uint32_t *original_bytes);
 
-/* cache_line.c */
-int nupa_caches_open(struct nupa_watch *watch);
-void nupa_caches_close(struct nupa_watch *watch);
-/* The line of a message, which `source` sends from host to host; ends: its transfer. */
-void nupa_cache_message(struct nupa_watch *watch, const struct nupa_trace_record *record,
-			uint32_t source, uint32_t from, uint32_t to, uint64_t transfer, bool ends);
-
 /* expand.c */
 /* The next run, all zeros but for its cast's transfer and flags. */
 struct nupa_run *nupa_run_add(struct nupa_watch *watch, uint8_t level, uint8_t kind,

@@ -132,7 +132,7 @@ class Capture:
 
     def _unfit(self, headers: Headers, i: int, linktype: int, flags: int) -> str:
         if linktype == LINKTYPE_NUPA:
-            return "of NUPA's link type: TLPs, CXL.mem, queue entries"
+            return "of NUPA's link type: TLPs, CXL messages, queue entries"
         if headers.layer[i] != _TRANSPORT:
             return "no InfiniBand transport"
         if flags & FLAG_CRC_ERROR or headers.icrc_state[i] == _WRONG:

@@ -20,6 +20,7 @@ _OF_QUEUES = (Way.POST, Way.COMPLETE)
 # What brings data from the target.
 _READS = ("RDMA READ", "CMP AND SWP", "FETCH AND ADD", "FLUSH")
 _AT_POOL = (Way.TO_POOL, Way.FROM_POOL)
+_PROTOCOLS = {"cache": "CXL.cache", "tlp": "CXL.mem"}
 _INSIDE = (Way.POST, Way.COMPLETE, Way.AT_PORT)
 
 
@@ -64,7 +65,7 @@ class Stage:
             and before.ts_ns == after.ts_ns
         }
         at_pool = {f.event.level for f in flights if f.event.way in _AT_POOL}
-        self._pool = {("cache",): "CXL.cache", ("tlp",): "CXL.mem"}.get(tuple(at_pool), "CXL")
+        self._pool = _PROTOCOLS.get("".join(at_pool), "CXL")
         inside = {self._ends(f.event)[0] for f in flights if f.event.way in _INSIDE}
         ports = self._ports(flights)
         needed = {end for flight in flights for end in self._ends(flight.event)}

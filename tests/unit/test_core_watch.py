@@ -158,8 +158,10 @@ def test_what_cannot_be_watched_is_refused(
 
 def test_levels_are_named_in_lists() -> None:
     assert parse_levels(["net,queue", "net"]) == ("queue", "net")
-    assert parse_levels(LEVELS) == ("tlp", "queue", "transport", "net")
-    with pytest.raises(LocalError, match="'' is no level: there are tlp, queue, transport, net"):
+    assert parse_levels(LEVELS) == ("tlp", "queue", "transport", "net", "cache")
+    with pytest.raises(
+        LocalError, match="'' is no level: there are tlp, queue, transport, net, cache"
+    ):
         parse_levels([""])
 
 

@@ -17,7 +17,17 @@ from scapy.error import Scapy_Exception
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from nupa.packet import cxl_mem, cxl_tables, pcie_tables, queue, queue_tables, record, tlp
+from nupa.packet import (
+    cache_tables,
+    cxl_cache,
+    cxl_mem,
+    cxl_tables,
+    pcie_tables,
+    queue,
+    queue_tables,
+    record,
+    tlp,
+)
 from nupa.packet.layout import Layout
 from nupa.packet.link import Nupa
 from nupa.verbs import enums as e
@@ -54,6 +64,12 @@ PLAIN: list[tuple[type[Packet], Layout]] = [
     (cxl_mem.M2SBIRsp, cxl_tables.M2S_BIRSP),
     (cxl_mem.S2MBISnp, cxl_tables.S2M_BISNP),
     (cxl_mem.S2MNDR, cxl_tables.S2M_NDR),
+    (cxl_cache.CxlCache, cache_tables.CXL_CACHE),
+    *(
+        (layer, cache_tables.MESSAGES[channel])
+        for channel, layer in cxl_cache.LAYERS.items()
+        if channel != cache_tables.CacheChannel.D2H_DATA
+    ),
     (queue.Doorbell, queue_tables.DOORBELL),
     (queue.CQE, queue_tables.CQE),
     (tlp.MemRead32, pcie_tables.MEM32),
@@ -204,6 +220,19 @@ def test_a_request_with_data_has_its_trailers_before_the_line(
     assert again.ems == (ems if extended else None)
     assert bytes(again[Raw]) == line
     assert bytes(again) == built
+
+
+@given(values=values_of(cache_tables.D2H_DATA), enables=st.integers(0, 2**64 - 1))
+def test_byte_enables_of_a_cache_line_come_before_it(values: dict[str, int], enables: int) -> None:
+    data = cxl_cache.D2HData(**values, byte_enables=enables)
+    built = bytes(cxl_cache.CxlCache() / data / bytes(64))
+    wanted = cache_tables.CXL_CACHE.encode(channel=3) + cache_tables.D2H_DATA.encode(**values)
+    wanted += enables.to_bytes(8, "big") if values["bep"] else b""
+    assert built == wanted + bytes(64)
+    again = cxl_cache.CxlCache(built)
+    assert_has(again.payload, cache_tables.D2H_DATA, values)
+    assert again.payload.byte_enables == (enables if values["bep"] else None)
+    assert bytes(again[Raw]) == bytes(64)
 
 
 @given(values=values_of(cxl_tables.S2M_DRS), ems=st.integers(0, 2**32 - 1))

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.packet import cxl_tables, pcie_tables, queue_tables, record, records
+from nupa.packet import cache_tables, cxl_tables, pcie_tables, queue_tables, record, records
 from nupa.packet.columns import Columns
 from nupa.packet.layout import Layout
 from nupa.packet.pcapng import Reader, Writer
@@ -92,6 +92,27 @@ def test_cxl_mem_messages(data: st.DataObject, channel: cxl_tables.Channel) -> N
         "length": 64 if with_data else 0,
         "address": values.get("address", 0),
     }
+
+
+@given(data=st.data(), channel=st.sampled_from(list(cache_tables.CacheChannel)))
+def test_cxl_cache_messages(data: st.DataObject, channel: cache_tables.CacheChannel) -> None:
+    front = drawn(data, cache_tables.CXL_CACHE, channel=channel)
+    values = drawn(data, cache_tables.MESSAGES[channel])
+    packet = header(Kind.CXL_CACHE) + cache_tables.CXL_CACHE.encode(**front)
+    packet += cache_tables.MESSAGES[channel].encode(**values)
+    found = row(decode(packet), "code", "number", "length", "address", "queue", "index", "states")
+    states = ("before", "after", "peer_before", "peer_after")
+    assert found == {
+        "code": channel << 5 | values.get("opcode", 0),
+        "number": values["cqid"] if "cqid" in values else values["uqid"],
+        "length": 64 if channel in cache_tables.DATA_CHANNELS else 0,
+        "address": front["at"],
+        "queue": front["line"],
+        "index": front["peer"],
+        "states": sum(front[name] << at for name, at in zip(states, (12, 8, 4, 0), strict=True)),
+    }
+    for size in (40, len(packet) - 1):
+        assert decode(packet[:size]).fault[0] == Fault.CUT
 
 
 @given(data=st.data(), where=st.integers(-1, 2))
