@@ -238,7 +238,7 @@ static void others_pids_are_not_judged(void)
 	pid_t child = fork();
 
 	if (child == 0) {
-		if (unshare(CLONE_NEWUSER | CLONE_NEWPID))
+		if (unshare(CLONE_NEWPID) && unshare(CLONE_NEWUSER | CLONE_NEWPID))
 			_exit(77);
 		child = fork();
 		if (child == 0) {
