@@ -55,7 +55,7 @@ _UNCORRECTABLE = {
     25: "tlp_prefix_blocked",
     26: "poisoned_tlp_blocked",
 }
-_MASKED = 1 << 22 | 1 << 25  # 7.8.4.3
+_MASKED = 1 << 22 | 1 << 26  # 7.8.4.3
 _FATAL = 1 << 4 | 1 << 5 | 1 << 13 | 1 << 17 | 1 << 18 | 1 << 22  # 7.8.4.4
 _CORRECTABLE = {
     0: "receiver",

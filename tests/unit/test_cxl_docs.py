@@ -19,7 +19,7 @@ COMMANDS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)[0].splitlines()
 OUTPUT = {
     'tag="mailbox"': "0 7\nb'from host0' b'store' host0 ('host1',)\n",
     "pool.set_quota(": "122\nTrue b'\\xff\\xff' 0\n",
-    "site = Site(": "['03:00.0', '04:00.0'] 512 b'the first 24 bytes are here'\n",
+    "as site:": "['03:00.0', '04:00.0'] 512 b'the first 24 bytes are here'\n",
     "pod.step()": "False True\n" + 3 * "True False\n",
 }
 
