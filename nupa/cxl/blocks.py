@@ -46,6 +46,7 @@ def _configuration() -> Iterable[Block]:
         ("pcie-device", "the same of an endpoint", pcie.pcie(pcie.PortType.ENDPOINT)),
         ("msix", "MSI-X capability", pcie.msix(1, 4, 0, 0x800)),
         ("msix-table", "MSI-X table with one vector, in its BAR", pcie.msix_table(1)),
+        ("msix-pending", "pending bits with one vector, in its BAR", pcie.msix_pending(1)),
         ("aer", "advanced error reporting of a root port", ext.aer(root=True)),
         ("dsn", "device serial number", ext.dsn(0)),
         ("acs", "access control services", ext.acs()),

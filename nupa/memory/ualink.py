@@ -88,11 +88,10 @@ class Pod:
             if self._accelerators.pop(number, None) is None:
                 raise LocalError(f"accelerator {number} is not attached")
             del self.routes[number]
-            for key, queue in list(self._queues.items()):
-                kept = deque(each for each in queue if each.source != number)
-                self._queues[key] = kept
-                if not kept:
-                    self._forget(key)
+            for key in self._waiting:
+                self._queues[key] = deque(e for e in self._queues[key] if e.source != number)
+            self._queues = {key: queue for key, queue in self._queues.items() if queue}
+            self._waiting = [key for key in self._waiting if key in self._queues]
 
     def __contains__(self, accelerator: object) -> bool:
         return any(each is accelerator for each in self._accelerators.values())
@@ -113,11 +112,13 @@ class Pod:
         with self.lock:
             if not self._waiting:
                 return False
-            many = len(self._waiting)
-            key = self._waiting[self._random.randrange(many) if self._random else 0]
+            at = self._random.randrange(len(self._waiting)) if self._random else 0
+            key = self._waiting[at]
             request = self._queues[key].popleft()
             if not self._queues[key]:
-                self._forget(key)
+                del self._queues[key]
+                self._waiting[at] = self._waiting[-1]
+                self._waiting.pop()
             target = self._accelerators.get(request.destination)
             status, data = target.execute(request) if target else (Status.NO_ACCELERATOR, b"")
             self.done += 1
@@ -130,10 +131,6 @@ class Pod:
         while self.step():
             pass
 
-    def _forget(self, key: _Key) -> None:
-        del self._queues[key]
-        self._waiting.remove(key)
-
 
 class Accelerator:
     """One of a pod: *number*, and the *memory* that it has for the others."""
@@ -144,9 +141,10 @@ class Accelerator:
         self.pod = pod
         self.number = number
         self.memory = memory
-        self._next_tag = 0
-        #: By tag: what to do with the response, and those that nobody has taken.
-        self._sent: dict[int, Callable[[Response], None]] = {}
+        #: Those without a request, the longest unused one first.
+        self._free = deque(range(TAGS))
+        #: By tag: what to do with the response (None: keep it), and those that nobody has taken.
+        self._sent: dict[int, Callable[[Response], None] | None] = {}
         self._responses: dict[int, Response] = {}
 
     def window(
@@ -166,13 +164,10 @@ class Accelerator:
         """One that is free.  If none is, requests are done until one is.  RequestError: all tags
         have responses that nobody took."""
         with self.pod.lock:
-            while len(self._sent) + len(self._responses) == TAGS:
+            while not self._free:
                 if not self._sent or not self.pod.step():
                     raise RequestError(f"all {TAGS} tags have responses: take some")
-            while self._next_tag in self._sent or self._next_tag in self._responses:
-                self._next_tag = (self._next_tag + 1) % TAGS
-            tag, self._next_tag = self._next_tag, (self._next_tag + 1) % TAGS
-            return tag
+            return self._free[0]
 
     def send(self, request: Request, then: Callable[[Response], None] | None = None) -> None:
         """With *then*, it is called with the response; without, `response` returns that.
@@ -183,7 +178,11 @@ class Accelerator:
             if request.tag in self._sent or request.tag in self._responses:
                 raise RequestError(f"tag {request.tag} of accelerator {self.number} is in use")
             self.pod.send(request)
-            self._sent[request.tag] = then or self._keep
+            if self._free[0] == request.tag:
+                self._free.popleft()
+            else:
+                self._free.remove(request.tag)
+            self._sent[request.tag] = then
 
     def response(self, tag: int) -> Response:
         """To the request with this tag; requests are done until it is there.  RequestError: none
@@ -193,14 +192,17 @@ class Accelerator:
                 pass
             if tag not in self._responses:
                 raise RequestError(f"accelerator {self.number}: tag {tag} waits for no response")
+            self._free.append(tag)
             return self._responses.pop(tag)
 
     def answered(self, response: Response) -> None:
         """The switch has a response for us."""
-        self._sent.pop(response.tag)(response)
-
-    def _keep(self, response: Response) -> None:
-        self._responses[response.tag] = response
+        then = self._sent.pop(response.tag)
+        if then is None:
+            self._responses[response.tag] = response
+        else:
+            self._free.append(response.tag)
+            then(response)
 
     def execute(self, request: Request) -> tuple[Status, bytes]:
         """As a destination: do it in our memory."""

@@ -11,6 +11,7 @@ import pytest
 from nupa.cli import main
 from nupa.cxl.blocks import blocks
 from nupa.cxl.component_tables import hdm
+from nupa.cxl.endpoint import Type3
 from nupa.cxl.port import downstream_port, root_port, upstream_port
 from nupa.cxl.registers import Access
 
@@ -53,14 +54,16 @@ def test_each_field_cites_its_section_and_has_an_access_of_the_specification() -
             assert row.section[0] == ("7" if block.specification == "PCIe 6.0" else "8")
 
 
-def test_registers_of_the_models_ports_are_all_in_the_tables() -> None:
-    """By what a field is called: a table may be of one decoder, the model has several."""
+def test_registers_of_the_models_functions_are_all_in_the_tables() -> None:
+    """By what a field is called: a table may be of one decoder, bar or block, the model has
+    several."""
     known = {row.name for block in blocks().values() for row in block.rows}
-    for port in (root_port(0), upstream_port(), downstream_port(0)):
-        for space in (port.config, port.component):
+    functions = (root_port(0), upstream_port(), downstream_port(0), Type3(256 << 20))
+    for function in functions:
+        for space in (function.config, *function.bars.values()):
             for name in space:
                 for field in space[name].fields:
-                    one = re.sub(r"^decoder\d+", "decoder0", field)
+                    one = re.sub(r"^(decoder|bar|block|vector)\d+", r"\g<1>0", field)
                     assert one in known or name == "capabilities", (name, field)
 
 

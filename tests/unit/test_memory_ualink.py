@@ -174,6 +174,12 @@ def test_a_tag_is_one_requests_until_its_response_is_taken() -> None:
         one.response(7)
     one.send(request)
     assert one.response(7).status is Status.OKAY
+    tags = set()
+    for _ in range(TAGS):
+        tag = one.tag()
+        one.send(Request(READ, 1, 2, tag, 0, 64))
+        tags.add(tag)
+    assert tags == set(range(TAGS))
 
 
 def test_tags_run_out_when_nobody_takes_responses_and_windows_never_run_out() -> None:
