@@ -51,6 +51,7 @@ bench: $(BUILD)/packages.run $(BUILD)/built $(VENV)/installed.dev ## benchmarks,
 # The fuzzers run under ASan and UBSan, FUZZ_SECONDS for each of their cases.
 soak: $(BUILD)/packages.test $(BUILD)/built ## ten minutes of deaths among checked traffic, then fuzzers: SOAK_ARGS, FUZZ_SECONDS
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
+	$(BIN)/python -m tests.soak.fm $(FM_SOAK_ARGS)
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/asan -DNUPA_TESTS=ON -DNUPA_SANITIZE=address,undefined >/dev/null
 	@cmake --build $(BUILD)/asan
 	NUPA_FUZZ_SECONDS=$(FUZZ_SECONDS) $(UNRANDOM) ctest --test-dir $(BUILD)/asan -R fuzz \

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is managed: a switch with three hosts, devices for one and for many, dynamic capacity."""
+
+from __future__ import annotations
+
+from nupa.cxl.dcd import DynamicCapacity
+from nupa.cxl.decode import Window
+from nupa.cxl.expander import Expander
+from nupa.cxl.extents import Region
+from nupa.cxl.fm.manager import Manager
+from nupa.cxl.mld import Mld
+from nupa.cxl.parts import Memory, PartedMedia
+from nupa.cxl.port import root_port
+from nupa.cxl.root import HostBridge, RootComplex
+from nupa.cxl.switch import Switch
+from nupa.fabric.topology import Link
+
+from .ledger import Ledger
+
+STEP = 256 << 20
+HOSTS, LDS, VPPBS = 3, 4, 4
+SLD_PORTS, MLD_PORTS, EMPTY_PORT = (3, 4), (5, 6), 7
+DCD_PORT = 5
+OWN, SHARED = 0, 1
+BLOCK = 2 << 20
+MLD_STEPS = 6
+WINDOW_BASE = 16 << 30
+_SPAN = 1 << 40  # of each memory's line numbers
+
+
+class _Watched(Memory):
+    """Tells the ledger what is cleared; *number* says which memory it is."""
+
+    ledger: Ledger
+    number: int
+
+    def clear(self, dpa: int, size: int) -> None:
+        super().clear(dpa, size)
+        self.ledger.cleared(self.number * _SPAN + dpa, size)
+
+
+class Rack:
+    """`where`(memory, offset) names a line for the ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._numbers: dict[Memory, int] = {}
+        self.ledger = ledger
+        self.switch = Switch(hosts=HOSTS, downstream=5, vppbs=VPPBS)
+        for port in SLD_PORTS:
+            media = PartedMedia.of(self._memory(STEP), STEP)
+            sld = Expander(media, Link(), serial=port, name=f"sld{port}")
+            self.switch.port(port).insert(sld.function)
+        self.capacity = self._dynamic()
+        self.mlds = {}
+        for port in MLD_PORTS:
+            dynamic = self.capacity if port == DCD_PORT else None
+            mld = self.mlds[port] = Mld(
+                MLD_STEPS * STEP,
+                lds=LDS,
+                serial=port,
+                name=f"mld{port}",
+                memory=self._media if dynamic else self._memory(MLD_STEPS * STEP),
+                dynamic=dynamic,
+            )
+            mld.allocate(0, [1] * LDS)
+            self.switch.port(port).insert(mld)
+        self.manager = Manager(self.switch)
+        self.windows = [Window(WINDOW_BASE, 64 * STEP, (0,))]
+        self.roots = []
+        for number in range(HOSTS):
+            bridge = HostBridge(0, 0, 1 << 46, ports=1)
+            bridge.below[0] = root = root_port(0)
+            self.switch.connect(number, root)
+            self.roots.append(RootComplex(bridge, lock=self.manager.lock))
+
+    def _memory(self, size: int) -> Memory:
+        memory = _Watched.anonymous(size)
+        assert isinstance(memory, _Watched)
+        memory.ledger, memory.number = self.ledger, len(self._numbers)
+        self._numbers[memory] = memory.number
+        return memory
+
+    def _dynamic(self) -> DynamicCapacity:
+        first = MLD_STEPS * STEP
+        regions = [
+            Region(first, STEP, BLOCK, sanitize=True),
+            Region(first + STEP, STEP, BLOCK, shareable=True),
+        ]
+        self._media = self._memory(first + 2 * STEP)
+        return DynamicCapacity(self._media, regions, hosts=LDS, extents_max=64, tags_max=16)
+
+    def where(self, memory: Memory, offset: int) -> int:
+        return self._numbers[memory] * _SPAN + offset
+
+    def tidy(self) -> None:
+        """Give all back, whatever it was."""
+        with self.manager.lock:
+            for port in self.switch.ports[HOSTS:]:
+                port.broken = port.in_reset = False
+                port.set_link(True)
+            for vcs, vppb, _ in self.switch.bindings:
+                self.switch.unbind(vcs, vppb)
+            self.capacity.references.clear()
+            for number in range(LDS):
+                self.capacity.drop(number)
+
+    def leaks(self) -> list[str]:
+        """After `tidy`."""
+        found = [f"{each} is bound" for each in self.switch.bindings]
+        found += [f"port {port.number}: {port.bound}" for port in self.switch.ports if port.bound]
+        for index, region in enumerate(self.capacity.regions):
+            if self.capacity.free(index) != [(region.dpa, region.size)]:
+                found.append(f"region {index}: only {self.capacity.free(index)} are free")
+        if (self.capacity.extents_left, self.capacity.tags_left) != (64, 16):
+            found.append(f"{self.capacity.extents_left} extents, {self.capacity.tags_left} tags")
+        devices = {port.device for port in self.switch.ports if port.device}
+        if len(devices) != len(SLD_PORTS) + len(MLD_PORTS):
+            found.append(f"{len(devices)} devices")
+        for mld in self.mlds.values():
+            steps = [step for ld in mld._steps for step in ld] + mld._free
+            if sorted(steps) != list(range(MLD_STEPS)):
+                found.append(f"{mld.name}: steps {sorted(steps)}")
+        return found
