@@ -137,18 +137,8 @@ def run_soak(*, seconds: float, seed: int, threads: int = 2, processes: int = 2)
             report.wrong.append(f"left behind: {left}")
         report.checked_bytes = ledger.checked_bytes
         for host in hosts:
-            figures = host.figures
-            for name in (
-                "reads",
-                "writes",
-                "exact",
-                "refused",
-                "rebuilt",
-                "accepted",
-                "given_back",
-            ):
-                report.hosts[name] += getattr(figures, name)
-            report.lost.update(figures.lost)
+            report.hosts.update(host.figures)
+            report.lost.update(host.lost)
         report.plugged = operator.plugged
     for actor in (*hosts, operator):
         if actor.is_alive():
