@@ -279,10 +279,12 @@ class DynamicCapacity:
 
     def accept(self, number: int, extents: Sequence[tuple[int, int]]) -> None:
         """The answer to the oldest offer: *extents* of it, none to refuse it.  The rest is free;
-        of a shared tag it takes all or nothing."""
+        of a shared tag it takes all or nothing.  Dead offers before it are forgotten."""
         host = self.host(number)
         require(host.offers, why="nothing is offered")
-        offer = host.offers[0]
+        alive = (n for n, offer in enumerate(host.offers) if offer)
+        answered = next(alive, 0) if extents else 0
+        offer = host.offers[answered]
         check_apart(extents)
         taken = []
         for dpa, size in extents:
@@ -294,7 +296,7 @@ class DynamicCapacity:
             taken = offer
         more = len(taken) - len(offer)
         require(more <= self.extents_left, Code.RESOURCES_EXHAUSTED, f"{more} extents")
-        del host.offers[0]
+        del host.offers[: answered + 1]
         self.generation += 1
         if taken:
             host.set_accepted(host.accepted + taken)
