@@ -22,11 +22,13 @@ from nupa.cxl.driver import Driver
 from nupa.cxl.endpoint import Type3
 from nupa.cxl.enumerate import Found, Walk, find_hdm
 from nupa.cxl.host_memory import Decoders, MemoryDevice, Region, RegionError
+from nupa.cxl.host_window import HostWindow, map_addresses
 from nupa.cxl.hotplug import Slot
 from nupa.cxl.pcie_tables import PortType
 from nupa.cxl.region_plan import COMMITTED, HOST_ONLY, STEP, commit, decommit, place, plan
 from nupa.cxl.root import RootComplex
 from nupa.fabric.errors import LocalError
+from nupa.fabric.window import Coherence, OnLoss
 
 __all__ = ["Decoders", "Host", "MemoryDevice", "Region", "RegionError"]
 
@@ -245,6 +247,26 @@ class Host:
                 raise RegionError("regions are destroyed from the last one on")
             self.regions.remove(region)
             decommit(self.root, region)
+
+    def map(
+        self,
+        region: Region,
+        offset: int = 0,
+        size: int | None = None,
+        *,
+        coherence: Coherence = "hardware",
+        on_loss: OnLoss = "ones",
+    ) -> HostWindow:
+        """Plain loads and stores on *size* bytes at *offset* of a region, to its end without one:
+        whole turns of its devices.  The memory of what is mapped takes room, also where nobody
+        uses it.  Errors as by `nupa.cxl.host_window.map_addresses`."""
+        size = region.size - offset if size is None else size
+        if offset < 0 or size <= 0 or offset + size > region.size:
+            raise LocalError(f"{size} bytes at {offset:#x}: the region has {region.size:#x}")
+        with self.root.lock:
+            return map_addresses(
+                self.bus, region.base + offset, size, coherence=coherence, on_loss=on_loss
+            )
 
     def _forget_lost(self) -> None:
         for region in [each for each in self.regions if each.lost]:

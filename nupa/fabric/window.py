@@ -77,6 +77,8 @@ class Window:
     _size: int
     _closed: bool
 
+    __hash__ = object.__hash__  # arrays of ctypes have none
+
     def __new__(
         cls,
         fabric: Fabric,
