@@ -222,11 +222,6 @@ class Bus:
             f"poison of {size} bytes at {dpa:#x} of {device.name}: whole lines of its memory",
         )
 
-    def media(self, device: Type3) -> PartedMedia:
-        """The memory behind a device.  LocalError: it is not below this host."""
-        self._number(device)
-        return self._devices[device].media
-
     def is_poisoned(self, device: Type3, dpa: int) -> bool:
         """LocalError: not in its memory."""
         answer = lib.nupa_cxl_bus_is_poisoned(self._open, self._number(device), dpa)

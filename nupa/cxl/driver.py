@@ -45,30 +45,48 @@ class Mail:
         listed = device_tables.find_capabilities(lambda at, size: root.read(base + at, size))
         offset = next((each.offset for each in listed if each.number == PRIMARY_MAILBOX), None)
         self._at = base + offset if offset is not None else None
+        self._is_busy = False
+        self._later: Callable[[], None] = lambda: None
         self.payload_bytes = 1 << (root.read(base + offset, 4) & 0x1F) if offset is not None else 0
+
+    def when_idle(self, work: Callable[[], None]) -> None:
+        """Do *work* now, or after the command that is being done: an interrupt may come of it."""
+        if self._is_busy:
+            self._later = work
+        else:
+            work()
 
     def send(self, opcode: int, payload: bytes = b"") -> bytes:
         """The answer (8.2.8.4).  CommandError: the device refuses, or does not answer at all."""
+        with self._root.lock:
+            self._is_busy = True
+            try:
+                return self._send(opcode, payload)
+            finally:
+                self._is_busy = False
+                work, self._later = self._later, lambda: None
+                work()
+
+    def _send(self, opcode: int, payload: bytes) -> bytes:
         root, at = self._root, self._at
-        with root.lock:
-            if at is None or root.read(at + 4, 4) & _DOORBELL:
-                raise CommandError(Code.UNSUPPORTED_MAILBOX, "no mailbox, or one that is stuck")
-            for i in range(0, len(payload), 4):
-                word = int.from_bytes(payload[i : i + 4], "little")
-                root.write(at + MAILBOX_HEADER_BYTES + i, 4, word)
-            root.write(at + 8, 8, opcode | len(payload) << 16)
-            root.write(at + 4, 4, root.read(at + 4, 4) | _DOORBELL)
-            if root.read(at + 4, 4) & _DOORBELL:
-                raise CommandError(Code.UNSUPPORTED_MAILBOX, "nobody answers the doorbell")
-            code = Code(root.read(at + 0x10, 8) >> 32 & 0xFFFF)
-            if code not in (Code.SUCCESS, Code.BACKGROUND_STARTED):
-                raise CommandError(code, f"command {opcode:#06x}")
-            size = root.read(at + 8, 8) >> 16 & (1 << 21) - 1
-            words = (
-                root.read(at + MAILBOX_HEADER_BYTES + i, 4).to_bytes(4, "little")
-                for i in range(0, size, 4)
-            )
-            return b"".join(words)[:size]
+        if at is None or root.read(at + 4, 4) & _DOORBELL:
+            raise CommandError(Code.UNSUPPORTED_MAILBOX, "no mailbox, or one that is stuck")
+        for i in range(0, len(payload), 4):
+            word = int.from_bytes(payload[i : i + 4], "little")
+            root.write(at + MAILBOX_HEADER_BYTES + i, 4, word)
+        root.write(at + 8, 8, opcode | len(payload) << 16)
+        root.write(at + 4, 4, root.read(at + 4, 4) | _DOORBELL)
+        if root.read(at + 4, 4) & _DOORBELL:
+            raise CommandError(Code.UNSUPPORTED_MAILBOX, "nobody answers the doorbell")
+        code = Code(root.read(at + 0x10, 8) >> 32 & 0xFFFF)
+        if code not in (Code.SUCCESS, Code.BACKGROUND_STARTED):
+            raise CommandError(code, f"command {opcode:#06x}")
+        size = root.read(at + 8, 8) >> 16 & (1 << 21) - 1
+        words = (
+            root.read(at + MAILBOX_HEADER_BYTES + i, 4).to_bytes(4, "little")
+            for i in range(0, size, 4)
+        )
+        return b"".join(words)[:size]
 
 
 class Driver:
@@ -109,7 +127,7 @@ class Driver:
         entry = function.bars[table & 7][0] + (table & ~7) + 16 * message
         for offset, value in ((0, _INTERRUPTS_AT), (4, 0), (8, message), (12, 0)):
             root.write(entry + offset, 4, value)
-        root.listen(function.bdf, lambda _address, _data: self.look())
+        root.listen(function.bdf, lambda _address, _data: self.mail.when_idle(self.look))
         root.config_write(function.bdf, at + 2, 2, read(at + 2, 2) | 1 << 15)
 
     def _read_regions(self) -> None:

@@ -104,11 +104,11 @@ class Site(Closing):
         bridge.below[0] = root = root_port(0)
         self.switch.connect(number, root)
         upstream = self.switch.vcs(number).upstream
-        answer = partial(self._speeds, number)
+        answer = partial(self.speeds, number)
         doe.attach(upstream.config, {TABLE_ACCESS: lambda payload: answer().answer(payload)})
         return RootComplex(bridge, lock=self.lock)
 
-    def _speeds(self, number: int) -> Cdat:
+    def speeds(self, number: int) -> Cdat:
         """Of a virtual switch, by the links of what is bound now."""
         virtual = self.switch.vcs(number)
         links = dict.fromkeys(range(len(virtual.vppbs)), _DEVICE_LINK)

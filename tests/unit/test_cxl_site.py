@@ -236,10 +236,10 @@ def test_tables_of_speed_follow_the_links_of_what_is_bound() -> None:
         "pair", (Switch("s", 4),), (Host("a", "s", link=fast), Host("b", "s", link=slow))
     )
     with Site(topology, [STEP, STEP]) as site:
-        before = site._speeds(0)
+        before = site.speeds(0)
         site.bind(0, 0, 3)
         assert isinstance(site.devices[3], Expander)
-        after = site._speeds(0)
+        after = site.speeds(0)
         found = [
             {x.data: x.base * x.pairs[0].value for x in table.structures if isinstance(x, Sslbis)}
             for table in (before, after)
