@@ -187,6 +187,11 @@ class Bus:
                 return each, int(dpa[0])
         return None
 
+    def media(self, device: Type3) -> PartedMedia:
+        """What is behind its addresses.  LocalError: it is not plugged in."""
+        self._number(device)
+        return self._devices[device].media
+
     @property
     def handle(self) -> Any:
         """The bus in C, for who sends requests on other ways.  LocalError: it is closed."""

@@ -20,9 +20,9 @@ from nupa.cxl.decode import Window
 from nupa.cxl.flit import Format
 from nupa.cxl.flit_port import Exchange, FlitPort
 from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.site import Site
 from nupa.cxl.host import Host, Region
 from nupa.cxl.messages import LINE_BYTES, M2SReq, M2SRwD, Request, S2MDrs, S2MNdr
+from nupa.cxl.site import Site
 from nupa.fabric.errors import FabricError
 
 BATCH = 256  # requests of each call of the packet-level model
