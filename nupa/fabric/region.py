@@ -181,6 +181,8 @@ _WHY = {
     "`nupa pool ls` lists them",
     errno.ENOMEM: "no run of free memory in the pool is that long: free regions (`nupa pool ls`), "
     "or make the fabric with a larger pool",
+    errno.ENOSPC: "the file system that the fabric lies in is full: free some of /dev/shm, or of "
+    "the folder that NUPA_DIR names",
     errno.EOPNOTSUPP: "several machines share the fabric, so a process is known by its open device "
     "alone: open one on that host (nupa.verbs.Context)",
     errno.ESTALE: "it is gone: its owner freed it, or died",

@@ -80,6 +80,24 @@ def test_regions_are_refused_when_their_table_cannot_grow(spawn_small: Spawn, pa
     assert peer.register_until_refused(1000) == (1000, "")
 
 
+def test_a_region_that_cannot_have_memory_is_refused_and_takes_none(spawn_small: Spawn) -> None:
+    peer = spawn_small()
+    assert peer.nupa("up")[0] == 0
+    peer.fill(SHM, 0)
+    for _ in range(2):
+        # First there is no room for their table, then for what they are.
+        code, said = peer.nupa("pool", "alloc", "64K", "refused")
+        assert code == 1
+        assert "the file system that the fabric lies in is full: free some of /dev/shm" in said
+        peer.unfill(SHM)
+        assert peer.nupa("pool", "alloc", "64K")[0] == 0
+        peer.fill(SHM, 15 * PAGE)
+
+    said = peer.nupa("pool", "quota", "host0")[1]
+    assert "128KiB" in said
+    assert "refused" not in peer.nupa("pool", "ls")[1]
+
+
 @pytest.mark.parametrize("pages", [0, 3])
 def test_qps_are_refused_when_their_table_cannot_grow(spawn_small: Spawn, pages: int) -> None:
     peer = spawn_small()
