@@ -10,7 +10,7 @@ from nupa.fabric.segment import HostInfo
 if TYPE_CHECKING:
     from nupa.fabric.fabric import Fabric
     from nupa.fabric.region import Region
-    from nupa.fabric.window import Window  # type: ignore[import-not-found,unused-ignore]
+    from nupa.fabric.window import Window
 
 
 class FabricHost(HostInfo):
@@ -29,6 +29,6 @@ class FabricHost(HostInfo):
 
         LocalError: the host does not share it (EACCES), or it is gone (ESTALE).
         """
-        from nupa.fabric.window import Window  # type: ignore[import-not-found,unused-ignore]
+        from nupa.fabric.window import Window
 
         return Window(self.fabric, self, region, **options)

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import doctest
 import errno
 import os
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
-from nupa.fabric import Fabric, FabricError, LocalError, Region
+from nupa.fabric import Fabric, FabricError, LocalError, Region, pool, quantity
 from nupa.fabric.quantity import byte_count, say_bytes
 from nupa.fabric.topology import SegmentConfig, star
 
@@ -186,3 +188,10 @@ def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(LocalError):
         byte_count(text)
+
+
+@pytest.mark.parametrize("module", [pool, quantity])
+def test_doctests(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
