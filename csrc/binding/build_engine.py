@@ -46,6 +46,8 @@ HEADERS = (
     CXL / "hdm.h",
     CXL / "poison.h",
     CXL / "transact.h",
+    CXL / "snoop.h",
+    CXL / "cache.h",
     CXL / "flit.h",
     CXL / "flit_way.h",
     CXL / "rate.h",

@@ -2,6 +2,8 @@
  * The bus of transact.h: made, changed while no request is under way, asked, and freed. */
 #include "bus.h"
 
+#include "cache.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +66,7 @@ void nupa_cxl_bus_free(struct nupa_cxl_bus *bus)
 {
 	if (!bus)
 		return;
+	cache_free(bus->cache);
 	for (uint32_t i = 0; i < bus->n_devices; i++)
 		device_free(&bus->devices[i]);
 	table_free(&bus->table);
@@ -125,6 +128,7 @@ static void device_set(struct nupa_cxl_bus *bus, uint32_t device, const struct b
 
 	pthread_rwlock_wrlock(&bus->lock);
 	before = bus->devices[device];
+	cache_drop_parts(bus, before.parts, before.n_parts);
 	bus->devices[device] = *now;
 	if (keep_viral)
 		bus->devices[device].is_viral = before.is_viral;
@@ -205,6 +209,8 @@ int nupa_cxl_bus_set_link(struct nupa_cxl_bus *bus, uint32_t port, bool up)
 		return -EINVAL;
 	pthread_rwlock_wrlock(&bus->lock);
 	bus->ports[port].is_down = !up;
+	if (!up)
+		cache_lose(bus);
 	pthread_rwlock_unlock(&bus->lock);
 	return 0;
 }

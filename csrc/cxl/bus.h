@@ -28,6 +28,7 @@ struct nupa_cxl_bus {
 	struct bus_device *devices;
 	struct bus_port *ports;
 	uint32_t n_devices, n_ports;
+	struct nupa_cxl_cache *cache; /* cache.h, or NULL */
 };
 
 /* Which counter a request adds to. */

@@ -2,6 +2,8 @@
  * The memory of poison.h. */
 #include "poison.h"
 
+#include "snoop.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -30,6 +32,7 @@ void nupa_cxl_memory_free(struct nupa_cxl_memory *memory)
 {
 	if (!memory)
 		return;
+	snoop_free(memory->snoop);
 	free(memory->poison);
 	free(memory);
 }

@@ -29,7 +29,8 @@ struct nupa_cxl_memory {
 	uint64_t size;
 	/* A bit for each line.  Writes of hosts change it beside each other: atomics. */
 	uint64_t *poison;
-	uint64_t n_poisoned; /* so that who has none does not look */
+	uint64_t n_poisoned;          /* so that who has none does not look */
+	struct nupa_cxl_snoop *snoop; /* snoop.h; NULL: no host keeps lines of it */
 };
 
 /* An offset that is inside. */

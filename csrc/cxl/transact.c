@@ -3,6 +3,7 @@
 #include "transact.h"
 
 #include "bus.h"
+#include "cache.h"
 
 #include <string.h>
 
@@ -61,17 +62,28 @@ static enum nupa_cxl_status reach(struct nupa_cxl_bus *bus, uint64_t hpa, size_t
 enum nupa_cxl_status bus_line_read(struct nupa_cxl_bus *bus, const struct bus_line *line,
 				   uint8_t *to, size_t bytes)
 {
-	if (cxl_memory_has_poison(line->memory, line->offset)) {
+	struct nupa_cxl_snoop *snoop = snoop_of(line->memory);
+
+	if (snoop ? !snoop_read(snoop, line->offset, to, bytes)
+		  : cxl_memory_has_poison(line->memory, line->offset)) {
 		for (uint32_t i = 0; i < line->place.n_hops; i++)
 			count(&bus->ports[line->place.hops[i]].counters.poison);
 		return NUPA_CXL_POISON;
 	}
+	if (snoop)
+		return NUPA_CXL_OK;
 	memcpy(to, line->memory->bytes + line->offset, bytes);
 	return NUPA_CXL_OK;
 }
 
 void bus_line_write(const struct bus_line *line, const uint8_t *from, size_t bytes)
 {
+	struct nupa_cxl_snoop *snoop = snoop_of(line->memory);
+
+	if (snoop) {
+		snoop_write(snoop, line->offset, from, bytes);
+		return;
+	}
 	memcpy(line->memory->bytes + line->offset, from, bytes);
 	if (bytes == CXL_LINE_BYTES)
 		cxl_memory_poison_line(line->memory, line->offset, false);
@@ -82,10 +94,15 @@ static enum nupa_cxl_status read_line(struct nupa_cxl_bus *bus, uint64_t hpa, ui
 				      size_t bytes)
 {
 	struct bus_line line;
-	enum nupa_cxl_status status = reach(bus, hpa, BUS_READS, &line);
+	enum nupa_cxl_status status;
 
-	if (status == NUPA_CXL_OK)
-		status = bus_line_read(bus, &line, to, bytes);
+	if (bus->cache && cache_has(bus, hpa, &line)) {
+		status = cache_read(bus, &line, hpa, to, bytes);
+	} else {
+		status = reach(bus, hpa, BUS_READS, &line);
+		if (status == NUPA_CXL_OK)
+			status = bus_line_read(bus, &line, to, bytes);
+	}
 	if (status != NUPA_CXL_OK)
 		memset(to, 0xFF, bytes);
 	return status;
@@ -96,8 +113,11 @@ static enum nupa_cxl_status write_line(struct nupa_cxl_bus *bus, uint64_t hpa, c
 {
 	struct bus_line line;
 	size_t counter = bytes == CXL_LINE_BYTES ? BUS_WRITES : BUS_PARTIAL_WRITES;
-	enum nupa_cxl_status status = reach(bus, hpa, counter, &line);
+	enum nupa_cxl_status status;
 
+	if (bus->cache && cache_has(bus, hpa, &line))
+		return cache_write(bus, &line, hpa, from, bytes);
+	status = reach(bus, hpa, counter, &line);
 	if (status == NUPA_CXL_OK)
 		bus_line_write(&line, from, bytes);
 	return status;

@@ -19,6 +19,7 @@ from weakref import WeakMethod, WeakSet
 from nupa._engine import ffi, lib
 from nupa.cxl.bus_errors import leave_traces
 from nupa.cxl.bus_table import Table
+from nupa.cxl.coherence import Cache, CacheShape
 from nupa.cxl.decode import Map, Window, below
 from nupa.cxl.endpoint import Type3
 from nupa.cxl.parts import Memory, Part, PartedMedia
@@ -102,6 +103,8 @@ class Bus:
     written, as loads and stores would have it; with *raises* there is a MemoryAccessError, too.
     Registers and logs tell of it in any case (nupa/cxl/bus_errors.py).
 
+    With a *cache* (nupa/cxl/coherence.py) memory with a snoop filter is cached, coherently.
+
     A bus is closed, or used as a context manager.
     """
 
@@ -114,6 +117,7 @@ class Bus:
         raises: bool = True,
         devices: int = 256,
         ports: int = 1024,
+        cache: CacheShape | None = None,
     ) -> None:
         self.raises = raises
         self._root = root
@@ -123,6 +127,7 @@ class Bus:
         if bus == ffi.NULL:
             raise LocalError(f"a bus of {devices} devices and {ports} ports", ffi.errno)
         self._bus = ffi.gc(bus, lib.nupa_cxl_bus_free)
+        self.cache = None if cache is None else Cache(self._bus, cache)
         self._free = list(range(devices))[::-1]
         self._nobody = devices
         self._ports: dict[Port, int] = {}
@@ -159,6 +164,8 @@ class Bus:
             window.revoke()
         bus, self._bus = self._bus, ffi.NULL
         if bus != ffi.NULL:
+            if self.cache is not None:
+                self.cache.close()
             ffi.release(bus)
         self._devices.clear()
 
