@@ -31,6 +31,14 @@ static void drop(struct cache_line *line)
 	line->state = NUPA_CXL_I;
 }
 
+/* Who reads the memory is not to take it for what was last written. */
+static void lose(struct cache_line *line)
+{
+	if (line->state == NUPA_CXL_M)
+		cxl_memory_poison_line(line->memory, line->offset, true);
+	drop(line);
+}
+
 /* What has been changed goes to the memory. */
 static void write_back(struct cache_set *set, struct cache_line *line)
 {
@@ -200,9 +208,9 @@ void cache_lose(struct nupa_cxl_bus *bus)
 		pthread_mutex_lock(&snoop->lock);
 		pthread_mutex_lock(&set->lock);
 		if (line->memory) { /* no BISnp came first */
-			drop(line);
+			lose(line);
 			set->counts.lost++;
-			snoop_lose_line(snoop, cache->shape.host, offset);
+			snoop_forget(snoop, cache->shape.host, offset);
 		}
 		pthread_mutex_unlock(&set->lock);
 		pthread_mutex_unlock(&snoop->lock);
@@ -236,6 +244,28 @@ static struct nupa_cxl_cache *cache_new(const struct nupa_cxl_cache_shape *shape
 	return cache;
 }
 
+/* Under the lock of the memory's filter. */
+static void lose_all(struct nupa_cxl_cache *cache, const struct nupa_cxl_memory *memory)
+{
+	for (uint32_t i = 0; i < cache->shape.sets; i++) {
+		struct cache_set *set = &cache->sets[i];
+
+		pthread_mutex_lock(&set->lock);
+		for (uint32_t way = 0; way < cache->shape.ways; way++)
+			if (set->lines[way].memory == memory)
+				lose(&set->lines[way]);
+		pthread_mutex_unlock(&set->lock);
+	}
+}
+
+void cache_leave(struct nupa_cxl_cache *cache, struct nupa_cxl_snoop *snoop)
+{
+	lose_all(cache, snoop->memory);
+	for (uint32_t i = 0; i < cache->n_joined; i++)
+		if (cache->joined[i] == snoop)
+			cache->joined[i] = cache->joined[--cache->n_joined];
+}
+
 void cache_free(struct nupa_cxl_cache *cache)
 {
 	if (!cache)
@@ -245,7 +275,8 @@ void cache_free(struct nupa_cxl_cache *cache)
 		struct nupa_cxl_snoop *snoop = cache->joined[i];
 
 		pthread_mutex_lock(&snoop->lock);
-		snoop_lose_host(snoop, cache->shape.host);
+		lose_all(cache, snoop->memory);
+		snoop_forget_all(snoop, cache->shape.host);
 		__atomic_store_n(&snoop->caches[cache->shape.host], NULL, __ATOMIC_RELEASE);
 		pthread_mutex_unlock(&snoop->lock);
 	}
@@ -256,22 +287,6 @@ void cache_free(struct nupa_cxl_cache *cache)
 	free(cache->sets);
 	free(cache->lines);
 	free(cache);
-}
-
-void cache_leave(struct nupa_cxl_cache *cache, struct nupa_cxl_snoop *snoop)
-{
-	for (uint32_t i = 0; i < cache->shape.sets; i++) {
-		struct cache_set *set = &cache->sets[i];
-
-		pthread_mutex_lock(&set->lock);
-		for (uint32_t way = 0; way < cache->shape.ways; way++)
-			if (set->lines[way].memory == snoop->memory)
-				drop(&set->lines[way]);
-		pthread_mutex_unlock(&set->lock);
-	}
-	for (uint32_t i = 0; i < cache->n_joined; i++)
-		if (cache->joined[i] == snoop)
-			cache->joined[i] = cache->joined[--cache->n_joined];
 }
 
 int nupa_cxl_bus_set_cache(struct nupa_cxl_bus *bus, const struct nupa_cxl_cache_shape *shape)

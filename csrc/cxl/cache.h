@@ -102,9 +102,9 @@ enum nupa_cxl_status cache_write(struct nupa_cxl_bus *bus, const struct bus_line
 				 uint64_t hpa, const uint8_t *from, size_t bytes);
 /* The bus is about to have no more of these parts: their lines are written back. */
 void cache_drop_parts(struct nupa_cxl_bus *bus, const struct nupa_cxl_part *parts, uint32_t n);
-/* Ports are down: what is behind them is lost, and poisoned if it might have been changed. */
+/* Ports are down: what is behind them is lost, and poisoned if it was changed. */
 void cache_lose(struct nupa_cxl_bus *bus);
-/* NULL is nothing.  What is not written back is lost. */
+/* NULL is nothing.  What is not written back is lost, and poisoned if it was changed. */
 void cache_free(struct nupa_cxl_cache *cache);
 
 #endif

@@ -16,7 +16,8 @@ struct access {
 	uint64_t offset, hpa; /* of the line */
 	size_t at, bytes;     /* in the line */
 	uint8_t *to;          /* a read's */
-	const uint8_t *from;  /* a write's, or NULL */
+	const uint8_t *from;  /* a write's */
+	bool writes;
 };
 
 /* --- filters that know the cache --------------------------------------------------- */
@@ -63,7 +64,7 @@ bool cache_has(struct nupa_cxl_bus *bus, uint64_t hpa, struct bus_line *line)
 static void use(const struct access *access, struct cache_line *line)
 {
 	line->used = ++access->set->now;
-	if (access->from) {
+	if (access->writes) {
 		memcpy(line->data + access->at, access->from, access->bytes);
 		line->state = NUPA_CXL_M;
 	} else {
@@ -84,7 +85,7 @@ static bool hit(const struct access *access)
 
 	pthread_mutex_lock(&set->lock);
 	line = find(access);
-	found = line && (!access->from || line->state >= NUPA_CXL_E);
+	found = line && (!access->writes || line->state >= NUPA_CXL_E);
 	if (found) {
 		use(access, line);
 		set->counts.hits++;
@@ -208,7 +209,7 @@ static void bypass(const struct access *access, bool is_poisoned)
 	uint8_t *bytes = access->place->memory->bytes + access->offset + access->at;
 	bool is_whole = access->bytes == CXL_LINE_BYTES;
 
-	if (!access->from) {
+	if (!access->writes) {
 		memcpy(access->to, bytes, access->bytes);
 		return;
 	}
@@ -222,14 +223,14 @@ static void bypass(const struct access *access, bool is_poisoned)
 
 static bool is_whole_write(const struct access *access)
 {
-	return access->from && access->bytes == CXL_LINE_BYTES;
+	return access->writes && access->bytes == CXL_LINE_BYTES;
 }
 
 /* A line that we do not have, or only share and want to change. */
 static enum nupa_cxl_status request(const struct access *access, enum nupa_cxl_mesi state)
 {
 	uint32_t host = access->bus->cache->shape.host;
-	bool owns = access->from;
+	bool owns = access->writes;
 	bool has_data = state == NUPA_CXL_S || is_whole_write(access);
 	enum nupa_cxl_snp snp = owns ? NUPA_CXL_SNP_INV : NUPA_CXL_SNP_DATA;
 	enum nupa_cxl_meta meta = owns ? NUPA_CXL_META_A : NUPA_CXL_META_S;
@@ -251,7 +252,7 @@ static enum nupa_cxl_status request(const struct access *access, enum nupa_cxl_m
 	pthread_mutex_lock(&access->set->lock);
 	settle(access);
 	pthread_mutex_unlock(&access->set->lock);
-	if (is_poisoned && !access->from)
+	if (is_poisoned && !access->writes)
 		return NUPA_CXL_POISON;
 	bypass(access, is_poisoned);
 	return NUPA_CXL_OK;
@@ -275,7 +276,7 @@ static enum nupa_cxl_status access_line(const struct access *access)
 	make_room(access);
 	pthread_mutex_lock(&access->snoop->lock);
 	state = state_now(access);
-	if (state == NUPA_CXL_I || (state == NUPA_CXL_S && access->from))
+	if (state == NUPA_CXL_I || (state == NUPA_CXL_S && access->writes))
 		status = request(access, state);
 	else
 		join_in(access);
@@ -309,7 +310,7 @@ enum nupa_cxl_status cache_write(struct nupa_cxl_bus *bus, const struct bus_line
 				 uint64_t hpa, const uint8_t *from, size_t bytes)
 {
 	struct access access = {
-		.bus = bus, .place = line, .hpa = hpa, .bytes = bytes, .from = from
+		.bus = bus, .place = line, .hpa = hpa, .bytes = bytes, .from = from, .writes = true
 	};
 
 	prepare(&access);

@@ -264,22 +264,18 @@ void snoop_recall_block(struct nupa_cxl_snoop *snoop, uint64_t offset, uint32_t 
 	}
 }
 
-void snoop_lose_line(struct nupa_cxl_snoop *snoop, uint32_t host, uint64_t offset)
+void snoop_forget(struct nupa_cxl_snoop *snoop, uint32_t host, uint64_t offset)
 {
 	struct snoop_entry *entry = snoop_find(snoop, offset);
 
-	if (!entry)
-		return;
-	if (entry->owners & bit(host))
-		cxl_memory_poison_line(snoop->memory, offset, true);
-	snoop_set(snoop, entry, host, NUPA_CXL_META_I);
+	if (entry)
+		snoop_set(snoop, entry, host, NUPA_CXL_META_I);
 }
 
-void snoop_lose_host(struct nupa_cxl_snoop *snoop, uint32_t host)
+void snoop_forget_all(struct nupa_cxl_snoop *snoop, uint32_t host)
 {
 	for (size_t i = 0; i < (size_t)snoop->sets * snoop->ways; i++)
-		if (!is_free(&snoop->entries[i]))
-			snoop_lose_line(snoop, host, snoop->entries[i].offset);
+		snoop_set(snoop, &snoop->entries[i], host, NUPA_CXL_META_I);
 }
 
 /* --- questions --------------------------------------------------------------------- */

@@ -139,10 +139,9 @@ void snoop_others(struct nupa_cxl_snoop *snoop, struct snoop_entry *entry, uint6
 /* The same for the device's 1, 2 or 4 lines that are a block. */
 void snoop_recall_block(struct nupa_cxl_snoop *snoop, uint64_t offset, uint32_t n,
 			enum nupa_cxl_snp snp);
-/* A host is gone without a word: what it might have changed is poisoned.  It has no cache then. */
-void snoop_lose_host(struct nupa_cxl_snoop *snoop, uint32_t host);
-/* The same for one line. */
-void snoop_lose_line(struct nupa_cxl_snoop *snoop, uint32_t host, uint64_t offset);
+/* A host has nothing of the line any more, or of all. */
+void snoop_forget(struct nupa_cxl_snoop *snoop, uint32_t host, uint64_t offset);
+void snoop_forget_all(struct nupa_cxl_snoop *snoop, uint32_t host);
 
 /* What is below takes it. */
 

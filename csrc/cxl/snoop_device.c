@@ -25,7 +25,8 @@ static void recall(struct nupa_cxl_snoop *snoop, uint64_t offset, uint64_t bytes
 
 	end += (CXL_LINE_BYTES - end % CXL_LINE_BYTES) % CXL_LINE_BYTES;
 	for (; at < end; at += (uint64_t)n * CXL_LINE_BYTES) {
-		for (n = 4; at % (n * CXL_LINE_BYTES) || n * CXL_LINE_BYTES > end - at;)
+		n = 4;
+		while (n > 1 && (at % (n * CXL_LINE_BYTES) || n * CXL_LINE_BYTES > end - at))
 			n /= 2;
 		snoop_recall_block(snoop, at, n, snp);
 	}
