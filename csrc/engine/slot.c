@@ -308,8 +308,10 @@ int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host)
 		    nupa_load_relaxed(&slot->host) == host && nupa_slot_elsewhere(fabric, claim))
 			evicted += evict_slot(fabric, i, claim);
 	}
-	if (evicted)
+	if (evicted) {
+		nupa_region_reap(fabric);
 		announce_deaths(fabric);
+	}
 	return evicted;
 }
 

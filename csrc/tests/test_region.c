@@ -337,6 +337,31 @@ static void where_several_kernels_share_a_process_needs_an_attachment(void)
 	nupa_fabric_put(fabric);
 }
 
+static void a_kernel_that_has_ended_leaves_what_others_share(void)
+{
+	struct nupa_fabric *fabric = machines(0);
+	struct nupa_region_info wish = region_wish(EXTENT, 0, (uint32_t)getpid());
+	struct nupa_region_info exclusive, shared, found;
+	uint32_t slot, window;
+
+	CHECK_EQ(nupa_fabric_claim_slot(fabric, 0, &slot), 0);
+	fabric->slots[slot].claim = NUPA_CLAIM(nupa_fabric_owner(fabric), 1, NUPA_SLOT_LIVE);
+	CHECK_EQ(nupa_region_alloc(fabric, slot, &wish, &exclusive), 0);
+	wish.share[0] = BIT(1);
+	CHECK_EQ(nupa_region_alloc(fabric, slot, &wish, &shared), 0);
+	CHECK_EQ(nupa_region_map_begin(fabric, shared.id, 0, &found, &window), 0);
+	/* As if all that had been done by another one. */
+	fabric->slots[slot].claim = NUPA_CLAIM(NUPA_OWNER(2, 4711), 1, NUPA_SLOT_LIVE);
+	CHECK_EQ(nupa_region_find(fabric, shared.id, &found), 0);
+	CHECK_EQ(found.mapped, 1);
+	CHECK_EQ(nupa_fabric_evict(fabric, 0), 1);
+	CHECK_EQ(nupa_region_find(fabric, exclusive.id, &found), -ESTALE);
+	CHECK_EQ(nupa_region_find(fabric, shared.id, &found), 0);
+	CHECK(found.orphan && found.mapped == 0);
+	CHECK_EQ(region_extents(fabric), 1);
+	nupa_fabric_put(fabric);
+}
+
 static void memory_that_is_not_coherent_has_no_regions(void)
 {
 	struct nupa_fabric *fabric = machines(NUPA_SEGMENT_SOFTWARE);
@@ -367,6 +392,7 @@ static const struct test_case cases[] = {
 	CASE(both_tables_have_an_end),
 	CASE(revocation_waits_until_the_last_window_is_gone),
 	CASE(where_several_kernels_share_a_process_needs_an_attachment),
+	CASE(a_kernel_that_has_ended_leaves_what_others_share),
 	CASE(memory_that_is_not_coherent_has_no_regions),
 };
 
