@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import capture, net, packets, priority, ucx, windows
+from benchmarks import capture, net, packets, priority, transactions, ucx, windows
 from benchmarks.case import Bench, Case, at_least, at_most, output
 from nupa.demo import perftest, raw
 from nupa.demo.perftest import Operation
@@ -381,5 +381,6 @@ CASES = (
     *priority.CASES,
     *packets.CASES,
     *windows.CASES,
+    *transactions.CASES,
     *capture.cases(_latency_us("send"), _latency_us("write")),
 )

@@ -61,57 +61,53 @@ class FlitError(RemoteError):
         self.fault = fault
 
 
-class Flit:
-    """One flit: *raw* are its bytes."""
+class Flit(bytes):
+    """One flit, which is its bytes."""
 
-    __slots__ = ("raw",)
-
-    def __init__(self, raw: bytes) -> None:
-        self.raw = raw
+    __slots__ = ()
 
     @property
     def format(self) -> Format:
-        return Format.FLIT_68 if len(self.raw) == Format.FLIT_68.bytes else Format.FLIT_256
+        return Format.FLIT_68 if len(self) == Format.FLIT_68.bytes else Format.FLIT_256
 
     @property
     def protocol_id(self) -> int:
         """6.2.2.1: 5555h is CXL.cachemem.  256B flits: the flit type of 6.2.3.1.1.1, 2."""
         if self.format is Format.FLIT_68:
-            return int.from_bytes(self.raw[:2], "little")
-        return self.raw[0] >> 6
+            return int.from_bytes(self[:2], "little")
+        return self[0] >> 6
 
     @property
     def header(self) -> int:
         """4.2.2: type, lengths and slot formats of a 68B flit; 6.2.3.1.1: of a 256B flit."""
         if self.format is Format.FLIT_68:
-            return int.from_bytes(self.raw[2:6], "little")
-        return int.from_bytes(self.raw[:2], "little")
+            return int.from_bytes(self[2:6], "little")
+        return int.from_bytes(self[:2], "little")
 
     @property
     def slot_formats(self) -> tuple[int, ...]:
         """Of a 68B flit: table 4-6; of a 256B flit that of slot 0 (table 4-15)."""
         if self.format is Format.FLIT_68:
             return tuple(self.header >> 5 + 3 * slot & 7 for slot in range(4))
-        return (self.raw[2] & 0xF,)
+        return (self[2] & 0xF,)
 
     @property
     def slots(self) -> tuple[bytes, ...]:
         """What is in the slots; slot 0 without the flit header.  Of a 256B flit, those of its even
         half that lie in one piece, 0 to 6."""
-        raw = self.raw
         if self.format is Format.FLIT_68:
-            return (raw[6:18], *(raw[at : at + 16] for at in range(18, 66, 16)))
-        return (raw[2:16], *(raw[at : at + 16] for at in range(16, 112, 16)))
+            return (self[6:18], *(self[at : at + 16] for at in range(18, 66, 16)))
+        return (self[2:16], *(self[at : at + 16] for at in range(16, 112, 16)))
 
     @property
     def crc(self) -> bytes:
         """4.2.8.7: the last two bytes; 6.2.3.1.2.1: six of each half."""
         if self.format is Format.FLIT_68:
-            return self.raw[-2:]
-        return self.raw[122:128] + self.raw[250:256]
+            return self[-2:]
+        return self[122:128] + self[250:256]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.raw.hex()})"
+        return f"{type(self).__name__}({self.hex()})"
 
     def __str__(self) -> str:
         """Protocol ID, flit header, slots with anything in them, CRC."""
@@ -138,7 +134,7 @@ def pack(message: Message, format: Format = Format.FLIT_68) -> list[Flit]:  # no
     if count < 0:
         raise LocalError(f"{message}: no flit can carry it", -count)
     size = format.bytes
-    return [Flit(bytes(ffi.buffer(room + i * size, size))) for i in range(count)]
+    return [Flit(ffi.buffer(room + i * size, size)) for i in range(count)]
 
 
 def unpack(flits: list[Flit], *, up: bool) -> Message:
@@ -148,7 +144,7 @@ def unpack(flits: list[Flit], *, up: bool) -> Message:
         raise LocalError("a message has a flit at least")
     found: Any = ffi.new("struct nupa_cxl_message *")
     corrected = ffi.new("uint32_t *")
-    whole = b"".join(flit.raw for flit in flits)
+    whole = b"".join(flits)
     shape = flits[0].format
     if len(whole) != len(flits) * shape.bytes:
         raise FlitError("flits of two formats", Fault.SHORT)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from errno import EXDEV
 from itertools import accumulate, starmap
-from operator import attrgetter
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -40,7 +39,6 @@ from nupa.fabric.errors import LocalError
 
 _MOST = 4096  # requests at a time
 _MOST_DEVICES = 65536
-_RAW = attrgetter("raw")
 _WAY_BYTES = ffi.sizeof("struct nupa_flit_way")
 _STATUS_AT = ffi.offsetof("struct nupa_flit_way", "status")
 _STATUSES = list(Status)
@@ -220,7 +218,7 @@ class FlitPort:
 
     def _arrived(self, hop: Hop) -> tuple[Any, int, Any]:
         """What the component behind a link takes from it."""
-        return b"".join(map(_RAW, hop.flits)), len(hop.flits), hop.counts
+        return b"".join(hop.flits), len(hop.flits), hop.counts
 
     def _objects(self, rows: Any) -> list[Message | None]:
         return from_rows(memoryview(ffi.buffer(rows, self._run.n * ROW_BYTES)))
@@ -237,11 +235,12 @@ class FlitPort:
                 where = "the device"
             raise FlitError(f"flits of the request to {way.hpa:#x}, at {where}", Fault(way.fault))
         codes = ways[_STATUS_AT::_WAY_BYTES]
-        if any(codes):
-            for i, code in enumerate(codes):
-                if code:
-                    hpa = self._ways[i].hpa
-                    leave_traces(self.bus, range(hpa, hpa + LINE_BYTES))
+        if not any(codes):
+            return [Status.OK] * n
+        for i, code in enumerate(codes):
+            if code:
+                hpa = self._ways[i].hpa
+                leave_traces(self.bus, range(hpa, hpa + LINE_BYTES))
         return list(map(_STATUSES.__getitem__, codes))
 
 

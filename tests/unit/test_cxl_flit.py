@@ -52,7 +52,7 @@ MESSAGES: list[Message] = [
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_is_the_same_after_its_flits(message: Message, shape: Format) -> None:
     flits = pack(message, shape)
-    assert [len(flit.raw) for flit in flits] == [shape.bytes] * len(flits)
+    assert [len(flit) for flit in flits] == [shape.bytes] * len(flits)
     assert unpack(flits, up=not isinstance(message, Request)) == message
     assert from_rows(memoryview(to_rows([message, message]))) == [message, message]
 
@@ -77,7 +77,7 @@ def test_a_read_in_a_256_byte_flit_has_two_crcs_and_no_data() -> None:
     (flit,) = pack(M2SReq(0x1240, 7), Format.FLIT_256)
     assert (flit.protocol_id, flit.slot_formats) == (2, (4,))
     assert flit.crc[:6] != bytes(6) == flit.crc[6:]  # nothing is in the odd half
-    assert not any(flit.raw[16:122])
+    assert not any(flit[16:122])
     assert "H4" in str(flit)
 
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_a_message_is_refused() -> None:
 def test_a_damaged_flit_is_refused(at: int, fault: Fault) -> None:
     """But for half of a protocol ID: 6.2.2.8."""
     flits = pack(MESSAGES[1])
-    raw = bytearray(b"".join(flit.raw for flit in flits))
+    raw = bytearray(b"".join(flits))
     raw[at] ^= 4
     damaged = [Flit(bytes(raw[:68])), Flit(bytes(raw[68:]))]
     if fault is Fault.FINE:
@@ -252,7 +252,7 @@ def test_damage_on_a_link_is_an_error_that_names_who_refused_it(
         seen.append(hop)
         if len(seen) != stage + 1:
             return hop.flits
-        raw = bytearray(hop.flits[0].raw)
+        raw = bytearray(hop.flits[0])
         raw[10] ^= 1
         return [Flit(bytes(raw)), *hop.flits[1:]]
 
@@ -260,7 +260,7 @@ def test_damage_on_a_link_is_an_error_that_names_who_refused_it(
     with pytest.raises(FlitError, match=f"at {receiver}: the CRC is wrong") as refused:
         FlitPort(host.bus, wire=wire).read(region.base)
     assert refused.value.fault is Fault.CRC
-    port = FlitPort(host.bus, wire=lambda hop: [Flit(b"\x54" + each.raw[1:]) for each in hop.flits])
+    port = FlitPort(host.bus, wire=lambda hop: [Flit(b"\x54" + each[1:]) for each in hop.flits])
     region.write(0, LINE)
     assert (port.read(region.base), port.corrected) == (LINE, 6)
     with pytest.raises(LocalError, match="as many flits"):
