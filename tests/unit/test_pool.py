@@ -14,6 +14,7 @@ import pytest
 from nupa.fabric import Fabric, FabricError, LocalError, Region, pool, quantity
 from nupa.fabric.quantity import byte_count, say_bytes
 from nupa.fabric.topology import SegmentConfig, star
+from nupa.verbs import Context
 
 EXTENT = 65536
 
@@ -173,6 +174,22 @@ def test_machines_share_what_their_hosts_keep() -> None:
         region: Region = fabric.pool.alloc(1, "kept", "all", keep=True)
         assert fabric.show()["regions"] == [region.as_dict()]
         region.free()
+
+
+def test_on_machines_a_region_goes_with_the_device_that_its_process_has_open() -> None:
+    topology = star(2, "machines")
+    topology.segment = SegmentConfig(segment_bytes=64 << 20)
+    with Fabric(topology=topology) as fabric:
+        with Context(fabric=fabric, host="host1"):
+            region = fabric.pool.alloc(4096, "mine", host="host1")
+            shared = fabric.pool.alloc(4096, "shared", "all", host="host1")
+            with fabric.host("host1").map(region) as window:
+                window.write(0, b"here")
+                assert window.read(0, 4) == b"here"
+            with pytest.raises(LocalError, match="open one on that host"):
+                fabric.pool.alloc(1, host="host0")
+        assert region.revoked
+        assert [leak.region.id for leak in fabric.pool.leaks()] == [shared.id]
 
 
 @pytest.mark.parametrize(
