@@ -8,10 +8,11 @@ follows from its address, so all that is read is compared, and all answers are l
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import count, cycle
+from itertools import count, cycle, repeat
+from operator import attrgetter
 from random import Random
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from nupa.cxl.flit import Format
 from nupa.cxl.flit_port import Exchange, FlitPort
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.host import Host, Region
-from nupa.cxl.messages import LINE_BYTES, M2SReq, M2SRwD, Request, S2MDrs, S2MNdr
+from nupa.cxl.messages import LINE_BYTES, Answer, M2SReq, M2SRwD, Request, S2MDrs, S2MNdr
 from nupa.cxl.site import Site
 from nupa.fabric.errors import FabricError
 
@@ -31,12 +32,19 @@ _DEVICE_BYTES = 256 << 20
 _WINDOW_BASE = 1 << 36
 _LD = 3
 _SPAN_BYTES = 64 << 20  # of the region: what the C loop uses
-_PACKET_LINES = 64 * BATCH
+_BATCHES = 64
 _GO = 20_000  # lines of one call of the C loop
 _GOES = 5
 
-#: Tag, address, and what is in the line there.
-Batch = Sequence[tuple[int, int, bytes]]
+_TAG, _DATA = attrgetter("tag"), attrgetter("data")
+
+
+class Batch(NamedTuple):
+    """Addresses of lines, what is in each, and the tags of the requests."""
+
+    places: list[int]
+    lines: list[bytes]
+    tags: list[int]
 
 
 class Rates(NamedTuple):
@@ -69,7 +77,7 @@ def measure(seconds: float, *, ways: int = 2, shape: Format = Format.FLIT_68) ->
     with scene(ways) as (host, region):
         span = min(region.size, _SPAN_BYTES)
         _fine(lib.nupa_cxl_rate_fill(host.bus.handle, region.base, span))
-        seeds, lines = count(1), cycle(_lines(region.base, span))
+        seeds, lines = count(1), cycle(_batches(region.base, span))
         port = FlitPort(host.bus, shape)
 
         def in_c(*, write: bool) -> int:
@@ -144,42 +152,35 @@ def _line(hpa: int) -> bytes:
     return bytes(ffi.buffer(line))
 
 
-def _lines(base: int, span: int) -> list[Batch]:
+def _batches(base: int, span: int) -> list[Batch]:
     """Of random lines."""
-    random = Random(1)
-    places = [
-        base + random.randrange(span // LINE_BYTES) * LINE_BYTES for _ in range(_PACKET_LINES)
-    ]
-    batches = (places[at : at + BATCH] for at in range(0, _PACKET_LINES, BATCH))
-    return [[(tag, hpa, _line(hpa)) for tag, hpa in enumerate(batch)] for batch in batches]
+    random, tags = Random(1), list(range(BATCH))
+    batches = []
+    for _ in range(_BATCHES):
+        numbers = (random.randrange(span // LINE_BYTES) for _ in tags)
+        places = [base + number * LINE_BYTES for number in numbers]
+        batches.append(Batch(places, list(map(_line, places)), tags))
+    return batches
 
 
 def _write(port: FlitPort, batch: Batch) -> int:
-    """From the requests' objects being made to the answers being looked at."""
-    exchange = port.exchange([M2SRwD(hpa, line, 0, tag) for tag, hpa, line in batch])
-    fine = all(
-        isinstance(there, M2SRwD)
-        and there.data == line
-        and answer.tag == tag
-        and type(answer) is S2MNdr
-        for answer, there, (tag, _, line) in zip(
-            exchange.answers, exchange.received, batch, strict=True
-        )
-    )
-    return _judge(fine, exchange)
+    """From the requests' objects being made to the answers, and what the device received, being
+    looked at."""
+    requests = list(map(M2SRwD, batch.places, batch.lines, repeat(0), batch.tags))
+    exchange = port.exchange(requests)
+    fine = list(map(_DATA, exchange.received)) == batch.lines
+    return _judge(fine, exchange, batch, S2MNdr)
 
 
 def _read(port: FlitPort, batch: Batch) -> int:
     """As `_write`; what is read is compared."""
-    exchange = port.exchange([M2SReq(hpa, tag) for tag, hpa, _ in batch])
-    fine = all(
-        type(answer) is S2MDrs and answer.tag == tag and answer.data == line
-        for answer, (tag, _, line) in zip(exchange.answers, batch, strict=True)
-    )
-    return _judge(fine, exchange)
+    exchange = port.exchange(list(map(M2SReq, batch.places, batch.tags)))
+    return _judge(list(map(_DATA, exchange.answers)) == batch.lines, exchange, batch, S2MDrs)
 
 
-def _judge(fine: bool, exchange: Exchange) -> int:
+def _judge(fine: bool, exchange: Exchange, batch: Batch, kind: type[Answer]) -> int:
+    answers = exchange.answers
+    fine = fine and list(map(_TAG, answers)) == batch.tags and set(map(type, answers)) == {kind}
     if not fine or any(exchange.statuses):
         raise FabricError("an answer is not what it must be")
-    return len(exchange.answers)
+    return len(answers)
