@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nupa.cxl.component_tables import STEP_BITS
 from nupa.cxl.decode import Window
 from nupa.cxl.host_memory import Decoders, MemoryDevice, Region, RegionError
-from nupa.cxl.interleave import CODE_OF_WAYS, Interleave
+from nupa.cxl.interleave import CODE_OF_WAYS, GRANULARITIES, Interleave
 from nupa.cxl.root import RootComplex
 
 _LOW = 0xFFFFFFFF
@@ -52,7 +52,9 @@ def plan(
             ports = {at: devices[at].route[level][1] for at in positions}
             done = reached[devices[positions[0]]]
             targets = _targets(decoders, ports, done)
-            step = granularity * done if len(targets) > 1 else granularity
+            step = granularity * done
+            if len(targets) == 1 and step not in GRANULARITIES:
+                step = granularity  # there are no turns: it is for who reads the register
             found.append(Programmed(decoders, _interleave(len(targets), step), targets))
             for at in positions:
                 reached[devices[at]] = done * len(targets)
