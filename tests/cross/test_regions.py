@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,17 @@ def heard(program: subprocess.Popen[str], word: str) -> None:
 def kill(program: subprocess.Popen[str]) -> None:
     program.kill()
     program.wait(WAIT_S)
+
+
+def stop(program: subprocess.Popen[str]) -> None:
+    """All its threads, each of which stops when it gets to it."""
+    program.send_signal(signal.SIGSTOP)
+    deadline = time.monotonic() + WAIT_S
+    while not all(
+        stat.read_text().rpartition(")")[2].split()[0] == "T"
+        for stat in Path(f"/proc/{program.pid}/task").glob("*/stat")
+    ):
+        assert time.monotonic() < deadline
 
 
 def test_a_killed_owner_leaves_what_others_share(fabric: Fabric, start: Start) -> None:
@@ -150,7 +162,7 @@ def test_the_memory_of_who_is_stopped_is_kept_until_he_lets_go(
 ) -> None:
     region = fabric.pool.alloc(SIZE, "mapped")
     mapper = start(WATCHES)
-    mapper.send_signal(signal.SIGSTOP)
+    stop(mapper)
     with pytest.raises(RemoteError, match="does not let go") as late:
         region.free(force=True)
     assert late.value.errno == errno.ETIMEDOUT
