@@ -27,8 +27,31 @@ examples:
 """
 RELEASE_EPILOG = """\
 examples:
-  nupa fm dcd-release 3 0 0             what it has without a tag
-  nupa fm dcd-release 3 0 1 --tag 0f3a0000-0000-0000-0000-000000000001 --force
+  nupa fm dcd-release 3 0               what it has without a tag
+  nupa fm dcd-release 3 0 --tag 0f3a0000-0000-0000-0000-000000000001 --force
+"""
+TAGS_EPILOG = """\
+examples:
+  nupa fm dcd-tags 3
+  nupa fm dcd-tags 3 --json | jq '.[] | select(.kept)'
+"""
+KEEP_EPILOG = """\
+What hosts share under a tag stays as it is, also once no host has it any more.
+
+examples:
+  nupa fm dcd-keep 3 0f3a0000-0000-0000-0000-000000000001
+"""
+DROP_EPILOG = """\
+It is free once no host has it.
+
+examples:
+  nupa fm dcd-drop 3 0f3a0000-0000-0000-0000-000000000001
+"""
+SET_EPILOG = """\
+While no host has any of the region.  SIZE of its blocks is a power of two.
+
+examples:
+  nupa fm dcd-set 3 0 4M --sanitize     what is given back is cleared
 """
 
 
@@ -39,7 +62,26 @@ def add_options(
     add.add_argument("size", metavar="SIZE", nargs="?", type=size, default=0, help="like 64M or 1G")
     for parser in (add, release):
         parser.add_argument("--tag", metavar="UUID", type=_tag, default=UUID(int=0))
+    add.add_argument("--contiguous", action="store_true", help="in one piece")
     release.add_argument("--force", action="store_true", help="whatever the host says")
+
+
+def add_more(
+    keep: argparse.ArgumentParser, drop: argparse.ArgumentParser, config: argparse.ArgumentParser
+) -> None:
+    """What comes after their numbers."""
+    for parser in (keep, drop):
+        parser.add_argument("tag", metavar="UUID", type=_tag)
+    config.add_argument("block", metavar="SIZE", type=_block, help="of a block, like 64, 4K or 2M")
+    config.add_argument("--sanitize", action="store_true", help="clear what is given back")
+
+
+def _block(text: str) -> int:
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    if not number.isdecimal() or len(number) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r}: a size like 64, 4K or 2M")
+    return int(number) * unit
 
 
 def _tag(text: str) -> UUID:
@@ -95,9 +137,50 @@ def ls(args: argparse.Namespace, fm: FabricManager) -> None:
 def add(args: argparse.Namespace, fm: FabricManager) -> None:
     from nupa.cxl.dcd import Policy
 
-    policy = Policy.FREE if args.size else Policy.SHARED
+    policy = Policy.CONTIGUOUS if args.contiguous else Policy.FREE
+    policy = policy if args.size else Policy.SHARED
     fm.capacity(args.port).add(args.host, args.region, args.size, tag=args.tag, policy=policy)
 
 
 def release(args: argparse.Namespace, fm: FabricManager) -> None:
     fm.capacity(args.port).release(args.host, args.tag, forced=args.force)
+
+
+def tags(args: argparse.Namespace, fm: FabricManager) -> None:
+    from nupa.cli._text import print_json, table
+
+    found = fm.capacity(args.port).tags()
+    if args.json:
+        print_json(
+            [
+                {
+                    "tag": str(each.tag),
+                    "kept": each.kept,
+                    "hosts": sorted(each.accepted),
+                    "offered": sorted(each.offered),
+                }
+                for each in found
+            ]
+        )
+        return
+    rows = [
+        [each.tag, "yes" if each.kept else "no", _listed(each.accepted), _listed(each.offered)]
+        for each in found
+    ]
+    print(table(["TAG", "KEPT", "HOSTS", "OFFERED TO"], rows))
+
+
+def _listed(numbers: frozenset[int]) -> str:
+    return " ".join(map(str, sorted(numbers))) or "-"
+
+
+def keep(args: argparse.Namespace, fm: FabricManager) -> None:
+    fm.capacity(args.port).keep(args.tag)
+
+
+def drop(args: argparse.Namespace, fm: FabricManager) -> None:
+    fm.capacity(args.port).let_go(args.tag)
+
+
+def configure(args: argparse.Namespace, fm: FabricManager) -> None:
+    fm.capacity(args.port).configure(args.region, args.block, sanitize=args.sanitize)

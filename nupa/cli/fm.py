@@ -30,6 +30,7 @@ examples:
   nupa fm bind 1 0 3 --ld 1             host 1 gets LD 1 of it
   nupa fm dcd-add 3 0 0 64M             LD 0 there gets dynamic capacity (serve --dcd 1G)
   nupa fm unbind 0 1
+  nupa fm events --follow               what happens, as it does
 """
 _SERVE_EPILOG = """\
 Ports are numbered: first one for each host, then those of devices in the order of --sld, of --mld,
@@ -124,6 +125,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     _numbers(alloc, "port", "ld")
     alloc.add_argument("size", metavar="SIZE", type=_size, nargs="+", help="of this LD, the next…")
     _add_dcd(verbs)
+    _add_more(verbs)
     _add_asking(verbs, "abort", "give up what goes on", _ABORT_EPILOG, _abort)
 
 
@@ -135,9 +137,42 @@ def _add_dcd(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add = _add_asking(verbs, "dcd-add", "give it to a host", dcd.ADD_EPILOG, dcd.add)
     take = _add_asking(verbs, "dcd-release", "take it back", dcd.RELEASE_EPILOG, dcd.release)
     _numbers(ls, "port")
-    for parser in (add, take):
-        _numbers(parser, "port", "host", "region")
+    _numbers(add, "port", "host", "region")
+    _numbers(take, "port", "host")
     dcd.add_options(add, take, _mebibytes)
+    tags = _add_asking(verbs, "dcd-tags", "list tags", dcd.TAGS_EPILOG, dcd.tags, json=True)
+    keep = _add_asking(verbs, "dcd-keep", "keep what is shared", dcd.KEEP_EPILOG, dcd.keep)
+    drop = _add_asking(verbs, "dcd-drop", "keep it no longer", dcd.DROP_EPILOG, dcd.drop)
+    config = _add_asking(verbs, "dcd-set", "change a region", dcd.SET_EPILOG, dcd.configure)
+    for parser in (tags, keep, drop):
+        _numbers(parser, "port")
+    _numbers(config, "port", "region")
+    dcd.add_more(keep, drop, config)
+
+
+def _add_more(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    from nupa.cli import _fm_more as more
+
+    what = "what has happened"
+    events = _add_asking(verbs, "events", what, more.EVENTS_EPILOG, more.events, json=True)
+    what = "quality of service"
+    qos = _add_asking(verbs, "qos", what, more.QOS_EPILOG, more.qos, json=True)
+    what = "bandwidth of logical devices"
+    share = _add_asking(verbs, "bandwidth", what, more.SHARE_EPILOG, more.bandwidth, json=True)
+    aer = _add_asking(verbs, "aer", "make an error for a host", more.AER_EPILOG, more.aer)
+    what = "what tells a host's hierarchy"
+    secret = _add_asking(verbs, "secret", what, more.SECRET_EPILOG, more.secret)
+    what = "registers of a bridge or an LD"
+    config = _add_asking(verbs, "config", what, more.CONFIG_EPILOG, more.config)
+    what = "registers behind an LD's BARs"
+    memory = _add_asking(verbs, "memory", what, more.MEMORY_EPILOG, more.memory)
+    send = _add_asking(verbs, "send", "any command, in bytes", more.SEND_EPILOG, more.send)
+    for parser in (qos, share, config):
+        _numbers(parser, "port")
+    _numbers(memory, "port", "ld")
+    for parser in (aer, secret):
+        _numbers(parser, "vcs")
+    more.add_options(events, send, qos, share, aer, secret, config, memory)
 
 
 def _add(

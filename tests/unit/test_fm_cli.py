@@ -109,11 +109,11 @@ def test_dynamic_capacity_is_given_shared_and_taken_back(
     shared = {"dpa": 5 * STEP, "size": 32 << 20, "tag": tag, "sequence": 1}
     assert hosts[0]["extents"][1] == hosts[1]["extents"][0] == shared
     assert f"1     0x50000000  32 MiB  {tag}" in nupa("dcd-ls", "3")
-    nupa("dcd-release", "3", "0", "0")
-    nupa("dcd-release", "3", "0", "1", "--tag", tag)
-    nupa("dcd-release", "3", "1", "1", "--tag", tag, "--force")
+    nupa("dcd-release", "3", "0")
+    nupa("dcd-release", "3", "0", "--tag", tag)
+    nupa("dcd-release", "3", "1", "--tag", tag, "--force")
     assert not any(host.accepted for host in site.switch.mld(3).dynamic.hosts)
-    assert "invalid input" in nupa_fails("dcd-release", "3", "0", "0")
+    assert "invalid input" in nupa_fails("dcd-release", "3", "0")
     assert "resources exhausted" in nupa_fails("dcd-add", "3", "0", "0", "257G")
     assert "--help" in nupa_fails("dcd-add", "3", "0", "0", "1M", "--tag", "x")
 
