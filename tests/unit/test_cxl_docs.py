@@ -20,6 +20,7 @@ OUTPUT = {
     'tag="mailbox"': "0 7\nb'from host0' b'store' host0 ('host1',)\n",
     "pool.set_quota(": "122\nTrue b'\\xff\\xff' 0\n",
     "as site:": "['03:00.0', '04:00.0'] 512 b'the first 24 bytes are here'\n",
+    "fm.bind(1, 0, 2)": ("INVALID_INPUT ['virtual switch 0, vPPB 0: bound to port 2']\n"),
     "pod.step()": "False True\n" + 3 * "True False\n",
 }
 
