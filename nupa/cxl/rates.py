@@ -18,18 +18,17 @@ from typing import NamedTuple
 
 from nupa._engine import ffi, lib
 from nupa.cxl.bus import Status
-from nupa.cxl.decode import Window
 from nupa.cxl.flit import Format
 from nupa.cxl.flit_port import Exchange, FlitPort
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.host import Host, Region
 from nupa.cxl.messages import LINE_BYTES, Answer, M2SReq, M2SRwD, Request, S2MDrs, S2MNdr
 from nupa.cxl.site import Site
+from nupa.cxl.site import Site
 from nupa.fabric.errors import FabricError
 
 BATCH = 256  # requests of each call of the packet-level model
 _DEVICE_BYTES = 256 << 20
-_WINDOW_BASE = 1 << 36
 _LD = 3
 _SPAN_BYTES = 64 << 20  # of the region: what the C loop uses
 _BATCHES = 64
@@ -60,14 +59,13 @@ class Rates(NamedTuple):
 def scene(ways: int = 2) -> Iterator[tuple[Host, Region]]:
     """A host whose region lies in a device behind a switch, or in that and a logical device of
     another, by turns of 256 bytes: all as a fabric manager has bound them."""
-    site = Site(1, [_DEVICE_BYTES], [_DEVICE_BYTES])
-    manager = FabricManager.of(site.manager)
-    manager.bind(0, 0, 1)
-    if ways == 2:
-        manager.allocate(2, _LD, [_DEVICE_BYTES])
-        manager.bind(0, 1, 2, _LD)
-    window = Window(_WINDOW_BASE, 2 * _DEVICE_BYTES, (0,))
-    with Host(site.hosts[0], [window]) as host:
+    with Site(1, [_DEVICE_BYTES], [_DEVICE_BYTES]) as site:
+        manager = FabricManager.of(site.manager)
+        manager.bind(0, 0, 1)
+        if ways == 2:
+            manager.allocate(2, _LD, [_DEVICE_BYTES])
+            manager.bind(0, 1, 2, _LD)
+        host = site.host(0)
         yield host, host.create_region(host.devices)
 
 

@@ -46,7 +46,7 @@ class TlpRoot(RootComplex):
     def __init__(
         self, root: RootComplex, *, wire: Callable[[TlpHop], bytes] = lambda hop: hop.raw
     ) -> None:
-        super().__init__(*root.bridges)
+        super().__init__(*root.bridges, lock=root.lock)
         self.hops: list[TlpHop] = []
         self._wire = wire
         self._tag = 0
@@ -94,9 +94,7 @@ class TlpRoot(RootComplex):
         if port is None:
             super().write(address, size, value)
             return
-        request = self._memory(address, size, _dws(address, size, value))
-        self.hops = []
-        self._carry(port, request.pack())  # posted
+        self._send(port, self._memory(address, size, _dws(address, size, value)))  # posted
 
     def _memory(self, address: int, size: int, data: bytes = b"") -> MemRequest:
         start = address % _DW
@@ -125,14 +123,18 @@ class TlpRoot(RootComplex):
         return None
 
     def _ask(self, port: Bridge, request: Request) -> Completion:
-        self.hops = []
-        answer = self._carry(port, _typed(port, request).pack())
+        answer = self._send(port, request)
         completion = unpack(answer) if answer else None
         if not isinstance(completion, Completion) or completion.tag != request.tag:
             raise RemoteError(f"{request.name} with tag {request.tag}: {completion} is no answer")
         if completion.status is CplStatus.COMPLETER_ABORT:
             raise AccessError(f"{request.name}: its completer does not take such an access")
         return completion
+
+    def _send(self, port: Bridge, request: Request) -> bytes:
+        with self.lock:
+            self.hops = []
+            return self._carry(port, _typed(port, request).pack())
 
     # Links
 
