@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Loads, stores and memcpy through a window on a region of the pool, and in ordinary memory of the
- * same kind: shared, of 4 KiB pages, touched.  Without that the reference would have huge pages
- * where the system gives them to anonymous memory and not to files, and fewer TLB misses with them.
- * Both sides take turns, a sample each. */
+ * Loads, stores and memcpy through windows on regions of the pool, and in ordinary memory of the
+ * same kind: shared, of 4 KiB pages, touched.  Where the system gives huge pages to private memory
+ * and not to files, a comparison with that would be one of page sizes.  Which pages memory happens
+ * to have makes 10 % either way beyond the caches, so there are two runs of pages, and each is
+ * measured both as a window and by a plain mmap.  Samples take turns. */
 #include "bench.h"
 
 #include "region.h"
@@ -10,6 +11,8 @@
 
 #define SAMPLE_NS 200000u
 #define LINE_BYTES 64u
+#define EXTENT_BYTES UINT64_C(65536)
+#define PIECE_LINES UINT64_C(1024)
 
 /* One link a line: a ring through all of them, each load needs the one before. */
 struct line {
@@ -18,44 +21,50 @@ struct line {
 };
 _Static_assert(sizeof(struct line) == LINE_BYTES, "a line");
 
+#define RUNS 2u
+
+/* Windows, or plain mappings, of the same runs of pages. */
 struct side {
-	struct line *lines;
+	struct line *lines[RUNS];
+	uint64_t at[RUNS]; /* where the next sample goes on */
 	struct bench_samples samples;
 };
 
-typedef void work(struct line *lines, uint64_t n_lines, uint64_t steps);
+/* Takes so many steps from line *at* on; returns where the next one goes on. */
+typedef uint64_t work(struct line *lines, uint64_t n_lines, uint64_t at, uint64_t steps);
 
-static volatile uint64_t sink;
-
-static void load(struct line *lines, uint64_t n_lines, uint64_t steps)
+static uint64_t load(struct line *lines, uint64_t n_lines, uint64_t at, uint64_t steps)
 {
-	uint64_t at = 0;
-
 	(void)n_lines;
 	for (uint64_t i = 0; i < steps; i++)
 		at = lines[at].next;
-	sink = at;
+	return at;
 }
 
 /* In an order that no prefetcher knows, as far apart as loads. */
-static void store(struct line *lines, uint64_t n_lines, uint64_t steps)
+static uint64_t store(struct line *lines, uint64_t n_lines, uint64_t at, uint64_t steps)
 {
-	for (uint64_t i = 0, at = 0; i < steps; i++) {
-		lines[at].value[i % 7] = i;
+	for (uint64_t i = 0; i < steps; i++) {
+		lines[at].value[0] = i;
 		at = (at * 5 + 1) & (n_lines - 1); /* a full period: Hull and Dobell */
 	}
 	__asm__ volatile("" ::: "memory");
+	return at;
 }
 
-/* A step is a line that is copied, from one half to the other. */
-static void copy(struct line *lines, uint64_t n_lines, uint64_t steps)
+/* A step is a line, copied from one half to the other, by pieces. */
+static uint64_t copy(struct line *lines, uint64_t n_lines, uint64_t at, uint64_t steps)
 {
 	const uint64_t half = n_lines / 2;
+	const uint64_t piece = half < PIECE_LINES ? half : PIECE_LINES;
 
-	for (uint64_t done = 0; done < steps; done += half) {
-		memcpy(&lines[half].value, &lines[0].value, half * LINE_BYTES - LINE_BYTES);
+	at %= half;
+	for (uint64_t done = 0; done < steps; done += piece) {
+		memcpy(&lines[half + at], &lines[at], piece * LINE_BYTES);
 		__asm__ volatile("" ::: "memory");
+		at = (at + piece) % half;
 	}
+	return at;
 }
 
 static void shuffle(struct line *lines, uint64_t n_lines)
@@ -77,38 +86,42 @@ static void shuffle(struct line *lines, uint64_t n_lines)
 	}
 }
 
-static double sample_ns(work *run, struct line *lines, uint64_t n_lines, uint64_t steps)
+static double sample_ns(work *run, struct side *side, uint32_t r, uint64_t n_lines, uint64_t steps)
 {
-	uint64_t start_ns = bench_now_ns();
+	const uint64_t start_ns = bench_now_ns();
 
-	run(lines, n_lines, steps);
+	side->at[r] = run(side->lines[r], n_lines, side->at[r], steps);
 	return (double)(bench_now_ns() - start_ns) / (double)steps;
 }
 
 static void measure(work *run, struct side side[2], uint64_t n_lines, double seconds)
 {
-	uint64_t end_ns, steps = n_lines;
+	uint64_t end_ns, steps = PIECE_LINES;
 
-	for (int i = 0; i < 2; i++) {
+	for (uint32_t i = 0; i < 2; i++) {
 		side[i].samples.count = 0;
-		sample_ns(run, side[i].lines, n_lines, steps);
+		/* Not the lines that the other side has just had. */
+		for (uint32_t r = 0; r < RUNS; r++)
+			side[i].at[r] = i * n_lines / 4;
 	}
-	while (sample_ns(run, side[0].lines, n_lines, steps) * (double)steps < SAMPLE_NS)
+	while (sample_ns(run, &side[0], 0, n_lines, steps) * (double)steps < SAMPLE_NS)
 		steps *= 2;
 	end_ns = bench_now_ns() + (uint64_t)(seconds * 1e9);
-	for (uint32_t round = 0; round < 3 || bench_now_ns() < end_ns; round++)
-		for (uint32_t i = 0; i < 2; i++) {
-			struct side *now = &side[(round + i) % 2];
+	for (uint32_t round = 0; round < 4 || bench_now_ns() < end_ns; round++) {
+		/* Whoever goes first, and on which pages. */
+		const uint32_t i = round / 2 % 2, r = round % 2;
 
-			bench_add(&now->samples, sample_ns(run, now->lines, n_lines, steps));
-		}
+		bench_add(&side[i].samples, sample_ns(run, &side[i], r, n_lines, steps));
+		bench_add(&side[1 - i].samples,
+			  sample_ns(run, &side[1 - i], 1 - r, n_lines, steps));
+	}
 }
 
 #define LINK .width_lanes = 4, .speed_mtps = 32000, .state = NUPA_PORT_ACTIVE
 
 static struct nupa_fabric *make_fabric(uint64_t bytes)
 {
-	const struct nupa_config config = { .pool_bytes = 2 * bytes, .extent_bytes = 65536 };
+	const struct nupa_config config = { .pool_bytes = bytes, .extent_bytes = EXTENT_BYTES };
 	const struct nupa_host hosts[] = {
 		{ .name = "host0",
 		  .port = 0,
@@ -137,7 +150,8 @@ static struct nupa_fabric *make_fabric(uint64_t bytes)
 	return fabric;
 }
 
-static struct nupa_view *make_window(struct nupa_fabric *fabric, uint64_t bytes)
+/* A window on a region of its own, and the same pages as everybody may map them. */
+static struct nupa_view *make_window(struct nupa_fabric *fabric, uint64_t bytes, void **plain)
 {
 	const struct nupa_region_info wish = { .bytes = bytes, .pid = (uint32_t)getpid() };
 	struct nupa_region_info region;
@@ -152,10 +166,14 @@ static struct nupa_view *make_window(struct nupa_fabric *fabric, uint64_t bytes)
 		fprintf(stderr, "no window: %s\n", why);
 		exit(1);
 	}
+	*plain = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fabric->fd,
+		      (off_t)(fabric->geometry.pool_off + region.pieces[0]));
+	if (*plain == MAP_FAILED)
+		bench_die("mmap");
 	return view;
 }
 
-/* The same advice for both, so that neither has huge pages. */
+/* Both have all pages, and the same advice: no huge ones. */
 static struct line *ready(void *memory, uint64_t bytes)
 {
 	madvise(memory, bytes, MADV_NOHUGEPAGE); /* EINVAL: a kernel without them */
@@ -196,24 +214,31 @@ int main(int argc, char **argv)
 		printf("{\"results\": [");
 	for (uint32_t i = 0; i < options.n_sizes; i++) {
 		const uint64_t bytes = options.size_bytes[i];
+		struct nupa_view *views[RUNS];
 		struct nupa_fabric *fabric;
-		struct nupa_view *view;
 
 		if (bytes < 4096 || bytes & (bytes - 1)) {
 			fprintf(stderr, "--sizes: powers of two, 4096 and more\n");
 			return 2;
 		}
-		fabric = make_fabric(bytes < 65536 ? 65536 : bytes);
-		view = make_window(fabric, bytes);
-		side[0].lines = ready(nupa_view_at(view), bytes);
-		side[1].lines = ready(bench_map(bytes, true), bytes);
+		fabric = make_fabric(RUNS * (bytes < EXTENT_BYTES ? EXTENT_BYTES : bytes));
+		for (uint32_t r = 0; r < RUNS; r++) {
+			void *plain;
+
+			views[r] = make_window(fabric, bytes, &plain);
+			side[0].lines[r] = ready(nupa_view_at(views[r]), bytes);
+			side[1].lines[r] = ready(plain, bytes);
+		}
+		/* The last one breaks the rings of the first. */
 		for (uint32_t w = 0; w < 3; w++) {
 			measure(works[w].run, side, bytes / LINE_BYTES,
 				options.seconds / (3 * options.n_sizes));
 			report(&options, works[w].name, bytes, side, i == 0 && w == 0);
 		}
-		munmap(side[1].lines, bytes);
-		nupa_view_free(view);
+		for (uint32_t r = 0; r < RUNS; r++) {
+			munmap(side[1].lines[r], bytes);
+			nupa_view_free(views[r]);
+		}
 		nupa_fabric_put(fabric);
 	}
 	if (options.json)
