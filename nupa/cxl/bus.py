@@ -206,7 +206,7 @@ class Bus:
 
     def device_numbers(self) -> dict[Type3, int]:
         """The number in C of each device that is plugged in."""
-        return {device: backed.number for device, backed in self._devices.items()}
+        return {device: backed.number for device, backed in list(self._devices.items())}
 
     @property
     def _open(self) -> Any:

@@ -24,7 +24,6 @@ from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.host import Host, Region
 from nupa.cxl.messages import LINE_BYTES, Answer, M2SReq, M2SRwD, Request, S2MDrs, S2MNdr
 from nupa.cxl.site import Site
-from nupa.cxl.site import Site
 from nupa.fabric.errors import FabricError
 
 BATCH = 256  # requests of each call of the packet-level model

@@ -21,6 +21,11 @@ OUTPUT = {
     "pool.set_quota(": "122\nTrue b'\\xff\\xff' 0\n",
     "as site:": "['03:00.0', '04:00.0'] 512 b'the first 24 bytes are here'\n",
     "fm.bind(1, 0, 2)": ("INVALID_INPUT ['virtual switch 0, vPPB 0: bound to port 2']\n"),
+    "FlitPort(": "0 down id 5555, header 000049a0, H5 032300000000000800000000, crc 0322\n"
+    "1 down id 5555, header 000049a0, H5 032300000000000800000000, crc 0322\n"
+    "1 up id 5555, header 00000070, H3 310200000000000000000000, crc 7c23\n"
+    "0 up id 5555, header 00000070, H3 310200000000000000000000, crc 7c23\n"
+    "S2M NDR Cmp, tag 1 | M2S Req MemRd, address 0x1000000000, tag 2 | OK\n",
     "pod.step()": "False True\n" + 3 * "True False\n",
 }
 
