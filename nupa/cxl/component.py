@@ -17,7 +17,6 @@ BYTES = 0x10000
 CACHEMEM_AT, CACHEMEM_BYTES = 0x1000, 0x1000
 _ALIGNED = 8  # of each structure: some have registers of 64 bits
 _HEADER_ID, _HEADER_VERSION, _CACHEMEM_VERSION = 1, 1, 1
-_CAPABILITY = "8.2.4.2"
 
 #: read(offset, size) in a block of component registers.
 Read = Callable[[int, int], int]
@@ -48,10 +47,11 @@ class Component(Space):
         for index, capability in enumerate(listed, 1):
             start = -(-end // _ALIGNED) * _ALIGNED
             name, at = capability.name, 4 * index
+            cite = f"8.2.4.{capability.number}"  # 8.2.4.2 to 8.2.4.16 are in their order
             header += (
-                Field(f"{name}.capability_id", at, "15:0", RO, capability.number, _CAPABILITY),
-                Field(f"{name}.version", at, "19:16", RO, capability.version, _CAPABILITY),
-                Field(f"{name}.pointer", at, "31:20", RO, start, _CAPABILITY),
+                Field(f"{name}.capability_id", at, "15:0", RO, capability.number, cite),
+                Field(f"{name}.version", at, "19:16", RO, capability.version, cite),
+                Field(f"{name}.pointer", at, "31:20", RO, start, cite),
             )
             places.append((capability, start))
             end = start + capability.bytes

@@ -143,7 +143,7 @@ def non_cxl_map(functions: Iterable[int] = ()) -> Dvsec:
     for function in functions:
         masks[function & 7] |= 1 << (function >> 3)
     rows = (
-        Field(f"map{i}", 0x0C + 4 * i, "31:0", HWINIT, mask, "8.1.4.1")
+        Field(f"map{i}", 0x0C + 4 * i, "31:0", HWINIT, mask, f"8.1.4.{i + 1}")
         for i, mask in enumerate(masks)
     )
     return _dvsec("non_cxl_map", 2, 0, 0x2C, rows, "8.1.4")
