@@ -267,6 +267,63 @@ static void a_region_freed_by_force_is_ones_to_all_who_load_and_store(void)
 	nupa_fabric_put(fabric);
 }
 
+#define COMERS 3u
+#define VISITS 100u
+
+struct coming {
+	struct nupa_fabric *fabric;
+	uint64_t region; /* atomic; 0: nothing more comes */
+};
+
+/* Each sees its region's number in all words, or ones, or that the region is gone. */
+static void *come_and_go(void *arg)
+{
+	struct coming *coming = arg;
+	uint64_t region;
+
+	while ((region = nupa_load_acquire(&coming->region))) {
+		struct nupa_view *view;
+		int rc = nupa_view_of_region(coming->fabric, region, 1, &view, NULL, 0);
+
+		CHECK(rc == 0 || rc == -ESTALE);
+		if (rc)
+			continue;
+		for (uint32_t i = 0; i < 64; i++) {
+			const uint64_t found = nupa_load_relaxed(&words(view)[i]);
+
+			CHECK(found == region || found == ONES);
+		}
+		nupa_view_free(view);
+	}
+	return NULL;
+}
+
+static void windows_that_come_and_go_never_see_another_region(void)
+{
+	struct coming coming = { .fabric = viewed_fabric() };
+	pthread_t threads[COMERS];
+
+	for (uint32_t visit = 0; visit < VISITS; visit++) {
+		uint64_t region =
+		    viewed_region(coming.fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE);
+		struct nupa_view *view = viewed_map(coming.fabric, region, 0);
+
+		viewed_fill(view, region);
+		nupa_store_release(&coming.region, region);
+		for (uint32_t i = 0; visit == 0 && i < COMERS; i++)
+			CHECK_EQ(pthread_create(&threads[i], NULL, come_and_go, &coming), 0);
+		if (visit % 2)
+			nupa_view_free(view);
+		CHECK_EQ(nupa_region_free(coming.fabric, region, true), 0);
+		if (visit % 2 == 0)
+			nupa_view_free(view);
+	}
+	nupa_store_release(&coming.region, 0);
+	for (uint32_t i = 0; i < COMERS; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	nupa_fabric_put(coming.fabric);
+}
+
 static void a_child_has_none_of_its_parents_windows(void)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
@@ -307,6 +364,7 @@ int main(int argc, char **argv)
 		CASE(what_was_closed_is_ones_at_the_same_addresses),
 		CASE(the_thread_is_there_while_a_window_is),
 		CASE(a_region_freed_by_force_is_ones_to_all_who_load_and_store),
+		CASE(windows_that_come_and_go_never_see_another_region),
 		CASE(a_child_has_none_of_its_parents_windows),
 	};
 
