@@ -8,7 +8,8 @@ decoders, nor what memory is used for.  csrc/cxl/transact.h.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -25,7 +26,7 @@ from nupa.cxl.endpoint import Type3
 from nupa.cxl.parts import Memory, Part, PartedMedia
 from nupa.cxl.port import Port
 from nupa.cxl.root import RootComplex
-from nupa.fabric.errors import LocalError, RemoteError
+from nupa.fabric.errors import FabricError, LocalError, RemoteError
 
 
 class Status(IntEnum):
@@ -136,6 +137,8 @@ class Bus:
         self._broken: set[Port] = set()  # by `set_link`
         self._down: set[Port] = set()
         self._watched: set[object] = set()
+        #: Called after what is decoded may have changed.
+        self.on_refresh: list[Callable[[], None]] = []
         #: Told after each refresh.
         self.mapped: WeakSet[Mapped] = WeakSet()
         again = WeakMethod(self.refresh)  # who watches keeps nothing alive
@@ -289,9 +292,12 @@ class Bus:
             self._supply(gone.name, self._devices[gone], (), viral=False)
             self._free.append(self._devices.pop(gone).number)
         for device, backed in self._devices.items():
-            self._supply(device.name, backed, backed.media.parts, viral=device.viral.active)
+            parts = tuple(_backed(device, backed.media.parts))
+            self._supply(device.name, backed, parts, viral=device.viral.active)
         self._set_links(self._down - down, up=True)
         self._down = down
+        for handler in tuple(self.on_refresh):
+            handler()
         for window in tuple(self.mapped):
             window.settle()
 
@@ -349,6 +355,17 @@ class Bus:
 def _on_enable(device: Type3, handler: Callable[[], None]) -> None:
     """CXL 3.1 8.1.3.2, Mem_Enable."""
     device.config["device"].on_write("control.mem_enable", lambda _written, _old: handler())
+
+
+def _backed(device: Type3, parts: Iterable[Part]) -> Iterator[Part]:
+    """Those whose memory is there wherever a decoder leads: others cannot be used."""
+    for part in parts:
+        with suppress(FabricError):
+            for decoder in filter(None, device.decoders.decoders):
+                first, end = max(decoder.dpa, part.dpa), min(decoder.dpa_end, part.end)
+                if first < end:
+                    part.memory.back(part.offset + first - part.dpa, end - first)
+            yield part
 
 
 def _part(part: Part) -> dict[str, Any]:

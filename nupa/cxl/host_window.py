@@ -167,3 +167,38 @@ def _leaves(bus: Bus, base: int, size: int) -> Iterator[Iterator[_Run]]:
             way = bus.map.way(start)
             if isinstance(way, Leaf):
                 yield _runs(bus, way, way.dpa(start), turn)
+
+
+class Stretch(NamedTuple):
+    """*size* bytes at *hpa*: turns of *granularity* bytes of each of *runs*."""
+
+    hpa: int
+    size: int
+    granularity: int
+    runs: tuple[_Run, ...]
+
+
+def runs_of(bus: Bus, base: int, size: int) -> list[Stretch] | None:
+    """Where the bytes of a whole range of decoders lie: of devices in turn one stretch, of a
+    single one a stretch for each run of its memory.  None: one of them does not answer, has not all
+    of its memory, or is chosen by XOR."""
+    first = _answers(bus, base)
+    if first is None:
+        return None
+    decoder = first.decoder
+    count, turn = decoder.interleave.ways, decoder.interleave.granularity_bytes
+    if count == 1:
+        found, dpa = [], first.dpa(base)
+        for part in bus.media(first.device).parts:
+            start, end = max(dpa, part.dpa), min(dpa + size, part.end)
+            if start < end:
+                run = _Run(part.memory, part.offset + start - part.dpa, end - start)
+                found.append(Stretch(base + start - dpa, end - start, 0, (run,)))
+        return found
+    ways = _ways(bus, base, size)
+    window = next((each for each in bus.map.windows if base in each), None)
+    if ways is None or window is None or window.interleave.xor_maps:
+        return None
+    if any(len(runs) > 1 for _, runs in ways):
+        return None
+    return [Stretch(base, size, turn, tuple(run for _, (run,) in ways))]

@@ -53,6 +53,10 @@ class Memory(PlainMedia):
         #: The C `struct nupa_cxl_memory *`.
         self.handle = ffi.gc(handle, lib.nupa_cxl_memory_free)
 
+    def back(self, offset: int, size: int) -> None:
+        """These bytes are about to be used: there must be memory behind them.  FabricError: there
+        is none left."""
+
     @classmethod
     def anonymous(cls, size: int) -> Memory:
         """Of this process, all zeros; pages that are not used cost nothing."""
@@ -183,16 +187,16 @@ class PartedMedia:
 
     def check(self, dpa: int, size: int) -> None:
         """MediaError: a byte of these is in no part."""
-        for _ in self._pieces(dpa, size):
+        for _ in self.pieces(dpa, size):
             pass
 
     def read(self, dpa: int, size: int) -> bytes:
-        pieces = tuple(self._pieces(dpa, size))
+        pieces = tuple(self.pieces(dpa, size))
         return b"".join(memory.read(offset, length) for memory, offset, length in pieces)
 
     def write(self, dpa: int, data: bytes) -> None:
         at = 0
-        for memory, offset, length in tuple(self._pieces(dpa, len(data))):
+        for memory, offset, length in tuple(self.pieces(dpa, len(data))):
             memory.write(offset, data[at : at + length])
             at += length
 
@@ -207,18 +211,18 @@ class PartedMedia:
 
     def set_poison(self, dpa: int, poisoned: bool) -> None:
         """Of the line at *dpa*.  MediaError: there is none."""
-        for memory, offset, length in self._pieces(dpa, LINE_BYTES):
+        for memory, offset, length in self.pieces(dpa, LINE_BYTES):
             memory.set_poison(offset, length, poisoned=poisoned)
 
     def is_poisoned(self, dpa: int) -> bool:
         """No part has it: it is not."""
         try:
-            return any(memory.is_poisoned(offset) for memory, offset, _ in self._pieces(dpa, 1))
+            return any(memory.is_poisoned(offset) for memory, offset, _ in self.pieces(dpa, 1))
         except MediaError:
             return False
 
-    def _pieces(self, dpa: int, size: int) -> Iterator[tuple[Memory, int, int]]:
-        """Memory, offset and length of these bytes, in order."""
+    def pieces(self, dpa: int, size: int) -> Iterator[tuple[Memory, int, int]]:
+        """Memory, offset and length of these bytes, in order.  MediaError: some are in no part."""
         end = dpa + size
         while dpa < end:
             index = bisect_right(self.parts, dpa, key=_BY_DPA) - 1

@@ -74,6 +74,8 @@ class Site(Closing):
         self.store = store(max(self.total_bytes, _STEP))
         self.devices: dict[int, Expander | Mld] = {}
         self._running: dict[int, Host] = {}
+        #: Called with each host whose driver begins.
+        self.on_host: list[Callable[[int, Host], None]] = []
         for number, size in enumerate(slds, count):
             media = PartedMedia.of(self.store.take(size), size)
             link = self._links[(number - count) % count]
@@ -142,6 +144,8 @@ class Site(Closing):
         with self.lock:
             if number not in self._running:
                 self._running[number] = Host(self.hosts[number], self.windows(number))
+                for handler in self.on_host:
+                    handler(number, self._running[number])
             return self._running[number]
 
     def close(self) -> None:

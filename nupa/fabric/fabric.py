@@ -49,12 +49,16 @@ class Fabric(Closing):
         topology = topology or star(hosts, "local")
         self._segment = Segment.create(None, topology.name, topology)
         self._named = False
+        self._topology: Topology | None = topology
+        self._switch: Any = None
 
     @classmethod
-    def _of(cls, segment: Segment) -> Fabric:
+    def _of(cls, segment: Segment, topology: Topology | None = None) -> Fabric:
         fabric = cls.__new__(cls)
         fabric._segment = segment
         fabric._named = True
+        fabric._topology = topology
+        fabric._switch = None
         return fabric
 
     @classmethod
@@ -81,7 +85,7 @@ class Fabric(Closing):
         registry.remove_shown(path)
         segment = Segment.create(path, name, topology, auto)
         registry.use(segment)
-        return cls._of(segment)
+        return cls._of(segment, topology)
 
     @classmethod
     def open(cls, name: str | None = None) -> Fabric:
@@ -177,6 +181,8 @@ class Fabric(Closing):
         """Stops using it.  A fabric of this process alone goes with its last open device."""
         if self._segment.closed:
             return
+        if self._switch is not None:
+            self._switch.close()
         name = self._segment.name if self._named and self._segment.auto else None
         self._segment.close()
         if name is not None:
@@ -316,6 +322,19 @@ class Fabric(Closing):
         from nupa.fabric.pool import Pool
 
         return Pool(self)
+
+    @property
+    def switch(self) -> Any:
+        """The CXL switch and devices of its hosts, a nupa.cxl.site.Site, which is made in this
+        process when it is first asked for, and goes with this object: `switch.host(0)` enumerates,
+        `FabricManager.of(switch.manager)` binds."""
+        if self._switch is None:
+            # A layer above, by its name: only who asks for it needs it.
+            from importlib import import_module
+
+            made = import_module("nupa.cxl.fabric_switch").make(self, self._topology)
+            self._switch = made
+        return self._switch
 
     def processes(self) -> list[SlotInfo]:
         """The attachments of living processes."""

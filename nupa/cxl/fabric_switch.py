@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The site that `Fabric.switch` is: devices for the hosts of a fabric, their memory in its pool.
+
+Knows which devices make sense; never what a manager binds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nupa.cxl.host import Host
+from nupa.cxl.parts import SparseFile, Store
+from nupa.cxl.pool_store import PoolStore
+from nupa.cxl.publish import Publisher
+from nupa.cxl.site import Site
+from nupa.fabric.errors import FabricError, LocalError
+
+if TYPE_CHECKING:
+    from nupa.fabric.fabric import Fabric
+    from nupa.fabric.topology import Topology
+
+_STEP = 256 << 20
+
+
+class FabricSite(Site):
+    """Of *fabric*: a device of 256 MiB for each host, and a multi-logical one with as much for each
+    and 512 MiB of dynamic capacity.
+
+    Their memory is in the fabric's pool, if that has room for all of it, and then what hosts reach
+    is published there; else it is a file of this process alone."""
+
+    def __init__(self, fabric: Fabric, topology: Topology | None) -> None:
+        self._fabric = fabric
+        self._publishers: list[Publisher] = []
+        hosts = len(fabric.hosts)
+        super().__init__(
+            topology or hosts,
+            [_STEP] * hosts,
+            [_STEP * hosts],
+            dynamic_bytes=2 * _STEP,
+            store=self._store,
+        )
+        self.on_host.append(self._publish)
+
+    def _store(self, size: int) -> Store:
+        try:
+            return PoolStore(self._fabric, size)
+        except (FabricError, LocalError):
+            return SparseFile(size)
+
+    def _publish(self, number: int, host: Host) -> None:
+        if isinstance(self.store, PoolStore):
+            self._publishers.append(Publisher(self._fabric, number, host.bus))
+
+    def close(self) -> None:
+        """End the hosts' drivers; what was published is taken back."""
+        with self.lock:
+            while self._publishers:
+                self._publishers.pop().close()
+        super().close()
+
+
+def make(fabric: Fabric, topology: Topology | None) -> FabricSite:
+    return FabricSite(fabric, topology)
