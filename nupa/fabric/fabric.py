@@ -183,6 +183,7 @@ class Fabric(Closing):
             return
         if self._switch is not None:
             self._switch.close()
+            self._switch = None
         name = self._segment.name if self._named and self._segment.auto else None
         self._segment.close()
         if name is not None:
