@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from nupa.fabric.errors import LocalError
-from nupa.memory.access import Access, Atomic, Bytes, check_range
+from nupa.memory.access import WORD_BYTES, Access, Atomic, Bytes, check_range
 from nupa.memory.atomic import of_buffer
 
 #: Writable, contiguous: a bytearray, a memoryview, a NumPy array, nupa.fabric.PoolMemory.
@@ -28,27 +28,36 @@ class BufferWindow:
             raise LocalError(f"{type(buffer).__name__}: take a buffer that is writable, in one run")
         self.memory = view.cast("B")
         self._name = type(buffer).__name__
+        self._size = len(self.memory)
+        self._closed = False
 
     def __len__(self) -> int:
-        return len(self.memory)
+        return self._size
 
     def read(self, offset: int, size: int) -> bytes:
-        check_range(self._name, offset, size, len(self.memory))
+        self._check(offset, size)
         return bytes(self.memory[offset : offset + size])
 
     def write(self, offset: int, data: Bytes) -> None:
         given = memoryview(data).cast("B")
-        check_range(self._name, offset, len(given), len(self.memory))
+        self._check(offset, len(given))
         self.memory[offset : offset + len(given)] = given
 
     def atomic(self, operation: Atomic, offset: int, operand: int = 0, compare: int = 0) -> int:
+        """See `Access.atomic`.  LocalError also where the buffer begins at no multiple of 8."""
+        self._check(offset, WORD_BYTES)
         return of_buffer(self.memory, operation, offset, operand, compare)
 
     def flush(self, offset: int = 0, size: int | None = None) -> None:
-        check_range(self._name, offset, size or 0, len(self.memory))
+        self._check(offset, self._size - offset if size is None else size)
 
     def invalidate(self, offset: int = 0, size: int | None = None) -> None:
-        check_range(self._name, offset, size or 0, len(self.memory))
+        self._check(offset, self._size - offset if size is None else size)
+
+    def _check(self, offset: int, size: int) -> None:
+        if self._closed:
+            raise LocalError(f"{self._name}: this window is closed")
+        check_range(self._name, offset, size, self._size)
 
     @property
     def revoked(self) -> bool:
@@ -56,6 +65,7 @@ class BufferWindow:
 
     def close(self) -> None:
         """The buffer can be resized again."""
+        self._closed = True
         self.memory.release()
 
     def __enter__(self) -> Self:

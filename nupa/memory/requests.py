@@ -42,7 +42,7 @@ class Status(StrEnum):
     OKAY = "okay"
     NO_ACCELERATOR = "no such accelerator"  # the switch has no port for the destination
     NO_ADDRESS = "no such address"  # the destination has no memory there
-    LOST = "its memory is gone"
+    LOST = "its memory is gone"  # or cannot do that: an atomic of a buffer that is not aligned
 
 
 @dataclass(frozen=True, slots=True)

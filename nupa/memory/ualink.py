@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 
-from nupa.fabric.errors import LocalError, RemoteError
+from nupa.fabric.errors import LocalError, NupaError, RemoteError
 from nupa.memory.access import WORD_BYTES, Access, Atomic, Bytes, RemoteWindow, check_range
 from nupa.memory.local import Buffer, as_access
 from nupa.memory.requests import (
@@ -94,13 +94,14 @@ class Pod:
             self._waiting = [key for key in self._waiting if key in self._queues]
 
     def __contains__(self, accelerator: object) -> bool:
-        return any(each is accelerator for each in self._accelerators.values())
+        number = accelerator.number if isinstance(accelerator, Accelerator) else -1
+        return self._accelerators.get(number) is accelerator
 
-    def send(self, request: Request) -> None:
-        """Queue it.  RequestError: its source is not attached."""
+    def queue(self, source: Accelerator, request: Request) -> None:
+        """From *source*, whose `send` this is of.  RequestError: it is not attached."""
         with self.lock:
-            if request.source not in self.routes:
-                raise RequestError(f"accelerator {request.source} is not attached: it cannot send")
+            if source not in self:
+                raise RequestError(f"accelerator {source.number} is not attached: it cannot send")
             key = (request.source, request.destination, request.block) if self._random else ()
             if key not in self._queues:
                 self._queues[key] = deque()
@@ -177,7 +178,7 @@ class Accelerator:
                 raise RequestError(f"accelerator {self.number} is not {request.source}, its source")
             if request.tag in self._sent or request.tag in self._responses:
                 raise RequestError(f"tag {request.tag} of accelerator {self.number} is in use")
-            self.pod.send(request)
+            self.pod.queue(self, request)
             if self._free[0] == request.tag:
                 self._free.popleft()
             else:
@@ -217,7 +218,7 @@ class Accelerator:
                 return Status.OKAY, b""
             was = self.memory.atomic(request.atomic, request.word, request.operand, request.compare)
             return Status.OKAY, was.to_bytes(WORD_BYTES, "little")
-        except RemoteError:
+        except NupaError:  # closed, taken away, or not aligned: what it says is its owner's
             return Status.LOST, b""
 
 

@@ -225,6 +225,31 @@ def test_the_requests_of_who_is_detached_vanish() -> None:
         window.close()
 
 
+def test_who_was_detached_is_not_who_has_its_number_now() -> None:
+    pod, one, two = pair()
+    window, request = one.window(two), Request(READ, 1, 2, 0, 0, 64)
+    pod.detach(1)
+    assert one not in pod
+    assert pod.attach(1, bytearray(64)) in pod
+    with pytest.raises(RequestError, match="not attached"):
+        one.send(request)
+    with pytest.raises(RemoteError, match="taken away"):
+        window.write(0, b"x")
+    assert not pod.step()
+
+
+def test_memory_that_its_owner_closed_is_lost() -> None:
+    pod, one, two = pair()
+    window = one.window(two, posted=True)
+    window.write(0, b"late")
+    two.memory.close()
+    with pytest.raises(RemoteError, match="memory is gone"):
+        window.flush()
+    with pytest.raises(RemoteError, match="memory is gone"):
+        window.read(0, 4)
+    assert not pod.step()
+
+
 def test_ports_and_numbers_are_given_once() -> None:
     pod = Pod(ports=2)
     pod.attach(1023, bytearray(64), port=1)

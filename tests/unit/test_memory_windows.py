@@ -217,7 +217,7 @@ def test_an_atomic_is_of_an_aligned_word_inside(kind: Kind, offset: int, operand
         assert window.read(0, SIZE) == bytes(SIZE)
 
 
-@pytest.mark.parametrize("kind", KINDS[1:], ids=lambda each: each.__name__)
+@each_kind
 def test_a_window_that_is_closed_is_used_no_more(kind: Kind) -> None:
     with kind() as window:
         window.close()
