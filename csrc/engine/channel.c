@@ -152,6 +152,8 @@ static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
 		return error;
 	header = ring_of(engine, engine->arena, channel->peer);
 	nupa_store_release(&header->pair, 0);
+	(void)nupa_lines_add_ring(engine->fabric, engine->slot_index, channel->peer, engine->flows);
+	nupa_store_relaxed(&header->consumer, channel->peer_host + 1);
 	memset(header + 1, 0, lines_bytes); /* ring.h I2: this ring may have had another consumer */
 	nupa_store_relaxed(&header->head, NUPA_HEAD(engine->epoch, 0));
 	nupa_store_relaxed(&header->dma_head, NUPA_HEAD(engine->epoch, 0));

@@ -328,7 +328,8 @@ struct nupa_flow {
 	uint64_t rcv_bytes, rcv_packets;   /* fetched from the host: read responses moved by us */
 	uint64_t xmit_wait;                /* operations that found the path down */
 	uint64_t xmit_discards;            /* given up because of it */
-	uint64_t pad[2];
+	/* Of the fast channel, in rings that are closed: lines.c.  In a ring's first lap, later. */
+	uint64_t lines_first, lines_again;
 };
 NUPA_ASSERT_SIZE(struct nupa_flow, 64);
 
@@ -415,6 +416,7 @@ struct nupa_ring_header {
 	uint32_t mover;      /* how the producer moves bulk to and from the consumer */
 	uint32_t dma_backed; /* the DMA bytes are backed by memory */
 	uint32_t pulls;      /* it can read private memory of the consumer */
+	uint32_t consumer;   /* the consumer's host, + 1; 0: none yet */
 	/* Line 1, consumer: consumed lines, tagged: producer epoch << 40 | count. */
 	NUPA_LINE_ALIGNED uint64_t head;
 	/* Line 2, consumer: consumed DMA bytes (gaps at the wrap included), tagged likewise. */

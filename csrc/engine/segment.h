@@ -94,6 +94,16 @@ struct nupa_flow_info {
 /* What the slot's owner moved between its host and *host*; a free slot gives zeros. */
 int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
 		     struct nupa_flow_info *info);
+/* Lines of the fast channel that were written, in the first laps of rings and in later ones; how
+ * often their producers have to have looked at heads for that, at least. */
+struct nupa_lines_info {
+	uint64_t first, again, looks;
+};
+/* By the slot's owner towards each host, by_host[n_hosts]; a free slot gives zeros. */
+int nupa_fabric_lines(struct nupa_fabric *fabric, uint32_t slot, struct nupa_lines_info *by_host);
+/* By attachments that are gone, from their host to another. */
+int nupa_fabric_past_lines(struct nupa_fabric *fabric, uint32_t from, uint32_t to,
+			   struct nupa_lines_info *lines);
 /* Of a slot that is a queue of a network interface; any other gives zeros. */
 int nupa_fabric_net_counters(struct nupa_fabric *fabric, uint32_t slot,
 			     struct nupa_net_counters *counters);

@@ -20,6 +20,10 @@ void nupa_fabric_release(struct nupa_fabric *fabric, uint64_t offset, uint64_t b
 bool nupa_fabric_arena_held(const struct nupa_fabric *fabric, uint32_t slot);
 /* Reads all of *bytes*, zeros where the file has holes.  0 or a negative errno. */
 int nupa_fabric_read(const struct nupa_fabric *fabric, uint64_t offset, void *to, size_t bytes);
+/* lines.c: adds the lines of a ring that is about to be emptied, of all rings, to these flows. */
+int nupa_lines_add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer,
+			struct nupa_flow *flows);
+void nupa_lines_add_rings(struct nupa_fabric *fabric, uint32_t slot, struct nupa_flow *flows);
 /* What attachments that are gone moved from host to host. */
 struct nupa_flow *nupa_past_flow(const struct nupa_fabric *fabric, uint32_t from, uint32_t to);
 /* What attachments to the host that are gone dropped, did again, or did not believe. */

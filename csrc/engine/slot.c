@@ -123,6 +123,7 @@ static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 	if (host >= n_hosts ||
 	    nupa_fabric_read(fabric, at + map.flows_off, flows, n_hosts * sizeof(flows[0])))
 		memset(flows, 0, sizeof(flows));
+	nupa_lines_add_rings(fabric, index, flows);
 	if (nupa_fabric_read(fabric, at + map.hw_off, &hw, sizeof(hw)))
 		memset(&hw, 0, sizeof(hw));
 	nupa_fabric_clear_arena(fabric, index);
@@ -138,6 +139,8 @@ static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 		nupa_fetch_add_seq(&sum->rcv_packets, flows[peer].rcv_packets);
 		nupa_fetch_add_seq(&sum->xmit_wait, flows[peer].xmit_wait);
 		nupa_fetch_add_seq(&sum->xmit_discards, flows[peer].xmit_discards);
+		nupa_fetch_add_seq(&sum->lines_first, flows[peer].lines_first);
+		nupa_fetch_add_seq(&sum->lines_again, flows[peer].lines_again);
 	}
 	nupa_flush(incoherent, NUPA_POINT_COUNTERS, nupa_past_flow(fabric, host, 0),
 		   n_hosts * sizeof(flows[0]));

@@ -617,7 +617,7 @@ static void test_traffic_outlives_its_attachment_and_keeps_its_host(void)
 		fabric->slots[1].host = round % 2;
 		CHECK(nupa_fabric_back(fabric, arena_at(fabric, 1), 4096) == 0);
 		CHECK(flows[0].xmit_bytes == 0);
-		flows[0] = (struct nupa_flow){ 1000, 10, 2000, 20, 3, 4, { 0, 0 } };
+		flows[0] = (struct nupa_flow){ 1000, 10, 2000, 20, 3, 4, 0, 0 };
 		CHECK(nupa_fabric_flow(fabric, 1, 0, &flow) == 0 && flow.xmit_bytes == 1000);
 		CHECK(nupa_fabric_free_slot(fabric, 1) == 0);
 		CHECK(nupa_fabric_flow(fabric, 1, 0, &flow) == 0 && flow.xmit_bytes == 0);

@@ -19,10 +19,12 @@ _DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_re
 _EPILOG = """\
 Data is counted in words of 4 bytes, as InfiniBand does (port_xmit_data, port_rcv_data).  Errors and
 faults are listed where there were any, also of programs that have ended; --json has all counters by
-their names.
+their names.  --counters: requests of each host's cache (RdOwn, RdOwnNoData, RdShared) and snoops of
+it (SnpData, SnpInv) that the lines of the fast channel made, at the least: derived, not counted.
 
 examples:
   nupa show
+  nupa show --counters
   nupa show rack --json | jq '.ports[] | select(.state == "DOWN").name'
 """
 
@@ -35,6 +37,9 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         formatter_class=Help,
     )
     parser.add_argument("name", nargs="?", help="default: the one called default, or the only one")
+    parser.add_argument(
+        "--counters", action="store_true", help="with what the fast channel is in CXL.cache's terms"
+    )
     parser.add_argument("--json", action="store_true", help="for scripts: one object")
     parser.set_defaults(run=run)
 
@@ -51,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
         print_json(shown)
     else:
         print(_text(shown, open_channels))
+        if args.counters:
+            print(f"\n{_cache_table(shown['hosts'])}")
     return 0
 
 
@@ -141,6 +148,14 @@ def _error_rows(hosts: list[dict[str, Any]]) -> list[list[Any]]:
         for host in hosts
         if host["hw_counters"][name]
     ]
+
+
+def _cache_table(hosts: list[dict[str, Any]]) -> str:
+    from nupa.cli._text import table
+    from nupa.fabric.lines import NAMES
+
+    rows = [[host["name"], *[host["cache_requests"][name] for name in NAMES]] for host in hosts]
+    return table(["FAST CHANNEL", *NAMES], rows)
 
 
 def _interface_table(interfaces: list[dict[str, Any]]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nupa.fabric import registry
 from nupa.fabric.closing import Closing
 from nupa.fabric.errors import LocalError
+from nupa.fabric.lines import requests, written
 from nupa.fabric.segment import Contact, HostInfo, PortInfo, Segment, SlotInfo
 
 if TYPE_CHECKING:
@@ -364,6 +365,11 @@ class Fabric(Closing):
         and what faults did to them, also those that have ended: `struct nupa_hw_counters`.  What
         each name means: `nupa.fabric.counters.HW_NAMES`."""
         return {host.index: self._segment.hw_counters(host.index) for host in self.hosts}
+
+    def cache_requests(self) -> dict[int, dict[str, int]]:
+        """By the number of each host: what the fast channel made its cache ask for and answer, by
+        opcode of CXL.cache, also for programs that have ended: `nupa.fabric.lines`."""
+        return dict(enumerate(requests(len(self.hosts), written(self._segment))))
 
     def leases(self) -> int:
         """How many hosts are leased, by `nupa run` and others that keep a program on one."""

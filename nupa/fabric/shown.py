@@ -20,6 +20,7 @@ def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
     hosts, ports = fabric.hosts, fabric.ports
     counters = count(ports, segment.flows(), segment.route)
     hw_counters = fabric.hw_counters()
+    cache_requests = fabric.cache_requests()
     pids = {slot.slot: slot.pid for slot in processes}
     return {
         "name": fabric.name,
@@ -39,6 +40,7 @@ def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
                 "state": ports[host.port].state,
                 "processes": [_process(slot) for slot in processes if slot.host == host.index],
                 "hw_counters": hw_counters[host.index],
+                "cache_requests": cache_requests[host.index],
             }
             for host in hosts
         ],
