@@ -34,6 +34,7 @@ static void the_tags_of_a_ring_say_how_many_lines_it_had(void)
 	struct nupa_msg *lines = (struct nupa_msg *)(header + 1);
 	struct nupa_lines_info by_host[NUPA_HOSTS_MAX], found;
 
+	CHECK(n_lines);
 	CHECK_EQ(nupa_fabric_back(fabric, nupa_arena_offset(fabric, a.slot) + ring,
 				  sizeof(*header) + n_lines * sizeof(*lines)),
 		 0);
