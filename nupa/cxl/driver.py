@@ -127,7 +127,7 @@ class Driver:
         entry = function.bars[table & 7][0] + (table & ~7) + 16 * message
         for offset, value in ((0, _INTERRUPTS_AT), (4, 0), (8, message), (12, 0)):
             root.write(entry + offset, 4, value)
-        root.listen(function.bdf, lambda _address, _data: self.mail.when_idle(self.look))
+        root.listen(function.bdf, lambda _address, _data: self.mail.when_idle(self._interrupted))
         root.config_write(function.bdf, at + 2, 2, read(at + 2, 2) | 1 << 15)
 
     def _read_regions(self) -> None:
@@ -170,6 +170,10 @@ class Driver:
         self._changed()
 
     # Events
+
+    def _interrupted(self) -> None:
+        with suppress(CommandError):  # a manager uses the mailbox: what is in the logs stays there
+            self.look()
 
     def look(self) -> None:
         """Take what is in the logs, and act upon it."""

@@ -12,6 +12,7 @@ import pytest
 from nupa.cxl.bus import MemoryAccessError, Status
 from nupa.cxl.events import RECORD_BYTES, Log, Transaction
 from nupa.cxl.expander import Expander
+from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.host import Host, Region
 from nupa.cxl.mld import Mld
 from nupa.cxl.port import Port
@@ -94,6 +95,27 @@ def test_poison_that_a_driver_injects_is_read_and_logged(machine: Machine) -> No
     machine.region.bus.raises = True
     machine.driver.mail.send(0x4302, (64).to_bytes(8, "little") + b"good" * 16)
     assert machine.region.read(0, 128) == b"fine" * 16 + b"good" * 16
+
+
+def test_poison_that_a_manager_injects_is_read_by_the_host_that_gets_the_memory() -> None:
+    """By the mailbox of a logical device that no host has yet: LD CXL.io requests (7.6.7.3)."""
+    with Site(1, [], [STEP]) as site:
+        fm, bar = FabricManager.of(site.manager), 0xD000_0000
+        fm.allocate(1, 0, [STEP])
+        for offset, word in ((0x18, bar), (0x1C, 0), (0x04, 1 << 1)):
+            fm.ld_config_write(1, 0, offset, word)
+        mailbox = bar + site.switch.mld(1).lds[0].device.offset_of("mailbox")
+        for offset, word in ((0x20, 128), (0x24, 0), (8, 8 << 16 | 0x4301), (0xC, 0), (4, 1)):
+            fm.ld_write(1, 0, mailbox + offset, word.to_bytes(4, "little"))
+        fm.bind(0, 0, 1, 0)
+        (device,) = site.host(0).devices
+        region = site.host(0).create_region([device])
+        with pytest.raises(MemoryAccessError) as failed:
+            region.read(0, 192)
+        assert (failed.value.hpa, failed.value.status) == (region.base + 128, Status.POISON)
+        assert device.driver
+        records = [media_record(record) for _, record in device.driver.events]
+        assert records == [(128, Transaction.HOST_INJECT), (128, Transaction.HOST_READ)]
 
 
 def test_poison_may_be_a_corrected_error_of_the_root_port(machine: Machine) -> None:

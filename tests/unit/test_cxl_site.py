@@ -3,23 +3,28 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
+from functools import partial
 from uuid import UUID
 
 import pytest
 
 from nupa.cxl.bus import MemoryAccessError, Status
 from nupa.cxl.cci import CommandError
-from nupa.cxl.cdat import Data, Sslbis
+from nupa.cxl.cdat import LAST_ENTRY, Data, Sslbis
+from nupa.cxl.config import walk_extended
 from nupa.cxl.dcd import Policy
 from nupa.cxl.expander import Expander
+from nupa.cxl.ext_tables import DOE_ID
 from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.host import MemoryDevice, RegionError
+from nupa.cxl.host import Host, MemoryDevice, RegionError
 from nupa.cxl.mld import Mld, MldError
 from nupa.cxl.parts import Memory
 from nupa.cxl.physical_port import UnbindMode
 from nupa.cxl.site import Site
-from nupa.fabric.topology import SPEEDS_MTPS, Host, Link, Switch, Topology
+from nupa.fabric.topology import SPEEDS_MTPS, Link, Switch, Topology
+from nupa.fabric.topology import Host as Place
 
 MIB = 1 << 20
 STEP = 256 * MIB
@@ -233,7 +238,7 @@ def test_dynamic_regions_lie_behind_a_device_s_own_memory(site: Site, fm: Fabric
 def test_tables_of_speed_follow_the_links_of_what_is_bound() -> None:
     slow, fast = Link(4, SPEEDS_MTPS["gen4"]), Link(16)
     topology = Topology(
-        "pair", (Switch("s", 4),), (Host("a", "s", link=fast), Host("b", "s", link=slow))
+        "pair", (Switch("s", 4),), (Place("a", "s", link=fast), Place("b", "s", link=slow))
     )
     with Site(topology, [STEP, STEP]) as site:
         before = site.speeds(0)
@@ -251,6 +256,44 @@ def test_tables_of_speed_follow_the_links_of_what_is_bound() -> None:
             doe.write(0x10, 4, dword)
         doe.write(0x08, 4, 1 << 31)
         assert doe["status.object_ready"] == 1
+
+
+def table_of(host: Host, device: MemoryDevice) -> list[tuple[int, bytes]]:
+    """Type and bytes of each entry of a device's CDAT, by its DOE mailbox (CXL 3.1 8.1.11)."""
+    read = partial(host.root.config_read, device.function.bdf)
+    write = partial(host.root.config_write, device.function.bdf)
+    at = next(at for at, number in walk_extended(read) if number == DOE_ID)
+    found, handle = [], 0
+    while handle != LAST_ENTRY:
+        for dword in (0x1E98 | 2 << 16, 3, handle << 16):
+            write(at + 0x10, 4, dword)
+        write(at + 0x08, 4, 1 << 31)
+        dwords = []
+        while read(at + 0x0C, 4) >> 31:
+            dwords.append(read(at + 0x14, 4))
+            write(at + 0x14, 4, 0)
+        entry = b"".join(each.to_bytes(4, "little") for each in dwords[3:])
+        handle = dwords[2] >> 16
+        found.append((entry[0], entry))
+    return found[1:]
+
+
+def test_a_logical_device_tells_of_its_memory_and_of_dynamic_capacity(
+    site: Site, fm: FabricManager
+) -> None:
+    device = logical(site, fm, 0, 1, 2)
+    entries = table_of(site.host(0), device)
+    ranges = [struct.unpack_from("<BBxxQQ", entry, 4) for kind, entry in entries if kind == 0]
+    dynamic, shareable = 1 << 5, 1 << 3
+    assert ranges == [
+        (0, 0, 0, 2 * STEP),
+        (1, dynamic, 4 * STEP, 2 * STEP),
+        (2, dynamic | shareable, 6 * STEP, 2 * STEP),
+    ]
+    latencies = [entry for kind, entry in entries if kind == 1]
+    assert {entry[4] for entry in latencies} == {0, 1, 2}
+    assert device.driver
+    assert [region.dsmad_handle for region in device.driver.regions] == [1, 2]
 
 
 def test_dynamic_capacity_has_a_place_of_its_own() -> None:
