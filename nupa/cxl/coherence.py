@@ -182,6 +182,11 @@ class Filter:
         _must(answer, f"{snoop.name} of {size} bytes at {offset:#x}")
 
 
+def has_filter(memory: Memory) -> bool:
+    """Whether accesses past the model may miss what is in hosts' caches."""
+    return int(lib.nupa_cxl_snoop_state(memory.handle, 0, 0)) >= 0
+
+
 def _message(row: Any) -> Message:
     kind = KINDS[row.kind]
     is_request = kind.channel in ("M2S Req", "M2S RwD") and kind.name != "BIConflict"

@@ -12,6 +12,7 @@ from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
 from nupa.cxl.bus import MemoryAccessError
+from nupa.cxl.coherence import has_filter
 from nupa.cxl.decode import Leaf
 from nupa.fabric.errors import LocalError
 from nupa.fabric.window import Coherence, OnLoss, Window, WindowError
@@ -74,8 +75,8 @@ def map_addresses(
     turns there, whole pages of one that has it alone.
 
     LocalError: no such range of one region, devices take turns of less than a page (use the bus's
-    `read` and `write`), or their memory is nowhere that can be mapped.  WindowError: it changed
-    meanwhile.
+    `read` and `write`), or their memory is nowhere that can be mapped, or has a snoop filter, which
+    sees no plain loads.  WindowError: it changed meanwhile.
     """
     name = f"window on {size:#x} bytes at {base:#x}"
     ways = _ways(bus, base, size)
@@ -89,6 +90,11 @@ def map_addresses(
     store = stores.pop()
     if stores or store is None:
         raise LocalError(f"{name}: its memory is not all in one file that can be mapped")
+    if any(has_filter(run.memory) for run in runs):
+        raise LocalError(
+            f"{name}: its memory has a snoop filter, so that hosts' caches may have newer lines: "
+            "use read and write of the host's bus"
+        )
     turn = gcd(*(each.size for each in runs))
     pieces = [
         run.memory.base + at

@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
 
 from nupa.cxl.bus import MemoryAccessError
+from nupa.cxl.coherence import Filter
+from nupa.cxl.dcd import Policy
 from nupa.cxl.expander import Expander
+from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.host import Host, Region
+from nupa.cxl.parts import Memory
 from nupa.cxl.site import Site
-from nupa.fabric import LocalError
+from nupa.fabric import Fabric, LocalError
 from nupa.memory import atomic_fetch_add, atomic_load
 
 STEP = 256 << 20
@@ -155,3 +160,70 @@ def test_a_window_is_lost_with_its_host(site: Site) -> None:
     with host.map(region_of(host, 1, 256), 0, PAGE) as window:
         host.close()
         assert window.revoked
+
+
+def test_a_forced_release_takes_an_extent_from_one_window_and_leaves_the_other() -> None:
+    with Site(2, [], [2 * STEP], dynamic_bytes=2 * STEP) as site:
+        fm, tag = FabricManager.of(site.manager), UUID(int=7)
+        windows = []
+        for number in range(2):
+            fm.bind(number, 0, 2, number)
+            host = site.host(number)
+            region = host.create_dynamic_region(host.devices[0], 1)
+            with pytest.raises(LocalError, match="all answer"):
+                host.map(region, 0, PAGE)
+            fm.capacity(2).add(
+                number,
+                1,
+                0 if number else 2 << 20,
+                tag=tag,
+                policy=Policy.SHARED if number else Policy.CONTIGUOUS,
+            )
+            windows.append(host.map(region, PAGE, 2 * PAGE))
+        one, other = windows
+        one[0:6] = b"shared"
+        assert other[0:6] == b"shared"
+        fm.capacity(2).release(0, tag, forced=True)
+        assert one.revoked
+        assert one[0:8] == ONES
+        one[0:6] = b"stray!"
+        assert not other.revoked
+        assert other[0:6] == b"shared"
+        assert atomic_fetch_add(other, 8, 1) == 0
+
+
+def test_memory_that_hosts_cache_is_not_mapped_past_its_snoop_filter(site: Site) -> None:
+    host = site.host(0)
+    region = region_of(host, 2, PAGE)
+    device = site.devices[2]
+    assert isinstance(device, Expander)
+    Filter(host.bus.media(device.function).parts[0].memory)
+    with pytest.raises(LocalError, match="has a snoop filter"):
+        host.map(region, 0, 2 * PAGE)
+
+
+class PoolStore:
+    """Memory of devices that is a fabric's: reserved, and backed where it is mapped."""
+
+    def __init__(self, fabric: Fabric, size: int) -> None:
+        self.where = fabric
+        self._memory = fabric.pool.reserve(size)
+        self._used = 0
+
+    def take(self, size: int) -> Memory:
+        at, self._used = self._used, self._used + size
+        view = memoryview(self._memory).cast("B")[at : at + size]  # type: ignore[arg-type]
+        return Memory(view, store=self, base=self._memory.offset + at)
+
+
+def test_devices_whose_memory_is_of_a_fabric_are_mapped_from_its_pool() -> None:
+    with (
+        Fabric(hosts=2) as fabric,
+        Site(1, [STEP, STEP], store=lambda size: PoolStore(fabric, size)) as site,
+    ):
+        for vppb in range(2):
+            site.bind(0, vppb, vppb + 1)
+        host = site.host(0)
+        with host.map(region_of(host, 2, PAGE), 0, 4 * PAGE) as window:
+            window[PAGE : PAGE + 4] = b"pool"
+            assert host.regions[0].read(PAGE, 4) == b"pool"

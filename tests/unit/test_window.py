@@ -184,6 +184,15 @@ def test_a_child_has_none_of_the_windows_and_maps_its_own(fabric: Fabric, region
         assert window.read(0, 4) == b"both"
 
 
+def test_a_window_outlives_its_fabric_object() -> None:
+    with Fabric(hosts=1) as alone:
+        region = alone.pool.alloc(PAGE)
+        window = alone.host(0).map(region)
+    window[0:4] = b"here"
+    assert window.read(0, 4) == b"here"
+    window.close()
+
+
 # Coherence by software
 
 
