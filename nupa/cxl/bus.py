@@ -23,6 +23,7 @@ from nupa.cxl.bus_table import Table
 from nupa.cxl.coherence import Cache, CacheShape
 from nupa.cxl.decode import Map, Window, below
 from nupa.cxl.endpoint import Type3
+from nupa.cxl.media import MediaError
 from nupa.cxl.parts import Memory, Part, PartedMedia
 from nupa.cxl.port import Port
 from nupa.cxl.root import RootComplex
@@ -232,6 +233,9 @@ class Bus:
         """Of lines: multiples of 64 bytes.  What is poisoned is lost: it is all ones from then on.
         LocalError: not in its memory."""
         number = self._number(device)
+        with suppress(MediaError):  # refused below
+            for memory, offset, length in self._devices[device].media.pieces(dpa, size):
+                memory.back(offset, length)
         _must(
             lib.nupa_cxl_bus_set_poison(self._open, number, dpa, size, poisoned),
             f"poison of {size} bytes at {dpa:#x} of {device.name}: whole lines of its memory",

@@ -77,7 +77,9 @@ class Memory(PlainMedia):
             self._forget(dpa, size)
 
     def set_poison(self, offset: int, size: int = LINE_BYTES, *, poisoned: bool = True) -> None:
-        """MediaError: these are no whole lines inside."""
+        """What is poisoned is all ones.  MediaError: these are no whole lines inside."""
+        if poisoned and 0 <= offset <= offset + size <= self.size:
+            self.back(offset, size)
         if lib.nupa_cxl_memory_set_poison(self.handle, offset, size, poisoned) < 0:
             raise MediaError(f"poison of {size} bytes at {offset:#x}: whole lines of {self.size}")
 
