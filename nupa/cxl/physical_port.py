@@ -114,10 +114,14 @@ class PhysicalPort:
         self._changed()
 
     def remove(self) -> Device:
-        """Pull it out, whoever uses it.  SwitchError: nothing is there."""
+        """Pull it out, whoever uses it; LDs of it are unbound (7.6.6.8).  SwitchError: nothing is
+        there."""
         if self.device is None:
             raise SwitchError(f"port {self.number} is empty")
         device, self.device = self.device, None
+        if isinstance(device, Mld):
+            for binding in tuple(self.bound.values()):
+                binding.drop()
         self._changed(surprise=True)
         device.reset()  # without power
         return device
@@ -170,19 +174,22 @@ class PhysicalPort:
 class Binding:
     """One vPPB, and the port, or LD of it, that is bound to it.
 
-    It is not `done` until whoever began it says so; `unbinding` is how it ends, once it shall."""
+    It is not `done` until whoever began it says so; `unbinding` is how it ends, once it shall;
+    `over` is what it is then."""
 
     def __init__(self, vppb: Vppb, port: PhysicalPort, ld: int | None) -> None:
         self.vppb = vppb
         self.port = port
         self.ld = ld
         self.done = False
+        self.over = False
         self.unbinding: UnbindMode | None = None
         self._ended: Callable[[], None] = lambda: None
         #: The ports on the way from the virtual switch to the port; None: none leads there.
         self.between: Callable[[], tuple[Port, ...] | None] = tuple
-        #: Called once it is done.
+        #: Of the virtual switch: it is done; it is over, and whether it has failed before.
         self.shown: Callable[[], None] = lambda: None
+        self.forget: Callable[[bool], None] = lambda _failed: None
 
     def seen(self) -> Seen:
         device, up = self.port.device, self.port.up and self.between() is not None
@@ -191,7 +198,9 @@ class Binding:
         return Seen(device, up)
 
     def finish(self) -> None:
-        """Show it to the host."""
+        """Show it to the host, unless it is over."""
+        if self.over:
+            return
         self.done = True
         self.vppb.show(self.seen, self.settle, self.between)
         self.shown()
@@ -217,7 +226,15 @@ class Binding:
             self.unbinding = None
             self._end(surprise)
 
+    def drop(self) -> None:
+        """It is over, whether it is done or not: what it was bound to has gone."""
+        self.unbinding = None
+        self._end(surprise=True)
+
     def _end(self, surprise: bool) -> None:
         del self.port.bound[self.ld]
-        self.vppb.hide(surprise=surprise)
+        self.over = True
+        if self.done:
+            self.vppb.hide(surprise=surprise)
+        self.forget(not self.done)
         self._ended()

@@ -151,6 +151,7 @@ class Switch:
             raise SwitchError(f"port {port} is bound already" + (f", LD {ld}" if ld else ""))
         binding = Binding(shown, there, ld)
         binding.shown = partial(self._tell, vcs, vppb)
+        binding.forget = partial(self._forget, vcs, vppb)
         binding.between = lambda: self.between(virtual.usp.number, port)
         there.bound[ld] = virtual.bindings[vppb] = binding
         return binding
@@ -168,27 +169,24 @@ class Switch:
         if virtual.status(vppb) not in (BindingStatus.PORT, BindingStatus.LD):
             raise SwitchError(f"vPPB {vppb} of virtual switch {vcs} is not bound")
         binding = virtual.bindings[vppb]
-
-        def end() -> None:
-            del virtual.bindings[vppb]
-            self._tell(vcs, vppb)
-            ended()
-
-        binding.unbind(mode, end)
+        binding.unbind(mode, ended)
         return binding
 
     def cancel(self, binding: Binding) -> None:
         """Undo a binding that is not done yet; keep one that was to be unbound."""
+        if binding.over:
+            return
         if not binding.done:
-            del binding.port.bound[binding.ld]
-        for virtual in self.virtual:
-            for vppb, other in tuple(virtual.bindings.items()):
-                if other is binding:
-                    if binding.done:
-                        binding.unbinding = None
-                    else:
-                        del virtual.bindings[vppb]
-                    self._tell(virtual.number, vppb, failed=True)
+            binding.drop()
+            return
+        binding.unbinding = None
+        for vcs, vppb, other in self.bindings:
+            if other is binding:
+                self._tell(vcs, vppb, failed=True)
+
+    def _forget(self, vcs: int, vppb: int, failed: bool) -> None:
+        del self.vcs(vcs).bindings[vppb]
+        self._tell(vcs, vppb, failed=failed)
 
     def _tell(self, vcs: int, vppb: int, *, failed: bool = False) -> None:
         for watcher in self.watchers:

@@ -93,6 +93,22 @@ def test_a_slow_binding_goes_on_in_the_background_and_there_is_one_at_a_time() -
     assert site.rack.devices(0) == [0]
 
 
+def test_a_binding_whose_device_goes_meanwhile_has_failed() -> None:
+    site = Site(slow=True)
+    site.fm.bind(0, 0, 4, 1, wait=False)
+    site.switch.port(4).remove()
+    assert site.rack.bound() == []
+    site.finish()
+    assert code_of(lambda: site.fm.wait(Opcode.BIND)) is Code.RETRY_REQUIRED
+    site.switch.port(4).insert(site.rack.mld)
+    site.fm.bind(0, 0, 4, 1, wait=False)
+    site.switch.port(4).remove()
+    site.fm.abort()  # too late, too
+    site.finish()
+    assert site.rack.bound() == []
+    assert site.rack.switch.vcs(0).vppb(0).below == {}
+
+
 def test_what_is_given_up_leaves_nothing_and_says_so() -> None:
     site = Site(slow=True)
     site.fm.bind(0, 0, 2, wait=False)

@@ -89,10 +89,22 @@ def test_all_hosts_of_a_multi_logical_device_lose_it_when_it_is_pulled() -> None
     mine, other = rack.bind(0, 0, 4, 0), rack.bind(1, 0, 4, 1)
     assert rack.switch.port(4).remove() is rack.mld
     assert mine.below == other.below == {}
-    with pytest.raises(SwitchError, match="is bound as"):
-        rack.switch.port(4).insert(Type3(STEP))
+    assert mine.config["aer"]["uncorrectable_status.surprise_down"] == 1
+    assert rack.bound() == []
     rack.switch.port(4).insert(rack.mld)
-    assert (mine.below[0], other.below[0]) == (rack.mld.lds[0], rack.mld.lds[1])
+    assert mine.below == {}
+    assert rack.bind(0, 0, 4, 0).below[0] is rack.mld.lds[0]
+
+
+def test_a_port_that_is_bound_as_a_whole_takes_no_multi_logical_device() -> None:
+    rack = Rack()
+    rack.switch.port(4).remove()
+    shown = rack.bind(0, 0, 4)
+    with pytest.raises(SwitchError, match="is bound as"):
+        rack.switch.port(4).insert(rack.mld)
+    device = Type3(STEP)
+    rack.switch.port(4).insert(device)
+    assert shown.below == {0: device}
 
 
 def test_what_is_unbound_is_reset_and_goes_to_another_host() -> None:

@@ -63,15 +63,15 @@ class Component:
             return request.answer(Code.INVALID_INPUT)
         return request.answer(Code.BACKGROUND_STARTED if background else Code.SUCCESS, answer)
 
-    def begin(self, opcode: int, abort: Callable[[], None]) -> Callable[[], None]:
-        """A background operation goes on until what is returned is called.  Only a handler of a
-        command with that effect calls this."""
+    def begin(self, opcode: int, abort: Callable[[], None]) -> Callable[[Code], None]:
+        """A background operation goes on until what is returned is called with its return code.
+        Only a handler of a command with that effect calls this."""
         job = self._job = _Job(opcode, abort)
 
-        def done() -> None:
+        def done(code: Code) -> None:
             if self._job is job:  # not given up before
                 self._job = None
-                self._last = BackgroundStatus(_DONE << 1, opcode, Code.SUCCESS, 0)
+                self._last = BackgroundStatus(_DONE << 1, opcode, code, 0)
                 self.on_done()
 
         return done

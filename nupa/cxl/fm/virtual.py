@@ -72,7 +72,7 @@ class Virtual:
         def finish() -> None:
             if not given_up:
                 binding.finish()
-                done()
+                done(Code.SUCCESS if binding.done else Code.RETRY_REQUIRED)  # its device has gone
 
         self._later(finish)
         return b""
@@ -81,19 +81,19 @@ class Virtual:
         request = messages.UNBIND.unpack(payload)
         require(request.option & 0xF in list(UnbindMode))
         mode = UnbindMode(request.option & 0xF)
-        ended: list[Callable[[], None]] = []
+        ended: list[Callable[[Code], None]] = []
         early = []
 
         def end() -> None:
             if ended:
-                ended[0]()
+                ended[0](Code.SUCCESS)
             else:
                 early.append(True)
 
         binding = self._switch.unbind(request.vcs, request.vppb, mode, end)
         ended.append(self._component().begin(Opcode.UNBIND, lambda: self._switch.cancel(binding)))
         if early:
-            ended[0]()
+            ended[0](Code.SUCCESS)
         return b""
 
     def _aer(self, payload: bytes) -> bytes:
