@@ -24,11 +24,13 @@ from nupa.fabric.errors import LocalError
 from tests.unit.cxl_rack import STEP, Rack
 
 TAG = UUID(int=5)
+LOGS = {0x0400, 0x0401, 0x0402, 0x0403, 0x0405}
 EVENTS = {GET_EVENTS, CLEAR_EVENTS, GET_POLICY, SET_POLICY}
 SWITCH = {
     *(Opcode.IDENTIFY, Opcode.BACKGROUND_STATUS, Opcode.ABORT),
     *(opcode for opcode in Opcode if 0x5100 <= opcode < 0x5400),
     *EVENTS,
+    *LOGS,
 }
 DEVICE = {
     *(Opcode.IDENTIFY, Opcode.BACKGROUND_STATUS, Opcode.ABORT),
@@ -36,6 +38,7 @@ DEVICE = {
     Opcode.TUNNEL,
     *DcdOpcode,
     *EVENTS,
+    *LOGS,
 }
 #: Of the specification's, those that this switch and its devices have a reason for.
 LEGAL = {
@@ -44,6 +47,7 @@ LEGAL = {
     Code.BUSY,
     Code.INVALID_PAYLOAD_LENGTH,
     Code.INVALID_HANDLE,
+    Code.INVALID_LOG,
     Code.INVALID_PHYSICAL_ADDRESS,
     Code.RESOURCES_EXHAUSTED,
     Code.INVALID_EXTENT_LIST,
@@ -165,11 +169,24 @@ def test_all_that_the_specification_has_is_there() -> None:
     switch, device, events = TABLES
     assert {*switch, *events} == SWITCH
     assert {*device, *events} == DEVICE
-    assert {opcode >> 8 for opcode in DEVICE} == {0, 1, 0x53, 0x54, 0x56}
-    assert {opcode >> 8 for opcode in SWITCH | DEVICE} == {0, 1, 0x51, 0x52, 0x53, 0x54, 0x56}
+    assert {opcode >> 8 for opcode in DEVICE} == {0, 1, 4, 0x53, 0x54, 0x56}
+    assert {opcode >> 8 for opcode in SWITCH | DEVICE} == {0, 1, 4, 0x51, 0x52, 0x53, 0x54, 0x56}
     assert {opcode for opcode in SWITCH if opcode >> 8 == 0x51} == set(range(0x5100, 0x5108))
     assert {opcode for opcode in DEVICE if opcode >> 8 == 0x54} == set(range(0x5400, 0x540A))
     assert {opcode for opcode in DEVICE if opcode >> 8 == 0x56} == set(range(0x5600, 0x5609))
+
+
+@pytest.mark.parametrize("where", ["switch", "device"])
+def test_the_command_effects_log_has_all_commands(where: str) -> None:
+    site = SITE
+    effects = UUID("0da9c0b5-bf41-4b78-8f79-96b1623b3f17")  # CXL 3.1 8.2.9.5.2.1
+    supported = ask(site, where, 0x0400, b"")
+    assert supported[8:24] == effects.bytes
+    size = int.from_bytes(supported[24:28], "little")
+    log = ask(site, where, 0x0401, effects.bytes + bytes(4) + size.to_bytes(4, "little"))
+    rows = {int.from_bytes(log[at : at + 2], "little"): log[at + 2] for at in range(0, size, 4)}
+    assert rows.keys() == (SWITCH if where == "switch" else DEVICE)
+    assert rows.get(Opcode.BIND, 1 << 6) & 1 << 6  # a background operation
 
 
 @pytest.mark.parametrize(("where", "opcode"), CASES)

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from nupa.cxl.cci import Code, Command, CommandError, Effect, exactly, find, require, table
+from nupa.cxl.commands.logs import DeviceLogs
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.messages import BackgroundStatus, Cci, Opcode
 from nupa.cxl.fm.session import Feed, Inbox
 from nupa.fabric.errors import LocalError
 
 _DONE = 100
+_OVERHEAD_BYTES = 64  # of an answer within an answer
 
 
 class _Job(NamedTuple):
@@ -27,7 +29,8 @@ class _Job(NamedTuple):
 
 class Component:
     """Executes *commands*, and those that all components have: Identify, Background Operation
-    Status and Request Abort Background Operation.  `feed` is what has happened to it."""
+    Status, Request Abort Background Operation, and logs: the Command Effects Log.  `feed` is
+    what has happened to it."""
 
     def __init__(
         self,
@@ -46,7 +49,10 @@ class Component:
             Command(Opcode.BACKGROUND_STATUS, "background status", exactly(0), self._status),
             Command(Opcode.ABORT, "abort", exactly(0), self._abort),
         )
-        self.commands = table((*own, *commands))
+        logs = DeviceLogs(messages.PAYLOAD_BYTES - _OVERHEAD_BYTES)
+        self.commands = table((*own, *commands, *logs.commands()))
+        everything = {**self.commands, **Inbox(self.feed, lambda _bits: None).commands}
+        logs.describe(everything[opcode] for opcode in sorted(everything))
 
     def handle(self, request: Cci, inbox: Inbox) -> Cci:
         """The response to a request of the manager with *inbox*."""

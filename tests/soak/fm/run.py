@@ -133,6 +133,8 @@ def run_soak(*, seconds: float, seed: int, threads: int = 2, processes: int = 2)
             _manage(report, hosts, operator, stop, threads, processes)
             rack.tidy()
         report.wrong += rack.leaks()
+        if len(rack.manager._sessions):
+            report.wrong.append(f"{len(rack.manager._sessions)} sessions")
         if left := [each.name for each in Path(folder).iterdir()]:
             report.wrong.append(f"left behind: {left}")
         report.checked_bytes = ledger.checked_bytes
