@@ -109,6 +109,56 @@ static const struct flit_places places_256[FLIT_CHANNELS] = {
 			       .opcodes = 0x0003 },
 };
 
+/* The same, PBR: figures of 4.3.3 where PIDs stand for the LD-ID. */
+static const struct flit_places places_pbr[FLIT_CHANNELS] = {
+	[NUPA_CXL_M2S_REQ] = { .valid = 4,
+			       .opcode = 5,
+			       .opcode_bits = 4,
+			       .snp_type = 9,
+			       .meta_field = 12,
+			       .meta_value = 14,
+			       .tag = 16,
+			       .address = 32,
+			       .address_bits = 46,
+			       .spid = 80,
+			       .dpid = 92,
+			       .opcodes = 0x071F },
+	[NUPA_CXL_M2S_RWD] = { .valid = 4,
+			       .opcode = 5,
+			       .opcode_bits = 4,
+			       .snp_type = 9,
+			       .meta_field = 12,
+			       .meta_value = 14,
+			       .tag = 16,
+			       .address = 32,
+			       .address_bits = 46,
+			       .poison = 78,
+			       .trailer = 79,
+			       .spid = 80,
+			       .dpid = 92,
+			       .opcodes = 0x0006 },
+	[NUPA_CXL_S2M_NDR] = { .valid = 4,
+			       .opcode = 5,
+			       .opcode_bits = 3,
+			       .meta_field = 8,
+			       .meta_value = 10,
+			       .tag = 12,
+			       .dev_load = 28,
+			       .dpid = 30,
+			       .opcodes = 0x001F },
+	[NUPA_CXL_S2M_DRS] = { .valid = 4,
+			       .opcode = 5,
+			       .opcode_bits = 3,
+			       .meta_field = 8,
+			       .meta_value = 10,
+			       .tag = 12,
+			       .poison = 28,
+			       .dev_load = 29,
+			       .dpid = 31,
+			       .trailer = 43,
+			       .opcodes = 0x0003 },
+};
+
 uint8_t flit_channel_of(const uint8_t formats[FLIT_CHANNELS], bool up, uint32_t format)
 {
 	for (uint8_t channel = 1; format && channel < FLIT_CHANNELS; channel++)
@@ -119,9 +169,14 @@ uint8_t flit_channel_of(const uint8_t formats[FLIT_CHANNELS], bool up, uint32_t 
 
 const struct flit_places *flit_places_of(uint32_t format, uint32_t channel)
 {
-	const struct flit_places *places = format == NUPA_FLIT_68 ? places_68 : places_256;
+	static const struct flit_places *const places[] = {
+		[NUPA_FLIT_68] = places_68,
+		[NUPA_FLIT_256] = places_256,
+		[NUPA_FLIT_PBR] = places_pbr,
+	};
 
-	return channel < FLIT_CHANNELS && places[channel].opcodes ? &places[channel] : NULL;
+	return channel < FLIT_CHANNELS && places[format][channel].opcodes ? &places[format][channel]
+									  : NULL;
 }
 
 /* False: the value is larger than its bits, or is not 0 where the message has no such field. */
@@ -161,7 +216,9 @@ bool flit_header_put(const struct flit_places *places, const struct nupa_cxl_mes
 	       put(slot, places->trailer, 1, places->trailer && flit_has_enables(message)) &&
 	       put(slot, places->tc, 2, message->tc) &&
 	       put(slot, places->ld_id, 4, message->ld_id) &&
-	       put(slot, places->dev_load, 2, message->dev_load);
+	       put(slot, places->dev_load, 2, message->dev_load) &&
+	       put(slot, places->spid, 12, message->spid) &&
+	       put(slot, places->dpid, 12, message->dpid);
 }
 
 bool flit_header_take(const struct flit_places *places, flit_slot slot,
@@ -182,6 +239,8 @@ bool flit_header_take(const struct flit_places *places, flit_slot slot,
 	message->tc = (uint8_t)take(slot, places->tc, 2);
 	message->ld_id = (uint8_t)take(slot, places->ld_id, 4);
 	message->dev_load = (uint8_t)take(slot, places->dev_load, 2);
+	message->spid = (uint16_t)take(slot, places->spid, 12);
+	message->dpid = (uint16_t)take(slot, places->dpid, 12);
 	/* 256B flits: byte enables follow, or nothing does. */
 	return !places->trailer || take(slot, places->trailer, 1) == flit_has_enables(message);
 }
@@ -195,7 +254,7 @@ int nupa_flit_pack(uint32_t format, const struct nupa_cxl_message *message, uint
 {
 	if (format == NUPA_FLIT_68)
 		return flit_pack_68(message, flits);
-	return format == NUPA_FLIT_256 ? flit_pack_256(message, flits) : -EINVAL;
+	return format <= NUPA_FLIT_PBR ? flit_pack_256(format, message, flits) : -EINVAL;
 }
 
 int nupa_flit_unpack(uint32_t format, bool up, const uint8_t *flits, uint32_t n,
@@ -206,6 +265,6 @@ int nupa_flit_unpack(uint32_t format, bool up, const uint8_t *flits, uint32_t n,
 		return NUPA_FLIT_SHORT;
 	if (format == NUPA_FLIT_68)
 		return flit_unpack_68(up, flits, n, message, corrected);
-	return format == NUPA_FLIT_256 && n == 1 ? flit_unpack_256(up, flits, message)
+	return format <= NUPA_FLIT_PBR && n == 1 ? flit_unpack_256(format, up, flits, message)
 						 : NUPA_FLIT_SLOT;
 }

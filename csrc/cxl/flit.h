@@ -4,7 +4,8 @@
  * flits).
  *
  * A message has flits of its own: what else a flit has room for stays empty.  Credits, retry and
- * FEC are not modelled: their fields are 0. */
+ * FEC are not modelled: their fields are 0; nor is the traffic class of PBR messages, for which
+ * slot 0 has no room. */
 #ifndef NUPA_CXL_FLIT_H
 #define NUPA_CXL_FLIT_H
 
@@ -15,6 +16,7 @@
 enum nupa_flit_format {
 	NUPA_FLIT_68,  /* with its 2 bytes of protocol ID */
 	NUPA_FLIT_256, /* latency-optimised: two halves, each with its CRC */
+	NUPA_FLIT_PBR, /* standard 256B flits, of messages that are routed by PIDs (4.3.2) */
 };
 
 /* CXL 3.1 3.3.2, the numbers of nupa.cxl.mem_tables. */
@@ -32,7 +34,8 @@ struct nupa_cxl_message {
 	uint64_t byte_enables; /* MemWrPtl: bit n is byte n's */
 	uint16_t tag;
 	uint8_t channel, opcode, snp_type, meta_field, meta_value, tc, ld_id, poison, dev_load;
-	uint8_t pad[5];
+	uint8_t pad;
+	uint16_t spid, dpid; /* PBR: answers have no spid */
 };
 
 /* Why flits are refused. */

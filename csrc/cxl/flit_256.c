@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Latency-optimised 256B flits: CXL 3.1 4.3.2, and 6.2.3.1.2 for the halves and their CRCs.  FEC is
- * not modelled: its bytes are 0. */
+ * 256B flits: CXL 3.1 4.3.2; latency-optimised ones have two halves with a CRC each (6.2.3.1.2),
+ * PBR ones are standard flits with one CRC (6.2.3.1.1).  FEC is not modelled: its bytes are 0. */
 #include "flit_crc.h"
 #include "flit_slot.h"
 
@@ -15,6 +15,7 @@
 #define FEC_AT (ODD_AT + ODD_BYTES)
 #define FEC_BYTES 6u
 #define ODD_CRC_AT (FEC_AT + FEC_BYTES)
+#define PBR_FEC_AT (BYTES - FEC_BYTES)
 #define ENABLES_AT ((1 + LINE_SLOTS) * SLOT_BYTES) /* behind the data: slot 5 */
 /* 6.2.3.1.1: a CXL.cachemem flit, and so was the one before. */
 #define CACHEMEM (2u << 6 | 1u << 5)
@@ -27,9 +28,9 @@ static const uint8_t formats[FLIT_CHANNELS] = {
 	[NUPA_CXL_S2M_DRS] = 15,
 };
 
-int flit_pack_256(const struct nupa_cxl_message *message, uint8_t *flit)
+int flit_pack_256(uint32_t format, const struct nupa_cxl_message *message, uint8_t *flit)
 {
-	const struct flit_places *places = flit_places_of(NUPA_FLIT_256, message->channel);
+	const struct flit_places *places = flit_places_of(format, message->channel);
 	flit_slot slot;
 
 	if (!places)
@@ -44,8 +45,12 @@ int flit_pack_256(const struct nupa_cxl_message *message, uint8_t *flit)
 		memcpy(flit + SLOT_BYTES, message->data, LINE_SLOTS * SLOT_BYTES);
 	if (flit_has_enables(message))
 		slot_store(flit + ENABLES_AT, SLOT_BYTES, message->byte_enables);
-	flit_crc48(flit, EVEN_BYTES, flit + EVEN_BYTES);
-	flit_crc48(flit + ODD_AT, ODD_BYTES, flit + ODD_CRC_AT);
+	if (format == NUPA_FLIT_PBR) {
+		flit_crc64(flit, flit + FLIT_CRC64_OF);
+	} else {
+		flit_crc48(flit, EVEN_BYTES, flit + EVEN_BYTES);
+		flit_crc48(flit + ODD_AT, ODD_BYTES, flit + ODD_CRC_AT);
+	}
 	return 1;
 }
 
@@ -65,21 +70,42 @@ static bool is_whole(const uint8_t *half, uint32_t bytes, const uint8_t *crc)
 	return !memcmp(wanted, crc, sizeof(wanted));
 }
 
-int flit_unpack_256(bool up, const uint8_t *flit, struct nupa_cxl_message *message)
+/* CRCs, and the FEC that is none. */
+static bool is_sound(uint32_t format, const uint8_t *flit)
+{
+	uint8_t wanted[FLIT_CRC64_BYTES];
+
+	if (format == NUPA_FLIT_PBR) {
+		flit_crc64(flit, wanted);
+		return !memcmp(wanted, flit + FLIT_CRC64_OF, sizeof(wanted)) &&
+		       is_zero(flit + PBR_FEC_AT, FEC_BYTES);
+	}
+	return is_whole(flit, EVEN_BYTES, flit + EVEN_BYTES) &&
+	       is_whole(flit + ODD_AT, ODD_BYTES, flit + ODD_CRC_AT) &&
+	       is_zero(flit + FEC_AT, FEC_BYTES);
+}
+
+/* Slots from `first` on have nothing valid: this model sends one message in a flit. */
+static bool is_empty(uint32_t format, const uint8_t *flit, uint32_t first)
+{
+	if (format == NUPA_FLIT_PBR)
+		return is_zero(flit + first, FLIT_CRC64_OF - first);
+	return is_zero(flit + first, EVEN_BYTES - first) && is_zero(flit + ODD_AT, ODD_BYTES);
+}
+
+int flit_unpack_256(uint32_t format, bool up, const uint8_t *flit, struct nupa_cxl_message *message)
 {
 	flit_slot slot = slot_load(flit + HEADER_BYTES, SLOT0_BYTES);
 	uint32_t end = SLOT_BYTES;
 
-	if (!is_whole(flit, EVEN_BYTES, flit + EVEN_BYTES) ||
-	    !is_whole(flit + ODD_AT, ODD_BYTES, flit + ODD_CRC_AT) ||
-	    !is_zero(flit + FEC_AT, FEC_BYTES))
+	if (!is_sound(format, flit))
 		return NUPA_FLIT_CRC;
 	if (flit[0] >> 6 != CACHEMEM >> 6)
 		return NUPA_FLIT_PROTOCOL_ID;
 	message->channel = flit_channel_of(formats, up, (uint32_t)slot & 0xF);
 	if (!message->channel)
 		return NUPA_FLIT_SLOT;
-	if (!flit_header_take(flit_places_of(NUPA_FLIT_256, message->channel), slot, message))
+	if (!flit_header_take(flit_places_of(format, message->channel), slot, message))
 		return NUPA_FLIT_MESSAGE;
 	if (flit_has_data(message)) {
 		memcpy(message->data, flit + end, LINE_SLOTS * SLOT_BYTES);
@@ -89,8 +115,5 @@ int flit_unpack_256(bool up, const uint8_t *flit, struct nupa_cxl_message *messa
 		message->byte_enables = (uint64_t)slot_load(flit + end, SLOT_BYTES);
 		end += SLOT_BYTES;
 	}
-	/* Slots with nothing valid: this model sends one message in a flit. */
-	return is_zero(flit + end, EVEN_BYTES - end) && is_zero(flit + ODD_AT, ODD_BYTES)
-		   ? NUPA_FLIT_FINE
-		   : NUPA_FLIT_SLOT;
+	return is_empty(format, flit, end) ? NUPA_FLIT_FINE : NUPA_FLIT_SLOT;
 }

@@ -18,7 +18,7 @@ typedef unsigned __int128 flit_slot;
 /* The first bit of each field; 0: the message has it not.  An address is from bit `shift` on. */
 struct flit_places {
 	uint8_t valid, opcode, opcode_bits, snp_type, meta_field, meta_value, tag;
-	uint8_t address, address_bits, poison, trailer, tc, ld_id, dev_load;
+	uint8_t address, address_bits, poison, trailer, tc, ld_id, dev_load, spid, dpid;
 	uint16_t opcodes; /* a bit for each that there is */
 };
 
@@ -64,7 +64,9 @@ static inline bool flit_has_enables(const struct nupa_cxl_message *message)
 int flit_pack_68(const struct nupa_cxl_message *message, uint8_t *flits);
 int flit_unpack_68(bool up, const uint8_t *flits, uint32_t n, struct nupa_cxl_message *message,
 		   uint32_t *corrected);
-int flit_pack_256(const struct nupa_cxl_message *message, uint8_t *flit);
-int flit_unpack_256(bool up, const uint8_t *flit, struct nupa_cxl_message *message);
+/* NUPA_FLIT_256 or NUPA_FLIT_PBR. */
+int flit_pack_256(uint32_t format, const struct nupa_cxl_message *message, uint8_t *flit);
+int flit_unpack_256(uint32_t format, bool up, const uint8_t *flit,
+		    struct nupa_cxl_message *message);
 
 #endif

@@ -46,7 +46,7 @@ int nupa_flit_plan(struct nupa_flit_run *run, const struct nupa_cxl_message *req
 	int links = 0;
 
 	for (uint32_t i = 0; i < run->n; i++)
-		if (!is_answered(&requests[i]))
+		if (!is_answered(&requests[i]) || run->format >= NUPA_FLIT_PBR)
 			return -EOPNOTSUPP;
 	bus_enter(run->bus);
 	for (uint32_t i = 0; i < run->n; i++) {

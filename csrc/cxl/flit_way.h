@@ -29,13 +29,14 @@ struct nupa_flit_run {
 	const uint8_t *ld_ids; /* LD-ID of each of the bus' devices */
 	struct nupa_flit_way *ways;
 	uint32_t n;
-	uint32_t format;    /* enum nupa_flit_format */
+	uint32_t format;    /* NUPA_FLIT_68, NUPA_FLIT_256 */
 	uint32_t corrected; /* protocol IDs */
 	uint32_t pad;
 };
 
 /* Begins: fills `ways`.  Returns how many links they have; -EXDEV: not all as many (the ways say
- * how many each has); -EOPNOTSUPP: requests whose answers are not modelled. */
+ * how many each has); -EOPNOTSUPP: requests whose answers are not modelled, or PBR flits, whose
+ * ways are not. */
 int nupa_flit_plan(struct nupa_flit_run *run, const struct nupa_cxl_message *requests);
 
 /* The others return how many flits they wrote; counts[i] of them are request i's, one behind the

@@ -29,7 +29,7 @@ static uint32_t pick(uint64_t *seed, uint32_t n)
 }
 
 /* Any message that there can be. */
-static struct nupa_cxl_message any_message(uint64_t *seed)
+static struct nupa_cxl_message any_message(uint32_t format, uint64_t *seed)
 {
 	struct nupa_cxl_message message = { .channel = channels[pick(seed, 4)] };
 	bool data = message.channel == NUPA_CXL_M2S_RWD || message.channel == NUPA_CXL_S2M_DRS;
@@ -46,6 +46,11 @@ static struct nupa_cxl_message any_message(uint64_t *seed)
 		message.snp_type = (uint8_t)pick(seed, 8);
 		message.tc = (uint8_t)pick(seed, 4);
 		message.address = test_random(seed) >> 12 << 6 >> 6 & ~UINT64_C(63);
+	}
+	if (format == NUPA_FLIT_PBR) {
+		message.tc = message.ld_id = 0;
+		message.spid = is_up(&message) ? 0 : (uint16_t)pick(seed, 4096);
+		message.dpid = (uint16_t)pick(seed, 4096);
 	}
 	if (data) {
 		message.poison = (uint8_t)pick(seed, 2);
@@ -155,6 +160,24 @@ static void test_the_crc_of_a_half_is_the_remainder(void)
 	}
 }
 
+/* CXL 3.1 6.2.3.1.2.1, table 6-8: the CRC of a half from that of a whole flit. */
+static void test_the_crc_of_a_flit_gives_that_of_a_half(void)
+{
+	static const uint8_t sixth[] = { 147, 107, 250, 114, 161, 21 };
+	static const uint8_t seventh[] = { 90, 202, 41, 63, 147, 168 };
+	uint64_t seed = test_seed();
+	uint8_t flit[242] = { 0 }, whole[8], half[6];
+
+	for (int round = 0; round < 20; round++) {
+		fill(flit + 114, 122, &seed);
+		flit_crc64(flit, whole);
+		flit_crc48(flit + 114, 122, half);
+		for (uint32_t i = 0; i < 6; i++)
+			CHECK_EQ(half[i], whole[2 + i] ^ times(whole[1], alpha_to(sixth[i])) ^
+					      times(whole[0], alpha_to(seventh[i])));
+	}
+}
+
 /* --- there and back ---------------------------------------------------------------- */
 
 static void test_what_is_packed_is_unpacked(void)
@@ -162,8 +185,8 @@ static void test_what_is_packed_is_unpacked(void)
 	uint64_t seed = test_seed();
 
 	for (int i = 0; i < DAMAGE_ROUNDS; i++) {
-		uint32_t format = pick(&seed, 2);
-		struct nupa_cxl_message message = any_message(&seed), found;
+		uint32_t format = pick(&seed, 3);
+		struct nupa_cxl_message message = any_message(format, &seed), found;
 		uint8_t flits[NUPA_FLIT_MESSAGE_BYTES];
 		int n = nupa_flit_pack(format, &message, flits);
 
@@ -179,7 +202,7 @@ static void refused(struct nupa_cxl_message message)
 {
 	uint8_t flits[NUPA_FLIT_MESSAGE_BYTES];
 
-	for (uint32_t format = 0; format < 2; format++)
+	for (uint32_t format = 0; format < 3; format++)
 		CHECK_EQ(nupa_flit_pack(format, &message, flits), -EINVAL);
 }
 
@@ -233,7 +256,7 @@ static void test_what_no_flit_can_carry_is_refused(void)
 	}
 	message = (struct nupa_cxl_message){ .channel = NUPA_CXL_S2M_NDR, .address = 64 };
 	refused(message);
-	CHECK_EQ(nupa_flit_pack(2, &fine, flits), -EINVAL);
+	CHECK_EQ(nupa_flit_pack(3, &fine, flits), -EINVAL);
 }
 
 /* --- damage ------------------------------------------------------------------------ */
@@ -243,8 +266,8 @@ static void test_any_bit_that_flips_is_found(void)
 	uint64_t seed = test_seed();
 
 	for (int i = 0; i < 40; i++) {
-		uint32_t format = (uint32_t)i % 2, bytes = nupa_flit_bytes(format);
-		struct nupa_cxl_message message = any_message(&seed), found;
+		uint32_t format = (uint32_t)i % 3, bytes = nupa_flit_bytes(format);
+		struct nupa_cxl_message message = any_message(format, &seed), found;
 		uint8_t flits[NUPA_FLIT_MESSAGE_BYTES];
 		int n = nupa_flit_pack(format, &message, flits), fault;
 
@@ -252,7 +275,7 @@ static void test_any_bit_that_flips_is_found(void)
 			flits[bit / 8] ^= (uint8_t)(1 << bit % 8);
 			fault = unpack(format, is_up(&message), flits, n, &found);
 			flits[bit / 8] ^= (uint8_t)(1 << bit % 8);
-			if (format == NUPA_FLIT_256 || bit / 8 % bytes > 1) {
+			if (format != NUPA_FLIT_68 || bit / 8 % bytes > 1) {
 				CHECK_EQ(fault, NUPA_FLIT_CRC);
 				continue;
 			}
@@ -268,8 +291,8 @@ static void test_two_and_three_bits_that_flip_are_found(void)
 	uint64_t seed = test_seed();
 
 	for (int i = 0; i < DAMAGE_ROUNDS; i++) {
-		uint32_t format = pick(&seed, 2), bytes = nupa_flit_bytes(format);
-		struct nupa_cxl_message message = any_message(&seed), found;
+		uint32_t format = pick(&seed, 3), bytes = nupa_flit_bytes(format);
+		struct nupa_cxl_message message = any_message(format, &seed), found;
 		uint8_t flits[NUPA_FLIT_MESSAGE_BYTES], before[NUPA_FLIT_MESSAGE_BYTES];
 		int n = nupa_flit_pack(format, &message, flits);
 		uint32_t flips = 2 + pick(&seed, 2), end = bytes * (uint32_t)n;
@@ -297,8 +320,8 @@ static void test_noise_with_a_right_crc_is_refused_or_makes_sense(void)
 	uint32_t taken = 0;
 
 	for (int i = 0; i < DAMAGE_ROUNDS; i++) {
-		uint32_t format = pick(&seed, 2), bytes = nupa_flit_bytes(format);
-		struct nupa_cxl_message message = any_message(&seed), found;
+		uint32_t format = pick(&seed, 3), bytes = nupa_flit_bytes(format);
+		struct nupa_cxl_message message = any_message(format, &seed), found;
 		uint8_t flits[NUPA_FLIT_MESSAGE_BYTES], again[NUPA_FLIT_MESSAGE_BYTES];
 		int n = nupa_flit_pack(format, &message, flits);
 
@@ -313,6 +336,8 @@ static void test_noise_with_a_right_crc_is_refused_or_makes_sense(void)
 				flits[68 * k + 66] = (uint8_t)crc;
 				flits[68 * k + 67] = (uint8_t)(crc >> 8);
 			}
+		} else if (format == NUPA_FLIT_PBR) {
+			flit_crc64(flits, flits + 242);
 		} else {
 			flit_crc48(flits, 122, flits + 122);
 			flit_crc48(flits + 128, 116, flits + 250);
@@ -333,6 +358,7 @@ int main(int argc, char **argv)
 		CASE(
 		    test_the_crc_of_68_bytes_is_the_remainder_and_has_the_masks_of_the_specification),
 		CASE(test_the_crc_of_a_half_is_the_remainder),
+		CASE(test_the_crc_of_a_flit_gives_that_of_a_half),
 		CASE(test_what_is_packed_is_unpacked),
 		CASE(test_what_no_flit_can_carry_is_refused),
 		CASE(test_any_bit_that_flips_is_found),

@@ -7,6 +7,7 @@
 #include "support/runner.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #define BASE (UINT64_C(1) << 32)
@@ -393,6 +394,56 @@ static void test_the_loop_of_the_benchmark_writes_and_compares(void)
 	nupa_cxl_bus_free(bus);
 }
 
+/* Batches of threads go on while tables and links change: each line is what its thread wrote, or
+ * all ones. */
+static void *work(void *context)
+{
+	struct batch *batch = context;
+
+	for (uint32_t round = 1; round <= 300; round++) {
+		for (uint32_t i = 0; i < 8; i += 2)
+			memset(batch->requests[i].data, (int)(round % 200), 64);
+		if (nupa_flit_plan(&batch->run, batch->requests) != 2)
+			continue;
+		if (go(batch) < 8)
+			continue;
+		for (uint32_t i = 0; i < 8; i += 2)
+			if (!batch->ways[i].status && !batch->ways[i + 1].status)
+				CHECK(!memcmp(batch->answers[i + 1].data, batch->requests[i].data,
+					      64));
+	}
+	return NULL;
+}
+
+static void test_threads_go_on_while_tables_change(void)
+{
+	static const struct nupa_cxl_table empty;
+	struct nupa_cxl_bus *bus = bus_make();
+	struct batch *batches[3];
+	pthread_t threads[3];
+
+	for (uint32_t i = 0; i < 3; i++) {
+		batches[i] = batch_make(bus, i % 2);
+		for (uint32_t k = 0; k < 4; k++) {
+			uint64_t hpa = BASE + 1024 * i + 128 * k;
+
+			ask(batches[i], NUPA_CXL_M2S_RWD, hpa);
+			ask(batches[i], NUPA_CXL_M2S_REQ, hpa);
+		}
+		CHECK_EQ(pthread_create(&threads[i], NULL, work, batches[i]), 0);
+	}
+	for (int i = 0; i < 100; i++) {
+		CHECK_EQ(nupa_cxl_bus_set_table(bus, i % 2 ? &table : &empty), 0);
+		CHECK_EQ(nupa_cxl_bus_set_link(bus, 2, i % 3 != 0), 0);
+		CHECK_EQ(nupa_cxl_bus_set_viral(bus, 1, i % 5 == 0), 0);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		pthread_join(threads[i], NULL);
+		free(batches[i]);
+	}
+	nupa_cxl_bus_free(bus);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -403,6 +454,7 @@ int main(int argc, char **argv)
 		CASE(test_damage_on_any_link_stops_that_request_and_no_other),
 		CASE(test_what_is_no_run_is_refused),
 		CASE(test_the_loop_of_the_benchmark_writes_and_compares),
+		CASE(test_threads_go_on_while_tables_change),
 	};
 
 	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));

@@ -11,15 +11,18 @@ from enum import IntEnum
 from typing import Any
 
 from nupa._engine import ffi, lib
-from nupa.cxl.messages import Message, from_rows, to_rows
+from nupa.cxl.messages import KINDS, Message, from_rows, to_rows
+from nupa.cxl.pbr_messages import PBR_KINDS
 from nupa.fabric.errors import LocalError, RemoteError
 
 
 class Format(IntEnum):
-    """68B flits, with their protocol ID; latency-optimised 256B flits."""
+    """68B flits, with their protocol ID; latency-optimised 256B flits; standard ones with messages
+    that are routed by PIDs (nupa/cxl/pbr_messages.py)."""
 
     FLIT_68 = lib.NUPA_FLIT_68
     FLIT_256 = lib.NUPA_FLIT_256
+    FLIT_PBR = lib.NUPA_FLIT_PBR
 
     @property
     def bytes(self) -> int:
@@ -125,6 +128,21 @@ class Flit(bytes):
         return ", ".join([*parts, f"crc {self.crc.hex()}"])
 
 
+class PbrFlit(Flit):
+    """A standard 256B flit."""
+
+    __slots__ = ()
+
+    @property
+    def format(self) -> Format:
+        return Format.FLIT_PBR
+
+    @property
+    def crc(self) -> bytes:
+        """PCIe 6.0 4.2.3: eight bytes."""
+        return self[242:250]
+
+
 def pack(message: Message, format: Format = Format.FLIT_68) -> list[Flit]:  # noqa: A002
     """The flits of a message.  LocalError: a field does not fit; ValueError, TypeError: see
     `to_rows`."""
@@ -134,7 +152,8 @@ def pack(message: Message, format: Format = Format.FLIT_68) -> list[Flit]:  # no
     if count < 0:
         raise LocalError(f"{message}: no flit can carry it", -count)
     size = format.bytes
-    return [Flit(ffi.buffer(room + i * size, size)) for i in range(count)]
+    kind = PbrFlit if format is Format.FLIT_PBR else Flit
+    return [kind(ffi.buffer(room + i * size, size)) for i in range(count)]
 
 
 def unpack(flits: list[Flit], *, up: bool) -> Message:
@@ -151,6 +170,7 @@ def unpack(flits: list[Flit], *, up: bool) -> Message:
     fault = lib.nupa_flit_unpack(shape, up, whole, len(flits), found, corrected)
     if fault:
         raise FlitError(f"{len(flits)} flits", Fault(fault))
-    (message,) = from_rows(memoryview(ffi.buffer(found)))
+    kinds = PBR_KINDS if shape is Format.FLIT_PBR else KINDS
+    (message,) = from_rows(memoryview(ffi.buffer(found)), kinds)
     assert message is not None
     return message

@@ -75,7 +75,7 @@ def _shown(name: str, value: Any) -> str:
 class M2SReq(_Message):
     """3.3.5: a request without data: *address* is of a line."""
 
-    fields = (
+    fields: ClassVar[tuple[str, ...]] = (
         "address",
         "tag",
         "opcode",
@@ -114,7 +114,7 @@ class M2SReq(_Message):
 class M2SRwD(_Message):
     """3.3.6: a request with a line of *data*; bit n of *byte_enables* is byte n's (MemWrPtl)."""
 
-    fields = (
+    fields: ClassVar[tuple[str, ...]] = (
         "address",
         "data",
         "byte_enables",
@@ -162,7 +162,14 @@ class M2SRwD(_Message):
 class S2MNdr(_Message):
     """3.3.9: an answer without data."""
 
-    fields = ("tag", "opcode", "meta_field", "meta_value", "ld_id", "dev_load")
+    fields: ClassVar[tuple[str, ...]] = (
+        "tag",
+        "opcode",
+        "meta_field",
+        "meta_value",
+        "ld_id",
+        "dev_load",
+    )
     __slots__ = fields
     channel = Channel.S2M_NDR
     row = Struct("<80xHxBxBBxBxB5x")
@@ -188,7 +195,7 @@ class S2MNdr(_Message):
 class S2MDrs(_Message):
     """3.3.10: an answer with a line of *data*."""
 
-    fields = (
+    fields: ClassVar[tuple[str, ...]] = (
         "data",
         "tag",
         "opcode",
@@ -228,7 +235,8 @@ Request = M2SReq | M2SRwD
 Answer = S2MNdr | S2MDrs
 Message = Request | Answer
 
-KINDS: dict[int, type[Message]] = {kind.channel: kind for kind in (M2SReq, M2SRwD, S2MNdr, S2MDrs)}
+#: Messages by their channel.
+Kinds = dict[int, type[Message]]
 _CHANNEL_AT = 82  # in a row
 
 
@@ -243,7 +251,16 @@ class _Packer:
         self.has_data = "data" in names
 
 
-_PACKERS = {kind: _Packer(kind) for kind in KINDS.values()}
+_PACKERS: dict[type[Message], _Packer] = {}
+
+
+def learn(*kinds: type[Message]) -> Kinds:
+    """Have `to_rows` take messages of these kinds."""
+    _PACKERS.update((kind, _Packer(kind)) for kind in kinds)
+    return {kind.channel: kind for kind in kinds}
+
+
+KINDS = learn(M2SReq, M2SRwD, S2MNdr, S2MDrs)
 _DATA = attrgetter("data")
 
 
@@ -266,14 +283,14 @@ def to_rows(messages: Sequence[Message]) -> bytes:
     return b""
 
 
-def from_rows(rows: memoryview) -> list[Message | None]:
+def from_rows(rows: memoryview, kinds: Kinds = KINDS) -> list[Message | None]:
     """An object for each row; None for one without a channel."""
     channels = set(rows[_CHANNEL_AT::ROW_BYTES])
     if len(channels) > 1:
         starts = range(0, len(rows), ROW_BYTES)
-        return [each for at in starts for each in from_rows(rows[at : at + ROW_BYTES])]
+        return [each for at in starts for each in from_rows(rows[at : at + ROW_BYTES], kinds)]
     for channel in channels:
-        kind = KINDS.get(channel)
+        kind = kinds.get(channel)
         if kind is None:
             return [None] * (len(rows) // ROW_BYTES)
         return list(starmap(kind, kind.row.iter_unpack(rows)))

@@ -29,6 +29,7 @@ from nupa.cxl.messages import (
     from_rows,
     to_rows,
 )
+from nupa.cxl.pbr_messages import PbrDrs, PbrNdr, PbrReq, PbrRwD
 from nupa.cxl.port import root_port
 from nupa.cxl.root import HostBridge, RootComplex
 from nupa.fabric.errors import LocalError
@@ -48,7 +49,7 @@ MESSAGES: list[Message] = [
 # Messages and flits
 
 
-@pytest.mark.parametrize("shape", Format)
+@pytest.mark.parametrize("shape", [Format.FLIT_68, Format.FLIT_256])
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_is_the_same_after_its_flits(message: Message, shape: Format) -> None:
     flits = pack(message, shape)
@@ -137,6 +138,39 @@ def test_flits_of_other_messages_are_refused() -> None:
         assert refused.value.fault is fault
 
 
+PBR: list[Message] = [
+    PbrReq(0xF_FFFF_FFFF_FFC0, 1, spid=0xABC, dpid=0x123),
+    PbrRwD(0x1240, LINE, 0x81, tag=9, opcode=MEM_WR_PTL, poison=1, spid=1, dpid=0xFFF),
+    PbrNdr(5, dev_load=1, dpid=0x801),
+    PbrDrs(LINE, 77, poison=1, dpid=0xFFF),
+]
+
+
+@pytest.mark.parametrize("message", PBR)
+def test_a_message_that_is_routed_by_pids_is_the_same_after_its_flit(message: Message) -> None:
+    up = not isinstance(message, Request)
+    (flit,) = pack(message, Format.FLIT_PBR)
+    assert unpack([flit], up=up) == message
+    assert type(unpack([flit], up=up)) is type(message)
+    assert flit.crc.hex() in str(flit)
+    damaged = type(flit)(bytes([flit[0] ^ 1]) + flit[1:])
+    for flits, fault in (([damaged], Fault.CRC), ([Flit(flit)], Fault.CRC)):
+        with pytest.raises(FlitError) as refused:
+            unpack(flits, up=up)
+        assert refused.value.fault is fault
+    for other in Format.FLIT_68, Format.FLIT_256:
+        with pytest.raises(LocalError, match="no flit can carry"):
+            pack(message, other)
+
+
+def test_pids_of_a_request_lie_behind_its_address() -> None:
+    """CXL 3.1 4.3.3, H4 and H14 of PBR: slot 0 from byte 2 on, behind 80 bits."""
+    (flit,) = pack(PBR[0], Format.FLIT_PBR)
+    assert int.from_bytes(flit[12:15], "little") == 0x123 << 12 | 0xABC
+    with pytest.raises(LocalError, match="no flit can carry"):
+        pack(PbrReq(0, ld_id=1), Format.FLIT_PBR)
+
+
 # A host
 
 
@@ -146,7 +180,7 @@ def scene() -> Iterator[tuple[Host, Region]]:
         yield made
 
 
-@pytest.mark.parametrize("shape", Format)
+@pytest.mark.parametrize("shape", [Format.FLIT_68, Format.FLIT_256])
 def test_lines_in_flits_are_those_of_the_bus(scene: tuple[Host, Region], shape: Format) -> None:
     host, region = scene
     port, random = FlitPort(host.bus, shape), Random(5)
@@ -291,6 +325,8 @@ def test_requests_that_are_not_modelled_or_too_many_are_refused(
     ):
         with pytest.raises(LocalError, match=why):
             port.transact([request])  # type: ignore[list-item]
+    with pytest.raises(LocalError, match="not modelled"):
+        FlitPort(host.bus, Format.FLIT_PBR).read(region.base)
     with pytest.raises(LocalError, match="at most 4096"):
         port.transact([M2SReq(region.base)] * 4097)
     assert port.transact([]) == []
