@@ -241,10 +241,11 @@ def bi_route_table() -> Capability:
 
 
 @once
-def bi_decoder(*, explicit_commit: bool) -> Capability:
-    """8.2.4.27; downstream switch ports want an *explicit_commit*, root ports and devices none."""
+def bi_decoder(*, explicit_commit: bool, hdm_d: bool = False) -> Capability:
+    """8.2.4.27; downstream switch ports want an *explicit_commit*, root ports and devices none;
+    *hdm_d*: the device can do without BI, by CXL.cache."""
     rows = (
-        Field("capability.hdm_d", 0x00, "0", HWINIT, 0, "8.2.4.27.1"),
+        Field("capability.hdm_d", 0x00, "0", HWINIT, int(hdm_d), "8.2.4.27.1"),
         Field("capability.explicit_commit", 0x00, "1", HWINIT, int(explicit_commit), "8.2.4.27.1"),
         Field("control.forward", 0x04, "0", RW, 0, "8.2.4.27.2"),
         Field("control.enable", 0x04, "1", RW, 0, "8.2.4.27.2"),

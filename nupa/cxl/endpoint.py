@@ -20,7 +20,7 @@ from nupa.cxl.function import Function
 from nupa.cxl.hdm import DecoderSet
 from nupa.cxl.interrupts import BAR_BYTES, PENDING_AT, Msix
 from nupa.cxl.parts import PartedMedia
-from nupa.cxl.pci_tables import CLASS_CXL_MEMORY, Bar, type0
+from nupa.cxl.pci_tables import CLASS_ACCELERATOR, CLASS_CXL_MEMORY, Bar, type0
 from nupa.cxl.pcie_tables import (
     MSIX_BYTES,
     PCIE_BYTES,
@@ -39,7 +39,8 @@ _DVSECS = ("device", "register_locator", "gpf_device", "flex_bus")
 class Type3(Function):
     """A single logical device with *memory_bytes*, a multiple of 256 MiB; `component` is behind
     BAR 0, `device` behind BAR 2, and interrupts behind BAR 4; `decoders` are its HDM decoders.
-    They reach *dpa_bytes* if it has other memory beside its own.
+    They reach *dpa_bytes* if it has other memory beside its own.  With a *cache* it is what a type
+    2 device (nupa/cxl/type2.py) has of registers.
 
     What makes it one that works (nupa/cxl/expander.py) sets `media`, the memory behind it, and
     `poison_read`, which is called with the address of each poisoned line that a host has read.
@@ -56,6 +57,7 @@ class Type3(Function):
         link: Link | None = None,
         name: str = "type3",
         dpa_bytes: int = 0,
+        cache: bool = False,
     ) -> None:
         self.memory_bytes = memory_bytes
         #: What tags requests for it, if it is one of a multi-logical device's (CXL 3.1 2.4).
@@ -67,7 +69,7 @@ class Type3(Function):
                 tables.ras(),
                 tables.link(),
                 tables.hdm(decoders, targets=0),
-                tables.bi_decoder(explicit_commit=False),
+                tables.bi_decoder(explicit_commit=False, hdm_d=cache),
             ]
         )
         self.decoders = DecoderSet(self.component["hdm"], dpa_bytes or memory_bytes)
@@ -77,12 +79,14 @@ class Type3(Function):
             Bar(2, self.device.size),
             Bar(4, BAR_BYTES, wide=False),
         ]
-        config = ConfigSpace(type0(dvsec.VENDOR_ID, DEVICE_ID, CLASS_CXL_MEMORY, bars))
+        kind = CLASS_ACCELERATOR if cache else CLASS_CXL_MEMORY
+        protocols = ("cache", "mem") if cache else ("mem",)
+        config = ConfigSpace(type0(dvsec.VENDOR_ID, DEVICE_ID, kind, bars))
         config.add_capability("pcie", pcie(PortType.ENDPOINT, link=link), PCIE_BYTES)
         config.add_capability("msix", msix(_VECTORS, 4, 0, PENDING_AT), MSIX_BYTES)
         self.msix = Msix(config["msix"], _VECTORS)
         for part in (
-            dvsec.device(memory_bytes),
+            dvsec.device(memory_bytes, cache=cache),
             dvsec.register_locator(
                 [
                     dvsec.Location(dvsec.Block.COMPONENT, 0),
@@ -90,7 +94,7 @@ class Type3(Function):
                 ]
             ),
             dvsec.gpf_device(),
-            dvsec.flex_bus("mem", "flit_68", "flit_256"),
+            dvsec.flex_bus(*protocols, "flit_68", "flit_256"),
         ):
             config.add_extended(part.name, part.rows, part.bytes)
         config.add_extended("doe", ext.doe(), ext.DOE_BYTES)

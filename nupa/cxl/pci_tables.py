@@ -16,6 +16,7 @@ HEADER_BYTES = 0x40
 #: Base class, sub-class, programming interface: PCI Code and ID Assignment, 1.5 and 1.6.
 CLASS_BRIDGE = 0x060400
 CLASS_CXL_MEMORY = 0x050210
+CLASS_ACCELERATOR = 0x120000
 
 _TYPE_0, _TYPE_1 = 0, 1
 
