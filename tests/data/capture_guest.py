@@ -24,6 +24,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -79,13 +80,15 @@ print(json.dumps(bars))
 class Guest:
     """One guest of a machine of its own, and the monitor of its QEMU."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, extra: Sequence[str] = ()) -> None:
+        """*extra*: words for QEMU after its own."""
         self.name = f"capture-{folder.name[-8:]}"
         self.monitor_path = folder / "qmp"
         words = shlex.join(boot.prepare(None, lambda text: print(text, file=sys.stderr)).qemu)
         program = folder / "qemu"
         program.write_text(
-            f'#!/bin/sh\nexec {words} "$@" -qmp unix:{self.monitor_path},server=on,wait=off\n'
+            f'#!/bin/sh\nexec {words} "$@" {shlex.join(extra)} '
+            f"-qmp unix:{self.monitor_path},server=on,wait=off\n"
         )
         program.chmod(0o700)
         self.nupa("up", "--guests", "1", "--name", self.name, "--qemu", str(program))
