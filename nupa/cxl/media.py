@@ -7,7 +7,7 @@ Knows reads and writes inside; never who reads, nor what is poisoned.
 from __future__ import annotations
 
 import mmap
-from typing import Protocol
+from typing import Any, Protocol
 
 from nupa.fabric.errors import LocalError
 
@@ -28,9 +28,9 @@ class Media(Protocol):
 
 
 class PlainMedia:
-    """Bytes of a *view*.
+    """*size* bytes of a writable *buffer*, from *start* on; without a size to its end.
 
-    >>> media = PlainMedia(memoryview(bytearray(128)))
+    >>> media = PlainMedia(bytearray(128))
     >>> media.write(64, b"cxl")
     >>> media.read(62, 6)
     b'\\x00\\x00cxl\\x00'
@@ -38,12 +38,21 @@ class PlainMedia:
 
     _STEP = 1 << 20
 
-    def __init__(self, view: memoryview) -> None:
-        self._view = view.cast("B")
+    def __init__(self, buffer: Any, start: int = 0, size: int | None = None) -> None:
+        with memoryview(buffer) as view:
+            # A memoryview in a loop that the collector breaks crashes Python (gh-77894, until
+            # 3.12): we keep what is behind it, and make views when they are used.
+            self._buffer = view.obj if isinstance(buffer, memoryview) else buffer
+            self._start = start
+            self._bytes = view.nbytes - start if size is None else size
+
+    @property
+    def _view(self) -> memoryview:
+        return memoryview(self._buffer).cast("B")[self._start : self._start + self._bytes]
 
     @property
     def size(self) -> int:
-        return len(self._view)
+        return self._bytes
 
     def read(self, dpa: int, size: int) -> bytes:
         return bytes(self._view[self._range(dpa, size)])
@@ -56,10 +65,11 @@ class PlainMedia:
         which nobody has used still cost nothing."""
         self._range(dpa, size)
         zeros = bytes(min(size, self._STEP))
+        view = self._view
         for at in range(dpa, dpa + size, self._STEP):
             part = min(self._STEP, dpa + size - at)
-            if self._view[at : at + part].tobytes() != zeros[:part]:
-                self._view[at : at + part] = zeros[:part]
+            if view[at : at + part].tobytes() != zeros[:part]:
+                view[at : at + part] = zeros[:part]
 
     def check(self, dpa: int, size: int) -> None:
         """Whether all of it is there."""
@@ -73,4 +83,4 @@ class PlainMedia:
 
 def anonymous(size: int) -> PlainMedia:
     """Memory of this process, which takes room only where it is written."""
-    return PlainMedia(memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))
+    return PlainMedia(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))

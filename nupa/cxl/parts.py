@@ -29,25 +29,27 @@ _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Linux; Python names it f
 
 
 class Memory(PlainMedia):
-    """The bytes of *buffer*, which is writable and a multiple of 64 long, and its poisoned lines:
+    """Bytes of *buffer*, as PlainMedia has them, a multiple of 64, and its poisoned lines:
     all who have a part of it see the same.  *forget*(offset, size) makes zeros of whole pages, if
     there is a better way than to write them.  LocalError: it is no such buffer."""
 
     def __init__(
         self,
         buffer: Any,
+        start: int = 0,
+        size: int | None = None,
         *,
         forget: Callable[[int, int], None] | None = None,
         store: Store | None = None,
         base: int = 0,
     ) -> None:
-        super().__init__(memoryview(buffer))
+        super().__init__(buffer, start, size)
         self._forget = forget or super().clear
         #: Of what it is a part, and where in it: for windows.
         self.store = store
         self.base = base
-        self._buffer = ffi.from_buffer(buffer, require_writable=True)
-        handle = lib.nupa_cxl_memory_new(self._buffer, self.size)
+        self._kept = ffi.from_buffer(self._buffer, require_writable=True)
+        handle = lib.nupa_cxl_memory_new(self._kept + start, self.size)
         if handle == ffi.NULL:
             raise LocalError(f"memory of {self.size:#x} bytes", ffi.errno)
         #: The C `struct nupa_cxl_memory *`.
@@ -129,8 +131,7 @@ class SparseFile(Closing):
         def forget(offset: int, length: int) -> None:
             self._map.madvise(mmap.MADV_REMOVE, base + offset, length)
 
-        view = memoryview(self._map)[base : base + size]
-        return Memory(view, forget=forget, store=self, base=base)
+        return Memory(self._map, base, size, forget=forget, store=self, base=base)
 
     def close(self) -> None:
         self._closer()

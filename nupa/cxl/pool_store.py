@@ -34,8 +34,7 @@ class PoolStore(Closing):
         start, self._used = self._used, self._used + size
         if self._used > self._size:
             raise LocalError(f"{size:#x} bytes at {start:#x}: there are {self._size:#x}")
-        view = memoryview(self._memory).cast("B")[start : start + size]  # type: ignore[arg-type]
-        return _PoolPart(self, self._memory, view, start)
+        return _PoolPart(self, self._memory, start, size)
 
     def close(self) -> None:
         """Nobody uses it any more.  LocalError: a region is published over it (EBUSY)."""
@@ -45,10 +44,9 @@ class PoolStore(Closing):
 class _PoolPart(Memory):
     """Memory that is touched only where it is backed: what is not, is zeros."""
 
-    def __init__(self, store: PoolStore, pool: PoolMemory, view: memoryview, start: int) -> None:
-        super().__init__(view, store=store, base=pool.offset + start)
+    def __init__(self, store: PoolStore, pool: PoolMemory, start: int, size: int) -> None:
+        super().__init__(pool, start, size, store=store, base=pool.offset + start)
         self._pool = pool
-        self._start = start
         self._backed: set[int] = set()
 
     def back(self, offset: int, size: int) -> None:
