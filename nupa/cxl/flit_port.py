@@ -42,7 +42,7 @@ _MOST_DEVICES = 65536
 _WAY_BYTES = ffi.sizeof("struct nupa_flit_way")
 _STATUS_AT = ffi.offsetof("struct nupa_flit_way", "status")
 _STATUSES = list(Status)
-_LOST = "a wire gives back as many flits as it was given"
+_LOST = "a wire gives back as many flits as it was given, of the same format"
 _SPLIT = {shape: Struct(f"{shape.bytes}s").iter_unpack for shape in Format}
 
 
@@ -218,7 +218,10 @@ class FlitPort:
 
     def _arrived(self, hop: Hop) -> tuple[Any, int, Any]:
         """What the component behind a link takes from it."""
-        return b"".join(hop.flits), len(hop.flits), hop.counts
+        flits = b"".join(hop.flits)
+        if len(flits) != len(hop.flits) * self.format.bytes:
+            raise LocalError(_LOST)
+        return flits, len(hop.flits), hop.counts
 
     def _objects(self, rows: Any) -> list[Message | None]:
         return from_rows(memoryview(ffi.buffer(rows, self._run.n * ROW_BYTES)))
@@ -227,9 +230,8 @@ class FlitPort:
         """FlitError for the first request that has no answer."""
         n = self._run.n
         ways = bytes(ffi.buffer(self._ways, n * _WAY_BYTES))
-        if None in answers:
-            i = answers.index(None)
-            way = self._ways[i]
+        if not all(answers):
+            way = self._ways[[bool(answer) for answer in answers].index(False)]
             where = "the host" if not way.at else f"switch {way.at}"
             if way.at == way.links:
                 where = "the device"

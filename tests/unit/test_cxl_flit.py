@@ -16,6 +16,7 @@ from nupa.cxl.decode import Window
 from nupa.cxl.endpoint import Type3
 from nupa.cxl.flit import Fault, Flit, FlitError, Format, pack, unpack
 from nupa.cxl.flit_port import FlitPort, Hop
+from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.host import Host, Region
 from nupa.cxl.messages import (
     MEM_DATA_NXM,
@@ -32,7 +33,10 @@ from nupa.cxl.messages import (
 from nupa.cxl.pbr_messages import PbrDrs, PbrNdr, PbrReq, PbrRwD
 from nupa.cxl.port import root_port
 from nupa.cxl.root import HostBridge, RootComplex
+from nupa.cxl.site import Site
 from nupa.fabric.errors import LocalError
+from nupa.fabric.topology import Host as Place
+from nupa.fabric.topology import Switch, Topology, Trunk
 from tests.unit.cxl_rack import STEP
 
 LINE = bytes(range(64))
@@ -299,6 +303,8 @@ def test_damage_on_a_link_is_an_error_that_names_who_refused_it(
     assert (port.read(region.base), port.corrected) == (LINE, 6)
     with pytest.raises(LocalError, match="as many flits"):
         FlitPort(host.bus, wire=lambda _hop: []).read(region.base)
+    with pytest.raises(LocalError, match="as many flits"):
+        FlitPort(host.bus, wire=lambda hop: [Flit(b"cut")] * len(hop.flits)).read(region.base)
 
 
 def test_a_device_at_a_root_port_is_one_link_away() -> None:
@@ -310,6 +316,28 @@ def test_a_device_at_a_root_port_is_one_link_away() -> None:
         exchange = FlitPort(host.bus).exchange([M2SRwD(region.base, LINE), M2SReq(region.base)])
         assert [(hop.link, hop.up) for hop in exchange.hops] == [(0, False), (0, True)]
         assert exchange.answers == [S2MNdr(0), S2MDrs(LINE, 0)]
+
+
+def test_requests_of_one_batch_have_as_many_links_as_their_ways() -> None:
+    """Device 2 is at the host's own switch, the logical device at another that is stacked."""
+    places = (Place("a", "s"), Place("b", "t"))
+    stacked = Topology("two", (Switch("s", 8), Switch("t", 8)), places, (Trunk(("s", "t")),))
+    with Site(stacked, [STEP], [STEP]) as site:
+        manager = FabricManager.of(site.manager)
+        manager.allocate(3, 5, [STEP])
+        manager.bind(0, 0, 2)
+        manager.bind(0, 1, 3, 5)
+        host = site.host(0)
+        region = host.create_region(host.devices)
+        lines = [bytes([i]) * 64 for i in range(4)]
+        here = [region.base + 256 * i for i in range(4)]
+        requests: list[Request] = [M2SRwD(at, line) for at, line in zip(here, lines, strict=True)]
+        exchange = FlitPort(host.bus).exchange([*requests, *map(M2SReq, here)])
+        assert exchange.answers == [S2MNdr(0)] * 4 + [S2MDrs(line, 0) for line in lines]
+        assert [there and there.ld_id for there in exchange.received] == [0, 5] * 4
+        crossed = [sum(bool(hop.of(i)) for hop in exchange.hops) for i in range(8)]
+        assert crossed == [4, 6] * 4
+        assert region.read(256, 64) == lines[1]
 
 
 def test_requests_that_are_not_modelled_or_too_many_are_refused(
