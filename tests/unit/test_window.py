@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -167,7 +168,9 @@ def test_the_thread_is_there_while_windows_are(fabric: Fabric, region: Region) -
 def test_a_child_has_none_of_the_windows_and_maps_its_own(fabric: Fabric, region: Region) -> None:
     with fabric.host(0).map(region, on_loss="raise") as window:
         window[0:4] = b"data"
-        child = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: there are threads
+            child = os.fork()
         if child == 0:
             code = 1
             try:
