@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -11,13 +14,16 @@ import pytest
 from nupa.cxl.bus import MemoryAccessError
 from nupa.cxl.coherence import Filter
 from nupa.cxl.dcd import Policy
+from nupa.cxl.decode import Window as Cfmws
 from nupa.cxl.expander import Expander
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.host import Host, Region
-from nupa.cxl.parts import Memory
+from nupa.cxl.interleave import Interleave
+from nupa.cxl.parts import Memory, PartedMedia, SparseFile
 from nupa.cxl.site import Site
 from nupa.fabric import Fabric, LocalError
 from nupa.memory import atomic_fetch_add, atomic_load
+from tests.unit.cxl_host import Host as Machine
 
 STEP = 256 << 20
 PAGE = 4096
@@ -52,6 +58,36 @@ def test_loads_and_requests_see_the_same_bytes(site: Site, ways: int, granularit
         assert window.read(512 * 77, 8) == b"by a bus"
         assert atomic_fetch_add(window, 8, 3) == 0
         assert region.read(offset + 8, 8) == b"\3" + bytes(7)
+
+
+@pytest.mark.parametrize("xor", [False, True])
+@pytest.mark.parametrize("numbers", [[1, 5], [0, 4, 2, 6], [0, 4, 2, 6, 1, 5, 3, 7]])
+def test_what_is_stored_is_dealt_to_the_devices_of_two_bridges(
+    numbers: list[int], xor: bool
+) -> None:
+    at, ways, blocks = 1 << 40, len(numbers), 64
+    bits = (12, 15, 20) if xor else (12,)  # of an address, which make its bridge's number
+    maps = (sum(1 << bit for bit in bits),) if xor else ()
+    windows = [Cfmws(at, 32 * STEP, (10, 11), Interleave(2, PAGE, maps))]
+    machine = Machine(windows)
+    with SparseFile(16 * STEP) as store:
+        media = {each: PartedMedia.of(store.take(2 * STEP), 2 * STEP) for each in machine.devices}
+        with Host(machine.root, windows, memory=media.__getitem__) as host:
+            region = host.create_region([host.devices[n] for n in numbers], granularity=PAGE)
+            start = (1 << 20) - blocks // 2 * PAGE
+            data = Random(5).randbytes(blocks * PAGE)
+            with host.map(region, start, len(data)) as window:
+                window.memory[:] = data
+                assert region.read(start, len(data)) == data
+            dealt = dict.fromkeys(numbers, b"")
+            for i in range(blocks):
+                address = region.base + start + i * PAGE
+                bridge = sum(address >> bit & 1 for bit in bits) % 2
+                turn = address // PAGE % ways & ~1 | bridge
+                dealt[numbers[turn]] += data[i * PAGE : (i + 1) * PAGE]
+            for number, wanted in dealt.items():
+                found = media[machine.devices[number]].read(start // ways, len(wanted))
+                assert found == wanted
 
 
 def test_two_windows_on_one_region_share_it_and_caches_do_not(site: Site) -> None:
@@ -227,3 +263,13 @@ def test_devices_whose_memory_is_of_a_fabric_are_mapped_from_its_pool() -> None:
         with host.map(region_of(host, 2, PAGE), 0, 4 * PAGE) as window:
             window[PAGE : PAGE + 4] = b"pool"
             assert host.regions[0].read(PAGE, 4) == b"pool"
+
+
+def test_memory_may_be_garbage_of_a_cycle() -> None:
+    with SparseFile(PAGE) as store:
+        cycle: list[object] = [store.take(PAGE)]
+        cycle.append(cycle)
+        watched = weakref.ref(cycle[0])
+        del cycle
+        gc.collect()
+        assert watched() is None
