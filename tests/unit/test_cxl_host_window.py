@@ -19,7 +19,8 @@ from nupa.cxl.expander import Expander
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.host import Host, Region
 from nupa.cxl.interleave import Interleave
-from nupa.cxl.parts import Memory, PartedMedia, SparseFile
+from nupa.cxl.parts import PartedMedia, SparseFile
+from nupa.cxl.pool_store import PoolStore
 from nupa.cxl.site import Site
 from nupa.fabric import Fabric, LocalError
 from nupa.memory import atomic_fetch_add, atomic_load
@@ -236,20 +237,6 @@ def test_memory_that_hosts_cache_is_not_mapped_past_its_snoop_filter(site: Site)
     Filter(host.bus.media(device.function).parts[0].memory)
     with pytest.raises(LocalError, match="has a snoop filter"):
         host.map(region, 0, 2 * PAGE)
-
-
-class PoolStore:
-    """Memory of devices that is a fabric's: reserved, and backed where it is mapped."""
-
-    def __init__(self, fabric: Fabric, size: int) -> None:
-        self.where = fabric
-        self._memory = fabric.pool.reserve(size)
-        self._used = 0
-
-    def take(self, size: int) -> Memory:
-        at, self._used = self._used, self._used + size
-        view = memoryview(self._memory).cast("B")[at : at + size]  # type: ignore[arg-type]
-        return Memory(view, store=self, base=self._memory.offset + at)
 
 
 def test_devices_whose_memory_is_of_a_fabric_are_mapped_from_its_pool() -> None:
