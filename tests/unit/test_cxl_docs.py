@@ -20,6 +20,7 @@ OUTPUT = {
     'tag="mailbox"': "0 7\nb'from host0' b'store' host0 ('host1',)\n",
     "pool.set_quota(": "122\nTrue b'\\xff\\xff' 0\n",
     "fabric.switch.host(0)": "['03:00.0', '04:00.0'] 512 b'the first 24 bytes are here'\n",
+    "create_dynamic_region": "[(0, 67108864)] b'dynamic'\n[] b'\\xff\\xff'\n",
     "fm.bind(1, 0, 2)": ("INVALID_INPUT ['virtual switch 0, vPPB 0: bound to port 2']\n"),
     "FlitPort(": "0 down id 5555, header 000049a0, H5 032300000000000800000000, crc 0322\n"
     "1 down id 5555, header 000049a0, H5 032300000000000800000000, crc 0322\n"
