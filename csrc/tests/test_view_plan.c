@@ -103,6 +103,55 @@ static void plans_that_are_none_are_refused(void)
 	CHECK_EQ(try_file(-1, wrong[0].pieces, 1, 0, PAGE, &view), -EBADF);
 }
 
+/* Numbers near those that mean something. */
+static uint64_t some_number(uint64_t *random)
+{
+	static const uint64_t near[] = {
+		0, 1, 64, PAGE, 2 * PAGE, 4 * PAGE, FILE_PAGES * PAGE, UINT64_MAX
+	};
+	const uint64_t picked = near[test_random(random) % (sizeof(near) / sizeof(near[0]))];
+
+	switch (test_random(random) % 4) {
+	case 0:
+		return test_random(random);
+	case 1:
+		return picked + test_random(random) % 3 - 1;
+	default:
+		return picked * (test_random(random) % 8);
+	}
+}
+
+static void random_plans_are_refused_or_right(void)
+{
+	uint64_t random = test_seed(), pieces[8];
+	uint32_t right = 0;
+	int fd = make_file();
+
+	for (uint32_t i = 0; i < 20000; i++) {
+		const uint32_t n = (uint32_t)(test_random(&random) % 9);
+		const uint64_t turn_bytes = some_number(&random), bytes = some_number(&random);
+		struct nupa_view *view;
+		int rc;
+
+		for (uint32_t p = 0; p < 8; p++)
+			pieces[p] = some_number(&random);
+		rc = try_file(fd, pieces, n, turn_bytes, bytes, &view);
+		CHECK(rc == 0 || rc == -EINVAL);
+		if (rc)
+			continue;
+		right++;
+		for (uint64_t at = 0; at < bytes; at += 512) {
+			const uint64_t turn = n == 1 ? 0 : at / turn_bytes;
+			const uint64_t rest = n == 1 ? at : at % turn_bytes;
+
+			CHECK_EQ(words(view)[at / sizeof(at)],
+				 pieces[turn % n] + turn / n * turn_bytes + rest);
+		}
+		nupa_view_free(view);
+	}
+	CHECK(right > 0);
+}
+
 static void more_mappings_than_a_process_should_take_are_refused(void)
 {
 	const uint64_t pieces[] = { 0, (NUPA_VIEW_MAPPINGS_MAX / 2 + 1) * PAGE };
@@ -120,6 +169,7 @@ int main(int argc, char **argv)
 	static const struct test_case cases[] = {
 		CASE(turns_are_where_the_plan_says),
 		CASE(plans_that_are_none_are_refused),
+		CASE(random_plans_are_refused_or_right),
 		CASE(more_mappings_than_a_process_should_take_are_refused),
 	};
 

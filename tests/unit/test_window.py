@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from nupa.fabric.region import Region
 from nupa.fabric.window import Window, WindowError
 from nupa.memory import atomic_fetch_add, atomic_load
 from nupa.memory.access import Access
+from nupa.verbs import Context
 
 PAGE = 4096
 
@@ -168,23 +169,46 @@ def test_the_thread_is_there_while_windows_are(fabric: Fabric, region: Region) -
 def test_a_child_has_none_of_the_windows_and_maps_its_own(fabric: Fabric, region: Region) -> None:
     with fabric.host(0).map(region, on_loss="raise") as window:
         window[0:4] = b"data"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: there are threads
-            child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                with pytest.raises(WindowError, match="the parent process's"):
-                    window.read(0, 4)
-                assert window[0:4] == b"\xff" * 4
-                with fabric.host(1).map(region) as own:
-                    assert own.read(0, 4) == b"data"
-                    own[0:4] = b"both"
-                code = 0
-            finally:
-                os._exit(code)
-        assert os.waitpid(child, 0)[1] == 0
+
+        def check() -> bool:
+            with fabric.host(1).map(region) as own:
+                found = own.read(0, 4)
+                own[0:4] = b"both"
+            lost = window[0:4] == b"\xff" * 4
+            return (
+                lost
+                and found == b"data"
+                and refused(lambda: window.read(0, 4), "the parent process's")
+            )
+
+        assert in_a_child(check)
         assert window.read(0, 4) == b"both"
+
+
+def test_a_child_of_a_process_that_is_attached_opens_the_fabric_again(
+    fabric: Fabric, region: Region
+) -> None:
+    with Context(fabric=fabric, host=0):
+        assert in_a_child(lambda: refused(lambda: fabric.host(1).map(region), "open it again"))
+
+
+def in_a_child(check: Callable[[], bool]) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: there are threads
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if check() else 2
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def refused(call: Callable[[], object], why: str) -> bool:
+    with pytest.raises(WindowError, match=why):
+        call()
+    return True
 
 
 def test_a_window_outlives_its_fabric_object() -> None:
