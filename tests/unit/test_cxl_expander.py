@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from nupa.cxl.cdat import Data, Dslbis
@@ -68,3 +71,12 @@ def test_an_access_one_byte_beyond_the_memory_is_refused() -> None:
     with pytest.raises(MediaError):
         media.write(4095, b"xy")
     assert media.read(4095, 1) == b"x"
+
+
+def test_memory_of_a_view_is_freed_with_the_cycle_that_it_is_in() -> None:
+    memory = Memory(memoryview(bytearray(4096)))
+    gone = weakref.ref(memory)
+    vars(memory)["itself"] = memory
+    del memory
+    gc.collect()
+    assert gone() is None
