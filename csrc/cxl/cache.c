@@ -42,8 +42,7 @@ static void lose(struct cache_line *line)
 /* What has been changed goes to the memory. */
 static void write_back(struct cache_set *set, struct cache_line *line)
 {
-	memcpy(line->memory->bytes + line->offset, line->data, CXL_LINE_BYTES);
-	cxl_memory_poison_line(line->memory, line->offset, false);
+	cxl_memory_write(line->memory, line->offset, line->data, CXL_LINE_BYTES);
 	line->state = NUPA_CXL_E;
 	set->counts.write_backs++;
 }

@@ -206,19 +206,17 @@ static void join_in(const struct access *access)
 /* Straight to the memory, which nobody else has then. */
 static void bypass(const struct access *access, bool is_poisoned)
 {
-	uint8_t *bytes = access->place->memory->bytes + access->offset + access->at;
+	const uint64_t at = access->offset + access->at;
 	bool is_whole = access->bytes == CXL_LINE_BYTES;
 
 	if (!access->writes) {
-		memcpy(access->to, bytes, access->bytes);
+		memcpy(access->to, access->place->memory->bytes + at, access->bytes);
 		return;
 	}
 	say(access, is_whole ? NUPA_CXL_MEM_WR : NUPA_CXL_MEM_WR_PTL, NUPA_CXL_META_I,
 	    NUPA_CXL_SNP_NONE, is_poisoned);
 	snoop_answer(access->snoop, access->bus->cache->shape.host, access->offset, NUPA_CXL_CMP);
-	memcpy(bytes, access->from, access->bytes);
-	if (is_whole)
-		cxl_memory_poison_line(access->place->memory, access->offset, false);
+	cxl_memory_write(access->place->memory, at, access->from, access->bytes);
 }
 
 static bool is_whole_write(const struct access *access)

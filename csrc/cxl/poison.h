@@ -5,6 +5,7 @@
 #define NUPA_CXL_POISON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* cffi: begin */
@@ -29,11 +30,20 @@ struct nupa_cxl_memory {
 	uint64_t size;
 	/* A bit for each line.  Writes of hosts change it beside each other: atomics. */
 	uint64_t *poison;
-	uint64_t n_poisoned;          /* so that who has none does not look */
+	uint64_t n_poisoned; /* so that who has none does not look */
+	/* Odd while a line becomes poisoned: who reads or writes beside that does it again. */
+	uint64_t turns;
 	struct nupa_cxl_snoop *snoop; /* snoop.h; NULL: no host keeps lines of it */
 };
 
-/* An offset that is inside. */
+/* Bytes of one line, which is inside.  Hosts read and write one line beside each other, as in real
+ * memory: each aligned word is read or written whole. */
+
+/* false: it is poisoned, and nothing was read. */
+bool cxl_memory_read(const struct nupa_cxl_memory *memory, uint64_t offset, void *to, size_t bytes);
+/* A whole line is not poisoned then. */
+void cxl_memory_write(struct nupa_cxl_memory *memory, uint64_t offset, const void *from,
+		      size_t bytes);
 bool cxl_memory_has_poison(const struct nupa_cxl_memory *memory, uint64_t offset);
 void cxl_memory_poison_line(struct nupa_cxl_memory *memory, uint64_t offset, bool poisoned);
 

@@ -101,15 +101,13 @@ static void request(struct nupa_cxl_snoop *snoop, uint32_t host, uint64_t offset
 
 bool snoop_read(struct nupa_cxl_snoop *snoop, uint64_t offset, uint8_t *to, size_t bytes)
 {
-	bool has_poison;
+	bool is_good;
 
 	pthread_mutex_lock(&snoop->lock);
 	request(snoop, SNOOP_HOSTS, offset, NUPA_CXL_MEM_RD, NUPA_CXL_SNP_CUR);
-	has_poison = cxl_memory_has_poison(snoop->memory, offset);
-	if (!has_poison)
-		memcpy(to, snoop->memory->bytes + offset, bytes);
+	is_good = cxl_memory_read(snoop->memory, offset, to, bytes);
 	pthread_mutex_unlock(&snoop->lock);
-	return !has_poison;
+	return is_good;
 }
 
 void snoop_write(struct nupa_cxl_snoop *snoop, uint64_t offset, const uint8_t *from, size_t bytes)
@@ -119,9 +117,7 @@ void snoop_write(struct nupa_cxl_snoop *snoop, uint64_t offset, const uint8_t *f
 	pthread_mutex_lock(&snoop->lock);
 	request(snoop, SNOOP_HOSTS, offset, is_whole ? NUPA_CXL_MEM_WR : NUPA_CXL_MEM_WR_PTL,
 		NUPA_CXL_SNP_INV);
-	memcpy(snoop->memory->bytes + offset, from, bytes);
-	if (is_whole)
-		cxl_memory_poison_line(snoop->memory, offset, false);
+	cxl_memory_write(snoop->memory, offset, from, bytes);
 	pthread_mutex_unlock(&snoop->lock);
 }
 

@@ -64,29 +64,22 @@ enum nupa_cxl_status bus_line_read(struct nupa_cxl_bus *bus, const struct bus_li
 {
 	struct nupa_cxl_snoop *snoop = snoop_of(line->memory);
 
-	if (snoop ? !snoop_read(snoop, line->offset, to, bytes)
-		  : cxl_memory_has_poison(line->memory, line->offset)) {
-		for (uint32_t i = 0; i < line->place.n_hops; i++)
-			count(&bus->ports[line->place.hops[i]].counters.poison);
-		return NUPA_CXL_POISON;
-	}
-	if (snoop)
+	if (snoop ? snoop_read(snoop, line->offset, to, bytes)
+		  : cxl_memory_read(line->memory, line->offset, to, bytes))
 		return NUPA_CXL_OK;
-	memcpy(to, line->memory->bytes + line->offset, bytes);
-	return NUPA_CXL_OK;
+	for (uint32_t i = 0; i < line->place.n_hops; i++)
+		count(&bus->ports[line->place.hops[i]].counters.poison);
+	return NUPA_CXL_POISON;
 }
 
 void bus_line_write(const struct bus_line *line, const uint8_t *from, size_t bytes)
 {
 	struct nupa_cxl_snoop *snoop = snoop_of(line->memory);
 
-	if (snoop) {
+	if (snoop)
 		snoop_write(snoop, line->offset, from, bytes);
-		return;
-	}
-	memcpy(line->memory->bytes + line->offset, from, bytes);
-	if (bytes == CXL_LINE_BYTES)
-		cxl_memory_poison_line(line->memory, line->offset, false);
+	else
+		cxl_memory_write(line->memory, line->offset, from, bytes);
 }
 
 /* One line, or bytes of one. */
