@@ -14,17 +14,18 @@ from nupa.cxl.pool_store import PoolStore
 from nupa.cxl.publish import Publisher
 from nupa.cxl.site import Site
 from nupa.fabric.errors import FabricError, LocalError
+from nupa.fabric.topology import MEMORY_STEP_BYTES, MemoryDevice
 
 if TYPE_CHECKING:
     from nupa.fabric.fabric import Fabric
     from nupa.fabric.topology import Topology
 
-_STEP = 256 << 20
+_STEP = MEMORY_STEP_BYTES
 
 
 class FabricSite(Site):
-    """Of *fabric*: a device of 256 MiB for each host, and a multi-logical one with as much for each
-    and 512 MiB of dynamic capacity.
+    """Of *fabric*: the devices of *topology*; if that names none, one of 256 MiB for each host, and
+    a multi-logical one with as much for each and 512 MiB of dynamic capacity.
 
     Their memory is in the fabric's pool, if that has room for all of it, and then what hosts reach
     is published there; else it is a file of this process alone."""
@@ -33,11 +34,16 @@ class FabricSite(Site):
         self._fabric = fabric
         self._publishers: list[Publisher] = []
         hosts = len(fabric.hosts)
+        memory = (topology.memory if topology else ()) or (
+            *[MemoryDevice(_STEP)] * hosts,
+            MemoryDevice(_STEP * hosts, logical=True, dynamic_bytes=2 * _STEP),
+        )
+        several = [each for each in memory if each.logical]
         super().__init__(
             topology or hosts,
-            [_STEP] * hosts,
-            [_STEP * hosts],
-            dynamic_bytes=2 * _STEP,
+            [each.size_bytes for each in memory if not each.logical],
+            [each.size_bytes for each in several],
+            dynamic_bytes=[each.dynamic_bytes for each in several],
             store=self._store,
         )
         self.on_host.append(self._publish)

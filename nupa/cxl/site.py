@@ -38,7 +38,8 @@ _DEVICE_LINK = Link()
 class Site(Closing):
     """*hosts* hosts, whose root complexes are `hosts`; devices of *slds* bytes, each a multiple of
     256 MiB, at the ports behind theirs, then multi-logical ones of *mlds* bytes, all of it free,
-    each with *dynamic_bytes* of dynamic capacity behind.  `devices` has them by port.
+    each with *dynamic_bytes* of dynamic capacity behind (a number, or one for each).  `devices` has
+    them by port.
 
     By *topology* its hosts are at the switches where it says; with several switches, requests pass
     these by `stack`.  Device n is at the switch of host n, or over again from host 0 on.  Tables of
@@ -54,7 +55,7 @@ class Site(Closing):
         slds: Sequence[int] = (),
         mlds: Sequence[int] = (),
         *,
-        dynamic_bytes: int = 0,
+        dynamic_bytes: int | Sequence[int] = 0,
         vppbs: int = 4,
         spare_ports: int = 0,
         store: Callable[[int], Store] = SparseFile,
@@ -70,7 +71,9 @@ class Site(Closing):
         if topology and len(topology.switches) > 1:
             nodes = [port.node for port in topology.ports[count : 2 * count]]
             self.stack = Stack(topology, self.switch, [nodes[i % count] for i in range(places)])
-        self.total_bytes = sum(slds) + sum(mlds) + len(mlds) * dynamic_bytes
+        several = [dynamic_bytes] * len(mlds) if isinstance(dynamic_bytes, int) else dynamic_bytes
+        dynamic = list(several)
+        self.total_bytes = sum(slds) + sum(mlds) + sum(dynamic)
         self.store = store(max(self.total_bytes, _STEP))
         self.devices: dict[int, Expander | Mld] = {}
         self._running: dict[int, Host] = {}
@@ -82,8 +85,8 @@ class Site(Closing):
             sld = Expander(media, link, serial=number, name=f"sld{number}")
             self.switch.port(number).insert(sld.function)
             self.devices[number] = sld
-        for number, size in enumerate(mlds, count + len(slds)):
-            mld = self._mld(number, size, dynamic_bytes)
+        for number, (size, more) in enumerate(zip(mlds, dynamic, strict=True), count + len(slds)):
+            mld = self._mld(number, size, more)
             self.switch.port(number).insert(mld)
             self.devices[number] = mld
         self.hosts = [self._host(number) for number in range(count)]

@@ -21,6 +21,8 @@ HOSTS_MAX = 254
 PORTS_MAX = 1024
 HOPS_MAX = 15
 NAME_BYTES_MAX = 31
+# CXL 3.1 8.1.3.8: in these steps is memory behind decoders.
+MEMORY_STEP_BYTES = 256 << 20
 
 COHERENCE = ("hardware", "software")
 LINK_LAYERS = ("infiniband", "ethernet")
@@ -95,6 +97,15 @@ class SegmentConfig(NamedTuple):
     coherence: str = "hardware"
 
 
+class MemoryDevice(NamedTuple):
+    """Of the CXL switch: *size_bytes*, a multiple of 256 MiB; *logical*: for up to 16 hosts, and
+    with *dynamic_bytes* of dynamic capacity, a multiple of 512 MiB, behind."""
+
+    size_bytes: int
+    logical: bool = False
+    dynamic_bytes: int = 0
+
+
 class Topology:
     """Hosts on switches.  TopologyError where names, ports or links contradict each other.
 
@@ -111,8 +122,10 @@ class Topology:
         trunks: tuple[Trunk, ...] = (),
         link_layer: str = "ethernet",
         segment: SegmentConfig | None = None,
+        memory: tuple[MemoryDevice, ...] = (),
     ) -> None:
         self.name = name
+        self.memory = memory
         self.switches = switches
         self.hosts = hosts
         self.trunks = trunks
@@ -130,6 +143,7 @@ class Topology:
             raise TopologyError(
                 "coherence matters only in memory that machines share: give segment_bytes, too"
             )
+        _check_memory(memory)
         if not 1 <= len(hosts) <= HOSTS_MAX:
             raise TopologyError(f"there are {len(hosts)} hosts: a fabric has 1 to {HOSTS_MAX}")
         _check_names("host", (host.name for host in hosts))
@@ -174,6 +188,20 @@ def speed_name(speed_mtps: int) -> str:
         if speed == speed_mtps:
             return name.capitalize()
     return f"{speed_mtps / 1000:g} GT/s"
+
+
+def _check_memory(devices: Iterable[MemoryDevice]) -> None:
+    for device in devices:
+        if device.size_bytes <= 0 or device.size_bytes % MEMORY_STEP_BYTES:
+            raise TopologyError(
+                f"a memory device has {device.size_bytes} bytes: give a multiple of 256 MiB"
+            )
+        if device.dynamic_bytes % (2 * MEMORY_STEP_BYTES) or device.dynamic_bytes < 0:
+            raise TopologyError(
+                f"{device.dynamic_bytes} bytes of dynamic capacity: give a multiple of 512 MiB"
+            )
+        if device.dynamic_bytes and not device.logical:
+            raise TopologyError("dynamic capacity is a logical device's: set `logical = true`")
 
 
 def _check_names(kind: str, names: Iterable[str]) -> None:

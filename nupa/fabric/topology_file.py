@@ -21,6 +21,12 @@ switch = "switch0"           # port = N: a certain port, else the lowest free on
 [[trunk]]                    # its link: width, speed
 between = ["switch0", "switch1"]
 ports = [24, 24]             # or the lowest free ones
+
+[[memory]]                   # a device of the CXL switch; with none there is one for each host
+bytes = 268435456            # a multiple of 256 MiB
+count = 2                    # so many of them
+logical = false              # true: for up to 16 hosts,
+dynamic_bytes = 0            # and with dynamic capacity, a multiple of 512 MiB
 """
 
 from __future__ import annotations
@@ -36,6 +42,7 @@ from nupa.fabric.topology import (
     WIDTHS_LANES,
     Host,
     Link,
+    MemoryDevice,
     SegmentConfig,
     Switch,
     Topology,
@@ -108,8 +115,20 @@ def _topology(top: Table, name: str) -> Topology:
     switches = tuple(_switch(table) for table in top.tables("switch"))
     hosts = tuple(host for table in top.tables("host") for host in _hosts(table, link))
     trunks = tuple(_trunk(table, link) for table in top.tables("trunk"))
+    memory = tuple(device for table in top.tables("memory") for device in _memory(table))
     top.done()
-    return Topology(name, switches, hosts, trunks, link_layer, segment)
+    return Topology(name, switches, hosts, trunks, link_layer, segment, memory)
+
+
+def _memory(table: Table) -> list[MemoryDevice]:
+    device = MemoryDevice(
+        table.number("bytes", 1, _U64_MAX, required=True),
+        table.get("logical", bool, False),
+        table.number("dynamic_bytes", 0, _U64_MAX),
+    )
+    count = table.number("count", 1, PORTS_MAX)
+    table.done()
+    return [device] * (count or 1)
 
 
 def _segment(table: Table) -> SegmentConfig:

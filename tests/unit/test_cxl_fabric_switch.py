@@ -13,12 +13,13 @@ import pytest
 from nupa.cxl.bus import MemoryAccessError, Status
 from nupa.cxl.expander import Expander
 from nupa.cxl.host import Host
+from nupa.cxl.mld import Mld
 from nupa.cxl.parts import Memory, PartedMedia, SparseFile
 from nupa.cxl.pool_store import PoolStore
 from nupa.cxl.site import Site
 from nupa.fabric import Fabric, FabricError, FabricManager  # type: ignore[attr-defined]
 from nupa.fabric.errors import LocalError
-from nupa.fabric.topology import Link, SegmentConfig, Topology, star
+from nupa.fabric.topology import Link, MemoryDevice, SegmentConfig, Topology, star
 
 MIB = 1 << 20
 STEP = 256 * MIB
@@ -64,6 +65,20 @@ def test_a_fabric_of_this_process_has_a_switch_with_a_device_for_each_host() -> 
         assert isinstance(site.store, SparseFile)  # the pool has 1 GiB
     with pytest.raises(LocalError, match="closed"):
         region.read(0, 1)
+
+
+def test_a_topology_says_which_devices_there_are() -> None:
+    base = star(1)
+    devices = (MemoryDevice(2 * STEP), MemoryDevice(STEP, logical=True, dynamic_bytes=2 * STEP))
+    with Fabric(topology=Topology("own", base.switches, base.hosts, memory=devices)) as fabric:
+        site = fabric.switch
+        single, several = site.devices[1], site.devices[2]
+        assert isinstance(single, Expander)
+        assert isinstance(several, Mld)
+        assert single.function.memory_bytes == 2 * STEP
+        assert several.memory_bytes == STEP
+        assert several.dynamic
+        assert [region.size for region in several.dynamic.regions] == [STEP, STEP]
 
 
 def test_what_a_host_reaches_is_a_region_of_the_pool_until_it_is_unbound(fabric: Fabric) -> None:

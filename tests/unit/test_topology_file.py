@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric.toml_table import FILE_BYTES_MAX
-from nupa.fabric.topology import Host, Link, SegmentConfig, Switch, Topology, TopologyError, Trunk
+from nupa.fabric.topology import (
+    Host,
+    Link,
+    MemoryDevice,
+    SegmentConfig,
+    Switch,
+    Topology,
+    TopologyError,
+    Trunk,
+)
 from nupa.fabric.topology import star as make_star
 from nupa.fabric.topology_file import load, parse, presets
 
@@ -71,11 +80,20 @@ def test_every_key_is_understood() -> None:
     between = ["s", "t"]
     ports = [9, 8]
     width = 16
+    [[memory]]
+    bytes = 268435456
+    count = 2
+    [[memory]]
+    bytes = 536870912
+    logical = true
+    dynamic_bytes = 1073741824
     """
     topology = parse(text, "lab.toml", "file")
     link = Link(8, 64000)
     assert topology.name == "lab"
     assert topology.segment == SegmentConfig(slots=8, pool_bytes=1048576)
+    single = MemoryDevice(256 << 20)
+    assert topology.memory == (single, single, MemoryDevice(512 << 20, True, 1 << 30))
     assert parts(topology) == (
         (Switch("s", 9), Switch("t", 9)),
         (Host("a", "s", 7, Link(1, 2500)), Host("b5", "t", 2, link), Host("b6", "t", 3, link)),
@@ -121,6 +139,15 @@ HOST = b'[[host]]\nname = "h"\nswitch = "s"\n'
         (
             SWITCH + HOST + b'[[trunk]]\nbetween = ["s", "s"]\nports = [1, -1]\n',
             r"\[\[trunk\]\] 1: `ports` is \[1, -1\]: give two port numbers",
+        ),
+        (SWITCH + HOST + b"[[memory]]\nbytes = 1\n", "give a multiple of 256 MiB"),
+        (
+            SWITCH + HOST + b"[[memory]]\nbytes = 268435456\ndynamic_bytes = 536870912\n",
+            "set `logical = true`",
+        ),
+        (
+            SWITCH + HOST + b"[[memory]]\nbytes = 268435456\nlogical = true\ndynamic_bytes = 1\n",
+            "give a multiple of 512 MiB",
         ),
         (SWITCH + HOST + b"count = 3\n", r"f\.toml: h2: all 2 ports of s are taken"),
     ],
