@@ -23,25 +23,36 @@ class BufferWindow:
     LocalError: the buffer is read only, or its bytes are not next to each other."""
 
     def __init__(self, buffer: Buffer) -> None:
-        view = memoryview(buffer)
-        if view.readonly or not view.c_contiguous:
-            raise LocalError(f"{type(buffer).__name__}: take a buffer that is writable, in one run")
-        self.memory = view.cast("B")
         self._name = type(buffer).__name__
-        self._size = len(self.memory)
+        with memoryview(buffer) as view:
+            if view.readonly or not view.c_contiguous:
+                raise LocalError(f"{self._name}: take a buffer that is writable, in one run")
+            self._size = view.nbytes
+        # Not a view of it, which crashes Python in a loop that the collector breaks (gh-77894).
+        self._buffer = buffer
         self._closed = False
+
+    @property
+    def memory(self) -> memoryview:
+        """All of it.  LocalError: the buffer has another size now."""
+        view = memoryview(self._buffer).cast("B")
+        if len(view) != self._size:
+            raise LocalError(f"{self._name}: it was resized from {self._size} to {len(view)} bytes")
+        return view
 
     def __len__(self) -> int:
         return self._size
 
     def read(self, offset: int, size: int) -> bytes:
         self._check(offset, size)
-        return bytes(self.memory[offset : offset + size])
+        with self.memory as memory:
+            return bytes(memory[offset : offset + size])
 
     def write(self, offset: int, data: Bytes) -> None:
         given = memoryview(data).cast("B")
         self._check(offset, len(given))
-        self.memory[offset : offset + len(given)] = given
+        with self.memory as memory:
+            memory[offset : offset + len(given)] = given
 
     def atomic(self, operation: Atomic, offset: int, operand: int = 0, compare: int = 0) -> int:
         """See `Access.atomic`.  LocalError also where the buffer begins at no multiple of 8."""
@@ -64,9 +75,9 @@ class BufferWindow:
         return False
 
     def close(self) -> None:
-        """The buffer can be resized again."""
+        """The buffer is let go.  A second call does nothing."""
         self._closed = True
-        self.memory.release()
+        self._buffer = b""
 
     def __enter__(self) -> Self:
         return self

@@ -250,6 +250,16 @@ def test_memory_that_its_owner_closed_is_lost() -> None:
     assert not pod.step()
 
 
+def test_memory_that_its_owner_resized_is_lost() -> None:
+    pod, memory = Pod(), bytearray(MEMORY)
+    one, two = pod.attach(1, bytearray(64)), pod.attach(2, memory)
+    with one.window(two) as window:
+        del memory[64:]
+        for use in (lambda: window.read(0, 64), lambda: window.write(0, b"x")):
+            with pytest.raises(RemoteError, match="memory is gone"):
+                use()
+
+
 def test_ports_and_numbers_are_given_once() -> None:
     pod = Pod(ports=2)
     pod.attach(1023, bytearray(64), port=1)
