@@ -20,14 +20,17 @@ Buffer = Any
 class BufferWindow:
     """An `Access` to a plain buffer: all of it is in this process, and there is no other copy.
 
-    LocalError: the buffer is read only, or its bytes are not next to each other."""
+    LocalError: it is no buffer, is read only, or its bytes are not next to each other."""
 
     def __init__(self, buffer: Buffer) -> None:
         self._name = type(buffer).__name__
-        with memoryview(buffer) as view:
-            if view.readonly or not view.c_contiguous:
-                raise LocalError(f"{self._name}: take a buffer that is writable, in one run")
-            self._size = view.nbytes
+        try:
+            with memoryview(buffer) as view:
+                usable, self._size = not view.readonly and view.c_contiguous, view.nbytes
+        except TypeError:
+            usable = False
+        if not usable:
+            raise LocalError(f"{self._name}: take a window, or a writable buffer in one run")
         # Not a view of it, which crashes Python in a loop that the collector breaks (gh-77894).
         self._buffer = buffer
         self._closed = False

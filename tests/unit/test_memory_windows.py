@@ -192,6 +192,13 @@ def test_memory_of_the_pool_is_an_accelerators_and_a_devices() -> None:
             assert nvlink.read(60, 10) == bytes(memoryview(memory)[60:70]) == b"one memory"
 
 
+@pytest.mark.parametrize("memory", [b"read only", "text", 7, memoryview(bytearray(64))[::2]])
+def test_what_is_no_writable_buffer_is_refused(memory: object) -> None:
+    for attach in (Pod().attach, Node().attach):
+        with pytest.raises(LocalError, match="take a window, or a writable buffer"):
+            attach(0, memory)
+
+
 @each_kind
 @pytest.mark.parametrize(("offset", "size"), [(-1, 1), (SIZE, 1), (SIZE - 8, 9), (0, SIZE + 1)])
 def test_what_is_not_inside_is_refused_and_changes_nothing(
