@@ -129,7 +129,9 @@ class Bus:
         if bus == ffi.NULL:
             raise LocalError(f"a bus of {devices} devices and {ports} ports", ffi.errno)
         self._bus = ffi.gc(bus, lib.nupa_cxl_bus_free)
-        self.cache = None if cache is None else Cache(self._bus, cache)
+        self.cache: Cache | None = None
+        if cache is not None:
+            self.use_cache(cache)
         self._free = list(range(devices))[::-1]
         self._nobody = devices
         self._ports: dict[Port, int] = {}
@@ -187,6 +189,11 @@ class Bus:
         view = ffi.from_buffer(data)
         result = lib.nupa_cxl_write(self._open, hpa, view, len(view))
         self._judge("write", hpa, len(view), result)
+
+    def use_cache(self, shape: CacheShape) -> Cache:
+        """From now on, for memory with a snoop filter.  LocalError: it has one, or cannot be."""
+        self.cache = Cache(self._open, shape)
+        return self.cache
 
     def find(self, hpa: int) -> tuple[Type3, int] | None:
         """Which device has *hpa*, and where in its memory; None: nobody decodes it."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from threading import Thread
+from uuid import UUID
 
 import pytest
 from hypothesis import settings
@@ -14,7 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from nupa.cxl.bus import Bus, MemoryAccessError, Status
 from nupa.cxl.coherence import KINDS, Cache, CacheShape, Directory, Filter, Mesi, Snoop
+from nupa.cxl.dcd import Policy
+from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.parts import Memory
+from nupa.cxl.site import Site
 from nupa.fabric.errors import LocalError
 from nupa.packet import cxl_tables
 from tests.unit.cxl_host import BASE, STEP
@@ -205,6 +209,34 @@ def test_two_hosts_in_threads_hand_a_line_to_each_other(pair: Pair) -> None:
         thread.join(50)
         assert not thread.is_alive()
     assert pair.filter.read(0, 8) == turns.to_bytes(8, "little")
+
+
+def test_hosts_of_a_switch_cache_what_is_shared_until_it_is_taken_away() -> None:
+    with Site(2, [], [2 * STEP], dynamic_bytes=2 * STEP) as site:
+        fm, tag, regions = FabricManager.of(site.manager), UUID(int=7), []
+        for number, policy in enumerate((Policy.CONTIGUOUS, Policy.SHARED)):
+            fm.bind(number, 0, 2, number)
+            host = site.host(number)
+            regions.append(host.create_dynamic_region(host.devices[0], 1))
+            size = 0 if number else 2 << 20
+            fm.capacity(2).add(number, 1, size, tag=tag, policy=policy)
+            host.bus.use_cache(CacheShape(number))
+        snoops = Filter.at(site.host(0).bus, regions[0].base)
+        with pytest.raises(LocalError, match="no memory of a device"):
+            Filter.at(site.host(0).bus, regions[0].base + (2 << 20))
+        with pytest.raises(LocalError):
+            site.host(0).bus.use_cache(CacheShape(5))
+        one, other = regions
+        one.write(0, b"written by one")
+        assert cache_of(site.host(0).bus).state(one.base) is Mesi.M
+        assert other.read(0, 14) == b"written by one"
+        one.write(64, b"and never read")
+        fm.capacity(2).release(0, tag, forced=True)
+        with pytest.raises(MemoryAccessError):
+            one.read(0, 1)
+        assert other.read(64, 14) == b"and never read"
+        assert snoops.counts(0).messages["MemWr"] == 2
+        assert snoops.state(0, 0) is Directory.I
 
 
 SPAN = 2048
