@@ -17,22 +17,16 @@ from nupa.fabric import Fabric
 from nupa.fabric.lines import NAMES, Lines, requests, written
 from nupa.fabric.topology import star
 from nupa.packet import cache_tables
-from nupa.verbs import SGE, RecvWR, SendWR
-from nupa.verbs import enums as e
 
 from .conftest import Pair
-from .watched import rest
+from .watched import rest, send
 
 counts = st.integers(0, 1 << 48)
 
 
-def send(pair: Pair, times: int) -> None:
+def send_all(pair: Pair, times: int) -> None:
     for _ in range(times):
-        pair.b.qp.post_recv(RecvWR(1, sg=[SGE(pair.b.mr.buf, 100, pair.b.mr.lkey)]))
-        sge = SGE(pair.a.mr.buf, 20, pair.a.mr.lkey)
-        pair.a.qp.post_send(SendWR(1, sg=[sge], opcode=e.IBV_WR_SEND))
-        pair.a.wait_ok()
-        pair.b.wait_ok()
+        send(pair, 20)
 
 
 def shown(watch: Watch) -> dict[str, dict[int, Counter[str]]]:
@@ -55,7 +49,7 @@ def test_before_any_message_there_is_nothing() -> None:
 
 def test_a_lap_is_counted_as_a_capture_shows_it(fabric: Fabric, pair: Pair) -> None:
     with Watch(fabric, ("cache",)) as watch:
-        send(pair, 300)
+        send_all(pair, 300)
         found = shown(watch)["message"]
     for host, by_name in fabric.cache_requests().items():
         assert by_name == {name: found[host][name] for name in NAMES}
@@ -67,7 +61,7 @@ def test_later_laps_are_counted_as_a_capture_shows_them(fabric: Fabric, pair: Pa
     heads = {0: Counter[str](), 1: Counter[str]()}
     with Watch(fabric, ("cache",)) as watch:
         for _ in range(6):
-            send(pair, 400)
+            send_all(pair, 400)
             found = shown(watch)
             for host in (0, 1):
                 lines[host] += found["message"][host]

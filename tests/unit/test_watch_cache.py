@@ -3,60 +3,40 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
-from nupa.capture.filter import Filter
-from nupa.capture.lines import lines, objects
-from nupa.capture.live import Live
-from nupa.capture.loop import Capture
-from nupa.capture.sinks import FileSink
-from nupa.capture.view import View
 from nupa.core.watch import Watch, WatchPacket
+from nupa.cxl.cache import (
+    REQUESTS,
+    SNOOPED,
+    STORES,
+    Answer,
+    Data,
+    Grant,
+    HostSnoop,
+    Outcome,
+    Response,
+    SnoopResponse,
+    may_answer,
+    may_ask,
+)
+from nupa.cxl.coherence import Mesi
 from nupa.fabric import Fabric
 from nupa.packet import cache_tables as tables
 from nupa.packet.cache_tables import CacheChannel
 from nupa.packet.link import Nupa
-from nupa.packet.pcapng import Reader
 from nupa.packet.record import Direction, Flag, Kind, Level, pack
-from nupa.replay import replay
-from nupa.trace.index import read_index
-from nupa.trace.story import read_story
-from nupa.verbs import SGE, RecvWR, SendWR, connect
+from nupa.verbs import connect
 from nupa.verbs import enums as e
 
 from .conftest import End, Pair
-from .watched import one_sided, rest, seen
+from .watched import one_sided, rest, seen, send
 
 OUT, IN = Direction.OUTBOUND, Direction.INBOUND
-FIELDS = [
-    "kind",
-    "cache_opcode",
-    "line",
-    "qid",
-    "peer_index",
-    "before",
-    "after",
-    "peer_before",
-    "peer_after",
-    "direction",
-    "host",
-]
 D2H = (CacheChannel.D2H_REQ, CacheChannel.D2H_RSP, CacheChannel.D2H_DATA)
-
-
-def send(pair: Pair, size: int) -> None:
-    pair.b.qp.post_recv(RecvWR(1, sg=[SGE(pair.b.mr.buf, 4096, pair.b.mr.lkey)]))
-    sge = SGE(pair.a.mr.buf, size, pair.a.mr.lkey)
-    pair.a.qp.post_send(SendWR(1, sg=[sge], opcode=e.IBV_WR_SEND))
-    pair.a.wait_ok()
-    pair.b.wait_ok()
 
 
 class Message(NamedTuple):
@@ -177,24 +157,17 @@ def test_scapy_dissects_what_was_captured_and_builds_the_same(fabric: Fabric, pa
     assert "RdOwn" in Nupa(found[0].data).summary()
 
 
-# --- legal: CXL 3.1, 3.2.4 ---
+# --- legal, by the tables of the CXL.cache model ---
 
-# What a cache may ask for in which state, and what it may have then.
-ASKS = {
-    "RdOwn": {INV: {EXC, MOD}},
-    "RdOwnNoData": {INV: {EXC}, SHD: {EXC}},
-    "RdShared": {INV: {SHD}},
-}
-# What a cache may answer to a snoop: state before, and after.
-ANSWERS = {
-    "SnpInv": {"RspIHitI": (INV, INV), "RspIHitSE": (SHD, INV), "RspIFwdM": (MOD, INV)},
-    "SnpData": {
-        "RspIHitI": (INV, INV),
-        "RspSHitSE": (SHD, SHD),
-        "RspSFwdM": (MOD, SHD),
-        "RspIFwdM": (MOD, INV),
-    },
-}
+
+def test_both_tables_have_the_same_opcodes() -> None:
+    assert {row.opcode: row.name for row in REQUESTS.values()} == tables.D2H_REQ_OPCODES
+    assert {one.value: one.name for one in SnoopResponse} == tables.D2H_RSP_OPCODES
+    snoops = {one.value: f"Snp{one.name.capitalize()}" for one in HostSnoop}
+    assert snoops == tables.H2D_REQ_OPCODES
+    assert {int(one) for one in Response} <= tables.H2D_RSP_OPCODES.keys()
+    assert {int(one) for one in Grant} == tables.GRANTS.keys()
+    assert {int(one): one.name for one in Mesi} == tables.STATES
 
 
 class Home:
@@ -214,8 +187,8 @@ class Home:
         assert message.direction == (OUT if channel in D2H else IN)
         self.seen[message.name] += 1
         for who, before in ((host, front["before"]), (front["peer"], front["peer_before"])):
-            if (states.get(who, INV), before) == (EXC, MOD):
-                states[who] = MOD  # a store, of which nobody is told
+            if before == MOD:  # a store, of which nobody is told
+                states[who] = STORES[Mesi(states.get(who, INV))]
             assert states.get(who, INV) == before
         assert channel not in (CacheChannel.D2H_REQ, CacheChannel.H2D_REQ) or (
             fields["address"] == at
@@ -229,7 +202,7 @@ class Home:
         assert not owners or [who for who in states if states[who] != INV] == owners
 
     def d2h_req(self, message: Message, host: int) -> None:
-        assert message.front["before"] in ASKS[message.name]
+        may_ask(message.name, Mesi(message.front["before"]))
         assert (host, message.fields["cqid"]) not in self.asked
         self.asked[host, message.fields["cqid"]] = message
 
@@ -246,9 +219,10 @@ class Home:
     def d2h_rsp(self, message: Message, host: int) -> None:
         snoop = self.snooped.pop((host, message.fields["uqid"]))
         assert snoop.front["at"] == message.front["at"]
-        change = (message.front["before"], message.front["after"])
-        assert ANSWERS[snoop.name][message.name] == change
-        self.owed["D2H", host, message.fields["uqid"]] += "Fwd" in message.name
+        response, before = SnoopResponse(message.fields["opcode"]), Mesi(message.front["before"])
+        outcome = Outcome(response, Mesi(message.front["after"]), "Fwd" in response.name)
+        assert outcome in SNOOPED[HostSnoop(snoop.fields["opcode"]), before]
+        self.owed["D2H", host, message.fields["uqid"]] += outcome.has_data
 
     def d2h_data(self, message: Message, host: int) -> None:
         self.owed["D2H", host, message.fields["uqid"]] -= 1
@@ -258,10 +232,11 @@ class Home:
         asked = self.asked.pop((host, message.fields["cqid"]))
         assert asked.front["at"] == message.front["at"]
         assert not self.snooped
-        after = message.front["after"]
-        assert message.fields["rsp_data"] == GRANTED[after]
-        assert after in ASKS[asked.name][message.front["before"]]
-        self.owed["H2D", host, message.fields["cqid"]] += asked.name != "RdOwnNoData"
+        row = may_ask(asked.name, Mesi(message.front["before"]))
+        data = Data.NONE if asked.name == "RdOwnNoData" else Data.TO_DEVICE
+        grant, go = Grant(message.fields["rsp_data"]), Response(message.fields["opcode"])
+        may_answer(row, Answer((go,), grant, data, Mesi(message.front["after"])))
+        self.owed["H2D", host, message.fields["cqid"]] += data is Data.TO_DEVICE
         self.reads = asked.name == "RdShared"
 
     def h2d_data(self, message: Message, host: int) -> None:
@@ -325,98 +300,3 @@ def test_other_levels_are_as_they_were(fabric: Fabric, pair: Pair) -> None:
     with Watch(fabric, ("tlp", "queue", "transport", "net")) as watch:
         send(pair, 20)
         assert not seen(watch, Level.CACHE)
-
-
-# --- files ---
-
-
-@pytest.fixture
-def file(fabric: Fabric, pair: Pair, tmp_path: Path) -> Path:
-    """A capture of one SEND, as `nupa capture --level cache,transport -w` makes it."""
-    path = tmp_path / "x.pcapng"
-    read_fd, write_fd = os.pipe()
-    with Live(fabric, ["any"], ["cache", "transport"]) as live:
-        capture = Capture(FileSink(str(path), interfaces=live.interfaces))
-        send(pair, 20)
-        os.write(write_fd, b"\0")
-        capture.from_fabric(live, read_fd)
-        capture.close()
-    os.close(read_fd)
-    os.close(write_fd)
-    return path
-
-
-def views(file: Path) -> View:
-    with Reader(file) as reader:
-        [batch] = reader.batches()
-    return View(batch)
-
-
-def test_a_line_says_the_states_of_both_caches(file: Path) -> None:
-    told = [line.split(" ", 1)[1] for line in lines(views(file)) if " message " in line]
-    at = told[0].split()[4]
-    number = told[0].split(" transfer ")[1]
-    assert told[0] == (f"host0/1 Out RdOwn message {at} id 0x0 I>I, host 1 I>I transfer {number}")
-    assert told[5] == (
-        f"host0/1 Out RspSFwdM message {at} id 0x0 M>S, host 1 I>I transfer {number}"
-    )
-    assert told[8] == f"host1/1 In  H2D Data message {at} id 0x0 S>S, host 0 S>S transfer {number}"
-
-
-def test_an_object_has_every_field_and_filters_find_them(file: Path) -> None:
-    view = views(file)
-    found = [entry for entry in objects(view) if entry["level"] == "cache"]
-    assert len(found) == 18
-    assert {name: found[5][name] for name in FIELDS} == {
-        "kind": "cxl_cache",
-        "cache_opcode": "RspSFwdM",
-        "line": "message",
-        "qid": 0,
-        "peer_index": 1,
-        "before": "M",
-        "after": "S",
-        "peer_before": "I",
-        "peer_after": "I",
-        "direction": "outbound",
-        "host": "host0",
-    }
-    assert found[6]["length"] == 64
-    assert found[0]["address"] == found[8]["address"]
-    for text, hits in (
-        ("level == cache", 18),
-        ("cache_opcode == rdown", 2),
-        ("kind == cxl_cache and before == m and after == s", 2),
-        ("cache_opcode in (h2d_data, d2h_data) and host == host0", 3),
-        ("line == head", 0),
-    ):
-        assert len(Filter(text).matches(view)) == hits, text
-
-
-def test_a_trace_draws_the_line_between_the_hosts_and_the_pool(file: Path) -> None:
-    index = read_index(file)
-    [transfer] = index.transfers
-    assert (transfer.what, transfer.counts[Level.CACHE]) == ("SEND 20 B", 18)
-    told = read_story(index, transfer, everything=True)
-    assert [actor.kind for actor in told.actors] == ["port", "pool", "port"]
-    assert told.actors[1].lines == ("pool", "CXL.cache")
-    rows = [(row.source, row.target, row.label) for row in told.rows if row.level == "cache"]
-    assert rows[:9] == [
-        (0, 1, "RdOwn"),
-        (1, 0, "GO"),
-        (1, 0, "H2D Data 64 B"),
-        (2, 1, "RdShared"),
-        (1, 0, "SnpData"),
-        (0, 1, "RspSFwdM"),
-        (0, 1, "D2H Data 64 B"),
-        (1, 2, "GO"),
-        (1, 2, "H2D Data 64 B"),
-    ]
-    detail = next(row.detail for row in told.rows if row.label == "RspSFwdM")
-    assert detail.endswith(", message, M to S")
-
-
-def test_a_replay_takes_no_notice(file: Path) -> None:
-    report = replay(file)
-    assert report.packets == 18 + 2
-    assert report.left_out == {"of NUPA's link type: TLPs, CXL messages, queue entries": 18}
-    report.raise_for_differences()

@@ -12,12 +12,20 @@ import nupa.packet.link  # the layers of what is seen
 from nupa.core.watch import Watch, WatchPacket
 from nupa.packet.opcodes import NAMES
 from nupa.packet.transport import BTH
-from nupa.verbs import SendWR
+from nupa.verbs import RecvWR, SendWR
 from nupa.verbs import enums as e
 
-__all__ = ["names", "nupa", "one_sided", "rest", "seen", "transport"]
+__all__ = ["names", "nupa", "one_sided", "rest", "seen", "send", "transport"]
 
 PSN_MASK = 0xFFFFFF
+
+
+def send(pair: Any, size: int) -> None:
+    """A message from a to b, which arrives."""
+    pair.b.qp.post_recv(RecvWR(1, sg=[pair.b.mr.sge(0, 4096)]))
+    pair.a.qp.post_send(SendWR(1, sg=[pair.a.mr.sge(0, size)], opcode=e.IBV_WR_SEND))
+    pair.a.wait_ok()
+    pair.b.wait_ok()
 
 
 def rest(watch: Watch) -> list[WatchPacket]:
