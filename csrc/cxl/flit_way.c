@@ -40,6 +40,17 @@ static uint8_t links_of(const struct nupa_cxl_place *place)
 	return (uint8_t)((place->n_hops + 1) / 2);
 }
 
+uint32_t nupa_flit_format_of(const struct nupa_flit_run *run, uint32_t links, uint32_t link)
+{
+	return run->pids && link && link + 1 < links ? NUPA_FLIT_PBR : run->format;
+}
+
+/* Bytes of a flit on a link: ways are alike. */
+static uint32_t bytes_on(const struct nupa_flit_run *run, uint32_t link)
+{
+	return nupa_flit_bytes(nupa_flit_format_of(run, run->n ? run->ways[0].links : 0, link));
+}
+
 int nupa_flit_plan(struct nupa_flit_run *run, const struct nupa_cxl_message *requests)
 {
 	struct nupa_cxl_place place;
@@ -72,14 +83,30 @@ int nupa_flit_plan(struct nupa_flit_run *run, const struct nupa_cxl_message *req
 
 /* --- down -------------------------------------------------------------------------- */
 
+/* What a component puts in for link `at`: of who asks for what, as links there name it. */
+static uint32_t tag_down(const struct nupa_flit_run *run, struct nupa_flit_way *way, uint32_t at,
+			 uint32_t device, struct nupa_cxl_message *message)
+{
+	uint32_t format = nupa_flit_format_of(run, way->links, at);
+
+	message->spid = message->dpid = 0;
+	if (format == NUPA_FLIT_PBR) {
+		message->spid = way->spid = (uint16_t)(run->pids[device] >> 16);
+		message->dpid = (uint16_t)run->pids[device];
+	}
+	if (at && at + 1 == way->links)
+		message->ld_id = run->ld_ids[device];
+	return format;
+}
+
 /* Onto link `at`: past the port that sends and the one that receives, if there is one. */
 static int put_down(struct nupa_flit_run *run, struct nupa_flit_way *way, uint32_t at,
 		    struct nupa_cxl_message *message, uint8_t *out)
 {
 	struct nupa_cxl_place place;
 
-	if (!nupa_cxl_table_find(&run->bus->table, message->address, &place) ||
-	    at >= links_of(&place)) {
+	if (!nupa_cxl_table_find(&run->bus->table, message->address, &place) || at >= way->links ||
+	    links_of(&place) != way->links) {
 		way->status = NUPA_CXL_NO_DECODER;
 		return 0;
 	}
@@ -88,10 +115,8 @@ static int put_down(struct nupa_flit_run *run, struct nupa_flit_way *way, uint32
 			way->status = NUPA_CXL_LINK_DOWN;
 			return 0;
 		}
-	if (at && at + 1 == links_of(&place))
-		message->ld_id = run->ld_ids[place.device];
 	way->at = (uint8_t)(at + 1);
-	return nupa_flit_pack(run->format, message, out);
+	return nupa_flit_pack(tag_down(run, way, at, place.device, message), message, out);
 }
 
 int64_t nupa_flit_send(struct nupa_flit_run *run, const struct nupa_cxl_message *requests,
@@ -123,11 +148,13 @@ static bool is_counted(const struct nupa_flit_run *run, const uint8_t *counts, u
 	return total == n_in;
 }
 
-/* Flits that arrive at component `at`: false, with the fault, if they are refused. */
+/* Flits that arrive at component `at`, from above or up from below: false, with the fault, if they
+ * are refused. */
 static bool take(struct nupa_flit_run *run, struct nupa_flit_way *way, uint32_t at, bool up,
 		 const uint8_t *flits, uint32_t n, struct nupa_cxl_message *message)
 {
-	int fault = nupa_flit_unpack(run->format, up, flits, n, message, &run->corrected);
+	uint32_t format = nupa_flit_format_of(run, way->links, up ? at : at - 1);
+	int fault = nupa_flit_unpack(format, up, flits, n, message, &run->corrected);
 
 	if (fault) {
 		way->fault = (uint8_t)fault;
@@ -139,7 +166,7 @@ static bool take(struct nupa_flit_run *run, struct nupa_flit_way *way, uint32_t 
 int64_t nupa_flit_forward(struct nupa_flit_run *run, uint32_t at, const uint8_t *in, uint64_t n_in,
 			  const uint8_t *in_counts, uint8_t *out, uint8_t *counts)
 {
-	uint32_t bytes = nupa_flit_bytes(run->format);
+	uint32_t in_bytes = bytes_on(run, at - 1), out_bytes = bytes_on(run, at);
 	struct nupa_cxl_message message;
 	int64_t total = 0;
 	int n = 0;
@@ -152,8 +179,8 @@ int64_t nupa_flit_forward(struct nupa_flit_run *run, uint32_t at, const uint8_t 
 
 		n = 0;
 		if (in_counts[i] && take(run, way, at, false, in, in_counts[i], &message))
-			n = put_down(run, way, at, &message, out + total * bytes);
-		in += (uint64_t)in_counts[i] * bytes;
+			n = put_down(run, way, at, &message, out + total * out_bytes);
+		in += (uint64_t)in_counts[i] * in_bytes;
 		counts[i] = (uint8_t)n;
 		total += n;
 	}
@@ -307,25 +334,35 @@ static bool take_up(struct nupa_flit_run *run, struct nupa_flit_way *way, uint32
 	return true;
 }
 
+/* Onto link `link`, up. */
+static int put_up(const struct nupa_flit_run *run, const struct nupa_flit_way *way, uint32_t link,
+		  struct nupa_cxl_message *message, uint8_t *out)
+{
+	uint32_t format = nupa_flit_format_of(run, way->links, link);
+
+	message->ld_id = 0; /* which only the device's link has */
+	message->dpid = format == NUPA_FLIT_PBR ? way->spid : 0;
+	return nupa_flit_pack(format, message, out);
+}
+
 int64_t nupa_flit_return(struct nupa_flit_run *run, uint32_t at, const uint8_t *in, uint64_t n_in,
 			 const uint8_t *in_counts, uint8_t *out, uint8_t *counts)
 {
-	uint32_t bytes = nupa_flit_bytes(run->format);
+	uint32_t in_bytes = bytes_on(run, at), out_bytes = bytes_on(run, at - 1);
 	struct nupa_cxl_message message;
 	int64_t total = 0;
 
-	if (!is_counted(run, in_counts, n_in))
+	if (!at || !is_counted(run, in_counts, n_in))
 		return -EINVAL;
 	for (uint32_t i = 0; i < run->n; i++) {
 		int n = 0;
 
 		if (take_up(run, &run->ways[i], at, in, in_counts[i], &message)) {
-			message.ld_id = 0; /* which hosts do not know */
-			n = nupa_flit_pack(run->format, &message, out + total * bytes);
+			n = put_up(run, &run->ways[i], at - 1, &message, out + total * out_bytes);
 			if (n < 0)
 				return n;
 		}
-		in += (uint64_t)in_counts[i] * bytes;
+		in += (uint64_t)in_counts[i] * in_bytes;
 		counts[i] = (uint8_t)n;
 		total += n;
 	}

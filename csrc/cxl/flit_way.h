@@ -21,12 +21,17 @@ struct nupa_flit_way {
 	uint8_t status;  /* enum nupa_cxl_status */
 	uint8_t fault;   /* enum nupa_flit_fault: then there is no answer */
 	uint8_t pad;
+	uint16_t spid; /* where answers go between switches */
+	uint16_t pads[3];
 };
 
 /* n requests whose ways have as many links. */
 struct nupa_flit_run {
 	struct nupa_cxl_bus *bus;
 	const uint8_t *ld_ids; /* LD-ID of each of the bus' devices */
+	/* spid << 16 | dpid of the way to each, which links between switches then have in PBR flits
+	 * (CXL 3.1 7.7); NULL: they have flits of `format`, too. */
+	const uint32_t *pids;
 	struct nupa_flit_way *ways;
 	uint32_t n;
 	uint32_t format;    /* NUPA_FLIT_68, NUPA_FLIT_256 */
@@ -38,6 +43,9 @@ struct nupa_flit_run {
  * how many each has); -EOPNOTSUPP: requests whose answers are not modelled, or PBR flits, whose
  * ways are not. */
 int nupa_flit_plan(struct nupa_flit_run *run, const struct nupa_cxl_message *requests);
+
+/* What flits of a link are, if ways have so many: enum nupa_flit_format. */
+uint32_t nupa_flit_format_of(const struct nupa_flit_run *run, uint32_t links, uint32_t link);
 
 /* The others return how many flits they wrote; counts[i] of them are request i's, one behind the
  * other.  -EINVAL: a message that cannot be packed, or flits that are not as many as their counts

@@ -333,6 +333,67 @@ static void test_damage_on_any_link_stops_that_request_and_no_other(void)
 	both_formats(damages);
 }
 
+/* Root port, a switch, another behind it, and the device there: links of 68B, PBR and 68B flits. */
+static void test_between_switches_messages_are_routed_by_pids(void)
+{
+	static const uint16_t far_hops[] = { ROOT, UPSTREAM, 2, 3, 4 };
+	static const struct nupa_cxl_node node = {
+		.kind = NUPA_CXL_DEVICE, .shift = 8, .hpa_base = BASE, .n_hops = 5, .device = 1
+	};
+	static const struct nupa_cxl_range range = { BASE, BASE + DEVICE_BYTES - 1, 0, 0 };
+	static const struct nupa_cxl_table far = { &range, &node, far_hops, 1, 1, 5 };
+	static const uint32_t pids[] = { 0, 0x123u << 16 | 0xABC };
+	struct nupa_cxl_bus *bus = nupa_cxl_bus_new(2, 5);
+	struct batch *batch = batch_make(bus, NUPA_FLIT_68);
+	struct nupa_flit_run *run = &batch->run;
+	struct nupa_cxl_message between[2], up;
+	uint32_t corrected = 0;
+	int64_t n;
+
+	CHECK_EQ(nupa_cxl_bus_set_table(bus, &far), 0);
+	CHECK_EQ(nupa_cxl_bus_set_device(bus, 1, memory[1], DEVICE_BYTES), 0);
+	run->pids = pids;
+	memset(ask(batch, NUPA_CXL_M2S_RWD, BASE + 64)->data, 7, 64);
+	ask(batch, NUPA_CXL_M2S_REQ, BASE + 64);
+	CHECK_EQ(nupa_flit_plan(run, batch->requests), 3);
+	n = nupa_flit_send(run, batch->requests, batch->flits[0], batch->counts[0]);
+	n = nupa_flit_forward(run, 1, batch->flits[0], (uint64_t)n, batch->counts[0],
+			      batch->flits[1], batch->counts[1]);
+	CHECK_EQ(n, 2); /* one 256B flit each */
+	for (uint32_t i = 0; i < 2; i++) {
+		CHECK_EQ(nupa_flit_unpack(NUPA_FLIT_PBR, false, batch->flits[1] + 256 * i, 1,
+					  &between[i], &corrected),
+			 NUPA_FLIT_FINE);
+		CHECK_EQ(between[i].spid, 0x123);
+		CHECK_EQ(between[i].dpid, 0xABC);
+		CHECK_EQ(between[i].ld_id, 0);
+	}
+	n = nupa_flit_forward(run, 2, batch->flits[1], (uint64_t)n, batch->counts[1],
+			      batch->flits[2], batch->counts[2]);
+	CHECK_EQ(nupa_flit_serve(run, batch->flits[2], (uint64_t)n, batch->counts[2],
+				 batch->received, batch->device),
+		 2);
+	CHECK_EQ(batch->received[0].ld_id, LD);
+	CHECK_EQ(batch->received[0].spid | batch->received[0].dpid, 0);
+	n = nupa_flit_answer(run, batch->device, batch->flits[0], batch->counts[0]);
+	n = nupa_flit_return(run, 2, batch->flits[0], (uint64_t)n, batch->counts[0],
+			     batch->flits[1], batch->counts[1]);
+	CHECK_EQ(n, 2);
+	CHECK_EQ(nupa_flit_unpack(NUPA_FLIT_PBR, true, batch->flits[1], 1, &up, &corrected),
+		 NUPA_FLIT_FINE);
+	CHECK_EQ(up.dpid, 0x123);
+	n = nupa_flit_return(run, 1, batch->flits[1], (uint64_t)n, batch->counts[1],
+			     batch->flits[2], batch->counts[2]);
+	CHECK_EQ(
+	    nupa_flit_finish(run, batch->flits[2], (uint64_t)n, batch->counts[2], batch->answers),
+	    2);
+	check_answer(batch, 0, NUPA_CXL_S2M_NDR, NUPA_CXL_OK, 0, 0);
+	check_answer(batch, 1, NUPA_CXL_S2M_DRS, NUPA_CXL_OK, 0, 0);
+	CHECK_EQ(batch->answers[1].data[63], 7);
+	free(batch);
+	nupa_cxl_bus_free(bus);
+}
+
 static void test_what_is_no_run_is_refused(void)
 {
 	struct nupa_cxl_bus *bus = bus_make();
@@ -452,6 +513,7 @@ int main(int argc, char **argv)
 		CASE(test_what_cannot_be_done_is_answered_by_who_finds_it),
 		CASE(test_poison_travels_with_the_data),
 		CASE(test_damage_on_any_link_stops_that_request_and_no_other),
+		CASE(test_between_switches_messages_are_routed_by_pids),
 		CASE(test_what_is_no_run_is_refused),
 		CASE(test_the_loop_of_the_benchmark_writes_and_compares),
 		CASE(test_threads_go_on_while_tables_change),

@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from errno import EXDEV
 from itertools import accumulate, starmap
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nupa._engine import ffi, lib
 from nupa.cxl.bus import Bus, MemoryAccessError, Status
 from nupa.cxl.bus_errors import leave_traces
-from nupa.cxl.flit import Fault, Flit, FlitError, Format
+from nupa.cxl.endpoint import Type3
+from nupa.cxl.flit import Fault, Flit, FlitError, Format, PbrFlit
 from nupa.cxl.messages import (
     LINE_BYTES,
     ROW_BYTES,
@@ -36,6 +37,9 @@ from nupa.cxl.messages import (
     to_rows,
 )
 from nupa.fabric.errors import LocalError
+
+if TYPE_CHECKING:
+    from nupa.cxl.site import Site
 
 _MOST = 4096  # requests at a time
 _MOST_DEVICES = 65536
@@ -76,6 +80,8 @@ class Exchange(NamedTuple):
 class FlitPort:
     """Requests of the host of *bus* as flits of *format*.  One thread uses it at a time.
 
+    *pids* says the PIDs of source and destination of requests to a device, with which they pass the
+    links between switches, in PBR flits; None: those have flits of *format*, too.
     *wire* is given each hop before its flits are received, and returns what is: tests damage flits
     there.  LocalError, RemoteError: see `exchange`.
     """
@@ -85,11 +91,14 @@ class FlitPort:
         bus: Bus,
         format: Format = Format.FLIT_68,  # noqa: A002
         *,
+        pids: Callable[[Type3], tuple[int, int]] | None = None,
         wire: Callable[[Hop], list[Flit]] | None = None,
     ) -> None:
         self.bus = bus
         self.format = format
         self._wire = wire
+        self._pids = pids
+        self._routes = ffi.new("uint32_t[]", _MOST_DEVICES if pids else 1)
         self._ld_ids = ffi.new("uint8_t[]", _MOST_DEVICES)
         self._run = ffi.new("struct nupa_flit_run *")
         self._ways = ffi.new("struct nupa_flit_way[]", _MOST)
@@ -97,6 +106,7 @@ class FlitPort:
         self._counts = ffi.new("uint8_t[]", _MOST)
         self._rows = [ffi.new("struct nupa_cxl_message[]", _MOST) for _ in range(2)]
         self._run.ld_ids, self._run.ways, self._run.format = self._ld_ids, self._ways, format
+        self._run.pids = self._routes if pids else ffi.NULL
 
     @property
     def corrected(self) -> int:
@@ -138,6 +148,9 @@ class FlitPort:
             raise LocalError(f"{len(requests)} requests: at most {_MOST} at a time")
         for device, number in self.bus.device_numbers().items():
             self._ld_ids[number] = device.ld_id
+            if self._pids:
+                spid, dpid = self._pids(device)
+                self._routes[number] = spid << 16 | dpid
         try:
             rows = to_rows(requests)
         except (TypeError, ValueError) as error:
@@ -207,8 +220,10 @@ class FlitPort:
     def _hop(self, link: int, up: bool, total: int) -> Hop:
         """What was packed, as objects."""
         _must(total, "a request that no flit can carry")
-        size = total * self.format.bytes
-        flits = list(starmap(Flit, _SPLIT[self.format](ffi.buffer(self._flits, size))))
+        shape = self._format_of(link)
+        kind = PbrFlit if shape is Format.FLIT_PBR else Flit
+        raw = ffi.buffer(self._flits, total * shape.bytes)
+        flits = list(starmap(kind, _SPLIT[shape](raw)))
         hop = Hop(link, up, flits, bytes(ffi.buffer(self._counts, self._run.n)))
         if self._wire:
             hop = hop._replace(flits=self._wire(hop))
@@ -216,10 +231,14 @@ class FlitPort:
                 raise LocalError(_LOST)
         return hop
 
+    def _format_of(self, link: int) -> Format:
+        links = self._ways[0].links if self._run.n else 0
+        return Format(lib.nupa_flit_format_of(self._run, links, link))
+
     def _arrived(self, hop: Hop) -> tuple[Any, int, Any]:
         """What the component behind a link takes from it."""
         flits = b"".join(hop.flits)
-        if len(flits) != len(hop.flits) * self.format.bytes:
+        if len(flits) != len(hop.flits) * self._format_of(hop.link).bytes:
             raise LocalError(_LOST)
         return flits, len(hop.flits), hop.counts
 
@@ -244,6 +263,18 @@ class FlitPort:
                 hpa = self._ways[i].hpa
                 leave_traces(self.bus, range(hpa, hpa + LINE_BYTES))
         return list(map(_STATUSES.__getitem__, codes))
+
+
+def pids_of(site: Site, host: int) -> Callable[[Type3], tuple[int, int]]:
+    """What a FlitPort of a host of *site* takes: PIDs if it has several switches, else 0."""
+
+    def find(device: Type3) -> tuple[int, int]:
+        for binding in list(site.switch.vcs(host).bindings.values()):
+            if site.stack and binding.seen().function is device:
+                return site.stack.passage(host, binding.port.number)[:2]
+        return 0, 0
+
+    return find
 
 
 def _messages(rows: bytes) -> Any:

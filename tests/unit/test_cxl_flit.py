@@ -15,7 +15,7 @@ from nupa.cxl.bus import MemoryAccessError, Status
 from nupa.cxl.decode import Window
 from nupa.cxl.endpoint import Type3
 from nupa.cxl.flit import Fault, Flit, FlitError, Format, pack, unpack
-from nupa.cxl.flit_port import FlitPort, Hop
+from nupa.cxl.flit_port import FlitPort, Hop, pids_of
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.host import Host, Region
 from nupa.cxl.messages import (
@@ -332,9 +332,20 @@ def test_requests_of_one_batch_have_as_many_links_as_their_ways() -> None:
         lines = [bytes([i]) * 64 for i in range(4)]
         here = [region.base + 256 * i for i in range(4)]
         requests: list[Request] = [M2SRwD(at, line) for at, line in zip(here, lines, strict=True)]
-        exchange = FlitPort(host.bus).exchange([*requests, *map(M2SReq, here)])
+        assert site.stack
+        passage = site.stack.passage(0, 3)
+        port = FlitPort(host.bus, pids=pids_of(site, 0))
+        exchange = port.exchange([*requests, *map(M2SReq, here)])
         assert exchange.answers == [S2MNdr(0)] * 4 + [S2MDrs(line, 0) for line in lines]
         assert [there and there.ld_id for there in exchange.received] == [0, 5] * 4
+        down, up = (hop for hop in exchange.hops if len(hop.of(1)) == 1 and hop.link == 1)
+        assert unpack(down.of(1), up=False) == PbrRwD(
+            here[1], lines[1], spid=passage.spid, dpid=passage.dpid
+        )
+        assert unpack(up.of(5), up=True) == PbrDrs(lines[1], 0, dpid=passage.spid)
+        plain = FlitPort(host.bus).exchange(list(map(M2SReq, here)))
+        assert plain.answers == [S2MDrs(line, 0) for line in lines]
+        assert {len(flit) for hop in plain.hops for flit in hop.flits} == {68}
         crossed = [sum(bool(hop.of(i)) for hop in exchange.hops) for i in range(8)]
         assert crossed == [4, 6] * 4
         assert region.read(256, 64) == lines[1]
