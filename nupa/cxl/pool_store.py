@@ -6,6 +6,7 @@ Knows offsets of the pool; never who uses which of them.
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 from nupa.cxl.parts import Memory
@@ -37,8 +38,13 @@ class PoolStore(Closing):
         return _PoolPart(self, self._memory, start, size)
 
     def close(self) -> None:
-        """Nobody uses it any more.  LocalError: a region is published over it (EBUSY)."""
-        self._memory.free()
+        """Nobody uses it any more.  What another process, which is stopped, has still mapped goes
+        with the end of this one."""
+        try:
+            self._memory.free()
+        except LocalError as error:
+            if error.errno != errno.EBUSY:
+                raise
 
 
 class _PoolPart(Memory):

@@ -6,6 +6,7 @@ Knows which bytes each host's decoders and extents lead to; never who maps them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from nupa.cxl.bus import Bus
 from nupa.cxl.host_window import runs_of
 from nupa.cxl.pool_store import PoolStore
-from nupa.fabric.errors import RemoteError
+from nupa.fabric.errors import NupaError, RemoteError
 
 if TYPE_CHECKING:
     from nupa.fabric.fabric import Fabric
     from nupa.fabric.region import Region
 
+_log = logging.getLogger(__name__)
 _MOST_PIECES = 16  # csrc/engine/region.h
 
 
@@ -52,13 +54,13 @@ class Publisher:
             with suppress(RemoteError):
                 self._regions.pop(row).free(force=True)
         for row in wanted - self._regions.keys():
-            self._regions[row] = self._fabric.pool.publish(
-                row.pieces,
-                row.size,
-                f"{self._name}:{row.hpa:#x}",
-                host=self._number,
-                granularity=row.granularity,
-            )
+            tag = f"{self._name}:{row.hpa:#x}"
+            try:
+                self._regions[row] = self._fabric.pool.publish(
+                    row.pieces, row.size, tag, host=self._number, granularity=row.granularity
+                )
+            except NupaError as error:  # its host uses the memory all the same
+                _log.warning("%s is not published, until the next change: %s", tag, error)
 
     def close(self) -> None:
         """Nothing of it is published any more."""
