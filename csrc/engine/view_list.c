@@ -106,6 +106,7 @@ static void *watch(void *arg)
 	struct nupa_view_watcher *watcher = arg;
 	const uint64_t idle_ns = nupa_fabric_machines(watcher->fabric) ? MACHINES_NS : FOR_EVER;
 
+	pthread_setname_np(pthread_self(), "nupa-windows"); /* for who looks at threads */
 	while (!nupa_load_acquire(&watcher->ending)) {
 		const uint32_t seen = nupa_load_acquire(watcher->epoch);
 		const bool settled = settle_all(watcher);

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -41,14 +40,19 @@ def region(fabric: Fabric) -> Iterator[Region]:
     region.free(force=True)
 
 
-def threads_of_c() -> int:
-    return len(list(Path("/proc/self/task").iterdir())) - threading.active_count()
+def watchers() -> set[str]:
+    """Threads that wait for a loss: one for each fabric with windows."""
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has just ended
+            if (task / "comm").read_text() == "nupa-windows\n":
+                found.add(task.name)
+    return found
 
 
-def await_threads_of_c(count: int) -> None:
-    """One that has ended is listed for a moment."""
+def await_that(is_so: Callable[[], bool]) -> None:
     until = time.monotonic() + 20
-    while threads_of_c() != count:
+    while not is_so():
         assert time.monotonic() < until
         os.sched_yield()
 
@@ -160,10 +164,11 @@ def test_views_of_a_closed_window_are_ones_until_the_last_is_gone(fabric: Fabric
 
 
 def test_the_thread_is_there_while_windows_are(fabric: Fabric, region: Region) -> None:
-    before = threads_of_c()
+    before = watchers()  # also of one that has ended and is listed for a moment
     with fabric.host(0).map(region), fabric.host(1).map(region):
-        await_threads_of_c(before + 1)
-    await_threads_of_c(before)
+        await_that(lambda: len(watchers() - before) == 1)
+        ours = watchers() - before
+    await_that(lambda: not watchers() & ours)
 
 
 def test_a_child_has_none_of_the_windows_and_maps_its_own(fabric: Fabric, region: Region) -> None:
