@@ -28,9 +28,11 @@ class CxlCache(Layer):
 
 
 class _Message(Layer):
-    """The names of opcodes are shown."""
+    """The names of opcodes are shown, where there are any."""
 
     def mysummary(self) -> str:
+        if not hasattr(self, "opcode"):
+            return str(self.name)
         name = self.__class__.__name__
         return self.sprintf(f"{self.name} %{name}.opcode%")
 
@@ -47,7 +49,7 @@ class D2HRsp(_Message):
     fields_desc = fields_of(layout, opcode=4)
 
 
-class D2HData(Layer):
+class D2HData(_Message):
     """`byte_enables`, where `bep` is set: bit n is byte n of the line."""
 
     name = "D2H Data"
@@ -70,7 +72,7 @@ class H2DRsp(_Message):
     fields_desc = fields_of(layout, opcode=4)
 
 
-class H2DData(Layer):
+class H2DData(_Message):
     name = "H2D Data"
     layout = tables.H2D_DATA
     fields_desc = fields_of(layout)

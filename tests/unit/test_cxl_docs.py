@@ -31,6 +31,9 @@ OUTPUT = {
     "HostAgent(": "b'into host memory'\n"
     "D2H Req RdOwn 0x40 gpu\nH2D Rsp GO E 0x40 gpu\nH2D Data 0x40 gpu\n"
     "H2D Req SnpData 0x40 gpu\nD2H Rsp RspSFwdM 0x40 gpu\nD2H Data 0x40 gpu\n",
+    '["cache"]': "0 D2H Req RdOwn I to I\n0 H2D Rsp GO I to E\n0 H2D Data E to E\n"
+    "1 D2H Req RdShared I to I\n0 H2D Req SnpData M to M\n0 D2H Rsp RspSFwdM M to S\n"
+    "0 D2H Data S to S\n1 H2D Rsp GO I to S\n1 H2D Data S to S\n",
     "pod.step()": "False True\n" + 3 * "True False\n",
 }
 
