@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from nupa.fabric.errors import LocalError, RemoteError
 
@@ -69,6 +69,13 @@ class Access(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
+
+
+if TYPE_CHECKING:
+    from nupa.fabric.window import Window
+
+    #: The type checker sees to it that what hosts map is one.
+    _MAPPED: type[Access] = Window
 
 
 class RemoteWindow(ABC):
