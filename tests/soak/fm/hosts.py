@@ -16,6 +16,7 @@ from nupa.cxl.parts import PartedMedia
 
 from .ledger import LINE, WrongByteError
 from .rack import BLOCK, LDS, Rack
+from .views import WINDOW_BYTES, Views
 
 _HOT_LINES = 64  # of each piece: few, so that others meet them again
 _AT_ONCE = 40
@@ -37,13 +38,17 @@ class SoakHost(Thread):
         self._random = Random(seed)
         self._stop_event = stop
         self._changed = True
+        self._views = Views(rack.ledger, self._random, number, self.figures)
 
     def run(self) -> None:
         try:
             root = self._rack.roots[self._number]
             with Host(root, self._rack.windows, changed=self._look_again) as self._host:
-                while not self._stop_event.is_set():
-                    self._once()
+                try:
+                    while not self._stop_event.is_set():
+                        self._once()
+                finally:
+                    self._views.close()
         except BaseException as error:
             self.error = error
 
@@ -62,6 +67,7 @@ class SoakHost(Thread):
                 self._stop_event.wait(0.001)
                 return
             self._access(self._random.choice(regions))
+            self._views.use(self._rack.manager.lock)
 
     # What it has
 
@@ -131,6 +137,10 @@ class SoakHost(Thread):
         if part.shared and line // LINE % LDS != self._number:
             writes = False
         where = self._rack.where(part.memory, part.offset + dpa - part.dpa)
+        if not part.shared and line < WINDOW_BYTES and self._random.random() < 0.02:
+            with self._rack.manager.lock:
+                if part in media.parts and self._model(region) == found:
+                    self._views.add(self._host, region, offset, where - line)
         try:
             self._check(region, offset + line, where, writes)
             if region.dynamic is not None:

@@ -9,7 +9,7 @@ from nupa.cxl.expander import Expander
 from nupa.cxl.extents import Region
 from nupa.cxl.fm.manager import Manager
 from nupa.cxl.mld import Mld
-from nupa.cxl.parts import Memory, PartedMedia
+from nupa.cxl.parts import Memory, PartedMedia, SparseFile
 from nupa.cxl.port import root_port
 from nupa.cxl.root import HostBridge, RootComplex
 from nupa.cxl.switch import Switch
@@ -25,18 +25,8 @@ OWN, SHARED = 0, 1
 BLOCK = 2 << 20
 MLD_STEPS = 6
 WINDOW_BASE = 16 << 30
+_STORE_STEPS = len(SLD_PORTS) + len(MLD_PORTS) * MLD_STEPS + 2
 _SPAN = 1 << 40  # of each memory's line numbers
-
-
-class _Watched(Memory):
-    """Tells the ledger what is cleared; *number* says which memory it is."""
-
-    ledger: Ledger
-    number: int
-
-    def clear(self, dpa: int, size: int) -> None:
-        super().clear(dpa, size)
-        self.ledger.cleared(self.number * _SPAN + dpa, size)
 
 
 class Rack:
@@ -45,6 +35,7 @@ class Rack:
     def __init__(self, ledger: Ledger) -> None:
         self._numbers: dict[Memory, int] = {}
         self.ledger = ledger
+        self._store = SparseFile(_STORE_STEPS * STEP)
         self.switch = Switch(hosts=HOSTS, downstream=5, vppbs=VPPBS)
         for port in SLD_PORTS:
             media = PartedMedia.of(self._memory(STEP), STEP)
@@ -74,10 +65,15 @@ class Rack:
             self.roots.append(RootComplex(bridge, lock=self.manager.lock))
 
     def _memory(self, size: int) -> Memory:
-        memory = _Watched.anonymous(size)
-        assert isinstance(memory, _Watched)
-        memory.ledger, memory.number = self.ledger, len(self._numbers)
-        self._numbers[memory] = memory.number
+        memory = self._store.take(size)
+        number = self._numbers[memory] = len(self._numbers)
+        clear = memory.clear
+
+        def cleared(dpa: int, length: int) -> None:
+            clear(dpa, length)
+            self.ledger.cleared(number * _SPAN + dpa, length)
+
+        vars(memory)["clear"] = cleared
         return memory
 
     def _dynamic(self) -> DynamicCapacity:
@@ -103,6 +99,9 @@ class Rack:
             self.capacity.references.clear()
             for number in range(LDS):
                 self.capacity.drop(number)
+
+    def close(self) -> None:
+        self._store.close()
 
     def leaks(self) -> list[str]:
         """After `tidy`."""
