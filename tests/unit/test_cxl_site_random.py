@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whatever managers, drivers and hands at the ports do: hosts see what is bound, and no byte that
+is another's."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from nupa.cxl.bus import MemoryAccessError
+from nupa.cxl.cci import CommandError
+from nupa.cxl.dcd import Policy
+from nupa.cxl.fm.client import FabricManager
+from nupa.cxl.host import Region
+from nupa.cxl.pcie_tables import PortType
+from nupa.cxl.physical_port import Device, UnbindMode
+from nupa.cxl.site import Site
+from nupa.fabric.errors import LocalError
+
+MIB = 1 << 20
+STEP = 256 * MIB
+HOSTS, LDS, VPPBS = 2, 3, 2
+SINGLES, MLD = (2, 3), 4
+HOW = (UnbindMode.MANAGED, UnbindMode.SURPRISE)
+
+
+class Play:
+    """Random acts, and what must hold after each."""
+
+    def __init__(self, site: Site, seed: int) -> None:
+        self.site = site
+        self.random = Random(seed)
+        self.fm = FabricManager.of(site.manager)
+        self.hosts = [site.host(number) for number in range(HOSTS)]
+        self.pulled: dict[int, Device] = {}
+        self.acts = (
+            self.bind,
+            self.bind,
+            self.unbind,
+            self.allocate,
+            self.add,
+            self.share,
+            self.release,
+            self.create,
+            self.create,
+            self.destroy,
+            self.pull,
+            self.break_link,
+        )
+
+    def number(self, below: int) -> int:
+        return self.random.randrange(below)
+
+    def bind(self) -> None:
+        port = self.random.choice((*SINGLES, MLD))
+        ld = self.number(LDS) if port == MLD else None
+        self.fm.bind(self.number(HOSTS), self.number(VPPBS), port, ld)
+
+    def unbind(self) -> None:
+        self.fm.unbind(self.number(HOSTS), self.number(VPPBS), self.random.choice(HOW))
+
+    def allocate(self) -> None:
+        self.fm.allocate(MLD, self.number(LDS), [self.number(3) * STEP])
+
+    def add(self) -> None:
+        tag = UUID(int=self.number(3))
+        self.fm.capacity(MLD).add(self.number(LDS), self.number(2), 2 * MIB, tag=tag)
+
+    def share(self) -> None:
+        tag = UUID(int=1 + self.number(2))
+        self.fm.capacity(MLD).add(self.number(LDS), 1, tag=tag, policy=Policy.SHARED)
+
+    def release(self) -> None:
+        forced = self.random.random() < 0.5
+        self.fm.capacity(MLD).release(self.number(LDS), UUID(int=self.number(3)), forced=forced)
+
+    def create(self) -> None:
+        host = self.random.choice(self.hosts)
+        for device in host.devices[-1:]:
+            if self.random.random() < 0.5:
+                host.create_region([device], size=STEP)
+            else:
+                host.create_dynamic_region(device, self.number(2))
+
+    def destroy(self) -> None:
+        host = self.random.choice(self.hosts)
+        for region in host.regions[-1:]:
+            host.destroy_region(region)
+
+    def pull(self) -> None:
+        port = self.random.choice((*SINGLES, MLD))
+        if port in self.pulled:
+            self.site.switch.port(port).insert(self.pulled[port])
+            del self.pulled[port]
+        else:
+            self.pulled[port] = self.site.switch.port(port).remove()
+
+    def break_link(self) -> None:
+        port = self.random.choice((*SINGLES, MLD))
+        self.site.switch.port(port).set_link(self.random.random() < 0.7)
+
+    # What must hold
+
+    def check(self) -> None:
+        for number, host in enumerate(self.hosts):
+            virtual = self.site.switch.vcs(number)
+            there = sum(bool(vppb.below) for vppb in virtual.vppbs)
+            kinds = [function.kind for function in host.functions]
+            assert kinds.count(PortType.ENDPOINT) == there
+        spots = [
+            spot for host in self.hosts for region in host.regions for spot in spots_of(region)
+        ]
+        for mark, (region, at, place) in enumerate(spots):
+            region.write(at, bytes([mark % 251]) * 64)
+            same = [other for other in spots if other[2] == place]
+            assert all(other.read(offset, 64)[0] == mark % 251 for other, offset, _ in same)
+        last = {place: mark for mark, (_, _, place) in enumerate(spots)}
+        for region, at, place in spots:  # nobody has written over another's
+            assert region.read(at, 64) == bytes([last[place] % 251]) * 64
+        for host in self.hosts:
+            for region in host.regions:
+                if region.lost:
+                    with pytest.raises(MemoryAccessError):
+                        region.read(0, 64)
+
+
+def spots_of(region: Region) -> list[tuple[Region, int, tuple[int, int]]]:
+    """The first line of each extent, and which line of which memory that is."""
+    found = []
+    for at, _ in [] if region.lost else region.extents:
+        there = region.bus.find(region.base + at)
+        assert there
+        ((memory, offset, _),) = region.bus.media(there[0]).pieces(there[1], 64)
+        found.append((region, at, (id(memory), offset)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hosts_see_what_is_bound_and_no_byte_of_others(seed: int) -> None:
+    done = 0
+    with Site(HOSTS, [STEP] * 2, [4 * STEP], dynamic_bytes=2 * STEP, vppbs=VPPBS) as site:
+        play = Play(site, seed)
+        play.fm.allocate(MLD, 0, [STEP, STEP])
+        for _ in range(120):
+            with suppress(CommandError, LocalError):  # what cannot be is refused
+                play.random.choice(play.acts)()
+                done += 1
+            play.check()
+    assert done > 30
