@@ -61,7 +61,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--level",
         action="append",
         metavar="LEVEL",
-        help="tlp, queue, transport, net: a list, or given again (default: transport,net)",
+        help="tlp, queue, transport, net, cache: a list, or given again (default: transport,net)",
     )
     parser.add_argument("-f", dest="filter", metavar="FILTER", help="only packets that match")
     parser.add_argument("-w", dest="write", metavar="FILE", help="write pcapng; - is stdout")
