@@ -56,10 +56,9 @@ int flit_pack_256(uint32_t format, const struct nupa_cxl_message *message, uint8
 
 static bool is_zero(const uint8_t *bytes, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++)
-		if (bytes[i])
-			return false;
-	return true;
+	static const uint8_t zeros[BYTES];
+
+	return !memcmp(bytes, zeros, n);
 }
 
 static bool is_whole(const uint8_t *half, uint32_t bytes, const uint8_t *crc)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CRCs of flits, eight bytes at a time by eight tables, which are made when they are first needed.
+ * CRCs of flits, by a table for each byte of one or two words; made when they are first needed.
  */
 #include "flit_crc.h"
 
@@ -14,7 +14,7 @@
 /* [k][b]: what byte b becomes when k more bytes have followed.  The longer ones begin in the
  * highest byte of a word. */
 typedef uint64_t long_tables[8][256];
-static uint16_t tables16[8][256];
+static uint16_t tables16[16][256];
 static long_tables tables48, tables64;
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
@@ -78,7 +78,7 @@ static void make_tables(void)
 			crc = crc << 1 ^ (crc & 0x8000 ? POLYNOMIAL : 0);
 		tables16[0][byte] = (uint16_t)crc;
 	}
-	for (int k = 1; k < 8; k++)
+	for (int k = 1; k < 16; k++)
 		for (uint32_t byte = 0; byte < 256; byte++) {
 			uint16_t crc = tables16[k - 1][byte];
 
@@ -88,20 +88,28 @@ static void make_tables(void)
 	make_long_tables(tables64, FLIT_CRC64_BYTES);
 }
 
+/* What the bytes of a word become when `more` bytes have followed. */
+static uint16_t word_crc16(uint64_t word, uint32_t more)
+{
+	return (uint16_t)(tables16[more + 7][word >> 56] ^ tables16[more + 6][word >> 48 & 0xFF] ^
+			  tables16[more + 5][word >> 40 & 0xFF] ^
+			  tables16[more + 4][word >> 32 & 0xFF] ^
+			  tables16[more + 3][word >> 24 & 0xFF] ^
+			  tables16[more + 2][word >> 16 & 0xFF] ^
+			  tables16[more + 1][word >> 8 & 0xFF] ^ tables16[more][word & 0xFF]);
+}
+
 uint16_t flit_crc16(const uint8_t *payload)
 {
 	uint16_t crc = 0;
 
 	pthread_once(&tables_once, make_tables);
-	for (uint32_t at = FLIT_CRC16_BYTES; at; at -= 8) {
-		uint64_t word;
+	for (uint32_t at = FLIT_CRC16_BYTES; at; at -= 16) {
+		uint64_t words[2];
 
-		memcpy(&word, payload + at - 8, sizeof(word));
-		word = le64toh(word) ^ (uint64_t)crc << 48;
-		crc = (uint16_t)(tables16[7][word >> 56] ^ tables16[6][word >> 48 & 0xFF] ^
-				 tables16[5][word >> 40 & 0xFF] ^ tables16[4][word >> 32 & 0xFF] ^
-				 tables16[3][word >> 24 & 0xFF] ^ tables16[2][word >> 16 & 0xFF] ^
-				 tables16[1][word >> 8 & 0xFF] ^ tables16[0][word & 0xFF]);
+		memcpy(words, payload + at - 16, sizeof(words));
+		crc = word_crc16(le64toh(words[1]) ^ (uint64_t)crc << 48, 8) ^
+		      word_crc16(le64toh(words[0]), 0);
 	}
 	return crc;
 }

@@ -17,7 +17,7 @@ port, upstream port, vPPB, decoders, device.  Of two ways the second is a logica
 
 c:       one at a time, each a call in C
 packet:  each request, flit, and answer is an object; flits are packed, their CRCs checked, and
-         unpacked at each port on the way (256 requests a call)
+         unpacked at each port on the way (128 requests a call)
 
 examples:
   nupa fabric transactions

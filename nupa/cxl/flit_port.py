@@ -47,7 +47,8 @@ _WAY_BYTES = ffi.sizeof("struct nupa_flit_way")
 _STATUS_AT = ffi.offsetof("struct nupa_flit_way", "status")
 _STATUSES = list(Status)
 _LOST = "a wire gives back as many flits as it was given, of the same format"
-_SPLIT = {shape: Struct(f"{shape.bytes}s").iter_unpack for shape in Format}
+_BYTES = {shape: shape.bytes for shape in Format}
+_SPLIT = {shape: Struct(f"{size}s").iter_unpack for shape, size in _BYTES.items()}
 
 
 class Hop(NamedTuple):
@@ -203,9 +204,6 @@ class FlitPort:
         received, answered = self._rows
         _must(lib.nupa_flit_serve(run, *self._arrived(hop), received, answered), _LOST)
         there, device = self._objects(received), self._objects(answered)
-        made = [each for each in device if each]
-        if len(made) == len(device):
-            answered = _messages(to_rows(made))
         total = lib.nupa_flit_answer(run, answered, self._flits, self._counts)
         hop = self._hop(max(links - 1, 0), True, total)
         for at in range(links - 1, 0, -1):
@@ -222,7 +220,7 @@ class FlitPort:
         _must(total, "a request that no flit can carry")
         shape = self._format_of(link)
         kind = PbrFlit if shape is Format.FLIT_PBR else Flit
-        raw = ffi.buffer(self._flits, total * shape.bytes)
+        raw = ffi.buffer(self._flits, total * _BYTES[shape])
         flits = list(starmap(kind, _SPLIT[shape](raw)))
         hop = Hop(link, up, flits, bytes(ffi.buffer(self._counts, self._run.n)))
         if self._wire:
@@ -232,13 +230,15 @@ class FlitPort:
         return hop
 
     def _format_of(self, link: int) -> Format:
+        if not self._pids:
+            return self.format
         links = self._ways[0].links if self._run.n else 0
         return Format(lib.nupa_flit_format_of(self._run, links, link))
 
     def _arrived(self, hop: Hop) -> tuple[Any, int, Any]:
         """What the component behind a link takes from it."""
         flits = b"".join(hop.flits)
-        if len(flits) != len(hop.flits) * self._format_of(hop.link).bytes:
+        if len(flits) != len(hop.flits) * _BYTES[self._format_of(hop.link)]:
             raise LocalError(_LOST)
         return flits, len(hop.flits), hop.counts
 

@@ -26,11 +26,11 @@ from nupa.cxl.messages import LINE_BYTES, Answer, M2SReq, M2SRwD, Request, S2MDr
 from nupa.cxl.site import Site
 from nupa.fabric.errors import FabricError
 
-BATCH = 256  # requests of each call of the packet-level model
+BATCH = 128  # requests of each call of the packet-level model
 _DEVICE_BYTES = 256 << 20
 _LD = 3
 _SPAN_BYTES = 64 << 20  # of the region: what the C loop uses
-_BATCHES = 64
+_BATCHES = 128
 _GO = 20_000  # lines of one call of the C loop
 _GOES = 5
 
