@@ -95,6 +95,12 @@ def commit(root: RootComplex, region: Region, what: Programmed) -> None:
     decoders = what.decoders
     slot = decoders.free()
     at = decoders.base + 0x10 + 0x20 * slot
+    below = [other for other in decoders.regions[:slot] if other and other.dynamic]
+    if below and what.dpa is None and not what.targets:  # a device's
+        raise RegionError(
+            f"{decoders.name}: decoder {slot - 1} has dynamic capacity, which is behind its own "
+            f"memory: destroy that region first"
+        )
     listed = int.from_bytes(bytes(what.targets), "little") if what.dpa is None else _skip(what)
     for offset, value in ((0, region.base), (8, region.size), (0x14, listed)):
         root.write(at + offset, 4, value & _LOW)

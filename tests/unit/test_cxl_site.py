@@ -231,6 +231,11 @@ def test_dynamic_regions_lie_behind_a_device_s_own_memory(site: Site, fm: Fabric
     assert own.read(2 * STEP - 4, 4) == b"own."
     with pytest.raises(RegionError, match="below"):
         host.create_dynamic_region(device, OWN)
+    host.destroy_region(dynamic)
+    host.destroy_region(own)
+    host.create_dynamic_region(device, OWN)
+    with pytest.raises(RegionError, match="behind its own memory"):
+        host.create_region([device], size=STEP)
     with pytest.raises(RegionError, match="has 2 regions"):
         host.create_dynamic_region(device, 2)
 
