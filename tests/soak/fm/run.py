@@ -31,6 +31,7 @@ from .rack import EMPTY_PORT, HOSTS, MLD_PORTS, SLD_PORTS, Rack
 
 _NAME = "soak"
 _HOT_PLUG_PAUSE_S = 0.05
+_ROOT = Path(__file__).parents[3]
 
 
 @dataclass
@@ -186,6 +187,7 @@ def _manage(
             ],
             stdout=subprocess.PIPE,
             text=True,
+            cwd=_ROOT,
         )
         for _ in range(processes)
     ]
