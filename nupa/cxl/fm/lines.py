@@ -23,6 +23,9 @@ from nupa.fabric.errors import LocalError, RemoteError
 
 _READ_BYTES = 1 << 16
 _TIMEOUT_S = 30.0
+_HUNG_UP = (
+    "the fabric manager has hung up: it hears its owner only, and 64 managers at once, or has ended"
+)
 
 
 class Line(Protocol):
@@ -123,11 +126,7 @@ class SocketLine:
         """The answers that have come; notifications are acknowledged."""
         data = self._sock.recv(_READ_BYTES)
         if not data:
-            raise RemoteError(
-                "the fabric manager has hung up: it hears its owner only, and 64 managers at once, "
-                "or has ended",
-                errno.ECONNRESET,
-            )
+            raise RemoteError(_HUNG_UP, errno.ECONNRESET)
         answers = []
         for message in self._assembler.feed(data):
             if message.owner:
@@ -139,6 +138,8 @@ class SocketLine:
         return answers
 
     def _gone(self, error: OSError) -> RemoteError:
+        if isinstance(error, ConnectionError):
+            return RemoteError(_HUNG_UP, error.errno or 0)
         return RemoteError(
             f"the fabric manager does not answer: {error.strerror or error}", error.errno or 0
         )
