@@ -243,24 +243,23 @@ static void ask_block(struct nupa_cxl_snoop *snoop, uint64_t offset, uint32_t n,
 void snoop_recall_block(struct nupa_cxl_snoop *snoop, uint64_t offset, uint32_t n,
 			enum nupa_cxl_snp snp)
 {
-	uint32_t counts[SNOOP_HOSTS] = { 0 };
 	struct snoop_entry *entry;
-	uint64_t done = 0;
+	uint64_t once = 0, more = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		entry = snoop_find(snoop, offset + i * CXL_LINE_BYTES);
-		for (uint32_t host = 0; entry && host < SNOOP_HOSTS; host++)
-			counts[host] += asked(entry, snp) & bit(host) ? 1 : 0;
-	}
-	for (uint32_t host = 0; host < SNOOP_HOSTS; host++)
-		if (counts[host] > 1) {
-			ask_block(snoop, offset, n, host, snp);
-			done |= bit(host);
+		if (entry) {
+			more |= once & asked(entry, snp);
+			once |= asked(entry, snp);
 		}
-	for (uint32_t i = 0; i < n; i++) {
+	}
+	for (uint32_t host = 0; more && host < SNOOP_HOSTS; host++)
+		if (more & bit(host))
+			ask_block(snoop, offset, n, host, snp);
+	for (uint32_t i = 0; once && i < n; i++) {
 		entry = snoop_find(snoop, offset + i * CXL_LINE_BYTES);
 		if (entry)
-			snoop_others(snoop, entry, done, snp);
+			snoop_others(snoop, entry, more, snp);
 	}
 }
 

@@ -24,7 +24,7 @@ static void recall(struct nupa_cxl_snoop *snoop, uint64_t offset, uint64_t bytes
 	uint32_t n;
 
 	end += (CXL_LINE_BYTES - end % CXL_LINE_BYTES) % CXL_LINE_BYTES;
-	for (; at < end; at += (uint64_t)n * CXL_LINE_BYTES) {
+	for (; at < end && snoop->n_entries; at += (uint64_t)n * CXL_LINE_BYTES) {
 		n = 4;
 		while (n > 1 && (at % (n * CXL_LINE_BYTES) || n * CXL_LINE_BYTES > end - at))
 			n /= 2;

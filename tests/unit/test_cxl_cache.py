@@ -245,6 +245,10 @@ def test_memory_of_the_device_leans_to_who_uses_it(site: Site) -> None:
     assert site.said()[0] == "M2S Req MemRd S SnpData 0x10000000 first"
     assert dev.bias[0] is Bias.HOST
     assert dev.bias.flips == 2
+    assert dev.cache.lines() == {}  # of the whole page
+    site.said()
+    dev.write(STEP, b"asks")
+    assert "D2H Req RdOwn 0x10000000 first" in site.said()
     with pytest.raises(LocalError, match="no memory of first"):
         dev.flip(0, Bias.DEVICE)
 
