@@ -7,7 +7,7 @@ who is bound to what (nupa/cxl/switch.py).  CXL 3.1 2.4, 7.6.7.4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -104,6 +104,8 @@ class Mld:
         self._free = list(range(memory_bytes // granularity_bytes))
         self._steps: list[list[int]] = [[] for _ in range(lds)]
         self.dynamic = dynamic
+        #: The port that it is in: an LD has sent ERR_FATAL (true) or ERR_NONFATAL.
+        self.on_error: Callable[[bool], None] = _nobody
         self.logical = [self._make(number) for number in range(lds)]
         self.qos = Qos()
         #: Of each LD, in 1/256 of the device's bandwidth (CXL 3.1 7.6.7.4.7, 7.6.7.4.9).
@@ -130,6 +132,7 @@ class Mld:
         )
         ld.function.config["device"].preset("capability.mld", 1)
         ld.function.ld_id = number
+        ld.function.viral.on_message(lambda fatal: self.on_error(fatal))
         self._supply(number, media)
         if self.dynamic:
             self.dynamic.host(number).watch(partial(self._supply, number, media))
@@ -238,3 +241,7 @@ class Mld:
             raise MldError(f"{sum(now)}/256 of the bandwidth: there is no more than all of it")
         else:
             self.bandwidth = now
+
+
+def _nobody(_fatal: bool) -> None:
+    """It is in no port."""

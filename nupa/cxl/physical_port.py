@@ -111,6 +111,8 @@ class PhysicalPort:
         if not self.bound.keys() <= shown:
             raise SwitchError(f"port {self.number} is bound as {device.name} cannot be: unbind it")
         self.device = device
+        if isinstance(device, Mld):
+            device.on_error = self._error_message
         self._changed()
 
     def remove(self) -> Device:
@@ -120,6 +122,7 @@ class PhysicalPort:
             raise SwitchError(f"port {self.number} is empty")
         device, self.device = self.device, None
         if isinstance(device, Mld):
+            device.on_error = lambda _fatal: None
             for binding in tuple(self.bound.values()):
                 binding.drop()
         self._changed(surprise=True)
@@ -142,6 +145,12 @@ class PhysicalPort:
         self._check_control()
         if self.device is not None:
             self.device.reset(hot=True)
+
+    def _error_message(self, fatal: bool) -> None:
+        """The start of a message TLP, routed to the root complex (PCIe 6.0 2.2.8.3)."""
+        if self.up:
+            error = ErrorMessage.FATAL if fatal else ErrorMessage.NON_FATAL
+            self.receive_error(error, bytes([0x30, 0, 0, 0, 0, 0, 0, 0x33 if fatal else 0x31]))
 
     def receive_error(self, error: ErrorMessage, message: bytes = b"") -> None:
         """The multi-logical device here has sent an error message, which begins with *message*.

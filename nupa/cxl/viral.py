@@ -24,6 +24,7 @@ class Viral:
     def __init__(self, device: Type3) -> None:
         self._device = device
         self._changed: list[Callable[[], None]] = []
+        self._heard: list[Callable[[bool], None]] = []
         self.active = False
         device.config["device"].on_reset(self._reset)
 
@@ -36,9 +37,25 @@ class Viral:
         if not aer["uncorrectable_status.internal"]:
             aer["uncorrectable_status.internal"] = 1
             aer["control.first_error"] = _INTERNAL_AER
+        self._send_message()
         if device.config["device"]["control.viral_enable"]:
             device.config["device"]["status.viral"] = 1
             self._set(True)
+
+    def _send_message(self) -> None:
+        """PCIe 6.0 6.2.4: unless it is masked, and if software wants such messages."""
+        config = self._device.config
+        fatal = bool(config["aer"]["uncorrectable_severity.internal"])
+        kind = "fatal" if fatal else "non_fatal"
+        wanted = config["pcie"][f"device_control.{kind}_reporting"]
+        if wanted and not config["aer"]["uncorrectable_mask.internal"]:
+            for handler in self._heard:
+                handler(fatal)
+
+    def on_message(self, handler: Callable[[bool], None]) -> None:
+        """Call *handler* with each error message that is sent: whether it is ERR_FATAL, or
+        ERR_NONFATAL."""
+        self._heard.append(handler)
 
     def on_change(self, handler: Callable[[], None]) -> None:
         """Call *handler* after `active` has changed."""

@@ -117,6 +117,25 @@ def test_error_messages_of_a_device_go_to_their_logs() -> None:
     assert "port 4: its device has sent a fatal error" in site.texts()
 
 
+def test_a_logical_device_that_fails_is_a_message_if_its_host_wants_it() -> None:
+    site = Site()
+    ld, config = site.rack.mld.logical[1], site.rack.mld.lds[1].config
+    ld.fail()
+    assert site.fm.events() == []  # masked, and nobody wants it
+    config["aer"]["uncorrectable_mask.internal"] = 0
+    for kind in ("fatal", "non_fatal"):
+        config["pcie"][f"device_control.{kind}_reporting"] = 1
+    ld.fail()
+    config["aer"]["uncorrectable_severity.internal"] = 0
+    ld.fail()
+    found = site.fm.events(clear=True)
+    assert [each.event.data[0] for each in found] == [ErrorMessage.FATAL, ErrorMessage.NON_FATAL]
+    assert [each.event.data[11] for each in found] == [0x33, 0x31]
+    site.switch.port(4).set_link(False)
+    ld.fail()
+    assert [each.event.kind for each in site.fm.events()] == [PHYSICAL_SWITCH]
+
+
 def test_what_hosts_answer_and_give_back_reaches_the_manager() -> None:
     site = Site()
     capacity, device = site.fm.capacity(4), site.capacity
