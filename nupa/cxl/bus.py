@@ -8,7 +8,7 @@ decoders, nor what memory is used for.  csrc/cxl/transact.h.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol
 from weakref import WeakMethod, WeakSet
 
 from nupa._engine import ffi, lib
-from nupa.cxl.bus_errors import leave_traces
-from nupa.cxl.bus_table import Table
+from nupa.cxl.bus_errors import is_isolated, isolate, leave_traces
+from nupa.cxl.bus_table import Table, part_row, usable
 from nupa.cxl.coherence import Cache, CacheShape
 from nupa.cxl.decode import Map, Window, below
 from nupa.cxl.endpoint import Type3
@@ -27,7 +27,7 @@ from nupa.cxl.media import MediaError
 from nupa.cxl.parts import Memory, Part, PartedMedia
 from nupa.cxl.port import Port
 from nupa.cxl.root import RootComplex
-from nupa.fabric.errors import FabricError, LocalError, RemoteError
+from nupa.fabric.errors import LocalError, RemoteError
 
 
 class Status(IntEnum):
@@ -52,7 +52,7 @@ class MemoryAccessError(RemoteError):
 
 _REASONS = {
     Status.NO_DECODER: "no device decodes it",
-    Status.LINK_DOWN: "a port on the way has no link",
+    Status.LINK_DOWN: "a port on the way has no link, or is isolated",
     Status.VIRAL: "the device is viral: it has an uncorrected error and gives no data",
     Status.POISON: "it is poisoned: write the whole line, or clear it by the device's mailbox",
     Status.NO_MEMORY: "the device has none there: no dynamic capacity that its host has accepted",
@@ -296,14 +296,17 @@ class Bus:
         table = Table(self._ports, numbers, self._nobody)
         for first, end, route in self.map.pieces():
             table.add(first, end, route)
-        down = (table.down | self._broken) & self._ports.keys()
+        for port in table.down - self._down:
+            isolate(port)
+        isolated = set(filter(is_isolated, self._ports))
+        down = (table.down | self._broken | isolated) & self._ports.keys()
         self._set_links(down - self._down, up=False)
         _must(lib.nupa_cxl_bus_set_table(self._bus, table.build()), "a table of decoders")
         for gone in self._devices.keys() - set(there):
             self._supply(gone.name, self._devices[gone], (), viral=False)
             self._free.append(self._devices.pop(gone).number)
         for device, backed in self._devices.items():
-            parts = tuple(_backed(device, backed.media.parts))
+            parts = tuple(usable(device, backed.media.parts))
             self._supply(device.name, backed, parts, viral=device.viral.active)
         self._set_links(self._down - down, up=True)
         self._down = down
@@ -319,7 +322,7 @@ class Bus:
 
     def _supply(self, name: str, backed: _Backed, parts: tuple[Part, ...], *, viral: bool) -> None:
         if parts != backed.parts:
-            rows = ffi.new("struct nupa_cxl_part[]", [_part(part) for part in parts])
+            rows = ffi.new("struct nupa_cxl_part[]", [part_row(part) for part in parts])
             answer = lib.nupa_cxl_bus_set_parts(self._bus, backed.number, rows, len(parts))
             _must(answer, f"memory of {name}")
             backed.parts = parts
@@ -339,6 +342,8 @@ class Bus:
             self._watch(function.decoders.on_change, function.decoders)
         if isinstance(function, Port):
             self._watch(function.on_change, function)
+            if "isolation" in function.component:
+                self._watch(partial(_on_exit, function), function.component)
         else:
             self._watch(partial(_on_enable, function), function)
 
@@ -368,24 +373,10 @@ def _on_enable(device: Type3, handler: Callable[[], None]) -> None:
     device.config["device"].on_write("control.mem_enable", lambda _written, _old: handler())
 
 
-def _backed(device: Type3, parts: Iterable[Part]) -> Iterator[Part]:
-    """Those whose memory is there wherever a decoder leads: others cannot be used."""
-    for part in parts:
-        with suppress(FabricError):
-            for decoder in filter(None, device.decoders.decoders):
-                first, end = max(decoder.dpa, part.dpa), min(decoder.dpa_end, part.end)
-                if first < end:
-                    part.memory.back(part.offset + first - part.dpa, end - first)
-            yield part
-
-
-def _part(part: Part) -> dict[str, Any]:
-    return {
-        "dpa": part.dpa,
-        "bytes": part.size,
-        "offset": part.offset,
-        "memory": part.memory.handle,
-    }
+def _on_exit(port: Port, handler: Callable[[], None]) -> None:
+    """CXL 3.1 8.2.4.24.3: software clears the status of isolation."""
+    isolation = port.component["isolation"]
+    isolation.on_write("status.mem_isolation", lambda _written, _old: handler())
 
 
 def _must(answer: int, asked: str) -> None:

@@ -23,26 +23,50 @@ _POISON_RAS = 10  # 8.2.4.17.1, Poison Received
 
 def leave_traces(bus: Bus, asked: range) -> None:
     """Of a request to *asked* addresses that has failed in part."""
+    isolated = False
     for hpa in range(asked.start - asked.start % LINE_BYTES, asked.stop, LINE_BYTES):
         way = bus.map.way(hpa)
         if way is None:
             continue
         if isinstance(way, Down) or any(map(bus.is_down, way.hops)):
-            _link_down(way.hops[0])
+            isolated |= _time_out(way.hops[0])
         elif way.device.viral.active:
             _viral(way)
         elif bus.media(way.device).is_poisoned(way.dpa(hpa)):
             way.device.poison_read(way.dpa(hpa))
             _poison(way.hops[0])
+    if isolated:
+        bus.refresh()
 
 
-def _link_down(root: Port) -> None:
-    """No answer comes: the root port sees that once its time is over, if it is to look (CXL 3.1
-    8.2.4.24.2 and .3)."""
-    if "isolation" in root.component:
-        isolation = root.component["isolation"]
-        if isolation["control.mem_timeout"]:
-            isolation["status.mem_timeout"] = 1
+def is_isolated(port: Port) -> bool:
+    """12.3: a root port lets nothing through until software has cleared its status."""
+    return "isolation" in port.component and bool(
+        port.component["isolation"]["status.mem_isolation"]
+    )
+
+
+def isolate(port: Port) -> None:
+    """Its link is down: 12.3, if software has enabled that (8.2.4.24.2 and .3)."""
+    if "isolation" in port.component:
+        isolation = port.component["isolation"]
+        if isolation["control.mem_isolation"]:
+            isolation["status.mem_isolation"] = isolation["status.mem_isolation_link_down"] = 1
+
+
+def _time_out(root: Port) -> bool:
+    """No answer comes from below: the root port sees that once its time is over, if it is to look;
+    whether it isolates itself then."""
+    if "isolation" not in root.component:
+        return False
+    isolation = root.component["isolation"]
+    if not isolation["control.mem_timeout"]:
+        return False
+    isolation["status.mem_timeout"] = 1
+    if isolation["control.mem_isolation"] and not isolation["status.mem_isolation"]:
+        isolation["status.mem_isolation"] = 1
+        return True
+    return False
 
 
 def _viral(way: Leaf) -> None:

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table of a host's decoders as C has it: ranges, nodes, and the ports that requests pass.
+"""The table of a host's decoders as C has it: ranges, nodes, and the ports that requests pass; and
+the parts of a device's memory.
 
 Knows how a route is laid out; never what it is for.  csrc/cxl/hdm.h.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from nupa._engine import ffi, lib
 from nupa.cxl.decode import ONE_WAY, Down, Leaf, Route, Step
 from nupa.cxl.endpoint import Type3
 from nupa.cxl.interleave import Interleave
+from nupa.cxl.parts import Part
 from nupa.cxl.port import Port
+from nupa.fabric.errors import FabricError
 
 
 class Table:
@@ -81,3 +86,23 @@ class Table:
 def _ways(interleave: Interleave) -> dict[str, int]:
     thirds = int(interleave.ways % 3 == 0)
     return {"shift": interleave.shift, "bits": interleave.bits, "thirds": thirds}
+
+
+def usable(device: Type3, parts: Iterable[Part]) -> Iterator[Part]:
+    """Those whose memory is there wherever a decoder leads: others cannot be used."""
+    for part in parts:
+        with suppress(FabricError):
+            for decoder in filter(None, device.decoders.decoders):
+                first, end = max(decoder.dpa, part.dpa), min(decoder.dpa_end, part.end)
+                if first < end:
+                    part.memory.back(part.offset + first - part.dpa, end - first)
+            yield part
+
+
+def part_row(part: Part) -> dict[str, Any]:
+    return {
+        "dpa": part.dpa,
+        "bytes": part.size,
+        "offset": part.offset,
+        "memory": part.memory.handle,
+    }

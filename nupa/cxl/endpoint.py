@@ -108,6 +108,11 @@ class Type3(Function):
         config["pcie"].on_write("device_control.initiate_reset", self._function_level_reset)
         config["device"].on_write("control_2.initiate_reset", self._cxl_reset)
 
+    def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
+        super().reset(hot=hot, cxl=cxl)
+        if not cxl:
+            self.viral.end()
+
     def _function_level_reset(self, written: int, _old: int) -> None:
         if written:
             for name in self.config:

@@ -120,14 +120,15 @@ def _link(port_type: PortType, port: int, link: Link) -> Iterator[Field]:
     yield Field("link_control_2.target_speed", 0x30, "3:0", RWS, link.speed, "7.5.3.19")
 
 
-#: A slot with hot plug and surprise removal, as 6.7 has them.
+#: A slot with hot plug, as 6.7 has it; Hot-Plug Surprise is 0 as CXL 3.1 9.9 wants it: what is
+#: pulled out by surprise is an error of the link, which isolation is for (12.3).
 _SLOT = (
     Field("slot.attention_button", 0x14, "0", HWINIT, 1, "7.5.3.9"),
     Field("slot.power_controller", 0x14, "1", HWINIT, 1, "7.5.3.9"),
     Field("slot.mrl_sensor", 0x14, "2", HWINIT, 0, "7.5.3.9"),
     Field("slot.attention_indicator", 0x14, "3", HWINIT, 1, "7.5.3.9"),
     Field("slot.power_indicator", 0x14, "4", HWINIT, 1, "7.5.3.9"),
-    Field("slot.hot_plug_surprise", 0x14, "5", HWINIT, 1, "7.5.3.9"),
+    Field("slot.hot_plug_surprise", 0x14, "5", HWINIT, 0, "7.5.3.9"),
     Field("slot.hot_plug_capable", 0x14, "6", HWINIT, 1, "7.5.3.9"),
     Field("slot.power_limit", 0x14, "14:7", HWINIT, 0, "7.5.3.9"),
     Field("slot.power_scale", 0x14, "16:15", HWINIT, 0, "7.5.3.9"),

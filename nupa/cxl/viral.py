@@ -19,14 +19,14 @@ _INTERNAL_AER = 22  # PCIe 6.0 7.8.4.2
 
 
 class Viral:
-    """Of *device*; `active` while it is viral: it gives no data and takes none."""
+    """Of *device*; `active` while it is viral: its host, told so by each answer, takes no data of
+    it and gives it none."""
 
     def __init__(self, device: Type3) -> None:
         self._device = device
         self._changed: list[Callable[[], None]] = []
         self._heard: list[Callable[[bool], None]] = []
         self.active = False
-        device.config["device"].on_reset(self._reset)
 
     def fail(self) -> None:
         """An uncorrected error inside.  Software that has enabled Viral (8.1.3.2) is sure that
@@ -61,9 +61,9 @@ class Viral:
         """Call *handler* after `active` has changed."""
         self._changed.append(handler)
 
-    def _reset(self) -> None:
-        """12.4: it lasts until a conventional reset; that it was stays in its status, which is
-        sticky."""
+    def end(self) -> None:
+        """12.4: a conventional reset of any kind does this, no CXL or function level one.  That it
+        was stays in its status, which is sticky."""
         self._set(False)
 
     def _set(self, active: bool) -> None:

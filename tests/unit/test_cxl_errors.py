@@ -167,6 +167,47 @@ def test_a_viral_device_is_contained_until_it_is_reset(machine: Machine) -> None
     assert again.read(0, 4) == b"fine"
 
 
+def test_a_cxl_reset_leaves_a_device_viral(machine: Machine) -> None:
+    """12.4; a function level one, too."""
+    machine.device.fail()
+    function = machine.device.function
+    function.config["pcie"].write(0x08, 2, 1 << 15)
+    assert function.viral.active
+    function.config["device"].write(0x10, 2, 1 << 2)
+    assert function.config["device"]["status_2.reset_complete"] == 1
+    assert function.viral.active
+    function.reset()
+    assert not function.viral.active
+
+
+def test_a_root_port_isolates_itself_until_software_lets_it_go_on(machine: Machine) -> None:
+    """12.3: after a request without an answer, all that would pass the port ends there."""
+    isolation = machine.root.component["isolation"]
+    isolation["control.mem_timeout"] = isolation["control.mem_isolation"] = 1
+    machine.site.switch.port(2).set_link(False)
+    assert isolation["status.mem_isolation"] == 0
+    machine.fails(machine.region, Status.LINK_DOWN)
+    assert (isolation["status.mem_isolation"], isolation["status.mem_isolation_link_down"]) == (
+        1,
+        0,
+    )
+    machine.fails(machine.shared, Status.LINK_DOWN)
+    isolation.write(0x0C, 4, 1 << 8)
+    assert machine.shared.read(0, 64) == bytes(64)
+
+
+def test_a_root_port_whose_link_goes_down_is_isolated(machine: Machine) -> None:
+    isolation = machine.root.component["isolation"]
+    isolation["control.mem_isolation"] = 1
+    machine.site.switch.disconnect(0)
+    assert (isolation["status.mem_isolation"], isolation["status.mem_isolation_link_down"]) == (
+        1,
+        1,
+    )
+    assert isolation["status.mem_timeout"] == 0
+    machine.fails(machine.region, Status.LINK_DOWN)
+
+
 def test_an_error_is_not_contained_where_software_has_not_asked(machine: Machine) -> None:
     machine.device.function.config["device"]["control.viral_enable"] = 0
     machine.device.fail()
