@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import re
 import signal
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,9 @@ _SERVE_EPILOG = """\
 Ports are numbered: first one for each host, then those of devices in the order of --sld, of --mld,
 and empty ones.  It ends with SIGTERM or ^C, and then its socket is gone.  Of dynamic capacity, one
 half is a region that hosts share; its hosts take what they are offered, and give back
-what they are asked for.
+what they are asked for.  Each host makes a region of each device that it gets.  If the fabric's
+pool has room for all devices, these are regions of the pool (`nupa pool ls`), which any process
+maps: `fabric.host("host0").map(fabric.pool.find("host0:0x1000000000"))`.
 
 examples:
   nupa fm serve                         a device of 256 MiB for each host
@@ -239,30 +242,35 @@ def _size(text: str) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    from nupa.cxl.fabric_switch import FabricSite
     from nupa.cxl.fm.server import Server, path_of
-    from nupa.cxl.site import Site
     from nupa.fabric import Fabric
+    from nupa.fabric.topology import MemoryDevice
 
     with Fabric.open(args.fabric) as fabric:
         hosts = len(fabric.hosts)
         slds = args.sld or ([] if args.mld else [256 << 20] * hosts)
-        site = Site(
-            hosts,
-            slds,
-            args.mld,
-            dynamic_bytes=args.dcd,
-            vppbs=args.vppbs,
-            spare_ports=args.spare_ports,
-        )
-        with Server(site.manager, path_of(fabric.name)) as server:
+        memory = [MemoryDevice(size) for size in slds]
+        memory += [MemoryDevice(size, logical=True, dynamic_bytes=args.dcd) for size in args.mld]
+        site = FabricSite(fabric, None, memory, vppbs=args.vppbs, spare_ports=args.spare_ports)
+        with site, Server(site.manager, path_of(fabric.name)) as server:
             ends = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
             before = [signal.signal(number, lambda *_: server.stop()) for number in ends]
             try:
+                site.use()
                 print(
                     f"{fabric.name}: {hosts} virtual switches, {len(site.switch.ports)} ports; "
                     f"`nupa fm ls` shows them",
                     flush=True,
                 )
+                if not site.is_published:
+                    print(
+                        f"the pool of {fabric.name} has no room for {site.total_bytes >> 20} MiB: "
+                        "what hosts are given stays here; a fabric with a larger pool_bytes in its "
+                        "topology has it as regions, `nupa pool ls`",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                 server.run()
             finally:
                 for number, handler in zip(ends, before, strict=True):

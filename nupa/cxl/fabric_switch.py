@@ -6,9 +6,12 @@ Knows which devices make sense; never what a manager binds.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nupa.cxl.host import Host
+from nupa.cxl.host_memory import RegionError
 from nupa.cxl.parts import SparseFile, Store
 from nupa.cxl.pool_store import PoolStore
 from nupa.cxl.publish import Publisher
@@ -20,23 +23,36 @@ if TYPE_CHECKING:
     from nupa.fabric.fabric import Fabric
     from nupa.fabric.topology import Topology
 
+_log = logging.getLogger(__name__)
 _STEP = MEMORY_STEP_BYTES
 
 
 class FabricSite(Site):
-    """Of *fabric*: the devices of *topology*; if that names none, one of 256 MiB for each host, and
-    a multi-logical one with as much for each and 512 MiB of dynamic capacity.
+    """Of *fabric*: *memory*, or the devices of *topology*; if neither names any, one of 256 MiB for
+    each host, and a multi-logical one with as much for each and 512 MiB of dynamic capacity.
 
     Their memory is in the fabric's pool, if that has room for all of it, and then what hosts reach
     is published there; else it is a file of this process alone."""
 
-    def __init__(self, fabric: Fabric, topology: Topology | None) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        topology: Topology | None,
+        memory: Sequence[MemoryDevice] = (),
+        *,
+        vppbs: int = 4,
+        spare_ports: int = 0,
+    ) -> None:
         self._fabric = fabric
         self._publishers: list[Publisher] = []
         hosts = len(fabric.hosts)
-        memory = (topology.memory if topology else ()) or (
-            *[MemoryDevice(_STEP)] * hosts,
-            MemoryDevice(_STEP * hosts, logical=True, dynamic_bytes=2 * _STEP),
+        memory = (
+            memory
+            or (topology.memory if topology else ())
+            or (
+                *[MemoryDevice(_STEP)] * hosts,
+                MemoryDevice(_STEP * hosts, logical=True, dynamic_bytes=2 * _STEP),
+            )
         )
         several = [each for each in memory if each.logical]
         super().__init__(
@@ -44,9 +60,24 @@ class FabricSite(Site):
             [each.size_bytes for each in memory if not each.logical],
             [each.size_bytes for each in several],
             dynamic_bytes=[each.dynamic_bytes for each in several],
+            vppbs=vppbs,
+            spare_ports=spare_ports,
             store=self._store,
         )
         self.on_host.append(self._publish)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether other processes map what hosts reach."""
+        return isinstance(self.store, PoolStore)
+
+    def use(self) -> None:
+        """All hosts run, and make a region of whatever they get: each device, and its dynamic
+        capacity."""
+        self.on_host.append(_use)
+        self.on_change.append(_use)
+        for number in range(len(self.hosts)):
+            self.host(number)
 
     def _store(self, size: int) -> Store:
         try:
@@ -55,7 +86,7 @@ class FabricSite(Site):
             return SparseFile(size)
 
     def _publish(self, number: int, host: Host) -> None:
-        if isinstance(self.store, PoolStore):
+        if self.is_published:
             self._publishers.append(Publisher(self._fabric, number, host.bus))
 
     def close(self) -> None:
@@ -64,6 +95,19 @@ class FabricSite(Site):
             while self._publishers:
                 self._publishers.pop().close()
         super().close()
+
+
+def _use(_number: int, host: Host) -> None:
+    for device in host.devices:
+        try:
+            if device.used < device.capacity:
+                host.create_region([device])
+            has = {region.dynamic for region in host.regions if device in region.devices}
+            for index, dynamic in enumerate(device.driver.regions if device.driver else ()):
+                if dynamic not in has:
+                    host.create_dynamic_region(device, index)
+        except RegionError as error:
+            _log.warning("%s is not used: %s", device.name, error)
 
 
 def make(fabric: Fabric, topology: Topology | None) -> FabricSite:

@@ -77,8 +77,9 @@ class Site(Closing):
         self.store = store(max(self.total_bytes, _STEP))
         self.devices: dict[int, Expander | Mld] = {}
         self._running: dict[int, Host] = {}
-        #: Called with each host whose driver begins.
+        #: Called with each host whose driver begins; and whenever its devices or capacity changed.
         self.on_host: list[Callable[[int, Host], None]] = []
+        self.on_change: list[Callable[[int, Host], None]] = []
         for number, size in enumerate(slds, count):
             media = PartedMedia.of(self.store.take(size), size)
             link = self._links[(number - count) % count]
@@ -146,10 +147,17 @@ class Site(Closing):
         IndexError: no such host."""
         with self.lock:
             if number not in self._running:
-                self._running[number] = Host(self.hosts[number], self.windows(number))
+                self._running[number] = Host(
+                    self.hosts[number], self.windows(number), changed=partial(self._changed, number)
+                )
                 for handler in self.on_host:
                     handler(number, self._running[number])
             return self._running[number]
+
+    def _changed(self, number: int) -> None:
+        if number in self._running:  # or it enumerates
+            for handler in self.on_change:
+                handler(number, self._running[number])
 
     def close(self) -> None:
         """End the hosts' drivers."""

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -146,39 +146,83 @@ def test_without_a_server_the_error_says_how_to_start_one(folder: Path, nupa_fai
     assert list(folder.iterdir()) == []
 
 
+@contextmanager
+def served(*args: str) -> Iterator[subprocess.Popen[str]]:
+    """`nupa fm serve` of the default fabric, two hosts, and its first line."""
+    with Fabric.create("default", star(2)):
+        pass
+    server = subprocess.Popen(
+        [sys.executable, "-m", "nupa.cli", "fm", "serve", *args], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    with server.stdout:
+        assert "2 virtual switches" in server.stdout.readline()
+        yield server
+    Fabric.remove("default")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_server_of_a_fabric_leaves_nothing_however_it_is_ended(
     folder: Path, nupa: Run, number: signal.Signals
 ) -> None:
+    with served("--sld", "256M") as server:
+        nupa("bind", "0", "0", "2")
+        server.send_signal(number)
+        assert server.wait(30) == 0
+    assert list(folder.iterdir()) == []
+
+
+def use_what_was_given(nupa: Run) -> None:
+    """All that keeps the fabric is gone at its end."""
+    with Fabric.open("default") as fabric:
+        regions = {region.tag: region for region in fabric.pool.regions()}
+        assert sorted(regions) == ["host0:0x1000000000", "host1:0x1000000000"]
+        with (
+            fabric.host("host0").map(regions["host0:0x1000000000"]) as sld,
+            fabric.host("host1").map(regions["host1:0x1000000000"]) as ld,
+        ):
+            sld[0:4] = b"host"
+            ld[0:4] = b"LD 5"
+            nupa("unbind", "0", "0")
+            assert sld.revoked
+            assert sld[0:4] == b"\xff" * 4
+            assert ld[0:4] == b"LD 5"
+        assert [region.tag for region in fabric.pool.regions()] == ["host1:0x1000000000"]
+
+
+def test_what_a_manager_gives_to_a_host_is_a_region_that_other_processes_map(
+    folder: Path, nupa: Run
+) -> None:
+    with served("--sld", "256M", "--mld", "256M") as server:
+        nupa("bind", "0", "0", "2")
+        nupa("alloc", "3", "5", "256M")
+        nupa("bind", "1", "1", "3", "--ld", "5")
+        use_what_was_given(nupa)
+        server.terminate()
+        assert server.wait(30) == 0
+    assert list(folder.iterdir()) == []
+
+
+def test_a_pool_without_room_for_all_devices_is_told_of(folder: Path) -> None:
     with Fabric.create("default", star(2)):
         pass
     server = subprocess.Popen(
-        [sys.executable, "-m", "nupa.cli", "fm", "serve", "--sld", "256M"],
-        stdout=subprocess.PIPE,
+        [sys.executable, "-m", "nupa.cli", "fm", "serve", "--sld", "2G"],
+        stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"NUPA_DIR": str(folder)},
     )
-    assert server.stdout is not None
-    with server.stdout:
-        assert "2 virtual switches, 3 ports" in server.stdout.readline()
-        nupa("bind", "0", "0", "2")
-        server.send_signal(number)
+    assert server.stderr is not None
+    with server.stderr:
+        assert "no room for 2048 MiB" in server.stderr.readline()
+        server.terminate()
         assert server.wait(30) == 0
     Fabric.remove("default")
     assert list(folder.iterdir()) == []
 
 
 def test_a_server_that_was_killed_leaves_nothing_once_its_fabric_goes(folder: Path) -> None:
-    with Fabric.create("default", star(2)):
-        pass
-    server = subprocess.Popen(
-        [sys.executable, "-m", "nupa.cli", "fm", "serve"], stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    with server.stdout:
-        assert "4 ports" in server.stdout.readline()
+    with served() as server:
         server.kill()
         server.wait(30)
-    assert path_of("default").is_socket()
-    Fabric.remove("default")
+        assert path_of("default").is_socket()
     assert list(folder.iterdir()) == []
