@@ -24,8 +24,7 @@ static uint64_t round_to_pages(uint64_t bytes)
 	return (bytes + page - 1) / page * page;
 }
 
-/* --- plans -------------------------------------------------------------------------------------
- */
+/* --- plans ----------------------------------------------------------------------- */
 
 /* How much there is of the file that a plan's pieces lie in, and its name in messages. */
 struct room {
@@ -99,8 +98,7 @@ static int explain_mapping(int rc, char *why, size_t why_bytes)
 	return nupa_explain(rc, why, why_bytes, "it cannot be mapped: %s", strerror(-rc));
 }
 
-/* --- made ----------------------------------------------------------------------------------------
- */
+/* --- made ------------------------------------------------------------------------ */
 
 static void drop(struct nupa_view *view)
 {
@@ -176,8 +174,7 @@ int nupa_view_of_pool(struct nupa_fabric *fabric, const struct nupa_view_plan *w
 	return rc ? rc : make(fabric, fabric->fd, &plan, 0, 0, out, why, why_bytes);
 }
 
-/* --- of regions ----------------------------------------------------------------------------------
- */
+/* --- of regions ------------------------------------------------------------------ */
 
 static int explain_begin(int rc, uint32_t host, char *why, size_t why_bytes)
 {
@@ -233,8 +230,7 @@ int nupa_view_of_region(struct nupa_fabric *fabric, uint64_t region, uint32_t ho
 	return rc;
 }
 
-/* --- seen and ended
- * -------------------------------------------------------------------------------- */
+/* --- seen and ended -------------------------------------------------------------- */
 
 void *nupa_view_at(const struct nupa_view *view)
 {

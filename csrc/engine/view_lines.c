@@ -50,8 +50,7 @@ int nupa_view_write(const struct nupa_view *view, uint64_t offset, const void *f
 	return nupa_load_acquire(&view->lost) == NUPA_VIEW_KEPT ? 0 : -ESTALE;
 }
 
-/* --- lines of a cache --------------------------------------------------------------------------
- */
+/* --- lines of a cache ------------------------------------------------------------ */
 
 static void fetch_line(const struct nupa_view *view, uint64_t at)
 {
@@ -115,8 +114,7 @@ int nupa_view_invalidate(struct nupa_view *view, uint64_t offset, uint64_t bytes
 	return each_line(view, offset, bytes, fetch_line);
 }
 
-/* --- atomics -----------------------------------------------------------------------------------
- */
+/* --- atomics --------------------------------------------------------------------- */
 
 int nupa_word_atomic(void *base, uint64_t bytes, uint64_t offset, uint32_t operation,
 		     uint64_t operand, uint64_t compare, uint64_t *before)

@@ -49,8 +49,7 @@ static void futex_wake_all(const uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* --- losses; with the lock
- * ------------------------------------------------------------------------ */
+/* --- losses; with the lock ------------------------------------------------------- */
 
 /* The memory before the cache: a flush that is under way writes ones where nobody sees them. */
 static void lose(struct nupa_view *view, enum nupa_view_loss loss)
@@ -86,8 +85,7 @@ static bool settle(struct nupa_view *view)
 	return true;
 }
 
-/* --- the thread
- * ------------------------------------------------------------------------------------ */
+/* --- the thread ------------------------------------------------------------------ */
 
 static bool settle_all(const struct nupa_view_watcher *watcher)
 {
@@ -185,8 +183,7 @@ static struct nupa_view_watcher *leave_watcher(struct nupa_view_watcher *watcher
 	return watcher;
 }
 
-/* --- fork
- * -------------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------ */
 
 static void before_fork(void)
 {
@@ -220,8 +217,7 @@ static void install(void)
 	pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* --- the list
- * ---------------------------------------------------------------------------------------- */
+/* --- the list -------------------------------------------------------------------- */
 
 int nupa_view_enlist(struct nupa_view *view)
 {

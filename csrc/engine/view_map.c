@@ -116,8 +116,7 @@ static uint32_t count_runs(const struct nupa_view_plan *plan)
 	return runs;
 }
 
-/* --- mappings ----------------------------------------------------------------------------------
- */
+/* --- mappings -------------------------------------------------------------------- */
 
 static uint8_t *map_anonymous(uint64_t bytes, int protection)
 {

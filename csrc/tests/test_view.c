@@ -120,8 +120,7 @@ static void the_thread_is_there_while_a_window_is(void)
 	nupa_fabric_put(fabric);
 }
 
-/* --- loss under load ---------------------------------------------------------------------------
- */
+/* --- loss under load ------------------------------------------------------------- */
 
 struct under_way {
 	const struct nupa_view *view;

@@ -9,8 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* --- caches --------------------------------------------------------------------------------------
- */
+/* --- caches ---------------------------------------------------------------------- */
 
 static void a_cache_is_stale_until_it_is_told(void)
 {
@@ -81,8 +80,7 @@ static void hosts_that_flush_different_lines_lose_nothing(void)
 	nupa_fabric_put(fabric);
 }
 
-/* --- atomics -------------------------------------------------------------------------------------
- */
+/* --- atomics --------------------------------------------------------------------- */
 
 #define ADDS 20000u
 
