@@ -127,7 +127,7 @@ def slots(fabric: Fabric) -> Iterator[Slots]:  # noqa: F811
 
 @pytest.fixture
 def spawn_with(
-    kernels: Kernels,  # noqa: F811
+    kernels: Kernels,
     nupa_dir: Path,
 ) -> Iterator[Callable[[str], Peer]]:
     """Makes peers whose NUPA_BELL is as given, by turns under two kernels."""
