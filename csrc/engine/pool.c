@@ -90,8 +90,10 @@ static int reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_byte
 		return -errno;
 	n = nupa_pool_extents(sb, size_bytes);
 	*first = nupa_pool_claim(fabric, n, owner);
-	if (*first == sb->n_extents && nupa_fabric_reap(fabric) > 0)
+	if (*first == sb->n_extents) {
+		(void)nupa_fabric_reap(fabric);
 		*first = nupa_pool_claim(fabric, n, owner);
+	}
 	return *first == sb->n_extents ? -ENOMEM : 0;
 }
 

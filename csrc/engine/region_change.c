@@ -41,8 +41,8 @@ int nupa_region_free(struct nupa_fabric *fabric, uint64_t id, bool force)
 	}
 	/* Who has begun a window meanwhile finds it revoked (R4). */
 	rc = nupa_region_await(fabric, &t, id);
-	if (!rc)
-		(void)nupa_region_finish(fabric, &t, index, claim);
+	if (!rc && !nupa_region_finish(fabric, &t, index, claim))
+		nupa_region_await_end(fabric, &t.rows[index]); /* the last window does it */
 	return rc;
 }
 

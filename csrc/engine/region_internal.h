@@ -42,6 +42,8 @@ int nupa_region_hold(struct nupa_fabric *fabric, const struct nupa_regions *t, u
 /* From *seen* to FREE: extents given back, the place clean.  False: somebody else does that. */
 bool nupa_region_finish(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
 			uint64_t seen);
+/* Somebody else finishes it: until he has, and its memory is free, or he has died. */
+void nupa_region_await_end(const struct nupa_fabric *fabric, const struct nupa_region_row *row);
 /* region.c: as nupa_region_find, in a table. */
 int nupa_region_find_in(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
 			struct nupa_region_info *out);

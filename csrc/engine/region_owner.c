@@ -190,6 +190,8 @@ static void reap_row(struct nupa_fabric *fabric, const struct nupa_regions *t, u
 	case NUPA_REGION_FREEING:
 		if (!nupa_region_claimant_alive(fabric, claim))
 			(void)nupa_region_finish(fabric, t, index, claim);
+		else /* its memory is what is wanted, perhaps */
+			nupa_region_await_end(fabric, row);
 		break;
 	case NUPA_REGION_REVOKED:
 		if (!nupa_region_windows(fabric, t, nupa_load_relaxed(&row->body.id)))

@@ -189,6 +189,18 @@ bool nupa_region_finish(struct nupa_fabric *fabric, const struct nupa_regions *t
 	return nupa_region_step(fabric, row, &seen, NUPA_REGION_FREE);
 }
 
+void nupa_region_await_end(const struct nupa_fabric *fabric, const struct nupa_region_row *row)
+{
+	for (int i = 0; i < SETTLE_TRIES; i++) {
+		const uint64_t claim = nupa_load_seq(&row->claim);
+
+		if (NUPA_CLAIM_STATE(claim) != NUPA_REGION_FREEING ||
+		    (i % 1000 == 999 && !nupa_region_claimant_alive(fabric, claim)))
+			return;
+		sched_yield();
+	}
+}
+
 void nupa_region_announce(const struct nupa_regions *t)
 {
 	nupa_fetch_add_seq(&t->header->epoch, 1);
