@@ -63,21 +63,33 @@ bool nupa_region_step(struct nupa_fabric *fabric, struct nupa_region_row *row, u
 	return true;
 }
 
+/* Waits until the row leaves *state*; false: it does not, or its claimant has died.  claim: as it
+ * is then. */
+static bool has_left(const struct nupa_fabric *fabric, const struct nupa_region_row *row,
+		     uint32_t state, uint64_t *claim)
+{
+	for (int i = 0; i < SETTLE_TRIES; i++) {
+		*claim = nupa_load_seq(&row->claim);
+		if (NUPA_CLAIM_STATE(*claim) != state)
+			return true;
+		if (i % 1000 == 999 && !nupa_region_claimant_alive(fabric, *claim))
+			return false;
+		sched_yield();
+	}
+	return false;
+}
+
 int nupa_region_settled(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
 			uint64_t *claim)
 {
 	struct nupa_region_row *row = &t->rows[index];
 
-	for (int i = 0; i < SETTLE_TRIES; i++) {
-		*claim = nupa_load_seq(&row->claim);
-		if (NUPA_CLAIM_STATE(*claim) != NUPA_REGION_CHANGING)
-			return 0;
-		if (i % 1000 == 999 && !nupa_region_claimant_alive(fabric, *claim))
-			(void)nupa_region_step(fabric, row, claim, NUPA_REGION_LIVE);
-		else
-			sched_yield();
-	}
-	return -EAGAIN;
+	if (has_left(fabric, row, NUPA_REGION_CHANGING, claim))
+		return 0;
+	if (nupa_region_claimant_alive(fabric, *claim))
+		return -EAGAIN;
+	(void)nupa_region_step(fabric, row, claim, NUPA_REGION_LIVE); /* or another one does */
+	return has_left(fabric, row, NUPA_REGION_CHANGING, claim) ? 0 : -EAGAIN;
 }
 
 int nupa_region_hold(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
@@ -191,14 +203,9 @@ bool nupa_region_finish(struct nupa_fabric *fabric, const struct nupa_regions *t
 
 void nupa_region_await_end(const struct nupa_fabric *fabric, const struct nupa_region_row *row)
 {
-	for (int i = 0; i < SETTLE_TRIES; i++) {
-		const uint64_t claim = nupa_load_seq(&row->claim);
+	uint64_t claim;
 
-		if (NUPA_CLAIM_STATE(claim) != NUPA_REGION_FREEING ||
-		    (i % 1000 == 999 && !nupa_region_claimant_alive(fabric, claim)))
-			return;
-		sched_yield();
-	}
+	(void)has_left(fabric, row, NUPA_REGION_FREEING, &claim);
 }
 
 void nupa_region_announce(const struct nupa_regions *t)

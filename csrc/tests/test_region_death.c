@@ -44,11 +44,24 @@ static void make_all_sorts(struct nupa_fabric *fabric, struct told *told)
 	CHECK_EQ(nupa_region_publish(fabric, &wish, &told->published), 0);
 }
 
-static pid_t killed_when_ready(struct told *told, pid_t child)
+/* Of a child. */
+static _Noreturn void ready_until_killed(struct told *told)
+{
+	nupa_store_release(&told->ready, 1);
+	for (;;)
+		pause();
+}
+
+static void await_ready(const struct told *told, pid_t child)
 {
 	CHECK(child > 0);
 	while (!nupa_load_acquire(&told->ready))
 		sched_yield();
+}
+
+static pid_t killed_when_ready(const struct told *told, pid_t child)
+{
+	await_ready(told, child);
 	kill(child, SIGKILL);
 	region_reaped(child);
 	return child;
@@ -64,9 +77,7 @@ static void the_dead_leave_what_others_share(void)
 
 	if (child == 0) {
 		make_all_sorts(fabric, told);
-		nupa_store_release(&told->ready, 1);
-		for (;;)
-			pause();
+		ready_until_killed(told);
 	}
 	killed_when_ready(told, child);
 	CHECK_EQ(region_extents(fabric), 5);
@@ -107,13 +118,9 @@ static void memory_of_the_dead_is_nobody_elses_while_a_window_is_open(void)
 
 	if (child == 0) {
 		make_all_sorts(fabric, told);
-		nupa_store_release(&told->ready, 1);
-		for (;;)
-			pause();
+		ready_until_killed(told);
 	}
-	CHECK(child > 0);
-	while (!nupa_load_acquire(&told->ready))
-		sched_yield();
+	await_ready(told, child);
 	CHECK_EQ(nupa_region_map_begin(fabric, told->exclusive.id, 0, &found, &own), 0);
 	CHECK_EQ(nupa_region_map_begin(fabric, told->published.id, 1, &found, &theirs), 0);
 	epoch = nupa_load_seq(nupa_region_epoch(fabric));
@@ -152,13 +159,9 @@ static void memory_that_is_published_twice_goes_with_the_last(void)
 		CHECK_EQ(nupa_region_publish(fabric, &wish, &told->published), 0);
 		wish.pieces[0] += EXTENT;
 		CHECK_EQ(nupa_region_publish(fabric, &wish, &told->shared), 0);
-		nupa_store_release(&told->ready, 1);
-		for (;;)
-			pause();
+		ready_until_killed(told);
 	}
-	CHECK(child > 0);
-	while (!nupa_load_acquire(&told->ready))
-		sched_yield();
+	await_ready(told, child);
 	CHECK_EQ(nupa_region_map_begin(fabric, told->published.id, 0, &found, &first), 0);
 	CHECK_EQ(nupa_region_map_begin(fabric, told->shared.id, 0, &found, &second), 0);
 	killed_when_ready(told, child);
@@ -186,12 +189,9 @@ static void windows_of_the_dead_are_taken_back(void)
 		CHECK_EQ(nupa_region_map_begin(fabric, made.id, 1, &found, &window), 0);
 		/* Its windows are not our own to end. */
 		told->exclusive.mapped = window;
-		nupa_store_release(&told->ready, 1);
-		for (;;)
-			pause();
+		ready_until_killed(told);
 	}
-	while (!nupa_load_acquire(&told->ready))
-		sched_yield();
+	await_ready(told, child);
 	CHECK_EQ(nupa_region_map_end(fabric, told->exclusive.mapped), -EINVAL);
 	CHECK_EQ(nupa_region_free(fabric, made.id, false), -EBUSY);
 	killed_when_ready(told, child);
@@ -219,8 +219,7 @@ static void who_dies_while_others_wait_for_him_lets_go(void)
 			sched_yield();
 		(void)raise(SIGKILL);
 	}
-	while (!nupa_load_acquire(&told->ready))
-		sched_yield();
+	await_ready(told, child);
 	/* A child that nobody has waited for is dead all the same. */
 	CHECK_EQ(nupa_region_free(fabric, made.id, true), 0);
 	region_reaped(child);
@@ -246,13 +245,9 @@ static void others_pids_are_not_judged(void)
 			CHECK_EQ(
 			    nupa_region_map_begin(fabric, told->exclusive.id, 0, &found, &window),
 			    0);
-			nupa_store_release(&told->ready, 1);
-			for (;;)
-				pause();
+			ready_until_killed(told);
 		}
-		CHECK(child > 0);
-		while (!nupa_load_acquire(&told->ready))
-			sched_yield();
+		await_ready(told, child);
 		/* Here it has another pid. */
 		(void)nupa_fabric_reap(fabric);
 		CHECK_EQ(nupa_region_find(fabric, told->exclusive.id, &found), 0);
