@@ -33,6 +33,8 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 	    (uint32_t)psns != nupa_psn_of(qp->peer_incarnation, qp->expected_psn))
 		return false;
 	if (flags & NUPA_F_ACK && nupa_requester_awaits(qp, (uint32_t)(psns >> 32))) {
+		if (unlikely(!nupa_rx_intact(&channel->rx)))
+			return false;
 		/* The long way may come to it again: it says the same. */
 		nupa_requester_ack(qp, (uint32_t)(psns >> 32));
 		if (unlikely(!qp->steady_rx))
@@ -48,7 +50,7 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 	if (unlikely(!target))
 		return false;
 	nupa_copy_small(target, line->data, bytes);
-	if (unlikely(!nupa_rx_ready(&channel->rx)))
+	if (unlikely(!nupa_rx_intact(&channel->rx)))
 		return false; /* cleared under us: its sender died */
 	cqe = nupa_cq_reserve(qp->recv_cq, qp);
 	*cqe = (struct nupa_cqe){

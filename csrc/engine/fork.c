@@ -37,6 +37,7 @@ static void in_parent(void)
 
 static void in_child(void)
 {
+	nupa_lock_forget_in_child();
 	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
 		engine->forked = true;
 		engine->fenced = false; /* the parent's threads were not copied */
@@ -51,7 +52,6 @@ static void in_child(void)
 	nupa_engines_readers = 0;
 	nupa_promote_forget_in_child();
 	nupa_device_list_forget();
-	nupa_lock_forget_in_child();
 	nupa_registry_init();
 }
 

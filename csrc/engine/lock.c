@@ -39,10 +39,15 @@ void nupa_lock_init(struct nupa_lock *lock)
 	*lock = (struct nupa_lock){ .owner = &nobody, .enough = may_bias ? ENOUGH_MIN : 0 };
 }
 
-/* Another thread of the parent may have been at the records. */
+/* Another thread of the parent may have been at the records.  This thread's says that it holds the
+ * parent's lock, which the child has made anew: with it no lock would ever be biased here. */
 void nupa_lock_forget_in_child(void)
 {
+	struct nupa_thread *self = nupa_thread_self;
+
 	pthread_mutex_init(&records, NULL);
+	if (self)
+		self->holds = self->nested = NULL;
 }
 
 /* --- records ------------------------------------------------------------------------- */

@@ -228,7 +228,8 @@ static bool meet_peer_qp(const struct nupa_engine *engine, struct nupa_qp *qp)
 	qp->peer_access = (uint32_t)rights;
 	qp->peer_rights = rights;
 	qp->peer_identity = identity;
-	/* It changes state before and after anything else of it. */
+	/* It changes state before and after anything else of it: what was read stands between. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (word_at(&peer->qpn) != identity)
 		return false;
 	qp->peer = peer;

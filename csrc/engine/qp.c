@@ -28,7 +28,8 @@ void nupa_qp_publish(struct nupa_qp *qp)
 	struct nupa_qp_entry *entry = qp->entry;
 
 	nupa_qp_unsettle(qp);
-	nupa_store_release(&entry->state, (uint8_t)IBV_QPS_RESET);
+	nupa_store_relaxed(&entry->state, (uint8_t)IBV_QPS_RESET);
+	__atomic_thread_fence(__ATOMIC_RELEASE); /* before any of what follows */
 	nupa_store_relaxed(&entry->qpn, qp->ibv.qp_num);
 	nupa_store_relaxed(&entry->type, (uint8_t)qp->ibv.qp_type);
 	nupa_store_relaxed(&entry->access, qp->attr.qp_access_flags);

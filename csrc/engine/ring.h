@@ -188,6 +188,16 @@ static inline bool nupa_rx_ready(const struct nupa_rx *rx)
 	return nupa_load_acquire(&nupa_rx_line(rx)->tag) == tag;
 }
 
+/* C7: whether the line that was ready is still that one, after it was read in place.  The fence
+ * keeps those reads before this one; an acquire would only keep later reads behind it. */
+static inline bool nupa_rx_intact(const struct nupa_rx *rx)
+{
+	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return nupa_load_relaxed(&nupa_rx_line(rx)->tag) == tag;
+}
+
 /* Copies the next message out (the producer may be hostile and still write to it) and finds its
  * payload.  The payload stays the producer's until nupa_rx_release. */
 static inline enum nupa_rx_result nupa_rx_take(struct nupa_rx *rx, struct nupa_msg *out,
@@ -202,8 +212,7 @@ static inline enum nupa_rx_result nupa_rx_take(struct nupa_rx *rx, struct nupa_m
 		return NUPA_RX_EMPTY;
 	*out = *line;
 	/* A dead producer's ring may be cleared at any time: then what we copied is none. */
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	if (nupa_load_relaxed(&line->tag) != tag)
+	if (!nupa_rx_intact(rx))
 		return NUPA_RX_EMPTY;
 	rx->dma_pending = 0;
 	*payload = NULL;
