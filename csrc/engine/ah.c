@@ -48,7 +48,7 @@ struct ibv_ah *nupa_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	struct nupa_engine *engine = nupa_engine_of(pd->context);
 	bool multicast = attr->is_global && nupa_mcast_is_group(&attr->grh.dgid);
 	struct nupa_ah *ah;
-	uint32_t host = UINT32_MAX;
+	uint32_t host = NUPA_AH_GROUP;
 	int error = multicast ? check_group_ah(engine, attr) : nupa_host_of_ah(engine, attr, &host);
 
 	if (error) {
@@ -62,7 +62,6 @@ struct ibv_ah *nupa_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	ah->ibv.pd = pd;
 	ah->attr = *attr;
 	ah->host = host;
-	ah->multicast = multicast;
 	ah->deth = (struct nupa_deth){
 		.flow_label = attr->grh.flow_label & 0xfffff,
 		.sgid_index = attr->grh.sgid_index,

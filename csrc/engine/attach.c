@@ -117,6 +117,26 @@ static int prepare_slot(struct nupa_engine *engine)
 
 /* --- engines ------------------------------------------------------------------------- */
 
+static void context_free(struct nupa_context *context)
+{
+	pthread_mutex_destroy(&context->events_mutex);
+	pthread_cond_destroy(&context->events_acked);
+	free(context);
+}
+
+static void channel_free(struct nupa_channel *channel)
+{
+	if (channel->pidfd >= 0)
+		close(channel->pidfd);
+	if (channel->life_fd >= 0)
+		close(channel->life_fd);
+	nupa_window_forget(channel);
+	nupa_fault_free_held(channel);
+	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
+		free(container_of(link, struct nupa_refusal, link));
+	free(channel);
+}
+
 static void engine_free(struct nupa_engine *engine)
 {
 	const struct nupa_superblock *geometry = &engine->fabric->geometry;
@@ -127,18 +147,14 @@ static void engine_free(struct nupa_engine *engine)
 		while (channel) {
 			struct nupa_channel *older = channel->older;
 
-			if (channel->pidfd >= 0)
-				close(channel->pidfd);
-			if (channel->life_fd >= 0)
-				close(channel->life_fd);
-			nupa_window_forget(channel);
-			nupa_fault_free_held(channel);
-			free(channel);
+			channel_free(channel);
 			channel = older;
 		}
 	}
 	nupa_cm_free(engine);
 	nupa_fault_free(engine);
+	for (struct nupa_list *link; (link = nupa_list_pop(&engine->closed));)
+		context_free(container_of(link, struct nupa_context, link));
 	if (engine->qps)
 		munmap(engine->qps, geometry->qp_entries * sizeof(*engine->qps));
 	if (engine->mrs)
@@ -168,6 +184,7 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	nupa_list_init(&engine->waiting);
 	nupa_list_init(&engine->reading);
 	nupa_list_init(&engine->contexts);
+	nupa_list_init(&engine->closed);
 	nupa_list_init(&engine->moderated);
 	nupa_list_init(&engine->pds);
 	nupa_list_init(&engine->cqs);
@@ -366,7 +383,7 @@ static struct nupa_engine *engine_get(struct nupa_fabric *fabric, int host, enum
 
 static void engine_put(struct nupa_engine *engine)
 {
-	if (--engine->refs || (engine->forked && !nupa_load_relaxed(&engine->fenced)))
+	if (--engine->refs || nupa_engine_is_copy(engine))
 		return;
 	engine_unlink(engine);
 	while (nupa_load_seq(&nupa_engines_readers))
@@ -461,23 +478,44 @@ struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nu
 	return context ? &context->ibv.context : NULL;
 }
 
+/* Whether objects of the context are left, which the engine may come back to. */
+static bool context_is_used(const struct nupa_engine *engine, const struct ibv_context *context)
+{
+	for (struct nupa_list *at = engine->pds.next; at != &engine->pds; at = at->next)
+		if (container_of(at, struct nupa_pd, link)->ibv.context == context)
+			return true;
+	for (struct nupa_list *at = engine->cqs.next; at != &engine->cqs; at = at->next)
+		if (container_of(at, struct nupa_cq, link)->ibv.context == context)
+			return true;
+	for (uint32_t i = 0; i < engine->qp_limit; i++)
+		if (engine->qps[i] && engine->qps[i]->ibv.context == context)
+			return true;
+	return false;
+}
+
+/* A context with objects left is kept for as long as the attachment: they go on, without events. */
 int nupa_close_device(struct ibv_context *ibv)
 {
 	struct nupa_context *context = container_of(ibv, struct nupa_context, ibv.context);
 	struct nupa_engine *engine = context->engine;
+	bool used;
 
 	pthread_mutex_lock(&registry);
 	nupa_engine_lock(engine);
 	nupa_list_del(&context->link);
-	nupa_engine_unlock(engine);
 	for (struct nupa_list *link; (link = nupa_list_pop(&context->events));)
 		free(container_of(link, struct nupa_event, link));
+	used = context_is_used(engine, ibv);
+	if (used) {
+		context->closed = true;
+		nupa_list_add(&engine->closed, &context->link);
+	}
+	nupa_engine_unlock(engine);
 	close_fds(context);
 	engine_put(engine);
 	pthread_mutex_unlock(&registry);
-	pthread_mutex_destroy(&context->events_mutex);
-	pthread_cond_destroy(&context->events_acked);
-	free(context);
+	if (!used)
+		context_free(context);
 	return 0;
 }
 

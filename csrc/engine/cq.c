@@ -246,7 +246,8 @@ static void wait_for_acks(struct nupa_cq *cq, uint32_t events_got)
 int nupa_destroy_cq(struct ibv_cq *ibv)
 {
 	struct nupa_cq *cq = cq_of(ibv);
-	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	struct nupa_context *context = container_of(ibv->context, struct nupa_context, ibv.context);
+	struct nupa_engine *engine = context->engine;
 	uint32_t events_got;
 
 	nupa_engine_lock(engine);
@@ -257,12 +258,14 @@ int nupa_destroy_cq(struct ibv_cq *ibv)
 	nupa_list_del(&cq->link);
 	nupa_list_del(&cq->moderate_link);
 	nupa_list_del(&cq->event_link); /* events not got go with the CQ */
-	nupa_event_drop(container_of(ibv->context, struct nupa_context, ibv.context), cq);
+	nupa_event_drop(context, cq);
 	if (ibv->channel)
 		channel_of(ibv->channel)->users--;
 	events_got = cq->events_got;
 	nupa_engine_unlock(engine);
-	wait_for_acks(cq, events_got);
+	nupa_event_wait_acked(context, &cq->async_pending);
+	if (!nupa_engine_is_copy(engine))
+		wait_for_acks(cq, events_got);
 	free_ring(cq, cq->ring, cq->mask + 1, cq->custom);
 	if (cq->parent_domain) {
 		nupa_engine_lock(engine);

@@ -83,6 +83,7 @@ struct nupa_engine {
 	uint32_t qp_limit,
 	    mr_limit; /* entries that are backed; the slot's are for others to read */
 	struct nupa_list contexts;
+	struct nupa_list closed; /* struct nupa_context.link: objects of theirs are left */
 	struct nupa_list pds;
 	struct nupa_list cqs;
 	struct nupa_trace_header *tracer; /* our ring of records; NULL: it has no memory yet */
@@ -120,6 +121,12 @@ struct nupa_engine {
 static inline struct nupa_engine *nupa_engine_of(const struct ibv_context *context)
 {
 	return container_of(context, const struct nupa_context, ibv.context)->engine;
+}
+
+/* A child's, of what its parent had when it forked. */
+static inline bool nupa_engine_is_copy(const struct nupa_engine *engine)
+{
+	return engine->forked && !nupa_load_relaxed(&engine->fenced);
 }
 
 static inline void nupa_engine_lock(struct nupa_engine *engine)
@@ -234,7 +241,7 @@ static inline bool nupa_channel_same_process(const struct nupa_channel *channel)
 void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);
 /* Leaves a word for the peer: see struct nupa_slot.contact. */
 void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t closed);
-/* C6: whether what was read of the peer's ring just now was the peer's.  Who takes a slot back
+/* C7: whether what was read of the peer's ring just now was the peer's.  Who takes a slot back
  * changes its claim first, then gives the arena's memory back, which reads as zeros. */
 static inline bool nupa_channel_intact(const struct nupa_channel *channel)
 {

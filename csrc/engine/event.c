@@ -45,7 +45,7 @@ static struct ibv_context *context_of(const struct ibv_async_event *event)
 
 void nupa_event_raise(struct nupa_context *context, const struct ibv_async_event *event)
 {
-	struct nupa_event *item = malloc(sizeof(*item));
+	struct nupa_event *item = context->closed ? NULL : malloc(sizeof(*item));
 
 	if (!item)
 		return; /* IBTA lets an HCA that is out of resources lose an event; the state tells
@@ -137,6 +137,10 @@ void nupa_ack_async_event(struct ibv_async_event *event)
 /* man ibv_get_async_event: destroying an object waits for its events to be acknowledged. */
 void nupa_event_wait_acked(struct nupa_context *context, const uint32_t *pending)
 {
+	/* What the parent of a fork got, the child acknowledges never; nor need its mutex be free.
+	 */
+	if (nupa_engine_is_copy(context->engine))
+		return;
 	pthread_mutex_lock(&context->events_mutex);
 	for (;;) {
 		uint32_t left;

@@ -119,7 +119,8 @@ static void publish(struct nupa_engine *engine, const struct membership *members
 	uint32_t index = (uint32_t)(membership - mcast->own);
 	struct nupa_mcast_entry *entry = &table_of(engine, engine->arena)[index];
 
-	nupa_store_release(&entry->qpn, 0);
+	nupa_store_relaxed(&entry->qpn, 0);
+	__atomic_thread_fence(__ATOMIC_RELEASE); /* before the group changes */
 	if (membership->qp) {
 		memcpy(entry->mgid, membership->mgid.raw, sizeof(entry->mgid));
 		nupa_store_release(&entry->qpn, membership->qp->ibv.qp_num);
@@ -239,6 +240,10 @@ static bool read_table(struct nupa_engine *engine, uint32_t slot)
 		struct member member = { .qpn = nupa_load_acquire(&table[i].qpn) };
 
 		memcpy(member.mgid.raw, table[i].mgid, sizeof(member.mgid.raw));
+		/* C5: an entry that changed meanwhile is seen with the next epoch. */
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (nupa_load_relaxed(&table[i].qpn) != member.qpn)
+			continue;
 		if (member.qpn >> NUPA_QP_INDEX_BITS == slot && !add(engine->mcast, &member))
 			return false;
 	}
@@ -336,10 +341,10 @@ static bool send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t q
 	msg->psn = nupa_psn_of(qp->incarnation, qp->next_psn);
 	msg->length_bytes = bytes;
 	msg->imm = wqe->imm;
-	msg->deth = wqe->ah->deth;
+	msg->deth = wqe->deth;
 	msg->deth.is_global = NUPA_DETH_MULTICAST;
 	msg->deth.qkey = wqe->qkey;
-	memcpy(msg->ud_data, wqe->ah->attr.grh.dgid.raw, sizeof(msg->ud_data));
+	memcpy(msg->ud_data, wqe->mgid, sizeof(msg->ud_data));
 	if (bytes)
 		nupa_spans_copy(spans, n_spans, 0, payload, bytes, false);
 	nupa_channel_publish(channel, msg, bytes);
@@ -351,7 +356,7 @@ static bool send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t q
 bool nupa_mcast_issue(struct nupa_qp *qp, struct nupa_wqe *wqe)
 {
 	struct nupa_mcast *mcast = mcast_of(qp->engine);
-	struct member from = { .mgid = wqe->ah->attr.grh.dgid };
+	struct member from = { 0 };
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
 
@@ -361,6 +366,7 @@ bool nupa_mcast_issue(struct nupa_qp *qp, struct nupa_wqe *wqe)
 	if (!mcast || wqe->dest_qpn != 0xffffff)
 		return true;
 	refresh(qp->engine);
+	memcpy(from.mgid.raw, wqe->mgid, sizeof(from.mgid.raw));
 	from.qpn = wqe->moved_bytes + 1;
 	for (uint32_t i = first_from(mcast, &from); i < mcast->n_members; i++) {
 		const struct member *member = &mcast->members[i];

@@ -86,7 +86,8 @@ struct nupa_context {
 	struct nupa_engine *engine;
 	uint32_t exporter_slot; /* imported from another process: its attachment, else 0 */
 	uint32_t exporter_epoch;
-	struct nupa_list link;   /* engine->contexts */
+	bool closed;             /* with objects left: raises no event any more */
+	struct nupa_list link;   /* engine->contexts; closed: engine->closed */
 	struct nupa_list events; /* struct nupa_event, async */
 	pthread_mutex_t events_mutex;
 	pthread_cond_t events_acked;
@@ -245,10 +246,12 @@ struct nupa_srq {
 struct nupa_ah {
 	struct ibv_ah ibv;
 	struct ibv_ah_attr attr;
-	uint32_t host;
-	bool multicast;        /* attr.grh.dgid is a group */
+	uint32_t host;         /* NUPA_AH_GROUP: attr.grh.dgid is one */
 	struct nupa_deth deth; /* ready to be sent but for the qkey */
 };
+
+#define NUPA_AH_GROUP UINT32_MAX      /* in place of a host: a multicast group */
+#define NUPA_AH_NONE (UINT32_MAX - 1) /* no address handle was given */
 
 enum nupa_wqe_state {
 	NUPA_WQE_POSTED,
@@ -263,23 +266,34 @@ struct nupa_wqe {
 	uint8_t state;
 	uint8_t n_sge;
 	uint32_t length_bytes;
-	uint32_t imm;   /* or rkey to invalidate */
-	uint32_t rkey;  /* BIND_MW: the window's next key */
-	uint64_t raddr; /* BIND_MW: where the window begins */
+	uint32_t imm; /* or rkey to invalidate */
 	union {
-		uint64_t compare_add;
-		uint64_t bind_bytes; /* BIND_MW: its length */
+		uint32_t rkey;    /* BIND_MW: the window's next key */
+		uint32_t ah_host; /* UD: or NUPA_AH_GROUP, NUPA_AH_NONE */
 	};
 	union {
-		uint64_t swap;
-		struct {                    /* BIND_MW */
-			uint32_t bind_lkey; /* of the region; 0: none */
-			uint32_t bind_access;
+		struct {
+			uint64_t raddr; /* BIND_MW: where the window begins */
+			union {
+				uint64_t compare_add;
+				uint64_t bind_bytes; /* BIND_MW: its length */
+			};
+			union {
+				uint64_t swap;
+				struct {                    /* BIND_MW */
+					uint32_t bind_lkey; /* of the region; 0: none */
+					uint32_t bind_access;
+				};
+			};
+		};
+		struct { /* UD: a copy, as the address handle may be destroyed before the request
+			  * is issued */
+			struct nupa_deth deth;
+			uint8_t mgid[16]; /* ah_host is NUPA_AH_GROUP */
 		};
 	};
-	struct nupa_ah *ah; /* UD */
-	uint32_t dest_qpn;  /* UD; XRC: the SRQ's number */
-	uint32_t qkey;      /* UD */
+	uint32_t dest_qpn; /* UD; XRC: the SRQ's number */
+	uint32_t qkey;     /* UD */
 	uint32_t first_psn, last_psn;
 	uint32_t moved_bytes; /* sent, or received of a READ */
 	uint8_t data_placed;  /* WRITE_WITH_IMM: the direct part is done */

@@ -60,9 +60,15 @@ static int fill_local(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv
 int nupa_wqe_set_ud(struct nupa_qp *qp, struct nupa_wqe *wqe, struct ibv_ah *ah, uint32_t qpn,
 		    uint32_t qkey)
 {
+	const struct nupa_ah *from;
+
 	if (!ah || ah->pd->handle != qp->ibv.pd->handle)
 		return EINVAL;
-	wqe->ah = container_of(ah, struct nupa_ah, ibv);
+	from = container_of(ah, struct nupa_ah, ibv);
+	wqe->ah_host = from->host;
+	wqe->deth = from->deth;
+	if (unlikely(from->host == NUPA_AH_GROUP))
+		memcpy(wqe->mgid, from->attr.grh.dgid.raw, sizeof(wqe->mgid));
 	wqe->dest_qpn = qpn & 0xffffff;
 	/* IBTA 10.2.5: the high bit stands for the QP's own Q_Key. */
 	wqe->qkey = qkey & 0x80000000 ? qp->attr.qkey : qkey;

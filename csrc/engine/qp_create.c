@@ -303,6 +303,19 @@ static void qp_leave(struct nupa_qp *qp)
 	engine->qps_used--;
 }
 
+/* man ibv_open_qp: others have the QP open.  Its events end with its own handle: whoever closes the
+ * last of the others may have no context in common with it.  True: they are all closed by now. */
+static bool close_own_handle(struct nupa_qp *qp, struct nupa_context *context)
+{
+	qp->orphan = true; /* no event is raised from here on */
+	qp->opens++;       /* ours, while the lock is let go */
+	nupa_event_drop(context, &qp->ibv);
+	nupa_engine_unlock(qp->engine);
+	nupa_event_wait_acked(context, &qp->async_pending);
+	nupa_engine_lock(qp->engine);
+	return --qp->opens == 0;
+}
+
 int nupa_destroy_qp(struct ibv_qp *ibv)
 {
 	struct nupa_qp *qp = qp_of(ibv), *gone = qp;
@@ -316,14 +329,13 @@ int nupa_destroy_qp(struct ibv_qp *ibv)
 	}
 	if (qp->is_handle)
 		gone = nupa_xrc_close_handle(qp);
-	else
-		nupa_event_drop(context, ibv);
-	if (gone && gone->opens) { /* man ibv_open_qp: others have it open */
-		gone->orphan = true;
+	else if (qp->opens && !close_own_handle(qp, context))
 		gone = NULL;
-	}
-	if (gone)
+	if (gone) {
 		qp_leave(gone);
+		if (!gone->orphan) /* leaving raises events, too */
+			nupa_event_drop(context, &gone->ibv);
+	}
 	nupa_engine_unlock(engine);
 	if (gone) {
 		nupa_event_wait_acked(context, &gone->async_pending);

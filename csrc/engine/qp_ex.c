@@ -59,7 +59,7 @@ static int check_built(const struct nupa_qp *qp)
 		return EINVAL;
 	if (wqe->opcode == IBV_WR_FLUSH && wqe->length_bytes)
 		return EINVAL;
-	return qp->type == IBV_QPT_UD && !wqe->ah ? EINVAL : 0;
+	return qp->type == IBV_QPT_UD && wqe->ah_host == NUPA_AH_NONE ? EINVAL : 0;
 }
 
 /* The only request that was built is done on the spot, without being posted; false: it is not. */
@@ -129,7 +129,7 @@ static struct nupa_wqe *begin(struct ibv_qp_ex *ibv, uint32_t opcode, uint32_t i
 	}
 	wqe->n_sge = 0;
 	wqe->length_bytes = 0;
-	wqe->ah = NULL;
+	wqe->ah_host = NUPA_AH_NONE;
 	wqe->dest_qpn = 0;
 	qp->build = wqe;
 	qp->build_next++;

@@ -382,7 +382,7 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 
 	if (wqe->length_bytes > NUPA_MTU_BYTES)
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_LEN_ERR);
-	if (unlikely(wqe->ah->multicast)) {
+	if (unlikely(wqe->ah_host == NUPA_AH_GROUP)) {
 		if (!nupa_mcast_issue(qp, wqe))
 			return false;
 		goto out;
@@ -391,7 +391,7 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
 	channel = nupa_channel_get(qp->engine, peer);
 	/* Nobody there, another host's, or no path: a datagram is lost without a word. */
-	if (!channel || channel->broken || channel->peer_host != wqe->ah->host)
+	if (!channel || channel->broken || channel->peer_host != wqe->ah_host)
 		goto out;
 	if (!nupa_channel_path_up(qp->engine, channel)) {
 		channel->flow->xmit_discards++;
@@ -408,7 +408,7 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 			      (dma_bytes ? NUPA_F_DMA : 0),
 			  wqe->length_bytes);
 	msg->imm = wqe->imm;
-	msg->deth = wqe->ah->deth;
+	msg->deth = wqe->deth;
 	msg->deth.qkey = wqe->qkey;
 	nupa_spans_copy(spans, n_spans, 0, dma_bytes ? payload : msg->ud_data, wqe->length_bytes,
 			false);

@@ -378,7 +378,7 @@ static void put_wqe(struct nupa_qp *qp, uint64_t index, uint64_t now_ns)
 	*body = (struct nupa_trace_wqe){
 		.qpn = qp->ibv.qp_num,
 		.dest_qpn = ud ? wqe->dest_qpn : qp->dest_qpn,
-		.dest_host = ud && wqe->ah ? wqe->ah->host : qp->dest_host,
+		.dest_host = ud && wqe->ah_host != NUPA_AH_NONE ? wqe->ah_host : qp->dest_host,
 		.index = (uint32_t)index,
 		.opcode = wqe->opcode,
 		.flags = wqe->flags,
@@ -386,11 +386,13 @@ static void put_wqe(struct nupa_qp *qp, uint64_t index, uint64_t now_ns)
 		.qp_type = qp->type,
 		.length_bytes = wqe->length_bytes,
 		.imm = wqe->imm,
-		.rkey = wqe->rkey,
+		.rkey = ud ? 0 : wqe->rkey,
 		.wr_id = wqe->wr_id,
-		.raddr = wqe->raddr,
-		.compare_add = wqe->compare_add,
-		.swap = binds ? (uint64_t)wqe->bind_access << 32 | wqe->bind_lkey : wqe->swap,
+		.raddr = ud ? 0 : wqe->raddr,
+		.compare_add = ud ? 0 : wqe->compare_add,
+		.swap = ud      ? 0
+			: binds ? (uint64_t)wqe->bind_access << 32 | wqe->bind_lkey
+				: wqe->swap,
 		.qkey = ud ? wqe->qkey : 0,
 		.srqn = qp->xrc ? wqe->dest_qpn : 0,
 	};
