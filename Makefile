@@ -24,7 +24,7 @@ PYTHON_FLAG = -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench soak build format lint style tidy sanitize check-c test-c test-py smoke \
-	test-vm clean
+	test-vm rxe-captures clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 12
@@ -159,6 +159,10 @@ smoke: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built
 
 test-vm: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests in QEMU guests, of all kinds
 	$(BIN)/pytest -m vm tests/system
+
+# The files are kept in the repository: packets of another implementation than ours.
+rxe-captures: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests/data/rxe_*.pcap, recorded anew in two QEMU guests
+	$(BIN)/python tests/data/record_rxe.py
 
 clean: ## remove everything that was built, and the virtual environment
 	rm -rf $(BUILD) $(VENV) nupa/lib nupa/bin nupa/_engine*.so

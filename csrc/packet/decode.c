@@ -35,6 +35,8 @@ enum {
 enum { LNH_LOCAL = 2, LNH_GLOBAL = 3 }; /* IBTA 7.7.7 */
 
 #define ETHER_BYTES 14u
+#define SLL_BYTES 16u
+#define SLL2_BYTES 20u
 #define VLAN_BYTES 4u
 #define VLANS_MAX 4
 #define IPV4_BYTES 20u
@@ -174,15 +176,14 @@ static void ipv6(struct walk *w, bool is_grh, uint32_t flags)
 		ports(w, flags);
 }
 
-static void ethernet(struct walk *w, uint32_t flags)
+/* What an Ethernet type says comes next. */
+static void typed(struct walk *w, uint16_t ethertype, uint32_t flags)
 {
 	struct nupa_headers *out = w->out;
-	const uint8_t *p = take(w, ETHER_BYTES);
+	const uint8_t *p;
 
-	if (!p)
-		return;
 	out->layer = NUPA_LAYER_LINK;
-	out->ethertype = get16(p + 12);
+	out->ethertype = ethertype;
 	for (int i = 0; i < VLANS_MAX &&
 			(out->ethertype == ETHERTYPE_VLAN || out->ethertype == ETHERTYPE_QINQ);
 	     i++) {
@@ -197,6 +198,15 @@ static void ethernet(struct walk *w, uint32_t flags)
 		ipv4(w, flags);
 	else if (out->ethertype == ETHERTYPE_IPV6 || out->ethertype == ETHERTYPE_ROCE)
 		ipv6(w, out->ethertype == ETHERTYPE_ROCE, flags);
+}
+
+/* A header of so many bytes, with an Ethernet type at byte `type_at`. */
+static void linked(struct walk *w, uint32_t bytes, uint32_t type_at, uint32_t flags)
+{
+	const uint8_t *p = take(w, bytes);
+
+	if (p)
+		typed(w, get16(p + type_at), flags);
 }
 
 static void infiniband(struct walk *w, uint32_t flags)
@@ -226,7 +236,13 @@ static void decode(const uint8_t *data, uint32_t bytes, uint32_t link, uint32_t 
 
 	switch (link) {
 	case NUPA_LINKTYPE_ETHERNET:
-		ethernet(&w, flags);
+		linked(&w, ETHER_BYTES, 12, flags);
+		break;
+	case NUPA_LINKTYPE_SLL:
+		linked(&w, SLL_BYTES, 14, flags);
+		break;
+	case NUPA_LINKTYPE_SLL2:
+		linked(&w, SLL2_BYTES, 0, flags);
 		break;
 	case NUPA_LINKTYPE_INFINIBAND:
 		infiniband(&w, flags);

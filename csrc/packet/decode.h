@@ -22,7 +22,9 @@ struct nupa_span {
 enum nupa_linktype {
 	NUPA_LINKTYPE_ETHERNET = 1,
 	NUPA_LINKTYPE_RAW = 101, /* begins with an IPv4 or IPv6 header */
+	NUPA_LINKTYPE_SLL = 113, /* Linux cooked: `tcpdump -i any` */
 	NUPA_LINKTYPE_INFINIBAND = 247,
+	NUPA_LINKTYPE_SLL2 = 276,
 };
 
 /* How far a packet was understood. */

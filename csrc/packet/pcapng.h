@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds the packets in a piece of a pcapng file, and writes some of them to another: the parts that
- * are done once for each packet.  Everything else of the format is nupa/packet/pcapng.py. */
+ * Finds the packets in a piece of a pcapng or pcap file, and writes some of them to a pcapng file:
+ * the parts that are done once for each packet.  Everything else of the format is
+ * nupa/packet/pcapng.py. */
 #ifndef NUPA_PACKET_PCAPNG_H
 #define NUPA_PACKET_PCAPNG_H
 
@@ -42,6 +43,13 @@ uint32_t nupa_pcapng_scan(const uint8_t *data, size_t bytes, bool swapped,
 			  const struct nupa_pcapng_interface *interfaces, uint32_t n_interfaces,
 			  struct nupa_pcapng_record *records, uint32_t max, size_t *place,
 			  const char **why);
+
+/* The same for the packets of a classic pcap file, which have one interface: its ns_mul says what
+ * the fraction of a second counts, 1000 or 1. */
+uint32_t nupa_pcap_scan(const uint8_t *data, size_t bytes, bool swapped,
+			const struct nupa_pcapng_interface *interfaces, uint32_t n_interfaces,
+			struct nupa_pcapng_record *records, uint32_t max, size_t *place,
+			const char **why);
 
 /* Writes packets of `data` as blocks, little endian and with times in ns: records[which[i]] for
  * each i of n; which may be NULL: the first n.  numbers[i] is what interface i is called in the new

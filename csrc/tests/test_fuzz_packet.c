@@ -136,18 +136,21 @@ static void damaged_round(uint64_t *random)
 		packet[(test_random(random) >> 20) % bytes] = (uint8_t)(test_random(random) >> 20);
 	decoded(packet, (uint32_t)(test_random(random) >> 20) % (bytes + 1), link);
 	decoded(packet, bytes, NUPA_LINKTYPE_RAW);
+	decoded(packet, bytes, NUPA_LINKTYPE_SLL);
+	decoded(packet, bytes, NUPA_LINKTYPE_SLL2);
 }
 
 static void noise_round(uint64_t *random)
 {
-	static const uint32_t links[] = { NUPA_LINKTYPE_ETHERNET, NUPA_LINKTYPE_RAW,
-					  NUPA_LINKTYPE_INFINIBAND, 7 };
+	static const uint32_t links[] = { NUPA_LINKTYPE_ETHERNET,   NUPA_LINKTYPE_RAW,
+					  NUPA_LINKTYPE_INFINIBAND, NUPA_LINKTYPE_SLL,
+					  NUPA_LINKTYPE_SLL2,       7 };
 	uint8_t packet[PACKET_BYTES_MAX];
 
 	for (uint32_t i = 0; i < sizeof(packet); i++)
 		packet[i] = (uint8_t)(test_random(random) >> 20);
 	decoded(packet, (uint32_t)(test_random(random) >> 20) % sizeof(packet),
-		links[(test_random(random) >> 20) % 4]);
+		links[(test_random(random) >> 20) % (sizeof(links) / sizeof(links[0]))]);
 }
 
 static void undamaged_packets_are_understood(void)

@@ -128,6 +128,60 @@ static void scan_damaged(uint64_t *random)
 	free(copy);
 }
 
+/* Packets of a classic pcap file; their length. */
+static uint32_t put_classic(uint8_t *to, uint32_t n, uint64_t *random, bool swapped)
+{
+	uint32_t bytes = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t data = (uint32_t)(test_random(random) % 32);
+
+		put32(to + bytes, (uint32_t)test_random(random), swapped);
+		put32(to + bytes + 4, (uint32_t)(test_random(random) % 1000000), swapped);
+		put32(to + bytes + 8, data, swapped);
+		put32(to + bytes + 12, data + (uint32_t)(test_random(random) % 3), swapped);
+		memset(to + bytes + 16, 0x5a, data);
+		bytes += 16 + data;
+	}
+	return bytes;
+}
+
+static void scan_damaged_classic(uint64_t *random)
+{
+	static const struct nupa_pcapng_interface micro = { .ns_mul = 1000, .ns_div = 1 };
+	uint8_t piece[PIECE_BYTES], *copy;
+	bool swapped = test_random(random) % 2;
+	struct nupa_pcapng_record records[RECORDS];
+	size_t bytes = put_classic(piece, RECORDS, random, swapped), place = 0;
+	const char *why;
+	uint32_t found;
+
+	found = nupa_pcap_scan(piece, bytes, swapped, &micro, 1, records, RECORDS, &place, &why);
+	CHECK(found == RECORDS && place == bytes && !why);
+	check_found(records, found, place);
+
+	for (uint32_t i = 0; i < 1 + test_random(random) % 4; i++)
+		piece[test_random(random) % bytes] = (uint8_t)test_random(random);
+	bytes -= test_random(random) % 3 ? 0 : test_random(random) % bytes;
+	copy = malloc(bytes);
+	CHECK(copy);
+	memcpy(copy, piece, bytes);
+	place = 0;
+	found = nupa_pcap_scan(copy, bytes, swapped, &micro, 1, records, RECORDS, &place, &why);
+	CHECK(found <= RECORDS && place <= bytes);
+	check_found(records, found, place);
+	write_again(random, copy, bytes, swapped, records, found);
+	free(copy);
+}
+
+static void damaged_classic_files_are_read_within_their_bounds(void)
+{
+	uint64_t random = test_seed();
+
+	for (int i = 0; i < ROUNDS; i++)
+		scan_damaged_classic(&random);
+}
+
 static void damaged_files_are_read_within_their_bounds(void)
 {
 	uint64_t random = test_seed();
@@ -138,8 +192,10 @@ static void damaged_files_are_read_within_their_bounds(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = { CASE(
-	    damaged_files_are_read_within_their_bounds) };
+	static const struct test_case cases[] = {
+		CASE(damaged_files_are_read_within_their_bounds),
+		CASE(damaged_classic_files_are_read_within_their_bounds),
+	};
 
 	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

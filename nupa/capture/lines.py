@@ -20,7 +20,6 @@ from nupa.packet.transport_tables import syndrome_text
 
 _DIRECTIONS: dict[int, str] = {record.Direction.INBOUND: "In ", record.Direction.OUTBOUND: "Out"}
 _COMM_MGT = 0x07
-_ETHERNET_BYTES = 14
 _TLP_NAMES = {code: name for name, code in FIELDS["tlp_type"].values.items()}
 _CXL_NAMES = {code: name for name, code in FIELDS["cxl_opcode"].values.items()}
 _PROTOCOLS = {6: "TCP", 17: "UDP", 1: "ICMP", 58: "ICMPv6"}
@@ -40,7 +39,8 @@ def lines(view: View, which: Iterable[int] | None = None) -> Iterator[str]:
         noted = f" [{', '.join(notes)}]" if notes else ""
         transfer = blocks.packet_id[i] or records.transfer[i]
         tied = f" transfer {transfer:#x}" if transfer else ""
-        yield f"{clock}.{ns:09} {view.interface(i).name} {direction} {told}{noted}{tied}"
+        port = view.interface(i).name or "-"
+        yield f"{clock}.{ns:09} {port} {direction} {told}{noted}{tied}"
 
 
 _QUIET = (record.Flag.FIRST, record.Flag.LAST)
@@ -54,7 +54,7 @@ def _ethernet(view: View, i: int) -> str:
         return _transport(view, i)
     if layer < Layer.NETWORK:
         if headers.ethertype[i] == 0x0806:
-            return _arp(view.data(i))
+            return _arp(view.data(i)[headers.payload_offset[i] :])
         return f"Ethernet, type {headers.ethertype[i]:#06x}, {size} bytes"
     source, destination = (address_text(a(i)) for a in (headers.source, headers.destination))
     protocol = headers.protocol[i]
@@ -67,7 +67,7 @@ def _ethernet(view: View, i: int) -> str:
 
 def _arp(data: bytes) -> str:
     """RFC 826, of IPv4."""
-    arp = data[_ETHERNET_BYTES : _ETHERNET_BYTES + 28]
+    arp = data[:28]
     if len(arp) < 28 or arp[:6] != b"\0\1\x08\0\6\4":
         return "ARP"
     sender, target = (".".join(map(str, arp[at : at + 4])) for at in (14, 24))

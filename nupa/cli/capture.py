@@ -65,7 +65,9 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("-f", dest="filter", metavar="FILTER", help="only packets that match")
     parser.add_argument("-w", dest="write", metavar="FILE", help="write pcapng; - is stdout")
-    parser.add_argument("-r", dest="read", metavar="FILE", help="read pcapng instead; - is stdin")
+    parser.add_argument(
+        "-r", dest="read", metavar="FILE", help="read pcapng or pcap instead; - is stdin"
+    )
     parser.add_argument("-c", dest="count", type=_count, metavar="N", help="end after N packets")
     parser.add_argument(
         "--snaplen", type=_count, metavar="BYTES", help="keep so much of each (default: all)"

@@ -44,7 +44,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog=_EPILOG,
         formatter_class=Help,
     )
-    parser.add_argument("file", help="a pcapng file")
+    parser.add_argument("file", help="a pcapng or pcap file")
     parser.add_argument("--json", action="store_true", help="for scripts: one object")
     parser.add_argument(
         "--realtime", action="store_true", help="keep the pauses of the capture (default: none)"

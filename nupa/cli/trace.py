@@ -46,7 +46,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog=_EPILOG,
         formatter_class=Help,
     )
-    parser.add_argument("file", metavar="FILE", help="a pcapng file")
+    parser.add_argument("file", metavar="FILE", help="a pcapng or pcap file")
     of_list = parser.add_argument_group("the list")
     of_list.add_argument("--sort", choices=_SORTS, default=None, help="default: start")
     of_list.add_argument(

@@ -28,6 +28,8 @@ from nupa.packet.pcapng import Batch, Reader
 
 LINKTYPE_ETHERNET: int = lib.NUPA_LINKTYPE_ETHERNET
 LINKTYPE_RAW: int = lib.NUPA_LINKTYPE_RAW
+LINKTYPE_SLL: int = lib.NUPA_LINKTYPE_SLL
+LINKTYPE_SLL2: int = lib.NUPA_LINKTYPE_SLL2
 LINKTYPE_INFINIBAND: int = lib.NUPA_LINKTYPE_INFINIBAND
 
 
@@ -194,7 +196,7 @@ def decode_at(
 def read(
     file: str | PathLike[str] | IO[bytes], *, check_icrc: bool = False
 ) -> Iterator[tuple[Batch, Headers]]:
-    """The batches of a pcapng file, each with its headers.  PcapngError as pcapng.Reader."""
+    """The batches of a capture file, each with its headers.  PcapngError as pcapng.Reader."""
     with Reader(file) as reader:
         for batch in reader.batches():
             yield batch, decode_batch(batch, check_icrc=check_icrc)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """pcapng files: a reader that is strict and fast, and a writer.  No scapy.
 
+The reader takes classic pcap files, too: one section, one interface without a name.
 Times are in ns since 1970.  Packets of a file are found in C, a megabyte at a time:
 `Reader.batches()` gives them as C has them, for filters and statistics, and `for packet in reader`
 as named tuples.  Files of either endianness, of any number of sections and of any size are read in
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any, NoReturn
 
 from nupa._engine import ffi, lib
+from nupa.packet import pcap
 from nupa.packet.pcapng_blocks import (
     BLOCK_BYTES_MAX,
     IF_NAME,
@@ -126,6 +128,7 @@ class Reader:
         self._at = 0
         self._before = 0  # bytes of the file before self._data
         self._order = "<"
+        self._is_classic = False
         self._c_interfaces: Any = ffi.new("struct nupa_pcapng_interface[]", 16)
         self._spare: Any = None
         self.section: Section | None = None
@@ -155,6 +158,11 @@ class Reader:
 
     def blocks(self) -> Iterator[Batch | Section | Interface | Statistics | OtherBlock]:
         """All of the file, in its order."""
+        if self.section is None and self._fill(4) and self._begin() in pcap.MAGICS:
+            yield from self._classic_header()
+        if self._is_classic:
+            yield from self._classic_batches()
+            return
         while self._fill(12):
             batch = self._scan() if self.section else None
             if batch:
@@ -166,11 +174,47 @@ class Reader:
         if self._at < len(self._data) or self.section is None:
             self._fail(f"{len(self._data) - self._at} bytes are no block: it ends too early")
 
+    def _begin(self) -> bytes:
+        return self._data[self._at : self._at + 4]
+
+    def _classic_header(self) -> Iterator[Section | Interface]:
+        if not self._fill(pcap.HEADER_BYTES):
+            self._fail("the header of the pcap file is not all there: the file ends too early")
+        try:
+            header = pcap.file_header(self._data)
+        except ValueError as error:
+            self._fail(str(error))
+        self._at += pcap.HEADER_BYTES
+        self._is_classic, self._order = True, header.order
+        self._c_interfaces[0].ns_mul = header.ns_mul
+        self.section = Section(header.order == ">", pcap.VERSION, ())
+        self.interfaces.append(Interface(0, header.linktype, header.snaplen, "", ()))
+        yield self.section
+        yield self.interfaces[0]
+
+    def _classic_batches(self) -> Iterator[Batch]:
+        while self._fill(1):
+            batch = self._scan()
+            if batch:
+                yield batch
+                continue
+            if not self._fill(pcap.RECORD_BYTES):
+                there = len(self._data) - self._at
+                self._fail(f"{there} bytes are no packet's header: the file ends too early")
+            size = self._u32(self._at + 8)  # which the scan has found to be possible
+            if not self._fill(pcap.RECORD_BYTES + size):
+                there = len(self._data) - self._at - pcap.RECORD_BYTES
+                self._fail(
+                    f"a packet has {size} bytes, of which {there} are there: "
+                    "the file ends too early"
+                )
+
     def _scan(self) -> Batch | None:
         records = self._spare or ffi.new("struct nupa_pcapng_record[]", _BATCH_PACKETS)
         at, why = ffi.new("size_t *", self._at), ffi.new("char **")
         data = self._data
-        count = lib.nupa_pcapng_scan(
+        scan = lib.nupa_pcap_scan if self._is_classic else lib.nupa_pcapng_scan
+        count = scan(
             ffi.from_buffer(data),
             len(data),
             self._order != _NATIVE,
@@ -182,7 +226,8 @@ class Reader:
             why,
         )
         if not count and why[0] != ffi.NULL:
-            self._fail(f"a packet block is damaged: {ffi.string(why[0]).decode()}")
+            what = "packet" if self._is_classic else "packet block"
+            self._fail(f"a {what} is damaged: {ffi.string(why[0]).decode()}")
         self._at = int(at[0])
         self._spare = None if count else records
         return Batch(data, records, count, self.interfaces, self._order) if count else None
@@ -228,12 +273,12 @@ class Reader:
 
     def _other(self, kind: int) -> Section | Interface | Statistics | OtherBlock:
         if self.section is None and kind != SECTION:
-            found = self._data[self._at : self._at + 4].hex()
-            classic = found in ("d4c3b2a1", "a1b2c3d4", "4d3cb2a1", "a1b23c4d")
+            begin = self._begin()
+            other = pcap.other_kind(begin)
             self._fail(
-                "this is a classic pcap file; `editcap` makes a pcapng of it"
-                if classic
-                else f"this is no pcapng file: it begins with {found}"
+                f"this is {other}: convert it first, as `editcap` does"
+                if other
+                else f"this is no pcapng or pcap file: it begins with {begin.hex()}"
             )
         total = self._fill_block(kind)
         if self._u32(self._at + total - 4) != total:

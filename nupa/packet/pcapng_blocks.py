@@ -38,7 +38,7 @@ FLAG_CRC_ERROR = 1 << 24
 
 
 class PcapngError(LocalError):
-    """The file is no pcapng, is damaged, or ends too early: the message says where."""
+    """The file is no capture, is damaged, or ends too early: the message says where."""
 
 
 class Option(NamedTuple):

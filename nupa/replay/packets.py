@@ -215,7 +215,7 @@ def _sent_bytes(data: bytes, start: int, headers: Headers, i: int) -> int:
 def read(
     file: str | PathLike[str] | IO[bytes], progress: Callable[[int], None] = lambda _: None
 ) -> Capture:
-    """The transport packets of a pcapng file.  *progress* is told how many packets were read.
+    """The transport packets of a capture file.  *progress* is told how many packets were read.
 
     PcapngError where the file is damaged; ReplayError past a limit; OSError as the file gives it.
     """

@@ -36,7 +36,7 @@ def replay(
     clock: Clock = time,
     progress: Progress = _silent,
 ) -> Report:
-    """Plays the requests of a pcapng file and compares each answer with the captured one.
+    """Plays the requests of a capture file and compares each answer with the captured one.
 
     fabric: where; None: a fresh one in this process, with a host for each address.  On a given one
     addresses are dealt to its hosts in their order of appearance.

@@ -20,21 +20,34 @@ _START = attrgetter("start")
 #: of a stream: an answer to an older one is not recognised
 MESSAGES_MAX = 4096
 
-# rkey, and the address behind the last byte, of what a READ asks for
-ReadEnd = tuple[int, int]
+# rkey, address and length of an RDMA READ
+Read = tuple[int, int, int]
+_MTUS = frozenset((256, 512, 1024, 2048, 4096))
 
 
 class _Message:
     """PSNs are counted on beyond 24 bits.  *end*: the last packet seen, or that can be asked for;
     *is_whole*: its last packet was seen; *is_headless*: its first was not."""
 
-    __slots__ = ("end", "is_headless", "is_whole", "read_end", "start", "transfer")
+    __slots__ = ("end", "is_headless", "is_whole", "read", "start", "transfer")
 
     def __init__(self, start: int, transfer: Transfer) -> None:
         self.start = self.end = start
         self.transfer = transfer
         self.is_whole = self.is_headless = False
-        self.read_end: ReadEnd | None = None
+        self.read: Read | None = None
+
+    def is_asked_again(self, at: int, read: Read | None) -> bool:
+        """Whether a READ asks for the rest of what this one did.
+
+        Its first PSN is that of the first missing response (IBTA 9.7.5.2.8), so address and PSN
+        advance alike.  Another READ of the same bytes begins at their first address.
+        """
+        if read is None or self.read is None or at <= self.start:
+            return False
+        (key, address, length), (my_key, my_address, my_length) = read, self.read
+        ends_alike = (key, address + length) == (my_key, my_address + my_length)
+        return ends_alike and (address - my_address) / (at - self.start) in _MTUS
 
 
 class _Stream:
@@ -109,24 +122,23 @@ class Dialogues:
         at = stream.extended(psn)
         place = stream.place(at)
         before = stream.messages[place] if place >= 0 else None
-        read_end = (read[0], read[1] + read[2]) if read else None
-        if before is not None and self._goes_on(before, at, begins, read_end):
+        if before is not None and self._goes_on(before, at, begins, read):
             message = before
         else:
             message = self._begin(stream, place + 1, at, ts_ns, headless=not begins)
-            message.read_end = read_end
+            message.read = read
         message.is_whole |= ends
         last = at + (max(read[2] - 1, 0) // _MTU_BYTES_MIN if read else 0)
         message.end = max(message.end, last)
         stream.newest = max(stream.newest, at)
         return message.transfer
 
-    def _goes_on(self, message: _Message, at: int, begins: bool, read_end: ReadEnd | None) -> bool:
+    def _goes_on(self, message: _Message, at: int, begins: bool, read: Read | None) -> bool:
         """Whether a packet belongs to the message that began before it."""
         if not begins:
             return not message.is_whole or at <= message.end
         # Sent again; a READ also from where its responses ended.
-        return at == message.start or (read_end is not None and read_end == message.read_end)
+        return at == message.start or message.is_asked_again(at, read)
 
     def _begin(
         self, stream: _Stream, place: int, at: int, ts_ns: int, *, headless: bool

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ethernet frames of a batch, wherever they lie in it, with their headers."""
+"""Frames of a batch, wherever they lie in it, with their headers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from nupa.packet.record import flags_of
 _BLOCKS = columns_of("nupa_pcapng_record")
 _ICRC_BYTES = 4
 _MAC_BYTES = 6
+# Where the sender's link address lies in Linux' cooked headers, which have no receiver's.
+_COOKED_AT = {fast.LINKTYPE_SLL: 6, fast.LINKTYPE_SLL2: 12}
 _NETWORK = int(Layer.NETWORK)
 
 text_of_address = lru_cache(maxsize=4096)(fast.address_text)
@@ -57,6 +59,11 @@ class Frames:
     def _captured(self, n: int) -> int:
         return int(self.blocks.captured_bytes[self.places[n]]) - self._skip(n)
 
+    def _linktype(self, n: int) -> int:
+        if self._skipped:  # a frame in a record of NUPA's
+            return fast.LINKTYPE_ETHERNET
+        return self.batch.interfaces[self.blocks.interface[self.places[n]]].linktype
+
     def original(self, n: int) -> int:
         """Bytes that the frame had."""
         return int(self.blocks.original_bytes[self.places[n]]) - self._skip(n)
@@ -84,12 +91,16 @@ class Frames:
         return self._routes[n]
 
     def addresses(self, n: int) -> tuple[str, str]:
-        """From and to: IP addresses or GIDs, else MAC addresses; empty where there are none."""
+        """From and to: IP addresses or GIDs, else MAC addresses; empty where there are none, and
+        where Linux' cooked capture does not keep them."""
         if self.headers.layer[n] >= _NETWORK:
             source, target = self.route(n)
             return text_of_address(source), text_of_address(target)
         if not self.headers.ethertype[n]:
             return "", ""
+        cooked_at = _COOKED_AT.get(self._linktype(n), 0)
+        if cooked_at:
+            return self.data(n, cooked_at, _MAC_BYTES).hex(":"), ""
         macs = self.data(n, 0, 2 * _MAC_BYTES)
         return macs[_MAC_BYTES:].hex(":"), macs[:_MAC_BYTES].hex(":")
 

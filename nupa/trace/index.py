@@ -70,7 +70,7 @@ def read_index(path: str | PathLike[str]) -> Index:
     """The transfers of a capture file.
 
     A damaged file gives what stands before the damage.  PcapngError if it cannot be opened or is no
-    pcapng file.
+    pcapng or pcap file.
     """
     survey = Survey()
     damage = None

@@ -13,7 +13,7 @@ from scapy.utils import PcapNgReader, rdpcap, wrpcapng
 
 from nupa.packet import cxl_mem, queue, tlp
 from nupa.packet.link import Nupa
-from nupa.packet.pcapng import Option, PcapngError, Reader, Writer
+from nupa.packet.pcapng import Option, Reader, Writer
 from nupa.packet.pcapng_blocks import INBOUND, OUTBOUND
 from nupa.packet.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, Level
 from tests.packet.shark import run
@@ -141,22 +141,13 @@ def test_tshark_counts_what_the_capture_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pcapng", "nsecpcap"])
-def test_what_editcap_makes_of_ours_is_read_or_refused_with_advice(
-    kind: str, tmp_path: Path
-) -> None:
+def test_what_editcap_makes_of_ours_is_read(kind: str, tmp_path: Path) -> None:
     with Writer(tmp_path / "in.pcapng") as writer:
         number = writer.add_interface("h0/1", LINKTYPE_NUPA)
         for packet in records():
             writer.write(number, TIME_NS, bytes(packet), packet_id=3, comment="kept")
     run(tmp_path, "editcap", "-F", kind, tmp_path / "in.pcapng", tmp_path / "out")
-    if kind == "nsecpcap":
-        with (
-            Reader(tmp_path / "out") as reader,
-            pytest.raises(PcapngError, match="`editcap` makes"),
-        ):
-            list(reader)
-        run(tmp_path, "editcap", "-F", "pcapng", tmp_path / "out", tmp_path / "in.pcapng")
-    with Reader(tmp_path / "in.pcapng") as reader:
+    with Reader(tmp_path / "out") as reader:
         found = list(reader)
     assert [packet.data for packet in found] == [bytes(packet) for packet in records()]
     assert {packet.ts_ns for packet in found} == {TIME_NS}

@@ -39,7 +39,13 @@ from nupa.packet.transport import (
 )
 from tests.unit import roce_dialogues
 
-LINKTYPES = (fast.LINKTYPE_ETHERNET, fast.LINKTYPE_RAW, fast.LINKTYPE_INFINIBAND)
+LINKTYPES = (
+    fast.LINKTYPE_ETHERNET,
+    fast.LINKTYPE_RAW,
+    fast.LINKTYPE_SLL,
+    fast.LINKTYPE_SLL2,
+    fast.LINKTYPE_INFINIBAND,
+)
 
 
 def decoded(frames: Sequence[bytes], linktype: int = 1, *, check_icrc: bool = True) -> Headers:
@@ -215,7 +221,7 @@ def test_spans_outside_of_the_buffer_and_unknown_links_are_faults() -> None:
     spans = [(0, len(frame)), (1, len(frame)), (len(frame) + 1, 0), (2**32 - 1, 2**32 - 1)]
     headers = fast.decode(frame, spans)
     assert list(headers.fault) == [Fault.NONE, Fault.SPAN, Fault.SPAN, Fault.SPAN]
-    assert list(fast.decode(frame, spans[:1], 113).fault) == [Fault.LINK]
+    assert list(fast.decode(frame, spans[:1], 147).fault) == [Fault.LINK]
     c_spans = ffi.new("struct nupa_span[]", [(0, len(frame), len(frame), 1)])
     assert list(fast.decode_at(frame, c_spans, 16, 1, [1]).fault) == [Fault.SPAN]
     assert list(fast.decode(frame, [(len(frame), 0)]).fault) == [Fault.CUT]

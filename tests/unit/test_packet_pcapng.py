@@ -216,8 +216,8 @@ EPB = len(section() + interface())
     ("data", "message"),
     [
         (b"", "0 bytes are no block"),
-        (b"\xd4\xc3\xb2\xa1" + bytes(20), "classic pcap file; `editcap`"),
-        (b"#!/bin/sh\necho hello", "no pcapng file: it begins with 23212f62"),
+        (b"\xd4\xc3\xb2\xa1" + bytes(20), "pcap file is of version 0.0"),
+        (b"#!/bin/sh\necho hello", "no pcapng or pcap file: it begins with 23212f62"),
         (GOOD[:10], "10 bytes are no block"),
         (section()[:20], "the section header is not all there"),
         (section()[:8] + b"what" + section()[12:], "byte order mark is 77686174"),

@@ -112,7 +112,6 @@ NUMBERS: dict[str, tuple[type[Packet], str]] = {
     "infiniband.cm.req.prim_locallid": (REQ, "primary_local_lid"),
     "infiniband.cm.req.prim_remotelid": (REQ, "primary_remote_lid"),
     "infiniband.cm.req.prim_reserved0": (REQ, "primary_resv6"),
-    "infiniband.cm.req.prim_pktrate": (REQ, "primary_packet_rate"),
     "infiniband.cm.req.prim_tfcclass": (REQ, "primary_traffic_class"),
     "infiniband.cm.req.prim_hoplim": (REQ, "primary_hop_limit"),
     "infiniband.cm.req.prim_sl": (REQ, "primary_sl"),
@@ -123,7 +122,6 @@ NUMBERS: dict[str, tuple[type[Packet], str]] = {
     "infiniband.cm.req.alt_locallid": (REQ, "alternate_local_lid"),
     "infiniband.cm.req.alt_remotelid": (REQ, "alternate_remote_lid"),
     "infiniband.cm.req.alt_reserved0": (REQ, "alternate_resv6"),
-    "infiniband.cm.req.alt_pktrate": (REQ, "alternate_packet_rate"),
     "infiniband.cm.req.alt_tfcclass": (REQ, "alternate_traffic_class"),
     "infiniband.cm.req.alt_hoplim": (REQ, "alternate_hop_limit"),
     "infiniband.cm.req.alt_sl": (REQ, "alternate_sl"),
@@ -211,6 +209,11 @@ FLOW_LABELS = {
     "infiniband.cm.req.prim_flowlabel": "primary_flow_label",
     "infiniband.cm.req.alt_flowlabel": "alternate_flow_label",
 }
+# tshark 4.0 takes the packet rate, which ends the same word, from the word's first byte.
+PACKET_RATES = {
+    "infiniband.cm.req.prim_pktrate": ("primary_packet_rate", "primary_flow_label"),
+    "infiniband.cm.req.alt_pktrate": ("alternate_packet_rate", "alternate_flow_label"),
+}
 
 # Whole headers, whose fields are compared one by one; reserved bytes are, above, or below.
 HEADERS = {
@@ -266,6 +269,9 @@ def compare(packet: Packet, said: dict[str, list[str]]) -> set[str]:
         elif name in FLOW_LABELS:
             label = packet[REQ].getfieldval(FLOW_LABELS[name])
             assert tshark.number(text) in (label, label >> 8), (name, packet)
+        elif name in PACKET_RATES:
+            rate, label = map(packet[REQ].getfieldval, PACKET_RATES[name])
+            assert tshark.number(text) in (rate, label >> 12 & 0x3F), (name, packet)
         elif name in OTHERS:
             assert tshark.number(text) == OTHERS[name](packet), (name, packet)
         else:
