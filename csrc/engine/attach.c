@@ -398,6 +398,7 @@ struct nupa_engine *nupa_engine_attach(struct nupa_fabric *fabric, uint32_t host
 	struct nupa_engine *engine;
 
 	nupa_fork_prepare();
+	nupa_guard_install();
 	pthread_mutex_lock(&registry);
 	engine = engine_new(fabric, host, NUPA_MOVER_NONE, why, why_bytes);
 	if (engine) {
@@ -464,6 +465,7 @@ struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nu
 		return NULL;
 	}
 	nupa_fork_prepare();
+	nupa_guard_install();
 	pthread_mutex_lock(&registry);
 	engine = engine_get(fabric, host, mover, why, why_bytes);
 	if (engine) {

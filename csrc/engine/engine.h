@@ -13,6 +13,7 @@
 #include "coherence.h"
 #include "lock.h"
 #include "objects.h"
+#include "reach.h"
 #include "segment_internal.h"
 #include "trace.h"
 
@@ -458,32 +459,16 @@ void nupa_mr_forget_in_child(struct nupa_engine *engine);
 bool nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index); /* hazard.c; false: a limit */
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
 
-/* memcpy of what fits in a line: a call and its dispatch would cost more than the copy. */
-static inline void nupa_copy_small(void *to, const void *from, uint32_t bytes)
+/* Copies bytes between a flat buffer and a list of spans, from offset of the list on, with the last
+ * byte of each span last; what does not fit is left out. */
+static inline enum nupa_reach nupa_spans_copy(const struct nupa_span *spans, uint32_t n_spans,
+					      uint64_t offset, void *flat, uint64_t bytes,
+					      bool to_spans)
 {
-	uint8_t *d = to;
-	const uint8_t *s = from;
-
-	if (bytes >= 16) { /* up to 32: two halves, which may overlap */
-		memcpy(d, s, 16);
-		memcpy(d + bytes - 16, s + bytes - 16, 16);
-	} else if (bytes >= 8) {
-		memcpy(d, s, 8);
-		memcpy(d + bytes - 8, s + bytes - 8, 8);
-	} else {
-		for (uint32_t i = 0; i < bytes; i++)
-			d[i] = s[i];
-	}
-}
-
-/* Copies len bytes between a flat buffer and a list of spans, from offset of the list on; what
- * does not fit is left out. */
-static inline void nupa_spans_copy(const struct nupa_span *spans, uint32_t n_spans, uint64_t offset,
-				   void *flat, uint64_t bytes, bool to_spans)
-{
+	enum nupa_reach result = NUPA_REACH_DONE;
 	uint8_t *at = flat;
 
-	for (uint32_t i = 0; i < n_spans && bytes; i++) {
+	for (uint32_t i = 0; i < n_spans && bytes && result == NUPA_REACH_DONE; i++) {
 		uint64_t n = spans[i].bytes;
 
 		if (offset >= n) {
@@ -492,14 +477,13 @@ static inline void nupa_spans_copy(const struct nupa_span *spans, uint32_t n_spa
 		}
 		n -= offset;
 		n = n < bytes ? n : bytes;
-		if (to_spans)
-			memcpy(spans[i].va + offset, at, n);
-		else
-			memcpy(at, spans[i].va + offset, n);
+		result = to_spans ? nupa_copy_in_order(spans[i].va + offset, at, n)
+				  : nupa_copy(at, spans[i].va + offset, n);
 		offset = 0;
 		at += n;
 		bytes -= n;
 	}
+	return result;
 }
 
 /* rq.c */

@@ -49,7 +49,8 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 			       IBV_ACCESS_LOCAL_WRITE);
 	if (unlikely(!target))
 		return false;
-	nupa_copy_small(target, line->data, bytes);
+	if (unlikely(!nupa_guard_copy_small(target, line->data, bytes)))
+		return false;
 	if (unlikely(!nupa_rx_intact(&channel->rx)))
 		return false; /* cleared under us: its sender died */
 	cqe = nupa_cq_reserve(qp->recv_cq, qp);

@@ -53,13 +53,14 @@ static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_expre
 	wqe->length_bytes = wqe->moved_bytes = bytes;
 	wqe->first_psn = wqe->last_psn = qp->next_psn;
 	wqe->data_placed = 0;
-	nupa_copy_small(wqe->inline_data, request->local, bytes);
+	if (unlikely(!nupa_guard_copy_small(wqe->inline_data, request->local, bytes) ||
+		     !nupa_guard_copy_small(msg->data, request->local, bytes)))
+		return false;
 	nupa_request_fill(qp, msg, NUPA_OP_SEND,
 			  NUPA_F_FIRST | NUPA_F_LAST |
 			      (flags & IBV_SEND_SOLICITED ? NUPA_F_SOLICITED : 0),
 			  bytes);
 	msg->imm = 0;
-	nupa_copy_small(msg->data, request->local, bytes);
 	if (unlikely(qp->engine->trace))
 		nupa_trace_express(qp, request, msg);
 	nupa_channel_put(channel, msg, 0);

@@ -76,6 +76,7 @@ static struct nupa_thread *take_record(void)
 	struct nupa_thread *thread;
 
 	pthread_once(&record_once, make_record_key);
+	nupa_guard_admit_thread();
 	pthread_mutex_lock(&records);
 	thread = free_records;
 	if (thread)

@@ -304,9 +304,14 @@ static bool worth_waiting(struct nupa_engine *engine, struct nupa_channel *chann
 	return now_ns - channel->mcast_full_since_ns < FULL_RING_PATIENCE_NS;
 }
 
-/* One copy; false: the ring is full, and worth waiting for. */
-static bool send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t qpn,
-		      const struct nupa_span *spans, uint32_t n_spans)
+enum copied {
+	COPIED,   /* or lost */
+	NO_ROOM,  /* the ring is full, and worth waiting for */
+	NO_MEMORY /* of the program: it is gone */
+};
+
+static enum copied send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t qpn,
+			     const struct nupa_span *spans, uint32_t n_spans)
 {
 	struct nupa_channel *channel = nupa_channel_get(qp->engine, qpn >> NUPA_QP_INDEX_BITS);
 	uint32_t bytes = wqe->length_bytes;
@@ -314,20 +319,22 @@ static bool send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t q
 	struct nupa_msg *msg;
 
 	if (!channel || channel->broken)
-		return true;
+		return COPIED;
 	if (!nupa_channel_path_up(qp->engine, channel) ||
 	    (bytes && !channel->dma_backed && nupa_channel_back_dma(qp->engine, channel))) {
 		channel->flow->xmit_discards++;
-		return true;
+		return COPIED;
 	}
 	msg = nupa_tx_reserve(&channel->tx, bytes, &payload);
 	if (!msg) {
 		if (worth_waiting(qp->engine, channel))
-			return false;
+			return NO_ROOM;
 		channel->flow->xmit_discards++;
-		return true;
+		return COPIED;
 	}
 	channel->mcast_full_since_ns = 0;
+	if (bytes && nupa_spans_copy(spans, n_spans, 0, payload, bytes, false))
+		return NO_MEMORY;
 	msg->op = NUPA_OP_SEND;
 	msg->flags = NUPA_F_FIRST | NUPA_F_LAST;
 	if (bytes)
@@ -345,10 +352,8 @@ static bool send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t q
 	msg->deth.is_global = NUPA_DETH_MULTICAST;
 	msg->deth.qkey = wqe->qkey;
 	memcpy(msg->ud_data, wqe->mgid, sizeof(msg->ud_data));
-	if (bytes)
-		nupa_spans_copy(spans, n_spans, 0, payload, bytes, false);
 	nupa_channel_publish(channel, msg, bytes);
-	return true;
+	return COPIED;
 }
 
 /* To one member after the other, in the order of their numbers: moved_bytes is the last one served,
@@ -375,8 +380,14 @@ bool nupa_mcast_issue(struct nupa_qp *qp, struct nupa_wqe *wqe)
 			break;
 		if (member->qpn == qp->ibv.qp_num && qp->block_self_mcast)
 			continue;
-		if (!send_copy(qp, wqe, member->qpn, spans, n_spans))
+		switch (send_copy(qp, wqe, member->qpn, spans, n_spans)) {
+		case COPIED:
+			break;
+		case NO_ROOM:
 			return nupa_sq_wait(qp, NUPA_WAIT_RING, 0, 0);
+		case NO_MEMORY:
+			return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
+		}
 		wqe->moved_bytes = member->qpn;
 	}
 	qp->next_psn = nupa_psn_add(qp->next_psn, 1);

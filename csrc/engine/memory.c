@@ -102,8 +102,7 @@ bool nupa_memory_copy(void *to, const void *from, size_t bytes)
 		if (!nupa_memory_present(source, bytes, false) ||
 		    !nupa_memory_present(at, bytes, true))
 			return false;
-		memcpy(at, source, bytes);
-		return true;
+		return nupa_guard_copy(at, source, bytes);
 	}
 	return true;
 }

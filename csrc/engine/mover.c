@@ -94,52 +94,102 @@ static void iov_advance(struct iovec **iov, unsigned long *n, size_t bytes)
 	}
 }
 
-static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa_span *spans,
-				 uint32_t n_spans, uint64_t remote_va, uint64_t bytes, bool write)
+/* The rest of a move that met memory that is gone or protected: one span after the other. */
+static enum nupa_direct cma_reach(const struct nupa_channel *channel, const struct iovec *local,
+				  unsigned long n, uint64_t remote, bool write)
 {
-	struct iovec local[NUPA_SGE_MAX];
+	enum nupa_reach result = NUPA_REACH_DONE;
+	pid_t peer = (pid_t)channel->peer_pid;
+
+	for (unsigned long i = 0; i < n && result == NUPA_REACH_DONE; i++) {
+		uint64_t at = (uintptr_t)local[i].iov_base, bytes = local[i].iov_len;
+
+		result = write ? nupa_reach_copy(peer, remote, 0, at, bytes)
+			       : nupa_reach_copy(0, at, peer, remote, bytes);
+		remote += bytes;
+	}
+	if (!nupa_channel_process_alive(channel))
+		return NUPA_DIRECT_NOT_READY; /* the death watch will tell */
+	if (result == NUPA_REACH_DONE)
+		return NUPA_DIRECT_DONE;
+	return (result == NUPA_REACH_NO_SOURCE) == write ? NUPA_DIRECT_LOCAL_FAULT
+							 : NUPA_DIRECT_REMOTE_FAULT;
+}
+
+/* The kernel takes each piece of the peer's memory for itself, in order: the last bytes are one, so
+ * that they are stored last. */
+static unsigned long cma_pieces(struct iovec pieces[2], uint64_t va, uint64_t bytes, bool write)
+{
+	uint64_t last = write ? nupa_guard_last((void *)(uintptr_t)va, bytes) : bytes;
+
+	pieces[0] = (struct iovec){ (void *)(uintptr_t)va, bytes - last };
+	pieces[1] = (struct iovec){ (void *)(uintptr_t)(va + bytes - last), last };
+	return bytes == last ? 1 : 2;
+}
+
+static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa_span *spans,
+				 uint32_t n_spans, const struct nupa_window *window,
+				 uint64_t offset, uint64_t bytes, bool write)
+{
+	uint64_t remote_va = window->va + offset;
+	struct iovec local[NUPA_SGE_MAX], remote[2];
 	struct iovec *first = local;
-	struct iovec remote = { (void *)(uintptr_t)remote_va, bytes };
 	unsigned long n = 0;
 	uint64_t fault_ns = 0;
 
 	for (uint32_t i = 0; i < n_spans; i++)
 		if (spans[i].bytes)
 			local[n++] = (struct iovec){ spans[i].va, spans[i].bytes };
-	while (remote.iov_len) {
+	while (bytes) {
+		unsigned long n_remote = cma_pieces(remote, remote_va, bytes, write);
+		struct iovec *piece = &remote[2 - n_remote];
 		ssize_t moved =
-		    write ? process_vm_writev((pid_t)channel->peer_pid, first, n, &remote, 1, 0)
-			  : process_vm_readv((pid_t)channel->peer_pid, first, n, &remote, 1, 0);
+		    write
+			? process_vm_writev((pid_t)channel->peer_pid, first, n, piece, n_remote, 0)
+			: process_vm_readv((pid_t)channel->peer_pid, first, n, piece, n_remote, 0);
 
 		if (unlikely(moved <= 0)) {
 			if (moved < 0 && errno == EFAULT && may_be_in_promotion(&fault_ns))
 				continue;
-			if (moved < 0 && errno == EFAULT)
+			if (moved < 0 && errno == EFAULT && window->access & IBV_ACCESS_ON_DEMAND)
 				return spans_readable(spans, n_spans) ? NUPA_DIRECT_REMOTE_FAULT
 								      : NUPA_DIRECT_LOCAL_FAULT;
+			if (moved < 0 && errno == EFAULT)
+				return cma_reach(channel, first, n, remote_va, write);
 			if (moved < 0 && errno == ESRCH)
 				return NUPA_DIRECT_NOT_READY; /* the death watch will tell */
 			return NUPA_DIRECT_ASK;
 		}
-		if (likely((size_t)moved == remote.iov_len))
+		if (likely((uint64_t)moved == bytes))
 			break;
-		remote.iov_base = (char *)remote.iov_base + moved;
-		remote.iov_len -= (size_t)moved;
+		remote_va += (uint64_t)moved;
+		bytes -= (uint64_t)moved;
 		iov_advance(&first, &n, (size_t)moved);
 	}
 	return NUPA_DIRECT_DONE;
 }
 
-/* The spans one behind the other, with the last bytes last as well. */
-static void gather(uint8_t *target, const struct nupa_span *spans, uint32_t n_spans, uint64_t bytes)
+static enum nupa_direct local_fault(enum nupa_reach reached, bool source)
 {
+	if (likely(reached == NUPA_REACH_DONE))
+		return NUPA_DIRECT_DONE;
+	return (reached == NUPA_REACH_NO_SOURCE) == source ? NUPA_DIRECT_LOCAL_FAULT
+							   : NUPA_DIRECT_REMOTE_FAULT;
+}
+
+/* The spans one behind the other, with the last bytes last as well. */
+static enum nupa_direct gather(uint8_t *target, const struct nupa_span *spans, uint32_t n_spans,
+			       uint64_t bytes)
+{
+	enum nupa_reach reached = NUPA_REACH_DONE;
 	uint64_t done = 0;
 
-	for (uint32_t i = 0; i < n_spans && done < bytes; i++) {
-		nupa_mover_write(target + done, spans[i].va, spans[i].bytes);
+	for (uint32_t i = 0; i < n_spans && done < bytes && reached == NUPA_REACH_DONE; i++) {
+		reached = nupa_copy_in_order(target + done, spans[i].va, spans[i].bytes);
 		done += spans[i].bytes;
 		__atomic_thread_fence(__ATOMIC_RELEASE);
 	}
+	return local_fault(reached, true);
 }
 
 static enum nupa_direct direct_atomic(const struct nupa_wqe *wqe, uint8_t *target,
@@ -150,19 +200,22 @@ static enum nupa_direct direct_atomic(const struct nupa_wqe *wqe, uint8_t *targe
 	if (!nupa_mover_atomic(wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP, target, wqe->compare_add,
 			       wqe->swap, &original))
 		return NUPA_DIRECT_ASK;
-	nupa_spans_copy(spans, n_spans, 0, &original, sizeof(original), true);
-	return NUPA_DIRECT_DONE;
+	return local_fault(nupa_spans_copy(spans, n_spans, 0, &original, sizeof(original), true),
+			   false);
 }
 
 static enum nupa_direct atomic_write(uint8_t *target, const struct nupa_span *spans,
 				     uint32_t n_spans)
 {
-	uint64_t value;
+	uint64_t value = 0;
 
 	if ((uintptr_t)target & 7)
 		return NUPA_DIRECT_ASK; /* refused there */
-	nupa_spans_copy(spans, n_spans, 0, &value, sizeof(value), false);
-	nupa_store_release((uint64_t *)(void *)target, value);
+	if (nupa_spans_copy(spans, n_spans, 0, &value, sizeof(value), false) != NUPA_REACH_DONE)
+		return NUPA_DIRECT_LOCAL_FAULT;
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	if (!nupa_guard_store((uint64_t *)(void *)target, value))
+		return NUPA_DIRECT_ASK; /* and so is what is not there */
 	return NUPA_DIRECT_DONE;
 }
 
@@ -180,12 +233,10 @@ static enum nupa_direct move(struct nupa_channel *channel, const struct nupa_wqe
 	if (unlikely(wqe->opcode == IBV_WR_ATOMIC_WRITE))
 		return window->base ? atomic_write(target, spans, n_spans) : NUPA_DIRECT_ASK;
 	if (unlikely(!window->base))
-		return cma_move(channel, spans, n_spans, window->va + offset, bytes, write);
+		return cma_move(channel, spans, n_spans, window, offset, bytes, write);
 	if (write)
-		gather(target, spans, n_spans, bytes);
-	else
-		nupa_spans_copy(spans, n_spans, 0, target, bytes, true);
-	return NUPA_DIRECT_DONE;
+		return gather(target, spans, n_spans, bytes);
+	return local_fault(nupa_spans_copy(spans, n_spans, 0, target, bytes, true), false);
 }
 
 const uint32_t nupa_access_needed[32] = {
@@ -277,6 +328,27 @@ bool nupa_mover_pulls(const struct nupa_channel *channel)
 		process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)sizeof(to));
 }
 
+/* The rest of a pull that met memory that is gone or protected. */
+static int pull_reach(const struct nupa_channel *channel, struct iovec *to, unsigned long n_to,
+		      struct iovec *from, unsigned long n_from)
+{
+	enum nupa_reach result = NUPA_REACH_DONE;
+
+	while (n_to && n_from && result == NUPA_REACH_DONE) {
+		size_t bytes = to->iov_len < from->iov_len ? to->iov_len : from->iov_len;
+
+		result = nupa_reach_copy(0, (uintptr_t)to->iov_base, (pid_t)channel->peer_pid,
+					 (uintptr_t)from->iov_base, bytes);
+		iov_advance(&to, &n_to, bytes);
+		iov_advance(&from, &n_from, bytes);
+	}
+	if (!nupa_channel_process_alive(channel))
+		return -ESRCH;
+	return result == NUPA_REACH_NO_SOURCE   ? -EFAULT
+	       : result == NUPA_REACH_NO_TARGET ? -EACCES
+						: 0;
+}
+
 /* The kernel copies within this process, too: a list that is not what was sent (I5) leads to memory
  * that is not there. */
 int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, uint32_t n_to,
@@ -304,6 +376,8 @@ int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, ui
 					 n_from_iov, 0);
 		if (moved < 0 && errno == EFAULT && may_be_in_promotion(&fault_ns))
 			continue;
+		if (moved < 0 && errno == EFAULT)
+			return pull_reach(channel, to_iov, n_to_iov, from_iov, n_from_iov);
 		if (moved <= 0)
 			return moved < 0 ? -errno : -EFAULT;
 		bytes -= (uint64_t)moved;

@@ -225,6 +225,7 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	mr->iova = iova;
 	mr->kind = (uint8_t)kind;
 	mr->access = nupa_mr_access(kind, access);
+	nupa_guard_renew();
 	nupa_mr_share_and_lock(engine, mr);
 	error = nupa_mr_place(engine, mr);
 	if (!error) {
@@ -264,6 +265,7 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 	struct nupa_mr *region;
 	int error;
 
+	nupa_guard_renew();
 	nupa_engine_lock(engine);
 	region = mr->imported ? engine->mrs[mr->index] : mr;
 	if (mr->gone || !region || region->ibv.lkey != ibv->lkey)

@@ -203,6 +203,7 @@ static struct ibv_qp *qp_make(struct ibv_context *context, struct ibv_pd *pd, st
 		return NULL;
 	}
 	settle_init(init);
+	nupa_guard_renew();
 	qp = qp_alloc(context, pd, xrcd, init);
 	if (!qp) {
 		errno = ENOMEM;

@@ -298,7 +298,10 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t num_buf,
 			fail(qp, ENOMEM);
 			return;
 		}
-		memcpy(wqe->inline_data + bytes, buf_list[i].addr, buf_list[i].length);
+		if (nupa_copy(wqe->inline_data + bytes, buf_list[i].addr, buf_list[i].length)) {
+			fail(qp, EFAULT);
+			return;
+		}
 		bytes += buf_list[i].length;
 	}
 	wqe->flags |= IBV_SEND_INLINE;
@@ -314,7 +317,10 @@ static void wr_set_inline_data(struct ibv_qp_ex *ibv, void *addr, size_t length)
 		wr_set_inline_data_list(ibv, 1, &buf);
 		return;
 	}
-	nupa_copy_small(qp->build->inline_data, addr, (uint32_t)length); /* fits: create_qp */
+	if (nupa_copy(qp->build->inline_data, addr, length)) { /* fits: create_qp */
+		fail(qp, EFAULT);
+		return;
+	}
 	qp->build->flags |= IBV_SEND_INLINE;
 	qp->build->length_bytes = (uint32_t)length;
 }

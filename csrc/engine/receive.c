@@ -107,7 +107,9 @@ static enum ibv_wc_status place_pulled(struct nupa_qp *qp, const struct nupa_spa
 	if (unlikely(!nupa_responder_awaited(qp)))
 		return IBV_WC_RETRY_EXC_ERR;
 	if (error)
-		return error == -ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR;
+		return error == -ESRCH    ? IBV_WC_RETRY_EXC_ERR
+		       : error == -EACCES ? IBV_WC_LOC_PROT_ERR
+					  : IBV_WC_REM_OP_ERR;
 	qp->recv_bytes += pull_bytes - msg->length_bytes; /* the caller adds length_bytes */
 	return IBV_WC_SUCCESS;
 }
@@ -126,10 +128,9 @@ static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe
 		!(msg->flags & NUPA_F_DMA))) { /* a line into a buffer: what most small sends are */
 		uint8_t *va = nupa_mr_local(qp->engine, pd, rwqe->sge, IBV_ACCESS_LOCAL_WRITE);
 
-		if (va && msg->length_bytes <= rwqe->sge[0].length) {
-			nupa_copy_small(va, payload, msg->length_bytes);
+		if (va && msg->length_bytes <= rwqe->sge[0].length &&
+		    likely(nupa_guard_copy_small(va, payload, msg->length_bytes)))
 			return IBV_WC_SUCCESS;
-		}
 	}
 	if (nupa_mr_resolve(qp->engine, pd, rwqe->sge, rwqe->n_sge, IBV_ACCESS_LOCAL_WRITE, spans,
 			    &n_spans) != IBV_WC_SUCCESS)
@@ -139,9 +140,9 @@ static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe
 	room = spans_bytes(spans, n_spans);
 	if (msg->length_bytes > room - (offset < room ? offset : room))
 		return IBV_WC_LOC_LEN_ERR;
-	if (msg->length_bytes)
-		nupa_spans_copy(spans, n_spans, offset, (void *)(uintptr_t)payload,
-				msg->length_bytes, true);
+	if (msg->length_bytes && nupa_spans_copy(spans, n_spans, offset, (void *)(uintptr_t)payload,
+						 msg->length_bytes, true) != NUPA_REACH_DONE)
+		return IBV_WC_LOC_PROT_ERR;
 	if (msg->flags & NUPA_F_DMA && !nupa_channel_intact(qp->channel))
 		return IBV_WC_RETRY_EXC_ERR;
 	return IBV_WC_SUCCESS;
@@ -314,10 +315,13 @@ bool nupa_receive_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const 
 		receive_failed(qp, rwqe->wr_id, IBV_WC_LOC_LEN_ERR, msg);
 		return false;
 	}
-	nupa_spans_copy(spans, n_spans, 0, (void *)(uintptr_t)grh, NUPA_GRH_BYTES, true);
-	nupa_spans_copy(spans, n_spans, NUPA_GRH_BYTES,
-			(void *)(uintptr_t)(payload ? payload : msg->ud_data), msg->length_bytes,
-			true);
+	if (nupa_spans_copy(spans, n_spans, 0, (void *)(uintptr_t)grh, NUPA_GRH_BYTES, true) ||
+	    nupa_spans_copy(spans, n_spans, NUPA_GRH_BYTES,
+			    (void *)(uintptr_t)(payload ? payload : msg->ud_data),
+			    msg->length_bytes, true)) {
+		receive_failed(qp, rwqe->wr_id, IBV_WC_LOC_PROT_ERR, msg);
+		return false;
+	}
 	if (payload && from && !nupa_channel_intact(from)) { /* lost, with its sender */
 		(qp->srq ? &qp->srq->rq : &qp->rq)->head--;
 		return false;

@@ -93,13 +93,13 @@ static bool send_line(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 	msg = reserve(qp, 0, NULL);
 	if (unlikely(!msg))
 		return false;
+	if (likely(n_spans == 1)
+		? nupa_copy(msg->data, from, wqe->length_bytes)
+		: nupa_spans_copy(spans, n_spans, 0, msg->data, wqe->length_bytes, false))
+		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
 	nupa_request_fill(qp, msg, NUPA_OP_SEND, message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST,
 			  wqe->length_bytes);
 	msg->imm = wqe->imm;
-	if (likely(n_spans == 1))
-		nupa_copy_small(msg->data, from, wqe->length_bytes);
-	else
-		nupa_spans_copy(spans, n_spans, 0, msg->data, wqe->length_bytes, false);
 	wqe->first_psn = wqe->last_psn = qp->next_psn;
 	wqe->moved_bytes = wqe->length_bytes;
 	nupa_request_publish(qp, msg, 0);
@@ -132,18 +132,18 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 			flags |= NUPA_F_LAST | message_flags(wqe);
 		if (dma_bytes)
 			flags |= NUPA_F_DMA;
+		if (chunk && nupa_spans_copy(spans, n_spans, wqe->moved_bytes,
+					     in_line ? msg->write_data : payload, chunk, false))
+			return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
 		nupa_request_fill(qp, msg, op, flags, chunk);
 		msg->imm = wqe->imm;
 		if (op == NUPA_OP_WRITE) {
 			msg->reth = (struct nupa_reth){ wqe->raddr + wqe->moved_bytes, wqe->rkey,
 							wqe->length_bytes };
-			payload = in_line ? msg->write_data : payload;
 		} else {
 			msg->total_bytes = total;
 			msg->offset_bytes = wqe->moved_bytes;
 		}
-		if (chunk)
-			nupa_spans_copy(spans, n_spans, wqe->moved_bytes, payload, chunk, false);
 		wqe->moved_bytes += chunk;
 		wqe->by_message = 1;
 		wqe->last_psn = qp->next_psn;
@@ -212,6 +212,7 @@ static const uint8_t kind_of[] = {
 static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
 			  uint32_t n_spans)
 {
+	uint64_t value = wqe->compare_add;
 	struct nupa_msg *msg;
 
 	if (!nupa_is_response_op(wqe->opcode)) {
@@ -228,6 +229,9 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	}
 	if (qp->reads_outstanding >= (qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1u))
 		return false;
+	if (wqe->opcode == IBV_WR_ATOMIC_WRITE &&
+	    nupa_spans_copy(spans, n_spans, 0, &value, sizeof(value), false))
+		return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
 	msg = reserve(qp, 0, NULL);
 	if (!msg)
 		return false;
@@ -243,12 +247,9 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 			.raddr = wqe->raddr,
 			.rkey = wqe->rkey,
 			.kind = kind_of[wqe->opcode],
-			.compare_add = wqe->compare_add,
+			.compare_add = value,
 			.swap = wqe->swap,
 		};
-		if (wqe->opcode == IBV_WR_ATOMIC_WRITE)
-			nupa_spans_copy(spans, n_spans, 0, &msg->atomic.compare_add,
-					sizeof(uint64_t), false);
 	}
 	nupa_request_publish(qp, msg, 0);
 	qp->reads_outstanding++;
@@ -403,6 +404,11 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 	msg = reserve(qp, dma_bytes, &payload);
 	if (!msg)
 		return false;
+	if (nupa_spans_copy(spans, n_spans, 0, dma_bytes ? payload : msg->ud_data,
+			    wqe->length_bytes, false)) {
+		qp->channel = NULL;
+		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
+	}
 	nupa_request_fill(qp, msg, NUPA_OP_SEND,
 			  message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST |
 			      (dma_bytes ? NUPA_F_DMA : 0),
@@ -410,8 +416,6 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 	msg->imm = wqe->imm;
 	msg->deth = wqe->deth;
 	msg->deth.qkey = wqe->qkey;
-	nupa_spans_copy(spans, n_spans, 0, dma_bytes ? payload : msg->ud_data, wqe->length_bytes,
-			false);
 	nupa_request_publish(qp, msg, dma_bytes);
 out:
 	qp->channel = NULL;

@@ -346,9 +346,12 @@ void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
 		nupa_requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 		return;
 	}
-	if (msg->length_bytes)
-		nupa_spans_copy(spans, n_spans, wqe->moved_bytes, (void *)(uintptr_t)payload,
-				msg->length_bytes, true);
+	if (msg->length_bytes &&
+	    nupa_spans_copy(spans, n_spans, wqe->moved_bytes, (void *)(uintptr_t)payload,
+			    msg->length_bytes, true)) {
+		nupa_requester_fail(qp, IBV_WC_LOC_PROT_ERR);
+		return;
+	}
 	if (!nupa_channel_intact(qp->channel))
 		return; /* not its bytes: the death watch will tell */
 	wqe->moved_bytes += msg->length_bytes;
@@ -377,6 +380,9 @@ void nupa_requester_atomic_resp(struct nupa_qp *qp, const struct nupa_msg *msg)
 		nupa_requester_fail(qp, IBV_WC_LOC_PROT_ERR);
 		return;
 	}
-	nupa_spans_copy(spans, n_spans, 0, &original, sizeof(original), true);
+	if (nupa_spans_copy(spans, n_spans, 0, &original, sizeof(original), true)) {
+		nupa_requester_fail(qp, IBV_WC_LOC_PROT_ERR);
+		return;
+	}
 	response_done(qp, wqe);
 }

@@ -9,13 +9,12 @@
 
 /* --- one-sided requests -------------------------------------------------------------- */
 
-/* False: memory on demand is not there. */
+/* With the last byte last; false: memory is not there. */
 static bool copy(void *to, const void *from, size_t bytes, bool on_demand)
 {
 	if (unlikely(on_demand))
 		return nupa_memory_copy(to, from, bytes);
-	memcpy(to, from, bytes);
-	return true;
+	return nupa_copy_in_order(to, from, bytes) == NUPA_REACH_DONE;
 }
 
 /* RC tells the requester; UC drops the message, with what is still to come of it. */
@@ -136,19 +135,18 @@ static bool handle_flush(struct nupa_qp *qp, const struct nupa_msg *msg)
 	return add_job(qp, &job);
 }
 
-static void execute_atomic(const struct nupa_msg *msg, uint64_t *word, uint64_t *original)
+/* False: it is not there, and nothing is executed. */
+static bool execute_atomic(const struct nupa_msg *msg, uint64_t *word, uint64_t *original)
 {
 	switch (msg->atomic.kind) {
 	case NUPA_ATOMIC_CAS:
 		*original = msg->atomic.compare_add;
-		nupa_cas_seq(word, original, msg->atomic.swap);
-		break;
+		return nupa_guard_cas(word, original, msg->atomic.swap);
 	case NUPA_ATOMIC_WRITE:
-		nupa_store_release(word, msg->atomic.compare_add);
-		break;
+		__atomic_thread_fence(__ATOMIC_RELEASE);
+		return nupa_copy(word, &msg->atomic.compare_add, sizeof(*word)) == NUPA_REACH_DONE;
 	default:
-		*original = nupa_fetch_add_seq(word, msg->atomic.compare_add);
-		break;
+		return nupa_guard_add(word, msg->atomic.compare_add, original);
 	}
 }
 
@@ -170,11 +168,11 @@ static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
 		return false;
 	}
-	if (on_demand && !nupa_memory_present(word, sizeof(*word), true)) {
+	if ((on_demand && !nupa_memory_present(word, sizeof(*word), true)) ||
+	    !execute_atomic(msg, word, &job.raddr)) {
 		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_OPERATION);
 		return false;
 	}
-	execute_atomic(msg, word, &job.raddr);
 	nupa_responder_remember(qp, &job);
 	return add_job(qp, &job);
 }

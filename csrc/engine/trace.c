@@ -164,7 +164,8 @@ static void keep(uint8_t *to, const struct nupa_trace_data *data, const struct n
 
 		if (step == data->mtu_bytes && n > data->piece_bytes)
 			n = data->piece_bytes;
-		nupa_spans_copy(spans, n_spans, offset + at, to, n, false);
+		if (nupa_spans_copy(spans, n_spans, offset + at, to, n, false))
+			memset(to, 0, n); /* gone since */
 		to += n;
 	}
 }
@@ -226,9 +227,8 @@ static struct nupa_trace_record *put_message(struct nupa_engine *engine, const s
 	body->is_xrc = qp && qp->xrc;
 	body->line = 0;
 	body->dest_host = dest_host;
-	if (bytes <= NUPA_SEND_INLINE_BYTES && kept == bytes)
-		nupa_copy_small(body + 1, payload, bytes);
-	else
+	if (bytes > NUPA_SEND_INLINE_BYTES || kept != bytes ||
+	    !nupa_guard_copy_small(body + 1, payload, bytes))
 		keep((uint8_t *)(body + 1), &data, &span, 1, 0);
 	return record;
 }
@@ -340,7 +340,8 @@ void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 	if (!total && wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		return; /* the message that tells of it is all of it */
 	if (atomic)
-		nupa_spans_copy(spans, n_spans, 0, &body.original, sizeof(body.original), false);
+		(void)nupa_spans_copy(spans, n_spans, 0, &body.original, sizeof(body.original),
+				      false);
 	do {
 		uint32_t chunk = total - offset < NUPA_TRACE_CHUNK_BYTES ? total - offset
 									 : NUPA_TRACE_CHUNK_BYTES;
