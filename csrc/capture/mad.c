@@ -10,9 +10,6 @@
 #define QP1_QKEY 0x80010000u
 #define COMM_MGT 7
 #define PRIVATE_END MAD_BYTES
-/* What the kernel's cma.c asks for. */
-#define RESPONSE_TIMEOUT 20u
-#define CM_RETRIES 15u
 #define HOP_LIMIT 64
 
 struct mad {
@@ -78,11 +75,11 @@ static void put_req(const struct mad *mad)
 	nupa_put(at + 32, (uint64_t)param->qpn << 8 | param->responder_resources, 4);
 	nupa_put(at + 36, param->initiator_depth, 4);
 	nupa_put(at + 40,
-		 RESPONSE_TIMEOUT << 3 | (mad->wire.qp_type == IBV_QPT_UC ? 1u : 0) << 1 |
+		 CM_RESPONSE_TIMEOUT << 3 | (mad->wire.qp_type == IBV_QPT_UC ? 1u : 0) << 1 |
 		     (param->flow_control & 1u),
 		 4);
 	nupa_put(at + 44,
-		 (mad->wire.psn & NUPA_PSN_MASK) << 8 | RESPONSE_TIMEOUT << 3 |
+		 (mad->wire.psn & NUPA_PSN_MASK) << 8 | CM_RESPONSE_TIMEOUT << 3 |
 		     (param->retry_count & 7u),
 		 4);
 	nupa_put(at + 48, 0xffff, 2);
@@ -133,7 +130,7 @@ static const struct {
 } messages[CM_MESSAGE_MAX] = {
 	[CM_REQ] = { 0x10, false },      [CM_REP] = { 0x13, true },      [CM_RTU] = { 0x14, false },
 	[CM_REJ] = { 0x12, true },       [CM_DREQ] = { 0x15, false },    [CM_DREP] = { 0x16, true },
-	[CM_SIDR_REQ] = { 0x17, false }, [CM_SIDR_REP] = { 0x18, true },
+	[CM_SIDR_REQ] = { 0x17, false }, [CM_SIDR_REP] = { 0x18, true }, [CM_MRA] = { 0x11, true },
 };
 
 static void put_message(const struct mad *mad)
@@ -157,6 +154,10 @@ static void put_message(const struct mad *mad)
 	case CM_REJ:
 		nupa_put(at + 34, msg->timer, 2);
 		put_private(mad, 24 + 84, CM_REJ_PRIVATE_BYTES);
+		break;
+	case CM_MRA:
+		nupa_put(at + 32, (msg->timer & 3u) << 6, 1);
+		nupa_put(at + 33, CM_SERVICE_TIMEOUT << 3, 1);
 		break;
 	case CM_SIDR_REQ:
 		nupa_put(at + 28, 0xffffu << 16, 4);

@@ -119,10 +119,11 @@ void cm_event_report(struct nupa_cm_id *id, enum rdma_cm_event_type type, int st
 
 static void update_fd(struct nupa_cm_channel *channel)
 {
+	struct pollfd ready = { .fd = channel->fd, .events = POLLIN };
 	uint64_t count;
 
-	/* It was written for each event, so this does not block. */
-	if (nupa_list_empty(&channel->events) && !channel->closed)
+	/* It was written for each event, but a child of a fork may have read it. */
+	if (nupa_list_empty(&channel->events) && !channel->closed && poll(&ready, 1, 0) == 1)
 		/* NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection) */
 		(void)!read(channel->fd, &count, sizeof(count));
 }

@@ -6,12 +6,10 @@
 #include <sys/random.h>
 
 #define TABLE_FIRST 64u
-#define INDEX_BITS 20u
-#define INDEX_MASK ((1u << INDEX_BITS) - 1)
 
 /* --- numbers ------------------------------------------------------------------------- */
 
-static struct nupa_cm *cm_of(struct nupa_engine *engine)
+struct nupa_cm *cm_of(struct nupa_engine *engine)
 {
 	struct nupa_cm *cm = engine->cm;
 
@@ -24,7 +22,11 @@ static struct nupa_cm *cm_of(struct nupa_engine *engine)
 	nupa_list_init(&cm->ids);
 	nupa_list_init(&cm->listeners);
 	nupa_list_init(&cm->waiting);
+	nupa_list_init(&cm->extended);
 	nupa_list_init(&cm->timewait);
+	nupa_list_init(&cm->left);
+	for (uint32_t i = 0; i < CM_REMOTES; i++)
+		nupa_list_init(&cm->remotes[i]);
 	nupa_list_init(&cm->owed);
 	engine->cm = cm;
 	return cm;
@@ -36,7 +38,7 @@ static int table_grow(struct nupa_cm *cm)
 	struct nupa_cm_id **table;
 	uint32_t *free_entries;
 
-	if (entries > INDEX_MASK)
+	if (entries > CM_INDEX_MASK)
 		return ENOMEM;
 	table = realloc(cm->table, entries * sizeof(*table));
 	if (!table)
@@ -68,12 +70,13 @@ int cm_id_new(struct nupa_engine *engine, struct nupa_cm_id **out)
 	id->psn &= 0xffffff;
 	index = cm->n_free ? cm->free_entries[--cm->n_free] : cm->table_used++;
 	cm->table[index] = id;
-	id->local = ++cm->generation << INDEX_BITS | index;
+	id->local = ++cm->generation << CM_INDEX_BITS | index;
 	id->engine = engine;
 	id->param.retry_count = 7;
 	id->param.rnr_retry_count = 7;
 	nupa_list_init(&id->wait);
 	nupa_list_init(&id->listener);
+	nupa_list_init(&id->by_remote);
 	nupa_list_add(&cm->ids, &id->link);
 	*out = id;
 	return 0;
@@ -82,7 +85,7 @@ int cm_id_new(struct nupa_engine *engine, struct nupa_cm_id **out)
 struct nupa_cm_id *cm_id_find(struct nupa_engine *engine, uint32_t number)
 {
 	const struct nupa_cm *cm = engine->cm;
-	uint32_t index = number & INDEX_MASK;
+	uint32_t index = number & CM_INDEX_MASK;
 	struct nupa_cm_id *id;
 
 	if (!cm || !index || index >= cm->table_used)
@@ -91,18 +94,20 @@ struct nupa_cm_id *cm_id_find(struct nupa_engine *engine, uint32_t number)
 	return id && id->local == number ? id : NULL;
 }
 
-/* No message and no event finds it any more. */
-static void unlink_id(struct nupa_cm_id *id)
+void cm_unlink_id(struct nupa_cm_id *id)
 {
 	struct nupa_cm *cm = id->engine->cm;
-	uint32_t index = id->local & INDEX_MASK;
+	uint32_t index = id->local & CM_INDEX_MASK;
 
 	cm_port_release(id);
 	cm_stop_waiting(id);
 	nupa_list_del(&id->listener);
+	nupa_list_del(&id->by_remote);
 	nupa_list_del(&id->link);
-	cm->table[index] = NULL;
-	cm->free_entries[cm->n_free++] = index;
+	if (cm->table[index] == id) { /* not its remnant's */
+		cm->table[index] = NULL;
+		cm->free_entries[cm->n_free++] = index;
+	}
 	id->state = CM_DESTROYED;
 }
 
@@ -154,6 +159,8 @@ static void end(struct nupa_cm_id *id, int reason)
 	default:
 		break;
 	}
+	cm_leave_remnant(id);
+	cm_unlink_id(id);
 }
 
 /* Requests that nobody got are rejected. */
@@ -166,7 +173,6 @@ static void drop_events(struct nupa_list *events)
 
 		if (event->child) {
 			end(event->child, CM_REJ_CONSUMER);
-			unlink_id(event->child);
 			nupa_cm_free_id(event->child);
 		}
 		free(event);
@@ -182,7 +188,6 @@ uint32_t nupa_cm_destroy_id(struct nupa_cm_id *id)
 	nupa_list_init(&events);
 	nupa_engine_lock(engine);
 	end(id, CM_REJ_CONSUMER);
-	unlink_id(id);
 	got = cm_events_take(id, NULL, &events);
 	drop_events(&events);
 	nupa_engine_unlock(engine);
@@ -191,8 +196,23 @@ uint32_t nupa_cm_destroy_id(struct nupa_cm_id *id)
 
 void nupa_cm_free_id(struct nupa_cm_id *id)
 {
-	cm_channel_unuse(id->events);
+	if (id->events)
+		cm_channel_unuse(id->events);
 	free(id);
+}
+
+/* The ids of requests that were not got yet go with their listener. */
+static void move_children(const struct nupa_list *events, struct nupa_cm_channel *channel)
+{
+	for (struct nupa_list *at = events->next; at != events; at = at->next) {
+		struct nupa_cm_id *child = container_of(at, struct nupa_cm_event, link)->child;
+
+		if (!child)
+			continue;
+		cm_channel_use(channel);
+		cm_channel_unuse(child->events);
+		child->events = channel;
+	}
 }
 
 int nupa_cm_migrate_id(struct nupa_cm_id *id, struct nupa_cm_channel *channel, uint32_t *got)
@@ -211,6 +231,7 @@ int nupa_cm_migrate_id(struct nupa_cm_id *id, struct nupa_cm_channel *channel, u
 	old = id->events;
 	id->events = channel;
 	cm_channel_use(channel);
+	move_children(&events, channel);
 	cm_events_put(channel, &events);
 	nupa_engine_unlock(id->engine);
 	cm_channel_unuse(old);

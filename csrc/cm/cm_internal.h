@@ -3,7 +3,28 @@
  *
  *   K1  An id and the lists of struct nupa_cm are guarded by the engine's lock; what waits in an
  *       event channel, and how much of it was got, by the channel's mutex, taken after that lock.
- *   K2  A message is believed only from the channel that its id talks through. */
+ *   K2  A message is believed only from the channel that its id talks through.
+ *   K3  A channel is named by ids and by owed messages, and by nothing else here.  Neither names
+ *       one that has failed (nupa_cm_lose_peer): it may be freed any time after that.
+ *   K4  A message that is repeated is executed once.  The repetition is answered again.
+ *
+ * How each thing that names another ends; test_cm_ends.c goes through the rows.
+ *
+ *   names        of                    ends with
+ *   ids          peer                  channel fails: NULL, the id reports its end
+ *   owed         channel               channel fails: dropped.  Id destroyed: still sent
+ *   remotes      passive ids           id destroyed: its remnant takes the place
+ *   left         remnants              channel fails, time, LEFT_MAX: freed
+ *   table        ids                   id destroyed: its remnant's, or NULL
+ *   listeners    ids                   id destroyed: off the list; requests not got are rejected
+ *   waiting,     ids                   id destroyed, peer lost, answer: off the list
+ *   extended,
+ *   timewait
+ *   events       id, child, group      id destroyed, group left, engine detached: dropped.
+ *                                      Id migrated: moved, with the children of requests
+ *   id           events (channel)      counted: freed after the last id
+ *   id           QP (rdmacm alone)     rdma_destroy_qp: NULL.  The core knows numbers only
+ */
 #ifndef NUPA_CM_INTERNAL_H
 #define NUPA_CM_INTERNAL_H
 
@@ -40,11 +61,19 @@ enum cm_message {
 	CM_DREP,
 	CM_SIDR_REQ,
 	CM_SIDR_REP,
+	CM_MRA, /* timer: enum cm_mra */
 	CM_MESSAGE_MAX,
 };
 
 /* IBTA 12.6.7.2 rejection reasons; 12.11.2.1 SIDR status. */
-enum { CM_REJ_TIMEOUT = 4, CM_REJ_INVALID_SERVICE = 8, CM_REJ_CONSUMER = 28, CM_REJ_ECE = 35 };
+enum {
+	CM_REJ_TIMEOUT = 4,
+	CM_REJ_INVALID_ID = 6,
+	CM_REJ_INVALID_SERVICE = 8,
+	CM_REJ_CONSUMER = 28,
+	CM_REJ_ECE = 35,
+};
+enum cm_mra { CM_MRA_REQ = 0, CM_MRA_REP = 1 }; /* IBTA 12.6.6: the message that takes long */
 enum { CM_SIDR_OK = 0, CM_SIDR_UNSUPPORTED = 1, CM_SIDR_REJECTED = 2 };
 
 /* Private data that is the consumer's (man rdma_connect, rdma_accept, rdma_reject). */
@@ -55,6 +84,11 @@ enum { CM_SIDR_OK = 0, CM_SIDR_UNSUPPORTED = 1, CM_SIDR_REJECTED = 2 };
 #define CM_SIDR_REP_PRIVATE_BYTES 136u
 
 #define CM_QP_TIMEOUT 18u /* 4.096 us * 2^18 is a second */
+
+/* Timeouts as the kernel's cma.c has them, in 4.096 us * 2^n. */
+#define CM_RESPONSE_TIMEOUT 20u
+#define CM_SERVICE_TIMEOUT 24u /* of MRA */
+#define CM_RETRIES 15u
 
 /* Which of a host's addresses: what a port is bound to. */
 enum cm_addr_kind {
@@ -87,10 +121,23 @@ struct cm_wire {
 };
 _Static_assert(sizeof(struct cm_wire) <= 512, "one message");
 
+/* The last message of an id, for repetitions. */
+struct cm_sent {
+	enum cm_message message;
+	uint8_t reason;
+	bool has_wire;
+	uint8_t tries; /* repetitions left */
+	uint32_t owed; /* messages of the id in cm->owed */
+	uint64_t tail; /* of its ring, behind the message */
+	bool extended; /* by an MRA, since it was sent */
+	struct cm_wire wire;
+};
+
 struct nupa_cm_id {
-	struct nupa_list link;     /* cm->ids */
-	struct nupa_list wait;     /* cm->waiting or cm->timewait, by deadline */
-	struct nupa_list listener; /* cm->listeners */
+	struct nupa_list link;      /* cm->ids */
+	struct nupa_list wait;      /* cm->waiting, extended or timewait, by deadline */
+	struct nupa_list listener;  /* cm->listeners; of a remnant: cm->left */
+	struct nupa_list by_remote; /* cm->remotes, if a request made it */
 	struct nupa_engine *engine;
 	struct ibv_context *context;
 	struct nupa_cm_channel *events;
@@ -121,6 +168,8 @@ struct nupa_cm_id {
 
 	struct nupa_cm_param param; /* REQ's until it is sent; then depths and counts in force */
 	uint32_t remote_qpn, psn, remote_psn;
+	struct cm_sent sent;
+	bool remnant; /* the program destroyed it: see cm_repeat.c */
 };
 
 /* A message that found no room in its ring. */
@@ -130,6 +179,11 @@ struct cm_owed {
 	struct nupa_msg msg;
 	struct cm_wire wire;
 };
+
+/* A number of an id: its place in the table, and above it a generation. */
+#define CM_INDEX_BITS 20u
+#define CM_INDEX_MASK ((1u << CM_INDEX_BITS) - 1)
+#define CM_REMOTES 256u
 
 struct nupa_cm {
 	struct nupa_cm_id **table; /* by the low bits of `local` */
@@ -142,15 +196,23 @@ struct nupa_cm {
 	uint64_t seek_at_ns; /* when they look again for a listener; 0: not */
 	uint32_t n_refusals; /* owed by no id */
 	struct nupa_list ids, listeners;
-	struct nupa_list waiting;            /* for an answer, all equally long */
-	struct nupa_list timewait;           /* likewise */
-	struct nupa_list owed;               /* struct cm_owed */
-	uint64_t owing[NUPA_SLOTS_MAX / 64]; /* a bit for each slot that something is owed to */
+	struct nupa_list waiting;  /* for an answer, all equally long */
+	struct nupa_list extended; /* likewise, after an MRA; and remnants */
+	struct nupa_list timewait; /* likewise */
+	struct nupa_list left;     /* remnants, oldest first */
+	uint32_t n_left;
+	struct nupa_list remotes[CM_REMOTES]; /* passive ids by peer and its number */
+	struct nupa_list owed;                /* struct cm_owed */
+	uint64_t owing[NUPA_SLOTS_MAX / 64];  /* a bit for each slot that something is owed to */
 };
 
 /* cm_id.c */
+/* Connection management of an attachment, made when it is needed first; NULL: no memory. */
+struct nupa_cm *cm_of(struct nupa_engine *engine);
 int cm_id_new(struct nupa_engine *engine, struct nupa_cm_id **id);
 struct nupa_cm_id *cm_id_find(struct nupa_engine *engine, uint32_t number);
+/* No message and no event finds it any more. */
+void cm_unlink_id(struct nupa_cm_id *id);
 
 /* cm_channel.c: all with the engine's lock. */
 void cm_channel_use(struct nupa_cm_channel *channel);
@@ -213,15 +275,37 @@ int cm_port_match(enum cm_addr_kind bound, bool afonly, enum cm_addr_kind asked)
 /* cm_send.c */
 void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_message message,
 	     uint8_t reason, uint32_t to, uint32_t from, const struct cm_wire *wire);
+/* And keeps it for repetitions. */
 void cm_send_id(struct nupa_cm_id *id, enum cm_message message, uint8_t reason,
 		const struct cm_wire *wire);
+/* The same once more; nothing, while the last one is still owed. */
+void cm_send_again(struct nupa_cm_id *id);
+/* The peer is gone: nothing is owed to it. */
+void cm_forget_owed(struct nupa_engine *engine, const struct nupa_channel *channel);
 void cm_wire_of(const struct nupa_cm_id *id, struct cm_wire *wire);
 
 /* cm_connect.c */
 void cm_request(struct nupa_cm_id *id);
 
+/* cm_repeat.c */
+void cm_remember(struct nupa_cm_id *id);
+/* The id that this request made; *psn* NULL: the newest with that number, no remnant. */
+struct nupa_cm_id *cm_find_remote(const struct nupa_cm *cm, const struct nupa_channel *channel,
+				  uint32_t remote, const uint32_t *psn);
+void cm_request_again(struct nupa_cm_id *id, uint8_t message);
+void cm_reply_again(struct nupa_cm_id *id);
+void cm_answer_unknown(struct nupa_engine *engine, struct nupa_channel *channel,
+		       const struct nupa_msg *msg);
+/* Of an id that is about to be destroyed; it is off the list of listeners. */
+void cm_leave_remnant(struct nupa_cm_id *id);
+void cm_free_remnant(struct nupa_cm_id *remnant);
+
 /* cm_time.c */
 void cm_timewait(struct nupa_cm_id *id);
+/* An MRA came: the answer takes long. */
+void cm_extend(struct nupa_cm_id *id);
+/* A remnant that only answers. */
+void cm_linger(struct nupa_cm_id *remnant);
 void cm_wait(struct nupa_cm_id *id, enum cm_state state);
 void cm_stop_waiting(struct nupa_cm_id *id);
 

@@ -166,7 +166,18 @@ uint32_t nupa_cm_leave(struct nupa_cm_id *id, struct nupa_cm_group *group)
 
 /* --- the end ------------------------------------------------------------------------- */
 
-/* With the engine: its ids should be gone by then; what is left of them is. */
+static void free_events(struct nupa_cm_id *id)
+{
+	struct nupa_list events, *link;
+
+	nupa_list_init(&events);
+	(void)cm_events_take(id, NULL, &events);
+	while ((link = nupa_list_pop(&events)))
+		free(container_of(link, struct nupa_cm_event, link));
+}
+
+/* With the engine: its ids should be gone by then; what is left of them is.  The channel of their
+ * events goes on. */
 void nupa_cm_free(struct nupa_engine *engine)
 {
 	struct nupa_cm *cm = engine->cm;
@@ -176,8 +187,13 @@ void nupa_cm_free(struct nupa_engine *engine)
 		return;
 	while ((link = nupa_list_pop(&cm->owed)))
 		free(container_of(link, struct cm_owed, link));
-	while ((link = nupa_list_pop(&cm->ids)))
-		nupa_cm_free_id(container_of(link, struct nupa_cm_id, link));
+	while ((link = nupa_list_pop(&cm->ids))) {
+		struct nupa_cm_id *id = container_of(link, struct nupa_cm_id, link);
+
+		if (id->events)
+			free_events(id);
+		nupa_cm_free_id(id);
+	}
 	free(cm->table);
 	free(cm->free_entries);
 	free(cm);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Messages of the CM protocol that arrive (IBTA 12.6 to 12.11).  They are another process's and may
- * say anything: what does not fit the state of the id it names, or comes by another channel (K2),
- * is ignored. */
+ * say anything.  A message that does not fit the state of its id is ignored; one that comes by
+ * another channel (K2) names no id. */
 #include "cm_internal.h"
 
 static bool well_formed(const struct cm_wire *wire)
@@ -66,6 +66,7 @@ static struct nupa_cm_id *child_of(struct nupa_cm_id *listener, struct nupa_chan
 	id->remote_psn = wire->psn & 0xffffff;
 	id->param = wire->param;
 	swap_depths(&id->param);
+	cm_remember(id);
 	return id;
 }
 
@@ -102,11 +103,17 @@ static bool take_backlog(struct nupa_cm_id *listener)
 static void handle_request(struct nupa_engine *engine, struct nupa_channel *channel,
 			   const struct nupa_msg *msg, const struct cm_wire *wire)
 {
-	struct nupa_cm_id *listener = engine->cm ? find_listener(engine->cm, wire) : NULL;
+	const uint32_t psn = wire->psn & 0xffffff;
 	bool datagrams = msg->syndrome == CM_SIDR_REQ;
+	struct nupa_cm_id *listener, *id;
 	struct nupa_cm_event *event;
-	struct nupa_cm_id *id;
 
+	id = cm_find_remote(engine->cm, channel, msg->src_qpn, &psn);
+	if (id) {
+		cm_request_again(id, msg->syndrome);
+		return;
+	}
+	listener = find_listener(engine->cm, wire);
 	if (!listener || !offers(listener, msg, wire) || !take_backlog(listener)) {
 		refuse(engine, channel, msg, !listener);
 		return;
@@ -131,8 +138,11 @@ static void handle_reply(struct nupa_cm_id *id, const struct nupa_msg *msg,
 {
 	struct nupa_cm_event *event;
 
-	if (id->state != CM_REQ_SENT)
+	if (id->state != CM_REQ_SENT) {
+		if (id->remote)
+			cm_reply_again(id);
 		return;
+	}
 	cm_stop_waiting(id);
 	id->state = CM_REP_RECEIVED;
 	id->remote = msg->src_qpn;
@@ -173,9 +183,14 @@ static void handle_reject(struct nupa_cm_id *id, const struct nupa_msg *msg,
  * same, so it goes at once. */
 static void handle_disconnect(struct nupa_cm_id *id, const struct nupa_msg *msg)
 {
-	if (id->state != CM_ESTABLISHED && id->state != CM_REP_SENT && id->state != CM_DREQ_SENT)
+	const bool again = id->state == CM_TIMEWAIT || id->state == CM_CLOSED;
+
+	if (id->state != CM_ESTABLISHED && id->state != CM_REP_SENT && id->state != CM_DREQ_SENT &&
+	    !(again && !id->sent.owed))
 		return;
 	cm_send(id->engine, id->peer, CM_DREP, 0, msg->src_qpn, id->local, NULL);
+	if (again)
+		return;
 	cm_timewait(id);
 	cm_event_report(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 }
@@ -203,29 +218,19 @@ static void handle_datagram_reply(struct nupa_cm_id *id, const struct nupa_msg *
 	cm_event_post(event);
 }
 
-/* A request that its sender gave up is named by the sender's number alone. */
-static struct nupa_cm_id *find_by_remote(const struct nupa_cm *cm,
-					 const struct nupa_channel *channel, uint32_t remote)
-{
-	for (struct nupa_list *at = cm->ids.next; at != &cm->ids; at = at->next) {
-		struct nupa_cm_id *id = container_of(at, struct nupa_cm_id, link);
-
-		if (id->peer == channel && id->remote == remote)
-			return id;
-	}
-	return NULL;
-}
-
 static void handle_answer(struct nupa_engine *engine, struct nupa_channel *channel,
 			  const struct nupa_msg *msg, const struct cm_wire *wire)
 {
 	struct nupa_cm_id *id = cm_id_find(engine, msg->dest_qpn);
 
-	if (!id && msg->syndrome == CM_REJ && !msg->dest_qpn && engine->cm)
-		id = find_by_remote(engine->cm, channel, msg->src_qpn);
+	/* A request that its sender gave up is named by the sender's number alone. */
+	if (!id && msg->syndrome == CM_REJ && !msg->dest_qpn)
+		id = cm_find_remote(engine->cm, channel, msg->src_qpn, NULL);
 	if (!id || id->peer != channel ||
-	    (id->remote && msg->src_qpn && id->remote != msg->src_qpn))
+	    (id->remote && msg->src_qpn && id->remote != msg->src_qpn)) {
+		cm_answer_unknown(engine, channel, msg);
 		return;
+	}
 	switch (msg->syndrome) {
 	case CM_REP:
 		if (wire)
@@ -250,6 +255,10 @@ static void handle_answer(struct nupa_engine *engine, struct nupa_channel *chann
 		cm_timewait(id);
 		cm_event_report(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 		break;
+	case CM_MRA:
+		if (id->state == (msg->timer == CM_MRA_REP ? CM_REP_SENT : CM_REQ_SENT))
+			cm_extend(id);
+		break;
 	default:
 		handle_datagram_reply(id, msg, wire);
 		break;
@@ -270,6 +279,8 @@ bool nupa_cm_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 		if (!well_formed(&wire))
 			return false;
 	}
+	if (!cm_of(engine))
+		return true; /* no memory: lost, as on a network */
 	if (msg->syndrome != CM_REQ && msg->syndrome != CM_SIDR_REQ)
 		handle_answer(engine, channel, msg, payload ? &wire : NULL);
 	else if (payload)

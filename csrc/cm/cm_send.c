@@ -73,10 +73,15 @@ void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_m
 	};
 	struct cm_owed *owed;
 
+	struct nupa_cm_id *id = cm_id_find(engine, from);
+
 	if (!channel || channel->broken)
 		return;
-	if (!owes(cm, channel) && try_send(engine, channel, &msg, wire))
+	if (!owes(cm, channel) && try_send(engine, channel, &msg, wire)) {
+		if (id)
+			id->sent.tail = channel->tx.tail;
 		return;
+	}
 	owed = from || cm->n_refusals < REFUSALS_MAX ? calloc(1, sizeof(*owed)) : NULL;
 	if (!owed)
 		return; /* the other end's timer tells it */
@@ -86,12 +91,28 @@ void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_m
 		owed->wire = *wire;
 	owe(engine, owed);
 	cm->n_refusals += !from;
+	if (id)
+		id->sent.owed++;
 }
 
 void cm_send_id(struct nupa_cm_id *id, enum cm_message message, uint8_t reason,
 		const struct cm_wire *wire)
 {
+	id->sent.message = message;
+	id->sent.reason = reason;
+	id->sent.has_wire = wire != NULL;
+	if (wire)
+		id->sent.wire = *wire;
 	cm_send(id->engine, id->peer, message, reason, id->remote, id->local, wire);
+}
+
+void cm_send_again(struct nupa_cm_id *id)
+{
+	const struct cm_sent *sent = &id->sent;
+
+	if (sent->message && !sent->owed)
+		cm_send(id->engine, id->peer, sent->message, sent->reason, id->remote, id->local,
+			sent->has_wire ? &sent->wire : NULL);
 }
 
 void cm_wire_of(const struct nupa_cm_id *id, struct cm_wire *wire)
@@ -110,6 +131,35 @@ void cm_wire_of(const struct nupa_cm_id *id, struct cm_wire *wire)
 	wire->param = id->param;
 }
 
+static void free_owed(struct nupa_engine *engine, struct cm_owed *owed)
+{
+	struct nupa_cm_id *id = cm_id_find(engine, owed->msg.src_qpn);
+
+	if (id && id->sent.owed) {
+		id->sent.owed--;
+		id->sent.tail = owed->channel->tx.tail;
+	}
+	engine->cm->n_refusals -= !owed->msg.src_qpn;
+	free(owed);
+}
+
+void cm_forget_owed(struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	struct nupa_cm *cm = engine->cm;
+	struct nupa_list *at = cm->owed.next;
+
+	while (at != &cm->owed) {
+		struct cm_owed *owed = container_of(at, struct cm_owed, link);
+
+		at = at->next;
+		if (owed->channel != channel)
+			continue;
+		nupa_list_del(&owed->link);
+		free_owed(engine, owed);
+	}
+	cm->owing[channel->peer / 64] &= ~(UINT64_C(1) << channel->peer % 64);
+}
+
 static void flush_owed(struct nupa_engine *engine)
 {
 	struct nupa_cm *cm = engine->cm;
@@ -125,14 +175,11 @@ static void flush_owed(struct nupa_engine *engine)
 		more = at != last;
 		at = at->next;
 		nupa_list_del(&owed->link);
-		if (!owed->channel->broken &&
-		    (owes(cm, owed->channel) ||
-		     !try_send(engine, owed->channel, &owed->msg, &owed->wire))) {
+		if (owes(cm, owed->channel) ||
+		    !try_send(engine, owed->channel, &owed->msg, &owed->wire))
 			owe(engine, owed);
-			continue;
-		}
-		cm->n_refusals -= !owed->msg.src_qpn;
-		free(owed);
+		else
+			free_owed(engine, owed);
 	}
 }
 

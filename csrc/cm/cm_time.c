@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What happens to identifiers without anybody's doing: waiting ends, and peers do. */
+ * What happens to identifiers without anybody's doing: waiting ends, and peers do.
+ *
+ *   K5  A message that its peer has not taken out of the ring is not lost (I7 of retry.c): a peer
+ *       that is stopped uses up no repetitions. */
 #include "cm_internal.h"
 
-/* The kernel's CMA_CM_RESPONSE_TIMEOUT, 4.096 us * 2^20, for a request and its 15 repetitions. */
-#define ANSWER_NS (UINT64_C(4096) << 24)
+#define RESPONSE_NS (UINT64_C(4096) << CM_RESPONSE_TIMEOUT)
+/* Also how long a peer may repeat a request: 16 times the above. */
+#define SERVICE_NS (UINT64_C(4096) << CM_SERVICE_TIMEOUT)
+_Static_assert(SERVICE_NS >= (CM_RETRIES + 1) * RESPONSE_NS, "a remnant outlives repetitions");
 /* As cm.c waits after a disconnection, for a packet life time of 16: 4.096 us * 2^17. */
 #define TIMEWAIT_NS (UINT64_C(4096) << 17)
 
@@ -22,7 +27,7 @@ static void wait_on(struct nupa_cm_id *id, struct nupa_list *list, uint64_t ns)
 {
 	bool first = nupa_list_empty(list);
 
-	cm_stop_waiting(id);
+	nupa_list_del(&id->wait);
 	id->deadline_ns = id->engine->now_ns() + ns;
 	nupa_list_add(list, &id->wait);
 	nupa_store_relaxed(&id->engine->cm_timers, true);
@@ -33,7 +38,23 @@ static void wait_on(struct nupa_cm_id *id, struct nupa_list *list, uint64_t ns)
 void cm_wait(struct nupa_cm_id *id, enum cm_state state)
 {
 	id->state = state;
-	wait_on(id, &id->engine->cm->waiting, ANSWER_NS);
+	id->sent.tries = CM_RETRIES;
+	id->sent.extended = false;
+	wait_on(id, &id->engine->cm->waiting, RESPONSE_NS);
+}
+
+void cm_extend(struct nupa_cm_id *id)
+{
+	if (id->sent.extended) /* once for each repetition: MRAs do not keep an id for ever */
+		return;
+	id->sent.extended = true;
+	wait_on(id, &id->engine->cm->extended, SERVICE_NS);
+}
+
+void cm_linger(struct nupa_cm_id *remnant)
+{
+	remnant->state = CM_CLOSED;
+	wait_on(remnant, &remnant->engine->cm->extended, SERVICE_NS);
 }
 
 void cm_timewait(struct nupa_cm_id *id)
@@ -62,13 +83,60 @@ uint64_t nupa_cm_next_timer_ns(const struct nupa_engine *engine)
 	if (!cm)
 		return UINT64_MAX;
 	next_ns = cm->seek_at_ns ? cm->seek_at_ns : UINT64_MAX;
-	return earlier(earlier(next_ns, &cm->waiting), &cm->timewait);
+	next_ns = earlier(earlier(next_ns, &cm->waiting), &cm->extended);
+	return earlier(next_ns, &cm->timewait);
+}
+
+/* K5.  What found no room waits for it in the ring; what has no path is as good as lost. */
+static bool in_ring(const struct nupa_cm_id *id)
+{
+	struct nupa_channel *channel = id->peer;
+
+	if (!channel || id->unsent)
+		return false;
+	if (id->sent.owed)
+		return nupa_channel_path_up(id->engine, channel);
+	(void)nupa_tx_drained(&channel->tx);
+	/* Or the answer in its one, where a fault keeps it. */
+	return channel->tx.head_seen < id->sent.tail ||
+	       (channel->gated && nupa_rx_ready(&channel->rx));
+}
+
+/* Whether it waits on. */
+static bool repeat(struct nupa_cm_id *id)
+{
+	if (!in_ring(id)) {
+		if (!id->sent.tries)
+			return false;
+		id->sent.tries--;
+		id->sent.extended = false;
+		if (!id->unsent)
+			cm_send_again(id);
+	}
+	wait_on(id, &id->engine->cm->waiting, RESPONSE_NS);
+	return true;
+}
+
+static void expire_remnant(struct nupa_cm_id *id)
+{
+	if (id->state == CM_DREQ_SENT && repeat(id))
+		return;
+	if (id->state == CM_CLOSED || nupa_list_empty(&id->by_remote))
+		cm_free_remnant(id);
+	else
+		cm_linger(id);
 }
 
 static void expire(struct nupa_cm_id *id)
 {
 	enum cm_state state = id->state;
 
+	if (id->remnant) {
+		expire_remnant(id);
+		return;
+	}
+	if (state != CM_TIMEWAIT && repeat(id))
+		return;
 	cm_stop_waiting(id);
 	switch (state) {
 	case CM_TIMEWAIT:
@@ -88,13 +156,29 @@ static void expire(struct nupa_cm_id *id)
 	}
 }
 
+/* We may have been stopped ourselves, and the answer have come meanwhile. */
+static bool hears(const struct nupa_cm_id *id)
+{
+	struct nupa_channel *channel = id->peer;
+
+	return channel && !channel->broken && channel->rx_open && nupa_rx_ready(&channel->rx) &&
+	       nupa_engine_drain(id->engine, channel, channel->rx.n_lines) > 0;
+}
+
 static void expire_list(struct nupa_list *list, uint64_t now_ns)
 {
+	uint32_t heard = 0;
+
 	while (!nupa_list_empty(list)) {
 		struct nupa_cm_id *id = container_of(list->next, struct nupa_cm_id, wait);
 
 		if (id->deadline_ns > now_ns)
 			break;
+		if (heard != id->local) { /* once for each: others may send on and on */
+			heard = id->local;
+			if (hears(id))
+				continue;
+		}
 		expire(id);
 	}
 }
@@ -112,6 +196,7 @@ void nupa_cm_run_timers(struct nupa_engine *engine)
 		nupa_cm_flush(engine);
 	}
 	expire_list(&cm->waiting, now_ns);
+	expire_list(&cm->extended, now_ns);
 	expire_list(&cm->timewait, now_ns);
 	if (nupa_cm_next_timer_ns(engine) == UINT64_MAX)
 		nupa_store_relaxed(&engine->cm_timers, false);
@@ -121,7 +206,12 @@ static void lose_peer(struct nupa_cm_id *id)
 {
 	enum cm_state state = id->state;
 
+	if (id->remnant) {
+		cm_free_remnant(id);
+		return;
+	}
 	id->peer = NULL;
+	nupa_list_del(&id->by_remote);
 	switch (state) {
 	case CM_REQ_SENT:
 	case CM_REP_SENT:
@@ -162,4 +252,5 @@ void nupa_cm_lose_peer(struct nupa_engine *engine, const struct nupa_channel *ch
 		if (id->peer == channel)
 			lose_peer(id);
 	}
+	cm_forget_owed(engine, channel);
 }

@@ -20,14 +20,13 @@ static bool is_answer(const struct nupa_msg *msg)
 	return msg->op >= NUPA_OP_READ_RESP && msg->op <= NUPA_OP_NAK;
 }
 
-/* What no link carries: words between attachments.  Connection management has no repetitions, and
- * the sender of a pulled UC message waits for word that its buffer is free. */
+/* What no link carries: words between attachments.  The sender of a pulled UC message waits for
+ * word that its buffer is free. */
 bool nupa_fault_is_exempt(const struct nupa_engine *engine, const struct nupa_msg *msg)
 {
 	const struct nupa_qp *qp;
 
 	switch (msg->op) {
-	case NUPA_OP_CM:
 	case NUPA_OP_GONE:
 	case NUPA_OP_INJECTED:
 		return true;

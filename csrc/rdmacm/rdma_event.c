@@ -82,15 +82,15 @@ static void fill_ud(struct rdma_event *event)
 	to->qkey = from->qkey;
 }
 
-/* A new id, as the listener is. */
-static int conn_request(struct rdma_event *event)
+/* A new id, as the listener is, on the channel that the event came by: the listener may be about to
+ * move to another. */
+static int conn_request(struct rdma_event *event, struct rdma_event_channel *channel)
 {
 	struct rdma_private *listener = event->owner, *id;
 	const struct nupa_cm_event *from = event->cm;
 	int error;
 
-	id = rdma_private_new(listener->id.channel, listener->id.context, listener->id.ps,
-			      listener->id.qp_type);
+	id = rdma_private_new(channel, listener->id.context, listener->id.ps, listener->id.qp_type);
 	if (!id) {
 		nupa_cm_destroy_id(from->child);
 		nupa_cm_free_id(from->child);
@@ -130,7 +130,7 @@ static void conn_response(struct rdma_event *event)
 }
 
 /* False: the program does not get to see it. */
-static bool process(struct rdma_event *event)
+static bool process(struct rdma_event *event, struct rdma_event_channel *channel)
 {
 	struct rdma_private *id = event->owner;
 
@@ -148,7 +148,7 @@ static bool process(struct rdma_event *event)
 						 : RDMA_CM_EVENT_ROUTE_ERROR;
 		return true;
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
-		return conn_request(event) == 0;
+		return conn_request(event, channel) == 0;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		conn_response(event);
 		return true;
@@ -218,7 +218,7 @@ int rdma_get_cm_event(struct rdma_event_channel *ibv, struct rdma_cm_event **out
 		event->event.id = &event->owner->id;
 		event->event.event = event->cm->type;
 		event->event.status = event->cm->status;
-		if (process(event))
+		if (process(event, ibv))
 			break;
 		release(event);
 	}

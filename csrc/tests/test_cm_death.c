@@ -187,7 +187,7 @@ static void a_server_that_stops_is_waited_for(void)
 
 /* --- time ---------------------------------------------------------------------------- */
 
-/* As if the answer had been waited for long enough. */
+/* As if the answer had been waited for long enough, and nothing were to be repeated. */
 static void let_time_pass(struct rdma_cm_id *id)
 {
 	struct nupa_cm_id *core = rdma_private_of(id)->cm;
@@ -196,6 +196,7 @@ static void let_time_pass(struct rdma_cm_id *id)
 	nupa_engine_lock(engine);
 	CHECK(core->deadline_ns > engine->now_ns());
 	core->deadline_ns = 1;
+	core->sent.tries = 0;
 	nupa_engine_unlock(engine);
 	nupa_port_wake(engine);
 }

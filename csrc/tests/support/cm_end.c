@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Both sides of rdma_cm for tests: see cm_end.h. */
 #include "cm_end.h"
+#include "cm_internal.h"
 #include "end.h"
 
 #include <arpa/inet.h>
@@ -189,4 +190,27 @@ enum ibv_qp_state cm_qp_state(struct rdma_cm_id *id)
 
 	CHECK_EQ(nupa_query_qp(id->qp, &attr, IBV_QP_STATE, &init), 0);
 	return attr.qp_state;
+}
+
+void cm_pass(struct cm_side *side, uint64_t ns)
+{
+	struct nupa_engine *engine = nupa_engine_of(side->context);
+	uint64_t until_ns = test_now_ns() + WAIT_NS;
+	bool due;
+
+	nupa_engine_lock(engine);
+	for (struct nupa_list *at = engine->cm->ids.next; at != &engine->cm->ids; at = at->next) {
+		struct nupa_cm_id *id = container_of(at, struct nupa_cm_id, link);
+
+		id->deadline_ns = id->deadline_ns > ns ? id->deadline_ns - ns : 0;
+	}
+	nupa_engine_unlock(engine);
+	do {
+		CHECK(test_now_ns() < until_ns);
+		nupa_port_wake(engine);
+		sched_yield();
+		nupa_engine_lock(engine);
+		due = nupa_cm_next_timer_ns(engine) <= engine->now_ns();
+		nupa_engine_unlock(engine);
+	} while (due);
 }

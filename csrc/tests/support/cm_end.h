@@ -55,4 +55,10 @@ void cm_connect(struct cm_pair *pair, struct rdma_cm_id *listener, struct rdma_c
 void cm_destroy(struct rdma_cm_id *id);
 enum ibv_qp_state cm_qp_state(struct rdma_cm_id *id);
 
+/* IBTA 12.7.17 Remote CM Response Timeout, as everything here has it. */
+#define CM_RESPONSE_NS (UINT64_C(4096) << 20)
+/* So much time passes for connection management of this side; its timers have run when this
+ * returns. */
+void cm_pass(struct cm_side *side, uint64_t ns);
+
 #endif

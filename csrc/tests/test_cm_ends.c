@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Everything in rdma_cm that names a peer, a channel, a QP or an event channel, against each way in
+ * which those end (the table in cm_internal.h), at each stage of a connection.  AddressSanitizer
+ * sees what still names one afterwards. */
+#include "cm_end.h"
+#include "cm_internal.h"
+#include "end.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* --- stages -------------------------------------------------------------------------- */
+
+enum stage {
+	LISTENS,
+	REQUESTED, /* the event waits */
+	ASKED,     /* it was got */
+	ACCEPTED,  /* the response waits */
+	ESTABLISHED,
+	DISCONNECTED, /* by the client; the server's event waits */
+	REJECTED,     /* by the server; the client's event waits */
+	LOOKED_UP,    /* a datagram service; the event waits */
+	LOOKED_UP_ASKED,
+	LOOKED_UP_ACCEPTED, /* the client's event waits */
+	STAGES,
+};
+
+struct scene {
+	struct cm_pair pair;
+	struct rdma_cm_id *listener, *client, *server; /* NULL: none, or none any more */
+	struct rdma_event_channel *spare;
+};
+
+static void await_event(struct rdma_event_channel *channel)
+{
+	struct pollfd wait = { .fd = channel->fd, .events = POLLIN };
+
+	CHECK_EQ(poll(&wait, 1, (int)(WAIT_NS / 1000000)), 1);
+}
+
+static struct scene scene_open(enum stage stage)
+{
+	const bool datagrams = stage >= LOOKED_UP;
+	const enum rdma_port_space ps = datagrams ? RDMA_PS_UDP : RDMA_PS_TCP;
+	struct scene s = { .pair = cm_pair_open(), .spare = rdma_channel_open() };
+	struct cm_side *passive = &s.pair.side[0], *active = &s.pair.side[1];
+	struct rdma_cm_event *event;
+
+	s.listener = cm_listener(passive, ps, "");
+	s.client = cm_id(active, ps);
+	cm_resolve(active, s.client, "10.0.0.1", cm_port(s.listener));
+	cm_make_qp(active, s.client);
+	if (stage == LISTENS)
+		return s;
+	CHECK_EQ(rdma_connect(s.client, NULL), 0);
+	await_event(passive->channel);
+	if (stage == REQUESTED || stage == LOOKED_UP)
+		return s;
+	event = cm_expect(passive->channel, NULL, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	s.server = event->id;
+	CHECK_EQ(rdma_ack_cm_event(event), 0);
+	if (stage == ASKED || stage == LOOKED_UP_ASKED)
+		return s;
+	cm_make_qp(passive, s.server);
+	if (stage == REJECTED)
+		CHECK_EQ(rdma_reject(s.server, NULL, 0), 0);
+	else
+		CHECK_EQ(rdma_accept(s.server, NULL), 0);
+	await_event(active->channel);
+	if (stage == ACCEPTED || stage == REJECTED || stage == LOOKED_UP_ACCEPTED)
+		return s;
+	cm_expect_ack(active->channel, s.client, RDMA_CM_EVENT_ESTABLISHED, 0);
+	cm_expect_ack(passive->channel, s.server, RDMA_CM_EVENT_ESTABLISHED, 0);
+	if (stage == DISCONNECTED) {
+		CHECK_EQ(rdma_disconnect(s.client), 0);
+		await_event(passive->channel);
+	}
+	return s;
+}
+
+/* Takes what waits; ids of requests are destroyed. */
+static void hear(struct rdma_event_channel *channel)
+{
+	struct rdma_cm_event *event;
+
+	CHECK_EQ(fcntl(channel->fd, F_SETFL, O_NONBLOCK), 0);
+	while (rdma_get_cm_event(channel, &event) == 0) {
+		struct rdma_cm_id *child =
+		    event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? event->id : NULL;
+
+		CHECK_EQ(rdma_ack_cm_event(event), 0);
+		if (child)
+			cm_destroy(child);
+	}
+	CHECK_EQ(errno, EAGAIN);
+}
+
+static void drop(struct rdma_cm_id **id)
+{
+	if (*id)
+		cm_destroy(*id);
+	*id = NULL;
+}
+
+/* The pair serves another connection, and all is given back. */
+static void scene_close(struct scene *s)
+{
+	drop(&s->server);
+	drop(&s->client);
+	drop(&s->listener);
+	for (int side = 0; side < 2; side++)
+		if (s->pair.side[side].channel)
+			hear(s->pair.side[side].channel);
+	if (s->spare)
+		rdma_destroy_event_channel(s->spare);
+	for (int side = 0; side < 2; side++) {
+		CHECK_EQ(nupa_destroy_cq(s->pair.side[side].cq), 0);
+		CHECK_EQ(nupa_dealloc_pd(s->pair.side[side].pd), 0);
+		if (s->pair.side[side].channel)
+			rdma_destroy_event_channel(s->pair.side[side].channel);
+		CHECK_EQ(nupa_close_device(s->pair.side[side].context), 0);
+	}
+	nupa_fabric_put(s->pair.fabric);
+}
+
+/* What programs do with ids whose other end is gone. */
+static void use(struct rdma_cm_id *id)
+{
+	if (!id)
+		return;
+	(void)rdma_accept(id, NULL);
+	(void)rdma_reject(id, NULL, 0);
+	if (id->qp && id->qp_type != IBV_QPT_UD)
+		(void)rdma_disconnect(id);
+	(void)rdma_notify(id, IBV_EVENT_COMM_EST);
+}
+
+static void use_all(struct scene *s)
+{
+	use(s->client);
+	use(s->server);
+	for (int side = 0; side < 2; side++)
+		if (s->pair.side[side].channel)
+			hear(s->pair.side[side].channel);
+}
+
+/* --- ways to end --------------------------------------------------------------------- */
+
+static void fail_channel(struct scene *s, int side)
+{
+	struct nupa_engine *engine = nupa_engine_of(s->pair.side[side].context);
+	struct nupa_channel *channel;
+
+	nupa_engine_lock(engine);
+	channel = engine->channels[nupa_context_slot(s->pair.side[1 - side].context)];
+	if (channel && !channel->broken) {
+		nupa_channel_fail(engine, channel);
+		for (struct nupa_list *at = engine->cm->ids.next; at != &engine->cm->ids;
+		     at = at->next)
+			CHECK(container_of(at, struct nupa_cm_id, link)->peer != channel);
+		CHECK_EQ(engine->cm->n_left, 0);
+		CHECK(nupa_list_empty(&engine->cm->owed));
+	}
+	nupa_engine_unlock(engine);
+}
+
+static void the_server_loses_its_peer(struct scene *s)
+{
+	fail_channel(s, 0);
+	use_all(s);
+}
+
+static void the_client_loses_its_peer(struct scene *s)
+{
+	fail_channel(s, 1);
+	use_all(s);
+}
+
+static void the_client_is_destroyed(struct scene *s)
+{
+	drop(&s->client);
+	use_all(s);
+}
+
+static void the_server_is_destroyed(struct scene *s)
+{
+	drop(&s->server);
+	use_all(s);
+}
+
+static void the_listener_is_destroyed(struct scene *s)
+{
+	drop(&s->listener);
+	use_all(s);
+}
+
+/* Its slot has another owner then, to which nothing of the old one applies. */
+static void the_client_leaves_and_another_comes(struct scene *s)
+{
+	const uint32_t slot = (uint32_t)nupa_context_slot(s->pair.side[1].context);
+
+	drop(&s->client);
+	cm_side_close(&s->pair.side[1]);
+	s->pair.side[1] = cm_side_open(s->pair.fabric, 1);
+	CHECK_EQ(nupa_context_slot(s->pair.side[1].context), slot);
+	use_all(s);
+}
+
+static void qps_are_destroyed_before(struct scene *s)
+{
+	struct rdma_cm_id *ids[] = { s->client, s->server };
+
+	for (int i = 0; i < 2; i++)
+		if (ids[i] && ids[i]->qp)
+			rdma_destroy_qp(ids[i]);
+	use_all(s);
+}
+
+static void ids_move_to_another_event_channel(struct scene *s)
+{
+	struct rdma_cm_id *ids[] = { s->listener, s->client, s->server };
+	struct rdma_cm_event *event;
+
+	for (int i = 0; i < 3; i++)
+		if (ids[i])
+			CHECK_EQ(rdma_migrate_id(ids[i], s->spare), 0);
+	for (int side = 0; side < 2; side++) {
+		cm_expect_none(s->pair.side[side].channel);
+		rdma_destroy_event_channel(s->pair.side[side].channel);
+		s->pair.side[side].channel = NULL;
+	}
+	CHECK_EQ(fcntl(s->spare->fd, F_SETFL, O_NONBLOCK), 0);
+	if (rdma_get_cm_event(s->spare, &event) == 0) {
+		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+			s->server = event->id;
+			CHECK(s->server->channel == s->spare);
+		}
+		CHECK_EQ(rdma_ack_cm_event(event), 0);
+	}
+	use_all(s);
+	hear(s->spare);
+}
+
+/* man rdma_destroy_event_channel wants it last; programs do it at any time. */
+static void event_channels_are_closed_before(struct scene *s)
+{
+	for (int side = 0; side < 2; side++) {
+		rdma_destroy_event_channel(s->pair.side[side].channel);
+		s->pair.side[side].channel = NULL;
+	}
+	use_all(s);
+	drop(&s->client);
+	drop(&s->server);
+}
+
+/* The child has a private picture of it all. */
+static void a_child_of_a_fork_gives_its_picture_back(struct scene *s)
+{
+	int status;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		drop(&s->server);
+		drop(&s->client);
+		drop(&s->listener);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	use_all(s);
+}
+
+static void at_each_stage(void (*way)(struct scene *s))
+{
+	for (enum stage stage = 0; stage < STAGES; stage++) {
+		struct scene s = scene_open(stage);
+
+		way(&s);
+		scene_close(&s);
+	}
+}
+
+#define WAY(name)                                                                                  \
+	static void when_##name(void)                                                              \
+	{                                                                                          \
+		at_each_stage(name);                                                               \
+	}
+WAY(the_server_loses_its_peer)
+WAY(the_client_loses_its_peer)
+WAY(the_client_is_destroyed)
+WAY(the_server_is_destroyed)
+WAY(the_listener_is_destroyed)
+WAY(the_client_leaves_and_another_comes)
+WAY(qps_are_destroyed_before)
+WAY(ids_move_to_another_event_channel)
+WAY(event_channels_are_closed_before)
+WAY(a_child_of_a_fork_gives_its_picture_back)
+
+/* --- what is owed -------------------------------------------------------------------- */
+
+static void what_is_owed_to_a_peer_that_left_is_dropped(void)
+{
+	struct scene s = scene_open(ASKED);
+	struct nupa_engine *engine = nupa_engine_of(s.pair.side[0].context);
+	const int slot = nupa_context_slot(s.pair.side[1].context);
+	struct nupa_channel *old, *now;
+
+	old = engine->channels[slot];
+	CHECK_EQ(nupa_fabric_set_port(s.pair.fabric, test_fabric_port(1), NUPA_PORT_DOWN), 0);
+	CHECK_EQ(rdma_reject(s.server, NULL, 0), 0);
+	nupa_engine_lock(engine);
+	CHECK(!nupa_list_empty(&engine->cm->owed));
+	nupa_engine_unlock(engine);
+	drop(&s.client);
+	cm_side_close(&s.pair.side[1]);
+	for (uint64_t until = test_now_ns() + WAIT_NS;;) {
+		nupa_engine_lock(engine);
+		now = engine->channels[slot];
+		if (!now)
+			CHECK(nupa_list_empty(&engine->cm->owed));
+		nupa_engine_unlock(engine);
+		if (now != old)
+			break;
+		CHECK(test_now_ns() < until);
+	}
+	CHECK_EQ(nupa_fabric_set_port(s.pair.fabric, test_fabric_port(1), NUPA_PORT_ACTIVE), 0);
+	s.pair.side[1] = cm_side_open(s.pair.fabric, 1);
+	scene_close(&s);
+}
+
+/* --- messages for nobody ------------------------------------------------------------- */
+
+static void send_plain(struct nupa_engine *engine, uint32_t slot, enum cm_message message,
+		       uint32_t to)
+{
+	struct cm_wire wire = { .family = AF_INET, .ps = RDMA_PS_TCP, .dst_port = 1 };
+
+	nupa_engine_lock(engine);
+	CHECK(cm_of(engine));
+	cm_send(engine, nupa_channel_get(engine, slot), message, 0, to, 1, &wire);
+	nupa_engine_unlock(engine);
+}
+
+static void a_process_that_never_used_rdma_cm_answers_each_message(void)
+{
+	struct cm_pair pair = cm_pair_open();
+	struct nupa_engine *engine = nupa_engine_of(pair.side[1].context);
+	const uint32_t slot = (uint32_t)nupa_context_slot(pair.side[0].context);
+	struct rdma_cm_id *listener, *client, *server;
+
+	CHECK(!nupa_engine_of(pair.side[0].context)->cm);
+	for (uint32_t message = CM_REQ; message < CM_MESSAGE_MAX; message++)
+		for (uint32_t to = 0; to < 3; to++)
+			send_plain(engine, slot, (enum cm_message)message, to);
+	/* In order behind these. */
+	listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
+	client = cm_id(&pair.side[1], RDMA_PS_TCP);
+	cm_resolve(&pair.side[1], client, "10.0.0.1", cm_port(listener));
+	cm_connect(&pair, listener, client, &server);
+	cm_destroy(client);
+	cm_expect_ack(pair.side[0].channel, server, RDMA_CM_EVENT_DISCONNECTED, 0);
+	cm_destroy(server);
+	cm_destroy(listener);
+	cm_pair_close(&pair);
+}
+
+static void events_of_a_device_that_was_closed_are_gone(void)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct cm_side side = cm_side_open(fabric, 0);
+	struct rdma_cm_id *id = cm_id(&side, RDMA_PS_TCP);
+	struct sockaddr_storage to;
+	struct rdma_cm_event *event;
+
+	CHECK_EQ(rdma_resolve_addr(id, NULL, cm_addr(&to, "10.0.0.200", 1), 100), 0);
+	await_event(side.channel); /* ADDR_ERROR */
+	CHECK_EQ(nupa_destroy_cq(side.cq), 0);
+	CHECK_EQ(nupa_dealloc_pd(side.pd), 0);
+	CHECK_EQ(nupa_close_device(side.context), 0);
+	CHECK_EQ(fcntl(side.channel->fd, F_SETFL, O_NONBLOCK), 0);
+	CHECK_EQ(rdma_get_cm_event(side.channel, &event), -1);
+	CHECK_EQ(errno, EAGAIN);
+	rdma_private_of(id)->cm = NULL; /* went with the device */
+	rdma_private_free(rdma_private_of(id));
+	rdma_destroy_event_channel(side.channel);
+	nupa_fabric_put(fabric);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(when_the_server_loses_its_peer),
+		CASE(when_the_client_loses_its_peer),
+		CASE(when_the_client_is_destroyed),
+		CASE(when_the_server_is_destroyed),
+		CASE(when_the_listener_is_destroyed),
+		CASE(when_the_client_leaves_and_another_comes),
+		CASE(when_qps_are_destroyed_before),
+		CASE(when_ids_move_to_another_event_channel),
+		CASE(when_event_channels_are_closed_before),
+		CASE(when_a_child_of_a_fork_gives_its_picture_back),
+		CASE(what_is_owed_to_a_peer_that_left_is_dropped),
+		CASE(a_process_that_never_used_rdma_cm_answers_each_message),
+		CASE(events_of_a_device_that_was_closed_are_gone),
+	};
+
+	setenv("NUPA_QUIET", "1", 1);
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
