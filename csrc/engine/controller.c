@@ -92,6 +92,7 @@ int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t sta
 		nupa_fetch_add_seq(&entry->link_downed, 1);
 	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_PORTS, entry, sizeof(*entry));
 	nupa_fabric_announce(fabric);
+	nupa_region_links_changed(fabric);
 	return 0;
 }
 

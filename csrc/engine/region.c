@@ -25,6 +25,7 @@ static void tell(const struct nupa_region_body *body, struct nupa_region_info *o
 		.granularity = body->granularity,
 		.published = body->published,
 		.orphan = body->orphan,
+		.home = body->home,
 	};
 	memcpy(out->tag, body->tag, sizeof(out->tag));
 	memcpy(out->share, body->share, sizeof(out->share));
@@ -125,6 +126,7 @@ static int wish_for(struct nupa_fabric *fabric, const struct nupa_region_info *w
 	*body = (struct nupa_region_body){
 		.bytes = wish->bytes,
 		.host = wish->host,
+		.home = wish->host,
 		.coherence = wish->coherence,
 		.ways = wish->ways ? wish->ways : 1,
 		.granularity = wish->granularity,

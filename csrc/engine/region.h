@@ -22,7 +22,8 @@ enum nupa_region_state {
 	NUPA_REGION_REVOKED,
 };
 
-/* A region; also what one is wished to be, with id, state, mapped and orphan left out. */
+/* A region; also what one is wished to be, with id, state, mapped, orphan, home
+ * and links left out. */
 struct nupa_region_info {
 	uint64_t id;  /* never given twice: serial << 16 | index; 0: none */
 	char tag[32]; /* text, NUL-terminated; may be empty */
@@ -37,6 +38,8 @@ struct nupa_region_info {
 	uint64_t pieces[16];        /* pool offsets; of bytes / ways each */
 	uint32_t published; /* 1: the memory belongs to a device of the CXL model, not to the row */
 	uint32_t orphan;    /* its owner died; kept as it was shared */
+	uint32_t home;      /* the host at whose switch the memory is: the one that made it */
+	uint32_t links;     /* of map_begin: nupa_region_linked */
 };
 
 struct nupa_quota {
@@ -80,20 +83,39 @@ int nupa_region_quota(struct nupa_fabric *fabric, uint32_t host, struct nupa_quo
 uint32_t nupa_region_slot(struct nupa_fabric *fabric, uint32_t host);
 /* A window of this process on host *host* begins, ends.  The memory is backed.  *mapping* names it.
  * It counts until map_end, or the process's end.  -EACCES: the host may not; -ESTALE: gone or
- * revoked; -ENFILE: too many windows; -ENOSPC: the file system is full.  Several machines: this
- * process must be attached to the host (-EOPNOTSUPP). */
+ * revoked; -ENETDOWN: a link between the host and the memory is down; -ENFILE: too many windows;
+ * -ENOSPC: the file system is full.  Several machines: this process must be attached to the host
+ * (-EOPNOTSUPP). */
 int nupa_region_map_begin(struct nupa_fabric *fabric, uint64_t id, uint32_t host,
 			  struct nupa_region_info *out, uint32_t *mapping);
 /* -EINVAL: not a window of this process, or no longer. */
 int nupa_region_map_end(struct nupa_fabric *fabric, uint32_t mapping);
-/* The word that changes (futex, FUTEX_WAKE by whoever revokes) when any region is revoked; NULL
- * with errno.  Who sees it change asks nupa_region_find for each of its windows: REVOKED, or
- * -ESTALE. */
+/* The word that changes (futex, FUTEX_WAKE) when any region is revoked, or a port's state is set;
+ * NULL with errno.  Who sees it change asks nupa_region_find for each of its windows: REVOKED, or
+ * -ESTALE; and nupa_region_linked. */
 const uint32_t *nupa_region_epoch(struct nupa_fabric *fabric);
+
+/* Followers act on changes of ports before nupa_region_await_links returns to who made them.  A
+ * follower is a place in the table of windows, until map_end or the process's end.  -EOPNOTSUPP:
+ * several machines share the fabric; -ENFILE. */
+int nupa_region_follow(struct nupa_fabric *fabric, uint32_t *follower);
+/* All that was announced up to *epoch*, a value of the word, has been acted on.  -EINVAL: not a
+ * follower of this process. */
+int nupa_region_heed(struct nupa_fabric *fabric, uint32_t follower, uint32_t epoch);
+/* Waits until the word is not *epoch*, which is its value then, or timeout_ms have passed. */
+int nupa_region_await_epoch(struct nupa_fabric *fabric, uint32_t *epoch, uint32_t timeout_ms);
+/* After nupa_fabric_set_port: waits until the windows behind links that went down are gone, and all
+ * followers have acted.  -ETIMEDOUT: a living process has not for 5 s. */
+int nupa_region_await_links(struct nupa_fabric *fabric);
 
 /* Backs [offset, +bytes) of the pool, which somebody has reserved, with memory.  -EINVAL: nobody
  * has; -ENOSPC. */
 int nupa_region_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
 /* cffi: end */
+
+/* Whether all links are up between *host* and memory at the switch of host *home*; *downs*: how
+ * often they went down, added.  A window is lost once this is false, or *downs* has changed. */
+bool nupa_region_linked(const struct nupa_fabric *fabric, uint32_t host, uint32_t home,
+			uint32_t *downs);
 
 #endif

@@ -81,8 +81,26 @@ uint32_t nupa_region_windows(struct nupa_fabric *fabric, const struct nupa_regio
 /* Whether a host has one that the body does not let. */
 bool nupa_region_mapped_beyond(struct nupa_fabric *fabric, const struct nupa_regions *t,
 			       const struct nupa_region_body *body);
-/* Waits until a revoked region has none: 0, or -ETIMEDOUT. */
-int nupa_region_await(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id);
+/* A place that says which window of *info* it is, OPEN.  -ENFILE: all are taken; -EOPNOTSUPP: this
+ * process has no attachment to the host, and several machines share the fabric. */
+int nupa_region_take_place(struct nupa_fabric *fabric, const struct nupa_regions *t,
+			   const struct nupa_region_info *info, uint32_t host, uint32_t *index,
+			   uint64_t *claim);
+/* By what a process knows its place; whether that is one of its own. */
+uint32_t nupa_region_place(uint64_t claim, uint32_t index);
+bool nupa_region_own_place(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t place,
+			   uint32_t *index, uint64_t *claim);
+/* Whether it is taken, by a living process. */
+bool nupa_region_place_open(struct nupa_fabric *fabric, struct nupa_region_mapping *mapping);
+/* Tells all who wait for windows or followers. */
+void nupa_region_let_go(const struct nupa_regions *t);
+/* Waits until *is_so*: 0, or -ETIMEDOUT. */
+typedef bool nupa_region_condition(struct nupa_fabric *fabric, const struct nupa_regions *t,
+				   uint64_t what);
+int nupa_region_await(struct nupa_fabric *fabric, const struct nupa_regions *t,
+		      nupa_region_condition *is_so, uint64_t what);
+/* A revoked region has no windows left. */
+nupa_region_condition nupa_region_is_left;
 /* Takes back the windows of dead processes. */
 void nupa_region_reap_windows(struct nupa_fabric *fabric, const struct nupa_regions *t);
 

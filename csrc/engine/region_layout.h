@@ -10,7 +10,9 @@
  *       has read one body.
  *   R3  Extents that a row has carry its index (pool.c).  It is not FREE before it has none.
  *   R4  A mapping is stored before the row is looked at; a row stops to be LIVE before mappings are
- *       looked at (Dekker: both sides are seq_cst), so no window is overlooked. */
+ *       looked at (Dekker: both sides are seq_cst), so no window is overlooked.
+ *   R5  Likewise a port: its state is stored before mappings are looked at, and a mapping before
+ * the states of its ports. */
 #ifndef NUPA_REGION_LAYOUT_H
 #define NUPA_REGION_LAYOUT_H
 
@@ -27,7 +29,8 @@ struct nupa_region_body {
 	uint32_t owner;      /* as a claim's; 0: the host */
 	uint32_t host;
 	uint32_t slot, epoch; /* of the owner's attachment; slot 0: none */
-	uint32_t coherence, ways, granularity, published, orphan, pad;
+	uint32_t coherence, ways, granularity, published, orphan;
+	uint32_t home; /* the host at whose switch the memory is */
 	uint64_t share[4];
 	char tag[32];
 	uint64_t pieces[NUPA_REGION_WAYS_MAX];
@@ -47,6 +50,9 @@ NUPA_ASSERT_SIZE(struct nupa_region_row, 320);
 
 enum nupa_mapping_state { NUPA_MAPPING_FREE, NUPA_MAPPING_TAKING, NUPA_MAPPING_OPEN };
 
+/* The id of a place that is no window but follows ports (nupa_region_follow). */
+#define NUPA_REGION_FOLLOWER UINT64_MAX
+
 /* A window.  claim as a row's; all else is its owner's. */
 struct nupa_region_mapping {
 	NUPA_LINE_ALIGNED uint64_t claim; /* CAS */
@@ -54,13 +60,15 @@ struct nupa_region_mapping {
 	uint64_t start_time;
 	uint32_t host;
 	uint32_t slot, epoch; /* MACHINES */
-	uint32_t pad[7];
+	uint32_t home;        /* the region's */
+	uint32_t links;       /* nupa_region_linked when it began; a follower's: the epoch heeded */
+	uint32_t pad[5];
 };
 NUPA_ASSERT_SIZE(struct nupa_region_mapping, 64);
 
 struct nupa_region_header {
-	uint32_t epoch;          /* fetch_add: a row was revoked; futex */
-	uint32_t let_go;         /* fetch_add: a window of such a row ended; futex */
+	uint32_t epoch;          /* fetch_add: a row was revoked, or a port changed; futex */
+	uint32_t let_go;         /* fetch_add: a window ended, or a follower heeds; futex */
 	uint64_t serial;         /* fetch_add: regions ever made */
 	uint32_t rows_limit;     /* CAS: rows that may be in use; grows only */
 	uint32_t mappings_limit; /* same */

@@ -42,9 +42,9 @@ uint32_t nupa_region_slot(struct nupa_fabric *fabric, uint32_t host)
 	return 0;
 }
 
-/* A place that says which window it is, OPEN.  -ENFILE: all are taken. */
-static int take(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
-		uint32_t host, uint32_t *index, uint64_t *claim)
+static int take(struct nupa_fabric *fabric, const struct nupa_regions *t,
+		const struct nupa_region_info *info, uint32_t host, uint32_t *index,
+		uint64_t *claim)
 {
 	const uint32_t slot = nupa_fabric_machines(fabric) ? nupa_region_slot(fabric, host) : 0;
 
@@ -58,8 +58,10 @@ static int take(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64
 		    !step(fabric, mapping, claim, NUPA_MAPPING_TAKING))
 			continue;
 		nupa_region_raise(&t->header->mappings_limit, i + 1);
-		nupa_store_relaxed(&mapping->id, id);
+		nupa_store_relaxed(&mapping->id, info->id);
 		nupa_store_relaxed(&mapping->host, host);
+		nupa_store_relaxed(&mapping->home, info->home);
+		nupa_store_relaxed(&mapping->links, info->links);
 		nupa_store_relaxed(&mapping->start_time,
 				   nupa_process_start_time((uint32_t)getpid()));
 		nupa_store_relaxed(&mapping->slot, slot);
@@ -67,14 +69,48 @@ static int take(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64
 				   slot ? NUPA_CLAIM_EPOCH(nupa_slot_claim(&fabric->slots[slot]))
 					: 0);
 		*index = i;
-		/* R4: seq_cst, before the row is looked at. */
+		/* R4, R5: seq_cst, before row and ports are looked at. */
 		return step(fabric, mapping, claim, NUPA_MAPPING_OPEN) ? 0 : -EAGAIN;
 	}
 	return -ENFILE;
 }
 
-/* Whether anybody waits, and who finishes what was revoked, is told by the row. */
-static void let_go(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id)
+int nupa_region_take_place(struct nupa_fabric *fabric, const struct nupa_regions *t,
+			   const struct nupa_region_info *info, uint32_t host, uint32_t *index,
+			   uint64_t *claim)
+{
+	int rc = take(fabric, t, info, host, index, claim);
+
+	if (rc != -ENFILE)
+		return rc;
+	nupa_region_reap_windows(fabric, t);
+	return take(fabric, t, info, host, index, claim);
+}
+
+uint32_t nupa_region_place(uint64_t claim, uint32_t index)
+{
+	return HANDLE(claim, index);
+}
+
+bool nupa_region_own_place(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t place,
+			   uint32_t *index, uint64_t *claim)
+{
+	*index = place & 0xfff;
+	if (*index >= t->mappings_limit)
+		return false;
+	*claim = nupa_load_seq(&t->mappings[*index].claim);
+	return NUPA_CLAIM_STATE(*claim) == NUPA_MAPPING_OPEN && HANDLE(*claim, *index) == place &&
+	       NUPA_CLAIM_OWNER(*claim) == nupa_region_claimant(fabric);
+}
+
+void nupa_region_let_go(const struct nupa_regions *t)
+{
+	nupa_fetch_add_seq(&t->header->let_go, 1);
+	syscall(SYS_futex, &t->header->let_go, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* The last window finishes what was revoked. */
+static void finish_revoked(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id)
 {
 	const uint32_t index = (uint32_t)id & 0xffff;
 	uint64_t claim;
@@ -87,8 +123,6 @@ static void let_go(struct nupa_fabric *fabric, const struct nupa_regions *t, uin
 		return;
 	if (!nupa_region_windows(fabric, t, id))
 		(void)nupa_region_finish(fabric, t, index, claim);
-	nupa_fetch_add_seq(&t->header->let_go, 1);
-	syscall(SYS_futex, &t->header->let_go, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static bool release(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
@@ -99,11 +133,12 @@ static bool release(struct nupa_fabric *fabric, const struct nupa_regions *t, ui
 
 	if (!step(fabric, mapping, &claim, NUPA_MAPPING_FREE))
 		return false;
-	let_go(fabric, t, id);
+	finish_revoked(fabric, t, id);
+	nupa_region_let_go(t);
 	return true;
 }
 
-/* The region, LIVE, and that *host* may map it. */
+/* The region, LIVE, and that *host* may map it, and reaches it. */
 static int look(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
 		uint32_t host, struct nupa_region_info *out)
 {
@@ -114,7 +149,9 @@ static int look(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64
 		return rc;
 	if (out->state != NUPA_REGION_LIVE)
 		return -ESTALE;
-	return host == out->host || out->share[host / 64] >> host % 64 & 1 ? 0 : -EACCES;
+	if (host != out->host && !(out->share[host / 64] >> host % 64 & 1))
+		return -EACCES;
+	return nupa_region_linked(fabric, host, out->home, &out->links) ? 0 : -ENETDOWN;
 }
 
 /* What is published need not be backed (I4). */
@@ -131,7 +168,7 @@ int nupa_region_map_begin(struct nupa_fabric *fabric, uint64_t id, uint32_t host
 			  struct nupa_region_info *out, uint32_t *mapping)
 {
 	struct nupa_regions t;
-	uint32_t index = 0;
+	uint32_t index = 0, links;
 	uint64_t claim = 0;
 	int rc;
 
@@ -143,14 +180,13 @@ int nupa_region_map_begin(struct nupa_fabric *fabric, uint64_t id, uint32_t host
 	rc = look(fabric, &t, id, host, out); /* a window that cannot be disturbs nobody */
 	if (rc)
 		return rc;
-	rc = take(fabric, &t, id, host, &index, &claim);
-	if (rc == -ENFILE) {
-		nupa_region_reap_windows(fabric, &t);
-		rc = take(fabric, &t, id, host, &index, &claim);
-	}
+	links = out->links;
+	rc = nupa_region_take_place(fabric, &t, out, host, &index, &claim);
 	if (rc)
 		return rc;
 	rc = look(fabric, &t, id, host, out);
+	if (!rc && out->links != links) /* down meanwhile, and up again */
+		rc = -ENETDOWN;
 	if (!rc)
 		rc = back(fabric, out);
 	if (rc) {
@@ -163,15 +199,12 @@ int nupa_region_map_begin(struct nupa_fabric *fabric, uint64_t id, uint32_t host
 
 int nupa_region_map_end(struct nupa_fabric *fabric, uint32_t mapping)
 {
-	const uint32_t index = mapping & 0xfff;
 	struct nupa_regions t;
+	uint32_t index;
 	uint64_t claim;
 
-	if (nupa_regions(fabric, false, &t) || index >= t.mappings_limit)
-		return -EINVAL;
-	claim = nupa_load_seq(&t.mappings[index].claim);
-	if (NUPA_CLAIM_STATE(claim) != NUPA_MAPPING_OPEN || HANDLE(claim, index) != mapping ||
-	    NUPA_CLAIM_OWNER(claim) != nupa_region_claimant(fabric) ||
+	if (nupa_regions(fabric, false, &t) ||
+	    !nupa_region_own_place(fabric, &t, mapping, &index, &claim) ||
 	    !release(fabric, &t, index, claim))
 		return -EINVAL;
 	return 0;
@@ -188,6 +221,13 @@ static bool is_open(struct nupa_fabric *fabric, struct nupa_region_mapping *mapp
 	return !step(fabric, mapping, &claim, NUPA_MAPPING_FREE);
 }
 
+bool nupa_region_place_open(struct nupa_fabric *fabric, struct nupa_region_mapping *mapping)
+{
+	const uint64_t claim = nupa_load_seq(&mapping->claim);
+
+	return NUPA_CLAIM_STATE(claim) == NUPA_MAPPING_OPEN && is_open(fabric, mapping, claim);
+}
+
 uint32_t nupa_region_windows(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id)
 {
 	/* Others may have come since t was read. */
@@ -196,11 +236,9 @@ uint32_t nupa_region_windows(struct nupa_fabric *fabric, const struct nupa_regio
 
 	for (uint32_t i = 0; i < limit && i < t->n_mappings; i++) {
 		struct nupa_region_mapping *mapping = &t->mappings[i];
-		const uint64_t claim = nupa_load_seq(&mapping->claim);
 
-		if (NUPA_CLAIM_STATE(claim) == NUPA_MAPPING_OPEN &&
-		    nupa_load_relaxed(&mapping->id) == id)
-			n += is_open(fabric, mapping, claim);
+		if (nupa_load_relaxed(&mapping->id) == id)
+			n += nupa_region_place_open(fabric, mapping);
 	}
 	return n;
 }
@@ -235,7 +273,13 @@ void nupa_region_reap_windows(struct nupa_fabric *fabric, const struct nupa_regi
 	}
 }
 
-int nupa_region_await(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id)
+bool nupa_region_is_left(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id)
+{
+	return !nupa_region_windows(fabric, t, id);
+}
+
+int nupa_region_await(struct nupa_fabric *fabric, const struct nupa_regions *t,
+		      nupa_region_condition *is_so, uint64_t what)
 {
 	const struct timespec look = { .tv_nsec = LOOK_NS };
 	struct timespec now, until;
@@ -245,7 +289,7 @@ int nupa_region_await(struct nupa_fabric *fabric, const struct nupa_regions *t, 
 	for (;;) {
 		const uint32_t seen = nupa_load_seq(&t->header->let_go);
 
-		if (!nupa_region_windows(fabric, t, id))
+		if (is_so(fabric, t, what))
 			return 0;
 		clock_gettime(CLOCK_MONOTONIC, &now);
 		if (now.tv_sec > until.tv_sec ||

@@ -175,7 +175,7 @@ bool nupa_region_sound(const struct nupa_fabric *fabric, const struct nupa_regio
 	for (uint32_t host = sb->n_hosts; host < 256; host++)
 		if (body->share[host / 64] >> host % 64 & 1)
 			return false;
-	return body->host < sb->n_hosts && body->slot < sb->n_slots &&
+	return body->host < sb->n_hosts && body->home < sb->n_hosts && body->slot < sb->n_slots &&
 	       body->coherence <= NUPA_COHERENT_SOFTWARE && body->published <= 1 &&
 	       body->orphan <= 1 && memchr(body->tag, 0, sizeof(body->tag)) &&
 	       sound_pieces(sb, body);

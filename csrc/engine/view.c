@@ -109,10 +109,15 @@ static void drop(struct nupa_view *view)
 	free(view);
 }
 
-/* Maps what a good plan says.  fabric NULL: of a file.  region 0: of none. */
+/* Of a region, whose place in the table is *mapping*. */
+struct window {
+	const struct nupa_region_info *info;
+	uint32_t mapping, host;
+};
+
+/* Maps what a good plan says.  fabric NULL: of a file.  window NULL: of no region. */
 static int make(struct nupa_fabric *fabric, int fd, const struct nupa_view_plan *plan,
-		uint64_t region, uint32_t mapping, struct nupa_view **out, char *why,
-		size_t why_bytes)
+		const struct window *window, struct nupa_view **out, char *why, size_t why_bytes)
 {
 	struct nupa_view *view = calloc(1, sizeof(*view));
 	int rc;
@@ -123,8 +128,13 @@ static int make(struct nupa_fabric *fabric, int fd, const struct nupa_view_plan 
 	view->fabric = fabric ? nupa_fabric_get(fabric) : NULL;
 	view->bytes = plan->bytes;
 	view->mapped = round_to_pages(plan->bytes);
-	view->region = region;
-	view->mapping = mapping;
+	if (window) {
+		view->region = window->info->id;
+		view->home_host = window->info->home;
+		view->links = window->info->links;
+		view->mapping = window->mapping;
+		view->host = window->host;
+	}
 	rc = nupa_view_map(view, fd, fabric ? fabric->geometry.pool_off : 0, plan);
 	if (!rc)
 		rc = nupa_view_enlist(view);
@@ -155,7 +165,7 @@ int nupa_view_of_file(int fd, const struct nupa_view_plan *wish, struct nupa_vie
 		if (rc)
 			return explain_mapping(rc, why, why_bytes);
 	}
-	return rc ? rc : make(NULL, fd, &plan, 0, 0, out, why, why_bytes);
+	return rc ? rc : make(NULL, fd, &plan, NULL, out, why, why_bytes);
 }
 
 int nupa_view_of_pool(struct nupa_fabric *fabric, const struct nupa_view_plan *wish,
@@ -171,7 +181,7 @@ int nupa_view_of_pool(struct nupa_fabric *fabric, const struct nupa_view_plan *w
 		if (rc)
 			return explain_mapping(rc, why, why_bytes);
 	}
-	return rc ? rc : make(fabric, fabric->fd, &plan, 0, 0, out, why, why_bytes);
+	return rc ? rc : make(fabric, fabric->fd, &plan, NULL, out, why, why_bytes);
 }
 
 /* --- of regions ------------------------------------------------------------------ */
@@ -183,12 +193,18 @@ static int explain_begin(int rc, uint32_t host, char *why, size_t why_bytes)
 				    "it is not shared with host %u: its owner shares it", host);
 	if (rc == -ESTALE)
 		return nupa_explain(rc, why, why_bytes, "it is gone: it was freed, or taken away");
+	if (rc == -ENETDOWN)
+		return nupa_explain(rc, why, why_bytes,
+				    "a link between host %u and its memory is down: `nupa show` "
+				    "lists ports, `nupa port` takes one up",
+				    host);
 	return nupa_explain(rc, why, why_bytes, "it cannot be mapped: %s", strerror(-rc));
 }
 
-static int map_region(struct nupa_fabric *fabric, const struct nupa_region_info *info,
-		      uint32_t mapping, struct nupa_view **out, char *why, size_t why_bytes)
+static int map_region(struct nupa_fabric *fabric, const struct window *window,
+		      struct nupa_view **out, char *why, size_t why_bytes)
 {
+	const struct nupa_region_info *info = window->info;
 	struct nupa_view_plan plan = {
 		.pieces = info->pieces,
 		.n_pieces = info->ways,
@@ -204,7 +220,7 @@ static int map_region(struct nupa_fabric *fabric, const struct nupa_region_info 
 	rc =
 	    check_plan(&plan, (struct room){ fabric->geometry.pool_bytes, "pool" }, why, why_bytes);
 	if (!rc)
-		rc = make(fabric, fabric->fd, &plan, info->id, mapping, out, why, why_bytes);
+		rc = make(fabric, fabric->fd, &plan, window, out, why, why_bytes);
 	if (!rc)
 		(*out)->bytes = info->bytes;
 	return rc;
@@ -214,19 +230,19 @@ int nupa_view_of_region(struct nupa_fabric *fabric, uint64_t region, uint32_t ho
 			struct nupa_view **out, char *why, size_t why_bytes)
 {
 	struct nupa_region_info info;
-	uint32_t mapping;
+	struct window window = { .info = &info, .host = host };
 	int rc;
 
 	if (nupa_load_acquire(&fabric->picture))
 		return nupa_explain(-ESTALE, why, why_bytes,
 				    "this fabric was opened, and attached to, by another process: "
 				    "open it again");
-	rc = nupa_region_map_begin(fabric, region, host, &info, &mapping);
+	rc = nupa_region_map_begin(fabric, region, host, &info, &window.mapping);
 	if (rc)
 		return explain_begin(rc, host, why, why_bytes);
-	rc = map_region(fabric, &info, mapping, out, why, why_bytes);
+	rc = map_region(fabric, &window, out, why, why_bytes);
 	if (rc)
-		(void)nupa_region_map_end(fabric, mapping);
+		(void)nupa_region_map_end(fabric, window.mapping);
 	return rc;
 }
 

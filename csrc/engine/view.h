@@ -31,6 +31,7 @@ enum nupa_view_loss {
 	NUPA_VIEW_REVOKED, /* its memory was taken away */
 	NUPA_VIEW_FORKED,  /* it is its parent's: a child makes its own */
 	NUPA_VIEW_CLOSED,
+	NUPA_VIEW_LINK_DOWN, /* a link between the host and the memory went down */
 };
 
 /* Each returns 0 or a negative errno, and *why* says what was asked, found, and to do.  -EINVAL: a
@@ -42,7 +43,8 @@ int nupa_view_of_file(int fd, const struct nupa_view_plan *plan, struct nupa_vie
 /* Of pool memory that somebody has; it is backed here. */
 int nupa_view_of_pool(struct nupa_fabric *fabric, const struct nupa_view_plan *plan,
 		      struct nupa_view **out, char *why, size_t why_bytes);
-/* A region, as a window of *host*: it is lost when the region is revoked.  -EACCES: it is not
+/* A region, as a window of *host*: it is lost when the region is revoked, or a link between the
+ * host and the memory goes down, for good.  -ENETDOWN: one is down;  -EACCES: it is not
  * shared with the host; -ESTALE: it is gone; ... as nupa_region_map_begin. */
 int nupa_view_of_region(struct nupa_fabric *fabric, uint64_t region, uint32_t host,
 			struct nupa_view **out, char *why, size_t why_bytes);

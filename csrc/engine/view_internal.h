@@ -26,6 +26,7 @@ struct nupa_view {
 	struct nupa_fabric *fabric; /* also of the pool: what is mapped */
 	uint64_t region;
 	uint32_t mapping;
+	uint32_t host, home_host, links; /* nupa_region_linked */
 };
 
 /* view_map.c: the mappings of a view that has its plan: 0 or -errno. */

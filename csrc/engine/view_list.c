@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * All views of this process, and who takes them away: one thread for each fabric that has windows
- * here, which sleeps until a region of it is revoked; and a fork, whose child has none of them. */
+ * here, which sleeps until a region of it is revoked or a port's state is set; and a fork, whose
+ * child has none of them. */
 #include "atomics.h"
 #include "region.h"
 #include "view_internal.h"
@@ -65,10 +66,11 @@ static void lose(struct nupa_view *view, enum nupa_view_loss loss)
 		(void)nupa_region_map_end(view->fabric, view->mapping);
 }
 
-/* Loses it if its region is gone; false: that cannot be told yet. */
+/* Loses it if its region is gone or a link was down; false: that cannot be told yet. */
 static bool settle(struct nupa_view *view)
 {
 	struct nupa_region_info info;
+	uint32_t downs;
 	int rc;
 
 	if (view->lost != NUPA_VIEW_KEPT)
@@ -82,6 +84,9 @@ static bool settle(struct nupa_view *view)
 		return false;
 	if (rc || info.state != NUPA_REGION_LIVE)
 		lose(view, NUPA_VIEW_REVOKED);
+	else if (!nupa_region_linked(view->fabric, view->host, view->home_host, &downs) ||
+		 downs != view->links)
+		lose(view, NUPA_VIEW_LINK_DOWN);
 	return true;
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa port`: takes a host's link down or up."""
+"""`nupa port`: takes a link down or up."""
 
 from __future__ import annotations
 
@@ -15,21 +15,27 @@ _EPILOG = """\
 While the link is down, work waits; what waits longer than its queue pair's timeout * retry_cnt
 completes with a retry error.  Up again in time, it goes on and nothing is lost.
 
+Windows on memory behind the link are lost before the command returns: loads give all ones.  They
+are mapped again once the link is up.
+
 examples:
   nupa port host1 down
   nupa port host1 up
   nupa port gpu7 down --fabric cluster
+  nupa port leaf0-spine0 down           a link between two switches
 """
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "port",
-        help="take a host's link down or up",
+        help="take a link down or up",
         epilog=_EPILOG,
         formatter_class=Help,
     )
-    parser.add_argument("host", help="its name or number")
+    parser.add_argument(
+        "port", help="a host, by name or number; a port (switch0/3), or a link (switch0-switch1)"
+    )
     parser.add_argument("state", choices=["down", "up"])
     parser.add_argument(
         "--fabric", metavar="NAME", help="default: the one called default, or the only one"
@@ -41,5 +47,5 @@ def run(args: argparse.Namespace) -> int:
     from nupa.fabric import Fabric
 
     with Fabric.open(args.fabric) as fabric:
-        fabric.set_port(args.host, args.state == "up")
+        fabric.set_port(args.port, args.state == "up")
     return 0

@@ -248,13 +248,21 @@ class Fabric(Closing):
             key=lambda host: max(attached[host.index], registry.leases(self._segment, host.index)),
         )
 
-    def set_port(self, host: str | int, up: bool) -> None:
-        """Takes the link of a host down or up, both ends of it.  LocalError: no such host."""
-        port = self.host(host).port
-        peer = self.ports[port].peer
+    def set_port(self, which: str | int, up: bool) -> None:
+        """Takes a link down or up, both ends of it: a host's by its name or number, or named as for
+        port().  Windows of hosts that reach their memory by it are lost at once, in all processes,
+        and stay so: they are mapped again once it is up.
+
+        LocalError: no such link; RemoteError: a process is stopped, and its windows are lost when
+        it goes on (ETIMEDOUT, after 5 s).
+        """
+        from nupa.fabric.place import find_port
+
+        port = find_port(self.ports, self.hosts, which)
         with self.control_lock():
-            self._segment.set_port(peer, up)
-            self._segment.set_port(port, up)
+            self._segment.set_port(port.peer, up)
+            self._segment.set_port(port.index, up)
+        self._segment.await_links()
 
     def control_lock(self) -> AbstractContextManager[None]:
         """Held while the fabric is changed: watches, faults, ports."""

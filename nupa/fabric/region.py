@@ -53,6 +53,7 @@ class RegionInfo(NamedTuple):
     published: bool  # its memory is that of a device of the CXL model
     orphan: bool  # its owner has died, and others share it
     revoked: bool
+    home: int  # the host at whose switch the memory is
 
 
 class Region:
@@ -223,6 +224,7 @@ def info_of(found: Any) -> RegionInfo:
         published=bool(found.published),
         orphan=bool(found.orphan),
         revoked=found.state == lib.NUPA_REGION_REVOKED,
+        home=int(found.home),
     )
 
 
@@ -263,6 +265,7 @@ def as_dict(fabric: Fabric, info: RegionInfo) -> dict[str, Any]:
         "published": info.published,
         "orphan": info.orphan,
         "revoked": info.revoked,
+        "home": hosts[info.home].name,
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nupa._engine import ffi, lib
-from nupa.fabric.errors import FabricError, LocalError, NupaError
+from nupa.fabric.errors import FabricError, LocalError, NupaError, RemoteError
 
 if TYPE_CHECKING:
     from nupa.fabric.topology import Topology
@@ -254,6 +254,18 @@ class Segment:
         """The caller holds the control lock."""
         state = lib.NUPA_PORT_ACTIVE if up else lib.NUPA_PORT_DOWN
         check(lib.nupa_fabric_set_port(self.handle, index, state), f"cannot set port {index}")
+
+    def await_links(self) -> None:
+        """Until windows behind links that went down are gone, and all who follow ports have acted.
+        RemoteError: a process has not for 5 s, as if it were stopped (ETIMEDOUT)."""
+        rc = lib.nupa_region_await_links(self.handle)
+        if rc == -errno.ETIMEDOUT:
+            raise RemoteError(
+                "the port is set, but a process has not let go of its windows, as if it were "
+                "stopped: they are all ones once it runs again",
+                errno.ETIMEDOUT,
+            )
+        check(rc, "cannot wait for windows")
 
     def reap(self) -> int:
         """Frees the slots of dead processes; returns how many."""

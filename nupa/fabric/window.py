@@ -29,6 +29,7 @@ _REASONS = {
     lib.NUPA_VIEW_REVOKED: "its memory was taken away",
     lib.NUPA_VIEW_FORKED: "it is the parent process's: a child maps a window of its own",
     lib.NUPA_VIEW_CLOSED: "it is closed",
+    lib.NUPA_VIEW_LINK_DOWN: "a link between its host and its memory went down: map it again",
 }
 
 
@@ -42,7 +43,8 @@ class Mappable(Protocol):
 
 
 class WindowError(RemoteError):
-    """The memory behind a window is gone: it was freed by force, removed, or is the parent's."""
+    """The memory behind a window is gone: it was freed by force or removed, its link went down, or
+    it is the parent's."""
 
 
 class Window:
@@ -52,10 +54,11 @@ class Window:
     w[0:5] = b"hello"), by `memory`, `array()`, and `pointer`; len(w) is in bytes.  It is closed, or
     used as a context manager.
 
-    **Loss.** A region can be taken away: it is freed by force, or its device is gone.  Loads see
-    all ones from then on, and stores are seen by nobody else; none of them ends by a signal.
-    `read`, `write`, `flush`, `invalidate` and atomics do the same with on_loss="ones" (what a host
-    sees of a device that is gone, PCIe 6.0 2.3.2), and raise WindowError with "raise".
+    **Loss.** A region can be taken away: it is freed by force, its device is gone, or a link
+    between the host and the memory goes down.  Loads see all ones from then on, for good, and
+    stores are seen by nobody else; none of them ends by a signal.  `read`, `write`, `flush`,
+    `invalidate` and atomics do the same with on_loss="ones" (what a host sees of a device that is
+    gone, PCIe 6.0 2.3.2), and raise WindowError with "raise".
 
     **After close()** views of it are all ones, too: its addresses stay taken until the last
     memoryview or array of it has gone, so that no view ever shows what is somebody else's.  A
@@ -68,7 +71,8 @@ class Window:
     A process that is forked has no windows: those of its parent are lost in it.
 
     LocalError: the region is not shared with the host (EACCES), or cannot be mapped (EINVAL,
-    E2BIG); WindowError: it is gone; FabricError: no room (ENOMEM, ENOSPC).
+    E2BIG); WindowError: it is gone; FabricError: no room (ENOMEM, ENOSPC), a link is down
+    (ENETDOWN).
     """
 
     on_loss: OnLoss

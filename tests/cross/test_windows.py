@@ -160,3 +160,39 @@ def test_a_c_program_uses_the_pointer(fabric: Fabric, tmp_path: Path) -> None:
         address = c.cast("void *", window.address)
         assert c.dlopen(str(library)).sum_and_count(address, 512) == 4950
         assert atomic_load(window, 0) == 1
+
+
+LOSES = """
+assert window[0:4] == b"data"
+say("ready")
+assert window[0:4] == b"\\xff" * 4 and window.revoked
+window[0:4] = b"lost"
+say("done")
+"""
+
+
+def test_a_port_command_returns_when_a_process_s_window_is_ones(
+    fabric: Fabric, environment: dict[str, str]
+) -> None:
+    def nupa_port(state: str) -> None:
+        command = [sys.executable, "-P", "-m", "nupa.cli", "port", "host1", state]
+        subprocess.run(
+            [*command, "--fabric", fabric.name], env=environment, check=True, timeout=WAIT_S
+        )
+
+    with (
+        fabric.pool.alloc(4096, "shared", share=["host1"]) as region,
+        fabric.host(0).map(region) as window,
+    ):
+        window[0:4] = b"data"
+        with program(LOSES, fabric.name, "host1") as other:
+            await_word(other, "ready")
+            nupa_port("down")
+            go_on(other)
+            await_word(other, "done")
+            assert window[0:4] == b"data"
+            nupa_port("up")
+            go_on(other)
+            assert other.wait(WAIT_S) == 0
+        with fabric.host(1).map(region) as again:
+            assert again[0:4] == b"data"

@@ -131,7 +131,7 @@ def test_a_port_goes_down_and_up(nupa: Run, nupa_fails: Run) -> None:
     nupa("port", "1", "up", "--fabric", "default")
     shown = json.loads(nupa("show", "--json"))
     assert [host["state"] for host in shown["hosts"]] == ["ACTIVE", "ACTIVE"]
-    assert "no host 'host2': its hosts are host0, host1" in nupa_fails("port", "host2", "down")
+    assert "no port, host or link is named 'host2'" in nupa_fails("port", "host2", "down")
     nupa("down")
 
 
