@@ -4,6 +4,7 @@
  * through a mapping would allocate a page, or kill us when /dev/shm is full (I4). */
 #include "atomics.h"
 #include "coherence.h"
+#include "region.h"
 #include "segment_internal.h"
 
 #include <errno.h>

@@ -56,9 +56,6 @@ uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent);
  * processes end. */
 void nupa_region_reap(struct nupa_fabric *fabric);
 
-/* region_link.c: a port's state was set: windows and followers are told. */
-void nupa_region_links_changed(struct nupa_fabric *fabric);
-
 /* Turns all mappings into private ones at the same place: what is stored there stays here. */
 void nupa_fabric_detach_copy(struct nupa_fabric *fabric);
 

@@ -246,13 +246,15 @@ def _serve(args: argparse.Namespace) -> int:
     from nupa.cxl.fm.server import Server, path_of
     from nupa.fabric import Fabric
     from nupa.fabric.topology import MemoryDevice
+    from nupa.fabric.wiring import topology_of
 
     with Fabric.open(args.fabric) as fabric:
         hosts = len(fabric.hosts)
         slds = args.sld or ([] if args.mld else [256 << 20] * hosts)
         memory = [MemoryDevice(size) for size in slds]
         memory += [MemoryDevice(size, logical=True, dynamic_bytes=args.dcd) for size in args.mld]
-        site = FabricSite(fabric, None, memory, vppbs=args.vppbs, spare_ports=args.spare_ports)
+        wiring = topology_of(fabric.name, fabric.hosts, fabric.ports)
+        site = FabricSite(fabric, wiring, memory, vppbs=args.vppbs, spare_ports=args.spare_ports)
         with site, Server(site.manager, path_of(fabric.name)) as server:
             ends = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
             before = [signal.signal(number, lambda *_: server.stop()) for number in ends]

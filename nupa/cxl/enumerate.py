@@ -21,6 +21,7 @@ _ONES = 0xFFFFFFFF
 _WINDOW_STEP = 1 << 20  # 7.5.1.3.8
 _CLOSED = 0x0000FFF0  # a window whose limit is below its base
 _BUSES = 256
+_SWITCH_BUSES = 33  # its own, and one for each of 32 ports
 _HDM = 5  # CXL 3.1 8.2.4, table 8-22
 
 
@@ -64,11 +65,12 @@ class Walk:
         return found
 
     def slot(self, port: Found) -> None:
-        """What has been plugged in below a downstream port, in the window that it has."""
+        """What has been plugged in below a port, in the window and the buses that it has."""
         before = self._address, self._bus, self._last_bus
         try:
             self._address = port.window
-            self._bus = self._last_bus = bus = self.root.config_read(port.bdf, 0x19, 1)
+            self._bus = bus = self.root.config_read(port.bdf, 0x19, 1)
+            self._last_bus = self.root.config_read(port.bdf, 0x1A, 1)
             port.below = self._scan(bus, port)
         finally:
             self._address, self._bus, self._last_bus = before
@@ -106,9 +108,12 @@ class Walk:
         port.window = start
         write(0x18, 4, self._last_bus << 16 | bus << 8 | port.bdf.bus)
         port.below = self._scan(bus, port)
-        write(0x1A, 1, self._bus)
         if port.kind is PortType.DOWNSTREAM:  # what is plugged in later has room, too
             self._address = max(self._address, start + 1)
+        elif port.kind is PortType.ROOT and not port.below:  # a whole switch, once its link is up
+            self._bus += min(_SWITCH_BUSES, (self._last_bus - bus) // 4)
+            self._address = start + _SWITCH_BUSES * _WINDOW_STEP
+        write(0x1A, 1, self._bus)
         end = self._rounded(_WINDOW_STEP)
         window = (end - _WINDOW_STEP) & 0xFFF00000 | start >> 16 if end > start else _CLOSED
         write(0x20, 4, window)

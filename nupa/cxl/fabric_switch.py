@@ -10,12 +10,14 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nupa.cxl.fabric_ports import FabricWire, Follower
 from nupa.cxl.host import Host
 from nupa.cxl.host_memory import RegionError
 from nupa.cxl.parts import SparseFile, Store
 from nupa.cxl.pool_store import PoolStore
 from nupa.cxl.publish import Publisher
 from nupa.cxl.site import Site
+from nupa.cxl.wire import Wire
 from nupa.fabric.errors import FabricError, LocalError
 from nupa.fabric.topology import MEMORY_STEP_BYTES, MemoryDevice
 
@@ -31,8 +33,9 @@ class FabricSite(Site):
     """Of *fabric*: *memory*, or the devices of *topology*; if neither names any, one of 256 MiB for
     each host, and a multi-logical one with as much for each and 512 MiB of dynamic capacity.
 
-    Their memory is in the fabric's pool, if that has room for all of it, and then what hosts reach
-    is published there; else it is a file of this process alone."""
+    The ports of hosts and between switches are the fabric's: what one side sets, the other sees.
+    Devices' memory is in the fabric's pool, if that has room for all of it, and then what hosts
+    reach is published there; else it is a file of this process alone."""
 
     def __init__(
         self,
@@ -65,6 +68,8 @@ class FabricSite(Site):
             store=self._store,
         )
         self.on_host.append(self._publish)
+        self._follower = Follower(fabric, self.lock, self._follow)
+        self._follower.follow()
 
     @property
     def is_published(self) -> bool:
@@ -79,6 +84,23 @@ class FabricSite(Site):
         for number in range(len(self.hosts)):
             self.host(number)
 
+    def follow(self) -> None:
+        """Catch up with the fabric's ports."""
+        self._follower.follow()
+
+    def _follow(self) -> None:
+        for port in self.switch.ports[: len(self.hosts)]:
+            port.follow()
+        if self.stack:
+            self.stack.follow()
+
+    def _settle(self) -> None:
+        self.follow()
+        self._fabric.await_links()
+
+    def _wire(self, port: int) -> Wire:
+        return FabricWire(self._fabric, port, self._settle)
+
     def _store(self, size: int) -> Store:
         try:
             return PoolStore(self._fabric, size)
@@ -91,6 +113,7 @@ class FabricSite(Site):
 
     def close(self) -> None:
         """End the hosts' drivers; what was published is taken back."""
+        self._follower.close()
         with self.lock:
             while self._publishers:
                 self._publishers.pop().close()

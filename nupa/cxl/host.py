@@ -7,7 +7,7 @@ Knows only registers and its map of windows; never the model behind them, nor wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -100,7 +100,7 @@ class Host:
         at = self._memory_at(function)
         if at is not None and own and top:
             self._probe(function, uid, own, top, at)
-        if function.kind is PortType.DOWNSTREAM:
+        if function.kind in (PortType.ROOT, PortType.DOWNSTREAM):
             meet = partial(self._plugged, function, uid, top)
             self._slots.append(Slot(self.root, function, meet, partial(self._unplugged, function)))
         for each in function.below:
@@ -162,24 +162,25 @@ class Host:
 
     def _plugged(self, port: Found, uid: int, top: Decoders | None) -> None:
         self._walk.slot(port)
+        before = len(self._slots)
         for each in port.below:
             self._meet(each, uid, top)
+        for slot in self._slots[before:]:
+            slot.begin()
         self._changed()
 
     def _unplugged(self, port: Found) -> None:
         """Regions of what was there are lost: requests to them fail, as long as they are kept."""
-        gone, port.below = port.below, []
+        gone, port.below = [*_all(port.below)], []
         for function in gone:
             self.functions.remove(function)
-            decoders = self._decoders.pop(function.hdm, None) if function.hdm else None
-            for device in [each for each in self.devices if each.function is function]:
-                self.devices.remove(device)
-            for region in self.regions:
-                if any(each.function is function for each in region.devices):
-                    region.lost = True
-                    region.committed = [
-                        (own, slot) for own, slot in region.committed if own is not decoders
-                    ]
+        self._slots = [slot for slot in self._slots if slot.port not in gone]
+        decoders = {self._decoders.pop(each.hdm) for each in gone if each.hdm in self._decoders}
+        self.devices = [each for each in self.devices if each.function not in gone]
+        for region in self.regions:
+            if any(each.function in gone for each in region.devices):
+                region.lost = True
+                region.committed = [each for each in region.committed if each[0] not in decoders]
         self._changed()
 
     # Regions
@@ -278,3 +279,9 @@ class Host:
             if set(window.targets) == uids:
                 return window
         raise RegionError(f"no window of the host's memory has exactly the bridges {sorted(uids)}")
+
+
+def _all(functions: Iterable[Found]) -> Iterator[Found]:
+    for each in functions:
+        yield each
+        yield from _all(each.below)

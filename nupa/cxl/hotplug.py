@@ -35,7 +35,7 @@ class Slot:
         unplugged: Callable[[], None],
     ) -> None:
         self._root = root
-        self._port = port
+        self.port = port
         self._plugged = plugged
         self._unplugged = unplugged
         self._read = partial(root.config_read, port.bdf)
@@ -43,23 +43,23 @@ class Slot:
 
     def begin(self) -> None:
         """Listen."""
-        self._root.listen(self._port.bdf, lambda _address, _data: self._look())
+        self._root.listen(self.port.bdf, lambda _address, _data: self._look())
         self._control(_ENABLES)
 
     def end(self) -> None:
         """Hear nothing more."""
         self._control(0)
-        self._root.listen(self._port.bdf, lambda _address, _data: None)
+        self._root.listen(self.port.bdf, lambda _address, _data: None)
 
     def _control(self, enables: int) -> None:
         kept = self._read(self._at + _CONTROL, 2) & ~_ENABLES
-        self._root.config_write(self._port.bdf, self._at + _CONTROL, 2, kept | enables)
+        self._root.config_write(self.port.bdf, self._at + _CONTROL, 2, kept | enables)
 
     def _look(self) -> None:
         status = self._read(self._at + _STATUS, 2)
-        self._root.config_write(self._port.bdf, self._at + _STATUS, 2, status & _EVENTS)
+        self._root.config_write(self.port.bdf, self._at + _STATUS, 2, status & _EVENTS)
         if status & _ATTENTION:
-            if self._port.below:
+            if self.port.below:
                 self._unplugged()
             self._set_power(on=False)
             return
@@ -67,9 +67,9 @@ class Slot:
         answers = self._root.config_read(Bdf(bus), 0, 4) != _NOBODY
         # What was reset or replaced has forgotten that its memory was enabled (7.5.1.1.3).
         same = answers and bool(self._root.config_read(Bdf(bus), 4, 2) & 1 << 1)
-        if self._port.below and not same:
+        if self.port.below and not same:
             self._unplugged()
-        if answers and not self._port.below:
+        if answers and not self.port.below:
             self._plugged()
         if not status & _PRESENT:
             self._set_power(on=True)
@@ -78,4 +78,4 @@ class Slot:
         control = self._read(self._at + _CONTROL, 2)
         wanted = control & ~_POWER_OFF if on else control | _POWER_OFF
         if wanted != control:
-            self._root.config_write(self._port.bdf, self._at + _CONTROL, 2, wanted)
+            self._root.config_write(self.port.bdf, self._at + _CONTROL, 2, wanted)

@@ -15,6 +15,7 @@ from nupa.cxl.mld import Mld
 from nupa.cxl.pcie_tables import Link
 from nupa.cxl.port import Port, downstream_port, note_surprise, upstream_port
 from nupa.cxl.vppb import Seen, SwitchError, Vppb
+from nupa.cxl.wire import Wire
 
 Device = Type3 | Mld
 
@@ -70,9 +71,11 @@ class PhysicalPort:
         self.device: Device | None = None
         self.bound: dict[int | None, Binding] = {}
         self.in_reset = False  # PERST is asserted
-        self.broken = False  # its link does not train
+        self.wire = Wire()
         self.host: Port | None = None
         self._was_up = False
+        self._downs = 0  # of the wire
+        self._flaps = False  # it is down for a moment
         #: Called after its link or what is plugged in has changed, and with each error message.
         self.watchers: list[Callable[[PhysicalPort], None]] = []
         self.error_watchers: list[Callable[[PhysicalPort, ErrorMessage, bytes], None]] = []
@@ -93,7 +96,7 @@ class PhysicalPort:
     @property
     def up(self) -> bool:
         """Whether its link is."""
-        return self.present and not self.in_reset and not self.broken
+        return self.present and not self.in_reset and not self._flaps and self.wire.up
 
     def plug(self, host: Port | None) -> None:
         """The root port of a host into an upstream one, or out of it."""
@@ -130,9 +133,26 @@ class PhysicalPort:
         return device
 
     def set_link(self, up: bool) -> None:
-        """Break the link, or mend it."""
-        self.broken = not up
+        """Break the link, or mend it, for all who see it: a host's may be a port of a fabric.
+        RemoteError: as by `Fabric.set_port`."""
+        self.wire.set(up)
+        self._follow()
         self._changed(surprise=True)
+        self.wire.settle()
+
+    def follow(self) -> None:
+        """Catch up with the link, which others may have set."""
+        self._follow()
+        if self.up != self._was_up:
+            self._changed(surprise=True)
+
+    def _follow(self) -> None:
+        """What was down between two looks is down for a moment."""
+        downs, self._downs = self._downs, self.wire.downs
+        if downs != self._downs and self._was_up and self.up:
+            self._flaps = True
+            self._changed(surprise=True)
+            self._flaps = False
 
     def assert_reset(self, asserted: bool) -> None:
         """PERST.  SwitchError as for `reset`."""

@@ -43,6 +43,8 @@ class Port(Bridge):
         self.port_type = port_type
         self.number = number
         self._changed: list[Callable[[], None]] = []
+        #: Called with this port for each event that software has enabled (PCIe 6.0 6.7.3.4).
+        self.interrupts: list[Callable[[Port], None]] = []
         self.component = Component(capabilities)
         #: HDM decoders: an upstream port's; the others forward what they are sent.
         self.decoders = DecoderSet(self.component["hdm"]) if "hdm" in self.component else None
@@ -79,6 +81,38 @@ class Port(Bridge):
         function = self.below.pop(devfn)
         self._presence()
         return function
+
+    def train(self, function: Function, *, up: bool) -> None:
+        """The link to *function*, which is plugged in, comes up; or it goes down as nobody asked
+        for, which resets all below (PCIe 6.0 6.6.1, CXL 3.1 9.9)."""
+        if up:
+            self.below[0] = function
+        else:
+            del self.below[0]
+            note_surprise(self)
+        self.config["pcie"].preset("link_status.active", int(up))
+        self._below_changed()
+        if not up:
+            function.reset(hot=True)
+        self.tell(["link_state_changed"])
+
+    @property
+    def link_disabled(self) -> bool:
+        """CXL 3.1 8.1.5.2: Link Disable is masked until software says otherwise."""
+        unmasked = self.config["port_extensions"]["control.unmask_link_disable"]
+        return bool(unmasked and self.config["pcie"]["link_control.disable"])
+
+    def tell(self, events: Sequence[str]) -> None:
+        """Of what has happened in its slot, as far as software wants to hear of it."""
+        pcie = self.config["pcie"]
+        heard = False
+        for event in events:
+            pcie[f"slot_status.{event}"] = 1
+            enable = event.replace("_changed", "") if event == "link_state_changed" else event
+            heard |= bool(pcie[f"slot_control.{enable}_enable"])
+        if heard and pcie["slot_control.interrupt_enable"]:
+            for interrupt in self.interrupts:
+                interrupt(self)
 
     def _presence(self) -> None:
         if self.port_type.has_slot:

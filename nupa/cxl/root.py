@@ -18,7 +18,7 @@ from nupa.cxl.component import Component
 from nupa.cxl.endpoint import Type3
 from nupa.cxl.function import Function, Place, find_function, find_place
 from nupa.cxl.hdm import DecoderSet
-from nupa.cxl.vppb import Vppb
+from nupa.cxl.port import Port
 
 
 class Bdf(NamedTuple):
@@ -88,8 +88,8 @@ class RootComplex:
             function = self.function(bdf)
             if isinstance(function, Type3):
                 function.msix.wire = handler
-            elif isinstance(function, Vppb):
-                function.interrupts[:] = [lambda _vppb: handler(0, 0)]
+            elif isinstance(function, Port):
+                function.interrupts[:] = [lambda _port: handler(0, 0)]
 
     def function(self, bdf: Bdf) -> Function | None:
         for bridge in self.bridges:

@@ -26,6 +26,7 @@ from nupa.cxl.root import HostBridge, RootComplex
 from nupa.cxl.site_capacity import WillingCapacity, halves
 from nupa.cxl.stack import Stack
 from nupa.cxl.switch import Switch
+from nupa.cxl.wire import Wire
 from nupa.fabric.closing import Closing
 from nupa.fabric.topology import Link, Topology
 
@@ -70,7 +71,8 @@ class Site(Closing):
         self._links = [each.link for each in topology.hosts] if topology else [_DEVICE_LINK] * count
         if topology and len(topology.switches) > 1:
             nodes = [port.node for port in topology.ports[count : 2 * count]]
-            self.stack = Stack(topology, self.switch, [nodes[i % count] for i in range(places)])
+            places_at = [nodes[i % count] for i in range(places)]
+            self.stack = Stack(topology, self.switch, places_at, self._wire)
         several = [dynamic_bytes] * len(mlds) if isinstance(dynamic_bytes, int) else dynamic_bytes
         dynamic = list(several)
         self.total_bytes = sum(slds) + sum(mlds) + sum(dynamic)
@@ -108,11 +110,17 @@ class Site(Closing):
     def _host(self, number: int) -> RootComplex:
         bridge = HostBridge(number, 0, _BRIDGE_BASE, ports=1)
         bridge.below[0] = root = root_port(0)
+        self.switch.port(number).wire = self._wire(number)
         self.switch.connect(number, root)
         upstream = self.switch.vcs(number).upstream
         answer = partial(self.speeds, number)
         doe.attach(upstream.config, {TABLE_ACCESS: lambda payload: answer().answer(payload)})
         return RootComplex(bridge, lock=self.lock)
+
+    def _wire(self, _port: int) -> Wire:
+        """The state of the link at a port, by its number in the topology: there, a host's port has
+        the number of the host."""
+        return Wire()
 
     def speeds(self, number: int) -> Cdat:
         """Of a virtual switch, by the links of what is bound now."""

@@ -85,6 +85,7 @@ class Switch:
             VirtualSwitch(number, self.ports[number], vppbs, decoders) for number in range(hosts)
         ]
         for virtual in self.virtual:
+            virtual.usp.watchers.append(partial(_train, virtual))
             for vppb in virtual.vppbs:
                 vppb.watchers.append(partial(self._vppb_changed, virtual.number, vppb.number))
 
@@ -119,6 +120,7 @@ class Switch:
         if virtual.usp.host is not None:
             raise SwitchError(f"virtual switch {vcs} is connected to {virtual.usp.host.name}")
         root.attach(virtual.upstream)
+        root.config["pcie"].on_write("link_control.disable", partial(_disable, virtual, root))
         virtual.usp.plug(root)
 
     def disconnect(self, vcs: int) -> None:
@@ -126,7 +128,10 @@ class Switch:
         virtual = self.vcs(vcs)
         if virtual.usp.host is None:
             raise SwitchError(f"virtual switch {vcs} is connected to no host")
-        virtual.usp.host.detach()
+        root = virtual.usp.host
+        if not virtual.usp.up:
+            root.below[0] = virtual.upstream
+        root.detach()
         virtual.usp.plug(None)
         virtual.upstream.reset(hot=True)
 
@@ -210,3 +215,19 @@ class Switch:
             for virtual in self.virtual
             for vppb, binding in sorted(virtual.bindings.items())
         ]
+
+
+def _train(virtual: VirtualSwitch, usp: PhysicalPort) -> None:
+    """The link of its upstream port, as its host sees it."""
+    root = usp.host
+    if root is None or (virtual.upstream is root.below.get(0)) == usp.up:
+        return
+    if usp.up:
+        root.config["pcie"]["link_control.disable"] = 0  # it is up whoever took it down
+    root.train(virtual.upstream, up=usp.up)
+
+
+def _disable(virtual: VirtualSwitch, root: Port, _written: int, _old: int) -> None:
+    """Its host has set Link Disable, or cleared it (PCIe 6.0 7.5.3.7)."""
+    if virtual.usp.host is root and virtual.usp.wire.up == root.link_disabled:
+        virtual.usp.set_link(not root.link_disabled)

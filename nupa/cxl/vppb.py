@@ -54,8 +54,6 @@ class Vppb(Port):
         self._shown = Seen()
         self._controlled: Callable[[], None] = lambda: None
         self._between: Callable[[], tuple[Port, ...] | None] = tuple
-        #: Called with this vPPB for each event that software has enabled (PCIe 6.0 6.7.3.4).
-        self.interrupts: list[Callable[[Vppb], None]] = []
         #: Called with what its host has changed.
         self.watchers: list[Callable[[VppbChange], None]] = []
         super().__init__(
@@ -118,11 +116,11 @@ class Vppb(Port):
             pcie.preset("link_status.active", int(bool(self.below)))
             events.append("link_state_changed")
         self._shown = Seen(seen.function, bool(self.below))
-        self._tell(events)
+        self.tell(events)
 
     def press_attention(self) -> None:
         """Ask the host to let go of what is in the slot (PCIe 6.0 6.7.1.5)."""
-        self._tell(["attention_button"])
+        self.tell(["attention_button"])
 
     @property
     def asks_host(self) -> bool:
@@ -135,12 +133,6 @@ class Vppb(Port):
     @property
     def powered_off(self) -> bool:
         return bool(self.config["pcie"]["slot_control.power_off"])
-
-    @property
-    def link_disabled(self) -> bool:
-        """CXL 3.1 8.1.5.2: Link Disable is masked until software says otherwise."""
-        unmasked = self.config["port_extensions"]["control.unmask_link_disable"]
-        return bool(unmasked and self.config["pcie"]["link_control.disable"])
 
     def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
         super().reset(hot=hot, cxl=cxl)
@@ -166,17 +158,6 @@ class Vppb(Port):
     def _changed_by_host(self, change: VppbChange) -> None:
         for watcher in self.watchers:
             watcher(change)
-
-    def _tell(self, events: list[str]) -> None:
-        pcie = self.config["pcie"]
-        heard = False
-        for event in events:
-            pcie[f"slot_status.{event}"] = 1
-            enable = event.replace("_changed", "") if event == "link_state_changed" else event
-            heard |= bool(pcie[f"slot_control.{enable}_enable"])
-        if heard and pcie["slot_control.interrupt_enable"]:
-            for interrupt in self.interrupts:
-                interrupt(self)
 
 
 def report(port: Port, bit: int, severity: Severity, header: int) -> None:

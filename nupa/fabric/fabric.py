@@ -248,10 +248,10 @@ class Fabric(Closing):
             key=lambda host: max(attached[host.index], registry.leases(self._segment, host.index)),
         )
 
-    def set_port(self, which: str | int, up: bool) -> None:
+    def set_port(self, which: str | int, up: bool, *, wait: bool = True) -> None:
         """Takes a link down or up, both ends of it: a host's by its name or number, or named as for
         port().  Windows of hosts that reach their memory by it are lost at once, in all processes,
-        and stay so: they are mapped again once it is up.
+        and stay so: they are mapped again once it is up.  Without *wait* that comes later.
 
         LocalError: no such link; RemoteError: a process is stopped, and its windows are lost when
         it goes on (ETIMEDOUT, after 5 s).
@@ -262,6 +262,13 @@ class Fabric(Closing):
         with self.control_lock():
             self._segment.set_port(port.peer, up)
             self._segment.set_port(port.index, up)
+        if wait:
+            self.await_links()
+
+    def await_links(self) -> None:
+        """Until all have acted on the ports that were set: see set_port."""
+        if self._switch is not None:
+            self._switch.follow()  # here, as the caller may have its lock
         self._segment.await_links()
 
     def control_lock(self) -> AbstractContextManager[None]:

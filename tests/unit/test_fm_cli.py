@@ -17,7 +17,8 @@ from nupa.cli import main
 from nupa.cxl.fm.server import Server, path_of
 from nupa.cxl.site import Site
 from nupa.fabric import Fabric
-from nupa.fabric.topology import star
+from nupa.fabric.topology import Host, Switch, Topology, Trunk, star
+from nupa.fabric.window import Window
 
 STEP = 256 << 20
 Run = Callable[..., str]
@@ -147,9 +148,9 @@ def test_without_a_server_the_error_says_how_to_start_one(folder: Path, nupa_fai
 
 
 @contextmanager
-def served(*args: str) -> Iterator[subprocess.Popen[str]]:
+def served(*args: str, topology: Topology | None = None) -> Iterator[subprocess.Popen[str]]:
     """`nupa fm serve` of the default fabric, two hosts, and its first line."""
-    with Fabric.create("default", star(2)):
+    with Fabric.create("default", topology or star(2)):
         pass
     server = subprocess.Popen(
         [sys.executable, "-m", "nupa.cli", "fm", "serve", *args], stdout=subprocess.PIPE, text=True
@@ -198,6 +199,59 @@ def test_what_a_manager_gives_to_a_host_is_a_region_that_other_processes_map(
         nupa("alloc", "3", "5", "256M")
         nupa("bind", "1", "1", "3", "--ld", "5")
         use_what_was_given(nupa)
+        server.terminate()
+        assert server.wait(30) == 0
+    assert list(folder.iterdir()) == []
+
+
+def window_of(fabric: Fabric, host: str) -> Window:
+    return fabric.host(host).map(fabric.pool.find(f"{host}:0x1000000000"))
+
+
+def lose_a_port(nupa: Run) -> None:
+    with Fabric.open("default") as fabric:
+        with window_of(fabric, "host0") as mine, window_of(fabric, "host1") as other:
+            mine[0:4] = other[0:4] = b"data"
+            assert main(["port", "host0", "down"]) == 0
+            assert (mine[0:4], other[0:4]) == (b"\xff" * 4, b"data")
+            assert "0     upstream    -       down" in nupa("ls")
+            assert "1     upstream    -       x16" in nupa("ls")
+            assert [each.tag for each in fabric.pool.regions()] == ["host1:0x1000000000"]
+            assert main(["port", "host0", "up"]) == 0
+            assert "0     upstream    -       x16" in nupa("ls")
+            assert mine.revoked
+        with window_of(fabric, "host0") as again:
+            assert again[0:4] == b"data"
+
+
+def lose_a_trunk() -> None:
+    with Fabric.open("default") as fabric:
+        for port in ("near-far", "far-near"):
+            with window_of(fabric, "host0") as one, window_of(fabric, "host1") as two:
+                assert main(["port", port, "down"]) == 0
+                assert one[0:4] == two[0:4] == b"\xff" * 4
+                assert list(fabric.pool.regions()) == []
+                assert main(["port", port, "up"]) == 0
+
+
+def test_a_port_that_goes_down_takes_what_its_host_was_given(folder: Path, nupa: Run) -> None:
+    with served("--sld", "256M", "--sld", "256M") as server:
+        nupa("bind", "0", "0", "2")
+        nupa("bind", "1", "0", "3")
+        lose_a_port(nupa)
+        server.terminate()
+        assert server.wait(30) == 0
+    assert list(folder.iterdir()) == []
+
+
+def test_a_trunk_that_goes_down_takes_the_devices_behind_it(folder: Path, nupa: Run) -> None:
+    switches = (Switch("near", 8), Switch("far", 8))
+    hosts = (Host("host0", "near"), Host("host1", "far"))
+    topology = Topology("default", switches, hosts, (Trunk(("near", "far")),))
+    with served("--sld", "256M", "--sld", "256M", topology=topology) as server:
+        nupa("bind", "0", "0", "3")  # at the switch of host1
+        nupa("bind", "1", "0", "2")
+        lose_a_trunk()
         server.terminate()
         assert server.wait(30) == 0
     assert list(folder.iterdir()) == []

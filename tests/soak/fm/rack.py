@@ -92,7 +92,7 @@ class Rack:
         """Give all back, whatever it was."""
         with self.manager.lock:
             for port in self.switch.ports[HOSTS:]:
-                port.broken = port.in_reset = False
+                port.in_reset = False
                 port.set_link(True)
             for vcs, vppb, _ in self.switch.bindings:
                 self.switch.unbind(vcs, vppb)

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The topology of a fabric that is up, as its segment has it: hosts, switches and their links.
+
+Knows names and ports; never sizes of the segment, nor which memory devices a file asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nupa.fabric.segment import HostInfo, PortInfo
+from nupa.fabric.topology import Host, Link, Switch, Topology, Trunk
+
+
+def topology_of(name: str, hosts: Sequence[HostInfo], ports: Sequence[PortInfo]) -> Topology:
+    """Its `ports` are in the same order as those of the segment: hosts', the switches' towards
+    them, and both ends of each trunk in turn.  TopologyError: they cannot be a topology's."""
+    inner = ports[len(hosts) :]
+    names = {port.node: port.name.rpartition("/")[0] for port in inner}
+    sizes = {node: max(port.number for port in inner if port.node == node) for node in names}
+    return Topology(
+        name,
+        tuple(Switch(names[node], sizes[node]) for node in sorted(names)),
+        tuple(
+            Host(host.name, names[end.node], end.number, _link(end))
+            for host in hosts
+            for end in [ports[ports[host.port].peer]]
+        ),
+        tuple(
+            Trunk((names[a.node], names[b.node]), (a.number, b.number), _link(a))
+            for a, b in zip(inner[len(hosts) :: 2], inner[len(hosts) + 1 :: 2], strict=True)
+        ),
+        hosts[0].link_layer,
+    )
+
+
+def _link(port: PortInfo) -> Link:
+    return Link(port.width_lanes, port.speed_mtps)
