@@ -16,7 +16,9 @@
 #define QP_ENTRIES_DEFAULT NUPA_QP_MAX
 #define MR_ENTRIES_DEFAULT NUPA_MR_MAX
 #define EXTENT_BYTES_DEFAULT (64u << 10)
-#define POOL_BYTES_DEFAULT (UINT64_C(1) << 30)
+/* 1 GiB beside the CXL devices that a fabric has by default: 512 MiB for each host and 512 MiB of
+ * dynamic capacity (nupa/cxl/fabric_switch.py). */
+#define POOL_BYTES_DEFAULT(hosts) ((UINT64_C(3) << 29) + (hosts) * (UINT64_C(1) << 29))
 
 /* Of a segment in a device's memory: it is as small as that. */
 #define MACHINES_RING_LINES_DEFAULT 512u
@@ -160,6 +162,14 @@ static void lay_out(struct nupa_superblock *sb)
 	sb->segment_bytes = nupa_regions_off(sb) + nupa_regions_bytes(sb);
 }
 
+static uint64_t default_pool(const struct nupa_superblock *sb)
+{
+	const uint64_t most = (uint64_t)sb->extent_bytes * NUPA_EXTENTS_MAX;
+	const uint64_t wanted = POOL_BYTES_DEFAULT(sb->n_hosts);
+
+	return wanted < most ? wanted : most;
+}
+
 static void take_defaults(struct nupa_superblock *sb, const struct nupa_config *c)
 {
 	const bool machines = c->flags & NUPA_SEGMENT_MACHINES;
@@ -178,7 +188,7 @@ static void take_defaults(struct nupa_superblock *sb, const struct nupa_config *
 			 : machines    ? MACHINES_MR_ENTRIES_DEFAULT
 				       : MR_ENTRIES_DEFAULT;
 	sb->extent_bytes = c->extent_bytes ? c->extent_bytes : EXTENT_BYTES_DEFAULT;
-	sb->pool_bytes = c->pool_bytes ? c->pool_bytes : machines ? 0 : POOL_BYTES_DEFAULT;
+	sb->pool_bytes = c->pool_bytes ? c->pool_bytes : machines ? 0 : default_pool(sb);
 }
 
 /* The whole is given: the pool has what the rest leaves, a quarter at least if the number of slots

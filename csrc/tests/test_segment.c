@@ -147,7 +147,7 @@ static void test_defaults_are_sparse(void)
 	CHECK(nupa_fabric_n_slots(fabric) == 256);
 	CHECK(fabric->sb->ring_lines == 1024 && fabric->sb->dma_bytes == 1u << 20);
 	CHECK(fabric->sb->qp_entries == NUPA_QP_MAX && fabric->sb->mr_entries == NUPA_MR_MAX);
-	CHECK(fabric->sb->extent_bytes == 65536 && fabric->sb->pool_bytes == 1u << 30);
+	CHECK(fabric->sb->extent_bytes == 65536 && fabric->sb->pool_bytes == UINT64_C(5) << 29);
 	CHECK(nupa_fabric_arena(fabric, 255) != NULL);
 	CHECK(nupa_fabric_arena(fabric, 256) == NULL && errno == EINVAL);
 	CHECK(nupa_fabric_arena(fabric, 0) == NULL && errno == EINVAL);

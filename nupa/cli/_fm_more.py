@@ -33,12 +33,15 @@ examples:
   nupa fm send 0001 --cci               Identify, of the switch itself
 """
 QOS_EPILOG = """\
+Values are kept and reported; they limit nothing.
+
 examples:
   nupa fm qos 3
   nupa fm qos 3 moderate_percent=20 severe_percent=40
 """
 SHARE_EPILOG = """\
-In 1/256 of the device's bandwidth; with --limit what LDs may have at most.
+In 1/256 of the device's bandwidth; with --limit what LDs may have at most.  Values are kept
+and reported; they limit nothing.
 
 examples:
   nupa fm bandwidth 3

@@ -36,10 +36,10 @@ examples:
 _SERVE_EPILOG = """\
 Ports are numbered: first one for each host, then those of devices in the order of --sld, of --mld,
 and empty ones.  It ends with SIGTERM or ^C, and then its socket is gone.  Of dynamic capacity, one
-half is a region that hosts share; its hosts take what they are offered, and give back
-what they are asked for.  Each host makes a region of each device that it gets.  If the fabric's
-pool has room for all devices, these are regions of the pool (`nupa pool ls`), which any process
-maps: `fabric.host("host0").map(fabric.pool.find("host0:0x1000000000"))`.
+half is a region that hosts share; its hosts take what they are offered, and give back what they are
+asked for.  Each host makes a region of each device that it gets.  If the fabric's pool has room for
+all devices, as it has for the default ones, these are regions of the pool (`nupa pool ls`), which
+any process maps: `fabric.host("host0").map(fabric.pool.find("host0:0x1000000000"))`.
 
 examples:
   nupa fm serve                         a device of 256 MiB for each host

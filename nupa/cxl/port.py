@@ -13,6 +13,7 @@ from nupa.cxl import component
 from nupa.cxl import component_tables as tables
 from nupa.cxl import dvsec_tables as dvsec
 from nupa.cxl import ext_tables as ext
+from nupa.cxl.bi_commit import follow_commits
 from nupa.cxl.component import Component
 from nupa.cxl.config import ConfigSpace
 from nupa.cxl.function import Bridge, Function
@@ -46,6 +47,7 @@ class Port(Bridge):
         #: Called with this port for each event that software has enabled (PCIe 6.0 6.7.3.4).
         self.interrupts: list[Callable[[Port], None]] = []
         self.component = Component(capabilities)
+        follow_commits(self.component)
         #: HDM decoders: an upstream port's; the others forward what they are sent.
         self.decoders = DecoderSet(self.component["hdm"]) if "hdm" in self.component else None
         bar = Bar(0, component.BYTES)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from nupa.cxl import served
+
 PAGE = (Path(__file__).parents[2] / "docs" / "cxl.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)[0].splitlines()
@@ -53,7 +55,7 @@ def test_an_example_of_the_page_runs(line: str) -> None:
 
 def test_the_tour_of_ten_commands_runs(tmp_path: Path) -> None:
     env = {**os.environ, "NUPA_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    servers, printed = [], []
+    servers, printed, rest = [], [], []
     assert len(COMMANDS) == 10
     try:
         for line in COMMANDS:
@@ -61,7 +63,13 @@ def test_the_tour_of_ten_commands_runs(tmp_path: Path) -> None:
             assert program == "nupa"
             argv = [sys.executable, "-m", "nupa.cli", *words]
             if words[-1] == "&":
-                server = subprocess.Popen(argv[:-1], stdout=subprocess.PIPE, text=True, env=env)
+                server = subprocess.Popen(
+                    argv[:-1],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,  # nothing about a pool that is too small
+                    text=True,
+                    env=env,
+                )
                 servers.append(server)
                 assert server.stdout is not None
                 printed.append(server.stdout.readline())  # it listens
@@ -73,16 +81,37 @@ def test_the_tour_of_ten_commands_runs(tmp_path: Path) -> None:
         for server in servers:
             server.terminate()
             assert server.wait(30) == 0
-            if server.stdout is not None:
-                server.stdout.close()
+            assert server.stdout is not None
+            with server.stdout:
+                rest.append(server.stdout.read())
         down = [sys.executable, "-m", "nupa.cli", "down"]
         assert subprocess.run(down, capture_output=True, timeout=60, env=env).returncode == 0
     assert [bool(each) for each in printed] == [1, 1, 1, 0, 0, 0, 1, 0, 1, 1]
+    assert rest == ["" for _ in servers]
     assert "MLD" in printed[2]
     assert "0   512 MiB" in printed[6]
     assert "decoder0.commit " in printed[9]
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_page_lists_the_commands_that_are_served() -> None:
+    """`python -m nupa.cxl.served` prints the table anew."""
+    lines = PAGE.splitlines()
+    start = lines.index("<!-- python -m nupa.cxl.served -->") + 1
+    assert lines[start : lines.index("", start)] == served.markdown()
+
+
+def test_those_who_serve_a_command_agree_on_its_effects() -> None:
+    tables = served.served().values()
+    for opcode in {opcode for commands in tables for opcode in commands}:
+        effects = {commands[opcode].effects for commands in tables if opcode in commands}
+        assert len(effects) == 1, f"{opcode:04x}"
+
+
+def test_what_limits_nothing_has_no_effect() -> None:
+    commands = served.served()["MLD"]
+    assert [commands[opcode].effects for opcode in (0x5404, 0x5407, 0x5409)] == [0, 0, 0]
+
+
 def test_the_page_is_short() -> None:
-    assert len(PAGE.splitlines()) <= 350
+    assert len(PAGE.splitlines()) - len(served.markdown()) <= 350

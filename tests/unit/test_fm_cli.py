@@ -208,6 +208,24 @@ def window_of(fabric: Fabric, host: str) -> Window:
     return fabric.host(host).map(fabric.pool.find(f"{host}:0x1000000000"))
 
 
+def test_the_default_devices_are_published_in_a_default_fabric(folder: Path, nupa: Run) -> None:
+    with served() as server:
+        nupa("bind", "0", "0", "2")
+        with Fabric.open("default") as fabric:
+            assert [each.tag for each in fabric.pool.regions()] == ["host0:0x1000000000"]
+        server.terminate()
+        assert server.wait(30) == 0
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 9, 24])
+def test_the_default_pool_has_room_for_the_default_devices(hosts: int) -> None:
+    with Fabric(hosts=hosts) as fabric:
+        assert fabric.switch.is_published
+        with fabric.pool.alloc(1 << 20):
+            assert fabric.pool.quota(0).used
+
+
 def lose_a_port(nupa: Run) -> None:
     with Fabric.open("default") as fabric:
         with window_of(fabric, "host0") as mine, window_of(fabric, "host1") as other:
@@ -261,13 +279,13 @@ def test_a_pool_without_room_for_all_devices_is_told_of(folder: Path) -> None:
     with Fabric.create("default", star(2)):
         pass
     server = subprocess.Popen(
-        [sys.executable, "-m", "nupa.cli", "fm", "serve", "--sld", "2G"],
+        [sys.executable, "-m", "nupa.cli", "fm", "serve", "--sld", "4G"],
         stderr=subprocess.PIPE,
         text=True,
     )
     assert server.stderr is not None
     with server.stderr:
-        assert "no room for 2048 MiB" in server.stderr.readline()
+        assert "no room for 4096 MiB" in server.stderr.readline()
         server.terminate()
         assert server.wait(30) == 0
     Fabric.remove("default")

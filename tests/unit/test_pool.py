@@ -83,7 +83,7 @@ def test_what_cannot_be_is_refused(fabric: Fabric, wish: dict[str, object], why:
 
 def test_a_pool_without_room_says_so(fabric: Fabric) -> None:
     with pytest.raises(FabricError, match="no run of free memory in the pool is that long"):
-        fabric.pool.alloc((1 << 30) + 1)
+        fabric.pool.alloc((7 << 29) + 1)
 
 
 def test_a_quota_is_what_the_regions_of_a_host_may_take(fabric: Fabric) -> None:

@@ -24,6 +24,8 @@ from nupa.cxl.fm.mld_port import tunnel
 from nupa.cxl.mld import GRANULARITIES, Mld
 
 _TELEMETRY = 0b11  # of both kinds
+#: What is set is kept and reported.  A model without queues has no load to limit.
+NO_EFFECT = Effect.NONE
 
 #: allocate(first, steps): `Switch.allocate` of the device's port.
 Allocate = Callable[[int, Sequence[int]], None]
@@ -48,12 +50,15 @@ class MldComponent:
             Opcode.SET_LD_ALLOCATIONS, "set LD allocations", given, self._set_allocations, config
         )
         yield Command(Opcode.QOS_CONTROL, "QoS control", exactly(0), self._qos)
-        yield Command(Opcode.SET_QOS_CONTROL, "set QoS control", exactly(qos), self._set_qos)
+        yield Command(
+            Opcode.SET_QOS_CONTROL, "set QoS control", exactly(qos), self._set_qos, NO_EFFECT
+        )
         yield Command(Opcode.QOS_STATUS, "QoS status", exactly(0), self._status)
         for opcode, limit in ((Opcode.QOS_BANDWIDTH, False), (Opcode.QOS_LIMIT, True)):
             get, put = self._shares(limit)
-            yield Command(opcode, "QoS bandwidth", exactly(part), get)
-            yield Command(opcode + 1, "set QoS bandwidth", shares, put)
+            name = "QoS bandwidth limit" if limit else "QoS bandwidth"
+            yield Command(opcode, name, exactly(part), get)
+            yield Command(opcode + 1, f"set {name}", shares, put, NO_EFFECT)
 
     def _tunnel(self, payload: bytes) -> bytes:
         """7.6.7.3.1: a command of a logical device's mailbox."""
