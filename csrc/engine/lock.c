@@ -161,7 +161,7 @@ bool nupa_lock_try(struct nupa_lock *lock)
 	struct nupa_thread *self = nupa_thread_self;
 
 	if (self && nupa_load_relaxed(&lock->owner) == self) {
-		if (self->nested)
+		if (self->nested || self->holds == lock)
 			return false;
 		nupa_store_relaxed(&self->nested, lock);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST); /* P6 */

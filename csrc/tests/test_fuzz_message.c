@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Messages that no requester would send, to a queue pair of each type in each state: the receiver
- * may fail its connection, never touch memory beyond its region.  NUPA_FUZZ_SECONDS says for how
- * long; the seed is printed. */
+ * may fail its connection, never touch memory beyond its region, nor send what is there.
+ * NUPA_FUZZ_SECONDS says for how long; the seed is printed. */
 #include "engine.h"
 #include "end.h"
 #include "runner.h"
+#include "secret.h"
 
 #include <string.h>
 
-#define GUARD 0x5a
+#define OPEN 0x11          /* what READs may bring back */
 #define INNER_FROM 262144u /* the region that messages know of, inside the end's memory */
 #define INNER_BYTES 262144u
 #define MESSAGES 48
@@ -20,6 +21,8 @@ struct scene {
 	struct ibv_mr *inner;
 	struct ibv_srq *srq;
 	uint64_t *random;
+	struct secret secret;           /* the rest of b's memory */
+	uint64_t answers, answer_bytes; /* that b sent to a */
 };
 
 static uint32_t pick(struct scene *s, uint32_t n)
@@ -46,7 +49,9 @@ static void open_scene(struct scene *s, enum ibv_qp_type type, bool with_srq)
 	options.timeout = 1;
 	options.retry_cnt = options.rnr_retry = 1;
 	pair_open(s->fabric, &options, &s->a, &s->b);
-	memset(s->b->memory, GUARD, options.memory_bytes);
+	s->secret = secret_of(s->random);
+	secret_fill(&s->secret, s->b->memory, options.memory_bytes);
+	memset(s->b->memory + INNER_FROM, OPEN, INNER_BYTES);
 	s->inner = nupa_reg_mr(s->b->pd, s->b->memory + INNER_FROM, INNER_BYTES,
 			       (uintptr_t)s->b->memory + INNER_FROM, (int)options.access);
 	CHECK(s->inner);
@@ -56,9 +61,11 @@ static void close_scene(struct scene *s)
 {
 	const uint8_t *memory = s->b->memory;
 
-	for (uint32_t i = 0; i < s->b->options.memory_bytes; i++)
-		if (i < INNER_FROM || i >= INNER_FROM + INNER_BYTES)
-			CHECK_EQ(memory[i], GUARD);
+	const uint32_t end = INNER_FROM + INNER_BYTES;
+	const size_t left = s->b->options.memory_bytes - end;
+
+	CHECK_EQ(secret_match(&s->secret, memory, INNER_FROM), INNER_FROM);
+	CHECK_EQ(secret_match(&s->secret, memory + end, left), left);
 	CHECK_EQ(nupa_dereg_mr(s->inner), 0);
 	pair_close(s->a, s->b);
 }
@@ -226,6 +233,41 @@ static void unlock(const struct end *end)
 	nupa_engine_unlock(nupa_engine_of(end->context));
 }
 
+/* --- what b sent -------------------------------------------------------------------------- */
+
+/* With both locks: what lies in the ring for a, as far as a reader without manners gets it.  all:
+ * takes it, too. */
+static void look_at_answers(struct scene *s, bool all,
+			    void (*each)(void *arg, const struct nupa_msg *msg,
+					 const uint8_t *payload),
+			    void *arg)
+{
+	struct nupa_channel *channel = channel_between(s->a, s->b);
+	const uint8_t *payload;
+	struct nupa_msg msg;
+	struct nupa_rx rx;
+
+	if (!channel || channel->broken || !channel->rx_open)
+		return;
+	rx = channel->rx;
+	while (nupa_rx_take(&rx, &msg, &payload) == NUPA_RX_MESSAGE) {
+		s->answers++;
+		s->answer_bytes += msg.length_bytes;
+		if (payload)
+			CHECK_EQ(secret_find(&s->secret, payload, msg.length_bytes),
+				 msg.length_bytes);
+		CHECK_EQ(secret_find(&s->secret, msg.data, sizeof(msg.data)), sizeof(msg.data));
+		if (each)
+			each(arg, &msg, payload);
+		rx.head++;
+		rx.dma_head += rx.dma_pending;
+	}
+	if (!all)
+		return;
+	channel->rx = rx;
+	nupa_rx_publish(&channel->rx);
+}
+
 static void forge_and_look(struct scene *s)
 {
 	struct ibv_wc wc[16];
@@ -243,6 +285,7 @@ static void forge_and_look(struct scene *s)
 			CHECK(nupa_poll_cq(s->b->recv_cq, 16, wc) >= 0);
 			CHECK(nupa_poll_cq(s->b->send_cq, 16, wc) >= 0);
 		}
+		look_at_answers(s, false, NULL, NULL);
 		unlock(s->a);
 	}
 }
@@ -259,7 +302,7 @@ static void warm_up(struct scene *s)
 	wc = cq_wait(s->b->recv_cq);
 	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 	cq_expect(s->a->send_cq, 0, IBV_WC_SUCCESS);
-	memset(s->b->memory, GUARD, INNER_FROM);
+	secret_fill(&s->secret, s->b->memory, INNER_FROM);
 }
 
 /* The same ends in a new incarnation; false: their channel was closed for nonsense. */
@@ -303,7 +346,118 @@ static void any_message(enum ibv_qp_type type, bool with_srq)
 		} while (test_now_ns() < until_ns && begin_anew(&s));
 		close_scene(&s);
 	}
-	printf("  %llu messages\n", (unsigned long long)rounds * MESSAGES);
+	printf("  %llu messages, %llu answers of %llu bytes\n",
+	       (unsigned long long)rounds * MESSAGES, (unsigned long long)s.answers,
+	       (unsigned long long)s.answer_bytes);
+	CHECK(type == IBV_QPT_UD || s.answers > 0);
+	nupa_fabric_put(s.fabric);
+}
+
+/* --- READs of all that there is ----------------------------------------------------------- */
+
+struct reading {
+	struct nupa_msg request;
+	uint64_t bytes; /* that came back */
+	bool refused;
+};
+
+static void take_answer(void *arg, const struct nupa_msg *msg, const uint8_t *payload)
+{
+	struct reading *reading = arg;
+
+	reading->refused |= msg->op == NUPA_OP_NAK && msg->syndrome != NUPA_NAK_PSN;
+	if (msg->op != NUPA_OP_READ_RESP)
+		return;
+	CHECK_EQ(msg->offset_bytes, reading->bytes);
+	for (uint32_t i = 0; i < msg->length_bytes; i++)
+		CHECK_EQ(payload[i], OPEN);
+	reading->bytes += msg->length_bytes;
+}
+
+/* One READ, across the region's ends as often as within; its key may be wrong. */
+static struct reading forge_read(struct scene *s, struct nupa_channel *channel)
+{
+	const struct nupa_qp *qp = qp_of(s->b);
+	struct nupa_msg *msg = nupa_tx_reserve(&channel->tx, 0, NULL);
+	uint64_t from = (uintptr_t)s->b->memory + INNER_FROM;
+	uint32_t bytes = 1 + bytes_of(s, pick(s, 4) ? 70000 : INNER_BYTES + 64);
+	struct reading reading = { 0 };
+
+	CHECK(msg);
+	memset((uint8_t *)msg + 4, 0, sizeof(*msg) - 4);
+	msg->op = NUPA_OP_READ;
+	msg->flags = NUPA_F_FIRST | NUPA_F_LAST;
+	msg->dest_qpn = s->b->qp->qp_num;
+	msg->src_qpn = s->a->qp->qp_num;
+	msg->psn = nupa_psn_of(qp_of(s->a)->incarnation, qp->expected_psn);
+	msg->reth.raddr = address_near(s);
+	msg->reth.rkey = pick(s, 16) ? s->inner->rkey : s->inner->rkey + 1 + pick(s, 4096);
+	msg->reth.total_bytes = bytes;
+	if (pick(s, 2) && bytes <= INNER_BYTES) /* up to the last byte that it may have */
+		msg->reth.raddr =
+		    from + (pick(s, 2) ? INNER_BYTES - bytes : pick(s, INNER_BYTES - bytes + 1));
+	reading.request = *msg;
+	nupa_tx_publish(&channel->tx, msg, 0);
+	return reading;
+}
+
+static bool is_allowed(const struct scene *s, const struct nupa_reth *reth)
+{
+	uint64_t from = (uintptr_t)s->b->memory + INNER_FROM;
+
+	return reth->rkey == s->inner->rkey && reth->raddr >= from &&
+	       reth->raddr - from <= INNER_BYTES &&
+	       reth->total_bytes <= INNER_BYTES - (reth->raddr - from);
+}
+
+/* True: it was answered in full. */
+static bool read_and_check(struct scene *s)
+{
+	struct nupa_channel *channel;
+	struct reading reading;
+	struct ibv_wc wc;
+
+	lock_both(s);
+	look_at_answers(s, true, NULL, NULL);
+	channel = channel_between(s->a, s->b);
+	CHECK(channel && !channel->broken);
+	reading = forge_read(s, channel);
+	unlock(s->b);
+	for (uint64_t until_ns = test_now_ns() + WAIT_NS;
+	     !reading.refused && reading.bytes < reading.request.reth.total_bytes;) {
+		CHECK_EQ(nupa_poll_cq(s->b->send_cq, 1, &wc), 0);
+		look_at_answers(s, true, take_answer, &reading);
+		CHECK(test_now_ns() < until_ns);
+	}
+	unlock(s->a);
+	CHECK_EQ(!reading.refused, is_allowed(s, &reading.request.reth));
+	CHECK(!reading.refused || !reading.bytes);
+	CHECK(reading.refused || reading.bytes == reading.request.reth.total_bytes);
+	return !reading.refused;
+}
+
+static void reads_bring_back_what_they_may_and_nothing_else(void)
+{
+	const char *text = getenv("NUPA_FUZZ_SECONDS");
+	uint64_t until_ns = test_now_ns() + (uint64_t)((text ? strtod(text, NULL) : 2) * 1e9);
+	uint64_t random = test_seed(), allowed = 0, refused = 0;
+	struct scene s = { .fabric = test_fabric(), .random = &random };
+
+	open_scene(&s, IBV_QPT_RC, false);
+	warm_up(&s);
+	do {
+		/* Open again, whatever the warming up has received there. */
+		memset(s.b->memory + INNER_FROM, OPEN, INNER_BYTES);
+		if (read_and_check(&s)) {
+			allowed++;
+		} else {
+			refused++; /* which is the end of the connection */
+			CHECK(begin_anew(&s));
+		}
+	} while (test_now_ns() < until_ns || !allowed || !refused);
+	printf("  %llu READs answered, %llu refused\n", (unsigned long long)allowed,
+	       (unsigned long long)refused);
+	close_scene(&s);
 	nupa_fabric_put(s.fabric);
 }
 
@@ -334,6 +488,7 @@ int main(int argc, char **argv)
 		CASE(to_a_reliable_queue_pair_with_shared_receives),
 		CASE(to_an_unreliable_queue_pair),
 		CASE(to_a_datagram_queue_pair),
+		CASE(reads_bring_back_what_they_may_and_nothing_else),
 	};
 
 	setenv("NUPA_QUIET", "1", 1);

@@ -130,6 +130,9 @@ static void a_try_respects_holders_and_the_bias(void)
 	nupa_lock_release(&lock);
 	take_often(&lock);
 	take_often(&outer);
+	nupa_lock_acquire(&lock);
+	CHECK(!nupa_lock_try(&lock)); /* its own holder, too */
+	nupa_lock_release(&lock);
 	/* Below another lock, as the engines of one process are driven along. */
 	nupa_lock_acquire(&outer);
 	CHECK(nupa_lock_try(&lock));
