@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A process that writes random bytes into the segment, everywhere, while others go on: their
- * transfers may fail, but none of them crashes, hangs, or touches memory that is not its region's.
+ * transfers may fail, but none of them crashes, hangs, or touches memory that is not its region's,
+ * for writing or for reading: that holds a number which must not turn up anywhere else.
  * NUPA_FUZZ_SECONDS says for how long; the seed is printed. */
 #include "engine.h"
 #include "runner.h"
 #include "end.h"
+#include "secret.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -15,9 +17,11 @@
 
 #define REGION_BYTES 65536u
 #define GUARD_BYTES 4096u
-#define GUARD 0x5a
+#define OPEN 0x11 /* what a region holds at first */
 #define RECVS 8u
 #define POLL_NS UINT64_C(3000000)
+#define ATTACK 99u /* wr_id */
+#define ATTACK_NS UINT64_C(20000000)
 #define TABLE_ENTRIES 256u /* as many as are backed */
 #define TABLE_ENTRY_BYTES sizeof(struct nupa_mr_entry)
 #define FINISH_NS UINT64_C(30000000000)
@@ -125,6 +129,13 @@ static bool party_connect(struct party *party, const struct party *peer)
 				       : mask) == 0;
 }
 
+/* What went on, of all that was asked for. */
+struct tally {
+	uint64_t lives, good;
+	/* READs beyond the region: all; refused; answered by the scribbler, if by anybody. */
+	uint64_t attacks, refused, forged;
+};
+
 static void post_recv(struct party *party, uint64_t random)
 {
 	struct ibv_sge sge = { (uintptr_t)region_of(party) + random % 1000, 40000,
@@ -174,59 +185,108 @@ static uint64_t poll_for(struct party *parties, uint64_t ns)
 	return good;
 }
 
-static void check_guards(const struct party *party)
+/* The guards are as they were, and nothing of them is in the region, whichever way it came. */
+static void check_memory(const uint8_t *memory, const uint8_t *pool, const struct secret *secret)
 {
-	for (uint32_t i = 0; i < GUARD_BYTES; i++) {
-		CHECK_EQ(party->memory[i], GUARD);
-		CHECK_EQ(party->memory[GUARD_BYTES + REGION_BYTES + i], GUARD);
-	}
+	const uint8_t *behind = memory + GUARD_BYTES + REGION_BYTES;
+
+	CHECK_EQ(secret_match(secret, memory, GUARD_BYTES), GUARD_BYTES);
+	CHECK_EQ(secret_match(secret, behind, GUARD_BYTES), GUARD_BYTES);
+	CHECK_EQ(secret_find(secret, memory + GUARD_BYTES, REGION_BYTES), REGION_BYTES);
+	if (pool)
+		CHECK_EQ(secret_find(secret, pool, REGION_BYTES), REGION_BYTES);
+}
+
+/* A READ across an end of the peer's region, with the right key.  What comes back, if anything
+ * does, is looked at with the rest of our region. */
+static void attack(struct party *parties, uint64_t *random, struct tally *tally)
+{
+	struct party *party = &parties[0];
+	uint32_t length = 16u << test_random(random) % 10, over = 8 + length / 4;
+	uint64_t from = (uintptr_t)region_of(&parties[1]);
+	struct ibv_sge sge = { (uintptr_t)region_of(party), length, party->mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = ATTACK,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_READ,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .rkey = parties[1].mr->rkey },
+	};
+	uint64_t until_ns = test_now_ns() + ATTACK_NS;
+	struct ibv_wc wc;
+
+	wr.wr.rdma.remote_addr =
+	    test_random(random) % 2 ? from - over : from + REGION_BYTES - length + over;
+	if (party->qp->qp_type != IBV_QPT_RC || nupa_post_send(party->qp, &wr, &bad))
+		return;
+	tally->attacks++;
+	do {
+		int n = nupa_poll_cq(party->cq, 1, &wc);
+
+		(void)nupa_poll_cq(parties[1].cq, 0, NULL); /* drives its engine */
+		if (n == 1 && wc.wr_id == ATTACK) {
+			tally->refused += wc.status == IBV_WC_REM_ACCESS_ERR;
+			tally->forged += wc.status == IBV_WC_SUCCESS;
+			return;
+		}
+		tally->good += n == 1 && wc.status == IBV_WC_SUCCESS;
+	} while (test_now_ns() < until_ns);
 }
 
 /* One life: attach, connect, transfer whatever goes, leave. */
-static uint64_t live_once(struct nupa_fabric *fabric, enum nupa_mover mover, uint8_t *memory[2],
-			  uint64_t *random)
+static void live_once(struct nupa_fabric *fabric, enum nupa_mover mover, uint8_t *memory[2],
+		      const struct secret *secret, uint64_t *random, struct tally *tally)
 {
 	enum ibv_qp_type type = test_random(random) % 4 ? IBV_QPT_RC : IBV_QPT_UC;
 	struct party parties[2] = { { .memory = memory[0] }, { .memory = memory[1] } };
-	uint64_t good = 0;
 
 	if (party_open(&parties[0], fabric, 0, mover, type) &&
 	    party_open(&parties[1], fabric, 1, mover, type) &&
 	    party_connect(&parties[0], &parties[1]) && party_connect(&parties[1], &parties[0])) {
+		if (test_random(random) % 2) /* or at its end, when much is amiss */
+			attack(parties, random, tally);
 		for (int round = 0; round < 20; round++) {
 			for (uint32_t i = 0; i < RECVS; i++)
 				post_recv(&parties[i % 2], test_random(random));
 			for (int i = 0; i < 8; i++)
 				post_send(&parties[i % 2], &parties[1 - i % 2], random);
-			good += poll_for(parties, POLL_NS / 20);
+			tally->good += poll_for(parties, POLL_NS / 20);
 		}
+		attack(parties, random, tally);
 	}
 	for (int i = 0; i < 2; i++) {
+		check_memory(memory[i], parties[i].pool, secret);
 		party_close(&parties[i]);
-		check_guards(&parties[i]);
+		check_memory(memory[i], NULL, secret);
 	}
-	return good;
+	tally->lives++;
 }
 
 static void live(struct nupa_fabric *fabric, enum nupa_mover mover, uint64_t seed,
 		 uint64_t until_ns)
 {
-	uint64_t random = seed, good = 0, lives = 0;
+	struct tally tally = { 0 };
+	uint64_t random = seed;
+	struct secret secret = secret_of(&random);
 	uint8_t *memory[2];
 
 	for (int i = 0; i < 2; i++) {
 		memory[i] = mmap(NULL, REGION_BYTES + 2 * GUARD_BYTES, PROT_READ | PROT_WRITE,
 				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		CHECK(memory[i] != MAP_FAILED);
-		memset(memory[i], GUARD, REGION_BYTES + 2 * GUARD_BYTES);
+		secret_fill(&secret, memory[i], REGION_BYTES + 2 * GUARD_BYTES);
+		memset(memory[i] + GUARD_BYTES, OPEN, REGION_BYTES);
 	}
-	while (test_now_ns() < until_ns) {
-		good += live_once(fabric, mover, memory, &random);
-		lives++;
-	}
-	printf("  mover %d: %llu lives, %llu requests went well\n", (int)mover,
-	       (unsigned long long)lives, (unsigned long long)good);
+	/* Both have to happen, whatever the fuzzer does, and however slow the machine is. */
+	while (test_now_ns() < until_ns || !tally.good || !tally.refused)
+		live_once(fabric, mover, memory, &secret, &random, &tally);
+	printf(
+	    "  mover %d: %llu lives, %llu requests went well, %llu of %llu attacks were refused\n",
+	    (int)mover, (unsigned long long)tally.lives, (unsigned long long)tally.good,
+	    (unsigned long long)tally.refused, (unsigned long long)tally.attacks);
 	fflush(stdout);
+	CHECK(tally.forged <= 1 + tally.refused / 8);
 	_exit(0);
 }
 
