@@ -18,6 +18,7 @@ from weakref import finalize
 
 from nupa._engine import ffi, lib
 from nupa.cxl.media import MediaError, PlainMedia
+from nupa.fabric.buffers import borrow
 from nupa.fabric.closing import Closing
 from nupa.fabric.errors import LocalError
 
@@ -48,7 +49,7 @@ class Memory(PlainMedia):
         #: Of what it is a part, and where in it: for windows.
         self.store = store
         self.base = base
-        self._kept = ffi.from_buffer(self._buffer, require_writable=True)
+        self._kept = borrow(self._buffer, writable=True)
         handle = lib.nupa_cxl_memory_new(self._kept + start, self.size)
         if handle == ffi.NULL:
             raise LocalError(f"memory of {self.size:#x} bytes", ffi.errno)

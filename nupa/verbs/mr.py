@@ -7,6 +7,7 @@ import mmap
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
+from nupa.fabric.buffers import borrow
 from nupa.verbs.base import PyverbsCM, closed, expect
 from nupa.verbs.dm import DM
 from nupa.verbs.enums import (
@@ -296,7 +297,7 @@ class NullMR(MR):
 def _from_buffer(source: Buffer, access: int) -> tuple[Any, int]:
     """The memory of an object with a buffer, which it keeps alive, and its bytes."""
     try:
-        memory = ffi.from_buffer(source, require_writable=bool(access & _WRITING))
+        memory = borrow(source, writable=bool(access & _WRITING))
     except TypeError:
         raise PyverbsUserError(
             f"Cannot register a {type(source).__name__}: give a number of bytes, or an object with "
@@ -307,7 +308,7 @@ def _from_buffer(source: Buffer, access: int) -> tuple[Any, int]:
             f"Cannot register this {type(source).__name__}: {error}. It has to be contiguous, and "
             "writable unless access is for reading only"
         ) from None
-    return memory, len(memory)
+    return memory, source.nbytes if isinstance(source, memoryview) else len(memory)
 
 
 def _allocate(length: int, access: int) -> mmap.mmap:

@@ -5,6 +5,8 @@ import array
 import errno
 import gc
 import mmap
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -71,6 +73,61 @@ def test_the_buffer_is_kept_as_long_as_the_region(pd: PD) -> None:
     del mr
     gc.collect()
     buffer.clear()
+
+
+def test_a_registered_memoryview_keeps_its_memory_and_may_be_released(pd: PD) -> None:
+    data = bytearray(b"abcdefgh")
+    source = memoryview(data)[2:6]
+    with MR(pd, source, LOCAL) as mr:
+        assert mr.length == 4
+        view = mr.view
+        source.release()
+        mr.write("1234")
+        assert (data, view.tobytes()) == (b"ab1234gh", b"1234")
+        with pytest.raises(BufferError):
+            data.append(0)
+    assert view.tobytes() == b"1234"
+    view.release()
+    del view
+    gc.collect()
+    data.append(0)
+
+
+COLLECTED = """
+import gc
+from nupa.cxl.parts import Memory
+from nupa.fabric import Fabric
+from nupa.verbs import MR, PD, Context
+from nupa.verbs.enums import IBV_ACCESS_LOCAL_WRITE
+
+class Node:
+    pass
+
+with Fabric(hosts=2) as fabric, Context(fabric=fabric, host=0) as ctx, PD(ctx) as pd:
+    for round in range(200):
+        # The collector clears what is older first: the source before what refers to it.
+        source = memoryview(bytearray(4096))
+        node = Node()
+        node.source = source
+        node.mr = MR(pd, source, IBV_ACCESS_LOCAL_WRITE)
+        node.view = node.mr.view
+        node.again = MR(pd, node.view, IBV_ACCESS_LOCAL_WRITE)
+        node.memory = Memory(memoryview(bytearray(4096)))
+        node.itself = node
+        del source, node
+        gc.collect()
+print("collected")
+"""
+
+
+def test_a_region_of_a_memoryview_can_be_collected_in_a_cycle() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", COLLECTED],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "collected\n", "")
 
 
 def test_bytes_can_be_registered_for_reading_only(pd: PD) -> None:
