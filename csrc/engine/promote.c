@@ -6,6 +6,8 @@
 #include "limits.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,9 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct nupa_keep_out keep_outs[KEEP_OUTS];
 static uint32_t own_threads;
+/* It was found last that memory may be pinned.  As long as it is so nothing more is promoted, so
+ * that what cannot be made private again does not grow. */
+static bool may_be_pinned;
 
 uint64_t nupa_page_bytes(void)
 {
@@ -72,6 +77,38 @@ void nupa_promote_count_own_threads(int more)
 
 	own_threads += (uint32_t)more;
 	leave(cancel_state);
+}
+
+static bool nothing_is_pinned(void)
+{
+	if (may_be_pinned)
+		may_be_pinned = !nupa_pins_excluded();
+	return !may_be_pinned;
+}
+
+/* Something could not be made private.  The C library's allocator takes pages that it gave back by
+ * madvise, which the shim does not see, for zeros: it shall keep them. */
+static void note_pins(void)
+{
+	may_be_pinned = !nupa_pins_excluded();
+	mallopt(M_TRIM_THRESHOLD, INT_MAX);
+}
+
+/* A slot without ranges. */
+static void empty(struct nupa_promoted *slot)
+{
+	bool has_pages = slot->from < slot->to;
+
+	if ((!has_pages || nothing_is_pinned()) && nupa_promoted_empty(slot))
+		return;
+	nupa_promoted_leave(slot);
+	note_pins();
+}
+
+static void retry(void)
+{
+	if (nupa_promoted_left())
+		nupa_promoted_retry(nothing_is_pinned());
 }
 
 int nupa_promote_fd(void)
@@ -249,14 +286,16 @@ static int get_ranges(void *addr, size_t bytes, struct nupa_shared_range *out, i
 	cancel_state = enter();
 	if (promote ? ready() : nupa_memfd_is_there()) {
 		n = find_ranges(&region, out, n_max, &whole);
-		if (promote && !whole)
+		promote = promote && !whole && nothing_is_pinned();
+		if (promote)
 			choose_pages(&region, va, bytes);
-		if (promote && !whole && promote_all(&region))
+		if (promote && promote_all(&region))
 			n = find_ranges(&region, out, n_max, &whole);
 		for (int i = 0; i < n; i++)
-			nupa_promoted_of(out[i].file_off)->ranges++;
+			nupa_promoted_use(nupa_promoted_of(out[i].file_off));
 		if (region.slot && !region.slot->ranges) /* taken in vain */
-			nupa_promoted_empty(region.slot);
+			empty(region.slot);
+		retry();
 	}
 	leave(cancel_state);
 	return n;
@@ -276,14 +315,16 @@ void nupa_promote_release(const struct nupa_shared_range *ranges, int n)
 {
 	int cancel_state = enter();
 
+	if (nupa_memfd_is_there())
+		retry();
 	for (int i = 0; i < n; i++) {
 		struct nupa_promoted *slot = nupa_promoted_of(ranges[i].file_off);
 
 		if (!slot->ranges)
 			continue; /* of a memfd before a fork */
 		slot->ranges--;
-		if (slot->ranges == 0 && nupa_memfd_is_there())
-			nupa_promoted_empty(slot);
+		if (slot->ranges == 0 && slot->used && nupa_memfd_is_there())
+			empty(slot);
 	}
 	leave(cancel_state);
 }
@@ -295,12 +336,13 @@ static int cancel_state_of_fork;
 void nupa_promote_before_fork(void)
 {
 	cancel_state_of_fork = enter();
-	if (nupa_memfd_is_there())
-		nupa_promoted_empty_all();
+	if (nupa_memfd_is_there() && !nupa_promoted_empty_all(nothing_is_pinned()))
+		note_pins();
 }
 
 void nupa_promote_after_fork(void)
 {
+	nupa_promoted_after_fork();
 	leave(cancel_state_of_fork);
 }
 

@@ -5,12 +5,14 @@
  *   promote_slots.c  where promoted pages are in the memfd
  *   promote_swap.c   how a mapping is replaced under running threads
  *   promote_hold.c   how their writes are held off meanwhile
+ *   promote_pins.c   whether the kernel may have pinned memory
  *   promote_maps.c   what the kernel says of the program's memory
  *
  * All of it is under the lock of promote.c. */
 #ifndef NUPA_PROMOTE_INTERNAL_H
 #define NUPA_PROMOTE_INTERNAL_H
 
+#include "list.h"
 #include "promote.h"
 
 #include <signal.h>
@@ -40,6 +42,9 @@ int nupa_maps_open(struct nupa_maps *maps);
 void nupa_maps_close(struct nupa_maps *maps);
 /* The first mapping that ends behind *address*; addresses only ascend. */
 bool nupa_maps_find(struct nupa_maps *maps, uint64_t address, struct nupa_vma *vma);
+/* The same, of shared mappings of files alone, with its name; "" if it is longer. */
+bool nupa_maps_find_shared(struct nupa_maps *maps, uint64_t address, struct nupa_vma *vma,
+			   char *name, uint32_t name_max);
 
 /* Memory to leave alone: what the kernel itself writes at any time on behalf of threads, their
  * stacks (signal frames) and control blocks (rseq, tid), and what we write. */
@@ -48,6 +53,12 @@ struct nupa_keep_out {
 };
 /* All of it, now, in no order: how many, or -errno. */
 int nupa_keep_outs(struct nupa_keep_out *keep_outs, int n_max);
+
+/* --- promote_pins.c ------------------------------------------------------------------ */
+
+/* Whether no page of this process is pinned for longer than a system call, as far as its open files
+ * tell.  For as long as writers are held off; else for a moment. */
+bool nupa_pins_excluded(void);
 
 /* --- promote_hold.c ------------------------------------------------------------------ */
 
@@ -67,6 +78,16 @@ uint64_t nupa_hold_max_bytes(void);
 /* From here on nobody writes to [va, +bytes), nor, with *first_touch*, touches a page of it that
  * was never touched.  The caller must not either. */
 bool nupa_hold_begin(struct nupa_hold *hold, uint64_t va, uint64_t bytes, bool first_touch);
+/* Whether nupa_hold_take works (Linux 6.8). */
+bool nupa_hold_can_take(void);
+/* Moves the pages of the piece, which is held with *first_touch*, to *at*, where the caller alone
+ * sees them; readers of the piece wait.  0: none of them was pinned, and none can be any more.
+ * EBUSY: one is pinned, or shared with another process since a fork; EAGAIN: or part of a huge page
+ * that is; or another errno.  None was moved then. */
+int nupa_hold_take(const struct nupa_hold *hold, uint64_t *at);
+void nupa_hold_put_back(const struct nupa_hold *hold);
+/* Frees them. */
+void nupa_hold_drop_taken(const struct nupa_hold *hold);
 /* *replaced*: there is another mapping at va now. */
 void nupa_hold_end(struct nupa_hold *hold, bool replaced);
 
@@ -76,8 +97,10 @@ void nupa_hold_end(struct nupa_hold *hold, bool replaced);
 struct nupa_keep_out nupa_swap_scratch(void);
 /* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd.
  * The mapping that was there goes to [park, +bytes), which is the caller's, without its pages.
- * Returns how many bytes have, from the front. */
+ * Returns how many bytes have, from the front: what may be pinned stays as it is. */
 uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park);
+/* Copies [offset, +bytes) of the memfd to memory that is zero. */
+bool nupa_swap_copy(int memfd, uint64_t to, uint64_t bytes, uint64_t offset);
 /* And back again, with these rights, to a mapping that is at *park*, which stays there empty: what
  * merged with its neighbours before, does again. */
 uint64_t nupa_swap_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, int prot,
@@ -92,6 +115,8 @@ struct nupa_promoted {
 	uint32_t ranges;   /* that were handed out */
 	uint32_t runs;     /* index + 1 of its first */
 	bool used;         /* has or may have pages */
+	bool left;         /* in the list of those that no range has, and that may be pinned */
+	struct nupa_list link;
 };
 
 /* Makes the memfd if there was none. */
@@ -113,14 +138,24 @@ extern struct nupa_promoted_file nupa_shim_promoted[NUPA_PROMOTED_FILES] __attri
 /* One for pages at and around *anchor*; NULL: all are taken. */
 struct nupa_promoted *nupa_promoted_take(uint64_t anchor);
 struct nupa_promoted *nupa_promoted_of(uint64_t file_off);
+/* A range of it is handed out. */
+void nupa_promoted_use(struct nupa_promoted *slot);
 /* Whether each page of it that is mapped is where its place says: no other page can then have the
  * place of one that is not. */
 bool nupa_promoted_is_straight(const struct nupa_promoted *slot);
 /* Promotes [va, +bytes); false: not all of it. */
 bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes);
-/* Makes what is mapped of it private again, and then it free; what cannot be stays. */
-void nupa_promoted_empty(struct nupa_promoted *slot);
-void nupa_promoted_empty_all(void);
+/* Makes what is mapped of it private again, and then it free; false: what may be pinned stays. */
+bool nupa_promoted_empty(struct nupa_promoted *slot);
+/* Of one that no range has: it is emptied later (nupa_promoted_retry). */
+void nupa_promoted_leave(struct nupa_promoted *slot);
+/* Whether any is to be. */
+bool nupa_promoted_left(void);
+/* Empties those that were left if nothing is pinned, else frees what the program has unmapped. */
+void nupa_promoted_retry(bool unpinned);
+/* Before a fork: all of them, and a copy for the child of what stays; false: there is such. */
+bool nupa_promoted_empty_all(bool unpinned);
+void nupa_promoted_after_fork(void);
 void nupa_promoted_forget_in_child(void);
 
 #endif

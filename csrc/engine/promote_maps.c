@@ -33,26 +33,30 @@ struct maps_query {
 #define MAPS_EXECUTABLE 0x04
 #define MAPS_SHARED 0x08
 #define MAPS_COVERING_OR_NEXT 0x10
+#define MAPS_FILE_BACKED 0x20
 
-static bool query(struct nupa_maps *maps, uint64_t address, struct nupa_vma *vma)
+/* *name* is empty where the mapping has none, or a longer one. */
+static bool query(struct nupa_maps *maps, uint64_t address, uint64_t kind, struct nupa_vma *vma,
+		  char *name, uint32_t name_bytes)
 {
-	char name[16];
 	struct maps_query q = {
 		.size = sizeof(q),
-		.flags = MAPS_COVERING_OR_NEXT,
+		.flags = MAPS_COVERING_OR_NEXT | kind,
 		.address = address,
-		.name_bytes = sizeof(name),
+		.name_bytes = name_bytes,
 		.name = (uintptr_t)name,
 	};
 	int error = ioctl(maps->fd, MAPS_QUERY, &q) ? errno : 0;
 
-	if (error == ENAMETOOLONG) { /* a file's name, which nobody asks for */
+	if (error == ENAMETOOLONG) {
 		q.name_bytes = 0;
 		q.name = 0;
 		error = ioctl(maps->fd, MAPS_QUERY, &q) ? errno : 0;
 	}
 	if (error)
 		return false;
+	if (!q.name_bytes)
+		name[0] = 0;
 	*vma = (struct nupa_vma){
 		.start = q.start,
 		.end = q.end,
@@ -63,13 +67,14 @@ static bool query(struct nupa_maps *maps, uint64_t address, struct nupa_vma *vma
 			(q.vma_flags & MAPS_WRITABLE ? PROT_WRITE : 0) |
 			(q.vma_flags & MAPS_EXECUTABLE ? PROT_EXEC : 0),
 		.shared = q.vma_flags & MAPS_SHARED,
-		.stack = q.name_bytes && strcmp(name, "[stack]") == 0,
+		.stack = strcmp(name, "[stack]") == 0,
 	};
 	return true;
 }
 
 /* One line of text, from maps->at on, which moves behind it. */
-static bool parse(struct nupa_maps *maps, struct nupa_vma *vma)
+static bool parse(struct nupa_maps *maps, struct nupa_vma *vma, const char **name,
+		  size_t *name_bytes)
 {
 	const char *line = maps->text + maps->at;
 	const char *end = memchr(line, '\n', maps->text_bytes - maps->at);
@@ -81,14 +86,17 @@ static bool parse(struct nupa_maps *maps, struct nupa_vma *vma)
 		return false;
 	maps->at = (size_t)(end + 1 - maps->text);
 	*vma = (struct nupa_vma){ 0 };
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4c %" SCNx64 " %x:%x %" SCNu64 "%n", &vma->start,
-		   &vma->end, prot, &vma->offset, &major, &minor, &vma->inode, &name_at) != 7)
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4c %" SCNx64 " %x:%x %" SCNu64 " %n",
+		   &vma->start, &vma->end, prot, &vma->offset, &major, &minor, &vma->inode,
+		   &name_at) != 7)
 		return false;
 	vma->device = makedev(major, minor);
 	vma->prot = (prot[0] == 'r' ? PROT_READ : 0) | (prot[1] == 'w' ? PROT_WRITE : 0) |
 		    (prot[2] == 'x' ? PROT_EXEC : 0);
 	vma->shared = prot[3] == 's';
-	vma->stack = end - line >= 7 && memcmp(end - 7, "[stack]", 7) == 0;
+	*name = line + name_at < end ? line + name_at : end;
+	*name_bytes = (size_t)(end - *name);
+	vma->stack = *name_bytes == 7 && memcmp(*name, "[stack]", 7) == 0;
 	return true;
 }
 
@@ -143,16 +151,38 @@ void nupa_maps_close(struct nupa_maps *maps)
 
 bool nupa_maps_find(struct nupa_maps *maps, uint64_t address, struct nupa_vma *vma)
 {
-	size_t line = maps->at;
+	size_t line = maps->at, name_bytes;
+	const char *text;
+	char name[16];
 
 	if (!maps->text)
-		return query(maps, address, vma);
-	while (parse(maps, vma)) {
+		return query(maps, address, 0, vma, name, sizeof(name));
+	while (parse(maps, vma, &text, &name_bytes)) {
 		if (vma->end > address) {
 			maps->at = line; /* the next question may mean the same one */
 			return true;
 		}
 		line = maps->at;
+	}
+	return false;
+}
+
+bool nupa_maps_find_shared(struct nupa_maps *maps, uint64_t address, struct nupa_vma *vma,
+			   char *name, uint32_t name_max)
+{
+	size_t name_bytes;
+	const char *text;
+
+	if (!maps->text)
+		return query(maps, address, MAPS_SHARED | MAPS_FILE_BACKED, vma, name, name_max);
+	while (parse(maps, vma, &text, &name_bytes)) {
+		if (vma->end <= address || !vma->shared)
+			continue;
+		if (name_bytes >= name_max)
+			name_bytes = 0;
+		memcpy(name, text, name_bytes);
+		name[name_bytes] = 0;
+		return true;
 	}
 	return false;
 }

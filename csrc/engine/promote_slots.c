@@ -40,6 +40,8 @@ static uint64_t memfd_inode;
 static struct nupa_promoted slots[NUPA_PROMOTED_MAX];
 static struct run runs[NUPA_PROMOTED_MAX];
 static uint32_t next_slot, next_run; /* where to look for a free one */
+/* Slots that no range has, and whose pages may be pinned: they wait to be emptied. */
+static struct nupa_list left = { &left, &left };
 
 /* --- the memfd ----------------------------------------------------------------------- */
 
@@ -192,15 +194,13 @@ static struct run *run_take(struct nupa_promoted *slot, uint64_t va, uint64_t by
 	return NULL;
 }
 
-static void runs_free(struct nupa_promoted *slot)
+static void run_free_first(struct nupa_promoted *slot)
 {
-	while (slot->runs) {
-		struct run *run = &runs[slot->runs - 1];
+	struct run *run = &runs[slot->runs - 1];
 
-		munmap((void *)(uintptr_t)run->park, run->bytes);
-		slot->runs = run->next;
-		*run = (struct run){ 0 };
-	}
+	munmap((void *)(uintptr_t)run->park, run->bytes);
+	slot->runs = run->next;
+	*run = (struct run){ 0 };
 }
 
 /* The run that has the page at va; and it, or else the next one of the slot, ends at *end. */
@@ -310,54 +310,279 @@ static bool empty_home(const struct nupa_promoted *slot)
 	return all;
 }
 
-void nupa_promoted_empty(struct nupa_promoted *slot)
+static void unleave(struct nupa_promoted *slot)
 {
-	/* If not all could be, it stays until it is wanted again, or given back again.  What the
-	 * program unmapped goes, too. */
-	if ((empty_home(slot) || (empty_those(slot, false) && empty_those(slot, true))) &&
-	    punch(slot_start(slot), SLOT_BYTES)) {
-		runs_free(slot);
-		slot->used = false;
-	}
+	if (slot->left)
+		nupa_list_del(&slot->link);
+	slot->left = false;
 }
 
-bool nupa_promoted_is_straight(const struct nupa_promoted *slot)
+void nupa_promoted_use(struct nupa_promoted *slot)
+{
+	slot->ranges++;
+	unleave(slot);
+}
+
+static bool slot_free(struct nupa_promoted *slot)
+{
+	if (!punch(slot_start(slot), SLOT_BYTES))
+		return false;
+	while (slot->runs)
+		run_free_first(slot);
+	unleave(slot);
+	slot->used = false;
+	return true;
+}
+
+/* If not all could be, it stays until it is wanted again, or given back again.  What the program
+ * unmapped goes, too. */
+bool nupa_promoted_empty(struct nupa_promoted *slot)
+{
+	return (empty_home(slot) || (empty_those(slot, false) && empty_those(slot, true))) &&
+	       slot_free(slot);
+}
+
+/* Where a slot is mapped. */
+struct survey {
+	bool elsewhere; /* than where its place says */
+	uint32_t n;
+};
+
+static bool look(const struct nupa_promoted *slot, struct survey *survey)
 {
 	uint64_t at = 0;
 	struct nupa_maps maps;
 	struct nupa_vma vma;
-	bool straight = true;
 
+	*survey = (struct survey){ 0 };
 	if (nupa_maps_open(&maps))
 		return false;
-	while (straight && nupa_maps_find(&maps, at, &vma)) {
+	while (!survey->elsewhere && nupa_maps_find(&maps, at, &vma)) {
 		at = vma.end;
-		if (nupa_vma_is_memfd(&vma) && nupa_promoted_of(vma.offset) == slot)
-			straight = vma.offset == slot_place(slot, vma.start);
+		if (!nupa_vma_is_memfd(&vma) || nupa_promoted_of(vma.offset) != slot)
+			continue;
+		survey->elsewhere = vma.offset != slot_place(slot, vma.start);
+		survey->n++;
 	}
 	nupa_maps_close(&maps);
-	return straight;
+	return true;
+}
+
+bool nupa_promoted_is_straight(const struct nupa_promoted *slot)
+{
+	struct survey survey;
+
+	return look(slot, &survey) && !survey.elsewhere;
 }
 
 bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes)
 {
-	uint64_t place = slot_place(slot, va);
+	uint64_t place = slot_place(slot, va), done;
 	struct run *run;
 
 	/* Pages that the program unmapped may have left their contents there. */
 	if (slot->runs && !punch(place, bytes))
 		return false;
 	run = run_take(slot, va, bytes);
+	if (!run)
+		return false;
+	done = nupa_swap_in(memfd, va, bytes, place, run->park);
+	if (!done) {
+		run_free_first(slot);
+		return false;
+	}
 	slot->from = va < slot->from ? va : slot->from;
-	slot->to = va + bytes > slot->to ? va + bytes : slot->to;
-	return run && nupa_swap_in(memfd, va, bytes, place, run->park) == bytes;
+	slot->to = va + done > slot->to ? va + done : slot->to;
+	return done == bytes;
 }
 
-void nupa_promoted_empty_all(void)
+/* --- what may be pinned -------------------------------------------------------------- */
+
+void nupa_promoted_leave(struct nupa_promoted *slot)
 {
+	if (!slot->left)
+		nupa_list_add(&left, &slot->link);
+	slot->left = true;
+}
+
+bool nupa_promoted_left(void)
+{
+	return !nupa_list_empty(&left);
+}
+
+/* The next stretch of the slot from *at* on where none of it is mapped; false: there is none. */
+static bool find_unmapped(const struct nupa_promoted *slot, uint64_t at, uint64_t *from,
+			  uint64_t *to)
+{
+	struct nupa_maps maps;
+	struct nupa_vma vma;
+
+	if (nupa_maps_open(&maps))
+		return false;
+	*from = *to = at;
+	while (*to < slot->to && nupa_maps_find(&maps, *to, &vma)) {
+		uint64_t start = vma.start < slot->to ? vma.start : slot->to;
+		bool mapped = nupa_vma_is_memfd(&vma) && nupa_promoted_of(vma.offset) == slot;
+
+		*to = start > *to ? start : *to;
+		if (mapped && *to > *from)
+			break;
+		*to = vma.end < slot->to ? vma.end : slot->to;
+		if (mapped)
+			*from = *to;
+	}
+	nupa_maps_close(&maps);
+	return *from < *to;
+}
+
+static bool has_pages(const struct nupa_promoted *slot, uint64_t from, uint64_t to)
+{
+	off_t data = lseek(memfd, (off_t)slot_place(slot, from), SEEK_DATA);
+
+	return data >= 0 && (uint64_t)data < slot_place(slot, to);
+}
+
+/* What the program has unmapped, the kernel may still have pinned: but nobody sees it.  False: all
+ * mappings had to be looked at. */
+static bool free_unmapped(struct nupa_promoted *slot)
+{
+	struct survey survey;
+	uint64_t from, to;
+	bool quick = true;
+
+	for (uint64_t at = slot->from; find_unmapped(slot, at, &from, &to); at = to) {
+		if (to - from < slot->to - slot->from && !has_pages(slot, from, to))
+			continue;
+		if (quick && (!look(slot, &survey) || survey.elsewhere))
+			return false;
+		quick = false;
+		if (!survey.n) {
+			(void)slot_free(slot);
+			return false;
+		}
+		(void)punch(slot_place(slot, from), to - from);
+	}
+	return quick;
+}
+
+/* As many as one call looks at. */
+#define RETRIES 8u
+
+void nupa_promoted_retry(bool unpinned)
+{
+	struct nupa_list *at = left.next, *next;
+
+	if (unpinned) {
+		for (; at != &left; at = next) {
+			next = at->next;
+			(void)nupa_promoted_empty(container_of(at, struct nupa_promoted, link));
+		}
+		return;
+	}
+	for (uint32_t i = 0; i < RETRIES && (at = nupa_list_pop(&left)) != NULL; i++) {
+		struct nupa_promoted *slot = container_of(at, struct nupa_promoted, link);
+		bool quick;
+
+		nupa_list_add(&left, at); /* behind the others */
+		quick = free_unmapped(slot);
+		if (!quick)
+			break;
+	}
+}
+
+/* --- fork ---------------------------------------------------------------------------- */
+
+/* What stays promoted over a fork, and a copy of it, which the child puts in its place. */
+struct copy {
+	uint64_t va, bytes, copy; /* 0: none could be made */
+	int prot;
+};
+
+#define COPIES_MAX 65536u /* as many as there may be mappings (vm.max_map_count) */
+
+static struct copy *copies;
+static uint32_t n_copies;
+
+static uint64_t copy_make(const struct nupa_vma *vma)
+{
+	uint64_t bytes = vma->end - vma->start;
+	uint64_t to = park_make(bytes, PROT_READ | PROT_WRITE);
+
+	if (to && nupa_swap_copy(memfd, to, bytes, vma->offset) &&
+	    mprotect((void *)(uintptr_t)to, bytes, vma->prot) == 0)
+		return to;
+	if (to)
+		munmap((void *)(uintptr_t)to, bytes);
+	return 0;
+}
+
+static void copies_make(void)
+{
+	uint64_t at = 0;
+	struct nupa_maps maps;
+	struct nupa_vma vma;
+
+	copies = mmap(NULL, COPIES_MAX * sizeof(*copies), PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (copies == MAP_FAILED)
+		copies = NULL;
+	if (!copies || nupa_maps_open(&maps))
+		return;
+	while (n_copies < COPIES_MAX && nupa_maps_find(&maps, at, &vma)) {
+		at = vma.end;
+		if (nupa_vma_is_memfd(&vma))
+			copies[n_copies++] = (struct copy){ vma.start, vma.end - vma.start,
+							    copy_make(&vma), vma.prot };
+	}
+	nupa_maps_close(&maps);
+}
+
+static void copies_drop(void)
+{
+	for (uint32_t i = 0; i < n_copies; i++)
+		if (copies[i].copy)
+			munmap((void *)(uintptr_t)copies[i].copy, copies[i].bytes);
+	if (copies)
+		munmap(copies, COPIES_MAX * sizeof(*copies));
+	copies = NULL;
+	n_copies = 0;
+}
+
+bool nupa_promoted_empty_all(bool unpinned)
+{
+	bool all = true;
+
 	for (uint32_t i = 0; i < NUPA_PROMOTED_MAX; i++)
 		if (slots[i].used)
-			nupa_promoted_empty(&slots[i]);
+			all &= unpinned && nupa_promoted_empty(&slots[i]);
+	if (!all)
+		copies_make();
+	return all;
+}
+
+void nupa_promoted_after_fork(void)
+{
+	copies_drop();
+}
+
+/* The copy as of the fork; else at least our writes are our own, from here on. */
+static bool make_private_in_child(const struct nupa_vma *vma)
+{
+	uint64_t bytes = vma->end - vma->start;
+
+	for (uint32_t i = 0; i < n_copies; i++) {
+		struct copy *copy = &copies[i];
+
+		if (copy->va == vma->start && copy->bytes == bytes && copy->copy &&
+		    mremap((void *)(uintptr_t)copy->copy, bytes, bytes,
+			   MREMAP_MAYMOVE | MREMAP_FIXED,
+			   (void *)(uintptr_t)vma->start) != MAP_FAILED) {
+			copy->copy = 0;
+			return true;
+		}
+	}
+	return mmap((void *)(uintptr_t)vma->start, bytes, vma->prot, MAP_PRIVATE | MAP_FIXED, memfd,
+		    (off_t)vma->offset) != MAP_FAILED;
 }
 
 void nupa_promoted_forget_in_child(void)
@@ -368,19 +593,18 @@ void nupa_promoted_forget_in_child(void)
 
 	if (!nupa_memfd_is_there())
 		return;
-	/* What could not be made private before: at least our writes are, from here on. */
 	if (nupa_maps_open(&maps) == 0) {
 		while (nupa_maps_find(&maps, at, &vma)) {
 			at = vma.end;
-			if (nupa_vma_is_memfd(&vma) &&
-			    mmap((void *)(uintptr_t)vma.start, vma.end - vma.start, vma.prot,
-				 MAP_PRIVATE | MAP_FIXED, memfd, (off_t)vma.offset) == MAP_FAILED)
+			if (nupa_vma_is_memfd(&vma) && !make_private_in_child(&vma))
 				abort(); /* rather than write to the parent's memory */
 		}
 		nupa_maps_close(&maps);
 	}
+	copies_drop();
 	close(memfd);
 	memfd = -1;
 	memset(slots, 0, sizeof(slots));
 	memset(runs, 0, sizeof(runs));
+	nupa_list_init(&left);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * How private memory and memory of the memfd take each other's place under running threads, piece
- * by piece: writers are held off; the piece is copied; one system call puts the copy in its place;
- * who waited finds it there.  Reads go on all the time. */
+ * by piece: writers are held off; it is proven that the kernel has no page of the piece pinned,
+ * which it would go on writing to; the piece is copied; one system call puts the copy in its place,
+ * where the writers find it.  The copy comes after the proof, as what was pinned before may have
+ * been written until then. */
 #define _GNU_SOURCE
 #include "promote_internal.h"
 
@@ -79,55 +81,99 @@ static uint32_t next_run(uint32_t *at, uint32_t n)
 	return end - *at;
 }
 
+static bool find_pages_in_use(int pagemap, uint64_t va, uint32_t n)
+{
+	long bytes = (long)(n * sizeof(pages[0]));
+
+	return call_pread(pagemap, (uintptr_t)pages, (uint64_t)bytes,
+			  va / nupa_page_bytes() * sizeof(pages[0])) == bytes;
+}
+
 /* Pages that were never touched are holes in the memfd, too. */
-static bool copy_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64_t offset)
+static bool copy_in(int memfd, uint64_t from, uint32_t n, uint64_t offset)
 {
 	uint64_t page = nupa_page_bytes();
-	uint32_t n = (uint32_t)(bytes / page), run;
+	uint32_t run;
 
-	if (call_pread(pagemap, (uintptr_t)pages, n * sizeof(pages[0]),
-		       va / page * sizeof(pages[0])) != (long)(n * sizeof(pages[0])))
-		return false;
 	for (uint32_t at = 0; (run = next_run(&at, n)) != 0; at += run)
-		if (!write_all(memfd, va + at * page, run * page, offset + at * page))
+		if (!write_all(memfd, from + at * page, run * page, offset + at * page))
 			return false;
 	return true;
 }
 
-/* The private pages go to *park*, the memfd's take their place. */
-static bool exchange_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park)
+static void populate(uint64_t va, uint32_t n)
 {
+	uint64_t page = nupa_page_bytes();
+	uint32_t run;
+
+	for (uint32_t at = 0; (run = next_run(&at, n)) != 0; at += run)
+		(void)madvise((void *)(uintptr_t)(va + at * page), run * page, MADV_POPULATE_WRITE);
+}
+
+/* The mapping goes to *park*, with what pages it still has; the memfd's takes its place. */
+static bool exchange_in(int memfd, const struct nupa_hold *hold, uint64_t offset, uint64_t park)
+{
+	uint64_t va = hold->va, bytes = hold->bytes;
+
 	/* Between the two calls there is nothing at va, so whoever touches it waits. */
 	if (syscall(SYS_mremap, va, bytes, bytes, MOVE_PAGES, park) != (long)park)
 		return false;
 	if (syscall(SYS_mmap, va, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memfd,
 		    offset) == (long)va)
 		return true;
-	syscall(SYS_mremap, park, bytes, bytes, MOVE_PAGES, va);
+	if (!nupa_hold_can_take())
+		syscall(SYS_mremap, park, bytes, bytes, MOVE_PAGES, va);
 	return false;
+}
+
+/* While the piece is held: 0 or errno. */
+static int replace(int memfd, int pagemap, const struct nupa_hold *hold, uint64_t offset,
+		   uint64_t park)
+{
+	uint32_t n = (uint32_t)(hold->bytes / nupa_page_bytes());
+	bool take = nupa_hold_can_take(), done;
+	uint64_t from = hold->va;
+	int error = 0;
+
+	if (!find_pages_in_use(pagemap, hold->va, n))
+		return EIO;
+	if (take)
+		error = nupa_hold_take(hold, &from);
+	else if (!nupa_pins_excluded())
+		error = EPERM;
+	if (error)
+		return error;
+	done = copy_in(memfd, from, n, offset) && exchange_in(memfd, hold, offset, park);
+	if (take && !done)
+		nupa_hold_put_back(hold);
+	return done ? 0 : ENOMEM;
 }
 
 static bool piece_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64_t offset,
 		     uint64_t park)
 {
-	uint64_t page = nupa_page_bytes();
-	uint32_t n = (uint32_t)(bytes / page), run;
+	uint32_t n = (uint32_t)(bytes / nupa_page_bytes());
 	struct nupa_hold hold;
-	bool done;
+	int error;
 
-	if (!nupa_hold_begin(&hold, va, bytes, true))
-		return false;
-	done = copy_in(memfd, pagemap, va, bytes, offset) &&
-	       exchange_in(memfd, va, bytes, offset, park);
-	nupa_hold_end(&hold, done);
-	if (!done) {
+	for (int tries = 0;; tries++) {
+		if (!nupa_hold_begin(&hold, va, bytes, true))
+			return false;
+		error = replace(memfd, pagemap, &hold, offset, park);
+		nupa_hold_end(&hold, error == 0);
+		if (error != EBUSY || tries)
+			break;
+		populate(va, n); /* no page is shared with another process now */
+	}
+	if (error) {
 		punch(memfd, offset, bytes);
 		return false;
 	}
-	(void)madvise((void *)(uintptr_t)park, bytes, MADV_DONTNEED);
-	/* What was touched before shall not fault later. */
-	for (uint32_t at = 0; (run = next_run(&at, n)) != 0; at += run)
-		(void)madvise((void *)(uintptr_t)(va + at * page), run * page, MADV_POPULATE_WRITE);
+	if (nupa_hold_can_take())
+		nupa_hold_drop_taken(&hold);
+	else
+		(void)madvise((void *)(uintptr_t)park, bytes, MADV_DONTNEED);
+	populate(va, n); /* what was touched before shall not fault later */
 	return true;
 }
 
@@ -196,6 +242,13 @@ static bool copy_out(int memfd, uint64_t to, uint64_t bytes, uint64_t offset, st
 	return true;
 }
 
+bool nupa_swap_copy(int memfd, uint64_t to, uint64_t bytes, uint64_t offset)
+{
+	struct extent extent = { 0 };
+
+	return copy_out(memfd, to, bytes, offset, &extent);
+}
+
 static bool piece_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, int prot,
 		      uint64_t copy, struct extent *extent)
 {
@@ -207,7 +260,7 @@ static bool piece_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, i
 	    extent->to >= offset + bytes)
 		(void)madvise((void *)(uintptr_t)copy, bytes, MADV_POPULATE_WRITE);
 	if (nupa_hold_begin(&hold, va, bytes, false)) {
-		done = copy_out(memfd, copy, bytes, offset, extent) &&
+		done = nupa_pins_excluded() && copy_out(memfd, copy, bytes, offset, extent) &&
 		       (prot == (PROT_READ | PROT_WRITE) ||
 			mprotect((void *)(uintptr_t)copy, bytes, prot) == 0) &&
 		       syscall(SYS_mremap, copy, bytes, bytes, MOVE_PAGES, va) == (long)va;
@@ -215,6 +268,8 @@ static bool piece_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, i
 	}
 	if (done)
 		punch(memfd, offset, bytes);
+	else
+		(void)madvise((void *)(uintptr_t)copy, bytes, MADV_DONTNEED);
 	return done;
 }
 
