@@ -6,12 +6,10 @@
 #include "promoted.h"
 #include "runner.h"
 
-#include <grp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -130,19 +128,6 @@ static void register_randomly(uint32_t rounds)
 		let_go(&held[i]);
 }
 
-/* Whether the userfaultfd that we get holds off what system calls write. */
-static bool sees_system_calls(void)
-{
-	FILE *file = fopen("/proc/sys/vm/unprivileged_userfaultfd", "re");
-	bool sees = geteuid() == 0 || access("/dev/userfaultfd", R_OK | W_OK) == 0;
-
-	if (file) {
-		sees |= fgetc(file) == '1';
-		fclose(file);
-	}
-	return sees;
-}
-
 static void four_writers_lose_no_update_through_1000_registrations(void)
 {
 	struct writer writers[WRITERS];
@@ -156,19 +141,10 @@ static void four_writers_lose_no_update_through_1000_registrations(void)
 	stop_writers(writers);
 }
 
-/* A process that changed its user may not look at itself by /proc unless it is dumpable. */
-static void become_nobody(void)
-{
-	if (geteuid() == 0)
-		CHECK(setgroups(0, NULL) == 0 && setresgid(65534, 65534, 65534) == 0 &&
-		      setresuid(65534, 65534, 65534) == 0 &&
-		      prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
-	spares_neighbours = !sees_system_calls();
-}
-
 static void nor_do_they_as_an_ordinary_user(void)
 {
 	become_nobody();
+	spares_neighbours = !sees_system_calls();
 	four_writers_lose_no_update_through_1000_registrations();
 }
 
@@ -231,6 +207,7 @@ static void one_that_writes_beside_the_region_succeeds_for_every_user(void)
 	become_nobody();
 	if (!promotion_works())
 		return;
+	spares_neighbours = !sees_system_calls();
 	words = (uint64_t *)(void *)map_pages(4, PROT_READ | PROT_WRITE);
 	read_beside_registrations(&words[0], register_all_but_the_ends);
 	stop = false;

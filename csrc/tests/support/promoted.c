@@ -5,7 +5,9 @@
 
 #include "runner.h"
 
+#include <grp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,4 +56,25 @@ uint64_t bytes_in_memfd(void)
 
 	CHECK_EQ(fstat(nupa_promote_fd(), &status), 0);
 	return (uint64_t)status.st_blocks * 512;
+}
+
+bool sees_system_calls(void)
+{
+	FILE *file = fopen("/proc/sys/vm/unprivileged_userfaultfd", "re");
+	bool sees = geteuid() == 0 || access("/dev/userfaultfd", R_OK | W_OK) == 0;
+
+	if (file) {
+		sees |= fgetc(file) == '1';
+		fclose(file);
+	}
+	return sees;
+}
+
+/* A process that changed its user may not look at itself by /proc unless it is dumpable. */
+void become_nobody(void)
+{
+	if (geteuid() == 0)
+		CHECK(setgroups(0, NULL) == 0 && setresgid(65534, 65534, 65534) == 0 &&
+		      setresuid(65534, 65534, 65534) == 0 &&
+		      prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
 }

@@ -16,5 +16,9 @@ uint8_t *map_pages(size_t n, int prot);
 struct nupa_shared_range promote_one(void *at, size_t bytes);
 void stays_private(void *at, size_t bytes);
 uint64_t bytes_in_memfd(void);
+/* Whether the userfaultfd that we get holds off what system calls write. */
+bool sees_system_calls(void);
+/* Root becomes an ordinary user. */
+void become_nobody(void);
 
 #endif

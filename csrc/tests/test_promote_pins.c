@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Promotion and memory that the kernel has pinned: whatever it stores there, before a registration,
+ * during and after it, the program finds. */
+#define _GNU_SOURCE
+#include "end.h"
+#include "promoted.h"
+#include "uring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGES 16u
+#define HUGE_BYTES ((size_t)2 << 20)
+
+static bool works(void)
+{
+	return promotion_works() && uring_works();
+}
+
+static uint8_t *filled_pages(size_t n, int fill)
+{
+	return memset(map_pages(n, PROT_READ | PROT_WRITE), fill, n * page());
+}
+
+static bool is_filled(const uint8_t *at, size_t bytes, uint8_t with)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (at[i] != with)
+			return false;
+	return true;
+}
+
+/* An empty pipe: what is read from it is in flight for as long as we like. */
+struct source {
+	int ends[2];
+};
+
+static struct source source_open(void)
+{
+	struct source source;
+
+	CHECK_EQ(pipe2(source.ends, O_CLOEXEC), 0);
+	return source;
+}
+
+static void source_close(struct source source)
+{
+	close(source.ends[0]);
+	close(source.ends[1]);
+}
+
+static void give(struct source source, uint8_t byte, size_t bytes)
+{
+	uint8_t data[512];
+
+	memset(data, byte, sizeof(data));
+	CHECK(bytes <= sizeof(data));
+	CHECK_EQ(write(source.ends[1], data, bytes), bytes);
+}
+
+/* The kernel stores *byte* into the pinned buffer, everywhere. */
+static void store(struct uring *ring, uint8_t *at, size_t bytes, uint8_t byte)
+{
+	struct source source = source_open();
+
+	for (size_t i = 0; i < bytes; i += 512) {
+		give(source, byte, 512);
+		uring_read(ring, source.ends[0], at + i, 512);
+		CHECK_EQ(uring_wait(ring), 512);
+	}
+	source_close(source);
+}
+
+/* --- pinned before ------------------------------------------------------------------- */
+
+static void pinned_memory_stays_private_and_the_program_sees_what_the_kernel_stores(void)
+{
+	struct nupa_shared_range range;
+	struct uring ring;
+	uint8_t *at;
+
+	if (!works())
+		return;
+	at = filled_pages(PAGES, 'a');
+	uring_open(&ring);
+	uring_pin(&ring, at, PAGES * page());
+	stays_private(at, PAGES * page());
+	CHECK(is_filled(at, PAGES * page(), 'a'));
+	store(&ring, at, PAGES * page(), 'Z');
+	CHECK(is_filled(at, PAGES * page(), 'Z'));
+	uring_unpin(&ring);
+	range = promote_one(at, PAGES * page());
+	CHECK(is_filled(at, PAGES * page(), 'Z'));
+	uring_close(&ring);
+	nupa_promote_release(&range, 1);
+	CHECK_EQ(bytes_in_memfd(), 0);
+	CHECK(is_filled(at, PAGES * page(), 'Z'));
+}
+
+static void nor_does_an_ordinary_user_lose_any_of_it(void)
+{
+	become_nobody();
+	pinned_memory_stays_private_and_the_program_sees_what_the_kernel_stores();
+}
+
+/* Whichever page it is: those before it are as they were. */
+static void one_pinned_page_keeps_its_piece_private(void)
+{
+	struct nupa_shared_range ranges[8];
+	const uint32_t n = 600; /* three pieces at least */
+	struct uring ring;
+	uint8_t *at;
+
+	if (!works())
+		return;
+	at = filled_pages(n, 'a');
+	uring_open(&ring);
+	for (uint32_t pinned = 7; pinned < n; pinned += 199) {
+		int n_ranges;
+
+		uring_pin(&ring, at + pinned * page(), page());
+		n_ranges = nupa_promote(at, n * page(), ranges, 8);
+		for (int i = 0; i < n_ranges; i++)
+			CHECK(ranges[i].va + ranges[i].bytes <= (uintptr_t)at + pinned * page() ||
+			      ranges[i].va > (uintptr_t)at + pinned * page());
+		for (uint32_t i = 0; i < n; i++)
+			CHECK_EQ(at[i * page() + 5], 'a');
+		store(&ring, at + pinned * page(), page(), 'Z');
+		CHECK(is_filled(at + pinned * page(), page(), 'Z'));
+		memset(at, 'a', n * page());
+		uring_close(&ring); /* so that all can be private again */
+		nupa_promote_release(ranges, n_ranges);
+		uring_open(&ring);
+	}
+	uring_close(&ring);
+}
+
+static void a_read_that_is_in_flight_arrives(void)
+{
+	struct source source;
+	struct uring ring;
+	uint8_t *at;
+
+	if (!works())
+		return;
+	source = source_open();
+	at = filled_pages(PAGES, 'a');
+	uring_open(&ring);
+	uring_pin(&ring, at, PAGES * page());
+	uring_read(&ring, source.ends[0], at + 5000, 100);
+	stays_private(at, PAGES * page());
+	give(source, 'Z', 100);
+	CHECK_EQ(uring_wait(&ring), 100);
+	CHECK(is_filled(at + 5000, 100, 'Z'));
+	CHECK(is_filled(at, 5000, 'a'));
+	source_close(source);
+	uring_close(&ring);
+}
+
+/* --- pinned while promoted ----------------------------------------------------------- */
+
+static void a_pin_taken_while_promoted_stays_good_after_the_release(void)
+{
+	struct nupa_shared_range range, other;
+	struct uring ring;
+	uint8_t *at;
+
+	if (!works())
+		return;
+	at = filled_pages(PAGES, 'a');
+	range = promote_one(at, PAGES * page());
+	uring_open(&ring);
+	uring_pin(&ring, at, PAGES * page());
+	nupa_promote_release(&range, 1);
+	store(&ring, at, PAGES * page(), 'Z');
+	CHECK(is_filled(at, PAGES * page(), 'Z'));
+	/* Registered again, it is the same memory. */
+	other = promote_one(at, PAGES * page());
+	CHECK_EQ(other.file_off, range.file_off);
+	nupa_promote_release(&other, 1);
+	store(&ring, at, PAGES * page(), 'Y');
+	CHECK(is_filled(at, PAGES * page(), 'Y'));
+	/* Private again at the next chance. */
+	uring_close(&ring);
+	other = promote_one(filled_pages(1, 1), page());
+	CHECK_EQ(bytes_in_memfd(), page());
+	CHECK(is_filled(at, PAGES * page(), 'Y'));
+	nupa_promote_release(&other, 1);
+	CHECK_EQ(bytes_in_memfd(), 0);
+	CHECK_EQ(madvise(at, page(), MADV_DONTNEED), 0);
+	CHECK_EQ(at[0], 0);
+}
+
+static void so_it_does_for_an_ordinary_user(void)
+{
+	become_nobody();
+	a_pin_taken_while_promoted_stays_good_after_the_release();
+}
+
+static void a_read_in_flight_over_the_release_arrives(void)
+{
+	struct nupa_shared_range range;
+	struct source source;
+	struct uring ring;
+	uint8_t *at;
+
+	if (!works())
+		return;
+	source = source_open();
+	at = filled_pages(PAGES, 'a');
+	range = promote_one(at, PAGES * page());
+	uring_open(&ring);
+	uring_pin(&ring, at, PAGES * page());
+	uring_read(&ring, source.ends[0], at + 5000, 100);
+	nupa_promote_release(&range, 1);
+	give(source, 'Z', 100);
+	CHECK_EQ(uring_wait(&ring), 100);
+	CHECK(is_filled(at + 5000, 100, 'Z'));
+	source_close(source);
+	uring_close(&ring);
+}
+
+static void a_pin_stays_good_when_the_region_is_changed(void)
+{
+	struct nupa_fabric *fabric;
+	struct ibv_mr *mr;
+	struct uring ring;
+	struct end *end;
+	uint8_t *at;
+	int access = (int)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+
+	if (!works())
+		return;
+	fabric = test_fabric();
+	end = end_open(fabric, &end_defaults);
+	at = filled_pages(2 * PAGES, 'a');
+	mr = nupa_reg_mr(end->pd, at, PAGES * page(), (uintptr_t)at, access);
+	CHECK(mr);
+	uring_open(&ring);
+	uring_pin(&ring, at, PAGES * page());
+	CHECK_EQ(nupa_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, at + PAGES * page(),
+			       PAGES * page(), 0),
+		 0);
+	store(&ring, at, PAGES * page(), 'Z');
+	CHECK(is_filled(at, PAGES * page(), 'Z'));
+	CHECK_EQ(nupa_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, at, PAGES * page(), 0),
+		 0);
+	store(&ring, at, PAGES * page(), 'Y');
+	CHECK(is_filled(at, PAGES * page(), 'Y'));
+	CHECK_EQ(nupa_dereg_mr(mr), 0);
+	store(&ring, at, PAGES * page(), 'X');
+	CHECK(is_filled(at, PAGES * page(), 'X'));
+	uring_close(&ring);
+	end_close(end);
+	nupa_fabric_put(fabric);
+}
+
+static void a_fork_leaves_the_pin_to_the_parent_and_a_copy_to_the_child(void)
+{
+	int to_child[2], to_parent[2], status;
+	struct nupa_shared_range range, again;
+	struct uring ring;
+	uint8_t *at, byte = 0;
+	pid_t pid;
+
+	if (!works())
+		return;
+	CHECK_EQ(pthread_atfork(nupa_promote_before_fork, nupa_promote_after_fork,
+				nupa_promote_forget_in_child),
+		 0);
+	CHECK(pipe(to_child) == 0 && pipe(to_parent) == 0);
+	at = filled_pages(PAGES, 'a');
+	range = promote_one(at, PAGES * page());
+	uring_open(&ring);
+	uring_pin(&ring, at, PAGES * page());
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		CHECK(is_filled(at, PAGES * page(), 'a'));
+		memset(at, 'c', page());
+		CHECK_EQ(write(to_parent[1], &byte, 1), 1);
+		CHECK_EQ(read(to_child[0], &byte, 1), 1);
+		CHECK(is_filled(at, page(), 'c'));
+		CHECK(is_filled(at + page(), (PAGES - 1) * page(), 'a'));
+		_exit(0);
+	}
+	again = promote_one(at, PAGES * page());
+	nupa_promote_release(&range, 1);
+	CHECK_EQ(read(to_parent[0], &byte, 1), 1);
+	CHECK(is_filled(at, PAGES * page(), 'a'));
+	store(&ring, at, PAGES * page(), 'Z');
+	CHECK(is_filled(at, PAGES * page(), 'Z'));
+	CHECK_EQ(write(to_child[1], &byte, 1), 1);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	nupa_promote_release(&again, 1);
+	store(&ring, at, PAGES * page(), 'Y');
+	CHECK(is_filled(at, PAGES * page(), 'Y'));
+	uring_close(&ring);
+}
+
+/* --- direct I/O ---------------------------------------------------------------------- */
+
+#define DIRECT_BYTES 65536u
+
+static int direct_file(void)
+{
+	char name[] = "/tmp/nupa-promote-XXXXXX";
+	int fd = mkstemp(name);
+	uint8_t *data = map_pages(DIRECT_BYTES / page(), PROT_READ | PROT_WRITE);
+	int direct;
+
+	CHECK(fd >= 0);
+	memset(data, 'Z', DIRECT_BYTES);
+	CHECK_EQ(write(fd, data, DIRECT_BYTES), DIRECT_BYTES);
+	CHECK_EQ(fsync(fd), 0);
+	direct = open(name, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	CHECK_EQ(unlink(name), 0);
+	close(fd);
+	munmap(data, DIRECT_BYTES);
+	return direct;
+}
+
+/* io_submit(2), by what it is in the middle of. */
+static void read_directly(aio_context_t context, int fd, uint8_t *at)
+{
+	struct iocb read = { .aio_fildes = (uint32_t)fd,
+			     .aio_lio_opcode = IOCB_CMD_PREAD,
+			     .aio_buf = (uintptr_t)at,
+			     .aio_nbytes = DIRECT_BYTES };
+	struct iocb *reads = &read;
+
+	CHECK_EQ(syscall(SYS_io_submit, context, 1, &reads), 1);
+}
+
+static void await(aio_context_t context)
+{
+	struct io_event event;
+
+	CHECK_EQ(syscall(SYS_io_getevents, context, 1, 1, &event, NULL), 1);
+	CHECK_EQ(event.res, DIRECT_BYTES);
+}
+
+static void direct_reads_in_flight_arrive(void)
+{
+	aio_context_t context = 0;
+	int fd;
+
+	if (!promotion_works())
+		return;
+	fd = direct_file();
+	if (fd < 0 || syscall(SYS_io_setup, 4, &context)) {
+		printf("  skipped: no O_DIRECT in /tmp, or no aio (%s)\n", strerror(errno));
+		return;
+	}
+	for (int round = 0; round < 100; round++) {
+		uint8_t *at = filled_pages(DIRECT_BYTES / page(), 'a');
+		struct nupa_shared_range range;
+		int n;
+
+		read_directly(context, fd, at);
+		n = nupa_promote(at, DIRECT_BYTES, &range, 1);
+		await(context);
+		CHECK(is_filled(at, DIRECT_BYTES, 'Z'));
+		memset(at, 'b', DIRECT_BYTES);
+		read_directly(context, fd, at);
+		nupa_promote_release(&range, n);
+		await(context);
+		CHECK(is_filled(at, DIRECT_BYTES, 'Z'));
+		munmap(at, DIRECT_BYTES);
+	}
+	CHECK_EQ(syscall(SYS_io_destroy, context), 0);
+	close(fd);
+}
+
+/* A pipe refers to the pages themselves, but only takes from them. */
+static void what_vmsplice_put_into_a_pipe_is_read_from_it(void)
+{
+	struct nupa_shared_range range;
+	uint8_t *at, read_back[4096];
+	struct source pipe;
+	struct iovec what;
+
+	if (!promotion_works())
+		return;
+	pipe = source_open();
+	at = filled_pages(2, 'a');
+	what = (struct iovec){ at, sizeof(read_back) };
+	CHECK_EQ(vmsplice(pipe.ends[1], &what, 1, 0), sizeof(read_back));
+	range = promote_one(at, page());
+	CHECK_EQ(vmsplice(pipe.ends[1], &what, 1, 0), sizeof(read_back));
+	nupa_promote_release(&range, 1);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(read(pipe.ends[0], read_back, sizeof(read_back)), sizeof(read_back));
+		CHECK(is_filled(read_back, sizeof(read_back), 'a'));
+	}
+	CHECK(is_filled(at, page(), 'a'));
+	source_close(pipe);
+}
+
+/* --- not pinned ---------------------------------------------------------------------- */
+
+/* The kernel tells shared pages from pinned ones only once they are the process's own. */
+static void pages_shared_with_a_child_are_promoted(void)
+{
+	struct nupa_shared_range range;
+	int to_child[2], status;
+	uint8_t *at, byte = 0;
+	pid_t pid;
+
+	if (!promotion_works())
+		return;
+	CHECK_EQ(pipe(to_child), 0);
+	at = filled_pages(PAGES, 'a');
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		CHECK_EQ(read(to_child[0], &byte, 1), 1);
+		_exit(is_filled(at, PAGES * page(), 'a') ? 0 : 1);
+	}
+	range = promote_one(at, PAGES * page());
+	CHECK(is_filled(at, PAGES * page(), 'a'));
+	memset(at, 'b', PAGES * page());
+	CHECK_EQ(write(to_child[1], &byte, 1), 1);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	nupa_promote_release(&range, 1);
+	CHECK(is_filled(at, PAGES * page(), 'b'));
+}
+
+static uint8_t *huge_page(void)
+{
+	uint8_t *at = map_pages(2 * HUGE_BYTES / page(), PROT_READ | PROT_WRITE);
+
+	at += (HUGE_BYTES - (uintptr_t)at % HUGE_BYTES) % HUGE_BYTES;
+	(void)madvise(at, HUGE_BYTES, MADV_HUGEPAGE); /* it may be of small ones: then of those */
+	return memset(at, 'a', HUGE_BYTES);
+}
+
+static void a_transparent_huge_page_is_promoted_unless_a_part_of_it_is_pinned(void)
+{
+	struct nupa_shared_range range;
+	struct uring ring;
+	uint8_t *at;
+
+	if (!works())
+		return;
+	at = huge_page();
+	range = promote_one(at + 3 * page(), HUGE_BYTES - 9 * page());
+	CHECK(is_filled(at, HUGE_BYTES, 'a'));
+	nupa_promote_release(&range, 1);
+	CHECK(is_filled(at, HUGE_BYTES, 'a'));
+	at = huge_page();
+	uring_open(&ring);
+	uring_pin(&ring, at, 2 * page());
+	stays_private(at, 4 * page());
+	CHECK(is_filled(at, HUGE_BYTES, 'a'));
+	store(&ring, at, 2 * page(), 'Z');
+	CHECK(is_filled(at, 2 * page(), 'Z'));
+	uring_close(&ring);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(pinned_memory_stays_private_and_the_program_sees_what_the_kernel_stores),
+		CASE(nor_does_an_ordinary_user_lose_any_of_it),
+		CASE(one_pinned_page_keeps_its_piece_private),
+		CASE(a_read_that_is_in_flight_arrives),
+		CASE(a_pin_taken_while_promoted_stays_good_after_the_release),
+		CASE(so_it_does_for_an_ordinary_user),
+		CASE(a_read_in_flight_over_the_release_arrives),
+		CASE(a_pin_stays_good_when_the_region_is_changed),
+		CASE(a_fork_leaves_the_pin_to_the_parent_and_a_copy_to_the_child),
+		CASE(direct_reads_in_flight_arrive),
+		CASE(what_vmsplice_put_into_a_pipe_is_read_from_it),
+		CASE(pages_shared_with_a_child_are_promoted),
+		CASE(a_transparent_huge_page_is_promoted_unless_a_part_of_it_is_pinned),
+	};
+
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
