@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "promote_internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -23,6 +24,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+/* Of this thread: the first one may have ended. */
+#define STATUS "/proc/thread-self/status"
+#define FILES "/proc/thread-self/fd"
 #define STATUS_BYTES 4096u
 #define NAME_BYTES 4096u
 
@@ -133,7 +137,7 @@ static bool is_harmless_anon_inode(int fd)
 	char path[40], name[64];
 	long n;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), FILES "/%d", fd);
 	n = syscall(SYS_readlinkat, AT_FDCWD, path, name, sizeof(name) - 1);
 	if (n < (long)sizeof(prefix) || memcmp(name, prefix, sizeof(prefix) - 1) != 0)
 		return false;
@@ -179,6 +183,36 @@ static bool is_harmless(int fd)
 	default:
 		return false;
 	}
+}
+
+/* The first two are the directory's own. */
+static bool are_harmless(const char *entries, long bytes)
+{
+	for (long at = 0; at < bytes;) {
+		const struct dirent64 *entry = (const void *)(entries + at);
+
+		at += entry->d_reclen;
+		if (entry->d_name[0] != '.' && !is_harmless(atoi(entry->d_name)))
+			return false;
+	}
+	return true;
+}
+
+static bool files_are_harmless(void)
+{
+	_Alignas(struct dirent64) char entries[4096];
+	long dir = syscall(SYS_openat, AT_FDCWD, FILES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool harmless;
+	long n;
+
+	if (dir < 0)
+		return false;
+	do {
+		n = syscall(SYS_getdents64, dir, entries, sizeof(entries));
+		harmless = n >= 0 && are_harmless(entries, n);
+	} while (harmless && n > 0);
+	syscall(SYS_close, dir);
+	return harmless;
 }
 
 /* --- mappings ------------------------------------------------------------------------ */
@@ -230,16 +264,8 @@ static bool has_hidden_files(const char *status)
 bool nupa_pins_excluded(void)
 {
 	char status[STATUS_BYTES];
-	uint64_t n_fds;
 
-	if (read_file("/proc/self/status", status, sizeof(status)) <= 0 ||
-	    status_value(status, "\nVmPin:") != 0)
-		return false;
-	n_fds = status_value(status, "\nFDSize:");
-	if (n_fds > INT32_MAX)
-		return false;
-	for (uint64_t fd = 0; fd < n_fds; fd++)
-		if (!is_harmless((int)fd))
-			return false;
-	return !has_hidden_files(status) || mappings_are_harmless();
+	return read_file(STATUS, status, sizeof(status)) > 0 &&
+	       status_value(status, "\nVmPin:") == 0 && files_are_harmless() &&
+	       (!has_hidden_files(status) || mappings_are_harmless());
 }
