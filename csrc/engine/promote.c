@@ -6,8 +6,6 @@
 #include "limits.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,14 +84,6 @@ static bool nothing_is_pinned(void)
 	return !may_be_pinned;
 }
 
-/* Something could not be made private.  The C library's allocator takes pages that it gave back by
- * madvise, which the shim does not see, for zeros: it shall keep them. */
-static void note_pins(void)
-{
-	may_be_pinned = !nupa_pins_excluded();
-	mallopt(M_TRIM_THRESHOLD, INT_MAX);
-}
-
 /* A slot without ranges. */
 static void empty(struct nupa_promoted *slot)
 {
@@ -102,7 +92,7 @@ static void empty(struct nupa_promoted *slot)
 	if ((!has_pages || nothing_is_pinned()) && nupa_promoted_empty(slot))
 		return;
 	nupa_promoted_leave(slot);
-	note_pins();
+	may_be_pinned = !nupa_pins_excluded();
 }
 
 static void retry(void)
@@ -337,7 +327,7 @@ void nupa_promote_before_fork(void)
 {
 	cancel_state_of_fork = enter();
 	if (nupa_memfd_is_there() && !nupa_promoted_empty_all(nothing_is_pinned()))
-		note_pins();
+		may_be_pinned = !nupa_pins_excluded();
 }
 
 void nupa_promote_after_fork(void)
