@@ -14,13 +14,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -98,20 +96,18 @@ static bool is_cached_filesystem(int fd)
 	}
 }
 
-static bool is_harmless_device(dev_t device)
+static bool is_harmless_device(uint32_t major, uint32_t minor)
 {
-	unsigned int number = minor(device);
-
-	switch (major(device)) {
+	switch (major) {
 	case 1: /* mem: null, zero, full, random, urandom, kmsg */
-		return number == 3 || number == 5 || (number >= 7 && number <= 9) || number == 11;
+		return minor == 3 || minor == 5 || (minor >= 7 && minor <= 9) || minor == 11;
 	case 4: /* terminals */
 	case 5:
 		return true;
 	case 10: /* misc: tun, userfaultfd */
-		return number == 200 || number == 126;
+		return minor == 200 || minor == 126;
 	default:
-		return major(device) >= 136 && major(device) <= 143; /* pseudoterminals */
+		return major >= 136 && major <= 143; /* pseudoterminals */
 	}
 }
 
@@ -126,7 +122,7 @@ static bool is_harmless_socket(int fd)
 	       domain == AF_NETLINK || domain == AF_PACKET;
 }
 
-static bool is_harmless_anon_inode(int fd)
+static bool is_harmless_anon_inode(int files, const char *number)
 {
 	static const char *const harmless[] = {
 		"[eventfd]", "[eventpoll]", "[fanotify]",  "inotify",       "[perf_event]",
@@ -134,11 +130,10 @@ static bool is_harmless_anon_inode(int fd)
 		"bpf-prog",  "bpf_link",    "[fscontext]", "[mount]",
 	};
 	static const char prefix[] = "anon_inode:";
-	char path[40], name[64];
+	char name[64];
 	long n;
 
-	snprintf(path, sizeof(path), FILES "/%d", fd);
-	n = syscall(SYS_readlinkat, AT_FDCWD, path, name, sizeof(name) - 1);
+	n = syscall(SYS_readlinkat, files, number, name, sizeof(name) - 1);
 	if (n < (long)sizeof(prefix) || memcmp(name, prefix, sizeof(prefix) - 1) != 0)
 		return false;
 	name[n] = 0;
@@ -158,13 +153,15 @@ static bool is_harmless_file(int fd, bool cached)
 	return (flags & O_ACCMODE) == O_WRONLY || (cached && !(flags & O_DIRECT));
 }
 
-static bool is_harmless(int fd)
+/* One that /proc lists in *files* by that number. */
+static bool is_harmless(int files, const char *number)
 {
-	struct stat status;
+	struct statx status;
+	int fd = atoi(number);
 
-	if (fstat(fd, &status))
+	if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE, &status))
 		return errno == EBADF;
-	switch (status.st_mode & S_IFMT) {
+	switch (status.stx_mode & S_IFMT) {
 	case S_IFDIR:
 	case S_IFIFO:
 	case S_IFLNK:
@@ -176,23 +173,23 @@ static bool is_harmless(int fd)
 	case S_IFBLK:
 		return is_harmless_file(fd, true);
 	case S_IFCHR:
-		return is_harmless_device(status.st_rdev) ||
+		return is_harmless_device(status.stx_rdev_major, status.stx_rdev_minor) ||
 		       syscall(SYS_fcntl, fd, F_GETFL) & O_PATH;
 	case 0:
-		return is_harmless_anon_inode(fd);
+		return is_harmless_anon_inode(files, number);
 	default:
 		return false;
 	}
 }
 
 /* The first two are the directory's own. */
-static bool are_harmless(const char *entries, long bytes)
+static bool are_harmless(int files, const char *entries, long bytes)
 {
 	for (long at = 0; at < bytes;) {
 		const struct dirent64 *entry = (const void *)(entries + at);
 
 		at += entry->d_reclen;
-		if (entry->d_name[0] != '.' && !is_harmless(atoi(entry->d_name)))
+		if (entry->d_name[0] != '.' && !is_harmless(files, entry->d_name))
 			return false;
 	}
 	return true;
@@ -201,17 +198,17 @@ static bool are_harmless(const char *entries, long bytes)
 static bool files_are_harmless(void)
 {
 	_Alignas(struct dirent64) char entries[4096];
-	long dir = syscall(SYS_openat, AT_FDCWD, FILES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int files = (int)syscall(SYS_openat, AT_FDCWD, FILES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	bool harmless;
 	long n;
 
-	if (dir < 0)
+	if (files < 0)
 		return false;
 	do {
-		n = syscall(SYS_getdents64, dir, entries, sizeof(entries));
-		harmless = n >= 0 && are_harmless(entries, n);
+		n = syscall(SYS_getdents64, files, entries, sizeof(entries));
+		harmless = n >= 0 && are_harmless(files, entries, n);
 	} while (harmless && n > 0);
-	syscall(SYS_close, dir);
+	syscall(SYS_close, files);
 	return harmless;
 }
 

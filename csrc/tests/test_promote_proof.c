@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Promotion and what cannot be proven unpinned: which open files count, and what becomes of memory
+ * that stays promoted after its deregistration. */
+#define _GNU_SOURCE
+#include "promote_internal.h"
+#include "promoted.h"
+#include "runner.h"
+#include "uring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGES 16u
+
+static uint8_t *filled_pages(size_t n, int fill)
+{
+	return memset(map_pages(n, PROT_READ | PROT_WRITE), fill, n * page());
+}
+
+/* --- open files ---------------------------------------------------------------------- */
+
+static void ordinary_files_pin_nothing(void)
+{
+	sigset_t signals;
+	int ends[2];
+
+	if (!promotion_works())
+		return;
+	CHECK(nupa_pins_excluded());
+	sigemptyset(&signals);
+	CHECK(eventfd(0, 0) >= 0);
+	CHECK(epoll_create1(0) >= 0);
+	CHECK(timerfd_create(CLOCK_MONOTONIC, 0) >= 0);
+	CHECK(signalfd(-1, &signals, 0) >= 0);
+	CHECK(inotify_init() >= 0);
+	CHECK(memfd_create("test", 0) >= 0);
+	CHECK(syscall(SYS_pidfd_open, getpid(), 0) >= 0 || errno == ENOSYS);
+	CHECK_EQ(pipe(ends), 0);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends), 0);
+	CHECK(socket(AF_INET, SOCK_STREAM, 0) >= 0);
+	CHECK(socket(AF_NETLINK, SOCK_RAW, 0) >= 0);
+	CHECK(open("/", O_RDONLY) >= 0);
+	CHECK(open("/proc/self/exe", O_RDONLY) >= 0);
+	CHECK(open("/dev/null", O_RDWR) >= 0);
+	CHECK(open("/dev/urandom", O_RDONLY) >= 0);
+	CHECK(posix_openpt(O_RDWR | O_NOCTTY) >= 0 || errno == ENOENT);
+	CHECK(nupa_pins_excluded());
+}
+
+static void a_ring_may_pin(void)
+{
+	struct uring ring;
+	int copy;
+
+	if (!uring_works())
+		return;
+	uring_open(&ring);
+	CHECK(!nupa_pins_excluded());
+	copy = fcntl(ring.fd, F_DUPFD, 300);
+	CHECK(copy >= 0);
+	uring_close(&ring);
+	CHECK(!nupa_pins_excluded());
+	CHECK_EQ(close(copy), 0);
+	CHECK(nupa_pins_excluded());
+}
+
+static void a_file_opened_for_direct_reads_may_pin(void)
+{
+	char name[] = "/tmp/nupa-promote-XXXXXX";
+	int fd = mkstemp(name), direct;
+
+	CHECK(fd >= 0);
+	direct = open(name, O_RDWR | O_DIRECT);
+	if (direct < 0) {
+		printf("  skipped: no O_DIRECT in /tmp\n");
+		return;
+	}
+	CHECK(!nupa_pins_excluded());
+	CHECK_EQ(fcntl(direct, F_SETFL, 0), 0);
+	CHECK(nupa_pins_excluded());
+	CHECK_EQ(fcntl(fd, F_SETFL, O_DIRECT), 0);
+	CHECK(!nupa_pins_excluded());
+	close(fd);
+	fd = open(name, O_WRONLY | O_DIRECT); /* takes from memory alone */
+	CHECK(fd >= 0);
+	CHECK(nupa_pins_excluded());
+	CHECK_EQ(unlink(name), 0);
+}
+
+static void asynchronous_io_may_pin_without_a_descriptor(void)
+{
+	aio_context_t context = 0;
+
+	if (syscall(SYS_io_setup, 4, &context)) {
+		printf("  skipped: no aio here (%s)\n", strerror(errno));
+		return;
+	}
+	CHECK(!nupa_pins_excluded());
+	CHECK_EQ(syscall(SYS_io_destroy, context), 0);
+	CHECK(nupa_pins_excluded());
+}
+
+/* A device that nobody put on the list. */
+static void an_unknown_device_may_pin(void)
+{
+	static const char *const devices[] = { "/dev/kvm", "/dev/fuse", "/dev/hwrng",
+					       "/dev/loop-control", "/dev/cpu_dma_latency" };
+
+	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+		int fd = open(devices[i], O_RDONLY | O_CLOEXEC);
+
+		if (fd < 0)
+			continue;
+		CHECK(!nupa_pins_excluded());
+		close(fd);
+		CHECK(nupa_pins_excluded());
+		return;
+	}
+	printf("  skipped: no device that may be opened here\n");
+}
+
+static void *look_from_thread(void *arg)
+{
+	(void)arg;
+	while (access("/proc/self/fd/0", F_OK) == 0)
+		sched_yield();
+	CHECK(nupa_pins_excluded());
+	CHECK(open("/dev/null", O_RDONLY) >= 0);
+	if (uring_works()) {
+		struct uring ring;
+
+		uring_open(&ring);
+		CHECK(!nupa_pins_excluded());
+		uring_close(&ring);
+	}
+	exit(0);
+}
+
+/* /proc/self is empty then. */
+static void files_are_found_after_the_first_thread_has_ended(void)
+{
+	pthread_t thread;
+
+	CHECK_EQ(pthread_create(&thread, NULL, look_from_thread, NULL), 0);
+	pthread_exit(NULL);
+}
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void open_files(uint32_t *n, uint32_t wanted)
+{
+	for (; *n < wanted; ++*n) {
+		int fd = -1;
+
+		switch (*n % 4) {
+		case 0:
+			fd = socket(AF_INET, SOCK_STREAM, 0);
+			break;
+		case 1:
+			fd = open("/proc/self/exe", O_RDONLY);
+			break;
+		case 2:
+			fd = eventfd(0, 0);
+			break;
+		default:
+			fd = socket(AF_UNIX, SOCK_STREAM, 0);
+		}
+		CHECK(fd >= 0);
+	}
+}
+
+static void the_proof_costs_at_most_3_microseconds_a_file(void)
+{
+	static const uint32_t numbers[] = { 4, 20, 200, 1000 };
+	struct rlimit limit;
+	uint32_t n = 4;
+
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = limit.rlim_max < 1100 ? limit.rlim_max : 1100;
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		uint64_t best_ns = UINT64_MAX;
+
+		if (numbers[i] + 50 > limit.rlim_cur)
+			break;
+		open_files(&n, numbers[i]);
+		for (int round = 0; round < 20; round++) {
+			uint64_t start_ns = cpu_ns(), ns;
+
+			CHECK(nupa_pins_excluded());
+			ns = cpu_ns() - start_ns;
+			best_ns = ns < best_ns ? ns : best_ns;
+		}
+		printf("  %4u files: %llu us\n", n, (unsigned long long)best_ns / 1000);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+		CHECK(best_ns < 100000 + n * UINT64_C(3000));
+#endif
+	}
+}
+
+/* --- kernels that cannot move pages -------------------------------------------------- */
+
+#define UFFDIO_MOVE_REQUEST 0xc028aa05u
+
+static void deny_moves(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, UFFDIO_MOVE_REQUEST, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+
+	CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+static void before_linux_6_8_a_process_that_may_pin_promotes_nothing(void)
+{
+	struct nupa_shared_range range;
+	struct uring ring;
+	uint8_t *at;
+
+	deny_moves();
+	if (!promotion_works() || !uring_works())
+		return;
+	CHECK(!nupa_hold_can_take());
+	at = filled_pages(300, 1);
+	uring_open(&ring);
+	stays_private(at, 300 * page());
+	CHECK_EQ(bytes_in_memfd(), 0);
+	uring_close(&ring);
+	range = promote_one(at, 300 * page());
+	CHECK_EQ(at[299 * page()], 1);
+	nupa_promote_release(&range, 1);
+	CHECK_EQ(at[299 * page()], 1);
+	CHECK_EQ(bytes_in_memfd(), 0);
+}
+
+/* --- what stays promoted ------------------------------------------------------------- */
+
+static bool works(void)
+{
+	return promotion_works() && uring_works();
+}
+
+static void memory_that_stays_promoted_does_not_grow(void)
+{
+	struct nupa_shared_range range;
+	struct uring ring;
+	uint8_t *at;
+
+	if (!works())
+		return;
+	range = promote_one(filled_pages(PAGES, 1), PAGES * page());
+	uring_open(&ring);
+	nupa_promote_release(&range, 1);
+	for (int round = 0; round < 1000; round++) {
+		at = filled_pages(2, 2);
+		stays_private(at, 2 * page());
+		CHECK_EQ(munmap(at, 2 * page()), 0);
+		CHECK_EQ(bytes_in_memfd(), PAGES * page());
+	}
+	uring_close(&ring);
+	range = promote_one(filled_pages(1, 3), page());
+	CHECK_EQ(bytes_in_memfd(), page());
+	nupa_promote_release(&range, 1);
+}
+
+/* A registration looks for what was unmapped of one set of pages. */
+static void register_others(uint32_t times)
+{
+	for (uint32_t i = 0; i < times; i++)
+		stays_private(filled_pages(1, 3), page());
+}
+
+static void what_the_program_unmaps_of_it_is_freed(void)
+{
+	struct nupa_shared_range a, b;
+	uint8_t *at, *other;
+	struct uring ring;
+
+	if (!works())
+		return;
+	at = filled_pages(PAGES, 1);
+	other = filled_pages(PAGES, 2);
+	a = promote_one(at, PAGES * page());
+	b = promote_one(other, PAGES * page());
+	uring_open(&ring);
+	uring_pin(&ring, at, PAGES * page());
+	nupa_promote_release(&a, 1);
+	nupa_promote_release(&b, 1);
+	CHECK_EQ(bytes_in_memfd(), 2 * PAGES * page());
+	CHECK_EQ(munmap(at + 2 * page(), 3 * page()), 0);
+	register_others(2);
+	CHECK_EQ(bytes_in_memfd(), (2 * PAGES - 3) * page());
+	/* Moved, it is still there. */
+	other = mremap(other, PAGES * page(), 2 * PAGES * page(), MREMAP_MAYMOVE);
+	CHECK(other != MAP_FAILED);
+	CHECK_EQ(munmap(at, PAGES * page()), 0);
+	register_others(2);
+	CHECK_EQ(bytes_in_memfd(), PAGES * page());
+	for (size_t i = 0; i < PAGES * page(); i++)
+		CHECK_EQ(other[i], 2);
+	CHECK_EQ(munmap(other, 2 * PAGES * page()), 0);
+	register_others(2);
+	CHECK_EQ(bytes_in_memfd(), 0);
+	uring_close(&ring);
+}
+
+#define CHUNK ((size_t)1 << 20)
+
+/* In a thread malloc has an arena of its own, which shrinks by a madvise that nobody can intercept:
+ * the C library does not count on zeros there. */
+static void *use_arena(void *arg)
+{
+	void *keep = malloc(CHUNK), *at = malloc(CHUNK);
+	struct nupa_shared_range range;
+	struct uring ring;
+
+	CHECK(keep && at);
+	memset(at, 3, CHUNK);
+	range = promote_one((char *)at + page(), CHUNK - 2 * page());
+	uring_open(&ring);
+	nupa_promote_release(&range, 1);
+	for (int round = 0; round < 5; round++) {
+		memset(at, 3, CHUNK);
+		free(at);
+		at = calloc(1, CHUNK);
+		CHECK(at);
+		for (size_t i = 0; i < CHUNK; i++)
+			CHECK_EQ(((uint8_t *)at)[i], 0);
+	}
+	free(at);
+	free(keep);
+	uring_close(&ring);
+	return arg;
+}
+
+static void calloc_gives_zeros_where_memory_stays_promoted(void)
+{
+	pthread_t thread;
+
+	if (!works())
+		return;
+	mallopt(M_MMAP_THRESHOLD, 4 * (int)CHUNK);
+	nupa_promote_count_own_threads(1);
+	CHECK_EQ(pthread_create(&thread, NULL, use_arena, NULL), 0);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		CASE(ordinary_files_pin_nothing),
+		CASE(a_ring_may_pin),
+		CASE(a_file_opened_for_direct_reads_may_pin),
+		CASE(asynchronous_io_may_pin_without_a_descriptor),
+		CASE(an_unknown_device_may_pin),
+		CASE(files_are_found_after_the_first_thread_has_ended),
+		CASE(the_proof_costs_at_most_3_microseconds_a_file),
+		CASE(before_linux_6_8_a_process_that_may_pin_promotes_nothing),
+		CASE(memory_that_stays_promoted_does_not_grow),
+		CASE(what_the_program_unmaps_of_it_is_freed),
+		CASE(calloc_gives_zeros_where_memory_stays_promoted),
+	};
+
+	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
