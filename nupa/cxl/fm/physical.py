@@ -130,11 +130,13 @@ class _Secrets:
 def port_info(port: PhysicalPort) -> PortInfo:
     """What Get Physical Port State says of it."""
     link = port.link
+    # Of upstream ports mode and type are reserved.
+    mode = _FLIT_256 if port.up and port.role is PortState.DOWNSTREAM else 0
     kind = (_MLD if isinstance(port.device, Mld) else _SLD) if port.device else 0
     return PortInfo(
         port.number,
         port.state,
-        _FLIT_256 if port.up else 0,
+        mode,
         kind,
         _MODES,
         link.width,
