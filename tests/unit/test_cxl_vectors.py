@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Each command of the FM API and of the mailbox answers with the bytes of tests/unit/cxl_vectors.py,
-which none of our packers made."""
+"""Commands of the FM API and of the mailbox answer with the bytes of cxl_vectors.py, and events
+have the bytes below; none of our packers made them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from uuid import UUID
 
 import pytest
 
+from nupa.cxl import events
+from nupa.cxl.commands.memory import Capacity
 from nupa.cxl.dcd import DynamicCapacity
 from nupa.cxl.extents import Region
 from nupa.cxl.fm.manager import Manager, Session
@@ -164,7 +166,7 @@ def effects_log(site: Site) -> set[int]:
 def test_each_command_that_is_served_has_a_vector_that_succeeds() -> None:
     assert effects_log(Site()) <= opcodes(SWITCH)
     assert effects_log(DeviceSite()) - {0x5300, 0x0101} <= opcodes(DEVICE)
-    # Set Partition Info needs memory of both kinds, which this device has not.
+    # Set Partition Info needs memory of both kinds, which this device has not: see below.
     assert set(DriverSite().driver.mailbox.commands) - {0x4101} <= opcodes(MAILBOX)
 
 
@@ -190,3 +192,76 @@ def test_a_request_in_two_packets_is_answered_once() -> None:
     assert Site().exchange(data(first) + data(second)) == data(
         "11 00  01 08 09 c2  07  01 02 00 0251 000000 0000 0000"
     )
+
+
+def test_a_partition_of_memory_of_both_kinds_is_set() -> None:
+    """8.2.9.9.2.1, .2: in units of 256 MiB; flag 0 is immediate."""
+    driver = Driver(capacity=Capacity(4 * STEP, STEP, STEP, align_bytes=STEP))
+    assert driver.send(0x4101, data("02 0*7 00")) == (0, b"")
+    assert driver.send(0x4100)[1] == data("01 0*7 03 0*7  03 0*7 01 0*7")
+    assert driver.send(0x4101, data("01 0*7 01")) == (0, b"")
+    assert driver.send(0x4100)[1] == data("02 0*7 02 0*7  0*8 0*8")
+
+
+#: 8.2.9.2.1: identifier, length and severity; handle and related handle, time, maintenance class.
+RECORDS = [
+    pytest.param(
+        events.general_media(
+            0x1240,
+            descriptor=events.Descriptor.THRESHOLD,
+            media=events.Media.DATA_PATH,
+            transaction=events.Transaction.SCRUB,
+            channel=3,
+            device=0x030201,
+        ),
+        events.Log.WARNING,
+        """
+        fbcd0a77 c260 417f 85a9 088b1621eba6  80 010000 0000 0000 0*8 0*16
+        40 12 0*6 02 02 05              # 8.2.9.2.1.1: address, threshold, data path, scrub
+        0500 03 00 01 02 03             # channel and device are valid
+        0*16 0*46
+        """,
+        id="general media",
+    ),
+    pytest.param(
+        events.dram(
+            0x1240,
+            media=events.DramMedia.SCRUB_ECC,
+            transaction=events.Transaction.HOST_READ,
+            rank=1,
+            nibbles=0x030201,
+            bank_group=4,
+            bank=5,
+            row=0x0A0908,
+            column=0x0C0B,
+        ),
+        events.Log.FAILURE,
+        """
+        601dcbb3 9c06 4eab b8af 4e9bfb5c9624  80 020000 0000 0000 0*8 0*16
+        40 12 0*6 01 01 01              # 8.2.9.2.1.2: uncorrectable, scrub media ECC, host read
+        7e00 00 01 01 02 03             # rank to column are valid; channel, rank, nibble mask
+        04 05 08 09 0a 0b 0c            # bank group, bank, row, column
+        0*32 0*23
+        """,
+        id="DRAM",
+    ),
+    pytest.param(
+        events.memory_module(3, data("01 02 03 5f 5f00 04000000 05000000 06000000")),
+        events.Log.FATAL,
+        """
+        fe927475 dd59 4339 a586 79bab113b774  80 030000 0000 0000 0*8 0*16
+        03                              # 8.2.9.2.1.3: temperature change
+        01 02 03 5f 5f00 04000000 05000000 06000000     # Get Health Info
+        0*61
+        """,
+        id="memory module",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "log", "text"), RECORDS)
+def test_an_event_record_is_as_linux_reads_it(
+    event: events.Event, log: events.Log, text: str
+) -> None:
+    assert event.packed(log).hex() == data(text).hex()
+    assert len(data(text)) == 128
