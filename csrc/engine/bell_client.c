@@ -5,6 +5,7 @@
 
 #include "atomics.h"
 #include "bell_guest.h"
+#include "owner.h"
 #include "segment_internal.h"
 
 #include <errno.h>
@@ -182,9 +183,11 @@ static int greet(struct nupa_bell *bell, const struct nupa_fabric *fabric)
 	return error;
 }
 
-/* A socket that is connected to our own user's process at *path*: or -errno. */
-static int connect_to(const char *path)
+/* A socket that is connected to our own user's process at *path*: or -errno.  A server that does
+ * not accept is not waited for. */
+static int connect_to(const char *path, uid_t *user)
 {
+	const struct timeval patience = { .tv_sec = HANDSHAKE_S };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct ucred who;
 	socklen_t bytes = sizeof(who);
@@ -196,11 +199,14 @@ static int connect_to(const char *path)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) ||
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) ||
+	    connect(fd, (const struct sockaddr *)&address, sizeof(address)) ||
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes))
 		error = -errno;
-	else if (who.uid != geteuid())
+	else if (!nupa_owner_is_us(who.uid)) {
+		*user = who.uid;
 		error = -EPERM;
+	}
 	if (!error)
 		return fd;
 	close(fd);
@@ -211,23 +217,30 @@ struct nupa_bell *nupa_bell_open(const struct nupa_fabric *fabric, const char *p
 				 size_t why_bytes)
 {
 	struct nupa_bell *bell = calloc(1, sizeof(*bell));
+	uid_t stranger = geteuid();
 	int error = bell ? 0 : -ENOMEM;
 
 	if (bell) {
 		memset(bell->peers, 0xff, sizeof(bell->peers));
 		pthread_mutex_init(&bell->mutex, NULL);
 		bell->event = -1;
-		bell->server = error = connect_to(path);
+		bell->server = error = connect_to(path, &stranger);
 		if (bell->server >= 0)
 			error = greet(bell, fabric);
 	}
 	if (!error)
 		return bell;
 	nupa_bell_close(bell);
-	nupa_explain(error, why, why_bytes,
-		     error == -EXDEV ? "the doorbell at %s is not that of fabric %s (%s)"
-				     : "no doorbell at %s for fabric %s: %s",
-		     path, nupa_fabric_name(fabric), strerror(-error));
+	if (stranger != geteuid())
+		nupa_explain(error, why, why_bytes,
+			     "the doorbell at %s is served by user %u, and this process is user "
+			     "%u's: it is refused",
+			     path, stranger, geteuid());
+	else
+		nupa_explain(error, why, why_bytes,
+			     error == -EXDEV ? "the doorbell at %s is not that of fabric %s (%s)"
+					     : "no doorbell at %s for fabric %s: %s",
+			     path, nupa_fabric_name(fabric), strerror(-error));
 	return NULL;
 }
 

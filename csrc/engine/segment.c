@@ -3,6 +3,7 @@
 #include "atomics.h"
 #include "backing.h"
 #include "bell.h"
+#include "owner.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -108,7 +109,8 @@ static int make_file(struct nupa_fabric *fabric, const char *path, char *why, si
 				    fabric->path, sb->segment_bytes, (uint64_t)limit.rlim_cur);
 	fabric->fd = path ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)
 			  : memfd_create("nupa", MFD_CLOEXEC);
-	if (fabric->fd < 0)
+	/* A memfd is open to all who find it in /proc. */
+	if (fabric->fd < 0 || (!path && fchmod(fabric->fd, 0600)))
 		return nupa_explain(-errno, why, why_bytes, "cannot make %s: %s", fabric->path,
 				    strerror(errno));
 	return 0;
@@ -230,7 +232,11 @@ static int read_superblock(struct nupa_fabric *fabric, char *why, size_t why_byt
 	device_bytes = nupa_device_bytes(fabric->fd);
 	if (!S_ISREG(st.st_mode) && !device_bytes)
 		return nupa_explain(-EINVAL, why, why_bytes,
-				    "%s is not a regular file, so it is no fabric", fabric->path);
+				    "%s of user %u is not a regular file, so it is no fabric",
+				    fabric->path, st.st_uid);
+	rc = nupa_owner_check(&st, device_bytes != 0, fabric->path, why, why_bytes);
+	if (rc)
+		return rc;
 	rc = device_bytes ? read_device(fabric, device_bytes, why, why_bytes)
 			  : read_file(fabric, why, why_bytes);
 	if (rc)
@@ -278,32 +284,6 @@ static int check_contents(struct nupa_fabric *fabric, char *why, size_t why_byte
 	return rc;
 }
 
-static int open_file(struct nupa_fabric *fabric, const char *path, char *why, size_t why_bytes)
-{
-	/* O_NONBLOCK: a FIFO or a device must not hold us up before we see what it is. */
-	fabric->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-	if (fabric->fd >= 0)
-		return 0;
-	switch (errno) {
-	case ENOENT:
-		return nupa_explain(
-		    -ENOENT, why, why_bytes,
-		    "no fabric at %s: make one with `nupa up`, `nupa ls` lists them", path);
-	case EISDIR:
-	case ENXIO: /* a socket */
-		return nupa_explain(-EINVAL, why, why_bytes,
-				    "%s is not a regular file, so it is no fabric", path);
-	case EACCES:
-	case EPERM:
-		return nupa_explain(
-		    -EACCES, why, why_bytes,
-		    "no permission to open %s: a fabric belongs to the user who made it", path);
-	default:
-		return nupa_explain(-errno, why, why_bytes, "cannot open %s: %s", path,
-				    strerror(errno));
-	}
-}
-
 static int join(struct nupa_fabric *fabric, char *why, size_t why_bytes)
 {
 	int rc = nupa_fabric_join(fabric);
@@ -320,21 +300,18 @@ static int join(struct nupa_fabric *fabric, char *why, size_t why_bytes)
 		  : 0;
 }
 
-int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size_t why_bytes)
+/* Takes fd over. */
+static int open_fd(int fd, const char *path, struct nupa_fabric **out, char *why, size_t why_bytes)
 {
-	struct nupa_fabric *fabric;
+	struct nupa_fabric *fabric = fabric_new(path);
 	int rc;
 
-	if (strlen(path) >= sizeof(fabric->path))
-		return nupa_explain(-ENAMETOOLONG, why, why_bytes,
-				    "the path has %zu bytes, at most %zu", strlen(path),
-				    sizeof(fabric->path) - 1);
-	fabric = fabric_new(path);
-	if (!fabric)
+	if (!fabric) {
+		close(fd);
 		return nupa_explain(-ENOMEM, why, why_bytes, "out of memory");
-	rc = open_file(fabric, path, why, why_bytes);
-	if (fabric->fd >= 0)
-		rc = read_superblock(fabric, why, why_bytes);
+	}
+	fabric->fd = fd;
+	rc = read_superblock(fabric, why, why_bytes);
 	if (!rc && !fabric->device) {
 		/* Backed already, unless somebody punched holes: a hole is an error here, not a
 		 * SIGBUS. */
@@ -354,6 +331,33 @@ int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size
 	}
 	*out = fabric;
 	return 0;
+}
+
+int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size_t why_bytes)
+{
+	const size_t path_bytes_max = sizeof(((struct nupa_fabric *)0)->path) - 1;
+	int fd;
+
+	if (strlen(path) > path_bytes_max)
+		return nupa_explain(-ENAMETOOLONG, why, why_bytes,
+				    "the path has %zu bytes, at most %zu", strlen(path),
+				    path_bytes_max);
+	fd = nupa_owner_open(path, why, why_bytes);
+	return fd < 0 ? fd : open_fd(fd, path, out, why, why_bytes);
+}
+
+int nupa_fabric_open_of(uint32_t pid, uint32_t fd, struct nupa_fabric **out, char *why,
+			size_t why_bytes)
+{
+	char path[64];
+	int found;
+
+	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, fd);
+	found = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	if (found < 0)
+		return nupa_explain(-errno, why, why_bytes, "cannot open %s: %s", path,
+				    strerror(errno));
+	return open_fd(found, path, out, why, why_bytes);
 }
 
 struct nupa_fabric *nupa_fabric_get(struct nupa_fabric *fabric)

@@ -6,6 +6,7 @@
 #include "shim.h"
 
 #include "engine.h"
+#include "owner.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,14 +16,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The folder of all trees of a fabric lies where anybody may write: what another user put there is
- * not believed. */
+/* The folder of all trees of a fabric may lie where anybody may write: what another user put there
+ * is not believed. */
 static bool is_trusted(const char *folder)
 {
 	struct stat st;
 
-	return !lstat(folder, &st) && S_ISDIR(st.st_mode) && !(st.st_mode & 022) &&
-	       (st.st_uid == geteuid() || st.st_uid == 0);
+	return !lstat(folder, &st) && S_ISDIR(st.st_mode) && !(st.st_mode & 077) &&
+	       nupa_owner_is_us(st.st_uid);
 }
 
 /* The folders above path; those above the tree exist. */
@@ -102,13 +103,19 @@ static void unmake(const char *root)
 	rmdir(root);
 }
 
+/* The folder of all trees, in which the tree of a host lies. */
+static void name_above(const char *root, char above[NUPA_SHIM_ROOT_MAX_BYTES])
+{
+	snprintf(above, NUPA_SHIM_ROOT_MAX_BYTES, "%.*s", (int)(strrchr(root, '/') - root), root);
+}
+
 static int make_tree(const struct nupa_shim_view *view, const char *root)
 {
 	char making[NUPA_SHIM_ROOT_MAX_BYTES + 32];
 	const char *host = strrchr(root, '/') + 1;
 	int error = 0;
 
-	snprintf(making, sizeof(making), "%.*s", (int)(host - root) - 1, root);
+	name_above(root, making);
 	if (mkdir(making, 0700) && errno != EEXIST)
 		return -errno;
 	if (!is_trusted(making))
@@ -160,13 +167,25 @@ static bool is_live(const char *path)
 	return false;
 }
 
+static void hint_why(const char *root, int error)
+{
+	char above[NUPA_SHIM_ROOT_MAX_BYTES], owner[64];
+
+	name_above(root, above);
+	nupa_hint("cannot make %s below %s%s: %s; /sys/class/infiniband is not shown",
+		  strrchr(root, '/') + 1, above, nupa_owner_say(above, owner, sizeof(owner)),
+		  strerror(-error));
+}
+
 int nupa_shim_tree_show(const char *root, const char *fabric, const char *host, const char *path)
 {
-	bool made = is_trusted(root);
+	char above[NUPA_SHIM_ROOT_MAX_BYTES], why[512];
 	struct nupa_shim_view view;
-	char why[512];
 	int error, found;
+	bool made;
 
+	name_above(root, above);
+	made = is_trusted(above) && is_trusted(root);
 	if (made && !is_live(path))
 		return 0;
 	error = nupa_fabric_open(fabric, &view.fabric, why, sizeof(why));
@@ -180,8 +199,7 @@ int nupa_shim_tree_show(const char *root, const char *fabric, const char *host, 
 	if (!error && !made) {
 		error = make_tree(&view, root);
 		if (error)
-			nupa_hint("cannot make %s: %s; /sys/class/infiniband is not shown", root,
-				  strerror(-error));
+			hint_why(root, error);
 	} else if (!error) {
 		for (uint32_t i = 0; i < nupa_shim_n_files; i++)
 			if (nupa_shim_files[i].live && lies_at(nupa_shim_files[i].path, path))

@@ -11,10 +11,12 @@ import shutil
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from nupa.core.probe import in_child, probe_cma
+from nupa.fabric.errors import LocalError
 
 # include/uapi/linux/sched.h, userfaultfd.h
 _CLONE_NEWUSER = 0x10000000
@@ -30,6 +32,8 @@ _FUTEX_WAKE = 1
 
 _MIB = 1 << 20
 _ROOM_BYTES = 64 * _MIB  # two programs with some tens of queue pairs
+
+_BELL_WAIT_S = 2.0
 
 OK, LIMITED, MISSING = "ok", "limited", "missing"
 
@@ -97,10 +101,21 @@ def _drop_in() -> Check:
 
 
 def _folder() -> Check:
-    from nupa.fabric.registry import folder
+    from nupa.fabric.registry import file_system, folder, open_folder
 
-    path = folder()
-    name = f"segments in {path}"
+    path = file_system()
+    name = f"segments in {folder()}"
+    try:
+        with suppress(FileNotFoundError), open_folder():
+            pass
+    except LocalError as error:
+        return Check(
+            name,
+            MISSING,
+            str(error),
+            "no named fabric can be made, so no `nupa run`",
+            "set NUPA_DIR to a folder of your own in a tmpfs",
+        )
     try:
         room = os.statvfs(path)
         fd = os.open(path, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
@@ -203,6 +218,7 @@ def _doorbell() -> Check:
         return Check("doorbell", OK, "NUPA_BELL names none", polling)
     try:
         with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_BELL_WAIT_S)
             connection.connect(path)
     except OSError as error:
         return Check(

@@ -7,10 +7,12 @@ import argparse
 import os
 import select
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from nupa.cli._text import table
+from nupa.fabric.ownership import open_own
 from nupa.vm import boot, machine, state
 from nupa.vm.launch import printable
 from nupa.vm.place import Place, meant_name, place_of
@@ -140,8 +142,9 @@ class _Console:
     def __init__(self, place: Place, host: str, before: str) -> None:
         self._before = before
         self._rest = b""
-        path = Path(place.log(host))
-        self._file: IO[bytes] | None = path.open("rb") if path.exists() else None
+        self._file: IO[bytes] | None = None
+        with suppress(FileNotFoundError):
+            self._file = os.fdopen(open_own(place.log(host), os.O_RDONLY), "rb")
 
     def show(self, *, to_the_end: bool = False) -> None:
         """What is whole by now; *to_the_end*: also what ends without a newline."""

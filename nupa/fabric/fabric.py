@@ -170,12 +170,7 @@ class Fabric(Closing):
                     f"end its users first, or take it down with --force",
                     errno.EBUSY,
                 )
-            try:
-                registry.remove(path)
-            except OSError as error:
-                raise LocalError(
-                    f"cannot remove {path}: {error.strerror}", error.errno or 0
-                ) from error
+            registry.remove(path)
             registry.remove_shown(path)
 
     def close(self) -> None:

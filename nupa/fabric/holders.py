@@ -22,14 +22,14 @@ _KILLED = 1 << (signal.SIGKILL - 1)
 def dying_are_gone(path: str) -> bool:
     """Waits while all who hold a flock on the file are about to end; False: somebody is not."""
     until = time.monotonic() + PATIENCE_S
-    while holders := _holders(path):
-        if not all(map(_is_ending, holders)) or time.monotonic() > until:
+    while found := holders(path):
+        if not all(map(_is_ending, found)) or time.monotonic() > until:
             return False
         time.sleep(_LOOK_S)
     return True
 
 
-def _holders(path: str) -> list[int]:
+def holders(path: str) -> list[int]:
     """The processes that hold a flock on the file, as far as our pid namespace knows them."""
     there = os.stat(path)
     file = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa run` 10 ms.
-# ruff: noqa: PTH108, PTH113, PTH118, PTH202, PTH208
+# ruff: noqa: PTH102, PTH106, PTH108, PTH118, PTH208
 """Where fabrics are kept, who uses them, and when they go.
 
-A fabric NAME of a user is the file nupa-UID-NAME in /dev/shm (NUPA_DIR overrides the folder).
+A fabric NAME of a user is the file nupa-UID-NAME in the user's own folder, /dev/shm/nupa-UID
+(NUPA_DIR names another one).  That folder is made with mode 0700 and goes with its last file.
+docs/files.md lists all files and what is checked of each.
 Beside it lies .nupa-UID-NAME.files, what its programs read of their device (csrc/shim), if any did.
 Three kinds of locks, all of which the kernel drops when their holder dies:
 
@@ -27,7 +29,9 @@ import struct
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
+from nupa.fabric import locks
 from nupa.fabric.errors import LocalError, NupaError
+from nupa.fabric.ownership import check_folder, is_own, open_own, outer_uid, refused
 from nupa.fabric.segment import Segment
 
 DEFAULT_NAME = "default"
@@ -38,9 +42,74 @@ _LEASES_OFF = 1 << 60
 _LEASES_PER_HOST = 1 << 16
 
 
+_SHM = "/dev/shm"
+
+
 def folder() -> str:
-    """The folder of all segments."""
-    return os.environ.get("NUPA_DIR") or "/dev/shm"
+    """The folder of all segments; one that NUPA_DIR does not name is made when it is needed.
+
+    Its name has the user's number as the parent user namespace knows it: the root of a user
+    namespace is not in the way of the real one.
+    """
+    named = os.environ.get("NUPA_DIR")
+    if named:
+        return named
+    user = outer_uid() if not os.environ.get("NUPA_UID") else int(_user())
+    return f"{_SHM}/nupa-{os.geteuid() if user is None else user}"
+
+
+def file_system() -> str:
+    """A folder that is there, of the file system on which fabrics are made."""
+    return os.environ.get("NUPA_DIR") or _SHM
+
+
+@contextmanager
+def open_folder(*, make: bool = False) -> Iterator[int]:
+    """A descriptor of the folder; *make*: it is made, unless NUPA_DIR names it.
+
+    FileNotFoundError: it is not there and need not be.  LocalError: it is another user's, or others
+    may replace files in it.
+    """
+    named = os.environ.get("NUPA_DIR")
+    path = folder()
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    if make and not named:
+        _make_folder(path)
+    try:
+        fd = os.open(path, flags if named else flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not named:
+            raise
+        raise refused(path, error) from error
+    try:
+        if named:
+            _check_named_folder(fd, path)
+        else:
+            check_folder(fd, path)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _make_folder(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise refused(path, error) from error
+
+
+def _check_named_folder(fd: int, path: str) -> None:
+    """Several users may share it; each file in it is checked."""
+    found = os.fstat(fd)
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise LocalError(
+            f"NUPA_DIR is {path}, where everybody may replace files (mode {mode:04o}, owner: user "
+            f"{found.st_uid}): `chmod go-w` or `chmod +t` it, or choose another folder",
+            errno.EPERM,
+        )
 
 
 def path_of(name: str) -> str:
@@ -91,43 +160,59 @@ def names_of(before: str, after: str) -> list[str]:
 
 def _entries() -> list[str]:
     try:
-        return os.listdir(folder())
-    except OSError as error:
-        raise LocalError(
-            f"cannot list the folder of fabrics, {folder()}: {error.strerror}; "
-            f"NUPA_DIR names another one",
-            error.errno or 0,
-        ) from error
+        with open_folder() as fd:
+            return os.listdir(fd)
+    except FileNotFoundError:
+        return []
 
 
 def control_lock() -> AbstractContextManager[None]:
     """Holds this user's control lock."""
-    return locked(os.path.join(folder(), f"nupa-{_user()}.lock"))
+    return locked(f"nupa-{_user()}.lock")
 
 
 @contextmanager
-def locked(path: str) -> Iterator[None]:
-    """Holds the lock that is this file, which is there only meanwhile."""
-    while True:
+def locked(name: str, wait_s: float | None = None) -> Iterator[None]:
+    """Holds the lock that is the file *name* of the folder, and there only meanwhile.
+
+    While it is held the folder stays.  LocalError: the file or the folder is not ours (EPERM), or
+    others hold the lock for too long (EBUSY).
+    """
+    path = os.path.join(folder(), name)
+    fd = _take_lock(name, path, wait_s)
+    try:
+        yield
+    finally:
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise LocalError(
-                f"cannot lock {path}: {error.strerror}; NUPA_DIR names another folder",
-                error.errno or 0,
-            ) from error
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            # The holder before us removed it: what we locked is no longer the lock.
-            if not _is_file_at(fd, path):
-                continue
-            try:
-                yield
-            finally:
-                remove(path)
-            return
+            remove(path)
         finally:
             os.close(fd)
+        _tidy()
+
+
+def _take_lock(name: str, path: str, wait_s: float | None) -> int:
+    while True:
+        try:
+            with open_folder(make=True) as folder_fd:
+                fd = open_own(name, os.O_RDWR | os.O_CREAT, folder_fd=folder_fd, shown=path)
+        except FileNotFoundError:
+            continue  # the holder before us removed the folder
+        try:
+            locks.hold(fd, fcntl.LOCK_EX, path, wait_s)
+            if _is_file_at(fd, path):
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        # The holder before us removed it: what we locked is no longer the lock.
+        os.close(fd)
+
+
+def _tidy() -> None:
+    """Removes the user's own folder once nothing is in it."""
+    if not os.environ.get("NUPA_DIR"):
+        with suppress(OSError):  # ENOTEMPTY, as a rule
+            os.rmdir(folder())
 
 
 def _is_file_at(fd: int, path: str) -> bool:
@@ -140,9 +225,13 @@ def _is_file_at(fd: int, path: str) -> bool:
 
 
 def remove(path: str) -> None:
-    """Removes the file, if it is still there."""
-    with suppress(FileNotFoundError):
+    """Removes the file, if it is still there.  LocalError: it stays."""
+    try:
         os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise refused(path, error) from error
 
 
 def remove_shown(path: str) -> None:
@@ -159,18 +248,16 @@ def remove_shown(path: str) -> None:
 
 def use(segment: Segment) -> None:
     """Counts this open segment as a user.  Under the control lock nobody removes it meanwhile."""
-    fcntl.flock(segment.fd, fcntl.LOCK_SH)
+    locks.hold(segment.fd, fcntl.LOCK_SH, segment.path)
 
 
 def in_use(path: str) -> bool:
     """Whether anybody uses the segment.  What is no file of ours to open is not in use."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError:
+        fd = open_own(path, os.O_RDONLY)
+    except (FileNotFoundError, LocalError):
         return False
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return False
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -188,8 +275,7 @@ def collect(name: str) -> bool:
     try:
         segment = Segment.open(path)
     except NupaError as error:
-        empty = os.path.isfile(path) and os.path.getsize(path) == 0
-        if error.errno != errno.ENODATA and not empty:
+        if error.errno != errno.ENODATA and not _is_empty(path):
             return False
     else:
         auto = segment.auto
@@ -204,6 +290,15 @@ def collect(name: str) -> bool:
     remove(path)
     remove_shown(path)
     return True
+
+
+def _is_empty(path: str) -> bool:
+    """Whether it is an empty file of ours."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == 0 and is_own(found.st_uid)
 
 
 def collect_all() -> None:

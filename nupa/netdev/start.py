@@ -60,7 +60,7 @@ class StartedPump:
         self._gone = False
         self._ours, theirs = socket.socketpair()
         try:
-            with theirs, open(state.log_path_of(fabric.name), "ab") as log:  # noqa: PTH123
+            with theirs, os.fdopen(state.open_log(fabric.name), "ab") as log:
                 argv += ["--parent", str(theirs.fileno())]
                 fds.append(theirs.fileno())
                 if netns.holder is None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa net exec` 10 ms.
-# ruff: noqa: PTH118, PTH123
+# ruff: noqa: PTH118, PTH119, PTH123
 """What `net up` has made of a fabric: a JSON file beside the segment, replaced whole.
 
 .nupa-UID-NAME.net says which namespaces, interfaces and pumps there are, .nupa-UID-NAME.log what
@@ -18,10 +18,13 @@ from typing import Any, NamedTuple
 
 from nupa.fabric import registry
 from nupa.fabric.errors import FabricError, LocalError
+from nupa.fabric.ownership import open_own
 from nupa.netdev.namespace import Netns
 from nupa.netdev.process import Process
 
 _VERSION = 2
+# The holder may be starting the pumps of many hosts.
+_LOCK_WAIT_S = 300.0
 
 
 class HostNet(NamedTuple):
@@ -71,7 +74,7 @@ class State(NamedTuple):
 
 def lock(name: str) -> AbstractContextManager[None]:
     """Held by whoever makes or takes away interfaces of this fabric."""
-    return registry.locked(_beside(name, "lock"))
+    return registry.locked(os.path.basename(_beside(name, "lock")), _LOCK_WAIT_S)
 
 
 def path_of(name: str) -> str:
@@ -108,15 +111,15 @@ def meant_name() -> str:
 
 
 def load(name: str) -> State | None:
-    """None: there are no interfaces.  FabricError: the file is damaged."""
+    """None: there are no interfaces.  FabricError: the file is damaged, or not ours."""
     path = path_of(name)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = open_own(path, os.O_RDONLY)
         with open(fd, encoding="utf-8") as file:
             return _parse(json.load(file))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (LocalError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FabricError(
             f"cannot read {path}: {error}; `nupa net down --fabric {name}` takes it away"
         ) from error
@@ -136,7 +139,7 @@ def load_up(name: str) -> State:
 def store(state: State) -> None:
     """Under the lock.  FabricError: no room."""
     path = path_of(state.fabric)
-    beside = f"{path}.{os.getpid()}"
+    beside = f"{path}.{os.urandom(8).hex()}"
     value = {
         "version": _VERSION,
         **state._asdict(),
@@ -145,7 +148,7 @@ def store(state: State) -> None:
     for host in value["hosts"]:
         host["netns"] = host["netns"]._asdict()
     try:
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = open_own(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with open(fd, "w", encoding="utf-8") as file:
             json.dump(value, file, indent=1)
         os.rename(beside, path)  # noqa: PTH104
@@ -162,10 +165,17 @@ def forget(name: str) -> None:
 
 def last_log_line(name: str) -> str:
     """The last thing that a pump said; empty if it said nothing."""
-    with suppress(OSError), open(log_path_of(name), encoding="utf-8", errors="replace") as file:
-        lines = file.read().splitlines()
-        return lines[-1] if lines else ""
+    with suppress(OSError, LocalError):
+        fd = open_own(log_path_of(name), os.O_RDONLY)
+        with open(fd, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+            return lines[-1] if lines else ""
     return ""
+
+
+def open_log(name: str) -> int:
+    """A descriptor for more lines of the log.  LocalError: it is not ours."""
+    return open_own(log_path_of(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
 def _parse(value: Any) -> State:

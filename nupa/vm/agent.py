@@ -8,11 +8,13 @@ import os
 import random
 import select
 import socket
+import struct
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nupa.fabric.errors import FabricError, LocalError, RemoteError
+from nupa.fabric.ownership import check_peer
 from nupa.vm import frames
 from nupa.vm.place import AGENT_PORTS, Place, try_lock
 
@@ -102,12 +104,24 @@ def try_link(place: Place, host: str, port: int) -> Link | None:
     if lock is None:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    # connect(2) waits where a QEMU that is stopped accepts nobody.
+    patience = struct.pack("ll", int(_PORT_WAIT_S), 0)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
     try:
         connection.connect(place.socket(host, port))
+        check_peer(connection, place.socket(host, port))
         return Link(host, connection, lock)
+    except LocalError:
+        connection.close()
+        os.close(lock)
+        raise
     except OSError as error:
         connection.close()
         os.close(lock)
+        if isinstance(error, BlockingIOError):
+            raise RemoteError(
+                f"{host} does not accept in {_PORT_WAIT_S:g} s", errno.ETIMEDOUT
+            ) from error
         if not isinstance(error, ConnectionRefusedError | FileNotFoundError):
             raise FabricError(f"cannot reach {host}: {error.strerror}", error.errno or 0) from error
         raise RemoteError(

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from nupa.fabric import locks
 from nupa.fabric.errors import FabricError, LocalError, RemoteError
+from nupa.fabric.ownership import open_own
 from nupa.netdev.process import Process, end, find_all, of_pid, spawn_detached
 from nupa.vm import doorbell
 from nupa.vm.agent import Link, try_link
@@ -53,13 +55,15 @@ def start(place: Place, state: State, guest: Guest) -> State:
         # Of a QEMU that was killed: nobody shall wait there.
         Path(place.socket(guest.name, port)).unlink(missing_ok=True)
     env = {key: value for key, value in os.environ.items() if key in _ENVIRONMENT}
-    log = os.open(
-        place.log(guest.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-    )
-    # QEMU keeps this open: the fabric is in use as long as it lives (nupa/fabric/registry.py).
-    use = os.open(state.segment, os.O_RDONLY | os.O_CLOEXEC)
+    log = open_own(place.log(guest.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
-        fcntl.flock(use, fcntl.LOCK_SH)
+        # QEMU keeps this open: the fabric is in use as long as it lives (nupa/fabric/registry.py).
+        use = open_own(state.segment, os.O_RDONLY)
+    except BaseException:
+        os.close(log)
+        raise
+    try:
+        locks.hold(use, fcntl.LOCK_SH, state.segment)
         pid = spawn_detached(guest.argv, env, fds=[use], output=log, cpu=guest.cpu)
     except OSError as error:
         raise FabricError(
@@ -82,8 +86,12 @@ def start_doorbell(place: Place, state: State) -> State:
     """Starts the server of doorbells; what is up then, stored.  FabricError: it does not start."""
     argv = [sys.executable, "-P", "-m", "nupa.vm.doorbell", place.bell_socket]
     env = {key: os.environ[key] for key in (*_ENVIRONMENT, "PYTHONPATH") if key in os.environ}
-    log = os.open(place.log("bell"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    memory = os.open(state.segment, os.O_RDWR | os.O_CLOEXEC)
+    log = open_own(place.log("bell"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        memory = open_own(state.segment, os.O_RDWR)
+    except BaseException:
+        os.close(log)
+        raise
     try:
         with doorbell.listen(place.bell_socket) as listener:
             fds = [listener.fileno(), memory]
@@ -229,7 +237,7 @@ def _failed(place: Place, host: str, what: str, say: Say) -> FabricError:
 def tail(place: Place, host: str) -> list[str]:
     """The last lines of its console."""
     try:
-        with Path(place.log(host)).open("rb") as file:
+        with os.fdopen(open_own(place.log(host), os.O_RDONLY), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except FileNotFoundError:

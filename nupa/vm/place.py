@@ -3,7 +3,8 @@
 # ruff: noqa: PTH102, PTH106, PTH108, PTH110, PTH117, PTH118, PTH119, PTH120, PTH208
 """Where a machine is kept: a folder of its user alone, with what its guests are spoken to by.
 
-nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the temporary folder:
+nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the temporary folder
+(UID as the parent of this user namespace knows it):
     machine.json            what is up (nupa/vm/state.py)
     initramfs               what guests boot from, as long as the machine is up
     lock                    flock: held by whoever makes, starts or ends guests
@@ -24,6 +25,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from nupa.fabric.errors import FabricError, LocalError
+from nupa.fabric.ownership import is_own, open_own, outer_uid, owner_of
 
 #: Ports of each guest's agent: so many commands run in it at once.
 AGENT_PORTS = 8
@@ -41,7 +43,9 @@ def parent() -> str:
 
     LocalError: it is not ours alone.
     """
-    user = os.geteuid()
+    user = outer_uid()
+    if user is None:
+        user = os.geteuid()
     for folder in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{user}"):
         if folder and os.path.isabs(folder) and _is_ours(folder):
             return folder
@@ -49,8 +53,9 @@ def parent() -> str:
     folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"nupa-{user}")
     if os.path.lexists(folder) and not _is_ours(folder):
         raise LocalError(
-            f"{folder} is not a folder that only you can enter: remove it, "
-            f"or name another one by XDG_RUNTIME_DIR",
+            f"{folder} is not a folder that only you can enter (owner: user {owner_of(folder)}, "
+            f"and you are user {os.geteuid()}): have it removed, or name another one by "
+            f"XDG_RUNTIME_DIR",
             errno.EPERM,
         )
     return folder
@@ -64,7 +69,7 @@ def _is_ours(folder: str) -> bool:
         return False
     return (
         stat.S_ISDIR(found.st_mode)
-        and found.st_uid == os.geteuid()
+        and is_own(found.st_uid)
         and not stat.S_IMODE(found.st_mode) & 0o077
     )
 
@@ -207,11 +212,12 @@ def meant_name() -> str:
 def try_lock(path: str) -> int | None:
     """An open file that holds the lock at *path* until it is closed; None: another holds it.
 
-    The file stays: its folder goes with the machine.  LocalError: no such folder.
+    The file stays: its folder goes with the machine.  LocalError: no such folder, or the file is
+    not ours.
     """
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
+        fd = open_own(path, os.O_RDWR | os.O_CREAT)
+    except FileNotFoundError as error:
         raise LocalError(f"cannot lock {path}: {error.strerror}", error.errno or 0) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

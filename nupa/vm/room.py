@@ -60,7 +60,7 @@ def check_free(place: Place) -> None:
 
 
 def check_room(topology: Topology) -> None:
-    folder = registry.folder()
+    folder = registry.file_system()
     try:
         found = os.statvfs(folder)
     except OSError as error:

@@ -11,6 +11,7 @@ import os
 from typing import Any, NamedTuple
 
 from nupa.fabric.errors import FabricError, LocalError
+from nupa.fabric.ownership import open_own
 from nupa.netdev.process import Process
 from nupa.vm.place import Place
 
@@ -77,10 +78,10 @@ class State(NamedTuple):
 
 
 def load(place: Place) -> State | None:
-    """None: there is none.  FabricError: the file is damaged."""
+    """None: there is none.  FabricError: the file is damaged, or not ours."""
     path = place.file(_FILE)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = open_own(path, os.O_RDONLY)
         with open(fd, "rb") as file:
             data = file.read(_FILE_BYTES_MAX + 1)
         if len(data) > _FILE_BYTES_MAX:
@@ -88,7 +89,7 @@ def load(place: Place) -> State | None:
         return _parse(json.loads(data), place.name)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (LocalError, OSError, ValueError, KeyError, TypeError) as error:
         raise FabricError(
             f"cannot read {path}: {error}; `nupa vm down {place.name}` takes the machine down"
         ) from error
@@ -109,11 +110,11 @@ def load_up(place: Place) -> State:
 def store(place: Place, state: State) -> None:
     """Under the machine's lock.  FabricError: no room."""
     path = place.file(_FILE)
-    beside = f"{path}.{os.getpid()}"
+    beside = f"{path}.{os.urandom(8).hex()}"
     guests = [{**guest._asdict(), "argv": list(guest.argv)} for guest in state.guests]
     value = {"version": _VERSION, **state._asdict(), "guests": guests}
     try:
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fd = open_own(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with open(fd, "w", encoding="utf-8") as file:
             json.dump(value, file, indent=1)
         os.rename(beside, path)  # noqa: PTH104

@@ -25,6 +25,7 @@ Spawn = Callable[[], Peer]
 MIB = 1 << 20
 BLOCKS_OF_A_PAGE = 4096 // 512
 DEFAULT = "nupa-0-default"  # in own_shm everybody is root, if only of a namespace
+OWN = f"nupa-{os.geteuid()}"  # and is known by our number outside
 
 
 # --- stopped and continued ----------------------------------------------------------------------
@@ -198,7 +199,7 @@ def test_closing_everything_gives_all_memory_back(fabric: Fabric, make_pair: Mak
     assert fabric.processes() == []
 
 
-@pytest.mark.parametrize("where", ["/dev/shm", "NUPA_DIR"])
+@pytest.mark.parametrize("where", [f"/dev/shm/{OWN}", "NUPA_DIR"])
 def test_after_sigkill_of_everything_the_next_command_leaves_nothing(
     own_shm: Callable[[int], Spawn], tmp_path: Path, where: str
 ) -> None:
@@ -218,7 +219,7 @@ def test_after_sigkill_of_everything_the_next_command_leaves_nothing(
     code, said = peer.nupa("ls")
     assert code == 0
     assert "no fabric is up" in said
-    assert peer.listing(folder) == []
+    assert peer.listing(str(tmp_path) if where == "NUPA_DIR" else "/dev/shm") == []
 
 
 def test_an_automatic_fabric_goes_with_its_last_user(own_shm: Callable[[int], Spawn]) -> None:
@@ -227,7 +228,7 @@ def test_an_automatic_fabric_goes_with_its_last_user(own_shm: Callable[[int], Sp
         peer.start_attached()
 
     assert peer.end_started(0, signal.SIGTERM) == -signal.SIGTERM
-    assert peer.listing("/dev/shm") == [DEFAULT]
+    assert peer.listing(f"/dev/shm/{OWN}") == [DEFAULT]
     assert peer.end_started(1, signal.SIGINT) == -signal.SIGINT
     assert peer.listing("/dev/shm") == []
 

@@ -150,7 +150,9 @@ def test_down_all_takes_all_down(nupa: Run) -> None:
 
 
 def test_damaged_fabrics_are_listed_with_what_is_wrong(nupa: Run, nupa_fails: Run) -> None:
-    Path(registry.path_of("bad")).write_bytes(os.urandom(1 << 16))
+    bad = Path(registry.path_of("bad"))
+    bad.touch(0o600)
+    bad.write_bytes(os.urandom(1 << 16))
     assert "it holds no fabric" in nupa("ls")
     assert "it holds no fabric" in json.loads(nupa("ls", "--json"))[0]["error"]
     assert "it holds no fabric" in nupa_fails("show", "bad")

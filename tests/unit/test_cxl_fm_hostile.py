@@ -86,7 +86,7 @@ def as_nobody(work: Callable[[], str]) -> str:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: another user is to call")
 @pytest.mark.parametrize(
-    ("mode", "says"), [(0o600, "the user who owns the fabric"), (0o666, "it hears its owner only")]
+    ("mode", "says"), [(0o600, "the user who owns the fabric"), (0o666, "of user 0 listens there")]
 )
 def test_another_user_is_told_that_the_fabric_is_not_its(
     manager: Manager, monkeypatch: pytest.MonkeyPatch, mode: int, says: str

@@ -168,6 +168,7 @@ def test_what_a_killed_maker_left_is_collected() -> None:
     registry_path = Path(registry.path_of("half"))
     registry_path.touch()
     other = Path(registry.path_of("zeros"))
+    other.touch(0o600)
     other.write_bytes(bytes(65536))
     registry.collect_all()
     assert registry.names() == []
@@ -224,6 +225,7 @@ def test_damaged_segments_are_refused_listed_and_removed() -> None:
 
 def test_a_zeroed_segment_is_refused() -> None:
     path = Path(registry.path_of("lab"))
+    path.touch(0o600)
     path.write_bytes(bytes(65536))
     with pytest.raises(FabricError, match="never finished or is zeroed"):
         Fabric.open("lab")

@@ -119,7 +119,8 @@ def test_a_link_in_its_place_is_not_followed(folder: Path) -> None:
 
 def test_the_last_line_of_the_log_is_what_was_said_last() -> None:
     assert state.last_log_line("lab") == ""
-    Path(state.log_path_of("lab")).write_text("one\ntwo\n")
+    with os.fdopen(state.open_log("lab"), "w") as log:
+        log.write("one\ntwo\n")
     assert state.last_log_line("lab") == "two"
 
 

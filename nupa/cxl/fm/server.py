@@ -10,6 +10,7 @@ import errno
 import os
 import selectors
 import socket
+import stat
 import struct
 import time
 from collections import deque
@@ -23,6 +24,7 @@ from nupa.cxl.fm.mctp import Assembler, FramingError, encode
 from nupa.fabric import registry
 from nupa.fabric.closing import Closing
 from nupa.fabric.errors import LocalError
+from nupa.fabric.ownership import is_own
 
 _READ_BYTES = 1 << 16
 _MOST_WAITING_BYTES = 1 << 20  # of answers that a manager does not read: it is not heard meanwhile
@@ -93,6 +95,10 @@ class Server(Closing):
                 self.path.chmod(0o600)
                 listener.listen(MOST_MANAGERS)
                 self._inode = self.path.lstat().st_ino
+        except LocalError:
+            listener.close()
+            self._close_selector()
+            raise
         except OSError as error:
             listener.close()
             self._close_selector()
@@ -264,13 +270,23 @@ class Server(Closing):
 
 
 def _remove_stale(path: Path) -> None:
-    """A socket that nobody listens on any more.  OSError EADDRINUSE: somebody does."""
-    if not path.is_socket():
+    """A socket that nobody listens on any more.  OSError EADDRINUSE: somebody does, or what is
+    there is no socket of ours."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
         return
+    if not stat.S_ISSOCK(found.st_mode) or not is_own(found.st_uid):
+        raise OSError(
+            errno.EADDRINUSE, f"what is there is no socket of yours (owner: user {found.st_uid})"
+        )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
+        except BlockingIOError:  # it has not accepted those before us
+            pass
     raise OSError(errno.EADDRINUSE, "a fabric manager listens there")
