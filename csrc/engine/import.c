@@ -78,14 +78,14 @@ static struct nupa_fabric *known_fabric(uint64_t generation)
 static int open_fabric(const struct card *card, struct nupa_fabric **fabric, char *why,
 		       size_t why_bytes)
 {
+	char proc[64];
 	int error;
 
 	*fabric = known_fabric(card->generation);
 	if (*fabric)
 		return 0;
-	error = card->path[0] == '/'
-		    ? nupa_fabric_open(card->path, fabric, why, why_bytes)
-		    : nupa_fabric_open_of(card->pid, card->fabric_fd, fabric, why, why_bytes);
+	snprintf(proc, sizeof(proc), "/proc/%u/fd/%u", card->pid, card->fabric_fd);
+	error = nupa_fabric_open(card->path[0] == '/' ? card->path : proc, fabric, why, why_bytes);
 	if (error)
 		return error == -ENOENT ? -ENODEV : error;
 	/* The name may be another fabric's by now; and one that is being taken down stays away. */

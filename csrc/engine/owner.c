@@ -46,12 +46,17 @@ const char *nupa_owner_say(const char *path, char *text, size_t text_bytes)
 int nupa_owner_open(const char *path, char *why, size_t why_bytes)
 {
 	/* O_NONBLOCK: a FIFO or a device must not hold us up before we see what it is. */
-	const int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-	const int error = errno;
+	const int flags = O_RDWR | O_CLOEXEC | O_NONBLOCK;
+	int fd = open(path, flags | O_NOFOLLOW);
 	char owner[64];
+	int error;
 
+	/* The links in /proc/PID/fd are the kernel's. */
+	if (fd < 0 && errno == ELOOP && !strncmp(path, "/proc/", strlen("/proc/")))
+		fd = open(path, flags);
 	if (fd >= 0)
 		return fd;
+	error = errno;
 	if (error == ENOENT)
 		return nupa_explain(
 		    -ENOENT, why, why_bytes,

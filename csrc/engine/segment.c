@@ -300,18 +300,20 @@ static int join(struct nupa_fabric *fabric, char *why, size_t why_bytes)
 		  : 0;
 }
 
-/* Takes fd over. */
-static int open_fd(int fd, const char *path, struct nupa_fabric **out, char *why, size_t why_bytes)
+int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size_t why_bytes)
 {
-	struct nupa_fabric *fabric = fabric_new(path);
+	struct nupa_fabric *fabric;
 	int rc;
 
-	if (!fabric) {
-		close(fd);
+	if (strlen(path) >= sizeof(fabric->path))
+		return nupa_explain(-ENAMETOOLONG, why, why_bytes,
+				    "the path has %zu bytes, at most %zu", strlen(path),
+				    sizeof(fabric->path) - 1);
+	fabric = fabric_new(path);
+	if (!fabric)
 		return nupa_explain(-ENOMEM, why, why_bytes, "out of memory");
-	}
-	fabric->fd = fd;
-	rc = read_superblock(fabric, why, why_bytes);
+	fabric->fd = nupa_owner_open(path, why, why_bytes);
+	rc = fabric->fd < 0 ? fabric->fd : read_superblock(fabric, why, why_bytes);
 	if (!rc && !fabric->device) {
 		/* Backed already, unless somebody punched holes: a hole is an error here, not a
 		 * SIGBUS. */
@@ -331,33 +333,6 @@ static int open_fd(int fd, const char *path, struct nupa_fabric **out, char *why
 	}
 	*out = fabric;
 	return 0;
-}
-
-int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size_t why_bytes)
-{
-	const size_t path_bytes_max = sizeof(((struct nupa_fabric *)0)->path) - 1;
-	int fd;
-
-	if (strlen(path) > path_bytes_max)
-		return nupa_explain(-ENAMETOOLONG, why, why_bytes,
-				    "the path has %zu bytes, at most %zu", strlen(path),
-				    path_bytes_max);
-	fd = nupa_owner_open(path, why, why_bytes);
-	return fd < 0 ? fd : open_fd(fd, path, out, why, why_bytes);
-}
-
-int nupa_fabric_open_of(uint32_t pid, uint32_t fd, struct nupa_fabric **out, char *why,
-			size_t why_bytes)
-{
-	char path[64];
-	int found;
-
-	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, fd);
-	found = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-	if (found < 0)
-		return nupa_explain(-errno, why, why_bytes, "cannot open %s: %s", path,
-				    strerror(errno));
-	return open_fd(found, path, out, why, why_bytes);
 }
 
 struct nupa_fabric *nupa_fabric_get(struct nupa_fabric *fabric)

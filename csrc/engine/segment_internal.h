@@ -9,10 +9,6 @@
 __attribute__((format(printf, 4, 5))) int nupa_explain(int error, char *why, size_t why_bytes,
 						       const char *format, ...);
 
-/* As nupa_fabric_open(), of descriptor *fd* of process *pid*: a fabric without a path. */
-int nupa_fabric_open_of(uint32_t pid, uint32_t fd, struct nupa_fabric **out, char *why,
-			size_t why_bytes);
-
 static inline uint64_t nupa_arena_offset(const struct nupa_fabric *fabric, uint32_t slot)
 {
 	return fabric->geometry.arenas_off + (slot - 1) * fabric->geometry.arena_bytes;

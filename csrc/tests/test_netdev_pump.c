@@ -671,11 +671,10 @@ static void a_process_that_is_stopped_holds_nobody_up(void)
 static struct nupa_fabric *seen_from_elsewhere(struct nupa_fabric *fabric)
 {
 	struct nupa_fabric *other = NULL;
-	char why[512] = "";
+	char path[32], why[512] = "";
 
-	CHECK_EQ(nupa_fabric_open_of((uint32_t)getpid(), (uint32_t)fabric->fd, &other, why,
-				     sizeof(why)),
-		 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fabric->fd);
+	CHECK_EQ(nupa_fabric_open(path, &other, why, sizeof(why)), 0);
 	other->kernel = fabric->kernel + 1;
 	return other;
 }

@@ -50,19 +50,21 @@ def run(args: argparse.Namespace) -> int:
 
 def _entry(name: str) -> dict[str, Any]:
     from nupa.fabric import NupaError, registry
+    from nupa.fabric.ownership import owner_of
     from nupa.fabric.segment import Segment
 
     path = registry.path_of(name)
     try:
         segment = Segment.open(path)
     except NupaError as error:
-        return {"name": name, "path": path, "error": str(error)}
+        return {"name": name, "path": path, "owner": owner_of(path), "error": str(error)}
     try:
         segment.reap()
         slots = list(segment.slots())
         return {
             "name": name,
             "path": path,
+            "owner": owner_of(path),
             "error": None,
             "auto": segment.auto,
             "hosts": len(segment.hosts()),

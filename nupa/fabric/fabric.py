@@ -12,6 +12,7 @@ from nupa.fabric import registry
 from nupa.fabric.closing import Closing
 from nupa.fabric.errors import LocalError
 from nupa.fabric.lines import requests, written
+from nupa.fabric.ownership import open_own
 from nupa.fabric.segment import Contact, HostInfo, PortInfo, Segment, SlotInfo
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Fabric(Closing):
         # What a dead `nupa run` left is no reason to refuse.
         registry.collect(name)
         if os.path.lexists(path):
+            os.close(open_own(path, os.O_RDONLY))  # what is not ours is not up
             raise LocalError(
                 f"the fabric {name!r} is up already: `nupa show {name}` shows it, "
                 f"`nupa down {name}` takes it down",

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import stat
 import struct
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from nupa.fabric.errors import LocalError
+
+if TYPE_CHECKING:
+    from socket import socket
 
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS = 0o077
@@ -100,7 +103,10 @@ def refused(path: str, error: OSError) -> LocalError:
         return LocalError(f"{path}: {why}; NUPA_DIR names another folder", error.errno or 0)
     if not stat.S_ISREG(there.st_mode) or not is_own(there.st_uid):
         return _refusal(path, f"{_judge(there)} ({why})", error.errno or errno.EPERM)
-    return LocalError(f"{path}, a file of user {there.st_uid}: {why}", error.errno or 0)
+    return LocalError(
+        f"{path}, a file of user {there.st_uid}: {why}; NUPA_DIR names another folder",
+        error.errno or 0,
+    )
 
 
 def owner_of(path: str) -> int | None:
@@ -111,9 +117,23 @@ def owner_of(path: str) -> int | None:
         return None
 
 
-def check_peer(connection: socket.socket, path: str) -> None:
-    """LocalError (EPERM): another user's process listens at *path*."""
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+def connect_own(connection: socket, path: str) -> None:
+    """Connects to the process of this user that listens at *path*.
+
+    LocalError (EPERM): another user's process does, or *path* is no socket of ours; OSError: as
+    connect(2).
+    """
+    found = os.stat(path, follow_symlinks=False)
+    if not stat.S_ISSOCK(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a file")
+        raise _refusal(path, f"is {kind} of user {found.st_uid}, not a socket")
+    why = _judge_owner(found)
+    if why:
+        raise _refusal(path, why)
+    connection.connect(path)
+    from socket import SO_PEERCRED, SOL_SOCKET  # takes milliseconds, which few commands need
+
+    data = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, _UCRED.size)
     pid, user, _ = _UCRED.unpack(data)
     if not is_own(user):
         raise _refusal(path, f"process {pid} of user {user} listens there, not one of yours")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nupa.fabric.errors import FabricError, LocalError, RemoteError
-from nupa.fabric.ownership import check_peer
+from nupa.fabric.ownership import connect_own
 from nupa.vm import frames
 from nupa.vm.place import AGENT_PORTS, Place, try_lock
 
@@ -105,11 +105,10 @@ def try_link(place: Place, host: str, port: int) -> Link | None:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     # connect(2) waits where a QEMU that is stopped accepts nobody.
-    patience = struct.pack("ll", int(_PORT_WAIT_S), 0)
+    patience = struct.pack("ll", *divmod(int(_PORT_WAIT_S * 1_000_000), 1_000_000))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
     try:
-        connection.connect(place.socket(host, port))
-        check_peer(connection, place.socket(host, port))
+        connect_own(connection, place.socket(host, port))
         return Link(host, connection, lock)
     except LocalError:
         connection.close()

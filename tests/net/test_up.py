@@ -259,7 +259,7 @@ def test_fabrics_of_several_users_do_not_collide(
 ) -> None:
     """In one folder, with one name: root's `net up` leaves another user's pump alone."""
     theirs, ours = make_net(nobody), make_net()
-    theirs.folder.chmod(0o777)
+    theirs.folder.chmod(0o1777)
     theirs.ok("net", "up")
     env = {"NUPA_DIR": str(theirs.folder)}
     for command in ("up", "down"):

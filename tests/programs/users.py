@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyroute2
@@ -18,6 +18,7 @@ import pyroute2
 import nupa
 
 NOBODY = 65534
+ANOTHER = 65533
 _CHECK = "import nupa.cli.run, nupa.fabric.segment, pyroute2"
 _LEFT_OUT = shutil.ignore_patterns(
     "site-packages", "dist-packages", "test", "idlelib", "ensurepip", "config-*"
@@ -45,9 +46,7 @@ def ourselves() -> User:
 
 def nobody(folder: Path) -> User:
     """uid 65534; for root only.  Of what he may not read where it is, *folder* gets a copy."""
-    become = f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"
-    # setpriv still has root's capabilities when it starts a program; env no longer has.
-    prefix = ("setpriv", *become, "--", "env")
+    prefix = _become(NOBODY)
     user = User(NOBODY, prefix)
     if user.can_run_nupa():
         return user
@@ -61,6 +60,16 @@ def nobody(folder: Path) -> User:
     user = User(NOBODY, prefix, str(python), env)
     assert user.can_run_nupa(), f"the copy of Python and nupa in {folder} does not run"
     return user
+
+
+def another(user: User) -> User:
+    """uid 65533, with the interpreter of *user*; for root only."""
+    return replace(user, uid=ANOTHER, prefix=_become(ANOTHER))
+
+
+def _become(uid: int) -> tuple[str, ...]:
+    # setpriv still has root's capabilities when it starts a program; env no longer has.
+    return ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--", "env")
 
 
 def copy_python(folder: Path) -> Path:

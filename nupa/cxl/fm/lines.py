@@ -20,7 +20,7 @@ from nupa.cxl.fm.mctp import Assembler, Message, encode
 from nupa.cxl.fm.server import path_of
 from nupa.cxl.fm.session import NOTIFICATION
 from nupa.fabric.errors import LocalError, RemoteError
-from nupa.fabric.ownership import check_peer, owner_of
+from nupa.fabric.ownership import connect_own
 
 _READ_BYTES = 1 << 16
 _TIMEOUT_S = 30.0
@@ -87,21 +87,15 @@ class SocketLine:
         self._told = 0
         path = str(path_of(name))
         try:
-            self._sock.connect(path)
-            check_peer(self._sock, path)
+            connect_own(self._sock, path)
         except LocalError:
             self._sock.close()
             raise
         except OSError as error:
             self._sock.close()
-            advice = f"`nupa fm serve --fabric {name}` does"
-            if isinstance(error, PermissionError):
-                advice = (
-                    f"{path} belongs to user {owner_of(path)}: only the user who owns the fabric "
-                    f"may manage it"
-                )
             raise LocalError(
-                f"no fabric manager serves {name!r}: {error.strerror}; {advice}",
+                f"no fabric manager serves {name!r}: {error.strerror}; "
+                f"`nupa fm serve --fabric {name}` does",
                 error.errno or 0,
             ) from error
 
