@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import Fabric
+from nupa.fabric.ownership import outer_uid
 
 from .conftest import SIZE, Cli, Pair
 from .node import WAIT_S
@@ -26,7 +27,7 @@ Spawn = Callable[[], Peer]
 MIB = 1 << 20
 BLOCKS_OF_A_PAGE = 4096 // 512
 DEFAULT = "nupa-0-default"  # in own_shm everybody is root, if only of a namespace
-OWN = f"nupa-{os.geteuid()}"  # and is known by our number outside
+OWN = f"nupa-{os.geteuid() or outer_uid()}"  # and is known by our number outside
 
 
 # --- stopped and continued ----------------------------------------------------------------------

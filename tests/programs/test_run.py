@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nupa.demo.programs import NUPA, free_port
+from nupa.fabric.ownership import outer_uid
 
 from .stage import DEADLINE_S, Stage
 
@@ -118,7 +119,7 @@ def test_a_fabric_that_is_not_there_is_named(stage: Stage) -> None:
 
 def test_the_default_fabric_is_in_the_users_own_folder_and_goes_with_its_last_user() -> None:
     """Unless it was up before: then it stays."""
-    fabric = Path(f"/dev/shm/nupa-{os.geteuid()}/nupa-{os.geteuid()}-default")
+    fabric = Path(f"/dev/shm/nupa-{outer_uid()}/nupa-{os.geteuid()}-default")
     was_up = fabric.exists()
     done = subprocess.run(
         [*NUPA, "run", "--fabric", "default", "--", "sh", "-c", 'ls "$NUPA_FABRIC"; ibv_devices'],

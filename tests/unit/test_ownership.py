@@ -28,7 +28,7 @@ from nupa.cxl.fm.manager import Manager
 from nupa.cxl.fm.server import Server, path_of
 from nupa.fabric import Fabric, LocalError, NupaError, locks, registry
 from nupa.fabric.errors import RemoteError
-from nupa.fabric.ownership import open_own
+from nupa.fabric.ownership import open_own, outer_uid
 from nupa.fabric.topology import star
 from nupa.netdev import state as net_state
 from nupa.vm import agent, cache, launch
@@ -305,7 +305,7 @@ def test_the_users_own_folder_is_made_for_it_alone_and_goes_with_its_last_file(s
     assert list(shm.iterdir()) == []
     Fabric.create("lab", star(2)).close()
     (own,) = shm.iterdir()
-    assert own.name == f"nupa-{USER}"
+    assert own.name == f"nupa-{outer_uid()}"
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
     assert [entry.name for entry in own.iterdir()] == [f"nupa-{USER}-lab"]
     Fabric.remove("lab")
@@ -320,7 +320,7 @@ def test_a_folder_that_goes_while_its_lock_is_taken_is_made_again(
     def vanishing(*args: object, **options: object) -> int:
         if left[0]:
             left[0] -= 1
-            (shm / f"nupa-{USER}").rmdir()
+            (shm / f"nupa-{outer_uid()}").rmdir()
         return open_own(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(registry, "open_own", vanishing)
@@ -331,7 +331,7 @@ def test_a_folder_that_goes_while_its_lock_is_taken_is_made_again(
 
 @pytest.mark.parametrize("kind", ["open", "link", "file", pytest.param("foreign", marks=only_root)])
 def test_a_folder_that_is_not_the_users_alone_is_refused_and_named(shm: Path, kind: str) -> None:
-    own = shm / f"nupa-{USER}"
+    own = shm / f"nupa-{outer_uid()}"
     if kind == "link":
         (shm / "real").mkdir(0o700)
         own.symlink_to("real")
@@ -368,9 +368,9 @@ def test_the_folder_of_machines_is_the_users_alone(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/nowhere")
     monkeypatch.setenv("TMPDIR", str(folder))
-    if os.path.lexists(f"/run/user/{USER}"):
-        pytest.skip(f"/run/user/{USER} is there, and goes before")
-    own = folder / f"nupa-{USER}"
+    if os.path.lexists(f"/run/user/{outer_uid()}"):
+        pytest.skip(f"/run/user/{outer_uid()} is there, and goes before")
+    own = folder / f"nupa-{outer_uid()}"
     own.mkdir(0o755 if kind == "open" else 0o700)
     os.chown(own, STRANGER if kind == "foreign" else -1, -1)
     with pytest.raises(LocalError, match=rf"{own} .*owner: user {own.stat().st_uid},"):
