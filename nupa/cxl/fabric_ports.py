@@ -7,6 +7,7 @@ Knows the fabric's segment; never what a link that goes down means for hosts.
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable
 from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from nupa.fabric.region import check_region
 if TYPE_CHECKING:
     from nupa.fabric.fabric import Fabric
 
+_log = logging.getLogger(__name__)
 _IDLE_MS = 60_000
 _APART_MS = 100  # no futex wakes the thread of another kernel
 
@@ -85,11 +87,13 @@ class Follower(Closing):
         epoch = ffi.new("uint32_t *")
         with self._lock:
             lib.nupa_region_await_epoch(self._fabric, epoch, 0)
-            act = self._act()
-            if act is not None:
-                act()
-            if self._place is not None:
-                lib.nupa_region_heed(self._fabric, self._place, epoch[0])
+            try:
+                act = self._act()
+                if act is not None:
+                    act()
+            finally:  # what has failed is no better for a second wait
+                if self._place is not None:
+                    lib.nupa_region_heed(self._fabric, self._place, epoch[0])
 
     def close(self) -> None:
         """Nobody waits for it any more.  Not with the lock."""
@@ -110,6 +114,11 @@ def _run(fabric: Any, idle_ms: int, ending: Event, follow: WeakMethod[Callable[[
     while not ending.is_set():
         if lib.nupa_region_await_epoch(fabric, epoch, idle_ms):
             ending.wait(idle_ms / 1000)  # not coherent: there is no such word
-        if (act := follow()) is not None:
+        act = follow()
+        if act is None or ending.is_set():
+            return
+        try:
             act()
+        except Exception:  # the next change is followed all the same
+            _log.exception("ports of the fabric")
         del act
