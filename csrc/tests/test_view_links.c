@@ -3,6 +3,7 @@
  * that returns, in each process; one that comes up gives none of them back. */
 #include "atomics.h"
 #include "support/runner.h"
+#include "support/shared_region.h"
 #include "support/viewed.h"
 
 #include <errno.h>
@@ -129,6 +130,19 @@ static void a_port_that_names_no_peer_is_down(void)
 	CHECK(!nupa_region_linked(fabric, 0, UINT32_MAX, &downs));
 	nupa_store_relaxed(&fabric->ports[0].peer, UINT32_MAX);
 	CHECK(!nupa_region_linked(fabric, 0, 0, &downs));
+	nupa_fabric_put(fabric);
+}
+
+static void a_region_that_is_at_no_switch_is_damaged(void)
+{
+	struct nupa_fabric *fabric = viewed_fabric();
+	const uint64_t region = viewed_region(fabric, PAGE, NUPA_COHERENT_HARDWARE);
+	struct nupa_region_info info;
+
+	CHECK_EQ(nupa_region_find(fabric, region, &info), 0);
+	CHECK_EQ(info.home, 0);
+	nupa_store_release(&region_rows(fabric)[0].body.home, 2);
+	CHECK_EQ(nupa_region_find(fabric, region, &info), -EUCLEAN);
 	nupa_fabric_put(fabric);
 }
 
@@ -307,6 +321,7 @@ int main(int argc, char **argv)
 		CASE(a_cache_is_lost_with_what_it_has_not_flushed),
 		CASE(a_flap_that_nobody_saw_is_a_loss_too),
 		CASE(a_port_that_names_no_peer_is_down),
+		CASE(a_region_that_is_at_no_switch_is_damaged),
 		CASE(loads_under_way_see_the_data_then_ones),
 #if !defined(__SANITIZE_THREAD__)
 		CASE(a_process_that_is_stopped_is_waited_for_and_told_of),

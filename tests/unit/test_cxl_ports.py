@@ -18,7 +18,7 @@ from nupa.cxl.pcie_tables import PCIE_ID
 from nupa.cxl.root import Bdf, RootComplex
 from nupa.fabric import Fabric, FabricManager
 from nupa.fabric.topology import Host as HostOf
-from nupa.fabric.topology import MemoryDevice, Switch, Topology, Trunk, star
+from nupa.fabric.topology import MemoryDevice, SegmentConfig, Switch, Topology, Trunk, star
 from nupa.fabric.topology_file import load
 from nupa.fabric.wiring import topology_of
 
@@ -223,3 +223,18 @@ def test_the_wiring_of_a_fabric_is_its_topology(name: str) -> None:
         host._replace(port=found.ports[found.ports[i].peer].number)
         for i, host in enumerate(topology.hosts)
     )
+
+
+@pytest.mark.parametrize("coherence", ["hardware", "software"])
+def test_machines_that_share_a_fabric_have_its_ports_too(coherence: str) -> None:
+    """No futex tells them of a change: the thread looks ten times a second."""
+    topology = star(2, "machines")
+    topology.segment = SegmentConfig(segment_bytes=64 << 20, coherence=coherence)
+    with Fabric(topology=topology) as fabric:
+        site = fabric.switch
+        site.host(0)
+        fabric.set_port("host0", up=False)
+        all_say(fabric, 0, up=False)
+        with site.lock:
+            site.switch.port(0).set_link(True)
+        all_say(fabric, 0, up=True)

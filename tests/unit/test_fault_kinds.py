@@ -168,11 +168,14 @@ def event(end: End) -> str:
 
 def test_a_flap_takes_the_link_down_and_up(fabric: Fabric, make_pair: MakePair) -> None:
     pair = make_pair(path=PATIENT)
-    start_s = time.monotonic()
-    with Faulty(fabric.port("host0"), "flap", duration="40ms"):
-        pair.a.qp.post_send(request(pair, "write"))
-        pair.a.wait_ok()
-        took_s = time.monotonic() - start_s
+    with fabric.pool.alloc(4096) as region, fabric.host("host0").map(region) as window:
+        start_s = time.monotonic()
+        with Faulty(fabric.port("host0"), "flap", duration="40ms"):
+            pair.a.qp.post_send(request(pair, "write"))
+            pair.a.wait_ok()
+            took_s = time.monotonic() - start_s
+        fabric.await_links()
+        assert window.revoked
     assert (event(pair.a), event(pair.a)) == ("PORT_ERR", "PORT_ACTIVE")
     assert took_s >= 0.04
     assert total(fabric, "fault_flaps") == 1

@@ -11,9 +11,10 @@ from contextlib import ExitStack
 import pytest
 
 from nupa.fabric import Fabric, FabricError, LocalError
-from nupa.fabric.topology import Host, Switch, Topology, Trunk
+from nupa.fabric.topology import Host, SegmentConfig, Switch, Topology, Trunk, star
 from nupa.fabric.window import Window, WindowError
 from nupa.memory import atomic_fetch_add
+from nupa.verbs import Context
 
 ONES = b"\xff" * 4
 HOSTS = ("near0", "near1", "far0", "far1")
@@ -101,3 +102,14 @@ def test_calls_raise_or_give_ones_as_was_asked_for(fabric: Fabric) -> None:
 def test_a_link_that_there_is_not_is_refused(fabric: Fabric) -> None:
     with pytest.raises(LocalError, match="no port, host or link is named 'near9'"):
         fabric.set_port("near9", up=False)
+
+
+def test_on_machines_a_link_takes_windows_too() -> None:
+    topology = star(2, "machines")
+    topology.segment = SegmentConfig(segment_bytes=64 << 20)
+    with Fabric(topology=topology) as fabric, Context(fabric=fabric, host="host1"):
+        region = fabric.pool.alloc(4096, "mine", host="host1")
+        with fabric.host("host1").map(region) as window:
+            window[0:4] = b"data"
+            fabric.set_port("host1", up=False)
+            assert window[0:4] == ONES
