@@ -38,7 +38,9 @@ def describe_frame(event: Event, frames: Frames, n: int) -> None:
     """Fills in what frame n is."""
     headers = frames.headers
     event.source, event.target = frames.addresses(n)
-    event.identity = ("frame", frames.data(n, 0, frames.original(n)))
+    event.identity = ("frame", frames.inner(n))
+    if frames.index(n):
+        event.interface += f"%{frames.index(n)}"
     if headers.layer[n] == Layer.TRANSPORT:
         event.level = LEVELS[Level.TRANSPORT]
         _describe_transport(event, frames, n)

@@ -16,8 +16,10 @@ from nupa.packet.record import flags_of
 _BLOCKS = columns_of("nupa_pcapng_record")
 _ICRC_BYTES = 4
 _MAC_BYTES = 6
-# Where the sender's link address lies in Linux' cooked headers, which have no receiver's.
-_COOKED_AT = {fast.LINKTYPE_SLL: 6, fast.LINKTYPE_SLL2: 12}
+# Linux' cooked headers: their bytes, and where the sender's link address lies.
+_COOKED = {fast.LINKTYPE_SLL: (16, 6), fast.LINKTYPE_SLL2: (20, 12)}
+_SLL2_INTERFACE = 4  # byte of SLL2: the interface's index, 4 bytes
+_INDEX_SHIFT = 16  # pcapng files have fewer interfaces
 _NETWORK = int(Layer.NETWORK)
 
 text_of_address = lru_cache(maxsize=4096)(fast.address_text)
@@ -64,6 +66,28 @@ class Frames:
             return fast.LINKTYPE_ETHERNET
         return self.batch.interfaces[self.blocks.interface[self.places[n]]].linktype
 
+    @cached_property
+    def where(self) -> list[int]:
+        """Where each frame was seen: equal numbers are one interface.  `tcpdump -i any` records all
+        of a host's as one, so a frame that crosses a bridge is there more than once."""
+        interfaces: list[int] = self.blocks.interface.tolist()
+        if not isinstance(self.places, range):
+            return [interfaces[i] for i in self.places]
+        if all(one.linktype != fast.LINKTYPE_SLL2 for one in self.batch.interfaces):
+            return interfaces
+        return [at | self.index(n) << _INDEX_SHIFT for n, at in enumerate(interfaces)]
+
+    def index(self, n: int) -> int:
+        """Linux' index of the interface, where the link's header has it; else 0."""
+        if self._linktype(n) != fast.LINKTYPE_SLL2:
+            return 0
+        return int.from_bytes(self.data(n, _SLL2_INTERFACE, 4), "big")
+
+    def inner(self, n: int) -> bytes:
+        """What is the same wherever the frame was seen: all of it but a cooked header."""
+        start = _COOKED.get(self._linktype(n), (0, 0))[0]
+        return self.data(n, start, self.original(n))
+
     def original(self, n: int) -> int:
         """Bytes that the frame had."""
         return int(self.blocks.original_bytes[self.places[n]]) - self._skip(n)
@@ -98,9 +122,9 @@ class Frames:
             return text_of_address(source), text_of_address(target)
         if not self.headers.ethertype[n]:
             return "", ""
-        cooked_at = _COOKED_AT.get(self._linktype(n), 0)
-        if cooked_at:
-            return self.data(n, cooked_at, _MAC_BYTES).hex(":"), ""
+        cooked = _COOKED.get(self._linktype(n))
+        if cooked:
+            return self.data(n, cooked[1], _MAC_BYTES).hex(":"), ""
         macs = self.data(n, 0, 2 * _MAC_BYTES)
         return macs[_MAC_BYTES:].hex(":"), macs[:_MAC_BYTES].hex(":")
 

@@ -56,6 +56,7 @@ class Survey:
         self.first_ns = 0
         self._by_id: dict[int, Transfer] = {}
         self._by_conversation: dict[tuple[object, ...], Transfer] = {}
+        self._datagrams: dict[tuple[object, ...], Transfer] = {}
         self._dialogues = Dialogues(lambda ts_ns: self._new(0, ts_ns))
         self._section: Section | None = None
         self._is_ours = False
@@ -140,7 +141,7 @@ class Survey:
     def _add_frames(self, frames: Frames, ids: list[int], owners: list[int]) -> None:
         """Ethernet frames; *ids* and *owners* are of the whole batch."""
         headers, blocks, by_id = frames.headers, frames.blocks, self._by_id
-        times, interfaces = blocks.ts_ns.tolist(), blocks.interface.tolist()
+        times, where = blocks.ts_ns.tolist(), frames.where
         commented = blocks.options_offset.tolist()
         ignored, transport = FrameFault.LINK, Layer.TRANSPORT
         base = len(self.owners) + 1
@@ -186,7 +187,7 @@ class Survey:
                 continue
             if transfer.interface == -1:
                 _first_request(transfer, frames, n)
-            if interfaces[i] != transfer.interface:
+            if where[n] != transfer.interface:
                 continue  # the same packet, seen elsewhere
             ahead = (psn - transfer.last_psn - 1) & PSN_MASK
             if transfer.last_psn == -1 or ahead < _HALF or role == Role.DATAGRAM:
@@ -224,13 +225,22 @@ class Survey:
                 ends=answers and operation not in UNFINISHED_RESPONSES,
             )
         if role == Role.DATAGRAM and not headers.mad_class[n]:
-            return self._new(0, ts_ns)
+            return self._datagram(frames, n, ts_ns)
         if role == Role.NONE:
             return None
         key = conversation_of(frames, n).key
         if key not in self._by_conversation:
             self._by_conversation[key] = self._new(0, ts_ns)
         return self._by_conversation[key]
+
+    def _datagram(self, frames: Frames, n: int, ts_ns: int) -> Transfer:
+        """Each is a transfer, however often it was seen elsewhere."""
+        headers = frames.headers
+        key = (*frames.route(n), headers.dqpn[n], headers.source_qpn[n], headers.psn[n])
+        known = self._datagrams.get(key)
+        if known is None or known.interface == frames.where[n]:
+            known = self._datagrams[key] = self._new(0, ts_ns)
+        return known
 
     def finish(self) -> None:
         """All packets were added."""
@@ -287,7 +297,7 @@ def _first_request(transfer: Transfer, frames: Frames, n: int) -> None:
     headers, i = frames.headers, frames.places[n]
     interface = frames.blocks.interface[i]
     opcode = headers.opcode[n]
-    transfer.interface = interface
+    transfer.interface = frames.where[n]
     if not transfer.op and (ROLES[opcode] == Role.CONGESTION or headers.mad_class[n]):
         conversation_of(frames, n).describe(transfer)
     else:

@@ -19,6 +19,7 @@ from nupa.packet.opcodes import NAMES, OPCODES
 from nupa.packet.transport import BTH
 from nupa.replay import replay
 from nupa.trace.index import read_index
+from nupa.trace.story import read_story
 from tests.unit.test_packet_tshark import both, compare
 
 DATA = Path(__file__).parent.parent / "data"
@@ -109,6 +110,28 @@ def test_trace_finds_each_transfer_of_the_programs_on_any() -> None:
         ("SEND WITH IMM", 50): 4,
     }
     assert {what[0] for what in found if what[0].startswith("CM")} == {"CM REQ", "CM SIDR_REQ"}
+
+
+def test_a_packet_that_any_shows_at_two_interfaces_is_no_retry(tmp_path: Path) -> None:
+    """A bridge, and its port: SLL2 has the index of the interface in bytes 4 to 7."""
+    raw = ANY.read_bytes()
+    twice, at = bytearray(raw[:24]), 24
+    while at < len(raw):
+        behind = at + 16 + int.from_bytes(raw[at + 8 : at + 12], "little")
+        index = at + 16 + 4
+        twice += raw[at:behind] + raw[at:index] + bytes((0, 0, 0, 9)) + raw[index + 4 : behind]
+        at = behind
+    file = tmp_path / "twice.pcap"
+    file.write_bytes(twice)
+    assert operations(file) == operations(ANY)
+    index_of = read_index(file)
+    assert index_of.packets == 94
+    assert not any(one.marks for one in index_of.transfers)
+    [read, *_] = [one for one in index_of.transfers if one.op == "RDMA READ"]
+    story = read_story(index_of, read)
+    assert [row.count for row in story.rows] == [1, 1]
+    report = replay(file)
+    assert (report.played, report.matched) == (22, 22)
 
 
 @EACH
