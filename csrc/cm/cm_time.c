@@ -156,13 +156,14 @@ static void expire(struct nupa_cm_id *id)
 	}
 }
 
-/* We may have been stopped ourselves, and the answer have come meanwhile. */
+/* We may have been stopped ourselves, and the answer have come meanwhile.  False: nothing
+ * happened to any id. */
 static bool hears(const struct nupa_cm_id *id)
 {
 	struct nupa_channel *channel = id->peer;
 
 	return channel && !channel->broken && channel->rx_open && nupa_rx_ready(&channel->rx) &&
-	       nupa_engine_drain(id->engine, channel, channel->rx.n_lines) > 0;
+	       (nupa_engine_drain(id->engine, channel, channel->rx.n_lines) > 0 || channel->broken);
 }
 
 static void expire_list(struct nupa_list *list, uint64_t now_ns)

@@ -78,11 +78,12 @@ static int leave(struct rdma_private *id, struct rdma_group *group)
 	uint32_t got = nupa_cm_leave(id->cm, &group->cm);
 	int error = 0;
 
-	if (group->attached && id->id.qp)
-		error = ibv_detach_mcast(id->id.qp, &group->mgid, group->mlid);
 	if (id->sync)
 		rdma_drop_event(id);
+	/* Another thread may have got the event, and be about to attach the QP. */
 	rdma_wait_done(id, &group->events_done, got);
+	if (group->attached && id->id.qp)
+		error = ibv_detach_mcast(id->id.qp, &group->mgid, group->mlid);
 	free(group);
 	return rdma_result(error);
 }

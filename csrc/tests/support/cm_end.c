@@ -199,6 +199,7 @@ void cm_pass(struct cm_side *side, uint64_t ns)
 	bool due;
 
 	nupa_engine_lock(engine);
+	CHECK(cm_of(engine));
 	for (struct nupa_list *at = engine->cm->ids.next; at != &engine->cm->ids; at = at->next) {
 		struct nupa_cm_id *id = container_of(at, struct nupa_cm_id, link);
 
