@@ -179,6 +179,15 @@ static void the_client_loses_its_peer(struct scene *s)
 	use_all(s);
 }
 
+static void remnants_lose_their_peer(struct scene *s)
+{
+	drop(&s->server);
+	drop(&s->client);
+	drop(&s->listener);
+	fail_channel(s, 0);
+	fail_channel(s, 1);
+}
+
 static void the_client_is_destroyed(struct scene *s)
 {
 	drop(&s->client);
@@ -291,6 +300,7 @@ static void at_each_stage(void (*way)(struct scene *s))
 	}
 WAY(the_server_loses_its_peer)
 WAY(the_client_loses_its_peer)
+WAY(remnants_lose_their_peer)
 WAY(the_client_is_destroyed)
 WAY(the_server_is_destroyed)
 WAY(the_listener_is_destroyed)
@@ -299,6 +309,26 @@ WAY(qps_are_destroyed_before)
 WAY(ids_move_to_another_event_channel)
 WAY(event_channels_are_closed_before)
 WAY(a_child_of_a_fork_gives_its_picture_back)
+
+/* Requests that were not got yet, too. */
+static void requests_move_with_their_listener(void)
+{
+	struct scene s = scene_open(REQUESTED);
+	struct rdma_cm_event *event;
+
+	CHECK_EQ(rdma_migrate_id(s.listener, s.spare), 0);
+	cm_expect_none(s.pair.side[0].channel);
+	event = cm_expect(s.spare, NULL, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	s.server = event->id;
+	CHECK(s.server->channel == s.spare);
+	CHECK_EQ(rdma_ack_cm_event(event), 0);
+	cm_make_qp(&s.pair.side[0], s.server);
+	CHECK_EQ(rdma_accept(s.server, NULL), 0);
+	cm_expect_ack(s.pair.side[1].channel, s.client, RDMA_CM_EVENT_ESTABLISHED, 0);
+	cm_expect_ack(s.spare, s.server, RDMA_CM_EVENT_ESTABLISHED, 0);
+	cm_expect_none(s.pair.side[0].channel);
+	scene_close(&s);
+}
 
 /* --- what is owed -------------------------------------------------------------------- */
 
@@ -345,6 +375,16 @@ static void send_plain(struct nupa_engine *engine, uint32_t slot, enum cm_messag
 	nupa_engine_unlock(engine);
 }
 
+static bool all_taken(struct nupa_engine *engine, uint32_t slot)
+{
+	bool taken;
+
+	nupa_engine_lock(engine);
+	taken = nupa_tx_drained(&engine->channels[slot]->tx);
+	nupa_engine_unlock(engine);
+	return taken;
+}
+
 static void a_process_that_never_used_rdma_cm_answers_each_message(void)
 {
 	struct cm_pair pair = cm_pair_open();
@@ -356,7 +396,8 @@ static void a_process_that_never_used_rdma_cm_answers_each_message(void)
 	for (uint32_t message = CM_REQ; message < CM_MESSAGE_MAX; message++)
 		for (uint32_t to = 0; to < 3; to++)
 			send_plain(engine, slot, (enum cm_message)message, to);
-	/* In order behind these. */
+	for (uint64_t until = test_now_ns() + WAIT_NS; !all_taken(engine, slot);)
+		CHECK(test_now_ns() < until);
 	listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
 	client = cm_id(&pair.side[1], RDMA_PS_TCP);
 	cm_resolve(&pair.side[1], client, "10.0.0.1", cm_port(listener));
@@ -366,6 +407,33 @@ static void a_process_that_never_used_rdma_cm_answers_each_message(void)
 	cm_destroy(server);
 	cm_destroy(listener);
 	cm_pair_close(&pair);
+}
+
+/* A timer looks for an answer first, finds nonsense, and its channel fails. */
+static void a_remnant_ends_with_the_channel_that_its_timer_drains(void)
+{
+	struct scene s = scene_open(ESTABLISHED);
+	struct nupa_engine *server = nupa_engine_of(s.pair.side[0].context);
+	struct nupa_engine *client = nupa_engine_of(s.pair.side[1].context);
+	struct nupa_channel *channel;
+	struct nupa_msg *msg;
+
+	nupa_engine_lock(server); /* no DREP */
+	drop(&s.client);
+	nupa_engine_lock(client);
+	CHECK_EQ(client->cm->n_left, 1);
+	channel = server->channels[client->slot_index];
+	msg = nupa_tx_reserve(&channel->tx, 0, NULL);
+	CHECK(msg);
+	memset(&msg->op, 0, sizeof(*msg) - sizeof(msg->tag));
+	msg->op = NUPA_OP_CM;
+	nupa_channel_publish(channel, msg, 0);
+	container_of(client->cm->left.next, struct nupa_cm_id, listener)->deadline_ns = 1;
+	nupa_cm_run_timers(client);
+	CHECK_EQ(client->cm->n_left, 0);
+	nupa_engine_unlock(client);
+	nupa_engine_unlock(server);
+	scene_close(&s);
 }
 
 static void events_of_a_device_that_was_closed_are_gone(void)
@@ -395,6 +463,7 @@ int main(int argc, char **argv)
 	static const struct test_case cases[] = {
 		CASE(when_the_server_loses_its_peer),
 		CASE(when_the_client_loses_its_peer),
+		CASE(when_remnants_lose_their_peer),
 		CASE(when_the_client_is_destroyed),
 		CASE(when_the_server_is_destroyed),
 		CASE(when_the_listener_is_destroyed),
@@ -403,8 +472,10 @@ int main(int argc, char **argv)
 		CASE(when_ids_move_to_another_event_channel),
 		CASE(when_event_channels_are_closed_before),
 		CASE(when_a_child_of_a_fork_gives_its_picture_back),
+		CASE(requests_move_with_their_listener),
 		CASE(what_is_owed_to_a_peer_that_left_is_dropped),
 		CASE(a_process_that_never_used_rdma_cm_answers_each_message),
+		CASE(a_remnant_ends_with_the_channel_that_its_timer_drains),
 		CASE(events_of_a_device_that_was_closed_are_gone),
 	};
 
