@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "owner.h"
 
+#include "backing.h"
 #include "segment_internal.h"
 
 #include <errno.h>
@@ -43,6 +44,23 @@ const char *nupa_owner_say(const char *path, char *text, size_t text_bytes)
 	return text;
 }
 
+/* Through a link of ours or the system's to what it cannot be used to plant: a device, as a guest's
+ * /dev/nupa0 does, or the file of a descriptor in /proc. */
+static int open_linked(const char *path, int flags)
+{
+	struct stat link;
+	int fd = -1;
+
+	if (!lstat(path, &link) && (link.st_uid == 0 || nupa_owner_is_us(link.st_uid)))
+		fd = open(path, flags);
+	if (fd >= 0 && (!strncmp(path, "/proc/", strlen("/proc/")) || nupa_device_bytes(fd)))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	errno = ELOOP;
+	return -1;
+}
+
 int nupa_owner_open(const char *path, char *why, size_t why_bytes)
 {
 	/* O_NONBLOCK: a FIFO or a device must not hold us up before we see what it is. */
@@ -51,9 +69,8 @@ int nupa_owner_open(const char *path, char *why, size_t why_bytes)
 	char owner[64];
 	int error;
 
-	/* The links in /proc/PID/fd are the kernel's. */
-	if (fd < 0 && errno == ELOOP && !strncmp(path, "/proc/", strlen("/proc/")))
-		fd = open(path, flags);
+	if (fd < 0 && errno == ELOOP)
+		fd = open_linked(path, flags);
 	if (fd >= 0)
 		return fd;
 	error = errno;

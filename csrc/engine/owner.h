@@ -13,8 +13,9 @@
  * that it does not map as one, so without a mapping of our own user nothing is ours. */
 bool nupa_owner_is_us(uid_t user);
 
-/* Opens what may be a fabric, for reading and writing, and follows no link: its descriptor, or
- * -errno with the words.  It never waits; nupa_owner_check() judges what was opened. */
+/* Opens what may be a fabric, for reading and writing, and follows no link to a file: its
+ * descriptor, or -errno with the words.  It never waits; nupa_owner_check() judges what was opened.
+ */
 int nupa_owner_open(const char *path, char *why, size_t why_bytes);
 
 /* Whether the open file holds memory that this process may believe: 0, or -EPERM with the words.
