@@ -9,6 +9,7 @@ import re
 import struct
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, cast
 
@@ -111,11 +112,9 @@ def test_tshark_reads_the_same_times_lengths_and_psns(file: Path, tmp_path: Path
         *(word for field in fields for word in ("-e", field)),
     )  # fmt: skip
     [(batch, headers)] = fast.read(file)
-    ours = [
-        f"{row[0] // 10**9}.{row[0] % 10**9:09}\t{row[5]}\t{headers.psn[i]}"
-        for i, row in enumerate(batch.rows())
-    ]
-    assert shown.splitlines() == ours
+    ours = [(Decimal(row[0]) / 10**9, row[5], headers.psn[i]) for i, row in enumerate(batch.rows())]
+    theirs = [line.split("\t") for line in shown.splitlines()]
+    assert [(Decimal(time), int(size), int(psn)) for time, size, psn in theirs] == ours
 
 
 GOOD = header() + record(b"data")

@@ -15,7 +15,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.packet import record
+from nupa.packet import fast, record
 from nupa.packet.cm import DREQ, MAD, REP, REQ, RTU
 from nupa.packet.opcodes import OPCODES
 from nupa.packet.pcapng import PcapngError, Reader, Writer
@@ -370,12 +370,18 @@ def records() -> st.SearchStrategy[tuple[Any, ...]]:
         st.integers(0, 6),
         st.binary(max_size=60),
     )
-    linktypes = st.sampled_from([LINKTYPE_NUPA, LINKTYPE_ETHERNET, 101, 247, 1234])
+    cooked = st.builds(
+        lambda frame, index: frame[12:14] + bytes((0, 0, 0, 0, 0, index)) + bytes(12) + frame[14:],
+        roce,
+        st.integers(1, 3),
+    )
+    linktypes = st.sampled_from([LINKTYPE_NUPA, LINKTYPE_ETHERNET, 101, 113, 247, 276, 1234])
     times, flags, ids = st.integers(0, 5), st.integers(0, 3), st.integers(0, 3)
     options = (ports, times, flags, ids, st.sampled_from(["", "nupa: retry, dropped", "hello"]))
     return (
         st.tuples(ours, st.just(LINKTYPE_NUPA), *options)
         | st.tuples(roce, st.just(LINKTYPE_ETHERNET), *options)
+        | st.tuples(cooked, st.just(fast.LINKTYPE_SLL2), *options)
         | st.tuples(st.binary(max_size=120), linktypes, *options)
     )
 
