@@ -24,7 +24,7 @@ PYTHON_FLAG = -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench soak build format lint style tidy sanitize check-c test-c test-py smoke \
-	test-vm rxe-captures clean
+	test-vm rxe-captures check-fresh clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 12
@@ -44,7 +44,7 @@ check-c:
 	@$(MAKE) --no-print-directory sanitize
 	@$(MAKE) --no-print-directory test-c
 
-bench: $(BUILD)/packages.run $(BUILD)/built $(VENV)/installed.dev ## benchmarks, with ratios to the machine's own limits
+bench: $(BUILD)/packages.run $(BUILD)/built.dev $(VENV)/installed.dev ## benchmarks, with ratios to the machine's own limits
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 	$(BIN)/python -m pytest -q -o addopts=--import-mode=importlib benchmarks
 
@@ -53,11 +53,11 @@ soak: $(BUILD)/packages.test $(BUILD)/built ## ten minutes of deaths among check
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.soak.fm $(FM_SOAK_ARGS)
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/asan -DNUPA_TESTS=ON -DNUPA_SANITIZE=address,undefined >/dev/null
-	@cmake --build $(BUILD)/asan
+	@cmake --build $(BUILD)/asan --target nupa_tests
 	NUPA_FUZZ_SECONDS=$(FUZZ_SECONDS) $(UNRANDOM) ctest --test-dir $(BUILD)/asan -R fuzz \
 		--output-on-failure --no-tests=error
 
-build: $(BUILD)/built ## .venv/bin/nupa, nupa/_engine, libibverbs.so.1
+build: $(BUILD)/built.dev ## .venv/bin/nupa, nupa/_engine, libibverbs.so.1, C tests, raw benchmarks
 
 # --- set-up ------------------------------------------------------------------------------------
 
@@ -81,12 +81,18 @@ $(VENV)/installed.dev: $(VENV)/installed
 	@$(INSTALL) '.[dev]'
 	@touch $@
 
+# What running NUPA takes; tests and benchmarks are built by those who run them.
 $(BUILD)/built: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/dev -DNUPA_TESTS=ON $(PYTHON_FLAG) >$(BUILD)/cmake.log \
 		|| { cat $(BUILD)/cmake.log; false; }
 	@cmake --build $(BUILD)/dev
 	@rm -rf nupa/lib nupa/bin nupa/_engine*.so
 	@cmake --install $(BUILD)/dev --prefix . >/dev/null
+	@touch $@
+
+$(BUILD)/built.dev: $(BUILD)/built
+	@cmake --build $(BUILD)/dev --target nupa_tests nupa_benchmarks
+	@cmake --install $(BUILD)/dev --prefix . --component nupa_benchmarks >/dev/null
 	@touch $@
 
 # --- checks ------------------------------------------------------------------------------------
@@ -100,7 +106,7 @@ format: $(VENV)/installed.dev ## rewrite C and Python in the project's style
 # warnings before is compiled again, and fails.
 $(BUILD)/no-warnings: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/dev -DNUPA_TESTS=ON -DNUPA_WERROR=ON $(PYTHON_FLAG) >/dev/null
-	@cmake --build $(BUILD)/dev
+	@cmake --build $(BUILD)/dev --target all nupa_tests nupa_benchmarks
 	@touch $@
 ifneq (,$(filter check lint style tidy check-c,$(MAKECMDGOALS)))
 $(BUILD)/built: | $(BUILD)/no-warnings # not both at once in one tree
@@ -137,11 +143,11 @@ $(BUILD)/sanitized.tsan: SANITIZE := thread
 $(BUILD)/sanitized.tsan: FUZZ = $(BRIEFLY)
 $(BUILD)/sanitized.%: $(C_TREE)
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/$* -DNUPA_TESTS=ON -DNUPA_SANITIZE=$(SANITIZE) >/dev/null
-	@cmake --build $(BUILD)/$*
+	@cmake --build $(BUILD)/$* --target nupa_tests
 	$(FUZZ) $(UNRANDOM) ctest --test-dir $(BUILD)/$* --output-on-failure --no-tests=error -j $(JOBS)
 	@touch $@
 
-test-c: $(BUILD)/packages.test $(BUILD)/built
+test-c: $(BUILD)/packages.test $(BUILD)/built.dev
 	$(BRIEFLY) ctest --test-dir $(BUILD)/dev --output-on-failure --no-tests=error -j $(JOBS)
 
 $(BUILD)/pyverbs/built: tests/suites/build_pyverbs | $(BUILD)/packages.test $(VENV)/installed.dev
@@ -150,7 +156,7 @@ $(BUILD)/pyverbs/built: tests/suites/build_pyverbs | $(BUILD)/packages.test $(VE
 	@touch $@
 
 # Guests take both cores: theirs are tests of their own, when the others are done.
-test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built $(BUILD)/pyverbs/built
+test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev $(BUILD)/pyverbs/built
 	$(BIN)/pytest $(PYTEST_ARGS) -m "not vm"
 	@$(MAKE) --no-print-directory smoke
 
@@ -163,6 +169,11 @@ test-vm: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests in
 # The files are kept in the repository: packets of another implementation than ours.
 rxe-captures: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests/data/rxe_*.pcap, recorded anew in two QEMU guests
 	$(BIN)/python tests/data/record_rxe.py
+
+# Not of CI: it takes as long as CI for each of them.
+FRESH ?= bookworm trixie
+check-fresh: ## the README's two commands on bare Debian systems (FRESH='bookworm trixie'); needs root
+	.ci/fresh $(FRESH)
 
 clean: ## remove everything that was built, and the virtual environment
 	rm -rf $(BUILD) $(VENV) nupa/lib nupa/bin nupa/_engine*.so

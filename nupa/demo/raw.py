@@ -34,7 +34,7 @@ def path(name: str) -> str:
     """Where one program is; ProgramError if it is not installed."""
     found = BIN / name
     if not found.exists():
-        raise ProgramError(f"{found} is missing: install nupa again (`make demo` does)")
+        raise ProgramError(f"{found} is missing: `make build` installs it")
     return str(found)
 
 

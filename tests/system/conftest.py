@@ -6,6 +6,7 @@ Each module has a fixture `machine`, so that its guests boot once.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
@@ -21,11 +22,13 @@ from .machine import Machine
 
 @pytest.fixture(scope="session", autouse=True)
 def _bootable() -> None:
-    """QEMU and a kernel are there, or fetched now.  Skips where they cannot be, and says why."""
+    """Fetches QEMU and a kernel where they are missing; fails where that fails."""
+    if os.environ.get("NUPA_GUESTS") == "0":
+        pytest.skip("guests are not wanted: NUPA_GUESTS=0")
     try:
         boot.prepare(None, lambda line: print(line, file=sys.stderr))
     except NupaError as error:
-        pytest.skip(f"no guests: {error}")
+        pytest.fail(f"no guests ({error}); NUPA_GUESTS=0 runs the tests without them", False)
 
 
 @pytest.fixture(scope="session", autouse=True)

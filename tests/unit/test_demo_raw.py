@@ -38,5 +38,5 @@ def test_a_program_that_fails_says_why() -> None:
 
 
 def test_a_program_that_is_not_installed_is_named() -> None:
-    with pytest.raises(ProgramError, match=r"bin/raw_nothing is missing: install nupa again"):
+    with pytest.raises(ProgramError, match=r"bin/raw_nothing is missing: `make build` installs it"):
         raw.run("raw_nothing")
