@@ -8,7 +8,17 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import capture, net, packets, priority, transactions, ucx, windows
+from benchmarks import (
+    capture,
+    fio,
+    net,
+    packets,
+    priority,
+    registration,
+    transactions,
+    ucx,
+    windows,
+)
 from benchmarks.case import Bench, Case, at_least, at_most, output
 from nupa.demo import perftest, raw
 from nupa.demo.perftest import Operation
@@ -377,8 +387,10 @@ CASES = (
         "python -c pass",
         _wall_ms(lambda _: [sys.executable, "-c", "pass"]),
     ),
+    *registration.CASES,
     *net.CASES,
     *priority.CASES,
+    *fio.CASES,
     *packets.CASES,
     *windows.CASES,
     *transactions.CASES,

@@ -9,6 +9,7 @@ line to look at, not an error.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import platform
 import signal
@@ -77,9 +78,14 @@ def _verdict(row: Row) -> str:
     return "met" if row.met else "NOT MET"
 
 
-def render(rows: Sequence[Row], glyphs: chart.Glyphs) -> str:
-    """The table, and below it what each failed line has to say."""
-    cells = [
+HEADINGS = ("what", "measured", "reference", "which is", "ratio", "target", "verdict")
+#: Lines of a Markdown page between which `--into` writes the table.
+MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
+
+
+def _cells(rows: Sequence[Row], glyphs: chart.Glyphs) -> list[list[str]]:
+    """Cells under HEADINGS."""
+    return [
         [
             row.what,
             f"{chart.format_number(row.measured)} {row.unit}" if row.measured is not None else "-",
@@ -91,9 +97,24 @@ def render(rows: Sequence[Row], glyphs: chart.Glyphs) -> str:
         ]
         for row in rows
     ]
-    headings = ["what", "measured", "reference", "which is", "ratio", "target", ""]
+
+
+def render(rows: Sequence[Row], glyphs: chart.Glyphs) -> str:
+    """The table, and below it the message of each failed line."""
     errors = [f"{row.what}: {row.error}" for row in rows if row.error]
-    return "\n\n".join([chart.table(headings, cells), *errors])
+    return "\n\n".join([chart.table(list(HEADINGS), _cells(rows, glyphs)), *errors])
+
+
+def write_into(page: Path, rows: Sequence[Row], where: str) -> None:
+    """Replaces the table between MARKS in *page*.  ValueError: *page* does not have both."""
+    text = page.read_text()
+    before, begin, rest = text.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not begin or not end:
+        raise ValueError(f"{page} has no lines {MARKS[0]} and {MARKS[1]} to write between")
+    lines = [HEADINGS, tuple("---" for _ in HEADINGS), *_cells(rows, chart.UNICODE)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    page.write_text(f"{before}{begin}\n{where}\n\n{table}\n{end}{after}")
 
 
 def machine() -> dict[str, str]:
@@ -112,6 +133,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="one round, few iterations")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
+    parser.add_argument(
+        "--into", type=Path, metavar="PAGE", help="write the table into a Markdown page, too"
+    )
     parser.add_argument("--rounds", type=int, default=None, help=f"default {_ROUNDS}")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases with TEXT in their name")
     args = parser.parse_args(argv)
@@ -145,11 +169,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             progress.step(case.what)
             rows.append(measure(case, bench, args.rounds))
     where = machine()
-    print(f"{where['cpu']}, Linux {where['kernel']}, CPUs {cpus[0]} and {cpus[1]}, ", end="")
-    print(f"median of {args.rounds}\n")
+    heading = (
+        f"{where['cpu']}, Linux {where['kernel']}, CPUs {cpus[0]} and {cpus[1]}, "
+        f"median of {args.rounds}"
+    )
+    print(f"{heading}\n")
     print(render(rows, chart.glyphs_for(sys.stdout.encoding)))
     if load:
         print(f"\nnote: {load}")
+    if args.into is not None:
+        note = f"; {load}" if load else ""
+        write_into(args.into, rows, f"{datetime.date.today()}: {heading}{note}.")
     if args.json is not None:
         report = {
             "machine": where,

@@ -2,9 +2,7 @@
  * Many RC QPs between two processes, on the engine's own verbs: how fast they are made and
  * connected, what memory each takes once it was used, and the rate of 8 B WRITEs over all of them
  * by turns, beside the same over one. */
-#include "bench.h"
-
-#include "nupa.h"
+#include "bench_fabric.h"
 
 #define QPS 1024u
 #define DEPTH 16u
@@ -41,40 +39,6 @@ static void meet(struct meeting *meeting, int me)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&meeting->ready[!me], __ATOMIC_ACQUIRE) < step)
 		sched_yield();
-}
-
-static struct nupa_fabric *make_fabric(void)
-{
-	static const struct nupa_host hosts[2] = {
-		{ .name = "host0",
-		  .port = 0,
-		  .link_layer = NUPA_LINK_ETHERNET,
-		  .ipv4 = 0x0a000001 },
-		{ .name = "host1",
-		  .port = 1,
-		  .link_layer = NUPA_LINK_ETHERNET,
-		  .ipv4 = 0x0a000002 },
-	};
-	static const struct nupa_port ports[2] = {
-		{ "host0/1", 1, 0, 0, 1, 4, 32000, NUPA_PORT_ACTIVE, 0 },
-		{ "host1/1", 0, 0, 1, 1, 4, 32000, NUPA_PORT_ACTIVE, 0 },
-	};
-	static const struct nupa_route routes[4] = {
-		{ .hops = 0 },
-		{ .hops = 2, .port = { 0, 1 } },
-		{ .hops = 2, .port = { 1, 0 } },
-		{ .hops = 0 },
-	};
-	static const struct nupa_config config = { .slots = 4 };
-	struct nupa_fabric *fabric = NULL;
-	char why[512] = "";
-
-	if (nupa_fabric_create(NULL, "many-qps", &config, hosts, 2, ports, 2, routes, &fabric, why,
-			       sizeof(why))) {
-		fprintf(stderr, "many_qps: %s\n", why);
-		exit(1);
-	}
-	return fabric;
 }
 
 static void open_end(struct end *end, struct nupa_fabric *fabric, struct meeting *meeting)
@@ -212,7 +176,7 @@ int main(int argc, char **argv)
 	bench_need_two_cpus(&options);
 	struct meeting *meeting = bench_map(sizeof(*meeting), true);
 	memset(meeting, 0, sizeof(*meeting));
-	struct nupa_fabric *fabric = make_fabric();
+	struct nupa_fabric *fabric = bench_fabric("many_qps");
 	pid_t child = bench_fork();
 	end.me = child == 0;
 	bench_pin(options.cpu[end.me]);

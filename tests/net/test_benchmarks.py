@@ -150,7 +150,7 @@ def test_what_cannot_be_made_is_an_error_with_its_remedy(
     links: Links, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raw, "BIN", Path("/usr/bin/nothing"))
-    with pytest.raises(ProgramError, match="raw_tap is missing: install nupa again"):
+    with pytest.raises(ProgramError, match="raw_tap is missing: `make build` installs it"):
         links.get("TAP loop", "none")
     with pytest.raises(ProgramError, match=r"no fabric|root, or user namespaces"):
         links.get("nupa_net0", "no-such-fabric")

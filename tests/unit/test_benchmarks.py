@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -187,3 +188,29 @@ def test_ucx_without_its_package_says_what_to_install(monkeypatch: pytest.Monkey
 def test_what_ucx_prints_without_figures_is_an_error() -> None:
     with pytest.raises(ProgramError, match="no final figures: 'nonsense'"):
         ucx.parse("nonsense")
+
+
+def test_the_table_is_written_between_the_marks_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- measured: begin -->\nold\n<!-- measured: end -->\nafter\n")
+    row = run.measure(case(source([], "m", [3.0]), source([], "r", [2.0])), BENCH, rounds=1)
+    run.write_into(page, [row], "1970-01-01: a machine.")
+    lines = page.read_text().splitlines()
+    assert lines[:3] == ["before", "<!-- measured: begin -->", "1970-01-01: a machine."]
+    assert lines[-3] == "| what | 3.00 µs | 2.00 µs | floor | 1.50× | <= 2 x | met |"
+    assert lines[-2:] == ["<!-- measured: end -->", "after"]
+
+
+def test_a_page_without_marks_is_refused_and_stays(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("no marks\n")
+    with pytest.raises(ValueError, match=r"page\.md has no lines"):
+        run.write_into(page, [], "")
+    assert page.read_text() == "no marks\n"
+
+
+def test_all_of_docs_benchmarks_is_measured_by_these_cases() -> None:
+    page = Path(__file__).parents[2] / "docs/benchmarks.md"
+    table = page.read_text().partition(run.MARKS[0])[2].partition(run.MARKS[1])[0]
+    rows = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line[:1] == "|"]
+    assert rows[2:] == [case.what for case in CASES]
