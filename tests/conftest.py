@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,27 @@ hypothesis.settings.register_profile(
     ],
 )
 hypothesis.settings.load_profile("nupa")
+
+
+#: Skips that no package ends: the test is of another user than the one that runs it.
+_OF_ANOTHER_USER = ("root may ", "we are an ordinary user", "only root ", "guests are not wanted")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """NUPA_SKIPS=fail, as CI sets it: a test that the machine lacks something for has failed."""
+    report = yield
+    if (
+        os.environ.get("NUPA_SKIPS") == "fail"
+        and report.skipped
+        and not hasattr(report, "wasxfail")
+    ):
+        assert isinstance(report.longrepr, tuple)
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if not reason.startswith(_OF_ANOTHER_USER):
+            report.outcome = "failed"
+            report.longrepr = f"skipped, which NUPA_SKIPS=fail forbids: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session")
