@@ -16,8 +16,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, help="that of a soak to have again")
-    parser.add_argument("--workers", type=int, default=8, help="processes at a time")
-    parser.add_argument("--links", type=int, default=16, help="connections at a time")
+    parser.add_argument("--workers", type=int, default=24, help="processes at a time")
+    parser.add_argument("--links", type=int, default=48, help="connections at a time")
     parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
     arguments = parser.parse_args()
     seed = secrets.randbits(32) if arguments.seed is None else arguments.seed

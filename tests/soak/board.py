@@ -75,6 +75,11 @@ class Board:
         pairs = (END.unpack_from(self._memory, HEAD.size + i * END.size) for i in range(ENDS))
         return {end: progress for end, progress in pairs if end}
 
+    @property
+    def dials(self) -> int:
+        """Connections by rdma_cm that went from end to end."""
+        return self._word(13)
+
     def log(self, newest: int = 12) -> list[str]:
         """The last operations, oldest first, a line each."""
         count = self._word(12)

@@ -27,9 +27,8 @@ def build(out: Path) -> Path:
     program = out / "worker"
     sources = sorted(str(path) for path in SOURCES.glob("*.c"))
     flags = ["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE"]
-    subprocess.run(
-        [compiler, *flags, *sources, "-o", str(program), "-libverbs", "-lpthread"], check=True
-    )
+    libraries = ["-lrdmacm", "-libverbs", "-lpthread"]
+    subprocess.run([compiler, *flags, *sources, "-o", str(program), *libraries], check=True)
     return program
 
 
@@ -64,6 +63,7 @@ class Worker:
     pidfd: int
     ready: bool = False
     datagram_qpn: int = 0
+    cm_port: int = 0  #: where it listens for rdma_cm
     ended_by: str = ""  #: what the director did to it, if it did
     ended_ns: int = 0
     finished: bool = False

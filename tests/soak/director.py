@@ -26,10 +26,16 @@ END_NS = 30 * SECOND  # an orderly end takes no longer
 STRIKE_NS = SECOND // 10
 STOP_NS = (SECOND // 200, SECOND // 5)
 LOOK_NS = SECOND // 2
+FDS_A_PEER = 3
+HEAP_BYTES_A_PEER = 32768
 # What a completion says when its peer has ended: ibv_wc_status.
 DEATH_STATUSES = {5: "WR_FLUSH_ERR", 12: "RETRY_EXC_ERR", 100: "lost messages (UC)"}
 STRIKES = ("kill", "stop", "exit now", "exit", "finish", "unlink")
 STRIKE_WEIGHTS = (35, 35, 10, 8, 6, 6)
+# enum service, enum dress of worker/soak.h.
+SERVICES = {"UC": 0, "RC": 1, "XRC": 2}
+SERVICE_WEIGHTS = (20, 60, 20)
+DRESSES = {"SRQ": 1, "on demand": 2, "device memory": 4, "window 1": 8, "window 2": 16}
 
 
 class Director:
@@ -93,6 +99,8 @@ class Director:
 
     def _bury(self, worker: Worker) -> None:
         """Its process has ended."""
+        if worker.ended_by == "kill":
+            self.figures.stalls_ms.append((time.monotonic_ns() - worker.ended_ns) / 1e6)
         self._selector.unregister(worker.pidfd)
         self._hear(worker)
         self._selector.unregister(worker.control)
@@ -117,16 +125,18 @@ class Director:
         figures.operations += board.operations
         figures.bytes_checked += board.bytes
         figures.datagrams += board.datagrams
+        figures.dials += board.dials
         figures.wrong += board.wrong
         figures.longest_dereg_s = max(figures.longest_dereg_s, board.longest_dereg_s)
 
     def _count_leaks(self, worker: Worker) -> None:
         fds, heap = worker.board.fds, worker.board.heap_bytes
-        if fds[2] != fds[0]:
+        # librdmacm keeps its device open, and that a few for each live peer.
+        if fds[2] > fds[0] + FDS_A_PEER * len(self._roles):
             self._fail(f"{worker.name} had {fds[0]} fds before, {fds[2]} after", worker)
             self.figures.leaked_fds += fds[2] - fds[0]
         grown = heap[2] - heap[0]
-        if grown > 8192:
+        if grown > 8192 + HEAP_BYTES_A_PEER * len(self._roles):
             self._fail(f"{worker.name} has {grown} bytes more on its heap than before", worker)
             self.figures.leaked_heap_bytes += grown
 
@@ -141,21 +151,42 @@ class Director:
 
     def _make_link(self, a: Worker, b: Worker) -> None:
         number, self._next_end = self._next_end, self._next_end + 2
-        reliable = self._random.random() < 0.75
+        service = self._random.choices(list(SERVICES), SERVICE_WEIGHTS)[0]
         seed = self._random.getrandbits(63)
         link = Link(
             number,
-            reliable,
+            service != "UC",
             (LinkEnd(number, a), LinkEnd(number + 1, b)),
             time.monotonic_ns(),
         )
         self._links[number] = link
-        self.figures.links += 1
+        self.figures.links[service] += 1
         for first, end in enumerate(link.ends):
             self._ends[end.id] = (link, end)
             end.worker.links.add(number)
-            srq = int(self._random.random() < 0.3)
-            end.worker.tell(f"make {end.id} {int(reliable)} {srq} {seed} {first}")
+            dress = self._choose_dress(service)
+            self.figures.links.update(dress)
+            bits = sum(DRESSES[name] for name in dress)
+            end.worker.tell(f"make {end.id} {SERVICES[service]} {bits} {seed} {first}")
+
+    def _choose_dress(self, service: str) -> list[str]:
+        """Chooses what an end has.
+
+        Memory on demand has no windows.  A window of type 2 is of one QP, which with XRC is the
+        one that sends (IBTA 10.6.7.2.4), and XRC has SRQs of its own.
+        """
+        dress = [name for name in ("SRQ", "device memory") if self._random.random() < 0.3]
+        memory = self._random.choice(("plain", "on demand", "window 1", "window 2"))
+        chosen = dress if memory == "plain" else [*dress, memory]
+        return [n for n in chosen if service != "XRC" or n not in ("SRQ", "window 2")]
+
+    def _dial(self) -> None:
+        """One worker connects to another, or to itself, by rdma_cm."""
+        ready = [worker for worker in self._workers.values() if worker.usable and worker.cm_port]
+        if ready:
+            caller, called = self._random.choice(ready), self._random.choice(ready)
+            address = self._fabric.hosts[called.host].ipv4
+            caller.tell(f"dial {address} {called.cm_port} {self._random.getrandbits(62)}")
 
     def _forget(self, link: Link) -> None:
         for end in link.ends:
@@ -222,6 +253,9 @@ class Director:
             worker.ready = True
             worker.datagram_qpn = int(words[1])
             self._introduce(worker)
+            return
+        if verb == "listens":
+            worker.cm_port = int(words[1])
             return
         if verb == "finished":
             worker.finished = True
@@ -348,8 +382,6 @@ class Director:
         """Hears workers until then."""
         left_s = max(0.0, (until_ns - time.monotonic_ns()) / SECOND)
         keys = self._selector.select(left_s)
-        if not keys and left_s:
-            self.figures.delays_ms.append((time.monotonic_ns() - until_ns) / 1e6)
         for key, _ in keys:
             worker, handle = key.data
             if worker.process.returncode is None:
@@ -367,6 +399,7 @@ class Director:
             if now_ns >= strike_ns:
                 strike_ns += STRIKE_NS
                 self._strike(now_ns)
+                self._dial()
             if now_ns >= look_ns:
                 look_ns = now_ns + LOOK_NS
                 self._look(now_ns)
@@ -393,8 +426,8 @@ class Director:
         for worker in self._workers.values():
             fds, heap = worker.board.fds[1], worker.board.heap_bytes[1]
             if worker.role.spared and worker.ready:
-                # Its own, and one for each other that may be there.
-                if fds > 32 + 2 * len(self._roles):
+                # Its own, and some for each other that may be there.
+                if fds > 48 + FDS_A_PEER * len(self._roles):
                     self.figures.leaked_fds += fds
                     kinds = Counter(worker.open_files())
                     self._fail(f"{worker.name} holds {fds} fds: {dict(kinds)}", worker)

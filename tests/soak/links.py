@@ -47,12 +47,13 @@ class Figures:
     operations: int = 0
     bytes_checked: int = 0
     datagrams: int = 0
-    links: int = 0
+    dials: int = 0
+    links: Counter[str] = field(default_factory=Counter)  #: by service, and by what ends had
     strikes: Counter[str] = field(default_factory=Counter)
     wrong: int = 0
     hung: int = 0
     notices_ms: list[float] = field(default_factory=list)  #: from a death to the partner's error
-    delays_ms: list[float] = field(default_factory=list)  #: of our own alarms: the machine's load
+    stalls_ms: list[float] = field(default_factory=list)  #: from SIGKILL until the kernel says so
     statuses: Counter[str] = field(default_factory=Counter)
     longest_dereg_s: float = 0.0
     leaked_fds: int = 0

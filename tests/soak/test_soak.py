@@ -9,20 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from .director import DRESSES, SERVICES
 from .soak import run_soak
 
-HEADER = Path("/usr/include/infiniband/verbs.h")
+HEADERS = {
+    Path("/usr/include/infiniband/verbs.h"): "libibverbs-dev",
+    Path("/usr/include/rdma/rdma_cma.h"): "librdmacm-dev",
+}
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_processes_that_die_stop_or_leave_harm_no_other(capsys: pytest.CaptureFixture[str]) -> None:
-    if not HEADER.exists():
-        pytest.skip(f"no {HEADER}: apt-get install libibverbs-dev")
+    for header, package in HEADERS.items():
+        if not header.exists():
+            pytest.skip(f"no {header}: apt-get install {package}")
     if not (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")):
         pytest.skip("no C compiler: apt-get install gcc")
     lines: list[str] = []
     report = run_soak(
-        seconds=60, seed=secrets.randbits(32), n_workers=8, n_links=16, say=lines.append
+        seconds=60, seed=secrets.randbits(32), n_workers=24, n_links=48, say=lines.append
     )
     with capsys.disabled():
         print(f"\n{report.text()}")
@@ -30,3 +35,5 @@ def test_processes_that_die_stop_or_leave_harm_no_other(capsys: pytest.CaptureFi
     assert report.found.operations > 1000
     assert report.found.strikes["kill"] > 50
     assert report.found.notices_ms
+    assert report.found.dials > 10
+    assert set(SERVICES) | set(DRESSES) == set(report.found.links)

@@ -26,7 +26,7 @@ static bool parse_gid(const char *text, union ibv_gid *gid)
 	return true;
 }
 
-static void make(uint32_t id, int reliable, int srq, uint64_t seed, int first)
+static void make(const struct plan *plan)
 {
 	union ibv_gid gid;
 	struct end *end;
@@ -37,13 +37,16 @@ static void make(uint32_t id, int reliable, int srq, uint64_t seed, int first)
 		place++;
 	if (place == ENDS_MAX)
 		give_up("more than %u ends", ENDS_MAX);
-	end = end_make(id, reliable, srq, seed, first);
+	end = end_make(plan);
 	worker.ends[place] = end;
 	must(ibv_query_gid(worker.context, 1, 1, &gid) == 0, "ibv_query_gid");
 	for (int i = 0; i < 16; i++)
 		snprintf(text + 2 * i, 3, "%02x", gid.raw[i]);
-	tell("address %u %u %u %s %u %" PRIu64, id, end->qp->qp_num, id & 0xffffff, text,
-	     end->mr->rkey, (uint64_t)(uintptr_t)end->memory);
+	tell("address %u %u %u %u %u %s %u %" PRIu64 " %u %" PRIu64, end->id, end->recv_qp->qp_num,
+	     end->qp->qp_num, end->service == SERVICE_XRC ? xrc_srq_number() : 0,
+	     end->id & 0xffffff, text, end->mr->rkey, (uint64_t)(uintptr_t)end->memory,
+	     end->dm ? end->dm_mr->rkey : end->mr->rkey,
+	     end->dm ? 0 : (uint64_t)(uintptr_t)end->memory + PLACE_WORDS);
 }
 
 static void join(uint32_t id, const struct address *peer)
@@ -77,16 +80,20 @@ static void go(struct end *end)
 static bool obey(const char *line)
 {
 	struct address peer;
-	uint32_t id;
-	int reliable, srq, first;
+	struct plan plan;
+	uint32_t id, service, first;
 	uint64_t seed;
 	char gid[33];
 
-	if (sscanf(line, "make %u %d %d %" SCNu64 " %d", &id, &reliable, &srq, &seed, &first) == 5)
-		make(id, reliable, srq, seed, first);
-	else if (sscanf(line, "join %u %u %u %32s %u %" SCNu64, &id, &peer.qpn, &peer.psn, gid,
-			&peer.rkey, &peer.memory) == 6 &&
-		 parse_gid(gid, &peer.gid))
+	if (sscanf(line, "make %u %u %u %" SCNu64 " %u", &plan.id, &service, &plan.dress,
+		   &plan.seed, &first) == 5) {
+		plan.service = (enum service)service;
+		plan.first = first;
+		make(&plan);
+	} else if (sscanf(line, "join %u %u %u %u %u %32s %u %" SCNu64 " %u %" SCNu64, &id,
+			  &peer.qpn, &peer.send_qpn, &peer.srqn, &peer.psn, gid, &peer.rkey,
+			  &peer.memory, &peer.words_rkey, &peer.words) == 10 &&
+		   parse_gid(gid, &peer.gid))
 		join(id, &peer);
 	else if (sscanf(line, "go %u", &id) == 1 && end_of(id))
 		go(end_of(id));
@@ -95,6 +102,8 @@ static bool obey(const char *line)
 	else if (sscanf(line, "meet %u %u %32s", &id, &peer.qpn, gid) == 3 &&
 		 parse_gid(gid, &peer.gid))
 		datagrams_meet(id, peer.qpn, &peer.gid);
+	else if (sscanf(line, "dial %32s %u %" SCNu64, gid, &id, &seed) == 3)
+		dials_begin(gid, id, seed);
 	else if (strcmp(line, "finish") == 0)
 		finish_asked = true;
 	else if (strncmp(line, "go ", 3) != 0)

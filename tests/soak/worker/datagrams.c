@@ -12,6 +12,7 @@
 #define BUFFER_BYTES 4096u
 #define GRH_BYTES 40u
 #define SENDS 8u
+#define TO_GROUP 16u /* one datagram of so many goes to all */
 
 struct head {
 	uint64_t seed;
@@ -29,6 +30,8 @@ static struct {
 	uint32_t qpn;
 	struct ibv_ah *ah;
 } peers[PEERS];
+static const union ibv_gid group = { .raw = { 0xff, 0x0e, [15] = 0x17 } };
+static struct ibv_ah *group_ah;
 
 static void post_recv(uint32_t buffer)
 {
@@ -54,6 +57,20 @@ static void to_rts(void)
 		give_up("the datagram QP does not become RTS");
 }
 
+static struct ibv_ah *make_ah(const union ibv_gid *gid)
+{
+	struct ibv_ah_attr attr = {
+		.is_global = 1,
+		.port_num = 1,
+		.grh = { .dgid = *gid, .sgid_index = 1, .hop_limit = 64 },
+	};
+	struct ibv_ah *ah = ibv_create_ah(worker.pd, &attr);
+
+	if (!ah)
+		give_up("ibv_create_ah: %s", strerror(errno));
+	return ah;
+}
+
 void datagrams_open(uint64_t seed)
 {
 	struct ibv_qp_init_attr init = {
@@ -76,24 +93,19 @@ void datagrams_open(uint64_t seed)
 	to_rts();
 	for (uint32_t i = 0; i < BUFFERS; i++)
 		post_recv(i);
+	group_ah = make_ah(&group);
+	if (ibv_attach_mcast(qp, &group, 0))
+		give_up("ibv_attach_mcast: %s", strerror(errno));
 	tell("datagrams %u", qp->qp_num);
 }
 
 void datagrams_meet(uint32_t peer, uint32_t qpn, const union ibv_gid *gid)
 {
-	struct ibv_ah_attr attr = {
-		.is_global = 1,
-		.port_num = 1,
-		.grh = { .dgid = *gid, .sgid_index = 1, .hop_limit = 64 },
-	};
-
 	peer %= PEERS;
 	if (peers[peer].ah)
 		ibv_destroy_ah(peers[peer].ah);
-	peers[peer].ah = ibv_create_ah(worker.pd, &attr);
+	peers[peer].ah = make_ah(gid);
 	peers[peer].qpn = qpn;
-	if (!peers[peer].ah)
-		give_up("ibv_create_ah: %s", strerror(errno));
 }
 
 void datagrams_send(void)
@@ -108,6 +120,8 @@ void datagrams_send(void)
 					.num_sge = 1,
 					.opcode = IBV_WR_SEND };
 
+	bool to_group = state / PEERS % TO_GROUP == 0;
+
 	state = mix(state, 1);
 	if (buffer >= SENDS || !peers[peer].ah)
 		return;
@@ -116,8 +130,8 @@ void datagrams_send(void)
 	memcpy(at, &head, sizeof(head));
 	pattern_fill(at + sizeof(head), head.bytes, head.seed, 0);
 	sge.length = (uint32_t)sizeof(head) + head.bytes;
-	wr.wr.ud.ah = peers[peer].ah;
-	wr.wr.ud.remote_qpn = peers[peer].qpn;
+	wr.wr.ud.ah = to_group ? group_ah : peers[peer].ah;
+	wr.wr.ud.remote_qpn = to_group ? 0xffffff : peers[peer].qpn;
 	wr.wr.ud.remote_qkey = QKEY;
 	sends_free &= ~(1u << buffer);
 	if (ibv_post_send(qp, &wr, &bad))
@@ -162,6 +176,8 @@ void datagrams_complete(const struct ibv_wc *wc)
 
 void datagrams_close(void)
 {
+	if (ibv_detach_mcast(qp, &group, 0) || ibv_destroy_ah(group_ah))
+		wrong("the datagram QP did not leave its group");
 	if (ibv_destroy_qp(qp) || ibv_dereg_mr(mr))
 		wrong("the datagram QP or its region did not go");
 	for (uint32_t i = 0; i < PEERS; i++)

@@ -28,9 +28,9 @@ static struct grave {
 } graves[GRAVES];
 static uint64_t graves_dug, graves_filled;
 
-static struct ibv_mr *must_register(void *at, size_t bytes)
+static struct ibv_mr *must_register(void *at, size_t bytes, int more_access)
 {
-	struct ibv_mr *mr = ibv_reg_mr(worker.pd, at, bytes, ACCESS);
+	struct ibv_mr *mr = ibv_reg_mr(worker.pd, at, bytes, ACCESS | more_access);
 
 	if (!mr)
 		give_up("ibv_reg_mr of %zu bytes: %s", bytes, strerror(errno));
@@ -57,44 +57,73 @@ static struct ibv_qp *make_qp(bool reliable, struct ibv_srq *srq)
 	return qp;
 }
 
-struct end *end_make(uint32_t id, bool reliable, bool with_srq, uint64_t seed, bool first)
+static void to_init(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
+				    .port_num = 1,
+				    .qp_access_flags = ACCESS };
+
+	if (ibv_modify_qp(qp, &attr,
+			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+		give_up("to INIT failed");
+}
+
+static void make_qps(struct end *end, bool with_srq)
+{
+	if (end->service == SERVICE_XRC)
+		xrc_make_qps(end);
+	else
+		end->qp = end->recv_qp =
+		    make_qp(end->service == SERVICE_RC, with_srq ? worker.srq : NULL);
+	to_init(end->qp);
+	if (end->recv_qp != end->qp)
+		to_init(end->recv_qp);
+	for (uint32_t i = 0; !with_srq && i < RECVS && end->service != SERVICE_XRC; i++)
+		end_post_recv(end, i);
+}
+
+bool end_has_qp(const struct end *end, uint32_t qpn)
+{
+	return end->qp->qp_num == qpn || end->recv_qp->qp_num == qpn;
+}
+
+struct end *end_make(const struct plan *plan)
 {
 	struct end *end = calloc(1, sizeof(*end));
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	bool first = plan->first, reliable = plan->service != SERVICE_UC;
+	bool xrc = plan->service == SERVICE_XRC;
+	uint64_t seed = plan->seed;
 
 	if (!end)
 		give_up("no memory for an end");
-	end->id = id;
+	end->id = plan->id;
 	end->made_ns = clock_ns();
-	end->with_srq = with_srq;
-	end->out = (struct stream){ .seed = mix(seed, first), .reliable = reliable };
-	end->in = (struct stream){ .seed = mix(seed, !first), .reliable = reliable };
+	end->service = plan->service;
+	end->out = (struct stream){ .seed = mix(seed, first), .reliable = reliable, .xrc = xrc };
+	end->in = (struct stream){ .seed = mix(seed, !first), .reliable = reliable, .xrc = xrc };
 	end->peer_source_seed = mix(seed, first ? 3 : 2);
 	end->memory =
 	    mmap(NULL, END_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (end->memory == MAP_FAILED)
 		give_up("no memory for an end");
 	pattern_fill(end->memory + PLACE_SOURCE, MESSAGE_MAX_BYTES, mix(seed, first ? 2 : 3), 0);
-	end->mr = must_register(end->memory, END_BYTES);
-	end->invalidate_mr = must_register(end->memory + PLACE_INVALIDATE, 64);
+	end->mr = must_register(end->memory, END_BYTES,
+				plan->dress & DRESS_ON_DEMAND ? IBV_ACCESS_ON_DEMAND
+							      : IBV_ACCESS_MW_BIND);
+	end->invalidate_mr = must_register(end->memory + PLACE_INVALIDATE, 64, 0);
 	end->invalidate_number = 1;
-	end->qp = make_qp(reliable, with_srq ? worker.srq : NULL);
-	attr.qp_access_flags = ACCESS;
-	if (ibv_modify_qp(end->qp, &attr,
-			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
-		give_up("to INIT failed");
-	for (uint32_t i = 0; !with_srq && i < RECVS; i++)
-		end_post_recv(end, i);
-	board_log(LOG_MADE, id, 0, 0, 0, 0);
+	dress_put_on(end, plan);
+	make_qps(end, plan->dress & DRESS_SRQ);
+	board_log(LOG_MADE, end->id, 0, 0, 0, 0);
 	return end;
 }
 
-void end_to_ready(struct end *end)
+static void to_rtr(const struct end *end, struct ibv_qp *qp, uint32_t peer_qpn)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = IBV_MTU_4096,
-		.dest_qp_num = end->peer.qpn,
+		.dest_qp_num = peer_qpn,
 		.rq_psn = end->peer.psn,
 		.max_dest_rd_atomic = 4,
 		.min_rnr_timer = 1,
@@ -105,11 +134,18 @@ void end_to_ready(struct end *end)
 	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	int error;
 
-	if (end->qp->qp_type == IBV_QPT_RC)
+	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	error = ibv_modify_qp(end->qp, &attr, mask);
+	error = ibv_modify_qp(qp, &attr, mask);
 	if (error)
 		give_up("to RTR: %s", strerror(error));
+}
+
+void end_to_ready(struct end *end)
+{
+	to_rtr(end, end->qp, end->peer.qpn);
+	if (end->recv_qp != end->qp)
+		to_rtr(end, end->recv_qp, end->peer.send_qpn);
 }
 
 bool end_go(struct end *end)
@@ -126,11 +162,13 @@ bool end_go(struct end *end)
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	int error;
 
-	if (end->qp->qp_type == IBV_QPT_RC)
+	if (end->service != SERVICE_UC)
 		mask |=
 		    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	error = ibv_modify_qp(end->qp, &attr, mask);
 	end->running = !error;
+	if (!error)
+		dress_bind(end);
 	return !error;
 }
 
@@ -140,7 +178,8 @@ void end_die(struct end *end)
 
 	end->running = false;
 	end->dying = true;
-	if (ibv_modify_qp(end->qp, &attr, IBV_QP_STATE))
+	if (ibv_modify_qp(end->qp, &attr, IBV_QP_STATE) ||
+	    (end->recv_qp != end->qp && ibv_modify_qp(end->recv_qp, &attr, IBV_QP_STATE)))
 		wrong("end %u does not become ERR", end->id);
 }
 
@@ -179,14 +218,13 @@ void graves_visit(bool all)
 	}
 }
 
-/* EBUSY: a peer is stopped in the middle of a copy (docs/verbs.md, ibv_dereg_mr). */
-static void deregister(struct ibv_mr *mr)
+void until_free(int (*call)(void *object), void *object, const char *what)
 {
 	uint64_t start_ns = clock_ns(), took_ns;
 	int error;
 
 	do
-		error = ibv_dereg_mr(mr);
+		error = call(object);
 	while (error == EBUSY && clock_ns() - start_ns < DEREG_LIMIT_NS);
 	took_ns = clock_ns() - start_ns;
 	if (took_ns > LONG_NS)
@@ -194,17 +232,25 @@ static void deregister(struct ibv_mr *mr)
 	if (took_ns > board->longest_dereg_ns)
 		board->longest_dereg_ns = took_ns;
 	if (error)
-		wrong("ibv_dereg_mr after %.1f s: %s", (double)took_ns / 1e9, strerror(error));
+		wrong("%s after %.1f s: %s", what, (double)took_ns / 1e9, strerror(error));
+}
+
+int dereg(void *mr)
+{
+	return ibv_dereg_mr(mr);
 }
 
 void end_destroy(struct end *end)
 {
 	int error = ibv_destroy_qp(end->qp);
 
+	if (!error && end->recv_qp != end->qp)
+		error = ibv_destroy_qp(end->recv_qp);
 	if (error)
 		wrong("ibv_destroy_qp: %s", strerror(error));
-	deregister(end->invalidate_mr);
-	deregister(end->mr);
+	dress_take_off(end);
+	until_free(dereg, end->invalidate_mr, "ibv_dereg_mr");
+	until_free(dereg, end->mr, "ibv_dereg_mr");
 	bury(end);
 	board_log(LOG_DESTROYED, end->id, end->posted, 0, 0, 0);
 	free(end);

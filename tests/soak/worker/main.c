@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,18 +41,19 @@ static void exit_soon(int signal_number)
 
 void srq_post(uint32_t buffer)
 {
+	struct ibv_srq *srq = buffer < SRQ_BUFFERS ? worker.srq : worker.xrc_srq;
 	struct ibv_sge sge = { (uintptr_t)worker.srq_memory + (size_t)buffer * MESSAGE_MAX_BYTES,
 			       MESSAGE_MAX_BYTES, worker.srq_mr->lkey };
 	struct ibv_recv_wr *bad,
 	    wr = { .wr_id = WR_ID(WR_SRQ_RECV, 0, buffer), .sg_list = &sge, .num_sge = 1 };
 
-	if (ibv_post_srq_recv(worker.srq, &wr, &bad))
+	if (ibv_post_srq_recv(srq, &wr, &bad))
 		give_up("ibv_post_srq_recv failed");
 }
 
 static void open_srq(void)
 {
-	const size_t bytes = SRQ_BUFFERS * (size_t)MESSAGE_MAX_BYTES;
+	const size_t bytes = 2 * SRQ_BUFFERS * (size_t)MESSAGE_MAX_BYTES;
 	struct ibv_srq_init_attr attr = { .attr = { .max_wr = SRQ_BUFFERS, .max_sge = 1 } };
 
 	worker.srq_memory =
@@ -61,7 +63,8 @@ static void open_srq(void)
 	must(worker.srq_mr, "ibv_reg_mr");
 	worker.srq = ibv_create_srq(worker.pd, &attr);
 	must(worker.srq, "ibv_create_srq");
-	for (uint32_t i = 0; i < SRQ_BUFFERS; i++)
+	xrc_open();
+	for (uint32_t i = 0; i < 2 * SRQ_BUFFERS; i++)
 		srq_post(i);
 }
 
@@ -98,6 +101,7 @@ static void warm_up(void)
 	must(mr && !ibv_dereg_mr(mr), "ibv_reg_mr, ibv_dereg_mr");
 	close_context();
 	munmap(memory, bytes);
+	rdma_free_devices(rdma_get_devices(NULL));
 	measure(0);
 }
 
@@ -122,22 +126,31 @@ static void close_device(void)
 			end_destroy(worker.ends[i]);
 	graves_visit(true);
 	datagrams_close();
+	dials_close();
 	events_close();
+	xrc_close();
 	if (ibv_destroy_srq(worker.srq) || ibv_dereg_mr(worker.srq_mr) ||
 	    ibv_destroy_cq(worker.cq) ||
 	    (worker.channel && ibv_destroy_comp_channel(worker.channel)))
 		wrong("something could not be closed");
 	close_context();
-	munmap(worker.srq_memory, SRQ_BUFFERS * (size_t)MESSAGE_MAX_BYTES);
+	munmap(worker.srq_memory, 2 * SRQ_BUFFERS * (size_t)MESSAGE_MAX_BYTES);
 }
 
 /* --- the loop ------------------------------------------------------------------------------------
  */
 
+static uint64_t fatal_ns(const struct end *end)
+{
+	uint64_t ns = events_fatal_ns(end->qp->qp_num, end->made_ns);
+
+	return ns ? ns : events_fatal_ns(end->recv_qp->qp_num, end->made_ns);
+}
+
 static void fail(struct end *end, const struct ibv_wc *wc)
 {
 	uint64_t now_ns = clock_ns();
-	uint64_t event_ns = events_fatal_ns(end->qp->qp_num, end->made_ns);
+	uint64_t event_ns = fatal_ns(end);
 
 	if (event_ns && event_ns < now_ns)
 		now_ns = event_ns;
@@ -160,7 +173,7 @@ static void handle_events(void)
 	for (uint32_t i = 0; i < ENDS_MAX; i++) {
 		struct end *end = worker.ends[i];
 
-		if (end && !end->dying && events_fatal_ns(end->qp->qp_num, end->made_ns))
+		if (end && !end->dying && fatal_ns(end))
 			fail(end, &flushed);
 	}
 }
@@ -189,8 +202,13 @@ static void complete(const struct ibv_wc *wc)
 		return;
 	}
 	for (uint32_t i = 0; i < ENDS_MAX && !end; i++)
-		if (worker.ends[i] && worker.ends[i]->qp->qp_num == wc->qp_num)
+		if (worker.ends[i] && end_has_qp(worker.ends[i], wc->qp_num))
 			end = worker.ends[i];
+	/* Of an XRC SRQ, which outlives the QPs that it receives for. */
+	if (!end && kind == WR_SRQ_RECV && (uint32_t)wc->wr_id >= SRQ_BUFFERS) {
+		srq_post((uint32_t)wc->wr_id);
+		return;
+	}
 	if (!end) {
 		wrong("a completion (%s) of QP 0x%x, which is gone", ibv_wc_status_str(wc->status),
 		      wc->qp_num);
@@ -265,6 +283,7 @@ static void turn(uint64_t number)
 		board->ends[i].progress = end->posted + end->done + end->received;
 	}
 	datagrams_send();
+	dials_turn();
 	reap();
 	if (worker.channel)
 		wait_for_news();
@@ -285,6 +304,7 @@ int main(int argc, char **argv)
 	warm_up();
 	open_device(events);
 	events_open();
+	dials_open();
 	datagrams_open(strtoull(argv[2], NULL, 0));
 	for (uint64_t number = 0; !finish_asked; number++) {
 		turn(number);

@@ -44,7 +44,8 @@ struct board {
 	uint64_t fds[3];
 	uint64_t heap_bytes[3];
 	uint64_t log_next;
-	uint64_t reserved[3];
+	uint64_t dials; /* connections by rdma_cm that went from end to end */
+	uint64_t reserved[2];
 	struct {
 		uint64_t id;
 		uint64_t progress; /* grows with whatever the end posts, completes or receives */
@@ -89,6 +90,7 @@ struct stream {
 	uint32_t writes;
 	uint32_t unannounced; /* writes since the last step that announces */
 	bool reliable;
+	bool xrc; /* SEND_WITH_INV is not for it */
 };
 
 uint64_t mix(uint64_t a, uint64_t b);
@@ -106,17 +108,27 @@ struct worker {
 	struct ibv_comp_channel *channel; /* NULL: this worker polls */
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
-	struct ibv_mr *srq_mr;
+	struct ibv_xrcd *xrcd;
+	struct ibv_srq *xrc_srq;
+	struct ibv_mr *srq_mr; /* of the buffers of both */
 	uint8_t *srq_memory;
 	struct end *ends[ENDS_MAX];
 };
 
 extern struct worker worker;
 
-#define SRQ_BUFFERS (RECVS * 8u)
+#define SRQ_BUFFERS (RECVS * 8u) /* of the SRQ; as many follow of the XRC SRQ */
 
 /* What a completion belongs to: kind << 56 | end << 32 | index. */
-enum wr_kind { WR_STEP = 1, WR_CREDIT, WR_RECV, WR_SRQ_RECV, WR_DATAGRAM, WR_DATAGRAM_RECV };
+enum wr_kind {
+	WR_STEP = 1,
+	WR_CREDIT,
+	WR_BIND,
+	WR_RECV,
+	WR_SRQ_RECV, /* of either SRQ */
+	WR_DATAGRAM,
+	WR_DATAGRAM_RECV
+};
 /* Beside the values of enum ibv_wc_status: messages of an unreliable link were lost. */
 #define LOST 100
 #define WR_ID(kind, end, index) ((uint64_t)(kind) << 56 | (uint64_t)(end) << 32 | (uint32_t)(index))
@@ -131,9 +143,34 @@ void hear(void);
 
 /* --- end.c, traffic.c ------------------------------------------------------------------------- */
 
+enum service { SERVICE_UC, SERVICE_RC, SERVICE_XRC };
+
+/* What an end is made with. */
+enum dress {
+	DRESS_SRQ = 1,
+	DRESS_ON_DEMAND = 2,
+	DRESS_DEVICE = 4,   /* the words of atomics are in device memory */
+	DRESS_WINDOW_1 = 8, /* WRITEs go by a memory window of type 1, or of type 2 */
+	DRESS_WINDOW_2 = 16,
+};
+
+struct plan {
+	uint32_t id;
+	enum service service;
+	unsigned int dress; /* enum dress */
+	uint64_t seed;
+	bool first; /* of the two ends of the link */
+};
+
 struct address {
-	uint32_t qpn, psn, rkey;
+	uint32_t qpn;      /* that receives */
+	uint32_t send_qpn; /* that sends: another one with XRC */
+	uint32_t srqn;     /* XRC */
+	uint32_t psn;
+	uint32_t rkey;
 	uint64_t memory;
+	uint32_t words_rkey; /* of the words of atomics, at *words* */
+	uint64_t words;
 	union ibv_gid gid;
 };
 
@@ -146,17 +183,23 @@ struct stage {
 struct status {
 	uint64_t received;   /* messages that it verified; as many receives are free again */
 	uint64_t invalidate; /* an rkey that may be invalidated << 32 | its number */
-	uint64_t check;      /* of both: the words may not come at once */
+	uint64_t window;     /* the rkey of a memory window over the windows; 0: none yet */
+	uint64_t check;      /* of all: the words may not come at once */
 };
 
 struct end {
 	uint32_t id;
 	uint64_t made_ns;
-	bool with_srq;
+	enum service service;
 	bool running;
 	bool dying; /* in error: destroyed when its completions have been polled */
 	struct ibv_qp *qp;
+	struct ibv_qp *recv_qp; /* XRC; else the same */
 	struct ibv_mr *mr;
+	struct ibv_dm *dm; /* NULL: the words of atomics are in our memory */
+	struct ibv_mr *dm_mr;
+	struct ibv_mw *mw; /* NULL: the peer writes by the region's key */
+	bool mw_bound, mw_credited;
 	uint8_t *memory; /* see PLACE_ below */
 	struct address peer;
 	/* outwards */
@@ -170,6 +213,7 @@ struct end {
 	uint32_t windows_open;              /* writes that nothing announces yet */
 	uint64_t added, swapped;            /* what the peer's words must hold */
 	uint32_t invalidated;               /* number of the last rkey used */
+	uint32_t peer_window;               /* its memory window's key; 0: none yet */
 	bool last_unsignaled;
 	/* inwards */
 	struct stream in;
@@ -194,7 +238,8 @@ struct end {
 /* When a deregistration ended that had waited for somebody who was stopped. */
 extern uint64_t last_long_dereg_ns;
 
-struct end *end_make(uint32_t id, bool reliable, bool with_srq, uint64_t seed, bool first);
+struct end *end_make(const struct plan *plan);
+bool end_has_qp(const struct end *end, uint32_t qpn);
 void end_to_ready(struct end *end);
 /* False: the peer ended before. */
 bool end_go(struct end *end);
@@ -209,6 +254,30 @@ void end_send(struct end *end);
 /* A completion of this end; false: it failed, and the end with it. */
 bool end_complete(struct end *end, const struct ibv_wc *wc);
 void end_post_recv(struct end *end, uint32_t buffer);
+
+/* --- dress.c: memory windows, device memory, XRC ------------------------------------------------
+ */
+
+void xrc_open(void);
+void xrc_close(void);
+void xrc_make_qps(struct end *end);
+uint32_t xrc_srq_number(void);
+
+void dress_put_on(struct end *end, const struct plan *plan);
+void dress_take_off(struct end *end);
+/* In RTS: the memory window is bound. */
+void dress_bind(struct end *end);
+/* Does so until it is not EBUSY: a peer is stopped in the middle of a copy (docs/verbs.md). */
+int dereg(void *mr);
+void until_free(int (*call)(void *object), void *object, const char *what);
+
+/* --- dials.c: connections by rdma_cm ------------------------------------------------------------
+ */
+
+void dials_open(void);
+void dials_close(void);
+void dials_begin(const char *address, unsigned int port, uint64_t seed);
+void dials_turn(void);
 
 /* --- events.c -----------------------------------------------------------------------------------
  */

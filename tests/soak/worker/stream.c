@@ -47,6 +47,8 @@ struct step stream_next(struct stream *stream)
 	if (stream->unannounced == WINDOWS &&
 	    (step.opcode == IBV_WR_RDMA_WRITE || step.opcode == IBV_WR_RDMA_WRITE_WITH_IMM))
 		step.opcode = IBV_WR_SEND;
+	if (stream->xrc && step.opcode == IBV_WR_SEND_WITH_INV)
+		step.opcode = IBV_WR_SEND;
 	switch (step.opcode) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:

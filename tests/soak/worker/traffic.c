@@ -11,14 +11,19 @@ static uint64_t read_offset(const struct step *step)
 	return step->bits % (MESSAGE_MAX_BYTES - step->bytes + 1);
 }
 
+static uint64_t check_of(const struct status *status)
+{
+	return mix(mix(status->received, status->invalidate), status->window);
+}
+
 /* What the peer wrote to us last, if it is whole. */
 static struct status status_of(const struct end *end)
 {
 	const volatile uint64_t *at =
 	    (const volatile uint64_t *)(void *)(end->memory + PLACE_STATUS);
-	struct status status = { at[0], at[1], at[2] };
+	struct status status = { at[0], at[1], at[2], at[3] };
 
-	if (status.check != mix(status.received, status.invalidate))
+	if (status.check != check_of(&status))
 		return (struct status){ 0 };
 	return status;
 }
@@ -75,21 +80,23 @@ static void aim(struct end *end, struct stage *stage, struct ibv_send_wr *wr)
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 		wr->wr.rdma.remote_addr =
 		    memory + PLACE_WINDOW + step->write % WINDOWS * MESSAGE_MAX_BYTES;
-		wr->wr.rdma.rkey = end->peer.rkey;
+		if (status.window)
+			end->peer_window = (uint32_t)status.window;
+		wr->wr.rdma.rkey = end->peer_window ? end->peer_window : end->peer.rkey;
 		break;
 	case IBV_WR_RDMA_READ:
 		wr->wr.rdma.remote_addr = memory + PLACE_SOURCE + read_offset(step);
 		wr->wr.rdma.rkey = end->peer.rkey;
 		break;
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
-		wr->wr.atomic.remote_addr = memory + PLACE_SWAP;
-		wr->wr.atomic.rkey = end->peer.rkey;
+		wr->wr.atomic.remote_addr = end->peer.words + (PLACE_SWAP - PLACE_WORDS);
+		wr->wr.atomic.rkey = end->peer.words_rkey;
 		wr->wr.atomic.compare_add = stage->compare = end->swapped;
 		wr->wr.atomic.swap = end->swapped = step->seed;
 		break;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		wr->wr.atomic.remote_addr = memory + PLACE_ADD;
-		wr->wr.atomic.rkey = end->peer.rkey;
+		wr->wr.atomic.remote_addr = end->peer.words + (PLACE_ADD - PLACE_WORDS);
+		wr->wr.atomic.rkey = end->peer.words_rkey;
 		wr->wr.atomic.compare_add = step->seed;
 		stage->compare = end->added;
 		end->added += step->seed;
@@ -141,6 +148,7 @@ static void post(struct end *end)
 	wr.num_sge = (int)split(end, step, memory, sge);
 	wr.send_flags = flags_of(end, step);
 	aim(end, stage, &wr);
+	wr.qp_type.xrc.remote_srqn = end->peer.srqn;
 	if (fills(step->opcode))
 		pattern_fill(memory, step->bytes, step->seed, 0);
 	if (step->writes)
@@ -166,6 +174,7 @@ static void give_credit(struct end *end)
 	struct status status = {
 		.received = end->received,
 		.invalidate = (uint64_t)end->invalidate_mr->rkey << 32 | end->invalidate_number,
+		.window = end->mw_bound ? end->mw->rkey : 0,
 	};
 	struct ibv_sge sge = { (uintptr_t)&status, sizeof(status), 0 };
 	struct ibv_send_wr *bad, wr = { .wr_id = WR_ID(WR_CREDIT, end->id, 0),
@@ -176,14 +185,17 @@ static void give_credit(struct end *end)
 	int error;
 
 	if (end->credit_busy ||
-	    (end->received == end->credited && end->invalidate_number == end->invalidate_credited))
+	    (end->received == end->credited && end->invalidate_number == end->invalidate_credited &&
+	     end->mw_bound == end->mw_credited))
 		return;
-	status.check = mix(status.received, status.invalidate);
+	status.check = check_of(&status);
+	wr.qp_type.xrc.remote_srqn = end->peer.srqn; /* it names the memory's PD, too */
 	wr.wr.rdma.remote_addr = end->peer.memory + PLACE_STATUS;
 	wr.wr.rdma.rkey = end->peer.rkey;
 	end->credit_busy = true;
 	end->credited = end->received;
 	end->invalidate_credited = end->invalidate_number;
+	end->mw_credited = end->mw_bound;
 	error = ibv_post_send(end->qp, &wr, &bad);
 	if (error)
 		give_up("end %u: ibv_post_send of credit: %s", end->id, strerror(error));
@@ -260,6 +272,12 @@ static void check_invalidated(struct end *end, const struct ibv_wc *wc)
 					IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!end->invalidate_mr)
 		give_up("ibv_reg_mr: %s", strerror(errno));
+	/* Pages that the region of all shares, with traffic on them. */
+	if (end->invalidate_number % 2 &&
+	    ibv_rereg_mr(end->invalidate_mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
+			 end->memory + PLACE_RECV, RECVS * (size_t)MESSAGE_MAX_BYTES, 0) &&
+	    errno != EBUSY)
+		give_up("ibv_rereg_mr: %s", strerror(errno));
 	end->invalidate_number++;
 }
 
@@ -342,6 +360,9 @@ bool end_complete(struct end *end, const struct ibv_wc *wc)
 		break;
 	case WR_CREDIT:
 		end->credit_busy = false;
+		break;
+	case WR_BIND:
+		end->mw_bound = true;
 		break;
 	case WR_RECV:
 		if (!receive(end, wc, end->memory + PLACE_RECV + index * MESSAGE_MAX_BYTES))
