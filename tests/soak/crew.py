@@ -121,14 +121,16 @@ class Worker:
         self.stops[-1].to_ns = now_ns
 
     def stacks(self) -> list[str]:
-        """Where its threads are, as gdb says, else the kernel."""
+        """Returns the system calls of its threads, and their frames where gdb can tell."""
         gdb = shutil.which("gdb")
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        waits = [f"{task.name}: {(task / 'syscall').read_text().strip()}" for task in tasks]
         if gdb is None:
-            tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-            return [f"{task.name}: {(task / 'wchan').read_text()}" for task in tasks]
+            return waits
         command = [gdb, "-p", str(self.process.pid), "-batch", "-ex", "thread apply all bt 12"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return [line for line in done.stdout.splitlines() if line.startswith(("#", "Thread"))]
+        frames = [line for line in done.stdout.splitlines() if line.startswith(("#", "Thread"))]
+        return [*waits, *(frames or done.stderr.splitlines())]
 
     def open_files(self) -> list[str]:
         """What its file descriptors are, while it runs."""

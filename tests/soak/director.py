@@ -338,18 +338,24 @@ class Director:
     def _look(self, now_ns: int) -> None:
         for worker in list(self._workers.values()):
             alive_ns = max(worker.board.heartbeat_ns, worker.started_ns)
+            if worker.ended_by == "kill":
+                continue  # the kernel's: machine_stall tells
             if worker.ran_since(now_ns - HUNG_NS) and now_ns - alive_ns > HUNG_NS:
                 self._hang(f"{worker.name} hangs", worker)
         for link in list(self._links.values()):
             workers = [end.worker for end in link.ends if not end.gone]
             if not all(worker.ran_since(now_ns - HUNG_NS) for worker in workers):
                 continue
-            if link.death_ns and now_ns - link.death_ns > HUNG_NS:
+            if link.death_ns and now_ns - link.death_ns > self._hung_ns():
                 self._hang(f"link {link.number} outlives its partner's end", *workers)
             elif not link.running and now_ns - link.made_ns > HUNG_NS:
                 self._hang(f"link {link.number} does not come about", *workers)
             elif link.running and not link.death_ns and not link.dropped:
                 self._look_at_link(link, now_ns, workers)
+
+    def _hung_ns(self) -> int:
+        """Returns the limit for a partner of the dead: HUNG_NS besides the kernel's own time."""
+        return HUNG_NS + int(max(self.figures.stalls_ms, default=0) * 1e6)
 
     def _look_at_link(self, link: Link, now_ns: int, workers: list[Worker]) -> None:
         progress = sum(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -151,7 +152,6 @@ def _run_in(
     try:
         program = build(build_folder)
         with Fabric.create("soak", load("rack24")) as fabric:
-            empty_bytes = _held_bytes(fabric)
             env = {
                 **os.environ,
                 "LD_LIBRARY_PATH": str(_library_folder()),
@@ -160,6 +160,10 @@ def _run_in(
                 # Else what a thread keeps for its next malloc counts as held.
                 "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
             }
+            for host in fabric.hosts:
+                host_env = {**env, "NUPA_HOST": host.name}
+                subprocess.run([program, "warm-up"], env=host_env, check=True)
+            empty_bytes = _held_bytes(fabric)
             director = Director(
                 fabric,
                 program,

@@ -246,7 +246,7 @@ void dials_begin(const char *address, unsigned int port, uint64_t seed)
 		give_up("rdma_resolve_addr: %s", strerror(errno));
 }
 
-void dials_open(void)
+static void start_listening(void)
 {
 	struct sockaddr_in any = { .sin_family = AF_INET };
 
@@ -256,6 +256,24 @@ void dials_open(void)
 	must(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP) == 0, "rdma_create_id");
 	must(rdma_bind_addr(listener, (struct sockaddr *)&any) == 0, "rdma_bind_addr");
 	must(rdma_listen(listener, DIALS) == 0, "rdma_listen");
+}
+
+static void stop_listening(void)
+{
+	if (rdma_destroy_id(listener))
+		wrong("the listener did not go");
+	rdma_destroy_event_channel(channel);
+}
+
+void dials_warm_up(void)
+{
+	start_listening();
+	stop_listening();
+}
+
+void dials_open(void)
+{
+	start_listening();
 	tell("listens %u", ntohs(rdma_get_src_port(listener)));
 }
 
@@ -265,7 +283,5 @@ void dials_close(void)
 	for (uint32_t i = 0; i < DIALS; i++)
 		if (dials[i].id)
 			destroy(&dials[i]);
-	if (rdma_destroy_id(listener))
-		wrong("the listener did not go");
-	rdma_destroy_event_channel(channel);
+	stop_listening();
 }

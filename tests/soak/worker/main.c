@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A worker of the soak: does what the director says on its socket, standard input.
  *
+ *   worker warm-up             makes the fabric back what stays backed
  *   worker EVENTS SEED BOARD   EVENTS: 1 sleeps until something happens, 0 polls; BOARD: an fd
  *
  * SIGUSR1: _exit at once.  SIGUSR2: exit without closing anything, when it suits. */
@@ -294,6 +295,10 @@ int main(int argc, char **argv)
 	bool events = argc == 4 && atoi(argv[1]);
 	int fd = argc == 4 ? atoi(argv[3]) : -1;
 
+	if (argc == 2 && strcmp(argv[1], "warm-up") == 0) {
+		dials_warm_up();
+		return 0;
+	}
 	if (argc != 4)
 		return 2;
 	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

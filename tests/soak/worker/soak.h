@@ -274,6 +274,8 @@ void until_free(int (*call)(void *object), void *object, const char *what);
 /* --- dials.c: connections by rdma_cm ------------------------------------------------------------
  */
 
+/* The fabric's table of ports is backed by the first who listens, and stays. */
+void dials_warm_up(void);
 void dials_open(void);
 void dials_close(void);
 void dials_begin(const char *address, unsigned int port, uint64_t seed);
