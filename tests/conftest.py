@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -29,6 +30,14 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("nupa")
 
+
+# A shell that starts us in the background has these ignored, and programs that we start inherit it.
+for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(
+            _number,
+            signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL,
+        )
 
 #: Skips that no package ends: the test is of another user than the one that runs it.
 _OF_ANOTHER_USER = ("root may ", "we are an ordinary user", "only root ", "guests are not wanted")
