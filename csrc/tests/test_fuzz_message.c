@@ -250,6 +250,7 @@ static void look_at_answers(struct scene *s, bool all,
 	if (!channel || channel->broken || !channel->rx_open)
 		return;
 	rx = channel->rx;
+	CHECK(rx.dma);
 	while (nupa_rx_take(&rx, &msg, &payload) == NUPA_RX_MESSAGE) {
 		s->answers++;
 		s->answer_bytes += msg.length_bytes;

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Code of the engine whose accesses a test sees: test_order.c. */
+#ifndef NUPA_TESTS_ORDERED_H
+#define NUPA_TESTS_ORDERED_H
+
+#include "express.h"
+#include "weak.h"
+
+/* One message with nothing beside it. */
+void ordered_publish(struct nupa_tx *tx, const struct nupa_msg *msg);
+enum nupa_rx_result ordered_take(struct nupa_rx *rx, struct nupa_msg *out);
+/* Gives the line back, and says so. */
+void ordered_release(struct nupa_rx *rx);
+
+bool ordered_express_receive(struct nupa_engine *engine, struct nupa_channel *channel,
+			     const struct nupa_msg *line);
+/* By it, as nupa_engine_drain has it. */
+bool ordered_receive(struct nupa_engine *engine, struct nupa_channel *channel);
+
+#endif
