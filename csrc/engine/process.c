@@ -26,7 +26,9 @@ static int read_stat(uint32_t pid, struct stat_fields *fields)
 	ssize_t bytes;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/stat", pid);
+	/* The `.`: under QEMU's user mode a process finds another start time in its own
+	 * /proc/PID/stat than its peers do; that emulation goes by the name. */
+	snprintf(path, sizeof(path), "/proc/./%" PRIu32 "/stat", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;

@@ -117,9 +117,10 @@ static void a_queue_pair_leaves_no_event_that_was_raised_while_it_was_destroyed(
 	CHECK_EQ(nupa_destroy_qp(gone), 0);
 	check_no_event_names(end->context, gone);
 	target_kill(&target);
-	end->qp = NULL;
-	end->mr = NULL;
-	nupa_close_device(end->context); /* with all that is left */
+	CHECK_EQ(nupa_destroy_cq(end->send_cq), 0);
+	CHECK_EQ(nupa_destroy_cq(end->recv_cq), 0);
+	CHECK_EQ(nupa_dealloc_pd(end->pd), 0);
+	CHECK_EQ(nupa_close_device(end->context), 0);
 	munmap(end->memory, options.memory_bytes);
 	free(end);
 	nupa_fabric_put(fabric);

@@ -126,7 +126,7 @@ static void a_slow_link_is_slow_and_no_more(void)
 static void a_send_whose_acknowledgement_is_lost_is_received_once(void)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = fault_options(8);
+	struct end_options options = fault_options(14);
 	struct end *a, *b;
 
 	pair_open(fabric, &options, &a, &b);
