@@ -183,6 +183,7 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	nupa_list_init(&engine->ack_pending);
 	nupa_list_init(&engine->waiting);
 	nupa_list_init(&engine->reading);
+	nupa_list_init(&engine->backlogs);
 	nupa_list_init(&engine->contexts);
 	nupa_list_init(&engine->closed);
 	nupa_list_init(&engine->moderated);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Completion queues, and the channels that tell of them. */
 #define _GNU_SOURCE
-#include "engine.h"
+#include "backlog.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -375,6 +375,11 @@ void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 		nupa_port_app_drives(engine);
 	if (engine->polls_in_row > SPINNING_POLLS * 2)
 		engine->polls_in_row = 0;
+	if (unlikely(!nupa_list_empty(&engine->backlogs))) {
+		nupa_backlog_run(engine, cq);
+		if (cq->head != cq->tail)
+			return; /* these first: a backlog that is worked off does not grow */
+	}
 	for (uint32_t look = 0; look < LOOKS_OF_A_POLL; look++) {
 		if (look && !nupa_engine_lines_ready(engine))
 			continue;

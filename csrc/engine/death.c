@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The end of a channel: its peer died, left, or wrote nonsense.  Partners of its QPs complete with
  * errors, and what was held for it is given back. */
-#include "engine.h"
+#include "backlog.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,6 +30,7 @@ static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channe
 	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
 		free(container_of(link, struct nupa_refusal, link));
 	nupa_fault_free_held(channel);
+	nupa_backlog_lose_peer(engine, channel);
 	nupa_store_release(&channel->tx.header->pair, 0);
 	nupa_flush(channel->apart, NUPA_POINT_PAIR, channel->tx.header, NUPA_CACHE_LINE_BYTES);
 	/* One that lives has to know as well that nothing comes or goes any more. */

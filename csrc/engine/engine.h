@@ -34,7 +34,7 @@ struct nupa_engine {
 	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
 	uint32_t idle_polls;   /* empty ones in a row */
 	bool app_drives;       /* the port thread only supervises */
-	bool held_back;        /* a message waits in its ring for a receive to be posted */
+	bool held_back;        /* what comes waits in its ring, because of a fault */
 	bool deaths;           /* set by the death watch, without the lock */
 	bool broken;           /* there are broken channels to be swept */
 	bool membarrier;       /* this process takes part in global expedited barriers */
@@ -50,6 +50,8 @@ struct nupa_engine {
 	struct nupa_list ack_pending; /* struct nupa_qp.ack_link */
 	struct nupa_list waiting;     /* struct nupa_qp.wait_link */
 	struct nupa_list reading;     /* struct nupa_qp.job_link */
+	struct nupa_list backlogs;    /* struct nupa_backlog.link */
+	uint64_t backlog_bytes;
 
 	struct nupa_fabric *fabric;
 	struct nupa_slot *slot;

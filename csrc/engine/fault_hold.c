@@ -13,9 +13,6 @@
 #define HELD_MESSAGES_MAX 4096u
 #define HELD_BYTES_MAX (16u << 20)
 
-/* How soon a receive is looked for again. */
-#define STARVED_POLL_NS 50000u
-
 /* How far ahead a link of limited bandwidth is booked: what wakes up for it is not so exact. */
 #define BURST_NS 200000u
 
@@ -73,9 +70,6 @@ uint64_t nupa_fault_release_held(struct nupa_engine *engine, struct nupa_channel
 		if (!all && now_ns < held->due_ns &&
 		    (!held->by || nupa_fault_is_on(engine, held->by, now_ns)))
 			return held->due_ns;
-		if (held->msg.op == NUPA_OP_SEND &&
-		    nupa_receive_must_wait(engine, channel, held->msg.dest_qpn))
-			return now_ns + STARVED_POLL_NS;
 		nupa_list_del(&held->link); /* ours, whatever becomes of the channel */
 		nupa_list_init(&held->link);
 		good = give(engine, channel, &held->msg, held->payload_bytes ? held->payload : NULL,
@@ -154,7 +148,7 @@ bool nupa_fault_receive(struct nupa_engine *engine, struct nupa_channel *channel
 	struct nupa_verdict verdict = { .copies = 1 };
 	uint64_t now_ns = engine->now_ns();
 
-	if (nupa_fault_is_exempt(engine, msg))
+	if (nupa_fault_is_exempt(msg))
 		return give(engine, channel, msg, payload, 1, false);
 	/* One that is pulled was sent before there was a fault: it keeps its place, no more. */
 	if (!(msg->op == NUPA_OP_SEND && msg->flags & NUPA_F_PULL))

@@ -42,6 +42,9 @@ void nupa_fault_due(struct nupa_engine *engine, uint64_t at_ns);
 /* Whether the fault is still in the table, and lasts. */
 bool nupa_fault_is_on(const struct nupa_engine *engine, uint32_t id, uint64_t now_ns);
 
+/* UC, UD: how much longer a message may take than without faults: what holds it back on its way. */
+uint64_t nupa_fault_slowest_ns(const struct nupa_engine *engine, uint64_t now_ns);
+
 /* --- fault_judge.c: what becomes of a message ---------------------------------------- */
 
 struct nupa_verdict {
@@ -53,7 +56,7 @@ struct nupa_verdict {
 };
 
 /* Whether no fault concerns it: no link would carry it. */
-bool nupa_fault_is_exempt(const struct nupa_engine *engine, const struct nupa_msg *msg);
+bool nupa_fault_is_exempt(const struct nupa_msg *msg);
 /* By all faults on its way; counts, and does what concerns ports and QPs at once. */
 void nupa_fault_judge(struct nupa_engine *engine, const struct nupa_channel *channel,
 		      const struct nupa_msg *msg, uint64_t now_ns, struct nupa_verdict *verdict);

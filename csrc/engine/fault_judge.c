@@ -20,12 +20,9 @@ static bool is_answer(const struct nupa_msg *msg)
 	return msg->op >= NUPA_OP_READ_RESP && msg->op <= NUPA_OP_NAK;
 }
 
-/* What no link carries: words between attachments.  The sender of a pulled UC message waits for
- * word that its buffer is free. */
-bool nupa_fault_is_exempt(const struct nupa_engine *engine, const struct nupa_msg *msg)
+/* What no link carries: words between attachments. */
+bool nupa_fault_is_exempt(const struct nupa_msg *msg)
 {
-	const struct nupa_qp *qp;
-
 	switch (msg->op) {
 	case NUPA_OP_GONE:
 	case NUPA_OP_INJECTED:
@@ -34,10 +31,6 @@ bool nupa_fault_is_exempt(const struct nupa_engine *engine, const struct nupa_ms
 		return !(msg->flags & NUPA_F_LAST);
 	case NUPA_OP_INJECT: /* a question */
 		return !(msg->flags & NUPA_F_DMA);
-	case NUPA_OP_ACK:
-	case NUPA_OP_NAK:
-		qp = nupa_qp_find(engine, msg->dest_qpn);
-		return qp && qp->type == IBV_QPT_UC;
 	default:
 		return false;
 	}
@@ -72,6 +65,8 @@ static bool concerns(const struct nupa_engine *engine, const struct nupa_fault_v
 		return qp && qp->state >= IBV_QPS_RTR && qp->state <= IBV_QPS_SQE;
 	case NUPA_FAULT_FLAP:
 		return !nupa_load_relaxed(&view->entry->down_until_ns);
+	case NUPA_FAULT_TIMEOUT: /* it changes what requesters make of silence: retry.c */
+		return false;
 	default:
 		return true;
 	}

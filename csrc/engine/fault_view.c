@@ -36,6 +36,26 @@ bool nupa_fault_is_on(const struct nupa_engine *engine, uint32_t id, uint64_t no
 	return false;
 }
 
+uint64_t nupa_fault_slowest_ns(const struct nupa_engine *engine, uint64_t now_ns)
+{
+	uint64_t slowest_ns = 0;
+
+	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++) {
+		const struct nupa_fault_view *view = &engine->faults->views[i];
+		uint64_t ns = 0, free_ns;
+
+		if (view->id && view->kind >= NUPA_FAULT_REORDER &&
+		    view->kind <= NUPA_FAULT_CORRUPT)
+			ns = view->duration_ns;
+		if (view->id && view->kind == NUPA_FAULT_BANDWIDTH) {
+			free_ns = nupa_load_relaxed(&view->entry->free_at_ns);
+			ns = free_ns > now_ns ? free_ns - now_ns : 0;
+		}
+		slowest_ns = ns > slowest_ns ? ns : slowest_ns;
+	}
+	return slowest_ns;
+}
+
 /* --- the table ----------------------------------------------------------------------- */
 
 /* I5 of layout.h: each field once, and checked. */
@@ -82,6 +102,14 @@ static uint64_t faults_between(const struct nupa_engine *engine, uint32_t from, 
 	return found;
 }
 
+static bool any_of_kind(const struct nupa_engine *engine, uint64_t places, uint32_t kind)
+{
+	for (; places; places &= places - 1)
+		if (engine->faults->views[__builtin_ctzll(places)].kind == kind)
+			return true;
+	return false;
+}
+
 static void for_each_qp(struct nupa_engine *engine, const struct nupa_channel *channel,
 			void (*what)(struct nupa_qp *qp))
 {
@@ -105,6 +133,7 @@ void nupa_fault_look(struct nupa_engine *engine, struct nupa_channel *channel)
 	to_peer = faults_between(engine, engine->host, channel->peer_host);
 	channel->rx_faults = faults_between(engine, channel->peer_host, engine->host);
 	channel->closing = !channel->rx_faults && !to_peer;
+	channel->timed = any_of_kind(engine, channel->rx_faults | to_peer, NUPA_FAULT_TIMEOUT);
 	if (!channel->closing && !channel->faulty) {
 		channel->faulty = channel->suspect = true;
 		for_each_qp(engine, channel, become_faulty);

@@ -120,6 +120,7 @@ enum nupa_fault_kind {
 	NUPA_FAULT_BANDWIDTH, /* bytes_per_s at most pass */
 	NUPA_FAULT_STUCK,     /* completions of the sender's QP stop for duration_ns; 0: for ever */
 	NUPA_FAULT_KILL,      /* the receiver's QP ends */
+	NUPA_FAULT_TIMEOUT,   /* RC: what a peer does not take in time counts as lost */
 	NUPA_FAULT_KINDS,
 };
 
@@ -262,8 +263,9 @@ struct nupa_slot {
 	/* Line 3: bumped (fetch_add) by whoever wrote a word of `contact` for this slot; not by
 	 * other kernels where memory is not coherent. */
 	NUPA_LINE_ALIGNED uint32_t contact_epoch;
-	uint32_t pad3;
-	uint64_t boot; /* MACHINES, owner: nupa_kernel_id() */
+	uint32_t backlogs;      /* owner: QPs with a backlog (backlog.c) */
+	uint64_t boot;          /* MACHINES, owner: nupa_kernel_id() */
+	uint32_t backlog_moves; /* owner: grows when a backlog shrinks */
 
 	/* Line 4: MACHINES: counts while its owner lives (beat.c). */
 	NUPA_LINE_ALIGNED uint32_t heartbeat;
@@ -294,7 +296,8 @@ struct nupa_qp_entry {
 	uint8_t min_rnr_timer;
 	uint8_t pad0[3];
 	uint64_t xrcd_dev, xrcd_ino; /* XRC_RECV: its domain */
-	uint32_t pad[4];
+	uint32_t backlog;            /* UC, UD: messages wait for a receive */
+	uint32_t pad[3];
 };
 NUPA_ASSERT_SIZE(struct nupa_qp_entry, 64);
 NUPA_ASSERT_AT(struct nupa_qp_entry, access, 8);
@@ -351,7 +354,8 @@ struct nupa_hw_counters {
 	uint64_t fault_dropped, fault_duplicated, fault_reordered, fault_delayed;
 	uint64_t link_retries; /* corrupt packets that a link sent again */
 	uint64_t fault_poisoned, fault_flaps, fault_stuck, fault_killed;
-	uint64_t reserved[5];
+	uint64_t tx_no_room; /* UC, UD: dropped by the sender: the receiver takes nothing */
+	uint64_t reserved[4];
 };
 /* cffi: end */
 #define NUPA_HW_COUNTERS 24u /* each a word */

@@ -3,13 +3,10 @@
  * publishes its memberships in its arena; senders read all such tables when mcast_epoch says that
  * one changed. What a sender finds there is a hint: the receiver looks at its own list (I5). */
 #include "sq.h"
+#include "stall.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-/* How long a member that takes nothing from its ring holds a sender back; then it loses datagrams
- * until it takes some. */
-#define FULL_RING_PATIENCE_NS 1000000u
 
 #define ENTRIES_PER_PAGE (NUPA_PAGE_BYTES / (uint32_t)sizeof(struct nupa_mcast_entry))
 
@@ -292,21 +289,9 @@ static uint32_t first_from(const struct nupa_mcast *mcast, const struct member *
 
 /* --- sending ------------------------------------------------------------------------- */
 
-/* Whether to wait for room: a member that takes nothing loses what comes, and delays nobody. */
-static bool worth_waiting(struct nupa_engine *engine, struct nupa_channel *channel)
-{
-	uint64_t now_ns = engine->now_ns();
-
-	if (!channel->mcast_full_since_ns || channel->mcast_full_head != channel->tx.head_seen) {
-		channel->mcast_full_since_ns = now_ns;
-		channel->mcast_full_head = channel->tx.head_seen;
-	}
-	return now_ns - channel->mcast_full_since_ns < FULL_RING_PATIENCE_NS;
-}
-
 enum copied {
 	COPIED,   /* or lost */
-	NO_ROOM,  /* the ring is full, and worth waiting for */
+	NO_ROOM,  /* the QP waits for it */
 	NO_MEMORY /* of the program: it is gone */
 };
 
@@ -317,6 +302,7 @@ static enum copied send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uin
 	uint32_t bytes = wqe->length_bytes;
 	uint8_t *payload = NULL;
 	struct nupa_msg *msg;
+	bool backlogged;
 
 	if (!channel || channel->broken)
 		return COPIED;
@@ -325,14 +311,10 @@ static enum copied send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uin
 		channel->flow->xmit_discards++;
 		return COPIED;
 	}
-	msg = nupa_tx_reserve(&channel->tx, bytes, &payload);
-	if (!msg) {
-		if (worth_waiting(qp->engine, channel))
-			return NO_ROOM;
-		channel->flow->xmit_discards++;
-		return COPIED;
-	}
-	channel->mcast_full_since_ns = 0;
+	backlogged = nupa_stall_backlogged(channel, qpn);
+	msg = backlogged ? NULL : nupa_tx_reserve(&channel->tx, bytes, &payload);
+	if (!msg)
+		return nupa_stall_waits(qp, channel, backlogged) ? NO_ROOM : COPIED;
 	if (bytes && nupa_spans_copy(spans, n_spans, 0, payload, bytes, false))
 		return NO_MEMORY;
 	msg->op = NUPA_OP_SEND;
@@ -384,7 +366,7 @@ bool nupa_mcast_issue(struct nupa_qp *qp, struct nupa_wqe *wqe)
 		case COPIED:
 			break;
 		case NO_ROOM:
-			return nupa_sq_wait(qp, NUPA_WAIT_RING, 0, 0);
+			return false;
 		case NO_MEMORY:
 			return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
 		}

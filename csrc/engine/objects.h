@@ -33,6 +33,13 @@ struct nupa_window {
 #define NUPA_WINDOWS 256u /* of one peer; a power of two */
 
 /* --- channels ------------------------------------------------------------------------ */
+
+/* Something of a peer that does not move: what it is now, and since when (stall.c). */
+struct nupa_stall {
+	uint64_t mark;
+	uint64_t since_ns; /* 0: never looked at */
+};
+
 struct nupa_channel {
 	struct nupa_tx tx;
 	struct nupa_rx rx;
@@ -50,6 +57,7 @@ struct nupa_channel {
 	bool broken;     /* the peer died, left, or wrote nonsense */
 	bool left;       /* broken: it had destroyed its QPs before */
 	bool faulty;     /* what comes is judged, and nothing moves but by messages: fault.h */
+	bool timed;      /* faulty: requesters count what the peer does not take as lost */
 	bool closing;    /* faulty, but for the last time: no fault is left */
 	bool suspect;    /* it was faulty once: messages may have come twice */
 	bool gated;      /* what comes stays in its ring, until then or until less is held */
@@ -57,11 +65,10 @@ struct nupa_channel {
 	uint64_t rx_faults;    /* on the way from the peer to us: places in the table */
 	struct nupa_list held; /* struct nupa_held */
 	uint32_t held_messages, held_bytes;
-	enum nupa_mover mover; /* ours, for private memory of the peer */
-	int cma_errno;         /* why CMA does not work */
-	/* multicast: since when, and at which head, the ring was found full; see mcast.c */
-	uint64_t mcast_full_since_ns, mcast_full_head;
-	uint64_t starved_since_ns; /* 0: what came last found a receive; see receive.c */
+	enum nupa_mover mover;     /* ours, for private memory of the peer */
+	int cma_errno;             /* why CMA does not work */
+	struct nupa_stall full;    /* at which head our ring was found full */
+	struct nupa_stall starved; /* at which count of the peer a QP of its had a backlog */
 	struct nupa_slot *peer_slot;
 	struct nupa_qp_entry *peer_qps;
 	struct nupa_mr_entry *peer_mrs;
@@ -328,6 +335,14 @@ enum nupa_wait {
 	NUPA_WAIT_CONTACT, /* the peer process has not opened its direction of the channel */
 };
 
+/* UC, UD: messages that wait for a receive (backlog.c). */
+struct nupa_backlog {
+	struct nupa_list messages;
+	struct nupa_list link; /* engine->backlogs */
+	uint32_t n;
+	uint64_t moved_ns; /* when it began or shrank last */
+};
+
 #define NUPA_RECV_COPY_BYTES (sizeof(struct nupa_rwqe) + NUPA_SGE_MAX * sizeof(struct ibv_sge))
 
 /* A READ or atomic whose response has not been sent in full. */
@@ -415,6 +430,7 @@ struct nupa_qp {
 	uint64_t retry_tail;  /* all of it stood before this in the ring */
 	uint64_t retry_end;   /* where the path was whole again */
 	bool went_back;       /* once for this PSN, and nothing has come since */
+	bool gave_up;         /* UC, UD: what is being sent finds no room, and is lost */
 	uint32_t went_back_psn;
 	uint64_t part_of; /* the request, + 1, of which all up to part_psn is executed */
 	uint32_t part_psn;
@@ -445,6 +461,8 @@ struct nupa_qp {
 	bool recv_kept;    /* UC: taken for a message that broke off; the next one has it */
 	bool drop_message; /* UC: rest of a message whose start was dropped */
 	bool uc_met;       /* UC: a message has come, so PSNs go on from there */
+	bool starved;      /* UC, UD: the backlog was dropped, and no receive has come since */
+	struct nupa_backlog backlog;
 	uint64_t recv_bytes;
 	struct nupa_job jobs[NUPA_RD_ATOMIC_MAX];
 	uint32_t jobs_head, jobs_tail;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One turn of the engine: answers that are due, what has arrived, what waits. */
-#include "engine.h"
+#include "backlog.h"
 #include "responder.h"
 
 /* Messages taken from one channel before the next has its turn. */
@@ -21,7 +21,7 @@ static void handle_ack(struct nupa_engine *engine, struct nupa_channel *channel,
 
 	/* I5: only the connected QP, by its own channel, and only while there is something to
 	 * answer. */
-	if (!qp || qp->type == IBV_QPT_UD || qp->dest_qpn != msg->src_qpn ||
+	if (!qp || qp->type != IBV_QPT_RC || qp->dest_qpn != msg->src_qpn ||
 	    qp->channel != channel || !nupa_requester_awaits(qp, psn))
 		return;
 	if (msg->op == NUPA_OP_NAK)
@@ -110,9 +110,6 @@ uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *chan
 			nupa_rx_publish(&channel->rx);
 			break;
 		}
-		if (unlikely(msg.op == NUPA_OP_SEND && result == NUPA_RX_MESSAGE &&
-			     nupa_receive_must_wait(engine, channel, msg.dest_qpn)))
-			break; /* it stays in the ring */
 		if (unlikely(channel->faulty) && result == NUPA_RX_MESSAGE &&
 		    nupa_fault_blocks(engine, channel))
 			break;
@@ -262,6 +259,8 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 		nupa_cq_run_timers(engine);
 	if (unlikely(!nupa_list_empty(&engine->reading)))
 		run_jobs(engine);
+	if (unlikely(!nupa_list_empty(&engine->backlogs)))
+		nupa_backlog_run(engine, NULL);
 	if (unlikely(!nupa_list_empty(&engine->waiting)))
 		run_waiting(engine);
 	return handled;
@@ -302,13 +301,16 @@ bool nupa_engine_owes(const struct nupa_engine *engine)
 /* When the engine has to run although nothing arrives; UINT64_MAX: never. */
 uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 {
-	uint64_t soon_ns = engine->now_ns() + ROOM_POLL_NS;
+	uint64_t now_ns = engine->now_ns();
+	uint64_t soon_ns = now_ns + ROOM_POLL_NS;
 	uint64_t next_ns = nupa_cm_next_timer_ns(engine);
 
 	if (engine->cq_timers && nupa_cq_next_timer_ns(engine) < next_ns)
 		next_ns = nupa_cq_next_timer_ns(engine);
 	if (nupa_fault_next_timer_ns(engine) < next_ns)
 		next_ns = nupa_fault_next_timer_ns(engine);
+	if (nupa_backlog_next_timer_ns(engine, now_ns) < next_ns)
+		next_ns = nupa_backlog_next_timer_ns(engine, now_ns);
 	for (struct nupa_list *at = engine->waiting.next; at != &engine->waiting; at = at->next) {
 		const struct nupa_qp *qp = container_of(at, struct nupa_qp, wait_link);
 		uint64_t at_ns = qp->wait_until_ns;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queue pairs: moved through their states, and queried. */
+#include "backlog.h"
 #include "xrc.h"
 
 #include <errno.h>
@@ -93,6 +94,7 @@ void nupa_qp_error(struct nupa_qp *qp)
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_RESET)
 		return;
 	nupa_qp_set_state(qp, IBV_QPS_ERR);
+	nupa_backlog_drop(qp);
 	nupa_requester_flush(qp);
 	nupa_qp_flush_rq(qp);
 }

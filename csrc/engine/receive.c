@@ -2,6 +2,8 @@
  * Receives: a message finds the next one of its queue, fills it and completes it. */
 #include "responder.h"
 
+#include "backlog.h"
+
 #include <errno.h>
 
 void nupa_receive_taken(struct nupa_qp *qp)
@@ -251,32 +253,6 @@ static void fill_grh(struct nupa_qp *qp, const struct nupa_channel *channel,
 	memcpy(grh + 24, dgid.raw, 16);
 }
 
-/* An unreliable SEND that finds no receive is lost.  But a program that has completions to poll
- * will post receives when it comes to that: the port thread must not run ahead of it. */
-#define STARVED_PATIENCE_NS UINT64_C(100000000)
-
-bool nupa_receive_must_wait(struct nupa_engine *engine, struct nupa_channel *channel,
-			    uint32_t dest_qpn)
-{
-	struct nupa_qp *qp = nupa_qp_find(engine, dest_qpn);
-	uint64_t now_ns;
-
-	if (!qp || qp->type == IBV_QPT_RC || qp->state < IBV_QPS_RTR || qp->state > IBV_QPS_SQE ||
-	    qp->recv_active || qp->recv_kept || nupa_rq_peek(qp->srq ? &qp->srq->rq : &qp->rq)) {
-		channel->starved_since_ns = 0;
-		return false;
-	}
-	if (qp->recv_cq->head == qp->recv_cq->tail)
-		return false;
-	now_ns = engine->now_ns();
-	if (!channel->starved_since_ns)
-		channel->starved_since_ns = now_ns;
-	if (now_ns - channel->starved_since_ns >= STARVED_PATIENCE_NS)
-		return false;
-	nupa_store_relaxed(&engine->held_back, true);
-	return true;
-}
-
 /* Where a datagram is counted that is silently dropped (IBTA 9.6.1); NULL: it is taken. */
 static uint64_t *dropped_as(const struct nupa_qp *qp, const struct nupa_msg *msg,
 			    const uint8_t *payload)
@@ -343,5 +319,7 @@ void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
 	}
 	if (msg->deth.is_global)
 		fill_grh(qp, channel, msg, grh);
+	if (unlikely(nupa_backlog_take(qp, channel, msg, payload, grh)))
+		return;
 	nupa_receive_deliver(qp, msg, payload, grh, channel);
 }

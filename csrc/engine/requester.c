@@ -2,13 +2,17 @@
  * The requester: takes work requests from a send queue and executes them in order, directly in
  * the peer's memory or by messages.  What the peer answers is in requester_answers.c. */
 #include "sq.h"
+#include "stall.h"
 
 /* Up to here a SEND is staged in the DMA channel (two copies, no system call); beyond, the
  * receiver pulls it (one copy) where it can. */
 #define SEND_STAGED_MAX_BYTES 8192u
 
+/* NULL: the QP waits, or has failed; or it gave up, and the message is lost. */
 static struct nupa_msg *reserve(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t **payload)
 {
+	bool backlogged =
+	    qp->type != IBV_QPT_RC && nupa_stall_backlogged(qp->channel, qp->dest_qpn);
 	struct nupa_msg *msg;
 
 	if (unlikely(!qp->channel->rx_open && qp->type == IBV_QPT_RC)) {
@@ -23,9 +27,20 @@ static struct nupa_msg *reserve(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t 
 			nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_QP_OP_ERR);
 		return NULL;
 	}
-	msg = nupa_tx_reserve(&qp->channel->tx, dma_bytes, payload);
-	if (unlikely(!msg))
-		nupa_sq_wait(qp, NUPA_WAIT_RING, 0, 0);
+	msg = unlikely(backlogged) ? NULL : nupa_tx_reserve(&qp->channel->tx, dma_bytes, payload);
+	if (qp->type == IBV_QPT_RC) {
+		if (likely(msg))
+			return msg;
+		if (unlikely(qp->channel->timed) && nupa_stall_times_out(qp))
+			nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_RETRY_EXC_ERR);
+		else
+			nupa_sq_wait(qp, NUPA_WAIT_RING, 0, 0);
+		return NULL;
+	}
+	if (unlikely(!msg) && nupa_stall_waits(qp, qp->channel, backlogged))
+		return NULL;
+	qp->gave_up = !msg;
+	nupa_stall_over(qp);
 	return msg;
 }
 
@@ -165,12 +180,13 @@ static bool goes_pulled(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
 {
 	if (unlikely(wqe->by_message))
 		return wqe->pulled;
+	/* UC waits for no receiver, so its buffer cannot. */
 	return wqe->length_bytes > SEND_STAGED_MAX_BYTES && !(wqe->flags & IBV_SEND_INLINE) &&
-	       nupa_channel_can_pull(qp->channel) && !qp->engine->trace;
+	       qp->type == IBV_QPT_RC && nupa_channel_can_pull(qp->channel) && !qp->engine->trace;
 }
 
 /* The same, larger: staged, pulled by the receiver, or in parts. */
-static bool send_bulk(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index, bool *pulled)
+static bool send_bulk(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 {
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
@@ -179,24 +195,20 @@ static bool send_bulk(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index, 
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
 	if (!wqe->moved_bytes)
 		wqe->first_psn = qp->next_psn;
-	if (goes_pulled(qp, wqe)) {
-		*pulled = true;
+	if (goes_pulled(qp, wqe))
 		return send_pull(qp, wqe, spans, n_spans);
-	}
 	return send_parts(qp, wqe, spans, n_spans, NUPA_OP_SEND);
 }
 
 static bool issue_send(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 {
-	bool pulled = false;
-
 	if (qp->reads_outstanding)
 		return false; /* keep the responder's order: see responder.c */
 	if (wqe->length_bytes <= NUPA_SEND_INLINE_BYTES ? !send_line(qp, wqe, index)
-							: !send_bulk(qp, wqe, index, &pulled))
+							: !send_bulk(qp, wqe, index))
 		return false;
 	/* UC: whatever is in the channel is out of our hands. */
-	issued(qp, wqe, qp->type == IBV_QPT_UC && !pulled ? NUPA_WQE_DONE : NUPA_WQE_SENT);
+	issued(qp, wqe, qp->type == IBV_QPT_UC ? NUPA_WQE_DONE : NUPA_WQE_SENT);
 	if (qp->type == IBV_QPT_UC)
 		nupa_sq_complete_done(qp);
 	return true;
@@ -276,7 +288,8 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 			return false;
 		/* A UC message counts as done once it is in the channel: go behind it, not past it.
 		 */
-		if (qp->type == IBV_QPT_UC && !nupa_tx_drained(&qp->channel->tx))
+		if (qp->type == IBV_QPT_UC && (!nupa_tx_drained(&qp->channel->tx) ||
+					       nupa_stall_backlogged(qp->channel, qp->dest_qpn)))
 			return ask_responder(qp, wqe, spans, n_spans);
 		if (unlikely(qp->engine->trace & NUPA_TRACE_MOVES))
 			begun_ns = qp->engine->now_ns();
@@ -310,9 +323,21 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 	return false;
 }
 
+/* UC: of this message no more is sent.  The gap tells the receiver, which drops what it has of it.
+ */
+static bool lose_rest(struct nupa_qp *qp, struct nupa_wqe *wqe)
+{
+	qp->gave_up = false;
+	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
+	issued(qp, wqe, NUPA_WQE_DONE);
+	nupa_sq_complete_done(qp);
+	return true;
+}
+
 static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 {
 	struct nupa_channel *channel = qp->channel;
+	bool done;
 
 	if (unlikely(qp->xrc)) {
 		if (!nupa_xrc_route(qp, wqe))
@@ -366,10 +391,13 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 	case IBV_WR_SEND:
 	case IBV_WR_SEND_WITH_IMM:
 	case IBV_WR_SEND_WITH_INV:
-		return issue_send(qp, wqe, index);
+		done = issue_send(qp, wqe, index);
+		break;
 	default:
-		return issue_one_sided(qp, wqe, index);
+		done = issue_one_sided(qp, wqe, index);
+		break;
 	}
+	return likely(!qp->gave_up) ? done : lose_rest(qp, wqe);
 }
 
 static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
@@ -386,6 +414,7 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 	if (unlikely(wqe->ah_host == NUPA_AH_GROUP)) {
 		if (!nupa_mcast_issue(qp, wqe))
 			return false;
+		nupa_stall_over(qp);
 		goto out;
 	}
 	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
@@ -402,8 +431,12 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 	qp->channel = channel;
 	qp->dest_qpn = wqe->dest_qpn;
 	msg = reserve(qp, dma_bytes, &payload);
-	if (!msg)
-		return false;
+	if (unlikely(!msg)) {
+		if (!qp->gave_up)
+			return false;
+		qp->gave_up = false;
+		goto out;
+	}
 	if (nupa_spans_copy(spans, n_spans, 0, dma_bytes ? payload : msg->ud_data,
 			    wqe->length_bytes, false)) {
 		qp->channel = NULL;

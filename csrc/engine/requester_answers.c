@@ -130,9 +130,6 @@ static void miss_peer(struct nupa_qp *qp)
 void nupa_requester_lose_peer(struct nupa_qp *qp)
 {
 	if (qp->type == IBV_QPT_UC) { /* what was sent is sent, and so is what comes */
-		for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++)
-			nupa_sq_wqe(&qp->sq, i)->state = NUPA_WQE_DONE;
-		nupa_sq_complete_done(qp);
 		nupa_requester_run(qp);
 		return;
 	}
@@ -223,15 +220,11 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 		[NUPA_NAK_REMOTE_OPERATION] = IBV_WC_REM_OP_ERR,
 	};
 
-	if (qp->type == IBV_QPT_UC) {
-		nupa_requester_ack(qp, msg->ack_psn); /* pulls that came to nothing */
-		return;
-	}
 	/* All before a request that was refused is executed; but where there was no QP to refuse
 	 * it, nothing is known of the others. */
 	if (msg->flags & NUPA_F_ACK)
 		nupa_requester_ack(qp, nupa_psn_add(msg->psn, 0xffffff));
-	if (qp->type != IBV_QPT_RC || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
+	if ((qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
 	    (msg->syndrome == NUPA_NAK_NOT_READY && !is_oldest(qp, msg->psn)) ||
 	    (msg->syndrome == NUPA_NAK_PSN && qp->went_back && /* the same one twice */
 	     nupa_psn_diff(qp->went_back_psn, msg->psn) == 0) ||

@@ -7,6 +7,8 @@
  * change the memory being read (requester.c), so requests never overtake each other here. */
 #include "responder.h"
 
+#include "backlog.h"
+
 /* --- one-sided requests -------------------------------------------------------------- */
 
 /* With the last byte last; false: memory is not there. */
@@ -303,7 +305,8 @@ static bool well_formed(const struct nupa_qp *qp, const struct nupa_msg *msg,
 	if (msg->op == NUPA_OP_SEND) {
 		bool first = (msg->flags & NUPA_F_FIRST) != 0;
 
-		if (qp->recv_active == first)
+		if (qp->recv_active == first ||
+		    (msg->flags & NUPA_F_PULL && qp->type != IBV_QPT_RC))
 			return false;
 		return payload || msg->length_bytes <= NUPA_SEND_INLINE_BYTES;
 	}
@@ -400,7 +403,7 @@ bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 	if (unlikely(qp->xrc))
 		nupa_xrc_resync(qp, msg);
 	if (!check_psn(qp, msg))
-		goto pulled;
+		return false;
 	if (unlikely(!well_formed(qp, msg, payload)))
 		return refuse(qp, msg, NUPA_NAK_INVALID_REQUEST);
 	if (unlikely(qp->engine->poisoned))
@@ -421,12 +424,6 @@ bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 		return done;
 	}
 	qp->expected_psn = nupa_psn_add(msg->psn, 1);
-pulled:
-	/* UC: the sender of a pulled message waits to hear that its buffer is free. */
-	if (qp->type == IBV_QPT_UC && msg->flags & NUPA_F_PULL) {
-		qp->expected_psn = nupa_psn_add(msg->psn, 1);
-		nupa_responder_ack(qp);
-	}
 	return done;
 }
 
@@ -466,5 +463,7 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 		}
 		qp->channel = channel;
 	}
+	if (unlikely(qp->type == IBV_QPT_UC) && nupa_backlog_take(qp, channel, msg, payload, NULL))
+		return;
 	nupa_responder_take(qp, msg, payload);
 }

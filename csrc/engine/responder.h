@@ -24,10 +24,6 @@ bool nupa_responder_awaited(const struct nupa_qp *qp);
 /* Where nothing came of the partner yet: answers are for it as it is now. */
 void nupa_responder_meet(struct nupa_qp *qp);
 bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);
-/* Whether a SEND that was not yet taken is better taken later: no receive is posted, but the
- * program will see to that. */
-bool nupa_receive_must_wait(struct nupa_engine *engine, struct nupa_channel *channel,
-			    uint32_t dest_qpn);
 void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
 			   const struct nupa_msg *msg, const uint8_t *payload);
 /* A datagram that has passed all checks, into the next receive.  from: in whose channel the payload

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What the responder owes to requesters: acknowledgements, refusals, and when they are sent. */
+#include "backlog.h"
 #include "responder.h"
 
 #include <stdlib.h>
@@ -171,6 +172,7 @@ static void refuse_what_is_owed(struct nupa_qp *qp)
 
 void nupa_responder_reset(struct nupa_qp *qp)
 {
+	nupa_backlog_drop(qp);
 	refuse_what_is_owed(qp);
 	qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
 	qp->recv_active = qp->recv_kept = qp->drop_message = qp->uc_met = false;

@@ -4,7 +4,8 @@
  *
  *   I6  What goes again has the shape, and so the PSNs, that it had the first time (struct
  *       nupa_wqe.by_message, pulled): the responder may have executed any of it.
- *   I7  What still lies in a ring is not lost: the timer waits until the peer has taken it. */
+ *   I7  What still lies in a ring is not lost: the timer waits until the peer has taken it.  Where
+ * a fault of kind TIMEOUT is, it does not wait; but what lies there does not go again. */
 #include "fault_internal.h"
 #include "sq.h"
 
@@ -85,6 +86,7 @@ static bool in_ring(const struct nupa_qp *qp)
 static void expire(struct nupa_qp *qp)
 {
 	uint64_t index = oldest(qp);
+	bool lies_in_ring;
 
 	if (index == qp->sq.issued || !qp->channel || qp->channel->broken ||
 	    (!qp->channel->faulty && index >= qp->retry_end) ||
@@ -92,11 +94,17 @@ static void expire(struct nupa_qp *qp)
 		nupa_retry_stop(qp);
 		return;
 	}
-	if (in_ring(qp)) { /* I7 */
+	lies_in_ring = in_ring(qp);
+	if (lies_in_ring && !qp->channel->timed) { /* I7 */
 		start(qp);
 		return;
 	}
 	nupa_count(&qp->engine->hw->local_ack_timeout_err, 1);
+	if (lies_in_ring && qp->psn_retries_left) {
+		qp->psn_retries_left--;
+		start(qp);
+		return;
+	}
 	if (!nupa_requester_go_back(qp, index))
 		return;
 	qp->went_back = false; /* a NAK of that pass is as good as the first one was */

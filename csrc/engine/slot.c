@@ -63,6 +63,7 @@ static void introduce(struct nupa_slot *slot, uint32_t host)
 	slot->uid = geteuid();
 	nupa_store_relaxed(&slot->pid_ns, nupa_pid_namespace());
 	nupa_store_relaxed(&slot->host, host);
+	nupa_store_relaxed(&slot->backlogs, 0);
 	nupa_store_relaxed(&slot->start_time, nupa_process_start_time((uint32_t)getpid()));
 }
 

@@ -230,6 +230,7 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	HW(fault_flaps),
 	HW(fault_stuck),
 	HW(fault_killed),
+	HW(tx_no_room),
 
 	TEXT("/sys/class/infiniband_verbs/abi_version", "6\n"),
 	TEXT("/sys/class/infiniband_verbs/uverbs0/abi_version", "1\n"),

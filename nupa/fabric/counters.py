@@ -44,6 +44,7 @@ HW_NAMES = {
     "fault_flaps": "faults: times that the link went down",
     "fault_stuck": "faults: times that completions stopped",
     "fault_killed": "faults: QPs ended",
+    "tx_no_room": "UC, UD: dropped by the sender, for the receiver takes nothing",
 }
 _BYTES_PER_WORD = 4  # IBTA 16.1.3.5: PortXmitData and PortRcvData count 32-bit words
 

@@ -37,6 +37,7 @@ class FaultKind(StrEnum):
     BANDWIDTH = "bandwidth"
     STUCK = "stuck"
     KILL = "kill"
+    TIMEOUT = "timeout"
 
 
 class KindInfo(NamedTuple):
@@ -85,6 +86,9 @@ KINDS = {
         "for how long; 0: until the fault is cleared",
     ),
     FaultKind.KILL: KindInfo("the queue pair it is for ends in an error", _WHICH, 1),
+    FaultKind.TIMEOUT: KindInfo(
+        "what a peer does not take within the queue pair's timeout counts as lost", ("for",)
+    ),
 }
 
 
