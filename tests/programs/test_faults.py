@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import select
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,3 +78,21 @@ def test_a_file_arrives_as_it_was_sent(
 def test_rping_finds_its_data_intact(lossy: Stage) -> None:
     result = rping(lossy, "-C", "40")
     assert pings(result.client.stdout) == list(range(40))
+
+
+@pytest.mark.parametrize("program", ["ib_write_bw", "ib_send_bw", "ib_read_bw"])
+def test_a_stopped_peer_is_given_up_where_a_timeout_fault_lies(stage: Stage, program: str) -> None:
+    """As on hardware; without the fault its peer would wait for it."""
+    assert stage.run(stage.nupa("up")).ok
+    with stage.pair([program, "-F", "-u", "8", "-D", "40"]) as pair:
+        pair.start_server()
+        pair.start_client()
+        stage.wait_for_contact(pair)
+        assert stage.run(stage.nupa("fault", "host0", "add", "timeout")).ok
+        pair.server.signal(signal.SIGSTOP)
+        assert select.select([pair.client.pidfd], [], [], DEADLINE_S)[0]
+        outcome = pair.client.outcome()
+    assert not outcome.ok
+    assert "status 12" in outcome.describe() or "retry counter exceeded" in outcome.describe()
+    outcome = stage.run(stage.nupa("down"))
+    assert outcome.ok, outcome.describe()
