@@ -127,6 +127,12 @@ static bool has_receive(struct nupa_qp *qp)
 	return qp->recv_active || qp->recv_kept || nupa_rq_peek(qp->srq ? &qp->srq->rq : &qp->rq);
 }
 
+/* The program has polled all its completions, and once more: it knows that it has no receive. */
+static bool is_done(const struct nupa_cq *cq)
+{
+	return cq->head == cq->tail && cq->found_empty == cq->tail;
+}
+
 bool nupa_backlog_take(struct nupa_qp *qp, const struct nupa_channel *channel,
 		       const struct nupa_msg *msg, const uint8_t *payload, const uint8_t *grh)
 {
@@ -137,9 +143,8 @@ bool nupa_backlog_take(struct nupa_qp *qp, const struct nupa_channel *channel,
 			qp->starved = false;
 			return false;
 		}
-		if (qp->starved || qp->state > IBV_QPS_SQE ||
-		    qp->recv_cq->head == qp->recv_cq->tail)
-			return false; /* the program knows that it has none */
+		if (qp->starved || qp->state > IBV_QPS_SQE || is_done(qp->recv_cq))
+			return false;
 	}
 	if (!append(qp, channel, msg, payload, grh))
 		nupa_count(&qp->engine->hw->rx_no_receive, 1);
@@ -181,8 +186,8 @@ static void run(struct nupa_qp *qp, const struct nupa_cq *polled)
 	if (qp->backlog.n && now_ns - qp->backlog.moved_ns >= PATIENCE_NS) {
 		qp->starved = true;
 		drop_all(qp);
-	} else if (qp->recv_cq == polled && polled->head == polled->tail) {
-		drop_all(qp); /* the program knows that it has no receive */
+	} else if (qp->recv_cq == polled && is_done(polled)) {
+		drop_all(qp);
 	}
 	if (qp->backlog.n != before)
 		shrank(qp);

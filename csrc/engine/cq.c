@@ -370,6 +370,7 @@ static void fill_wc(struct ibv_wc *wc, const struct nupa_cqe *cqe)
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 {
 	nupa_store_relaxed(&engine->polls, engine->polls + 1);
+	cq->found_empty = cq->tail;
 	if (unlikely(++engine->polls_in_row == SPINNING_POLLS) &&
 	    !nupa_load_relaxed(&engine->app_drives))
 		nupa_port_app_drives(engine);

@@ -194,7 +194,8 @@ struct nupa_cq {
 		struct ibv_cq_ex ibv_ex;
 	};
 	struct nupa_cqe *ring;
-	uint64_t head, tail; /* polled, produced */
+	uint64_t head, tail;  /* polled, produced */
+	uint64_t found_empty; /* `tail` when the program polled in vain last */
 	uint32_t mask;
 	uint32_t capacity; /* what the user was told: ibv.cqe */
 	uint32_t users;

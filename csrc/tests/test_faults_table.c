@@ -24,7 +24,7 @@ static void a_fault_that_there_is_not_is_refused(void)
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_KINDS, 1);
 
-	refused(fabric, &fault, "no fault of kind 11");
+	refused(fabric, &fault, "no fault of kind 12");
 	fault.kind = 0;
 	refused(fabric, &fault, "no fault of kind 0");
 	fault.kind = NUPA_FAULT_DROP;
