@@ -195,14 +195,14 @@ static void run(struct nupa_qp *qp, const struct nupa_cq *polled)
 
 void nupa_backlog_run(struct nupa_engine *engine, const struct nupa_cq *polled)
 {
-	struct nupa_list turn;
-	struct nupa_list *link;
+	uint32_t n = 0;
 
-	/* A QP that fails takes others with it: each is taken off this list as off the other. */
-	nupa_list_init(&turn);
-	while ((link = nupa_list_pop(&engine->backlogs)))
-		nupa_list_add(&turn, link);
-	while ((link = nupa_list_pop(&turn))) {
+	for (struct nupa_list *at = engine->backlogs.next; at != &engine->backlogs; at = at->next)
+		n++;
+	/* Each goes to the end first: a QP that fails may take any other off the list. */
+	while (n-- && !nupa_list_empty(&engine->backlogs)) {
+		struct nupa_list *link = nupa_list_pop(&engine->backlogs);
+
 		nupa_list_add(&engine->backlogs, link);
 		run(container_of(link, struct nupa_qp, backlog.link), polled);
 	}
