@@ -90,8 +90,11 @@ int nupa_region_take_place(struct nupa_fabric *fabric, const struct nupa_regions
 uint32_t nupa_region_place(uint64_t claim, uint32_t index);
 bool nupa_region_own_place(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t place,
 			   uint32_t *index, uint64_t *claim);
-/* Whether it is taken, by a living process. */
-bool nupa_region_place_open(struct nupa_fabric *fabric, struct nupa_region_mapping *mapping);
+/* Whether it is taken by a living process, and the question is answered by yes. */
+typedef bool nupa_region_question(const struct nupa_fabric *fabric,
+				  const struct nupa_region_mapping *mapping, uint64_t what);
+bool nupa_region_place_open(struct nupa_fabric *fabric, struct nupa_region_mapping *mapping,
+			    nupa_region_question *asks, uint64_t what);
 /* Tells all who wait for windows or followers. */
 void nupa_region_let_go(const struct nupa_regions *t);
 /* Waits until *is_so*: 0, or -ETIMEDOUT. */

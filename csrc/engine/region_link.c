@@ -109,13 +109,13 @@ int nupa_region_await_epoch(struct nupa_fabric *fabric, uint32_t *epoch, uint32_
 
 /* Whether the place has still to act on what was announced up to *epoch*. */
 static bool is_behind(const struct nupa_fabric *fabric, const struct nupa_region_mapping *mapping,
-		      uint32_t epoch)
+		      uint64_t epoch)
 {
 	const uint32_t links = nupa_load_acquire(&mapping->links);
 	uint32_t downs;
 
 	if (nupa_load_relaxed(&mapping->id) == NUPA_REGION_FOLLOWER)
-		return (int32_t)(links - epoch) < 0;
+		return (int32_t)(links - (uint32_t)epoch) < 0;
 	return !nupa_region_linked(fabric, nupa_load_relaxed(&mapping->host),
 				   nupa_load_relaxed(&mapping->home), &downs) ||
 	       downs != links;
@@ -126,8 +126,7 @@ static bool have_acted(struct nupa_fabric *fabric, const struct nupa_regions *t,
 	const uint32_t limit = nupa_load_seq(&t->header->mappings_limit);
 
 	for (uint32_t i = 0; i < limit && i < t->n_mappings; i++)
-		if (is_behind(fabric, &t->mappings[i], (uint32_t)epoch) &&
-		    nupa_region_place_open(fabric, &t->mappings[i]))
+		if (nupa_region_place_open(fabric, &t->mappings[i], is_behind, epoch))
 			return false;
 	return true;
 }

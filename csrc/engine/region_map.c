@@ -221,11 +221,21 @@ static bool is_open(struct nupa_fabric *fabric, struct nupa_region_mapping *mapp
 	return !step(fabric, mapping, &claim, NUPA_MAPPING_FREE);
 }
 
-bool nupa_region_place_open(struct nupa_fabric *fabric, struct nupa_region_mapping *mapping)
+bool nupa_region_place_open(struct nupa_fabric *fabric, struct nupa_region_mapping *mapping,
+			    nupa_region_question *asks, uint64_t what)
 {
+	/* R4, R5: the claim first, which was stored after all else. */
 	const uint64_t claim = nupa_load_seq(&mapping->claim);
 
-	return NUPA_CLAIM_STATE(claim) == NUPA_MAPPING_OPEN && is_open(fabric, mapping, claim);
+	return NUPA_CLAIM_STATE(claim) == NUPA_MAPPING_OPEN && asks(fabric, mapping, what) &&
+	       is_open(fabric, mapping, claim);
+}
+
+static bool is_window_of(const struct nupa_fabric *fabric,
+			 const struct nupa_region_mapping *mapping, uint64_t id)
+{
+	(void)fabric;
+	return nupa_load_relaxed(&mapping->id) == id;
 }
 
 uint32_t nupa_region_windows(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id)
@@ -237,8 +247,7 @@ uint32_t nupa_region_windows(struct nupa_fabric *fabric, const struct nupa_regio
 	for (uint32_t i = 0; i < limit && i < t->n_mappings; i++) {
 		struct nupa_region_mapping *mapping = &t->mappings[i];
 
-		if (nupa_load_relaxed(&mapping->id) == id)
-			n += nupa_region_place_open(fabric, mapping);
+		n += nupa_region_place_open(fabric, mapping, is_window_of, id);
 	}
 	return n;
 }

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -190,6 +191,68 @@ static void loads_under_way_see_the_data_then_ones(void)
 	nupa_fabric_put(fabric);
 }
 
+struct mapper {
+	struct nupa_fabric *fabric;
+	uint64_t region;
+	uint32_t mapped, end;
+};
+
+static void *map_and_let_go(void *arg)
+{
+	struct mapper *mapper = arg;
+
+	while (!nupa_load_acquire(&mapper->end)) {
+		struct nupa_view *view;
+		char reason[256];
+		const int rc = nupa_view_of_region(mapper->fabric, mapper->region, 0, &view, reason,
+						   sizeof(reason));
+
+		CHECK(rc == 0 || rc == -ENETDOWN);
+		if (rc)
+			continue;
+		nupa_fetch_add_seq(&mapper->mapped, 1);
+		nupa_view_free(view);
+	}
+	return NULL;
+}
+
+static void no_window_that_is_being_mapped_is_overlooked(void)
+{
+	struct mapper mapper = { .fabric = viewed_fabric() };
+	const uint64_t until_ns = test_now_ns() + WAIT_NS;
+	struct nupa_region_info info;
+	pthread_t threads[2];
+
+	mapper.region = viewed_region(mapper.fabric, PAGE, NUPA_COHERENT_HARDWARE);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, map_and_let_go, &mapper), 0);
+	for (uint32_t round = 0; round < 50; round++) {
+		const uint32_t before = nupa_load_acquire(&mapper.mapped);
+
+		while (nupa_load_acquire(&mapper.mapped) == before) {
+			CHECK(test_now_ns() < until_ns);
+			sched_yield();
+		}
+		set_link(mapper.fabric, round % 2, NUPA_PORT_DOWN);
+		/* What others begin meanwhile is no window. */
+		for (uint32_t look = 0; look < 10; look++) {
+			struct nupa_view *view = NULL;
+
+			CHECK_EQ(nupa_view_of_region(mapper.fabric, mapper.region, 0, &view, why,
+						     sizeof(why)),
+				 -ENETDOWN);
+			CHECK_EQ(nupa_region_await_links(mapper.fabric), 0);
+		}
+		set_link(mapper.fabric, round % 2, NUPA_PORT_ACTIVE);
+	}
+	nupa_store_release(&mapper.end, 1);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	CHECK_EQ(nupa_region_find(mapper.fabric, mapper.region, &info), 0);
+	CHECK_EQ(info.mapped, 0);
+	nupa_fabric_put(mapper.fabric);
+}
+
 /* --- processes ------------------------------------------------------------------- */
 
 static void say(int fd, char word)
@@ -323,6 +386,7 @@ int main(int argc, char **argv)
 		CASE(a_port_that_names_no_peer_is_down),
 		CASE(a_region_that_is_at_no_switch_is_damaged),
 		CASE(loads_under_way_see_the_data_then_ones),
+		CASE(no_window_that_is_being_mapped_is_overlooked),
 #if !defined(__SANITIZE_THREAD__)
 		CASE(a_process_that_is_stopped_is_waited_for_and_told_of),
 		CASE(a_process_that_died_is_not_waited_for),
