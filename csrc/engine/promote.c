@@ -326,20 +326,27 @@ static int cancel_state_of_fork;
 void nupa_promote_before_fork(void)
 {
 	cancel_state_of_fork = enter();
-	if (nupa_memfd_is_there() && !nupa_promoted_empty_all(nothing_is_pinned()))
-		may_be_pinned = !nupa_pins_excluded();
+	if (!nupa_memfd_is_there() || !nupa_promoted_any() ||
+	    (nothing_is_pinned() && nupa_promoted_empty_all()))
+		return;
+	may_be_pinned = !nupa_pins_excluded();
+	nupa_copies_make();
 }
 
 void nupa_promote_after_fork(void)
 {
-	nupa_promoted_after_fork();
+	nupa_copies_drop();
 	leave(cancel_state_of_fork);
 }
 
 void nupa_promote_forget_in_child(void)
 {
 	nupa_hold_forget_in_child();
-	nupa_promoted_forget_in_child();
+	if (nupa_memfd_is_there()) {
+		nupa_copies_take_in_child();
+		nupa_memfd_forget_in_child();
+		nupa_promoted_forget_in_child();
+	}
 	own_threads = 0;
 	leave(cancel_state_of_fork);
 }

@@ -179,7 +179,8 @@ bool nupa_hold_begin(struct nupa_hold *hold, uint64_t va, uint64_t bytes, bool f
 	if (ioctl(uffd, UFFDIO_REGISTER, &reg) == 0) {
 		if (ioctl(uffd, UFFDIO_WRITEPROTECT, &protect) == 0)
 			return true;
-		ioctl(uffd, UFFDIO_UNREGISTER, &reg.range);
+		nupa_hold_end(hold, false);
+		return false;
 	}
 	pthread_sigmask(SIG_SETMASK, &hold->signals, NULL);
 	return false;
@@ -189,8 +190,11 @@ void nupa_hold_end(struct nupa_hold *hold, bool replaced)
 {
 	struct uffdio_range range = { hold->va, hold->bytes };
 
-	/* A new mapping is not registered; those who waited for the old one must hear of it. */
-	ioctl(uffd, replaced ? UFFDIO_WAKE : UFFDIO_UNREGISTER, &range);
+	/* A new mapping is not registered. */
+	if (!replaced)
+		ioctl(uffd, UFFDIO_UNREGISTER, &range);
+	/* The kernel wakes of itself only who waits for a page that is missing. */
+	ioctl(uffd, UFFDIO_WAKE, &range);
 	pthread_sigmask(SIG_SETMASK, &hold->signals, NULL);
 }
 

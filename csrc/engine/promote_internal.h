@@ -2,10 +2,13 @@
  * Between the files of promotion.  Downwards:
  *
  *   promote.c        regions: which of their pages are promoted, and which ranges that makes
+ *   promote_left.c   slots that stay promoted, as they may be pinned
+ *   promote_copies.c and what a forked child has of them
  *   promote_slots.c  where promoted pages are in the memfd
  *   promote_swap.c   how a mapping is replaced under running threads
  *   promote_hold.c   how their writes are held off meanwhile
  *   promote_pins.c   whether the kernel may have pinned memory
+ *   promote_memfd.c  the memfd
  *   promote_maps.c   what the kernel says of the program's memory
  *
  * All of it is under the lock of promote.c. */
@@ -106,6 +109,29 @@ bool nupa_swap_copy(int memfd, uint64_t to, uint64_t bytes, uint64_t offset);
 uint64_t nupa_swap_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, int prot,
 		       uint64_t park);
 
+/* --- promote_memfd.c ----------------------------------------------------------------- */
+
+#define NUPA_MEMFD_BYTES (UINT64_C(1) << 62)
+
+/* Makes the memfd if there was none. */
+bool nupa_memfd_ready(void);
+/* Programs close descriptors that they did not open; the number may be another file's by now. */
+bool nupa_memfd_is_there(void);
+int nupa_memfd(void);
+bool nupa_vma_is_memfd(const struct nupa_vma *vma);
+/* Frees its pages there. */
+bool nupa_memfd_punch(uint64_t offset, uint64_t bytes);
+void nupa_memfd_forget_in_child(void);
+
+/* How the preloaded shim, where there is one, knows our memfds. */
+#define NUPA_PROMOTED_FILES 4u
+
+struct nupa_promoted_file {
+	dev_t device;
+	uint64_t inode;
+};
+extern struct nupa_promoted_file nupa_shim_promoted[NUPA_PROMOTED_FILES] __attribute__((weak));
+
 /* --- promote_slots.c ----------------------------------------------------------------- */
 
 /* A slot of the memfd. */
@@ -119,43 +145,45 @@ struct nupa_promoted {
 	struct nupa_list link;
 };
 
-/* Makes the memfd if there was none. */
-bool nupa_memfd_ready(void);
-/* Programs close descriptors that they did not open; the number may be another file's by now. */
-bool nupa_memfd_is_there(void);
-int nupa_memfd(void);
-bool nupa_vma_is_memfd(const struct nupa_vma *vma);
-
-/* How the preloaded shim, where there is one, knows our memfds. */
-#define NUPA_PROMOTED_FILES 4u
-
-struct nupa_promoted_file {
-	dev_t device;
-	uint64_t inode;
-};
-extern struct nupa_promoted_file nupa_shim_promoted[NUPA_PROMOTED_FILES] __attribute__((weak));
-
 /* One for pages at and around *anchor*; NULL: all are taken. */
 struct nupa_promoted *nupa_promoted_take(uint64_t anchor);
 struct nupa_promoted *nupa_promoted_of(uint64_t file_off);
-/* A range of it is handed out. */
-void nupa_promoted_use(struct nupa_promoted *slot);
-/* Whether each page of it that is mapped is where its place says: no other page can then have the
- * place of one that is not. */
-bool nupa_promoted_is_straight(const struct nupa_promoted *slot);
+/* The offset of the page at va in the memfd. */
+uint64_t nupa_promoted_place(const struct nupa_promoted *slot, uint64_t va);
 /* Promotes [va, +bytes); false: not all of it. */
 bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes);
 /* Makes what is mapped of it private again, and then it free; false: what may be pinned stays. */
 bool nupa_promoted_empty(struct nupa_promoted *slot);
-/* Of one that no range has: it is emptied later (nupa_promoted_retry). */
-void nupa_promoted_leave(struct nupa_promoted *slot);
-/* Whether any is to be. */
-bool nupa_promoted_left(void);
-/* Empties those that were left if nothing is pinned, else frees what the program has unmapped. */
-void nupa_promoted_retry(bool unpinned);
-/* Before a fork: all of them, and a copy for the child of what stays; false: there is such. */
-bool nupa_promoted_empty_all(bool unpinned);
-void nupa_promoted_after_fork(void);
+/* The same for all of them, whoever has them. */
+bool nupa_promoted_empty_all(void);
+/* Whether there is one to empty. */
+bool nupa_promoted_any(void);
+/* Frees one of which nothing is mapped. */
+bool nupa_promoted_free(struct nupa_promoted *slot);
 void nupa_promoted_forget_in_child(void);
+
+/* --- promote_left.c ------------------------------------------------------------------ */
+
+/* Of a slot that no range has: it is emptied later, by nupa_promoted_retry. */
+void nupa_promoted_leave(struct nupa_promoted *slot);
+void nupa_promoted_unleave(struct nupa_promoted *slot);
+/* A range of it is handed out. */
+void nupa_promoted_use(struct nupa_promoted *slot);
+/* Whether any waits to be emptied. */
+bool nupa_promoted_left(void);
+/* Empties them if nothing is pinned, else frees what the program has unmapped of them. */
+void nupa_promoted_retry(bool unpinned);
+/* Whether each page of it that is mapped is where its place says: no other page can then have the
+ * place of one that is not. */
+bool nupa_promoted_is_straight(const struct nupa_promoted *slot);
+void nupa_promoted_forget_left_in_child(void);
+
+/* --- promote_copies.c ---------------------------------------------------------------- */
+
+/* Before a fork: a copy of all that is promoted still. */
+void nupa_copies_make(void);
+void nupa_copies_drop(void);
+/* Puts them in the place of the parent's memory. */
+void nupa_copies_take_in_child(void);
 
 #endif

@@ -47,12 +47,6 @@ struct nupa_keep_out nupa_swap_scratch(void)
 	};
 }
 
-static void punch(int memfd, uint64_t offset, uint64_t bytes)
-{
-	(void)fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-			(off_t)bytes);
-}
-
 /* --- in ------------------------------------------------------------------------------ */
 
 static bool write_all(int fd, uint64_t from, uint64_t bytes, uint64_t offset)
@@ -166,7 +160,7 @@ static bool piece_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64
 		populate(va, n); /* no page is shared with another process now */
 	}
 	if (error) {
-		punch(memfd, offset, bytes);
+		(void)nupa_memfd_punch(offset, bytes);
 		return false;
 	}
 	if (nupa_hold_can_take())
@@ -267,7 +261,7 @@ static bool piece_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, i
 		nupa_hold_end(&hold, done);
 	}
 	if (done)
-		punch(memfd, offset, bytes);
+		(void)nupa_memfd_punch(offset, bytes);
 	else
 		(void)madvise((void *)(uintptr_t)copy, bytes, MADV_DONTNEED);
 	return done;

@@ -14,11 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static uint8_t *filled_pages(size_t n, int fill)
-{
-	return memset(map_pages(n, PROT_READ | PROT_WRITE), fill, n * page());
-}
-
 /* What a peer in another process has of it: by the memfd, which it reads and writes. */
 static uint8_t peek(const struct nupa_shared_range *range, size_t at)
 {

@@ -2,8 +2,8 @@
  * Promotion and memory that the kernel has pinned: whatever it stores there, before a registration,
  * during and after it, the program finds. */
 #define _GNU_SOURCE
-#include "end.h"
 #include "promoted.h"
+#include "runner.h"
 #include "uring.h"
 
 #include <errno.h>
@@ -24,60 +24,6 @@ static bool works(void)
 	return promotion_works() && uring_works();
 }
 
-static uint8_t *filled_pages(size_t n, int fill)
-{
-	return memset(map_pages(n, PROT_READ | PROT_WRITE), fill, n * page());
-}
-
-static bool is_filled(const uint8_t *at, size_t bytes, uint8_t with)
-{
-	for (size_t i = 0; i < bytes; i++)
-		if (at[i] != with)
-			return false;
-	return true;
-}
-
-/* An empty pipe: what is read from it is in flight for as long as we like. */
-struct source {
-	int ends[2];
-};
-
-static struct source source_open(void)
-{
-	struct source source;
-
-	CHECK_EQ(pipe2(source.ends, O_CLOEXEC), 0);
-	return source;
-}
-
-static void source_close(struct source source)
-{
-	close(source.ends[0]);
-	close(source.ends[1]);
-}
-
-static void give(struct source source, uint8_t byte, size_t bytes)
-{
-	uint8_t data[512];
-
-	memset(data, byte, sizeof(data));
-	CHECK(bytes <= sizeof(data));
-	CHECK_EQ(write(source.ends[1], data, bytes), bytes);
-}
-
-/* The kernel stores *byte* into the pinned buffer, everywhere. */
-static void store(struct uring *ring, uint8_t *at, size_t bytes, uint8_t byte)
-{
-	struct source source = source_open();
-
-	for (size_t i = 0; i < bytes; i += 512) {
-		give(source, byte, 512);
-		uring_read(ring, source.ends[0], at + i, 512);
-		CHECK_EQ(uring_wait(ring), 512);
-	}
-	source_close(source);
-}
-
 /* --- pinned before ------------------------------------------------------------------- */
 
 static void pinned_memory_stays_private_and_the_program_sees_what_the_kernel_stores(void)
@@ -93,7 +39,7 @@ static void pinned_memory_stays_private_and_the_program_sees_what_the_kernel_sto
 	uring_pin(&ring, at, PAGES * page());
 	stays_private(at, PAGES * page());
 	CHECK(is_filled(at, PAGES * page(), 'a'));
-	store(&ring, at, PAGES * page(), 'Z');
+	uring_store(&ring, at, PAGES * page(), 'Z');
 	CHECK(is_filled(at, PAGES * page(), 'Z'));
 	uring_unpin(&ring);
 	range = promote_one(at, PAGES * page());
@@ -132,7 +78,7 @@ static void one_pinned_page_keeps_its_piece_private(void)
 			      ranges[i].va > (uintptr_t)at + pinned * page());
 		for (uint32_t i = 0; i < n; i++)
 			CHECK_EQ(at[i * page() + 5], 'a');
-		store(&ring, at + pinned * page(), page(), 'Z');
+		uring_store(&ring, at + pinned * page(), page(), 'Z');
 		CHECK(is_filled(at + pinned * page(), page(), 'Z'));
 		memset(at, 'a', n * page());
 		uring_close(&ring); /* so that all can be private again */
@@ -156,153 +102,11 @@ static void a_read_that_is_in_flight_arrives(void)
 	uring_pin(&ring, at, PAGES * page());
 	uring_read(&ring, source.ends[0], at + 5000, 100);
 	stays_private(at, PAGES * page());
-	give(source, 'Z', 100);
+	source_give(source, 'Z', 100);
 	CHECK_EQ(uring_wait(&ring), 100);
 	CHECK(is_filled(at + 5000, 100, 'Z'));
 	CHECK(is_filled(at, 5000, 'a'));
 	source_close(source);
-	uring_close(&ring);
-}
-
-/* --- pinned while promoted ----------------------------------------------------------- */
-
-static void a_pin_taken_while_promoted_stays_good_after_the_release(void)
-{
-	struct nupa_shared_range range, other;
-	struct uring ring;
-	uint8_t *at;
-
-	if (!works())
-		return;
-	at = filled_pages(PAGES, 'a');
-	range = promote_one(at, PAGES * page());
-	uring_open(&ring);
-	uring_pin(&ring, at, PAGES * page());
-	nupa_promote_release(&range, 1);
-	store(&ring, at, PAGES * page(), 'Z');
-	CHECK(is_filled(at, PAGES * page(), 'Z'));
-	/* Registered again, it is the same memory. */
-	other = promote_one(at, PAGES * page());
-	CHECK_EQ(other.file_off, range.file_off);
-	nupa_promote_release(&other, 1);
-	store(&ring, at, PAGES * page(), 'Y');
-	CHECK(is_filled(at, PAGES * page(), 'Y'));
-	/* Private again at the next chance. */
-	uring_close(&ring);
-	other = promote_one(filled_pages(1, 1), page());
-	CHECK_EQ(bytes_in_memfd(), page());
-	CHECK(is_filled(at, PAGES * page(), 'Y'));
-	nupa_promote_release(&other, 1);
-	CHECK_EQ(bytes_in_memfd(), 0);
-	CHECK_EQ(madvise(at, page(), MADV_DONTNEED), 0);
-	CHECK_EQ(at[0], 0);
-}
-
-static void so_it_does_for_an_ordinary_user(void)
-{
-	become_nobody();
-	a_pin_taken_while_promoted_stays_good_after_the_release();
-}
-
-static void a_read_in_flight_over_the_release_arrives(void)
-{
-	struct nupa_shared_range range;
-	struct source source;
-	struct uring ring;
-	uint8_t *at;
-
-	if (!works())
-		return;
-	source = source_open();
-	at = filled_pages(PAGES, 'a');
-	range = promote_one(at, PAGES * page());
-	uring_open(&ring);
-	uring_pin(&ring, at, PAGES * page());
-	uring_read(&ring, source.ends[0], at + 5000, 100);
-	nupa_promote_release(&range, 1);
-	give(source, 'Z', 100);
-	CHECK_EQ(uring_wait(&ring), 100);
-	CHECK(is_filled(at + 5000, 100, 'Z'));
-	source_close(source);
-	uring_close(&ring);
-}
-
-static void a_pin_stays_good_when_the_region_is_changed(void)
-{
-	struct nupa_fabric *fabric;
-	struct ibv_mr *mr;
-	struct uring ring;
-	struct end *end;
-	uint8_t *at;
-	int access = (int)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-
-	if (!works())
-		return;
-	fabric = test_fabric();
-	end = end_open(fabric, &end_defaults);
-	at = filled_pages(2 * PAGES, 'a');
-	mr = nupa_reg_mr(end->pd, at, PAGES * page(), (uintptr_t)at, access);
-	CHECK(mr);
-	uring_open(&ring);
-	uring_pin(&ring, at, PAGES * page());
-	CHECK_EQ(nupa_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, at + PAGES * page(),
-			       PAGES * page(), 0),
-		 0);
-	store(&ring, at, PAGES * page(), 'Z');
-	CHECK(is_filled(at, PAGES * page(), 'Z'));
-	CHECK_EQ(nupa_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, at, PAGES * page(), 0),
-		 0);
-	store(&ring, at, PAGES * page(), 'Y');
-	CHECK(is_filled(at, PAGES * page(), 'Y'));
-	CHECK_EQ(nupa_dereg_mr(mr), 0);
-	store(&ring, at, PAGES * page(), 'X');
-	CHECK(is_filled(at, PAGES * page(), 'X'));
-	uring_close(&ring);
-	end_close(end);
-	nupa_fabric_put(fabric);
-}
-
-static void a_fork_leaves_the_pin_to_the_parent_and_a_copy_to_the_child(void)
-{
-	int to_child[2], to_parent[2], status;
-	struct nupa_shared_range range, again;
-	struct uring ring;
-	uint8_t *at, byte = 0;
-	pid_t pid;
-
-	if (!works())
-		return;
-	CHECK_EQ(pthread_atfork(nupa_promote_before_fork, nupa_promote_after_fork,
-				nupa_promote_forget_in_child),
-		 0);
-	CHECK(pipe(to_child) == 0 && pipe(to_parent) == 0);
-	at = filled_pages(PAGES, 'a');
-	range = promote_one(at, PAGES * page());
-	uring_open(&ring);
-	uring_pin(&ring, at, PAGES * page());
-	pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		CHECK(is_filled(at, PAGES * page(), 'a'));
-		memset(at, 'c', page());
-		CHECK_EQ(write(to_parent[1], &byte, 1), 1);
-		CHECK_EQ(read(to_child[0], &byte, 1), 1);
-		CHECK(is_filled(at, page(), 'c'));
-		CHECK(is_filled(at + page(), (PAGES - 1) * page(), 'a'));
-		_exit(0);
-	}
-	again = promote_one(at, PAGES * page());
-	nupa_promote_release(&range, 1);
-	CHECK_EQ(read(to_parent[0], &byte, 1), 1);
-	CHECK(is_filled(at, PAGES * page(), 'a'));
-	store(&ring, at, PAGES * page(), 'Z');
-	CHECK(is_filled(at, PAGES * page(), 'Z'));
-	CHECK_EQ(write(to_child[1], &byte, 1), 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
-	nupa_promote_release(&again, 1);
-	store(&ring, at, PAGES * page(), 'Y');
-	CHECK(is_filled(at, PAGES * page(), 'Y'));
 	uring_close(&ring);
 }
 
@@ -462,7 +266,7 @@ static void a_transparent_huge_page_is_promoted_unless_a_part_of_it_is_pinned(vo
 	uring_pin(&ring, at, 2 * page());
 	stays_private(at, 4 * page());
 	CHECK(is_filled(at, HUGE_BYTES, 'a'));
-	store(&ring, at, 2 * page(), 'Z');
+	uring_store(&ring, at, 2 * page(), 'Z');
 	CHECK(is_filled(at, 2 * page(), 'Z'));
 	uring_close(&ring);
 }
@@ -474,11 +278,6 @@ int main(int argc, char **argv)
 		CASE(nor_does_an_ordinary_user_lose_any_of_it),
 		CASE(one_pinned_page_keeps_its_piece_private),
 		CASE(a_read_that_is_in_flight_arrives),
-		CASE(a_pin_taken_while_promoted_stays_good_after_the_release),
-		CASE(so_it_does_for_an_ordinary_user),
-		CASE(a_read_in_flight_over_the_release_arrives),
-		CASE(a_pin_stays_good_when_the_region_is_changed),
-		CASE(a_fork_leaves_the_pin_to_the_parent_and_a_copy_to_the_child),
 		CASE(direct_reads_in_flight_arrive),
 		CASE(what_vmsplice_put_into_a_pipe_is_read_from_it),
 		CASE(pages_shared_with_a_child_are_promoted),

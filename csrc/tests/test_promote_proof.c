@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Promotion and what cannot be proven unpinned: which open files count, and what becomes of memory
- * that stays promoted after its deregistration. */
+ * Promotion and the proof that nothing is pinned: which open files count, and what it costs. */
 #define _GNU_SOURCE
 #include "promote_internal.h"
 #include "promoted.h"
@@ -12,7 +11,6 @@
 #include <linux/aio_abi.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
@@ -29,13 +27,6 @@
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
-
-#define PAGES 16u
-
-static uint8_t *filled_pages(size_t n, int fill)
-{
-	return memset(map_pages(n, PROT_READ | PROT_WRITE), fill, n * page());
-}
 
 /* --- open files ---------------------------------------------------------------------- */
 
@@ -266,118 +257,6 @@ static void before_linux_6_8_a_process_that_may_pin_promotes_nothing(void)
 	CHECK_EQ(bytes_in_memfd(), 0);
 }
 
-/* --- what stays promoted ------------------------------------------------------------- */
-
-static bool works(void)
-{
-	return promotion_works() && uring_works();
-}
-
-static void memory_that_stays_promoted_does_not_grow(void)
-{
-	struct nupa_shared_range range;
-	struct uring ring;
-	uint8_t *at;
-
-	if (!works())
-		return;
-	range = promote_one(filled_pages(PAGES, 1), PAGES * page());
-	uring_open(&ring);
-	nupa_promote_release(&range, 1);
-	for (int round = 0; round < 1000; round++) {
-		at = filled_pages(2, 2);
-		stays_private(at, 2 * page());
-		CHECK_EQ(munmap(at, 2 * page()), 0);
-		CHECK_EQ(bytes_in_memfd(), PAGES * page());
-	}
-	uring_close(&ring);
-	range = promote_one(filled_pages(1, 3), page());
-	CHECK_EQ(bytes_in_memfd(), page());
-	nupa_promote_release(&range, 1);
-}
-
-/* A registration looks for what was unmapped of one set of pages. */
-static void register_others(uint32_t times)
-{
-	for (uint32_t i = 0; i < times; i++)
-		stays_private(filled_pages(1, 3), page());
-}
-
-static void what_the_program_unmaps_of_it_is_freed(void)
-{
-	struct nupa_shared_range a, b;
-	uint8_t *at, *other;
-	struct uring ring;
-
-	if (!works())
-		return;
-	at = filled_pages(PAGES, 1);
-	other = filled_pages(PAGES, 2);
-	a = promote_one(at, PAGES * page());
-	b = promote_one(other, PAGES * page());
-	uring_open(&ring);
-	uring_pin(&ring, at, PAGES * page());
-	nupa_promote_release(&a, 1);
-	nupa_promote_release(&b, 1);
-	CHECK_EQ(bytes_in_memfd(), 2 * PAGES * page());
-	CHECK_EQ(munmap(at + 2 * page(), 3 * page()), 0);
-	register_others(2);
-	CHECK_EQ(bytes_in_memfd(), (2 * PAGES - 3) * page());
-	/* Moved, it is still there. */
-	other = mremap(other, PAGES * page(), 2 * PAGES * page(), MREMAP_MAYMOVE);
-	CHECK(other != MAP_FAILED);
-	CHECK_EQ(munmap(at, PAGES * page()), 0);
-	register_others(2);
-	CHECK_EQ(bytes_in_memfd(), PAGES * page());
-	for (size_t i = 0; i < PAGES * page(); i++)
-		CHECK_EQ(other[i], 2);
-	CHECK_EQ(munmap(other, 2 * PAGES * page()), 0);
-	register_others(2);
-	CHECK_EQ(bytes_in_memfd(), 0);
-	uring_close(&ring);
-}
-
-#define CHUNK ((size_t)1 << 20)
-
-/* In a thread malloc has an arena of its own, which shrinks by a madvise that nobody can intercept:
- * the C library does not count on zeros there. */
-static void *use_arena(void *arg)
-{
-	void *keep = malloc(CHUNK), *at = malloc(CHUNK);
-	struct nupa_shared_range range;
-	struct uring ring;
-
-	CHECK(keep && at);
-	memset(at, 3, CHUNK);
-	range = promote_one((char *)at + page(), CHUNK - 2 * page());
-	uring_open(&ring);
-	nupa_promote_release(&range, 1);
-	for (int round = 0; round < 5; round++) {
-		memset(at, 3, CHUNK);
-		free(at);
-		at = calloc(1, CHUNK);
-		CHECK(at);
-		for (size_t i = 0; i < CHUNK; i++)
-			CHECK_EQ(((uint8_t *)at)[i], 0);
-	}
-	free(at);
-	free(keep);
-	uring_close(&ring);
-	return arg;
-}
-
-static void calloc_gives_zeros_where_memory_stays_promoted(void)
-{
-	pthread_t thread;
-
-	if (!works())
-		return;
-	mallopt(M_MMAP_THRESHOLD, 4 * (int)CHUNK);
-	nupa_promote_count_own_threads(1);
-	CHECK_EQ(pthread_create(&thread, NULL, use_arena, NULL), 0);
-	CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -389,9 +268,6 @@ int main(int argc, char **argv)
 		CASE(files_are_found_after_the_first_thread_has_ended),
 		CASE(the_proof_costs_at_most_3_microseconds_a_file),
 		CASE(before_linux_6_8_a_process_that_may_pin_promotes_nothing),
-		CASE(memory_that_stays_promoted_does_not_grow),
-		CASE(what_the_program_unmaps_of_it_is_freed),
-		CASE(calloc_gives_zeros_where_memory_stays_promoted),
 	};
 
 	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));

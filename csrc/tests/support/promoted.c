@@ -6,6 +6,7 @@
 #include "runner.h"
 
 #include <grp.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -32,6 +33,19 @@ uint8_t *map_pages(size_t n, int prot)
 
 	CHECK(at != MAP_FAILED);
 	return at;
+}
+
+uint8_t *filled_pages(size_t n, int fill)
+{
+	return memset(map_pages(n, PROT_READ | PROT_WRITE), fill, n * page());
+}
+
+bool is_filled(const uint8_t *at, size_t bytes, uint8_t with)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (at[i] != with)
+			return false;
+	return true;
 }
 
 struct nupa_shared_range promote_one(void *at, size_t bytes)

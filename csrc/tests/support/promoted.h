@@ -12,6 +12,9 @@ size_t page(void);
 bool promotion_works(void);
 /* n pages of private memory. */
 uint8_t *map_pages(size_t n, int prot);
+/* The same, writable, of bytes of that value. */
+uint8_t *filled_pages(size_t n, int fill);
+bool is_filled(const uint8_t *at, size_t bytes, uint8_t with);
 /* All of it, in one range. */
 struct nupa_shared_range promote_one(void *at, size_t bytes);
 void stays_private(void *at, size_t bytes);

@@ -7,6 +7,7 @@
 #include "runner.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/io_uring.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -126,4 +127,39 @@ int32_t uring_wait(struct uring *ring)
 	result = cqe->res;
 	nupa_store_release(ring->cq_head, *ring->cq_head + 1);
 	return result;
+}
+
+struct source source_open(void)
+{
+	struct source source;
+
+	CHECK_EQ(pipe2(source.ends, O_CLOEXEC), 0);
+	return source;
+}
+
+void source_close(struct source source)
+{
+	close(source.ends[0]);
+	close(source.ends[1]);
+}
+
+void source_give(struct source source, uint8_t byte, size_t bytes)
+{
+	uint8_t data[512];
+
+	memset(data, byte, sizeof(data));
+	CHECK(bytes <= sizeof(data));
+	CHECK_EQ(write(source.ends[1], data, bytes), bytes);
+}
+
+void uring_store(struct uring *ring, uint8_t *at, size_t bytes, uint8_t byte)
+{
+	struct source source = source_open();
+
+	for (size_t i = 0; i < bytes; i += 512) {
+		source_give(source, byte, 512);
+		uring_read(ring, source.ends[0], at + i, 512);
+		CHECK_EQ(uring_wait(ring), 512);
+	}
+	source_close(source);
 }

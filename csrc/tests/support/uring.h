@@ -29,4 +29,17 @@ void uring_read(struct uring *ring, int fd, void *at, uint32_t bytes);
 /* Waits until it has ended: how many bytes. */
 int32_t uring_wait(struct uring *ring);
 
+/* An empty pipe: what is read from it is in flight for as long as we like. */
+struct source {
+	int ends[2];
+};
+
+struct source source_open(void);
+void source_close(struct source source);
+/* At most 512 bytes of that value. */
+void source_give(struct source source, uint8_t byte, size_t bytes);
+
+/* The kernel stores *byte* into [at, +bytes) of the pinned buffer. */
+void uring_store(struct uring *ring, uint8_t *at, size_t bytes, uint8_t byte);
+
 #endif
