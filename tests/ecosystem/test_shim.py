@@ -197,7 +197,20 @@ def test_files_that_another_user_put_there_are_not_believed(fabric: Lab) -> None
         os.chown(path, 65534, 65534)
     outcome = fabric.run(fabric.on("host0", "cat", f"{PORT}/state"))
     assert "PLANTED" not in outcome.stdout
-    assert "cannot make" in outcome.stderr
+    assert f"below {planted}, which belongs to user 65534" in outcome.stderr
+
+
+def test_files_behind_a_link_are_not_believed(fabric: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "host0" / PORT.lstrip("/") / "state"
+    file.parent.mkdir(parents=True)
+    file.write_text("7: PLANTED\n")
+    (tmp_path / "host0").chmod(0o700)
+    planted = fabric.folder / f".nupa-{os.geteuid()}-default.files"
+    planted.symlink_to(tmp_path)
+    outcome = fabric.run(fabric.on("host0", "cat", f"{PORT}/state"))
+    assert "PLANTED" not in outcome.stdout
+    assert f"below {planted}, which belongs to user {os.geteuid()}" in outcome.stderr
+    planted.unlink()
 
 
 def test_without_a_fabric_nothing_is_rewritten(lab: Lab) -> None:

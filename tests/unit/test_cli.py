@@ -73,6 +73,7 @@ def test_a_fabric_goes_up_is_seen_and_goes_down(nupa: Run) -> None:
         {
             "name": "default",
             "path": registry.path_of("default"),
+            "owner": os.geteuid(),
             "error": None,
             "auto": False,
             "hosts": 2,
