@@ -4,6 +4,7 @@
 #include "reach.h"
 
 #include "limits.h"
+#include "promote.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,11 +56,26 @@ static bool read_piece(struct memory *memory, void *to, uint64_t from, size_t by
 		pread(memory->fd, to, bytes, (off_t)from) == (ssize_t)bytes);
 }
 
+/* A page that is promoted is one of our memfd, which rights of mappings do not bind. */
+static bool write_promoted(const struct memory *memory, uint64_t to, const void *from, size_t bytes)
+{
+	struct nupa_shared_range range;
+	bool written;
+
+	if (memory->pid || nupa_promote_find((void *)(uintptr_t)to, bytes, &range, 1) != 1)
+		return false;
+	written = pwrite(nupa_promote_fd(), from, bytes,
+			 (off_t)(range.file_off + (to - range.va))) == (ssize_t)bytes;
+	nupa_promote_release(&range, 1);
+	return written;
+}
+
 static bool write_piece(struct memory *memory, uint64_t to, const void *from, size_t bytes)
 {
 	return write_plain(memory, to, from, bytes) ||
 	       (open_memory(memory) >= 0 &&
-		pwrite(memory->fd, from, bytes, (off_t)to) == (ssize_t)bytes);
+		pwrite(memory->fd, from, bytes, (off_t)to) == (ssize_t)bytes) ||
+	       write_promoted(memory, to, from, bytes);
 }
 
 /* Up to the end of the page that *at* is in. */
@@ -89,6 +105,25 @@ static enum nupa_reach copy_pieces(struct memory *target, uint64_t to, struct me
 		bytes -= n;
 	}
 	return NUPA_REACH_DONE;
+}
+
+bool nupa_reach_is_there(const void *at, uint64_t bytes)
+{
+	struct memory memory = { 0, -1 };
+	uint64_t from = (uintptr_t)at;
+	bool there = true;
+	uint8_t byte;
+
+	while (bytes && there) {
+		uint64_t n = to_page_end(from, bytes);
+
+		there = read_piece(&memory, &byte, from, 1);
+		from += n;
+		bytes -= n;
+	}
+	if (memory.fd >= 0)
+		close(memory.fd);
+	return there;
 }
 
 enum nupa_reach nupa_reach_copy(pid_t to_pid, uint64_t to, pid_t from_pid, uint64_t from,

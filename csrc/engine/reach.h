@@ -19,6 +19,9 @@ enum nupa_reach {
 enum nupa_reach nupa_reach_copy(pid_t to_pid, uint64_t to, pid_t from_pid, uint64_t from,
 				uint64_t bytes);
 
+/* Whether all of it can be read somehow. */
+bool nupa_reach_is_there(const void *at, uint64_t bytes);
+
 static inline enum nupa_reach nupa_reach_here(void *to, const void *from, uint64_t bytes)
 {
 	return nupa_reach_copy(0, (uintptr_t)to, 0, (uintptr_t)from, bytes);

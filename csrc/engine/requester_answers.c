@@ -212,10 +212,28 @@ static bool refuses_begun(struct nupa_qp *qp, const struct nupa_msg *msg)
 	       nupa_psn_diff(msg->psn, wqe->last_psn) <= 0;
 }
 
+/* A pull that came to nothing because our memory is gone, with this as its last PSN.  All before it
+ * is complete. */
+static bool lost_own_memory(struct nupa_qp *qp, uint32_t psn)
+{
+	struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, qp->sq.acked);
+	struct nupa_span spans[NUPA_SGE_MAX];
+	uint32_t n_spans;
+
+	if (qp->sq.acked == qp->sq.posted || !wqe->by_message || !wqe->pulled ||
+	    nupa_psn_diff(psn, wqe->last_psn) != 0)
+		return false;
+	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
+		return true;
+	for (uint32_t i = 0; i < n_spans; i++)
+		if (!nupa_reach_is_there(spans[i].va, spans[i].bytes))
+			return true;
+	return false;
+}
+
 void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	static const uint8_t fatal_status[] = {
-		[NUPA_NAK_INVALID_REQUEST] = IBV_WC_REM_INV_REQ_ERR,
 		[NUPA_NAK_REMOTE_ACCESS] = IBV_WC_REM_ACCESS_ERR,
 		[NUPA_NAK_REMOTE_OPERATION] = IBV_WC_REM_OP_ERR,
 	};
@@ -255,6 +273,9 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 			nupa_requester_run(qp);
 		break;
 	case NUPA_NAK_INVALID_REQUEST:
+		nupa_requester_fail(qp, lost_own_memory(qp, msg->psn) ? IBV_WC_LOC_PROT_ERR
+								      : IBV_WC_REM_INV_REQ_ERR);
+		break;
 	case NUPA_NAK_REMOTE_ACCESS:
 	case NUPA_NAK_REMOTE_OPERATION:
 		nupa_requester_fail(qp, fatal_status[msg->syndrome]);
