@@ -461,8 +461,8 @@ void nupa_mr_forget_in_child(struct nupa_engine *engine);
 bool nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index); /* hazard.c; false: a limit */
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
 
-/* Copies bytes between a flat buffer and a list of spans, from offset of the list on, with the last
- * byte of each span last; what does not fit is left out. */
+/* Copies bytes between a flat buffer and a list of spans, from offset of the list on; what does not
+ * fit is left out. */
 static inline enum nupa_reach nupa_spans_copy(const struct nupa_span *spans, uint32_t n_spans,
 					      uint64_t offset, void *flat, uint64_t bytes,
 					      bool to_spans)
@@ -479,7 +479,7 @@ static inline enum nupa_reach nupa_spans_copy(const struct nupa_span *spans, uin
 		}
 		n -= offset;
 		n = n < bytes ? n : bytes;
-		result = to_spans ? nupa_copy_in_order(spans[i].va + offset, at, n)
+		result = to_spans ? nupa_copy(spans[i].va + offset, at, n)
 				  : nupa_copy(at, spans[i].va + offset, n);
 		offset = 0;
 		at += n;

@@ -315,15 +315,13 @@ static inline bool nupa_guard_write(void *to, const void *from, uint64_t bytes)
 {
 	uint64_t last, before;
 
-	if (__builtin_expect(!bytes, 0))
-		return true;
+	if (__builtin_expect(bytes <= 8 - ((uintptr_t)to & 7), 1))
+		return nupa_guard_write_word(to, from, bytes);
 	last = nupa_guard_last(to, bytes);
 	before = bytes - last;
-	if (before) {
-		if (!nupa_guard_copy(to, from, before))
-			return false;
-		__atomic_thread_fence(__ATOMIC_RELEASE);
-	}
+	if (!nupa_guard_copy(to, from, before))
+		return false;
+	__atomic_thread_fence(__ATOMIC_RELEASE);
 	return nupa_guard_write_word((uint8_t *)to + before, (const uint8_t *)from + before, last);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The requester: takes work requests from a send queue and executes them in order, directly in
  * the peer's memory or by messages.  What the peer answers is in requester_answers.c. */
+#include "responder.h"
 #include "sq.h"
 #include "stall.h"
 
@@ -147,17 +148,21 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 			flags |= NUPA_F_LAST | message_flags(wqe);
 		if (dma_bytes)
 			flags |= NUPA_F_DMA;
-		if (chunk && nupa_spans_copy(spans, n_spans, wqe->moved_bytes,
-					     in_line ? msg->write_data : payload, chunk, false))
-			return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
 		nupa_request_fill(qp, msg, op, flags, chunk);
 		msg->imm = wqe->imm;
 		if (op == NUPA_OP_WRITE) {
 			msg->reth = (struct nupa_reth){ wqe->raddr + wqe->moved_bytes, wqe->rkey,
 							wqe->length_bytes };
+			payload = in_line ? msg->write_data : payload;
 		} else {
 			msg->total_bytes = total;
 			msg->offset_bytes = wqe->moved_bytes;
+		}
+		if (chunk && nupa_spans_copy(spans, n_spans, wqe->moved_bytes, payload, chunk,
+					     false)) {
+			if (msg->flags & NUPA_F_ACK)
+				nupa_responder_ack(qp); /* it does not go with this one */
+			return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
 		}
 		wqe->moved_bytes += chunk;
 		wqe->by_message = 1;

@@ -41,18 +41,19 @@ static bool write_in_order(void *to, const void *from, size_t bytes)
 	return nupa_guard_write(to, from, bytes);
 }
 
-#define MOST 2400u
+#define MOST 7000u
+#define PAGES 2u
 
 static void check_copies(copy_function function, size_t least)
 {
-	uint8_t *from = map_with_end(1), *to = map_with_end(1);
-	uint8_t *from_end = from + PAGE, *to_end = to + PAGE;
+	uint8_t *from = map_with_end(PAGES), *to = map_with_end(PAGES);
+	uint8_t *from_end = from + PAGES * PAGE, *to_end = to + PAGES * PAGE;
 
-	for (size_t i = 0; i < PAGE; i++)
+	for (size_t i = 0; i < PAGES * PAGE; i++)
 		from[i] = (uint8_t)(i * 7 + i / 256);
-	for (size_t bytes = least; bytes <= MOST; bytes += bytes < 300 ? 1 : 61) {
+	for (size_t bytes = least; bytes <= MOST; bytes += bytes < 300 ? 1 : 1 + bytes / 12) {
 		for (size_t skew = 0; skew < 40; skew += 3) {
-			memset(to, 0xee, PAGE);
+			memset(to, 0xee, PAGES * PAGE);
 			CHECK(function(to_end - bytes - skew, from_end - bytes, bytes));
 			CHECK_EQ(memcmp(to_end - bytes - skew, from_end - bytes, bytes), 0);
 			CHECK_EQ(to_end[-(ptrdiff_t)(bytes + skew) - 1], 0xee);
