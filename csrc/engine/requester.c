@@ -158,8 +158,8 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 			msg->total_bytes = total;
 			msg->offset_bytes = wqe->moved_bytes;
 		}
-		if (chunk && nupa_spans_copy(spans, n_spans, wqe->moved_bytes, payload, chunk,
-					     false)) {
+		if (chunk &&
+		    nupa_spans_copy(spans, n_spans, wqe->moved_bytes, payload, chunk, false)) {
 			if (msg->flags & NUPA_F_ACK)
 				nupa_responder_ack(qp); /* it does not go with this one */
 			return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
