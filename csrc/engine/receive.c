@@ -177,15 +177,6 @@ static struct nupa_rwqe *receive_for(struct nupa_qp *qp, const struct nupa_msg *
 	return rwqe;
 }
 
-/* Nothing came: the next message has the receive. */
-static void keep_receive(struct nupa_qp *qp, bool taken_before)
-{
-	if (taken_before)
-		qp->recv_kept = !qp->recv_active;
-	else if (!qp->recv_active)
-		(qp->srq ? &qp->srq->rq : &qp->rq)->head--;
-}
-
 bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
 {
 	bool taken_before = qp->recv_active || qp->recv_kept;
@@ -209,17 +200,17 @@ bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uin
 	    nupa_mr_invalidate(qp, msg->imm))
 		status = IBV_WC_REM_OP_ERR;
 	if (unlikely(status != IBV_WC_SUCCESS)) {
-		if (qp->type == IBV_QPT_UC && status == IBV_WC_REM_OP_ERR) {
-			keep_receive(qp, taken_before); /* lost, and its sender hears why */
-			nupa_responder_nak(qp, NUPA_NAK_INVALID_REQUEST);
-		} else if (status == IBV_WC_REM_OP_ERR || status == IBV_WC_REM_INV_REQ_ERR) {
+		if (status == IBV_WC_REM_OP_ERR || status == IBV_WC_REM_INV_REQ_ERR) {
 			/* The requester's fault: the receive is flushed with the queue. */
 			nupa_receive_complete(qp, rwqe->wr_id, IBV_WC_WR_FLUSH_ERR, msg, 0,
 					      IBV_WC_RECV);
 			nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		} else if (status == IBV_WC_RETRY_EXC_ERR) {
 			/* It ended while we fetched from it, or for it we have: nothing came. */
-			keep_receive(qp, taken_before);
+			if (taken_before)
+				qp->recv_kept = !qp->recv_active;
+			else if (!qp->recv_active)
+				(qp->srq ? &qp->srq->rq : &qp->rq)->head--;
 			if (nupa_responder_awaited(qp))
 				nupa_requester_lose_peer(qp);
 		} else {
