@@ -10,8 +10,8 @@ import pytest
 from scapy.utils import wrpcap
 
 from nupa.core.watch import Watch
-from nupa.fabric import Fabric
-from nupa.packet.cm import DREP, DREQ, IPCM, MAD, REJ, REP, REQ, RTU, SIDR_REP, SIDR_REQ
+from nupa.fabric import Fabric, Faulty
+from nupa.packet.cm import DREP, DREQ, IPCM, MAD, MRA, REJ, REP, REQ, RTU, SIDR_REP, SIDR_REQ
 from nupa.packet.transport import BTH, DETH
 from nupa.verbs import cm_enums as ce
 from nupa.verbs.cmid import CMID
@@ -83,6 +83,20 @@ def test_a_refusal_has_its_reason_and_private_data(
         packets = transport(watch)
     assert (packets[-1][REJ].reason, bytes(packets[-1][REJ].payload)[:2]) == (28, b"no")
     assert packets[-1][REJ].remote_comm_id == packets[0][REQ].local_comm_id
+
+
+def test_a_request_that_comes_twice_is_acknowledged(
+    make_sides: Callable[..., tuple[Side, Side]], fabric: Fabric
+) -> None:
+    client, server = make_sides()
+    with Watch(fabric, ("transport",)) as watch, Faulty(fabric.port("host0"), "duplicate", count=1):
+        child = connect(client, server)
+        client.event(ce.RDMA_CM_EVENT_ESTABLISHED)
+        packets = transport(watch)
+    child.close()
+    (request, *_), (mra,) = ([p for p in packets if kind in p] for kind in (REQ, MRA))
+    assert mra[MRA].remote_comm_id == request[REQ].local_comm_id
+    assert (mra[MRA].message, mra[MRA].service_timeout) == (0, 24)  # REQ; 4.096 us * 2^24
 
 
 def test_datagram_services_are_asked_for(
