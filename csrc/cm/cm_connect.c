@@ -63,7 +63,7 @@ static bool seeks_on(struct nupa_cm_id *id)
 		return false;
 	if (!engine->cm->seek_at_ns) {
 		engine->cm->seek_at_ns = now_ns + SEEK_AGAIN_NS;
-		nupa_store_relaxed(&engine->cm_timers, true);
+		cm_timer_at(engine, engine->cm->seek_at_ns);
 		nupa_port_wake(engine);
 	}
 	return true;

@@ -301,6 +301,7 @@ void cm_leave_remnant(struct nupa_cm_id *id);
 void cm_free_remnant(struct nupa_cm_id *remnant);
 
 /* cm_time.c */
+void cm_timer_at(struct nupa_engine *engine, uint64_t at_ns);
 void cm_timewait(struct nupa_cm_id *id);
 /* An MRA came: the answer takes long. */
 void cm_extend(struct nupa_cm_id *id);

@@ -22,6 +22,14 @@ void cm_stop_waiting(struct nupa_cm_id *id)
 	id->unsent = false;
 }
 
+void cm_timer_at(struct nupa_engine *engine, uint64_t at_ns)
+{
+	const uint64_t next_ns = nupa_load_relaxed(&engine->cm_timer_ns);
+
+	if (!next_ns || at_ns < next_ns)
+		nupa_store_relaxed(&engine->cm_timer_ns, at_ns);
+}
+
 /* The port thread may sleep on an earlier idea of what comes next. */
 static void wait_on(struct nupa_cm_id *id, struct nupa_list *list, uint64_t ns)
 {
@@ -30,7 +38,7 @@ static void wait_on(struct nupa_cm_id *id, struct nupa_list *list, uint64_t ns)
 	nupa_list_del(&id->wait);
 	id->deadline_ns = id->engine->now_ns() + ns;
 	nupa_list_add(list, &id->wait);
-	nupa_store_relaxed(&id->engine->cm_timers, true);
+	cm_timer_at(id->engine, id->deadline_ns);
 	if (first)
 		nupa_port_wake(id->engine);
 }
@@ -187,7 +195,7 @@ static void expire_list(struct nupa_list *list, uint64_t now_ns)
 void nupa_cm_run_timers(struct nupa_engine *engine)
 {
 	struct nupa_cm *cm = engine->cm;
-	uint64_t now_ns;
+	uint64_t now_ns, next_ns;
 
 	if (!cm)
 		return;
@@ -199,8 +207,8 @@ void nupa_cm_run_timers(struct nupa_engine *engine)
 	expire_list(&cm->waiting, now_ns);
 	expire_list(&cm->extended, now_ns);
 	expire_list(&cm->timewait, now_ns);
-	if (nupa_cm_next_timer_ns(engine) == UINT64_MAX)
-		nupa_store_relaxed(&engine->cm_timers, false);
+	next_ns = nupa_cm_next_timer_ns(engine);
+	nupa_store_relaxed(&engine->cm_timer_ns, next_ns == UINT64_MAX ? 0 : next_ns);
 }
 
 static void lose_peer(struct nupa_cm_id *id)

@@ -94,11 +94,11 @@ struct nupa_engine {
 	uint32_t foreign_regions;         /* over pool memory of exporters */
 	uint32_t pds_made, pd_rounds;     /* numbers given out; how often they began anew */
 	struct nupa_cm *cm;               /* connection management; NULL until it is used */
-	bool cm_owes;                     /* messages that found no room */
-	bool cm_timers;       /* something waits for an answer; set with the lock, read without */
+	uint64_t cm_timer_ns; /* when its timers run, 0: never; set with the lock, read without */
 	struct nupa_xrc *xrc; /* NULL until an XRC object is made */
 	struct nupa_list moderated; /* struct nupa_cq.moderate_link */
 	bool cq_timers;             /* there are such */
+	bool cm_owes;               /* messages that found no room */
 	struct nupa_mcast *mcast;   /* NULL until somebody attaches or sends to a group */
 	struct nupa_net *net;       /* a queue of a network interface; NULL: it is none */
 	uint64_t probe_value;       /* what slot->probe_addr points at */

@@ -188,6 +188,13 @@ static void port_supervise(struct nupa_engine *engine)
 	}
 }
 
+static bool cm_timer_due(const struct nupa_engine *engine)
+{
+	const uint64_t at_ns = nupa_load_relaxed(&engine->cm_timer_ns);
+
+	return unlikely(at_ns) && at_ns <= engine->now_ns();
+}
+
 static void *port_thread(void *arg)
 {
 	struct nupa_engine *engine = arg;
@@ -198,7 +205,7 @@ static void *port_thread(void *arg)
 		uint32_t handled;
 		uint64_t now_ns;
 
-		if (unlikely(nupa_load_relaxed(&engine->cm_timers))) {
+		if (unlikely(cm_timer_due(engine))) {
 			nupa_engine_lock(engine);
 			nupa_cm_run_timers(engine);
 			nupa_engine_unlock(engine);

@@ -197,6 +197,7 @@ static void let_time_pass(struct rdma_cm_id *id)
 	CHECK(core->deadline_ns > engine->now_ns());
 	core->deadline_ns = 1;
 	core->sent.tries = 0;
+	cm_timer_at(engine, 1);
 	nupa_engine_unlock(engine);
 	nupa_port_wake(engine);
 }

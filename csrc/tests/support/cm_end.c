@@ -205,6 +205,7 @@ void cm_pass(struct cm_side *side, uint64_t ns)
 
 		id->deadline_ns = id->deadline_ns > ns ? id->deadline_ns - ns : 0;
 	}
+	cm_timer_at(engine, 1);
 	nupa_engine_unlock(engine);
 	do {
 		CHECK(test_now_ns() < until_ns);
