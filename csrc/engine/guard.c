@@ -105,13 +105,16 @@ static void call(struct sigaction *of, int signal_number, siginfo_t *info, void 
 		action.sa_handler(signal_number);
 }
 
+static bool is_function(const struct sigaction *action)
+{
+	return action->sa_flags & SA_SIGINFO ||
+	       (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
+}
+
 /* False: it was a guard's, whose handlers were all called. */
 static bool handle(struct sigaction *action, int signal_number, siginfo_t *info, void *context)
 {
-	bool is_function = action->sa_flags & SA_SIGINFO ||
-			   (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
-
-	if (is_function) {
+	if (is_function(action)) {
 		call(action, signal_number, info, context);
 		if (info->si_errno != NOBODY)
 			return true;
@@ -200,7 +203,9 @@ static void renew(int signal_number)
 	if (!sigaction(signal_number, NULL, &found) && !is_ours(&found)) {
 		at = place_of(before, &found);
 		if (at < HANDLERS_MAX) {
-			ours.sa_flags |= found.sa_flags & SA_RESTART;
+			/* Without a handler of the program's the signal interrupted no call. */
+			ours.sa_flags |=
+			    is_function(&found) ? found.sa_flags & SA_RESTART : (int)SA_RESTART;
 			before->action[at] = found;
 			nupa_store_release(&before->n, at + 1);
 			sigaction(signal_number, &ours, NULL);
