@@ -154,7 +154,7 @@ $(BUILD)/sanitized.%: $(C_TREE)
 check-arm: $(BUILD)/packages.arm ## C tests for 64-bit ARM, in QEMU's user mode: a quarter of an hour
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/arm64 --toolchain $(abspath csrc/arm64.cmake) \
 		-DNUPA_TESTS=ON -DNUPA_WERROR=ON >/dev/null
-	@cmake --build $(BUILD)/arm64
+	@cmake --build $(BUILD)/arm64 --target all nupa_tests nupa_benchmarks
 	$(BRIEFLY) ctest --test-dir $(BUILD)/arm64 --output-on-failure --no-tests=error -j $(JOBS)
 
 test-c: $(BUILD)/packages.test $(BUILD)/built.dev

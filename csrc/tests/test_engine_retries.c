@@ -54,7 +54,7 @@ static void with_rnr_retry_1_a_receive_in_time_is_enough_each_time(void)
 	struct end *a, *b;
 
 	options.rnr_retry = 1;
-	options.min_rnr_timer = 26; /* 81.92 ms */
+	options.min_rnr_timer = 30; /* 327.68 ms */
 	pair_open(fabric, &options, &a, &b);
 	for (uint64_t i = 0; i < 4; i++) { /* the count starts anew after each success */
 		end_start(a, IBV_WR_SEND, i, 0, 8);
