@@ -113,6 +113,7 @@ struct region {
 	uint64_t promote_from, promote_to;
 	struct nupa_promoted *slot; /* where new pages of it go */
 	int n_keep_outs;            /* -1: not asked for */
+	bool readers_may_fail;
 };
 
 /* man madvise: MADV_COLD, a hint, is EINVAL for memory that is locked. */
@@ -164,7 +165,7 @@ static void promote_vma(struct region *region, const struct nupa_vma *vma)
 	if (region->n_keep_outs < 0)
 		return;
 	while ((at = next_allowed(region, at, end, &run_end)) < end) {
-		if (!nupa_promoted_add(region->slot, at, run_end - at))
+		if (!nupa_promoted_add(region->slot, at, run_end - at, region->readers_may_fail))
 			return;
 		at = run_end;
 	}
@@ -255,6 +256,7 @@ static void choose_pages(struct region *region, uint64_t va, uint64_t bytes)
 	region->promote_to = region->to;
 	if (nupa_hold_is_total() || !others_run())
 		return;
+	region->readers_may_fail = true;
 	region->promote_from = (va + page - 1) & ~(page - 1);
 	region->promote_to = (va + bytes) & ~(page - 1);
 }

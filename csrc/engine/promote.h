@@ -4,8 +4,11 @@
  *
  *   I1  What the program sees of its memory does not change: no store is lost, and what cannot be
  *       promoted without being noticed stays private.
- *   I2  A page is promoted as long as a range that was handed out has it; then it is private again.
- *   I3  Two pages that are mapped at once never have the same place in the memfd. */
+ *   I2  A page is promoted as long as a range that was handed out has it; then it is private again,
+ *       unless the kernel may have pinned it.
+ *   I3  Two pages that are mapped at once never have the same place in the memfd.
+ *   I4  No page is replaced that the kernel may have pinned: it would go on storing to the old one.
+ */
 #ifndef NUPA_PROMOTE_H
 #define NUPA_PROMOTE_H
 
@@ -30,7 +33,8 @@ int nupa_promote(void *addr, size_t bytes, struct nupa_shared_range *out, int n_
 /* The same without promoting any: what of it is promoted already. */
 int nupa_promote_find(void *addr, size_t bytes, struct nupa_shared_range *out, int n_max);
 
-/* No peer uses these ranges any more; memory that is in no other range becomes private again. */
+/* No peer uses these ranges any more; memory that is in no other range becomes private again.
+ * Memory that may be pinned stays promoted; later calls of this and of nupa_promote try again. */
 void nupa_promote_release(const struct nupa_shared_range *ranges, int n);
 
 /* Threads of our own have started, or are about to end: what they write by system calls, they try
@@ -41,8 +45,9 @@ void nupa_promote_count_own_threads(int more);
 /* The memfd, which peers open as /proc/PID/fd/FD; -1: nothing was promoted yet. */
 int nupa_promote_fd(void);
 
-/* Around a fork: before it all memory becomes private, and none is promoted until after it.  Ranges
- * that were handed out are void then, though still to be released. */
+/* Around a fork: before it all memory becomes private but what may be pinned, of which the child
+ * gets a copy; none is promoted until after it.  Ranges that were handed out are void then, though
+ * still to be released. */
 void nupa_promote_before_fork(void);
 void nupa_promote_after_fork(void);
 void nupa_promote_forget_in_child(void);

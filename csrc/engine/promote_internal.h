@@ -100,8 +100,11 @@ void nupa_hold_end(struct nupa_hold *hold, bool replaced);
 struct nupa_keep_out nupa_swap_scratch(void);
 /* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd.
  * The mapping that was there goes to [park, +bytes), which is the caller's, without its pages.
- * Returns how many bytes have, from the front: what may be pinned stays as it is. */
-uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park);
+ * Returns how many bytes have, from the front: what may be pinned stays as it is.
+ * *readers_may_fail*: the hold is not total, and other threads run, whose system calls fail while
+ * pages are taken: that shall be short. */
+uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park,
+		      bool readers_may_fail);
 /* Copies [offset, +bytes) of the memfd to memory that is zero. */
 bool nupa_swap_copy(int memfd, uint64_t to, uint64_t bytes, uint64_t offset);
 /* And back again, with these rights, to a mapping that is at *park*, which stays there empty: what
@@ -151,7 +154,8 @@ struct nupa_promoted *nupa_promoted_of(uint64_t file_off);
 /* The offset of the page at va in the memfd. */
 uint64_t nupa_promoted_place(const struct nupa_promoted *slot, uint64_t va);
 /* Promotes [va, +bytes); false: not all of it. */
-bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes);
+bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes,
+		       bool readers_may_fail);
 /* Makes what is mapped of it private again, and then it free; false: what may be pinned stays. */
 bool nupa_promoted_empty(struct nupa_promoted *slot);
 /* The same for all of them, whoever has them. */

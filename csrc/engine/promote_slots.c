@@ -222,7 +222,8 @@ bool nupa_promoted_empty(struct nupa_promoted *slot)
 	       nupa_promoted_free(slot);
 }
 
-bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes)
+bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes,
+		       bool readers_may_fail)
 {
 	uint64_t place = nupa_promoted_place(slot, va), done;
 	struct run *run;
@@ -233,7 +234,7 @@ bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes)
 	run = run_take(slot, va, bytes);
 	if (!run)
 		return false;
-	done = nupa_swap_in(nupa_memfd(), va, bytes, place, run->park);
+	done = nupa_swap_in(nupa_memfd(), va, bytes, place, run->park, readers_may_fail);
 	if (!done) {
 		run_free_first(slot);
 		return false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * How private memory and memory of the memfd take each other's place under running threads, piece
- * by piece: writers are held off; it is proven that the kernel has no page of the piece pinned,
- * which it would go on writing to; the piece is copied; one system call puts the copy in its place,
- * where the writers find it.  The copy comes after the proof, as what was pinned before may have
- * been written until then. */
+ * by piece.  Writers are held off.  It is proven that the kernel has no page of the piece pinned
+ * (it would go on storing to the old one).  The piece is copied, after the proof: what had been
+ * pinned may have been stored to until then.  One system call puts the copy in its place, where
+ * writers find it. */
 #define _GNU_SOURCE
 #include "promote_internal.h"
 
@@ -122,29 +122,34 @@ static bool exchange_in(int memfd, const struct nupa_hold *hold, uint64_t offset
 
 /* While the piece is held: 0 or errno. */
 static int replace(int memfd, int pagemap, const struct nupa_hold *hold, uint64_t offset,
-		   uint64_t park)
+		   uint64_t park, bool readers_may_fail)
 {
 	uint32_t n = (uint32_t)(hold->bytes / nupa_page_bytes());
-	bool take = nupa_hold_can_take(), done;
+	bool take = nupa_hold_can_take(), unpinned = false, done;
 	uint64_t from = hold->va;
 	int error = 0;
 
 	if (!find_pages_in_use(pagemap, hold->va, n))
 		return EIO;
+	if (!take || readers_may_fail)
+		unpinned = nupa_pins_excluded();
+	if (!take && !unpinned)
+		return EPERM;
+	if (unpinned && !copy_in(memfd, from, n, offset))
+		return ENOMEM;
 	if (take)
 		error = nupa_hold_take(hold, &from);
-	else if (!nupa_pins_excluded())
-		error = EPERM;
 	if (error)
 		return error;
-	done = copy_in(memfd, from, n, offset) && exchange_in(memfd, hold, offset, park);
+	done =
+	    (unpinned || copy_in(memfd, from, n, offset)) && exchange_in(memfd, hold, offset, park);
 	if (take && !done)
 		nupa_hold_put_back(hold);
 	return done ? 0 : ENOMEM;
 }
 
 static bool piece_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64_t offset,
-		     uint64_t park)
+		     uint64_t park, bool readers_may_fail)
 {
 	uint32_t n = (uint32_t)(bytes / nupa_page_bytes());
 	struct nupa_hold hold;
@@ -153,7 +158,7 @@ static bool piece_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64
 	for (int tries = 0;; tries++) {
 		if (!nupa_hold_begin(&hold, va, bytes, true))
 			return false;
-		error = replace(memfd, pagemap, &hold, offset, park);
+		error = replace(memfd, pagemap, &hold, offset, park, readers_may_fail);
 		nupa_hold_end(&hold, error == 0);
 		if (error != EBUSY || tries)
 			break;
@@ -171,7 +176,8 @@ static bool piece_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64
 	return true;
 }
 
-uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park)
+uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park,
+		      bool readers_may_fail)
 {
 	int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	uint64_t max = nupa_hold_max_bytes(), done = 0;
@@ -181,7 +187,8 @@ uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, u
 	while (done < bytes) {
 		uint64_t n = bytes - done < max ? bytes - done : max;
 
-		if (!piece_in(memfd, pagemap, va + done, n, offset + done, park + done))
+		if (!piece_in(memfd, pagemap, va + done, n, offset + done, park + done,
+			      readers_may_fail))
 			break;
 		done += n;
 	}

@@ -4,7 +4,8 @@
 #define _GNU_SOURCE
 #include "atomics.h"
 #include "end.h"
-#include "promote.h"
+#include "promoted.h"
+#include "uring.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -205,6 +206,33 @@ static void memory_of_every_kind_is_reached(void)
 	with_peer(reach_all);
 }
 
+/* Pinned before its registration, and while it is registered. */
+static void reach_pinned(const struct owner *owner)
+{
+	uint8_t *before = filled_pages(4, 1), *while_registered = filled_pages(4, 1);
+	struct ibv_mr *mr = reg(owner, while_registered, 3 * SOME);
+	struct uring ring;
+
+	uring_open(&ring);
+	uring_pin(&ring, before, 3 * SOME);
+	is_reached(owner, before);
+	uring_store(&ring, before, 512, 9);
+	CHECK(is_filled(before, 512, 9));
+	uring_unpin(&ring);
+	uring_pin(&ring, while_registered, 3 * SOME);
+	CHECK_EQ(nupa_dereg_mr(mr), 0);
+	is_reached(owner, while_registered);
+	uring_store(&ring, while_registered, 512, 9);
+	CHECK(is_filled(while_registered, 512, 9));
+	uring_close(&ring);
+}
+
+static void memory_that_is_pinned_is_reached(void)
+{
+	if (uring_works())
+		with_peer(reach_pinned);
+}
+
 /* --- fork ---------------------------------------------------------------------------- */
 
 static void fork_with_region(const struct owner *owner)
@@ -341,6 +369,7 @@ int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
 		CASE(memory_of_every_kind_is_reached),
+		CASE(memory_that_is_pinned_is_reached),
 		CASE(a_fork_takes_a_copy_and_leaves_peers_the_parents_memory),
 		CASE(no_write_of_a_peer_is_lost_to_a_fork),
 		CASE(no_write_of_a_peer_is_lost_to_another_registration),
