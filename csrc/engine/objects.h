@@ -69,6 +69,8 @@ struct nupa_channel {
 	int cma_errno;             /* why CMA does not work */
 	struct nupa_stall full;    /* at which head our ring was found full */
 	struct nupa_stall starved; /* at which count of the peer a QP of its had a backlog */
+	uint64_t stop_looked_ns;   /* when it was looked whether the peer is stopped */
+	bool stopped;              /* it was */
 	struct nupa_slot *peer_slot;
 	struct nupa_qp_entry *peer_qps;
 	struct nupa_mr_entry *peer_mrs;

@@ -56,6 +56,13 @@ uint64_t nupa_process_start_time(uint32_t pid)
 	return read_stat(pid, &fields) ? 0 : fields.start_time;
 }
 
+bool nupa_process_stopped(uint32_t pid)
+{
+	struct stat_fields fields;
+
+	return !read_stat(pid, &fields) && (fields.state == 'T' || fields.state == 't');
+}
+
 /* random(4): /proc/sys/kernel/random/boot_id is another one for each boot.  FNV-1a; 0: not known.
  */
 static uint64_t pretended_id;

@@ -195,6 +195,8 @@ static inline bool nupa_fabric_incoherent(const struct nupa_fabric *fabric)
 
 /* /proc/PID/stat field 22, or 0 if there is no such process. */
 uint64_t nupa_process_start_time(uint32_t pid);
+/* By a signal or a tracer.  False as well where that cannot be told. */
+bool nupa_process_stopped(uint32_t pid);
 bool nupa_process_alive(uint32_t pid, uint64_t start_time);
 /* Another number for each boot of each machine; 0: there is no /proc to say it. */
 uint64_t nupa_kernel_id(void);

@@ -29,7 +29,8 @@ LOOK_NS = SECOND // 2
 FDS_A_PEER = 3
 HEAP_BYTES_A_PEER = 32768
 # What a completion says when its peer has ended: ibv_wc_status.
-DEATH_STATUSES = {5: "WR_FLUSH_ERR", 12: "RETRY_EXC_ERR", 100: "lost messages (UC)"}
+LOST = 100
+DEATH_STATUSES = {5: "WR_FLUSH_ERR", 12: "RETRY_EXC_ERR", LOST: "lost messages (UC)"}
 STRIKES = ("kill", "stop", "exit now", "exit", "finish", "unlink")
 STRIKE_WEIGHTS = (35, 35, 10, 8, 6, 6)
 # enum service, enum dress of worker/soak.h.
@@ -220,7 +221,9 @@ class Director:
             return
         self.figures.statuses[DEATH_STATUSES.get(status, str(status))] += 1
         ended = partner.worker.ended_by
-        if not ended or status not in DEATH_STATUSES:
+        if not ended and status == LOST and self._may_lose(link):
+            self._drop(link)
+        elif not ended or status not in DEATH_STATUSES:
             self._fail(
                 f"link {link.number}: {end.worker.name} got status {status}; its partner "
                 f"{partner.worker.name} {'was told to ' + ended if ended else 'is there'}",
@@ -363,8 +366,17 @@ class Director:
         )
         if progress != link.progress:
             link.progress, link.progress_ns = progress, now_ns
+        elif now_ns - link.progress_ns > HUNG_NS and self._may_lose(link):
+            self._drop(link)  # the last messages of its window
         elif now_ns - link.progress_ns > HUNG_NS:
             self._hang(f"link {link.number} makes no progress", *workers)
+
+    @staticmethod
+    def _may_lose(link: Link) -> bool:
+        """Whether messages may be lost between two that live: UC waits for no stopped receiver."""
+        return not link.reliable and not all(
+            end.worker.ran_since(link.made_ns) for end in link.ends
+        )
 
     def _hang(self, text: str, *workers: Worker) -> None:
         self.figures.hung += 1

@@ -306,7 +306,8 @@ static struct step next_announced(struct stream *stream)
 	return step;
 }
 
-/* UC: what a peer sent before it died may be lost; what comes behind it must be good. */
+/* UC: what a peer sent before it died, or while this end was stopped, may be lost; what comes
+ * behind it must be good. */
 static bool is_behind_a_loss(const struct end *end, const struct ibv_wc *wc, const uint8_t *buffer)
 {
 	struct stream stream = end->in;
@@ -328,9 +329,14 @@ static bool receive(struct end *end, const struct ibv_wc *wc, const uint8_t *buf
 
 	if (is_behind_a_loss(end, wc, buffer))
 		return false;
-	for (step = stream_next(&end->in); !step.announces; step = stream_next(&end->in))
-		if (step.writes)
-			check_bytes(end, &step, window_of(end, &step), step.seed, 0, "write");
+	for (step = stream_next(&end->in); !step.announces; step = stream_next(&end->in)) {
+		if (!step.writes)
+			continue;
+		if (!end->in.reliable &&
+		    pattern_match(window_of(end, &step), step.bytes, step.seed, 0) != step.bytes)
+			return false;
+		check_bytes(end, &step, window_of(end, &step), step.seed, 0, "write");
+	}
 	board_log(LOG_RECEIVED, end->id, step.number, step.opcode, wc->byte_len, wc->opcode);
 	if (is_of(wc, &step))
 		check_bytes(end, &step, step.writes ? window_of(end, &step) : buffer, step.seed, 0,
