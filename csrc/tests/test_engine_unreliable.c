@@ -244,13 +244,15 @@ static void starve(struct scene *scene, uint32_t bytes)
 /* Events alone: what is sent later over the same channel arrives while the first still waits. */
 static void rc_passes_what_finds_no_receive(enum ibv_qp_type type)
 {
+	struct end_options options = options_of(IBV_QPT_RC);
 	struct pace pace = { 0 };
 
 	for (bool done = false; !done;) {
 		struct scene scene = scene_of(type);
 		struct end *a, *b;
 
-		pair_open(scene.fabric, &end_defaults, &a, &b);
+		pair_open(scene.fabric, &options, &a, &b);
+		CHECK(qp_of(a)->engine == qp_of(scene.from)->engine); /* one channel */
 		for (uint64_t i = 0; i < 2; i++)
 			end_post_recv(b, i, 0, 64);
 		end_start(a, IBV_WR_SEND, 0, 0, 8);
