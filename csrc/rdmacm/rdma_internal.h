@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What the files of the rdma_ functions share: what lies behind the structures of programs.  These
  * functions are the user's half of rdma_cm: they bring QPs through their states, wait where a call
- * is synchronous, and turn the core's events (csrc/cm) into those of <rdma/rdma_cma.h>. */
+ * is synchronous, and turn the core's events (csrc/cm) into those of <rdma/rdma_cma.h>.
+ *
+ * How each thing here that names another ends; the core's table is in cm_internal.h.
+ *
+ *   names          of                   ends with
+ *   devices        contexts             counted: the last id on one takes it off
+ *   groups         groups, of an id     group left, id destroyed: both wait for events that were
+ * got event.owner    id                   counted: destroying the id waits event.group    group
+ * counted: leaving the group waits id.event       event, of a listener counted for the listener,
+ * which waits id.qp, id.srq  QP, SRQ              rdma_destroy_qp, rdma_destroy_srq: NULL closed
+ * event channels       CLOSED_KEPT later ones closed: freed */
 #ifndef NUPA_RDMA_INTERNAL_H
 #define NUPA_RDMA_INTERNAL_H
 

@@ -330,6 +330,43 @@ static void requests_move_with_their_listener(void)
 	scene_close(&s);
 }
 
+/* The QP may be gone when the event of a join is got, the id elsewhere, the group left. */
+static void groups_end_before_their_events(void)
+{
+	for (int way = 0; way < 4; way++) {
+		struct scene s = scene_open(LISTENS);
+		struct cm_side *side = &s.pair.side[0];
+		struct rdma_cm_id *id = cm_id(side, RDMA_PS_UDP);
+		struct sockaddr_storage group;
+
+		CHECK_EQ(cm_bind(id, "10.0.0.1", 0), 0);
+		cm_make_qp(side, id);
+		cm_addr(&group, "239.1.2.3", 0);
+		CHECK_EQ(rdma_join_multicast(id, (void *)&group, NULL), 0);
+		await_event(side->channel);
+		switch (way) {
+		case 0:
+			rdma_destroy_qp(id);
+			cm_expect_ack(side->channel, id, RDMA_CM_EVENT_MULTICAST_JOIN, 0);
+			CHECK_EQ(rdma_leave_multicast(id, (void *)&group), 0);
+			break;
+		case 1:
+			CHECK_EQ(rdma_leave_multicast(id, (void *)&group), 0);
+			break;
+		case 2:
+			CHECK_EQ(rdma_migrate_id(id, s.spare), 0);
+			cm_expect_ack(s.spare, id, RDMA_CM_EVENT_MULTICAST_JOIN, 0);
+			CHECK_EQ(rdma_leave_multicast(id, (void *)&group), 0);
+			break;
+		default: /* with the id */
+			break;
+		}
+		cm_destroy(id);
+		cm_expect_none(side->channel);
+		scene_close(&s);
+	}
+}
+
 /* --- what is owed -------------------------------------------------------------------- */
 
 static void what_is_owed_to_a_peer_that_left_is_dropped(void)
@@ -473,6 +510,7 @@ int main(int argc, char **argv)
 		CASE(when_event_channels_are_closed_before),
 		CASE(when_a_child_of_a_fork_gives_its_picture_back),
 		CASE(requests_move_with_their_listener),
+		CASE(groups_end_before_their_events),
 		CASE(what_is_owed_to_a_peer_that_left_is_dropped),
 		CASE(a_process_that_never_used_rdma_cm_answers_each_message),
 		CASE(a_remnant_ends_with_the_channel_that_its_timer_drains),
