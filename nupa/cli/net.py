@@ -173,9 +173,16 @@ def _down(args: argparse.Namespace) -> int:
 
 def _ls(args: argparse.Namespace) -> int:
     from nupa.cli._text import print_json, table
+    from nupa.fabric import FabricError
+    from nupa.netdev import state
     from nupa.netdev.view import interfaces
 
-    found = interfaces(args.fabric)
+    found, code = [], 0
+    for name in [args.fabric] if args.fabric else state.names():
+        try:
+            found += interfaces(name)
+        except FabricError as error:
+            code = fail(str(error))
     if args.json:
         print_json(found)
     elif found:
@@ -184,7 +191,7 @@ def _ls(args: argparse.Namespace) -> int:
         print(table(head, [[entry[key] for key in keys] for entry in found]))
     else:
         print("no interface is up: `nupa net up` makes them")
-    return 0
+    return code
 
 
 def _exec(args: argparse.Namespace) -> int:

@@ -31,7 +31,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 from nupa.fabric import locks
 from nupa.fabric.errors import LocalError, NupaError
-from nupa.fabric.ownership import check_folder, is_own, open_own, outer_uid, refused
+from nupa.fabric.ownership import check_folder, is_own, open_own, outer_uid, owner_of, refused
 from nupa.fabric.segment import Segment
 
 DEFAULT_NAME = "default"
@@ -224,6 +224,12 @@ def _is_file_at(fd: int, path: str) -> bool:
     return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
+def is_ours(path: str) -> bool:
+    """Whether what is at *path* belongs to this user: what another put there is never meant."""
+    owner = owner_of(path)
+    return owner is not None and is_own(owner)
+
+
 def remove(path: str) -> None:
     """Removes the file, if it is still there.  LocalError: it stays."""
     try:
@@ -353,7 +359,7 @@ def meant_name() -> str:
     """The fabric that is meant when none is named."""
     for name in names():
         collect(name)
-    up = names()
+    up = [name for name in names() if is_ours(path_of(name))]
     if not up:
         # In a guest: the device that its machine's fabric is.
         shared = os.environ.get("NUPA_FABRIC")

@@ -99,7 +99,7 @@ def meant_name() -> str:
     """The fabric whose interfaces are meant when none is named: "default", else the only one.
 
     LocalError: there is none, or there are several."""
-    found = names()
+    found = [name for name in names() if registry.is_ours(path_of(name))]
     if registry.DEFAULT_NAME in found or not found:
         return registry.DEFAULT_NAME
     if len(found) > 1:

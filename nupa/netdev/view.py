@@ -10,19 +10,17 @@ from nupa.netdev import interface, state
 from nupa.netdev.state import HostNet, State
 
 
-def interfaces(name: str | None = None) -> list[dict[str, Any]]:
-    """The interfaces of the fabric, or of all fabrics, as plain values.
+def interfaces(name: str) -> list[dict[str, Any]]:
+    """The interfaces of the fabric, as plain values.
 
     counters: of the interfaces that are served; `struct nupa_net_counters` (csrc/engine/layout.h)
     has what they mean.  state: "up", "port down" (no carrier until the port is up), "no pump" or
-    "no namespace" (`net up` heals both), or "no fabric".  FabricError: a state file is damaged.
+    "no namespace" (`net up` heals both), or "no fabric".
+
+    FabricError: the state file is damaged, or not ours.
     """
-    found: list[dict[str, Any]] = []
-    for each in [name] if name else state.names():
-        up = state.load(each)
-        if up is not None:
-            found += _of(up)
-    return found
+    up = state.load(name)
+    return [] if up is None else _of(up)
 
 
 def _of(up: State) -> list[dict[str, Any]]:

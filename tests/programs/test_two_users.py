@@ -161,10 +161,11 @@ def test_a_stray_file_is_listed_and_no_command_minds_it(
     path = shared.segment(victim, "x")
     plant(shared, attacker, path)
 
-    shared.ok(victim, "up")
+    # The only one that it can mean, though it is not called default.
+    shared.ok(victim, "up", "--name", "lab")
     listed = shared.ok(victim, "ls")
     assert "nupa_rdma0" in shared.ok(victim, "run", "--", "ibv_devices")
-    shared.ok(victim, "down")
+    shared.ok(victim, "down", "lab")
 
     assert f"{path}" in listed
     assert f"user {attacker.uid}" in listed
