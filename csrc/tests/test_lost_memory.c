@@ -5,6 +5,8 @@
 #include "promoted.h"
 
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum side { LOCAL, REMOTE };
 
@@ -225,6 +227,126 @@ static void try_all(enum nupa_mover mover)
 				try_one(mover, &operations[i], (enum side)side, (enum way)way);
 }
 
+/* --- two processes --------------------------------------------------------------------- */
+
+struct introduction {
+	struct end_address end;
+	uint64_t at;
+	uint32_t rkey;
+};
+
+struct talk {
+	int in, out;
+};
+
+static void tell(const struct talk *talk, const void *what, size_t bytes)
+{
+	CHECK_EQ(write(talk->out, what, bytes), (ssize_t)bytes);
+}
+
+static void hear(const struct talk *talk, void *what, size_t bytes)
+{
+	CHECK_EQ(read(talk->in, what, bytes), (ssize_t)bytes);
+}
+
+/* The other process, whose memory is lost. */
+static void be_target(struct nupa_fabric *fabric, enum nupa_mover mover, const struct operation *of,
+		      enum way way, const struct talk *talk)
+{
+	struct end_options options = end_options_of(mover);
+	struct introduction ours = { 0 }, theirs;
+	struct lost memory;
+	struct end *end;
+	char done = 0;
+
+	options.host = 1;
+	end = end_open(fabric, &options);
+	lost_expect_no_signals();
+	lost_open(&memory, end, REMOTE, way, 2);
+	ours.end = end->self;
+	ours.at = (uintptr_t)memory.at;
+	ours.rkey = memory.mr->rkey;
+	tell(talk, &ours, sizeof(ours));
+	hear(talk, &theirs, sizeof(theirs));
+	end_connect(end, &theirs.end);
+	lost_lose(&memory);
+	tell(talk, &done, 1);
+	hear(talk, &done, 1);
+	check_data(of, NULL, &memory, REMOTE);
+	lost_close(&memory);
+	end_close(end);
+}
+
+static void try_apart(enum nupa_mover mover, const struct operation *of, enum way way)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = end_options_of(mover);
+	struct introduction ours = { 0 }, theirs;
+	int there[2], back[2], status;
+	struct request request;
+	struct talk talk;
+	struct end *end;
+	char done = 0;
+	pid_t pid;
+
+	CHECK(!pipe(there) && !pipe(back));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		talk = (struct talk){ .in = there[0], .out = back[1] };
+		be_target(fabric, mover, of, way, &talk);
+		_exit(0);
+	}
+	talk = (struct talk){ .in = back[0], .out = there[1] };
+	end = end_open(fabric, &options);
+	pattern_fill(end->memory, of->bytes, 1);
+	ours.end = end->self;
+	hear(&talk, &theirs, sizeof(theirs));
+	tell(&talk, &ours, sizeof(ours));
+	end_connect(end, &theirs.end);
+	hear(&talk, &done, 1);
+	request = request_of(end, of->opcode, 1, 0, of->bytes);
+	request.wr.wr.rdma.remote_addr = theirs.at;
+	request.wr.wr.rdma.rkey = theirs.rkey;
+	end_post(end, &request);
+	cq_expect(end->send_cq, 1, expected(mover, of, REMOTE, way));
+	tell(&talk, &done, 1);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	end_close(end);
+	CHECK(!close(there[0]) && !close(there[1]) && !close(back[0]) && !close(back[1]));
+	nupa_fabric_put(fabric);
+}
+
+static void between_processes(enum nupa_mover mover)
+{
+	for (unsigned int i = 0; i < N_OPERATIONS; i++)
+		for (int way = 0; way < N_WAYS; way++)
+			if (operations[i].type == IBV_QPT_RC && operations[i].pieces == 1 &&
+			    (operations[i].opcode == IBV_WR_RDMA_WRITE ||
+			     operations[i].opcode == IBV_WR_RDMA_READ))
+				try_apart(mover, &operations[i], (enum way)way);
+}
+
+static void between_processes_by_cma(void)
+{
+	if (test_cma_works())
+		between_processes(NUPA_MOVER_CMA);
+}
+
+static void between_processes_by_relay(void)
+{
+	between_processes(NUPA_MOVER_RELAY);
+}
+
+static void between_processes_by_shared_pages(void)
+{
+	if (promotion_works())
+		between_processes(NUPA_MOVER_SHARED);
+}
+
+/* --- one process ----------------------------------------------------------------------- */
+
 static void within_a_process(void)
 {
 	try_all(NUPA_MOVER_LOCAL);
@@ -254,6 +376,9 @@ int main(int argc, char **argv)
 		CASE(by_cma),
 		CASE(by_relay),
 		CASE(by_shared_pages),
+		CASE(between_processes_by_cma),
+		CASE(between_processes_by_relay),
+		CASE(between_processes_by_shared_pages),
 	};
 
 	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
