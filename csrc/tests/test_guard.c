@@ -230,7 +230,7 @@ static void crash_on_chain(void)
 	nowhere[8] = 1;
 }
 
-static void crash_on_raise(void)
+__attribute__((unused)) static void crash_on_raise(void)
 {
 	struct sigaction action = { .sa_handler = raise_again,
 				    .sa_flags = (int)SA_NODEFER | SA_ONSTACK };
@@ -271,7 +271,9 @@ static void programs_that_crash_end_by_their_signal(void)
 	nupa_guard_install();
 	expect_end_by(crash, SIGSEGV);
 	expect_end_by(crash_on_chain, SIGSEGV);
+#ifndef __SANITIZE_THREAD__ /* which holds back what a handler raises until that returns */
 	expect_end_by(crash_on_raise, SIGSEGV);
+#endif
 	expect_end_by(crash_at_second_fault, SIGSEGV);
 	expect_end_by(send_itself, SIGSEGV);
 	expect_end_by(crash_though_ignored, SIGSEGV);

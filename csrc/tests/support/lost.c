@@ -7,13 +7,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Where no other mapping comes to lie, for as long as there is none. */
+/* Where no other mapping comes to lie, for as long as there is none, and each sanitizer lets it. */
 #ifdef __SANITIZE_THREAD__
-#define PLACE NULL
-#define AT_PLACE 0
+#define PLACES UINT64_C(0x4000000000)
 #else
-#define PLACE ((void *)(uintptr_t)(UINT64_C(0x200000000000) + place * UINT64_C(0x40000000)))
-#define AT_PLACE MAP_FIXED_NOREPLACE
+#define PLACES UINT64_C(0x200000000000)
 #endif
 
 #define ALL                                                                                        \
@@ -42,8 +40,10 @@ void lost_open(struct lost *lost, struct end *end, unsigned int place, enum way 
 		CHECK(lost->fd >= 0);
 		CHECK_EQ(ftruncate(lost->fd, LOST_BYTES), 0);
 	}
-	lost->at = mmap(PLACE, LOST_BYTES, PROT_READ | PROT_WRITE,
-			AT_PLACE | (file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS), lost->fd, 0);
+	lost->at = mmap((void *)(uintptr_t)(PLACES + place * UINT64_C(0x40000000)), LOST_BYTES,
+			PROT_READ | PROT_WRITE,
+			MAP_FIXED_NOREPLACE | (file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS),
+			lost->fd, 0);
 	CHECK(lost->at != MAP_FAILED);
 	pattern_fill(lost->at, LOST_BYTES, seed);
 	CHECK(lost->mr = nupa_reg_mr(end->pd, lost->at, LOST_BYTES, (uintptr_t)lost->at, ALL));
