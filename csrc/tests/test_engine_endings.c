@@ -106,10 +106,10 @@ static void a_queue_pair_leaves_no_event_that_was_raised_while_it_was_destroyed(
 			target_stop(&target);
 		nupa_engine_unlock(qp->engine);
 	}
-	while (qp->jobs_head == qp->jobs_tail || nupa_list_empty(&qp->job_link)) {
-		/* it had asked for another one before it was stopped */
+	for (bool waits = false; !waits;) { /* it had asked for another one before */
 		nupa_engine_lock(qp->engine);
 		nupa_engine_progress(qp->engine);
+		waits = qp->jobs_head != qp->jobs_tail && !nupa_list_empty(&qp->job_link);
 		nupa_engine_unlock(qp->engine);
 	}
 	CHECK_EQ(nupa_dereg_mr(end->mr), 0);
@@ -165,7 +165,9 @@ static void a_completion_queue_waits_with_its_end_for_its_async_events_to_be_ack
 	CHECK_EQ(nupa_destroy_qp(a->qp), 0);
 	ending.cq = a->send_cq;
 	cq = container_of(ending.cq, struct nupa_cq, ibv);
+	nupa_engine_lock(nupa_engine_of(a->context));
 	CHECK_EQ(cq->async_pending, 1);
+	nupa_engine_unlock(nupa_engine_of(a->context));
 	CHECK_EQ(pthread_create(&thread, NULL, end_cq, &ending), 0);
 	/* It is off the list once its end has begun, and can only wait then. */
 	for (bool begun = false; !begun;) {
