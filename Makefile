@@ -32,13 +32,14 @@ help: ## this list
 demo: $(BUILD)/packages.run $(BUILD)/built ## a fabric, real RDMA programs on it, a table beside TCP
 	$(BIN)/nupa demo $(DEMO_ARGS)
 
-test: test-c ## C and Python tests
+test: test-c ## C and Python tests, without slow matrices and guests
 	@$(MAKE) --no-print-directory test-py
 
 # C tests wait half of their time: what only computes fills it.  pytest runs alone.
-check: $(BUILD)/packages.test style ## format, lint, types, layers, sanitizers, tests: what CI runs
+check: $(BUILD)/packages.test style ## format, lint, types, layers, sanitizers, all tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target NICE="nice -n 19" tidy check-c
-	@$(MAKE) --no-print-directory test-py
+	@NUPA_THOROUGH=1 $(MAKE) --no-print-directory test-py TESTS="not vm"
+	@$(MAKE) --no-print-directory smoke
 
 check-c:
 	@$(MAKE) --no-print-directory sanitize
@@ -166,9 +167,9 @@ $(BUILD)/pyverbs/built: tests/suites/build_pyverbs | $(BUILD)/packages.test $(VE
 	@touch $@
 
 # Guests take both cores: theirs are tests of their own, when the others are done.
+TESTS := not vm and not slow
 test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev $(BUILD)/pyverbs/built
-	$(BIN)/pytest $(PYTEST_ARGS) -m "not vm"
-	@$(MAKE) --no-print-directory smoke
+	$(BIN)/pytest $(PYTEST_ARGS) -m "$(TESTS)"
 
 smoke: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built
 	$(BIN)/pytest -m "vm and not long" tests/system

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile(
     "nupa",
     hypothesis.settings(),
+    max_examples=100 if os.environ.get("NUPA_THOROUGH") else 25,
     deadline=None,
     suppress_health_check=[
         hypothesis.HealthCheck.too_slow,
@@ -38,6 +39,40 @@ for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             _number,
             signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL,
         )
+
+#: Matrices of real programs and long runs, below tests/: `make check` has them, `make test` not.
+SLOW = (
+    "ecosystem/",
+    "net/test_bulk.py",
+    "net/test_benchmarks.py",
+    "net/test_outages.py",
+    "packet/test_replay_captures.py",
+    "programs/test_busy.py",
+    "soak/",
+    "suites/",
+    "unit/test_cxl_fm_soak.py",
+    "unit/test_demo_command.py",
+    "unit/test_demo_suite.py",
+    "unit/test_fault_mixtures.py",
+    "unit/test_packet_transport.py",
+)
+#: Of tests of real processes `make test` takes the mover that the engine chooses, and ourselves.
+OTHER_WAYS = {"cma", "relay", "pool", "denied", "nobody"}
+_REAL_PROCESSES = ("cross/", "net/", "programs/")
+_TESTS = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what is slow: by its file, or by its parameters."""
+    for item in items:
+        where = item.path.relative_to(_TESTS).as_posix()
+        callspec = getattr(item, "callspec", None)
+        ways = [way for way in callspec.params.values() if isinstance(way, str)] if callspec else []
+        if where.startswith(SLOW) or (
+            where.startswith(_REAL_PROCESSES) and not OTHER_WAYS.isdisjoint(ways)
+        ):
+            item.add_marker(pytest.mark.slow)
+
 
 #: Skips that no package ends: the test is of another user than the one that runs it.
 _OF_ANOTHER_USER = ("root may ", "we are an ordinary user", "only root ", "guests are not wanted")
