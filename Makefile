@@ -36,7 +36,7 @@ test: test-c ## C and Python tests, without slow matrices and guests
 	@$(MAKE) --no-print-directory test-py
 
 # C tests wait half of their time: what only computes fills it.  pytest runs alone.
-check: $(BUILD)/packages.test style ## format, lint, types, layers, sanitizers, all tests: what CI runs
+check: $(BUILD)/packages.test style $(BUILD)/pyverbs/built ## format, lint, types, layers, sanitizers, all tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target NICE="nice -n 19" tidy check-c
 	@NUPA_THOROUGH=1 $(MAKE) --no-print-directory test-py TESTS="not vm"
 	@$(MAKE) --no-print-directory smoke
@@ -168,7 +168,7 @@ $(BUILD)/pyverbs/built: tests/suites/build_pyverbs | $(BUILD)/packages.test $(VE
 
 # Guests take both cores: theirs are tests of their own, when the others are done.
 TESTS := not vm and not slow
-test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev $(BUILD)/pyverbs/built
+test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev
 	$(BIN)/pytest $(PYTEST_ARGS) -m "$(TESTS)"
 
 smoke: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built

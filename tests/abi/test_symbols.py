@@ -48,7 +48,7 @@ LIBRARIES = {
     "ibverbs-providers (efa)": "libefa.so.1",
     "libfabric1": "libfabric.so.1",
     "libucx0": "ucx/libuct_ib.so.0",
-    "libopenmpi3": "libmca_common_verbs.so.*",
+    "openmpi-bin (of Open MPI 4)": "libmca_common_verbs.so.*",
     "python3-pyverbs": "dist-packages/pyverbs/*.so",
 }
 # Debian names the providers of this driver ABI so.
