@@ -48,6 +48,7 @@ SLOW = (
     "net/test_outages.py",
     "packet/test_replay_captures.py",
     "programs/test_busy.py",
+    "programs/test_cm_faults.py",
     "soak/",
     "suites/",
     "unit/test_cxl_fm_soak.py",
