@@ -62,7 +62,7 @@ def test_a_fabric_of_this_process_has_a_switch_with_a_device_for_each_host() -> 
         region = host.create_region(host.devices)  # of both, in turns
         region.write(0, b"interleaved" * 100)
         assert region.read(0, 1100) == b"interleaved" * 100
-        assert isinstance(site.store, SparseFile)  # the pool has 1 GiB
+        assert isinstance(site.store, PoolStore)  # the default pool has room for all
     with pytest.raises(LocalError, match="closed"):
         region.read(0, 1)
 
