@@ -2,7 +2,8 @@
  * Copies that survive a fault, alone; and what becomes of the program's own faults, whichever
  * handlers it has and whenever it sets them. */
 #define _GNU_SOURCE
-#include "guard_copy.c" /* also the moves that this processor would not choose */
+/* Also the moves that this processor would not choose. */
+#include "guard_copy.c" /* NOLINT(bugprone-suspicious-include) */
 
 #include "runner.h"
 
