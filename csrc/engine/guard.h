@@ -196,16 +196,19 @@ static inline bool nupa_guard_store(uint64_t *word, uint64_t value)
 
 static inline bool nupa_guard_cas(uint64_t *word, uint64_t *expected, uint64_t swap)
 {
-	uint64_t found;
+	uint64_t found, put;
 	uint32_t ok = 1, failed;
 
-	__asm__ volatile(NUPA_GUARD("660:\tldaxr %[found], [%[word]]\n\t"
-				    "cmp %[found], %[expected]\n\tb.ne 662f\n\t"
-				    "stlxr %w[failed], %[swap], [%[word]]\n\t"
-				    "cbnz %w[failed], 660b")
-			 : [ok] "+r"(ok), [found] "=&r"(found), [failed] "=&r"(failed)
-			 : [word] "r"(word), [swap] "r"(swap), [expected] "r"(*expected)
-			 : "memory", "cc");
+	/* It stores in any case, as x86 does: memory that cannot be written is an error. */
+	__asm__ volatile(
+	    NUPA_GUARD("660:\tldaxr %[found], [%[word]]\n\t"
+		       "cmp %[found], %[expected]\n\t"
+		       "csel %[put], %[swap], %[found], eq\n\t"
+		       "stlxr %w[failed], %[put], [%[word]]\n\t"
+		       "cbnz %w[failed], 660b")
+	    : [ok] "+r"(ok), [found] "=&r"(found), [put] "=&r"(put), [failed] "=&r"(failed)
+	    : [word] "r"(word), [swap] "r"(swap), [expected] "r"(*expected)
+	    : "memory", "cc");
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (ok)
 		*expected = found;
