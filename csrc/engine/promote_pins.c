@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -111,6 +112,19 @@ static bool is_harmless_device(uint32_t major, uint32_t minor)
 	}
 }
 
+/* Device DAX, which a guest's fabric lies in, is mapped and does no I/O. */
+static bool is_dax(uint32_t major, uint32_t minor)
+{
+	static const char subsystem[] = "/dax";
+	char path[64], name[128];
+	long n;
+
+	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/subsystem", major, minor);
+	n = syscall(SYS_readlinkat, AT_FDCWD, path, name, sizeof(name));
+	return n >= (long)sizeof(subsystem) - 1 && n < (long)sizeof(name) &&
+	       memcmp(name + n - (sizeof(subsystem) - 1), subsystem, sizeof(subsystem) - 1) == 0;
+}
+
 static bool is_harmless_socket(int fd)
 {
 	int domain = 0;
@@ -174,6 +188,7 @@ static bool is_harmless(int files, const char *number)
 		return is_harmless_file(fd, true);
 	case S_IFCHR:
 		return is_harmless_device(status.stx_rdev_major, status.stx_rdev_minor) ||
+		       is_dax(status.stx_rdev_major, status.stx_rdev_minor) ||
 		       syscall(SYS_fcntl, fd, F_GETFL) & O_PATH;
 	case 0:
 		return is_harmless_anon_inode(files, number);
@@ -224,7 +239,7 @@ static bool is_harmless_mapping(const char *name)
 {
 	if (starts_with(name, "/dev/"))
 		return starts_with(name, "/dev/shm/") || starts_with(name, "/dev/zero") ||
-		       starts_with(name, "/dev/hugepages/");
+		       starts_with(name, "/dev/hugepages/") || starts_with(name, "/dev/dax");
 	return name[0] == '/' && name[1] != '[' && !starts_with(name, "/dmabuf:");
 }
 
