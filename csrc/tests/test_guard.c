@@ -99,6 +99,8 @@ static void atomics_are_executed_or_say_so(void)
 	CHECK(!nupa_guard_store(gone, 1));
 	CHECK(!nupa_guard_add(gone, 1, &value));
 	CHECK(!nupa_guard_cas(gone, &value, 1));
+	CHECK_EQ(mprotect(at, PAGE, PROT_READ), 0);
+	CHECK(!nupa_guard_cas(there, &value, 1)); /* though it has another value */
 }
 
 /* --- handlers ------------------------------------------------------------------------ */
