@@ -272,7 +272,8 @@ static void open_flows(struct nupa_fabric *fabric, struct flow flows[ENDS])
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
 
 	options.memory_bytes = MEMORY_BYTES;
-	options.timeout = 11; /* 8.4 ms */
+	options.timeout =
+	    13; /* 34 ms: the machine may stand still for a while, eight times in a row */
 	for (uint32_t i = 0; i < ENDS; i += 2) {
 		struct end *ends[2];
 
