@@ -100,10 +100,13 @@ def test_a_host_that_the_topology_does_not_have(
     with pytest.raises(PeerError):
         peer.attach(fabric.name, 2)
 
-    for command in (["run", "--host", "host7", "--", "true"], ["port", "host7", "down"]):
+    for command, said in (
+        (["run", "--host", "host7", "--", "true"], "no host 'host7': its hosts are host0, host1"),
+        (["port", "host7", "down"], "no port, host or link is named 'host7': ports are host0/1,"),
+    ):
         result = cli(*command)
         assert result.returncode == 1
-        assert "no host 'host7': its hosts are host0, host1" in result.stderr
+        assert said in result.stderr
 
     peer.set_env(NUPA_FABRIC=fabric.path, NUPA_HOST="host7")
     with pytest.raises(PeerError):

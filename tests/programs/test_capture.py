@@ -23,6 +23,7 @@ from nupa.packet.dissector import FILE
 from nupa.packet.opcodes import CODES, NAMES
 from nupa.packet.pcapng import Reader
 from nupa.packet.record import Kind
+from tests.packet.shark import NOT_ROOT
 
 from .stage import DEADLINE_S, Stage
 
@@ -57,7 +58,7 @@ def statistics_of(file: Path) -> tuple[int, int, int]:
 def tshark(file: Path, *options: str) -> list[str]:
     if shutil.which("tshark") is None:
         pytest.skip("tshark is missing: Debian's tshark has it (.ci/setup packages test)")
-    argv = ["tshark", "-n", "--disable-protocol", "rpcordma", "-r", str(file), *options]
+    argv = [*NOT_ROOT, "tshark", "-n", "--disable-protocol", "rpcordma", "-r", str(file), *options]
     done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=DEADLINE_S)
     return done.stdout.splitlines()
 
