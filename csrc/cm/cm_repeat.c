@@ -40,8 +40,7 @@ struct nupa_cm_id *cm_find_remote(const struct nupa_cm *cm, const struct nupa_ch
 	return NULL;
 }
 
-/* What takes long is the peer's program.  A peer that lets its ring fill is owed no more than the
- * last message. */
+/* The peer's program takes long.  A peer whose ring is full is owed the last message only. */
 static void acknowledge(struct nupa_cm_id *id, enum cm_mra which)
 {
 	if (!id->sent.owed)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What happens to identifiers without anybody's doing: waiting ends, and peers do.
+ * Changes of identifiers that no call makes: timers run out, and peers end.
  *
  *   K5  A message that its peer has not taken out of the ring is not lost (I7 of retry.c): a peer
  *       that is stopped uses up no repetitions. */

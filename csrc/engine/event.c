@@ -137,7 +137,7 @@ void nupa_ack_async_event(struct ibv_async_event *event)
 /* man ibv_get_async_event: destroying an object waits for its events to be acknowledged. */
 void nupa_event_wait_acked(struct nupa_context *context, const uint32_t *pending)
 {
-	/* What the parent of a fork got, the child acknowledges never; nor need its mutex be free.
+	/* A child of a fork acknowledges none of its parent's events, and the mutex may be held.
 	 */
 	if (nupa_engine_is_copy(context->engine))
 		return;

@@ -20,7 +20,7 @@ static bool is_answer(const struct nupa_msg *msg)
 	return msg->op >= NUPA_OP_READ_RESP && msg->op <= NUPA_OP_NAK;
 }
 
-/* What no link carries: words between attachments. */
+/* Words between attachments, which no link carries. */
 bool nupa_fault_is_exempt(const struct nupa_msg *msg)
 {
 	switch (msg->op) {

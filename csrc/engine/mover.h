@@ -40,7 +40,7 @@ static inline bool nupa_mover_copy(uint32_t opcode, uint8_t *target, uint8_t *lo
 		return nupa_guard_write(target, local, bytes);
 	if (opcode == IBV_WR_RDMA_READ)
 		return nupa_guard_write(local, target, bytes);
-	/* What is executed cannot be done again, so its result needs a place first. */
+	/* An atomic is executed once, so its result needs a place first. */
 	if (!nupa_guard_copy_small(local, local, sizeof(original)) ||
 	    !nupa_mover_atomic(opcode == IBV_WR_ATOMIC_CMP_AND_SWP, target, compare_add, swap,
 			       &original))

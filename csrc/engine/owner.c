@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Whose files are believed: owner.h. */
+ * Ownership of files: owner.h. */
 #define _GNU_SOURCE
 #include "owner.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Whose files are believed (docs/files.md): a name proves nothing where several users may make
+ * Ownership of files (docs/files.md): a name proves nothing where several users may make
  * files. */
 #ifndef NUPA_OWNER_H
 #define NUPA_OWNER_H

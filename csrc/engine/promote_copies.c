@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What stays promoted over a fork, as it may be pinned: the parent keeps the pages, the child gets
- * copies as of the fork. */
+ * Memory that stays promoted over a fork, as it may be pinned: the parent keeps the pages, the
+ * child gets copies as of the fork. */
 #define _GNU_SOURCE
 #include "promote_internal.h"
 

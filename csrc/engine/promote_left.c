@@ -97,8 +97,8 @@ static bool has_pages(const struct nupa_promoted *slot, uint64_t from, uint64_t 
 	return data >= 0 && (uint64_t)data < nupa_promoted_place(slot, to);
 }
 
-/* What the program has unmapped, the kernel may still have pinned: but nobody sees it.  False: all
- * mappings had to be looked at. */
+/* Unmapped pages may still be pinned, but no program sees them.  False: all mappings had to be
+ * looked at. */
 static bool free_unmapped(struct nupa_promoted *slot)
 {
 	struct survey survey;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What becomes of a copy that faulted (guard.h): as much of it as hardware with pinned pages would
- * do.  Memory that is protected is reached nevertheless.  What goes into memory that is gone goes
- * nowhere.  What memory that is gone had in it cannot be had. */
+ * The rest of a copy that faulted (guard.h): as much of it as hardware with pinned pages would do.
+ * Protected memory is reached nevertheless.  Data for memory that is gone is dropped.  The contents
+ * of memory that is gone are lost. */
 #ifndef NUPA_REACH_H
 #define NUPA_REACH_H
 

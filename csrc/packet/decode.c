@@ -176,7 +176,7 @@ static void ipv6(struct walk *w, bool is_grh, uint32_t flags)
 		ports(w, flags);
 }
 
-/* What an Ethernet type says comes next. */
+/* Decodes the header that an Ethernet type announces. */
 static void typed(struct walk *w, uint16_t ethertype, uint32_t flags)
 {
 	struct nupa_headers *out = w->out;

@@ -379,7 +379,7 @@ static void a_program_that_is_slow_to_answer_is_waited_for(void)
 	scene_close(&s);
 }
 
-/* What it has not taken yet is not lost, on a path with faults neither (K5). */
+/* Messages that it has not taken are not lost, nor on a path with faults (K5). */
 static void a_peer_that_is_stopped_is_waited_for(void)
 {
 	for (int faulty = 0; faulty < 2; faulty++) {

@@ -126,7 +126,7 @@ static void scene_close(struct scene *s)
 	nupa_fabric_put(s->pair.fabric);
 }
 
-/* What programs do with ids whose other end is gone. */
+/* Calls that programs make with ids whose other end is gone. */
 static void use(struct rdma_cm_id *id)
 {
 	if (!id)

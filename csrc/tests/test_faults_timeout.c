@@ -151,8 +151,8 @@ static void without_the_fault_a_stopped_peer_is_waited_for(void)
 	scene_end(&scene);
 }
 
-/* What it had not taken is executed when it goes on, as a packet on its way would be; of the
- * connection that is made anew it is none. */
+/* Requests that it had not taken are executed when it goes on, as packets on their way would be.
+ * They are not of the connection that is made anew. */
 static void a_connection_made_anew_has_nothing_of_the_old_one(void)
 {
 	struct scene scene = scene_of(NUPA_MOVER_NONE, 8, 1);

@@ -129,7 +129,7 @@ static bool party_connect(struct party *party, const struct party *peer)
 				       : mask) == 0;
 }
 
-/* What went on, of all that was asked for. */
+/* Counts of what was asked for and of what was done. */
 struct tally {
 	uint64_t lives, good;
 	/* READs beyond the region: all; refused; answered by the scribbler, if by anybody. */

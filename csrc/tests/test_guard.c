@@ -197,7 +197,7 @@ static void a_handler_that_comes_later_has_them_too(void)
 	}
 }
 
-/* What became of a child that does this: its wait status. */
+/* Returns the wait status of a child that does this. */
 static int status_of(void (*function)(void))
 {
 	int status;

@@ -10,7 +10,7 @@
 
 enum side { LOCAL, REMOTE };
 
-/* What an operation does with the memory of a side. */
+/* The use of a side's memory by an operation. */
 enum role { SOURCE, TARGET, WORD };
 
 struct operation {

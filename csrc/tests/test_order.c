@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the labels of atomics.h promise, on a weakly ordered machine: all executions of a consumer
- * whose loads happen out of order (ordered/weak.h), and the order of a producer's stores.
+ * The promises of the labels of atomics.h, on a weakly ordered machine: all executions of a
+ * consumer whose loads happen out of order (ordered/weak.h), and the order of a producer's stores.
  *
  *   P1, C1, C7  test_order: ring lines, by the long way and by the express lane
  *   P2, C2      test_order: the head is stored by release, behind the reads of the line
@@ -19,7 +19,7 @@ struct ring {
 	_Alignas(64) struct nupa_msg lines[N_LINES];
 };
 
-/* What a line holds while a message comes and its sender dies. */
+/* Contents of a line while a message comes and its sender dies. */
 enum { OLD, STORED, TAGGED, CLEARED, N_STEPS };
 
 struct story {

@@ -118,7 +118,7 @@ static void look_at_owners(const struct nupa_fabric *fabric)
 	(void)fabric;
 	CHECK_EQ(chown(path, STRANGER, (gid_t)-1), 0);
 	refused(path, "belongs to user 65534");
-	/* What a program of `nupa run` does. */
+	/* As a program of `nupa run` does. */
 	CHECK_EQ(setenv("NUPA_FABRIC", path, 1), 0);
 	CHECK(!nupa_get_device_list(NULL));
 	CHECK_EQ(errno, EPERM);

@@ -234,7 +234,7 @@ static void no_window_that_is_being_mapped_is_overlooked(void)
 			sched_yield();
 		}
 		set_link(mapper.fabric, round % 2, NUPA_PORT_DOWN);
-		/* What others begin meanwhile is no window. */
+		/* No other process has a window meanwhile. */
 		for (uint32_t look = 0; look < 10; look++) {
 			struct nupa_view *view = NULL;
 

@@ -65,7 +65,7 @@ class Walk:
         return found
 
     def slot(self, port: Found) -> None:
-        """What has been plugged in below a port, in the window and the buses that it has."""
+        """Enumerates what was plugged in below a port, in its window and its buses."""
         before = self._address, self._bus, self._last_bus
         try:
             self._address = port.window

@@ -147,7 +147,7 @@ class PhysicalPort:
             self._changed(surprise=True)
 
     def _follow(self) -> None:
-        """What was down between two looks is down for a moment."""
+        """Shows a link that was down between two looks as down for a moment."""
         downs, self._downs = self._downs, self.wire.downs
         if downs != self._downs and self._was_up and self.up:
             self._flaps = True

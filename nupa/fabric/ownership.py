@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa run` 10 ms.
 # ruff: noqa: PTH116
-"""Whose files are believed: this user's own, and no link to one.
+"""Ownership of files: only this user's own are opened, and no link to one.
 
 A name proves nothing where several users may make files.  Files are opened without following a
 link and without waiting, then judged by fstat(2); sockets are judged by SO_PEERCRED (unix(7)).

@@ -84,7 +84,7 @@ class Frames:
         return int.from_bytes(self.data(n, _SLL2_INTERFACE, 4), "big")
 
     def inner(self, n: int) -> bytes:
-        """What is the same wherever the frame was seen: all of it but a cooked header."""
+        """Returns the part that no interface changes: all but a cooked header."""
         start = _COOKED.get(self._linktype(n), (0, 0))[0]
         return self.data(n, start, self.original(n))
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What -fsanitize=thread has the code under test call: see weak.h.  One thread at a time. */
+ * The functions that -fsanitize=thread makes the code under test call: see weak.h.  One thread at
+ * a time. */
 #include "weak.h"
 #include "runner.h"
 

@@ -31,7 +31,7 @@ void weak_end(void);
 /* A load that the compiler's pass does not see, about to happen. */
 void weak_load_plain(const void *at, size_t bytes);
 
-/* What a writer stored: for checks of its side. */
+/* A writer's store: for checks of its side. */
 struct weak_store {
 	const void *at;
 	size_t bytes;

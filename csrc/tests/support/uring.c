@@ -74,7 +74,7 @@ void uring_open(struct uring *ring)
 
 void uring_close(struct uring *ring)
 {
-	/* What is left to the close is unpinned some time after it. */
+	/* Buffers that only the close releases are unpinned some time after it. */
 	CHECK(syscall(SYS_io_uring_register, ring->fd, IORING_UNREGISTER_BUFFERS, NULL, 0) == 0 ||
 	      errno == ENXIO);
 	CHECK_EQ(munmap(ring->sq, ring->sq_bytes), 0);

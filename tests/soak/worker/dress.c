@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What some ends have: QPs and an SRQ of XRC, a memory window, words of atomics in device memory.
+ * Possessions of some ends: QPs and an SRQ of XRC, a memory window, words of atomics in device
+ * memory.
  */
 #include "soak.h"
 

@@ -145,7 +145,7 @@ void hear(void);
 
 enum service { SERVICE_UC, SERVICE_RC, SERVICE_XRC };
 
-/* What an end is made with. */
+/* Properties of an end, as bits. */
 enum dress {
 	DRESS_SRQ = 1,
 	DRESS_ON_DEMAND = 2,
