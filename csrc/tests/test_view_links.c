@@ -255,6 +255,7 @@ static void no_window_that_is_being_mapped_is_overlooked(void)
 
 /* --- processes ------------------------------------------------------------------- */
 
+#if !defined(__SANITIZE_THREAD__) /* which allows a child of threads none of its own */
 static void say(int fd, char word)
 {
 	CHECK_EQ(write(fd, &word, 1), 1);
@@ -268,7 +269,6 @@ static void hear(int fd, char word)
 	CHECK_EQ(heard, word);
 }
 
-#if !defined(__SANITIZE_THREAD__) /* which allows a child of threads none of its own */
 static void map_in_child(struct nupa_fabric *fabric, uint64_t region, int in, int out)
 {
 	struct nupa_view *view = viewed_map(fabric, region, 1);
