@@ -38,7 +38,7 @@ test: test-c ## C and Python tests, without slow matrices and guests
 # C tests wait half of their time: what only computes fills it.  pytest runs alone.
 check: $(BUILD)/packages.test style $(BUILD)/pyverbs/built ## format, lint, types, layers, sanitizers, all tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target NICE="nice -n 19" tidy check-c
-	@NUPA_THOROUGH=1 $(MAKE) --no-print-directory test-py TESTS="not vm"
+	@NUPA_THOROUGH=1 $(MAKE) --no-print-directory test-py TESTS="not vm and not alone"
 	@$(MAKE) --no-print-directory smoke
 
 check-c:
@@ -166,13 +166,13 @@ $(BUILD)/pyverbs/built: tests/suites/build_pyverbs | $(BUILD)/packages.test $(VE
 	@tests/suites/build_pyverbs $(BIN) $(@D)
 	@touch $@
 
-# Guests take both cores: theirs are tests of their own, when the others are done.
+# Guests and the soak take both cores: they run when the others are done (smoke).
 TESTS := not vm and not slow
 test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev
 	$(BIN)/pytest $(PYTEST_ARGS) -m "$(TESTS)"
 
 smoke: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built
-	$(BIN)/pytest -m "vm and not long" tests/system
+	$(BIN)/pytest -m "vm and not long or alone" tests/soak tests/system
 
 test-vm: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests in QEMU guests, of all kinds
 	$(BIN)/pytest -m vm tests/system

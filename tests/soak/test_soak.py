@@ -18,6 +18,7 @@ HEADERS = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_processes_that_die_stop_or_leave_harm_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     for header, package in HEADERS.items():
