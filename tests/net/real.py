@@ -15,6 +15,7 @@ from .lab import DEADLINE_S, Net, ip, needs
 
 NAME = "nupa_net0"
 IPERF_PORT = 5201
+BLOCK_BYTES = 128 << 10  # that iperf3 sends at a time
 _POLL_S = 0.02
 
 
@@ -142,4 +143,6 @@ def all_stream(end: dict[str, Any], streams: int, *, least_bytes: int = 1 << 20)
     """*streams* TCP streams, each of which moved something, all of which arrived."""
     assert len(end["streams"]) == streams
     for stream in end["streams"]:
-        assert stream["sender"]["bytes"] >= stream["receiver"]["bytes"] >= least_bytes, stream
+        sent, arrived = stream["sender"]["bytes"], stream["receiver"]["bytes"]
+        # iperf3 3.18 counts a block that it sends as its time ends at the receiver alone.
+        assert sent + BLOCK_BYTES >= arrived >= least_bytes, stream
