@@ -123,8 +123,10 @@ class Worker:
     def stacks(self) -> list[str]:
         """Returns the system calls of its threads, and their frames where gdb can tell."""
         gdb = shutil.which("gdb")
-        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        waits = [f"{task.name}: {(task / 'syscall').read_text().strip()}" for task in tasks]
+        waits = []
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends just now
+            for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+                waits.append(f"{task.name}: {(task / 'syscall').read_text().strip()}")
         if gdb is None:
             return waits
         command = [gdb, "-p", str(self.process.pid), "-batch", "-ex", "thread apply all bt 12"]

@@ -156,7 +156,7 @@ class Director:
         seed = self._random.getrandbits(63)
         link = Link(
             number,
-            service != "UC",
+            service,
             (LinkEnd(number, a), LinkEnd(number + 1, b)),
             time.monotonic_ns(),
         )
@@ -209,8 +209,8 @@ class Director:
                 end.gone = True
         if all(end.gone for end in link.ends):
             self._forget(link)
-        elif not (link.reliable and link.running) or worker.ended_by == "finish":
-            self._drop(link)
+        elif link.service != "RC" or not link.running or worker.ended_by == "finish":
+            self._drop(link)  # an idle XRC target may not hear of it: IBTA promises no event
         else:
             link.death_ns = link.death_ns or time.monotonic_ns()
 
@@ -350,11 +350,19 @@ class Director:
             if not all(worker.ran_since(now_ns - HUNG_NS) for worker in workers):
                 continue
             if link.death_ns and now_ns - link.death_ns > self._hung_ns():
-                self._hang(f"link {link.number} outlives its partner's end", *workers)
+                self._hang(f"{self._describe(link)} outlives its partner's end", *workers)
             elif not link.running and now_ns - link.made_ns > HUNG_NS:
                 self._hang(f"link {link.number} does not come about", *workers)
             elif link.running and not link.death_ns and not link.dropped:
                 self._look_at_link(link, now_ns, workers)
+
+    def _describe(self, link: Link) -> str:
+        ends = ", ".join(
+            f"end {end.id} of {end.worker.name}{' (gone)' if end.gone else ''}"
+            f"{', told to ' + end.worker.ended_by if end.worker.ended_by else ''}"
+            for end in link.ends
+        )
+        return f"{link.service} link {link.number} ({ends})"
 
     def _hung_ns(self) -> int:
         """Returns the limit for a partner of the dead: HUNG_NS besides the kernel's own time."""

@@ -30,7 +30,7 @@ class Link:
     """A connection of two workers, or of one with itself."""
 
     number: int
-    reliable: bool
+    service: str  #: UC, RC or XRC
     ends: tuple[LinkEnd, LinkEnd]
     made_ns: int
     running: bool = False
@@ -38,6 +38,10 @@ class Link:
     death_ns: int = 0  #: when one of its workers was ended
     progress: int = -1
     progress_ns: int = 0
+
+    @property
+    def reliable(self) -> bool:
+        return self.service != "UC"
 
 
 @dataclass
