@@ -8,7 +8,8 @@
 #include "nupa.h"
 
 /* An anonymous fabric of two hosts and one switch; exits where there cannot be one. */
-static inline struct nupa_fabric *bench_fabric(const char *program)
+static inline struct nupa_fabric *bench_fabric(const char *program,
+					       const struct nupa_config *config)
 {
 	static const struct nupa_host hosts[2] = {
 		{ .name = "host0",
@@ -30,11 +31,10 @@ static inline struct nupa_fabric *bench_fabric(const char *program)
 		{ .hops = 2, .port = { 1, 0 } },
 		{ .hops = 0 },
 	};
-	static const struct nupa_config config = { .slots = 4 };
 	struct nupa_fabric *fabric = NULL;
 	char why[512] = "";
 
-	if (nupa_fabric_create(NULL, "bench", &config, hosts, 2, ports, 2, routes, &fabric, why,
+	if (nupa_fabric_create(NULL, "bench", config, hosts, 2, ports, 2, routes, &fabric, why,
 			       sizeof(why))) {
 		fprintf(stderr, "%s: %s\n", program, why);
 		exit(1);

@@ -176,7 +176,7 @@ int main(int argc, char **argv)
 	bench_need_two_cpus(&options);
 	struct meeting *meeting = bench_map(sizeof(*meeting), true);
 	memset(meeting, 0, sizeof(*meeting));
-	struct nupa_fabric *fabric = bench_fabric("many_qps");
+	struct nupa_fabric *fabric = bench_fabric("many_qps", &(struct nupa_config){ .slots = 4 });
 	pid_t child = bench_fork();
 	end.me = child == 0;
 	bench_pin(options.cpu[end.me]);

@@ -82,7 +82,8 @@ int main(int argc, char **argv)
 
 	bench_parse(&options, argc, argv);
 	struct ibv_context *context =
-	    nupa_open_host(bench_fabric("registration"), 0, NUPA_MOVER_NONE, why, sizeof(why));
+	    nupa_open_host(bench_fabric("registration", &(struct nupa_config){ .slots = 4 }), 0,
+			   NUPA_MOVER_NONE, why, sizeof(why));
 	struct ibv_pd *pd = context ? nupa_alloc_pd(context) : NULL;
 	if (!pd) {
 		fprintf(stderr, "registration: %s\n", why);

@@ -4,7 +4,7 @@
  * and not to files, a comparison with that would be one of page sizes.  Which pages memory happens
  * to have makes 10 % either way beyond the caches, so there are two runs of pages, and each is
  * measured both as a window and by a plain mmap.  Samples take turns. */
-#include "bench.h"
+#include "bench_fabric.h"
 
 #include "region.h"
 #include "view.h"
@@ -117,37 +117,11 @@ static void measure(work *run, struct side side[2], uint64_t n_lines, double sec
 	}
 }
 
-#define LINK .width_lanes = 4, .speed_mtps = 32000, .state = NUPA_PORT_ACTIVE
-
 static struct nupa_fabric *make_fabric(uint64_t bytes)
 {
 	const struct nupa_config config = { .pool_bytes = bytes, .extent_bytes = EXTENT_BYTES };
-	const struct nupa_host hosts[] = {
-		{ .name = "host0",
-		  .port = 0,
-		  .link_layer = NUPA_LINK_ETHERNET,
-		  .ipv4 = 0x0a000001 },
-		{ .name = "host1",
-		  .port = 1,
-		  .link_layer = NUPA_LINK_ETHERNET,
-		  .ipv4 = 0x0a000002 },
-	};
-	const struct nupa_port ports[] = {
-		{ .name = "host0/1", .peer = 1, .node = 0, .number = 1, LINK },
-		{ .name = "host1/1", .peer = 0, .node = 1, .number = 1, LINK },
-	};
-	const struct nupa_route routes[] = {
-		{ 0 }, { .hops = 2, .port = { 0, 1 } }, { .hops = 2, .port = { 1, 0 } }, { 0 }
-	};
-	struct nupa_fabric *fabric;
-	char why[256];
 
-	if (nupa_fabric_create(NULL, "bench", &config, hosts, 2, ports, 2, routes, &fabric, why,
-			       sizeof(why))) {
-		fprintf(stderr, "no fabric: %s\n", why);
-		exit(1);
-	}
-	return fabric;
+	return bench_fabric("window_memory", &config);
 }
 
 /* A window on a region of its own, and the same pages as everybody may map them. */
