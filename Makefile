@@ -70,7 +70,7 @@ $(BUILD)/packages.%: .ci/setup
 # Editable, with a plain .pth: the checkout itself is on the path and costs nothing at start.
 # wheel.cmake=false: the C parts are built below, so that a change rebuilds only what it touches.
 INSTALL = $(BIN)/pip install -qq --disable-pip-version-check \
-	-C wheel.cmake=false -C wheel.platlib=true -C editable.mode=inplace -e
+	$(addprefix --config-settings=,wheel.cmake=false wheel.platlib=true editable.mode=inplace) -e
 
 $(VENV)/installed: pyproject.toml | $(BUILD)/packages.build
 	@.ci/setup venv $(VENV)
