@@ -112,12 +112,16 @@ class Worker:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.control.send(line.encode())
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Sends a signal.  Popen's way would reap a dead process, and its pidfd tells no more."""
+        signal.pidfd_send_signal(self.pidfd, number)
+
     def stop(self, now_ns: int) -> None:
-        self.process.send_signal(signal.SIGSTOP)
+        self.send_signal(signal.SIGSTOP)
         self.stops.append(Stop(now_ns))
 
     def resume(self, now_ns: int) -> None:
-        self.process.send_signal(signal.SIGCONT)
+        self.send_signal(signal.SIGCONT)
         self.stops[-1].to_ns = now_ns
 
     def stacks(self) -> list[str]:

@@ -88,15 +88,18 @@ class Director:
         self._selector.register(worker.control, selectors.EVENT_READ, (worker, self._hear))
         self._selector.register(worker.pidfd, selectors.EVENT_READ, (worker, self._bury))
 
+    def _is_here(self, worker: Worker) -> bool:
+        return self._workers.get(worker.role.index) is worker
+
     def _end(self, worker: Worker, how: str) -> None:
         worker.ended_by = how
         worker.ended_ns = time.monotonic_ns()
         if how == "kill":
-            worker.process.kill()
+            worker.send_signal(signal.SIGKILL)
         elif how == "finish":
             worker.tell("finish")
         else:
-            worker.process.send_signal(signal.SIGUSR1 if how == "exit now" else signal.SIGUSR2)
+            worker.send_signal(signal.SIGUSR1 if how == "exit now" else signal.SIGUSR2)
 
     def _bury(self, worker: Worker) -> None:
         """Its process has ended."""
@@ -209,7 +212,7 @@ class Director:
                 end.gone = True
         if all(end.gone for end in link.ends):
             self._forget(link)
-        elif link.service != "RC" or not link.running or worker.ended_by == "finish":
+        elif not link.reliable or not link.running or worker.ended_by == "finish":
             self._drop(link)  # an idle XRC target may not hear of it: IBTA promises no event
         else:
             link.death_ns = link.death_ns or time.monotonic_ns()
@@ -333,7 +336,7 @@ class Director:
         for when, worker in list(self._resumes):
             if everybody or when <= now_ns:
                 self._resumes.remove((when, worker))
-                if worker.process.returncode is None and worker.stopped:
+                if self._is_here(worker) and worker.stopped:
                     worker.resume(now_ns)
 
     # --- who hangs ----------------------------------------------------------------------------
@@ -410,7 +413,7 @@ class Director:
         keys = self._selector.select(left_s)
         for key, _ in keys:
             worker, handle = key.data
-            if worker.process.returncode is None:
+            if self._is_here(worker):  # not buried by a key before this one
                 handle(worker)
 
     def run(self, seconds: float) -> None:
