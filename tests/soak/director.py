@@ -213,7 +213,7 @@ class Director:
         if all(end.gone for end in link.ends):
             self._forget(link)
         elif not link.reliable or not link.running or worker.ended_by == "finish":
-            self._drop(link)  # an idle XRC target may not hear of it: IBTA promises no event
+            self._drop(link)
         else:
             link.death_ns = link.death_ns or time.monotonic_ns()
 
