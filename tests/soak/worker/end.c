@@ -178,6 +178,7 @@ void end_die(struct end *end)
 
 	end->running = false;
 	end->dying = true;
+	end->died_at = worker.polled;
 	if (ibv_modify_qp(end->qp, &attr, IBV_QP_STATE) ||
 	    (end->recv_qp != end->qp && ibv_modify_qp(end->recv_qp, &attr, IBV_QP_STATE)))
 		wrong("end %u does not become ERR", end->id);

@@ -179,13 +179,14 @@ static void handle_events(void)
 	}
 }
 
-/* Those whose completions, with receives of the SRQ among them, have been polled. */
-static void destroy_dying(void)
+/* Those whose completions, with receives of the SRQ among them, have been polled: the CQ is empty,
+ * or was polled once through.  Under traffic it may not be empty for many seconds. */
+static void destroy_dying(bool empty)
 {
 	for (uint32_t i = 0; i < ENDS_MAX; i++) {
 		struct end *end = worker.ends[i];
 
-		if (!end || !end->dying)
+		if (!end || !end->dying || (!empty && worker.polled - end->died_at < CQ_ENTRIES))
 			continue;
 		worker.ends[i] = NULL;
 		tell("gone %u", end->id);
@@ -232,13 +233,14 @@ static bool reap(void)
 		got = ibv_poll_cq(worker.cq, 16, wcs);
 		if (got < 0)
 			give_up("ibv_poll_cq failed");
-		for (int i = 0; i < got; i++)
+		for (int i = 0; i < got; i++, worker.polled++)
 			complete(&wcs[i]);
 		if (!got) {
-			destroy_dying();
+			destroy_dying(true);
 			return round != 0;
 		}
 	}
+	destroy_dying(false);
 	return true;
 }
 

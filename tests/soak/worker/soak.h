@@ -112,6 +112,7 @@ struct worker {
 	struct ibv_srq *xrc_srq;
 	struct ibv_mr *srq_mr; /* of the buffers of both */
 	uint8_t *srq_memory;
+	uint64_t polled; /* completions */
 	struct end *ends[ENDS_MAX];
 };
 
@@ -192,7 +193,8 @@ struct end {
 	uint64_t made_ns;
 	enum service service;
 	bool running;
-	bool dying; /* in error: destroyed when its completions have been polled */
+	bool dying;       /* in error: destroyed when its completions have been polled */
+	uint64_t died_at; /* worker.polled */
 	struct ibv_qp *qp;
 	struct ibv_qp *recv_qp; /* XRC; else the same */
 	struct ibv_mr *mr;
