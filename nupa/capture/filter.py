@@ -93,6 +93,8 @@ class _Compiler:
             raise FilterError(
                 f"the filter has {len(text)} characters; at most {EXPRESSION_CHARS_MAX} are read"
             )
+        if "\0" in text:  # SyntaxError or ValueError, by Python's version
+            self._fail("it contains a null character")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of `5and 6`, which we refuse or read as it is
@@ -102,7 +104,7 @@ class _Compiler:
             self._fail(_advice(text, error))
         except (RecursionError, MemoryError):
             self._fail(f"it is nested too deeply: {NESTED_MAX} levels are the limit")
-        except ValueError as error:  # null bytes, numbers of thousands of digits
+        except ValueError as error:  # numbers of thousands of digits
             self._fail(str(error))
 
     def _fail(self, why: str) -> NoReturn:

@@ -176,7 +176,7 @@ def test_a_field_that_a_packet_does_not_have_compares_with_nothing(
         ("1 == 2", "stands where a field belongs"),
         ("(psn", "at character"),
         ("psn == 3; psn", "it ends or goes on where it should not"),
-        ("psn\0", "goes on where it should not"),
+        ("psn\0", "it contains a null character"),
         ("(" * 300 + "psn" + ")" * 300, "goes on where it should not"),
         ("not " * 100 + "psn", "nested too deeply: 32 levels"),
         ("x" * (EXPRESSION_CHARS_MAX + 1), f"at most {EXPRESSION_CHARS_MAX}"),
