@@ -99,8 +99,16 @@ class Link:
 def try_link(place: Place, host: str, port: int) -> Link | None:
     """That port of the agent; its HELLO is yet to come.  None: another one uses it.
 
-    RemoteError: the guest is dead, or not yet there (ECONNREFUSED)."""
-    lock = try_lock(place.port_lock(host, port))
+    RemoteError: the guest is dead or not yet there, or its machine was taken down
+    (ECONNREFUSED)."""
+    try:
+        lock = try_lock(place.port_lock(host, port))
+    except LocalError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        raise RemoteError(
+            f"the machine {place.name!r} was taken down", errno.ECONNREFUSED
+        ) from error
     if lock is None:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

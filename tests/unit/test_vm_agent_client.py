@@ -201,6 +201,13 @@ def test_nobody_at_the_sockets_is_a_guest_that_is_not_up(place: Place) -> None:
     assert caught.value.errno == errno.ECONNREFUSED
 
 
+def test_a_machine_that_was_taken_down_meanwhile_is_not_up(place: Place) -> None:
+    gone = Place("vm", f"{place.folder}/gone")
+    with pytest.raises(RemoteError, match="'vm' was taken down") as caught:
+        agent.try_link(gone, "host0", 0)
+    assert caught.value.errno == errno.ECONNREFUSED
+
+
 def test_a_guest_that_says_nothing_is_given_up(place: Place) -> None:
     with (
         listen(place.socket("host0", 0)),
