@@ -140,7 +140,9 @@ def test_a_client_notices_that_its_server_was_killed(fabric: Stage) -> None:
         while pair.client.running:
             assert pair.elapsed_s < pair.deadline_s, "the client hangs"
         outcome = pair.client.outcome()
-    assert "DISCONNECT EVENT" in outcome.stdout + outcome.stderr
+    said = outcome.stdout + outcome.stderr
+    # Two threads of rping are told at the same time; the first one ends the program.
+    assert "DISCONNECT EVENT" in said or "cq completion failed" in said
 
 
 @pytest.mark.parametrize(
