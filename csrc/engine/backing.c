@@ -83,7 +83,7 @@ uint64_t nupa_device_bytes(int fd)
 
 /* --- parts ----------------------------------------------------------------------------- */
 
-/* Maps a part at its first use; when two threads do so at once, one mapping stays. */
+/* Maps a part at its first use.  The pointer is stored once: when two threads map, one stays. */
 static uint8_t *map_once(struct nupa_fabric *fabric, uint8_t **part, uint64_t offset,
 			 uint64_t bytes)
 {
@@ -92,16 +92,12 @@ static uint8_t *map_once(struct nupa_fabric *fabric, uint8_t **part, uint64_t of
 
 	if (seen)
 		return seen;
-	if (fabric->whole) {
-		nupa_store_release(part, fabric->whole + offset);
-		return fabric->whole + offset;
-	}
-	mapped = nupa_map_shared(fabric->fd, offset, bytes);
-	if (!mapped)
-		return NULL;
-	if (nupa_cas_seq(part, &seen, mapped))
+	mapped =
+	    fabric->whole ? fabric->whole + offset : nupa_map_shared(fabric->fd, offset, bytes);
+	if (!mapped || nupa_cas_seq(part, &seen, mapped))
 		return mapped;
-	munmap(mapped, bytes);
+	if (!fabric->whole)
+		munmap(mapped, bytes);
 	return seen;
 }
 

@@ -127,7 +127,8 @@ static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
 
 	if (channel->rx_open || contact_of(engine, channel->peer) != engine->epoch)
 		return;
-	header = ring_of(engine, engine->fabric->arena[channel->peer], engine->slot_index);
+	header =
+	    ring_of(engine, nupa_fabric_arena(engine->fabric, channel->peer), engine->slot_index);
 	nupa_fetch(channel->apart, NUPA_POINT_PAIR, header, NUPA_CACHE_LINE_BYTES);
 	if (nupa_load_acquire(&header->pair) !=
 	    ((uint64_t)channel->peer_epoch << 32 | engine->epoch))

@@ -103,7 +103,7 @@ int nupa_pool_reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_b
 	const int rc = reserve(fabric, slot, size_bytes, &first);
 
 	if (!rc)
-		*out = fabric->pool + (uint64_t)first * fabric->geometry.extent_bytes;
+		*out = nupa_fabric_pool(fabric) + (uint64_t)first * fabric->geometry.extent_bytes;
 	return rc;
 }
 
@@ -124,13 +124,13 @@ int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_byt
 		free_words(fabric, first, n);
 		return rc;
 	}
-	*out = fabric->pool + offset;
+	*out = nupa_fabric_pool(fabric) + offset;
 	return 0;
 }
 
 uint64_t nupa_pool_offset(struct nupa_fabric *fabric, const void *addr)
 {
-	const uintptr_t pool = (uintptr_t)fabric->pool;
+	const uintptr_t pool = (uintptr_t)nupa_load_acquire(&fabric->pool);
 	const uintptr_t at = (uintptr_t)addr;
 
 	return pool && at >= pool && at - pool < fabric->geometry.pool_bytes ? at - pool
@@ -140,7 +140,7 @@ uint64_t nupa_pool_offset(struct nupa_fabric *fabric, const void *addr)
 int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64_t size_bytes)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
-	const uintptr_t pool = (uintptr_t)fabric->pool;
+	const uintptr_t pool = (uintptr_t)nupa_load_acquire(&fabric->pool);
 	const uintptr_t offset = (uintptr_t)addr - pool;
 	uint32_t owner, first, n;
 

@@ -782,6 +782,40 @@ static void test_threads_never_get_the_same_pool_memory(void)
 	nupa_fabric_put(fabric);
 }
 
+static struct {
+	struct nupa_fabric *fabric;
+	pthread_barrier_t start;
+} first_use;
+
+static void *use_first(void *argument)
+{
+	void *at;
+
+	(void)argument;
+	pthread_barrier_wait(&first_use.start);
+	CHECK(nupa_pool_alloc(first_use.fabric, 0, EXTENT, &at) == 0);
+	CHECK(nupa_pool_offset(first_use.fabric, at) != UINT64_MAX);
+	CHECK(nupa_pool_free(first_use.fabric, 0, at, EXTENT) == 0);
+	return NULL;
+}
+
+/* A part of the segment is mapped at its first use: TSan judges that threads may do so at once. */
+static void test_threads_may_be_the_first_to_use_the_pool_at_once(void)
+{
+	pthread_t threads[3];
+
+	CHECK(pthread_barrier_init(&first_use.start, NULL, 3) == 0);
+	for (int round = 0; round < 200; round++) {
+		first_use.fabric = create(NULL, &small);
+		for (int i = 0; i < 3; i++)
+			CHECK(pthread_create(&threads[i], NULL, use_first, NULL) == 0);
+		for (int i = 0; i < 3; i++)
+			CHECK(pthread_join(threads[i], NULL) == 0);
+		nupa_fabric_put(first_use.fabric);
+	}
+	pthread_barrier_destroy(&first_use.start);
+}
+
 static bool write_text(const char *file, const char *text)
 {
 	int fd = open(file, O_WRONLY | O_CLOEXEC);
@@ -864,6 +898,7 @@ int main(void)
 	test_a_port_that_goes_down_is_counted_and_wakes_sleepers();
 	test_pool_memory_is_claimed_returned_and_bounded();
 	test_threads_never_get_the_same_pool_memory();
+	test_threads_may_be_the_first_to_use_the_pool_at_once();
 	test_a_full_file_system_is_an_error_and_leaves_no_file();
 	CHECK(rmdir(folder) == 0);
 	puts("segment: ok");
