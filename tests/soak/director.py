@@ -22,7 +22,7 @@ from .links import Figures, Link, LinkEnd, SoakError
 
 SECOND = 1_000_000_000
 HUNG_NS = 10 * SECOND  # what makes no progress for so long, hangs
-END_NS = 30 * SECOND  # an orderly end takes no longer
+END_NS = 30 * SECOND  # an end takes no longer, in order or by SIGKILL
 STRIKE_NS = SECOND // 10
 STOP_NS = (SECOND // 200, SECOND // 5)
 LOOK_NS = SECOND // 2
@@ -344,24 +344,29 @@ class Director:
     def _look(self, now_ns: int) -> None:
         for worker in list(self._workers.values()):
             alive_ns = max(worker.board.heartbeat_ns, worker.started_ns)
-            if worker.ended_by == "kill":
-                continue  # the kernel's: machine_stall tells
+            if worker.ended_by == "kill":  # the kernel's: machine_stall tells
+                if now_ns - worker.ended_ns > END_NS:
+                    self._hang(f"{worker.name} was killed, and the kernel does not end it", worker)
+                continue
             if worker.ran_since(now_ns - HUNG_NS) and now_ns - alive_ns > HUNG_NS:
                 self._hang(f"{worker.name} hangs", worker)
         for link in list(self._links.values()):
             workers = [end.worker for end in link.ends if not end.gone]
+            if link.being_killed:
+                continue
             if not all(worker.ran_since(now_ns - HUNG_NS) for worker in workers):
                 continue
             if link.death_ns and now_ns - link.death_ns > self._hung_ns():
                 self._hang(f"{self._describe(link)} outlives its partner's end", *workers)
             elif not link.running and now_ns - link.made_ns > HUNG_NS:
-                self._hang(f"link {link.number} does not come about", *workers)
+                self._hang(f"{self._describe(link)} does not come about", *workers)
             elif link.running and not link.death_ns and not link.dropped:
                 self._look_at_link(link, now_ns, workers)
 
     def _describe(self, link: Link) -> str:
         ends = ", ".join(
             f"end {end.id} of {end.worker.name}{' (gone)' if end.gone else ''}"
+            f"{'' if end.ready else ', not ready'}"
             f"{', told to ' + end.worker.ended_by if end.worker.ended_by else ''}"
             for end in link.ends
         )
@@ -380,7 +385,7 @@ class Director:
         elif now_ns - link.progress_ns > HUNG_NS and self._may_lose(link):
             self._drop(link)  # the last messages of its window
         elif now_ns - link.progress_ns > HUNG_NS:
-            self._hang(f"link {link.number} makes no progress", *workers)
+            self._hang(f"{self._describe(link)} makes no progress", *workers)
 
     @staticmethod
     def _may_lose(link: Link) -> bool:

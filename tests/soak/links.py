@@ -43,6 +43,11 @@ class Link:
     def reliable(self) -> bool:
         return self.service != "UC"
 
+    @property
+    def being_killed(self) -> bool:
+        """Whether the kernel has yet to end a process of it that was killed."""
+        return any(end.worker.ended_by == "kill" for end in self.ends if not end.gone)
+
 
 @dataclass
 class Figures:
