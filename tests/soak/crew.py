@@ -128,11 +128,11 @@ class Worker:
         """Returns the system calls of its threads, and their frames where gdb can tell."""
         gdb = shutil.which("gdb")
         waits = []
-        # It ends just now; the kernel's stack is for root.
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends just now
             for task in Path(f"/proc/{self.process.pid}/task").iterdir():
                 waits.append(f"{task.name}: {(task / 'syscall').read_text().strip()}")
-                waits += [f"  {line}" for line in (task / "stack").read_text().splitlines()]
+                with contextlib.suppress(PermissionError):  # root alone may read it
+                    waits += [f"  {line}" for line in (task / "stack").read_text().splitlines()]
         if gdb is None:
             return waits
         command = [gdb, "-p", str(self.process.pid), "-batch", "-ex", "thread apply all bt 12"]

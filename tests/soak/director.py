@@ -351,9 +351,9 @@ class Director:
             if worker.ran_since(now_ns - HUNG_NS) and now_ns - alive_ns > HUNG_NS:
                 self._hang(f"{worker.name} hangs", worker)
         for link in list(self._links.values()):
-            workers = [end.worker for end in link.ends if not end.gone]
             if link.being_killed:
                 continue
+            workers = [end.worker for end in link.ends if not end.gone]
             if not all(worker.ran_since(now_ns - HUNG_NS) for worker in workers):
                 continue
             if link.death_ns and now_ns - link.death_ns > self._hung_ns():
