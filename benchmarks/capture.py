@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.case import Bench, Case, at_most, output
-from nupa.demo.programs import NUPA, Program, ProgramError
+from nupa.programs.pair import NUPA, Program, ProgramError
 
 _SNAP_BYTES = 64
 _PACKETS = 200_000  # of a file that is filtered or traced
@@ -91,7 +91,7 @@ def _filter(file: Path) -> int:
     from nupa.capture.filter import Filter
     from nupa.capture.loop import Capture
     from nupa.capture.sinks import FileSink
-    from nupa.packet.pcapng import Reader
+    from nupa.packet.pcapng.reader import Reader
 
     with Reader(file) as reader:
         capture = Capture(FileSink("/dev/null"), Filter(_FILTER))
@@ -102,7 +102,7 @@ def _filter(file: Path) -> int:
 
 
 def _trace(file: Path) -> int:
-    from nupa.trace.index import read_index
+    from nupa.diagram.find.index import read_index
 
     return read_index(file).packets
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.links import Links
-from nupa.demo.programs import Program, ProgramError
+from nupa.programs.pair import Program, ProgramError
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from benchmarks import (
     windows,
 )
 from benchmarks.case import Bench, Case, at_least, at_most, output
-from nupa.demo import perftest, raw
-from nupa.demo.perftest import Operation
-from nupa.demo.programs import ProgramError, free_port, nupa_run, run_pair
+from nupa.measure import raw
+from nupa.programs import perftest
+from nupa.programs.pair import ProgramError, free_port, nupa_run, run_pair
+from nupa.programs.perftest import Operation
 
 _RAW_SECONDS = 0.3
 

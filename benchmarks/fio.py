@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.case import Bench, Case, at_least
-from nupa.demo import fio, versus
-from nupa.demo.programs import ProgramError
+from nupa.measure import versus
+from nupa.programs import fio
+from nupa.programs.pair import ProgramError
 
 _DEPTH = 32
 _RAMP_S = 0.1

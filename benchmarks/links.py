@@ -20,9 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from nupa.demo import raw
-from nupa.demo.programs import NUPA, ProgramError
+from nupa.measure import raw
 from nupa.netdev import state
+from nupa.programs.pair import NUPA, ProgramError
 
 Kind = Literal["nupa_net0", "TAP loop", "TAP loop, plain", "veth", "veth, MTU 9000"]
 

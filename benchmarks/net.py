@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from benchmarks.case import Bench, Case, at_least, at_most
 from benchmarks.links import Kind, Link
-from nupa.demo import iperf3 as iperf3_tool
-from nupa.demo import raw
-from nupa.demo.programs import ProgramError, free_port, run_pair
+from nupa.measure import raw
+from nupa.programs import iperf3 as iperf3_tool
+from nupa.programs.pair import ProgramError, free_port, run_pair
 
 _PROBE_S = 0.5
 _IDLE_S = 10.0

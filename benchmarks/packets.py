@@ -49,7 +49,7 @@ def _scapy_per_s(layers: str, seconds: float) -> float:
     if layers == "scapy":
         from scapy.contrib import roce
 
-        from nupa.packet.transport import BTH
+        from nupa.packet.scapy.transport import BTH
 
         split_layers(UDP, BTH, dport=4791)
         assert type(Ether(frames[0])[UDP].payload) is roce.BTH
@@ -65,7 +65,7 @@ def _scapy_per_s(layers: str, seconds: float) -> float:
 def _fast_per_s(check_icrc: bool, seconds: float) -> float:
     """From a pcapng file to a count of each opcode."""
     from nupa.packet import fast
-    from nupa.packet.pcapng import Writer
+    from nupa.packet.pcapng.reader import Writer
 
     frames = _frames() * (_RECORDS // len(_frames()))
     with tempfile.TemporaryDirectory() as folder:
@@ -88,8 +88,10 @@ def _fast_per_s(check_icrc: bool, seconds: float) -> float:
 def _records_per_s(tuples: bool, seconds: float) -> float:
     """From a pcapng file of TLPs to how many bytes each transfer has: by columns, or with a named
     tuple for each packet and its header."""
-    from nupa.packet import pcie_tables, record, records
-    from nupa.packet.pcapng import INBOUND, Reader, Writer
+    from nupa.packet import records
+    from nupa.packet.pcapng.reader import INBOUND, Reader, Writer
+    from nupa.packet.tables import pcie as pcie_tables
+    from nupa.packet.tables import record
 
     tlp = pcie_tables.TLP.encode(fmt=3, length=8) + pcie_tables.MEM64.encode() + bytes(32)
     with tempfile.TemporaryDirectory() as folder:

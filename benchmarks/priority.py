@@ -15,9 +15,9 @@ from pathlib import Path
 
 from benchmarks.case import Bench, Case, at_least, at_most
 from benchmarks.net import iperf3, stream
-from nupa.demo import perftest
-from nupa.demo.perftest import Operation
-from nupa.demo.programs import Program, ProgramError, ProgramPair, free_port
+from nupa.programs import perftest
+from nupa.programs.pair import Program, ProgramError, ProgramPair, free_port
+from nupa.programs.perftest import Operation
 
 _LOAD_S = 30
 _BUSY_CPU_S = 0.5  # more than it takes to start

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.case import Bench, Case, at_most
-from nupa.demo import raw
+from nupa.measure import raw
 
 _SECONDS = 0.5
 

@@ -22,12 +22,12 @@ from pathlib import Path
 from benchmarks.case import Bench, Case
 from benchmarks.cases import CASES
 from benchmarks.links import Links
-from nupa.demo import chart
-from nupa.demo.cpus import busy_cpus, load_note, pick_two
-from nupa.demo.fabric import temporary_fabric
-from nupa.demo.perftest import PerftestError
-from nupa.demo.programs import ProgramError
-from nupa.demo.progress import Progress
+from nupa.base.progress import Progress
+from nupa.measure import chart
+from nupa.programs.cpus import busy_cpus, load_note, pick_two
+from nupa.programs.fabric import temporary_fabric
+from nupa.programs.pair import ProgramError
+from nupa.programs.perftest import PerftestError
 
 _ROUNDS = 5
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nupa.demo.programs import ProgramError, free_port, run_pair
+from nupa.programs.pair import ProgramError, free_port, run_pair
 
 Test = Literal["ucp_put_lat", "ucp_am_lat", "tag_lat", "ucp_put_bw", "tag_bw"]
 

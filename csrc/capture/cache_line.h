@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A line of the fast channel as CXL.cache moves it: from the cache of the host that writes it into
- * that of the host that reads it.  The bytes are those of nupa/packet/cache_tables.py. */
+ * that of the host that reads it.  The bytes are those of nupa/packet/tables/cxl_cache.py. */
 #ifndef NUPA_CAPTURE_CACHE_LINE_H
 #define NUPA_CAPTURE_CACHE_LINE_H
 

@@ -99,7 +99,7 @@ static uint32_t build_whole(const struct nupa_whole *whole, uint8_t *out, uint32
 	return whole->data_bytes;
 }
 
-/* The header of NUPA's link type: nupa/packet/record.py. */
+/* The header of NUPA's link type: nupa/packet/tables/record.py. */
 static void put_nupa_header(const struct nupa_watch_packet *packet, uint8_t *at)
 {
 	const uint8_t first[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Queue entries in the public format (nupa/packet/queue_tables.py): big endian, segments behind one
+ * Queue entries in the public format (nupa/packet/tables/queue.py): big endian, segments behind one
  * another. */
 #include "bytes.h"
 #include "watch_internal.h"

@@ -17,10 +17,10 @@ struct nupa_watch_packet {
 	uint32_t sequence; /* of this transfer at this level */
 	uint16_t port;     /* of the fabric: where it was seen */
 	uint16_t host;     /* the host at whose end of the route it was seen: source if outbound */
-	uint16_t flags;    /* nupa.packet.record.Flag */
-	uint8_t level; /* 1 tlp, 2 queue, 3 transport, 4 net, 5 cache: nupa.packet.record.Level */
-	uint8_t kind;  /* nupa.packet.record.Kind; a transport packet has ETHERNET */
-	uint8_t direction; /* nupa.packet.record.Direction */
+	uint16_t flags;    /* nupa.packet.tables.record.Flag */
+	uint8_t level; /* 1 tlp, 2 queue, 3 transport, 4 net, 5 cache: nupa.packet.tables.record.Level */
+	uint8_t kind;  /* nupa.packet.tables.record.Kind; a transport packet has ETHERNET */
+	uint8_t direction; /* nupa.packet.tables.record.Direction */
 	uint8_t reserved[3];
 };
 

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* As nupa.packet.record has them. */
+/* As nupa.packet.tables.record has them. */
 enum nupa_level {
 	NUPA_LEVEL_TLP = 1,
 	NUPA_LEVEL_QUEUE,

@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-_Static_assert(sizeof(struct nupa_cxl_message) == 96, "nupa/cxl/messages.py has its places");
+_Static_assert(sizeof(struct nupa_cxl_message) == 96, "nupa/cxl/link/messages.py has its places");
 
 #define ADDRESS_END 52u
 

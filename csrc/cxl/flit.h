@@ -19,7 +19,7 @@ enum nupa_flit_format {
 	NUPA_FLIT_PBR, /* standard 256B flits, of messages that are routed by PIDs (4.3.2) */
 };
 
-/* CXL 3.1 3.3.2, the numbers of nupa.cxl.mem_tables. */
+/* CXL 3.1 3.3.2, the numbers of nupa.cxl.link.mem_tables. */
 enum nupa_cxl_channel {
 	NUPA_CXL_M2S_REQ = 1,
 	NUPA_CXL_M2S_RWD = 2,

@@ -17,7 +17,7 @@
 #define MR_ENTRIES_DEFAULT NUPA_MR_MAX
 #define EXTENT_BYTES_DEFAULT (64u << 10)
 /* 1 GiB beside the CXL devices that a fabric has by default: 512 MiB for each host and 512 MiB of
- * dynamic capacity (nupa/cxl/fabric_switch.py). */
+ * dynamic capacity (nupa/cxl/site/fabric_switch.py). */
 #define POOL_BYTES_DEFAULT(hosts) ((UINT64_C(3) << 29) + (hosts) * (UINT64_C(1) << 29))
 
 /* Of a segment in a device's memory: it is as small as that. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Which extended headers follow a base transport header, by its opcode: the same table as
- * nupa/packet/opcodes.py, which a test compares with this one. */
+ * nupa/packet/tables/opcodes.py, which a test compares with this one. */
 #ifndef NUPA_PACKET_OPCODES_H
 #define NUPA_PACKET_OPCODES_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Finds the packets in a piece of a pcapng or pcap file, and writes some of them to a pcapng file:
  * the parts that are done once for each packet.  Everything else of the format is
- * nupa/packet/pcapng.py. */
+ * nupa/packet/pcapng/reader.py. */
 #ifndef NUPA_PACKET_PCAPNG_H
 #define NUPA_PACKET_PCAPNG_H
 

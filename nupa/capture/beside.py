@@ -12,7 +12,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from nupa.fabric.errors import FabricError, NupaError
+from nupa.base.errors import FabricError, NupaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,18 +7,15 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Literal, NamedTuple
 
-from nupa.packet import (
-    cache_tables,
-    cm_tables,
-    cxl_tables,
-    fast,
-    opcodes,
-    pcie_tables,
-    queue_tables,
-    record,
-)
+from nupa.packet import fast
 from nupa.packet import records as record_columns
 from nupa.packet.fast import Header
+from nupa.packet.tables import cm as cm_tables
+from nupa.packet.tables import cxl_cache as cache_tables
+from nupa.packet.tables import cxl_mem as cxl_tables
+from nupa.packet.tables import opcodes, record
+from nupa.packet.tables import pcie as pcie_tables
+from nupa.packet.tables import queue as queue_tables
 
 Type = Literal["number", "hex", "flag", "name", "address"]
 

@@ -17,9 +17,9 @@ from errno import EINVAL
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, NoReturn
 
+from nupa.base.errors import LocalError
 from nupa.capture.fields import FIELDS, Field, plain
 from nupa.capture.view import View
-from nupa.fabric.errors import LocalError
 
 EXPRESSION_CHARS_MAX = 4096
 NESTED_MAX = 32

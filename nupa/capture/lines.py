@@ -10,13 +10,15 @@ from typing import Any
 from nupa.capture.fields import FIELDS
 from nupa.capture.filter import columns_in
 from nupa.capture.view import View
-from nupa.packet import cm_tables, queue_tables, record
-from nupa.packet.cache_tables import LINES, STATES, name_of
-from nupa.packet.cxl_tables import Channel
 from nupa.packet.fast import BthFlag, Header, Layer, address_text
-from nupa.packet.opcodes import NAMES
-from nupa.packet.record import Kind
-from nupa.packet.transport_tables import syndrome_text
+from nupa.packet.tables import cm as cm_tables
+from nupa.packet.tables import queue as queue_tables
+from nupa.packet.tables import record
+from nupa.packet.tables.cxl_cache import LINES, STATES, name_of
+from nupa.packet.tables.cxl_mem import Channel
+from nupa.packet.tables.opcodes import NAMES
+from nupa.packet.tables.record import Kind
+from nupa.packet.tables.transport import syndrome_text
 
 _DIRECTIONS: dict[int, str] = {record.Direction.INBOUND: "In ", record.Direction.OUTBOUND: "Out"}
 _COMM_MGT = 0x07

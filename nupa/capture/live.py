@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A fabric as a source of batches, like those that nupa.packet.pcapng reads from a file."""
+"""A fabric as a source of batches, like those that nupa.packet.pcapng.reader reads from a file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from nupa._engine import ffi, lib
+from nupa.base.closing import Closing
 from nupa.core.watch import Watch, ports_of
-from nupa.fabric.closing import Closing
-from nupa.packet.pcapng import Batch
-from nupa.packet.pcapng_blocks import OPT_COMMENT, Interface, Option, encode_options
-from nupa.packet.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, comment_of
+from nupa.packet.pcapng.blocks import OPT_COMMENT, Interface, Option, encode_options
+from nupa.packet.pcapng.reader import Batch
+from nupa.packet.tables.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, comment_of
 
 if TYPE_CHECKING:
     from nupa.core.watch import WatchCounts

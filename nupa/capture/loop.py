@@ -13,7 +13,7 @@ from nupa.capture.filter import Filter
 from nupa.capture.sinks import Key, Sink
 from nupa.capture.view import View
 from nupa.core.watch import Naps
-from nupa.packet.pcapng import Batch, Reader
+from nupa.packet.pcapng.reader import Batch, Reader
 
 if TYPE_CHECKING:
     from nupa.capture.live import Live

@@ -13,8 +13,8 @@ from typing import IO, Protocol, TextIO
 
 from nupa.capture.lines import lines, objects
 from nupa.capture.view import View
-from nupa.packet.pcapng import PcapngError, Writer
-from nupa.packet.pcapng_blocks import Interface
+from nupa.packet.pcapng.blocks import Interface
+from nupa.packet.pcapng.reader import PcapngError, Writer
 
 Key = tuple[str, int]  # of an interface: the port's name, the link type
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from nupa.packet import fast, records
 from nupa.packet.columns import Columns, columns_of
-from nupa.packet.pcapng import Batch
-from nupa.packet.pcapng_blocks import OPT_COMMENT, Interface, options_of
-from nupa.packet.record import flags_of
+from nupa.packet.pcapng.blocks import OPT_COMMENT, Interface, options_of
+from nupa.packet.pcapng.reader import Batch
+from nupa.packet.tables.record import flags_of
 
 _BLOCK_COLUMNS = columns_of("nupa_pcapng_record")
 

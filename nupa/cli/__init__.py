@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa run` 10 ms.
-# ruff: noqa: PTH208
 """The `nupa` command: reads the command line, calls the layers below, prints.
 
-Knows arguments, output and exit codes; never how anything works.  A command is a module of this
-package with add_parser(subparsers), which sets `run`, a function from arguments to exit code.  Only
-the module of the command that is asked for is imported: `nupa run` starts at once.
+Knows arguments, output and exit codes; never how anything works.  A command is a module or package
+of this package, with add_parser(subparsers), which sets `run`, a function from arguments to exit
+code.  Only the module of the command that is asked for is imported: `nupa run` starts at once.
 """
 
 from __future__ import annotations
@@ -35,7 +34,10 @@ examples:
 
 def commands() -> list[str]:
     """The names of all commands."""
-    names = (file.removesuffix(".py") for file in os.listdir(__path__[0]) if file.endswith(".py"))
+    with os.scandir(__path__[0]) as entries:
+        names = [
+            e.name.removesuffix(".py") for e in entries if e.is_dir() or e.name.endswith(".py")
+        ]
     return sorted(name for name in names if not name.startswith("_"))
 
 
@@ -84,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     args = build_parser(argv).parse_args(argv)
     try:
-        from nupa.fabric.errors import NupaError
+        from nupa.base.errors import NupaError
     except ImportError as error:
         return fail(f"the engine does not load: {error}; build it: `make build` or `pip install .`")
 

@@ -91,8 +91,8 @@ def _count(text: str) -> int:
 
 def _seconds(text: str) -> float:
     """A number of seconds, or a time with its unit."""
-    from nupa.fabric.errors import LocalError
-    from nupa.fabric.quantity import nanoseconds
+    from nupa.base.errors import LocalError
+    from nupa.base.quantity import nanoseconds
 
     try:
         seconds = float(text) if text[-1:].isdecimal() else nanoseconds(text) / 1e9
@@ -131,7 +131,7 @@ def _is_same(read: str, write: str) -> bool:
 def _from_file(args: argparse.Namespace) -> int:
     from nupa.capture.loop import Capture
     from nupa.core.watch import parse_levels
-    from nupa.packet.pcapng import Reader
+    from nupa.packet.pcapng.reader import Reader
 
     levels = parse_levels(args.level) if args.level else ()
     match = _filter(args.filter, levels, {})

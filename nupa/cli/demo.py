@@ -53,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
     import sys
     import tempfile
 
+    from nupa.base.progress import Progress
     from nupa.cli import EXIT_USAGE, fail
-    from nupa.demo import chart, plot, results, suite
-    from nupa.demo.cpus import busy_cpus, load_note, pick_two
-    from nupa.demo.fabric import movers, temporary_fabric
-    from nupa.demo.progress import Progress
+    from nupa.measure import chart, plot, results, suite
+    from nupa.programs.cpus import busy_cpus, load_note, pick_two
+    from nupa.programs.fabric import movers, temporary_fabric
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ended)

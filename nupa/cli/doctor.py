@@ -30,8 +30,8 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from nupa.cli._machine import MISSING, OK, check_all
     from nupa.cli._text import print_json, table
+    from nupa.doctor.machine import MISSING, OK, check_all
 
     checks = list(check_all())
     if args.json:

@@ -189,7 +189,7 @@ def _clear(fabric: Fabric, numbers: list[int]) -> int:
 
 def _kinds() -> str:
     """One line for each kind, and what its duration is."""
-    from nupa.fabric import quantity
+    from nupa.base import quantity
     from nupa.fabric.fault import KINDS
 
     lines = ["kinds:"]

@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _entry(name: str) -> dict[str, Any]:
+    from nupa.base.ownership import owner_of
+    from nupa.core.segment import Segment
     from nupa.fabric import NupaError, registry
-    from nupa.fabric.ownership import owner_of
-    from nupa.fabric.segment import Segment
 
     path = registry.path_of(name)
     try:

@@ -195,8 +195,8 @@ def _ls(args: argparse.Namespace) -> int:
 
 
 def _exec(args: argparse.Namespace) -> int:
-    from nupa.cli._inside import run_inside
-    from nupa.cli._program import command_of
+    from nupa.cli.run.inside import run_inside
+    from nupa.cli.run.program import command_of
 
     command = command_of(args)
     if not command:

@@ -91,13 +91,13 @@ def run(args: argparse.Namespace) -> int:
     import sys
     from contextlib import ExitStack
 
+    from nupa.base.progress import Progress
     from nupa.cli._text import print_json
-    from nupa.demo import chart, perf
-    from nupa.demo.cpus import pick_two
-    from nupa.demo.fabric import temporary_fabric
-    from nupa.demo.programs import ProgramError
-    from nupa.demo.progress import Progress
     from nupa.fabric import Fabric
+    from nupa.measure import chart, perf
+    from nupa.programs.cpus import pick_two
+    from nupa.programs.fabric import temporary_fabric
+    from nupa.programs.pair import ProgramError
 
     try:
         job = perf.make_job(

@@ -95,8 +95,8 @@ def _add(
     json: bool = True,
 ) -> argparse.ArgumentParser:
     def run(args: argparse.Namespace) -> int:
+        from nupa.base.quantity import byte_count
         from nupa.fabric import Fabric, LocalError
-        from nupa.fabric.quantity import byte_count
 
         try:
             args.bytes = (
@@ -120,8 +120,8 @@ def _add(
 
 def region_table(regions: list[dict[str, Any]]) -> str:
     """Of what Region.as_dict() says of each."""
+    from nupa.base.quantity import say_bytes
     from nupa.cli._text import table
-    from nupa.fabric.quantity import say_bytes
 
     rows = [
         [
@@ -167,8 +167,8 @@ def _ls(args: argparse.Namespace, pool: Pool) -> int:
 
 
 def _alloc(args: argparse.Namespace, pool: Pool) -> int:
+    from nupa.base.quantity import say_bytes
     from nupa.cli._text import print_json
-    from nupa.fabric.quantity import say_bytes
 
     share = args.share if args.share == "all" else [host for host in args.share.split(",") if host]
     region = pool.alloc(
@@ -203,8 +203,8 @@ def _named(word: str) -> str | int:
 
 
 def _quota(args: argparse.Namespace, pool: Pool) -> int:
+    from nupa.base.quantity import say_bytes
     from nupa.cli._text import print_json, table
-    from nupa.fabric.quantity import say_bytes
 
     if args.size is not None:
         pool.set_quota(args.host, args.bytes)

@@ -56,8 +56,8 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from nupa.base.errors import NupaError
     from nupa.cli._text import print_json
-    from nupa.fabric.errors import NupaError
 
     try:
         report = _replay(args)

@@ -47,8 +47,8 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from nupa.cli._inside import run_inside
-    from nupa.cli._program import command_of
+    from nupa.cli.run.inside import run_inside
+    from nupa.cli.run.program import command_of
 
     command = command_of(args) or [os.environ.get("SHELL") or "/bin/sh"]
     return run_inside(args.fabric, args.host, command, verbs=True, mover=args.mover)

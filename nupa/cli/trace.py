@@ -11,9 +11,9 @@ from nupa.cli import Help, fail
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from nupa.trace.index import Index
-    from nupa.trace.story import Story
-    from nupa.trace.transfer import Transfer
+    from nupa.diagram.draw.story import Story
+    from nupa.diagram.find.index import Index
+    from nupa.diagram.find.transfer import Transfer
 
 _DESCRIPTION = """\
 Lists the transfers of a capture, or draws one: from the work request to the doorbell, the packets,
@@ -98,7 +98,7 @@ def _identifier(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """0: shown; 1: no such transfer, or the file is damaged, and what was before that is shown; 2:
     options that do not go together."""
-    from nupa.trace.index import read_index
+    from nupa.diagram.find.index import read_index
 
     one = args.number is not None or args.transfer is not None or args.packet is not None
     if one and (args.sort or args.slowest or args.only):
@@ -115,8 +115,8 @@ def _list(args: argparse.Namespace, index: Index) -> None:
     import sys
 
     from nupa.cli._text import print_json
-    from nupa.trace import listing, text
-    from nupa.trace.transfer import MARKS
+    from nupa.diagram.draw import listing, text
+    from nupa.diagram.find.transfer import MARKS
 
     chosen = listing.choose(
         index.transfers,
@@ -134,7 +134,7 @@ def _list(args: argparse.Namespace, index: Index) -> None:
 
 def _draw(args: argparse.Namespace, index: Index) -> None:
     from nupa.cli._text import print_json
-    from nupa.trace.story import read_story
+    from nupa.diagram.draw.story import read_story
 
     story = read_story(index, _find(args, index), everything=args.all)
     if args.svg:
@@ -150,7 +150,7 @@ def _print(args: argparse.Namespace, story: Story) -> None:
     import shutil
     import sys
 
-    from nupa.trace import text
+    from nupa.diagram.draw import text
 
     glyphs = text.ASCII if args.ascii else text.glyphs_for(sys.stdout.encoding)
     width = args.width or shutil.get_terminal_size().columns
@@ -163,8 +163,8 @@ def _write_svg(out: str, story: Story) -> None:
     import sys
     from pathlib import Path
 
-    from nupa.fabric.errors import LocalError
-    from nupa.trace import svg
+    from nupa.base.errors import LocalError
+    from nupa.diagram.draw import svg
 
     drawn = svg.render(story)
     if out == "-":
@@ -178,7 +178,7 @@ def _write_svg(out: str, story: Story) -> None:
 
 def _find(args: argparse.Namespace, index: Index) -> Transfer:
     """The transfer that is asked for.  LocalError that says which there are."""
-    from nupa.fabric.errors import LocalError
+    from nupa.base.errors import LocalError
 
     count = len(index.transfers)
     there = f"{index.path} has {count} transfers" if count != 1 else f"{index.path} has 1 transfer"

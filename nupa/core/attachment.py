@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
-from nupa.fabric.segment import WHY_BYTES, check, text
+from nupa.core.segment import WHY_BYTES, check, text
 
 if TYPE_CHECKING:
     from nupa.core.mover import Mover
+    from nupa.core.segment import HostInfo
     from nupa.fabric import Fabric
-    from nupa.fabric.segment import HostInfo
 
 
 def attach(fabric: Fabric, host: HostInfo | int | str | None, mover: Mover | None = None) -> Any:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Packets made by hand enter the fabric at a host's port: `nupa.packet.inject` takes scapy's."""
+"""Packets made by hand enter the fabric at a host's port.
+
+`nupa.packet.scapy.inject` takes those of scapy.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
-from nupa.fabric.closing import Closing
-from nupa.fabric.errors import LocalError, RemoteError
-from nupa.fabric.place import find_port
-from nupa.fabric.segment import WHY_BYTES, HostInfo, check, text
+from nupa.base.closing import Closing
+from nupa.base.errors import LocalError, RemoteError
+from nupa.core.place import find_port
+from nupa.core.segment import WHY_BYTES, HostInfo, check, text
 
 if TYPE_CHECKING:
     from typing import Self

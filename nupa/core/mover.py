@@ -44,7 +44,7 @@ class Mover(IntEnum):
         # Here: a command line is read, and its help printed, also where the engine does not load.
         import errno
 
-        from nupa.fabric.errors import LocalError
+        from nupa.base.errors import LocalError
 
         known = ", ".join(map(str, cls))
         raise LocalError(f"there is no mover {text!r}: choose one of {known}", errno.EINVAL)

@@ -17,15 +17,15 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nupa._engine import ffi, lib
-from nupa.fabric.closing import Closing
-from nupa.fabric.errors import LocalError
-from nupa.fabric.place import find_port
-from nupa.fabric.segment import WHY_BYTES, check, text
+from nupa.base.closing import Closing
+from nupa.base.errors import LocalError
+from nupa.core.place import find_port
+from nupa.core.segment import WHY_BYTES, check, text
 
 if TYPE_CHECKING:
     from nupa.fabric import Fabric
 
-#: By their numbers in packets: nupa.packet.record.Level.
+#: By their numbers in packets: nupa.packet.tables.record.Level.
 LEVELS = {"tlp": 1, "queue": 2, "transport": 3, "net": 4, "cache": 5}
 BUFFER_BYTES = 4 << 20
 NAP_MAX_S = 0.02
@@ -38,7 +38,7 @@ assert _HEAD.size == ffi.sizeof("struct nupa_watch_packet")
 class WatchPacket(NamedTuple):
     """A packet.  *data*: as docs/packet.md has packets of its level; *original_bytes*: how long it
     was before it was cut.  *port* and *host* are indices in the fabric; *flags*, *level*, *kind*
-    and *direction* are numbers of nupa.packet.record."""
+    and *direction* are numbers of nupa.packet.tables.record."""
 
     ts_ns: int
     transfer: int

@@ -6,17 +6,17 @@ which faults there are, the pool's memory and who shares it; never rings, queue 
 a message.
 """
 
-from nupa.fabric.errors import FabricError, LocalError, NupaError, RemoteError
+from nupa.base.errors import FabricError, LocalError, NupaError, RemoteError
 from nupa.fabric.fabric import Fabric, default_topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nupa.fabric.fault import Fault, FaultEntry, FaultKind
     from nupa.fabric.faulty import Faulty
-    from nupa.fabric.pool import Leak, Pool, PoolMemory, Quota
-    from nupa.fabric.region import Region
     from nupa.fabric.topology import Topology, TopologyError
-    from nupa.fabric.window import Window, WindowError
+    from nupa.memory.pool import Leak, Pool, PoolMemory, Quota
+    from nupa.memory.region import Region
+    from nupa.memory.window import Window, WindowError
 
 __all__ = [
     "Fabric",
@@ -48,15 +48,15 @@ _LATER = {
     # Of a layer above, by the name that its users know: no type checker sees it here.
     "FabricManager": "nupa.cxl.fm.client",
     "Faulty": "nupa.fabric.faulty",
-    "Leak": "nupa.fabric.pool",
-    "Pool": "nupa.fabric.pool",
-    "PoolMemory": "nupa.fabric.pool",
-    "Quota": "nupa.fabric.pool",
-    "Region": "nupa.fabric.region",
+    "Leak": "nupa.memory.pool",
+    "Pool": "nupa.memory.pool",
+    "PoolMemory": "nupa.memory.pool",
+    "Quota": "nupa.memory.pool",
+    "Region": "nupa.memory.region",
     "Topology": "nupa.fabric.topology",
     "TopologyError": "nupa.fabric.topology",
-    "Window": "nupa.fabric.window",
-    "WindowError": "nupa.fabric.window",
+    "Window": "nupa.memory.window",
+    "WindowError": "nupa.memory.window",
 }
 
 

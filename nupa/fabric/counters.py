@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from nupa.fabric.segment import Flow, PortInfo
+from nupa.core.segment import Flow, PortInfo
 
 #: As in /sys/class/infiniband/*/ports/*/counters.  Data in words of 4 bytes; wait and discards:
 #: operations that found the way down, and that were given up because of it.

@@ -8,12 +8,12 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from nupa.base.closing import Closing
+from nupa.base.errors import LocalError
+from nupa.base.ownership import open_own
+from nupa.core.segment import Contact, HostInfo, PortInfo, Segment, SlotInfo
 from nupa.fabric import registry
-from nupa.fabric.closing import Closing
-from nupa.fabric.errors import LocalError
 from nupa.fabric.lines import requests, written
-from nupa.fabric.ownership import open_own
-from nupa.fabric.segment import Contact, HostInfo, PortInfo, Segment, SlotInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nupa.fabric.fault import Fault, FaultEntry
     from nupa.fabric.faulty import FabricPort
     from nupa.fabric.host import FabricHost
-    from nupa.fabric.pool import Pool, PoolMemory
     from nupa.fabric.topology import Topology
+    from nupa.memory.pool import Pool, PoolMemory
 
 
 def default_topology() -> Topology:
@@ -253,7 +253,7 @@ class Fabric(Closing):
         LocalError: no such link; RemoteError: a process is stopped, and its windows are lost when
         it goes on (ETIMEDOUT, after 5 s).
         """
-        from nupa.fabric.place import find_port
+        from nupa.core.place import find_port
 
         port = find_port(self.ports, self.hosts, which)
         with self.control_lock():
@@ -275,8 +275,8 @@ class Fabric(Closing):
     def port(self, which: str | int) -> FabricPort:
         """For Faulty: a port by its name, its host's or its link's ("host0/1", "host0",
         "host0-switch0").  LocalError: there is none (ENOENT), or there are several (EINVAL)."""
+        from nupa.core.place import find_port
         from nupa.fabric.faulty import FabricPort
-        from nupa.fabric.place import find_port
 
         return FabricPort(self, find_port(self.ports, self.hosts, which).name)
 
@@ -294,8 +294,8 @@ class Fabric(Closing):
         """
         from random import SystemRandom
 
+        from nupa.core.place import find_port
         from nupa.fabric import fault as table
-        from nupa.fabric.place import find_port
 
         with self.control_lock():
             at = find_port(self.ports, self.hosts, port)
@@ -326,27 +326,27 @@ class Fabric(Closing):
         no room.  See PoolMemory.
         """
         # ctypes takes a while to import: only who allocates pays for it.
-        from nupa.fabric.pool import allocate
+        from nupa.memory.pool import allocate
 
         return allocate(self.handle, size_bytes)
 
     @property
     def pool(self) -> Pool:
         """Regions of the pool that hosts share, and their quotas."""
-        from nupa.fabric.pool import Pool
+        from nupa.memory.pool import Pool
 
         return Pool(self)
 
     @property
     def switch(self) -> Any:
-        """The CXL switch and devices of its hosts, a nupa.cxl.site.Site, which is made in this
+        """The CXL switch and devices of its hosts, a nupa.cxl.site.site.Site, which is made in this
         process when it is first asked for, and goes with this object: `switch.host(0)` enumerates,
         `FabricManager.of(switch.manager)` binds."""
         if self._switch is None:
             # A layer above, by its name: only who asks for it needs it.
             from importlib import import_module
 
-            made = import_module("nupa.cxl.fabric_switch").make(self, self._topology)
+            made = import_module("nupa.cxl.site.fabric_switch").make(self, self._topology)
             self._switch = made
         return self._switch
 

@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nupa._engine import ffi, lib
-from nupa.fabric import quantity
-from nupa.fabric.errors import LocalError
-from nupa.fabric.segment import WHY_BYTES, PortInfo, Segment, check, text
+from nupa.base import quantity
+from nupa.base.errors import LocalError
+from nupa.core.segment import WHY_BYTES, PortInfo, Segment, check, text
 
 if TYPE_CHECKING:
     from random import Random

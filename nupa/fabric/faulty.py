@@ -7,7 +7,7 @@ import errno
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nupa.fabric.errors import LocalError
+from nupa.base.errors import LocalError
 from nupa.fabric.fault import Fault, FaultEntry, FaultKind
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nupa.fabric.segment import HostInfo
+from nupa.core.segment import HostInfo
 
 if TYPE_CHECKING:
     from nupa.fabric.fabric import Fabric
-    from nupa.fabric.region import Region
-    from nupa.fabric.window import Window
+    from nupa.memory.region import Region
+    from nupa.memory.window import Window
 
 
 class FabricHost(HostInfo):
@@ -29,6 +29,6 @@ class FabricHost(HostInfo):
 
         LocalError: the host does not share it (EACCES), or it is gone (ESTALE).
         """
-        from nupa.fabric.window import Window
+        from nupa.memory.window import Window
 
         return Window(self.fabric, self, region, **options)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from nupa._engine import ffi, lib
-from nupa.fabric.segment import Segment, check
+from nupa.core.segment import Segment, check
 
 #: D2H requests of a host's cache, and H2D requests to it (CXL 3.1, 3.2.4).
 NAMES = ("RdOwn", "RdOwnNoData", "RdShared", "SnpData", "SnpInv")

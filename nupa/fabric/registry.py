@@ -29,10 +29,10 @@ import struct
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
-from nupa.fabric import locks
-from nupa.fabric.errors import LocalError, NupaError
-from nupa.fabric.ownership import check_folder, is_own, open_own, outer_uid, owner_of, refused
-from nupa.fabric.segment import Segment
+from nupa.base import locks
+from nupa.base.errors import LocalError, NupaError
+from nupa.base.ownership import check_folder, is_own, open_own, outer_uid, owner_of, refused
+from nupa.core.segment import Segment
 
 DEFAULT_NAME = "default"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,31}")
@@ -289,7 +289,7 @@ def collect(name: str) -> bool:
         if not auto:
             return False
     if in_use(path):
-        from nupa.fabric.holders import dying_are_gone
+        from nupa.base.holders import dying_are_gone
 
         if not dying_are_gone(path):
             return False

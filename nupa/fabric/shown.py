@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nupa.fabric.counters import count
-from nupa.fabric.region import as_dict, infos
 from nupa.fabric.topology import speed_name
+from nupa.memory.region import as_dict, infos
 
 if TYPE_CHECKING:
+    from nupa.core.segment import Segment, SlotInfo
     from nupa.fabric.fabric import Fabric
-    from nupa.fabric.segment import Segment, SlotInfo
 
 
 def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:

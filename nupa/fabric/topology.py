@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from nupa.fabric.errors import LocalError
+from nupa.base.errors import LocalError
 
 # csrc/engine/limits.h
 HOSTS_MAX = 254

@@ -33,8 +33,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nupa.fabric import toml_table
-from nupa.fabric.toml_table import Table
+from nupa.base import toml_table
+from nupa.base.toml_table import Table
 from nupa.fabric.topology import (
     HOSTS_MAX,
     PORTS_MAX,

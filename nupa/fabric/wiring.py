@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nupa.fabric.segment import HostInfo, PortInfo
+from nupa.core.segment import HostInfo, PortInfo
 from nupa.fabric.topology import Host, Link, Switch, Topology, Trunk
 
 

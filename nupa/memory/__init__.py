@@ -3,7 +3,7 @@
 
 Knows windows, requests for bytes and words, and in which order they are done; never queue pairs,
 registers of CXL or packets.  Atomics, and what each window can do (Access), are here; import the
-rest from where it is: `nupa.memory.ualink` (Pod), `nupa.memory.nvlink` (Node).
+rest from where it is: `nupa.accel.ualink` (Pod), `nupa.accel.nvlink` (Node).
 """
 
 from nupa.memory.access import Access, Atomic

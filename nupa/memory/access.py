@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
-from nupa.fabric.errors import LocalError, RemoteError
+from nupa.base.errors import LocalError, RemoteError
 
 #: Atomics are on words of so many bytes, aligned to them, little endian.
 WORD_BYTES = 8
@@ -35,7 +35,7 @@ class Atomic(StrEnum):
 
 @runtime_checkable
 class Access(Protocol):
-    """A window on memory: nupa.fabric.window.Window, and those of UALink and NVLink.
+    """A window on memory: nupa.memory.window.Window, and those of UALink and NVLink.
 
     Offsets and sizes are in bytes.  LocalError: they are not inside, or the window is closed;
     RemoteError: the memory is gone.  `nupa.memory.atomic_*` take each of them."""
@@ -72,7 +72,7 @@ class Access(Protocol):
 
 
 if TYPE_CHECKING:
-    from nupa.fabric.window import Window
+    from nupa.memory.window import Window
 
     #: The type checker sees to it that what hosts map is one.
     _MAPPED: type[Access] = Window

@@ -11,10 +11,10 @@ import errno
 from typing import Any, Protocol
 
 from nupa._engine import ffi, lib
-from nupa.fabric.errors import LocalError
-from nupa.fabric.segment import check
-from nupa.fabric.window import OPERATIONS
+from nupa.base.errors import LocalError
+from nupa.core.segment import check
 from nupa.memory.access import WORD_BYTES, Atomic, check_range, check_word
+from nupa.memory.window import OPERATIONS
 
 
 class Atomics(Protocol):

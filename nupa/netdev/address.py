@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Network
 
-from nupa.fabric.errors import LocalError
+from nupa.base.errors import LocalError
 
 #: 10.0.0.N/24, as the topology numbers hosts.
 IPV4_PREFIX_BITS = 24

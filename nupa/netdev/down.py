@@ -9,10 +9,10 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from nupa.base.errors import FabricError, LocalError, NupaError
+from nupa.base.process import end, find_all
 from nupa.fabric import Fabric, registry
-from nupa.fabric.errors import FabricError, LocalError, NupaError
 from nupa.netdev import interface, namespace, state
-from nupa.netdev.process import end, find_all
 from nupa.netdev.state import State
 
 

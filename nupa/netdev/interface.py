@@ -13,7 +13,7 @@ import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nupa.fabric.errors import FabricError, LocalError
+from nupa.base.errors import FabricError, LocalError
 from nupa.netdev import address
 
 if TYPE_CHECKING:

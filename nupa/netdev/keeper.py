@@ -15,10 +15,8 @@ import signal
 from pathlib import Path
 from typing import NoReturn
 
-from nupa.fabric.errors import FabricError, LocalError
-from nupa.netdev import user_namespace
-from nupa.netdev.namespace import CLONE_NEWNET, Netns, enter, privileged, unshare
-from nupa.netdev.process import (
+from nupa.base.errors import FabricError, LocalError
+from nupa.base.process import (
     Process,
     end,
     have_standard_files,
@@ -26,6 +24,8 @@ from nupa.netdev.process import (
     of_pid,
     signals_held,
 )
+from nupa.netdev import user_namespace
+from nupa.netdev.namespace import CLONE_NEWNET, Netns, enter, privileged, unshare
 
 _PROGRAM = Path(__file__).resolve().parent.parent / "bin" / "nupa_keeper"
 _USER_NAMESPACES = (

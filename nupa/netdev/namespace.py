@@ -18,8 +18,8 @@ import signal
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn, TypeVar
 
-from nupa.fabric.errors import LocalError, NupaError
-from nupa.netdev.process import Process, of_pid
+from nupa.base.errors import LocalError, NupaError
+from nupa.base.process import Process, of_pid
 
 T = TypeVar("T")
 

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from nupa._engine import ffi, lib
+from nupa.core.segment import WHY_BYTES, check, text
 from nupa.fabric import Fabric, LocalError, NupaError
-from nupa.fabric.segment import WHY_BYTES, check, text
 from nupa.netdev.start import Port
 
 EXIT_ENDED = 0

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from nupa.base.errors import FabricError, LocalError
+from nupa.base.process import Process, end, of_pid, spawn_detached
 from nupa.fabric import registry
-from nupa.fabric.errors import FabricError, LocalError
 from nupa.netdev import state
-from nupa.netdev.process import Process, end, of_pid, spawn_detached
 
 if TYPE_CHECKING:
     from nupa.fabric import Fabric

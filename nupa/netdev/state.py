@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
 
+from nupa.base.errors import FabricError, LocalError
+from nupa.base.ownership import open_own
+from nupa.base.process import Process
 from nupa.fabric import registry
-from nupa.fabric.errors import FabricError, LocalError
-from nupa.fabric.ownership import open_own
 from nupa.netdev.namespace import Netns
-from nupa.netdev.process import Process
 
 _VERSION = 2
 # The holder may be starting the pumps of many hosts.

@@ -15,17 +15,17 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from nupa.base.errors import FabricError, LocalError
+from nupa.base.process import end, signals_held
 from nupa.fabric import Fabric, default_topology, registry
-from nupa.fabric.errors import FabricError, LocalError
 from nupa.netdev import address, down, interface, namespace, state
 from nupa.netdev.keeper import Keeper
 from nupa.netdev.namespace import Netns
-from nupa.netdev.process import end, signals_held
 from nupa.netdev.start import Port, StartedPump
 from nupa.netdev.state import HostNet, State
 
 if TYPE_CHECKING:
-    from nupa.fabric.segment import HostInfo
+    from nupa.core.segment import HostInfo
 
 DEFAULT_MTU_BYTES = address.MTU_MAX_BYTES
 _HERE = "/proc/self/ns/net"

@@ -17,9 +17,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nupa.fabric.errors import LocalError
-from nupa.packet import cache_tables, cxl_tables, pcie_tables, queue_tables, record
-from nupa.packet.layout import Field, Layout
+from nupa.base.errors import LocalError
+from nupa.packet.tables import cxl_cache as cache_tables
+from nupa.packet.tables import cxl_mem as cxl_tables
+from nupa.packet.tables import pcie as pcie_tables
+from nupa.packet.tables import queue as queue_tables
+from nupa.packet.tables import record
+from nupa.packet.tables.layout import Field, Layout
 
 FILE = Path(__file__).with_name("nupa.lua")
 LAYOUTS: tuple[Layout, ...] = (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from struct import Struct
 
-from nupa.packet import cxl_tables
-from nupa.packet.cxl_tables import Channel
 from nupa.packet.split import LINE_BYTES, CxlMessage, Tlp
+from nupa.packet.tables import cxl_mem as cxl_tables
+from nupa.packet.tables.cxl_mem import Channel
 
 # The first DW, then the header of a request or a completion (pcie_tables).
 _REQUEST32 = Struct(">BBHHBBI")

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from nupa._engine import ffi, lib
 from nupa.packet.columns import Columns, columns_of
-from nupa.packet.pcapng import Batch, Reader
+from nupa.packet.pcapng.reader import Batch, Reader
 
 LINKTYPE_ETHERNET: int = lib.NUPA_LINKTYPE_ETHERNET
 LINKTYPE_RAW: int = lib.NUPA_LINKTYPE_RAW
@@ -65,7 +65,7 @@ class Icrc(IntEnum):
 
 
 class Header(IntFlag):
-    """Bits of the column `headers`; names as in nupa.packet.opcodes."""
+    """Bits of the column `headers`; names as in nupa.packet.tables.opcodes."""
 
     RDETH = lib.NUPA_HEADER_RDETH
     XRCETH = lib.NUPA_HEADER_XRCETH

@@ -10,7 +10,7 @@
     ...     return found
 
 csrc/packet/records.h says what each column is.  For all fields of one record there are the layers
-of `nupa.packet.link`, or the tables of this package.
+of `nupa.packet.scapy.link`, or the tables of this package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO
 
 from nupa._engine import ffi, lib
 from nupa.packet.columns import Columns, columns_of
-from nupa.packet.pcapng import Batch, Reader
+from nupa.packet.pcapng.reader import Batch, Reader
 
 
 class Fault(IntEnum):

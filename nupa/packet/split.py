@@ -2,8 +2,8 @@
 """What an access to memory becomes on a link: PCIe TLPs, or CXL.mem messages.  Pure; no scapy.
 
 Each function goes from (kind, address, length, link parameters) to the sequence that crosses the
-port.  `nupa.packet.encode` makes bytes of it, `packet_of` in `nupa.packet.tlp` and
-`nupa.packet.cxl_mem` scapy's packets.
+port.  `nupa.packet.encode` makes bytes of it, `packet_of` in `nupa.packet.scapy.tlp` and
+`nupa.packet.scapy.cxl_mem` scapy's packets.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from nupa.packet.cxl_tables import Channel
+from nupa.packet.tables.cxl_mem import Channel
 
 PAGE_BYTES = 4096  # PCIe 6.0, 2.2.7: no request crosses a boundary of this
 LINE_BYTES = 64  # CXL 3.1, 3.3: what a CXL.mem message is about

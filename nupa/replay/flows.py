@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from nupa.packet import cm_tables
-from nupa.packet.opcodes import OPCODES, Transport
+from nupa.packet.tables import cm as cm_tables
+from nupa.packet.tables.opcodes import OPCODES, Transport
 from nupa.replay.packets import Capture, Packet, ReplayError
 
 PSN_MASK = 0xFFFFFF

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from nupa.packet.opcodes import NAMES, Transport
+from nupa.packet.tables.opcodes import NAMES, Transport
 from nupa.replay import opcodes, reasons
 from nupa.replay.answers import Answers
 from nupa.replay.connections import Connection, connections

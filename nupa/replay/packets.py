@@ -11,13 +11,13 @@ from collections.abc import Callable
 from os import PathLike
 from typing import IO, NamedTuple
 
-from nupa.fabric.errors import LocalError
+from nupa.base.errors import LocalError
 from nupa.packet import fast, records
 from nupa.packet.fast import Fault, Header, Headers, Icrc, Layer
-from nupa.packet.opcodes import OPCODES
-from nupa.packet.pcapng import Batch, Reader
-from nupa.packet.pcapng_blocks import FLAG_CRC_ERROR, OPT_COMMENT, options_of
-from nupa.packet.record import LINKTYPE_NUPA, Flag, Kind, flags_of
+from nupa.packet.pcapng.blocks import FLAG_CRC_ERROR, OPT_COMMENT, options_of
+from nupa.packet.pcapng.reader import Batch, Reader
+from nupa.packet.tables.opcodes import OPCODES
+from nupa.packet.tables.record import LINKTYPE_NUPA, Flag, Kind, flags_of
 
 PACKETS_MAX = 1 << 19  # with all that is made of them some 600 MiB
 PAYLOAD_BYTES_MAX = 256 << 20

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from nupa.fabric.errors import FabricError
+from nupa.base.errors import FabricError
 
 DIFFERENCES_MAX = 10_000  # kept; all are counted
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from nupa.packet.opcodes import Transport
+from nupa.packet.tables.opcodes import Transport
 from nupa.replay.flows import Flow
 
 Span = tuple[int, int]  # from, to: of the bytes of a message

@@ -8,9 +8,9 @@ import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from nupa.base.closing import Closing
 from nupa.fabric import Fabric
-from nupa.fabric.closing import Closing
-from nupa.packet.opcodes import Transport
+from nupa.packet.tables.opcodes import Transport
 from nupa.replay.flows import Flow
 from nupa.replay.memory import Extent, Key, Region
 from nupa.replay.packets import ReplayError

@@ -8,7 +8,7 @@ import socket
 import sys
 from typing import Protocol
 
-from nupa.packet.opcodes import Transport
+from nupa.packet.tables.opcodes import Transport
 from nupa.replay.memory import Extent, Memory, Refusal, Region
 from nupa.replay.outcome import Outcome
 from nupa.replay.requests import Answer, Content, Kind, Request

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from nupa._engine import ffi, lib
+from nupa.base.errors import LocalError, NupaError
 from nupa.core.attachment import attach
 from nupa.core.mover import Mover
-from nupa.fabric.errors import LocalError, NupaError
 from nupa.verbs.base import PyverbsCM, PyverbsObject, PyverbsValue, address_of, closed
 from nupa.verbs.device_attr import (
     CQModerationCaps,
@@ -53,8 +53,8 @@ from nupa.verbs.utils import (
 )
 
 if TYPE_CHECKING:
+    from nupa.core.segment import HostInfo
     from nupa.fabric import Fabric
-    from nupa.fabric.segment import HostInfo
 
 __all__ = [
     "DM",

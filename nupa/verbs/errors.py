@@ -19,7 +19,7 @@ import os
 from typing import NoReturn
 
 from nupa._engine import ffi
-from nupa.fabric.errors import FabricError, LocalError, NupaError, RemoteError
+from nupa.base.errors import FabricError, LocalError, NupaError, RemoteError
 from nupa.verbs.enums import ibv_wc_status
 
 # What to do about an errno, where the verb that met it has nothing better to say.

@@ -7,7 +7,7 @@ import mmap
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
-from nupa.fabric.buffers import borrow
+from nupa.core.buffers import borrow
 from nupa.verbs.base import PyverbsCM, closed, expect
 from nupa.verbs.dm import DM
 from nupa.verbs.enums import (

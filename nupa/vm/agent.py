@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nupa.fabric.errors import FabricError, LocalError, RemoteError
-from nupa.fabric.ownership import connect_own
+from nupa.base.errors import FabricError, LocalError, RemoteError
+from nupa.base.ownership import connect_own
 from nupa.vm import frames
 from nupa.vm.place import AGENT_PORTS, Place, try_lock
 

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from nupa.fabric.errors import FabricError, LocalError, NupaError
+from nupa.base.errors import FabricError, LocalError, NupaError
 from nupa.vm import cache, initramfs, packages
 
 Progress = Callable[[str], None]

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nupa.fabric import locks
-from nupa.fabric.errors import LocalError
-from nupa.fabric.ownership import is_own, open_own
+from nupa.base import locks
+from nupa.base.errors import LocalError
+from nupa.base.ownership import is_own, open_own
 
 _LOCK = "lock"
 _TEMPORARY = ".making-"

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nupa.demo import iperf3, perftest
-from nupa.demo.chart import format_size
-from nupa.demo.iperf3 import Iperf3Error
-from nupa.demo.perftest import Kind, Operation, PerftestError
-from nupa.demo.programs import NUPA, ProgramError, free_port
-from nupa.demo.progress import Progress
+from nupa.base.progress import Progress
 from nupa.fabric import Fabric
-from nupa.vm.contest import SIDES, Contest, Report, Score, Side
+from nupa.measure.chart import format_size
+from nupa.measure.contest import SIDES, Contest, Report, Score, Side
+from nupa.programs import iperf3, perftest
+from nupa.programs.iperf3 import Iperf3Error
+from nupa.programs.pair import NUPA, ProgramError, free_port
+from nupa.programs.perftest import Kind, Operation, PerftestError
 from nupa.vm.pair import Pair
 from nupa.vm.state import State
 

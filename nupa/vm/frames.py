@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nupa.fabric.errors import LocalError, RemoteError
+from nupa.base.errors import LocalError, RemoteError
 
 PAYLOAD_BYTES_MAX = 65536
 PROTOCOL = "1"

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from nupa.fabric.errors import LocalError
+from nupa.base.errors import LocalError
 
 # Where csrc/vm looks for them.
 _FORMAT = 1

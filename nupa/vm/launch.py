@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from nupa.fabric import locks
-from nupa.fabric.errors import FabricError, LocalError, RemoteError
-from nupa.fabric.ownership import open_own
-from nupa.netdev.process import Process, end, find_all, of_pid, spawn_detached
+from nupa.base import locks
+from nupa.base.errors import FabricError, LocalError, RemoteError
+from nupa.base.ownership import open_own
+from nupa.base.process import Process, end, find_all, of_pid, spawn_detached
 from nupa.vm import doorbell
 from nupa.vm.agent import Link, try_link
 from nupa.vm.place import AGENT_PORTS, Place, try_lock

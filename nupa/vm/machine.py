@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, registry
-from nupa.fabric.errors import FabricError, LocalError
 from nupa.vm import launch, qemu, room
 from nupa.vm.boot import BootFiles
 from nupa.vm.launch import Say

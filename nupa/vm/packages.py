@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from nupa.fabric.errors import FabricError, LocalError
+from nupa.base.errors import FabricError, LocalError
 
 ARCHITECTURE = "amd64"
 #: What they are taken from: stable has kernel 6.12, backports QEMU 11.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nupa.demo.programs import NUPA, Program, ProgramError, ProgramPair
+from nupa.programs.pair import NUPA, Program, ProgramError, ProgramPair
 
 Tick = Callable[[float], None]
 

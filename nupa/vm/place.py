@@ -24,8 +24,8 @@ import stat
 from contextlib import suppress
 from typing import NamedTuple
 
-from nupa.fabric.errors import FabricError, LocalError
-from nupa.fabric.ownership import is_own, open_own, outer_uid, owner_of
+from nupa.base.errors import FabricError, LocalError
+from nupa.base.ownership import is_own, open_own, outer_uid, owner_of
 
 #: Ports of each guest's agent: so many commands run in it at once.
 AGENT_PORTS = 8

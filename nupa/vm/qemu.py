@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 from typing import NamedTuple
 
-from nupa.fabric.errors import LocalError
+from nupa.base.errors import LocalError
 from nupa.vm.boot import BootFiles, kernel_arguments
 from nupa.vm.place import AGENT_PORTS, Place
 from nupa.vm.topology import Topology, say_bytes

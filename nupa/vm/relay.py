@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from typing import NamedTuple
 
-from nupa.fabric.errors import RemoteError
+from nupa.base.errors import RemoteError
 from nupa.vm import frames
 from nupa.vm.agent import Link
 from nupa.vm.frames import Command, Ended, Frame

@@ -8,8 +8,8 @@ import os
 import shutil
 from pathlib import Path
 
+from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, registry
-from nupa.fabric.errors import FabricError, LocalError
 from nupa.fabric.topology import SegmentConfig, star
 from nupa.fabric.topology import Topology as FabricTopology
 from nupa.vm.boot import BootFiles

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from nupa.fabric.errors import NupaError
+from nupa.base.errors import NupaError
 from nupa.vm.place import Place, names, place_of
 from nupa.vm.state import Guest, load
 

@@ -10,9 +10,9 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from nupa.fabric.errors import FabricError, LocalError
-from nupa.fabric.ownership import open_own
-from nupa.netdev.process import Process
+from nupa.base.errors import FabricError, LocalError
+from nupa.base.ownership import open_own
+from nupa.base.process import Process
 from nupa.vm.place import Place
 
 _VERSION = 1

@@ -25,8 +25,8 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nupa.fabric import toml_table
-from nupa.fabric.toml_table import Table
+from nupa.base import toml_table
+from nupa.base.toml_table import Table
 from nupa.fabric.topology import TopologyError
 
 KINDS = ("cxl", "ivshmem")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, Fault
-from nupa.fabric.errors import FabricError, LocalError
 from nupa.fabric.topology import SegmentConfig, Topology, star
 
 from .conftest import Pair, peers_of

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from nupa.base.errors import LocalError, RemoteError
 from nupa.fabric import Fabric
-from nupa.fabric.errors import LocalError, RemoteError
-from nupa.packet.inject import Injector, Reason, expected_psn, inject
-from nupa.packet.transport import AETH, BTH, DETH, RETH, AtomicAckETH
+from nupa.packet.scapy.inject import Injector, Reason, expected_psn, inject
+from nupa.packet.scapy.transport import AETH, BTH, DETH, RETH, AtomicAckETH
 
 from .conftest import Cli, Pair
 from .node import GRH_BYTES, QKEY, WAIT_S, pattern

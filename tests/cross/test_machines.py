@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from nupa.base.errors import LocalError
 from nupa.fabric import Fabric
-from nupa.fabric.errors import LocalError
 from nupa.fabric.topology import SegmentConfig, Topology, star
 
 from .conftest import SIZE, Pair, exchange, peers_of

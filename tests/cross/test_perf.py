@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo import perf
-from nupa.demo.perf_end import End
-from nupa.demo.programs import NUPA
 from nupa.fabric import Fabric
+from nupa.measure import perf
+from nupa.measure.perf_end import End
+from nupa.programs.pair import NUPA
 from nupa.verbs.errors import CompletionError
 
 SIZES = ((1, 40), (8, 40), (3000, 40), (100_001, 40))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from nupa.base.ownership import outer_uid
 from nupa.fabric import Fabric
-from nupa.fabric.ownership import outer_uid
 
 from .conftest import SIZE, Cli, Pair
 from .node import WAIT_S

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nupa.demo.programs import NUPA, Outcome, PairResult, Program, ProgramPair, free_port
+from nupa.programs.pair import NUPA, Outcome, PairResult, Program, ProgramPair, free_port
 
 DEADLINE_S = 50.0  # what takes longer hangs
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import Outcome, free_port
+from nupa.programs.pair import Outcome, free_port
 
 from .lab import Lab, needs
 

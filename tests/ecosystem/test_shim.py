@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import NUPA
+from nupa.programs.pair import NUPA
 
 from .lab import Lab, needs
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from nupa.demo.programs import free_port
+from nupa.programs.pair import free_port
 
 from .lab import Lab, needs
 

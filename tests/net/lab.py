@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from nupa.demo.programs import Outcome, Program
-from nupa.netdev import process
+from nupa.base import process
+from nupa.programs.pair import Outcome, Program
 from tests.programs.users import User
 
 DEADLINE_S = 40.0  # what takes longer hangs

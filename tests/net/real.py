@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nupa.demo.programs import Outcome, Program
+from nupa.programs.pair import Outcome, Program
 
 from .lab import DEADLINE_S, Net, ip, needs
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import Outcome
+from nupa.programs.pair import Outcome
 
 from .lab import Net, ip, needs
 from .real import NAME, all_stream, carrier_becomes, hears_nothing, iperf, link, ping_all

@@ -20,11 +20,11 @@ import pytest
 from benchmarks import net, priority
 from benchmarks.case import Bench, Case
 from benchmarks.links import Kind, Link, Links
-from nupa.demo import raw
-from nupa.demo.cpus import pick_two
-from nupa.demo.fabric import temporary_fabric
-from nupa.demo.programs import Program, ProgramError
+from nupa.measure import raw
 from nupa.netdev import state
+from nupa.programs.cpus import pick_two
+from nupa.programs.fabric import temporary_fabric
+from nupa.programs.pair import Program, ProgramError
 from tests.programs.users import User
 
 from .lab import needs

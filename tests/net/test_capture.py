@@ -14,8 +14,8 @@ from pathlib import Path
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.utils import rdpcap
 
-from nupa.demo.programs import Program
-from nupa.packet.transport import BTH
+from nupa.packet.scapy.transport import BTH
+from nupa.programs.pair import Program
 
 from .lab import Net, ip
 from .real import ended, ping_all, said

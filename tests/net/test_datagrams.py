@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from nupa.demo.programs import Program
+from nupa.programs.pair import Program
 
 from .lab import Net, ip
 from .real import ended, ping_all, said, script

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import Outcome
+from nupa.programs.pair import Outcome
 
 from .lab import Net, ip
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.netdev.process import Process
+from nupa.base.process import Process
 
 from .lab import DEADLINE_S, Net, ip, wait_until_said
 

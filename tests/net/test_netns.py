@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.netdev.process import Process
+from nupa.base.process import Process
 
 from .lab import DEADLINE_S, Net, ip
 from .test_up import refused

@@ -12,7 +12,7 @@ from ipaddress import IPv6Address
 
 import pytest
 
-from nupa.demo.programs import Outcome, Program
+from nupa.programs.pair import Outcome, Program
 from tests.programs.stage import sizes_of
 from tests.programs.test_rdmacm import pings
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import nupa
-from nupa.demo.programs import Outcome
+from nupa.programs.pair import Outcome
 
 from .lab import Net
 

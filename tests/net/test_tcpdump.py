@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nupa.demo.programs import Program
+from nupa.programs.pair import Program
 
 from .lab import Net, ip, needs
 from .real import NAME, ended, ping, ping_all, said

@@ -9,8 +9,8 @@ from typing import Any
 from scapy.packet import Packet
 
 from nupa.fabric import Fabric
-from nupa.packet.inject import Injector, Verdict, inject
-from nupa.packet.transport import BTH, RETH, AtomicETH
+from nupa.packet.scapy.inject import Injector, Verdict, inject
+from nupa.packet.scapy.transport import BTH, RETH, AtomicETH
 from nupa.verbs import (
     CQ,
     MR,

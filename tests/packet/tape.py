@@ -14,8 +14,8 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
 from nupa.packet.fast import LINKTYPE_ETHERNET
-from nupa.packet.pcapng import Writer
-from nupa.packet.transport import AETH, BTH, DETH, IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
+from nupa.packet.pcapng.reader import Writer
+from nupa.packet.scapy.transport import AETH, BTH, DETH, IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
 
 MTU = 256
 ACK, RNR = 0x1F, 0x21

@@ -16,11 +16,11 @@ from typing import IO, cast
 import pytest
 
 from nupa.cli import main
+from nupa.diagram.find.index import read_index
 from nupa.packet import fast
 from nupa.packet.fast import Fault, Icrc, Layer
-from nupa.packet.pcapng import Packet, PcapngError, Reader
+from nupa.packet.pcapng.reader import Packet, PcapngError, Reader
 from nupa.replay import replay
-from nupa.trace.index import read_index
 from tests.packet.shark import run
 
 DATA = Path(__file__).parent.parent / "data"

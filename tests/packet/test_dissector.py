@@ -11,11 +11,16 @@ from typing import NamedTuple
 
 import pytest
 
+from nupa.base.errors import LocalError
 from nupa.cli import main
-from nupa.fabric.errors import LocalError
-from nupa.packet import cache_tables, cxl_tables, dissector, pcie_tables, queue_tables, record
-from nupa.packet.layout import Field, Layout
-from nupa.packet.pcapng import Writer
+from nupa.packet import dissector
+from nupa.packet.pcapng.reader import Writer
+from nupa.packet.tables import cxl_cache as cache_tables
+from nupa.packet.tables import cxl_mem as cxl_tables
+from nupa.packet.tables import pcie as pcie_tables
+from nupa.packet.tables import queue as queue_tables
+from nupa.packet.tables import record
+from nupa.packet.tables.layout import Field, Layout
 from tests.packet.shark import dissected, run, tshark
 
 Shown = list[tuple[str, int | str]]

@@ -14,9 +14,9 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet
 
-from nupa.fabric.errors import LocalError
-from nupa.packet.inject import Outcome, Reason, Verdict, frame_of, inject
-from nupa.packet.transport import AETH, BTH, DETH, GRH
+from nupa.base.errors import LocalError
+from nupa.packet.scapy.inject import Outcome, Reason, Verdict, frame_of, inject
+from nupa.packet.scapy.transport import AETH, BTH, DETH, GRH
 from nupa.verbs import QPAttr
 from nupa.verbs import enums as e
 from tests.packet.scene import Scene

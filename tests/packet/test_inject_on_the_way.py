@@ -8,9 +8,9 @@ from collections.abc import Callable
 from scapy.sendrecv import sniff
 
 from nupa.fabric.faulty import Faulty
-from nupa.packet.inject import Reason
-from nupa.packet.sniff import FabricSockets
-from nupa.packet.transport import AETH, BTH, DETH, RETH
+from nupa.packet.scapy.inject import Reason
+from nupa.packet.scapy.sniff import FabricSockets
+from nupa.packet.scapy.transport import AETH, BTH, DETH, RETH
 from nupa.verbs import SendWR
 from nupa.verbs import enums as e
 from tests.packet.scene import FIRST_PSN, QKEY, WAIT_S, Scene

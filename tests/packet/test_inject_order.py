@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from scapy.packet import Packet
 
-from nupa.packet.inject import Reason
-from nupa.packet.transport import ImmDt
+from nupa.packet.scapy.inject import Reason
+from nupa.packet.scapy.transport import ImmDt
 from nupa.verbs import SendWR
 from nupa.verbs import enums as e
 from tests.packet.scene import FIRST_PSN, MTU_BYTES, Scene

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from scapy.packet import Packet
 
-from nupa.packet.inject import Reason
-from nupa.packet.transport import FETH, IETH, ImmDt
+from nupa.packet.scapy.inject import Reason
+from nupa.packet.scapy.transport import FETH, IETH, ImmDt
 from nupa.verbs import MR, MW, MWBindInfo, SendWR
 from nupa.verbs import enums as e
 from tests.packet.scene import ALL_ACCESS, FIRST_PSN, MTU_BYTES, Scene

@@ -9,8 +9,8 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.packet import Packet
 
-from nupa.packet.inject import Reason
-from nupa.packet.transport import DETH, ImmDt
+from nupa.packet.scapy.inject import Reason
+from nupa.packet.scapy.transport import DETH, ImmDt
 from nupa.verbs import enums as e
 from tests.packet.scene import FIRST_PSN, MTU_BYTES, QKEY, Scene
 

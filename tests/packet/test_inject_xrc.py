@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from nupa.fabric import Fabric
-from nupa.packet.inject import Injector, Reason, Verdict, inject
-from nupa.packet.transport import AETH, BTH, RETH, XRCETH
+from nupa.packet.scapy.inject import Injector, Reason, Verdict, inject
+from nupa.packet.scapy.transport import AETH, BTH, RETH, XRCETH
 from nupa.verbs import (
     QP,
     SRQ,

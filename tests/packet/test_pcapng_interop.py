@@ -11,11 +11,11 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 from scapy.utils import PcapNgReader, rdpcap, wrpcapng
 
-from nupa.packet import cxl_mem, queue, tlp
-from nupa.packet.link import Nupa
-from nupa.packet.pcapng import Option, Reader, Writer
-from nupa.packet.pcapng_blocks import INBOUND, OUTBOUND
-from nupa.packet.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, Level
+from nupa.packet.pcapng.blocks import INBOUND, OUTBOUND
+from nupa.packet.pcapng.reader import Option, Reader, Writer
+from nupa.packet.scapy import cxl_mem, queue, tlp
+from nupa.packet.scapy.link import Nupa
+from nupa.packet.tables.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, Level
 from tests.packet.shark import run
 
 TIME_NS = 1_700_000_000_123_456_789

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import Fabric, Faulty
-from nupa.packet.transport import RETH, AtomicAckETH, AtomicETH
+from nupa.packet.scapy.transport import RETH, AtomicAckETH, AtomicETH
 from nupa.replay import ReplayDifferenceError, Report, replay, step
 from tests.packet.tape import (
     INVALID_REQUEST,

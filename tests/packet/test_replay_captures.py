@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.layers.inet import UDP, Ether
 
-from nupa.packet.cm import MAD, REP, REQ
-from nupa.packet.pcapng import PcapngError, Writer
-from nupa.packet.routing import LRH
-from nupa.packet.transport import BTH, DETH, RETH
+from nupa.packet.pcapng.reader import PcapngError, Writer
+from nupa.packet.scapy.cm import MAD, REP, REQ
+from nupa.packet.scapy.routing import LRH
+from nupa.packet.scapy.transport import BTH, DETH, RETH
 from nupa.replay import ReplayError, flows, memory, messages, packets, replay, run, stage
 from tests.packet.tape import MTU, PSN_ERROR, RNR, Talk, Tape, pattern, word
 from tests.packet.test_replay import VA, outcome

@@ -13,13 +13,13 @@ import pytest
 from scapy.utils import rdpcap
 
 from nupa.cli import main
+from nupa.diagram.draw.story import read_story
+from nupa.diagram.find.index import read_index
 from nupa.packet import fast
 from nupa.packet.fast import Fault, Icrc, Layer
-from nupa.packet.opcodes import NAMES, OPCODES
-from nupa.packet.transport import BTH
+from nupa.packet.scapy.transport import BTH
+from nupa.packet.tables.opcodes import NAMES, OPCODES
 from nupa.replay import replay
-from nupa.trace.index import read_index
-from nupa.trace.story import read_story
 from tests.unit.test_packet_tshark import both, compare
 
 DATA = Path(__file__).parent.parent / "data"

@@ -15,10 +15,10 @@ from scapy.sendrecv import AsyncSniffer
 from scapy.utils import PcapNgReader, rdpcap, wrpcapng
 
 from nupa.fabric import Fabric, LocalError
-from nupa.packet.link import Nupa
-from nupa.packet.queue import CQE, WQE
-from nupa.packet.sniff import FabricSockets, fabric_socket, sniff_fabric
-from nupa.packet.transport import AETH, BTH
+from nupa.packet.scapy.link import Nupa
+from nupa.packet.scapy.queue import CQE, WQE
+from nupa.packet.scapy.sniff import FabricSockets, fabric_socket, sniff_fabric
+from nupa.packet.scapy.transport import AETH, BTH
 from nupa.verbs import CQ, MR, PD, QP, SGE, Context, QPCap, QPInitAttr, RecvWR, SendWR, connect
 from nupa.verbs import enums as e
 

@@ -11,8 +11,8 @@ import pytest
 
 from nupa.cli import main
 from nupa.cli import trace as command
-from nupa.trace import listing
-from nupa.trace.transfer import MARKS
+from nupa.diagram.draw import listing
+from nupa.diagram.find.transfer import MARKS
 from tests.packet import trace_scenes
 from tests.packet.trace_scenes import SEND, Scene
 

@@ -10,12 +10,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nupa.packet import record, split
-from nupa.packet.pcapng import INBOUND, OUTBOUND
-from nupa.packet.transport import AETH, BTH, AtomicETH
-from nupa.trace import svg, text
-from nupa.trace.index import read_index
-from nupa.trace.story import Story, read_story
+from nupa.diagram.draw import svg, text
+from nupa.diagram.draw.story import Story, read_story
+from nupa.diagram.find.index import read_index
+from nupa.packet import split
+from nupa.packet.pcapng.reader import INBOUND, OUTBOUND
+from nupa.packet.scapy.transport import AETH, BTH, AtomicETH
+from nupa.packet.tables import record
 from tests.packet import trace_scenes
 from tests.packet.trace_scenes import SCENES, Scene
 

@@ -15,16 +15,17 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.packet import fast, record
-from nupa.packet.cm import DREQ, MAD, REP, REQ, RTU
-from nupa.packet.opcodes import OPCODES
-from nupa.packet.pcapng import PcapngError, Reader, Writer
-from nupa.packet.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA
-from nupa.packet.transport import AETH, BTH, DETH, RETH, CNPPadding
-from nupa.trace import listing, svg, text
-from nupa.trace.index import Index, read_index
-from nupa.trace.story import read_story, tell
-from nupa.trace.transfer import Mark
+from nupa.diagram.draw import listing, svg, text
+from nupa.diagram.draw.story import read_story, tell
+from nupa.diagram.find.index import Index, read_index
+from nupa.diagram.find.transfer import Mark
+from nupa.packet import fast
+from nupa.packet.pcapng.reader import PcapngError, Reader, Writer
+from nupa.packet.scapy.cm import DREQ, MAD, REP, REQ, RTU
+from nupa.packet.scapy.transport import AETH, BTH, DETH, RETH, CNPPadding
+from nupa.packet.tables import record
+from nupa.packet.tables.opcodes import OPCODES
+from nupa.packet.tables.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA
 from tests.packet import trace_scenes
 from tests.packet.trace_scenes import Scene
 from tests.unit import roce_dialogues
@@ -449,7 +450,7 @@ def test_a_diagram_has_a_limit_and_says_what_it_leaves_out(
     read: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = read(trace_scenes.write())
-    monkeypatch.setattr("nupa.trace.story.RECORDS_MAX", 19)
+    monkeypatch.setattr("nupa.diagram.draw.story.RECORDS_MAX", 19)
     story = read_story(index, index.transfers[0])
     assert (story.left_out, sum(row.count for row in story.rows)) == (1, 19)
     assert "1 record more, not shown" in text.render(story)
@@ -503,7 +504,7 @@ def test_the_index_calls_no_function_for_most_records(tmp_path: Path) -> None:
 
 
 def test_a_story_of_no_records_is_a_title() -> None:
-    from nupa.trace.transfer import Transfer
+    from nupa.diagram.find.transfer import Transfer
 
     story = tell("x.pcapng", Transfer(5, 1, 0), [], 0)
     assert text.render(story).splitlines()[0] == "transfer 0x5: ?"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from nupa.demo.programs import ProgramPair, free_port
+from nupa.programs.pair import ProgramPair, free_port
 
 from .stage import DEADLINE_S, Stage
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nupa.demo.programs import Outcome, PairResult, Program, ProgramPair, free_port
+from nupa.programs.pair import Outcome, PairResult, Program, ProgramPair, free_port
 
 from .users import User
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nupa.demo.programs import Program
+from nupa.programs.pair import Program
 
 from .stage import Stage
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import free_port
 from nupa.packet import fast
 from nupa.packet.dissector import FILE
-from nupa.packet.opcodes import CODES, NAMES
-from nupa.packet.pcapng import Reader
-from nupa.packet.record import Kind
+from nupa.packet.pcapng.reader import Reader
+from nupa.packet.tables.opcodes import CODES, NAMES
+from nupa.packet.tables.record import Kind
+from nupa.programs.pair import free_port
 from tests.packet.shark import NOT_ROOT
 
 from .stage import DEADLINE_S, Stage

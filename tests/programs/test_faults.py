@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from nupa.demo.control import FileOperation
-from nupa.demo.programs import ProgramPair, free_port
-from nupa.demo.transfer import OPERATIONS, Job
+from nupa.measure.control import FileOperation
+from nupa.measure.transfer import OPERATIONS, Job
+from nupa.programs.pair import ProgramPair, free_port
 
 from .stage import DEADLINE_S, Stage, sizes_of
 from .test_rdmacm import pings, rping

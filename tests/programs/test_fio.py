@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nupa.demo import fio
-from nupa.demo.programs import ProgramPair
+from nupa.programs import fio
+from nupa.programs.pair import ProgramPair
 
 from .stage import Stage
 

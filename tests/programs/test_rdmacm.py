@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import Outcome, PairResult, ProgramPair
+from nupa.programs.pair import Outcome, PairResult, ProgramPair
 
 from .cm_stage import SERVER, port, program, start
 from .stage import DEADLINE_S, Stage

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import ProgramPair, free_port
+from nupa.programs.pair import ProgramPair, free_port
 from nupa.replay import Report, replay
 
 from . import cm_stage

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import Outcome, PairResult, Program, ProgramPair
+from nupa.programs.pair import Outcome, PairResult, Program, ProgramPair
 
 from .stage import DEADLINE_S, Stage
 

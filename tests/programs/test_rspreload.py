@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import Outcome, Program, ProgramPair, free_port
+from nupa.programs.pair import Outcome, Program, ProgramPair, free_port
 
 from .stage import DEADLINE_S, Stage
 

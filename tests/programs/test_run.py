@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import NUPA, free_port
-from nupa.fabric.ownership import outer_uid
+from nupa.base.ownership import outer_uid
+from nupa.programs.pair import NUPA, free_port
 
 from .stage import DEADLINE_S, Stage
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nupa.demo.programs import ProgramPair, free_port
+from nupa.programs.pair import ProgramPair, free_port
 
 from .stage import DEADLINE_S, Stage
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import nupa
-from nupa.demo.programs import Outcome, Program
+from nupa.programs.pair import Outcome, Program
 
 from . import users
 from .users import User

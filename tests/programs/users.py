@@ -19,7 +19,7 @@ import nupa
 
 NOBODY = 65534
 ANOTHER = 65533
-_CHECK = "import nupa.cli.run, nupa.fabric.segment, pyroute2"
+_CHECK = "import nupa.cli.run.command, nupa.core.segment, pyroute2"
 _LEFT_OUT = shutil.ignore_patterns(
     "site-packages", "dist-packages", "test", "idlelib", "ensurepip", "config-*"
 )

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import NUPA
+from nupa.core.segment import HostInfo
 from nupa.fabric import Fabric
-from nupa.fabric.segment import HostInfo
 from nupa.fabric.topology import SegmentConfig, star
+from nupa.programs.pair import NUPA
 
 HERE = Path(__file__).parent
 RUNNER = HERE / "runner.py"

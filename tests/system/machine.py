@@ -21,8 +21,8 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from nupa.demo.programs import Outcome, Program
-from nupa.netdev.process import find_all
+from nupa.base.process import find_all
+from nupa.programs.pair import Outcome, Program
 from tests.programs.users import User, ourselves
 
 #: Of a command in a guest that runs alone; what takes longer hangs.

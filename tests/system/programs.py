@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import NUPA
+from nupa.programs.pair import NUPA
 
 from .machine import Machine, new_port
 

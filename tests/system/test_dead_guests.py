@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nupa.demo.programs import Program
+from nupa.programs.pair import Program
 
 from . import programs
 from .machine import DEADLINE_S, DEATH_S, TICK_S, Machine, booted, new_port

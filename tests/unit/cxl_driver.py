@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from nupa.cxl.cci import Code
-from nupa.cxl.device_tables import Device
-from nupa.cxl.mailbox import Mailbox
-from nupa.cxl.media import PlainMedia, anonymous
-from nupa.cxl.memory_device import MemoryDevice
+from nupa.cxl.device.memory_device import MemoryDevice
+from nupa.cxl.function.cci import Code
+from nupa.cxl.function.mailbox import Mailbox
+from nupa.cxl.media.media import PlainMedia, anonymous
+from nupa.cxl.registers.device_tables import Device
 
 MEMORY_BYTES = 256 << 20
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import mmap
 from collections.abc import Sequence
 
-from nupa.cxl.bus import Bus
-from nupa.cxl.decode import Window
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.hdm import DecoderSet
-from nupa.cxl.interleave import CODE_OF_WAYS, Interleave
-from nupa.cxl.port import downstream_port, root_port, upstream_port
-from nupa.cxl.root import HostBridge, RootComplex
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.function.hdm import DecoderSet
+from nupa.cxl.function.interleave import CODE_OF_WAYS, Interleave
+from nupa.cxl.function.port import downstream_port, root_port, upstream_port
+from nupa.cxl.host.bus import Bus
+from nupa.cxl.host.decode import Window
+from nupa.cxl.host.root import HostBridge, RootComplex
 
 STEP = 256 << 20
 DEVICE_BYTES = 2 * STEP

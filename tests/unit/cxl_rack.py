@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.mld import Mld
-from nupa.cxl.port import root_port
-from nupa.cxl.root import HostBridge, RootComplex
-from nupa.cxl.switch import Switch
-from nupa.cxl.vppb import Vppb
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.device.mld import Mld
+from nupa.cxl.function.port import root_port
+from nupa.cxl.host.root import HostBridge, RootComplex
+from nupa.cxl.switch.switch import Switch
+from nupa.cxl.switch.vppb import Vppb
 from tests.unit.cxl_walk import Walk
 
 STEP = 256 << 20

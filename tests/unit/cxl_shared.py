@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from nupa.cxl.bus import Bus
-from nupa.cxl.coherence import CacheShape
-from nupa.cxl.decode import Window
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.interleave import Interleave
-from nupa.cxl.parts import Memory, PartedMedia
-from nupa.cxl.port import root_port
-from nupa.cxl.root import HostBridge, RootComplex
+from nupa.cxl.cache.coherence import CacheShape
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.function.interleave import Interleave
+from nupa.cxl.function.port import root_port
+from nupa.cxl.host.bus import Bus
+from nupa.cxl.host.decode import Window
+from nupa.cxl.host.root import HostBridge, RootComplex
+from nupa.cxl.media.parts import Memory, PartedMedia
 from tests.unit.cxl_host import BASE, STEP, commit
 
 

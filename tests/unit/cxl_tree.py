@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.port import downstream_port, root_port, upstream_port
-from nupa.cxl.root import HostBridge, RootComplex
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.function.port import downstream_port, root_port, upstream_port
+from nupa.cxl.host.root import HostBridge, RootComplex
 
 MEMORY_BYTES = 256 << 20
 BRIDGE_BASE = 0x1_0000_0000

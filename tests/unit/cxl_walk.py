@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nupa.cxl.root import Bdf, RootComplex
+from nupa.cxl.host.root import Bdf, RootComplex
 
 MIB = 1 << 20
 ONES = 0xFFFFFFFF

@@ -8,7 +8,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from nupa.cxl.host import Region
+from nupa.cxl.host.host import Region
 
 _BLOCK = 4096
 _WAIT_S = 30

@@ -16,8 +16,21 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet
 
-from nupa.packet.cm import DREP, DREQ, IPCM, LAP, MAD, MRA, REJ, REP, REQ, RTU, SIDR_REP, SIDR_REQ
-from nupa.packet.transport import (
+from nupa.packet.scapy.cm import (
+    DREP,
+    DREQ,
+    IPCM,
+    LAP,
+    MAD,
+    MRA,
+    REJ,
+    REP,
+    REQ,
+    RTU,
+    SIDR_REP,
+    SIDR_REQ,
+)
+from nupa.packet.scapy.transport import (
     AETH,
     BTH,
     DETH,

@@ -11,8 +11,8 @@ import pytest
 from benchmarks import cases, run, ucx
 from benchmarks.case import Bench, Case
 from benchmarks.cases import CASES
-from nupa.demo import chart
-from nupa.demo.programs import ProgramError
+from nupa.measure import chart
+from nupa.programs.pair import ProgramError
 
 BENCH = Bench(fabric="f", cpus=(0, 1))
 

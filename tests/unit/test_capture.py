@@ -21,11 +21,11 @@ from nupa.capture.loop import Capture
 from nupa.capture.sinks import FileSink, LineSink
 from nupa.capture.view import View
 from nupa.fabric import Fabric
-from nupa.packet import queue_tables
 from nupa.packet.encode import cxl_mem_bytes, tlp_bytes
-from nupa.packet.pcapng import Packet, PcapngError, Reader, Writer
-from nupa.packet.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, Flag, Kind, Level, pack
+from nupa.packet.pcapng.reader import Packet, PcapngError, Reader, Writer
 from nupa.packet.split import PcieLink, cxl_mem_messages, pcie_tlps
+from nupa.packet.tables import queue as queue_tables
+from nupa.packet.tables.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, Flag, Kind, Level, pack
 
 from .conftest import Pair
 from .test_core_watch import send

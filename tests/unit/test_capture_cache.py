@@ -14,12 +14,12 @@ from nupa.capture.live import Live
 from nupa.capture.loop import Capture
 from nupa.capture.sinks import FileSink
 from nupa.capture.view import View
+from nupa.diagram.draw.story import read_story
+from nupa.diagram.find.index import read_index
 from nupa.fabric import Fabric
-from nupa.packet.pcapng import Reader
-from nupa.packet.record import Level
+from nupa.packet.pcapng.reader import Reader
+from nupa.packet.tables.record import Level
 from nupa.replay import replay
-from nupa.trace.index import read_index
-from nupa.trace.story import read_story
 
 from .conftest import Pair
 from .watched import send

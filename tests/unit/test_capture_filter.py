@@ -17,11 +17,12 @@ from scapy.layers.l2 import ARP, Ether
 from nupa.capture.fields import FIELDS, fields_text
 from nupa.capture.filter import EXPRESSION_CHARS_MAX, Filter, FilterError
 from nupa.capture.view import View
-from nupa.packet import fast, record, records
-from nupa.packet.pcapng import INBOUND, OUTBOUND, Reader, Writer
-from nupa.packet.queue_tables import CQE, WQE
-from nupa.packet.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, Flag, Kind, Level
-from nupa.packet.transport import AETH, BTH, DETH, RETH
+from nupa.packet import fast, records
+from nupa.packet.pcapng.reader import INBOUND, OUTBOUND, Reader, Writer
+from nupa.packet.scapy.transport import AETH, BTH, DETH, RETH
+from nupa.packet.tables import record
+from nupa.packet.tables.queue import CQE, WQE
+from nupa.packet.tables.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, Flag, Kind, Level
 
 BELOW = Ether(dst="02:00:0a:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(chksum=0)
 BACK = Ether(dst="02:00:0a:00:00:01") / IP(src="10.0.0.2", dst="10.0.0.1") / UDP(chksum=0)

@@ -9,11 +9,11 @@ import re
 import pytest
 
 from nupa.cli import main
-from nupa.cxl.blocks import blocks
-from nupa.cxl.component_tables import hdm
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.port import downstream_port, root_port, upstream_port
-from nupa.cxl.registers import Access
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.function.port import downstream_port, root_port, upstream_port
+from nupa.cxl.registers.block import Access
+from nupa.cxl.registers.component_tables import hdm
+from nupa.cxl.registers.tables import blocks
 
 
 def test_each_block_is_listed_and_printed(capsys: pytest.CaptureFixture[str]) -> None:

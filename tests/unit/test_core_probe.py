@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""nupa.core.probe: what `nupa doctor` says of CMA is what the engine finds."""
+"""nupa.doctor.cma: what `nupa doctor` says of CMA is what the engine finds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 # Denies process_vm_readv and process_vm_writev to what it runs, by seccomp.
 DENIED = Path(__file__).parents[1] / "programs" / "denied.py"
 # One process would be `local`; so the peer is a child, of which this one is a parent.
-PROBE = "from nupa.core.probe import probe_cma; print(probe_cma())"
+PROBE = "from nupa.doctor.cma import probe_cma; print(probe_cma())"
 
 
 def probe(*prefix: str) -> int:
@@ -37,7 +37,7 @@ def test_it_works_where_a_parent_may_read_a_child_and_yama_lets_siblings_in() ->
 
 @pytest.mark.parametrize("code", [0, 7])
 def test_a_child_tells_what_its_work_returned(code: int) -> None:
-    script = f"import sys; from nupa.core.probe import in_child; sys.exit(in_child(lambda: {code}))"
+    script = f"import sys; from nupa.doctor.cma import in_child; sys.exit(in_child(lambda: {code}))"
     assert (
         subprocess.run([sys.executable, "-c", script], timeout=30, check=False).returncode == code
     )

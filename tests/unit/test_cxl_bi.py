@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from nupa.cxl import component
-from nupa.cxl.host import Host
-from nupa.cxl.pcie_tables import PortType
-from nupa.cxl.root import RootComplex
-from nupa.cxl.site import Site
+from nupa.cxl.host.host import Host
+from nupa.cxl.host.root import RootComplex
+from nupa.cxl.registers import component
+from nupa.cxl.registers.pcie_tables import PortType
+from nupa.cxl.site.site import Site
 
 # Facts of Linux's and QEMU's headers: capability ids, offsets and bits.
 BI_ROUTE_TABLE, BI_DECODER = 0x0B, 0x0C

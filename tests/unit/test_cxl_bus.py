@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from nupa.cxl.bus import Bus, Counters, MemoryAccessError, Status
-from nupa.cxl.decode import Window
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.interleave import Interleave
-from nupa.cxl.switch import Switch
-from nupa.cxl.vppb import Vppb
-from nupa.fabric.errors import LocalError
+from nupa.base.errors import LocalError
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.function.interleave import Interleave
+from nupa.cxl.host.bus import Bus, Counters, MemoryAccessError, Status
+from nupa.cxl.host.decode import Window
+from nupa.cxl.switch.switch import Switch
+from nupa.cxl.switch.vppb import Vppb
 from tests.unit.cxl_host import BASE, DEVICE_BYTES, STEP, Host, commit, decommit
 
 SIZE = 8 * STEP

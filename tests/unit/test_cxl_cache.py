@@ -10,8 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from nupa.cxl.bias import PAGE_BYTES, Bias, BiasTable
-from nupa.cxl.cache import (
+from nupa.base.errors import LocalError, RemoteError
+from nupa.cxl.cache.bias import PAGE_BYTES, Bias, BiasTable
+from nupa.cxl.cache.coherence import Directory, Mesi, Snoop
+from nupa.cxl.cache.device_cache import DeviceCache, Reply, Write
+from nupa.cxl.cache.states import (
     REQUESTS,
     SNOOPED,
     Grant,
@@ -24,12 +27,9 @@ from nupa.cxl.cache import (
     may_ask,
     may_respond,
 )
-from nupa.cxl.coherence import Directory, Mesi, Snoop
-from nupa.cxl.device_cache import DeviceCache, Reply, Write
-from nupa.cxl.host_agent import HostAgent
-from nupa.cxl.type2 import Type2
-from nupa.fabric.errors import LocalError, RemoteError
-from nupa.packet import cache_tables
+from nupa.cxl.device.host_agent import HostAgent
+from nupa.cxl.device.type2 import Type2
+from nupa.packet.tables import cxl_cache as cache_tables
 
 STEP = 256 << 20
 I, S, E, M = Mesi.I, Mesi.S, Mesi.E, Mesi.M  # noqa: E741 - their names

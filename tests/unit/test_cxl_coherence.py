@@ -13,14 +13,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from nupa.cxl.bus import Bus, MemoryAccessError, Status
-from nupa.cxl.coherence import KINDS, Cache, CacheShape, Directory, Filter, Mesi, Snoop
-from nupa.cxl.dcd import Policy
+from nupa.base.errors import LocalError
+from nupa.cxl.cache.coherence import KINDS, Cache, CacheShape, Directory, Filter, Mesi, Snoop
 from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.parts import Memory
-from nupa.cxl.site import Site
-from nupa.fabric.errors import LocalError
-from nupa.packet import cxl_tables
+from nupa.cxl.host.bus import Bus, MemoryAccessError, Status
+from nupa.cxl.media.dcd import Policy
+from nupa.cxl.media.parts import Memory
+from nupa.cxl.site.site import Site
+from nupa.packet.tables import cxl_mem as cxl_tables
 from tests.unit.cxl_host import BASE, STEP
 from tests.unit.cxl_shared import shared_bus
 

@@ -7,12 +7,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from nupa.cxl import component, device_tables
-from nupa.cxl import component_tables as tables
-from nupa.cxl.component import CACHEMEM_AT, Component
-from nupa.cxl.device_tables import Device
-from nupa.cxl.registers import AccessError, Registers
-from nupa.cxl.space import Space
+from nupa.cxl.registers import component, device_tables
+from nupa.cxl.registers import component_tables as tables
+from nupa.cxl.registers.block import AccessError, Registers
+from nupa.cxl.registers.component import CACHEMEM_AT, Component
+from nupa.cxl.registers.device_tables import Device
+from nupa.cxl.registers.space import Space
 
 EVERY = (
     tables.ras(),

@@ -7,12 +7,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from nupa.cxl import ext_tables as ext
-from nupa.cxl import pcie_tables as pcie
-from nupa.cxl.config import ConfigSpace, walk, walk_extended
-from nupa.cxl.pci_tables import CLASS_CXL_MEMORY, HEADER_BYTES, Bar, type0, type1
-from nupa.cxl.registers import RW, AccessError, Field, Registers
-from nupa.cxl.space import Space
+from nupa.cxl.registers import ext_tables as ext
+from nupa.cxl.registers import pcie_tables as pcie
+from nupa.cxl.registers.block import RW, AccessError, Field, Registers
+from nupa.cxl.registers.config import ConfigSpace, walk, walk_extended
+from nupa.cxl.registers.pci_tables import CLASS_CXL_MEMORY, HEADER_BYTES, Bar, type0, type1
+from nupa.cxl.registers.space import Space
 
 ALL_ONES = 0xFFFFFFFF
 BARS = (Bar(0, 1 << 16), Bar(2, 1 << 12, prefetchable=True), Bar(4, 256, wide=False))

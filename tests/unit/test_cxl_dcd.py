@@ -11,11 +11,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.cxl.cci import Code, CommandError
-from nupa.cxl.dcd import DynamicCapacity, Policy
-from nupa.cxl.events import DYNAMIC_CAPACITY, Change, Log
-from nupa.cxl.extents import DcdError, Extent, Region
-from nupa.cxl.media import PlainMedia, anonymous
+from nupa.cxl.function.cci import Code, CommandError
+from nupa.cxl.media.dcd import DynamicCapacity, Policy
+from nupa.cxl.media.events import DYNAMIC_CAPACITY, Change, Log
+from nupa.cxl.media.extents import DcdError, Extent, Region
+from nupa.cxl.media.media import PlainMedia, anonymous
 from tests.unit.cxl_driver import Driver
 
 UNIT = 256 << 20

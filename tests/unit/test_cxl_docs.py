@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.cxl import served
+from nupa.cxl.site import served
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cxl.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -95,9 +95,9 @@ def test_the_tour_of_ten_commands_runs(tmp_path: Path) -> None:
 
 
 def test_the_page_lists_the_commands_that_are_served() -> None:
-    """`python -m nupa.cxl.served` prints the table anew."""
+    """`python -m nupa.cxl.site.served` prints the table anew."""
     lines = PAGE.splitlines()
-    start = lines.index("<!-- python -m nupa.cxl.served -->") + 1
+    start = lines.index("<!-- python -m nupa.cxl.site.served -->") + 1
     assert lines[start : lines.index("", start)] == served.markdown()
 
 

@@ -11,10 +11,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.cxl import cdat, doe
-from nupa.cxl.cdat import Cdat, CdatError, Data, Dslbis, Dsmas, Pair, Sslbis
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.performance import (
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.function import doe
+from nupa.cxl.function.port import upstream_port
+from nupa.cxl.media import cdat
+from nupa.cxl.media.cdat import Cdat, CdatError, Data, Dslbis, Dsmas, Pair, Sslbis
+from nupa.cxl.media.performance import (
     MediaSpeed,
     Range,
     bandwidth_mbps,
@@ -22,8 +24,7 @@ from nupa.cxl.performance import (
     latency_ps,
     switch_cdat,
 )
-from nupa.cxl.port import upstream_port
-from nupa.cxl.registers import Registers
+from nupa.cxl.registers.block import Registers
 from nupa.fabric.topology import SPEEDS_MTPS, WIDTHS_LANES, Link
 
 MEMORY_BYTES = 256 << 20

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from nupa.cxl.bus import MemoryAccessError, Status
-from nupa.cxl.events import RECORD_BYTES, Log, Transaction
-from nupa.cxl.expander import Expander
+from nupa.cxl.device.expander import Expander
+from nupa.cxl.device.mld import Mld
 from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.host import Host, Region
-from nupa.cxl.mld import Mld
-from nupa.cxl.port import Port
-from nupa.cxl.site import Site
+from nupa.cxl.function.port import Port
+from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.host import Host, Region
+from nupa.cxl.media.events import RECORD_BYTES, Log, Transaction
+from nupa.cxl.site.site import Site
 from tests.unit.cxl_witness import Reader, Witness
 
 STEP = 256 << 20

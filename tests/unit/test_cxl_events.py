@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.cxl.cci import Code, CommandError
-from nupa.cxl.events import (
+from nupa.cxl.function.cci import Code, CommandError
+from nupa.cxl.media.events import (
     DRAM,
     GENERAL_MEDIA,
     RECORD_BYTES,

@@ -8,11 +8,11 @@ import weakref
 
 import pytest
 
-from nupa.cxl.cdat import Data, Dslbis
-from nupa.cxl.expander import Expander
-from nupa.cxl.media import MediaError, anonymous
-from nupa.cxl.parts import Memory, PartedMedia
-from nupa.cxl.performance import bandwidth_mbps
+from nupa.cxl.device.expander import Expander
+from nupa.cxl.media.cdat import Data, Dslbis
+from nupa.cxl.media.media import MediaError, anonymous
+from nupa.cxl.media.parts import Memory, PartedMedia
+from nupa.cxl.media.performance import bandwidth_mbps
 from nupa.fabric.topology import SPEEDS_MTPS, Link
 
 UNIT = 256 << 20

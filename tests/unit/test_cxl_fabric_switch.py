@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from nupa.cxl.bus import MemoryAccessError, Status
-from nupa.cxl.expander import Expander
-from nupa.cxl.host import Host
-from nupa.cxl.mld import Mld
-from nupa.cxl.parts import Memory, PartedMedia, SparseFile
-from nupa.cxl.pool_store import PoolStore
-from nupa.cxl.site import Site
+from nupa.base.errors import LocalError
+from nupa.cxl.device.expander import Expander
+from nupa.cxl.device.mld import Mld
+from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.host import Host
+from nupa.cxl.media.parts import Memory, PartedMedia, SparseFile
+from nupa.cxl.media.pool_store import PoolStore
+from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric, FabricError, FabricManager  # type: ignore[attr-defined]
-from nupa.fabric.errors import LocalError
 from nupa.fabric.topology import Link, MemoryDevice, SegmentConfig, Topology, star
 
 MIB = 1 << 20

@@ -9,16 +9,17 @@ from random import Random
 
 import pytest
 
+from nupa.base.errors import LocalError
 from nupa.cli import main
-from nupa.cxl import rates
-from nupa.cxl.bus import MemoryAccessError, Status
-from nupa.cxl.decode import Window
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.flit import Fault, Flit, FlitError, Format, pack, unpack
-from nupa.cxl.flit_port import FlitPort, Hop, pids_of
+from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.host import Host, Region
-from nupa.cxl.messages import (
+from nupa.cxl.function.port import root_port
+from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.decode import Window
+from nupa.cxl.host.host import Host, Region
+from nupa.cxl.host.root import HostBridge, RootComplex
+from nupa.cxl.link.flit import Fault, Flit, FlitError, Format, pack, unpack
+from nupa.cxl.link.messages import (
     MEM_DATA_NXM,
     MEM_WR_PTL,
     M2SReq,
@@ -30,11 +31,10 @@ from nupa.cxl.messages import (
     from_rows,
     to_rows,
 )
-from nupa.cxl.pbr_messages import PbrDrs, PbrNdr, PbrReq, PbrRwD
-from nupa.cxl.port import root_port
-from nupa.cxl.root import HostBridge, RootComplex
-from nupa.cxl.site import Site
-from nupa.fabric.errors import LocalError
+from nupa.cxl.link.pbr_messages import PbrDrs, PbrNdr, PbrReq, PbrRwD
+from nupa.cxl.site import rates
+from nupa.cxl.site.flit_port import FlitPort, Hop, pids_of
+from nupa.cxl.site.site import Site
 from nupa.fabric.topology import Host as Place
 from nupa.fabric.topology import Switch, Topology, Trunk
 from tests.unit.cxl_rack import STEP

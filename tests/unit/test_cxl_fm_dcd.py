@@ -9,14 +9,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from nupa.cxl.cci import Code, CommandError
-from nupa.cxl.dcd import DynamicCapacity, Policy
-from nupa.cxl.extents import Extent, Region
 from nupa.cxl.fm import dcd_messages as layout
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.fm.dcd_messages import DcdOpcode
 from nupa.cxl.fm.manager import Manager
-from nupa.cxl.media import anonymous
+from nupa.cxl.function.cci import Code, CommandError
+from nupa.cxl.media.dcd import DynamicCapacity, Policy
+from nupa.cxl.media.extents import Extent, Region
+from nupa.cxl.media.media import anonymous
 from tests.unit.cxl_rack import Rack
 
 UNIT = 256 << 20

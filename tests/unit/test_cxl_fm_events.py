@@ -11,10 +11,6 @@ from uuid import UUID
 
 import pytest
 
-from nupa.cxl.cci import Code, CommandError
-from nupa.cxl.dcd import DynamicCapacity
-from nupa.cxl.events import DYNAMIC_CAPACITY, Log
-from nupa.cxl.extents import Region
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.fm.event_records import MLD_PORT, PHYSICAL_SWITCH, VIRTUAL_SWITCH
 from nupa.cxl.fm.manager import Manager, Session
@@ -22,8 +18,12 @@ from nupa.cxl.fm.mctp import FramingError, Message, MessageType
 from nupa.cxl.fm.messages import Cci, Opcode
 from nupa.cxl.fm.server import Server, path_of
 from nupa.cxl.fm.session import DONE_BIT, EVENTS_MAX, NOTIFICATION
-from nupa.cxl.media import anonymous
-from nupa.cxl.physical_port import ErrorMessage, UnbindMode
+from nupa.cxl.function.cci import Code, CommandError
+from nupa.cxl.media.dcd import DynamicCapacity
+from nupa.cxl.media.events import DYNAMIC_CAPACITY, Log
+from nupa.cxl.media.extents import Region
+from nupa.cxl.media.media import anonymous
+from nupa.cxl.switch.physical_port import ErrorMessage, UnbindMode
 from tests.unit.cxl_rack import STEP, Rack
 
 

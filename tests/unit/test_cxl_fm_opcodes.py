@@ -10,17 +10,17 @@ from uuid import UUID
 
 import pytest
 
-from nupa.cxl.cci import Code, Command, CommandError
-from nupa.cxl.dcd import DynamicCapacity, Policy
-from nupa.cxl.extents import Region
+from nupa.base.errors import LocalError
 from nupa.cxl.fm import dcd_messages as dcd
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.fm.dcd_messages import DcdOpcode
 from nupa.cxl.fm.manager import Manager, Session
 from nupa.cxl.fm.messages import Opcode
 from nupa.cxl.fm.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, SET_POLICY
-from nupa.cxl.media import anonymous
-from nupa.fabric.errors import LocalError
+from nupa.cxl.function.cci import Code, Command, CommandError
+from nupa.cxl.media.dcd import DynamicCapacity, Policy
+from nupa.cxl.media.extents import Region
+from nupa.cxl.media.media import anonymous
 from tests.unit.cxl_rack import STEP, Rack
 
 TAG = UUID(int=5)

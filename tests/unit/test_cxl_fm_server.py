@@ -12,13 +12,13 @@ from threading import Thread
 import pytest
 
 import nupa.fabric
-from nupa.cxl.cci import Code, CommandError
+from nupa.base.errors import LocalError, RemoteError
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.fm.manager import Manager
 from nupa.cxl.fm.mctp import Message, MessageType, encode
 from nupa.cxl.fm.messages import Cci, Opcode
 from nupa.cxl.fm.server import Server, path_of
-from nupa.fabric.errors import LocalError, RemoteError
+from nupa.cxl.function.cci import Code, CommandError
 from tests.unit.cxl_rack import Rack
 
 REFUSALS = {Code.BUSY, Code.INVALID_INPUT}

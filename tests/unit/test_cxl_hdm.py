@@ -10,11 +10,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from nupa.cxl import component_tables as tables
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.hdm import DecoderSet
-from nupa.cxl.interleave import CODE_OF_WAYS
-from nupa.cxl.registers import Registers
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.function.hdm import DecoderSet
+from nupa.cxl.function.interleave import CODE_OF_WAYS
+from nupa.cxl.registers import component_tables as tables
+from nupa.cxl.registers.block import Registers
 from tests.unit.cxl_tree import Tree
 
 STEP = 256 << 20

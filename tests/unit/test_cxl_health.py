@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from nupa.cxl.cci import Code
-from nupa.cxl.events import MEMORY_MODULE, Log
+from nupa.cxl.function.cci import Code
+from nupa.cxl.media.events import MEMORY_MODULE, Log
 from tests.unit.cxl_driver import Driver
 
 SET = struct.Struct("<BBBxhhHH")

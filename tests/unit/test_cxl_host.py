@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from nupa.cxl.bus import MemoryAccessError
-from nupa.cxl.decode import Window
-from nupa.cxl.enumerate import Walk
-from nupa.cxl.host import Host, Region, RegionError
-from nupa.cxl.interleave import Interleave
-from nupa.cxl.pcie_tables import PortType
-from nupa.cxl.port import root_port
-from nupa.cxl.root import HostBridge, RootComplex
-from nupa.fabric.errors import LocalError
+from nupa.base.errors import LocalError
+from nupa.cxl.function.interleave import Interleave
+from nupa.cxl.function.port import root_port
+from nupa.cxl.host.bus import MemoryAccessError
+from nupa.cxl.host.decode import Window
+from nupa.cxl.host.enumerate import Walk
+from nupa.cxl.host.host import Host, Region, RegionError
+from nupa.cxl.host.root import HostBridge, RootComplex
+from nupa.cxl.registers.pcie_tables import PortType
 from tests.unit.cxl_host import BASE, STEP
 from tests.unit.cxl_host import Host as Machine
 

@@ -11,17 +11,17 @@ from uuid import UUID
 
 import pytest
 
-from nupa.cxl.bus import MemoryAccessError
-from nupa.cxl.coherence import Filter
-from nupa.cxl.dcd import Policy
-from nupa.cxl.decode import Window as Cfmws
-from nupa.cxl.expander import Expander
+from nupa.cxl.cache.coherence import Filter
+from nupa.cxl.device.expander import Expander
 from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.host import Host, Region
-from nupa.cxl.interleave import Interleave
-from nupa.cxl.parts import PartedMedia, SparseFile
-from nupa.cxl.pool_store import PoolStore
-from nupa.cxl.site import Site
+from nupa.cxl.function.interleave import Interleave
+from nupa.cxl.host.bus import MemoryAccessError
+from nupa.cxl.host.decode import Window as Cfmws
+from nupa.cxl.host.host import Host, Region
+from nupa.cxl.media.dcd import Policy
+from nupa.cxl.media.parts import PartedMedia, SparseFile
+from nupa.cxl.media.pool_store import PoolStore
+from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric, LocalError
 from nupa.memory import atomic_fetch_add, atomic_load
 from tests.unit.cxl_host import Host as Machine

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from nupa.cxl.interleave import GRANULARITIES, WAYS, Interleave, xor_map_count
+from nupa.cxl.function.interleave import GRANULARITIES, WAYS, Interleave, xor_map_count
 
 STEP = 256 << 20
 every_ways = st.sampled_from(sorted(WAYS.values()))

@@ -12,17 +12,17 @@ from functools import partial
 
 import pytest
 
-from nupa.cxl import component, device_tables
-from nupa.cxl import component_tables as tables
-from nupa.cxl import dvsec_tables as dvsec
-from nupa.cxl.component import CACHEMEM_AT
-from nupa.cxl.config import walk, walk_extended
-from nupa.cxl.decode import Window
-from nupa.cxl.enumerate import Found
-from nupa.cxl.host import Host
-from nupa.cxl.pcie_tables import PCIE_ID, PortType
-from nupa.cxl.registers import decode
-from nupa.cxl.root import Bdf
+from nupa.cxl.host.decode import Window
+from nupa.cxl.host.enumerate import Found
+from nupa.cxl.host.host import Host
+from nupa.cxl.host.root import Bdf
+from nupa.cxl.registers import component, device_tables
+from nupa.cxl.registers import component_tables as tables
+from nupa.cxl.registers import dvsec_tables as dvsec
+from nupa.cxl.registers.block import decode
+from nupa.cxl.registers.component import CACHEMEM_AT
+from nupa.cxl.registers.config import walk, walk_extended
+from nupa.cxl.registers.pcie_tables import PCIE_ID, PortType
 from tests.unit.cxl_capture import BY_BDF, CAPTURE, FUNCTIONS, Captured, Read, sysfs
 from tests.unit.cxl_tree import BRIDGE_BASE, BUS, MEMORY_BYTES, Tree
 from tests.unit.cxl_walk import Walk

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from nupa.cxl import component_tables as tables
-from nupa.cxl.decode import Window
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.host import Host
-from nupa.cxl.port import downstream_port, root_port, upstream_port
-from nupa.cxl.registers import Registers, decode
-from nupa.cxl.root import HostBridge, RootComplex
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.function.port import downstream_port, root_port, upstream_port
+from nupa.cxl.host.decode import Window
+from nupa.cxl.host.host import Host
+from nupa.cxl.host.root import HostBridge, RootComplex
+from nupa.cxl.registers import component_tables as tables
+from nupa.cxl.registers.block import Registers, decode
 from tests.unit.cxl_tree import BRIDGE_BASE, BUS, MEMORY_BYTES
 
 CAPTURE: dict[str, Any] = json.loads(

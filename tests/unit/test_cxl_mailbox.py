@@ -9,13 +9,13 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.cxl.cci import Code, Effect
 from nupa.cxl.commands.features import PATROL_SCRUB
 from nupa.cxl.commands.logs import COMMAND_EFFECTS, VENDOR_DEBUG
 from nupa.cxl.commands.memory import UNIT_BYTES, Capacity
-from nupa.cxl.device_tables import Device
-from nupa.cxl.media import anonymous
-from nupa.cxl.memory_device import MemoryDevice
+from nupa.cxl.device.memory_device import MemoryDevice
+from nupa.cxl.function.cci import Code, Effect
+from nupa.cxl.media.media import anonymous
+from nupa.cxl.registers.device_tables import Device
 from tests.unit.cxl_driver import MEMORY_BYTES, Driver
 
 DRIVER = Driver()

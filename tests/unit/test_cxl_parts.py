@@ -10,12 +10,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from nupa.cxl.config import ConfigSpace
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.interrupts import PENDING_AT
-from nupa.cxl.media import MediaError
-from nupa.cxl.parts import LINE_BYTES, Memory, Part, PartedMedia
-from nupa.fabric.errors import LocalError
+from nupa.base.errors import LocalError
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.function.interrupts import PENDING_AT
+from nupa.cxl.media.media import MediaError
+from nupa.cxl.media.parts import LINE_BYTES, Memory, Part, PartedMedia
+from nupa.cxl.registers.config import ConfigSpace
 
 LINES = 16
 BYTES = LINES * LINE_BYTES

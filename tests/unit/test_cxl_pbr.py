@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from nupa.cxl.pbr import PIDS, PORTS, At, PbrError, PbrFabric
+from nupa.cxl.switch.pbr import PIDS, PORTS, At, PbrError, PbrFabric
 
 
 def ring(size: int) -> PbrFabric:

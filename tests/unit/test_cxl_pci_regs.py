@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nupa.cxl import ext_tables as ext
-from nupa.cxl import pci_tables as pci
-from nupa.cxl import pcie_tables as pcie
-from nupa.cxl.registers import Field
+from nupa.cxl.registers import ext_tables as ext
+from nupa.cxl.registers import pci_tables as pci
+from nupa.cxl.registers import pcie_tables as pcie
+from nupa.cxl.registers.block import Field
 
 HEADER = Path("/usr/include/linux/pci_regs.h")
 _DEFINE = re.compile(r"#define\s+(PCI_\w+)\s+(0x[0-9a-fA-F]+|\d+)\b")

@@ -9,14 +9,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.cxl.bus import MemoryAccessError
-from nupa.cxl.cci import Code, CommandError
-from nupa.cxl.decode import Window
-from nupa.cxl.events import Log
-from nupa.cxl.interleave import Interleave
-from nupa.cxl.media import PlainMedia
-from nupa.cxl.memory_device import MemoryDevice
-from nupa.cxl.poison import LINE_BYTES, PoisonList, Source
+from nupa.cxl.device.memory_device import MemoryDevice
+from nupa.cxl.function.cci import Code, CommandError
+from nupa.cxl.function.interleave import Interleave
+from nupa.cxl.host.bus import MemoryAccessError
+from nupa.cxl.host.decode import Window
+from nupa.cxl.media.events import Log
+from nupa.cxl.media.media import PlainMedia
+from nupa.cxl.media.poison import LINE_BYTES, PoisonList, Source
 from tests.unit.cxl_driver import MEMORY_BYTES, Driver
 from tests.unit.cxl_host import BASE, STEP, Host
 

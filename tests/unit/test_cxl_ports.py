@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from nupa.cxl.bus import MemoryAccessError, Status
-from nupa.cxl.config import walk
-from nupa.cxl.fabric_switch import FabricSite
-from nupa.cxl.host import Host
-from nupa.cxl.host_window import HostWindow
-from nupa.cxl.pbr import At
-from nupa.cxl.pcie_tables import PCIE_ID
-from nupa.cxl.root import Bdf, RootComplex
+from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.host import Host
+from nupa.cxl.host.root import Bdf, RootComplex
+from nupa.cxl.host.window import HostWindow
+from nupa.cxl.registers.config import walk
+from nupa.cxl.registers.pcie_tables import PCIE_ID
+from nupa.cxl.site.fabric_switch import FabricSite
+from nupa.cxl.switch.pbr import At
 from nupa.fabric import Fabric, FabricManager
 from nupa.fabric.topology import Host as HostOf
 from nupa.fabric.topology import MemoryDevice, SegmentConfig, Switch, Topology, Trunk, star

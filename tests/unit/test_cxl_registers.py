@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.cxl.registers import (
+from nupa.cxl.registers.block import (
     COMPONENT_BYTES,
     CONFIG_BYTES,
     HWINIT,

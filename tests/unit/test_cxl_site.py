@@ -10,19 +10,19 @@ from uuid import UUID
 
 import pytest
 
-from nupa.cxl.bus import MemoryAccessError, Status
-from nupa.cxl.cci import CommandError
-from nupa.cxl.cdat import LAST_ENTRY, Data, Sslbis
-from nupa.cxl.config import walk_extended
-from nupa.cxl.dcd import Policy
-from nupa.cxl.expander import Expander
-from nupa.cxl.ext_tables import DOE_ID
+from nupa.cxl.device.expander import Expander
+from nupa.cxl.device.mld import Mld, MldError
 from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.host import Host, MemoryDevice, RegionError
-from nupa.cxl.mld import Mld, MldError
-from nupa.cxl.parts import Memory
-from nupa.cxl.physical_port import UnbindMode
-from nupa.cxl.site import Site
+from nupa.cxl.function.cci import CommandError
+from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.host import Host, MemoryDevice, RegionError
+from nupa.cxl.media.cdat import LAST_ENTRY, Data, Sslbis
+from nupa.cxl.media.dcd import Policy
+from nupa.cxl.media.parts import Memory
+from nupa.cxl.registers.config import walk_extended
+from nupa.cxl.registers.ext_tables import DOE_ID
+from nupa.cxl.site.site import Site
+from nupa.cxl.switch.physical_port import UnbindMode
 from nupa.fabric.topology import SPEEDS_MTPS, Link, Switch, Topology
 from nupa.fabric.topology import Host as Place
 

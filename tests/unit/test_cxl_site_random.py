@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from nupa.cxl.bus import MemoryAccessError
-from nupa.cxl.cci import CommandError
-from nupa.cxl.dcd import Policy
+from nupa.base.errors import LocalError
 from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.host import Region
-from nupa.cxl.pcie_tables import PortType
-from nupa.cxl.physical_port import Device, UnbindMode
-from nupa.cxl.site import Site
-from nupa.fabric.errors import LocalError
+from nupa.cxl.function.cci import CommandError
+from nupa.cxl.host.bus import MemoryAccessError
+from nupa.cxl.host.host import Region
+from nupa.cxl.media.dcd import Policy
+from nupa.cxl.registers.pcie_tables import PortType
+from nupa.cxl.site.site import Site
+from nupa.cxl.switch.physical_port import Device, UnbindMode
 
 MIB = 1 << 20
 STEP = 256 * MIB

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from nupa.cxl.bus import MemoryAccessError, Status
-from nupa.cxl.cdat import Data, Sslbis
 from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.host import Region
-from nupa.cxl.pbr import PIDS, At, PbrError
-from nupa.cxl.performance import SWITCH_PS
-from nupa.cxl.site import Site
-from nupa.cxl.stack import Stack
+from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.host import Region
+from nupa.cxl.media.cdat import Data, Sslbis
+from nupa.cxl.media.performance import SWITCH_PS
+from nupa.cxl.site.site import Site
+from nupa.cxl.switch.pbr import PIDS, At, PbrError
+from nupa.cxl.switch.stack import Stack
 from nupa.fabric.topology import Host, Switch, Topology, Trunk
 from tests.unit.cxl_witness import Witness
 

@@ -7,13 +7,13 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.mld import FM_LD, Mld, MldError
-from nupa.cxl.physical_port import BindingStatus, PortState, UnbindMode
-from nupa.cxl.port import root_port
-from nupa.cxl.switch import MOST_PORTS, MOST_VPPBS, Switch
-from nupa.cxl.vppb import Severity, SwitchError, Vppb, report
-from nupa.fabric.errors import LocalError
+from nupa.base.errors import LocalError
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.device.mld import FM_LD, Mld, MldError
+from nupa.cxl.function.port import root_port
+from nupa.cxl.switch.physical_port import BindingStatus, PortState, UnbindMode
+from nupa.cxl.switch.switch import MOST_PORTS, MOST_VPPBS, Switch
+from nupa.cxl.switch.vppb import Severity, SwitchError, Vppb, report
 from tests.unit.cxl_rack import STEP, Rack
 
 ENABLE_ALL = 1 | 1 << 3 | 1 << 5 | 1 << 12  # attention, presence, interrupts, link state

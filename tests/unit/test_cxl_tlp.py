@@ -7,15 +7,15 @@ from random import Random
 
 import pytest
 
-from nupa.cxl.config import ConfigSpace
-from nupa.cxl.decode import Window, below
-from nupa.cxl.host import Host
-from nupa.cxl.registers import AccessError
-from nupa.cxl.root import Bdf
-from nupa.cxl.tlp import Completion, ConfigRequest, CplStatus, MemRequest, TlpError, unpack
-from nupa.cxl.tlp_root import TlpHop, TlpRoot
-from nupa.fabric.errors import RemoteError
-from nupa.packet import pcie_tables
+from nupa.base.errors import RemoteError
+from nupa.cxl.host.decode import Window, below
+from nupa.cxl.host.host import Host
+from nupa.cxl.host.root import Bdf
+from nupa.cxl.host.tlp_root import TlpHop, TlpRoot
+from nupa.cxl.link.tlp import Completion, ConfigRequest, CplStatus, MemRequest, TlpError, unpack
+from nupa.cxl.registers.block import AccessError
+from nupa.cxl.registers.config import ConfigSpace
+from nupa.packet.tables import pcie as pcie_tables
 from tests.unit.cxl_host import BASE, STEP
 from tests.unit.cxl_host import Host as Machine
 

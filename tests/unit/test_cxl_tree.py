@@ -7,15 +7,15 @@ from functools import partial
 
 import pytest
 
-from nupa.cxl import component, device_tables
-from nupa.cxl import dvsec_tables as dvsec
-from nupa.cxl.config import ConfigSpace
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.function import Function
-from nupa.cxl.pci_tables import Bar, type0
-from nupa.cxl.port import Port, downstream_port, root_port, upstream_port
-from nupa.cxl.registers import Registers
-from nupa.cxl.root import Bdf
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.function.function import Function
+from nupa.cxl.function.port import Port, downstream_port, root_port, upstream_port
+from nupa.cxl.host.root import Bdf
+from nupa.cxl.registers import component, device_tables
+from nupa.cxl.registers import dvsec_tables as dvsec
+from nupa.cxl.registers.block import Registers
+from nupa.cxl.registers.config import ConfigSpace
+from nupa.cxl.registers.pci_tables import Bar, type0
 from tests.unit.cxl_tree import BRIDGE_BASE, BUS, MEMORY_BYTES, Tree
 from tests.unit.cxl_walk import ONES, Walk
 

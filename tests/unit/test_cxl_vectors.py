@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from nupa.cxl import events
 from nupa.cxl.commands.memory import Capacity
-from nupa.cxl.dcd import DynamicCapacity
-from nupa.cxl.extents import Region
 from nupa.cxl.fm.manager import Manager, Session
 from nupa.cxl.fm.mctp import Assembler, encode
-from nupa.cxl.media import anonymous
+from nupa.cxl.media import events
+from nupa.cxl.media.dcd import DynamicCapacity
+from nupa.cxl.media.extents import Region
+from nupa.cxl.media.media import anonymous
 from tests.unit.cxl_driver import Driver
 from tests.unit.cxl_rack import STEP, Rack
 from tests.unit.cxl_vectors import DEVICE, MAILBOX, SWITCH, TAG, Vector, data

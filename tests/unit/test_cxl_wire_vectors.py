@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from scapy.packet import Packet
 
-from nupa.cxl.flit import Flit, Format, pack, unpack
-from nupa.cxl.messages import M2SReq, M2SRwD, Message, Request, S2MDrs, S2MNdr
-from nupa.cxl.root import Bdf
-from nupa.cxl.tlp import Completion, ConfigRequest, CplStatus, MemRequest
-from nupa.cxl.tlp import unpack as unpack_tlp
-from nupa.packet import tlp as layers
+from nupa.cxl.host.root import Bdf
+from nupa.cxl.link.flit import Flit, Format, pack, unpack
+from nupa.cxl.link.messages import M2SReq, M2SRwD, Message, Request, S2MDrs, S2MNdr
+from nupa.cxl.link.tlp import Completion, ConfigRequest, CplStatus, MemRequest
+from nupa.cxl.link.tlp import unpack as unpack_tlp
+from nupa.packet.scapy import tlp as layers
 from tests.unit.cxl_vectors import data
 
 # 12:03.4 is 121Ch, 56:07.1 is 5639h: bus in bits 15:8, device in 7:3, function in 2:0 (2.2.4.2).

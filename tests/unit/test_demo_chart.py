@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nupa.demo import chart
-from nupa.demo.chart import Point
+from nupa.measure import chart
+from nupa.measure.chart import Point
 
 
 def bar_of(line: str) -> tuple[int, int]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import NUPA
 from nupa.fabric import registry
 from nupa.netdev import state
+from nupa.programs.pair import NUPA
 
 
 def demo(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nupa.demo.cpus import busy_cpus, load_note, pick_two
+from nupa.programs.cpus import busy_cpus, load_note, pick_two
 
 
 def machine(root: Path, cpus: dict[int, tuple[int, int]]) -> Path:

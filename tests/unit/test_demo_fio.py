@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nupa.demo import fio
-from nupa.demo.fio import FioError, Job
+from nupa.programs import fio
+from nupa.programs.fio import FioError, Job
 
 JOB = Job("tcp", block_bytes=4096, depth=32, address="10.0.0.1", ramp_s=0.6, seconds=0.4)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nupa.demo import perftest
+from nupa.programs import perftest
 
 RULE = "-" * 87
 PREAMBLE = f"""\

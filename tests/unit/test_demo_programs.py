@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.programs import (
+from nupa.programs.pair import (
     Program,
     ProgramError,
     ProgramPair,

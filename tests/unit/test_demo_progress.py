@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 
-from nupa.demo.progress import Progress
+from nupa.base.progress import Progress
 
 
 class Terminal(io.StringIO):

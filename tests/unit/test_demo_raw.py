@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from nupa.demo import raw
-from nupa.demo.cpus import pick_two
-from nupa.demo.programs import ProgramError
+from nupa.measure import raw
+from nupa.programs.cpus import pick_two
+from nupa.programs.pair import ProgramError
 
 needs_two_cpus = pytest.mark.skipif(pick_two() is None, reason="two CPUs are needed")
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo import chart, fio, plot
-from nupa.demo.perftest import Bandwidth, Latency
-from nupa.demo.raw import Tcp
-from nupa.demo.results import Results, Transfer, render
-from nupa.demo.versus import Contest
+from nupa.measure import chart, plot
+from nupa.measure.raw import Tcp
+from nupa.measure.results import Results, Transfer, render
+from nupa.measure.versus import Contest
+from nupa.programs import fio
+from nupa.programs.perftest import Bandwidth, Latency
 
 SHA = "ab" * 32
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from nupa.demo import fio, perf, perftest, raw, results, suite, versus
-from nupa.demo.programs import Outcome, PairResult, ProgramError
-from nupa.demo.progress import Progress
-from nupa.demo.suite import FULL, QUICK, Plan, Suite
+from nupa.base.progress import Progress
+from nupa.measure import perf, raw, results, suite, versus
+from nupa.measure.suite import FULL, QUICK, Plan, Suite
+from nupa.programs import fio, perftest
+from nupa.programs.pair import Outcome, PairResult, ProgramError
 
 LATENCY = """\
  #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]\

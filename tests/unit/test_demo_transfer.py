@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nupa.demo.control import Address, Control, TransferError
-from nupa.demo.programs import Outcome, PairResult
-from nupa.demo.transfer import Job, main
+from nupa.measure.control import Address, Control, TransferError
+from nupa.measure.transfer import Job, main
+from nupa.programs.pair import Outcome, PairResult
 
 HERE = Address("::ffff:10.0.0.1", 65537, 7, 1 << 40, 4097)
 THERE = Address("::ffff:10.0.0.2", 131073, 8, 1 << 41, 8193)

@@ -7,12 +7,13 @@ import sys
 
 import pytest
 
-from nupa.demo import fio, versus
-from nupa.demo.programs import NUPA, ProgramError
-from nupa.demo.versus import NetworkError, Place
-from nupa.fabric.errors import LocalError
+from nupa.base.errors import LocalError
+from nupa.measure import versus
+from nupa.measure.versus import NetworkError, Place
 from nupa.netdev import down as netdev_down
 from nupa.netdev import up as netdev_up
+from nupa.programs import fio
+from nupa.programs.pair import NUPA, ProgramError
 
 PLACE = Place("f", ("host0", "host1"), "10.0.0.1", mover="cma")
 RDMA = fio.Job("rdma", 4096, 1, PLACE.address, ramp_s=0.1, seconds=0.1)

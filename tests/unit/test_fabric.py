@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from nupa.base.holders import dying_are_gone
+from nupa.core.segment import Segment
 from nupa.fabric import Fabric, FabricError, LocalError, registry
-from nupa.fabric.holders import dying_are_gone
-from nupa.fabric.segment import Segment
 from nupa.fabric.topology import Host, SegmentConfig, Switch, Topology, star
 from nupa.fabric.topology_file import load
 from nupa.verbs import Context

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nupa.core.segment import Flow
 from nupa.fabric import Fabric
 from nupa.fabric.counters import NAMES, count
-from nupa.fabric.segment import Flow
 from nupa.fabric.topology_file import load
 
 

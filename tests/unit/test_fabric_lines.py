@@ -16,7 +16,7 @@ from nupa.core.watch import Watch
 from nupa.fabric import Fabric
 from nupa.fabric.lines import NAMES, Lines, requests, written
 from nupa.fabric.topology import star
-from nupa.packet import cache_tables
+from nupa.packet.tables import cxl_cache as cache_tables
 
 from .conftest import Pair
 from .watched import rest, send

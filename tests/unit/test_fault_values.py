@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nupa._engine import ffi
-from nupa.fabric import Fabric, Fault, FaultKind, LocalError, quantity
+from nupa.base import quantity
+from nupa.core.place import find_port
+from nupa.fabric import Fabric, Fault, FaultKind, LocalError
 from nupa.fabric.fault import KINDS
-from nupa.fabric.place import find_port
 from nupa.fabric.topology import Host, Switch, Topology, Trunk
 
 U64 = st.integers(0, (1 << 64) - 1)

@@ -15,10 +15,10 @@ import pytest
 
 from nupa.cli import main
 from nupa.cxl.fm.server import Server, path_of
-from nupa.cxl.site import Site
+from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric
 from nupa.fabric.topology import Host, Switch, Topology, Trunk, star
-from nupa.fabric.window import Window
+from nupa.memory.window import Window
 
 STEP = 256 << 20
 Run = Callable[..., str]

@@ -16,7 +16,7 @@ import pytest
 from nupa.cli import main
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.fm.server import Server, path_of
-from nupa.cxl.site import Site
+from nupa.cxl.site.site import Site
 
 STEP = 256 << 20
 TAG = "0f3a0000-0000-0000-0000-000000000001"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nupa.fabric.errors import LocalError, RemoteError
-from nupa.memory.nvlink import PEERS, Code, Device, Node, PeerAccessError
+from nupa.accel.nvlink import PEERS, Code, Device, Node, PeerAccessError
+from nupa.base.errors import LocalError, RemoteError
 
 
 def refused(code: Code) -> pytest.RaisesExc[PeerAccessError]:

@@ -12,12 +12,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from nupa.fabric.errors import LocalError, RemoteError
-from nupa.fabric.window import Window
-from nupa.memory import Atomic, atomic_fetch_add
-from nupa.memory.access import Bytes
-from nupa.memory.local import BufferWindow
-from nupa.memory.requests import (
+from nupa.accel.local import BufferWindow
+from nupa.accel.requests import (
     ACCELERATORS,
     TAGS,
     Command,
@@ -26,7 +22,11 @@ from nupa.memory.requests import (
     Response,
     Status,
 )
-from nupa.memory.ualink import Accelerator, Pod
+from nupa.accel.ualink import Accelerator, Pod
+from nupa.base.errors import LocalError, RemoteError
+from nupa.memory import Atomic, atomic_fetch_add
+from nupa.memory.access import Bytes
+from nupa.memory.window import Window
 
 MEMORY = 4096
 READ, WRITE, ATOMIC = Command

@@ -16,9 +16,13 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from nupa.accel import nvlink as nvlink_module
+from nupa.accel import ualink as ualink_module
+from nupa.accel.local import BufferWindow
+from nupa.accel.nvlink import Node
+from nupa.accel.ualink import Pod
+from nupa.base.errors import LocalError
 from nupa.fabric import Fabric
-from nupa.fabric.errors import LocalError
-from nupa.fabric.window import Coherence, Window
 from nupa.memory import (
     Access,
     Atomic,
@@ -31,12 +35,8 @@ from nupa.memory import (
     atomic_store,
     atomic_swap,
 )
-from nupa.memory import nvlink as nvlink_module
-from nupa.memory import ualink as ualink_module
 from nupa.memory.access import WORD, RemoteWindow
-from nupa.memory.local import BufferWindow
-from nupa.memory.nvlink import Node
-from nupa.memory.ualink import Pod
+from nupa.memory.window import Coherence, Window
 
 SIZE = 4 * mmap.PAGESIZE
 AT = 64 + 8  # where a window begins in the memory behind it

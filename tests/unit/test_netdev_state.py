@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from nupa.base import process
+from nupa.base.process import Process
 from nupa.fabric import FabricError, LocalError, registry
-from nupa.netdev import process, state
+from nupa.netdev import state
 from nupa.netdev.namespace import Netns, find
-from nupa.netdev.process import Process
 from nupa.netdev.start import Port
 from nupa.netdev.state import HostNet, State
 

@@ -22,13 +22,14 @@ from typing import NamedTuple
 
 import pytest
 
+from nupa.base import locks
+from nupa.base.errors import RemoteError
+from nupa.base.ownership import open_own, outer_uid
 from nupa.cli import main
 from nupa.cxl.fm.lines import SocketLine
 from nupa.cxl.fm.manager import Manager
 from nupa.cxl.fm.server import Server, path_of
-from nupa.fabric import Fabric, LocalError, NupaError, locks, registry
-from nupa.fabric.errors import RemoteError
-from nupa.fabric.ownership import open_own, outer_uid
+from nupa.fabric import Fabric, LocalError, NupaError, registry
 from nupa.fabric.topology import star
 from nupa.netdev import state as net_state
 from nupa.vm import agent, cache, launch

@@ -13,10 +13,10 @@ from scapy.error import Scapy_Exception
 from scapy.layers.inet import IP, UDP
 from scapy.packet import Raw
 
-from nupa.packet import cm_tables as tables
-from nupa.packet.cm import COMM_MGT, IPCM, MAD, MESSAGES, REJ, REQ, SIDR_REQ
-from nupa.packet.scapy_fields import Layer
-from nupa.packet.transport import BTH, DETH, GSI_QKEY, ImmDt
+from nupa.packet.scapy.cm import COMM_MGT, IPCM, MAD, MESSAGES, REJ, REQ, SIDR_REQ
+from nupa.packet.scapy.fields import Layer
+from nupa.packet.scapy.transport import BTH, DETH, GSI_QKEY, ImmDt
+from nupa.packet.tables import cm as tables
 
 # Where fields lie: message -> field -> (first bit of the message, bits).  IBTA 12.6 to 12.11, from
 # the kernel's ibta_vol1_c12.h, which counts bytes.

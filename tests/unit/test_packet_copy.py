@@ -10,8 +10,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.packet.pcapng import Batch, Option, Packet, PcapngError, Reader, Writer
-from nupa.packet.pcapng_blocks import BLOCK_BYTES_MAX
+from nupa.packet.pcapng.blocks import BLOCK_BYTES_MAX
+from nupa.packet.pcapng.reader import Batch, Option, Packet, PcapngError, Reader, Writer
 
 packets = st.builds(
     dict,

@@ -18,12 +18,11 @@ from scapy.packet import Packet, Raw
 from scapy.utils import wrpcapng
 
 from nupa._engine import ffi, lib
-from nupa.packet import cm_tables, fast
-from nupa.packet.cm import MAD
+from nupa.packet import fast
 from nupa.packet.fast import BthFlag, Fault, Header, Headers, Icrc, Layer, address_text
-from nupa.packet.opcodes import OPCODES
-from nupa.packet.pcapng import Reader
-from nupa.packet.transport import (
+from nupa.packet.pcapng.reader import Reader
+from nupa.packet.scapy.cm import MAD
+from nupa.packet.scapy.transport import (
     AETH,
     BTH,
     DETH,
@@ -37,6 +36,8 @@ from nupa.packet.transport import (
     AtomicETH,
     ImmDt,
 )
+from nupa.packet.tables import cm as cm_tables
+from nupa.packet.tables.opcodes import OPCODES
 from tests.unit import roce_dialogues
 
 LINKTYPES = (

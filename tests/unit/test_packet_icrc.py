@@ -14,7 +14,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
 from nupa.packet import icrc
-from nupa.packet.transport import AETH, BTH, GRH, LRH
+from nupa.packet.scapy.transport import AETH, BTH, GRH, LRH
 
 # A congestion notification that a ConnectX-4 sent; scapy's tests of contrib/roce have it.
 CONNECTX_4 = bytes.fromhex(

@@ -17,19 +17,14 @@ from scapy.error import Scapy_Exception
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from nupa.packet import (
-    cache_tables,
-    cxl_cache,
-    cxl_mem,
-    cxl_tables,
-    pcie_tables,
-    queue,
-    queue_tables,
-    record,
-    tlp,
-)
-from nupa.packet.layout import Layout
-from nupa.packet.link import Nupa
+from nupa.packet.scapy import cxl_cache, cxl_mem, queue, tlp
+from nupa.packet.scapy.link import Nupa
+from nupa.packet.tables import cxl_cache as cache_tables
+from nupa.packet.tables import cxl_mem as cxl_tables
+from nupa.packet.tables import pcie as pcie_tables
+from nupa.packet.tables import queue as queue_tables
+from nupa.packet.tables import record
+from nupa.packet.tables.layout import Layout
 from nupa.verbs import enums as e
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from nupa.packet.dissector import LAYOUTS
-from nupa.packet.layout import Field, Layout
+from nupa.packet.tables.layout import Field, Layout
 
 PAIR = Layout(
     "Pair",

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import example, given
 
 import nupa
-from nupa.packet.pcapng import (
+from nupa.packet.pcapng.blocks import BLOCK_BYTES_MAX, INTERFACES_MAX
+from nupa.packet.pcapng.reader import (
     Batch,
     Interface,
     Option,
@@ -27,7 +28,6 @@ from nupa.packet.pcapng import (
     Statistics,
     Writer,
 )
-from nupa.packet.pcapng_blocks import BLOCK_BYTES_MAX, INTERFACES_MAX
 
 
 def block(order: str, kind: int, body: bytes, total: int | None = None) -> bytes:

@@ -9,12 +9,17 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.packet import cache_tables, cxl_tables, pcie_tables, queue_tables, record, records
+from nupa.packet import records
 from nupa.packet.columns import Columns
-from nupa.packet.layout import Layout
-from nupa.packet.pcapng import Reader, Writer
-from nupa.packet.record import LINKTYPE_NUPA, Kind
+from nupa.packet.pcapng.reader import Reader, Writer
 from nupa.packet.records import Fault
+from nupa.packet.tables import cxl_cache as cache_tables
+from nupa.packet.tables import cxl_mem as cxl_tables
+from nupa.packet.tables import pcie as pcie_tables
+from nupa.packet.tables import queue as queue_tables
+from nupa.packet.tables import record
+from nupa.packet.tables.layout import Layout
+from nupa.packet.tables.record import LINKTYPE_NUPA, Kind
 
 
 def decode(*packets: bytes, linktype: int = LINKTYPE_NUPA) -> Columns:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from scapy.packet import Raw
 
-from nupa.packet import cxl_mem, tlp
-from nupa.packet.cxl_tables import Channel
+from nupa.packet.scapy import cxl_mem, tlp
 from nupa.packet.split import PcieLink, Tlp, cxl_mem_messages, pcie_tlps
+from nupa.packet.tables.cxl_mem import Channel
 
 SIZES = [128, 256, 512, 1024, 2048, 4096]
 links = st.builds(

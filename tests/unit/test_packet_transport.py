@@ -20,12 +20,12 @@ from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet, Padding, Raw, fuzz
 
-from nupa.packet import cm, fast, icrc, transport, transport_tables
-from nupa.packet.cm import IPCM, MAD, MESSAGES
-from nupa.packet.opcodes import CODES, OPCODES, Opcode, Transport
-from nupa.packet.routing import RWH
-from nupa.packet.scapy_fields import Layer
-from nupa.packet.transport import (
+from nupa.packet import fast, icrc
+from nupa.packet.scapy import cm, transport
+from nupa.packet.scapy.cm import IPCM, MAD, MESSAGES
+from nupa.packet.scapy.fields import Layer
+from nupa.packet.scapy.routing import RWH
+from nupa.packet.scapy.transport import (
     AETH,
     BTH,
     DETH,
@@ -41,6 +41,8 @@ from nupa.packet.transport import (
     CNPPadding,
     ImmDt,
 )
+from nupa.packet.tables import transport as transport_tables
+from nupa.packet.tables.opcodes import CODES, OPCODES, Opcode, Transport
 
 LAYERS: list[type[Layer]] = [LRH, RWH, GRH, BTH, *EXTENDED.values()]
 
@@ -347,7 +349,7 @@ def _output(program: str) -> str:
 
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_programs_of_scapys_layers_see_no_difference(place: str) -> None:
-    ours = "import nupa.packet, nupa.packet.transport, nupa.packet.cm\n"
+    ours = "import nupa.packet, nupa.packet.scapy.transport, nupa.packet.scapy.cm\n"
     parts = (ours, _SCAPYS_PROGRAM) if place == "before" else (_SCAPYS_PROGRAM, ours)
     if place == "after":  # the import, then all of it again
         parts = (*parts, _SCAPYS_PROGRAM)

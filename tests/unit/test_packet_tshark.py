@@ -17,9 +17,8 @@ from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import PcapNgReader, RawPcapReader, rdpcap, wrpcap, wrpcapng
 
-from nupa.packet.cm import DREP, DREQ, IPCM, MAD, REJ, REP, REQ, RTU
-from nupa.packet.opcodes import OPCODES, Transport
-from nupa.packet.transport import (
+from nupa.packet.scapy.cm import DREP, DREQ, IPCM, MAD, REJ, REP, REQ, RTU
+from nupa.packet.scapy.transport import (
     AETH,
     BTH,
     DETH,
@@ -32,6 +31,7 @@ from nupa.packet.transport import (
     AtomicETH,
     ImmDt,
 )
+from nupa.packet.tables.opcodes import OPCODES, Transport
 from tests.unit import roce_dialogues, tshark
 
 # tshark's name -> our layer and field

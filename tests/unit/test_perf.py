@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from nupa._engine import ffi, lib
+from nupa.base.errors import LocalError
 from nupa.cli import main
-from nupa.demo import chart, perf
-from nupa.demo.programs import Outcome, PairResult
 from nupa.fabric import Fabric
-from nupa.fabric.errors import LocalError
+from nupa.measure import chart, perf
+from nupa.programs.pair import Outcome, PairResult
 
 SIZE, DEPTH, ITERATIONS = perf.SIZE_MAX_BYTES, perf.DEPTH_MAX, perf.ITERATIONS_MAX
 

@@ -11,9 +11,11 @@ from types import ModuleType
 
 import pytest
 
-from nupa.fabric import Fabric, FabricError, LocalError, Region, pool, quantity
-from nupa.fabric.quantity import byte_count, say_bytes
+from nupa.base import quantity
+from nupa.base.quantity import byte_count, say_bytes
+from nupa.fabric import Fabric, FabricError, LocalError, Region
 from nupa.fabric.topology import SegmentConfig, star
+from nupa.memory import pool
 from nupa.verbs import Context
 
 EXTENT = 65536

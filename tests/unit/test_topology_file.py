@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.fabric.toml_table import FILE_BYTES_MAX
+from nupa.base.toml_table import FILE_BYTES_MAX
 from nupa.fabric.topology import (
     Host,
     Link,

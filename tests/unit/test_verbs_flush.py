@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from nupa.core.watch import Watch
-from nupa.packet.transport import BTH, FETH, RETH
+from nupa.packet.scapy.transport import BTH, FETH, RETH
 from nupa.verbs import MR, QPAttr, QPCap, QPEx, QPInitAttrEx, SendWR, connect
 from nupa.verbs import enums as e
 from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError

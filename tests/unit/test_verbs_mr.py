@@ -95,7 +95,7 @@ def test_a_registered_memoryview_keeps_its_memory_and_may_be_released(pd: PD) ->
 
 COLLECTED = """
 import gc
-from nupa.cxl.parts import Memory
+from nupa.cxl.media.parts import Memory
 from nupa.fabric import Fabric
 from nupa.verbs import MR, PD, Context
 from nupa.verbs.enums import IBV_ACCESS_LOCAL_WRITE

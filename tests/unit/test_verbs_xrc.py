@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nupa.core.watch import Watch
-from nupa.packet.transport import AETH, BTH, XRCETH
+from nupa.packet.scapy.transport import AETH, BTH, XRCETH
 from nupa.verbs import (
     QP,
     SRQ,

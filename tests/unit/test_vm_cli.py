@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from nupa.cli import main
-from nupa.cli._vm_run import guest_environment
+from nupa.cli.vm.run import guest_environment
 from nupa.fabric import FabricError
 from nupa.vm import agent, boot
 from nupa.vm.state import Guest

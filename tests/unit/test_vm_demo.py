@@ -17,13 +17,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from nupa.cli import _vm_demo
-from nupa.demo import chart, iperf3
-from nupa.demo.programs import ProgramError, free_port
-from nupa.demo.progress import Progress
+from nupa.base.progress import Progress
+from nupa.cli.vm import demo as _vm_demo
 from nupa.fabric import Fabric
-from nupa.vm import contest, demo, machine, pair
-from nupa.vm.contest import Contest, Report, Score
+from nupa.measure import chart, contest
+from nupa.measure.contest import Contest, Report, Score
+from nupa.programs import iperf3
+from nupa.programs.pair import ProgramError, free_port
+from nupa.vm import demo, machine, pair
 from nupa.vm.demo import Demo, Plan
 from nupa.vm.state import Guest, State
 

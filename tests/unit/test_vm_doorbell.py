@@ -20,11 +20,11 @@ from pathlib import Path
 
 import pytest
 
+from nupa.base.process import find_all
 from nupa.cli import main
-from nupa.cli._program import environment
-from nupa.cli._vm_run import guest_environment
+from nupa.cli.run.program import environment
+from nupa.cli.vm.run import guest_environment
 from nupa.fabric import FabricError
-from nupa.netdev.process import find_all
 from nupa.vm import doorbell, machine, shown, state
 from nupa.vm.doorbell import Server
 from nupa.vm.topology import Ivshmem, Topology, TopologyError, changed

@@ -9,7 +9,8 @@ from itertools import count
 from typing import NamedTuple
 
 from nupa.core.watch import Watch, WatchPacket
-from nupa.cxl.cache import (
+from nupa.cxl.cache.coherence import Mesi
+from nupa.cxl.cache.states import (
     REQUESTS,
     SNOOPED,
     STORES,
@@ -23,12 +24,11 @@ from nupa.cxl.cache import (
     may_answer,
     may_ask,
 )
-from nupa.cxl.coherence import Mesi
 from nupa.fabric import Fabric
-from nupa.packet import cache_tables as tables
-from nupa.packet.cache_tables import CacheChannel
-from nupa.packet.link import Nupa
-from nupa.packet.record import Direction, Flag, Kind, Level, pack
+from nupa.packet.scapy.link import Nupa
+from nupa.packet.tables import cxl_cache as tables
+from nupa.packet.tables.cxl_cache import CacheChannel
+from nupa.packet.tables.record import Direction, Flag, Kind, Level, pack
 from nupa.verbs import connect
 from nupa.verbs import enums as e
 

@@ -11,8 +11,8 @@ from scapy.utils import wrpcap
 
 from nupa.core.watch import Watch
 from nupa.fabric import Fabric, Faulty
-from nupa.packet.cm import DREP, DREQ, IPCM, MAD, MRA, REJ, REP, REQ, RTU, SIDR_REP, SIDR_REQ
-from nupa.packet.transport import BTH, DETH
+from nupa.packet.scapy.cm import DREP, DREQ, IPCM, MAD, MRA, REJ, REP, REQ, RTU, SIDR_REP, SIDR_REQ
+from nupa.packet.scapy.transport import BTH, DETH
 from nupa.verbs import cm_enums as ce
 from nupa.verbs.cmid import CMID
 from tests.unit import tshark

@@ -12,11 +12,12 @@ import pytest
 
 from nupa.core.watch import Watch
 from nupa.fabric import Fabric
-from nupa.packet import link, record
-from nupa.packet.cxl_mem import CxlMem
-from nupa.packet.queue import CQE, WQE, Doorbell
-from nupa.packet.record import Direction, Kind
-from nupa.packet.tlp import TLP, CompletionData
+from nupa.packet.scapy import link
+from nupa.packet.scapy.cxl_mem import CxlMem
+from nupa.packet.scapy.queue import CQE, WQE, Doorbell
+from nupa.packet.scapy.tlp import TLP, CompletionData
+from nupa.packet.tables import record
+from nupa.packet.tables.record import Direction, Kind
 from nupa.verbs import MR, RecvWR, SendWR, connect
 from nupa.verbs import enums as e
 from tests.unit.conftest import ALL_ACCESS

@@ -16,7 +16,7 @@ from scapy.utils import wrpcap
 
 from nupa.core.watch import Watch
 from nupa.fabric import Fabric
-from nupa.packet.transport import (
+from nupa.packet.scapy.transport import (
     AETH,
     BTH,
     DETH,

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from nupa._engine import ffi
 from nupa.fabric import Fabric, FabricError, LocalError
-from nupa.fabric.region import Region
-from nupa.fabric.window import Window, WindowError
 from nupa.memory import atomic_fetch_add, atomic_load
 from nupa.memory.access import Access
+from nupa.memory.region import Region
+from nupa.memory.window import Window, WindowError
 from nupa.verbs import Context
 
 PAGE = 4096

@@ -12,8 +12,8 @@ import pytest
 
 from nupa.fabric import Fabric, FabricError, LocalError
 from nupa.fabric.topology import Host, SegmentConfig, Switch, Topology, Trunk, star
-from nupa.fabric.window import Window, WindowError
 from nupa.memory import atomic_fetch_add
+from nupa.memory.window import Window, WindowError
 from nupa.verbs import Context
 
 ONES = b"\xff" * 4

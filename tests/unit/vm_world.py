@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.netdev.process import find_all
+from nupa.base.process import find_all
 from nupa.vm import machine, place, state
 from nupa.vm.boot import BootFiles
 from nupa.vm.place import Place, place_of

@@ -8,10 +8,10 @@ from typing import Any
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-import nupa.packet.link  # the layers of what is seen
+import nupa.packet.scapy.link  # the layers of what is seen
 from nupa.core.watch import Watch, WatchPacket
-from nupa.packet.opcodes import NAMES
-from nupa.packet.transport import BTH
+from nupa.packet.scapy.transport import BTH
+from nupa.packet.tables.opcodes import NAMES
 from nupa.verbs import RecvWR, SendWR
 from nupa.verbs import enums as e
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A host's commands of dynamic capacity, 48xx (CXL 3.1 8.2.9.9.9).
 
-Knows payloads, and lists that come in several commands; never who holds what (nupa/cxl/dcd.py).
+Knows payloads, and lists that come in several commands; never who holds what
+(nupa/cxl/media/dcd.py).
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 
-from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
-from nupa.cxl.dcd import DynamicCapacity
-from nupa.cxl.extents import DECODE_BYTES
+from nupa.cxl.function.cci import Code, Command, Effect, at_least, exactly, require
+from nupa.cxl.media.dcd import DynamicCapacity
+from nupa.cxl.media.extents import DECODE_BYTES
 
 _CONFIG_HEAD = struct.Struct("<BB6x")
 _REGION = struct.Struct("<QQQQIB3x")

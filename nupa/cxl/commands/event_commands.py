@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Event commands, 01xx (CXL 3.1 8.2.9.2): get and clear records, interrupt policy.
 
-Knows payloads; never what is in a record (nupa/cxl/events.py), nor how an interrupt is sent.
+Knows payloads; never what is in a record (nupa/cxl/media/events.py), nor how an interrupt is sent.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 
-from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
-from nupa.cxl.events import RECORD_BYTES, EventLogs, Log
+from nupa.cxl.function.cci import Code, Command, Effect, at_least, exactly, require
+from nupa.cxl.media.events import RECORD_BYTES, EventLogs, Log
 
 _ANSWER = struct.Struct("<BxHQQH10x")
 _CLEAR = struct.Struct("<BBB3x")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from uuid import UUID
 
-from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
+from nupa.cxl.function.cci import Code, Command, Effect, at_least, exactly, require
 
 #: 8.2.9.9.11.1
 PATROL_SCRUB = UUID("96dad7d6-fde8-482b-a733-75774e06db8a")

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 
-from nupa.cxl.cci import Background, Code, Command, Effect, at_least, exactly, require
+from nupa.cxl.function.cci import Background, Code, Command, Effect, at_least, exactly, require
 
 SLOTS = 4
 REVISION_BYTES = 16

@@ -10,8 +10,8 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from nupa.cxl.cci import Command, Effect, exactly, require
-from nupa.cxl.events import Event, Log, memory_module
+from nupa.cxl.function.cci import Command, Effect, exactly, require
+from nupa.cxl.media.events import Event, Log, memory_module
 
 _INFO = struct.Struct("<BBBBhIII")
 _ALERTS = struct.Struct("<BBBBhhhhHH")

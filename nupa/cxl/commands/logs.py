@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
-from nupa.cxl.cci import Code, Command, Effect, exactly, require
+from nupa.cxl.function.cci import Code, Command, Effect, exactly, require
 
 #: 8.2.9.5.2
 COMMAND_EFFECTS = UUID("0da9c0b5-bf41-4b78-8f79-96b1623b3f17")

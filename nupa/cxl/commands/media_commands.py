@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Poison, scan and sanitize: 43xx and 44xx (CXL 3.1 8.2.9.9.4 and 8.2.9.9.5).
 
-Knows payloads, and lists given out in parts; never which bytes are where (nupa/cxl/media.py).
+Knows payloads, and lists given out in parts; never which bytes are where (nupa/cxl/media/media.py).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 
-from nupa.cxl.cci import Background, Code, Command, CommandError, Effect, exactly, require
-from nupa.cxl.events import Event, Log, Transaction, general_media
-from nupa.cxl.media import Media, MediaError
-from nupa.cxl.poison import LINE_BYTES, PoisonList, Record, Source
+from nupa.cxl.function.cci import Background, Code, Command, CommandError, Effect, exactly, require
+from nupa.cxl.media.events import Event, Log, Transaction, general_media
+from nupa.cxl.media.media import Media, MediaError
+from nupa.cxl.media.poison import LINE_BYTES, PoisonList, Record, Source
 
 _RANGE = struct.Struct("<QQ")
 _SCAN = struct.Struct("<QQB")

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nupa.cxl.cci import Command, Effect, at_least, exactly, require
+from nupa.cxl.function.cci import Command, Effect, at_least, exactly, require
 
 UNIT_BYTES = 256 << 20
 _IDENTIFY = struct.Struct("<16sQQQQHHHHI3sHBBH")

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from nupa.cxl.cci import Code, CommandError
+from nupa.base.errors import RemoteError
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.event_client import EventCommands
 from nupa.cxl.fm.ld_client import LdCommands, config_place, word
 from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, Opcode
-from nupa.cxl.physical_port import BindingStatus, PortState, UnbindMode
-from nupa.cxl.vppb import Severity
-from nupa.fabric.errors import RemoteError
+from nupa.cxl.function.cci import Code, CommandError
+from nupa.cxl.switch.physical_port import BindingStatus, PortState, UnbindMode
+from nupa.cxl.switch.vppb import Severity
 
 _TIMEOUT_S = 30.0
 _MOST_PAUSE_S = 0.01

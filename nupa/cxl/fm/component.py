@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from nupa.cxl.cci import Code, Command, CommandError, Effect, exactly, find, require, table
+from nupa.base.errors import LocalError
 from nupa.cxl.commands.logs import DeviceLogs
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.messages import BackgroundStatus, Cci, Opcode
 from nupa.cxl.fm.session import Feed, Inbox
-from nupa.fabric.errors import LocalError
+from nupa.cxl.function.cci import Code, Command, CommandError, Effect, exactly, find, require, table
 
 _DONE = 100
 _OVERHEAD_BYTES = 64  # of an answer within an answer

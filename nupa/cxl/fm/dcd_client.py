@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from nupa.cxl.dcd import Policy
-from nupa.cxl.dcd_tags import TagInfo
-from nupa.cxl.extents import DECODE_BYTES, NO_TAG, Extent, Region
 from nupa.cxl.fm import dcd_messages as layout
 from nupa.cxl.fm.dcd_messages import DcdOpcode
+from nupa.cxl.media.dcd import Policy
+from nupa.cxl.media.dcd_tags import TagInfo
+from nupa.cxl.media.extents import DECODE_BYTES, NO_TAG, Extent, Region
 
 _MOST = 0xFF
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Commands that manage a device's dynamic capacity: who is offered what, and who gives it back.
 
-Knows CXL 3.1 7.6.7.6 (56xxh); never who holds what (nupa/cxl/dcd.py).
+Knows CXL 3.1 7.6.7.6 (56xxh); never who holds what (nupa/cxl/media/dcd.py).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
-from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
-from nupa.cxl.dcd import DynamicCapacity, Policy
-from nupa.cxl.dcd_tags import keep, let_go, tags
-from nupa.cxl.extents import BLOCK_BYTES_MIN, DECODE_BYTES, REGIONS_MAX, Region
 from nupa.cxl.fm import dcd_messages as layout
 from nupa.cxl.fm.dcd_messages import DcdOpcode
 from nupa.cxl.fm.messages import PAYLOAD_BYTES
+from nupa.cxl.function.cci import Code, Command, Effect, at_least, exactly, require
+from nupa.cxl.media.dcd import DynamicCapacity, Policy
+from nupa.cxl.media.dcd_tags import keep, let_go, tags
+from nupa.cxl.media.extents import BLOCK_BYTES_MIN, DECODE_BYTES, REGIONS_MAX, Region
 
 _MOST_BLOCK_BITS = 52
 _MASK_BYTES = 32

@@ -11,11 +11,11 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from nupa.cxl.events import DYNAMIC_CAPACITY, Change, Event
-from nupa.cxl.extents import Extent
 from nupa.cxl.fm.messages import Layout, PortInfo
-from nupa.cxl.physical_port import BindingStatus, ErrorMessage, PortState
-from nupa.cxl.vppb import VppbChange
+from nupa.cxl.media.events import DYNAMIC_CAPACITY, Change, Event
+from nupa.cxl.media.extents import Extent
+from nupa.cxl.switch.physical_port import BindingStatus, ErrorMessage, PortState
+from nupa.cxl.switch.vppb import VppbChange
 
 PHYSICAL_SWITCH = UUID("77cf9271-9c02-470b-9fe4-bc7b75f2da97")  # 7.6.8.1
 VIRTUAL_SWITCH = UUID("40d26425-3396-4c4d-a5da-3d47263af425")  # 7.6.8.2

@@ -11,12 +11,12 @@ from errno import EINVAL
 from functools import partial
 from typing import NamedTuple
 
+from nupa.base.errors import LocalError
+from nupa.cxl.device.mld import GRANULARITIES
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.dcd_client import Capacity
 from nupa.cxl.fm.messages import Opcode
 from nupa.cxl.fm.requests import Requests
-from nupa.cxl.mld import GRANULARITIES
-from nupa.fabric.errors import LocalError
 
 
 class LogicalDevices(NamedTuple):

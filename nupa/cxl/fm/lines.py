@@ -13,14 +13,14 @@ import time
 from threading import Event
 from typing import Protocol
 
-from nupa.cxl.cci import Code
+from nupa.base.errors import LocalError, RemoteError
+from nupa.base.ownership import connect_own
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.manager import Manager, Session
 from nupa.cxl.fm.mctp import Assembler, Message, encode
 from nupa.cxl.fm.server import path_of
 from nupa.cxl.fm.session import NOTIFICATION
-from nupa.fabric.errors import LocalError, RemoteError
-from nupa.fabric.ownership import connect_own
+from nupa.cxl.function.cci import Code
 
 _READ_BYTES = 1 << 16
 _TIMEOUT_S = 30.0

@@ -13,10 +13,8 @@ from functools import partial
 from threading import RLock
 from weakref import WeakKeyDictionary, WeakSet
 
-from nupa.cxl import dvsec_tables as dvsec
-from nupa.cxl.cci import Code, CommandError
-from nupa.cxl.endpoint import DEVICE_ID
-from nupa.cxl.events import Event, Log
+from nupa.cxl.device.endpoint import DEVICE_ID
+from nupa.cxl.device.mld import Mld
 from nupa.cxl.fm import messages, physical
 from nupa.cxl.fm.component import Component
 from nupa.cxl.fm.dcd_component import DcdComponent
@@ -27,9 +25,11 @@ from nupa.cxl.fm.mld_port import MldPort
 from nupa.cxl.fm.session import NOTIFICATION, Inbox
 from nupa.cxl.fm.virtual import Later, Virtual
 from nupa.cxl.fm.watch import watch_capacity, watch_switch
-from nupa.cxl.mld import Mld
-from nupa.cxl.physical_port import PhysicalPort
-from nupa.cxl.switch import Switch
+from nupa.cxl.function.cci import Code, CommandError
+from nupa.cxl.media.events import Event, Log
+from nupa.cxl.registers import dvsec_tables as dvsec
+from nupa.cxl.switch.physical_port import PhysicalPort
+from nupa.cxl.switch.switch import Switch
 
 _SWITCH_ID = 0x4E02
 _KIND_SWITCH, _KIND_TYPE3 = 0x00, 0x03  # 8.2.9.1.1, Component Type

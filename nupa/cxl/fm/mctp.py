@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from nupa.fabric.errors import LocalError, RemoteError
+from nupa.base.errors import LocalError, RemoteError
 
 HEADER_BYTES = 4  # DSP0236 8.1
 _LENGTH_BYTES = 2

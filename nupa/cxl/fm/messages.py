@@ -11,9 +11,9 @@ from errno import EINVAL
 from struct import Struct, error
 from typing import Generic, NamedTuple, TypeVar
 
-from nupa.cxl.cci import Code
+from nupa.base.errors import LocalError
 from nupa.cxl.fm.mctp import FramingError
-from nupa.fabric.errors import LocalError
+from nupa.cxl.function.cci import Code
 
 HEADER = Struct("<BBxH3sHH")  # 7.6.3
 PAYLOAD_BYTES = 1 << 16  # we take; the field has 21 bits

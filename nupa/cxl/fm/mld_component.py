@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nupa.cxl.cci import Code, Command, CommandError, Effect, at_least, exactly, require
+from nupa.cxl.device.mld import GRANULARITIES, Mld
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.messages import (
     Allocation,
@@ -21,7 +21,7 @@ from nupa.cxl.fm.messages import (
     QosControl,
 )
 from nupa.cxl.fm.mld_port import tunnel
-from nupa.cxl.mld import GRANULARITIES, Mld
+from nupa.cxl.function.cci import Code, Command, CommandError, Effect, at_least, exactly, require
 
 _TELEMETRY = 0b11  # of both kinds
 #: What is set is kept and reported.  A model without queues has no load to limit.

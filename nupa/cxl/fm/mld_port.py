@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nupa.cxl.cci import Code, Command, CommandError, Effect, at_least, exactly, require
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.mctp import FramingError
 from nupa.cxl.fm.messages import Cci, LdMemoryAccess, Opcode
 from nupa.cxl.fm.physical import config_access
-from nupa.cxl.function import Function, Place
-from nupa.cxl.switch import Switch
+from nupa.cxl.function.cci import Code, Command, CommandError, Effect, at_least, exactly, require
+from nupa.cxl.function.function import Function, Place
+from nupa.cxl.switch.switch import Switch
 
 MOST_MEMORY_BYTES = 4096  # of one memory request
 _WRITE = 1 << 23

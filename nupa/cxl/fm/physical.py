@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from uuid import UUID
 
-from nupa.cxl.cci import Code, Command, CommandError, Effect, at_least, exactly, require
-from nupa.cxl.config import ConfigSpace
+from nupa.cxl.device.mld import MOST_LDS, Mld
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.messages import Opcode, PortInfo, SwitchInfo
-from nupa.cxl.mld import MOST_LDS, Mld
-from nupa.cxl.physical_port import PhysicalPort, PortState
-from nupa.cxl.switch import Switch, VirtualSwitch
+from nupa.cxl.function.cci import Code, Command, CommandError, Effect, at_least, exactly, require
+from nupa.cxl.registers.config import ConfigSpace
+from nupa.cxl.switch.physical_port import PhysicalPort, PortState
+from nupa.cxl.switch.switch import Switch, VirtualSwitch
 
 _SLD, _MLD = 4, 5  # Connected Device Type
 _FLIT_256 = 3  # Connected Device Mode

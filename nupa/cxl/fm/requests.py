@@ -10,15 +10,15 @@ import errno
 import itertools
 from typing import Self
 
-from nupa.cxl.cci import Code, CommandError
+from nupa.base.closing import Closing
+from nupa.base.errors import RemoteError
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.lines import Line, LocalLine, SocketLine
 from nupa.cxl.fm.manager import Manager
 from nupa.cxl.fm.mctp import MANAGER, TAGS, Message, MessageType, host_endpoint
 from nupa.cxl.fm.messages import Cci, Opcode
+from nupa.cxl.function.cci import Code, CommandError
 from nupa.fabric import registry
-from nupa.fabric.closing import Closing
-from nupa.fabric.errors import RemoteError
 
 _BYTE = 256
 

@@ -19,12 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
+from nupa.base.closing import Closing
+from nupa.base.errors import LocalError
+from nupa.base.ownership import is_own
 from nupa.cxl.fm.manager import Manager, Session
 from nupa.cxl.fm.mctp import Assembler, FramingError, encode
 from nupa.fabric import registry
-from nupa.fabric.closing import Closing
-from nupa.fabric.errors import LocalError
-from nupa.fabric.ownership import is_own
 
 _READ_BYTES = 1 << 16
 _MOST_WAITING_BYTES = 1 << 20  # of answers that a manager does not read: it is not heard meanwhile

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from nupa.cxl.cci import Command, Effect, exactly, table
 from nupa.cxl.commands.event_commands import EventCommands
-from nupa.cxl.events import Event, EventLogs, Log
 from nupa.cxl.fm.messages import PAYLOAD_BYTES
+from nupa.cxl.function.cci import Command, Effect, exactly, table
+from nupa.cxl.media.events import Event, EventLogs, Log
 
 EVENTS_MAX = 256  # of each log
 DONE_BIT = 1 << 15  # 8.2.9.2.6: a background operation is completed

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from nupa.cxl.cci import Code, Command, Effect, at_least, exactly, require
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, Opcode, VcsHead, VppbInfo
-from nupa.cxl.physical_port import UnbindMode
-from nupa.cxl.switch import Switch, VirtualSwitch
-from nupa.cxl.vppb import Severity, report
+from nupa.cxl.function.cci import Code, Command, Effect, at_least, exactly, require
+from nupa.cxl.switch.physical_port import UnbindMode
+from nupa.cxl.switch.switch import Switch, VirtualSwitch
+from nupa.cxl.switch.vppb import Severity, report
 
 if TYPE_CHECKING:
     from nupa.cxl.fm.component import Component

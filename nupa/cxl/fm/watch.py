@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nupa.cxl.dcd import DynamicCapacity
-from nupa.cxl.events import Change, Event, Log
-from nupa.cxl.extents import Extent
 from nupa.cxl.fm.event_records import (
     PortChange,
     capacity_changed,
@@ -20,9 +17,12 @@ from nupa.cxl.fm.event_records import (
 )
 from nupa.cxl.fm.physical import port_info
 from nupa.cxl.fm.virtual import vppb_info
-from nupa.cxl.physical_port import ErrorMessage, PhysicalPort
-from nupa.cxl.switch import Switch
-from nupa.cxl.vppb import VppbChange
+from nupa.cxl.media.dcd import DynamicCapacity
+from nupa.cxl.media.events import Change, Event, Log
+from nupa.cxl.media.extents import Extent
+from nupa.cxl.switch.physical_port import ErrorMessage, PhysicalPort
+from nupa.cxl.switch.switch import Switch
+from nupa.cxl.switch.vppb import VppbChange
 
 _LINK_CONTROL, _SLOT_CONTROL, _SLOT_STATUS = 0x10, 0x18, 0x1A  # PCIe 6.0 7.5.3
 _ERROR_LOGS = {

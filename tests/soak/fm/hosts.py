@@ -8,11 +8,11 @@ from collections import Counter
 from random import Random
 from threading import Event, Thread
 
-from nupa.cxl.bus import MemoryAccessError, Status
-from nupa.cxl.endpoint import Type3
-from nupa.cxl.host import Host
-from nupa.cxl.host_memory import Region, RegionError
-from nupa.cxl.parts import PartedMedia
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.host import Host
+from nupa.cxl.host.memory import Region, RegionError
+from nupa.cxl.media.parts import PartedMedia
 
 from .ledger import LINE, WrongByteError
 from .rack import BLOCK, LDS, Rack

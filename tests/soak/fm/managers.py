@@ -12,14 +12,14 @@ from collections.abc import Callable
 from random import Random
 from uuid import UUID
 
-from nupa.cxl.cci import Code, CommandError
-from nupa.cxl.dcd import Policy
+from nupa.base.errors import RemoteError
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.fm.dcd_messages import DcdOpcode
 from nupa.cxl.fm.messages import Opcode
-from nupa.cxl.physical_port import UnbindMode
-from nupa.cxl.vppb import Severity
-from nupa.fabric.errors import RemoteError
+from nupa.cxl.function.cci import Code, CommandError
+from nupa.cxl.media.dcd import Policy
+from nupa.cxl.switch.physical_port import UnbindMode
+from nupa.cxl.switch.vppb import Severity
 
 from .rack import BLOCK, DCD_PORT, HOSTS, LDS, MLD_PORTS, OWN, SHARED, SLD_PORTS, STEP, VPPBS
 

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from nupa.cxl.dcd import DynamicCapacity
-from nupa.cxl.decode import Window
-from nupa.cxl.expander import Expander
-from nupa.cxl.extents import Region
+from nupa.cxl.device.expander import Expander
+from nupa.cxl.device.mld import Mld
 from nupa.cxl.fm.manager import Manager
-from nupa.cxl.mld import Mld
-from nupa.cxl.parts import Memory, PartedMedia, SparseFile
-from nupa.cxl.port import root_port
-from nupa.cxl.root import HostBridge, RootComplex
-from nupa.cxl.switch import Switch
+from nupa.cxl.function.port import root_port
+from nupa.cxl.host.decode import Window
+from nupa.cxl.host.root import HostBridge, RootComplex
+from nupa.cxl.media.dcd import DynamicCapacity
+from nupa.cxl.media.extents import Region
+from nupa.cxl.media.parts import Memory, PartedMedia, SparseFile
+from nupa.cxl.switch.switch import Switch
 from nupa.fabric.topology import Link
 
 from .ledger import Ledger

@@ -22,7 +22,7 @@ from unittest import mock
 
 from nupa.cxl.fm.client import FabricManager
 from nupa.cxl.fm.server import Server, path_of
-from nupa.cxl.vppb import SwitchError
+from nupa.cxl.switch.vppb import SwitchError
 
 from .hosts import SoakHost
 from .ledger import Ledger

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from random import Random
 from typing import NamedTuple
 
-from nupa.cxl.host import Host
-from nupa.cxl.host_memory import Region
-from nupa.cxl.host_window import HostWindow
-from nupa.fabric.errors import NupaError
+from nupa.base.errors import NupaError
+from nupa.cxl.host.host import Host
+from nupa.cxl.host.memory import Region
+from nupa.cxl.host.window import HostWindow
 
 from .ledger import LINE, Ledger, WrongByteError
 

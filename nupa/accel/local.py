@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Memory that this process has itself: a window that is mapped, or a plain buffer.
+
+Knows bytes and words; never who asks for them.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from nupa.base.errors import LocalError
+from nupa.memory.access import WORD_BYTES, Access, Atomic, Bytes, check_range
+from nupa.memory.atomic import of_buffer
+
+#: Writable, contiguous: a bytearray, a memoryview, a NumPy array, nupa.fabric.PoolMemory.
+Buffer = Any
+
+
+class BufferWindow:
+    """An `Access` to a plain buffer: all of it is in this process, and there is no other copy.
+
+    LocalError: it is no buffer, is read only, or its bytes are not next to each other."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._name = type(buffer).__name__
+        try:
+            with memoryview(buffer) as view:
+                usable, self._size = not view.readonly and view.c_contiguous, view.nbytes
+        except TypeError:
+            usable = False
+        if not usable:
+            raise LocalError(f"{self._name}: take a window, or a writable buffer in one run")
+        # Not a view of it, which crashes Python in a loop that the collector breaks (gh-77894).
+        self._buffer = buffer
+        self._closed = False
+
+    @property
+    def memory(self) -> memoryview:
+        """All of it.  LocalError: the buffer has another size now."""
+        view = memoryview(self._buffer).cast("B")
+        if len(view) != self._size:
+            raise LocalError(f"{self._name}: it was resized from {self._size} to {len(view)} bytes")
+        return view
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self, offset: int, size: int) -> bytes:
+        self._check(offset, size)
+        with self.memory as memory:
+            return bytes(memory[offset : offset + size])
+
+    def write(self, offset: int, data: Bytes) -> None:
+        given = memoryview(data).cast("B")
+        self._check(offset, len(given))
+        with self.memory as memory:
+            memory[offset : offset + len(given)] = given
+
+    def atomic(self, operation: Atomic, offset: int, operand: int = 0, compare: int = 0) -> int:
+        """See `Access.atomic`.  LocalError also where the buffer begins at no multiple of 8."""
+        self._check(offset, WORD_BYTES)
+        return of_buffer(self.memory, operation, offset, operand, compare)
+
+    def flush(self, offset: int = 0, size: int | None = None) -> None:
+        self._check(offset, self._size - offset if size is None else size)
+
+    def invalidate(self, offset: int = 0, size: int | None = None) -> None:
+        self._check(offset, self._size - offset if size is None else size)
+
+    def _check(self, offset: int, size: int) -> None:
+        if self._closed:
+            raise LocalError(f"{self._name}: this window is closed")
+        check_range(self._name, offset, size, self._size)
+
+    @property
+    def revoked(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """The buffer is let go.  A second call does nothing."""
+        self._closed = True
+        self._buffer = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def as_access(memory: Access | Buffer) -> Access:
+    """A window as it is, a buffer with a window's ways."""
+    return memory if isinstance(memory, Access) else BufferWindow(memory)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa fabric`: the CXL model of a fabric, looked at from the command line.
+
+Each command is a module beside this one, with add_parser(verbs), and is named below.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import TYPE_CHECKING
+
+from nupa.cli import Help
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+#: The commands, by the order of the help.
+COMMANDS: tuple[str, ...] = ("registers", "transactions")
+
+_EPILOG = """\
+`nupa up`, `nupa show` and `nupa ls` are about fabrics that are up, `nupa fm` about who has which
+device.  What is here needs no fabric.
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "fabric",
+        help="the CXL model: what it is made of, and how fast it is",
+        epilog=_EPILOG,
+        formatter_class=Help,
+    )
+    verbs = parser.add_subparsers(prog="nupa fabric", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        importlib.import_module(f"nupa.cli.fabric.{name}").add_parser(verbs)

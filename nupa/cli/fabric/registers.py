@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa fabric registers`: the tables of registers, as the model has them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from nupa.cli import Help
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from nupa.cxl.registers.tables import Block
+
+_EPILOG = """\
+Bits are counted from bit 0 of the byte at OFFSET.  ACCESS is as in PCIe 6.0 7.4: RO, RW; RW1C: a
+one clears it; HwInit: set once, before software; a final S: a hot reset leaves it as it is; and as
+in CXL 3.1: RWO: read only once it is not 0; RWL: read only while it is locked; WO: reads as 0.
+
+examples:
+  nupa fabric registers                 which tables there are
+  nupa fabric registers hdm             HDM decoders of a device
+  nupa fabric registers hdm --json | jq '.[0].fields[] | select(.access == "RWL").name'
+"""
+
+
+def add_parser(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = verbs.add_parser(
+        "registers",
+        help="tables of the model's registers: name, offset, bits, access, reset, section",
+        epilog=_EPILOG,
+        formatter_class=Help,
+    )
+    parser.add_argument("block", nargs="*", metavar="BLOCK", help="default: a list of them")
+    parser.add_argument("--json", action="store_true", help="for scripts; default: all blocks")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from nupa.base.errors import LocalError
+    from nupa.cli._text import print_json, table
+    from nupa.cxl.registers.tables import blocks
+
+    known = blocks()
+    unknown = [name for name in args.block if name not in known]
+    if unknown:
+        raise LocalError(f"no block {unknown[0]!r}: there are {', '.join(known)}")
+    chosen = [known[name] for name in args.block or known]
+    if args.json:
+        print_json([_object(each) for each in chosen])
+    elif args.block:
+        print("\n\n".join(map(_text, chosen)))
+    else:
+        rows = [(each.name, len(each.rows), each.specification, each.what) for each in chosen]
+        print(table(("BLOCK", "FIELDS", "SECTIONS OF", "WHAT"), rows))
+    return 0
+
+
+def _object(block: Block) -> dict[str, Any]:
+    return {
+        "block": block.name,
+        "what": block.what,
+        "specification": block.specification,
+        "fields": [
+            {
+                "name": row.name,
+                "offset": row.offset,
+                "bits": row.bits,
+                "access": str(row.access),
+                "reset": row.reset,
+                "section": row.section,
+            }
+            for row in block.rows
+        ],
+    }
+
+
+def _text(block: Block) -> str:
+    from nupa.cli._text import table
+
+    rows = [
+        (row.name, f"{row.offset:#05x}", row.bits, row.access, f"{row.reset:#x}", row.section)
+        for row in sorted(block.rows, key=lambda row: row.low)
+    ]
+    head = ("NAME", "OFFSET", "BITS", "ACCESS", "RESET", "SECTION")
+    return f"{block.name}: {block.what} ({block.specification})\n{table(head, rows)}"

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa run --capture`: what a program and all that it started do, from before it starts until the
+last of them has ended."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from nupa.capture.beside import Beside, Wish
+from nupa.cli import fail
+from nupa.cli.run.program import WAITED
+from nupa.core.watch import parse_levels
+from nupa.fabric import Fabric
+
+_PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphans of the program become our children
+_QUIET_S = 1.0  # so long nothing is said
+_DEFAULT_LEVELS = ("transport", "net")
+
+
+@contextmanager
+def captured(
+    fabric: Fabric, file: str, levels: Sequence[str] | None, snap_bytes: int | None
+) -> Iterator[None]:
+    """What crosses *fabric* meanwhile goes to *file*; for run_on()."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    wish = Wish(file, parse_levels(levels or _DEFAULT_LEVELS), snap_bytes or 0)
+    with Beside(fabric, wish) as beside:
+        yield
+        _wait_for_orphans(beside.pid)
+
+
+def _wait_for_orphans(besides: int) -> None:
+    """Until no child is left but that one, or a signal says not to wait."""
+    told = False
+    while _others(besides):
+        got = signal.sigtimedwait(WAITED, _QUIET_S)
+        if got is None and not told:
+            told = True
+            fail(
+                "the capture goes on: processes that the program started still run; Ctrl-C ends it"
+            )
+        if got is not None and got.si_signo != signal.SIGCHLD:
+            return
+
+
+def _others(besides: int) -> bool:
+    """Whether there are other children that still run."""
+    for pid in _children() - {besides}:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return bool(_children() - {besides})
+
+
+def _children() -> set[int]:
+    """proc_pid_task_children(5); none on a kernel without it."""
+    try:
+        text = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
+    except FileNotFoundError:
+        return set()
+    return {int(pid) for pid in text.split()}

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa run`: runs a program on a host of a fabric, unmodified.
+
+Sets NUPA_FABRIC, NUPA_HOST and NUPA_MOVER, puts the package's libibverbs.so.1 first, and stays as
+the program's parent.  The host is leased under the control lock before the program starts
+(nupa/fabric/registry.py), so that two quick `nupa run` get two hosts.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from nupa.cli import Help
+from nupa.core.mover import Mover
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_EPILOG = """\
+With no fabric up, one is made (two hosts, one switch) that goes with its last user.
+Exit code: the program's; 126 or 127 if it cannot be started.  If a signal ends the program, the
+same one ends nupa.
+
+examples:
+  nupa run -- ib_send_lat                 on one terminal, and on another:
+  nupa run -- ib_send_lat localhost
+  nupa run --host host1 --mover relay -- ./my_program --its-own-options
+  nupa run --capture x.pcapng -- ib_send_lat localhost
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "run",
+        help="run a program on a host of a fabric",
+        usage="nupa run [--fabric NAME] [--host HOST] [--mover MOVER] [--capture FILE] "
+        "-- COMMAND ...",
+        epilog=_EPILOG,
+        formatter_class=Help,
+    )
+    parser.add_argument(
+        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
+    )
+    parser.add_argument("--host", help="its name or number; default: the next free one")
+    parser.add_argument(
+        "--mover",
+        choices=[str(mover) for mover in Mover],
+        help="force how bulk is moved; default: the best that both ends can use",
+    )
+    parser.add_argument(
+        "--capture",
+        metavar="FILE",
+        help="write what crosses the fabric meanwhile: pcapng, as `nupa capture -w` (the end: when "
+        "all processes that the program started have ended)",
+    )
+    parser.add_argument(
+        "--capture-level",
+        action="append",
+        metavar="LEVEL",
+        help="as --level of `nupa capture` (default: transport,net)",
+    )
+    parser.add_argument(
+        "--capture-snaplen", type=_length, metavar="BYTES", help="as --snaplen of `nupa capture`"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _length(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 up")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    from nupa.cli.run.program import command_of, environment, run_on
+    from nupa.fabric import Fabric, default_topology
+
+    command = command_of(args)
+    if not command:
+        args.parser.error("name a command after --")
+    if not args.capture and (args.capture_level or args.capture_snaplen is not None):
+        args.parser.error("name a file with --capture")
+    if args.capture == "-":
+        args.parser.error("stdout is the command's: name a file with --capture, it may be a fifo")
+    fabric, host = Fabric.lease(args.fabric, args.host, default_topology)
+    beside = None
+    if args.capture:
+        from nupa.cli.run.captured import captured
+
+        beside = captured(fabric, args.capture, args.capture_level, args.capture_snaplen)
+    return run_on(fabric, command, environment(fabric.path, host.name, args.mover), beside=beside)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# os.path: pathlib would cost each `nupa run` 10 ms.
+# ruff: noqa: PTH110, PTH118, PTH120
+"""Running a program as its parent: its environment, its signals, its end.
+
+For the commands that run one: `nupa run`, `nupa net exec`, `nupa shell`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, NoReturn
+
+from nupa.base.errors import NupaError
+from nupa.cli import EXIT_ERROR, fail
+from nupa.vm.place import bell_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from nupa.fabric import Fabric
+
+_LIBRARIES = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "lib")
+_SHIM = os.path.join(_LIBRARIES, "libnupa_shim.so")
+# As env(1) and timeout(1) have it.
+EXIT_CANNOT_RUN = 126
+EXIT_NOT_FOUND = 127
+
+# What others may send us and mean for the program.  Not SIGTSTP: a shell stops and continues both.
+_FORWARDED = {
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGWINCH,
+}
+WAITED = {*_FORWARDED, signal.SIGCHLD}
+# As subprocess has it.
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+def command_of(args: argparse.Namespace) -> list[str]:
+    """What `-- COMMAND ...` names; empty: nothing."""
+    command: list[str] = args.command
+    return command[1:] if command[:1] == ["--"] else command
+
+
+def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:
+    """Ours, and what attaches the program: a fabric's path, a host's name, a mover or None."""
+    env = dict(os.environ, NUPA_FABRIC=fabric, NUPA_HOST=host)
+    env.pop("NUPA_MOVER", None)
+    bell = bell_of(fabric)
+    if bell and env.get("NUPA_BELL") != "":
+        env["NUPA_BELL"] = bell
+    if mover:
+        env["NUPA_MOVER"] = mover
+    _prepend(env, "LD_LIBRARY_PATH", _LIBRARIES)
+    # Our memcpy is seen by the thread sanitizer, the atomics that order it are not.
+    _prepend(env, "TSAN_OPTIONS", "ignore_noninstrumented_modules=1")
+    if os.path.exists(_SHIM):
+        _prepend(env, "LD_PRELOAD", _SHIM)
+        # gcc's sanitizer ends programs in which it is not the first library; it works all the same.
+        _prepend(env, "ASAN_OPTIONS", "verify_asan_link_order=0")
+    return env
+
+
+def _prepend(env: dict[str, str], key: str, value: str) -> None:
+    # An empty element would mean the current folder (ld.so(8)).
+    rest = [part for part in env.get(key, "").split(":") if part and part != value]
+    env[key] = ":".join([value, *rest])
+
+
+def run_on(
+    fabric: Fabric,
+    command: list[str],
+    env: dict[str, str],
+    prepare: Callable[[], None] | None = None,
+    beside: AbstractContextManager[object] | None = None,
+) -> int:
+    """Runs the program, closes *fabric*, and returns its exit code; or dies as it died.
+
+    *prepare* is called in its process before; NupaError of it ends that in one line.  *beside* is
+    entered before it starts and left after its end, with all signals of ours blocked.
+    """
+    # Default: as ignored, our parent's wish, it would leave nothing to wait for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED)
+    try:
+        with fabric, beside or nullcontext():
+            status = _run(command, env, before, prepare)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return status if status >= 0 else _die_by(-status)
+
+
+def _run(
+    command: list[str],
+    env: dict[str, str],
+    mask: set[int | signal.Signals],
+    prepare: Callable[[], None] | None,
+) -> int:
+    """The program's exit code, or minus the signal that ended it; *mask* is its signal mask."""
+    if prepare is None:
+        try:
+            child = os.posix_spawnp(
+                command[0], command, env, setsigmask=mask, setsigdef=_IGNORED_BY_PYTHON
+            )
+        except OSError as error:
+            return _cannot_run(command, error)
+    else:
+        child = os.fork()
+        if child == 0:
+            _become(command, env, mask, prepare)
+    while True:
+        got = signal.sigwaitinfo(WAITED)
+        if got.si_signo == signal.SIGCHLD:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+        # A terminal sends to the whole foreground group (SI_KERNEL, > 0): the program has it.
+        elif got.si_code <= 0:
+            os.kill(child, got.si_signo)
+
+
+def _become(
+    command: list[str],
+    env: dict[str, str],
+    mask: set[int | signal.Signals],
+    prepare: Callable[[], None],
+) -> NoReturn:
+    """In the child: prepares and becomes the program."""
+    code = EXIT_ERROR
+    try:
+        prepare()
+        for number in _IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.execvpe(command[0], command, env)
+    except NupaError as error:
+        fail(str(error))
+    except OSError as error:
+        code = _cannot_run(command, error)
+    finally:
+        os._exit(code)
+
+
+def _cannot_run(command: list[str], error: OSError) -> int:
+    found = not isinstance(error, FileNotFoundError)
+    return fail(
+        f"cannot run {command[0]}: {error.strerror}",
+        EXIT_CANNOT_RUN if found else EXIT_NOT_FOUND,
+    )
+
+
+def _die_by(number: int) -> NoReturn:
+    """Ends this process as the program was ended, without a second core dump."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)
+    # Only a signal that by default ends nobody comes here.
+    os._exit(128 + number)

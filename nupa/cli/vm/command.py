@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa vm`: virtual machines whose CXL memory is the fabric."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nupa.cli import Help
+from nupa.core.mover import Mover
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_NAME_HELP = "the machine's; default: the one called vm, or the only one"
+
+_EPILOG = """\
+Guests of QEMU share one CXL memory, and the fabric lives in it.  Their files are those of this
+machine, read-only below what they write.  No root and no KVM is needed.
+
+examples:
+  nupa vm up                                     two guests: host0 and host1; this machine is host2
+  nupa vm run host0 -- ib_send_lat               on one terminal, and on another:
+  nupa vm run host1 -- ib_send_lat host0
+  nupa vm run host0 -- ib_send_lat -R            a guest and this machine meet by the RDMA CM
+  nupa vm run host2 -- ib_send_lat -R 10.0.0.1
+  nupa vm shell host0
+  nupa vm down
+"""
+_UP_EPILOG = """\
+QEMU and the guests' kernel are fetched once, from the package archive of this machine, to
+$NUPA_VM_CACHE, $XDG_CACHE_HOME/nupa/vm or ~/.cache/nupa/vm.  What fails or is interrupted leaves
+nothing.
+
+examples:
+  nupa vm up
+  nupa vm up --guests 3 --mem 512M
+  nupa vm up --kind ivshmem --name other         a plain PCI memory device instead of CXL
+  nupa vm up --kind ivshmem --doorbell           whose guests wake each other by interrupts
+  nupa vm up --topology qemu/two_hosts.toml
+  nupa vm up --qemu /usr/bin/qemu-system-x86_64 --coherence software
+"""
+_RUN_EPILOG = """\
+The command has this folder, if the guest has it too, and of this environment what is not about
+this machine; RDMA is that of the host, as with `nupa run`.  The last host is this machine itself.
+Exit code: the command's; 128 + N if signal N ended it; 126 or 127 if it cannot be started.
+
+examples:
+  nupa vm run host0 -- ib_write_bw
+  nupa vm run host1 -- sh -c 'uname -r; ls -l /dev/nupa0'
+  nupa vm run host0 -- tar c /etc | tar t
+"""
+_SHELL_EPILOG = """\
+Without a command it is $SHELL.  Ctrl-] three times leaves a guest that hangs.
+
+examples:
+  nupa vm shell host0
+  nupa vm shell host1 -- top
+"""
+_START_EPILOG = """\
+Its memory is what the others have; programs attach anew.
+
+examples:
+  nupa vm start host1
+"""
+_LS_EPILOG = """\
+examples:
+  nupa vm ls
+  nupa vm ls --json | jq '.[].guests[] | select(.state == "dead").name'
+"""
+_LOG_EPILOG = """\
+examples:
+  nupa vm log host0
+  nupa vm log --follow
+"""
+_DOWN_EPILOG = """\
+A machine in which commands run stays, unless --force is given.  To take down what is not up is no
+error.
+
+examples:
+  nupa vm down
+  nupa vm down other --force
+"""
+_DEMO_EPILOG = """\
+Boots two guests and runs in them, unmodified, perftest's programs over NUPA and over soft-RoCE (the
+kernel's rdma_rxe), and iperf3 over nupa_net0 and over virtio-net, by turns; then takes all down.
+Takes two minutes.  Exits with 0 if all was measured, else with 1.
+
+examples:
+  nupa vm demo
+  nupa vm demo --kind ivshmem
+  nupa vm demo --quick --json | jq '.results[] | {program, ratio, target, met}'
+"""
+
+
+def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "vm",
+        help="virtual machines on the fabric: up, run, shell, ls, log, start, down, demo",
+        epilog=_EPILOG,
+        formatter_class=Help,
+    )
+    verbs = parser.add_subparsers(prog="nupa vm", metavar="COMMAND", required=True)
+    _add_up(verbs)
+    _add_run(verbs)
+    _add_shell(verbs)
+    ls = _add(verbs, "ls", "list machines and their guests", _LS_EPILOG)
+    ls.add_argument("--json", action="store_true", help="for scripts: an array of objects")
+    ls.set_defaults(run=_ls)
+    log = _add(verbs, "log", "show consoles", _LOG_EPILOG)
+    log.add_argument("host", nargs="?", metavar="HOST", help="default: all guests")
+    log.add_argument("--follow", action="store_true", help="go on until Ctrl-C or their end")
+    _add_name(log)
+    log.set_defaults(run=_log)
+    start = _add(verbs, "start", "start a dead guest again", _START_EPILOG)
+    start.add_argument("host", metavar="HOST", help="its name or number")
+    _add_name(start)
+    _add_timeout(start)
+    start.set_defaults(run=_start)
+    down = _add(verbs, "down", "end the guests, remove the fabric", _DOWN_EPILOG)
+    # Not the only one, whatever its name: what is taken down is meant.
+    down.add_argument("name", nargs="?", default="vm", metavar="NAME", help="default: vm")
+    down.add_argument("--force", action="store_true", help="also if commands run in it")
+    down.set_defaults(run=_down)
+    _add_demo(verbs)
+
+
+def _add(
+    verbs: _SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    what: str,
+    epilog: str,
+    **options: Any,
+) -> argparse.ArgumentParser:
+    return verbs.add_parser(name, help=what, epilog=epilog, formatter_class=Help, **options)
+
+
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--name", help=_NAME_HELP)
+
+
+def _add_timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=120.0,
+        metavar="SECONDS",
+        help="of a guest, to boot (default: 120)",
+    )
+
+
+def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(verbs, "up", "boot guests", _UP_EPILOG)
+    parser.add_argument("--guests", type=int, metavar="N", help="how many (default: 2)")
+    parser.add_argument("--kind", help="cxl, or ivshmem: how guests see the memory (default: cxl)")
+    parser.add_argument("--mem", type=_size, metavar="SIZE", help="the memory (default: 256M)")
+    parser.add_argument(
+        "--coherence",
+        help="hardware, or software: flush and invalidate instead of atomics (default: hardware)",
+    )
+    parser.add_argument(
+        "--doorbell",
+        action="store_true",
+        help="of kind ivshmem: an interrupt wakes who sleeps in a guest, instead of looking often",
+    )
+    parser.add_argument(
+        "--topology", metavar="FILE", help="all of it from TOML; other options go before it"
+    )
+    parser.add_argument("--name", default="vm", help="of the machine and its fabric (default: vm)")
+    parser.add_argument(
+        "--qemu", metavar="PATH", help="this qemu-system-x86_64 (default: one that is fetched)"
+    )
+    _add_timeout(parser)
+    parser.set_defaults(run=_up)
+
+
+def _add_demo(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(
+        verbs, "demo", "RDMA and TCP between two guests, beside soft-RoCE and virtio", _DEMO_EPILOG
+    )
+    parser.add_argument("--kind", help="cxl, or ivshmem: how guests see the memory (default: cxl)")
+    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
+    parser.add_argument("--quick", action="store_true", help="one round, few iterations")
+    parser.add_argument("--keep", action="store_true", help="leave the machine up afterwards")
+    parser.add_argument("--name", default="demo", help="of the machine (default: demo)")
+    parser.add_argument("--qemu", metavar="PATH", help="as for `nupa vm up`")
+    _add_timeout(parser)
+    parser.set_defaults(run=_demo)
+
+
+def _add_run(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(
+        verbs,
+        "run",
+        "run a command in a guest",
+        _RUN_EPILOG,
+        usage="nupa vm run [--name NAME] [--mover MOVER] HOST -- COMMAND ...",
+    )
+    _add_inside(parser)
+    parser.set_defaults(run=_run, parser=parser)
+
+
+def _add_shell(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(
+        verbs,
+        "shell",
+        "a shell in a guest, on this terminal",
+        _SHELL_EPILOG,
+        usage="nupa vm shell [--name NAME] [--mover MOVER] HOST [-- COMMAND ...]",
+    )
+    _add_inside(parser)
+    parser.set_defaults(run=_shell)
+
+
+def _add_inside(parser: argparse.ArgumentParser) -> None:
+    _add_name(parser)
+    parser.add_argument(
+        "--mover", choices=[str(mover) for mover in Mover], help="as for `nupa run`"
+    )
+    parser.add_argument("host", metavar="HOST", help="its name or number")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+
+
+def _size(text: str) -> int:
+    from nupa.vm.topology import parse_bytes
+
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return value
+
+
+def _up(args: argparse.Namespace) -> int:
+    from nupa.cli.vm.machine import boot_up
+
+    _end_by_exit()
+    print(boot_up(args))
+    return 0
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from nupa.cli.vm.demo import run
+
+    _end_by_exit()
+    return run(args)
+
+
+def _start(args: argparse.Namespace) -> int:
+    from nupa.cli.vm.machine import say
+    from nupa.vm import machine
+    from nupa.vm.place import meant_name
+
+    _end_by_exit()
+    machine.start(args.name or meant_name(), args.host, say, timeout_s=args.timeout)
+    return 0
+
+
+def _end_by_exit() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupted)
+
+
+def _interrupted(number: int, _frame: object) -> None:
+    """What was made goes; a second signal does not stop that."""
+    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from nupa.cli.run.program import command_of
+    from nupa.cli.vm.run import run_in_guest
+
+    command = command_of(args)
+    if not command:
+        args.parser.error("name a command after --")
+    return run_in_guest(args.name, args.host, command, mover=args.mover)
+
+
+def _shell(args: argparse.Namespace) -> int:
+    from nupa.cli.run.program import command_of
+    from nupa.cli.vm.run import shell_in_guest
+
+    return shell_in_guest(args.name, args.host, command_of(args), mover=args.mover)
+
+
+def _ls(args: argparse.Namespace) -> int:
+    from nupa.cli._text import print_json
+    from nupa.cli.vm.machine import listed
+    from nupa.vm.shown import machines
+
+    found = machines()
+    if args.json:
+        print_json(found)
+    else:
+        print(listed(found))
+    return 0
+
+
+def _log(args: argparse.Namespace) -> int:
+    from nupa.cli.vm.machine import print_logs
+
+    return print_logs(args.name, args.host, args.follow)
+
+
+def _down(args: argparse.Namespace) -> int:
+    from nupa.cli.vm.machine import take_down
+
+    _end_by_exit()
+    print(take_down(args.name, args.force))
+    return 0

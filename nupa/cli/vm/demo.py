@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa vm demo`: a machine of two guests made, measured in, taken down."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from nupa.base.progress import Progress
+from nupa.cli import EXIT_USAGE, fail
+from nupa.cli._text import print_json
+from nupa.cli.vm.machine import say
+from nupa.measure import chart
+from nupa.measure.contest import Report, render
+from nupa.programs.cpus import busy_cpus, load_note
+from nupa.vm import boot, demo, machine
+from nupa.vm.state import State
+from nupa.vm.topology import Topology, changed
+
+
+def run(args: argparse.Namespace) -> int:
+    """0: all was measured; 1: a step failed; 2: programs are missing."""
+    lacking = demo.missing()
+    if lacking:
+        return fail(lacking, EXIT_USAGE)
+    load = load_note(busy_cpus())
+    topology = changed(Topology(), kind=args.kind)
+    up = machine.up(
+        args.name, topology, lambda: boot.prepare(args.qemu, say), say, timeout_s=args.timeout
+    )
+    kept = False
+    try:
+        report = _measure(up, demo.QUICK if args.quick else demo.FULL)
+        if load:
+            report.notes.append(load)
+        kept = args.keep
+    finally:
+        if not kept:
+            machine.down(args.name, force=True)
+    if args.json:
+        print_json(report.to_json())
+    else:
+        print(render(report, chart.glyphs_for(sys.stdout.encoding)))
+    if kept:
+        say(f"the machine stays: `nupa vm shell host0`, `nupa vm down {args.name}`")
+    return 0 if report.ok else 1
+
+
+def _measure(up: State, plan: demo.Plan) -> Report:
+    with Progress(demo.Demo.STEPS) as progress:
+        return demo.Demo(plan, progress, up).run()

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Who a page of a type 2 device's memory leans to: CXL 3.1 2.2.1, bias-based coherency.
+
+Knows pages, and what has to be so before one changes sides; never how caches are emptied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from nupa.base.errors import LocalError
+from nupa.cxl.cache.states import TransitionError
+
+PAGE_BYTES = 4096
+
+
+class Bias(Enum):
+    """HOST: the device asks the host before it uses the page.  DEVICE: no host has a line of it,
+    and the device asks nobody."""
+
+    HOST = "host"
+    DEVICE = "device"
+
+
+#: What keeps a page from leaning to a side: lines in whose caches.
+BLOCKED_BY: Mapping[Bias, str] = {Bias.DEVICE: "hosts'", Bias.HOST: "the device's"}
+
+
+class BiasTable:
+    """Of *size* bytes, all in host bias at first: 2.2.1.1."""
+
+    def __init__(self, size: int, page_bytes: int = PAGE_BYTES) -> None:
+        self.size = size
+        self.page_bytes = page_bytes
+        self._device: set[int] = set()
+        self.flips = 0
+
+    def __getitem__(self, dpa: int) -> Bias:
+        return Bias.DEVICE if self.page(dpa) in self._device else Bias.HOST
+
+    def page(self, dpa: int) -> int:
+        """Its number.  LocalError: it is not in this memory."""
+        if not 0 <= dpa < self.size:
+            raise LocalError(f"{dpa:#x}: the device's memory has {self.size:#x} bytes")
+        return dpa // self.page_bytes
+
+    def flip(self, dpa: int, to: Bias, cached: int) -> None:
+        """The page leans to *to*; *cached* lines are in the caches that it is taken from.
+
+        TransitionError: there are some: they have to be written back or dropped first."""
+        page = self.page(dpa)
+        if self[dpa] is to:
+            return
+        if cached:
+            raise TransitionError(
+                f"page {page} to {to.value} bias: {BLOCKED_BY[to]} caches have {cached} lines of it"
+            )
+        self._device.symmetric_difference_update({page})
+        self.flips += 1
+
+    def reset(self) -> None:
+        """Host bias, all of it."""
+        self._device.clear()

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Hosts' caches over memory that they share, and the snoop filter that keeps them coherent.
+
+Knows lines, their MESI states, and the messages of CXL 3.1 3.3.5 to 3.3.10 that these cost; never
+which device an address is of, nor what is in memory.  csrc/cxl/snoop.h, csrc/cxl/cache.h.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nupa._engine import ffi, lib
+from nupa.base.errors import LocalError
+from nupa.cxl.media.parts import LINE_BYTES, Memory
+
+if TYPE_CHECKING:
+    from nupa.cxl.host.bus import Bus
+
+_NO_CACHE = 64  # the host of messages of who has no cache
+_CHUNK = 256
+
+
+class Kind(NamedTuple):
+    """A message: its channel (3.3.2), its opcode there, and its name."""
+
+    channel: str
+    opcode: int
+    name: str
+
+
+#: By enum nupa_cxl_kind, in its order: 3.3.5 to 3.3.10.
+KINDS = (
+    Kind("M2S Req", 0, "MemInv"),
+    Kind("M2S Req", 1, "MemRd"),
+    Kind("M2S Req", 9, "MemInvNT"),
+    Kind("M2S Req", 10, "MemClnEvct"),
+    Kind("M2S RwD", 1, "MemWr"),
+    Kind("M2S RwD", 2, "MemWrPtl"),
+    Kind("M2S RwD", 4, "BIConflict"),
+    Kind("M2S BIRsp", 0, "BIRspI"),
+    Kind("M2S BIRsp", 1, "BIRspS"),
+    Kind("M2S BIRsp", 2, "BIRspE"),
+    Kind("M2S BIRsp", 4, "BIRspIBlk"),
+    Kind("M2S BIRsp", 5, "BIRspSBlk"),
+    Kind("M2S BIRsp", 6, "BIRspEBlk"),
+    Kind("S2M BISnp", 0, "BISnpCur"),
+    Kind("S2M BISnp", 1, "BISnpData"),
+    Kind("S2M BISnp", 2, "BISnpInv"),
+    Kind("S2M BISnp", 4, "BISnpCurBlk"),
+    Kind("S2M BISnp", 5, "BISnpDataBlk"),
+    Kind("S2M BISnp", 6, "BISnpInvBlk"),
+    Kind("S2M NDR", 0, "Cmp"),
+    Kind("S2M NDR", 1, "Cmp-S"),
+    Kind("S2M NDR", 2, "Cmp-E"),
+    Kind("S2M NDR", 4, "BI-ConflictAck"),
+    Kind("S2M DRS", 0, "MemData"),
+)
+
+
+class Mesi(IntEnum):
+    """A line in a host's cache."""
+
+    I = lib.NUPA_CXL_I  # noqa: E741 - its name
+    S = lib.NUPA_CXL_S
+    E = lib.NUPA_CXL_E
+    M = lib.NUPA_CXL_M
+
+
+class Directory(IntEnum):
+    """What a filter knows of a line and a host: 3.3.5, the encoding of meta values.  A: any."""
+
+    I = lib.NUPA_CXL_META_I  # noqa: E741 - its name
+    A = lib.NUPA_CXL_META_A
+    S = lib.NUPA_CXL_META_S
+
+
+class Snoop(IntEnum):
+    """3.3.5, SnpType."""
+
+    NONE = lib.NUPA_CXL_SNP_NONE
+    DATA = lib.NUPA_CXL_SNP_DATA
+    CUR = lib.NUPA_CXL_SNP_CUR
+    INV = lib.NUPA_CXL_SNP_INV
+
+
+class Message(NamedTuple):
+    """Between the device and *host*, None: one without a cache; of *lines* from *offset* on.
+
+    *wanted* is the state that a request asks for, and that a write back leaves to its host; both
+    it and *snoop* are None for answers."""
+
+    kind: Kind
+    host: int | None
+    offset: int
+    lines: int = 1
+    wanted: Directory | None = None
+    snoop: Snoop | None = None
+    poison: bool = False
+
+    def __str__(self) -> str:
+        parts = [self.kind.channel, self.kind.name]
+        if self.wanted is not None:
+            parts.append(self.wanted.name)
+        if self.snoop:
+            parts.append(f"Snp{self.snoop.name.capitalize()}")
+        parts.append(f"{self.offset:#x}")
+        parts.append("no cache" if self.host is None else f"host {self.host}")
+        return " ".join(parts)
+
+
+class Counts(NamedTuple):
+    """Messages by name, those that were; *evictions* of entries for want of room, one for each host
+    that had the line; *entries* now."""
+
+    messages: dict[str, int]
+    evictions: int
+    entries: int
+
+
+class Filter:
+    """The snoop filter of a device's *memory*, as long as the memory lasts: *sets* (a power of two)
+    times *ways* lines may be in caches at once.  When there is no room, the line that was asked for
+    least recently is taken back from its hosts.
+
+    Accesses of who has no cache are coherent, too; those past the model, such as `Memory.read`, are
+    not: they see memory as it is.  LocalError: it has one, or no filter can be so."""
+
+    def __init__(self, memory: Memory, *, sets: int = 1024, ways: int = 8) -> None:
+        answer = lib.nupa_cxl_memory_set_snoop(memory.handle, _natural(sets), _natural(ways))
+        _must(answer, f"a snoop filter of {sets} sets, {ways} ways")
+        self.memory = memory
+
+    @classmethod
+    def at(cls, bus: Bus, hpa: int, *, sets: int = 1024, ways: int = 8) -> Filter:
+        """Of the memory that *hpa* of the host of *bus* is in.  LocalError: there is none."""
+        device, dpa = bus.find(hpa) or (None, 0)
+        for part in bus.media(device).parts if device else ():
+            if part.dpa <= dpa < part.end:
+                return cls(part.memory, sets=sets, ways=ways)
+        raise LocalError(f"{hpa:#x}: no memory of a device is there")
+
+    def counts(self, host: int | None = None) -> Counts:
+        """Of *host*, or all.  LocalError: no host has this number."""
+        found = ffi.new("struct nupa_cxl_snoop_counts *")
+        number = -1 if host is None else _natural(host)
+        _must(lib.nupa_cxl_snoop_counts(self.memory.handle, number, found), f"host {host}")
+        pairs = zip(KINDS, found.messages, strict=True)
+        messages = {kind.name: int(count) for kind, count in pairs if count}
+        return Counts(messages, int(found.evictions), int(found.entries))
+
+    def state(self, host: int, offset: int) -> Directory:
+        """What it knows of the line at *offset*.  LocalError: no such host or line."""
+        answer = lib.nupa_cxl_snoop_state(self.memory.handle, _natural(host), offset)
+        _must(answer, f"state of {offset:#x} at host {host}")
+        return Directory(answer)
+
+    # Messages
+
+    def trace(self, limit: int = 4096) -> None:
+        """Keep the next messages, until there are *limit*; 0: none.  LocalError: over a million."""
+        _must(lib.nupa_cxl_snoop_trace(self.memory.handle, limit), f"a trace of {limit} messages")
+
+    def take(self) -> list[Message]:
+        """Those that were kept, in their order.  LocalError: some had no room."""
+        rows = ffi.new("struct nupa_cxl_trace[]", _CHUNK)
+        missed = ffi.new("uint64_t *")
+        found: list[Message] = []
+        while n := lib.nupa_cxl_snoop_take(self.memory.handle, rows, _CHUNK, missed):
+            found += (_message(rows[i]) for i in range(n))
+        if missed[0]:
+            raise LocalError(f"{missed[0]} messages had no room in the trace: ask for a larger one")
+        return found
+
+    # The device itself
+
+    def read(self, offset: int, size: int) -> bytes:
+        """What hosts have written, by BISnpCur: they keep their lines.  LocalError: not inside."""
+        found = bytearray(size)
+        into = ffi.from_buffer(found)
+        answer = lib.nupa_cxl_device_read(self.memory.handle, offset, into, size)
+        _must(answer, f"read of {size} bytes at {offset:#x}")
+        return bytes(found)
+
+    def write(self, offset: int, data: bytes) -> None:
+        """By BISnpInv: no host has the lines then.  LocalError: not inside."""
+        answer = lib.nupa_cxl_device_write(self.memory.handle, offset, data, len(data))
+        _must(answer, f"write of {len(data)} bytes at {offset:#x}")
+
+    def recall(self, offset: int, size: int, snoop: Snoop = Snoop.INV) -> None:
+        """Whole lines: CUR, memory is as hosts have it; DATA, they may only read; INV, they have
+        none.  LocalError: no whole lines inside, or NONE."""
+        answer = lib.nupa_cxl_device_recall(self.memory.handle, offset, size, snoop)
+        _must(answer, f"{snoop.name} of {size} bytes at {offset:#x}")
+
+
+def has_filter(memory: Memory) -> bool:
+    """Whether accesses past the model may miss what is in hosts' caches."""
+    return int(lib.nupa_cxl_snoop_state(memory.handle, 0, 0)) >= 0
+
+
+def _message(row: Any) -> Message:
+    kind = KINDS[row.kind]
+    is_request = kind.channel in ("M2S Req", "M2S RwD") and kind.name != "BIConflict"
+    return Message(
+        kind,
+        None if row.host == _NO_CACHE else int(row.host),
+        int(row.offset),
+        int(row.lines),
+        Directory(row.meta) if is_request else None,
+        Snoop(row.snp) if is_request else None,
+        bool(row.poison),
+    )
+
+
+class CacheCounts(NamedTuple):
+    """*upgrades* are misses of writes to shared lines; *evictions* for want of room; *snoops* found
+    their line; *lost* with a link."""
+
+    hits: int
+    misses: int
+    upgrades: int
+    evictions: int
+    write_backs: int
+    snoops: int
+    lost: int
+
+
+class CacheShape(NamedTuple):
+    """What a bus is given: *sets* (a power of two) times *ways* lines of 64 bytes.  *host* is its
+    number in all filters, below 64 and no other's; who *tells* lets the filter know when a line
+    goes that it has not changed (MemClnEvct)."""
+
+    host: int
+    sets: int = 64
+    ways: int = 8
+    tells: bool = False
+
+
+class Cache:
+    """The cache of a bus in C; a Bus makes it: `Bus.cache`.  Memory without a filter is not
+    cached, nor is that of a filter in which another cache has the number."""
+
+    def __init__(self, bus: Any, shape: CacheShape) -> None:
+        self._bus = bus
+        self.shape = shape
+        if shape.sets < 1:
+            raise LocalError(f"a cache of {shape.sets} sets: it has at least one")
+        self._set(shape.sets)
+
+    def _set(self, sets: int) -> None:
+        host, _, ways, tells = self.shape
+        shape = {"host": _natural(host), "sets": sets, "ways": _natural(ways), "tells": tells}
+        c_shape = ffi.new("struct nupa_cxl_cache_shape *", shape)
+        _must(lib.nupa_cxl_bus_set_cache(self._open, c_shape), f"a cache as {self.shape}")
+
+    def close(self) -> None:
+        """What it has is written back.  Requests go on without it; it answers no more."""
+        if self._bus != ffi.NULL:
+            self._set(0)
+            self._bus = ffi.NULL
+
+    @property
+    def _open(self) -> Any:
+        if self._bus == ffi.NULL:
+            raise LocalError("the cache is closed, or its bus is: make another bus")
+        return self._bus
+
+    def flush(self, hpa: int | None = None, size: int = LINE_BYTES) -> None:
+        """Write back and drop all that this cache has; or, of these bytes, all that any has.
+        LocalError: no memory is reached there."""
+        if hpa is None:
+            _must(lib.nupa_cxl_bus_flush(self._open), "flush")
+            return
+        result = lib.nupa_cxl_flush(self._open, hpa, size)
+        if result.status != lib.NUPA_CXL_OK:
+            raise LocalError(f"flush of {size} bytes at {hpa:#x}: no memory at {result.hpa:#x}")
+
+    def state(self, hpa: int) -> Mesi:
+        """Of the line at *hpa*.  LocalError: no memory is reached there."""
+        answer = lib.nupa_cxl_cache_state(self._open, hpa)
+        _must(answer, f"state of the line at {hpa:#x}")
+        return Mesi(answer)
+
+    def counts(self) -> CacheCounts:
+        """Since the cache was made."""
+        found = ffi.new("struct nupa_cxl_cache_counts *")
+        _must(lib.nupa_cxl_cache_counts(self._open, found), "counts")
+        return CacheCounts(*(int(getattr(found, name)) for name in CacheCounts._fields))
+
+
+def _natural(number: int) -> int:
+    """What C can be asked with; it refuses 2^31 - 1."""
+    return number if 0 <= number < 1 << 31 else (1 << 31) - 1
+
+
+def _must(answer: int, asked: str) -> None:
+    """LocalError for a negative errno."""
+    if answer < 0:
+        raise LocalError(f"{asked}: refused", -answer)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The cache of a device: its lines, the requests it sends for them, and how it answers snoops.
+
+Knows lines by host physical address; never where memory is, nor who else has a line.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nupa.base.errors import LocalError, RemoteError
+from nupa.cxl.cache.coherence import Mesi
+from nupa.cxl.cache.states import (
+    LOADS,
+    SNOOPED,
+    STORES,
+    Answer,
+    Data,
+    Grant,
+    HostSnoop,
+    Outcome,
+    Request,
+    Response,
+    TransitionError,
+    may_answer,
+    may_ask,
+)
+from nupa.cxl.media.parts import LINE_BYTES
+
+
+class Reply(NamedTuple):
+    """How a request ended: the *answer*, and the line if it came."""
+
+    answer: Answer
+    data: bytes = b""
+
+
+class Write(NamedTuple):
+    """What the host may pull: *data* for the line, from byte *at* on."""
+
+    data: bytes = b""
+    at: int = 0
+
+
+#: send(request, hpa, write): to the host.
+Send = Callable[[Request, int, Write], Reply]
+
+
+@dataclass(slots=True)
+class Line:
+    """Of the cache; `is_local`: the device got it in device bias, and no host knows."""
+
+    state: Mesi
+    data: bytearray
+    is_local: bool = False
+
+
+class Line64(NamedTuple):
+    """*size* bytes at *at* of the line *hpa*."""
+
+    hpa: int
+    at: int
+    size: int
+
+
+def split(hpa: int, size: int) -> Iterator[Line64]:
+    """These bytes, line by line."""
+    end = hpa + size
+    while hpa < end:
+        at = hpa % LINE_BYTES
+        part = min(LINE_BYTES - at, end - hpa)
+        yield Line64(hpa - at, at, part)
+        hpa += part
+
+
+class DeviceCache:
+    """At most *limit* lines; *send* takes requests to the host."""
+
+    def __init__(self, send: Send, limit: int) -> None:
+        if limit < 1:
+            raise LocalError(f"a cache of {limit} lines: it has at least one")
+        self.limit = limit
+        self.hits = self.misses = self.evictions = 0
+        self._send = send
+        self._lines: OrderedDict[int, Line] = OrderedDict()
+
+    def state(self, hpa: int) -> Mesi:
+        """Of the line that has *hpa*."""
+        line = self._lines.get(hpa - hpa % LINE_BYTES)
+        return line.state if line else Mesi.I
+
+    def lines(self, first: int = 0, size: int = 1 << 64) -> dict[int, Line]:
+        """Those of an address range."""
+        return {hpa: line for hpa, line in self._lines.items() if first <= hpa < first + size}
+
+    # Loads and stores
+
+    def find(self, hpa: int, *, stores: bool = False) -> Line | None:
+        """The line, if a load, or a store, needs no request."""
+        line = self._lines.get(hpa)
+        if line is None or line.state not in (STORES if stores else LOADS):
+            self.misses += 1
+            return None
+        self._lines.move_to_end(hpa)
+        self.hits += 1
+        return line
+
+    def store(self, hpa: int, at: int, data: bytes) -> None:
+        """Into a line that it owns.  TransitionError: it does not."""
+        line = self._lines.get(hpa)
+        state = line.state if line else Mesi.I
+        if line is None or state not in STORES:
+            raise TransitionError(f"a store to {hpa:#x}, which is in {state.name}")
+        line.data[at : at + len(data)] = data
+        line.state = STORES[state]
+
+    def fill(self, hpa: int, line: Line) -> Line:
+        """There is room: `make_room`."""
+        self._lines[hpa] = line
+        return line
+
+    def victim(self, hpa: int) -> int | None:
+        """Which line has to go, so that there is room for *hpa*."""
+        if hpa in self._lines or len(self._lines) < self.limit:
+            return None
+        self.evictions += 1
+        return next(iter(self._lines))
+
+    def drop(self, hpa: int) -> None:
+        """Without a word."""
+        del self._lines[hpa]
+
+    # Requests
+
+    def request(self, name: str, hpa: int, write: Write | None = None) -> bytes:
+        """Of the line *hpa*: what came with the answer.  *write* is what it writes; an evict has
+        its line.
+
+        TransitionError: the state of the line does not allow it, or the answer is none of its.
+        RemoteError: the host has no such memory; the line is not there then."""
+        line = self._lines.get(hpa)
+        row = may_ask(name, line.state if line else Mesi.I)
+        if line is not None and line.is_local:
+            raise TransitionError(f"{name} of {hpa:#x}: the line is of a page in device bias")
+        if write is None:
+            write = Write(bytes(line.data)) if line else Write()
+        reply = self._send(row, hpa, write)
+        answer = may_answer(row, reply.answer)
+        if answer.after is Mesi.I:
+            self._lines.pop(hpa, None)
+        elif line is not None:
+            line.state = answer.after
+            if answer.data is Data.TO_DEVICE:
+                line.data[:] = reply.data
+        else:
+            self._lines[hpa] = Line(answer.after, bytearray(reply.data or LINE_BYTES))
+        if answer.grant is Grant.ERR or Response.GO_ERR_WRITE_PULL in answer.responses:
+            raise RemoteError(f"{name} of {hpa:#x}: the host has no memory there")
+        return reply.data
+
+    def evict(self, hpa: int) -> None:
+        """Give a line back, as its state asks for."""
+        names = {Mesi.S: "CleanEvictNoData", Mesi.E: "CleanEvict", Mesi.M: "DirtyEvict"}
+        self.request(names[self._lines[hpa].state], hpa)
+
+    # Snoops
+
+    def snoop(self, snoop: HostSnoop, hpa: int) -> tuple[Outcome, bytes]:
+        """How it answers, and the line if it goes along."""
+        line = self._lines.get(hpa)
+        outcome = SNOOPED[snoop, line.state if line else Mesi.I][0]
+        data = bytes(line.data) if line and outcome.has_data else b""
+        if line is not None:
+            line.state = outcome.after
+            if outcome.after is Mesi.I:
+                del self._lines[hpa]
+        return outcome, data

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The host of type 2 devices: its processors' cache, and who of the devices has which line.
+
+Knows memory of its own and of the devices, and keeps all caches coherent by CXL.cache and CXL.mem
+messages; never what is in a line.  CXL 3.1 3.2.4, 3.3.5, 3.5.2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from dataclasses import dataclass
+from enum import Enum
+from threading import RLock
+from typing import NamedTuple
+
+from nupa.base.errors import LocalError, RemoteError
+from nupa.cxl.cache.coherence import Directory, Mesi, Snoop
+from nupa.cxl.cache.device_cache import Reply, Write, split
+from nupa.cxl.cache.states import (
+    Answer,
+    Data,
+    Grant,
+    HostSnoop,
+    Request,
+    TransitionError,
+    may_respond,
+)
+from nupa.cxl.device.type2 import Type2
+from nupa.cxl.media.parts import LINE_BYTES, Memory
+
+
+class CacheMessage(NamedTuple):
+    """On *channel* (3.2.3, 3.3.2), between the host and *device*; *detail* is a grant, a state or a
+    SnpType."""
+
+    channel: str
+    name: str
+    device: str
+    hpa: int
+    detail: str = ""
+
+    def __str__(self) -> str:
+        words = (self.channel, self.name, self.detail, f"{self.hpa:#x}", self.device)
+        return " ".join(word for word in words if word)
+
+
+class _Need(Enum):
+    """What a request needs of a line, and how others are asked: H2D, and M2S with its state."""
+
+    CURRENT = (HostSnoop.CUR, "MemRd", Directory.I, Snoop.CUR)
+    SHARED = (HostSnoop.DATA, "MemRd", Directory.S, Snoop.DATA)
+    OWN = (HostSnoop.INV, "MemRd", Directory.A, Snoop.INV)
+    OWN_NO_DATA = (HostSnoop.INV, "MemInv", Directory.A, Snoop.INV)
+    NOBODY = (HostSnoop.INV, "MemInv", Directory.I, Snoop.INV)
+
+
+_NEEDS = {
+    "RdCurr": _Need.CURRENT,
+    "RdShared": _Need.SHARED,
+    "RdAny": _Need.SHARED,
+    "RdOwn": _Need.OWN,
+    "RdOwnNoData": _Need.OWN_NO_DATA,
+}
+_GRANTS = {"RdShared": Grant.S, "RdOwn": Grant.E, "RdOwnNoData": Grant.E}
+_EVICTS = ("CleanEvict", "DirtyEvict", "CleanEvictNoData")
+
+
+@dataclass(slots=True)
+class _CpuLine:
+    state: Mesi
+    data: bytearray
+
+
+class HostAgent:
+    """*memory_bytes* of memory from address 0 on, and that of the devices behind it; `read` and
+    `write` are what processors do, through a cache of *lines*.  `messages` counts by channel and
+    name; `trace` has the last *trace* of them.  Any thread may use it."""
+
+    def __init__(self, memory_bytes: int, *, lines: int = 4096, trace: int = 1024) -> None:
+        if memory_bytes % LINE_BYTES or lines < 1:
+            raise LocalError(f"{memory_bytes} bytes, {lines} lines: whole lines, at least one")
+        self.lock = RLock()
+        self.memory = Memory.anonymous(memory_bytes)
+        self.memory_bytes = memory_bytes
+        self.messages: Counter[str] = Counter()
+        self.trace: deque[CacheMessage] = deque(maxlen=trace)
+        self._limit = lines
+        self._cpu: OrderedDict[int, _CpuLine] = OrderedDict()
+        self._devices: list[Type2] = []
+        self._holders: dict[int, dict[Type2, Mesi]] = {}  # at least what devices have
+
+    def attach(self, device: Type2, base: int) -> None:
+        """Its memory is at *base* from now on.  LocalError: it has a host, or a wrong place."""
+        end = base + device.memory_bytes
+        if device.host is not None:
+            raise LocalError(f"{device.name} has a host: one device, one host")
+        if base % (1 << 28) or base < self.memory_bytes:
+            raise LocalError(f"{base:#x}: a multiple of 256 MiB behind the host's memory is needed")
+        for other in self._devices:
+            if base < other.base + other.memory_bytes and other.base < end:
+                raise LocalError(f"{base:#x}: memory of {other.name} is there")
+        with self.lock:
+            device.host, device.base = self, base
+            self._devices.append(device)
+
+    def detach(self, device: Type2) -> None:
+        """Once nobody has a line of its memory, nor it any.  LocalError: it is not attached."""
+        if device not in self._devices:
+            raise LocalError(f"{device.name} is not attached to this host")
+        with self.lock:
+            if device.cache.lines():
+                device.flush()
+            self.flush(device.base, device.memory_bytes)
+            self._devices.remove(device)
+            device.host = None
+
+    # Processors
+
+    def read(self, hpa: int, size: int) -> bytes:
+        """LocalError: there is no memory."""
+        with self.lock:
+            return b"".join(
+                bytes(self._cpu_line(line).data[at : at + part])
+                for line, at, part in split(hpa, size)
+            )
+
+    def write(self, hpa: int, data: bytes) -> None:
+        """LocalError: there is no memory; lines before are written."""
+        done = 0
+        with self.lock:
+            for line, at, part in split(hpa, len(data)):
+                cached = self._cpu_line(line, stores=True)
+                cached.data[at : at + part] = data[done : done + part]
+                cached.state = Mesi.M
+                done += part
+
+    def flush(self, hpa: int, size: int) -> None:
+        """Lines of these bytes leave all caches of this host, and of its devices but those of their
+        own memory."""
+        with self.lock:
+            lines = {*self._cpu, *self._holders}
+            for line in sorted(each for each in lines if hpa - LINE_BYTES < each < hpa + size):
+                self._settle(line, None, _Need.NOBODY)
+                self._drop_cpu(line)
+
+    def state(self, hpa: int) -> Mesi:
+        """Of the line in the processors' cache."""
+        line = self._cpu.get(hpa - hpa % LINE_BYTES)
+        return line.state if line else Mesi.I
+
+    def cached(self, hpa: int, size: int) -> int:
+        """How many lines of these bytes the host has, or a device but their own."""
+        lines = {*self._cpu, *self._holders}
+        return sum(hpa <= line < hpa + size for line in lines)
+
+    def _cpu_line(self, hpa: int, *, stores: bool = False) -> _CpuLine:
+        line = self._cpu.get(hpa)
+        if line is not None and (not stores or line.state >= Mesi.E):
+            self._cpu.move_to_end(hpa)
+            return line
+        if not self._is_memory(hpa):
+            raise LocalError(f"{hpa:#x}: no memory of the host or of a device is there")
+        if line is None and len(self._cpu) == self._limit:
+            self._drop_cpu(next(iter(self._cpu)))
+        if line is not None:
+            self._settle(hpa, None, _Need.OWN_NO_DATA)
+            line.state = Mesi.E
+            return line
+        is_alone, data = self._settle(hpa, None, _Need.OWN if stores else _Need.SHARED)
+        state = Mesi.E if stores or is_alone else Mesi.S
+        self._cpu[hpa] = _CpuLine(state, bytearray(data))
+        return self._cpu[hpa]
+
+    def _drop_cpu(self, hpa: int) -> None:
+        line = self._cpu.pop(hpa, None)
+        if line is not None and line.state is Mesi.M:
+            self._write_home(hpa, bytes(line.data))
+
+    # Requests of devices
+
+    def request(self, device: Type2, row: Request, hpa: int, write: Write) -> Reply:
+        """D2H, of a line that is not the device's own.  TransitionError: an evict of a line that
+        it cannot have."""
+        self._say("D2H Req", row.name, device, hpa)
+        if row.name == "CacheFlushed":
+            for line in tuple(self._holders):
+                self._forget(device, line)
+            return self._reply(device, row, hpa, Grant.I)
+        if row.name in _EVICTS:
+            return self._evict(device, row, hpa, write)
+        if not self._is_memory(hpa):
+            return self._refuse(device, row, hpa)
+        need = _NEEDS.get(row.name, _Need.NOBODY)
+        is_cached = hpa in self._cpu
+        is_alone, data = self._settle(hpa, device, need)
+        if row.forward == "MemWrFwd":
+            self._write(hpa, write, into_cache=row.name == "WrCur" and is_cached)
+            return self._reply(device, row, hpa, row.answers[0].grant)
+        if row.name in ("RdCurr", "CLFlush"):
+            return self._reply(device, row, hpa, row.answers[0].grant, data)
+        grant = _GRANTS.get(row.name, Grant.E if is_alone else Grant.S)
+        self._holders.setdefault(hpa, {})[device] = Mesi.S if grant is Grant.S else Mesi.E
+        return self._reply(device, row, hpa, grant, data)
+
+    def forward(self, device: Type2, row: Request, hpa: int) -> Directory:
+        """D2H, of a line of the device's own memory: others give it back, and MemRdFwd or MemWrFwd
+        says what they keep (3.5.2)."""
+        self._say("D2H Req", row.name, device, hpa)
+        need = _NEEDS.get(row.name, _Need.NOBODY)
+        if need is _Need.CURRENT:  # the line has to be in the device's memory
+            need = _Need.SHARED
+        self._ask_holders(hpa, device, need)
+        is_shared = hpa in self._cpu or hpa in self._holders
+        meta = Directory.S if is_shared else Directory.I
+        self._say("M2S Req", row.forward, device, hpa, meta.name)
+        return meta
+
+    def _evict(self, device: Type2, row: Request, hpa: int, write: Write) -> Reply:
+        granted = self._holders.get(hpa, {}).get(device, Mesi.I)
+        if granted is Mesi.I or (granted is Mesi.S and row.name != "CleanEvictNoData"):
+            raise TransitionError(
+                f"{row.name} of {hpa:#x}: {device.name} was given it in {granted.name}"
+            )
+        self._forget(device, hpa)
+        if row.name == "DirtyEvict":
+            reply = self._reply(device, row, hpa, None)
+            self._write_home(hpa, write.data)
+            return reply
+        if row.name == "CleanEvict":
+            return self._reply(device, row, hpa, None, answer=row.answers[1])
+        return self._reply(device, row, hpa, Grant.I)
+
+    def _refuse(self, device: Type2, row: Request, hpa: int) -> Reply:
+        if row.name == "RdCurr":  # it has no GO to say so
+            raise RemoteError(f"RdCurr of {hpa:#x}: the host has no memory there")
+        return self._reply(device, row, hpa, None, b"\xff" * LINE_BYTES, answer=row.answers[-1])
+
+    def _reply(
+        self,
+        device: Type2,
+        row: Request,
+        hpa: int,
+        grant: Grant | None,
+        data: bytes = b"",
+        *,
+        answer: Answer | None = None,
+    ) -> Reply:
+        if answer is None:
+            answer = next(each for each in row.answers if each.grant is grant)
+        for response in answer.responses:
+            detail = answer.grant.name if answer.grant and response.name == "GO" else ""
+            self._say("H2D Rsp", response.name, device, hpa, detail)
+        if answer.data is not Data.NONE:
+            self._say(f"{answer.data.value} Data", "", device, hpa)
+        return Reply(answer, data if answer.data is Data.TO_DEVICE else b"")
+
+    # Lines
+
+    def _is_memory(self, hpa: int) -> bool:
+        return 0 <= hpa < self.memory_bytes or self._home(hpa) is not None
+
+    def _home(self, hpa: int) -> Type2 | None:
+        return next((each for each in self._devices if each.is_own(hpa)), None)
+
+    def _settle(self, hpa: int, who: Type2 | None, need: _Need) -> tuple[bool, bytes]:
+        """All but *who* (None: the processors) let go of the line as *need* says: whether nobody
+        else has it, and what it is."""
+        data = self._ask_holders(hpa, who, need)
+        others = {*self._holders.get(hpa, {})} - {who}
+        is_alone = not others and (who is None or hpa not in self._cpu)
+        home = self._home(hpa)
+        if home is None:
+            return is_alone, data or self.memory.read(hpa, LINE_BYTES)
+        _, name, wanted, snoop = need.value
+        self._say("M2S Req", name, home, hpa, f"{wanted.name} Snp{snoop.name.capitalize()}")
+        ndr, content = home.answer(name, hpa, wanted, snoop)
+        self._say("S2M NDR", ndr, home, hpa)
+        if content:
+            self._say("S2M DRS", "MemData", home, hpa)
+        return is_alone and ndr != "Cmp-S", data or content
+
+    def _ask_holders(self, hpa: int, who: Type2 | None, need: _Need) -> bytes:
+        """The line, if somebody had changed it."""
+        changed = b""
+        line = self._cpu.get(hpa)
+        if who is not None and line is not None:
+            changed = bytes(line.data) if line.state is Mesi.M else b""
+            if need is not _Need.CURRENT:
+                if changed:
+                    self._write_home(hpa, changed)
+                line.state = Mesi.S
+                if need is not _Need.SHARED:
+                    del self._cpu[hpa]
+        for device, granted in tuple(self._holders.get(hpa, {}).items()):
+            asks_readers = need not in (_Need.CURRENT, _Need.SHARED)
+            if device is not who and (granted is not Mesi.S or asks_readers):
+                changed = self._snoop(device, granted, hpa, need.value[0]) or changed
+        return changed
+
+    def _snoop(self, device: Type2, granted: Mesi, hpa: int, snoop: HostSnoop) -> bytes:
+        self._say("H2D Req", f"Snp{snoop.name.capitalize()}", device, hpa)
+        outcome, data = device.snoop(snoop, hpa)
+        may_respond(snoop, granted, outcome)
+        self._say("D2H Rsp", outcome.response.name, device, hpa)
+        if outcome.has_data:
+            self._say("D2H Data", "", device, hpa)
+        if outcome.after is Mesi.I:
+            self._forget(device, hpa)
+        else:
+            self._holders[hpa][device] = Mesi.S if outcome.after is Mesi.S else Mesi.E
+        if outcome.has_data and outcome.after is not Mesi.M:
+            self._write_home(hpa, data)
+        return data
+
+    def _forget(self, device: Type2, hpa: int) -> None:
+        holders = self._holders.get(hpa, {})
+        holders.pop(device, None)
+        if not holders:
+            self._holders.pop(hpa, None)
+
+    def _write(self, hpa: int, write: Write, *, into_cache: bool) -> None:
+        """Nobody has the line."""
+        line = bytearray(self._read_home(hpa)) if len(write.data) < LINE_BYTES else bytearray(64)
+        line[write.at : write.at + len(write.data)] = write.data
+        if into_cache:
+            self._settle(hpa, None, _Need.OWN_NO_DATA)
+            self._cpu[hpa] = _CpuLine(Mesi.M, line)
+        else:
+            self._write_home(hpa, bytes(line))
+
+    def _read_home(self, hpa: int) -> bytes:
+        return self._settle(hpa, None, _Need.CURRENT)[1]
+
+    def _write_home(self, hpa: int, data: bytes) -> None:
+        home = self._home(hpa)
+        if home is None:
+            self.memory.write(hpa, data)
+            return
+        self._say("M2S RwD", "MemWr", home, hpa, Directory.I.name)
+        ndr, _ = home.answer("MemWr", hpa, Directory.I, Snoop.NONE, data)
+        self._say("S2M NDR", ndr, home, hpa)
+
+    def _say(self, channel: str, name: str, device: Type2, hpa: int, detail: str = "") -> None:
+        message = CacheMessage(channel, name, device.name, hpa, detail)
+        self.messages[f"{channel} {name}".rstrip()] += 1
+        self.trace.append(message)

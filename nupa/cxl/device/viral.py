@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A device that fails: its error in all its registers, and viral, which contains it until a reset.
+
+Knows the bits of CXL 3.1 12.4 and of 8.2.4.17; never who reads or writes its memory meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nupa.cxl.registers.block import Registers
+
+if TYPE_CHECKING:
+    from nupa.cxl.device.endpoint import Type3
+
+_INTERNAL_RAS = 14  # 8.2.4.17.1, Device-specific/internal error
+_INTERNAL_AER = 22  # PCIe 6.0 7.8.4.2
+
+
+class Viral:
+    """Of *device*; `active` while it is viral: its host, told so by each answer, takes no data of
+    it and gives it none."""
+
+    def __init__(self, device: Type3) -> None:
+        self._device = device
+        self._changed: list[Callable[[], None]] = []
+        self._heard: list[Callable[[bool], None]] = []
+        self.active = False
+
+    def fail(self) -> None:
+        """An uncorrected error inside.  Software that has enabled Viral (8.1.3.2) is sure that
+        nothing wrong leaves the device; for others it is in the RAS registers alone."""
+        device = self._device
+        report(device.component["ras"], "internal", _INTERNAL_RAS)
+        aer = device.config["aer"]
+        if not aer["uncorrectable_status.internal"]:
+            aer["uncorrectable_status.internal"] = 1
+            aer["control.first_error"] = _INTERNAL_AER
+        self._send_message()
+        if device.config["device"]["control.viral_enable"]:
+            device.config["device"]["status.viral"] = 1
+            self._set(True)
+
+    def _send_message(self) -> None:
+        """PCIe 6.0 6.2.4: unless it is masked, and if software wants such messages."""
+        config = self._device.config
+        fatal = bool(config["aer"]["uncorrectable_severity.internal"])
+        kind = "fatal" if fatal else "non_fatal"
+        wanted = config["pcie"][f"device_control.{kind}_reporting"]
+        if wanted and not config["aer"]["uncorrectable_mask.internal"]:
+            for handler in self._heard:
+                handler(fatal)
+
+    def on_message(self, handler: Callable[[bool], None]) -> None:
+        """Call *handler* with each error message that is sent: whether it is ERR_FATAL, or
+        ERR_NONFATAL."""
+        self._heard.append(handler)
+
+    def on_change(self, handler: Callable[[], None]) -> None:
+        """Call *handler* after `active` has changed."""
+        self._changed.append(handler)
+
+    def end(self) -> None:
+        """12.4: a conventional reset of any kind does this, no CXL or function level one.  That it
+        was stays in its status, which is sticky."""
+        self._set(False)
+
+    def _set(self, active: bool) -> None:
+        if active != self.active:
+            self.active = active
+            for handler in self._changed:
+                handler()
+
+
+def report(ras: Registers, name: str, bit: int) -> None:
+    """8.2.4.17.1 and .6: the first of the uncorrected errors is named by its bit."""
+    first = not any(ras[field] for field in ras.fields if field.startswith("uncorrectable_status."))
+    ras[f"uncorrectable_status.{name}"] = 1
+    if first:
+        ras["control.first_error"] = bit

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Explicit commit of BI decoders and BI route tables: what software enables, it commits.
+
+Knows the registers of both; never which device sends back-invalidations.  CXL 3.1 8.2.4.26 and .27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nupa.cxl.registers.block import Registers
+from nupa.cxl.registers.component import Component
+
+
+def follow_commits(component: Component) -> None:
+    """Of those capabilities that it has and that want an explicit commit."""
+    if "bi_route_table" in component:
+        _follow(component["bi_route_table"], lambda: True)
+    if "bi_decoder" in component and component["bi_decoder"]["capability.explicit_commit"]:
+        decoder = component["bi_decoder"]
+        # A port forwards to a switch below, or has a device of its own (8.2.4.27.2).
+        _follow(decoder, lambda: not (decoder["control.forward"] and decoder["control.enable"]))
+
+
+def _follow(block: Registers, may_be: Callable[[], bool]) -> None:
+    """A transition of Commit from 0 to 1 clears both bits of the status and sets one of them, at
+    once: the timeout never passes."""
+
+    def commit(written: int, old: int) -> None:
+        if written and not old:
+            done = may_be()
+            block["status.committed"], block["status.error"] = int(done), int(not done)
+
+    block.on_write("control.commit", commit)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a component command is: return codes, effects, and the rows of a table of commands.
+
+Knows how commands are answered or refused; never how they arrive (nupa/cxl/function/mailbox.py) nor
+what one does.  Sections are those of the CXL Specification 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+
+from nupa.base.errors import RemoteError
+
+
+class Code(IntEnum):
+    """8.2.8.4.5.1, table of command return codes."""
+
+    SUCCESS = 0x00
+    BACKGROUND_STARTED = 0x01
+    INVALID_INPUT = 0x02
+    UNSUPPORTED = 0x03
+    INTERNAL_ERROR = 0x04
+    RETRY_REQUIRED = 0x05
+    BUSY = 0x06
+    MEDIA_DISABLED = 0x07
+    FW_TRANSFER_IN_PROGRESS = 0x08
+    FW_TRANSFER_OUT_OF_ORDER = 0x09
+    FW_VERIFICATION_FAILED = 0x0A
+    INVALID_SLOT = 0x0B
+    ACTIVATION_FAILED_ROLLED_BACK = 0x0C
+    ACTIVATION_FAILED_COLD_RESET = 0x0D
+    INVALID_HANDLE = 0x0E
+    INVALID_PHYSICAL_ADDRESS = 0x0F
+    INJECT_POISON_LIMIT = 0x10
+    PERMANENT_MEDIA_FAILURE = 0x11
+    ABORTED = 0x12
+    INVALID_SECURITY_STATE = 0x13
+    INCORRECT_PASSPHRASE = 0x14
+    UNSUPPORTED_MAILBOX = 0x15
+    INVALID_PAYLOAD_LENGTH = 0x16
+    INVALID_LOG = 0x17
+    INTERRUPTED = 0x18
+    UNSUPPORTED_FEATURE_VERSION = 0x19
+    UNSUPPORTED_FEATURE_SELECTION = 0x1A
+    FEATURE_TRANSFER_IN_PROGRESS = 0x1B
+    FEATURE_TRANSFER_OUT_OF_ORDER = 0x1C
+    RESOURCES_EXHAUSTED = 0x1D
+    INVALID_EXTENT_LIST = 0x1E
+    TRANSFER_OUT_OF_ORDER = 0x1F
+    NO_BACKGROUND_ABORT = 0x20
+
+
+class Effect(IntFlag):
+    """8.2.9.5.2.1: what the Command Effects Log says of a command."""
+
+    NONE = 0
+    CONFIG_AFTER_COLD_RESET = 1 << 0
+    CONFIG = 1 << 1
+    DATA = 1 << 2
+    POLICY = 1 << 3
+    LOG = 1 << 4
+    SECURITY = 1 << 5
+    BACKGROUND = 1 << 6
+    ABORTABLE = 1 << 8
+
+
+class CommandError(RemoteError):
+    """A command that is not done: nothing has changed."""
+
+    def __init__(self, code: Code, why: str = "") -> None:
+        super().__init__(f"{code.name.lower().replace('_', ' ')}{': ' if why else ''}{why}")
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """A command that goes on: *finish* is called once it is through, *abort* if it is given up.
+    *finish* may raise CommandError: that is then the operation's return code."""
+
+    finish: Callable[[], None]
+    abort: Callable[[], None] | None = None
+
+
+#: handler(payload): what is answered, at most the payload size.  It raises CommandError before it
+#: changes anything.
+Handler = Callable[[bytes], "bytes | Background"]
+
+_MOST = 1 << 21  # more than any payload
+
+
+def exactly(size: int) -> range:
+    """The rule of an input of *size* bytes."""
+    return range(size, size + 1)
+
+
+def at_least(size: int, step: int = 1) -> range:
+    """The rule of *size* bytes, and any number of items of *step* bytes behind."""
+    return range(size, _MOST, step)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A row: *lengths* are those that its input may have, in bytes."""
+
+    opcode: int
+    name: str
+    lengths: range
+    handler: Handler
+    effects: Effect = Effect.NONE
+    #: Whether it is refused while the media is disabled (8.2.8.5.1.1): during a sanitize.
+    needs_media: bool = False
+
+
+def table(commands: Iterable[Command]) -> dict[int, Command]:
+    """By opcode, in its order.  ValueError if two have the same."""
+    rows = sorted(commands, key=lambda row: row.opcode)
+    found = {row.opcode: row for row in rows}
+    if len(found) < len(rows):
+        raise ValueError("two commands have one opcode")
+    return found
+
+
+def find(commands: Mapping[int, Command], opcode: int, length: int) -> Command:
+    """The one that is meant: CommandError if there is none, or *length* is none of its."""
+    command = commands.get(opcode)
+    if command is None:
+        raise CommandError(Code.UNSUPPORTED, f"opcode {opcode:#06x}")
+    if length not in command.lengths:
+        raise CommandError(Code.INVALID_PAYLOAD_LENGTH, f"{command.name}: {length} bytes")
+    return command
+
+
+def require(condition: object, code: Code = Code.INVALID_INPUT, why: str = "") -> None:
+    """CommandError with *code* unless *condition* holds."""
+    if not condition:
+        raise CommandError(code, why)

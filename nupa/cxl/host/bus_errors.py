@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What requests that fail leave in registers and logs: poison, viral devices, links that are down.
+
+Knows which bits tell of what, along the way to a line of memory; never how a request is carried
+out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nupa.cxl.device.viral import report
+from nupa.cxl.host.decode import Down, Leaf
+from nupa.cxl.media.parts import LINE_BYTES
+from nupa.cxl.registers.pcie_tables import PortType
+
+if TYPE_CHECKING:
+    from nupa.cxl.function.port import Port
+    from nupa.cxl.host.bus import Bus
+
+_POISON_RAS = 10  # 8.2.4.17.1, Poison Received
+
+
+def leave_traces(bus: Bus, asked: range) -> None:
+    """Of a request to *asked* addresses that has failed in part."""
+    isolated = False
+    for hpa in range(asked.start - asked.start % LINE_BYTES, asked.stop, LINE_BYTES):
+        way = bus.map.way(hpa)
+        if way is None:
+            continue
+        if isinstance(way, Down) or any(map(bus.is_down, way.hops)):
+            isolated |= _time_out(way.hops[0])
+        elif way.device.viral.active:
+            _viral(way)
+        elif bus.media(way.device).is_poisoned(way.dpa(hpa)):
+            way.device.poison_read(way.dpa(hpa))
+            _poison(way.hops[0])
+    if isolated:
+        bus.refresh()
+
+
+def is_isolated(port: Port) -> bool:
+    """12.3: a root port lets nothing through until software has cleared its status."""
+    return "isolation" in port.component and bool(
+        port.component["isolation"]["status.mem_isolation"]
+    )
+
+
+def isolate(port: Port) -> None:
+    """Its link is down: 12.3, if software has enabled that (8.2.4.24.2 and .3)."""
+    if "isolation" in port.component:
+        isolation = port.component["isolation"]
+        if isolation["control.mem_isolation"]:
+            isolation["status.mem_isolation"] = isolation["status.mem_isolation_link_down"] = 1
+
+
+def _time_out(root: Port) -> bool:
+    """No answer comes from below: the root port sees that once its time is over, if it is to look;
+    whether it isolates itself then."""
+    if "isolation" not in root.component:
+        return False
+    isolation = root.component["isolation"]
+    if not isolation["control.mem_timeout"]:
+        return False
+    isolation["status.mem_timeout"] = 1
+    if isolation["control.mem_isolation"] and not isolation["status.mem_isolation"]:
+        isolation["status.mem_isolation"] = 1
+        return True
+    return False
+
+
+def _viral(way: Leaf) -> None:
+    """Ports that it passes note it where software asks for that (8.1.5.1 and .2)."""
+    for port in way.hops:
+        extensions = port.config["port_extensions"]
+        if extensions["control.viral_enable"]:
+            extensions["status.viral"] = 1
+
+
+def _poison(port: Port) -> None:
+    """8.2.4.17.6, Poison Enabled: whether poison that is received is an uncorrected error."""
+    ras = port.component["ras"]
+    if port.port_type is PortType.ROOT and ras["control.poison_enabled"]:
+        report(ras, "poison_received", _POISON_RAS)
+    else:
+        ras["correctable_status.mem_poison_received"] = 1

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Regions of dynamic capacity and extents of them, as ranges (CXL 3.1 9.13.3).
+
+Knows their arithmetic; never who holds one (nupa/cxl/media/dcd.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from nupa.base.errors import LocalError
+from nupa.cxl.function.cci import Code, CommandError, require
+
+REGIONS_MAX = 8
+DECODE_BYTES = 256 << 20
+BLOCK_BYTES_MIN = 64
+NO_TAG = UUID(int=0)
+
+
+class DcdError(LocalError):
+    """Regions that no device can have."""
+
+
+class Extent(NamedTuple):
+    """*sequence* counts the extents of a shared tag from 1; 0 where nothing is shared."""
+
+    dpa: int
+    size: int
+    tag: UUID = NO_TAG
+    sequence: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.dpa + self.size
+
+    def has(self, dpa: int, size: int) -> bool:
+        """All of these bytes."""
+        return self.dpa <= dpa and dpa + size <= self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """*size* bytes from *dpa* on, given out in blocks.  Only in a *shareable* one may several hosts
+    hold an extent; *sanitize* clears what its last host has given back."""
+
+    dpa: int
+    size: int
+    block_bytes: int = 2 << 20
+    shareable: bool = False
+    sanitize: bool = False
+    dsmad_handle: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.dpa + self.size
+
+    def check(self) -> None:
+        """DcdError: 8.2.9.9.9.1, alignment and sizes."""
+        block = self.block_bytes
+        if self.dpa % DECODE_BYTES or self.size <= 0 or self.size % block or self.dpa < 0:
+            raise DcdError(f"{self}: it begins at 256 MiB and has whole blocks")
+        if block < BLOCK_BYTES_MIN or block & block - 1:
+            raise DcdError(f"{self}: a block has 64 bytes times a power of two")
+
+
+def check_apart(extents: Sequence[tuple[int, int]]) -> None:
+    """CommandError if one lies over another."""
+    end = 0
+    for dpa, size in sorted(extents):
+        require(dpa >= end, Code.INVALID_EXTENT_LIST, f"{dpa:#x} is there twice")
+        end = dpa + size
+
+
+def around(extents: Sequence[Extent], dpa: int, size: int) -> Extent:
+    """The one that has these bytes.  CommandError: none."""
+    for extent in extents:
+        if extent.has(dpa, size):
+            return extent
+    raise CommandError(Code.INVALID_PHYSICAL_ADDRESS, f"{size:#x} bytes at {dpa:#x}")
+
+
+def without(extents: Sequence[Extent], gone: Sequence[Extent]) -> list[Extent]:
+    """What is left of *extents*; what is cut out of the middle leaves two parts."""
+    left = list(extents)
+    for dpa, size, _, _ in gone:
+        parts = []
+        for extent in left:
+            if dpa < extent.end and extent.dpa < dpa + size:
+                if extent.dpa < dpa:
+                    parts.append(extent._replace(size=dpa - extent.dpa))
+                if extent.end > dpa + size:
+                    parts.append(extent._replace(dpa=dpa + size, size=extent.end - dpa - size))
+            else:
+                parts.append(extent)
+        left = parts
+    return left

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Devices' memory in the pool of a fabric: reserved at once, and backed where it is used.
+
+Knows offsets of the pool; never who uses which of them.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from nupa.base.closing import Closing
+from nupa.base.errors import LocalError
+from nupa.cxl.media.parts import Memory
+
+if TYPE_CHECKING:
+    from nupa.fabric.fabric import Fabric
+    from nupa.memory.pool import PoolMemory
+
+_CHUNK = 2 << 20
+
+
+class PoolStore(Closing):
+    """A Store of *size* bytes.  FabricError: the pool has no room for them; LocalError: it is in
+    memory that machines share."""
+
+    def __init__(self, fabric: Fabric, size: int) -> None:
+        self.where = fabric
+        self._memory = fabric.pool.reserve(size)
+        self._used = 0
+        self._size = size
+
+    def take(self, size: int) -> Memory:
+        """The next bytes of it.  LocalError: it has no more."""
+        start, self._used = self._used, self._used + size
+        if self._used > self._size:
+            raise LocalError(f"{size:#x} bytes at {start:#x}: there are {self._size:#x}")
+        return _PoolPart(self, self._memory, start, size)
+
+    def close(self) -> None:
+        """Nobody uses it any more.  What another process, which is stopped, has still mapped goes
+        with the end of this one."""
+        try:
+            self._memory.free()
+        except LocalError as error:
+            if error.errno != errno.EBUSY:
+                raise
+
+
+class _PoolPart(Memory):
+    """Memory that is touched only where it is backed: what is not, is zeros."""
+
+    def __init__(self, store: PoolStore, pool: PoolMemory, start: int, size: int) -> None:
+        super().__init__(pool, start, size, store=store, base=pool.offset + start)
+        self._pool = pool
+        self._backed: set[int] = set()
+
+    def back(self, offset: int, size: int) -> None:
+        for chunk in range(offset // _CHUNK, -(-(offset + size) // _CHUNK)):
+            if chunk not in self._backed:
+                first = chunk * _CHUNK
+                self._pool.back(self._start + first, min(_CHUNK, self.size - first))
+                self._backed.add(chunk)
+
+    def read(self, dpa: int, size: int) -> bytes:
+        self.check(dpa, size)
+        found = bytearray(size)
+        for at, end in self._there(dpa, size):
+            found[at - dpa : end - dpa] = super().read(at, end - at)
+        return bytes(found)
+
+    def write(self, dpa: int, data: bytes) -> None:
+        self.check(dpa, len(data))
+        self.back(dpa, len(data))
+        super().write(dpa, data)
+
+    def clear(self, dpa: int, size: int) -> None:
+        self.check(dpa, size)
+        for at, end in self._there(dpa, size):
+            super().clear(at, end - at)
+
+    def _there(self, dpa: int, size: int) -> list[tuple[int, int]]:
+        """What of these bytes is backed."""
+        chunks = range(dpa // _CHUNK, -(-(dpa + size) // _CHUNK))
+        return [
+            (max(dpa, chunk * _CHUNK), min(dpa + size, (chunk + 1) * _CHUNK))
+            for chunk in chunks
+            if chunk in self._backed
+        ]

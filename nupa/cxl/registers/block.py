@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A block of registers: rows that say what each bit is, and bytes that obey them.
+
+Knows bits, who may change them and what a reset does; never what they mean: whatever has an effect
+is a handler that somebody else adds.  Numbers are little endian (PCIe 6.0 7.2, CXL 3.1 8.2).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cache, partial
+from operator import attrgetter
+from typing import ParamSpec, TypeVar, cast
+
+from nupa.base.errors import LocalError
+
+
+class Access(StrEnum):
+    """What software may do to a field: PCIe 6.0 7.4, and CXL 3.1 8 for RWO, RWL and WO.
+
+    "Sticky" fields keep their value over a hot reset; HwInit ones are set once, before software.
+    """
+
+    RO = "RO"
+    ROS = "ROS"  # sticky
+    HWINIT = "HwInit"
+    RW = "RW"
+    RWS = "RWS"  # sticky
+    RW1C = "RW1C"  # a one clears the bit
+    RW1CS = "RW1CS"  # sticky
+    RWO = "RWO"  # read-write-one-to-lock: read only once it is not 0
+    RWL = "RWL"  # read-write until its lock holds
+    WO = "WO"  # written for its effect, which is a handler's; reads as 0
+
+    @property
+    def stored(self) -> bool:
+        """Whether a write of software can change it."""
+        return self not in _NOT_STORED
+
+
+RO, ROS, HWINIT, RW, RWS, RW1C, RW1CS, RWO, RWL, WO = Access
+_NOT_STORED = frozenset({RO, ROS, HWINIT, WO})
+_STICKY = frozenset({ROS, HWINIT, RWS, RW1CS})
+
+#: Sizes of an access, in bytes; each is aligned to itself.
+CONFIG_BYTES = (1, 2, 4)  # PCIe 6.0 2.2.7.1: one DW with byte enables
+COMPONENT_BYTES = (4, 8)  # CXL 3.1 8.2.4: no partial access
+DEVICE_BYTES = (1, 2, 4, 8)  # CXL 3.1 8.2.8
+
+#: handler(written, old): what software wrote (bytes that it left out are as before, or 0 in a field
+#: that ones clear) and what the field was.  It runs after all of that write's bytes are stored.
+Handler = Callable[[int, int], None]
+
+
+class AccessError(LocalError):
+    """An access that is outside the block, of a size that it does not take, or unaligned."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def once(make: Callable[P, T]) -> Callable[P, T]:
+    """A table is made once for each set of arguments: whoever asks for it has the same rows."""
+    return cast("Callable[P, T]", cache(make))
+
+
+def rows_once(make: Callable[P, Iterator[Field]]) -> Callable[P, tuple[Field, ...]]:
+    """`once`, of a generator of rows."""
+    return cast(
+        "Callable[P, tuple[Field, ...]]", cache(lambda *args, **named: (*make(*args, **named),))
+    )
+
+
+@cache
+def _parsed(bits: str) -> tuple[int, int]:
+    """The lowest bit, and how many there are."""
+    high, _, low = bits.partition(":")
+    return int(low or high), int(high) - int(low or high) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One row.  *bits* as specifications write them, "31:20" or "7", from bit 0 of the byte at
+    *offset* on; *section* is where it is written; *lock* names the lock of an RWL field: a field of
+    the same block that locks while it is not 0, or a name in `Registers.locks`."""
+
+    name: str
+    offset: int
+    bits: str
+    access: Access
+    reset: int = 0
+    section: str = ""
+    lock: str = ""
+    #: Its lowest bit, counted from the start of the block, and how many it has.
+    low: int = field(init=False, repr=False)
+    width: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        low, width = _parsed(self.bits)
+        object.__setattr__(self, "low", self.offset * 8 + low)
+        object.__setattr__(self, "width", width)
+        if self.width < 1 or self.offset < 0 or not 0 <= self.reset <= self.largest:
+            raise ValueError(f"{self.name}: bits {self.bits} cannot hold {self.reset:#x}")
+        if (self.access is RWL) != bool(self.lock):
+            raise ValueError(f"{self.name}: an RWL field has a lock, and no other has")
+
+    @property
+    def largest(self) -> int:
+        return (1 << self.width) - 1
+
+
+def placed(fields: Iterable[Field], offset: int, prefix: str = "") -> Iterator[Field]:
+    """The same rows *offset* bytes further; *prefix* goes before their names, and before those of
+    their locks."""
+    for row in fields:
+        lock = prefix + row.lock if row.lock else ""
+        yield replace(row, name=prefix + row.name, offset=row.offset + offset, lock=lock)
+
+
+def with_resets(fields: Iterable[Field], **resets: int) -> tuple[Field, ...]:
+    """The same rows, some with other reset values.  ValueError if a name is none of theirs."""
+    rows = tuple(
+        replace(row, reset=resets.pop(row.name)) if row.name in resets else row for row in fields
+    )
+    if resets:
+        raise ValueError(f"no field is called {min(resets)!r}")
+    return rows
+
+
+class Registers:
+    """*size* bytes that behave as the rows in *fields* say; bits of no row are reserved: they read
+    as 0 and take no write.
+
+    `read` and `write` are software's, by offset.  `registers[name]` is the hardware's own: it reads
+    and sets any field, calls no handler and knows no access rules.
+
+    >>> from nupa.cxl.registers.block import RO, RW1C, Field, Registers
+    >>> status = Registers([Field("id", 0, "15:0", RO, 0x1E98), Field("error", 2, "3", RW1C)], 4)
+    >>> status["error"] = 1
+    >>> hex(status.read(0, 4))
+    '0x81e98'
+    >>> status.write(2, 2, 0xFFFF)
+    >>> status.dump()
+    {'id': 7832, 'error': 0}
+    """
+
+    def __init__(
+        self, fields: Iterable[Field], size: int, widths: tuple[int, ...] = DEVICE_BYTES
+    ) -> None:
+        rows = tuple(fields)
+        self.fields: Mapping[str, Field] = {row.name: row for row in rows}
+        if len(self.fields) < len(rows):
+            raise ValueError("two fields have one name")
+        self.size = size
+        self.widths = widths
+        #: name -> whether it holds now (not 0).  RWL fields are read only meanwhile.
+        self.locks: dict[str, Callable[[], int]] = {
+            row.lock: partial(self.__getitem__, row.lock) for row in rows if row.lock in self.fields
+        }
+        self._bytes = bytearray(size)
+        self._sorted = sorted(rows, key=attrgetter("low"))
+        self._lows = [row.low for row in self._sorted]
+        self._resets = {row.name: row.reset for row in rows}
+        self._handlers: dict[str, list[Handler]] = {}
+        self._reset_handlers: list[Callable[[], None]] = []
+        self._check_rows()
+        self.reset()
+
+    def _check_rows(self) -> None:
+        """ValueError if two rows have a bit in common, or one lies outside."""
+        end, last = 0, ""
+        for row in self._sorted:
+            if row.low < end:
+                raise ValueError(f"{row.name}: it has bits of {last}")
+            end, last = row.low + row.width, row.name
+        if end > self.size * 8:
+            raise ValueError(f"{last}: it is outside of {self.size:#x} bytes")
+
+    # What software does
+
+    def read(self, offset: int, size: int) -> int:
+        """*size* bytes as a number.  AccessError if they are outside, unaligned, or of a size that
+        this block does not take."""
+        check_access(offset, size, self.size, self.widths)
+        return self.peek(offset, size)
+
+    def write(self, offset: int, size: int, value: int) -> None:
+        """Write the low *size* bytes of *value* as each field allows, then call the handlers of the
+        fields that were touched, in the order of their bits.  AccessError as for `read`."""
+        check_access(offset, size, self.size, self.widths)
+        self.poke(offset, size, value)
+
+    def peek(self, offset: int, size: int) -> int:
+        """`read` by somebody who has checked the access: nupa.cxl.registers.space."""
+        return int.from_bytes(self._bytes[offset : offset + size], "little")
+
+    def poke(self, offset: int, size: int, value: int) -> None:
+        """`write` by somebody who has checked the access."""
+        base, whole = offset * 8, (1 << size * 8) - 1
+        value &= whole
+        now = int.from_bytes(self._bytes[offset : offset + size], "little")
+        calls: list[tuple[Handler, int, int]] = []
+        new = now
+        for row in self._touched(offset, size):
+            low = row.low
+            mask = _moved(row.largest << low, base) & whole
+            if row.access.stored and not self._is_locked(row):
+                if row.access in (RW1C, RW1CS):
+                    new &= ~(value & mask)
+                else:
+                    new = new & ~mask | value & mask
+            for handler in self._handlers.get(row.name, ()):
+                old = self[row.name]
+                kept = 0 if row.access in (RW1C, RW1CS) else old & ~_moved(mask, low - base)
+                calls.append((handler, kept | _moved(value & mask, low - base), old))
+        self._bytes[offset : offset + size] = new.to_bytes(size, "little")
+        for handler, written, old in calls:
+            handler(written, old)
+
+    def _touched(self, offset: int, size: int) -> list[Field]:
+        """The fields with a bit in these bytes, in the order of their bits."""
+        first = bisect_right(self._lows, offset * 8)
+        if first and self._sorted[first - 1].low + self._sorted[first - 1].width > offset * 8:
+            first -= 1
+        return self._sorted[first : bisect_left(self._lows, (offset + size) * 8)]
+
+    def _is_locked(self, row: Field) -> bool:
+        if row.access is RWO:
+            return self[row.name] != 0
+        return row.access is RWL and bool(self.locks.get(row.lock, int)())
+
+    # What the hardware does
+
+    def __getitem__(self, name: str) -> int:
+        row = self.fields[name]
+        first, last = row.low // 8, (row.low + row.width + 7) // 8
+        word = int.from_bytes(self._bytes[first:last], "little")
+        return word >> row.low % 8 & row.largest
+
+    def __setitem__(self, name: str, value: int) -> None:
+        """ValueError if *value* does not fit."""
+        row = self.fields[name]
+        if not 0 <= value <= row.largest:
+            raise ValueError(f"{name} has {row.width} bits: {value:#x} does not fit")
+        first, last, shift = row.low // 8, (row.low + row.width + 7) // 8, row.low % 8
+        word = int.from_bytes(self._bytes[first:last], "little")
+        word = word & ~(row.largest << shift) | value << shift
+        self._bytes[first:last] = word.to_bytes(last - first, "little")
+
+    def on_write(self, name: str, handler: Handler) -> None:
+        """Call *handler* after each write of software that touches the field, whatever its access:
+        also of a read-only or locked one.  KeyError if there is no such field."""
+        self._handlers.setdefault(self.fields[name].name, []).append(handler)
+
+    def on_reset(self, handler: Callable[[], None]) -> None:
+        """Call *handler* after each reset: who keeps more than the registers brings itself up to
+        what they are now."""
+        self._reset_handlers.append(handler)
+
+    def preset(self, name: str, value: int) -> None:
+        """Give a field another reset value, and that value: what is known once all is assembled."""
+        self[name] = value
+        self._resets[name] = value
+
+    def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
+        """Reset values everywhere.  After a *hot* one sticky and HwInit fields are as before; after
+        a *cxl* one (CXL 3.1 9.7, table 8-1) RWO fields and locked RWL ones are, too."""
+        kept = {
+            row.name
+            for row in self.fields.values()
+            if ((hot or cxl) and row.access in _STICKY)
+            or (cxl and (row.access is RWO or self._is_locked(row)))
+        }
+        image = 0
+        for name, row in self.fields.items():
+            image |= (self[name] if name in kept else self._resets[name]) << row.low
+        self._bytes[:] = image.to_bytes(self.size, "little")
+        for handler in self._reset_handlers:
+            handler()
+
+    def dump(self) -> dict[str, int]:
+        """Each field's value, in the order of the rows."""
+        return {name: self[name] for name in self.fields}
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._bytes)
+
+
+def decode(fields: Iterable[Field], image: bytes) -> dict[str, int]:
+    """Each field's value in the bytes of a block that software has read."""
+    word = int.from_bytes(image, "little")
+    return {row.name: word >> row.low & row.largest for row in fields}
+
+
+def check_access(offset: int, size: int, total: int, widths: tuple[int, ...]) -> None:
+    """AccessError unless *size* is one of *widths*, and *offset* is a multiple of it in *total*."""
+    if size not in widths or offset % size or not 0 <= offset <= total - size:
+        raise AccessError(
+            f"{size} bytes at {offset:#x}: there are {total:#x} bytes here, which take aligned "
+            f"accesses of {', '.join(map(str, widths))} bytes"
+        )
+
+
+def _moved(word: int, down: int) -> int:
+    """*word* shifted down; up if *down* is negative."""
+    return word >> down if down >= 0 else word << -down

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Configuration space of one function: a header, and capabilities chained as they are added.
+
+Knows where capabilities lie and how they are found from one another; never what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from nupa.cxl.registers.block import CONFIG_BYTES, Field, Registers
+from nupa.cxl.registers.pci_tables import HEADER_BYTES
+from nupa.cxl.registers.space import Space
+
+BYTES = 4096  # PCIe 6.0 7.2.2
+_EXTENDED_AT = 0x100
+
+#: read(offset, size) of one function's configuration space, over whatever bus.
+Read = Callable[[int, int], int]
+
+
+class ConfigSpace(Space):
+    """4 KiB.  Capabilities lie where the caller says, else after the last one; software finds them
+    in the order in which they were added (PCIe 6.0 7.5.1.1.11, 7.6.3).
+
+    The first extended one is at 0x100: ValueError if it is put elsewhere.
+    """
+
+    def __init__(self, header: Iterable[Field]) -> None:
+        super().__init__(BYTES, CONFIG_BYTES)
+        self.add("header", 0, Registers(header, HEADER_BYTES))
+        self._last = self._last_extended = ""
+
+    @property
+    def header(self) -> Registers:
+        return self["header"]
+
+    def add_capability(
+        self, name: str, rows: Iterable[Field], size: int, at: int | None = None
+    ) -> Registers:
+        """One below 0x100; its rows have `next` in their second byte."""
+        if at is None:
+            at = self._after(self._last or "header")
+        if at + size > _EXTENDED_AT:
+            raise ValueError(f"{name}: {at:#x} to {at + size:#x} are not below {_EXTENDED_AT:#x}")
+        block = Registers(rows, -(-size // 4) * 4)
+        self.add(name, at, block)
+        if self._last:
+            self[self._last].preset("next", at)
+        else:
+            self.header.preset("capabilities_pointer", at)
+        self._last = name
+        return block
+
+    def add_extended(
+        self, name: str, rows: Iterable[Field], size: int, at: int | None = None
+    ) -> Registers:
+        """One from 0x100 on; its rows have `next` as `ext_tables.extended` does."""
+        last = self._last_extended
+        if at is None:
+            at = self._after(last) if last else _EXTENDED_AT
+        if at < _EXTENDED_AT or (not last and at != _EXTENDED_AT):
+            raise ValueError(f"{name}: extended capabilities begin at {_EXTENDED_AT:#x}")
+        block = Registers(rows, -(-size // 4) * 4)
+        self.add(name, at, block)
+        if last:
+            self[last].preset("next", at)
+        self._last_extended = name
+        return block
+
+    def _after(self, name: str) -> int:
+        return self.offset_of(name) + self[name].size
+
+
+def walk(read: Read) -> Iterator[tuple[int, int]]:
+    """The (offset, id) of each capability, as software finds them: from the pointers alone, no
+    offset twice."""
+    seen: set[int] = set()
+    at = read(0x34, 1) & ~3
+    while at >= HEADER_BYTES and at not in seen:
+        seen.add(at)
+        yield at, read(at, 1)
+        at = read(at + 1, 1) & ~3
+
+
+def walk_extended(read: Read) -> Iterator[tuple[int, int]]:
+    """The same of extended capabilities; none if the header at 0x100 is 0 or all ones."""
+    seen: set[int] = set()
+    at = _EXTENDED_AT
+    while at >= _EXTENDED_AT and at not in seen:
+        seen.add(at)
+        header = read(at, 4)
+        if header in (0, 0xFFFFFFFF):
+            return
+        yield at, header & 0xFFFF
+        at = header >> 20 & ~3

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Dynamic capacity of a device at a site, whose hosts may have no driver.
+
+Knows how such a host would answer; never which hosts there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from nupa.cxl.media.dcd import DynamicCapacity, Policy
+from nupa.cxl.media.extents import NO_TAG, Extent, Region
+from nupa.cxl.media.media import Media
+
+
+class WillingCapacity(DynamicCapacity):
+    """Hosts that do not listen (*listens*(host): whether there is a driver) accept what they are
+    offered, and give back what is asked.  A driver is told, and answers as it will."""
+
+    def __init__(
+        self,
+        media: Media,
+        regions: Sequence[Region],
+        *,
+        hosts: int,
+        listens: Callable[[int], bool] = lambda _host: False,
+    ) -> None:
+        super().__init__(media, regions, hosts=hosts)
+        self.listens = listens
+
+    def add(
+        self,
+        number: int,
+        index: int,
+        size: int = 0,
+        *,
+        tag: UUID = NO_TAG,
+        policy: Policy = Policy.FREE,
+        extents: Sequence[tuple[int, int]] = (),
+    ) -> list[Extent]:
+        offer = super().add(number, index, size, tag=tag, policy=policy, extents=extents)
+        if not self.listens(number):
+            self.accept(number, _places(offer))
+        return offer
+
+    def ask_back(self, number: int, extents: Sequence[tuple[int, int]] | UUID) -> list[Extent]:
+        wanted = super().ask_back(number, extents)
+        if not self.listens(number):
+            self.release(number, _places(wanted))
+        return wanted
+
+
+def halves(first: int, size: int) -> list[Region]:
+    """From *first* on: a region of one half, and one that hosts share.  DcdError: *size* is no
+    multiple of 512 MiB."""
+    half = size // 2
+    return [
+        Region(first, half, dsmad_handle=1),
+        Region(first + half, size - half, shareable=True, dsmad_handle=2),
+    ]
+
+
+def _places(extents: Sequence[Extent]) -> list[tuple[int, int]]:
+    return [(extent.dpa, extent.size) for extent in extents]

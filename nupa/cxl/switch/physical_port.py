@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A physical port of a switch, and how a vPPB is bound to it or to a logical device behind it.
+
+Knows what is plugged in, whether its link is up, and when a binding ends; never which virtual
+switch has the vPPB (nupa/cxl/switch/switch.py).  CXL 3.1 7.2, 7.6.7.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+
+from nupa.cxl.device.endpoint import Type3
+from nupa.cxl.device.mld import Mld
+from nupa.cxl.function.port import Port, downstream_port, note_surprise, upstream_port
+from nupa.cxl.link.wire import Wire
+from nupa.cxl.registers.pcie_tables import Link
+from nupa.cxl.switch.vppb import Seen, SwitchError, Vppb
+
+Device = Type3 | Mld
+
+
+class PortState(IntEnum):
+    """CXL 3.1 7.6.7.1.2, Current Port Configuration State."""
+
+    DISABLED = 0
+    BINDING = 1
+    UNBINDING = 2
+    DOWNSTREAM = 3
+    UPSTREAM = 4
+    FABRIC = 5
+    INVALID = 0xF
+
+
+class BindingStatus(IntEnum):
+    """CXL 3.1 7.6.7.2.1."""
+
+    UNBOUND = 0
+    IN_PROGRESS = 1
+    PORT = 2
+    LD = 3
+
+
+class ErrorMessage(IntEnum):
+    """CXL 3.1 7.6.8.3: a message that a multi-logical device has sent."""
+
+    CORRECTABLE = 0
+    NON_FATAL = 1
+    FATAL = 2
+
+
+class UnbindMode(IntEnum):
+    """CXL 3.1 7.6.7.2.3: when a binding ends."""
+
+    LINK_DOWN = 0
+    MANAGED = 1
+    SURPRISE = 2
+
+
+class PhysicalPort:
+    """Port *number* of a switch; `ppb` is its bridge as the fabric manager sees it.
+
+    `bound` has the vPPBs that are bound to it by LD-ID; by None if the port is bound as a whole."""
+
+    def __init__(self, number: int, state: PortState, link: Link | None = None) -> None:
+        make = upstream_port if state is PortState.UPSTREAM else downstream_port
+        self.number = number
+        self.role = state
+        self.link = link or Link()
+        self.ppb: Port = make(number=number, link=link)
+        self.device: Device | None = None
+        self.bound: dict[int | None, Binding] = {}
+        self.in_reset = False  # PERST is asserted
+        self.wire = Wire()
+        self.host: Port | None = None
+        self._was_up = False
+        self._downs = 0  # of the wire
+        self._flaps = False  # it is down for a moment
+        #: Called after its link or what is plugged in has changed, and with each error message.
+        self.watchers: list[Callable[[PhysicalPort], None]] = []
+        self.error_watchers: list[Callable[[PhysicalPort, ErrorMessage, bytes], None]] = []
+
+    @property
+    def state(self) -> PortState:
+        for binding in self.bound.values():
+            if binding.unbinding is not None:
+                return PortState.UNBINDING
+            if not binding.done:
+                return PortState.BINDING
+        return self.role
+
+    @property
+    def present(self) -> bool:
+        return self.device is not None or self.host is not None
+
+    @property
+    def up(self) -> bool:
+        """Whether its link is."""
+        return self.present and not self.in_reset and not self._flaps and self.wire.up
+
+    def plug(self, host: Port | None) -> None:
+        """The root port of a host into an upstream one, or out of it."""
+        self.host = host
+        self._changed()
+
+    def insert(self, device: Device) -> None:
+        """Plug a device in.  SwitchError: something is there, the port is a host's, or what is
+        bound to it is not what the device has: all of it, or LDs with memory."""
+        if self.role is not PortState.DOWNSTREAM or self.device is not None:
+            raise SwitchError(f"port {self.number} has no room for {device.name}")
+        shown: set[int | None] = {None}
+        if isinstance(device, Mld):
+            shown = {*device.usable}
+        if not self.bound.keys() <= shown:
+            raise SwitchError(f"port {self.number} is bound as {device.name} cannot be: unbind it")
+        self.device = device
+        if isinstance(device, Mld):
+            device.on_error = self._error_message
+        self._changed()
+
+    def remove(self) -> Device:
+        """Pull it out, whoever uses it; LDs of it are unbound (7.6.6.8).  SwitchError: nothing is
+        there."""
+        if self.device is None:
+            raise SwitchError(f"port {self.number} is empty")
+        device, self.device = self.device, None
+        if isinstance(device, Mld):
+            device.on_error = lambda _fatal: None
+            for binding in tuple(self.bound.values()):
+                binding.drop()
+        self._changed(surprise=True)
+        device.reset()  # without power
+        return device
+
+    def set_link(self, up: bool) -> None:
+        """Break the link, or mend it, for all who see it: a host's may be a port of a fabric.
+        RemoteError: as by `Fabric.set_port`."""
+        self.wire.set(up)
+        self._follow()
+        self._changed(surprise=True)
+        self.wire.settle()
+
+    def follow(self) -> None:
+        """Catch up with the link, which others may have set."""
+        self._follow()
+        if self.up != self._was_up:
+            self._changed(surprise=True)
+
+    def _follow(self) -> None:
+        """Shows a link that was down between two looks as down for a moment."""
+        downs, self._downs = self._downs, self.wire.downs
+        if downs != self._downs and self._was_up and self.up:
+            self._flaps = True
+            self._changed(surprise=True)
+            self._flaps = False
+
+    def assert_reset(self, asserted: bool) -> None:
+        """PERST.  SwitchError as for `reset`."""
+        self._check_control()
+        self.in_reset = asserted
+        self._changed()
+
+    def reset(self) -> None:
+        """A hot reset of what is plugged in.  SwitchError: it is a host's, which alone may."""
+        self._check_control()
+        if self.device is not None:
+            self.device.reset(hot=True)
+
+    def _error_message(self, fatal: bool) -> None:
+        """The start of a message TLP, routed to the root complex (PCIe 6.0 2.2.8.3)."""
+        if self.up:
+            error = ErrorMessage.FATAL if fatal else ErrorMessage.NON_FATAL
+            self.receive_error(error, bytes([0x30, 0, 0, 0, 0, 0, 0, 0x33 if fatal else 0x31]))
+
+    def receive_error(self, error: ErrorMessage, message: bytes = b"") -> None:
+        """The multi-logical device here has sent an error message, which begins with *message*.
+        SwitchError: there is none with its link up."""
+        if not isinstance(self.device, Mld) or not self.up:
+            raise SwitchError(f"port {self.number} has no multi-logical device with its link up")
+        for watcher in self.error_watchers:
+            watcher(self, error, message)
+
+    def _check_control(self) -> None:
+        if self.role is not PortState.DOWNSTREAM or None in self.bound:
+            raise SwitchError(f"port {self.number} is a host's: unbind it first")
+
+    def _changed(self, *, surprise: bool = False) -> None:
+        if surprise and self._was_up and not self.up:
+            note_surprise(self.ppb)
+        self._was_up = self.up
+        if self.role is PortState.DOWNSTREAM:
+            self.ppb.config["pcie"].preset("slot_status.presence", int(self.present))
+            self.ppb.config["pcie"].preset("link_status.active", int(self.up))
+        if isinstance(self.device, Mld) and not self.up:
+            self.device.reset(hot=True)
+        for binding in tuple(self.bound.values()):
+            binding.vppb.refresh(surprise=surprise)
+            binding.settle()
+        for watcher in self.watchers:
+            watcher(self)
+
+
+class Binding:
+    """One vPPB, and the port, or LD of it, that is bound to it.
+
+    It is not `done` until whoever began it says so; `unbinding` is how it ends, once it shall;
+    `over` is what it is then."""
+
+    def __init__(self, vppb: Vppb, port: PhysicalPort, ld: int | None) -> None:
+        self.vppb = vppb
+        self.port = port
+        self.ld = ld
+        self.done = False
+        self.over = False
+        self.unbinding: UnbindMode | None = None
+        self._ended: Callable[[], None] = lambda: None
+        #: The ports on the way from the virtual switch to the port; None: none leads there.
+        self.between: Callable[[], tuple[Port, ...] | None] = tuple
+        #: Of the virtual switch: it is done; it is over, and whether it has failed before.
+        self.shown: Callable[[], None] = lambda: None
+        self.forget: Callable[[bool], None] = lambda _failed: None
+
+    def seen(self) -> Seen:
+        device, up = self.port.device, self.port.up and self.between() is not None
+        if isinstance(device, Mld):
+            return Seen(device.lds[self.ld] if self.ld is not None else None, up)
+        return Seen(device, up)
+
+    def finish(self) -> None:
+        """Show it to the host, unless it is over."""
+        if self.over:
+            return
+        self.done = True
+        self.vppb.show(self.seen, self.settle, self.between)
+        self.shown()
+
+    def unbind(self, mode: UnbindMode, ended: Callable[[], None]) -> None:
+        """End it as *mode* says; then call *ended*."""
+        self.unbinding, self._ended = mode, ended
+        if mode is UnbindMode.MANAGED and self.vppb.asks_host:
+            self.vppb.press_attention()
+        self.settle()
+
+    def settle(self) -> None:
+        """End it if what it waits for has come."""
+        if self.unbinding is None:
+            return
+        waits = {
+            UnbindMode.LINK_DOWN: self.port.up,
+            UnbindMode.MANAGED: self.vppb.asks_host and not self.vppb.powered_off,
+            UnbindMode.SURPRISE: False,
+        }
+        if not waits[self.unbinding]:
+            surprise = self.unbinding is UnbindMode.SURPRISE
+            self.unbinding = None
+            self._end(surprise)
+
+    def drop(self) -> None:
+        """It is over, whether it is done or not: what it was bound to has gone."""
+        self.unbinding = None
+        self._end(surprise=True)
+
+    def _end(self, surprise: bool) -> None:
+        del self.port.bound[self.ld]
+        self.over = True
+        if self.done:
+            self.vppb.hide(surprise=surprise)
+        self.forget(not self.done)
+        self._ended()

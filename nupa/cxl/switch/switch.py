@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A CXL switch: physical ports, virtual switches, and who may bind which vPPB to what.
+
+Knows the rules of binding; never how a manager asks for it (nupa/cxl/fm), nor what a host sees of
+it (nupa/cxl/switch/vppb.py).  CXL 3.1 7.1, 7.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from uuid import UUID
+
+from nupa.cxl.device.mld import Mld
+from nupa.cxl.function.port import Port, upstream_port
+from nupa.cxl.switch.physical_port import (
+    Binding,
+    BindingStatus,
+    PhysicalPort,
+    PortState,
+    UnbindMode,
+)
+from nupa.cxl.switch.vppb import SwitchError, Vppb, VppbChange
+
+MOST_PORTS = 255  # a port's number is one byte, and so is how many there are (7.6.7.1.1)
+MOST_VPPBS = 32  # of one virtual switch: as many device numbers has a bus
+
+
+class VirtualSwitch:
+    """What one host sees: `upstream`, behind port *usp*, and the vPPBs below, numbered from 0 on as
+    devices on its bus."""
+
+    def __init__(self, number: int, usp: PhysicalPort, vppbs: int, decoders: int) -> None:
+        if not 1 <= vppbs <= MOST_VPPBS:
+            raise SwitchError(f"{vppbs} vPPBs: a virtual switch has 1 to {MOST_VPPBS}")
+        self.number = number
+        self.usp = usp
+        self.upstream = upstream_port(number=usp.number, decoders=decoders)
+        self.vppbs = [Vppb(i, name=f"vcs{number}.vppb{i}") for i in range(vppbs)]
+        self.bindings: dict[int, Binding] = {}
+        #: What its host has set to tell its hierarchy from others (CXL 3.1 7.6.7.1.6).
+        self.secret: UUID | None = None
+        for i, vppb in enumerate(self.vppbs):
+            self.upstream.attach(vppb, i << 3)
+
+    def status(self, vppb: int) -> BindingStatus:
+        """SwitchError: there is no such vPPB."""
+        self.vppb(vppb)
+        binding = self.bindings.get(vppb)
+        if binding is None:
+            return BindingStatus.UNBOUND
+        if not binding.done or binding.unbinding is not None:
+            return BindingStatus.IN_PROGRESS
+        return BindingStatus.PORT if binding.ld is None else BindingStatus.LD
+
+    def vppb(self, number: int) -> Vppb:
+        """SwitchError: there is none."""
+        if not 0 <= number < len(self.vppbs):
+            raise SwitchError(
+                f"vPPB {number}: virtual switch {self.number} has {len(self.vppbs)}, from 0 on"
+            )
+        return self.vppbs[number]
+
+
+class Switch:
+    """*hosts* virtual switches with *vppbs* each; their upstream ports are the first physical ones,
+    then come *downstream* ports for devices.  SwitchError: more than a switch has."""
+
+    def __init__(
+        self, *, hosts: int = 2, downstream: int = 4, vppbs: int = 4, decoders: int = 4
+    ) -> None:
+        if hosts < 1 or downstream < 0 or hosts + downstream > MOST_PORTS:
+            raise SwitchError(
+                f"{hosts} + {downstream} ports: a switch has a host, and {MOST_PORTS} ports at most"
+            )
+        self.decoders = decoders
+        roles = [PortState.UPSTREAM] * hosts + [PortState.DOWNSTREAM] * downstream
+        self.ports = [PhysicalPort(number, role) for number, role in enumerate(roles)]
+        #: between(upstream, downstream): the ports that requests pass from one physical port to
+        #: another, where several switches are stacked (nupa/cxl/switch/stack.py); None: no way.
+        self.between: Callable[[int, int], tuple[Port, ...] | None] = lambda _up, _down: ()
+        #: watcher(vcs, vppb, change, failed): called after each change of a vPPB.
+        self.watchers: list[Callable[[int, int, VppbChange, bool], None]] = []
+        self.virtual = [
+            VirtualSwitch(number, self.ports[number], vppbs, decoders) for number in range(hosts)
+        ]
+        for virtual in self.virtual:
+            virtual.usp.watchers.append(partial(_train, virtual))
+            for vppb in virtual.vppbs:
+                vppb.watchers.append(partial(self._vppb_changed, virtual.number, vppb.number))
+
+    def _vppb_changed(self, vcs: int, vppb: int, change: VppbChange) -> None:
+        for watcher in self.watchers:
+            watcher(vcs, vppb, change, False)
+
+    def port(self, number: int) -> PhysicalPort:
+        """SwitchError: there is none."""
+        if not 0 <= number < len(self.ports):
+            raise SwitchError(f"port {number}: the switch has {len(self.ports)}, from 0 on")
+        return self.ports[number]
+
+    def vcs(self, number: int) -> VirtualSwitch:
+        """SwitchError: there is none."""
+        if not 0 <= number < len(self.virtual):
+            raise SwitchError(
+                f"virtual switch {number}: the switch has {len(self.virtual)}, from 0 on"
+            )
+        return self.virtual[number]
+
+    def mld(self, port: int) -> Mld:
+        """The multi-logical device at a port.  SwitchError: none is there, or its link is down."""
+        there = self.port(port)
+        if not isinstance(there.device, Mld) or not there.up:
+            raise SwitchError(f"port {port} has no multi-logical device with its link up")
+        return there.device
+
+    def connect(self, vcs: int, root: Port) -> None:
+        """Plug the upstream port of a virtual switch into a host.  SwitchError: it is in one."""
+        virtual = self.vcs(vcs)
+        if virtual.usp.host is not None:
+            raise SwitchError(f"virtual switch {vcs} is connected to {virtual.usp.host.name}")
+        root.attach(virtual.upstream)
+        root.config["pcie"].on_write("link_control.disable", partial(_disable, virtual, root))
+        virtual.usp.plug(root)
+
+    def disconnect(self, vcs: int) -> None:
+        """Pull it out of its host: all below is reset.  SwitchError: it is in none."""
+        virtual = self.vcs(vcs)
+        if virtual.usp.host is None:
+            raise SwitchError(f"virtual switch {vcs} is connected to no host")
+        root = virtual.usp.host
+        if not virtual.usp.up:
+            root.below[0] = virtual.upstream
+        root.detach()
+        virtual.usp.plug(None)
+        virtual.upstream.reset(hot=True)
+
+    def bind(self, vcs: int, vppb: int, port: int, ld: int | None = None) -> Binding:
+        """Reserve a binding of a vPPB to a port, or to an LD of the device there; `finish` of it
+        shows it to the host.  SwitchError: one of them is not there or bound, or an LD is named
+        where there is none, or none is where there are.  CXL 3.1 7.6.7.2.2."""
+        virtual, there = self.vcs(vcs), self.port(port)
+        shown = virtual.vppb(vppb)
+        if vppb in virtual.bindings:
+            raise SwitchError(f"vPPB {vppb} of virtual switch {vcs} is bound: unbind it first")
+        if there.role is not PortState.DOWNSTREAM:
+            raise SwitchError(f"port {port} is a host's: only a downstream port can be bound")
+        if isinstance(there.device, Mld):
+            if ld is None:
+                raise SwitchError(f"port {port} has a multi-logical device: name one of its LDs")
+            if there.device.check(ld) not in there.device.usable:
+                raise SwitchError(f"LD {ld} at port {port} has no memory: allocate some first")
+        elif ld is not None:
+            raise SwitchError(f"port {port} has no multi-logical device: it is bound as a whole")
+        if ld in there.bound or None in there.bound:
+            raise SwitchError(f"port {port} is bound already" + (f", LD {ld}" if ld else ""))
+        binding = Binding(shown, there, ld)
+        binding.shown = partial(self._tell, vcs, vppb)
+        binding.forget = partial(self._forget, vcs, vppb)
+        binding.between = lambda: self.between(virtual.usp.number, port)
+        there.bound[ld] = virtual.bindings[vppb] = binding
+        return binding
+
+    def unbind(
+        self,
+        vcs: int,
+        vppb: int,
+        mode: UnbindMode = UnbindMode.SURPRISE,
+        ended: Callable[[], None] = lambda: None,
+    ) -> Binding:
+        """End a binding when *mode* says; *ended* is called then, which may be at once.
+        SwitchError: nothing is bound there, or it is being bound or unbound.  7.6.7.2.3."""
+        virtual = self.vcs(vcs)
+        if virtual.status(vppb) not in (BindingStatus.PORT, BindingStatus.LD):
+            raise SwitchError(f"vPPB {vppb} of virtual switch {vcs} is not bound")
+        binding = virtual.bindings[vppb]
+        binding.unbind(mode, ended)
+        return binding
+
+    def cancel(self, binding: Binding) -> None:
+        """Undo a binding that is not done yet; keep one that was to be unbound."""
+        if binding.over:
+            return
+        if not binding.done:
+            binding.drop()
+            return
+        binding.unbinding = None
+        for vcs, vppb, other in self.bindings:
+            if other is binding:
+                self._tell(vcs, vppb, failed=True)
+
+    def _forget(self, vcs: int, vppb: int, failed: bool) -> None:
+        del self.vcs(vcs).bindings[vppb]
+        self._tell(vcs, vppb, failed=failed)
+
+    def _tell(self, vcs: int, vppb: int, *, failed: bool = False) -> None:
+        for watcher in self.watchers:
+            watcher(vcs, vppb, VppbChange.BINDING, failed)
+
+    def allocate(self, port: int, first: int, steps: Sequence[int]) -> None:
+        """Memory of LDs *first*… of the device at *port*: `Mld.allocate`.  SwitchError: the memory
+        of a bound LD would change; no such device.  MldError as there."""
+        mld = self.mld(port)
+        for number, count in enumerate(steps, first):
+            bound = number in self.port(port).bound
+            if bound and number < len(mld.lds) and mld.allocated[number] != count:
+                raise SwitchError(f"LD {number} at port {port} is bound: unbind it first")
+        mld.allocate(first, steps)
+
+    @property
+    def bindings(self) -> list[tuple[int, int, Binding]]:
+        """All, with the numbers of virtual switch and vPPB."""
+        return [
+            (virtual.number, vppb, binding)
+            for virtual in self.virtual
+            for vppb, binding in sorted(virtual.bindings.items())
+        ]
+
+
+def _train(virtual: VirtualSwitch, usp: PhysicalPort) -> None:
+    """The link of its upstream port, as its host sees it."""
+    root = usp.host
+    if root is None or (virtual.upstream is root.below.get(0)) == usp.up:
+        return
+    if usp.up:
+        root.config["pcie"]["link_control.disable"] = 0  # it is up whoever took it down
+    root.train(virtual.upstream, up=usp.up)
+
+
+def _disable(virtual: VirtualSwitch, root: Port, _written: int, _old: int) -> None:
+    """Its host has set Link Disable, or cleared it (PCIe 6.0 7.5.3.7)."""
+    if virtual.usp.host is root and virtual.usp.wire.up == root.link_disabled:
+        virtual.usp.set_link(not root.link_disabled)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The transfers of a capture as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from nupa.base.units import Clock, duration, plural
+from nupa.diagram.find.index import Index
+from nupa.diagram.find.transfer import Mark, Transfer
+from nupa.packet.tables.record import LEVELS
+
+#: What a list can be sorted by; all but the start from the largest on.
+SORTS: dict[str, Callable[[Transfer], Any]] = {
+    "start": lambda transfer: transfer.number,
+    "duration": lambda transfer: (-transfer.duration_ns, transfer.number),
+    "bytes": lambda transfer: (-transfer.length, transfer.number),
+    "records": lambda transfer: (-transfer.records, transfer.number),
+}
+_RIGHT = {"#", "START", "DURATION", *(level.upper() for level in LEVELS.values())}
+
+
+def choose(
+    transfers: Iterable[Transfer],
+    *,
+    only: Sequence[Mark] = (),
+    slowest: int = 0,
+    sort: str | None = None,
+) -> list[Transfer]:
+    """Those that have one of the marks *only*, where there are any; of these the *slowest* ones, 0
+    for all.  *sort*: one of SORTS; None: as they begin, or the slowest first."""
+    wanted = sum(set(only))
+    chosen = [one for one in transfers if not wanted or one.marks & wanted]
+    if slowest:
+        chosen = sorted(chosen, key=SORTS["duration"])[:slowest]
+    if sort or not slowest:
+        chosen.sort(key=SORTS[sort or "start"])
+    return chosen
+
+
+def render(index: Index, transfers: Sequence[Transfer]) -> str:
+    """A table, with what the file has in all above it."""
+    lines = [_summary(index, len(transfers))]
+    if transfers:
+        lines += ["", *_table(index, transfers)]
+    return "\n".join(lines)
+
+
+def to_json(index: Index, transfers: Sequence[Transfer]) -> dict[str, Any]:
+    return {
+        "file": index.path,
+        "packets": index.packets,
+        "unassigned": index.unassigned,
+        "start_ns": index.first_ns,
+        "damage": str(index.damage) if index.damage else None,
+        "transfers": [transfer.to_json() for transfer in transfers],
+    }
+
+
+def _summary(index: Index, shown: int) -> str:
+    count = len(index.transfers)
+    end_ns = max((one.end_ns for one in index.transfers), default=index.first_ns)
+    parts = [plural(count, "transfer") + (f", {shown} shown" if shown != count else "")]
+    parts.append(f"{plural(index.packets, 'packet')} in {duration(end_ns - index.first_ns)}")
+    if index.unassigned:
+        verb = "belongs" if index.unassigned == 1 else "belong"
+        parts.append(f"{plural(index.unassigned, 'packet')} {verb} to no transfer")
+    if not index.packets:
+        return f"{index.path}: no packets"
+    return f"{index.path}: {'; '.join(parts)}"
+
+
+def _table(index: Index, transfers: Sequence[Transfer]) -> list[str]:
+    begin = min(index.first_ns, min(one.start_ns for one in transfers))
+    clock = Clock(max(one.start_ns for one in transfers) - begin)
+    columns: dict[str, list[str]] = {"#": [str(one.number) for one in transfers]}
+    if any(one.id for one in transfers):
+        columns["TRANSFER"] = [f"{one.id:#x}" if one.id else "-" for one in transfers]
+    columns["FROM"] = [one.source_text for one in transfers]
+    columns["TO"] = [one.target_text for one in transfers]
+    columns["WHAT"] = [one.what for one in transfers]
+    columns["START"] = [f"{clock.text(one.start_ns - begin)} {clock.unit}" for one in transfers]
+    columns["DURATION"] = [duration(one.duration_ns) for one in transfers]
+    for level, name in LEVELS.items():
+        if any(one.counts[level] for one in transfers):
+            columns[name.upper()] = [str(one.counts[level] or "-") for one in transfers]
+    if any(one.marks for one in transfers):
+        columns["FLAGS"] = [", ".join(one.flag_names) for one in transfers]
+    widths = {head: max(len(head), *map(len, cells)) for head, cells in columns.items()}
+    rows = [list(columns), *zip(*columns.values(), strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if head in _RIGHT else cell.ljust(width)
+            for cell, (head, width) in zip(row, widths.items(), strict=True)
+        ).rstrip()
+        for row in rows
+    ]

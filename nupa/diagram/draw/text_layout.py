@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where the columns of a text diagram stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from nupa.diagram.draw.spacing import Span, between, widened, widest
+from nupa.diagram.draw.story import Row, Story
+
+LOST = 5  # how long before its end a lost arrow ends
+_BESIDE = 5  # what an arrow has besides its text: two dashes, two blanks, its head
+_BROKEN = 3  # what a line of a detail has besides its text: blanks, a comma
+_APART = 2  # blanks between two headings
+_HEADING_MAX = 24
+_GAP_MIN = 6
+_TEXT_MAX = 64  # no column is made wider for a text than this
+
+
+class Layout:
+    """*columns*: the place of each actor's line; *headings*: their names, in lines.
+
+    Columns stand as far apart as the texts between them need; where the width does not allow that,
+    as far as the labels need; and where it does not even allow that, somewhere between.
+    """
+
+    def __init__(self, story: Story, left: int, width: int) -> None:
+        self.headings = [
+            [part for line in actor.lines for part in broken(line, _HEADING_MAX)]
+            for actor in story.actors
+        ]
+        self._width = width
+        widths = [max(map(len, lines)) for lines in self.headings]
+        self.columns: list[int] = []
+        if not widths:
+            return
+        first = left + (widths[0] - 1) // 2
+        room = width - 1 - first - widths[-1] // 2
+        least = [max(a // 2 + (b - 1) // 2 + 1 + _APART, _GAP_MIN) for a, b in pairwise(widths)]
+        # From the narrowest to what shows most; between two of them as much as there is room for.
+        steps = [
+            least,
+            widened(least, _spans(story.rows, _unbroken)),
+            widened(least, _spans(story.rows, _narrowest), spread=True),
+            widened(least, _spans(story.rows, _narrowest)),
+            widened(least, _spans(story.rows, lambda row: len(row.text))),
+        ]
+        gaps = least
+        for low, high in pairwise(steps):
+            if sum(low) <= room:
+                gaps = between(low, high, room)
+        self.columns = [first]
+        for gap in gaps:
+            self.columns.append(self.columns[-1] + gap)
+
+    def widest(self, first: int, last: int) -> tuple[int, int]:
+        """The widest stretch between two neighbours among these columns: from line to line."""
+        return widest(self.columns, first, last)
+
+    def beside(self, place: int) -> tuple[int, int]:
+        """Between which columns the text of a note stands: its own line and the next one; of the
+        last line, the one before and its own."""
+        x = self.columns[place]
+        if place + 1 < len(self.columns):
+            return x, self.columns[place + 1]
+        if place:
+            return self.columns[place - 1], x
+        return x, self._width
+
+
+def broken(text: str, width: int) -> list[str]:
+    """*text* in lines of at most *width* characters, and 4 at least: they end behind commas where
+    that can be, else between words, else anywhere."""
+    width = max(width, 4)
+    if len(text) <= width:
+        return [text] if text else []
+    for mark in (", ", " "):
+        if mark in text:
+            return _filled([part + mark.rstrip() for part in text.split(mark)], width, mark)
+    return [text[at : at + width] for at in range(0, len(text), width)]
+
+
+def _filled(parts: list[str], width: int, mark: str) -> list[str]:
+    """As many parts on each line as fit; the last one without its comma."""
+    parts[-1] = parts[-1].removesuffix(mark.rstrip()) if mark.strip() else parts[-1]
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 1 + len(part) <= width:
+            lines[-1] += f" {part}"
+        else:
+            part = part.removesuffix(",") if len(part) == width + 1 else part
+            lines += broken(part, width)
+    return lines
+
+
+def beside(row: Row) -> int:
+    """What an arrow needs at least besides its text."""
+    return _BESIDE + (LOST if row.is_lost else 0)
+
+
+def _spans(rows: Sequence[Row], length: Callable[[Row], int]) -> list[Span]:
+    return [
+        Span(row.source, row.target, min(length(row), _TEXT_MAX) + beside(row) + 1) for row in rows
+    ]
+
+
+def _unbroken(row: Row) -> int:
+    """With lines that end between words."""
+    return max(map(len, row.text.split())) + _BROKEN - beside(row)
+
+
+def _narrowest(row: Row) -> int:
+    """With its label on the arrow and its detail below, broken at commas."""
+    longest = max(map(len, row.detail.split(", ")))
+    return max(len(row.label), longest + _BROKEN - beside(row))

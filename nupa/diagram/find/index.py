@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Finds the transfers of a capture in one pass: some µs for each record, nothing kept of it but
+which transfer it belongs to."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from os import PathLike, fspath
+
+from nupa.diagram.find.survey import Survey
+from nupa.diagram.find.transfer import Transfer
+from nupa.packet.pcapng.reader import PcapngError, Reader
+
+NEAR_MAX = 3
+
+
+class Index:
+    """The transfers of a file, in order of their beginnings.
+
+    *packets*: how many the file has; *damage*: why it was read no further, None if it was read to
+    its end.  Packets count from 1, as Wireshark has them.
+    """
+
+    def __init__(self, path: str, survey: Survey, damage: PcapngError | None) -> None:
+        self.path = path
+        self.damage = damage
+        self.packets = len(survey.owners)
+        self.first_ns = survey.first_ns
+        self.unassigned = survey.owners.count(0)
+        self._places: array[int] = survey.owners
+        self._by_place = survey.transfers
+        self.transfers = sorted(survey.transfers, key=lambda found: (found.start_ns, found.place))
+        for number, transfer in enumerate(self.transfers, 1):
+            transfer.number = number
+        self.by_id = {found.id: found for found in self.transfers if found.id}
+
+    def owner(self, packet: int) -> Transfer | None:
+        """The transfer that a packet belongs to.  IndexError if there is no such packet."""
+        if not 1 <= packet <= self.packets:
+            raise IndexError(packet)
+        place = self._places[packet - 1]
+        return self._by_place[place - 1] if place else None
+
+    def packets_of(self, transfer: Transfer) -> list[int]:
+        """The numbers of its packets, and of what acknowledged it together with others."""
+        place = transfer.place
+        found = [number for number, owner in enumerate(self._places, 1) if owner == place]
+        if transfer.acknowledged_by and transfer.acknowledged_by not in found:
+            found.append(transfer.acknowledged_by)
+            found.sort()
+        return found
+
+    def owned_near(self, packet: int) -> list[int]:
+        """The nearest packets before and behind that belong to a transfer."""
+        before = (n for n in range(packet - 1, 0, -1) if self._places[n - 1])
+        behind = (n for n in range(packet + 1, self.packets + 1) if self._places[n - 1])
+        return [n for n in (next(before, 0), next(behind, 0)) if n]
+
+    def near(self, identifier: int) -> list[Transfer]:
+        """Those whose ids are nearest."""
+        known = sorted(self.by_id)
+        at = bisect_left(known, identifier)
+        window = known[max(at - NEAR_MAX, 0) : at + NEAR_MAX]
+        nearest = sorted(window, key=lambda other: abs(other - identifier))[:NEAR_MAX]
+        return [self.by_id[other] for other in sorted(nearest)]
+
+
+def read_index(path: str | PathLike[str]) -> Index:
+    """The transfers of a capture file.
+
+    A damaged file gives what stands before the damage.  PcapngError if it cannot be opened or is no
+    pcapng or pcap file.
+    """
+    survey = Survey()
+    damage = None
+    with Reader(path) as reader:
+        try:
+            for batch in reader.batches():
+                survey.add(batch, reader.section)
+        except PcapngError as error:
+            if reader.section is None:
+                raise
+            damage = error
+    survey.finish()
+    return Index(fspath(path), survey, damage)

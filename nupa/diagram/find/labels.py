@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What records are called in a diagram."""
+
+from __future__ import annotations
+
+from nupa.packet.tables import cxl_cache as cache_tables
+from nupa.packet.tables import cxl_mem as cxl_tables
+from nupa.packet.tables import pcie as pcie_tables
+from nupa.packet.tables.cxl_cache import CacheChannel
+from nupa.packet.tables.cxl_mem import Channel
+from nupa.packet.tables.record import Kind
+
+_CXL_OPCODES: dict[int, dict[int, str]] = {
+    Channel.M2S_REQ: cxl_tables.REQ_OPCODES,
+    Channel.M2S_RWD: cxl_tables.RWD_OPCODES,
+    Channel.M2S_BIRSP: cxl_tables.BIRSP_OPCODES,
+    Channel.S2M_BISNP: cxl_tables.BISNP_OPCODES,
+    Channel.S2M_NDR: cxl_tables.NDR_OPCODES,
+    Channel.S2M_DRS: cxl_tables.DRS_OPCODES,
+}
+_REQUESTS = (Channel.M2S_REQ, Channel.M2S_RWD)
+_WITH_DATA = (Channel.M2S_RWD, Channel.S2M_DRS)
+_COMPLETIONS = (0x0A, 0x0B)  # types of TLPs
+_MESSAGE = 0x10
+_STATUS = {1: "UR", 2: "RRS", 4: "CA"}  # PCIe 6.0, 2.2.9.1
+
+
+def tlp_name(code: int, status: int = 0) -> str:
+    """By fmt and type: `MWr`, `CplD`.  32 or 64 bits of address are no matter here.  A completion
+    that is not successful says so."""
+    name = pcie_tables.TYPES.get((code >> 5, code & 0x1F), f"TLP {code:#04x}")
+    name = name.removesuffix("64").removesuffix("32")
+    if is_completion(code) and status:
+        return f"{name} {_STATUS.get(status, f'status {status}')}"
+    return name
+
+
+def is_completion(code: int) -> bool:
+    return code & 0x1F in _COMPLETIONS
+
+
+def is_completion_name(name: str) -> bool:
+    return name.startswith("Cpl")
+
+
+def cxl_name(code: int) -> str:
+    """By channel and opcode: `M2S MemRd`."""
+    channel, opcode = code >> 4, code & 0xF
+    head = cxl_tables.CHANNELS.get(channel, "CXL.mem").split()[0]
+    return f"{head} {_CXL_OPCODES.get(channel, {}).get(opcode, f'{code:#04x}')}"
+
+
+def cxl_has_data(code: int) -> bool:
+    return code >> 4 in _WITH_DATA
+
+
+def is_from_host(code: int) -> bool:
+    """Of a CXL.mem message: M2S."""
+    return code >> 4 <= Channel.M2S_BIRSP
+
+
+def cache_name(code: int) -> str:
+    """By channel and opcode: `RdOwn`, `D2H Data`."""
+    return cache_tables.name_of(code >> 5, code & 0x1F)
+
+
+def cache_has_data(code: int) -> bool:
+    return code >> 5 in cache_tables.DATA_CHANNELS
+
+
+def is_d2h(code: int) -> bool:
+    """Of a CXL.cache message."""
+    return code >> 5 <= CacheChannel.D2H_DATA
+
+
+def _asks(kind: int, code: int) -> bool:
+    if kind == Kind.CXL_MEM:
+        return code >> 4 in _REQUESTS
+    return kind == Kind.PCIE_TLP and not is_completion(code) and not code & _MESSAGE
+
+
+#: by kind << 8 | code: it asks for data or takes some along, and is no answer
+ASKS: tuple[bool, ...] = tuple(_asks(index >> 8, index & 0xFF) for index in range(3 << 8))
+
+
+def crossing_name(kind: int, code: int) -> str:
+    """What a transfer is called of which nothing but TLPs or CXL.mem messages is known."""
+    return f"CXL.mem {cxl_name(code)}" if kind == Kind.CXL_MEM else f"PCIe {tlp_name(code)}"

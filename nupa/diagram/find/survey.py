@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The loops over all records of a capture: to which transfer each belongs, and what that is.
+
+They run once for each record, so they are written flat, and look at what is rare in functions.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from nupa.diagram.find.conversation import conversation_of
+from nupa.diagram.find.dialogue import Dialogues
+from nupa.diagram.find.frames import Frames, blocks_of
+from nupa.diagram.find.labels import ASKS, crossing_name
+from nupa.diagram.find.operations import (
+    ATOMIC_BYTES,
+    ENDS,
+    READ_REQUEST,
+    ROLES,
+    SERVICE_OF_QP,
+    SERVICES,
+    UNFINISHED_RESPONSES,
+    VERBS,
+    WORK,
+    Role,
+)
+from nupa.diagram.find.transfer import OF_RECORDS, PSN_MASK, UNKNOWN, Mark, Transfer, node_of
+from nupa.packet import records
+from nupa.packet.columns import Columns
+from nupa.packet.fast import Fault as FrameFault
+from nupa.packet.fast import Header, Layer
+from nupa.packet.pcapng.blocks import SHB_APPLICATION, first
+from nupa.packet.pcapng.reader import INBOUND, OUTBOUND, Batch, Section
+from nupa.packet.records import Fault
+from nupa.packet.split import LINE_BYTES
+from nupa.packet.tables.record import KINDS, LINKTYPE_NUPA, Kind, Level
+from nupa.packet.tables.transport import ACK, NAK, RNR_NAK
+
+_HALF = 1 << 23
+_QP_TYPE = 3  # byte of a WQE
+_RECEIVE = 0x80  # bit of a completion's opcode
+_OPERATION = 0x1F  # bits of a transport opcode
+_SYNDROME = 0x60
+# Plain numbers: to ask an enum takes as long as all else that is done for a packet.
+_DETH, _RETH, _ATOMIC_ETH = int(Header.DETH), int(Header.RETH), int(Header.AtomicETH)
+_OF_RECORDS, _RETRY = int(OF_RECORDS), int(Mark.RETRY)
+
+
+class Survey:
+    """Takes batch after batch.  *owners*: for each packet 1 + the place of its transfer among
+    *transfers*, 0 if it belongs to none."""
+
+    def __init__(self) -> None:
+        self.transfers: list[Transfer] = []
+        self.owners: array[int] = array("I")
+        self.first_ns = 0
+        self._by_id: dict[int, Transfer] = {}
+        self._by_conversation: dict[tuple[object, ...], Transfer] = {}
+        self._datagrams: dict[tuple[object, ...], Transfer] = {}
+        self._dialogues = Dialogues(lambda ts_ns: self._new(0, ts_ns))
+        self._section: Section | None = None
+        self._is_ours = False
+
+    def _new(self, identifier: int, ts_ns: int) -> Transfer:
+        transfer = Transfer(identifier, len(self.transfers) + 1, ts_ns)
+        self.transfers.append(transfer)
+        if identifier:
+            self._by_id[identifier] = transfer
+        return transfer
+
+    def add(self, batch: Batch, section: Section | None) -> None:
+        """The next packets.  *section*: the one they stand in."""
+        blocks = blocks_of(batch)
+        has_records = any(one.linktype == LINKTYPE_NUPA for one in batch.interfaces)
+        if section is not self._section:
+            self._section, self._is_ours = section, _is_by_nupa(section)
+        # Others number packets by this option; of ours it is the transfer (docs/packet.md).
+        self._is_ours |= has_records
+        ids = blocks.packet_id.tolist() if self._is_ours else [0] * len(batch)
+        if not self.owners:
+            self.first_ns = blocks.ts_ns[0]
+        owners = [0] * len(batch)
+        if has_records:
+            inside = self._add_records(batch, blocks, ids, owners)
+            if inside:
+                places, skipped = zip(*inside, strict=True)
+                self._add_frames(Frames(batch, blocks, places, skipped), ids, owners)
+        if not has_records or any(one.linktype != LINKTYPE_NUPA for one in batch.interfaces):
+            self._add_frames(Frames(batch, blocks), ids, owners)
+        self.owners.extend(owners)
+
+    def _add_records(
+        self, batch: Batch, blocks: Columns, ids: list[int], owners: list[int]
+    ) -> list[tuple[int, int]]:
+        """Records of NUPA's link type.  Returns the frames among them: place, where it begins."""
+        found = records.decode_batch(batch)
+        by_id, inside = self._by_id, []
+        link, span, version = Fault.LINK, Fault.SPAN, Fault.VERSION
+        rows = zip(
+            range(len(batch)),
+            found.fault.tolist(),
+            found.transfer.tolist(),
+            found.level.tolist(),
+            found.kind.tolist(),
+            found.flags.tolist(),
+            blocks.ts_ns.tolist(),
+            strict=True,
+        )
+        for i, fault, said, level, kind, flags, ts in rows:
+            if fault and fault in (link, span, version):
+                continue
+            identifier = ids[i] or said
+            if not identifier and kind != 6:
+                continue
+            if kind == 6:
+                ids[i] = identifier
+                inside.append((i, found.payload_offset[i]))
+                continue
+            transfer = by_id.get(identifier)
+            if transfer is None:
+                transfer = self._new(identifier, ts)
+            elif ts > transfer.end_ns:
+                transfer.end_ns = ts
+            elif ts < transfer.start_ns:
+                transfer.start_ns = ts
+            owners[i] = transfer.place
+            transfer.counts[level if level <= 5 else 0] += 1
+            if flags:
+                transfer.marks |= flags & _OF_RECORDS
+            if kind <= 2:  # what crosses ports
+                crossing = kind << 8 | found.code[i]
+                if not transfer.crossing:
+                    transfer.crossing = crossing
+                    transfer.crossing_interface = blocks.interface[i]
+                if ASKS[crossing] and blocks.interface[i] == transfer.crossing_interface:
+                    transfer.crossing_bytes += found.length[i] or LINE_BYTES
+            elif kind == 5 or (kind == 4 and transfer.wqe_bytes == -1):
+                _queue_entry(transfer, batch, blocks, found, i)
+        return inside
+
+    def _add_frames(self, frames: Frames, ids: list[int], owners: list[int]) -> None:
+        """Ethernet frames; *ids* and *owners* are of the whole batch."""
+        headers, blocks, by_id = frames.headers, frames.blocks, self._by_id
+        times, where = blocks.ts_ns.tolist(), frames.where
+        commented = blocks.options_offset.tolist()
+        ignored, transport = FrameFault.LINK, Layer.TRANSPORT
+        base = len(self.owners) + 1
+        rows = zip(
+            range(len(headers)),
+            frames.places,
+            headers.layer.tolist(),
+            headers.fault.tolist(),
+            headers.opcode.tolist(),
+            headers.psn.tolist(),
+            headers.syndrome.tolist(),
+            strict=True,
+        )
+        for n, i, layer, fault, opcode, psn, syndrome in rows:
+            if fault == ignored:
+                continue
+            ts, identifier = times[i], ids[i]
+            role = ROLES[opcode] if layer == transport else None
+            if identifier:
+                transfer = by_id.get(identifier) or self._new(identifier, ts)
+            else:
+                derived = self._derived(frames, n, role, ts, base + i)
+                if derived is None:
+                    continue
+                transfer = derived
+            if ts > transfer.end_ns:
+                transfer.end_ns = ts
+            elif ts < transfer.start_ns:
+                transfer.start_ns = ts
+            owners[i] = transfer.place
+            if commented[i]:
+                transfer.marks |= frames.flags(n) & _OF_RECORDS
+            if role is None:
+                transfer.counts[Level.NET] += 1
+                transfer.payload_bytes += frames.original(n)
+                if not transfer.op:
+                    conversation_of(frames, n).describe(transfer)
+                continue
+            transfer.counts[Level.TRANSPORT] += 1
+            if role == Role.RESPONSE:
+                if syndrome & _SYNDROME or not transfer.is_answered:
+                    _response(transfer, frames, n)
+                continue
+            if transfer.interface == -1:
+                _first_request(transfer, frames, n)
+            if where[n] != transfer.interface:
+                continue  # the same packet, seen elsewhere
+            ahead = (psn - transfer.last_psn - 1) & PSN_MASK
+            if transfer.last_psn == -1 or ahead < _HALF or role == Role.DATAGRAM:
+                transfer.last_psn = psn
+                _request(transfer, frames, n)
+            else:
+                transfer.marks |= _RETRY
+
+    def _derived(
+        self, frames: Frames, n: int, role: Role | None, ts_ns: int, packet: int
+    ) -> Transfer | None:
+        """The transfer of a frame that says none; None if it belongs to none that is known."""
+        headers = frames.headers
+        operation = headers.opcode[n] & _OPERATION
+        if role in (Role.BEGIN, Role.GO_ON):
+            read = (headers.rkey[n], headers.va[n], headers.dma_bytes[n])
+            return self._dialogues.request(
+                frames.route(n),
+                headers.dqpn[n],
+                headers.psn[n],
+                ts_ns,
+                begins=role == Role.BEGIN,
+                ends=operation in ENDS,
+                read=read if operation == READ_REQUEST else None,
+            )
+        if role == Role.RESPONSE:
+            syndrome = headers.syndrome[n]  # what is to be sent again is not answered yet
+            answers = syndrome & _SYNDROME != RNR_NAK and syndrome != NAK
+            return self._dialogues.response(
+                frames.route(n)[::-1],
+                headers.dqpn[n],
+                headers.psn[n],
+                ts_ns,
+                packet,
+                ends=answers and operation not in UNFINISHED_RESPONSES,
+            )
+        if role == Role.DATAGRAM and not headers.mad_class[n]:
+            return self._datagram(frames, n, ts_ns)
+        if role == Role.NONE:
+            return None
+        key = conversation_of(frames, n).key
+        if key not in self._by_conversation:
+            self._by_conversation[key] = self._new(0, ts_ns)
+        return self._by_conversation[key]
+
+    def _datagram(self, frames: Frames, n: int, ts_ns: int) -> Transfer:
+        """Each is a transfer, however often it was seen elsewhere."""
+        headers = frames.headers
+        key = (*frames.route(n), headers.dqpn[n], headers.source_qpn[n], headers.psn[n])
+        known = self._datagrams.get(key)
+        if known is None or known.interface == frames.where[n]:
+            known = self._datagrams[key] = self._new(0, ts_ns)
+        return known
+
+    def finish(self) -> None:
+        """All packets were added."""
+        hosts = {one.source: one.source_host for one in self.transfers if one.source_host}
+        hosts.pop("", None)
+        for transfer in self.transfers:
+            transfer.target_host = transfer.target_host or hosts.get(transfer.target, "")
+            if not transfer.op and transfer.crossing:
+                transfer.op = crossing_name(transfer.crossing >> 8, transfer.crossing & 0xFF)
+            elif not transfer.op and transfer.counts[Level.CACHE]:
+                transfer.op = KINDS[Kind.CXL_CACHE]
+
+
+def _is_by_nupa(section: Section | None) -> bool:
+    application = first(section.options, SHB_APPLICATION) if section else None
+    return (application or b"").startswith(b"nupa")
+
+
+def _queue_entry(transfer: Transfer, batch: Batch, blocks: Columns, found: Columns, i: int) -> None:
+    """A WQE, of a send queue, or a completion."""
+    fault, code, number = found.fault[i], found.code[i], found.number[i]
+    host = node_of(batch.interfaces[blocks.interface[i]].name)
+    if found.kind[i] == Kind.WQE:
+        if found.queue[i] or not number:  # of a receive queue; or cut before it says
+            return
+        transfer.op = WORK.get(code, f"opcode {code}")
+        transfer.wqe_bytes = found.length[i]
+        transfer.source_qpn, transfer.source_host = number, host
+        qp_type = batch.data[blocks.offset[i] + found.payload_offset[i] + _QP_TYPE]
+        transfer.service = SERVICE_OF_QP.get(qp_type, "")
+    elif not fault:
+        if found.status[i]:
+            transfer.marks |= Mark.ERROR
+        if code & _RECEIVE:
+            transfer.target_qpn, transfer.target_host = number, host
+        elif transfer.source_qpn == UNKNOWN:
+            transfer.source_qpn, transfer.source_host = number, host
+
+
+def _response(transfer: Transfer, frames: Frames, n: int) -> None:
+    """What the first response says of its ends; and each that refuses something."""
+    i, kind = frames.places[n], frames.headers.syndrome[n] & _SYNDROME
+    if kind != ACK:
+        transfer.marks |= Mark.RNR if kind == RNR_NAK else Mark.NAK
+    transfer.is_answered = True
+    if transfer.source_qpn == UNKNOWN:
+        transfer.source_qpn = frames.headers.dqpn[n]
+    if not transfer.target_host and frames.blocks.flags[i] & 3 == OUTBOUND:
+        transfer.target_host = node_of(frames.batch.interfaces[frames.blocks.interface[i]].name)
+
+
+def _first_request(transfer: Transfer, frames: Frames, n: int) -> None:
+    """What the first request of a transfer says of its ends."""
+    headers, i = frames.headers, frames.places[n]
+    interface = frames.blocks.interface[i]
+    opcode = headers.opcode[n]
+    transfer.interface = frames.where[n]
+    if not transfer.op and (ROLES[opcode] == Role.CONGESTION or headers.mad_class[n]):
+        conversation_of(frames, n).describe(transfer)
+    else:
+        transfer.service = transfer.service or SERVICES[opcode]
+    transfer.target_qpn = headers.dqpn[n]
+    transfer.source, transfer.target = frames.addresses(n)
+    if headers.headers[n] & _DETH:
+        transfer.source_qpn = headers.source_qpn[n]
+    node = node_of(frames.batch.interfaces[interface].name)
+    direction = frames.blocks.flags[i] & 3
+    if direction == OUTBOUND and not transfer.source_host:
+        transfer.source_host = node
+    elif direction == INBOUND and not transfer.target_host:
+        transfer.target_host = node
+
+
+def _request(transfer: Transfer, frames: Frames, n: int) -> None:
+    """What a request, which is no repeated one, says of the work."""
+    headers = frames.headers
+    verb = VERBS[headers.opcode[n]]
+    if transfer.wqe_bytes == UNKNOWN and verb and (not transfer.op or "WITH" in verb):
+        transfer.op = verb
+    if headers.headers[n] & _ATOMIC_ETH:
+        transfer.payload_bytes = ATOMIC_BYTES
+    elif headers.headers[n] & _RETH:
+        transfer.payload_bytes = headers.dma_bytes[n]
+    elif verb.startswith("SEND") and transfer.service:  # CM messages have none, nor a length
+        transfer.payload_bytes += frames.payload_bytes(n)

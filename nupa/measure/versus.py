@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""RDMA against TCP on one fabric: the same fio job by verbs, and over nupa_net0.
+
+Neither is pinned: TCP has work for more threads than there are programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nupa.base.errors import NupaError
+from nupa.fabric import Fabric
+from nupa.programs import fio
+from nupa.programs.pair import NUPA, ProgramPair, nupa_run
+
+
+class NetworkError(Exception):
+    """The hosts have no network: what `nupa net up` says."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One block size and depth, by both."""
+
+    block_bytes: int
+    depth: int
+    rdma: fio.Rate
+    tcp: fio.Rate
+
+    @property
+    def ratio(self) -> float:
+        """RDMA / TCP, in bytes/s and so in operations/s."""
+        return self.rdma.bytes_per_s / self.tcp.bytes_per_s
+
+
+@contextmanager
+def network(fabric: str) -> Iterator[None]:
+    """nupa_net0 for each host of *fabric*, as long as the block runs.
+
+    NetworkError: there is none, and nothing of it stays; or it could not be taken away.
+    """
+    # Here: they bring pyroute2.
+    from nupa.netdev.down import down
+    from nupa.netdev.up import Wish, up
+
+    try:
+        up(fabric, Wish())
+    except NupaError as error:
+        raise NetworkError(" ".join(str(error).split())) from error
+    try:
+        yield
+    finally:
+        left = down(fabric).left
+        if left:
+            said = "; ".join(f"{host}: {why}" for host, why in left.items())
+            raise NetworkError(f"interfaces stay: {said}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a contest is held.  *hosts*: the server's and the client's; *address*: the server's."""
+
+    fabric: str
+    hosts: tuple[str, str]
+    address: str
+    mover: str | None = None
+
+    def command(self, job: fio.Job, role: fio.Role) -> list[str]:
+        host = self.hosts[0 if role == "server" else 1]
+        argv = job.command(role)
+        if job.carrier == "rdma":
+            return nupa_run(argv, fabric=self.fabric, host=host, mover=self.mover)
+        return [*NUPA, "net", "exec", "--fabric", self.fabric, host, "--", *argv]
+
+
+def place(fabric: str, hosts: tuple[str, str], mover: str | None) -> Place:
+    """By the fabric's own table of hosts.  NupaError: there is no such fabric or host."""
+    with Fabric.open(fabric) as found:
+        return Place(fabric, hosts, found.host(hosts[0]).ipv4, mover)
+
+
+def run(
+    job: fio.Job,
+    place: Place,
+    *,
+    deadline_s: float = 20.0,
+    tick: Callable[[float], None] | None = None,
+) -> fio.Rate:
+    """One job.  ProgramError: a fio failed or was not done; FioError: it measured nothing."""
+    with ProgramPair(
+        place.command(job, "server"),
+        place.command(job, "client"),
+        env=job.environment(),
+        ready=fio.READY,
+        deadline_s=deadline_s,
+        tick=tick,
+    ) as pair:
+        pair.start_server()
+        pair.start_client()
+        return fio.parse(pair.wait().check().client.stdout)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""scapy layers of management datagrams, and of the messages of connection management on QP 1.
+
+    >>> from nupa.packet.scapy.cm import MAD, REQ, IPCM
+    >>> mad = MAD() / REQ(service_id=0x1064712) / IPCM(source="::10.0.0.1") / b"hello"
+    >>> len(mad), MAD(bytes(mad))[IPCM].source, MAD(bytes(mad)).load[:5]
+    (256, '::10.0.0.1', b'hello')
+
+Private data is the payload of a message; the MAD fills it up to its 256 bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from scapy.error import Scapy_Exception
+from scapy.fields import StrFixedLenField
+from scapy.packet import bind_bottom_up, bind_top_down
+
+from nupa.packet.scapy.fields import Layer, fields_of
+from nupa.packet.scapy.transport import DETH, GSI_QKEY, QP1
+from nupa.packet.tables import cm as tables
+
+COMM_MGT = 0x07
+_SEND = 0x03
+_CLASS_VERSION = 2
+
+__all__ = [
+    "APR",
+    "DREP",
+    "DREQ",
+    "IPCM",
+    "LAP",
+    "MAD",
+    "MRA",
+    "REJ",
+    "REP",
+    "REQ",
+    "RTU",
+    "SIDR_REP",
+    "SIDR_REQ",
+]
+
+
+class MAD(Layer):
+    """The common header; filled up with zeros to 256 bytes."""
+
+    name = "MAD"
+    layout = tables.MAD
+    fields_desc = fields_of(layout)
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        return (pkt + pay).ljust(tables.MAD_BYTES, b"\0")
+
+
+class _Message(Layer):
+    """A message of connection management."""
+
+    information_bytes_max: ClassVar[int] = 0
+
+    def do_dissect(self, s: bytes) -> bytes:
+        needed = self.layout.bytes + self.information_bytes_max
+        if len(s) < needed:
+            raise Scapy_Exception(
+                f"{self.layout.text}: {needed} bytes are needed, {len(s)} are there"
+            )
+        return super().do_dissect(s)
+
+
+class _Requesting(_Message):
+    """Private data begins with IP addresses where the service is an IP port."""
+
+    def guess_payload_class(self, payload: bytes) -> Any:
+        if self.service_id >> 24 == tables.IP_SERVICE_PREFIX:
+            return IPCM
+        return super().guess_payload_class(payload)
+
+
+class _Informing(_Message):
+    """A layout that ends with additional information, 72 bytes."""
+
+    information_bytes_max = tables.INFORMATION_BYTES
+
+
+def _information() -> StrFixedLenField:
+    return StrFixedLenField(
+        "information", bytes(tables.INFORMATION_BYTES), tables.INFORMATION_BYTES
+    )
+
+
+class REQ(_Requesting):
+    name = "REQ"
+    layout = tables.REQ
+    fields_desc = fields_of(layout)
+
+
+class MRA(_Message):
+    name = "MRA"
+    layout = tables.MRA
+    fields_desc = fields_of(layout)
+
+
+class REJ(_Informing):
+    name = "REJ"
+    layout = tables.REJ
+    fields_desc = [*fields_of(layout), _information()]  # noqa: RUF012
+
+
+class REP(_Message):
+    name = "REP"
+    layout = tables.REP
+    fields_desc = fields_of(layout)
+
+
+class RTU(_Message):
+    name = "RTU"
+    layout = tables.RTU
+    fields_desc = fields_of(layout)
+
+
+class DREQ(_Message):
+    name = "DREQ"
+    layout = tables.DREQ
+    fields_desc = fields_of(layout)
+
+
+class DREP(_Message):
+    name = "DREP"
+    layout = tables.DREP
+    fields_desc = fields_of(layout)
+
+
+class LAP(_Message):
+    name = "LAP"
+    layout = tables.LAP
+    fields_desc = fields_of(layout)
+
+
+class APR(_Informing):
+    name = "APR"
+    layout = tables.APR
+    fields_desc = [*fields_of(layout), _information()]  # noqa: RUF012
+
+
+class SIDR_REQ(_Requesting):  # noqa: N801 (the message's name)
+    name = "SIDR_REQ"
+    layout = tables.SIDR_REQ
+    fields_desc = fields_of(layout)
+
+
+class SIDR_REP(_Informing):  # noqa: N801 (the message's name)
+    name = "SIDR_REP"
+    layout = tables.SIDR_REP
+    fields_desc = [*fields_of(layout), _information()]  # noqa: RUF012
+
+
+class IPCM(Layer):
+    """Addresses of rdma_cm, in front of what the program calls private data.  IPv4 addresses stand
+    in the last four bytes: `::10.0.0.1`."""
+
+    name = "IPCM"
+    layout = tables.IPCM
+    fields_desc = fields_of(layout)
+
+
+MESSAGES: dict[str, type[_Message]] = {
+    cls.__name__: cls for cls in (REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP, LAP, APR)
+}
+
+bind_bottom_up(DETH, MAD)  # which asks on QP 1 only
+bind_top_down(DETH, MAD, qkey=GSI_QKEY, srcqp=QP1)
+for _attribute, _message in tables.ATTRIBUTES.items():
+    bind_bottom_up(MAD, MESSAGES[_message], mgmt_class=COMM_MGT, attribute_id=_attribute)
+    bind_top_down(
+        MAD,
+        MESSAGES[_message],
+        mgmt_class=COMM_MGT,
+        class_version=_CLASS_VERSION,
+        method=_SEND,
+        attribute_id=_attribute,
+    )

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Layouts of packets and records as tables.  No scapy."""
