@@ -34,7 +34,7 @@ def _per_s(work: Callable[[], int], seconds: float) -> float:
 
 def _frames() -> list[bytes]:
     """RC, UC and UD as they are on a wire, but for connection management."""
-    from tests.unit import roce_dialogues
+    from tests.unit.packet import roce_dialogues
 
     names = set(roce_dialogues.NAMES) - {"connection", "extended"}
     return [bytes(packet) for packet in roce_dialogues.packets(*sorted(names))]

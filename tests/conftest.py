@@ -51,11 +51,11 @@ SLOW = (
     "programs/test_cm_faults.py",
     "soak/",
     "suites/",
-    "unit/test_cxl_fm_soak.py",
-    "unit/test_demo_command.py",
-    "unit/test_demo_suite.py",
-    "unit/test_fault_mixtures.py",
-    "unit/test_packet_transport.py",
+    "unit/cxl/fm/test_soak.py",
+    "unit/measure/test_command.py",
+    "unit/measure/test_suite.py",
+    "unit/fabric/test_fault_mixtures.py",
+    "unit/packet/test_transport.py",
 )
 #: Of tests of real processes `make test` takes the mover that the engine chooses, and ourselves.
 OTHER_WAYS = {"cma", "relay", "pool", "denied", "nobody"}

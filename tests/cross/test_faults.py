@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from nupa.fabric import Fabric, Fault, Faulty
 from nupa.fabric.topology import star
-from tests.unit.fault_mixtures import BRIEF, FAULTS_MAX, LOSSY, mixtures, under, wait_judged
+from tests.unit.fabric.fault_mixtures import BRIEF, FAULTS_MAX, LOSSY, mixtures, under, wait_judged
 
 from .conftest import Pair
 from .node import pattern

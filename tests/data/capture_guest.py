@@ -12,7 +12,7 @@ ports, behind the first of these a type 3 device with 256 MiB.  What is kept, al
     registers    of both: {place: {offset: 32 bits}}, what is not 0, read through QEMU's monitor
     cedt         ACPI's table of host bridges and windows, in hex
 
-Needs pciutils.  It is run by hand: tests/unit/test_cxl_linux.py reads the file.
+Needs pciutils.  It is run by hand: tests/unit/cxl/host/test_linux.py reads the file.
 """
 
 from __future__ import annotations

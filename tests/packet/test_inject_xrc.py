@@ -27,7 +27,7 @@ from nupa.verbs import (
 )
 from nupa.verbs import enums as e
 from tests.packet.scene import End
-from tests.unit.test_verbs_xrc import make_srq
+from tests.unit.verbs.queues.test_xrc import make_srq
 
 
 @dataclass

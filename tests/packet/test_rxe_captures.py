@@ -20,7 +20,7 @@ from nupa.packet.fast import Fault, Icrc, Layer
 from nupa.packet.scapy.transport import BTH
 from nupa.packet.tables.opcodes import NAMES, OPCODES
 from nupa.replay import replay
-from tests.unit.test_packet_tshark import both, compare
+from tests.unit.packet.test_tshark import both, compare
 
 DATA = Path(__file__).parent.parent / "data"
 ETH0, ANY = DATA / "rxe_eth0.pcap", DATA / "rxe_any.pcap"

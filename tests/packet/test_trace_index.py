@@ -28,7 +28,7 @@ from nupa.packet.tables.opcodes import OPCODES
 from nupa.packet.tables.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA
 from tests.packet import trace_scenes
 from tests.packet.trace_scenes import Scene
-from tests.unit import roce_dialogues
+from tests.unit.packet import roce_dialogues
 
 Reading = Callable[[Scene | bytes], Index]
 

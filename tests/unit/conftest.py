@@ -14,7 +14,7 @@ from nupa.verbs import CQ, MR, PD, QP, WC, CompChannel, Context, QPAttr, QPCap, 
 from nupa.verbs import enums as e
 
 if TYPE_CHECKING:
-    from .vm_world import World
+    from tests.unit.vm.world import World
 
 ALL_ACCESS = (
     e.IBV_ACCESS_LOCAL_WRITE
@@ -134,7 +134,7 @@ def end(make_end: Callable[..., End]) -> End:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Machines of this test alone."""
-    from .vm_world import make_world
+    from tests.unit.vm.world import make_world
 
     with make_world(monkeypatch) as world:
         yield world
