@@ -6,8 +6,8 @@
  * measured both as a window and by a plain mmap.  Samples take turns. */
 #include "bench_fabric.h"
 
-#include "region.h"
-#include "view.h"
+#include "region/region.h"
+#include "region/view.h"
 
 #define SAMPLE_NS 200000u
 #define LINE_BYTES 64u

@@ -16,41 +16,36 @@ from pathlib import Path
 
 from cffi import FFI
 
-BINDING = Path(__file__).resolve().parent
-ENGINE = BINDING.parent / "engine"
-NETDEV = BINDING.parent / "netdev"
-PACKET = BINDING.parent / "packet"
-CAPTURE = BINDING.parent / "capture"
-CXL = BINDING.parent / "cxl"
+CSRC = Path(__file__).resolve().parents[1]
 
 # In the order of their dependence.
 HEADERS = (
-    ENGINE / "layout.h",
-    ENGINE / "segment.h",
-    ENGINE / "region.h",
-    BINDING / "verbs_cdef.h",
-    ENGINE / "nupa.h",
-    ENGINE / "batch.h",
-    ENGINE / "fault.h",
-    ENGINE / "inject.h",
-    BINDING / "perf.h",
-    BINDING / "rdma_cdef.h",
-    NETDEV / "netdev.h",
-    PACKET / "pcapng.h",
-    PACKET / "opcodes.h",
-    PACKET / "decode.h",
-    PACKET / "records.h",
-    CAPTURE / "watch.h",
-    CAPTURE / "watch_index.h",
-    ENGINE / "view.h",
-    CXL / "hdm.h",
-    CXL / "poison.h",
-    CXL / "transact.h",
-    CXL / "snoop.h",
-    CXL / "cache.h",
-    CXL / "flit.h",
-    CXL / "flit_way.h",
-    CXL / "rate.h",
+    "engine/segment/layout.h",
+    "engine/segment/segment.h",
+    "region/region.h",
+    "binding/verbs_cdef.h",
+    "engine/device/nupa.h",
+    "engine/queue/batch.h",
+    "engine/fault/fault.h",
+    "engine/inject/inject.h",
+    "perf/perf.h",
+    "binding/rdma_cdef.h",
+    "netdev/netdev.h",
+    "packet/pcapng.h",
+    "packet/opcodes.h",
+    "packet/decode.h",
+    "packet/records.h",
+    "capture/watch.h",
+    "capture/watch_index.h",
+    "region/view.h",
+    "cxl/hdm.h",
+    "cxl/poison.h",
+    "cxl/transact.h",
+    "cxl/snoop.h",
+    "cxl/cache.h",
+    "cxl/flit.h",
+    "cxl/flit_way.h",
+    "cxl/rate.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)
 
@@ -82,10 +77,9 @@ def marked(text: str, name: str) -> str:
 def engine_source() -> FFI:
     """The FFI whose emit_c_code() writes the module."""
     ffi = FFI()
-    headers = [header for header in HEADERS if header.exists()]
-    for header in headers:
-        ffi.cdef(marked(header.read_text(), header.name))
-    includes = "".join(f'#include "{header.name}"\n' for header in headers)
+    for header in HEADERS:
+        ffi.cdef(marked((CSRC / header).read_text(), header))
+    includes = "".join(f'#include "{header}"\n' for header in HEADERS)
     ffi.set_source("nupa._engine", includes)
     return ffi
 

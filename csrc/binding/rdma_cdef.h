@@ -5,9 +5,9 @@
 #ifndef NUPA_RDMA_CDEF_H
 #define NUPA_RDMA_CDEF_H
 
-#include "rdma_abi.h"
+#include "abi/rdma_abi.h"
 
-/* csrc/rdmacm/rdma_internal.h: a channel and an id though no device is in the environment. */
+/* csrc/librdmacm/rdma_internal.h: a channel and an id though no device is in the environment. */
 struct rdma_event_channel *rdma_channel_open(void);
 int rdma_create_id_on(struct ibv_context *verbs, struct rdma_event_channel *channel,
 		      struct rdma_cm_id **id, void *context, enum rdma_port_space ps,

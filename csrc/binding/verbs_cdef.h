@@ -5,9 +5,9 @@
 #ifndef NUPA_VERBS_CDEF_H
 #define NUPA_VERBS_CDEF_H
 
-#include "batch.h"
-#include "nupa.h"
-#include "verbs_abi_inline.h"
+#include "engine/queue/batch.h"
+#include "engine/device/nupa.h"
+#include "abi/verbs_abi_inline.h"
 
 #if 0
 /* cffi: begin */

@@ -2,13 +2,13 @@
  * CXL.cache messages of the fast channel.  A record tells which line was written; that its consumer
  * has taken what was there before, and so shares it, follows from how rings work.  Shown is the
  * least that coherent caches do: a poll of a line that is not there yet is a hit. */
-#include "cache_line.h"
+#include "capture/cache_line.h"
 
-#include "bytes.h"
-#include "ring.h"
-#include "segment_internal.h"
-#include "verbs_abi.h"
-#include "watch_internal.h"
+#include "capture/bytes.h"
+#include "engine/channel/ring.h"
+#include "engine/segment/segment_internal.h"
+#include "abi/verbs_abi.h"
+#include "capture/watch_internal.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Direct accesses as packets of InfiniBand's transport: what an adapter would send, the request and
  * the answer from the other side. */
-#include "watch_internal.h"
+#include "capture/watch_internal.h"
 
-#include "verbs_abi.h"
+#include "abi/verbs_abi.h"
 
 /* The request and its answer, as one record of a part of them tells. */
 struct direct {

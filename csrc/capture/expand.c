@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * From a record to packets: runs are made of it, and given out packet by packet as far as the
  * buffer has room. */
-#include "bytes.h"
-#include "watch_internal.h"
+#include "capture/bytes.h"
+#include "capture/watch_internal.h"
 
 struct nupa_run *nupa_run_add(struct nupa_watch *watch, uint8_t level, uint8_t kind,
 			      uint64_t transfer, uint16_t flags)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Frames of the netdev. */
-#include "crc.h"
-#include "watch_internal.h"
+#include "packet/crc.h"
+#include "capture/watch_internal.h"
 
 /* What goes to many the netdev sends to one after the other; the source's port has seen the first
  * of these copies only. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queue entries in the public format (nupa/packet/tables/queue.py): big endian, segments behind one
  * another. */
-#include "bytes.h"
-#include "watch_internal.h"
+#include "capture/bytes.h"
+#include "capture/watch_internal.h"
 
-#include "verbs_abi.h"
+#include "abi/verbs_abi.h"
 
 #define FORMAT 1
 #define PSN_UNKNOWN UINT32_MAX

@@ -4,7 +4,7 @@
  *
  * What is remembered has a bounded size: of QPs those used last, of requests those of each QP that
  * may be on their way.  What was forgotten is guessed, as if each message had been one packet. */
-#include "watch_internal.h"
+#include "capture/watch_internal.h"
 
 #include <stdlib.h>
 

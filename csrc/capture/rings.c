@@ -3,10 +3,10 @@
  *
  * They are read by pread, not through a mapping: a page that its owner has given back would be made
  * again by looking at it, or be a SIGBUS where there is no memory. */
-#include "watch_internal.h"
+#include "capture/watch_internal.h"
 
-#include "atomics.h"
-#include "segment_internal.h"
+#include "base/atomics.h"
+#include "engine/segment/segment_internal.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Where a packet is seen: at the ports on its way that are watched, or, if all are, where its
  * source sends it. */
-#include "watch_internal.h"
+#include "capture/watch_internal.h"
 
-#include "atomics.h"
+#include "base/atomics.h"
 
 static void add(struct nupa_cast *cast, uint32_t port, uint32_t host, enum nupa_direction direction)
 {

@@ -2,9 +2,9 @@
  * What crosses the ports of hosts if the engines that move the data are in the switch: they read
  * and write hosts' memory through the hosts' ports.  Data in the pool is what the host itself loads
  * and stores. */
-#include "watch_internal.h"
+#include "capture/watch_internal.h"
 
-#include "verbs_abi.h"
+#include "abi/verbs_abi.h"
 
 /* Addresses that nobody has, so that what goes to them is told apart: the device's doorbells, and
  * the completion queues in a host's memory. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Messages as packets of InfiniBand's transport. */
-#include "watch_internal.h"
+#include "capture/watch_internal.h"
 
-#include "verbs_abi.h"
+#include "abi/verbs_abi.h"
 
 /* AETH, IBTA 9.7.5.2: what NAKs begin with. */
 #define RNR_SYNDROME 0x20

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A watch: registered in the superblock, so that attachments record, and read by its owner. */
-#include "watch_internal.h"
+#include "capture/watch_internal.h"
 
-#include "atomics.h"
-#include "segment_internal.h"
+#include "base/atomics.h"
+#include "engine/segment/segment_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

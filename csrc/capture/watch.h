@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Watching a fabric: reads what the attachments record (csrc/engine/trace.h), puts it in order, and
+ * Watching a fabric: reads what the attachments record (csrc/engine/trace/trace.h), puts it in order, and
  * turns it into packets of the public formats (docs/packet.md).  Trusts nothing that it reads. */
 #ifndef NUPA_WATCH_H
 #define NUPA_WATCH_H
 
-#include "segment.h"
+#include "engine/segment/segment.h"
 
 /* cffi: begin */
 struct nupa_watch;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Packets of a watch as records of a pcapng file. */
-#include "watch_index.h"
+#include "capture/watch_index.h"
 
 #include <string.h>
 

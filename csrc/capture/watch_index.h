@@ -4,8 +4,8 @@
 #ifndef NUPA_WATCH_INDEX_H
 #define NUPA_WATCH_INDEX_H
 
-#include "pcapng.h"
-#include "watch.h"
+#include "packet/pcapng.h"
+#include "capture/watch.h"
 
 /* cffi: begin */
 /* Options that stand in the buffer itself. */

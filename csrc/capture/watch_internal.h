@@ -8,10 +8,10 @@
 #ifndef NUPA_WATCH_INTERNAL_H
 #define NUPA_WATCH_INTERNAL_H
 
-#include "cache_line.h"
-#include "split.h"
-#include "trace.h"
-#include "watch.h"
+#include "capture/cache_line.h"
+#include "capture/split.h"
+#include "engine/trace/trace.h"
+#include "capture/watch.h"
 
 #include <string.h>
 

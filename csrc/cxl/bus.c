@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The bus of transact.h: made, changed while no request is under way, asked, and freed. */
-#include "bus.h"
+#include "cxl/bus.h"
 
-#include "cache.h"
+#include "cxl/cache.h"
 
 #include <errno.h>
 #include <stdlib.h>

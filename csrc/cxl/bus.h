@@ -4,7 +4,7 @@
 #ifndef NUPA_CXL_BUS_H
 #define NUPA_CXL_BUS_H
 
-#include "transact.h"
+#include "cxl/transact.h"
 
 #include <pthread.h>
 

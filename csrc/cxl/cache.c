@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The cache of cache.h: its lines, how it answers snoops, and how it ends. */
-#include "cache.h"
+#include "cxl/cache.h"
 
-#include "bus.h"
+#include "cxl/bus.h"
 
 #include <errno.h>
 #include <stdlib.h>

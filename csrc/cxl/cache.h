@@ -4,8 +4,8 @@
 #ifndef NUPA_CXL_CACHE_H
 #define NUPA_CXL_CACHE_H
 
-#include "snoop.h"
-#include "transact.h"
+#include "cxl/snoop.h"
+#include "cxl/transact.h"
 
 /* cffi: begin */
 enum nupa_cxl_mesi { NUPA_CXL_I, NUPA_CXL_S, NUPA_CXL_E, NUPA_CXL_M };

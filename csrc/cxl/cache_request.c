@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Requests of a host with a cache: hits, and what a miss asks of the memory's snoop filter.
  * CXL 3.1 3.3.5: MemRd for a line to share, MemRd or MemInv for one to own. */
-#include "bus.h"
-#include "cache.h"
+#include "cxl/bus.h"
+#include "cxl/cache.h"
 
 #include <stdlib.h>
 #include <string.h>

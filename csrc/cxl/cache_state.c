@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What can be asked of a cache beside reads and writes: flushes of lines, states, and counts. */
-#include "bus.h"
-#include "cache.h"
+#include "cxl/bus.h"
+#include "cxl/cache.h"
 
 #include <errno.h>
 #include <string.h>

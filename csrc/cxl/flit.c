@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Headers of CXL.mem messages in slots, which both kinds of flits have. */
-#include "flit.h"
+#include "cxl/flit.h"
 
-#include "flit_slot.h"
+#include "cxl/flit_slot.h"
 
 #include <errno.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * 256B flits: CXL 3.1 4.3.2; latency-optimised ones have two halves with a CRC each (6.2.3.1.2),
  * PBR ones are standard flits with one CRC (6.2.3.1.1).  FEC is not modelled: its bytes are 0. */
-#include "flit_crc.h"
-#include "flit_slot.h"
+#include "cxl/flit_crc.h"
+#include "cxl/flit_slot.h"
 
 #include <errno.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * 68B flits: CXL 3.1 4.2, and 6.2.2 for the protocol ID in front. */
-#include "flit_crc.h"
-#include "flit_slot.h"
+#include "cxl/flit_crc.h"
+#include "cxl/flit_slot.h"
 
 #include <errno.h>
 

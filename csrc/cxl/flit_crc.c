@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * CRCs of flits, by a table for each byte of one or two words; made when they are first needed.
  */
-#include "flit_crc.h"
+#include "cxl/flit_crc.h"
 
 #include <endian.h>
 #include <pthread.h>

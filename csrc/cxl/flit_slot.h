@@ -3,7 +3,7 @@
 #ifndef NUPA_CXL_FLIT_SLOT_H
 #define NUPA_CXL_FLIT_SLOT_H
 
-#include "flit.h"
+#include "cxl/flit.h"
 
 #include <endian.h>
 #include <string.h>

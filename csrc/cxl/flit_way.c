@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What each component on the way does with flits. */
-#include "flit_way.h"
+#include "cxl/flit_way.h"
 
-#include "bus.h"
+#include "cxl/bus.h"
 
 #include <errno.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #ifndef NUPA_CXL_FLIT_WAY_H
 #define NUPA_CXL_FLIT_WAY_H
 
-#include "flit.h"
-#include "transact.h"
+#include "cxl/flit.h"
+#include "cxl/transact.h"
 
 /* cffi: begin */
 struct nupa_flit_way {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The table of hdm.h: checked once, then walked for each line. */
-#include "hdm.h"
+#include "cxl/hdm.h"
 
 _Static_assert(sizeof(struct nupa_cxl_node) == 64, "a node is a cache line");
 

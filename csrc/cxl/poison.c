@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The memory of poison.h. */
-#include "poison.h"
+#include "cxl/poison.h"
 
-#include "snoop.h"
+#include "cxl/snoop.h"
 
 #include <errno.h>
 #include <sched.h>

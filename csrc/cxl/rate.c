@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Lines at random places, written or read one at a time. */
-#include "rate.h"
+#include "cxl/rate.h"
 
 #include <string.h>
 #include <time.h>

@@ -4,7 +4,7 @@
 #ifndef NUPA_CXL_RATE_H
 #define NUPA_CXL_RATE_H
 
-#include "transact.h"
+#include "cxl/transact.h"
 
 /* cffi: begin */
 struct nupa_cxl_rate {

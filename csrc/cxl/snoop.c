@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The directory of snoop.h: entries, who is asked for what, and what is counted. */
-#include "snoop.h"
+#include "cxl/snoop.h"
 
-#include "cache.h"
+#include "cxl/cache.h"
 
 #include <errno.h>
 #include <stdlib.h>

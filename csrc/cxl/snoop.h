@@ -4,7 +4,7 @@
 #ifndef NUPA_CXL_SNOOP_H
 #define NUPA_CXL_SNOOP_H
 
-#include "poison.h"
+#include "cxl/poison.h"
 
 #include <pthread.h>
 #include <stddef.h>

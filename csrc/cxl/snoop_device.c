@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What reaches a snoop filter from elsewhere than a cache: the device itself, hosts that have none,
  * and who follows the messages. */
-#include "snoop.h"
+#include "cxl/snoop.h"
 
 #include <errno.h>
 #include <stdlib.h>

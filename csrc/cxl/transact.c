@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Requests of transact.h, one line at a time. */
-#include "transact.h"
+#include "cxl/transact.h"
 
-#include "bus.h"
-#include "cache.h"
+#include "cxl/bus.h"
+#include "cxl/cache.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
 #ifndef NUPA_CXL_TRANSACT_H
 #define NUPA_CXL_TRANSACT_H
 
-#include "hdm.h"
-#include "poison.h"
+#include "cxl/hdm.h"
+#include "cxl/poison.h"
 
 /* cffi: begin */
 enum nupa_cxl_status {

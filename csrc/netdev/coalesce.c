@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Coalescing of UDP datagrams (coalesce.h): those of which the kernel left the checksum to us,
  * since then it leaves it to the receiver as well. */
-#include "coalesce.h"
+#include "netdev/coalesce.h"
 
 #include <arpa/inet.h>
 #include <netinet/ip.h>

@@ -6,7 +6,7 @@
 #ifndef NUPA_COALESCE_H
 #define NUPA_COALESCE_H
 
-#include "frame.h"
+#include "netdev/frame.h"
 
 #define NUPA_COALESCE_MAX_BYTES (16u << 10)
 #define NUPA_COALESCE_MAX_SEGMENTS 64u        /* what Linux takes */

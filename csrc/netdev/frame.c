@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Frames: the checks before the kernel gets one from the fabric, or the fabric one from the kernel,
  * and their way by destination address. */
-#include "frame.h"
+#include "netdev/frame.h"
 
-#include "net.h"
+#include "engine/net/net.h"
 
 static bool gso_valid(const struct virtio_net_hdr_v1 *vnet, uint32_t bytes, uint32_t mtu_bytes)
 {

@@ -2,9 +2,9 @@
  * Interfaces (interface.h): what the pump's thread reads from a TAP goes to the fabric, what comes
  * from the fabric is written to it by whoever runs the engine. */
 #define _GNU_SOURCE
-#include "interface.h"
+#include "netdev/interface.h"
 
-#include "netdev.h"
+#include "netdev/netdev.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
 #ifndef NUPA_INTERFACE_H
 #define NUPA_INTERFACE_H
 
-#include "coalesce.h"
-#include "net.h"
+#include "netdev/coalesce.h"
+#include "engine/net/net.h"
 
 struct nupa_interface {
 	struct nupa_fabric *fabric;

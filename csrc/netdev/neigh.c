@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Who has an address?  The table of hosts knows, so the fabric answers: a request for a host's link
  * address is turned into its reply on the spot and never travels. */
-#include "frame.h"
+#include "netdev/frame.h"
 
 #include <arpa/inet.h>
 #include <netinet/icmp6.h>

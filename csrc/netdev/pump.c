@@ -11,9 +11,9 @@
  *   5  nupa_net_flush B's engine finds it
  *   6  write          the kernel copies it out of the ring into B's TAP, and on to the program */
 #define _GNU_SOURCE
-#include "netdev.h"
+#include "netdev/netdev.h"
 
-#include "interface.h"
+#include "netdev/interface.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * CRC-32, eight bytes at a time by eight tables, which are made when they are first needed. */
-#include "crc.h"
+#include "packet/crc.h"
 
 #include <endian.h>
 #include <pthread.h>

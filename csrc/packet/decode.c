@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Headers of packets, from the link on.  All that is read comes from a wire or a file; each length
  * is checked against the packet's end before it is believed. */
-#include "pcapng.h"
-#include "walk.h"
+#include "packet/pcapng.h"
+#include "packet/walk.h"
 
 #include <assert.h>
 #include <string.h>

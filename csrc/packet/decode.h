@@ -4,7 +4,7 @@
 #ifndef NUPA_PACKET_DECODE_H
 #define NUPA_PACKET_DECODE_H
 
-#include "opcodes.h"
+#include "packet/opcodes.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The opcodes of IBTA table 38, annexes A14 (XRC), A17 (CNP) and A19 (FLUSH, ATOMIC WRITE). */
-#include "opcodes.h"
+#include "packet/opcodes.h"
 
 #define RDETH NUPA_HEADER_RDETH
 #define XRCETH NUPA_HEADER_XRCETH

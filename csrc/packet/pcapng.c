@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Finds packets in a pcapng file.  All that is read comes from the file, and is checked. */
-#include "pcapng.h"
+#include "packet/pcapng.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Writes packets as blocks of a pcapng file.  Records come from a scan, or from whoever captures;
  * neither is believed to lie inside the data. */
-#include "pcapng.h"
+#include "packet/pcapng.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Records of NUPA's link type.  All that is read comes from a file; nothing is read behind its
  * end. */
-#include "records.h"
+#include "packet/records.h"
 
 #include <assert.h>
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #ifndef NUPA_PACKET_RECORDS_H
 #define NUPA_PACKET_RECORDS_H
 
-#include "decode.h"
+#include "packet/decode.h"
 
 #include <stddef.h>
 #include <stdint.h>

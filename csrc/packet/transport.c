@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The InfiniBand transport of a packet: BTH, its extended headers (IBTA 9.2, 9.3) and the ICRC. */
-#include "crc.h"
-#include "walk.h"
+#include "packet/crc.h"
+#include "packet/walk.h"
 
 #include <string.h>
 

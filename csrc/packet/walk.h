@@ -3,7 +3,7 @@
 #ifndef NUPA_PACKET_WALK_H
 #define NUPA_PACKET_WALK_H
 
-#include "decode.h"
+#include "packet/decode.h"
 
 #include <stdbool.h>
 

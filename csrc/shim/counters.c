@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The counters of the host's port, as `nupa show` has them: the flows of every attachment, past and
  * present, that passed the port; and what they dropped, did again or did not believe. */
-#include "shim.h"
+#include "shim/shim.h"
 
-#include "atomics.h"
-#include "segment_internal.h"
+#include "base/atomics.h"
+#include "engine/segment/segment_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
  * The files that clients of a kernel's RDMA device read, by their paths, and what stands in each:
  * words and units as in the kernel's Documentation/ABI/stable/sysfs-class-infiniband. */
 #define _GNU_SOURCE
-#include "shim.h"
+#include "shim/shim.h"
 
-#include "engine.h"
+#include "engine/device/engine.h"
 
 #include <stdio.h>
 

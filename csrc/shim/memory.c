@@ -3,9 +3,9 @@
  * it goes on doing so where memory is promoted (promote.h) while it is registered, the pages are
  * taken from the memfd instead. */
 #define _GNU_SOURCE
-#include "shim.h"
+#include "shim/shim.h"
 
-#include "promote_internal.h"
+#include "engine/memory/promote_internal.h"
 
 #include <errno.h>
 #include <sys/mman.h>

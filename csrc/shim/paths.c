@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Which paths are ours, and where their copies lie: one prefix for another, nothing else. */
 #define _GNU_SOURCE
-#include "shim.h"
+#include "shim/shim.h"
 
-#include "atomics.h"
+#include "base/atomics.h"
 
 #include <errno.h>
 #include <stdio.h>

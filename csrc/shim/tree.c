@@ -3,10 +3,10 @@
  * programs, removed with the fabric.  Made by whoever looks first: in a folder of its own, which is
  * renamed when it is complete.  Nothing here waits for another process, and no fd stays open. */
 #define _GNU_SOURCE
-#include "shim.h"
+#include "shim/shim.h"
 
-#include "engine.h"
-#include "owner.h"
+#include "engine/device/engine.h"
+#include "base/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>

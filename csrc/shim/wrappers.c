@@ -7,9 +7,9 @@
 /* The symbols themselves are defined here, not what headers make of their names. */
 #undef _FORTIFY_SOURCE
 #undef _FILE_OFFSET_BITS
-#include "shim.h"
+#include "shim/shim.h"
 
-#include "atomics.h"
+#include "base/atomics.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

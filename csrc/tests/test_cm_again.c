@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Messages of connection management that are lost, late or there twice (IBTA 12.9): they are sent
  * again, answered again, given up in the end, and never executed twice. */
-#include "cm_end.h"
-#include "cm_internal.h"
-#include "faults.h"
+#include "tests/support/cm_end.h"
+#include "librdmacm/cm/cm_internal.h"
+#include "tests/support/faults.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Connections by rdma_cm: made, refused, ended; what both sides learn of each other. */
-#include "cm_end.h"
-#include "end.h"
+#include "tests/support/cm_end.h"
+#include "tests/support/end.h"
 
 #include <poll.h>
 #include <string.h>

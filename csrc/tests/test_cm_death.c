@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What goes wrong around rdma_cm: processes that die or stop, links that are down, answers that
  * never come, messages that lie. */
-#include "cm_end.h"
-#include "cm_internal.h"
-#include "end.h"
+#include "tests/support/cm_end.h"
+#include "librdmacm/cm/cm_internal.h"
+#include "tests/support/end.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -2,9 +2,9 @@
  * Everything in rdma_cm that names a peer, a channel, a QP or an event channel, against each way in
  * which those end (the table in cm_internal.h), at each stage of a connection.  AddressSanitizer
  * sees what still names one afterwards. */
-#include "cm_end.h"
-#include "cm_internal.h"
-#include "end.h"
+#include "tests/support/cm_end.h"
+#include "librdmacm/cm/cm_internal.h"
+#include "tests/support/end.h"
 
 #include <fcntl.h>
 #include <poll.h>

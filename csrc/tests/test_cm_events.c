@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Events of rdma_cm: channels, migration, acknowledgement, synchronous calls, multicast. */
-#include "cm_end.h"
-#include "end.h"
+#include "tests/support/cm_end.h"
+#include "tests/support/end.h"
 
 #include <fcntl.h>
 #include <netdb.h>

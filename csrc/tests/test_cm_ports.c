@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Addresses and ports of rdma_cm: who may be bound where, across processes, and who of several
  * listeners has a request. */
-#include "cm_end.h"
-#include "end.h"
-#include "engine.h"
+#include "tests/support/cm_end.h"
+#include "tests/support/end.h"
+#include "engine/device/engine.h"
 
 #include <arpa/inet.h>
 #include <signal.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Caches of several hosts over one memory: which messages each access costs, and what is lost when
  * a link or a host goes. */
-#include "bus.h"
-#include "coherent.h"
-#include "runner.h"
+#include "cxl/bus.h"
+#include "tests/support/coherent.h"
+#include "tests/support/runner.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Flits: their CRCs by other means, messages there and back, and that nothing damaged is taken. */
-#include "flit.h"
-#include "flit_crc.h"
+#include "cxl/flit.h"
+#include "cxl/flit_crc.h"
 #include "support/runner.h"
 
 #include <errno.h>

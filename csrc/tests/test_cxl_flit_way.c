@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Requests as flits end as requests of transact.h do, at the same ports and for the same reasons.
  */
-#include "rate.h"
+#include "cxl/rate.h"
 #include "support/flits.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The table of csrc/cxl/hdm.h beside a slow model: trees that are walked by division and by single
  * bits, as the specification's text does. */
-#include "hdm.h"
+#include "cxl/hdm.h"
 #include "support/runner.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Requests through a bus: two interleaved devices behind one switch, and what can go wrong. */
 #include "support/runner.h"
-#include "transact.h"
+#include "cxl/transact.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A peer that is killed, whatever it is doing: the other side hears of it within a second, nothing
  * hangs, and the fabric serves the next. */
-#include "atomics.h"
-#include "target.h"
+#include "base/atomics.h"
+#include "tests/support/target.h"
 
 #include <errno.h>
 #include <pthread.h>

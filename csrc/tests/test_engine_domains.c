@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Parent and thread domains, moderated completion events, queues that change their size, alternate
  * paths. */
-#include "end.h"
-#include "engine.h"
+#include "tests/support/end.h"
+#include "engine/device/engine.h"
 
 #include <errno.h>
 #include <poll.h>

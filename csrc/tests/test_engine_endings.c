@@ -25,8 +25,8 @@
  *   net->asleep, idle, room       channel   unlock; failure only marks it     test_netdev_pump
  *   all, in a child after fork    all       nothing: a copy nobody waits for  here
  */
-#include "engine.h"
-#include "target.h"
+#include "engine/device/engine.h"
+#include "tests/support/target.h"
 
 #include <errno.h>
 #include <fcntl.h>

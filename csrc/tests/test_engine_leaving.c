@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A peer that destroys its QPs and leaves, as programs do when they are done: what it took is
  * acknowledged, and what nobody took is answered by nobody, as on a network. */
-#include "engine.h"
-#include "target.h"
+#include "engine/device/engine.h"
+#include "tests/support/target.h"
 
 #include <sched.h>
 #include <signal.h>

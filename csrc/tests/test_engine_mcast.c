@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Multicast: who gets a datagram to a group, what is refused, and what a hostile or a stopped
  * member can do to others. */
-#include "end.h"
-#include "engine.h"
+#include "tests/support/end.h"
+#include "engine/device/engine.h"
 
 #include <errno.h>
 #include <signal.h>

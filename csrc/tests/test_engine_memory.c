@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions that change, that may not be there, that are nothing, device memory, second handles; and
  * keys that are taken away while a peer writes. */
-#include "atomics.h"
-#include "target.h"
+#include "base/atomics.h"
+#include "tests/support/target.h"
 
 #include <errno.h>
 #include <fcntl.h>

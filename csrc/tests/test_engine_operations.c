@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Every operation of RC, UC and UD, by every mover, within one process and between two. */
-#include "target.h"
+#include "tests/support/target.h"
 
 #include <string.h>
 

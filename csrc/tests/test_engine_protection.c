@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What must not be done with memory is refused, and leaves it as it was: bounds, keys, access, PDs,
  * invalidation, deregistration while a peer writes. */
-#include "atomics.h"
-#include "target.h"
+#include "base/atomics.h"
+#include "tests/support/target.h"
 
 #include <errno.h>
 #include <pthread.h>

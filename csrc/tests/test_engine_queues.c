@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queues at their limits, errors and events: SRQs, CQ overrun, the order of flushes, SQD,
  * completion channels, asynchronous events. */
-#include "end.h"
-#include "engine.h"
+#include "tests/support/end.h"
+#include "engine/device/engine.h"
 
 #include <errno.h>
 #include <poll.h>

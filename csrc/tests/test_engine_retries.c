@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a requester does when the other end cannot take its request now: no receive, not ready, no
  * path; how long it tries, and that nothing is lost, doubled or out of order. */
-#include "target.h"
+#include "tests/support/target.h"
 
 #include <sched.h>
 #include <string.h>

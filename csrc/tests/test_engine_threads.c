@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Many threads on one attachment: each with queues of its own, some making and destroying objects,
  * some waiting for events, while others come and go.  TSan is the judge. */
-#include "atomics.h"
-#include "end.h"
+#include "base/atomics.h"
+#include "tests/support/end.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * XRC: a sending QP, a receiving QP, and SRQs of its domain in this process and in another. */
-#include "engine.h"
-#include "faults.h"
+#include "engine/device/engine.h"
+#include "tests/support/faults.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Faults, one kind at a time: what each does to messages, what is counted, and that RC notices
  * nothing of those that a requester can make good. */
-#include "faults.h"
+#include "tests/support/faults.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Faults that programs notice: poison, ports that go down, completions that do not come, QPs that
  * end; what unreliable services lose; and that all is as before when there are no faults. */
-#include "engine.h"
-#include "faults.h"
-#include "target.h"
+#include "engine/device/engine.h"
+#include "tests/support/faults.h"
+#include "tests/support/target.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
  *
  * Each flow is a QP that asks its partner for everything: sends and writes with immediate data that
  * bear their number, reads of known data, and atomics whose results count those before them. */
-#include "end.h"
-#include "fault.h"
+#include "tests/support/end.h"
+#include "engine/fault/fault.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The table of faults: its limits, what is refused, which messages are hit and how often, and that
  * attachments go by it at once. */
-#include "engine.h"
-#include "faults.h"
-#include "target.h"
+#include "engine/device/engine.h"
+#include "tests/support/faults.h"
+#include "tests/support/target.h"
 
 #include <errno.h>
 #include <string.h>

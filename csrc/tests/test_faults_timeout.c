@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Faults of kind TIMEOUT: a requester gives a peer up that takes nothing, as hardware does; without
  * one it waits. */
-#include "faults.h"
-#include "target.h"
+#include "tests/support/faults.h"
+#include "tests/support/target.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * lists; two threads on one context.  Each call succeeds or says an errno; sanitizers see the rest.
  * Pointers are good: hardware libraries, too, crash on others.  NUPA_FUZZ_SECONDS says for how
  * long; the seed is printed. */
-#include "end.h"
+#include "tests/support/end.h"
 
 #include <errno.h>
 #include <fcntl.h>

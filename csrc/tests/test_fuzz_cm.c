@@ -2,9 +2,9 @@
  * Messages of connection management that no partner would send, to listeners and to identifiers in
  * each state: connections may fail or come out of nowhere, nothing else happens.
  * NUPA_FUZZ_SECONDS says for how long; the seed is printed. */
-#include "cm_end.h"
-#include "cm_internal.h"
-#include "engine.h"
+#include "tests/support/cm_end.h"
+#include "librdmacm/cm/cm_internal.h"
+#include "engine/device/engine.h"
 
 #include <fcntl.h>
 #include <string.h>

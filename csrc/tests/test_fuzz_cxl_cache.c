@@ -2,9 +2,9 @@
  * Random requests of 2 to 8 hosts, of the device and of links, against plain bytes: every read has
  * what was last written, and what has to hold holds after each.  The seed is printed;
  * NUPA_FUZZ_SECONDS says for how long. */
-#include "bus.h"
-#include "coherent.h"
-#include "runner.h"
+#include "cxl/bus.h"
+#include "tests/support/coherent.h"
+#include "tests/support/runner.h"
 
 #include <stdlib.h>
 #include <string.h>

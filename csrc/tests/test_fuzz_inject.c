@@ -2,11 +2,11 @@
  * Packets that nobody would send, injected at a queue pair of each type in each state: each has its
  * verdict, and none touches memory beyond its region.  NUPA_FUZZ_SECONDS says for how long; the
  * seed is printed. */
-#include "crc.h"
-#include "end.h"
-#include "engine.h"
-#include "inject.h"
-#include "opcodes.h"
+#include "packet/crc.h"
+#include "tests/support/end.h"
+#include "engine/device/engine.h"
+#include "engine/inject/inject.h"
+#include "packet/opcodes.h"
 
 #include <endian.h>
 #include <string.h>

@@ -2,9 +2,9 @@
  * Packets that were damaged, cut off or never were any, each in memory of exactly its size: what is
  * decoded lies in it, and what is not damaged is understood.  NUPA_FUZZ_SECONDS says for how long;
  * the seed is printed. */
-#include "crc.h"
-#include "decode.h"
-#include "runner.h"
+#include "packet/crc.h"
+#include "packet/decode.h"
+#include "tests/support/runner.h"
 
 #include <string.h>
 

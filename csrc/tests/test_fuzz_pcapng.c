@@ -2,8 +2,8 @@
  * Files that were damaged, in memory of exactly their size: what is found in them lies in them,
  * every packet that is not damaged is found, and what was found is written and found again.  The
  * seed is printed. */
-#include "pcapng.h"
-#include "runner.h"
+#include "packet/pcapng.h"
+#include "tests/support/runner.h"
 
 #include <string.h>
 

@@ -3,9 +3,9 @@
  * lies in their rings, faults, and ports that go down.  Each connection that was asked for ends
  * with an event, and nothing is left (AddressSanitizer).  NUPA_FUZZ_SECONDS says for how long; the
  * seed is printed. */
-#include "cm_end.h"
-#include "cm_internal.h"
-#include "faults.h"
+#include "tests/support/cm_end.h"
+#include "librdmacm/cm/cm_internal.h"
+#include "tests/support/faults.h"
 
 #include <fcntl.h>
 #include <signal.h>

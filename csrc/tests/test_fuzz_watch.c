@@ -2,9 +2,9 @@
  * Rings of processes that are hostile, or died in the middle: what a watch makes of them lies in
  * its buffer, is no longer than it says, and comes to an end.  NUPA_FUZZ_SECONDS says for how long;
  * the seed is printed. */
-#include "end.h"
-#include "recorder.h"
-#include "watch.h"
+#include "tests/support/end.h"
+#include "tests/support/recorder.h"
+#include "capture/watch.h"
 
 #include <stdlib.h>
 #include <string.h>

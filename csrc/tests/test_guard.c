@@ -3,9 +3,9 @@
  * handlers it has and whenever it sets them. */
 #define _GNU_SOURCE
 /* Also the moves that this processor would not choose. */
-#include "guard_copy.c" /* NOLINT(bugprone-suspicious-include) */
+#include "base/guard_copy.c" /* NOLINT(bugprone-suspicious-include) */
 
-#include "runner.h"
+#include "tests/support/runner.h"
 
 #include <errno.h>
 #include <pthread.h>

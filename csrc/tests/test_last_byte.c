@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Programs poll the last byte of a WRITE: when it is there, all of it is, by each mover. */
-#include "atomics.h"
-#include "promoted.h"
-#include "target.h"
+#include "base/atomics.h"
+#include "tests/support/promoted.h"
+#include "tests/support/target.h"
 
 #include <pthread.h>
 #include <sched.h>

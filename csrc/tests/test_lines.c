@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Lines of the fast channel that were written, as the tags of rings say it. */
-#include "end.h"
-#include "engine.h"
-#include "recorder.h"
+#include "tests/support/end.h"
+#include "engine/device/engine.h"
+#include "tests/support/recorder.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The biased lock of lock.h: nobody gets in beside a holder, whoever has the bias. */
-#include "lock.h"
+#include "base/lock.h"
 #include "support/runner.h"
 
 #include <pthread.h>

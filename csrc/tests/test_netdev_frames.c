@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What the netdev makes of frames, without an interface: which it passes on, to whom, which it
  * answers itself, and how datagrams become one frame. */
-#include "coalesce.h"
-#include "end.h"
-#include "net.h"
+#include "netdev/coalesce.h"
+#include "tests/support/end.h"
+#include "engine/net/net.h"
 
 #include <arpa/inet.h>
 #include <netinet/icmp6.h>

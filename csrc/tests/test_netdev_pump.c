@@ -2,10 +2,10 @@
  * Pumps between pairs of sockets that stand for TAP devices: what is sent to one arrives at
  * another, whole and in order; what cannot arrive is counted; and the ends of interfaces, pumps and
  * processes. */
-#include "end.h"
-#include "frame.h"
-#include "net.h"
-#include "netdev.h"
+#include "tests/support/end.h"
+#include "netdev/frame.h"
+#include "engine/net/net.h"
+#include "netdev/netdev.h"
 
 #include <errno.h>
 #include <poll.h>

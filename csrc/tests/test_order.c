@@ -5,9 +5,9 @@
  *   P1, C1, C7  test_order: ring lines, by the long way and by the express lane
  *   P2, C2      test_order: the head is stored by release, behind the reads of the line
  *   P3 to P6    read-modify-writes with NUPA_FULL, or membarrier(2): by review, see atomics.h */
-#include "end.h"
-#include "engine.h"
-#include "ordered/ordered.h"
+#include "tests/support/end.h"
+#include "engine/device/engine.h"
+#include "tests/ordered/ordered.h"
 
 #include <string.h>
 

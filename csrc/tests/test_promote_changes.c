@@ -2,8 +2,8 @@
  * Promotion and what a program does with its memory while it is registered, and after: mprotect,
  * munmap, mremap, madvise, fork; and what it costs. */
 #define _GNU_SOURCE
-#include "promoted.h"
-#include "runner.h"
+#include "tests/support/promoted.h"
+#include "tests/support/runner.h"
 
 #include <errno.h>
 #include <fcntl.h>

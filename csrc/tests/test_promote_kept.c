@@ -2,10 +2,10 @@
  * Memory that the kernel pins while it is promoted: it stays promoted after its deregistration, the
  * program finds whatever is stored there, and it goes when it can. */
 #define _GNU_SOURCE
-#include "atomics.h"
-#include "end.h"
-#include "promoted.h"
-#include "uring.h"
+#include "base/atomics.h"
+#include "tests/support/end.h"
+#include "tests/support/promoted.h"
+#include "tests/support/uring.h"
 
 #include <malloc.h>
 #include <pthread.h>

@@ -2,10 +2,10 @@
  * Promotion and peers: one process registers memory of all kinds and does to it what programs do,
  * the other one writes to it, reads it and adds to it, by whatever mover serves each. */
 #define _GNU_SOURCE
-#include "atomics.h"
-#include "end.h"
-#include "promoted.h"
-#include "uring.h"
+#include "base/atomics.h"
+#include "tests/support/end.h"
+#include "tests/support/promoted.h"
+#include "tests/support/uring.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -2,10 +2,10 @@
  * Promotion of regions of several pieces under threads that store there all the time: by the
  * processor, by system calls and by the kernel's pins.  No store is lost. */
 #define _GNU_SOURCE
-#include "atomics.h"
-#include "promoted.h"
-#include "runner.h"
-#include "uring.h"
+#include "base/atomics.h"
+#include "tests/support/promoted.h"
+#include "tests/support/runner.h"
+#include "tests/support/uring.h"
 
 #include <pthread.h>
 #include <sched.h>

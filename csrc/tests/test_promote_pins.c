@@ -2,9 +2,9 @@
  * Promotion and memory that the kernel has pinned: whatever it stores there, before a registration,
  * during and after it, the program finds. */
 #define _GNU_SOURCE
-#include "promoted.h"
-#include "runner.h"
-#include "uring.h"
+#include "tests/support/promoted.h"
+#include "tests/support/runner.h"
+#include "tests/support/uring.h"
 
 #include <errno.h>
 #include <fcntl.h>

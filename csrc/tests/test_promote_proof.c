@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Promotion and the proof that nothing is pinned: which open files count, and what it costs. */
 #define _GNU_SOURCE
-#include "promote_internal.h"
-#include "promoted.h"
-#include "runner.h"
-#include "uring.h"
+#include "engine/memory/promote_internal.h"
+#include "tests/support/promoted.h"
+#include "tests/support/runner.h"
+#include "tests/support/uring.h"
 
 #include <errno.h>
 #include <fcntl.h>

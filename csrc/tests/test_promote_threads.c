@@ -2,9 +2,9 @@
  * Promotion under running threads: whoever stores to a region or beside it while it is registered
  * and deregistered, by whatever means, loses nothing. */
 #define _GNU_SOURCE
-#include "atomics.h"
-#include "promoted.h"
-#include "runner.h"
+#include "base/atomics.h"
+#include "tests/support/promoted.h"
+#include "tests/support/runner.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions: made, found, shared, mapped, published and ended; limits and quotas; what is refused. */
-#include "shared_region.h"
+#include "tests/support/shared_region.h"
 
-#include "atomics.h"
-#include "geometry.h"
+#include "base/atomics.h"
+#include "engine/segment/geometry.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What becomes of regions and windows when a process dies, and what a damaged table can do: make a
  * call fail, nothing else. */
-#include "shared_region.h"
+#include "tests/support/shared_region.h"
 
-#include "atomics.h"
-#include "geometry.h"
+#include "base/atomics.h"
+#include "engine/segment/geometry.h"
 
 #include <errno.h>
 #include <sched.h>

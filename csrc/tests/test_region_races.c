@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions under several threads, and under processes that are killed at any instruction: what a
  * window shows is never somebody else's, quotas hold, and nothing is left behind. */
-#include "shared_region.h"
+#include "tests/support/shared_region.h"
 
-#include "atomics.h"
+#include "base/atomics.h"
 
 #include <errno.h>
 #include <pthread.h>

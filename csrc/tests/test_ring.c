@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The ring of ring.h: filled, wrapped, lied to, and driven by two threads. */
-#include "ring.h"
+#include "engine/channel/ring.h"
 #include "support/runner.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Peers of an rsocket that speak verbs and lie: they end their connection, and harm nobody. */
-#include "end.h"
-#include "rs_end.h"
-#include "rs_wire.h"
+#include "tests/support/end.h"
+#include "tests/support/rs_end.h"
+#include "librdmacm/rsockets/rs_wire.h"
 
 #include <arpa/inet.h>
 #include <endian.h>

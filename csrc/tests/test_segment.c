@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The segment: made, opened, refused when it is not what it claims, reaped, and its pool. */
-#include "atomics.h"
-#include "segment.h"
+#include "base/atomics.h"
+#include "engine/segment/segment.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What attachments record while somebody watches, read from their rings as a watcher reads them. */
-#include "engine.h"
-#include "target.h"
+#include "engine/device/engine.h"
+#include "tests/support/target.h"
 
 #include <string.h>
 

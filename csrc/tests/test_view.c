@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Windows on regions: what is taken away under running loads and stores reads as ones, in each
  * process, and never as somebody else's. */
-#include "atomics.h"
+#include "base/atomics.h"
 #include "support/runner.h"
 #include "support/viewed.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Windows that are caches are stale until they are told; atomics lose nothing. */
-#include "atomics.h"
+#include "base/atomics.h"
 #include "support/runner.h"
 #include "support/viewed.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Windows and links: a port that goes down takes the windows behind it away before the wait for
  * that returns, in each process; one that comes up gives none of them back. */
-#include "atomics.h"
+#include "base/atomics.h"
 #include "support/runner.h"
 #include "support/shared_region.h"
 #include "support/viewed.h"

@@ -2,7 +2,7 @@
  * Views of files: their bytes are where the plan says, and plans that are none are refused. */
 #include "support/runner.h"
 #include "support/viewed.h"
-#include "view_internal.h"
+#include "region/view_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Watching a fabric: who may, and who records for whom. */
-#include "atomics.h"
-#include "end.h"
-#include "watched.h"
+#include "base/atomics.h"
+#include "tests/support/end.h"
+#include "tests/support/watched.h"
 
 #include <errno.h>
 #include <string.h>

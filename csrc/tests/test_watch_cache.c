@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a watch shows of the fast channel's lines as CXL.cache messages: which, in which order, with
  * which states of both caches, and with the bytes that stand in the segment. */
-#include "cache_line.h"
-#include "end.h"
-#include "ring.h"
-#include "segment_internal.h"
-#include "watch_internal.h"
-#include "watched.h"
+#include "capture/cache_line.h"
+#include "tests/support/end.h"
+#include "engine/channel/ring.h"
+#include "engine/segment/segment_internal.h"
+#include "capture/watch_internal.h"
+#include "tests/support/watched.h"
 
 #include <string.h>
 

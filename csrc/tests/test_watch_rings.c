@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a watch reads of the rings of attachments: in which order, what is lost, what the dead
  * leave, and what becomes of frames, faults and messages larger than the reader's buffer. */
-#include "end.h"
-#include "segment_internal.h"
-#include "watched.h"
+#include "tests/support/end.h"
+#include "engine/segment/segment_internal.h"
+#include "tests/support/watched.h"
 
 #include <string.h>
 

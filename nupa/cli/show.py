@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from nupa.core.channel import Channel
 
-# Of struct nupa_net_counters (csrc/engine/layout.h): frames that reached nobody.
+# Of struct nupa_net_counters (csrc/engine/segment/layout.h): frames that reached nobody.
 _DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_refused")
 
 _EPILOG = """\

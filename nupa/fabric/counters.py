@@ -23,7 +23,7 @@ NAMES = (
     "port_xmit_discards",
     "link_downed",
 )
-#: Of struct nupa_hw_counters (csrc/engine/layout.h): what each says.
+#: Of struct nupa_hw_counters (csrc/engine/segment/layout.h): what each says.
 HW_NAMES = {
     "rx_no_receive": "UC, UD: dropped, for no receive was posted",
     "rx_out_of_sequence": "RC: out of turn, so not yet; UC: a part was lost, so all of it is",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a fault is, and the table of them in the segment (csrc/engine/fault.h, layout.h).
+"""What a fault is, and the table of them in the segment (csrc/engine/fault/fault.h, layout.h).
 
 Which kind takes which options stands in KINDS alone.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Regions: what hosts share.  Rows of the segment's table (csrc/engine/region.h) as objects."""
+"""Regions: what hosts share.  Rows of the segment's table (csrc/region/region.h) as objects."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 """Windows: memory that hosts share, at addresses of this process.
 
 Knows mappings, their loss, and caches that are flushed and invalidated; never who made a region,
-nor decoders and devices.  csrc/engine/view.h.
+nor decoders and devices.  csrc/region/view.h.
 """
 
 from __future__ import annotations

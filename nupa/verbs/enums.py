@@ -3,7 +3,7 @@
 """The constants of verbs, by their C names, as typed enumerations.
 
 Each member is also a name of this module, as in pyverbs.  Values are those of
-infiniband/verbs.h (csrc/engine/verbs_abi_enums.h, with which a test compares them).
+infiniband/verbs.h (csrc/abi/verbs_abi_enums.h, with which a test compares them).
 
 >>> IBV_QPT_RC is ibv_qp_type.IBV_QPT_RC
 True

@@ -54,7 +54,7 @@ class BootFiles(NamedTuple):
 
 
 def kernel_arguments(host: str, kind: str, size_bytes: int) -> str:
-    """The kernel's command line; csrc/vm/init.c reads what begins with nupa."""
+    """The kernel's command line; csrc/guest/init.c reads what begins with nupa."""
     return f"{_ARGUMENTS} nupa.host={host} nupa.kind={kind} nupa.bytes={size_bytes}"
 
 

@@ -158,7 +158,7 @@ def load_order(modules: Mapping[str, Module], name: str) -> list[str]:
 
 
 def module_list(modules: Mapping[str, Module], boot: Iterable[str], later: Iterable[str]) -> str:
-    """The text that csrc/vm/init_modules.c reads."""
+    """The text that csrc/guest/init_modules.c reads."""
     lines = [f"alias {alias} {name}" for alias, name in _ALIASES.items() if name in modules]
     for when, names in (("boot", boot), ("later", later)):
         for name in names:

@@ -2,7 +2,7 @@
  * Prints the verbs ABI as one header has it: "name value" lines.  With -DNUPA_ABI
  * the header is ours, else the system's; ABI_LEVEL is how young a list to print. */
 #ifdef NUPA_ABI
-#include "verbs_abi.h"
+#include "abi/verbs_abi.h"
 #else
 #include <infiniband/verbs.h>
 #endif

@@ -2,7 +2,7 @@
  * Prints the rdma_cm ABI as one header has it: "name value" lines.  With -DNUPA_ABI the header is
  * ours, else the system's. */
 #ifdef NUPA_ABI
-#include "rdma_abi.h"
+#include "abi/rdma_abi.h"
 #else
 #include <rdma/rdma_cma.h>
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""csrc/engine/verbs_abi.h against the system's <infiniband/verbs.h>: every size, offset, value."""
+"""csrc/abi/verbs_abi.h against the system's <infiniband/verbs.h>: every size, offset, value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-ENGINE = HERE.parents[1] / "csrc" / "engine"
+CSRC = HERE.parents[1] / "csrc"
 SYSTEM_HEADER = Path("/usr/include/infiniband/verbs.h")
 # Youngest first: which list of abi_list.h a header must satisfy.
 LEVELS = (59, 44)
@@ -34,7 +34,7 @@ def layout(program: Path) -> dict[str, str]:
 
 def our_layout(folder: Path, level: int) -> dict[str, str]:
     program = folder / f"ours{level}"
-    options = (f"-DABI_LEVEL={level}", "-DNUPA_ABI", "-iquote", str(ENGINE))
+    options = (f"-DABI_LEVEL={level}", "-DNUPA_ABI", "-iquote", str(CSRC))
     done = compile_layout(program, *options)
     assert done.returncode == 0, done.stderr
     return layout(program)
@@ -79,8 +79,8 @@ def test_every_constant_and_structure_of_our_header_is_compared() -> None:
     listed = (HERE / "abi_list.h").read_text()
     constants = set(re.findall(r"\bCONSTANT\((\w+)\)", listed))
     structures = set(re.findall(r"\bSIZE\((?:struct|union) (\w+)\)", listed))
-    enums = (ENGINE / "verbs_abi_enums.h").read_text()
-    types = (ENGINE / "verbs_abi_types.h").read_text() + (ENGINE / "verbs_abi.h").read_text()
+    enums = (CSRC / "abi" / "verbs_abi_enums.h").read_text()
+    types = (CSRC / "abi" / "verbs_abi_types.h").read_text() + (CSRC / "abi" / "verbs_abi.h").read_text()
     named = set(re.findall(r"\b(IBV_\w+) =", enums))
     defined = set(re.findall(r"^(?:struct|union) (\w+) \{$", types, re.MULTILINE))
     assert len(named) > 350

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""librdmacm.so.1, the drop-in: its symbols, and csrc/cm/rdma_abi.h against the system's header."""
+"""librdmacm.so.1, the drop-in: its symbols, and csrc/abi/rdma_abi.h against the system's header."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import nupa
 LIBRARY = Path(nupa.__file__).parent / "lib" / "librdmacm.so.1"
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
-MAP = CSRC / "rdmacm" / "librdmacm.map"
+MAP = CSRC / "librdmacm" / "librdmacm.map"
 SYSTEM_HEADER = Path("/usr/include/rdma/rdma_cma.h")
 PROGRAMS = (
     "cmtime",
@@ -108,8 +108,7 @@ def layout(folder: Path, *options: str) -> dict[str, str]:
 
 
 def our_layout(folder: Path) -> dict[str, str]:
-    cm, engine = str(CSRC / "cm"), str(CSRC / "engine")
-    return layout(folder, "-DNUPA_ABI", "-iquote", cm, "-iquote", engine)
+    return layout(folder, "-DNUPA_ABI", "-iquote", str(CSRC))
 
 
 def test_every_offset_and_constant_is_the_one_of_the_systems_header(tmp_path: Path) -> None:
@@ -136,7 +135,7 @@ def test_sizes_are_those_that_compiled_programs_allocate(tmp_path: Path) -> None
 
 def test_every_constant_and_structure_of_our_header_is_compared() -> None:
     listed = (HERE / "rdma_list.h").read_text()
-    header = (CSRC / "cm" / "rdma_abi.h").read_text()
+    header = (CSRC / "abi" / "rdma_abi.h").read_text()
     constants = set(re.findall(r"\bCONSTANT\((\w+)\)", listed))
     structures = set(re.findall(r"\bSIZE\(struct (\w+)\)", listed))
     assert set(re.findall(r"\b((?:RDMA|RAI)_\w+) =", header)) - constants == set()

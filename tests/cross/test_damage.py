@@ -18,7 +18,7 @@ from nupa.fabric.topology import star
 from .conftest import Cli, Pair
 from .peer import Peer, PeerError
 
-# csrc/engine/layout.h, struct nupa_superblock
+# csrc/engine/segment/layout.h, struct nupa_superblock
 VERSION_AT = 8
 SLOTS_OFF_AT, ARENAS_OFF_AT = 88, 104
 SUPERBLOCK_BYTES = 320

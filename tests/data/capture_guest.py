@@ -56,7 +56,7 @@ for name in sorted(os.listdir(top)):
 print(json.dumps(found))
 """
 
-# Takes back what csrc/vm/init_cxl.c made.
+# Takes back what csrc/guest/init_cxl.c made.
 UNDO = """
 set -e
 cd /sys/bus/cxl/devices

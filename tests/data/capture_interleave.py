@@ -37,7 +37,7 @@ for _bus in ("ds1", "es0", "es1"):
     EXTRA += ["-object", f"memory-backend-ram,id=ram-{_bus},size={_MEMORY},share=on"]
     EXTRA += ["-device", f"cxl-type3,id=memory-{_bus},bus={_bus},volatile-memdev=ram-{_bus}"]
 
-#: As csrc/vm/init_cxl.c does it, for several devices.
+#: As csrc/guest/init_cxl.c does it, for several devices.
 MAKE = r"""
 import os, sys
 top, granularity, names = "/sys/bus/cxl/devices", sys.argv[1], sys.argv[2:]

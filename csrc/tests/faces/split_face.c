@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * csrc/capture/split.c as a library: tests/unit compares what it makes of an access with
  * nupa/packet/split.py and encode.py. */
-#include "split.h"
+#include "capture/split.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #ifndef NUPA_TESTS_ORDERED_H
 #define NUPA_TESTS_ORDERED_H
 
-#include "express.h"
-#include "weak.h"
+#include "engine/queue/express.h"
+#include "tests/ordered/weak.h"
 
 /* One message with nothing beside it. */
 void ordered_publish(struct nupa_tx *tx, const struct nupa_msg *msg);

@@ -3,8 +3,8 @@
 #ifndef NUPA_TESTS_RENAME_H
 #define NUPA_TESTS_RENAME_H
 
-#include "guard.h"
-#include "ordered/weak.h"
+#include "base/guard.h"
+#include "tests/ordered/weak.h"
 
 /* The compiler's pass does not see assembly: the copy's loads are announced. */
 static inline bool ordered_copy_small(void *to, const void *from, uint64_t bytes)

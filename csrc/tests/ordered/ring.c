@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The two ends of a ring, compiled so that the test sees each access (support/weak.h). */
-#include "ordered.h"
+#include "tests/ordered/ordered.h"
 
 void ordered_publish(struct nupa_tx *tx, const struct nupa_msg *msg)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The functions that -fsanitize=thread makes the code under test call: see weak.h.  One thread at
  * a time. */
-#include "weak.h"
-#include "runner.h"
+#include "tests/ordered/weak.h"
+#include "tests/support/runner.h"
 
 #include <string.h>
 

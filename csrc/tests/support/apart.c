@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Memory that is really not coherent, for tests: see apart.h. */
-#include "apart.h"
+#include "tests/support/apart.h"
 
-#include "atomics.h"
-#include "segment_internal.h"
+#include "base/atomics.h"
+#include "engine/segment/segment_internal.h"
 
 #include <string.h>
 #include <sys/mman.h>

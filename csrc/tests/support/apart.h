@@ -5,8 +5,8 @@
 #ifndef NUPA_TESTS_APART_H
 #define NUPA_TESTS_APART_H
 
-#include "coherence.h"
-#include "end.h"
+#include "engine/segment/coherence.h"
+#include "tests/support/end.h"
 
 #define APART_RING_LINES 16u /* wraps soon */
 #define APART_DMA_BYTES (512u << 10)

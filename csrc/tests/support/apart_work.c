@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What two kernels do with each other, for tests: see apart_work.h. */
-#include "apart_work.h"
+#include "tests/support/apart_work.h"
 
-#include "cm_end.h"
-#include "net.h"
+#include "tests/support/cm_end.h"
+#include "engine/net/net.h"
 
 #include <string.h>
 #include <sys/socket.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Both sides of rdma_cm for tests: see cm_end.h. */
-#include "cm_end.h"
-#include "cm_internal.h"
-#include "end.h"
+#include "tests/support/cm_end.h"
+#include "librdmacm/cm/cm_internal.h"
+#include "tests/support/end.h"
 
 #include <arpa/inet.h>
 #include <poll.h>

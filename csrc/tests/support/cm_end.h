@@ -4,8 +4,8 @@
 #ifndef NUPA_TESTS_CM_END_H
 #define NUPA_TESTS_CM_END_H
 
-#include "rdma_internal.h"
-#include "runner.h"
+#include "librdmacm/rdma_internal.h"
+#include "tests/support/runner.h"
 
 struct cm_side {
 	struct ibv_context *context;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The hosts of coherent.h. */
-#include "coherent.h"
+#include "tests/support/coherent.h"
 
 #include "../check.h"
 

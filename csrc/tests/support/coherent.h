@@ -3,7 +3,7 @@
 #ifndef NUPA_TESTS_COHERENT_H
 #define NUPA_TESTS_COHERENT_H
 
-#include "cache.h"
+#include "cxl/cache.h"
 
 #define COHERENT_BASE (UINT64_C(1) << 32)
 #define COHERENT_BYTES 4096u

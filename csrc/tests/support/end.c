@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One end of a connection for tests: see end.h. */
 #define _GNU_SOURCE
-#include "end.h"
+#include "tests/support/end.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,8 +4,8 @@
 #ifndef NUPA_TESTS_END_H
 #define NUPA_TESTS_END_H
 
-#include "nupa.h"
-#include "runner.h"
+#include "engine/device/nupa.h"
+#include "tests/support/runner.h"
 
 #include <stdbool.h>
 

@@ -3,8 +3,8 @@
 #ifndef NUPA_TESTS_FAULTS_H
 #define NUPA_TESTS_FAULTS_H
 
-#include "end.h"
-#include "fault.h"
+#include "tests/support/end.h"
+#include "engine/fault/fault.h"
 
 #define MS UINT64_C(1000000)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Batches of flits.h. */
-#include "flits.h"
+#include "tests/support/flits.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #ifndef NUPA_TESTS_FLITS_H
 #define NUPA_TESTS_FLITS_H
 
-#include "flit_way.h"
-#include "runner.h"
+#include "cxl/flit_way.h"
+#include "tests/support/runner.h"
 
 #define BASE (UINT64_C(1) << 32)
 #define DEVICE_BYTES 4096u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See lost.h. */
 #define _GNU_SOURCE
-#include "lost.h"
+#include "tests/support/lost.h"
 
 #include <signal.h>
 #include <sys/mman.h>

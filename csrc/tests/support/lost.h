@@ -3,7 +3,7 @@
 #ifndef NUPA_TESTS_LOST_H
 #define NUPA_TESTS_LOST_H
 
-#include "end.h"
+#include "tests/support/end.h"
 
 enum way {
 	WAY_MUNMAP,

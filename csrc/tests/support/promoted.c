@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Short words for tests of promotion: see promoted.h. */
 #define _GNU_SOURCE
-#include "promoted.h"
+#include "tests/support/promoted.h"
 
-#include "runner.h"
+#include "tests/support/runner.h"
 
 #include <grp.h>
 #include <string.h>

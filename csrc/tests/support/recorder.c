@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What an attachment records, written by hand. */
-#include "recorder.h"
+#include "tests/support/recorder.h"
 
-#include "atomics.h"
-#include "segment_internal.h"
-#include "verbs_abi.h"
+#include "base/atomics.h"
+#include "engine/segment/segment_internal.h"
+#include "abi/verbs_abi.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * rsockets for tests: see rs_end.h. */
-#include "rs_end.h"
-#include "end.h"
-#include "segment.h"
+#include "tests/support/rs_end.h"
+#include "tests/support/end.h"
+#include "engine/segment/segment.h"
 
 #include <arpa/inet.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #ifndef NUPA_TESTS_RS_END_H
 #define NUPA_TESTS_RS_END_H
 
-#include "cm_end.h"
-#include "rsocket.h"
+#include "tests/support/cm_end.h"
+#include "librdmacm/rsockets/rsocket.h"
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The runner of the C tests: see runner.h. */
 #define _GNU_SOURCE
-#include "runner.h"
+#include "tests/support/runner.h"
 
 #include <errno.h>
 #include <stdbool.h>

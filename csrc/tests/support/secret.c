@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "secret.h"
-#include "runner.h"
+#include "tests/support/secret.h"
+#include "tests/support/runner.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Short words for tests of regions: see shared_region.h. */
-#include "shared_region.h"
+#include "tests/support/shared_region.h"
 
-#include "geometry.h"
+#include "engine/segment/geometry.h"
 
 #include <signal.h>
 #include <sys/stat.h>

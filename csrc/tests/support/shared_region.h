@@ -3,9 +3,9 @@
 #ifndef NUPA_TESTS_SHARED_REGION_H
 #define NUPA_TESTS_SHARED_REGION_H
 
-#include "end.h"
-#include "region.h"
-#include "region_layout.h"
+#include "tests/support/end.h"
+#include "region/region.h"
+#include "region/region_layout.h"
 
 #define EXTENT 4096u
 #define BIT(host) (UINT64_C(1) << (host))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The other end of a connection: see target.h. */
 #define _GNU_SOURCE
-#include "target.h"
+#include "tests/support/target.h"
 
 #include <signal.h>
 #include <string.h>

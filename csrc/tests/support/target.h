@@ -4,7 +4,7 @@
 #ifndef NUPA_TESTS_TARGET_H
 #define NUPA_TESTS_TARGET_H
 
-#include "end.h"
+#include "tests/support/end.h"
 
 #include <sys/types.h>
 

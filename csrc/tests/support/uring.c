@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * An io_uring by its system calls: see uring.h. */
 #define _GNU_SOURCE
-#include "uring.h"
+#include "tests/support/uring.h"
 
-#include "atomics.h"
-#include "runner.h"
+#include "base/atomics.h"
+#include "tests/support/runner.h"
 
 #include <errno.h>
 #include <fcntl.h>

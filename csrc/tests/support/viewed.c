@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Windows for tests: see viewed.h. */
-#include "viewed.h"
+#include "tests/support/viewed.h"
 
-#include "atomics.h"
+#include "base/atomics.h"
 
 #include <unistd.h>
 

@@ -3,9 +3,9 @@
 #ifndef NUPA_TESTS_VIEWED_H
 #define NUPA_TESTS_VIEWED_H
 
-#include "end.h"
-#include "region.h"
-#include "view.h"
+#include "tests/support/end.h"
+#include "region/region.h"
+#include "region/view.h"
 
 #define PAGE UINT64_C(4096)
 #define REGION_BYTES (16 * PAGE) /* all of the pool: whoever comes next has the same memory */

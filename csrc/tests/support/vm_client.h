@@ -3,7 +3,7 @@
 #ifndef NUPA_TESTS_VM_CLIENT_H
 #define NUPA_TESTS_VM_CLIENT_H
 
-#include "agent.h"
+#include "guest/agent.h"
 
 #include <stdint.h>
 #include <sys/types.h>

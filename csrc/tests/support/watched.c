@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A watch and what it watches, for tests. */
-#include "watched.h"
+#include "tests/support/watched.h"
 
-#include "end.h"
+#include "tests/support/end.h"
 
 #include <string.h>
 

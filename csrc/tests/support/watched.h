@@ -3,8 +3,8 @@
 #ifndef NUPA_TESTS_WATCHED_H
 #define NUPA_TESTS_WATCHED_H
 
-#include "recorder.h"
-#include "watch.h"
+#include "tests/support/recorder.h"
+#include "capture/watch.h"
 
 struct seen {
 	struct nupa_watch_packet head;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See windowed.h. */
-#include "windowed.h"
+#include "tests/support/windowed.h"
 
 #include <string.h>
 

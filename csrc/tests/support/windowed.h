@@ -3,7 +3,7 @@
 #ifndef NUPA_TESTS_WINDOWED_H
 #define NUPA_TESTS_WINDOWED_H
 
-#include "end.h"
+#include "tests/support/end.h"
 
 #define REGION_BYTES 4096u
 #define AT 1024u /* where windows begin in the region, and how long they are */

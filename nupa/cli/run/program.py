@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
+import nupa
 from nupa.base.errors import NupaError
 from nupa.cli import EXIT_ERROR, fail
 from nupa.vm.place import bell_of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from nupa.fabric import Fabric
 
-_LIBRARIES = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "lib")
+_LIBRARIES = os.path.join(os.path.dirname(os.path.realpath(nupa.__file__)), "lib")
 _SHIM = os.path.join(_LIBRARIES, "libnupa_shim.so")
 # As env(1) and timeout(1) have it.
 EXIT_CANNOT_RUN = 126

@@ -18,7 +18,7 @@ from nupa.vm.state import Guest, State
 
 #: What a guest's fabric is there (csrc/vm).
 DEVICE = "/dev/nupa0"
-_BELL = "/run/nupa/bell"  # csrc/engine/bell_guest.h
+_BELL = "/run/nupa/bell"  # csrc/engine/segment/bell_guest.h
 _KILLED = 128  # + the signal, as shells have it
 
 # Of our environment goes along what is about the user and the program, not about this machine.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nupa.memory.region import Region
 
 _log = logging.getLogger(__name__)
-_MOST_PIECES = 16  # csrc/engine/region.h
+_MOST_PIECES = 16  # csrc/region/region.h
 
 
 class _Row(NamedTuple):

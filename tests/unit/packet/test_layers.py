@@ -398,7 +398,7 @@ def test_random_records_below_a_good_header_are_built_again_as_they_were(
         assert bytes(packet) == whole
 
 
-@pytest.mark.parametrize("name", ["layout", "tlp", "cxl_mem", "queue"])
+@pytest.mark.parametrize("name", ["tables.layout", "scapy.tlp", "scapy.cxl_mem", "scapy.queue"])
 def test_doctests(name: str) -> None:
     result = doctest.testmod(importlib.import_module(f"nupa.packet.{name}"))
     assert (result.failed, result.attempted > 0) == (0, True)

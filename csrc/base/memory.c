@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the kernel knows of the program's memory, asked without touching it. */
+#define _GNU_SOURCE
+#include "engine/device/engine.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Of a page whose rest may belong to others, so that memory checkers have nothing to say. */
+static bool page_mapped(uintptr_t page)
+{
+	unsigned char resident;
+
+	/* man mincore: ENOMEM where it is not mapped. */
+	return mincore((void *)page, 1, &resident) == 0 || errno != ENOMEM;
+}
+
+bool nupa_memory_mapped(const void *addr, size_t length)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t from = ((uintptr_t)addr + page - 1) & ~(page - 1); /* whole pages */
+	uintptr_t to = ((uintptr_t)addr + length) & ~(page - 1);
+
+	if (length == 0)
+		return true;
+	if (!page_mapped((uintptr_t)addr & ~(page - 1)) ||
+	    !page_mapped(((uintptr_t)addr + length - 1) & ~(page - 1)))
+		return false;
+	/* man msync: ENOMEM where a part is not mapped; MS_ASYNC does nothing else. */
+	return to <= from || msync((void *)from, to - from, MS_ASYNC) == 0 || errno != ENOMEM;
+}
+
+/* The first page decides; kernels before 5.14 cannot say and are believed. */
+bool nupa_memory_writable(const void *addr)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	void *at = (void *)((uintptr_t)addr & ~(page - 1));
+
+	return madvise(at, page, MADV_POPULATE_WRITE) == 0 || errno != EINVAL ||
+	       madvise(at, page, MADV_POPULATE_READ) != 0;
+}
+
+/* Kernels before 5.14 cannot make pages present on demand. */
+static bool can_populate(void)
+{
+	static uint8_t known; /* 1: yes, 2: no */
+	uint8_t is = nupa_load_relaxed(&known);
+
+	if (!is) {
+		uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+		void *stack = (void *)((uintptr_t)&page & ~(page - 1));
+
+		is = madvise(stack, page, MADV_POPULATE_READ) == 0 ? 1 : 2;
+		nupa_store_relaxed(&known, is);
+	}
+	return is == 1;
+}
+
+bool nupa_memory_present(const void *at, size_t bytes, bool to_write)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t from = (uintptr_t)at & ~(page - 1);
+	uintptr_t to = ((uintptr_t)at + bytes + page - 1) & ~(page - 1);
+
+	if (!bytes)
+		return true;
+	if (to <= from)
+		return false;
+	if (!can_populate())
+		return nupa_memory_mapped(at, bytes);
+	return madvise((void *)from, to - from,
+		       to_write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0;
+}
+
+bool nupa_memory_copy(void *to, const void *from, size_t bytes)
+{
+	uint8_t *at = to;
+	const uint8_t *source = from;
+
+	while (bytes) {
+		struct iovec local = { at, bytes };
+		struct iovec remote = { (void *)(uintptr_t)source, bytes };
+		ssize_t moved = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+
+		if (moved > 0) {
+			at += moved;
+			source += moved;
+			bytes -= (size_t)moved;
+			continue;
+		}
+		if (moved < 0 && errno == EFAULT)
+			return false;
+		/* Forbidden here: ask first, then copy. */
+		if (!nupa_memory_present(source, bytes, false) ||
+		    !nupa_memory_present(at, bytes, true))
+			return false;
+		return nupa_guard_copy(at, source, bytes);
+	}
+	return true;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One direction of a channel: a ring of one-line messages (fast channel) and a
+ * byte ring for their payloads (DMA channel).  One producer, one consumer.
+ * Knows memory only: neither processes nor QPs.
+ *
+ *   I1  Only the producer stores lines and DMA bytes, only the consumer the heads.
+ *   I2  A line is valid when its tag is the lap the consumer is in, plus one; rings
+ *       start zeroed, so no line of an earlier lap or owner can be mistaken.
+ *   I3  Both ends walk the DMA ring by the same arithmetic (nupa_dma_span), so a
+ *       message carries its length only.
+ *   I4  Counts are 40 bits wide and travel with the producer's epoch: a head that a
+ *       former consumer stored late is told apart and ignored.
+ *   I5  `apart`: the other end is in another kernel that sees stores by flush and fetch alone. */
+#ifndef NUPA_RING_H
+#define NUPA_RING_H
+
+#include "base/atomics.h"
+#include "engine/segment/coherence.h"
+#include "engine/channel/wire.h"
+
+#include <string.h>
+
+#define NUPA_COUNT_MASK ((UINT64_C(1) << 40) - 1)
+#define NUPA_HEAD(epoch, count) ((uint64_t)(epoch) << 40 | ((count)&NUPA_COUNT_MASK))
+
+struct nupa_tx {
+	struct nupa_ring_header *header;
+	struct nupa_msg *lines;
+	uint8_t *dma;
+	uint64_t tail;          /* messages published */
+	uint64_t head_seen;     /* messages known to be consumed */
+	uint64_t dma_tail;      /* bytes given out */
+	uint64_t dma_head_seen; /* bytes known to be consumed */
+	uint32_t n_lines, dma_bytes;
+	uint32_t lap_shift;
+	uint32_t epoch;
+	bool apart;
+};
+
+struct nupa_rx {
+	struct nupa_ring_header *header;
+	const struct nupa_msg *lines;
+	const uint8_t *dma;
+	uint64_t head;
+	uint64_t head_published;
+	uint64_t dma_head;
+	uint64_t dma_head_published;
+	uint64_t dma_pending; /* span of the message taken last */
+	uint32_t n_lines, dma_bytes;
+	uint32_t lap_shift;
+	uint32_t epoch;
+	bool apart;
+};
+
+enum nupa_rx_result { NUPA_RX_EMPTY = 0, NUPA_RX_MESSAGE = 1, NUPA_RX_CORRUPT = -1 };
+
+/* The largest payload of one message: two fit beside each other wherever the wrap falls. */
+static inline uint32_t nupa_dma_payload_max(uint32_t dma_bytes)
+{
+	return dma_bytes / 4;
+}
+
+/* Bytes that a payload takes from position at: whole lines, and the gap to the
+ * start of the ring if it would not lie contiguous. */
+static inline uint64_t nupa_dma_span(uint64_t at, uint32_t dma_bytes, uint32_t payload_bytes,
+				     uint64_t *start)
+{
+	uint64_t lines_bytes = ((uint64_t)payload_bytes + 63) & ~UINT64_C(63);
+	uint64_t offset = at & (dma_bytes - 1);
+	uint64_t gap = offset + lines_bytes > dma_bytes ? dma_bytes - offset : 0;
+
+	*start = (at + gap) & (dma_bytes - 1);
+	return gap + lines_bytes;
+}
+
+static inline void nupa_tx_init(struct nupa_tx *tx, struct nupa_ring_header *header,
+				uint32_t n_lines, uint32_t dma_bytes, uint32_t epoch)
+{
+	memset(tx, 0, sizeof(*tx));
+	tx->header = header;
+	tx->lines = (struct nupa_msg *)(header + 1);
+	tx->dma = (uint8_t *)(tx->lines + n_lines);
+	tx->n_lines = n_lines;
+	tx->dma_bytes = dma_bytes;
+	tx->lap_shift = (uint32_t)__builtin_ctz(n_lines);
+	tx->epoch = epoch;
+}
+
+static inline void nupa_rx_init(struct nupa_rx *rx, struct nupa_ring_header *header,
+				uint32_t n_lines, uint32_t dma_bytes, uint32_t epoch)
+{
+	memset(rx, 0, sizeof(*rx));
+	rx->header = header;
+	rx->lines = (const struct nupa_msg *)(header + 1);
+	rx->dma = (const uint8_t *)(rx->lines + n_lines);
+	rx->n_lines = n_lines;
+	rx->dma_bytes = dma_bytes;
+	rx->lap_shift = (uint32_t)__builtin_ctz(n_lines);
+	rx->epoch = epoch;
+}
+
+/* What the consumer says, unless it is another epoch's or impossible (hostile): then what
+ * we knew stands, and the ring at worst stays full. */
+static inline uint64_t nupa_head_accept(uint64_t word, uint32_t epoch, uint64_t seen, uint64_t tail)
+{
+	uint64_t moved = (word - seen) & NUPA_COUNT_MASK;
+
+	if ((word >> 40) != (epoch & 0xffffff) || moved > tail - seen)
+		return seen;
+	return seen + moved;
+}
+
+/* Room for one message with dma_payload_bytes beside it: its line, to be filled but for the tag,
+ * and where the payload goes.  NULL: no room until the consumer moves. */
+static inline struct nupa_msg *nupa_tx_reserve(struct nupa_tx *tx, uint32_t dma_payload_bytes,
+					       uint8_t **payload)
+{
+	if (__builtin_expect(tx->tail - tx->head_seen >= tx->n_lines, 0)) {
+		nupa_fetch(tx->apart, NUPA_POINT_HEAD, &tx->header->head, NUPA_CACHE_LINE_BYTES);
+		/* C2: acquire, so that our stores to the line come after the consumer's loads. */
+		tx->head_seen = nupa_head_accept(nupa_load_acquire(&tx->header->head), tx->epoch,
+						 tx->head_seen, tx->tail);
+		if (tx->tail - tx->head_seen >= tx->n_lines)
+			return NULL;
+	}
+	if (dma_payload_bytes) {
+		uint64_t start;
+		uint64_t span =
+		    nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
+
+		if (tx->dma_tail + span - tx->dma_head_seen > tx->dma_bytes) {
+			nupa_fetch(tx->apart, NUPA_POINT_HEAD, &tx->header->dma_head,
+				   NUPA_CACHE_LINE_BYTES);
+			tx->dma_head_seen =
+			    nupa_head_accept(nupa_load_acquire(&tx->header->dma_head), tx->epoch,
+					     tx->dma_head_seen, tx->dma_tail);
+			if (tx->dma_tail + span - tx->dma_head_seen > tx->dma_bytes)
+				return NULL;
+		}
+		*payload = tx->dma + start;
+	}
+	return &tx->lines[tx->tail & (tx->n_lines - 1)];
+}
+
+/* The line that the next message will take, if there is room. */
+static inline struct nupa_msg *nupa_tx_next(const struct nupa_tx *tx)
+{
+	return &tx->lines[tx->tail & (tx->n_lines - 1)];
+}
+
+/* Publishes the line that was reserved with the same dma_payload_bytes. */
+static inline void nupa_tx_publish(struct nupa_tx *tx, struct nupa_msg *line,
+				   uint32_t dma_payload_bytes)
+{
+	if (dma_payload_bytes) {
+		uint64_t start;
+
+		tx->dma_tail +=
+		    nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
+		nupa_flush(tx->apart, NUPA_POINT_PAYLOAD, tx->dma + start, dma_payload_bytes);
+	}
+	/* P1: release, so that whoever sees the tag sees line and payload. */
+	nupa_store_release(&line->tag, (uint32_t)(tx->tail >> tx->lap_shift) + 1);
+	nupa_flush(tx->apart, NUPA_POINT_LINE, line, sizeof(*line));
+	tx->tail++;
+}
+
+/* True when the consumer has taken everything. */
+static inline bool nupa_tx_drained(struct nupa_tx *tx)
+{
+	nupa_fetch(tx->apart, NUPA_POINT_HEAD, &tx->header->head, NUPA_CACHE_LINE_BYTES);
+	tx->head_seen = nupa_head_accept(nupa_load_acquire(&tx->header->head), tx->epoch,
+					 tx->head_seen, tx->tail);
+	return tx->head_seen == tx->tail;
+}
+
+static inline const struct nupa_msg *nupa_rx_line(const struct nupa_rx *rx)
+{
+	return &rx->lines[rx->head & (rx->n_lines - 1)];
+}
+
+/* C1: acquire, so that what is read of the line next was stored before its tag. */
+static inline bool nupa_rx_ready(const struct nupa_rx *rx)
+{
+	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
+
+	nupa_fetch(rx->apart, NUPA_POINT_LINE, nupa_rx_line(rx), sizeof(struct nupa_msg));
+	return nupa_load_acquire(&nupa_rx_line(rx)->tag) == tag;
+}
+
+/* C7: whether the line that was ready is still that one, after it was read in place.  The fence
+ * keeps those reads before this one; an acquire would only keep later reads behind it. */
+static inline bool nupa_rx_intact(const struct nupa_rx *rx)
+{
+	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return nupa_load_relaxed(&nupa_rx_line(rx)->tag) == tag;
+}
+
+/* Copies the next message out (the producer may be hostile and still write to it) and finds its
+ * payload.  The payload stays the producer's until nupa_rx_release. */
+static inline enum nupa_rx_result nupa_rx_take(struct nupa_rx *rx, struct nupa_msg *out,
+					       const uint8_t **payload)
+{
+	const struct nupa_msg *line = &rx->lines[rx->head & (rx->n_lines - 1)];
+	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
+
+	nupa_fetch(rx->apart, NUPA_POINT_LINE, line, sizeof(*line));
+	/* C1: acquire, so that the copy below sees what was stored before the tag. */
+	if (nupa_load_acquire(&line->tag) != tag)
+		return NUPA_RX_EMPTY;
+	*out = *line;
+	/* A dead producer's ring may be cleared at any time: then what we copied is none. */
+	if (!nupa_rx_intact(rx))
+		return NUPA_RX_EMPTY;
+	rx->dma_pending = 0;
+	*payload = NULL;
+	if (out->flags & NUPA_F_DMA) {
+		uint64_t start;
+
+		if (out->length_bytes == 0 ||
+		    out->length_bytes > nupa_dma_payload_max(rx->dma_bytes))
+			return NUPA_RX_CORRUPT;
+		rx->dma_pending =
+		    nupa_dma_span(rx->dma_head, rx->dma_bytes, out->length_bytes, &start);
+		*payload = rx->dma + start;
+		nupa_fetch(rx->apart, NUPA_POINT_PAYLOAD, *payload, out->length_bytes);
+	}
+	return NUPA_RX_MESSAGE;
+}
+
+/* Tells the producer how far we are. */
+static inline void nupa_rx_publish(struct nupa_rx *rx)
+{
+	if (rx->head_published == rx->head)
+		return;
+	rx->head_published = rx->head;
+	rx->dma_head_published = rx->dma_head;
+	/* P2: release, so that our loads of the lines come before the producer's stores. */
+	nupa_store_release(&rx->header->dma_head, NUPA_HEAD(rx->epoch, rx->dma_head));
+	nupa_store_release(&rx->header->head, NUPA_HEAD(rx->epoch, rx->head));
+	nupa_flush(rx->apart, NUPA_POINT_HEAD, &rx->header->head, 2 * NUPA_CACHE_LINE_BYTES);
+}
+
+/* Gives a line back that was read in place, with nothing beside it. */
+static inline void nupa_rx_release_line(struct nupa_rx *rx)
+{
+	rx->head++;
+	if (rx->head - rx->head_published >= rx->n_lines / 8)
+		nupa_rx_publish(rx);
+}
+
+/* Gives the message taken last back to the producer; it learns of it an eighth of a ring later at
+ * most, or when the consumer finds the ring empty and publishes. */
+static inline void nupa_rx_release(struct nupa_rx *rx)
+{
+	rx->head++;
+	rx->dma_head += rx->dma_pending;
+	if (rx->head - rx->head_published >= rx->n_lines / 8 ||
+	    rx->dma_head - rx->dma_head_published >= rx->dma_bytes / 8)
+		nupa_rx_publish(rx);
+}
+
+#endif

@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Attachments of this process: which hosts of which fabrics it is on; contexts opened there. */
+#define _GNU_SOURCE
+#include "engine/device/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FIRST_QPS 256u /* table entries backed at attach: they grow by doubling */
+#define FIRST_MRS 256u
+
+struct nupa_engine *nupa_engines;
+uint32_t nupa_engines_readers;
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+
+void nupa_registry_lock(void)
+{
+	pthread_mutex_lock(&registry);
+}
+
+void nupa_registry_unlock(void)
+{
+	pthread_mutex_unlock(&registry);
+}
+
+void nupa_registry_init(void)
+{
+	pthread_mutex_init(&registry, NULL);
+}
+
+/* --- slots --------------------------------------------------------------------------- */
+
+static uint32_t attachments_of_host(const struct nupa_fabric *fabric, uint32_t host)
+{
+	uint32_t n = 0;
+
+	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
+		uint64_t claim = nupa_slot_fetch(fabric, slot);
+
+		n += NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE &&
+		     nupa_load_relaxed(&fabric->slots[slot].host) == host;
+	}
+	return n;
+}
+
+uint32_t nupa_quietest_host(const struct nupa_fabric *fabric)
+{
+	uint32_t best = 0, best_n = UINT32_MAX;
+
+	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
+		uint32_t n = attachments_of_host(fabric, host);
+
+		if (n < best_n) {
+			best = host;
+			best_n = n;
+		}
+	}
+	return best;
+}
+
+/* Fills the slot while it is ATTACHING: nobody else looks at it. */
+static int prepare_slot(struct nupa_engine *engine)
+{
+	struct nupa_fabric *fabric = engine->fabric;
+	struct nupa_slot *slot = engine->slot;
+	struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
+	uint64_t arena_off = nupa_arena_offset(fabric, engine->slot_index);
+	uint32_t qps =
+	    FIRST_QPS < fabric->geometry.qp_entries ? FIRST_QPS : fabric->geometry.qp_entries;
+	uint32_t mrs =
+	    FIRST_MRS < fabric->geometry.mr_entries ? FIRST_MRS : fabric->geometry.mr_entries;
+	int error;
+
+	slot->qp_limit = slot->mr_limit = 0;
+	slot->pool_regions = 0;
+	slot->needs_fence = 1; /* until nupa_port_start knows better */
+	slot->shared_fd = 0;
+	slot->trace_seen = slot->fault_seen = 0;
+	slot->sleeping = 0;
+	nupa_store_relaxed(&slot->heartbeat, 0); /* others listen already */
+	slot->doorbell = engine->rings ? nupa_bell_number(fabric) : 0;
+	slot->asleep = 0;
+	slot->hazard = 0;
+	memset(slot->contact, 0, sizeof(slot->contact));
+	slot->probe_addr = (uintptr_t)&engine->probe_value;
+	slot->probe_value = engine->probe_value;
+	/* The flows, and the hw counters behind them. */
+	error = nupa_fabric_back(fabric, arena_off + map.flows_off, map.qps_off - map.flows_off);
+	if (!error)
+		error = nupa_fabric_back(fabric, arena_off + map.qps_off,
+					 qps * sizeof(struct nupa_qp_entry));
+	if (!error)
+		error = nupa_fabric_back(fabric, arena_off + map.mrs_off,
+					 mrs * sizeof(struct nupa_mr_entry));
+	if (error)
+		return error;
+	engine->arena = nupa_fabric_arena(fabric, engine->slot_index);
+	if (!engine->arena)
+		return -errno;
+	engine->flows = (struct nupa_flow *)(void *)(engine->arena + map.flows_off);
+	engine->hw = (struct nupa_hw_counters *)(void *)(engine->arena + map.hw_off);
+	engine->qp_entries = (struct nupa_qp_entry *)(void *)(engine->arena + map.qps_off);
+	engine->mr_entries = (struct nupa_mr_entry *)(void *)(engine->arena + map.mrs_off);
+	slot->qp_limit = engine->qp_limit = qps;
+	slot->mr_limit = engine->mr_limit = mrs;
+	return 0;
+}
+
+/* --- engines ------------------------------------------------------------------------- */
+
+static void context_free(struct nupa_context *context)
+{
+	pthread_mutex_destroy(&context->events_mutex);
+	pthread_cond_destroy(&context->events_acked);
+	free(context);
+}
+
+static void channel_free(struct nupa_channel *channel)
+{
+	if (channel->pidfd >= 0)
+		close(channel->pidfd);
+	if (channel->life_fd >= 0)
+		close(channel->life_fd);
+	nupa_window_forget(channel);
+	nupa_fault_free_held(channel);
+	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
+		free(container_of(link, struct nupa_refusal, link));
+	free(channel);
+}
+
+static void engine_free(struct nupa_engine *engine)
+{
+	const struct nupa_superblock *geometry = &engine->fabric->geometry;
+
+	for (uint32_t peer = 0; peer < NUPA_SLOTS_MAX; peer++) {
+		struct nupa_channel *channel = engine->channels[peer];
+
+		while (channel) {
+			struct nupa_channel *older = channel->older;
+
+			channel_free(channel);
+			channel = older;
+		}
+	}
+	nupa_cm_free(engine);
+	nupa_fault_free(engine);
+	for (struct nupa_list *link; (link = nupa_list_pop(&engine->closed));)
+		context_free(container_of(link, struct nupa_context, link));
+	if (engine->qps)
+		munmap(engine->qps, geometry->qp_entries * sizeof(*engine->qps));
+	if (engine->mrs)
+		munmap(engine->mrs, geometry->mr_entries * sizeof(*engine->mrs));
+	nupa_xrc_free(engine);
+	nupa_mcast_free(engine);
+	nupa_bell_detach(engine);
+	nupa_fabric_put(engine->fabric);
+	free(engine);
+}
+
+static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t host,
+					enum nupa_mover mover)
+{
+	size_t bytes = (sizeof(struct nupa_engine) + 63) & ~(size_t)63;
+	struct nupa_engine *engine = aligned_alloc(NUPA_CACHE_LINE_BYTES, bytes);
+
+	if (!engine)
+		return NULL;
+	memset(engine, 0, bytes);
+	engine->fabric = nupa_fabric_get(fabric);
+	engine->host = host;
+	engine->forced_mover = mover;
+	engine->now_ns = nupa_clock_ns;
+	nupa_lock_init(&engine->lock);
+	nupa_list_init(&engine->ack_pending);
+	nupa_list_init(&engine->waiting);
+	nupa_list_init(&engine->reading);
+	nupa_list_init(&engine->backlogs);
+	nupa_list_init(&engine->contexts);
+	nupa_list_init(&engine->closed);
+	nupa_list_init(&engine->moderated);
+	nupa_list_init(&engine->pds);
+	nupa_list_init(&engine->cqs);
+	engine->port_epoch_seen = nupa_load_acquire(fabric->port_epoch);
+	engine->link_downed_seen =
+	    nupa_load_acquire(&fabric->ports[fabric->hosts[host].port].link_downed);
+	engine->port_state_seen =
+	    (uint8_t)nupa_load_relaxed(&fabric->ports[fabric->hosts[host].port].state);
+	engine->qps = nupa_queue_map(fabric->geometry.qp_entries * sizeof(*engine->qps));
+	engine->mrs = nupa_queue_map(fabric->geometry.mr_entries * sizeof(*engine->mrs));
+	if (!engine->qps || !engine->mrs ||
+	    getrandom(&engine->probe_value, sizeof(engine->probe_value), 0) !=
+		(ssize_t)sizeof(engine->probe_value)) {
+		engine_free(engine);
+		return NULL;
+	}
+	return engine;
+}
+
+/* A free slot, or one whose owner is dead.  Whether those of other kernels are takes
+ * NUPA_BEATS_MISSED looks to tell. */
+static int claim_slot(struct nupa_engine *engine)
+{
+	const struct timespec pause = { .tv_nsec = NUPA_BEAT_MS * 1000000L };
+	struct nupa_fabric *fabric = engine->fabric;
+	uint32_t looks = nupa_fabric_machines(fabric) ? NUPA_BEATS_MISSED + 2 : 0;
+
+	for (;;) {
+		int error = nupa_fabric_claim_slot(fabric, engine->host, &engine->slot_index);
+
+		if (error != -EBUSY || (nupa_fabric_reap(fabric) == 0 && looks-- == 0))
+			return error;
+		if (nupa_fabric_machines(fabric)) {
+			nupa_beat_look(fabric, nupa_clock_ns());
+			nanosleep(&pause, NULL);
+		}
+	}
+}
+
+static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
+				      enum nupa_mover mover, char *why, size_t why_bytes)
+{
+	struct nupa_engine *engine = engine_alloc(fabric, host, mover);
+	int error;
+
+	if (!engine) {
+		snprintf(why, why_bytes, "no memory for an attachment");
+		errno = ENOMEM;
+		return NULL;
+	}
+	error = claim_slot(engine);
+	if (error == -ESTALE) {
+		snprintf(why, why_bytes,
+			 "this process was stopped for so long that others on fabric %s took it "
+			 "for dead: start it again",
+			 nupa_fabric_name(fabric));
+		engine_free(engine);
+		errno = ENODEV;
+		return NULL;
+	}
+	if (error == -EXDEV || error == -EADDRINUSE) {
+		snprintf(why, why_bytes,
+			 error == -EXDEV
+			     ? "fabric %s is in memory that is not coherent: a process is on one "
+			       "host of it, and this one is on another than host %u already"
+			     : "fabric %s: host %u is in use under another kernel, and memory that "
+			       "is not coherent has room for one a host: choose another host",
+			 nupa_fabric_name(fabric), host);
+		engine_free(engine);
+		errno = -error;
+		return NULL;
+	}
+	if (error) {
+		snprintf(
+		    why, why_bytes,
+		    "all %u attachments of fabric %s are in use: end a process (`nupa show`), or "
+		    "make it with more slots",
+		    fabric->geometry.n_slots - 1, nupa_fabric_name(fabric));
+		engine_free(engine);
+		errno = EUSERS;
+		return NULL;
+	}
+	engine->slot = &fabric->slots[engine->slot_index];
+	engine->epoch = NUPA_CLAIM_EPOCH(nupa_slot_claim(engine->slot));
+	engine->claim = NUPA_CLAIM(nupa_fabric_owner(fabric), engine->epoch, NUPA_SLOT_LIVE);
+	engine->polls_bell = nupa_fabric_machines(fabric);
+	engine->looks = nupa_fabric_incoherent(fabric);
+	engine->bell = engine->polls_bell ? &engine->own_bell : &engine->slot->sleeping;
+	if (!engine->looks) /* who is asleep would have to be fetched with each message */
+		nupa_bell_attach(engine);
+	error = prepare_slot(engine);
+	if (!error) {
+		/* Yama's ptrace_scope 1 lets only parents in; peers of the same user are what CMA
+		 * is for. */
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+		nupa_trace_follow(engine); /* before anything happens */
+		nupa_fault_follow(engine);
+		nupa_store_release(&engine->slot->claim, engine->claim);
+		nupa_slot_flush(fabric, engine->slot_index);
+		error = nupa_port_start(engine);
+	}
+	if (error) {
+		snprintf(why, why_bytes, "cannot attach to fabric %s: %s%s",
+			 nupa_fabric_name(fabric), strerror(-error),
+			 error == -ENOSPC ? "; free some of /dev/shm" : "");
+		nupa_fabric_free_slot(fabric, engine->slot_index);
+		engine_free(engine);
+		errno = -error;
+		return NULL;
+	}
+	return engine;
+}
+
+/* A peer that does not look at what it is sent is not waited for any longer. */
+#define LINGER_NS UINT64_C(1000000000)
+
+/* What was executed is answered: by a peer's ring that is full it cannot leave as yet. */
+static void answer_all(struct nupa_engine *engine, uint64_t deadline_ns)
+{
+	bool owes;
+
+	do {
+		nupa_engine_lock(engine);
+		nupa_engine_progress(engine);
+		owes = nupa_engine_owes(engine);
+		nupa_engine_unlock(engine);
+		if (owes) {
+			nupa_engine_progress_siblings(engine);
+			sched_yield();
+		}
+	} while (owes && nupa_clock_ns() < deadline_ns);
+}
+
+/* Leaves the fabric: what we owe is sent, partners that still have QPs to us see them end. */
+static void engine_leave(struct nupa_engine *engine)
+{
+	uint64_t deadline_ns = nupa_clock_ns() + LINGER_NS;
+
+	answer_all(engine, deadline_ns);
+	nupa_port_stop(engine);
+	nupa_channel_close_all(engine, deadline_ns);
+	if (!engine->qps_used) /* flushed with the rest of the slot */
+		nupa_store_release(&engine->slot->left_epoch, engine->epoch);
+	nupa_fabric_free_slot(engine->fabric, engine->slot_index);
+}
+
+static void engine_unlink(struct nupa_engine *engine)
+{
+	struct nupa_engine **at = &nupa_engines;
+
+	while (*at != engine)
+		at = &(*at)->next;
+	nupa_store_release(at, engine->next);
+}
+
+/* A program that ends without closing anything. */
+__attribute__((destructor)) static void leave_at_exit(void)
+{
+	pthread_mutex_lock(&registry);
+	while (nupa_engines) {
+		struct nupa_engine *engine = nupa_engines;
+
+		engine_unlink(engine);
+		engine_leave(engine); /* not freed: other threads may still be in it */
+	}
+	pthread_mutex_unlock(&registry);
+}
+
+static void engine_link(struct nupa_engine *engine)
+{
+	engine->refs = 1;
+	engine->next = nupa_engines;
+	nupa_store_release(&nupa_engines, engine);
+}
+
+static struct nupa_engine *engine_get(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
+				      char *why, size_t why_bytes)
+{
+	struct nupa_engine *engine;
+
+	for (engine = nupa_engines; engine; engine = engine->next) {
+		if (!engine->apart && !nupa_load_relaxed(&engine->fenced) &&
+		    engine->fabric->geometry.generation == fabric->geometry.generation &&
+		    (host < 0 || engine->host == (uint32_t)host) && engine->forced_mover == mover) {
+			engine->refs++;
+			return engine;
+		}
+	}
+	engine = engine_new(fabric, host < 0 ? nupa_quietest_host(fabric) : (uint32_t)host, mover,
+			    why, why_bytes);
+	if (!engine)
+		return NULL;
+	engine_link(engine);
+	return engine;
+}
+
+static void engine_put(struct nupa_engine *engine)
+{
+	if (--engine->refs || nupa_engine_is_copy(engine))
+		return;
+	engine_unlink(engine);
+	while (nupa_load_seq(&nupa_engines_readers))
+		sched_yield();
+	engine_leave(engine);
+	engine_free(engine);
+}
+
+struct nupa_engine *nupa_engine_attach(struct nupa_fabric *fabric, uint32_t host, char *why,
+				       size_t why_bytes)
+{
+	struct nupa_engine *engine;
+
+	nupa_fork_prepare();
+	nupa_guard_install();
+	pthread_mutex_lock(&registry);
+	engine = engine_new(fabric, host, NUPA_MOVER_NONE, why, why_bytes);
+	if (engine) {
+		engine->apart = true;
+		engine_link(engine);
+	}
+	pthread_mutex_unlock(&registry);
+	return engine;
+}
+
+void nupa_engine_detach(struct nupa_engine *engine)
+{
+	pthread_mutex_lock(&registry);
+	engine_put(engine);
+	pthread_mutex_unlock(&registry);
+}
+
+/* --- contexts ------------------------------------------------------------------------ */
+
+static void close_fds(const struct nupa_context *context)
+{
+	if (context->ibv.context.cmd_fd >= 0)
+		close(context->ibv.context.cmd_fd);
+	if (context->ibv.context.async_fd >= 0)
+		close(context->ibv.context.async_fd);
+}
+
+static struct nupa_context *context_new(struct nupa_engine *engine)
+{
+	struct nupa_context *context = calloc(1, sizeof(*context));
+
+	if (!context)
+		return NULL;
+	context->engine = engine;
+	nupa_fill_ops(&context->ibv);
+	context->ibv.context.num_comp_vectors = 1;
+	context->ibv.context.cmd_fd = nupa_context_cmd_fd(engine);
+	context->ibv.context.async_fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+	if (context->ibv.context.cmd_fd < 0 || context->ibv.context.async_fd < 0) {
+		close_fds(context);
+		free(context);
+		return NULL;
+	}
+	pthread_mutex_init(&context->ibv.context.mutex, NULL);
+	pthread_mutex_init(&context->events_mutex, NULL);
+	pthread_cond_init(&context->events_acked, NULL);
+	nupa_list_init(&context->events);
+	nupa_engine_lock(engine);
+	nupa_list_add(&engine->contexts, &context->link);
+	nupa_engine_unlock(engine);
+	return context;
+}
+
+struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
+				   char *why, size_t why_bytes)
+{
+	struct nupa_engine *engine;
+	struct nupa_context *context = NULL;
+
+	if (host >= (int)fabric->geometry.n_hosts) {
+		snprintf(why, why_bytes, "host %d asked for, fabric %s has hosts 0 to %u", host,
+			 nupa_fabric_name(fabric), fabric->geometry.n_hosts - 1);
+		errno = EINVAL;
+		return NULL;
+	}
+	nupa_fork_prepare();
+	nupa_guard_install();
+	pthread_mutex_lock(&registry);
+	engine = engine_get(fabric, host, mover, why, why_bytes);
+	if (engine) {
+		context = context_new(engine);
+		if (!context) {
+			snprintf(why, why_bytes, "no memory or file descriptors for a context: %s",
+				 strerror(errno));
+			engine_put(engine);
+		}
+	}
+	pthread_mutex_unlock(&registry);
+	return context ? &context->ibv.context : NULL;
+}
+
+/* Whether objects of the context are left, which the engine may come back to. */
+static bool context_is_used(const struct nupa_engine *engine, const struct ibv_context *context)
+{
+	for (struct nupa_list *at = engine->pds.next; at != &engine->pds; at = at->next)
+		if (container_of(at, struct nupa_pd, link)->ibv.context == context)
+			return true;
+	for (struct nupa_list *at = engine->cqs.next; at != &engine->cqs; at = at->next)
+		if (container_of(at, struct nupa_cq, link)->ibv.context == context)
+			return true;
+	for (uint32_t i = 0; i < engine->qp_limit; i++)
+		if (engine->qps[i] && engine->qps[i]->ibv.context == context)
+			return true;
+	return false;
+}
+
+/* A context with objects left is kept for as long as the attachment: they go on, without events. */
+int nupa_close_device(struct ibv_context *ibv)
+{
+	struct nupa_context *context = container_of(ibv, struct nupa_context, ibv.context);
+	struct nupa_engine *engine = context->engine;
+	bool used;
+
+	pthread_mutex_lock(&registry);
+	nupa_engine_lock(engine);
+	nupa_list_del(&context->link);
+	for (struct nupa_list *link; (link = nupa_list_pop(&context->events));)
+		free(container_of(link, struct nupa_event, link));
+	used = context_is_used(engine, ibv);
+	if (used) {
+		context->closed = true;
+		nupa_list_add(&engine->closed, &context->link);
+	}
+	nupa_engine_unlock(engine);
+	close_fds(context);
+	engine_put(engine);
+	pthread_mutex_unlock(&registry);
+	if (!used)
+		context_free(context);
+	return 0;
+}
+
+int nupa_context_host(struct ibv_context *context)
+{
+	return (int)nupa_engine_of(context)->host;
+}
+
+int nupa_context_slot(struct ibv_context *context)
+{
+	return (int)nupa_engine_of(context)->slot_index;
+}
+
+struct nupa_fabric *nupa_context_fabric(struct ibv_context *context)
+{
+	return nupa_engine_of(context)->fabric;
+}

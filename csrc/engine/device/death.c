@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The end of a channel: its peer died, left, or wrote nonsense.  Partners of its QPs complete with
+ * errors, and what was held for it is given back. */
+#include "engine/queue/backlog.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *channel)
+{
+	/* To an SRQ of that process, and waiting for it. */
+	if (qp->xrc && qp->channel == channel && qp->sq.acked != qp->sq.posted)
+		return true;
+	return qp->type != IBV_QPT_UD && qp->dest_qpn >> NUPA_QP_INDEX_BITS == channel->peer &&
+	       qp->state >= IBV_QPS_RTR && qp->state != IBV_QPS_ERR &&
+	       (qp->channel ? qp->channel == channel : !channel->left);
+}
+
+static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	channel->broken = true;
+	for (uint32_t i = 0; i < engine->n_channels; i++) {
+		if (engine->open[i] == channel) {
+			engine->open[i] = engine->open[--engine->n_channels];
+			break;
+		}
+	}
+	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
+		free(container_of(link, struct nupa_refusal, link));
+	nupa_fault_free_held(channel);
+	nupa_backlog_lose_peer(engine, channel);
+	nupa_store_release(&channel->tx.header->pair, 0);
+	nupa_flush(channel->apart, NUPA_POINT_PAIR, channel->tx.header, NUPA_CACHE_LINE_BYTES);
+	/* One that lives has to know as well that nothing comes or goes any more. */
+	if (nupa_channel_peer_alive(channel))
+		nupa_channel_say(engine, channel, NUPA_CONTACT_CLOSED);
+}
+
+/* What the channel holds beside itself. */
+static void give_back(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	int *fds[] = { &channel->pidfd, &channel->life_fd };
+
+	nupa_window_forget(channel);
+	for (int i = 0; i < 2; i++) {
+		if (*fds[i] < 0)
+			continue;
+		epoll_ctl(engine->watch_epoll, EPOLL_CTL_DEL, *fds[i], NULL);
+		close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+static bool has_left(const struct nupa_channel *channel)
+{
+	nupa_fetch(channel->apart, NUPA_POINT_QUEUE, &channel->peer_slot->sleeping,
+		   NUPA_CACHE_LINE_BYTES);
+	return nupa_load_acquire(&channel->peer_slot->left_epoch) == channel->peer_epoch;
+}
+
+bool nupa_partner_left(const struct nupa_qp *qp)
+{
+	return qp->partner_gone || (qp->channel && (qp->channel->left || has_left(qp->channel)));
+}
+
+/* The peer is gone: its QPs' partners complete with errors (design.md, death). */
+void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	/* Who destroyed its QPs and then left is missed only by those who want something of it. */
+	channel->left = has_left(channel);
+	stop_traffic(engine, channel);
+	for (uint32_t i = 0; i < engine->qp_limit; i++) {
+		struct nupa_qp *qp = engine->qps[i];
+
+		if (!qp || !uses_channel(qp, channel))
+			continue;
+		nupa_qp_unsettle(qp);
+		nupa_requester_lose_peer(qp);
+	}
+	nupa_cm_lose_peer(engine, channel);
+	if (engine->injector)
+		nupa_inject_lose_peer(engine->injector, channel->peer);
+	if (unlikely(engine->foreign_regions))
+		nupa_import_lose(engine, channel->peer);
+	if (engine->xrc)
+		nupa_xrc_channel_failed(engine, channel);
+	give_back(engine, channel);
+	engine->broken = true;
+}
+
+void nupa_partner_leave(struct nupa_qp *qp)
+{
+	struct nupa_channel *channel = qp->channel;
+	struct nupa_msg *msg;
+
+	if (qp->type != IBV_QPT_RC || qp->state < IBV_QPS_RTR || !channel || channel->broken)
+		return;
+	msg = nupa_tx_reserve(&channel->tx, 0, NULL);
+	if (!msg)
+		return; /* a partner that does not listen hears of our end instead */
+	msg->op = NUPA_OP_GONE;
+	msg->flags = 0;
+	msg->dest_qpn = qp->dest_qpn;
+	msg->src_qpn = qp->ibv.qp_num;
+	msg->psn = nupa_psn_of(qp->incarnation, 0);
+	msg->length_bytes = 0;
+	nupa_channel_publish(channel, msg, 0);
+}
+
+void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
+		       const struct nupa_msg *msg)
+{
+	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
+
+	/* I5: only the connected QP, by its own channel. */
+	if (qp && qp->type == IBV_QPT_RC && qp->dest_qpn == msg->src_qpn &&
+	    qp->channel == channel &&
+	    (qp->peer_incarnation == NUPA_PEER_UNKNOWN ||
+	     qp->peer_incarnation == nupa_psn_incarnation(msg->psn)))
+		qp->partner_gone = true;
+}
+
+/* All attachments by one mapping go together: those that still have their slots leave.  Nobody who
+ * has the lock of one waits for that of another. */
+static void fence_fabric(struct nupa_engine *engine)
+{
+	struct nupa_engine *others[NUPA_SLOTS_MAX];
+	struct nupa_fabric *fabric = engine->fabric;
+	uint32_t n = 0;
+	bool fenced = false;
+
+	if (!nupa_cas_seq(&fabric->fenced, &fenced, true))
+		return;
+	nupa_fetch_add_seq(&nupa_engines_readers, 1);
+	for (struct nupa_engine *other = nupa_load_seq(&nupa_engines); other;
+	     other = nupa_load_seq(&other->next)) {
+		if (other == engine || other->fabric != fabric || n == NUPA_SLOTS_MAX)
+			continue;
+		nupa_engine_lock(other);
+		if (nupa_slot_claim(other->slot) == other->claim)
+			nupa_fabric_free_slot(fabric, other->slot_index);
+		others[n++] = other;
+	}
+	nupa_fabric_detach_copy(fabric);
+	while (n) {
+		struct nupa_engine *other = others[--n];
+
+		nupa_store_release(&other->fenced, true);
+		nupa_store_release(&other->deaths, true);
+		nupa_engine_unlock(other);
+		nupa_port_wake(other);
+	}
+	nupa_fetch_add_seq(&nupa_engines_readers, -1u);
+}
+
+bool nupa_engine_disowned(const struct nupa_engine *engine)
+{
+	return engine->polls_bell && nupa_slot_claim(engine->slot) != engine->claim;
+}
+
+void nupa_engine_fence(struct nupa_engine *engine)
+{
+	struct ibv_async_event event = { .event_type = IBV_EVENT_DEVICE_FATAL };
+
+	nupa_hint("this process was stopped for so long that others took it for dead; its "
+		  "connections are closed: start it again");
+	fence_fabric(engine);
+	engine->forked = true;
+	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++)
+		if (engine->channels[peer] && !engine->channels[peer]->broken)
+			nupa_channel_fail(engine, engine->channels[peer]);
+	for (struct nupa_list *at = engine->contexts.next; at != &engine->contexts; at = at->next)
+		nupa_event_raise(container_of(at, struct nupa_context, link), &event);
+	nupa_net_fenced(engine);
+}
+
+static bool is_used(const struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	for (uint32_t i = 0; i < engine->qp_limit; i++)
+		if (engine->qps[i] && engine->qps[i]->channel == channel)
+			return true;
+	return false;
+}
+
+/* Frees broken channels that no QP knows any more (the others at the next death), but not that to
+ * a peer which lives: nothing can be opened to it again.  Nobody on the stack has one in hand. */
+void nupa_channel_sweep(struct nupa_engine *engine)
+{
+	engine->broken = false;
+	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
+		struct nupa_channel **at = &engine->channels[peer];
+
+		while (*at) {
+			struct nupa_channel *channel = *at;
+
+			if (!channel->broken || nupa_channel_peer_alive(channel) ||
+			    is_used(engine, channel)) {
+				at = &channel->older;
+			} else {
+				*at = channel->older;
+				free(channel);
+			}
+		}
+	}
+}

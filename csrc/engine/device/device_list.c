@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The devices of a program started by `nupa run`: one, of the fabric and host that the environment
+ * names. */
+#define _GNU_SOURCE
+#include "engine/device/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+
+static struct {
+	pthread_mutex_t mutex;
+	struct nupa_fabric *fabric;
+	struct ibv_device device;
+	uint32_t host;
+	enum nupa_mover mover;
+} env = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+static int find_host(const struct nupa_fabric *fabric, const char *name)
+{
+	int host = nupa_host_of_name(fabric, name);
+
+	if (host < 0)
+		nupa_hint("NUPA_HOST=%s: fabric %s has no such host; see `nupa show`", name,
+			  nupa_fabric_name(fabric));
+	return host;
+}
+
+static int find_mover(const char *name)
+{
+	static const char *const names[] = {
+		[NUPA_MOVER_NONE] = "",     [NUPA_MOVER_LOCAL] = "local",
+		[NUPA_MOVER_POOL] = "pool", [NUPA_MOVER_SHARED] = "shared",
+		[NUPA_MOVER_CMA] = "cma",   [NUPA_MOVER_RELAY] = "relay",
+	};
+
+	for (int mover = 0; mover < (int)(sizeof(names) / sizeof(names[0])); mover++)
+		if (!strcmp(names[mover], name))
+			return mover;
+	nupa_hint("NUPA_MOVER=%s: one of local, pool, shared, cma, relay, or unset", name);
+	return -EINVAL;
+}
+
+static void set_env(struct nupa_fabric *fabric, uint32_t host)
+{
+	env.host = host;
+	env.device.node_type = IBV_NODE_CA;
+	env.device.transport_type = IBV_TRANSPORT_IB;
+	snprintf(env.device.name, sizeof(env.device.name), "nupa_rdma0");
+	snprintf(env.device.dev_name, sizeof(env.device.dev_name), "uverbs0");
+	snprintf(env.device.dev_path, sizeof(env.device.dev_path),
+		 "/sys/class/infiniband_verbs/uverbs0");
+	snprintf(env.device.ibdev_path, sizeof(env.device.ibdev_path),
+		 "/sys/class/infiniband/nupa_rdma0");
+	env.fabric = fabric;
+}
+
+/* Opens the fabric at first use; 0 or -errno.  *present says whether there is one at all. */
+static int open_env(bool *present)
+{
+	const char *path = getenv("NUPA_FABRIC");
+	const char *host = getenv("NUPA_HOST");
+	const char *mover = getenv("NUPA_MOVER");
+	struct nupa_fabric *fabric;
+	char why[512];
+	int error, found;
+
+	*present = env.fabric || (path && *path);
+	if (env.fabric || !*present)
+		return 0;
+	found = find_mover(mover ? mover : "");
+	if (found < 0)
+		return found;
+	env.mover = (enum nupa_mover)found;
+	error = nupa_fabric_open(path, &fabric, why, sizeof(why));
+	if (error) {
+		nupa_hint("%s", why);
+		return error;
+	}
+	/* A fabric that `nupa run` made goes with its last user: this is one. */
+	if (flock(nupa_fabric_fd(fabric), LOCK_SH | LOCK_NB)) {
+		error = -errno;
+		nupa_hint("fabric %s is being taken down", nupa_fabric_name(fabric));
+		nupa_fabric_put(fabric);
+		return error;
+	}
+	found = host && *host ? find_host(fabric, host) : (int)nupa_quietest_host(fabric);
+	if (found < 0) {
+		nupa_fabric_put(fabric);
+		return found;
+	}
+	set_env(fabric, (uint32_t)found);
+	return 0;
+}
+
+struct ibv_device **nupa_get_device_list(int *num_devices)
+{
+	struct ibv_device **list = calloc(2, sizeof(*list));
+	bool present;
+	int error;
+
+	if (!list)
+		return NULL;
+	pthread_mutex_lock(&env.mutex);
+	error = open_env(&present);
+	if (!error && present)
+		list[0] = &env.device;
+	pthread_mutex_unlock(&env.mutex);
+	if (error) {
+		free(list);
+		errno = -error;
+		return NULL;
+	}
+	if (num_devices)
+		*num_devices = list[0] != NULL;
+	return list;
+}
+
+struct ibv_device *nupa_device_adopt(struct nupa_fabric *fabric, uint32_t host)
+{
+	bool present;
+
+	pthread_mutex_lock(&env.mutex);
+	if (open_env(&present) || !present)
+		set_env(nupa_fabric_get(fabric), host);
+	pthread_mutex_unlock(&env.mutex);
+	return &env.device;
+}
+
+/* In a child process: the mappings are pictures of the parent's. */
+void nupa_device_list_forget(void)
+{
+	pthread_mutex_init(&env.mutex, NULL);
+	env.fabric = NULL;
+}
+
+void nupa_free_device_list(struct ibv_device **list)
+{
+	free(list);
+}
+
+const char *nupa_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+uint64_t nupa_get_device_guid(struct ibv_device *device)
+{
+	(void)device; /* there is but one */
+	return nupa_host_guid_be(env.fabric, env.host);
+}
+
+int nupa_get_device_index(struct ibv_device *device)
+{
+	(void)device;
+	return 0;
+}
+
+struct ibv_context *nupa_open_device(struct ibv_device *device)
+{
+	char why[512];
+	struct ibv_context *context =
+	    nupa_open_host(env.fabric, (int)env.host, env.mover, why, sizeof(why));
+
+	if (context)
+		context->device = device;
+	else
+		nupa_hint("%s", why);
+	return context;
+}

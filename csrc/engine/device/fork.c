@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a fork does to the attachments of this process (man ibv_fork_init).
+ *
+ * A child has none of its parent's verbs objects.  Ours live in shared memory and in threads that
+ * did not come along.  The child keeps a private picture, so that closing what it inherited (as a
+ * garbage collector does) harms nobody; it may attach anew.  Of the parent's memory, registered or
+ * not, it has a copy as of the fork: what is promoted is made private before, and shared again
+ * after. */
+#define _GNU_SOURCE
+#include "engine/device/engine.h"
+
+uint32_t nupa_forks;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void before(void)
+{
+	nupa_registry_lock();
+	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
+		nupa_engine_lock(engine);
+		nupa_mr_hide_all(engine);
+	}
+	nupa_promote_before_fork(); /* what other threads are just registering, too */
+}
+
+static void in_parent(void)
+{
+	nupa_promote_after_fork();
+	nupa_store_relaxed(&nupa_forks, nupa_forks + 1);
+	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next)
+		nupa_mr_share_all(engine);
+	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
+		nupa_mr_show_all(engine);
+		nupa_engine_unlock(engine);
+	}
+	nupa_registry_unlock();
+}
+
+static void in_child(void)
+{
+	nupa_lock_forget_in_child();
+	for (struct nupa_engine *engine = nupa_engines; engine; engine = engine->next) {
+		engine->forked = true;
+		engine->fenced = false; /* the parent's threads were not copied */
+		close(engine->life_fd); /* the parent's death must not wait for ours */
+		nupa_lock_init(&engine->lock);
+		nupa_mr_forget_in_child(engine);
+		nupa_bell_detach(engine);
+		nupa_bell_forget_in_child(engine->fabric);
+		nupa_fabric_detach_copy(engine->fabric);
+	}
+	nupa_engines = NULL;
+	nupa_engines_readers = 0;
+	nupa_promote_forget_in_child();
+	nupa_device_list_forget();
+	nupa_registry_init();
+}
+
+static void install(void)
+{
+	pthread_atfork(before, in_parent, in_child);
+}
+
+void nupa_fork_prepare(void)
+{
+	pthread_once(&once, install);
+}

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The objects of an engine: channels to peers, and what programs make by verbs.  All are guarded by
+ * the engine's lock (engine.h I1).
+ *
+ *   I3  A work request is executed in order: sq.acked <= sq.issued <= sq.posted. */
+#ifndef NUPA_OBJECTS_H
+#define NUPA_OBJECTS_H
+
+#include "base/list.h"
+#include "engine/device/nupa.h"
+#include "engine/memory/promote.h"
+#include "engine/channel/ring.h"
+
+#include <pthread.h>
+
+/* --- windows ------------------------------------------------------------------------- */
+
+/* A region of a peer as we found it: where it is, and what its owner lets us do.  Good as long as
+ * the entry's first word is the same. */
+struct nupa_window {
+	uint64_t word; /* key | changes << 32; 0: nothing here */
+	const struct nupa_mr_entry *entry;
+	uint64_t iova;
+	uint64_t length;
+	uint8_t *base; /* where iova is in our memory; NULL: only `va`, for process_vm_... */
+	uint64_t va;   /* where iova is in the owner's */
+	uint32_t access;
+	uint32_t pd;
+	uint32_t qpn; /* where pd is 0: the only QP it works on */
+	bool mapped;  /* base belongs to a mapping of the owner's memfd, ours to unmap */
+};
+
+#define NUPA_WINDOWS 256u /* of one peer; a power of two */
+
+/* --- channels ------------------------------------------------------------------------ */
+
+/* Something of a peer that does not move: what it is now, and since when (stall.c). */
+struct nupa_stall {
+	uint64_t mark;
+	uint64_t since_ns; /* 0: never looked at */
+};
+
+struct nupa_channel {
+	struct nupa_tx tx;
+	struct nupa_rx rx;
+	struct nupa_engine *engine;
+	uint32_t peer; /* slot */
+	uint32_t peer_epoch;
+	uint32_t peer_pid;
+	uint32_t peer_host;
+	int pidfd;    /* -1: none */
+	int life_fd;  /* the other end of the peer's pipe; -1: none */
+	bool foreign; /* the peer's pid is one of another pid namespace: it means nothing here */
+	bool apart;   /* it is in a kernel that sees stores by flush and fetch alone */
+	bool rx_open;
+	bool dma_backed; /* our DMA bytes are backed by memory */
+	bool broken;     /* the peer died, left, or wrote nonsense */
+	bool left;       /* broken: it had destroyed its QPs before */
+	bool faulty;     /* what comes is judged, and nothing moves but by messages: fault.h */
+	bool timed;      /* faulty: requesters count what the peer does not take as lost */
+	bool closing;    /* faulty, but for the last time: no fault is left */
+	bool suspect;    /* it was faulty once: messages may have come twice */
+	bool gated;      /* what comes stays in its ring, until then or until less is held */
+	uint64_t gated_until_ns;
+	uint64_t rx_faults;    /* on the way from the peer to us: places in the table */
+	struct nupa_list held; /* struct nupa_held */
+	uint32_t held_messages, held_bytes;
+	enum nupa_mover mover;     /* ours, for private memory of the peer */
+	int cma_errno;             /* why CMA does not work */
+	struct nupa_stall full;    /* at which head our ring was found full */
+	struct nupa_stall starved; /* at which count of the peer a QP of its had a backlog */
+	uint64_t stop_looked_ns;   /* when it was looked whether the peer is stopped */
+	bool stopped;              /* it was */
+	struct nupa_slot *peer_slot;
+	struct nupa_qp_entry *peer_qps;
+	struct nupa_mr_entry *peer_mrs;
+	struct nupa_flow *flow;
+	const struct nupa_ring_header *rx_header;
+	bool path_up;
+	uint32_t path_epoch; /* port_epoch that path_up belongs to */
+	bool
+	    fence; /* the owner of the peer slot cannot membarrier, or we cannot be reached by it */
+	uint32_t rung; /* MACHINES: for which of the peer's sleeps we rang last (bell.h) */
+	struct nupa_window *windows; /* NUPA_WINDOWS of them, by MR index; NULL: none yet */
+	int shared_fd;               /* the peer's memfd, opened; -1: not */
+	uint32_t shared_fd_seen;     /* slot.shared_fd when we tried last */
+	uint64_t shared_bytes;       /* its size */
+	struct nupa_list refusals;   /* struct nupa_refusal */
+	struct nupa_channel *older;  /* broken ones to the same slot */
+};
+
+/* --- verbs objects ------------------------------------------------------------------- */
+struct nupa_context {
+	struct verbs_context ibv;
+	struct nupa_engine *engine;
+	uint32_t exporter_slot; /* imported from another process: its attachment, else 0 */
+	uint32_t exporter_epoch;
+	bool closed;             /* with objects left: raises no event any more */
+	struct nupa_list link;   /* engine->contexts; closed: engine->closed */
+	struct nupa_list events; /* struct nupa_event, async */
+	pthread_mutex_t events_mutex;
+	pthread_cond_t events_acked;
+};
+
+struct nupa_event {
+	struct nupa_list link;
+	struct ibv_async_event event;
+};
+
+struct nupa_pd {
+	struct ibv_pd
+	    ibv; /* handle: slot << 24 | a number of its own, so no two processes share it */
+	struct nupa_list link; /* engine->pds */
+	uint32_t users;
+	bool imported;              /* another handle of a PD that somebody else allocated */
+	bool gone;                  /* destroyed through another handle */
+	bool released;              /* nobody's any more but its users' */
+	struct nupa_parent *parent; /* of a parent domain; else NULL */
+};
+
+enum nupa_mr_kind {
+	NUPA_MR_MEMORY,    /* memory that is there as long as the region is */
+	NUPA_MR_ON_DEMAND, /* memory that may come and go: the kernel is asked at each access */
+	NUPA_MR_NULL,      /* reads zeros, swallows what is written */
+	NUPA_MR_WINDOW,    /* what a memory window is bound to: for remote keys alone */
+	NUPA_MR_DEVICE,    /* a DM's place in the table: it has no key that fits any PD */
+};
+
+/* In nupa_mr.access alone: the bytes may be touched as they are, by their local key. */
+#define NUPA_ACCESS_PLAIN (1 << 30)
+
+/* What a region has in our memfd.  If it is `whole`, the one range is all of the region; if not,
+ * peers reach it by other movers, and it keeps what there is of it from becoming private meanwhile.
+ */
+#define NUPA_MR_RANGES 4
+
+struct nupa_mr_pages {
+	struct nupa_shared_range ranges[NUPA_MR_RANGES];
+	int n;
+	bool whole;
+};
+
+struct nupa_mr {
+	struct ibv_mr ibv; /* what the program sees; addr is NULL where its memory has no address */
+	uint64_t iova;
+	uint64_t length;
+	uint8_t *va;
+	int access;
+	uint32_t index;
+	uint32_t users;     /* memory windows bound to it */
+	uint32_t qpn;       /* a type 2 window: the only QP that it works on */
+	uint8_t kind;       /* enum nupa_mr_kind */
+	bool imported;      /* another handle of a region that somebody else registered */
+	uint32_t exporter;  /* slot of the process whose pool memory it is; 0: ours */
+	bool gone;          /* destroyed through another handle */
+	struct nupa_dm *dm; /* of device memory */
+	bool away;          /* its key is taken back for a while: a fork */
+	struct nupa_mr_pages pages;
+	struct nupa_list bare_link; /* while `bare`, see mr_share.c */
+	bool bare;
+	bool keeper; /* a bare one that has not all of its ranges */
+};
+
+struct nupa_comp_channel {
+	struct ibv_comp_channel ibv; /* fd: an eventfd semaphore, one count for each event */
+	struct nupa_list cqs; /* struct nupa_cq.event_link, one entry for each CQ with events */
+	uint32_t users;
+};
+
+struct nupa_cqe { /* one line */
+	uint64_t wr_id;
+	struct nupa_qp *qp; /* with which it goes; NULL: with none */
+	uint32_t byte_len;
+	uint32_t imm; /* or invalidated rkey */
+	uint32_t qp_num;
+	uint32_t src_qp;
+	uint8_t status; /* enum ibv_wc_status */
+	uint8_t opcode; /* enum ibv_wc_opcode */
+	uint8_t wc_flags;
+	uint8_t sl;
+	uint16_t slid;
+	uint16_t pad;
+	uint32_t vendor_err;
+	uint32_t pad2;
+	uint64_t timestamp_ns;
+	uint64_t pad3;
+};
+NUPA_ASSERT_SIZE(struct nupa_cqe, 64);
+
+enum nupa_cq_note { NUPA_CQ_STAMPED = 1, NUPA_CQ_TRACED = 2 };
+enum nupa_arm { NUPA_ARM_NONE, NUPA_ARM_SOLICITED, NUPA_ARM_NEXT };
+
+struct nupa_cq {
+	union {
+		struct ibv_cq ibv;
+		struct ibv_cq_ex ibv_ex;
+	};
+	struct nupa_cqe *ring;
+	uint64_t head, tail;  /* polled, produced */
+	uint64_t found_empty; /* `tail` when the program polled in vain last */
+	uint32_t mask;
+	uint32_t capacity; /* what the user was told: ibv.cqe */
+	uint32_t users;
+	enum nupa_arm arm;
+	bool overrun;
+	uint8_t notes;         /* enum nupa_cq_note: what is done with each completion besides */
+	struct nupa_list link; /* engine->cqs */
+	/* completion events */
+	struct nupa_list event_link;
+	uint32_t events_pending; /* raised, not yet got */
+	uint32_t events_got;     /* got, not yet acknowledged */
+	uint32_t async_pending;  /* async events not yet acknowledged */
+	/* events held back: moderation.c */
+	uint32_t moderate_count, moderated; /* 0, 1: none is; completions since the last event */
+	uint64_t moderate_period_ns, moderate_until_ns;
+	struct nupa_list moderate_link; /* engine->moderated */
+	struct ibv_pd *parent_domain;   /* NULL: none */
+	bool custom;                    /* it allocated the ring */
+	bool ignore_overrun;            /* the oldest completions are overwritten */
+	/* extended CQ: the completion being read, and whose it is from start_poll to end_poll */
+	struct nupa_cqe cursor;
+	uint32_t batch; /* what is left of what start_poll found */
+	pthread_mutex_t cursor_mutex;
+};
+
+struct nupa_rwqe {
+	uint64_t wr_id;
+	uint32_t n_sge;
+	uint32_t pad;
+	struct ibv_sge sge[];
+};
+
+/* A receive queue: a QP's own or an SRQ's. */
+struct nupa_rq {
+	uint8_t *ring;
+	size_t map_bytes;
+	uint32_t stride;
+	uint32_t mask;
+	uint32_t capacity;
+	uint32_t max_sge;
+	uint64_t head, tail; /* taken, posted */
+};
+
+struct nupa_srq {
+	struct ibv_srq ibv;
+	bool custom;            /* its parent domain allocated the ring */
+	struct nupa_xrcd *xrcd; /* XRC: its domain, and where its completions go; else NULL */
+	struct nupa_cq *cq;
+	struct nupa_rq rq;
+	uint32_t limit; /* 0: not armed */
+	uint32_t users;
+	uint32_t async_pending;
+	uint32_t srq_num;
+};
+
+struct nupa_ah {
+	struct ibv_ah ibv;
+	struct ibv_ah_attr attr;
+	uint32_t host;         /* NUPA_AH_GROUP: attr.grh.dgid is one */
+	struct nupa_deth deth; /* ready to be sent but for the qkey */
+};
+
+#define NUPA_AH_GROUP UINT32_MAX      /* in place of a host: a multicast group */
+#define NUPA_AH_NONE (UINT32_MAX - 1) /* no address handle was given */
+
+enum nupa_wqe_state {
+	NUPA_WQE_POSTED,
+	NUPA_WQE_SENT, /* in the channel, waits for the peer */
+	NUPA_WQE_DONE,
+};
+
+struct nupa_wqe {
+	uint64_t wr_id;
+	uint8_t opcode; /* enum ibv_wr_opcode */
+	uint8_t flags;  /* enum ibv_send_flags */
+	uint8_t state;
+	uint8_t n_sge;
+	uint32_t length_bytes;
+	uint32_t imm; /* or rkey to invalidate */
+	union {
+		uint32_t rkey;    /* BIND_MW: the window's next key */
+		uint32_t ah_host; /* UD: or NUPA_AH_GROUP, NUPA_AH_NONE */
+	};
+	union {
+		struct {
+			uint64_t raddr; /* BIND_MW: where the window begins */
+			union {
+				uint64_t compare_add;
+				uint64_t bind_bytes; /* BIND_MW: its length */
+			};
+			union {
+				uint64_t swap;
+				struct {                    /* BIND_MW */
+					uint32_t bind_lkey; /* of the region; 0: none */
+					uint32_t bind_access;
+				};
+			};
+		};
+		struct { /* UD: a copy, as the address handle may be destroyed before the request
+			  * is issued */
+			struct nupa_deth deth;
+			uint8_t mgid[16]; /* ah_host is NUPA_AH_GROUP */
+		};
+	};
+	uint32_t dest_qpn; /* UD; XRC: the SRQ's number */
+	uint32_t qkey;     /* UD */
+	uint32_t first_psn, last_psn;
+	uint32_t moved_bytes; /* sent, or received of a READ */
+	uint8_t data_placed;  /* WRITE_WITH_IMM: the direct part is done */
+	uint8_t by_message;   /* went so once, and so it goes again: retry.c I6 */
+	uint8_t pulled;       /* a SEND whose receiver fetches it */
+	uint8_t pad;
+	uint32_t part_bytes; /* of each part but the last, where it goes in parts */
+	union {
+		struct ibv_sge sge[1];
+		uint8_t inline_data[1];
+	};
+};
+
+struct nupa_sq {
+	uint8_t *ring;
+	size_t map_bytes;
+	uint32_t stride;
+	uint32_t mask;
+	uint32_t capacity;
+	uint32_t max_sge;
+	uint32_t max_inline_bytes;
+	uint64_t acked, issued, posted;
+	uint64_t begun; /* where `issued` was before it went back */
+};
+
+enum nupa_wait {
+	NUPA_WAIT_NONE,
+	NUPA_WAIT_RING,    /* the channel is full */
+	NUPA_WAIT_RNR,     /* until wait_until_ns */
+	NUPA_WAIT_PEER,    /* the peer QP is not ready: again at wait_until_ns */
+	NUPA_WAIT_PATH,    /* a port is down */
+	NUPA_WAIT_CONTACT, /* the peer process has not opened its direction of the channel */
+};
+
+/* UC, UD: messages that wait for a receive (backlog.c). */
+struct nupa_backlog {
+	struct nupa_list messages;
+	struct nupa_list link; /* engine->backlogs */
+	uint32_t n;
+	uint64_t moved_ns; /* when it began or shrank last */
+};
+
+#define NUPA_RECV_COPY_BYTES (sizeof(struct nupa_rwqe) + NUPA_SGE_MAX * sizeof(struct ibv_sge))
+
+/* A READ or atomic whose response has not been sent in full. */
+struct nupa_job {
+	uint32_t psn;
+	uint32_t rkey;
+	uint64_t raddr; /* atomic: the original value */
+	uint32_t total_bytes;
+	uint32_t sent_bytes;
+	bool is_atomic;
+	bool again; /* it was answered before, as far as we know */
+};
+
+/* What an atomic found: it is executed once, however often it comes. */
+struct nupa_answer {
+	uint32_t psn;
+	uint64_t original;
+};
+
+enum nupa_xrc_side { NUPA_XRC_NONE, NUPA_XRC_INITIATOR, NUPA_XRC_TARGET };
+
+/* Requests for a QP that is not there or not ready, still to be answered: one of each requester. */
+struct nupa_refusal {
+	struct nupa_list link;
+	uint32_t dest_qpn, src_qpn;
+	uint32_t incarnation;
+	uint32_t psn;     /* the first one refused */
+	uint32_t ack_psn; /* UC: the last; acknowledged: the last one executed */
+	bool acknowledges;
+};
+
+/* An injected WRITE in more than one packet: what the next one is, if it comes next. */
+struct nupa_injected_write {
+	bool open;
+	uint32_t psn, incarnation; /* the QP's own */
+	uint32_t rkey;
+	uint64_t raddr;
+	uint32_t total_bytes, left_bytes;
+};
+
+struct nupa_qp {
+	union {
+		struct ibv_qp ibv;
+		struct ibv_qp_ex ibv_ex;
+	};
+	struct nupa_engine *engine;
+	struct nupa_qp_entry *entry;
+	uint32_t index;
+	uint8_t type;  /* enum ibv_qp_type; XRC's are RC here, and `xrc` says which */
+	uint8_t state; /* enum ibv_qp_state */
+	uint8_t xrc;   /* enum nupa_xrc_side */
+	bool sq_sig_all;
+	bool sqd_notify;
+	bool steady_tx, steady_rx; /* express.h I4 */
+	bool heard;                /* a message came since the last one was sent */
+	bool converses;            /* sends after it hears: the next line will be wanted soon */
+	const void *hot;           /* what the last request stored to, the next one may as well */
+	struct nupa_cq *send_cq, *recv_cq;
+	struct nupa_srq *srq;
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+
+	/* requester */
+	struct nupa_sq sq;
+	struct nupa_channel *channel; /* RC, UC: to the peer; NULL until first contact */
+	uint32_t dest_qpn;
+	uint32_t dest_host;
+	const struct nupa_qp_entry *peer; /* what follows was so when we looked; NULL: look */
+	uint64_t peer_identity, peer_rights;
+	uint32_t peer_access;
+	uint32_t peer_pd;
+	uint32_t next_psn;
+	uint32_t incarnation;       /* 8 bits, see struct nupa_qp_entry */
+	uint32_t reads_outstanding; /* through the channel: reads and atomics */
+	uint64_t timeout_ns; /* in all: 4.096 us * 2^timeout * (retry_cnt + 1); 0: for ever */
+	uint8_t rnr_left;
+	uint8_t psn_retries_left;
+	enum nupa_wait wait;
+	uint64_t wait_until_ns;
+	uint64_t wait_deadline_ns;  /* 0: none */
+	struct nupa_list wait_link; /* engine->waiting */
+
+	/* retry.c: for what was sent by a path with faults */
+	uint64_t retry_at_ns; /* 0: no timer runs */
+	uint64_t retry_tail;  /* all of it stood before this in the ring */
+	uint64_t retry_end;   /* where the path was whole again */
+	bool went_back;       /* once for this PSN, and nothing has come since */
+	bool gave_up;         /* UC, UD: what is being sent finds no room, and is lost */
+	uint32_t went_back_psn;
+	uint64_t part_of; /* the request, + 1, of which all up to part_psn is executed */
+	uint32_t part_psn;
+	struct nupa_list retry_link; /* engine->faults->retries */
+	uint64_t stuck_until_ns;     /* nothing completes before; 0: it does */
+	uint32_t stuck_by;           /* which fault's doing */
+	struct nupa_list stuck_link; /* engine->faults->stuck */
+
+	/* extended posting, between wr_start and wr_complete, by one thread */
+	bool is_ex;
+	bool building;
+	int build_error;
+	uint64_t build_first, build_end; /* the part of the send queue that was free at wr_start */
+	uint64_t build_next;             /* behind the request being built */
+	struct nupa_wqe *build;          /* it; NULL: none yet */
+
+	/* responder */
+	struct nupa_rq rq;
+	uint32_t expected_psn;
+	uint32_t peer_incarnation; /* whose requests are answered; NUPA_PEER_UNKNOWN */
+	bool nak_sent;             /* drop until expected_psn comes again */
+	bool ack_pending;          /* tell the requester all before expected_psn is executed */
+	bool nak_pending;          /* and that expected_psn was not: nak_syndrome */
+	uint8_t nak_syndrome;
+	struct nupa_list ack_link;  /* engine->ack_pending */
+	struct nupa_rwqe *recv_wqe; /* taken for the message in progress (a copy) */
+	bool recv_active;
+	bool recv_kept;    /* UC: taken for a message that broke off; the next one has it */
+	bool drop_message; /* UC: rest of a message whose start was dropped */
+	bool uc_met;       /* UC: a message has come, so PSNs go on from there */
+	bool starved;      /* UC, UD: the backlog was dropped, and no receive has come since */
+	struct nupa_backlog backlog;
+	uint64_t recv_bytes;
+	struct nupa_job jobs[NUPA_RD_ATOMIC_MAX];
+	uint32_t jobs_head, jobs_tail;
+	struct nupa_answer answers[NUPA_RD_ATOMIC_MAX]; /* the last ones */
+	uint32_t n_answers;
+	struct nupa_list job_link; /* engine->reading */
+	uint32_t async_pending;
+	bool last_wqe_event;
+	bool comm_est;
+	bool partner_gone; /* was destroyed in order */
+	bool partner_lost; /* died, and no request has said so yet */
+	uint32_t windows;  /* type 2 windows bound on it */
+
+	/* XRC: see xrc.c */
+	struct nupa_xrcd *xrcd; /* target */
+	uint32_t xrc_srqn;      /* of the request being sent */
+	bool xrc_away;          /* was connected to another process than the target's */
+	bool xrc_resync;        /* the next message starts PSNs anew */
+	bool xrc_new;           /* target: of this requester none has yet */
+	bool is_handle;         /* by ibv_open_qp: of `real`, or of another process's QP */
+	bool orphan;            /* its own handle is closed, others are open */
+	uint32_t opens;
+	struct nupa_qp *real;
+	const struct nupa_qp_entry *peer_entry;
+
+	bool sq_custom, rq_custom; /* the parent domain allocated the ring */
+	bool block_self_mcast;     /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
+	uint32_t mcast_groups;     /* that it is attached to */
+
+	struct nupa_injected_write injected;
+};
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The tables that a context carries: what inline verbs of a compiled program
+ * call.  A verb that is not offered stays NULL, which those answer with
+ * EOPNOTSUPP. */
+#include "engine/device/engine.h"
+
+static void fill_context_ops(struct ibv_context_ops *ops)
+{
+	ops->poll_cq = nupa_poll_cq;
+	ops->req_notify_cq = nupa_req_notify_cq;
+	ops->post_send = nupa_post_send;
+	ops->post_recv = nupa_post_recv;
+	ops->post_srq_recv = nupa_post_srq_recv;
+	ops->alloc_mw = nupa_alloc_mw;
+	ops->bind_mw = nupa_bind_mw;
+	ops->dealloc_mw = nupa_dealloc_mw;
+}
+
+void nupa_fill_ops(struct verbs_context *context)
+{
+	context->sz = sizeof(*context);
+	context->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	fill_context_ops(&context->context.ops);
+
+	context->query_port = nupa_query_port;
+	context->query_device_ex = nupa_query_device_ex;
+	context->query_rt_values = nupa_query_rt_values_ex;
+	context->create_cq_ex = nupa_create_cq_ex;
+	context->create_qp_ex = nupa_create_qp_ex;
+	context->create_srq_ex = nupa_create_srq_ex;
+	context->advise_mr = nupa_advise_mr;
+	context->alloc_null_mr = nupa_alloc_null_mr;
+	context->alloc_dm = nupa_alloc_dm;
+	context->free_dm = nupa_free_dm;
+	context->reg_dm_mr = nupa_reg_dm_mr;
+	context->get_srq_num = nupa_get_srq_num;
+	context->open_xrcd = nupa_open_xrcd;
+	context->close_xrcd = nupa_close_xrcd;
+	context->open_qp = nupa_open_qp;
+	context->alloc_td = nupa_alloc_td;
+	context->dealloc_td = nupa_dealloc_td;
+	context->alloc_parent_domain = nupa_alloc_parent_domain;
+	context->modify_cq = nupa_modify_cq;
+}

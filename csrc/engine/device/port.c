@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The port: what keeps an attachment going when its program does not poll.  The port thread runs
+ * the engine and sleeps on the doorbell; the death watch sleeps on the peers' pidfds and pipes.
+ *
+ *   sleeping       the port thread waits on *engine->bell == 1; producers ring
+ *   app_drives     the program spins on poll_cq; the thread only looks in every millisecond
+ *   else           it runs the engine, and goes on for SPIN_NS after the last message
+ *
+ * Where a segment is shared by several kernels no producer can ring that bell: it is private then,
+ * for this process alone, and the thread naps, shortly after traffic and longer the longer there is
+ * none; or it sleeps until it is rung by a doorbell, if all others have one, too (bell.h). */
+#define _GNU_SOURCE
+#include "engine/device/engine.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SPIN_NS 20000u
+#define SUPERVISE_NS 1000000u
+#define HELD_BACK_POLL_NS 50000u
+#define DEATH_POLL_MS 50 /* where the descriptors below are not to be had */
+#define NAP_MIN_NS 50000u
+#define NAP_MAX_NS 2000000u
+
+uint64_t nupa_clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
+{
+	struct timespec timeout = { (time_t)(timeout_ns / 1000000000),
+				    (long)(timeout_ns % 1000000000) };
+
+	syscall(SYS_futex, word, FUTEX_WAIT, expected, timeout_ns == UINT64_MAX ? NULL : &timeout,
+		NULL, 0);
+}
+
+/* What *engine->bell says while the port thread sleeps: on that word, or in nupa_bell_sleep(). */
+enum { ON_FUTEX = 1, AT_DOORBELL = 2 };
+
+static void wake_hard(uint32_t *bell)
+{
+	(void)nupa_exchange_seq(bell, 0);
+	syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void wake_own(struct nupa_engine *engine)
+{
+	if (nupa_exchange_seq(engine->bell, 0) == AT_DOORBELL)
+		nupa_bell_wake(engine);
+	else
+		syscall(SYS_futex, engine->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void nupa_port_knock(struct nupa_engine *engine, struct nupa_slot *slot)
+{
+	if (engine->polls_bell)
+		nupa_bell_ring_slot(engine->fabric, slot);
+	else
+		wake_hard(&slot->sleeping);
+}
+
+void nupa_port_wake(struct nupa_engine *engine)
+{
+	/* P3: what it shall see was stored before, by a full fence. */
+	if (nupa_load_seq(engine->bell))
+		wake_own(engine);
+}
+
+void nupa_port_app_drives(struct nupa_engine *engine)
+{
+	nupa_store_relaxed(&engine->app_drives, true);
+	nupa_port_wake(engine);
+}
+
+void nupa_port_takes_over(struct nupa_engine *engine)
+{
+	engine->polls_in_row = 0;
+	if (!nupa_load_relaxed(&engine->app_drives))
+		return;
+	nupa_store_relaxed(&engine->app_drives, false);
+	wake_own(engine);
+}
+
+static bool membarrier_register(void)
+{
+#ifdef __SANITIZE_THREAD__
+	return false; /* TSan knows fences only */
+#endif
+	return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+/* A full fence of every process of the fabric that is registered, at this instant; the others
+ * (struct nupa_channel.fence) fence by themselves, as all do once it is not to be had. */
+static bool barrier(void)
+{
+	return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+void nupa_port_barrier(struct nupa_engine *engine)
+{
+	if (!nupa_load_relaxed(&engine->slot->needs_fence) && !barrier())
+		nupa_store_release(&engine->slot->needs_fence, 1);
+}
+
+/* C3: announces sleep, then makes sure that every producer either sees it or had its message seen
+ * by the caller's next look at the rings. */
+static void announce_sleep(struct nupa_engine *engine)
+{
+	if (engine->rings) {
+		nupa_bell_announce(engine);
+		(void)nupa_exchange_seq(engine->bell, AT_DOORBELL);
+		return;
+	}
+	(void)nupa_exchange_seq(engine->bell, ON_FUTEX);
+	nupa_port_barrier(engine);
+}
+
+static bool must_run(struct nupa_engine *engine)
+{
+	return nupa_load_acquire(&engine->stop) || nupa_load_relaxed(&engine->app_drives) ||
+	       nupa_load_relaxed(&engine->deaths) || nupa_engine_rings_ready(engine);
+}
+
+/* Who may not be rung looks often; the less there was, the less so. */
+static uint64_t limit_nap(struct nupa_engine *engine, uint64_t timeout_ns, uint64_t *nap_ns)
+{
+	uint64_t nap = *nap_ns;
+
+	if (engine->rings && nupa_bell_heard_by_all(engine))
+		return timeout_ns < NUPA_BELL_SLEEP_NS ? timeout_ns : NUPA_BELL_SLEEP_NS;
+	if (timeout_ns <= nap)
+		return timeout_ns;
+	*nap_ns = nap < NAP_MAX_NS / 2 ? nap * 2 : NAP_MAX_NS;
+	return nap;
+}
+
+/* Returns when there may be something to do. */
+static void port_sleep(struct nupa_engine *engine, uint64_t *nap_ns)
+{
+	uint64_t now_ns = engine->now_ns();
+	uint64_t timer_ns, timeout_ns = UINT64_MAX;
+	bool busy;
+
+	announce_sleep(engine);
+	nupa_engine_lock(engine);
+	timer_ns = nupa_engine_next_timer_ns(engine);
+	busy = must_run(engine);
+	nupa_engine_unlock(engine);
+	if (timer_ns != UINT64_MAX)
+		timeout_ns = timer_ns > now_ns ? timer_ns - now_ns : 0;
+	if (engine->polls_bell)
+		timeout_ns = limit_nap(engine, timeout_ns, nap_ns);
+	if (!busy && timeout_ns && engine->rings)
+		nupa_bell_sleep(engine, timeout_ns);
+	else if (!busy && timeout_ns)
+		futex_wait(engine->bell, ON_FUTEX, timeout_ns);
+	nupa_store_release(engine->bell, 0);
+	if (engine->rings)
+		nupa_bell_awake(engine);
+}
+
+/* The program polls: make sure that it goes on doing so. */
+static void port_supervise(struct nupa_engine *engine)
+{
+	uint32_t polls = nupa_load_relaxed(&engine->polls);
+
+	futex_wait(engine->bell, 0, SUPERVISE_NS);
+	if (nupa_load_relaxed(&engine->polls) == polls)
+		nupa_store_relaxed(&engine->app_drives, false);
+	if (engine->looks) {
+		nupa_engine_lock(engine);
+		nupa_engine_look(engine, engine->now_ns());
+		nupa_engine_unlock(engine);
+	}
+}
+
+static bool cm_timer_due(const struct nupa_engine *engine)
+{
+	const uint64_t at_ns = nupa_load_relaxed(&engine->cm_timer_ns);
+
+	return unlikely(at_ns) && at_ns <= engine->now_ns();
+}
+
+static void *port_thread(void *arg)
+{
+	struct nupa_engine *engine = arg;
+	uint64_t spin_until_ns = 0, nap_ns = NAP_MIN_NS;
+
+	prctl(PR_SET_NAME, "nupa-port");
+	while (!nupa_load_acquire(&engine->stop)) {
+		uint32_t handled;
+		uint64_t now_ns;
+
+		if (unlikely(cm_timer_due(engine))) {
+			nupa_engine_lock(engine);
+			nupa_cm_run_timers(engine);
+			nupa_engine_unlock(engine);
+		}
+		if (nupa_load_relaxed(&engine->app_drives)) {
+			port_supervise(engine);
+			continue;
+		}
+		nupa_engine_lock(engine);
+		nupa_store_relaxed(&engine->held_back, false);
+		if (engine->looks)
+			nupa_engine_look(engine, engine->now_ns());
+		handled = nupa_engine_progress(engine);
+		nupa_engine_unlock(engine);
+		now_ns = engine->now_ns();
+		if (unlikely(nupa_load_relaxed(&engine->held_back))) {
+			/* Give the program the core. */
+			futex_wait(engine->bell, 0, HELD_BACK_POLL_NS);
+			continue;
+		}
+		if (handled) {
+			spin_until_ns = now_ns + SPIN_NS;
+			nap_ns = NAP_MIN_NS;
+		}
+		if (now_ns < spin_until_ns) {
+			sched_yield();
+			continue;
+		}
+		nupa_engine_lock(engine);
+		nupa_engine_flush(engine);
+		nupa_engine_unlock(engine);
+		port_sleep(engine, &nap_ns);
+	}
+	return NULL;
+}
+
+/* --- death watch --------------------------------------------------------------------- */
+
+void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	/* One shot: who has ended stays readable until nupa_channel_fail closes it. */
+	struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT };
+	bool watched = false;
+	int fd;
+
+	if (nupa_channel_same_process(channel))
+		return;
+	fd = channel->foreign ? -1 : (int)syscall(SYS_pidfd_open, channel->peer_pid, 0);
+	if (fd >= 0) {
+		event.data.fd = channel->pidfd = fd;
+		watched = epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, fd, &event) == 0 &&
+			  nupa_life_watch(engine, channel);
+	}
+	if (!nupa_channel_process_alive(channel)) { /* died between claim and here */
+		nupa_store_release(&engine->deaths, true);
+	} else if (!watched && !engine->polls_bell) {
+		/* No such descriptors here: look every DEATH_POLL_MS. */
+		nupa_store_release(&engine->watch_polls, true);
+		(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+	}
+}
+
+/* Ours, and those of others.  Nothing here waits for the lock: whoever has it may be long, and
+ * would be taken for dead. */
+static void beat(struct nupa_engine *engine)
+{
+	struct nupa_slot *slot = engine->slot;
+
+	if (nupa_slot_claim(slot) != engine->claim) {
+		/* Stopped for too long, and given up by others. */
+		nupa_store_release(&engine->fenced, true);
+	} else {
+		nupa_store_release(&slot->heartbeat, nupa_load_relaxed(&slot->heartbeat) + 1);
+		if (engine->looks)
+			nupa_engine_show(engine);
+		if (!nupa_beat_look(engine->fabric, nupa_clock_ns()))
+			return;
+	}
+	nupa_store_release(&engine->deaths, true);
+	nupa_port_wake(engine);
+	if (nupa_lock_try(&engine->lock)) {
+		nupa_engine_progress(engine);
+		nupa_engine_unlock(engine);
+	}
+}
+
+static void *watch_thread(void *arg)
+{
+	struct nupa_engine *engine = arg;
+
+	prctl(PR_SET_NAME, "nupa-watch");
+	nupa_life_begin(engine);
+	while (!nupa_load_acquire(&engine->stop)) {
+		struct epoll_event event;
+		int timeout_ms = engine->polls_bell                        ? NUPA_BEAT_MS
+				 : nupa_load_acquire(&engine->watch_polls) ? DEATH_POLL_MS
+									   : -1;
+		int n = epoll_wait(engine->watch_epoll, &event, 1, timeout_ms);
+
+		if (engine->polls_bell)
+			beat(engine);
+		if (n == 1 && engine->rings && event.data.fd == engine->fabric->bell->server) {
+			nupa_bell_hear(engine->fabric->bell);
+			continue;
+		}
+		if (n == 1 && event.data.fd == engine->watch_wake) {
+			uint64_t count;
+
+			(void)!read(engine->watch_wake, &count, sizeof(count));
+			continue;
+		}
+		if (n >= 0 && !(n == 0 && engine->polls_bell)) {
+			/* Here and now: on a busy machine each thread that has to wake up first
+			 * makes partners wait. */
+			nupa_store_release(&engine->deaths, true);
+			nupa_engine_lock(engine);
+			nupa_engine_progress(engine);
+			nupa_engine_unlock(engine);
+		}
+	}
+	nupa_life_end(engine);
+	return NULL;
+}
+
+static int start_thread(pthread_t *thread, void *(*run)(void *), struct nupa_engine *engine)
+{
+	sigset_t all, old;
+	int error;
+
+	/* Signals are the program's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	error = pthread_create(thread, NULL, run, engine);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -error;
+}
+
+/* The server tells of who comes and goes. */
+static void watch_bell(struct nupa_engine *engine)
+{
+	/* Once for each message: at its end the socket would be readable for ever. */
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+
+	if (!engine->rings || engine->fabric->bell->server < 0)
+		return;
+	event.data.fd = engine->fabric->bell->server;
+	/* If it cannot be, they are heard of when they are to be rung. */
+	(void)epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, event.data.fd, &event);
+}
+
+int nupa_port_start(struct nupa_engine *engine)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int error;
+
+	engine->membarrier = membarrier_register();
+	/* Before anybody can know a key of ours.  No barrier reaches another kernel's processes. */
+	nupa_store_release(&engine->slot->needs_fence,
+			   engine->polls_bell || !engine->membarrier || !barrier());
+	engine->watch_epoll = epoll_create1(EPOLL_CLOEXEC);
+	engine->watch_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	event.data.fd = engine->watch_wake;
+	if (engine->watch_epoll < 0 || engine->watch_wake < 0 ||
+	    epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, engine->watch_wake, &event)) {
+		error = -errno;
+		goto close_fds;
+	}
+	error = nupa_life_open(engine);
+	if (error)
+		goto close_fds;
+	watch_bell(engine);
+	error = start_thread(&engine->port_thread, port_thread, engine);
+	if (error)
+		goto close_life;
+	error = start_thread(&engine->watch_thread, watch_thread, engine);
+	if (!error) {
+		nupa_promote_count_own_threads(2);
+		nupa_life_await(engine);
+		return 0;
+	}
+	nupa_store_release(&engine->stop, true);
+	wake_own(engine);
+	pthread_join(engine->port_thread, NULL);
+close_life:
+	close(engine->life_fd);
+close_fds:
+	close(engine->watch_epoll);
+	close(engine->watch_wake);
+	return error;
+}
+
+void nupa_port_stop(struct nupa_engine *engine)
+{
+	nupa_promote_count_own_threads(-2);
+	nupa_store_release(&engine->stop, true);
+	wake_own(engine);
+	(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+	pthread_join(engine->port_thread, NULL);
+	pthread_join(engine->watch_thread, NULL);
+	close(engine->life_fd);
+	close(engine->watch_epoll);
+	close(engine->watch_wake);
+}

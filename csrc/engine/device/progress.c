@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One turn of the engine: answers that are due, what has arrived, what waits. */
+#include "engine/queue/backlog.h"
+#include "engine/queue/responder.h"
+
+/* Messages taken from one channel before the next has its turn. */
+#define BUDGET_MESSAGES 64u
+
+/* Empty polls before a polling program lets others run: two of them on one core must both get on.
+ */
+#define IDLE_POLLS_MAX 2000u
+#define IDLE_POLLS_BETWEEN_YIELDS 100u
+
+/* How often a port thread looks for room in a full ring. */
+#define ROOM_POLL_NS 50000u
+
+static void handle_ack(struct nupa_engine *engine, struct nupa_channel *channel,
+		       const struct nupa_msg *msg, uint32_t psn)
+{
+	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
+
+	/* I5: only the connected QP, by its own channel, and only while there is something to
+	 * answer. */
+	if (!qp || qp->type != IBV_QPT_RC || qp->dest_qpn != msg->src_qpn ||
+	    qp->channel != channel || !nupa_requester_awaits(qp, psn))
+		return;
+	if (msg->op == NUPA_OP_NAK)
+		nupa_requester_nak(qp, msg);
+	else
+		nupa_requester_ack(qp, psn);
+}
+
+static void handle_response(struct nupa_engine *engine, struct nupa_channel *channel,
+			    const struct nupa_msg *msg, const uint8_t *payload)
+{
+	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
+
+	if (!qp || qp->type != IBV_QPT_RC || qp->dest_qpn != msg->src_qpn ||
+	    qp->channel != channel || !nupa_requester_awaits(qp, msg->psn))
+		return;
+	if (msg->op == NUPA_OP_READ_RESP)
+		nupa_requester_read_resp(qp, msg, payload);
+	else
+		nupa_requester_atomic_resp(qp, msg);
+}
+
+bool nupa_engine_dispatch(struct nupa_engine *engine, struct nupa_channel *channel,
+			  struct nupa_msg *msg, const uint8_t *payload)
+{
+	switch (msg->op) {
+	case NUPA_OP_SEND:
+	case NUPA_OP_WRITE:
+	case NUPA_OP_READ:
+	case NUPA_OP_ATOMIC:
+		if (msg->flags & NUPA_F_ACK)
+			handle_ack(engine, channel, msg, msg->ack_psn);
+		nupa_responder_request(engine, channel, msg, payload);
+		return true;
+	case NUPA_OP_ACK:
+	case NUPA_OP_NAK:
+		handle_ack(engine, channel, msg, msg->ack_psn);
+		return true;
+	case NUPA_OP_READ_RESP:
+	case NUPA_OP_ATOMIC_RESP:
+		handle_response(engine, channel, msg, payload);
+		return true;
+	case NUPA_OP_GONE:
+		nupa_partner_gone(engine, channel, msg);
+		return true;
+	case NUPA_OP_NET:
+		return nupa_net_receive(engine, channel, msg, payload);
+	case NUPA_OP_CM:
+		return nupa_cm_receive(engine, channel, msg, payload);
+	case NUPA_OP_INJECT:
+		return nupa_inject_receive(engine, channel, msg, payload);
+	case NUPA_OP_INJECTED:
+		return nupa_inject_verdict(engine, channel, msg);
+	default:
+		return false;
+	}
+}
+
+static bool handle(struct nupa_engine *engine, struct nupa_channel *channel, struct nupa_msg *msg,
+		   const uint8_t *payload)
+{
+	if (unlikely(channel->faulty))
+		return nupa_fault_receive(engine, channel, msg, payload);
+	return nupa_engine_dispatch(engine, channel, msg, payload);
+}
+
+/* Takes what has arrived; a channel that carries nonsense is closed like a dead one. */
+uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
+			   uint32_t budget)
+{
+	uint32_t n = 0;
+
+	while (n < budget) {
+		struct nupa_msg msg;
+		const uint8_t *payload;
+		enum nupa_rx_result result;
+
+		if (likely(nupa_rx_ready(&channel->rx)) &&
+		    nupa_express_receive(engine, channel, nupa_rx_line(&channel->rx))) {
+			nupa_rx_release_line(&channel->rx);
+			n++;
+			continue;
+		}
+		result = nupa_rx_take(&channel->rx, &msg, &payload);
+		if (result == NUPA_RX_EMPTY) {
+			nupa_rx_publish(&channel->rx);
+			break;
+		}
+		if (unlikely(channel->faulty) && result == NUPA_RX_MESSAGE &&
+		    nupa_fault_blocks(engine, channel))
+			break;
+		if (unlikely(result == NUPA_RX_CORRUPT ||
+			     !handle(engine, channel, &msg, payload))) {
+			nupa_hint("slot %u (pid %u) sent nonsense; its connections are closed",
+				  channel->peer, channel->peer_pid);
+			nupa_channel_fail(engine, channel);
+			break;
+		}
+		if (unlikely(channel->broken))
+			break;
+		nupa_rx_release(&channel->rx);
+		n++;
+	}
+	return n;
+}
+
+static void handle_deaths(struct nupa_engine *engine)
+{
+	bool reap = false;
+
+	nupa_store_relaxed(&engine->deaths, false);
+	if (unlikely(nupa_load_acquire(&engine->fenced)) && !engine->forked) {
+		nupa_engine_fence(engine);
+		return;
+	}
+	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
+		struct nupa_channel *channel = engine->channels[peer];
+
+		if (!channel || channel->broken)
+			continue;
+		if (nupa_channel_process_alive(channel))
+			continue;
+		if (channel->rx_open) /* what it said before counts */
+			nupa_engine_drain(engine, channel, channel->rx.n_lines);
+		if (!channel->broken)
+			nupa_channel_fail(engine, channel);
+		reap = true;
+	}
+	if (reap)
+		nupa_fabric_reap(engine->fabric);
+}
+
+static void tell_of_port(struct nupa_engine *engine, bool up)
+{
+	nupa_net_port_changed(engine, up);
+	nupa_event_raise_port(engine, up);
+}
+
+/* Its state is read after the count of times that it went down: what comes between is found by the
+ * look that its own announcement causes. */
+static void follow_port(struct nupa_engine *engine)
+{
+	const struct nupa_fabric *fabric = engine->fabric;
+	const struct nupa_port *port = &fabric->ports[fabric->hosts[engine->host].port];
+	uint32_t link_downed = nupa_load_acquire(&port->link_downed);
+	uint32_t state = nupa_load_relaxed(&port->state);
+	bool up = state == NUPA_PORT_ACTIVE;
+
+	if (state != engine->port_state_seen) {
+		tell_of_port(engine, up);
+	} else if (up && link_downed != engine->link_downed_seen) { /* shorter than our sleep */
+		tell_of_port(engine, false);
+		tell_of_port(engine, true);
+	}
+	engine->port_state_seen = (uint8_t)state;
+	engine->link_downed_seen = link_downed;
+}
+
+/* A port, who watches, which faults there are. */
+static void handle_change(struct nupa_engine *engine)
+{
+	engine->port_epoch_seen = nupa_load_acquire(engine->fabric->port_epoch);
+	nupa_trace_follow(engine);
+	nupa_fault_follow(engine);
+	nupa_cm_flush(engine);
+	follow_port(engine);
+}
+
+void nupa_engine_flush(struct nupa_engine *engine)
+{
+	struct nupa_list *at = engine->ack_pending.next;
+
+	while (at != &engine->ack_pending) {
+		struct nupa_list *next = at->next;
+
+		nupa_responder_send_ack(container_of(at, struct nupa_qp, ack_link));
+		at = next;
+	}
+}
+
+static void run_waiting(struct nupa_engine *engine)
+{
+	struct nupa_list *at = engine->waiting.next;
+	struct nupa_list *last = engine->waiting.prev;
+	bool more = at != &engine->waiting;
+
+	/* Those that wait anew go behind `last`: each has one turn. */
+	while (more) {
+		struct nupa_list *next = at->next;
+
+		more = at != last && next != &engine->waiting;
+		nupa_requester_run(container_of(at, struct nupa_qp, wait_link));
+		at = next;
+	}
+}
+
+static void run_jobs(struct nupa_engine *engine)
+{
+	struct nupa_list *at = engine->reading.next;
+
+	while (at != &engine->reading) {
+		struct nupa_list *next = at->next;
+
+		nupa_responder_run_jobs(container_of(at, struct nupa_qp, job_link));
+		at = next;
+	}
+}
+
+uint32_t nupa_engine_progress(struct nupa_engine *engine)
+{
+	uint32_t handled = 0;
+
+	if (!nupa_list_empty(&engine->ack_pending))
+		nupa_engine_flush(engine);
+	for (uint32_t i = 0; i < engine->n_channels; i++) {
+		struct nupa_channel *channel = engine->open[i];
+
+		handled += nupa_engine_drain(engine, channel, BUDGET_MESSAGES);
+		if (unlikely(!nupa_list_empty(&channel->refusals)))
+			nupa_responder_send_refusals(engine, channel);
+	}
+	if (unlikely(nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen))
+		nupa_channel_scan_contacts(engine);
+	if (unlikely(nupa_load_relaxed(&engine->deaths)))
+		handle_deaths(engine);
+	if (unlikely(engine->broken))
+		nupa_channel_sweep(engine);
+	if (unlikely(nupa_load_relaxed(engine->fabric->port_epoch) != engine->port_epoch_seen))
+		handle_change(engine);
+	if (unlikely(engine->fault_duty))
+		nupa_fault_run(engine);
+	if (unlikely(engine->cm_owes))
+		nupa_cm_flush(engine);
+	if (unlikely(engine->cq_timers))
+		nupa_cq_run_timers(engine);
+	if (unlikely(!nupa_list_empty(&engine->reading)))
+		run_jobs(engine);
+	if (unlikely(!nupa_list_empty(&engine->backlogs)))
+		nupa_backlog_run(engine, NULL);
+	if (unlikely(!nupa_list_empty(&engine->waiting)))
+		run_waiting(engine);
+	return handled;
+}
+
+void nupa_engine_progress_siblings(struct nupa_engine *engine)
+{
+	/* Who takes an engine off the list frees it only when nobody walks the list. */
+	nupa_fetch_add_seq(&nupa_engines_readers, 1);
+	for (struct nupa_engine *other = nupa_load_seq(&nupa_engines); other;
+	     other = nupa_load_seq(&other->next)) {
+		if (other == engine || !nupa_lock_try(&other->lock))
+			continue;
+		nupa_engine_progress(other);
+		nupa_engine_unlock(other);
+	}
+	nupa_fetch_add_seq(&nupa_engines_readers, -1u);
+}
+
+bool nupa_engine_rings_ready(const struct nupa_engine *engine)
+{
+	return nupa_engine_lines_ready(engine) ||
+	       nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen ||
+	       nupa_load_relaxed(engine->fabric->port_epoch) != engine->port_epoch_seen;
+}
+
+/* Whether answers wait for room in a ring. */
+bool nupa_engine_owes(const struct nupa_engine *engine)
+{
+	if (!nupa_list_empty(&engine->ack_pending) || !nupa_list_empty(&engine->reading))
+		return true;
+	for (uint32_t i = 0; i < engine->n_channels; i++)
+		if (!nupa_list_empty(&engine->open[i]->refusals))
+			return true;
+	return false;
+}
+
+/* When the engine has to run although nothing arrives; UINT64_MAX: never. */
+uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
+{
+	uint64_t now_ns = engine->now_ns();
+	uint64_t soon_ns = now_ns + ROOM_POLL_NS;
+	uint64_t next_ns = nupa_cm_next_timer_ns(engine);
+
+	if (engine->cq_timers && nupa_cq_next_timer_ns(engine) < next_ns)
+		next_ns = nupa_cq_next_timer_ns(engine);
+	if (nupa_fault_next_timer_ns(engine) < next_ns)
+		next_ns = nupa_fault_next_timer_ns(engine);
+	if (nupa_backlog_next_timer_ns(engine, now_ns) < next_ns)
+		next_ns = nupa_backlog_next_timer_ns(engine, now_ns);
+	for (struct nupa_list *at = engine->waiting.next; at != &engine->waiting; at = at->next) {
+		const struct nupa_qp *qp = container_of(at, struct nupa_qp, wait_link);
+		uint64_t at_ns = qp->wait_until_ns;
+
+		if (qp->wait == NUPA_WAIT_RING) /* nobody tells us of room */
+			at_ns = soon_ns;
+		else if (qp->wait == NUPA_WAIT_PATH) /* its event is port_epoch */
+			at_ns = qp->wait_deadline_ns ? qp->wait_deadline_ns : UINT64_MAX;
+		if (qp->wait != NUPA_WAIT_RING && qp->wait_deadline_ns &&
+		    qp->wait_deadline_ns < at_ns)
+			at_ns = qp->wait_deadline_ns;
+		next_ns = at_ns < next_ns ? at_ns : next_ns;
+	}
+	return engine->cm_owes || nupa_engine_owes(engine) ? soon_ns : next_ns;
+}
+
+/* An empty poll. */
+void nupa_engine_poll_idle(struct nupa_engine *engine)
+{
+	if (++engine->idle_polls < IDLE_POLLS_MAX)
+		return;
+	engine->idle_polls -= IDLE_POLLS_BETWEEN_YIELDS;
+	nupa_engine_unlock(engine);
+	sched_yield();
+	nupa_engine_lock(engine);
+}

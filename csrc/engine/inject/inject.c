@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The injector: an attachment through which packets enter, and which waits for what becomes of
+ * them. */
+#include "engine/inject/inject.h"
+#include "engine/device/engine.h"
+#include "engine/inject/inject_packet.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define QP1 1u                  /* IBTA 3.9.5: management */
+#define QPN_MULTICAST 0xffffffu /* IBTA 3.5.10 */
+
+struct nupa_injector {
+	struct nupa_engine *engine;
+	pthread_mutex_t turn;  /* one packet at a time */
+	pthread_mutex_t mutex; /* of what follows; the engine's lock comes before it */
+	pthread_cond_t answered;
+	uint32_t ticket; /* of the packet that a verdict is awaited for */
+	uint32_t slot;   /* who gives it; 0: nobody */
+	struct nupa_inject_result result;
+};
+
+struct nupa_injector *nupa_injector_open(struct nupa_fabric *fabric, uint32_t host, char *why,
+					 size_t why_bytes)
+{
+	struct nupa_injector *injector;
+	pthread_condattr_t attr;
+
+	if (host >= fabric->geometry.n_hosts) {
+		errno = EINVAL;
+		nupa_explain(0, why, why_bytes, "host %u asked for, fabric %s has hosts 0 to %u",
+			     host, nupa_fabric_name(fabric), fabric->geometry.n_hosts - 1);
+		return NULL;
+	}
+	injector = calloc(1, sizeof(*injector));
+	if (!injector) {
+		nupa_explain(0, why, why_bytes, "no memory for an injector");
+		errno = ENOMEM;
+		return NULL;
+	}
+	injector->engine = nupa_engine_attach(fabric, host, why, why_bytes);
+	if (!injector->engine) {
+		int error = errno;
+
+		free(injector);
+		errno = error;
+		return NULL;
+	}
+	pthread_mutex_init(&injector->turn, NULL);
+	pthread_mutex_init(&injector->mutex, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&injector->answered, &attr);
+	pthread_condattr_destroy(&attr);
+	nupa_engine_lock(injector->engine);
+	injector->engine->injector = injector;
+	nupa_engine_unlock(injector->engine);
+	return injector;
+}
+
+void nupa_injector_close(struct nupa_injector *injector)
+{
+	nupa_engine_lock(injector->engine);
+	injector->engine->injector = NULL;
+	nupa_engine_unlock(injector->engine);
+	nupa_engine_detach(injector->engine);
+	pthread_cond_destroy(&injector->answered);
+	pthread_mutex_destroy(&injector->mutex);
+	pthread_mutex_destroy(&injector->turn);
+	free(injector);
+}
+
+uint32_t nupa_injector_max_bytes(const struct nupa_injector *injector)
+{
+	uint32_t max = nupa_dma_payload_max(injector->engine->fabric->geometry.dma_bytes);
+
+	return max < NUPA_INJECT_FRAME_MAX_BYTES ? max : NUPA_INJECT_FRAME_MAX_BYTES;
+}
+
+/* --- verdicts that come -------------------------------------------------------------- */
+
+static void answer(struct nupa_injector *injector, const struct nupa_inject_result *result)
+{
+	injector->result = *result;
+	injector->slot = 0;
+	pthread_cond_signal(&injector->answered);
+}
+
+bool nupa_inject_verdict(struct nupa_engine *engine, const struct nupa_channel *channel,
+			 const struct nupa_msg *msg)
+{
+	struct nupa_injector *injector = engine->injector;
+	struct nupa_inject_result result = {
+		.verdict = msg->injected.verdict,
+		.reason = msg->injected.reason,
+		.syndrome = msg->injected.syndrome & 0xff,
+		.expected_psn = msg->injected.expected_psn,
+	};
+
+	if (!injector || result.verdict > NUPA_INJECT_DROPPED ||
+	    result.reason >= NUPA_INJECT_REASONS)
+		return false;
+	pthread_mutex_lock(&injector->mutex);
+	if (injector->slot == channel->peer && injector->ticket == msg->psn)
+		answer(injector, &result);
+	pthread_mutex_unlock(&injector->mutex);
+	return true;
+}
+
+void nupa_inject_lose_peer(struct nupa_injector *injector, uint32_t peer)
+{
+	const struct nupa_inject_result gone = { .verdict = NUPA_INJECT_DROPPED,
+						 .reason = NUPA_INJECT_NO_QP,
+						 .expected_psn = UINT32_MAX };
+
+	pthread_mutex_lock(&injector->mutex);
+	if (injector->slot == peer)
+		answer(injector, &gone);
+	pthread_mutex_unlock(&injector->mutex);
+}
+
+/* --- packets that go ----------------------------------------------------------------- */
+
+static int drop(struct nupa_inject_result *result, enum nupa_inject_reason reason)
+{
+	result->verdict = NUPA_INJECT_DROPPED;
+	result->reason = reason;
+	return 0;
+}
+
+/* With the engine's lock.  bytes 0: only the question. */
+static int send_frame(struct nupa_injector *injector, uint32_t qpn, const void *frame,
+		      uint32_t bytes)
+{
+	struct nupa_engine *engine = injector->engine;
+	struct nupa_channel *channel = nupa_channel_meet(engine, qpn >> NUPA_QP_INDEX_BITS);
+	struct nupa_msg *msg;
+	uint8_t *payload;
+
+	if (!channel)
+		return -ENOTCONN;
+	if (bytes && !channel->dma_backed) {
+		int error = nupa_channel_back_dma(engine, channel);
+
+		if (error)
+			return error;
+	}
+	msg = nupa_tx_reserve(&channel->tx, bytes, &payload);
+	if (!msg)
+		return -EAGAIN;
+	pthread_mutex_lock(&injector->mutex);
+	injector->ticket++;
+	injector->slot = channel->peer;
+	pthread_mutex_unlock(&injector->mutex);
+	msg->op = NUPA_OP_INJECT;
+	msg->flags = bytes ? NUPA_F_DMA : 0;
+	msg->dest_qpn = qpn;
+	msg->src_qpn = 0;
+	msg->psn = injector->ticket;
+	msg->length_bytes = bytes;
+	if (bytes) {
+		memcpy(payload, frame, bytes);
+		nupa_flow_xmit(channel, bytes);
+	}
+	/* Who watches sees the packet in it, recorded where it arrives. */
+	nupa_tx_publish(&channel->tx, msg, bytes);
+	nupa_channel_bell(channel);
+	return 0;
+}
+
+static int await(struct nupa_injector *injector, uint64_t timeout_ns,
+		 struct nupa_inject_result *result)
+{
+	uint64_t until_ns = nupa_clock_ns();
+	struct timespec until;
+	int error = 0;
+
+	until_ns = timeout_ns < UINT64_MAX / 2 ? until_ns + timeout_ns : UINT64_MAX / 2;
+	until.tv_sec = (time_t)(until_ns / UINT64_C(1000000000));
+	until.tv_nsec = (long)(until_ns % UINT64_C(1000000000));
+	pthread_mutex_lock(&injector->mutex);
+	while (injector->slot && !error)
+		error = pthread_cond_timedwait(&injector->answered, &injector->mutex, &until);
+	error = injector->slot ? -ETIMEDOUT : 0;
+	injector->slot = 0;
+	*result = injector->result;
+	pthread_mutex_unlock(&injector->mutex);
+	return error;
+}
+
+static int ask(struct nupa_injector *injector, uint32_t qpn, const void *frame, uint32_t bytes,
+	       uint64_t timeout_ns, struct nupa_inject_result *result)
+{
+	int error;
+
+	pthread_mutex_lock(&injector->turn);
+	nupa_engine_lock(injector->engine);
+	error = send_frame(injector, qpn, frame, bytes);
+	nupa_engine_unlock(injector->engine);
+	if (!error)
+		error = await(injector, timeout_ns, result);
+	pthread_mutex_unlock(&injector->turn);
+	return error;
+}
+
+/* A process on *host* (-1: any) that is there to own the QP. */
+static bool owner_lives(const struct nupa_fabric *fabric, uint32_t qpn, int host)
+{
+	uint32_t slot = qpn >> NUPA_QP_INDEX_BITS;
+
+	if (slot == 0 || slot >= fabric->geometry.n_slots ||
+	    NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) != NUPA_SLOT_LIVE)
+		return false;
+	return host < 0 || nupa_load_relaxed(&fabric->slots[slot].host) == (uint32_t)host;
+}
+
+int nupa_inject(struct nupa_injector *injector, const void *frame, uint32_t bytes,
+		uint64_t timeout_ns, struct nupa_inject_result *result)
+{
+	struct nupa_engine *engine = injector->engine;
+	struct nupa_packet packet;
+	union ibv_gid gid;
+	int host;
+
+	*result = (struct nupa_inject_result){ .expected_psn = UINT32_MAX };
+	if (bytes > nupa_injector_max_bytes(injector))
+		return -EMSGSIZE;
+	if (!nupa_packet_parse(frame, bytes, false, &packet))
+		return drop(result, NUPA_INJECT_MALFORMED);
+	memcpy(gid.raw, packet.destination, sizeof(gid.raw));
+	host = nupa_host_of_gid(engine->fabric, &gid);
+	if (host < 0)
+		return drop(result, NUPA_INJECT_NO_HOST);
+	if (packet.dqpn == QP1 || packet.dqpn == QPN_MULTICAST)
+		return drop(result, NUPA_INJECT_UNSUPPORTED);
+	if (!nupa_path_up(engine, (uint32_t)host)) {
+		nupa_engine_lock(engine);
+		nupa_count(&engine->flows[host].xmit_discards, 1);
+		nupa_engine_unlock(engine);
+		return drop(result, NUPA_INJECT_PATH);
+	}
+	if (!owner_lives(engine->fabric, packet.dqpn, host))
+		return drop(result, NUPA_INJECT_NO_QP);
+	return ask(injector, packet.dqpn, frame, bytes, timeout_ns, result);
+}
+
+int nupa_inject_ask(struct nupa_injector *injector, uint32_t qpn, uint64_t timeout_ns,
+		    struct nupa_inject_result *result)
+{
+	*result = (struct nupa_inject_result){ .expected_psn = UINT32_MAX };
+	if (!owner_lives(injector->engine->fabric, qpn & 0xffffff, -1))
+		return drop(result, NUPA_INJECT_NO_QP);
+	return ask(injector, qpn & 0xffffff, NULL, 0, timeout_ns, result);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Takes injected packets apart.  Whatever the frame says is checked by the decoder before it is
+ * believed. */
+#include "engine/inject/inject_packet.h"
+
+#include "packet/decode.h"
+
+#include <string.h>
+
+#define ROCE_PORT 4791
+#define ETHERTYPE_AT 12u
+#define ETHERTYPE_BYTES 2u
+#define VLAN_BYTES 4u
+#define BTH_BYTES 12u
+
+/* The decoder has seen an IP header behind these tags. */
+static const uint8_t *ip_header(const uint8_t *frame)
+{
+	uint32_t at = ETHERTYPE_AT;
+
+	while ((frame[at] == 0x81 && frame[at + 1] == 0x00) ||
+	       (frame[at] == 0x88 && frame[at + 1] == 0xa8))
+		at += VLAN_BYTES;
+	return frame + at + ETHERTYPE_BYTES;
+}
+
+/* RFC 791: the ones' complement sum over the header with its checksum is all ones. */
+static bool ipv4_sum_right(const uint8_t *ip)
+{
+	uint32_t sum = 0, bytes = (ip[0] & 15u) * 4;
+
+	for (uint32_t i = 0; i < bytes; i += 2)
+		sum += (uint32_t)ip[i] << 8 | ip[i + 1];
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum + (sum >> 16) == 0xffff;
+}
+
+static bool take_ip(const uint8_t *frame, const struct nupa_headers *h, struct nupa_packet *out)
+{
+	const uint8_t *ip = ip_header(frame);
+
+	memcpy(out->source, h->source, sizeof(out->source));
+	memcpy(out->destination, h->destination, sizeof(out->destination));
+	if (h->ip_version == 4) {
+		out->traffic_class = ip[1];
+		out->hop_limit = ip[8];
+		return ipv4_sum_right(ip);
+	}
+	out->traffic_class = (uint8_t)(ip[0] << 4 | ip[1] >> 4);
+	out->hop_limit = ip[7];
+	return true;
+}
+
+bool nupa_packet_parse(const uint8_t *frame, uint32_t bytes, bool check_icrc,
+		       struct nupa_packet *out)
+{
+	const uint32_t link = NUPA_LINKTYPE_ETHERNET;
+	struct nupa_span span = { .captured_bytes = bytes, .original_bytes = bytes };
+	struct nupa_opcode opcode;
+	struct nupa_headers h;
+	const uint8_t *extended;
+
+	memset(out, 0, sizeof(*out));
+	nupa_decode(frame, bytes, &span, sizeof(span), 1, &link, 1,
+		    check_icrc ? NUPA_DECODE_CHECK_ICRC : 0, &h);
+	/* A GRH in Ethernet, RoCE v1, has no ports; and without an ICRC it was cut off. */
+	if (h.layer != NUPA_LAYER_TRANSPORT || h.destination_port != ROCE_PORT ||
+	    (h.fault != NUPA_FAULT_NONE && h.fault != NUPA_FAULT_OPCODE) ||
+	    h.icrc_state == NUPA_ICRC_NONE || !take_ip(frame, &h, out))
+		return false;
+	opcode = nupa_opcode(h.opcode);
+	extended = frame + h.payload_offset - opcode.bytes;
+	out->opcode = h.opcode;
+	out->version = extended[1 - (int)BTH_BYTES] & 15;
+	out->pad_bytes = h.padcount;
+	out->opcode_known = opcode.known;
+	out->payload_expected = opcode.payload;
+	out->solicited = (h.bth_flags & NUPA_BTH_SOLICITED) != 0;
+	out->icrc_right = h.icrc_state == NUPA_ICRC_RIGHT;
+	out->pkey = h.pkey;
+	out->dqpn = h.dqpn;
+	out->psn = h.psn;
+	out->rkey = h.rkey;
+	out->dma_bytes = h.dma_bytes;
+	out->va = h.va;
+	out->swap = h.swap;
+	out->compare = h.compare;
+	out->original = h.original;
+	out->imm = h.imm;
+	out->qkey = h.qkey;
+	out->source_qpn = h.source_qpn;
+	out->srqn = h.xrc_srqn;
+	out->syndrome = h.syndrome;
+	if (h.headers & NUPA_HEADER_FETH)
+		out->flush = extended[3] & 0x3f;
+	out->payload = frame + h.payload_offset;
+	out->payload_bytes = h.payload_bytes;
+	return true;
+}

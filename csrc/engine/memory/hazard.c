@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Hazards, the owner's side: a key is taken back, then its owner waits for those who announced that
+ * they copy (window.c).  A copy takes microseconds, unless its process is stopped in the middle of
+ * it; nothing can take the memory away from that one, so waiting has limits (design.md, death). */
+#include "engine/memory/mr.h"
+
+#include <time.h>
+
+#define HERE_NS UINT64_C(1000000000)  /* by those who cannot let go of the lock */
+#define ASIDE_NS UINT64_C(5000000000) /* by those who can */
+#define LOOK_AGAIN_NS 100000
+
+static bool is_held(const struct nupa_channel *channel, uint64_t hazard)
+{
+	return nupa_load_seq(&channel->peer_slot->hazard) == hazard;
+}
+
+/* C4: somebody who lives and may still be copying; NULL: nobody. */
+static const struct nupa_channel *find_copier(const struct nupa_engine *engine, uint32_t index)
+{
+	uint64_t hazard = (uint64_t)engine->slot_index << 32 | (index + 1);
+
+	/* A child's picture of the parent's hazards does not change. */
+	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots && !engine->forked;
+	     peer++) {
+		const struct nupa_channel *channel = engine->channels[peer];
+
+		if (channel && is_held(channel, hazard) && nupa_channel_process_alive(channel) &&
+		    is_held(channel, hazard))
+			return channel;
+	}
+	return NULL;
+}
+
+/* The barrier is also the one that initiators would need between their announcement and their look
+ * at the key. */
+static void take_key(struct nupa_engine *engine, uint32_t index)
+{
+	(void)nupa_exchange_seq(&engine->mr_entries[index].key, 0);
+	nupa_port_barrier(engine);
+}
+
+static bool wait_here(const struct nupa_engine *engine, uint32_t index, uint64_t limit_ns)
+{
+	uint64_t until_ns = 0, hazard = (uint64_t)engine->slot_index << 32 | (index + 1);
+	const struct nupa_channel *channel;
+
+	while ((channel = find_copier(engine, index))) {
+		uint64_t now_ns = nupa_clock_ns();
+
+		until_ns = until_ns ? until_ns : now_ns + limit_ns;
+		if (now_ns >= until_ns)
+			return false;
+		for (uint32_t spins = 0; spins < 100 && is_held(channel, hazard); spins++)
+			nupa_cpu_pause();
+		sched_yield();
+	}
+	return true;
+}
+
+bool nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index)
+{
+	take_key(engine, index);
+	return wait_here(engine, index, HERE_NS);
+}
+
+bool nupa_mr_settle(struct nupa_engine *engine, uint32_t index)
+{
+	const struct timespec pause = { .tv_nsec = LOOK_AGAIN_NS };
+	uint64_t until_ns;
+
+	take_key(engine, index);
+	if (wait_here(engine, index, LOOK_AGAIN_NS))
+		return true;
+	until_ns = nupa_clock_ns() + ASIDE_NS;
+	while (find_copier(engine, index)) {
+		if (nupa_clock_ns() >= until_ns) {
+			nupa_hint("process %u is stopped in the middle of a copy to or from memory "
+				  "of this one: continue or end it",
+				  find_copier(engine, index)->peer_pid);
+			return false;
+		}
+		nupa_engine_unlock(engine);
+		nanosleep(&pause, NULL);
+		nupa_engine_lock(engine);
+	}
+	return true;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Regions whose pages are promoted (promote.h), so that peers load and store; and what becomes of
+ * them around a fork, when all memory has to be the program's own.
+ *
+ *   I1  No page is promoted, or made private, while a peer may write to it by a system call: that
+ *       would go on writing to the page that was there before.
+ *
+ * So a region that such writes may reach, a *bare* one, keeps its pages as they are: what of it is
+ * promoted stays so (it has the ranges), and the rest is not promoted for others. */
+#include "engine/memory/mr.h"
+
+#define REACHED                                                                                    \
+	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |             \
+	 IBV_ACCESS_MW_BIND)
+
+/* Of all engines.  Taken below an engine's lock. */
+static pthread_mutex_t bare_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nupa_list bare = { &bare, &bare };
+static uint32_t n_bare;
+static uint32_t keepers; /* as long as there are any, nothing becomes private */
+static bool all_away;    /* a fork: no peer writes to anything */
+
+/* More than one looks through at each registration: then any is taken to overlap. */
+#define BARE_MAX 1024u
+
+static bool overlaps_bare(const struct nupa_mr *mr)
+{
+	uintptr_t from = (uintptr_t)mr->va & ~(uintptr_t)(NUPA_PAGE_BYTES - 1);
+	uintptr_t last = ((uintptr_t)mr->va + mr->length - 1) | (NUPA_PAGE_BYTES - 1);
+
+	if (n_bare > BARE_MAX)
+		return true;
+	for (struct nupa_list *at = bare.next; at != &bare; at = at->next) {
+		const struct nupa_mr *other = container_of(at, struct nupa_mr, bare_link);
+
+		if ((uintptr_t)other->va <= last &&
+		    (uintptr_t)other->va + (other->length - 1) >= from)
+			return true;
+	}
+	return false;
+}
+
+static bool is_whole(const struct nupa_mr *mr)
+{
+	const struct nupa_shared_range *range = &mr->pages.ranges[0];
+
+	return mr->pages.n == 1 && range->va <= (uintptr_t)mr->va &&
+	       range->va + range->bytes >= (uintptr_t)mr->va + mr->length;
+}
+
+/* What is not promoted, or not in one piece, peers reach by the other movers. */
+void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr)
+{
+	bool wanted = mr->kind == NUPA_MR_MEMORY && (engine->forced_mover == NUPA_MOVER_NONE ||
+						     engine->forced_mover == NUPA_MOVER_SHARED);
+	struct nupa_mr_pages *pages = &mr->pages;
+	int n;
+
+	if ((mr->kind != NUPA_MR_MEMORY && mr->kind != NUPA_MR_ON_DEMAND) ||
+	    !(mr->access & REACHED) || !mr->length)
+		return;
+	pthread_mutex_lock(&bare_lock);
+	if (wanted && (all_away || !overlaps_bare(mr)))
+		n = nupa_promote(mr->va, mr->length, pages->ranges, NUPA_MR_RANGES);
+	else
+		n = nupa_promote_find(mr->va, mr->length, pages->ranges, NUPA_MR_RANGES);
+	pages->n = n > 0 ? n : 0;
+	pages->whole = wanted && is_whole(mr);
+	if (!pages->whole) {
+		mr->bare = true;
+		mr->keeper = n < 0 || n == NUPA_MR_RANGES || mr->length > NUPA_PROMOTE_MAX_BYTES;
+		keepers += mr->keeper;
+		nupa_list_add(&bare, &mr->bare_link);
+		n_bare++;
+	}
+	pthread_mutex_unlock(&bare_lock);
+	if (pages->whole)
+		nupa_store_release(&engine->slot->shared_fd, (uint32_t)nupa_promote_fd() + 1);
+}
+
+/* The same before taking the lock; again, if a fork in between has made it private. */
+void nupa_mr_share_and_lock(struct nupa_engine *engine, struct nupa_mr *mr)
+{
+	for (;;) {
+		uint32_t forks = nupa_load_acquire(&nupa_forks);
+
+		nupa_mr_share(engine, mr);
+		nupa_engine_lock(engine);
+		if (!mr->pages.n || forks == nupa_load_relaxed(&nupa_forks))
+			return;
+		nupa_engine_unlock(engine);
+		nupa_mr_unshare(mr);
+	}
+}
+
+struct nupa_mr_pages nupa_mr_take_pages(struct nupa_mr *mr)
+{
+	struct nupa_mr_pages pages = mr->pages;
+
+	mr->pages = (struct nupa_mr_pages){ 0 };
+	if (!mr->bare && !pages.n)
+		return pages;
+	pthread_mutex_lock(&bare_lock);
+	if (mr->bare) {
+		nupa_list_del(&mr->bare_link);
+		n_bare--;
+		keepers -= mr->keeper;
+		mr->bare = mr->keeper = false;
+	}
+	if (keepers && !all_away)
+		pages.n = 0; /* never given back */
+	pthread_mutex_unlock(&bare_lock);
+	return pages;
+}
+
+void nupa_mr_unshare(struct nupa_mr *mr)
+{
+	struct nupa_mr_pages pages = nupa_mr_take_pages(mr);
+
+	nupa_promote_release(pages.ranges, pages.n);
+}
+
+uint64_t nupa_mr_shared_offset(struct nupa_mr *mr)
+{
+	const struct nupa_mr *region = mr;
+
+	if (mr->kind == NUPA_MR_WINDOW) /* only asked of bound ones */
+		region = container_of(mr, struct nupa_mw, mr)->bound;
+	if (!region->pages.whole)
+		return UINT64_MAX;
+	return region->pages.ranges[0].file_off + ((uintptr_t)mr->va - region->pages.ranges[0].va);
+}
+
+/* --- forks --------------------------------------------------------------------------- */
+
+/* The locks of all engines are held from the one to the other, so nobody is refused while a key is
+ * away: who asks for it waits. */
+
+void nupa_mr_hide_all(struct nupa_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->mr_limit; i++) {
+		struct nupa_mr *mr = engine->mrs[i];
+
+		if (!mr || !(mr->access & REACHED) ||
+		    nupa_load_relaxed(&engine->mr_entries[i].key) != mr->ibv.lkey)
+			continue;
+		nupa_mr_withdraw(engine, i);
+		mr->away = true;
+	}
+}
+
+void nupa_mr_share_all(struct nupa_engine *engine)
+{
+	pthread_mutex_lock(&bare_lock);
+	all_away = true;
+	pthread_mutex_unlock(&bare_lock);
+	for (uint32_t i = 0; i < engine->mr_limit; i++) {
+		struct nupa_mr *mr = engine->mrs[i];
+
+		if (!mr || !mr->pages.n)
+			continue;
+		nupa_mr_unshare(mr);
+		nupa_mr_share(engine, mr);
+	}
+	pthread_mutex_lock(&bare_lock);
+	all_away = false;
+	pthread_mutex_unlock(&bare_lock);
+}
+
+void nupa_mr_show_all(struct nupa_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->mr_limit; i++) {
+		struct nupa_mr *mr = engine->mrs[i];
+		struct nupa_mr_entry *entry = &engine->mr_entries[i];
+
+		if (!mr || !mr->away)
+			continue;
+		mr->away = false;
+		nupa_store_relaxed(&entry->shared_off, nupa_mr_shared_offset(mr));
+		nupa_mr_publish(entry, mr->ibv.lkey);
+	}
+}
+
+/* The ranges are of the parent's memfd. */
+void nupa_mr_forget_in_child(struct nupa_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->mr_limit; i++) {
+		struct nupa_mr *mr = engine->mrs[i];
+
+		if (!mr)
+			continue;
+		mr->pages = (struct nupa_mr_pages){ 0 };
+		mr->bare = mr->keeper = false;
+	}
+	pthread_mutex_init(&bare_lock, NULL);
+	nupa_list_init(&bare);
+	n_bare = keepers = 0;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Changing a region in place (man ibv_rereg_mr): its keys stay, what they stand for changes at
+ * once.  Whatever is refused leaves the region as it was. */
+#include "engine/memory/mr.h"
+
+#include <errno.h>
+
+/* The region as it is to be: what does not change is taken from the old one. */
+struct change {
+	struct ibv_pd *pd;
+	void *addr;
+	size_t length;
+	uint64_t iova;
+	int access;
+	enum nupa_mr_kind kind;
+};
+
+/* What libibverbs itself would refuse: EINVAL. */
+static bool well_formed(const struct nupa_mr *mr, int flags, const struct ibv_pd *pd,
+			const void *addr, size_t length, int access)
+{
+	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED)
+		return false;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!addr || !length))
+		return false;
+	if (flags & IBV_REREG_MR_CHANGE_PD &&
+	    (!pd || nupa_engine_of(pd->context) != nupa_engine_of(mr->ibv.context)))
+		return false;
+	if (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
+		return false;
+	/* Nor are null regions, device memory and imported regions changed. */
+	return (mr->kind == NUPA_MR_MEMORY || mr->kind == NUPA_MR_ON_DEMAND) && !mr->dm &&
+	       !mr->imported && !mr->exporter && !mr->gone;
+}
+
+static int prepare(const struct nupa_mr *mr, int flags, struct change *change)
+{
+	const struct nupa_engine *engine = nupa_engine_of(mr->ibv.context);
+
+	if (!(flags & IBV_REREG_MR_CHANGE_ACCESS))
+		change->access = mr->access & ~NUPA_ACCESS_PLAIN;
+	if (!(flags & IBV_REREG_MR_CHANGE_PD))
+		change->pd = mr->ibv.pd;
+	change->iova = (uintptr_t)change->addr;
+	if (!(flags & IBV_REREG_MR_CHANGE_TRANSLATION)) {
+		change->addr = mr->ibv.addr;
+		change->length = mr->ibv.length;
+		change->iova = mr->iova;
+	}
+	if (change->access & IBV_ACCESS_ZERO_BASED)
+		change->iova = 0;
+	else if (mr->access & IBV_ACCESS_ZERO_BASED)
+		change->iova = (uintptr_t)change->addr;
+	return nupa_mr_check(engine, change->addr, change->length, change->iova, change->access,
+			     &change->kind);
+}
+
+static void apply(struct nupa_engine *engine, struct nupa_mr *mr, const struct change *change)
+{
+	nupa_mr_retract(engine, mr);
+	nupa_mr_unshare(mr);
+	container_of(mr->ibv.pd, struct nupa_pd, ibv)->users--;
+	container_of(change->pd, struct nupa_pd, ibv)->users++;
+	mr->ibv.pd = change->pd;
+	mr->ibv.addr = change->addr;
+	mr->ibv.length = change->length;
+	mr->va = change->addr;
+	mr->length = change->length;
+	mr->iova = change->iova;
+	mr->kind = (uint8_t)change->kind;
+	mr->access = nupa_mr_access(change->kind, change->access);
+	nupa_mr_share(engine, mr);
+	nupa_mr_expose(engine, mr);
+}
+
+int nupa_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		  int access)
+{
+	struct nupa_mr *mr = nupa_mr_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	struct change change = { .pd = pd, .addr = addr, .length = length, .access = access };
+	int error = EINVAL;
+
+	if (well_formed(mr, flags, pd, addr, length, access))
+		error = prepare(mr, flags, &change);
+	nupa_engine_lock(engine);
+	if (!error && mr->users)
+		error = EBUSY; /* windows are bound to it */
+	if (!error && !nupa_mr_settle(engine, mr->index)) {
+		nupa_mr_publish(&engine->mr_entries[mr->index], mr->ibv.lkey);
+		error = EBUSY;
+	}
+	if (!error)
+		apply(engine, mr, &change);
+	nupa_engine_unlock(engine);
+	if (!error)
+		return 0;
+	errno = error;
+	return IBV_REREG_MR_ERR_INPUT;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The core's face towards the netdev: frames between the network interfaces of hosts, through the
+ * channels that verbs use.  Knows hosts, queues and bytes; never what is in a frame.
+ *
+ * A queue of a host's interface is an attachment of its own; queue k sends to queue k of other
+ * hosts, or to queue 0 where there is none.  One thread sends (the pump); what arrives is delivered
+ * by whoever runs the engine. */
+#ifndef NUPA_NET_H
+#define NUPA_NET_H
+
+#include "engine/device/engine.h"
+
+/* The longest frame: IPv6's largest packet, behind Ethernet's header with a VLAN tag and
+ * virtio_net_hdr_v1; whole lines. */
+#define NUPA_NET_FRAME_MAX_BYTES 65664u
+/* Room for one frame behind a short one. */
+#define NUPA_NET_ROOM_BYTES (NUPA_NET_FRAME_MAX_BYTES + (16u << 10))
+#define NUPA_NET_QUEUES_MAX 16u
+
+struct nupa_net;
+
+struct nupa_net_ops { /* both with the engine's lock held, so short */
+	/* Gives a frame to the host.  It lies in memory that others may change meanwhile.  False:
+	 * dropped, and counted by whoever dropped it. */
+	bool (*deliver)(void *arg, const uint8_t *frame, uint32_t frame_bytes);
+	void (*carrier)(void *arg, bool up); /* the port's state has changed */
+	/* Others took this process for dead (nupa_engine_fence): nothing comes or goes any more. */
+	void (*fenced)(void *arg);
+};
+
+/* Nets of one pump, by their slots: one thread serves them all, so none needs a doorbell. */
+struct nupa_net_siblings {
+	struct nupa_net *by_slot[NUPA_SLOTS_MAX];
+};
+
+/* Attaches as *queue* of the host's interface.  NULL with errno, and *why* filled: EBUSY (somebody
+ * is that queue), EMSGSIZE (the fabric's DMA channels are too small for a frame), and as
+ * nupa_open_host. */
+struct nupa_net *nupa_net_open(struct nupa_fabric *fabric, uint32_t host, uint32_t queue,
+			       bool takes_coalesced, struct nupa_net_siblings *siblings,
+			       const struct nupa_net_ops *ops, void *arg, char *why,
+			       size_t why_bytes);
+void nupa_net_close(struct nupa_net *net);
+
+bool nupa_net_port_is_up(struct nupa_net *net);
+uint32_t nupa_net_host(const struct nupa_net *net);
+struct nupa_net_counters *nupa_net_count(struct nupa_net *net); /* ours alone to change */
+
+/* What follows is called by the one thread that sends, between lock and unlock. */
+void nupa_net_lock(struct nupa_net *net);
+void nupa_net_unlock(struct nupa_net *net);
+
+/* Where to put the next frame, NUPA_NET_ROOM_BYTES: in the ring to where the last one went,
+ * since most go to the same; sent elsewhere it is copied there. */
+uint8_t *nupa_net_room(struct nupa_net *net);
+/* Whether that room is in the ring to *host*, and the interface there takes coalesced frames. */
+bool nupa_net_may_coalesce(struct nupa_net *net, uint32_t host);
+/* Whether a queue of that host's interface is attached. */
+bool nupa_net_reaches(struct nupa_net *net, uint32_t host);
+/* Sends what was put there, or drops and counts it.  False: the receiver has no room; the frame is
+ * kept, and nupa_net_retry has to be called until it says true, before the next room is asked for.
+ */
+bool nupa_net_send(struct nupa_net *net, uint32_t host, uint32_t frame_bytes);
+bool nupa_net_retry(struct nupa_net *net);
+/* To all other hosts; who has no room loses it. */
+void nupa_net_flood(struct nupa_net *net, uint32_t frame_bytes);
+
+/* After unlock, which wakes receivers: runs those that are siblings. */
+void nupa_net_flush(struct nupa_net *net);
+
+#endif

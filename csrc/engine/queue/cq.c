@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Completion queues, and the channels that tell of them. */
+#define _GNU_SOURCE
+#include "engine/queue/backlog.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* How often an empty poll looks at the rings before it gives up the lock: a look costs a few
+ * nanoseconds, the way back through the program ten times that. */
+#define LOOKS_OF_A_POLL 6u
+
+/* Polls without asking for a notification that make a program a spinning one. */
+#define SPINNING_POLLS 64u
+
+static struct nupa_cq *cq_of(struct ibv_cq *ibv)
+{
+	return container_of(ibv, struct nupa_cq, ibv);
+}
+
+static struct nupa_comp_channel *channel_of(struct ibv_comp_channel *ibv)
+{
+	return container_of(ibv, struct nupa_comp_channel, ibv);
+}
+
+/* --- channels ------------------------------------------------------------------------ */
+
+struct ibv_comp_channel *nupa_create_comp_channel(struct ibv_context *context)
+{
+	struct nupa_comp_channel *channel = calloc(1, sizeof(*channel));
+
+	if (!channel)
+		return NULL;
+	channel->ibv.context = context;
+	channel->ibv.fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+	if (channel->ibv.fd < 0) {
+		free(channel);
+		return NULL;
+	}
+	nupa_list_init(&channel->cqs);
+	return &channel->ibv;
+}
+
+int nupa_destroy_comp_channel(struct ibv_comp_channel *ibv)
+{
+	struct nupa_comp_channel *channel = channel_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	uint32_t users;
+
+	nupa_engine_lock(engine);
+	users = channel->users;
+	nupa_engine_unlock(engine);
+	if (users)
+		return EBUSY;
+	close(ibv->fd);
+	free(channel);
+	return 0;
+}
+
+/* One event: the fd becomes readable. */
+static void raise_event(struct nupa_cq *cq)
+{
+	struct nupa_comp_channel *channel = channel_of(cq->ibv.channel);
+
+	cq->arm = NUPA_ARM_NONE;
+	if (cq->events_pending++ == 0)
+		nupa_list_add(&channel->cqs, &cq->event_link);
+	(void)!write(channel->ibv.fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
+int nupa_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **cq_context)
+{
+	struct nupa_comp_channel *channel = channel_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	struct nupa_cq *cq = NULL;
+	uint64_t count;
+
+	nupa_engine_lock(engine);
+	nupa_engine_flush(engine);
+	nupa_port_takes_over(engine);
+	nupa_engine_unlock(engine);
+	/* An event may have gone with its CQ between fd and list: then wait for the next. */
+	while (!cq) {
+		if (read(ibv->fd, &count, sizeof(count)) != (ssize_t)sizeof(count))
+			return -1;
+		nupa_engine_lock(engine);
+		if (!nupa_list_empty(&channel->cqs)) {
+			cq = container_of(channel->cqs.next, struct nupa_cq, event_link);
+			nupa_list_del(&cq->event_link);
+			cq->events_got++;
+			if (--cq->events_pending)
+				nupa_list_add(&channel->cqs, &cq->event_link);
+		}
+		nupa_engine_unlock(engine);
+	}
+	*out = &cq->ibv;
+	*cq_context = cq->ibv.cq_context;
+	return 0;
+}
+
+void nupa_ack_cq_events(struct ibv_cq *ibv, unsigned int nevents)
+{
+	struct nupa_cq *cq = cq_of(ibv);
+
+	pthread_mutex_lock(&ibv->mutex);
+	ibv->comp_events_completed += nevents;
+	pthread_cond_broadcast(&cq->ibv.cond);
+	pthread_mutex_unlock(&ibv->mutex);
+}
+
+/* --- queues -------------------------------------------------------------------------- */
+
+static struct nupa_cqe *make_ring(struct nupa_cq *cq, uint32_t entries, bool *custom)
+{
+	size_t bytes = entries * sizeof(struct nupa_cqe);
+	uint8_t *ring = nupa_queue_map(bytes);
+
+	if (ring && nupa_domain_buffer(cq->parent_domain, NUPA_BUFFER_CQ, &ring, bytes, custom)) {
+		munmap(ring, bytes);
+		return NULL;
+	}
+	return (struct nupa_cqe *)(void *)ring;
+}
+
+static void free_ring(struct nupa_cq *cq, struct nupa_cqe *ring, uint32_t entries, bool custom)
+{
+	uint8_t *at = (uint8_t *)ring;
+
+	if (custom)
+		nupa_domain_release(cq->parent_domain, NUPA_BUFFER_CQ, &at, &custom);
+	else
+		munmap(ring, entries * sizeof(struct nupa_cqe));
+}
+
+struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context,
+			    struct ibv_comp_channel *channel, uint32_t comp_vector,
+			    struct ibv_pd *parent_domain)
+{
+	struct nupa_engine *engine = nupa_engine_of(context);
+	struct nupa_cq *cq;
+	uint32_t entries;
+
+	if (cqe == 0 || cqe > NUPA_CQE_MAX || comp_vector >= (uint32_t)context->num_comp_vectors) {
+		errno = EINVAL;
+		return NULL;
+	}
+	cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return NULL;
+	entries = nupa_pow2_at_least(cqe);
+	cq->parent_domain = parent_domain;
+	cq->ring = make_ring(cq, entries, &cq->custom);
+	if (!cq->ring) {
+		free(cq);
+		errno = ENOMEM;
+		return NULL;
+	}
+	cq->mask = entries - 1;
+	cq->capacity = cqe;
+	cq->ibv.context = context;
+	cq->ibv.channel = channel;
+	cq->ibv.cq_context = cq_context;
+	cq->ibv.cqe = (int)cqe;
+	pthread_mutex_init(&cq->ibv.mutex, NULL);
+	pthread_mutex_init(&cq->cursor_mutex, NULL);
+	pthread_cond_init(&cq->ibv.cond, NULL);
+	nupa_list_init(&cq->event_link);
+	nupa_list_init(&cq->moderate_link);
+	nupa_list_init(&cq->link);
+	nupa_engine_lock(engine);
+	if (parent_domain)
+		container_of(parent_domain, struct nupa_pd, ibv)->users++;
+	cq->ibv.handle = ++engine->objects;
+	nupa_list_add(&engine->cqs, &cq->link);
+	if (engine->trace & NUPA_TRACE_ENTRIES)
+		cq->notes = NUPA_CQ_TRACED;
+	if (channel)
+		channel_of(channel)->users++;
+	nupa_engine_unlock(engine);
+	return cq;
+}
+
+struct ibv_cq *nupa_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+			      struct ibv_comp_channel *channel, int comp_vector)
+{
+	struct nupa_cq *cq;
+
+	if (cqe < 0 || comp_vector < 0) {
+		errno = EINVAL;
+		return NULL;
+	}
+	cq = nupa_cq_new(context, (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector, NULL);
+	return cq ? &cq->ibv : NULL;
+}
+
+int nupa_resize_cq(struct ibv_cq *ibv, int cqe)
+{
+	struct nupa_cq *cq = cq_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	struct nupa_cqe *ring, *old;
+	uint32_t entries, old_entries, held;
+	bool custom, old_custom;
+
+	if (cqe <= 0 || (uint32_t)cqe > NUPA_CQE_MAX)
+		return EINVAL;
+	entries = nupa_pow2_at_least((uint32_t)cqe);
+	ring = make_ring(cq, entries, &custom);
+	if (!ring)
+		return ENOMEM;
+	nupa_engine_lock(engine);
+	held = (uint32_t)(cq->tail - cq->head);
+	if (held > (uint32_t)cqe) { /* IBTA 11.2.8.4: what is queued has to fit */
+		nupa_engine_unlock(engine);
+		free_ring(cq, ring, entries, custom);
+		return EINVAL;
+	}
+	for (uint32_t i = 0; i < held; i++)
+		ring[i] = cq->ring[(cq->head + i) & cq->mask];
+	old = cq->ring;
+	old_entries = cq->mask + 1;
+	old_custom = cq->custom;
+	cq->ring = ring;
+	cq->custom = custom;
+	cq->head = 0;
+	cq->tail = held;
+	cq->mask = entries - 1;
+	cq->capacity = (uint32_t)cqe;
+	ibv->cqe = cqe;
+	nupa_engine_unlock(engine);
+	free_ring(cq, old, old_entries, old_custom);
+	return 0;
+}
+
+/* man ibv_destroy_cq: waits until all events that were got are acknowledged. */
+static void wait_for_acks(struct nupa_cq *cq, uint32_t events_got)
+{
+	pthread_mutex_lock(&cq->ibv.mutex);
+	while (cq->ibv.comp_events_completed < events_got)
+		pthread_cond_wait(&cq->ibv.cond, &cq->ibv.mutex);
+	pthread_mutex_unlock(&cq->ibv.mutex);
+}
+
+int nupa_destroy_cq(struct ibv_cq *ibv)
+{
+	struct nupa_cq *cq = cq_of(ibv);
+	struct nupa_context *context = container_of(ibv->context, struct nupa_context, ibv.context);
+	struct nupa_engine *engine = context->engine;
+	uint32_t events_got;
+
+	nupa_engine_lock(engine);
+	if (cq->users) {
+		nupa_engine_unlock(engine);
+		return EBUSY;
+	}
+	nupa_list_del(&cq->link);
+	nupa_list_del(&cq->moderate_link);
+	nupa_list_del(&cq->event_link); /* events not got go with the CQ */
+	nupa_event_drop(context, cq);
+	if (ibv->channel)
+		channel_of(ibv->channel)->users--;
+	events_got = cq->events_got;
+	nupa_engine_unlock(engine);
+	nupa_event_wait_acked(context, &cq->async_pending);
+	if (!nupa_engine_is_copy(engine))
+		wait_for_acks(cq, events_got);
+	free_ring(cq, cq->ring, cq->mask + 1, cq->custom);
+	if (cq->parent_domain) {
+		nupa_engine_lock(engine);
+		container_of(cq->parent_domain, struct nupa_pd, ibv)->users--;
+		nupa_engine_unlock(engine);
+	}
+	pthread_mutex_destroy(&cq->ibv.mutex);
+	pthread_mutex_destroy(&cq->cursor_mutex);
+	pthread_cond_destroy(&cq->ibv.cond);
+	free(cq);
+	return 0;
+}
+
+void nupa_cq_overrun(struct nupa_cq *cq, struct nupa_qp *qp)
+{
+	struct ibv_async_event event = { .element.cq = &cq->ibv, .event_type = IBV_EVENT_CQ_ERR };
+
+	if (!cq->overrun) {
+		cq->overrun = true;
+		nupa_event_raise(container_of(cq->ibv.context, struct nupa_context, ibv.context),
+				 &event);
+	}
+	/* IBTA 10.10.2.4: the QP can no longer report, so it ends. */
+	if (qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET) {
+		nupa_qp_error(qp);
+		nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
+	}
+}
+
+/* The rarer half of nupa_cq_commit. */
+void nupa_cq_tell(struct nupa_cq *cq, bool solicited)
+{
+	if (cq->notes & NUPA_CQ_STAMPED)
+		cq->ring[(cq->tail - 1) & cq->mask].timestamp_ns = nupa_clock_ns();
+	if (cq->notes & NUPA_CQ_TRACED)
+		nupa_trace_completion(nupa_engine_of(cq->ibv.context), cq);
+	if (cq->arm == NUPA_ARM_NONE || (cq->arm == NUPA_ARM_SOLICITED && !solicited) ||
+	    !cq->ibv.channel)
+		return;
+	if (cq->moderate_count > 1 && !nupa_cq_moderate(cq))
+		return;
+	raise_event(cq);
+}
+
+void nupa_cq_raise(struct nupa_cq *cq)
+{
+	if (cq->arm != NUPA_ARM_NONE)
+		raise_event(cq);
+}
+
+/* A QP that is reset or destroyed takes its completions along. */
+void nupa_cq_purge(struct nupa_cq *cq, struct nupa_qp *qp)
+{
+	uint64_t to = cq->head;
+
+	for (uint64_t from = cq->head; from != cq->tail; from++) {
+		if (cq->ring[from & cq->mask].qp == qp)
+			continue;
+		cq->ring[to++ & cq->mask] = cq->ring[from & cq->mask];
+	}
+	cq->tail = to;
+}
+
+int nupa_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
+{
+	struct nupa_cq *cq = cq_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+
+	nupa_engine_lock(engine);
+	/* IBTA 11.4.2.2: only what is added from now on is told of.  All that has arrived counts as
+	 * before; otherwise most events of a program that arms and then polls would be stale. */
+	nupa_engine_progress(engine);
+	nupa_engine_flush(engine);
+	nupa_port_takes_over(engine);
+	if (cq->arm != NUPA_ARM_NEXT) /* the wider request stands */
+		cq->arm = solicited_only ? NUPA_ARM_SOLICITED : NUPA_ARM_NEXT;
+	if (unlikely(cq->notes & NUPA_CQ_TRACED))
+		nupa_trace_doorbell(engine, NUPA_QUEUE_CQ, ibv->handle, cq->head,
+				    solicited_only != 0);
+	nupa_engine_unlock(engine);
+	return 0;
+}
+
+static void fill_wc(struct ibv_wc *wc, const struct nupa_cqe *cqe)
+{
+	wc->wr_id = cqe->wr_id;
+	wc->status = cqe->status;
+	wc->opcode = cqe->opcode;
+	wc->vendor_err = cqe->vendor_err;
+	wc->byte_len = cqe->byte_len;
+	wc->imm_data = cqe->imm; /* shares its place with invalidated_rkey */
+	wc->qp_num = cqe->qp_num;
+	wc->src_qp = cqe->src_qp;
+	wc->wc_flags = cqe->wc_flags;
+	wc->pkey_index = 0;
+	wc->slid = cqe->slid;
+	wc->sl = cqe->sl;
+	wc->dlid_path_bits = 0;
+}
+
+/* The engine runs where somebody polls (engine.h I2). */
+void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
+{
+	nupa_store_relaxed(&engine->polls, engine->polls + 1);
+	cq->found_empty = cq->tail;
+	if (unlikely(++engine->polls_in_row == SPINNING_POLLS) &&
+	    !nupa_load_relaxed(&engine->app_drives))
+		nupa_port_app_drives(engine);
+	if (engine->polls_in_row > SPINNING_POLLS * 2)
+		engine->polls_in_row = 0;
+	if (unlikely(!nupa_list_empty(&engine->backlogs))) {
+		nupa_backlog_run(engine, cq);
+		if (cq->head != cq->tail)
+			return; /* these first: a backlog that is worked off does not grow */
+	}
+	for (uint32_t look = 0; look < LOOKS_OF_A_POLL; look++) {
+		if (look && !nupa_engine_lines_ready(engine))
+			continue;
+		if (nupa_engine_progress(engine)) {
+			engine->idle_polls = 0;
+			return;
+		}
+	}
+	if (unlikely(engine->next || nupa_load_relaxed(&nupa_engines) != engine))
+		nupa_engine_progress_siblings(engine);
+	if (cq->head == cq->tail)
+		nupa_engine_poll_idle(engine);
+}
+
+int nupa_poll_cq(struct ibv_cq *ibv, int num_entries, struct ibv_wc *wc)
+{
+	struct nupa_cq *cq = cq_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	int n = 0;
+
+	nupa_engine_lock(engine);
+	if (cq->head == cq->tail)
+		nupa_cq_drive(engine, cq);
+	while (n < num_entries && cq->head != cq->tail)
+		fill_wc(&wc[n++], &cq->ring[cq->head++ & cq->mask]);
+	if (unlikely(n == 0 && cq->overrun))
+		n = -1;
+	nupa_engine_unlock(engine);
+	return n;
+}

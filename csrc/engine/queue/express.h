@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The express lane: the commonest requests, small ones of an RC QP with nothing in their way, done
+ * in one go.  Each function here does just what the long way (requester.c, responder.c) would, or
+ * returns false and has changed nothing.
+ *
+ *   I4  qp->steady_tx: in RTS, the channel works in both directions, nothing waits, no retry has
+ *       been used up, and nobody watches.  qp->steady_rx: the last request that came was executed.
+ * Both are taken back by whatever ends that (nupa_qp_unsettle), and come back with the next
+ * success. */
+#ifndef NUPA_EXPRESS_H
+#define NUPA_EXPRESS_H
+
+#include "engine/queue/sq.h"
+
+/* A request of one piece, from whichever way it was posted. */
+struct nupa_express {
+	uint64_t wr_id;
+	uint64_t raddr;
+	uint64_t compare_add, swap;
+	uint8_t *local;            /* inline data; else what nupa_express finds by sge */
+	const struct ibv_sge *sge; /* NULL: inline */
+	uint32_t rkey;
+	uint32_t bytes;
+	uint32_t flags; /* enum ibv_send_flags */
+	uint32_t opcode;
+};
+
+static inline bool nupa_express_path(const struct nupa_qp *qp)
+{
+	return likely(qp->steady_tx) && likely(nupa_channel_path_up(qp->engine, qp->channel));
+}
+
+/* A SEND that fits into a line.  Its WQE keeps a copy, for the case that it has to go again. */
+static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_express *request)
+{
+	uint32_t bytes = request->bytes, flags = request->flags;
+	struct nupa_channel *channel = qp->channel;
+	struct nupa_sq *sq = &qp->sq;
+	struct nupa_wqe *wqe = nupa_sq_wqe(sq, sq->posted);
+	struct nupa_msg *msg;
+
+	if (sq->issued != sq->posted || sq->posted - sq->acked >= sq->capacity ||
+	    qp->reads_outstanding || !nupa_express_path(qp))
+		return false;
+	msg = nupa_tx_reserve(&channel->tx, 0, NULL);
+	if (unlikely(!msg))
+		return false;
+	wqe->wr_id = request->wr_id;
+	wqe->opcode = IBV_WR_SEND;
+	wqe->flags = (uint8_t)(flags | IBV_SEND_INLINE | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u));
+	wqe->state = NUPA_WQE_SENT;
+	wqe->n_sge = 0;
+	wqe->length_bytes = wqe->moved_bytes = bytes;
+	wqe->first_psn = wqe->last_psn = qp->next_psn;
+	wqe->data_placed = 0;
+	if (unlikely(!nupa_guard_copy_small(wqe->inline_data, request->local, bytes) ||
+		     !nupa_guard_copy_small(msg->data, request->local, bytes)))
+		return false;
+	nupa_request_fill(qp, msg, NUPA_OP_SEND,
+			  NUPA_F_FIRST | NUPA_F_LAST |
+			      (flags & IBV_SEND_SOLICITED ? NUPA_F_SOLICITED : 0),
+			  bytes);
+	msg->imm = 0;
+	if (unlikely(qp->engine->trace))
+		nupa_trace_express(qp, request, msg);
+	nupa_channel_put(channel, msg, 0);
+	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
+	sq->posted++;
+	sq->issued++;
+	qp->hot = nupa_tx_next(&channel->tx);
+	qp->converses = qp->heard;
+	qp->heard = false;
+	return true;
+}
+
+/* WRITE, READ and atomics on memory that is mapped here, when nothing stands before them. */
+static inline bool nupa_express_one_sided(struct nupa_qp *qp, const struct nupa_express *request)
+{
+	struct nupa_engine *engine = qp->engine;
+	struct nupa_channel *channel = qp->channel;
+	uint32_t access = nupa_access_needed[request->opcode & 31];
+	const struct nupa_window *window;
+	uint8_t *target;
+	bool good;
+
+	/* Only the long way records direct accesses. */
+	if (qp->sq.acked != qp->sq.posted || unlikely(engine->trace) || !nupa_express_path(qp) ||
+	    !nupa_mover_knows_peer(qp) || !channel->windows || !(qp->peer_access & access))
+		return false;
+	window = &channel->windows[(request->rkey >> NUPA_KEY_VARIANT_BITS) & (NUPA_WINDOWS - 1)];
+	if (unlikely((uint32_t)window->word != request->rkey || !window->base))
+		return false;
+	good = nupa_window_enter(engine, channel, window, request->rkey) &&
+	       nupa_window_permits(window, qp->peer_pd, qp->dest_qpn, request->raddr,
+				   request->bytes, access);
+	target = window->base + (request->raddr - window->iova);
+	if (likely(good))
+		good = nupa_mover_copy(request->opcode, target, request->local, request->bytes,
+				       request->compare_add, request->swap);
+	nupa_window_leave(engine);
+	if (unlikely(!good))
+		return false;
+	qp->hot = target;
+	if (request->opcode == IBV_WR_RDMA_READ)
+		nupa_flow_rcv(channel, request->bytes);
+	else
+		nupa_flow_xmit(channel, request->bytes);
+	if ((request->flags & IBV_SEND_SIGNALED) | qp->sq_sig_all)
+		nupa_sq_complete(qp, request->wr_id, request->opcode, request->bytes);
+	return true;
+}
+
+#define NUPA_EXPRESS_OPCODES                                                                       \
+	(1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP |      \
+	 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
+
+/* Done on the spot; false: it takes the long way. */
+static inline bool nupa_express(struct nupa_qp *qp, struct nupa_express *request)
+{
+	uint32_t opcode = request->opcode;
+	bool is_send = opcode == IBV_WR_SEND;
+	bool is_source = is_send || opcode == IBV_WR_RDMA_WRITE;
+
+	if (is_send ? request->bytes > NUPA_SEND_INLINE_BYTES
+		    : opcode > 31 || !(NUPA_EXPRESS_OPCODES >> opcode & 1) || !request->bytes)
+		return false;
+	if (request->sge && request->bytes) {
+		request->local = nupa_mr_local(qp->engine, qp->ibv.pd, request->sge,
+					       is_source ? 0 : IBV_ACCESS_LOCAL_WRITE);
+		if (unlikely(!request->local))
+			return false;
+	}
+	return is_send ? nupa_express_send(qp, request) : nupa_express_one_sided(qp, request);
+}
+
+#endif

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Queue pairs: moved through their states, and queried. */
+#include "engine/queue/backlog.h"
+#include "engine/queue/xrc.h"
+
+#include <errno.h>
+
+static struct nupa_qp *qp_of(struct ibv_qp *ibv)
+{
+	return container_of(ibv, struct nupa_qp, ibv);
+}
+
+/* What the program does to its buffers from now on comes behind what it did to the QP: a peer that
+ * has fetched from them looks at it (nupa_responder_awaited). */
+static void settle_buffers(void)
+{
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static void flush_entry(const struct nupa_qp *qp)
+{
+	nupa_flush(nupa_fabric_incoherent(qp->engine->fabric), NUPA_POINT_QP, qp->entry,
+		   sizeof(*qp->entry));
+}
+
+/* What peers may know (P5): they check `state` first and last. */
+void nupa_qp_publish(struct nupa_qp *qp)
+{
+	struct nupa_qp_entry *entry = qp->entry;
+
+	nupa_qp_unsettle(qp);
+	nupa_store_relaxed(&entry->state, (uint8_t)IBV_QPS_RESET);
+	__atomic_thread_fence(__ATOMIC_RELEASE); /* before any of what follows */
+	nupa_store_relaxed(&entry->qpn, qp->ibv.qp_num);
+	nupa_store_relaxed(&entry->type, (uint8_t)qp->ibv.qp_type);
+	nupa_store_relaxed(&entry->access, qp->attr.qp_access_flags);
+	nupa_store_relaxed(&entry->dest_qpn, qp->dest_qpn);
+	nupa_store_relaxed(&entry->pd, qp->ibv.pd ? qp->ibv.pd->handle : 0);
+	if (qp->xrc == NUPA_XRC_TARGET)
+		nupa_xrc_publish(qp);
+	nupa_store_relaxed(&entry->qkey, qp->attr.qkey);
+	nupa_store_relaxed(&entry->incarnation, qp->incarnation);
+	nupa_store_release(&entry->state, qp->state);
+	flush_entry(qp);
+	settle_buffers();
+}
+
+void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state)
+{
+	qp->state = (uint8_t)state;
+	nupa_store_relaxed(&qp->ibv.state, state); /* programs look at it */
+	nupa_qp_unsettle(qp);
+	nupa_store_release(&qp->entry->state, qp->state);
+	flush_entry(qp);
+	settle_buffers();
+}
+
+static void flush_receive(struct nupa_qp *qp, uint64_t wr_id)
+{
+	struct nupa_cqe *cqe = nupa_cq_reserve(qp->recv_cq, qp);
+
+	if (!cqe)
+		return;
+	*cqe = (struct nupa_cqe){
+		.wr_id = wr_id,
+		.qp = qp,
+		.status = IBV_WC_WR_FLUSH_ERR,
+		.opcode = IBV_WC_RECV,
+		.qp_num = qp->ibv.qp_num,
+	};
+	nupa_cq_commit(qp->recv_cq, true);
+}
+
+void nupa_qp_flush_rq(struct nupa_qp *qp)
+{
+	struct nupa_rwqe *rwqe;
+
+	if (qp->recv_active || qp->recv_kept) {
+		qp->recv_active = qp->recv_kept = false;
+		flush_receive(qp, qp->recv_wqe->wr_id);
+	}
+	while (!qp->srq && (rwqe = nupa_rq_peek(&qp->rq))) {
+		qp->rq.head++;
+		flush_receive(qp, rwqe->wr_id);
+	}
+	if (qp->srq && !qp->xrc && !qp->last_wqe_event) {
+		qp->last_wqe_event = true;
+		nupa_event_raise_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+	}
+}
+
+void nupa_qp_error(struct nupa_qp *qp)
+{
+	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_RESET)
+		return;
+	nupa_qp_set_state(qp, IBV_QPS_ERR);
+	nupa_backlog_drop(qp);
+	nupa_requester_flush(qp);
+	nupa_qp_flush_rq(qp);
+}
+
+/* --- reset --------------------------------------------------------------------------- */
+
+/* A partner that waits for our last answer must get it. */
+#define LAST_ACK_TRIES 10000
+
+void nupa_qp_settle(struct nupa_qp *qp)
+{
+	for (int i = 0; i < LAST_ACK_TRIES; i++) {
+		if (!nupa_list_empty(&qp->job_link))
+			nupa_responder_run_jobs(qp);
+		if (nupa_list_empty(&qp->job_link) &&
+		    (nupa_list_empty(&qp->ack_link) || nupa_responder_send_ack(qp)))
+			return;
+		nupa_engine_progress(qp->engine);
+	}
+}
+
+void nupa_qp_reset(struct nupa_qp *qp)
+{
+	nupa_requester_stop_waiting(qp);
+	nupa_responder_reset(qp);
+	if (qp->send_cq)
+		nupa_cq_purge(qp->send_cq, qp);
+	if (qp->recv_cq)
+		nupa_cq_purge(qp->recv_cq, qp);
+	qp->sq.acked = qp->sq.issued = qp->sq.posted = qp->sq.begun = 0;
+	nupa_retry_stop(qp);
+	qp->retry_end = qp->stuck_until_ns = qp->part_of = 0;
+	nupa_list_del(&qp->stuck_link);
+	qp->rq.head = qp->rq.tail = 0;
+	qp->reads_outstanding = 0;
+	qp->channel = NULL;
+	qp->xrc_away = qp->xrc_resync = false;
+	qp->peer = NULL;
+	qp->dest_qpn = 0;
+	qp->last_wqe_event = qp->comm_est = qp->sqd_notify = false;
+	qp->partner_gone = qp->partner_lost = false;
+	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->incarnation = (qp->incarnation + 1) & 0xff;
+	nupa_qp_set_state(qp, IBV_QPS_RESET);
+	nupa_qp_publish(qp);
+}
+
+/* --- modification -------------------------------------------------------------------- */
+
+/* Both paths are by the one port, to the host that the connection leads to. */
+static int check_alternate(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int mask,
+			   uint32_t dest_host)
+{
+	bool has_alternate = mask & IBV_QP_ALT_PATH || qp->attr.alt_port_num;
+	uint32_t host;
+	int error;
+
+	if (mask & IBV_QP_ALT_PATH) {
+		if (attr->alt_port_num != 1 || attr->alt_pkey_index != 0 || attr->alt_timeout > 31)
+			return EINVAL;
+		error = nupa_host_of_ah(qp->engine, &attr->alt_ah_attr, &host);
+		if (error || host != dest_host)
+			return error ? error : EINVAL;
+	}
+	/* IBTA 17.2.8: a program rearms or migrates; armed is what the QP says. */
+	if (mask & IBV_QP_PATH_MIG_STATE &&
+	    (attr->path_mig_state == IBV_MIG_REARM ? !has_alternate
+						   : attr->path_mig_state != IBV_MIG_MIGRATED))
+		return EINVAL;
+	return 0;
+}
+
+static int check_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	uint32_t host = qp->dest_host;
+	int error;
+
+	if (mask & IBV_QP_PORT && attr->port_num != 1)
+		return EINVAL;
+	if (mask & IBV_QP_PKEY_INDEX && attr->pkey_index != 0)
+		return EINVAL;
+	if (mask & IBV_QP_PATH_MTU &&
+	    (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
+		return EINVAL;
+	if ((mask & IBV_QP_TIMEOUT && attr->timeout > 31) ||
+	    (mask & IBV_QP_RETRY_CNT && attr->retry_cnt > 7) ||
+	    (mask & IBV_QP_RNR_RETRY && attr->rnr_retry > 7) ||
+	    (mask & IBV_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31))
+		return EINVAL;
+	if ((mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > NUPA_RD_ATOMIC_MAX) ||
+	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > NUPA_RD_ATOMIC_MAX))
+		return EINVAL;
+	if (mask & IBV_QP_AV) {
+		error = nupa_host_of_ah(qp->engine, &attr->ah_attr, &host);
+		if (error)
+			return error;
+	}
+	error = check_alternate(qp, attr, mask, host);
+	if (!error)
+		qp->dest_host = host;
+	return error;
+}
+
+/* An armed QP that is told to migrate does so; traffic goes the same way as before. */
+static void take_path(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	struct ibv_qp_attr *own = &qp->attr;
+
+	if (mask & IBV_QP_ALT_PATH) {
+		own->alt_ah_attr = attr->alt_ah_attr;
+		own->alt_pkey_index = attr->alt_pkey_index;
+		own->alt_port_num = attr->alt_port_num;
+		own->alt_timeout = attr->alt_timeout;
+	}
+	if (!(mask & IBV_QP_PATH_MIG_STATE))
+		return;
+	if (attr->path_mig_state == IBV_MIG_REARM) {
+		own->path_mig_state = IBV_MIG_ARMED;
+	} else if (own->path_mig_state == IBV_MIG_ARMED) {
+		own->ah_attr = own->alt_ah_attr;
+		own->path_mig_state = IBV_MIG_MIGRATED;
+		nupa_event_raise_qp(qp, IBV_EVENT_PATH_MIG);
+	}
+}
+
+static void take_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	struct ibv_qp_attr *own = &qp->attr;
+
+#define TAKE(bit, field)                                                                           \
+	do {                                                                                       \
+		if (mask & (bit))                                                                  \
+			own->field = attr->field;                                                  \
+	} while (0)
+	TAKE(IBV_QP_ACCESS_FLAGS, qp_access_flags);
+	TAKE(IBV_QP_PKEY_INDEX, pkey_index);
+	TAKE(IBV_QP_PORT, port_num);
+	TAKE(IBV_QP_QKEY, qkey);
+	TAKE(IBV_QP_AV, ah_attr);
+	TAKE(IBV_QP_PATH_MTU, path_mtu);
+	TAKE(IBV_QP_TIMEOUT, timeout);
+	TAKE(IBV_QP_RETRY_CNT, retry_cnt);
+	TAKE(IBV_QP_RNR_RETRY, rnr_retry);
+	TAKE(IBV_QP_RQ_PSN, rq_psn);
+	TAKE(IBV_QP_SQ_PSN, sq_psn);
+	TAKE(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+	TAKE(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+	TAKE(IBV_QP_MIN_RNR_TIMER, min_rnr_timer);
+	TAKE(IBV_QP_DEST_QPN, dest_qp_num);
+#undef TAKE
+	take_path(qp, attr, mask);
+	if (mask & IBV_QP_DEST_QPN)
+		qp->dest_qpn = attr->dest_qp_num & 0xffffff;
+	if (mask & IBV_QP_RQ_PSN)
+		qp->expected_psn = attr->rq_psn & 0xffffff;
+	if (mask & IBV_QP_SQ_PSN)
+		qp->next_psn = attr->sq_psn & 0xffffff;
+	if (mask & IBV_QP_RNR_RETRY)
+		qp->rnr_left = attr->rnr_retry;
+	if (mask & IBV_QP_RETRY_CNT)
+		qp->psn_retries_left = attr->retry_cnt;
+	if (mask & (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT))
+		qp->timeout_ns =
+		    own->timeout ? (UINT64_C(4096) << own->timeout) * (own->retry_cnt + UINT64_C(1))
+				 : 0;
+	if (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY)
+		qp->sqd_notify = attr->en_sqd_async_notify;
+}
+
+/* First contact is made here, so that the death of a silent peer is noticed as well. */
+static void meet_peer(struct nupa_qp *qp)
+{
+	struct nupa_channel *channel =
+	    nupa_channel_meet(qp->engine, qp->dest_qpn >> NUPA_QP_INDEX_BITS);
+
+	if (channel && channel->peer_host == qp->dest_host)
+		qp->channel = channel;
+}
+
+static void enter_state(struct nupa_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	if (to == IBV_QPS_RESET) {
+		nupa_qp_settle(qp);
+		nupa_qp_reset(qp);
+		return;
+	}
+	if (to == IBV_QPS_ERR) {
+		nupa_qp_error(qp);
+		return;
+	}
+	qp->state = (uint8_t)to;
+	nupa_store_relaxed(&qp->ibv.state, to); /* programs look at it */
+	nupa_qp_publish(qp);
+	if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && qp->type != IBV_QPT_UD)
+		meet_peer(qp);
+	if (to == IBV_QPS_RTS)
+		nupa_requester_run(qp);
+	if (to == IBV_QPS_SQD && qp->sqd_notify && nupa_sq_drained(&qp->sq)) {
+		qp->sqd_notify = false;
+		nupa_event_raise_qp(qp, IBV_EVENT_SQ_DRAINED);
+	}
+}
+
+int nupa_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_engine *engine = qp->engine;
+	enum ibv_qp_state from, to;
+	int error;
+
+	if (qp->is_handle) {
+		if (!qp->real)
+			return EOPNOTSUPP; /* only its own process can */
+		qp = qp->real;
+	}
+	mask = nupa_qp_own_mask(qp->ibv.qp_type, mask);
+	nupa_engine_lock(engine);
+	from = qp->state;
+	to = mask & IBV_QP_STATE ? attr->qp_state : from;
+	error = mask & IBV_QP_CUR_STATE && attr->cur_qp_state != from ? EINVAL : 0;
+	if (!error)
+		error = nupa_qp_check_transition(qp->ibv.qp_type, from, to, mask);
+	if (!error)
+		error = check_attr(qp, attr, mask);
+	if (!error) {
+		take_attr(qp, attr, mask);
+		enter_state(qp, from, to);
+	}
+	nupa_engine_unlock(engine);
+	return error;
+}
+
+int nupa_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
+		  struct ibv_qp_init_attr *init)
+{
+	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_engine *engine = qp->engine;
+
+	(void)mask; /* man ibv_query_qp: more than asked for may be filled in */
+	if (qp->is_handle && !qp->real) {
+		nupa_xrc_query_handle(qp, attr, init);
+		return 0;
+	}
+	qp = qp->is_handle ? qp->real : qp;
+	nupa_engine_lock(engine);
+	*attr = qp->attr;
+	attr->qp_state = attr->cur_qp_state = qp->state;
+	attr->cap = qp->init.cap;
+	attr->sq_draining = qp->state == IBV_QPS_SQD && !nupa_sq_drained(&qp->sq);
+	*init = qp->init;
+	nupa_engine_unlock(engine);
+	return 0;
+}

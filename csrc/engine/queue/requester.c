@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The requester: takes work requests from a send queue and executes them in order, directly in
+ * the peer's memory or by messages.  What the peer answers is in requester_answers.c. */
+#include "engine/queue/responder.h"
+#include "engine/queue/sq.h"
+#include "engine/queue/stall.h"
+
+/* Up to here a SEND is staged in the DMA channel (two copies, no system call); beyond, the
+ * receiver pulls it (one copy) where it can. */
+#define SEND_STAGED_MAX_BYTES 8192u
+
+/* NULL: the QP waits, or has failed; or it gave up, and the message is lost. */
+static struct nupa_msg *reserve(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t **payload)
+{
+	bool backlogged =
+	    qp->type != IBV_QPT_RC && nupa_stall_backlogged(qp->channel, qp->dest_qpn);
+	struct nupa_msg *msg;
+
+	if (unlikely(!qp->channel->rx_open && qp->type == IBV_QPT_RC)) {
+		nupa_sq_wait_for_contact(qp);
+		return NULL;
+	}
+	if (unlikely(dma_bytes && !qp->channel->dma_backed) &&
+	    nupa_channel_back_dma(qp->engine, qp->channel)) {
+		if (qp->type == IBV_QPT_RC)
+			nupa_sq_wait_for_peer(qp);
+		else
+			nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_QP_OP_ERR);
+		return NULL;
+	}
+	msg = unlikely(backlogged) ? NULL : nupa_tx_reserve(&qp->channel->tx, dma_bytes, payload);
+	if (qp->type == IBV_QPT_RC) {
+		if (likely(msg))
+			return msg;
+		if (unlikely(qp->channel->timed) && nupa_stall_times_out(qp))
+			nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_RETRY_EXC_ERR);
+		else
+			nupa_sq_wait(qp, NUPA_WAIT_RING, 0, 0);
+		return NULL;
+	}
+	if (unlikely(!msg) && nupa_stall_waits(qp, qp->channel, backlogged))
+		return NULL;
+	qp->gave_up = !msg;
+	nupa_stall_over(qp);
+	return msg;
+}
+
+static uint8_t message_flags(const struct nupa_wqe *wqe)
+{
+	uint8_t flags = 0;
+
+	if (wqe->flags & IBV_SEND_SOLICITED)
+		flags |= NUPA_F_SOLICITED;
+	if (wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+		flags |= NUPA_F_IMM;
+	if (wqe->opcode == IBV_WR_SEND_WITH_INV)
+		flags |= NUPA_F_INV;
+	return flags;
+}
+
+static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
+		      uint32_t n_spans)
+{
+	uint8_t *payload;
+	uint32_t n = 0, dma_bytes;
+	struct nupa_msg *msg;
+
+	for (uint32_t i = 0; i < n_spans; i++)
+		n += spans[i].bytes != 0;
+	dma_bytes = n * (uint32_t)sizeof(struct nupa_pull);
+	msg = reserve(qp, dma_bytes, &payload);
+	if (!msg)
+		return false;
+	for (uint32_t i = 0; i < n_spans; i++) {
+		struct nupa_pull pull = { (uintptr_t)spans[i].va, spans[i].bytes };
+
+		if (!spans[i].bytes)
+			continue;
+		memcpy(payload, &pull, sizeof(pull));
+		payload += sizeof(pull);
+	}
+	nupa_request_fill(
+	    qp, msg, NUPA_OP_SEND,
+	    message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST | NUPA_F_DMA | NUPA_F_PULL, dma_bytes);
+	msg->imm = wqe->imm;
+	msg->total_bytes = wqe->length_bytes;
+	msg->offset_bytes = 0;
+	wqe->last_psn = qp->next_psn;
+	wqe->by_message = wqe->pulled = 1;
+	nupa_request_publish(qp, msg, dma_bytes);
+	nupa_flow_xmit(qp->channel, wqe->length_bytes);
+	return true;
+}
+
+/* A SEND whose payload fits into the line itself. */
+static bool send_line(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
+{
+	const uint8_t *from = wqe->inline_data;
+	struct nupa_span spans[NUPA_SGE_MAX];
+	uint32_t n_spans = 1;
+	struct nupa_msg *msg;
+
+	if (!(wqe->flags & IBV_SEND_INLINE)) {
+		if (nupa_mr_resolve(qp->engine, qp->ibv.pd, wqe->sge, wqe->n_sge, 0, spans,
+				    &n_spans))
+			return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
+		from = n_spans ? spans[0].va : NULL;
+	}
+	msg = reserve(qp, 0, NULL);
+	if (unlikely(!msg))
+		return false;
+	if (likely(n_spans == 1)
+		? nupa_copy(msg->data, from, wqe->length_bytes)
+		: nupa_spans_copy(spans, n_spans, 0, msg->data, wqe->length_bytes, false))
+		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
+	nupa_request_fill(qp, msg, NUPA_OP_SEND, message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST,
+			  wqe->length_bytes);
+	msg->imm = wqe->imm;
+	wqe->first_psn = wqe->last_psn = qp->next_psn;
+	wqe->moved_bytes = wqe->length_bytes;
+	nupa_request_publish(qp, msg, 0);
+	return true;
+}
+
+/* A SEND or relayed WRITE in as many messages as it takes; false: the channel is full, go on later.
+ */
+static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
+		       uint32_t n_spans, uint8_t op)
+{
+	uint32_t total = wqe->data_placed ? 0 : wqe->length_bytes;
+
+	if (!wqe->by_message) /* I6 of retry.c */
+		wqe->part_bytes = nupa_part_bytes(qp);
+	do {
+		uint32_t left = total - wqe->moved_bytes;
+		bool in_line = op == NUPA_OP_WRITE && total <= NUPA_WRITE_INLINE_BYTES;
+		uint32_t chunk = left < wqe->part_bytes ? left : wqe->part_bytes;
+		uint32_t dma_bytes = in_line ? 0 : chunk;
+		uint8_t *payload = NULL;
+		struct nupa_msg *msg = reserve(qp, dma_bytes, &payload);
+		uint8_t flags = 0;
+
+		if (!msg)
+			return false;
+		if (!wqe->moved_bytes)
+			flags |= NUPA_F_FIRST;
+		if (chunk == left)
+			flags |= NUPA_F_LAST | message_flags(wqe);
+		if (dma_bytes)
+			flags |= NUPA_F_DMA;
+		nupa_request_fill(qp, msg, op, flags, chunk);
+		msg->imm = wqe->imm;
+		if (op == NUPA_OP_WRITE) {
+			msg->reth = (struct nupa_reth){ wqe->raddr + wqe->moved_bytes, wqe->rkey,
+							wqe->length_bytes };
+			payload = in_line ? msg->write_data : payload;
+		} else {
+			msg->total_bytes = total;
+			msg->offset_bytes = wqe->moved_bytes;
+		}
+		if (chunk &&
+		    nupa_spans_copy(spans, n_spans, wqe->moved_bytes, payload, chunk, false)) {
+			if (msg->flags & NUPA_F_ACK)
+				nupa_responder_ack(qp); /* it does not go with this one */
+			return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
+		}
+		wqe->moved_bytes += chunk;
+		wqe->by_message = 1;
+		wqe->last_psn = qp->next_psn;
+		nupa_request_publish(qp, msg, dma_bytes);
+	} while (wqe->moved_bytes < total);
+	return true;
+}
+
+static void issued(struct nupa_qp *qp, struct nupa_wqe *wqe, uint8_t state)
+{
+	wqe->state = state;
+	qp->sq.issued++;
+	if (unlikely(state == NUPA_WQE_SENT && qp->channel->faulty && qp->type == IBV_QPT_RC))
+		nupa_retry_sent(qp);
+}
+
+/* I6 of retry.c: as it went before, if it did. */
+static bool goes_pulled(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
+{
+	if (unlikely(wqe->by_message))
+		return wqe->pulled;
+	/* UC waits for no receiver, so its buffer cannot. */
+	return wqe->length_bytes > SEND_STAGED_MAX_BYTES && !(wqe->flags & IBV_SEND_INLINE) &&
+	       qp->type == IBV_QPT_RC && nupa_channel_can_pull(qp->channel) && !qp->engine->trace;
+}
+
+/* The same, larger: staged, pulled by the receiver, or in parts. */
+static bool send_bulk(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
+{
+	struct nupa_span spans[NUPA_SGE_MAX];
+	uint32_t n_spans;
+
+	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
+		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
+	if (!wqe->moved_bytes)
+		wqe->first_psn = qp->next_psn;
+	if (goes_pulled(qp, wqe))
+		return send_pull(qp, wqe, spans, n_spans);
+	return send_parts(qp, wqe, spans, n_spans, NUPA_OP_SEND);
+}
+
+static bool issue_send(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
+{
+	if (qp->reads_outstanding)
+		return false; /* keep the responder's order: see responder.c */
+	if (wqe->length_bytes <= NUPA_SEND_INLINE_BYTES ? !send_line(qp, wqe, index)
+							: !send_bulk(qp, wqe, index))
+		return false;
+	/* UC: whatever is in the channel is out of our hands. */
+	issued(qp, wqe, qp->type == IBV_QPT_UC ? NUPA_WQE_DONE : NUPA_WQE_SENT);
+	if (qp->type == IBV_QPT_UC)
+		nupa_sq_complete_done(qp);
+	return true;
+}
+
+static const uint8_t kind_of[] = {
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = NUPA_ATOMIC_CAS,
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = NUPA_ATOMIC_ADD,
+	[IBV_WR_ATOMIC_WRITE] = NUPA_ATOMIC_WRITE,
+	[IBV_WR_FLUSH] = NUPA_ATOMIC_FLUSH,
+};
+
+static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
+			  uint32_t n_spans)
+{
+	uint64_t value = wqe->compare_add;
+	struct nupa_msg *msg;
+
+	if (!nupa_is_response_op(wqe->opcode)) {
+		if (qp->reads_outstanding)
+			return false;
+		if (!wqe->moved_bytes)
+			wqe->first_psn = qp->next_psn;
+		if (!send_parts(qp, wqe, spans, n_spans, NUPA_OP_WRITE))
+			return false;
+		issued(qp, wqe, qp->type == IBV_QPT_UC ? NUPA_WQE_DONE : NUPA_WQE_SENT);
+		if (qp->type == IBV_QPT_UC)
+			nupa_sq_complete_done(qp);
+		return true;
+	}
+	if (qp->reads_outstanding >= (qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1u))
+		return false;
+	if (wqe->opcode == IBV_WR_ATOMIC_WRITE &&
+	    nupa_spans_copy(spans, n_spans, 0, &value, sizeof(value), false))
+		return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
+	msg = reserve(qp, 0, NULL);
+	if (!msg)
+		return false;
+	wqe->first_psn = wqe->last_psn = qp->next_psn;
+	wqe->by_message = 1;
+	if (wqe->opcode == IBV_WR_RDMA_READ) { /* again: what has not come yet */
+		nupa_request_fill(qp, msg, NUPA_OP_READ, NUPA_F_FIRST | NUPA_F_LAST, 0);
+		msg->reth = (struct nupa_reth){ wqe->raddr + wqe->moved_bytes, wqe->rkey,
+						wqe->length_bytes - wqe->moved_bytes };
+	} else {
+		nupa_request_fill(qp, msg, NUPA_OP_ATOMIC, NUPA_F_FIRST | NUPA_F_LAST, 0);
+		msg->atomic = (struct nupa_atomic_eth){
+			.raddr = wqe->raddr,
+			.rkey = wqe->rkey,
+			.kind = kind_of[wqe->opcode],
+			.compare_add = value,
+			.swap = wqe->swap,
+		};
+	}
+	nupa_request_publish(qp, msg, 0);
+	qp->reads_outstanding++;
+	issued(qp, wqe, NUPA_WQE_SENT);
+	return true;
+}
+
+static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
+{
+	bool oldest = qp->sq.acked == index;
+	bool started = wqe->moved_bytes != 0; /* in parts: has to go on so */
+	bool with_imm = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	struct nupa_span spans[NUPA_SGE_MAX];
+	uint32_t n_spans;
+	enum nupa_direct result = NUPA_DIRECT_ASK;
+	uint64_t begun_ns = 0;
+
+	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
+		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
+	if (!started && !wqe->data_placed && !wqe->by_message && !qp->xrc &&
+	    nupa_channel_may_direct(qp->engine, qp->channel, wqe->opcode)) {
+		/* IBTA 10.8.3: what stands before it has to be executed first. */
+		if (!oldest)
+			return false;
+		/* A UC message counts as done once it is in the channel: go behind it, not past it.
+		 */
+		if (qp->type == IBV_QPT_UC && (!nupa_tx_drained(&qp->channel->tx) ||
+					       nupa_stall_backlogged(qp->channel, qp->dest_qpn)))
+			return ask_responder(qp, wqe, spans, n_spans);
+		if (unlikely(qp->engine->trace & NUPA_TRACE_MOVES))
+			begun_ns = qp->engine->now_ns();
+		result = nupa_mover_direct(qp->engine, qp, wqe, spans, n_spans);
+	}
+	switch (result) {
+	case NUPA_DIRECT_DONE:
+		if (unlikely(begun_ns))
+			nupa_trace_direct(qp, wqe, spans, n_spans, begun_ns);
+		if (with_imm) {
+			wqe->data_placed = 1;
+			return ask_responder(qp, wqe, spans, n_spans);
+		}
+		nupa_sq_made_progress(qp);
+		issued(qp, wqe, NUPA_WQE_DONE);
+		nupa_sq_complete_done(qp);
+		return true;
+	case NUPA_DIRECT_ASK:
+		return ask_responder(qp, wqe, spans, n_spans);
+	case NUPA_DIRECT_NOT_READY:
+		if (qp->type == IBV_QPT_RC)
+			return nupa_sq_wait_for_peer(qp);
+		issued(qp, wqe, NUPA_WQE_DONE);
+		nupa_sq_complete_done(qp);
+		return true;
+	case NUPA_DIRECT_LOCAL_FAULT:
+		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
+	case NUPA_DIRECT_REMOTE_FAULT:
+		return nupa_sq_fail_in_turn(qp, index, IBV_WC_REM_OP_ERR);
+	}
+	return false;
+}
+
+/* UC: of this message no more is sent.  The gap tells the receiver, which drops what it has of it.
+ */
+static bool lose_rest(struct nupa_qp *qp, struct nupa_wqe *wqe)
+{
+	qp->gave_up = false;
+	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
+	issued(qp, wqe, NUPA_WQE_DONE);
+	nupa_sq_complete_done(qp);
+	return true;
+}
+
+static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
+{
+	struct nupa_channel *channel = qp->channel;
+	bool done;
+
+	if (unlikely(qp->xrc)) {
+		if (!nupa_xrc_route(qp, wqe))
+			return false;
+		channel = qp->channel;
+	}
+	if (unlikely(nupa_is_local_op(wqe->opcode))) {
+		enum ibv_wc_status status;
+
+		if (qp->sq.acked != index)
+			return false;
+		status = nupa_mw_execute(qp, wqe);
+		if (status != IBV_WC_SUCCESS)
+			return nupa_sq_fail_in_turn(qp, index, status);
+		issued(qp, wqe, NUPA_WQE_DONE);
+		nupa_sq_complete_done(qp);
+		return true;
+	}
+	if (unlikely(!channel)) {
+		channel = nupa_channel_get(qp->engine, qp->dest_qpn >> NUPA_QP_INDEX_BITS);
+		if (channel && channel->peer_host != qp->dest_host)
+			channel = NULL; /* the address and the number do not belong together */
+		if (!channel && qp->type == IBV_QPT_RC)
+			return nupa_sq_wait_for_peer(qp);
+		if (!channel) { /* UC: nobody is there to miss it */
+			issued(qp, wqe, NUPA_WQE_DONE);
+			nupa_sq_complete_done(qp);
+			return true;
+		}
+		qp->channel = channel;
+	}
+	if (unlikely(channel->broken)) {
+		if (qp->type == IBV_QPT_RC)
+			return nupa_partner_left(qp)
+				   ? nupa_sq_wait_for_peer(qp)
+				   : nupa_sq_fail_in_turn(qp, index, IBV_WC_RETRY_EXC_ERR);
+		issued(qp, wqe, NUPA_WQE_DONE);
+		nupa_sq_complete_done(qp);
+		return true;
+	}
+	if (unlikely(!nupa_channel_path_up(qp->engine, channel))) {
+		channel->flow->xmit_wait++;
+		if (qp->type == IBV_QPT_RC)
+			return nupa_sq_wait(qp, NUPA_WAIT_PATH, qp->engine->now_ns(), 0);
+		channel->flow->xmit_discards++;
+		issued(qp, wqe, NUPA_WQE_DONE);
+		nupa_sq_complete_done(qp);
+		return true;
+	}
+	switch (wqe->opcode) {
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_SEND_WITH_INV:
+		done = issue_send(qp, wqe, index);
+		break;
+	default:
+		done = issue_one_sided(qp, wqe, index);
+		break;
+	}
+	return likely(!qp->gave_up) ? done : lose_rest(qp, wqe);
+}
+
+static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
+{
+	uint32_t peer = wqe->dest_qpn >> NUPA_QP_INDEX_BITS;
+	struct nupa_channel *channel;
+	struct nupa_span spans[NUPA_SGE_MAX];
+	uint32_t n_spans, dma_bytes;
+	struct nupa_msg *msg;
+	uint8_t *payload = NULL;
+
+	if (wqe->length_bytes > NUPA_MTU_BYTES)
+		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_LEN_ERR);
+	if (unlikely(wqe->ah_host == NUPA_AH_GROUP)) {
+		if (!nupa_mcast_issue(qp, wqe))
+			return false;
+		nupa_stall_over(qp);
+		goto out;
+	}
+	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
+		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
+	channel = nupa_channel_get(qp->engine, peer);
+	/* Nobody there, another host's, or no path: a datagram is lost without a word. */
+	if (!channel || channel->broken || channel->peer_host != wqe->ah_host)
+		goto out;
+	if (!nupa_channel_path_up(qp->engine, channel)) {
+		channel->flow->xmit_discards++;
+		goto out;
+	}
+	dma_bytes = wqe->length_bytes <= NUPA_UD_INLINE_BYTES ? 0 : wqe->length_bytes;
+	qp->channel = channel;
+	qp->dest_qpn = wqe->dest_qpn;
+	msg = reserve(qp, dma_bytes, &payload);
+	if (unlikely(!msg)) {
+		if (!qp->gave_up)
+			return false;
+		qp->gave_up = false;
+		goto out;
+	}
+	if (nupa_spans_copy(spans, n_spans, 0, dma_bytes ? payload : msg->ud_data,
+			    wqe->length_bytes, false)) {
+		qp->channel = NULL;
+		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
+	}
+	nupa_request_fill(qp, msg, NUPA_OP_SEND,
+			  message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST |
+			      (dma_bytes ? NUPA_F_DMA : 0),
+			  wqe->length_bytes);
+	msg->imm = wqe->imm;
+	msg->deth = wqe->deth;
+	msg->deth.qkey = wqe->qkey;
+	nupa_request_publish(qp, msg, dma_bytes);
+out:
+	qp->channel = NULL;
+	issued(qp, wqe, NUPA_WQE_DONE);
+	nupa_sq_complete_done(qp);
+	return true;
+}
+
+void nupa_requester_run(struct nupa_qp *qp)
+{
+	while (qp->sq.issued != qp->sq.posted) {
+		uint64_t index = qp->sq.issued;
+		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
+
+		if (unlikely(qp->state != IBV_QPS_RTS) &&
+		    (qp->state != IBV_QPS_SQD || !nupa_sq_has_begun(&qp->sq))) {
+			nupa_requester_stop_waiting(qp);
+			return;
+		}
+		if (unlikely(qp->wait != NUPA_WAIT_NONE) && !nupa_sq_wait_over(qp))
+			return;
+		if (qp->type == IBV_QPT_UD ? !issue_datagram(qp, wqe, index)
+					   : !issue_connected(qp, wqe, index))
+			return;
+	}
+}

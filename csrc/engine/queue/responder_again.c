@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Duplicates at the responder (IBTA 9.7.5.1.5): a READ is executed again, for its answer, or part
+ * of it, got lost; an atomic never is: what it found is answered again. */
+#include "engine/queue/responder.h"
+
+/* No more atomics wait for answers than this. */
+void nupa_responder_remember(struct nupa_qp *qp, const struct nupa_job *job)
+{
+	qp->answers[qp->n_answers++ % NUPA_RD_ATOMIC_MAX] =
+	    (struct nupa_answer){ job->psn, job->raddr };
+}
+
+static const struct nupa_answer *find_answer(const struct nupa_qp *qp, uint32_t psn)
+{
+	for (uint32_t i = 1; i <= NUPA_RD_ATOMIC_MAX && i <= qp->n_answers; i++) {
+		const struct nupa_answer *answer =
+		    &qp->answers[(qp->n_answers - i) % NUPA_RD_ATOMIC_MAX];
+
+		if (answer->psn == psn)
+			return answer;
+	}
+	return NULL;
+}
+
+/* Where among the answers to be given one to this PSN has its place: they go in the order of their
+ * requests.  *there: it is one of them. */
+static uint32_t place_of(const struct nupa_qp *qp, uint32_t psn, bool *there)
+{
+	uint32_t at = qp->jobs_head;
+	int32_t behind = 1;
+
+	while (at != qp->jobs_tail &&
+	       (behind = nupa_psn_diff(qp->jobs[at % NUPA_RD_ATOMIC_MAX].psn, psn)) < 0)
+		at++;
+	*there = at != qp->jobs_tail && behind == 0;
+	return at;
+}
+
+static void add_job(struct nupa_qp *qp, const struct nupa_job *again)
+{
+	bool there;
+	uint32_t at = place_of(qp, again->psn, &there);
+	struct nupa_job *job = &qp->jobs[at % NUPA_RD_ATOMIC_MAX];
+
+	if (there) { /* it begins anew */
+		bool was_given = job->again;
+
+		*job = *again;
+		job->again = was_given;
+		return;
+	}
+	if (qp->jobs_tail - qp->jobs_head == NUPA_RD_ATOMIC_MAX)
+		return; /* asked for long ago: nobody waits for it */
+	for (uint32_t i = qp->jobs_tail++; i != at; i--) {
+		qp->jobs[i % NUPA_RD_ATOMIC_MAX] = qp->jobs[(i - 1) % NUPA_RD_ATOMIC_MAX];
+		qp->jobs[i % NUPA_RD_ATOMIC_MAX].sent_bytes = 0;
+	}
+	*job = *again;
+	if (nupa_list_empty(&qp->job_link))
+		nupa_list_add(&qp->engine->reading, &qp->job_link);
+}
+
+void nupa_responder_answer_again(struct nupa_qp *qp, const struct nupa_msg *msg)
+{
+	struct nupa_job job = { .psn = msg->psn, .again = true };
+	const struct nupa_answer *answer = NULL;
+
+	if (msg->op == NUPA_OP_ATOMIC)
+		answer = find_answer(qp, msg->psn);
+	/* What is not known any more is not awaited any more; nor is a READ while a SEND is on its
+	 * way, which does not begin before the READ's data has come. */
+	if (qp->recv_active || (msg->op == NUPA_OP_ATOMIC && !answer) ||
+	    (unlikely(qp->xrc) && !nupa_xrc_bind_again(qp, msg)))
+		return;
+	if (answer) {
+		job.is_atomic = true;
+		job.raddr = answer->original;
+	} else {
+		job.rkey = msg->reth.rkey;
+		job.raddr = msg->reth.raddr;
+		job.total_bytes = msg->reth.total_bytes;
+	}
+	add_job(qp, &job);
+	nupa_responder_run_jobs(qp);
+}

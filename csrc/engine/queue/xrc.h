@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * XRC (IBTA annex A14): what its files share.  A sending QP reaches, through one receiving QP, all
+ * SRQs of that QP's domain, whichever processes of the host they belong to. */
+#ifndef NUPA_XRC_H
+#define NUPA_XRC_H
+
+#include "engine/device/engine.h"
+
+/* Which domain: of a file, or of nobody else. */
+struct nupa_xrcd_id {
+	uint64_t dev, ino;
+};
+
+struct nupa_xrcd {
+	struct ibv_xrcd ibv;
+	struct nupa_xrcd_id id;
+	uint32_t index; /* in our table */
+	uint32_t users; /* SRQs and QPs */
+};
+
+/* The responder of a receiving QP of another process, for SRQs of ours. */
+struct nupa_xrc_shadow {
+	struct nupa_list link; /* nupa_xrc.shadows */
+	struct nupa_qp qp;
+	struct nupa_qp_entry entry; /* stands in for a published one */
+};
+
+#define NUPA_XRC_SHADOW_LISTS 64u /* a power of two */
+
+struct nupa_xrc {
+	struct nupa_srq **srqs; /* by index; NUPA_SRQ_MAX of them */
+	uint32_t n_srqs, next_srq;
+	struct nupa_xrcd *xrcds[NUPA_XRCD_MAX];
+	uint64_t anonymous; /* domains without a file, so far */
+	struct nupa_list shadows[NUPA_XRC_SHADOW_LISTS];
+	uint32_t n_shadows;
+};
+
+/* What is published of a receiving QP on our host; id NULL: of any domain.  NULL: it is not there.
+ */
+const struct nupa_qp_entry *nupa_xrc_target(struct nupa_engine *engine, uint32_t qpn,
+					    const struct nupa_xrcd_id *id);
+void nupa_xrc_forget_srq(struct nupa_srq *srq);
+void nupa_xrc_free_shadows(struct nupa_xrc *xrc);
+
+static inline bool nupa_xrcd_same(const struct nupa_xrcd_id *a, const struct nupa_xrcd_id *b)
+{
+	return a->dev == b->dev && a->ino == b->ino;
+}
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * XRC domains (man ibv_open_xrcd), and the numbers of SRQs in them.  A domain is known by the inode
+ * of a file, to all processes of a host: each publishes in its arena those that it has open. */
+#include "engine/queue/xrc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+static struct nupa_xrcd *xrcd_of(struct ibv_xrcd *ibv)
+{
+	return container_of(ibv, struct nupa_xrcd, ibv);
+}
+
+static struct nupa_xrc *xrc_of(struct nupa_engine *engine)
+{
+	struct nupa_xrc *xrc = engine->xrc;
+
+	if (xrc)
+		return xrc;
+	xrc = calloc(1, sizeof(*xrc));
+	if (!xrc)
+		return NULL;
+	xrc->srqs = nupa_queue_map(NUPA_SRQ_MAX * sizeof(*xrc->srqs));
+	if (!xrc->srqs) {
+		free(xrc);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < NUPA_XRC_SHADOW_LISTS; i++)
+		nupa_list_init(&xrc->shadows[i]);
+	return engine->xrc = xrc;
+}
+
+/* --- domains ------------------------------------------------------------------------- */
+
+static struct nupa_xrcd_entry *table_of(const struct nupa_engine *engine, uint8_t *arena)
+{
+	return (
+	    struct nupa_xrcd_entry *)(void *)(arena +
+					      nupa_arena_map(&engine->fabric->geometry).xrcds_off);
+}
+
+static bool table_has(struct nupa_engine *engine, uint32_t slot, const struct nupa_xrcd_id *id,
+		      uint32_t at_least)
+{
+	const struct nupa_xrcd_entry *table;
+	uint8_t *arena = nupa_fabric_arena(engine->fabric, slot);
+
+	if (!arena)
+		return false;
+	table = table_of(engine, arena);
+	for (uint32_t i = 0; i < NUPA_XRCD_MAX; i++)
+		if (nupa_load_seq(&table[i].state) >= at_least && table[i].dev == id->dev &&
+		    table[i].ino == id->ino)
+			return true;
+	return false;
+}
+
+/* Whether another process of our host has it open, or (NUPA_XRCD_OPENING) is about to. */
+static bool others_have(struct nupa_engine *engine, const struct nupa_xrcd_id *id,
+			uint32_t at_least)
+{
+	for (uint32_t i = 1; i < engine->fabric->geometry.n_slots; i++) {
+		const struct nupa_slot *slot = &engine->fabric->slots[i];
+
+		if (i != engine->slot_index &&
+		    NUPA_CLAIM_STATE(nupa_slot_claim(slot)) == NUPA_SLOT_LIVE &&
+		    nupa_load_relaxed(&slot->host) == engine->host &&
+		    nupa_load_relaxed(&slot->has_xrcds) && table_has(engine, i, id, at_least))
+			return true;
+	}
+	return false;
+}
+
+static bool we_have(const struct nupa_xrc *xrc, const struct nupa_xrcd_id *id)
+{
+	for (uint32_t i = 0; i < NUPA_XRCD_MAX; i++)
+		if (xrc->xrcds[i] && nupa_xrcd_same(&xrc->xrcds[i]->id, id))
+			return true;
+	return false;
+}
+
+/* Of two that open one domain at once each sees the other: it is published before we look.  With
+ * O_EXCL both may then fail, as if they had come one after the other and gone; never do both get
+ * it.
+ */
+static int open_named(struct nupa_engine *engine, const struct nupa_xrcd *xrcd, int oflags,
+		      struct nupa_xrcd_entry *entry)
+{
+	bool ours = we_have(engine->xrc, &xrcd->id);
+
+	(void)nupa_exchange_seq(&entry->state, NUPA_XRCD_OPENING);
+	if (oflags & O_EXCL && (ours || others_have(engine, &xrcd->id, NUPA_XRCD_OPENING)))
+		return EINVAL;
+	if (!(oflags & O_CREAT) && !ours && !others_have(engine, &xrcd->id, NUPA_XRCD_OPEN))
+		return EAGAIN;
+	return 0;
+}
+
+static int open_in_engine(struct nupa_engine *engine, struct nupa_xrcd *xrcd, int oflags)
+{
+	struct nupa_xrc *xrc = xrc_of(engine);
+	struct nupa_xrcd_entry *entry;
+	uint64_t off = nupa_arena_offset(engine->fabric, engine->slot_index) +
+		       nupa_arena_map(&engine->fabric->geometry).xrcds_off;
+	int error = 0;
+
+	if (!xrc)
+		return ENOMEM;
+	if (!engine->slot->has_xrcds) {
+		if (nupa_fabric_back(engine->fabric, off,
+				     NUPA_XRCD_MAX * sizeof(struct nupa_xrcd_entry)))
+			return ENOMEM;
+		nupa_store_release(&engine->slot->has_xrcds, 1);
+	}
+	while (xrcd->index < NUPA_XRCD_MAX && xrc->xrcds[xrcd->index])
+		xrcd->index++;
+	if (xrcd->index == NUPA_XRCD_MAX)
+		return ENOMEM;
+	entry = &table_of(engine, engine->arena)[xrcd->index];
+	if (xrcd->id.dev == UINT64_MAX)
+		xrcd->id.ino = (uint64_t)engine->slot_index << 56 | (uint64_t)engine->epoch << 32 |
+			       ++xrc->anonymous;
+	entry->dev = xrcd->id.dev;
+	entry->ino = xrcd->id.ino;
+	if (xrcd->id.dev != UINT64_MAX)
+		error = open_named(engine, xrcd, oflags, entry);
+	nupa_store_release(&entry->state, error ? NUPA_XRCD_NONE : NUPA_XRCD_OPEN);
+	if (!error)
+		xrc->xrcds[xrcd->index] = xrcd;
+	return error;
+}
+
+struct ibv_xrcd *nupa_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
+{
+	const uint32_t needed = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+	struct nupa_engine *engine = nupa_engine_of(context);
+	struct nupa_xrcd *xrcd;
+	struct stat file = { 0 };
+	int error;
+
+	/* man ibv_open_xrcd: without a file only O_CREAT makes sense. */
+	if (attr->comp_mask != needed || attr->oflags & ~(O_CREAT | O_EXCL) ||
+	    (attr->fd == -1 && !(attr->oflags & O_CREAT))) {
+		errno = EINVAL;
+		return NULL;
+	}
+	/* Who has a domain open is seen by what others write at the same moment. */
+	if (nupa_fabric_incoherent(engine->fabric)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (attr->fd != -1 && fstat(attr->fd, &file))
+		return NULL;
+	xrcd = calloc(1, sizeof(*xrcd));
+	if (!xrcd)
+		return NULL;
+	xrcd->ibv.context = context;
+	xrcd->id = (struct nupa_xrcd_id){ file.st_dev, file.st_ino };
+	if (attr->fd == -1)
+		xrcd->id.dev = UINT64_MAX;
+	nupa_engine_lock(engine);
+	error = open_in_engine(engine, xrcd, attr->oflags);
+	nupa_engine_unlock(engine);
+	if (error) {
+		free(xrcd);
+		errno = error;
+		return NULL;
+	}
+	return &xrcd->ibv;
+}
+
+int nupa_close_xrcd(struct ibv_xrcd *ibv)
+{
+	struct nupa_xrcd *xrcd = xrcd_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+
+	nupa_engine_lock(engine);
+	if (xrcd->users) {
+		nupa_engine_unlock(engine);
+		return EBUSY;
+	}
+	nupa_store_release(&table_of(engine, engine->arena)[xrcd->index].state, NUPA_XRCD_NONE);
+	engine->xrc->xrcds[xrcd->index] = NULL;
+	nupa_engine_unlock(engine);
+	free(xrcd);
+	return 0;
+}
+
+/* --- SRQs ---------------------------------------------------------------------------- */
+
+int nupa_xrc_srq_add(struct nupa_srq *srq, struct ibv_xrcd *xrcd, struct ibv_cq *cq)
+{
+	struct nupa_engine *engine = nupa_engine_of(srq->ibv.context);
+	struct nupa_xrc *xrc = xrc_of(engine);
+
+	if (!xrc || xrc->n_srqs == NUPA_SRQ_MAX)
+		return ENOMEM;
+	while (xrc->srqs[xrc->next_srq % NUPA_SRQ_MAX])
+		xrc->next_srq++;
+	srq->srq_num = engine->slot_index << NUPA_QP_INDEX_BITS | xrc->next_srq++ % NUPA_SRQ_MAX;
+	xrc->srqs[srq->srq_num % NUPA_SRQ_MAX] = srq;
+	xrc->n_srqs++;
+	srq->xrcd = xrcd_of(xrcd);
+	srq->xrcd->users++;
+	srq->cq = container_of(cq, struct nupa_cq, ibv);
+	srq->cq->users++;
+	return 0;
+}
+
+void nupa_xrc_srq_remove(struct nupa_srq *srq)
+{
+	struct nupa_xrc *xrc = nupa_engine_of(srq->ibv.context)->xrc;
+
+	xrc->srqs[srq->srq_num % NUPA_SRQ_MAX] = NULL;
+	xrc->n_srqs--;
+	srq->xrcd->users--;
+	srq->cq->users--;
+	nupa_xrc_forget_srq(srq);
+}
+
+int nupa_get_srq_num(struct ibv_srq *ibv, uint32_t *srq_num)
+{
+	*srq_num = container_of(ibv, struct nupa_srq, ibv)->srq_num;
+	return 0;
+}
+
+/* --- receiving QPs ------------------------------------------------------------------- */
+
+void nupa_xrc_qp_users(struct nupa_qp *qp, int delta)
+{
+	qp->xrcd->users += (uint32_t)delta;
+}
+
+void nupa_xrc_publish(const struct nupa_qp *qp)
+{
+	nupa_store_relaxed(&qp->entry->xrcd_dev, qp->xrcd->id.dev);
+	nupa_store_relaxed(&qp->entry->xrcd_ino, qp->xrcd->id.ino);
+	nupa_store_relaxed(&qp->entry->min_rnr_timer, qp->attr.min_rnr_timer);
+}
+
+/* One of ours: its own handle and those opened are alike, and it goes with the last. */
+static struct nupa_qp *open_own(struct nupa_engine *engine, const struct nupa_xrcd *xrcd,
+				uint32_t qpn)
+{
+	struct nupa_qp *real = nupa_qp_find(engine, qpn);
+
+	if (!real || real->ibv.qp_type != IBV_QPT_XRC_RECV ||
+	    !nupa_xrcd_same(&real->xrcd->id, &xrcd->id))
+		return NULL;
+	real->opens++;
+	return real;
+}
+
+/* Of another process of our host: it can be looked at. */
+static const struct nupa_qp_entry *find_other(struct nupa_engine *engine,
+					      const struct nupa_xrcd *xrcd, uint32_t qpn)
+{
+	const struct nupa_qp_entry *entry = nupa_xrc_target(engine, qpn, &xrcd->id);
+
+	return entry && qpn >> NUPA_QP_INDEX_BITS != engine->slot_index ? entry : NULL;
+}
+
+struct ibv_qp *nupa_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
+{
+	const uint32_t needed =
+	    IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+	struct nupa_engine *engine = nupa_engine_of(context);
+	struct nupa_qp *handle;
+	bool found;
+
+	if ((attr->comp_mask & needed) != needed ||
+	    attr->comp_mask & ~(needed | IBV_QP_OPEN_ATTR_CONTEXT) ||
+	    attr->qp_type != IBV_QPT_XRC_RECV || attr->xrcd->context != context) {
+		errno = EINVAL;
+		return NULL;
+	}
+	handle = calloc(1, sizeof(*handle));
+	if (!handle)
+		return NULL;
+	handle->engine = engine;
+	handle->is_handle = true;
+	handle->ibv.context = context;
+	handle->ibv.qp_num = handle->ibv.handle = attr->qp_num;
+	handle->ibv.qp_type = IBV_QPT_XRC_RECV;
+	if (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT)
+		handle->ibv.qp_context = attr->qp_context;
+	handle->xrcd = xrcd_of(attr->xrcd);
+	nupa_engine_lock(engine);
+	handle->real = open_own(engine, handle->xrcd, attr->qp_num);
+	handle->peer_entry = handle->real ? NULL : find_other(engine, handle->xrcd, attr->qp_num);
+	found = handle->real || handle->peer_entry;
+	handle->xrcd->users += found;
+	nupa_engine_unlock(engine);
+	if (!found) {
+		free(handle);
+		errno = EINVAL; /* as the kernel has it, for a number that is nobody's */
+		return NULL;
+	}
+	return &handle->ibv;
+}
+
+/* Gives up a handle; the QP that goes with it, or NULL. */
+struct nupa_qp *nupa_xrc_close_handle(struct nupa_qp *handle)
+{
+	struct nupa_qp *real = handle->real;
+
+	handle->xrcd->users--;
+	free(handle);
+	return real && --real->opens == 0 && real->orphan ? real : NULL;
+}
+
+/* What its owner publishes of a QP of another process. */
+void nupa_xrc_query_handle(const struct nupa_qp *handle, struct ibv_qp_attr *attr,
+			   struct ibv_qp_init_attr *init)
+{
+	const struct nupa_qp_entry *entry = handle->peer_entry;
+	uint8_t state = nupa_load_acquire(&entry->state);
+
+	if (nupa_load_relaxed(&entry->qpn) != handle->ibv.qp_num || state > IBV_QPS_ERR)
+		state = IBV_QPS_ERR; /* it is gone */
+	*attr = (struct ibv_qp_attr){
+		.qp_state = state,
+		.cur_qp_state = state,
+		.dest_qp_num = nupa_load_relaxed(&entry->dest_qpn),
+		.qp_access_flags = nupa_load_relaxed(&entry->access),
+		.min_rnr_timer = nupa_load_relaxed(&entry->min_rnr_timer),
+		.port_num = 1,
+	};
+	*init = (struct ibv_qp_init_attr){ .qp_context = handle->ibv.qp_context,
+					   .qp_type = IBV_QPT_XRC_RECV };
+}
+
+void nupa_xrc_free(struct nupa_engine *engine)
+{
+	struct nupa_xrc *xrc = engine->xrc;
+
+	if (!xrc)
+		return;
+	nupa_xrc_free_shadows(xrc);
+	munmap(xrc->srqs, NUPA_SRQ_MAX * sizeof(*xrc->srqs));
+	free(xrc);
+}

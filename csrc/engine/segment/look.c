@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Looking around where memory is not coherent: nobody of another kernel can bump a word that is
+ * looked at anyway, so each process fetches what may have changed, every LOOK_NS.  What comes of a
+ * look is what others see of its epochs: a port's state and where network interfaces are. */
+#include "engine/segment/coherence.h"
+#include "engine/device/engine.h"
+
+#define LOOK_NS 1000000u
+
+void nupa_slots_of(const struct nupa_fabric *fabric, uint32_t host, uint32_t *first, uint32_t *end)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	uint32_t each = (sb->n_slots - 1) / sb->n_hosts;
+
+	*first = nupa_fabric_incoherent(fabric) ? 1 + host * each : 1;
+	*end = nupa_fabric_incoherent(fabric) ? *first + each : sb->n_slots;
+}
+
+bool nupa_slot_apart(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	uint32_t first, end;
+
+	if (!nupa_fabric_incoherent(fabric))
+		return false;
+	if (!fabric->kernel)
+		return true;
+	nupa_slots_of(fabric, fabric->kernel - 1, &first, &end);
+	return slot < first || slot >= end;
+}
+
+uint64_t nupa_slot_fetch(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	const struct nupa_slot *entry = &fabric->slots[slot];
+	bool apart = nupa_slot_apart(fabric, slot);
+
+	nupa_fetch(apart, NUPA_POINT_CLAIM, entry, NUPA_CACHE_LINE_BYTES);
+	nupa_fetch(apart, NUPA_POINT_QUEUE, &entry->sleeping, NUPA_CACHE_LINE_BYTES);
+	return nupa_slot_claim(entry);
+}
+
+void nupa_slot_flush(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	const struct nupa_slot *entry = &fabric->slots[slot];
+	bool incoherent = nupa_fabric_incoherent(fabric);
+
+	/* The claim last: who sees it shall see the rest. */
+	nupa_flush(incoherent, NUPA_POINT_CONTACT, entry->contact, sizeof(entry->contact));
+	nupa_flush(incoherent, NUPA_POINT_BEAT, &entry->contact_epoch, 2 * NUPA_CACHE_LINE_BYTES);
+	nupa_flush(incoherent, NUPA_POINT_QUEUE, &entry->sleeping, NUPA_CACHE_LINE_BYTES);
+	nupa_flush(incoherent, NUPA_POINT_CLAIM, entry, NUPA_CACHE_LINE_BYTES);
+}
+
+void nupa_fabric_net_changed(struct nupa_fabric *fabric)
+{
+	nupa_fetch_add_seq(fabric->net_epoch, 1);
+}
+
+static void look_at_ports(struct nupa_fabric *fabric)
+{
+	struct nupa_superblock *sb = fabric->sb;
+	uint32_t epoch;
+
+	if (fabric->creator)
+		return;
+	nupa_fetch(true, NUPA_POINT_EPOCH, &sb->port_epoch, NUPA_CACHE_LINE_BYTES);
+	epoch = nupa_load_acquire(&sb->port_epoch);
+	if (epoch == nupa_load_relaxed(fabric->port_epoch))
+		return;
+	nupa_fetch(true, NUPA_POINT_PORTS, fabric->ports,
+		   fabric->geometry.n_ports * sizeof(fabric->ports[0]));
+	nupa_store_release(fabric->port_epoch, epoch);
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+	return (hash ^ word) * UINT64_C(0x100000001b3);
+}
+
+static void look_at_slots(struct nupa_engine *engine)
+{
+	struct nupa_fabric *fabric = engine->fabric;
+	uint64_t queues = 1;
+
+	for (uint32_t peer = 1; peer < fabric->geometry.n_slots; peer++) {
+		const struct nupa_slot *slot = &fabric->slots[peer];
+		const uint32_t *contact = &slot->contact[engine->slot_index];
+		uint64_t claim;
+
+		if (!nupa_slot_apart(fabric, peer))
+			continue;
+		claim = nupa_slot_fetch(fabric, peer);
+		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE)
+			continue;
+		nupa_fetch(true, NUPA_POINT_CONTACT, contact, sizeof(*contact));
+		if (nupa_load_relaxed(&slot->net_queue))
+			queues = mix(mix(queues, claim), nupa_load_relaxed(&slot->net_queue));
+	}
+	if (nupa_exchange_seq(&fabric->queues_seen, queues) != queues)
+		nupa_fabric_net_changed(fabric);
+}
+
+void nupa_engine_look(struct nupa_engine *engine, uint64_t now_ns)
+{
+	if (now_ns - engine->looked_ns < LOOK_NS || engine->forked)
+		return;
+	engine->looked_ns = now_ns;
+	look_at_ports(engine->fabric);
+	look_at_slots(engine);
+	nupa_channel_scan_contacts(engine);
+}
+
+void nupa_engine_show(const struct nupa_engine *engine)
+{
+	const struct nupa_arena_map map = nupa_arena_map(&engine->fabric->geometry);
+
+	nupa_flush(true, NUPA_POINT_COUNTERS, engine->arena + map.flows_off,
+		   map.hw_off + sizeof(struct nupa_hw_counters) - map.flows_off);
+	nupa_flush(true, NUPA_POINT_COUNTERS, engine->arena + map.net_off,
+		   sizeof(struct nupa_net_counters));
+	nupa_flush(true, NUPA_POINT_BEAT, &engine->slot->heartbeat, NUPA_CACHE_LINE_BYTES);
+}

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What an attachment records while somebody watches (trace.h).  Never waits, never fails: where
+ * there is no memory for the ring, nothing is recorded, and a hint says so. */
+#include "engine/queue/express.h"
+
+/* --- the ring ------------------------------------------------------------------------ */
+
+static bool back_ring(struct nupa_engine *engine)
+{
+	const struct nupa_fabric *fabric = engine->fabric;
+	uint64_t off = nupa_arena_map(&fabric->geometry).trace_off;
+	int error;
+
+	if (engine->tracer)
+		return true;
+	error =
+	    nupa_fabric_back(engine->fabric, nupa_arena_offset(fabric, engine->slot_index) + off,
+			     sizeof(struct nupa_trace_header) + NUPA_TRACE_BYTES);
+	if (error) {
+		nupa_hint("nothing is recorded of this process: no memory in %s (%s)", fabric->path,
+			  strerror(-error));
+		return false;
+	}
+	engine->tracer = (struct nupa_trace_header *)(void *)(engine->arena + off);
+	/* What a former owner recorded may still be there. */
+	nupa_store_release(&engine->tracer->epoch, 0);
+	nupa_store_release(&engine->tracer->begun, 0);
+	nupa_store_release(&engine->tracer->tail, 0);
+	nupa_store_release(&engine->tracer->epoch, engine->epoch);
+	return true;
+}
+
+bool nupa_watcher_lives(const struct nupa_watcher *watcher)
+{
+	uint32_t pid = nupa_load_acquire(&watcher->pid);
+
+	if (!pid)
+		return false;
+	if (watcher->pid_ns != nupa_pid_namespace())
+		return true; /* whether it does cannot be said from here */
+	return nupa_process_alive(pid, watcher->start_time);
+}
+
+static bool anybody_watches(const struct nupa_superblock *sb)
+{
+	for (uint32_t i = 0; i < NUPA_WATCHERS_MAX; i++)
+		if (nupa_watcher_lives(&sb->watchers[i]))
+			return true;
+	return false;
+}
+
+/* Watchers that were killed could not say that they are gone.  Who begins to watch just now enters
+ * the table before it stores the word. */
+static void forget_the_dead(struct nupa_superblock *sb)
+{
+	uint32_t word = nupa_load_relaxed(&sb->trace), none = 0;
+
+	if (!word || anybody_watches(sb) || !nupa_cas_seq(&sb->trace, &word, 0))
+		return;
+	if (anybody_watches(sb))
+		nupa_cas_seq(&sb->trace, &none, word);
+	nupa_fetch_add_seq(&sb->port_epoch, 1);
+}
+
+void nupa_trace_follow(struct nupa_engine *engine)
+{
+	uint32_t word = nupa_load_relaxed(&engine->fabric->sb->trace);
+	uint8_t note;
+
+	if (word && word != nupa_load_relaxed(&engine->slot->trace_seen)) {
+		forget_the_dead(engine->fabric->sb);
+		word = nupa_load_relaxed(&engine->fabric->sb->trace);
+	}
+	if (word == nupa_load_relaxed(&engine->slot->trace_seen))
+		return;
+	engine->trace = word && back_ring(engine) ? word : 0;
+	note = engine->trace & NUPA_TRACE_ENTRIES ? NUPA_CQ_TRACED : 0;
+	for (struct nupa_list *at = engine->cqs.next; at != &engine->cqs; at = at->next) {
+		struct nupa_cq *cq = container_of(at, struct nupa_cq, link);
+
+		cq->notes = (uint8_t)((cq->notes & ~NUPA_CQ_TRACED) | note);
+	}
+	nupa_store_release(&engine->slot->trace_seen, word);
+}
+
+static uint8_t *at_tail(struct nupa_trace_header *tracer, uint64_t tail)
+{
+	return (uint8_t *)(tracer + 1) + (tail & (NUPA_TRACE_BYTES - 1));
+}
+
+/* Room for a record with *body_bytes* behind its head: all of it is the caller's to fill. */
+static struct nupa_trace_record *begin(struct nupa_engine *engine, uint8_t kind,
+				       uint32_t body_bytes, uint64_t time_ns)
+{
+	struct nupa_trace_header *tracer = engine->tracer;
+	uint32_t bytes = ((uint32_t)sizeof(struct nupa_trace_record) + body_bytes + 7) & ~7u;
+	uint64_t tail = nupa_load_relaxed(&tracer->tail); /* we alone store it */
+	uint32_t left = NUPA_TRACE_BYTES - (uint32_t)(tail & (NUPA_TRACE_BYTES - 1));
+	struct nupa_trace_record *record;
+
+	/* T1 */
+	nupa_store_relaxed(&tracer->begun, tail + bytes + (left < bytes ? left : 0));
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	if (unlikely(left < bytes)) { /* T2; there is always room for the part that is read */
+		record = (struct nupa_trace_record *)(void *)at_tail(tracer, tail);
+		record->bytes = left;
+		record->kind = NUPA_TRACE_PAD;
+		tail += left;
+		nupa_store_release(&tracer->tail, tail);
+		forget_the_dead(engine->fabric->sb); /* once a lap */
+	}
+	record = (struct nupa_trace_record *)(void *)at_tail(tracer, tail);
+	*record = (struct nupa_trace_record){
+		.bytes = bytes,
+		.kind = kind,
+		.sequence = engine->trace_records++,
+		.time_ns = time_ns,
+	};
+	return record;
+}
+
+static void end(struct nupa_engine *engine)
+{
+	struct nupa_trace_header *tracer = engine->tracer;
+
+	nupa_store_release(&tracer->tail, nupa_load_relaxed(&tracer->begun)); /* T1 */
+}
+
+/* --- data ---------------------------------------------------------------------------- */
+
+/* What to keep of a payload of *bytes* that travels in packets of *mtu_bytes*. */
+static struct nupa_trace_data plan(const struct nupa_engine *engine, uint32_t bytes,
+				   uint32_t mtu_bytes)
+{
+	uint32_t packets = bytes / mtu_bytes + 1;
+	uint32_t piece_bytes = NUPA_TRACE_SNAP_BYTES(engine->trace);
+
+	if (piece_bytes > mtu_bytes)
+		piece_bytes = mtu_bytes;
+	if (piece_bytes > NUPA_TRACE_CHUNK_BYTES / packets && bytes > NUPA_TRACE_CHUNK_BYTES)
+		piece_bytes = NUPA_TRACE_CHUNK_BYTES / packets;
+	return (struct nupa_trace_data){
+		.total_bytes = bytes,
+		.mtu_bytes = mtu_bytes,
+		.piece_bytes = piece_bytes,
+	};
+}
+
+static uint32_t kept_bytes(const struct nupa_trace_data *data)
+{
+	uint32_t whole = data->total_bytes / data->mtu_bytes;
+	uint32_t rest = data->total_bytes % data->mtu_bytes;
+
+	return whole * data->piece_bytes + (rest < data->piece_bytes ? rest : data->piece_bytes);
+}
+
+static void keep(uint8_t *to, const struct nupa_trace_data *data, const struct nupa_span *spans,
+		 uint32_t n_spans, uint64_t offset)
+{
+	uint32_t step = data->piece_bytes == data->mtu_bytes ? data->total_bytes : data->mtu_bytes;
+
+	for (uint32_t at = 0; at < data->total_bytes && data->piece_bytes; at += step) {
+		uint32_t n = data->total_bytes - at;
+
+		if (step == data->mtu_bytes && n > data->piece_bytes)
+			n = data->piece_bytes;
+		if (nupa_spans_copy(spans, n_spans, offset + at, to, n, false))
+			memset(to, 0, n); /* gone since */
+		to += n;
+	}
+}
+
+static const uint8_t *inline_payload(const struct nupa_msg *msg, const struct nupa_qp *qp)
+{
+	if (msg->op == NUPA_OP_WRITE)
+		return msg->write_data;
+	return qp && qp->type == IBV_QPT_UD ? msg->ud_data : msg->data;
+}
+
+static bool has_payload(const struct nupa_msg *msg)
+{
+	return msg->length_bytes && (msg->op == NUPA_OP_SEND || msg->op == NUPA_OP_WRITE ||
+				     msg->op == NUPA_OP_READ_RESP || msg->op == NUPA_OP_CM);
+}
+
+/* --- messages ------------------------------------------------------------------------ */
+
+/* Field by field, as the line was filled just now: a wider load of what was stored in smaller
+ * pieces would stall. */
+static void copy_line(struct nupa_msg *to, const struct nupa_msg *from, bool with_body)
+{
+	to->tag = 0;
+	to->op = from->op;
+	to->flags = from->flags;
+	to->syndrome = from->syndrome;
+	to->timer = from->timer;
+	to->dest_qpn = from->dest_qpn;
+	to->src_qpn = from->src_qpn;
+	to->psn = from->psn;
+	to->ack_psn = from->ack_psn;
+	to->length_bytes = from->length_bytes;
+	to->imm = from->imm;
+	if (with_body)
+		memcpy(to->data, from->data, sizeof(to->data));
+	else
+		memset(to->data, 0, sizeof(to->data));
+}
+
+static struct nupa_trace_record *put_message(struct nupa_engine *engine, const struct nupa_msg *msg,
+					     const struct nupa_qp *qp, uint32_t dest_host,
+					     const uint8_t *payload, uint32_t bytes,
+					     uint64_t now_ns)
+{
+	struct nupa_span span = { (uint8_t *)(uintptr_t)payload, bytes };
+	struct nupa_trace_data data =
+	    plan(engine, bytes, qp ? nupa_qp_mtu_bytes(qp) : NUPA_MTU_BYTES);
+	uint32_t kept = kept_bytes(&data);
+	struct nupa_trace_record *record = begin(
+	    engine, NUPA_TRACE_MESSAGE, (uint32_t)sizeof(struct nupa_trace_message) + kept, now_ns);
+	struct nupa_trace_message *body = (struct nupa_trace_message *)(void *)(record + 1);
+
+	record->data_bytes = kept;
+	/* Payload in the line is kept as data, and an ACK has nothing there. */
+	copy_line(&body->msg, msg, !(bytes && payload == msg->data) && msg->op != NUPA_OP_ACK);
+	body->data = data;
+	body->qp_type = qp ? qp->type : 0;
+	body->is_xrc = qp && qp->xrc;
+	body->line = 0;
+	body->dest_host = dest_host;
+	if (bytes > NUPA_SEND_INLINE_BYTES || kept != bytes ||
+	    !nupa_guard_copy_small(body + 1, payload, bytes))
+		keep((uint8_t *)(body + 1), &data, &span, 1, 0);
+	return record;
+}
+
+/* Where the line lies that is published next. */
+static void put_place(struct nupa_trace_record *record, const struct nupa_tx *tx)
+{
+	struct nupa_trace_message *body = (struct nupa_trace_message *)(void *)(record + 1);
+
+	body->msg.tag = (uint32_t)(tx->tail >> tx->lap_shift) + 1;
+	body->line = (uint16_t)(tx->tail & (tx->n_lines - 1));
+	body->data.ahead = (uint32_t)(tx->tail - tx->head_seen);
+}
+
+static bool is_request(const struct nupa_msg *msg)
+{
+	return msg->op >= NUPA_OP_SEND && msg->op <= NUPA_OP_ATOMIC;
+}
+
+void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *channel,
+		     const struct nupa_msg *msg)
+{
+	const struct nupa_qp *qp = nupa_qp_find(engine, msg->src_qpn);
+	bool request = qp && is_request(msg);
+	uint32_t bytes = has_payload(msg) ? msg->length_bytes : 0;
+	struct nupa_trace_record *record;
+	const uint8_t *payload;
+	uint64_t start;
+
+	if (request && msg->op == NUPA_OP_WRITE && !bytes && msg->reth.total_bytes)
+		return; /* its data went directly, and is recorded so */
+	payload = inline_payload(msg, qp);
+	if (msg->flags & NUPA_F_DMA) {
+		nupa_dma_span(channel->tx.dma_tail, channel->tx.dma_bytes, msg->length_bytes,
+			      &start);
+		payload = channel->tx.dma + start;
+	}
+	record = put_message(engine, msg, qp, channel->peer_host, payload, bytes, engine->now_ns());
+	record->peer = (uint16_t)channel->peer;
+	put_place(record, &channel->tx);
+	if (request) {
+		record->transfer = NUPA_TRANSFER(msg->src_qpn, qp->sq.issued);
+		if (qp->sq.issued < qp->sq.begun)
+			record->flags = NUPA_TRACE_RETRY;
+	}
+	end(engine);
+}
+
+void nupa_trace_received(struct nupa_engine *engine, uint32_t peer, const struct nupa_msg *msg,
+			 const uint8_t *payload, uint8_t flags)
+{
+	const struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
+	uint32_t bytes = has_payload(msg) ? msg->length_bytes : 0;
+	struct nupa_trace_record *record;
+
+	if (!payload) {
+		payload = inline_payload(msg, qp);
+		/* I5: what a line has room for. */
+		if (bytes > sizeof(*msg) - (size_t)(payload - (const uint8_t *)msg))
+			bytes = 0;
+	}
+	record = put_message(engine, msg, qp, engine->host, payload, bytes, engine->now_ns());
+	record->peer = (uint16_t)peer;
+	record->flags = flags;
+	end(engine);
+}
+
+/* --- direct access ------------------------------------------------------------------- */
+
+static uint64_t pool_off_of(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
+{
+	const struct nupa_window *window;
+
+	if (!qp->channel->windows)
+		return UINT64_MAX;
+	window = &qp->channel->windows[(wqe->rkey >> NUPA_KEY_VARIANT_BITS) & (NUPA_WINDOWS - 1)];
+	if ((uint32_t)window->word != wqe->rkey || !window->entry ||
+	    nupa_load_relaxed(&window->entry->pool_off) == UINT64_MAX)
+		return UINT64_MAX;
+	return nupa_load_relaxed(&window->entry->pool_off) + (wqe->raddr - window->iova);
+}
+
+void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
+		       const struct nupa_span *spans, uint32_t n_spans, uint64_t begun_ns)
+{
+	struct nupa_engine *engine = qp->engine;
+	bool atomic =
+	    wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	uint32_t total = atomic ? 0 : wqe->length_bytes;
+	uint32_t offset = 0;
+	struct nupa_trace_direct body = {
+		.opcode = wqe->opcode,
+		.src_qpn = qp->ibv.qp_num,
+		.dest_qpn = qp->dest_qpn,
+		.dest_host = qp->channel->peer_host,
+		.rkey = wqe->rkey,
+		.imm = wqe->imm,
+		.raddr = wqe->raddr,
+		.pool_off = pool_off_of(qp, wqe),
+		.message_bytes = wqe->length_bytes,
+		.compare_add = wqe->compare_add,
+		.swap = wqe->swap,
+		.mover = (uint8_t)qp->channel->mover,
+		.qp_type = qp->type,
+		.is_xrc = qp->xrc != 0,
+		.psn = nupa_psn_of(qp->incarnation, qp->next_psn),
+	};
+
+	if (!total && wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+		return; /* the message that tells of it is all of it */
+	if (atomic)
+		(void)nupa_spans_copy(spans, n_spans, 0, &body.original, sizeof(body.original),
+				      false);
+	do {
+		uint32_t chunk = total - offset < NUPA_TRACE_CHUNK_BYTES ? total - offset
+									 : NUPA_TRACE_CHUNK_BYTES;
+		struct nupa_trace_record *record;
+		uint32_t kept;
+
+		body.offset_bytes = offset;
+		body.data = plan(engine, chunk, nupa_qp_mtu_bytes(qp));
+		kept = kept_bytes(&body.data);
+		record = begin(engine, NUPA_TRACE_DIRECT, (uint32_t)sizeof(body) + kept, begun_ns);
+		memcpy(record + 1, &body, sizeof(body));
+		record->peer = (uint16_t)qp->channel->peer;
+		record->data_bytes = kept;
+		record->transfer = NUPA_TRANSFER(qp->ibv.qp_num, qp->sq.issued);
+		keep((uint8_t *)(record + 1) + sizeof(body), &body.data, spans, n_spans, offset);
+		end(engine);
+		offset += chunk;
+	} while (offset < total);
+}
+
+/* --- queue entries ------------------------------------------------------------------- */
+
+static void put_wqe(struct nupa_qp *qp, uint64_t index, uint64_t now_ns)
+{
+	const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
+	bool is_inline = wqe->flags & IBV_SEND_INLINE;
+	bool ud = qp->type == IBV_QPT_UD, binds = wqe->opcode == IBV_WR_BIND_MW;
+	uint32_t data_bytes =
+	    is_inline ? wqe->length_bytes : wqe->n_sge * (uint32_t)sizeof(struct ibv_sge);
+	struct nupa_trace_record *record =
+	    begin(qp->engine, NUPA_TRACE_WQE, (uint32_t)sizeof(struct nupa_trace_wqe) + data_bytes,
+		  now_ns);
+	struct nupa_trace_wqe *body = (struct nupa_trace_wqe *)(void *)(record + 1);
+
+	*body = (struct nupa_trace_wqe){
+		.qpn = qp->ibv.qp_num,
+		.dest_qpn = ud ? wqe->dest_qpn : qp->dest_qpn,
+		.dest_host = ud && wqe->ah_host != NUPA_AH_NONE ? wqe->ah_host : qp->dest_host,
+		.index = (uint32_t)index,
+		.opcode = wqe->opcode,
+		.flags = wqe->flags,
+		.n_sge = is_inline ? 0 : wqe->n_sge,
+		.qp_type = qp->type,
+		.length_bytes = wqe->length_bytes,
+		.imm = wqe->imm,
+		.rkey = ud ? 0 : wqe->rkey,
+		.wr_id = wqe->wr_id,
+		.raddr = ud ? 0 : wqe->raddr,
+		.compare_add = ud ? 0 : wqe->compare_add,
+		.swap = ud      ? 0
+			: binds ? (uint64_t)wqe->bind_access << 32 | wqe->bind_lkey
+				: wqe->swap,
+		.qkey = ud ? wqe->qkey : 0,
+		.srqn = qp->xrc ? wqe->dest_qpn : 0,
+	};
+	memcpy(body + 1, wqe->inline_data, data_bytes);
+	record->data_bytes = data_bytes;
+	record->transfer = NUPA_TRANSFER(qp->ibv.qp_num, index);
+	end(qp->engine);
+}
+
+static void put_doorbell(struct nupa_engine *engine, uint64_t now_ns,
+			 const struct nupa_trace_doorbell *bell)
+{
+	struct nupa_trace_record *record =
+	    begin(engine, NUPA_TRACE_DOORBELL, sizeof(*bell), now_ns);
+
+	*(struct nupa_trace_doorbell *)(void *)(record + 1) = *bell;
+	if (bell->queue == NUPA_QUEUE_SQ) /* of the last request that it tells of */
+		record->transfer = NUPA_TRANSFER(bell->number, bell->index - 1);
+	end(engine);
+}
+
+static void put_sq_doorbell(struct nupa_qp *qp, uint64_t posted, uint64_t now_ns)
+{
+	struct nupa_trace_doorbell bell = { .number = qp->ibv.qp_num, .index = posted };
+
+	put_doorbell(qp->engine, now_ns, &bell);
+}
+
+void nupa_trace_doorbell(struct nupa_engine *engine, enum nupa_trace_queue queue, uint32_t number,
+			 uint64_t index, uint16_t flags)
+{
+	struct nupa_trace_doorbell bell = { number, (uint16_t)queue, flags, index };
+
+	put_doorbell(engine, engine->now_ns(), &bell);
+}
+
+void nupa_trace_post(struct nupa_qp *qp, uint64_t first)
+{
+	uint64_t now_ns = qp->engine->now_ns();
+
+	if (first == qp->sq.posted)
+		return;
+	for (uint64_t index = first; index != qp->sq.posted; index++)
+		put_wqe(qp, index, now_ns);
+	put_sq_doorbell(qp, qp->sq.posted, now_ns);
+}
+
+/* What the express lane does with a SEND: posted, told, sent, at one time. */
+void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
+			const struct nupa_msg *msg)
+{
+	struct nupa_engine *engine = qp->engine;
+	uint64_t now_ns = engine->now_ns();
+	uint32_t data_bytes = request->sge ? (uint32_t)sizeof(struct ibv_sge) : request->bytes;
+	uint64_t transfer = NUPA_TRANSFER(qp->ibv.qp_num, qp->sq.posted);
+	struct nupa_trace_record *record;
+
+	if (engine->trace & NUPA_TRACE_ENTRIES) {
+		struct nupa_trace_wqe *body;
+
+		record =
+		    begin(engine, NUPA_TRACE_WQE, (uint32_t)sizeof(*body) + data_bytes, now_ns);
+		body = (struct nupa_trace_wqe *)(void *)(record + 1);
+		*body = (struct nupa_trace_wqe){
+			.qpn = qp->ibv.qp_num,
+			.dest_qpn = qp->dest_qpn,
+			.dest_host = qp->dest_host,
+			.index = (uint32_t)qp->sq.posted,
+			.opcode = IBV_WR_SEND,
+			.flags =
+			    (uint8_t)(request->flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u)),
+			.n_sge = request->sge != NULL,
+			.qp_type = qp->type,
+			.length_bytes = request->bytes,
+			.wr_id = request->wr_id,
+		};
+		memcpy(body + 1, request->sge ? (const void *)request->sge : request->local,
+		       data_bytes);
+		record->data_bytes = data_bytes;
+		record->transfer = transfer;
+		end(engine);
+		put_sq_doorbell(qp, qp->sq.posted + 1, now_ns);
+	}
+	if (engine->trace & NUPA_TRACE_MOVES) {
+		record = put_message(engine, msg, qp, qp->channel->peer_host, msg->data,
+				     request->bytes, now_ns);
+		put_place(record, &qp->channel->tx);
+		record->peer = (uint16_t)qp->channel->peer;
+		record->transfer = transfer;
+		end(engine);
+	}
+}
+
+void nupa_trace_completion(struct nupa_engine *engine, const struct nupa_cq *cq)
+{
+	const struct nupa_cqe *cqe = &cq->ring[(cq->tail - 1) & cq->mask];
+	const struct nupa_qp *qp = nupa_qp_find(engine, cqe->qp_num);
+	bool is_receive = cqe->opcode & IBV_WC_RECV;
+	struct nupa_trace_record *record =
+	    begin(engine, NUPA_TRACE_CQE, sizeof(struct nupa_trace_cqe), engine->now_ns());
+	struct nupa_trace_cqe *body = (struct nupa_trace_cqe *)(void *)(record + 1);
+
+	*body = (struct nupa_trace_cqe){
+		.wr_id = cqe->wr_id,
+		.cq = cq->ibv.handle,
+		.qpn = cqe->qp_num,
+		.src_qpn = cqe->src_qp,
+		.psn = UINT32_MAX,
+		.byte_len = cqe->byte_len,
+		.imm = cqe->imm,
+		.status = cqe->status,
+		.opcode = cqe->opcode,
+		.wc_flags = cqe->wc_flags,
+		.is_receive = is_receive,
+		.vendor_err = cqe->vendor_err,
+		.index = (uint32_t)(cq->tail - 1),
+	};
+	/* The QP takes the PSN over after the completion. */
+	if (is_receive && qp && qp->type != IBV_QPT_UD && !qp->xrc && cqe->status == IBV_WC_SUCCESS)
+		body->psn = nupa_psn_of(qp->peer_incarnation & 0xff, qp->expected_psn);
+	if (!is_receive && qp) /* requests complete in order, and this one just did */
+		record->transfer = NUPA_TRANSFER(cqe->qp_num, qp->sq.acked - 1);
+	end(engine);
+}
+
+/* --- frames -------------------------------------------------------------------------- */
+
+#define VNET_BYTES 12u /* struct virtio_net_hdr_v1: flags, type, then 16 bits each */
+
+void nupa_trace_frame(struct nupa_engine *engine, uint32_t dest_host, const uint8_t *frame,
+		      uint32_t bytes)
+{
+	struct nupa_trace_frame body = { 0 };
+	struct nupa_trace_record *record;
+	struct nupa_span span;
+	uint16_t words[5]; /* hdr_len, gso_size, csum_start, csum_offset, num_buffers */
+	uint32_t kept;
+
+	if (bytes <= VNET_BYTES)
+		return;
+	bytes -= VNET_BYTES;
+	memcpy(words, frame + 2, sizeof(words));
+	body.flags = frame[0];
+	body.gso_type = frame[1];
+	body.gso_bytes = words[1];
+	body.csum_start = words[2];
+	body.csum_offset = words[3];
+	body.data = plan(engine, bytes, bytes);
+	kept = kept_bytes(&body.data);
+	span = (struct nupa_span){ (uint8_t *)(uintptr_t)frame + VNET_BYTES, bytes };
+	record = begin(engine, NUPA_TRACE_FRAME, (uint32_t)sizeof(body) + kept, engine->now_ns());
+	memcpy(record + 1, &body, sizeof(body));
+	record->peer = (uint16_t)(dest_host + 1);
+	record->data_bytes = kept;
+	keep((uint8_t *)(record + 1) + sizeof(body), &body.data, &span, 1, 0);
+	end(engine);
+}

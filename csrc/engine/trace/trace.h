@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Traces: what an attachment records of its own doing while somebody watches.
+ *
+ * Each attachment has one ring in its arena (struct nupa_trace_header, then NUPA_TRACE_BYTES),
+ * written over and over.  Any number of watchers read it; none is known to the writer, so none can
+ * hold it up.  Who is too slow finds that it was lapped, and counts what it lost by the records'
+ * sequence.
+ *
+ *   T1  Writer: `begun` moves first, then the bytes are stored, then `tail` (release).  A reader
+ *       copies a record, then (acquire) looks at `begun`: what lies more than NUPA_TRACE_BYTES
+ *       before it may have been overwritten.
+ *   T2  Records begin at multiples of 8 and never wrap: NUPA_TRACE_PAD fills the ring's end.
+ *   T3  A record is published before what it tells of reaches anybody else; its time is taken
+ * before that.  So all records with a time up to T that a reader wants to see in order of cause are
+ *       there once it has read the clock (T), then all tails.
+ *   T4  Who sends records: each message and each direct access once, by the side that causes it.
+ *       Where else it passes follows from the route.
+ *
+ * Structures are the engine's own and change with it; csrc/capture turns them into public formats.
+ */
+#ifndef NUPA_TRACE_H
+#define NUPA_TRACE_H
+
+#include "engine/channel/wire.h"
+
+/* Recorded at level QUEUE: WQE, DOORBELL, CQE; TRANSPORT: MESSAGE, DIRECT; NET: FRAME; TLP: all but
+ * FRAME. */
+#define NUPA_TRACE_ENTRIES (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)
+#define NUPA_TRACE_MOVES (NUPA_TRACE_TRANSPORT | NUPA_TRACE_TLP)
+enum nupa_trace_kind {
+	NUPA_TRACE_PAD = 1,  /* nothing up to the end of the ring */
+	NUPA_TRACE_WQE,      /* struct nupa_trace_wqe: a work request was posted */
+	NUPA_TRACE_DOORBELL, /* struct nupa_trace_doorbell: and so the device was told */
+	NUPA_TRACE_MESSAGE,  /* struct nupa_trace_message: a line of a channel, verbs' */
+	NUPA_TRACE_DIRECT,   /* struct nupa_trace_direct: a requester moved the data by itself */
+	NUPA_TRACE_CQE,      /* struct nupa_trace_cqe */
+	NUPA_TRACE_FRAME,    /* struct nupa_trace_frame: of the netdev */
+};
+
+/* In `flags`: why the record is there besides; recorded by the receiver, of what came to it. */
+enum nupa_trace_flag {
+	NUPA_TRACE_DROPPED = 1,
+	NUPA_TRACE_DUPLICATE = 2,
+	NUPA_TRACE_DELAYED = 4,
+	NUPA_TRACE_CORRUPT = 8, /* the link sends it again */
+	NUPA_TRACE_POISON = 16,
+	NUPA_TRACE_INJECTED = 32,
+	NUPA_TRACE_RETRY = 64, /* by the sender: it was sent before */
+};
+#define NUPA_TRACE_BY_RECEIVER                                                                     \
+	(NUPA_TRACE_DROPPED | NUPA_TRACE_DUPLICATE | NUPA_TRACE_DELAYED | NUPA_TRACE_CORRUPT |     \
+	 NUPA_TRACE_POISON | NUPA_TRACE_INJECTED)
+
+/* Which work request a record belongs to: its QP's number << 40 | how many were posted there
+ * before it, + 1, of 40 bits.  0: the record does not know; by QP and PSN it can be found. */
+#define NUPA_TRANSFER(qpn, index)                                                                  \
+	((uint64_t)(qpn) << 40 | (((uint64_t)(index) + 1) & ((UINT64_C(1) << 40) - 1)))
+
+struct nupa_trace_record {
+	uint32_t bytes;    /* of all: this, the structure of its kind, data; a multiple of 8 */
+	uint8_t kind;      /* enum nupa_trace_kind */
+	uint8_t flags;     /* enum nupa_trace_flag */
+	uint16_t peer;     /* the slot at the other end; 0: none.  FRAME: its host, + 1; 0: all */
+	uint32_t sequence; /* how many records the attachment wrote before, PADs not counted */
+	uint32_t data_bytes;
+	uint64_t time_ns; /* CLOCK_MONOTONIC */
+	uint64_t transfer;
+};
+NUPA_ASSERT_SIZE(struct nupa_trace_record, 32);
+
+/* How much of the data stands behind the structure: of each mtu_bytes the first piece_bytes (all,
+ * where they are equal), one piece behind the other. */
+struct nupa_trace_data {
+	uint32_t total_bytes;
+	uint32_t mtu_bytes; /* the path's: a transport packet's payload */
+	uint32_t piece_bytes;
+	uint32_t ahead; /* MESSAGE: lines before it that the producer has not seen taken */
+};
+
+/* Data: the message's payload, wherever it lay.  While somebody watches, SENDs are not pulled. */
+struct nupa_trace_message {
+	struct nupa_msg msg; /* tag: as it is published; none in what came */
+	struct nupa_trace_data data;
+	uint8_t qp_type; /* enum ibv_qp_type of the sender */
+	uint8_t is_xrc;
+	uint16_t line; /* its place in the ring */
+	uint32_t dest_host;
+};
+NUPA_ASSERT_SIZE(struct nupa_trace_message, 64 + 16 + 8);
+
+/* Data: what was moved; of an atomic nothing.  A message longer than NUPA_TRACE_CHUNK_BYTES is
+ * several records, told apart by `offset`. */
+struct nupa_trace_direct {
+	uint32_t opcode; /* enum ibv_wr_opcode */
+	uint32_t src_qpn, dest_qpn;
+	uint32_t dest_host;
+	uint32_t rkey;
+	uint32_t imm;
+	uint64_t raddr;    /* of all of it */
+	uint64_t pool_off; /* where that is in the pool; ~0: not there */
+	uint64_t message_bytes, offset_bytes;
+	uint64_t compare_add, swap, original;
+	struct nupa_trace_data data;
+	uint8_t mover; /* enum nupa_mover */
+	uint8_t qp_type;
+	uint8_t is_xrc;
+	uint8_t pad;
+	/* As in nupa_msg, of the requester's next message.  WRITE_WITH_IMM: of the one that tells
+	 * of it, which is not recorded; acknowledged is that.  Others have no answer: it is done.
+	 */
+	uint32_t psn;
+};
+NUPA_ASSERT_SIZE(struct nupa_trace_direct, 24 + 56 + 16 + 8);
+#define NUPA_TRACE_CHUNK_BYTES (256u << 10)
+
+/* Data: n_sge times struct ibv_sge, or the inline data. */
+struct nupa_trace_wqe {
+	uint32_t qpn, dest_qpn; /* dest_qpn, UD: of this datagram */
+	uint32_t dest_host;
+	uint32_t index; /* in the send queue */
+	uint8_t opcode; /* enum ibv_wr_opcode */
+	uint8_t flags;  /* enum ibv_send_flags */
+	uint8_t n_sge;
+	uint8_t qp_type;
+	uint32_t length_bytes;
+	uint32_t imm, rkey;
+	uint64_t wr_id;
+	uint64_t raddr;
+	uint64_t compare_add, swap; /* BIND_MW: length; lkey | access << 32 */
+	uint32_t qkey;              /* UD */
+	uint32_t srqn;              /* XRC */
+};
+NUPA_ASSERT_SIZE(struct nupa_trace_wqe, 72);
+
+enum nupa_trace_queue { NUPA_QUEUE_SQ, NUPA_QUEUE_RQ, NUPA_QUEUE_SRQ, NUPA_QUEUE_CQ };
+
+struct nupa_trace_doorbell {
+	uint32_t number; /* of the QP, the SRQ or the CQ */
+	uint16_t queue;  /* enum nupa_trace_queue */
+	uint16_t flags;  /* CQ: 1: of solicited completions alone */
+	uint64_t index;  /* posted there so far; CQ, of which a notification is asked: polled */
+};
+NUPA_ASSERT_SIZE(struct nupa_trace_doorbell, 16);
+
+/* The record's transfer: a send's own.  Of a receive it is 0, and src_qpn and psn say which. */
+struct nupa_trace_cqe {
+	uint64_t wr_id;
+	uint32_t cq; /* the CQ's handle */
+	uint32_t qpn, src_qpn;
+	uint32_t psn; /* of a receive: of the message's last part; ~0: not known */
+	uint32_t byte_len, imm;
+	uint8_t status, opcode; /* enum ibv_wc_status, enum ibv_wc_opcode */
+	uint8_t wc_flags;
+	uint8_t is_receive;
+	uint32_t vendor_err;
+	uint32_t index; /* how many completions the CQ had before */
+	uint32_t pad;
+};
+NUPA_ASSERT_SIZE(struct nupa_trace_cqe, 48);
+
+/* Data: the frame, behind its vnet_hdr (12 bytes, left out). */
+struct nupa_trace_frame {
+	struct nupa_trace_data data;
+	uint8_t gso_type; /* as in the vnet_hdr: one record may stand for many packets */
+	uint8_t flags;
+	uint16_t gso_bytes;
+	uint16_t csum_start, csum_offset;
+};
+NUPA_ASSERT_SIZE(struct nupa_trace_frame, 24);
+
+/* The largest record: who finds a larger one reads nonsense. */
+#define NUPA_TRACE_RECORD_MAX_BYTES (NUPA_TRACE_CHUNK_BYTES + 512u)
+
+struct nupa_engine;
+struct nupa_channel;
+struct nupa_cq;
+struct nupa_express;
+struct nupa_qp;
+struct nupa_span;
+struct nupa_wqe;
+
+/* All under the engine's lock, and only while engine->trace says so. */
+
+/* Whether a place in the superblock's table belongs to somebody who still runs. */
+bool nupa_watcher_lives(const struct nupa_watcher *watcher);
+/* Takes over what the superblock says, as long as anybody watches. */
+void nupa_trace_follow(struct nupa_engine *engine);
+/* A message about to be published; its payload is where nupa_tx_reserve said. */
+void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *channel,
+		     const struct nupa_msg *msg);
+/* A message that has come, and what was done to it: flags of NUPA_TRACE_BY_RECEIVER.  peer: the
+ * slot that sent it. */
+void nupa_trace_received(struct nupa_engine *engine, uint32_t peer, const struct nupa_msg *msg,
+			 const uint8_t *payload, uint8_t flags);
+/* A request that was moved directly; begun_ns: when that began. */
+void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
+		       const struct nupa_span *spans, uint32_t n_spans, uint64_t begun_ns);
+/* Requests of a send queue from *first* on, which were posted just now; then the bell. */
+void nupa_trace_post(struct nupa_qp *qp, uint64_t first);
+void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
+			const struct nupa_msg *msg);
+void nupa_trace_doorbell(struct nupa_engine *engine, enum nupa_trace_queue queue, uint32_t number,
+			 uint64_t index, uint16_t flags);
+/* The completion that the queue has got last. */
+void nupa_trace_completion(struct nupa_engine *engine, const struct nupa_cq *cq);
+void nupa_trace_frame(struct nupa_engine *engine, uint32_t dest_host, const uint8_t *frame,
+		      uint32_t bytes);
+
+#endif
