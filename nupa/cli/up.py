@@ -37,8 +37,9 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from nupa.fabric import Fabric, registry, topology_file
+    from nupa.fabric import Fabric, registry
     from nupa.netdev import state
+    from nupa.topology import file as topology_file
 
     topology = topology_file.load(args.topology)
     registry.collect_all()

@@ -10,11 +10,13 @@ from nupa.core.segment import WHY_BYTES, check, text
 
 if TYPE_CHECKING:
     from nupa.core.mover import Mover
+    from nupa.core.open_fabric import OpenFabric
     from nupa.core.segment import HostInfo
-    from nupa.fabric import Fabric
 
 
-def attach(fabric: Fabric, host: HostInfo | int | str | None, mover: Mover | None = None) -> Any:
+def attach(
+    fabric: OpenFabric, host: HostInfo | int | str | None, mover: Mover | None = None
+) -> Any:
     """The `struct ibv_context *` of this process on *host*: its number, its name or an element of
     fabric.hosts; None: where the process is already, else the host with the fewest attachments.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nupa.core.mover import Mover
 
 if TYPE_CHECKING:
-    from nupa.fabric import Fabric
+    from nupa.core.open_fabric import OpenFabric
 
 
 class Channel(NamedTuple):
@@ -24,7 +24,7 @@ class Channel(NamedTuple):
     to_pid: int
 
 
-def channels(fabric: Fabric) -> list[Channel]:
+def channels(fabric: OpenFabric) -> list[Channel]:
     """The channels that are open between living processes, by slot.
 
     A channel is made at the first contact of two attachments, each direction for itself.

@@ -20,7 +20,7 @@ from nupa.core.segment import WHY_BYTES, HostInfo, check, text
 if TYPE_CHECKING:
     from typing import Self
 
-    from nupa.fabric import Fabric
+    from nupa.core.open_fabric import OpenFabric
 
 #: How long to wait for the process that owns the QP.
 TIMEOUT_S = 1.0
@@ -113,7 +113,7 @@ class Verdict:
         return f"NAK {self.syndrome:#04x}" if self.naked else f"dropped: {self.reason.what}"
 
 
-def host_at(fabric: Fabric, port: Any) -> HostInfo:
+def host_at(fabric: OpenFabric, port: Any) -> HostInfo:
     """The host whose packets enter at *port*: its own, or that of its switch at the other end of
     the link; by any name of a port, a host or a link, its number, or what has a `name`.
 
@@ -138,7 +138,7 @@ class Injector(Closing):
     FabricError: no slot is free (EUSERS), no room in /dev/shm (ENOSPC).
     """
 
-    def __init__(self, fabric: Fabric, port: Any) -> None:
+    def __init__(self, fabric: OpenFabric, port: Any) -> None:
         self._handle: Any = None
         self.fabric = fabric
         self.host = host_at(fabric, port)
@@ -195,13 +195,13 @@ class Injector(Closing):
         return psn
 
 
-def expected_psn(fabric: Fabric, qpn: int, timeout: float = TIMEOUT_S) -> int:
+def expected_psn(fabric: OpenFabric, qpn: int, timeout: float = TIMEOUT_S) -> int:
     """Injector.expected_psn, for once."""
     with Injector(fabric, owner_host(fabric, qpn).name) as injector:
         return injector.expected_psn(qpn, timeout)
 
 
-def owner_host(fabric: Fabric, qpn: int) -> HostInfo:
+def owner_host(fabric: OpenFabric, qpn: int) -> HostInfo:
     """The host of the process whose QP this is.  LocalError: there is none (ENOENT)."""
     for process in fabric.processes():
         if process.slot == qpn >> _SLOT_SHIFT:

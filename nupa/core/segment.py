@@ -12,7 +12,7 @@ from nupa._engine import ffi, lib
 from nupa.base.errors import FabricError, LocalError, NupaError, RemoteError
 
 if TYPE_CHECKING:
-    from nupa.fabric.topology import Topology
+    from nupa.topology.topology import Topology
 
 #: Room for what C has to say of an error.
 WHY_BYTES = 512

@@ -23,7 +23,7 @@ from nupa.core.place import find_port
 from nupa.core.segment import WHY_BYTES, check, text
 
 if TYPE_CHECKING:
-    from nupa.fabric import Fabric
+    from nupa.core.open_fabric import OpenFabric
 
 #: By their numbers in packets: nupa.packet.tables.record.Level.
 LEVELS = {"tlp": 1, "queue": 2, "transport": 3, "net": 4, "cache": 5}
@@ -79,7 +79,7 @@ def parse_levels(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(level for level in LEVELS if level in found)
 
 
-def ports_of(fabric: Fabric, where: Iterable[str]) -> tuple[int, ...]:
+def ports_of(fabric: OpenFabric, where: Iterable[str]) -> tuple[int, ...]:
     """The ports that names mean: of a host, a port or a link, or "any", which is none in
     particular.  LocalError if there is no such host, port or link."""
     names = list(where)
@@ -139,7 +139,7 @@ class Watch(Closing):
 
     def __init__(
         self,
-        fabric: Fabric,
+        fabric: OpenFabric,
         levels: Iterable[str] = ("transport", "net"),
         *,
         snap_bytes: int = 0,

@@ -13,10 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nupa.fabric.fault import Fault, FaultEntry, FaultKind
     from nupa.fabric.faulty import Faulty
-    from nupa.fabric.topology import Topology, TopologyError
     from nupa.memory.pool import Leak, Pool, PoolMemory, Quota
     from nupa.memory.region import Region
     from nupa.memory.window import Window, WindowError
+    from nupa.topology.topology import Topology, TopologyError
 
 __all__ = [
     "Fabric",
@@ -53,8 +53,8 @@ _LATER = {
     "PoolMemory": "nupa.memory.pool",
     "Quota": "nupa.memory.pool",
     "Region": "nupa.memory.region",
-    "Topology": "nupa.fabric.topology",
-    "TopologyError": "nupa.fabric.topology",
+    "Topology": "nupa.topology.topology",
+    "TopologyError": "nupa.topology.topology",
     "Window": "nupa.memory.window",
     "WindowError": "nupa.memory.window",
 }

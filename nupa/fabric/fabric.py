@@ -8,10 +8,10 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from nupa.base.closing import Closing
 from nupa.base.errors import LocalError
 from nupa.base.ownership import open_own
-from nupa.core.segment import Contact, HostInfo, PortInfo, Segment, SlotInfo
+from nupa.core.open_fabric import OpenFabric
+from nupa.core.segment import HostInfo, Segment
 from nupa.fabric import registry
 from nupa.fabric.lines import requests, written
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from nupa.fabric.fault import Fault, FaultEntry
     from nupa.fabric.faulty import FabricPort
     from nupa.fabric.host import FabricHost
-    from nupa.fabric.topology import Topology
     from nupa.memory.pool import Pool, PoolMemory
+    from nupa.topology.topology import Topology
 
 
 def default_topology() -> Topology:
     """Of a fabric that is made because none is up: the preset `pair`, made without its file, since
     tomllib takes 10 ms to import."""
-    from nupa.fabric.topology import star
+    from nupa.topology.topology import star
 
     return star(2)
 
 
-class Fabric(Closing):
+class Fabric(OpenFabric):
     """A fabric of this process alone, or an open named one; a context manager that closes it.
 
     Fabric(hosts=2) lives in memory of this process and goes with it.  Fabric.create(name, topology)
@@ -46,7 +46,7 @@ class Fabric(Closing):
     """
 
     def __init__(self, hosts: int = 2, *, topology: Topology | None = None) -> None:
-        from nupa.fabric.topology import star
+        from nupa.topology.topology import star
 
         topology = topology or star(hosts, "local")
         self._segment = Segment.create(None, topology.name, topology)
@@ -188,51 +188,11 @@ class Fabric(Closing):
             with registry.control_lock():
                 registry.collect(name)
 
-    @property
-    def handle(self) -> Any:
-        """The C `struct nupa_fabric *`, for the layers above.  LocalError once closed."""
-        return self._segment.handle
-
-    @property
-    def name(self) -> str:
-        return self._segment.name
-
-    @property
-    def path(self) -> str:
-        """Of the segment; empty for a fabric of this process alone."""
-        return self._segment.path
-
-    @property
-    def generation(self) -> str:
-        """Another one for each fabric that is made, also of the same name."""
-        return f"{self._segment.generation:016x}"
-
-    @property
-    def auto(self) -> bool:
-        """Made by `nupa run`: goes with its last user."""
-        return self._segment.auto
-
-    @property
-    def hosts(self) -> tuple[HostInfo, ...]:
-        return self._segment.hosts()
-
-    @property
-    def ports(self) -> tuple[PortInfo, ...]:
-        """With their state now."""
-        return self._segment.ports()
-
     def host(self, which: str | int) -> FabricHost:
         """The host of that name, else of that index.  LocalError if there is none (ENOENT)."""
         from nupa.fabric.host import FabricHost
 
-        hosts = self.hosts
-        for host in hosts:
-            if which in (host.name, host.index) or which == str(host.index):
-                return FabricHost.of(self, host)
-        known = ", ".join(host.name for host in hosts)
-        raise LocalError(
-            f"the fabric {self.name!r} has no host {which!r}: its hosts are {known}", errno.ENOENT
-        )
+        return FabricHost.of(self, super().host(which))
 
     def _quietest_host(self) -> HostInfo:
         """Programs that are attached and programs about to be, whichever are more, decide."""
@@ -350,34 +310,6 @@ class Fabric(Closing):
             self._switch = made
         return self._switch
 
-    def processes(self) -> list[SlotInfo]:
-        """The attachments of living processes."""
-        self._segment.reap()
-        # A slot that is being cleared bears the number of the process that does it.
-        return [slot for slot in self._segment.slots() if slot.alive and slot.state != "reaping"]
-
-    def evict(self, host: str | int) -> int:
-        """Frees what other kernels' processes have on *host*: for who knows that their kernel has
-        ended, as `nupa vm` does of a guest.  How many there were."""
-        return self._segment.evict(self.host(host).index)
-
-    def net_counters(self) -> dict[int, dict[str, int]]:
-        """By the number of each host whose network interface is served: `struct nupa_net_counters`
-        of its queues, added."""
-        sums: dict[int, dict[str, int]] = {}
-        for slot in self.processes():
-            if slot.net_queue:
-                counters = self._segment.net_counters(slot.slot)
-                before = sums.get(slot.host, {})
-                sums[slot.host] = {key: before.get(key, 0) + n for key, n in counters.items()}
-        return sums
-
-    def hw_counters(self) -> dict[int, dict[str, int]]:
-        """By the number of each host: what programs there dropped, did again or did not believe,
-        and what faults did to them, also those that have ended: `struct nupa_hw_counters`.  What
-        each name means: `nupa.fabric.counters.HW_NAMES`."""
-        return {host.index: self._segment.hw_counters(host.index) for host in self.hosts}
-
     def cache_requests(self) -> dict[int, dict[str, int]]:
         """By the number of each host: what the fast channel made its cache ask for and answer, by
         opcode of CXL.cache, also for programs that have ended: `nupa.fabric.lines`."""
@@ -392,13 +324,3 @@ class Fabric(Closing):
         from nupa.fabric.shown import show
 
         return show(self, self._segment)
-
-    def contacts(self) -> list[Contact]:
-        """The channels that are open between living processes, by slot."""
-        processes, found = self.processes(), []
-        for a in processes:
-            for b in processes:
-                mover = self._segment.mover(a.slot, b.slot) if a is not b else None
-                if mover is not None:
-                    found.append(Contact(a, b, mover))
-        return found

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nupa.fabric.counters import count
-from nupa.fabric.topology import speed_name
 from nupa.memory.region import as_dict, infos
+from nupa.topology.topology import speed_name
 
 if TYPE_CHECKING:
     from nupa.core.segment import Segment, SlotInfo

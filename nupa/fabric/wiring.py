@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nupa.core.segment import HostInfo, PortInfo
-from nupa.fabric.topology import Host, Link, Switch, Topology, Trunk
+from nupa.topology.topology import Host, Link, Switch, Topology, Trunk
 
 
 def topology_of(name: str, hosts: Sequence[HostInfo], ports: Sequence[PortInfo]) -> Topology:

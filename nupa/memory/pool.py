@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import TracebackType
 
+    from nupa.core.open_fabric import OpenFabric
     from nupa.core.segment import HostInfo
-    from nupa.fabric.fabric import Fabric
 
 #: A process without an attachment owns its memory by its pid (csrc/engine/segment/pool.c).
 _NO_SLOT = 0
@@ -153,7 +153,7 @@ class Pool:
     host0 ('host1',) 4096
     """
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: OpenFabric) -> None:
         self._fabric = fabric
 
     def alloc(

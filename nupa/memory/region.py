@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
 
+    from nupa.core.open_fabric import OpenFabric
     from nupa.core.segment import HostInfo
-    from nupa.fabric.fabric import Fabric
 
 #: Bytes of a tag in UTF-8.
 TAG_BYTES_MAX = 31
@@ -64,7 +64,7 @@ class Region:
     when the region is gone.
     """
 
-    def __init__(self, fabric: Fabric, info: RegionInfo) -> None:
+    def __init__(self, fabric: OpenFabric, info: RegionInfo) -> None:
         self.fabric = fabric
         self.id = info.id
         self.tag = info.tag
@@ -228,7 +228,7 @@ def info_of(found: Any) -> RegionInfo:
     )
 
 
-def infos(fabric: Fabric) -> list[RegionInfo]:
+def infos(fabric: OpenFabric) -> list[RegionInfo]:
     """All regions of a fabric as they are now, oldest first; what the dead left is taken back
     before."""
     handle = fabric.handle
@@ -247,7 +247,7 @@ def _found(handle: Any) -> Iterator[RegionInfo]:
             check_region(rc, f"cannot read region {index}")
 
 
-def as_dict(fabric: Fabric, info: RegionInfo) -> dict[str, Any]:
+def as_dict(fabric: OpenFabric, info: RegionInfo) -> dict[str, Any]:
     """Plain values, as --json has them."""
     hosts = fabric.hosts
     return {
@@ -273,12 +273,12 @@ def owner_of(hosts: tuple[HostInfo, ...], info: RegionInfo) -> Owner:
     return Owner(hosts[info.host].name, info.pid)
 
 
-def host_of(fabric: Fabric, which: str | int | HostInfo) -> int:
+def host_of(fabric: OpenFabric, which: str | int | HostInfo) -> int:
     """Its index.  LocalError: there is no such host."""
     return fabric.host(which if isinstance(which, str | int) else which.index).index
 
 
-def share_words(fabric: Fabric, hosts: Iterable[str | int | HostInfo] | str) -> list[int]:
+def share_words(fabric: OpenFabric, hosts: Iterable[str | int | HostInfo] | str) -> list[int]:
     """The mask of hosts that C wants; "all": each host.  LocalError: there is no such host."""
     words = [0] * 4
     if isinstance(hosts, str) and hosts != "all":
@@ -291,7 +291,7 @@ def share_words(fabric: Fabric, hosts: Iterable[str | int | HostInfo] | str) -> 
     return words
 
 
-def wish_of(fabric: Fabric, host: int, keep: bool) -> Any:
+def wish_of(fabric: OpenFabric, host: int, keep: bool) -> Any:
     """A `struct nupa_region_info *` that names an owner: this process on that host, or with *keep*
     the host.  LocalError: the fabric's memory is not coherent."""
     if lib.nupa_fabric_flags(fabric.handle) & lib.NUPA_SEGMENT_SOFTWARE:

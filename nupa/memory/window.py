@@ -20,7 +20,7 @@ from nupa.core.segment import WHY_BYTES, HostInfo, check, text
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-    from nupa.fabric.fabric import Fabric
+    from nupa.core.open_fabric import OpenFabric
 
 OnLoss = Literal["ones", "raise"]
 Coherence = Literal["hardware", "software"]
@@ -85,7 +85,7 @@ class Window:
 
     def __new__(
         cls,
-        fabric: Fabric,
+        fabric: OpenFabric,
         host: HostInfo | str | int,
         region: Mappable | int,
         *,
@@ -106,7 +106,7 @@ class Window:
     @classmethod
     def of_pieces(
         cls,
-        where: Fabric | int,
+        where: OpenFabric | int,
         pieces: Sequence[int],
         size: int,
         granularity: int = 0,

@@ -13,9 +13,10 @@ from nupa.netdev.state import HostNet, State
 def interfaces(name: str) -> list[dict[str, Any]]:
     """The interfaces of the fabric, as plain values.
 
-    counters: of the interfaces that are served; `struct nupa_net_counters` (csrc/engine/segment/layout.h)
-    has what they mean.  state: "up", "port down" (no carrier until the port is up), "no pump" or
-    "no namespace" (`net up` heals both), or "no fabric".
+    counters: of the interfaces that are served; `struct nupa_net_counters`
+    (csrc/engine/segment/layout.h) has what they mean.  state: "up",
+    "port down" (no carrier until the port is up), "no pump" or "no namespace" (`net up` heals
+    both), or "no fabric".
 
     FabricError: the state file is damaged, or not ours.
     """

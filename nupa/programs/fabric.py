@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nupa.core.channel import channels
-from nupa.fabric import Fabric, topology_file
+from nupa.fabric import Fabric
+from nupa.topology import file as topology_file
 
 
 @contextmanager

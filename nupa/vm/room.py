@@ -10,8 +10,8 @@ from pathlib import Path
 
 from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, registry
-from nupa.fabric.topology import SegmentConfig, star
-from nupa.fabric.topology import Topology as FabricTopology
+from nupa.topology.topology import SegmentConfig, star
+from nupa.topology.topology import Topology as FabricTopology
 from nupa.vm.boot import BootFiles
 from nupa.vm.place import Place
 from nupa.vm.qemu import Shared

@@ -25,9 +25,9 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nupa.base import toml_table
-from nupa.base.toml_table import Table
-from nupa.fabric.topology import TopologyError
+from nupa.topology import toml_table
+from nupa.topology.toml_table import Table
+from nupa.topology.topology import TopologyError
 
 KINDS = ("cxl", "ivshmem")
 COHERENCES = ("hardware", "software")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""csrc/librdmacm/rsockets/rsocket.h against the system's <rdma/rsocket.h>: every function and constant."""
+"""Our rsocket.h against the system's <rdma/rsocket.h>: every function and constant."""
 
 from __future__ import annotations
 

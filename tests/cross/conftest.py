@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nupa.fabric import Fabric
-from nupa.fabric.topology import star
+from nupa.topology.topology import star
 from nupa.verbs import Address
 
 from .kernels import Kernels

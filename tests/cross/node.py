@@ -103,7 +103,7 @@ class Verbs:
 
     def make_fabric(self, name: str, hosts: int = 2, **segment: int) -> str:
         """A named fabric, *segment*: sizes other than the defaults; its path."""
-        from nupa.fabric.topology import SegmentConfig, star
+        from nupa.topology.topology import SegmentConfig, star
 
         topology = star(hosts)
         topology.segment = SegmentConfig(**segment)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import Fabric, FabricError, LocalError
-from nupa.fabric.topology import star
+from nupa.topology.topology import star
 
 from .conftest import Cli, Pair
 from .peer import Peer, PeerError

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from nupa.fabric import Fabric, Fault, Faulty
-from nupa.fabric.topology import star
+from nupa.topology.topology import star
 from tests.unit.fabric.fault_mixtures import BRIEF, FAULTS_MAX, LOSSY, mixtures, under, wait_judged
 
 from .conftest import Pair

@@ -14,7 +14,7 @@ import pytest
 
 from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, Fault
-from nupa.fabric.topology import SegmentConfig, Topology, star
+from nupa.topology.topology import SegmentConfig, Topology, star
 
 from .conftest import Pair, peers_of
 from .kernels import Kernels

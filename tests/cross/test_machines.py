@@ -15,7 +15,7 @@ import pytest
 
 from nupa.base.errors import LocalError
 from nupa.fabric import Fabric
-from nupa.fabric.topology import SegmentConfig, Topology, star
+from nupa.topology.topology import SegmentConfig, Topology, star
 
 from .conftest import SIZE, Pair, exchange, peers_of
 from .kernels import Kernels

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nupa.fabric import Fabric
-from nupa.fabric.topology_file import load
+from nupa.topology.file import load
 
 from .conftest import SIZE, Pair
 from .node import WAIT_S

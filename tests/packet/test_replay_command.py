@@ -12,8 +12,8 @@ import pytest
 
 from nupa.cli import main
 from nupa.fabric import Fabric
-from nupa.fabric.topology import star
 from nupa.replay import ReplayDifferenceError
+from nupa.topology.topology import star
 from tests.packet.tape import Talk, Tape, pattern
 
 VA = 0x1000

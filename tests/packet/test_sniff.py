@@ -212,7 +212,7 @@ def test_a_snap_length_cuts_what_is_sniffed(fabric: Fabric, talk: Talk) -> None:
 
 def test_a_fabric_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUPA_DIR", str(tmp_path))
-    from nupa.fabric.topology import star
+    from nupa.topology.topology import star
 
     with Fabric.create("lab", star(2)) as fabric:
         talk = Talk(fabric)

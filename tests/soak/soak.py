@@ -15,7 +15,7 @@ from typing import Any
 
 import nupa
 from nupa.fabric import Fabric
-from nupa.fabric.topology_file import load
+from nupa.topology.file import load
 
 from .crew import build
 from .director import Director

@@ -23,8 +23,8 @@ import pytest
 
 from nupa.core.segment import HostInfo
 from nupa.fabric import Fabric
-from nupa.fabric.topology import SegmentConfig, star
 from nupa.programs.pair import NUPA
+from nupa.topology.topology import SegmentConfig, star
 
 HERE = Path(__file__).parent
 RUNNER = HERE / "runner.py"

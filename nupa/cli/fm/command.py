@@ -245,8 +245,8 @@ def _serve(args: argparse.Namespace) -> int:
     from nupa.cxl.fm.server import Server, path_of
     from nupa.cxl.site.fabric_switch import FabricSite
     from nupa.fabric import Fabric
-    from nupa.fabric.topology import MemoryDevice
     from nupa.fabric.wiring import topology_of
+    from nupa.topology.topology import MemoryDevice
 
     with Fabric.open(args.fabric) as fabric:
         hosts = len(fabric.hosts)

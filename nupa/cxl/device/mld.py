@@ -21,7 +21,7 @@ from nupa.cxl.registers import dvsec_tables as dvsec
 from nupa.cxl.registers.config import ConfigSpace
 from nupa.cxl.registers.pci_tables import CLASS_CXL_MEMORY, type0
 from nupa.cxl.registers.pcie_tables import PCIE_BYTES, PortType, pcie
-from nupa.fabric.topology import Link
+from nupa.topology.topology import Link
 
 MOST_LDS = 16  # CXL 3.1 2.4
 FM_LD = 0xFFFF  # CXL 3.1 2.4.1: the LD-ID of what is the fabric manager's

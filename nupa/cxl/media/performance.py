@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What links and memory take, in picoseconds and MB/s, and the tables that say so to software.
 
-Knows the arithmetic of links (nupa.fabric.topology.Link); never registers.  What no link says, the
-time inside a switch and of the media, is a parameter.
+Knows the arithmetic of links (nupa.topology.topology.Link); never registers.  The time inside a
+switch and of the media is a parameter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nupa.cxl.media.cdat import (
     Sslbis,
     scaled,
 )
-from nupa.fabric.topology import SPEEDS_MTPS, Link
+from nupa.topology.topology import SPEEDS_MTPS, Link
 
 #: CXL 3.1 4.2: flits of 68 bytes, of which 64 are slots, in 128b/130b symbols.
 _FLIT_68 = (68, 64)

@@ -19,11 +19,11 @@ from nupa.cxl.media.pool_store import PoolStore
 from nupa.cxl.site.fabric_ports import FabricWire, Follower
 from nupa.cxl.site.publish import Publisher
 from nupa.cxl.site.site import Site
-from nupa.fabric.topology import MEMORY_STEP_BYTES, MemoryDevice
+from nupa.topology.topology import MEMORY_STEP_BYTES, MemoryDevice
 
 if TYPE_CHECKING:
     from nupa.fabric.fabric import Fabric
-    from nupa.fabric.topology import Topology
+    from nupa.topology.topology import Topology
 
 _log = logging.getLogger(__name__)
 _STEP = MEMORY_STEP_BYTES

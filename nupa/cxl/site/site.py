@@ -28,7 +28,7 @@ from nupa.cxl.site.site_capacity import WillingCapacity, halves
 from nupa.cxl.switch.physical_port import Binding
 from nupa.cxl.switch.stack import Stack
 from nupa.cxl.switch.switch import Switch
-from nupa.fabric.topology import Link, Topology
+from nupa.topology.topology import Link, Topology
 
 _BRIDGE_BASE = 1 << 40  # of a host's memory map: above what its devices' windows need
 _WINDOW_BASE = 1 << 36

@@ -14,7 +14,7 @@ from nupa.cxl.function.port import Port, downstream_port
 from nupa.cxl.link.wire import Wire
 from nupa.cxl.switch.pbr import At, PbrError, PbrFabric
 from nupa.cxl.switch.switch import Switch
-from nupa.fabric.topology import Link, Topology
+from nupa.topology.topology import Link, Topology
 
 
 class Passage(NamedTuple):

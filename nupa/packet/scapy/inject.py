@@ -19,6 +19,7 @@ from nupa.core.inject import TIMEOUT_S, Injector, Outcome, Reason, expected_psn
 from nupa.packet.tables.transport import RNR_NAK, SYNDROMES, syndrome_text
 
 if TYPE_CHECKING:
+    from nupa.core.open_fabric import OpenFabric
     from nupa.core.segment import HostInfo
     from nupa.fabric import Fabric
 
@@ -88,7 +89,7 @@ def _send(
 
 
 def frame_of(
-    fabric: Fabric, source: HostInfo, packet: Packet | bytes, to: str | int | None = None
+    fabric: OpenFabric, source: HostInfo, packet: Packet | bytes, to: str | int | None = None
 ) -> bytes:
     """The Ethernet frame for *packet*: BTH/…, UDP/…, IP/… or Ether/…, or bytes of a whole frame.
 
@@ -117,7 +118,7 @@ def frame_of(
     return bytes(packet)
 
 
-def _address(ip: Any, fabric: Fabric, source: HostInfo, to: str | int | None) -> None:
+def _address(ip: Any, fabric: OpenFabric, source: HostInfo, to: str | int | None) -> None:
     _default(ip, "src", _address_of(source, ip))
     if "dst" not in ip.fields:
         qpn = ip.getlayer("BTH").dqpn
@@ -131,7 +132,7 @@ def _address_of(host: HostInfo, ip: Any) -> str:
     return "fe80::" + in6_mactoifaceid(host.mac).lower()
 
 
-def _mac_of(fabric: Fabric, ip: Any) -> str:
+def _mac_of(fabric: OpenFabric, ip: Any) -> str:
     for host in fabric.hosts:
         if ip is not None and ip.dst == _address_of(host, ip):
             return host.mac

@@ -13,7 +13,7 @@ from nupa.cxl.media.dcd import DynamicCapacity
 from nupa.cxl.media.extents import Region
 from nupa.cxl.media.parts import Memory, PartedMedia, SparseFile
 from nupa.cxl.switch.switch import Switch
-from nupa.fabric.topology import Link
+from nupa.topology.topology import Link
 
 from .ledger import Ledger
 

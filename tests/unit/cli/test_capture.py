@@ -17,10 +17,10 @@ from scapy.layers.l2 import Ether
 
 from nupa.cli import main
 from nupa.fabric import Fabric
-from nupa.fabric.topology import star
 from nupa.packet.pcapng.reader import OUTBOUND, Reader, Writer
 from nupa.packet.scapy.transport import BTH
 from nupa.packet.tables.record import LINKTYPE_ETHERNET
+from nupa.topology.topology import star
 
 
 @pytest.fixture

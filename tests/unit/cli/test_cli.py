@@ -15,7 +15,7 @@ import pytest
 from nupa.cli import commands, main
 from nupa.doctor.machine import LIMITED, MISSING, OK, Check
 from nupa.fabric import Fabric, registry
-from nupa.fabric.topology import star
+from nupa.topology.topology import star
 
 Run = Callable[..., str]
 

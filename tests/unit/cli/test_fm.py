@@ -17,8 +17,8 @@ from nupa.cli import main
 from nupa.cxl.fm.server import Server, path_of
 from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric
-from nupa.fabric.topology import Host, Switch, Topology, Trunk, star
 from nupa.memory.window import Window
+from nupa.topology.topology import Host, Switch, Topology, Trunk, star
 
 STEP = 256 << 20
 Run = Callable[..., str]

@@ -11,7 +11,7 @@ import pytest
 
 from nupa.cli import main
 from nupa.fabric import Fabric
-from nupa.fabric.topology import star
+from nupa.topology.topology import star
 
 Run = Callable[..., str]
 

@@ -17,7 +17,7 @@ import pytest
 
 import nupa
 from nupa.fabric import Fabric, registry
-from nupa.fabric.topology import star
+from nupa.topology.topology import star
 
 NUPA = (sys.executable, "-m", "nupa.cli")
 DEADLINE_S = 30
@@ -208,6 +208,6 @@ def test_a_start_imports_nothing_that_takes_long() -> None:
         timeout=DEADLINE_S,
     )
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "nupa.fabric.topology" in loaded
+    assert "nupa.topology.topology" in loaded
     slow = {"cffi", "ctypes", "dataclasses", "json", "pathlib", "shutil", "subprocess", "tomllib"}
     assert not loaded & slow

@@ -11,7 +11,7 @@ from nupa._engine import lib
 from nupa.core.attachment import attach
 from nupa.core.mover import Mover
 from nupa.fabric import Fabric, FabricError, LocalError
-from nupa.fabric.topology import star
+from nupa.topology.topology import star
 from nupa.verbs import Context, PyverbsRDMAError
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ring of csrc/engine/channel/ring.h against a deque: whatever is done to it, in whatever order."""
+"""The ring of channel/ring.h against a deque: whatever is done to it, in whatever order."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nupa.core.segment import Flow
 from nupa.fabric import Fabric
 from nupa.fabric.counters import NAMES, count
-from nupa.fabric.topology_file import load
+from nupa.topology.file import load
 
 
 def counters(fabric: Fabric, flows: Sequence[Flow]) -> dict[str, dict[str, int]]:

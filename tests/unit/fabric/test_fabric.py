@@ -18,8 +18,8 @@ import pytest
 from nupa.base.holders import dying_are_gone
 from nupa.core.segment import Segment
 from nupa.fabric import Fabric, FabricError, LocalError, registry
-from nupa.fabric.topology import Host, SegmentConfig, Switch, Topology, star
-from nupa.fabric.topology_file import load
+from nupa.topology.file import load
+from nupa.topology.topology import Host, SegmentConfig, Switch, Topology, star
 from nupa.verbs import Context
 
 SMALL = SegmentConfig(

@@ -16,7 +16,7 @@ from nupa.base import quantity
 from nupa.core.place import find_port
 from nupa.fabric import Fabric, Fault, FaultKind, LocalError
 from nupa.fabric.fault import KINDS
-from nupa.fabric.topology import Host, Switch, Topology, Trunk
+from nupa.topology.topology import Host, Switch, Topology, Trunk
 
 U64 = st.integers(0, (1 << 64) - 1)
 

@@ -99,7 +99,7 @@ def test_options_are_for_names_of_kinds(port: FabricPort) -> None:
 def test_a_named_fabric_has_them_for_all_who_open_it(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nupa.fabric.topology import star
+    from nupa.topology.topology import star
 
     monkeypatch.setenv("NUPA_DIR", str(tmp_path_factory.mktemp("fabrics")))
     with Fabric.create("lab", star(2)) as ours, Fabric.open("lab") as theirs:

@@ -16,7 +16,7 @@ import pytest
 from nupa.cli import main
 from nupa.fabric import Fabric, LocalError
 from nupa.fabric.counters import HW_NAMES
-from nupa.fabric.topology import star
+from nupa.topology.topology import star
 from nupa.verbs import AH, AHAttr, GlobalRoute, SendWR
 from nupa.verbs import enums as e
 

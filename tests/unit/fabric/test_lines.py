@@ -15,8 +15,8 @@ from nupa.cli import main
 from nupa.core.watch import Watch
 from nupa.fabric import Fabric
 from nupa.fabric.lines import NAMES, Lines, requests, written
-from nupa.fabric.topology import star
 from nupa.packet.tables import cxl_cache as cache_tables
+from nupa.topology.topology import star
 from tests.unit.capture.watched import rest, send
 from tests.unit.conftest import Pair
 

@@ -30,8 +30,8 @@ from nupa.cxl.fm.lines import SocketLine
 from nupa.cxl.fm.manager import Manager
 from nupa.cxl.fm.server import Server, path_of
 from nupa.fabric import Fabric, LocalError, NupaError, registry
-from nupa.fabric.topology import star
 from nupa.netdev import state as net_state
+from nupa.topology.topology import star
 from nupa.vm import agent, cache, launch
 from nupa.vm import state as vm_state
 from nupa.vm.place import parent, place_of, try_lock

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nupa.fabric.topology import (
+from nupa.topology.topology import (
     HOPS_MAX,
     HOSTS_MAX,
     NAME_BYTES_MAX,

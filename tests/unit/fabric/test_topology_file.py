@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nupa.base.toml_table import FILE_BYTES_MAX
-from nupa.fabric.topology import (
+from nupa.topology.file import load, parse, presets
+from nupa.topology.toml_table import FILE_BYTES_MAX
+from nupa.topology.topology import (
     Host,
     Link,
     MemoryDevice,
@@ -18,8 +19,7 @@ from nupa.fabric.topology import (
     TopologyError,
     Trunk,
 )
-from nupa.fabric.topology import star as make_star
-from nupa.fabric.topology_file import load, parse, presets
+from nupa.topology.topology import star as make_star
 
 
 def parts(topology: Topology) -> tuple[object, ...]:

@@ -14,8 +14,8 @@ import pytest
 from nupa.base import quantity
 from nupa.base.quantity import byte_count, say_bytes
 from nupa.fabric import Fabric, FabricError, LocalError, Region
-from nupa.fabric.topology import SegmentConfig, star
 from nupa.memory import pool
+from nupa.topology.topology import SegmentConfig, star
 from nupa.verbs import Context
 
 EXTENT = 65536

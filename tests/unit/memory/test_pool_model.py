@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from nupa.fabric import Fabric, NupaError, Region, Window
-from nupa.fabric.topology import SegmentConfig, star
+from nupa.topology.topology import SegmentConfig, star
 
 T = TypeVar("T")
 EXTENT = 4096

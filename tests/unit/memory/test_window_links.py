@@ -11,9 +11,9 @@ from contextlib import ExitStack
 import pytest
 
 from nupa.fabric import Fabric, FabricError, LocalError
-from nupa.fabric.topology import Host, SegmentConfig, Switch, Topology, Trunk, star
 from nupa.memory import atomic_fetch_add
 from nupa.memory.window import Window, WindowError
+from nupa.topology.topology import Host, SegmentConfig, Switch, Topology, Trunk, star
 from nupa.verbs import Context
 
 ONES = b"\xff" * 4

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nupa.fabric import Fabric, LocalError
-from nupa.fabric.topology import star
 from nupa.netdev import address
 from nupa.netdev.interface import Spec
+from nupa.topology.topology import star
 
 
 def test_addresses_follow_from_the_hosts() -> None:

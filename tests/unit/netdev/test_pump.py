@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import Fabric
-from nupa.fabric.topology import star
+from nupa.topology.topology import star
 
 DEADLINE_S = 30
 PUMP = (sys.executable, "-P", "-m", "nupa.netdev.pump")

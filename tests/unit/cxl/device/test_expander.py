@@ -13,7 +13,7 @@ from nupa.cxl.media.cdat import Data, Dslbis
 from nupa.cxl.media.media import MediaError, anonymous
 from nupa.cxl.media.parts import Memory, PartedMedia
 from nupa.cxl.media.performance import bandwidth_mbps
-from nupa.fabric.topology import SPEEDS_MTPS, Link
+from nupa.topology.topology import SPEEDS_MTPS, Link
 
 UNIT = 256 << 20
 

@@ -35,8 +35,8 @@ from nupa.cxl.link.pbr_messages import PbrDrs, PbrNdr, PbrReq, PbrRwD
 from nupa.cxl.site import rates
 from nupa.cxl.site.flit_port import FlitPort, Hop, pids_of
 from nupa.cxl.site.site import Site
-from nupa.fabric.topology import Host as Place
-from nupa.fabric.topology import Switch, Topology, Trunk
+from nupa.topology.topology import Host as Place
+from nupa.topology.topology import Switch, Topology, Trunk
 from tests.unit.cxl.rack import STEP
 
 LINE = bytes(range(64))

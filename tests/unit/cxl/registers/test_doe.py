@@ -25,7 +25,7 @@ from nupa.cxl.media.performance import (
     switch_cdat,
 )
 from nupa.cxl.registers.block import Registers
-from nupa.fabric.topology import SPEEDS_MTPS, WIDTHS_LANES, Link
+from nupa.topology.topology import SPEEDS_MTPS, WIDTHS_LANES, Link
 
 MEMORY_BYTES = 256 << 20
 TABLE = device_cdat([Range(0, MEMORY_BYTES)], Link(8))

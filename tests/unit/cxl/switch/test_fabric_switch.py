@@ -19,7 +19,7 @@ from nupa.cxl.media.parts import Memory, PartedMedia, SparseFile
 from nupa.cxl.media.pool_store import PoolStore
 from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric, FabricError, FabricManager  # type: ignore[attr-defined]
-from nupa.fabric.topology import Link, MemoryDevice, SegmentConfig, Topology, star
+from nupa.topology.topology import Link, MemoryDevice, SegmentConfig, Topology, star
 
 MIB = 1 << 20
 STEP = 256 * MIB

@@ -17,10 +17,10 @@ from nupa.cxl.registers.pcie_tables import PCIE_ID
 from nupa.cxl.site.fabric_switch import FabricSite
 from nupa.cxl.switch.pbr import At
 from nupa.fabric import Fabric, FabricManager
-from nupa.fabric.topology import Host as HostOf
-from nupa.fabric.topology import MemoryDevice, SegmentConfig, Switch, Topology, Trunk, star
-from nupa.fabric.topology_file import load
 from nupa.fabric.wiring import topology_of
+from nupa.topology.file import load
+from nupa.topology.topology import Host as HostOf
+from nupa.topology.topology import MemoryDevice, SegmentConfig, Switch, Topology, Trunk, star
 
 STEP = 256 << 20
 ONES = b"\xff" * 4

@@ -23,8 +23,8 @@ from nupa.cxl.registers.config import walk_extended
 from nupa.cxl.registers.ext_tables import DOE_ID
 from nupa.cxl.site.site import Site
 from nupa.cxl.switch.physical_port import UnbindMode
-from nupa.fabric.topology import SPEEDS_MTPS, Link, Switch, Topology
-from nupa.fabric.topology import Host as Place
+from nupa.topology.topology import SPEEDS_MTPS, Link, Switch, Topology
+from nupa.topology.topology import Host as Place
 
 MIB = 1 << 20
 STEP = 256 * MIB

@@ -15,7 +15,7 @@ from nupa.cxl.media.performance import SWITCH_PS
 from nupa.cxl.site.site import Site
 from nupa.cxl.switch.pbr import PIDS, At, PbrError
 from nupa.cxl.switch.stack import Stack
-from nupa.fabric.topology import Host, Switch, Topology, Trunk
+from nupa.topology.topology import Host, Switch, Topology, Trunk
 from tests.unit.cxl.witness import Witness
 
 STEP = 256 << 20

@@ -9,8 +9,8 @@ from ipaddress import IPv6Address
 import pytest
 
 from nupa.fabric import Fabric, LocalError, Topology
-from nupa.fabric.topology import star
 from nupa.netdev.address import unique_local
+from nupa.topology.topology import star
 from nupa.verbs import (
     CQ,
     GID,

@@ -8,8 +8,8 @@ from scapy.layers.inet import IP
 
 from nupa.core.watch import Watch
 from nupa.fabric import Fabric
-from nupa.fabric.topology import Host, Switch, Topology
 from nupa.packet.scapy.transport import BTH
+from nupa.topology.topology import Host, Switch, Topology
 from nupa.verbs import (
     AH,
     GID,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a fabric is made of: hosts, switches, links, and the routes that follow from them.
 
-Plain values, checked when made; no file and no segment.  `topology_file` reads them from TOML.
+Plain values, checked when made; no file and no segment.  `file.py` reads them from TOML.
 Named tuples, not dataclasses: `nupa run` makes some, and dataclasses takes 15 ms to import.
 """
 

@@ -33,9 +33,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nupa.base import toml_table
-from nupa.base.toml_table import Table
-from nupa.fabric.topology import (
+from nupa.topology import toml_table
+from nupa.topology.toml_table import Table
+from nupa.topology.topology import (
     HOSTS_MAX,
     PORTS_MAX,
     SPEEDS_MTPS,

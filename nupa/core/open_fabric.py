@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""An open fabric as verbs, netdev and memory see it: hosts, ports, processes, channels."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from nupa.base.closing import Closing
+from nupa.base.errors import LocalError
+from nupa.core.segment import Contact, HostInfo, PortInfo, Segment, SlotInfo
+
+
+class OpenFabric(Closing):
+    """A segment that is mapped in this process.  nupa.fabric.Fabric makes, finds and removes it."""
+
+    _segment: Segment
+
+    @property
+    def handle(self) -> Any:
+        """The C `struct nupa_fabric *`, for the layers above.  LocalError once closed."""
+        return self._segment.handle
+
+    @property
+    def name(self) -> str:
+        return self._segment.name
+
+    @property
+    def path(self) -> str:
+        """Of the segment; empty for a fabric of this process alone."""
+        return self._segment.path
+
+    @property
+    def generation(self) -> str:
+        """Another one for each fabric that is made, also of the same name."""
+        return f"{self._segment.generation:016x}"
+
+    @property
+    def auto(self) -> bool:
+        """Made by `nupa run`: goes with its last user."""
+        return self._segment.auto
+
+    @property
+    def hosts(self) -> tuple[HostInfo, ...]:
+        return self._segment.hosts()
+
+    @property
+    def ports(self) -> tuple[PortInfo, ...]:
+        """With their state now."""
+        return self._segment.ports()
+
+    def host(self, which: str | int) -> HostInfo:
+        """The host of that name, else of that index.  LocalError if there is none (ENOENT)."""
+        hosts = self.hosts
+        for host in hosts:
+            if which in (host.name, host.index) or which == str(host.index):
+                return host
+        known = ", ".join(host.name for host in hosts)
+        raise LocalError(
+            f"the fabric {self.name!r} has no host {which!r}: its hosts are {known}", errno.ENOENT
+        )
+
+    def control_lock(self) -> AbstractContextManager[None]:
+        """Held while the fabric is changed: watches, faults, ports."""
+        return nullcontext()
+
+    def processes(self) -> list[SlotInfo]:
+        """The attachments of living processes."""
+        self._segment.reap()
+        # A slot that is being cleared bears the number of the process that does it.
+        return [slot for slot in self._segment.slots() if slot.alive and slot.state != "reaping"]
+
+    def evict(self, host: str | int) -> int:
+        """Frees what other kernels' processes have on *host*: for who knows that their kernel has
+        ended, as `nupa vm` does of a guest.  How many there were."""
+        return self._segment.evict(self.host(host).index)
+
+    def net_counters(self) -> dict[int, dict[str, int]]:
+        """By the number of each host whose network interface is served: `struct nupa_net_counters`
+        of its queues, added."""
+        sums: dict[int, dict[str, int]] = {}
+        for slot in self.processes():
+            if slot.net_queue:
+                counters = self._segment.net_counters(slot.slot)
+                before = sums.get(slot.host, {})
+                sums[slot.host] = {key: before.get(key, 0) + n for key, n in counters.items()}
+        return sums
+
+    def hw_counters(self) -> dict[int, dict[str, int]]:
+        """By the number of each host: what programs there dropped, did again or did not believe,
+        and what faults did to them, also those that have ended: `struct nupa_hw_counters`.  What
+        each name means: `nupa.fabric.counters.HW_NAMES`."""
+        return {host.index: self._segment.hw_counters(host.index) for host in self.hosts}
+
+    def contacts(self) -> list[Contact]:
+        """The channels that are open between living processes, by slot."""
+        processes, found = self.processes(), []
+        for a in processes:
+            for b in processes:
+                mover = self._segment.mover(a.slot, b.slot) if a is not b else None
+                if mover is not None:
+                    found.append(Contact(a, b, mover))
+        return found
