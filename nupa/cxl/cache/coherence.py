@@ -8,14 +8,11 @@ which device an address is of, nor what is in memory.  csrc/cxl/snoop.h, csrc/cx
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from nupa._engine import ffi, lib
 from nupa.base.errors import LocalError
 from nupa.cxl.media.parts import LINE_BYTES, Memory
-
-if TYPE_CHECKING:
-    from nupa.cxl.host.bus import Bus
 
 _NO_CACHE = 64  # the host of messages of who has no cache
 _CHUNK = 256
@@ -130,15 +127,6 @@ class Filter:
         answer = lib.nupa_cxl_memory_set_snoop(memory.handle, _natural(sets), _natural(ways))
         _must(answer, f"a snoop filter of {sets} sets, {ways} ways")
         self.memory = memory
-
-    @classmethod
-    def at(cls, bus: Bus, hpa: int, *, sets: int = 1024, ways: int = 8) -> Filter:
-        """Of the memory that *hpa* of the host of *bus* is in.  LocalError: there is none."""
-        device, dpa = bus.find(hpa) or (None, 0)
-        for part in bus.media(device).parts if device else ():
-            if part.dpa <= dpa < part.end:
-                return cls(part.memory, sets=sets, ways=ways)
-        raise LocalError(f"{hpa:#x}: no memory of a device is there")
 
     def counts(self, host: int | None = None) -> Counts:
         """Of *host*, or all.  LocalError: no host has this number."""

@@ -19,7 +19,7 @@ from weakref import WeakMethod, WeakSet
 
 from nupa._engine import ffi, lib
 from nupa.base.errors import LocalError, RemoteError
-from nupa.cxl.cache.coherence import Cache, CacheShape
+from nupa.cxl.cache.coherence import Cache, CacheShape, Filter
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.port import Port
 from nupa.cxl.host.bus_errors import is_isolated, isolate, leave_traces
@@ -204,6 +204,14 @@ class Bus:
             if backed.number == device[0]:
                 return each, int(dpa[0])
         return None
+
+    def filter_at(self, hpa: int, *, sets: int = 1024, ways: int = 8) -> Filter:
+        """A snoop filter on the memory that *hpa* is in.  LocalError: there is none."""
+        device, dpa = self.find(hpa) or (None, 0)
+        for part in self.media(device).parts if device else ():
+            if part.dpa <= dpa < part.end:
+                return Filter(part.memory, sets=sets, ways=ways)
+        raise LocalError(f"{hpa:#x}: no memory of a device is there")
 
     def media(self, device: Type3) -> PartedMedia:
         """What is behind its addresses.  LocalError: it is not plugged in."""

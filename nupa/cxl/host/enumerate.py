@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from nupa.base.errors import LocalError
-from nupa.cxl.host.root import Bdf, RootComplex
+from nupa.cxl.host.root import RootComplex
+from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.registers import component, dvsec_tables
 from nupa.cxl.registers.config import walk
 from nupa.cxl.registers.pcie_tables import PCIE_ID, PortType

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 from nupa.cxl.host.enumerate import Found
-from nupa.cxl.host.root import Bdf, RootComplex
+from nupa.cxl.host.root import RootComplex
+from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.registers.config import walk
 from nupa.cxl.registers.pcie_tables import PCIE_ID
 

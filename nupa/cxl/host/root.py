@@ -10,30 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from threading import RLock
-from typing import NamedTuple
 
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.function import Function, Place, find_function, find_place
 from nupa.cxl.function.hdm import DecoderSet
 from nupa.cxl.function.port import Port
+from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.registers import component
 from nupa.cxl.registers import component_tables as tables
 from nupa.cxl.registers.component import Component
-
-
-class Bdf(NamedTuple):
-    """Bus, device and function: where a request for configuration goes."""
-
-    bus: int
-    device: int = 0
-    function: int = 0
-
-    @property
-    def devfn(self) -> int:
-        return self.device << 3 | self.function
-
-    def __str__(self) -> str:
-        return f"{self.bus:02x}:{self.device:02x}.{self.function:x}"
 
 
 class HostBridge:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from nupa.base.errors import RemoteError
 from nupa.cxl.function.function import Bridge, Function, Place
-from nupa.cxl.host.root import Bdf, RootComplex
+from nupa.cxl.host.root import RootComplex
+from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.link.tlp import HOST, Completion, ConfigRequest, CplStatus, MemRequest, unpack
 from nupa.cxl.registers.block import CONFIG_BYTES, AccessError, check_access
 from nupa.cxl.registers.config import BYTES as CONFIG_SPACE_BYTES

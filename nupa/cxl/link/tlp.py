@@ -13,7 +13,7 @@ from struct import Struct
 from typing import ClassVar
 
 from nupa.base.errors import LocalError
-from nupa.cxl.host.root import Bdf
+from nupa.cxl.link.bdf import Bdf
 
 _MEM, _CFG0, _CFG1, _CPL = 0x00, 0x04, 0x05, 0x0A  # 2.2.1.1, table 2-3
 _DATA, _FOUR_DW = 2, 1  # bits of Fmt

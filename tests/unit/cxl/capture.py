@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nupa.cxl.host.root import Bdf
+from nupa.cxl.link.bdf import Bdf
 
 CAPTURE: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "data/linux_guest.json").read_text()

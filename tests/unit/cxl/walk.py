@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nupa.cxl.host.root import Bdf, RootComplex
+from nupa.cxl.host.root import RootComplex
+from nupa.cxl.link.bdf import Bdf
 
 MIB = 1 << 20
 ONES = 0xFFFFFFFF

@@ -221,9 +221,9 @@ def test_hosts_of_a_switch_cache_what_is_shared_until_it_is_taken_away() -> None
             size = 0 if number else 2 << 20
             fm.capacity(2).add(number, 1, size, tag=tag, policy=policy)
             host.bus.use_cache(CacheShape(number))
-        snoops = Filter.at(site.host(0).bus, regions[0].base)
+        snoops = site.host(0).bus.filter_at(regions[0].base)
         with pytest.raises(LocalError, match="no memory of a device"):
-            Filter.at(site.host(0).bus, regions[0].base + (2 << 20))
+            site.host(0).bus.filter_at(regions[0].base + (2 << 20))
         with pytest.raises(LocalError):
             site.host(0).bus.use_cache(CacheShape(5))
         one, other = regions

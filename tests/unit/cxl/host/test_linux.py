@@ -15,7 +15,7 @@ import pytest
 from nupa.cxl.host.decode import Window
 from nupa.cxl.host.enumerate import Found
 from nupa.cxl.host.host import Host
-from nupa.cxl.host.root import Bdf
+from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.registers import component, device_tables
 from nupa.cxl.registers import component_tables as tables
 from nupa.cxl.registers import dvsec_tables as dvsec

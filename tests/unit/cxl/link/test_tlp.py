@@ -10,8 +10,8 @@ import pytest
 from nupa.base.errors import RemoteError
 from nupa.cxl.host.decode import Window, below
 from nupa.cxl.host.host import Host
-from nupa.cxl.host.root import Bdf
 from nupa.cxl.host.tlp_root import TlpHop, TlpRoot
+from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.link.tlp import Completion, ConfigRequest, CplStatus, MemRequest, TlpError, unpack
 from nupa.cxl.registers.block import AccessError
 from nupa.cxl.registers.config import ConfigSpace

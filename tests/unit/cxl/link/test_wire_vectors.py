@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scapy.packet import Packet
 
-from nupa.cxl.host.root import Bdf
+from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.link.flit import Flit, Format, pack, unpack
 from nupa.cxl.link.messages import M2SReq, M2SRwD, Message, Request, S2MDrs, S2MNdr
 from nupa.cxl.link.tlp import Completion, ConfigRequest, CplStatus, MemRequest

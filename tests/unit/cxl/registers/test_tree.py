@@ -10,7 +10,7 @@ import pytest
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.function import Function
 from nupa.cxl.function.port import Port, downstream_port, root_port, upstream_port
-from nupa.cxl.host.root import Bdf
+from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.registers import component, device_tables
 from nupa.cxl.registers import dvsec_tables as dvsec
 from nupa.cxl.registers.block import Registers

@@ -10,8 +10,9 @@ import pytest
 
 from nupa.cxl.host.bus import MemoryAccessError, Status
 from nupa.cxl.host.host import Host
-from nupa.cxl.host.root import Bdf, RootComplex
+from nupa.cxl.host.root import RootComplex
 from nupa.cxl.host.window import HostWindow
+from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.registers.config import walk
 from nupa.cxl.registers.pcie_tables import PCIE_ID
 from nupa.cxl.site.fabric_switch import FabricSite
