@@ -15,8 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-EXIT_ERROR = 1
-EXIT_USAGE = 2
+from nupa.cli.common.command import EXIT_ERROR, Help, Parser, fail
 
 _EPILOG = """\
 examples:
@@ -39,25 +38,6 @@ def commands() -> list[str]:
             e.name.removesuffix(".py") for e in entries if e.is_dir() or e.name.endswith(".py")
         ]
     return sorted(name for name in names if not name.startswith("_"))
-
-
-class Help(argparse.RawDescriptionHelpFormatter):
-    """Help with examples.  argparse asks shutil for the width, also where no help is printed, and
-    shutil takes 8 ms to import."""
-
-    def __init__(self, prog: str) -> None:
-        try:
-            columns = os.get_terminal_size().columns
-        except OSError:
-            columns = 80
-        super().__init__(prog, width=max(columns - 2, 40))
-
-
-class Parser(argparse.ArgumentParser):
-    """One line for a wrong command line, as for every other error."""
-
-    def error(self, message: str) -> object:  # type: ignore[override]
-        self.exit(EXIT_USAGE, f"nupa: {message}; see `{self.prog} --help`\n")
 
 
 def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
@@ -101,10 +81,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_ERROR
     except KeyboardInterrupt:
         return 130
-    return code
-
-
-def fail(message: str, code: int = EXIT_ERROR) -> int:
-    """Says it on stderr, in one line; returns *code*."""
-    print(f"nupa: {' '.join(message.split())}", file=sys.stderr)
     return code

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     import tempfile
 
     from nupa.base.progress import Progress
-    from nupa.cli import EXIT_USAGE, fail
+    from nupa.cli.common.command import EXIT_USAGE, fail
     from nupa.measure import chart, plot, results, suite
     from nupa.programs.cpus import busy_cpus, load_note, pick_two
     from nupa.programs.fabric import movers, temporary_fabric

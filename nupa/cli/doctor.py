@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli import EXIT_ERROR, Help
+from nupa.cli.common.command import EXIT_ERROR, Help
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -30,7 +30,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
     from nupa.doctor.machine import MISSING, OK, check_all
 
     checks = list(check_all())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli import EXIT_USAGE, Help, Parser, fail
+from nupa.cli.common.command import EXIT_USAGE, Help, Parser, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -133,7 +133,7 @@ def _fault(args: argparse.Namespace) -> Fault:
 
 
 def _add(fabric: Fabric, place: str, fault: Fault, *, as_json: bool) -> int:
-    from nupa.cli._text import print_json
+    from nupa.cli.common.text import print_json
 
     entry = fabric.add_fault(place, fault)
     if as_json:
@@ -151,7 +151,7 @@ def _command(entry: FaultEntry) -> str:
 
 
 def _ls(fabric: Fabric, *, as_json: bool) -> int:
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
 
     entries = fabric.faults()
     if as_json:

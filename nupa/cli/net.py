@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli import EXIT_ERROR, Help, fail
+from nupa.cli.common.command import EXIT_ERROR, Help, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -172,7 +172,7 @@ def _down(args: argparse.Namespace) -> int:
 
 
 def _ls(args: argparse.Namespace) -> int:
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
     from nupa.fabric import FabricError
     from nupa.netdev import state
     from nupa.netdev.view import interfaces

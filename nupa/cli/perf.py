@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Literal
 
-from nupa.cli import Help, fail
+from nupa.cli.common.command import Help, fail
 from nupa.core.mover import BETWEEN_PROCESSES
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from contextlib import ExitStack
 
     from nupa.base.progress import Progress
-    from nupa.cli._text import print_json
+    from nupa.cli.common.text import print_json
     from nupa.fabric import Fabric
     from nupa.measure import chart, perf
     from nupa.programs.cpus import pick_two

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli import EXIT_USAGE, Help, fail
+from nupa.cli.common.command import EXIT_USAGE, Help, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -121,7 +121,7 @@ def _add(
 def region_table(regions: list[dict[str, Any]]) -> str:
     """Of what Region.as_dict() says of each."""
     from nupa.base.quantity import say_bytes
-    from nupa.cli._text import table
+    from nupa.cli.common.text import table
 
     rows = [
         [
@@ -141,7 +141,7 @@ def region_table(regions: list[dict[str, Any]]) -> str:
 
 
 def _ls(args: argparse.Namespace, pool: Pool) -> int:
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
 
     if args.leaks:
         leaks = pool.leaks()
@@ -168,7 +168,7 @@ def _ls(args: argparse.Namespace, pool: Pool) -> int:
 
 def _alloc(args: argparse.Namespace, pool: Pool) -> int:
     from nupa.base.quantity import say_bytes
-    from nupa.cli._text import print_json
+    from nupa.cli.common.text import print_json
 
     share = args.share if args.share == "all" else [host for host in args.share.split(",") if host]
     region = pool.alloc(
@@ -204,7 +204,7 @@ def _named(word: str) -> str | int:
 
 def _quota(args: argparse.Namespace, pool: Pool) -> int:
     from nupa.base.quantity import say_bytes
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
 
     if args.size is not None:
         pool.set_quota(args.host, args.bytes)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli import Help
+from nupa.cli.common.command import Help
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from nupa.cli import EXIT_USAGE, Help, fail
+from nupa.cli.common.command import EXIT_USAGE, Help, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -57,7 +57,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from nupa.base.errors import NupaError
-    from nupa.cli._text import print_json
+    from nupa.cli.common.text import print_json
 
     try:
         report = _replay(args)

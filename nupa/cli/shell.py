@@ -7,7 +7,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from nupa.cli import Help
+from nupa.cli.common.command import Help
 from nupa.core.mover import Mover
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli import Help
+from nupa.cli.common.command import Help
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -45,7 +45,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from nupa.cli._text import print_json
+    from nupa.cli.common.text import print_json
     from nupa.core.channel import channels
     from nupa.fabric import Fabric
 
@@ -72,7 +72,7 @@ def _interfaces(name: str) -> list[dict[str, Any]]:
 
 
 def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
-    from nupa.cli._text import table
+    from nupa.cli.common.text import table
 
     auto = ", goes with its last user" if shown["auto"] else ""
     hosts = [
@@ -151,7 +151,7 @@ def _error_rows(hosts: list[dict[str, Any]]) -> list[list[Any]]:
 
 
 def _cache_table(hosts: list[dict[str, Any]]) -> str:
-    from nupa.cli._text import table
+    from nupa.cli.common.text import table
     from nupa.fabric.lines import NAMES
 
     rows = [[host["name"], *[host["cache_requests"][name] for name in NAMES]] for host in hosts]
@@ -159,7 +159,7 @@ def _cache_table(hosts: list[dict[str, Any]]) -> str:
 
 
 def _interface_table(interfaces: list[dict[str, Any]]) -> str:
-    from nupa.cli._text import table
+    from nupa.cli.common.text import table
 
     def dropped(counters: dict[str, int]) -> int:
         return sum(counters.get(name, 0) for name in _DROPS)

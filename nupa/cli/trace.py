@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli import Help, fail
+from nupa.cli.common.command import Help, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace, index: Index) -> None:
     import sys
 
-    from nupa.cli._text import print_json
+    from nupa.cli.common.text import print_json
     from nupa.diagram.draw import listing, text
     from nupa.diagram.find.transfer import MARKS
 
@@ -133,7 +133,7 @@ def _list(args: argparse.Namespace, index: Index) -> None:
 
 
 def _draw(args: argparse.Namespace, index: Index) -> None:
-    from nupa.cli._text import print_json
+    from nupa.cli.common.text import print_json
     from nupa.diagram.draw.story import read_story
 
     story = read_story(index, _find(args, index), everything=args.all)

@@ -10,7 +10,7 @@ import argparse
 import importlib
 from typing import TYPE_CHECKING
 
-from nupa.cli import Help
+from nupa.cli.common.command import Help
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli import Help
+from nupa.cli.common.command import Help
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -39,7 +39,7 @@ def add_parser(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from nupa.base.errors import LocalError
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
     from nupa.cxl.registers.tables import blocks
 
     known = blocks()
@@ -77,7 +77,7 @@ def _object(block: Block) -> dict[str, Any]:
 
 
 def _text(block: Block) -> str:
-    from nupa.cli._text import table
+    from nupa.cli.common.text import table
 
     rows = [
         (row.name, f"{row.offset:#05x}", row.bits, row.access, f"{row.reset:#x}", row.section)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli import Help
+from nupa.cli.common.command import Help
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -63,7 +63,7 @@ def _count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
     from nupa.cxl.link.flit import Format
     from nupa.cxl.site import rates
 

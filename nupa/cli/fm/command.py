@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nupa.cli import Help
+from nupa.cli.common.command import Help
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -281,7 +281,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _ls(args: argparse.Namespace, fm: FabricManager) -> None:
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
 
     ports, switches = fm.ports(), fm.virtual_switches()
     if args.json:
@@ -342,7 +342,7 @@ def _port(args: argparse.Namespace, fm: FabricManager) -> None:
 
 
 def _lds(args: argparse.Namespace, fm: FabricManager) -> None:
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
 
     found, shares = fm.logical_devices(args.port), fm.bandwidth(args.port)
     if args.json:

@@ -92,7 +92,7 @@ def _tag(text: str) -> UUID:
 
 
 def ls(args: argparse.Namespace, fm: FabricManager) -> None:
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
 
     capacity = fm.capacity(args.port)
     info, (regions, limits) = capacity.info(), capacity.regions()
@@ -147,7 +147,7 @@ def release(args: argparse.Namespace, fm: FabricManager) -> None:
 
 
 def tags(args: argparse.Namespace, fm: FabricManager) -> None:
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
 
     found = fm.capacity(args.port).tags()
     if args.json:

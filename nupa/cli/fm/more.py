@@ -172,7 +172,7 @@ def _line(event: FmEvent) -> str:
 def events(args: argparse.Namespace, fm: FabricManager) -> None:
     import json
 
-    from nupa.cli._text import print_json
+    from nupa.cli.common.text import print_json
 
     if not args.follow:
         found = fm.events()
@@ -201,7 +201,7 @@ def send(args: argparse.Namespace, fm: FabricManager) -> None:
 
 def qos(args: argparse.Namespace, fm: FabricManager) -> None:
     from nupa.base.errors import LocalError
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
 
     now = fm.qos(args.port)
     changes = dict(args.change)
@@ -216,7 +216,7 @@ def qos(args: argparse.Namespace, fm: FabricManager) -> None:
 
 
 def bandwidth(args: argparse.Namespace, fm: FabricManager) -> None:
-    from nupa.cli._text import print_json, table
+    from nupa.cli.common.text import print_json, table
 
     if args.parts:
         fm.set_bandwidth(args.port, args.first, args.parts, limit=args.limit)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nupa.capture.beside import Beside, Wish
-from nupa.cli import fail
+from nupa.cli.common.command import fail
 from nupa.cli.run.program import WAITED
 from nupa.core.watch import parse_levels
 from nupa.fabric import Fabric

@@ -8,7 +8,7 @@ import errno
 import os
 from typing import NoReturn
 
-from nupa.cli import fail
+from nupa.cli.common.command import fail
 from nupa.cli.run.program import environment, run_on
 from nupa.fabric import Fabric, LocalError
 from nupa.netdev import namespace, state

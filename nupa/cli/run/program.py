@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import nupa
 from nupa.base.errors import NupaError
-from nupa.cli import EXIT_ERROR, fail
+from nupa.cli.common.command import EXIT_ERROR, fail
 from nupa.vm.place import bell_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli import Help
+from nupa.cli.common.command import Help
 from nupa.core.mover import Mover
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def _shell(args: argparse.Namespace) -> int:
 
 
 def _ls(args: argparse.Namespace) -> int:
-    from nupa.cli._text import print_json
+    from nupa.cli.common.text import print_json
     from nupa.cli.vm.machine import listed
     from nupa.vm.shown import machines
 

@@ -7,8 +7,8 @@ import argparse
 import sys
 
 from nupa.base.progress import Progress
-from nupa.cli import EXIT_USAGE, fail
-from nupa.cli._text import print_json
+from nupa.cli.common.command import EXIT_USAGE, fail
+from nupa.cli.common.text import print_json
 from nupa.cli.vm.machine import say
 from nupa.measure import chart
 from nupa.measure.contest import Report, render

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nupa.base.ownership import open_own
-from nupa.cli._text import table
+from nupa.cli.common.text import table
 from nupa.vm import boot, machine, state
 from nupa.vm.launch import printable
 from nupa.vm.place import Place, meant_name, place_of

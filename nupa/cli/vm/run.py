@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 
-from nupa.cli import fail
+from nupa.cli.common.command import fail
 from nupa.cli.run.program import EXIT_CANNOT_RUN, EXIT_NOT_FOUND, environment, run_on
 from nupa.fabric import Fabric, LocalError, RemoteError, default_topology
 from nupa.vm import agent, state
