@@ -34,10 +34,8 @@ examples:
 def commands() -> list[str]:
     """The names of all commands."""
     with os.scandir(__path__[0]) as entries:
-        names = [
-            e.name.removesuffix(".py") for e in entries if e.is_dir() or e.name.endswith(".py")
-        ]
-    return sorted(name for name in names if not name.startswith("_"))
+        found = {e.name.removesuffix(".py") for e in entries if e.is_dir() or e.name[-3:] == ".py"}
+    return sorted(name for name in found - {"common"} if not name.startswith("_"))
 
 
 def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
