@@ -7,7 +7,7 @@
 
 #include "abi/rdma_abi.h"
 
-/* csrc/librdmacm/rdma_internal.h: a channel and an id though no device is in the environment. */
+/* csrc/librdmacm/internal.h: a channel and an id though no device is in the environment. */
 struct rdma_event_channel *rdma_channel_open(void);
 int rdma_create_id_on(struct ibv_context *verbs, struct rdma_event_channel *channel,
 		      struct rdma_cm_id **id, void *context, enum rdma_port_space ps,

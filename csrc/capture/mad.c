@@ -2,7 +2,7 @@
  * Connection management as datagrams on QP 1 (IBTA 12.6, 12.11, annex A11), as far as the engine's
  * messages say it.  What they do not, as timeouts and LIDs, is what Linux sends or 0. */
 #include "capture/bytes.h"
-#include "librdmacm/cm/cm_internal.h"
+#include "librdmacm/cm/internal.h"
 #include "capture/watch_internal.h"
 
 #define MAD_BYTES 256u

@@ -2,7 +2,7 @@
  * What goes wrong around rdma_cm: processes that die or stop, links that are down, answers that
  * never come, messages that lie. */
 #include "tests/support/cm_end.h"
-#include "librdmacm/cm/cm_internal.h"
+#include "librdmacm/cm/internal.h"
 #include "tests/support/end.h"
 
 #include <poll.h>

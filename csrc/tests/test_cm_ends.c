@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Everything in rdma_cm that names a peer, a channel, a QP or an event channel, against each way in
- * which those end (the table in cm_internal.h), at each stage of a connection.  AddressSanitizer
- * sees what still names one afterwards. */
+ * which those end (the table in librdmacm/cm/internal.h), at each stage of a connection.
+ * AddressSanitizer sees what still names one afterwards. */
 #include "tests/support/cm_end.h"
-#include "librdmacm/cm/cm_internal.h"
+#include "librdmacm/cm/internal.h"
 #include "tests/support/end.h"
 
 #include <fcntl.h>

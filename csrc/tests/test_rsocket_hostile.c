@@ -2,7 +2,7 @@
  * Peers of an rsocket that speak verbs and lie: they end their connection, and harm nobody. */
 #include "tests/support/end.h"
 #include "tests/support/rs_end.h"
-#include "librdmacm/rsockets/rs_wire.h"
+#include "librdmacm/rsockets/wire.h"
 
 #include <arpa/inet.h>
 #include <endian.h>

@@ -15,7 +15,7 @@ enum nupa_op {
 	NUPA_OP_ATOMIC_RESP,
 	NUPA_OP_ACK,  /* all requests up to ack_psn are executed */
 	NUPA_OP_NAK,  /* request `psn` was not executed: see enum nupa_nak */
-	NUPA_OP_CM,   /* connection management: cm_internal.h */
+	NUPA_OP_CM,   /* connection management: librdmacm/cm/internal.h */
 	NUPA_OP_NET,  /* a frame of the netdev, or, without F_LAST, padding: net.c */
 	NUPA_OP_GONE, /* src_qpn was destroyed: its process's death is not its partner's business */
 	NUPA_OP_INJECT,   /* a packet made by hand: inject.c */

@@ -435,8 +435,8 @@ NUPA_ASSERT_SIZE(struct nupa_ring_header, 256);
 #define NUPA_EXTENT_OF_REGION 0x800000u
 
 /* rdma_cm's ports, a table for each host behind the pool.  A word (CAS) is a bound port and its
- * owner, see cm_ports.c; what a dead owner left is free.  The word of a host before the arenas
- * (CAS, 0 to 1) says that its table is backed (I4). */
+ * owner, see librdmacm/cm/ports.c; what a dead owner left is free.  The word of a host before the
+ * arenas (CAS, 0 to 1) says that its table is backed (I4). */
 struct nupa_cm_bucket {
 	NUPA_LINE_ALIGNED uint64_t words[NUPA_CM_BUCKET_WORDS];
 };

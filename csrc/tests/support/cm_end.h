@@ -4,7 +4,7 @@
 #ifndef NUPA_TESTS_CM_END_H
 #define NUPA_TESTS_CM_END_H
 
-#include "librdmacm/rdma_internal.h"
+#include "librdmacm/internal.h"
 #include "tests/support/runner.h"
 
 struct cm_side {

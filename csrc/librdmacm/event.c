@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Events: taken from a channel, completed with what happens in the program itself, acknowledged. */
+#include "librdmacm/internal.h"
+
+#include <stdlib.h>
+
+/* A thread may just be about to wait for an event of a channel that another one destroys, as that
+ * of rping is.  What it looks at stays for a while. */
+#define CLOSED_KEPT 64u
+
+/* --- channels ------------------------------------------------------------------------ */
+
+struct rdma_event_channel *rdma_channel_open(void)
+{
+	struct rdma_channel *channel = calloc(1, sizeof(*channel));
+	int error;
+
+	if (!channel)
+		return NULL;
+	error = nupa_cm_channel_open(&channel->cm);
+	if (error) {
+		free(channel);
+		errno = error;
+		return NULL;
+	}
+	channel->channel.fd = nupa_cm_channel_fd(channel->cm);
+	return &channel->channel;
+}
+
+struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	/* ENODEV where there is no device. */
+	return rdma_default_context() ? rdma_channel_open() : NULL;
+}
+
+void rdma_destroy_event_channel(struct rdma_event_channel *ibv)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	static struct rdma_channel *closed[CLOSED_KEPT];
+	static uint32_t next;
+	struct rdma_channel *channel = container_of(ibv, struct rdma_channel, channel), *oldest;
+
+	nupa_cm_channel_close(channel->cm);
+	pthread_mutex_lock(&mutex);
+	oldest = closed[next];
+	closed[next] = channel;
+	next = (next + 1) % CLOSED_KEPT;
+	pthread_mutex_unlock(&mutex);
+	if (!oldest)
+		return;
+	nupa_cm_channel_free(oldest->cm);
+	free(oldest);
+}
+
+/* --- what an event means for the program's objects ----------------------------------- */
+
+static void fill_conn(struct rdma_event *event)
+{
+	const struct nupa_cm_param *from = &event->cm->conn;
+	struct rdma_conn_param *to = &event->event.param.conn;
+
+	to->private_data = from->private_bytes ? from->private_data : NULL;
+	to->private_data_len = from->private_bytes;
+	to->responder_resources = from->responder_resources;
+	to->initiator_depth = from->initiator_depth;
+	to->flow_control = from->flow_control;
+	to->retry_count = from->retry_count;
+	to->rnr_retry_count = from->rnr_retry_count;
+	to->srq = from->srq;
+	to->qp_num = from->qpn;
+}
+
+static void fill_ud(struct rdma_event *event)
+{
+	const struct nupa_cm_event *from = event->cm;
+	struct rdma_ud_param *to = &event->event.param.ud;
+
+	to->private_data = from->conn.private_bytes ? from->conn.private_data : NULL;
+	to->private_data_len = from->conn.private_bytes;
+	to->ah_attr = from->ah;
+	to->qp_num = from->conn.qpn;
+	to->qkey = from->qkey;
+}
+
+/* A new id, as the listener is, on the channel that the event came by: the listener may be about to
+ * move to another. */
+static int conn_request(struct rdma_event *event, struct rdma_event_channel *channel)
+{
+	struct rdma_private *listener = event->owner, *id;
+	const struct nupa_cm_event *from = event->cm;
+	int error;
+
+	id = rdma_private_new(channel, listener->id.context, listener->id.ps, listener->id.qp_type);
+	if (!id) {
+		nupa_cm_destroy_id(from->child);
+		nupa_cm_free_id(from->child);
+		return ENOMEM;
+	}
+	id->cm = from->child;
+	id->initiator_depth = from->conn.initiator_depth;
+	id->responder_resources = from->conn.responder_resources;
+	id->remote_ece = from->conn.ece;
+	error = rdma_refresh(id);
+	if (!error && listener->sync && rdma_migrate_id(&id->id, NULL))
+		error = errno;
+	if (error) {
+		rdma_destroy_id(&id->id);
+		return error;
+	}
+	event->event.listen_id = &listener->id;
+	event->event.id = &id->id;
+	return 0;
+}
+
+/* A program that brought its own QP finishes by rdma_establish. */
+static void conn_response(struct rdma_event *event)
+{
+	struct rdma_private *id = event->owner;
+
+	id->remote_ece = event->cm->conn.ece;
+	if (!id->id.qp)
+		return;
+	if (rdma_connection_ready(id) == 0) {
+		event->event.event = RDMA_CM_EVENT_ESTABLISHED;
+		return;
+	}
+	event->event.status = -errno;
+	event->event.event = RDMA_CM_EVENT_CONNECT_ERROR;
+	id->connect_error = true;
+}
+
+/* False: the program does not get to see it. */
+static bool process(struct rdma_event *event, struct rdma_event_channel *channel)
+{
+	struct rdma_private *id = event->owner;
+
+	if (rdma_is_ud(id->id.qp_type))
+		fill_ud(event);
+	else
+		fill_conn(event);
+	switch (event->event.event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		event->event.status = -rdma_refresh(id);
+		if (event->event.status)
+			event->event.event = event->event.event == RDMA_CM_EVENT_ADDR_RESOLVED
+						 ? RDMA_CM_EVENT_ADDR_ERROR
+						 : RDMA_CM_EVENT_ROUTE_ERROR;
+		return true;
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		return conn_request(event, channel) == 0;
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		conn_response(event);
+		return true;
+	case RDMA_CM_EVENT_REJECTED:
+		if (id->connect_error)
+			return false;
+		rdma_qp_to_error(id);
+		return true;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		return !id->connect_error;
+	case RDMA_CM_EVENT_MULTICAST_JOIN:
+		event->group = container_of(event->cm->group, struct rdma_group, cm);
+		event->event.param.ud.private_data = event->group->context;
+		event->event.status = rdma_group_joined(event->group, event->cm);
+		if (event->event.status)
+			event->event.event = RDMA_CM_EVENT_MULTICAST_ERROR;
+		return true;
+	default:
+		return true;
+	}
+}
+
+/* --- getting and acknowledging ------------------------------------------------------- */
+
+/* Destroying an id waits for those that the program has. */
+static void release(struct rdma_event *event)
+{
+	struct rdma_private *owner = event->owner;
+	struct rdma_group *group = event->group;
+
+	nupa_cm_free_event(event->cm);
+	free(event);
+	pthread_mutex_lock(&owner->mutex);
+	owner->events_done++;
+	if (group)
+		group->events_done++;
+	pthread_cond_broadcast(&owner->done);
+	pthread_mutex_unlock(&owner->mutex);
+}
+
+void rdma_wait_done(struct rdma_private *id, const uint32_t *done, uint32_t wanted)
+{
+	pthread_mutex_lock(&id->mutex);
+	while (*done < wanted)
+		pthread_cond_wait(&id->done, &id->mutex);
+	pthread_mutex_unlock(&id->mutex);
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *ibv, struct rdma_cm_event **out)
+{
+	struct rdma_event *event;
+	int error;
+
+	if (!ibv || !out)
+		return rdma_result(EINVAL);
+	for (;;) {
+		event = calloc(1, sizeof(*event));
+		if (!event)
+			return rdma_result(ENOMEM);
+		error = nupa_cm_get_event(container_of(ibv, struct rdma_channel, channel)->cm,
+					  &event->cm);
+		if (error) {
+			free(event);
+			return rdma_result(error);
+		}
+		event->owner = event->cm->user;
+		event->event.id = &event->owner->id;
+		event->event.event = event->cm->type;
+		event->event.status = event->cm->status;
+		if (process(event, ibv))
+			break;
+		release(event);
+	}
+	*out = &event->event;
+	return 0;
+}
+
+int rdma_ack_cm_event(struct rdma_cm_event *event)
+{
+	if (!event)
+		return rdma_result(EINVAL);
+	release(container_of(event, struct rdma_event, event));
+	return 0;
+}
+
+/* --- synchronous calls --------------------------------------------------------------- */
+
+void rdma_drop_event(struct rdma_private *id)
+{
+	struct rdma_cm_event *event = id->id.event;
+
+	id->id.event = NULL;
+	if (event)
+		rdma_ack_cm_event(event);
+}
+
+int rdma_complete(struct rdma_private *id)
+{
+	int status;
+
+	if (!id->sync)
+		return 0;
+	rdma_drop_event(id);
+	if (rdma_get_cm_event(id->id.channel, &id->id.event))
+		return -1;
+	status = id->id.event->status;
+	if (!status)
+		return 0;
+	if (id->id.event->event == RDMA_CM_EVENT_REJECTED)
+		return rdma_result(ECONNREFUSED);
+	return rdma_result(status < 0 ? -status : status);
+}
+
+const char *rdma_event_str(enum rdma_cm_event_type event)
+{
+	static const char *const names[] = {
+		[RDMA_CM_EVENT_ADDR_RESOLVED] = "RDMA_CM_EVENT_ADDR_RESOLVED",
+		[RDMA_CM_EVENT_ADDR_ERROR] = "RDMA_CM_EVENT_ADDR_ERROR",
+		[RDMA_CM_EVENT_ROUTE_RESOLVED] = "RDMA_CM_EVENT_ROUTE_RESOLVED",
+		[RDMA_CM_EVENT_ROUTE_ERROR] = "RDMA_CM_EVENT_ROUTE_ERROR",
+		[RDMA_CM_EVENT_CONNECT_REQUEST] = "RDMA_CM_EVENT_CONNECT_REQUEST",
+		[RDMA_CM_EVENT_CONNECT_RESPONSE] = "RDMA_CM_EVENT_CONNECT_RESPONSE",
+		[RDMA_CM_EVENT_CONNECT_ERROR] = "RDMA_CM_EVENT_CONNECT_ERROR",
+		[RDMA_CM_EVENT_UNREACHABLE] = "RDMA_CM_EVENT_UNREACHABLE",
+		[RDMA_CM_EVENT_REJECTED] = "RDMA_CM_EVENT_REJECTED",
+		[RDMA_CM_EVENT_ESTABLISHED] = "RDMA_CM_EVENT_ESTABLISHED",
+		[RDMA_CM_EVENT_DISCONNECTED] = "RDMA_CM_EVENT_DISCONNECTED",
+		[RDMA_CM_EVENT_DEVICE_REMOVAL] = "RDMA_CM_EVENT_DEVICE_REMOVAL",
+		[RDMA_CM_EVENT_MULTICAST_JOIN] = "RDMA_CM_EVENT_MULTICAST_JOIN",
+		[RDMA_CM_EVENT_MULTICAST_ERROR] = "RDMA_CM_EVENT_MULTICAST_ERROR",
+		[RDMA_CM_EVENT_ADDR_CHANGE] = "RDMA_CM_EVENT_ADDR_CHANGE",
+		[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "RDMA_CM_EVENT_TIMEWAIT_EXIT",
+	};
+
+	if ((unsigned int)event >= sizeof(names) / sizeof(names[0]))
+		return "UNKNOWN EVENT";
+	return names[event];
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Ends: shutdown, close, and a program that leaves.  What was sent arrives, and then the end. */
+#include "librdmacm/rsockets/internal.h"
+
+#include <errno.h>
+
+/* How long a close waits for a peer that takes nothing, if SO_LINGER does not say, before it leaves
+ * the rest to the service thread. */
+#define CLOSE_NS (INT64_C(50) * RS_NS_PER_MS)
+#define SHUTDOWN_NS (INT64_C(5000) * RS_NS_PER_MS)
+
+static bool is_connected(struct rsocket *rs)
+{
+	int state = nupa_load_acquire(&rs->state);
+
+	return state == RS_CONNECTED || state == RS_ACCEPTED;
+}
+
+static bool is_over(struct rsocket *rs)
+{
+	return nupa_load_acquire(&rs->broken) || nupa_load_acquire(&rs->peer_gone);
+}
+
+static bool may_post_end(struct rsocket *rs)
+{
+	return is_over(rs) || nupa_load_acquire(&rs->control_free) > 0;
+}
+
+static bool end_arrived(struct rsocket *rs)
+{
+	return is_over(rs) || nupa_load_acquire(&rs->end_sent);
+}
+
+/* Tells the peer that nothing follows, behind all that was sent.  Under tx.lock. */
+static void post_end(struct rsocket *rs)
+{
+	if (!rs->end_posted && !is_over(rs) && rs_post_control(rs, RS_WIRE_END, 0, RS_WR_END))
+		rs->end_posted = 1;
+}
+
+static int end_stream(struct rsocket *rs, int64_t deadline_ns)
+{
+	for (;;) {
+		bool done;
+
+		pthread_mutex_lock(&rs->tx.lock);
+		post_end(rs);
+		done = rs->end_posted || is_over(rs);
+		pthread_mutex_unlock(&rs->tx.lock);
+		if (done)
+			return 0;
+		if (rs_wait(rs, may_post_end, deadline_ns))
+			return -1;
+	}
+}
+
+int rshutdown(int socket, int how)
+{
+	struct rsocket *rs = rs_get(socket);
+	int result = 0;
+
+	if (!rs)
+		return -1;
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
+		result = RS_ERROR(EINVAL);
+	} else if (nupa_load_acquire(&rs->state) == RS_LISTENING && how != SHUT_WR) {
+		rs_stop_listening(rs);
+		nupa_store_release(&rs->state, RS_INIT);
+	} else if (!is_connected(rs) && !rs->datagrams) {
+		result = RS_ERROR(ENOTCONN);
+	} else {
+		if (how != SHUT_WR)
+			nupa_store_release(&rs->read_shut, 1);
+		if (how != SHUT_RD)
+			nupa_store_release(&rs->write_shut, 1);
+		if (how != SHUT_RD && !rs->datagrams)
+			result = end_stream(rs, rs_deadline(SHUTDOWN_NS));
+	}
+	rs_notify(rs);
+	rs_put(rs);
+	return result;
+}
+
+/* Whether the peer has it all, or will never have. */
+static bool finish(struct rsocket *rs, int64_t wait_ns)
+{
+	int64_t deadline_ns = rs_deadline(wait_ns);
+
+	if (wait_ns && end_stream(rs, deadline_ns) == 0 && !end_arrived(rs))
+		rs_wait(rs, end_arrived, deadline_ns);
+	return end_arrived(rs);
+}
+
+static void let_go(struct rsocket *rs)
+{
+	if (nupa_exchange_seq(&rs->finished, 1))
+		return;
+	rs_unserve(rs);
+	if (is_connected(rs) && !rs->datagrams)
+		rdma_disconnect(rs->id);
+	rs_hide(rs);
+	rs_put(rs);
+}
+
+/* In the service thread: a stream that was closed while the peer took nothing. */
+static void go_on_closing(struct rsocket *rs)
+{
+	rs_take_events(rs);
+	rs_arm(rs);
+	rs_progress(rs);
+	pthread_mutex_lock(&rs->tx.lock);
+	post_end(rs);
+	pthread_mutex_unlock(&rs->tx.lock);
+	if (end_arrived(rs))
+		let_go(rs);
+}
+
+/* Ends the socket, whose descriptor's reference this takes. */
+void rs_close(struct rsocket *rs)
+{
+	const struct linger *linger = &rs->options.linger;
+
+	nupa_store_release(&rs->closing, 1);
+	if (!rs_is_inherited(rs)) {
+		if (nupa_load_acquire(&rs->serve))
+			rs_stop_listening(rs);
+		if (is_connected(rs) && !rs->datagrams &&
+		    !finish(rs,
+			    linger->l_onoff ? linger->l_linger * 1000 * RS_NS_PER_MS : CLOSE_NS) &&
+		    !linger->l_onoff && rs_serve(rs, rs->fd, go_on_closing) == 0) {
+			nupa_store_release(&rs->closed, 1);
+			rs_notify(rs);
+			go_on_closing(rs); /* what happened before it was watched */
+			return;
+		}
+	}
+	let_go(rs);
+}
+
+int rclose(int socket)
+{
+	struct rsocket *rs = rs_get_quietly(socket);
+
+	if (!rs)
+		return RS_ERROR(EBADF);
+	if (nupa_exchange_seq(&rs->closing, 1)) {
+		rs_put(rs);
+		return RS_ERROR(EBADF);
+	}
+	rs_close(rs);
+	rs_put(rs);
+	return 0;
+}
+
+/* At the program's end.  Other threads may be anywhere, so nothing is waited for that they hold. */
+void rs_leave(struct rsocket *rs)
+{
+	if (!is_connected(rs) || rs->datagrams || pthread_mutex_trylock(&rs->tx.lock))
+		return;
+	post_end(rs);
+	pthread_mutex_unlock(&rs->tx.lock);
+}
+
+void rs_await_left(struct rsocket *rs, int64_t deadline_ns)
+{
+	if (is_connected(rs) && rs->end_posted && !end_arrived(rs))
+		rs_wait_closed(rs, end_arrived, deadline_ns);
+}
