@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The agent of a guest: runs commands for whoever is at the other end of a port, one at a time.
- * nupa/vm/frames.py has the same words. */
+ * nupa/vm/agent/frames.py has the same words. */
 #ifndef NUPA_VM_AGENT_H
 #define NUPA_VM_AGENT_H
 

@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Ports of the agent, nupa.0 to nupa.7: as many in nupa/vm/place.py. */
+/* Ports of the agent, nupa.0 to nupa.7: as many in nupa/vm/files/place.py. */
 #define PORTS 8
 #define PORTS_DIR "/sys/class/virtio-ports"
 #define PORT_WAIT_STEP_MS 5

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of the initramfs: written by nupa/vm/initramfs.py. */
+/* Of the initramfs: written by nupa/vm/boot/initramfs.py. */
 #define MODULES_DIR "/nupa"
 #define MODULES_LIST MODULES_DIR "/modules"
 /* Where it is for commands, and in the initramfs itself. */

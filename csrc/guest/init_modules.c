@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Modules.  The initramfs has a list of them (nupa/vm/initramfs.py writes it), with lines
+ * Modules.  The initramfs has a list of them (nupa/vm/boot/initramfs.py writes it), with lines
  *
  *   boot NAME NEEDS...	loaded at the start; NEEDS are in an order in which they can be loaded
  *   later NAME NEEDS...	loaded when the kernel or a user runs modprobe

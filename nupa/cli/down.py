@@ -61,7 +61,7 @@ def _remove(name: str, force: bool) -> None:
 
     from nupa.fabric import Fabric, LocalError
     from nupa.netdev import state
-    from nupa.vm.place import is_machine
+    from nupa.vm.files.place import is_machine
 
     if not force and is_machine(name):
         raise LocalError(

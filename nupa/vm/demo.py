@@ -18,8 +18,8 @@ from nupa.programs import iperf3, perftest
 from nupa.programs.iperf3 import Iperf3Error
 from nupa.programs.pair import NUPA, ProgramError, free_port
 from nupa.programs.perftest import Kind, Operation, PerftestError
+from nupa.vm.files.state import State
 from nupa.vm.pair import Pair
-from nupa.vm.state import State
 
 _FAILURES = (ProgramError, PerftestError, Iperf3Error)
 _RUN_MAX_S = 90.0  # what takes longer hangs

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import pytest
 
 from nupa.fabric import Fabric
-from nupa.vm import doorbell
-from nupa.vm.doorbell import Server
+from nupa.vm.machine import doorbell
+from nupa.vm.machine.doorbell import Server
 
 from .conftest import Pair
 from .kernels import Kernels

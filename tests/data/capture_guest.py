@@ -28,10 +28,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from nupa.vm import boot
+from nupa.vm.boot import boot
 
 TIMEOUT_S = 240
-CXL_BUS = 12  # nupa/vm/qemu.py
+CXL_BUS = 12  # nupa/vm/machine/qemu.py
 #: CXL 3.1 8.2.3: CXL.cachemem registers are the second 4 KiB of a component's 64 KiB.
 COMPONENT_AT, COMPONENT_BYTES = 0x1000, 0x1000
 #: CXL 3.1 8.2.8: capabilities array, device status, mailbox without payload, memory device.

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nupa.fabric import NupaError
-from nupa.vm import boot
+from nupa.vm.boot import boot
 
 from .machine import Machine
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.vm import cache
+from nupa.vm.boot import cache
 from tests.programs.users import User
 
 from . import programs

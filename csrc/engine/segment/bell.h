@@ -19,7 +19,7 @@
 
 #include <pthread.h>
 
-/* Of clients, below this: our server gives no others (nupa/vm/doorbell.py). */
+/* Of clients, below this: our server gives no others (nupa/vm/machine/doorbell.py). */
 #define NUPA_BELL_NUMBERS 1024u
 #define NUPA_BELL_SLEEP_NS UINT64_C(100000000)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import nupa
 from nupa.base.errors import NupaError
 from nupa.cli.common.command import EXIT_ERROR, fail
-from nupa.vm.place import bell_of
+from nupa.vm.files.place import bell_of
 
 if TYPE_CHECKING:
     import argparse

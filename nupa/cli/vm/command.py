@@ -224,7 +224,7 @@ def _add_inside(parser: argparse.ArgumentParser) -> None:
 
 
 def _size(text: str) -> int:
-    from nupa.vm.topology import parse_bytes
+    from nupa.vm.files.topology import parse_bytes
 
     try:
         return parse_bytes(text)
@@ -259,8 +259,8 @@ def _demo(args: argparse.Namespace) -> int:
 
 def _start(args: argparse.Namespace) -> int:
     from nupa.cli.vm.machine import say
-    from nupa.vm import machine
-    from nupa.vm.place import meant_name
+    from nupa.vm.files.place import meant_name
+    from nupa.vm.machine import machine
 
     _end_by_exit()
     machine.start(args.name or meant_name(), args.host, say, timeout_s=args.timeout)
@@ -299,7 +299,7 @@ def _shell(args: argparse.Namespace) -> int:
 def _ls(args: argparse.Namespace) -> int:
     from nupa.cli.common.text import print_json
     from nupa.cli.vm.machine import listed
-    from nupa.vm.shown import machines
+    from nupa.vm.files.shown import machines
 
     found = machines()
     if args.json:

@@ -13,9 +13,11 @@ from nupa.cli.vm.machine import say
 from nupa.measure import chart
 from nupa.measure.contest import Report, render
 from nupa.programs.cpus import busy_cpus, load_note
-from nupa.vm import boot, demo, machine
-from nupa.vm.state import State
-from nupa.vm.topology import Topology, changed
+from nupa.vm import demo
+from nupa.vm.boot import boot
+from nupa.vm.files.state import State
+from nupa.vm.files.topology import Topology, changed
+from nupa.vm.machine import machine
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,10 +13,12 @@ from typing import IO, Any
 
 from nupa.base.ownership import open_own
 from nupa.cli.common.text import table
-from nupa.vm import boot, machine, state
-from nupa.vm.launch import printable
-from nupa.vm.place import Place, meant_name, place_of
-from nupa.vm.topology import Topology, changed, load, say_bytes
+from nupa.vm.boot import boot
+from nupa.vm.files import state
+from nupa.vm.files.place import Place, meant_name, place_of
+from nupa.vm.files.topology import Topology, changed, load, say_bytes
+from nupa.vm.machine import machine
+from nupa.vm.machine.launch import printable
 
 _FOLLOW_MS = 200
 

@@ -10,11 +10,12 @@ import sys
 from nupa.cli.common.command import fail
 from nupa.cli.run.program import EXIT_CANNOT_RUN, EXIT_NOT_FOUND, environment, run_on
 from nupa.fabric import Fabric, LocalError, RemoteError, default_topology
-from nupa.vm import agent, state
-from nupa.vm.frames import Command, Ended
-from nupa.vm.place import Place, meant_name, place_of
-from nupa.vm.relay import Files, Relay, Signals
-from nupa.vm.state import Guest, State
+from nupa.vm.agent import agent
+from nupa.vm.agent.frames import Command, Ended
+from nupa.vm.agent.relay import Files, Relay, Signals
+from nupa.vm.files import state
+from nupa.vm.files.place import Place, meant_name, place_of
+from nupa.vm.files.state import Guest, State
 
 #: What a guest's fabric is there (csrc/vm).
 DEVICE = "/dev/nupa0"
@@ -64,7 +65,7 @@ def run_in_guest(name: str | None, host: str, command: list[str], *, mover: str 
 
 def shell_in_guest(name: str | None, host: str, command: list[str], *, mover: str | None) -> int:
     """The same on our terminal.  LocalError: stdin is none (ENOTTY)."""
-    from nupa.vm.terminal import Terminal
+    from nupa.vm.agent.terminal import Terminal
 
     place, up = _machine(name)
     command = command or [os.environ.get("SHELL") or "/bin/sh"]

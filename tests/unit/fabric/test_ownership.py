@@ -32,9 +32,11 @@ from nupa.cxl.fm.server import Server, path_of
 from nupa.fabric import Fabric, LocalError, NupaError, registry
 from nupa.netdev import state as net_state
 from nupa.topology.topology import star
-from nupa.vm import agent, cache, launch
-from nupa.vm import state as vm_state
-from nupa.vm.place import parent, place_of, try_lock
+from nupa.vm.agent import agent
+from nupa.vm.boot import cache
+from nupa.vm.files import state as vm_state
+from nupa.vm.files.place import parent, place_of, try_lock
+from nupa.vm.machine import launch
 from tests.unit.cxl.rack import Rack
 
 STRANGER = 65534

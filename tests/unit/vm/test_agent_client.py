@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import LocalError, RemoteError
-from nupa.vm import agent, frames
-from nupa.vm.frames import Command, Ended, Window
-from nupa.vm.place import AGENT_PORTS, Place, try_lock
-from nupa.vm.relay import Files, Relay, Signals
+from nupa.vm.agent import agent, frames
+from nupa.vm.agent.frames import Command, Ended, Window
+from nupa.vm.agent.relay import Files, Relay, Signals
+from nupa.vm.files.place import AGENT_PORTS, Place, try_lock
 from tests.unit.vm.guest import (
     EXIT,
     HELLO,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import FabricError, LocalError
-from nupa.vm import boot, initramfs, packages
+from nupa.vm.boot import boot, initramfs, packages
 from tests.unit.vm.modules import module_bytes
 
 RELEASE = "6.12.107+deb13-amd64"

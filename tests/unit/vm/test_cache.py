@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import LocalError
-from nupa.vm.cache import Cache, folder
+from nupa.vm.boot.cache import Cache, folder
 
 # Makes an entry and is killed in the middle of it.
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from nupa.vm.cache import Cache
+from nupa.vm.boot.cache import Cache
 
 def make(path):
     path.mkdir()

@@ -19,8 +19,9 @@ import pytest
 from nupa.cli import main
 from nupa.cli.vm.run import guest_environment
 from nupa.fabric import FabricError
-from nupa.vm import agent, boot
-from nupa.vm.state import Guest
+from nupa.vm.agent import agent
+from nupa.vm.boot import boot
+from nupa.vm.files.state import Guest
 from tests.unit.vm.world import DEADLINE_S, World
 
 NUPA = (sys.executable, "-m", "nupa.cli")

@@ -24,9 +24,10 @@ from nupa.measure import chart, contest
 from nupa.measure.contest import Contest, Report, Score
 from nupa.programs import iperf3
 from nupa.programs.pair import ProgramError, free_port
-from nupa.vm import demo, machine, pair
+from nupa.vm import demo, pair
 from nupa.vm.demo import Demo, Plan
-from nupa.vm.state import Guest, State
+from nupa.vm.files.state import Guest, State
+from nupa.vm.machine import machine
 
 LATENCY = """\
  #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]\

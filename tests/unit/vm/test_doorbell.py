@@ -25,9 +25,10 @@ from nupa.cli import main
 from nupa.cli.run.program import environment
 from nupa.cli.vm.run import guest_environment
 from nupa.fabric import FabricError
-from nupa.vm import doorbell, machine, shown, state
-from nupa.vm.doorbell import Server
-from nupa.vm.topology import Ivshmem, Topology, TopologyError, changed
+from nupa.vm.files import shown, state
+from nupa.vm.files.topology import Ivshmem, Topology, TopologyError, changed
+from nupa.vm.machine import doorbell, machine
+from nupa.vm.machine.doorbell import Server
 from tests.unit.vm.world import SMALL, World
 
 WAIT_S = 20.0
@@ -228,7 +229,7 @@ def test_the_program_ends_when_its_socket_is_removed(tmp_path: Path) -> None:
         with doorbell.listen(str(path)) as listener:
             files = (listener.fileno(), memory)
             process = subprocess.Popen(
-                [sys.executable, "-m", "nupa.vm.doorbell", str(path), *map(str, files)],
+                [sys.executable, "-m", "nupa.vm.machine.doorbell", str(path), *map(str, files)],
                 pass_fds=files,
                 cwd=tmp_path,
             )
@@ -250,7 +251,8 @@ def test_sigterm_ends_the_program(tmp_path: Path) -> None:
         with doorbell.listen(path) as listener, (tmp_path / "memory").open("wb") as memory:
             files = (listener.fileno(), memory.fileno())
             process = subprocess.Popen(
-                [sys.executable, "-m", "nupa.vm.doorbell", path, *map(str, files)], pass_fds=files
+                [sys.executable, "-m", "nupa.vm.machine.doorbell", path, *map(str, files)],
+                pass_fds=files,
             )
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT_S) == -signal.SIGTERM

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nupa.fabric import LocalError
-from nupa.vm import initramfs
+from nupa.vm.boot import initramfs
 from tests.unit.vm.modules import module_bytes
 
 

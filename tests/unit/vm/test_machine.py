@@ -18,9 +18,11 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import FabricError, LocalError, registry
-from nupa.vm import agent, launch, machine, place, shown, state
-from nupa.vm.boot import BootFiles
-from nupa.vm.topology import Guests, Topology
+from nupa.vm.agent import agent
+from nupa.vm.boot.boot import BootFiles
+from nupa.vm.files import place, shown, state
+from nupa.vm.files.topology import Guests, Topology
+from nupa.vm.machine import launch, machine
 from tests.unit.vm.world import DEADLINE_S, SMALL, World
 
 

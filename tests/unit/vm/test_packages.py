@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import FabricError, LocalError
-from nupa.vm import packages
+from nupa.vm.boot import packages
 
 MIRROR = "http://mirror.example/debian/"
 

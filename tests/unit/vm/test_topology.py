@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import LocalError, TopologyError
-from nupa.vm import qemu
-from nupa.vm.boot import BootFiles
-from nupa.vm.place import Place
-from nupa.vm.qemu import Shared
-from nupa.vm.topology import (
+from nupa.vm.boot.boot import BootFiles
+from nupa.vm.files.place import Place
+from nupa.vm.files.topology import (
     GUESTS_MAX,
     Cxl,
     Guests,
@@ -25,6 +23,8 @@ from nupa.vm.topology import (
     parse_bytes,
     say_bytes,
 )
+from nupa.vm.machine import qemu
+from nupa.vm.machine.qemu import Shared
 
 EXAMPLES = Path(__file__).parents[3] / "qemu"
 MIB = 1 << 20

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from nupa.base.process import find_all
-from nupa.vm import machine, place, state
-from nupa.vm.boot import BootFiles
-from nupa.vm.place import Place, place_of
-from nupa.vm.topology import Guests, Topology
+from nupa.vm.boot.boot import BootFiles
+from nupa.vm.files import place, state
+from nupa.vm.files.place import Place, place_of
+from nupa.vm.files.topology import Guests, Topology
+from nupa.vm.machine import machine
 
 DEADLINE_S = 30.0
 FAKE = Path(__file__).with_name("guest.py")

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, registry
-from nupa.vm import launch, qemu, room
-from nupa.vm.boot import BootFiles
-from nupa.vm.launch import Say
-from nupa.vm.place import AGENT_PORTS, Place, place_of, try_lock
-from nupa.vm.qemu import Shared
-from nupa.vm.state import Guest, State, load, load_up, store
-from nupa.vm.topology import GUESTS_MAX, Topology
+from nupa.vm.boot.boot import BootFiles
+from nupa.vm.files.place import AGENT_PORTS, Place, place_of, try_lock
+from nupa.vm.files.state import Guest, State, load, load_up, store
+from nupa.vm.files.topology import GUESTS_MAX, Topology
+from nupa.vm.machine import launch, qemu, room
+from nupa.vm.machine.launch import Say
+from nupa.vm.machine.qemu import Shared
 
 #: Guests boot in about 10 s; two of them, and a busy machine, take longer.
 BOOT_S = 120.0

@@ -5,7 +5,7 @@ Each client gets a number, the file of the memory, and for each client, itself t
 writing 1 to it rings that client.  QEMU makes of it an interrupt of its guest.  After that clients
 need the server only to hear who comes and goes.
 
-    python -m nupa.vm.doorbell SOCKET LISTENER MEMORY
+    python -m nupa.vm.machine.doorbell SOCKET LISTENER MEMORY
 
 LISTENER and MEMORY are numbers of open files.  It ends when its socket is removed.
 """

@@ -8,7 +8,7 @@ import termios
 import tty
 from typing import Any
 
-from nupa.vm.frames import Window
+from nupa.vm.agent.frames import Window
 
 _ESCAPE = b"\x1d"  # Ctrl-]
 _ESCAPES = 3

@@ -18,11 +18,11 @@ from nupa.base import locks
 from nupa.base.errors import FabricError, LocalError, RemoteError
 from nupa.base.ownership import open_own
 from nupa.base.process import Process, end, find_all, of_pid, spawn_detached
-from nupa.vm import doorbell
-from nupa.vm.agent import Link, try_link
-from nupa.vm.place import AGENT_PORTS, Place, try_lock
-from nupa.vm.state import Guest, State, store
-from nupa.vm.topology import say_bytes
+from nupa.vm.agent.agent import Link, try_link
+from nupa.vm.files.place import AGENT_PORTS, Place, try_lock
+from nupa.vm.files.state import Guest, State, store
+from nupa.vm.files.topology import say_bytes
+from nupa.vm.machine import doorbell
 
 Say = Callable[[str], None]
 
@@ -84,7 +84,7 @@ def start(place: Place, state: State, guest: Guest) -> State:
 
 def start_doorbell(place: Place, state: State) -> State:
     """Starts the server of doorbells; what is up then, stored.  FabricError: it does not start."""
-    argv = [sys.executable, "-P", "-m", "nupa.vm.doorbell", place.bell_socket]
+    argv = [sys.executable, "-P", "-m", "nupa.vm.machine.doorbell", place.bell_socket]
     env = {key: os.environ[key] for key in (*_ENVIRONMENT, "PYTHONPATH") if key in os.environ}
     log = open_own(place.log("bell"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:

@@ -18,8 +18,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+import nupa
 from nupa.base.errors import FabricError, LocalError, NupaError
-from nupa.vm import cache, initramfs, packages
+from nupa.vm.boot import cache, initramfs, packages
 
 Progress = Callable[[str], None]
 
@@ -28,7 +29,7 @@ _QEMU = "qemu.1"
 _KERNEL = "linux.1"
 _PROGRAM = "qemu-system-x86_64"
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
-_GUEST = Path(__file__).parent.parent / "bin" / "nupa-guest"
+_GUEST = Path(nupa.__file__).parent / "bin" / "nupa-guest"
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 _VERSION_TIMEOUT_S = 30.0
 

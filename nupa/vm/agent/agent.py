@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from nupa.base.errors import FabricError, LocalError, RemoteError
 from nupa.base.ownership import connect_own
-from nupa.vm import frames
-from nupa.vm.place import AGENT_PORTS, Place, try_lock
+from nupa.vm.agent import frames
+from nupa.vm.files.place import AGENT_PORTS, Place, try_lock
 
 if TYPE_CHECKING:
-    from nupa.vm.frames import Frame
+    from nupa.vm.agent.frames import Frame
 
 #: A guest that is up says HELLO at once; one that is stopped or hangs never does.
 WAIT_S = 30.0

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from nupa.base.errors import FabricError, LocalError
 from nupa.base.ownership import open_own
 from nupa.base.process import Process
-from nupa.vm.place import Place
+from nupa.vm.files.place import Place
 
 _VERSION = 1
 _FILE = "machine.json"

@@ -12,10 +12,10 @@ from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, registry
 from nupa.topology.topology import SegmentConfig, star
 from nupa.topology.topology import Topology as FabricTopology
-from nupa.vm.boot import BootFiles
-from nupa.vm.place import Place
-from nupa.vm.qemu import Shared
-from nupa.vm.topology import Topology, say_bytes
+from nupa.vm.boot.boot import BootFiles
+from nupa.vm.files.place import Place
+from nupa.vm.files.topology import Topology, say_bytes
+from nupa.vm.machine.qemu import Shared
 
 
 def make_segment(name: str, topology: Topology) -> Shared:

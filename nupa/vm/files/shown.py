@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from nupa.base.errors import NupaError
-from nupa.vm.place import Place, names, place_of
-from nupa.vm.state import Guest, load
+from nupa.vm.files.place import Place, names, place_of
+from nupa.vm.files.state import Guest, load
 
 
 def machines() -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ import errno
 from typing import NamedTuple
 
 from nupa.base.errors import LocalError
-from nupa.vm.boot import BootFiles, kernel_arguments
-from nupa.vm.place import AGENT_PORTS, Place
-from nupa.vm.topology import Topology, say_bytes
+from nupa.vm.boot.boot import BootFiles, kernel_arguments
+from nupa.vm.files.place import AGENT_PORTS, Place
+from nupa.vm.files.topology import Topology, say_bytes
 
 #: The first that maps a CXL window as RAM; those before it emulate each access (MMIO).
 CXL_AS_RAM = (11,)

@@ -5,13 +5,13 @@
 
 nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the temporary folder
 (UID as the parent of this user namespace knows it):
-    machine.json            what is up (nupa/vm/state.py)
+    machine.json            what is up (nupa/vm/files/state.py)
     initramfs               what guests boot from, as long as the machine is up
     lock                    flock: held by whoever makes, starts or ends guests
     HOST.log                console, and what QEMU says
     HOST.N.sock, .N.lock    a port of the guest's agent; flock: held by who uses it
     net.N.sock              the network between host0 and guest N
-    bell.sock               of the server of doorbells (nupa/vm/doorbell.py), if it has any
+    bell.sock               of the server of doorbells (nupa/vm/machine/doorbell.py), if it has any
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from nupa.base.errors import RemoteError
-from nupa.vm import frames
-from nupa.vm.agent import Link
-from nupa.vm.frames import Command, Ended, Frame
-from nupa.vm.terminal import Terminal
+from nupa.vm.agent import frames
+from nupa.vm.agent.agent import Link
+from nupa.vm.agent.frames import Command, Ended, Frame
+from nupa.vm.agent.terminal import Terminal
 
 _FORWARDED = (
     signal.SIGHUP,

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The topology of a machine, its folder, and the state kept there."""
