@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """RDMA verbs with pyverbs' names: contexts, protection domains, memory, queues, work requests.
 
-Knows verbs objects and their C structures; never rings, movers or topologies: the engine moves the
-data, nupa.fabric says where.  A pyverbs program runs by changing its import: each module of pyverbs
-is here under its name (nupa.verbs.device, .pd, .mr, .cq, .qp, .wr, .addr, .srq, .enums ...).
+Knows verbs objects and their C structures; never rings, movers or topologies.  A pyverbs program
+runs with its import changed: each module of pyverbs is importable here under its name
+(nupa.verbs.device, .pd, .mr, .cq, .qp, .wr, .addr, .srq, .enums ...; as_pyverbs.py has the table).
 """
 
+import sys
+
 from nupa.verbs.addr import AH, GID, GRH, AHAttr, GlobalRoute
+from nupa.verbs.as_pyverbs import Aliases
 from nupa.verbs.base import PyverbsRDMAErrno
 from nupa.verbs.batch import RecvBatch, SendBatch, WCBatch
 from nupa.verbs.connection import Address, address, connect, connect_to
@@ -110,3 +113,6 @@ __all__ = [
     "connect_to",
     "get_device_list",
 ]
+
+if Aliases(__name__) not in sys.meta_path:
+    sys.meta_path.append(Aliases(__name__))

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Lets `import pyverbs` mean nupa.verbs, so that a pyverbs program runs without a change.
+"""pyverbs' module names: each is importable below nupa.verbs, and below pyverbs after install().
 
-install() does it for this process; `python -m nupa.verbs program.py` does it and runs a program.
-pyverbs.X is then nupa.verbs.X, the very module.  A module of pyverbs that is not here does not
-import, which is an ImportError that names it; those for one vendor's devices do (vendor.py).
+install() makes `import pyverbs` mean nupa.verbs in this process; `python -m nupa.verbs program.py`
+calls it and runs a program.  pyverbs.X is then the very module nupa.verbs.X.  A module of pyverbs
+that NUPA lacks raises ImportError; those for one vendor's devices import (vendor.py).
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -22,12 +23,27 @@ _OURS = "nupa.verbs"
 _THEIRS = "pyverbs"
 _VENDORS = "pyverbs.providers"
 
+#: pyverbs' modules that have another name here, or that share a module with others.
+OUR_NAMES = {
+    "dma_util": "mem_alloc",
+    "dmabuf": "unsupported",
+    "flow": "unsupported",
+    "libibverbs_enums": "enums",
+    "librdmacm_enums": "cm_enums",
+    "pyverbs_error": "errors",
+    "spec": "unsupported",
+    "wq": "unsupported",
+}
+
 
 class _Alias(Loader):
-    """Puts the module of ours into the place of the one that is being imported."""
+    """Puts the module *target* in the place of the one that is imported."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = importlib.import_module(_our_name(module.__name__))
+        sys.modules[module.__name__] = import_module(self._target)
 
 
 class _Vendor(Loader):
@@ -35,32 +51,36 @@ class _Vendor(Loader):
         fill(module)
 
 
-class _Finder(MetaPathFinder):
+@dataclass(frozen=True)
+class Aliases(MetaPathFinder):
+    """Finds modules of *package*, pyverbs or nupa.verbs, that are a module of ours."""
+
+    package: str
+
     def find_spec(
         self,
         fullname: str,
         path: Sequence[str] | None = None,  # noqa: ARG002
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        if fullname != _THEIRS and not fullname.startswith(f"{_THEIRS}."):
+        dot_name = fullname.removeprefix(self.package)
+        if dot_name == fullname or dot_name[:1] not in ("", "."):
             return None
         if fullname == _VENDORS or fullname.startswith(f"{_VENDORS}."):
             return ModuleSpec(fullname, _Vendor(), is_package=True)
-        found = find_spec(_our_name(fullname))
+        name = dot_name[1:]
+        ours = f"{_OURS}.{OUR_NAMES.get(name, name)}" if name else _OURS
+        found = find_spec(ours) if ours != fullname else None
         if found is None:
             return None
-        package = found.submodule_search_locations is not None
-        return ModuleSpec(fullname, _Alias(), is_package=package)
-
-
-def _our_name(theirs: str) -> str:
-    return _OURS + theirs.removeprefix(_THEIRS)
+        is_package = found.submodule_search_locations is not None
+        return ModuleSpec(fullname, _Alias(ours), is_package=is_package)
 
 
 def install() -> None:
-    """From now on pyverbs and its modules are nupa.verbs and its, in this process.
+    """Makes pyverbs and its modules mean nupa.verbs and its own, in this process, from now on.
 
-    RuntimeError if another pyverbs was imported before.
+    RuntimeError: another pyverbs was imported before.
     """
     there = sys.modules.get(_THEIRS)
     if there is not None and there.__name__ != _OURS:
@@ -68,5 +88,5 @@ def install() -> None:
             f"pyverbs was imported before, from {there.__file__}: "
             "call nupa.verbs.as_pyverbs.install() before anything imports it"
         )
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    if Aliases(_THEIRS) not in sys.meta_path:
+        sys.meta_path.insert(0, Aliases(_THEIRS))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory by its address, as C has it, for programs that manage their own: pyverbs' names.
+"""Memory by its address, for programs that manage their own: pyverbs' mem_alloc and dma_util.
 
-Addresses are integers; nothing checks what they point at.
+Addresses are integers and are not checked.  The device has no registers: stores of dma_util go to
+memory, where readers see them in order.
 """
 
 from __future__ import annotations
@@ -31,10 +32,14 @@ __all__ = [
     "madvise",
     "malloc",
     "mmap",
+    "mmio_write32_as_be",
+    "mmio_write64_as_be",
     "munmap",
     "posix_memalign",
     "read32",
     "read64",
+    "udma_from_dev_barrier",
+    "udma_to_dev_barrier",
     "writebe32",
     "writebe64",
 ]
@@ -46,7 +51,7 @@ PROT_EXEC_ = _mmap.PROT_EXEC
 MAP_SHARED_ = _mmap.MAP_SHARED
 MAP_PRIVATE_ = _mmap.MAP_PRIVATE
 MAP_ANONYMOUS_ = _mmap.MAP_ANONYMOUS
-MAP_FIXED_ = 0x10  # linux/mman.h, which the module mmap has not
+MAP_FIXED_ = 0x10  # of linux/mman.h: the module mmap lacks it
 MAP_GROWSDOWN_ = 0x100
 MAP_LOCKED_ = 0x2000
 MAP_NORESERVE_ = 0x4000
@@ -75,7 +80,7 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def malloc(size: int) -> int:
-    """The address of *size* bytes.  MemoryError if there are none."""
+    """Returns the address of *size* bytes.  MemoryError: there is no memory."""
     address = _libc.malloc(size)
     if not address:
         raise MemoryError(f"Failed to allocate {size} bytes")
@@ -83,7 +88,7 @@ def malloc(size: int) -> int:
 
 
 def posix_memalign(size: int, alignment: int = 8) -> int:
-    """The address of *size* bytes, zeroed, at a multiple of *alignment* (a power of two)."""
+    """Returns the address of *size* zeroed bytes, a multiple of *alignment* (a power of two)."""
     pointer = ctypes.c_void_p()
     rc = _libc.posix_memalign(ctypes.byref(pointer), alignment, size)
     if rc or not pointer.value:
@@ -104,7 +109,7 @@ def mmap(
     fd: int = -1,
     offset: int = 0,
 ) -> int:
-    """mmap(2): the address.  MemoryError, with the errno's text, if it is refused."""
+    """Returns the address of mmap(2).  MemoryError, with the errno's text, if that fails."""
     address = _libc.mmap(addr, length, prot, flags, fd, offset)
     if address == _MAP_FAILED or address is None:
         raise MemoryError(f"Failed to mmap {length} bytes: {os.strerror(ctypes.get_errno())}")
@@ -112,32 +117,48 @@ def mmap(
 
 
 def munmap(addr: int, length: int) -> None:
-    """munmap(2).  PyverbsRDMAError if it is refused."""
+    """Calls munmap(2).  PyverbsRDMAError if that fails."""
     if _libc.munmap(addr, length):
         raise PyverbsRDMAError(f"Failed to munmap {addr:#x}", ctypes.get_errno())
 
 
 def madvise(addr: int, length: int, flags: int = _mmap.MADV_DONTNEED) -> None:
-    """madvise(2).  PyverbsRDMAError if it is refused."""
+    """Calls madvise(2).  PyverbsRDMAError if that fails."""
     if _libc.madvise(addr, length, flags):
         raise PyverbsRDMAError(f"Failed to madvise {addr:#x}", ctypes.get_errno())
 
 
 def writebe32(addr: int, val: int, offset: int = 0) -> None:
-    """*val* to addr + 4 * offset, most significant byte first."""
+    """Stores *val* at addr + 4 * offset, most significant byte first."""
     ctypes.memmove(addr + 4 * offset, val.to_bytes(4, "big"), 4)
 
 
 def writebe64(addr: int, val: int, offset: int = 0) -> None:
-    """*val* to addr + 8 * offset, most significant byte first."""
+    """Stores *val* at addr + 8 * offset, most significant byte first."""
     ctypes.memmove(addr + 8 * offset, val.to_bytes(8, "big"), 8)
 
 
 def read32(addr: int, offset: int = 0) -> int:
-    """Four bytes of addr + 4 * offset, in host order."""
+    """Loads four bytes at addr + 4 * offset, in host order."""
     return ctypes.c_uint32.from_address(addr + 4 * offset).value
 
 
 def read64(addr: int, offset: int = 0) -> int:
-    """Eight bytes of addr + 8 * offset, in host order."""
+    """Loads eight bytes at addr + 8 * offset, in host order."""
     return ctypes.c_uint64.from_address(addr + 8 * offset).value
+
+
+def mmio_write32_as_be(addr: int, val: int) -> None:
+    writebe32(addr, val)
+
+
+def mmio_write64_as_be(addr: int, val: int) -> None:
+    writebe64(addr, val)
+
+
+def udma_to_dev_barrier() -> None:
+    """Does nothing: the interpreter's lock has ordered earlier stores."""
+
+
+def udma_from_dev_barrier() -> None:
+    """Does nothing: the interpreter's lock has ordered later loads."""

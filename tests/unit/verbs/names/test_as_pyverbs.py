@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from nupa.verbs.as_pyverbs import OUR_NAMES
 
 PROGRAM = """
 import sys
@@ -75,3 +78,9 @@ def test_a_pyverbs_that_was_imported_before_is_not_replaced(tmp_path: Path) -> N
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
     )
     assert "RuntimeError: pyverbs was imported before, from " in done.stderr
+
+
+@pytest.mark.parametrize(("theirs", "ours"), OUR_NAMES.items())
+def test_a_module_of_pyverbs_is_importable_by_its_own_name(theirs: str, ours: str) -> None:
+    module = import_module(f"nupa.verbs.{ours}")
+    assert import_module(f"nupa.verbs.{theirs}") is module
