@@ -151,7 +151,7 @@ $(BUILD)/sanitized.%: $(C_TREE)
 
 # It shows that the C parts build without a warning, lay out the same structs, and do the same by
 # that machine's atomics, signal frames and assembly.  It does not show that loads and stores may go
-# out of order: QEMU keeps most of the order of the machine below it.  test_order does that.
+# out of order: QEMU keeps most of the order of the machine below it.  test_channel_order does that.
 check-arm: $(BUILD)/packages.arm ## C tests for 64-bit ARM, in QEMU's user mode: a quarter of an hour
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/arm64 --toolchain $(abspath csrc/arm64.cmake) \
 		-DNUPA_TESTS=ON -DNUPA_WERROR=ON >/dev/null

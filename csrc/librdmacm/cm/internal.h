@@ -8,7 +8,7 @@
  *       one that has failed (nupa_cm_lose_peer): it may be freed any time after that.
  *   K4  A message that is repeated is executed once.  The repetition is answered again.
  *
- * How each thing that names another ends; test_cm_ends.c goes through the rows.
+ * How each thing that names another ends; tests/rdmacm/test_cm_ends.c goes through the rows.
  *
  *   names        of                    ends with
  *   ids          peer                  channel fails: NULL, the id reports its end

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Code of the engine whose accesses a test sees: test_order.c. */
+ * Code of the engine whose accesses a test sees: tests/channel/test_order.c. */
 #ifndef NUPA_TESTS_ORDERED_H
 #define NUPA_TESTS_ORDERED_H
 

@@ -2,7 +2,7 @@
  * The hosts of coherent.h. */
 #include "tests/support/coherent.h"
 
-#include "../check.h"
+#include "tests/check.h"
 
 #include <string.h>
 

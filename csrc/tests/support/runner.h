@@ -4,7 +4,7 @@
 #ifndef NUPA_TESTS_RUNNER_H
 #define NUPA_TESTS_RUNNER_H
 
-#include "../check.h"
+#include "tests/check.h"
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A client of a guest's agent: see vm_client.h. */
 #include "tests/support/vm_client.h"
-#include "../check.h"
+#include "tests/check.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -2,8 +2,8 @@
  * The promises of the labels of atomics.h, on a weakly ordered machine: all executions of a
  * consumer whose loads happen out of order (ordered/weak.h), and the order of a producer's stores.
  *
- *   P1, C1, C7  test_order: ring lines, by the long way and by the express lane
- *   P2, C2      test_order: the head is stored by release, behind the reads of the line
+ *   P1, C1, C7  test_channel_order: ring lines, by the long way and by the express lane
+ *   P2, C2      test_channel_order: the head is stored by release, behind the reads of the line
  *   P3 to P6    read-modify-writes with NUPA_FULL, or membarrier(2): by review, see atomics.h */
 #include "tests/support/end.h"
 #include "engine/device/engine.h"

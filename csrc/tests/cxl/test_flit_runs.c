@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Batches of flits where something is different: PIDs between switches, runs that are none, threads
  * while tables change. */
-#include "support/flits.h"
+#include "tests/support/flits.h"
 
 #include <errno.h>
 #include <pthread.h>

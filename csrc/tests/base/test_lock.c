@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The biased lock of lock.h: nobody gets in beside a holder, whoever has the bias. */
 #include "base/lock.h"
-#include "support/runner.h"
+#include "tests/support/runner.h"
 
 #include <pthread.h>
 #include <sched.h>

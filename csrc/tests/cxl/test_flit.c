@@ -2,7 +2,7 @@
  * Flits: their CRCs by other means, messages there and back, and that nothing damaged is taken. */
 #include "cxl/flit.h"
 #include "cxl/flit_crc.h"
-#include "support/runner.h"
+#include "tests/support/runner.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,30 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The end of each object against every list whose elements name it.
+ * The end of each object against every list whose elements name it. */
+/* clang-format off
  *
- *   list (csrc/engine)            names     taken off by                      tested in
- *   context->events               QP        destroy, after its last answers   here;
- * test_engine_queues SRQ, CQ   destroy, which awaits the acks    here; test_engine_queues context
- * close (kept while used)           here engine->contexts, closed      context   close; the
- * attachment's end       here engine->ack_pending,          QP        reset, destroy, error of its
- * test_engine_leaving, reading, waiting                      channel, new incarnation
- * test_engine_death faults->retries, stuck        QP        reset, destroy, flush test_faults_ends
- *   engine->open, channels,       channel   failure; freed once no QP has it  test_engine_death
+ *   list (csrc/engine)         names     taken off by                       tested in
+ *   context->events            QP        destroy, after its last answers    here, queue/test_limits
+ *                              SRQ, CQ   destroy, which awaits the acks     here, queue/test_limits
+ *                              context   close (kept while used)            here
+ *   engine->contexts, closed   context   close; the attachment's end        here
+ *   engine->ack_pending,       QP        reset, destroy, error of its       queue/test_leaving,
+ *     reading, waiting                   channel, new incarnation           test_death
+ *   faults->retries, stuck     QP        reset, destroy, flush              fault/test_ends
+ *   engine->open, channels,    channel   failure; freed once no QP has it   test_death
  *     channel->older
- *   channel->refusals, held       (numbers) failure, the attachment's end     test_faults_ends,
- * here (ASan) channel->windows              (keys)    failure test_engine_protection comp
- * channel->cqs, moderated  CQ        destroy                           here, test_engine_domains CQ
- * ring                       QP        reset, destroy: purged            test_engine_queues send
- * queue: address handle    (copy)    nothing: it is not named          here send queue: bind (keys)
- * nothing: found again by its key   test_engine_windows windows of a region, of a QP  MR, QP EBUSY;
- * unbound by destroy         test_engine_windows* mcast->own                    QP        EBUSY
- * until detached              test_engine_mcast xrc->srqs, QPs bound to one   SRQ, CQ   destroy:
- * unbound                  test_engine_xrc xrc->shadows                  channel   failure, sweep
- * test_engine_xrc XRC handles                   QP        counted; the last one frees it    here,
- * test_engine_xrc engine->pds, imported MRs     PD, MR    counted, `gone`; exporter's death
- * tests/verbs/test_import* injector->slot                (slot)    failure test_fuzz_inject
- *   net->asleep, idle, room       channel   unlock; failure only marks it     test_netdev_pump
- *   all, in a child after fork    all       nothing: a copy nobody waits for  here
- */
+ *   channel->refusals, held    (numbers) failure, the attachment's end      fault/test_ends,
+ *                                                                           here (ASan)
+ *   channel->windows           (keys)    failure                            memory/test_protection
+ *   comp channel->cqs,         CQ        destroy                            here, test_domains
+ *     moderated
+ *   CQ ring                    QP        reset, destroy: purged             queue/test_limits
+ *   send queue: address handle (copy)    nothing: it is not named           here
+ *   send queue: bind           (keys)    nothing: found again by its key    memory/test_windows
+ *   windows of a region,       MR, QP    EBUSY; unbound by destroy          memory/test_windows*
+ *     of a QP
+ *   mcast->own                 QP        EBUSY until detached               queue/test_mcast
+ *   xrc->srqs, QPs bound to    SRQ, CQ   destroy: unbound                   queue/test_xrc*
+ *     one
+ *   xrc->shadows               channel   failure, sweep                     queue/test_xrc*
+ *   XRC handles                QP        counted; the last one frees it     here, queue/test_xrc*
+ *   engine->pds, imported MRs  PD, MR    counted, `gone`; exporter's death  tests/verbs/test_import*
+ *   injector->slot             (slot)    failure                            queue/test_fuzz_inject
+ *   net->asleep, idle, room    channel   unlock; failure only marks it      netdev/test_pump
+ *   all, in a child after fork all       nothing: no thread waits for it    here
+ *
+ * clang-format on */
 #include "engine/device/engine.h"
 #include "tests/support/target.h"
 

@@ -2,8 +2,8 @@
  * Windows on regions: what is taken away under running loads and stores reads as ones, in each
  * process, and never as somebody else's. */
 #include "base/atomics.h"
-#include "support/runner.h"
-#include "support/viewed.h"
+#include "tests/support/runner.h"
+#include "tests/support/viewed.h"
 
 #include <dirent.h>
 #include <errno.h>

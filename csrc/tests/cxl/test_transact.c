@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Requests through a bus: two interleaved devices behind one switch, and what can go wrong. */
-#include "support/runner.h"
+#include "tests/support/runner.h"
 #include "cxl/transact.h"
 
 #include <errno.h>

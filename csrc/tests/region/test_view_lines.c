@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Windows that are caches are stale until they are told; atomics lose nothing. */
 #include "base/atomics.h"
-#include "support/runner.h"
-#include "support/viewed.h"
+#include "tests/support/runner.h"
+#include "tests/support/viewed.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The ring of ring.h: filled, wrapped, lied to, and driven by two threads. */
 #include "engine/channel/ring.h"
-#include "support/runner.h"
+#include "tests/support/runner.h"
 
 #include <pthread.h>
 #include <sched.h>

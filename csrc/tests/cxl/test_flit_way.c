@@ -2,7 +2,7 @@
  * Requests as flits end as requests of transact.h do, at the same ports and for the same reasons.
  */
 #include "cxl/rate.h"
-#include "support/flits.h"
+#include "tests/support/flits.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  * Windows and links: a port that goes down takes the windows behind it away before the wait for
  * that returns, in each process; one that comes up gives none of them back. */
 #include "base/atomics.h"
-#include "support/runner.h"
-#include "support/shared_region.h"
-#include "support/viewed.h"
+#include "tests/support/runner.h"
+#include "tests/support/shared_region.h"
+#include "tests/support/viewed.h"
 
 #include <errno.h>
 #include <pthread.h>

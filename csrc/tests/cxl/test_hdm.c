@@ -2,7 +2,7 @@
  * The table of csrc/cxl/hdm.h beside a slow model: trees that are walked by division and by single
  * bits, as the specification's text does. */
 #include "cxl/hdm.h"
-#include "support/runner.h"
+#include "tests/support/runner.h"
 
 #include <string.h>
 
