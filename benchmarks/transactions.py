@@ -12,45 +12,23 @@ from benchmarks.case import Bench, Case, output
 _SECONDS = 0.5  # each figure
 
 
-def _mega_per_s(key: str, flits: int = 68) -> Callable[[Bench], float]:
+def _mega_per_s(key: str) -> Callable[[Bench], float]:
     def measure(bench: Bench) -> float:
         seconds = _SECONDS / 10 if bench.quick else _SECONDS
         argv = [sys.executable, "-m", "nupa.cli", "fabric", "transactions", "--json"]
-        text = output([*argv, f"--seconds={seconds}", f"--flits={flits}"], bench.cpus[0])
+        text = output([*argv, f"--seconds={seconds}"], bench.cpus[0])
         return float(json.loads(text)[key]) / 1e6
 
     return measure
 
 
-CASES = (
-    *(
-        Case(
-            f"transactions: {what}, in C",
-            "M/s",
-            ">= 2",
-            lambda value, _: value >= 2,
-            _mega_per_s(f"c_{what}_per_s"),
-        )
-        for what in ("write", "read")
-    ),
-    *(
-        Case(
-            f"transactions: {what}, as flits",
-            "M/s",
-            ">= 0.2",
-            lambda value, _: value >= 0.2,
-            _mega_per_s(f"packet_{what}_per_s"),
-        )
-        for what in ("write", "read")
-    ),
-    *(
-        Case(
-            f"transactions: {what}, 256B flits",
-            "M/s",
-            "",
-            None,
-            _mega_per_s(f"packet_{what}_per_s", 256),
-        )
-        for what in ("write", "read")
-    ),
+CASES = tuple(
+    Case(
+        f"transactions: {what}, in C",
+        "M/s",
+        ">= 2",
+        lambda value, _: value >= 2,
+        _mega_per_s(f"c_{what}_per_s"),
+    )
+    for what in ("write", "read")
 )

@@ -43,8 +43,6 @@ HEADERS = (
     "cxl/transact.h",
     "cxl/snoop.h",
     "cxl/cache.h",
-    "cxl/flit.h",
-    "cxl/flit_way.h",
     "cxl/rate.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)

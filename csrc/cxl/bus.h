@@ -50,13 +50,9 @@ void bus_leave(struct nupa_cxl_bus *bus);
 const struct nupa_cxl_part *bus_part(const struct bus_device *device, uint64_t dpa);
 
 /* The steps of a request, for who has entered: past each port of its place (false: it has no link),
- * to the memory behind that place, and there, with a line or bytes of one. */
+ * and to the memory behind that place. */
 bool bus_pass(struct nupa_cxl_bus *bus, uint16_t number, size_t counter);
 /* NUPA_CXL_VIRAL, NUPA_CXL_NO_MEMORY, or the rest of *line is known. */
 enum nupa_cxl_status bus_line_find(struct nupa_cxl_bus *bus, struct bus_line *line);
-/* NUPA_CXL_POISON: *to is as before. */
-enum nupa_cxl_status bus_line_read(struct nupa_cxl_bus *bus, const struct bus_line *line,
-				   uint8_t *to, size_t bytes);
-void bus_line_write(const struct bus_line *line, const uint8_t *from, size_t bytes);
 
 #endif

@@ -24,7 +24,8 @@ static uint64_t mixed(uint64_t x)
 	return x ^ x >> 31;
 }
 
-void nupa_cxl_rate_line(uint64_t hpa, uint8_t line[64])
+/* The contents of the line at hpa. */
+static void make_line(uint64_t hpa, uint8_t line[LINE_BYTES])
 {
 	uint64_t words[LINE_WORDS], word = mixed(hpa + 1);
 
@@ -45,7 +46,7 @@ struct nupa_cxl_rate nupa_cxl_rate(struct nupa_cxl_bus *bus, uint64_t base, uint
 
 		seed += UINT64_C(0x9E3779B97F4A7C15);
 		hpa = base + mixed(seed) % lines * LINE_BYTES;
-		nupa_cxl_rate_line(hpa, line);
+		make_line(hpa, line);
 		if (write) {
 			rate.result = nupa_cxl_write(bus, hpa, line, LINE_BYTES);
 		} else {
@@ -65,7 +66,7 @@ struct nupa_cxl_rate nupa_cxl_rate_fill(struct nupa_cxl_bus *bus, uint64_t base,
 	for (uint64_t at = 0; at < bytes && rate.result.status == NUPA_CXL_OK; at += LINE_BYTES) {
 		uint8_t line[LINE_BYTES];
 
-		nupa_cxl_rate_line(base + at, line);
+		make_line(base + at, line);
 		rate.result = nupa_cxl_write(bus, base + at, line, LINE_BYTES);
 	}
 	rate.elapsed_ns = clock_ns() - start_ns;

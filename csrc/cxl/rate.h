@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How many lines a second a host writes and reads, one request at a time: the loop of `nupa fabric
- * transactions`, in C because one in Python would measure Python. */
+ * The loop of `nupa fabric transactions`: writes and reads lines, one request at a time.  It is in C,
+ * as a loop in Python would measure Python. */
 #ifndef NUPA_CXL_RATE_H
 #define NUPA_CXL_RATE_H
 
@@ -21,9 +21,6 @@ struct nupa_cxl_rate nupa_cxl_rate(struct nupa_cxl_bus *bus, uint64_t base, uint
 
 /* The same, each line of `bytes` once, in order. */
 struct nupa_cxl_rate nupa_cxl_rate_fill(struct nupa_cxl_bus *bus, uint64_t base, uint64_t bytes);
-
-/* What these write at hpa. */
-void nupa_cxl_rate_line(uint64_t hpa, uint8_t line[64]);
 /* cffi: end */
 
 #endif

@@ -59,8 +59,9 @@ static enum nupa_cxl_status reach(struct nupa_cxl_bus *bus, uint64_t hpa, size_t
 	return bus_line_find(bus, line);
 }
 
-enum nupa_cxl_status bus_line_read(struct nupa_cxl_bus *bus, const struct bus_line *line,
-				   uint8_t *to, size_t bytes)
+/* NUPA_CXL_POISON: *to is as before. */
+static enum nupa_cxl_status media_read(struct nupa_cxl_bus *bus, const struct bus_line *line,
+				      uint8_t *to, size_t bytes)
 {
 	struct nupa_cxl_snoop *snoop = snoop_of(line->memory);
 
@@ -72,7 +73,7 @@ enum nupa_cxl_status bus_line_read(struct nupa_cxl_bus *bus, const struct bus_li
 	return NUPA_CXL_POISON;
 }
 
-void bus_line_write(const struct bus_line *line, const uint8_t *from, size_t bytes)
+static void media_write(const struct bus_line *line, const uint8_t *from, size_t bytes)
 {
 	struct nupa_cxl_snoop *snoop = snoop_of(line->memory);
 
@@ -94,7 +95,7 @@ static enum nupa_cxl_status read_line(struct nupa_cxl_bus *bus, uint64_t hpa, ui
 	} else {
 		status = reach(bus, hpa, BUS_READS, &line);
 		if (status == NUPA_CXL_OK)
-			status = bus_line_read(bus, &line, to, bytes);
+			status = media_read(bus, &line, to, bytes);
 	}
 	if (status != NUPA_CXL_OK)
 		memset(to, 0xFF, bytes);
@@ -112,7 +113,7 @@ static enum nupa_cxl_status write_line(struct nupa_cxl_bus *bus, uint64_t hpa, c
 		return cache_write(bus, &line, hpa, from, bytes);
 	status = reach(bus, hpa, counter, &line);
 	if (status == NUPA_CXL_OK)
-		bus_line_write(&line, from, bytes);
+		media_write(&line, from, bytes);
 	return status;
 }
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Messages on links: TLPs, CXL.mem messages, flits, and the state of a link."""
+"""Links: TLPs, the numbers of CXL.mem messages, and the state of a link."""

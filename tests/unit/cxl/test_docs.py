@@ -24,11 +24,6 @@ OUTPUT = {
     "fabric.switch.host(0)": "['03:00.0', '04:00.0'] 512 b'the first 24 bytes are here'\n",
     "region.bus.raises": "[(0, 67108864)] b'dynamic'\n[] b'\\xff\\xff'\n",
     "fm.bind(1, 0, 2)": ("INVALID_INPUT ['virtual switch 0, vPPB 0: bound to port 2']\n"),
-    "FlitPort(": "0 down id 5555, header 000049a0, H5 032300000000000800000000, crc 0322\n"
-    "1 down id 5555, header 000049a0, H5 032300000000000800000000, crc 0322\n"
-    "1 up id 5555, header 00000070, H3 310200000000000000000000, crc 7c23\n"
-    "0 up id 5555, header 00000070, H3 310200000000000000000000, crc 7c23\n"
-    "S2M NDR Cmp, tag 1 | M2S Req MemRd, address 0x1000000000, tag 2 | OK\n",
     "use_cache(": "b'dirty' MemRd:1 BISnpData:0 MemWr:0 Cmp:0 BIRspS:0 Cmp-S:1 MemData:1\n",
     "HostAgent(": "b'into host memory'\n"
     "D2H Req RdOwn 0x40 gpu\nH2D Rsp GO E 0x40 gpu\nH2D Data 0x40 gpu\n"
