@@ -64,7 +64,7 @@ def _scapy_per_s(layers: str, seconds: float) -> float:
 
 def _fast_per_s(check_icrc: bool, seconds: float) -> float:
     """From a pcapng file to a count of each opcode."""
-    from nupa.packet import fast
+    from nupa.packet.decode import fast
     from nupa.packet.pcapng.reader import Writer
 
     frames = _frames() * (_RECORDS // len(_frames()))
@@ -88,7 +88,7 @@ def _fast_per_s(check_icrc: bool, seconds: float) -> float:
 def _records_per_s(tuples: bool, seconds: float) -> float:
     """From a pcapng file of TLPs to how many bytes each transfer has: by columns, or with a named
     tuple for each packet and its header."""
-    from nupa.packet import records
+    from nupa.packet.decode import records
     from nupa.packet.pcapng.reader import INBOUND, Reader, Writer
     from nupa.packet.tables import pcie as pcie_tables
     from nupa.packet.tables import record

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What an access to memory becomes on a link: PCIe TLPs, or CXL.mem messages.  The rules are those
- * of nupa/packet/split.py, and the bytes those of nupa/packet/encode.py; a test compares them. */
+ * Splits an access to memory into what crosses a link: PCIe TLPs, or CXL.mem messages.
+ * tests/unit/packet/split.py and encode.py are a second implementation; a test compares the two. */
 #ifndef NUPA_SPLIT_H
 #define NUPA_SPLIT_H
 

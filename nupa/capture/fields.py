@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Literal, NamedTuple
 
-from nupa.packet import fast
-from nupa.packet import records as record_columns
-from nupa.packet.fast import Header
+from nupa.packet.decode import fast
+from nupa.packet.decode import records as record_columns
+from nupa.packet.decode.fast import Header
 from nupa.packet.tables import cm as cm_tables
 from nupa.packet.tables import cxl_cache as cache_tables
 from nupa.packet.tables import cxl_mem as cxl_tables

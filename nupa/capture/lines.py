@@ -10,7 +10,7 @@ from typing import Any
 from nupa.capture.fields import FIELDS
 from nupa.capture.filter import columns_in
 from nupa.capture.view import View
-from nupa.packet.fast import BthFlag, Header, Layer, address_text
+from nupa.packet.decode.fast import BthFlag, Header, Layer, address_text
 from nupa.packet.tables import cm as cm_tables
 from nupa.packet.tables import queue as queue_tables
 from nupa.packet.tables import record

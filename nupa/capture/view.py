@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-from nupa.packet import fast, records
-from nupa.packet.columns import Columns, columns_of
+from nupa.packet.decode import fast, records
+from nupa.packet.decode.columns import Columns, columns_of
 from nupa.packet.pcapng.blocks import OPT_COMMENT, Interface, options_of
 from nupa.packet.pcapng.reader import Batch
 from nupa.packet.tables.record import flags_of

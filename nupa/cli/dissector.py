@@ -45,7 +45,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from nupa.packet import dissector
+    from nupa.packet.wireshark import dissector
 
     if args.path:
         print(dissector.FILE)

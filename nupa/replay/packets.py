@@ -12,8 +12,8 @@ from os import PathLike
 from typing import IO, NamedTuple
 
 from nupa.base.errors import LocalError
-from nupa.packet import fast, records
-from nupa.packet.fast import Fault, Header, Headers, Icrc, Layer
+from nupa.packet.decode import fast, records
+from nupa.packet.decode.fast import Fault, Header, Headers, Icrc, Layer
 from nupa.packet.pcapng.blocks import FLAG_CRC_ERROR, OPT_COMMENT, options_of
 from nupa.packet.pcapng.reader import Batch, Reader
 from nupa.packet.tables.opcodes import OPCODES

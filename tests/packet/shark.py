@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nupa.packet.dissector import FILE
+from nupa.packet.wireshark.dissector import FILE
 
 #: From Wireshark 4.4 on no Lua script is loaded as root: for root, another user that may read all.
 NOT_ROOT = (

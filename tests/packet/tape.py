@@ -13,7 +13,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from nupa.packet.fast import LINKTYPE_ETHERNET
+from nupa.packet.decode.fast import LINKTYPE_ETHERNET
 from nupa.packet.pcapng.reader import Writer
 from nupa.packet.scapy.transport import AETH, BTH, DETH, IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
 

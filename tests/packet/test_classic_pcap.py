@@ -17,8 +17,8 @@ import pytest
 
 from nupa.cli import main
 from nupa.diagram.find.index import read_index
-from nupa.packet import fast
-from nupa.packet.fast import Fault, Icrc, Layer
+from nupa.packet.decode import fast
+from nupa.packet.decode.fast import Fault, Icrc, Layer
 from nupa.packet.pcapng.reader import Packet, PcapngError, Reader
 from nupa.replay import replay
 from tests.packet.shark import run

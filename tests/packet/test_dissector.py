@@ -13,7 +13,6 @@ import pytest
 
 from nupa.base.errors import LocalError
 from nupa.cli import main
-from nupa.packet import dissector
 from nupa.packet.pcapng.reader import Writer
 from nupa.packet.tables import cxl_cache as cache_tables
 from nupa.packet.tables import cxl_mem as cxl_tables
@@ -21,7 +20,10 @@ from nupa.packet.tables import pcie as pcie_tables
 from nupa.packet.tables import queue as queue_tables
 from nupa.packet.tables import record
 from nupa.packet.tables.layout import Field, Layout
+from nupa.packet.wireshark import dissector, tables
 from tests.packet.shark import dissected, run, tshark
+
+PAGE = Path(__file__).parents[2] / "docs/packet-tables.md"
 
 Shown = list[tuple[str, int | str]]
 
@@ -50,7 +52,7 @@ class Maker:
             for field in layout.fields
         }
         self.data += layout.encode(**values)
-        for field in filter(dissector.is_shown, layout.fields):
+        for field in filter(tables.is_shown, layout.fields):
             self.show(layout.abbrev_of(field), field, values[field.name])
         return values
 
@@ -276,15 +278,15 @@ def test_filters_find_a_transfer_at_all_levels(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("file", [dissector.FILE, Path(__file__).parents[2] / "docs/packet.md"])
+@pytest.mark.parametrize("file", [dissector.FILE, PAGE])
 def test_the_tables_of_the_script_and_of_the_documentation_are_ours(file: Path) -> None:
     text = file.read_text()
-    assert text == dissector.rendered(text), "python -m nupa.packet.dissector docs/packet.md"
+    assert text == tables.rendered(text), f"python -m {tables.__name__} {PAGE}"
 
 
 def test_a_file_without_marks_is_refused() -> None:
     with pytest.raises(LocalError, match="no marks"):
-        dissector.rendered("text")
+        tables.rendered("text")
 
 
 def test_installed_it_is_found_by_wireshark_and_removed_again(

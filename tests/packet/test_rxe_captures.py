@@ -15,8 +15,8 @@ from scapy.utils import rdpcap
 from nupa.cli import main
 from nupa.diagram.draw.story import read_story
 from nupa.diagram.find.index import read_index
-from nupa.packet import fast
-from nupa.packet.fast import Fault, Icrc, Layer
+from nupa.packet.decode import fast
+from nupa.packet.decode.fast import Fault, Icrc, Layer
 from nupa.packet.scapy.transport import BTH
 from nupa.packet.tables.opcodes import NAMES, OPCODES
 from nupa.replay import replay

@@ -13,12 +13,12 @@ import pytest
 from nupa.diagram.draw import svg, text
 from nupa.diagram.draw.story import Story, read_story
 from nupa.diagram.find.index import read_index
-from nupa.packet import split
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND
 from nupa.packet.scapy.transport import AETH, BTH, AtomicETH
 from nupa.packet.tables import record
 from tests.packet import trace_scenes
 from tests.packet.trace_scenes import SCENES, Scene
+from tests.unit.packet import split
 
 GOLDEN = Path(__file__).with_name("trace_golden")
 SVG = "{http://www.w3.org/2000/svg}"

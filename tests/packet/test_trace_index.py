@@ -19,7 +19,7 @@ from nupa.diagram.draw import listing, svg, text
 from nupa.diagram.draw.story import read_story, tell
 from nupa.diagram.find.index import Index, read_index
 from nupa.diagram.find.transfer import Mark
-from nupa.packet import fast
+from nupa.packet.decode import fast
 from nupa.packet.pcapng.reader import PcapngError, Reader, Writer
 from nupa.packet.scapy.cm import DREQ, MAD, REP, REQ, RTU
 from nupa.packet.scapy.transport import AETH, BTH, DETH, RETH, CNPPadding
@@ -93,7 +93,7 @@ def test_another_program_s_packet_ids_are_no_transfers(read: Reading) -> None:
 
 
 def test_tlps_alone_are_a_transfer_too(read: Reading) -> None:
-    from nupa.packet import split
+    from tests.unit.packet import split
 
     scene = Scene()
     scene.tlps(split.pcie_tlps("write", 0x7000, 1024, split.PcieLink()), host=1)

@@ -12,12 +12,12 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from nupa.packet import encode, split
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND, Writer
 from nupa.packet.scapy.transport import AETH, BTH, DETH, RETH, AtomicAckETH, AtomicETH
 from nupa.packet.tables import queue as queue_tables
 from nupa.packet.tables import record
 from nupa.packet.tables.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, Kind, Level
+from tests.unit.packet import encode, split
 
 START_NS = 1_700_000_000_000_000_000
 SOURCE_QPN, TARGET_QPN = 0x010011, 0x020047

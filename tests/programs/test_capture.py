@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from nupa.packet import fast
-from nupa.packet.dissector import FILE
+from nupa.packet.decode import fast
 from nupa.packet.pcapng.reader import Reader
 from nupa.packet.tables.opcodes import CODES, NAMES
 from nupa.packet.tables.record import Kind
+from nupa.packet.wireshark.dissector import FILE
 from nupa.programs.pair import free_port
 from tests.packet.shark import NOT_ROOT
 

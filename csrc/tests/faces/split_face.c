@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * csrc/capture/split.c as a library: tests/unit compares what it makes of an access with
- * nupa/packet/split.py and encode.py. */
+ * tests/unit/packet/split.py and encode.py. */
 #include "capture/split.h"
 
 #include <string.h>

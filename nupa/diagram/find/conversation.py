@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.transfer import Transfer
-from nupa.packet.fast import Layer
+from nupa.packet.decode.fast import Layer
 from nupa.packet.tables import cm as cm_tables
 
 _MAD_TRANSACTION = (8, 8)  # place and bytes of the transaction ID

@@ -7,7 +7,7 @@ from nupa.diagram.find.conversation import ETHERTYPES, mad_name, protocol_name
 from nupa.diagram.find.event import Event, Way
 from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.operations import LABELS, MIDDLES, ROLES, Role
-from nupa.packet.fast import Fault, Header, Layer
+from nupa.packet.decode.fast import Fault, Header, Layer
 from nupa.packet.tables.record import LEVELS, Level
 from nupa.packet.tables.transport import syndrome_text
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
-from nupa.packet import fast
-from nupa.packet.columns import Columns, columns_of
-from nupa.packet.fast import Layer
+from nupa.packet.decode import fast
+from nupa.packet.decode.columns import Columns, columns_of
+from nupa.packet.decode.fast import Layer
 from nupa.packet.pcapng.blocks import OPT_COMMENT, options_of
 from nupa.packet.pcapng.reader import Batch
 from nupa.packet.tables.record import flags_of

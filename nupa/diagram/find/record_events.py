@@ -9,9 +9,9 @@ from nupa.diagram.find.event import Event, Way
 from nupa.diagram.find.frame_events import describe_frame
 from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.operations import WORK
-from nupa.packet.columns import Columns
+from nupa.packet.decode.columns import Columns
+from nupa.packet.decode.records import Fault
 from nupa.packet.pcapng.reader import Batch
-from nupa.packet.records import Fault
 from nupa.packet.tables import cxl_cache as cache_tables
 from nupa.packet.tables import queue as queue_tables
 from nupa.packet.tables.record import LEVELS, Kind

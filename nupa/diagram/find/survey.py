@@ -25,14 +25,14 @@ from nupa.diagram.find.operations import (
     Role,
 )
 from nupa.diagram.find.transfer import OF_RECORDS, PSN_MASK, UNKNOWN, Mark, Transfer, node_of
-from nupa.packet import records
-from nupa.packet.columns import Columns
-from nupa.packet.fast import Fault as FrameFault
-from nupa.packet.fast import Header, Layer
+from nupa.packet.decode import records
+from nupa.packet.decode.columns import Columns
+from nupa.packet.decode.fast import Fault as FrameFault
+from nupa.packet.decode.fast import Header, Layer
+from nupa.packet.decode.records import Fault
 from nupa.packet.pcapng.blocks import SHB_APPLICATION, first
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND, Batch, Section
-from nupa.packet.records import Fault
-from nupa.packet.split import LINE_BYTES
+from nupa.packet.tables.cxl_mem import LINE_BYTES
 from nupa.packet.tables.record import KINDS, LINKTYPE_NUPA, Kind, Level
 from nupa.packet.tables.transport import ACK, NAK, RNR_NAK
 

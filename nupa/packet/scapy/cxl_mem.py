@@ -14,9 +14,7 @@ from __future__ import annotations
 from scapy.fields import ConditionalField, XIntField, XLongField
 from scapy.packet import Packet, bind_layers
 
-from nupa.packet.encode import cxl_mem_bytes
 from nupa.packet.scapy.fields import Layer, fields_of
-from nupa.packet.split import CxlMessage
 from nupa.packet.tables import cxl_mem as tables
 
 
@@ -112,8 +110,3 @@ LAYERS: dict[tables.Channel, type[Packet]] = {
 }
 for _channel, _layer in LAYERS.items():
     bind_layers(CxlMem, _layer, channel=int(_channel))
-
-
-def packet_of(message: CxlMessage, data: bytes = b"", ld_id: int = 0) -> Packet:
-    """*message* as a packet; arguments and errors are those of `encode.cxl_mem_bytes`."""
-    return CxlMem(cxl_mem_bytes(message, data, ld_id))

@@ -15,7 +15,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, bind_layers
 from scapy.utils import lhex
 
-from nupa.packet import icrc
+from nupa.packet.scapy import icrc
 from nupa.packet.scapy.claim import ETHERTYPE, ours_or_scapys
 from nupa.packet.scapy.fields import Layer, fields_of
 from nupa.packet.tables import transport as tables

@@ -18,9 +18,7 @@ from scapy.fields import ConditionalField, XLEIntField
 from scapy.fields import Field as ScapyField
 from scapy.packet import Packet, bind_bottom_up, bind_layers, bind_top_down
 
-from nupa.packet.encode import tlp_bytes
 from nupa.packet.scapy.fields import Layer, fields_of
-from nupa.packet.split import Tlp
 from nupa.packet.tables import pcie as tables
 
 LENGTH_DW_MAX = 1024  # PCIe 6.0, 2.2.2: encoded as 0
@@ -283,8 +281,3 @@ for _message, _fmt in ((Message, 1), (MessageData, 3)):
     bind_top_down(TLP, _message, fmt=_fmt, type=0x14)
     for _routing in range(8):
         bind_bottom_up(TLP, _message, fmt=_fmt, type=0x10 | _routing)
-
-
-def packet_of(tlp: Tlp, data: bytes = b"", requester: int = 0, completer: int = 0) -> Packet:
-    """*tlp* as a packet; arguments and errors are those of `encode.tlp_bytes`."""
-    return TLP(tlp_bytes(tlp, data, requester, completer))

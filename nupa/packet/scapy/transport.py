@@ -22,7 +22,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Packet, bind_bottom_up, bind_layers, bind_top_down
 
-from nupa.packet import icrc
+from nupa.packet.scapy import icrc
 from nupa.packet.scapy.claim import UDP_PORT, ours_or_scapys
 from nupa.packet.scapy.fields import Layer, fields_of
 from nupa.packet.scapy.routing import GRH, LRH, TrailerField

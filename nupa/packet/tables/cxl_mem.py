@@ -24,6 +24,7 @@ from nupa.cxl.link.mem_tables import SNOOPS as SNOOPS
 from nupa.cxl.link.mem_tables import Channel as Channel
 from nupa.packet.tables.layout import Field, Layout, reserved
 
+LINE_BYTES = 64  # CXL 3.1, 3.3: the unit of a CXL.mem access
 FLITS = {0: "68B", 1: "256B", 2: "PBR"}
 
 CXL_MEM = Layout(

@@ -21,13 +21,13 @@ from nupa.capture.loop import Capture
 from nupa.capture.sinks import FileSink, LineSink
 from nupa.capture.view import View
 from nupa.fabric import Fabric
-from nupa.packet.encode import cxl_mem_bytes, tlp_bytes
 from nupa.packet.pcapng.reader import Packet, PcapngError, Reader, Writer
-from nupa.packet.split import PcieLink, cxl_mem_messages, pcie_tlps
 from nupa.packet.tables import queue as queue_tables
 from nupa.packet.tables.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA, Flag, Kind, Level, pack
 from tests.unit.conftest import Pair
 from tests.unit.core.test_watch import send
+from tests.unit.packet.encode import cxl_mem_bytes, tlp_bytes
+from tests.unit.packet.split import PcieLink, cxl_mem_messages, pcie_tlps
 
 
 @pytest.fixture

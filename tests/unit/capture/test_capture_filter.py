@@ -17,7 +17,7 @@ from scapy.layers.l2 import ARP, Ether
 from nupa.capture.fields import FIELDS, fields_text
 from nupa.capture.filter import EXPRESSION_CHARS_MAX, Filter, FilterError
 from nupa.capture.view import View
-from nupa.packet import fast, records
+from nupa.packet.decode import fast, records
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND, Reader, Writer
 from nupa.packet.scapy.transport import AETH, BTH, DETH, RETH
 from nupa.packet.tables import record

@@ -11,7 +11,7 @@ import pytest
 
 from nupa.core.watch import LEVELS, Naps, Watch, WatchPacket, parse_levels, ports_of
 from nupa.fabric import Fabric, FabricError, LocalError
-from nupa.packet import fast
+from nupa.packet.decode import fast
 from nupa.packet.tables.opcodes import NAMES
 from nupa.packet.tables.record import Direction, Kind, Level
 from nupa.verbs import SGE, RecvWR, SendWR

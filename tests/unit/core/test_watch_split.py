@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""csrc/capture/split.c makes of an access, byte for byte, what nupa.packet.split and encode do."""
+"""csrc/capture/split.c against a second implementation: the same bytes of each access."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from random import Random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nupa.packet.encode import cxl_mem_bytes, tlp_bytes
-from nupa.packet.split import PcieLink, cxl_mem_messages, pcie_tlps
+from tests.unit.packet.encode import cxl_mem_bytes, tlp_bytes
+from tests.unit.packet.split import PcieLink, cxl_mem_messages, pcie_tlps
 
 FACES = Path(os.environ.get("NUPA_TEST_FACES", Path(__file__).parents[3] / "build/dev/tests"))
 REQUESTER, COMPLETER = 0x1234, 0x5678

@@ -9,11 +9,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.packet.encode import cxl_mem_bytes, tlp_bytes
-from nupa.packet.split import CxlMessage, PcieLink, Tlp, TlpKind, cxl_mem_messages, pcie_tlps
 from nupa.packet.tables import cxl_mem as cxl_tables
 from nupa.packet.tables import pcie as pcie_tables
 from nupa.packet.tables.cxl_mem import Channel
+from tests.unit.packet.encode import cxl_mem_bytes, tlp_bytes
+from tests.unit.packet.split import CxlMessage, PcieLink, Tlp, TlpKind, cxl_mem_messages, pcie_tlps
 
 ids = st.integers(0, 0xFFFF)
 

@@ -18,8 +18,8 @@ from scapy.packet import Packet, Raw
 from scapy.utils import wrpcapng
 
 from nupa._engine import ffi, lib
-from nupa.packet import fast
-from nupa.packet.fast import BthFlag, Fault, Header, Headers, Icrc, Layer, address_text
+from nupa.packet.decode import fast
+from nupa.packet.decode.fast import BthFlag, Fault, Header, Headers, Icrc, Layer, address_text
 from nupa.packet.pcapng.reader import Reader
 from nupa.packet.scapy.cm import MAD
 from nupa.packet.scapy.transport import (
@@ -302,7 +302,7 @@ def test_columns_are_views_of_numbers() -> None:
 
 
 def test_scapy_is_not_needed() -> None:
-    program = "import sys, nupa.packet.fast\nprint('scapy' in sys.modules)"
+    program = "import sys, nupa.packet.decode.fast\nprint('scapy' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=50
     )

@@ -13,7 +13,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from nupa.packet import icrc
+from nupa.packet.scapy import icrc
 from nupa.packet.scapy.transport import AETH, BTH, GRH, LRH
 
 # A congestion notification that a ConnectX-4 sent; scapy's tests of contrib/roce have it.

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from nupa.packet.dissector import LAYOUTS
 from nupa.packet.tables.layout import Field, Layout
+from nupa.packet.wireshark.tables import LAYOUTS
 
 PAIR = Layout(
     "Pair",

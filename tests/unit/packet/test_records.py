@@ -9,10 +9,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.packet import records
-from nupa.packet.columns import Columns
+from nupa.packet.decode import records
+from nupa.packet.decode.columns import Columns
+from nupa.packet.decode.records import Fault
 from nupa.packet.pcapng.reader import Reader, Writer
-from nupa.packet.records import Fault
 from nupa.packet.tables import cxl_cache as cache_tables
 from nupa.packet.tables import cxl_mem as cxl_tables
 from nupa.packet.tables import pcie as pcie_tables

@@ -11,8 +11,9 @@ from hypothesis import given
 from scapy.packet import Raw
 
 from nupa.packet.scapy import cxl_mem, tlp
-from nupa.packet.split import PcieLink, Tlp, cxl_mem_messages, pcie_tlps
 from nupa.packet.tables.cxl_mem import Channel
+from tests.unit.packet.encode import cxl_mem_bytes, tlp_bytes
+from tests.unit.packet.split import PcieLink, Tlp, cxl_mem_messages, pcie_tlps
 
 SIZES = [128, 256, 512, 1024, 2048, 4096]
 links = st.builds(
@@ -113,14 +114,14 @@ def test_nothing_is_read_by_a_flush(address: int, link: PcieLink) -> None:
     request, answer = pcie_tlps("read", address, 0, link)
     assert (request.dw, request.first_be, request.last_be) == (1, 0, 0)
     assert (answer.dw, answer.byte_count, answer.length) == (1, 1, 0)
-    assert bytes(tlp.packet_of(answer)[Raw]) == bytes(4)
+    assert bytes(tlp.TLP(tlp_bytes(answer))[Raw]) == bytes(4)
 
 
 def test_tags_of_ten_bits_never_have_their_upper_bits_zero() -> None:
     link = PcieLink(mps=128, mrrs=128, tags=768)
     requests = [t for t in pcie_tlps("read", 0, 800 * 128, link) if t.kind == "MRd"]
     assert {t.tag for t in requests} == set(range(256, 1024))
-    packet = tlp.packet_of(requests[-1])
+    packet = tlp.TLP(tlp_bytes(requests[-1]))
     assert packet.t9 << 9 | packet.t8 << 8 | packet.payload.tag == requests[-1].tag == 256 + 31
 
 
@@ -144,7 +145,7 @@ def test_an_atomic_is_a_request_with_its_operands_and_the_old_value(
     assert (request.dw, request.first_be, request.last_be) == (count * size // 4, 0, 0)
     assert (answer.kind, answer.length, answer.byte_count) == ("CplD", size, size)
     assert (answer.lower_address, request.tag, answer.tag) == (0, 9, 9)
-    packet = tlp.TLP(bytes(tlp.packet_of(request, operands[: count * size])))
+    packet = tlp.TLP(tlp_bytes(request, operands[: count * size]))
     names = ("compare", "swap") if kind == "cas" else ("operand",)
     for i, name in enumerate(names):
         part = operands[i * size : (i + 1) * size]
@@ -181,7 +182,7 @@ def test_packets_of_a_write_carry_each_byte_to_its_place(
     memory: dict[int, int] = {}
     for write in pcie_tlps("write", address, len(content), link):
         at = write.address - address
-        packet = tlp.packet_of(write, content[at : at + write.length], requester=0x100)
+        packet = tlp.TLP(tlp_bytes(write, content[at : at + write.length], requester=0x100))
         again = tlp.TLP(bytes(packet))
         assert isinstance(again.payload, tlp.MemWrite64 if write.address >> 32 else tlp.MemWrite32)
         data = bytes(again[Raw])
@@ -199,7 +200,7 @@ def test_packets_of_a_read_are_reassembled_by_lower_address_and_byte_count(
     for part in pcie_tlps("read", address, len(content), link, link.tags - 1):
         at = part.address - address
         data = content[at : at + part.length] if part.kind == "CplD" else b""
-        packet = tlp.TLP(bytes(tlp.packet_of(part, data, 0x100, 0x200)))
+        packet = tlp.TLP(tlp_bytes(part, data, 0x100, 0x200))
         assert packet.t9 << 9 | packet.t8 << 8 | packet.payload.tag == part.tag
         if part.kind == "CplD":
             skip = packet.lower_address % 4
@@ -211,7 +212,7 @@ def test_packets_of_a_read_are_reassembled_by_lower_address_and_byte_count(
 def test_data_of_another_length_than_the_tlps_is_refused() -> None:
     write = next(pcie_tlps("write", 0, 8, PcieLink()))
     with pytest.raises(ValueError, match="with 7 bytes: it has 8"):
-        tlp.packet_of(write, bytes(7))
+        tlp_bytes(write, bytes(7))
 
 
 pool_addresses = st.integers(0, (1 << 52) - 20000)
@@ -240,7 +241,7 @@ def test_a_store_writes_each_byte_once_and_partial_lines_by_enables(
     for request, answer in zip(messages[::2], messages[1::2], strict=True):
         at = request.address + request.data_at - address
         part = content[at : at + request.data_bytes]
-        packet = cxl_mem.CxlMem(bytes(cxl_mem.packet_of(request, part, ld_id=3)))
+        packet = cxl_mem.CxlMem(cxl_mem_bytes(request, part, ld_id=3))
         assert (packet.ld_id, packet.payload.address % 64) == (3, 0)
         line = bytes(packet[Raw])
         assert len(line) == 64

@@ -20,8 +20,8 @@ from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet, Padding, Raw, fuzz
 
-from nupa.packet import fast, icrc
-from nupa.packet.scapy import cm, transport
+from nupa.packet.decode import fast
+from nupa.packet.scapy import cm, icrc, transport
 from nupa.packet.scapy.cm import IPCM, MAD, MESSAGES
 from nupa.packet.scapy.fields import Layer
 from nupa.packet.scapy.routing import RWH

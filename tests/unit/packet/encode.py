@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The bytes of what `nupa.packet.split` makes of an access, for captures: no scapy, 1 µs each.
-
-Queue entries are written by their tables: `queue_tables.WQE.encode(...)`.
-"""
+"""The bytes of TLPs and CXL.mem messages that split.py yields, as a capture has them."""
 
 from __future__ import annotations
 
 from struct import Struct
 
-from nupa.packet.split import LINE_BYTES, CxlMessage, Tlp
 from nupa.packet.tables import cxl_mem as cxl_tables
-from nupa.packet.tables.cxl_mem import Channel
+from nupa.packet.tables.cxl_mem import LINE_BYTES, Channel
+from tests.unit.packet.split import CxlMessage, Tlp
 
 # The first DW, then the header of a request or a completion (pcie_tables).
 _REQUEST32 = Struct(">BBHHBBI")

@@ -2,7 +2,7 @@
 """Headers of many packets at once, down to the InfiniBand transport, in C: no scapy.
 
     >>> from collections import Counter
-    >>> from nupa.packet.fast import Layer, read
+    >>> from nupa.packet.decode.fast import Layer, read
     >>> def opcodes(path):  # how often each opcode occurs in a capture
     ...     found = Counter()
     ...     for batch, headers in read(path):
@@ -23,7 +23,7 @@ from os import PathLike
 from typing import IO, Any
 
 from nupa._engine import ffi, lib
-from nupa.packet.columns import Columns, columns_of
+from nupa.packet.decode.columns import Columns, columns_of
 from nupa.packet.pcapng.reader import Batch, Reader
 
 LINKTYPE_ETHERNET: int = lib.NUPA_LINKTYPE_ETHERNET

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an access to memory becomes on a link: PCIe TLPs, or CXL.mem messages.  Pure; no scapy.
+"""The judge of csrc/capture/split.c: how an access is split into PCIe TLPs or CXL.mem messages.
 
-Each function goes from (kind, address, length, link parameters) to the sequence that crosses the
-port.  `nupa.packet.encode` makes bytes of it, `packet_of` in `nupa.packet.scapy.tlp` and
-`nupa.packet.scapy.cxl_mem` scapy's packets.
+Each function takes an access and the link's parameters, and yields what crosses the port in order;
+encode.py has the bytes.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from nupa.packet.tables.cxl_mem import Channel
+from nupa.packet.tables.cxl_mem import LINE_BYTES, Channel
 
 PAGE_BYTES = 4096  # PCIe 6.0, 2.2.7: no request crosses a boundary of this
-LINE_BYTES = 64  # CXL 3.1, 3.3: what a CXL.mem message is about
 ADDRESS_BYTES_MAX = 1 << 64
 CXL_ADDRESS_BYTES_MAX = 1 << 52
 

@@ -2,7 +2,7 @@
 -- Wireshark dissector of NUPA's link type: PCIe TLPs, CXL messages, queue entries.
 -- `nupa dissector --install` puts it where your Wireshark looks for it; docs/packet.md is the format.
 
--- tables: begin (written by python -m nupa.packet.dissector)
+-- tables: begin (written by python -m nupa.packet.wireshark.tables)
 local LINKTYPE_USER = 11
 local VERSION = 1
 local TLP_TYPES = { [0] = "MRd32", [32] = "MRd64", [1] = "MRdLk32", [33] = "MRdLk64", [64] = "MWr32", [96] = "MWr64", [2] = "IORd", [66] = "IOWr", [4] = "CfgRd0", [68] = "CfgWr0", [5] = "CfgRd1", [69] = "CfgWr1", [91] = "DMWr32", [123] = "DMWr64", [10] = "Cpl", [74] = "CplD", [11] = "CplLk", [75] = "CplDLk", [76] = "FetchAdd32", [108] = "FetchAdd64", [77] = "Swap32", [109] = "Swap64", [78] = "CAS32", [110] = "CAS64", [48] = "Msg", [49] = "Msg", [50] = "Msg", [51] = "Msg", [52] = "Msg", [53] = "Msg", [54] = "Msg", [55] = "Msg", [112] = "MsgD", [113] = "MsgD", [114] = "MsgD", [115] = "MsgD", [116] = "MsgD", [117] = "MsgD", [118] = "MsgD", [119] = "MsgD" }

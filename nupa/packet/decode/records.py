@@ -2,7 +2,7 @@
 """Records of NUPA's link type, a whole batch at once, in C: no scapy.
 
     >>> from collections import Counter
-    >>> from nupa.packet.records import read
+    >>> from nupa.packet.decode.records import read
     >>> def transfers(path):  # how many records each transfer has
     ...     found = Counter()
     ...     for batch, records in read(path):
@@ -21,7 +21,7 @@ from os import PathLike
 from typing import IO
 
 from nupa._engine import ffi, lib
-from nupa.packet.columns import Columns, columns_of
+from nupa.packet.decode.columns import Columns, columns_of
 from nupa.packet.pcapng.reader import Batch, Reader
 
 

@@ -1,19 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The Wireshark dissector of NUPA's link type: nupa.lua beside this file.
+"""Writes the tables of nupa.lua and of docs/packet-tables.md, each between two marks:
 
-Its code is written by hand; its tables, between two marks, are written from ours, and so are those
-of the documentation:
-
-    python -m nupa.packet.dissector docs/packet.md      writes the tables of both anew
+python -m nupa.packet.wireshark.tables docs/packet-tables.md
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -24,8 +17,8 @@ from nupa.packet.tables import pcie as pcie_tables
 from nupa.packet.tables import queue as queue_tables
 from nupa.packet.tables import record
 from nupa.packet.tables.layout import Field, Layout
+from nupa.packet.wireshark.dissector import FILE
 
-FILE = Path(__file__).with_name("nupa.lua")
 LAYOUTS: tuple[Layout, ...] = (
     record.HEADER,
     *pcie_tables.LAYOUTS,
@@ -33,11 +26,10 @@ LAYOUTS: tuple[Layout, ...] = (
     *cache_tables.LAYOUTS,
     *queue_tables.LAYOUTS,
 )
-_BEGIN = "-- tables: begin (written by python -m nupa.packet.dissector)\n"
+_BEGIN = "-- tables: begin (written by python -m nupa.packet.wireshark.tables)\n"
 _END = "-- tables: end\n"
-_DOC_BEGIN = "<!-- tables: begin (written by python -m nupa.packet.dissector) -->\n"
+_DOC_BEGIN = "<!-- tables: begin (written by python -m nupa.packet.wireshark.tables) -->\n"
 _DOC_END = "<!-- tables: end -->\n"
-_MARK = "NUPA's link type"  # stands in the first lines of the file, and so of what was installed
 
 
 def is_shown(field: Field) -> bool:
@@ -117,12 +109,12 @@ def _quoted(text: str) -> str:
 
 
 def documentation() -> str:
-    """The tables of docs/packet.md."""
+    """The tables of docs/packet-tables.md."""
     return "".join(line + "\n" for layout in LAYOUTS for line in _described(layout))
 
 
 def _described(layout: Layout) -> Iterator[str]:
-    yield f"\n### {layout.name}: {layout.text}, {layout.bytes} bytes ({layout.cite})\n"
+    yield f"\n## {layout.name}: {layout.text}, {layout.bytes} bytes ({layout.cite})\n"
     yield "| byte | bits | field | what it is | filter |"
     yield "|---|---|---|---|---|"
     at = 0
@@ -141,78 +133,13 @@ def _described(layout: Layout) -> Iterator[str]:
 
 
 def rendered(text: str) -> str:
-    """*text*, of nupa.lua or docs/packet.md, with its tables written anew."""
+    """*text* of nupa.lua or docs/packet-tables.md with its tables written again."""
     for begin, end, write in ((_BEGIN, _END, tables), (_DOC_BEGIN, _DOC_END, documentation)):
         before, found, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
         if found and closed:
             return before + begin + write() + end + after
     raise LocalError("the file has no marks of tables")
-
-
-def plugin_folder() -> Path:
-    """Where this user's Wireshark looks for Lua scripts, as `tshark -G folders` says."""
-    tshark = shutil.which("tshark")
-    if tshark is None:
-        return Path.home() / ".local/lib/wireshark/plugins"  # Wireshark's default on Unix
-    try:
-        done = subprocess.run(
-            [tshark, "-G", "folders"], capture_output=True, text=True, timeout=30, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise LocalError(f"`tshark -G folders` failed: {error}") from error
-    for line in done.stdout.splitlines():
-        name, _, folder = line.partition("\t")
-        if name.strip().rstrip(":") == "Personal Lua Plugins" and folder.strip():
-            return Path(folder.strip())
-    raise LocalError(
-        "`tshark -G folders` names no folder for personal Lua plugins: this Wireshark has no Lua; "
-        f"use one that has, or copy {FILE} yourself"
-    )
-
-
-def install(folder: Path) -> Path:
-    """Puts the dissector into *folder*, in place of an older one; returns its path there."""
-    target = folder / FILE.name
-    _refuse_foreign(target)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".nupa-", dir=folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(FILE.read_bytes())
-            Path(name).chmod(0o644)
-            Path(name).replace(target)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise LocalError(f"{target} cannot be written: {error}") from error
-    return target
-
-
-def uninstall(folder: Path) -> Path | None:
-    """Removes the dissector from *folder*; its former path, or None if it was not there."""
-    target = folder / FILE.name
-    _refuse_foreign(target)
-    try:
-        target.unlink()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise LocalError(f"{target} cannot be removed: {error}") from error
-    return target
-
-
-def _refuse_foreign(target: Path) -> None:
-    try:
-        begin = target.read_bytes()[:1000].decode(errors="replace")
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise LocalError(f"{target} cannot be read: {error}") from error
-    if _MARK not in begin:
-        raise LocalError(f"{target} is not NUPA's dissector: move it away first")
 
 
 def main(paths: list[str]) -> int:

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Installs the Wireshark dissector of NUPA's link type: nupa.lua beside this file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from nupa.base.errors import LocalError
+
+FILE = Path(__file__).with_name("nupa.lua")
+_MARK = "NUPA's link type"  # in the first lines of every version of the file
+
+
+def plugin_folder() -> Path:
+    """Where this user's Wireshark looks for Lua scripts, as `tshark -G folders` says."""
+    tshark = shutil.which("tshark")
+    if tshark is None:
+        return Path.home() / ".local/lib/wireshark/plugins"  # Wireshark's default on Unix
+    try:
+        done = subprocess.run(
+            [tshark, "-G", "folders"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LocalError(f"`tshark -G folders` failed: {error}") from error
+    for line in done.stdout.splitlines():
+        name, _, folder = line.partition("\t")
+        if name.strip().rstrip(":") == "Personal Lua Plugins" and folder.strip():
+            return Path(folder.strip())
+    raise LocalError(
+        "`tshark -G folders` names no folder for personal Lua plugins: this Wireshark has no Lua; "
+        f"use one that has, or copy {FILE} yourself"
+    )
+
+
+def install(folder: Path) -> Path:
+    """Puts the dissector into *folder*, in place of an older one; returns its path there."""
+    target = folder / FILE.name
+    _refuse_foreign(target)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".nupa-", dir=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(FILE.read_bytes())
+            Path(name).chmod(0o644)
+            Path(name).replace(target)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise LocalError(f"{target} cannot be written: {error}") from error
+    return target
+
+
+def uninstall(folder: Path) -> Path | None:
+    """Removes the dissector from *folder*; its former path, or None if it was not there."""
+    target = folder / FILE.name
+    _refuse_foreign(target)
+    try:
+        target.unlink()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LocalError(f"{target} cannot be removed: {error}") from error
+    return target
+
+
+def _refuse_foreign(target: Path) -> None:
+    try:
+        begin = target.read_bytes()[:1000].decode(errors="replace")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LocalError(f"{target} cannot be read: {error}") from error
+    if _MARK not in begin:
+        raise LocalError(f"{target} is not NUPA's dissector: move it away first")
