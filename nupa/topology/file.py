@@ -42,7 +42,7 @@ from nupa.topology.topology import (
     WIDTHS_LANES,
     Host,
     Link,
-    MemoryDevice,
+    MemoryConfig,
     SegmentConfig,
     Switch,
     Topology,
@@ -120,8 +120,8 @@ def _topology(top: Table, name: str) -> Topology:
     return Topology(name, switches, hosts, trunks, link_layer, segment, memory)
 
 
-def _memory(table: Table) -> list[MemoryDevice]:
-    device = MemoryDevice(
+def _memory(table: Table) -> list[MemoryConfig]:
+    device = MemoryConfig(
         table.number("bytes", 1, _U64_MAX, required=True),
         table.get("logical", bool, False),
         table.number("dynamic_bytes", 0, _U64_MAX),

@@ -97,7 +97,7 @@ class SegmentConfig(NamedTuple):
     coherence: str = "hardware"
 
 
-class MemoryDevice(NamedTuple):
+class MemoryConfig(NamedTuple):
     """Of the CXL switch: *size_bytes*, a multiple of 256 MiB; *logical*: for up to 16 hosts, and
     with *dynamic_bytes* of dynamic capacity, a multiple of 512 MiB, behind."""
 
@@ -122,7 +122,7 @@ class Topology:
         trunks: tuple[Trunk, ...] = (),
         link_layer: str = "ethernet",
         segment: SegmentConfig | None = None,
-        memory: tuple[MemoryDevice, ...] = (),
+        memory: tuple[MemoryConfig, ...] = (),
     ) -> None:
         self.name = name
         self.memory = memory
@@ -190,7 +190,7 @@ def speed_name(speed_mtps: int) -> str:
     return f"{speed_mtps / 1000:g} GT/s"
 
 
-def _check_memory(devices: Iterable[MemoryDevice]) -> None:
+def _check_memory(devices: Iterable[MemoryConfig]) -> None:
     for device in devices:
         if device.size_bytes <= 0 or device.size_bytes % MEMORY_STEP_BYTES:
             raise TopologyError(

@@ -246,13 +246,13 @@ def _serve(args: argparse.Namespace) -> int:
     from nupa.cxl.site.fabric_switch import FabricSite
     from nupa.fabric import Fabric
     from nupa.fabric.wiring import topology_of
-    from nupa.topology.topology import MemoryDevice
+    from nupa.topology.topology import MemoryConfig
 
     with Fabric.open(args.fabric) as fabric:
         hosts = len(fabric.hosts)
         slds = args.sld or ([] if args.mld else [256 << 20] * hosts)
-        memory = [MemoryDevice(size) for size in slds]
-        memory += [MemoryDevice(size, logical=True, dynamic_bytes=args.dcd) for size in args.mld]
+        memory = [MemoryConfig(size) for size in slds]
+        memory += [MemoryConfig(size, logical=True, dynamic_bytes=args.dcd) for size in args.mld]
         wiring = topology_of(fabric.name, fabric.hosts, fabric.ports)
         site = FabricSite(fabric, wiring, memory, vppbs=args.vppbs, spare_ports=args.spare_ports)
         with site, Server(site.manager, path_of(fabric.name)) as server:

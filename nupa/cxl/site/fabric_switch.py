@@ -19,7 +19,7 @@ from nupa.cxl.media.pool_store import PoolStore
 from nupa.cxl.site.fabric_ports import FabricWire, Follower
 from nupa.cxl.site.publish import Publisher
 from nupa.cxl.site.site import Site
-from nupa.topology.topology import MEMORY_STEP_BYTES, MemoryDevice
+from nupa.topology.topology import MEMORY_STEP_BYTES, MemoryConfig
 
 if TYPE_CHECKING:
     from nupa.fabric.fabric import Fabric
@@ -41,7 +41,7 @@ class FabricSite(Site):
         self,
         fabric: Fabric,
         topology: Topology | None,
-        memory: Sequence[MemoryDevice] = (),
+        memory: Sequence[MemoryConfig] = (),
         *,
         vppbs: int = 4,
         spare_ports: int = 0,
@@ -53,8 +53,8 @@ class FabricSite(Site):
             memory
             or (topology.memory if topology else ())
             or (
-                *[MemoryDevice(_STEP)] * hosts,
-                MemoryDevice(_STEP * hosts, logical=True, dynamic_bytes=2 * _STEP),
+                *[MemoryConfig(_STEP)] * hosts,
+                MemoryConfig(_STEP * hosts, logical=True, dynamic_bytes=2 * _STEP),
             )
         )
         several = [each for each in memory if each.logical]

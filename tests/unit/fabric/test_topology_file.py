@@ -12,7 +12,7 @@ from nupa.topology.toml_table import FILE_BYTES_MAX
 from nupa.topology.topology import (
     Host,
     Link,
-    MemoryDevice,
+    MemoryConfig,
     SegmentConfig,
     Switch,
     Topology,
@@ -92,8 +92,8 @@ def test_every_key_is_understood() -> None:
     link = Link(8, 64000)
     assert topology.name == "lab"
     assert topology.segment == SegmentConfig(slots=8, pool_bytes=1048576)
-    single = MemoryDevice(256 << 20)
-    assert topology.memory == (single, single, MemoryDevice(512 << 20, True, 1 << 30))
+    single = MemoryConfig(256 << 20)
+    assert topology.memory == (single, single, MemoryConfig(512 << 20, True, 1 << 30))
     assert parts(topology) == (
         (Switch("s", 9), Switch("t", 9)),
         (Host("a", "s", 7, Link(1, 2500)), Host("b5", "t", 2, link), Host("b6", "t", 3, link)),

@@ -19,7 +19,7 @@ from nupa.cxl.media.parts import Memory, PartedMedia, SparseFile
 from nupa.cxl.media.pool_store import PoolStore
 from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric, FabricError, FabricManager  # type: ignore[attr-defined]
-from nupa.topology.topology import Link, MemoryDevice, SegmentConfig, Topology, star
+from nupa.topology.topology import Link, MemoryConfig, SegmentConfig, Topology, star
 
 MIB = 1 << 20
 STEP = 256 * MIB
@@ -69,7 +69,7 @@ def test_a_fabric_of_this_process_has_a_switch_with_a_device_for_each_host() -> 
 
 def test_a_topology_says_which_devices_there_are() -> None:
     base = star(1)
-    devices = (MemoryDevice(2 * STEP), MemoryDevice(STEP, logical=True, dynamic_bytes=2 * STEP))
+    devices = (MemoryConfig(2 * STEP), MemoryConfig(STEP, logical=True, dynamic_bytes=2 * STEP))
     with Fabric(topology=Topology("own", base.switches, base.hosts, memory=devices)) as fabric:
         site = fabric.switch
         single, several = site.devices[1], site.devices[2]

@@ -21,7 +21,7 @@ from nupa.fabric import Fabric, FabricManager
 from nupa.fabric.wiring import topology_of
 from nupa.topology.file import load
 from nupa.topology.topology import Host as HostOf
-from nupa.topology.topology import MemoryDevice, SegmentConfig, Switch, Topology, Trunk, star
+from nupa.topology.topology import MemoryConfig, SegmentConfig, Switch, Topology, Trunk, star
 
 STEP = 256 << 20
 ONES = b"\xff" * 4
@@ -31,7 +31,7 @@ ROOT = Bdf(0)
 @pytest.fixture
 def fabric() -> Iterator[Fabric]:
     """Two hosts on one switch, with a device of 256 MiB each that is bound."""
-    memory = (MemoryDevice(STEP), MemoryDevice(STEP))
+    memory = (MemoryConfig(STEP), MemoryConfig(STEP))
     star_of = star(2)
     with Fabric(topology=Topology("two", star_of.switches, star_of.hosts, memory=memory)) as fabric:
         for number in range(2):
@@ -185,7 +185,7 @@ def far(name: str) -> Topology:
     """A host and a device on each of two switches."""
     hosts = (HostOf("a", "near"), HostOf("b", "far"))
     switches, trunks = (Switch("near", 8), Switch("far", 8)), (Trunk(("near", "far")),)
-    return Topology(name, switches, hosts, trunks, memory=(MemoryDevice(STEP), MemoryDevice(STEP)))
+    return Topology(name, switches, hosts, trunks, memory=(MemoryConfig(STEP), MemoryConfig(STEP)))
 
 
 def test_a_trunk_takes_what_lies_behind_it_whoever_takes_it_down() -> None:
