@@ -46,7 +46,7 @@ _LATER = {
     "FaultEntry": "nupa.fabric.fault",
     "FaultKind": "nupa.fabric.fault",
     # Of a layer above, by the name that its users know: no type checker sees it here.
-    "FabricManager": "nupa.cxl.fm.client",
+    "FabricManager": "nupa.cxl.fm.client.fabric_manager",
     "Faulty": "nupa.fabric.faulty",
     "Leak": "nupa.memory.pool",
     "Pool": "nupa.memory.pool",

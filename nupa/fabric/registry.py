@@ -242,7 +242,7 @@ def remove(path: str) -> None:
 
 def remove_shown(path: str) -> None:
     """Removes the files that programs of the segment at *path* were shown (csrc/shim/tree.c), and
-    the socket of a fabric manager that died (nupa/cxl/fm/server.py)."""
+    the socket of a fabric manager that died (nupa/cxl/fm/server/server.py)."""
     head, name = os.path.split(path)
     remove(os.path.join(head, f".{name}.fm"))
     shown = os.path.join(head, f".{name}.files")

@@ -15,7 +15,7 @@ from nupa.cli.common.command import Help
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from nupa.cxl.fm.client import FabricManager
+    from nupa.cxl.fm.client.fabric_manager import FabricManager
 
     Command = Callable[[argparse.Namespace, FabricManager], None]
 
@@ -200,7 +200,7 @@ def _add_asking(
     """A command that asks the server of a fabric."""
 
     def run(args: argparse.Namespace) -> int:
-        from nupa.cxl.fm.client import FabricManager
+        from nupa.cxl.fm.client.fabric_manager import FabricManager
 
         with FabricManager.open(args.fabric) as fm:
             command(args, fm)
@@ -242,7 +242,7 @@ def _size(text: str) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from nupa.cxl.fm.server import Server, path_of
+    from nupa.cxl.fm.server.server import Server, path_of
     from nupa.cxl.site.fabric_switch import FabricSite
     from nupa.fabric import Fabric
     from nupa.fabric.wiring import topology_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from nupa.cxl.fm.client import FabricManager
+    from nupa.cxl.fm.client.fabric_manager import FabricManager
 
 LS_EPILOG = """\
 examples:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from nupa.cxl.fm.client import FabricManager
-    from nupa.cxl.fm.event_client import FmEvent
+    from nupa.cxl.fm.client.events import FmEvent
+    from nupa.cxl.fm.client.fabric_manager import FabricManager
 
 EVENTS_EPILOG = """\
 Of the switch and of devices at its ports: links, slots, bindings, errors, dynamic capacity that

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nupa._engine import lib
 from nupa.base.errors import FabricError
-from nupa.cxl.fm.client import FabricManager
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.host.bus import Status
 from nupa.cxl.host.host import Host, Region
 from nupa.cxl.site.site import Site

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from nupa.cxl.device.expander import Expander
 from nupa.cxl.device.mld import Mld
-from nupa.cxl.fm.component import Component
-from nupa.cxl.fm.session import Inbox
+from nupa.cxl.fm.server.component import Component
+from nupa.cxl.fm.server.session import Inbox
 from nupa.cxl.function.cci import Command, Effect
 from nupa.cxl.site.site import Site
 

@@ -13,7 +13,7 @@ from functools import partial
 from nupa.base.closing import Closing
 from nupa.cxl.device.expander import Expander
 from nupa.cxl.device.mld import MOST_LDS, Mld
-from nupa.cxl.fm.manager import Manager
+from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.function import doe
 from nupa.cxl.function.port import root_port
 from nupa.cxl.host.decode import Window

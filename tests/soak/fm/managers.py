@@ -13,7 +13,7 @@ from random import Random
 from uuid import UUID
 
 from nupa.base.errors import RemoteError
-from nupa.cxl.fm.client import FabricManager
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.dcd_messages import DcdOpcode
 from nupa.cxl.fm.messages import Opcode
 from nupa.cxl.function.cci import Code, CommandError

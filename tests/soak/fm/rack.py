@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from nupa.cxl.device.expander import Expander
 from nupa.cxl.device.mld import Mld
-from nupa.cxl.fm.manager import Manager
+from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.function.port import root_port
 from nupa.cxl.host.decode import Window
 from nupa.cxl.host.root import HostBridge, RootComplex

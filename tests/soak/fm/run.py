@@ -20,8 +20,8 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.fm.server import Server, path_of
+from nupa.cxl.fm.client.fabric_manager import FabricManager
+from nupa.cxl.fm.server.server import Server, path_of
 from nupa.cxl.switch.vppb import SwitchError
 
 from .hosts import SoakHost

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nupa.cli import main
-from nupa.cxl.fm.server import Server, path_of
+from nupa.cxl.fm.server.server import Server, path_of
 from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric
 from nupa.memory.window import Window

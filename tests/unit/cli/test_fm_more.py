@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from nupa.cli import main
-from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.fm.server import Server, path_of
+from nupa.cxl.fm.client.fabric_manager import FabricManager
+from nupa.cxl.fm.server.server import Server, path_of
 from nupa.cxl.site.site import Site
 
 STEP = 256 << 20

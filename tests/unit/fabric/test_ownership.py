@@ -26,9 +26,9 @@ from nupa.base import locks
 from nupa.base.errors import RemoteError
 from nupa.base.ownership import open_own, outer_uid
 from nupa.cli import main
-from nupa.cxl.fm.lines import SocketLine
-from nupa.cxl.fm.manager import Manager
-from nupa.cxl.fm.server import Server, path_of
+from nupa.cxl.fm.client.lines import SocketLine
+from nupa.cxl.fm.server.manager import Manager
+from nupa.cxl.fm.server.server import Server, path_of
 from nupa.fabric import Fabric, LocalError, NupaError, registry
 from nupa.netdev import state as net_state
 from nupa.topology.topology import star

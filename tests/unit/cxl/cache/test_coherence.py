@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from nupa.base.errors import LocalError
 from nupa.cxl.cache.coherence import KINDS, Cache, CacheShape, Directory, Filter, Mesi, Snoop
-from nupa.cxl.fm.client import FabricManager
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.host.bus import Bus, MemoryAccessError, Status
 from nupa.cxl.media.dcd import Policy
 from nupa.cxl.media.parts import Memory

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 from nupa.cxl.fm import dcd_messages as layout
-from nupa.cxl.fm.client import FabricManager
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.dcd_messages import DcdOpcode
-from nupa.cxl.fm.manager import Manager
+from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
 from nupa.cxl.media.extents import Extent, Region

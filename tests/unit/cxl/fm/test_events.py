@@ -11,13 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from nupa.cxl.fm.client import FabricManager
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.event_records import MLD_PORT, PHYSICAL_SWITCH, VIRTUAL_SWITCH
-from nupa.cxl.fm.manager import Manager, Session
 from nupa.cxl.fm.mctp import FramingError, Message, MessageType
 from nupa.cxl.fm.messages import Cci, Opcode
-from nupa.cxl.fm.server import Server, path_of
-from nupa.cxl.fm.session import DONE_BIT, EVENTS_MAX, NOTIFICATION
+from nupa.cxl.fm.server.manager import Manager, Session
+from nupa.cxl.fm.server.server import Server, path_of
+from nupa.cxl.fm.server.session import DONE_BIT, EVENTS_MAX, NOTIFICATION
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity
 from nupa.cxl.media.events import DYNAMIC_CAPACITY, Log

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from nupa.base.errors import LocalError, RemoteError
 from nupa.cxl.device.mld import FM_LD
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.fm.manager import Manager, Session
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.mctp import FramingError, Message, MessageType
 from nupa.cxl.fm.messages import Cci, Opcode
+from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.switch.physical_port import BindingStatus, PortState, UnbindMode
 from nupa.cxl.switch.vppb import Severity

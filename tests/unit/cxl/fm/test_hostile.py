@@ -15,12 +15,12 @@ from random import Random
 import pytest
 
 from nupa.base.errors import LocalError, RemoteError
-from nupa.cxl.fm import lines
-from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.fm.manager import Manager
+from nupa.cxl.fm.client import lines
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.mctp import MESSAGE_BYTES, PACKET_BYTES, Message, MessageType, encode
 from nupa.cxl.fm.messages import Cci, Opcode
-from nupa.cxl.fm.server import MOST_MANAGERS, Server, path_of
+from nupa.cxl.fm.server.manager import Manager
+from nupa.cxl.fm.server.server import MOST_MANAGERS, Server, path_of
 from nupa.cxl.function.cci import Code
 from tests.unit.cxl.rack import Rack
 

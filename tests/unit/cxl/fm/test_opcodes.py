@@ -12,11 +12,11 @@ import pytest
 
 from nupa.base.errors import LocalError
 from nupa.cxl.fm import dcd_messages as dcd
-from nupa.cxl.fm.client import FabricManager
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.dcd_messages import DcdOpcode
-from nupa.cxl.fm.manager import Manager, Session
 from nupa.cxl.fm.messages import Opcode
-from nupa.cxl.fm.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, SET_POLICY
+from nupa.cxl.fm.server.manager import Manager, Session
+from nupa.cxl.fm.server.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, SET_POLICY
 from nupa.cxl.function.cci import Code, Command, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
 from nupa.cxl.media.extents import Region

@@ -13,11 +13,11 @@ import pytest
 
 import nupa.fabric
 from nupa.base.errors import LocalError, RemoteError
-from nupa.cxl.fm.client import FabricManager
-from nupa.cxl.fm.manager import Manager
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.mctp import Message, MessageType, encode
 from nupa.cxl.fm.messages import Cci, Opcode
-from nupa.cxl.fm.server import Server, path_of
+from nupa.cxl.fm.server.manager import Manager
+from nupa.cxl.fm.server.server import Server, path_of
 from nupa.cxl.function.cci import Code, CommandError
 from tests.unit.cxl.rack import Rack
 

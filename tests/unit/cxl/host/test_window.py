@@ -13,7 +13,7 @@ import pytest
 
 from nupa.cxl.cache.coherence import Filter
 from nupa.cxl.device.expander import Expander
-from nupa.cxl.fm.client import FabricManager
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.function.interleave import Interleave
 from nupa.cxl.host.bus import MemoryAccessError
 from nupa.cxl.host.decode import Window as Cfmws

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from nupa.cxl.commands.memory import Capacity
-from nupa.cxl.fm.manager import Manager, Session
 from nupa.cxl.fm.mctp import Assembler, encode
+from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.cxl.media import events
 from nupa.cxl.media.dcd import DynamicCapacity
 from nupa.cxl.media.extents import Region

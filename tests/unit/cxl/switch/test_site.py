@@ -12,7 +12,7 @@ import pytest
 
 from nupa.cxl.device.expander import Expander
 from nupa.cxl.device.mld import Mld, MldError
-from nupa.cxl.fm.client import FabricManager
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.function.cci import CommandError
 from nupa.cxl.host.bus import MemoryAccessError, Status
 from nupa.cxl.host.host import Host, MemoryDevice, RegionError

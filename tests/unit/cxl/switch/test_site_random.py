@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from nupa.base.errors import LocalError
-from nupa.cxl.fm.client import FabricManager
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.function.cci import CommandError
 from nupa.cxl.host.bus import MemoryAccessError
 from nupa.cxl.host.host import Region

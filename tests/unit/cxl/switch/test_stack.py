@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nupa.cxl.fm.client import FabricManager
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.host.bus import MemoryAccessError, Status
 from nupa.cxl.host.host import Region
 from nupa.cxl.media.cdat import Data, Sslbis

@@ -15,7 +15,7 @@ from nupa.base.errors import LocalError
 from nupa.cxl.commands.logs import DeviceLogs
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.messages import BackgroundStatus, Cci, Opcode
-from nupa.cxl.fm.session import Feed, Inbox
+from nupa.cxl.fm.server.session import Feed, Inbox
 from nupa.cxl.function.cci import Code, Command, CommandError, Effect, exactly, find, require, table
 
 _DONE = 100

@@ -22,8 +22,8 @@ from threading import Thread
 from nupa.base.closing import Closing
 from nupa.base.errors import LocalError
 from nupa.base.ownership import is_own
-from nupa.cxl.fm.manager import Manager, Session
 from nupa.cxl.fm.mctp import Assembler, FramingError, encode
+from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.fabric import registry
 
 _READ_BYTES = 1 << 16

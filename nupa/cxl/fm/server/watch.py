@@ -15,8 +15,8 @@ from nupa.cxl.fm.event_records import (
     port_changed,
     vppb_changed,
 )
-from nupa.cxl.fm.physical import port_info
-from nupa.cxl.fm.virtual import vppb_info
+from nupa.cxl.fm.server.physical import port_info
+from nupa.cxl.fm.server.virtual import vppb_info
 from nupa.cxl.media.dcd import DynamicCapacity
 from nupa.cxl.media.events import Change, Event, Log
 from nupa.cxl.media.extents import Extent

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from nupa.base.errors import LocalError
 from nupa.cxl.device.mld import GRANULARITIES
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.dcd_client import Capacity
+from nupa.cxl.fm.client.dcd import Capacity
+from nupa.cxl.fm.client.requests import Requests
 from nupa.cxl.fm.messages import Opcode
-from nupa.cxl.fm.requests import Requests
 
 
 class LogicalDevices(NamedTuple):

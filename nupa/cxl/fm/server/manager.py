@@ -15,16 +15,17 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from nupa.cxl.device.endpoint import DEVICE_ID
 from nupa.cxl.device.mld import Mld
-from nupa.cxl.fm import messages, physical
-from nupa.cxl.fm.component import Component
-from nupa.cxl.fm.dcd_component import DcdComponent
+from nupa.cxl.fm import messages
 from nupa.cxl.fm.mctp import MANAGER, SWITCH, FramingError, Message, MessageType, vcs_of
 from nupa.cxl.fm.messages import Cci, Opcode
-from nupa.cxl.fm.mld_component import MldComponent
-from nupa.cxl.fm.mld_port import MldPort
-from nupa.cxl.fm.session import NOTIFICATION, Inbox
-from nupa.cxl.fm.virtual import Later, Virtual
-from nupa.cxl.fm.watch import watch_capacity, watch_switch
+from nupa.cxl.fm.server import physical
+from nupa.cxl.fm.server.component import Component
+from nupa.cxl.fm.server.dcd import DcdComponent
+from nupa.cxl.fm.server.mld import MldComponent
+from nupa.cxl.fm.server.mld_port import MldPort
+from nupa.cxl.fm.server.session import NOTIFICATION, Inbox
+from nupa.cxl.fm.server.virtual import Later, Virtual
+from nupa.cxl.fm.server.watch import watch_capacity, watch_switch
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.media.events import Event, Log
 from nupa.cxl.registers import dvsec_tables as dvsec

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from nupa.base.errors import RemoteError
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.event_client import EventCommands
-from nupa.cxl.fm.ld_client import LdCommands, config_place, word
+from nupa.cxl.fm.client.events import EventCommands
+from nupa.cxl.fm.client.ld import LdCommands, config_place, word
 from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, Opcode
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.switch.physical_port import BindingStatus, PortState, UnbindMode

@@ -17,7 +17,7 @@ from nupa.cxl.switch.switch import Switch, VirtualSwitch
 from nupa.cxl.switch.vppb import Severity, report
 
 if TYPE_CHECKING:
-    from nupa.cxl.fm.component import Component
+    from nupa.cxl.fm.server.component import Component
 
 _DISABLED, _ENABLED, _INVALID = 0x00, 0x01, 0xFF
 _BACKGROUND = Effect.CONFIG | Effect.BACKGROUND | Effect.ABORTABLE

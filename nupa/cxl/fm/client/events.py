@@ -14,10 +14,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from nupa.cxl.fm import messages
+from nupa.cxl.fm.client.requests import Requests
 from nupa.cxl.fm.event_records import text_of
 from nupa.cxl.fm.messages import Opcode
-from nupa.cxl.fm.requests import Requests
-from nupa.cxl.fm.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, SET_POLICY
+from nupa.cxl.fm.server.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, SET_POLICY
 from nupa.cxl.function.cci import CommandError
 from nupa.cxl.media.events import RECORD_BYTES, Event, Log
 

@@ -13,10 +13,10 @@ from typing import Self
 from nupa.base.closing import Closing
 from nupa.base.errors import RemoteError
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.lines import Line, LocalLine, SocketLine
-from nupa.cxl.fm.manager import Manager
+from nupa.cxl.fm.client.lines import Line, LocalLine, SocketLine
 from nupa.cxl.fm.mctp import MANAGER, TAGS, Message, MessageType, host_endpoint
 from nupa.cxl.fm.messages import Cci, Opcode
+from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.fabric import registry
 

@@ -20,7 +20,7 @@ from nupa.cxl.fm.messages import (
     Part,
     QosControl,
 )
-from nupa.cxl.fm.mld_port import tunnel
+from nupa.cxl.fm.server.mld_port import tunnel
 from nupa.cxl.function.cci import Code, Command, CommandError, Effect, at_least, exactly, require
 
 _TELEMETRY = 0b11  # of both kinds

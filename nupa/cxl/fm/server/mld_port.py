@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.mctp import FramingError
 from nupa.cxl.fm.messages import Cci, LdMemoryAccess, Opcode
-from nupa.cxl.fm.physical import config_access
+from nupa.cxl.fm.server.physical import config_access
 from nupa.cxl.function.cci import Code, Command, CommandError, Effect, at_least, exactly, require
 from nupa.cxl.function.function import Function, Place
 from nupa.cxl.switch.switch import Switch

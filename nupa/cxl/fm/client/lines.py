@@ -16,10 +16,10 @@ from typing import Protocol
 from nupa.base.errors import LocalError, RemoteError
 from nupa.base.ownership import connect_own
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.manager import Manager, Session
 from nupa.cxl.fm.mctp import Assembler, Message, encode
-from nupa.cxl.fm.server import path_of
-from nupa.cxl.fm.session import NOTIFICATION
+from nupa.cxl.fm.server.manager import Manager, Session
+from nupa.cxl.fm.server.server import path_of
+from nupa.cxl.fm.server.session import NOTIFICATION
 from nupa.cxl.function.cci import Code
 
 _READ_BYTES = 1 << 16
