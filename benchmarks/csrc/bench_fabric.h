@@ -5,7 +5,7 @@
 
 #include "bench.h"
 
-#include "engine/device/nupa.h"
+#include "engine/core/nupa.h"
 
 /* An anonymous fabric of two hosts and one switch; exits where there cannot be one. */
 static inline struct nupa_fabric *bench_fabric(const char *program,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One line on stderr for what an errno cannot say; the same line only once. */
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <stdarg.h>
 #include <stdio.h>

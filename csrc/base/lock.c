@@ -2,7 +2,7 @@
  * The rarer half of the engine's lock: waiting for it, granting the bias, taking it away. */
 #define _GNU_SOURCE
 #include "base/lock.h"
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <linux/membarrier.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What the kernel knows of the program's memory, asked without touching it. */
 #define _GNU_SOURCE
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <errno.h>
 #include <string.h>

@@ -24,7 +24,7 @@ HEADERS = (
     "engine/segment/segment.h",
     "region/region.h",
     "binding/verbs_cdef.h",
-    "engine/device/nupa.h",
+    "engine/core/nupa.h",
     "engine/queue/batch.h",
     "engine/fault/fault.h",
     "engine/inject/inject.h",

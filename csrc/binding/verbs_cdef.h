@@ -6,7 +6,7 @@
 #define NUPA_VERBS_CDEF_H
 
 #include "engine/queue/batch.h"
-#include "engine/device/nupa.h"
+#include "engine/core/nupa.h"
 #include "abi/verbs_abi_inline.h"
 
 #if 0

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * libibverbs.so.1: the public verbs that are functions.  Each forwards to the
  * engine's verb of the same name; what has a rule of its own says so. */
-#include "engine/device/nupa.h"
+#include "engine/core/nupa.h"
 
 #include <errno.h>
 

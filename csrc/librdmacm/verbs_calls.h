@@ -7,7 +7,7 @@
 #include "abi/verbs_abi.h"
 
 #ifdef NUPA_RDMACM_STATIC
-#include "engine/device/nupa.h"
+#include "engine/core/nupa.h"
 #define ibv_get_device_list nupa_get_device_list
 #define ibv_free_device_list nupa_free_device_list
 #define ibv_open_device nupa_open_device

@@ -4,7 +4,7 @@
 #ifndef NUPA_FRAME_H
 #define NUPA_FRAME_H
 
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <linux/if_ether.h>
 #include <linux/virtio_net.h>

@@ -4,7 +4,7 @@
 #ifndef NUPA_PERF_H
 #define NUPA_PERF_H
 
-#include "engine/device/nupa.h"
+#include "engine/core/nupa.h"
 
 /* cffi: begin */
 enum nupa_perf_operation {

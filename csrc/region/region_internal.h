@@ -5,7 +5,7 @@
 
 #include "base/atomics.h"
 #include "region/region.h"
-#include "region/region_layout.h"
+#include "engine/segment/region_layout.h"
 #include "engine/segment/segment_internal.h"
 
 struct nupa_regions {

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <stdio.h>
 

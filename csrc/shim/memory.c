@@ -5,7 +5,7 @@
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
-#include "engine/memory/promote_internal.h"
+#include "engine/promote/promote_internal.h"
 
 #include <errno.h>
 #include <sys/mman.h>

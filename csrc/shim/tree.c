@@ -5,8 +5,8 @@
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
-#include "engine/device/engine.h"
-#include "base/owner.h"
+#include "engine/core/engine.h"
+#include "engine/segment/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>

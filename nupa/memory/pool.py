@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nupa.core.open_fabric import OpenFabric
     from nupa.core.segment import HostInfo
 
-#: A process without an attachment owns its memory by its pid (csrc/engine/segment/pool.c).
+#: A process without an attachment owns its memory by its pid (csrc/region/pool.c).
 _NO_SLOT = 0
 _U64_MAX = 2**64 - 1
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Channels: a pair of rings between two attachments, made at first contact.  Each side opens its
  * own direction and tells the other; whoever hears of a contact opens in return. */
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <errno.h>
 #include <stdlib.h>

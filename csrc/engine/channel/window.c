@@ -3,7 +3,7 @@
  * memfd is plain memory here; any other one is an address for process_vm_readv and its kin.  All
  * that is read here is the peer's word (layout.h I5): the worst it can do is to fail a transfer. */
 #define _GNU_SOURCE
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <fcntl.h>
 #include <stdio.h>

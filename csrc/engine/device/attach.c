@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Attachments of this process: which hosts of which fabrics it is on; contexts opened there. */
 #define _GNU_SOURCE
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The device nupa_rdma0 and its one port: what they say of themselves. */
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <arpa/inet.h>
 #include <endian.h>

@@ -2,7 +2,7 @@
  * The devices of a program started by `nupa run`: one, of the fabric and host that the environment
  * names. */
 #define _GNU_SOURCE
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <errno.h>
 #include <stdio.h>

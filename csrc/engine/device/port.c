@@ -10,7 +10,7 @@
  * for this process alone, and the thread naps, shortly after traffic and longer the longer there is
  * none; or it sleeps until it is rung by a doorbell, if all others have one, too (bell.h). */
 #define _GNU_SOURCE
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -3,7 +3,7 @@
 #ifndef NUPA_FAULT_INTERNAL_H
 #define NUPA_FAULT_INTERNAL_H
 
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 #include "engine/fault/fault.h"
 
 /* --- fault.c: the table -------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  * The injector: an attachment through which packets enter, and which waits for what becomes of
  * them. */
 #include "engine/inject/inject.h"
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 #include "engine/inject/inject_packet.h"
 
 #include <errno.h>

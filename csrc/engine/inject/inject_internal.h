@@ -3,7 +3,7 @@
 #ifndef NUPA_INJECT_INTERNAL_H
 #define NUPA_INJECT_INTERNAL_H
 
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 #include "engine/inject/inject.h"
 #include "engine/inject/inject_packet.h"
 

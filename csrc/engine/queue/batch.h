@@ -4,7 +4,7 @@
 #ifndef NUPA_BATCH_H
 #define NUPA_BATCH_H
 
-#include "engine/device/nupa.h"
+#include "engine/core/nupa.h"
 
 /* cffi: begin */
 /* Links wr[0 .. n) into one list and posts it: 0 or an errno value.  *posted says how many were

@@ -3,7 +3,7 @@
 #ifndef NUPA_RESPONDER_H
 #define NUPA_RESPONDER_H
 
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 void nupa_responder_ack(struct nupa_qp *qp);
 /* An atomic was executed; and: a READ or atomic has come that was executed before. */

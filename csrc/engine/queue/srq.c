@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Shared receive queues. */
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef NUPA_XRC_H
 #define NUPA_XRC_H
 
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 /* Which domain: of a file, or of nobody else. */
 struct nupa_xrcd_id {

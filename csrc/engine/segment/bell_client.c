@@ -5,7 +5,7 @@
 
 #include "base/atomics.h"
 #include "engine/segment/bell_guest.h"
-#include "base/owner.h"
+#include "engine/segment/owner.h"
 #include "engine/segment/segment_internal.h"
 
 #include <errno.h>

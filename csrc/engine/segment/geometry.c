@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The arithmetic of the segment's layout and the checks of what a segment claims. */
 #include "engine/segment/geometry.h"
-#include "region/region_layout.h"
+#include "engine/segment/region_layout.h"
 #include "engine/segment/segment_internal.h"
 
 #include <errno.h>

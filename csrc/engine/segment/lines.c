@@ -4,7 +4,7 @@
 #include "base/atomics.h"
 #include "engine/segment/coherence.h"
 #include "engine/segment/segment_internal.h"
-#include "engine/channel/wire.h"
+#include "engine/segment/wire.h"
 
 #include <errno.h>
 #include <stddef.h>

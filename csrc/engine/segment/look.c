@@ -3,7 +3,7 @@
  * looked at anyway, so each process fetches what may have changed, every LOOK_NS.  What comes of a
  * look is what others see of its epochs: a port's state and where network interfaces are. */
 #include "engine/segment/coherence.h"
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #define LOOK_NS 1000000u
 

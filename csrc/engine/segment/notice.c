@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Telling all attachments that something has changed which they go by: a port, the faults, who
  * watches. */
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <errno.h>
 #include <stdio.h>

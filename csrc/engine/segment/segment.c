@@ -3,7 +3,7 @@
 #include "base/atomics.h"
 #include "engine/segment/backing.h"
 #include "engine/segment/bell.h"
-#include "base/owner.h"
+#include "engine/segment/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>

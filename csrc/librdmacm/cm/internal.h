@@ -29,7 +29,7 @@
 #define NUPA_CM_INTERNAL_H
 
 #include "librdmacm/cm/cm.h"
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 /* The states of the kernel's cma.c and cm.c in one: what an id is waiting for. */
 enum cm_state {

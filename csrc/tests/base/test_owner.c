@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "engine/segment/bell.h"
 #include "tests/support/end.h"
-#include "base/owner.h"
+#include "engine/segment/owner.h"
 #include "engine/segment/segment.h"
 
 #include <errno.h>

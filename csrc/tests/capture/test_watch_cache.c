@@ -3,7 +3,7 @@
  * which states of both caches, and with the bytes that stand in the segment. */
 #include "capture/cache_line.h"
 #include "tests/support/end.h"
-#include "engine/channel/ring.h"
+#include "engine/segment/ring.h"
 #include "engine/segment/segment_internal.h"
 #include "capture/watch_internal.h"
 #include "tests/support/watched.h"

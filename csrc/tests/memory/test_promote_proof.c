@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Promotion and the proof that nothing is pinned: which open files count, and what it costs. */
 #define _GNU_SOURCE
-#include "engine/memory/promote_internal.h"
+#include "engine/promote/promote_internal.h"
 #include "tests/support/promoted.h"
 #include "tests/support/runner.h"
 #include "tests/support/uring.h"

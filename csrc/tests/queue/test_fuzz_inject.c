@@ -4,7 +4,7 @@
  * seed is printed. */
 #include "packet/crc.h"
 #include "tests/support/end.h"
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 #include "engine/inject/inject.h"
 #include "packet/opcodes.h"
 

@@ -4,7 +4,7 @@
 #ifndef NUPA_TESTS_END_H
 #define NUPA_TESTS_END_H
 
-#include "engine/device/nupa.h"
+#include "engine/core/nupa.h"
 #include "tests/support/runner.h"
 
 #include <stdbool.h>

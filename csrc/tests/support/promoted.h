@@ -3,7 +3,7 @@
 #ifndef NUPA_TESTS_PROMOTED_H
 #define NUPA_TESTS_PROMOTED_H
 
-#include "engine/memory/promote.h"
+#include "engine/promote/promote.h"
 
 #include <stdbool.h>
 

@@ -3,7 +3,7 @@
  * that sees all writers where we may have one, else of the kind for ordinary users, to which what a
  * system call writes is an error (EFAULT). */
 #define _GNU_SOURCE
-#include "engine/memory/promote_internal.h"
+#include "engine/promote/promote_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

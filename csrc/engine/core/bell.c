@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "engine/segment/bell.h"
 
-#include "engine/device/engine.h"
+#include "engine/core/engine.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,7 +5,7 @@
  * pinned may have been stored to until then.  One system call puts the copy in its place, where
  * writers find it. */
 #define _GNU_SOURCE
-#include "engine/memory/promote_internal.h"
+#include "engine/promote/promote_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

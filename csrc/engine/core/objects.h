@@ -7,9 +7,9 @@
 #define NUPA_OBJECTS_H
 
 #include "base/list.h"
-#include "engine/device/nupa.h"
-#include "engine/memory/promote.h"
-#include "engine/channel/ring.h"
+#include "engine/core/nupa.h"
+#include "engine/promote/promote.h"
+#include "engine/segment/ring.h"
 
 #include <pthread.h>
 

@@ -12,8 +12,8 @@
 #include "engine/device/cm_hooks.h"
 #include "engine/segment/coherence.h"
 #include "base/lock.h"
-#include "engine/device/objects.h"
-#include "engine/memory/reach.h"
+#include "engine/core/objects.h"
+#include "engine/promote/reach.h"
 #include "engine/segment/segment_internal.h"
 #include "engine/trace/trace.h"
 

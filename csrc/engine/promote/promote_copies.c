@@ -2,7 +2,7 @@
  * Memory that stays promoted over a fork, as it may be pinned: the parent keeps the pages, the
  * child gets copies as of the fork. */
 #define _GNU_SOURCE
-#include "engine/memory/promote_internal.h"
+#include "engine/promote/promote_internal.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -16,7 +16,7 @@
 
 #include "base/atomics.h"
 #include "engine/segment/coherence.h"
-#include "engine/channel/wire.h"
+#include "engine/segment/wire.h"
 
 #include <string.h>
 

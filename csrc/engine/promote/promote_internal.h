@@ -16,7 +16,7 @@
 #define NUPA_PROMOTE_INTERNAL_H
 
 #include "base/list.h"
-#include "engine/memory/promote.h"
+#include "engine/promote/promote.h"
 
 #include <signal.h>
 #include <sys/types.h>

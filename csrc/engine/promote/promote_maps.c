@@ -2,7 +2,7 @@
  * What the kernel says of the program's memory: mappings, one at a time by PROCMAP_QUERY (Linux
  * 6.11) or all of them as text, and where its threads live. */
 #define _GNU_SOURCE
-#include "engine/memory/promote_internal.h"
+#include "engine/promote/promote_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copies page by page, by system calls where plain moves fault: see reach.h. */
 #define _GNU_SOURCE
-#include "engine/memory/reach.h"
+#include "engine/promote/reach.h"
 
 #include "engine/segment/limits.h"
-#include "engine/memory/promote.h"
+#include "engine/promote/promote.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Slots that no range has, and whose pages may be pinned: they wait to be emptied. */
 #define _GNU_SOURCE
-#include "engine/memory/promote_internal.h"
+#include "engine/promote/promote_internal.h"
 
 #include <unistd.h>
 

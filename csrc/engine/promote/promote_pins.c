@@ -8,7 +8,7 @@
  *
  * Called while memory is held: writes nothing but the stack. */
 #define _GNU_SOURCE
-#include "engine/memory/promote_internal.h"
+#include "engine/promote/promote_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Ownership of files: owner.h. */
 #define _GNU_SOURCE
-#include "base/owner.h"
+#include "engine/segment/owner.h"
 
 #include "engine/segment/backing.h"
 #include "engine/segment/segment_internal.h"

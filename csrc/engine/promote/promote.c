@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What is promoted: which pages of a region may be, and which ranges it then has. */
 #define _GNU_SOURCE
-#include "engine/memory/promote_internal.h"
+#include "engine/promote/promote_internal.h"
 
 #include "engine/segment/limits.h"
 

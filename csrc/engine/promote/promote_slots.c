@@ -7,7 +7,7 @@
  * behind it, never another one's pages (I3).  Which pages are promoted is not remembered: the
  * kernel knows which mappings are the memfd's, whatever the program has done with them. */
 #define _GNU_SOURCE
-#include "engine/memory/promote_internal.h"
+#include "engine/promote/promote_internal.h"
 
 #include "engine/segment/limits.h"
 
