@@ -152,7 +152,7 @@ def _error_rows(hosts: list[dict[str, Any]]) -> list[list[Any]]:
 
 def _cache_table(hosts: list[dict[str, Any]]) -> str:
     from nupa.cli.common.text import table
-    from nupa.fabric.lines import NAMES
+    from nupa.core.lines import NAMES
 
     rows = [[host["name"], *[host["cache_requests"][name] for name in NAMES]] for host in hosts]
     return table(["FAST CHANNEL", *NAMES], rows)

@@ -1,8 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Moves messages between hosts.  Knows attachments, rings and movers; never QPs.
+"""The NUPA core, a memory-queue transport between processes: the Python face of csrc/engine.
 
-The rings and the moving are C (csrc/engine: channel.c, ring.h, mover.c); here is how they are
-chosen, opened and seen.  Import what you use: `nupa.core.mover` (Mover), `nupa.core.attachment`
-(attach), `nupa.core.channel` (channels), `nupa.core.watch` (Watch), `nupa.core.inject` (Injector),
-`nupa.doctor.cma` (probe_cma).
+Both upper faces attach here: nupa.verbs (the ibdevice) and nupa.netdev (the network interface).
+csrc/engine moves the data; Python chooses, opens and looks.
+
+* Segment: the shared memory of a fabric: hosts, ports, slots and rings (segment.py,
+  open_fabric.py; place.py finds ports by name).
+* Attachment: a process in a slot of the segment, as an RDMA device of a host or as a queue of the
+  host's network interface (attachment.py).
+* Channel: two rings between two attachments, one for each direction, opened at the first contact
+  (channel.py).
+* Ring: one producer, one consumer.  Lines of 64 bytes hold a message each, with up to 32 bytes of
+  payload; a ring of bytes beside them takes larger payloads (csrc/engine/channel/ring.h).  Python
+  sees how many lines were written (lines.py).
+* Mover: NUPA's word for a way of moving bulk data from one attachment's memory to another's
+  (mover.py).
+
+Beside the data path: watch.py reads what attachments record, inject.py makes packets enter.
+Knows attachments, channels, rings and movers; never QPs.
 """

@@ -6,6 +6,7 @@ which faults there are, the pool's memory and who shares it; never rings, queue 
 a message.
 """
 
+from nupa import PROVIDERS
 from nupa.base.errors import FabricError, LocalError, NupaError, RemoteError
 from nupa.fabric.fabric import Fabric, default_topology
 
@@ -40,13 +41,11 @@ __all__ = [
     "default_topology",
 ]
 
-# Imported when they are asked for: `nupa run` needs none, and has 100 ms in all.
+# Imported at first use: `nupa run` needs none of them and takes 100 ms in all.
 _LATER = {
     "Fault": "nupa.fabric.fault",
     "FaultEntry": "nupa.fabric.fault",
     "FaultKind": "nupa.fabric.fault",
-    # Of a layer above, by the name that its users know: no type checker sees it here.
-    "FabricManager": "nupa.cxl.fm.client.fabric_manager",
     "Faulty": "nupa.fabric.faulty",
     "Leak": "nupa.memory.pool",
     "Pool": "nupa.memory.pool",
@@ -57,7 +56,7 @@ _LATER = {
     "TopologyError": "nupa.topology.topology",
     "Window": "nupa.memory.window",
     "WindowError": "nupa.memory.window",
-}
+} | PROVIDERS
 
 
 def __getattr__(name: str) -> object:

@@ -8,12 +8,13 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from nupa import PROVIDERS
 from nupa.base.errors import LocalError
 from nupa.base.ownership import open_own
+from nupa.core.lines import requests, written
 from nupa.core.open_fabric import OpenFabric
 from nupa.core.segment import HostInfo, Segment
 from nupa.fabric import registry
-from nupa.fabric.lines import requests, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -303,16 +304,15 @@ class Fabric(OpenFabric):
         process when it is first asked for, and goes with this object: `switch.host(0)` enumerates,
         `FabricManager.of(switch.manager)` binds."""
         if self._switch is None:
-            # A layer above, by its name: only who asks for it needs it.
             from importlib import import_module
 
-            made = import_module("nupa.cxl.site.fabric_switch").make(self, self._topology)
-            self._switch = made
+            site = import_module(PROVIDERS["FabricSite"])
+            self._switch = site.FabricSite(self, self._topology)
         return self._switch
 
     def cache_requests(self) -> dict[int, dict[str, int]]:
         """By the number of each host: what the fast channel made its cache ask for and answer, by
-        opcode of CXL.cache, also for programs that have ended: `nupa.fabric.lines`."""
+        opcode of CXL.cache, also for programs that have ended: `nupa.core.lines`."""
         return dict(enumerate(requests(len(self.hosts), written(self._segment))))
 
     def leases(self) -> int:

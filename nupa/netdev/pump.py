@@ -27,10 +27,8 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-from nupa._engine import ffi, lib
-from nupa.core.segment import WHY_BYTES, check, text
+from nupa.core.attachment import NetQueue
 from nupa.fabric import Fabric, LocalError, NupaError
 from nupa.netdev.start import Port
 
@@ -47,7 +45,7 @@ class Pump:
         serves one of them."""
         self._names = {port.host: fabric.host(port.host).name for port in ports}
         self._threads: list[threading.Thread] = []
-        self._pumps: list[Any] = []
+        self._queues: list[NetQueue] = []
         #: Readable when no thread has an interface any more: "e"; or others took us for dead: "s".
         self.ended, self._end = os.pipe()
         try:
@@ -58,20 +56,14 @@ class Pump:
             raise
 
     def _add_queue(self, fabric: Fabric, queue: int, ports: Sequence[Port]) -> None:
-        pump = lib.nupa_pump_new(fabric.handle)
-        if pump == ffi.NULL:
-            check(-ffi.errno, "cannot make a pump")
-        self._pumps.append(pump)
-        why = ffi.new("char[]", WHY_BYTES)
+        served = NetQueue(fabric, queue)
+        self._queues.append(served)
         for port in ports:
-            # A copy: ours stays, for another pump after this one.
-            fd, mtu = os.dup(port.fds[queue]), port.mtu_bytes
-            rc = lib.nupa_pump_add(pump, port.host, queue, fd, mtu, why, WHY_BYTES)
-            if rc < 0:
-                os.close(fd)
-            check(rc, f"cannot serve {self._names[port.host]}", text(why))
-        name = f"nupa-pump/{queue}"
-        self._threads.append(threading.Thread(target=self._run, args=(pump, len(ports)), name=name))
+            served.attach(port.host, port.fds[queue], port.mtu_bytes)
+        run = threading.Thread(
+            target=self._run, args=(served, len(ports)), name=f"nupa-pump/{queue}"
+        )
+        self._threads.append(run)
 
     def start(self) -> None:
         for thread in self._threads:
@@ -79,30 +71,29 @@ class Pump:
 
     def close(self) -> None:
         """Ends the threads and detaches from all hosts."""
-        for pump in self._pumps:
-            lib.nupa_pump_stop(pump)
+        for queue in self._queues:
+            queue.stop()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
-        for pump in self._pumps:
-            lib.nupa_pump_free(pump)
+        for queue in self._queues:
+            queue.close()
         os.close(self.ended)
         os.close(self._end)
 
-    def _run(self, pump: Any, interfaces: int) -> None:
-        host = ffi.new("int *")
-        while interfaces:
-            rc = lib.nupa_pump_run(pump, host)
-            if rc == 0:
-                return
-            if rc == -errno.ESTALE:
+    def _run(self, queue: NetQueue, interfaces: int) -> None:
+        try:
+            while interfaces:
+                gone = queue.run()
+                if gone is None:
+                    return
+                say(f"the interface of {self._names[gone]} is gone")
+                interfaces -= 1
+        except NupaError as error:
+            if error.errno == errno.ESTALE:
                 os.write(self._end, b"s")
                 return
-            if rc != -errno.ENODEV:
-                say(f"the pump failed: {os.strerror(-rc)}")
-                break
-            say(f"the interface of {self._names.get(host[0], host[0])} is gone")
-            interfaces -= 1
+            say(str(error))
         os.write(self._end, b"e")
 
 

@@ -131,7 +131,3 @@ def _use(_number: int, host: Host) -> None:
                     host.create_dynamic_region(device, index)
         except RegionError as error:
             _log.warning("%s is not used: %s", device.name, error)
-
-
-def make(fabric: Fabric, topology: Topology | None) -> FabricSite:
-    return FabricSite(fabric, topology)

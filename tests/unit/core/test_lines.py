@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nupa.cli import main
+from nupa.core.lines import NAMES, Lines, requests, written
 from nupa.core.watch import Watch
 from nupa.fabric import Fabric
-from nupa.fabric.lines import NAMES, Lines, requests, written
 from nupa.packet.tables import cxl_cache as cache_tables
 from nupa.topology.topology import star
 from tests.unit.capture.watched import rest, send
