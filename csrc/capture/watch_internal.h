@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* As nupa.packet.tables.record has them. */
+/* nupa/core/levels.py has the same; a test compares them. */
 enum nupa_level {
 	NUPA_LEVEL_TLP = 1,
 	NUPA_LEVEL_QUEUE,

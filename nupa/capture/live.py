@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nupa._engine import ffi, lib
 from nupa.base.closing import Closing
+from nupa.core.levels import ETHERNET_LEVELS
 from nupa.core.watch import Watch, ports_of
 from nupa.packet.pcapng.blocks import OPT_COMMENT, Interface, Option, encode_options
 from nupa.packet.pcapng.reader import Batch
@@ -23,14 +24,6 @@ _ROOM_BYTES = 4 << 20
 _BATCH_PACKETS = 8192
 _NONE = 0xFFFFFFFF
 _ORDER = "<" if sys.byteorder == "little" else ">"
-# Levels by the link type of their records (docs/packet.md).
-_LINKTYPES = {
-    "tlp": LINKTYPE_NUPA,
-    "queue": LINKTYPE_NUPA,
-    "transport": LINKTYPE_ETHERNET,
-    "net": LINKTYPE_ETHERNET,
-    "cache": LINKTYPE_NUPA,
-}
 _COMMENTED_FLAGS = range(0, 1 << 10, 4)  # all but first and last: csrc/capture/watch_index.h
 
 
@@ -48,7 +41,10 @@ class Live(Closing):
         ports, every = ports_of(fabric, where), fabric.ports
         self._watch = Watch(fabric, levels, snap_bytes=snap_bytes, ports=ports)
         self.levels = self._watch.levels
-        linktypes = dict.fromkeys(_LINKTYPES[level] for level in self.levels)
+        linktypes = dict.fromkeys(
+            LINKTYPE_ETHERNET if level in ETHERNET_LEVELS else LINKTYPE_NUPA
+            for level in self.levels
+        )
         shown = ports or tuple(host.port for host in fabric.hosts)
         self.interfaces: list[Interface] = []
         self._numbers = ffi.new("uint32_t[]", [_NONE] * (2 * len(every)))

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nupa.cli.common.command import Help
+from nupa.core.levels import DEFAULT_LEVELS, LEVEL_TEXTS, LEVELS, parse_levels
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TICK_S = 0.25
 
-_EPILOG = """\
-Levels, from the wire up: tlp (PCIe TLPs, CXL.mem), queue (doorbells, WQEs, CQEs), transport
-(InfiniBand packets, as RoCE v2), net (frames of nupa_net0).  One transfer has the same number at
-all of them.  Who reads too slowly loses records, which are counted; the fabric never waits.
+_LEVELS = "".join(f"  {name:<10} {text}\n" for name, text in LEVEL_TEXTS.items())
+_EPILOG = f"""\
+levels:
+{_LEVELS}
+One transfer has the same number at all levels.  The fabric never waits for a capture: a slow
+reader loses records, and the summary counts them.
 
 A filter has fields, numbers, names of values, "strings", == != < <= > >= in, and, or, not:
 `nupa capture --fields` lists the fields.  Ctrl-C ends a capture in order.  docs/capture.md
@@ -61,7 +64,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--level",
         action="append",
         metavar="LEVEL",
-        help="tlp, queue, transport, net, cache: a list, or given again (default: transport,net)",
+        help=f"{', '.join(LEVELS)}: a list, or given again (default: {','.join(DEFAULT_LEVELS)})",
     )
     parser.add_argument("-f", dest="filter", metavar="FILTER", help="only packets that match")
     parser.add_argument("-w", dest="write", metavar="FILE", help="write pcapng; - is stdout")
@@ -130,7 +133,6 @@ def _is_same(read: str, write: str) -> bool:
 
 def _from_file(args: argparse.Namespace) -> int:
     from nupa.capture.loop import Capture
-    from nupa.core.watch import parse_levels
     from nupa.packet.pcapng.reader import Reader
 
     levels = parse_levels(args.level) if args.level else ()
@@ -153,7 +155,7 @@ def _live(args: argparse.Namespace) -> int:
 
     with Fabric.open(args.fabric) as fabric:
         match = _filter(args.filter, (), _names(fabric))
-        where, levels = args.where or ["any"], args.level or ["transport,net"]
+        where, levels = args.where or ["any"], args.level or DEFAULT_LEVELS
         stop_fd = _stop_by_signal()
         with Live(fabric, where, levels, args.snaplen or 0) as live:
             capture = Capture(_sink(args, live), match, args.count)

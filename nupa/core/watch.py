@@ -12,21 +12,19 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from difflib import get_close_matches
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nupa._engine import ffi, lib
 from nupa.base.closing import Closing
 from nupa.base.errors import LocalError
+from nupa.core.levels import DEFAULT_LEVELS, LEVELS, parse_levels
 from nupa.core.place import find_port
 from nupa.core.segment import WHY_BYTES, check, text
 
 if TYPE_CHECKING:
     from nupa.core.open_fabric import OpenFabric
 
-#: By their numbers in packets: nupa.packet.tables.record.Level.
-LEVELS = {"tlp": 1, "queue": 2, "transport": 3, "net": 4, "cache": 5}
 BUFFER_BYTES = 4 << 20
 NAP_MAX_S = 0.02
 _NAP_MIN_S = 50e-6
@@ -61,22 +59,6 @@ class WatchCounts(NamedTuple):
     packets: int
     lost: int
     invalid: int
-
-
-def parse_levels(names: Iterable[str]) -> tuple[str, ...]:
-    """Levels, from names and lists of names with commas; LocalError for one that is none.
-
-    >>> parse_levels(["net,queue", "net"])
-    ('queue', 'net')
-    """
-    found = {name for part in names for name in part.split(",")}
-    for name in sorted(found - LEVELS.keys()):
-        near = get_close_matches(name, LEVELS, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise LocalError(
-            f"{name!r} is no level: there are {', '.join(LEVELS)}{meant}", errno.EINVAL
-        )
-    return tuple(level for level in LEVELS if level in found)
 
 
 def ports_of(fabric: OpenFabric, where: Iterable[str]) -> tuple[int, ...]:
@@ -140,7 +122,7 @@ class Watch(Closing):
     def __init__(
         self,
         fabric: OpenFabric,
-        levels: Iterable[str] = ("transport", "net"),
+        levels: Iterable[str] = DEFAULT_LEVELS,
         *,
         snap_bytes: int = 0,
         ports: Iterable[int] = (),

@@ -15,12 +15,11 @@ from pathlib import Path
 from nupa.capture.beside import Beside, Wish
 from nupa.cli.common.command import fail
 from nupa.cli.run.program import WAITED
-from nupa.core.watch import parse_levels
+from nupa.core.levels import DEFAULT_LEVELS, parse_levels
 from nupa.fabric import Fabric
 
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphans of the program become our children
 _QUIET_S = 1.0  # so long nothing is said
-_DEFAULT_LEVELS = ("transport", "net")
 
 
 @contextmanager
@@ -29,7 +28,7 @@ def captured(
 ) -> Iterator[None]:
     """What crosses *fabric* meanwhile goes to *file*; for run_on()."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    wish = Wish(file, parse_levels(levels or _DEFAULT_LEVELS), snap_bytes or 0)
+    wish = Wish(file, parse_levels(levels or DEFAULT_LEVELS), snap_bytes or 0)
     with Beside(fabric, wish) as beside:
         yield
         _wait_for_orphans(beside.pid)

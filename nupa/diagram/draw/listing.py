@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from nupa.base.units import Clock, duration, plural
+from nupa.core.levels import LEVELS
 from nupa.diagram.find.index import Index
 from nupa.diagram.find.transfer import Mark, Transfer
-from nupa.packet.tables.record import LEVELS
 
 #: What a list can be sorted by; all but the start from the largest on.
 SORTS: dict[str, Callable[[Transfer], Any]] = {
@@ -18,7 +18,7 @@ SORTS: dict[str, Callable[[Transfer], Any]] = {
     "bytes": lambda transfer: (-transfer.length, transfer.number),
     "records": lambda transfer: (-transfer.records, transfer.number),
 }
-_RIGHT = {"#", "START", "DURATION", *(level.upper() for level in LEVELS.values())}
+_RIGHT = {"#", "START", "DURATION", *map(str.upper, LEVELS)}
 
 
 def choose(
@@ -82,7 +82,7 @@ def _table(index: Index, transfers: Sequence[Transfer]) -> list[str]:
     columns["WHAT"] = [one.what for one in transfers]
     columns["START"] = [f"{clock.text(one.start_ns - begin)} {clock.unit}" for one in transfers]
     columns["DURATION"] = [duration(one.duration_ns) for one in transfers]
-    for level, name in LEVELS.items():
+    for name, level in LEVELS.items():
         if any(one.counts[level] for one in transfers):
             columns[name.upper()] = [str(one.counts[level] or "-") for one in transfers]
     if any(one.marks for one in transfers):

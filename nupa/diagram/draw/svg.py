@@ -10,6 +10,7 @@ from itertools import pairwise
 from xml.sax.saxutils import escape
 
 from nupa.base.units import Clock, duration
+from nupa.core.levels import LEVELS
 from nupa.diagram.draw.spacing import Span, widened, widest
 from nupa.diagram.draw.story import Row, Story
 
@@ -52,7 +53,7 @@ _DARK = {
     "other": "#9198a1",
     "error": "#f85149",
 }
-_LEVELS = ("queue", "transport", "tlp", "net", "cache")
+_LEVELS = tuple(name for name in _LIGHT if name in LEVELS)
 _MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _SANS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 # What XML 1.0 has no place for (2.2).

@@ -8,7 +8,6 @@ from nupa.diagram.find.event import Event, Way
 from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.operations import LABELS, MIDDLES, ROLES, Role
 from nupa.packet.decode.fast import Fault, Header, Layer
-from nupa.packet.tables.record import LEVELS, Level
 from nupa.packet.tables.transport import syndrome_text
 
 _SYNDROME = 0x60
@@ -42,10 +41,10 @@ def describe_frame(event: Event, frames: Frames, n: int) -> None:
     if frames.index(n):
         event.interface += f"%{frames.index(n)}"
     if headers.layer[n] == Layer.TRANSPORT:
-        event.level = LEVELS[Level.TRANSPORT]
+        event.level = "transport"
         _describe_transport(event, frames, n)
     else:
-        event.level = LEVELS[Level.NET]
+        event.level = "net"
         _describe_net(event, frames, n)
 
 

@@ -14,7 +14,7 @@ from nupa.packet.decode.records import Fault
 from nupa.packet.pcapng.reader import Batch
 from nupa.packet.tables import cxl_cache as cache_tables
 from nupa.packet.tables import queue as queue_tables
-from nupa.packet.tables.record import LEVELS, Kind
+from nupa.packet.tables.record import LEVEL_NAMES, Kind
 
 _RECEIVE = 0x80
 _WQE_FLAGS = (4, 6)  # bytes of a WQE
@@ -23,7 +23,7 @@ _WQE_FLAGS = (4, 6)  # bytes of a WQE
 def describe_record(event: Event, batch: Batch, blocks: Columns, found: Columns, i: int) -> None:
     """A record of NUPA's link type."""
     kind, fault = found.kind[i], found.fault[i]
-    event.level = LEVELS.get(found.level[i], "?")
+    event.level = LEVEL_NAMES.get(found.level[i], "?")
     event.flags = found.flags[i]
     event.host = found.host[i]
     event.direction = found.direction[i] or event.direction
@@ -33,7 +33,7 @@ def describe_record(event: Event, batch: Batch, blocks: Columns, found: Columns,
     if kind == Kind.ETHERNET:
         frames = Frames(batch, blocks, [i], [found.payload_offset[i]])
         describe_frame(event, frames, 0)
-        event.level = LEVELS.get(found.level[i], event.level)
+        event.level = LEVEL_NAMES.get(found.level[i], event.level)
     elif kind == Kind.WQE and found.number[i]:
         _describe_wqe(event, found, i, data)
     elif fault != Fault.NONE:

@@ -96,6 +96,7 @@ class Survey:
         found = records.decode_batch(batch)
         by_id, inside = self._by_id, []
         link, span, version = Fault.LINK, Fault.SPAN, Fault.VERSION
+        counted = 1 + max(Level)
         rows = zip(
             range(len(batch)),
             found.fault.tolist(),
@@ -124,7 +125,7 @@ class Survey:
             elif ts < transfer.start_ns:
                 transfer.start_ns = ts
             owners[i] = transfer.place
-            transfer.counts[level if level <= 5 else 0] += 1
+            transfer.counts[level if level < counted else 0] += 1
             if flags:
                 transfer.marks |= flags & _OF_RECORDS
             if kind <= 2:  # what crosses ports

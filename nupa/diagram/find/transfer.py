@@ -8,10 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from nupa.base.units import qpn, size
+from nupa.core.levels import LEVELS
 from nupa.packet.tables.record import Flag, Kind
 
 PSN_MASK = 0xFFFFFF
 UNKNOWN = -1
+_COUNTED = 1 + max(LEVELS.values())  # 0 counts records of unknown levels
 
 
 class Mark(IntFlag):
@@ -78,7 +80,7 @@ class Transfer:
         self.number = 0
         self.place = place  # of its first record: 1 + how many transfers were found before
         self.start_ns = self.end_ns = start_ns
-        self.counts = [0, 0, 0, 0, 0, 0]
+        self.counts = [0] * _COUNTED
         self.marks = 0
         self.op = ""
         self.service = ""
@@ -143,13 +145,7 @@ class Transfer:
             "target": _end(self.target_host, self.target, self.target_qpn),
             "start_ns": self.start_ns,
             "duration_ns": self.duration_ns,
-            "records": {
-                "tlp": self.counts[1],
-                "queue": self.counts[2],
-                "transport": self.counts[3],
-                "net": self.counts[4],
-                "cache": self.counts[5],
-            },
+            "records": {name: self.counts[level] for name, level in LEVELS.items()},
             "flags": self.flag_names,
         }
 

@@ -28,10 +28,13 @@ from scapy.utils import EDecimal
 
 import nupa.packet.scapy.cm  # noqa: F401  binds MADs, and transport binds BTH
 from nupa.base.errors import LocalError
+from nupa.core.levels import ETHERNET_LEVELS, LEVELS
 from nupa.core.watch import Naps, Watch, WatchCounts, WatchPacket, ports_of
 from nupa.fabric import Fabric
 from nupa.packet.scapy.link import Nupa
-from nupa.packet.tables.record import Level, comment_of
+from nupa.packet.tables.record import comment_of
+
+_ETHERNET = {LEVELS[name] for name in ETHERNET_LEVELS}
 
 
 class FabricSockets(dict["PortSocket", str]):
@@ -148,7 +151,7 @@ class PortSocket(SuperSocket):
 
 
 def _dissected(packet: WatchPacket, options: dict[str, Any]) -> Packet:
-    is_nupa = packet.level in (Level.TLP, Level.QUEUE, Level.CACHE)
+    is_nupa = packet.level not in _ETHERNET
     made: Packet = (Nupa if is_nupa else Ether)(packet.data, **options)
     made.time = EDecimal(packet.ts_ns) / 10**9
     made.wirelen = packet.original_bytes

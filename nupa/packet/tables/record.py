@@ -10,6 +10,8 @@ from enum import IntEnum, IntFlag
 from struct import Struct
 from typing import NamedTuple
 
+from nupa.core.levels import LEVELS as LEVELS
+from nupa.core.levels import Level as Level
 from nupa.packet.tables.layout import Field, Layout, reserved
 
 # LINKTYPE_USER11 of the 16 that are set aside for private use (147 to 162).  Not the first ones and
@@ -19,16 +21,6 @@ LINKTYPE_NUPA = 158
 LINKTYPE_ETHERNET = 1
 
 VERSION = 1
-
-
-class Level(IntEnum):
-    """At which level of the stack a record was taken."""
-
-    TLP = 1
-    QUEUE = 2
-    TRANSPORT = 3
-    NET = 4
-    CACHE = 5
 
 
 class Kind(IntEnum):
@@ -66,13 +58,7 @@ class Flag(IntFlag):
     REPLAYED = 1 << 9
 
 
-LEVELS: dict[int, str] = {
-    Level.TLP: "tlp",
-    Level.QUEUE: "queue",
-    Level.TRANSPORT: "transport",
-    Level.NET: "net",
-    Level.CACHE: "cache",
-}
+LEVEL_NAMES: dict[int, str] = {level: name for name, level in LEVELS.items()}
 KINDS: dict[int, str] = {
     Kind.PCIE_TLP: "PCIe TLP",
     Kind.CXL_MEM: "CXL.mem",
@@ -99,7 +85,7 @@ HEADER = Layout(
     "docs/packet.md",
     Field("version", 8, "Version of the format", default=VERSION),
     Field("header_bytes", 8, "Length of this header", default=24),
-    Field("level", 8, "Level", LEVELS, default=Level.TLP),
+    Field("level", 8, "Level", LEVEL_NAMES, default=Level.TLP),
     Field("kind", 8, "Kind of what follows", KINDS, default=Kind.PCIE_TLP),
     Field("direction", 8, "Direction, seen from the host", DIRECTIONS),
     reserved("reserved", 8),

@@ -126,7 +126,7 @@ def test_a_capture_that_nothing_crosses_ends_after_its_time(
     ("argv", "why"),
     [
         (["-i", "host7"], "no port, host or link is named 'host7': ports are host0/1, host1/1"),
-        (["--level", "tpl"], "'tpl' is no level: there are tlp, queue, transport, net"),
+        (["--level", "tpl"], "'tpl' is not a level: levels are tlp, queue, transport, net"),
         (["-f", "host == host7"], "there is no host 'host7': near are host"),
         (["-f", "psnn == 1"], "there is no field `psnn`: near are psn"),
         (["-w", "/nowhere/x.pcapng"], "/nowhere/x.pcapng: cannot be opened: No such file"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nupa.core.watch import LEVELS, Naps, Watch, WatchPacket, parse_levels, ports_of
+from nupa.core.watch import Naps, Watch, WatchPacket, ports_of
 from nupa.fabric import Fabric, FabricError, LocalError
 from nupa.packet.decode import fast
 from nupa.packet.tables.opcodes import NAMES
@@ -153,15 +153,6 @@ def test_what_cannot_be_watched_is_refused(
 ) -> None:
     with pytest.raises(LocalError, match=why):
         Watch(fabric, **options)
-
-
-def test_levels_are_named_in_lists() -> None:
-    assert parse_levels(["net,queue", "net"]) == ("queue", "net")
-    assert parse_levels(LEVELS) == ("tlp", "queue", "transport", "net", "cache")
-    with pytest.raises(
-        LocalError, match="'' is no level: there are tlp, queue, transport, net, cache"
-    ):
-        parse_levels([""])
 
 
 def test_places_are_hosts_ports_and_links(fabric: Fabric) -> None:

@@ -361,7 +361,7 @@ def test_programs_of_scapys_layers_see_no_difference(place: str) -> None:
 def test_claiming_roce_gives_these_layers_the_port() -> None:
     program = """
 import scapy.contrib.roce as theirs
-from nupa.packet import claim, transport as ours
+from nupa.packet.scapy import claim, transport as ours
 from scapy.all import Ether, IP, UDP
 frame = bytes(Ether(dst="02:00:0a:00:00:02") / IP(dst="10.0.0.2") / UDP() / ours.BTH() / b"1234")
 roce = bytes(Ether(dst="02:00:0a:00:00:02") / ours.GRH() / ours.BTH() / b"1234")
