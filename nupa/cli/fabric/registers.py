@@ -11,7 +11,7 @@ from nupa.cli.common.command import Help
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from nupa.cxl.registers.tables import Block
+    from nupa.cxl.registers.tables import RegisterTable
 
 _EPILOG = """\
 Bits are counted from bit 0 of the byte at OFFSET.  ACCESS is as in PCIe 6.0 7.4: RO, RW; RW1C: a
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _object(block: Block) -> dict[str, Any]:
+def _object(block: RegisterTable) -> dict[str, Any]:
     return {
         "block": block.name,
         "what": block.what,
@@ -76,7 +76,7 @@ def _object(block: Block) -> dict[str, Any]:
     }
 
 
-def _text(block: Block) -> str:
+def _text(block: RegisterTable) -> str:
     from nupa.cli.common.text import table
 
     rows = [

@@ -18,7 +18,7 @@ _NO_CACHE = 64  # the host of messages of who has no cache
 _CHUNK = 256
 
 
-class Kind(NamedTuple):
+class MessageKind(NamedTuple):
     """A message: its channel (3.3.2), its opcode there, and its name."""
 
     channel: str
@@ -28,30 +28,30 @@ class Kind(NamedTuple):
 
 #: By enum nupa_cxl_kind, in its order: 3.3.5 to 3.3.10.
 KINDS = (
-    Kind("M2S Req", 0, "MemInv"),
-    Kind("M2S Req", 1, "MemRd"),
-    Kind("M2S Req", 9, "MemInvNT"),
-    Kind("M2S Req", 10, "MemClnEvct"),
-    Kind("M2S RwD", 1, "MemWr"),
-    Kind("M2S RwD", 2, "MemWrPtl"),
-    Kind("M2S RwD", 4, "BIConflict"),
-    Kind("M2S BIRsp", 0, "BIRspI"),
-    Kind("M2S BIRsp", 1, "BIRspS"),
-    Kind("M2S BIRsp", 2, "BIRspE"),
-    Kind("M2S BIRsp", 4, "BIRspIBlk"),
-    Kind("M2S BIRsp", 5, "BIRspSBlk"),
-    Kind("M2S BIRsp", 6, "BIRspEBlk"),
-    Kind("S2M BISnp", 0, "BISnpCur"),
-    Kind("S2M BISnp", 1, "BISnpData"),
-    Kind("S2M BISnp", 2, "BISnpInv"),
-    Kind("S2M BISnp", 4, "BISnpCurBlk"),
-    Kind("S2M BISnp", 5, "BISnpDataBlk"),
-    Kind("S2M BISnp", 6, "BISnpInvBlk"),
-    Kind("S2M NDR", 0, "Cmp"),
-    Kind("S2M NDR", 1, "Cmp-S"),
-    Kind("S2M NDR", 2, "Cmp-E"),
-    Kind("S2M NDR", 4, "BI-ConflictAck"),
-    Kind("S2M DRS", 0, "MemData"),
+    MessageKind("M2S Req", 0, "MemInv"),
+    MessageKind("M2S Req", 1, "MemRd"),
+    MessageKind("M2S Req", 9, "MemInvNT"),
+    MessageKind("M2S Req", 10, "MemClnEvct"),
+    MessageKind("M2S RwD", 1, "MemWr"),
+    MessageKind("M2S RwD", 2, "MemWrPtl"),
+    MessageKind("M2S RwD", 4, "BIConflict"),
+    MessageKind("M2S BIRsp", 0, "BIRspI"),
+    MessageKind("M2S BIRsp", 1, "BIRspS"),
+    MessageKind("M2S BIRsp", 2, "BIRspE"),
+    MessageKind("M2S BIRsp", 4, "BIRspIBlk"),
+    MessageKind("M2S BIRsp", 5, "BIRspSBlk"),
+    MessageKind("M2S BIRsp", 6, "BIRspEBlk"),
+    MessageKind("S2M BISnp", 0, "BISnpCur"),
+    MessageKind("S2M BISnp", 1, "BISnpData"),
+    MessageKind("S2M BISnp", 2, "BISnpInv"),
+    MessageKind("S2M BISnp", 4, "BISnpCurBlk"),
+    MessageKind("S2M BISnp", 5, "BISnpDataBlk"),
+    MessageKind("S2M BISnp", 6, "BISnpInvBlk"),
+    MessageKind("S2M NDR", 0, "Cmp"),
+    MessageKind("S2M NDR", 1, "Cmp-S"),
+    MessageKind("S2M NDR", 2, "Cmp-E"),
+    MessageKind("S2M NDR", 4, "BI-ConflictAck"),
+    MessageKind("S2M DRS", 0, "MemData"),
 )
 
 
@@ -81,13 +81,13 @@ class Snoop(IntEnum):
     INV = lib.NUPA_CXL_SNP_INV
 
 
-class Message(NamedTuple):
+class SnoopMessage(NamedTuple):
     """Between the device and *host*, None: one without a cache; of *lines* from *offset* on.
 
     *wanted* is the state that a request asks for, and that a write back leaves to its host; both
     it and *snoop* are None for answers."""
 
-    kind: Kind
+    kind: MessageKind
     host: int | None
     offset: int
     lines: int = 1
@@ -115,7 +115,7 @@ class Counts(NamedTuple):
     entries: int
 
 
-class Filter:
+class SnoopFilter:
     """The snoop filter of a device's *memory*, as long as the memory lasts: *sets* (a power of two)
     times *ways* lines may be in caches at once.  When there is no room, the line that was asked for
     least recently is taken back from its hosts.
@@ -149,11 +149,11 @@ class Filter:
         """Keep the next messages, until there are *limit*; 0: none.  LocalError: over a million."""
         _must(lib.nupa_cxl_snoop_trace(self.memory.handle, limit), f"a trace of {limit} messages")
 
-    def take(self) -> list[Message]:
+    def take(self) -> list[SnoopMessage]:
         """Those that were kept, in their order.  LocalError: some had no room."""
         rows = ffi.new("struct nupa_cxl_trace[]", _CHUNK)
         missed = ffi.new("uint64_t *")
-        found: list[Message] = []
+        found: list[SnoopMessage] = []
         while n := lib.nupa_cxl_snoop_take(self.memory.handle, rows, _CHUNK, missed):
             found += (_message(rows[i]) for i in range(n))
         if missed[0]:
@@ -187,10 +187,10 @@ def has_filter(memory: Memory) -> bool:
     return int(lib.nupa_cxl_snoop_state(memory.handle, 0, 0)) >= 0
 
 
-def _message(row: Any) -> Message:
+def _message(row: Any) -> SnoopMessage:
     kind = KINDS[row.kind]
     is_request = kind.channel in ("M2S Req", "M2S RwD") and kind.name != "BIConflict"
-    return Message(
+    return SnoopMessage(
         kind,
         None if row.host == _NO_CACHE else int(row.host),
         int(row.offset),

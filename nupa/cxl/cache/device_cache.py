@@ -17,13 +17,13 @@ from nupa.cxl.cache.states import (
     LOADS,
     SNOOPED,
     STORES,
-    Answer,
-    Data,
+    CacheRequest,
+    DataDirection,
     Grant,
+    HostAnswer,
+    HostResponse,
     HostSnoop,
-    Outcome,
-    Request,
-    Response,
+    SnoopOutcome,
     TransitionError,
     may_answer,
     may_ask,
@@ -34,7 +34,7 @@ from nupa.cxl.media.parts import LINE_BYTES
 class Reply(NamedTuple):
     """How a request ended: the *answer*, and the line if it came."""
 
-    answer: Answer
+    answer: HostAnswer
     data: bytes = b""
 
 
@@ -46,11 +46,11 @@ class Write(NamedTuple):
 
 
 #: send(request, hpa, write): to the host.
-Send = Callable[[Request, int, Write], Reply]
+Send = Callable[[CacheRequest, int, Write], Reply]
 
 
 @dataclass(slots=True)
-class Line:
+class CacheLine:
     """Of the cache; `is_local`: the device got it in device bias, and no host knows."""
 
     state: Mesi
@@ -58,7 +58,7 @@ class Line:
     is_local: bool = False
 
 
-class Line64(NamedTuple):
+class LinePart(NamedTuple):
     """*size* bytes at *at* of the line *hpa*."""
 
     hpa: int
@@ -66,13 +66,13 @@ class Line64(NamedTuple):
     size: int
 
 
-def split(hpa: int, size: int) -> Iterator[Line64]:
+def split(hpa: int, size: int) -> Iterator[LinePart]:
     """These bytes, line by line."""
     end = hpa + size
     while hpa < end:
         at = hpa % LINE_BYTES
         part = min(LINE_BYTES - at, end - hpa)
-        yield Line64(hpa - at, at, part)
+        yield LinePart(hpa - at, at, part)
         hpa += part
 
 
@@ -85,20 +85,20 @@ class DeviceCache:
         self.limit = limit
         self.hits = self.misses = self.evictions = 0
         self._send = send
-        self._lines: OrderedDict[int, Line] = OrderedDict()
+        self._lines: OrderedDict[int, CacheLine] = OrderedDict()
 
     def state(self, hpa: int) -> Mesi:
         """Of the line that has *hpa*."""
         line = self._lines.get(hpa - hpa % LINE_BYTES)
         return line.state if line else Mesi.I
 
-    def lines(self, first: int = 0, size: int = 1 << 64) -> dict[int, Line]:
+    def lines(self, first: int = 0, size: int = 1 << 64) -> dict[int, CacheLine]:
         """Those of an address range."""
         return {hpa: line for hpa, line in self._lines.items() if first <= hpa < first + size}
 
     # Loads and stores
 
-    def find(self, hpa: int, *, stores: bool = False) -> Line | None:
+    def find(self, hpa: int, *, stores: bool = False) -> CacheLine | None:
         """The line, if a load, or a store, needs no request."""
         line = self._lines.get(hpa)
         if line is None or line.state not in (STORES if stores else LOADS):
@@ -117,7 +117,7 @@ class DeviceCache:
         line.data[at : at + len(data)] = data
         line.state = STORES[state]
 
-    def fill(self, hpa: int, line: Line) -> Line:
+    def fill(self, hpa: int, line: CacheLine) -> CacheLine:
         """There is room: `make_room`."""
         self._lines[hpa] = line
         return line
@@ -153,11 +153,11 @@ class DeviceCache:
             self._lines.pop(hpa, None)
         elif line is not None:
             line.state = answer.after
-            if answer.data is Data.TO_DEVICE:
+            if answer.data is DataDirection.TO_DEVICE:
                 line.data[:] = reply.data
         else:
-            self._lines[hpa] = Line(answer.after, bytearray(reply.data or LINE_BYTES))
-        if answer.grant is Grant.ERR or Response.GO_ERR_WRITE_PULL in answer.responses:
+            self._lines[hpa] = CacheLine(answer.after, bytearray(reply.data or LINE_BYTES))
+        if answer.grant is Grant.ERR or HostResponse.GO_ERR_WRITE_PULL in answer.responses:
             raise RemoteError(f"{name} of {hpa:#x}: the host has no memory there")
         return reply.data
 
@@ -168,7 +168,7 @@ class DeviceCache:
 
     # Snoops
 
-    def snoop(self, snoop: HostSnoop, hpa: int) -> tuple[Outcome, bytes]:
+    def snoop(self, snoop: HostSnoop, hpa: int) -> tuple[SnoopOutcome, bytes]:
         """How it answers, and the line if it goes along."""
         line = self._lines.get(hpa)
         outcome = SNOOPED[snoop, line.state if line else Mesi.I][0]

@@ -31,7 +31,7 @@ class Grant(IntEnum):
     M = 6
 
 
-class Response(IntEnum):
+class HostResponse(IntEnum):
     """3.2.4.3.9, of the host to a request."""
 
     WRITE_PULL = 1
@@ -43,7 +43,7 @@ class Response(IntEnum):
     GO_ERR_WRITE_PULL = 15
 
 
-class Data(Enum):
+class DataDirection(Enum):
     """Which way a line goes with an answer."""
 
     NONE = ""
@@ -51,35 +51,39 @@ class Data(Enum):
     TO_HOST = "D2H"
 
 
-class Answer(NamedTuple):
+class HostAnswer(NamedTuple):
     """The host's *responses*, in their order; *grant* is of the GO among them; the device's line is
     in state *after*."""
 
-    responses: tuple[Response, ...]
+    responses: tuple[HostResponse, ...]
     grant: Grant | None
-    data: Data
+    data: DataDirection
     after: Mesi
 
 
-def _go(grant: Grant, after: Mesi, data: Data = Data.NONE) -> Answer:
-    return Answer((Response.GO,), grant, data, after)
+def _go(grant: Grant, after: Mesi, data: DataDirection = DataDirection.NONE) -> HostAnswer:
+    return HostAnswer((HostResponse.GO,), grant, data, after)
 
 
-def _pull(*responses: Response, grant: Grant | None = None, data: Data = Data.TO_HOST) -> Answer:
-    return Answer(responses, grant, data, I)
+def _pull(
+    *responses: HostResponse,
+    grant: Grant | None = None,
+    data: DataDirection = DataDirection.TO_HOST,
+) -> HostAnswer:
+    return HostAnswer(responses, grant, data, I)
 
 
-_READ = Data.TO_DEVICE
-_CURRENT = Answer((), None, _READ, I)
+_READ = DataDirection.TO_DEVICE
+_CURRENT = HostAnswer((), None, _READ, I)
 _ERROR = _go(Grant.ERR, I)
 _READ_ERROR = _go(Grant.ERR, I, _READ)
-_PULL_ERROR = _pull(Response.GO_ERR_WRITE_PULL)
-_PULL = _pull(Response.GO_WRITE_PULL)
-_WEAK = _pull(Response.FAST_GO_WRITE_PULL, Response.EXT_CMP)
-_STRONG = _pull(Response.WRITE_PULL, Response.GO, grant=Grant.I)
+_PULL_ERROR = _pull(HostResponse.GO_ERR_WRITE_PULL)
+_PULL = _pull(HostResponse.GO_WRITE_PULL)
+_WEAK = _pull(HostResponse.FAST_GO_WRITE_PULL, HostResponse.EXT_CMP)
+_STRONG = _pull(HostResponse.WRITE_PULL, HostResponse.GO, grant=Grant.I)
 
 
-class Request(NamedTuple):
+class CacheRequest(NamedTuple):
     """What a device may ask of the host: 3.2.4.3.1 to 3.2.4.3.15.
 
     *before*: the states of its line in which it may.  *forward*: how the host answers if the line
@@ -88,7 +92,7 @@ class Request(NamedTuple):
     name: str
     opcode: int
     before: frozenset[Mesi]
-    answers: tuple[Answer, ...]
+    answers: tuple[HostAnswer, ...]
     forward: str = ""
     is_partial: bool = False
 
@@ -97,11 +101,11 @@ def _row(
     opcode: int,
     name: str,
     before: tuple[Mesi, ...],
-    *answers: Answer,
+    *answers: HostAnswer,
     forward: str = "",
     is_partial: bool = False,
-) -> Request:
-    return Request(name, opcode, frozenset(before), answers, forward, is_partial)
+) -> CacheRequest:
+    return CacheRequest(name, opcode, frozenset(before), answers, forward, is_partial)
 
 
 _READS = (_go(Grant.I, I, _READ), _READ_ERROR)
@@ -111,7 +115,7 @@ _S, _E, _M = (
 _RD, _WR = "MemRdFwd", "MemWrFwd"
 
 #: By name.
-REQUESTS: Mapping[str, Request] = {
+REQUESTS: Mapping[str, CacheRequest] = {
     row.name: row
     for row in (
         _row(1, "RdCurr", (I,), _CURRENT, forward=_RD),
@@ -122,7 +126,13 @@ REQUESTS: Mapping[str, Request] = {
         _row(6, "ItoMWr", (I,), _PULL, _PULL_ERROR, forward=_WR),
         _row(7, "WrCur", (I,), _PULL, _PULL_ERROR, forward=_WR),
         _row(8, "CLFlush", (I,), _go(Grant.I, I), _ERROR, forward=_RD),
-        _row(9, "CleanEvict", (E,), _PULL, _pull(Response.GO_WRITE_PULL_DROP, data=Data.NONE)),
+        _row(
+            9,
+            "CleanEvict",
+            (E,),
+            _PULL,
+            _pull(HostResponse.GO_WRITE_PULL_DROP, data=DataDirection.NONE),
+        ),
         _row(10, "DirtyEvict", (M,), _PULL, _PULL_ERROR),
         _row(11, "CleanEvictNoData", (S, E), _go(Grant.I, I), _ERROR),
         _row(12, "WOWrInv", (I,), _WEAK, _PULL_ERROR, forward=_WR, is_partial=True),
@@ -153,7 +163,7 @@ class SnoopResponse(IntEnum):
     RspVFwdV = 22
 
 
-class Outcome(NamedTuple):
+class SnoopOutcome(NamedTuple):
     """How a device answers a snoop: the state *after* it, and whether the line comes with it."""
 
     response: SnoopResponse
@@ -161,14 +171,14 @@ class Outcome(NamedTuple):
     has_data: bool = False
 
 
-_MISS = (Outcome(SnoopResponse.RspIHitI, I),)
-_TO_S, _TO_I = Outcome(SnoopResponse.RspSHitSE, S), Outcome(SnoopResponse.RspIHitSE, I)
-_FWD_S = Outcome(SnoopResponse.RspSFwdM, S, True)
-_FWD_I = Outcome(SnoopResponse.RspIFwdM, I, True)
-_KEEP_M = Outcome(SnoopResponse.RspVFwdV, M, True)
+_MISS = (SnoopOutcome(SnoopResponse.RspIHitI, I),)
+_TO_S, _TO_I = SnoopOutcome(SnoopResponse.RspSHitSE, S), SnoopOutcome(SnoopResponse.RspIHitSE, I)
+_FWD_S = SnoopOutcome(SnoopResponse.RspSFwdM, S, True)
+_FWD_I = SnoopOutcome(SnoopResponse.RspIFwdM, I, True)
+_KEEP_M = SnoopOutcome(SnoopResponse.RspVFwdV, M, True)
 
 #: What a device may answer, by snoop and the state of its line; the first keeps most.
-SNOOPED: Mapping[tuple[HostSnoop, Mesi], tuple[Outcome, ...]] = {
+SNOOPED: Mapping[tuple[HostSnoop, Mesi], tuple[SnoopOutcome, ...]] = {
     (HostSnoop.DATA, I): _MISS,
     (HostSnoop.DATA, S): (_TO_S, _TO_I),
     (HostSnoop.DATA, E): (_TO_S, _TO_I),
@@ -178,8 +188,8 @@ SNOOPED: Mapping[tuple[HostSnoop, Mesi], tuple[Outcome, ...]] = {
     (HostSnoop.INV, E): (_TO_I,),
     (HostSnoop.INV, M): (_FWD_I,),
     (HostSnoop.CUR, I): _MISS,
-    (HostSnoop.CUR, S): (Outcome(SnoopResponse.RspVHitV, S), _TO_S, _TO_I),
-    (HostSnoop.CUR, E): (Outcome(SnoopResponse.RspVHitV, E), _TO_S, _TO_I),
+    (HostSnoop.CUR, S): (SnoopOutcome(SnoopResponse.RspVHitV, S), _TO_S, _TO_I),
+    (HostSnoop.CUR, E): (SnoopOutcome(SnoopResponse.RspVHitV, E), _TO_S, _TO_I),
     (HostSnoop.CUR, M): (_KEEP_M, _FWD_S, _FWD_I),
 }
 
@@ -188,7 +198,7 @@ LOADS: Mapping[Mesi, Mesi] = {S: S, E: E, M: M}
 STORES: Mapping[Mesi, Mesi] = {E: M, M: M}
 
 
-def may_ask(name: str, state: Mesi) -> Request:
+def may_ask(name: str, state: Mesi) -> CacheRequest:
     """The request's row.  TransitionError: no device asks this with its line in *state*."""
     row = REQUESTS.get(name)
     if row is None:
@@ -199,7 +209,7 @@ def may_ask(name: str, state: Mesi) -> Request:
     return row
 
 
-def may_answer(row: Request, answer: Answer) -> Answer:
+def may_answer(row: CacheRequest, answer: HostAnswer) -> HostAnswer:
     """TransitionError: no host answers *row* so."""
     if answer not in row.answers:
         said = ", ".join(each.name for each in answer.responses) or "data alone"
@@ -208,7 +218,7 @@ def may_answer(row: Request, answer: Answer) -> Answer:
     return answer
 
 
-def may_respond(snoop: HostSnoop, granted: Mesi, outcome: Outcome) -> Outcome:
+def may_respond(snoop: HostSnoop, granted: Mesi, outcome: SnoopOutcome) -> SnoopOutcome:
     """TransitionError: a device that was *granted* this state cannot answer *snoop* so.
 
     It may have dropped the line, and E may have become M, without a word."""

@@ -27,7 +27,7 @@ _SELECTIONS = 3
 _SCRUB_CHANGEABLE = 1 << 0
 
 
-class Action(IntEnum):
+class FeatureAction(IntEnum):
     FULL = 0
     INITIATE = 1
     CONTINUE = 2
@@ -127,15 +127,15 @@ class Features:
         uuid, flags, offset, version = _SET.unpack_from(payload)
         data, number = payload[_SET.size :], flags & _ACTION
         feature = self._find(uuid)
-        require(number in Action.__members__.values(), why=f"action {number}")
-        action = Action(number)
+        require(number in FeatureAction.__members__.values(), why=f"action {number}")
+        action = FeatureAction(number)
         require(version == feature.version, Code.UNSUPPORTED_FEATURE_VERSION, str(version))
         under_way = self._transfer
-        if action is Action.ABORT:
+        if action is FeatureAction.ABORT:
             require(under_way and under_way[0] is feature, Code.FEATURE_TRANSFER_OUT_OF_ORDER)
             self._transfer = None
             return b""
-        if action in (Action.FULL, Action.INITIATE):
+        if action in (FeatureAction.FULL, FeatureAction.INITIATE):
             require(under_way is None, Code.FEATURE_TRANSFER_IN_PROGRESS)
             under_way = (feature, bytearray())
         require(under_way and under_way[0] is feature, Code.FEATURE_TRANSFER_OUT_OF_ORDER)
@@ -143,7 +143,7 @@ class Features:
         before = under_way[1]
         require(offset == len(before), Code.FEATURE_TRANSFER_OUT_OF_ORDER, f"offset {offset}")
         whole = bytes(before) + data
-        if action in (Action.INITIATE, Action.CONTINUE):
+        if action in (FeatureAction.INITIATE, FeatureAction.CONTINUE):
             require(data and len(whole) <= feature.set_bytes, why=f"{len(whole)} bytes")
             self._transfer = (feature, bytearray(whole))
             return b""

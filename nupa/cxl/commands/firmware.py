@@ -21,7 +21,7 @@ _HEADER = struct.Struct("<BBxxI120x")
 _ONLINE = 1
 
 
-class Action(IntEnum):
+class TransferAction(IntEnum):
     FULL = 0
     INITIATE = 1
     CONTINUE = 2
@@ -86,15 +86,15 @@ class Firmware:
     def _transfer(self, payload: bytes) -> bytes | Background:
         number, slot, offset = _HEADER.unpack_from(payload)
         data = payload[_HEADER.size :]
-        require(number in Action.__members__.values(), why=f"action {number}")
-        action = Action(number)
+        require(number in TransferAction.__members__.values(), why=f"action {number}")
+        action = TransferAction(number)
         if self._image is not None and self._now_ns() - self._touched_ns > self._timeout_ns:
             self._image = None
         image = self._image
-        if action is Action.ABORT:
+        if action is TransferAction.ABORT:
             self._image = None
             return b""
-        if action in (Action.FULL, Action.INITIATE):
+        if action in (TransferAction.FULL, TransferAction.INITIATE):
             require(image is None, Code.FW_TRANSFER_IN_PROGRESS)
             require(offset == 0 and data, why=f"it begins at {offset}")
             image = bytearray()
@@ -103,11 +103,11 @@ class Firmware:
         expected = offset * UNIT_BYTES == len(image)
         require(expected, Code.FW_TRANSFER_OUT_OF_ORDER, f"{offset} units, not {len(image)} bytes")
         require(len(image) + len(data) <= self.image_bytes_max, why="the image is too large")
-        if action in (Action.INITIATE, Action.CONTINUE):
+        if action in (TransferAction.INITIATE, TransferAction.CONTINUE):
             require(data and len(data) % UNIT_BYTES == 0, why=f"{len(data)} bytes")
         else:
             self._check_slot(slot)
-        whole = action in (Action.FULL, Action.END)
+        whole = action in (TransferAction.FULL, TransferAction.END)
         slot_now = slot if whole else 0
         return Background(lambda: self._store(image, data, slot_now), abort=self._drop)
 

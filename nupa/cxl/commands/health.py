@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from nupa.cxl.function.cci import Command, Effect, exactly, require
-from nupa.cxl.media.events import Event, Log, memory_module
+from nupa.cxl.media.events import EventRecord, Log, memory_module
 
 _INFO = struct.Struct("<BBBBhIII")
 _ALERTS = struct.Struct("<BBBBhhhhHH")
@@ -25,7 +25,7 @@ _REPLACE = 1 << 2  # 8.2.9.9.3.1, Health Status: hardware replacement needed
 
 
 @dataclass(frozen=True, slots=True)
-class Info:
+class HealthInfo:
     """8.2.9.9.3.1.  *status*: maintenance needed, performance degraded, replacement needed; *media*
     is 0 as long as it is normal."""
 
@@ -55,8 +55,8 @@ class Info:
 class Health:
     """*log* takes the events that `update` makes."""
 
-    log: Callable[[Log, Event], object]
-    info: Info = Info()
+    log: Callable[[Log, EventRecord], object]
+    info: HealthInfo = HealthInfo()
     life_critical_percent: int = 95
     over_critical_celsius: int = 95
     under_critical_celsius: int = -10
@@ -96,13 +96,13 @@ class Health:
     def _event(self, log: Log, kind: int) -> None:
         self.log(log, memory_module(kind, self.info.packed()))
 
-    def _life_alert(self, info: Info) -> Log | None:
+    def _life_alert(self, info: HealthInfo) -> Log | None:
         if info.life_percent >= self.life_critical_percent:
             return Log.FAILURE
         warning = self.warnings.get("life_percent")
         return Log.WARNING if warning is not None and info.life_percent >= warning else None
 
-    def _temperature_alert(self, info: Info) -> Log | None:
+    def _temperature_alert(self, info: HealthInfo) -> Log | None:
         if not self.under_critical_celsius < info.celsius < self.over_critical_celsius:
             return Log.FAILURE
         over, under = self.warnings.get("over_celsius"), self.warnings.get("under_celsius")

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Callable, Iterator
 
 from nupa.cxl.function.cci import Background, Code, Command, CommandError, Effect, exactly, require
-from nupa.cxl.media.events import Event, Log, Transaction, general_media
+from nupa.cxl.media.events import EventRecord, Log, Transaction, general_media
 from nupa.cxl.media.media import Media, MediaError
-from nupa.cxl.media.poison import LINE_BYTES, PoisonList, Record, Source
+from nupa.cxl.media.poison import LINE_BYTES, PoisonList, PoisonRecord, PoisonSource
 
 _RANGE = struct.Struct("<QQ")
 _SCAN = struct.Struct("<QQB")
@@ -36,7 +36,7 @@ class MediaCommands:
         *,
         payload_bytes: int,
         now_ns: Callable[[], int],
-        log: Callable[[Log, Event], object],
+        log: Callable[[Log, EventRecord], object],
         media_disabled: Callable[[bool], None],
     ) -> None:
         self._media = media
@@ -49,7 +49,7 @@ class MediaCommands:
         self._given = (0, 0, 0, 0)
         self._is_scanning = False
         self._stopped: tuple[int, int] | None = None
-        self._results: list[Record] | None = None
+        self._results: list[PoisonRecord] | None = None
 
     def commands(self) -> Iterator[Command]:
         pair = exactly(_RANGE.size)
@@ -85,7 +85,7 @@ class MediaCommands:
     def _inject(self, payload: bytes) -> bytes:
         dpa = int.from_bytes(payload, "little")
         self._check(dpa)
-        self._poison.add(dpa, Source.INJECTED, self._now_ns())
+        self._poison.add(dpa, PoisonSource.INJECTED, self._now_ns())
         event = general_media(dpa, transaction=Transaction.HOST_INJECT)
         self._log(Log.INFORMATIONAL, event)
         return b""
@@ -153,5 +153,5 @@ class MediaCommands:
         self._media_disabled(False)
 
 
-def _packed(records: list[Record]) -> bytes:
+def _packed(records: list[PoisonRecord]) -> bytes:
     return b"".join(_RECORD.pack(dpa | source, lines) for dpa, lines, source in records)

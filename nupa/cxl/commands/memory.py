@@ -51,7 +51,7 @@ class Capacity:
             self.volatile_bytes, self.next_volatile_bytes = self.next_volatile_bytes, None
 
 
-class Memory:
+class MemoryCommands:
     """*revision* is the firmware's, when asked; *event_limits* those of the five logs."""
 
     def __init__(

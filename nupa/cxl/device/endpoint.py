@@ -18,9 +18,9 @@ from nupa.cxl.registers import component
 from nupa.cxl.registers import component_tables as tables
 from nupa.cxl.registers import dvsec_tables as dvsec
 from nupa.cxl.registers import ext_tables as ext
-from nupa.cxl.registers.component import Component
+from nupa.cxl.registers.component import ComponentRegisters
 from nupa.cxl.registers.config import ConfigSpace
-from nupa.cxl.registers.device_tables import Device
+from nupa.cxl.registers.device_tables import DeviceRegisters
 from nupa.cxl.registers.pci_tables import CLASS_ACCELERATOR, CLASS_CXL_MEMORY, Bar, type0
 from nupa.cxl.registers.pcie_tables import (
     MSIX_BYTES,
@@ -64,7 +64,7 @@ class Type3(Function):
         self.ld_id = 0
         self.media: PartedMedia | None = None
         self.poison_read: Callable[[int], None] = _nobody
-        self.component = Component(
+        self.component = ComponentRegisters(
             [
                 tables.ras(),
                 tables.link(),
@@ -73,7 +73,7 @@ class Type3(Function):
             ]
         )
         self.decoders = DecoderSet(self.component["hdm"], dpa_bytes or memory_bytes)
-        self.device = Device()
+        self.device = DeviceRegisters()
         bars = [
             Bar(0, component.BYTES),
             Bar(2, self.device.size),
@@ -89,8 +89,8 @@ class Type3(Function):
             dvsec.device(memory_bytes, cache=cache),
             dvsec.register_locator(
                 [
-                    dvsec.Location(dvsec.Block.COMPONENT, 0),
-                    dvsec.Location(dvsec.Block.DEVICE, 2),
+                    dvsec.Location(dvsec.BlockId.COMPONENT, 0),
+                    dvsec.Location(dvsec.BlockId.DEVICE, 2),
                 ]
             ),
             dvsec.gpf_device(),

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from nupa.cxl.commands.memory import Capacity
 from nupa.cxl.device.endpoint import Type3
-from nupa.cxl.device.memory_device import MemoryDevice
+from nupa.cxl.device.mailbox_cci import MailboxCci
 from nupa.cxl.function import doe
 from nupa.cxl.media.cdat import TABLE_ACCESS, Cdat, Flags
 from nupa.cxl.media.dcd import DynamicCapacity
 from nupa.cxl.media.parts import PartedMedia
 from nupa.cxl.media.performance import MediaSpeed, Range, device_cdat
-from nupa.cxl.media.poison import Source
+from nupa.cxl.media.poison import PoisonSource
 from nupa.cxl.registers.pcie_tables import Link as PcieLink
 from nupa.topology.topology import SPEEDS_MTPS, Link
 
@@ -28,7 +28,7 @@ class Expander:
     beside that, what host N of a capacity has.
 
     `function` is what a bus takes, `memory` has its events, poison and health, `cdat` is what
-    software reads of its speed.  *interrupt* is as MemoryDevice's, by default MSI-X."""
+    software reads of its speed.  *interrupt* is as MailboxCci's, by default MSI-X."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Expander:
         pcie_link = PcieLink(_CODES[link.speed_mtps], link.width_lanes)
         self.media = media
         self.function = Type3(own, serial=serial, link=pcie_link, name=name, dpa_bytes=media.size)
-        self.memory = MemoryDevice(
+        self.memory = MailboxCci(
             self.function.device,
             media,
             capacity=Capacity(own, own),
@@ -62,7 +62,7 @@ class Expander:
 
     def poison(self, dpa: int) -> None:
         """Its memory has lost the line at *dpa*.  CommandError: there is none."""
-        self.memory.poison.add(dpa, Source.INTERNAL, self.memory.timestamp.now_ns())
+        self.memory.poison.add(dpa, PoisonSource.INTERNAL, self.memory.timestamp.now_ns())
 
     def fail(self) -> None:
         """An error that it does not recover from: nupa/cxl/device/viral.py."""

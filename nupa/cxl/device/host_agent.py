@@ -17,11 +17,11 @@ from nupa.base.errors import LocalError, RemoteError
 from nupa.cxl.cache.coherence import Directory, Mesi, Snoop
 from nupa.cxl.cache.device_cache import Reply, Write, split
 from nupa.cxl.cache.states import (
-    Answer,
-    Data,
+    CacheRequest,
+    DataDirection,
     Grant,
+    HostAnswer,
     HostSnoop,
-    Request,
     TransitionError,
     may_respond,
 )
@@ -178,7 +178,7 @@ class HostAgent:
 
     # Requests of devices
 
-    def request(self, device: Type2, row: Request, hpa: int, write: Write) -> Reply:
+    def request(self, device: Type2, row: CacheRequest, hpa: int, write: Write) -> Reply:
         """D2H, of a line that is not the device's own.  TransitionError: an evict of a line that
         it cannot have."""
         self._say("D2H Req", row.name, device, hpa)
@@ -202,7 +202,7 @@ class HostAgent:
         self._holders.setdefault(hpa, {})[device] = Mesi.S if grant is Grant.S else Mesi.E
         return self._reply(device, row, hpa, grant, data)
 
-    def forward(self, device: Type2, row: Request, hpa: int) -> Directory:
+    def forward(self, device: Type2, row: CacheRequest, hpa: int) -> Directory:
         """D2H, of a line of the device's own memory: others give it back, and MemRdFwd or MemWrFwd
         says what they keep (3.5.2)."""
         self._say("D2H Req", row.name, device, hpa)
@@ -215,7 +215,7 @@ class HostAgent:
         self._say("M2S Req", row.forward, device, hpa, meta.name)
         return meta
 
-    def _evict(self, device: Type2, row: Request, hpa: int, write: Write) -> Reply:
+    def _evict(self, device: Type2, row: CacheRequest, hpa: int, write: Write) -> Reply:
         granted = self._holders.get(hpa, {}).get(device, Mesi.I)
         if granted is Mesi.I or (granted is Mesi.S and row.name != "CleanEvictNoData"):
             raise TransitionError(
@@ -230,7 +230,7 @@ class HostAgent:
             return self._reply(device, row, hpa, None, answer=row.answers[1])
         return self._reply(device, row, hpa, Grant.I)
 
-    def _refuse(self, device: Type2, row: Request, hpa: int) -> Reply:
+    def _refuse(self, device: Type2, row: CacheRequest, hpa: int) -> Reply:
         if row.name == "RdCurr":  # it has no GO to say so
             raise RemoteError(f"RdCurr of {hpa:#x}: the host has no memory there")
         return self._reply(device, row, hpa, None, b"\xff" * LINE_BYTES, answer=row.answers[-1])
@@ -238,21 +238,21 @@ class HostAgent:
     def _reply(
         self,
         device: Type2,
-        row: Request,
+        row: CacheRequest,
         hpa: int,
         grant: Grant | None,
         data: bytes = b"",
         *,
-        answer: Answer | None = None,
+        answer: HostAnswer | None = None,
     ) -> Reply:
         if answer is None:
             answer = next(each for each in row.answers if each.grant is grant)
         for response in answer.responses:
             detail = answer.grant.name if answer.grant and response.name == "GO" else ""
             self._say("H2D Rsp", response.name, device, hpa, detail)
-        if answer.data is not Data.NONE:
+        if answer.data is not DataDirection.NONE:
             self._say(f"{answer.data.value} Data", "", device, hpa)
-        return Reply(answer, data if answer.data is Data.TO_DEVICE else b"")
+        return Reply(answer, data if answer.data is DataDirection.TO_DEVICE else b"")
 
     # Lines
 

@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING
 from nupa.base.errors import LocalError
 from nupa.cxl.cache.bias import PAGE_BYTES, Bias, BiasTable
 from nupa.cxl.cache.coherence import Directory, Mesi, Snoop
-from nupa.cxl.cache.device_cache import DeviceCache, Line, Reply, Write, split
-from nupa.cxl.cache.states import Answer, Data, Grant, HostSnoop, Outcome, Request, TransitionError
+from nupa.cxl.cache.device_cache import CacheLine, DeviceCache, Reply, Write, split
+from nupa.cxl.cache.states import (
+    CacheRequest,
+    DataDirection,
+    Grant,
+    HostAnswer,
+    HostSnoop,
+    SnoopOutcome,
+    TransitionError,
+)
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.media.parts import LINE_BYTES, Memory, PartedMedia
 
@@ -106,7 +114,7 @@ class Type2(Type3):
 
     # What its host asks
 
-    def snoop(self, snoop: HostSnoop, hpa: int) -> tuple[Outcome, bytes]:
+    def snoop(self, snoop: HostSnoop, hpa: int) -> tuple[SnoopOutcome, bytes]:
         """H2D requests: `DeviceCache.snoop`."""
         return self.cache.snoop(snoop, hpa)
 
@@ -135,7 +143,7 @@ class Type2(Type3):
         stays = self.cache.state(hpa) is not Mesi.I
         return ("Cmp-S" if wanted is Directory.S and stays else "Cmp-E"), content
 
-    def _yield(self, hpa: int, line: Line, snoop: Snoop) -> None:
+    def _yield(self, hpa: int, line: CacheLine, snoop: Snoop) -> None:
         if line.state is Mesi.M:
             self.own.write(hpa - self.base, bytes(line.data))
             line.state = Mesi.E
@@ -186,12 +194,12 @@ class Type2(Type3):
     def _is_local(self, hpa: int) -> bool:
         return self.is_own(hpa) and self.bias[hpa - self.base] is Bias.DEVICE
 
-    def _fetch(self, hpa: int, *, stores: bool) -> Line:
+    def _fetch(self, hpa: int, *, stores: bool) -> CacheLine:
         self._make_room(hpa)
         self.config["device"]["status_2.cache_invalid"] = 0
         if self._is_local(hpa):
             content = bytearray(self.own.read(hpa - self.base, LINE_BYTES))
-            return self.cache.fill(hpa, Line(Mesi.E, content, is_local=True))
+            return self.cache.fill(hpa, CacheLine(Mesi.E, content, is_local=True))
         if self.cache.state(hpa) is Mesi.S:
             self.cache.request("RdOwnNoData", hpa)
         else:
@@ -216,7 +224,7 @@ class Type2(Type3):
 
     # Requests
 
-    def _send(self, row: Request, hpa: int, write: Write) -> Reply:
+    def _send(self, row: CacheRequest, hpa: int, write: Write) -> Reply:
         if not self.config["device"]["control.cache_enable"]:
             raise LocalError(f"{self.name}: {row.name}: Cache_Enable is not set (CXL 3.1 8.1.3.2)")
         if not self.is_own(hpa) or row.name == "CacheFlushed":
@@ -234,8 +242,8 @@ class Type2(Type3):
         answer = next((each for each in row.answers if each.grant is grant), row.answers[0])
         return Reply(answer, self._own_line(answer, dpa))
 
-    def _own_line(self, answer: Answer, dpa: int) -> bytes:
-        return self.own.read(dpa, LINE_BYTES) if answer.data is Data.TO_DEVICE else b""
+    def _own_line(self, answer: HostAnswer, dpa: int) -> bytes:
+        return self.own.read(dpa, LINE_BYTES) if answer.data is DataDirection.TO_DEVICE else b""
 
     def _write_back(self, written: int, _old: int) -> None:
         """8.1.3.4, Initiate Cache Write Back and Invalidation."""

@@ -116,7 +116,7 @@ class ExtentRecord(NamedTuple):
     sequence: int
 
 
-class Change(NamedTuple):
+class ChangeRequest(NamedTuple):
     """7.6.7.6.5 and 7.6.7.6.6: what is added to a host, or released; *flags* are a selection policy
     in the one, in the other a removal policy with FORCED and SANITIZE.  A list has its own tags and
     region; a release names no region at all."""
@@ -166,4 +166,4 @@ EXTENT = Layout("QQ16sH6x", ExtentRecord)
 TAGS_REQUEST = Layout("II", TagsRequest)
 TAGS = Layout("IIIBxxx", TagsHead)
 TAG = Layout("16sBxxx32s32s", TagRecord)
-CHANGE = Layout("HBBQ16sI", Change)
+CHANGE = Layout("HBBQ16sI", ChangeRequest)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from nupa.cxl.fm.messages import Layout, PortInfo
-from nupa.cxl.media.events import DYNAMIC_CAPACITY, Change, Event
+from nupa.cxl.media.events import DYNAMIC_CAPACITY, DcEventType, EventRecord
 from nupa.cxl.media.extents import Extent
 from nupa.cxl.switch.physical_port import BindingStatus, ErrorMessage, PortState
 from nupa.cxl.switch.vppb import VppbChange
@@ -86,7 +86,7 @@ _MLD = Layout("BBxx8s", _Mld)
 _CAPACITY = Layout("BBHBBxxQQ16sH6x24xII", _Capacity)
 
 
-def port_changed(change: PortChange, info: PortInfo, slot_status: int) -> Event:
+def port_changed(change: PortChange, info: PortInfo, slot_status: int) -> EventRecord:
     """*info* is what Get Physical Port State says of the port now."""
     row = _Port(
         info.port,
@@ -105,7 +105,7 @@ def port_changed(change: PortChange, info: PortInfo, slot_status: int) -> Event:
         info.first_lane,
         info.flags,
     )
-    return Event(PHYSICAL_SWITCH, _PORT.pack(row))
+    return EventRecord(PHYSICAL_SWITCH, _PORT.pack(row))
 
 
 def vppb_changed(
@@ -115,28 +115,28 @@ def vppb_changed(
     bound: tuple[int, int, int],
     link_control: int,
     slot_control: int,
-) -> Event:
+) -> EventRecord:
     """*bound*: the vPPB's status, port and LD, as Get Virtual CXL Switch Info says now."""
     row = _Vppb(vcs, vppb, change, *bound, link_control, slot_control)
-    return Event(VIRTUAL_SWITCH, _VPPB.pack(row))
+    return EventRecord(VIRTUAL_SWITCH, _VPPB.pack(row))
 
 
-def mld_error(port: int, error: ErrorMessage, message: bytes) -> Event:
+def mld_error(port: int, error: ErrorMessage, message: bytes) -> EventRecord:
     """*message* begins with what the switch has received: 8 bytes of it are kept."""
-    return Event(MLD_PORT, _MLD.pack(_Mld(error, port, message[:8])))
+    return EventRecord(MLD_PORT, _MLD.pack(_Mld(error, port, message[:8])))
 
 
 def capacity_changed(
-    change: Change, host: int, extent: Extent, *, left: tuple[int, int], more: bool
-) -> Event:
+    change: DcEventType, host: int, extent: Extent, *, left: tuple[int, int], more: bool
+) -> EventRecord:
     """*left*: extents and tags that there can be yet."""
     dpa, size, tag, sequence = extent
     flags = more * _MORE
     row = _Capacity(change, _COUNTS_VALID, host, 0, flags, dpa, size, tag.bytes, sequence, *left)
-    return Event(DYNAMIC_CAPACITY, _CAPACITY.pack(row))
+    return EventRecord(DYNAMIC_CAPACITY, _CAPACITY.pack(row))
 
 
-def text_of(event: Event) -> str:
+def text_of(event: EventRecord) -> str:
     """What has happened, in words.
 
     >>> text_of(mld_error(4, ErrorMessage.NON_FATAL, b""))
@@ -173,7 +173,7 @@ def _mld_text(data: bytes) -> str:
 
 def _capacity_text(data: bytes) -> str:
     row = _CAPACITY.unpack(data)
-    does = "accepts" if row.change == Change.ANSWERED else "gives back"
+    does = "accepts" if row.change == DcEventType.ANSWERED else "gives back"
     what = f"{row.size:#x} bytes at {row.dpa:#x}" if row.size else "nothing"
     return f"host {row.host} {does} {what}"
 

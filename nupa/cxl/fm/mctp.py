@@ -48,7 +48,7 @@ class FramingError(RemoteError):
     """The other end does not speak MCTP, or not as DSP0236 says."""
 
 
-class Message(NamedTuple):
+class MctpMessage(NamedTuple):
     """*owner*: its sender chose the tag, so it is a request; *body* begins after the type."""
 
     type: MessageType
@@ -58,12 +58,12 @@ class Message(NamedTuple):
     source: int = MANAGER
     destination: int = SWITCH
 
-    def answer(self, body: bytes) -> Message:
+    def answer(self, body: bytes) -> MctpMessage:
         """What goes back, with its tag."""
-        return Message(self.type, body, self.tag, False, self.destination, self.source)
+        return MctpMessage(self.type, body, self.tag, False, self.destination, self.source)
 
 
-def encode(message: Message, packet_bytes: int = PACKET_BYTES) -> bytes:
+def encode(message: MctpMessage, packet_bytes: int = PACKET_BYTES) -> bytes:
     """The packets of a message.  ValueError: too long, or no such tag."""
     if not 0 <= message.tag < TAGS:
         raise ValueError(f"tag {message.tag}: there are {TAGS}")
@@ -94,7 +94,7 @@ class Assembler:
         self._stream = bytearray()
         self._partial: dict[tuple[int, bool, int], _Partial] = {}
 
-    def feed(self, data: bytes) -> Iterator[Message]:
+    def feed(self, data: bytes) -> Iterator[MctpMessage]:
         """The messages that are whole with *data*.  FramingError: not MCTP, too long, a packet is
         missing; DSP0236 8.4 would drop it, but a stream loses nothing."""
         self._stream += data
@@ -115,7 +115,7 @@ class Assembler:
         """Whether a message has begun that is not whole."""
         return bool(self._stream or self._partial)
 
-    def _packet(self, packet: bytes) -> Message | None:
+    def _packet(self, packet: bytes) -> MctpMessage | None:
         version, destination, source, flags = packet[:HEADER_BYTES]
         if version != _VERSION or self._here not in (destination, None):
             raise FramingError(f"a packet of version {version & 0xF} to endpoint {destination}")
@@ -136,4 +136,4 @@ class Assembler:
         if body[0] not in list(MessageType):
             raise FramingError(f"message type {body[0]:#x}: there are 7, FM API, and 8, CCI")
         kind = MessageType(body[0])
-        return Message(kind, bytes(body[1:]), flags & 7, bool(flags & 8), source, destination)
+        return MctpMessage(kind, bytes(body[1:]), flags & 7, bool(flags & 8), source, destination)

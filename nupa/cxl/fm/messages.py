@@ -131,7 +131,7 @@ class Layout(Generic[T]):
         return [self.unpack(data, at + i * self.size) for i in range(count)]
 
 
-class Component(NamedTuple):
+class Identity(NamedTuple):
     """8.2.9.1.1, the answer of Identify; *most* is the largest message, as a power of 2."""
 
     vendor: int
@@ -295,7 +295,7 @@ class Allocation(NamedTuple):
     second: int
 
 
-class Part(NamedTuple):
+class LdRange(NamedTuple):
     """A list of so many LDs, from *first* on."""
 
     listed: int
@@ -313,7 +313,7 @@ class QosControl(NamedTuple):
     completion_interval: int
 
 
-COMPONENT = Layout("HHHHQBB", Component)
+IDENTITY = Layout("HHHHQBB", Identity)
 BACKGROUND = Layout("BxHHH", BackgroundStatus)
 SWITCH = Layout("BxBB32s32sHHB", SwitchInfo)
 PORT = Layout("BBBxBBBBBBBBBHB", PortInfo)
@@ -330,5 +330,5 @@ TUNNEL = Layout("BBH", Tunnelled)
 LD_INFO = Layout("QHB", LdInfo)
 ALLOCATION_HEAD = Layout("BBBB", AllocationHead)
 ALLOCATION = Layout("QQ", Allocation)
-PART = Layout("BB", Part)
+LD_RANGE = Layout("BB", LdRange)
 QOS = Layout("BBBBHB", QosControl)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nupa.cxl.registers.block import Registers
-from nupa.cxl.registers.component import Component
+from nupa.cxl.registers.component import ComponentRegisters
 
 
-def follow_commits(component: Component) -> None:
+def follow_commits(component: ComponentRegisters) -> None:
     """Of those capabilities that it has and that want an explicit commit."""
     if "bi_route_table" in component:
         _follow(component["bi_route_table"], lambda: True)

@@ -16,7 +16,7 @@ from nupa.cxl.registers import component
 from nupa.cxl.registers import component_tables as tables
 from nupa.cxl.registers import dvsec_tables as dvsec
 from nupa.cxl.registers import ext_tables as ext
-from nupa.cxl.registers.component import Component
+from nupa.cxl.registers.component import ComponentRegisters
 from nupa.cxl.registers.config import ConfigSpace
 from nupa.cxl.registers.pci_tables import Bar, type1
 from nupa.cxl.registers.pcie_tables import PCIE_BYTES, Link, PortType, pcie
@@ -46,7 +46,7 @@ class Port(Bridge):
         self._changed: list[Callable[[], None]] = []
         #: Called with this port for each event that software has enabled (PCIe 6.0 6.7.3.4).
         self.interrupts: list[Callable[[Port], None]] = []
-        self.component = Component(capabilities)
+        self.component = ComponentRegisters(capabilities)
         follow_commits(self.component)
         #: HDM decoders: an upstream port's; the others forward what they are sent.
         self.decoders = DecoderSet(self.component["hdm"]) if "hdm" in self.component else None
@@ -142,7 +142,7 @@ def note_surprise(port: Port) -> None:
     port.component["ras"]["correctable_status.physical_layer"] = 1
 
 
-_COMPONENT = dvsec.Location(dvsec.Block.COMPONENT, 0)
+_COMPONENT = dvsec.Location(dvsec.BlockId.COMPONENT, 0)
 
 
 def root_port(number: int, *, slot: int = 0, link: Link | None = None) -> Port:

@@ -19,12 +19,12 @@ from weakref import WeakMethod, WeakSet
 
 from nupa._engine import ffi, lib
 from nupa.base.errors import LocalError, RemoteError
-from nupa.cxl.cache.coherence import Cache, CacheShape, Filter
+from nupa.cxl.cache.coherence import Cache, CacheShape, SnoopFilter
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.port import Port
 from nupa.cxl.host.bus_errors import is_isolated, isolate, leave_traces
 from nupa.cxl.host.bus_table import Table, part_row, usable
-from nupa.cxl.host.decode import Map, Window, below
+from nupa.cxl.host.decode import AddressMap, FixedWindow, below
 from nupa.cxl.host.root import RootComplex
 from nupa.cxl.media.media import MediaError
 from nupa.cxl.media.parts import Memory, Part, PartedMedia
@@ -113,7 +113,7 @@ class Bus:
     def __init__(
         self,
         root: RootComplex,
-        windows: Sequence[Window],
+        windows: Sequence[FixedWindow],
         *,
         memory: Callable[[Type3], Any] = memory_of,
         raises: bool = True,
@@ -123,7 +123,7 @@ class Bus:
     ) -> None:
         self.raises = raises
         self._root = root
-        self.map = Map(root, windows)
+        self.map = AddressMap(root, windows)
         self._memory = memory
         bus = lib.nupa_cxl_bus_new(devices + 1, ports)
         if bus == ffi.NULL:
@@ -205,12 +205,12 @@ class Bus:
                 return each, int(dpa[0])
         return None
 
-    def filter_at(self, hpa: int, *, sets: int = 1024, ways: int = 8) -> Filter:
+    def filter_at(self, hpa: int, *, sets: int = 1024, ways: int = 8) -> SnoopFilter:
         """A snoop filter on the memory that *hpa* is in.  LocalError: there is none."""
         device, dpa = self.find(hpa) or (None, 0)
         for part in self.media(device).parts if device else ():
             if part.dpa <= dpa < part.end:
-                return Filter(part.memory, sets=sets, ways=ways)
+                return SnoopFilter(part.memory, sets=sets, ways=ways)
         raise LocalError(f"{hpa:#x}: no memory of a device is there")
 
     def media(self, device: Type3) -> PartedMedia:

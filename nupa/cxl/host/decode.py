@@ -24,7 +24,7 @@ ONE_WAY = Interleave()
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class FixedWindow:
     """A window of the host's memory for CXL (9.18.1.3): *targets* are uids of host bridges, one for
     each way.  ValueError: no window can be so."""
 
@@ -79,12 +79,12 @@ class Down:
 Route = Step | Leaf | Down | None
 
 
-class Map:
+class AddressMap:
     """A host's address map, as its decoders are now.
 
     `find(hpa)` says who decodes an address; `pieces()` has ranges that are decoded alike."""
 
-    def __init__(self, root: RootComplex, windows: Sequence[Window]) -> None:
+    def __init__(self, root: RootComplex, windows: Sequence[FixedWindow]) -> None:
         self.windows = sorted(windows, key=lambda window: window.base)
         self._bridges = {bridge.uid: bridge for bridge in root.bridges}
         for one, two in pairwise(self.windows):

@@ -15,14 +15,14 @@ from functools import partial
 from uuid import UUID
 
 from nupa.cxl.function.cci import Code, CommandError
-from nupa.cxl.host.enumerate import Found
+from nupa.cxl.host.enumerate import FoundFunction
 from nupa.cxl.host.root import RootComplex
-from nupa.cxl.media.events import RECORD_BYTES, Change, Log
-from nupa.cxl.media.extents import Extent, Region
+from nupa.cxl.media.events import RECORD_BYTES, DcEventType, Log
+from nupa.cxl.media.extents import DcRegion, Extent
 from nupa.cxl.registers import device_tables
 from nupa.cxl.registers.config import walk
 from nupa.cxl.registers.device_tables import MAILBOX_HEADER_BYTES, PRIMARY_MAILBOX
-from nupa.cxl.registers.dvsec_tables import Block, locations
+from nupa.cxl.registers.dvsec_tables import BlockId, locations
 from nupa.cxl.registers.pcie_tables import MSIX_ID
 
 _DOORBELL = 1 << 0
@@ -31,7 +31,7 @@ _KEPT_EVENTS = 256
 _EVENTS_HEAD, _HANDLE_AT, _DATA_AT = 0x20, 0x14, 0x30  # 8.2.9.2.2, 8.2.9.2.1
 _CHANGE = struct.Struct("<BxHBB2xQQ")
 _MORE = 1 << 0
-_ANSWERS = {Change.ADD: 0x4802, Change.RELEASE: 0x4803}
+_ANSWERS = {DcEventType.ADD: 0x4802, DcEventType.RELEASE: 0x4803}
 _CONFIG, _CONFIG_ROW = struct.Struct("<BB6x"), struct.Struct("<QQQQIB3x")
 _LIST, _LISTED = struct.Struct("<III4x"), struct.Struct("<QQ16sH6x")
 _UPDATE, _UPDATED = struct.Struct("<IB3x"), struct.Struct("<QQ8x")
@@ -94,9 +94,11 @@ class Driver:
     for; `extents` is what it has, `regions` where such capacity may be, and *changed* is called
     after either has changed.  `events` are the last records of all its logs, as bytes."""
 
-    def __init__(self, root: RootComplex, function: Found, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, root: RootComplex, function: FoundFunction, changed: Callable[[], None]
+    ) -> None:
         self.events: deque[tuple[Log, bytes]] = deque(maxlen=_KEPT_EVENTS)
-        self.regions: list[Region] = []
+        self.regions: list[DcRegion] = []
         self.extents: list[Extent] = []
         self._changed = changed
         self._waiting: list[tuple[int, int]] = []
@@ -105,7 +107,7 @@ class Driver:
             (
                 function.bars[each.bar][0] + each.offset
                 for each in locations(read)
-                if each.block is Block.DEVICE and each.bar in function.bars
+                if each.block is BlockId.DEVICE and each.bar in function.bars
             ),
             None,
         )
@@ -119,7 +121,7 @@ class Driver:
         self._take_interrupts(root, function, message)
         self.look()
 
-    def _take_interrupts(self, root: RootComplex, function: Found, message: int) -> None:
+    def _take_interrupts(self, root: RootComplex, function: FoundFunction, message: int) -> None:
         """PCIe 6.0 7.7.2: one vector."""
         read = partial(root.config_read, function.bdf)
         at = next(at for at, number in walk(read) if number == MSIX_ID)
@@ -145,7 +147,7 @@ class Driver:
             for i in range(count)
         )
         self.regions = [
-            Region(dpa, size, block, dsmad_handle=handle, sanitize=bool(flags & 1))
+            DcRegion(dpa, size, block, dsmad_handle=handle, sanitize=bool(flags & 1))
             for dpa, _decode, size, block, handle, flags in rows
         ]
         self._read_extents()
@@ -198,7 +200,7 @@ class Driver:
     def _capacity_changed(self, record: bytes) -> None:
         """8.2.9.2.1.6: records that belong together end with one that says no more."""
         change, _host, _region, more, dpa, size = _CHANGE.unpack_from(record, _DATA_AT)
-        if change == Change.REGION_UPDATED:
+        if change == DcEventType.REGION_UPDATED:
             self._read_regions()
             return
         self._waiting.append((dpa, size))

@@ -27,22 +27,22 @@ _HDM = 5  # CXL 3.1 8.2.4, table 8-22
 
 
 @dataclass(eq=False, slots=True)
-class Found:
+class FoundFunction:
     """A function: its place, what kind it is, the port number of its link, its BARs (number ->
     address and size), and where its HDM decoders are, if it has any.  Below a bridge, BARs are
     placed from *window* on."""
 
     bdf: Bdf
-    parent: Found | None = field(repr=False)
+    parent: FoundFunction | None = field(repr=False)
     kind: PortType | None
     number: int
     bars: dict[int, tuple[int, int]]
     hdm: int | None = None
     window: int = 0
-    below: list[Found] = field(default_factory=list, repr=False)
+    below: list[FoundFunction] = field(default_factory=list, repr=False)
 
     @property
-    def path(self) -> list[Found]:
+    def path(self) -> list[FoundFunction]:
         """From the root port down to this."""
         return [*(self.parent.path if self.parent else []), self]
 
@@ -58,14 +58,14 @@ class Walk:
         self._bus = 0
         self._last_bus = 0
 
-    def bridge(self, bus: int, last_bus: int = _BUSES - 1) -> list[Found]:
+    def bridge(self, bus: int, last_bus: int = _BUSES - 1) -> list[FoundFunction]:
         """What is below the host bridge of buses *bus* to *last_bus*: its root ports."""
         self._bus, self._last_bus = bus, last_bus
         found = self._scan(bus, None)
         self._find_decoders(found)  # once all windows on the way are open
         return found
 
-    def slot(self, port: Found) -> None:
+    def slot(self, port: FoundFunction) -> None:
         """Enumerates what was plugged in below a port, in its window and its buses."""
         before = self._address, self._bus, self._last_bus
         try:
@@ -77,12 +77,12 @@ class Walk:
             self._address, self._bus, self._last_bus = before
         self._find_decoders(port.below)
 
-    def _find_decoders(self, functions: list[Found]) -> None:
+    def _find_decoders(self, functions: list[FoundFunction]) -> None:
         for each in functions:
             each.hdm = find_hdm(self.root, self._block(each))
             self._find_decoders(each.below)
 
-    def _scan(self, bus: int, parent: Found | None) -> list[Found]:
+    def _scan(self, bus: int, parent: FoundFunction | None) -> list[FoundFunction]:
         found = []
         for device in range(32):
             bdf = Bdf(bus, device)
@@ -92,7 +92,7 @@ class Walk:
             at = next((at for at, number in walk(read) if number == PCIE_ID), 0)
             kind = PortType(read(at + 2, 2) >> 4 & 0xF) if at else None
             number = read(at + 0x0C, 4) >> 24 if at else 0  # Link Capabilities: Port Number
-            each = Found(bdf, parent, kind, number, self._place_bars(bdf))
+            each = FoundFunction(bdf, parent, kind, number, self._place_bars(bdf))
             is_bridge = read(0x0E, 1) & 0x7F == 1
             if is_bridge:
                 self._scan_below(each)
@@ -100,7 +100,7 @@ class Walk:
             found.append(each)
         return found
 
-    def _scan_below(self, port: Found) -> None:
+    def _scan_below(self, port: FoundFunction) -> None:
         write = partial(self.root.config_write, port.bdf)
         self._bus += 1
         if self._bus > self._last_bus:
@@ -155,10 +155,10 @@ class Walk:
         self.root.config_write(bdf, 0x10 + 4 * number, 4, _ONES)
         return self.root.config_read(bdf, 0x10 + 4 * number, 4)
 
-    def _block(self, function: Found) -> int | None:
+    def _block(self, function: FoundFunction) -> int | None:
         """Where its component registers are, by the register locator (CXL 3.1 8.1.9)."""
         for each in dvsec_tables.locations(partial(self.root.config_read, function.bdf)):
-            if each.block is dvsec_tables.Block.COMPONENT and each.bar in function.bars:
+            if each.block is dvsec_tables.BlockId.COMPONENT and each.bar in function.bars:
                 return function.bars[each.bar][0] + each.offset
         return None
 

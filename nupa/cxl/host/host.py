@@ -17,11 +17,11 @@ from nupa.base.errors import LocalError
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.cci import CommandError
 from nupa.cxl.host.bus import Bus, memory_of
-from nupa.cxl.host.decode import Window
+from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.host.driver import Driver
-from nupa.cxl.host.enumerate import Found, Walk, find_hdm
+from nupa.cxl.host.enumerate import FoundFunction, Walk, find_hdm
 from nupa.cxl.host.hotplug import Slot
-from nupa.cxl.host.memory import Decoders, MemoryDevice, Region, RegionError
+from nupa.cxl.host.memory import CxlMemdev, CxlRegion, Decoders, RegionError
 from nupa.cxl.host.region_plan import COMMITTED, HOST_ONLY, STEP, commit, decommit, place, plan
 from nupa.cxl.host.root import RootComplex
 from nupa.cxl.host.window import HostWindow, map_addresses
@@ -30,7 +30,7 @@ from nupa.cxl.registers.component_tables import DECODER_COUNTS
 from nupa.cxl.registers.pcie_tables import PortType
 from nupa.memory.window import Coherence, OnLoss
 
-__all__ = ["Decoders", "Host", "MemoryDevice", "Region", "RegionError"]
+__all__ = ["CxlMemdev", "CxlRegion", "Decoders", "Host", "RegionError"]
 
 _BARS_AT = 0xC000_0000
 _LOW = 0xFFFFFFFF
@@ -47,7 +47,7 @@ class Host:
     def __init__(
         self,
         root: RootComplex,
-        windows: Sequence[Window],
+        windows: Sequence[FixedWindow],
         *,
         memory: Callable[[Type3], Any] = memory_of,
         raises: bool = True,
@@ -56,9 +56,9 @@ class Host:
     ) -> None:
         self.root = root
         self.windows = tuple(windows)
-        self.functions: list[Found] = []
-        self.devices: list[MemoryDevice] = []
-        self.regions: list[Region] = []
+        self.functions: list[FoundFunction] = []
+        self.devices: list[CxlMemdev] = []
+        self.regions: list[CxlRegion] = []
         self._decoders: dict[int, Decoders] = {}
         self._changed = changed
         self._slots: list[Slot] = []
@@ -94,7 +94,7 @@ class Host:
 
     # What there is
 
-    def _meet(self, function: Found, uid: int, top: Decoders | None) -> None:
+    def _meet(self, function: FoundFunction, uid: int, top: Decoders | None) -> None:
         self.functions.append(function)
         own = self._decoders_at(str(function.bdf), function.hdm)
         at = self._memory_at(function)
@@ -106,7 +106,9 @@ class Host:
         for each in function.below:
             self._meet(each, uid, top)
 
-    def _probe(self, function: Found, uid: int, own: Decoders, top: Decoders, dvsec: int) -> None:
+    def _probe(
+        self, function: FoundFunction, uid: int, own: Decoders, top: Decoders, dvsec: int
+    ) -> None:
         """A device that has memory, or may get some."""
         driver = None
         with suppress(CommandError):  # registers alone are enough for memory (CXL 3.1 8.1.3.8)
@@ -115,9 +117,9 @@ class Host:
         if capacity or (driver and driver.regions):
             self._enable(function, own, dvsec)
             route = self._route(function, top)
-            self.devices.append(MemoryDevice(function, uid, capacity, own, route, driver))
+            self.devices.append(CxlMemdev(function, uid, capacity, own, route, driver))
 
-    def _route(self, function: Found, top: Decoders) -> list[tuple[Decoders, int]]:
+    def _route(self, function: FoundFunction, top: Decoders) -> list[tuple[Decoders, int]]:
         """The path has a port below each component with decoders: the one that it aims at."""
         route, decoders = [], top
         for port in function.path[:-1]:
@@ -140,18 +142,18 @@ class Host:
                 self.root.write(control, 4, HOST_ONLY)
         return self._decoders[base]
 
-    def _memory_at(self, function: Found) -> int | None:
+    def _memory_at(self, function: FoundFunction) -> int | None:
         """Its DVSEC for CXL devices (CXL 3.1 8.1.3), if that says Mem_Capable."""
         read = partial(self.root.config_read, function.bdf)
         at = next((each.offset for each in dvsec_tables.find(read) if each.number == 0), None)
         return at if at is not None and read(at + 0x0A, 2) & _MEM_CAPABLE else None
 
-    def _capacity(self, function: Found, dvsec: int) -> int:
+    def _capacity(self, function: FoundFunction, dvsec: int) -> int:
         """Of range 1 (CXL 3.1 8.1.3.8.1 and .2)."""
         read = partial(self.root.config_read, function.bdf)
         return read(dvsec + 0x18, 4) << 32 | read(dvsec + 0x1C, 4) & ~(STEP - 1) & _LOW
 
-    def _enable(self, function: Found, decoders: Decoders, dvsec: int) -> None:
+    def _enable(self, function: FoundFunction, decoders: Decoders, dvsec: int) -> None:
         """CXL 3.1 8.1.3.2 and 8.2.4.20.2; an error of the device shall be contained (12.4)."""
         control = self.root.config_read(function.bdf, dvsec + 0x0C, 2)
         control |= _MEM_ENABLE | _VIRAL_ENABLE
@@ -160,7 +162,7 @@ class Host:
 
     # What comes and goes
 
-    def _plugged(self, port: Found, uid: int, top: Decoders | None) -> None:
+    def _plugged(self, port: FoundFunction, uid: int, top: Decoders | None) -> None:
         self._walk.slot(port)
         before = len(self._slots)
         for each in port.below:
@@ -169,7 +171,7 @@ class Host:
             slot.begin()
         self._changed()
 
-    def _unplugged(self, port: Found) -> None:
+    def _unplugged(self, port: FoundFunction) -> None:
         """Regions of what was there are lost: requests to them fail, as long as they are kept."""
         gone, port.below = [*_all(port.below)], []
         for function in gone:
@@ -187,12 +189,12 @@ class Host:
 
     def create_region(
         self,
-        devices: Iterable[MemoryDevice],
+        devices: Iterable[CxlMemdev],
         *,
         size: int = 0,
         granularity: int = 256,
-        window: Window | None = None,
-    ) -> Region:
+        window: FixedWindow | None = None,
+    ) -> CxlRegion:
         """*size* bytes (0: all that each of them has left) of *devices* in turn, by the order of
         their addresses.  A window with more ways than one sets the granularity.  Lost regions
         are destroyed first.
@@ -213,10 +215,10 @@ class Host:
             base = place(planned, window, size, self.regions)
             if any(each.used + size // ways > each.capacity for each in ordered):
                 raise RegionError(f"{size:#x} bytes of {ways} devices: one of them has less left")
-            region = Region(self.bus, window, base, size, ordered, granularity)
+            region = CxlRegion(self.bus, window, base, size, ordered, granularity)
             return self._program(region, planned)
 
-    def create_dynamic_region(self, device: MemoryDevice, index: int = 0) -> Region:
+    def create_dynamic_region(self, device: CxlMemdev, index: int = 0) -> CxlRegion:
         """All addresses of a device's region *index* of dynamic capacity: what of them can be
         accessed is its extents, as they come and go.  RegionError: no such region, or as above."""
         with self.root.lock:
@@ -227,10 +229,10 @@ class Host:
             dynamic, window = listed[index], self._window_of([device])
             planned = plan([device], window, 256, dynamic.dpa)
             base = place(planned, window, dynamic.size, self.regions)
-            region = Region(self.bus, window, base, dynamic.size, (device,), 256, dynamic)
+            region = CxlRegion(self.bus, window, base, dynamic.size, (device,), 256, dynamic)
             return self._program(region, planned)
 
-    def _program(self, region: Region, planned: Sequence[Any]) -> Region:
+    def _program(self, region: CxlRegion, planned: Sequence[Any]) -> CxlRegion:
         try:
             for what in planned:
                 commit(self.root, region, what)
@@ -240,7 +242,7 @@ class Host:
         self.regions.append(region)
         return region
 
-    def destroy_region(self, region: Region) -> None:
+    def destroy_region(self, region: CxlRegion) -> None:
         """The last one that was made goes first (CXL 3.1 8.2.4.20.12), unless it is lost.
         RegionError: it is not."""
         with self.root.lock:
@@ -251,7 +253,7 @@ class Host:
 
     def map(
         self,
-        region: Region,
+        region: CxlRegion,
         offset: int = 0,
         size: int | None = None,
         *,
@@ -273,7 +275,7 @@ class Host:
         for region in [each for each in self.regions if each.lost]:
             self.destroy_region(region)
 
-    def _window_of(self, devices: Sequence[MemoryDevice]) -> Window:
+    def _window_of(self, devices: Sequence[CxlMemdev]) -> FixedWindow:
         uids = {each.uid for each in devices}
         for window in self.windows:
             if set(window.targets) == uids:
@@ -281,7 +283,7 @@ class Host:
         raise RegionError(f"no window of the host's memory has exactly the bridges {sorted(uids)}")
 
 
-def _all(functions: Iterable[Found]) -> Iterator[Found]:
+def _all(functions: Iterable[FoundFunction]) -> Iterator[FoundFunction]:
     for each in functions:
         yield each
         yield from _all(each.below)

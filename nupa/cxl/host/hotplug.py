@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from nupa.cxl.host.enumerate import Found
+from nupa.cxl.host.enumerate import FoundFunction
 from nupa.cxl.host.root import RootComplex
 from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.registers.config import walk
@@ -31,7 +31,7 @@ class Slot:
     def __init__(
         self,
         root: RootComplex,
-        port: Found,
+        port: FoundFunction,
         plugged: Callable[[], None],
         unplugged: Callable[[], None],
     ) -> None:

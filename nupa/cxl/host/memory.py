@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 
 from nupa.base.errors import LocalError
 from nupa.cxl.host.bus import Bus
-from nupa.cxl.host.decode import Window
+from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.host.driver import Driver
-from nupa.cxl.host.enumerate import Found
-from nupa.cxl.media.extents import Extent
-from nupa.cxl.media.extents import Region as Dynamic
+from nupa.cxl.host.enumerate import FoundFunction
+from nupa.cxl.media.extents import DcRegion, Extent
 
 
 class RegionError(LocalError):
@@ -28,7 +27,7 @@ class Decoders:
     def __init__(self, name: str, base: int, count: int) -> None:
         self.name = name
         self.base = base
-        self.regions: list[Region | None] = [None] * count
+        self.regions: list[CxlRegion | None] = [None] * count
 
     @property
     def used(self) -> int:
@@ -43,12 +42,12 @@ class Decoders:
 
 
 @dataclass(eq=False, slots=True)
-class MemoryDevice:
+class CxlMemdev:
     """A device with CXL memory: `capacity` bytes of it, of which `used` belong to regions; *route*
     has the decoders on the way, each with the port number that leads on to the device.  Without a
     mailbox it has no *driver*."""
 
-    function: Found
+    function: FoundFunction
     uid: int  # of its host bridge
     capacity: int
     decoders: Decoders = field(repr=False)
@@ -71,17 +70,17 @@ class MemoryDevice:
 
 
 @dataclass(eq=False, slots=True)
-class Region:
+class CxlRegion:
     """*size* bytes at *base*, of *devices* in turn; *dynamic*: they are where a device has dynamic
     capacity, and only its extents can be accessed.  `lost` once a device has gone."""
 
     bus: Bus = field(repr=False)
-    window: Window = field(repr=False)
+    window: FixedWindow = field(repr=False)
     base: int
     size: int
-    devices: tuple[MemoryDevice, ...]
+    devices: tuple[CxlMemdev, ...]
     granularity: int
-    dynamic: Dynamic | None = None
+    dynamic: DcRegion | None = None
     lost: bool = False
     committed: list[tuple[Decoders, int]] = field(default_factory=list, repr=False)
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nupa.cxl.function.interleave import CODE_OF_WAYS, GRANULARITIES, Interleave
-from nupa.cxl.host.decode import Window
-from nupa.cxl.host.memory import Decoders, MemoryDevice, Region, RegionError
+from nupa.cxl.host.decode import FixedWindow
+from nupa.cxl.host.memory import CxlMemdev, CxlRegion, Decoders, RegionError
 from nupa.cxl.host.root import RootComplex
 from nupa.cxl.registers.component_tables import STEP_BITS
 
@@ -32,7 +32,7 @@ class Programmed(NamedTuple):
 
 
 def plan(
-    devices: Sequence[MemoryDevice], window: Window, granularity: int, dpa: int | None = None
+    devices: Sequence[CxlMemdev], window: FixedWindow, granularity: int, dpa: int | None = None
 ) -> list[Programmed]:
     """From the bridges down to the devices.  RegionError: no programming makes such a region."""
     ways, above = len(devices), window.interleave.ways
@@ -66,7 +66,7 @@ def plan(
 
 
 def place(
-    planned: Sequence[Programmed], window: Window, size: int, regions: Sequence[Region]
+    planned: Sequence[Programmed], window: FixedWindow, size: int, regions: Sequence[CxlRegion]
 ) -> int:
     """Where in *window* it may be: beside the others, in the order of its decoders (8.2.4.20.12).
     RegionError: nowhere."""
@@ -90,7 +90,7 @@ def place(
     )
 
 
-def commit(root: RootComplex, region: Region, what: Programmed) -> None:
+def commit(root: RootComplex, region: CxlRegion, what: Programmed) -> None:
     """RegionError: the component refuses; nothing of it is committed."""
     decoders = what.decoders
     slot = decoders.free()
@@ -119,7 +119,7 @@ def commit(root: RootComplex, region: Region, what: Programmed) -> None:
     region.committed.append((decoders, slot))
 
 
-def decommit(root: RootComplex, region: Region) -> None:
+def decommit(root: RootComplex, region: CxlRegion) -> None:
     """All of its decoders; those of a device that has gone are no more."""
     for decoders, slot in reversed(region.committed):
         decoders.regions[slot] = None

@@ -18,7 +18,7 @@ from nupa.cxl.function.port import Port
 from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.registers import component
 from nupa.cxl.registers import component_tables as tables
-from nupa.cxl.registers.component import Component
+from nupa.cxl.registers.component import ComponentRegisters
 
 
 class HostBridge:
@@ -30,7 +30,7 @@ class HostBridge:
         self.uid = uid
         self.bus = bus
         self.base = base
-        self.component = Component(
+        self.component = ComponentRegisters(
             [
                 tables.hdm(decoders),
                 tables.extended_security(ports),

@@ -30,7 +30,7 @@ class CdatError(LocalError):
     """Bytes that are no table."""
 
 
-class Data(IntEnum):
+class DataType(IntEnum):
     """What a value is of: picoseconds, or MB/s, by its base unit."""
 
     ACCESS_LATENCY = 0
@@ -88,7 +88,7 @@ class Dsemts(NamedTuple):
     size: int
 
 
-class Pair(NamedTuple):
+class SslbisEntry(NamedTuple):
     x: int
     y: int
     value: int
@@ -99,7 +99,7 @@ class Sslbis(NamedTuple):
 
     data: int
     base: int
-    pairs: tuple[Pair, ...]
+    pairs: tuple[SslbisEntry, ...]
 
 
 #: The number of each (type 3, DSIS, is of memory on the initiator's side: none here).
@@ -143,7 +143,7 @@ def _parse_structure(number: int, body: bytes) -> Structure:
         return Dsemts(*_DSEMTS.unpack(body))
     if number == TYPES[Sslbis]:
         data, base = _SSLBIS.unpack_from(body)
-        pairs = tuple(Pair(*pair) for pair in _PAIR.iter_unpack(body[_SSLBIS.size :]))
+        pairs = tuple(SslbisEntry(*pair) for pair in _PAIR.iter_unpack(body[_SSLBIS.size :]))
         return Sslbis(data, base, pairs)
     raise CdatError(f"a structure of type {number}: none is known")
 

@@ -13,13 +13,13 @@ from enum import IntEnum
 from uuid import UUID
 
 from nupa.cxl.function.cci import Code, CommandError, require
-from nupa.cxl.media.events import Change
+from nupa.cxl.media.events import DcEventType
 from nupa.cxl.media.extents import (
     NO_TAG,
     REGIONS_MAX,
     DcdError,
+    DcRegion,
     Extent,
-    Region,
     around,
     check_apart,
     without,
@@ -50,7 +50,7 @@ class DynamicCapacity:
     def __init__(
         self,
         media: Media,
-        regions: Iterable[Region],
+        regions: Iterable[DcRegion],
         *,
         hosts: int = 1,
         extents_max: int = 512,
@@ -62,7 +62,7 @@ class DynamicCapacity:
         self.tags_max = tags_max
         self.on_answer: Callable[[int, Sequence[Extent]], None] = lambda *_: None
         self.on_release: Callable[[int, Sequence[Extent]], None] = lambda *_: None
-        self.watchers: list[Callable[[Change, int, Sequence[Extent]], None]] = []  # of both
+        self.watchers: list[Callable[[DcEventType, int, Sequence[Extent]], None]] = []  # of both
         #: Shared tags that the fabric manager keeps, whoever has them (7.6.7.6.7).
         self.references: dict[UUID, list[Extent]] = {}
         self.generation = 0  # grows whenever a tag, or who has it, changes
@@ -156,7 +156,7 @@ class DynamicCapacity:
         require(not is_new or self.tags_left, Code.RESOURCES_EXHAUSTED, "no tag is left")
         host.offers.append(offer)  # first: a driver may answer while it is told
         try:
-            host.tell(Change.ADD, [(index, extent) for extent in offer])
+            host.tell(DcEventType.ADD, [(index, extent) for extent in offer])
         except CommandError:
             host.offers.remove(offer)
             raise
@@ -211,7 +211,7 @@ class DynamicCapacity:
         """Ask a host for *extents*, or for all that it has under a tag (7.6.7.6.6).  It has them
         until it gives them back."""
         host, wanted = self._to_release(number, extents)
-        host.tell(Change.RELEASE, self._placed(wanted))
+        host.tell(DcEventType.RELEASE, self._placed(wanted))
         return wanted
 
     def force_back(self, number: int, extents: Sequence[tuple[int, int]] | UUID) -> list[Extent]:
@@ -223,7 +223,7 @@ class DynamicCapacity:
             [] if any(extent in offer for extent in wanted) else offer for offer in host.offers
         ]
         self._take(host, accepted)
-        host.tell(Change.FORCED_RELEASE, self._placed(accepted), may_overflow=True)
+        host.tell(DcEventType.FORCED_RELEASE, self._placed(accepted), may_overflow=True)
         return wanted
 
     def _placed(self, extents: Sequence[Extent]) -> list[tuple[int, Extent]]:
@@ -273,7 +273,7 @@ class DynamicCapacity:
             raise CommandError(Code.INVALID_INPUT, str(error)) from error
         self.regions[index] = region
         for host in self.hosts:
-            host.tell(Change.REGION_UPDATED, [(index, Extent(0, 0))], may_overflow=True)
+            host.tell(DcEventType.REGION_UPDATED, [(index, Extent(0, 0))], may_overflow=True)
 
     # What a host does
 
@@ -301,7 +301,7 @@ class DynamicCapacity:
         if taken:
             host.set_accepted(host.accepted + taken)
         self.on_answer(number, taken)
-        self._tell(Change.ANSWERED, number, taken)
+        self._tell(DcEventType.ANSWERED, number, taken)
 
     def release(self, number: int, extents: Sequence[tuple[int, int]]) -> None:
         """The host gives *extents*, or parts of what is its alone, back."""
@@ -316,9 +316,9 @@ class DynamicCapacity:
         )
         self._take(host, released)
         self.on_release(number, released)
-        self._tell(Change.RELEASED, number, released)
+        self._tell(DcEventType.RELEASED, number, released)
 
-    def _tell(self, change: Change, number: int, extents: Sequence[Extent]) -> None:
+    def _tell(self, change: DcEventType, number: int, extents: Sequence[Extent]) -> None:
         for watcher in self.watchers:
             watcher(change, number, extents)
 

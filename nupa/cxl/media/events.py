@@ -40,7 +40,7 @@ class Log(IntEnum):
     DYNAMIC_CAPACITY = 4
 
 
-class Media(IntEnum):
+class MediaEventType(IntEnum):
     """Memory event types of a general media event."""
 
     ECC = 0
@@ -48,7 +48,7 @@ class Media(IntEnum):
     DATA_PATH = 2
 
 
-class DramMedia(IntEnum):
+class DramEventType(IntEnum):
     """Memory event types of a DRAM event, which has others."""
 
     ECC = 0
@@ -76,7 +76,7 @@ class Descriptor(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventRecord:
     """8.2.9.2.1: the common record.  *flags* above the severity, which the log gives; *handle* and
     *timestamp_ns* are given when it is logged."""
 
@@ -108,7 +108,7 @@ class Event:
 def _media(
     dpa: int,
     descriptor: int,
-    media: Media | DramMedia,
+    media: MediaEventType | DramEventType,
     transaction: Transaction,
     validity: int,
     channel: int,
@@ -121,23 +121,23 @@ def general_media(
     dpa: int,
     *,
     descriptor: int = Descriptor.UNCORRECTABLE,
-    media: Media = Media.ECC,
+    media: MediaEventType = MediaEventType.ECC,
     transaction: Transaction = Transaction.UNKNOWN,
     channel: int | None = None,
     rank: int | None = None,
     device: int | None = None,
-) -> Event:
+) -> EventRecord:
     """8.2.9.2.1.1; what is None is not valid."""
     validity = sum((x is not None) << bit for bit, x in enumerate((channel, rank, device)))
     head = _media(dpa, descriptor, media, transaction, validity, channel or 0, rank or 0)
-    return Event(GENERAL_MEDIA, head + (device or 0).to_bytes(3, "little"))
+    return EventRecord(GENERAL_MEDIA, head + (device or 0).to_bytes(3, "little"))
 
 
 def dram(
     dpa: int,
     *,
     descriptor: int = Descriptor.UNCORRECTABLE,
-    media: DramMedia = DramMedia.ECC,
+    media: DramEventType = DramEventType.ECC,
     transaction: Transaction = Transaction.UNKNOWN,
     channel: int | None = None,
     rank: int | None = None,
@@ -146,22 +146,22 @@ def dram(
     bank: int | None = None,
     row: int | None = None,
     column: int | None = None,
-) -> Event:
+) -> EventRecord:
     """8.2.9.2.1.2; what is None is not valid."""
     given = (channel, rank, nibbles, bank_group, bank, row, column)
     validity = sum((x is not None) << bit for bit, x in enumerate(given))
     head = _media(dpa, descriptor, media, transaction, validity, channel or 0, rank or 0)
     place = (nibbles or 0).to_bytes(3, "little") + bytes([bank_group or 0, bank or 0])
     place += (row or 0).to_bytes(3, "little") + (column or 0).to_bytes(2, "little")
-    return Event(DRAM, head + place)
+    return EventRecord(DRAM, head + place)
 
 
-def memory_module(event_type: int, health: bytes) -> Event:
+def memory_module(event_type: int, health: bytes) -> EventRecord:
     """8.2.9.2.1.3: *health* is what Get Health Info answers, 18 bytes."""
-    return Event(MEMORY_MODULE, bytes([event_type]) + health)
+    return EventRecord(MEMORY_MODULE, bytes([event_type]) + health)
 
 
-class Change(IntEnum):
+class DcEventType(IntEnum):
     """Types of a dynamic capacity event."""
 
     ADD = 0
@@ -174,7 +174,7 @@ class Change(IntEnum):
 
 
 def dynamic_capacity(
-    change: Change,
+    change: DcEventType,
     host: int,
     region: int,
     dpa: int = 0,
@@ -183,13 +183,15 @@ def dynamic_capacity(
     sequence: int = 0,
     *,
     more: bool = False,
-) -> Event:
+) -> EventRecord:
     """8.2.9.2.1.6; *more* says that the next record belongs to this one."""
     head = struct.pack("<BxHBB2x", change, host, region, more)
-    return Event(DYNAMIC_CAPACITY, head + struct.pack("<QQ16sH6x", dpa, size, tag.bytes, sequence))
+    return EventRecord(
+        DYNAMIC_CAPACITY, head + struct.pack("<QQ16sH6x", dpa, size, tag.bytes, sequence)
+    )
 
 
-class Answer(NamedTuple):
+class EventRecords(NamedTuple):
     """What Get Event Records gives."""
 
     overflow: bool
@@ -197,7 +199,7 @@ class Answer(NamedTuple):
     overflow_count: int
     first_overflow_ns: int
     last_overflow_ns: int
-    records: list[Event]
+    records: list[EventRecord]
 
 
 class EventLog:
@@ -209,13 +211,13 @@ class EventLog:
         self.limit = limit
         self.overflow_count = 0
         self._overflow_ns = (0, 0)
-        self._records: dict[int, Event] = {}
+        self._records: dict[int, EventRecord] = {}
         self._handle = 0
 
     def __len__(self) -> int:
         return len(self._records)
 
-    def add(self, event: Event, now_ns: int) -> int:
+    def add(self, event: EventRecord, now_ns: int) -> int:
         """Its handle, never 0; 0 if the log is full."""
         if len(self._records) >= self.limit:
             first = self._overflow_ns[0] if self.overflow_count else now_ns
@@ -229,10 +231,10 @@ class EventLog:
         self._records[self._handle] = replace(event, handle=self._handle, timestamp_ns=now_ns)
         return self._handle
 
-    def get(self, most: int) -> Answer:
+    def get(self, most: int) -> EventRecords:
         """The *most* oldest records."""
         records = list(islice(self._records.values(), most))
-        return Answer(
+        return EventRecords(
             self.overflow_count > 0,
             len(records) < len(self._records),
             self.overflow_count,
@@ -277,7 +279,7 @@ class EventLogs:
     def __getitem__(self, log: Log) -> EventLog:
         return self._logs[log]
 
-    def add(self, log: Log, event: Event) -> int:
+    def add(self, log: Log, event: EventRecord) -> int:
         """`EventLog.add`."""
         handle = self._logs[log].add(event, self._now_ns())
         self._changed(log, handle > 0)

@@ -42,7 +42,7 @@ class Extent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class DcRegion:
     """*size* bytes from *dpa* on, given out in blocks.  Only in a *shareable* one may several hosts
     hold an extent; *sanitize* clears what its last host has given back."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from nupa.cxl.function.cci import Code, require
-from nupa.cxl.media.events import Change, EventLogs, Log, dynamic_capacity
+from nupa.cxl.media.events import DcEventType, EventLogs, Log, dynamic_capacity
 from nupa.cxl.media.extents import Extent
 
 
@@ -60,7 +60,11 @@ class HostCapacity:
         return False
 
     def tell(
-        self, change: Change, parts: Sequence[tuple[int, Extent]], *, may_overflow: bool = False
+        self,
+        change: DcEventType,
+        parts: Sequence[tuple[int, Extent]],
+        *,
+        may_overflow: bool = False,
     ) -> None:
         """An event for each (region, extent); all but the last say that more follow.  CommandError:
         the log has no room for them, and nothing has changed."""

@@ -14,14 +14,14 @@ from itertools import combinations
 from nupa.cxl.media.cdat import (
     UPSTREAM_PORT,
     Cdat,
-    Data,
+    DataType,
     Dsemts,
     Dslbis,
     Dsmas,
     Dsmscis,
     Flags,
-    Pair,
     Sslbis,
+    SslbisEntry,
     scaled,
 )
 from nupa.topology.topology import SPEEDS_MTPS, Link
@@ -81,12 +81,12 @@ def device_cdat(ranges: Iterable[Range], link: Link) -> Cdat:
         speed, wires, most = part.speed, latency_ps(link), bandwidth_mbps(link)
         items.append(Dsmas(handle, part.flags, part.dpa, part.size))
         for data, value in (
-            (Data.READ_LATENCY, speed.read_ps + wires),
-            (Data.WRITE_LATENCY, speed.write_ps + wires),
-            (Data.READ_BANDWIDTH, min(speed.read_mbps, most)),
-            (Data.WRITE_BANDWIDTH, min(speed.write_mbps, most)),
+            (DataType.READ_LATENCY, speed.read_ps + wires),
+            (DataType.WRITE_LATENCY, speed.write_ps + wires),
+            (DataType.READ_BANDWIDTH, min(speed.read_mbps, most)),
+            (DataType.WRITE_BANDWIDTH, min(speed.write_mbps, most)),
         ):
-            base, (entry,) = scaled([value], up=data <= Data.WRITE_LATENCY)
+            base, (entry,) = scaled([value], up=data <= DataType.WRITE_LATENCY)
             items.append(Dslbis(handle, 0, data, base, (entry, 0, 0)))
         if part.cache_bytes:
             items.append(Dsmscis(handle, part.cache_bytes, _CACHE))
@@ -117,8 +117,11 @@ def switch_cdat(
     latencies = [switch_ps * (len(links) - 1) + sum(map(latency_ps, links)) for _, _, links in ends]
     bandwidths = [min(map(bandwidth_mbps, links)) for _, _, links in ends]
     tables = []
-    for data, values in ((Data.ACCESS_LATENCY, latencies), (Data.ACCESS_BANDWIDTH, bandwidths)):
-        base, entries = scaled(values, up=data is Data.ACCESS_LATENCY)
-        pairs = (Pair(x, y, entry) for (x, y, _), entry in zip(ends, entries, strict=True))
+    for data, values in (
+        (DataType.ACCESS_LATENCY, latencies),
+        (DataType.ACCESS_BANDWIDTH, bandwidths),
+    ):
+        base, entries = scaled(values, up=data is DataType.ACCESS_LATENCY)
+        pairs = (SslbisEntry(x, y, entry) for (x, y, _), entry in zip(ends, entries, strict=True))
         tables.append(Sslbis(data, base, tuple(pairs)))
     return Cdat(tables)

@@ -16,7 +16,7 @@ from nupa.cxl.function.cci import Code, require
 LINE_BYTES = 64
 
 
-class Source(IntEnum):
+class PoisonSource(IntEnum):
     """8.2.9.9.4.1: where a record's error comes from."""
 
     UNKNOWN = 0
@@ -30,12 +30,12 @@ def _nobody(_dpa: int, _poisoned: bool) -> None:
     """No data path mirrors the list."""
 
 
-class Record(NamedTuple):
+class PoisonRecord(NamedTuple):
     """*lines* of 64 bytes from *dpa* on, that one source poisoned."""
 
     dpa: int
     lines: int
-    source: Source
+    source: PoisonSource
 
 
 class PoisonList:
@@ -53,7 +53,7 @@ class PoisonList:
         self.overflow_ns: int | None = None
         #: Grows with each change: who walks the list sees that it is another.
         self.generation = 0
-        self._poisoned: dict[int, Source] = {}
+        self._poisoned: dict[int, PoisonSource] = {}
         self._listed: list[int] = []
         self._injected = 0
         self._put: Callable[[int, bool], None] = _nobody
@@ -87,13 +87,13 @@ class PoisonList:
         inside = dpa + size <= self.memory_bytes
         require(inside, Code.INVALID_PHYSICAL_ADDRESS, f"{dpa:#x} and {size:#x} bytes")
 
-    def add(self, dpa: int, source: Source, now_ns: int = 0) -> bool:
+    def add(self, dpa: int, source: PoisonSource, now_ns: int = 0) -> bool:
         """Poison the line at *dpa*: whether it is listed.  One that is poisoned stays as it is.
         CommandError if there is no such line, or too many are injected."""
         self.check(dpa)
         self._forget_written()
         if dpa not in self._poisoned:
-            if source is Source.INJECTED:
+            if source is PoisonSource.INJECTED:
                 full = self._injected >= self.inject_limit or len(self._listed) >= self.limit
                 require(not full, Code.INJECT_POISON_LIMIT)
                 self._injected += 1
@@ -120,7 +120,7 @@ class PoisonList:
         return True
 
     def _drop(self, dpa: int) -> None:
-        self._injected -= self._poisoned.pop(dpa) is Source.INJECTED
+        self._injected -= self._poisoned.pop(dpa) is PoisonSource.INJECTED
         self.generation += 1
         index = bisect_left(self._listed, dpa)
         if self._listed[index : index + 1] == [dpa]:
@@ -136,7 +136,7 @@ class PoisonList:
         self.overflow_ns = None
         self.generation += 1
 
-    def rescan(self, dpa: int, size: int, now_ns: int = 0) -> list[Record]:
+    def rescan(self, dpa: int, size: int, now_ns: int = 0) -> list[PoisonRecord]:
         """List what a scan of the media finds in *size* bytes from *dpa* on, as far as there is
         room; the overflow is over if all is listed (8.2.9.9.4.5).  CommandError as by `check`."""
         self.check(dpa, size)
@@ -149,12 +149,12 @@ class PoisonList:
         self.generation += 1
         return self.records(dpa, size)
 
-    def records(self, dpa: int, size: int) -> list[Record]:
+    def records(self, dpa: int, size: int) -> list[PoisonRecord]:
         """What is listed of *size* bytes from *dpa* on: neighbours of one source are one record.
         CommandError as by `check`."""
         self.check(dpa, size)
         self._forget_written()
-        found: list[Record] = []
+        found: list[PoisonRecord] = []
         first, last = (bisect_left(self._listed, at) for at in (dpa, dpa + size))
         for line in self._listed[first:last]:
             source = self._poisoned[line]
@@ -163,5 +163,5 @@ class PoisonList:
                 if (before.dpa + before.lines * LINE_BYTES, before.source) == (line, source):
                     found[-1] = before._replace(lines=before.lines + 1)
                     continue
-            found.append(Record(line, 1, source))
+            found.append(PoisonRecord(line, 1, source))
         return found

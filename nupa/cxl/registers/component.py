@@ -22,7 +22,7 @@ _HEADER_ID, _HEADER_VERSION, _CACHEMEM_VERSION = 1, 1, 1
 Read = Callable[[int, int], int]
 
 
-class Found(NamedTuple):
+class FoundCapability(NamedTuple):
     """What the list of capabilities says of one: its offset is from the start of the block."""
 
     number: int
@@ -30,7 +30,7 @@ class Found(NamedTuple):
     offset: int
 
 
-class Component(Space):
+class ComponentRegisters(Space):
     """The block; each capability is a block of it, by its name: `component["hdm"]`."""
 
     def __init__(self, capabilities: Iterable[Capability]) -> None:
@@ -64,7 +64,7 @@ class Component(Space):
             )
 
 
-def find_capabilities(read: Read) -> list[Found]:
+def find_capabilities(read: Read) -> list[FoundCapability]:
     """As software does it: the array behind the header.  Nothing if there is no such header."""
     header = read(CACHEMEM_AT, 4)
     if header & 0xFFFF != _HEADER_ID:
@@ -73,5 +73,7 @@ def find_capabilities(read: Read) -> list[Found]:
     for index in range(1, (header >> 24) + 1):
         entry = read(CACHEMEM_AT + 4 * index, 4)
         if entry & 0xFFFF:  # an empty entry is ignored (8.2.4)
-            found.append(Found(entry & 0xFFFF, entry >> 16 & 0xF, CACHEMEM_AT + (entry >> 20)))
+            found.append(
+                FoundCapability(entry & 0xFFFF, entry >> 16 & 0xF, CACHEMEM_AT + (entry >> 20))
+            )
     return found

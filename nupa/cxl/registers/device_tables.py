@@ -25,7 +25,7 @@ PAYLOAD_SHIFTS = range(8, 21)
 Read = Callable[[int, int], int]
 
 
-class Found(NamedTuple):
+class FoundDeviceCapability(NamedTuple):
     """What the array says of a capability: offset and length are in bytes."""
 
     number: int
@@ -80,7 +80,7 @@ def memory_device() -> tuple[Field, ...]:
     )
 
 
-class Device(Space):
+class DeviceRegisters(Space):
     """The block: "status", "mailbox" and "memory" behind the array of capabilities (8.2.8.1).
 
     A mailbox takes payloads of 2 to the power of *payload_shift* bytes: ValueError if it cannot."""
@@ -117,12 +117,14 @@ class Device(Space):
             self.add(name, start, block)
 
 
-def find_capabilities(read: Read) -> list[Found]:
+def find_capabilities(read: Read) -> list[FoundDeviceCapability]:
     """As software does it: the array at 0.  Nothing if there is none."""
     header = read(0, 8)
     if header & 0xFFFF:
         return []
     return [
-        Found(read(at, 4) & 0xFFFF, read(at, 4) >> 16 & 0xFF, read(at + 4, 4), read(at + 8, 4))
+        FoundDeviceCapability(
+            read(at, 4) & 0xFFFF, read(at, 4) >> 16 & 0xFF, read(at + 4, 4), read(at + 8, 4)
+        )
         for at in range(_ARRAY_STEP, _ARRAY_STEP * ((header >> 32 & 0xFFFF) + 1), _ARRAY_STEP)
     ]

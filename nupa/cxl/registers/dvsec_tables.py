@@ -49,7 +49,7 @@ def _lockable(name: str, offset: int, where: str, section: str) -> Field:
     return Field(name, offset, where, RWL, 0, section, lock="lock.config_lock")
 
 
-class Media(IntEnum):
+class MediaType(IntEnum):
     """8.1.3.8.2, Media Type."""
 
     VOLATILE = 0
@@ -57,7 +57,7 @@ class Media(IntEnum):
     CDAT = 2  # "see CDAT"
 
 
-def _range(number: int, at: int, size_bytes: int, media: Media) -> tuple[Field, ...]:
+def _range(number: int, at: int, size_bytes: int, media: MediaType) -> tuple[Field, ...]:
     """8.1.3.8: 16 bytes; a range of size 0 is not valid."""
     there = int(size_bytes > 0)
     steps = size_bytes >> STEP_BITS
@@ -113,8 +113,8 @@ def device(memory_bytes: int, *, cache: bool = False, mld: bool = False) -> Dvse
         Field("capability_2.cache_size_unit", 0x16, "3:0", RO, int(cache), "8.1.3.7"),
         Field("capability_2.no_clean_writeback", 0x16, "7", HWINIT, int(not cache), "8.1.3.7"),
         Field("capability_2.cache_size", 0x16, "15:8", RO, int(cache), "8.1.3.7"),
-        *_range(1, 0x18, memory_bytes, Media.CDAT),
-        *_range(2, 0x28, 0, Media.CDAT),
+        *_range(1, 0x18, memory_bytes, MediaType.CDAT),
+        *_range(2, 0x28, 0, MediaType.CDAT),
         Field("capability_3.volatile_after_cold_reset", 0x38, "0", RO, 0, "8.1.3.9"),
         Field("capability_3.volatile_after_warm_reset", 0x38, "1", RO, 0, "8.1.3.9"),
         Field("capability_3.volatile_after_hot_reset", 0x38, "2", RO, 0, "8.1.3.9"),
@@ -230,7 +230,7 @@ def flex_bus(*names: str) -> Dvsec:
     return _dvsec("flex_bus", 7, 2, 0x20, rows, "8.2.1.3")
 
 
-class Block(IntEnum):
+class BlockId(IntEnum):
     """8.1.9.1, Register Block Identifier."""
 
     EMPTY = 0
@@ -243,7 +243,7 @@ class Block(IntEnum):
 class Location(NamedTuple):
     """Where a block of registers is: *offset* is a multiple of 64 KiB in BAR *bar*."""
 
-    block: Block
+    block: BlockId
     bar: int
     offset: int = 0
 
@@ -274,7 +274,7 @@ def mld(logical_devices: int) -> Dvsec:
     return _dvsec("mld", 9, 0, 0x10, rows, "8.1.10")
 
 
-class Found(NamedTuple):
+class FoundDvsec(NamedTuple):
     """A DVSEC of CXL's that software found in a configuration space."""
 
     number: int
@@ -283,19 +283,19 @@ class Found(NamedTuple):
     offset: int
 
 
-def find(read: Read) -> list[Found]:
+def find(read: Read) -> list[FoundDvsec]:
     """The DVSECs of CXL in the order of the chain; those of other vendors are passed over."""
     found = []
     for at, number in walk_extended(read):
         header = read(at + 4, 4)
         if number == DVSEC_ID and header & 0xFFFF == VENDOR_ID:
-            found.append(Found(read(at + 8, 2), header >> 16 & 0xF, header >> 20, at))
+            found.append(FoundDvsec(read(at + 8, 2), header >> 16 & 0xF, header >> 20, at))
     return found
 
 
 def locations(read: Read) -> list[Location]:
     """What the register locator says; empty entries, and unknown identifiers, are passed over."""
-    known = {int(block) for block in Block if block is not Block.EMPTY}
+    known = {int(block) for block in BlockId if block is not BlockId.EMPTY}
     listed = []
     for each in find(read):
         if each.number != 8:
@@ -304,5 +304,5 @@ def locations(read: Read) -> list[Location]:
             low, high = read(at, 4), read(at + 4, 4)
             if low >> 8 & 0xFF in known:
                 offset = high << 32 | low & 0xFFFF0000
-                listed.append(Location(Block(low >> 8 & 0xFF), low & 7, offset))
+                listed.append(Location(BlockId(low >> 8 & 0xFF), low & 7, offset))
     return listed

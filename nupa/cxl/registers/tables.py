@@ -16,14 +16,14 @@ from nupa.cxl.registers import ext_tables as ext
 from nupa.cxl.registers import pci_tables as pci
 from nupa.cxl.registers import pcie_tables as pcie
 from nupa.cxl.registers.block import Field
-from nupa.cxl.registers.component import Component
-from nupa.cxl.registers.device_tables import Device
+from nupa.cxl.registers.component import ComponentRegisters
+from nupa.cxl.registers.device_tables import DeviceRegisters
 
 _PCIE, _CXL = "PCIe 6.0", "CXL 3.1"
 _GIB = 1 << 30
 
 
-class Block(NamedTuple):
+class RegisterTable(NamedTuple):
     """A table: sections are of *specification*."""
 
     name: str
@@ -32,12 +32,12 @@ class Block(NamedTuple):
     rows: tuple[Field, ...]
 
 
-def blocks() -> Mapping[str, Block]:
+def blocks() -> Mapping[str, RegisterTable]:
     """Each by its name, from configuration space to the registers of a memory device."""
     return {each.name: each for each in (*_configuration(), *_dvsecs(), *_component(), *_device())}
 
 
-def _configuration() -> Iterable[Block]:
+def _configuration() -> Iterable[RegisterTable]:
     bar = pci.Bar(0, 1 << 16)
     for name, what, rows in (
         ("type0", "header of an endpoint", pci.type0(0, 0, pci.CLASS_CXL_MEMORY, [bar])),
@@ -52,12 +52,12 @@ def _configuration() -> Iterable[Block]:
         ("acs", "access control services", ext.acs()),
         ("doe", "data object exchange mailbox", ext.doe()),
     ):
-        yield Block(name, what, _PCIE, tuple(rows))
+        yield RegisterTable(name, what, _PCIE, tuple(rows))
 
 
-def _dvsecs() -> Iterable[Block]:
+def _dvsecs() -> Iterable[RegisterTable]:
     """CXL 3.1 8.1 and 8.2.1.3."""
-    locations = [dvsec.Location(dvsec.Block.COMPONENT, 0)]
+    locations = [dvsec.Location(dvsec.BlockId.COMPONENT, 0)]
     for what, each in (
         ("of a device with CXL.mem and CXL.cache", dvsec.device(_GIB, cache=True)),
         ("functions that take no part in CXL", dvsec.non_cxl_map()),
@@ -69,13 +69,13 @@ def _dvsecs() -> Iterable[Block]:
         ("logical devices, of their manager", dvsec.mld(16)),
     ):
         name = f"dvsec-{each.name.replace('_', '-')}"
-        yield Block(name, f"DVSEC {each.number}: {what}", _CXL, each.rows)
+        yield RegisterTable(name, f"DVSEC {each.number}: {what}", _CXL, each.rows)
 
 
-def _component() -> Iterable[Block]:
+def _component() -> Iterable[RegisterTable]:
     """CXL 3.1 8.2.4."""
     hdm = component.hdm(1, targets=0)
-    yield _of_space("component", "header of CXL.cachemem registers", Component([hdm]))
+    yield _of_space("component", "header of CXL.cachemem registers", ComponentRegisters([hdm]))
     for name, what, each in (
         ("ras", "errors, of a root port", component.ras(root=True)),
         ("link", "link layer", component.link()),
@@ -91,20 +91,20 @@ def _component() -> Iterable[Block]:
             component.bi_decoder(explicit_commit=True),
         ),
     ):
-        yield Block(name, f"capability {each.number}: {what}", _CXL, each.rows)
+        yield RegisterTable(name, f"capability {each.number}: {what}", _CXL, each.rows)
 
 
-def _device() -> Iterable[Block]:
+def _device() -> Iterable[RegisterTable]:
     """CXL 3.1 8.2.8."""
-    space = Device()
+    space = DeviceRegisters()
     yield _of_space("device", "array of device capabilities", space)
     for name, block, what in (
         ("device-status", "status", "which event logs have records"),
         ("mailbox", "mailbox", "primary mailbox"),
         ("memory-device", "memory", "status of a memory device"),
     ):
-        yield Block(name, what, _CXL, tuple(space[block].fields.values()))
+        yield RegisterTable(name, what, _CXL, tuple(space[block].fields.values()))
 
 
-def _of_space(name: str, what: str, space: Component | Device) -> Block:
-    return Block(name, what, _CXL, tuple(space["capabilities"].fields.values()))
+def _of_space(name: str, what: str, space: ComponentRegisters | DeviceRegisters) -> RegisterTable:
+    return RegisterTable(name, what, _CXL, tuple(space["capabilities"].fields.values()))

@@ -16,7 +16,7 @@ from nupa._engine import lib
 from nupa.base.errors import FabricError
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.host.bus import Status
-from nupa.cxl.host.host import Host, Region
+from nupa.cxl.host.host import CxlRegion, Host
 from nupa.cxl.site.site import Site
 
 _DEVICE_BYTES = 256 << 20
@@ -34,7 +34,7 @@ class Rates(NamedTuple):
 
 
 @contextmanager
-def scene(ways: int = 2) -> Iterator[tuple[Host, Region]]:
+def scene(ways: int = 2) -> Iterator[tuple[Host, CxlRegion]]:
     """Make a host with a region behind a switch: of a device, or (*ways* 2) of that and a logical
     device, interleaved by 256 bytes."""
     with Site(1, [_DEVICE_BYTES], [_DEVICE_BYTES]) as site:

@@ -16,7 +16,7 @@ from nupa.cxl.device.mld import MOST_LDS, Mld
 from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.function import doe
 from nupa.cxl.function.port import root_port
-from nupa.cxl.host.decode import Window
+from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.host.host import Host
 from nupa.cxl.host.root import HostBridge, RootComplex
 from nupa.cxl.link.wire import Wire
@@ -146,9 +146,9 @@ class Site(Closing):
             binding.finish()
             return binding
 
-    def windows(self, number: int) -> list[Window]:
+    def windows(self, number: int) -> list[FixedWindow]:
         """Of a host's memory map: room for all devices."""
-        return [Window(_WINDOW_BASE, 2 * max(self.total_bytes, _STEP), (number,))]
+        return [FixedWindow(_WINDOW_BASE, 2 * max(self.total_bytes, _STEP), (number,))]
 
     def host(self, number: int) -> Host:
         """Host *number* with its driver running: it enumerates when it is first asked for.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
-from nupa.cxl.media.extents import NO_TAG, Extent, Region
+from nupa.cxl.media.extents import NO_TAG, DcRegion, Extent
 from nupa.cxl.media.media import Media
 
 
@@ -21,7 +21,7 @@ class WillingCapacity(DynamicCapacity):
     def __init__(
         self,
         media: Media,
-        regions: Sequence[Region],
+        regions: Sequence[DcRegion],
         *,
         hosts: int,
         listens: Callable[[int], bool] = lambda _host: False,
@@ -51,13 +51,13 @@ class WillingCapacity(DynamicCapacity):
         return wanted
 
 
-def halves(first: int, size: int) -> list[Region]:
+def halves(first: int, size: int) -> list[DcRegion]:
     """From *first* on: a region of one half, and one that hosts share.  DcdError: *size* is no
     multiple of 512 MiB."""
     half = size // 2
     return [
-        Region(first, half, dsmad_handle=1),
-        Region(first + half, size - half, shareable=True, dsmad_handle=2),
+        DcRegion(first, half, dsmad_handle=1),
+        DcRegion(first + half, size - half, shareable=True, dsmad_handle=2),
     ]
 
 

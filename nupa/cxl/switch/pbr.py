@@ -20,7 +20,7 @@ class PbrError(LocalError):
     """No such switch, port or PID; something is there already; none is left.  Nothing changed."""
 
 
-class At(NamedTuple):
+class SwitchPort(NamedTuple):
     """A port of a switch."""
 
     switch: str
@@ -37,9 +37,9 @@ class PbrFabric:
 
     def __init__(self) -> None:
         self._ports: dict[str, int] = {}
-        self._links: dict[At, At] = {}
-        self._down: set[At] = set()
-        self._edges: dict[int, At] = {}
+        self._links: dict[SwitchPort, SwitchPort] = {}
+        self._down: set[SwitchPort] = set()
+        self._edges: dict[int, SwitchPort] = {}
         self._tables: dict[str, dict[int, int]] = {}
 
     def add_switch(self, name: str, ports: int) -> None:
@@ -49,7 +49,7 @@ class PbrFabric:
         self._ports[name] = ports
         self._tables[name] = {}
 
-    def link(self, one: At, other: At) -> None:
+    def link(self, one: SwitchPort, other: SwitchPort) -> None:
         """Connect two ports.  PbrError: one is not there or in use, or both are the same."""
         self._check_free(one)
         self._check_free(other)
@@ -58,7 +58,7 @@ class PbrFabric:
         self._links[one], self._links[other] = other, one
         self._route()
 
-    def set_link(self, end: At, up: bool) -> None:
+    def set_link(self, end: SwitchPort, up: bool) -> None:
         """Take a link down, or up again, by one of its ends.  PbrError: no link is there."""
         if end not in self._links:
             raise PbrError(f"{end} has no link")
@@ -66,7 +66,7 @@ class PbrFabric:
             (self._down.discard if up else self._down.add)(each)
         self._route()
 
-    def assign(self, edge: At, pid: int | None = None) -> int:
+    def assign(self, edge: SwitchPort, pid: int | None = None) -> int:
         """Give an edge port a PID, the lowest that is free if none is named.  PbrError: it is taken
         or none of 12 bits, all are taken, or the port is not there or in use."""
         self._check_free(edge)
@@ -92,7 +92,7 @@ class PbrFabric:
             raise PbrError(f"no switch is called {switch!r}")
         return dict(self._tables[switch])
 
-    def route(self, source: int, destination: int) -> list[At]:
+    def route(self, source: int, destination: int) -> list[SwitchPort]:
         """The egress ports that a message passes, the last of which is the destination's.
         PbrError: no such PID, or no way."""
         for pid in (source, destination):
@@ -103,18 +103,18 @@ class PbrFabric:
             port = self._tables[here].get(destination)
             if port is None:
                 raise PbrError(f"no way leads from PID {source:#x} to {destination:#x}")
-            passed.append(At(here, port))
+            passed.append(SwitchPort(here, port))
             if passed[-1] == self._edges[destination]:
                 return passed
             here = self._links[passed[-1]].switch
 
-    def peer(self, end: At) -> At:
+    def peer(self, end: SwitchPort) -> SwitchPort:
         """The other end of a link.  PbrError: there is none."""
         if end not in self._links:
             raise PbrError(f"{end} has no link")
         return self._links[end]
 
-    def _check_free(self, at: At) -> None:
+    def _check_free(self, at: SwitchPort) -> None:
         if not 0 <= at.port < self._ports.get(at.switch, 0):
             raise PbrError(f"{at} is not there")
         if at in self._links or at in self._edges.values():
@@ -127,14 +127,14 @@ class PbrFabric:
             for name, port in (ways[edge.switch] | {edge.switch: edge.port}).items():
                 self._tables[name][pid] = port
 
-    def _ways(self, edge: At) -> dict[str, int]:
+    def _ways(self, edge: SwitchPort) -> dict[str, int]:
         """The egress port towards *edge* of each switch that reaches it: breadth first from it."""
         found = {edge.switch: edge.port}
         waiting = deque([edge.switch])
         while waiting:
             near = waiting.popleft()
             for port in range(self._ports[near]):
-                far = self._links.get(At(near, port))
+                far = self._links.get(SwitchPort(near, port))
                 if far is not None and far not in self._down and far.switch not in found:
                     found[far.switch] = far.port
                     waiting.append(far.switch)

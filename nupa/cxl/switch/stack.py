@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from nupa.cxl.function.port import Port, downstream_port
 from nupa.cxl.link.wire import Wire
-from nupa.cxl.switch.pbr import At, PbrError, PbrFabric
+from nupa.cxl.switch.pbr import PbrError, PbrFabric, SwitchPort
 from nupa.cxl.switch.switch import Switch
 from nupa.topology.topology import Link, Topology
 
@@ -44,10 +44,10 @@ class Stack:
     ) -> None:
         self.fabric = PbrFabric()
         self._switch = switch
-        self._ports: dict[At, Port] = {}
-        self._links: dict[At, Link] = {}
-        self._wires: dict[At, Wire] = {}
-        self._seen: dict[At, tuple[bool, int]] = {}  # up, and how often down
+        self._ports: dict[SwitchPort, Port] = {}
+        self._links: dict[SwitchPort, Link] = {}
+        self._wires: dict[SwitchPort, Wire] = {}
+        self._seen: dict[SwitchPort, tuple[bool, int]] = {}  # up, and how often down
         names = [each.name for each in topology.switches]
         hosts = len(topology.hosts)
         linked = topology.ports[hosts:]
@@ -55,7 +55,7 @@ class Stack:
         for number, name in enumerate(names):
             self.fabric.add_switch(name, room[number] + devices.count(number))
         for i in range(hosts, len(linked), 2):
-            ends = [At(names[port.node], port.number) for port in linked[i : i + 2]]
+            ends = [SwitchPort(names[port.node], port.number) for port in linked[i : i + 2]]
             self.fabric.link(*ends)
             self._wires[ends[0]] = wire(hosts + i)
             self._seen[ends[0]] = (True, self._wires[ends[0]].downs)
@@ -63,9 +63,9 @@ class Stack:
                 self._ports[end] = downstream_port(end.port)
                 self._ports[end].name = f"{end.switch}/{end.port}"
                 self._links[end] = linked[i].link
-        edges = [At(names[port.node], port.number) for port in linked[:hosts]]
+        edges = [SwitchPort(names[port.node], port.number) for port in linked[:hosts]]
         for node in devices:
-            edges.append(At(names[node], room[node]))
+            edges.append(SwitchPort(names[node], room[node]))
             room[node] += 1
         self.pids = [self.fabric.assign(edge) for edge in edges]
         switch.between = self._between
@@ -81,7 +81,7 @@ class Stack:
             links.append(self._links[egress])
         return Passage(spid, dpid, tuple(ports), tuple(links))
 
-    def set_link(self, end: At, up: bool) -> None:
+    def set_link(self, end: SwitchPort, up: bool) -> None:
         """Break a link between switches, or mend it, for all who see it: requests take another way
         at once, if there is one; else what they reach has gone.  PbrError: no link is there;
         RemoteError: as by `Fabric.set_port`."""
@@ -104,7 +104,7 @@ class Stack:
             elif up != was_up:
                 self._set_link(end, up)
 
-    def _set_link(self, end: At, up: bool) -> None:
+    def _set_link(self, end: SwitchPort, up: bool) -> None:
         self.fabric.set_link(end, up)
         for port in (self._ports[end], self._ports[self.fabric.peer(end)]):
             port.config["pcie"].preset("link_status.active", int(up))

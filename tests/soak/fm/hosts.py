@@ -11,7 +11,7 @@ from threading import Event, Thread
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.host.bus import MemoryAccessError, Status
 from nupa.cxl.host.host import Host
-from nupa.cxl.host.memory import Region, RegionError
+from nupa.cxl.host.memory import CxlRegion, RegionError
 from nupa.cxl.media.parts import PartedMedia
 
 from .ledger import LINE, WrongByteError
@@ -89,7 +89,7 @@ class SoakHost(Thread):
                 except RegionError:
                     self.figures["regions refused"] += 1
 
-    def _model(self, region: Region) -> tuple[Type3, int] | None:
+    def _model(self, region: CxlRegion) -> tuple[Type3, int] | None:
         """Whose memory it is, and where it begins there."""
         return self._host.bus.find(region.base)
 
@@ -117,7 +117,7 @@ class SoakHost(Thread):
 
     # Its data
 
-    def _access(self, region: Region) -> None:
+    def _access(self, region: CxlRegion) -> None:
         pieces, found = region.extents, self._model(region)
         if not pieces or found is None or not isinstance(found[0].media, PartedMedia):
             return
@@ -148,7 +148,7 @@ class SoakHost(Thread):
         except MemoryAccessError as error:
             self.lost[Status(error.status).name] += 1
 
-    def _check(self, region: Region, at: int, where: int, writes: bool) -> None:
+    def _check(self, region: CxlRegion, at: int, where: int, writes: bool) -> None:
         ledger = self._rack.ledger
         entry = ledger.entry(where)
         written = 0

@@ -7,10 +7,10 @@ from nupa.cxl.device.expander import Expander
 from nupa.cxl.device.mld import Mld
 from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.function.port import root_port
-from nupa.cxl.host.decode import Window
+from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.host.root import HostBridge, RootComplex
 from nupa.cxl.media.dcd import DynamicCapacity
-from nupa.cxl.media.extents import Region
+from nupa.cxl.media.extents import DcRegion
 from nupa.cxl.media.parts import Memory, PartedMedia, SparseFile
 from nupa.cxl.switch.switch import Switch
 from nupa.topology.topology import Link
@@ -56,7 +56,7 @@ class Rack:
             mld.allocate(0, [1] * LDS)
             self.switch.port(port).insert(mld)
         self.manager = Manager(self.switch)
-        self.windows = [Window(WINDOW_BASE, 64 * STEP, (0,))]
+        self.windows = [FixedWindow(WINDOW_BASE, 64 * STEP, (0,))]
         self.roots = []
         for number in range(HOSTS):
             bridge = HostBridge(0, 0, 1 << 46, ports=1)
@@ -79,8 +79,8 @@ class Rack:
     def _dynamic(self) -> DynamicCapacity:
         first = MLD_STEPS * STEP
         regions = [
-            Region(first, STEP, BLOCK, sanitize=True),
-            Region(first + STEP, STEP, BLOCK, shareable=True),
+            DcRegion(first, STEP, BLOCK, sanitize=True),
+            DcRegion(first + STEP, STEP, BLOCK, shareable=True),
         ]
         self._media = self._memory(first + 2 * STEP)
         return DynamicCapacity(self._media, regions, hosts=LDS, extents_max=64, tags_max=16)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nupa.base.errors import NupaError
 from nupa.cxl.host.host import Host
-from nupa.cxl.host.memory import Region
+from nupa.cxl.host.memory import CxlRegion
 from nupa.cxl.host.window import HostWindow
 
 from .ledger import LINE, Ledger, WrongByteError
@@ -22,7 +22,7 @@ _ONES = b"\xff" * LINE
 
 class _View(NamedTuple):
     window: HostWindow
-    region: Region
+    region: CxlRegion
     offset: int  # in the region
     where: int  # of its first line, in the ledger
 
@@ -37,7 +37,7 @@ class Views:
         self._figures = figures
         self._views: list[_View] = []
 
-    def add(self, host: Host, region: Region, offset: int, where: int) -> None:
+    def add(self, host: Host, region: CxlRegion, offset: int, where: int) -> None:
         """Of a page that nobody else may have."""
         if len(self._views) == _MOST:
             return

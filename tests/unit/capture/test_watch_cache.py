@@ -14,12 +14,12 @@ from nupa.cxl.cache.states import (
     REQUESTS,
     SNOOPED,
     STORES,
-    Answer,
-    Data,
+    DataDirection,
     Grant,
+    HostAnswer,
+    HostResponse,
     HostSnoop,
-    Outcome,
-    Response,
+    SnoopOutcome,
     SnoopResponse,
     may_answer,
     may_ask,
@@ -164,7 +164,7 @@ def test_both_tables_have_the_same_opcodes() -> None:
     assert {one.value: one.name for one in SnoopResponse} == tables.D2H_RSP_OPCODES
     snoops = {one.value: f"Snp{one.name.capitalize()}" for one in HostSnoop}
     assert snoops == tables.H2D_REQ_OPCODES
-    assert {int(one) for one in Response} <= tables.H2D_RSP_OPCODES.keys()
+    assert {int(one) for one in HostResponse} <= tables.H2D_RSP_OPCODES.keys()
     assert {int(one) for one in Grant} == tables.GRANTS.keys()
     assert {int(one): one.name for one in Mesi} == tables.STATES
 
@@ -219,7 +219,7 @@ class Home:
         snoop = self.snooped.pop((host, message.fields["uqid"]))
         assert snoop.front["at"] == message.front["at"]
         response, before = SnoopResponse(message.fields["opcode"]), Mesi(message.front["before"])
-        outcome = Outcome(response, Mesi(message.front["after"]), "Fwd" in response.name)
+        outcome = SnoopOutcome(response, Mesi(message.front["after"]), "Fwd" in response.name)
         assert outcome in SNOOPED[HostSnoop(snoop.fields["opcode"]), before]
         self.owed["D2H", host, message.fields["uqid"]] += outcome.has_data
 
@@ -232,10 +232,10 @@ class Home:
         assert asked.front["at"] == message.front["at"]
         assert not self.snooped
         row = may_ask(asked.name, Mesi(message.front["before"]))
-        data = Data.NONE if asked.name == "RdOwnNoData" else Data.TO_DEVICE
-        grant, go = Grant(message.fields["rsp_data"]), Response(message.fields["opcode"])
-        may_answer(row, Answer((go,), grant, data, Mesi(message.front["after"])))
-        self.owed["H2D", host, message.fields["cqid"]] += data is Data.TO_DEVICE
+        data = DataDirection.NONE if asked.name == "RdOwnNoData" else DataDirection.TO_DEVICE
+        grant, go = Grant(message.fields["rsp_data"]), HostResponse(message.fields["opcode"])
+        may_answer(row, HostAnswer((go,), grant, data, Mesi(message.front["after"])))
+        self.owed["H2D", host, message.fields["cqid"]] += data is DataDirection.TO_DEVICE
         self.reads = asked.name == "RdShared"
 
     def h2d_data(self, message: Message, host: int) -> None:

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from nupa.cxl.device.memory_device import MemoryDevice
+from nupa.cxl.device.mailbox_cci import MailboxCci
 from nupa.cxl.function.cci import Code
 from nupa.cxl.function.mailbox import Mailbox
 from nupa.cxl.media.media import PlainMedia, anonymous
-from nupa.cxl.registers.device_tables import Device
+from nupa.cxl.registers.device_tables import DeviceRegisters
 
 MEMORY_BYTES = 256 << 20
 
@@ -16,11 +16,11 @@ class Driver:
     """Sends commands to a device of its own; `time_ns` is the device's clock."""
 
     def __init__(self, *, payload_shift: int = 11, **options: object) -> None:
-        self.device = Device(payload_shift=payload_shift)
+        self.device = DeviceRegisters(payload_shift=payload_shift)
         self.media: PlainMedia = anonymous(MEMORY_BYTES)
         self.time_ns = 0
         self.interrupts: list[int] = []
-        self.memory = MemoryDevice(
+        self.memory = MailboxCci(
             self.device,
             self.media,
             clock_ns=lambda: self.time_ns,

@@ -11,7 +11,7 @@ from nupa.cxl.function.hdm import DecoderSet
 from nupa.cxl.function.interleave import CODE_OF_WAYS, Interleave
 from nupa.cxl.function.port import downstream_port, root_port, upstream_port
 from nupa.cxl.host.bus import Bus
-from nupa.cxl.host.decode import Window
+from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.host.root import HostBridge, RootComplex
 
 STEP = 256 << 20
@@ -49,7 +49,7 @@ class Host:
     downstream ports, and a device at each: `devices` by their number, 4 × bridge + 2 × root + down.
     Ports are numbered from 1 on.  `memory` is each device's."""
 
-    def __init__(self, windows: Sequence[Window]) -> None:
+    def __init__(self, windows: Sequence[FixedWindow]) -> None:
         self.bridges = [HostBridge(10 + i, 16 * i, i << 16, ports=2) for i in range(2)]
         self.devices = [Type3(DEVICE_BYTES, serial=i, name=f"device{i}") for i in range(8)]
         self.memory = {each: mmap.mmap(-1, DEVICE_BYTES) for each in self.devices}

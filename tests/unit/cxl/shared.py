@@ -8,7 +8,7 @@ from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.interleave import Interleave
 from nupa.cxl.function.port import root_port
 from nupa.cxl.host.bus import Bus
-from nupa.cxl.host.decode import Window
+from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.host.root import HostBridge, RootComplex
 from nupa.cxl.media.parts import Memory, PartedMedia
 from tests.unit.cxl.host_model import BASE, STEP, commit
@@ -25,7 +25,7 @@ def shared_bus(memory: Memory, cache: CacheShape | None) -> Bus:
     assert commit(device.decoders, 0, BASE, STEP, Interleave())
     return Bus(
         RootComplex(bridge),
-        [Window(BASE, STEP, (10,))],
+        [FixedWindow(BASE, STEP, (10,))],
         memory=lambda _device: PartedMedia.of(memory, STEP),
         cache=cache,
     )

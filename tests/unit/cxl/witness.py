@@ -8,7 +8,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from nupa.cxl.host.host import Region
+from nupa.cxl.host.host import CxlRegion
 
 _BLOCK = 4096
 _WAIT_S = 30
@@ -17,7 +17,7 @@ _WAIT_S = 30
 class _Thread:
     """Does rounds until it is left; what fails in it fails there."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: CxlRegion) -> None:
         self._region = region
         self._stop = False
         self._rounds = 0
@@ -69,7 +69,7 @@ class _Thread:
 class Witness(_Thread):
     """Writes and checks *region*, round after round: no byte may be wrong, and no round fail."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: CxlRegion) -> None:
         super().__init__(region)
         self._random = Random(11)
         self._copies: dict[int, bytes] = {}
@@ -87,7 +87,7 @@ class Witness(_Thread):
 class Reader(_Thread):
     """Collects the bytes of the first 64 KiB of *region* in *seen*."""
 
-    def __init__(self, region: Region, seen: set[int]) -> None:
+    def __init__(self, region: CxlRegion, seen: set[int]) -> None:
         super().__init__(region)
         self._seen = seen
 

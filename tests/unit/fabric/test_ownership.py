@@ -26,7 +26,7 @@ from nupa.base import locks
 from nupa.base.errors import RemoteError
 from nupa.base.ownership import open_own, outer_uid
 from nupa.cli import main
-from nupa.cxl.fm.client.lines import SocketLine
+from nupa.cxl.fm.client.transport import SocketTransport
 from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.fm.server.server import Server, path_of
 from nupa.fabric import Fabric, LocalError, NupaError, registry
@@ -87,7 +87,7 @@ OPENED = [
     Opened("lock of interfaces", f".nupa-{USER}-lab.lock", hold_net_lock),
     Opened("state of interfaces", f".nupa-{USER}-lab.net", lambda: net_state.load("lab")),
     Opened("log of pumps", f".nupa-{USER}-lab.log", lambda: net_state.open_log("lab")),
-    Opened("manager's socket", f".nupa-{USER}-lab.fm", lambda: SocketLine("lab")),
+    Opened("manager's socket", f".nupa-{USER}-lab.fm", lambda: SocketTransport("lab")),
     Opened(
         "manager", f".nupa-{USER}-lab.fm", lambda: Server(Manager(Rack().switch), path_of("lab"))
     ),
@@ -262,7 +262,7 @@ def deaf() -> Iterator[Callable[[Path], None]]:
 def test_a_manager_that_accepts_nobody_is_not_waited_for(deaf: Callable[[Path], None]) -> None:
     deaf(path_of("lab"))
     with pytest.raises(LocalError, match="no fabric manager serves 'lab'"):
-        SocketLine("lab")
+        SocketTransport("lab")
     with pytest.raises(LocalError, match="a fabric manager listens there"):
         Server(Manager(Rack().switch), path_of("lab"))
 

@@ -14,7 +14,7 @@ from nupa.cxl.fm import dcd_messages as layout
 from nupa.cxl.fm.dcd_messages import DcdOpcode
 from nupa.cxl.media.dcd import Policy
 from nupa.cxl.media.dcd_tags import TagInfo
-from nupa.cxl.media.extents import DECODE_BYTES, NO_TAG, Extent, Region
+from nupa.cxl.media.extents import DECODE_BYTES, NO_TAG, DcRegion, Extent
 
 _MOST = 0xFF
 
@@ -30,7 +30,7 @@ class DcdInfo(NamedTuple):
     total_bytes: int
 
 
-class Capacity:
+class DcdClient:
     """Of the device at the end of *tunnel*.  Methods raise CommandError."""
 
     def __init__(self, tunnel: Tunnel) -> None:
@@ -40,7 +40,7 @@ class Capacity:
         head = layout.INFO.unpack(self._tunnel(DcdOpcode.INFO, b""))
         return DcdInfo(head.hosts, head.regions, head.total_units * DECODE_BYTES)
 
-    def regions(self, host: int = 0) -> tuple[list[Region], layout.Limits]:
+    def regions(self, host: int = 0) -> tuple[list[DcRegion], layout.Limits]:
         """All, and how many extents and tags there may be."""
         request = layout.REGIONS_REQUEST.pack(layout.RegionsRequest(host, _MOST, 0))
         answer = self._tunnel(DcdOpcode.REGIONS, request)
@@ -48,7 +48,7 @@ class Capacity:
         rows = layout.REGION.unpack_all(answer, layout.REGIONS.size, listed)
         limits = layout.LIMITS.unpack(answer, layout.REGIONS.size + listed * layout.REGION.size)
         return [
-            Region(
+            DcRegion(
                 row.dpa,
                 row.size,
                 row.block_bytes,
@@ -138,7 +138,7 @@ class Capacity:
         tag: UUID,
         extents: Sequence[tuple[int, int]],
     ) -> None:
-        head = layout.Change(host, flags, region, size, tag.bytes, len(extents))
+        head = layout.ChangeRequest(host, flags, region, size, tag.bytes, len(extents))
         rows = (layout.ExtentRecord(dpa, length, tag.bytes, 0) for dpa, length in extents)
         rest = b"".join(map(layout.EXTENT.pack, rows))
         self._tunnel(opcode, layout.CHANGE.pack(head) + rest)

@@ -19,7 +19,7 @@ from nupa.cxl.fm.event_records import text_of
 from nupa.cxl.fm.messages import Opcode
 from nupa.cxl.fm.server.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, SET_POLICY
 from nupa.cxl.function.cci import CommandError
-from nupa.cxl.media.events import RECORD_BYTES, Event, Log
+from nupa.cxl.media.events import RECORD_BYTES, EventRecord, Log
 
 _HEAD = struct.Struct("<BxHQQH10x")
 _RECORD = struct.Struct("<16sB3sHHQ16s80s")
@@ -35,7 +35,7 @@ class FmEvent(NamedTuple):
 
     port: int | None
     log: Log
-    event: Event
+    event: EventRecord
     lost: int
 
     @property
@@ -44,7 +44,7 @@ class FmEvent(NamedTuple):
         return text_of(self.event)
 
 
-class EventCommands(Requests):
+class EventClient(Requests):
     """Each manager has logs of its own: none takes an event from another."""
 
     def events(self, *, clear: bool = False) -> list[FmEvent]:
@@ -67,7 +67,7 @@ class EventCommands(Requests):
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     return
-                self._line.wait(left)
+                self._transport.wait(left)
             yield from found
 
     def notify(self, bits: int = ALL_LOGS) -> None:
@@ -82,7 +82,7 @@ class EventCommands(Requests):
 
     def wait_for_notification(self, timeout_s: float | None = None) -> int:
         """Its bits; 0: none has come in time."""
-        return self._line.wait(timeout_s)
+        return self._transport.wait(timeout_s)
 
     def _mlds(self) -> list[int]:
         ports = messages.SWITCH.unpack(self.request(Opcode.IDENTIFY_SWITCH)).ports
@@ -120,9 +120,9 @@ class EventCommands(Requests):
             return found  # the device has gone meanwhile, and its log with it
 
 
-def _event(record: bytes) -> Event:
+def _event(record: bytes) -> EventRecord:
     kind, _, flags, handle, related, timestamp_ns, rest, data = _RECORD.unpack(record)
-    return Event(
+    return EventRecord(
         UUID(bytes=kind),
         data,
         int.from_bytes(flags, "little") & ~3,

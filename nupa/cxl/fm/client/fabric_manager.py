@@ -14,8 +14,8 @@ from uuid import UUID
 
 from nupa.base.errors import RemoteError
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.client.events import EventCommands
-from nupa.cxl.fm.client.ld import LdCommands, config_place, word
+from nupa.cxl.fm.client.events import EventClient
+from nupa.cxl.fm.client.ld import LdClient, config_place, word
 from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, Opcode
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.switch.physical_port import BindingStatus, PortState, UnbindMode
@@ -56,8 +56,8 @@ class VirtualSwitchStatus(NamedTuple):
     vppbs: list[VppbStatus]
 
 
-class FabricManager(LdCommands, EventCommands):
-    """A manager of a switch: its ports and virtual switches; see `LdCommands`, `EventCommands`.
+class FabricManager(LdClient, EventClient):
+    """A manager of a switch: its ports and virtual switches; see `LdClient`, `EventClient`.
 
     Methods raise CommandError, whose `code` is the switch's return code, and RemoteError if the
     other end is gone."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nupa.base.errors import LocalError
 from nupa.cxl.device.mld import GRANULARITIES
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.client.dcd import Capacity
+from nupa.cxl.fm.client.dcd import DcdClient
 from nupa.cxl.fm.client.requests import Requests
 from nupa.cxl.fm.messages import Opcode
 
@@ -27,7 +27,7 @@ class LogicalDevices(NamedTuple):
     lds: list[int]
 
 
-class LdCommands(Requests):
+class LdClient(Requests):
     """Of the devices at a switch's ports."""
 
     def logical_devices(self, port: int) -> LogicalDevices:
@@ -72,9 +72,9 @@ class LdCommands(Requests):
         access = messages.LdMemoryAccess(port, where, ld, len(data), address)
         self.request(Opcode.LD_MEMORY, messages.LD_MEMORY.pack(access) + data)
 
-    def capacity(self, port: int) -> Capacity:
+    def capacity(self, port: int) -> DcdClient:
         """The dynamic capacity of the device at a port."""
-        return Capacity(partial(self.tunnel, port))
+        return DcdClient(partial(self.tunnel, port))
 
     def qos(self, port: int) -> messages.QosControl:
         return messages.QOS.unpack(self.tunnel(port, Opcode.QOS_CONTROL))
@@ -86,7 +86,7 @@ class LdCommands(Requests):
     def bandwidth(self, port: int, *, limit: bool = False) -> list[int]:
         """Of each LD in 1/256 of its device's: what it is given, or limited to."""
         opcode = Opcode.QOS_LIMIT if limit else Opcode.QOS_BANDWIDTH
-        return list(self.tunnel(port, opcode, bytes([0xFF, 0]))[messages.PART.size :])
+        return list(self.tunnel(port, opcode, bytes([0xFF, 0]))[messages.LD_RANGE.size :])
 
     def set_bandwidth(
         self, port: int, first: int, parts: Sequence[int], *, limit: bool = False

@@ -13,8 +13,8 @@ from typing import Self
 from nupa.base.closing import Closing
 from nupa.base.errors import RemoteError
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.client.lines import Line, LocalLine, SocketLine
-from nupa.cxl.fm.mctp import MANAGER, TAGS, Message, MessageType, host_endpoint
+from nupa.cxl.fm.client.transport import LocalTransport, SocketTransport, Transport
+from nupa.cxl.fm.mctp import MANAGER, TAGS, MctpMessage, MessageType, host_endpoint
 from nupa.cxl.fm.messages import Cci, Opcode
 from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.function.cci import Code, CommandError
@@ -29,23 +29,23 @@ class Requests(Closing):
     Methods raise CommandError, whose `code` is the switch's return code, and RemoteError if the
     other end is gone."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
         self._tags = itertools.count()
 
     @classmethod
     def of(cls, manager: Manager) -> Self:
         """Of a switch in this process: the same messages, and no socket."""
-        return cls(LocalLine(manager))
+        return cls(LocalTransport(manager))
 
     @classmethod
     def open(cls, name: str | None = None) -> Self:
         """Of the fabric *name*, or the one that is meant.  LocalError: nobody serves it, or it is
         somebody else's."""
-        return cls(SocketLine(name or registry.meant_name()))
+        return cls(SocketTransport(name or registry.meant_name()))
 
     def close(self) -> None:
-        self._line.close()
+        self._transport.close()
 
     def request(
         self, opcode: int, payload: bytes = b"", *, cci: bool = False, host: int | None = None
@@ -56,7 +56,8 @@ class Requests(Closing):
         tag = next(self._tags)
         asked = Cci(opcode, payload, tag % _BYTE)
         source = MANAGER if host is None else host_endpoint(host)
-        message = self._line.exchange(Message(kind, asked.pack(), tag % TAGS, source=source))
+        request = MctpMessage(kind, asked.pack(), tag % TAGS, source=source)
+        message = self._transport.exchange(request)
         answer = messages.unpack(message.body)
         if not answer.response or (answer.opcode, answer.tag) != (opcode, tag % _BYTE):
             raise RemoteError(f"asked {opcode:#06x}, answered {answer.opcode:#06x}", errno.EPROTO)

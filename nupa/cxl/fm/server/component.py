@@ -35,7 +35,7 @@ class Component:
     def __init__(
         self,
         commands: Iterable[Command],
-        identity: messages.Component,
+        identity: messages.Identity,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.feed = Feed(now_ns)
@@ -83,7 +83,7 @@ class Component:
         return done
 
     def _identify(self, _payload: bytes) -> bytes:
-        return messages.COMPONENT.pack(self._identity)
+        return messages.IDENTITY.pack(self._identity)
 
     def _status(self, _payload: bytes) -> bytes:
         going = BackgroundStatus(1, self._job.opcode, 0, 0) if self._job else self._last

@@ -15,7 +15,7 @@ from nupa.cxl.fm.messages import PAYLOAD_BYTES
 from nupa.cxl.function.cci import Code, Command, Effect, at_least, exactly, require
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
 from nupa.cxl.media.dcd_tags import keep, let_go, tags
-from nupa.cxl.media.extents import BLOCK_BYTES_MIN, DECODE_BYTES, REGIONS_MAX, Region
+from nupa.cxl.media.extents import BLOCK_BYTES_MIN, DECODE_BYTES, REGIONS_MAX, DcRegion
 
 _MOST_BLOCK_BITS = 52
 _MASK_BYTES = 32
@@ -144,7 +144,7 @@ class DcdComponent:
         take(request.host, wanted)
         return b""
 
-    def _check_length(self, request: layout.Change, tag: UUID, forced: bool) -> None:
+    def _check_length(self, request: layout.ChangeRequest, tag: UUID, forced: bool) -> None:
         """All that the host has under a tag, no part of it.  What it is offered goes along if
         *forced*, and may be counted."""
         host = self._capacity.host(request.host)
@@ -178,7 +178,7 @@ class DcdComponent:
         return layout.TAGS.pack(head) + b"".join(map(layout.TAG.pack, records))
 
 
-def _change(payload: bytes) -> tuple[layout.Change, list[tuple[int, int]], set[bytes]]:
+def _change(payload: bytes) -> tuple[layout.ChangeRequest, list[tuple[int, int]], set[bytes]]:
     """With the extents, and the tags of these."""
     request = layout.CHANGE.unpack(payload)
     records = layout.EXTENT.unpack_all(payload, layout.CHANGE.size)
@@ -190,7 +190,7 @@ def _bits(numbers: Iterable[int]) -> bytes:
     return sum(1 << number for number in numbers).to_bytes(_MASK_BYTES, "little")
 
 
-def _block_sizes(region: Region) -> int:
+def _block_sizes(region: DcRegion) -> int:
     """A bit for each power of two that the region has a whole number of."""
     most = min(_MOST_BLOCK_BITS, (region.size & -region.size).bit_length())
     return sum(1 << bit for bit in range(BLOCK_BYTES_MIN.bit_length() - 1, most))

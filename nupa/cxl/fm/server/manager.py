@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from nupa.cxl.device.endpoint import DEVICE_ID
 from nupa.cxl.device.mld import Mld
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.mctp import MANAGER, SWITCH, FramingError, Message, MessageType, vcs_of
+from nupa.cxl.fm.mctp import MANAGER, SWITCH, FramingError, MctpMessage, MessageType, vcs_of
 from nupa.cxl.fm.messages import Cci, Opcode
 from nupa.cxl.fm.server import physical
 from nupa.cxl.fm.server.component import Component
@@ -27,7 +27,7 @@ from nupa.cxl.fm.server.session import NOTIFICATION, Inbox
 from nupa.cxl.fm.server.virtual import Later, Virtual
 from nupa.cxl.fm.server.watch import watch_capacity, watch_switch
 from nupa.cxl.function.cci import Code, CommandError
-from nupa.cxl.media.events import Event, Log
+from nupa.cxl.media.events import EventRecord, Log
 from nupa.cxl.registers import dvsec_tables as dvsec
 from nupa.cxl.switch.physical_port import PhysicalPort
 from nupa.cxl.switch.switch import Switch
@@ -65,9 +65,7 @@ class Manager:
         self._asking: Session | None = None
         self._vcs: int | None = None
         self._devices: dict[int, tuple[Mld, Component]] = {}
-        identity = messages.Component(
-            dvsec.VENDOR_ID, _SWITCH_ID, 0, 0, serial, _MOST, _KIND_SWITCH
-        )
+        identity = messages.Identity(dvsec.VENDOR_ID, _SWITCH_ID, 0, 0, serial, _MOST, _KIND_SWITCH)
         rows = [
             *physical.commands(switch, lambda: self._vcs),
             *Virtual(switch, lambda: self.component, later).commands(),
@@ -79,7 +77,7 @@ class Manager:
             port.watchers.append(self._look)
             self._look(port)
 
-    def execute(self, session: Session, message: Message) -> Message:
+    def execute(self, session: Session, message: MctpMessage) -> MctpMessage:
         """The response to a request.  FramingError: it is none."""
         request = messages.unpack(message.body)
         if not message.owner or request.response:
@@ -129,7 +127,7 @@ class Manager:
         return self._handle(component, request)
 
     def _component_of(self, port: int, device: Mld) -> Component:
-        identity = messages.Component(
+        identity = messages.Identity(
             dvsec.VENDOR_ID, DEVICE_ID, 0, 0, device.serial, _MOST, _KIND_TYPE3
         )
         own = MldComponent(device, partial(self.switch.allocate, port))
@@ -146,7 +144,7 @@ class Manager:
         component.on_done = partial(self._done, component)
         return component
 
-    def _happened(self, component: Component, log: Log, event: Event) -> None:
+    def _happened(self, component: Component, log: Log, event: EventRecord) -> None:
         with self.lock:
             event = component.feed.add(log, event)
             for session in tuple(self._sessions):
@@ -175,7 +173,7 @@ class Session:
         with self._manager.lock:
             self._manager._sessions.discard(self)
 
-    def answer(self, message: Message) -> Message | None:
+    def answer(self, message: MctpMessage) -> MctpMessage | None:
         """The response, or None: it needs none.  FramingError: it is no request, nor the response
         to a notification."""
         if message.owner:
@@ -193,7 +191,7 @@ class Session:
                 self._ready()
         return None
 
-    def notification(self) -> Message | None:
+    def notification(self) -> MctpMessage | None:
         """What is to be sent, if anything: one at a time, until it is acknowledged."""
         with self._manager.lock:
             if not self._told or self._waits_for is not None:
@@ -201,7 +199,7 @@ class Session:
             self._waits_for = self._tag = (self._tag + 1) % 256
             body = Cci(NOTIFICATION, self._told.to_bytes(2, "little"), self._tag).pack()
             self._told = 0
-        return Message(MessageType.CCI, body, 0, True, SWITCH, MANAGER)
+        return MctpMessage(MessageType.CCI, body, 0, True, SWITCH, MANAGER)
 
     def inbox(self, component: Component) -> Inbox:
         """What it has of a component's events."""
@@ -210,7 +208,7 @@ class Session:
             found = self._inboxes[component] = Inbox(component.feed, self._tell)
         return found
 
-    def add(self, component: Component, log: Log, event: Event) -> None:
+    def add(self, component: Component, log: Log, event: EventRecord) -> None:
         """It has happened: an inbox that is not made yet will have it from the component."""
         found = self._inboxes.get(component)
         if found is not None:

@@ -16,8 +16,8 @@ from nupa.cxl.fm.messages import (
     AllocationHead,
     Cci,
     LdInfo,
+    LdRange,
     Opcode,
-    Part,
     QosControl,
 )
 from nupa.cxl.fm.server.mld_port import tunnel
@@ -41,7 +41,7 @@ class MldComponent:
     def commands(self) -> Iterator[Command]:
         least = messages.TUNNEL.size + messages.HEADER.size
         yield Command(Opcode.TUNNEL, "tunnel to an LD", at_least(least), self._tunnel)
-        config, part, qos = Effect.CONFIG, messages.PART.size, messages.QOS.size
+        config, part, qos = Effect.CONFIG, messages.LD_RANGE.size, messages.QOS.size
         given = at_least(4 + messages.ALLOCATION.size, messages.ALLOCATION.size)
         shares = at_least(part + 1)
         yield Command(Opcode.LD_INFO, "LD info", exactly(0), self._info)
@@ -109,16 +109,16 @@ class MldComponent:
 
     def _shares(self, limit: bool) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
         def get(payload: bytes) -> bytes:
-            request = messages.PART.unpack(payload)
+            request = messages.LD_RANGE.unpack(payload)
             require(request.listed)
             first = self._mld.check(request.first)
             now = self._mld.bandwidth_limit if limit else self._mld.bandwidth
             found = bytes(now[first : first + request.listed])
-            return messages.PART.pack(Part(len(found), first)) + found
+            return messages.LD_RANGE.pack(LdRange(len(found), first)) + found
 
         def put(payload: bytes) -> bytes:
-            request = messages.PART.unpack(payload)
-            parts = payload[messages.PART.size :]
+            request = messages.LD_RANGE.unpack(payload)
+            parts = payload[messages.LD_RANGE.size :]
             require(request.listed == len(parts), Code.INVALID_PAYLOAD_LENGTH)
             self._mld.set_bandwidth(request.first, parts, limit=limit)
             return payload

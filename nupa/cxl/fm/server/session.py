@@ -14,7 +14,7 @@ from dataclasses import replace
 from nupa.cxl.commands.event_commands import EventCommands
 from nupa.cxl.fm.messages import PAYLOAD_BYTES
 from nupa.cxl.function.cci import Command, Effect, exactly, table
-from nupa.cxl.media.events import Event, EventLogs, Log
+from nupa.cxl.media.events import EventLogs, EventRecord, Log
 
 EVENTS_MAX = 256  # of each log
 DONE_BIT = 1 << 15  # 8.2.9.2.6: a background operation is completed
@@ -31,9 +31,9 @@ class Feed:
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self.now_ns = now_ns
-        self.latest: dict[Log, deque[Event]] = {log: deque(maxlen=EVENTS_MAX) for log in Log}
+        self.latest: dict[Log, deque[EventRecord]] = {log: deque(maxlen=EVENTS_MAX) for log in Log}
 
-    def add(self, log: Log, event: Event) -> Event:
+    def add(self, log: Log, event: EventRecord) -> EventRecord:
         """With its time."""
         event = replace(event, timestamp_ns=self.now_ns())
         self.latest[log].append(event)
@@ -62,7 +62,7 @@ class Inbox:
         ]
         self.commands = table(rows)
 
-    def add(self, log: Log, event: Event) -> None:
+    def add(self, log: Log, event: EventRecord) -> None:
         """One that *feed* has already."""
         handle = self._logs[log].add(event, event.timestamp_ns)
         self._changed(log, handle > 0)

@@ -18,7 +18,7 @@ from nupa.cxl.fm.event_records import (
 from nupa.cxl.fm.server.physical import port_info
 from nupa.cxl.fm.server.virtual import vppb_info
 from nupa.cxl.media.dcd import DynamicCapacity
-from nupa.cxl.media.events import Change, Event, Log
+from nupa.cxl.media.events import DcEventType, EventRecord, Log
 from nupa.cxl.media.extents import Extent
 from nupa.cxl.switch.physical_port import ErrorMessage, PhysicalPort
 from nupa.cxl.switch.switch import Switch
@@ -32,7 +32,7 @@ _ERROR_LOGS = {
 }
 
 #: happened(log, event)
-Happened = Callable[[Log, Event], None]
+Happened = Callable[[Log, EventRecord], None]
 
 
 def watch_switch(switch: Switch, happened: Happened) -> None:
@@ -83,7 +83,7 @@ class _Port:
 def watch_capacity(capacity: DynamicCapacity, happened: Happened) -> None:
     """What its hosts answer and give back."""
 
-    def changed(change: Change, host: int, extents: Sequence[Extent]) -> None:
+    def changed(change: DcEventType, host: int, extents: Sequence[Extent]) -> None:
         left = (capacity.extents_left, capacity.tags_left)
         parts = list(extents) or [Extent(0, 0)]
         for number, extent in enumerate(parts, 1):

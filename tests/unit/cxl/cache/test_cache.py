@@ -18,9 +18,9 @@ from nupa.cxl.cache.states import (
     REQUESTS,
     SNOOPED,
     Grant,
+    HostResponse,
     HostSnoop,
-    Outcome,
-    Response,
+    SnoopOutcome,
     SnoopResponse,
     TransitionError,
     may_answer,
@@ -71,7 +71,7 @@ def test_opcodes_are_those_of_the_packets() -> None:
     assert {int(each): f"Snp{each.name.capitalize()}" for each in HostSnoop} == (
         cache_tables.H2D_REQ_OPCODES
     )
-    for response in Response:
+    for response in HostResponse:
         named = cache_tables.H2D_RSP_OPCODES[response]
         assert named.replace("_", "").upper() == response.name.replace("_", "")
     names = {"ERR": "Error", "I": "Invalid", "S": "Shared", "E": "Exclusive", "M": "Modified"}
@@ -312,7 +312,7 @@ def test_a_host_that_writes_what_the_device_has_is_refused(site: Site) -> None:
 def test_a_snoop_that_is_answered_wrongly_is_found_out(site: Site) -> None:
     site.first.read(0, 1)
     site.first.snoop = lambda _snoop, _hpa: (  # type: ignore[method-assign]
-        Outcome(SnoopResponse.RspIFwdM, I, True),
+        SnoopOutcome(SnoopResponse.RspIFwdM, I, True),
         bytes(64),
     )
     with pytest.raises(TransitionError, match="RspIFwdM to SnpInv of a line in S"):

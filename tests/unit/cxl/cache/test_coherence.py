@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from nupa.base.errors import LocalError
-from nupa.cxl.cache.coherence import KINDS, Cache, CacheShape, Directory, Filter, Mesi, Snoop
+from nupa.cxl.cache.coherence import KINDS, Cache, CacheShape, Directory, Mesi, Snoop, SnoopFilter
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.host.bus import Bus, MemoryAccessError, Status
 from nupa.cxl.media.dcd import Policy
@@ -30,7 +30,7 @@ class Pair:
 
     def __init__(self, stack: ExitStack) -> None:
         self.memory = Memory.anonymous(STEP)
-        self.filter = Filter(self.memory, sets=16, ways=2)
+        self.filter = SnoopFilter(self.memory, sets=16, ways=2)
         shapes = [CacheShape(host, sets=4, ways=2) for host in range(2)]
         self.buses = [stack.enter_context(shared_bus(self.memory, shape)) for shape in shapes]
 
@@ -176,9 +176,9 @@ def test_a_cache_that_cannot_be_is_refused(bad: dict[str, int]) -> None:
 
 def test_a_filter_that_cannot_be_is_refused(pair: Pair) -> None:
     with pytest.raises(LocalError):
-        Filter(pair.memory)
+        SnoopFilter(pair.memory)
     with pytest.raises(LocalError):
-        Filter(Memory.anonymous(4096), sets=12)
+        SnoopFilter(Memory.anonymous(4096), sets=12)
     with pytest.raises(LocalError):
         pair.filter.counts(65)
     with pytest.raises(LocalError):
@@ -256,7 +256,7 @@ class Hosts(RuleBasedStateMachine):
         self.stack = ExitStack()
         memory = Memory.anonymous(STEP)
         self.model = bytearray(SPAN)
-        self.filter = Filter(memory, sets=4, ways=filter_ways)
+        self.filter = SnoopFilter(memory, sets=4, ways=filter_ways)
         shapes = [CacheShape(i, 2, n, tells) if n else None for i, n in enumerate(ways)]
         self.buses = [self.stack.enter_context(shared_bus(memory, shape)) for shape in shapes]
 

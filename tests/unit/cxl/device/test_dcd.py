@@ -13,8 +13,8 @@ from hypothesis import given
 
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
-from nupa.cxl.media.events import DYNAMIC_CAPACITY, Change, Log
-from nupa.cxl.media.extents import DcdError, Extent, Region
+from nupa.cxl.media.events import DYNAMIC_CAPACITY, DcEventType, Log
+from nupa.cxl.media.extents import DcdError, DcRegion, Extent
 from nupa.cxl.media.media import PlainMedia, anonymous
 from tests.unit.cxl.driver import Driver
 
@@ -25,7 +25,7 @@ TAG = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 
 def capacity(**options: int) -> DynamicCapacity:
-    regions = [Region(UNIT, UNIT, sanitize=True), Region(2 * UNIT, UNIT, shareable=True)]
+    regions = [DcRegion(UNIT, UNIT, sanitize=True), DcRegion(2 * UNIT, UNIT, shareable=True)]
     return DynamicCapacity(anonymous(3 * UNIT), regions, hosts=2, **options)
 
 
@@ -76,7 +76,7 @@ def test_capacity_is_a_hosts_once_it_accepts_what_it_is_offered() -> None:
     device.add(0, OWN, 3 * BLOCK, tag=TAG)
     assert host.interrupts == [1]
     assert host.device["status"]["events.dynamic_capacity"] == 1
-    assert host.events() == [(Change.ADD, 0, OWN, 0, UNIT, 3 * BLOCK)]
+    assert host.events() == [(DcEventType.ADD, 0, OWN, 0, UNIT, 3 * BLOCK)]
     assert host.extents() == []
     assert not device.hosts[0].reaches(UNIT)
     assert host.update(0x4802, (UNIT, 2 * BLOCK)) is Code.SUCCESS
@@ -165,7 +165,7 @@ def test_a_forced_release_takes_at_once_and_tells_afterwards() -> None:
     host.update(0x4802, *pairs(device.add(0, OWN, BLOCK, tag=TAG)))
     host.events()
     device.force_back(0, TAG)
-    assert host.events() == [(Change.FORCED_RELEASE, 0, OWN, 0, UNIT, BLOCK)]
+    assert host.events() == [(DcEventType.FORCED_RELEASE, 0, OWN, 0, UNIT, BLOCK)]
     assert host.extents() == []
     assert not device.hosts[0].reaches(UNIT)
     assert code_of(device.force_back, 0, TAG) is Code.INVALID_INPUT
@@ -266,7 +266,7 @@ def test_a_region_changes_only_while_nobody_has_any_of_it() -> None:
     assert code_of(device.configure, OWN, 32, sanitize=False) is Code.INVALID_INPUT
     assert code_of(device.configure, OWN, 96, sanitize=False) is Code.INVALID_INPUT
     device.configure(OWN, 64, sanitize=False)
-    assert host.events()[0][:3] == (Change.REGION_UPDATED, 0, OWN)
+    assert host.events()[0][:3] == (DcEventType.REGION_UPDATED, 0, OWN)
     answer = host.ok(0x4800, b"\x08\x00")
     assert answer[:2] == bytes([2, 2])
     assert struct.unpack_from("<QQQQIB", answer, 8) == (UNIT, 1, UNIT, 64, 0, 0)
@@ -279,16 +279,16 @@ def test_a_region_changes_only_while_nobody_has_any_of_it() -> None:
     "regions",
     [
         [],
-        [Region(0, UNIT), Region(0, UNIT)],
-        [Region(UNIT, 3 * UNIT)],
-        [Region(64, UNIT)],
-        [Region(0, UNIT, 96)],
-        [Region(0, UNIT, 32)],
-        [Region(0, 64 + UNIT)],
-        [Region(0, 0)],
+        [DcRegion(0, UNIT), DcRegion(0, UNIT)],
+        [DcRegion(UNIT, 3 * UNIT)],
+        [DcRegion(64, UNIT)],
+        [DcRegion(0, UNIT, 96)],
+        [DcRegion(0, UNIT, 32)],
+        [DcRegion(0, 64 + UNIT)],
+        [DcRegion(0, 0)],
     ],
 )
-def test_regions_that_no_device_has_are_refused(regions: list[Region]) -> None:
+def test_regions_that_no_device_has_are_refused(regions: list[DcRegion]) -> None:
     with pytest.raises(DcdError):
         DynamicCapacity(anonymous(3 * UNIT), regions)
 
@@ -298,7 +298,7 @@ def test_there_are_eight_regions_and_not_nine() -> None:
         size = 9 * UNIT  # type: ignore[assignment]
 
     media = Large(memoryview(b""))
-    regions = [Region(i * UNIT, UNIT) for i in range(9)]
+    regions = [DcRegion(i * UNIT, UNIT) for i in range(9)]
     DynamicCapacity(media, regions[:8])
     with pytest.raises(DcdError, match="9 regions"):
         DynamicCapacity(media, regions)

@@ -14,7 +14,7 @@ from nupa.cxl.device.mld import Mld
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.function.port import Port
 from nupa.cxl.host.bus import MemoryAccessError, Status
-from nupa.cxl.host.host import Host, Region
+from nupa.cxl.host.host import CxlRegion, Host
 from nupa.cxl.media.events import RECORD_BYTES, Log, Transaction
 from nupa.cxl.site.site import Site
 from tests.unit.cxl.witness import Reader, Witness
@@ -37,8 +37,8 @@ class Machine:
         single, self.ld = self.host.devices
         assert single.driver
         self.driver = single.driver
-        self.region: Region = self.host.create_region([single])
-        self.shared: Region = self.host.create_region([self.ld])
+        self.region: CxlRegion = self.host.create_region([single])
+        self.shared: CxlRegion = self.host.create_region([self.ld])
         other = site.host(1)
         self.witness = Witness(other.create_region(other.devices))
         device = site.devices[2]
@@ -48,7 +48,7 @@ class Machine:
         self.vppb = site.switch.vcs(0).vppb(0)
         self.region.write(0, b"fine" * 32)
 
-    def fails(self, region: Region, status: Status, at: int = 0) -> None:
+    def fails(self, region: CxlRegion, status: Status, at: int = 0) -> None:
         """Reads raise, or are all ones, as the host has chosen; writes have no effect."""
         for call, what in ((region.read, 64), (region.write, bytes(64))):
             with pytest.raises(MemoryAccessError) as failed:

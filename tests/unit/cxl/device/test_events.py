@@ -14,9 +14,9 @@ from nupa.cxl.media.events import (
     DRAM,
     GENERAL_MEDIA,
     RECORD_BYTES,
-    DramMedia,
-    Event,
+    DramEventType,
     EventLog,
+    EventRecord,
     Log,
     dram,
     general_media,
@@ -61,13 +61,13 @@ def test_a_dram_record_says_which_of_its_fields_are_valid() -> None:
     assert struct.unpack_from("<H", packed, 0x3B) == (0b1110100,)
     assert packed[0x3F:0x49] == bytes([0xBC, 0x0A, 0, 0, 6, 3, 2, 1, 5, 4])
     assert len(packed) == RECORD_BYTES
-    assert dram(0, media=DramMedia.DATA_PATH).packed(Log.WARNING)[0x39] == 3
+    assert dram(0, media=DramEventType.DATA_PATH).packed(Log.WARNING)[0x39] == 3
 
 
 def test_an_event_with_more_data_than_a_record_holds_is_none() -> None:
-    assert len(Event(DRAM, bytes(80)).packed(Log.FATAL)) == RECORD_BYTES
+    assert len(EventRecord(DRAM, bytes(80)).packed(Log.FATAL)) == RECORD_BYTES
     with pytest.raises(ValueError, match="81 bytes"):
-        Event(DRAM, bytes(81))
+        EventRecord(DRAM, bytes(81))
 
 
 def test_records_come_in_parts_that_fit_and_are_cleared_in_their_order() -> None:

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from nupa.cxl.device.expander import Expander
-from nupa.cxl.media.cdat import Data, Dslbis
+from nupa.cxl.media.cdat import DataType, Dslbis
 from nupa.cxl.media.media import MediaError, anonymous
 from nupa.cxl.media.parts import Memory, PartedMedia
 from nupa.cxl.media.performance import bandwidth_mbps
@@ -26,7 +26,7 @@ def test_its_link_and_its_table_tell_of_the_same_speed() -> None:
     found = {
         x.data: x.base * x.entries[0] for x in expander.cdat.structures if isinstance(x, Dslbis)
     }
-    assert found[Data.READ_BANDWIDTH] == bandwidth_mbps(link)
+    assert found[DataType.READ_BANDWIDTH] == bandwidth_mbps(link)
 
 
 def test_a_function_level_reset_ends_what_is_said_over_doe_but_no_command() -> None:

@@ -12,10 +12,10 @@ from hypothesis import given
 from nupa.cxl.commands.features import PATROL_SCRUB
 from nupa.cxl.commands.logs import COMMAND_EFFECTS, VENDOR_DEBUG
 from nupa.cxl.commands.memory import UNIT_BYTES, Capacity
-from nupa.cxl.device.memory_device import MemoryDevice
+from nupa.cxl.device.mailbox_cci import MailboxCci
 from nupa.cxl.function.cci import Code, Effect
 from nupa.cxl.media.media import anonymous
-from nupa.cxl.registers.device_tables import Device
+from nupa.cxl.registers.device_tables import DeviceRegisters
 from tests.unit.cxl.driver import MEMORY_BYTES, Driver
 
 DRIVER = Driver()
@@ -70,8 +70,8 @@ def test_the_doorbell_interrupts_where_software_asks_for_it() -> None:
 
 
 def test_interrupts_are_bits_where_nobody_takes_them() -> None:
-    device = Device()
-    memory = MemoryDevice(device, anonymous(UNIT_BYTES))
+    device = DeviceRegisters()
+    memory = MailboxCci(device, anonymous(UNIT_BYTES))
     device["mailbox"]["control.doorbell_interrupt"] = 1
     device["mailbox"].write(4, 4, 3)
     assert memory.pending == 1 << device["mailbox"]["capability.interrupt_message"]

@@ -9,14 +9,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from nupa.cxl.device.memory_device import MemoryDevice
+from nupa.cxl.device.mailbox_cci import MailboxCci
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.function.interleave import Interleave
 from nupa.cxl.host.bus import MemoryAccessError
-from nupa.cxl.host.decode import Window
+from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.media.events import Log
 from nupa.cxl.media.media import PlainMedia
-from nupa.cxl.media.poison import LINE_BYTES, PoisonList, Source
+from nupa.cxl.media.poison import LINE_BYTES, PoisonList, PoisonSource
 from tests.unit.cxl.driver import MEMORY_BYTES, Driver
 from tests.unit.cxl.host_model import BASE, STEP, Host
 
@@ -35,7 +35,7 @@ def test_a_line_is_poisoned_until_it_is_cleared_with_data() -> None:
     driver = Driver()
     driver.ok(0x4301, struct.pack("<Q", 0x1000))
     driver.ok(0x4301, struct.pack("<Q", 0x1000))
-    assert records(driver) == (0, [(0x1000 | Source.INJECTED, 1)])
+    assert records(driver) == (0, [(0x1000 | PoisonSource.INJECTED, 1)])
     assert len(driver.memory.events[Log.INFORMATIONAL]) == 2
     assert 0x103F in driver.memory.poison
     assert 0x1040 not in driver.memory.poison
@@ -69,20 +69,20 @@ def test_one_line_more_than_the_limit_sets_overflow_until_a_scan_finds_room() ->
     driver = Driver(poison_limit=2)
     driver.ok(0x0301, struct.pack("<Q", 500))
     poison = driver.memory.poison
-    assert poison.add(0, Source.INTERNAL, 500)
-    assert poison.add(64, Source.INTERNAL, 500)
+    assert poison.add(0, PoisonSource.INTERNAL, 500)
+    assert poison.add(64, PoisonSource.INTERNAL, 500)
     assert records(driver)[0] == 0
-    assert not poison.add(128, Source.INTERNAL, 501)
+    assert not poison.add(128, PoisonSource.INTERNAL, 501)
     assert 128 in poison
-    assert records(driver) == (2, [(0 | Source.INTERNAL, 2)])
+    assert records(driver) == (2, [(0 | PoisonSource.INTERNAL, 2)])
     poison.remove(0)
     assert driver.send(0x4304, ALL + b"\0")[0] is Code.BACKGROUND_STARTED
     assert records(driver)[0] == 2 | 4
     assert driver.send(0x4305)[0] is Code.BUSY
     driver.mailbox.advance()
-    assert records(driver) == (0, [(64 | Source.INTERNAL, 2)])
+    assert records(driver) == (0, [(64 | PoisonSource.INTERNAL, 2)])
     results = driver.ok(0x4305)
-    assert struct.unpack_from("<QI", results, 32) == (64 | Source.INTERNAL, 2)
+    assert struct.unpack_from("<QI", results, 32) == (64 | PoisonSource.INTERNAL, 2)
     assert driver.send(0x4305)[0] is Code.UNSUPPORTED
     assert len(driver.memory.events[Log.WARNING]) == 1
 
@@ -101,28 +101,28 @@ def test_a_scan_that_is_aborted_says_where_to_go_on() -> None:
 def test_a_long_list_comes_in_parts_with_the_same_input() -> None:
     driver = Driver(payload_shift=8)
     for i in range(15):
-        driver.memory.poison.add(128 * i, Source.EXTERNAL)
+        driver.memory.poison.add(128 * i, PoisonSource.EXTERNAL)
     first, second = records(driver), records(driver)
     assert (first[0], len(first[1])) == (1, 14)
-    assert second == (0, [(128 * 14 | Source.EXTERNAL, 1)])
+    assert second == (0, [(128 * 14 | PoisonSource.EXTERNAL, 1)])
     assert records(driver) == first
-    driver.memory.poison.add(64, Source.EXTERNAL)
-    assert records(driver)[1][0] == (0 | Source.EXTERNAL, 3)
+    driver.memory.poison.add(64, PoisonSource.EXTERNAL)
+    assert records(driver)[1][0] == (0 | PoisonSource.EXTERNAL, 3)
 
 
 def test_the_data_path_has_what_is_listed_and_what_it_overwrites_is_not() -> None:
-    host = Host([Window(BASE, 8 * STEP, (10, 11), Interleave(2, 256))])
+    host = Host([FixedWindow(BASE, 8 * STEP, (10, 11), Interleave(2, 256))])
     host.interleave_all()
     with host.bus() as bus:
         device = host.devices[0]
-        memory = MemoryDevice(device.device, PlainMedia(memoryview(host.memory[device])))
+        memory = MailboxCci(device.device, PlainMedia(memoryview(host.memory[device])))
         poison = memory.poison
-        poison.add(128, Source.INTERNAL)
+        poison.add(128, PoisonSource.INTERNAL)
         poison.mirror(
             lambda dpa, is_poisoned: bus.set_poison(device, dpa, poisoned=is_poisoned),
             lambda dpa: bus.is_poisoned(device, dpa),
         )
-        poison.add(0, Source.INJECTED)
+        poison.add(0, PoisonSource.INJECTED)
         with pytest.raises(MemoryAccessError):
             bus.read(BASE, 64)
         bus.write(BASE, bytes(64))
@@ -137,7 +137,7 @@ def test_the_list_is_a_set_of_lines(steps: list[tuple[bool, int]], limit: int) -
     poison, model = PoisonList(1024, limit=limit), set()
     for add, line in steps:
         if add:
-            poison.add(line * 64, Source.INTERNAL)
+            poison.add(line * 64, PoisonSource.INTERNAL)
             model.add(line)
         else:
             assert poison.remove(line * 64) == (line in model)
@@ -151,4 +151,4 @@ def test_the_list_is_a_set_of_lines(steps: list[tuple[bool, int]], limit: int) -
         assert len(listed) == len(poison) <= limit
         assert poison.overflow_ns is not None or set(listed) == model
     with pytest.raises(CommandError):
-        poison.add(1024, Source.INTERNAL)
+        poison.add(1024, PoisonSource.INTERNAL)

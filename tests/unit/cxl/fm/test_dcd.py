@@ -15,7 +15,7 @@ from nupa.cxl.fm.dcd_messages import DcdOpcode
 from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
-from nupa.cxl.media.extents import Extent, Region
+from nupa.cxl.media.extents import DcRegion, Extent
 from nupa.cxl.media.media import anonymous
 from tests.unit.cxl.rack import Rack
 
@@ -30,7 +30,7 @@ class Site:
 
     def __init__(self) -> None:
         rack = Rack()
-        regions = [Region(UNIT, UNIT, sanitize=True), Region(2 * UNIT, UNIT, shareable=True)]
+        regions = [DcRegion(UNIT, UNIT, sanitize=True), DcRegion(2 * UNIT, UNIT, shareable=True)]
         self.device = DynamicCapacity(anonymous(3 * UNIT), regions, hosts=4, extents_max=40)
         rack.mld.dynamic = self.device
         self.fm = FabricManager.of(Manager(rack.switch))
@@ -128,12 +128,12 @@ def test_what_a_device_has_not_is_refused_with_its_code() -> None:
 @pytest.mark.parametrize("flags", [4, 0xF])
 def test_a_policy_that_is_none_is_refused(flags: int) -> None:
     site = Site()
-    payload = layout.CHANGE.pack(layout.Change(0, flags, OWN, BLOCK, TAG.bytes, 0))
+    payload = layout.CHANGE.pack(layout.ChangeRequest(0, flags, OWN, BLOCK, TAG.bytes, 0))
     assert code_of(site.fm.tunnel, 4, DcdOpcode.ADD, payload) is Code.INVALID_INPUT
     assert code_of(site.fm.tunnel, 4, DcdOpcode.RELEASE, payload) is Code.INVALID_INPUT
-    wrong = layout.CHANGE.pack(layout.Change(0, 0, OWN, BLOCK, TAG.bytes, 1))
+    wrong = layout.CHANGE.pack(layout.ChangeRequest(0, 0, OWN, BLOCK, TAG.bytes, 1))
     assert code_of(site.fm.tunnel, 4, DcdOpcode.ADD, wrong) is Code.INVALID_PAYLOAD_LENGTH
-    clear = layout.Change(0, layout.SANITIZE, SHARED, 0, TAG.bytes, 0)
+    clear = layout.ChangeRequest(0, layout.SANITIZE, SHARED, 0, TAG.bytes, 0)
     refused = code_of(site.fm.tunnel, 4, DcdOpcode.RELEASE, layout.CHANGE.pack(clear))
     assert refused is Code.INVALID_INPUT
 

@@ -13,7 +13,7 @@ import pytest
 
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.event_records import MLD_PORT, PHYSICAL_SWITCH, VIRTUAL_SWITCH
-from nupa.cxl.fm.mctp import FramingError, Message, MessageType
+from nupa.cxl.fm.mctp import FramingError, MctpMessage, MessageType
 from nupa.cxl.fm.messages import Cci, Opcode
 from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.cxl.fm.server.server import Server, path_of
@@ -21,7 +21,7 @@ from nupa.cxl.fm.server.session import DONE_BIT, EVENTS_MAX, NOTIFICATION
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity
 from nupa.cxl.media.events import DYNAMIC_CAPACITY, Log
-from nupa.cxl.media.extents import Region
+from nupa.cxl.media.extents import DcRegion
 from nupa.cxl.media.media import anonymous
 from nupa.cxl.switch.physical_port import ErrorMessage, UnbindMode
 from tests.unit.cxl.rack import STEP, Rack
@@ -33,7 +33,7 @@ class Site:
     def __init__(self) -> None:
         self.rack = Rack()
         self.switch = self.rack.switch
-        regions = [Region(8 * STEP, STEP)]
+        regions = [DcRegion(8 * STEP, STEP)]
         self.capacity = DynamicCapacity(anonymous(9 * STEP), regions, hosts=4)
         self.rack.mld.dynamic = self.capacity
         self.later: list[Callable[[], None]] = []
@@ -230,8 +230,8 @@ def test_nothing_more_is_sent_before_a_notification_is_acknowledged(shared: Site
 
 def test_a_notification_from_a_manager_is_discarded(shared: Site) -> None:
     session = Session(shared.manager)
-    assert session.answer(Message(MessageType.CCI, Cci(NOTIFICATION, bytes(2)).pack())) is None
-    request = Message(MessageType.CCI, Cci(Opcode.IDENTIFY).pack())
+    assert session.answer(MctpMessage(MessageType.CCI, Cci(NOTIFICATION, bytes(2)).pack())) is None
+    request = MctpMessage(MessageType.CCI, Cci(Opcode.IDENTIFY).pack())
     answer = session.answer(request)
     assert answer is not None
     assert not answer.owner

@@ -13,7 +13,7 @@ from nupa.base.errors import LocalError, RemoteError
 from nupa.cxl.device.mld import FM_LD
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.client.fabric_manager import FabricManager
-from nupa.cxl.fm.mctp import FramingError, Message, MessageType
+from nupa.cxl.fm.mctp import FramingError, MctpMessage, MessageType
 from nupa.cxl.fm.messages import Cci, Opcode
 from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.cxl.function.cci import Code, CommandError
@@ -268,12 +268,12 @@ def test_a_message_to_no_device_or_of_another_size_is_refused() -> None:
 
 def test_the_message_type_chooses_the_commands() -> None:
     site = Site()
-    identity = messages.COMPONENT.unpack(site.fm.request(Opcode.IDENTIFY, cci=True))
+    identity = messages.IDENTITY.unpack(site.fm.request(Opcode.IDENTIFY, cci=True))
     assert (identity.vendor, identity.kind) == (0x1E98, 0)
     refused = code_of(lambda: site.fm.request(Opcode.IDENTIFY_SWITCH, cci=True))
     assert refused is Code.UNSUPPORTED
     with pytest.raises(FramingError):
-        Session(site.manager).answer(Message(MessageType.FM_API, Cci(1, response=True).pack()))
+        Session(site.manager).answer(MctpMessage(MessageType.FM_API, Cci(1, response=True).pack()))
 
 
 FIXED = [

@@ -15,16 +15,16 @@ from random import Random
 import pytest
 
 from nupa.base.errors import LocalError, RemoteError
-from nupa.cxl.fm.client import lines
+from nupa.cxl.fm.client import transport
 from nupa.cxl.fm.client.fabric_manager import FabricManager
-from nupa.cxl.fm.mctp import MESSAGE_BYTES, PACKET_BYTES, Message, MessageType, encode
+from nupa.cxl.fm.mctp import MESSAGE_BYTES, PACKET_BYTES, MctpMessage, MessageType, encode
 from nupa.cxl.fm.messages import Cci, Opcode
 from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.fm.server.server import MOST_MANAGERS, Server, path_of
 from nupa.cxl.function.cci import Code
 from tests.unit.cxl.rack import Rack
 
-ASK = Message(MessageType.FM_API, Cci(Opcode.IDENTIFY_SWITCH).pack())
+ASK = MctpMessage(MessageType.FM_API, Cci(Opcode.IDENTIFY_SWITCH).pack())
 STALL_S = 0.05
 
 
@@ -102,7 +102,7 @@ def test_another_user_is_told_that_the_fabric_is_not_its(
         with Server(manager, path_of("a")).start() as server:
             assert server.path.stat().st_mode & 0o777 == 0o600
             # By its own name of the fabric that user would not even find it.
-            monkeypatch.setattr(lines, "path_of", lambda _name: server.path)
+            monkeypatch.setattr(transport, "path_of", lambda _name: server.path)
             server.path.chmod(mode)
             assert f"{server.path} belongs to user 0, and you are user 65534" in as_nobody(call)
             with FabricManager.open("a") as fm:
@@ -143,7 +143,7 @@ def test_who_stalls_is_hung_up_on_and_nobody_waits_for_it(folder: Path, manager:
 
 def test_who_reads_no_answers_is_not_heard_and_nobody_waits_for_it(server: Server) -> None:
     everything = Cci(Opcode.PORT_STATE, bytes([255, *range(255)]))
-    many = encode(Message(MessageType.FM_API, everything.pack())) * 64
+    many = encode(MctpMessage(MessageType.FM_API, everything.pack())) * 64
     with raw(server) as deaf, FabricManager.open("a") as fm:
         deaf.setblocking(False)
         with suppress(BlockingIOError):
@@ -182,7 +182,7 @@ def _mutated(random: Random) -> bytes:
     """Bytes at random, requests with some of them changed, cut or doubled, or responses."""
     requests = b"".join(
         encode(
-            Message(
+            MctpMessage(
                 random.choice(list(MessageType)),
                 Cci(
                     random.choice([*Opcode, random.randrange(1 << 16), 0x0106]),

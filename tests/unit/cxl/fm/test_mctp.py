@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 
 from nupa.cxl.fm import mctp, messages
-from nupa.cxl.fm.mctp import Assembler, FramingError, Message, MessageType, encode
+from nupa.cxl.fm.mctp import Assembler, FramingError, MctpMessage, MessageType, encode
 from nupa.cxl.fm.messages import Cci
 
 KINDS = st.sampled_from(MessageType)
 ANY = st.tuples(KINDS, st.binary(max_size=200), st.integers(0, 7), st.booleans()).map(
-    lambda values: Message(*values)
+    lambda values: MctpMessage(*values)
 )
 
 
@@ -23,7 +23,7 @@ def packet(flags: int, body: bytes = b"\7x", version: int = 1, to: int = mctp.SW
 
 @given(st.lists(ANY, max_size=5), st.integers(1, 64), st.integers(1, 50))
 def test_messages_arrive_whole_however_the_stream_is_cut(
-    sent: list[Message], packet_bytes: int, piece: int
+    sent: list[MctpMessage], packet_bytes: int, piece: int
 ) -> None:
     stream = b"".join(encode(message, packet_bytes) for message in sent)
     assembler = Assembler()
@@ -44,12 +44,12 @@ def test_packets_of_two_tags_may_be_mixed() -> None:
 
 def test_the_longest_message_passes_and_one_byte_more_does_not() -> None:
     body = bytes(mctp.MESSAGE_BYTES - 1)
-    (found,) = Assembler().feed(encode(Message(MessageType.FM_API, body)))
+    (found,) = Assembler().feed(encode(MctpMessage(MessageType.FM_API, body)))
     assert found.body == body
     with pytest.raises(ValueError, match="at most"):
-        encode(Message(MessageType.FM_API, body + b"x"))
+        encode(MctpMessage(MessageType.FM_API, body + b"x"))
     with pytest.raises(ValueError, match="tag 8"):
-        encode(Message(MessageType.FM_API, b"", 8))
+        encode(MctpMessage(MessageType.FM_API, b"", 8))
     stream = b""
     for number in range(17):
         first = 0x80 if number == 0 else 0

@@ -19,7 +19,7 @@ from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.cxl.fm.server.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, SET_POLICY
 from nupa.cxl.function.cci import Code, Command, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
-from nupa.cxl.media.extents import Region
+from nupa.cxl.media.extents import DcRegion
 from nupa.cxl.media.media import anonymous
 from tests.unit.cxl.rack import STEP, Rack
 
@@ -61,7 +61,7 @@ class Site:
 
     def __init__(self) -> None:
         self.rack = Rack()
-        regions = [Region(STEP, STEP, sanitize=True), Region(2 * STEP, STEP, shareable=True)]
+        regions = [DcRegion(STEP, STEP, sanitize=True), DcRegion(2 * STEP, STEP, shareable=True)]
         self.capacity = DynamicCapacity(anonymous(3 * STEP), regions, hosts=4, extents_max=20)
         self.rack.mld.dynamic = self.capacity
         self.fm = FabricManager.of(Manager(self.rack.switch))
@@ -310,7 +310,9 @@ def test_a_release_names_all_of_a_tag_or_extents_that_the_host_has() -> None:
     tag, half = UUID(int=6), STEP // 2
 
     def code(flags: int, size: int, tag: UUID, *extents: tuple[int, int]) -> Code:
-        head = dcd.Change(0, flags, 0xFF, size, tag.bytes, len(extents))  # byte 3 is reserved
+        head = dcd.ChangeRequest(
+            0, flags, 0xFF, size, tag.bytes, len(extents)
+        )  # byte 3 is reserved
         rows = (dcd.ExtentRecord(dpa, length, bytes(16), 0) for dpa, length in extents)
         payload = dcd.CHANGE.pack(head) + b"".join(map(dcd.EXTENT.pack, rows))
         try:

@@ -14,7 +14,7 @@ import pytest
 import nupa.fabric
 from nupa.base.errors import LocalError, RemoteError
 from nupa.cxl.fm.client.fabric_manager import FabricManager
-from nupa.cxl.fm.mctp import Message, MessageType, encode
+from nupa.cxl.fm.mctp import MctpMessage, MessageType, encode
 from nupa.cxl.fm.messages import Cci, Opcode
 from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.fm.server.server import Server, path_of
@@ -101,22 +101,24 @@ def test_another_user_is_not_heard(folder: Path, rack: Rack) -> None:
 
 def test_what_is_no_message_ends_its_line_and_no_other(server: Server) -> None:
     with FabricManager.open("a") as fm:
-        response = encode(Message(MessageType.FM_API, Cci(1, response=True).pack()))
-        short = encode(Message(MessageType.FM_API, b"short"))
+        response = encode(MctpMessage(MessageType.FM_API, Cci(1, response=True).pack()))
+        short = encode(MctpMessage(MessageType.FM_API, b"short"))
         for wrong in (b"\xff" * 64, response, short, b"\0\0"):
             with raw(server) as sock:
                 sock.sendall(wrong)
                 assert sock.recv(1) == b""
         with raw(server) as half:
-            half.sendall(encode(Message(MessageType.FM_API, Cci(1).pack()))[:5])
+            half.sendall(encode(MctpMessage(MessageType.FM_API, Cci(1).pack()))[:5])
             assert fm.switch().ports == 6
         assert fm.switch().ports == 6
 
 
 def test_many_requests_at_once_are_answered_in_their_order(server: Server) -> None:
     asked = [Cci(Opcode.IDENTIFY_SWITCH, tag=i % 256) for i in range(600)]
-    stream = b"".join(encode(Message(MessageType.FM_API, each.pack(), 1)) for each in asked)
-    one = len(encode(Message(MessageType.FM_API, asked[0].answer(Code.SUCCESS, bytes(73)).pack())))
+    stream = b"".join(encode(MctpMessage(MessageType.FM_API, each.pack(), 1)) for each in asked)
+    one = len(
+        encode(MctpMessage(MessageType.FM_API, asked[0].answer(Code.SUCCESS, bytes(73)).pack()))
+    )
     with raw(server) as sock:
         sock.sendall(stream)
         got = b""

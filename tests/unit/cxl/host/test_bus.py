@@ -13,7 +13,7 @@ from nupa.base.errors import LocalError
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.interleave import Interleave
 from nupa.cxl.host.bus import Bus, Counters, MemoryAccessError, Status
-from nupa.cxl.host.decode import Window
+from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.switch.switch import Switch
 from nupa.cxl.switch.vppb import Vppb
 from tests.unit.cxl.host_model import BASE, DEVICE_BYTES, STEP, Host, commit, decommit
@@ -22,8 +22,8 @@ SIZE = 8 * STEP
 XOR = (1 << 8 | 1 << 11 | 1 << 17 | 1 << 25,)
 
 
-def window(*maps: int, size: int = SIZE) -> Window:
-    return Window(BASE, size, (10, 11), Interleave(2, 256, maps))
+def window(*maps: int, size: int = SIZE) -> FixedWindow:
+    return FixedWindow(BASE, size, (10, 11), Interleave(2, 256, maps))
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_c_finds_what_the_map_of_the_model_finds(host: Host) -> None:
     assert host.ups[2].decoders
     assert commit(host.ups[2].decoders, 1, BASE + SIZE, STEP, Interleave(), (2,))
     assert commit(host.devices[5].decoders, 1, BASE + SIZE, STEP, Interleave())
-    host.windows = [window(), Window(BASE + SIZE, 2 * STEP, (11,))]
+    host.windows = [window(), FixedWindow(BASE + SIZE, 2 * STEP, (11,))]
     random = Random(3)
     with host.bus() as bus:
         edges = [edge + i for edge in (BASE, BASE + SIZE, BASE + SIZE + STEP) for i in (-1, 0, 1)]
@@ -197,7 +197,7 @@ def test_a_device_that_is_pulled_out_is_gone_at_once_and_may_come_back(host: Hos
 
 
 def test_what_a_manager_binds_is_decoded_and_what_it_unbinds_is_not() -> None:
-    host = Host([Window(BASE, STEP, (10,))])
+    host = Host([FixedWindow(BASE, STEP, (10,))])
     host.roots[0].detach()
     switch, device = Switch(hosts=1, downstream=1, vppbs=2), Type3(STEP)
     switch.connect(0, host.roots[0])
@@ -225,9 +225,9 @@ def test_a_window_that_cannot_be_is_refused(host: Host) -> None:
         (BASE, STEP, (10, 11), "as many targets"),
     ):
         with pytest.raises(ValueError, match=why):
-            Window(base, size, targets)
+            FixedWindow(base, size, targets)
     with pytest.raises(ValueError, match="overlap"):
-        Bus(host.root, [window(), Window(BASE + STEP, STEP, (10,))])
+        Bus(host.root, [window(), FixedWindow(BASE + STEP, STEP, (10,))])
 
 
 def test_a_bus_of_too_few_devices_or_ports_and_a_closed_one_say_so(host: Host) -> None:

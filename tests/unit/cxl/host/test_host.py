@@ -12,9 +12,9 @@ from nupa.base.errors import LocalError
 from nupa.cxl.function.interleave import Interleave
 from nupa.cxl.function.port import root_port
 from nupa.cxl.host.bus import MemoryAccessError
-from nupa.cxl.host.decode import Window
+from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.host.enumerate import Walk
-from nupa.cxl.host.host import Host, Region, RegionError
+from nupa.cxl.host.host import CxlRegion, Host, RegionError
 from nupa.cxl.host.root import HostBridge, RootComplex
 from nupa.cxl.registers.pcie_tables import PortType
 from tests.unit.cxl.host_model import BASE, STEP
@@ -22,8 +22,8 @@ from tests.unit.cxl.host_model import Host as Machine
 
 PAIR = 1 << 40
 WINDOWS = [
-    Window(BASE, 32 * STEP, (10,)),
-    Window(PAIR, 32 * STEP, (10, 11), Interleave(2, 1024)),
+    FixedWindow(BASE, 32 * STEP, (10,)),
+    FixedWindow(PAIR, 32 * STEP, (10, 11), Interleave(2, 1024)),
 ]
 #: Bit 0 of the bridge's number by address bits 10, 13 and 20.
 XOR = Interleave(2, 1024, (1 << 10 | 1 << 13 | 1 << 20,))
@@ -34,11 +34,11 @@ def machine() -> Machine:
     return Machine(WINDOWS)
 
 
-def host_of(machine: Machine, windows: Sequence[Window] = WINDOWS) -> Host:
+def host_of(machine: Machine, windows: Sequence[FixedWindow] = WINDOWS) -> Host:
     return Host(machine.root, windows, memory=machine.memory.__getitem__)
 
 
-def make(host: Host, numbers: Sequence[int], *, size: int = 0, granularity: int = 256) -> Region:
+def make(host: Host, numbers: Sequence[int], *, size: int = 0, granularity: int = 256) -> CxlRegion:
     devices = [host.devices[number] for number in numbers]
     return host.create_region(devices, size=size, granularity=granularity)
 
@@ -84,9 +84,9 @@ def test_regions_of_1_2_4_and_8_ways_are_dealt_to_their_devices(
 ) -> None:
     crosses = {number // 4 for number in numbers} == {0, 1}
     if crosses and numbers[0] // 4:  # its first turn is bridge 11's
-        windows = [Window(PAIR, 32 * STEP, (11, 10), XOR if xor else Interleave(2, 1024))]
+        windows = [FixedWindow(PAIR, 32 * STEP, (11, 10), XOR if xor else Interleave(2, 1024))]
     elif crosses:
-        windows = [Window(PAIR, 32 * STEP, (10, 11), XOR if xor else Interleave(2, 1024))]
+        windows = [FixedWindow(PAIR, 32 * STEP, (10, 11), XOR if xor else Interleave(2, 1024))]
     else:
         windows = WINDOWS
     machine, ways = Machine(windows), len(numbers)

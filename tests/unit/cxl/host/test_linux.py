@@ -12,8 +12,8 @@ from functools import partial
 
 import pytest
 
-from nupa.cxl.host.decode import Window
-from nupa.cxl.host.enumerate import Found
+from nupa.cxl.host.decode import FixedWindow
+from nupa.cxl.host.enumerate import FoundFunction
 from nupa.cxl.host.host import Host
 from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.registers import component, device_tables
@@ -205,7 +205,7 @@ def block_base(tree: Tree, found: Walk, place: str) -> int:
         return BRIDGE_BASE
     bus, device, function = (int(part, 16) for part in re.split("[:.]", place)[1:])
     read = partial(tree.root.config_read, Bdf(bus, device, function))
-    where = next(each for each in dvsec.locations(read) if each.block is dvsec.Block.COMPONENT)
+    where = next(each for each in dvsec.locations(read) if each.block is dvsec.BlockId.COMPONENT)
     return found.bars[Bdf(bus, device, function)][where.bar][0] + where.offset
 
 
@@ -291,7 +291,7 @@ def test_our_decoders_hold_what_the_guests_do_once_the_region_is_made() -> None:
 def test_our_host_programs_decoders_as_linux_does() -> None:
     """The same window and the same device: a region ends in the same registers."""
     tree, said = Tree(), sysfs("after", "decoder0.0")
-    window = Window(int(said["start"], 16), int(said["size"], 16), (int(said["target_list"]),))
+    window = FixedWindow(int(said["start"], 16), int(said["size"], 16), (int(said["target_list"]),))
     with Host(tree.root, [window]) as host:
         region = host.create_region(host.devices)
         wanted = sysfs("after", "region0")
@@ -308,7 +308,7 @@ def test_our_host_programs_decoders_as_linux_does() -> None:
         assert region.read(0x123C, 4) == b"root"
 
 
-def ports_below(functions: list[Found], above: str) -> dict[str, dict[str, str]]:
+def ports_below(functions: list[FoundFunction], above: str) -> dict[str, dict[str, str]]:
     """What sysfs calls ports: whoever has decoders, and by number what is right below it."""
     found: dict[str, dict[str, str]] = {}
     for each in functions:
@@ -325,7 +325,7 @@ def ports_below(functions: list[Found], above: str) -> dict[str, dict[str, str]]
 def test_ports_and_regions_of_sysfs_are_those_that_our_host_finds() -> None:
     """port1 and port2 with their dports, the endpoint below them, and region0 on it."""
     tree, said = Tree(), sysfs("after", "decoder0.0")
-    window = Window(int(said["start"], 16), int(said["size"], 16), (int(said["target_list"]),))
+    window = FixedWindow(int(said["start"], 16), int(said["size"], 16), (int(said["target_list"]),))
     with Host(tree.root, [window]) as host:
         linux = {}
         for name in ("port1", "port2"):

@@ -12,7 +12,7 @@ import pytest
 
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.port import downstream_port, root_port, upstream_port
-from nupa.cxl.host.decode import Window
+from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.host.host import Host
 from nupa.cxl.host.root import HostBridge, RootComplex
 from nupa.cxl.registers import component_tables as tables
@@ -61,7 +61,7 @@ def test_our_host_programs_each_decoder_as_linux_does(name: str) -> None:
     asked = CAPTURE["regions"][name]
     sysfs = asked["sysfs"]
     said = sysfs["decoder0.0"]
-    window = Window(int(said["start"], 16), int(said["size"], 16), (int(said["target_list"]),))
+    window = FixedWindow(int(said["start"], 16), int(said["size"], 16), (int(said["target_list"]),))
     wide = Wide()
     with Host(wide.root, [window]) as host:
         devices = {f"0000:{each.name}": each for each in host.devices}

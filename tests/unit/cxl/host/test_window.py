@@ -11,13 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from nupa.cxl.cache.coherence import Filter
+from nupa.cxl.cache.coherence import SnoopFilter
 from nupa.cxl.device.expander import Expander
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.function.interleave import Interleave
 from nupa.cxl.host.bus import MemoryAccessError
-from nupa.cxl.host.decode import Window as Cfmws
-from nupa.cxl.host.host import Host, Region
+from nupa.cxl.host.decode import FixedWindow as Cfmws
+from nupa.cxl.host.host import CxlRegion, Host
 from nupa.cxl.media.dcd import Policy
 from nupa.cxl.media.parts import PartedMedia, SparseFile
 from nupa.cxl.media.pool_store import PoolStore
@@ -39,7 +39,7 @@ def site() -> Iterator[Site]:
         yield site
 
 
-def region_of(host: Host, ways: int, granularity: int) -> Region:
+def region_of(host: Host, ways: int, granularity: int) -> CxlRegion:
     return host.create_region(host.devices[:ways], granularity=granularity)
 
 
@@ -234,7 +234,7 @@ def test_memory_that_hosts_cache_is_not_mapped_past_its_snoop_filter(site: Site)
     region = region_of(host, 2, PAGE)
     device = site.devices[2]
     assert isinstance(device, Expander)
-    Filter(host.bus.media(device.function).parts[0].memory)
+    SnoopFilter(host.bus.media(device.function).parts[0].memory)
     with pytest.raises(LocalError, match="has a snoop filter"):
         host.map(region, 0, 2 * PAGE)
 

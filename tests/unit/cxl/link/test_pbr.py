@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from nupa.cxl.switch.pbr import PIDS, PORTS, At, PbrError, PbrFabric
+from nupa.cxl.switch.pbr import PIDS, PORTS, PbrError, PbrFabric, SwitchPort
 
 
 def ring(size: int) -> PbrFabric:
@@ -16,23 +16,29 @@ def ring(size: int) -> PbrFabric:
     for number in range(size):
         fabric.add_switch(f"s{number}", 4)
     for number in range(size):
-        fabric.link(At(f"s{number}", 0), At(f"s{(number + 1) % size}", 1))
+        fabric.link(SwitchPort(f"s{number}", 0), SwitchPort(f"s{(number + 1) % size}", 1))
     for number in range(size):
-        assert fabric.assign(At(f"s{number}", 2)) == number
+        assert fabric.assign(SwitchPort(f"s{number}", 2)) == number
     return fabric
 
 
 def test_a_message_takes_the_shortest_way_and_another_once_a_link_is_down() -> None:
     fabric = ring(5)
-    assert fabric.route(0, 1) == [At("s0", 0), At("s1", 2)]
-    assert fabric.route(0, 0) == [At("s0", 2)]
-    fabric.set_link(At("s1", 1), False)
-    around = [At("s0", 1), At("s4", 1), At("s3", 1), At("s2", 1), At("s1", 2)]
+    assert fabric.route(0, 1) == [SwitchPort("s0", 0), SwitchPort("s1", 2)]
+    assert fabric.route(0, 0) == [SwitchPort("s0", 2)]
+    fabric.set_link(SwitchPort("s1", 1), False)
+    around = [
+        SwitchPort("s0", 1),
+        SwitchPort("s4", 1),
+        SwitchPort("s3", 1),
+        SwitchPort("s2", 1),
+        SwitchPort("s1", 2),
+    ]
     assert fabric.route(0, 1) == around
-    fabric.set_link(At("s3", 0), False)
+    fabric.set_link(SwitchPort("s3", 0), False)
     with pytest.raises(PbrError, match="no way"):
         fabric.route(0, 2)
-    fabric.set_link(At("s0", 0), True)
+    fabric.set_link(SwitchPort("s0", 0), True)
     assert len(fabric.route(0, 1)) == 2
     assert fabric.table("s0")[1] == 0
 
@@ -42,8 +48,8 @@ def test_there_are_4096_pids_and_not_one_more() -> None:
     for number in range(PIDS // PORTS + 1):
         fabric.add_switch(f"s{number}", PORTS)
     for number in range(PIDS):
-        fabric.assign(At(f"s{number // PORTS}", number % PORTS), number)
-    free = At(f"s{PIDS // PORTS}", 0)
+        fabric.assign(SwitchPort(f"s{number // PORTS}", number % PORTS), number)
+    free = SwitchPort(f"s{PIDS // PORTS}", 0)
     with pytest.raises(PbrError, match="no more than 4096"):
         fabric.assign(free)
     fabric.withdraw(7)
@@ -58,15 +64,21 @@ def test_what_is_not_there_or_in_use_is_refused() -> None:
     for name, ports in (("s0", 4), ("x", PORTS + 1), ("x", 0)):
         with pytest.raises(PbrError, match="a new name"):
             fabric.add_switch(name, ports)
-    for at in (At("s0", 0), At("s0", 2), At("s0", 4), At("s0", -1), At("s9", 0)):
+    for at in (
+        SwitchPort("s0", 0),
+        SwitchPort("s0", 2),
+        SwitchPort("s0", 4),
+        SwitchPort("s0", -1),
+        SwitchPort("s9", 0),
+    ):
         with pytest.raises(PbrError):
             fabric.assign(at)
         with pytest.raises(PbrError):
-            fabric.link(at, At("s1", 3))
+            fabric.link(at, SwitchPort("s1", 3))
     with pytest.raises(PbrError, match="itself"):
-        fabric.link(At("s1", 3), At("s1", 3))
+        fabric.link(SwitchPort("s1", 3), SwitchPort("s1", 3))
     with pytest.raises(PbrError, match="no link"):
-        fabric.set_link(At("s1", 3), False)
+        fabric.set_link(SwitchPort("s1", 3), False)
     with pytest.raises(PbrError, match="no switch"):
         fabric.table("s9")
     for call in (lambda: fabric.withdraw(3), lambda: fabric.route(0, 3)):
@@ -85,10 +97,10 @@ def test_every_route_ends_at_its_destination_or_there_is_no_way(
     fabric = PbrFabric()
     for number in range(6):
         fabric.add_switch(f"s{number}", 26)
-        fabric.assign(At(f"s{number}", 0))
+        fabric.assign(SwitchPort(f"s{number}", 0))
     ends = []
     for i, (one, other) in enumerate(links):
-        ends.append((At(f"s{one}", 1 + 2 * i), At(f"s{other}", 2 + 2 * i)))
+        ends.append((SwitchPort(f"s{one}", 1 + 2 * i), SwitchPort(f"s{other}", 2 + 2 * i)))
         fabric.link(*ends[-1])
     for number in down:
         if number < len(ends):
@@ -105,7 +117,7 @@ def test_every_route_ends_at_its_destination_or_there_is_no_way(
         for destination in range(6):
             if destination in reached[source]:
                 way = fabric.route(source, destination)
-                assert way[-1] == At(f"s{destination}", 0)
+                assert way[-1] == SwitchPort(f"s{destination}", 0)
                 assert len({at.switch for at in way}) == len(way)
             else:
                 with pytest.raises(PbrError, match="no way"):

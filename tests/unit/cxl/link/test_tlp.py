@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from nupa.base.errors import RemoteError
-from nupa.cxl.host.decode import Window, below
+from nupa.cxl.host.decode import FixedWindow, below
 from nupa.cxl.host.host import Host
 from nupa.cxl.host.tlp_root import TlpHop, TlpRoot
 from nupa.cxl.link.bdf import Bdf
@@ -32,7 +32,7 @@ TLPS = [
     ("Cpl", Completion(completer=WHERE, status=CplStatus.UNSUPPORTED_REQUEST, requester=WHO)),
     ("CplD", Completion(completer=WHERE, data=b"data", byte_count=3, lower_address=0x41, tag=77)),
 ]
-WINDOW = Window(BASE, 8 * STEP, (10,))
+WINDOW = FixedWindow(BASE, 8 * STEP, (10,))
 
 
 @pytest.mark.parametrize(("name", "tlp"), TLPS)

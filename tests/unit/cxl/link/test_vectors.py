@@ -14,7 +14,7 @@ from nupa.cxl.fm.mctp import Assembler, encode
 from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.cxl.media import events
 from nupa.cxl.media.dcd import DynamicCapacity
-from nupa.cxl.media.extents import Region
+from nupa.cxl.media.extents import DcRegion
 from nupa.cxl.media.media import anonymous
 from tests.unit.cxl.driver import Driver
 from tests.unit.cxl.rack import STEP, Rack
@@ -26,8 +26,8 @@ TIME_NS = 0x0102030405060708
 
 
 def capacity() -> DynamicCapacity:
-    second = Region(2 * STEP, STEP, dsmad_handle=1, shareable=True)
-    regions = [Region(STEP, STEP, sanitize=True), second]
+    second = DcRegion(2 * STEP, STEP, dsmad_handle=1, shareable=True)
+    regions = [DcRegion(STEP, STEP, sanitize=True), second]
     return DynamicCapacity(anonymous(3 * STEP), regions, hosts=4, extents_max=20)
 
 
@@ -209,7 +209,7 @@ RECORDS = [
         events.general_media(
             0x1240,
             descriptor=events.Descriptor.THRESHOLD,
-            media=events.Media.DATA_PATH,
+            media=events.MediaEventType.DATA_PATH,
             transaction=events.Transaction.SCRUB,
             channel=3,
             device=0x030201,
@@ -226,7 +226,7 @@ RECORDS = [
     pytest.param(
         events.dram(
             0x1240,
-            media=events.DramMedia.SCRUB_ECC,
+            media=events.DramEventType.SCRUB_ECC,
             transaction=events.Transaction.HOST_READ,
             rank=1,
             nibbles=0x030201,
@@ -261,7 +261,7 @@ RECORDS = [
 
 @pytest.mark.parametrize(("event", "log", "text"), RECORDS)
 def test_an_event_record_is_as_linux_reads_it(
-    event: events.Event, log: events.Log, text: str
+    event: events.EventRecord, log: events.Log, text: str
 ) -> None:
     assert event.packed(log).hex() == data(text).hex()
     assert len(data(text)) == 128

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from nupa.cxl.registers import component, device_tables
 from nupa.cxl.registers import component_tables as tables
 from nupa.cxl.registers.block import AccessError, Registers
-from nupa.cxl.registers.component import CACHEMEM_AT, Component
-from nupa.cxl.registers.device_tables import Device
+from nupa.cxl.registers.component import CACHEMEM_AT, ComponentRegisters
+from nupa.cxl.registers.device_tables import DeviceRegisters
 from nupa.cxl.registers.space import Space
 
 EVERY = (
@@ -27,7 +27,7 @@ EVERY = (
 
 
 def test_software_finds_each_capability_where_the_list_says() -> None:
-    block = Component(EVERY)
+    block = ComponentRegisters(EVERY)
     found = component.find_capabilities(block.read)
     assert [each.number for each in found] == [capability.number for capability in EVERY]
     for each, capability in zip(found, EVERY, strict=True):
@@ -53,7 +53,7 @@ def test_empty_entries_of_the_list_are_passed_over() -> None:
 
 def test_too_many_decoders_for_one_block_are_refused() -> None:
     with pytest.raises(ValueError, match="no room"):
-        Component(tables.hdm(32)._replace(name=f"hdm{i}") for i in range(4))
+        ComponentRegisters(tables.hdm(32)._replace(name=f"hdm{i}") for i in range(4))
 
 
 @pytest.mark.parametrize("decoders", tables.DECODER_COUNTS)
@@ -115,7 +115,7 @@ def test_a_device_has_a_skip_in_place_of_targets() -> None:
 
 def test_component_registers_take_no_partial_access() -> None:
     with pytest.raises(AccessError, match="4, 8 bytes"):
-        Component(EVERY).read(CACHEMEM_AT, 2)
+        ComponentRegisters(EVERY).read(CACHEMEM_AT, 2)
 
 
 @settings(max_examples=40)
@@ -125,8 +125,8 @@ def test_component_registers_take_no_partial_access() -> None:
 )
 def test_no_write_changes_where_capabilities_are(size: int, writes: list[tuple[int, int]]) -> None:
     for space, find, base in (
-        (Component(EVERY), component.find_capabilities, CACHEMEM_AT),
-        (Device(), device_tables.find_capabilities, 0),
+        (ComponentRegisters(EVERY), component.find_capabilities, CACHEMEM_AT),
+        (DeviceRegisters(), device_tables.find_capabilities, 0),
     ):
         before, found = space.dump(), find(space.read)
         for at, value in writes:
@@ -140,25 +140,25 @@ def test_no_write_changes_where_capabilities_are(size: int, writes: list[tuple[i
 
 
 def test_every_field_has_its_section() -> None:
-    spaces: tuple[Space, ...] = (Component(EVERY), Device())
+    spaces: tuple[Space, ...] = (ComponentRegisters(EVERY), DeviceRegisters())
     for space in spaces:
         for block in space:
             assert all(row.section.startswith("8.2.") for row in space[block].fields.values())
 
 
 def test_software_finds_status_mailbox_and_memory_of_a_device() -> None:
-    device = Device(payload_shift=9)
+    device = DeviceRegisters(payload_shift=9)
     assert device_tables.find_capabilities(device.read) == [
         (device_tables.DEVICE_STATUS, 2, 0x80, 8),
         (device_tables.PRIMARY_MAILBOX, 1, 0x88, 0x20 + 512),
         (device_tables.MEMORY_DEVICE, 1, 0x88 + 0x20 + 512, 8),
     ]
     with pytest.raises(ValueError, match="256 B to 1 MiB"):
-        Device(payload_shift=21)
+        DeviceRegisters(payload_shift=21)
 
 
 def test_a_mailbox_is_written_and_read_in_pieces_of_any_size() -> None:
-    device = Device()
+    device = DeviceRegisters()
     payload = bytes(range(256)) * 8
     at = device.offset_of("mailbox") + device_tables.MAILBOX_HEADER_BYTES
     for i, size in enumerate([1, 2, 4, 8] * 64):

@@ -15,7 +15,7 @@ from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function import doe
 from nupa.cxl.function.port import upstream_port
 from nupa.cxl.media import cdat
-from nupa.cxl.media.cdat import Cdat, CdatError, Data, Dslbis, Dsmas, Pair, Sslbis
+from nupa.cxl.media.cdat import Cdat, CdatError, DataType, Dslbis, Dsmas, Sslbis, SslbisEntry
 from nupa.cxl.media.performance import (
     MediaSpeed,
     Range,
@@ -206,9 +206,9 @@ def test_the_slower_link_of_a_path_says_what_it_carries() -> None:
     assert isinstance(latency, Sslbis)
     assert isinstance(bandwidth, Sslbis)
     assert bandwidth.pairs == (
-        Pair(0x100, 0, bandwidth_mbps(wide)),
-        Pair(0x100, 5, bandwidth_mbps(narrow)),
-        Pair(0, 5, bandwidth_mbps(narrow)),
+        SslbisEntry(0x100, 0, bandwidth_mbps(wide)),
+        SslbisEntry(0x100, 5, bandwidth_mbps(narrow)),
+        SslbisEntry(0, 5, bandwidth_mbps(narrow)),
     )
     assert latency.pairs[1].value == 1000 + latency_ps(wide) + latency_ps(narrow)
     with pytest.raises(ValueError, match="downstream"):
@@ -218,7 +218,7 @@ def test_the_slower_link_of_a_path_says_what_it_carries() -> None:
 def test_memory_is_no_faster_than_its_link() -> None:
     items = device_cdat([Range(0, 1 << 30, cache_bytes=1 << 20)], Link(1)).structures
     found = {x.data: x.base * x.entries[0] for x in items if isinstance(x, Dslbis)}
-    assert found[Data.READ_BANDWIDTH] == bandwidth_mbps(Link(1))
+    assert found[DataType.READ_BANDWIDTH] == bandwidth_mbps(Link(1))
     assert [cdat.TYPES[type(item)] for item in items] == [0, 1, 1, 1, 1, 2, 4]
 
 

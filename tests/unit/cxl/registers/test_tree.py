@@ -58,7 +58,7 @@ def test_each_register_block_is_where_the_locator_says() -> None:
             def read(offset: int, size: int, base: int = base) -> int:
                 return tree.root.read(base + offset, size)
 
-            if location.block is dvsec.Block.COMPONENT:
+            if location.block is dvsec.BlockId.COMPONENT:
                 assert component.find_capabilities(read)[0].number == 2  # RAS
             else:
                 assert len(device_tables.find_capabilities(read)) == 3
@@ -205,7 +205,7 @@ EVERY = (
     dvsec.gpf_port(),
     dvsec.gpf_device(base=5, scale=3, power_mw=70),
     dvsec.flex_bus("mem", "cache", "pbr"),
-    dvsec.register_locator([dvsec.Location(dvsec.Block.PERFORMANCE, 2, 0x1_0002_0000)]),
+    dvsec.register_locator([dvsec.Location(dvsec.BlockId.PERFORMANCE, 2, 0x1_0002_0000)]),
     dvsec.mld(16),
 )
 
@@ -226,7 +226,7 @@ def test_each_dvsec_says_what_it_is() -> None:
         (8, 0, 0x14),
         (9, 0, 0x10),
     ]
-    assert dvsec.locations(config.read) == [(dvsec.Block.PERFORMANCE, 2, 0x1_0002_0000)]
+    assert dvsec.locations(config.read) == [(dvsec.BlockId.PERFORMANCE, 2, 0x1_0002_0000)]
     assert [config["non_cxl_map"][f"map{i}"] for i in range(3)] == [2, 1, 0]
 
 
@@ -239,7 +239,7 @@ def test_a_dvsec_of_another_vendor_is_not_taken_for_cxls() -> None:
 
 def test_what_cannot_be_said_is_refused() -> None:
     with pytest.raises(ValueError, match="64 KiB"):
-        dvsec.register_locator([dvsec.Location(dvsec.Block.DEVICE, 0, 0x1000)])
+        dvsec.register_locator([dvsec.Location(dvsec.BlockId.DEVICE, 0, 0x1000)])
     with pytest.raises(ValueError, match="no 'warp'"):
         dvsec.flex_bus("warp")
 

@@ -16,7 +16,7 @@ from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.registers.config import walk
 from nupa.cxl.registers.pcie_tables import PCIE_ID
 from nupa.cxl.site.fabric_switch import FabricSite
-from nupa.cxl.switch.pbr import At
+from nupa.cxl.switch.pbr import SwitchPort
 from nupa.fabric import Fabric, FabricManager
 from nupa.fabric.wiring import topology_of
 from nupa.topology.file import load
@@ -208,7 +208,7 @@ def test_a_trunk_takes_what_lies_behind_it_whoever_takes_it_down() -> None:
         beyond = hosts[0].map(hosts[0].create_region([hosts[0].devices[1]]))
         assert site.stack
         with site.lock:
-            site.stack.set_link(At("far", 2), False)
+            site.stack.set_link(SwitchPort("far", 2), False)
         assert beyond.revoked
         assert {port.name for port in fabric.ports if port.state != "ACTIVE"} == {"near/2", "far/2"}
 

@@ -15,8 +15,8 @@ from nupa.cxl.device.mld import Mld, MldError
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.function.cci import CommandError
 from nupa.cxl.host.bus import MemoryAccessError, Status
-from nupa.cxl.host.host import Host, MemoryDevice, RegionError
-from nupa.cxl.media.cdat import LAST_ENTRY, Data, Sslbis
+from nupa.cxl.host.host import CxlMemdev, Host, RegionError
+from nupa.cxl.media.cdat import LAST_ENTRY, DataType, Sslbis
 from nupa.cxl.media.dcd import Policy
 from nupa.cxl.media.parts import Memory
 from nupa.cxl.registers.config import walk_extended
@@ -52,7 +52,7 @@ def status_of(call: object, *args: object) -> Status:
     return failed.value.status
 
 
-def logical(site: Site, fm: FabricManager, host: int, ld: int, steps: int = 0) -> MemoryDevice:
+def logical(site: Site, fm: FabricManager, host: int, ld: int, steps: int = 0) -> CxlMemdev:
     """LD *ld* of the MLD, as its host has it once it is bound."""
     if steps:
         site.switch.allocate(4, ld, [steps])
@@ -254,8 +254,8 @@ def test_tables_of_speed_follow_the_links_of_what_is_bound() -> None:
             {x.data: x.base * x.pairs[0].value for x in table.structures if isinstance(x, Sslbis)}
             for table in (before, after)
         ]
-        assert found[1][Data.ACCESS_LATENCY] > found[0][Data.ACCESS_LATENCY]
-        assert found[1][Data.ACCESS_BANDWIDTH] < found[0][Data.ACCESS_BANDWIDTH]
+        assert found[1][DataType.ACCESS_LATENCY] > found[0][DataType.ACCESS_LATENCY]
+        assert found[1][DataType.ACCESS_BANDWIDTH] < found[0][DataType.ACCESS_BANDWIDTH]
         doe = site.switch.vcs(0).upstream.config["doe"]
         for dword in (0x1E98 | 2 << 16, 3, 0):
             doe.write(0x10, 4, dword)
@@ -263,7 +263,7 @@ def test_tables_of_speed_follow_the_links_of_what_is_bound() -> None:
         assert doe["status.object_ready"] == 1
 
 
-def table_of(host: Host, device: MemoryDevice) -> list[tuple[int, bytes]]:
+def table_of(host: Host, device: CxlMemdev) -> list[tuple[int, bytes]]:
     """Type and bytes of each entry of a device's CDAT, by its DOE mailbox (CXL 3.1 8.1.11)."""
     read = partial(host.root.config_read, device.function.bdf)
     write = partial(host.root.config_write, device.function.bdf)

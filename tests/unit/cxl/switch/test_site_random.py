@@ -14,7 +14,7 @@ from nupa.base.errors import LocalError
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.function.cci import CommandError
 from nupa.cxl.host.bus import MemoryAccessError
-from nupa.cxl.host.host import Region
+from nupa.cxl.host.host import CxlRegion
 from nupa.cxl.media.dcd import Policy
 from nupa.cxl.registers.pcie_tables import PortType
 from nupa.cxl.site.site import Site
@@ -128,7 +128,7 @@ class Play:
                         region.read(0, 64)
 
 
-def spots_of(region: Region) -> list[tuple[Region, int, tuple[int, int]]]:
+def spots_of(region: CxlRegion) -> list[tuple[CxlRegion, int, tuple[int, int]]]:
     """The first line of each extent, and which line of which memory that is."""
     found = []
     for at, _ in [] if region.lost else region.extents:

@@ -9,11 +9,11 @@ import pytest
 
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.host.bus import MemoryAccessError, Status
-from nupa.cxl.host.host import Region
-from nupa.cxl.media.cdat import Data, Sslbis
+from nupa.cxl.host.host import CxlRegion
+from nupa.cxl.media.cdat import DataType, Sslbis
 from nupa.cxl.media.performance import SWITCH_PS
 from nupa.cxl.site.site import Site
-from nupa.cxl.switch.pbr import PIDS, At, PbrError
+from nupa.cxl.switch.pbr import PIDS, PbrError, SwitchPort
 from nupa.cxl.switch.stack import Stack
 from nupa.topology.topology import Host, Switch, Topology, Trunk
 from tests.unit.cxl.witness import Witness
@@ -46,7 +46,7 @@ def stack_of(site: Site) -> Stack:
     return site.stack
 
 
-def region_of(site: Site, host: int, port: int) -> Region:
+def region_of(site: Site, host: int, port: int) -> CxlRegion:
     site.bind(host, 0, port)
     return site.host(host).create_region(site.host(host).devices)
 
@@ -77,7 +77,7 @@ def test_a_broken_link_is_a_lost_device_and_only_for_whom_it_is_on_the_way(line:
     stack = stack_of(line)
     far, near = region_of(line, 0, 5), region_of(line, 1, 3)
     with Witness(near) as witness:
-        stack.set_link(At("s1", 3), False)
+        stack.set_link(SwitchPort("s1", 3), False)
         with pytest.raises(MemoryAccessError) as failed:
             far.read(0, 64)
         assert failed.value.status is Status.LINK_DOWN
@@ -86,7 +86,7 @@ def test_a_broken_link_is_a_lost_device_and_only_for_whom_it_is_on_the_way(line:
         witness.goes_on()
         with pytest.raises(PbrError, match="no way"):
             stack.passage(0, 5)
-        stack.set_link(At("s2", 2), True)
+        stack.set_link(SwitchPort("s2", 2), True)
         again = line.host(0).create_region(line.host(0).devices)
         again.write(0, b"back")
         assert again.read(0, 4) == b"back"
@@ -97,7 +97,7 @@ def test_where_another_way_leads_requests_take_it_and_nothing_is_lost() -> None:
         stack, region = stack_of(site), region_of(site, 0, 5)
         direct = [port.name for port in stack.passage(0, 5).ports]
         with Witness(region) as witness:
-            stack.set_link(At("s0", int(direct[0][-1])), False)
+            stack.set_link(SwitchPort("s0", int(direct[0][-1])), False)
             witness.goes_on()
             way = stack.passage(0, 5)
             assert {port.name[:2] for port in way.ports} == {"s0", "s1", "s2"}
@@ -111,7 +111,7 @@ def test_tables_of_speed_have_the_switches_on_the_way(line: Site) -> None:
     (latency,) = [
         each
         for each in line.speeds(0).structures
-        if isinstance(each, Sslbis) and each.data == Data.ACCESS_LATENCY
+        if isinstance(each, Sslbis) and each.data == DataType.ACCESS_LATENCY
     ]
     near, far = (pair.value * latency.base for pair in latency.pairs[:2])
     assert far - near >= 2 * SWITCH_PS
@@ -128,6 +128,6 @@ def test_a_manager_binds_over_switches_as_if_they_were_one(line: Site) -> None:
 
 def test_a_trunk_that_is_not_there_is_refused(line: Site) -> None:
     with pytest.raises(PbrError, match="no link"):
-        stack_of(line).set_link(At("s0", 1), False)
+        stack_of(line).set_link(SwitchPort("s0", 1), False)
     with pytest.raises(PbrError, match="no link"):
-        stack_of(line).fabric.peer(At("s9", 0))
+        stack_of(line).fabric.peer(SwitchPort("s9", 0))

@@ -16,7 +16,7 @@ from typing import Protocol
 from nupa.base.errors import LocalError, RemoteError
 from nupa.base.ownership import connect_own
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.mctp import Assembler, Message, encode
+from nupa.cxl.fm.mctp import Assembler, MctpMessage, encode
 from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.cxl.fm.server.server import path_of
 from nupa.cxl.fm.server.session import NOTIFICATION
@@ -29,10 +29,10 @@ _HUNG_UP = (
 )
 
 
-class Line(Protocol):
+class Transport(Protocol):
     """To one switch."""
 
-    def exchange(self, request: Message) -> Message:
+    def exchange(self, request: MctpMessage) -> MctpMessage:
         """Its answer.  RemoteError: there is none."""
 
     def wait(self, timeout_s: float | None) -> int:
@@ -41,7 +41,7 @@ class Line(Protocol):
     def close(self) -> None: ...
 
 
-def _bits(note: Message) -> tuple[int, Message]:
+def _bits(note: MctpMessage) -> tuple[int, MctpMessage]:
     """Of a notification, and what acknowledges it.  RemoteError: it is none."""
     request = messages.unpack(note.body)
     if request.response or request.opcode != NOTIFICATION or len(request.payload) != 2:
@@ -51,14 +51,14 @@ def _bits(note: Message) -> tuple[int, Message]:
     )
 
 
-class LocalLine:
+class LocalTransport:
     """To *manager*, in this process."""
 
     def __init__(self, manager: Manager) -> None:
         self._ready = Event()
         self._session = Session(manager, self._ready.set)
 
-    def exchange(self, request: Message) -> Message:
+    def exchange(self, request: MctpMessage) -> MctpMessage:
         answer = self._session.answer(request)
         assert answer is not None
         return answer
@@ -77,7 +77,7 @@ class LocalLine:
         self._session.close()
 
 
-class SocketLine:
+class SocketTransport:
     """To the server of the fabric *name*.  LocalError: nobody serves it, or it is another's."""
 
     def __init__(self, name: str) -> None:
@@ -99,7 +99,7 @@ class SocketLine:
                 error.errno or 0,
             ) from error
 
-    def exchange(self, request: Message) -> Message:
+    def exchange(self, request: MctpMessage) -> MctpMessage:
         try:
             self._sock.sendall(encode(request))
             while True:
@@ -125,7 +125,7 @@ class SocketLine:
     def close(self) -> None:
         self._sock.close()
 
-    def _receive(self) -> list[Message]:
+    def _receive(self) -> list[MctpMessage]:
         """The answers that have come; notifications are acknowledged."""
         data = self._sock.recv(_READ_BYTES)
         if not data:

@@ -17,13 +17,13 @@ from nupa.cxl.commands.firmware import Firmware
 from nupa.cxl.commands.health import Health
 from nupa.cxl.commands.logs import DeviceLogs, Timestamp
 from nupa.cxl.commands.media_commands import MediaCommands
-from nupa.cxl.commands.memory import Capacity, Memory
+from nupa.cxl.commands.memory import Capacity, MemoryCommands
 from nupa.cxl.function.mailbox import Mailbox
 from nupa.cxl.media.dcd import DynamicCapacity
 from nupa.cxl.media.events import EventLogs, Log, Transaction, general_media
 from nupa.cxl.media.media import Media
-from nupa.cxl.media.poison import PoisonList, Source
-from nupa.cxl.registers.device_tables import Device
+from nupa.cxl.media.poison import PoisonList, PoisonSource
+from nupa.cxl.registers.device_tables import DeviceRegisters
 
 EVENT_LIMITS = (64, 64, 64, 64, 64)
 _EVENT_MESSAGE, _MAILBOX_MESSAGE = 1, 2
@@ -31,7 +31,7 @@ _MEDIA_READY, _MEDIA_DISABLED = 1, 3
 _HOT_RESET = 3
 
 
-class MemoryDevice:
+class MailboxCci:
     """Behind the registers of *device*: `mailbox`, `events`, `poison`, `firmware`, `features`,
     `health`, `memory`, `logs`.  With *dynamic* it is also a host's view of dynamic capacity.
 
@@ -41,7 +41,7 @@ class MemoryDevice:
 
     def __init__(
         self,
-        device: Device,
+        device: DeviceRegisters,
         media: Media,
         *,
         capacity: Capacity | None = None,
@@ -65,7 +65,7 @@ class MemoryDevice:
         self.features = Features([patrol_scrub()], payload_bytes)
         self.health = Health(self.events.add)
         self.logs = DeviceLogs(payload_bytes)
-        self.memory = Memory(
+        self.memory = MemoryCommands(
             capacity or Capacity(media.size, media.size),
             revision=lambda: self.firmware.revision,
             event_limits=limits,
@@ -147,7 +147,7 @@ class MemoryDevice:
     def poison_read(self, dpa: int) -> None:
         """A host has read a poisoned line: the list has it, and the log of failures."""
         if dpa not in self.poison:
-            self.poison.add(dpa, Source.EXTERNAL, self.timestamp.now_ns())
+            self.poison.add(dpa, PoisonSource.EXTERNAL, self.timestamp.now_ns())
         self.events.add(Log.FAILURE, general_media(dpa, transaction=Transaction.HOST_READ))
 
     def fail(self) -> None:
