@@ -16,14 +16,15 @@ import signal
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.case import Bench, Case
 from benchmarks.cases import CASES
 from benchmarks.links import Links
 from nupa.base.progress import Progress
-from nupa.measure import chart
+from nupa.measure.report import HEADINGS, Line
+from nupa.measure.text import UNICODE, Glyphs, glyphs_for, table
 from nupa.programs.cpus import busy_cpus, load_note, pick_two
 from nupa.programs.fabric import temporary_fabric
 from nupa.programs.pair import ProgramError
@@ -32,27 +33,7 @@ from nupa.programs.perftest import PerftestError
 _ROUNDS = 5
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the report: without *error* all is there, but a case without a reference."""
-
-    what: str
-    unit: str
-    target: str
-    reference_name: str
-    measured: float | None = None
-    reference: float | None = None
-    met: bool | None = None
-    error: str = ""
-
-    @property
-    def ratio(self) -> float | None:
-        if self.measured is None or not self.reference:
-            return None
-        return self.measured / self.reference
-
-
-def measure(case: Case, bench: Bench, rounds: int) -> Row:
+def measure(case: Case, bench: Bench, rounds: int) -> Line:
     """Medians of both sides, which take turns in each round."""
     names = (case.what, case.unit, case.target, case.reference_name)
     values: list[float] = []
@@ -63,58 +44,34 @@ def measure(case: Case, bench: Bench, rounds: int) -> Row:
                 references.append(case.reference(bench))
             values.append(case.measure(bench))
     except (ProgramError, PerftestError) as error:
-        return Row(*names, error=str(error))
+        return Line(*names, error=str(error))
     value = statistics.median(values)
     reference = statistics.median(references) if references else None
     met = None if case.met is None else case.met(value, reference or 0.0)
-    return Row(*names, value, reference, met)
+    ratio = value / reference if reference else None
+    return Line(*names, value, reference, ratio, met)
 
 
-def _verdict(row: Row) -> str:
-    if row.error:
-        return "failed"
-    if row.met is None:  # a line without a target
-        return ""
-    return "met" if row.met else "NOT MET"
-
-
-HEADINGS = ("what", "measured", "reference", "which is", "ratio", "target", "verdict")
 #: Lines of a Markdown page between which `--into` writes the table.
 MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
 
 
-def _cells(rows: Sequence[Row], glyphs: chart.Glyphs) -> list[list[str]]:
-    """Cells under HEADINGS."""
-    return [
-        [
-            row.what,
-            f"{chart.format_number(row.measured)} {row.unit}" if row.measured is not None else "-",
-            "-" if row.reference is None else f"{chart.format_number(row.reference)} {row.unit}",
-            row.reference_name or "-",
-            "-" if row.ratio is None else chart.format_number(row.ratio) + glyphs.times,
-            row.target or "-",
-            _verdict(row),
-        ]
-        for row in rows
-    ]
-
-
-def render(rows: Sequence[Row], glyphs: chart.Glyphs) -> str:
-    """The table, and below it the message of each failed line."""
+def render(rows: Sequence[Line], glyphs: Glyphs) -> str:
+    """Returns the table, and below it the message of each failed line."""
     errors = [f"{row.what}: {row.error}" for row in rows if row.error]
-    return "\n\n".join([chart.table(list(HEADINGS), _cells(rows, glyphs)), *errors])
+    return "\n\n".join([table(HEADINGS, [row.cells(glyphs) for row in rows]), *errors])
 
 
-def write_into(page: Path, rows: Sequence[Row], where: str) -> None:
+def write_into(page: Path, rows: Sequence[Line], where: str) -> None:
     """Replaces the table between MARKS in *page*.  ValueError: *page* does not have both."""
     text = page.read_text()
     before, begin, rest = text.partition(MARKS[0])
     _, end, after = rest.partition(MARKS[1])
     if not begin or not end:
         raise ValueError(f"{page} has no lines {MARKS[0]} and {MARKS[1]} to write between")
-    lines = [HEADINGS, tuple("---" for _ in HEADINGS), *_cells(rows, chart.UNICODE)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    page.write_text(f"{before}{begin}\n{where}\n\n{table}\n{end}{after}")
+    lines = [HEADINGS, ["---"] * len(HEADINGS), *(row.cells(UNICODE) for row in rows)]
+    written = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    page.write_text(f"{before}{begin}\n{where}\n\n{written}\n{end}{after}")
 
 
 def machine() -> dict[str, str]:
@@ -174,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"median of {args.rounds}"
     )
     print(f"{heading}\n")
-    print(render(rows, chart.glyphs_for(sys.stdout.encoding)))
+    print(render(rows, glyphs_for(sys.stdout.encoding)))
     if load:
         print(f"\nnote: {load}")
     if args.into is not None:

@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
 
     from nupa.base.progress import Progress
     from nupa.cli.common.command import EXIT_USAGE, fail
-    from nupa.measure import chart, plot, results, suite
+    from nupa.measure import plot, results, suite
+    from nupa.measure.text import glyphs_for
     from nupa.programs.cpus import busy_cpus, load_note, pick_two
     from nupa.programs.fabric import movers, temporary_fabric
 
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps(found.to_json(), indent=2))
         else:
             width = min(shutil.get_terminal_size((80, 24)).columns, 100)
-            glyphs = chart.glyphs_for(sys.stdout.encoding)
+            glyphs = glyphs_for(sys.stdout.encoding)
             print(results.render(found, width=width, glyphs=glyphs))
         if args.plot is not None:
             plot.draw(found, args.plot)

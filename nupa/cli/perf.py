@@ -94,7 +94,8 @@ def run(args: argparse.Namespace) -> int:
     from nupa.base.progress import Progress
     from nupa.cli.common.text import print_json
     from nupa.fabric import Fabric
-    from nupa.measure import chart, perf
+    from nupa.measure import perf
+    from nupa.measure.text import glyphs_for
     from nupa.programs.cpus import pick_two
     from nupa.programs.fabric import temporary_fabric
     from nupa.programs.pair import ProgramError
@@ -133,5 +134,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(report.to_json())
     else:
-        print(perf.render(report, chart.glyphs_for(sys.stdout.encoding)))
+        print(perf.render(report, glyphs_for(sys.stdout.encoding)))
     return 0

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs real programs between two hosts and shows what they measured.
+"""Measures between two hosts and reports it: `nupa demo`, `nupa perf`, `nupa vm demo`.
 
-Knows how to start a pair of programs, perftest's and fio's output, TCP over loopback and over the
-fabric as the comparison, tables and charts; reaches the fabric only through `nupa run`, `nupa net
-exec`, `nupa.fabric`, `nupa.netdev` and `nupa.verbs`.
-Shared by `nupa demo`, `benchmarks/` and `tests/programs`.
+Knows what to run, TCP as the comparison, reports, tables and charts; never guests or the segment.
+`suite` has the steps of a demo, `perf` one operation in C loops, `report` what all reports share.
 """

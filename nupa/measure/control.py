@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the two ends of a file transfer say to each other over TCP."""
+"""The messages between the two ends of a file transfer, over TCP."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ FileOperation = Literal["write", "read", "send"]
 
 
 class TransferError(Exception):
-    """The other end went away, or a work request failed; the message says which and how."""
+    """The other end disconnected, or a work request failed; the message says which and how."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """What one end must know of the other."""
+    """The QP and the buffer of one end."""
 
     gid: str
     qpn: int
@@ -51,7 +51,7 @@ class Control:
         return Address(**values)
 
     def meet(self, word: str) -> None:
-        """Returns when both ends have come to *word*."""
+        """Returns when both ends have reached *word*."""
         self.put(word)
         if (found := self.get()) != word:
             raise TransferError(f"'{word}' was expected, the other end sent {found!r}")

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One end of a file transfer: a buffer and a connected RC QP, with pyverbs' names.
-
-A program for pyverbs differs in its imports alone.
-"""
+"""One end of a file transfer: a buffer and a connected RC QP."""
 
 from __future__ import annotations
 
@@ -13,14 +10,14 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from nupa.measure.control import Address, FileOperation, TransferError
-from nupa.verbs.addr import GID, AHAttr, GlobalRoute
+from nupa.verbs import connection
+from nupa.verbs.connection import connect_to
 from nupa.verbs.cq import CQ, WC
 from nupa.verbs.device import Context, get_device_list
 from nupa.verbs.enums import (
     IBV_ACCESS_LOCAL_WRITE,
     IBV_ACCESS_REMOTE_READ,
     IBV_ACCESS_REMOTE_WRITE,
-    IBV_MTU_4096,
     IBV_QPT_RC,
     IBV_SEND_SIGNALED,
     IBV_WC_SUCCESS,
@@ -39,11 +36,7 @@ _GID_INDEX = 1  # RoCE v2, the IPv4 address of the host
 _WINDOW = 16  # work requests posted at a time
 _RECEIVES_MAX = 1024
 _DEADLINE_S = 30.0
-_RNR_RETRY_FOREVER = 7
-_RD_ATOMIC = 16
-_TIMEOUT = 14  # 4.096 µs * 2^14 = 67 ms
-_RETRY_COUNT = 7
-_MIN_RNR_TIMER = 12  # 0.64 ms, IBTA table 45
+_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE
 _OPCODES = {"write": IBV_WR_RDMA_WRITE, "read": IBV_WR_RDMA_READ, "send": IBV_WR_SEND}
 
 
@@ -62,13 +55,12 @@ class Endpoint:
             self._context = stack.enter_context(Context(name=devices[0].name.decode()))
             pd = stack.enter_context(PD(self._context))
             self._cq = stack.enter_context(CQ(self._context, _WINDOW + _RECEIVES_MAX))
-            access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE
-            self._mr = stack.enter_context(MR(pd, size_bytes, access))
+            self._mr = stack.enter_context(MR(pd, size_bytes, _ACCESS))
             cap = QPCap(max_send_wr=_WINDOW, max_recv_wr=_RECEIVES_MAX)
             init = QPInitAttr(qp_type=IBV_QPT_RC, scq=self._cq, rcq=self._cq, cap=cap)
             self._qp = stack.enter_context(QP(pd, init))
             attr = QPAttr(port_num=_PORT)
-            attr.qp_access_flags = access
+            attr.qp_access_flags = _ACCESS
             self._qp.to_init(attr)
             self._stack = stack.pop_all()
 
@@ -96,23 +88,17 @@ class Endpoint:
         return Address(str(gid), self._qp.qp_num, self._psn, self._mr.buf, self._mr.rkey)
 
     def connect(self, peer: Address) -> None:
-        """INIT to RTS."""
-        attr = QPAttr(port_num=_PORT)
-        route = GlobalRoute(dgid=GID(peer.gid), sgid_index=_GID_INDEX)
-        attr.ah_attr = AHAttr(gr=route, is_global=1, port_num=_PORT)
-        attr.path_mtu = IBV_MTU_4096
-        attr.dest_qp_num = peer.qpn
-        attr.rq_psn = peer.psn
-        attr.sq_psn = self._psn
-        attr.max_rd_atomic = attr.max_dest_rd_atomic = _RD_ATOMIC
-        attr.min_rnr_timer = _MIN_RNR_TIMER
-        attr.timeout = _TIMEOUT
-        attr.retry_cnt = _RETRY_COUNT
-        attr.rnr_retry = _RNR_RETRY_FOREVER
-        self._qp.to_rts(attr)
+        """Brings the QP from INIT to RTS."""
+        connect_to(
+            self._qp,
+            connection.Address(peer.qpn, peer.psn, 0, peer.gid),
+            psn=self._psn,
+            gid_index=_GID_INDEX,
+            access=_ACCESS,
+        )
 
     def post_receives(self, sizes: Sequence[int]) -> None:
-        """One receive for each chunk, one after the other in the buffer."""
+        """Posts one receive for each chunk, one after the other in the buffer."""
         if len(sizes) > _RECEIVES_MAX:
             raise TransferError(f"{len(sizes)} receives needed, the limit is {_RECEIVES_MAX}")
         self._receives = list(sizes)
@@ -123,19 +109,19 @@ class Endpoint:
             offset += size
 
     def wait_received(self) -> None:
-        """Until each receive is complete with the size that it was posted for."""
+        """Returns when each receive is complete; TransferError: one has another size."""
         done = 0
         while done < len(self._receives):
             for wc in self._poll():
                 if wc.byte_len != self._receives[wc.wr_id]:
                     raise TransferError(
                         f"receive {wc.wr_id}: {self._receives[wc.wr_id]} bytes were expected, "
-                        f"{wc.byte_len} came"
+                        f"{wc.byte_len} were received"
                     )
                 done += 1
 
     def move(self, operation: FileOperation, peer: Address, sizes: Sequence[int]) -> None:
-        """Posts each chunk, a window of them at a time; returns when all are complete."""
+        """Posts all chunks, at most _WINDOW at a time; returns when all are complete."""
         posted = done = offset = 0
         while done < len(sizes):
             while posted < len(sizes) and posted - done < _WINDOW:
@@ -160,7 +146,7 @@ class Endpoint:
         return wr
 
     def _poll(self) -> list[WC]:
-        """At least one completion, all successful."""
+        """Returns at least one completion.  TransferError: none came in time, or one failed."""
         end_s = time.monotonic() + _DEADLINE_S
         while True:
             count, completions = self._cq.poll(_WINDOW)

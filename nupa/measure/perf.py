@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`nupa perf`: latency and bandwidth of one operation between two hosts, by loops in C.
 
-A Job says what is measured; `measure` starts the two ends (nupa.measure.perf_end), awaits them and
-returns a Report.  Definitions are perftest's: latency is half a round trip for WRITE and SEND and
-the whole operation for READ and ATOMIC; bandwidth is with *depth* operations outstanding.
+A Job says what to measure; `measure` starts the two ends (nupa.measure.perf_end), awaits them and
+returns what they measured.  Definitions are perftest's.  Latency is half a round trip for WRITE
+and SEND, the whole operation for READ and ATOMIC.  Bandwidth has *depth* operations outstanding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from nupa.base.errors import LocalError, NupaError
 from nupa.fabric import Fabric
-from nupa.measure import chart
+from nupa.measure.text import UNICODE, Glyphs, format_number, format_size, table
 from nupa.programs.pair import Outcome, PairResult, ProgramPair
 from nupa.programs.perftest import Bandwidth, Kind, Latency, Operation
 
@@ -48,23 +48,23 @@ _ITERATIONS: dict[Kind, int] = {"lat": 20_000, "bw": 200_000}
 _BYTES: dict[Kind, int] = {"lat": 256 << 20, "bw": 1 << 30}
 _ITERATIONS_MIN = 32
 
-STALL_S = 5.0  #: an end that sees nothing move for so long gives up
+STALL_S = 5.0  #: an end gives up after so long without progress
 LIMIT_S = 120.0  #: for one size
 _START_S = 30.0  # for both ends to start, connect and end
 _GRACE_S = 2.0  # for one end, once the other has failed
 
 
 class PerfUsageError(LocalError):
-    """What was asked cannot be measured; the message says what can."""
+    """The request cannot be measured; the message says what can."""
 
 
 class PerfError(NupaError):
-    """An end failed; the message says which, and what it said."""
+    """An end failed; the message names it and quotes it."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is measured.  runs: (size in bytes, iterations), one after the other."""
+    """A request.  runs: (size in bytes, iterations), one after the other."""
 
     operation: Operation
     kind: Kind
@@ -76,13 +76,13 @@ class Job:
 
     @property
     def trips(self) -> int:
-        """What the time between two operations is divided by."""
+        """The divisor of the time between two operations."""
         return 2 if self.operation in ("write", "send") else 1
 
 
 @dataclass(frozen=True)
-class Report:
-    """What was measured.  results: one object for each size, units in their names."""
+class Measured:
+    """The outcome of a job.  results: one object for each size, units in their names."""
 
     job: Job
     fabric: str
@@ -123,7 +123,7 @@ def make_job(
     qp_type: QpType = "RC",
     depth: int | None = None,
 ) -> Job:
-    """A job of what was asked for, the rest by default.  PerfUsageError if it cannot be."""
+    """Returns a job, with defaults for what is None.  PerfUsageError: it cannot be measured."""
     if qp_type not in QP_TYPES[operation]:
         raise PerfUsageError(
             f"a {qp_type} queue pair has no {operation}: use --qp-type "
@@ -163,7 +163,7 @@ def _within(name: str, value: int, most: int, unit: str) -> None:
 
 
 def choose_hosts(fabric: Fabric, asked: tuple[str, str] | None) -> tuple[str, str]:
-    """The names of the two hosts.  LocalError: there is no such host, or there are not two."""
+    """Returns the names of two hosts.  LocalError: a host is missing, or there is only one."""
     if asked is not None:
         return fabric.host(asked[0]).name, fabric.host(asked[1]).name
     names = [host.name for host in fabric.hosts[:2]]
@@ -184,12 +184,12 @@ def measure(
     cpus: tuple[int, int] | None = None,
     deadline_s: float | None = None,
     tick: Callable[[float], None] | None = None,
-) -> Report:
+) -> Measured:
     """Runs both ends, the active one on hosts[0] and cpus[0].  PerfError if one fails.
 
     *deadline_s* is for all of it; *tick* as for ProgramPair.
     """
-    # The ends talk through a pair of sockets: when one dies the other reads the end of it.
+    # The ends talk through a socket pair: when one dies, the other reads end of file.
     ours = socket.socketpair()
     with ours[0] as to_passive, ours[1] as to_active:
         pair = ProgramPair(
@@ -210,7 +210,7 @@ def measure(
     if not (result.client.ok and result.server.ok):
         raise PerfError(failure(job, result, hosts))
     said = json.loads(result.client.stdout)
-    return Report(job, fabric, hosts, cpus, said["mover"], tuple(said["results"]))
+    return Measured(job, fabric, hosts, cpus, said["mover"], tuple(said["results"]))
 
 
 def _command(job: Job, role: Role, fabric: str, host: str, mover: str | None, fd: int) -> list[str]:
@@ -220,7 +220,7 @@ def _command(job: Job, role: Role, fabric: str, host: str, mover: str | None, fd
 
 
 def failure(job: Job, result: PairResult, hosts: tuple[str, str]) -> str:
-    """One line.  First what is a cause: a signal, then words, last what we had to kill."""
+    """Returns one line: ends that a signal ended, then those that gave a reason, then the killed."""
     ends = [(hosts[0], result.client), (hosts[1], result.server)]
     ends.sort(key=lambda end: (bool(end[1].killed), end[1].returncode >= 0))
     said = "; ".join(f"{host}: {_how(outcome)}" for host, outcome in ends if not outcome.ok)
@@ -237,13 +237,13 @@ def _how(outcome: Outcome) -> str:
 
 
 def from_json(text: str) -> Job:
-    """The other way of json.dumps(asdict(job))."""
+    """Reverses json.dumps(asdict(job))."""
     values = json.loads(text)
     return Job(**{**values, "runs": tuple((size, count) for size, count in values["runs"])})
 
 
-def latencies(report: Report) -> list[Latency]:
-    """As perftest's results, beside which a demo shows them."""
+def latencies(report: Measured) -> list[Latency]:
+    """Converts to the form of perftest's latencies."""
     return [
         Latency(
             size_bytes=row["size_bytes"],
@@ -257,8 +257,8 @@ def latencies(report: Report) -> list[Latency]:
     ]
 
 
-def bandwidths(report: Report) -> list[Bandwidth]:
-    """Likewise."""
+def bandwidths(report: Measured) -> list[Bandwidth]:
+    """Converts to the form of perftest's bandwidths."""
     return [
         Bandwidth(
             size_bytes=row["size_bytes"],
@@ -271,13 +271,13 @@ def bandwidths(report: Report) -> list[Bandwidth]:
     ]
 
 
-def render(report: Report, glyphs: chart.Glyphs = chart.UNICODE) -> str:
-    """A line of what was measured, a table, a line of where."""
+def render(report: Measured, glyphs: Glyphs = UNICODE) -> str:
+    """Returns a title, a table, and a line that names hosts, CPUs and mover."""
     job = report.job
     name = f"{job.operation.upper()} over {job.qp_type}"
     if job.kind == "lat":
         what = "half a round trip" if job.trips == 2 else "there and back"
-        micro = "µs" if glyphs is chart.UNICODE else "us"
+        micro = "µs" if glyphs is UNICODE else "us"
         title = f"Latency of {name}, {micro} ({what}; typical is the median)"
         headings = ["typical", "min", "mean", "p99", "p99.9", "max"]
         names = [f"latency_{h.replace('.', '_')}_us" for h in headings]
@@ -287,12 +287,12 @@ def render(report: Report, glyphs: chart.Glyphs = chart.UNICODE) -> str:
         names = ["bandwidth_mb_per_s", "message_rate_m_per_s"]
     rows: list[Sequence[str]] = [
         [
-            chart.format_size(row["size_bytes"]),
+            format_size(row["size_bytes"]),
             str(row["iterations"]),
-            *(chart.format_number(row[name]) for name in names),
+            *(format_number(row[name]) for name in names),
         ]
         for row in report.results
     ]
     on = "" if report.cpus is None else " on CPUs {} and {}".format(*report.cpus)
     where = f"{report.hosts[0]} to {report.hosts[1]}{on}, mover {report.mover}"
-    return "\n".join([title, chart.table(["size", "iterations", *headings], rows), where])
+    return "\n".join([title, table(["size", "iterations", *headings], rows), where])

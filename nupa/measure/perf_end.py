@@ -3,7 +3,7 @@
 
     python -m nupa.measure.perf_end active|passive --fd N --fabric F --host H --job JSON
 
-The ends agree through the socket *fd*.  The active one prints what it measured, a JSON object.
+The ends agree through the socket *fd*.  The active one prints its results, a JSON object.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class End:
         self._pd = stack.enter_context(PD(context))
         self._in_pool = mover == "pool"
         largest = max(size for size, _ in job.runs)
-        # Each atomic that is outstanding has a word of its own for what it found.
+        # Each outstanding atomic has its own word for the original value.
         self._outbox_bytes = _pages(max(largest, _WORD * job.depth))
         self._inbox_bytes = _pages(largest + _GRH_BYTES)
         size = self._outbox_bytes + self._inbox_bytes
@@ -93,7 +93,7 @@ class End:
         self._qp = stack.enter_context(QP(self._pd, init, attr if job.qp_type == "UD" else None))
 
     def card(self) -> dict[str, Any]:
-        """What the other end must know."""
+        """Returns the QP and the memory of this end, for `connect` of the other."""
         return {
             "address": asdict(address(self._qp)),
             "outbox": self._mr.buf,
@@ -103,7 +103,7 @@ class End:
         }
 
     def connect(self, peer: Any) -> None:
-        """To RTS, with all receives posted; *peer* is the other end's card."""
+        """Brings the QP to RTS and posts all receives; *peer* is the other end's card."""
         job, to = self.job, Address(**peer["address"])
         self._peer_pid = peer["pid"]
         self._c = c = ffi.new("struct nupa_perf *")
@@ -136,13 +136,13 @@ class End:
         return bool(lib.nupa_perf_confirms(self._c))
 
     def set_run(self, size_bytes: int, iterations: int, active: bool) -> None:
-        """The sizes, and memory as it is before: what goes out, and an inbox of zeros."""
+        """Sets sizes, fills the outbox with the pattern and the inbox with zeros."""
         self._c.size_bytes, self._c.iterations = size_bytes, iterations
         self._mr.write(_pattern(active, size_bytes))
         ffi.memmove(self._c.inbox, bytes(self._inbox_bytes), self._inbox_bytes)
 
     def latency(self, active: bool) -> dict[str, float]:
-        """Latencies in µs at the active end, nothing at the other."""
+        """Runs the latency loop; returns µs at the active end, nothing at the other."""
         n = int(self._c.iterations)
         ticks = ffi.new("uint64_t[]", n + 1) if active else ffi.NULL
         self._check(lib.nupa_perf_latency(self._c, active, ticks))
@@ -160,7 +160,7 @@ class End:
         }
 
     def bandwidth(self, active: bool) -> dict[str, float]:
-        """MB (10^6) and million messages a second at the active end, nothing at the other."""
+        """Runs the bandwidth loop; returns rates at the active end, nothing at the other."""
         if not active:
             self._check(lib.nupa_perf_sink(self._c))
             return {}
@@ -173,7 +173,7 @@ class End:
         }
 
     def check_data(self, active: bool) -> None:
-        """PerfError if what arrived here is not what the other end has sent."""
+        """Raises PerfError if the data that arrived differs from the data sent."""
         job, size = self.job, int(self._c.size_bytes)
         count = int(self._c.iterations)
         if job.operation == "atomic":
@@ -201,7 +201,7 @@ class End:
             )
 
     def mover(self) -> str:
-        """How bulk moves from here to the other end."""
+        """Returns the mover of bulk data to the other end."""
         if self._in_pool:
             return str(Mover.POOL)
         for channel in channels(self._fabric):
@@ -210,7 +210,7 @@ class End:
         raise PerfError(f"there is no channel to process {self._peer_pid}")
 
     def _check(self, rc: int) -> None:
-        """PerfError for a negative errno of perf.h."""
+        """Raises PerfError for a negative errno of perf.h."""
         if rc == 0:
             return
         job = self.job
@@ -232,7 +232,7 @@ def _pages(size_bytes: int) -> int:
 
 
 def _pattern(active: bool, size_bytes: int) -> bytes:
-    """What that end sends."""
+    """Returns the bytes that an end sends."""
     tile = random.Random(1 + active).randbytes(min(_TILE_BYTES, size_bytes))
     return (tile * -(-size_bytes // len(tile)))[:size_bytes]
 
@@ -240,7 +240,7 @@ def _pattern(active: bool, size_bytes: int) -> bytes:
 def _once(
     end: End, control: Control, active: bool, size_bytes: int, iterations: int
 ) -> dict[str, float]:
-    """One measurement, its data checked."""
+    """Takes one measurement and checks its data."""
     end.set_run(size_bytes, iterations, active)
     control.meet("ready")
     found: dict[str, float] = {}
@@ -248,7 +248,7 @@ def _once(
         found = end.latency(active) if end.job.kind == "lat" else end.bandwidth(active)
     control.meet("done")
     end.check_data(active)
-    # Nobody begins anew before both have looked.
+    # The next run overwrites the data, so both ends check it first.
     control.meet("checked")
     return {"size_bytes": size_bytes, "iterations": iterations, **found}
 
@@ -272,17 +272,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--mover")
     parser.add_argument("--job", type=from_json, required=True)
     args = parser.parse_args(argv)
-    # Nobody would read what we find.
+    # Without the parent there is no reader of the results.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     active = args.role == "active"
     try:
         with socket.socket(fileno=args.fd) as connection, ExitStack() as stack:
-            # The passive end may have nothing to do but to wait for the active one.
+            # The passive end may only wait for the active one.
             connection.settimeout(_AGREE_S + args.job.limit_s)
             control = Control(connection)
             end = End(stack, args.job, fabric=args.fabric, host=args.host, mover=args.mover)
             found = _run(end, control, active)
-            # Ending first would be a death to the other.
+            # The exit of one end would be a peer's death to the other.
             control.meet("end")
         if active:
             print(json.dumps(found))

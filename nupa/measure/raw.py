@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs the raw benchmarks of benchmarks/csrc: what the machine does without NUPA."""
+"""The raw benchmarks of benchmarks/csrc: the limits of the machine without NUPA."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Tcp:
 
     @property
     def best_us(self) -> float:
-        """What TCP can do: one way, by the better of both ways to wait."""
+        """One way, by the better of both ways to wait."""
         return min(self.blocking_us, self.polling_us)
 
 
 def path(name: str) -> str:
-    """Where one program is; ProgramError if it is not installed."""
+    """Returns the path of one program; ProgramError if it is not installed."""
     found = BIN / name
     if not found.exists():
         raise ProgramError(f"{found} is missing: `make build` installs it")
@@ -45,7 +45,7 @@ def run(
     seconds: float = 1.0,
     sizes: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """The JSON object that one program prints; ProgramError if it fails or is not installed."""
+    """Returns the JSON object that one program prints.  ProgramError: it fails, or is missing."""
     argv = [path(name), "--json", "--seconds", f"{seconds:g}"]
     if cpus is not None:
         argv += ["--cpus", f"{cpus[0]},{cpus[1]}"]
@@ -53,7 +53,7 @@ def run(
         argv += ["--sizes", ",".join(str(size) for size in sizes)]
     program = Program(argv)
     try:
-        outcome = program.outcome()  # it ends itself: see bench_parse
+        outcome = program.outcome()  # it stops by itself: see bench_parse
     finally:
         program.close()
     if not outcome.ok:
@@ -65,7 +65,7 @@ def run(
 def tcp(
     sizes: Sequence[int], *, cpus: tuple[int, int] | None = None, seconds: float = 1.0
 ) -> list[Tcp]:
-    """TCP over loopback at each size; *seconds* for all together."""
+    """Measures TCP over loopback at each size; *seconds* for all together."""
     return [
         Tcp(
             size_bytes=row["bytes"],

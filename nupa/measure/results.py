@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a demo measured, and how it is shown: text for a terminal, JSON."""
+"""The report of `nupa demo`, as text for a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from nupa.measure import chart
+from nupa.measure.chart import Chart, Point
 from nupa.measure.raw import Tcp
+from nupa.measure.report import Report
+from nupa.measure.text import UNICODE, Glyphs, format_number, format_ratio, format_size, table
 from nupa.measure.versus import Contest
 from nupa.programs.perftest import Bandwidth, Latency, Operation
 
@@ -23,7 +26,7 @@ _TCP = "TCP over nupa_net0"
 
 @dataclass(frozen=True)
 class Transfer:
-    """A file that went from one host to the other."""
+    """A file sent from one host to the other."""
 
     operation: Operation
     size_bytes: int
@@ -41,8 +44,8 @@ class Transfer:
 
 
 @dataclass
-class Results:
-    """Grows step by step; a step that failed is a line in *failures*."""
+class Results(Report):
+    """The measurements of a demo; `ok` requires intact files, too."""
 
     hosts: tuple[str, str]
     mover: str  #: as forced, or all that the fabric reported; empty: none seen
@@ -51,40 +54,53 @@ class Results:
     tcp: list[Tcp] = field(default_factory=list)
     transfers: list[Transfer] = field(default_factory=list)
     contests: list[Contest] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    elapsed_s: float = 0.0
     programs: str = "perftest"  #: by which latency and bandwidth were measured
 
     @property
     def ok(self) -> bool:
         return not self.failures and all(transfer.intact for transfer in self.transfers)
 
-    def latency_points(self) -> list[chart.Point]:
-        """SEND beside TCP at its best, µs one way."""
+    def latency_chart(self) -> Chart:
+        """SEND beside the better of both ways to wait for TCP."""
         tcp = {row.size_bytes: row.best_us for row in self.tcp}
-        return [
-            chart.Point(row.size_bytes, row.typical_us, tcp[row.size_bytes])
+        points = [
+            Point(row.size_bytes, row.typical_us, tcp[row.size_bytes])
             for row in self.latency.get("send", [])
             if row.size_bytes in tcp and row.typical_us > 0
         ]
+        return Chart("Latency of SEND by size, one way", "µs", points, lower_is_better=True)
 
-    def bandwidth_points(self) -> list[chart.Point]:
-        """WRITE beside TCP, GB/s."""
+    def bandwidth_chart(self) -> Chart:
+        """WRITE beside TCP."""
         tcp = {row.size_bytes: row.bytes_per_s / 1e9 for row in self.tcp}
-        return [
-            chart.Point(row.size_bytes, row.mean_bytes_per_s / 1e9, tcp[row.size_bytes])
+        points = [
+            Point(row.size_bytes, row.mean_bytes_per_s / 1e9, tcp[row.size_bytes])
             for row in self.bandwidth.get("write", [])
             if row.size_bytes in tcp and row.mean_bytes_per_s > 0
         ]
+        return Chart("Bandwidth of WRITE by size", "GB/s", points, lower_is_better=False)
 
-    def contest_points(self) -> dict[int, list[chart.Point]]:
-        """fio's blocks by RDMA beside TCP over the fabric, GB/s, by depth."""
-        points: dict[int, list[chart.Point]] = {}
+    def contest_charts(self) -> list[Chart]:
+        """fio's blocks by RDMA beside TCP over the fabric, one chart for each depth."""
+        points: dict[int, list[Point]] = {}
         for contest in self.contests:
             rates = (contest.rdma.bytes_per_s / 1e9, contest.tcp.bytes_per_s / 1e9)
-            points.setdefault(contest.depth, []).append(chart.Point(contest.block_bytes, *rates))
-        return points
+            points.setdefault(contest.depth, []).append(Point(contest.block_bytes, *rates))
+        return [
+            Chart(
+                f"The same fio job by block size, {depth} outstanding",
+                "GB/s",
+                at_depth,
+                lower_is_better=False,
+                tcp=_TCP,
+            )
+            for depth, at_depth in points.items()
+        ]
+
+    def charts(self) -> list[Chart]:
+        """All charts that have points."""
+        charts = [self.latency_chart(), self.bandwidth_chart(), *self.contest_charts()]
+        return [chart for chart in charts if chart.points]
 
     def to_json(self) -> dict[str, Any]:
         values = asdict(self)
@@ -96,88 +112,82 @@ class Results:
         return values
 
 
-def render(results: Results, *, width: int = 80, glyphs: chart.Glyphs = chart.UNICODE) -> str:
-    """Tables, charts and the verdict."""
+def render(results: Results, *, width: int = 80, glyphs: Glyphs = UNICODE) -> str:
+    """Returns tables, charts and the verdict."""
+
+    def drawn(*charts: Chart) -> list[str]:
+        return [chart.render(c, width=width, glyphs=glyphs) for c in charts if c.points]
+
     parts = []
     if results.latency:
         parts.append(_latency_table(results, glyphs))
-    if points := results.latency_points():
-        title = "Latency of SEND by size, one way, µs"
-        parts.append(chart.chart(title, points, lower_is_better=True, width=width, glyphs=glyphs))
+    parts += drawn(results.latency_chart())
     if results.bandwidth:
         parts.append(_bandwidth_table(results, glyphs))
-    if points := results.bandwidth_points():
-        title = "Bandwidth of WRITE by size, GB/s"
-        parts.append(chart.chart(title, points, lower_is_better=False, width=width, glyphs=glyphs))
+    parts += drawn(results.bandwidth_chart())
     if results.contests:
         parts.append(_contest_table(results, glyphs))
-    for depth, points in results.contest_points().items():
-        title = f"The same fio job by block size, {depth} outstanding, GB/s"
-        parts.append(
-            chart.chart(title, points, lower_is_better=False, tcp=_TCP, width=width, glyphs=glyphs)
-        )
+    parts += drawn(*results.contest_charts())
     if results.transfers:
         parts.append(_transfer_table(results))
-    parts += [f"note: {note}" for note in results.notes]
-    parts += [f"FAILED: {failure}" for failure in results.failures]
-    parts.append(_verdict(results))
-    return "\n\n".join(parts)
+    movers = "movers" if "," in results.mover else "mover"
+    where = f"{results.hosts[0]} and {results.hosts[1]}, {movers} {results.mover or 'not seen'}"
+    broken = [_HEADINGS[t.operation] for t in results.transfers if not t.intact]
+    damage = f". Data damaged by {', '.join(broken)}" if broken else ""
+    return results.text(parts, where, damage)
 
 
-def _latency_table(results: Results, glyphs: chart.Glyphs) -> str:
+def _latency_table(results: Results, glyphs: Glyphs) -> str:
     columns: dict[str, dict[int, float]] = {
         _HEADINGS[operation]: {row.size_bytes: row.typical_us for row in rows}
         for operation, rows in results.latency.items()
     }
     columns["TCP, polling"] = {row.size_bytes: row.polling_us for row in results.tcp}
     columns["TCP, asleep"] = {row.size_bytes: row.blocking_us for row in results.tcp}
-    ratio = {point.size_bytes: point.tcp / point.rdma for point in results.latency_points()}
     title = "Latency, µs (median; READ and ATOMIC there and back, the others one way)"
-    return f"{title}, by {results.programs}\n" + _table(columns, "TCP/SEND", ratio, glyphs)
+    return f"{title}, by {results.programs}\n" + _table(
+        columns, "TCP/SEND", results.latency_chart().ratios, glyphs
+    )
 
 
-def _bandwidth_table(results: Results, glyphs: chart.Glyphs) -> str:
+def _bandwidth_table(results: Results, glyphs: Glyphs) -> str:
     columns: dict[str, dict[int, float]] = {
         _HEADINGS[operation]: {row.size_bytes: row.mean_bytes_per_s / 1e9 for row in rows}
         for operation, rows in results.bandwidth.items()
     }
     columns["TCP"] = {row.size_bytes: row.bytes_per_s / 1e9 for row in results.tcp}
-    ratio = {point.size_bytes: point.rdma / point.tcp for point in results.bandwidth_points()}
     title = f"Bandwidth, GB/s (1 GB = 10^9 bytes), by {results.programs}"
-    return f"{title}\n" + _table(columns, "WRITE/TCP", ratio, glyphs)
+    return f"{title}\n" + _table(columns, "WRITE/TCP", results.bandwidth_chart().ratios, glyphs)
 
 
-def _contest_table(results: Results, glyphs: chart.Glyphs) -> str:
+def _contest_table(results: Results, glyphs: Glyphs) -> str:
     rows = []
     for contest in results.contests:
         both = (contest.rdma, contest.tcp)
         rows.append(
             [
-                chart.format_size(contest.block_bytes),
+                format_size(contest.block_bytes),
                 str(contest.depth),
-                *(chart.format_number(rate.operations_per_s / 1e3) for rate in both),
-                *(chart.format_number(rate.bytes_per_s / 1e9) for rate in both),
-                chart.format_number(contest.ratio) + glyphs.times,
+                *(format_number(rate.operations_per_s / 1e3) for rate in both),
+                *(format_number(rate.bytes_per_s / 1e9) for rate in both),
+                format_ratio(contest.ratio, glyphs),
             ]
         )
     headings = ["block", "depth", "RDMA kIOPS", "TCP kIOPS", "RDMA GB/s", "TCP GB/s", "RDMA/TCP"]
     title = f"RDMA WRITE against {_TCP}, between the same hosts, by the same fio job"
-    return f"{title}\n{chart.table(headings, rows)}\n{_headline(results.contests, glyphs)}"
+    return f"{title}\n{table(headings, rows)}\n{_headline(results.contests, glyphs)}"
 
 
-def _headline(contests: Sequence[Contest], glyphs: chart.Glyphs) -> str:
-    """The least ratio over all depths: in operations of the smallest block, bytes of the largest.
-
-    For one block size both are the same number.
-    """
+def _headline(contests: Sequence[Contest], glyphs: Glyphs) -> str:
+    """Says the least ratios over all depths: IOPS of the smallest block, GB/s of the largest."""
     said = []
     for block_bytes, what in (
         (min(contest.block_bytes for contest in contests), "IOPS"),
         (max(contest.block_bytes for contest in contests), "bandwidth"),
     ):
         least = min(contest.ratio for contest in contests if contest.block_bytes == block_bytes)
-        ratio = chart.format_number(least) + glyphs.times
-        said.append(f"{ratio} TCP in {what} at {chart.format_size(block_bytes)}")
+        ratio = format_ratio(least, glyphs)
+        said.append(f"{ratio} TCP in {what} at {format_size(block_bytes)}")
     return f"At the least RDMA reaches {' and '.join(said)}."
 
 
@@ -185,29 +195,26 @@ def _table(
     columns: Mapping[str, Mapping[int, float]],
     ratio_heading: str,
     ratio: Mapping[int, float],
-    glyphs: chart.Glyphs,
+    glyphs: Glyphs,
 ) -> str:
     measured = {size for column in columns.values() for size in column}
     rows = [
         [
-            chart.format_size(size),
-            *(
-                chart.format_number(column[size]) if size in column else ""
-                for column in columns.values()
-            ),
-            chart.format_number(ratio[size]) + glyphs.times if size in ratio else "",
+            format_size(size),
+            *(format_number(column[size]) if size in column else "" for column in columns.values()),
+            format_ratio(ratio[size], glyphs) if size in ratio else "",
         ]
         for size in sorted(measured)
     ]
-    return chart.table(["size", *columns, ratio_heading], rows)
+    return table(["size", *columns, ratio_heading], rows)
 
 
 def _transfer_table(results: Results) -> str:
     rows = [
         [
             _HEADINGS[transfer.operation],
-            chart.format_size(transfer.size_bytes),
-            chart.format_number(transfer.bytes_per_s / 1e9),
+            format_size(transfer.size_bytes),
+            format_number(transfer.bytes_per_s / 1e9),
             transfer.sent_sha256[:16],
             transfer.received_sha256[:16],
             "same" if transfer.intact else "DIFFERENT",
@@ -215,15 +222,4 @@ def _transfer_table(results: Results) -> str:
         for transfer in results.transfers
     ]
     headings = ["file by", "size", "GB/s", "SHA-256 sent", "SHA-256 received", "data"]
-    return chart.table(headings, rows)
-
-
-def _verdict(results: Results) -> str:
-    movers = "movers" if "," in results.mover else "mover"
-    where = f"{results.hosts[0]} and {results.hosts[1]}, {movers} {results.mover or 'not seen'}"
-    took = f"{results.elapsed_s:.1f} s"
-    if results.ok:
-        return f"All worked: {where}, {took}."
-    broken = [_HEADINGS[t.operation] for t in results.transfers if not t.intact]
-    damage = f" Data damaged by {', '.join(broken)}." if broken else ""
-    return f"NOT all worked ({where}, {took}): {len(results.failures)} steps failed.{damage}"
+    return table(headings, rows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The steps of a demo: what is run, with which options, within which time."""
+"""The steps of `nupa demo`, their options and their time limits."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Literal, get_args
 
 from nupa.base.progress import Progress
 from nupa.measure import perf, raw, transfer, versus
-from nupa.measure.chart import format_size
 from nupa.measure.control import FileOperation, TransferError
 from nupa.measure.perf import PerfError
 from nupa.measure.results import Results
+from nupa.measure.text import format_size
 from nupa.measure.versus import NetworkError
 from nupa.programs import fio, perftest
 from nupa.programs.fio import FioError
@@ -26,17 +26,17 @@ from nupa.programs.perftest import Kind, Operation, PerftestError
 Part = Literal["files", "sizes", "fio"]
 
 _FAILURES = (ProgramError, PerftestError, PerfError, TransferError, FioError, NetworkError)
-_RUN_MAX_S = 15.0  # what takes longer hangs
+_RUN_MAX_S = 15.0  # a longer run has hung
 _MIB = 1 << 20
 _ATOMIC_SIZE = 8  # bytes; there is no other
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a demo runs.
+    """The steps of a demo.
 
-    perftest takes half a second for each size, whatever it measures: it times the clock of the CPU
-    at both ends.  So sizes are few, and -a (23 of them) is not used.
+    perftest takes half a second for each size, because it calibrates the CPU's clock at both ends.
+    So sizes are few, and -a (23 sizes) is not used.
     """
 
     latency: tuple[Operation, ...]
@@ -51,11 +51,11 @@ class Plan:
     fio_blocks: tuple[int, ...]  # bytes
     fio_depths: tuple[int, ...]  # blocks outstanding
     fio_seconds: float
-    budget_s: float  # what would start later is left out
+    budget_s: float  # steps that would start later are left out
     parts: tuple[Part, ...] = get_args(Part)
 
     def only(self, part: Part) -> Plan:
-        """This part alone; for fio, all its blocks and depths."""
+        """Returns the plan of this part alone; for fio, with all blocks and depths."""
         plan = replace(self, parts=(part,))
         if part != "fio" or self is QUICK:
             return plan
@@ -77,7 +77,7 @@ class Plan:
         ]
 
     def iterations(self, kind: Kind, size: int) -> int:
-        """Many of small messages, few of large ones; at least 32."""
+        """Returns many for small messages, few for large ones, at least 32."""
         if kind == "lat":
             most, most_bytes = self.latency_iterations, self.latency_bytes
         else:
@@ -125,8 +125,8 @@ QUICK = Plan(
 class Suite:
     """Runs a plan between two hosts of a fabric; a step that fails does not stop the next.
 
-    *movers* says which are in use now.  A channel begins with what every process can do and takes a
-    better one with the first region, so the last answer in a step is the one that counts.
+    *movers* returns the movers in use now.  A channel begins with one that every process has and
+    takes a better one with the first region, so the last answer in a step counts.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Suite:
         self.results = Results(hosts=hosts, mover=mover or "")
 
     def run(self) -> Results:
-        # What is TCP's first: the files of the next step keep the kernel busy for a while.
+        # TCP is first: the files of a later step keep the kernel busy for a while.
         if "sizes" in self._plan.parts:
             self._step("TCP on loopback", self._tcp)
         if "fio" in self._plan.parts:
@@ -184,20 +184,18 @@ class Suite:
             self._sizes(operation, "bw", own=bool(missing))
 
     def _step(self, label: str, action: Callable[[], None]) -> None:
-        """Announces and runs a step; its failure is a result."""
-        self._progress.step(label)
-        try:
+        def in_time() -> None:
             if self._has_time(label):
                 action()
-        except _FAILURES as error:
-            self.results.failures.append(f"{label}: {error}")
+
+        self.results.attempt(self._progress, label, in_time, _FAILURES)
         self._seen_before |= self._seen
         self._seen = set()
         if not self._mover:
             self.results.mover = ", ".join(sorted(self._seen_before))
 
     def _has_time(self, what: str) -> bool:
-        """False, and a note, once the time for all is over."""
+        """Returns False, and adds a note, once the budget is used up."""
         if self._clock() - self._start_s < self._plan.budget_s:
             return True
         self.results.notes.append(
@@ -219,12 +217,12 @@ class Suite:
         ).check()
 
     def _tick(self, seconds: float) -> None:
-        """While programs run: what they use shows in the fabric only as long as they do."""
+        """Notes the movers while programs run; channels disappear with their processes."""
         self._progress.tick(seconds)
         self._seen = self._movers() or self._seen
 
     def _sizes(self, operation: Operation, kind: Kind, *, own: bool) -> None:
-        """One operation at each size, by perftest's program or, *own*, by `nupa perf`."""
+        """Measures one operation at each size, by perftest's program or, *own*, by `nupa perf`."""
         name = f"nupa perf {operation} {kind}" if own else perftest.program(operation, kind)
         measure = self._perf if own else self._perftest
 
@@ -289,7 +287,7 @@ class Suite:
         self.results.transfers.append(job.result(pair))
 
     def _fio(self) -> None:
-        """Each block at each depth by both, one right after the other: the machine is the same."""
+        """Measures each block at each depth by both in turn, under the same load."""
         if fio.missing():
             self._no_fio(fio.INSTALL_HINT)
             return
@@ -316,7 +314,7 @@ class Suite:
             job = fio.Job(
                 carrier, block_bytes, depth, place.address, _FIO_RAMP_S, self._plan.fio_seconds
             )
-            # The mover is that of RDMA.
+            # Only RDMA has a mover.
             tick = self._tick if carrier == "rdma" else self._progress.tick
             return versus.run(job, place, deadline_s=_RUN_MAX_S, tick=tick)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A real file from one host to the other by WRITE, READ or SEND, with SHA-256 on both sides.
+"""The transfer of a file by WRITE, READ or SEND, with SHA-256 on both sides.
 
-`Job` is the demo's view.  Run as a program on a host (`nupa run -- python -m nupa.measure.transfer
-server write ...`), this module is one of the two ends; they exchange addresses over TCP, as RDMA
-programs do.  The client is the active end: with READ the file comes from the server.
+The demo uses `Job`.  As a program (`nupa run -- python -m nupa.measure.transfer server write ...`),
+this module is one of the two ends, which exchange addresses over TCP.  The client is the active
+end: with READ, it receives the file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Job:
         return self.directory / f"{self.operation}.received"
 
     def make_file(self) -> None:
-        """The same random bytes at each run."""
+        """Writes the same random bytes at each run."""
         rng = random.Random(_SEED)
         with self.sent.open("wb") as file:
             for size in _chunks(self.size_bytes):
@@ -64,13 +64,13 @@ class Job:
         sends = (role == "client") != (self.operation == "read")
         path = self.sent if sends else self.received
         return [
-            # -P: the current folder may be a checkout, whose nupa is not the installed one.
+            # -P: the nupa of a checkout in the current folder may not be the installed one.
             *(sys.executable, "-P", "-m", "nupa.measure.transfer", role, self.operation),
             *("--port", str(self.port), "--bytes", str(self.size_bytes), "--file", str(path)),
         ]
 
     def result(self, pair: PairResult) -> Transfer:
-        """From what both ends printed."""
+        """Parses the output of both ends."""
         server, client = (json.loads(end.stdout) for end in (pair.server, pair.client))
         sender, receiver = (server, client) if self.operation == "read" else (client, server)
         return Transfer(
@@ -95,14 +95,14 @@ def _sha256(path: Path) -> str:
 
 
 def _run(args: argparse.Namespace, control: Control) -> dict[str, object]:
-    """One end, from the connection on: what it prints."""
-    # Here, so that the demo itself starts without the engine.
+    """Runs one end; returns the object that it prints."""
+    # Imported here, so that the demo itself starts without the engine.
     from nupa.measure.endpoint import Endpoint
 
     client = args.role == "client"
     sends = client != (args.operation == "read")
     with Endpoint(args.bytes) as endpoint:
-        # The receiver's pages are touched now, as a NIC's registration would.
+        # This touches the receiver's pages, as registration with a NIC would.
         endpoint.fill(args.file.read_bytes() if sends else bytes(args.bytes))
         if args.operation == "send" and not sends:
             endpoint.post_receives(list(_chunks(args.bytes)))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """RDMA against TCP on one fabric: the same fio job by verbs, and over nupa_net0.
 
-Neither is pinned: TCP has work for more threads than there are programs.
+Neither is pinned, because TCP uses more threads than there are programs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from nupa.programs.pair import NUPA, ProgramPair, nupa_run
 
 
 class NetworkError(Exception):
-    """The hosts have no network: what `nupa net up` says."""
+    """The hosts have no network; the message is that of `nupa net up`."""
 
 
 @dataclass(frozen=True)
 class Contest:
-    """One block size and depth, by both."""
+    """The rates of both at one block size and depth."""
 
     block_bytes: int
     depth: int
@@ -37,11 +37,11 @@ class Contest:
 
 @contextmanager
 def network(fabric: str) -> Iterator[None]:
-    """nupa_net0 for each host of *fabric*, as long as the block runs.
+    """Gives each host of *fabric* a nupa_net0 while the block runs.
 
-    NetworkError: there is none, and nothing of it stays; or it could not be taken away.
+    NetworkError: an interface cannot be made, and none stays; or one cannot be removed.
     """
-    # Here: they bring pyroute2.
+    # Imported here because they import pyroute2.
     from nupa.netdev.down import down
     from nupa.netdev.up import Wish, up
 
@@ -60,7 +60,7 @@ def network(fabric: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a contest is held.  *hosts*: the server's and the client's; *address*: the server's."""
+    """The fabric and its two hosts, the server first; *address* is the server's."""
 
     fabric: str
     hosts: tuple[str, str]
@@ -76,7 +76,7 @@ class Place:
 
 
 def place(fabric: str, hosts: tuple[str, str], mover: str | None) -> Place:
-    """By the fabric's own table of hosts.  NupaError: there is no such fabric or host."""
+    """Looks up the server's address.  NupaError: there is no such fabric or host."""
     with Fabric.open(fabric) as found:
         return Place(fabric, hosts, found.host(hosts[0]).ipv4, mover)
 
@@ -88,7 +88,7 @@ def run(
     deadline_s: float = 20.0,
     tick: Callable[[float], None] | None = None,
 ) -> fio.Rate:
-    """One job.  ProgramError: a fio failed or was not done; FioError: it measured nothing."""
+    """Runs one job.  ProgramError: fio failed or was killed; FioError: it measured nothing."""
     with ProgramPair(
         place.command(job, "server"),
         place.command(job, "client"),

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from nupa.base.progress import Progress
 from nupa.fabric import Fabric
-from nupa.measure.chart import format_size
-from nupa.measure.contest import SIDES, Contest, Report, Score, Side
+from nupa.measure.contest import SIDES, Contest, GuestReport, Score, Side
+from nupa.measure.text import format_size
 from nupa.programs import iperf3, perftest
 from nupa.programs.iperf3 import Iperf3Error
 from nupa.programs.pair import NUPA, ProgramError, free_port
@@ -101,9 +101,9 @@ class Demo:
         self._pair = Pair(up.name, self._hosts, _RUN_MAX_S, progress.tick)
         with Fabric.open(up.name) as fabric:
             self._fabric_address = fabric.host(self._hosts[0]).ipv4
-        self.report = Report(up.kind, up.qemu_version, up.kernel, up.memory_bytes)
+        self.report = GuestReport(up.kind, up.qemu_version, up.kernel, up.memory_bytes)
 
-    def run(self) -> Report:
+    def run(self) -> GuestReport:
         soft_roce = self._step("soft-RoCE in the guests", self._soft_roce)
         for operation, kind, size, target in _PERFTEST:
             self._perftest(_contest(operation, kind, size, target), kind, soft_roce)
@@ -112,14 +112,7 @@ class Demo:
         return self.report
 
     def _step(self, label: str, action: Callable[[], None]) -> bool:
-        """Announces and runs a step; whether it succeeded."""
-        self._progress.step(label)
-        try:
-            action()
-        except _FAILURES as error:
-            self.report.failures.append(f"{label}: {error}")
-            return False
-        return True
+        return self.report.attempt(self._progress, label, action, _FAILURES)
 
     def _soft_roce(self) -> None:
         if shutil.which("rdma", path=f"{os.environ.get('PATH', os.defpath)}:{_ROOTS_PATH}") is None:

@@ -10,8 +10,8 @@ from nupa.base.progress import Progress
 from nupa.cli.common.command import EXIT_USAGE, fail
 from nupa.cli.common.text import print_json
 from nupa.cli.vm.machine import say
-from nupa.measure import chart
-from nupa.measure.contest import Report, render
+from nupa.measure.contest import GuestReport, render
+from nupa.measure.text import glyphs_for
 from nupa.programs.cpus import busy_cpus, load_note
 from nupa.vm import demo
 from nupa.vm.boot import boot
@@ -42,12 +42,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(report.to_json())
     else:
-        print(render(report, chart.glyphs_for(sys.stdout.encoding)))
+        print(render(report, glyphs_for(sys.stdout.encoding)))
     if kept:
         say(f"the machine stays: `nupa vm shell host0`, `nupa vm down {args.name}`")
     return 0 if report.ok else 1
 
 
-def _measure(up: State, plan: demo.Plan) -> Report:
+def _measure(up: State, plan: demo.Plan) -> GuestReport:
     with Progress(demo.Demo.STEPS) as progress:
         return demo.Demo(plan, progress, up).run()

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import cases, run, ucx
 from benchmarks.case import Bench, Case
 from benchmarks.cases import CASES
-from nupa.measure import chart
+from nupa.measure.text import ASCII
 from nupa.programs.pair import ProgramError
 
 BENCH = Bench(fabric="f", cpus=(0, 1))
@@ -46,7 +46,7 @@ def test_both_sides_take_turns_and_the_median_of_each_counts() -> None:
 def test_a_target_that_is_missed_is_a_line_that_says_so() -> None:
     row = run.measure(case(source([], "m", [5.0]), source([], "r", [2.0])), BENCH, rounds=1)
     assert row.met is False
-    text = run.render([row], chart.ASCII)
+    text = run.render([row], ASCII)
     assert text.splitlines()[-1].split("  ")[-1].strip() == "NOT MET"
     assert "2.50x" in text
 
@@ -55,7 +55,7 @@ def test_a_line_without_a_target_is_neither_met_nor_missed() -> None:
     told = Case("what", "µs", "", None, source([], "m", [5.0]))
     row = run.measure(told, BENCH, rounds=1)
     assert (row.measured, row.met) == (5.0, None)
-    last = run.render([row], chart.ASCII).splitlines()[-1].split()
+    last = run.render([row], ASCII).splitlines()[-1].split()
     assert last == ["what", "5.00", "µs", "-", "-", "-", "-"]
 
 
@@ -70,7 +70,7 @@ def test_a_case_that_fails_is_reported_with_its_reason_and_no_number() -> None:
 
     row = run.measure(case(broken), BENCH, rounds=5)
     assert (row.measured, row.met, row.error) == (None, None, "perftest is not installed")
-    text = run.render([row], chart.ASCII)
+    text = run.render([row], ASCII)
     assert "failed" in text
     assert text.endswith("what: perftest is not installed")
 

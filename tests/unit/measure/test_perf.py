@@ -13,7 +13,8 @@ from nupa._engine import ffi, lib
 from nupa.base.errors import LocalError
 from nupa.cli import main
 from nupa.fabric import Fabric
-from nupa.measure import chart, perf
+from nupa.measure import perf
+from nupa.measure.text import ASCII
 from nupa.programs.pair import Outcome, PairResult
 
 SIZE, DEPTH, ITERATIONS = perf.SIZE_MAX_BYTES, perf.DEPTH_MAX, perf.ITERATIONS_MAX
@@ -45,9 +46,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, argv: str) -> tuple[perf.Job, dict[st
     """The job that a command line leads to, and what else `measure` is given."""
     found: list[tuple[perf.Job, dict[str, Any]]] = []
 
-    def measure(job: perf.Job, **options: Any) -> perf.Report:
+    def measure(job: perf.Job, **options: Any) -> perf.Measured:
         found.append((job, options))
-        return perf.Report(job, "f", options["hosts"], None, "cma", ())
+        return perf.Measured(job, "f", options["hosts"], None, "cma", ())
 
     monkeypatch.setattr(perf, "measure", measure)
     assert main(["perf", *argv.split()]) == 0
@@ -155,9 +156,9 @@ BANDWIDTH = {
 }
 
 
-def report(operation: perf.Operation, kind: perf.Kind, row: dict[str, Any]) -> perf.Report:
+def report(operation: perf.Operation, kind: perf.Kind, row: dict[str, Any]) -> perf.Measured:
     job = perf.make_job(operation, kind)
-    return perf.Report(job, "lab", ("host0", "host1"), (0, 1), "relay", (row,))
+    return perf.Measured(job, "lab", ("host0", "host1"), (0, 1), "relay", (row,))
 
 
 def test_latency_is_shown_with_its_definition_and_where() -> None:
@@ -172,7 +173,7 @@ def test_latency_is_shown_with_its_definition_and_where() -> None:
 
 
 def test_bandwidth_is_shown_with_its_depth_also_where_only_ascii_is() -> None:
-    text = perf.render(report("write", "bw", BANDWIDTH), chart.ASCII)
+    text = perf.render(report("write", "bw", BANDWIDTH), ASCII)
     assert text.isascii()
     lines = text.splitlines()
     assert lines[0] == "Bandwidth of WRITE over RC, 128 outstanding (1 MB = 10^6 bytes)"

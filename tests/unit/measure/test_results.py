@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nupa.measure import chart, plot
+from nupa.measure import plot
 from nupa.measure.raw import Tcp
 from nupa.measure.results import Results, Transfer, render
+from nupa.measure.text import ASCII
 from nupa.measure.versus import Contest
 from nupa.programs import fio
 from nupa.programs.perftest import Bandwidth, Latency
@@ -32,7 +33,7 @@ def results(**changes: object) -> Results:
 
 
 def shown(made: Results) -> str:
-    return render(made, glyphs=chart.ASCII)
+    return render(made, glyphs=ASCII)
 
 
 def row(text: str, first: str, nth: int = 0) -> list[str]:

@@ -212,7 +212,7 @@ class Perf:
         self.broken = broken
         self.calls: list[tuple[perf.Job, dict[str, Any]]] = []
 
-    def measure(self, job: perf.Job, **options: Any) -> perf.Report:
+    def measure(self, job: perf.Job, **options: Any) -> perf.Measured:
         self.calls.append((job, options))
         options["tick"](0.1)
         if job.operation == self.broken:
@@ -221,7 +221,7 @@ class Perf:
         row = {"size_bytes": size, "iterations": count, "elapsed_s": 1.0}
         row |= {f"latency_{name}_us": 0.5 for name in ("typical", "min", "mean", "p99")}
         row |= {"bandwidth_mb_per_s": 8.0, "message_rate_m_per_s": 1.0}
-        return perf.Report(job, "f", ("host0", "host1"), (0, 1), "cma", (row,))
+        return perf.Measured(job, "f", ("host0", "host1"), (0, 1), "cma", (row,))
 
 
 def test_without_perftest_sizes_are_measured_by_nupa_perf_and_the_table_says_so(

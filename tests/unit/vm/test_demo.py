@@ -20,8 +20,9 @@ import pytest
 from nupa.base.progress import Progress
 from nupa.cli.vm import demo as _vm_demo
 from nupa.fabric import Fabric
-from nupa.measure import chart, contest
-from nupa.measure.contest import Contest, Report, Score
+from nupa.measure import contest
+from nupa.measure.contest import Contest, GuestReport, Score
+from nupa.measure.text import ASCII
 from nupa.programs import iperf3
 from nupa.programs.pair import ProgramError, free_port
 from nupa.vm import demo, pair
@@ -92,7 +93,7 @@ class Guests:
 
 def run(
     monkeypatch: pytest.MonkeyPatch, guests: Guests, plan: Plan = PLAN
-) -> tuple[Report, list[str]]:
+) -> tuple[GuestReport, list[str]]:
     monkeypatch.setattr(demo, "Pair", guests)
     host = SimpleNamespace(ipv4="10.0.0.1")
     fabric = SimpleNamespace(host=lambda _: host)
@@ -187,25 +188,23 @@ def test_the_best_run_of_each_side_counts() -> None:
 def test_the_table_shows_ratios_and_which_targets_are_met() -> None:
     missed = Contest("iperf3", "TCP, one stream", "MB/s", False, "TCP, virtio-net", target=1.0)
     free = Contest("ib_read_lat", "READ 64 B, latency", "µs", True, "soft-RoCE", 64)
-    report = Report("cxl", "11.1.3", "6.12", 256 << 20, elapsed_s=61.2)
+    report = GuestReport("cxl", "11.1.3", "6.12", 256 << 20, elapsed_s=61.2)
     report.scores += [
         Score(LAT, {"nupa": [4.0], "other": [400.0]}),
         Score(missed, {"nupa": [40.0], "other": [80.0]}),
         Score(free, {"nupa": [5.0], "other": []}),
     ]
     report.notes.append("busy")
-    lines = contest.render(report, chart.ASCII).splitlines()
+    lines = contest.render(report, ASCII).splitlines()
     assert re.split("  +", lines[2]) == [
-        *("SEND 64 B, latency", "ib_send_lat", "4.00 µs", "400 µs", "soft-RoCE", "100x"),
+        *("ib_send_lat, SEND 64 B, latency", "4.00 µs", "400 µs", "soft-RoCE", "100x"),
         *("at least 50x", "met"),
     ]
-    assert lines[3].split()[-4:] == ["at", "least", "1x", "MISSED"]
+    assert lines[3].split()[-4:] == ["least", "1x", "NOT", "MET"]
     assert "0.500x" in lines[3]
     assert lines[4].split()[-4:] == ["-", "soft-RoCE", "-", "-"]
     assert "note: busy" in lines
-    assert lines[-1] == (
-        "All worked: cxl, QEMU 11.1.3, Linux 6.12, 61 s; 1 of the targets are MISSED."
-    )
+    assert lines[-1] == ("All worked: cxl, QEMU 11.1.3, Linux 6.12, 61.2 s; targets not met: 1.")
     report.failures.append("iperf3: it ended")
     assert "NOT all worked" in contest.render(report).splitlines()[-1]
 
@@ -329,7 +328,7 @@ def args(**changed: object) -> argparse.Namespace:
 def test_the_machine_goes_at_the_end(
     monkeypatch: pytest.MonkeyPatch, downs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = Report("cxl", "11.1.3", "6.12", 1)
+    report = GuestReport("cxl", "11.1.3", "6.12", 1)
     monkeypatch.setattr(_vm_demo, "_measure", lambda *_: report)
     assert _vm_demo.run(args(json=True)) == 0
     assert downs == ["demo"]
@@ -341,7 +340,7 @@ def test_the_machine_goes_at_the_end(
 def test_the_machine_goes_by_ctrl_c_even_if_it_was_to_be_kept(
     monkeypatch: pytest.MonkeyPatch, downs: list[str]
 ) -> None:
-    def interrupted(*_: object) -> Report:
+    def interrupted(*_: object) -> GuestReport:
         raise SystemExit(130)
 
     monkeypatch.setattr(_vm_demo, "_measure", interrupted)
@@ -353,7 +352,7 @@ def test_the_machine_goes_by_ctrl_c_even_if_it_was_to_be_kept(
 def test_a_machine_that_is_kept_stays_and_how_it_goes_is_said(
     monkeypatch: pytest.MonkeyPatch, downs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_vm_demo, "_measure", lambda *_: Report("cxl", "11", "6", 1))
+    monkeypatch.setattr(_vm_demo, "_measure", lambda *_: GuestReport("cxl", "11", "6", 1))
     assert _vm_demo.run(args(keep=True)) == 0
     assert downs == []
     assert "nupa vm down demo" in capsys.readouterr().err
