@@ -19,15 +19,13 @@ from nupa.cxl.cache.states import (
     STORES,
     CacheRequest,
     DataDirection,
-    Grant,
     HostAnswer,
-    HostResponse,
-    HostSnoop,
     SnoopOutcome,
     TransitionError,
     may_answer,
     may_ask,
 )
+from nupa.cxl.cache.tables import Grant, H2DReqOpcode, H2DRspOpcode
 from nupa.cxl.media.parts import LINE_BYTES
 
 
@@ -157,7 +155,7 @@ class DeviceCache:
                 line.data[:] = reply.data
         else:
             self._lines[hpa] = CacheLine(answer.after, bytearray(reply.data or LINE_BYTES))
-        if answer.grant is Grant.ERR or HostResponse.GO_ERR_WRITE_PULL in answer.responses:
+        if answer.grant is Grant.ERR or H2DRspOpcode.GO_ERR_WritePull in answer.responses:
             raise RemoteError(f"{name} of {hpa:#x}: the host has no memory there")
         return reply.data
 
@@ -168,7 +166,7 @@ class DeviceCache:
 
     # Snoops
 
-    def snoop(self, snoop: HostSnoop, hpa: int) -> tuple[SnoopOutcome, bytes]:
+    def snoop(self, snoop: H2DReqOpcode, hpa: int) -> tuple[SnoopOutcome, bytes]:
         """How it answers, and the line if it goes along."""
         line = self._lines.get(hpa)
         outcome = SNOOPED[snoop, line.state if line else Mesi.I][0]

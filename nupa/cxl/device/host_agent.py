@@ -19,12 +19,11 @@ from nupa.cxl.cache.device_cache import Reply, Write, split
 from nupa.cxl.cache.states import (
     CacheRequest,
     DataDirection,
-    Grant,
     HostAnswer,
-    HostSnoop,
     TransitionError,
     may_respond,
 )
+from nupa.cxl.cache.tables import Grant, H2DReqOpcode
 from nupa.cxl.device.type2 import Type2
 from nupa.cxl.media.parts import LINE_BYTES, Memory
 
@@ -47,11 +46,11 @@ class CacheMessage(NamedTuple):
 class _Need(Enum):
     """What a request needs of a line, and how others are asked: H2D, and M2S with its state."""
 
-    CURRENT = (HostSnoop.CUR, "MemRd", Directory.I, Snoop.CUR)
-    SHARED = (HostSnoop.DATA, "MemRd", Directory.S, Snoop.DATA)
-    OWN = (HostSnoop.INV, "MemRd", Directory.A, Snoop.INV)
-    OWN_NO_DATA = (HostSnoop.INV, "MemInv", Directory.A, Snoop.INV)
-    NOBODY = (HostSnoop.INV, "MemInv", Directory.I, Snoop.INV)
+    CURRENT = (H2DReqOpcode.SnpCur, "MemRd", Directory.I, Snoop.CUR)
+    SHARED = (H2DReqOpcode.SnpData, "MemRd", Directory.S, Snoop.DATA)
+    OWN = (H2DReqOpcode.SnpInv, "MemRd", Directory.A, Snoop.INV)
+    OWN_NO_DATA = (H2DReqOpcode.SnpInv, "MemInv", Directory.A, Snoop.INV)
+    NOBODY = (H2DReqOpcode.SnpInv, "MemInv", Directory.I, Snoop.INV)
 
 
 _NEEDS = {
@@ -297,8 +296,8 @@ class HostAgent:
                 changed = self._snoop(device, granted, hpa, need.value[0]) or changed
         return changed
 
-    def _snoop(self, device: Type2, granted: Mesi, hpa: int, snoop: HostSnoop) -> bytes:
-        self._say("H2D Req", f"Snp{snoop.name.capitalize()}", device, hpa)
+    def _snoop(self, device: Type2, granted: Mesi, hpa: int, snoop: H2DReqOpcode) -> bytes:
+        self._say("H2D Req", snoop.name, device, hpa)
         outcome, data = device.snoop(snoop, hpa)
         may_respond(snoop, granted, outcome)
         self._say("D2H Rsp", outcome.response.name, device, hpa)

@@ -17,12 +17,11 @@ from nupa.cxl.cache.device_cache import CacheLine, DeviceCache, Reply, Write, sp
 from nupa.cxl.cache.states import (
     CacheRequest,
     DataDirection,
-    Grant,
     HostAnswer,
-    HostSnoop,
     SnoopOutcome,
     TransitionError,
 )
+from nupa.cxl.cache.tables import Grant, H2DReqOpcode
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.media.parts import LINE_BYTES, Memory, PartedMedia
 
@@ -114,7 +113,7 @@ class Type2(Type3):
 
     # What its host asks
 
-    def snoop(self, snoop: HostSnoop, hpa: int) -> tuple[SnoopOutcome, bytes]:
+    def snoop(self, snoop: H2DReqOpcode, hpa: int) -> tuple[SnoopOutcome, bytes]:
         """H2D requests: `DeviceCache.snoop`."""
         return self.cache.snoop(snoop, hpa)
 

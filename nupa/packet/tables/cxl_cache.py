@@ -9,20 +9,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from nupa.cxl.cache.tables import CacheChannel as CacheChannel
+from nupa.cxl.cache.tables import D2HReqOpcode, D2HRspOpcode, Grant, H2DReqOpcode, H2DRspOpcode
 from nupa.packet.tables.cxl_mem import FLITS
 from nupa.packet.tables.layout import Field, Layout, reserved
-
-
-class CacheChannel(IntEnum):
-    """3.2.3: the channels of CXL.cache."""
-
-    D2H_REQ = 1
-    D2H_RSP = 2
-    D2H_DATA = 3
-    H2D_REQ = 4
-    H2D_RSP = 5
-    H2D_DATA = 6
-
 
 CHANNELS: dict[int, str] = {
     CacheChannel.D2H_REQ: "D2H Req",
@@ -34,46 +24,15 @@ CHANNELS: dict[int, str] = {
 }
 DATA_CHANNELS = (CacheChannel.D2H_DATA, CacheChannel.H2D_DATA)
 
-# 3.2.4: D2H request opcodes
-D2H_REQ_OPCODES = {
-    1: "RdCurr",
-    2: "RdOwn",
-    3: "RdShared",
-    4: "RdAny",
-    5: "RdOwnNoData",
-    6: "ItoMWr",
-    7: "WrCur",
-    8: "CLFlush",
-    9: "CleanEvict",
-    10: "DirtyEvict",
-    11: "CleanEvictNoData",
-    12: "WOWrInv",
-    13: "WOWrInvF",
-    14: "WrInv",
-    16: "CacheFlushed",
-}
-# 3.2.4: D2H response opcodes
-D2H_RSP_OPCODES = {
-    1: "RspSHitSE",
-    4: "RspIHitI",
-    5: "RspIHitSE",
-    6: "RspVHitV",
-    7: "RspSFwdM",
-    15: "RspIFwdM",
-    22: "RspVFwdV",
-}
-# 3.2.4: H2D request opcodes, H2D response opcodes
-H2D_REQ_OPCODES = {1: "SnpData", 2: "SnpInv", 3: "SnpCur"}
-H2D_RSP_OPCODES = {
-    1: "WritePull",
-    4: "GO",
-    5: "GO_WritePull",
-    6: "ExtCmp",
-    8: "GO_WritePull_Drop",
-    12: "Fast_GO",
-    13: "Fast_GO_WritePull",
-    15: "GO_ERR_WritePull",
-}
+
+def _names(opcodes: type[IntEnum]) -> dict[int, str]:
+    return {int(opcode): opcode.name for opcode in opcodes}
+
+
+D2H_REQ_OPCODES = _names(D2HReqOpcode)
+D2H_RSP_OPCODES = _names(D2HRspOpcode)
+H2D_REQ_OPCODES = _names(H2DReqOpcode)
+H2D_RSP_OPCODES = _names(H2DRspOpcode)
 OPCODES: dict[int, dict[int, str]] = {
     CacheChannel.D2H_REQ: D2H_REQ_OPCODES,
     CacheChannel.D2H_RSP: D2H_RSP_OPCODES,
@@ -83,7 +42,13 @@ OPCODES: dict[int, dict[int, str]] = {
     CacheChannel.H2D_DATA: {},
 }
 # 3.2.3.5: RspData of a GO is the state that is granted; RSP_PRE says who had the line
-GRANTS = {1: "Shared", 2: "Exclusive", 3: "Invalid", 4: "Error", 6: "Modified"}
+GRANTS = {
+    int(Grant.S): "Shared",
+    int(Grant.E): "Exclusive",
+    int(Grant.I): "Invalid",
+    int(Grant.ERR): "Error",
+    int(Grant.M): "Modified",
+}
 RSP_PRES = {0: "miss, local memory", 1: "hit", 2: "miss, remote memory"}
 
 LINES = {1: "message", 2: "head"}

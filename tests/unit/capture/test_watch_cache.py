@@ -11,19 +11,15 @@ from typing import NamedTuple
 from nupa.core.watch import Watch, WatchPacket
 from nupa.cxl.cache.coherence import Mesi
 from nupa.cxl.cache.states import (
-    REQUESTS,
     SNOOPED,
     STORES,
     DataDirection,
-    Grant,
     HostAnswer,
-    HostResponse,
-    HostSnoop,
     SnoopOutcome,
-    SnoopResponse,
     may_answer,
     may_ask,
 )
+from nupa.cxl.cache.tables import D2HRspOpcode, Grant, H2DReqOpcode, H2DRspOpcode
 from nupa.fabric import Fabric
 from nupa.packet.scapy.link import Nupa
 from nupa.packet.tables import cxl_cache as tables
@@ -159,13 +155,7 @@ def test_scapy_dissects_what_was_captured_and_builds_the_same(fabric: Fabric, pa
 # --- legal, by the tables of the CXL.cache model ---
 
 
-def test_both_tables_have_the_same_opcodes() -> None:
-    assert {row.opcode: row.name for row in REQUESTS.values()} == tables.D2H_REQ_OPCODES
-    assert {one.value: one.name for one in SnoopResponse} == tables.D2H_RSP_OPCODES
-    snoops = {one.value: f"Snp{one.name.capitalize()}" for one in HostSnoop}
-    assert snoops == tables.H2D_REQ_OPCODES
-    assert {int(one) for one in HostResponse} <= tables.H2D_RSP_OPCODES.keys()
-    assert {int(one) for one in Grant} == tables.GRANTS.keys()
+def test_both_tables_have_the_same_states() -> None:
     assert {int(one): one.name for one in Mesi} == tables.STATES
 
 
@@ -218,9 +208,9 @@ class Home:
     def d2h_rsp(self, message: Message, host: int) -> None:
         snoop = self.snooped.pop((host, message.fields["uqid"]))
         assert snoop.front["at"] == message.front["at"]
-        response, before = SnoopResponse(message.fields["opcode"]), Mesi(message.front["before"])
+        response, before = D2HRspOpcode(message.fields["opcode"]), Mesi(message.front["before"])
         outcome = SnoopOutcome(response, Mesi(message.front["after"]), "Fwd" in response.name)
-        assert outcome in SNOOPED[HostSnoop(snoop.fields["opcode"]), before]
+        assert outcome in SNOOPED[H2DReqOpcode(snoop.fields["opcode"]), before]
         self.owed["D2H", host, message.fields["uqid"]] += outcome.has_data
 
     def d2h_data(self, message: Message, host: int) -> None:
@@ -233,7 +223,7 @@ class Home:
         assert not self.snooped
         row = may_ask(asked.name, Mesi(message.front["before"]))
         data = DataDirection.NONE if asked.name == "RdOwnNoData" else DataDirection.TO_DEVICE
-        grant, go = Grant(message.fields["rsp_data"]), HostResponse(message.fields["opcode"])
+        grant, go = Grant(message.fields["rsp_data"]), H2DRspOpcode(message.fields["opcode"])
         may_answer(row, HostAnswer((go,), grant, data, Mesi(message.front["after"])))
         self.owed["H2D", host, message.fields["cqid"]] += data is DataDirection.TO_DEVICE
         self.reads = asked.name == "RdShared"
