@@ -561,6 +561,9 @@ void nupa_event_raise_port(struct nupa_engine *engine, bool up);
 void nupa_event_drop(struct nupa_context *context, void *element);
 void nupa_event_wait_acked(struct nupa_context *context, const uint32_t *pending);
 
+/* qp_create.c: aligned, and all zeros; NULL: no memory. */
+struct nupa_qp *nupa_qp_blank(void);
+
 /* qp.c, qp_state.c */
 int nupa_qp_own_mask(enum ibv_qp_type type, int mask);
 int nupa_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to,
@@ -780,6 +783,10 @@ void nupa_fault_unstick(struct nupa_qp *qp);
 void nupa_retry_sent(struct nupa_qp *qp);
 void nupa_retry_progress(struct nupa_qp *qp);
 void nupa_retry_stop(struct nupa_qp *qp);
+/* The QP is reset: nothing of faults is left. */
+void nupa_retry_reset(struct nupa_qp *qp);
+/* qp->faults, which it has from now on. */
+struct nupa_qp_faults *nupa_qp_faults(struct nupa_qp *qp);
 
 /* xrc.c: where the request goes, which is qp->channel then; false: what was sent before has to be
  * answered first. */

@@ -319,14 +319,14 @@ struct nupa_wqe {
 
 struct nupa_sq {
 	uint8_t *ring;
-	size_t map_bytes;
+	uint64_t acked, issued, posted;
+	uint64_t begun; /* where `issued` was before it went back */
 	uint32_t stride;
 	uint32_t mask;
 	uint32_t capacity;
 	uint32_t max_sge;
 	uint32_t max_inline_bytes;
-	uint64_t acked, issued, posted;
-	uint64_t begun; /* where `issued` was before it went back */
+	size_t map_bytes;
 };
 
 enum nupa_wait {
@@ -359,10 +359,16 @@ struct nupa_job {
 	bool again; /* it was answered before, as far as we know */
 };
 
-/* What an atomic found: it is executed once, however often it comes. */
+/* The result of an atomic: it is executed once, however often it comes. */
 struct nupa_answer {
 	uint32_t psn;
 	uint64_t original;
+};
+
+/* The responder's answers of its own, of which jobs_head, jobs_tail and n_answers count. */
+struct nupa_answers {
+	struct nupa_job jobs[NUPA_RD_ATOMIC_MAX];
+	struct nupa_answer given[NUPA_RD_ATOMIC_MAX]; /* the last ones, to atomics */
 };
 
 enum nupa_xrc_side { NUPA_XRC_NONE, NUPA_XRC_INITIATOR, NUPA_XRC_TARGET };
@@ -377,7 +383,7 @@ struct nupa_refusal {
 	bool acknowledges;
 };
 
-/* An injected WRITE in more than one packet: what the next one is, if it comes next. */
+/* An injected WRITE in more than one packet: the next one, if it comes next. */
 struct nupa_injected_write {
 	bool open;
 	uint32_t psn, incarnation; /* the QP's own */
@@ -386,116 +392,144 @@ struct nupa_injected_write {
 	uint32_t total_bytes, left_bytes;
 };
 
+/* The requester on a path with faults (retry.c, fault_judge.c). */
+struct nupa_qp_faults {
+	struct nupa_qp *qp;
+	struct nupa_list retry_link; /* engine->faults->retries, while qp->retrying */
+	uint64_t retry_at_ns;
+	uint64_t retry_tail; /* all of it stood before this in the ring */
+	uint64_t retry_end;  /* where the path was whole again */
+	uint64_t part_of;    /* the request, + 1, of which all up to part_psn is executed */
+	uint32_t part_psn;
+	struct nupa_list stuck_link; /* engine->faults->stuck, while qp->stuck */
+	uint64_t stuck_until_ns;
+	uint32_t stuck_by; /* the fault that did it */
+};
+
+/* A request that is being built between wr_start and wr_complete, by one thread (qp_ex.c). */
+struct nupa_builder {
+	bool building;
+	int error;
+	uint64_t first, end;  /* the part of the send queue that was free at wr_start */
+	uint64_t next;        /* behind the request being built */
+	struct nupa_wqe *wqe; /* it; NULL: none yet */
+};
+
+/* The XRC part of a QP (xrc.c), or of a handle of one (xrcd.c). */
+struct nupa_qp_xrc {
+	struct nupa_xrcd *xrcd; /* target */
+	uint32_t srqn;          /* of the request being sent */
+	bool away;              /* was connected to another process than the target's */
+	bool resync;            /* the next message starts PSNs anew */
+	bool is_new;            /* target: of this requester none has come yet */
+	struct nupa_qp *real;   /* handle: of this QP, or of another process's */
+	const struct nupa_qp_entry *peer_entry;
+};
+
+/* A queue pair.  All that a message of RC touches stands in the lines before `ibv`. */
 struct nupa_qp {
-	union {
-		struct ibv_qp ibv;
-		struct ibv_qp_ex ibv_ex;
-	};
-	struct nupa_engine *engine;
-	struct nupa_qp_entry *entry;
-	uint32_t index;
+	/* Line 0: both directions. */
+	NUPA_LINE_ALIGNED struct nupa_engine *engine;
+	struct nupa_channel *channel; /* RC, UC: to the peer; NULL until first contact */
+	struct nupa_cq *send_cq, *recv_cq;
+	struct nupa_srq *srq;
+	uint32_t dest_qpn;
 	uint8_t type;  /* enum ibv_qp_type; XRC's are RC here, and `xrc` says which */
 	uint8_t state; /* enum ibv_qp_state */
 	uint8_t xrc;   /* enum nupa_xrc_side */
 	bool sq_sig_all;
-	bool sqd_notify;
 	bool steady_tx, steady_rx; /* express.h I4 */
 	bool heard;                /* a message came since the last one was sent */
 	bool converses;            /* sends after it hears: the next line will be wanted soon */
-	const void *hot;           /* what the last request stored to, the next one may as well */
-	struct nupa_cq *send_cq, *recv_cq;
-	struct nupa_srq *srq;
-	struct ibv_qp_attr attr;
-	struct ibv_qp_init_attr init;
+	bool ack_pending;          /* tell the requester all before expected_psn is executed */
+	bool nak_pending;          /* and that expected_psn was not: nak_syndrome */
+	bool nak_sent;             /* drop until expected_psn comes again */
+	bool recv_active;
+	bool recv_kept; /* UC: taken for a message that broke off; the next one has it */
+	bool comm_est;
+	bool retrying;  /* a timer runs: faults->retry_at_ns */
+	bool stuck;     /* nothing completes before faults->stuck_until_ns */
+	bool went_back; /* once for went_back_psn, and nothing has come since */
+	bool gave_up;   /* UC, UD: the message being sent finds no room, and is lost */
+	uint8_t rnr_left;
+	uint8_t psn_retries_left;
 
-	/* requester */
+	/* Lines 1 and 2: the requester, and the responder's PSN. */
 	struct nupa_sq sq;
-	struct nupa_channel *channel; /* RC, UC: to the peer; NULL until first contact */
-	uint32_t dest_qpn;
-	uint32_t dest_host;
+	uint32_t next_psn;
+	uint32_t incarnation;       /* 8 bits, see struct nupa_qp_entry */
+	uint32_t reads_outstanding; /* through the channel: reads and atomics */
+	enum nupa_wait wait;
+	uint64_t wait_deadline_ns; /* 0: none */
+	const void *hot;           /* the last request stored to this, the next one may as well */
+	uint32_t expected_psn;
+	uint32_t peer_incarnation; /* whose requests are answered; NUPA_PEER_UNKNOWN */
+	struct nupa_list ack_link; /* engine->ack_pending */
+
+	/* Line 3: receives. */
+	struct nupa_rq rq;
+	struct nupa_rwqe *recv_wqe; /* taken for the message in progress (a copy) */
+	uint64_t recv_bytes;
+
+	/* Line 4: the peer's QP, as one-sided requests need it. */
 	const struct nupa_qp_entry *peer; /* what follows was so when we looked; NULL: look */
 	uint64_t peer_identity, peer_rights;
 	uint32_t peer_access;
 	uint32_t peer_pd;
-	uint32_t next_psn;
-	uint32_t incarnation;       /* 8 bits, see struct nupa_qp_entry */
-	uint32_t reads_outstanding; /* through the channel: reads and atomics */
-	uint64_t timeout_ns; /* in all: 4.096 us * 2^timeout * (retry_cnt + 1); 0: for ever */
-	uint8_t rnr_left;
-	uint8_t psn_retries_left;
-	enum nupa_wait wait;
+	struct nupa_qp_entry *entry;
 	uint64_t wait_until_ns;
-	uint64_t wait_deadline_ns;  /* 0: none */
+	uint64_t timeout_ns; /* in all: 4.096 us * 2^timeout * (retry_cnt + 1); 0: for ever */
+	uint32_t dest_host;
+	uint32_t index;
+
+	/* Line 5: the program's handle; its first line has the PD and the number. */
+	union {
+		struct ibv_qp ibv;
+		struct ibv_qp_ex ibv_ex;
+	};
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
 	struct nupa_list wait_link; /* engine->waiting */
-
-	/* retry.c: for what was sent by a path with faults */
-	uint64_t retry_at_ns; /* 0: no timer runs */
-	uint64_t retry_tail;  /* all of it stood before this in the ring */
-	uint64_t retry_end;   /* where the path was whole again */
-	bool went_back;       /* once for this PSN, and nothing has come since */
-	bool gave_up;         /* UC, UD: what is being sent finds no room, and is lost */
 	uint32_t went_back_psn;
-	uint64_t part_of; /* the request, + 1, of which all up to part_psn is executed */
-	uint32_t part_psn;
-	struct nupa_list retry_link; /* engine->faults->retries */
-	uint64_t stuck_until_ns;     /* nothing completes before; 0: it does */
-	uint32_t stuck_by;           /* which fault's doing */
-	struct nupa_list stuck_link; /* engine->faults->stuck */
 
-	/* extended posting, between wr_start and wr_complete, by one thread */
-	bool is_ex;
-	bool building;
-	int build_error;
-	uint64_t build_first, build_end; /* the part of the send queue that was free at wr_start */
-	uint64_t build_next;             /* behind the request being built */
-	struct nupa_wqe *build;          /* it; NULL: none yet */
+	/* Parts that few QPs have.  NULL: not this one, or not yet. */
+	struct nupa_builder *builder; /* an extended QP */
+	struct nupa_qp_xrc *xrc_part; /* `xrc`, is_handle */
+	struct nupa_qp_faults *faults;
+	struct nupa_answers *answers; /* a READ or atomic came as a message */
+	struct nupa_injected_write *injected;
 
-	/* responder */
-	struct nupa_rq rq;
-	uint32_t expected_psn;
-	uint32_t peer_incarnation; /* whose requests are answered; NUPA_PEER_UNKNOWN */
-	bool nak_sent;             /* drop until expected_psn comes again */
-	bool ack_pending;          /* tell the requester all before expected_psn is executed */
-	bool nak_pending;          /* and that expected_psn was not: nak_syndrome */
+	/* Responder: seldom. */
+	struct nupa_list job_link; /* engine->reading */
+	uint32_t jobs_head, jobs_tail;
+	uint32_t n_answers;
 	uint8_t nak_syndrome;
-	struct nupa_list ack_link;  /* engine->ack_pending */
-	struct nupa_rwqe *recv_wqe; /* taken for the message in progress (a copy) */
-	bool recv_active;
-	bool recv_kept;    /* UC: taken for a message that broke off; the next one has it */
 	bool drop_message; /* UC: rest of a message whose start was dropped */
 	bool uc_met;       /* UC: a message has come, so PSNs go on from there */
 	bool starved;      /* UC, UD: the backlog was dropped, and no receive has come since */
 	struct nupa_backlog backlog;
-	uint64_t recv_bytes;
-	struct nupa_job jobs[NUPA_RD_ATOMIC_MAX];
-	uint32_t jobs_head, jobs_tail;
-	struct nupa_answer answers[NUPA_RD_ATOMIC_MAX]; /* the last ones */
-	uint32_t n_answers;
-	struct nupa_list job_link; /* engine->reading */
+
+	/* Control. */
 	uint32_t async_pending;
+	bool sqd_notify;
 	bool last_wqe_event;
-	bool comm_est;
 	bool partner_gone; /* was destroyed in order */
 	bool partner_lost; /* died, and no request has said so yet */
-	uint32_t windows;  /* type 2 windows bound on it */
-
-	/* XRC: see xrc.c */
-	struct nupa_xrcd *xrcd; /* target */
-	uint32_t xrc_srqn;      /* of the request being sent */
-	bool xrc_away;          /* was connected to another process than the target's */
-	bool xrc_resync;        /* the next message starts PSNs anew */
-	bool xrc_new;           /* target: of this requester none has yet */
-	bool is_handle;         /* by ibv_open_qp: of `real`, or of another process's QP */
-	bool orphan;            /* its own handle is closed, others are open */
-	uint32_t opens;
-	struct nupa_qp *real;
-	const struct nupa_qp_entry *peer_entry;
-
+	bool is_handle;    /* by ibv_open_qp: of xrc_part->real, or of another process's QP */
+	bool orphan;       /* its own handle is closed, others are open */
 	bool sq_custom, rq_custom; /* the parent domain allocated the ring */
 	bool block_self_mcast;     /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB */
-	uint32_t mcast_groups;     /* that it is attached to */
-
-	struct nupa_injected_write injected;
+	uint32_t opens;
+	uint32_t windows;      /* type 2 windows bound on it */
+	uint32_t mcast_groups; /* that it is attached to */
 };
+
+#define NUPA_QP_LINE(field) (offsetof(struct nupa_qp, field) / NUPA_CACHE_LINE_BYTES)
+_Static_assert(NUPA_QP_LINE(psn_retries_left) == 0, "line 0");
+_Static_assert(NUPA_QP_LINE(sq) == 1 && NUPA_QP_LINE(sq.max_inline_bytes) == 1, "line 1");
+_Static_assert(NUPA_QP_LINE(next_psn) == 2 && NUPA_QP_LINE(ack_link.prev) == 2, "line 2");
+_Static_assert(NUPA_QP_LINE(rq) == 3 && NUPA_QP_LINE(recv_bytes) == 3, "line 3");
+_Static_assert(NUPA_QP_LINE(peer) == 4 && NUPA_QP_LINE(index) == 4, "line 4");
+_Static_assert(offsetof(struct nupa_qp, ibv) == 5 * NUPA_CACHE_LINE_BYTES, "line 5");
 
 #endif

@@ -33,8 +33,8 @@ struct nupa_fault_view {
 struct nupa_faults {
 	struct nupa_fault_view views[NUPA_FAULTS_MAX]; /* by place in the table */
 	uint64_t next_ns;                              /* when there is something to do */
-	struct nupa_list retries;                      /* struct nupa_qp.retry_link */
-	struct nupa_list stuck;                        /* struct nupa_qp.stuck_link */
+	struct nupa_list retries;                      /* struct nupa_qp_faults.retry_link */
+	struct nupa_list stuck;                        /* struct nupa_qp_faults.stuck_link */
 };
 
 /* Something is due at this time. */

@@ -150,19 +150,21 @@ static void stick(struct nupa_engine *engine, const struct nupa_fault_view *view
 		  const struct nupa_msg *msg, uint64_t now_ns)
 {
 	struct nupa_qp *qp = answered(engine, msg);
+	struct nupa_qp_faults *faults = nupa_qp_faults(qp);
 
 	nupa_count(&engine->hw->fault_stuck, 1);
-	if (!qp->stuck_until_ns)
-		nupa_list_add(&engine->faults->stuck, &qp->stuck_link);
-	qp->stuck_until_ns = view->duration_ns ? sum(now_ns, view->duration_ns) : UINT64_MAX;
-	qp->stuck_by = view->id;
-	nupa_fault_due(engine, qp->stuck_until_ns);
+	if (!qp->stuck)
+		nupa_list_add(&engine->faults->stuck, &faults->stuck_link);
+	qp->stuck = true;
+	faults->stuck_until_ns = view->duration_ns ? sum(now_ns, view->duration_ns) : UINT64_MAX;
+	faults->stuck_by = view->id;
+	nupa_fault_due(engine, faults->stuck_until_ns);
 }
 
 void nupa_fault_unstick(struct nupa_qp *qp)
 {
-	qp->stuck_until_ns = 0;
-	nupa_list_del(&qp->stuck_link);
+	qp->stuck = false;
+	nupa_list_del(&qp->faults->stuck_link);
 	nupa_sq_complete_done(qp);
 }
 

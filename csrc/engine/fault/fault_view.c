@@ -250,17 +250,18 @@ static uint64_t run_stuck(struct nupa_engine *engine, uint64_t now_ns)
 	struct nupa_list *at = faults->stuck.next;
 
 	while (at != &faults->stuck) {
-		struct nupa_qp *qp = container_of(at, struct nupa_qp, stuck_link);
+		const struct nupa_qp_faults *stuck =
+		    container_of(at, struct nupa_qp_faults, stuck_link);
 
-		if (now_ns >= qp->stuck_until_ns ||
-		    !nupa_fault_is_on(engine, qp->stuck_by, now_ns)) {
-			nupa_fault_unstick(qp);
-			nupa_requester_run(qp);
+		if (now_ns >= stuck->stuck_until_ns ||
+		    !nupa_fault_is_on(engine, stuck->stuck_by, now_ns)) {
+			nupa_fault_unstick(stuck->qp);
+			nupa_requester_run(stuck->qp);
 			at = faults->stuck.next; /* it may have had others with it */
 			next_ns = UINT64_MAX;
 			continue;
 		}
-		next_ns = earlier(next_ns, qp->stuck_until_ns);
+		next_ns = earlier(next_ns, stuck->stuck_until_ns);
 		at = at->next;
 	}
 	return next_ns;

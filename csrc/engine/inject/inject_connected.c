@@ -5,6 +5,7 @@
 #include "engine/queue/responder.h"
 
 #include <endian.h>
+#include <stdlib.h>
 
 #define SYNDROME_RNR 0x20u /* IBTA 9.7.5.2.1 */
 #define SYNDROME_NAK 0x60u
@@ -71,7 +72,7 @@ static void fill_atomic(struct nupa_msg *msg, const struct nupa_packet *packet)
 static struct nupa_msg message_of(const struct nupa_judged *j, const struct shape *shape)
 {
 	const struct nupa_packet *packet = j->packet;
-	const struct nupa_injected_write *write = &j->qp->injected;
+	const struct nupa_injected_write *write = j->qp->injected;
 	struct nupa_msg msg = {
 		.op = shape->op,
 		.flags = (uint8_t)(shape->flags | (packet->solicited ? NUPA_F_SOLICITED : 0)),
@@ -92,7 +93,7 @@ static struct nupa_msg message_of(const struct nupa_judged *j, const struct shap
 		if (shape->flags & NUPA_F_FIRST)
 			msg.reth =
 			    (struct nupa_reth){ packet->va, packet->rkey, packet->dma_bytes };
-		else /* its address stood in the first packet */
+		else if (write) /* its address stood in the first packet */
 			msg.reth =
 			    (struct nupa_reth){ write->raddr, write->rkey, write->total_bytes };
 		break;
@@ -117,7 +118,9 @@ static bool length_fits(const struct nupa_qp *qp, const struct nupa_packet *pack
 {
 	uint32_t mtu_bytes = 128u << qp->attr.path_mtu, bytes = packet->payload_bytes;
 	bool first = (shape->flags & NUPA_F_FIRST) != 0, last = (shape->flags & NUPA_F_LAST) != 0;
-	uint32_t left_bytes = first ? packet->dma_bytes : qp->injected.left_bytes;
+	uint32_t left_bytes = first          ? packet->dma_bytes
+			      : qp->injected ? qp->injected->left_bytes
+					     : 0;
 
 	if ((bytes + packet->pad_bytes) % 4 || packet->dma_bytes > NUPA_MSG_MAX_BYTES)
 		return false;
@@ -134,8 +137,9 @@ static bool length_fits(const struct nupa_qp *qp, const struct nupa_packet *pack
  * responder's. */
 static bool write_is_open(const struct nupa_qp *qp, uint32_t psn)
 {
-	return qp->injected.open && qp->injected.psn == psn &&
-	       qp->injected.incarnation == qp->incarnation;
+	const struct nupa_injected_write *write = qp->injected;
+
+	return write && write->open && write->psn == psn && write->incarnation == qp->incarnation;
 }
 
 /* IBTA 9.7.4.1.5, 9.8.2.2.2: what may follow on what came before. */
@@ -151,15 +155,18 @@ static bool order_fits(const struct nupa_qp *qp, const struct nupa_packet *packe
 /* After a packet that was executed. */
 static void keep_write(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
-	struct nupa_injected_write *write = &qp->injected;
+	bool ends = msg->op != NUPA_OP_WRITE || msg->flags & NUPA_F_LAST;
+	struct nupa_injected_write *write = qp->injected;
 
-	if (msg->op != NUPA_OP_WRITE || msg->flags & NUPA_F_LAST) {
-		write->open = false;
+	if (!write && !ends)
+		write = qp->injected = calloc(1, sizeof(*write));
+	if (!write)
+		return; /* without memory for it the next packet does not fit */
+	write->open = !ends;
+	if (ends)
 		return;
-	}
 	if (msg->flags & NUPA_F_FIRST)
 		write->left_bytes = msg->reth.total_bytes;
-	write->open = true;
 	write->incarnation = qp->incarnation;
 	write->psn = nupa_psn_add(msg->psn, 1);
 	write->raddr = msg->reth.raddr + msg->length_bytes;
@@ -214,7 +221,8 @@ static void break_off(struct nupa_judged *j, const struct nupa_msg *msg,
 {
 	j->qp->drop_message = !(msg->flags & NUPA_F_LAST);
 	j->qp->expected_psn = nupa_psn_add(msg->psn, 1);
-	j->qp->injected.open = false;
+	if (j->qp->injected)
+		j->qp->injected->open = false;
 	nupa_judged_count(j, reason, &j->engine->hw->rx_invalid);
 }
 

@@ -125,13 +125,12 @@ void nupa_qp_reset(struct nupa_qp *qp)
 	if (qp->recv_cq)
 		nupa_cq_purge(qp->recv_cq, qp);
 	qp->sq.acked = qp->sq.issued = qp->sq.posted = qp->sq.begun = 0;
-	nupa_retry_stop(qp);
-	qp->retry_end = qp->stuck_until_ns = qp->part_of = 0;
-	nupa_list_del(&qp->stuck_link);
+	nupa_retry_reset(qp);
 	qp->rq.head = qp->rq.tail = 0;
 	qp->reads_outstanding = 0;
 	qp->channel = NULL;
-	qp->xrc_away = qp->xrc_resync = false;
+	if (qp->xrc)
+		qp->xrc_part->away = qp->xrc_part->resync = false;
 	qp->peer = NULL;
 	qp->dest_qpn = 0;
 	qp->last_wqe_event = qp->comm_est = qp->sqd_notify = false;
@@ -306,9 +305,9 @@ int nupa_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	int error;
 
 	if (qp->is_handle) {
-		if (!qp->real)
+		if (!qp->xrc_part->real)
 			return EOPNOTSUPP; /* only its own process can */
-		qp = qp->real;
+		qp = qp->xrc_part->real;
 	}
 	mask = nupa_qp_own_mask(qp->ibv.qp_type, mask);
 	nupa_engine_lock(engine);
@@ -334,11 +333,11 @@ int nupa_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
 	struct nupa_engine *engine = qp->engine;
 
 	(void)mask; /* man ibv_query_qp: more than asked for may be filled in */
-	if (qp->is_handle && !qp->real) {
+	if (qp->is_handle && !qp->xrc_part->real) {
 		nupa_xrc_query_handle(qp, attr, init);
 		return 0;
 	}
-	qp = qp->is_handle ? qp->real : qp;
+	qp = qp->is_handle ? qp->xrc_part->real : qp;
 	nupa_engine_lock(engine);
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = qp->state;

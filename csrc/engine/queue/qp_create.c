@@ -103,6 +103,11 @@ static void qp_free(struct nupa_qp *qp)
 		munmap(qp->sq.ring, qp->sq.map_bytes);
 	nupa_rq_free(&qp->rq);
 	free(qp->recv_wqe);
+	free(qp->builder);
+	free(qp->xrc_part);
+	free(qp->faults);
+	free(qp->answers);
+	free(qp->injected);
 	pthread_mutex_destroy(&qp->ibv.mutex);
 	pthread_cond_destroy(&qp->ibv.cond);
 	free(qp);
@@ -152,20 +157,35 @@ static void fill_handle(struct ibv_qp *ibv, struct ibv_context *context, struct 
 	pthread_cond_init(&ibv->cond, NULL);
 }
 
+struct nupa_qp *nupa_qp_blank(void)
+{
+	struct nupa_qp *qp = aligned_alloc(_Alignof(struct nupa_qp), sizeof(*qp));
+
+	return qp ? memset(qp, 0, sizeof(*qp)) : NULL;
+}
+
+/* False: no memory. */
+static bool init_xrc(struct nupa_qp *qp, enum ibv_qp_type type, struct ibv_xrcd *xrcd)
+{
+	if (type != IBV_QPT_XRC_SEND && type != IBV_QPT_XRC_RECV)
+		return true;
+	qp->type = IBV_QPT_RC;
+	qp->xrc = xrcd ? NUPA_XRC_TARGET : NUPA_XRC_INITIATOR;
+	qp->xrc_part = calloc(1, sizeof(*qp->xrc_part));
+	if (qp->xrc_part && xrcd)
+		qp->xrc_part->xrcd = container_of(xrcd, struct nupa_xrcd, ibv);
+	return qp->xrc_part != NULL;
+}
+
 static struct nupa_qp *qp_alloc(struct ibv_context *context, struct ibv_pd *pd,
 				struct ibv_xrcd *xrcd, const struct ibv_qp_init_attr *init)
 {
-	struct nupa_qp *qp = calloc(1, sizeof(*qp));
+	struct nupa_qp *qp = nupa_qp_blank();
 
 	if (!qp)
 		return NULL;
 	qp->engine = nupa_engine_of(context);
 	qp->type = (uint8_t)init->qp_type;
-	if (init->qp_type == IBV_QPT_XRC_SEND || init->qp_type == IBV_QPT_XRC_RECV) {
-		qp->type = IBV_QPT_RC;
-		qp->xrc = xrcd ? NUPA_XRC_TARGET : NUPA_XRC_INITIATOR;
-		qp->xrcd = xrcd ? container_of(xrcd, struct nupa_xrcd, ibv) : NULL;
-	}
 	qp->sq_sig_all = init->sq_sig_all;
 	qp->send_cq = init->send_cq ? container_of(init->send_cq, struct nupa_cq, ibv) : NULL;
 	qp->recv_cq = init->recv_cq ? container_of(init->recv_cq, struct nupa_cq, ibv) : NULL;
@@ -175,11 +195,9 @@ static struct nupa_qp *qp_alloc(struct ibv_context *context, struct ibv_pd *pd,
 	nupa_list_init(&qp->wait_link);
 	nupa_list_init(&qp->ack_link);
 	nupa_list_init(&qp->job_link);
-	nupa_list_init(&qp->retry_link);
-	nupa_list_init(&qp->stuck_link);
 	qp->peer_incarnation = NUPA_PEER_UNKNOWN;
 	qp->recv_wqe = calloc(1, NUPA_RECV_COPY_BYTES);
-	if (!qp->recv_wqe || sq_init(&qp->sq, &init->cap) ||
+	if (!qp->recv_wqe || !init_xrc(qp, init->qp_type, xrcd) || sq_init(&qp->sq, &init->cap) ||
 	    (!init->srq && nupa_rq_init(&qp->rq, init->cap.max_recv_wr, init->cap.max_recv_sge)) ||
 	    nupa_domain_buffer(pd, NUPA_BUFFER_SQ, &qp->sq.ring, qp->sq.map_bytes,
 			       &qp->sq_custom) ||
@@ -285,7 +303,7 @@ struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 
 struct ibv_qp_ex *nupa_qp_to_qp_ex(struct ibv_qp *qp)
 {
-	return qp_of(qp)->is_ex ? &qp_of(qp)->ibv_ex : NULL;
+	return qp_of(qp)->builder ? &qp_of(qp)->ibv_ex : NULL;
 }
 
 /* --- destruction --------------------------------------------------------------------- */

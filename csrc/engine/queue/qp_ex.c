@@ -5,6 +5,7 @@
 #include "engine/queue/express.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 static struct nupa_qp *qp_of(struct ibv_qp_ex *ibv)
 {
@@ -14,7 +15,7 @@ static struct nupa_qp *qp_of(struct ibv_qp_ex *ibv)
 /* One thread at a time builds; the others wait here, with the lock again when it is their turn. */
 static void wait_for_builder(struct nupa_qp *qp)
 {
-	while (qp->building) {
+	while (qp->builder->building) {
 		nupa_engine_unlock(qp->engine);
 		sched_yield();
 		nupa_engine_lock(qp->engine);
@@ -24,16 +25,19 @@ static void wait_for_builder(struct nupa_qp *qp)
 static void wr_start(struct ibv_qp_ex *ibv)
 {
 	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_builder *builder = qp->builder;
 
 	nupa_prefetch_write(qp->hot);
 	nupa_engine_lock(qp->engine);
-	if (unlikely(qp->building))
+	if (unlikely(builder->building))
 		wait_for_builder(qp);
-	qp->building = true;
-	qp->build_error = qp->state < IBV_QPS_RTS ? EINVAL : 0;
-	qp->build_first = qp->build_next = qp->sq.posted;
-	qp->build_end = qp->sq.acked + qp->sq.capacity;
-	qp->build = NULL;
+	*builder = (struct nupa_builder){
+		.building = true,
+		.error = qp->state < IBV_QPS_RTS ? EINVAL : 0,
+		.first = qp->sq.posted,
+		.end = qp->sq.acked + qp->sq.capacity,
+		.next = qp->sq.posted,
+	};
 	nupa_engine_unlock(qp->engine);
 }
 
@@ -42,14 +46,14 @@ static void wr_abort(struct ibv_qp_ex *ibv)
 	struct nupa_qp *qp = qp_of(ibv);
 
 	nupa_engine_lock(qp->engine);
-	qp->building = false;
+	qp->builder->building = false;
 	nupa_engine_unlock(qp->engine);
 }
 
 /* What can be said of a request only when it is whole. */
 static int check_built(const struct nupa_qp *qp)
 {
-	const struct nupa_wqe *wqe = qp->build;
+	const struct nupa_wqe *wqe = qp->builder->wqe;
 
 	if (!wqe)
 		return 0;
@@ -65,10 +69,11 @@ static int check_built(const struct nupa_qp *qp)
 /* The only request that was built is done on the spot, without being posted; false: it is not. */
 static inline bool express_built(struct nupa_qp *qp)
 {
-	struct nupa_wqe *wqe = qp->build;
+	const struct nupa_builder *builder = qp->builder;
+	struct nupa_wqe *wqe = builder->wqe;
 	struct nupa_express request = { 0 };
 
-	if (qp->build_next != qp->build_first + 1 || !qp->steady_tx)
+	if (builder->next != builder->first + 1 || !qp->steady_tx)
 		return false;
 	if (wqe->flags & IBV_SEND_INLINE)
 		request.local = wqe->inline_data;
@@ -90,21 +95,22 @@ static inline bool express_built(struct nupa_qp *qp)
 static int wr_complete(struct ibv_qp_ex *ibv)
 {
 	struct nupa_qp *qp = qp_of(ibv);
-	int error = qp->build_error ? qp->build_error : check_built(qp);
+	struct nupa_builder *builder = qp->builder;
+	int error = builder->error ? builder->error : check_built(qp);
 
 	nupa_engine_lock(qp->engine);
-	if (!error && qp->sq.posted != qp->build_first)
+	if (!error && qp->sq.posted != builder->first)
 		error = EBUSY; /* another thread posted meanwhile, by ibv_post_send or a reset */
 	if (likely(!error) && !express_built(qp)) {
-		qp->sq.posted = qp->build_next;
+		qp->sq.posted = builder->next;
 		if (unlikely(qp->engine->trace & NUPA_TRACE_ENTRIES))
-			nupa_trace_post(qp, qp->build_first);
+			nupa_trace_post(qp, builder->first);
 		if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 			nupa_requester_flush(qp);
 		else
 			nupa_requester_run(qp);
 	}
-	qp->building = false;
+	builder->building = false;
 	nupa_engine_unlock(qp->engine);
 	return error;
 }
@@ -114,25 +120,26 @@ static int wr_complete(struct ibv_qp_ex *ibv)
 static struct nupa_wqe *begin(struct ibv_qp_ex *ibv, uint32_t opcode, uint32_t imm)
 {
 	struct nupa_qp *qp = qp_of(ibv);
-	struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, qp->build_next);
+	struct nupa_builder *builder = qp->builder;
+	struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, builder->next);
 	int error = check_built(qp);
 
-	if (!error && qp->build_next == qp->build_end)
+	if (!error && builder->next == builder->end)
 		error = ENOMEM;
 	if (!error)
 		error = nupa_wqe_begin(qp, wqe, opcode, ibv->wr_id,
 				       ibv->wr_flags & ~(uint32_t)IBV_SEND_INLINE, imm);
 	if (error) {
-		qp->build_error = qp->build_error ? qp->build_error : error;
-		qp->build = NULL;
+		builder->error = builder->error ? builder->error : error;
+		builder->wqe = NULL;
 		return NULL;
 	}
 	wqe->n_sge = 0;
 	wqe->length_bytes = 0;
 	wqe->ah_host = NUPA_AH_NONE;
 	wqe->dest_qpn = 0;
-	qp->build = wqe;
-	qp->build_next++;
+	builder->wqe = wqe;
+	builder->next++;
 	return wqe;
 }
 
@@ -158,7 +165,9 @@ static void wr_local_inv(struct ibv_qp_ex *ibv, uint32_t invalidate_rkey)
 
 static void fail(struct nupa_qp *qp, int error)
 {
-	qp->build_error = qp->build_error ? qp->build_error : error;
+	struct nupa_builder *builder = qp->builder;
+
+	builder->error = builder->error ? builder->error : error;
 }
 
 static void wr_bind_mw(struct ibv_qp_ex *ibv, struct ibv_mw *mw, uint32_t rkey,
@@ -249,7 +258,7 @@ static void wr_flush(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remote_addr,
 static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t num_sge, const struct ibv_sge *sg_list)
 {
 	struct nupa_qp *qp = qp_of(ibv);
-	struct nupa_wqe *wqe = qp->build;
+	struct nupa_wqe *wqe = qp->builder->wqe;
 	uint64_t bytes = 0;
 
 	if (!wqe || num_sge > qp->sq.max_sge) {
@@ -269,7 +278,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ibv, size_t num_sge, const struct 
 static void wr_set_sge(struct ibv_qp_ex *ibv, uint32_t lkey, uint64_t addr, uint32_t length)
 {
 	struct nupa_qp *qp = qp_of(ibv);
-	struct nupa_wqe *wqe = qp->build;
+	struct nupa_wqe *wqe = qp->builder->wqe;
 
 	if (unlikely(!wqe || qp->sq.max_sge == 0)) {
 		fail(qp, EINVAL);
@@ -286,7 +295,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t num_buf,
 				    const struct ibv_data_buf *buf_list)
 {
 	struct nupa_qp *qp = qp_of(ibv);
-	struct nupa_wqe *wqe = qp->build;
+	struct nupa_wqe *wqe = qp->builder->wqe;
 	size_t bytes = 0;
 
 	if (!wqe) {
@@ -311,26 +320,28 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t num_buf,
 static void wr_set_inline_data(struct ibv_qp_ex *ibv, void *addr, size_t length)
 {
 	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_wqe *wqe = qp->builder->wqe;
 	struct ibv_data_buf buf = { .addr = addr, .length = length };
 
-	if (unlikely(!qp->build || length > NUPA_SEND_INLINE_BYTES)) {
+	if (unlikely(!wqe || length > NUPA_SEND_INLINE_BYTES)) {
 		wr_set_inline_data_list(ibv, 1, &buf);
 		return;
 	}
-	if (nupa_copy(qp->build->inline_data, addr, length)) { /* fits: create_qp */
+	if (nupa_copy(wqe->inline_data, addr, length)) { /* fits: create_qp */
 		fail(qp, EFAULT);
 		return;
 	}
-	qp->build->flags |= IBV_SEND_INLINE;
-	qp->build->length_bytes = (uint32_t)length;
+	wqe->flags |= IBV_SEND_INLINE;
+	wqe->length_bytes = (uint32_t)length;
 }
 
 static void wr_set_ud_addr(struct ibv_qp_ex *ibv, struct ibv_ah *ah, uint32_t remote_qpn,
 			   uint32_t remote_qkey)
 {
 	struct nupa_qp *qp = qp_of(ibv);
-	int error = qp->build && qp->type == IBV_QPT_UD
-			? nupa_wqe_set_ud(qp, qp->build, ah, remote_qpn, remote_qkey)
+	struct nupa_wqe *wqe = qp->builder->wqe;
+	int error = wqe && qp->type == IBV_QPT_UD
+			? nupa_wqe_set_ud(qp, wqe, ah, remote_qpn, remote_qkey)
 			: EINVAL;
 
 	if (error)
@@ -341,8 +352,8 @@ static void wr_set_xrc_srqn(struct ibv_qp_ex *ibv, uint32_t remote_srqn)
 {
 	struct nupa_qp *qp = qp_of(ibv);
 
-	if (qp->build && qp->xrc)
-		qp->build->dest_qpn = remote_srqn;
+	if (qp->builder->wqe && qp->xrc)
+		qp->builder->wqe->dest_qpn = remote_srqn;
 	else
 		fail(qp, EINVAL);
 }
@@ -366,6 +377,9 @@ int nupa_qp_ex_init(struct nupa_qp *qp, uint64_t send_ops_flags)
 
 	if (send_ops_flags & ~known)
 		return EOPNOTSUPP;
+	qp->builder = calloc(1, sizeof(*qp->builder));
+	if (!qp->builder)
+		return ENOMEM;
 	ex->wr_start = wr_start;
 	ex->wr_complete = wr_complete;
 	ex->wr_abort = wr_abort;
@@ -387,6 +401,5 @@ int nupa_qp_ex_init(struct nupa_qp *qp, uint64_t send_ops_flags)
 	ex->wr_set_inline_data_list = wr_set_inline_data_list;
 	ex->wr_set_ud_addr = wr_set_ud_addr;
 	ex->wr_set_xrc_srqn = wr_set_xrc_srqn;
-	qp->is_ex = true;
 	return 0;
 }

@@ -18,13 +18,16 @@ static void note_part(struct nupa_qp *qp, uint32_t psn)
 {
 	uint64_t index = oldest_begun(qp);
 	const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
+	struct nupa_qp_faults *faults;
 
 	if (index == qp->sq.posted || nupa_is_response_op(wqe->opcode) ||
-	    nupa_psn_diff(psn, wqe->first_psn) < 0 ||
-	    (qp->part_of == index + 1 && nupa_psn_diff(psn, qp->part_psn) <= 0))
+	    nupa_psn_diff(psn, wqe->first_psn) < 0)
 		return;
-	qp->part_of = index + 1;
-	qp->part_psn = nupa_psn_add(psn, 0);
+	faults = nupa_qp_faults(qp);
+	if (faults->part_of == index + 1 && nupa_psn_diff(psn, faults->part_psn) <= 0)
+		return;
+	faults->part_of = index + 1;
+	faults->part_psn = nupa_psn_add(psn, 0);
 	nupa_sq_made_progress(qp);
 	nupa_requester_run(qp);
 }
@@ -145,8 +148,16 @@ void nupa_requester_lose_peer(struct nupa_qp *qp)
 	nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
 }
 
+/* XRC: a process that shadows the target counts PSNs from what goes again. */
+static void resync(struct nupa_qp *qp)
+{
+	if (unlikely(qp->xrc))
+		qp->xrc_part->resync = qp->xrc_part->away;
+}
+
 bool nupa_requester_go_back(struct nupa_qp *qp, uint64_t index)
 {
+	const struct nupa_qp_faults *faults = qp->faults;
 	uint32_t psn;
 
 	if (qp->psn_retries_left == 0) {
@@ -154,10 +165,10 @@ bool nupa_requester_go_back(struct nupa_qp *qp, uint64_t index)
 		return false;
 	}
 	qp->psn_retries_left--;
-	psn = qp->part_of == index + 1 ? nupa_psn_add(qp->part_psn, 1)
-				       : nupa_sq_wqe(&qp->sq, index)->first_psn;
+	psn = faults && faults->part_of == index + 1 ? nupa_psn_add(faults->part_psn, 1)
+						     : nupa_sq_wqe(&qp->sq, index)->first_psn;
 	rewind_from(qp, index, psn);
-	qp->xrc_resync = qp->xrc_away;
+	resync(qp);
 	nupa_qp_unsettle(qp);
 	return true;
 }
@@ -249,7 +260,7 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 	    (!rewind_to(qp, nupa_psn_add(msg->psn, 0), msg->syndrome == NUPA_NAK_PSN) &&
 	     !refuses_begun(qp, msg)))
 		return;
-	qp->xrc_resync = qp->xrc_away;
+	resync(qp);
 	nupa_qp_unsettle(qp);
 	switch (msg->syndrome) {
 	case NUPA_NAK_RNR:

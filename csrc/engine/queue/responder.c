@@ -77,13 +77,13 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 static bool add_job(struct nupa_qp *qp, const struct nupa_job *job)
 {
 	if (qp->jobs_tail - qp->jobs_head == NUPA_RD_ATOMIC_MAX) {
-		if (!qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX].again) {
+		if (!nupa_responder_job(qp, qp->jobs_head)->again) {
 			nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 			return false;
 		}
 		qp->jobs_head++; /* who asks for more has that answer */
 	}
-	qp->jobs[qp->jobs_tail++ % NUPA_RD_ATOMIC_MAX] = *job;
+	*nupa_responder_job(qp, qp->jobs_tail++) = *job;
 	if (nupa_list_empty(&qp->job_link))
 		nupa_list_add(&qp->engine->reading, &qp->job_link);
 	return true;
@@ -182,7 +182,7 @@ static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 /* The oldest cannot be answered, so none behind it is. */
 static void drop_jobs(struct nupa_qp *qp, enum nupa_nak syndrome)
 {
-	qp->expected_psn = qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX].psn;
+	qp->expected_psn = nupa_responder_job(qp, qp->jobs_head)->psn;
 	qp->jobs_head = qp->jobs_tail;
 	nupa_list_del(&qp->job_link);
 	nupa_responder_nak_fatal(qp, syndrome);
@@ -203,7 +203,7 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 	if (!qp->channel || qp->channel->broken)
 		qp->jobs_head = qp->jobs_tail; /* nobody waits for them */
 	while (qp->jobs_head != qp->jobs_tail) {
-		struct nupa_job *job = &qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX];
+		struct nupa_job *job = nupa_responder_job(qp, qp->jobs_head);
 		struct nupa_channel *channel = qp->channel;
 		uint32_t left = job->total_bytes - job->sent_bytes;
 		uint32_t chunk_max = nupa_part_bytes(qp);
@@ -347,7 +347,8 @@ static bool meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *chan
 		nupa_list_del(&qp->ack_link);
 		nupa_list_del(&qp->job_link);
 	}
-	qp->xrc_new = qp->xrc == NUPA_XRC_TARGET;
+	if (qp->xrc == NUPA_XRC_TARGET)
+		qp->xrc_part->is_new = true;
 	qp->peer_incarnation = incarnation;
 	return true;
 }
@@ -373,6 +374,8 @@ static bool execute(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_
 		nupa_count(&qp->engine->hw->rx_invalid, 1);
 		return false;
 	}
+	if (!nupa_responder_may_answer(qp))
+		return refuse(qp, msg, NUPA_NAK_REMOTE_OPERATION);
 	if (msg->op == NUPA_OP_READ)
 		return handle_read(qp, msg);
 	return msg->atomic.kind == NUPA_ATOMIC_FLUSH ? handle_flush(qp, msg)

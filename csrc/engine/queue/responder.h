@@ -6,6 +6,14 @@
 #include "engine/core/engine.h"
 
 void nupa_responder_ack(struct nupa_qp *qp);
+/* False: no memory for answers to READs and atomics. */
+bool nupa_responder_may_answer(struct nupa_qp *qp);
+
+static inline struct nupa_job *nupa_responder_job(const struct nupa_qp *qp, uint32_t index)
+{
+	return &qp->answers->jobs[index % NUPA_RD_ATOMIC_MAX];
+}
+
 /* An atomic was executed; and: a READ or atomic has come that was executed before. */
 void nupa_responder_remember(struct nupa_qp *qp, const struct nupa_job *job);
 void nupa_responder_answer_again(struct nupa_qp *qp, const struct nupa_msg *msg);

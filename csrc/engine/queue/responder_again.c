@@ -3,10 +3,19 @@
  * of it, got lost; an atomic never is: what it found is answered again. */
 #include "engine/queue/responder.h"
 
+#include <stdlib.h>
+
+bool nupa_responder_may_answer(struct nupa_qp *qp)
+{
+	if (unlikely(!qp->answers))
+		qp->answers = calloc(1, sizeof(*qp->answers));
+	return qp->answers != NULL;
+}
+
 /* No more atomics wait for answers than this. */
 void nupa_responder_remember(struct nupa_qp *qp, const struct nupa_job *job)
 {
-	qp->answers[qp->n_answers++ % NUPA_RD_ATOMIC_MAX] =
+	qp->answers->given[qp->n_answers++ % NUPA_RD_ATOMIC_MAX] =
 	    (struct nupa_answer){ job->psn, job->raddr };
 }
 
@@ -14,7 +23,7 @@ static const struct nupa_answer *find_answer(const struct nupa_qp *qp, uint32_t 
 {
 	for (uint32_t i = 1; i <= NUPA_RD_ATOMIC_MAX && i <= qp->n_answers; i++) {
 		const struct nupa_answer *answer =
-		    &qp->answers[(qp->n_answers - i) % NUPA_RD_ATOMIC_MAX];
+		    &qp->answers->given[(qp->n_answers - i) % NUPA_RD_ATOMIC_MAX];
 
 		if (answer->psn == psn)
 			return answer;
@@ -30,7 +39,7 @@ static uint32_t place_of(const struct nupa_qp *qp, uint32_t psn, bool *there)
 	int32_t behind = 1;
 
 	while (at != qp->jobs_tail &&
-	       (behind = nupa_psn_diff(qp->jobs[at % NUPA_RD_ATOMIC_MAX].psn, psn)) < 0)
+	       (behind = nupa_psn_diff(nupa_responder_job(qp, at)->psn, psn)) < 0)
 		at++;
 	*there = at != qp->jobs_tail && behind == 0;
 	return at;
@@ -40,7 +49,7 @@ static void add_job(struct nupa_qp *qp, const struct nupa_job *again)
 {
 	bool there;
 	uint32_t at = place_of(qp, again->psn, &there);
-	struct nupa_job *job = &qp->jobs[at % NUPA_RD_ATOMIC_MAX];
+	struct nupa_job *job = nupa_responder_job(qp, at);
 
 	if (there) { /* it begins anew */
 		bool was_given = job->again;
@@ -52,8 +61,8 @@ static void add_job(struct nupa_qp *qp, const struct nupa_job *again)
 	if (qp->jobs_tail - qp->jobs_head == NUPA_RD_ATOMIC_MAX)
 		return; /* asked for long ago: nobody waits for it */
 	for (uint32_t i = qp->jobs_tail++; i != at; i--) {
-		qp->jobs[i % NUPA_RD_ATOMIC_MAX] = qp->jobs[(i - 1) % NUPA_RD_ATOMIC_MAX];
-		qp->jobs[i % NUPA_RD_ATOMIC_MAX].sent_bytes = 0;
+		*nupa_responder_job(qp, i) = *nupa_responder_job(qp, i - 1);
+		nupa_responder_job(qp, i)->sent_bytes = 0;
 	}
 	*job = *again;
 	if (nupa_list_empty(&qp->job_link))
@@ -70,7 +79,7 @@ void nupa_responder_answer_again(struct nupa_qp *qp, const struct nupa_msg *msg)
 	/* What is not known any more is not awaited any more; nor is a READ while a SEND is on its
 	 * way, which does not begin before the READ's data has come. */
 	if (qp->recv_active || (msg->op == NUPA_OP_ATOMIC && !answer) ||
-	    (unlikely(qp->xrc) && !nupa_xrc_bind_again(qp, msg)))
+	    (unlikely(qp->xrc) && !nupa_xrc_bind_again(qp, msg)) || !nupa_responder_may_answer(qp))
 		return;
 	if (answer) {
 		job.is_atomic = true;

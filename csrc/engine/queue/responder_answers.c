@@ -164,8 +164,7 @@ static void refuse_what_is_owed(struct nupa_qp *qp)
 	refusal = refusal_of(qp->channel, qp->dest_qpn);
 	refusal->dest_qpn = qp->ibv.qp_num;
 	refusal->incarnation = qp->peer_incarnation;
-	refusal->psn =
-	    reading ? qp->jobs[qp->jobs_head % NUPA_RD_ATOMIC_MAX].psn : qp->expected_psn;
+	refusal->psn = reading ? nupa_responder_job(qp, qp->jobs_head)->psn : qp->expected_psn;
 	refusal->ack_psn = nupa_psn_add(refusal->psn, 0xffffff);
 	refusal->acknowledges = true;
 }

@@ -9,6 +9,8 @@
 #include "engine/fault/fault_internal.h"
 #include "engine/queue/sq.h"
 
+#include <stdlib.h>
+
 /* Shorter timeouts would measure the scheduler; adapters have such a limit as well. */
 #define TIMEOUT_MIN_NS UINT64_C(1000000)
 
@@ -19,22 +21,49 @@ static uint64_t timeout_ns(const struct nupa_qp *qp)
 	return ns > TIMEOUT_MIN_NS ? ns : TIMEOUT_MIN_NS;
 }
 
+struct nupa_qp_faults *nupa_qp_faults(struct nupa_qp *qp)
+{
+	if (qp->faults)
+		return qp->faults;
+	qp->faults = calloc(1, sizeof(*qp->faults));
+	if (!qp->faults)
+		abort(); /* a timer that does not run would be a hung QP */
+	qp->faults->qp = qp;
+	nupa_list_init(&qp->faults->retry_link);
+	nupa_list_init(&qp->faults->stuck_link);
+	return qp->faults;
+}
+
 static void start(struct nupa_qp *qp)
 {
+	struct nupa_qp_faults *faults = nupa_qp_faults(qp);
 	struct nupa_engine *engine = qp->engine;
 
 	if (!qp->attr.timeout) /* IBTA: none */
 		return;
-	if (!qp->retry_at_ns)
-		nupa_list_add(&engine->faults->retries, &qp->retry_link);
-	qp->retry_at_ns = engine->now_ns() + timeout_ns(qp);
-	nupa_fault_due(engine, qp->retry_at_ns);
+	if (!qp->retrying)
+		nupa_list_add(&engine->faults->retries, &faults->retry_link);
+	qp->retrying = true;
+	faults->retry_at_ns = engine->now_ns() + timeout_ns(qp);
+	nupa_fault_due(engine, faults->retry_at_ns);
 }
 
 void nupa_retry_stop(struct nupa_qp *qp)
 {
-	qp->retry_at_ns = 0;
-	nupa_list_del(&qp->retry_link);
+	if (!qp->retrying)
+		return;
+	qp->retrying = false;
+	nupa_list_del(&qp->faults->retry_link);
+}
+
+void nupa_retry_reset(struct nupa_qp *qp)
+{
+	nupa_retry_stop(qp);
+	if (!qp->faults)
+		return;
+	qp->faults->retry_end = qp->faults->part_of = 0;
+	qp->stuck = false;
+	nupa_list_del(&qp->faults->stuck_link);
 }
 
 /* The oldest request that waits for an answer; `issued`: none does. */
@@ -49,15 +78,15 @@ static uint64_t oldest(struct nupa_qp *qp)
 
 void nupa_retry_sent(struct nupa_qp *qp)
 {
-	if (!qp->retry_at_ns || oldest(qp) == qp->sq.issued - 1)
+	if (!qp->retrying || oldest(qp) == qp->sq.issued - 1)
 		start(qp);
-	qp->retry_tail = qp->channel->tx.tail;
+	nupa_qp_faults(qp)->retry_tail = qp->channel->tx.tail;
 }
 
 void nupa_retry_progress(struct nupa_qp *qp)
 {
 	qp->went_back = false;
-	if (qp->retry_at_ns)
+	if (qp->retrying)
 		start(qp);
 }
 
@@ -70,7 +99,7 @@ void nupa_retry_begin(struct nupa_qp *qp)
 void nupa_retry_end(struct nupa_qp *qp)
 {
 	/* One that is being sent in parts counts. */
-	qp->retry_end = qp->sq.issued + 1;
+	nupa_qp_faults(qp)->retry_end = qp->sq.issued + 1;
 }
 
 static bool in_ring(const struct nupa_qp *qp)
@@ -79,7 +108,7 @@ static bool in_ring(const struct nupa_qp *qp)
 
 	(void)nupa_tx_drained(&channel->tx);
 	/* Or the answer in its one, where a fault keeps it. */
-	return channel->tx.head_seen < qp->retry_tail ||
+	return channel->tx.head_seen < qp->faults->retry_tail ||
 	       (channel->gated && nupa_rx_ready(&channel->rx));
 }
 
@@ -89,7 +118,7 @@ static void expire(struct nupa_qp *qp)
 	bool lies_in_ring;
 
 	if (index == qp->sq.issued || !qp->channel || qp->channel->broken ||
-	    (!qp->channel->faulty && index >= qp->retry_end) ||
+	    (!qp->channel->faulty && index >= qp->faults->retry_end) ||
 	    (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)) {
 		nupa_retry_stop(qp);
 		return;
@@ -119,15 +148,16 @@ uint64_t nupa_retry_run(struct nupa_engine *engine, uint64_t now_ns)
 	uint64_t next_ns = UINT64_MAX;
 
 	while (at != list) {
-		struct nupa_qp *qp = container_of(at, struct nupa_qp, retry_link);
+		const struct nupa_qp_faults *faults =
+		    container_of(at, struct nupa_qp_faults, retry_link);
 
-		if (now_ns >= qp->retry_at_ns) {
-			expire(qp); /* may take others off the list; none is due twice */
+		if (now_ns >= faults->retry_at_ns) {
+			expire(faults->qp); /* may take others off the list; none is due twice */
 			at = list->next;
 			next_ns = UINT64_MAX;
 			continue;
 		}
-		next_ns = qp->retry_at_ns < next_ns ? qp->retry_at_ns : next_ns;
+		next_ns = faults->retry_at_ns < next_ns ? faults->retry_at_ns : next_ns;
 		at = at->next;
 	}
 	return next_ns;

@@ -48,7 +48,7 @@ static void complete_failed(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 /* Completes what is done, from the oldest on (I3). */
 void nupa_sq_complete_done(struct nupa_qp *qp)
 {
-	if (unlikely(qp->stuck_until_ns))
+	if (unlikely(qp->stuck))
 		return;
 	while (qp->sq.acked != qp->sq.issued) {
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, qp->sq.acked);
@@ -67,7 +67,7 @@ void nupa_sq_complete_done(struct nupa_qp *qp)
 
 void nupa_requester_flush(struct nupa_qp *qp)
 {
-	if (unlikely(qp->stuck_until_ns))
+	if (unlikely(qp->stuck))
 		nupa_fault_unstick(qp); /* what is done is done */
 	nupa_retry_stop(qp);
 	while (qp->sq.acked != qp->sq.posted) {
@@ -87,7 +87,7 @@ void nupa_requester_flush(struct nupa_qp *qp)
  */
 void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status)
 {
-	if (unlikely(qp->stuck_until_ns))
+	if (unlikely(qp->stuck))
 		nupa_fault_unstick(qp);
 	if (qp->sq.acked == qp->sq.posted)
 		return;
@@ -206,7 +206,7 @@ void nupa_sq_made_progress(struct nupa_qp *qp)
 			qp->channel && qp->channel->rx_open && !qp->channel->broken &&
 			!qp->channel->faulty;
 	qp->went_back = false;
-	if (unlikely(qp->retry_at_ns))
+	if (unlikely(qp->retrying))
 		nupa_retry_progress(qp);
 	if (unlikely(qp->wait != NUPA_WAIT_NONE || qp->wait_deadline_ns))
 		nupa_requester_stop_waiting(qp);

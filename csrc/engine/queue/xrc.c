@@ -34,7 +34,7 @@ bool nupa_xrc_route(struct nupa_qp *qp, const struct nupa_wqe *wqe)
 
 	if (nupa_is_local_op(wqe->opcode))
 		return true;
-	qp->xrc_srqn = wqe->dest_qpn;
+	qp->xrc_part->srqn = wqe->dest_qpn;
 	if (wqe->moved_bytes) /* goes on where it began */
 		return true;
 	slot = slot_for(qp, wqe);
@@ -44,19 +44,19 @@ bool nupa_xrc_route(struct nupa_qp *qp, const struct nupa_wqe *wqe)
 		return false; /* the answers come on the other channel */
 	if (slot != qp->dest_qpn >> NUPA_QP_INDEX_BITS) {
 		qp->channel = nupa_channel_get(qp->engine, slot);
-		qp->xrc_away = true;
+		qp->xrc_part->away = true;
 	} else {
 		qp->channel = NULL; /* as any QP's, found by its number */
 	}
-	qp->xrc_resync = qp->xrc_away;
+	qp->xrc_part->resync = qp->xrc_part->away;
 	return true;
 }
 
 void nupa_xrc_mark(struct nupa_qp *qp, struct nupa_msg *msg)
 {
-	msg->ack_psn = qp->xrc_srqn;
-	msg->syndrome = qp->xrc_resync ? NUPA_XRC_RESYNC : 0;
-	qp->xrc_resync = false;
+	msg->ack_psn = qp->xrc_part->srqn;
+	msg->syndrome = qp->xrc_part->resync ? NUPA_XRC_RESYNC : 0;
+	qp->xrc_part->resync = false;
 }
 
 /* --- responder ----------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ bool nupa_xrc_bind(struct nupa_qp *qp, const struct nupa_msg *msg)
 		nupa_count(&qp->engine->hw->rx_invalid, 1);
 		return false;
 	}
-	if (!srq || !nupa_xrcd_same(&srq->xrcd->id, &qp->xrcd->id) ||
+	if (!srq || !nupa_xrcd_same(&srq->xrcd->id, &qp->xrc_part->xrcd->id) ||
 	    (qp->recv_active && qp->srq != srq)) {
 		nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		return false;
@@ -93,7 +93,8 @@ bool nupa_xrc_bind_again(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	struct nupa_srq *srq = find_srq(qp->engine, msg->ack_psn);
 
-	if (qp->xrc != NUPA_XRC_TARGET || !srq || !nupa_xrcd_same(&srq->xrcd->id, &qp->xrcd->id))
+	if (qp->xrc != NUPA_XRC_TARGET || !srq ||
+	    !nupa_xrcd_same(&srq->xrcd->id, &qp->xrc_part->xrcd->id))
 		return false;
 	qp->srq = srq;
 	qp->recv_cq = srq->cq;
@@ -106,9 +107,10 @@ void nupa_xrc_resync(struct nupa_qp *qp, const struct nupa_msg *msg)
 	if (msg->syndrome != NUPA_XRC_RESYNC || !(msg->flags & NUPA_F_FIRST))
 		return;
 	/* PSNs go on wherever the sender was meanwhile: one from before has come twice. */
-	if (qp->channel->suspect && !qp->xrc_new && nupa_psn_diff(msg->psn, qp->expected_psn) < 0)
+	if (qp->channel->suspect && !qp->xrc_part->is_new &&
+	    nupa_psn_diff(msg->psn, qp->expected_psn) < 0)
 		return;
-	qp->xrc_new = false;
+	qp->xrc_part->is_new = false;
 	qp->expected_psn = msg->psn;
 	qp->nak_sent = qp->recv_active = false;
 }
@@ -189,7 +191,7 @@ static void shadow_free(struct nupa_xrc *xrc, struct nupa_xrc_shadow *shadow)
 	nupa_list_del(&shadow->qp.ack_link);
 	nupa_list_del(&shadow->qp.job_link);
 	free(shadow->qp.recv_wqe);
-	free(shadow->qp.xrcd);
+	free(shadow->qp.answers);
 	free(shadow);
 	xrc->n_shadows--;
 }
@@ -260,17 +262,17 @@ static struct nupa_xrc_shadow *shadow_new(struct nupa_engine *engine, uint32_t q
 		sweep(engine);
 	if (engine->xrc->n_shadows == NUPA_XRC_SHADOWS_MAX)
 		return NULL;
-	shadow = calloc(1, sizeof(*shadow));
+	shadow = aligned_alloc(_Alignof(struct nupa_xrc_shadow), sizeof(*shadow));
 	if (!shadow)
 		return NULL;
+	memset(shadow, 0, sizeof(*shadow));
 	shadow->qp.recv_wqe = calloc(1, NUPA_RECV_COPY_BYTES);
-	shadow->qp.xrcd = calloc(1, sizeof(*shadow->qp.xrcd));
-	if (!shadow->qp.recv_wqe || !shadow->qp.xrcd) {
-		free(shadow->qp.recv_wqe);
-		free(shadow->qp.xrcd);
+	if (!shadow->qp.recv_wqe) {
 		free(shadow);
 		return NULL;
 	}
+	shadow->part.xrcd = &shadow->xrcd;
+	shadow->qp.xrc_part = &shadow->part;
 	shadow->qp.engine = engine;
 	shadow->qp.entry = &shadow->entry;
 	shadow->qp.type = IBV_QPT_RC;
@@ -282,8 +284,6 @@ static struct nupa_xrc_shadow *shadow_new(struct nupa_engine *engine, uint32_t q
 	nupa_list_init(&shadow->qp.wait_link);
 	nupa_list_init(&shadow->qp.ack_link);
 	nupa_list_init(&shadow->qp.job_link);
-	nupa_list_init(&shadow->qp.retry_link);
-	nupa_list_init(&shadow->qp.stuck_link);
 	nupa_list_add(list_of(engine->xrc, qpn, src_qpn), &shadow->link);
 	engine->xrc->n_shadows++;
 	return shadow;
@@ -326,8 +326,8 @@ struct nupa_qp *nupa_xrc_shadow(struct nupa_engine *engine, const struct nupa_ch
 	}
 	if (!shadow)
 		return NULL;
-	shadow->qp.xrcd->id.dev = nupa_load_relaxed(&entry->xrcd_dev);
-	shadow->qp.xrcd->id.ino = nupa_load_relaxed(&entry->xrcd_ino);
+	shadow->xrcd.id.dev = nupa_load_relaxed(&entry->xrcd_dev);
+	shadow->xrcd.id.ino = nupa_load_relaxed(&entry->xrcd_ino);
 	shadow->qp.attr.qp_access_flags = nupa_load_relaxed(&entry->access);
 	shadow->qp.attr.min_rnr_timer = nupa_load_relaxed(&entry->min_rnr_timer);
 	return &shadow->qp;

@@ -20,8 +20,10 @@ struct nupa_xrcd {
 
 /* The responder of a receiving QP of another process, for SRQs of ours. */
 struct nupa_xrc_shadow {
-	struct nupa_list link; /* nupa_xrc.shadows */
 	struct nupa_qp qp;
+	struct nupa_list link; /* nupa_xrc.shadows */
+	struct nupa_qp_xrc part;
+	struct nupa_xrcd xrcd;
 	struct nupa_qp_entry entry; /* stands in for a published one */
 };
 

@@ -231,13 +231,13 @@ int nupa_get_srq_num(struct ibv_srq *ibv, uint32_t *srq_num)
 
 void nupa_xrc_qp_users(struct nupa_qp *qp, int delta)
 {
-	qp->xrcd->users += (uint32_t)delta;
+	qp->xrc_part->xrcd->users += (uint32_t)delta;
 }
 
 void nupa_xrc_publish(const struct nupa_qp *qp)
 {
-	nupa_store_relaxed(&qp->entry->xrcd_dev, qp->xrcd->id.dev);
-	nupa_store_relaxed(&qp->entry->xrcd_ino, qp->xrcd->id.ino);
+	nupa_store_relaxed(&qp->entry->xrcd_dev, qp->xrc_part->xrcd->id.dev);
+	nupa_store_relaxed(&qp->entry->xrcd_ino, qp->xrc_part->xrcd->id.ino);
 	nupa_store_relaxed(&qp->entry->min_rnr_timer, qp->attr.min_rnr_timer);
 }
 
@@ -248,7 +248,7 @@ static struct nupa_qp *open_own(struct nupa_engine *engine, const struct nupa_xr
 	struct nupa_qp *real = nupa_qp_find(engine, qpn);
 
 	if (!real || real->ibv.qp_type != IBV_QPT_XRC_RECV ||
-	    !nupa_xrcd_same(&real->xrcd->id, &xrcd->id))
+	    !nupa_xrcd_same(&real->xrc_part->xrcd->id, &xrcd->id))
 		return NULL;
 	real->opens++;
 	return real;
@@ -269,6 +269,7 @@ struct ibv_qp *nupa_open_qp(struct ibv_context *context, struct ibv_qp_open_attr
 	    IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
 	struct nupa_engine *engine = nupa_engine_of(context);
 	struct nupa_qp *handle;
+	struct nupa_qp_xrc *part;
 	bool found;
 
 	if ((attr->comp_mask & needed) != needed ||
@@ -277,24 +278,31 @@ struct ibv_qp *nupa_open_qp(struct ibv_context *context, struct ibv_qp_open_attr
 		errno = EINVAL;
 		return NULL;
 	}
-	handle = calloc(1, sizeof(*handle));
-	if (!handle)
+	handle = nupa_qp_blank();
+	part = calloc(1, sizeof(*part));
+	if (!handle || !part) {
+		free(handle);
+		free(part);
+		errno = ENOMEM;
 		return NULL;
+	}
 	handle->engine = engine;
+	handle->xrc_part = part;
 	handle->is_handle = true;
 	handle->ibv.context = context;
 	handle->ibv.qp_num = handle->ibv.handle = attr->qp_num;
 	handle->ibv.qp_type = IBV_QPT_XRC_RECV;
 	if (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT)
 		handle->ibv.qp_context = attr->qp_context;
-	handle->xrcd = xrcd_of(attr->xrcd);
+	part->xrcd = xrcd_of(attr->xrcd);
 	nupa_engine_lock(engine);
-	handle->real = open_own(engine, handle->xrcd, attr->qp_num);
-	handle->peer_entry = handle->real ? NULL : find_other(engine, handle->xrcd, attr->qp_num);
-	found = handle->real || handle->peer_entry;
-	handle->xrcd->users += found;
+	part->real = open_own(engine, part->xrcd, attr->qp_num);
+	part->peer_entry = part->real ? NULL : find_other(engine, part->xrcd, attr->qp_num);
+	found = part->real || part->peer_entry;
+	part->xrcd->users += found;
 	nupa_engine_unlock(engine);
 	if (!found) {
+		free(part);
 		free(handle);
 		errno = EINVAL; /* as the kernel has it, for a number that is nobody's */
 		return NULL;
@@ -305,9 +313,10 @@ struct ibv_qp *nupa_open_qp(struct ibv_context *context, struct ibv_qp_open_attr
 /* Gives up a handle; the QP that goes with it, or NULL. */
 struct nupa_qp *nupa_xrc_close_handle(struct nupa_qp *handle)
 {
-	struct nupa_qp *real = handle->real;
+	struct nupa_qp *real = handle->xrc_part->real;
 
-	handle->xrcd->users--;
+	handle->xrc_part->xrcd->users--;
+	free(handle->xrc_part);
 	free(handle);
 	return real && --real->opens == 0 && real->orphan ? real : NULL;
 }
@@ -316,7 +325,7 @@ struct nupa_qp *nupa_xrc_close_handle(struct nupa_qp *handle)
 void nupa_xrc_query_handle(const struct nupa_qp *handle, struct ibv_qp_attr *attr,
 			   struct ibv_qp_init_attr *init)
 {
-	const struct nupa_qp_entry *entry = handle->peer_entry;
+	const struct nupa_qp_entry *entry = handle->xrc_part->peer_entry;
 	uint8_t state = nupa_load_acquire(&entry->state);
 
 	if (nupa_load_relaxed(&entry->qpn) != handle->ibv.qp_num || state > IBV_QPS_ERR)
