@@ -220,7 +220,7 @@ def _command(job: Job, role: Role, fabric: str, host: str, mover: str | None, fd
 
 
 def failure(job: Job, result: PairResult, hosts: tuple[str, str]) -> str:
-    """Returns one line: ends that a signal ended, then those that gave a reason, then the killed."""
+    """Returns one line: ends by a signal come first, then those with a reason, then the killed."""
     ends = [(hosts[0], result.client), (hosts[1], result.server)]
     ends.sort(key=lambda end: (bool(end[1].killed), end[1].returncode >= 0))
     said = "; ".join(f"{host}: {_how(outcome)}" for host, outcome in ends if not outcome.ok)
