@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ends with close(), as a context manager."""
+"""Context managers that call close()."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Closing:
-    """Base of what has a close() that may be called twice."""
+    """A base class for objects with a close() that may be called twice."""
 
     def close(self) -> None:
         raise NotImplementedError

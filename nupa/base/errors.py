@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whose fault: LocalError for misuse, RemoteError for the other end, FabricError for the fabric."""
+"""Exceptions by origin: LocalError for misuse, RemoteError for the other end, FabricError else."""
 
 from __future__ import annotations
 
 
 class NupaError(Exception):
-    """Base of all of NUPA's exceptions.
+    """The base of all of NUPA's exceptions.
 
     The message says what was asked, what was found and what to do.  errno: as in errno(3),
     positive; 0 where no errno fits.
@@ -17,7 +17,7 @@ class NupaError(Exception):
 
 
 class LocalError(NupaError):
-    """The caller asked for what cannot be: a wrong name, a limit, a missing permission."""
+    """The request cannot be met: a wrong name, a limit, a missing permission."""
 
 
 class RemoteError(NupaError):
@@ -25,4 +25,4 @@ class RemoteError(NupaError):
 
 
 class FabricError(NupaError):
-    """The fabric itself is damaged, of another version, full, or does not answer."""
+    """The fabric is damaged, of another version, full, or does not answer."""

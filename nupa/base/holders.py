@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os: pathlib would cost each `nupa run` 10 ms.
 # ruff: noqa: PTH116, PTH123, PTH208
-"""Who holds a lock on a file, by proc_locks(5), and whether they are about to end.
+"""Holders of a lock on a file, by proc_locks(5), and whether they are about to exit.
 
-A process that is killed gives its locks back last of all.  Who hears of its death before that, as
-its partners do, finds the locks of the dead.
+A killed process releases its locks last of all.  A process that hears of the death earlier, as
+peers do, still finds the locks of the dead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KILLED = 1 << (signal.SIGKILL - 1)
 
 
 def dying_are_gone(path: str) -> bool:
-    """Waits while all who hold a flock on the file are about to end; False: somebody is not."""
+    """Waits while all holders of a flock on the file are exiting; False: one of them is not."""
     until = time.monotonic() + PATIENCE_S
     while found := holders(path):
         if not all(map(_is_ending, found)) or time.monotonic() > until:
@@ -30,17 +30,17 @@ def dying_are_gone(path: str) -> bool:
 
 
 def holders(path: str) -> list[int]:
-    """The processes that hold a flock on the file, as far as our pid namespace knows them."""
+    """Lists the processes that hold a flock on the file, as far as our pid namespace knows them."""
     there = os.stat(path)
     file = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
     with open("/proc/locks", encoding="ascii") as locks:
         fields = [line.split() for line in locks]
-    # Number, kind, mode, access, pid, file; one that waits has an arrow before its kind.
+    # Number, kind, mode, access, pid, file; a waiter has an arrow before its kind.
     return [int(field[4]) for field in fields if field[1] == "FLOCK" and field[5] == file]
 
 
 def _is_ending(pid: int) -> bool:
-    if pid <= 0:  # of another namespace
+    if pid <= 0:  # in another pid namespace
         return False
     try:
         return all(_thread_ends(pid, task) for task in os.listdir(f"/proc/{pid}/task"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""flock(2) with an end: nobody waits for a lock for ever, and the message names its holder."""
+"""flock(2) with a time limit, after which the message names the holder."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import time
 
 from nupa.base.errors import LocalError
 
-#: Control locks are held for milliseconds: their holder is stopped, or hangs.
+#: Control locks are held for milliseconds: a longer hold means a stopped or hanging process.
 WAIT_S = 60.0
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.01
 
 
 def hold(fd: int, operation: int, path: str, wait_s: float | None = None) -> None:
-    """flock(2) of the open file *path* by LOCK_SH or LOCK_EX.
+    """Takes a flock(2), LOCK_SH or LOCK_EX, on the open file *path*.
 
     LocalError (EBUSY): others hold it for *wait_s*, by default WAIT_S.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa run` 10 ms.
 # ruff: noqa: PTH116
-"""Ownership of files: only this user's own are opened, and no link to one.
+"""Ownership of files: opens only files of this user, never through a link.
 
 A name proves nothing where several users may make files.  Files are opened without following a
 link and without waiting, then judged by fstat(2); sockets are judged by SO_PEERCRED (unix(7)).
@@ -35,7 +35,7 @@ _KINDS = {
 
 
 def outer_uid() -> int | None:
-    """This process's user as the parent of its user namespace knows it.
+    """Returns this process's user as the parent of its user namespace knows it.
 
     None: the namespace does not map the user, as after `unshare -U`.
     """
@@ -56,9 +56,9 @@ def _outer_uid(_pid: int, user: int) -> int | None:
 
 
 def is_own(user: int) -> bool:
-    """Whether *user*, which the kernel reported, is this process's.
+    """Tells whether *user*, which the kernel reported, is this process's user.
 
-    A user namespace shows all users that it does not map as one: without a mapping of its own user
+    A user namespace shows all users that it does not map as one.  Without a mapping of its own user
     no file is its own.
     """
     return user == os.geteuid() and outer_uid() is not None
@@ -67,11 +67,11 @@ def is_own(user: int) -> bool:
 def open_own(
     path: str, flags: int, *, folder_fd: int | None = None, shown: str | None = None
 ) -> int:
-    """Opens a regular file that only this user may open; with O_CREAT it is made so.
+    """Opens a regular file that only this user may open; O_CREAT makes it so.
 
     *path* is looked up in the folder *folder_fd*, if that is given, and named *shown* in messages.
-    FileNotFoundError: there is none.  LocalError (EPERM): it is another user's, open to others, a
-    link, has several links, or is no regular file; or as open(2).
+    FileNotFoundError: there is no such file.  LocalError (EPERM): the file is another user's, is
+    open to others, is a link, has several links, or is not a regular file; other errors as open(2).
     """
     try:
         fd = os.open(path, flags | _OPEN, 0o600, dir_fd=folder_fd)
@@ -87,7 +87,7 @@ def open_own(
 
 
 def check_folder(fd: int, path: str) -> None:
-    """LocalError (EPERM): the open folder is not this user's alone."""
+    """Checks an open folder.  LocalError (EPERM): other users own it or may use it."""
     found = os.fstat(fd)
     why = _judge_owner(found) or _judge_mode(found)
     if why:
@@ -95,7 +95,7 @@ def check_folder(fd: int, path: str) -> None:
 
 
 def refused(path: str, error: OSError) -> LocalError:
-    """Says what could not be opened, made or removed, and whose it is."""
+    """Says what could not be opened, made or removed, and who owns it."""
     why = error.strerror or str(error)
     try:
         there = os.stat(path, follow_symlinks=False)
@@ -110,7 +110,7 @@ def refused(path: str, error: OSError) -> LocalError:
 
 
 def owner_of(path: str) -> int | None:
-    """The owner of what is at *path*, be it a link; None: nothing is."""
+    """Returns the owner of the file or link at *path*; None: there is none."""
     try:
         return os.stat(path, follow_symlinks=False).st_uid
     except OSError:
@@ -118,10 +118,10 @@ def owner_of(path: str) -> int | None:
 
 
 def connect_own(connection: socket, path: str) -> None:
-    """Connects to the process of this user that listens at *path*.
+    """Connects to a process of this user that listens at *path*.
 
-    LocalError (EPERM): another user's process does, or *path* is no socket of ours; OSError: as
-    connect(2).
+    LocalError (EPERM): another user's process listens, or *path* is not a socket of ours; OSError:
+    as connect(2).
     """
     found = os.stat(path, follow_symlinks=False)
     if not stat.S_ISSOCK(found.st_mode):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa net exec` 10 ms.
 # ruff: noqa: PTH123, PTH208
-"""Processes that outlive the command that started them: told apart from others of the same pid."""
+"""Processes that outlive the command that started them, identified by pid and start time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GRACE_S = 3.0
 
 
 class Process(NamedTuple):
-    """A process, by its number and when it started, in clock ticks since the boot."""
+    """A process: its pid, and its start time in clock ticks since the boot."""
 
     pid: int
     start_ticks: int
@@ -27,12 +27,12 @@ class Process(NamedTuple):
         return of_pid(self.pid) == self
 
     def open(self) -> int | None:
-        """A pidfd, the caller's to close; None if the process is gone."""
+        """Returns a pidfd, which the caller closes; None if the process is gone."""
         try:
             fd = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return None
-        # What has the pid now keeps it as long as it lives: looked at after opening.
+        # Checked after opening: the pidfd keeps the pid from being reused.
         if self.alive:
             return fd
         os.close(fd)
@@ -40,10 +40,10 @@ class Process(NamedTuple):
 
 
 def of_pid(pid: int) -> Process | None:
-    """The process that has this pid now; None if there is none, or it has ended (a zombie)."""
+    """Returns the process that has this pid now; None if there is none, or it is a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name before may hold blanks and brackets.
+            # The name before it may hold blanks and brackets.
             fields = file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
@@ -51,7 +51,7 @@ def of_pid(pid: int) -> Process | None:
 
 
 def end(process: Process, *, grace_s: float = _GRACE_S) -> None:
-    """Ends it, by SIGTERM, after *grace_s* by SIGKILL, and waits until it is gone."""
+    """Sends SIGTERM, after *grace_s* SIGKILL, and waits until the process is gone."""
     fd = process.open()
     if fd is None:
         return
@@ -69,7 +69,7 @@ def end(process: Process, *, grace_s: float = _GRACE_S) -> None:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """No signal comes between what is done inside; it comes after."""
+    """Holds signals back until the block ends."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         yield
@@ -78,7 +78,7 @@ def signals_held() -> Iterator[None]:
 
 
 def find_all(*words: str, user: int | None = None) -> list[Process]:
-    """The processes of a user, ours by default, whose command lines have all these *words*."""
+    """Finds the processes of a user, ours by default, whose command lines have all *words*."""
     user = os.geteuid() if user is None else user
     found = []
     for entry in os.listdir("/proc"):
@@ -89,7 +89,7 @@ def find_all(*words: str, user: int | None = None) -> list[Process]:
                 if os.fstat(file.fileno()).st_uid != user:
                     continue
                 argv = file.read().split(b"\0")
-        except OSError:  # it ended
+        except OSError:  # it has exited
             continue
         process = of_pid(int(entry)) if all(word.encode() in argv for word in words) else None
         if process is not None:
@@ -105,10 +105,10 @@ def spawn_detached(
     output: int,
     cpu: int | None = None,
 ) -> int:
-    """Starts a program in a session of its own, nobody's child, with *fds* and no other file.
+    """Starts a program in a session of its own, without a parent, with *fds* and no other file.
 
-    Its standard input is empty, *output* its standard output and error.  *cpu*: the only one that
-    it runs on.  Returns its pid.  OSError: it did not start.
+    Its standard input is empty; *output* is its standard output and error.  *cpu*: the only CPU it
+    may use.  Returns its pid.  OSError: it did not start.
     """
     have_standard_files()
     told, tell = os.pipe()
@@ -133,7 +133,7 @@ def _spawn(
     cpu: int | None,
     tell: int,
 ) -> NoReturn:
-    """In a child: spawns and ends, so that the program is nobody's child."""
+    """Spawns the program in a child and exits, so that the program has no parent."""
     code = 255
     try:
         os.setsid()
@@ -161,14 +161,14 @@ def _spawn(
 
 
 def have_standard_files() -> None:
-    """Files 0 to 2 are open, so that no other one gets these numbers."""
+    """Opens files 0 to 2 where they are closed, so that no other file gets these numbers."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(fd)
 
 
 def inherit_only(fds: Collection[int]) -> None:
-    """A program that is started from here gets these files and 0 to 2, whatever we inherited."""
+    """Lets a program that is started from here inherit these files and 0 to 2 alone."""
     for fd in map(int, os.listdir("/proc/self/fd")):
-        with suppress(OSError):  # the listing's own is closed again
+        with suppress(OSError):  # the listing's own descriptor is closed already
             os.set_inheritable(fd, fd in fds or fd <= 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is going on now: a line that rewrites itself on a terminal, plain lines elsewhere."""
+"""Progress of a long command: a line that rewrites itself on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Progress:
-    """Counts *total* steps on *out*; a context manager that leaves no half line behind."""
+    """Counts *total* steps on *out*; a context manager that leaves no unfinished line."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Progress:
             self._write(_CLEAR_LINE)
 
     def step(self, label: str) -> None:
-        """The next step begins."""
+        """Begins the next step."""
         self._done += 1
         self._label = label
         if self._live:
@@ -52,12 +52,12 @@ class Progress:
             self._write(f"{self._text()}\n")
 
     def detail(self, label: str) -> None:
-        """Says more of the step that runs, where a line can be rewritten."""
+        """Adds a detail to the current step, where a line can be rewritten."""
         self._label = label
         self.tick()
 
     def tick(self, _: float = 0.0) -> None:
-        """Time has passed in this step; called as often as is convenient."""
+        """Updates the time of this step; called as often as is convenient."""
         if self._live:
             self._write(f"{_CLEAR_LINE}{self._text()}")
 

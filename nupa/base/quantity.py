@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Times, rates, sizes, probabilities as people write them: read, and written to be read back."""
+"""Times, rates, sizes and probabilities as text: parsed, and printed so that they parse again."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _NUMBER = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d{1,3})?\s*(\D*?)\s*", re
 _TIMES_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
 _SCALES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY_SCALES = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
-# "MB": how many bytes, with the units of bits behind those of bytes.
+# "MB": how many bytes; units of bits come after those of bytes.
 _RATES = {f"{scale}B": Fraction(n) for scale, n in {**_SCALES, **_BINARY_SCALES}.items()} | {
     f"{scale}{bit}": Fraction(n, 8) for scale, n in _SCALES.items() for bit in ("b", "bit")
 }
 _U64_MAX = (1 << 64) - 1
-#: What a probability of 1 is in the segment (struct nupa_fault_entry).
+#: A probability of 1 as the segment has it (struct nupa_fault_entry).
 ALWAYS = (1 << 32) - 1
 
 
 def nanoseconds(value: float | str) -> int:
-    """Seconds, or text with a unit ("2s", "50ms", "10us", "100ns", "1min"), in nanoseconds.
+    """Parses seconds, or text with a unit ("2s", "50ms", "10us", "100ns", "1min"), to nanoseconds.
 
-    LocalError: no time, a negative one, or more than 64 bits hold.
+    LocalError: not a time, negative, or more than 64 bits hold.
     """
     if isinstance(value, str):
         number, unit = _split(value, "a time", "2s, 50ms, 10us or 100ns")
@@ -38,9 +38,9 @@ def nanoseconds(value: float | str) -> int:
 
 
 def bytes_per_s(value: float | str) -> int:
-    """Bytes a second, or text with a unit ("10MB/s", "1GiB/s", "10Gb/s"), in bytes a second.
+    """Parses bytes a second, or text with a unit ("10MB/s", "1GiB/s", "10Gb/s"), to bytes a second.
 
-    LocalError: no rate, less than 1 byte a second, or more than 64 bits hold.
+    LocalError: not a rate, less than 1 byte a second, or more than 64 bits hold.
     """
     if isinstance(value, str):
         number, unit = _split(value, "a rate", "10MB/s, 1GiB/s or 10Gb/s")
@@ -57,8 +57,9 @@ def bytes_per_s(value: float | str) -> int:
 
 
 def byte_count(value: int | str) -> int:
-    """Bytes, or text with a unit ("4096", "64K", "64KiB", "1.5G"), all of them powers of 1024, as
-    memory is sold.  LocalError: no size, a part of a byte, or more than 64 bits hold.
+    """Parses bytes, or text with a unit ("4096", "64K", "64KiB", "1.5G"); units are powers of 1024.
+
+    LocalError: not a size, a part of a byte, or more than 64 bits hold.
 
     >>> byte_count("64K"), byte_count("1.5GiB"), byte_count("7 B")
     (65536, 1610612736, 7)
@@ -76,7 +77,7 @@ def byte_count(value: int | str) -> int:
 
 
 def probability(value: float | str) -> float:
-    """Above 0, at most 1; or text, which may be in per cent ("1%", "0.01").  LocalError if not."""
+    """Parses a number above 0 and at most 1, or text ("1%", "0.01").  LocalError: neither."""
     if isinstance(value, str):
         number, unit = _split(value, "a probability", "1% or 0.01")
         if unit not in ("", "%"):
@@ -90,12 +91,12 @@ def probability(value: float | str) -> float:
 
 
 def in_steps(chance: float) -> int:
-    """A probability in steps of 1 / ALWAYS, at least one of them."""
+    """Converts a probability to steps of 1 / ALWAYS, at least one of them."""
     return max(1, round(chance * ALWAYS))
 
 
 def say_time(ns: int) -> str:
-    """As nanoseconds() reads it: 50000000 -> '50ms'."""
+    """Prints a time as nanoseconds() parses it: 50000000 -> '50ms'."""
     for unit in ("s", "ms", "us"):
         scale = _TIMES_NS[unit]
         if ns >= scale and ns % (scale // 1000) == 0:
@@ -104,7 +105,7 @@ def say_time(ns: int) -> str:
 
 
 def say_rate(rate: int) -> str:
-    """As bytes_per_s() reads it: 10000000 -> '10MB/s'."""
+    """Prints a rate as bytes_per_s() parses it: 10000000 -> '10MB/s'."""
     for unit in ("T", "G", "M", "k"):
         scale = _SCALES[unit]
         if rate >= scale and rate % (scale // 1000) == 0:
@@ -113,7 +114,7 @@ def say_rate(rate: int) -> str:
 
 
 def say_bytes(size: int) -> str:
-    """As byte_count() reads it: 65536 -> '64KiB'."""
+    """Prints a size as byte_count() parses it: 65536 -> '64KiB'."""
     for unit, scale in reversed(_BINARY_SCALES.items()):
         if size >= scale and size * 100 % scale == 0:
             return f"{_decimal(size, scale)}{unit}B"
@@ -121,7 +122,7 @@ def say_bytes(size: int) -> str:
 
 
 def say_probability(chance: float) -> str:
-    """As probability() reads it, in the fewest digits that mean the same: 0.01 -> '1%'."""
+    """Prints as probability() parses it, in the fewest digits that mean the same: 0.01 -> '1%'."""
     digits = 3
     while in_steps(probability(text := f"{chance * 100:.{digits}g}%")) != in_steps(chance):
         digits += 1
@@ -129,7 +130,7 @@ def say_probability(chance: float) -> str:
 
 
 def _decimal(value: int, scale: int) -> str:
-    """value / scale, exactly, where three decimals do."""
+    """Prints value / scale, exactly where three decimals suffice."""
     whole, rest = divmod(value, scale)
     return f"{whole}.{rest * 1000 // scale:03}".rstrip("0").rstrip(".")
 

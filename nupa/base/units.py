@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Times, sizes and numbers as a reader wants them."""
+"""Times, sizes and numbers formatted for a reader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SECOND = 10**9
 
 
 def duration(ns: int) -> str:
-    """Three or four digits that matter and a unit.
+    """Formats three or four significant digits and a unit.
 
     >>> [duration(ns) for ns in (0, 999, 1_500, 67_108_864, 2_000_000_000)]
     ['0 ns', '999 ns', '1.50 µs', '67.1 ms', '2.00 s']
@@ -16,7 +16,7 @@ def duration(ns: int) -> str:
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
     if ns < 1_000:
         return f"{sign}{ns} ns"
-    # What would be rounded up to 1000 of a unit is 1.00 of the next.
+    # A value that would be rounded up to 1000 of a unit is 1.00 of the next.
     unit, size = next(
         ((unit, limit // 1_000) for limit, unit in _TIMES[1:] if ns < limit - limit // 2_000),
         ("s", _SECOND),
@@ -27,8 +27,10 @@ def duration(ns: int) -> str:
 
 
 class Clock:
-    """Times of one diagram, all in one unit, so that they can be compared at a glance: ns up to
-    10 µs, µs up to 10 s, then ms."""
+    """The times of one diagram in one unit, so that they compare at a glance.
+
+    ns up to 10 µs, µs up to 10 s, then ms.
+    """
 
     def __init__(self, longest_ns: int) -> None:
         self.unit, self._size = (
@@ -40,13 +42,13 @@ class Clock:
         )
 
     def text(self, ns: int) -> str:
-        """`1 234.567`, without the unit.  Groups of three digits stand apart."""
+        """Formats as `1 234.567`, without the unit, in groups of three digits."""
         decimals = 0 if self._size == 1 else 3
         return f"{ns / self._size:,.{decimals}f}".replace(",", " ")
 
 
 def size(count: int) -> str:
-    """Exact where it is short, as `nupa demo` has it.
+    """Formats a size exactly where that is short, as `nupa demo` prints it.
 
     >>> [size(count) for count in (8, 4096, 65_536, 65_537, 1 << 30)]
     ['8 B', '4 KiB', '64 KiB', '65537 B', '1 GiB']
@@ -58,7 +60,7 @@ def size(count: int) -> str:
 
 
 def number(value: int) -> str:
-    """A wr_id: small ones are counters, large ones pointers."""
+    """Formats a wr_id: small ones as counters, large ones as pointers."""
     return str(value) if value < 1_000_000 else f"{value:#x}"
 
 

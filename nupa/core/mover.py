@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Movers: the ways in which bulk goes from one attachment to another."""
+"""Movers: the ways of moving bulk data from one attachment to another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Mover(IntEnum):
-    """How bulk moves, best first: `enum nupa_mover`.  Small payloads travel in the ring itself.
+    """A way of moving bulk data, best first: `enum nupa_mover`.  The ring carries small payloads.
 
     >>> str(Mover.CMA), Mover.parse("relay")
     ('cma', <Mover.RELAY: 5>)
@@ -32,16 +32,16 @@ class Mover(IntEnum):
         return mover
 
     def __str__(self) -> str:
-        """As NUPA_MOVER and --mover have it."""
+        """Returns the name that NUPA_MOVER and --mover take."""
         return self.name.lower()
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The mover of that name.  LocalError says which there are."""
+        """Returns the mover of that name.  LocalError lists the names."""
         for mover in cls:
             if text == str(mover):
                 return mover
-        # Here: a command line is read, and its help printed, also where the engine does not load.
+        # Imported here: help is printed where the engine does not load, too.
         import errno
 
         from nupa.base.errors import LocalError
@@ -50,5 +50,5 @@ class Mover(IntEnum):
         raise LocalError(f"there is no mover {text!r}: choose one of {known}", errno.EINVAL)
 
 
-#: What two processes can be told to use.
+#: Movers that two processes can be told to use.
 BETWEEN_PROCESSES = (Mover.POOL, Mover.SHARED, Mover.CMA, Mover.RELAY)

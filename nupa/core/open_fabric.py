@@ -13,13 +13,13 @@ from nupa.core.segment import Contact, HostInfo, PortInfo, Segment, SlotInfo
 
 
 class OpenFabric(Closing):
-    """A segment that is mapped in this process.  nupa.fabric.Fabric makes, finds and removes it."""
+    """A segment mapped in this process.  nupa.fabric.Fabric makes, finds and removes it."""
 
     _segment: Segment
 
     @property
     def handle(self) -> Any:
-        """The C `struct nupa_fabric *`, for the layers above.  LocalError once closed."""
+        """The C `struct nupa_fabric *`.  LocalError once closed."""
         return self._segment.handle
 
     @property
@@ -28,17 +28,17 @@ class OpenFabric(Closing):
 
     @property
     def path(self) -> str:
-        """Of the segment; empty for a fabric of this process alone."""
+        """The path of the segment; empty for a fabric of this process alone."""
         return self._segment.path
 
     @property
     def generation(self) -> str:
-        """Another one for each fabric that is made, also of the same name."""
+        """A number that no other fabric has, not even a later one of the same name."""
         return f"{self._segment.generation:016x}"
 
     @property
     def auto(self) -> bool:
-        """Made by `nupa run`: goes with its last user."""
+        """Whether `nupa run` made it: such a fabric goes with its last user."""
         return self._segment.auto
 
     @property
@@ -47,11 +47,11 @@ class OpenFabric(Closing):
 
     @property
     def ports(self) -> tuple[PortInfo, ...]:
-        """With their state now."""
+        """The ports with their current state."""
         return self._segment.ports()
 
     def host(self, which: str | int) -> HostInfo:
-        """The host of that name, else of that index.  LocalError if there is none (ENOENT)."""
+        """Returns the host of that name, else of that index.  LocalError: no such host (ENOENT)."""
         hosts = self.hosts
         for host in hosts:
             if which in (host.name, host.index) or which == str(host.index):
@@ -62,23 +62,25 @@ class OpenFabric(Closing):
         )
 
     def control_lock(self) -> AbstractContextManager[None]:
-        """Held while the fabric is changed: watches, faults, ports."""
+        """Returns the lock to hold while the fabric changes: watches, faults, ports."""
         return nullcontext()
 
     def processes(self) -> list[SlotInfo]:
-        """The attachments of living processes."""
+        """Lists the attachments of living processes."""
         self._segment.reap()
-        # A slot that is being cleared bears the number of the process that does it.
+        # A slot in state reaping bears the number of the process that clears it.
         return [slot for slot in self._segment.slots() if slot.alive and slot.state != "reaping"]
 
     def evict(self, host: str | int) -> int:
-        """Frees what other kernels' processes have on *host*: for who knows that their kernel has
-        ended, as `nupa vm` does of a guest.  How many there were."""
+        """Frees the attachments of other kernels' processes on *host*; returns their number.
+
+        For callers that know that the kernel is gone, as `nupa vm` does of a guest.
+        """
         return self._segment.evict(self.host(host).index)
 
     def net_counters(self) -> dict[int, dict[str, int]]:
-        """By the number of each host whose network interface is served: `struct nupa_net_counters`
-        of its queues, added."""
+        """Returns the sums of `struct nupa_net_counters` over the queues of each served interface,
+        by host number."""
         sums: dict[int, dict[str, int]] = {}
         for slot in self.processes():
             if slot.net_queue:
@@ -88,13 +90,14 @@ class OpenFabric(Closing):
         return sums
 
     def hw_counters(self) -> dict[int, dict[str, int]]:
-        """By the number of each host: what programs there dropped, did again or did not believe,
-        and what faults did to them, also those that have ended: `struct nupa_hw_counters`.  What
-        each name means: `nupa.fabric.counters.HW_NAMES`."""
+        """Returns `struct nupa_hw_counters` by host number, including attachments that are gone.
+
+        `nupa.fabric.counters.HW_NAMES` explains each name.
+        """
         return {host.index: self._segment.hw_counters(host.index) for host in self.hosts}
 
     def contacts(self) -> list[Contact]:
-        """The channels that are open between living processes, by slot."""
+        """Lists the open channels between living processes, by slot."""
         processes, found = self.processes(), []
         for a in processes:
             for b in processes:

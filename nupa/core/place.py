@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ports by the names that people use: a port's own, its host's, or its link's."""
+"""Ports by name: by the port's own, its host's, or its link's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from nupa.core.segment import HostInfo, PortInfo
 
 
 def find_port(ports: Sequence[PortInfo], hosts: Sequence[HostInfo], which: str | int) -> PortInfo:
-    """By a port's name ("host0/1", "switch0/2"); by a host's name or number: its port; by a link's
-    ends ("host0/1-switch0/1", or "host0-switch0" where there is one): the port of one of them.
+    """Finds a port by its own name, its host's name or number, or its link.
 
-    LocalError: there is none (ENOENT), or more than one link is meant (EINVAL).
+    Ports: "host0/1", "switch0/2".  Links, of which one port is returned: "host0/1-switch0/1", or
+    "host0-switch0" if there is only one.
+    LocalError: there is no such port (ENOENT), or several links match (EINVAL).
     """
     name = str(which)
     for port in ports:
@@ -39,7 +40,7 @@ def find_port(ports: Sequence[PortInfo], hosts: Sequence[HostInfo], which: str |
 
 
 def _is_end(port: PortInfo, peer: PortInfo, link: str) -> bool:
-    """Names of nodes may have a '-' in them."""
+    """Compares whole names, since names of nodes may contain '-'."""
     return any(
         link == f"{end}-{other}"
         for end in (port.name, _node(port))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The shared segment by way of `nupa._engine`: C's functions, Python's values and exceptions."""
+"""The shared segment through `nupa._engine`, with Python's values and exceptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nupa.base.errors import FabricError, LocalError, NupaError, RemoteError
 if TYPE_CHECKING:
     from nupa.topology.topology import Topology
 
-#: Room for what C has to say of an error.
+#: Room for C's text of an error.
 WHY_BYTES = 512
 _LINK_LAYERS = {lib.NUPA_LINK_INFINIBAND: "infiniband", lib.NUPA_LINK_ETHERNET: "ethernet"}
 _PORT_STATES = {lib.NUPA_PORT_DOWN: "DOWN", lib.NUPA_PORT_ACTIVE: "ACTIVE"}
@@ -24,7 +24,7 @@ _SLOT_STATES = {
     lib.NUPA_SLOT_LIVE: "live",
     lib.NUPA_SLOT_REAPING: "reaping",
 }
-#: The caller's own doing; any other errno is the fabric's.
+#: The caller's own error; any other errno is the fabric's.
 _LOCAL_ERRNOS = {
     errno.EACCES,
     errno.EBUSY,
@@ -37,9 +37,9 @@ _LOCAL_ERRNOS = {
 
 
 def check(rc: int, what: str, why: str = "") -> int:
-    """*rc* if it is not negative, else LocalError or FabricError, by its errno.
+    """Returns *rc* if it is not negative; else raises LocalError or FabricError by its errno.
 
-    *what* says what was asked, *why* what C found; without it the errno's own text.
+    *what*: what was asked; *why*: what C found, by default the errno's own text.
     """
     if rc >= 0:
         return rc
@@ -83,11 +83,11 @@ class SlotInfo(NamedTuple):
     mrs: int
     alive: bool
     comm: str
-    net_queue: int  # it is this queue, + 1, of its host's network interface; 0: a program
+    net_queue: int  # 1 + its number as a queue of the host's network interface; 0: a program
 
 
 class Listener(NamedTuple):
-    """An rdma_cm id that listens; address: which of its host's ("any", "host", "loopback", …)."""
+    """A listening rdma_cm id; address: one of its host's ("any", "host", "loopback", …)."""
 
     slot: int
     host: int
@@ -106,7 +106,7 @@ class Contact(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """What attachments to *host* moved between it and *peer*; bytes and packets."""
+    """Traffic of attachments to *host* with *peer*, in bytes and packets."""
 
     host: int
     peer: int
@@ -119,7 +119,7 @@ class Flow(NamedTuple):
 
 
 def text(chars: Any) -> str:
-    """A C string."""
+    """Decodes a C string."""
     return bytes(ffi.string(chars)).decode(errors="replace")
 
 
@@ -132,8 +132,10 @@ class Segment:
 
     @classmethod
     def create(cls, path: str | None, name: str, topology: Topology, auto: bool = False) -> Segment:
-        """Makes the file *path* (None: a memfd).  LocalError: it exists, or a limit is passed;
-        FabricError: no room."""
+        """Makes the file *path* (None: a memfd).
+
+        LocalError: it exists, or a limit is passed; FabricError: no room.
+        """
         config = ffi.new("struct nupa_config *")
         sizes = topology.segment._asdict()
         software = sizes.pop("coherence") == "software"
@@ -165,8 +167,11 @@ class Segment:
 
     @classmethod
     def open(cls, path: str) -> Segment:
-        """Opens the file *path*.  LocalError: no such file, no permission, no regular file, a path
-        too long; FabricError: not a fabric, of another version, truncated or corrupt."""
+        """Opens the file *path*.
+
+        LocalError: no such file, no permission, not a regular file, path too long; FabricError: not
+        a fabric, of another version, truncated or corrupt.
+        """
         out = ffi.new("struct nupa_fabric **")
         why = ffi.new("char[]", WHY_BYTES)
         rc = lib.nupa_fabric_open(os.fsencode(path), out, why, WHY_BYTES)
@@ -175,7 +180,7 @@ class Segment:
 
     @property
     def handle(self) -> Any:
-        """LocalError once closed."""
+        """The C `struct nupa_fabric *`.  LocalError once closed."""
         if self._handle is None:
             raise LocalError("the fabric is closed: open it again", errno.EBADF)
         return self._handle
@@ -185,7 +190,7 @@ class Segment:
         return self._handle is None
 
     def close(self) -> None:
-        """Gives this reference up; the mapping goes with the last one."""
+        """Drops this reference; the mapping goes with the last one."""
         if self._handle is not None:
             handle, self._handle = self._handle, None
             lib.nupa_fabric_put(handle)
@@ -209,7 +214,7 @@ class Segment:
 
     @property
     def auto(self) -> bool:
-        """Made by `nupa run`: goes with its last user."""
+        """Whether `nupa run` made it: such a fabric goes with its last user."""
         return bool(lib.nupa_fabric_flags(self.handle) & lib.NUPA_SEGMENT_AUTO)
 
     def hosts(self) -> tuple[HostInfo, ...]:
@@ -246,23 +251,26 @@ class Segment:
         )
 
     def route(self, src: int, dst: int) -> tuple[int, ...]:
-        """Indices of the ports from host to host."""
+        """Returns the indices of the ports from host to host."""
         route = lib.nupa_fabric_route(self.handle, src, dst)
         return tuple(route.port[hop] for hop in range(route.hops))
 
     def set_port(self, index: int, up: bool) -> None:
-        """The caller holds the control lock."""
+        """Sets one port's state.  The caller holds the control lock."""
         state = lib.NUPA_PORT_ACTIVE if up else lib.NUPA_PORT_DOWN
         check(lib.nupa_fabric_set_port(self.handle, index, state), f"cannot set port {index}")
 
     def await_links(self) -> None:
-        """Until windows behind links that went down are gone, and all who follow ports have acted.
-        RemoteError: a process has not for 5 s, as if it were stopped (ETIMEDOUT)."""
+        """Waits until windows behind links that are down are gone and all followers of ports have
+        acted.
+
+        RemoteError (ETIMEDOUT): a process has not acted for 5 s; it may be stopped.
+        """
         rc = lib.nupa_region_await_links(self.handle)
         if rc == -errno.ETIMEDOUT:
             raise RemoteError(
-                "the port is set, but a process has not let go of its windows, as if it were "
-                "stopped: they are all ones once it runs again",
+                "the port is set, but a process still has its windows and may be stopped: they "
+                "read as all ones once it runs again",
                 errno.ETIMEDOUT,
             )
         check(rc, "cannot wait for windows")
@@ -276,7 +284,7 @@ class Segment:
         return check(lib.nupa_fabric_evict(self.handle, host), "cannot evict")
 
     def slots(self) -> Iterator[SlotInfo]:
-        """The attachments there are now."""
+        """Iterates over the current attachments."""
         info = ffi.new("struct nupa_slot_info *")
         for slot in range(1, lib.nupa_fabric_n_slots(self.handle)):
             rc = lib.nupa_fabric_slot(self.handle, slot, info)
@@ -298,7 +306,7 @@ class Segment:
             )
 
     def flows(self) -> Iterator[Flow]:
-        """Traffic of the attachments there are and of those that are gone, where there was any."""
+        """Iterates over traffic, of current and of former attachments, where there was any."""
         flow = ffi.new("struct nupa_flow_info *")
         everyone = range(lib.nupa_fabric_n_hosts(self.handle))
         for host in everyone:
@@ -313,21 +321,21 @@ class Segment:
                 yield from _flow(slot.host, peer, flow)
 
     def net_counters(self, slot: int) -> dict[str, int]:
-        """Of a slot that is a queue of an interface: `struct nupa_net_counters`, by name."""
+        """Returns `struct nupa_net_counters` by name, of a slot that is a queue of an interface."""
         found = ffi.new("struct nupa_net_counters *")
         check(lib.nupa_fabric_net_counters(self.handle, slot, found), f"cannot read slot {slot}")
         return _by_name(found)
 
     def hw_counters(self, host: int) -> dict[str, int]:
-        """`struct nupa_hw_counters` by name, of the attachments there are to *host* and of those
-        that are gone."""
+        """Returns `struct nupa_hw_counters` by name, of current and former attachments to
+        *host*."""
         found = ffi.new("struct nupa_hw_counters *")
         rc = lib.nupa_fabric_hw_counters(self.handle, host, found)
         check(rc, f"cannot read the errors and faults of host {host}")
         return _by_name(found)
 
     def listeners(self) -> Iterator[Listener]:
-        """The rdma_cm ids that listen, by host."""
+        """Iterates over the listening rdma_cm ids, by host."""
         for host in range(lib.nupa_fabric_n_hosts(self.handle)):
             n = lib.nupa_fabric_listeners(self.handle, host, ffi.NULL, 0)
             infos = ffi.new("struct nupa_listener_info[]", n)
@@ -338,7 +346,7 @@ class Segment:
                 yield Listener(info.slot, host, space, info.port, ipv6, address)
 
     def mover(self, from_slot: int, to_slot: int) -> str | None:
-        """As `enum nupa_mover` names it ("cma", …), or None where no channel is open."""
+        """Returns the name of `enum nupa_mover` ("cma", …), or None where no channel is open."""
         rc = lib.nupa_fabric_mover(self.handle, from_slot, to_slot)
         if rc == -errno.ENOENT:
             return None
@@ -348,7 +356,7 @@ class Segment:
 
 
 def _by_name(counters: Any) -> dict[str, int]:
-    """The fields of a C struct of counters."""
+    """Returns the fields of a C struct of counters."""
     fields = ffi.typeof(counters).item.fields
     return {name: int(getattr(counters, name)) for name, _ in fields if name != "reserved"}
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Watching a fabric: packets of what crosses it, as csrc/capture/watch.h makes them.
+"""Watching a fabric: packets of its traffic, as csrc/capture/watch.h makes them.
 
-Any number of watches read what attachments record.  None of them holds an attachment up: who reads
-too slowly finds records overwritten, and counts them as lost.  There is no bell for watchers: who
-waits polls, at once after packets and up to 20 ms later when nothing comes.
+Any number of watches read what attachments record.  A watch never delays an attachment: slow
+readers find records overwritten and count them as lost.  Watches have no wake-up; wait() polls, at
+once after packets and up to 20 ms later when nothing comes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ assert _HEAD.size == ffi.sizeof("struct nupa_watch_packet")
 
 
 class WatchPacket(NamedTuple):
-    """A packet.  *data*: as docs/packet.md has packets of its level; *original_bytes*: how long it
-    was before it was cut.  *port* and *host* are indices in the fabric; *flags*, *level*, *kind*
-    and *direction* are numbers of nupa.packet.tables.record."""
+    """A packet.  *data*: in the format of its level (docs/packet.md).
+
+    *original_bytes*: its length before it was cut.  *port* and *host* are indices in the fabric;
+    *flags*, *level*, *kind* and *direction* are numbers of nupa.packet.tables.record.
+    """
 
     ts_ns: int
     transfer: int
@@ -52,8 +54,10 @@ class WatchPacket(NamedTuple):
 
 
 class WatchCounts(NamedTuple):
-    """*records* were read and became *packets*; *lost* ones were overwritten before they were read;
-    *invalid* ones made no sense, as those of a process that dies or is hostile."""
+    """*records* were read and became *packets*; *lost* records were overwritten before that.
+
+    *invalid* records made no sense, as those of a dying or hostile process.
+    """
 
     records: int
     packets: int
@@ -62,8 +66,10 @@ class WatchCounts(NamedTuple):
 
 
 def ports_of(fabric: OpenFabric, where: Iterable[str]) -> tuple[int, ...]:
-    """The ports that names mean: of a host, a port or a link, or "any", which is none in
-    particular.  LocalError if there is no such host, port or link."""
+    """Returns the ports of hosts, ports or links by name; "any" is none in particular.
+
+    LocalError: no such host, port or link.
+    """
     names = list(where)
     if "any" in names:
         return ()
@@ -72,8 +78,7 @@ def ports_of(fabric: OpenFabric, where: Iterable[str]) -> tuple[int, ...]:
 
 
 class Naps:
-    """How long to wait before one looks again: *shortest_s* where something was found, then longer
-    and longer, up to *longest_s*."""
+    """Pauses between polls: *shortest_s* after a success, then doubling up to *longest_s*."""
 
     def __init__(
         self,
@@ -92,11 +97,11 @@ class Naps:
         return self._clock()
 
     def found(self) -> None:
-        """Something was there: the next nap is a short one again."""
+        """Resets the next nap to the shortest."""
         self._next_s = self._shortest_s
 
     def nap(self, deadline: float | None = None) -> bool:
-        """Waits, not beyond *deadline*, a time of the clock.  False: the deadline has passed."""
+        """Waits, at most until *deadline*, a time of the clock.  False: the deadline has passed."""
         nap_s = self._next_s
         if deadline is not None:
             left_s = deadline - self._clock()
@@ -109,14 +114,14 @@ class Naps:
 
 
 class Watch(Closing):
-    """Reads what crosses *fabric*, from now on; a context manager that ends it.
+    """Reads the traffic of *fabric* from now on; a context manager.
 
-    levels: names of LEVELS; packets of lower levels cost more.  snap_bytes: so much of each packet,
-    headers included; 0 for all.  ports: indices of those to watch; none: each packet once, where
-    its source sends it.
+    levels: names of LEVELS; packets of lower levels cost more.  snap_bytes: the length to which
+    packets are cut, with headers; 0: whole.  ports: indices of the ports to watch; none: each
+    packet once, where its source sends it.
 
-    All living attachments record when this returns.  LocalError: a level, a port or a length that
-    is none (EINVAL); FabricError: there are 64 watches already (EUSERS), no memory or space.
+    All living attachments record when this returns.  LocalError: no such level, port or length
+    (EINVAL); FabricError: there are 64 watches already (EUSERS), no memory or space.
     """
 
     def __init__(
@@ -128,7 +133,7 @@ class Watch(Closing):
         ports: Iterable[int] = (),
     ) -> None:
         self._handle: Any = None
-        self._lock = threading.Lock()  # C has none: who closes waits for who reads
+        self._lock = threading.Lock()  # C has none: close() waits for readers
         self.levels = parse_levels(levels)
         self.ports = tuple(ports)
         self._fabric = fabric
@@ -170,22 +175,25 @@ class Watch(Closing):
         return self._handle
 
     def read_into(self, buffer: Any, at: int = 0) -> tuple[int, int]:
-        """Fills a C array of bytes from its byte *at* on, with packets as struct nupa_watch_packet
-        says; returns how many bytes, and how many packets.  1 MiB always gets on."""
+        """Fills a C array of bytes, from byte *at* on, with packets as struct nupa_watch_packet.
+
+        Returns the number of bytes and of packets.  Room for 1 MiB always suffices for one.
+        """
         packets = ffi.new("uint32_t *")
         with self._lock:
             used = lib.nupa_watch_read(self.handle, buffer + at, len(buffer) - at, packets)
         return int(used), int(packets[0])
 
     def read(self) -> list[WatchPacket]:
-        """The packets that are there now, in order of time, 4 MiB at most; none: nothing new."""
+        """Returns the packets there are now, in order of time, 4 MiB at most; empty: nothing
+        new."""
         if self._buffer is None:
             self._buffer = ffi.new("uint8_t[]", BUFFER_BYTES)
         used, _ = self.read_into(self._buffer)
         return list(_packets(bytes(ffi.buffer(self._buffer, used)))) if used else []
 
     def wait(self, timeout_s: float | None = None, naps: Naps | None = None) -> list[WatchPacket]:
-        """The same, but waits until there is one; none: nothing came in time."""
+        """Waits for packets and returns them as read() does; empty: none came in time."""
         naps = naps or Naps()
         deadline = None if timeout_s is None else naps.now() + timeout_s
         while not (packets := self.read()):
@@ -196,14 +204,14 @@ class Watch(Closing):
 
     @property
     def counts(self) -> WatchCounts:
-        """Since it began."""
+        """Counts since the watch began."""
         found = ffi.new("struct nupa_watch_counts *")
         with self._lock:
             lib.nupa_watch_counts(self.handle, found)
         return WatchCounts(found.records, found.packets, found.lost, found.invalid)
 
     def stop(self) -> None:
-        """Nothing more is recorded for this watch; what was can still be read."""
+        """Stops recording for this watch; recorded packets can still be read."""
         with self._fabric.control_lock(), self._lock:
             lib.nupa_watch_stop(self.handle)
 
