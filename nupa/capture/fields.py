@@ -106,7 +106,7 @@ _PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58}
 _SECTIONS: dict[str, tuple[Field, ...]] = {
     "Every packet": (
         Field("level", _LEVEL, "", f"one of {', '.join(record.LEVELS)}", "number",
-              record.LEVELS),
+              _enum(record.Level)),
         Field("port", "m_port", "", "the port, by its name: host0/1", "name"),
         Field("host", "m_host", "", "the host (or switch) of that port", "name"),
         Field("direction", "r_flags & 3", "", "seen from there", "number", _DIRECTIONS),

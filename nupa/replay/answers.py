@@ -6,11 +6,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 
-from nupa.replay import opcodes, reasons
+from nupa.packet.tables.opcodes import ATOMIC_ACKNOWLEDGE, READ_RESPONSES
+from nupa.packet.tables.transport import ACK, NAK, RNR_NAK, SYNDROME_KIND, SYNDROME_VALUE
+from nupa.replay import reasons
 from nupa.replay.connections import Connection
-from nupa.replay.opcodes import operation
 from nupa.replay.packets import Packet
-from nupa.replay.requests import Answer, Content, Kind, Request
+from nupa.replay.requests import NAKS, Answer, Content, Kind, Request
 
 
 class Answers:
@@ -43,8 +44,7 @@ class Answers:
 
     def _take(self, index: int, at: int, packet: Packet) -> None:
         start, _, request = self._messages[index]
-        opcode = operation(packet)
-        if opcode in opcodes.READ_RESPONSES:
+        if packet.operation in READ_RESPONSES:
             self._acknowledge(start - 1, packet)
             if request.kind is Kind.READ:
                 pieces = self._pieces.setdefault(index, {})
@@ -53,20 +53,21 @@ class Answers:
                 pieces.setdefault(at - start, packet)
                 self._acknowledge(at, packet)
             return
-        reply = packet.syndrome >> 5 & 3
-        if reply == opcodes.ACK:
-            if opcode == opcodes.ATOMIC_ACK and request.kind.atomic and request.original is None:
+        reply = packet.syndrome & SYNDROME_KIND
+        if reply == ACK:
+            is_value = packet.operation == ATOMIC_ACKNOWLEDGE
+            if is_value and request.kind.atomic and request.original is None:
                 request.original = packet.original
                 request.executed = packet.number
             self._acknowledge(at, packet)
-        elif reply == opcodes.RNR:
+        elif reply == RNR_NAK:
             self._acknowledge(start - 1, packet)
             if request.takes_receive and not request.answer.works:
                 request.rnr = request.rnr or packet.number
                 self._resent = True
-        elif reply == opcodes.NAK:
+        elif reply == NAK:
             self._acknowledge(start - 1, packet)
-            answer = opcodes.NAKS.get(packet.syndrome & 0x1F)
+            answer = NAKS.get(packet.syndrome & SYNDROME_VALUE)
             if answer is None:
                 self._skipped[reasons.GAPS] += 1
                 self._resent = True

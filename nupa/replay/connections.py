@@ -6,10 +6,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from nupa.replay import opcodes, reasons
-from nupa.replay.flows import Flow, nearest
-from nupa.replay.opcodes import begins, operation
+from nupa.packet.tables.opcodes import (
+    BEGINS,
+    FIRST,
+    READ_REQUEST,
+    READ_RESPONSE_FIRST,
+    READ_RESPONSE_MIDDLE,
+    READ_RESPONSES,
+)
+from nupa.packet.tables.transport import MTUS, NAK, SYNDROME_VALUE, nearest_psn
+from nupa.replay import reasons
+from nupa.replay.flows import Flow
 from nupa.replay.packets import Packet
+from nupa.replay.requests import KINDS, NAKS
 
 # A PSN that is further off than this, and than what is being read, is of another connection.
 _WINDOW = 1 << 16
@@ -20,6 +29,10 @@ def _identity(packet: Packet) -> tuple[int, ...]:
         packet.opcode, packet.va, packet.rkey, packet.dma_bytes, packet.size, packet.imm,
         packet.compare, packet.swap,
     )  # fmt: skip
+
+
+def _begins(packet: Packet) -> bool:
+    return packet.operation in BEGINS and packet.operation in KINDS
 
 
 class Connection:
@@ -37,7 +50,7 @@ class Connection:
         self.mtu = 0
 
     def psn(self, packet: Packet) -> int:
-        return nearest(packet.psn, self.last)
+        return nearest_psn(packet.psn, self.last)
 
     def takes(self, packet: Packet) -> bool:
         """Whether *packet* can be of this connection."""
@@ -47,36 +60,36 @@ class Connection:
             if self.refused_at is not None and at <= self.refused_at:
                 return False  # who was refused sends nothing again
             # A READ may be asked for again from its middle on; nothing else changes.
-            return _identity(seen) == _identity(packet) or not begins(packet)
+            return _identity(seen) == _identity(packet) or not _begins(packet)
         return at > self.first - _WINDOW and at < self.last + _WINDOW + self.reach
 
     def add(self, packet: Packet) -> bool:
         """False: it was there before, or is part of a READ that was."""
         at = self.psn(packet)
-        is_read = operation(packet) == opcodes.READ_REQUEST
+        is_read = packet.operation == READ_REQUEST
         end = packet.va + packet.dma_bytes
         psn, va = self._reads.get(end, (at, 0))
         # A READ that is asked for again may begin in its middle: so many MTUs on as PSNs.
-        partial = is_read and psn < at and (packet.va - va) / (at - psn) in opcodes.MTUS
+        partial = is_read and psn < at and (packet.va - va) / (at - psn) in MTUS
         if at in self.packets or partial:
             self.again[at] = packet.number
             return False
         self.packets[at] = packet
         self.first, self.last = min(self.first, at), max(self.last, at)
         if is_read:
-            self.reach = packet.dma_bytes // opcodes.MTUS[0]
+            self.reach = packet.dma_bytes // MTUS[0]
             self._reads[end] = (at, packet.va)
-        if operation(packet) in opcodes.FIRST and packet.size in opcodes.MTUS:
+        if packet.operation in FIRST and packet.size in MTUS:
             self.mtu = packet.size
         return True
 
     def answer(self, packet: Packet) -> None:
         at = self.psn(packet)
-        opcode = operation(packet)
-        if opcode in (opcodes.READ_FIRST, opcodes.READ_MIDDLE) and packet.size in opcodes.MTUS:
+        operation = packet.operation
+        if operation in (READ_RESPONSE_FIRST, READ_RESPONSE_MIDDLE) and packet.size in MTUS:
             self.mtu = packet.size
-        is_nak = opcode not in opcodes.READ_RESPONSES and packet.syndrome >> 5 == opcodes.NAK
-        if is_nak and packet.syndrome & 0x1F in opcodes.NAKS and self.refused_at is None:
+        is_nak = operation not in READ_RESPONSES and packet.syndrome & ~SYNDROME_VALUE == NAK
+        if is_nak and packet.syndrome & SYNDROME_VALUE in NAKS and self.refused_at is None:
             self.refused_at = at
         self.answers.append((at, packet))
 

@@ -9,26 +9,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from nupa.packet.tables import cm as cm_tables
-from nupa.packet.tables.opcodes import OPCODES, Transport
+from nupa.packet.tables.opcodes import OPCODES, READ_REQUEST, Transport
+from nupa.packet.tables.transport import MTUS, nearest_psn
 from nupa.replay.packets import Capture, Packet, ReplayError
 
-PSN_MASK = 0xFFFFFF
 FLOWS_MAX = 4096
-_READ_REQUEST = 0x0C
-_SMALLEST_MTU = 256
-_REQ, _REP = 0x10, 0x13
 # How much a hint counts: one that a PSN fits, the same transfer, a handshake.
 _FITS, _TRANSFER, _HANDSHAKE = 1, 1 << 20, 1 << 40
 # From so many votes on, a partner that still fits is not doubted.
 _SURE = 8
 
 Way = tuple[str, str]  # from an address to another
-
-
-def nearest(psn: int, to: int) -> int:
-    """The number that ends in the 24 bits of *psn* and is nearest to *to*: PSNs without wrap."""
-    delta = (psn - to) & PSN_MASK
-    return to + (delta - (1 << 24) if delta >> 23 else delta)
 
 
 @dataclass(eq=False, slots=True)
@@ -83,12 +74,12 @@ class _Pairs:
 
     def request(self, flow: Flow, packet: Packet) -> None:
         ahead = 0
-        if packet.opcode & 0x1F == _READ_REQUEST:
-            ahead = max(0, -(-packet.dma_bytes // _SMALLEST_MTU) - 1)
+        if packet.operation == READ_REQUEST:
+            ahead = max(0, -(-packet.dma_bytes // MTUS[0]) - 1)
         if not flow.requests:
             flow.first = flow.last = packet.psn
             flow.answered = packet.psn - 1
-        at = nearest(packet.psn, flow.last)
+        at = nearest_psn(packet.psn, flow.last)
         if at > flow.last or not flow.requests:
             if flow.answered >= flow.last:
                 flow.oldest = packet.number
@@ -119,9 +110,9 @@ class _Pairs:
             # Answers come in the order of requests: what waits longest is answered first.
             chosen = min(
                 fitting,
-                key=lambda f: (nearest(packet.psn, f.last) <= f.answered, f.oldest),
+                key=lambda f: (nearest_psn(packet.psn, f.last) <= f.answered, f.oldest),
             )
-        chosen.answered = max(chosen.answered, nearest(packet.psn, chosen.last))
+        chosen.answered = max(chosen.answered, nearest_psn(packet.psn, chosen.last))
         self._votes[id(chosen), id(flow)] += _FITS
         if self._votes[id(chosen), id(flow)] >= _SURE:
             self._favourite[id(flow)] = chosen
@@ -130,15 +121,16 @@ class _Pairs:
     def _fits(flow: Flow, packet: Packet, answering: Flow) -> bool:
         if not flow.requests or flow.transport != answering.transport:
             return False
-        return flow.first <= nearest(packet.psn, flow.last) <= flow.last
+        return flow.first <= nearest_psn(packet.psn, flow.last) <= flow.last
 
     def handshake(self, packet: Packet) -> None:
         """A message of connection management: REQ and REP name the two queue pairs."""
-        layout = {_REQ: cm_tables.REQ, _REP: cm_tables.REP}.get(packet.cm)
+        message = cm_tables.ATTRIBUTES.get(packet.cm, "")
+        layout = {"REQ": cm_tables.REQ, "REP": cm_tables.REP}.get(message)
         if layout is None or len(packet.payload) < cm_tables.MAD.bytes + layout.bytes:
             return
         said = layout.decode(packet.payload, cm_tables.MAD.bytes)
-        if packet.cm == _REQ:
+        if message == "REQ":
             self._asked[said["local_comm_id"]] = (packet.source, said["local_qpn"])
         elif said["remote_comm_id"] in self._asked:
             client, qpn = self._asked[said["remote_comm_id"]]

@@ -6,16 +6,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from nupa.packet.tables.opcodes import NAMES, Transport
-from nupa.replay import opcodes, reasons
+from nupa.packet.tables.opcodes import FIRST, INVALIDATES, LAST, MIDDLE, NAMES, ONLY, Transport
+from nupa.packet.tables.transport import ATOMIC_BYTES, PSN_MASK
+from nupa.replay import reasons
 from nupa.replay.answers import Answers
 from nupa.replay.connections import Connection, connections
-from nupa.replay.flows import FLOWS_MAX, PSN_MASK, Flow
-from nupa.replay.opcodes import operation
+from nupa.replay.flows import FLOWS_MAX, Flow
 from nupa.replay.packets import Packet, ReplayError
-from nupa.replay.requests import Answer, Content, Kind, Request
+from nupa.replay.requests import KINDS, Answer, Content, Kind, Request
 
-_ATOMIC_BYTES = 8
 _ON_ITS_WAY_NS = 1_000_000  # what is not acknowledged arrives within that time
 
 Lost = set[tuple[str, str, int, int]]  # Capture.lost
@@ -31,24 +30,24 @@ def _assemble(
     while i < len(psns):
         start = psns[i]
         packet = connection.packets[start]
-        opcode = operation(packet)
+        operation = packet.operation
         i += 1
-        if opcode in opcodes.ONLY:
+        if operation not in KINDS:
+            skipped[reasons.UNSUPPORTED.format(NAMES[packet.opcode])] += 1
+            continue
+        if operation in ONLY:
             parts = [packet]
-        elif opcode in opcodes.FIRST:
+        elif operation in FIRST:
             parts = _chain(connection, psns, i - 1)
             i += len(parts) - 1
-            if operation(parts[-1]) not in opcodes.LAST:
+            if parts[-1].operation not in LAST:
                 skipped[reasons.PACKETS_MISSING] += 1
                 continue
-        elif opcode in opcodes.MIDDLE or opcode in opcodes.LAST:
+        else:
             if start != lost:  # one message is counted once
                 before = start == psns[0] and connection.number == 0
                 skipped[reasons.BEGAN_BEFORE if before else reasons.PACKETS_MISSING] += 1
-            lost = start + 1 if opcode in opcodes.MIDDLE else None
-            continue
-        else:
-            skipped[reasons.UNSUPPORTED.format(NAMES[packet.opcode])] += 1
+            lost = start + 1 if operation in MIDDLE else None
             continue
         request = _request(flow, connection, parts)
         if request is None:
@@ -60,15 +59,15 @@ def _assemble(
 def _chain(connection: Connection, psns: list[int], place: int) -> list[Packet]:
     """From the FIRST packet, at psns[place], as far as its message goes without a gap."""
     parts = [connection.packets[psns[place]]]
-    kind = opcodes.FIRST[operation(parts[0])]
+    kind = KINDS[parts[0].operation]
     for at in range(place + 1, len(psns)):
         following = connection.packets[psns[at]]
-        part = operation(following)
-        fits = (opcodes.MIDDLE.get(part) or opcodes.LAST.get(part)) is kind
+        part = following.operation
+        fits = part in MIDDLE | LAST and KINDS[part] is kind
         if psns[at] != psns[at - 1] + 1 or not fits:
             break
         parts.append(following)
-        if part in opcodes.LAST:
+        if part in LAST:
             break
     return parts
 
@@ -81,7 +80,7 @@ def _psns(request: Request, parts: list[Packet], mtu: int) -> int:
 
 def _request(flow: Flow, connection: Connection, parts: list[Packet]) -> Request | None:
     first, last = parts[0], parts[-1]
-    kind = opcodes.ONLY.get(operation(first)) or opcodes.FIRST[operation(first)]
+    kind = KINDS[first.operation]
     length = sum(part.size for part in parts)
     if kind is Kind.WRITE and length != first.dma_bytes:
         return None
@@ -113,8 +112,8 @@ def _request(flow: Flow, connection: Connection, parts: list[Packet]) -> Request
     if kind is Kind.READ:
         request.length = first.dma_bytes
     elif kind.atomic:
-        request.length = _ATOMIC_BYTES
-    if operation(last) in opcodes.INVALIDATES:
+        request.length = ATOMIC_BYTES
+    if last.operation in INVALIDATES:
         request.invalidates = last.rkey
     return request
 

@@ -16,24 +16,21 @@ from nupa.packet.decode import fast, records
 from nupa.packet.decode.fast import Fault, Header, Headers, Icrc, Layer
 from nupa.packet.pcapng.blocks import FLAG_CRC_ERROR, OPT_COMMENT, options_of
 from nupa.packet.pcapng.reader import Batch, Reader
-from nupa.packet.tables.opcodes import OPCODES
+from nupa.packet.tables.cm import COMM_MGT
+from nupa.packet.tables.opcodes import OPCODES, OPERATION_BITS
 from nupa.packet.tables.record import LINKTYPE_NUPA, Flag, Kind, flags_of
+from nupa.packet.tables.transport import BTH, EXTENDED, GRH, LRH, NEXT_HEADER_IBA
 
 PACKETS_MAX = 1 << 19  # with all that is made of them some 600 MiB
 PAYLOAD_BYTES_MAX = 256 << 20
 
-_UDP, _BTH_IN_GRH = 17, 0x1B
-_UDP_BYTES, _GRH_BYTES, _LRH_BYTES, _BTH_BYTES, _ICRC_BYTES = 8, 40, 8, 12, 4
-_HEADER_BYTES = {
-    "RDETH": 4, "XRCETH": 4, "DETH": 8, "FETH": 4, "RETH": 16, "AtomicETH": 28, "AETH": 4,
-    "AtomicAckETH": 8, "ImmDt": 4, "IETH": 4, "CNPPadding": 16,
-}  # fmt: skip
+_UDP = 17
+_UDP_BYTES, _ICRC_BYTES = 8, 4
 # From BTH's first byte to the payload's.
 _TO_PAYLOAD = {
-    code: _BTH_BYTES + sum(_HEADER_BYTES[name] for name in opcode.headers)
+    code: BTH.bytes + sum(EXTENDED[name].bytes for name in opcode.headers)
     for code, opcode in OPCODES.items()
 }
-_CM_CLASS = 7
 # What NUPA's receivers say of a packet, beside the record of its sender.
 _BY_RECEIVER = int(
     Flag.DROPPED | Flag.DUPLICATE | Flag.DELAYED | Flag.CORRUPT | Flag.POISON | Flag.INJECTED
@@ -71,7 +68,11 @@ class Packet(NamedTuple):
     qkey: int
     source_qpn: int
     syndrome: int
-    cm: int  # the attribute of a message of connection management, 0: it is none
+    cm: int  # the attribute of a message of connection management; 0 for other packets
+
+    @property
+    def operation(self) -> int:
+        return self.opcode & OPERATION_BITS
 
 
 _FROM_COLUMNS = (
@@ -166,7 +167,7 @@ class Capture:
                 opcode, dqpn, psn, size, data, rkey, va, dma_bytes, swap, compare, original,
                 imm if headers.headers[i] & _IMM else -1,
                 qkey, source_qpn, syndrome,
-                mad_attribute if mad_class == _CM_CLASS else 0,
+                mad_attribute if mad_class == COMM_MGT else 0,
             )
         )  # fmt: skip
 
@@ -202,13 +203,13 @@ def _sent_bytes(data: bytes, start: int, headers: Headers, i: int) -> int:
     if headers.protocol[i] == _UDP:
         udp = start + bth - _UDP_BYTES
         whole = int.from_bytes(data[udp + 4 : udp + 6], "big") - _UDP_BYTES
-    elif headers.protocol[i] == _BTH_IN_GRH:
-        grh = start + bth - _GRH_BYTES
+    elif headers.protocol[i] == NEXT_HEADER_IBA:
+        grh = start + bth - GRH.bytes
         whole = int.from_bytes(data[grh + 4 : grh + 6], "big")
     else:
-        lrh = start + bth - _LRH_BYTES
+        lrh = start + bth - LRH.bytes
         words = int.from_bytes(data[lrh + 4 : lrh + 6], "big") & 0x7FF
-        whole = words * 4 - _LRH_BYTES
+        whole = words * 4 - LRH.bytes
     return max(0, whole - (payload - bth) - headers.padcount[i] - _ICRC_BYTES)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nupa.packet.tables.transport import ATOMIC_BYTES
 from nupa.replay.memory import Memory, in_address_space
 from nupa.replay.outcome import Outcome
 from nupa.replay.report import Difference, Report
 from nupa.replay.requests import Answer, Kind, Request
 from nupa.replay.stage import Stage
 from nupa.replay.step import Clock, Step
-
-_ATOMIC_BYTES = 8
 
 _NO_ANSWER = "without an answer in the capture, to memory that nothing else tells of"
 _CRAFTED = "refused for what only a crafted packet does"
@@ -65,7 +64,7 @@ def unplayable(request: Request, memory: Memory) -> str:
         return _BEYOND
     if answer is Answer.INVALID_REQUEST:
         short = kind is Kind.SEND and request.length > 0
-        unaligned = kind.atomic and request.va % _ATOMIC_BYTES
+        unaligned = kind.atomic and request.va % ATOMIC_BYTES
         return "" if short or unaligned else _CRAFTED
     if answer is Answer.REMOTE_ACCESS:
         return _CRAFTED if kind is Kind.SEND and request.invalidates < 0 else ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from nupa.packet.tables.opcodes import Transport
+from nupa.packet.tables.opcodes import OPCODES, Transport
 from nupa.replay.flows import Flow
 
 Span = tuple[int, int]  # from, to: of the bytes of a message
@@ -22,6 +22,15 @@ class Kind(Enum):
     @property
     def atomic(self) -> bool:
         return self in (Kind.COMPARE_SWAP, Kind.FETCH_ADD)
+
+
+#: By operation: what is played.
+KINDS: dict[int, Kind] = {
+    opcode.operation: kind
+    for opcode in OPCODES.values()
+    for kind in Kind
+    if opcode.request and opcode.operation_name.startswith(kind.value)
+}
 
 
 def without(spans: list[Span], holes: list[Span]) -> list[Span]:
@@ -52,6 +61,10 @@ class Answer(Enum):
     def works(self) -> bool:
         """It was done, as far as can be known."""
         return self in (Answer.DONE, Answer.NEVER)
+
+
+#: By the value of a NAK's syndrome; others ask for what was lost.
+NAKS = {1: Answer.INVALID_REQUEST, 2: Answer.REMOTE_ACCESS, 3: Answer.REMOTE_OPERATION}
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from nupa.base.closing import Closing
 from nupa.fabric import Fabric
 from nupa.packet.tables.opcodes import Transport
+from nupa.packet.tables.transport import GRH
 from nupa.replay.flows import Flow
 from nupa.replay.memory import Extent, Key, Region
 from nupa.replay.packets import ReplayError
@@ -22,7 +23,7 @@ from nupa.verbs.connection import address, connect_to
 from nupa.verbs.mw import MWBindInfo
 
 HOSTS_MAX = 254
-GRH_BYTES = 40  # before each datagram that is received
+GRH_BYTES = GRH.bytes  # before each datagram that is received
 NO_KEY = 0xFFFFFF00  # no region has such a number: the largest is 2^20
 
 _RDMA_ACCESS = {

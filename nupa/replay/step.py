@@ -9,6 +9,7 @@ import sys
 from typing import Protocol
 
 from nupa.packet.tables.opcodes import Transport
+from nupa.packet.tables.transport import ATOMIC_BYTES
 from nupa.replay.memory import Extent, Memory, Refusal, Region
 from nupa.replay.outcome import Outcome
 from nupa.replay.requests import Answer, Content, Kind, Request
@@ -19,7 +20,6 @@ from nupa.verbs import enums as e
 WAIT_S = 10.0  # for what comes at once, or not at all
 UNRELIABLE_WAIT_S = 3.0  # the same, where it may be lost
 _SPINS = 2000  # empty polls before the processor is left to others
-_ATOMIC_BYTES = 8
 _INVERT = bytes(255 - n for n in range(256))
 
 _STATUS = {
@@ -200,8 +200,8 @@ class Step:
             return request.data or Content(request.length)
         pieces = []
         if request.original is not None:
-            pieces = [(0, request.original.to_bytes(_ATOMIC_BYTES, sys.byteorder))]
-        return Content(_ATOMIC_BYTES, pieces)
+            pieces = [(0, request.original.to_bytes(ATOMIC_BYTES, sys.byteorder))]
+        return Content(ATOMIC_BYTES, pieces)
 
     def _wait(self, sent_id: int, received_id: int) -> tuple[WC | None, WC | None]:
         """The completions of the request and of its receive (0: there is none)."""
@@ -250,7 +250,7 @@ class Step:
             came = self._requester.host.landing.read(request.length)
             outcome.compare_bytes("read data", self._found(), came, request.raced)
         elif request.kind.atomic and request.original is not None and not request.raced:
-            came = self._requester.host.landing.read(_ATOMIC_BYTES)
+            came = self._requester.host.landing.read(ATOMIC_BYTES)
             value = int.from_bytes(came, sys.byteorder)
             outcome.compare("original value", f"{request.original:#x}", f"{value:#x}")
 
@@ -280,7 +280,7 @@ class Step:
             for start, end in known:
                 extent.mark(request.va + start, end - start, written=True)
         elif request.kind.atomic:
-            extent.mark(request.va, _ATOMIC_BYTES, written=request.original is not None)
+            extent.mark(request.va, ATOMIC_BYTES, written=request.original is not None)
         if request.kind is not Kind.READ:
             for start, end in request.raced:
                 extent.mark(request.va + start, end - start, written=False)

@@ -62,7 +62,7 @@ def protocol_name(ethertype: int, version: int, protocol: int) -> str:
 
 def mad_name(mad_class: int, attribute: int) -> str:
     """`CM REQ`; of other classes the class."""
-    if mad_class == 7:
+    if mad_class == cm_tables.COMM_MGT:
         return f"CM {cm_tables.ATTRIBUTES.get(attribute, f'{attribute:#x}')}"
     return f"MAD {cm_tables.MGMT_CLASSES.get(mad_class, f'{mad_class:#x}')}"
 

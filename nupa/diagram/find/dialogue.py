@@ -12,17 +12,15 @@ from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
 
-from nupa.diagram.find.transfer import PSN_MASK, UNKNOWN, Transfer
+from nupa.diagram.find.transfer import UNKNOWN, Transfer
+from nupa.packet.tables.transport import MTUS, PSN_MASK, nearest_psn
 
-_PSN_HALF = 1 << 23
-_MTU_BYTES_MIN = 256
 _START = attrgetter("start")
 #: of a stream: an answer to an older one is not recognised
 MESSAGES_MAX = 4096
 
 # rkey, address and length of an RDMA READ
 Read = tuple[int, int, int]
-_MTUS = frozenset((256, 512, 1024, 2048, 4096))
 
 
 class _Message:
@@ -47,7 +45,7 @@ class _Message:
             return False
         (key, address, length), (my_key, my_address, my_length) = read, self.read
         ends_alike = (key, address + length) == (my_key, my_address + my_length)
-        return ends_alike and (address - my_address) / (at - self.start) in _MTUS
+        return ends_alike and (address - my_address) / (at - self.start) in MTUS
 
 
 class _Stream:
@@ -61,10 +59,6 @@ class _Stream:
         self.requester = requester
         self.answered = 0  # messages before this place have been
 
-    def extended(self, psn: int) -> int:
-        """The PSN among all that were ever sent: that nearest to the newest."""
-        return self.newest + ((psn - self.newest + _PSN_HALF) & PSN_MASK) - _PSN_HALF
-
     def place(self, at: int) -> int:
         """Of the latest message that begins at *at* or before; -1 if there is none."""
         messages = self.messages
@@ -73,7 +67,7 @@ class _Stream:
         return bisect_right(messages, at, key=_START) - 1
 
     def holds(self, psn: int) -> _Message | None:
-        at = self.extended(psn)
+        at = nearest_psn(psn, self.newest)
         place = self.place(at)
         if place < 0 or at > self.messages[place].end:
             return None
@@ -119,7 +113,7 @@ class Dialogues:
             self._streams[key] = stream
             self._qp_numbers[stream] = qpn
             self._between.setdefault(route, []).append(stream)
-        at = stream.extended(psn)
+        at = nearest_psn(psn, stream.newest)
         place = stream.place(at)
         before = stream.messages[place] if place >= 0 else None
         if before is not None and self._goes_on(before, at, begins, read):
@@ -128,7 +122,7 @@ class Dialogues:
             message = self._begin(stream, place + 1, at, ts_ns, headless=not begins)
             message.read = read
         message.is_whole |= ends
-        last = at + (max(read[2] - 1, 0) // _MTU_BYTES_MIN if read else 0)
+        last = at + (max(read[2] - 1, 0) // MTUS[0] if read else 0)
         message.end = max(message.end, last)
         stream.newest = max(stream.newest, at)
         return message.transfer
@@ -167,7 +161,7 @@ class Dialogues:
             stream = self._match(route, qpn, psn)
             if stream is None:
                 return None
-        place = stream.place(stream.extended(psn))
+        place = stream.place(nearest_psn(psn, stream.newest))
         for message in stream.messages[stream.answered : place]:
             message.transfer.acknowledged_by = packet
             message.transfer.end_ns = max(message.transfer.end_ns, ts_ns)
@@ -178,7 +172,12 @@ class Dialogues:
         """The stream that a QP which was not answered before is at the beginning of: of those for
         which the PSN makes sense the one that sent last."""
         found = [
-            (message.end == stream.extended(psn), message.transfer.end_ns, -place, stream)
+            (
+                message.end == nearest_psn(psn, stream.newest),
+                message.transfer.end_ns,
+                -place,
+                stream,
+            )
             for place, stream in enumerate(self._between.get(route, ()))
             if stream.requester in (UNKNOWN, qpn) and (message := stream.holds(psn))
         ]

@@ -6,13 +6,19 @@ from __future__ import annotations
 from nupa.diagram.find.conversation import ETHERTYPES, mad_name, protocol_name
 from nupa.diagram.find.event import Event, Way
 from nupa.diagram.find.frames import Frames
-from nupa.diagram.find.operations import LABELS, MIDDLES, ROLES, Role
+from nupa.diagram.find.operations import LABELS, ROLES, Role
 from nupa.packet.decode.fast import Fault, Header, Layer
-from nupa.packet.tables.transport import syndrome_text
+from nupa.packet.tables.opcodes import (
+    ACKNOWLEDGE,
+    COMPARE_SWAP,
+    MIDDLE,
+    OPERATION_BITS,
+    READ_RESPONSE_MIDDLE,
+)
+from nupa.packet.tables.transport import SYNDROME_KIND, syndrome_text
 
-_SYNDROME = 0x60
-_OPERATION = 0x1F
-_ACKNOWLEDGE = 0x11
+_MIDDLES = MIDDLE | {READ_RESPONSE_MIDDLE}
+
 _ARP, _TCP, _UDP, _ICMP, _ICMPV6 = 0x0806, 6, 17, 1, 58
 _ARP_OPERATION = 6  # byte of ARP
 _ARP_NAMES = {1: "ARP request", 2: "ARP reply"}
@@ -60,14 +66,14 @@ def _describe_transport(event: Event, frames: Frames, n: int) -> None:
         event.way = Way.RESPONSE if role == Role.RESPONSE else Way.REQUEST
     if is_mad:
         event.name = mad_name(headers.mad_class[n], headers.mad_attribute[n])
-    event.is_error = bool(headers.headers[n] & Header.AETH and headers.syndrome[n] & _SYNDROME)
-    if event.is_error or opcode & _OPERATION == _ACKNOWLEDGE:
+    event.is_error = bool(headers.headers[n] & Header.AETH and headers.syndrome[n] & SYNDROME_KIND)
+    if event.is_error or opcode & OPERATION_BITS == ACKNOWLEDGE:
         event.name = syndrome_text(headers.syndrome[n])
     else:
         _describe_payload(event, frames, n)
     if role == Role.CONGESTION:
         event.fold = ("transport", opcode, event.source)
-    elif opcode & _OPERATION in MIDDLES and role in (Role.GO_ON, Role.RESPONSE):
+    elif opcode & OPERATION_BITS in _MIDDLES and role in (Role.GO_ON, Role.RESPONSE):
         event.fold = ("transport", opcode)
 
 
@@ -83,7 +89,7 @@ def _describe_payload(event: Event, frames: Frames, n: int) -> None:
         event.address = headers.va[n]
     if has & Header.AtomicETH:
         event.size_bytes = None
-        if headers.opcode[n] & _OPERATION == 0x13:
+        if headers.opcode[n] & OPERATION_BITS == COMPARE_SWAP:
             event.extra.append(f"{headers.compare[n]:#x} -> {headers.swap[n]:#x}")
         else:
             event.extra.append(f"+{headers.swap[n]:#x}")

@@ -13,18 +13,14 @@ from nupa.diagram.find.dialogue import Dialogues
 from nupa.diagram.find.frames import Frames, blocks_of
 from nupa.diagram.find.labels import ASKS, crossing_name
 from nupa.diagram.find.operations import (
-    ATOMIC_BYTES,
-    ENDS,
-    READ_REQUEST,
     ROLES,
     SERVICE_OF_QP,
     SERVICES,
-    UNFINISHED_RESPONSES,
     VERBS,
     WORK,
     Role,
 )
-from nupa.diagram.find.transfer import OF_RECORDS, PSN_MASK, UNKNOWN, Mark, Transfer, node_of
+from nupa.diagram.find.transfer import OF_RECORDS, UNKNOWN, Mark, Transfer, node_of
 from nupa.packet.decode import records
 from nupa.packet.decode.columns import Columns
 from nupa.packet.decode.fast import Fault as FrameFault
@@ -33,14 +29,28 @@ from nupa.packet.decode.records import Fault
 from nupa.packet.pcapng.blocks import SHB_APPLICATION, first
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND, Batch, Section
 from nupa.packet.tables.cxl_mem import LINE_BYTES
+from nupa.packet.tables.opcodes import (
+    ENDS,
+    OPERATION_BITS,
+    READ_REQUEST,
+    READ_RESPONSE_FIRST,
+    READ_RESPONSE_MIDDLE,
+)
 from nupa.packet.tables.record import KINDS, LINKTYPE_NUPA, Kind, Level
-from nupa.packet.tables.transport import ACK, NAK, RNR_NAK
+from nupa.packet.tables.transport import (
+    ACK,
+    ATOMIC_BYTES,
+    NAK,
+    PSN_HALF,
+    PSN_MASK,
+    RNR_NAK,
+    SYNDROME_KIND,
+)
 
-_HALF = 1 << 23
+_UNFINISHED = (READ_RESPONSE_FIRST, READ_RESPONSE_MIDDLE)
+
 _QP_TYPE = 3  # byte of a WQE
 _RECEIVE = 0x80  # bit of a completion's opcode
-_OPERATION = 0x1F  # bits of a transport opcode
-_SYNDROME = 0x60
 # Plain numbers: to ask an enum takes as long as all else that is done for a packet.
 _DETH, _RETH, _ATOMIC_ETH = int(Header.DETH), int(Header.RETH), int(Header.AtomicETH)
 _OF_RECORDS, _RETRY = int(OF_RECORDS), int(Mark.RETRY)
@@ -183,7 +193,7 @@ class Survey:
                 continue
             transfer.counts[Level.TRANSPORT] += 1
             if role == Role.RESPONSE:
-                if syndrome & _SYNDROME or not transfer.is_answered:
+                if syndrome & SYNDROME_KIND or not transfer.is_answered:
                     _response(transfer, frames, n)
                 continue
             if transfer.interface == -1:
@@ -191,7 +201,7 @@ class Survey:
             if where[n] != transfer.interface:
                 continue  # the same packet, seen elsewhere
             ahead = (psn - transfer.last_psn - 1) & PSN_MASK
-            if transfer.last_psn == -1 or ahead < _HALF or role == Role.DATAGRAM:
+            if transfer.last_psn == -1 or ahead < PSN_HALF or role == Role.DATAGRAM:
                 transfer.last_psn = psn
                 _request(transfer, frames, n)
             else:
@@ -202,7 +212,7 @@ class Survey:
     ) -> Transfer | None:
         """The transfer of a frame that says none; None if it belongs to none that is known."""
         headers = frames.headers
-        operation = headers.opcode[n] & _OPERATION
+        operation = headers.opcode[n] & OPERATION_BITS
         if role in (Role.BEGIN, Role.GO_ON):
             read = (headers.rkey[n], headers.va[n], headers.dma_bytes[n])
             return self._dialogues.request(
@@ -216,14 +226,14 @@ class Survey:
             )
         if role == Role.RESPONSE:
             syndrome = headers.syndrome[n]  # what is to be sent again is not answered yet
-            answers = syndrome & _SYNDROME != RNR_NAK and syndrome != NAK
+            answers = syndrome & SYNDROME_KIND != RNR_NAK and syndrome != NAK
             return self._dialogues.response(
                 frames.route(n)[::-1],
                 headers.dqpn[n],
                 headers.psn[n],
                 ts_ns,
                 packet,
-                ends=answers and operation not in UNFINISHED_RESPONSES,
+                ends=answers and operation not in _UNFINISHED,
             )
         if role == Role.DATAGRAM and not headers.mad_class[n]:
             return self._datagram(frames, n, ts_ns)
@@ -283,7 +293,7 @@ def _queue_entry(transfer: Transfer, batch: Batch, blocks: Columns, found: Colum
 
 def _response(transfer: Transfer, frames: Frames, n: int) -> None:
     """What the first response says of its ends; and each that refuses something."""
-    i, kind = frames.places[n], frames.headers.syndrome[n] & _SYNDROME
+    i, kind = frames.places[n], frames.headers.syndrome[n] & SYNDROME_KIND
     if kind != ACK:
         transfer.marks |= Mark.RNR if kind == RNR_NAK else Mark.NAK
     transfer.is_answered = True

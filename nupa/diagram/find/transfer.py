@@ -11,7 +11,6 @@ from nupa.base.units import qpn, size
 from nupa.core.levels import LEVELS
 from nupa.packet.tables.record import Flag, Kind
 
-PSN_MASK = 0xFFFFFF
 UNKNOWN = -1
 _COUNTED = 1 + max(LEVELS.values())  # 0 counts records of unknown levels
 

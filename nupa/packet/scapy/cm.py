@@ -21,7 +21,6 @@ from nupa.packet.scapy.fields import Layer, fields_of
 from nupa.packet.scapy.transport import DETH, GSI_QKEY, QP1
 from nupa.packet.tables import cm as tables
 
-COMM_MGT = 0x07
 _SEND = 0x03
 _CLASS_VERSION = 2
 
@@ -170,11 +169,11 @@ MESSAGES: dict[str, type[_Message]] = {
 bind_bottom_up(DETH, MAD)  # which asks on QP 1 only
 bind_top_down(DETH, MAD, qkey=GSI_QKEY, srcqp=QP1)
 for _attribute, _message in tables.ATTRIBUTES.items():
-    bind_bottom_up(MAD, MESSAGES[_message], mgmt_class=COMM_MGT, attribute_id=_attribute)
+    bind_bottom_up(MAD, MESSAGES[_message], mgmt_class=tables.COMM_MGT, attribute_id=_attribute)
     bind_top_down(
         MAD,
         MESSAGES[_message],
-        mgmt_class=COMM_MGT,
+        mgmt_class=tables.COMM_MGT,
         class_version=_CLASS_VERSION,
         method=_SEND,
         attribute_id=_attribute,

@@ -16,7 +16,7 @@ from scapy.utils6 import in6_mactoifaceid
 from nupa.base.errors import LocalError
 from nupa.core import inject as core
 from nupa.core.inject import TIMEOUT_S, Injector, Outcome, Reason, expected_psn
-from nupa.packet.tables.transport import RNR_NAK, SYNDROMES, syndrome_text
+from nupa.packet.tables.transport import RNR_NAK, SYNDROME_KIND, SYNDROMES, syndrome_text
 
 if TYPE_CHECKING:
     from nupa.core.open_fabric import OpenFabric
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Injector", "Outcome", "Reason", "Verdict", "expected_psn", "frame_of", "inject"]
 
 _BROADCAST = "ff:ff:ff:ff:ff:ff"
-_KIND = 0x60  # of a syndrome: which bits say what the others mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Verdict(core.Verdict):
         """As AETH.syndrome shows it, or RNR_NAK; None unless it was NAKed."""
         if not self.naked:
             return None
-        if self.syndrome & _KIND == RNR_NAK:
+        if self.syndrome & SYNDROME_KIND == RNR_NAK:
             return "RNR_NAK"
         return SYNDROMES.get(self.syndrome, f"{self.syndrome:#04x}")
 

@@ -11,13 +11,14 @@ from nupa.packet.tables.layout import Field, Layout, reserved
 MAD_BYTES = 256
 INFORMATION_BYTES = 72  # of REJ, APR and SIDR_REP
 
+COMM_MGT = 0x07  # the class of connection management
 MGMT_CLASSES = {
     0x01: "SUBN_LID_ROUTED",
     0x03: "SUBN_ADM",
     0x04: "PERF",
     0x05: "BM",
     0x06: "DEV_MGT",
-    0x07: "COMM_MGT",
+    COMM_MGT: "COMM_MGT",
     0x08: "SNMP",
     0x81: "SUBN_DIRECTED_ROUTE",
 }

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+OPERATION_BITS = 0x1F  # of an opcode
+
 
 class Transport(IntEnum):
     """Bits 7-5 of an opcode."""
@@ -32,6 +34,16 @@ class Opcode:
     headers: tuple[str, ...]
     payload: bool
     request: bool
+
+    @property
+    def operation(self) -> int:
+        """Bits 4-0."""
+        return self.code & OPERATION_BITS
+
+    @property
+    def operation_name(self) -> str:
+        """The name without the transport: `SEND_FIRST`."""
+        return self.name.removeprefix(f"{self.transport.name}_")
 
 
 # operation: name, who sends it, headers, whether a payload may follow
@@ -74,6 +86,24 @@ _TRANSPORTS: dict[Transport, tuple[tuple[int, ...], tuple[str, ...], tuple[str, 
     Transport.UD: ((0x04, 0x05), ("DETH",), ()),
     Transport.XRC: (_RELIABLE, ("XRCETH",), ()),
 }
+
+
+def _requests(part: str) -> frozenset[int]:
+    rows = _OPERATIONS.items()
+    return frozenset(code for code, row in rows if row[1] is _REQUEST and part in row[0])
+
+
+#: Operations of requests by their place in a message.
+FIRST, MIDDLE, LAST = _requests("_FIRST"), _requests("_MIDDLE"), _requests("_LAST")
+ONLY = _requests("") - FIRST - MIDDLE - LAST
+BEGINS, ENDS = FIRST | ONLY, LAST | ONLY
+# Operations, as numbers: comparing with an enumeration would take half the time of a packet.
+READ_REQUEST = 0x0C
+READ_RESPONSE_FIRST, READ_RESPONSE_MIDDLE = 0x0D, 0x0E
+READ_RESPONSES = (READ_RESPONSE_FIRST, READ_RESPONSE_MIDDLE, 0x0F, 0x10)
+ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE = 0x11, 0x12
+COMPARE_SWAP = 0x13
+INVALIDATES = (0x16, 0x17)
 
 CNP = 0x81  # A17.9.3: the congestion notification packet, all of whose transport this is
 

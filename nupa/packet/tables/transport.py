@@ -9,7 +9,12 @@ from __future__ import annotations
 from nupa.packet.tables.layout import Field, Layout, reserved
 from nupa.packet.tables.opcodes import NAMES
 
+MTUS = (256, 512, 1024, 2048, 4096)  # path MTUs, bytes of payload
+ATOMIC_BYTES = 8  # 9.4.5: operands and what an atomic returns
+PSN_MASK, PSN_HALF = 0xFFFFFF, 0x800000
+
 # 9.9.2.1: bits 6-5 of the syndrome say what the others mean
+SYNDROME_KIND, SYNDROME_VALUE = 0x60, 0x1F
 ACK, RNR_NAK, NAK = 0x00, 0x20, 0x60
 SYNDROMES = {
     0x1F: "ACK_WITHOUT_CREDITS",
@@ -179,13 +184,33 @@ CNPPadding = Layout(
 )
 
 
+EXTENDED: dict[str, Layout] = {
+    layout.name: layout
+    for layout in (
+        *(RDETH, XRCETH, DETH, FETH, RETH, AtomicETH, AETH, AtomicAckETH, ImmDt, IETH),
+        CNPPadding,
+    )
+}
+
+
+def nearest_psn(psn: int, to: int) -> int:
+    """Returns the number nearest to *to* that ends in the 24 bits of *psn*.
+
+    PSNs wrap; these numbers do not.
+
+    >>> hex(nearest_psn(1, 0xFFFFFF)), nearest_psn(0xFFFFFF, 1)
+    ('0x1000001', -1)
+    """
+    return to + ((psn - to + PSN_HALF) & PSN_MASK) - PSN_HALF
+
+
 def syndrome_text(syndrome: int) -> str:
     """What an AETH says, in words.
 
     >>> syndrome_text(0x1F), syndrome_text(0x2C), syndrome_text(0x62)
     ('ACK', 'RNR NAK, retry after 0.64 ms', 'NAK: remote access error')
     """
-    kind, value = syndrome & 0x60, syndrome & 0x1F
+    kind, value = syndrome & SYNDROME_KIND, syndrome & SYNDROME_VALUE
     if kind == ACK:
         return "ACK"
     if kind == RNR_NAK:
