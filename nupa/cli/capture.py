@@ -8,6 +8,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import count as _count
+from nupa.cli.common.argument import seconds
 from nupa.cli.common.command import Help
 from nupa.core.levels import DEFAULT_LEVELS, LEVEL_TEXTS, LEVELS, parse_levels
 
@@ -76,7 +78,11 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--snaplen", type=_count, metavar="BYTES", help="keep so much of each (default: all)"
     )
     parser.add_argument(
-        "--for", dest="seconds", type=_seconds, metavar="TIME", help="end after that: 5s, 2min"
+        "--for",
+        dest="seconds",
+        type=seconds(),
+        metavar="TIME",
+        help="end after that: 5s, 2min",
     )
     parser.add_argument(
         "--fabric", metavar="NAME", help="default: the one called default, or the only one"
@@ -84,26 +90,6 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--json", action="store_true", help="for scripts: an object a line")
     parser.add_argument("--fields", action="store_true", help="list the fields of filters")
     parser.set_defaults(run=run, parser=parser)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 1 << 32:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 up")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    """A number of seconds, or a time with its unit."""
-    from nupa.base.errors import LocalError
-    from nupa.base.quantity import nanoseconds
-
-    try:
-        seconds = float(text) if text[-1:].isdecimal() else nanoseconds(text) / 1e9
-    except (ValueError, LocalError):
-        seconds = 0.0
-    if not 0 < seconds < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r}: a time above 0, as 5s, 500ms, 2min")
-    return seconds
 
 
 def run(args: argparse.Namespace) -> int:

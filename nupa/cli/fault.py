@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import whole
 from nupa.cli.common.command import EXIT_USAGE, Help, Parser, fail
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("words", nargs="+", metavar="PORT|ls|clear", help=argparse.SUPPRESS)
     add = parser.add_argument_group("options of add")
     add.add_argument("--probability", metavar="P", help="of each packet: 1%% or 0.01 (100%%)")
-    add.add_argument("--count", type=_whole, metavar="N", help="how many it hits, 0: no end (0)")
-    add.add_argument("--after", type=_whole, metavar="N", help="packets that pass first (0)")
+    add.add_argument("--count", type=whole, metavar="N", help="how many it hits, 0: no end (0)")
+    add.add_argument("--after", type=whole, metavar="N", help="packets that pass first (0)")
     add.add_argument(
         "--for", dest="for_", metavar="TIME", help="how long it lasts: 2s, 50ms (until cleared)"
     )
@@ -69,7 +70,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--duration", "--delay", metavar="TIME", help="how long what it does takes: 50ms, 10us"
     )
     add.add_argument("--rate", metavar="RATE", help="10MB/s, 1GiB/s or 10Gb/s")
-    add.add_argument("--seed", type=_whole, metavar="N", help="to repeat a failure (drawn, shown)")
+    add.add_argument("--seed", type=whole, metavar="N", help="to repeat a failure (drawn, shown)")
     parser.add_argument("--all", action="store_true", help="with clear: all of them")
     parser.add_argument("--json", action="store_true", help="with add and ls: for scripts")
     parser.add_argument(
@@ -104,13 +105,6 @@ def run(args: argparse.Namespace) -> int:
         parser.error("clear takes the IDs of faults, or --all")
     with Fabric.open(args.fabric) as fabric:
         return _clear(fabric, numbers)
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text, 0)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
 
 
 def _numbers(words: list[str], parser: Parser) -> list[int]:

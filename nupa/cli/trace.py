@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import count as _count
+from nupa.cli.common.argument import whole
 from nupa.cli.common.command import Help, fail
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     diagram = parser.add_argument_group("the diagram")
     which = diagram.add_mutually_exclusive_group()
     which.add_argument("--number", type=_count, metavar="N", help="of transfer N of the list")
-    which.add_argument("--transfer", type=_identifier, metavar="ID", help="by its id")
+    which.add_argument("--transfer", type=whole, metavar="ID", help="by its id")
     which.add_argument("--packet", type=_count, metavar="N", help="the one packet N belongs to")
     diagram.add_argument(
         "--all", action="store_true", help="each packet, wherever it was seen: nothing is folded"
@@ -74,25 +76,6 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--json", action="store_true", help="for scripts: one object")
     parser.set_defaults(run=run, parser=parser)
-
-
-def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number from 1 on")
-    return value
-
-
-def _identifier(text: str) -> int:
-    try:
-        return int(text, 0)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: an id is a number, as 0x100110000000001"
-        ) from None
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from nupa.base import units
 from nupa.base.errors import LocalError, NupaError
 from nupa.fabric import Fabric
-from nupa.measure.text import UNICODE, Glyphs, format_number, format_size, table
+from nupa.measure.text import UNICODE, Glyphs, format_number, table
 from nupa.programs.pair import Outcome, PairResult, ProgramPair
 from nupa.programs.perftest import Bandwidth, Kind, Latency, Operation
 
@@ -287,7 +288,7 @@ def render(report: Measured, glyphs: Glyphs = UNICODE) -> str:
         names = ["bandwidth_mb_per_s", "message_rate_m_per_s"]
     rows: list[Sequence[str]] = [
         [
-            format_size(row["size_bytes"]),
+            units.size(row["size_bytes"]),
             str(row["iterations"]),
             *(format_number(row[name]) for name in names),
         ]

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from nupa.base import units
 from nupa.measure import chart
 from nupa.measure.chart import Chart, Point
 from nupa.measure.raw import Tcp
 from nupa.measure.report import Report
-from nupa.measure.text import UNICODE, Glyphs, format_number, format_ratio, format_size, table
+from nupa.measure.text import UNICODE, Glyphs, format_number, format_ratio, table
 from nupa.measure.versus import Contest
 from nupa.programs.perftest import Bandwidth, Latency, Operation
 
@@ -166,7 +167,7 @@ def _contest_table(results: Results, glyphs: Glyphs) -> str:
         both = (contest.rdma, contest.tcp)
         rows.append(
             [
-                format_size(contest.block_bytes),
+                units.size(contest.block_bytes),
                 str(contest.depth),
                 *(format_number(rate.operations_per_s / 1e3) for rate in both),
                 *(format_number(rate.bytes_per_s / 1e9) for rate in both),
@@ -187,7 +188,7 @@ def _headline(contests: Sequence[Contest], glyphs: Glyphs) -> str:
     ):
         least = min(contest.ratio for contest in contests if contest.block_bytes == block_bytes)
         ratio = format_ratio(least, glyphs)
-        said.append(f"{ratio} TCP in {what} at {format_size(block_bytes)}")
+        said.append(f"{ratio} TCP in {what} at {units.size(block_bytes)}")
     return f"At the least RDMA reaches {' and '.join(said)}."
 
 
@@ -200,7 +201,7 @@ def _table(
     measured = {size for column in columns.values() for size in column}
     rows = [
         [
-            format_size(size),
+            units.size(size),
             *(format_number(column[size]) if size in column else "" for column in columns.values()),
             format_ratio(ratio[size], glyphs) if size in ratio else "",
         ]
@@ -213,7 +214,7 @@ def _transfer_table(results: Results) -> str:
     rows = [
         [
             _HEADINGS[transfer.operation],
-            format_size(transfer.size_bytes),
+            units.size(transfer.size_bytes),
             format_number(transfer.bytes_per_s / 1e9),
             transfer.sent_sha256[:16],
             transfer.received_sha256[:16],

@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
+from nupa.base import units
 from nupa.base.progress import Progress
 from nupa.measure import perf, raw, transfer, versus
 from nupa.measure.control import FileOperation, TransferError
 from nupa.measure.perf import PerfError
 from nupa.measure.results import Results
-from nupa.measure.text import format_size
 from nupa.measure.versus import NetworkError
 from nupa.programs import fio, perftest
 from nupa.programs.fio import FioError
@@ -228,7 +228,7 @@ class Suite:
 
         def action() -> None:
             for size in (_ATOMIC_SIZE,) if operation == "atomic" else self._plan.sizes:
-                label = f"{name}, {format_size(size)}"
+                label = f"{name}, {units.size(size)}"
                 self._progress.detail(label)
                 if not self._has_time(label):
                     return
@@ -300,7 +300,7 @@ class Suite:
             place = versus.place(self._fabric, self.results.hosts, self._mover)
             for block_bytes in self._plan.fio_blocks:
                 for depth in self._plan.fio_depths:
-                    label = f"fio, {depth} x {format_size(block_bytes)}"
+                    label = f"fio, {depth} x {units.size(block_bytes)}"
                     self._progress.detail(label)
                     if not self._has_time(label):
                         return

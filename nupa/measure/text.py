@@ -31,16 +31,6 @@ def glyphs_for(encoding: str | None) -> Glyphs:
     return UNICODE
 
 
-def format_size(size_bytes: int) -> str:
-    """Formats 1536 as '1.5 KiB', 8 as '8 B'."""
-    value, unit = float(size_bytes), "B"
-    for larger in ("KiB", "MiB", "GiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:g} {unit}"
-
-
 def format_number(value: float) -> str:
     """Formats with three significant digits and no exponent: 0.314, 12.3, 4567."""
     if not math.isfinite(value) or value == 0:

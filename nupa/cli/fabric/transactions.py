@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import seconds
 from nupa.cli.common.command import Help
 
 if TYPE_CHECKING:
@@ -31,23 +32,13 @@ def add_parser(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
         formatter_class=Help,
     )
     parser.add_argument(
-        "--seconds", type=_seconds, default=1.0, metavar="S", help="for each figure (1)"
+        "--seconds", type=seconds(3600), default=1.0, metavar="S", help="for each figure (1)"
     )
     parser.add_argument(
         "--ways", type=int, choices=[1, 2], default=2, help="devices of the region (2)"
     )
     parser.add_argument("--json", action="store_true", help="print one object, for scripts")
     parser.set_defaults(run=run)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0
-    if not 0 < seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r}: more than 0, and up to 3600")
-    return seconds
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 import signal
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import size
 from nupa.cli.common.command import Help
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ examples:
   nupa fm abort
 """
 _MODES = {"link-down": 0, "managed": 1, "surprise": 2}
-_SIZES = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_size = size(256 << 20)
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -142,7 +142,7 @@ def _add_dcd(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     _numbers(ls, "port")
     _numbers(add, "port", "host", "region")
     _numbers(take, "port", "host")
-    dcd.add_options(add, take, _mebibytes)
+    dcd.add_options(add, take, size(1 << 20))
     tags = _add_asking(verbs, "dcd-tags", "list tags", dcd.TAGS_EPILOG, dcd.tags, json=True)
     keep = _add_asking(verbs, "dcd-keep", "keep what is shared", dcd.KEEP_EPILOG, dcd.keep)
     drop = _add_asking(verbs, "dcd-drop", "keep it no longer", dcd.DROP_EPILOG, dcd.drop)
@@ -225,20 +225,6 @@ def _byte(text: str) -> int:
     if not text.isdecimal() or int(text) > 254:
         raise argparse.ArgumentTypeError(f"{text!r}: a number from 0 to 254")
     return int(text)
-
-
-def _mebibytes(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,6})([MGT])", text)
-    if not found and text != "0":
-        raise argparse.ArgumentTypeError(f"{text!r}: a size like 512M, 1G or 2T")
-    return int(found[1]) * _SIZES[found[2]] if found else 0
-
-
-def _size(text: str) -> int:
-    size = _mebibytes(text)
-    if size % (256 << 20):
-        raise argparse.ArgumentTypeError(f"{text!r}: a multiple of 256M, like 512M, 1G or 2T")
-    return size
 
 
 def _serve(args: argparse.Namespace) -> int:

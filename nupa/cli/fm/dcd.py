@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from nupa.cli.common.argument import size
+
 if TYPE_CHECKING:
     from nupa.cxl.fm.client.fabric_manager import FabricManager
 
@@ -72,16 +74,8 @@ def add_more(
     """What comes after their numbers."""
     for parser in (keep, drop):
         parser.add_argument("tag", metavar="UUID", type=_tag)
-    config.add_argument("block", metavar="SIZE", type=_block, help="of a block, like 64, 4K or 2M")
+    config.add_argument("block", metavar="SIZE", type=size(), help="of a block, like 64, 4K or 2M")
     config.add_argument("--sanitize", action="store_true", help="clear what is given back")
-
-
-def _block(text: str) -> int:
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
-    if not number.isdecimal() or len(number) > 9:
-        raise argparse.ArgumentTypeError(f"{text!r}: a size like 64, 4K or 2M")
-    return int(number) * unit
 
 
 def _tag(text: str) -> UUID:

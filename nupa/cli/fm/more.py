@@ -8,6 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from nupa.cli.common.argument import whole
+
 if TYPE_CHECKING:
     from nupa.cxl.fm.client.events import FmEvent
     from nupa.cxl.fm.client.fabric_manager import FabricManager
@@ -104,9 +106,9 @@ def add_options(
     aer.add_argument("--correctable", action="store_true", help="(uncorrectable)")
     secret.add_argument("--set", metavar="UUID", type=_uuid, help="as the host does that has it")
     for parser in (config, memory):
-        parser.add_argument("offset", metavar="ADDRESS", type=_number)
+        parser.add_argument("offset", metavar="ADDRESS", type=whole)
     config.add_argument("--ld", metavar="N", type=int, help="65535 is the manager's own")
-    config.add_argument("--write", metavar="VALUE", type=_number)
+    config.add_argument("--write", metavar="VALUE", type=whole)
     memory.add_argument("length", metavar="BYTES", type=int, nargs="?", default=4, help="(4)")
     memory.add_argument("--write", metavar="HEX", type=_bytes)
 
@@ -126,13 +128,6 @@ def _bytes(text: str) -> bytes:
         return bytes.fromhex(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: hexadecimal digits, two a byte") from error
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text, 0)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number like 16 or 0x10") from error
 
 
 def _pair(text: str) -> tuple[str, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import count
 from nupa.cli.common.command import Help
 from nupa.core.mover import Mover
 
@@ -61,16 +62,10 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="as --level of `nupa capture` (default: transport,net)",
     )
     parser.add_argument(
-        "--capture-snaplen", type=_length, metavar="BYTES", help="as --snaplen of `nupa capture`"
+        "--capture-snaplen", type=count, metavar="BYTES", help="as --snaplen of `nupa capture`"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
     parser.set_defaults(run=run, parser=parser)
-
-
-def _length(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 1 << 32:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 up")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

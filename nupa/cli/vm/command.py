@@ -8,6 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from nupa.cli.common.argument import seconds, size
 from nupa.cli.common.command import Help
 from nupa.core.mover import Mover
 
@@ -144,7 +145,7 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 def _add_timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds(86400),
         default=120.0,
         metavar="SECONDS",
         help="of a guest, to boot (default: 120)",
@@ -155,7 +156,7 @@ def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(verbs, "up", "boot guests", _UP_EPILOG)
     parser.add_argument("--guests", type=int, metavar="N", help="how many (default: 2)")
     parser.add_argument("--kind", help="cxl, or ivshmem: how guests see the memory (default: cxl)")
-    parser.add_argument("--mem", type=_size, metavar="SIZE", help="the memory (default: 256M)")
+    parser.add_argument("--mem", type=size(), metavar="SIZE", help="the memory (default: 256M)")
     parser.add_argument(
         "--coherence",
         help="hardware, or software: flush and invalidate instead of atomics (default: hardware)",
@@ -221,25 +222,6 @@ def _add_inside(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("host", metavar="HOST", help="its name or number")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
-
-
-def _size(text: str) -> int:
-    from nupa.vm.files.topology import parse_bytes
-
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 86400:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return value
 
 
 def _up(args: argparse.Namespace) -> int:

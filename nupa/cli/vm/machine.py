@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from nupa.base.ownership import open_own
+from nupa.base.quantity import say_bytes
 from nupa.cli.common.text import table
 from nupa.vm.boot import boot
 from nupa.vm.files import state
 from nupa.vm.files.place import Place, meant_name, place_of
-from nupa.vm.files.topology import Topology, changed, load, say_bytes
+from nupa.vm.files.topology import Topology, changed, load
 from nupa.vm.machine import machine
 from nupa.vm.machine.launch import printable
 

@@ -21,10 +21,11 @@ doorbell = false           # wake a sleeping guest by an interrupt
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from nupa.base.errors import LocalError
+from nupa.base.quantity import byte_count, say_bytes
 from nupa.topology import toml_table
 from nupa.topology.toml_table import Table
 from nupa.topology.topology import TopologyError
@@ -42,9 +43,6 @@ IVSHMEM_MIN_BYTES = 64 * MIB
 MEMORY_MAX_BYTES = 64 << 30
 RAM_MIN_BYTES = 256 * MIB
 RAM_MAX_BYTES = 64 << 30
-
-_SIZE = re.compile(r"(\d{1,12})([KMGT]?)(?:i?B)?")
-_SCALES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 @dataclass(frozen=True)
@@ -165,25 +163,6 @@ def changed(
     )
 
 
-def parse_bytes(text: str) -> int:
-    """ "256M" -> 268435456; units K, M, G, T are of 1024, as QEMU has them.
-
-    ValueError: it is no size.
-    """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f"{text!r} is no size: write it as 256M or 1G")
-    return int(found[1]) * _SCALES[found[2]]
-
-
-def say_bytes(size: int) -> str:
-    """As parse_bytes() reads it: 268435456 -> '256M'."""
-    for unit in ("T", "G", "M", "K"):
-        if size and size % _SCALES[unit] == 0:
-            return f"{size // _SCALES[unit]}{unit}"
-    return str(size)
-
-
 def _topology(top: Table) -> Topology:
     default = Topology()
     guests, cxl, ivshmem = top.table("guests"), top.table("cxl"), top.table("ivshmem")
@@ -223,8 +202,8 @@ def _size(table: Table, key: str, default: int) -> int:
         return value
     if isinstance(value, str):
         try:
-            return parse_bytes(value)
-        except ValueError as error:
+            return byte_count(value)
+        except LocalError as error:
             raise TopologyError(f"{table.title}: `{key}`: {error}") from error
     raise TopologyError(f'{table.title}: `{key}` is {value!r}: write a size, as "256M"')
 

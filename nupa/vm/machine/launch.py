@@ -18,10 +18,10 @@ from nupa.base import locks
 from nupa.base.errors import FabricError, LocalError, RemoteError
 from nupa.base.ownership import open_own
 from nupa.base.process import Process, end, find_all, of_pid, spawn_detached
+from nupa.base.quantity import say_bytes
 from nupa.vm.agent.agent import Link, try_link
 from nupa.vm.files.place import AGENT_PORTS, Place, try_lock
 from nupa.vm.files.state import Guest, State, store
-from nupa.vm.files.topology import say_bytes
 from nupa.vm.machine import doorbell
 
 Say = Callable[[str], None]

@@ -7,9 +7,10 @@ import errno
 from typing import NamedTuple
 
 from nupa.base.errors import LocalError
+from nupa.base.quantity import say_bytes
 from nupa.vm.boot.boot import BootFiles, kernel_arguments
 from nupa.vm.files.place import AGENT_PORTS, Place
-from nupa.vm.files.topology import Topology, say_bytes
+from nupa.vm.files.topology import Topology
 
 #: The first that maps a CXL window as RAM; those before it emulate each access (MMIO).
 CXL_AS_RAM = (11,)
@@ -100,7 +101,7 @@ def _machine(
             (
                 ("cxl", "on"),
                 ("cxl-fmw.0.targets.0", "cxl.0"),
-                ("cxl-fmw.0.size", say_bytes(topology.cxl.window_bytes)),
+                ("cxl-fmw.0.size", _size(topology.cxl.window_bytes)),
             ),
         )
     return [
@@ -116,7 +117,7 @@ def _machine(
         _option("-smp", "1", maxcpus=2),
         # A guest that sees a hypervisor refuses to commit a CXL region.
         _option("-cpu", "max", hypervisor="off"),
-        _option("-m", say_bytes(topology.guests.ram_bytes)),
+        _option("-m", _size(topology.guests.ram_bytes)),
         Option("-kernel", str(boot.kernel)),
         Option("-initrd", str(boot.initramfs)),
         Option("-append", " ".join(_kernel_words(topology, shared, host))),
@@ -253,3 +254,8 @@ def _reconnect(version: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
     if version >= _RECONNECT_MS:
         return (("reconnect-ms", "500"),)
     return (("reconnect", "1"),) if version >= _RECONNECT_S else ()
+
+
+def _size(size_bytes: int) -> str:
+    """Formats 268435456 as QEMU parses it: '256M'."""
+    return say_bytes(size_bytes).removesuffix("iB")

@@ -9,12 +9,13 @@ import shutil
 from pathlib import Path
 
 from nupa.base.errors import FabricError, LocalError
+from nupa.base.quantity import say_bytes
 from nupa.fabric import Fabric, registry
 from nupa.topology.topology import SegmentConfig, star
 from nupa.topology.topology import Topology as FabricTopology
 from nupa.vm.boot.boot import BootFiles
 from nupa.vm.files.place import Place
-from nupa.vm.files.topology import Topology, say_bytes
+from nupa.vm.files.topology import Topology
 from nupa.vm.machine.qemu import Shared
 
 

@@ -149,11 +149,14 @@ def test_what_is_not_there_is_named_in_one_line(
 @pytest.mark.parametrize(
     ("argv", "why"),
     [
-        (["-c", "0"], "'0' is no number from 1 up"),
-        (["--snaplen", "-1"], "'-1' is no number from 1 up"),
-        (["--for", "soon"], "'soon': a time above 0, as 5s, 500ms, 2min"),
-        (["--for", "0"], "'0': a time above 0"),
-        (["--for", "nan"], "'nan': a time above 0"),
+        (["-c", "0"], "'0' is not a number from 1 up"),
+        (["--snaplen", "-1"], "'-1' is not a number from 1 up"),
+        (
+            ["--for", "soon"],
+            "'soon' is not a time above 0, at most 1000000000s, as 5s",
+        ),
+        (["--for", "0"], "'0' is not a time above 0"),
+        (["--for", "nan"], "'nan' is not a time above 0"),
         (["--json", "-w", "x"], "--json prints, -w writes pcapng: take one of them"),
         (["-r", "x", "-i", "host0"], "-i, --fabric and --for are of a live capture"),
     ],

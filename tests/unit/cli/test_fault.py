@@ -172,7 +172,7 @@ def test_the_table_has_an_end_which_is_said(fails: Run, nupa: Run, fabric: Fabri
         (["host0", "add", "bandwidth", "--rate", "10"], "'10' is not a rate: write its unit"),
         (["host0", "add", "drop", "--probability", "2"], "'2' is not a probability: above 0"),
         (["host0", "add", "drop", "--for", "2"], "'2' is not a time: write its unit"),
-        (["host0", "add", "drop", "--count", "x"], "'x' is no whole number"),
+        (["host0", "add", "drop", "--count", "x"], "'x' is not a number like 16 or 0x10"),
         (["host0", "add", "drop", "--all"], "add takes no --all"),
         (["ls", "host0"], "ls lists all faults of a fabric, and takes no 'host0'"),
         (["ls", "--seed", "1"], "ls takes no --seed"),

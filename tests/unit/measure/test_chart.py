@@ -77,11 +77,3 @@ def test_columns_of_a_table_line_up() -> None:
 )
 def test_numbers_have_three_digits_that_matter(value: float, expected: str) -> None:
     assert text.format_number(value) == expected
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "expected"),
-    [(1, "1 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**20, "1 MiB"), (2**31, "2 GiB")],
-)
-def test_sizes_are_in_binary_units(size_bytes: int, expected: str) -> None:
-    assert text.format_size(size_bytes) == expected

@@ -78,7 +78,7 @@ def test_up_tells_steps_on_stderr_and_what_is_up_on_stdout(nupa_vm: Run) -> None
     [
         (("up", "--kind", "pmem"), "`kind` is 'pmem': choose one of cxl, ivshmem"),
         (("up", "--coherence", "no"), "`coherence` is 'no': choose one of hardware, software"),
-        (("up", "--mem", "300M"), "CXL decodes multiples of 256M, as 512M"),
+        (("up", "--mem", "300M"), "CXL decodes multiples of 256MiB, as 512MiB"),
         (("up", "--kind", "ivshmem", "--mem", "96M"), "has a power of two, as 128M"),
         (("up", "--guests", "0"), "`count` is 0: choose 1 to 16"),
         (("up", "--guests", "17"), "`count` is 17: choose 1 to 16"),
@@ -102,8 +102,8 @@ def test_errors_are_one_line(nupa_vm: Run, argv: tuple[str, ...], said: str) -> 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("up", "--mem", "much"), "'much' is no size: write it as 256M or 1G"),
-        (("up", "--timeout", "0"), "'0' is no number of seconds"),
+        (("up", "--mem", "much"), "'much' is not a size: write it as 4096, 64K, 512M or 1G"),
+        (("up", "--timeout", "0"), "'0' is not a time above 0"),
         (("up", "--guests", "two"), "invalid int value: 'two'"),
         (("run", "host0"), "name a command after --"),
         (("run",), "the following arguments are required: HOST"),

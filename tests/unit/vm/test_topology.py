@@ -20,8 +20,6 @@ from nupa.vm.files.topology import (
     changed,
     load,
     parse,
-    parse_bytes,
-    say_bytes,
 )
 from nupa.vm.machine import qemu
 from nupa.vm.machine.qemu import Shared
@@ -86,21 +84,21 @@ def test_every_key_is_read() -> None:
     [
         ('kind = "pmem"', "`kind` is 'pmem': choose one of cxl, ivshmem"),
         ('coherence = "none"', "`coherence` is 'none': choose one of hardware, software"),
-        ('memory = "300M"', "CXL decodes multiples of 256M, as 512M"),
-        ('memory = "0"', "`memory` is 0: choose 256M to 64G"),
+        ('memory = "300M"', "CXL decodes multiples of 256MiB, as 512MiB"),
+        ('memory = "0"', "`memory` is 0B: choose 256MiB to 64GiB"),
         ('memory = "8G"', "the `window` of [cxl] has only 4G"),
-        ('memory = "big"', "`memory`: 'big' is no size: write it as 256M or 1G"),
+        ('memory = "big"', "`memory`: 'big' is not a size: write it as 4096, 64K, 512M or 1G"),
         ("memory = true", "`memory` is True: write a size"),
-        ('kind = "ivshmem"\nmemory = "192M"', "has a power of two, as 256M"),
+        ('kind = "ivshmem"\nmemory = "192M"', "has a power of two, as 256MiB"),
         ('kind = "ivshmem"\nmemory = "1M"', "`memory` is 1M: choose 64M"),
         ("[guests]\ncount = 0", f"`count` is 0: choose 1 to {GUESTS_MAX}"),
         (f"[guests]\ncount = {GUESTS_MAX + 1}", f"choose 1 to {GUESTS_MAX}"),
         ('[guests]\ncount = "2"', "[guests]: `count` is '2', not a whole number"),
-        ('[guests]\nram = "8M"', "`ram` is 8M: choose 256M to 64G"),
+        ('[guests]\nram = "8M"', "`ram` is 8MiB: choose 256MiB to 64GiB"),
         ("[guests]\nnetwork = 1", "[guests]: `network` is 1, not true or false"),
         ("[cxl]\nroot_ports = 9", "`root_ports` is 9: choose 1 to 8"),
         ("[cxl]\ndownstream_ports = 0", "`downstream_ports` is 0: choose 1 to 8"),
-        ('[cxl]\nwindow = "100M"', "`window` is 100M: choose 256M"),
+        ('[cxl]\nwindow = "100M"', "`window` is 100MiB: choose 256MiB"),
         ("[cxl]\nports = 9", "[cxl]: there is no key `ports`; the keys are: window"),
         ("guest = 2", "the file: there is no key `guest`; the keys are: guests, cxl, ivshmem"),
         ("kind = ", "x.toml:1: "),
@@ -121,17 +119,8 @@ def test_a_file_that_is_not_there_is_said() -> None:
 def test_options_change_a_topology_and_are_checked_with_it() -> None:
     assert changed(Topology(), guests=3, memory_bytes=512 * MIB).guests.count == 3
     assert changed(Topology()) == Topology()
-    with pytest.raises(TopologyError, match="multiples of 256M"):
+    with pytest.raises(TopologyError, match="multiples of 256MiB"):
         changed(Topology(kind="ivshmem", memory_bytes=64 * MIB), kind="cxl", memory_bytes=260 * MIB)
-
-
-def test_sizes_read_back_as_they_are_said() -> None:
-    for size in (1, 1023, 1024, 1536, 256 * MIB, 3 << 30, 1 << 40):
-        assert parse_bytes(say_bytes(size)) == size
-    assert parse_bytes("256MiB") == parse_bytes("256MB") == parse_bytes("256M") == 256 * MIB
-    for text in ("", "M", "-1M", "1.5G", "256 M", "1P", "9" * 13):
-        with pytest.raises(ValueError, match="is no size"):
-            parse_bytes(text)
 
 
 def test_the_machine_is_the_host_after_its_guests() -> None:

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Types of arguments for argparse: counts, sizes and times."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+
+def count(text: str) -> int:
+    """Parses a decimal number from 1 to 2^32 - 1."""
+    if not text.isdecimal() or not 0 < int(text) < 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+    return int(text)
+
+
+def whole(text: str) -> int:
+    """Parses a number in any base, like 16 or 0x10."""
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number like 16 or 0x10") from None
+
+
+def size(step_bytes: int = 1) -> Callable[[str], int]:
+    """Returns a parser of sizes, as nupa.base.quantity has them, in multiples of *step_bytes*."""
+
+    def parse(text: str) -> int:
+        from nupa.base.errors import LocalError
+        from nupa.base.quantity import byte_count, say_bytes
+
+        try:
+            found = byte_count(text)
+        except LocalError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        if found % step_bytes:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a multiple of {say_bytes(step_bytes)}"
+            )
+        return found
+
+    return parse
+
+
+def seconds(most: int = 10**9) -> Callable[[str], float]:
+    """Returns a parser of times above 0 and up to *most* seconds; without a unit, of seconds."""
+
+    def parse(text: str) -> float:
+        from nupa.base.errors import LocalError
+        from nupa.base.quantity import nanoseconds
+
+        try:
+            found = float(text) if text[-1:].isdecimal() else nanoseconds(text) / 1e9
+        except (ValueError, LocalError):
+            found = 0.0
+        if not 0 < found <= most:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a time above 0, at most {most}s, as 5s, 500ms, 2min"
+            )
+        return found
+
+    return parse
