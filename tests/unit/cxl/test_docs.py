@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nupa.cli.fm.table import COMMANDS as FM_COMMANDS
 from nupa.cxl.site import served
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cxl.md").read_text()
@@ -94,6 +95,22 @@ def test_the_page_lists_the_commands_that_are_served() -> None:
     lines = PAGE.splitlines()
     start = lines.index("<!-- python -m nupa.cxl.site.served -->") + 1
     assert lines[start : lines.index("", start)] == served.markdown()
+
+
+def test_the_page_names_the_commands_of_the_command_line() -> None:
+    """Each beside its opcodes, as nupa/cli/fm/table.py has them."""
+    named: set[str] = set()
+    for first, last, cell in re.findall(
+        r"^\| (?:(\w{4})–(\w{4}) [^|]*|any[^|]*) \| ([^|]*) \|", PAGE, re.MULTILINE
+    ):
+        words = [
+            word if word[0] != "-" else f"dcd{word}" for word in re.findall(r"`([\w-]+)", cell)
+        ]
+        opcodes = range(int(first, 16), int(last, 16) + 1) if first else range(0)
+        wanted = {each.name for each in FM_COMMANDS if {*each.opcodes} & {*opcodes}}
+        assert wanted <= {*words}
+        named |= {*words}
+    assert named == {each.name for each in FM_COMMANDS}
 
 
 def test_those_who_serve_a_command_agree_on_its_effects() -> None:

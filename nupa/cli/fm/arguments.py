@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Words of a command line as values: numbers, opcodes, bytes, UUIDs."""
+
+from __future__ import annotations
+
+import argparse
+from uuid import UUID
+
+
+def byte(text: str) -> int:
+    """Return the number of a port, vPPB, virtual switch or LD."""
+    if not text.isdecimal() or int(text) > 254:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number from 0 to 254")
+    return int(text)
+
+
+def opcode(text: str) -> int:
+    """Return an opcode, which is written in hexadecimal digits."""
+    try:
+        value = int(text, 16)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= 0xFFFF:
+        raise argparse.ArgumentTypeError(f"{text!r}: an opcode like 5100")
+    return value
+
+
+def data(text: str) -> bytes:
+    """Return bytes, which are written in hexadecimal digits."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: hexadecimal digits, two a byte") from error
+
+
+def setting(text: str) -> tuple[str, int]:
+    """Return the name and the value of "name=value"."""
+    name, equals, value = text.partition("=")
+    if not equals or not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: a setting like severe_percent=40")
+    return name, int(value)
+
+
+def uuid(text: str) -> UUID:
+    """Return a UUID."""
+    try:
+        return UUID(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: a UUID, of 32 hexadecimal digits") from error
