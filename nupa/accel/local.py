@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory that this process has itself: a window that is mapped, or a plain buffer.
-
-Knows bytes and words; never who asks for them.
-"""
+"""Memory of this process as an accelerator's: a mapped window, or a plain buffer."""
 
 from __future__ import annotations
 
@@ -18,9 +15,10 @@ Buffer = Any
 
 
 class BufferWindow:
-    """An `Access` to a plain buffer: all of it is in this process, and there is no other copy.
+    """An `Access` to a plain buffer of this process, without a copy.
 
-    LocalError: it is no buffer, is read only, or its bytes are not next to each other."""
+    LocalError: not a buffer, read-only, or not contiguous.
+    """
 
     def __init__(self, buffer: Buffer) -> None:
         self._name = type(buffer).__name__
@@ -30,14 +28,14 @@ class BufferWindow:
         except TypeError:
             usable = False
         if not usable:
-            raise LocalError(f"{self._name}: take a window, or a writable buffer in one run")
-        # Not a view of it, which crashes Python in a loop that the collector breaks (gh-77894).
+            raise LocalError(f"{self._name}: give a window, or a writable contiguous buffer")
+        # Not a view: the collector crashes Python on one in a cycle (gh-77894).
         self._buffer = buffer
         self._closed = False
 
     @property
     def memory(self) -> memoryview:
-        """All of it.  LocalError: the buffer has another size now."""
+        """The whole buffer.  LocalError: the buffer has another size now."""
         view = memoryview(self._buffer).cast("B")
         if len(view) != self._size:
             raise LocalError(f"{self._name}: it was resized from {self._size} to {len(view)} bytes")
@@ -58,7 +56,7 @@ class BufferWindow:
             memory[offset : offset + len(given)] = given
 
     def atomic(self, operation: Atomic, offset: int, operand: int = 0, compare: int = 0) -> int:
-        """See `Access.atomic`.  LocalError also where the buffer begins at no multiple of 8."""
+        """See `Access.atomic`.  LocalError also where the buffer is not aligned to 8 bytes."""
         self._check(offset, WORD_BYTES)
         return of_buffer(self.memory, operation, offset, operand, compare)
 
@@ -78,7 +76,7 @@ class BufferWindow:
         return False
 
     def close(self) -> None:
-        """The buffer is let go.  A second call does nothing."""
+        """Releases the buffer.  A second call does nothing."""
         self._closed = True
         self._buffer = b""
 
@@ -95,5 +93,5 @@ class BufferWindow:
 
 
 def as_access(memory: Access | Buffer) -> Access:
-    """A window as it is, a buffer with a window's ways."""
+    """Returns a window as it is, and a buffer as a BufferWindow."""
     return memory if isinstance(memory, Access) else BufferWindow(memory)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Addresses of memory that Python objects lend."""
+"""Addresses of the memory of Python objects."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from nupa._engine import ffi
 
 
 def borrow(source: Any, *, writable: bool) -> Any:
-    """A `char[]` over the buffer of *source*, or a `char *` where *source* is a memoryview.
+    """Returns a `char[]` over the buffer of *source*, or a `char *` where *source* is a memoryview.
 
-    The result, and what is made of it by ffi.buffer(), keeps the memory of *source* as it is.
+    The result, and any ffi.buffer() of it, keeps the memory of *source* from moving or going.
     TypeError: *source* has no buffer.  BufferError, ValueError: the buffer has gaps, or is not
     writable.
 
-    A memoryview gives out no buffer of its own for longer than this call.  Before Python 3.12 the
-    interpreter crashes where the collector clears one that has (gh-77894).
+    A memoryview exports no buffer beyond this call: before Python 3.12 the interpreter crashes
+    where the collector clears a memoryview that does (gh-77894).
     """
     memory = ffi.from_buffer(source, require_writable=writable)
     if not isinstance(source, memoryview):
@@ -27,12 +27,12 @@ def borrow(source: Any, *, writable: bool) -> Any:
 
 
 class _Keeper:
-    """Called when nobody has the address any more; has its own view of the memory till then."""
+    """The address's destructor: holds a view of the memory until nobody has the address."""
 
     __slots__ = ("_view",)
 
     def __init__(self, source: memoryview) -> None:
-        # The same buffer of the same exporter: none of *source*, which its owner may release.
+        # A view of the exporter's buffer, not of *source*, which its owner may release.
         self._view = memoryview(source)
 
     def __call__(self, _address: Any) -> None:

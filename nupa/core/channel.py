@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Channels: who has met whom, and how bulk moves between them."""
+"""Open channels, and the mover of each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 
 class Channel(NamedTuple):
-    """One direction of a channel: *mover* is how the process at *from_slot* moves bulk to and from
-    the memory of the one at *to_slot*."""
+    """One direction of a channel.
+
+    *mover*: how the process at *from_slot* accesses the memory of the process at *to_slot*.
+    """
 
     from_slot: int
     to_slot: int
@@ -25,9 +27,9 @@ class Channel(NamedTuple):
 
 
 def channels(fabric: OpenFabric) -> list[Channel]:
-    """The channels that are open between living processes, by slot.
+    """Lists the open channels between living processes, by slot.
 
-    A channel is made at the first contact of two attachments, each direction for itself.
+    Each direction of a channel opens at the first contact of two attachments.
     """
     hosts = fabric.hosts
     return [

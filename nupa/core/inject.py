@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Packets made by hand enter the fabric at a host's port.
+"""Injection: packets made by hand enter the fabric at a host's port.
 
-`nupa.packet.scapy.inject` takes those of scapy.
+`nupa.packet.scapy.inject` takes scapy's packets.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from nupa.core.open_fabric import OpenFabric
 
-#: How long to wait for the process that owns the QP.
+#: How long to wait for the process that owns the QP, in seconds.
 TIMEOUT_S = 1.0
 _NO_PSN = 0xFFFFFFFF
-_SLOT_SHIFT = 16  # of a QP's number: csrc/engine/segment/limits.h
+_SLOT_SHIFT = 16  # in a QP's number: csrc/engine/segment/limits.h
 _REMOTE_ERRNOS = {
     errno.ETIMEDOUT: "no verdict came: the process that owns the QP is stopped, or a fault holds "
     "the packet back (it may still be executed)",
@@ -54,7 +54,7 @@ class Reason(IntEnum):
     NONE = lib.NUPA_INJECT_NONE, "it was not dropped"
     MALFORMED = (
         lib.NUPA_INJECT_MALFORMED,
-        "it is no RoCE v2 packet, is cut off, or its lengths contradict each other",
+        "it is not a RoCE v2 packet, is cut off, or its lengths contradict each other",
     )
     ICRC = lib.NUPA_INJECT_ICRC, "its ICRC is wrong"
     VERSION = lib.NUPA_INJECT_VERSION, "the version in its BTH is not 0"
@@ -88,12 +88,13 @@ _REASONS = {int(reason): reason for reason in Reason}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a packet.  An answer (ACK, response) was executed if it was believed."""
+    """The result of an injected packet.  An answer (ACK, response) was executed if it was
+    accepted."""
 
     outcome: Outcome
     reason: Reason  #: NONE unless it was dropped
-    syndrome: int  #: the AETH's, of a NAK; else 0
-    expected_psn: int | None  #: of the QP, before; None: UD, no such QP, or it was not asked
+    syndrome: int  #: of the AETH of a NAK; else 0
+    expected_psn: int | None  #: of the QP, before; None: UD, no such QP, or not asked
 
     @property
     def executed(self) -> bool:
@@ -114,10 +115,10 @@ class Verdict:
 
 
 def host_at(fabric: OpenFabric, port: Any) -> HostInfo:
-    """The host whose packets enter at *port*: its own, or that of its switch at the other end of
-    the link; by any name of a port, a host or a link, its number, or what has a `name`.
+    """Returns the host whose packets enter at *port*, a host's port or the other end of its link.
 
-    LocalError: there is none such (ENOENT), or it lies between switches (EINVAL).
+    port: any name of a port, a host or a link, a host's number, or an object with a `name`.
+    LocalError: no such port (ENOENT), or it lies between switches (EINVAL).
     """
     ports, hosts = fabric.ports, fabric.hosts
     at = find_port(ports, hosts, getattr(port, "name", port))
@@ -132,10 +133,10 @@ def host_at(fabric: OpenFabric, port: Any) -> HostInfo:
 
 
 class Injector(Closing):
-    """Where packets enter: an attachment of its own to the host of *port*, until it is closed.
+    """Injects packets at *port*, by an attachment of its own to the port's host; a context manager.
 
-    fabric, port: as host_at() takes them.  A context manager.  LocalError: no such port;
-    FabricError: no slot is free (EUSERS), no room in /dev/shm (ENOSPC).
+    fabric, port: as host_at() takes them.  LocalError: no such port; FabricError: no slot is free
+    (EUSERS), no room in /dev/shm (ENOSPC).
     """
 
     def __init__(self, fabric: OpenFabric, port: Any) -> None:
@@ -155,7 +156,7 @@ class Injector(Closing):
 
     @property
     def max_bytes(self) -> int:
-        """Of a frame."""
+        """The longest frame, in bytes."""
         return int(lib.nupa_injector_max_bytes(self._open))
 
     @property
@@ -165,9 +166,9 @@ class Injector(Closing):
         return self._handle
 
     def send(self, frame: bytes, timeout: float = TIMEOUT_S) -> Verdict:
-        """Has an Ethernet frame of RoCE v2 judged.  timeout: seconds.
+        """Injects an Ethernet frame of RoCE v2 and returns its verdict.  timeout: seconds.
 
-        LocalError: it is longer than max_bytes (EMSGSIZE); RemoteError: no verdict came
+        LocalError: the frame is longer than max_bytes (EMSGSIZE); RemoteError: no verdict came
         (ETIMEDOUT, ENOTCONN, EAGAIN); FabricError: no room for a channel (ENOSPC).
         """
         if len(frame) > self.max_bytes:
@@ -180,9 +181,9 @@ class Injector(Closing):
         return _verdict(out)
 
     def expected_psn(self, qpn: int, timeout: float = TIMEOUT_S) -> int:
-        """The PSN that a connected QP takes next.
+        """Returns the PSN that a connected QP expects next.
 
-        LocalError: there is no such QP, it takes nothing, or it has none (ENOENT); else as send().
+        LocalError: no such QP, or it expects none in its state (ENOENT); other errors as send().
         """
         out = ffi.new("struct nupa_inject_result *")
         rc = lib.nupa_inject_ask(self._open, qpn, _ns(timeout), out)
@@ -196,13 +197,13 @@ class Injector(Closing):
 
 
 def expected_psn(fabric: OpenFabric, qpn: int, timeout: float = TIMEOUT_S) -> int:
-    """Injector.expected_psn, for once."""
+    """Asks once: Injector.expected_psn."""
     with Injector(fabric, owner_host(fabric, qpn).name) as injector:
         return injector.expected_psn(qpn, timeout)
 
 
 def owner_host(fabric: OpenFabric, qpn: int) -> HostInfo:
-    """The host of the process whose QP this is.  LocalError: there is none (ENOENT)."""
+    """Returns the host of the process that owns the QP.  LocalError: no such process (ENOENT)."""
     for process in fabric.processes():
         if process.slot == qpn >> _SLOT_SHIFT:
             return fabric.hosts[process.host]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Requests of CXL.cache that the fast channel made, derived from the lines that were written.
+"""Lines that rings have had, and the CXL.cache requests that follow from them.
 
-No attachment counts them.  How many lines a ring has had stands in its tags; from that follows what
-caches that are coherent have to ask for, at the least (docs/packet.md, CXL.cache): a line is taken
-by its producer, from memory in a ring's first lap, from its consumer later, and fetched by its
-consumer; and for each lap the producer looks at the ring's head, which the consumer has written.
+A ring's tags say how many lines were written; no attachment counts requests.  Coherent caches need
+at least these (docs/packet.md, CXL.cache).  The producer takes a line, in the ring's first lap from
+memory and later from the consumer's cache.  The consumer fetches the line.  Once a lap the producer
+reads the ring's head, which the consumer has written.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ NAMES = ("RdOwn", "RdOwnNoData", "RdShared", "SnpData", "SnpInv")
 
 
 class Lines(NamedTuple):
-    """What attachments to *host* wrote for *peer*: lines in the *first* laps of rings, and *again*;
-    *looks*: how often they had to look how far the other end was, at least."""
+    """Lines that attachments to *host* wrote for *peer*, in *first* and in later laps (*again*).
+
+    *looks*: how often they read the ring's head, at least.
+    """
 
     host: int
     peer: int
@@ -31,7 +33,7 @@ class Lines(NamedTuple):
 
 
 def written(segment: Segment) -> Iterator[Lines]:
-    """By the attachments that there are, and by those that are gone, where there are any."""
+    """Iterates over the lines of current and of former attachments, where there are any."""
     handle = segment.handle
     everyone = range(lib.nupa_fabric_n_hosts(handle))
     by_host = ffi.new("struct nupa_lines_info[]", len(everyone))
@@ -53,7 +55,7 @@ def _lines(host: int, by_host: Iterable[ffi.CData]) -> Iterator[Lines]:
 
 
 def requests(n_hosts: int, found: Iterable[Lines]) -> list[dict[str, int]]:
-    """Of each host, by opcode.  Lines that a host wrote for itself stay in its cache.
+    """Counts requests of each host, by opcode.  Lines from a host to itself stay in its cache.
 
     >>> requests(2, [Lines(0, 1, first=1024, again=10, looks=1)])[0]
     {'RdOwn': 1024, 'RdOwnNoData': 10, 'RdShared': 1, 'SnpData': 1034, 'SnpInv': 0}

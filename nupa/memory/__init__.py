@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory of others, used by load, store and atomics: whatever the link between.
+"""Shared memory, used by load, store and atomics, whatever the link: pool, regions, windows.
 
-Knows windows, requests for bytes and words, and in which order they are done; never queue pairs,
-registers of CXL or packets.  Atomics, and what each window can do (Access), are here; import the
-rest from where it is: `nupa.accel.ualink` (Pod), `nupa.accel.nvlink` (Node).
+Knows windows, requests for bytes and words, and their order; never queue pairs, registers of CXL or
+packets.  Access (the operations of any window) and atomics are here.  Import what else you use:
+`nupa.memory.region` (Region), `nupa.memory.window` (Window), `nupa.memory.pool` (Pool).
 """
 
 from nupa.memory.access import Access, Atomic

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What each window on memory can do, however it gets there.
-
-Knows offsets in a window, atomics' names and what each returns; never links, requests or mappings.
-"""
+"""The operations of every window on memory: loads, stores, atomics."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from nupa.base.errors import LocalError, RemoteError
 
-#: Atomics are on words of so many bytes, aligned to them, little endian.
+#: Bytes of the word of an atomic, which is aligned and little endian.
 WORD_BYTES = 8
 WORD = (1 << 64) - 1
 
@@ -21,7 +18,7 @@ Bytes = bytes | bytearray | memoryview
 
 
 class Atomic(StrEnum):
-    """On a word of 64 bits, unsigned; sums wrap around.  Each returns what the word was before."""
+    """An operation on an unsigned word of 64 bits; sums wrap.  Each returns the former word."""
 
     LOAD = "load"
     STORE = "store"
@@ -37,8 +34,9 @@ class Atomic(StrEnum):
 class Access(Protocol):
     """A window on memory: nupa.memory.window.Window, and those of UALink and NVLink.
 
-    Offsets and sizes are in bytes.  LocalError: they are not inside, or the window is closed;
-    RemoteError: the memory is gone.  `nupa.memory.atomic_*` take each of them."""
+    Offsets and sizes are in bytes.  LocalError: a range outside, or a closed window; RemoteError:
+    the memory is gone.  `nupa.memory.atomic_*` take any of them.
+    """
 
     def __len__(self) -> int: ...
 
@@ -47,13 +45,13 @@ class Access(Protocol):
     def write(self, offset: int, data: Bytes) -> None: ...
 
     def atomic(self, operation: Atomic, offset: int, operand: int = 0, compare: int = 0) -> int:
-        """What the word at *offset* was before.  LocalError: it is not aligned, or not inside."""
+        """Returns the former word at *offset*.  LocalError: not aligned, or outside."""
 
     def flush(self, offset: int = 0, size: int | None = None) -> None:
-        """What was written is where others see it when this returns."""
+        """Makes earlier stores visible to others before it returns."""
 
     def invalidate(self, offset: int = 0, size: int | None = None) -> None:
-        """What is read afterwards is what others wrote and flushed before."""
+        """Makes stores that others flushed visible to later loads."""
 
     @property
     def revoked(self) -> bool:
@@ -74,12 +72,12 @@ class Access(Protocol):
 if TYPE_CHECKING:
     from nupa.memory.window import Window
 
-    #: The type checker sees to it that what hosts map is one.
+    #: A type checker proves here that a host's window is an Access.
     _MAPPED: type[Access] = Window
 
 
 class RemoteWindow(ABC):
-    """An `Access` whose loads, stores and atomics are somebody else's to do: *size* bytes."""
+    """A base class of an `Access` of *size* bytes whose operations another device performs."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
@@ -112,18 +110,18 @@ class RemoteWindow(ABC):
 
     @abstractmethod
     def atomic(self, operation: Atomic, offset: int, operand: int = 0, compare: int = 0) -> int:
-        """What the word at *offset* was before.  LocalError: it is not aligned, or not inside."""
+        """Returns the former word at *offset*.  LocalError: not aligned, or outside."""
 
     def flush(self, offset: int = 0, size: int | None = None) -> None:
         """See `Access.flush`."""
         self._check(offset, self._size - offset if size is None else size)
 
     def invalidate(self, offset: int = 0, size: int | None = None) -> None:
-        """Nothing of the memory is kept here: each read asks for it."""
+        """Does nothing: no copy is kept, each read asks for the memory."""
         self._check(offset, self._size - offset if size is None else size)
 
     def close(self) -> None:
-        """A second call does nothing."""
+        """Closes the window.  A second call does nothing."""
         self._closed = True
 
     def _check(self, offset: int, size: int) -> None:
@@ -139,15 +137,15 @@ class RemoteWindow(ABC):
 
 
 def check_range(name: str, offset: int, size: int, total: int) -> None:
-    """LocalError unless *size* bytes at *offset* are inside of *total*."""
+    """Raises LocalError unless *size* bytes at *offset* are inside *total*."""
     if offset < 0 or size < 0 or offset + size > total:
         raise LocalError(f"{name}: {size} bytes at {offset:#x}: it has {total:#x} bytes")
 
 
 def check_word(name: str, offset: int, *values: int) -> None:
-    """LocalError unless *offset* is a word's, and *values* fit into one."""
+    """Raises LocalError unless *offset* is a word's, and *values* fit into a word."""
     if offset % WORD_BYTES:
-        raise LocalError(f"{name}: {offset:#x} is no multiple of 8, as an atomic's offset is")
+        raise LocalError(f"{name}: {offset:#x} is not a multiple of 8, as an atomic's offset is")
     for value in values:
         if not 0 <= value <= WORD:
             raise LocalError(f"{name}: {value:#x} does not fit into a word of 64 bits")

@@ -2,7 +2,7 @@
 """Atomic operations on words of 64 bits, in windows of any kind and in plain buffers.
 
 All threads and all processes that map the memory see them in one order (memory_order_seq_cst, C11
-7.17.3).  In a window with coherence by software they are on its cache, as a CPU's would be.
+7.17.3).  In a window with coherence by software they act on its cache, as a CPU's would.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from nupa.memory.window import OPERATIONS
 
 
 class Atomics(Protocol):
-    """A window that does them itself."""
+    """A window with atomics of its own."""
 
     def atomic(self, operation: Atomic, offset: int, operand: int = 0, compare: int = 0) -> int: ...
 
 
-#: A window, or what is writable, in one run: a bytearray, a memoryview, a NumPy array, PoolMemory.
+#: A window, or a writable contiguous buffer: bytearray, memoryview, NumPy array, PoolMemory.
 Target = Any
 
 
 def atomic_load(target: Target, offset: int) -> int:
-    """The word at *offset*.
+    """Returns the word at *offset*.
 
-    Of each function here: offsets are in bytes, and multiples of 8; values are unsigned.
-    LocalError: an offset that is not inside or not aligned, a value of more than 64 bits, a buffer
-    that is read only; RemoteError: the memory is gone (windows with on_loss="raise").
+    For every function here, offsets are in bytes and multiples of 8; values are unsigned.
+    LocalError: an offset outside or not aligned, a value of more than 64 bits, a read-only buffer;
+    RemoteError: the memory is gone (windows with on_loss="raise").
 
     >>> from nupa.memory import atomic_fetch_add, atomic_load
     >>> words = bytearray(16)
@@ -43,37 +43,37 @@ def atomic_load(target: Target, offset: int) -> int:
 
 
 def atomic_store(target: Target, offset: int, value: int) -> None:
-    """Makes the word *value*."""
+    """Sets the word to *value*."""
     _perform(target, Atomic.STORE, offset, value)
 
 
 def atomic_fetch_add(target: Target, offset: int, value: int) -> int:
-    """Adds *value*, modulo 2^64.  What the word was before."""
+    """Adds *value*, modulo 2^64.  Returns the former word."""
     return _perform(target, Atomic.FETCH_ADD, offset, value)
 
 
 def atomic_fetch_and(target: Target, offset: int, value: int) -> int:
-    """What the word was before."""
+    """Returns the former word."""
     return _perform(target, Atomic.FETCH_AND, offset, value)
 
 
 def atomic_fetch_or(target: Target, offset: int, value: int) -> int:
-    """What the word was before."""
+    """Returns the former word."""
     return _perform(target, Atomic.FETCH_OR, offset, value)
 
 
 def atomic_fetch_xor(target: Target, offset: int, value: int) -> int:
-    """What the word was before."""
+    """Returns the former word."""
     return _perform(target, Atomic.FETCH_XOR, offset, value)
 
 
 def atomic_swap(target: Target, offset: int, value: int) -> int:
-    """Makes the word *value*.  What it was before."""
+    """Sets the word to *value*.  Returns the former word."""
     return _perform(target, Atomic.SWAP, offset, value)
 
 
 def atomic_compare_swap(target: Target, offset: int, compare: int, value: int) -> int:
-    """Makes the word *value* if it is *compare*.  What it was before: *compare*, if it was done."""
+    """Sets the word to *value* if it is *compare*.  Returns the former word."""
     return _perform(target, Atomic.COMPARE_SWAP, offset, value, compare)
 
 
@@ -89,12 +89,12 @@ def _perform(
 def of_buffer(
     buffer: Any, operation: Atomic, offset: int, operand: int = 0, compare: int = 0
 ) -> int:
-    """Of a plain buffer of this process, or of what it has mapped."""
+    """Performs an operation on a plain buffer of this process, or on mapped memory."""
     name = type(buffer).__name__
     try:
         bytes_ = ffi.from_buffer(buffer, require_writable=True)
     except (BufferError, TypeError, ValueError) as error:
-        raise LocalError(f"{name}: take a buffer that is writable, in one run: {error}") from None
+        raise LocalError(f"{name}: give a writable contiguous buffer: {error}") from None
     check_range(name, offset, WORD_BYTES, len(bytes_))
     check_word(name, offset, operand, compare)
     before = ffi.new("uint64_t *")
@@ -102,5 +102,5 @@ def of_buffer(
         bytes_, len(bytes_), offset, OPERATIONS[operation], operand, compare, before
     )
     what = f"{name}: {operation} at {offset:#x}"
-    check(rc, what, "it begins at no multiple of 8" if rc == -errno.EINVAL else "")
+    check(rc, what, "the offset is not a multiple of 8" if rc == -errno.EINVAL else "")
     return int(before[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory of the fabric's pool, which all hosts load from and store to, and regions of it."""
+"""The fabric's pool: memory that all hosts load from and store to, its regions and quotas."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nupa.core.open_fabric import OpenFabric
     from nupa.core.segment import HostInfo
 
-#: A process without an attachment owns its memory by its pid (csrc/region/pool.c).
+#: The owner of the memory of a process without an attachment is a pid (csrc/region/pool.c).
 _NO_SLOT = 0
 _U64_MAX = 2**64 - 1
 
@@ -42,9 +42,9 @@ class PoolMemory:
     """A piece of the pool, made by Fabric.alloc; a context manager that frees it.
 
     Has the buffer protocol (memoryview(m), numpy.frombuffer(m, …), file.readinto(m)) and slices of
-    bytes: m[0:5] = b"hello".  address: where it is in this process; len(m): its bytes.  The mapping
-    stays as long as a view of it does, also after the fabric is closed; what is behind a view of
-    freed memory may be somebody else's.
+    bytes: m[0:5] = b"hello".  address: its address in this process; len(m): its bytes.  The mapping
+    stays as long as any view of it, even after the fabric is closed.  A view of freed memory may
+    show another owner's memory.
     """
 
     _fabric: Any
@@ -56,12 +56,14 @@ class PoolMemory:
 
     @property
     def offset(self) -> int:
-        """Where it is in the pool, in bytes: what a piece of a region says."""
+        """The offset in the pool, in bytes, as a region's pieces have it."""
         return int(lib.nupa_pool_offset(self._fabric, ffi.cast("void *", self.address)))
 
     def back(self, offset: int, size: int) -> None:
-        """Has memory behind a part of what was reserved (Pool.reserve), which costs the system
-        nothing before.  LocalError: no such part; FabricError: no room (ENOSPC)."""
+        """Backs a part of a reservation (Pool.reserve) with memory.
+
+        LocalError: no such part; FabricError: no room (ENOSPC).
+        """
         if offset < 0 or size < 1 or offset + size > ctypes.sizeof(self):  # type: ignore[arg-type]
             raise LocalError(
                 f"{size} bytes at {offset}: not a part of {ctypes.sizeof(self)}",  # type: ignore[arg-type]
@@ -71,8 +73,10 @@ class PoolMemory:
         check(rc, f"cannot have {size} bytes of memory behind the pool")
 
     def free(self) -> None:
-        """Gives it back.  A second call does nothing.  LocalError: a region is published over it
-        (EBUSY)."""
+        """Frees the memory.  A second call does nothing.
+
+        LocalError: a region is published over it (EBUSY).
+        """
         if not self._owned:
             return
         at = ffi.cast("void *", self.address)
@@ -95,11 +99,10 @@ class PoolMemory:
 
 
 def allocate(fabric: Any, size_bytes: int, *, backed: bool = True) -> PoolMemory:
-    """Memory of *size_bytes* in the pool of a `struct nupa_fabric *`, zeroed; not *backed*: see
-    PoolMemory.back.
+    """Allocates zeroed memory of *size_bytes* in the pool of a `struct nupa_fabric *`.
 
-    LocalError: a size below 1, or the fabric is shared by several machines; FabricError: no run of
-    extents is free (ENOMEM), or the file system is full (ENOSPC).
+    Not *backed*: see PoolMemory.back.  LocalError: a size below 1, or several machines share the
+    fabric; FabricError: no run of extents is free (ENOMEM), or the file system is full (ENOSPC).
     """
     if size_bytes < 1:
         raise LocalError(f"cannot allocate {size_bytes} bytes: ask for 1 or more", errno.EINVAL)
@@ -109,12 +112,12 @@ def allocate(fabric: Any, size_bytes: int, *, backed: bool = True) -> PoolMemory
     rc = call(fabric, _NO_SLOT, min(size_bytes, _U64_MAX), out)
     if rc == -errno.EOPNOTSUPP:
         raise LocalError(
-            f"{what}: this fabric is shared by several machines, where memory belongs to an open "
+            f"{what}: several machines share this fabric, so its memory belongs to an open "
             "device: use its device memory (ibv_alloc_dm, nupa.verbs.DM)",
             errno.EOPNOTSUPP,
         )
     check(rc, what)
-    # The buffer protocol of a class of ours: Python's own way (__buffer__) came with 3.12.
+    # The buffer protocol of a Python class (__buffer__) came with 3.12.
     kind = type("PoolMemory", (PoolMemory, ctypes.c_char * size_bytes), {})
     memory: Any = kind.from_address(int(ffi.cast("uintptr_t", out[0])))  # type: ignore[attr-defined]
     # A view keeps the object alive, the object keeps the mapping.
@@ -124,14 +127,14 @@ def allocate(fabric: Any, size_bytes: int, *, backed: bool = True) -> PoolMemory
 
 
 class Quota(NamedTuple):
-    """What the regions that a host owns may take and do take, in bytes, in whole extents."""
+    """The limit and the use of the regions that a host owns, in bytes of whole extents."""
 
     limit: int | None
     used: int
 
 
 class Leak(NamedTuple):
-    """A region that nobody seems to need any more, whose it is, and why it is there."""
+    """A region that nobody seems to need, its owner, and why it is still there."""
 
     region: Region
     owner: Owner
@@ -139,13 +142,13 @@ class Leak(NamedTuple):
 
 
 _PUBLISH = {
-    errno.EINVAL: "the pieces are not whole turns of the granularity, or not within the pool",
-    errno.EPERM: "the pieces are not memory that this process has of the pool",
+    errno.EINVAL: "the pieces are not whole multiples of the granularity, or are outside the pool",
+    errno.EPERM: "the pieces are not pool memory of this process",
 }
 
 
 class Pool:
-    """The pool of a fabric: regions that hosts share, and quotas.  It is Fabric.pool.
+    """The pool of a fabric, Fabric.pool: regions that hosts share, and quotas.
 
     >>> from nupa.fabric import Fabric
     >>> with Fabric(hosts=2) as fabric, fabric.pool.alloc(4096, "log", share=["host1"]) as region:
@@ -166,12 +169,14 @@ class Pool:
         coherence: str = "hardware",
         keep: bool = False,
     ) -> Region:
-        """A region of *size* bytes, zeroed, that *host* owns (None: this process's host under
-        `nupa run`, else the first) and the hosts of *share* may map, too ("all": each).
+        """Allocates a zeroed region of *size* bytes.
 
-        It goes with this process, unless others share it, and then becomes an orphan; with *keep*
-        it belongs to the host itself and stays until it is freed.  coherence: "hardware", or
-        "software" to find out whether a program flushes and invalidates where it must.
+        host: its owner; None: this process's host under `nupa run`, else the first.  share: the
+        hosts that may map it, too ("all": each).  coherence: "hardware", or "software", which shows
+        whether a program flushes and invalidates where it must.
+
+        The region goes with this process; if others share it, it becomes an orphan.  With *keep* it
+        belongs to the host itself and stays until it is freed.
 
         LocalError: no such host or size, or past the host's quota (EDQUOT); FabricError: the pool
         (ENOMEM) or the file system (ENOSPC) has no room.
@@ -193,16 +198,18 @@ class Pool:
         coherence: str = "hardware",
         granularity: int = 0,
     ) -> Region:
-        """A region over memory of the pool that this process has: *size* bytes at offsets *pieces*
-        (PoolMemory.offset), in turns of *granularity* bytes where there are several.  It goes with
-        this process, and its memory cannot be freed before it.
+        """Makes a region over pool memory that this process has.
 
-        LocalError: pieces that cannot be, or are not of this process (EPERM).
+        *pieces*: offsets in the pool (PoolMemory.offset), interleaved by *granularity* bytes if
+        there are several; *size*: bytes in all.  The region goes with this process, and before its
+        memory is freed.
+
+        LocalError: impossible pieces, or not memory of this process (EPERM).
         """
         fabric, what = self._fabric, f"cannot publish {size} bytes of the pool"
         wish = self._wish(size, tag, share, host, coherence, keep=False)
         if not 1 <= len(pieces) <= len(wish.pieces):
-            raise LocalError(f"{what}: {len(pieces)} pieces, 1 to 16 can be", errno.EINVAL)
+            raise LocalError(f"{what}: {len(pieces)} pieces; give 1 to 16", errno.EINVAL)
         wish.ways, wish.granularity = len(pieces), granularity
         for i, piece in enumerate(pieces):
             wish.pieces[i] = piece
@@ -212,9 +219,11 @@ class Pool:
         return Region(fabric, info_of(made))
 
     def reserve(self, size: int) -> PoolMemory:
-        """As Fabric.alloc, but without memory behind it, which costs nothing: PoolMemory.back, or a
-        window on a region that is published over it, puts that there.  Who touches it without may
-        be ended by SIGBUS when the file system is full."""
+        """Reserves pool memory without backing, which costs nothing.
+
+        PoolMemory.back, or a window on a region published over it, backs it.  An access without
+        backing may raise SIGBUS when the file system is full.
+        """
         return allocate(self._fabric.handle, size, backed=False)
 
     def _wish(
@@ -236,7 +245,7 @@ class Pool:
         encoded = tag.encode()
         if len(encoded) > TAG_BYTES_MAX or not tag.isprintable():
             raise LocalError(
-                f"a tag has at most {TAG_BYTES_MAX} bytes of text, {tag!r} is none", errno.EINVAL
+                f"the tag {tag!r}: give at most {TAG_BYTES_MAX} bytes of text", errno.EINVAL
             )
         owner = host_of(fabric, self._own_host() if host is None else host)
         wish = wish_of(fabric, owner, keep)
@@ -251,15 +260,16 @@ class Pool:
         return 0
 
     def infos(self) -> list[RegionInfo]:
-        """All regions as they are now, oldest first; what the dead left is taken back before."""
+        """Lists all regions as they are now, oldest first, after freeing those of dead
+        processes."""
         return infos(self._fabric)
 
     def regions(self) -> list[Region]:
-        """All there are, oldest first."""
+        """Lists all regions, oldest first."""
         return [Region(self._fabric, info) for info in self.infos()]
 
     def find(self, tag: str | int) -> Region:
-        """The region of that tag, or id.  LocalError: none (ENOENT), or several (EINVAL)."""
+        """Returns the region of that tag or id.  LocalError: none (ENOENT), or several (EINVAL)."""
         found = [info for info in self.infos() if tag in (info.tag, info.id)]
         if len(found) == 1:
             return Region(self._fabric, found[0])
@@ -270,7 +280,7 @@ class Pool:
         raise LocalError(f"there is no region {which}: `nupa pool ls` lists them", errno.ENOENT)
 
     def quotas(self) -> dict[str, Quota]:
-        """Those of all hosts, by name."""
+        """Returns the quotas of all hosts, by name."""
         return {host.name: self.quota(host) for host in self._fabric.hosts}
 
     def quota(self, host: str | int | HostInfo) -> Quota:
@@ -281,8 +291,10 @@ class Pool:
         return Quota(None if limit == _U64_MAX else limit, int(found.used_bytes))
 
     def set_quota(self, host: str | int | HostInfo, limit: int | None) -> None:
-        """Limits what the regions that *host* owns may take; None: no limit.  One below what they
-        take now ends none of them."""
+        """Limits the regions that *host* owns; None: no limit.
+
+        A limit below the present use ends no region.
+        """
         if limit is not None and not 0 <= limit < _U64_MAX:
             raise LocalError(f"a quota of {limit} bytes: 0 or more, or None", errno.EINVAL)
         number = host_of(self._fabric, host)
@@ -292,8 +304,10 @@ class Pool:
         )
 
     def leaks(self) -> list[Leak]:
-        """Regions that nobody seems to need, by owner: orphans, and what a host keeps on which no
-        program runs and that has no windows."""
+        """Lists regions that nobody seems to need, by owner.
+
+        These are orphans, and kept regions without windows on hosts where no program runs.
+        """
         fabric = self._fabric
         used = {slot.host for slot in fabric.processes()}
         found = []

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Regions: what hosts share.  Rows of the segment's table (csrc/region/region.h) as objects."""
+"""Pool regions, which hosts share: rows of the segment's table (csrc/region/region.h) as
+objects."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _WORD_BITS = 64
 
 
 class Owner(NamedTuple):
-    """Whose a region is: a process on a host, or with pid 0 the host, which keeps it."""
+    """A region's owner: a process on a host, or with pid 0 the host, which keeps the region."""
 
     host: str
     pid: int
@@ -36,7 +37,7 @@ class Owner(NamedTuple):
 
 
 class RegionInfo(NamedTuple):
-    """A region as it was at one moment."""
+    """A snapshot of a region."""
 
     id: int
     tag: str
@@ -51,17 +52,17 @@ class RegionInfo(NamedTuple):
     pieces: tuple[int, ...]  # offsets in the pool, of size / ways bytes each
     mapped: int  # windows
     published: bool  # its memory is that of a device of the CXL model
-    orphan: bool  # its owner has died, and others share it
+    orphan: bool  # its owner is dead, and others share it
     revoked: bool
     home: int  # the host at whose switch the memory is
 
 
 class Region:
-    """Bytes of the pool that hosts share, made by Pool.alloc; a context manager that frees it.
+    """A part of the pool that hosts share, made by Pool.alloc; a context manager that frees it.
 
     tag, size (bytes), coherence ("hardware", "software"), ways, granularity and pieces never
-    change; owner, share, mapped, orphan and revoked are asked for each time: LocalError (ESTALE)
-    when the region is gone.
+    change.  owner, share, mapped, orphan and revoked are read each time: LocalError (ESTALE) when
+    the region is gone.
     """
 
     def __init__(self, fabric: OpenFabric, info: RegionInfo) -> None:
@@ -83,11 +84,11 @@ class Region:
         return self.size
 
     def as_dict(self) -> dict[str, Any]:
-        """As it was when it was made or found, in plain values: what --json prints."""
+        """Returns its state when it was made or found, as plain values for --json."""
         return as_dict(self.fabric, self._found)
 
     def info(self) -> RegionInfo:
-        """As it is now.  LocalError (ESTALE): it is gone."""
+        """Returns its state now.  LocalError (ESTALE): it is gone."""
         found = ffi.new("struct nupa_region_info *")
         self._check(lib.nupa_region_find(self.fabric.handle, self.id, found), "look at")
         return info_of(found)
@@ -104,24 +105,24 @@ class Region:
 
     @share.setter
     def share(self, hosts: Iterable[str | int | HostInfo] | str) -> None:
-        """LocalError: a host that has a window would lose it (EBUSY)."""
+        """Raises LocalError (EBUSY) if a host that has a window would lose it."""
         words = ffi.new("uint64_t[4]", share_words(self.fabric, hosts))
         rc = lib.nupa_region_share(self.fabric.handle, self.id, words)
         self._check(rc, "share", "a host that would lose it has a window: close that first")
 
     @property
     def mapped(self) -> int:
-        """How many windows there are, in all processes."""
+        """The number of windows, in all processes."""
         return self.info().mapped
 
     @property
     def orphan(self) -> bool:
-        """Its owner has died, and it was kept, as others share it."""
+        """Whether its owner is dead and others share it."""
         return self.info().orphan
 
     @property
     def revoked(self) -> bool:
-        """It is gone, or goes with its last window."""
+        """Whether it is gone, or goes with its last window."""
         try:
             return self.info().revoked
         except LocalError as error:
@@ -131,26 +132,28 @@ class Region:
 
     def adopt(self, host: str | int | HostInfo, *, keep: bool = False) -> None:
         """Makes a host that shares it the owner of an orphan: this process there, or with *keep*
-        the host itself.  LocalError: it is no orphan (EALREADY), not that host's to have (EACCES),
-        or past its quota (EDQUOT)."""
+        the host.
+
+        LocalError: not an orphan (EALREADY), not shared with that host (EACCES), past the host's
+        quota (EDQUOT).
+        """
         wish = wish_of(self.fabric, host_of(self.fabric, host), keep)
         rc = lib.nupa_region_adopt(self.fabric.handle, self.id, wish)
         self._check(rc, "adopt", _ADOPT.get(-rc, ""))
 
     def free(self, force: bool = False) -> None:
-        """Gives it back; does nothing if it is gone already.
+        """Frees the region; does nothing if it is gone already.
 
-        LocalError: it has windows (EBUSY) and not *force*, which takes them away from their
-        processes.  RemoteError: one of these does not let go (ETIMEDOUT): the region goes when it
-        does, or ends.
+        LocalError: it has windows (EBUSY); with *force* their processes lose them.  RemoteError: a
+        process keeps its window (ETIMEDOUT); the region goes when the window does.
         """
         rc = lib.nupa_region_free(self.fabric.handle, self.id, force)
         if rc == -errno.ESTALE:
             return
         if rc == -errno.ETIMEDOUT:
             raise RemoteError(
-                f"{self} is revoked, but a process does not let go of its window, as if it were "
-                f"stopped: the memory is kept until it does",
+                f"{self} is revoked, but a process still has its window, as if it were "
+                f"stopped: the memory is kept until the window is gone",
                 errno.ETIMEDOUT,
             )
         self._check(rc, "free", "it has windows: close them first, or use force")
@@ -171,10 +174,10 @@ class Region:
 
 
 _ADOPT = {
-    errno.EALREADY: "it has an owner who lives",
+    errno.EALREADY: "its owner is alive",
     errno.EACCES: "that host does not share it",
 }
-#: The caller's own doing, beside those that segment.check() knows.
+#: The caller's own errors, beside those that segment.check() knows.
 _LOCAL = {errno.EALREADY, errno.EDQUOT, errno.ESTALE, errno.EOPNOTSUPP, errno.ENFILE}
 _WHY = {
     errno.EDQUOT: "it is past the quota of its host: `nupa pool quota` shows and sets it",
@@ -192,7 +195,7 @@ _WHY = {
 
 
 def check_region(rc: int, what: str, why: str = "") -> None:
-    """As segment.check(), with the errnos of regions."""
+    """Checks as segment.check(), with the errnos of regions."""
     why = _WHY.get(-rc, why)
     if -rc in _LOCAL:
         raise LocalError(f"{what}: {why}", -rc)
@@ -202,7 +205,7 @@ def check_region(rc: int, what: str, why: str = "") -> None:
 
 
 def info_of(found: Any) -> RegionInfo:
-    """Of a `struct nupa_region_info *`."""
+    """Converts a `struct nupa_region_info *`."""
     return RegionInfo(
         id=int(found.id),
         tag=text(found.tag),
@@ -229,8 +232,10 @@ def info_of(found: Any) -> RegionInfo:
 
 
 def infos(fabric: OpenFabric) -> list[RegionInfo]:
-    """All regions of a fabric as they are now, oldest first; what the dead left is taken back
-    before."""
+    """Lists all regions of a fabric as they are now, oldest first.
+
+    Regions of dead processes are freed before.
+    """
     handle = fabric.handle
     lib.nupa_fabric_reap(handle)
     return sorted(_found(handle), key=lambda info: info.id >> 16)
@@ -240,7 +245,7 @@ def _found(handle: Any) -> Iterator[RegionInfo]:
     found = ffi.new("struct nupa_region_info *")
     for index in range(lib.nupa_region_limit(handle)):
         rc = lib.nupa_region_get(handle, index, found)
-        # One that is damaged, or being changed all the time, hides no other.
+        # A row that is damaged, or changes all the time, hides no other row.
         if rc == 0:
             yield info_of(found)
         elif rc not in (-errno.ENOENT, -errno.EUCLEAN, -errno.EAGAIN):
@@ -248,7 +253,7 @@ def _found(handle: Any) -> Iterator[RegionInfo]:
 
 
 def as_dict(fabric: OpenFabric, info: RegionInfo) -> dict[str, Any]:
-    """Plain values, as --json has them."""
+    """Returns plain values for --json."""
     hosts = fabric.hosts
     return {
         "id": f"{info.id:#x}",
@@ -274,12 +279,12 @@ def owner_of(hosts: tuple[HostInfo, ...], info: RegionInfo) -> Owner:
 
 
 def host_of(fabric: OpenFabric, which: str | int | HostInfo) -> int:
-    """Its index.  LocalError: there is no such host."""
+    """Returns the host's index.  LocalError: no such host."""
     return fabric.host(which if isinstance(which, str | int) else which.index).index
 
 
 def share_words(fabric: OpenFabric, hosts: Iterable[str | int | HostInfo] | str) -> list[int]:
-    """The mask of hosts that C wants; "all": each host.  LocalError: there is no such host."""
+    """Returns the mask of hosts for C; "all": each host.  LocalError: no such host."""
     words = [0] * 4
     if isinstance(hosts, str) and hosts != "all":
         raise LocalError(
@@ -292,12 +297,14 @@ def share_words(fabric: OpenFabric, hosts: Iterable[str | int | HostInfo] | str)
 
 
 def wish_of(fabric: OpenFabric, host: int, keep: bool) -> Any:
-    """A `struct nupa_region_info *` that names an owner: this process on that host, or with *keep*
-    the host.  LocalError: the fabric's memory is not coherent."""
+    """Returns a `struct nupa_region_info *` with an owner: this process on that host, or the host.
+
+    LocalError: the fabric's memory is not coherent.
+    """
     if lib.nupa_fabric_flags(fabric.handle) & lib.NUPA_SEGMENT_SOFTWARE:
         raise LocalError(
-            f"the fabric {fabric.name!r} has no regions: its machines share memory that is not "
-            "coherent, so no row of a table can be changed by two",
+            f"the fabric {fabric.name!r} cannot have regions: its machines share memory that is "
+            "not coherent, so two of them cannot change a row of a table",
             errno.EOPNOTSUPP,
         )
     wish = ffi.new("struct nupa_region_info *")

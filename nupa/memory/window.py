@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows: memory that hosts share, at addresses of this process.
-
-Knows mappings, their loss, and caches that are flushed and invalidated; never who made a region,
-nor decoders and devices.  csrc/region/view.h.
-"""
+"""Windows: memory that hosts share, mapped in this process (csrc/region/view.h)."""
 
 from __future__ import annotations
 
@@ -27,14 +23,14 @@ Coherence = Literal["hardware", "software"]
 _COHERENCES = ("hardware", "software")
 _REASONS = {
     lib.NUPA_VIEW_REVOKED: "its memory was taken away",
-    lib.NUPA_VIEW_FORKED: "it is the parent process's: a child maps a window of its own",
+    lib.NUPA_VIEW_FORKED: "it is the parent process's: map a window in the child",
     lib.NUPA_VIEW_CLOSED: "it is closed",
     lib.NUPA_VIEW_LINK_DOWN: "a link between its host and its memory went down: map it again",
 }
 
 
 class Mappable(Protocol):
-    """What a window takes: nupa.memory.region.Region."""
+    """The parameter of a window: nupa.memory.region.Region."""
 
     @property
     def id(self) -> int: ...
@@ -43,32 +39,34 @@ class Mappable(Protocol):
 
 
 class WindowError(RemoteError):
-    """The memory behind a window is gone: it was freed by force or removed, its link went down, or
-    it is the parent's."""
+    """The memory behind a window is gone.
+
+    It was freed by force or removed, its link went down, or the window is the parent process's.
+    """
 
 
 class Window:
     """A region of a fabric, as a *host* sees it: `Window(fabric, host, region)`.
 
     Loads and stores go by the buffer protocol (memoryview(w), numpy.frombuffer(w), slices of bytes:
-    w[0:5] = b"hello"), by `memory`, `array()`, and `pointer`; len(w) is in bytes.  It is closed, or
-    used as a context manager.
+    w[0:5] = b"hello"), by `memory`, `array()`, and `pointer`; len(w) is in bytes.  Close it, or use
+    it as a context manager.
 
-    **Loss.** A region can be taken away: it is freed by force, its device is gone, or a link
-    between the host and the memory goes down.  Loads see all ones from then on, for good, and
-    stores are seen by nobody else; none of them ends by a signal.  `read`, `write`, `flush`,
-    `invalidate` and atomics do the same with on_loss="ones" (what a host sees of a device that is
-    gone, PCIe 6.0 2.3.2), and raise WindowError with "raise".
+    **Loss.** A window loses its region when that is freed by force, its device is removed, or a
+    link between host and memory goes down.  From then on loads return all ones and stores are seen
+    by nobody else; none of them raises a signal.  `read`, `write`, `flush`, `invalidate` and
+    atomics do the same with on_loss="ones" (PCIe 6.0 2.3.2, as for a device that is gone), and
+    raise WindowError with "raise".
 
-    **After close()** views of it are all ones, too: its addresses stay taken until the last
-    memoryview or array of it has gone, so that no view ever shows what is somebody else's.  A
-    pointer is good as long as the window or a view of it is there.
+    **After close()** views of it are all ones, too.  Its addresses stay taken until the last
+    memoryview or array of it has gone, so no view ever shows other memory.  A pointer is valid as
+    long as the window or a view of it.
 
     **Coherence.** "hardware": the mapping itself.  "software": the window is a cache of its own,
-    filled when it is made.  Loads see what others stored and flushed only after `invalidate`, and
-    others see its stores only after `flush`; so what a program forgets is missing each time.
+    filled when it is made.  Loads see other hosts' flushed stores only after `invalidate`; other
+    hosts see its stores only after `flush`.  A missing flush or invalidate thus shows every time.
 
-    A process that is forked has no windows: those of its parent are lost in it.
+    A child process has no windows: fork() loses those of the parent.
 
     LocalError: the region is not shared with the host (EACCES), or cannot be mapped (EINVAL,
     E2BIG); WindowError: it is gone; FabricError: no room (ENOMEM, ENOSPC), a link is down
@@ -99,7 +97,7 @@ class Window:
         rc = lib.nupa_view_of_region(fabric.handle, number, where.index, out, why, WHY_BYTES)
         return cls._of(rc, out, why, name, on_loss)
 
-    # The class that __new__ makes is an array of bytes, which would take these for its items.
+    # The class that __new__ makes is an array of bytes, whose __init__ takes items.
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
@@ -115,12 +113,13 @@ class Window:
         on_loss: OnLoss = "ones",
         name: str = "window",
     ) -> Self:
-        """A window of *size* bytes on *pieces*, which take turns of *granularity* bytes: turn t is
-        at pieces[t % n] + t // n * granularity, an offset in the pool of a fabric, or in the file
-        of a descriptor, which nobody makes shorter.  With as many pieces as turns each turn is
-        where its own piece says.  Sizes and offsets are whole pages.
+        """Makes a window of *size* bytes on *pieces*, interleaved by *granularity* bytes.
 
-        Whoever has the memory says when it is gone: `revoke`.
+        Turn t is at pieces[t % n] + t // n * granularity, an offset in the pool of a fabric or in a
+        file that nobody makes shorter.  With as many pieces as turns, each piece is the offset of
+        its turn.  Sizes and offsets are whole pages.
+
+        The owner of the memory calls `revoke` when it is gone.
         """
         if coherence not in _COHERENCES:
             raise LocalError(f"coherence {coherence!r}: choose of {', '.join(_COHERENCES)}")
@@ -147,11 +146,11 @@ class Window:
         if on_loss not in ("ones", "raise"):
             raise LocalError(f"on_loss {on_loss!r}: choose of ones, raise")
         size = int(lib.nupa_view_bytes(view))
-        # The buffer protocol of a class of ours: Python's own way (__buffer__) came with 3.12.
+        # The buffer protocol of a Python class (__buffer__) came with 3.12.
         kind = type("Window", (cls, ctypes.c_char * size), {})
         at = int(ffi.cast("uintptr_t", lib.nupa_view_at(view)))
         window: Any = kind.from_address(at)  # type: ignore[attr-defined]
-        # Whoever has a view of it keeps the object, and with it the addresses.
+        # A view keeps the object, and so its addresses.
         window._view, window._size, window._closed = view, size, False
         window.on_loss, window.name = on_loss, name
         return window  # type: ignore[no-any-return]
@@ -183,18 +182,20 @@ class Window:
 
     @property
     def memory(self) -> memoryview:
-        """All of it, writable."""
+        """The whole window, writable."""
         return memoryview(self).cast("B")  # type: ignore[arg-type]
 
     def array(self, dtype: DTypeLike = "u1") -> NDArray[Any]:
-        """All of it, as a NumPy array.  LocalError: it is no multiple of the item's size, or NumPy
-        is not installed."""
+        """Returns the whole window as a NumPy array.
+
+        LocalError: its size is not a multiple of the item's, or NumPy is not installed.
+        """
         try:
             import numpy
         except ImportError as error:
             raise LocalError("arrays need NumPy: pip install nupa[numpy]") from error
         if self._size % numpy.dtype(dtype).itemsize:
-            raise LocalError(f"{self.name}: {self._size} bytes are no multiple of {dtype}")
+            raise LocalError(f"{self.name}: {self._size} bytes are not a multiple of {dtype}")
         return numpy.frombuffer(self, dtype)  # type: ignore[call-overload, no-any-return]
 
     @property
@@ -203,7 +204,7 @@ class Window:
 
     @property
     def pointer(self) -> Any:
-        """For C, by cffi: a `void *`."""
+        """The address as a cffi `void *`, for C."""
         return lib.nupa_view_at(self._view)
 
     @property
@@ -213,7 +214,7 @@ class Window:
     # Copies
 
     def read(self, offset: int, size: int) -> bytes:
-        """*size* bytes at *offset*.  LocalError: they are not inside."""
+        """Returns *size* bytes at *offset*.  LocalError: outside."""
         self._check(offset, size)
         found = bytearray(size)
         rc = lib.nupa_view_read(self._view, offset, ffi.from_buffer(found), size)
@@ -221,13 +222,13 @@ class Window:
         return bytes(found)
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        """LocalError: they are not inside."""
+        """Writes *data* at *offset*.  LocalError: outside."""
         given = ffi.from_buffer(data)
         self._check(offset, len(given))
         self._heed(lib.nupa_view_write(self._view, offset, given, len(given)))
 
     def atomic(self, operation: str, offset: int, operand: int = 0, compare: int = 0) -> int:
-        """As `nupa.memory.atomic_*` do it.  What the 64 bits were before."""
+        """Performs an operation of `nupa.memory.atomic_*`.  Returns the former 64 bits."""
         self._check(offset, 8)
         if not (0 <= operand < 2**64 and 0 <= compare < 2**64):
             raise LocalError(f"{self.name}: {operation} of {operand:#x}: a word has 64 bits")
@@ -242,14 +243,16 @@ class Window:
         return int(before[0])
 
     def flush(self, offset: int = 0, size: int | None = None) -> None:
-        """Others see what was stored: lines of 64 bytes that hold something else than when they
-        were fetched are written.  With coherence by hardware there is nothing to do."""
+        """Makes stores visible to other hosts: writes back the changed lines of 64 bytes.
+
+        With coherence by hardware it does nothing.
+        """
         size = self._size - offset if size is None else size
         self._check(offset, size)
         self._heed(lib.nupa_view_flush(self._view, offset, size))
 
     def invalidate(self, offset: int = 0, size: int | None = None) -> None:
-        """Loads see what others flushed; what was stored there and not flushed is gone."""
+        """Makes other hosts' flushed stores visible to loads; stores not flushed are lost."""
         size = self._size - offset if size is None else size
         self._check(offset, size)
         self._heed(lib.nupa_view_invalidate(self._view, offset, size))
@@ -263,11 +266,11 @@ class Window:
         return lost not in (lib.NUPA_VIEW_KEPT, lib.NUPA_VIEW_CLOSED)
 
     def revoke(self) -> None:
-        """Takes its memory away, for whoever has it: a device that is removed."""
+        """Takes its memory away, as a removed device does."""
         lib.nupa_view_revoke(self._view)
 
     def close(self) -> None:
-        """Lets the memory go.  A second call does nothing."""
+        """Unmaps the memory.  A second call does nothing."""
         self._closed = True
         lib.nupa_view_close(self._view)
 
@@ -285,7 +288,7 @@ class Window:
         _judge(rc, self.name, _REASONS.get(lib.nupa_view_lost(self._view), ""))
 
 
-#: By the names that nupa.memory has for them.
+#: Operations by the names that nupa.memory has for them.
 OPERATIONS = {
     "load": lib.NUPA_WORD_LOAD,
     "store": lib.NUPA_WORD_STORE,

@@ -163,7 +163,7 @@ def test_the_memory_of_who_is_stopped_is_kept_until_he_lets_go(
     region = fabric.pool.alloc(SIZE, "mapped")
     mapper = start(WATCHES)
     stop(mapper)
-    with pytest.raises(RemoteError, match="does not let go") as late:
+    with pytest.raises(RemoteError, match="still has its window") as late:
         region.free(force=True)
     assert late.value.errno == errno.ETIMEDOUT
     assert region.revoked

@@ -129,16 +129,16 @@ def test_a_kept_region_is_a_leak_when_nobody_needs_it(fabric: Fabric) -> None:
     assert "nothing runs on its host" in leak.why
     assert fabric.pool.leaks() == []
     window.close()
-    with pytest.raises(LocalError, match="it has an owner who lives"):
+    with pytest.raises(LocalError, match="its owner is alive"):
         kept.adopt("host0")
 
 
 def test_published_memory_costs_nothing_until_it_is_mapped(fabric: Fabric) -> None:
     memory = fabric.pool.reserve(4 * EXTENT)
     pieces = (memory.offset, memory.offset + 2 * EXTENT)
-    with pytest.raises(LocalError, match="not whole turns of the granularity"):
+    with pytest.raises(LocalError, match="not whole multiples of the granularity"):
         fabric.pool.publish(pieces, 2 * EXTENT, granularity=1000)
-    with pytest.raises(LocalError, match="17 pieces, 1 to 16 can be"):
+    with pytest.raises(LocalError, match="17 pieces; give 1 to 16"):
         fabric.pool.publish([0] * 17, 17 * EXTENT, granularity=EXTENT)
     region = fabric.pool.publish(pieces, 2 * EXTENT, "device", [1], granularity=4096)
     assert (region.ways, region.granularity, region.pieces) == (2, 4096, pieces)

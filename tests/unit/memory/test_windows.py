@@ -195,7 +195,7 @@ def test_memory_of_the_pool_is_an_accelerators_and_a_devices() -> None:
 @pytest.mark.parametrize("memory", [b"read only", "text", 7, memoryview(bytearray(64))[::2]])
 def test_what_is_no_writable_buffer_is_refused(memory: object) -> None:
     for attach in (Pod().attach, Node().attach):
-        with pytest.raises(LocalError, match="take a window, or a writable buffer"):
+        with pytest.raises(LocalError, match="give a window, or a writable contiguous buffer"):
             attach(0, memory)
 
 
