@@ -134,7 +134,6 @@ static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
 	    ((uint64_t)channel->peer_epoch << 32 | engine->epoch))
 		return;
 	nupa_rx_init(&channel->rx, header, sb->ring_lines, sb->dma_bytes, channel->peer_epoch);
-	channel->rx.apart = channel->apart;
 	channel->rx_header = header;
 	channel->rx_open = true;
 	if (!nupa_net_runs(engine, channel))

@@ -202,10 +202,18 @@ void nupa_engine_flush(struct nupa_engine *engine); /* acks that are due */
 bool nupa_engine_owes(const struct nupa_engine *engine);
 bool nupa_engine_rings_ready(const struct nupa_engine *engine);
 
+/* Whether a message of the peer lies in its ring. */
+static inline bool nupa_channel_ready(const struct nupa_channel *channel)
+{
+	if (unlikely(channel->apart))
+		nupa_rx_fetch(&channel->rx);
+	return nupa_rx_ready(&channel->rx);
+}
+
 static inline bool nupa_engine_lines_ready(const struct nupa_engine *engine)
 {
 	for (uint32_t i = 0; i < engine->n_channels; i++)
-		if (nupa_rx_ready(&engine->open[i]->rx))
+		if (nupa_channel_ready(engine->open[i]))
 			return true;
 	return false;
 }
@@ -269,12 +277,22 @@ static inline void nupa_flow_xmit(struct nupa_channel *channel, uint64_t bytes)
 			   flow->xmit_packets + 1 + (bytes ? (bytes - 1) / NUPA_MTU_BYTES : 0));
 }
 
+/* Makes a filled line the peer's. */
+static inline void nupa_channel_commit(struct nupa_channel *channel, struct nupa_msg *msg,
+				       uint32_t dma_bytes)
+{
+	if (unlikely(channel->tx.apart))
+		nupa_tx_publish_apart(&channel->tx, msg, dma_bytes);
+	else
+		nupa_tx_publish(&channel->tx, msg, dma_bytes);
+}
+
 /* Counts, publishes and rings: what sending a filled line takes while nobody watches. */
 static inline void nupa_channel_put(struct nupa_channel *channel, struct nupa_msg *msg,
 				    uint32_t dma_bytes)
 {
 	nupa_flow_xmit(channel, msg->length_bytes);
-	nupa_tx_publish(&channel->tx, msg, dma_bytes);
+	nupa_channel_commit(channel, msg, dma_bytes);
 	nupa_channel_bell(channel);
 }
 

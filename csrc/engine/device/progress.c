@@ -89,8 +89,7 @@ static bool handle(struct nupa_engine *engine, struct nupa_channel *channel, str
 }
 
 /* Takes what has arrived; a channel that carries nonsense is closed like a dead one. */
-uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
-			   uint32_t budget)
+static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t budget)
 {
 	uint32_t n = 0;
 
@@ -126,6 +125,29 @@ uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *chan
 		n++;
 	}
 	return n;
+}
+
+/* The same from a kernel that is not coherent with ours: message by message. */
+static uint32_t drain_apart(struct nupa_engine *engine, struct nupa_channel *channel,
+			    uint32_t budget)
+{
+	uint32_t n = 0, taken = 1;
+
+	while (n < budget && taken) {
+		nupa_rx_fetch(&channel->rx);
+		taken = drain(engine, channel, 1);
+		nupa_rx_flush_heads(&channel->rx);
+		n += taken;
+	}
+	return n;
+}
+
+uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
+			   uint32_t budget)
+{
+	if (unlikely(channel->apart))
+		return drain_apart(engine, channel, budget);
+	return drain(engine, channel, budget);
 }
 
 static void handle_deaths(struct nupa_engine *engine)

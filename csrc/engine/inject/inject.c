@@ -165,7 +165,7 @@ static int send_frame(struct nupa_injector *injector, uint32_t qpn, const void *
 		nupa_flow_xmit(channel, bytes);
 	}
 	/* Who watches sees the packet in it, recorded where it arrives. */
-	nupa_tx_publish(&channel->tx, msg, bytes);
+	nupa_channel_commit(channel, msg, bytes);
 	nupa_channel_bell(channel);
 	return 0;
 }

@@ -165,7 +165,7 @@ static void give_verdict(struct nupa_channel *channel, const struct nupa_msg *ms
 		.syndrome = result->syndrome,
 		.expected_psn = result->expected_psn,
 	};
-	nupa_tx_publish(&channel->tx, out, 0); /* no packet: nothing of it is counted */
+	nupa_channel_commit(channel, out, 0); /* no packet: nothing of it is counted */
 	nupa_channel_bell(channel);
 }
 

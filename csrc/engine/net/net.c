@@ -129,7 +129,7 @@ static void publish(struct nupa_net *net, struct nupa_channel *channel, struct n
 		nupa_dma_span(channel->tx.dma_tail, channel->tx.dma_bytes, bytes, &start);
 		nupa_trace_frame(net->engine, channel->peer_host, channel->tx.dma + start, bytes);
 	}
-	nupa_tx_publish(&channel->tx, line, bytes);
+	nupa_channel_commit(channel, line, bytes);
 	touch(net, channel);
 }
 

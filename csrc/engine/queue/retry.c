@@ -109,7 +109,7 @@ static bool in_ring(const struct nupa_qp *qp)
 	(void)nupa_tx_drained(&channel->tx);
 	/* Or the answer in its one, where a fault keeps it. */
 	return channel->tx.head_seen < qp->faults->retry_tail ||
-	       (channel->gated && nupa_rx_ready(&channel->rx));
+	       (channel->gated && nupa_channel_ready(channel));
 }
 
 static void expire(struct nupa_qp *qp)

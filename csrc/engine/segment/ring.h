@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One direction of a channel: a ring of one-line messages (fast channel) and a
  * byte ring for their payloads (DMA channel).  One producer, one consumer.
- * Knows memory only: neither processes nor QPs.
  *
  *   I1  Only the producer stores lines and DMA bytes, only the consumer the heads.
  *   I2  A line is valid when its tag is the lap the consumer is in, plus one; rings
@@ -9,13 +8,13 @@
  *   I3  Both ends walk the DMA ring by the same arithmetic (nupa_dma_span), so a
  *       message carries its length only.
  *   I4  Counts are 40 bits wide and travel with the producer's epoch: a head that a
- *       former consumer stored late is told apart and ignored.
- *   I5  `apart`: the other end is in another kernel that sees stores by flush and fetch alone. */
+ *       former consumer stored late carries an old epoch and is ignored.
+ *   I5  A ring whose other end is in a kernel that is not coherent with ours is used by the
+ *       functions of ring_apart.c, which flush and fetch around these. */
 #ifndef NUPA_RING_H
 #define NUPA_RING_H
 
 #include "base/atomics.h"
-#include "engine/segment/coherence.h"
 #include "engine/segment/wire.h"
 
 #include <string.h>
@@ -34,7 +33,7 @@ struct nupa_tx {
 	uint32_t n_lines, dma_bytes;
 	uint32_t lap_shift;
 	uint32_t epoch;
-	bool apart;
+	bool apart; /* I5 */
 };
 
 struct nupa_rx {
@@ -49,8 +48,16 @@ struct nupa_rx {
 	uint32_t n_lines, dma_bytes;
 	uint32_t lap_shift;
 	uint32_t epoch;
-	bool apart;
+	uint64_t head_flushed; /* ring_apart.c: what of head_published the producer can see */
 };
+
+/* ring_apart.c, the ends of a ring between kernels (I5).  Before nupa_rx_ready and nupa_rx_take:
+ * the next line and its payload; behind them: how far we are. */
+void nupa_rx_fetch(const struct nupa_rx *rx);
+void nupa_rx_flush_heads(struct nupa_rx *rx);
+/* In place of nupa_tx_publish. */
+void nupa_tx_publish_apart(struct nupa_tx *tx, struct nupa_msg *line, uint32_t dma_payload_bytes);
+void nupa_tx_fetch_heads(const struct nupa_tx *tx);
 
 enum nupa_rx_result { NUPA_RX_EMPTY = 0, NUPA_RX_MESSAGE = 1, NUPA_RX_CORRUPT = -1 };
 
@@ -110,16 +117,31 @@ static inline uint64_t nupa_head_accept(uint64_t word, uint32_t epoch, uint64_t 
 	return seen + moved;
 }
 
+/* C2: acquire, so that our stores to a line come after the consumer's loads of it. */
+static inline void nupa_tx_see_head(struct nupa_tx *tx)
+{
+	if (__builtin_expect(tx->apart, 0))
+		nupa_tx_fetch_heads(tx);
+	tx->head_seen = nupa_head_accept(nupa_load_acquire(&tx->header->head), tx->epoch,
+					 tx->head_seen, tx->tail);
+}
+
+/* C2, for DMA bytes. */
+static inline void nupa_tx_see_dma_head(struct nupa_tx *tx)
+{
+	if (__builtin_expect(tx->apart, 0))
+		nupa_tx_fetch_heads(tx);
+	tx->dma_head_seen = nupa_head_accept(nupa_load_acquire(&tx->header->dma_head), tx->epoch,
+					     tx->dma_head_seen, tx->dma_tail);
+}
+
 /* Room for one message with dma_payload_bytes beside it: its line, to be filled but for the tag,
  * and where the payload goes.  NULL: no room until the consumer moves. */
 static inline struct nupa_msg *nupa_tx_reserve(struct nupa_tx *tx, uint32_t dma_payload_bytes,
 					       uint8_t **payload)
 {
 	if (__builtin_expect(tx->tail - tx->head_seen >= tx->n_lines, 0)) {
-		nupa_fetch(tx->apart, NUPA_POINT_HEAD, &tx->header->head, NUPA_CACHE_LINE_BYTES);
-		/* C2: acquire, so that our stores to the line come after the consumer's loads. */
-		tx->head_seen = nupa_head_accept(nupa_load_acquire(&tx->header->head), tx->epoch,
-						 tx->head_seen, tx->tail);
+		nupa_tx_see_head(tx);
 		if (tx->tail - tx->head_seen >= tx->n_lines)
 			return NULL;
 	}
@@ -129,11 +151,7 @@ static inline struct nupa_msg *nupa_tx_reserve(struct nupa_tx *tx, uint32_t dma_
 		    nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
 
 		if (tx->dma_tail + span - tx->dma_head_seen > tx->dma_bytes) {
-			nupa_fetch(tx->apart, NUPA_POINT_HEAD, &tx->header->dma_head,
-				   NUPA_CACHE_LINE_BYTES);
-			tx->dma_head_seen =
-			    nupa_head_accept(nupa_load_acquire(&tx->header->dma_head), tx->epoch,
-					     tx->dma_head_seen, tx->dma_tail);
+			nupa_tx_see_dma_head(tx);
 			if (tx->dma_tail + span - tx->dma_head_seen > tx->dma_bytes)
 				return NULL;
 		}
@@ -157,20 +175,16 @@ static inline void nupa_tx_publish(struct nupa_tx *tx, struct nupa_msg *line,
 
 		tx->dma_tail +=
 		    nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
-		nupa_flush(tx->apart, NUPA_POINT_PAYLOAD, tx->dma + start, dma_payload_bytes);
 	}
-	/* P1: release, so that whoever sees the tag sees line and payload. */
+	/* P1: release, so that a consumer that sees the tag sees line and payload. */
 	nupa_store_release(&line->tag, (uint32_t)(tx->tail >> tx->lap_shift) + 1);
-	nupa_flush(tx->apart, NUPA_POINT_LINE, line, sizeof(*line));
 	tx->tail++;
 }
 
 /* True when the consumer has taken everything. */
 static inline bool nupa_tx_drained(struct nupa_tx *tx)
 {
-	nupa_fetch(tx->apart, NUPA_POINT_HEAD, &tx->header->head, NUPA_CACHE_LINE_BYTES);
-	tx->head_seen = nupa_head_accept(nupa_load_acquire(&tx->header->head), tx->epoch,
-					 tx->head_seen, tx->tail);
+	nupa_tx_see_head(tx);
 	return tx->head_seen == tx->tail;
 }
 
@@ -184,7 +198,6 @@ static inline bool nupa_rx_ready(const struct nupa_rx *rx)
 {
 	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
 
-	nupa_fetch(rx->apart, NUPA_POINT_LINE, nupa_rx_line(rx), sizeof(struct nupa_msg));
 	return nupa_load_acquire(&nupa_rx_line(rx)->tag) == tag;
 }
 
@@ -206,7 +219,6 @@ static inline enum nupa_rx_result nupa_rx_take(struct nupa_rx *rx, struct nupa_m
 	const struct nupa_msg *line = &rx->lines[rx->head & (rx->n_lines - 1)];
 	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
 
-	nupa_fetch(rx->apart, NUPA_POINT_LINE, line, sizeof(*line));
 	/* C1: acquire, so that the copy below sees what was stored before the tag. */
 	if (nupa_load_acquire(&line->tag) != tag)
 		return NUPA_RX_EMPTY;
@@ -225,7 +237,6 @@ static inline enum nupa_rx_result nupa_rx_take(struct nupa_rx *rx, struct nupa_m
 		rx->dma_pending =
 		    nupa_dma_span(rx->dma_head, rx->dma_bytes, out->length_bytes, &start);
 		*payload = rx->dma + start;
-		nupa_fetch(rx->apart, NUPA_POINT_PAYLOAD, *payload, out->length_bytes);
 	}
 	return NUPA_RX_MESSAGE;
 }
@@ -240,7 +251,6 @@ static inline void nupa_rx_publish(struct nupa_rx *rx)
 	/* P2: release, so that our loads of the lines come before the producer's stores. */
 	nupa_store_release(&rx->header->dma_head, NUPA_HEAD(rx->epoch, rx->dma_head));
 	nupa_store_release(&rx->header->head, NUPA_HEAD(rx->epoch, rx->head));
-	nupa_flush(rx->apart, NUPA_POINT_HEAD, &rx->header->head, 2 * NUPA_CACHE_LINE_BYTES);
 }
 
 /* Gives a line back that was read in place, with nothing beside it. */

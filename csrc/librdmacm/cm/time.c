@@ -107,7 +107,7 @@ static bool in_ring(const struct nupa_cm_id *id)
 	(void)nupa_tx_drained(&channel->tx);
 	/* Or the answer in its one, where a fault keeps it. */
 	return channel->tx.head_seen < id->sent.tail ||
-	       (channel->gated && nupa_rx_ready(&channel->rx));
+	       (channel->gated && nupa_channel_ready(channel));
 }
 
 /* Whether it waits on. */
@@ -170,7 +170,7 @@ static bool hears(const struct nupa_cm_id *id)
 {
 	struct nupa_channel *channel = id->peer;
 
-	return channel && !channel->broken && channel->rx_open && nupa_rx_ready(&channel->rx) &&
+	return channel && !channel->broken && channel->rx_open && nupa_channel_ready(channel) &&
 	       (nupa_engine_drain(id->engine, channel, channel->rx.n_lines) > 0 || channel->broken);
 }
 
