@@ -104,6 +104,34 @@ def say_time(ns: int) -> str:
     return f"{ns}ns"
 
 
+def say_duration(ns: int) -> str:
+    """Prints a measured time: three digits that matter, and a unit.
+
+    >>> [say_duration(ns) for ns in (0, 999, 1_500, 67_108_864, 2_000_000_000)]
+    ['0 ns', '999 ns', '1.50 µs', '67.1 ms', '2.00 s']
+    """
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    if ns < 1_000:
+        return f"{sign}{ns} ns"
+    # A value that would be rounded up to 1000 of a unit is 1.00 of the next.
+    unit, size = next(
+        (
+            found
+            for found in (("µs", 10**3), ("ms", 10**6))
+            if ns < found[1] * 1_000 - found[1] // 2
+        ),
+        ("s", 10**9),
+    )
+    value = ns / size
+    decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{sign}{value:.{decimals}f} {unit}"
+
+
+def say_count(count: int, noun: str) -> str:
+    """Prints a number with its noun: '1 packet', '2 packets'."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def say_rate(rate: int) -> str:
     """Prints a rate as bytes_per_s() parses it: 10000000 -> '10MB/s'."""
     for unit in ("T", "G", "M", "k"):
@@ -113,12 +141,16 @@ def say_rate(rate: int) -> str:
     return f"{rate}B/s"
 
 
-def say_bytes(size: int) -> str:
-    """Prints a size as byte_count() parses it: 65536 -> '64KiB'."""
+def say_bytes(size: int, space: str = "") -> str:
+    """Prints a size as byte_count() parses it; *space* stands before the unit.
+
+    >>> say_bytes(65536), say_bytes(1536, " "), say_bytes(65537, " ")
+    ('64KiB', '1.5 KiB', '65537 B')
+    """
     for unit, scale in reversed(_BINARY_SCALES.items()):
         if size >= scale and size * 100 % scale == 0:
-            return f"{_decimal(size, scale)}{unit}B"
-    return f"{size}B"
+            return f"{_decimal(size, scale)}{space}{unit}B"
+    return f"{size}{space}B"
 
 
 def say_probability(chance: float) -> str:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from nupa.base.units import Clock, duration, plural
+from nupa.base.quantity import say_count, say_duration
 from nupa.core.levels import LEVELS
+from nupa.diagram.draw.clock import Clock
 from nupa.diagram.find.index import Index
 from nupa.diagram.find.transfer import Mark, Transfer
 
@@ -61,11 +62,11 @@ def to_json(index: Index, transfers: Sequence[Transfer]) -> dict[str, Any]:
 def _summary(index: Index, shown: int) -> str:
     count = len(index.transfers)
     end_ns = max((one.end_ns for one in index.transfers), default=index.first_ns)
-    parts = [plural(count, "transfer") + (f", {shown} shown" if shown != count else "")]
-    parts.append(f"{plural(index.packets, 'packet')} in {duration(end_ns - index.first_ns)}")
+    parts = [say_count(count, "transfer") + (f", {shown} shown" if shown != count else "")]
+    parts.append(f"{say_count(index.packets, 'packet')} in {say_duration(end_ns - index.first_ns)}")
     if index.unassigned:
         verb = "belongs" if index.unassigned == 1 else "belong"
-        parts.append(f"{plural(index.unassigned, 'packet')} {verb} to no transfer")
+        parts.append(f"{say_count(index.unassigned, 'packet')} {verb} to no transfer")
     if not index.packets:
         return f"{index.path}: no packets"
     return f"{index.path}: {'; '.join(parts)}"
@@ -81,7 +82,7 @@ def _table(index: Index, transfers: Sequence[Transfer]) -> list[str]:
     columns["TO"] = [one.target_text for one in transfers]
     columns["WHAT"] = [one.what for one in transfers]
     columns["START"] = [f"{clock.text(one.start_ns - begin)} {clock.unit}" for one in transfers]
-    columns["DURATION"] = [duration(one.duration_ns) for one in transfers]
+    columns["DURATION"] = [say_duration(one.duration_ns) for one in transfers]
     for name, level in LEVELS.items():
         if any(one.counts[level] for one in transfers):
             columns[name.upper()] = [str(one.counts[level] or "-") for one in transfers]

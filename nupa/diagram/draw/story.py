@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from nupa.base.units import duration, plural, size
+from nupa.base.quantity import say_bytes, say_count, say_duration
 from nupa.diagram.find.event import Event
 from nupa.diagram.find.events import read_events
 from nupa.diagram.find.flights import Flight, flights_of
@@ -73,7 +73,7 @@ class Row:
         if self.count == 1:
             parts += event.extra
         elif self.end_ns > self.time_ns:
-            parts.append(f"in {duration(self.end_ns - self.time_ns)}")
+            parts.append(f"in {say_duration(self.end_ns - self.time_ns)}")
         return ", ".join([*parts, *self.flags])
 
     @property
@@ -91,7 +91,7 @@ class Row:
         if sizes and len(set(sizes)) == 1 and len(sizes) == self.count:
             parts.append(f"{sizes[0]} B each")
         elif sizes:
-            parts.append(f"{size(sum(sizes))} in all")
+            parts.append(f"{say_bytes(sum(sizes), ' ')} in all")
         return parts
 
     def to_json(self) -> dict[str, Any]:
@@ -138,8 +138,8 @@ class Story:
         transfer = self.transfer
         parts = [
             f"{transfer.source_text} → {transfer.target_text}",
-            duration(transfer.duration_ns),
-            plural(self.records, "record"),
+            say_duration(transfer.duration_ns),
+            say_count(self.records, "record"),
             *transfer.flag_names,
         ]
         return ", ".join(parts)
@@ -152,7 +152,7 @@ class Story:
                 f"packet {self.transfer.acknowledged_by} acknowledges it together with a later one"
             )
         if self.left_out:
-            notes.append(f"{plural(self.left_out, 'record')} more, not shown")
+            notes.append(f"{say_count(self.left_out, 'record')} more, not shown")
         return notes
 
     def to_json(self) -> dict[str, Any]:
@@ -237,4 +237,8 @@ def _longest_usual(flights: Sequence[Flight]) -> int:
 def _bytes(event: Event) -> str:
     """Packets by their exact size, work by its usual one."""
     assert event.size_bytes is not None
-    return size(event.size_bytes) if event.name.startswith("WQE") else f"{event.size_bytes} B"
+    return (
+        say_bytes(event.size_bytes, " ")
+        if event.name.startswith("WQE")
+        else f"{event.size_bytes} B"
+    )

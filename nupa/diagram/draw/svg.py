@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from xml.sax.saxutils import escape
 
-from nupa.base.units import Clock, duration
+from nupa.base.quantity import say_duration
 from nupa.core.levels import LEVELS
+from nupa.diagram.draw.clock import Clock
 from nupa.diagram.draw.spacing import Span, widened, widest
 from nupa.diagram.draw.story import Row, Story
 
@@ -210,7 +211,9 @@ class _Drawing:
 
     def _gap(self, gap_ns: int, y: int) -> None:
         left, right = widest(self._x, 0, len(self._x) - 1)
-        self._put_text((left + right) / 2, y + 4, f"⋯ {duration(gap_ns)} ⋯", "muted halo", "middle")
+        self._put_text(
+            (left + right) / 2, y + 4, f"⋯ {say_duration(gap_ns)} ⋯", "muted halo", "middle"
+        )
 
     def _row(self, row: Row, y: int) -> None:
         level = row.level if row.level in _LEVELS else "other"

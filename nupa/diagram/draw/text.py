@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import wrap
 
-from nupa.base.units import Clock, duration
+from nupa.base.quantity import say_duration
+from nupa.diagram.draw.clock import Clock
 from nupa.diagram.draw.story import Row, Story
 from nupa.diagram.draw.text_layout import LOST, Layout, beside, broken
 
@@ -146,7 +147,7 @@ class _Diagram:
 
     def _gap(self, gap_ns: int) -> _Canvas:
         canvas = self._lifelines(self._glyphs.gap)
-        text = f" {self._glyphs.dots} {duration(gap_ns)} {self._glyphs.dots} "
+        text = f" {self._glyphs.dots} {say_duration(gap_ns)} {self._glyphs.dots} "
         left, right = self._layout.widest(0, len(self._x) - 1)
         at = left + 1 + max((right - left - 1 - len(text)) // 2, 0) if right > left else left + 1
         canvas.put(at, text, "gap")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nupa.base.units import number, size
+from nupa.base.quantity import say_bytes
 from nupa.diagram.find import labels
 from nupa.diagram.find.event import Event, Way
 from nupa.diagram.find.frame_events import describe_frame
@@ -98,13 +98,18 @@ def _describe_wqe(event: Event, found: Columns, i: int, data: bytes) -> None:
     work = "RECV" if receives else WORK.get(found.code[i], f"opcode {found.code[i]}")
     event.name = f"WQE {work}"
     event.size_bytes = found.length[i]
-    event.extra = [f"wr_id {number(found.wr_id[i])}"]
+    event.extra = [f"wr_id {_wr_id(found.wr_id[i])}"]
     if found.address[i]:
         event.address = found.address[i]
     if not receives:
         flags = int.from_bytes(data[slice(*_WQE_FLAGS)], "big")
         names = [name for bit, name in queue_tables.SEND_FLAGS.items() if flags >> bit & 1]
         event.extra += [name for name in names if name != "signaled"]
+
+
+def _wr_id(value: int) -> str:
+    """Small ones are counters, large ones pointers."""
+    return str(value) if value < 1_000_000 else f"{value:#x}"
 
 
 def _describe_cqe(event: Event, found: Columns, i: int) -> None:
@@ -114,6 +119,6 @@ def _describe_cqe(event: Event, found: Columns, i: int) -> None:
     event.is_error = bool(status)
     what = queue_tables.WC_OPCODES.get(code, f"opcode {code}").replace("_", " ")
     if code & _RECEIVE and not status:
-        what += f" {size(found.length[i])}"
+        what += f" {say_bytes(found.length[i], ' ')}"
     # Of a completion in error only wr_id, status and QP mean anything (ibv_poll_cq(3)).
-    event.extra = [*([] if status else [what]), f"wr_id {number(found.wr_id[i])}"]
+    event.extra = [*([] if status else [what]), f"wr_id {_wr_id(found.wr_id[i])}"]

@@ -9,11 +9,10 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any
 
-from nupa.base.units import qpn
 from nupa.diagram.find.event import Event, Way
 from nupa.diagram.find.flights import Flight
 from nupa.diagram.find.labels import is_completion_name
-from nupa.diagram.find.transfer import UNKNOWN, Transfer, node_of
+from nupa.diagram.find.transfer import UNKNOWN, Transfer, node_of, qpn_text
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND
 
 _OF_QUEUES = (Way.POST, Way.COMPLETE)
@@ -153,7 +152,7 @@ class Stage:
         name = transfer.source_host if is_source else transfer.target_host
         nearest = (ports[0] if is_source else ports[-1]) if ports else ""
         host = name or node_of(nearest) or address or ("initiator" if is_source else "target")
-        qp = (f"QP {qpn(number)}",) if number != UNKNOWN else ()
+        qp = (f"QP {qpn_text(number)}",) if number != UNKNOWN else ()
         whole: list[tuple[Actor, str]] = []
         if is_inside:
             whole = [(Actor("program", side, (host, *qp)), "")]

@@ -7,7 +7,7 @@ from enum import IntFlag
 from functools import lru_cache
 from typing import Any
 
-from nupa.base.units import qpn, size
+from nupa.base.quantity import say_bytes
 from nupa.core.levels import LEVELS
 from nupa.packet.tables.record import Flag, Kind
 
@@ -116,7 +116,7 @@ class Transfer:
         """`RDMA WRITE 64 KiB`; the service stands before it unless it is RC."""
         parts = [self.service if self.service not in ("", "RC") else "", self.op or "?"]
         if self.op and (self.length or (self.service and self.last_psn != UNKNOWN)):
-            parts.append(size(self.length))
+            parts.append(say_bytes(self.length, " "))
         return " ".join(part for part in parts if part)
 
     @property
@@ -149,6 +149,10 @@ class Transfer:
         }
 
 
+def qpn_text(qpn: int) -> str:
+    return f"{qpn:#08x}"
+
+
 @lru_cache(maxsize=4096)
 def node_of(port: str) -> str:
     """The host or switch that a port is of, by its name: `host0/1` is of host0."""
@@ -166,7 +170,7 @@ def printable(name: str) -> str:
 
 def end_text(host: str, address: str, number: int) -> str:
     """An end of a transfer: its host by name or by address, and its QP."""
-    parts = [host or address, qpn(number) if number != UNKNOWN else ""]
+    parts = [host or address, qpn_text(number) if number != UNKNOWN else ""]
     return " ".join(part for part in parts if part) or "?"
 
 
