@@ -114,15 +114,9 @@ def say_duration(ns: int) -> str:
     if ns < 1_000:
         return f"{sign}{ns} ns"
     # A value that would be rounded up to 1000 of a unit is 1.00 of the next.
-    unit, size = next(
-        (
-            found
-            for found in (("µs", 10**3), ("ms", 10**6))
-            if ns < found[1] * 1_000 - found[1] // 2
-        ),
-        ("s", 10**9),
-    )
-    value = ns / size
+    scales = (("µs", 10**3), ("ms", 10**6), ("s", 10**9))
+    unit, scale = next((one for one in scales[:2] if ns < one[1] * 1_000 - one[1] // 2), scales[2])
+    value = ns / scale
     decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
     return f"{sign}{value:.{decimals}f} {unit}"
 
