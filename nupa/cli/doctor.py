@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa doctor`: what works on this machine, what follows, and what to do about it."""
+"""`nupa doctor`: prints what works on this machine, what follows, and what to do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 _EPILOG = """\
-States: ok; limited: RDMA works, something is slower or left out; missing: nothing works without.
+States: ok; limited: RDMA works, but slower or with less; missing: nothing works without it.
 Exit code: 1 if something is missing, else 0.
 
 examples:
@@ -23,7 +23,7 @@ examples:
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
-        "doctor", help="what works on this machine", epilog=_EPILOG, formatter_class=Help
+        "doctor", help="try what works on this machine", epilog=_EPILOG, formatter_class=Help
     )
     parser.add_argument("--json", action="store_true", help="for scripts: an array of objects")
     parser.set_defaults(run=run)
@@ -31,7 +31,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from nupa.cli.common.text import print_json, table
-    from nupa.doctor.machine import MISSING, OK, check_all
+    from nupa.doctor.checks import MISSING, OK, check_all
 
     checks = list(check_all())
     if args.json:

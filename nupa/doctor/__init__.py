@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tries what this machine can do: each thing is tried, no version is read."""
+"""Tries what this machine can do, rather than reading versions.  `checks` is the table."""

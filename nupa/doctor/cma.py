@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tries whether this machine lets one process reach another's memory, as the mover `cma` does."""
+"""The probe of CMA: may one process reach another's memory, as the mover `cma` does?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Iovec(ctypes.Structure):
 
 
 def in_child(work: Callable[[], int]) -> int:
-    """The exit code of *work* in a child; 255 if it raised."""
+    """Returns the exit code of *work* in a child; 255 if it raised."""
     child = os.fork()
     if child == 0:
         code = 255
@@ -34,14 +34,13 @@ def in_child(work: Callable[[], int]) -> int:
 
 
 def probe_cma() -> int:
-    """0 if process_vm_readv and process_vm_writev work between two processes of which neither is
-    the other's parent, else their errno."""
+    """Tries process_vm_readv and process_vm_writev between siblings; returns 0 or their errno."""
     secret = ctypes.create_string_buffer(b"nupa")
     ready, told = os.pipe()
     holder = os.fork()
     if holder == 0:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # As the engine does: Yama's scope 1 then lets peers in.
+        # As the engine does, so that Yama's scope 1 admits peers.
         _libc.prctl(_PR_SET_PTRACER, _PR_SET_PTRACER_ANY)
         os.write(told, b"1")
         signal.pause()
@@ -49,14 +48,14 @@ def probe_cma() -> int:
     os.close(told)
 
     def reach() -> int:
-        # Nothing comes if the holder was not allowed to get there.
+        # End of file: the holder was killed before it could write.
         if not os.read(ready, 1):
             return errno.EPERM
         copy = ctypes.create_string_buffer(4)
         here = ctypes.byref(_Iovec(ctypes.addressof(copy), 4))
         there = ctypes.byref(_Iovec(ctypes.addressof(secret), 4))
         for call in (_libc.process_vm_readv, _libc.process_vm_writev):
-            # Another pid namespace answers with other data.
+            # In another pid namespace, the pid may be another process.
             if call(holder, here, 1, there, 1, 0) != 4 or copy.raw != b"nupa":
                 return ctypes.get_errno() or errno.EIO
         return 0

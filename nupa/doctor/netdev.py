@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tries whether interfaces can be made on this machine, for `nupa doctor`."""
+"""The probe of network interfaces."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _SPEC = interface.Spec("02:00:0a:00:00:01", "10.0.0.1", address.MTU_MAX_BYTES, 1
 
 
 def probe() -> str:
-    """Makes an interface in a namespace, which go again.  Empty, or why programs in it would see
-    another namespace's /sys.  NupaError: interfaces cannot be made, and what to do."""
+    """Makes an interface in a namespace and removes both.
+
+    Returns why programs in it would see another namespace's /sys; empty: they see their own.
+    NupaError: interfaces cannot be made; the message says what to do.
+    """
     interface.check_device()
     with closing(Keeper("probe", 1)) as keeper:
         return namespace.run_in(keeper.netns[0], _try)[0]

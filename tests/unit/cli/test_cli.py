@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nupa.cli import commands, main
-from nupa.doctor.machine import LIMITED, MISSING, OK, Check
+from nupa.doctor.checks import LIMITED, MISSING, OK, Check
 from nupa.fabric import Fabric, registry
 from nupa.topology.topology import star
 
@@ -233,7 +233,7 @@ def test_doctor_fails_where_something_is_missing(
         yield Check("bell", LIMITED, "mute", "nobody hears", "oil it")
         yield Check("frame", MISSING, "gone", "nothing works", "buy one")
 
-    monkeypatch.setattr("nupa.doctor.machine.check_all", checks)
+    monkeypatch.setattr("nupa.doctor.checks.check_all", checks)
     assert main(["doctor"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "CHECK  STATE    FOUND  SO",
