@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who a page of a type 2 device's memory leans to: CXL 3.1 2.2.1, bias-based coherency.
-
-Knows pages, and what has to be so before one changes sides; never how caches are emptied.
-"""
+"""Who a page of a type 2 device's memory leans to: CXL 3.1 2.2.1, bias-based coherency."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Hosts' caches over memory that they share, and the snoop filter that keeps them coherent.
 
-Knows lines, their MESI states, and the messages of CXL 3.1 3.3.5 to 3.3.10 that these cost; never
-which device an address is of, nor what is in memory.  csrc/cxl/snoop.h, csrc/cxl/cache.h.
+csrc/cxl/snoop.h, csrc/cxl/cache.h.
 """
 
 from __future__ import annotations

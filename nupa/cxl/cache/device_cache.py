@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The cache of a device: its lines, the requests it sends for them, and how it answers snoops.
-
-Knows lines by host physical address; never where memory is, nor who else has a line.
-"""
+"""The cache of a device: its lines, the requests it sends for them, and how it answers snoops."""
 
 from __future__ import annotations
 

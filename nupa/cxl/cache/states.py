@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CXL.cache as tables: requests, snoops, their answers, and which state of a line allows what.
 
-Knows messages and the states before and after them; never who has which line, nor data.  Sections
-are those of the CXL Specification 3.1.
+Sections are those of the CXL Specification 3.1.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A host's commands of dynamic capacity, 48xx (CXL 3.1 8.2.9.9.9).
-
-Knows payloads, and lists that come in several commands; never who holds what
-(nupa/cxl/media/dcd.py).
-"""
+"""A host's commands of dynamic capacity, 48xx (CXL 3.1 8.2.9.9.9)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Event commands, 01xx (CXL 3.1 8.2.9.2): get and clear records, interrupt policy.
-
-Knows payloads; never what is in a record (nupa/cxl/media/events.py), nor how an interrupt is sent.
-"""
+"""Event commands, 01xx (CXL 3.1 8.2.9.2): get and clear records, interrupt policy."""
 
 from __future__ import annotations
 

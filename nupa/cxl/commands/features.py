@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Features, 05xx (CXL 3.1 8.2.9.6): a list of them, and their attributes in parts.
-
-Knows current, default and saved attributes, and transfers; never what a feature does with them.
-"""
+"""Features, 05xx (CXL 3.1 8.2.9.6): a list of them, and their attributes in parts."""
 
 from __future__ import annotations
 

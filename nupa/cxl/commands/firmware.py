@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Firmware commands, 02xx (CXL 3.1 8.2.9.3): info, transfer and activate.
 
-Knows slots and transfers in parts; never what an image does.  An image begins with its revision, 16
-bytes of ASCII padded with NULs: others fail their verification.
+An image begins with its revision, 16 bytes of ASCII padded with NULs: others fail their
+verification.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Health and alerts, 42xx (CXL 3.1 8.2.9.9.3): life, temperature, errors, how it was shut down.
-
-Knows values and thresholds, and which event a crossing of one makes; never what is measured.
-"""
+"""Health and alerts, 42xx (CXL 3.1 8.2.9.9.3): life, temperature, errors, how it was shut down."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Poison, scan and sanitize: 43xx and 44xx (CXL 3.1 8.2.9.9.4 and 8.2.9.9.5).
-
-Knows payloads, and lists given out in parts; never which bytes are where (nupa/cxl/media/media.py).
-"""
+"""Poison, scan and sanitize: 43xx and 44xx (CXL 3.1 8.2.9.9.4 and 8.2.9.9.5)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Identify, partitions and labels: 40xx and 41xx (CXL 3.1 8.2.9.9.1 and 8.2.9.9.2).
-
-Knows how much memory there is and of which kind, and the label storage area; never its contents.
-"""
+"""Identify, partitions and labels: 40xx and 41xx (CXL 3.1 8.2.9.9.1 and 8.2.9.9.2)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A type 3 device, made of its registers: memory behind HDM decoders, a mailbox, a DOE mailbox.
-
-Knows which capabilities it has and what its resets reset; never what is written into its memory,
-nor what a command or a DOE object means.
-"""
+"""A type 3 device, made of its registers: memory behind HDM decoders, a mailbox, a DOE mailbox."""
 
 from __future__ import annotations
 

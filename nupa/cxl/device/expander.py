@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory that works: a type 3 device, its commands, its memory and its attribute table.
-
-Knows how these are put together; never a fabric's topology beyond the device's own link.
-"""
+"""Memory that works: a type 3 device, its commands, its memory and its attribute table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The host of type 2 devices: its processors' cache, and who of the devices has which line.
 
-Knows memory of its own and of the devices, and keeps all caches coherent by CXL.cache and CXL.mem
-messages; never what is in a line.  CXL 3.1 3.2.4, 3.3.5, 3.5.2.
+CXL 3.1 3.2.4, 3.3.5, 3.5.2.
 """
 
 from __future__ import annotations

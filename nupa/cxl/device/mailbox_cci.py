@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The commands of a memory device behind the mailbox of its registers: what a driver talks to.
-
-Knows which sets of commands there are, and how logs, poison, health and media belong together;
-never configuration space.
-"""
+"""The commands of a memory device behind the mailbox of its registers: what a driver talks to."""
 
 from __future__ import annotations
 

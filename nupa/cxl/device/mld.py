@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A multi-logical device: up to 16 logical devices, and one of the fabric manager's own.
 
-Knows which part of its memory each logical device has, and its quality of service settings; never
-who is bound to what (nupa/cxl/switch/switch.py).  CXL 3.1 2.4, 7.6.7.4.
+CXL 3.1 2.4, 7.6.7.4.
 """
 
 from __future__ import annotations

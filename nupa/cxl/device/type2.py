@@ -2,8 +2,7 @@
 """A type 2 device: an accelerator with a cache (CXL.cache) and memory that it shares with its host
 (CXL.mem, HDM-D), each page of which leans to one of them.
 
-Knows its own lines, its memory and its bias table; what others have it asks its host
-(nupa/cxl/device/host_agent.py).  CXL 3.1 2.2.1, 3.2, 3.5.2.
+CXL 3.1 2.2.1, 3.2, 3.5.2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A device that fails: its error in all its registers, and viral, which contains it until a reset.
-
-Knows the bits of CXL 3.1 12.4 and of 8.2.4.17; never who reads or writes its memory meanwhile.
 """
 
 from __future__ import annotations

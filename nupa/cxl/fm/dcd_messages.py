@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Opcodes and layouts of dynamic capacity management, 56xxh (CXL 3.1 7.6.7.6).
-
-Knows bytes; never who holds an extent.
-"""
+"""Opcodes and layouts of dynamic capacity management, 56xxh (CXL 3.1 7.6.7.6)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Event records for the fabric manager: made of what has happened, and read again.
-
-Knows their bytes (CXL 3.1 7.6.8 and 8.2.9.2.1.6); never who is told.
-"""
+"""Event records for the fabric manager: made of what has happened, and read again."""
 
 from __future__ import annotations
 

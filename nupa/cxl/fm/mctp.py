@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Messages over a byte stream as MCTP packets: cut, numbered, tagged, and put together again.
-
-Knows DSP0236's packets, and that each comes after its length (2 bytes, little endian: a stream has
-no ends of its own); never what is in a message, nor any socket.
-"""
+"""Messages over a byte stream as MCTP packets: cut, numbered, tagged, and put together again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The CCI message header, opcodes of the FM API, and the layouts of what commands carry.
 
-Knows bytes; never what a command does.  Sections are those of the CXL Specification 3.1.
+Sections are those of the CXL Specification 3.1.
 """
 
 from __future__ import annotations

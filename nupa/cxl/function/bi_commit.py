@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Explicit commit of BI decoders and BI route tables: what software enables, it commits.
 
-Knows the registers of both; never which device sends back-invalidations.  CXL 3.1 8.2.4.26 and .27.
+CXL 3.1 8.2.4.26 and .27.
 """
 
 from __future__ import annotations

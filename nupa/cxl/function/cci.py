@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a component command is: return codes, effects, and the rows of a table of commands.
 
-Knows how commands are answered or refused; never how they arrive (nupa/cxl/function/mailbox.py) nor
-what one does.  Sections are those of the CXL Specification 3.1.
+Sections are those of the CXL Specification 3.1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Data object exchange: objects go in and out through two registers (PCIe 6.0 6.30 and 7.9.24).
-
-Knows objects, the discovery protocol and the state of a mailbox; never what another protocol says.
-"""
+"""Data object exchange: objects go in and out through two registers (PCIe 6.0 6.30 and 7.9.24)."""
 
 from __future__ import annotations
 

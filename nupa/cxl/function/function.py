@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A PCI function: configuration space, the memory behind its BARs, and what is below a bridge.
-
-Knows which function a configuration or memory request reaches; never what a register is for.
-"""
+"""A PCI function: configuration space, the memory behind its BARs, and what is below a bridge."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """HDM decoders at work: what a commit checks, what it locks, and what a component then decodes.
 
-Knows the decoders of one component, by its registers; never who is behind a target, nor how a host
-chooses what to program.  CXL 3.1 8.2.4.20.
+CXL 3.1 8.2.4.20.
 """
 
 from __future__ import annotations

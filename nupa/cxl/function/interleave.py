@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The arithmetic of interleaving: from an address of the host to a target and its own memory.
 
-Knows ways, granularities, modulo and XOR; never decoders, ports or who is behind a target.
 CXL 3.1 8.2.4.20.13 (device decode logic), 9.18.1.3 (CFMWS: targets), 9.18.1.4 (CXIMS: XOR maps).
 """
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """MSI-X at work: which message becomes a write of the function into its host's address space.
 
-Knows the capability, the table and the pending bits; never what a message is for, nor what a host
-does with it.  PCIe 6.0 6.1.4, 7.7.2.
+PCIe 6.0 6.1.4, 7.7.2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The primary mailbox: what a ring of its doorbell does, and background operations.
-
-Knows the registers' state machine (CXL 3.1 8.2.8.4) and a table of commands; never what one means.
-"""
+"""The primary mailbox: what a ring of its doorbell does, and background operations."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Root ports, and the upstream and downstream ports of a switch, made of their registers.
-
-Knows which capabilities each kind of port has, and whether something is plugged in; never virtual
-switches nor who binds what (nupa/cxl/switch/switch.py).
-"""
+"""Root ports, and the upstream and downstream ports of a switch, made of their registers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CXL.mem of a host: its reads and writes, 64 bytes each, through its decoders to devices, in C.
 
-Knows which device and which ports an address has, and how they fail; never who programmed the
-decoders, nor what memory is used for.  csrc/cxl/transact.h.
+csrc/cxl/transact.h.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What requests that fail leave in registers and logs: poison, viral devices, links that are down.
-
-Knows which bits tell of what, along the way to a line of memory; never how a request is carried
-out.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """The table of a host's decoders as C has it: ranges, nodes, and the ports that requests pass; and
 the parts of a device's memory.
 
-Knows how a route is laid out; never what it is for.  csrc/cxl/hdm.h.
+csrc/cxl/hdm.h.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a host's decoders make of an address: windows, host bridges, switches and devices in turn.
 
-Knows committed decoders and what is plugged in where; never how a request is carried out
-(nupa/cxl/host/bus.py), nor who programs decoders.  CXL 3.1 9.18.1.3, 8.2.4.20.13.
+CXL 3.1 9.18.1.3, 8.2.4.20.13.
 """
 
 from __future__ import annotations

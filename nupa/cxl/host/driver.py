@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A memory device's mailbox, events and dynamic capacity, as its host's driver uses them.
 
-Knows registers and commands alone; never decoders or regions (nupa/cxl/host/host.py), nor the model
-behind the registers.  CXL 3.1 8.2.8.4, 8.2.9.2, 9.13.3.
+CXL 3.1 8.2.8.4, 8.2.9.2, 9.13.3.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """A bus walk, as firmware and Linux do it: buses are numbered, BARs and windows placed, and what is
 found is asked what it is.
 
-Knows only what configuration and memory accesses tell; never the model behind them.  PCIe 6.0 7.5.
+PCIe 6.0 7.5.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A host that uses CXL memory as Linux does: it walks its buses, makes regions of devices by
-programming decoders from the top down, reads and writes through them, and follows hot plug.
-
-Knows only registers and its map of windows; never the model behind them, nor what is in memory.
-"""
+programming decoders from the top down, reads and writes through them, and follows hot plug."""
 
 from __future__ import annotations
 

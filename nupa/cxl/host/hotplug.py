@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A slot of a downstream port, as a hot plug driver runs it.
 
-Knows the slot's registers, and what an event asks for; never what is plugged in.  PCIe 6.0 6.7.
+PCIe 6.0 6.7.
 """
 
 from __future__ import annotations

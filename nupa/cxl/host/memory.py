@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a host has of CXL memory: devices, their decoders, and regions of them.
-
-Knows what is whose; never how it is found or programmed (nupa/cxl/host/host.py).
-"""
+"""What a host has of CXL memory: devices, their decoders, and regions of them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How a region is programmed: what each set of decoders on the way to its devices is to be.
 
-Knows the arithmetic of levels, turns and targets, and the registers of a decoder; never what
-devices there are.  CXL 3.1 8.2.4.20, 9.18.1.3.
+CXL 3.1 8.2.4.20, 9.18.1.3.
 """
 
 from __future__ import annotations

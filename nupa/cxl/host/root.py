@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a host has of its own: host bridges, and the bus that its requests begin on.
-
-Knows how configuration and memory requests are routed; never how software numbers buses or programs
-decoders (nupa/cxl/host/host.py).
-"""
+"""What a host has of its own: host bridges, and the bus that its requests begin on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A root complex whose configuration and BAR accesses are TLPs, packed and unpacked at each link.
-
-Knows how ports route them (PCIe 6.0 7.3.3, 7.5.1.3), who completes them, and what becomes of those
-that nobody takes; never what a register is for.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows of a host on CXL memory: plain loads and stores where its decoders lead.
-
-Knows which bytes of devices' memory an address range has, and when it has no longer the same;
-never who programs decoders.
-"""
+"""Windows of a host on CXL memory: plain loads and stores where its decoders lead."""
 
 from __future__ import annotations
 

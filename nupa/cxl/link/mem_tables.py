@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""CXL.mem: channels, opcodes and other values of messages, by the CXL specification 3.1.
-
-Knows what each number is called; never how a message lies in a flit or a record.
-"""
+"""CXL.mem: channels, opcodes and other values of messages, by the CXL specification 3.1."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Transaction layer packets of CXL.io as objects, with their full headers (outside Flit mode).
 
-Knows memory and configuration requests and completions: how their bytes lie and what is wrong with
-them; never where they go (nupa/cxl/host/tlp_root.py).  PCIe 6.0 2.2.
+PCIe 6.0 2.2.
 """
 
 from __future__ import annotations

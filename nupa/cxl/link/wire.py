@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The state of a link: one object, whoever looks at it or sets it.
-
-Knows up and down; never what is plugged in at either end.
-"""
+"""The state of a link: one object, whoever looks at it or sets it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Coherent device attribute tables: a device's memory, and what reaching it takes (CDAT 1.04).
-
-Knows the structures of UEFI's CDAT specification, and the protocol that reads them one by one
-(CXL 3.1 8.1.11); never where the numbers are from (nupa/cxl/media/performance.py).
-"""
+"""Coherent device attribute tables: a device's memory, and what reaching it takes (CDAT 1.04)."""
 
 from __future__ import annotations
 

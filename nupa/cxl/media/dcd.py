@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Dynamic capacity: regions, and extents that hosts are offered, accept, share and give back.
 
-Knows who holds which extent; never payloads (nupa/cxl/commands/dcd_commands.py), nor who may ask
-for capacity (the fabric manager).  CXL 3.1 9.13.3 and 8.2.9.9.9.
+CXL 3.1 9.13.3 and 8.2.9.9.9.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tags of dynamic capacity: who has what is under one, and those that the fabric manager keeps.
-
-Knows CXL 3.1 7.6.7.6.7 to 7.6.7.6.9; never how capacity is offered or given back.
-"""
+"""Tags of dynamic capacity: who has what is under one, and those that the fabric manager keeps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Event logs of a device: records, their handles, overflow, and who is told (CXL 3.1 8.2.9.2).
-
-Knows the four logs by severity and that of dynamic capacity; never what made an event.
-"""
+"""Event logs of a device: records, their handles, overflow, and who is told (CXL 3.1 8.2.9.2)."""
 
 from __future__ import annotations
 

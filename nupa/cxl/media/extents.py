@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Regions of dynamic capacity and extents of them, as ranges (CXL 3.1 9.13.3).
-
-Knows their arithmetic; never who holds one (nupa/cxl/media/dcd.py).
-"""
+"""Regions of dynamic capacity and extents of them, as ranges (CXL 3.1 9.13.3)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One host's view of a device's dynamic capacity: what it is offered, what it has, who is told.
 
-Knows extents and the host's event log; never other hosts (nupa/cxl/media/dcd.py).  CXL 3.1 9.13.3.
+CXL 3.1 9.13.3.
 """
 
 from __future__ import annotations

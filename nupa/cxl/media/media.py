@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The bytes of a device's memory, by device physical address.
-
-Knows reads and writes inside; never who reads, nor what is poisoned.
-"""
+"""The bytes of a device's memory, by device physical address."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Memory that devices are made of, and which parts of it each device has now.
 
-Knows bytes, poisoned lines, and device physical addresses; never who reads them, nor why a device
-has the parts that it has.  csrc/cxl/poison.h.
+csrc/cxl/poison.h.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What links and memory take, in picoseconds and MB/s, and the tables that say so to software.
 
-Knows the arithmetic of links (nupa.topology.topology.Link); never registers.  The time inside a
-switch and of the media is a parameter.
+The time inside a switch and of the media is a parameter.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which lines of a device's memory are poisoned, and why (CXL 3.1 8.2.9.9.4).
-
-Knows lines of 64 bytes by device physical address, and two limits; never memory, nor who reads it.
-"""
+"""Which lines of a device's memory are poisoned, and why (CXL 3.1 8.2.9.9.4)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Devices' memory in the pool of a fabric: reserved at once, and backed where it is used.
-
-Knows offsets of the pool; never who uses which of them.
-"""
+"""Devices' memory in the pool of a fabric: reserved at once, and backed where it is used."""
 
 from __future__ import annotations
 

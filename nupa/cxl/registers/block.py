@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A block of registers: rows that say what each bit is, and bytes that obey them.
 
-Knows bits, who may change them and what a reset does; never what they mean: whatever has an effect
-is a handler that somebody else adds.  Numbers are little endian (PCIe 6.0 7.2, CXL 3.1 8.2).
+Numbers are little endian (PCIe 6.0 7.2, CXL 3.1 8.2).
 """
 
 from __future__ import annotations

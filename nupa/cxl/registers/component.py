@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A block of component registers: 64 KiB, in whose second 4 KiB capabilities are listed.
 
-Knows where capabilities lie and how software finds them; never what they do.  CXL 3.1 8.2.3, 8.2.4.
+CXL 3.1 8.2.3, 8.2.4.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Component registers: RAS, link, HDM decoders, security, snoop filter, isolation, BI, as rows.
 
-Knows bits and their reset values; never what a commit checks (nupa/cxl/function/hdm.py), nor who
-forwards what.  Sections are those of the CXL Specification 3.1.
+Sections are those of the CXL Specification 3.1.
 """
 
 from __future__ import annotations

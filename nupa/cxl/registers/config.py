@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Configuration space of one function: a header, and capabilities chained as they are added.
-
-Knows where capabilities lie and how they are found from one another; never what they say.
-"""
+"""Configuration space of one function: a header, and capabilities chained as they are added."""
 
 from __future__ import annotations
 

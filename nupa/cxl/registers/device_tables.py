@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CXL device registers: capabilities array, device status, mailbox, memory device status, as rows.
 
-Knows bits, and where these blocks lie; never commands (nupa/cxl/function/mailbox.py).  Sections are
-those of the CXL Specification 3.1.
+Sections are those of the CXL Specification 3.1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CXL's designated vendor-specific extended capabilities (DVSEC), as rows.
 
-Knows bits, their reset values and which of them CONFIG_LOCK makes read only; never what they do.
 Sections are those of the CXL Specification 3.1; DVSEC itself is PCIe 6.0 7.9.6.
 """
 

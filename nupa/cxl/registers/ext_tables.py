@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Extended capabilities: serial number, advanced error reporting, access control, DOE, as rows.
 
-Knows bits and their reset values; never functions, and never what is said through a DOE mailbox.
 Sections are those of the PCI Express Base Specification 6.0.
 """
 

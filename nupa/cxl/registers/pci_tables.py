@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Headers of PCI functions and their base address registers, as rows.
 
-Knows bits and their reset values; never functions.  Sections are those of the PCI Express Base
-Specification 6.0.  Capabilities are in pcie_tables.py and ext_tables.py.
+Sections are those of the PCI Express Base Specification 6.0.  Capabilities are in pcie_tables.py
+and ext_tables.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The PCI Express capability (device, link, slot, root) and MSI-X, as rows.
 
-Knows bits and their reset values; never functions.  Sections are those of the PCI Express Base
-Specification 6.0.
+Sections are those of the PCI Express Base Specification 6.0.
 """
 
 from __future__ import annotations

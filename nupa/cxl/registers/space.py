@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A space of blocks: what a BAR or a configuration space is made of.
 
-Knows where each block of registers lies; never what is in it.  What lies between blocks is
-reserved: it reads as 0 and takes no write.
+What lies between blocks is reserved: it reads as 0 and takes no write.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All register tables of the model, by name: what `nupa fabric registers` prints.
-
-Knows which tables there are, and an example of each where it depends on what a device has; never
-what registers do.
-"""
+"""All register tables of the model, by name: what `nupa fabric registers` prints."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ports of a fabric as links of its CXL switch, and a thread that follows their states.
-
-Knows the fabric's segment; never what a link that goes down means for hosts.
-"""
+"""The ports of a fabric as links of its CXL switch, and a thread that follows their states."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The site that `Fabric.switch` is: devices for the hosts of a fabric, their memory in its pool.
-
-Knows which devices make sense; never what a manager binds.
-"""
+"""The site that `Fabric.switch` is: devices for the hosts of a fabric, their memory in its pool."""
 
 from __future__ import annotations
 

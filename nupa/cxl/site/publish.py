@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What hosts reach of CXL memory, as regions of the fabric's pool: other processes map these.
-
-Knows which bytes each host's decoders and extents lead to; never who maps them.
-"""
+"""What hosts reach of CXL memory, as regions of the fabric's pool: other processes map these."""
 
 from __future__ import annotations
 

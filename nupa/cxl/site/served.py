@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which commands are served, and by what: the tables of the switch, of a multi-logical device and
-of mailboxes, as docs/cxl.md lists them.  `python -m nupa.cxl.site.served` prints the list.
-
-Knows who has a table of commands; never what one does.
-"""
+of mailboxes, as docs/cxl.md lists them.  `python -m nupa.cxl.site.served` prints the list."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The switch of a fabric: a virtual switch for each host, and devices at its ports.
-
-Knows how many of each there are, where they are, and their memory; never what is bound: that is the
-manager's, nor what a host makes of it.
-"""
+"""The switch of a fabric: a virtual switch for each host, and devices at its ports."""
 
 from __future__ import annotations
 

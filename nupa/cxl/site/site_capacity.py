@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Dynamic capacity of a device at a site, whose hosts may have no driver.
-
-Knows how such a host would answer; never which hosts there are.
-"""
+"""Dynamic capacity of a device at a site, whose hosts may have no driver."""
 
 from __future__ import annotations
 

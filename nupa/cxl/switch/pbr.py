@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Stacked switches with port-based routing: edge ports have PIDs, and tables say where a DPID goes.
 
-Knows PIDs, links and tables; never what a port is for, nor virtual switches.  CXL 3.1 2.7, 7.7.
+CXL 3.1 2.7, 7.7.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A physical port of a switch, and how a vPPB is bound to it or to a logical device behind it.
 
-Knows what is plugged in, whether its link is up, and when a binding ends; never which virtual
-switch has the vPPB (nupa/cxl/switch/switch.py).  CXL 3.1 7.2, 7.6.7.1.
+CXL 3.1 7.2, 7.6.7.1.
 """
 
 from __future__ import annotations

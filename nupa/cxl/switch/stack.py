@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Several switches that are one for their hosts: requests pass from edge port to edge port by PIDs.
 
-Knows which edge port of which switch each physical port is, and the ports between; never what is
-bound, nor what a request asks for.  CXL 3.1 2.7, 7.7.
+CXL 3.1 2.7, 7.7.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A CXL switch: physical ports, virtual switches, and who may bind which vPPB to what.
 
-Knows the rules of binding; never how a manager asks for it (nupa/cxl/fm), nor what a host sees of
-it (nupa/cxl/switch/vppb.py).  CXL 3.1 7.1, 7.2.
+CXL 3.1 7.1, 7.2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A virtual PCI-to-PCI bridge: the downstream port of a virtual switch, as its host sees it.
 
-Knows what its slot and link tell the host of what is bound to it; never which ports there are nor
-who may bind (nupa/cxl/switch/switch.py).  CXL 3.1 7.2, PCIe 6.0 6.7.
+CXL 3.1 7.2, PCIe 6.0 6.7.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Dynamic capacity from its manager's side: what there is, who has it, offers and releases.
-
-Knows the messages of 56xxh; never how they get to the device: a tunnel does that.
-"""
+"""Dynamic capacity from its manager's side: what there is, who has it, offers and releases."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What has happened, from the manager's side: events of the switch and of its devices.
-
-Knows the event commands (CXL 3.1 8.2.9.2); never what a record says (event_records.py).
-"""
+"""What has happened, from the manager's side: events of the switch and of its devices."""
 
 from __future__ import annotations
 

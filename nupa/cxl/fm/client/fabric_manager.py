@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`FabricManager`: commands as methods, answers as values, refusals as exceptions.
-
-Knows the FM API from its user's side; never the switch: all goes through messages.
-"""
+"""`FabricManager`: commands as methods, answers as values, refusals as exceptions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Multi-logical devices from their manager's side: memory, service, registers, dynamic capacity.
-
-Knows the messages of 53xxh and 54xxh; never how they get to the switch.
-"""
+"""Multi-logical devices from their manager's side: memory, service, registers, dynamic capacity."""
 
 from __future__ import annotations
 

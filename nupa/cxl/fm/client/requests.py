@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A manager's end: requests and their answers, and notifications, over a socket or in one process.
-
-Knows how a command is asked and refused; never what one means.
 """
 
 from __future__ import annotations

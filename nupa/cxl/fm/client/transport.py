@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ways to a switch: a socket, or its manager in this process.
-
-Knows messages there and back, and notifications that come between; never commands.
-"""
+"""Ways to a switch: a socket, or its manager in this process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What executes commands: a table of them, and one background operation at a time.
 
-Knows how a command is found, refused or put into the background; never what one does.
 CXL 3.1 8.2.9.1.
 """
 

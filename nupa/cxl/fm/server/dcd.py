@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands that manage a device's dynamic capacity: who is offered what, and who gives it back.
-
-Knows CXL 3.1 7.6.7.6 (56xxh); never who holds what (nupa/cxl/media/dcd.py).
-"""
+"""Commands that manage a device's dynamic capacity: who is offered what, and who gives it back."""
 
 from __future__ import annotations
 

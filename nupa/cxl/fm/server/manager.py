@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A switch that executes the fabric manager's messages: bytes in, bytes out.
 
-Knows which component a message is for, and who is told of events; never sockets.  CXL 3.1 7.6.
+CXL 3.1 7.6.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands of a multi-logical device itself: its logical devices, their memory, their service.
-
-Knows CXL 3.1 7.6.7.4 (54xxh), and which LD a message is for; never who is bound to an LD: that is
-asked of the switch.
-"""
+"""Commands of a multi-logical device itself: its logical devices, their memory, their service."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands of ports with devices behind: messages to them, and accesses to logical devices.
-
-Knows CXL 3.1 7.6.7.3 (53xxh); never what a device does with a message.
-"""
+"""Commands of ports with devices behind: messages to them, and accesses to logical devices."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands of a switch's physical ports: who is there, their states, resets, their bridges.
-
-Knows CXL 3.1 7.6.7.1 (51xxh); never virtual switches.
-"""
+"""Commands of a switch's physical ports: who is there, their states, resets, their bridges."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A fabric manager's endpoint on a unix socket, for several managers of one owner.
-
-Knows sockets, and who is on their other end; never what a message means.
-"""
+"""A fabric manager's endpoint on a unix socket, for several managers of one owner."""
 
 from __future__ import annotations
 

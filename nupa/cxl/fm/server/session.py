@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What one manager has of its own: logs of events, and whether it is notified of new ones.
 
-Knows the event commands of a component's MCTP interface (CXL 3.1 8.2.9.2); never sockets, nor what
-an event says.  Each manager has logs of its own, so that none takes another's events away.
+Each manager has logs of its own, so that none takes another's events away.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands of virtual switches: what is bound to them, binding and unbinding, errors for a host.
-
-Knows CXL 3.1 7.6.7.2 (52xxh); never physical ports, nor what a host sees.
-"""
+"""Commands of virtual switches: what is bound to them, binding and unbinding, errors for a host."""
 
 from __future__ import annotations
 

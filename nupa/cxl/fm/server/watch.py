@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What happens at a switch, made into events for its fabric manager.
-
-Knows what is worth a record, and into which log it goes (CXL 3.1 7.6.8); never who reads it.
-"""
+"""What happens at a switch, made into events for its fabric manager."""
 
 from __future__ import annotations
 
