@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A fabric as an object: made, opened, shown, its ports set, its pool given out."""
+"""A fabric: create, open, show and remove it, set its ports, allocate from its pool."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 
 def default_topology() -> Topology:
-    """Of a fabric that is made because none is up: the preset `pair`, made without its file, since
-    tomllib takes 10 ms to import."""
+    """Returns the topology of a fabric that is made because none is up: the preset `pair`.
+
+    It does not read the preset's file, since tomllib takes 10 ms to import.
+    """
     from nupa.topology.topology import star
 
     return star(2)
@@ -66,7 +68,7 @@ class Fabric(OpenFabric):
 
     @classmethod
     def create(cls, name: str, topology: Topology, *, auto: bool = False) -> Fabric:
-        """Makes the named fabric and uses it.  auto: it goes with its last user.
+        """Makes the named fabric and uses it.  auto: the fabric goes with its last user.
 
         LocalError: it exists (EEXIST), or name or topology pass a limit; FabricError: no room.
         """
@@ -76,16 +78,16 @@ class Fabric(OpenFabric):
     @classmethod
     def _create_locked(cls, name: str, topology: Topology, auto: bool) -> Fabric:
         path = registry.path_of(name)
-        # What a dead `nupa run` left is no reason to refuse.
+        # A segment left by a dead `nupa run` is no reason to refuse.
         registry.collect(name)
         if os.path.lexists(path):
-            os.close(open_own(path, os.O_RDONLY))  # what is not ours is not up
+            os.close(open_own(path, os.O_RDONLY))  # a file of another user is refused here
             raise LocalError(
                 f"the fabric {name!r} is up already: `nupa show {name}` shows it, "
                 f"`nupa down {name}` takes it down",
                 errno.EEXIST,
             )
-        # Those of a fabric of this name whose segment was removed by other means.
+        # Files of a fabric of this name whose segment was removed by other means.
         registry.remove_shown(path)
         segment = Segment.create(path, name, topology, auto)
         registry.use(segment)
@@ -93,12 +95,11 @@ class Fabric(OpenFabric):
 
     @classmethod
     def open(cls, name: str | None = None) -> Fabric:
-        """Opens the named fabric and uses it: it is not taken down before it is closed here.
+        """Opens the named fabric and uses it, which keeps it up until it is closed here.
 
-        None: the one called "default", else the only one that is up.  With a slash it is a path, as
-        of the memory that a guest shares with its machine.
-        LocalError: there is none of that name (ENOENT), or no permission; FabricError: it is
-        damaged, or of another layout version.
+        None: the fabric "default", else the only one that is up.  A name with a slash is a path, as
+        of memory that a guest shares with its machine.  LocalError: no such fabric (ENOENT), or no
+        permission; FabricError: it is damaged, or of another layout version.
         """
         with registry.control_lock():
             return cls._open_locked(name or registry.meant_name())
@@ -120,10 +121,10 @@ class Fabric(OpenFabric):
     def lease(
         cls, name: str | None, host: str | int | None, default: Callable[[], Topology]
     ) -> tuple[Fabric, HostInfo]:
-        """For `nupa run`: the fabric, and a host of it that is leased until the fabric is closed.
+        """Returns the fabric, and a host that is leased until the fabric is closed, for `nupa run`.
 
-        name None: the one called "default", else the only one that is up; with none up *default()*
-        is made, and goes with its last user.  host: a name or index; None: the one with the fewest
+        name None: the fabric "default", else the only one that is up; if none is up, *default()* is
+        made and goes with its last user.  host: a name or index; None: the host with the fewest
         programs, the first of equals.
         """
         with registry.control_lock():
@@ -143,7 +144,7 @@ class Fabric(OpenFabric):
     def open_or_create(
         cls, name: str | None, default: Callable[[], Topology]
     ) -> tuple[Fabric, bool]:
-        """The fabric, chosen as by lease(), and whether it was made, in which case it stays."""
+        """Returns the fabric, chosen as by lease(), and whether it was made; a made one stays."""
         with registry.control_lock():
             return cls._open_or_create_locked(name, default, auto=False)
 
@@ -158,10 +159,10 @@ class Fabric(OpenFabric):
 
     @staticmethod
     def remove(name: str, *, force: bool = False) -> None:
-        """Takes a named fabric down, also a damaged one.
+        """Takes a named fabric down, even a damaged one.
 
-        LocalError: there is none, or somebody uses it (EBUSY) and not *force*.  With *force* its
-        users keep what they have mapped, but nobody new finds it.
+        LocalError: there is none, or it is in use (EBUSY).  With *force* its users keep their
+        mappings, but no new user finds it.
         """
         with registry.control_lock():
             path = registry.path_of(name)
@@ -177,7 +178,8 @@ class Fabric(OpenFabric):
             registry.remove_shown(path)
 
     def close(self) -> None:
-        """Stops using it.  A fabric of this process alone goes with its last open device."""
+        """Stops using the fabric.  A fabric of this process alone goes with its last open
+        device."""
         if self._segment.closed:
             return
         if self._switch is not None:
@@ -190,13 +192,13 @@ class Fabric(OpenFabric):
                 registry.collect(name)
 
     def host(self, which: str | int) -> FabricHost:
-        """The host of that name, else of that index.  LocalError if there is none (ENOENT)."""
+        """Returns the host of that name, else of that index.  LocalError: no such host (ENOENT)."""
         from nupa.fabric.host import FabricHost
 
         return FabricHost.of(self, super().host(which))
 
     def _quietest_host(self) -> HostInfo:
-        """Programs that are attached and programs about to be, whichever are more, decide."""
+        """Returns the host with the fewest programs, attached or leased for, whichever are more."""
         self._segment.reap()
         attached = [0] * len(self.hosts)
         for slot in self._segment.slots():
@@ -207,12 +209,13 @@ class Fabric(OpenFabric):
         )
 
     def set_port(self, which: str | int, up: bool, *, wait: bool = True) -> None:
-        """Takes a link down or up, both ends of it: a host's by its name or number, or named as for
-        port().  Windows of hosts that reach their memory by it are lost at once, in all processes,
-        and stay so: they are mapped again once it is up.  Without *wait* that comes later.
+        """Sets a link, both ends of it, down or up; *which* as for port(), or a host's number.
 
-        LocalError: no such link; RemoteError: a process is stopped, and its windows are lost when
-        it goes on (ETIMEDOUT, after 5 s).
+        Windows whose memory is reached by the link are lost at once, in all processes, for good:
+        map them again once it is up.  Without *wait* that may happen after the return.
+
+        LocalError: no such link; RemoteError: a stopped process keeps its windows until it runs
+        (ETIMEDOUT, after 5 s).
         """
         from nupa.core.place import find_port
 
@@ -224,32 +227,37 @@ class Fabric(OpenFabric):
             self.await_links()
 
     def await_links(self) -> None:
-        """Until all have acted on the ports that were set: see set_port."""
+        """Waits until all processes have acted on the ports that were set: see set_port."""
         if self._switch is not None:
             self._switch.follow()  # here, as the caller may have its lock
         self._segment.await_links()
 
     def control_lock(self) -> AbstractContextManager[None]:
-        """Held while the fabric is changed: watches, faults, ports."""
+        """Returns the lock to hold while the fabric changes: watches, faults, ports."""
         return registry.control_lock() if self._named else nullcontext()
 
     def port(self, which: str | int) -> FabricPort:
-        """For Faulty: a port by its name, its host's or its link's ("host0/1", "host0",
-        "host0-switch0").  LocalError: there is none (ENOENT), or there are several (EINVAL)."""
+        """Returns a port for Faulty, by its name, its host's or its link's.
+
+        Names: "host0/1", "host0", "host0-switch0".  LocalError: no such port (ENOENT), or several
+        (EINVAL).
+        """
         from nupa.core.place import find_port
         from nupa.fabric.faulty import FabricPort
 
         return FabricPort(self, find_port(self.ports, self.hosts, which).name)
 
     def faults(self) -> list[FaultEntry]:
-        """Those that have been added and not cleared, oldest first."""
+        """Lists the faults that were added and not cleared, oldest first."""
         from nupa.fabric import fault
 
         return fault.entries(self._segment)
 
     def add_fault(self, port: str | int, fault: Fault, rng: Random | None = None) -> FaultEntry:
-        """Adds a fault to a port, named as for port(): to all packets whose way passes it, in
-        either direction.  A seed that it lacks is drawn from *rng*, else from the system.
+        """Adds a fault to a port, named as for port().
+
+        It applies to all packets that pass the port, in either direction.  A missing seed is drawn
+        from *rng*, else from the system.
 
         LocalError: no such port; FabricError: the table is full (ENOSPC).
         """
@@ -263,46 +271,48 @@ class Fabric(OpenFabric):
             seeded = fault.seeded(rng or SystemRandom())
             number = table.add(self._segment, at, seeded)
             (entry,) = [found for found in table.entries(self._segment) if found.id == number]
-        # With all of its time, a moment of which has passed.
+        # With all of its time, of which a moment has passed already.
         return entry._replace(fault=seeded)
 
     def clear_fault(self, number: int) -> bool:
-        """Takes one away by its id; whether it was there."""
+        """Clears the fault with this id; returns whether it was there."""
         from nupa.fabric import fault
 
         with self.control_lock():
             return fault.clear(self._segment, number)
 
     def clear_faults(self) -> None:
-        """Takes all away."""
+        """Clears all faults."""
         from nupa.fabric import fault
 
         with self.control_lock():
             fault.clear(self._segment, 0)
 
     def alloc(self, size_bytes: int) -> PoolMemory:
-        """Zeroed memory of the pool, that all hosts can load from and store to.
+        """Allocates zeroed memory of the pool, which all hosts can load from and store to.
 
         LocalError: a size below 1; FabricError: the pool (ENOMEM) or the file system (ENOSPC) has
         no room.  See PoolMemory.
         """
-        # ctypes takes a while to import: only who allocates pays for it.
+        # Imported here, since ctypes takes a while to import.
         from nupa.memory.pool import allocate
 
         return allocate(self.handle, size_bytes)
 
     @property
     def pool(self) -> Pool:
-        """Regions of the pool that hosts share, and their quotas."""
+        """The pool: regions that hosts share, and their quotas."""
         from nupa.memory.pool import Pool
 
         return Pool(self)
 
     @property
     def switch(self) -> Any:
-        """The CXL switch and devices of its hosts, a nupa.cxl.site.site.Site, which is made in this
-        process when it is first asked for, and goes with this object: `switch.host(0)` enumerates,
-        `FabricManager.of(switch.manager)` binds."""
+        """The CXL switch of its hosts and the devices on it, a nupa.cxl.site.site.Site.
+
+        It is made in this process at first use and goes with this object.  `switch.host(0)`
+        enumerates, `FabricManager.of(switch.manager)` binds.
+        """
         if self._switch is None:
             from importlib import import_module
 
@@ -311,16 +321,18 @@ class Fabric(OpenFabric):
         return self._switch
 
     def cache_requests(self) -> dict[int, dict[str, int]]:
-        """By the number of each host: what the fast channel made its cache ask for and answer, by
-        opcode of CXL.cache, also for programs that have ended: `nupa.core.lines`."""
+        """Returns CXL.cache requests and snoops of the fast channel by opcode, by host number.
+
+        They include those of programs that have ended: `nupa.core.lines`.
+        """
         return dict(enumerate(requests(len(self.hosts), written(self._segment))))
 
     def leases(self) -> int:
-        """How many hosts are leased, by `nupa run` and others that keep a program on one."""
+        """Returns how many hosts are leased, by `nupa run` and others that run a program on one."""
         return sum(registry.leases(self._segment, host.index) for host in self.hosts)
 
     def show(self) -> dict[str, Any]:
-        """All there is to see, as plain values: what `nupa show --json` prints."""
+        """Returns the whole state as plain values: the output of `nupa show --json`."""
         from nupa.fabric.shown import show
 
         return show(self, self._segment)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FabricHost(HostInfo):
-    """A HostInfo that knows its fabric, so that it can map regions."""
+    """A HostInfo with its fabric, so that it can map regions."""
 
     fabric: Fabric
 
@@ -25,7 +25,7 @@ class FabricHost(HostInfo):
         return found
 
     def map(self, region: Region, **options: Any) -> Window:
-        """A window of this process on a region, as this host sees it; *options* are Window's.
+        """Maps a region as this host sees it; *options* are Window's.
 
         LocalError: the host does not share it (EACCES), or it is gone (ESTALE).
         """

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa run` 10 ms.
 # ruff: noqa: PTH102, PTH106, PTH108, PTH118, PTH208
-"""Where fabrics are kept, who uses them, and when they go.
+"""The registry of fabrics: where their segments are, who uses them, when they go.
 
-A fabric NAME of a user is the file nupa-UID-NAME in the user's own folder, /dev/shm/nupa-UID
+The fabric NAME of a user is the file nupa-UID-NAME in the user's own folder, /dev/shm/nupa-UID
 (NUPA_DIR names another one).  That folder is made with mode 0700 and goes with its last file.
-docs/files.md lists all files and what is checked of each.
-Beside it lies .nupa-UID-NAME.files, what its programs read of their device (csrc/shim), if any did.
-Three kinds of locks, all of which the kernel drops when their holder dies:
+docs/files.md lists all files and how each is checked.
+The folder .nupa-UID-NAME.files beside it holds files that programs read of their device
+(csrc/shim), if any did.
+The kernel drops all three kinds of locks when their holder dies:
 
-* The *control lock*, flock on nupa-UID.lock: held for moments, by whoever makes or removes a
-  fabric, sets a port or chooses a host.  The file is there only while somebody holds or awaits it.
-* A *use*, a shared flock on the segment: held by each `nupa run`, attached process and open
-  Fabric.  An exclusive one that succeeds proves that nobody uses the fabric.
+* The *control lock*, flock on nupa-UID.lock, is held for moments to make or remove a fabric, set a
+  port or choose a host.  The file exists only while a process holds or awaits it.
+* A *use*, a shared flock on the segment, is held by each `nupa run`, attached process and open
+  Fabric.  An exclusive flock that succeeds proves that nobody uses the fabric.
 * A *lease* of a host, a byte-range lock (fcntl(2), open file description locks) on the segment, one
-  byte for each `nupa run`, so that two that start together see each other before their programs
+  byte for each `nupa run`, lets two that start together see each other before their programs
   attach.
 """
 
@@ -37,7 +38,7 @@ from nupa.core.segment import Segment
 DEFAULT_NAME = "default"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,31}")
 
-# Far behind the segment's end (a file may be locked there), one range of bytes a host.
+# One range of bytes a host, far behind the segment's end, where a file may be locked, too.
 _LEASES_OFF = 1 << 60
 _LEASES_PER_HOST = 1 << 16
 
@@ -46,10 +47,10 @@ _SHM = "/dev/shm"
 
 
 def folder() -> str:
-    """The folder of all segments; one that NUPA_DIR does not name is made when it is needed.
+    """Returns the folder of all segments, which is made when needed unless NUPA_DIR names it.
 
-    Its name has the user's number as the parent user namespace knows it: the root of a user
-    namespace is not in the way of the real one.
+    Its name has the user's number as the parent user namespace knows it, so the root of a user
+    namespace does not collide with the real root.
     """
     named = os.environ.get("NUPA_DIR")
     if named:
@@ -59,15 +60,15 @@ def folder() -> str:
 
 
 def file_system() -> str:
-    """A folder that is there, of the file system on which fabrics are made."""
+    """Returns an existing folder of the file system on which fabrics are made."""
     return os.environ.get("NUPA_DIR") or _SHM
 
 
 @contextmanager
 def open_folder(*, make: bool = False) -> Iterator[int]:
-    """A descriptor of the folder; *make*: it is made, unless NUPA_DIR names it.
+    """Opens the folder and yields its descriptor; *make*: makes it, unless NUPA_DIR names it.
 
-    FileNotFoundError: it is not there and need not be.  LocalError: it is another user's, or others
+    FileNotFoundError: it does not exist and need not.  LocalError: it is another user's, or others
     may replace files in it.
     """
     named = os.environ.get("NUPA_DIR")
@@ -101,7 +102,7 @@ def _make_folder(path: str) -> None:
 
 
 def _check_named_folder(fd: int, path: str) -> None:
-    """Several users may share it; each file in it is checked."""
+    """Checks a folder that several users may share; each file in it is checked on its own."""
     found = os.fstat(fd)
     mode = stat.S_IMODE(found.st_mode)
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
@@ -113,10 +114,10 @@ def _check_named_folder(fd: int, path: str) -> None:
 
 
 def path_of(name: str) -> str:
-    """The segment of that name.  LocalError if it is no name."""
+    """Returns the path of a fabric's segment.  LocalError: not a valid name."""
     if not _NAME.fullmatch(name):
         raise LocalError(
-            f"{name!r} is no name for a fabric: use 1 to 32 letters, digits, '_', '-' and '.', "
+            f"{name!r} is not a name for a fabric: use 1 to 32 letters, digits, '_', '-' and '.', "
             f"first a letter, a digit or '_'",
             errno.EINVAL,
         )
@@ -124,18 +125,20 @@ def path_of(name: str) -> str:
 
 
 def find(name: str) -> str:
-    """As path_of(), but what has a slash is a path: of memory that machines share."""
+    """Returns path_of() of a name, and a name with a slash as it is: memory that machines share."""
     return name if "/" in name else path_of(name)
 
 
 def reference(name: str, path: str) -> str:
-    """What find() takes to find the fabric *name* at *path*: one or the other."""
+    """Returns the argument with which find() finds the fabric *name* at *path*."""
     return name if os.path.abspath(path_of(name)) == path else path  # noqa: PTH100
 
 
 def _user() -> str:
-    """Whose fabrics are meant.  A program in the user namespace of `nupa shell` is root there, and
-    NUPA_UID says who started it."""
+    """Returns the number of the user whose fabrics are meant.
+
+    NUPA_UID names the user in the user namespace of `nupa shell`, where programs run as root.
+    """
     user = os.environ.get("NUPA_UID") or str(os.geteuid())
     if not user.isdecimal():
         raise LocalError(f"NUPA_UID is {user!r}: it is a user's number", errno.EINVAL)
@@ -143,12 +146,12 @@ def _user() -> str:
 
 
 def names() -> list[str]:
-    """The names of this user's fabrics, sorted; damaged ones too."""
+    """Lists the names of this user's fabrics, sorted; damaged ones too."""
     return names_of("", "")
 
 
 def names_of(before: str, after: str) -> list[str]:
-    """The names of fabrics for which there is a segment's name between *before* and *after*."""
+    """Lists fabrics that have a file named like the segment, between *before* and *after*."""
     prefix = f"{before}nupa-{_user()}-"
     found = []
     for entry in _entries():
@@ -173,10 +176,10 @@ def control_lock() -> AbstractContextManager[None]:
 
 @contextmanager
 def locked(name: str, wait_s: float | None = None) -> Iterator[None]:
-    """Holds the lock that is the file *name* of the folder, and there only meanwhile.
+    """Holds the lock file *name* of the folder; the file exists only meanwhile.
 
-    While it is held the folder stays.  LocalError: the file or the folder is not ours (EPERM), or
-    others hold the lock for too long (EBUSY).
+    The folder stays while the lock is held.  LocalError: the file or the folder is not ours
+    (EPERM), or others hold the lock for too long (EBUSY).
     """
     path = os.path.join(folder(), name)
     fd = _take_lock(name, path, wait_s)
@@ -196,7 +199,7 @@ def _take_lock(name: str, path: str, wait_s: float | None) -> int:
             with open_folder(make=True) as folder_fd:
                 fd = open_own(name, os.O_RDWR | os.O_CREAT, folder_fd=folder_fd, shown=path)
         except FileNotFoundError:
-            continue  # the holder before us removed the folder
+            continue  # the previous holder removed the folder
         try:
             locks.hold(fd, fcntl.LOCK_EX, path, wait_s)
             if _is_file_at(fd, path):
@@ -204,14 +207,14 @@ def _take_lock(name: str, path: str, wait_s: float | None) -> int:
         except BaseException:
             os.close(fd)
             raise
-        # The holder before us removed it: what we locked is no longer the lock.
+        # The previous holder removed the file: our lock is on a file without a name.
         os.close(fd)
 
 
 def _tidy() -> None:
-    """Removes the user's own folder once nothing is in it."""
+    """Removes the user's own folder once it is empty."""
     if not os.environ.get("NUPA_DIR"):
-        with suppress(OSError):  # ENOTEMPTY, as a rule
+        with suppress(OSError):  # usually ENOTEMPTY
             os.rmdir(folder())
 
 
@@ -225,13 +228,13 @@ def _is_file_at(fd: int, path: str) -> bool:
 
 
 def is_ours(path: str) -> bool:
-    """Whether what is at *path* belongs to this user: what another put there is never meant."""
+    """Whether the file at *path* belongs to this user; others' files are never meant."""
     owner = owner_of(path)
     return owner is not None and is_own(owner)
 
 
 def remove(path: str) -> None:
-    """Removes the file, if it is still there.  LocalError: it stays."""
+    """Removes the file, if it exists.  LocalError: it cannot be removed."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -241,8 +244,8 @@ def remove(path: str) -> None:
 
 
 def remove_shown(path: str) -> None:
-    """Removes the files that programs of the segment at *path* were shown (csrc/shim/tree.c), and
-    the socket of a fabric manager that died (nupa/cxl/fm/server/server.py)."""
+    """Removes what belongs to the segment at *path*: files shown to programs (csrc/shim/tree.c),
+    and the socket of a dead fabric manager (nupa/cxl/fm/server/server.py)."""
     head, name = os.path.split(path)
     remove(os.path.join(head, f".{name}.fm"))
     shown = os.path.join(head, f".{name}.files")
@@ -253,12 +256,12 @@ def remove_shown(path: str) -> None:
 
 
 def use(segment: Segment) -> None:
-    """Counts this open segment as a user.  Under the control lock nobody removes it meanwhile."""
+    """Counts this open segment as a user.  The caller holds the control lock."""
     locks.hold(segment.fd, fcntl.LOCK_SH, segment.path)
 
 
 def in_use(path: str) -> bool:
-    """Whether anybody uses the segment.  What is no file of ours to open is not in use."""
+    """Whether anybody uses the segment.  A file that is not ours to open is not in use."""
     try:
         fd = open_own(path, os.O_RDONLY)
     except (FileNotFoundError, LocalError):
@@ -273,9 +276,10 @@ def in_use(path: str) -> bool:
 
 
 def collect(name: str) -> bool:
-    """Under the control lock: removes an automatic fabric that nobody uses.  True if it did.
+    """Removes an automatic fabric that nobody uses; returns whether it did.
 
-    Also a file that its maker died over: makers hold the control lock until it is whole.
+    The caller holds the control lock.  A file whose maker died is removed, too, since makers hold
+    the control lock until it is complete.
     """
     path = path_of(name)
     try:
@@ -308,7 +312,7 @@ def _is_empty(path: str) -> bool:
 
 
 def collect_all() -> None:
-    """Removes what no fabric should leave behind: automatic fabrics without a user."""
+    """Removes automatic fabrics that have no user."""
     found = names()
     if found:
         with control_lock():
@@ -321,7 +325,7 @@ _FLOCK = "hhqqi0q"
 
 
 def take_lease(segment: Segment, host: int) -> None:
-    """Leases *host* until the segment is closed.  Under the control lock."""
+    """Leases *host* until the segment is closed.  The caller holds the control lock."""
     for number in range(_LEASES_PER_HOST):
         byte = _LEASES_OFF + host * _LEASES_PER_HOST + number
         lock = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
@@ -336,7 +340,7 @@ def take_lease(segment: Segment, host: int) -> None:
 
 
 def leases(segment: Segment, host: int) -> int:
-    """How many `nupa run` other than this one have leased *host*."""
+    """Returns how many other `nupa run` have leased *host*."""
     first = _LEASES_OFF + host * _LEASES_PER_HOST
     ranges = [(first, first + _LEASES_PER_HOST)]
     count = 0
@@ -350,18 +354,18 @@ def leases(segment: Segment, host: int) -> int:
         if kind == fcntl.F_UNLCK:
             continue
         count += 1
-        # Any lock of the range may be the one reported: look on both sides.  Length 0: to the end.
+        # The report may be any lock of the range: look on both sides.  Length 0: to the end.
         ranges += [(at, start), (start + length if length else end, end)]
     return count
 
 
 def meant_name() -> str:
-    """The fabric that is meant when none is named."""
+    """Returns the fabric to use when none is named."""
     for name in names():
         collect(name)
     up = [name for name in names() if is_ours(path_of(name))]
     if not up:
-        # In a guest: the device that its machine's fabric is.
+        # In a guest: the device that is its machine's fabric.
         shared = os.environ.get("NUPA_FABRIC")
         return shared if shared and "/" in shared and os.path.lexists(shared) else DEFAULT_NAME
     if DEFAULT_NAME in up:
@@ -374,7 +378,7 @@ def meant_name() -> str:
 
 
 def users(path: str) -> str:
-    """' by ib_send_lat (pid 12) on host0, …', as far as the segment says."""
+    """Returns ' by ib_send_lat (pid 12) on host0, …', as far as the segment says."""
     try:
         segment = Segment.open(path)
     except NupaError:

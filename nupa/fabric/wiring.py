@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The topology of a fabric that is up, as its segment has it: hosts, switches and their links.
-
-Knows names and ports; never sizes of the segment, nor which memory devices a file asked for.
-"""
+"""The topology of a fabric that is up, from its segment: hosts, switches and their links."""
 
 from __future__ import annotations
 
@@ -13,8 +10,11 @@ from nupa.topology.topology import Host, Link, Switch, Topology, Trunk
 
 
 def topology_of(name: str, hosts: Sequence[HostInfo], ports: Sequence[PortInfo]) -> Topology:
-    """Its `ports` are in the same order as those of the segment: hosts', the switches' towards
-    them, and both ends of each trunk in turn.  TopologyError: they cannot be a topology's."""
+    """Returns a topology whose `ports` are in the order of the segment's.
+
+    These are the hosts', the switches' towards them, and both ends of each trunk in turn.
+    TopologyError: they cannot be a topology's.
+    """
     inner = ports[len(hosts) :]
     names = {port.node: port.name.rpartition("/")[0] for port in inner}
     sizes = {node: max(port.number for port in inner if port.node == node) for node in names}

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Racks as data: hosts, switches, links and memory; TOML files of them, and presets."""
+"""Topologies as data: hosts, switches, links and memory; TOML files of them, and presets."""

@@ -61,12 +61,13 @@ _U64_MAX = (1 << 64) - 1
 
 
 def presets() -> list[str]:
-    """The names of the topologies that come with NUPA."""
+    """Lists the names of the topologies that come with NUPA."""
     return sorted(path.stem for path in PRESET_FOLDER.glob("*.toml"))
 
 
 def load(which: str | Path = DEFAULT_PRESET) -> Topology:
-    """The preset of that name, else the file.  TopologyError names file, line, table and key."""
+    """Loads the preset of that name, else the file.  TopologyError: names file, line, table,
+    key."""
     name = str(which)
     if "/" not in name and not name.endswith(".toml"):
         if name not in presets():
@@ -80,7 +81,7 @@ def load(which: str | Path = DEFAULT_PRESET) -> Topology:
 
 
 def parse(data: bytes, source: str, name: str) -> Topology:
-    """A topology from TOML; *source* stands before each message, as `SOURCE:LINE:` if it can."""
+    """Parses a topology from TOML; messages begin with *source*, as `SOURCE:LINE:` if possible."""
     table = toml_table.document(data, source)
     try:
         return _topology(table, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""TOML files of ours, read key by key: errors name file, line, table and key."""
+"""TOML files, read key by key; errors name file, line, table and key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WANTED = {
 
 
 def read(path: Path) -> bytes:
-    """The file.  TopologyError: it cannot be read, or is longer than FILE_BYTES_MAX."""
+    """Reads the file.  TopologyError: it is unreadable or longer than FILE_BYTES_MAX."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -34,7 +34,7 @@ def read(path: Path) -> bytes:
 
 
 def document(data: bytes, source: str) -> Table:
-    """The file's outermost table.  TopologyError: it is no TOML, said as `SOURCE:LINE: …`."""
+    """Parses the outermost table.  TopologyError: not TOML; it begins with `SOURCE:LINE:`."""
     try:
         return Table(tomllib.loads(data.decode()), "the file")
     except UnicodeDecodeError as error:
@@ -45,7 +45,8 @@ def document(data: bytes, source: str) -> Table:
 
 
 def _with_line(message: str, source: str, data: bytes) -> str:
-    """tomllib says `… (at line 3, column 7)`, or `(at end of document)`."""
+    """Moves the line of tomllib's `… (at line 3, column 7)` or `(at end of document)` to the
+    front."""
     match = _AT_LINE.match(message)
     if match:
         return f"{source}:{match[2]}: {match[1]} (column {match[3]})"
@@ -54,7 +55,7 @@ def _with_line(message: str, source: str, data: bytes) -> str:
 
 
 class Table:
-    """A table of the file; each key is asked for once, what is left over is unknown."""
+    """A table of the file; keys that nobody asked for are unknown keys."""
 
     def __init__(self, values: dict[str, Any], title: str) -> None:
         self._values = values
@@ -68,13 +69,13 @@ class Table:
                 raise TopologyError(f"{self.title}: the key `{key}` is missing")
             return default
         value = self._values[key]
-        # bool is a kind of int in Python, not in TOML.
+        # bool is a subtype of int in Python, but not in TOML.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise TopologyError(f"{self.title}: `{key}` is {value!r}, not {_WANTED[kind]}")
         return value
 
     def any(self, key: str, default: Any) -> Any:
-        """Of whatever kind: the caller checks it."""
+        """Returns a value of any kind, which the caller checks."""
         self._asked.append(key)
         return self._values.get(key, default)
 

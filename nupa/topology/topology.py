@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a fabric is made of: hosts, switches, links, and the routes that follow from them.
+"""Topologies: hosts, switches, links, and the routes that follow from them.
 
-Plain values, checked when made; no file and no segment.  `file.py` reads them from TOML.
+Plain values, checked when made, without file or segment.  `file.py` reads them from TOML.
 Named tuples, not dataclasses: `nupa run` makes some, and dataclasses takes 15 ms to import.
 """
 
@@ -21,18 +21,18 @@ HOSTS_MAX = 254
 PORTS_MAX = 1024
 HOPS_MAX = 15
 NAME_BYTES_MAX = 31
-# CXL 3.1 8.1.3.8: in these steps is memory behind decoders.
+# CXL 3.1 8.1.3.8: the granularity of memory behind decoders.
 MEMORY_STEP_BYTES = 256 << 20
 
 COHERENCE = ("hardware", "software")
 LINK_LAYERS = ("infiniband", "ethernet")
 WIDTHS_LANES = (1, 2, 4, 8, 16)
-# Mega-transfers a second per lane (PCI Express Base 6.0, 1.2; CXL runs on these).
+# Mega-transfers a second per lane (PCI Express Base 6.0, 1.2; CXL has the same).
 SPEEDS_MTPS = {"gen3": 8000, "gen4": 16000, "gen5": 32000, "gen6": 64000}
 
 
 class TopologyError(LocalError):
-    """The topology is not one: the message names the file, the table and the key."""
+    """The topology is invalid: the message names the file, the table and the key."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, errno.EINVAL)
@@ -60,7 +60,7 @@ class Host(NamedTuple):
 
 
 class Trunk(NamedTuple):
-    """A link between two switches: what stacks them.  A port of 0: the lowest free one."""
+    """A link between two switches.  A port of 0: the lowest free one."""
 
     switches: tuple[str, str]
     ports: tuple[int, int] = (0, 0)
@@ -81,9 +81,9 @@ class Port(NamedTuple):
 class SegmentConfig(NamedTuple):
     """Sizes of the shared segment; 0 means the default (struct nupa_config in layout.h).
 
-    segment_bytes: it lies in memory of this size that several kernels share, as of a CXL device in
-    QEMU guests.  coherence: whether their caches agree ("hardware"), or each store has to be
-    flushed to be seen by the others ("software").
+    segment_bytes: the size of memory that several kernels share, as of a CXL device in QEMU guests;
+    the segment lies there.  coherence: "hardware" if their caches agree; "software" if each store
+    has to be flushed to be seen by others.
     """
 
     slots: int = 0
@@ -98,8 +98,11 @@ class SegmentConfig(NamedTuple):
 
 
 class MemoryConfig(NamedTuple):
-    """Of the CXL switch: *size_bytes*, a multiple of 256 MiB; *logical*: for up to 16 hosts, and
-    with *dynamic_bytes* of dynamic capacity, a multiple of 512 MiB, behind."""
+    """A memory device of the CXL switch.
+
+    *size_bytes*: a multiple of 256 MiB.  *logical*: for up to 16 hosts.  *dynamic_bytes*: the
+    dynamic capacity of a logical one, a multiple of 512 MiB.
+    """
 
     size_bytes: int
     logical: bool = False
@@ -155,26 +158,26 @@ class Topology:
             raise TopologyError(
                 f"there are {len(self.ports)} linked ports: a fabric has at most {PORTS_MAX}"
             )
-        # Made now, so that what cannot be reached is an error here and not later.
+        # Computed now, so that an unreachable host is an error here and not later.
         _ = self.routes
 
     @cached_property
     def ports(self) -> tuple[Port, ...]:
-        """The port of host i is ports[i]; then the linked switch ports in the order of links."""
+        """All linked ports: ports[i] is host i's; the switches' follow in the order of links."""
         return _link_up(self)
 
     @cached_property
     def routes(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
         """routes[src][dst]: the ports that a frame passes, in order; empty for src itself.
 
-        Of equally short paths the one over the switches that stand first in the topology, the
-        lower port of parallel links; the way back is the way there.
+        Of equally short paths it is the one over the switches that come first in the topology, and
+        the lower port of parallel links.  The way back is the way there.
         """
         return _route_all(self)
 
 
 def star(hosts: int, name: str = "star") -> Topology:
-    """*hosts* hosts (host0, host1, …) on one switch.  TopologyError past HOSTS_MAX."""
+    """Makes *hosts* hosts (host0, host1, …) on one switch.  TopologyError past HOSTS_MAX."""
     return Topology(
         name,
         switches=(Switch("switch0", max(hosts, 1)),),
@@ -183,7 +186,7 @@ def star(hosts: int, name: str = "star") -> Topology:
 
 
 def speed_name(speed_mtps: int) -> str:
-    """32000 -> 'Gen5', other speeds in GT/s."""
+    """Returns 'Gen5' for 32000, other speeds in GT/s."""
     for name, speed in SPEEDS_MTPS.items():
         if speed == speed_mtps:
             return name.capitalize()
@@ -214,15 +217,15 @@ def _check_names(kind: str, names: Iterable[str]) -> None:
             )
         if not name.isprintable() or "/" in name or " " in name:
             raise TopologyError(
-                f"the {kind} name {name!r} holds a blank, a slash or what cannot be printed"
+                f"the {kind} name {name!r} has a blank, a slash or an unprintable character"
             )
         if name in seen:
-            raise TopologyError(f"the {kind} name {name!r} is there twice: names are unique")
+            raise TopologyError(f"the {kind} name {name!r} is used twice: names are unique")
         seen.add(name)
 
 
 class _Sockets:
-    """The ports of the switches and what is plugged into them."""
+    """The ports of the switches, and the user of each."""
 
     def __init__(self, switches: tuple[Switch, ...]) -> None:
         self.index = {switch.name: i for i, switch in enumerate(switches)}
@@ -236,7 +239,7 @@ class _Sockets:
         return self.index[name]
 
     def reserve(self, name: str, number: int, user: str) -> None:
-        """Plugs *user* into the port that it names."""
+        """Connects *user* to the port that it names."""
         switch = self._switches[self.find(name, user)]
         used = self._user[self.index[name]]
         if not 1 <= number <= switch.ports:
@@ -248,7 +251,7 @@ class _Sockets:
         used[number] = user
 
     def take(self, name: str, user: str) -> int:
-        """Plugs *user* into the lowest free port; returns its number."""
+        """Connects *user* to the lowest free port; returns its number."""
         switch = self._switches[self.find(name, user)]
         used = self._user[self.index[name]]
         for number in range(1, switch.ports + 1):
@@ -270,7 +273,7 @@ def _link_up(topology: Topology) -> tuple[Port, ...]:
         if a == b:
             raise TopologyError(f"{user}: a trunk joins two switches")
         ends.append([(a, trunk.ports[0], user), (b, trunk.ports[1], user)])
-    # Ports that are named go first: nobody's default may take one of them.
+    # Named ports come first: no default may take one of them.
     for switch, number, user in (end for link in ends for end in link):
         if number:
             sockets.reserve(switch, number, user)
@@ -296,13 +299,13 @@ def _link_up(topology: Topology) -> tuple[Port, ...]:
         if len(port.name.encode()) > NAME_BYTES_MAX:
             raise TopologyError(
                 f"the port name {port.name!r} has more than {NAME_BYTES_MAX} bytes: "
-                f"shorten what stands before the slash"
+                f"shorten the part before the slash"
             )
     return tuple(ports)
 
 
 def _trunk_ports(topology: Topology) -> dict[tuple[int, int], tuple[int, int]]:
-    """(switch, switch) -> the ports (egress, ingress) of the first link between them."""
+    """Returns (switch, switch) -> the ports (egress, ingress) of the first link between them."""
     ports = topology.ports
     joined: dict[tuple[int, int], tuple[int, int]] = {}
     for at in range(2 * len(topology.hosts), len(ports)):
@@ -311,7 +314,7 @@ def _trunk_ports(topology: Topology) -> dict[tuple[int, int], tuple[int, int]]:
         best = joined.get(pair)
         if best is None or port.number < ports[best[0]].number:
             joined[pair] = (at, port.peer)
-    # Of parallel links both directions take the one that is lowest on the lower switch.
+    # Of parallel links, both directions take the one that is lowest on the lower switch.
     for a, b in joined:
         if a < b:
             egress, ingress = joined[(a, b)]
@@ -320,7 +323,7 @@ def _trunk_ports(topology: Topology) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def _shortest_paths(start: int, neighbours: dict[int, list[int]]) -> dict[int, tuple[int, ...]]:
-    """Breadth first with neighbours in order: of the shortest paths the first by index."""
+    """Searches breadth first, neighbours in order: of the shortest paths the first by index."""
     paths: dict[int, tuple[int, ...]] = {start: (start,)}
     queue = deque([start])
     while queue:

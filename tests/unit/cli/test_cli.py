@@ -169,7 +169,7 @@ def test_damaged_fabrics_are_listed_with_what_is_wrong(nupa: Run, nupa_fails: Ru
         (["port", "host0", "up"], "no fabric is named 'default'"),
         (["run", "--fabric", "x", "--", "true"], "no fabric is named 'x'"),
         (["run", "--host", "moon", "--", "true"], "has no host 'moon': its hosts are host0, host1"),
-        (["up", "--name", "a/b"], "'a/b' is no name for a fabric"),
+        (["up", "--name", "a/b"], "'a/b' is not a name for a fabric"),
         (["up", "--topology", "rack"], "no preset 'rack': choose one of gpu24, pair, rack24"),
     ],
 )

@@ -145,8 +145,8 @@ def test_a_name_that_a_terminal_or_a_path_would_misread_is_refused(name: str) ->
 @pytest.mark.parametrize(
     ("topology", "message"),
     [
-        (((Switch("s", 2),), (Host("h", "s"), Host("h", "s"))), "host name 'h' is there twice"),
-        (((Switch("s", 2), Switch("s", 2)), (Host("h", "s"),)), "switch name 's' is there twice"),
+        (((Switch("s", 2),), (Host("h", "s"), Host("h", "s"))), "host name 'h' is used twice"),
+        (((Switch("s", 2), Switch("s", 2)), (Host("h", "s"),)), "switch name 's' is used twice"),
         (((Switch("x", 2),), (Host("x", "x"),)), "'x' names a host and a switch"),
         (((Switch("s", 2),), (Host("h", "t"),)), "h: there is no switch 't'; the switches are: s"),
         (((Switch("s", 2),), (Host("h", "s", 3),)), "h: s has no port 3; its ports are 1 to 2"),
