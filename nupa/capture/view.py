@@ -12,12 +12,9 @@ from functools import cached_property
 from typing import Any
 
 from nupa.packet.decode import fast, records
-from nupa.packet.decode.columns import Columns, columns_of
-from nupa.packet.pcapng.blocks import OPT_COMMENT, Interface, options_of
+from nupa.packet.decode.columns import Columns, blocks_of
+from nupa.packet.pcapng.blocks import Interface, commented_flags
 from nupa.packet.pcapng.reader import Batch
-from nupa.packet.tables.record import flags_of
-
-_BLOCK_COLUMNS = columns_of("nupa_pcapng_record")
 
 
 def node_of(port: str) -> str:
@@ -37,8 +34,7 @@ class View:
 
     @cached_property
     def blocks(self) -> Columns:
-        out = self.batch.records
-        return Columns(out, len(self.batch), "nupa_pcapng_record", _BLOCK_COLUMNS)
+        return blocks_of(self.batch)
 
     @cached_property
     def headers(self) -> fast.Headers:
@@ -84,15 +80,7 @@ class View:
         """The flags that packets' comments say; those of NUPA's records are in their headers."""
         blocks, order = self.blocks, self.batch.order
         for at, size in zip(blocks.options_offset, blocks.options_bytes, strict=True):
-            yield _said(self.batch.data[at : at + size], order) if at else 0
-
-
-def _said(options: bytes, order: str) -> int:
-    flags = 0
-    for option in options_of(options, order):
-        if option.code == OPT_COMMENT:
-            flags |= flags_of(option.value.decode(errors="replace"))
-    return flags
+            yield commented_flags(self.batch.data[at : at + size], order) if at else 0
 
 
 #: Columns that are not simply there.

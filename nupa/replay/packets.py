@@ -14,11 +14,11 @@ from typing import IO, NamedTuple
 from nupa.base.errors import LocalError
 from nupa.packet.decode import fast, records
 from nupa.packet.decode.fast import Fault, Header, Headers, Icrc, Layer
-from nupa.packet.pcapng.blocks import FLAG_CRC_ERROR, OPT_COMMENT, options_of
+from nupa.packet.pcapng.blocks import FLAG_CRC_ERROR, commented_flags
 from nupa.packet.pcapng.reader import Batch, Reader
 from nupa.packet.tables.cm import COMM_MGT
 from nupa.packet.tables.opcodes import OPCODES, OPERATION_BITS
-from nupa.packet.tables.record import LINKTYPE_NUPA, Flag, Kind, flags_of
+from nupa.packet.tables.record import LINKTYPE_NUPA, Flag, Kind
 from nupa.packet.tables.transport import BTH, EXTENDED, GRH, LRH, NEXT_HEADER_IBA
 
 PACKETS_MAX = 1 << 19  # with all that is made of them some 600 MiB
@@ -105,7 +105,9 @@ class Capture:
         for i, (row, values) in enumerate(zip(batch.rows(), columns, strict=True)):
             self.total += 1
             why = self._unfit(headers, i, batch.interfaces[row[6]].linktype, row[7])
-            said = _said(batch, row[8], row[9]) if row[8] and not why else 0
+            said = 0
+            if row[8] and not why:
+                said = commented_flags(batch.data[row[8] : row[8] + row[9]], batch.order)
             if said & _DROPPED:
                 self.lost.add((*self._ends(headers, i), headers.dqpn[i], headers.psn[i]))
             if said & _BY_RECEIVER:
@@ -185,15 +187,6 @@ class Capture:
             text = fast.address_text(address) if version else f"LID {lid}"
             self._addresses[key] = text
         return text
-
-
-def _said(batch: Batch, at: int, size: int) -> int:
-    """The flags in a packet's comment."""
-    flags = 0
-    for option in options_of(batch.data[at : at + size], batch.order):
-        if option.code == OPT_COMMENT:
-            flags |= flags_of(option.value.decode(errors="replace"))
-    return flags
 
 
 def _sent_bytes(data: bytes, start: int, headers: Headers, i: int) -> int:

@@ -237,8 +237,5 @@ def _longest_usual(flights: Sequence[Flight]) -> int:
 def _bytes(event: Event) -> str:
     """Packets by their exact size, work by its usual one."""
     assert event.size_bytes is not None
-    return (
-        say_bytes(event.size_bytes, " ")
-        if event.name.startswith("WQE")
-        else f"{event.size_bytes} B"
-    )
+    exact = f"{event.size_bytes} B"
+    return say_bytes(event.size_bytes, " ") if event.name.startswith("WQE") else exact

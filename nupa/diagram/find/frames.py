@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
 from nupa.packet.decode import fast
-from nupa.packet.decode.columns import Columns, columns_of
+from nupa.packet.decode.columns import Columns
 from nupa.packet.decode.fast import Layer
-from nupa.packet.pcapng.blocks import OPT_COMMENT, options_of
+from nupa.packet.pcapng.blocks import commented_flags
 from nupa.packet.pcapng.reader import Batch
-from nupa.packet.tables.record import flags_of
 
-_BLOCKS = columns_of("nupa_pcapng_record")
 _ICRC_BYTES = 4
 _MAC_BYTES = 6
 # Linux' cooked headers: their bytes, and where the sender's link address lies.
@@ -23,11 +21,6 @@ _INDEX_SHIFT = 16  # pcapng files have fewer interfaces
 _NETWORK = int(Layer.NETWORK)
 
 text_of_address = lru_cache(maxsize=4096)(fast.address_text)
-
-
-def blocks_of(batch: Batch) -> Columns:
-    """What the file says of each packet: columns of struct nupa_pcapng_record."""
-    return Columns(batch.records, len(batch), "nupa_pcapng_record", _BLOCKS)
 
 
 class Frames:
@@ -135,8 +128,4 @@ class Frames:
         if not at:
             return 0
         options = self.batch.data[at : at + self.blocks.options_bytes[i]]
-        found = 0
-        for option in options_of(bytes(options), self.batch.order):
-            if option.code == OPT_COMMENT:
-                found |= flags_of(option.value.decode(errors="replace"))
-        return found
+        return commented_flags(bytes(options), self.batch.order)

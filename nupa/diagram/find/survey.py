@@ -10,7 +10,7 @@ from array import array
 
 from nupa.diagram.find.conversation import conversation_of
 from nupa.diagram.find.dialogue import Dialogues
-from nupa.diagram.find.frames import Frames, blocks_of
+from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.labels import ASKS, crossing_name
 from nupa.diagram.find.operations import (
     ROLES,
@@ -22,7 +22,7 @@ from nupa.diagram.find.operations import (
 )
 from nupa.diagram.find.transfer import OF_RECORDS, UNKNOWN, Mark, Transfer, node_of
 from nupa.packet.decode import records
-from nupa.packet.decode.columns import Columns
+from nupa.packet.decode.columns import Columns, blocks_of
 from nupa.packet.decode.fast import Fault as FrameFault
 from nupa.packet.decode.fast import Header, Layer
 from nupa.packet.decode.records import Fault

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nupa._engine import ffi
+from nupa.packet.pcapng.reader import Batch
 
 _FORMATS: dict[int, str] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
@@ -59,3 +60,11 @@ class Columns:
             column = getattr(self, name)
             found = [i for i in found if column[i] == value]
         return list(found)
+
+
+_BLOCK_COLUMNS = columns_of("nupa_pcapng_record")
+
+
+def blocks_of(batch: Batch) -> Columns:
+    """Returns what the file says of each packet of a batch: struct nupa_pcapng_record."""
+    return Columns(batch.records, len(batch), "nupa_pcapng_record", _BLOCK_COLUMNS)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from nupa.base.errors import LocalError
+from nupa.packet.tables.record import flags_of
 
 BLOCK_BYTES_MAX = 16 << 20  # csrc/packet/pcapng.h has it, too
 INTERFACES_MAX = 65536
@@ -130,6 +133,12 @@ def options_of(data: bytes, order: str) -> tuple[Option, ...]:
         found.append(Option(code, data[at : at + length]))
         at += length + (-length % 4)
     return tuple(found)
+
+
+def commented_flags(data: bytes, order: str) -> int:
+    """Returns the flags of nupa.packet.tables.record that comments among a packet's options say."""
+    comments = [o.value for o in options_of(data, order) if o.code == OPT_COMMENT]
+    return reduce(or_, (flags_of(comment.decode(errors="replace")) for comment in comments), 0)
 
 
 def encode_options(options: Iterable[Option], order: str = "<") -> bytes:
