@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`net down`: pumps end, interfaces and namespaces go."""
+"""`net down`: ends pumps, removes interfaces and namespaces."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from nupa.netdev.state import State
 
 
 class Report(NamedTuple):
-    """hosts: whose interfaces were taken away; fabric_is: "kept", "removed" or "in use"; the fabric
-    that `net up` made goes, if nobody uses it."""
+    """The result of `net down`.
+
+    hosts: the hosts that had interfaces.  fabric_is: "kept", "removed" or "in use"; the fabric that
+    `net up` made is removed if nobody uses it.
+    """
 
     fabric: str
     hosts: list[str]
@@ -27,7 +30,7 @@ class Report(NamedTuple):
 
 
 def down(name: str, *, keep_fabric: bool = False) -> Report:
-    """Takes away all that `net up` made of the fabric, also where a part of it is gone or damaged.
+    """Removes all that `net up` made of the fabric, even where parts of it are gone or damaged.
 
     LocalError: nothing is up.
     """
@@ -35,7 +38,7 @@ def down(name: str, *, keep_fabric: bool = False) -> Report:
         try:
             found = state.load_up(name)
         except (FabricError, LocalError) as error:
-            # Damaged, or lost: what runs for it is found by its command line.
+            # Damaged or lost: its processes are found by their command lines.
             strays = end_strays(name)
             state.forget(name)
             if isinstance(error, LocalError) and not strays:
@@ -49,18 +52,19 @@ def down(name: str, *, keep_fabric: bool = False) -> Report:
 
 
 def sweep(name: str) -> None:
-    """Takes away the interfaces of a fabric that is gone."""
+    """Removes the interfaces of a fabric that is gone."""
     if not os.path.lexists(registry.path_of(name)):
         down(name, keep_fabric=True)
 
 
 def take_away(found: State) -> dict[str, str]:
-    """Under the lock.  Interfaces that stay, by host, and why."""
+    """Removes all; returns the interfaces that stay, by host, and why.  The caller holds the
+    lock."""
     for pump in {host.pump for host in found.hosts.values()}:
         end(pump)
     left = {}
     for host in found.hosts.values():
-        # Also in ours: programs in it would keep it, and the interface with it.
+        # Also in a namespace of ours: programs in it would keep it, and the interface with it.
         if host.netns.alive:
             try:
                 namespace.run_in(host.netns, partial(_remove_interface, host.queues))
@@ -80,7 +84,10 @@ def _remove_interface(queues: int) -> tuple[None, list[int]]:
 
 
 def end_strays(name: str) -> int:
-    """Ends keepers and pumps of the fabric that no state tells of; how many.  Under the lock."""
+    """Ends keepers and pumps of the fabric that no state file names; returns how many.
+
+    The caller holds the lock.
+    """
     folder = os.path.abspath(registry.folder())  # noqa: PTH100
     path = os.path.abspath(registry.path_of(name))  # noqa: PTH100
     strays = find_all("nupa.netdev.pump", folder, name) + find_all("nupa_keeper", path)
@@ -104,9 +111,9 @@ def _remove_fabric(found: State) -> str:
 
 
 def in_use_by_others(name: str) -> bool:
-    """Whether programs use the fabric, and not only its interfaces.
+    """Tells whether programs use the fabric, and not only its interfaces.
 
-    A fabric that is gone, or damaged, is used by nobody.
+    A fabric that is gone or damaged has no users.
     """
     try:
         with Fabric.open(name) as fabric:

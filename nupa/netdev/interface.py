@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""nupa_net0: the TAP device of a host, made, repaired and opened in the namespace we are in.
+"""nupa_net0: makes, repairs and opens the TAP device of a host in the current namespace.
 
 TAP ioctls and flags are those of <linux/if_tun.h>; links and addresses go by netlink (pyroute2).
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NAME = "nupa_net0"
 TUN = "/dev/net/tun"
 QUEUES_MAX = 16
-#: Frames between the interface's queue and a pump that is late; what is more, the kernel drops.
+#: Frames that wait for a late pump in the interface's queue; the kernel drops further ones.
 TX_QUEUE_FRAMES = 1000
 
 _TUNSETIFF = 0x400454CA
@@ -35,12 +35,12 @@ _IFF_UP = 1
 _IFA_F_NODAD, _IFA_F_PERMANENT = 0x02, 0x80
 _ADDR_GEN_MODE_NONE = 1
 _TUN_TYPE_TAP = 2
-# An address is refused where IPv6 is switched off, or the kernel has none.
+# An address is refused where IPv6 is switched off or missing in the kernel.
 _NO_IPV6 = (errno.EACCES, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EPERM)
 
 
 class Spec(NamedTuple):
-    """What an interface shall be."""
+    """The wanted interface."""
 
     mac: str
     ipv4: str
@@ -49,7 +49,7 @@ class Spec(NamedTuple):
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """With the bits of their prefixes.  None of IPv6 where the MTU is too small for it."""
+        """The addresses with their prefixes' bits; no IPv6 where the MTU is too small for it."""
         found = [(self.ipv4, address.IPV4_PREFIX_BITS)]
         if self.mtu_bytes >= address.MTU_IPV6_MIN_BYTES:
             found += [
@@ -60,7 +60,7 @@ class Spec(NamedTuple):
 
 
 class Ensured(NamedTuple):
-    """done: what was wrong and is right now, in words; made: the interface is new."""
+    """The result.  done: what was wrong and is right now, in words; made: the interface is new."""
 
     done: list[str]
     made: bool
@@ -70,10 +70,10 @@ class Ensured(NamedTuple):
 def ensure(spec: Spec, *, own: bool, known: bool, attach: bool) -> tuple[Ensured, list[int]]:
     """Makes nupa_net0 as *spec* says, or repairs it; opens its queues if it is new or *attach*.
 
-    own: `net up` made the namespace; known: the interface is `net up`'s from before.
-    Returns with the queues' descriptors, non-blocking.  A new interface is not persistent yet: see
-    persist().  LocalError: one that is not ours is there, or its addresses (EEXIST), or a device,
-    a module or a permission is missing.
+    own: `net up` made the namespace; known: `net up` made the interface before.
+    Returns non-blocking descriptors of the queues.  A new interface is not persistent yet: see
+    persist().  LocalError: another interface has its name or its addresses (EEXIST), or a device, a
+    module or a permission is missing.
     """
     from pyroute2 import IPRoute
     from pyroute2.netlink.exceptions import NetlinkError
@@ -86,8 +86,8 @@ def ensure(spec: Spec, *, own: bool, known: bool, attach: bool) -> tuple[Ensured
             link = _link(ip, NAME)
             if link is not None and not known:
                 raise LocalError(
-                    f"there is an interface {NAME} in this namespace already, and it is not of "
-                    f"this fabric: take its fabric down, or `ip link del {NAME}` there",
+                    f"an interface {NAME} is in this namespace already, and is not this "
+                    f"host's: take its fabric down, or `ip link del {NAME}` there",
                     errno.EEXIST,
                 )
             if link is not None and not _fits(link, spec):
@@ -110,7 +110,7 @@ def ensure(spec: Spec, *, own: bool, known: bool, attach: bool) -> tuple[Ensured
 
 
 def check_device() -> None:
-    """LocalError says what to do where TAP devices cannot be made."""
+    """Raises LocalError with a remedy where TAP devices cannot be made."""
     try:
         os.close(os.open(TUN, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
@@ -118,9 +118,11 @@ def check_device() -> None:
 
 
 def open_queues(queues: int, *, new: bool) -> list[int]:
-    """Descriptors of all queues, of a new interface or of one that is there.  LocalError.
+    """Opens all queues, of a new or an existing interface, and returns their descriptors.
 
-    Offloads and the size of the vnet header are set by the pump (nupa_pump_add)."""
+    LocalError: they cannot be opened.  The pump sets offloads and the size of the vnet header
+    (nupa_pump_add).
+    """
     flags = _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR
     if queues > 1:
         flags |= _IFF_MULTI_QUEUE
@@ -139,16 +141,17 @@ def open_queues(queues: int, *, new: bool) -> list[int]:
 
 
 def persist(fd: int, on: bool = True) -> None:
-    """Whether the interface of this queue stays when its last queue is closed.  OSError."""
+    """Tells whether the interface of this queue stays when its last queue is closed.  OSError."""
     fcntl.ioctl(fd, _TUNSETPERSIST, int(on))
 
 
 def remove(queues: int) -> None:
-    """Takes an interface that no pump serves away, if it is there.  LocalError: somebody has it
-    open, or another one has its name.
+    """Removes an interface that no pump serves, if there is one.
 
-    Without netlink, which would take longer to import than to use: what is not persistent goes with
-    its descriptors.  Where there is none, one is made for that moment.
+    LocalError: another process has it open, or another interface has its name.
+
+    It does without netlink, which takes longer to import than to use: an interface that is not
+    persistent goes with its descriptors.  Where there is none, it makes one for a moment.
     """
     fds = open_queues(queues, new=False)
     persist(fds[0], False)
@@ -175,8 +178,8 @@ def _no_tun(error: OSError) -> LocalError | FabricError:
             what + f"another process has {NAME} open: end it, then `nupa net up` again", number
         )
     if number == errno.EINVAL:
-        return LocalError(what + f"there is another interface with the name {NAME}", number)
-    return FabricError(what + "`nupa doctor` tries each thing that it takes", number)
+        return LocalError(what + f"another interface has the name {NAME}", number)
+    return FabricError(what + "`nupa doctor` tries each thing that it needs", number)
 
 
 def _link(ip: IPRoute, name: str) -> Any:
@@ -185,7 +188,7 @@ def _link(ip: IPRoute, name: str) -> Any:
 
 
 def _up(ip: IPRoute, name: str) -> bool:
-    """Sets it up, if it is not.  True if it was not."""
+    """Sets the link up; returns whether it was down."""
     link = _link(ip, name)
     if link is None or link["flags"] & _IFF_UP:
         return False
@@ -194,7 +197,7 @@ def _up(ip: IPRoute, name: str) -> bool:
 
 
 def _fits(link: Any, spec: Spec) -> bool:
-    """Whether it is a TAP device with as many queues as are wanted: one, or several."""
+    """Tells whether it is a TAP device with one queue, or with several, as wanted."""
     info = link.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND")
     data = link.get_nested("IFLA_LINKINFO", "IFLA_INFO_DATA")
     if info != "tun" or data is None:
@@ -219,14 +222,14 @@ def _refuse_conflicts(ip: IPRoute, spec: Spec) -> None:
 
 
 def _configure(ip: IPRoute, spec: Spec, made: bool) -> list[str]:
-    """Sets what is not as it shall be; says what that was, unless all is new."""
+    """Sets what differs from the wanted interface; tells what that was, unless all is new."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     link = _link(ip, NAME)
     index = link["index"]
     done = []
     if made:
-        # Addresses are ours to choose, and need no second of duplicate detection.
+        # We choose the addresses: a second of duplicate detection is not needed.
         with suppress(NetlinkError):  # a kernel without IPv6
             mode = [["IFLA_INET6_ADDR_GEN_MODE", _ADDR_GEN_MODE_NONE]]
             per_family = [["AF_INET6", {"attrs": mode}]]

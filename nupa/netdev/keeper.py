@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # ruff: noqa: PTH123
-"""The keeper: a process (csrc/keeper) that holds network namespaces and whose end frees them.
+"""The keeper: a process (csrc/keeper) that holds network namespaces; its end frees them.
 
-It has a session of its own, so no terminal reaches it, and no file but the namespaces and
-/dev/null.  It is an ordinary program that its user started, so he may look at it (PR_SET_DUMPABLE
-of prctl(2) is 1 after an exec): its namespaces are found as /proc/PID/fd/N.
+It has a session of its own, so no terminal reaches it, and no files but the namespaces and
+/dev/null.  It is an ordinary program, so its user may inspect it (PR_SET_DUMPABLE of prctl(2) is 1
+after an exec): its namespaces are found as /proc/PID/fd/N.
 """
 
 from __future__ import annotations
@@ -36,14 +36,17 @@ _USER_NAMESPACES = (
 
 
 class Keeper:
-    """A keeper that was started: it goes with close() unless keep() was called, and with us.
+    """A keeper, which ends with close() unless keep() was called, and with this process.
 
-    process: it; netns: its namespaces, all new.
+    process: the keeper's; netns: its namespaces, all new.
     """
 
     def __init__(self, path: str, count: int, beside: Netns | None = None) -> None:
-        """*count* namespaces for the fabric at *path*, in the user namespace of *beside* if we need
-        one.  LocalError: that is not allowed here; FabricError: the program is not there."""
+        """Starts a keeper of *count* namespaces for the fabric at *path*.
+
+        They are in the user namespace of *beside* if one is needed.  LocalError: that is not
+        allowed here; FabricError: the program is missing.
+        """
         if not os.access(_PROGRAM, os.X_OK):
             raise FabricError(
                 f"no {_PROGRAM}: build it, `make build` or `pip install .`", errno.ENOENT
@@ -59,7 +62,7 @@ class Keeper:
         os.close(go)
         os.waitpid(pid, 0)
         with open(told, encoding="ascii") as file:
-            # All is said when the program runs: its exec closes the pipe.
+            # Nothing more to report once the program runs: its exec closes the pipe.
             said, _, error = file.read().partition("error")
         pid, *found = [int(word) for word in said.split()] or [0]
         process = of_pid(pid) if pid and not error else None
@@ -74,24 +77,24 @@ class Keeper:
         ]
 
     def keep(self) -> None:
-        """From now on it outlives us."""
+        """Lets it outlive this process."""
         os.write(self._go, b"k")
         self._kept = True
 
     def close(self) -> None:
-        """Ends it, unless it was to be kept."""
+        """Ends it, unless keep() was called."""
         os.close(self._go)
         if not self._kept:
             end(self.process)
 
 
 def _become(path: str, count: int, beside: Netns | None, tell: int, go: int) -> NoReturn:
-    """In the child: makes the namespaces and becomes the keeper."""
+    """Makes the namespaces and becomes the keeper, in the child."""
     step = "session"
     try:
         os.setsid()
         if os.fork():
-            os._exit(0)  # nobody of ours has to wait for the keeper
+            os._exit(0)  # the keeper is not our child then
         os.chdir("/")
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for fd in (0, 1, 2):

@@ -3,9 +3,9 @@
 # ruff: noqa: PTH123
 """Network namespaces: found, entered, and run in (namespaces(7), ioctl_ns(2), setns(2)).
 
-Who has CAP_SYS_ADMIN and CAP_NET_ADMIN works as he is.  Everybody else does so in a user namespace,
-in which he is root: his new network namespaces belong to one, and entering one of them begins with
-that.
+A process with CAP_SYS_ADMIN and CAP_NET_ADMIN works directly.  Any other process works in a user
+namespace, in which it is root: that namespace owns its new network namespaces, and is entered
+before them.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Netns(NamedTuple):
-    """A network namespace: where it is found, and its inode, by which it is known again.
+    """A network namespace: its path, and the inode that identifies it.
 
-    holder: the process whose death takes it away, if that is known; own: `net up` made it.
+    holder: the process whose death frees it, if known; own: `net up` made it.
     """
 
     path: str
@@ -58,9 +58,10 @@ class Netns(NamedTuple):
         return True
 
     def open(self) -> int:
-        """A descriptor of it, the caller's to close.  LocalError: it is gone, or not for us."""
+        """Opens it and returns a descriptor, which the caller closes.  LocalError: gone, or
+        forbidden."""
         try:
-            # The files of a process that has ended and that nobody waited for are not for us.
+            # The files of a zombie cannot be opened.
             gone = self.holder is not None and not self.holder.alive
             fd = -1 if gone else os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -80,14 +81,14 @@ class Netns(NamedTuple):
 
 
 def find(where: str) -> Netns:
-    """The namespace of a process (its number) or at a path, as --netns takes it.
+    """Returns the namespace of a process (its number) or at a path, as --netns takes it.
 
-    LocalError: there is none (ENOENT), or what is there is no network namespace (EINVAL).
+    LocalError: no such process or file (ENOENT), or not a network namespace (EINVAL).
     """
     holder = of_pid(int(where)) if where.isdecimal() else None
     if where.isdecimal() and holder is None:
         raise LocalError(f"no process has the pid {where}", errno.ENOENT)
-    # Absolute: it is stored, and looked at from elsewhere.
+    # Absolute: it is stored, and used from other folders.
     path = os.path.abspath(where) if holder is None else f"/proc/{where}/ns/net"  # noqa: PTH100
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -104,12 +105,12 @@ def find(where: str) -> Netns:
     inode = os.fstat(fd).st_ino
     os.close(fd)
     if kind != CLONE_NEWNET:
-        raise LocalError(f"{path} is no network namespace", errno.EINVAL)
+        raise LocalError(f"{path} is not a network namespace", errno.EINVAL)
     return Netns(path, inode, holder, own=False)
 
 
 def privileged() -> bool:
-    """Whether this process may make and set up network namespaces without a user namespace."""
+    """Tells whether this process may make network namespaces without a user namespace."""
     with open("/proc/self/status", "rb") as file:
         for line in file:
             if line.startswith(b"CapEff:"):
@@ -123,9 +124,9 @@ def unshare(flags: int) -> None:
 
 
 def enter(fd: int) -> None:
-    """Moves this process, which has one thread, into the network namespace; OSError.
+    """Moves this process, which has one thread, into the network namespace.  OSError: it cannot.
 
-    Without privileges it becomes root of the user namespace that the other belongs to.
+    Without privileges it becomes root of the user namespace that owns the network namespace.
     """
     if not privileged():
         user = fcntl.ioctl(fd, _NS_GET_USERNS)
@@ -137,7 +138,7 @@ def enter(fd: int) -> None:
 
 
 def enter_or_explain(netns: Netns) -> None:
-    """As enter(); LocalError says what to do."""
+    """Enters as enter(); LocalError says what to do."""
     fd = netns.open()
     try:
         enter(fd)
@@ -152,17 +153,17 @@ def enter_or_explain(netns: Netns) -> None:
 
 
 def show_own_sys() -> None:
-    """A mount namespace in which /sys is that of this network namespace, as ip-netns(8) has it.
+    """Makes a mount namespace whose /sys is that of this network namespace, as ip-netns(8) does.
 
-    Control groups stay where programs look for them.  OSError: the kernel refuses, as it does where
-    a container hides parts of /sys.
+    Control groups stay where programs look for them.  OSError: the kernel refuses, as where a
+    container hides parts of /sys.
     """
     unshare(CLONE_NEWNS)
     _mount("", "/", "", _MS_REC | _MS_SLAVE)
     before = os.open("/sys", os.O_PATH | os.O_CLOEXEC)
     try:
-        # ST_RDONLY, ST_NOSUID, ST_NODEV and ST_NOEXEC are the MS_ flags of the same names; those
-        # that are there must stay in a user namespace (mount_namespaces(7)).
+        # ST_RDONLY, ST_NOSUID, ST_NODEV and ST_NOEXEC are the MS_ flags of the same names; a user
+        # namespace must keep those that are set (mount_namespaces(7)).
         _mount("nupa", "/sys", "sysfs", os.statvfs(before).f_flag & 0xF)
         groups = f"/proc/self/fd/{before}/fs/cgroup"
         if os.path.ismount(groups):
@@ -185,10 +186,11 @@ def _check(rc: int, what: str) -> None:
 
 
 def run_in(netns: Netns, work: Callable[[], tuple[T, list[int]]]) -> tuple[T, list[int]]:
-    """The result of *work* in that namespace, and its descriptors, which are now the caller's.
+    """Runs *work* in that namespace; returns its result, and its descriptors, which the caller
+    closes.
 
-    It runs in a child: whoever enters a user namespace does not come back.  A NupaError comes back
-    as it was raised.
+    It runs in a child, since a process cannot leave a user namespace.  A NupaError is raised again
+    here.
     """
     import pickle
     import socket
@@ -207,7 +209,7 @@ def run_in(netns: Netns, work: Callable[[], tuple[T, list[int]]]) -> tuple[T, li
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
     if not data:
-        raise LocalError(f"the work in the network namespace {netns.path} ended untold")
+        raise LocalError(f"the work in the network namespace {netns.path} ended without a result")
     result = pickle.loads(data)
     if isinstance(result, NupaError):
         raise result
@@ -219,7 +221,7 @@ def _tell(fd: int, netns: Netns, work: Callable[[], tuple[T, list[int]]]) -> NoR
     import socket
     import traceback
 
-    # Ctrl-C is for our parent to talk about.
+    # The parent handles Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         fds: list[int] = []

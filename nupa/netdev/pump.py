@@ -4,12 +4,12 @@
 usage: python -m nupa.netdev.pump --folder NUPA_DIR --fabric NAME --segment PATH
        --generation HEX --parent FD [--holder FD] [--netns INODE PATH] HOST:MTU:FD[,FD...] ...
 
-It attaches to each HOST (a number) and moves frames, in C, until it is told to end, its namespaces
-are gone, or none of its interfaces is left.  To the parent it says "ready", or "error" and why,
-and works on when a byte comes back; if the parent is gone instead, it ends.
+It attaches to each HOST (a number) and moves frames, in C, until it gets a signal, its namespaces
+are gone, or none of its interfaces is left.  It tells the parent "ready", or "error" and why, and
+works on when the parent answers with a byte; if the parent is gone instead, it exits.
 
-Exit code: 0: told to end, or the namespaces are gone; 1: it could not begin; 3: no interface is
-left.  What it has to say goes to stderr, which is the log.
+Exit code: 0: a signal, or the namespaces are gone; 1: it could not begin; 3: no interface is left.
+Messages go to stderr, which is the log.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ EXIT_NO_INTERFACE = 3
 
 
 class Pump:
-    """The C pumps of all queues with the same number, one thread each."""
+    """All queues of the interfaces, with a thread for each queue number."""
 
     def __init__(self, fabric: Fabric, ports: Sequence[Port]) -> None:
-        """Attaches to all hosts.  FabricError: no slot or no room; LocalError: another process
-        serves one of them."""
+        """Attaches to all hosts.
+
+        FabricError: no slot or no room; LocalError: another process serves one of them.
+        """
         self._names = {port.host: fabric.host(port.host).name for port in ports}
         self._threads: list[threading.Thread] = []
         self._queues: list[NetQueue] = []
-        #: Readable when no thread has an interface any more: "e"; or others took us for dead: "s".
+        #: Readable: "e": no interface is left; "s": others took this process for dead.
         self.ended, self._end = os.pipe()
         try:
             for queue in range(max(len(port.fds) for port in ports)):
@@ -98,7 +100,7 @@ class Pump:
 
 
 def say(line: str) -> None:
-    """To the log."""
+    """Writes a line to the log."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     print(f"{stamp} pump {os.getpid()}: {line}", file=sys.stderr, flush=True)
 
@@ -107,8 +109,8 @@ def main(argv: list[str] | None = None) -> int:
     faulthandler.enable()
     args = _parser().parse_args(argv)
     os.environ["NUPA_DIR"] = args.folder
-    os.chdir("/")  # and hold no other file system
-    # What ps and `nupa show` call it.
+    os.chdir("/")  # keep no other file system busy
+    # The name in ps and `nupa show`.
     Path("/proc/self/comm").write_text("nupa-pump")
     wake, _woken = _signals()
     with socket.socket(fileno=args.parent) as parent:
@@ -129,10 +131,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _pump(args: argparse.Namespace, wake: int, parent: socket.socket | None) -> int | None:
-    """Attaches and serves: the exit code; None: others took us for dead."""
+    """Attaches and serves; returns the exit code, or None if others took this process for dead."""
     with Fabric.open(args.segment) as fabric:
         if fabric.generation != args.generation:
-            raise LocalError(f"the fabric {args.fabric!r} is another one by now", errno.ESTALE)
+            raise LocalError(f"the fabric {args.fabric!r} was replaced by another", errno.ESTALE)
         with closing(Pump(fabric, args.ports)) as pump:
             pump.start()
             if parent is not None:
@@ -149,7 +151,7 @@ def _told_to_go_on(parent: socket.socket, wake: int) -> bool:
 
 
 def _serve(pump: Pump, wake: int, args: argparse.Namespace) -> int | None:
-    """Until something ends it; None: others took us for dead."""
+    """Serves until an event ends it; None: others took this process for dead."""
     poll = select.poll()
     for fd in (wake, pump.ended, *args.holder):
         poll.register(fd, select.POLLIN)
@@ -182,7 +184,7 @@ def _is_gone(netns: list[str]) -> bool:
 
 
 def _signals() -> tuple[int, socket.socket]:
-    """A descriptor from which the numbers of SIGTERM and SIGINT can be read."""
+    """Returns a descriptor from which the numbers of SIGTERM and SIGINT can be read."""
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     signal.set_wakeup_fd(theirs.fileno())

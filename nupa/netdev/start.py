@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starting a pump's process (nupa/netdev/pump.py) and hearing of it."""
+"""Starting a pump's process (nupa/netdev/pump.py), and its answer."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from nupa.netdev.namespace import Netns
 
 _PUMP = (sys.executable, "-P", "-m", "nupa.netdev.pump")
-# What a user's shell may hold and is not for the pump of all.
+# Variables of a user's shell that the pump, which serves all, must not have.
 _NOT_FOR_THE_PUMP = ("NUPA_FABRIC", "NUPA_HOST", "NUPA_MOVER", "LD_PRELOAD")
 _ANSWER_BYTES_MAX = 4096
 _READY_S = 30.0
 
 
 class Port(NamedTuple):
-    """The interface of a host, in words of the command line: HOST:MTU:FD,FD."""
+    """The interface of a host, as a word of the command line: HOST:MTU:FD,FD."""
 
     host: int
     mtu_bytes: int
@@ -35,7 +35,7 @@ class Port(NamedTuple):
 
     @classmethod
     def parse(cls, word: str) -> Port:
-        """ValueError if it is none, for argparse."""
+        """Parses a word for argparse.  ValueError: not a port."""
         host, mtu, fds = word.split(":")
         return cls(int(host), int(mtu), [int(fd) for fd in fds.split(",")])
 
@@ -44,11 +44,14 @@ class Port(NamedTuple):
 
 
 class StartedPump:
-    """A pump that was started: it goes with close() unless go() was called, and with us."""
+    """A pump, which ends with close() unless go() was called, and with this process."""
 
     def __init__(self, fabric: Fabric, ports: Sequence[Port], netns: Netns) -> None:
-        """Returns before it is ready; all of its interfaces are in namespaces that are gone
-        when *netns* is.  LocalError: it is gone; FabricError: it did not start."""
+        """Starts the pump and returns before it is ready.
+
+        The namespaces of all its interfaces are gone when *netns* is.  LocalError: *netns* is gone;
+        FabricError: the pump did not start.
+        """
         folder = os.path.abspath(registry.folder())  # noqa: PTH100
         env = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_THE_PUMP}
         env["NUPA_DIR"] = folder
@@ -82,11 +85,11 @@ class StartedPump:
             if isinstance(error, OSError):
                 raise FabricError(f"cannot start a pump: {error}", error.errno or 0) from error
             raise
-        # A pid that is a zombie's or nobody's by now: wait() will say why.
+        # The pid of a zombie or of nobody: wait() will say why.
         self.process = of_pid(pid) or Process(pid, -1)
 
     def wait(self) -> None:
-        """Until it is ready.  FabricError says why it is not."""
+        """Waits until it is ready.  FabricError says why it is not."""
         self._ours.settimeout(_READY_S)
         try:
             answer = self._ours.recv(_ANSWER_BYTES_MAX).decode(errors="replace")
@@ -97,12 +100,12 @@ class StartedPump:
             raise FabricError(f"no pump for the fabric {self._fabric!r}: {why}")
 
     def go(self) -> None:
-        """From now on it outlives us."""
+        """Lets it outlive this process."""
         self._ours.send(b"g")
         self._gone = True
 
     def close(self) -> None:
-        """Ends it, unless it was told to go on."""
+        """Ends it, unless go() was called."""
         self._ours.close()
         if not self._gone:
             end(self.process)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa net exec` 10 ms.
 # ruff: noqa: PTH118, PTH119, PTH123
-"""What `net up` has made of a fabric: a JSON file beside the segment, replaced whole.
+"""The state of `net up` for a fabric: a JSON file beside the segment, replaced as a whole.
 
-.nupa-UID-NAME.net says which namespaces, interfaces and pumps there are, .nupa-UID-NAME.log what
-pumps had to say.  Whoever makes or takes away any of it holds the lock, .nupa-UID-NAME.lock.
+.nupa-UID-NAME.net lists namespaces, interfaces and pumps; .nupa-UID-NAME.log has the pumps'
+messages.  Changes to any of them happen under the lock, .nupa-UID-NAME.lock.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from nupa.fabric import registry
 from nupa.netdev.namespace import Netns
 
 _VERSION = 2
-# The holder may be starting the pumps of many hosts.
+# A holder may be starting the pumps of many hosts.
 _LOCK_WAIT_S = 300.0
 
 
 class HostNet(NamedTuple):
-    """The interface of a host.  addresses: as they were given to it."""
+    """The interface of a host.  addresses: as assigned to it."""
 
     name: str
     number: int  #: of the host in its fabric
@@ -42,10 +42,10 @@ class HostNet(NamedTuple):
 
 
 class State(NamedTuple):
-    """path: of the segment, absolute.  generation: of the fabric; another one means that this is
-    of a former fabric.
+    """The interfaces of a fabric.
 
-    made_fabric: the fabric was made by `net up`, and goes with `net down`.
+    path: of the segment, absolute.  generation: of the fabric; a fabric with another generation is
+    a later one of the same name.  made_fabric: `net up` made the fabric, and `net down` removes it.
     """
 
     fabric: str
@@ -56,11 +56,11 @@ class State(NamedTuple):
 
     @property
     def reference(self) -> str:
-        """What Fabric.open() takes: the name, or the path of memory that machines share."""
+        """The argument of Fabric.open(): the name, or the path of memory that machines share."""
         return registry.reference(self.fabric, self.path)
 
     def host(self, which: str) -> HostNet:
-        """The host of that name, else of that number.  LocalError: it is not up."""
+        """Returns the host of that name, else of that number.  LocalError: it is not up."""
         for host in self.hosts.values():
             if which in (host.name, str(host.number)):
                 return host
@@ -73,7 +73,7 @@ class State(NamedTuple):
 
 
 def lock(name: str) -> AbstractContextManager[None]:
-    """Held by whoever makes or takes away interfaces of this fabric."""
+    """Returns the lock to hold while interfaces of this fabric are made or removed."""
     return registry.locked(os.path.basename(_beside(name, "lock")), _LOCK_WAIT_S)
 
 
@@ -91,14 +91,15 @@ def _beside(name: str, suffix: str) -> str:
 
 
 def names() -> list[str]:
-    """The names of the fabrics whose interfaces `net up` has made, sorted."""
+    """Lists the names of the fabrics whose interfaces `net up` has made, sorted."""
     return registry.names_of(".", ".net")
 
 
 def meant_name() -> str:
-    """The fabric whose interfaces are meant when none is named: "default", else the only one.
+    """Returns the fabric to use when none is named: "default", else the only one with interfaces.
 
-    LocalError: there is none, or there are several."""
+    LocalError: none has interfaces, or several have.
+    """
     found = [name for name in names() if registry.is_ours(path_of(name))]
     if registry.DEFAULT_NAME in found or not found:
         return registry.DEFAULT_NAME
@@ -111,7 +112,7 @@ def meant_name() -> str:
 
 
 def load(name: str) -> State | None:
-    """None: there are no interfaces.  FabricError: the file is damaged, or not ours."""
+    """Returns the state, or None: no interfaces.  FabricError: the file is damaged, or not ours."""
     path = path_of(name)
     try:
         fd = open_own(path, os.O_RDONLY)
@@ -126,7 +127,7 @@ def load(name: str) -> State | None:
 
 
 def load_up(name: str) -> State:
-    """LocalError: no interfaces are up."""
+    """Returns the state.  LocalError: no interfaces are up."""
     state = load(name)
     if state is None:
         raise LocalError(
@@ -137,7 +138,7 @@ def load_up(name: str) -> State:
 
 
 def store(state: State) -> None:
-    """Under the lock.  FabricError: no room."""
+    """Writes the file.  The caller holds the lock.  FabricError: no room."""
     path = path_of(state.fabric)
     beside = f"{path}.{os.urandom(8).hex()}"
     value = {
@@ -158,13 +159,13 @@ def store(state: State) -> None:
 
 
 def forget(name: str) -> None:
-    """Removes file and log.  Under the lock."""
+    """Removes file and log.  The caller holds the lock."""
     registry.remove(path_of(name))
     registry.remove(log_path_of(name))
 
 
 def last_log_line(name: str) -> str:
-    """The last thing that a pump said; empty if it said nothing."""
+    """Returns the last line of the log; empty if there is none."""
     with suppress(OSError, LocalError):
         fd = open_own(log_path_of(name), os.O_RDONLY)
         with open(fd, encoding="utf-8", errors="replace") as file:
@@ -174,7 +175,7 @@ def last_log_line(name: str) -> str:
 
 
 def open_log(name: str) -> int:
-    """A descriptor for more lines of the log.  LocalError: it is not ours."""
+    """Opens the log for appending and returns its descriptor.  LocalError: it is not ours."""
     return open_own(log_path_of(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 

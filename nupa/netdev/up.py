@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`net up`: namespaces, interfaces and pumps for the hosts of a fabric, made or healed.
+"""`net up`: makes or repairs namespaces, interfaces and pumps for the hosts of a fabric.
 
-Nothing of it stays unless all of it succeeds: the keeper and the pumps wait for a word from us, and
-interfaces go with their descriptors, until everything is there and written down.
+All of it stays, or none: until the state is written, the keeper and the pumps wait for our word,
+and interfaces go with their descriptors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TICK_S = 0.005
 
 
 class Wish(NamedTuple):
-    """What is asked for.  hosts: names or numbers, none for all; None: as it is, or the default.
+    """The request.  hosts: names or numbers; empty: all.  None: as it is, or the default.
 
     netns: a path or a pid, for the namespace of one host; else `net up` makes one.
     """
@@ -46,8 +46,10 @@ class Wish(NamedTuple):
 
 
 class Report(NamedTuple):
-    """made: hosts that are new; healed: by host, what was wrong, in words; lost: by host, why it
-    stays broken; up: all that are up now."""
+    """The result.  made: new hosts; up: all hosts that are up now.
+
+    healed: by host, what was wrong, in words; lost: by host, why it stays broken.
+    """
 
     fabric: str
     made_fabric: bool
@@ -58,8 +60,11 @@ class Report(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """A host on its way.  before: what the state has of it; moved: its namespace is another one
-    now; served: a pump that lives has its interface."""
+    """A host in progress.
+
+    before: the state's entry for it; moved: it has another namespace now; served: a living pump has
+    its interface.
+    """
 
     host: HostInfo
     before: HostNet | None
@@ -76,10 +81,10 @@ class _Outcome(NamedTuple):
 
 
 def up(name: str | None, wish: Wish) -> Report:
-    """Makes what *wish* asks for and is not there, heals what is broken, leaves all else alone.
+    """Makes what *wish* asks for, repairs what is broken, and leaves all else alone.
 
-    name None: the fabric called "default", else the only one that is up; with none up a default one
-    is made, which goes with `net down`.  LocalError, FabricError: nothing was made.
+    name None: the fabric "default", else the only one that is up; if none is up, a default one is
+    made, which goes with `net down`.  LocalError, FabricError: nothing was made.
     """
     _check(wish)
     interface.check_device()
@@ -108,7 +113,8 @@ def _check(wish: Wish) -> None:
 
 
 def _of_this_machine(fabric: Fabric, wish: Wish) -> Wish:
-    """In a guest, where the fabric is a device: its own host, in the network that it has."""
+    """Returns the wish in a guest, where the fabric is a device: its own host, in its own
+    network."""
     if registry.reference(fabric.name, os.path.abspath(fabric.path)) == fabric.name:  # noqa: PTH100
         return wish
     hosts = wish.hosts or [host for host in [os.environ.get("NUPA_HOST")] if host]
@@ -123,7 +129,7 @@ def _of_this_machine(fabric: Fabric, wish: Wish) -> Wish:
 def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -> Report:
     before = state.load(fabric.name)
     if before is not None and before.generation != fabric.generation:
-        # Of a fabric that is no more.
+        # It is of a fabric that is gone.
         down.take_away(before)
         before = None
     if before is None:
@@ -143,7 +149,7 @@ def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -
             for outcome in outcomes
         }
         made_fabric = made_fabric or bool(before and before.made_fabric)
-        # What was up and is not asked for stays as it is; the order is the fabric's.
+        # Hosts that are up and not asked for stay as they are, in the fabric's order.
         merged = {
             host.name: new.get(host.name) or known[host.name]
             for host in fabric.hosts
@@ -175,7 +181,7 @@ def _jobs(
     wish: Wish,
     always: ExitStack,
 ) -> tuple[list[_Job], Keeper | None, dict[str, str]]:
-    """What is to be done, in which namespaces, the keeper of the new ones; what cannot be done."""
+    """Returns the jobs, the keeper of new namespaces, and what cannot be done."""
     asked = namespace.find(wish.netns) if wish.netns is not None else None
     lost: dict[str, str] = {}
     places: list[tuple[HostInfo, Netns | None]] = []
@@ -200,7 +206,7 @@ def _jobs(
     for host, netns in places:
         netns = netns or next(new)
         before = known.get(host.name)
-        # Not by the inode alone: numbers are given again.
+        # Inodes are reused: the inode alone does not identify it.
         moved = before is not None and before.netns != netns
         spec = interface.Spec(
             mac=host.mac,
@@ -219,9 +225,10 @@ def _jobs(
 
 
 def _place(before: HostNet | None, asked: Netns | None) -> Netns | None:
-    """Where the interface shall be; None: in a new namespace.
+    """Returns the namespace of the interface; None: a new one.
 
-    LocalError: in one that is gone and that we cannot make."""
+    LocalError: the namespace is gone, and we cannot make it.
+    """
     if asked is not None:
         same = before is not None and before.netns.inode == asked.inode and before.netns.alive
         return before.netns if before is not None and same else asked
@@ -232,7 +239,7 @@ def _place(before: HostNet | None, asked: Netns | None) -> Netns | None:
     if before.netns.own:
         return None
     if before.netns.holder is None:
-        # Perhaps somebody made it again.
+        # It may have been made again.
         try:
             return namespace.find(before.netns.path)
         except LocalError:
@@ -245,7 +252,7 @@ def _place(before: HostNet | None, asked: Netns | None) -> Netns | None:
 
 
 def _refuse_other(before: HostNet, wish: Wish, asked: Netns | None) -> None:
-    """What is up is not changed, so that nothing that uses it breaks."""
+    """Raises LocalError if the wish would change an interface that is up."""
     now, wanted = "", ""
     if wish.mtu_bytes not in (None, before.mtu_bytes):
         now, wanted = f"an MTU of {before.mtu_bytes}", f"{wish.mtu_bytes}"
@@ -263,7 +270,7 @@ def _refuse_other(before: HostNet, wish: Wish, asked: Netns | None) -> None:
 
 def _ensure(job: _Job, always: ExitStack) -> _Outcome:
     if job.before is not None and job.moved:
-        # It serves what is no more.
+        # Its fabric is gone.
         end(job.before.pump)
     work = partial(
         interface.ensure,
@@ -284,7 +291,7 @@ def _ensure(job: _Job, always: ExitStack) -> _Outcome:
 def _start_pumps(
     fabric: Fabric, outcomes: list[_Outcome], always: ExitStack
 ) -> dict[str, StartedPump]:
-    """A pump for each holder of namespaces, so that it may end with them; by host."""
+    """Starts a pump for each holder of namespaces, so that they end together; by host."""
     groups: dict[object, list[_Outcome]] = {}
     for outcome in outcomes:
         netns = outcome.job.netns
@@ -299,19 +306,19 @@ def _start_pumps(
             pump = StartedPump(fabric, ports, group[0].job.netns)
             always.callback(pump.close)
         pumps |= {outcome.job.host.name: pump for outcome in group}
-    # Started all before: they start at the same time.
+    # All are started before the first wait, so that they start at the same time.
     for pump in set(pumps.values()):
         pump.wait()
     return pumps
 
 
 def _await_release(fabric: Fabric, job: _Job) -> None:
-    """Until no former pump serves the host: it sees that its interface is gone.  FabricError."""
+    """Waits until no former pump serves the host, since its interface is gone.  FabricError."""
     end_s = time.monotonic() + _RELEASE_S
     while any(slot.net_queue and slot.host == job.host.index for slot in fabric.processes()):
         if time.monotonic() > end_s:
             raise FabricError(
-                f"another pump serves {job.host.name}, and does not see that its interface is "
+                f"another pump serves {job.host.name} and has not seen that its interface is "
                 f"gone: `nupa net down`, then up",
                 errno.EBUSY,
             )
@@ -338,7 +345,7 @@ def _host_net(outcome: _Outcome, pump: StartedPump | None) -> HostNet:
 def _commit(
     after: State, outcomes: list[_Outcome], keeper: Keeper | None, pumps: set[StartedPump]
 ) -> None:
-    """From here on it stays."""
+    """Makes all of it permanent."""
     new = [outcome.fds[0] for outcome in outcomes if outcome.ensured.made]
     try:
         for fd in new:

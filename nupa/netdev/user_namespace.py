@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # ruff: noqa: PTH123
-"""The user namespace of who has no privileges: he is root in it (user_namespaces(7)).
+"""The user namespace of an unprivileged user, who is root in it (user_namespaces(7)).
 
-Where /etc/subuid and /etc/subgid give him further users and groups (newuidmap(1)), these are 1 and
-following inside, so that programs may give up root for another user.  Else he is alone there.
+/etc/subuid and /etc/subgid may give the user further users and groups (newuidmap(1)); these are 1
+and following inside, so that programs can drop root.  Else the user is alone there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from nupa.netdev.namespace import CLONE_NEWUSER, unshare
 
-#: newuidmap's arguments behind the pid: root is the user; 1 and following are those he was given.
+#: newuidmap's arguments after the pid: root is the user; 1 and following are the further ones.
 Command = Sequence[str]
 
 
@@ -34,7 +34,7 @@ def become_root() -> None:
             os.write(go, b"g")
             os.close(go)
             os.waitpid(helper, 0)
-    # Who is no root may map himself only, and must give up setgroups(2) for that.
+        # An unprivileged user may map itself only, and must give up setgroups(2) for that.
     if _is_empty("/proc/self/uid_map"):
         _write("/proc/self/uid_map", f"0 {user} 1")
     if _is_empty("/proc/self/gid_map"):
@@ -43,8 +43,10 @@ def become_root() -> None:
 
 
 def _helper(pid: int, commands: Sequence[Command]) -> tuple[int, int]:
-    """A child that stays outside and runs *commands* for *pid* when a byte is written: its pid, and
-    where.  What fails is seen by what is not mapped."""
+    """Forks a child outside that runs *commands* for *pid* when a byte is written.
+
+    Returns its pid and the descriptor.  Failures show as missing maps.
+    """
     ready, go = os.pipe()
     helper = os.fork()
     if helper == 0:
@@ -60,7 +62,7 @@ def _helper(pid: int, commands: Sequence[Command]) -> tuple[int, int]:
 
 
 def _command(name: str, own: int, given: tuple[str, str] | None) -> Command:
-    """Empty where there is no such program, or nothing to map."""
+    """Returns the command; empty where there is no such program, or nothing to map."""
     program = shutil.which(name)
     if program is None or given is None:
         return ()
@@ -68,7 +70,8 @@ def _command(name: str, own: int, given: tuple[str, str] | None) -> Command:
 
 
 def _given(path: str, user: int) -> tuple[str, str] | None:
-    """The first range that the file gives the user (subuid(5)): its start and its length."""
+    """Returns the first range that the file gives the user (subuid(5)): its start and its
+    length."""
     names = {str(user)}
     try:
         names.add(pwd.getpwuid(user).pw_name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What there is to see of interfaces: for `nupa net ls`, `nupa ls` and `nupa show`."""
+"""The state of interfaces as `nupa net ls`, `nupa ls` and `nupa show` print it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nupa.netdev.state import HostNet, State
 
 
 def interfaces(name: str) -> list[dict[str, Any]]:
-    """The interfaces of the fabric, as plain values.
+    """Returns the interfaces of the fabric as plain values.
 
-    counters: of the interfaces that are served; `struct nupa_net_counters`
-    (csrc/engine/segment/layout.h) has what they mean.  state: "up",
-    "port down" (no carrier until the port is up), "no pump" or "no namespace" (`net up` heals
+    counters: of served interfaces; `struct nupa_net_counters` (csrc/engine/segment/layout.h)
+    explains them.  state: "up", "port down" (no carrier until the port is up), "no pump" or "no
+    namespace" (`net up` repairs both), or "no fabric".
     both), or "no fabric".
 
     FabricError: the state file is damaged, or not ours.

@@ -176,7 +176,7 @@ def test_a_namespace_without_ipv6_gets_ipv4(down: Net, make_box: Callable[..., B
 def test_two_hosts_do_not_share_a_namespace(down: Net, make_box: Callable[..., Box]) -> None:
     box = make_box(down)
     down.ok("net", "up", "--host", "host0", "--netns", box.pid)
-    assert "is not of this fabric" in refused(
+    assert "is not this host's" in refused(
         down, "net", "up", "--host", "host1", "--netns", box.pid
     )
     assert box.interfaces() == ["lo", "nupa_net0"]
@@ -187,8 +187,8 @@ def test_two_hosts_do_not_share_a_namespace(down: Net, make_box: Callable[..., B
     [
         ("4194304", "no process has the pid 4194304"),
         ("/nowhere", "cannot open the network namespace /nowhere: No such file or directory"),
-        ("/proc/self/ns/uts", "/proc/self/ns/uts is no network namespace"),
-        ("/dev/null", "/dev/null is no network namespace"),
+        ("/proc/self/ns/uts", "/proc/self/ns/uts is not a network namespace"),
+        ("/dev/null", "/dev/null is not a network namespace"),
     ],
 )
 def test_what_is_no_namespace_is_refused(down: Net, where: str, why: str) -> None:

@@ -41,7 +41,7 @@ def test_the_unique_local_address_has_the_digits_of_the_ipv4_address(number: int
     "text", ["", "02:00:0a:00:00", "02:00:0a:00:00:0g", "2:0:a:0:0:1", "x" * 17]
 )
 def test_what_is_no_mac_address_is_refused(text: str) -> None:
-    with pytest.raises(LocalError, match="is no MAC address: six bytes"):
+    with pytest.raises(LocalError, match="is not a MAC address: give six bytes"):
         address.mac_bytes(text)
 
 

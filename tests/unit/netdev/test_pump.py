@@ -139,8 +139,8 @@ def test_a_signal_before_the_word_of_the_parent_ends_it(fabric: Fabric) -> None:
 
 def test_a_fabric_of_another_generation_is_refused(fabric: Fabric) -> None:
     pump = Started(fabric, 0, generation="0" * 16)
-    assert pump.answer() == "error the fabric 'lab' is another one by now"
-    assert pump.end() == (1, "the fabric 'lab' is another one by now")
+    assert pump.answer() == "error the fabric 'lab' was replaced by another"
+    assert pump.end() == (1, "the fabric 'lab' was replaced by another")
 
 
 def test_a_host_that_is_served_already_is_refused(fabric: Fabric) -> None:
