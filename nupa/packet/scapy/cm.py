@@ -44,9 +44,7 @@ __all__ = [
 class MAD(Layer):
     """The common header; filled up with zeros to 256 bytes."""
 
-    name = "MAD"
     layout = tables.MAD
-    fields_desc = fields_of(layout)
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         return (pkt + pay).ljust(tables.MAD_BYTES, b"\0")
@@ -88,67 +86,48 @@ def _information() -> StrFixedLenField:
 
 
 class REQ(_Requesting):
-    name = "REQ"
     layout = tables.REQ
-    fields_desc = fields_of(layout)
 
 
 class MRA(_Message):
-    name = "MRA"
     layout = tables.MRA
-    fields_desc = fields_of(layout)
 
 
 class REJ(_Informing):
-    name = "REJ"
     layout = tables.REJ
     fields_desc = [*fields_of(layout), _information()]  # noqa: RUF012
 
 
 class REP(_Message):
-    name = "REP"
     layout = tables.REP
-    fields_desc = fields_of(layout)
 
 
 class RTU(_Message):
-    name = "RTU"
     layout = tables.RTU
-    fields_desc = fields_of(layout)
 
 
 class DREQ(_Message):
-    name = "DREQ"
     layout = tables.DREQ
-    fields_desc = fields_of(layout)
 
 
 class DREP(_Message):
-    name = "DREP"
     layout = tables.DREP
-    fields_desc = fields_of(layout)
 
 
 class LAP(_Message):
-    name = "LAP"
     layout = tables.LAP
-    fields_desc = fields_of(layout)
 
 
 class APR(_Informing):
-    name = "APR"
     layout = tables.APR
     fields_desc = [*fields_of(layout), _information()]  # noqa: RUF012
 
 
 class SIDR_REQ(_Requesting):  # noqa: N801 (the message's name)
-    name = "SIDR_REQ"
     layout = tables.SIDR_REQ
-    fields_desc = fields_of(layout)
 
 
 class SIDR_REP(_Informing):  # noqa: N801 (the message's name)
-    name = "SIDR_REP"
     layout = tables.SIDR_REP
     fields_desc = [*fields_of(layout), _information()]  # noqa: RUF012
 
@@ -157,9 +136,7 @@ class IPCM(Layer):
     """Addresses of rdma_cm, in front of what the program calls private data.  IPv4 addresses stand
     in the last four bytes: `::10.0.0.1`."""
 
-    name = "IPCM"
     layout = tables.IPCM
-    fields_desc = fields_of(layout)
 
 
 MESSAGES: dict[str, type[_Message]] = {

@@ -24,7 +24,6 @@ class CxlCache(Layer):
 
     name = "CXL.cache"
     layout = tables.CXL_CACHE
-    fields_desc = fields_of(layout)
 
 
 class _Message(Layer):
@@ -75,7 +74,6 @@ class H2DRsp(_Message):
 class H2DData(_Message):
     name = "H2D Data"
     layout = tables.H2D_DATA
-    fields_desc = fields_of(layout)
 
 
 LAYERS: dict[tables.CacheChannel, type[Packet]] = {

@@ -23,7 +23,6 @@ class CxlMem(Layer):
 
     name = "CXL.mem"
     layout = tables.CXL_MEM
-    fields_desc = fields_of(layout)
 
 
 class _Message(Layer):
@@ -37,7 +36,6 @@ class _Message(Layer):
 class M2SReq(_Message):
     name = "M2S Req"
     layout = tables.M2S_REQ
-    fields_desc = fields_of(layout)
 
 
 def _has_ems(pkt: Packet) -> bool:
@@ -79,19 +77,16 @@ class M2SRwD(_WithTrailer):
 class M2SBIRsp(_Message):
     name = "M2S BIRsp"
     layout = tables.M2S_BIRSP
-    fields_desc = fields_of(layout)
 
 
 class S2MBISnp(_Message):
     name = "S2M BISnp"
     layout = tables.S2M_BISNP
-    fields_desc = fields_of(layout)
 
 
 class S2MNDR(_Message):
     name = "S2M NDR"
     layout = tables.S2M_NDR
-    fields_desc = fields_of(layout)
 
 
 class S2MDRS(_WithTrailer):

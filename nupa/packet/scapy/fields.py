@@ -82,9 +82,23 @@ def _field(field: Field, default: Any, aligned: bool) -> Any:
     return (XBitField if field.hex else BitField)(name, default, bits)
 
 
-class Layer(Packet):
-    """A layer of ours.  What is too short raises Scapy_Exception; unless it is the outermost one,
-    scapy then shows it as Raw."""
+class _FromLayout(type(Packet)):  # type: ignore[misc]
+    """Gives a class with a layout the layout's name and fields, unless it has its own."""
+
+    def __new__(cls, name: str, bases: Any, members: dict[str, Any]) -> Any:
+        layout = members.get("layout")
+        if layout is not None:
+            members.setdefault("name", layout.name)
+            members.setdefault("fields_desc", fields_of(layout))
+        return super().__new__(cls, name, bases, members)
+
+
+class Layer(Packet, metaclass=_FromLayout):
+    """A layer with a layout.
+
+    Too few bytes raise Scapy_Exception: scapy then shows them as Raw, unless the layer is the
+    outermost one.
+    """
 
     layout: ClassVar[Layout]
 

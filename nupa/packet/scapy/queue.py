@@ -115,11 +115,9 @@ def _next_segment(
 class Doorbell(Layer):
     name = "Doorbell"
     layout = tables.DOORBELL
-    fields_desc = fields_of(layout)
 
 
 class WQE(Layer):
-    name = "WQE"
     layout = tables.WQE
     fields_desc = [  # noqa: RUF012
         *fields_of(layout, bytes=None),
@@ -142,6 +140,4 @@ class WQE(Layer):
 
 
 class CQE(Layer):
-    name = "CQE"
     layout = tables.CQE
-    fields_desc = fields_of(layout)

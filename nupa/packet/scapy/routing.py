@@ -43,7 +43,6 @@ class TrailerField(ScapyField[Any, Any]):
 class LRH(Layer):
     """`pktlen` and `vcrc` are filled in; a vcrc of None after dissecting was not captured."""
 
-    name = "LRH"
     layout = tables.LRH
     fields_desc = [  # noqa: RUF012
         *fields_of(layout, pktlen=None, lnh=tables.LNH_LOCAL),
@@ -83,15 +82,12 @@ class LRH(Layer):
 class RWH(Layer):
     """A packet that is no InfiniBand, by its Ethertype."""
 
-    name = "RWH"
     layout = tables.RWH
-    fields_desc = fields_of(layout)
 
 
 class GRH(Layer):
     """`paylen` is filled in."""
 
-    name = "GRH"
     layout = tables.GRH
     fields_desc = fields_of(layout, paylen=None)
 

@@ -250,13 +250,11 @@ class _Message(Layer):
 class Message(_Message):
     name = "Msg"
     layout = tables.MESSAGE
-    fields_desc = fields_of(tables.MESSAGE)
 
 
 class MessageData(_Message):
     name = "MsgD"
     layout = tables.MESSAGE
-    fields_desc = fields_of(tables.MESSAGE)
 
 
 LAYERS: dict[type[Packet], tuple[int, int]] = {

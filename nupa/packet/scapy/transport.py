@@ -56,7 +56,6 @@ class BTH(Layer):
     icrc: as a big-endian read gives it; None after dissecting what a capture has cut off.
     """
 
-    name = "BTH"
     layout = tables.BTH
     fields_desc = [  # noqa: RUF012
         *fields_of(layout, padcount=None),
@@ -163,17 +162,13 @@ class _Extended(Layer):
 
 
 class RDETH(_Extended):
-    name = "RDETH"
     layout = tables.RDETH
-    fields_desc = fields_of(layout)
 
 
 class DETH(_Extended):
     """On QP 1 what follows may be bound: nupa.packet.scapy.cm binds MADs."""
 
-    name = "DETH"
     layout = tables.DETH
-    fields_desc = fields_of(layout)
 
     def guess_payload_class(self, payload: bytes) -> Any:
         following = super().guess_payload_class(payload)
@@ -186,61 +181,43 @@ class DETH(_Extended):
 
 
 class RETH(_Extended):
-    name = "RETH"
     layout = tables.RETH
-    fields_desc = fields_of(layout)
 
 
 class AtomicETH(_Extended):
-    name = "AtomicETH"
     layout = tables.AtomicETH
-    fields_desc = fields_of(layout)
 
 
 class AETH(_Extended):
     """transport_tables.syndrome_text says what a syndrome means."""
 
-    name = "AETH"
     layout = tables.AETH
-    fields_desc = fields_of(layout)
 
 
 class AtomicAckETH(_Extended):
-    name = "AtomicAckETH"
     layout = tables.AtomicAckETH
-    fields_desc = fields_of(layout)
 
 
 class ImmDt(_Extended):
-    name = "ImmDt"
     layout = tables.ImmDt
-    fields_desc = fields_of(layout)
 
 
 class IETH(_Extended):
-    name = "IETH"
     layout = tables.IETH
-    fields_desc = fields_of(layout)
 
 
 class XRCETH(_Extended):
-    name = "XRCETH"
     layout = tables.XRCETH
-    fields_desc = fields_of(layout)
 
 
 class FETH(_Extended):
-    name = "FETH"
     layout = tables.FETH
-    fields_desc = fields_of(layout)
 
 
 class CNPPadding(_Extended):
     """The 16 reserved bytes that are all there is behind the BTH of a congestion notification."""
 
-    name = "CNPPadding"
     layout = tables.CNPPadding
-    fields_desc = fields_of(layout)
 
 
 EXTENDED: dict[str, type[_Extended]] = {cls.__name__: cls for cls in _Extended.__subclasses__()}
