@@ -13,6 +13,7 @@
 #define NUPA_GUARD_H
 
 #include "base/atomics.h"
+#include "base/memory.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -235,9 +236,6 @@ static inline bool nupa_guard_add(uint64_t *word, uint64_t add, uint64_t *origin
 }
 
 #else /* The kernel is asked each time: memory.c. */
-
-bool nupa_memory_copy(void *to, const void *from, size_t bytes);
-bool nupa_memory_present(const void *at, size_t bytes, bool to_write);
 
 static inline bool nupa_guard_copy_small(void *to, const void *from, uint64_t bytes)
 {

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One line on stderr for what an errno cannot say; the same line only once. */
-#include "engine/core/engine.h"
+#include "base/hint.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define HINTS_MAX 32
 

@@ -2,9 +2,14 @@
  * The rarer half of the engine's lock: waiting for it, granting the bias, taking it away. */
 #define _GNU_SOURCE
 #include "base/lock.h"
-#include "engine/core/engine.h"
+#include "base/clock.h"
+#include "base/guard.h"
+#include "base/likely.h"
+#include "base/machine.h"
 
 #include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What the kernel knows of the program's memory, asked without touching it. */
 #define _GNU_SOURCE
-#include "engine/core/engine.h"
+#include "base/memory.h"
+
+#include "base/guard.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>

@@ -5,7 +5,7 @@
 #ifndef NUPA_VERBS_CDEF_H
 #define NUPA_VERBS_CDEF_H
 
-#include "engine/queue/batch.h"
+#include "engine/device/batch.h"
 #include "engine/core/nupa.h"
 #include "abi/verbs_abi_inline.h"
 

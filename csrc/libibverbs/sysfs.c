@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Helpers that tools and librdmacm take from libibverbs: files of sysfs, the
  * type of a GID as sysfs words it, the Ethernet address behind a GID. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "libibverbs/symver.h"
 
 #include <errno.h>

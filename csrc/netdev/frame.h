@@ -4,7 +4,7 @@
 #ifndef NUPA_FRAME_H
 #define NUPA_FRAME_H
 
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <linux/if_ether.h>
 #include <linux/virtio_net.h>

@@ -2,6 +2,7 @@
  * Links between hosts and the memory of regions: which ports are on the way, whose windows are lost
  * when one of them goes down, and who follows their states.  A link that went down resets what is
  * behind it, so that a window never comes back (CXL 3.1 9.9, 12.3): it is mapped again. */
+#include "engine/segment/coherence.h"
 #include "region/region_internal.h"
 
 #include <errno.h>
@@ -54,6 +55,27 @@ void nupa_region_links_changed(struct nupa_fabric *fabric)
 
 	if (!nupa_regions(fabric, false, &t))
 		nupa_region_announce(&t);
+}
+
+int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t state)
+{
+	struct nupa_port *entry;
+
+	if (port >= fabric->geometry.n_ports ||
+	    (state != NUPA_PORT_DOWN && state != NUPA_PORT_ACTIVE))
+		return -EINVAL;
+	if (nupa_fabric_incoherent(fabric) && !fabric->creator)
+		return -EREMOTE;
+	entry = &fabric->ports[port];
+	/* A fault may do the same meanwhile; the epoch below publishes it. */
+	if (nupa_exchange_seq(&entry->state, state) == state)
+		return 0;
+	if (state == NUPA_PORT_DOWN)
+		nupa_fetch_add_seq(&entry->link_downed, 1);
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_PORTS, entry, sizeof(*entry));
+	nupa_fabric_announce(fabric);
+	nupa_region_links_changed(fabric);
+	return 0;
 }
 
 /* --- followers --------------------------------------------------------------------------- */

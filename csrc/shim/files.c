@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <stdio.h>
 

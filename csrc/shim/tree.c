@@ -5,7 +5,7 @@
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "engine/segment/owner.h"
 
 #include <errno.h>

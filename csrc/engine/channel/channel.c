@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Channels: a pair of rings between two attachments, made at first contact.  Each side opens its
  * own direction and tells the other; whoever hears of a contact opens in return. */
-#include "engine/core/engine.h"
+#include "engine/channel/channel.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -113,8 +113,7 @@ int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *chann
 	return 0;
 }
 
-/* What the peer's slot says to ours: see struct nupa_slot. */
-static uint32_t contact_of(const struct nupa_engine *engine, uint32_t peer)
+uint32_t nupa_channel_contact(const struct nupa_engine *engine, uint32_t peer)
 {
 	return nupa_load_acquire(&engine->fabric->slots[peer].contact[engine->slot_index]);
 }
@@ -125,7 +124,7 @@ static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
 	const struct nupa_superblock *sb = &engine->fabric->geometry;
 	struct nupa_ring_header *header;
 
-	if (channel->rx_open || contact_of(engine, channel->peer) != engine->epoch)
+	if (channel->rx_open || nupa_channel_contact(engine, channel->peer) != engine->epoch)
 		return;
 	header =
 	    ring_of(engine, nupa_fabric_arena(engine->fabric, channel->peer), engine->slot_index);
@@ -136,7 +135,7 @@ static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
 	nupa_rx_init(&channel->rx, header, sb->ring_lines, sb->dma_bytes, channel->peer_epoch);
 	channel->rx_header = header;
 	channel->rx_open = true;
-	if (!nupa_net_runs(engine, channel))
+	if (!engine->net || !engine->ops->net_runs(engine, channel))
 		engine->open[engine->n_channels++] = channel;
 }
 
@@ -212,7 +211,6 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->path_epoch = nupa_load_acquire(engine->fabric->port_epoch) - 1;
 	nupa_list_init(&channel->refusals);
 	nupa_list_init(&channel->held);
-	nupa_fault_look(engine, channel);
 	return channel;
 }
 
@@ -263,7 +261,7 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 	channel->older = engine->channels[peer];
 	engine->channels[peer] = channel;
 	open_rx(engine, channel);
-	nupa_port_watch(engine, channel);
+	engine->ops->opened(engine, channel);
 	nupa_channel_knock(engine, channel);
 	return channel;
 }
@@ -276,7 +274,7 @@ struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer
 	if (channel && channel->apart)
 		nupa_slot_fetch(engine->fabric, peer);
 	if (channel && !channel->broken && !nupa_channel_peer_alive(channel))
-		nupa_channel_fail(engine, channel);
+		engine->ops->fail(engine, channel);
 	return nupa_channel_get(engine, peer);
 }
 
@@ -289,7 +287,7 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
 		struct nupa_channel *channel = engine->channels[peer];
 		uint64_t claim = nupa_load_acquire(&engine->fabric->slots[peer].claim);
-		uint32_t contact = contact_of(engine, peer);
+		uint32_t contact = nupa_channel_contact(engine, peer);
 
 		/* Whose word it is who lives there now says, if it is the same as before. */
 		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
@@ -297,7 +295,7 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 			contact = 0;
 		if (channel && !channel->broken &&
 		    (!nupa_channel_peer_alive(channel) || contact == closed))
-			nupa_channel_fail(engine, channel);
+			engine->ops->fail(engine, channel);
 		if (contact != engine->epoch)
 			continue;
 		channel = nupa_channel_get(engine, peer);
@@ -306,28 +304,9 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 	}
 }
 
-static bool closed_by_peer(const struct nupa_engine *engine, const struct nupa_channel *channel)
+bool nupa_channel_left(const struct nupa_channel *channel)
 {
-	nupa_fetch(channel->apart, NUPA_POINT_CONTACT,
-		   &channel->peer_slot->contact[engine->slot_index], sizeof(uint32_t));
-	return contact_of(engine, channel->peer) == (engine->epoch | NUPA_CONTACT_CLOSED) &&
-	       nupa_channel_peer_alive(channel);
-}
-
-/* Waits until the peers have taken what we sent last, acknowledgements above all. */
-void nupa_channel_close_all(struct nupa_engine *engine, uint64_t deadline_ns)
-{
-	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
-		/* What we sent to ourselves nobody takes any more. */
-		struct nupa_channel *channel =
-		    peer == engine->slot_index ? NULL : engine->channels[peer];
-
-		while (channel && !channel->broken && !nupa_tx_drained(&channel->tx) &&
-		       !closed_by_peer(engine, channel) && nupa_channel_process_alive(channel) &&
-		       nupa_clock_ns() < deadline_ns) {
-			nupa_slot_ring(engine->fabric, channel->peer_slot);
-			nupa_engine_progress_siblings(engine);
-			sched_yield();
-		}
-	}
+	nupa_fetch(channel->apart, NUPA_POINT_QUEUE, &channel->peer_slot->sleeping,
+		   NUPA_CACHE_LINE_BYTES);
+	return nupa_load_acquire(&channel->peer_slot->left_epoch) == channel->peer_epoch;
 }

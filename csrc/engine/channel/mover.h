@@ -3,7 +3,7 @@
 #ifndef NUPA_MOVER_H
 #define NUPA_MOVER_H
 
-#include "engine/core/engine.h"
+#include "engine/channel/channel.h"
 
 /* Whether the peer QP is still what it was when we looked at all of it (meet_peer_qp). */
 static inline bool nupa_mover_knows_peer(const struct nupa_qp *qp)

@@ -3,7 +3,7 @@
  * memfd is plain memory here; any other one is an address for process_vm_readv and its kin.  All
  * that is read here is the peer's word (layout.h I5): the worst it can do is to fail a transfer. */
 #define _GNU_SOURCE
-#include "engine/core/engine.h"
+#include "engine/channel/channel.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,6 +13,21 @@
 #include <unistd.h>
 
 #define PAGE_MASK (NUPA_PAGE_BYTES - 1)
+
+/* A sum of products with odd numbers: each change of one word shows. */
+uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry)
+{
+	struct nupa_mr_entry whole = *entry;
+	uint64_t words[sizeof(whole) / 8], sum = 0, factor = UINT64_C(0x9e3779b97f4a7c15);
+
+	whole.check = 0;
+	memcpy(words, &whole, sizeof(words));
+	for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		sum += words[i] * factor;
+		factor += UINT64_C(0xbf58476d1ce4e5ba);
+	}
+	return (uint32_t)(sum >> 32);
+}
 
 static void window_close(struct nupa_window *window)
 {

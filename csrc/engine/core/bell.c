@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Doorbells between kernels, as the port thread uses them: bell.h. */
+ * Doorbells between kernels, as the port thread uses them (segment/bell.h). */
 #define _GNU_SOURCE
-#include "engine/segment/bell.h"
-
-#include "engine/core/engine.h"
+#include "engine/core/wake.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -64,11 +62,6 @@ void nupa_bell_detach(struct nupa_engine *engine)
 	if (engine->rings)
 		close_epoll(engine);
 	engine->rings = false;
-}
-
-uint32_t nupa_bell_number(const struct nupa_fabric *fabric)
-{
-	return fabric->bell ? nupa_load_relaxed(&fabric->bell->number) : 0;
 }
 
 void nupa_bell_announce(struct nupa_engine *engine)
@@ -132,11 +125,4 @@ void nupa_bell_call(struct nupa_engine *engine, const struct nupa_slot *slot, ui
 		return;
 	if (nupa_bell_ring(engine->fabric->bell, number))
 		*rung = asleep;
-}
-
-void nupa_bell_ring_slot(struct nupa_fabric *fabric, const struct nupa_slot *slot)
-{
-	/* P3: the news was stored before, by a full fence. */
-	if (fabric->bell && nupa_load_seq(&slot->asleep))
-		nupa_bell_ring(fabric->bell, nupa_load_relaxed(&slot->doorbell));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The objects of an engine: channels to peers, and what programs make by verbs.  All are guarded by
- * the engine's lock (engine.h I1).
+ * Contexts, queues and QPs, guarded by the engine's lock (engine.h I1).  They stand below all
+ * folders that read them; engine/queue changes them.
  *
  *   I3  A work request is executed in order: sq.acked <= sq.issued <= sq.posted. */
 #ifndef NUPA_OBJECTS_H
@@ -8,88 +8,12 @@
 
 #include "base/list.h"
 #include "engine/core/nupa.h"
-#include "engine/promote/promote.h"
 #include "engine/segment/ring.h"
 
 #include <pthread.h>
 
-/* --- windows ------------------------------------------------------------------------- */
+/* --- contexts ------------------------------------------------------------------------ */
 
-/* A region of a peer as we found it: where it is, and what its owner lets us do.  Good as long as
- * the entry's first word is the same. */
-struct nupa_window {
-	uint64_t word; /* key | changes << 32; 0: nothing here */
-	const struct nupa_mr_entry *entry;
-	uint64_t iova;
-	uint64_t length;
-	uint8_t *base; /* where iova is in our memory; NULL: only `va`, for process_vm_... */
-	uint64_t va;   /* where iova is in the owner's */
-	uint32_t access;
-	uint32_t pd;
-	uint32_t qpn; /* where pd is 0: the only QP it works on */
-	bool mapped;  /* base belongs to a mapping of the owner's memfd, ours to unmap */
-};
-
-#define NUPA_WINDOWS 256u /* of one peer; a power of two */
-
-/* --- channels ------------------------------------------------------------------------ */
-
-/* Something of a peer that does not move: what it is now, and since when (stall.c). */
-struct nupa_stall {
-	uint64_t mark;
-	uint64_t since_ns; /* 0: never looked at */
-};
-
-struct nupa_channel {
-	struct nupa_tx tx;
-	struct nupa_rx rx;
-	struct nupa_engine *engine;
-	uint32_t peer; /* slot */
-	uint32_t peer_epoch;
-	uint32_t peer_pid;
-	uint32_t peer_host;
-	int pidfd;    /* -1: none */
-	int life_fd;  /* the other end of the peer's pipe; -1: none */
-	bool foreign; /* the peer's pid is one of another pid namespace: it means nothing here */
-	bool apart;   /* it is in a kernel that sees stores by flush and fetch alone */
-	bool rx_open;
-	bool dma_backed; /* our DMA bytes are backed by memory */
-	bool broken;     /* the peer died, left, or wrote nonsense */
-	bool left;       /* broken: it had destroyed its QPs before */
-	bool faulty;     /* what comes is judged, and nothing moves but by messages: fault.h */
-	bool timed;      /* faulty: requesters count what the peer does not take as lost */
-	bool closing;    /* faulty, but for the last time: no fault is left */
-	bool suspect;    /* it was faulty once: messages may have come twice */
-	bool gated;      /* what comes stays in its ring, until then or until less is held */
-	uint64_t gated_until_ns;
-	uint64_t rx_faults;    /* on the way from the peer to us: places in the table */
-	struct nupa_list held; /* struct nupa_held */
-	uint32_t held_messages, held_bytes;
-	enum nupa_mover mover;     /* ours, for private memory of the peer */
-	int cma_errno;             /* why CMA does not work */
-	struct nupa_stall full;    /* at which head our ring was found full */
-	struct nupa_stall starved; /* at which count of the peer a QP of its had a backlog */
-	uint64_t stop_looked_ns;   /* when it was looked whether the peer is stopped */
-	bool stopped;              /* it was */
-	struct nupa_slot *peer_slot;
-	struct nupa_qp_entry *peer_qps;
-	struct nupa_mr_entry *peer_mrs;
-	struct nupa_flow *flow;
-	const struct nupa_ring_header *rx_header;
-	bool path_up;
-	uint32_t path_epoch; /* port_epoch that path_up belongs to */
-	bool
-	    fence; /* the owner of the peer slot cannot membarrier, or we cannot be reached by it */
-	uint32_t rung; /* MACHINES: for which of the peer's sleeps we rang last (bell.h) */
-	struct nupa_window *windows; /* NUPA_WINDOWS of them, by MR index; NULL: none yet */
-	int shared_fd;               /* the peer's memfd, opened; -1: not */
-	uint32_t shared_fd_seen;     /* slot.shared_fd when we tried last */
-	uint64_t shared_bytes;       /* its size */
-	struct nupa_list refusals;   /* struct nupa_refusal */
-	struct nupa_channel *older;  /* broken ones to the same slot */
-};
-
-/* --- verbs objects ------------------------------------------------------------------- */
 struct nupa_context {
 	struct verbs_context ibv;
 	struct nupa_engine *engine;
@@ -107,59 +31,7 @@ struct nupa_event {
 	struct ibv_async_event event;
 };
 
-struct nupa_pd {
-	struct ibv_pd
-	    ibv; /* handle: slot << 24 | a number of its own, so no two processes share it */
-	struct nupa_list link; /* engine->pds */
-	uint32_t users;
-	bool imported;              /* another handle of a PD that somebody else allocated */
-	bool gone;                  /* destroyed through another handle */
-	bool released;              /* nobody's any more but its users' */
-	struct nupa_parent *parent; /* of a parent domain; else NULL */
-};
-
-enum nupa_mr_kind {
-	NUPA_MR_MEMORY,    /* memory that is there as long as the region is */
-	NUPA_MR_ON_DEMAND, /* memory that may come and go: the kernel is asked at each access */
-	NUPA_MR_NULL,      /* reads zeros, swallows what is written */
-	NUPA_MR_WINDOW,    /* what a memory window is bound to: for remote keys alone */
-	NUPA_MR_DEVICE,    /* a DM's place in the table: it has no key that fits any PD */
-};
-
-/* In nupa_mr.access alone: the bytes may be touched as they are, by their local key. */
-#define NUPA_ACCESS_PLAIN (1 << 30)
-
-/* What a region has in our memfd.  If it is `whole`, the one range is all of the region; if not,
- * peers reach it by other movers, and it keeps what there is of it from becoming private meanwhile.
- */
-#define NUPA_MR_RANGES 4
-
-struct nupa_mr_pages {
-	struct nupa_shared_range ranges[NUPA_MR_RANGES];
-	int n;
-	bool whole;
-};
-
-struct nupa_mr {
-	struct ibv_mr ibv; /* what the program sees; addr is NULL where its memory has no address */
-	uint64_t iova;
-	uint64_t length;
-	uint8_t *va;
-	int access;
-	uint32_t index;
-	uint32_t users;     /* memory windows bound to it */
-	uint32_t qpn;       /* a type 2 window: the only QP that it works on */
-	uint8_t kind;       /* enum nupa_mr_kind */
-	bool imported;      /* another handle of a region that somebody else registered */
-	uint32_t exporter;  /* slot of the process whose pool memory it is; 0: ours */
-	bool gone;          /* destroyed through another handle */
-	struct nupa_dm *dm; /* of device memory */
-	bool away;          /* its key is taken back for a while: a fork */
-	struct nupa_mr_pages pages;
-	struct nupa_list bare_link; /* while `bare`, see mr_share.c */
-	bool bare;
-	bool keeper; /* a bare one that has not all of its ranges */
-};
+/* --- queues -------------------------------------------------------------------------- */
 
 struct nupa_comp_channel {
 	struct ibv_comp_channel ibv; /* fd: an eventfd semaphore, one count for each event */
@@ -531,5 +403,39 @@ _Static_assert(NUPA_QP_LINE(next_psn) == 2 && NUPA_QP_LINE(ack_link.prev) == 2, 
 _Static_assert(NUPA_QP_LINE(rq) == 3 && NUPA_QP_LINE(recv_bytes) == 3, "line 3");
 _Static_assert(NUPA_QP_LINE(peer) == 4 && NUPA_QP_LINE(index) == 4, "line 4");
 _Static_assert(offsetof(struct nupa_qp, ibv) == 5 * NUPA_CACHE_LINE_BYTES, "line 5");
+
+/* A request of one piece, from whichever way it was posted. */
+struct nupa_express {
+	uint64_t wr_id;
+	uint64_t raddr;
+	uint64_t compare_add, swap;
+	uint8_t *local;            /* inline data; else what nupa_express finds by sge */
+	const struct ibv_sge *sge; /* NULL: inline */
+	uint32_t rkey;
+	uint32_t bytes;
+	uint32_t flags; /* enum ibv_send_flags */
+	uint32_t opcode;
+};
+
+/* --- faults -------------------------------------------------------------------------- */
+
+/* A fault as it was found: what of an entry may change under us is read of the entry. */
+struct nupa_fault_view {
+	uint32_t id; /* 0: none here */
+	uint32_t kind;
+	uint32_t port;
+	uint32_t probability;
+	uint64_t seed, after, count;
+	uint64_t end_ns;
+	uint64_t duration_ns, bytes_per_s;
+	struct nupa_fault_entry *entry;
+};
+
+struct nupa_faults {
+	struct nupa_fault_view views[NUPA_FAULTS_MAX]; /* by place in the table */
+	uint64_t next_ns;                              /* when there is something to do */
+	struct nupa_list retries;                      /* struct nupa_qp_faults.retry_link */
+	struct nupa_list stuck;                        /* struct nupa_qp_faults.stuck_link */
+};
 
 #endif

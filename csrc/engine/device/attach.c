@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Attachments of this process: which hosts of which fabrics it is on; contexts opened there. */
+ * Attachments of this process: which hosts of which fabrics it is on. */
 #define _GNU_SOURCE
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
+#include "engine/fault/fault_internal.h"
+#include "engine/net/net.h"
+#include "librdmacm/cm/hooks.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -117,13 +117,6 @@ static int prepare_slot(struct nupa_engine *engine)
 
 /* --- engines ------------------------------------------------------------------------- */
 
-static void context_free(struct nupa_context *context)
-{
-	pthread_mutex_destroy(&context->events_mutex);
-	pthread_cond_destroy(&context->events_acked);
-	free(context);
-}
-
 static void channel_free(struct nupa_channel *channel)
 {
 	if (channel->pidfd >= 0)
@@ -154,7 +147,7 @@ static void engine_free(struct nupa_engine *engine)
 	nupa_cm_free(engine);
 	nupa_fault_free(engine);
 	for (struct nupa_list *link; (link = nupa_list_pop(&engine->closed));)
-		context_free(container_of(link, struct nupa_context, link));
+		nupa_context_free(container_of(link, struct nupa_context, link));
 	if (engine->qps)
 		munmap(engine->qps, geometry->qp_entries * sizeof(*engine->qps));
 	if (engine->mrs)
@@ -165,6 +158,21 @@ static void engine_free(struct nupa_engine *engine)
 	nupa_fabric_put(engine->fabric);
 	free(engine);
 }
+
+static void channel_opened(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	nupa_fault_look(engine, channel);
+	nupa_port_watch(engine, channel);
+}
+
+static const struct nupa_engine_ops ops = {
+	.progress = nupa_engine_progress,
+	.drain = nupa_engine_drain,
+	.dispatch = nupa_engine_dispatch,
+	.opened = channel_opened,
+	.fail = nupa_channel_fail,
+	.net_runs = nupa_net_runs,
+};
 
 static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t host,
 					enum nupa_mover mover)
@@ -179,6 +187,7 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	engine->host = host;
 	engine->forced_mover = mover;
 	engine->now_ns = nupa_clock_ns;
+	engine->ops = &ops;
 	nupa_lock_init(&engine->lock);
 	nupa_list_init(&engine->ack_pending);
 	nupa_list_init(&engine->waiting);
@@ -299,39 +308,6 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	return engine;
 }
 
-/* A peer that does not look at what it is sent is not waited for any longer. */
-#define LINGER_NS UINT64_C(1000000000)
-
-/* What was executed is answered: by a peer's ring that is full it cannot leave as yet. */
-static void answer_all(struct nupa_engine *engine, uint64_t deadline_ns)
-{
-	bool owes;
-
-	do {
-		nupa_engine_lock(engine);
-		nupa_engine_progress(engine);
-		owes = nupa_engine_owes(engine);
-		nupa_engine_unlock(engine);
-		if (owes) {
-			nupa_engine_progress_siblings(engine);
-			sched_yield();
-		}
-	} while (owes && nupa_clock_ns() < deadline_ns);
-}
-
-/* Leaves the fabric: what we owe is sent, partners that still have QPs to us see them end. */
-static void engine_leave(struct nupa_engine *engine)
-{
-	uint64_t deadline_ns = nupa_clock_ns() + LINGER_NS;
-
-	answer_all(engine, deadline_ns);
-	nupa_port_stop(engine);
-	nupa_channel_close_all(engine, deadline_ns);
-	if (!engine->qps_used) /* flushed with the rest of the slot */
-		nupa_store_release(&engine->slot->left_epoch, engine->epoch);
-	nupa_fabric_free_slot(engine->fabric, engine->slot_index);
-}
-
 static void engine_unlink(struct nupa_engine *engine)
 {
 	struct nupa_engine **at = &nupa_engines;
@@ -349,7 +325,7 @@ __attribute__((destructor)) static void leave_at_exit(void)
 		struct nupa_engine *engine = nupa_engines;
 
 		engine_unlink(engine);
-		engine_leave(engine); /* not freed: other threads may still be in it */
+		nupa_engine_leave(engine); /* not freed: other threads may still be in it */
 	}
 	pthread_mutex_unlock(&registry);
 }
@@ -361,8 +337,8 @@ static void engine_link(struct nupa_engine *engine)
 	nupa_store_release(&nupa_engines, engine);
 }
 
-static struct nupa_engine *engine_get(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
-				      char *why, size_t why_bytes)
+struct nupa_engine *nupa_engine_get(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
+				    char *why, size_t why_bytes)
 {
 	struct nupa_engine *engine;
 
@@ -382,14 +358,14 @@ static struct nupa_engine *engine_get(struct nupa_fabric *fabric, int host, enum
 	return engine;
 }
 
-static void engine_put(struct nupa_engine *engine)
+void nupa_engine_put(struct nupa_engine *engine)
 {
 	if (--engine->refs || nupa_engine_is_copy(engine))
 		return;
 	engine_unlink(engine);
 	while (nupa_load_seq(&nupa_engines_readers))
 		sched_yield();
-	engine_leave(engine);
+	nupa_engine_leave(engine);
 	engine_free(engine);
 }
 
@@ -413,126 +389,6 @@ struct nupa_engine *nupa_engine_attach(struct nupa_fabric *fabric, uint32_t host
 void nupa_engine_detach(struct nupa_engine *engine)
 {
 	pthread_mutex_lock(&registry);
-	engine_put(engine);
+	nupa_engine_put(engine);
 	pthread_mutex_unlock(&registry);
-}
-
-/* --- contexts ------------------------------------------------------------------------ */
-
-static void close_fds(const struct nupa_context *context)
-{
-	if (context->ibv.context.cmd_fd >= 0)
-		close(context->ibv.context.cmd_fd);
-	if (context->ibv.context.async_fd >= 0)
-		close(context->ibv.context.async_fd);
-}
-
-static struct nupa_context *context_new(struct nupa_engine *engine)
-{
-	struct nupa_context *context = calloc(1, sizeof(*context));
-
-	if (!context)
-		return NULL;
-	context->engine = engine;
-	nupa_fill_ops(&context->ibv);
-	context->ibv.context.num_comp_vectors = 1;
-	context->ibv.context.cmd_fd = nupa_context_cmd_fd(engine);
-	context->ibv.context.async_fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
-	if (context->ibv.context.cmd_fd < 0 || context->ibv.context.async_fd < 0) {
-		close_fds(context);
-		free(context);
-		return NULL;
-	}
-	pthread_mutex_init(&context->ibv.context.mutex, NULL);
-	pthread_mutex_init(&context->events_mutex, NULL);
-	pthread_cond_init(&context->events_acked, NULL);
-	nupa_list_init(&context->events);
-	nupa_engine_lock(engine);
-	nupa_list_add(&engine->contexts, &context->link);
-	nupa_engine_unlock(engine);
-	return context;
-}
-
-struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
-				   char *why, size_t why_bytes)
-{
-	struct nupa_engine *engine;
-	struct nupa_context *context = NULL;
-
-	if (host >= (int)fabric->geometry.n_hosts) {
-		snprintf(why, why_bytes, "host %d asked for, fabric %s has hosts 0 to %u", host,
-			 nupa_fabric_name(fabric), fabric->geometry.n_hosts - 1);
-		errno = EINVAL;
-		return NULL;
-	}
-	nupa_fork_prepare();
-	nupa_guard_install();
-	pthread_mutex_lock(&registry);
-	engine = engine_get(fabric, host, mover, why, why_bytes);
-	if (engine) {
-		context = context_new(engine);
-		if (!context) {
-			snprintf(why, why_bytes, "no memory or file descriptors for a context: %s",
-				 strerror(errno));
-			engine_put(engine);
-		}
-	}
-	pthread_mutex_unlock(&registry);
-	return context ? &context->ibv.context : NULL;
-}
-
-/* Whether objects of the context are left, which the engine may come back to. */
-static bool context_is_used(const struct nupa_engine *engine, const struct ibv_context *context)
-{
-	for (struct nupa_list *at = engine->pds.next; at != &engine->pds; at = at->next)
-		if (container_of(at, struct nupa_pd, link)->ibv.context == context)
-			return true;
-	for (struct nupa_list *at = engine->cqs.next; at != &engine->cqs; at = at->next)
-		if (container_of(at, struct nupa_cq, link)->ibv.context == context)
-			return true;
-	for (uint32_t i = 0; i < engine->qp_limit; i++)
-		if (engine->qps[i] && engine->qps[i]->ibv.context == context)
-			return true;
-	return false;
-}
-
-/* A context with objects left is kept for as long as the attachment: they go on, without events. */
-int nupa_close_device(struct ibv_context *ibv)
-{
-	struct nupa_context *context = container_of(ibv, struct nupa_context, ibv.context);
-	struct nupa_engine *engine = context->engine;
-	bool used;
-
-	pthread_mutex_lock(&registry);
-	nupa_engine_lock(engine);
-	nupa_list_del(&context->link);
-	for (struct nupa_list *link; (link = nupa_list_pop(&context->events));)
-		free(container_of(link, struct nupa_event, link));
-	used = context_is_used(engine, ibv);
-	if (used) {
-		context->closed = true;
-		nupa_list_add(&engine->closed, &context->link);
-	}
-	nupa_engine_unlock(engine);
-	close_fds(context);
-	engine_put(engine);
-	pthread_mutex_unlock(&registry);
-	if (!used)
-		context_free(context);
-	return 0;
-}
-
-int nupa_context_host(struct ibv_context *context)
-{
-	return (int)nupa_engine_of(context)->host;
-}
-
-int nupa_context_slot(struct ibv_context *context)
-{
-	return (int)nupa_engine_of(context)->slot_index;
-}
-
-struct nupa_fabric *nupa_context_fabric(struct ibv_context *context)
-{
-	return nupa_engine_of(context)->fabric;
 }

@@ -4,7 +4,7 @@
  * for a moment only, because programs post in between.  A batch is what start_poll found; what came
  * since shows after one ENOENT, so that who polls once for each event finds something each time:
  * a completion that raised an event of its own is left for that event's turn. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <errno.h>
 #include <time.h>

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The end of a channel: its peer died, left, or wrote nonsense.  Partners of its QPs complete with
  * errors, and what was held for it is given back. */
+#include "engine/device/device.h"
+#include "engine/fault/fault_internal.h"
+#include "engine/inject/inject_engine.h"
+#include "engine/net/net.h"
 #include "engine/queue/backlog.h"
+#include "librdmacm/cm/hooks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -53,23 +58,11 @@ static void give_back(struct nupa_engine *engine, struct nupa_channel *channel)
 	}
 }
 
-static bool has_left(const struct nupa_channel *channel)
-{
-	nupa_fetch(channel->apart, NUPA_POINT_QUEUE, &channel->peer_slot->sleeping,
-		   NUPA_CACHE_LINE_BYTES);
-	return nupa_load_acquire(&channel->peer_slot->left_epoch) == channel->peer_epoch;
-}
-
-bool nupa_partner_left(const struct nupa_qp *qp)
-{
-	return qp->partner_gone || (qp->channel && (qp->channel->left || has_left(qp->channel)));
-}
-
 /* The peer is gone: its QPs' partners complete with errors (design.md, death). */
 void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	/* Who destroyed its QPs and then left is missed only by those who want something of it. */
-	channel->left = has_left(channel);
+	channel->left = nupa_channel_left(channel);
 	stop_traffic(engine, channel);
 	for (uint32_t i = 0; i < engine->qp_limit; i++) {
 		struct nupa_qp *qp = engine->qps[i];
@@ -88,38 +81,6 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 		nupa_xrc_channel_failed(engine, channel);
 	give_back(engine, channel);
 	engine->broken = true;
-}
-
-void nupa_partner_leave(struct nupa_qp *qp)
-{
-	struct nupa_channel *channel = qp->channel;
-	struct nupa_msg *msg;
-
-	if (qp->type != IBV_QPT_RC || qp->state < IBV_QPS_RTR || !channel || channel->broken)
-		return;
-	msg = nupa_tx_reserve(&channel->tx, 0, NULL);
-	if (!msg)
-		return; /* a partner that does not listen hears of our end instead */
-	msg->op = NUPA_OP_GONE;
-	msg->flags = 0;
-	msg->dest_qpn = qp->dest_qpn;
-	msg->src_qpn = qp->ibv.qp_num;
-	msg->psn = nupa_psn_of(qp->incarnation, 0);
-	msg->length_bytes = 0;
-	nupa_channel_publish(channel, msg, 0);
-}
-
-void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
-		       const struct nupa_msg *msg)
-{
-	struct nupa_qp *qp = nupa_qp_find(engine, msg->dest_qpn);
-
-	/* I5: only the connected QP, by its own channel. */
-	if (qp && qp->type == IBV_QPT_RC && qp->dest_qpn == msg->src_qpn &&
-	    qp->channel == channel &&
-	    (qp->peer_incarnation == NUPA_PEER_UNKNOWN ||
-	     qp->peer_incarnation == nupa_psn_incarnation(msg->psn)))
-		qp->partner_gone = true;
 }
 
 /* All attachments by one mapping go together: those that still have their slots leave.  Nobody who
@@ -153,11 +114,6 @@ static void fence_fabric(struct nupa_engine *engine)
 		nupa_port_wake(other);
 	}
 	nupa_fetch_add_seq(&nupa_engines_readers, -1u);
-}
-
-bool nupa_engine_disowned(const struct nupa_engine *engine)
-{
-	return engine->polls_bell && nupa_slot_claim(engine->slot) != engine->claim;
 }
 
 void nupa_engine_fence(struct nupa_engine *engine)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The device nupa_rdma0 and its one port: what they say of themselves. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
@@ -103,12 +103,6 @@ int nupa_query_rt_values_ex(struct ibv_context *context, struct ibv_values_ex *v
 	values->raw_clock.tv_nsec = (long)(now_ns % 1000000000);
 	values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
 	return 0;
-}
-
-/* GIDs that are there: the first ones of the table. */
-int nupa_gid_count(const struct nupa_engine *engine)
-{
-	return engine->fabric->hosts[engine->host].link_layer == NUPA_LINK_ETHERNET ? NUPA_GIDS : 1;
 }
 
 /* IBTA 14.2.5.6 PortInfo: widths are bits, and so are the speeds of a lane. */

@@ -2,7 +2,7 @@
  * The devices of a program started by `nupa run`: one, of the fabric and host that the environment
  * names. */
 #define _GNU_SOURCE
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,9 +7,8 @@
  * not, it has a copy as of the fork: what is promoted is made private before, and shared again
  * after. */
 #define _GNU_SOURCE
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
-uint32_t nupa_forks;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void before(void)

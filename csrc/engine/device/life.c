@@ -9,7 +9,7 @@
  *
  * Where the kernel has no robust lists the word is 0, and the pid is all there is. */
 #define _GNU_SOURCE
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,20 +57,6 @@ int nupa_life_open(struct nupa_engine *engine)
 	engine->life_fd = ends[1];
 	nupa_store_release(&engine->slot->life_fd, (uint32_t)ends[1] + 1);
 	return 0;
-}
-
-bool nupa_life_is_over(const struct nupa_slot *slot)
-{
-	return nupa_load_acquire(&slot->life) & FUTEX_OWNER_DIED;
-}
-
-/* A namespace that we do not know is taken for ours. */
-bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
-{
-	uint32_t theirs = nupa_load_relaxed(&fabric->slots[slot].pid_ns);
-	uint32_t ours = theirs ? nupa_pid_namespace() : 0;
-
-	return nupa_slot_elsewhere(fabric, claim) || (ours && theirs != ours);
 }
 
 /* Has the watch's epoll woken when the pipe of the peer closes; false if the peer's is not to be

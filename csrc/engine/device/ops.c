@@ -2,7 +2,7 @@
  * The tables that a context carries: what inline verbs of a compiled program
  * call.  A verb that is not offered stays NULL, which those answer with
  * EOPNOTSUPP. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 static void fill_context_ops(struct ibv_context_ops *ops)
 {

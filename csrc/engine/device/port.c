@@ -10,7 +10,8 @@
  * for this process alone, and the thread naps, shortly after traffic and longer the longer there is
  * none; or it sleeps until it is rung by a doorbell, if all others have one, too (bell.h). */
 #define _GNU_SOURCE
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
+#include "librdmacm/cm/hooks.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -31,14 +32,6 @@
 #define NAP_MIN_NS 50000u
 #define NAP_MAX_NS 2000000u
 
-uint64_t nupa_clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 static void futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 {
 	struct timespec timeout = { (time_t)(timeout_ns / 1000000000),
@@ -46,53 +39,6 @@ static void futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 
 	syscall(SYS_futex, word, FUTEX_WAIT, expected, timeout_ns == UINT64_MAX ? NULL : &timeout,
 		NULL, 0);
-}
-
-/* What *engine->bell says while the port thread sleeps: on that word, or in nupa_bell_sleep(). */
-enum { ON_FUTEX = 1, AT_DOORBELL = 2 };
-
-static void wake_hard(uint32_t *bell)
-{
-	(void)nupa_exchange_seq(bell, 0);
-	syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-static void wake_own(struct nupa_engine *engine)
-{
-	if (nupa_exchange_seq(engine->bell, 0) == AT_DOORBELL)
-		nupa_bell_wake(engine);
-	else
-		syscall(SYS_futex, engine->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-void nupa_port_knock(struct nupa_engine *engine, struct nupa_slot *slot)
-{
-	if (engine->polls_bell)
-		nupa_bell_ring_slot(engine->fabric, slot);
-	else
-		wake_hard(&slot->sleeping);
-}
-
-void nupa_port_wake(struct nupa_engine *engine)
-{
-	/* P3: what it shall see was stored before, by a full fence. */
-	if (nupa_load_seq(engine->bell))
-		wake_own(engine);
-}
-
-void nupa_port_app_drives(struct nupa_engine *engine)
-{
-	nupa_store_relaxed(&engine->app_drives, true);
-	nupa_port_wake(engine);
-}
-
-void nupa_port_takes_over(struct nupa_engine *engine)
-{
-	engine->polls_in_row = 0;
-	if (!nupa_load_relaxed(&engine->app_drives))
-		return;
-	nupa_store_relaxed(&engine->app_drives, false);
-	wake_own(engine);
 }
 
 static bool membarrier_register(void)
@@ -103,29 +49,16 @@ static bool membarrier_register(void)
 	return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
-/* A full fence of every process of the fabric that is registered, at this instant; the others
- * (struct nupa_channel.fence) fence by themselves, as all do once it is not to be had. */
-static bool barrier(void)
-{
-	return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
-}
-
-void nupa_port_barrier(struct nupa_engine *engine)
-{
-	if (!nupa_load_relaxed(&engine->slot->needs_fence) && !barrier())
-		nupa_store_release(&engine->slot->needs_fence, 1);
-}
-
 /* C3: announces sleep, then makes sure that every producer either sees it or had its message seen
  * by the caller's next look at the rings. */
 static void announce_sleep(struct nupa_engine *engine)
 {
 	if (engine->rings) {
 		nupa_bell_announce(engine);
-		(void)nupa_exchange_seq(engine->bell, AT_DOORBELL);
+		(void)nupa_exchange_seq(engine->bell, NUPA_AT_DOORBELL);
 		return;
 	}
-	(void)nupa_exchange_seq(engine->bell, ON_FUTEX);
+	(void)nupa_exchange_seq(engine->bell, NUPA_ON_FUTEX);
 	nupa_port_barrier(engine);
 }
 
@@ -167,7 +100,7 @@ static void port_sleep(struct nupa_engine *engine, uint64_t *nap_ns)
 	if (!busy && timeout_ns && engine->rings)
 		nupa_bell_sleep(engine, timeout_ns);
 	else if (!busy && timeout_ns)
-		futex_wait(engine->bell, ON_FUTEX, timeout_ns);
+		futex_wait(engine->bell, NUPA_ON_FUTEX, timeout_ns);
 	nupa_store_release(engine->bell, 0);
 	if (engine->rings)
 		nupa_bell_awake(engine);
@@ -364,7 +297,7 @@ int nupa_port_start(struct nupa_engine *engine)
 	engine->membarrier = membarrier_register();
 	/* Before anybody can know a key of ours.  No barrier reaches another kernel's processes. */
 	nupa_store_release(&engine->slot->needs_fence,
-			   engine->polls_bell || !engine->membarrier || !barrier());
+			   engine->polls_bell || !engine->membarrier || !nupa_barrier());
 	engine->watch_epoll = epoll_create1(EPOLL_CLOEXEC);
 	engine->watch_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	event.data.fd = engine->watch_wake;
@@ -387,7 +320,7 @@ int nupa_port_start(struct nupa_engine *engine)
 		return 0;
 	}
 	nupa_store_release(&engine->stop, true);
-	wake_own(engine);
+	nupa_port_wake_hard(engine);
 	pthread_join(engine->port_thread, NULL);
 close_life:
 	close(engine->life_fd);
@@ -401,7 +334,7 @@ void nupa_port_stop(struct nupa_engine *engine)
 {
 	nupa_promote_count_own_threads(-2);
 	nupa_store_release(&engine->stop, true);
-	wake_own(engine);
+	nupa_port_wake_hard(engine);
 	(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 	pthread_join(engine->port_thread, NULL);
 	pthread_join(engine->watch_thread, NULL);

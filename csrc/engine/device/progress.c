@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One turn of the engine: answers that are due, what has arrived, what waits. */
+#include "engine/device/device.h"
+#include "engine/fault/fault_internal.h"
+#include "engine/inject/inject_engine.h"
+#include "engine/net/net.h"
 #include "engine/queue/backlog.h"
 #include "engine/queue/responder.h"
+#include "librdmacm/cm/hooks.h"
 
 /* Messages taken from one channel before the next has its turn. */
 #define BUDGET_MESSAGES 64u
-
-/* Empty polls before a polling program lets others run: two of them on one core must both get on.
- */
-#define IDLE_POLLS_MAX 2000u
-#define IDLE_POLLS_BETWEEN_YIELDS 100u
 
 /* How often a port thread looks for room in a full ring. */
 #define ROOM_POLL_NS 50000u
@@ -347,15 +347,4 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 		next_ns = at_ns < next_ns ? at_ns : next_ns;
 	}
 	return engine->cm_owes || nupa_engine_owes(engine) ? soon_ns : next_ns;
-}
-
-/* An empty poll. */
-void nupa_engine_poll_idle(struct nupa_engine *engine)
-{
-	if (++engine->idle_polls < IDLE_POLLS_MAX)
-		return;
-	engine->idle_polls -= IDLE_POLLS_BETWEEN_YIELDS;
-	nupa_engine_unlock(engine);
-	sched_yield();
-	nupa_engine_lock(engine);
 }

@@ -4,7 +4,7 @@
  *   I8  What is held keeps its order, and what comes later waits behind it.  Only a message that a
  *       reorder has hit lets the next one pass. */
 #include "engine/fault/fault_internal.h"
-#include "engine/inject/inject.h"
+#include "engine/inject/inject_engine.h"
 #include "engine/queue/responder.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static bool give(struct nupa_engine *engine, struct nupa_channel *channel,
 		struct nupa_msg copy = *msg; /* the responder changes its own */
 
 		engine->poisoned = poisoned;
-		good = nupa_engine_dispatch(engine, channel, &copy, payload);
+		good = engine->ops->dispatch(engine, channel, &copy, payload);
 		engine->poisoned = false;
 	}
 	return good;
@@ -76,7 +76,7 @@ uint64_t nupa_fault_release_held(struct nupa_engine *engine, struct nupa_channel
 			    held->copies, held->poisoned);
 		forget(channel, held);
 		if (!good)
-			nupa_channel_fail(engine, channel);
+			engine->ops->fail(engine, channel);
 		if (channel->broken)
 			break;
 	}

@@ -3,8 +3,8 @@
 #ifndef NUPA_FAULT_INTERNAL_H
 #define NUPA_FAULT_INTERNAL_H
 
-#include "engine/core/engine.h"
 #include "engine/fault/fault.h"
+#include "engine/queue/queue.h"
 
 /* --- fault.c: the table -------------------------------------------------------------- */
 
@@ -18,32 +18,8 @@ bool nupa_fault_heal(struct nupa_fabric *fabric, struct nupa_fault_entry *entry,
 
 /* --- fault_view.c: an attachment's view of it ---------------------------------------- */
 
-/* A fault as it was found: what of an entry may change under us is read of the entry. */
-struct nupa_fault_view {
-	uint32_t id; /* 0: none here */
-	uint32_t kind;
-	uint32_t port;
-	uint32_t probability;
-	uint64_t seed, after, count;
-	uint64_t end_ns;
-	uint64_t duration_ns, bytes_per_s;
-	struct nupa_fault_entry *entry;
-};
-
-struct nupa_faults {
-	struct nupa_fault_view views[NUPA_FAULTS_MAX]; /* by place in the table */
-	uint64_t next_ns;                              /* when there is something to do */
-	struct nupa_list retries;                      /* struct nupa_qp_faults.retry_link */
-	struct nupa_list stuck;                        /* struct nupa_qp_faults.stuck_link */
-};
-
-/* Something is due at this time. */
-void nupa_fault_due(struct nupa_engine *engine, uint64_t at_ns);
 /* Whether the fault is still in the table, and lasts. */
 bool nupa_fault_is_on(const struct nupa_engine *engine, uint32_t id, uint64_t now_ns);
-
-/* UC, UD: how much longer a message may take than without faults: what holds it back on its way. */
-uint64_t nupa_fault_slowest_ns(const struct nupa_engine *engine, uint64_t now_ns);
 
 /* --- fault_judge.c: what becomes of a message ---------------------------------------- */
 
@@ -67,12 +43,20 @@ void nupa_fault_judge(struct nupa_engine *engine, const struct nupa_channel *cha
 uint64_t nupa_fault_release_held(struct nupa_engine *engine, struct nupa_channel *channel,
 				 uint64_t now_ns, bool all);
 
-/* --- retry.c ------------------------------------------------------------------------- */
+/* --- what the engine calls ----------------------------------------------------------- */
 
-/* All timers that are due; when the next one is. */
-uint64_t nupa_retry_run(struct nupa_engine *engine, uint64_t now_ns);
-/* The path of this QP has a fault from now on; or none any more. */
-void nupa_retry_begin(struct nupa_qp *qp);
-void nupa_retry_end(struct nupa_qp *qp);
+/* fault_view.c: goes by the table of faults as it is now; does what is due. */
+void nupa_fault_follow(struct nupa_engine *engine);
+void nupa_fault_run(struct nupa_engine *engine);
+uint64_t nupa_fault_next_timer_ns(const struct nupa_engine *engine);
+/* Which faults lie on the way to and from this peer. */
+void nupa_fault_look(struct nupa_engine *engine, struct nupa_channel *channel);
+void nupa_fault_free(struct nupa_engine *engine);
+/* fault_hold.c: true: what comes next stays in the ring. */
+bool nupa_fault_blocks(struct nupa_engine *engine, struct nupa_channel *channel);
+/* Judges a message and does with it what it finds; false: nonsense. */
+bool nupa_fault_receive(struct nupa_engine *engine, struct nupa_channel *channel,
+			const struct nupa_msg *msg, const uint8_t *payload);
+void nupa_fault_free_held(struct nupa_channel *channel);
 
 #endif

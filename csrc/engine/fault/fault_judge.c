@@ -161,13 +161,6 @@ static void stick(struct nupa_engine *engine, const struct nupa_fault_view *view
 	nupa_fault_due(engine, faults->stuck_until_ns);
 }
 
-void nupa_fault_unstick(struct nupa_qp *qp)
-{
-	qp->stuck = false;
-	nupa_list_del(&qp->faults->stuck_link);
-	nupa_sq_complete_done(qp);
-}
-
 static void poison(const struct nupa_engine *engine, const struct nupa_msg *msg,
 		   struct nupa_verdict *verdict)
 {

@@ -6,24 +6,12 @@
  *       left, nothing is held, and the peer goes by the same table: until then it may hold
  *       something of ours, which nothing may overtake. */
 #include "engine/fault/fault_internal.h"
+#include "engine/net/net.h"
 
 #include <stdlib.h>
 
 /* How often a peer is asked whether it goes by the table. */
 #define PEER_POLL_NS 100000u
-
-void nupa_fault_due(struct nupa_engine *engine, uint64_t at_ns)
-{
-	struct nupa_faults *faults = engine->faults;
-
-	if (at_ns >= faults->next_ns)
-		return;
-	faults->next_ns = at_ns;
-	engine->fault_duty = true;
-	/* A port thread that sleeps did so by the timers of before. */
-	if (nupa_load_relaxed(engine->bell))
-		nupa_port_wake(engine);
-}
 
 bool nupa_fault_is_on(const struct nupa_engine *engine, uint32_t id, uint64_t now_ns)
 {
@@ -34,26 +22,6 @@ bool nupa_fault_is_on(const struct nupa_engine *engine, uint32_t id, uint64_t no
 			return nupa_fault_lasts(entry, now_ns);
 	}
 	return false;
-}
-
-uint64_t nupa_fault_slowest_ns(const struct nupa_engine *engine, uint64_t now_ns)
-{
-	uint64_t slowest_ns = 0;
-
-	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++) {
-		const struct nupa_fault_view *view = &engine->faults->views[i];
-		uint64_t ns = 0, free_ns;
-
-		if (view->id && view->kind >= NUPA_FAULT_REORDER &&
-		    view->kind <= NUPA_FAULT_CORRUPT)
-			ns = view->duration_ns;
-		if (view->id && view->kind == NUPA_FAULT_BANDWIDTH) {
-			free_ns = nupa_load_relaxed(&view->entry->free_at_ns);
-			ns = free_ns > now_ns ? free_ns - now_ns : 0;
-		}
-		slowest_ns = ns > slowest_ns ? ns : slowest_ns;
-	}
-	return slowest_ns;
 }
 
 /* --- the table ----------------------------------------------------------------------- */
@@ -229,7 +197,7 @@ static uint64_t run_channel(struct nupa_engine *engine, struct nupa_channel *cha
 
 	/* The pump empties its ring after it has sent something, and may have no more. */
 	if (channel->gated && nupa_net_runs(engine, channel))
-		nupa_engine_drain(engine, channel, channel->rx.n_lines);
+		engine->ops->drain(engine, channel, channel->rx.n_lines);
 	if (channel->broken)
 		return UINT64_MAX;
 	if (channel->gated && now_ns < channel->gated_until_ns)

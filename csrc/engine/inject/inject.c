@@ -1,79 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The injector: an attachment through which packets enter, and which waits for their verdicts. */
+ * The injector: an attachment through which packets enter, and which waits for what becomes of
+ * them. */
 #include "engine/inject/inject.h"
-#include "engine/core/engine.h"
+#include "engine/inject/inject_engine.h"
+#include "engine/inject/inject_packet.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <time.h>
 
 #define QP1 1u                  /* IBTA 3.9.5: management */
 #define QPN_MULTICAST 0xffffffu /* IBTA 3.5.10 */
 
-struct nupa_injector {
-	struct nupa_engine *engine;
-	pthread_mutex_t turn;  /* one packet at a time */
-	pthread_mutex_t mutex; /* of what follows; the engine's lock comes before it */
-	pthread_cond_t answered;
-	uint32_t ticket; /* of the packet that a verdict is awaited for */
-	uint32_t slot;   /* of the process that gives it; 0: none is awaited */
-	struct nupa_inject_result result;
-};
-
-struct nupa_injector *nupa_injector_open(struct nupa_fabric *fabric, uint32_t host, char *why,
-					 size_t why_bytes)
-{
-	struct nupa_injector *injector;
-	pthread_condattr_t attr;
-
-	if (host >= fabric->geometry.n_hosts) {
-		errno = EINVAL;
-		nupa_explain(0, why, why_bytes, "host %u asked for, fabric %s has hosts 0 to %u",
-			     host, nupa_fabric_name(fabric), fabric->geometry.n_hosts - 1);
-		return NULL;
-	}
-	injector = calloc(1, sizeof(*injector));
-	if (!injector) {
-		nupa_explain(0, why, why_bytes, "no memory for an injector");
-		errno = ENOMEM;
-		return NULL;
-	}
-	injector->engine = nupa_engine_attach(fabric, host, why, why_bytes);
-	if (!injector->engine) {
-		int error = errno;
-
-		free(injector);
-		errno = error;
-		return NULL;
-	}
-	pthread_mutex_init(&injector->turn, NULL);
-	pthread_mutex_init(&injector->mutex, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&injector->answered, &attr);
-	pthread_condattr_destroy(&attr);
-	nupa_engine_lock(injector->engine);
-	injector->engine->injector = injector;
-	nupa_engine_unlock(injector->engine);
-	return injector;
-}
-
-void nupa_injector_close(struct nupa_injector *injector)
-{
-	nupa_engine_lock(injector->engine);
-	injector->engine->injector = NULL;
-	nupa_engine_unlock(injector->engine);
-	nupa_engine_detach(injector->engine);
-	pthread_cond_destroy(&injector->answered);
-	pthread_mutex_destroy(&injector->mutex);
-	pthread_mutex_destroy(&injector->turn);
-	free(injector);
-}
-
 uint32_t nupa_injector_max_bytes(const struct nupa_injector *injector)
 {
-	uint32_t max = nupa_dma_payload_max(injector->engine->fabric->geometry.dma_bytes) -
-		       (uint32_t)sizeof(struct nupa_inject_packet);
+	uint32_t max = nupa_dma_payload_max(injector->engine->fabric->geometry.dma_bytes);
 
 	return max < NUPA_INJECT_FRAME_MAX_BYTES ? max : NUPA_INJECT_FRAME_MAX_BYTES;
 }
@@ -129,15 +69,14 @@ static int drop(struct nupa_inject_result *result, enum nupa_inject_reason reaso
 	return 0;
 }
 
-/* With the engine's lock.  packet NULL: only the question. */
-static int send_packet(struct nupa_injector *injector, uint32_t qpn,
-		       const struct nupa_inject_packet *packet, const void *payload)
+/* With the engine's lock.  bytes 0: only the question. */
+static int send_frame(struct nupa_injector *injector, uint32_t qpn, const void *frame,
+		      uint32_t bytes)
 {
 	struct nupa_engine *engine = injector->engine;
 	struct nupa_channel *channel = nupa_channel_meet(engine, qpn >> NUPA_QP_INDEX_BITS);
-	uint32_t bytes = packet ? (uint32_t)sizeof(*packet) + packet->payload_bytes : 0;
 	struct nupa_msg *msg;
-	uint8_t *room;
+	uint8_t *payload;
 
 	if (!channel)
 		return -ENOTCONN;
@@ -147,7 +86,7 @@ static int send_packet(struct nupa_injector *injector, uint32_t qpn,
 		if (error)
 			return error;
 	}
-	msg = nupa_tx_reserve(&channel->tx, bytes, &room);
+	msg = nupa_tx_reserve(&channel->tx, bytes, &payload);
 	if (!msg)
 		return -EAGAIN;
 	pthread_mutex_lock(&injector->mutex);
@@ -160,12 +99,11 @@ static int send_packet(struct nupa_injector *injector, uint32_t qpn,
 	msg->src_qpn = 0;
 	msg->psn = injector->ticket;
 	msg->length_bytes = bytes;
-	if (packet) {
-		memcpy(room, packet, sizeof(*packet));
-		memcpy(room + sizeof(*packet), payload, packet->payload_bytes);
-		nupa_flow_xmit(channel, packet->frame_bytes);
+	if (bytes) {
+		memcpy(payload, frame, bytes);
+		nupa_flow_xmit(channel, bytes);
 	}
-	/* Watchers see the packet in it, recorded where it arrives. */
+	/* Who watches sees the packet in it, recorded where it arrives. */
 	nupa_channel_commit(channel, msg, bytes);
 	nupa_channel_bell(channel);
 	return 0;
@@ -191,15 +129,14 @@ static int await(struct nupa_injector *injector, uint64_t timeout_ns,
 	return error;
 }
 
-static int ask(struct nupa_injector *injector, uint32_t qpn,
-	       const struct nupa_inject_packet *packet, const void *payload, uint64_t timeout_ns,
-	       struct nupa_inject_result *result)
+static int ask(struct nupa_injector *injector, uint32_t qpn, const void *frame, uint32_t bytes,
+	       uint64_t timeout_ns, struct nupa_inject_result *result)
 {
 	int error;
 
 	pthread_mutex_lock(&injector->turn);
 	nupa_engine_lock(injector->engine);
-	error = send_packet(injector, qpn, packet, payload);
+	error = send_frame(injector, qpn, frame, bytes);
 	nupa_engine_unlock(injector->engine);
 	if (!error)
 		error = await(injector, timeout_ns, result);
@@ -207,7 +144,7 @@ static int ask(struct nupa_injector *injector, uint32_t qpn,
 	return error;
 }
 
-/* Whether the process that owns the QP's number lives, on *host* (-1: on any). */
+/* A process on *host* (-1: any) that is there to own the QP. */
 static bool owner_lives(const struct nupa_fabric *fabric, uint32_t qpn, int host)
 {
 	uint32_t slot = qpn >> NUPA_QP_INDEX_BITS;
@@ -218,21 +155,24 @@ static bool owner_lives(const struct nupa_fabric *fabric, uint32_t qpn, int host
 	return host < 0 || nupa_load_relaxed(&fabric->slots[slot].host) == (uint32_t)host;
 }
 
-int nupa_inject(struct nupa_injector *injector, const struct nupa_inject_packet *packet,
-		const void *payload, uint64_t timeout_ns, struct nupa_inject_result *result)
+int nupa_inject(struct nupa_injector *injector, const void *frame, uint32_t bytes,
+		uint64_t timeout_ns, struct nupa_inject_result *result)
 {
 	struct nupa_engine *engine = injector->engine;
+	struct nupa_packet packet;
 	union ibv_gid gid;
 	int host;
 
 	*result = (struct nupa_inject_result){ .expected_psn = UINT32_MAX };
-	if (packet->payload_bytes > nupa_injector_max_bytes(injector))
+	if (bytes > nupa_injector_max_bytes(injector))
 		return -EMSGSIZE;
-	memcpy(gid.raw, packet->destination, sizeof(gid.raw));
+	if (!nupa_packet_parse(frame, bytes, false, &packet))
+		return drop(result, NUPA_INJECT_MALFORMED);
+	memcpy(gid.raw, packet.destination, sizeof(gid.raw));
 	host = nupa_host_of_gid(engine->fabric, &gid);
 	if (host < 0)
 		return drop(result, NUPA_INJECT_NO_HOST);
-	if (packet->dqpn == QP1 || packet->dqpn == QPN_MULTICAST)
+	if (packet.dqpn == QP1 || packet.dqpn == QPN_MULTICAST)
 		return drop(result, NUPA_INJECT_UNSUPPORTED);
 	if (!nupa_path_up(engine, (uint32_t)host)) {
 		nupa_engine_lock(engine);
@@ -240,9 +180,9 @@ int nupa_inject(struct nupa_injector *injector, const struct nupa_inject_packet 
 		nupa_engine_unlock(engine);
 		return drop(result, NUPA_INJECT_PATH);
 	}
-	if (!owner_lives(engine->fabric, packet->dqpn, host))
+	if (!owner_lives(engine->fabric, packet.dqpn, host))
 		return drop(result, NUPA_INJECT_NO_QP);
-	return ask(injector, packet->dqpn, packet, payload, timeout_ns, result);
+	return ask(injector, packet.dqpn, frame, bytes, timeout_ns, result);
 }
 
 int nupa_inject_ask(struct nupa_injector *injector, uint32_t qpn, uint64_t timeout_ns,
@@ -251,5 +191,5 @@ int nupa_inject_ask(struct nupa_injector *injector, uint32_t qpn, uint64_t timeo
 	*result = (struct nupa_inject_result){ .expected_psn = UINT32_MAX };
 	if (!owner_lives(injector->engine->fabric, qpn & 0xffffff, -1))
 		return drop(result, NUPA_INJECT_NO_QP);
-	return ask(injector, qpn & 0xffffff, NULL, NULL, timeout_ns, result);
+	return ask(injector, qpn & 0xffffff, NULL, 0, timeout_ns, result);
 }

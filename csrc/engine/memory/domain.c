@@ -3,7 +3,7 @@
  * another handle of its PD, with the PD's number, that says where queues get their memory.  A
  * thread domain changes nothing here: an uncontended lock costs next to nothing. */
 #define _GNU_SOURCE
-#include "engine/core/engine.h"
+#include "engine/memory/memory.h"
 
 #include <errno.h>
 #include <stdlib.h>

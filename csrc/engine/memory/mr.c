@@ -2,6 +2,7 @@
  * Memory regions.  A region is an entry in our arena that peers read; keys are
  * index << 12 | variant, and a variant is not used again before 4,094 others were. */
 #define _GNU_SOURCE
+#include "base/memory.h"
 #include "engine/memory/mr.h"
 
 #include <errno.h>
@@ -105,21 +106,6 @@ static uint64_t pool_offset(const struct nupa_engine *engine, const struct nupa_
 	if (!pool || va < pool || va - pool > bytes || mr->length > bytes - (va - pool))
 		return UINT64_MAX;
 	return va - pool;
-}
-
-/* A sum of products with odd numbers: each change of one word shows. */
-uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry)
-{
-	struct nupa_mr_entry whole = *entry;
-	uint64_t words[sizeof(whole) / 8], sum = 0, factor = UINT64_C(0x9e3779b97f4a7c15);
-
-	whole.check = 0;
-	memcpy(words, &whole, sizeof(words));
-	for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		sum += words[i] * factor;
-		factor += UINT64_C(0xbf58476d1ce4e5ba);
-	}
-	return (uint32_t)(sum >> 32);
 }
 
 /* Readers may be at it: see nupa_mr_entry_copy. */

@@ -4,7 +4,7 @@
 #ifndef NUPA_MR_H
 #define NUPA_MR_H
 
-#include "engine/core/engine.h"
+#include "engine/memory/memory.h"
 
 #define NUPA_MR_SUPPORTED_ACCESS                                                                   \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \

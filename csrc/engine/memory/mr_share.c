@@ -13,6 +13,8 @@
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |             \
 	 IBV_ACCESS_MW_BIND)
 
+uint32_t nupa_forks;
+
 /* Of all engines.  Taken below an engine's lock. */
 static pthread_mutex_t bare_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct nupa_list bare = { &bare, &bare };

@@ -2,6 +2,7 @@
  * Regions that are not plain memory: on-demand paging, where nothing was asked of the kernel at
  * registration and is asked at each access instead; and null regions. */
 #define _GNU_SOURCE
+#include "base/memory.h"
 #include "engine/memory/mr.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 #ifndef NUPA_NET_H
 #define NUPA_NET_H
 
-#include "engine/core/engine.h"
+#include "engine/queue/queue.h"
 
 /* The longest frame: IPv6's largest packet, behind Ethernet's header with a VLAN tag and
  * virtio_net_hdr_v1; whole lines. */
@@ -67,5 +67,13 @@ void nupa_net_flood(struct nupa_net *net, uint32_t frame_bytes);
 
 /* After unlock, which wakes receivers: runs those that are siblings. */
 void nupa_net_flush(struct nupa_net *net);
+
+/* What the engine calls.  False: nonsense. */
+bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
+		      const struct nupa_msg *msg, const uint8_t *payload);
+/* Whether the producer's thread itself takes from this channel, so that nobody else looks. */
+bool nupa_net_runs(const struct nupa_engine *engine, const struct nupa_channel *channel);
+void nupa_net_port_changed(struct nupa_engine *engine, bool up);
+void nupa_net_fenced(struct nupa_engine *engine);
 
 #endif

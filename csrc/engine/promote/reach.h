@@ -42,4 +42,37 @@ static inline enum nupa_reach nupa_copy_in_order(void *to, const void *from, uin
 	return nupa_reach_here(to, from, bytes);
 }
 
+/* A piece of local memory, checked. */
+struct nupa_span {
+	uint8_t *va;
+	size_t bytes;
+};
+
+/* Copies bytes between a flat buffer and a list of spans, from offset of the list on; what does not
+ * fit is left out. */
+static inline enum nupa_reach nupa_spans_copy(const struct nupa_span *spans, uint32_t n_spans,
+					      uint64_t offset, void *flat, uint64_t bytes,
+					      bool to_spans)
+{
+	enum nupa_reach result = NUPA_REACH_DONE;
+	uint8_t *at = flat;
+
+	for (uint32_t i = 0; i < n_spans && bytes && result == NUPA_REACH_DONE; i++) {
+		uint64_t n = spans[i].bytes;
+
+		if (offset >= n) {
+			offset -= n;
+			continue;
+		}
+		n -= offset;
+		n = n < bytes ? n : bytes;
+		result = to_spans ? nupa_copy(spans[i].va + offset, at, n)
+				  : nupa_copy(at, spans[i].va + offset, n);
+		offset = 0;
+		at += n;
+		bytes -= n;
+	}
+	return result;
+}
+
 #endif

@@ -3,7 +3,7 @@
 #ifndef NUPA_BACKLOG_H
 #define NUPA_BACKLOG_H
 
-#include "engine/core/engine.h"
+#include "engine/queue/queue.h"
 
 /* A message that has passed all checks but that of a receive.  True: it is in the backlog, or was
  * dropped and counted; false: it goes on.  grh: UD. */

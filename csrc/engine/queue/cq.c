@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Completion queues, and the channels that tell of them. */
 #define _GNU_SOURCE
-#include "engine/queue/backlog.h"
+#include "engine/queue/queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-/* How often an empty poll looks at the rings before it gives up the lock: a look costs a few
- * nanoseconds, the way back through the program ten times that. */
-#define LOOKS_OF_A_POLL 6u
-
-/* Polls without asking for a notification that make a program a spinning one. */
-#define SPINNING_POLLS 64u
 
 static struct nupa_cq *cq_of(struct ibv_cq *ibv)
 {
@@ -69,36 +62,6 @@ static void raise_event(struct nupa_cq *cq)
 	if (cq->events_pending++ == 0)
 		nupa_list_add(&channel->cqs, &cq->event_link);
 	(void)!write(channel->ibv.fd, &(uint64_t){ 1 }, sizeof(uint64_t));
-}
-
-int nupa_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **cq_context)
-{
-	struct nupa_comp_channel *channel = channel_of(ibv);
-	struct nupa_engine *engine = nupa_engine_of(ibv->context);
-	struct nupa_cq *cq = NULL;
-	uint64_t count;
-
-	nupa_engine_lock(engine);
-	nupa_engine_flush(engine);
-	nupa_port_takes_over(engine);
-	nupa_engine_unlock(engine);
-	/* An event may have gone with its CQ between fd and list: then wait for the next. */
-	while (!cq) {
-		if (read(ibv->fd, &count, sizeof(count)) != (ssize_t)sizeof(count))
-			return -1;
-		nupa_engine_lock(engine);
-		if (!nupa_list_empty(&channel->cqs)) {
-			cq = container_of(channel->cqs.next, struct nupa_cq, event_link);
-			nupa_list_del(&cq->event_link);
-			cq->events_got++;
-			if (--cq->events_pending)
-				nupa_list_add(&channel->cqs, &cq->event_link);
-		}
-		nupa_engine_unlock(engine);
-	}
-	*out = &cq->ibv;
-	*cq_context = cq->ibv.cq_context;
-	return 0;
 }
 
 void nupa_ack_cq_events(struct ibv_cq *ibv, unsigned int nevents)
@@ -327,87 +290,4 @@ void nupa_cq_purge(struct nupa_cq *cq, struct nupa_qp *qp)
 		cq->ring[to++ & cq->mask] = cq->ring[from & cq->mask];
 	}
 	cq->tail = to;
-}
-
-int nupa_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
-{
-	struct nupa_cq *cq = cq_of(ibv);
-	struct nupa_engine *engine = nupa_engine_of(ibv->context);
-
-	nupa_engine_lock(engine);
-	/* IBTA 11.4.2.2: only what is added from now on is told of.  All that has arrived counts as
-	 * before; otherwise most events of a program that arms and then polls would be stale. */
-	nupa_engine_progress(engine);
-	nupa_engine_flush(engine);
-	nupa_port_takes_over(engine);
-	if (cq->arm != NUPA_ARM_NEXT) /* the wider request stands */
-		cq->arm = solicited_only ? NUPA_ARM_SOLICITED : NUPA_ARM_NEXT;
-	if (unlikely(cq->notes & NUPA_CQ_TRACED))
-		nupa_trace_doorbell(engine, NUPA_QUEUE_CQ, ibv->handle, cq->head,
-				    solicited_only != 0);
-	nupa_engine_unlock(engine);
-	return 0;
-}
-
-static void fill_wc(struct ibv_wc *wc, const struct nupa_cqe *cqe)
-{
-	wc->wr_id = cqe->wr_id;
-	wc->status = cqe->status;
-	wc->opcode = cqe->opcode;
-	wc->vendor_err = cqe->vendor_err;
-	wc->byte_len = cqe->byte_len;
-	wc->imm_data = cqe->imm; /* shares its place with invalidated_rkey */
-	wc->qp_num = cqe->qp_num;
-	wc->src_qp = cqe->src_qp;
-	wc->wc_flags = cqe->wc_flags;
-	wc->pkey_index = 0;
-	wc->slid = cqe->slid;
-	wc->sl = cqe->sl;
-	wc->dlid_path_bits = 0;
-}
-
-/* The engine runs where somebody polls (engine.h I2). */
-void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
-{
-	nupa_store_relaxed(&engine->polls, engine->polls + 1);
-	cq->found_empty = cq->tail;
-	if (unlikely(++engine->polls_in_row == SPINNING_POLLS) &&
-	    !nupa_load_relaxed(&engine->app_drives))
-		nupa_port_app_drives(engine);
-	if (engine->polls_in_row > SPINNING_POLLS * 2)
-		engine->polls_in_row = 0;
-	if (unlikely(!nupa_list_empty(&engine->backlogs))) {
-		nupa_backlog_run(engine, cq);
-		if (cq->head != cq->tail)
-			return; /* these first: a backlog that is worked off does not grow */
-	}
-	for (uint32_t look = 0; look < LOOKS_OF_A_POLL; look++) {
-		if (look && !nupa_engine_lines_ready(engine))
-			continue;
-		if (nupa_engine_progress(engine)) {
-			engine->idle_polls = 0;
-			return;
-		}
-	}
-	if (unlikely(engine->next || nupa_load_relaxed(&nupa_engines) != engine))
-		nupa_engine_progress_siblings(engine);
-	if (cq->head == cq->tail)
-		nupa_engine_poll_idle(engine);
-}
-
-int nupa_poll_cq(struct ibv_cq *ibv, int num_entries, struct ibv_wc *wc)
-{
-	struct nupa_cq *cq = cq_of(ibv);
-	struct nupa_engine *engine = nupa_engine_of(ibv->context);
-	int n = 0;
-
-	nupa_engine_lock(engine);
-	if (cq->head == cq->tail)
-		nupa_cq_drive(engine, cq);
-	while (n < num_entries && cq->head != cq->tail)
-		fill_wc(&wc[n++], &cq->ring[cq->head++ & cq->mask]);
-	if (unlikely(n == 0 && cq->overrun))
-		n = -1;
-	nupa_engine_unlock(engine);
-	return n;
 }

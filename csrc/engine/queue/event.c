@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Asynchronous events: raised by the engine, got and acknowledged by the program. */
 #define _GNU_SOURCE
-#include "engine/core/engine.h"
+#include "engine/queue/queue.h"
 
 #include <errno.h>
 #include <stdlib.h>

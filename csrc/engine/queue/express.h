@@ -12,19 +12,6 @@
 
 #include "engine/queue/sq.h"
 
-/* A request of one piece, from whichever way it was posted. */
-struct nupa_express {
-	uint64_t wr_id;
-	uint64_t raddr;
-	uint64_t compare_add, swap;
-	uint8_t *local;            /* inline data; else what nupa_express finds by sge */
-	const struct ibv_sge *sge; /* NULL: inline */
-	uint32_t rkey;
-	uint32_t bytes;
-	uint32_t flags; /* enum ibv_send_flags */
-	uint32_t opcode;
-};
-
 static inline bool nupa_express_path(const struct nupa_qp *qp)
 {
 	return likely(qp->steady_tx) && likely(nupa_channel_path_up(qp->engine, qp->channel));

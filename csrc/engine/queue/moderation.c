@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Moderation of completion events (man ibv_modify_cq): one event for so many completions, or when
  * so much time has passed since the first of them. */
-#include "engine/core/engine.h"
+#include "engine/queue/queue.h"
 
 #include <errno.h>
 

@@ -211,3 +211,25 @@ int nupa_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
 	nupa_engine_unlock(engine);
 	return error;
 }
+
+int nupa_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = bind->wr_id,
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = bind->send_flags,
+	};
+	struct ibv_send_wr *bad;
+	int error;
+
+	if (mw->type != IBV_MW_TYPE_1)
+		return EINVAL;
+	wr.bind_mw.mw = mw;
+	wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	wr.bind_mw.bind_info = bind->bind_info;
+	error = nupa_post_send(qp, &wr, &bad);
+	/* man ibv_bind_mw: the new key is known now; that it works is known by the completion. */
+	if (!error)
+		mw->rkey = wr.bind_mw.rkey;
+	return error;
+}

@@ -112,7 +112,7 @@ void nupa_qp_settle(struct nupa_qp *qp)
 		if (nupa_list_empty(&qp->job_link) &&
 		    (nupa_list_empty(&qp->ack_link) || nupa_responder_send_ack(qp)))
 			return;
-		nupa_engine_progress(qp->engine);
+		(void)qp->engine->ops->progress(qp->engine);
 	}
 }
 

@@ -3,7 +3,7 @@
 #ifndef NUPA_RESPONDER_H
 #define NUPA_RESPONDER_H
 
-#include "engine/core/engine.h"
+#include "engine/queue/queue.h"
 
 void nupa_responder_ack(struct nupa_qp *qp);
 /* False: no memory for answers to READs and atomics. */

@@ -6,7 +6,6 @@
  *       nupa_wqe.by_message, pulled): the responder may have executed any of it.
  *   I7  What still lies in a ring is not lost: the timer waits until the peer has taken it.  Where
  * a fault of kind TIMEOUT is, it does not wait; but what lies there does not go again. */
-#include "engine/fault/fault_internal.h"
 #include "engine/queue/sq.h"
 
 #include <stdlib.h>
@@ -161,4 +160,17 @@ uint64_t nupa_retry_run(struct nupa_engine *engine, uint64_t now_ns)
 		at = at->next;
 	}
 	return next_ns;
+}
+
+void nupa_fault_due(struct nupa_engine *engine, uint64_t at_ns)
+{
+	struct nupa_faults *faults = engine->faults;
+
+	if (at_ns >= faults->next_ns)
+		return;
+	faults->next_ns = at_ns;
+	engine->fault_duty = true;
+	/* A port thread that sleeps did so by the timers of before. */
+	if (nupa_load_relaxed(engine->bell))
+		nupa_port_wake(engine);
 }

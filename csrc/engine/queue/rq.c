@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Receive queues: a QP's own, or an SRQ's. */
 #define _GNU_SOURCE
-#include "engine/core/engine.h"
+#include "engine/queue/queue.h"
 
 #include <errno.h>
 #include <sys/mman.h>

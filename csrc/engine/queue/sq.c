@@ -235,3 +235,10 @@ bool nupa_sq_fail_in_turn(struct nupa_qp *qp, uint64_t index, enum ibv_wc_status
 		nupa_requester_fail(qp, status);
 	return false;
 }
+
+void nupa_fault_unstick(struct nupa_qp *qp)
+{
+	qp->stuck = false;
+	nupa_list_del(&qp->faults->stuck_link);
+	nupa_sq_complete_done(qp);
+}

@@ -6,7 +6,6 @@
  * the ring stands for them. */
 #include "engine/queue/stall.h"
 
-#include "engine/fault/fault_internal.h"
 #include "engine/queue/sq.h"
 
 #define PATIENCE_NS UINT64_C(1000000000)
@@ -41,11 +40,32 @@ static bool moved_lately(struct nupa_channel *channel, struct nupa_stall *stall,
 	return now_ns - stall->since_ns < patience_ns;
 }
 
+/* How much longer a message may take than without faults: what holds it back on its way. */
+static uint64_t slowest_ns(const struct nupa_engine *engine, uint64_t now_ns)
+{
+	uint64_t most_ns = 0;
+
+	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++) {
+		const struct nupa_fault_view *view = &engine->faults->views[i];
+		uint64_t ns = 0, free_ns;
+
+		if (view->id && view->kind >= NUPA_FAULT_REORDER &&
+		    view->kind <= NUPA_FAULT_CORRUPT)
+			ns = view->duration_ns;
+		if (view->id && view->kind == NUPA_FAULT_BANDWIDTH) {
+			free_ns = nupa_load_relaxed(&view->entry->free_at_ns);
+			ns = free_ns > now_ns ? free_ns - now_ns : 0;
+		}
+		most_ns = ns > most_ns ? ns : most_ns;
+	}
+	return most_ns;
+}
+
 bool nupa_stall_waits(struct nupa_qp *qp, struct nupa_channel *channel, bool backlogged)
 {
 	struct nupa_engine *engine = qp->engine;
 	uint64_t now_ns = engine->now_ns();
-	uint64_t slow_ns = channel->faulty ? nupa_fault_slowest_ns(engine, now_ns) : 0;
+	uint64_t slow_ns = channel->faulty ? slowest_ns(engine, now_ns) : 0;
 	bool moves;
 
 	if (backlogged) {

@@ -3,7 +3,7 @@
 #ifndef NUPA_STALL_H
 #define NUPA_STALL_H
 
-#include "engine/core/engine.h"
+#include "engine/queue/queue.h"
 
 /* UC, UD: what is sent to this QP now would find it without a receive (backlog.c). */
 static inline bool nupa_stall_backlogged(const struct nupa_channel *channel, uint32_t qpn)

@@ -4,7 +4,7 @@
 #ifndef NUPA_XRC_H
 #define NUPA_XRC_H
 
-#include "engine/core/engine.h"
+#include "engine/queue/queue.h"
 
 /* Which domain: of a file, or of nobody else. */
 struct nupa_xrcd_id {

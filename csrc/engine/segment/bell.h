@@ -23,8 +23,6 @@
 #define NUPA_BELL_NUMBERS 1024u
 #define NUPA_BELL_SLEEP_NS UINT64_C(100000000)
 
-struct nupa_engine;
-
 /* One for each fabric that this process has open. */
 struct nupa_bell {
 	uint32_t
@@ -48,22 +46,9 @@ void nupa_bell_hear(struct nupa_bell *bell);
 /* number: as slot->doorbell has it.  False: nobody is known to have it. */
 bool nupa_bell_ring(struct nupa_bell *bell, uint32_t number);
 
-/* bell.c.  Opens the fabric's bell, if NUPA_BELL says where; engine->rings says whether. */
-void nupa_bell_attach(struct nupa_engine *engine);
-void nupa_bell_detach(struct nupa_engine *engine);
+/* Ours, as slot->doorbell has it; 0: none. */
 uint32_t nupa_bell_number(const struct nupa_fabric *fabric);
-/* C3: the port thread is about to sleep, or is awake. */
-void nupa_bell_announce(struct nupa_engine *engine);
-void nupa_bell_awake(struct nupa_engine *engine);
-/* Whether everybody can ring who is attached. */
-bool nupa_bell_heard_by_all(const struct nupa_engine *engine);
-/* Sleeps until somebody rings or nupa_bell_wake() is called, or may have been. */
-void nupa_bell_sleep(struct nupa_engine *engine, uint64_t timeout_ns);
-void nupa_bell_wake(struct nupa_engine *engine);
-/* P3: our message was stored; rings the owner of the slot if he sleeps.  rung: for which of his
- * sleeps we did that last. */
-void nupa_bell_call(struct nupa_engine *engine, const struct nupa_slot *slot, uint32_t *rung);
-/* Rings him if he sleeps, whatever was rung before. */
+/* Rings the owner of the slot if he sleeps, whatever was rung before. */
 void nupa_bell_ring_slot(struct nupa_fabric *fabric, const struct nupa_slot *slot);
 
 #endif

@@ -326,3 +326,15 @@ bool nupa_bell_ring(struct nupa_bell *bell, uint32_t number)
 	nupa_bell_hear(bell); /* it may just have come */
 	return ring_peer(bell, number - 1);
 }
+
+uint32_t nupa_bell_number(const struct nupa_fabric *fabric)
+{
+	return fabric->bell ? nupa_load_relaxed(&fabric->bell->number) : 0;
+}
+
+void nupa_bell_ring_slot(struct nupa_fabric *fabric, const struct nupa_slot *slot)
+{
+	/* P3: the news was stored before, by a full fence. */
+	if (fabric->bell && nupa_load_seq(&slot->asleep))
+		nupa_bell_ring(fabric->bell, nupa_load_relaxed(&slot->doorbell));
+}

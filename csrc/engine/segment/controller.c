@@ -4,7 +4,6 @@
  * through a mapping would allocate a page, or kill us when /dev/shm is full (I4). */
 #include "base/atomics.h"
 #include "engine/segment/coherence.h"
-#include "region/region.h"
 #include "engine/segment/segment_internal.h"
 
 #include <errno.h>
@@ -74,27 +73,6 @@ const struct nupa_route *nupa_fabric_route(const struct nupa_fabric *fabric, uin
 	const uint32_t n_hosts = fabric->geometry.n_hosts;
 
 	return from < n_hosts && to < n_hosts ? &fabric->routes[(size_t)from * n_hosts + to] : NULL;
-}
-
-int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t state)
-{
-	struct nupa_port *entry;
-
-	if (port >= fabric->geometry.n_ports ||
-	    (state != NUPA_PORT_DOWN && state != NUPA_PORT_ACTIVE))
-		return -EINVAL;
-	if (nupa_fabric_incoherent(fabric) && !fabric->creator)
-		return -EREMOTE;
-	entry = &fabric->ports[port];
-	/* A fault may do the same meanwhile; the epoch below publishes it. */
-	if (nupa_exchange_seq(&entry->state, state) == state)
-		return 0;
-	if (state == NUPA_PORT_DOWN)
-		nupa_fetch_add_seq(&entry->link_downed, 1);
-	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_PORTS, entry, sizeof(*entry));
-	nupa_fabric_announce(fabric);
-	nupa_region_links_changed(fabric);
-	return 0;
 }
 
 /* Used entries of a QP or MR table: those whose first word is not zero. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Hosts by their names and GIDs: arithmetic over the host table, without an attachment. */
-#include "engine/core/engine.h"
+#include "engine/segment/gid.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

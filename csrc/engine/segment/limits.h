@@ -3,8 +3,7 @@
 #ifndef NUPA_LIMITS_H
 #define NUPA_LIMITS_H
 
-#define NUPA_CACHE_LINE_BYTES 64u
-#define NUPA_PAGE_BYTES 4096u
+#include "base/machine.h"
 
 /* A QP number is 24 bits (IBTA 9.2.1): slot << 16 | index.  Slot 0 is never
  * given out, so QP0 and QP1 cannot exist. */

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Telling all attachments that something has changed which they go by: a port, the faults, who
  * watches. */
-#include "engine/core/engine.h"
+#include "base/atomics.h"
+#include "base/clock.h"
+#include "engine/segment/coherence.h"
+#include "engine/segment/segment_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

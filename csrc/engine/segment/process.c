@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Whether the process that owns a slot still exists.  A pid alone does not say: it is given
  * out again; pid and start time together name one process (proc(5), /proc/PID/stat). */
-#include "engine/segment/segment.h"
+#include "base/atomics.h"
+#include "engine/segment/segment_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -127,4 +129,18 @@ bool nupa_process_alive(uint32_t pid, uint64_t start_time)
 	if ((fields.state == 'Z' || fields.state == 'X') && fields.threads <= 1)
 		return false;
 	return start_time == 0 || fields.start_time == start_time;
+}
+
+bool nupa_life_is_over(const struct nupa_slot *slot)
+{
+	return nupa_load_acquire(&slot->life) & FUTEX_OWNER_DIED;
+}
+
+/* A namespace that we do not know is taken for ours. */
+bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
+{
+	uint32_t theirs = nupa_load_relaxed(&fabric->slots[slot].pid_ns);
+	uint32_t ours = theirs ? nupa_pid_namespace() : 0;
+
+	return nupa_slot_elsewhere(fabric, claim) || (ours && theirs != ours);
 }

@@ -60,7 +60,7 @@ void nupa_region_reap(struct nupa_fabric *fabric);
 void nupa_fabric_detach_copy(struct nupa_fabric *fabric);
 
 uint64_t nupa_slot_claim(const struct nupa_slot *slot);
-/* look.c: the slots that attachments to the host may have, [first, end).  SOFTWARE: no others. */
+/* apart.c: the slots that attachments to the host may have, [first, end).  SOFTWARE: no others. */
 void nupa_slots_of(const struct nupa_fabric *fabric, uint32_t host, uint32_t *first, uint32_t *end);
 /* SOFTWARE: whether it is another kernel's; of who has not attached, all are.  Others: false. */
 bool nupa_slot_apart(const struct nupa_fabric *fabric, uint32_t slot);
@@ -73,14 +73,14 @@ void nupa_fabric_net_changed(struct nupa_fabric *fabric);
 /* Whether the process of that claim exists.  A slot that is being attached or reaped has no settled
  * start time: its pid alone counts. */
 bool nupa_slot_alive(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
-/* life.c: whether its owner's program has ended; whether its pid means nothing here: it is of
+/* process.c: whether its owner's program has ended; whether its pid means nothing here: it is of
  * another kernel or another pid namespace. */
 bool nupa_life_is_over(const struct nupa_slot *slot);
 bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
-/* beat.c, SOFTWARE: that no process of another kernel has a slot of the host: 0, or -EADDRINUSE.
- * Those that had one and are silent are given up. */
+/* region/slot_life.c, SOFTWARE: that no process of another kernel has a slot of the host: 0, or
+ * -EADDRINUSE. Those that had one and are silent are given up. */
 int nupa_host_settle(struct nupa_fabric *fabric, uint32_t host);
-/* slot.c: frees a slot whose owner has ended; false: somebody was faster. */
+/* region/slot_life.c: frees a slot whose owner has ended; false: somebody was faster. */
 bool nupa_slot_take(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
 /* beat.c: whether the claim is of another kernel. */
 bool nupa_slot_elsewhere(const struct nupa_fabric *fabric, uint64_t claim);

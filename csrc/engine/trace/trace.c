@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What an attachment records while somebody watches (trace.h).  Never waits, never fails: where
  * there is no memory for the ring, nothing is recorded, and a hint says so. */
-#include "engine/queue/express.h"
+#include "engine/trace/trace_internal.h"
 
 /* --- the ring ------------------------------------------------------------------------ */
 
@@ -88,9 +88,8 @@ static uint8_t *at_tail(struct nupa_trace_header *tracer, uint64_t tail)
 	return (uint8_t *)(tracer + 1) + (tail & (NUPA_TRACE_BYTES - 1));
 }
 
-/* Room for a record with *body_bytes* behind its head: all of it is the caller's to fill. */
-static struct nupa_trace_record *begin(struct nupa_engine *engine, uint8_t kind,
-				       uint32_t body_bytes, uint64_t time_ns)
+struct nupa_trace_record *nupa_trace_begin(struct nupa_engine *engine, uint8_t kind,
+					   uint32_t body_bytes, uint64_t time_ns)
 {
 	struct nupa_trace_header *tracer = engine->tracer;
 	uint32_t bytes = ((uint32_t)sizeof(struct nupa_trace_record) + body_bytes + 7) & ~7u;
@@ -119,7 +118,7 @@ static struct nupa_trace_record *begin(struct nupa_engine *engine, uint8_t kind,
 	return record;
 }
 
-static void end(struct nupa_engine *engine)
+void nupa_trace_end(struct nupa_engine *engine)
 {
 	struct nupa_trace_header *tracer = engine->tracer;
 
@@ -206,16 +205,17 @@ static void copy_line(struct nupa_msg *to, const struct nupa_msg *from, bool wit
 		memset(to->data, 0, sizeof(to->data));
 }
 
-static struct nupa_trace_record *put_message(struct nupa_engine *engine, const struct nupa_msg *msg,
-					     const struct nupa_qp *qp, uint32_t dest_host,
-					     const uint8_t *payload, uint32_t bytes,
-					     uint64_t now_ns)
+struct nupa_trace_record *nupa_trace_put_message(struct nupa_engine *engine,
+						 const struct nupa_msg *msg,
+						 const struct nupa_qp *qp, uint32_t dest_host,
+						 const uint8_t *payload, uint32_t bytes,
+						 uint64_t now_ns)
 {
 	struct nupa_span span = { (uint8_t *)(uintptr_t)payload, bytes };
 	struct nupa_trace_data data =
 	    plan(engine, bytes, qp ? nupa_qp_mtu_bytes(qp) : NUPA_MTU_BYTES);
 	uint32_t kept = kept_bytes(&data);
-	struct nupa_trace_record *record = begin(
+	struct nupa_trace_record *record = nupa_trace_begin(
 	    engine, NUPA_TRACE_MESSAGE, (uint32_t)sizeof(struct nupa_trace_message) + kept, now_ns);
 	struct nupa_trace_message *body = (struct nupa_trace_message *)(void *)(record + 1);
 
@@ -233,8 +233,7 @@ static struct nupa_trace_record *put_message(struct nupa_engine *engine, const s
 	return record;
 }
 
-/* Where the line lies that is published next. */
-static void put_place(struct nupa_trace_record *record, const struct nupa_tx *tx)
+void nupa_trace_put_place(struct nupa_trace_record *record, const struct nupa_tx *tx)
 {
 	struct nupa_trace_message *body = (struct nupa_trace_message *)(void *)(record + 1);
 
@@ -266,15 +265,16 @@ void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *chan
 			      &start);
 		payload = channel->tx.dma + start;
 	}
-	record = put_message(engine, msg, qp, channel->peer_host, payload, bytes, engine->now_ns());
+	record = nupa_trace_put_message(engine, msg, qp, channel->peer_host, payload, bytes,
+					engine->now_ns());
 	record->peer = (uint16_t)channel->peer;
-	put_place(record, &channel->tx);
+	nupa_trace_put_place(record, &channel->tx);
 	if (request) {
 		record->transfer = NUPA_TRANSFER(msg->src_qpn, qp->sq.issued);
 		if (qp->sq.issued < qp->sq.begun)
 			record->flags = NUPA_TRACE_RETRY;
 	}
-	end(engine);
+	nupa_trace_end(engine);
 }
 
 void nupa_trace_received(struct nupa_engine *engine, uint32_t peer, const struct nupa_msg *msg,
@@ -290,10 +290,11 @@ void nupa_trace_received(struct nupa_engine *engine, uint32_t peer, const struct
 		if (bytes > sizeof(*msg) - (size_t)(payload - (const uint8_t *)msg))
 			bytes = 0;
 	}
-	record = put_message(engine, msg, qp, engine->host, payload, bytes, engine->now_ns());
+	record =
+	    nupa_trace_put_message(engine, msg, qp, engine->host, payload, bytes, engine->now_ns());
 	record->peer = (uint16_t)peer;
 	record->flags = flags;
-	end(engine);
+	nupa_trace_end(engine);
 }
 
 /* --- direct access ------------------------------------------------------------------- */
@@ -351,172 +352,16 @@ void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 		body.offset_bytes = offset;
 		body.data = plan(engine, chunk, nupa_qp_mtu_bytes(qp));
 		kept = kept_bytes(&body.data);
-		record = begin(engine, NUPA_TRACE_DIRECT, (uint32_t)sizeof(body) + kept, begun_ns);
+		record = nupa_trace_begin(engine, NUPA_TRACE_DIRECT, (uint32_t)sizeof(body) + kept,
+					  begun_ns);
 		memcpy(record + 1, &body, sizeof(body));
 		record->peer = (uint16_t)qp->channel->peer;
 		record->data_bytes = kept;
 		record->transfer = NUPA_TRANSFER(qp->ibv.qp_num, qp->sq.issued);
 		keep((uint8_t *)(record + 1) + sizeof(body), &body.data, spans, n_spans, offset);
-		end(engine);
+		nupa_trace_end(engine);
 		offset += chunk;
 	} while (offset < total);
-}
-
-/* --- queue entries ------------------------------------------------------------------- */
-
-static void put_wqe(struct nupa_qp *qp, uint64_t index, uint64_t now_ns)
-{
-	const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
-	bool is_inline = wqe->flags & IBV_SEND_INLINE;
-	bool ud = qp->type == IBV_QPT_UD, binds = wqe->opcode == IBV_WR_BIND_MW;
-	uint32_t data_bytes =
-	    is_inline ? wqe->length_bytes : wqe->n_sge * (uint32_t)sizeof(struct ibv_sge);
-	struct nupa_trace_record *record =
-	    begin(qp->engine, NUPA_TRACE_WQE, (uint32_t)sizeof(struct nupa_trace_wqe) + data_bytes,
-		  now_ns);
-	struct nupa_trace_wqe *body = (struct nupa_trace_wqe *)(void *)(record + 1);
-
-	*body = (struct nupa_trace_wqe){
-		.qpn = qp->ibv.qp_num,
-		.dest_qpn = ud ? wqe->dest_qpn : qp->dest_qpn,
-		.dest_host = ud && wqe->ah_host != NUPA_AH_NONE ? wqe->ah_host : qp->dest_host,
-		.index = (uint32_t)index,
-		.opcode = wqe->opcode,
-		.flags = wqe->flags,
-		.n_sge = is_inline ? 0 : wqe->n_sge,
-		.qp_type = qp->type,
-		.length_bytes = wqe->length_bytes,
-		.imm = wqe->imm,
-		.rkey = ud ? 0 : wqe->rkey,
-		.wr_id = wqe->wr_id,
-		.raddr = ud ? 0 : wqe->raddr,
-		.compare_add = ud ? 0 : wqe->compare_add,
-		.swap = ud      ? 0
-			: binds ? (uint64_t)wqe->bind_access << 32 | wqe->bind_lkey
-				: wqe->swap,
-		.qkey = ud ? wqe->qkey : 0,
-		.srqn = qp->xrc ? wqe->dest_qpn : 0,
-	};
-	memcpy(body + 1, wqe->inline_data, data_bytes);
-	record->data_bytes = data_bytes;
-	record->transfer = NUPA_TRANSFER(qp->ibv.qp_num, index);
-	end(qp->engine);
-}
-
-static void put_doorbell(struct nupa_engine *engine, uint64_t now_ns,
-			 const struct nupa_trace_doorbell *bell)
-{
-	struct nupa_trace_record *record =
-	    begin(engine, NUPA_TRACE_DOORBELL, sizeof(*bell), now_ns);
-
-	*(struct nupa_trace_doorbell *)(void *)(record + 1) = *bell;
-	if (bell->queue == NUPA_QUEUE_SQ) /* of the last request that it tells of */
-		record->transfer = NUPA_TRANSFER(bell->number, bell->index - 1);
-	end(engine);
-}
-
-static void put_sq_doorbell(struct nupa_qp *qp, uint64_t posted, uint64_t now_ns)
-{
-	struct nupa_trace_doorbell bell = { .number = qp->ibv.qp_num, .index = posted };
-
-	put_doorbell(qp->engine, now_ns, &bell);
-}
-
-void nupa_trace_doorbell(struct nupa_engine *engine, enum nupa_trace_queue queue, uint32_t number,
-			 uint64_t index, uint16_t flags)
-{
-	struct nupa_trace_doorbell bell = { number, (uint16_t)queue, flags, index };
-
-	put_doorbell(engine, engine->now_ns(), &bell);
-}
-
-void nupa_trace_post(struct nupa_qp *qp, uint64_t first)
-{
-	uint64_t now_ns = qp->engine->now_ns();
-
-	if (first == qp->sq.posted)
-		return;
-	for (uint64_t index = first; index != qp->sq.posted; index++)
-		put_wqe(qp, index, now_ns);
-	put_sq_doorbell(qp, qp->sq.posted, now_ns);
-}
-
-/* What the express lane does with a SEND: posted, told, sent, at one time. */
-void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
-			const struct nupa_msg *msg)
-{
-	struct nupa_engine *engine = qp->engine;
-	uint64_t now_ns = engine->now_ns();
-	uint32_t data_bytes = request->sge ? (uint32_t)sizeof(struct ibv_sge) : request->bytes;
-	uint64_t transfer = NUPA_TRANSFER(qp->ibv.qp_num, qp->sq.posted);
-	struct nupa_trace_record *record;
-
-	if (engine->trace & NUPA_TRACE_ENTRIES) {
-		struct nupa_trace_wqe *body;
-
-		record =
-		    begin(engine, NUPA_TRACE_WQE, (uint32_t)sizeof(*body) + data_bytes, now_ns);
-		body = (struct nupa_trace_wqe *)(void *)(record + 1);
-		*body = (struct nupa_trace_wqe){
-			.qpn = qp->ibv.qp_num,
-			.dest_qpn = qp->dest_qpn,
-			.dest_host = qp->dest_host,
-			.index = (uint32_t)qp->sq.posted,
-			.opcode = IBV_WR_SEND,
-			.flags =
-			    (uint8_t)(request->flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u)),
-			.n_sge = request->sge != NULL,
-			.qp_type = qp->type,
-			.length_bytes = request->bytes,
-			.wr_id = request->wr_id,
-		};
-		memcpy(body + 1, request->sge ? (const void *)request->sge : request->local,
-		       data_bytes);
-		record->data_bytes = data_bytes;
-		record->transfer = transfer;
-		end(engine);
-		put_sq_doorbell(qp, qp->sq.posted + 1, now_ns);
-	}
-	if (engine->trace & NUPA_TRACE_MOVES) {
-		record = put_message(engine, msg, qp, qp->channel->peer_host, msg->data,
-				     request->bytes, now_ns);
-		put_place(record, &qp->channel->tx);
-		record->peer = (uint16_t)qp->channel->peer;
-		record->transfer = transfer;
-		end(engine);
-	}
-}
-
-void nupa_trace_completion(struct nupa_engine *engine, const struct nupa_cq *cq)
-{
-	const struct nupa_cqe *cqe = &cq->ring[(cq->tail - 1) & cq->mask];
-	const struct nupa_qp *qp = nupa_qp_find(engine, cqe->qp_num);
-	bool is_receive = cqe->opcode & IBV_WC_RECV;
-	struct nupa_trace_record *record =
-	    begin(engine, NUPA_TRACE_CQE, sizeof(struct nupa_trace_cqe), engine->now_ns());
-	struct nupa_trace_cqe *body = (struct nupa_trace_cqe *)(void *)(record + 1);
-
-	*body = (struct nupa_trace_cqe){
-		.wr_id = cqe->wr_id,
-		.cq = cq->ibv.handle,
-		.qpn = cqe->qp_num,
-		.src_qpn = cqe->src_qp,
-		.psn = UINT32_MAX,
-		.byte_len = cqe->byte_len,
-		.imm = cqe->imm,
-		.status = cqe->status,
-		.opcode = cqe->opcode,
-		.wc_flags = cqe->wc_flags,
-		.is_receive = is_receive,
-		.vendor_err = cqe->vendor_err,
-		.index = (uint32_t)(cq->tail - 1),
-	};
-	/* The QP takes the PSN over after the completion. */
-	if (is_receive && qp && qp->type != IBV_QPT_UD && !qp->xrc && cqe->status == IBV_WC_SUCCESS)
-		body->psn = nupa_psn_of(qp->peer_incarnation & 0xff, qp->expected_psn);
-	if (!is_receive && qp) /* requests complete in order, and this one just did */
-		record->transfer = NUPA_TRANSFER(cqe->qp_num, qp->sq.acked - 1);
-	end(engine);
 }
 
 /* --- frames -------------------------------------------------------------------------- */
@@ -544,10 +389,11 @@ void nupa_trace_frame(struct nupa_engine *engine, uint32_t dest_host, const uint
 	body.data = plan(engine, bytes, bytes);
 	kept = kept_bytes(&body.data);
 	span = (struct nupa_span){ (uint8_t *)(uintptr_t)frame + VNET_BYTES, bytes };
-	record = begin(engine, NUPA_TRACE_FRAME, (uint32_t)sizeof(body) + kept, engine->now_ns());
+	record = nupa_trace_begin(engine, NUPA_TRACE_FRAME, (uint32_t)sizeof(body) + kept,
+				  engine->now_ns());
 	memcpy(record + 1, &body, sizeof(body));
 	record->peer = (uint16_t)(dest_host + 1);
 	record->data_bytes = kept;
 	keep((uint8_t *)(record + 1) + sizeof(body), &body.data, &span, 1, 0);
-	end(engine);
+	nupa_trace_end(engine);
 }

@@ -29,7 +29,8 @@
 #define NUPA_CM_INTERNAL_H
 
 #include "librdmacm/cm/cm.h"
-#include "engine/core/engine.h"
+#include "engine/queue/queue.h"
+#include "librdmacm/cm/hooks.h"
 
 /* The states of the kernel's cma.c and cm.c in one: what an id is waiting for. */
 enum cm_state {

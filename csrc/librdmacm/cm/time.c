@@ -171,7 +171,8 @@ static bool hears(const struct nupa_cm_id *id)
 	struct nupa_channel *channel = id->peer;
 
 	return channel && !channel->broken && channel->rx_open && nupa_channel_ready(channel) &&
-	       (nupa_engine_drain(id->engine, channel, channel->rx.n_lines) > 0 || channel->broken);
+	       (id->engine->ops->drain(id->engine, channel, channel->rx.n_lines) > 0 ||
+		channel->broken);
 }
 
 static void expire_list(struct nupa_list *list, uint64_t now_ns)

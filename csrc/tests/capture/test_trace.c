@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What attachments record while somebody watches, read from their rings as a watcher reads them. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/support/target.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Lines of the fast channel that were written, as the tags of rings say it. */
 #include "tests/support/end.h"
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/support/recorder.h"
 
 #include <errno.h>

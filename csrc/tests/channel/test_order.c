@@ -6,7 +6,7 @@
  *   P2, C2      test_channel_order: the head is stored by release, behind the reads of the line
  *   P3 to P6    read-modify-writes with NUPA_FULL, or membarrier(2): by review, see atomics.h */
 #include "tests/support/end.h"
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/ordered/ordered.h"
 
 #include <string.h>

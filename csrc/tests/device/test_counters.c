@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What an engine counts of all that it drops, does again or does not believe: each counter by an
  * event that causes it, and no other one with it; counters outlive their attachment. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/support/target.h"
 
 #include <string.h>

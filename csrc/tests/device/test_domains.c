@@ -2,7 +2,7 @@
  * Parent and thread domains, moderated completion events, queues that change their size, alternate
  * paths. */
 #include "tests/support/end.h"
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <errno.h>
 #include <poll.h>

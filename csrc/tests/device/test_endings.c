@@ -33,7 +33,7 @@
  *   all, in a child after fork all       nothing: no thread waits for it    here
  *
  * clang-format on */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/support/target.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Single parts of the engine as a library, for the models in tests/unit: one ring with both its
  * ends, and the table of QP transitions. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Faults that programs notice: poison, ports that go down, completions that do not come, QPs that
  * end; what unreliable services lose; and that all is as before when there are no faults. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/support/faults.h"
 #include "tests/support/target.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The table of faults: its limits, what is refused, which messages are hit and how often, and that
  * attachments go by it at once. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/support/faults.h"
 #include "tests/support/target.h"
 

@@ -2,7 +2,7 @@
  * Messages that no requester would send, to a queue pair of each type in each state: the receiver
  * may fail its connection, never touch memory beyond its region, nor send what is there.
  * NUPA_FUZZ_SECONDS says for how long; the seed is printed. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/support/end.h"
 #include "tests/support/runner.h"
 #include "tests/support/secret.h"

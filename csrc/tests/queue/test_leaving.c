@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A peer that destroys its QPs and leaves, as programs do when they are done: what it took is
  * acknowledged, and what nobody took is answered by nobody, as on a network. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/support/target.h"
 
 #include <sched.h>

@@ -2,7 +2,7 @@
  * Queues at their limits, errors and events: SRQs, CQ overrun, the order of flushes, SQD,
  * completion channels, asynchronous events. */
 #include "tests/support/end.h"
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
  * Multicast: who gets a datagram to a group, what is refused, and what a hostile or a stopped
  * member can do to others. */
 #include "tests/support/end.h"
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <errno.h>
 #include <signal.h>

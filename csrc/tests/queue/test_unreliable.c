@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Senders of UC and UD wait for no receiver, and what finds no receive holds up nothing else; a
  * receiver that is merely slow loses nothing. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/support/target.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * XRC: a sending QP, a receiving QP, and SRQs of its domain in this process and in another. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/support/faults.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  * which those end (the table in librdmacm/cm/internal.h), at each stage of a connection.
  * AddressSanitizer sees what still names one afterwards. */
 #include "tests/support/cm_end.h"
+#include "engine/device/device.h"
 #include "librdmacm/cm/internal.h"
 #include "tests/support/end.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Many connections by rdma_cm at once: more messages than a ring has lines, and several threads. */
 #include "tests/support/cm_end.h"
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 enum { BURST = 6000, BATCH = 1000 /* a backlog has 1024 */ };
 

@@ -3,7 +3,7 @@
  * listeners has a request. */
 #include "tests/support/cm_end.h"
 #include "tests/support/end.h"
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <arpa/inet.h>
 #include <signal.h>

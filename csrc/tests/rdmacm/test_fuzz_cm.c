@@ -4,7 +4,7 @@
  * NUPA_FUZZ_SECONDS says for how long; the seed is printed. */
 #include "tests/support/cm_end.h"
 #include "librdmacm/cm/internal.h"
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  * with an event, and nothing is left (AddressSanitizer).  NUPA_FUZZ_SECONDS says for how long; the
  * seed is printed. */
 #include "tests/support/cm_end.h"
+#include "engine/device/device.h"
 #include "librdmacm/cm/internal.h"
 #include "tests/support/faults.h"
 

@@ -3,7 +3,7 @@
  * transfers may fail, but none of them crashes, hangs, or touches memory that is not its region's,
  * for writing or for reading: that holds a number which must not turn up anywhere else.
  * NUPA_FUZZ_SECONDS says for how long; the seed is printed. */
-#include "engine/core/engine.h"
+#include "engine/device/device.h"
 #include "tests/support/runner.h"
 #include "tests/support/end.h"
 #include "tests/support/secret.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Host bias and device bias of the pages of a type 2 device's memory (CXL 3.1 2.2.1)."""
+"""Who a page of a type 2 device's memory leans to: CXL 3.1 2.2.1, bias-based coherency."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ PAGE_BYTES = 4096
 
 
 class Bias(Enum):
-    """The bias of a page.  HOST: the device asks the host before it uses the page.  DEVICE: no host
-    caches a line of it, and the device uses it without asking."""
+    """HOST: the device asks the host before it uses the page.  DEVICE: no host has a line of it,
+    and the device asks nobody."""
 
     HOST = "host"
     DEVICE = "device"
@@ -25,7 +25,7 @@ BLOCKED_BY: Mapping[Bias, str] = {Bias.DEVICE: "hosts'", Bias.HOST: "the device'
 
 
 class BiasTable:
-    """The bias of each page of *size* bytes; at first all are in host bias (2.2.1.1)."""
+    """Of *size* bytes, all in host bias at first: 2.2.1.1."""
 
     def __init__(self, size: int, page_bytes: int = PAGE_BYTES) -> None:
         self.size = size
@@ -37,15 +37,15 @@ class BiasTable:
         return Bias.DEVICE if self.page(dpa) in self._device else Bias.HOST
 
     def page(self, dpa: int) -> int:
-        """Return the number of the page of *dpa*.  LocalError: it is outside the memory."""
+        """Its number.  LocalError: it is not in this memory."""
         if not 0 <= dpa < self.size:
             raise LocalError(f"{dpa:#x}: the device's memory has {self.size:#x} bytes")
         return dpa // self.page_bytes
 
     def flip(self, dpa: int, to: Bias, cached: int) -> None:
-        """Change the bias of a page to *to*; *cached* lines of it are in caches of the other side.
+        """The page leans to *to*; *cached* lines are in the caches that it is taken from.
 
-        TransitionError: *cached* is not 0; those lines have to be written back or dropped first."""
+        TransitionError: there are some: they have to be written back or dropped first."""
         page = self.page(dpa)
         if self[dpa] is to:
             return
@@ -57,5 +57,5 @@ class BiasTable:
         self.flips += 1
 
     def reset(self) -> None:
-        """Put all pages into host bias."""
+        """Host bias, all of it."""
         self._device.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Caches of hosts over shared memory, and the snoop filter that keeps them coherent.
+"""Hosts' caches over memory that they share, and the snoop filter that keeps them coherent.
 
 csrc/cxl/snoop.h, csrc/cxl/cache.h.
 """
@@ -18,7 +18,7 @@ _CHUNK = 256
 
 
 class MessageKind(NamedTuple):
-    """The kind of a message: its channel (3.3.2), its opcode there, and its name."""
+    """A message: its channel (3.3.2), its opcode there, and its name."""
 
     channel: str
     opcode: int
@@ -55,7 +55,7 @@ KINDS = (
 
 
 class Mesi(IntEnum):
-    """The state of a line in a host's cache."""
+    """A line in a host's cache."""
 
     I = lib.NUPA_CXL_I  # noqa: E741 - its name
     S = lib.NUPA_CXL_S
@@ -64,8 +64,7 @@ class Mesi(IntEnum):
 
 
 class Directory(IntEnum):
-    """The state of a line in the snoop filter, for a host: the encoding of meta values (3.3.5).  A:
-    any."""
+    """What a filter knows of a line and a host: 3.3.5, the encoding of meta values.  A: any."""
 
     I = lib.NUPA_CXL_META_I  # noqa: E741 - its name
     A = lib.NUPA_CXL_META_A
@@ -73,7 +72,7 @@ class Directory(IntEnum):
 
 
 class Snoop(IntEnum):
-    """SnpType (3.3.5)."""
+    """3.3.5, SnpType."""
 
     NONE = lib.NUPA_CXL_SNP_NONE
     DATA = lib.NUPA_CXL_SNP_DATA
@@ -82,11 +81,10 @@ class Snoop(IntEnum):
 
 
 class SnoopMessage(NamedTuple):
-    """A message between the device and *host* (None: a requester without a cache), for *lines*
-    lines from *offset* on.
+    """Between the device and *host*, None: one without a cache; of *lines* from *offset* on.
 
-    *wanted* is the state that a request asks for, or the state that a write back leaves to the
-    host.  It and *snoop* are None for responses."""
+    *wanted* is the state that a request asks for, and that a write back leaves to its host; both
+    it and *snoop* are None for answers."""
 
     kind: MessageKind
     host: int | None
@@ -108,8 +106,8 @@ class SnoopMessage(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Messages by name, if there were any; *evictions* of entries for lack of room, one for each
-    host that had the line; *entries* now."""
+    """Messages by name, those that were; *evictions* of entries for want of room, one for each host
+    that had the line; *entries* now."""
 
     messages: dict[str, int]
     evictions: int
@@ -117,13 +115,12 @@ class Counts(NamedTuple):
 
 
 class SnoopFilter:
-    """The snoop filter of a device's *memory*: *sets* (a power of two) times *ways* lines may be
-    cached at once.  It lasts as long as the memory.  When there is no room, the least recently
-    requested line is taken back from its hosts.
+    """The snoop filter of a device's *memory*, as long as the memory lasts: *sets* (a power of two)
+    times *ways* lines may be in caches at once.  When there is no room, the line that was asked for
+    least recently is taken back from its hosts.
 
-    Accesses of requesters without a cache are coherent, too.  Accesses that bypass the model, such
-    as `Memory.read`, see memory without the lines that are dirty in caches.  LocalError: the memory
-    has a filter, or the shape is not possible."""
+    Accesses of who has no cache are coherent, too; those past the model, such as `Memory.read`, are
+    not: they see memory as it is.  LocalError: it has one, or no filter can be so."""
 
     def __init__(self, memory: Memory, *, sets: int = 1024, ways: int = 8) -> None:
         answer = lib.nupa_cxl_memory_set_snoop(memory.handle, _natural(sets), _natural(ways))
@@ -131,7 +128,7 @@ class SnoopFilter:
         self.memory = memory
 
     def counts(self, host: int | None = None) -> Counts:
-        """Count the messages of *host*, or of all.  LocalError: no host has this number."""
+        """Of *host*, or all.  LocalError: no host has this number."""
         found = ffi.new("struct nupa_cxl_snoop_counts *")
         number = -1 if host is None else _natural(host)
         _must(lib.nupa_cxl_snoop_counts(self.memory.handle, number, found), f"host {host}")
@@ -140,7 +137,7 @@ class SnoopFilter:
         return Counts(messages, int(found.evictions), int(found.entries))
 
     def state(self, host: int, offset: int) -> Directory:
-        """Return the state of the line at *offset*.  LocalError: no such host or line."""
+        """What it knows of the line at *offset*.  LocalError: no such host or line."""
         answer = lib.nupa_cxl_snoop_state(self.memory.handle, _natural(host), offset)
         _must(answer, f"state of {offset:#x} at host {host}")
         return Directory(answer)
@@ -148,11 +145,11 @@ class SnoopFilter:
     # Messages
 
     def trace(self, limit: int = 4096) -> None:
-        """Keep the next *limit* messages; 0: none.  LocalError: over a million."""
+        """Keep the next messages, until there are *limit*; 0: none.  LocalError: over a million."""
         _must(lib.nupa_cxl_snoop_trace(self.memory.handle, limit), f"a trace of {limit} messages")
 
     def take(self) -> list[SnoopMessage]:
-        """Return the messages that were kept, in their order.  LocalError: some had no room."""
+        """Those that were kept, in their order.  LocalError: some had no room."""
         rows = ffi.new("struct nupa_cxl_trace[]", _CHUNK)
         missed = ffi.new("uint64_t *")
         found: list[SnoopMessage] = []
@@ -165,8 +162,7 @@ class SnoopFilter:
     # The device itself
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read what hosts have written, by BISnpCur; hosts keep their lines.  LocalError:
-        outside."""
+        """What hosts have written, by BISnpCur: they keep their lines.  LocalError: not inside."""
         found = bytearray(size)
         into = ffi.from_buffer(found)
         answer = lib.nupa_cxl_device_read(self.memory.handle, offset, into, size)
@@ -174,19 +170,19 @@ class SnoopFilter:
         return bytes(found)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write by BISnpInv; hosts lose the lines.  LocalError: outside."""
+        """By BISnpInv: no host has the lines then.  LocalError: not inside."""
         answer = lib.nupa_cxl_device_write(self.memory.handle, offset, data, len(data))
         _must(answer, f"write of {len(data)} bytes at {offset:#x}")
 
     def recall(self, offset: int, size: int, snoop: Snoop = Snoop.INV) -> None:
-        """Snoop whole lines.  CUR: memory is brought up to date; DATA: hosts keep the lines in S;
-        INV: hosts lose the lines.  LocalError: not whole lines inside, or NONE."""
+        """Whole lines: CUR, memory is as hosts have it; DATA, they may only read; INV, they have
+        none.  LocalError: no whole lines inside, or NONE."""
         answer = lib.nupa_cxl_device_recall(self.memory.handle, offset, size, snoop)
         _must(answer, f"{snoop.name} of {size} bytes at {offset:#x}")
 
 
 def has_filter(memory: Memory) -> bool:
-    """Tell whether accesses that bypass the model may miss lines that are dirty in caches."""
+    """Whether accesses past the model may miss what is in hosts' caches."""
     return int(lib.nupa_cxl_snoop_state(memory.handle, 0, 0)) >= 0
 
 
@@ -205,8 +201,8 @@ def _message(row: Any) -> SnoopMessage:
 
 
 class CacheCounts(NamedTuple):
-    """Counters of a cache.  *upgrades* are writes to lines in S; *evictions* are for lack of room;
-    *snoops* found their line; *lost* lines went with a link."""
+    """*upgrades* are misses of writes to shared lines; *evictions* for want of room; *snoops* found
+    their line; *lost* with a link."""
 
     hits: int
     misses: int
@@ -218,9 +214,9 @@ class CacheCounts(NamedTuple):
 
 
 class CacheShape(NamedTuple):
-    """The shape of a bus's cache: *sets* (a power of two) times *ways* lines of 64 bytes.  *host*
-    is its number in all filters, below 64 and unique; *tells*: it reports the eviction of clean
-    lines (MemClnEvct)."""
+    """What a bus is given: *sets* (a power of two) times *ways* lines of 64 bytes.  *host* is its
+    number in all filters, below 64 and no other's; who *tells* lets the filter know when a line
+    goes that it has not changed (MemClnEvct)."""
 
     host: int
     sets: int = 64
@@ -229,8 +225,8 @@ class CacheShape(NamedTuple):
 
 
 class Cache:
-    """The cache of a bus in C, made by the bus: `Bus.cache`.  Memory without a filter is not
-    cached, nor is memory of a filter in which another cache has the number."""
+    """The cache of a bus in C; a Bus makes it: `Bus.cache`.  Memory without a filter is not
+    cached, nor is that of a filter in which another cache has the number."""
 
     def __init__(self, bus: Any, shape: CacheShape) -> None:
         self._bus = bus
@@ -246,7 +242,7 @@ class Cache:
         _must(lib.nupa_cxl_bus_set_cache(self._open, c_shape), f"a cache as {self.shape}")
 
     def close(self) -> None:
-        """Write back all lines.  Requests go on without the cache."""
+        """What it has is written back.  Requests go on without it; it answers no more."""
         if self._bus != ffi.NULL:
             self._set(0)
             self._bus = ffi.NULL
@@ -258,8 +254,8 @@ class Cache:
         return self._bus
 
     def flush(self, hpa: int | None = None, size: int = LINE_BYTES) -> None:
-        """Write back and drop all lines of this cache; with *hpa*, lines of these bytes in all
-        caches.  LocalError: no memory is reached there."""
+        """Write back and drop all that this cache has; or, of these bytes, all that any has.
+        LocalError: no memory is reached there."""
         if hpa is None:
             _must(lib.nupa_cxl_bus_flush(self._open), "flush")
             return
@@ -268,24 +264,24 @@ class Cache:
             raise LocalError(f"flush of {size} bytes at {hpa:#x}: no memory at {result.hpa:#x}")
 
     def state(self, hpa: int) -> Mesi:
-        """Return the state of the line at *hpa*.  LocalError: no memory is reached there."""
+        """Of the line at *hpa*.  LocalError: no memory is reached there."""
         answer = lib.nupa_cxl_cache_state(self._open, hpa)
         _must(answer, f"state of the line at {hpa:#x}")
         return Mesi(answer)
 
     def counts(self) -> CacheCounts:
-        """Return the counters since the cache was made."""
+        """Since the cache was made."""
         found = ffi.new("struct nupa_cxl_cache_counts *")
         _must(lib.nupa_cxl_cache_counts(self._open, found), "counts")
         return CacheCounts(*(int(getattr(found, name)) for name in CacheCounts._fields))
 
 
 def _natural(number: int) -> int:
-    """Clamp a number to what C can be asked with; C refuses 2^31 - 1."""
+    """What C can be asked with; it refuses 2^31 - 1."""
     return number if 0 <= number < 1 << 31 else (1 << 31) - 1
 
 
 def _must(answer: int, asked: str) -> None:
-    """Raise LocalError for a negative errno."""
+    """LocalError for a negative errno."""
     if answer < 0:
         raise LocalError(f"{asked}: refused", -answer)

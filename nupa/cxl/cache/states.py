@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""CXL.cache as tables: requests, snoops, their responses, and the states that allow them.
+"""CXL.cache as tables: requests, snoops, their answers, and which state of a line allows what.
 
 Sections are those of the CXL Specification 3.1.
 """
@@ -18,12 +18,11 @@ I, S, E, M = Mesi.I, Mesi.S, Mesi.E, Mesi.M  # noqa: E741 - their names
 
 
 class TransitionError(LocalError):
-    """A message that the state of its line, or the request before it, does not allow; nothing has
-    changed."""
+    """A message that the state of its line, or what was asked, does not allow: nothing changed."""
 
 
 class DataDirection(Enum):
-    """The direction of the data of an answer."""
+    """Which way a line goes with an answer."""
 
     NONE = ""
     TO_DEVICE = "H2D"
@@ -31,8 +30,8 @@ class DataDirection(Enum):
 
 
 class HostAnswer(NamedTuple):
-    """An answer of the host: its *responses*, in their order; *grant* is that of the GO among them;
-    *after* is the state of the device's line afterwards."""
+    """The host's *responses*, in their order; *grant* is of the GO among them; the device's line is
+    in state *after*."""
 
     responses: tuple[H2DRspOpcode, ...]
     grant: Grant | None
@@ -63,11 +62,10 @@ _STRONG = _pull(H2DRspOpcode.WritePull, H2DRspOpcode.GO, grant=Grant.I)
 
 
 class CacheRequest(NamedTuple):
-    """A request of a device to the host: 3.2.4.3.1 to 3.2.4.3.15.
+    """What a device may ask of the host: 3.2.4.3.1 to 3.2.4.3.15.
 
-    *before*: the states of the line that allow it.  *forward*: the host's answer if the line is the
-    device's own memory (3.5.2), "" if such a request is never sent.  *is_partial*: it writes bytes
-    of a line."""
+    *before*: the states of its line in which it may.  *forward*: how the host answers if the line
+    is the device's own memory (3.5.2), "" if it is never asked then.  *is_partial*: of bytes."""
 
     name: str
     opcode: int
@@ -122,7 +120,7 @@ REQUESTS: Mapping[str, CacheRequest] = {
 
 
 class SnoopOutcome(NamedTuple):
-    """A device's response to a snoop: the state *after* it, and whether the response has data."""
+    """How a device answers a snoop: the state *after* it, and whether the line comes with it."""
 
     response: D2HRspOpcode
     after: Mesi
@@ -157,7 +155,7 @@ STORES: Mapping[Mesi, Mesi] = {E: M, M: M}
 
 
 def may_ask(name: str, state: Mesi) -> CacheRequest:
-    """Return the row of a request.  TransitionError: *state* does not allow it."""
+    """The request's row.  TransitionError: no device asks this with its line in *state*."""
     row = REQUESTS.get(name)
     if row is None:
         raise TransitionError(f"CXL.cache has no request {name!r}: {', '.join(REQUESTS)}")
@@ -168,7 +166,7 @@ def may_ask(name: str, state: Mesi) -> CacheRequest:
 
 
 def may_answer(row: CacheRequest, answer: HostAnswer) -> HostAnswer:
-    """Return *answer*.  TransitionError: it is not an answer to *row*."""
+    """TransitionError: no host answers *row* so."""
     if answer not in row.answers:
         said = ", ".join(each.name for each in answer.responses) or "data alone"
         grant = "" if answer.grant is None else f" with {answer.grant.name}"
@@ -177,9 +175,9 @@ def may_answer(row: CacheRequest, answer: HostAnswer) -> HostAnswer:
 
 
 def may_respond(snoop: H2DReqOpcode, granted: Mesi, outcome: SnoopOutcome) -> SnoopOutcome:
-    """Return *outcome*.  TransitionError: a device that was *granted* this state cannot respond so.
+    """TransitionError: a device that was *granted* this state cannot answer *snoop* so.
 
-    The device may have dropped the line, and E may have become M, without a message."""
+    It may have dropped the line, and E may have become M, without a word."""
     states = {I: (I,), S: (I, S), E: (I, S, E, M), M: (I, S, E, M)}[granted]
     if not any(outcome in SNOOPED[snoop, state] for state in states):
         raise TransitionError(

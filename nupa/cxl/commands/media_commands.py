@@ -24,8 +24,7 @@ _SCAN_BYTES_PER_MS = 16 << 20
 
 
 class MediaCommands:
-    """Commands of poison, scan and sanitize.  *media_disabled*(whether) is called when a sanitize
-    begins and ends."""
+    """*media_disabled*(whether) is called when a sanitize begins and ends."""
 
     def __init__(
         self,
@@ -96,7 +95,7 @@ class MediaCommands:
         return b""
 
     def _check(self, dpa: int) -> None:
-        """Raise CommandError unless there is memory: of dynamic capacity, an extent."""
+        """CommandError unless there is memory: of dynamic capacity, an extent."""
         self._poison.check(dpa)
         try:
             self._media.check(dpa, LINE_BYTES)

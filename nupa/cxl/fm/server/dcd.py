@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands that manage a device's dynamic capacity: offers and releases (CXL 3.1 7.6.7.6,
-56xxh)."""
+"""Commands that manage a device's dynamic capacity: who is offered what, and who gives it back."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _OVERHEAD_BYTES = 256  # of an answer within an answer: heads, and a tunnel's
 
 
 class DcdComponent:
-    """Commands of one device's *capacity*; its hosts are that device's logical devices."""
+    """Of one device's *capacity*; its hosts are that device's logical devices."""
 
     def __init__(self, capacity: DynamicCapacity) -> None:
         self._capacity = capacity
@@ -143,8 +142,8 @@ class DcdComponent:
         return b""
 
     def _check_length(self, request: layout.ChangeRequest, tag: UUID, forced: bool) -> None:
-        """Check that a release by tag is of all that the host has under it.  If *forced*, offered
-        extents are released, too, and may be counted."""
+        """All that the host has under a tag, no part of it.  What it is offered goes along if
+        *forced*, and may be counted."""
         host = self._capacity.host(request.host)
         accepted = sum(extent.size for extent in host.accepted if extent.tag == tag)
         total = sum(extent.size for extent in host.held() if extent.tag == tag)
@@ -177,7 +176,7 @@ class DcdComponent:
 
 
 def _change(payload: bytes) -> tuple[layout.ChangeRequest, list[tuple[int, int]], set[bytes]]:
-    """Decode a request, its extents, and their tags."""
+    """With the extents, and the tags of these."""
     request = layout.CHANGE.unpack(payload)
     records = layout.EXTENT.unpack_all(payload, layout.CHANGE.size)
     require(request.listed == len(records), Code.INVALID_PAYLOAD_LENGTH)
@@ -189,6 +188,6 @@ def _bits(numbers: Iterable[int]) -> bytes:
 
 
 def _block_sizes(region: DcRegion) -> int:
-    """Return a bit for each power of two that divides the region."""
+    """A bit for each power of two that the region has a whole number of."""
     most = min(_MOST_BLOCK_BITS, (region.size & -region.size).bit_length())
     return sum(1 << bit for bit in range(BLOCK_BYTES_MIN.bit_length() - 1, most))

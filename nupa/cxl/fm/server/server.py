@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The endpoint of a fabric manager on a unix socket, for several managers of one owner."""
+"""A fabric manager's endpoint on a unix socket, for several managers of one owner."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ _UCRED = struct.Struct("3i")  # unix(7), SO_PEERCRED: pid, uid, gid
 
 
 def path_of(name: str) -> Path:
-    """Return the socket's path for a named fabric, beside its segment.  LocalError: not a name of a
-    fabric."""
+    """The socket of a named fabric, beside its segment.  LocalError: no name of a fabric."""
     segment = Path(registry.path_of(name))
     return segment.with_name(f".{segment.name}.fm")
 
 
 class _Peer:
-    """A connected manager; *ready* is called in any thread when it is to be notified.
+    """A manager on the line; *ready* is called in any thread when it is to be notified.
 
-    `since` is when a message began that is not complete."""
+    `since` is when it began a message that is not whole yet."""
 
     def __init__(self, sock: socket.socket, manager: Manager, ready: Callable[[], None]) -> None:
         self.sock = sock
@@ -52,11 +51,11 @@ class _Peer:
 
 
 class Server(Closing):
-    """A server that listens at *path* once it is made, and answers in `run`, or in its own thread
-    after `start`.  It accepts only processes of user *owner*, by default this one's.  It
-    disconnects a manager that leaves a message incomplete for *stall_s*.
+    """Listens at *path* as soon as it is made, and answers in `run`, or in a thread of its own
+    after `start`.  Only processes of user *owner* are heard; by default this one's.  Who leaves a
+    message half sent for *stall_s* is hung up on.
 
-    LocalError: another server listens there (EADDRINUSE), or no socket can be made at the path."""
+    LocalError: somebody listens there (EADDRINUSE), or the path is no place for a socket."""
 
     def __init__(
         self,
@@ -114,7 +113,7 @@ class Server(Closing):
         return self
 
     def stop(self) -> None:
-        """End `run`; from any thread, and from a signal handler."""
+        """End `run`; from any thread, and from a signal's handler."""
         self._stopping = True
         self._rouse()
 
@@ -123,7 +122,7 @@ class Server(Closing):
             self._wake.send(b"\0")
 
     def _notify(self, peer: _Peer) -> None:
-        """Schedule a notification; in any thread."""
+        """In any thread."""
         self._notified.append(peer)
         self._rouse()
 
@@ -147,7 +146,7 @@ class Server(Closing):
             self._drop_stalled()
 
     def _timeout_s(self) -> float | None:
-        """Return the time until the next stall limit; None: no peer has stalled."""
+        """Until somebody has stalled for too long."""
         if self._busy:
             return 0
         began = [peer.since for peer in self._peers if peer.since is not None]
@@ -160,7 +159,7 @@ class Server(Closing):
                 self._drop(peer)
 
     def close(self) -> None:
-        """Disconnect all managers, and remove the socket."""
+        """Hang up, and remove the socket."""
         if self._listener.fileno() < 0:
             return
         if self._thread is not None:
@@ -175,8 +174,7 @@ class Server(Closing):
         self._close_selector()
 
     def _is_ours(self) -> bool:
-        """Tell whether the path is still this server's socket: it goes with its fabric, and another
-        may be there."""
+        """Whether the socket is there still: with its fabric it may have gone, and come again."""
         try:
             return self.path.lstat().st_ino == self._inode
         except FileNotFoundError:
@@ -218,8 +216,7 @@ class Server(Closing):
         self._go_on(peer, data)
 
     def _go_on(self, peer: _Peer, data: bytes = b"") -> None:
-        """Answer what has come, as long as the peer reads the answers; other peers have their
-        turns."""
+        """Answer what has come, as long as it reads the answers, and others have their turn."""
         if peer not in self._peers:
             return
         try:
@@ -244,7 +241,7 @@ class Server(Closing):
         return len(peer.waiting) < _MOST_WAITING_BYTES
 
     def _answer(self, peer: _Peer, data: bytes) -> None:
-        """Answer the messages that are complete with *data*.  FramingError: see `Assembler`."""
+        """Of what has come, with *data* behind it.  FramingError: see `Assembler`."""
         self._busy.discard(peer)
         number = 0
         for number, message in enumerate(peer.assembler.feed(data), 1):
@@ -270,8 +267,8 @@ class Server(Closing):
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket on which nobody listens.  OSError EADDRINUSE: somebody listens, or the path
-    is not a socket of this user."""
+    """A socket that nobody listens on any more.  OSError EADDRINUSE: somebody does, or what is
+    there is no socket of ours."""
     try:
         found = path.lstat()
     except FileNotFoundError:

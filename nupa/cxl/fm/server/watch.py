@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Events of a switch for its fabric manager: which changes become records, and in which log
-(7.6.8)."""
+"""What happens at a switch, made into events for its fabric manager."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ Happened = Callable[[Log, EventRecord], None]
 
 
 def watch_switch(switch: Switch, happened: Happened) -> None:
-    """Report links, slots, bindings, what hosts change at their bridges, and errors of devices."""
+    """Links, slots, bindings, what hosts do to their bridges, and errors of devices."""
 
     def vppb(vcs: int, number: int, change: VppbChange, failed: bool) -> None:
         virtual = switch.vcs(vcs)
@@ -59,7 +58,7 @@ def watch_switch(switch: Switch, happened: Happened) -> None:
 
 
 class _Port:
-    """The last state of a port."""
+    """Remembers what was last seen of a port."""
 
     def __init__(self, port: PhysicalPort, happened: Happened) -> None:
         self._seen = (port.present, port.up)
@@ -79,7 +78,7 @@ class _Port:
 
 
 def watch_capacity(capacity: DynamicCapacity, happened: Happened) -> None:
-    """Report what hosts accept and release."""
+    """What its hosts answer and give back."""
 
     def changed(change: DcEventType, host: int, extents: Sequence[Extent]) -> None:
         left = (capacity.extents_left, capacity.tags_left)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Posting arrays of work requests and waiting for several completions: loops that would cost a
  * call each turn if the caller ran them. */
-#include "engine/queue/batch.h"
+#include "engine/device/batch.h"
 
 #include <sched.h>
 #include <time.h>

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Channels between attachments, peers' regions (windows), and the movers by which bulk goes. */
+#ifndef NUPA_CHANNEL_H
+#define NUPA_CHANNEL_H
+
+#include "engine/core/wake.h"
+#include "engine/segment/ring.h"
+
+/* --- windows ------------------------------------------------------------------------- */
+
+/* A region of a peer as we found it: where it is, and what its owner lets us do.  Good as long as
+ * the entry's first word is the same. */
+struct nupa_window {
+	uint64_t word; /* key | changes << 32; 0: nothing here */
+	const struct nupa_mr_entry *entry;
+	uint64_t iova;
+	uint64_t length;
+	uint8_t *base; /* where iova is in our memory; NULL: only `va`, for process_vm_... */
+	uint64_t va;   /* where iova is in the owner's */
+	uint32_t access;
+	uint32_t pd;
+	uint32_t qpn; /* where pd is 0: the only QP it works on */
+	bool mapped;  /* base belongs to a mapping of the owner's memfd, ours to unmap */
+};
+
+#define NUPA_WINDOWS 256u /* of one peer; a power of two */
+
+/* --- channels ------------------------------------------------------------------------ */
+
+/* Something of a peer that does not move: what it is now, and since when (stall.c). */
+struct nupa_stall {
+	uint64_t mark;
+	uint64_t since_ns; /* 0: never looked at */
+};
+
+struct nupa_channel {
+	struct nupa_tx tx;
+	struct nupa_rx rx;
+	struct nupa_engine *engine;
+	uint32_t peer; /* slot */
+	uint32_t peer_epoch;
+	uint32_t peer_pid;
+	uint32_t peer_host;
+	int pidfd;    /* -1: none */
+	int life_fd;  /* the other end of the peer's pipe; -1: none */
+	bool foreign; /* the peer's pid is one of another pid namespace: it means nothing here */
+	bool apart;   /* it is in a kernel that sees stores by flush and fetch alone */
+	bool rx_open;
+	bool dma_backed; /* our DMA bytes are backed by memory */
+	bool broken;     /* the peer died, left, or wrote nonsense */
+	bool left;       /* broken: it had destroyed its QPs before */
+	bool faulty;     /* what comes is judged, and nothing moves but by messages: fault.h */
+	bool timed;      /* faulty: requesters count what the peer does not take as lost */
+	bool closing;    /* faulty, but for the last time: no fault is left */
+	bool suspect;    /* it was faulty once: messages may have come twice */
+	bool gated;      /* what comes stays in its ring, until then or until less is held */
+	uint64_t gated_until_ns;
+	uint64_t rx_faults;    /* on the way from the peer to us: places in the table */
+	struct nupa_list held; /* struct nupa_held */
+	uint32_t held_messages, held_bytes;
+	enum nupa_mover mover;     /* ours, for private memory of the peer */
+	int cma_errno;             /* why CMA does not work */
+	struct nupa_stall full;    /* at which head our ring was found full */
+	struct nupa_stall starved; /* at which count of the peer a QP of its had a backlog */
+	uint64_t stop_looked_ns;   /* when it was looked whether the peer is stopped */
+	bool stopped;              /* it was */
+	struct nupa_slot *peer_slot;
+	struct nupa_qp_entry *peer_qps;
+	struct nupa_mr_entry *peer_mrs;
+	struct nupa_flow *flow;
+	const struct nupa_ring_header *rx_header;
+	bool path_up;
+	uint32_t path_epoch; /* port_epoch that path_up belongs to */
+	bool
+	    fence; /* the owner of the peer slot cannot membarrier, or we cannot be reached by it */
+	uint32_t rung; /* MACHINES: for which of the peer's sleeps we rang last (bell.h) */
+	struct nupa_window *windows; /* NUPA_WINDOWS of them, by MR index; NULL: none yet */
+	int shared_fd;               /* the peer's memfd, opened; -1: not */
+	uint32_t shared_fd_seen;     /* slot.shared_fd when we tried last */
+	uint64_t shared_bytes;       /* its size */
+	struct nupa_list refusals;   /* struct nupa_refusal */
+	struct nupa_channel *older;  /* broken ones to the same slot */
+};
+
+/* --- calls --------------------------------------------------------------------------- */
+
+/* channel.c */
+struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer);
+/* The same for a connection that is made now: what was open to a former owner of the slot, whose
+ * death nobody here has noticed yet, does not do. */
+struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer);
+void nupa_channel_scan_contacts(struct nupa_engine *engine);
+bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
+
+static inline bool nupa_channel_path_up(const struct nupa_engine *engine,
+					struct nupa_channel *channel)
+{
+	uint32_t epoch = nupa_load_acquire(engine->fabric->port_epoch);
+
+	if (unlikely(channel->path_epoch != epoch)) {
+		channel->path_up = nupa_path_up(engine, channel->peer_host);
+		channel->path_epoch = epoch;
+	}
+	return channel->path_up;
+}
+
+bool nupa_channel_peer_alive(const struct nupa_channel *channel);    /* as the slot says */
+bool nupa_channel_process_alive(const struct nupa_channel *channel); /* as the kernel says */
+
+static inline bool nupa_channel_same_process(const struct nupa_channel *channel)
+{
+	return !channel->foreign && channel->peer_pid == (uint32_t)getpid();
+}
+
+/* Whether the peer has left in order: it had destroyed its QPs before. */
+bool nupa_channel_left(const struct nupa_channel *channel);
+
+/* Whether a message of the peer lies in its ring. */
+static inline bool nupa_channel_ready(const struct nupa_channel *channel)
+{
+	if (unlikely(channel->apart))
+		nupa_rx_fetch(&channel->rx);
+	return nupa_rx_ready(&channel->rx);
+}
+
+void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);
+/* What the peer's slot says to ours: see struct nupa_slot.contact. */
+uint32_t nupa_channel_contact(const struct nupa_engine *engine, uint32_t peer);
+/* Leaves such a word for the peer. */
+void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t closed);
+/* C7: whether what was read of the peer's ring just now was the peer's.  Who takes a slot back
+ * changes its claim first, then gives the arena's memory back, which reads as zeros. */
+static inline bool nupa_channel_intact(const struct nupa_channel *channel)
+{
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return likely(nupa_channel_peer_alive(channel));
+}
+
+/* Backs the DMA bytes of our direction with memory: 0 or -ENOSPC. */
+int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel);
+/* Whether it is worth trying this operation without the peer's engine. */
+bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa_channel *channel,
+			     uint8_t opcode);
+bool nupa_channel_can_pull(const struct nupa_channel *channel);
+void nupa_channel_bell(struct nupa_channel *channel);
+
+static inline void nupa_flow_xmit(struct nupa_channel *channel, uint64_t bytes)
+{
+	struct nupa_flow *flow = channel->flow;
+
+	nupa_store_relaxed(&flow->xmit_bytes, flow->xmit_bytes + bytes);
+	nupa_store_relaxed(&flow->xmit_packets,
+			   flow->xmit_packets + 1 + (bytes ? (bytes - 1) / NUPA_MTU_BYTES : 0));
+}
+
+/* Makes a filled line the peer's. */
+static inline void nupa_channel_commit(struct nupa_channel *channel, struct nupa_msg *msg,
+				       uint32_t dma_bytes)
+{
+	if (unlikely(channel->tx.apart))
+		nupa_tx_publish_apart(&channel->tx, msg, dma_bytes);
+	else
+		nupa_tx_publish(&channel->tx, msg, dma_bytes);
+}
+
+/* Counts, publishes and rings: what sending a filled line takes while nobody watches. */
+static inline void nupa_channel_put(struct nupa_channel *channel, struct nupa_msg *msg,
+				    uint32_t dma_bytes)
+{
+	nupa_flow_xmit(channel, msg->length_bytes);
+	nupa_channel_commit(channel, msg, dma_bytes);
+	nupa_channel_bell(channel);
+}
+
+static inline void nupa_flow_rcv(struct nupa_channel *channel, uint64_t bytes)
+{
+	struct nupa_flow *flow = channel->flow;
+
+	nupa_store_relaxed(&flow->rcv_bytes, flow->rcv_bytes + bytes);
+	nupa_store_relaxed(&flow->rcv_packets,
+			   flow->rcv_packets + 1 + (bytes ? (bytes - 1) / NUPA_MTU_BYTES : 0));
+}
+
+/* window.c: the peer's region as rkey names it, announced (P4) until nupa_window_leave; NULL: ask
+ * the responder. */
+struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_channel *channel,
+				     uint32_t rkey);
+void nupa_window_forget(struct nupa_channel *channel);
+/* Whether the peer has memory in a memfd that we can open, and we may. */
+bool nupa_window_may_share(const struct nupa_engine *engine, struct nupa_channel *channel);
+
+/* P4: what of the peer's is used from now on, until nupa_window_leave; what shows that it may be is
+ * to be loaded after this. */
+static inline void nupa_hazard_announce(struct nupa_engine *engine,
+					const struct nupa_channel *channel, uint32_t what)
+{
+	uint64_t hazard = (uint64_t)channel->peer << 32 | what;
+
+	if (unlikely(channel->fence) ||
+	    unlikely(nupa_load_relaxed(&channel->peer_slot->needs_fence)))
+		(void)nupa_exchange_seq(&engine->slot->hazard, hazard);
+	else
+		nupa_store_relaxed(&engine->slot->hazard, hazard);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* P4: announce, then look.  If the key is there, the owner's dereg, which clears it and then looks
+ * for us, waits until we are done: the region and its memory stay. */
+static inline bool nupa_window_enter(struct nupa_engine *engine, const struct nupa_channel *channel,
+				     const struct nupa_window *window, uint32_t rkey)
+{
+	nupa_hazard_announce(engine, channel, (rkey >> NUPA_KEY_VARIANT_BITS) + 1);
+	return nupa_load_acquire((const uint64_t *)(const void *)window->entry) == window->word;
+}
+
+static inline void nupa_window_leave(struct nupa_engine *engine)
+{
+	nupa_store_release(&engine->slot->hazard, 0);
+}
+
+/* pd and qpn are those of the QP at the other end. */
+static inline bool nupa_window_permits(const struct nupa_window *window, uint32_t pd, uint32_t qpn,
+				       uint64_t raddr, uint64_t bytes, uint32_t access)
+{
+	uint64_t offset = raddr - window->iova;
+
+	if (unlikely(window->pd != pd || !pd) && (window->pd || window->qpn != qpn))
+		return false;
+	return (window->access & access) == access && raddr >= window->iova &&
+	       offset <= window->length && bytes <= window->length - offset;
+}
+
+/* What nupa_mr_entry.check has to be. */
+uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry);
+
+/* Each word once: its owner may change it meanwhile, which the key and the check tell. */
+static inline void nupa_mr_entry_copy(struct nupa_mr_entry *to, const struct nupa_mr_entry *from)
+{
+	const uint64_t *words = (const uint64_t *)(const void *)from;
+	uint64_t copy[sizeof(*to) / sizeof(*words)];
+
+	for (unsigned int i = 0; i < sizeof(*to) / sizeof(*words); i++)
+		copy[i] = nupa_load_relaxed(&words[i]);
+	memcpy(to, copy, sizeof(*to));
+}
+
+/* mover.c */
+extern const uint32_t nupa_access_needed[32]; /* bits of access, by opcode */
+int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel);
+enum nupa_direct {
+	NUPA_DIRECT_DONE,
+	NUPA_DIRECT_NOT_READY, /* the peer QP cannot take it now */
+	NUPA_DIRECT_ASK,       /* not possible from here: ask the responder */
+	NUPA_DIRECT_LOCAL_FAULT,
+	NUPA_DIRECT_REMOTE_FAULT, /* the region's memory is gone */
+};
+enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *qp,
+				   struct nupa_wqe *wqe, const struct nupa_span *spans,
+				   uint32_t n_spans);
+/* Whether it could fetch from the peer. */
+bool nupa_mover_pulls(const struct nupa_channel *channel);
+/* Fetches n_from pieces of the peer's private memory into local spans: 0 or -errno. */
+int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, uint32_t n_to,
+		    const struct nupa_pull *from, uint32_t n_from, uint64_t bytes);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What all folders ask of a QP: which one a number names, its PSNs, its MTU, its requests. */
+#ifndef NUPA_CORE_QP_H
+#define NUPA_CORE_QP_H
+
+#include "engine/core/engine.h"
+
+static inline struct nupa_qp *nupa_qp_find(const struct nupa_engine *engine, uint32_t qpn)
+{
+	uint32_t index = qpn & (NUPA_QP_MAX - 1);
+
+	if (unlikely(qpn >> NUPA_QP_INDEX_BITS != engine->slot_index ||
+		     index >= engine->fabric->geometry.qp_entries))
+		return NULL;
+	return engine->qps[index];
+}
+
+/* The path's: what a packet carries. */
+static inline uint32_t nupa_qp_mtu_bytes(const struct nupa_qp *qp)
+{
+	if (qp->type == IBV_QPT_UD || qp->attr.path_mtu < IBV_MTU_256 ||
+	    qp->attr.path_mtu > IBV_MTU_4096)
+		return NUPA_MTU_BYTES;
+	return 128u << qp->attr.path_mtu;
+}
+
+static inline struct nupa_wqe *nupa_sq_wqe(struct nupa_sq *sq, uint64_t index)
+{
+	return (struct nupa_wqe *)(sq->ring + (size_t)(index & sq->mask) * sq->stride);
+}
+
+static inline uint32_t nupa_psn_add(uint32_t psn, uint32_t n)
+{
+	return (psn + n) & 0xffffff;
+}
+
+/* A PSN means something in one incarnation of a connection alone: what was sent before a QP was
+ * reset may arrive, or be answered, when it is connected again. */
+#define NUPA_PEER_UNKNOWN 0x100u
+
+static inline uint32_t nupa_psn_of(uint32_t incarnation, uint32_t psn)
+{
+	return incarnation << 24 | psn;
+}
+
+static inline uint32_t nupa_psn_incarnation(uint32_t psn)
+{
+	return psn >> 24;
+}
+
+/* a - b of 24-bit PSNs, IBTA 9.7.1 */
+static inline int32_t nupa_psn_diff(uint32_t a, uint32_t b)
+{
+	return (int32_t)((a - b) << 8) >> 8;
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The end of an attachment: what it owes is sent, and its slot is given back. */
+#include "engine/device/device.h"
+
+#include <sched.h>
+
+/* A peer that does not look at what it is sent is not waited for any longer. */
+#define LINGER_NS UINT64_C(1000000000)
+
+/* What was executed is answered: by a peer's ring that is full it cannot leave as yet. */
+static void answer_all(struct nupa_engine *engine, uint64_t deadline_ns)
+{
+	bool owes;
+
+	do {
+		nupa_engine_lock(engine);
+		nupa_engine_progress(engine);
+		owes = nupa_engine_owes(engine);
+		nupa_engine_unlock(engine);
+		if (owes) {
+			nupa_engine_progress_siblings(engine);
+			sched_yield();
+		}
+	} while (owes && nupa_clock_ns() < deadline_ns);
+}
+
+static bool closed_by_peer(const struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	nupa_fetch(channel->apart, NUPA_POINT_CONTACT,
+		   &channel->peer_slot->contact[engine->slot_index], sizeof(uint32_t));
+	return nupa_channel_contact(engine, channel->peer) ==
+		   (engine->epoch | NUPA_CONTACT_CLOSED) &&
+	       nupa_channel_peer_alive(channel);
+}
+
+/* Waits until the peers have taken what we sent last, acknowledgements above all. */
+static void close_all(struct nupa_engine *engine, uint64_t deadline_ns)
+{
+	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
+		/* What we sent to ourselves nobody takes any more. */
+		struct nupa_channel *channel =
+		    peer == engine->slot_index ? NULL : engine->channels[peer];
+
+		while (channel && !channel->broken && !nupa_tx_drained(&channel->tx) &&
+		       !closed_by_peer(engine, channel) && nupa_channel_process_alive(channel) &&
+		       nupa_clock_ns() < deadline_ns) {
+			nupa_slot_ring(engine->fabric, channel->peer_slot);
+			nupa_engine_progress_siblings(engine);
+			sched_yield();
+		}
+	}
+}
+
+/* Leaves the fabric: what we owe is sent, partners that still have QPs to us see them end. */
+void nupa_engine_leave(struct nupa_engine *engine)
+{
+	uint64_t deadline_ns = nupa_clock_ns() + LINGER_NS;
+
+	answer_all(engine, deadline_ns);
+	nupa_port_stop(engine);
+	close_all(engine, deadline_ns);
+	if (!engine->qps_used) /* flushed with the rest of the slot */
+		nupa_store_release(&engine->slot->left_epoch, engine->epoch);
+	nupa_fabric_free_slot(engine->fabric, engine->slot_index);
+}

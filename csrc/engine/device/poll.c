@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Polling completion queues, and waiting for their events: the program's thread runs the engine. */
+#include "engine/device/device.h"
+#include "engine/queue/backlog.h"
+
+#include <sched.h>
+
+/* How often an empty poll looks at the rings before it gives up the lock: a look costs a few
+ * nanoseconds, the way back through the program ten times that. */
+#define LOOKS_OF_A_POLL 6u
+
+/* Polls without asking for a notification that make a program a spinning one. */
+#define SPINNING_POLLS 64u
+
+/* Empty polls before a polling program lets others run: two of them on one core must both get on.
+ */
+#define IDLE_POLLS_MAX 2000u
+#define IDLE_POLLS_BETWEEN_YIELDS 100u
+
+static struct nupa_cq *cq_of(struct ibv_cq *ibv)
+{
+	return container_of(ibv, struct nupa_cq, ibv);
+}
+
+/* --- events -------------------------------------------------------------------------- */
+
+int nupa_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **cq_context)
+{
+	struct nupa_comp_channel *channel = container_of(ibv, struct nupa_comp_channel, ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	struct nupa_cq *cq = NULL;
+	uint64_t count;
+
+	nupa_engine_lock(engine);
+	nupa_engine_flush(engine);
+	nupa_port_takes_over(engine);
+	nupa_engine_unlock(engine);
+	/* An event may have gone with its CQ between fd and list: then wait for the next. */
+	while (!cq) {
+		if (read(ibv->fd, &count, sizeof(count)) != (ssize_t)sizeof(count))
+			return -1;
+		nupa_engine_lock(engine);
+		if (!nupa_list_empty(&channel->cqs)) {
+			cq = container_of(channel->cqs.next, struct nupa_cq, event_link);
+			nupa_list_del(&cq->event_link);
+			cq->events_got++;
+			if (--cq->events_pending)
+				nupa_list_add(&channel->cqs, &cq->event_link);
+		}
+		nupa_engine_unlock(engine);
+	}
+	*out = &cq->ibv;
+	*cq_context = cq->ibv.cq_context;
+	return 0;
+}
+
+int nupa_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
+{
+	struct nupa_cq *cq = cq_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+
+	nupa_engine_lock(engine);
+	/* IBTA 11.4.2.2: only what is added from now on is told of.  All that has arrived counts as
+	 * before; otherwise most events of a program that arms and then polls would be stale. */
+	nupa_engine_progress(engine);
+	nupa_engine_flush(engine);
+	nupa_port_takes_over(engine);
+	if (cq->arm != NUPA_ARM_NEXT) /* the wider request stands */
+		cq->arm = solicited_only ? NUPA_ARM_SOLICITED : NUPA_ARM_NEXT;
+	if (unlikely(cq->notes & NUPA_CQ_TRACED))
+		nupa_trace_doorbell(engine, NUPA_QUEUE_CQ, ibv->handle, cq->head,
+				    solicited_only != 0);
+	nupa_engine_unlock(engine);
+	return 0;
+}
+
+/* --- completions --------------------------------------------------------------------- */
+
+static void fill_wc(struct ibv_wc *wc, const struct nupa_cqe *cqe)
+{
+	wc->wr_id = cqe->wr_id;
+	wc->status = cqe->status;
+	wc->opcode = cqe->opcode;
+	wc->vendor_err = cqe->vendor_err;
+	wc->byte_len = cqe->byte_len;
+	wc->imm_data = cqe->imm; /* shares its place with invalidated_rkey */
+	wc->qp_num = cqe->qp_num;
+	wc->src_qp = cqe->src_qp;
+	wc->wc_flags = cqe->wc_flags;
+	wc->pkey_index = 0;
+	wc->slid = cqe->slid;
+	wc->sl = cqe->sl;
+	wc->dlid_path_bits = 0;
+}
+
+/* An empty poll. */
+static void poll_idle(struct nupa_engine *engine)
+{
+	if (++engine->idle_polls < IDLE_POLLS_MAX)
+		return;
+	engine->idle_polls -= IDLE_POLLS_BETWEEN_YIELDS;
+	nupa_engine_unlock(engine);
+	sched_yield();
+	nupa_engine_lock(engine);
+}
+
+/* The engine runs where somebody polls (engine.h I2). */
+void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
+{
+	nupa_store_relaxed(&engine->polls, engine->polls + 1);
+	cq->found_empty = cq->tail;
+	if (unlikely(++engine->polls_in_row == SPINNING_POLLS) &&
+	    !nupa_load_relaxed(&engine->app_drives))
+		nupa_port_app_drives(engine);
+	if (engine->polls_in_row > SPINNING_POLLS * 2)
+		engine->polls_in_row = 0;
+	if (unlikely(!nupa_list_empty(&engine->backlogs))) {
+		nupa_backlog_run(engine, cq);
+		if (cq->head != cq->tail)
+			return; /* these first: a backlog that is worked off does not grow */
+	}
+	for (uint32_t look = 0; look < LOOKS_OF_A_POLL; look++) {
+		if (look && !nupa_engine_lines_ready(engine))
+			continue;
+		if (nupa_engine_progress(engine)) {
+			engine->idle_polls = 0;
+			return;
+		}
+	}
+	if (unlikely(engine->next || nupa_load_relaxed(&nupa_engines) != engine))
+		nupa_engine_progress_siblings(engine);
+	if (cq->head == cq->tail)
+		poll_idle(engine);
+}
+
+int nupa_poll_cq(struct ibv_cq *ibv, int num_entries, struct ibv_wc *wc)
+{
+	struct nupa_cq *cq = cq_of(ibv);
+	struct nupa_engine *engine = nupa_engine_of(ibv->context);
+	int n = 0;
+
+	nupa_engine_lock(engine);
+	if (cq->head == cq->tail)
+		nupa_cq_drive(engine, cq);
+	while (n < num_entries && cq->head != cq->tail)
+		fill_wc(&wc[n++], &cq->ring[cq->head++ & cq->mask]);
+	if (unlikely(n == 0 && cq->overrun))
+		n = -1;
+	nupa_engine_unlock(engine);
+	return n;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Registered memory, windows on it and protection domains, for the folders above. */
+#ifndef NUPA_ENGINE_MEMORY_H
+#define NUPA_ENGINE_MEMORY_H
+
+#include "engine/channel/channel.h"
+#include "engine/core/qp.h"
+#include "engine/promote/promote.h"
+
+struct nupa_pd {
+	struct ibv_pd
+	    ibv; /* handle: slot << 24 | a number of its own, so no two processes share it */
+	struct nupa_list link; /* engine->pds */
+	uint32_t users;
+	bool imported;              /* another handle of a PD that somebody else allocated */
+	bool gone;                  /* destroyed through another handle */
+	bool released;              /* nobody's any more but its users' */
+	struct nupa_parent *parent; /* of a parent domain; else NULL */
+};
+
+enum nupa_mr_kind {
+	NUPA_MR_MEMORY,    /* memory that is there as long as the region is */
+	NUPA_MR_ON_DEMAND, /* memory that may come and go: the kernel is asked at each access */
+	NUPA_MR_NULL,      /* reads zeros, swallows what is written */
+	NUPA_MR_WINDOW,    /* what a memory window is bound to: for remote keys alone */
+	NUPA_MR_DEVICE,    /* a DM's place in the table: it has no key that fits any PD */
+};
+
+/* In nupa_mr.access alone: the bytes may be touched as they are, by their local key. */
+#define NUPA_ACCESS_PLAIN (1 << 30)
+
+/* What a region has in our memfd.  If it is `whole`, the one range is all of the region; if not,
+ * peers reach it by other movers, and it keeps what there is of it from becoming private meanwhile.
+ */
+#define NUPA_MR_RANGES 4
+
+struct nupa_mr_pages {
+	struct nupa_shared_range ranges[NUPA_MR_RANGES];
+	int n;
+	bool whole;
+};
+
+struct nupa_mr {
+	struct ibv_mr ibv; /* what the program sees; addr is NULL where its memory has no address */
+	uint64_t iova;
+	uint64_t length;
+	uint8_t *va;
+	int access;
+	uint32_t index;
+	uint32_t users;     /* memory windows bound to it */
+	uint32_t qpn;       /* a type 2 window: the only QP that it works on */
+	uint8_t kind;       /* enum nupa_mr_kind */
+	bool imported;      /* another handle of a region that somebody else registered */
+	uint32_t exporter;  /* slot of the process whose pool memory it is; 0: ours */
+	bool gone;          /* destroyed through another handle */
+	struct nupa_dm *dm; /* of device memory */
+	bool away;          /* its key is taken back for a while: a fork */
+	struct nupa_mr_pages pages;
+	struct nupa_list bare_link; /* while `bare`, see mr_share.c */
+	bool bare;
+	bool keeper; /* a bare one that has not all of its ranges */
+};
+
+/* mr.c */
+static inline struct nupa_mr *nupa_mr_find(const struct nupa_engine *engine, uint32_t key)
+{
+	uint32_t index = key >> NUPA_KEY_VARIANT_BITS;
+	struct nupa_mr *mr;
+
+	if (index >= engine->fabric->geometry.mr_entries)
+		return NULL;
+	mr = engine->mrs[index];
+	return mr && mr->ibv.lkey == key && engine->mr_entries[index].key == key ? mr : NULL;
+}
+
+/* Where [addr, +bytes) of a region is, in the region's own addressing; NULL: beyond it.  No sum
+ * here can overflow. */
+static inline uint8_t *nupa_mr_at(const struct nupa_mr *mr, uint64_t addr, uint64_t bytes)
+{
+	uint64_t offset = addr - mr->iova;
+
+	if (addr < mr->iova || offset > mr->length || bytes > mr->length - offset)
+		return NULL;
+	return (uint8_t *)((uintptr_t)mr->va + offset);
+}
+
+/* odp.c: what is not plain memory of just this PD; mr may be NULL. */
+uint8_t *nupa_mr_local_rare(const struct nupa_mr *mr, const struct ibv_pd *pd,
+			    const struct ibv_sge *sge, int access);
+
+/* Local memory by its lkey; NULL: protection error. */
+static inline uint8_t *nupa_mr_local(const struct nupa_engine *engine, const struct ibv_pd *pd,
+				     const struct ibv_sge *sge, int access)
+{
+	const struct nupa_mr *mr = nupa_mr_find(engine, sge->lkey);
+	int needed = access | NUPA_ACCESS_PLAIN;
+
+	if (unlikely(!mr || mr->ibv.pd != pd || (mr->access & needed) != needed))
+		return nupa_mr_local_rare(mr, pd, sge, access);
+	return nupa_mr_at(mr, sge->addr, sge->length);
+}
+
+/* Resolves a local scatter/gather list to memory: IBV_WC_SUCCESS or LOC_PROT_ERR. */
+enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd,
+				   const struct ibv_sge *sge, uint32_t n_sge, int access,
+				   struct nupa_span *spans, uint32_t *n_spans);
+/* Resolves a remote request against our own regions and windows, for the responder; NULL: access
+ * error.  *on_demand: the memory may not be there, use nupa_memory_copy. */
+uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
+			int access, bool *on_demand);
+/* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it.
+ */
+void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);
+/* Around a fork, under the locks of all engines: peers are kept from all regions; these are shared
+ * again; and shown to peers again, when all are. */
+void nupa_mr_hide_all(struct nupa_engine *engine);
+void nupa_mr_share_all(struct nupa_engine *engine);
+void nupa_mr_show_all(struct nupa_engine *engine);
+void nupa_mr_forget_in_child(struct nupa_engine *engine);
+bool nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index); /* hazard.c; false: a limit */
+int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
+
+/* mw.c: windows bound on a QP that is destroyed are free again. */
+void nupa_mw_forget_qp(struct nupa_qp *qp);
+/* A BIND_MW or LOCAL_INV whose turn it is. */
+enum ibv_wc_status nupa_mw_execute(struct nupa_qp *qp, const struct nupa_wqe *wqe);
+/* Fills in the bind: 0 or the errno that posting it gives. */
+int nupa_mw_fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, struct ibv_mw *mw, uint32_t rkey,
+		     const struct ibv_mw_bind_info *info);
+
+/* domain.c: puts memory of the parent domain's own in the place of a ring that was mapped, if it
+ * has an allocator: 0 or ENOMEM. */
+enum nupa_buffer_type { NUPA_BUFFER_CQ = 1, NUPA_BUFFER_SQ, NUPA_BUFFER_RQ, NUPA_BUFFER_SRQ };
+int nupa_domain_buffer(struct ibv_pd *pd, enum nupa_buffer_type type, uint8_t **ring, size_t bytes,
+		       bool *custom);
+void nupa_domain_release(struct ibv_pd *pd, enum nupa_buffer_type type, uint8_t **ring,
+			 bool *custom);
+int nupa_parent_dealloc(struct nupa_pd *pd);
+
+/* import.c */
+bool nupa_context_exporter_lives(const struct nupa_context *context);
+/* The process in *slot* is gone, and its pool memory soon somebody else's: regions over it end. */
+void nupa_import_lose(struct nupa_engine *engine, uint32_t slot);
+
+/* mr_share.c: how many forks there were, of those that fork.c notices. */
+extern uint32_t nupa_forks;
+
+#endif
