@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.links import Links
-from nupa.programs.pair import Program, ProgramError
+from nupa.programs.pair import run
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,5 @@ def at_least(ratio: float) -> Callable[[float, float], bool]:
 
 
 def output(argv: list[str], cpu: int) -> str:
-    """What a program prints, on that CPU.  ProgramError if it fails."""
-    program = Program(argv, cpu=cpu)
-    try:
-        outcome = program.outcome()
-    finally:
-        program.close()
-    if not outcome.ok:
-        raise ProgramError(outcome.describe())
-    return outcome.stdout
+    """Returns the output of a program on that CPU.  ProgramError: it failed."""
+    return run(argv, cpu=cpu).check().stdout

@@ -22,7 +22,7 @@ from benchmarks import (
 from benchmarks.case import Bench, Case, at_least, at_most, output
 from nupa.measure import raw
 from nupa.programs import perftest
-from nupa.programs.pair import ProgramError, free_port, nupa_run, run_pair
+from nupa.programs.pair import ProgramError, ProgramPair, free_port, nupa_run
 from nupa.programs.perftest import Operation
 
 _RAW_SECONDS = 0.3
@@ -36,7 +36,7 @@ def _perftest(
     if perftest.missing([name]):
         raise ProgramError(perftest.INSTALL_HINT)
     server, client = perftest.commands(name, port, options)
-    result = run_pair(
+    pair = ProgramPair(
         server,
         client,
         fabric=bench.fabric,
@@ -45,7 +45,7 @@ def _perftest(
         cpus=bench.cpus,
         port=port,
     )
-    return result.check().client.stdout
+    return pair.run().check().client.stdout
 
 
 def _latency_us(

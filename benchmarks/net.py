@@ -16,7 +16,7 @@ from benchmarks.case import Bench, Case, at_least, at_most
 from benchmarks.links import Kind, Link
 from nupa.measure import raw
 from nupa.programs import iperf3 as iperf3_tool
-from nupa.programs.pair import ProgramError, free_port, run_pair
+from nupa.programs.pair import ProgramError, ProgramPair, free_port
 
 _PROBE_S = 0.5
 _IDLE_S = 10.0
@@ -44,8 +44,8 @@ def stream(kind: Kind, *options: str) -> Callable[[Bench], float]:
         port = free_port()
         length = ("-n", "64M") if bench.quick else ("-t", "1")
         server, client = iperf3(link, port, *length, *options)
-        result = run_pair(server, client, cpus=bench.cpus, port=port)
-        return gbit_per_s(result.check().client.stdout)
+        pair = ProgramPair(server, client, cpus=bench.cpus, port=port)
+        return gbit_per_s(pair.run().check().client.stdout)
 
     return measure
 
@@ -57,8 +57,8 @@ def _probe(bench: Bench, link: Link, cpus: tuple[int, int], *options: str) -> di
     program = raw.path("net_probe")
     server = link.command(0, [program, "--serve", *where])
     client = link.command(1, [program, *options, *where, "--seconds", f"{seconds:g}", "--json"])
-    result = run_pair(server, client, cpus=cpus, port=port)
-    values: dict[str, float] = json.loads(result.check().client.stdout)
+    pair = ProgramPair(server, client, cpus=cpus, port=port)
+    values: dict[str, float] = json.loads(pair.run().check().client.stdout)
     return values
 
 

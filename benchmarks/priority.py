@@ -72,23 +72,17 @@ def _verbs(bench: Bench, operation: Operation, kind: perftest.Kind, *options: st
 
 def _send_lat_us(bench: Bench) -> float:
     """The mean: with the median nobody would see that it had to wait for the CPU."""
-    with _verbs(bench, "send", "lat", "-s", "8", "-n", bench.iterations(50_000)) as pair:
-        return perftest.parse_latency(_finished(pair))[0].mean_us
+    pair = _verbs(bench, "send", "lat", "-s", "8", "-n", bench.iterations(50_000))
+    return perftest.parse_latency(pair.run().check().client.stdout)[0].mean_us
 
 
 def _write_gb_per_s(bench: Bench) -> float:
-    with _verbs(bench, "write", "bw", "-s", "65536", "-n", bench.iterations(50_000)) as pair:
-        return perftest.parse_bandwidth(_finished(pair))[0].mean_bytes_per_s / 1e9
+    pair = _verbs(bench, "write", "bw", "-s", "65536", "-n", bench.iterations(50_000))
+    return perftest.parse_bandwidth(pair.run().check().client.stdout)[0].mean_bytes_per_s / 1e9
 
 
 def _writes(bench: Bench) -> ProgramPair:
     return _verbs(bench, "write", "bw", "-s", "65536", "-D", str(_LOAD_S))
-
-
-def _finished(pair: ProgramPair) -> str:
-    pair.start_server()
-    pair.start_client()
-    return pair.wait().check().client.stdout
 
 
 def _beside(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nupa.programs.pair import ProgramError, free_port, run_pair
+from nupa.programs.pair import ProgramError, ProgramPair, free_port
 
 Test = Literal["ucp_put_lat", "ucp_am_lat", "tag_lat", "ucp_put_bw", "tag_bw"]
 
@@ -38,7 +38,7 @@ def run(test: Test, size: int, iterations: str, cpus: tuple[int, int]) -> Result
     where = folder()
     port = free_port()
     argv = [str(where / "bin" / "ucx_perftest"), "-p", str(port)]
-    result = run_pair(
+    pair = ProgramPair(
         argv,
         [*argv, "127.0.0.1", "-t", test, "-s", str(size), "-n", iterations],
         env={"UCX_TLS": "posix,self", "LD_LIBRARY_PATH": str(where / "lib")},
@@ -46,7 +46,7 @@ def run(test: Test, size: int, iterations: str, cpus: tuple[int, int]) -> Result
         port=port,
         deadline_s=60.0,
     )
-    return parse(result.check().client.stdout)
+    return parse(pair.run().check().client.stdout)
 
 
 def parse(text: str) -> Result:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import nupa
-from nupa.programs.pair import Program, ProgramError
+from nupa.programs import pair
+from nupa.programs.pair import ProgramError
 
 BIN = Path(nupa.__file__).parent / "bin"
 
@@ -51,14 +52,8 @@ def run(
         argv += ["--cpus", f"{cpus[0]},{cpus[1]}"]
     if sizes:
         argv += ["--sizes", ",".join(str(size) for size in sizes)]
-    program = Program(argv)
-    try:
-        outcome = program.outcome()  # it stops by itself: see bench_parse
-    finally:
-        program.close()
-    if not outcome.ok:
-        raise ProgramError(outcome.describe())
-    values: dict[str, Any] = json.loads(outcome.stdout)
+    # It stops by itself: see bench_parse.
+    values: dict[str, Any] = json.loads(pair.run(argv).check().stdout)
     return values
 
 

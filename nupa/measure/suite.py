@@ -20,7 +20,7 @@ from nupa.measure.results import Results
 from nupa.measure.versus import NetworkError
 from nupa.programs import fio, perftest
 from nupa.programs.fio import FioError
-from nupa.programs.pair import PairResult, ProgramError, free_port, run_pair
+from nupa.programs.pair import PairResult, ProgramError, ProgramPair, free_port
 from nupa.programs.perftest import Kind, Operation, PerftestError
 
 Part = Literal["files", "sizes", "fio"]
@@ -204,7 +204,7 @@ class Suite:
         return False
 
     def _pair(self, server: list[str], client: list[str], port: int) -> PairResult:
-        return run_pair(
+        pair = ProgramPair(
             server,
             client,
             fabric=self._fabric,
@@ -214,7 +214,8 @@ class Suite:
             port=port,
             deadline_s=_RUN_MAX_S,
             tick=self._tick,
-        ).check()
+        )
+        return pair.run().check()
 
     def _tick(self, seconds: float) -> None:
         """Notes the movers while programs run; channels disappear with their processes."""

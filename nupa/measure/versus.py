@@ -89,14 +89,12 @@ def run(
     tick: Callable[[float], None] | None = None,
 ) -> fio.Rate:
     """Runs one job.  ProgramError: fio failed or was killed; FioError: it measured nothing."""
-    with ProgramPair(
+    pair = ProgramPair(
         place.command(job, "server"),
         place.command(job, "client"),
         env=job.environment(),
         ready=fio.READY,
         deadline_s=deadline_s,
         tick=tick,
-    ) as pair:
-        pair.start_server()
-        pair.start_client()
-        return fio.parse(pair.wait().check().client.stdout)
+    )
+    return fio.parse(pair.run().check().client.stdout)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two programs, a server and a client, on two hosts of a fabric: started, awaited, ended."""
+"""Real programs: one, or a server and a client on two hosts of a fabric."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 _TCP_LISTEN = "0A"  # /proc/net/tcp, column st: TCP_LISTEN of <netinet/tcp.h>
 _TICK_S = 0.1
 _LISTEN_POLL_S = 0.002
+_SAID_POLL_S = 0.02
 _TAIL_LINES = 12
 #: Below Linux' default ip_local_port_range, so no connect() of another program takes one.
 _PORTS = range(20000, 32000)
@@ -31,7 +31,7 @@ _PORTS = range(20000, 32000)
 class ProgramError(Exception):
     """A program failed, ended too early or missed its deadline.
 
-    The message names it and ends with the last lines that it and its partner wrote.
+    The message names the program and ends with its last lines, and those of its partner.
     """
 
 
@@ -43,14 +43,20 @@ class Outcome:
     returncode: int
     stdout: str
     stderr: str
-    killed: str = ""  #: why we killed it; empty if it ended by itself
+    killed: str = ""  #: why it was killed; empty if it ended by itself
 
     @property
     def ok(self) -> bool:
         return self.returncode == 0 and not self.killed
 
+    def check(self) -> Outcome:
+        """Returns itself; ProgramError if the program failed."""
+        if not self.ok:
+            raise ProgramError(self.describe())
+        return self
+
     def describe(self) -> str:
-        """Command, end and last lines of output, for error messages."""
+        """Returns the command, its end and its last lines, for error messages."""
         how = self.killed or f"ended with {self.returncode}"
         lines = [line for line in (self.stdout + "\n" + self.stderr).splitlines() if line.strip()]
         tail = "".join(f"\n  | {line.rstrip()}" for line in lines[-_TAIL_LINES:])
@@ -71,9 +77,10 @@ class PairResult:
 
 
 class Program:
-    """One started program.  Its output goes to files, so it never waits for us to read.
+    """One started program; a context manager that kills it.
 
-    It leads a session of its own: `kill` reaches what it started, too.
+    Its output goes to files, so that it never waits for a reader.  It leads a session of its own:
+    `kill` reaches its children, too.
     """
 
     def __init__(
@@ -120,24 +127,52 @@ class Program:
         return bool(self._process.poll())
 
     def signal(self, number: int) -> None:
-        """To the program and its children, so past `nupa run`.  ProcessLookupError: it ended."""
+        """Signals the program and its children, past `nupa run`.  ProcessLookupError: it ended."""
         os.killpg(self.pid, number)
 
     def kill(self, why: str) -> None:
-        """SIGKILL to the program and its children, if it still runs."""
+        """Sends SIGKILL to the program and its children, if it still runs."""
         if self.running:
             os.killpg(self.pid, signal.SIGKILL)
             if self._process.wait() == -signal.SIGKILL:
                 self._killed = why
 
     def has_said(self, text: str) -> bool:
-        """Whether *text* is in what it wrote so far, to stdout or stderr."""
+        """Returns whether *text* is in its output so far, of stdout or stderr."""
         for file in (self._stdout, self._stderr):
-            # pread: the program writes at the offset that it shares with us.
+            # pread: the file's offset is shared with the program, which writes there.
             descriptor = file.fileno()
             if text.encode() in os.pread(descriptor, os.fstat(descriptor).st_size, 0):
                 return True
         return False
+
+    def wait_said(self, text: str, deadline_s: float) -> None:
+        """Waits until it has written *text*.  ProgramError: it ended first, or was too slow."""
+        end_s = time.monotonic() + deadline_s
+        while not self.has_said(text):
+            if not self.running and not self.has_said(text):
+                raise ProgramError(f"did not say {text!r}: {self.outcome().describe()}")
+            if time.monotonic() > end_s:
+                self.kill(f"was killed: had not said {text!r} after {deadline_s:g} s")
+                raise ProgramError(self.outcome().describe())
+            await_end([self], _SAID_POLL_S)
+
+    def wait(
+        self, deadline_s: float | None = None, tick: Callable[[float], None] | None = None
+    ) -> Outcome:
+        """Waits for the end, kills it at the deadline, and reads the output.
+
+        *tick* is called about ten times a second with the seconds passed.
+        """
+        start_s = time.monotonic()
+        while self.running and (deadline_s is not None or tick is not None):
+            passed_s = time.monotonic() - start_s
+            if tick is not None:
+                tick(passed_s)
+            if deadline_s is not None and passed_s > deadline_s:
+                self.kill(f"was killed: not done after {passed_s:.1f} s")
+            await_end([self], _TICK_S)
+        return self.outcome()
 
     def outcome(self) -> Outcome:
         """Waits for the end, which must be near, and reads the output."""
@@ -147,6 +182,12 @@ class Program:
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
         return Outcome(self.argv, returncode, texts[0], texts[1], self._killed)
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self.kill("was killed at the end of the test")
@@ -159,7 +200,7 @@ class Program:
 class ProgramPair:
     """A server and a client, one on each of two hosts of a fabric; a context manager.
 
-    Use `run_pair` unless the programs are to be disturbed on their way::
+    `run` does all of it, unless the programs are to be disturbed on their way::
 
         with ProgramPair(["ib_send_lat", ...], [...], fabric="f", port=port) as pair:
             pair.start_server()     # returns when it listens on *port*
@@ -167,12 +208,11 @@ class ProgramPair:
             pair.client.signal(signal.SIGKILL)
             result = pair.wait()
 
-    *fabric* None runs the commands as they are, without `nupa run`.  *env* is added to ours.
-    *cpus* pins the server to the first, the client to the second.  *fds*: an open file for each
-    that it inherits.  *ready*: the server's words on stdout by which it can be connected to, where
-    that shows at no TCP port.  *deadline_s* is for all.
-    *grace_s* is what one end has left once the other failed.  *tick* is called about ten times
-    a second with the seconds passed.
+    *fabric*: None runs the commands as they are, without `nupa run`.  *env* is added to ours.
+    *cpus* pins the server to the first, the client to the second.  *fds*: an open file that each
+    inherits.  *port*, *ready*: the client starts when the server listens on that TCP port and has
+    written those words.  *deadline_s* is for all; *grace_s* is for one end, once the other failed.
+    *tick* is called about ten times a second with the seconds passed.
     """
 
     server_cmd: Sequence[str]
@@ -195,12 +235,7 @@ class ProgramPair:
         self._start_s = time.monotonic()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for program in self._programs:
             program.close()
 
@@ -217,7 +252,7 @@ class ProgramPair:
         return time.monotonic() - self._start_s
 
     def start_server(self) -> None:
-        """Starts it and waits until it listens on *port* and has said *ready*, where given."""
+        """Starts the server and waits until it listens on *port* and has said *ready*, if given."""
         self._start(self.server_cmd, 0)
         awaited = f"listen on port {self.port}" if self.ready is None else f"say '{self.ready}'"
         while not self._server_is_ready():
@@ -236,8 +271,19 @@ class ProgramPair:
     def start_client(self) -> None:
         self._start(self.client_cmd, 1)
 
+    def run(self) -> PairResult:
+        """Starts both, waits for both ends and closes.
+
+        A failed program is in the result (`check` raises it); ProgramError: one did not start, or
+        never listened.
+        """
+        with self:
+            self.start_server()
+            self.start_client()
+            return self.wait()
+
     def wait(self) -> PairResult:
-        """Waits for both ends; kills at the deadline what still runs."""
+        """Waits for both ends; kills at the deadline those that still run."""
         end_s = self.deadline_s
         while running := [program for program in self._programs if program.running]:
             if any(program.failed for program in self._programs):
@@ -257,55 +303,36 @@ class ProgramPair:
         self._programs.append(Program(argv, env=self.env, cpu=cpu, pass_fds=fds))
 
     def _sleep(self, programs: list[Program], seconds: float) -> None:
-        """Until one of the programs ends, at most *seconds*."""
-        poller = select.poll()
-        for program in programs:
-            poller.register(program.pidfd, select.POLLIN)
-        poller.poll(max(0.0, seconds) * 1000)
+        await_end(programs, seconds)
         if self.tick is not None:
             self.tick(self.elapsed_s)
 
 
-def run_pair(
-    server_cmd: Sequence[str],
-    client_cmd: Sequence[str],
-    *,
-    fabric: str | None = None,
-    mover: str | None = None,
-    env: Mapping[str, str] | None = None,
-    hosts: tuple[str, str] = ("host0", "host1"),
-    cpus: tuple[int, int] | None = None,
-    port: int | None = None,
-    deadline_s: float = 30.0,
-    tick: Callable[[float], None] | None = None,
-) -> PairResult:
-    """Runs a server and a client to their ends: how each ended, with its output.
+def await_end(programs: Sequence[Program], seconds: float) -> bool:
+    """Waits until one of the programs ends, at most *seconds*; returns whether one did."""
+    poller = select.poll()
+    for program in programs:
+        poller.register(program.pidfd, select.POLLIN)
+    return bool(poller.poll(max(0.0, seconds) * 1000))
 
-    The client is started when the server listens on TCP *port*.  Failures of the programs are
-    in the result (`check` raises them); ProgramError if one cannot be started or never listens.
-    Arguments as for `ProgramPair`.
-    """
-    with ProgramPair(
-        server_cmd,
-        client_cmd,
-        fabric=fabric,
-        mover=mover,
-        env=env,
-        hosts=hosts,
-        cpus=cpus,
-        port=port,
-        deadline_s=deadline_s,
-        tick=tick,
-    ) as pair:
-        pair.start_server()
-        pair.start_client()
-        return pair.wait()
+
+def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cpu: int | None = None,
+    deadline_s: float | None = None,
+    tick: Callable[[float], None] | None = None,
+) -> Outcome:
+    """Runs one program to its end and returns how it ended; arguments as for `Program.wait`."""
+    with Program(argv, env=env, cpu=cpu) as program:
+        return program.wait(deadline_s, tick)
 
 
 def nupa_run(
     command: Sequence[str], *, fabric: str, host: str | None = None, mover: str | None = None
 ) -> list[str]:
-    """The command line that runs *command* on a host of *fabric*, with this Python's nupa."""
+    """Returns the command line that runs *command* on a host of *fabric*, by this Python."""
     argv = [*NUPA, "run", "--fabric", fabric]
     if host is not None:
         argv += ["--host", host]
@@ -319,7 +346,7 @@ NUPA = (sys.executable, "-P", "-m", "nupa.cli")
 
 
 def free_port(rng: random.Random | None = None) -> int:
-    """A TCP port that nothing is bound to now, on any address of either family."""
+    """Returns a TCP port that nothing is bound to now, on any address of either family."""
     rng = rng or random.Random(os.getpid() ^ time.monotonic_ns())
     for port in rng.sample(_PORTS, 100):
         try:
@@ -327,9 +354,7 @@ def free_port(rng: random.Random | None = None) -> int:
                 return port
         except OSError:
             continue
-    raise ProgramError(
-        f"100 TCP ports tried between {_PORTS.start} and {_PORTS.stop}, none of them was free"
-    )
+    raise ProgramError(f"no free TCP port: 100 were tried between {_PORTS.start} and {_PORTS.stop}")
 
 
 def _bound(port: int) -> socket.socket:
@@ -339,7 +364,7 @@ def _bound(port: int) -> socket.socket:
 
 
 def is_listening(port: int, pid: int | None = None) -> bool:
-    """Whether a TCP socket listens on *port* in the network namespace of *pid*, or in ours.
+    """Returns whether a TCP socket listens on *port* in the network namespace of *pid*, or in ours.
 
     False if that process has ended (proc_net_tcp).
     """
@@ -357,7 +382,7 @@ def is_listening(port: int, pid: int | None = None) -> bool:
 
 @contextmanager
 def _pinned(cpu: int | None) -> Iterator[None]:
-    """Pins this thread, and so what it starts meanwhile, to one CPU."""
+    """Pins this thread, and so the programs that it starts meanwhile, to one CPU."""
     if cpu is None:
         yield
         return

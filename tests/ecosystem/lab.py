@@ -4,29 +4,15 @@
 from __future__ import annotations
 
 import json
-import os
-import select
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from nupa.programs.pair import NUPA, Outcome, PairResult, Program, ProgramPair, free_port
 
 DEADLINE_S = 50.0  # what takes longer hangs
-
-
-def needs(program: str, package: str) -> str:
-    """Where *program* is; skips where it is not, naming the Debian *package* that has it."""
-    found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin")
-    if found is None:
-        pytest.skip(f"there is no {program} here: Debian's package {package} has it")
-    return found
 
 
 @dataclass(frozen=True)
@@ -56,16 +42,12 @@ class Lab:
         deadline_s: float = DEADLINE_S,
     ) -> Outcome:
         """Runs one command line to its end; that it fails is in what is returned."""
-        with closing(self.start(argv, env)) as program:
-            if not select.select([program.pidfd], [], [], deadline_s)[0]:
-                program.kill(f"was killed: not done after {deadline_s:g} s")
-            return program.outcome()
+        with self.start(argv, env) as program:
+            return program.wait(deadline_s)
 
     def must(self, argv: Sequence[str], **options: Any) -> str:
         """The same for what must succeed: its standard output."""
-        outcome = self.run(argv, **options)
-        assert outcome.ok, outcome.describe()
-        return outcome.stdout
+        return self.run(argv, **options).check().stdout
 
     def nupa(self, *arguments: str) -> str:
         return self.must([*NUPA, *arguments])
@@ -97,10 +79,7 @@ class Lab:
         """`command -p PORT` and `command -p PORT localhost OPTIONS`, run to their ends."""
         port = free_port()
         server = [*command, "-p", str(port)]
-        with self.pair(server, [*server, "localhost", *options], port=port, env=env) as pair:
-            pair.start_server()
-            pair.start_client()
-            return pair.wait().check()
+        return self.pair(server, [*server, "localhost", *options], port=port, env=env).run().check()
 
     def show(self) -> dict[str, Any]:
         """What `nupa show --json` says of the default fabric."""

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from nupa.programs.pair import Outcome, free_port
+from tests.programs.needs import needs
 
-from .lab import Lab, needs
+from .lab import Lab
 
 SOURCES = Path(__file__).with_name("c")
 pytestmark = pytest.mark.timeout(120)
@@ -22,10 +23,7 @@ def pingpong_under(fabric: Lab, *tool: str, program: str = "ibv_rc_pingpong") ->
     needs(program, "ibverbs-utils")
     port = free_port()
     command = [program, "-g", "1", "-n", "50", "-p", str(port)]
-    with fabric.pair(command, [*tool, *command, "localhost"], port=port) as pair:
-        pair.start_server()
-        pair.start_client()
-        result = pair.wait().check()
+    result = fabric.pair(command, [*tool, *command, "localhost"], port=port).run().check()
     assert "50 iters in" in result.client.stdout
     return result.client
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from .lab import Lab, needs
+from tests.programs.needs import needs
+
+from .lab import Lab
 from .test_mpi import mpirun, program
 
 TRANSPORTS = ["rc_v", "ud_verbs"]

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from .lab import Lab, needs
+from tests.programs.needs import needs
+
+from .lab import Lab
 
 SOURCES = Path(__file__).with_name("mpi")
 TRANSPORTS = ["rc_v", "ud_verbs"]

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from nupa.programs.pair import NUPA
+from tests.programs.needs import needs
 
-from .lab import Lab, needs
+from .lab import Lab
 
 SOURCES = Path(__file__).with_name("c")
 DEVICE = "/sys/class/infiniband/nupa_rdma0"

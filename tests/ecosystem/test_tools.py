@@ -8,8 +8,9 @@ import re
 import pytest
 
 from nupa.programs.pair import free_port
+from tests.programs.needs import needs
 
-from .lab import Lab, needs
+from .lab import Lab
 
 
 def test_ibstat_shows_the_device_and_its_port(fabric: Lab) -> None:
@@ -66,10 +67,7 @@ def sizes_pinged(fabric: Lab, hosts: tuple[str, str], *options: str) -> list[str
     command = [needs("fi_pingpong", "libfabric-bin"), *options, "-c"]
     port = free_port()
     server, client = [*command, "-B", str(port)], [*command, "-P", str(port), "127.0.0.1"]
-    with fabric.pair(server, client, port=port, hosts=hosts) as pair:
-        pair.start_server()
-        pair.start_client()
-        result = pair.wait().check()
+    result = fabric.pair(server, client, port=port, hosts=hosts).run().check()
     return re.findall(r"^(\S+)\s+10\s+=10\s", result.client.stdout, re.MULTILINE)
 
 
@@ -117,9 +115,6 @@ def test_qperf_measures_over_infiniband_and_finds_its_atomics_right(
     port = str(free_port())
     command = [needs("qperf", "qperf"), "-lp", port]
     client = [*command, "-t", "1", "127.0.0.1", *tests, "quit"]
-    with fabric.pair(command, client, port=int(port)) as pair:
-        pair.start_server()
-        pair.start_client()
-        result = pair.wait().check()
+    result = fabric.pair(command, client, port=int(port)).run().check()
     measured = re.findall(r"^(\w+):\n((?:    .* = .*\n)+)", result.client.stdout, re.MULTILINE)
     assert [name for name, _ in measured] == tests

@@ -10,7 +10,9 @@ import re
 
 import pytest
 
-from .lab import Lab, needs
+from tests.programs.needs import needs
+
+from .lab import Lab
 
 TRANSPORTS = ["rc_v", "ud_verbs"]
 pytestmark = pytest.mark.timeout(120)

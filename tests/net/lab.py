@@ -4,32 +4,21 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from nupa.base import process
-from nupa.programs.pair import Outcome, Program
+from nupa.programs.pair import Outcome, Program, run
+from tests.programs.needs import needs
 from tests.programs.users import User
 
 DEADLINE_S = 40.0  # what takes longer hangs
 _TICK_S = 0.02
-
-
-def needs(program: str, package: str) -> str:
-    """Where *program* is; skips where it is not, naming the Debian *package* that has it."""
-    found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin")
-    if found is None:
-        pytest.skip(f"there is no {program} here: Debian's package {package} has it")
-    return found
 
 
 @dataclass
@@ -65,9 +54,7 @@ class Net:
         deadline_s: float = DEADLINE_S,
     ) -> Outcome:
         """Runs any command line to its end; that it fails is in what is returned."""
-        with closing(Program(argv, env={**self.env, **(env or {})})) as program:
-            wait(program, deadline_s)
-            return program.outcome()
+        return run(argv, env={**self.env, **(env or {})}, deadline_s=deadline_s)
 
     def nupa(self, *arguments: str, deadline_s: float = DEADLINE_S) -> Outcome:
         """Runs `nupa` with these arguments; that it fails is in what is returned."""
@@ -75,9 +62,7 @@ class Net:
 
     def ok(self, *arguments: str) -> Outcome:
         """The same, and it must succeed."""
-        outcome = self.nupa(*arguments)
-        assert outcome.ok, outcome.describe()
-        return outcome
+        return self.nupa(*arguments).check()
 
     def exec(
         self,
@@ -92,8 +77,7 @@ class Net:
         """Runs *command* on *host* to its end; with *check* it must succeed."""
         argv = self.argv_on(host, command, shell=shell)
         outcome = self.run(argv, env=env, deadline_s=deadline_s)
-        assert outcome.ok or not check, outcome.describe()
-        return outcome
+        return outcome.check() if check else outcome
 
     def start(
         self,
@@ -152,22 +136,6 @@ class Net:
 def ip(host: int) -> str:
     """The IPv4 address of host *host*, counted from 0."""
     return f"10.0.0.{host + 1}"
-
-
-def wait(program: Program, deadline_s: float = DEADLINE_S) -> None:
-    """Until it ends; kills it at the deadline."""
-    if not select.select([program.pidfd], [], [], deadline_s)[0]:
-        program.kill(f"was killed: not done after {deadline_s:g} s")
-
-
-def wait_until_said(program: Program, text: str, deadline_s: float = DEADLINE_S) -> None:
-    """Until it has written *text*."""
-    end_s = time.monotonic() + deadline_s
-    while not program.has_said(text):
-        assert program.running, program.outcome().describe()
-        assert time.monotonic() < end_s, f"{program.argv} did not say {text!r}"
-        # Until it ends, or for a moment.
-        select.select([program.pidfd], [], [], _TICK_S)
 
 
 @contextmanager

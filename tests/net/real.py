@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import json
-import select
 import time
 from pathlib import Path
 from typing import Any
 
 from nupa.programs.pair import Outcome, Program
+from tests.programs.needs import needs
 
-from .lab import DEADLINE_S, Net, ip, needs
+from .lab import DEADLINE_S, Net, ip
 
 NAME = "nupa_net0"
 IPERF_PORT = 5201
 BLOCK_BYTES = 128 << 10  # that iperf3 sends at a time
-_POLL_S = 0.02
 
 
 def script(net: Net, name: str, *arguments: object) -> list[str]:
@@ -25,26 +24,6 @@ def script(net: Net, name: str, *arguments: object) -> list[str]:
     # Another user may not be able to read it there.
     what = ["-c", path.read_text()] if net.user.prefix else [str(path)]
     return [net.user.python, "-u", "-P", *what, *map(str, arguments)]
-
-
-def said(program: Program, text: str, deadline_s: float = DEADLINE_S) -> None:
-    """Until *program* has said *text*; it must not end before."""
-    end_s = time.monotonic() + deadline_s
-    while not program.has_said(text):
-        late = time.monotonic() > end_s
-        ended = select.select([program.pidfd], [], [], _POLL_S)[0]
-        if late or (ended and not program.has_said(text)):
-            program.kill(f"had not said {text!r} after {deadline_s:g} s")
-            raise AssertionError(program.outcome().describe())
-
-
-def ended(program: Program, deadline_s: float = DEADLINE_S) -> Outcome:
-    """The outcome of a program that ends well by itself."""
-    if not select.select([program.pidfd], [], [], deadline_s)[0]:
-        program.kill(f"was killed: not done after {deadline_s:g} s")
-    outcome = program.outcome()
-    assert outcome.ok, outcome.describe()
-    return outcome
 
 
 def link(net: Net, host: str) -> dict[str, Any]:
@@ -127,7 +106,7 @@ def iperf(net: Net, *options: str, to: str = ip(1), seconds: float = 1) -> dict[
     server = iperf_server(net)
     argv = iperf_argv("-t", f"{seconds:g}", *options, to=to)
     outcome = net.exec("host0", argv)
-    ended(server)
+    server.wait(DEADLINE_S).check()
     return iperf_end(outcome)
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from nupa.programs.pair import Outcome
+from tests.programs.needs import needs
 
-from .lab import Net, ip, needs
+from .lab import Net, ip
 from .real import NAME, all_stream, carrier_becomes, hears_nothing, iperf, link, ping_all
 
 STRANGER = "10.0.0.77"

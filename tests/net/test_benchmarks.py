@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,10 +23,9 @@ from nupa.measure import raw
 from nupa.netdev import state
 from nupa.programs.cpus import pick_two
 from nupa.programs.fabric import temporary_fabric
-from nupa.programs.pair import Program, ProgramError
+from nupa.programs.pair import Program, ProgramError, await_end
+from tests.programs.needs import needs
 from tests.programs.users import User
-
-from .lab import needs
 
 pytestmark = pytest.mark.usefixtures("_possible")
 
@@ -136,13 +134,14 @@ def ended(pidfd: int) -> bool:
 def test_interrupted_it_takes_its_interfaces_down(number: signal.Signals, tmp_path: Path) -> None:
     env = {"NUPA_DIR": str(tmp_path)}
     argv = [sys.executable, "-m", "benchmarks", "--only", "net: idle"]
-    with closing(Program(argv, env=env)) as program:
+    with Program(argv, env=env) as program:
         while not list(tmp_path.glob(".*.net")):
             assert program.running, program.outcome().describe()
-            select.select([program.pidfd], [], [], 0.01)
+            await_end([program], 0.01)
         os.kill(program.pid, number)
-        assert ended(program.pidfd)
-        assert not program.outcome().ok
+        outcome = program.wait(DEADLINE_S)
+        assert not outcome.ok
+        assert not outcome.killed
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
 
 

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from .lab import Net, needs
-from .real import all_stream, ended, iperf_argv, iperf_end, iperf_server
+from tests.programs.needs import needs
+
+from .lab import DEADLINE_S, Net
+from .real import all_stream, iperf_argv, iperf_end, iperf_server
 
 VERBS_PORT = 18515
 MIB = 1 << 20
@@ -24,7 +26,7 @@ def perftest(net: Net, command: Sequence[str]) -> list[float]:
     server = net.start("host1", argv, shell=True)
     net.listening("host1", VERBS_PORT, server)
     client = net.exec("host0", [*argv, "10.0.0.2"], shell=True)
-    ended(server)
+    server.wait(DEADLINE_S).check()
     lines = client.stdout.splitlines()
     (at,) = (number for number, line in enumerate(lines) if line.lstrip().startswith("#bytes"))
     return [float(word) for word in lines[at + 1].split()]
@@ -38,8 +40,8 @@ def test_bulk_of_verbs_and_of_tcp_both_make_progress(net: Net, program: str) -> 
     tcp_server = iperf_server(net)
     tcp = net.start("host0", iperf_argv("-t", "4", "-i", "0.5"))
     bytes_each, messages, *_ = perftest(net, [program, "-D", "2"])
-    outcome = ended(tcp)
-    ended(tcp_server)
+    outcome = tcp.wait(DEADLINE_S).check()
+    tcp_server.wait(DEADLINE_S).check()
     assert messages * bytes_each > 64 * MIB
     all_stream(iperf_end(outcome), 1, least_bytes=64 * MIB)
     # At no time does it stand still.
@@ -53,5 +55,5 @@ def test_small_messages_of_verbs_pass_bulk_of_tcp(net: Net) -> None:
     tcp = net.start("host0", iperf_argv("-t", "3", "-P", "4"))
     *_, average_us, _, _, _ = perftest(net, ["ib_write_lat", "-n", "2000"])
     assert 0 < average_us < 10_000
-    all_stream(iperf_end(ended(tcp)), 4)
-    ended(tcp_server)
+    all_stream(iperf_end(tcp.wait(DEADLINE_S).check()), 4)
+    tcp_server.wait(DEADLINE_S).check()

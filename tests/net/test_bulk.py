@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from .lab import Net, ip, needs
+from tests.programs.needs import needs
+
+from .lab import Net, ip
 from .real import all_stream, iperf, link, ping, ping_all
 
 GIB = 1 << 30

@@ -8,7 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from scapy.layers.inet import ICMP, IP, TCP, UDP
@@ -17,18 +17,18 @@ from scapy.utils import rdpcap
 from nupa.packet.scapy.transport import BTH
 from nupa.programs.pair import Program
 
-from .lab import Net, ip
-from .real import ended, ping_all, said
+from .lab import DEADLINE_S, Net, ip
+from .real import ping_all
 
 
 @contextmanager
 def capturing(net: Net, *options: str) -> Iterator[Program]:
     """`nupa capture`, until it watches; has ended in order at the end."""
-    with closing(Program(net.argv("capture", *options), env=net.env)) as program:
-        said(program, "capturing on default")
+    with Program(net.argv("capture", *options), env=net.env) as program:
+        program.wait_said("capturing on default", DEADLINE_S)
         yield program
         os.kill(program.pid, signal.SIGINT)
-        ended(program)
+        program.wait(DEADLINE_S).check()
 
 
 def test_pings_are_seen_as_they_crossed(net: Net, tmp_path: Path) -> None:
@@ -48,10 +48,10 @@ def test_pings_are_seen_as_they_crossed(net: Net, tmp_path: Path) -> None:
 def test_a_filter_and_a_count_are_those_of_frames(net: Net) -> None:
     match = f'source == "{ip(1)}" and protocol == icmp'
     options = ("--level", "net", "-c", "2", "-f", match, "--json")
-    with closing(Program(net.argv("capture", *options), env=net.env)) as program:
-        said(program, "capturing on default")
+    with Program(net.argv("capture", *options), env=net.env) as program:
+        program.wait_said("capturing on default", DEADLINE_S)
         ping_all(net, "host0", ip(1), 3, "-i", "0.01")
-        lines = ended(program).stdout.splitlines()
+        lines = program.wait(DEADLINE_S).check().stdout.splitlines()
     found = [json.loads(line) for line in lines]
     assert [(packet["level"], packet["host"]) for packet in found] == [("net", "host1")] * 2
 

@@ -16,8 +16,8 @@ import pytest
 
 from nupa.programs.pair import Program
 
-from .lab import Net, ip
-from .real import ended, ping_all, said, script
+from .lab import DEADLINE_S, Net, ip
+from .real import ping_all, script
 
 PORT = 7000
 GROUP = "239.1.2.3"
@@ -31,7 +31,7 @@ def receiver(
 ) -> Program:
     """Started, and ready."""
     program = net.start(host, script(net, "datagrams", "receive", address, PORT, count, *options))
-    said(program, "ready")
+    program.wait_said("ready", DEADLINE_S)
     return program
 
 
@@ -61,7 +61,7 @@ def pumps_stopped(net: Net) -> Iterator[None]:
 
 def most_at_once(receiver: Program) -> int:
     """When it has got all."""
-    return int(ended(receiver).stdout.split("up to ")[1].split()[0])
+    return int(receiver.wait(DEADLINE_S).check().stdout.split("up to ")[1].split()[0])
 
 
 @BOTH_FAMILIES
@@ -70,11 +70,11 @@ def test_datagrams_of_all_sizes_arrive_as_they_are(net: Net, ends: tuple[str, st
     acquainted(net, to)
     small = receiver(net, 2199, "answer", address=to)
     send(net, to, "1:2200:1:1", 50, source=source)
-    ended(small)
+    small.wait(DEADLINE_S).check()
     # To beyond what a frame takes: the last ones come in fragments.
     large = receiver(net, len(range(2200, 65500, 100)), "answer", address=to)
     send(net, to, "2200:65500:100:1", 2, source=source)
-    ended(large)
+    large.wait(DEADLINE_S).check()
 
 
 @BOTH_FAMILIES
@@ -86,14 +86,14 @@ def test_bursts_of_equal_datagrams_arrive_as_they_are(
     acquainted(net, to)
     program = receiver(net, 20 * 200, "answer", *gro, address=to)
     send(net, to, "100:2100:100:200", 60, source=source)
-    ended(program)
+    program.wait(DEADLINE_S).check()
 
 
 def test_bursts_of_each_user_arrive_as_they_are(net_by_user: Net) -> None:
     acquainted(net_by_user, ip(1))
     program = receiver(net_by_user, 2000, "answer")
     send(net_by_user, ip(1), "64:65:1:2000", 60)
-    ended(program)
+    program.wait(DEADLINE_S).check()
 
 
 @BOTH_FAMILIES
@@ -121,7 +121,7 @@ def test_what_waits_for_the_pump_keeps_boundaries_and_order(
     program = receiver(net, len(range(first, end, step)) * copies, *gro)
     with pumps_stopped(net):
         send(net, ip(1), sizes, 0)
-    ended(program)
+    program.wait(DEADLINE_S).check()
 
 
 @BOTH_FAMILIES
@@ -133,7 +133,7 @@ def test_segments_that_the_sender_gives_to_its_kernel_at_once_arrive(
     for gro in ((), ("gro",)):
         program = receiver(net, 40, "answer", *gro, address=to)
         send(net, to, "1400:1401:1:40", 40, "gso", source=source)
-        ended(program)
+        program.wait(DEADLINE_S).check()
 
 
 @pytest.fixture
@@ -155,10 +155,10 @@ def test_a_group_reaches_those_who_joined_it_and_nobody_else(down: Net, four: li
     with pumps_stopped(down):
         down.exec(four[0], script(down, "datagrams", "send", ip(0), GROUP, PORT, sizes, 0))
     for program in joined:
-        ended(program)
+        program.wait(DEADLINE_S).check()
     # What it gets first is not of the group: of another size.
     down.exec(four[0], script(down, "datagrams", "send", ip(0), ip(3), PORT, "7:8:1:1", 0))
-    ended(stranger)
+    stranger.wait(DEADLINE_S).check()
 
 
 @pytest.mark.parametrize("to", ["10.0.0.255", "255.255.255.255"])
@@ -168,4 +168,4 @@ def test_a_broadcast_reaches_everybody(down: Net, four: list[str], to: str) -> N
         command = script(down, "datagrams", "send", ip(0), to, PORT, "200:260:1:1", 0)
         down.exec(four[0], command)
     for program in everybody:
-        ended(program)
+        program.wait(DEADLINE_S).check()

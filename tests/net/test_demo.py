@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 
-from .lab import Net, needs
+from tests.programs.needs import needs
+
+from .lab import Net
 
 
 def test_rdma_and_tcp_are_compared_and_nothing_is_left(by_user: Net) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs.needs import needs
 from tests.programs.users import User
 
-from .lab import DEADLINE_S, Net, ip, needs, wait_until_said
+from .lab import DEADLINE_S, Net, ip
 
 
 def test_hosts_reach_each_other(net_by_user: Net) -> None:
@@ -48,7 +49,7 @@ def test_an_ordinary_user_is_root_inside_and_owns_what_he_writes(net_by_user: Ne
 def test_tcpdump_sees_what_passes(net: Net) -> None:
     command = f"exec {needs('tcpdump', 'tcpdump')} -i nupa_net0 -nc 1 icmp 2>&1"
     dump = net.start("host1", ["sh", "-c", command])
-    wait_until_said(dump, "listening on nupa_net0")
+    dump.wait_said("listening on nupa_net0", DEADLINE_S)
     net.exec("host0", ["ping", "-c", "1", "-W", "5", ip(1)])
     assert f"{ip(0)} > {ip(1)}: ICMP echo request" in dump.outcome().stdout
 
@@ -70,7 +71,7 @@ def test_where_a_user_was_given_others_programs_may_give_up_root(
     assert seen == ["0", str(nobody.uid), "1", "1", "200000", "65536"]
     command = f"exec {needs('tcpdump', 'tcpdump')} -i nupa_net0 -nc 1 icmp 2>&1"
     dump = net.start("host1", ["sh", "-c", command])
-    wait_until_said(dump, "listening on nupa_net0")
+    dump.wait_said("listening on nupa_net0", DEADLINE_S)
     net.exec("host0", ["ping", "-c", "1", "-W", "5", ip(1)])
     assert f"{ip(0)} > {ip(1)}: ICMP echo request" in dump.outcome().stdout
 
@@ -134,7 +135,7 @@ def test_a_program_that_is_not_there_is_127_and_one_that_cannot_run_126(
 def test_signals_are_forwarded(net_by_user: Net) -> None:
     script = "trap 'echo got; exit 33' USR1; echo ready; while :; do sleep 0.1; done"
     program = net_by_user.start("host0", ["sh", "-c", script])
-    wait_until_said(program, "ready")
+    program.wait_said("ready", DEADLINE_S)
     os.kill(program.pid, signal.SIGUSR1)
     outcome = program.outcome()
     assert (outcome.returncode, outcome.stdout) == (33, "ready\ngot\n")
@@ -151,8 +152,7 @@ def test_the_program_inherits_no_file_and_has_ordinary_signals(net: Net) -> None
 
 def test_a_start_imports_no_netlink_library(net: Net) -> None:
     argv = [net.user.python, "-X", "importtime", "-m", "nupa.cli", "net", "exec", "host0"]
-    done = net.run([*argv, "--", "true"])
-    assert done.ok, done.describe()
+    done = net.run([*argv, "--", "true"]).check()
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "nupa.netdev.state" in loaded
     slow = {"pyroute2", "asyncio", "dataclasses", "ipaddress", "pathlib", "socket", "subprocess"}

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from .lab import Net, ip, needs
+from tests.programs.needs import needs
+
+from .lab import Net, ip
 from .real import NAME, ping
 
 SIZE = 4 << 20

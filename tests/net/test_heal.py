@@ -13,7 +13,7 @@ import pytest
 
 from nupa.base.process import Process
 
-from .lab import DEADLINE_S, Net, ip, wait_until_said
+from .lab import DEADLINE_S, Net, ip
 
 PING = ["ping", "-c", "1", "-W", "5"]
 
@@ -63,7 +63,7 @@ def test_a_killed_pump_takes_the_carrier_and_is_replaced(net_by_user: Net) -> No
     net = net_by_user
     # It lives in the namespace meanwhile, and goes on with the new pump.
     resident = net.start("host0", ["sh", "-c", "echo ready; read line < /dev/null; sleep 60"])
-    wait_until_said(resident, "ready")
+    resident.wait_said("ready", DEADLINE_S)
     before = net.stored()
     kill(pump_of(net))
     assert [entry["state"] for entry in net.ls()] == ["no pump", "no pump"]

@@ -11,16 +11,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from .lab import Net, ip
+from .lab import DEADLINE_S, Net, ip
 from .real import (
     carrier_becomes,
-    ended,
     has_carrier,
     hears_nothing,
     link,
     ping_all,
     received,
-    said,
     script,
 )
 
@@ -33,7 +31,7 @@ class Session:
 
     def __init__(self, net: Net, to: str = ip(1)) -> None:
         self.server = net.start("host1", script(net, "session", "serve", to, PORT))
-        said(self.server, "ready")
+        self.server.wait_said("ready", DEADLINE_S)
         self.client = net.start("host0", script(net, "session", "connect", to, PORT))
         self.hundreds = 0
         self.goes_on()
@@ -44,13 +42,13 @@ class Session:
         while self.server.has_said(f"has {self.hundreds + 1}00."):
             self.hundreds += 1
         for side in (self.server, self.client):
-            said(side, f"has {self.hundreds}00.")
+            side.wait_said(f"has {self.hundreds}00.", DEADLINE_S)
 
     def end(self) -> None:
         """In order; none of the messages is lost."""
         os.kill(self.client.pid, signal.SIGTERM)  # which hands it on
         for side in (self.client, self.server):
-            assert "ended: " in ended(side).stdout
+            assert "ended: " in side.wait(DEADLINE_S).check().stdout
 
 
 @contextmanager

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from .lab import Net, ip, needs
-from .real import NAME, ended, hears_nothing, link, ping, ping_all, script
+from tests.programs.needs import needs
+
+from .lab import DEADLINE_S, Net, ip
+from .real import NAME, hears_nothing, link, ping, ping_all, script
 
 LINK_LOCAL = f"fe80::aff:fe00:2%{NAME}"
 UNIQUE_LOCAL = "fd4e:5550:4100::2"
@@ -34,7 +36,7 @@ def test_floods_both_ways_at_once_lose_none(net: Net) -> None:
     flood = ["-n", "-f", "-q", "-s", "60000", "-c", "400", ip(0)]
     other = net.start("host1", [needs("ping", "iputils-ping"), *flood])
     ping_all(net, "host0", ip(1), 400, "-f", "-q", "-s", "60000")
-    assert "400 packets transmitted" in ended(other).stdout
+    assert "400 packets transmitted" in other.wait(DEADLINE_S).check().stdout
 
 
 def test_an_interface_pings_itself_and_nobody_who_is_not_there(net: Net) -> None:
@@ -53,7 +55,7 @@ def test_24_hosts_of_a_rack_all_ping_each_other(down: Net) -> None:
         for host in hosts
     ]
     for program in programs:
-        assert ended(program).stdout.strip() == "23 of 23 answered"
+        assert program.wait(DEADLINE_S).check().stdout.strip() == "23 of 23 answered"
     for name in (names[0], names[-1]):
         stats = link(down, name)["stats64"]
         assert stats["rx"]["errors"] == stats["tx"]["errors"] == stats["tx"]["dropped"] == 0

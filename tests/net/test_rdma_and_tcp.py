@@ -13,10 +13,11 @@ from ipaddress import IPv6Address
 import pytest
 
 from nupa.programs.pair import Outcome, Program
+from tests.programs.needs import needs
 from tests.programs.stage import sizes_of
 from tests.programs.test_rdmacm import pings
 
-from .lab import Net, needs, wait
+from .lab import DEADLINE_S, Net
 
 HOST0, HOST1 = "10.0.0.1", "10.0.0.2"
 IPV6 = {"host0": "fd4e:5550:4100::1", "host1": "fd4e:5550:4100::2"}
@@ -37,7 +38,7 @@ print(json.dumps({
 def answer(net: Net, server: Program, client: Sequence[str]) -> tuple[Outcome, Outcome]:
     """How *server* on host1 and *client* on host0 ended, both well."""
     asked = net.exec("host0", client, shell=True)
-    wait(server)
+    server.wait(DEADLINE_S)
     served = server.outcome()
     assert served.ok, served.describe()
     return asked, served
@@ -84,8 +85,7 @@ def test_the_addresses_of_the_netdev_are_the_gids_of_the_device(
 
 def test_outside_of_a_namespace_a_gid_has_no_netdev(net: Net) -> None:
     argv = net.argv("run", "--host", "host0", "--", net.user.python, "-P", "-c", GIDS)
-    outcome = net.run(argv)
-    assert outcome.ok, outcome.describe()
+    outcome = net.run(argv).check()
     assert json.loads(outcome.stdout)["netdevs"] == [0, 0, 0]
 
 

@@ -90,8 +90,7 @@ def test_root_without_cap_net_admin_works_as_an_ordinary_user_does(down: Net) ->
     if os.geteuid() != 0:
         pytest.skip("we are an ordinary user")
     argv = ["setpriv", "--bounding-set=-net_admin", "--", *down.argv("net", "up")]
-    outcome = down.run(argv)
-    assert outcome.ok, outcome.describe()
+    down.run(argv).check()
     down.exec("host0", ["ping", "-c", "1", "-W", "5", "10.0.0.2"])
 
 

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nupa.programs.pair import Program
+from tests.programs.needs import needs
 
-from .lab import Net, ip, needs
-from .real import NAME, ended, ping, ping_all, said
+from .lab import DEADLINE_S, Net, ip
+from .real import NAME, ping, ping_all
 
 PCAP_MAGIC, PCAP_HEADER_BYTES = 0xA1B2C3D4, 24  # draft-gharris-opsawg-pcap
 LINKTYPE_ETHERNET = 1
@@ -27,7 +28,7 @@ def tcpdump(net: Net, host: str, *options: str) -> Iterator[Program]:
     _listens(net, host, program)
     yield program
     os.kill(program.pid, signal.SIGTERM)  # nupa hands it on
-    ended(program)
+    program.wait(DEADLINE_S).check()
 
 
 def _listens(net: Net, host: str, program: Program) -> None:
@@ -60,10 +61,10 @@ def test_questions_for_link_addresses_do_not_cross(net: Net) -> None:
         for to in (ip(1), "fd4e:5550:4100::2"):
             ping_all(net, "host0", to, 1)
         # The answer comes from nowhere farther than the pump.
-        said(on_host0, "is-at 02:00:0a:00:00:02")
-        said(on_host0, "neighbor advertisement")
-        said(on_host1, "ICMP echo request")
-        said(on_host1, "ICMP6, echo request")
+        on_host0.wait_said("is-at 02:00:0a:00:00:02", DEADLINE_S)
+        on_host0.wait_said("neighbor advertisement", DEADLINE_S)
+        on_host1.wait_said("ICMP echo request", DEADLINE_S)
+        on_host1.wait_said("ICMP6, echo request", DEADLINE_S)
         questions = ("who-has 10.0.0.2", "neighbor solicitation, who has fd4e:5550:4100::2")
         assert not any(map(on_host1.has_said, questions))
 
@@ -71,4 +72,4 @@ def test_questions_for_link_addresses_do_not_cross(net: Net) -> None:
 def test_questions_for_nobody_cross_as_all_broadcasts_do(net: Net) -> None:
     with tcpdump(net, "host1", "arp") as on_host1:
         ping(net, "host0", "10.0.0.99", "-c", "1", "-W", "0.2", check=False)
-        said(on_host1, "who-has 10.0.0.99 tell 10.0.0.1")
+        on_host1.wait_said("who-has 10.0.0.99 tell 10.0.0.1", DEADLINE_S)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.programs.users import User
 
-from .lab import DEADLINE_S, Net, ip, wait_until_said
+from .lab import DEADLINE_S, Net, ip
 
 PING = ["ping", "-c", "1", "-W", "5"]
 
@@ -55,7 +55,7 @@ def test_a_fabric_that_was_up_stays_when_its_interfaces_go(down: Net) -> None:
 def test_a_fabric_that_net_up_made_stays_while_programs_use_it(down: Net) -> None:
     down.ok("net", "up")
     program = down.start("host0", ["sh", "-c", "echo ready; sleep 60"], shell=True)
-    wait_until_said(program, "ready")
+    program.wait_said("ready", DEADLINE_S)
     assert down.ok("net", "down").stdout == "the fabric default stays: programs use it\n"
     assert program.running
     assert fabrics(down) == ["default"]
@@ -63,7 +63,7 @@ def test_a_fabric_that_net_up_made_stays_while_programs_use_it(down: Net) -> Non
 
 def test_the_interface_goes_from_programs_that_stay(net: Net) -> None:
     program = net.start("host0", ["sh", "-c", "echo ready; sleep 60"])
-    wait_until_said(program, "ready")
+    program.wait_said("ready", DEADLINE_S)
     pid = int(net.run(["sh", "-c", f"cat /proc/{program.pid}/task/{program.pid}/children"]).stdout)
     net.ok("net", "down")
     seen = net.run(["nsenter", "-t", str(pid), "-m", "-n", "ls", "/sys/class/net"])
@@ -77,7 +77,7 @@ def test_nupa_down_takes_the_interfaces_with_the_fabric(net_by_user: Net) -> Non
 
 def test_nupa_down_refuses_while_programs_run_inside(net: Net) -> None:
     program = net.start("host0", ["sh", "-c", "echo ready; sleep 60"])
-    wait_until_said(program, "ready")
+    program.wait_said("ready", DEADLINE_S)
     assert "in use by a program of `nupa run`, `nupa shell` or" in refused(net, "down")
     net.exec("host0", [*PING, ip(1)])
     net.ok("down", "--force")

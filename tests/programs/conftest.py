@@ -54,6 +54,14 @@ def stage(make_stage: Callable[[User], Stage]) -> Stage:
     return make_stage(users.ourselves())
 
 
+@pytest.fixture
+def fabric(stage: Stage) -> Iterator[Stage]:
+    """Ours, with the default fabric up from before the server until after the client."""
+    stage.ok("up")
+    yield stage
+    stage.ok("down")
+
+
 @pytest.fixture(params=["shared", "cma", "relay"])
 def moved(request: pytest.FixtureRequest, stage: Stage) -> Stage:
     """Ours, with each mover forced."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import json
 import re
-import select
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nupa.programs.pair import Outcome, PairResult, Program, ProgramPair, free_port
+from nupa.programs.pair import Outcome, PairResult, ProgramPair, free_port, run
 
 from .users import User
 
@@ -53,10 +51,11 @@ class Stage:
 
     def run(self, argv: Sequence[str], deadline_s: float = DEADLINE_S) -> Outcome:
         """Runs one command line to its end; that it fails is in what is returned."""
-        with closing(Program(argv, env=self.env)) as program:
-            if not select.select([program.pidfd], [], [], deadline_s)[0]:
-                program.kill(f"was killed: not done after {deadline_s:g} s")
-            return program.outcome()
+        return run(argv, env=self.env, deadline_s=deadline_s)
+
+    def ok(self, *arguments: str) -> str:
+        """The output of `nupa`, which must succeed."""
+        return self.run(self.nupa(*arguments)).check().stdout
 
     def pair(
         self,
@@ -86,16 +85,11 @@ class Stage:
         deadline_s: float = DEADLINE_S,
     ) -> PairResult:
         """The same, run to the end.  ProgramError, with what they wrote, unless both succeed."""
-        with self.pair(command, cpus=cpus, deadline_s=deadline_s) as pair:
-            pair.start_server()
-            pair.start_client()
-            return pair.wait().check()
+        return self.pair(command, cpus=cpus, deadline_s=deadline_s).run().check()
 
     def show(self) -> dict[str, Any]:
         """What `nupa show --json` says of the default fabric."""
-        outcome = self.run(self.nupa("show", "--json"))
-        assert outcome.ok, outcome.describe()
-        shown: dict[str, Any] = json.loads(outcome.stdout)
+        shown: dict[str, Any] = json.loads(self.ok("show", "--json"))
         return shown
 
     def wait_for_contact(self, pair: ProgramPair) -> dict[str, str]:

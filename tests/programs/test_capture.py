@@ -42,8 +42,7 @@ def on_one_host(*test: str) -> list[str]:
 
 def captured(stage: Stage, file: Path, command: list[str], *options: str) -> None:
     argv = stage.nupa("run", "--capture", str(file), *options, "--", *command)
-    outcome = stage.run(argv)
-    assert outcome.ok, outcome.describe()
+    outcome = stage.run(argv).check()
     assert "nupa" not in outcome.stderr, outcome.stderr
 
 
@@ -90,8 +89,7 @@ def up(stage: Stage) -> Iterator[Stage]:
     """With a fabric that stays."""
     assert stage.run(stage.nupa("up")).ok
     yield stage
-    outcome = stage.run(stage.nupa("down"))
-    assert outcome.ok, outcome.describe()
+    stage.ok("down")
 
 
 def test_a_ping_pong_is_an_infiniband_dialogue_to_tshark(stage: Stage, tmp_path: Path) -> None:
@@ -314,8 +312,7 @@ def test_a_stopped_watcher_holds_up_nobody_and_counts_what_it_lost(
         capturing(up, "-w", str(quick), "--snaplen", "64") as running,
     ):
         stopped.send_signal(signal.SIGSTOP)
-        outcome = up.run(up.nupa_run(bulk))
-        assert outcome.ok, outcome.describe()
+        up.run(up.nupa_run(bulk)).check()
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=DEADLINE_S)
         assert "packets captured" in said

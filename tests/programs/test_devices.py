@@ -20,14 +20,12 @@ LEAST = {
 
 
 def devinfo(stage: Stage, host: str) -> dict[str, str]:
-    outcome = stage.run(stage.nupa_run(["ibv_devinfo", "-v"], host))
-    assert outcome.ok, outcome.describe()
+    outcome = stage.run(stage.nupa_run(["ibv_devinfo", "-v"], host)).check()
     return dict(re.findall(r"^\s*(\S.*?):\s+(\S.*?)\s*$", outcome.stdout, re.MULTILINE))
 
 
 def test_the_device_of_a_host_is_listed(by_user: Stage) -> None:
-    outcome = by_user.run(by_user.nupa_run(["ibv_devices"]))
-    assert outcome.ok, outcome.describe()
+    outcome = by_user.run(by_user.nupa_run(["ibv_devices"])).check()
     assert re.search(r"^\s*nupa_rdma0\s+[0-9a-f]{16}$", outcome.stdout, re.MULTILINE)
 
 
@@ -50,7 +48,6 @@ def test_the_port_is_active_and_speaks_roce_v2_with_the_address_of_its_host(stag
 )
 def test_the_port_is_as_nupa_port_sets_it(stage: Stage, direction: str, state: str) -> None:
     for command in ("up",), ("port", "host0", direction):
-        outcome = stage.run(stage.nupa(*command))
-        assert outcome.ok, outcome.describe()
+        stage.ok(*command)
     assert devinfo(stage, "host0")["state"] == state
     assert stage.run(stage.nupa("down")).ok

@@ -27,18 +27,15 @@ SEED = "38"
 def lossy(stage: Stage) -> Iterator[Stage]:
     """The default fabric, which loses one packet in a hundred; some are lost at the end."""
     for words in (["up"], ["fault", "host0", "add", "drop", "--probability", "1%", "--seed", SEED]):
-        outcome = stage.run(stage.nupa(*words))
-        assert outcome.ok, outcome.describe()
+        stage.ok(*words)
     yield stage
     (fault,) = faults(stage)
-    outcome = stage.run(stage.nupa("down"))
-    assert outcome.ok, outcome.describe()
+    stage.ok("down")
     assert 0 < fault["hits"] < fault["seen"] // 10, fault
 
 
 def faults(stage: Stage) -> list[dict[str, Any]]:
-    outcome = stage.run(stage.nupa("fault", "ls", "--json"))
-    assert outcome.ok, outcome.describe()
+    outcome = stage.run(stage.nupa("fault", "ls", "--json")).check()
     found: list[dict[str, Any]] = json.loads(outcome.stdout)
     return found
 
@@ -67,10 +64,8 @@ def test_a_file_arrives_as_it_was_sent(
     job.make_file()
     server = lossy.nupa_run(job.command("server"), "host0")
     client = lossy.nupa_run(job.command("client"), "host1")
-    with ProgramPair(server, client, env=lossy.env, port=port, deadline_s=DEADLINE_S) as pair:
-        pair.start_server()
-        pair.start_client()
-        moved = job.result(pair.wait().check())
+    pair = ProgramPair(server, client, env=lossy.env, port=port, deadline_s=DEADLINE_S)
+    moved = job.result(pair.run().check())
     assert moved.sent_sha256 == moved.received_sha256
     assert job.sent.read_bytes() == job.received.read_bytes()
 
@@ -94,5 +89,4 @@ def test_a_stopped_peer_is_given_up_where_a_timeout_fault_lies(stage: Stage, pro
         outcome = pair.client.outcome()
     assert not outcome.ok
     assert "status 12" in outcome.describe() or "retry counter exceeded" in outcome.describe()
-    outcome = stage.run(stage.nupa("down"))
-    assert outcome.ok, outcome.describe()
+    stage.ok("down")

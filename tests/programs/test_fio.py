@@ -27,10 +27,7 @@ def test_blocks_are_written_for_as_long_as_asked(
 ) -> None:
     # 0.6 s: for 0.5 of them the engine sleeps.
     job = fio.Job("rdma", block_bytes, depth, "10.0.0.1", ramp_s=0.6, seconds=0.2)
-    with pair(moved, job) as programs:
-        programs.start_server()
-        programs.start_client()
-        result = programs.wait().check()
+    result = pair(moved, job).run().check()
     rate = fio.parse(result.client.stdout)
     assert rate.seconds == pytest.approx(0.2, abs=0.1)
     # fio counts bytes and blocks at different moments: what is under way may count as one alone.

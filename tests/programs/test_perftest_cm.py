@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from .cm_stage import SERVER, port, program, start
@@ -15,15 +13,6 @@ pytestmark = pytest.mark.timeout(120)
 PROGRAMS = [
     f"ib_{verb}_{what}" for verb in ("write", "read", "send", "atomic") for what in ("bw", "lat")
 ]
-
-
-@pytest.fixture
-def fabric(stage: Stage) -> Iterator[Stage]:
-    outcome = stage.run(stage.nupa("up"))
-    assert outcome.ok, outcome.describe()
-    yield stage
-    outcome = stage.run(stage.nupa("down"))
-    assert outcome.ok, outcome.describe()
 
 
 def measured(stage: Stage, name: str, *options: str) -> list[int]:

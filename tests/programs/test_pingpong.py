@@ -57,10 +57,7 @@ def test_memory_on_demand_and_of_the_device_works(moved: Stage, options: tuple[s
 
 def test_two_programs_of_one_host_reach_each_other(moved: Stage) -> None:
     pair = moved.pair(["ibv_rc_pingpong", "-g", "1", "-c"], hosts=("host0", "host0"))
-    with pair:
-        pair.start_server()
-        pair.start_client()
-        result = pair.wait().check()
+    result = pair.run().check()
     assert exchanged(result.client.stdout) == [1000]
 
 

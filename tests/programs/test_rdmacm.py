@@ -19,26 +19,14 @@ from .stage import DEADLINE_S, Stage
 
 
 @pytest.fixture
-def fabric(stage: Stage) -> Iterator[Stage]:
-    """The default fabric is up from before the server until after the client."""
-    outcome = stage.run(stage.nupa("up"))
-    assert outcome.ok, outcome.describe()
-    yield stage
-    outcome = stage.run(stage.nupa("down"))
-    assert outcome.ok, outcome.describe()
-
-
-@pytest.fixture
 def infiniband(stage: Stage, tmp_path: Path) -> Iterator[Stage]:
     """The same, with LIDs instead of RoCE."""
     preset = files("nupa.fabric") / "presets" / "pair.toml"
     topology = tmp_path / "infiniband.toml"
     topology.write_text('link_layer = "infiniband"\n' + preset.read_text())
-    outcome = stage.run(stage.nupa("up", "--topology", str(topology)))
-    assert outcome.ok, outcome.describe()
+    stage.ok("up", "--topology", str(topology))
     yield stage
-    outcome = stage.run(stage.nupa("down"))
-    assert outcome.ok, outcome.describe()
+    stage.ok("down")
 
 
 def rping(
@@ -113,8 +101,7 @@ def test_a_persistent_rping_serves_one_after_the_other(fabric: Stage) -> None:
     with start(fabric, server, client, number=number) as pair:
         assert pings(_client(pair).stdout) == [0, 1, 2]
         for _ in range(3):
-            outcome = fabric.run(fabric.nupa_run(client, "host1"))
-            assert outcome.ok, outcome.describe()
+            outcome = fabric.run(fabric.nupa_run(client, "host1")).check()
             assert pings(outcome.stdout) == [0, 1, 2]
         assert pair.server.running
 
@@ -123,9 +110,7 @@ def _client(pair: ProgramPair) -> Outcome:
     """How the client of a server that runs for ever ended: well."""
     while pair.client.running:
         assert pair.elapsed_s < pair.deadline_s, "the client hangs"
-    outcome = pair.client.outcome()
-    assert outcome.ok, outcome.describe()
-    return outcome
+    return pair.client.outcome().check()
 
 
 def test_a_client_notices_that_its_server_was_killed(fabric: Stage) -> None:
@@ -222,15 +207,13 @@ def mckey(stage: Stage, group: str, bind: bool) -> PairResult:
     """A receiver on host0 and a sender, which waits three seconds as for a subnet manager."""
     command = [program("mckey"), "-m", group]
     binds = [["-b", address] if bind else [] for address in (SERVER, "10.0.0.2")]
-    with ProgramPair(
+    pair = ProgramPair(
         stage.nupa_run([*command, *binds[0]], "host0"),
         stage.nupa_run([*command, *binds[1], "-s"], "host1"),
         env=stage.env,
         deadline_s=DEADLINE_S,
-    ) as pair:
-        pair.start_server()
-        pair.start_client()
-        return pair.wait().check()
+    )
+    return pair.run().check()
 
 
 @pytest.mark.parametrize(

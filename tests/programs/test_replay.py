@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,21 +57,8 @@ def test_a_replay_of_what_a_program_did_matches(
     port = free_port()
     file = tmp_path / "x.pcapng"
     server = [*command, "-p", str(port)]
-    with recorded(stage, file, server, [*server, "localhost"], port) as pair:
-        pair.start_server()
-        pair.start_client()
-        pair.wait().check()
+    recorded(stage, file, server, [*server, "localhost"], port).run().check()
     assert replayed(file, requests).hosts == 2
-
-
-@pytest.fixture
-def fabric(stage: Stage) -> Iterator[Stage]:
-    """The default fabric is up from before the server until after the client."""
-    outcome = stage.run(stage.nupa("up"))
-    assert outcome.ok, outcome.describe()
-    yield stage
-    outcome = stage.run(stage.nupa("down"))
-    assert outcome.ok, outcome.describe()
 
 
 def test_a_replay_of_rping_matches_though_its_client_changes_what_is_read(

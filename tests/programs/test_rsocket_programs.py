@@ -6,14 +6,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import select
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nupa.programs.pair import Outcome, PairResult, Program, ProgramPair
+from nupa.programs.pair import Outcome, PairResult, ProgramPair
 
 from .stage import DEADLINE_S, Stage
 
@@ -22,16 +20,6 @@ PORT = "7471"
 SERVER = "10.0.0.1"
 SHORT = ("-S", "5000", "-C", "40", "-I", "5")
 LONG = ("-S", "1000000", "-C", "4", "-I", "2")
-
-
-@pytest.fixture
-def fabric(stage: Stage) -> Iterator[Stage]:
-    """The default fabric is up from before the server until after the client."""
-    outcome = stage.run(stage.nupa("up"))
-    assert outcome.ok, outcome.describe()
-    yield stage
-    outcome = stage.run(stage.nupa("down"))
-    assert outcome.ok, outcome.describe()
 
 
 def program(name: str) -> str:
@@ -56,15 +44,6 @@ def pair(stage: Stage, server: list[str], client: list[str], kind: str = "stream
     assert bound.ok, bound.describe()
     made.start_client()
     return made
-
-
-def await_end(client: Program) -> Outcome:
-    """How a client ended, whose server never does."""
-    if not select.select([client.pidfd], [], [], DEADLINE_S)[0]:
-        client.kill(f"was killed: not done after {DEADLINE_S:g} s")
-    outcome = client.outcome()
-    assert outcome.ok, outcome.describe()
-    return outcome
 
 
 def run(stage: Stage, name: str, *options: str) -> PairResult:
@@ -127,7 +106,7 @@ def test_rcopy_copies_a_file_of_64_mib(fabric: Stage, tmp_path: Path) -> None:
     server = [program("rcopy"), "-p", PORT]
     client = [program("rcopy"), str(source), f"{SERVER}:{copy}", "-p", PORT]
     with pair(fabric, server, client) as both:
-        await_end(both.client)
+        both.client.wait(DEADLINE_S).check()
     digests = {hashlib.sha256(path.read_bytes()).digest() for path in (source, copy)}
     assert len(digests) == 1
 
@@ -137,5 +116,5 @@ def test_udpong_echoes_datagrams(fabric: Stage, mode: str) -> None:
     server = [program("udpong"), "-p", PORT, "-b", SERVER, "-T", mode]
     client = [program("udpong"), "-p", PORT, "-s", SERVER, "-T", mode, "-T", "e"]
     with pair(fabric, server, [*client, "-S", "1000", "-C", "200"], kind="datagram") as both:
-        outcome = await_end(both.client)
+        outcome = both.client.wait(DEADLINE_S).check()
     assert re.search(r"^custom .*\d+\.\d+s", outcome.stdout, re.MULTILINE)

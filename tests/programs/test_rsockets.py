@@ -23,8 +23,7 @@ def scenarios(script: str) -> list[str]:
 
 def play(stage: Stage, script: str, scenario: str) -> None:
     command = [stage.user.python, str(SCRIPTS / f"{script}.py"), scenario]
-    outcome = stage.run(stage.nupa_run(command))
-    assert outcome.ok, outcome.describe()
+    stage.run(stage.nupa_run(command)).check()
 
 
 @pytest.mark.parametrize("scenario", scenarios("streams"))

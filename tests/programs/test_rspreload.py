@@ -11,27 +11,16 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nupa.programs.pair import Outcome, Program, ProgramPair, free_port
+from nupa.programs.pair import ProgramPair, free_port
 
 from .stage import DEADLINE_S, Stage
 
 SCRIPTS = Path(__file__).with_name("rsockets")
 SERVER = "10.0.0.1"
-
-
-@pytest.fixture
-def fabric(stage: Stage) -> Iterator[Stage]:
-    """The default fabric is up from before the server until after the client."""
-    outcome = stage.run(stage.nupa("up"))
-    assert outcome.ok, outcome.describe()
-    yield stage
-    outcome = stage.run(stage.nupa("down"))
-    assert outcome.ok, outcome.describe()
 
 
 @pytest.fixture
@@ -59,16 +48,7 @@ def under(preload: str, *command: str, **env: str) -> list[str]:
 def wait_for_port(stage: Stage, port: int) -> None:
     script = str(SCRIPTS / "until_bound.py")
     command = [stage.user.python, script, "stream", str(port)]
-    outcome = stage.run(stage.nupa_run(command, "host0"))
-    assert outcome.ok, outcome.describe()
-
-
-def await_end(program: Program, deadline_s: float = DEADLINE_S) -> Outcome:
-    if not select.select([program.pidfd], [], [], deadline_s)[0]:
-        program.kill(f"was killed: not done after {deadline_s:g} s")
-    outcome = program.outcome()
-    assert outcome.ok, outcome.describe()
-    return outcome
+    stage.run(stage.nupa_run(command, "host0")).check()
 
 
 def tcp(stage: Stage, name: str, port: int, *more: str, host: str = SERVER) -> list[str]:
@@ -110,7 +90,7 @@ def test_curl_gets_a_file_of_64_mib_from_pythons_http_server(
         pair.start_server()
         wait_for_port(fabric, 8000)
         pair.start_client()
-        await_end(pair.client)
+        pair.client.wait(DEADLINE_S).check()
     digests = {hashlib.sha256(path.read_bytes()).digest() for path in (folder / "file", got)}
     assert len(digests) == 1
 
@@ -136,7 +116,7 @@ def test_a_client_notices_that_its_server_was_killed(
         os.close(ready)
         pair.server.signal(signal.SIGKILL)
         start_s = time.monotonic()
-        outcome = await_end(pair.client)
+        outcome = pair.client.wait(DEADLINE_S).check()
         assert time.monotonic() - start_s < 5
     assert outcome.stdout == "reset\n"
 
@@ -165,8 +145,7 @@ def test_a_program_of_nonblocking_sockets_and_poll(fabric: Stage, preload: str, 
 def test_what_rsockets_cannot_reach_is_tried_by_tcp(fabric: Stage, preload: str) -> None:
     """An address of this machine, where nothing listens: librspreload asks both in turn."""
     client = tcp(fabric, "refused_client", free_port(), host="127.0.0.1")
-    outcome = fabric.run(fabric.nupa_run(under(preload, *client)))
-    assert outcome.ok, outcome.describe()
+    outcome = fabric.run(fabric.nupa_run(under(preload, *client))).check()
     assert outcome.stdout == "refused\n"
 
 
@@ -187,10 +166,7 @@ def test_a_server_that_forks_moves_its_connection_to_the_child(fabric: Stage, pr
         deadline_s=DEADLINE_S,
     )
     try:
-        with pair:
-            pair.start_server()
-            pair.start_client()
-            result = pair.wait().check()
+        result = pair.run().check()
     finally:  # librspreload's semaphore, which it never removes
         Path("/dev/shm/sem.rsocket_fork").unlink(missing_ok=True)
     assert re.search(r"^custom .*\d+\.\d+s", result.client.stdout, re.MULTILINE)

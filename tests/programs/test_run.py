@@ -88,8 +88,7 @@ def test_a_script_runs_both_ends_on_one_host(moved: Stage) -> None:
     """The client asks until the server listens."""
     pingpong = f"ibv_rc_pingpong -g 1 -c -p {free_port()}"
     script = f"{pingpong} & until {pingpong} localhost 2>/dev/null; do :; done; wait $!"
-    outcome = moved.run(moved.nupa_run(["sh", "-c", script]))
-    assert outcome.ok, outcome.describe()
+    outcome = moved.run(moved.nupa_run(["sh", "-c", script])).check()
     assert outcome.stdout.count("1000 iters in") == 2
 
 
@@ -97,8 +96,7 @@ def test_a_script_runs_both_ends_on_one_host(moved: Stage) -> None:
 def test_a_script_runs_perftest_on_one_host(moved: Stage, program: str) -> None:
     test = f"{program} -F -n 100 -p {free_port()}"
     script = f"{test} >/dev/null & until {test} localhost 2>/dev/null; do :; done; wait $!"
-    outcome = moved.run(moved.nupa_run(["sh", "-c", script]))
-    assert outcome.ok, outcome.describe()
+    moved.run(moved.nupa_run(["sh", "-c", script])).check()
 
 
 def test_a_host_that_is_not_there_is_named(stage: Stage) -> None:

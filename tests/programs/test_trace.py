@@ -29,15 +29,11 @@ def captured(stage: Stage, file: Path, command: list[str], hosts: tuple[str, str
         port=port,
         deadline_s=DEADLINE_S,
     )
-    with pair:
-        pair.start_server()
-        pair.start_client()
-        pair.wait().check()
+    pair.run().check()
 
 
 def traced(stage: Stage, *options: str) -> Any:
-    outcome = stage.run(stage.nupa("trace", *options, "--json"))
-    assert outcome.ok, outcome.describe()
+    outcome = stage.run(stage.nupa("trace", *options, "--json")).check()
     return json.loads(outcome.stdout)
 
 
@@ -87,7 +83,6 @@ def test_a_lost_packet_shows_as_lost_and_sent_again(stage: Stage, tmp_path: Path
     assert again
     assert lost < again[0]
     assert any(row["gap_ns"] for row in rows)
-    outcome = stage.run(stage.nupa("trace", str(file), "--number", number, "--svg", str(picture)))
-    assert outcome.ok, outcome.describe()
+    stage.ok("trace", str(file), "--number", number, "--svg", str(picture))
     shown = [text.text for text in ElementTree.parse(picture).iter() if text.tag.endswith("text")]
     assert rows[lost]["label"] in shown

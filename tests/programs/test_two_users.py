@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import nupa
-from nupa.programs.pair import Outcome, Program
+from nupa.programs.pair import Outcome, run
 
 from . import users
 from .users import User
@@ -38,10 +36,7 @@ class Shared:
     def run(self, user: User, argv: Sequence[str], *, before: Sequence[str] = ()) -> Outcome:
         """Runs a command line of *user*; *before* is put before what he runs."""
         env = {"NUPA_DIR": str(self.folder), **user.env}
-        with closing(Program([*user.prefix, *before, *argv], env=env)) as program:
-            if not select.select([program.pidfd], [], [], DEADLINE_S)[0]:
-                program.kill(f"was killed: not done after {DEADLINE_S:g} s")
-            return program.outcome()
+        return run([*user.prefix, *before, *argv], env=env, deadline_s=DEADLINE_S)
 
     def nupa(self, user: User, *arguments: str, before: Sequence[str] = ()) -> Outcome:
         argv = [user.python, "-P", "-m", "nupa.cli", *arguments]
@@ -49,8 +44,7 @@ class Shared:
 
     def ok(self, user: User, *arguments: str, before: Sequence[str] = ()) -> str:
         """The output of `nupa`, which must succeed without a word on stderr."""
-        outcome = self.nupa(user, *arguments, before=before)
-        assert outcome.ok, outcome.describe()
+        outcome = self.nupa(user, *arguments, before=before).check()
         assert outcome.stderr == ""
         return outcome.stdout
 
@@ -234,8 +228,7 @@ def test_each_user_has_a_folder_of_its_own_in_dev_shm(
     argv += ["run", "--", "sh", "-c", script]
     for user in (victim, attacker):
         own = f"/dev/shm/nupa-{user.uid}"
-        outcome = shared.run(user, argv)
-        assert outcome.ok, outcome.describe()
+        outcome = shared.run(user, argv).check()
         listed, fabric = outcome.stdout.splitlines()
         assert listed.startswith("drwx------ ")
         assert fabric == f"{own}/nupa-{user.uid}-default"

@@ -79,7 +79,7 @@ class Machine:
 
     def nupa(self, *arguments: str, deadline_s: float = DEADLINE_S) -> Outcome:
         """`nupa` with these arguments, to its end; that it fails is in what is returned."""
-        with closing(self.program(self.nupa_argv(*arguments))) as program:
+        with self.program(self.nupa_argv(*arguments)) as program:
             return self.wait(program, deadline_s)
 
     def nupa_argv(self, *arguments: str) -> list[str]:
@@ -107,7 +107,7 @@ class Machine:
 
     def run(self, host: str, command: Sequence[str], *, deadline_s: float = DEADLINE_S) -> Outcome:
         """*command* on *host*, to its end: it must succeed."""
-        with closing(self.program(self.argv(host, command))) as program:
+        with self.program(self.argv(host, command)) as program:
             outcome = self.wait(program, deadline_s)
         assert outcome.ok, outcome.describe()
         return outcome
@@ -134,9 +134,9 @@ class Machine:
 
         The client is started when *listens* says so.
         """
-        with closing(self.program(self.argv(*server))) as first:
+        with self.program(self.argv(*server)) as first:
             self.until(listens, first, deadline_s)
-            with closing(self.program(self.argv(*client))) as second:
+            with self.program(self.argv(*client)) as second:
                 told = self.wait(second, deadline_s)
                 assert told.ok, f"{told.describe()}\n{self.said_by(first)}"
             outcome = self.wait(first, deadline_s)

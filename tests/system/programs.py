@@ -7,12 +7,10 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 
-import pytest
-
 from nupa.programs.pair import NUPA
+from tests.programs.needs import needs
 
 from .machine import Machine, new_port
 
@@ -20,14 +18,6 @@ ECHO = Path(__file__).with_name("echo.py")
 #: Python starts twice for it, and Python is slow in a guest.
 NET_UP_S = 180.0
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+[\d.]+\s", re.MULTILINE)
-
-
-def needs(program: str, package: str) -> str:
-    """Where *program* is; skips where it is not, naming the Debian *package* that has it."""
-    found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin")
-    if found is None:
-        pytest.skip(f"there is no {program} here: Debian's package {package} has it")
-    return found
 
 
 def address(host: str) -> str:

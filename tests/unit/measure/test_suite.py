@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ BANDWIDTH = """\
 
 
 class Fabric:
-    """Stands in for run_pair: answers each command, or fails for those named in *broken*."""
+    """Stands in for ProgramPair: answers each command, or fails for those named in *broken*."""
 
     def __init__(self, broken: Sequence[str] = (), looks: int = 1) -> None:
         self.broken = broken
@@ -39,7 +40,10 @@ class Fabric:
         self.calls: list[tuple[list[str], dict[str, Any]]] = []
         self.jobs: list[tuple[fio.Job, versus.Place]] = []
 
-    def run_pair(self, _server: list[str], client: list[str], **options: Any) -> PairResult:
+    def pair(self, _server: list[str], client: list[str], **options: Any) -> SimpleNamespace:
+        return SimpleNamespace(run=lambda: self.run_pair(client, **options))
+
+    def run_pair(self, client: list[str], **options: Any) -> PairResult:
         self.calls.append((client, options))
         for _ in range(self.looks):
             options["tick"](0.1)
@@ -78,7 +82,7 @@ def run(
     movers: Callable[[], set[str]] = lambda: {"relay"},
     network: Callable[[str], AbstractContextManager[None]] | None = None,
 ) -> tuple[Suite, str]:
-    monkeypatch.setattr(suite, "run_pair", fabric.run_pair)
+    monkeypatch.setattr(suite, "ProgramPair", fabric.pair)
     monkeypatch.setattr(raw, "tcp", tcp)
     monkeypatch.setattr(perftest, "missing", lambda _: [name for name in missing if name != "fio"])
     monkeypatch.setattr(fio, "missing", lambda: "fio" in missing)
@@ -196,9 +200,9 @@ def test_sizes_measured_before_one_that_failed_are_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Breaking(Fabric):
-        def run_pair(self, _server: list[str], client: list[str], **options: Any) -> PairResult:
+        def run_pair(self, client: list[str], **options: Any) -> PairResult:
             self.broken = ["ib_send_lat"] if "4096" in client else []
-            return super().run_pair(_server, client, **options)
+            return super().run_pair(client, **options)
 
     steps, _ = run(monkeypatch, tmp_path, QUICK, Breaking())
     assert len(steps.results.latency["send"]) == 1

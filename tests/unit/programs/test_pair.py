@@ -19,7 +19,6 @@ from nupa.programs.pair import (
     free_port,
     is_listening,
     nupa_run,
-    run_pair,
 )
 
 PREFIX = "import os, signal, socket, sys\n"
@@ -49,30 +48,30 @@ def has_ended(pid: int) -> bool:
 
 def test_the_client_starts_when_the_server_listens_and_both_outputs_come_back() -> None:
     port = free_port()
-    result = run_pair(script(SERVER, port), script(CLIENT, port), port=port).check()
+    result = ProgramPair(script(SERVER, port), script(CLIENT, port), port=port).run().check()
     assert (result.server.stdout, result.client.stdout) == ("hello\n", "sent\n")
     assert (result.server.returncode, result.client.returncode) == (0, 0)
 
 
 def test_a_server_that_ends_before_it_listens_is_an_error_with_its_output() -> None:
     with pytest.raises(ProgramError, match=r"(?s)did not listen on port.*ended with 3.*no device"):
-        run_pair(
+        ProgramPair(
             script("print('no device', file=sys.stderr); sys.exit(3)"),
             script(CLIENT),
             port=free_port(),
-        )
+        ).run()
 
 
 def test_a_server_that_never_listens_is_killed_at_the_deadline() -> None:
     port = free_port()
     with pytest.raises(ProgramError, match=rf"did not listen on port {port} in 0\.2 s"):
-        run_pair(script(FOREVER), script(CLIENT), port=port, deadline_s=0.2)
+        ProgramPair(script(FOREVER), script(CLIENT), port=port, deadline_s=0.2).run()
 
 
 def test_programs_that_hang_are_killed_at_the_deadline_with_their_children(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     parent = f"pid = os.fork()\nif pid: open({str(pid_file)!r}, 'w').write(str(pid))\n{FOREVER}"
-    result = run_pair(script(parent), script(FOREVER), deadline_s=1.0)
+    result = ProgramPair(script(parent), script(FOREVER), deadline_s=1.0).run()
     assert result.server.returncode == result.client.returncode == -signal.SIGKILL
     assert "not done after" in result.client.killed
     assert has_ended(int(pid_file.read_text()))
@@ -110,7 +109,11 @@ def test_leaving_the_pair_early_leaves_no_process() -> None:
 
 
 def test_more_output_than_a_pipe_holds_blocks_nobody() -> None:
-    result = run_pair(script("print('x' * 1_000_000)"), script("print('y')"), deadline_s=20).check()
+    result = (
+        ProgramPair(script("print('x' * 1_000_000)"), script("print('y')"), deadline_s=20)
+        .run()
+        .check()
+    )
     assert len(result.server.stdout) == 1_000_001
 
 
@@ -122,7 +125,7 @@ def test_a_command_that_does_not_exist_is_named() -> None:
 def test_each_end_runs_on_its_cpu_and_we_keep_ours() -> None:
     usable = sorted(os.sched_getaffinity(0))
     shows = script("print(*os.sched_getaffinity(0))")
-    result = run_pair(shows, shows, cpus=(usable[0], usable[-1])).check()
+    result = ProgramPair(shows, shows, cpus=(usable[0], usable[-1])).run().check()
     assert [result.server.stdout, result.client.stdout] == [f"{usable[0]}\n", f"{usable[-1]}\n"]
     assert sorted(os.sched_getaffinity(0)) == usable
 
@@ -135,13 +138,13 @@ def test_a_cpu_that_we_may_not_use_is_refused() -> None:
 
 def test_the_environment_is_added_to_ours() -> None:
     shows = script("print(os.environ['NUPA_TEST_END'], 'PATH' in os.environ)")
-    result = run_pair(shows, shows, env={"NUPA_TEST_END": "here"}).check()
+    result = ProgramPair(shows, shows, env={"NUPA_TEST_END": "here"}).run().check()
     assert result.server.stdout == "here True\n"
 
 
 def test_the_tick_is_called_while_we_wait() -> None:
     seen: list[float] = []
-    run_pair(script(FOREVER), script(FOREVER), deadline_s=0.5, tick=seen.append)
+    ProgramPair(script(FOREVER), script(FOREVER), deadline_s=0.5, tick=seen.append).run()
     assert len(seen) >= 2
     assert seen == sorted(seen)
 

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Programs that tests need and a machine may lack."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+
+def needs(program: str, package: str) -> str:
+    """Returns the path of *program*; skips where it is missing, naming its Debian *package*."""
+    found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin")
+    if found is None:
+        pytest.skip(f"there is no {program} here: Debian's package {package} has it")
+    return found
