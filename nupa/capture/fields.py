@@ -81,14 +81,7 @@ _TLP_TYPES = {
 }
 _CXL_OPCODES = {
     name: channel << 4 | code
-    for channel, names in (
-        (cxl_tables.Channel.M2S_REQ, cxl_tables.REQ_OPCODES),
-        (cxl_tables.Channel.M2S_RWD, cxl_tables.RWD_OPCODES),
-        (cxl_tables.Channel.M2S_BIRSP, cxl_tables.BIRSP_OPCODES),
-        (cxl_tables.Channel.S2M_BISNP, cxl_tables.BISNP_OPCODES),
-        (cxl_tables.Channel.S2M_NDR, cxl_tables.NDR_OPCODES),
-        (cxl_tables.Channel.S2M_DRS, cxl_tables.DRS_OPCODES),
-    )
+    for channel, names in cxl_tables.OPCODES.items()
     for code, name in names.items()
 }
 _CACHE_OPCODES = {

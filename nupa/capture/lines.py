@@ -21,7 +21,6 @@ from nupa.packet.tables.record import Kind
 from nupa.packet.tables.transport import syndrome_text
 
 _DIRECTIONS: dict[int, str] = {record.Direction.INBOUND: "In ", record.Direction.OUTBOUND: "Out"}
-_COMM_MGT = 0x07
 _TLP_NAMES = {code: name for name, code in FIELDS["tlp_type"].values.items()}
 _CXL_NAMES = {code: name for name, code in FIELDS["cxl_opcode"].values.items()}
 _PROTOCOLS = {6: "TCP", 17: "UDP", 1: "ICMP", 58: "ICMPv6"}
@@ -106,7 +105,7 @@ def _transport(view: View, i: int) -> str:
         parts.append(f"imm {h.imm[i]:#x}")
     if has & Header.IETH:
         parts.append(f"invalidates {h.rkey[i]:#x}")
-    if h.mad_class[i] == _COMM_MGT and h.dqpn[i] == 1:
+    if h.mad_class[i] == cm_tables.COMM_MGT and h.dqpn[i] == 1:
         parts.append(f"CM {cm_tables.ATTRIBUTES.get(h.mad_attribute[i], '?')}")
     if h.payload_bytes[i]:
         parts.append(f"{h.payload_bytes[i]} bytes")

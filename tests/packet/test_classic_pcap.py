@@ -124,8 +124,8 @@ END = len(GOOD)
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (GOOD[:20], "at byte 0: the header of the pcap file is not all there"),
-        (header(minor=2), "at byte 0: the pcap file is of version 2.2; 2.4 is known"),
+        (GOOD[:20], "at byte 0: the header of the pcap file is incomplete"),
+        (header(minor=2), "at byte 0: the pcap file has version 2.2; 2.4 is supported"),
         (header(linktype=1 << 20), "at byte 0: .*link type is 0x100000; link types have 16 bits"),
         (GOOD + b"abc", f"at byte {END}: 3 bytes are no packet's header: the file ends too early"),
         (GOOD + record(b"abc", size=9, original=9), f"at byte {END}: a packet has 9 bytes"),

@@ -63,7 +63,7 @@ def test_a_difference_exits_with_1_and_is_shown(
     ("argv", "message"),
     [
         (["nowhere.pcapng"], "nowhere.pcapng: cannot be opened: No such file"),
-        ([__file__], "this is no pcapng or pcap file"),
+        ([__file__], "this is not a pcapng or pcap file"),
         (["--fabric", "none-such", __file__], "no fabric is named 'none-such'"),
     ],
 )

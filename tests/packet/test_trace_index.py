@@ -344,7 +344,7 @@ def test_a_damaged_file_gives_all_before_the_damage(read: Reading) -> None:
 
 
 def test_what_is_no_capture_is_refused(read: Reading) -> None:
-    with pytest.raises(PcapngError, match="no pcapng or pcap file"):
+    with pytest.raises(PcapngError, match="not a pcapng or pcap file"):
         read(b"root:x:0:0:root:/root:/bin/sh\n")
 
 

@@ -10,14 +10,6 @@ from nupa.packet.tables.cxl_cache import CacheChannel
 from nupa.packet.tables.cxl_mem import Channel
 from nupa.packet.tables.record import Kind
 
-_CXL_OPCODES: dict[int, dict[int, str]] = {
-    Channel.M2S_REQ: cxl_tables.REQ_OPCODES,
-    Channel.M2S_RWD: cxl_tables.RWD_OPCODES,
-    Channel.M2S_BIRSP: cxl_tables.BIRSP_OPCODES,
-    Channel.S2M_BISNP: cxl_tables.BISNP_OPCODES,
-    Channel.S2M_NDR: cxl_tables.NDR_OPCODES,
-    Channel.S2M_DRS: cxl_tables.DRS_OPCODES,
-}
 _REQUESTS = (Channel.M2S_REQ, Channel.M2S_RWD)
 _WITH_DATA = (Channel.M2S_RWD, Channel.S2M_DRS)
 _COMPLETIONS = (0x0A, 0x0B)  # types of TLPs
@@ -45,9 +37,11 @@ def is_completion_name(name: str) -> bool:
 
 def cxl_name(code: int) -> str:
     """By channel and opcode: `M2S MemRd`."""
-    channel, opcode = code >> 4, code & 0xF
-    head = cxl_tables.CHANNELS.get(channel, "CXL.mem").split()[0]
-    return f"{head} {_CXL_OPCODES.get(channel, {}).get(opcode, f'{code:#04x}')}"
+    number, opcode = code >> 4, code & 0xF
+    if number not in cxl_tables.CHANNELS:
+        return f"CXL.mem {code:#04x}"
+    names = cxl_tables.OPCODES[Channel(number)]
+    return f"{cxl_tables.CHANNELS[number].split()[0]} {names.get(opcode, f'{code:#04x}')}"
 
 
 def cxl_has_data(code: int) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What C decoded of many packets, as columns: one memoryview for each field of a structure."""
+"""Columns of what C decoded of many packets: a memoryview for each field of a structure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FORMATS: dict[int, str] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def columns_of(struct: str, without: tuple[str, ...] = ()) -> dict[str, tuple[str, int]]:
-    """The columns of a C structure: name to (format of its numbers, offset in the structure)."""
+    """Returns the columns of a C structure: name to (format of its numbers, offset)."""
     return {
         name: (_FORMATS[ffi.sizeof(field.type)], field.offset)
         for name, field in ffi.typeof(f"struct {struct}").fields
@@ -44,17 +44,17 @@ class Columns:
     def __getattr__(self, name: str) -> memoryview:
         columns = self.__dict__.get("_columns", {})
         if name not in columns:
-            raise AttributeError(f"{name!r} is no column; there are {', '.join(columns)}")
+            raise AttributeError(f"{name!r} is not a column: columns are {', '.join(columns)}")
         kind, offset = columns[name]
         size = array(kind).itemsize
         words: memoryview = self._bytes.cast(kind)
         # A field lies at a multiple of its size, and the structure's size is one, too.
         column = words[offset // size :: self._stride // size]
-        self.__dict__[name] = column  # so that this is not called for it again
+        self.__dict__[name] = column  # __getattr__ is called once for each
         return column
 
     def where(self, **wanted: int) -> list[int]:
-        """The packets whose columns have these values: `where(kind=4, number=18)`."""
+        """Returns the packets whose columns have these values: `where(kind=4, number=18)`."""
         found: Iterable[int] = range(self._count)
         for name, value in wanted.items():
             column = getattr(self, name)

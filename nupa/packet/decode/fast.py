@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Headers of many packets at once, down to the InfiniBand transport, in C: no scapy.
+"""Decodes the headers of many packets at once, down to the InfiniBand transport, in C.
 
     >>> from collections import Counter
     >>> from nupa.packet.decode.fast import Layer, read
@@ -9,8 +9,8 @@
     ...         found.update(headers.opcode[i] for i in headers.where(layer=Layer.TRANSPORT))
     ...     return found
 
-Packets lie in any buffer: a piece of a file (`decode_batch`), bytes at hand (`decode`), or memory
-that C owns, such as a live ring (`decode_at`).  csrc/packet/decode.h says what each column is.
+Packets lie in any buffer: a piece of a file (`decode_batch`), bytes (`decode`), or memory that C
+owns, such as a live ring (`decode_at`).  csrc/packet/decode.h describes the columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LINKTYPE_INFINIBAND: int = lib.NUPA_LINKTYPE_INFINIBAND
 
 
 class Layer(IntEnum):
-    """How far a packet was understood."""
+    """The last layer of a packet that was decoded."""
 
     NONE = lib.NUPA_LAYER_NONE
     LINK = lib.NUPA_LAYER_LINK
@@ -44,7 +44,7 @@ class Layer(IntEnum):
 
 
 class Fault(IntEnum):
-    """Why no further."""
+    """The reason why decoding stopped."""
 
     NONE = lib.NUPA_FAULT_NONE
     SPAN = lib.NUPA_FAULT_SPAN
@@ -56,7 +56,7 @@ class Fault(IntEnum):
 
 
 class Icrc(IntEnum):
-    """What is known of a packet's ICRC."""
+    """The state of a packet's ICRC."""
 
     NONE = lib.NUPA_ICRC_NONE
     UNCHECKED = lib.NUPA_ICRC_UNCHECKED
@@ -96,30 +96,30 @@ COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
 
 
 class Headers(Columns):
-    """What was decoded, a column for each field: `headers.psn[7]` is the eighth packet's PSN.
+    """Decoded headers, a column for each field: `headers.psn[7]` is the eighth packet's PSN.
 
-    What a packet does not have is 0; `headers` says which extended headers it has.
+    A field that a packet does not have is 0; the column `headers` has its extended headers.
     """
 
     def __init__(self, out: Any, count: int, transports: int) -> None:
         super().__init__(out, count, "nupa_headers", _COLUMNS)
-        #: how many packets were understood down to the transport
+        #: packets that were decoded down to the transport
         self.transports = transports
 
     def source(self, index: int) -> bytes:
-        """The packet's source: 16 bytes, an IPv6 address or GID; IPv4 as ::ffff:a.b.c.d."""
+        """Returns the packet's source: 16 bytes of IPv6 or GID; IPv4 is ::ffff:a.b.c.d."""
         return bytes(self._out[index].source)
 
     def destination(self, index: int) -> bytes:
-        """The packet's destination, likewise."""
+        """Returns the packet's destination, likewise."""
         return bytes(self._out[index].destination)
 
     def sources(self) -> Iterator[bytes]:
-        """The source of each packet, in their order."""
+        """Yields the source of each packet, in their order."""
         return self._addresses("source")
 
     def destinations(self) -> Iterator[bytes]:
-        """The destination of each packet, in their order."""
+        """Yields the destination of each packet, in their order."""
         return self._addresses("destination")
 
     def _addresses(self, field: str) -> Iterator[bytes]:
@@ -129,7 +129,7 @@ class Headers(Columns):
 
 
 def address_text(address: bytes) -> str:
-    """An address of Headers as it is written.
+    """Prints an address of Headers.
 
     >>> address_text(bytes(10) + b"\\xff\\xff\\x0a\\0\\0\\x01"), address_text(bytes(15) + b"\\x01")
     ('10.0.0.1', '::1')
@@ -145,10 +145,10 @@ def decode(
     *,
     check_icrc: bool = False,
 ) -> Headers:
-    """The headers of the packets of *data*, each at (offset, bytes).
+    """Decodes the packets of *data*, each at (offset, bytes).
 
-    What is wrong with a packet stands in its column `fault`; nothing raises.  check_icrc: compute
-    ICRCs, too, for the column `icrc_state`.  OverflowError for an offset beyond 4 GiB.
+    Damaged packets raise nothing: the column `fault` has the reason.  check_icrc: ICRCs are
+    computed for the column `icrc_state`.  OverflowError for an offset beyond 4 GiB.
     """
     words = array("I")
     for offset, size in spans:
@@ -159,7 +159,7 @@ def decode(
 
 
 def decode_batch(batch: Batch, *, check_icrc: bool = False) -> Headers:
-    """The headers of a batch of a pcapng.Reader; of link types that are not known only `fault`."""
+    """Decodes a batch of a pcapng.Reader; packets of unknown link types have only `fault`."""
     linktypes = [interface.linktype for interface in batch.interfaces]
     first = ffi.addressof(batch.records[0], "offset")
     stride = ffi.sizeof("struct nupa_pcapng_record")
@@ -175,8 +175,10 @@ def decode_at(
     *,
     check_icrc: bool = False,
 ) -> Headers:
-    """The same for records in C's memory: *spans* points to the first of *count*
-    `struct nupa_span`, which lie *stride_bytes* apart, inside of larger records perhaps."""
+    """Decodes packets that C lists: *spans* points to the first of *count* `struct nupa_span`.
+
+    The spans lie *stride_bytes* apart, inside larger structures perhaps.
+    """
     buffer = ffi.from_buffer(data)
     out = ffi.new("struct nupa_headers[]", max(count, 1))
     transports = lib.nupa_decode(
@@ -196,7 +198,7 @@ def decode_at(
 def read(
     file: str | PathLike[str] | IO[bytes], *, check_icrc: bool = False
 ) -> Iterator[tuple[Batch, Headers]]:
-    """The batches of a capture file, each with its headers.  PcapngError as pcapng.Reader."""
+    """Yields the batches of a capture file with their headers.  PcapngError as pcapng.Reader."""
     with Reader(file) as reader:
         for batch in reader.batches():
             yield batch, decode_batch(batch, check_icrc=check_icrc)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Records of NUPA's link type, a whole batch at once, in C: no scapy.
+"""Decodes records of NUPA's link type, a batch at once, in C.
 
     >>> from collections import Counter
     >>> from nupa.packet.decode.records import read
@@ -9,8 +9,8 @@
     ...         found.update(records.transfer)
     ...     return found
 
-csrc/packet/records.h says what each column is.  For all fields of one record there are the layers
-of `nupa.packet.scapy.link`, or the tables of this package.
+csrc/packet/records.h describes the columns.  All fields of one record: the layers of
+`nupa.packet.scapy.link`, or `nupa.packet.tables`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nupa.packet.pcapng.reader import Batch, Reader
 
 
 class Fault(IntEnum):
-    """Why a record was not decoded, or not to its end."""
+    """The reason why a record was not decoded, or not to its end."""
 
     NONE = lib.NUPA_RECORD_FAULT_NONE
     SPAN = lib.NUPA_RECORD_FAULT_SPAN
@@ -42,8 +42,10 @@ COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
 
 
 def decode_batch(batch: Batch) -> Columns:
-    """The records of a batch, as columns.  Nothing raises: `fault` says what is wrong with one; of
-    a packet of another link type it is LINK."""
+    """Decodes a batch into columns.
+
+    Damaged records raise nothing: `fault` has the reason.  It is LINK for other link types.
+    """
     linktypes = [interface.linktype for interface in batch.interfaces]
     count = len(batch)
     out = ffi.new("struct nupa_record[]", max(count, 1))
@@ -61,6 +63,6 @@ def decode_batch(batch: Batch) -> Columns:
 
 
 def read(file: str | PathLike[str] | IO[bytes]) -> Iterator[tuple[Batch, Columns]]:
-    """The batches of a pcapng file, each with its records.  PcapngError as pcapng.Reader."""
+    """Yields the batches of a pcapng file with their records.  PcapngError as pcapng.Reader."""
     for batch in Reader(file).batches():
         yield batch, decode_batch(batch)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""pcapng's blocks and options: numbers, named tuples, and what options hold.
+"""Blocks and options of pcapng: their numbers, named tuples and encoding.
 
 The format is draft-ietf-opsawg-pcapng, here "the draft".
 """
@@ -17,7 +17,7 @@ from typing import IO, NamedTuple, cast
 from nupa.base.errors import LocalError
 from nupa.packet.tables.record import flags_of
 
-BLOCK_BYTES_MAX = 16 << 20  # csrc/packet/pcapng.h has it, too
+BLOCK_BYTES_MAX = 16 << 20  # as in csrc/packet/pcapng.h
 INTERFACES_MAX = 65536
 
 # The draft, 4.1 to 4.6
@@ -28,7 +28,7 @@ MAGIC = 0x1A2B3C4D
 
 # 3.5: options.  Code 1 is a comment in every block.
 OPT_COMMENT = 1
-OPT_CUSTOM_TEXT, OPT_CUSTOM = 2988, 2989  # a private enterprise number, then what is its owner's
+OPT_CUSTOM_TEXT, OPT_CUSTOM = 2988, 2989  # a private enterprise number, then its owner's data
 SHB_HARDWARE, SHB_OS, SHB_APPLICATION = 2, 3, 4
 IF_NAME, IF_DESCRIPTION, IF_MAC, IF_SPEED, IF_TSRESOL = 2, 3, 6, 8, 9
 IF_FILTER, IF_OS, IF_TSOFFSET = 11, 12, 14
@@ -41,7 +41,7 @@ FLAG_CRC_ERROR = 1 << 24
 
 
 class PcapngError(LocalError):
-    """The file is no capture, is damaged, or ends too early: the message says where."""
+    """The file is not a capture, is damaged, or ends too early: the message says where."""
 
 
 class Option(NamedTuple):
@@ -50,7 +50,7 @@ class Option(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A Section Header Block: interfaces are counted anew from here."""
+    """A Section Header Block: interfaces count from 0 again."""
 
     big_endian: bool
     version: tuple[int, int]
@@ -68,7 +68,7 @@ class Interface(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """An Interface Statistics Block; None where it does not say."""
+    """An Interface Statistics Block; None for options that it does not have."""
 
     interface: int
     ts_ns: int
@@ -78,15 +78,18 @@ class Statistics(NamedTuple):
 
 
 class OtherBlock(NamedTuple):
-    """A block that is nothing of the above, as it is."""
+    """A block of another type, not decoded."""
 
     type: int
     body: bytes
 
 
 class Packet(NamedTuple):
-    """A packet.  *flags*: EPB_FLAGS; *packet_id*: EPB_PACKETID, 0 if there is none; *drops*:
-    EPB_DROPCOUNT.  *options* has all options, but is empty where there are no others."""
+    """A packet.
+
+    *flags*: EPB_FLAGS; *packet_id*: EPB_PACKETID, 0 if there is none; *drops*: EPB_DROPCOUNT.
+    *options*: all options; empty if there are only these three.
+    """
 
     ts_ns: int
     data: bytes
@@ -99,7 +102,7 @@ class Packet(NamedTuple):
 
     @property
     def direction(self) -> int:
-        """0 unknown, INBOUND or OUTBOUND."""
+        """INBOUND, OUTBOUND or 0, unknown."""
         return self.flags & 3
 
     @property
@@ -108,7 +111,7 @@ class Packet(NamedTuple):
 
 
 def opened(file: str | os.PathLike[str] | IO[bytes], mode: str) -> IO[bytes]:
-    """*file*, opened if it is a path.  PcapngError if that fails."""
+    """Opens *file* if it is a path; returns the stream.  PcapngError if that fails."""
     if not isinstance(file, str | os.PathLike):
         return file
     try:
@@ -120,7 +123,7 @@ def opened(file: str | os.PathLike[str] | IO[bytes], mode: str) -> IO[bytes]:
 
 
 def options_of(data: bytes, order: str) -> tuple[Option, ...]:
-    """ValueError if one is longer than what is there."""
+    """Decodes options.  ValueError if one is longer than the rest of *data*."""
     found = []
     at = 0
     while len(data) - at >= 4:
@@ -129,7 +132,7 @@ def options_of(data: bytes, order: str) -> tuple[Option, ...]:
             break
         at += 4
         if length > len(data) - at:
-            raise ValueError(f"option {code} has {length} bytes, {len(data) - at} are there")
+            raise ValueError(f"option {code} says {length} bytes; {len(data) - at} are left")
         found.append(Option(code, data[at : at + length]))
         at += length + (-length % 4)
     return tuple(found)
@@ -142,7 +145,7 @@ def commented_flags(data: bytes, order: str) -> int:
 
 
 def encode_options(options: Iterable[Option], order: str = "<") -> bytes:
-    """Their bytes, without the end of options."""
+    """Encodes options, without opt_endofopt."""
     parts = []
     for code, value in options:
         if not 0 < code <= 0xFFFF or len(value) > 0xFFFF:
@@ -164,20 +167,20 @@ def number(
     if value is None:
         return None
     if len(value) != size:
-        raise ValueError(f"option {code} has {len(value)} bytes; it has {size} by its definition")
+        raise ValueError(f"option {code} has {len(value)} bytes; its definition says {size}")
     if code == IF_TSRESOL or order == ">":
         return int.from_bytes(value, "big", signed=signed)
     return int.from_bytes(value, "little", signed=signed)
 
 
 def resolution(code: int | None) -> tuple[int, int]:
-    """if_tsresol (the draft, 4.2) as (mul, div): ns = ticks * mul / div."""
+    """Converts if_tsresol (the draft, 4.2) to (mul, div): ns = ticks * mul / div."""
     code = 6 if code is None else code
     if code & 0x80:
         power = code & 0x7F
         if power > 63:
-            raise ValueError(f"its clock ticks every 2^-{power} s; 2^-63 is the finest known")
+            raise ValueError(f"its clock ticks every 2^-{power} s; 2^-63 is the finest")
         return 10**9, 1 << power
     if code > 27:
-        raise ValueError(f"its clock ticks every 10^-{code} s; 10^-27 is the finest known")
+        raise ValueError(f"its clock ticks every 10^-{code} s; 10^-27 is the finest")
     return (10 ** (9 - code), 1) if code <= 9 else (1, 10 ** (code - 9))

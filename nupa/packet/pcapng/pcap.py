@@ -7,7 +7,7 @@ import struct
 from typing import NamedTuple
 
 HEADER_BYTES, RECORD_BYTES = 24, 16
-#: The first four bytes -> byte order, ns that one unit of a time's fraction counts.
+#: The first four bytes -> byte order, ns of one unit of a timestamp's fraction.
 MAGICS = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000),
     b"\xa1\xb2\xc3\xd4": (">", 1000),
@@ -27,7 +27,7 @@ _OTHERS = {
 
 
 class FileHeader(NamedTuple):
-    """*ns_mul*: ns that one unit of a time's fraction counts; *snaplen*: bytes, 0 for no limit."""
+    """*ns_mul*: ns of one unit of a timestamp's fraction; *snaplen*: bytes, 0 for no limit."""
 
     order: str
     ns_mul: int
@@ -36,16 +36,16 @@ class FileHeader(NamedTuple):
 
 
 def file_header(data: bytes) -> FileHeader:
-    """Of the first HEADER_BYTES of a file.  ValueError: its version or link type is not known."""
+    """Decodes the first HEADER_BYTES of a file.  ValueError: unknown version or link type."""
     order, ns_mul = MAGICS[data[:4]]
     major, minor, snaplen, network = struct.unpack_from(order + "HH8xII", data, 4)
     if (major, minor) != VERSION:
-        raise ValueError(f"the pcap file is of version {major}.{minor}; 2.4 is known")
+        raise ValueError(f"the pcap file has version {major}.{minor}; 2.4 is supported")
     if network & ~(_LINKTYPE_BITS | _FCS_BITS):
         raise ValueError(f"the pcap file's link type is {network:#x}; link types have 16 bits")
     return FileHeader(order, ns_mul, network & _LINKTYPE_BITS, snaplen)
 
 
 def other_kind(begin: bytes) -> str:
-    """The kind of a file that is neither pcapng nor pcap, by its first bytes; empty: unknown."""
+    """Names the kind of a file that is neither pcapng nor pcap; empty: unknown."""
     return next((kind for magic, kind in _OTHERS.items() if begin.startswith(magic)), "")

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""pcapng files: a reader that is strict and fast, and a writer.  No scapy.
+"""Reads pcapng files strictly and fast, without scapy.
 
-The reader takes classic pcap files, too: one section, one interface without a name.
-Times are in ns since 1970.  Packets of a file are found in C, a megabyte at a time:
-`Reader.batches()` gives them as C has them, for filters and statistics, and `for packet in reader`
-as named tuples.  Files of either endianness, of any number of sections and of any size are read in
-constant memory.
+Classic pcap files are read, too: one section, one interface without a name.  Times are in ns since
+1970.  C finds the packets, a megabyte at a time: `Reader.batches()` yields them as C structures,
+for filters and statistics; `for packet in reader` as named tuples.  Files may have either
+endianness, any number of sections and any size; memory is constant.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _RECORD = struct.Struct("=3Q8I")  # struct nupa_pcapng_record
 
 
 class Batch:
-    """Packets that lie in one piece of the file.
+    """Packets of one piece of the file.
 
     *records* is a C array of `struct nupa_pcapng_record` (csrc/packet/pcapng.h), of which the
     first `len(batch)` are valid.  Its offsets are in *data*, its interfaces in *interfaces*.
@@ -90,14 +89,14 @@ class Batch:
 
     @property
     def is_swapped(self) -> bool:
-        """Options in *data* are of the other endianness than this machine's numbers."""
+        """Whether options in *data* have the other endianness than this machine."""
         return self.order != _NATIVE
 
     def rows(self) -> Iterator[tuple[int, ...]]:
-        """Each record as a tuple in the order of the C structure, without options: ts_ns,
-        packet_id, drops, offset, captured_bytes, original_bytes, interface, flags, ...
+        """Yields each record as a tuple in the order of the C structure: ts_ns, packet_id, drops,
+        offset, captured_bytes, original_bytes, interface, flags, ...
 
-        Several times as fast as packets, for who looks at a few bytes of each.
+        Several times as fast as iterating over packets.
         """
         return _RECORD.iter_unpack(ffi.buffer(self.records, self._count * _RECORD.size))
 
@@ -114,9 +113,9 @@ class Batch:
 class Reader:
     """Reads a file, from a path or from an open binary file, which may be a pipe.
 
-    `for packet in reader` gives packets, `batches()` many at a time, `blocks()` all that there is.
-    What was seen so far: *section*, *interfaces* (of this section), *statistics* (the latest of
-    each interface).  PcapngError where the file is not as it should be, after all before that.
+    `for packet in reader` yields packets, `batches()` many at a time, `blocks()` every block.
+    *section*, *interfaces* (of this section) and *statistics* (the latest of each interface) have
+    what was read so far.  PcapngError where the file is damaged, after all packets before that.
     """
 
     def __init__(self, file: str | os.PathLike[str] | IO[bytes]) -> None:
@@ -151,13 +150,13 @@ class Reader:
             yield from batch
 
     def batches(self) -> Iterator[Batch]:
-        """Packets, many at a time: as many as the file or the pipe has at hand, 8192 at most."""
+        """Yields packets, many at a time: as many as the file or pipe has at hand, 8192 at most."""
         for block in self.blocks():
             if isinstance(block, Batch):
                 yield block
 
     def blocks(self) -> Iterator[Batch | Section | Interface | Statistics | OtherBlock]:
-        """All of the file, in its order."""
+        """Yields all of the file, in its order."""
         if self.section is None and self._fill(4) and self._begin() in pcap.MAGICS:
             yield from self._classic_header()
         if self._is_classic:
@@ -168,18 +167,18 @@ class Reader:
             if batch:
                 yield batch
             elif (kind := self._u32(self._at)) in PACKETS and self.section:
-                self._fill_block(kind)  # the scan ended because the block is not there as a whole
+                self._fill_block(kind)  # the scan ended because part of the block is missing
             else:
                 yield self._other(kind)
         if self._at < len(self._data) or self.section is None:
-            self._fail(f"{len(self._data) - self._at} bytes are no block: it ends too early")
+            self._fail(f"{len(self._data) - self._at} bytes are no block: the file ends too early")
 
     def _begin(self) -> bytes:
         return self._data[self._at : self._at + 4]
 
     def _classic_header(self) -> Iterator[Section | Interface]:
         if not self._fill(pcap.HEADER_BYTES):
-            self._fail("the header of the pcap file is not all there: the file ends too early")
+            self._fail("the header of the pcap file is incomplete: the file ends too early")
         try:
             header = pcap.file_header(self._data)
         except ValueError as error:
@@ -233,7 +232,7 @@ class Reader:
         return Batch(data, records, count, self.interfaces, self._order) if count else None
 
     def _fill(self, size: int) -> bool:
-        """Has at least *size* bytes at hand from the current place on; False at the file's end."""
+        """Reads until *size* bytes are at hand from here on; False at the file's end."""
         while len(self._data) - self._at < size:
             try:
                 more = self._read(_CHUNK_BYTES)
@@ -247,14 +246,14 @@ class Reader:
         return True
 
     def _fill_block(self, kind: int) -> int:
-        """Has the whole block at hand; returns its length."""
+        """Reads the rest of the block; returns its length."""
         if kind == SECTION:
             if not self._fill(28):
-                self._fail("the section header is not all there: the file ends too early")
+                self._fail("the section header is incomplete: the file ends too early")
             self._order = self._section_order()
         total = self._u32(self._at + 4)
         if total % 4 or total < 12:
-            self._fail(f"a block of type {kind:#x} has {total} bytes, which no block can have")
+            self._fail(f"a block of type {kind:#x} has {total} bytes; blocks have 12 or more, by 4")
         if total > BLOCK_BYTES_MAX:
             self._fail(f"a block of type {kind:#x} has {total} bytes; the limit is 16 MiB")
         if not self._fill(total):
@@ -269,16 +268,16 @@ class Reader:
         for order in "<>":
             if struct.unpack(order + "I", magic)[0] == MAGIC:
                 return order
-        return self._fail(f"the byte order mark is {magic.hex()}, which is none")
+        return self._fail(f"the byte order magic is {magic.hex()}, which is not valid")
 
     def _other(self, kind: int) -> Section | Interface | Statistics | OtherBlock:
         if self.section is None and kind != SECTION:
             begin = self._begin()
             other = pcap.other_kind(begin)
             self._fail(
-                f"this is {other}: convert it first, as `editcap` does"
+                f"this is {other}: convert it first, with `editcap`"
                 if other
-                else f"this is no pcapng or pcap file: it begins with {begin.hex()}"
+                else f"this is not a pcapng or pcap file: it begins with {begin.hex()}"
             )
         total = self._fill_block(kind)
         if self._u32(self._at + total - 4) != total:
@@ -296,7 +295,7 @@ class Reader:
         if kind == SECTION:
             major, minor = struct.unpack_from(order + "HH", body, 4)
             if major != 1:
-                raise ValueError(f"it is of version {major}.{minor}; 1.x is known")
+                raise ValueError(f"it has version {major}.{minor}; 1.x is supported")
             self.interfaces, self.statistics = [], {}
             self.section = Section(order == ">", (major, minor), options_of(body[16:], order))
             return self.section
@@ -318,9 +317,7 @@ class Reader:
     def _add_interface(self, body: bytes) -> Interface:
         index = len(self.interfaces)
         if index >= INTERFACES_MAX:
-            raise ValueError(
-                f"it would be interface {index}; at most {INTERFACES_MAX} are possible"
-            )
+            raise ValueError(f"it is interface {index}; at most {INTERFACES_MAX} are possible")
         linktype, snaplen = struct.unpack_from(self._order + "HxxI", body)
         options = options_of(body[8:], self._order)
         name = first(options, IF_NAME) or b""

@@ -64,7 +64,7 @@ class Writer:
             port = writer.add_interface("h0/1", LINKTYPE_NUPA)
             writer.write(port, time_ns(), data, flags=INBOUND, packet_id=transfer)
 
-    PcapngError for what the format has no room for; OSError as the file gives it.
+    PcapngError for values that do not fit the format; OSError as the file raises it.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Writer:
             self._file.flush()
 
     def flush(self) -> None:
-        """Gives what was written to the system: for who reads along."""
+        """Hands what was written to the system, for a reader that follows the file."""
         self._file.flush()
 
     def add_interface(
@@ -113,14 +113,18 @@ class Writer:
         speed_bps: int = 0,
         options: Iterable[Option] = (),
     ) -> int:
-        """Describes an interface; returns its number.  *snaplen*: of each packet so many bytes are
-        kept, 0 for all."""
+        """Describes an interface; returns its number.
+
+        *snaplen*: bytes of each packet that are kept, 0 for all.
+        """
         if len(self._snaplens) >= INTERFACES_MAX:
-            raise PcapngError(f"interface {name!r}: the file has {INTERFACES_MAX} already")
+            raise PcapngError(
+                f"interface {name!r}: the file has {INTERFACES_MAX}, which is the limit"
+            )
         if not 0 <= linktype <= 0xFFFF or not 0 <= snaplen <= 0xFFFFFFFF:
             raise PcapngError(
-                f"interface {name!r}: a link type ({linktype}) has 16 bits, "
-                f"a snap length ({snaplen}) has 32"
+                f"interface {name!r}: the link type ({linktype}) has 16 bits, "
+                f"the snap length ({snaplen}) 32"
             )
         fixed = [
             *_texts((IF_NAME, name), (IF_DESCRIPTION, description)),
@@ -147,10 +151,13 @@ class Writer:
         comment: str = "",
         options: Iterable[Option] = (),
     ) -> None:
-        """A packet.  *data* is cut to the interface's snap length; *original_bytes*: what it was
-        before that, if *data* is not all of it.  *flags*: as EPB_FLAGS, with its direction."""
+        """Writes a packet, cut to the interface's snap length.
+
+        *original_bytes*: its length, if *data* is not all of it.  *flags*: as EPB_FLAGS, with the
+        direction.
+        """
         if not 0 <= interface < len(self._snaplens):
-            raise PcapngError(f"there is no interface {interface}: add_interface gives numbers")
+            raise PcapngError(f"there is no interface {interface}: call add_interface first")
         size = len(data)
         original = size if original_bytes is None else original_bytes
         snaplen = self._snaplens[interface]
@@ -169,7 +176,9 @@ class Writer:
             tail += _OPTIONS_END
         total = _PACKET_BYTES + size + len(tail)
         if total > BLOCK_BYTES_MAX:
-            raise PcapngError(f"a packet of {size} bytes: a block has {BLOCK_BYTES_MAX} at most")
+            raise PcapngError(
+                f"a packet of {size} bytes is too long: blocks have {BLOCK_BYTES_MAX} at most"
+            )
         try:
             head = _PACKET.pack(
                 ENHANCED, total, interface, ts_ns >> 32, ts_ns & 0xFFFFFFFF, size, original
@@ -183,15 +192,15 @@ class Writer:
     def copy(
         self, batch: Batch, interfaces: Sequence[int], which: Iterable[int] | None = None
     ) -> int:
-        """Writes packets of *batch*, all or those at the places *which*, with all their options;
-        returns how many.  *interfaces*: for each of the batch's, which one of this file it is.
+        """Copies packets of *batch* with all their options; returns how many.
 
-        Several times as fast as reading and writing packets.  PcapngError for a packet that is none
-        of the batch, or whose interface is none of this file.
+        *which*: their places; None: all.  *interfaces*: the number in this file of each interface
+        of the batch.  Several times as fast as reading and writing packets.  PcapngError for a
+        place outside the batch, or an interface that this file does not have.
         """
         unknown = [number for number in interfaces if not 0 <= number < len(self._snaplens)]
         if unknown:
-            raise PcapngError(f"there is no interface {unknown[0]}: add_interface gives numbers")
+            raise PcapngError(f"there is no interface {unknown[0]}: call add_interface first")
         chosen = array("I", range(len(batch)) if which is None else which)
         c_chosen = ffi.from_buffer("uint32_t[]", chosen)
         numbers = ffi.new("uint32_t[]", list(interfaces))
@@ -238,9 +247,9 @@ class Writer:
         end_ns: int | None = None,
         comment: str = "",
     ) -> None:
-        """How many packets the interface saw, and how many of them were lost to the capture."""
+        """Writes how many packets the interface saw, and how many of them the capture lost."""
         if not 0 <= interface < len(self._snaplens):
-            raise PcapngError(f"there is no interface {interface}: add_interface gives numbers")
+            raise PcapngError(f"there is no interface {interface}: call add_interface first")
         options = _texts((OPT_COMMENT, comment))
         for code, time in ((ISB_START, start_ns), (ISB_END, end_ns)):
             if time is not None:
@@ -258,7 +267,7 @@ class Writer:
 
 
 def _time(ns: int) -> bytes:
-    """The upper half comes first, in either endianness."""
+    """Encodes a time: the upper half comes first, in either endianness."""
     return _U32.pack(ns >> 32) + _U32.pack(ns & 0xFFFFFFFF)
 
 

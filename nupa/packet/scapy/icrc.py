@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The two CRCs of an InfiniBand packet, from its bytes: invariant (ICRC) and variant (VCRC).
+"""Computes the two CRCs of an InfiniBand packet: invariant (ICRC) and variant (VCRC).
 
-The ICRC is Ethernet's CRC-32 over all that routers leave alone; what they may change counts as
-ones (IBTA 7.8.1; A16.5.1 for RoCE, A17.3.3 for RoCE v2).  Results are what a big-endian read of the
-trailing bytes gives, as scapy's roce layer and Wireshark show them.
+The ICRC is Ethernet's CRC-32; bits that routers may change count as ones (IBTA 7.8.1; A16.5.1 for
+RoCE, A17.3.3 for RoCE v2).  Results are numbers as a big-endian read of the trailing bytes gives
+them, as in scapy's roce layer and in Wireshark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ICRC_BYTES = 4
 VCRC_BYTES = 2
 
 _LNH_GLOBAL = 3  # LRH: a GRH follows
-_NO_LRH = crc32(b"\xff" * LRH_BYTES)  # what stands for the LRH where a GRH or IP header routes
+_NO_LRH = crc32(b"\xff" * LRH_BYTES)  # in place of the LRH where a GRH or IP header routes
 
 
 def _swapped(crc: int) -> int:
@@ -28,23 +28,23 @@ def _swapped(crc: int) -> int:
 def _headers(packet: bytes, bytes_needed: int, what: str) -> bytearray:
     if len(packet) < bytes_needed:
         raise ValueError(
-            f"{what} needs {bytes_needed} bytes of headers, and there are {len(packet)}"
+            f"{what} needs {bytes_needed} bytes of headers; the packet has {len(packet)}"
         )
     return bytearray(packet[:bytes_needed])
 
 
 def _masked_route(header: bytearray) -> None:
-    """IPv6 and GRH: traffic class, flow label and hop limit."""
+    """Masks traffic class, flow label and hop limit of IPv6 and GRH."""
     header[0] |= 0x0F
     header[1:4] = b"\xff\xff\xff"
     header[7] = 0xFF
 
 
 def roce_v2(packet: bytes, udp: int | None = None, version: int | None = None) -> int:
-    """ICRC of *packet*: from its IPv4 or IPv6 header to the last byte before the ICRC.
+    """Returns the ICRC of *packet*: from its IPv4 or IPv6 header to the byte before the ICRC.
 
-    udp: where the UDP header begins, if not right behind the IP header; version: 4 or 6, if not
-    what the header says.  ValueError if *packet* is too short or no IP packet.
+    udp: offset of the UDP header, if it does not follow the IP header.  version: 4 or 6; None: as
+    the header says.  ValueError if *packet* is too short or not IP.
     """
     if version is None:
         version = packet[0] >> 4 if packet else 0
@@ -66,7 +66,7 @@ def roce_v2(packet: bytes, udp: int | None = None, version: int | None = None) -
 
 
 def roce_v1(packet: bytes) -> int:
-    """ICRC of *packet*: from its GRH to the last byte before the ICRC.  ValueError if too short."""
+    """Returns the ICRC of *packet*: from its GRH on.  ValueError if too short."""
     head = _headers(packet, GRH_BYTES + BTH_BYTES, "a global route header")
     _masked_route(head)
     head[GRH_BYTES + 4] = 0xFF
@@ -74,14 +74,14 @@ def roce_v1(packet: bytes) -> int:
 
 
 def native(packet: bytes) -> int:
-    """ICRC of *packet*: from its LRH to the last byte before the ICRC.  ValueError if too short."""
+    """Returns the ICRC of *packet*: from its LRH on.  ValueError if too short."""
     if len(packet) > 1 and packet[1] & 0x03 == _LNH_GLOBAL:
         return roce_v1(packet[LRH_BYTES:])
     return local(packet)
 
 
 def local(packet: bytes) -> int:
-    """The same, of a packet that has no GRH."""
+    """Returns the ICRC of a packet that has no GRH: from its LRH on."""
     head = _headers(packet, LRH_BYTES + BTH_BYTES, "a local route header")
     head[0] |= 0xF0  # virtual lane
     head[LRH_BYTES + 4] = 0xFF
@@ -89,7 +89,7 @@ def local(packet: bytes) -> int:
 
 
 def vcrc(packet: bytes) -> int:
-    """VCRC of *packet*: from its LRH to the last byte of its ICRC.
+    """Returns the VCRC of *packet*: from its LRH to the last byte of its ICRC.
 
     IBTA 7.8.2: polynomial 0x100B, from all ones, least significant bit first, complemented.
     """

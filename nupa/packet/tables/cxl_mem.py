@@ -173,4 +173,12 @@ MESSAGES = {
     Channel.S2M_NDR: S2M_NDR,
     Channel.S2M_DRS: S2M_DRS,
 }
+OPCODES: dict[Channel, dict[int, str]] = {
+    Channel.M2S_REQ: REQ_OPCODES,
+    Channel.M2S_RWD: RWD_OPCODES,
+    Channel.M2S_BIRSP: BIRSP_OPCODES,
+    Channel.S2M_BISNP: BISNP_OPCODES,
+    Channel.S2M_NDR: NDR_OPCODES,
+    Channel.S2M_DRS: DRS_OPCODES,
+}
 LAYOUTS = (CXL_MEM, *MESSAGES.values())

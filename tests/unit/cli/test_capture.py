@@ -131,7 +131,7 @@ def test_a_capture_that_nothing_crosses_ends_after_its_time(
         (["-f", "psnn == 1"], "there is no field `psnn`: near are psn"),
         (["-w", "/nowhere/x.pcapng"], "/nowhere/x.pcapng: cannot be opened: No such file"),
         (["-r", "/nowhere/x.pcapng"], "/nowhere/x.pcapng: cannot be opened: No such file"),
-        (["-r", os.devnull], "it ends too early"),
+        (["-r", os.devnull], "the file ends too early"),
         (["--fabric", "rack"], "no fabric is named 'rack'; up are: default"),
     ],
 )

@@ -26,12 +26,7 @@ _NO_META = cxl_tables.META_NO_OP << 6
 _TRAILER = 1
 _OPCODES = {
     channel: {name: code for code, name in names.items()}
-    for channel, names in (
-        (Channel.M2S_REQ, cxl_tables.REQ_OPCODES),
-        (Channel.M2S_RWD, cxl_tables.RWD_OPCODES),
-        (Channel.S2M_NDR, cxl_tables.NDR_OPCODES),
-        (Channel.S2M_DRS, cxl_tables.DRS_OPCODES),
-    )
+    for channel, names in cxl_tables.OPCODES.items()
 }
 
 

@@ -297,7 +297,7 @@ def test_columns_are_views_of_numbers() -> None:
         len(Ether(frame)[Raw].load) for frame in frames if Raw in Ether(frame)
     )
     assert {headers.psn.format, headers.va.format, headers.opcode.format} == {"I", "Q", "B"}
-    with pytest.raises(AttributeError, match="'spn' is no column"):
+    with pytest.raises(AttributeError, match="'spn' is not a column"):
         headers.spn  # noqa: B018
 
 

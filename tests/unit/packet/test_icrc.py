@@ -118,9 +118,9 @@ def test_what_is_no_packet_is_refused(packet: bytes) -> None:
 
 
 def test_too_few_bytes_of_a_native_packet_are_refused() -> None:
-    with pytest.raises(ValueError, match="needs 20 bytes of headers, and there are 19"):
+    with pytest.raises(ValueError, match="needs 20 bytes of headers; the packet has 19"):
         icrc.native(bytes(19))
-    with pytest.raises(ValueError, match="needs 52 bytes of headers, and there are 22"):
+    with pytest.raises(ValueError, match="needs 52 bytes of headers; the packet has 22"):
         icrc.native(b"\0\3" + bytes(28))
 
 

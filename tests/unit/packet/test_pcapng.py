@@ -216,17 +216,17 @@ EPB = len(section() + interface())
     ("data", "message"),
     [
         (b"", "0 bytes are no block"),
-        (b"\xd4\xc3\xb2\xa1" + bytes(20), "pcap file is of version 0.0"),
-        (b"#!/bin/sh\necho hello", "no pcapng or pcap file: it begins with 23212f62"),
+        (b"\xd4\xc3\xb2\xa1" + bytes(20), "pcap file has version 0.0"),
+        (b"#!/bin/sh\necho hello", "not a pcapng or pcap file: it begins with 23212f62"),
         (GOOD[:10], "10 bytes are no block"),
-        (section()[:20], "the section header is not all there"),
-        (section()[:8] + b"what" + section()[12:], "byte order mark is 77686174"),
+        (section()[:20], "the section header is incomplete"),
+        (section()[:8] + b"what" + section()[12:], "byte order magic is 77686174"),
         (section(version=(2, 0)), "version 2.0; 1.x"),
         (GOOD[:-1], f"at byte {EPB}: a block of type 0x6 has 36 bytes, of which 35 are there"),
         (GOOD[:-4] + b"\x28\0\0\0", f"at byte {EPB}: .*lengths at its two ends differ"),
         (GOOD + b"\6\0\0\0\x0e\0\0\0" + bytes(8), "length is none that a block can have"),
         (GOOD + b"\6\0\0\0\x08\0\0\0" + bytes(8), "length is none that a block can have"),
-        (GOOD + b"\7\0\0\0\x0e\0\0\0" + bytes(8), "has 14 bytes, which no block can have"),
+        (GOOD + b"\7\0\0\0\x0e\0\0\0" + bytes(8), "has 14 bytes; blocks have 12 or more"),
         (GOOD + block("<", 7, b"", total=BLOCK_BYTES_MAX + 4), "the limit is 16 MiB"),
         (GOOD + block("<", 6, b"", total=BLOCK_BYTES_MAX + 4), "longer than 16 MiB"),
         (section() + enhanced("<", 0, b""), "its interface was not described"),
@@ -268,7 +268,7 @@ def test_one_interface_more_than_possible_is_refused() -> None:
     writer = Writer(file)
     for _ in range(INTERFACES_MAX):
         writer.add_interface("", 1)
-    with pytest.raises(PcapngError, match="has 65536 already"):
+    with pytest.raises(PcapngError, match="has 65536, which is the limit"):
         writer.add_interface("", 1)
     with pytest.raises(PcapngError, match="interface 65536; at most 65536"):
         read(file.getvalue() + interface())
@@ -282,7 +282,7 @@ def test_a_packet_of_the_greatest_length_is_written_and_read_and_none_longer() -
     most = BLOCK_BYTES_MAX - 32
     writer.write(number, 0, bytes(most))
     writer.write(number, 1, b"after")
-    with pytest.raises(PcapngError, match="a block has 16777216"):
+    with pytest.raises(PcapngError, match="blocks have 16777216"):
         writer.write(number, 0, bytes(most + 1))
     first, second = read(file.getvalue())
     assert (len(first.data), second.data) == (most, b"after")

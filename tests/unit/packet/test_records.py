@@ -210,6 +210,6 @@ def test_columns_are_found_by_name_and_searched_by_value() -> None:
     assert list(found.transfer[2:5]) == [2, 3, 4]
     assert found.where(port=1) == [1, 4, 7]
     assert found.where(port=1, transfer=4) == [4]
-    with pytest.raises(AttributeError, match="'colour' is no column; there are transfer, addr"):
+    with pytest.raises(AttributeError, match="'colour' is not a column: columns are transfer"):
         found.colour  # noqa: B018
     assert set(records.COLUMNS) >= {"transfer", "address", "fault"}
