@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nupa.base import units
+from nupa.base.quantity import say_bytes
 from nupa.measure.text import UNICODE, Glyphs, format_ratio
 
 _MARGIN = 10  # columns left of the axis
@@ -74,7 +74,7 @@ def render(chart: Chart, *, width: int = 80, glyphs: Glyphs = UNICODE) -> str:
         cells[marks[1]] = glyphs.tcp
         cells[marks[0]] = glyphs.rdma
         lines.append(
-            f"{units.size(point.size_bytes):>{_MARGIN - 2}}  {''.join(cells)} "
+            f"{say_bytes(point.size_bytes, ' '):>{_MARGIN - 2}}  {''.join(cells)} "
             f"{format_ratio(ratios[point.size_bytes], glyphs)}"
         )
     lines.append(" " * _MARGIN + glyphs.axis * columns)

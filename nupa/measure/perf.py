@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from nupa.base import units
 from nupa.base.errors import LocalError, NupaError
+from nupa.base.quantity import say_bytes
 from nupa.fabric import Fabric
 from nupa.measure.text import UNICODE, Glyphs, format_number, table
 from nupa.programs.pair import Outcome, PairResult, ProgramPair
@@ -288,7 +288,7 @@ def render(report: Measured, glyphs: Glyphs = UNICODE) -> str:
         names = ["bandwidth_mb_per_s", "message_rate_m_per_s"]
     rows: list[Sequence[str]] = [
         [
-            units.size(row["size_bytes"]),
+            say_bytes(row["size_bytes"], " "),
             str(row["iterations"]),
             *(format_number(row[name]) for name in names),
         ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nupa.base import units
+from nupa.base.quantity import say_bytes
 from nupa.measure.chart import Chart
 from nupa.measure.results import Results
 
@@ -55,7 +55,7 @@ def _axes(axes: Any, chart: Chart) -> None:
     axes.loglog(sizes, [point.rdma for point in chart.points], "o-", label="RDMA over NUPA")
     axes.loglog(sizes, [point.tcp for point in chart.points], "s--", label=chart.tcp)
     ticks = sizes[:: max(1, len(sizes) // 6)]
-    axes.set_xticks(ticks, [units.size(size) for size in ticks])
+    axes.set_xticks(ticks, [say_bytes(size, " ") for size in ticks])
     axes.minorticks_off()
     axes.set_title(chart.title)
     axes.set_ylabel(chart.unit)

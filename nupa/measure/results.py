@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from nupa.base import units
+from nupa.base.quantity import say_bytes
 from nupa.measure import chart
 from nupa.measure.chart import Chart, Point
 from nupa.measure.raw import Tcp
@@ -167,7 +167,7 @@ def _contest_table(results: Results, glyphs: Glyphs) -> str:
         both = (contest.rdma, contest.tcp)
         rows.append(
             [
-                units.size(contest.block_bytes),
+                say_bytes(contest.block_bytes, " "),
                 str(contest.depth),
                 *(format_number(rate.operations_per_s / 1e3) for rate in both),
                 *(format_number(rate.bytes_per_s / 1e9) for rate in both),
@@ -188,7 +188,7 @@ def _headline(contests: Sequence[Contest], glyphs: Glyphs) -> str:
     ):
         least = min(contest.ratio for contest in contests if contest.block_bytes == block_bytes)
         ratio = format_ratio(least, glyphs)
-        said.append(f"{ratio} TCP in {what} at {units.size(block_bytes)}")
+        said.append(f"{ratio} TCP in {what} at {say_bytes(block_bytes, ' ')}")
     return f"At the least RDMA reaches {' and '.join(said)}."
 
 
@@ -201,7 +201,7 @@ def _table(
     measured = {size for column in columns.values() for size in column}
     rows = [
         [
-            units.size(size),
+            say_bytes(size, " "),
             *(format_number(column[size]) if size in column else "" for column in columns.values()),
             format_ratio(ratio[size], glyphs) if size in ratio else "",
         ]
@@ -214,7 +214,7 @@ def _transfer_table(results: Results) -> str:
     rows = [
         [
             _HEADINGS[transfer.operation],
-            units.size(transfer.size_bytes),
+            say_bytes(transfer.size_bytes, " "),
             format_number(transfer.bytes_per_s / 1e9),
             transfer.sent_sha256[:16],
             transfer.received_sha256[:16],

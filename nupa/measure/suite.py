@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-from nupa.base import units
 from nupa.base.progress import Progress
+from nupa.base.quantity import say_bytes
 from nupa.measure import perf, raw, transfer, versus
 from nupa.measure.control import FileOperation, TransferError
 from nupa.measure.perf import PerfError
@@ -229,7 +229,7 @@ class Suite:
 
         def action() -> None:
             for size in (_ATOMIC_SIZE,) if operation == "atomic" else self._plan.sizes:
-                label = f"{name}, {units.size(size)}"
+                label = f"{name}, {say_bytes(size, ' ')}"
                 self._progress.detail(label)
                 if not self._has_time(label):
                     return
@@ -301,7 +301,7 @@ class Suite:
             place = versus.place(self._fabric, self.results.hosts, self._mover)
             for block_bytes in self._plan.fio_blocks:
                 for depth in self._plan.fio_depths:
-                    label = f"fio, {depth} x {units.size(block_bytes)}"
+                    label = f"fio, {depth} x {say_bytes(block_bytes, ' ')}"
                     self._progress.detail(label)
                     if not self._has_time(label):
                         return

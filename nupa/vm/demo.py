@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nupa.base import units
 from nupa.base.progress import Progress
+from nupa.base.quantity import say_bytes
 from nupa.fabric import Fabric
 from nupa.measure.contest import SIDES, Contest, GuestReport, Score, Side
 from nupa.programs import iperf3, perftest
@@ -64,7 +64,7 @@ _TCP = Contest("iperf3", "TCP, one stream", "MB/s", False, VIRTIO, target=1.0)
 
 
 def _contest(operation: Operation, kind: Kind, size: int, target: float | None) -> Contest:
-    what = f"{_WHAT[operation]} {units.size(size)}" + (", latency" if kind == "lat" else "")
+    what = f"{_WHAT[operation]} {say_bytes(size, ' ')}" + (", latency" if kind == "lat" else "")
     unit, program = ("µs" if kind == "lat" else "MB/s"), perftest.program(operation, kind)
     return Contest(program, what, unit, kind == "lat", SOFT_ROCE, size, target)
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What requests that fail leave in registers and logs: poison, viral devices, links that are down.
-"""
+"""What requests that fail leave in registers and logs: poison, viral devices, links that are down."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A root complex whose configuration and BAR accesses are TLPs, packed and unpacked at each link.
-"""
+"""A root complex whose configuration and BAR accesses are TLPs, packed and unpacked at each link."""
 
 from __future__ import annotations
 
