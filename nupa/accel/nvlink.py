@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Devices that NVLink joins: each maps the memory of peers to which it has enabled access.
+"""Devices joined by NVLink: each maps the memory of peers to which it has enabled access.
 
-Knows which pairs are linked and which are enabled; never what is in memory.  Names and rules are
-those of CUDA's runtime (its documentation, "Peer Device Memory Access"): access is enabled in one
-direction, once, before it is used; without an NVSwitch a device has eight peers at most.
+Names and rules are those of CUDA's runtime (its documentation, "Peer Device Memory Access").
+Access is enabled in one direction, once, before it is used.  Without an NVSwitch a device has eight
+peers at most.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PEERS = 8
 
 
 class Code(IntEnum):
-    """cudaError_t, of which these calls return."""
+    """The cudaError_t values that these calls return."""
 
     INVALID_DEVICE = 101
     PEER_ACCESS_ALREADY_ENABLED = 704
@@ -29,7 +29,7 @@ class Code(IntEnum):
 
 
 class PeerAccessError(LocalError):
-    """Refused; *code* says why as CUDA does, and nothing has changed."""
+    """The call was refused and changed nothing; *code* is CUDA's."""
 
     def __init__(self, message: str, code: Code) -> None:
         super().__init__(message)
@@ -37,8 +37,9 @@ class PeerAccessError(LocalError):
 
 
 class Node:
-    """Devices, and the *links* between them: pairs of numbers.  With an NVSwitch (no *links* are
-    given) each reaches each.
+    """Devices, and the *links* between them: pairs of numbers.
+
+    Without *links* an NVSwitch joins all devices.
 
     >>> node = Node()
     >>> one, two = node.attach(0, bytearray(64)), node.attach(1, bytearray(64))
@@ -55,7 +56,7 @@ class Node:
         self._devices: dict[int, Device] = {}
 
     def attach(self, number: int, memory: Access | Buffer) -> Device:
-        """Device *number* with *memory*.  LocalError: the number is taken."""
+        """Attaches device *number* with *memory*.  LocalError: the number is taken."""
         if number < 0 or number in self._devices:
             raise LocalError(f"device {number}: take a free number")
         self._devices[number] = device = Device(self, number, as_access(memory))
@@ -63,18 +64,18 @@ class Node:
 
 
 class Device:
-    """One of a node: *number*, and the *memory* that its peers may map."""
+    """A device of a node: *number*, and the *memory* that its peers may map."""
 
     def __init__(self, node: Node, number: int, memory: Access) -> None:
         self.node = node
         self.number = number
         self.memory = memory
-        #: Peer -> how often access was enabled: a window lasts as long as its number does.
+        #: Peer -> how often access was enabled: a window lasts as long as this number.
         self._enabled: dict[Device, int] = {}
         self._count = 0
 
     def can_access_peer(self, peer: Device) -> bool:
-        """Whether a link, or a switch, joins the two.  A device is no peer of itself."""
+        """Tells whether a link, or a switch, joins the two.  A device is not its own peer."""
         links = self.node.links
         return (
             peer is not self
@@ -83,10 +84,11 @@ class Device:
         )
 
     def enable_peer_access(self, peer: Device) -> None:
-        """From now on this device can map *peer*'s memory; not the other way around.
+        """Lets this device map *peer*'s memory from now on; not the other way around.
 
         PeerAccessError: it is enabled already, no link joins the two (or it is this device), or
-        this would be the ninth peer without a switch."""
+        this would be the ninth peer without a switch.
+        """
         what = f"access of device {self.number} to {peer.number}"
         with self.node.lock:
             if not self.can_access_peer(peer):
@@ -100,14 +102,16 @@ class Device:
             self._enabled[peer] = self._count
 
     def disable_peer_access(self, peer: Device) -> None:
-        """Windows on *peer*'s memory are revoked.  PeerAccessError: it was not enabled."""
+        """Revokes windows on *peer*'s memory.  PeerAccessError: access was not enabled."""
         with self.node.lock:
             if self._enabled.pop(peer, None) is None:
                 raise self._not_enabled(peer)
 
     def map(self, peer: Device, offset: int = 0, size: int | None = None) -> PeerWindow:
-        """*size* bytes of *peer*'s memory from *offset* on (to its end).  PeerAccessError: access
-        is not enabled; LocalError: not inside."""
+        """Maps *size* bytes of *peer*'s memory from *offset* on (by default to its end).
+
+        PeerAccessError: access is not enabled; LocalError: outside.
+        """
         enabled = self._enabled.get(peer)
         if enabled is None:
             raise self._not_enabled(peer)
@@ -116,7 +120,7 @@ class Device:
         return PeerWindow(self, peer, offset, size, enabled)
 
     def is_enabled(self, peer: Device, count: int) -> bool:
-        """Whether access is enabled, and has been since it was for the *count*th time."""
+        """Tells whether access is enabled, and has been since the *count*th time."""
         return self._enabled.get(peer) == count
 
     def _not_enabled(self, peer: Device) -> PeerAccessError:
@@ -128,7 +132,7 @@ class Device:
 
 
 class PeerWindow(RemoteWindow):
-    """*size* bytes of *peer*'s memory at *offset*; loads, stores and atomics go there at once."""
+    """*size* bytes of *peer*'s memory at *offset*; loads, stores and atomics act there at once."""
 
     def __init__(self, device: Device, peer: Device, offset: int, size: int, enabled: int) -> None:
         super().__init__(f"device {peer.number} from {device.number}", size)

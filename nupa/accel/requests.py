@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Requests and responses of UALink: what one can ask for, and what it may not.
+"""Requests and responses of UALink, and their limits.
 
-Knows ids, tags, addresses, beats and byte enables; never who sends them, nor in which order they
-are done.  Facts are those that the UALink Consortium has published of UALink 200G 1.0: ids of 10
-bits, addresses of 57, tags of 11; 64, 128, 192 or 256 bytes, which never cross a multiple of 256;
-beats of 64 bytes, whose bytes a write may enable one by one.
+The facts are those that the UALink Consortium has published of UALink 200G 1.0: ids of 10 bits,
+addresses of 57, tags of 11; 64, 128, 192 or 256 bytes, which never cross a multiple of 256; beats
+of 64 bytes, whose bytes a write may enable one by one.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ BLOCK_BYTES = 256
 
 
 class RequestError(LocalError):
-    """A request that UALink does not have: nothing was sent."""
+    """UALink has no such request: nothing was sent."""
 
 
 class Command(StrEnum):
-    """What a request asks for."""
+    """The operation of a request."""
 
     READ = "read"
     WRITE = "write"
@@ -37,7 +36,7 @@ class Command(StrEnum):
 
 
 class Status(StrEnum):
-    """What a response says.  The names are ours."""
+    """The result in a response.  The names are ours."""
 
     OKAY = "okay"
     NO_ACCELERATOR = "no such accelerator"  # the switch has no port for the destination
@@ -47,8 +46,11 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """*size* bytes at *address*, both multiples of 64.  *enables* has a bit for each byte of *data*
-    that a write changes; an atomic's are those of its word, where *data* has its operand."""
+    """*size* bytes at *address*, both multiples of 64.
+
+    *enables* has a bit for each byte of *data* that a write changes.  An atomic enables its word,
+    where *data* has the operand.
+    """
 
     command: Command
     source: int
@@ -78,13 +80,13 @@ class Request:
         if len(self.data) != (0 if self.command is Command.READ else self.size):
             raise RequestError(f"{what}: it has {len(self.data)} bytes of data")
         if not 0 <= self.enables < 1 << len(self.data):
-            raise RequestError(f"{what}: it enables bytes that it has not")
+            raise RequestError(f"{what}: it enables bytes that it does not have")
         if self.command is Command.ATOMIC and self.enables not in _WORDS:
             raise RequestError(f"{what}: an atomic enables the 8 bytes of one aligned word")
 
     @property
     def block(self) -> int:
-        """Which 256 bytes of the destination."""
+        """The number of its 256 bytes at the destination."""
         return self.address // BLOCK_BYTES
 
     @property
@@ -98,7 +100,7 @@ class Request:
         return int.from_bytes(self.data[at : at + WORD_BYTES], "little")
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """First and last + 1 of the bytes next to each other that are enabled."""
+        """Iterates over runs of adjacent enabled bytes: first and last + 1."""
         at, left = 0, self.enables
         while left:
             skipped = (left & -left).bit_length() - 1
@@ -111,12 +113,12 @@ class Request:
 
 
 WORD_ENABLES = (1 << WORD_BYTES) - 1
-#: Enables of an atomic -> where in the beat its word is.
+#: Enables of an atomic -> the place of its word in the beat.
 _WORDS = {WORD_ENABLES << at: at for at in range(0, BEAT_BYTES, WORD_BYTES)}
 
 
 class Response(NamedTuple):
-    """To the *source* of the request with this *tag*: a read's bytes, an atomic's former word."""
+    """An answer to *source*'s request with this *tag*: a read's bytes, an atomic's former word."""
 
     source: int
     tag: int

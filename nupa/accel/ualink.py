@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Accelerators of a UALink pod, which read, write and change each other's memory by requests.
 
-Knows the switch, its ports, tags in use, and in which order requests may be done; never who has
-which memory for what.  Requests from one accelerator to the same 256 bytes are done in their order,
-others in any: the switch spreads them, and memory is interleaved by 256 bytes (UALink 200G 1.0).
-Nobody caches: coherence is software's.
+Requests from one accelerator to the same 256 bytes are done in their order, others in any order:
+the switch spreads them, and memory is interleaved by 256 bytes (UALink 200G 1.0).  Nothing is
+cached: coherence is software's.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from nupa.base.errors import LocalError, NupaError, RemoteError
 from nupa.memory.access import WORD_BYTES, Access, Atomic, Bytes, RemoteWindow, check_range
 
 PORTS = ACCELERATORS
-#: Source, destination and block; nothing where all requests have one order.
+#: Source, destination and block; the empty key where all requests have one order.
 _Key = tuple[int, ...]
 
 
 class Pod:
     """A switch with *ports*, and accelerators at them.
 
-    Requests wait in a queue for each source, destination and 256 bytes there.  *random* says whose
-    first one is done next; without it all are done as they were sent.  Nothing happens by itself:
-    whoever waits for a response has requests done until it is there.
+    Requests wait in a queue for each source, destination and 256 bytes there.  *random* chooses the
+    queue to serve next; without it all requests are done in the order of sending.  Nothing happens
+    by itself: a wait for a response executes requests until it is there.
 
     >>> from random import Random
     >>> pod = Pod(random=Random(7))
@@ -54,9 +53,9 @@ class Pod:
 
     def __init__(self, *, ports: int = PORTS, random: Random | None = None) -> None:
         self.ports = range(ports)
-        #: Accelerator -> port: what the switch routes requests and responses by.
+        #: Accelerator -> port: the switch's routes of requests and responses.
         self.routes: dict[int, int] = {}
-        #: Requests that were answered.
+        #: The number of answered requests.
         self.done = 0
         self.lock = threading.RLock()
         self._random = random
@@ -67,8 +66,11 @@ class Pod:
     def attach(
         self, number: int, memory: Access | Buffer, *, port: int | None = None
     ) -> Accelerator:
-        """Accelerator *number* with *memory*, at *port* or the first free one.  LocalError: the
-        number or the port is taken, or there is none; the memory is no multiple of 64 bytes."""
+        """Attaches accelerator *number* with *memory*, at *port* or the first free one.
+
+        LocalError: the number or the port is taken, or there is none; the memory's size is not a
+        multiple of 64 bytes.
+        """
         with self.lock:
             if not 0 <= number < ACCELERATORS or number in self.routes:
                 raise LocalError(f"accelerator {number}: take a free number below {ACCELERATORS}")
@@ -82,8 +84,10 @@ class Pod:
         return found
 
     def detach(self, number: int) -> None:
-        """It is gone, and its own requests with it; those of others are answered that there is no
-        such accelerator.  LocalError: there is none."""
+        """Detaches an accelerator; its own requests are dropped.
+
+        Requests to it are answered that there is no such accelerator.  LocalError: there is none.
+        """
         with self.lock:
             if self._accelerators.pop(number, None) is None:
                 raise LocalError(f"accelerator {number} is not attached")
@@ -98,7 +102,7 @@ class Pod:
         return self._accelerators.get(number) is accelerator
 
     def queue(self, source: Accelerator, request: Request) -> None:
-        """From *source*, whose `send` this is of.  RequestError: it is not attached."""
+        """Queues a request that *source* sends.  RequestError: the source is not attached."""
         with self.lock:
             if source not in self:
                 raise RequestError(f"accelerator {source.number} is not attached: it cannot send")
@@ -109,7 +113,7 @@ class Pod:
             self._queues[key].append(request)
 
     def step(self) -> bool:
-        """One request is done, and its response there.  False if none waits."""
+        """Executes one request and delivers its response.  False: none waits."""
         with self.lock:
             if not self._waiting:
                 return False
@@ -128,13 +132,13 @@ class Pod:
             return True
 
     def drain(self) -> None:
-        """All requests are done."""
+        """Executes all requests."""
         while self.step():
             pass
 
 
 class Accelerator:
-    """One of a pod: *number*, and the *memory* that it has for the others."""
+    """An accelerator of a pod: *number*, and the *memory* that it has for the others."""
 
     def __init__(self, pod: Pod, number: int, memory: Access) -> None:
         if len(memory) % BEAT_BYTES or not 0 < len(memory) <= ADDRESSES:
@@ -142,19 +146,20 @@ class Accelerator:
         self.pod = pod
         self.number = number
         self.memory = memory
-        #: Those without a request, the longest unused one first.
+        #: Tags without a request, the longest unused one first.
         self._free = deque(range(TAGS))
-        #: By tag: what to do with the response (None: keep it), and those that nobody has taken.
+        #: By tag: the response's handler (None: keep it), and the kept responses.
         self._sent: dict[int, Callable[[Response], None] | None] = {}
         self._responses: dict[int, Response] = {}
 
     def window(
         self, peer: Accelerator, offset: int = 0, size: int | None = None, *, posted: bool = False
     ) -> UalinkWindow:
-        """*size* bytes of *peer*'s memory from *offset* on (to its end).
+        """Returns a window on *size* bytes of *peer*'s memory from *offset* on (to its end).
 
-        Its writes return when they are done; *posted* ones at once, and are done in any order until
-        `flush` returns.  LocalError: not inside of that memory, or another pod's."""
+        Writes return when they are done.  *posted* writes return at once and are done in any order
+        until `flush` returns.  LocalError: outside that memory, or another pod's.
+        """
         if peer.pod is not self.pod:
             raise LocalError(f"accelerator {peer.number} is in another pod")
         size = len(peer.memory) - offset if size is None else size
@@ -162,8 +167,10 @@ class Accelerator:
         return UalinkWindow(self, peer, offset, size, posted)
 
     def tag(self) -> int:
-        """One that is free.  If none is, requests are done until one is.  RequestError: all tags
-        have responses that nobody took."""
+        """Returns a free tag; executes requests until there is one.
+
+        RequestError: all tags have responses that nobody took.
+        """
         with self.pod.lock:
             while not self._free:
                 if not self._sent or not self.pod.step():
@@ -171,8 +178,10 @@ class Accelerator:
             return self._free[0]
 
     def send(self, request: Request, then: Callable[[Response], None] | None = None) -> None:
-        """With *then*, it is called with the response; without, `response` returns that.
-        RequestError: its source is another, or its tag in use."""
+        """Sends a request; *then* is called with the response, which `response` returns otherwise.
+
+        RequestError: its source is another accelerator, or its tag is in use.
+        """
         with self.pod.lock:
             if request.source != self.number:
                 raise RequestError(f"accelerator {self.number} is not {request.source}, its source")
@@ -186,8 +195,10 @@ class Accelerator:
             self._sent[request.tag] = then
 
     def response(self, tag: int) -> Response:
-        """To the request with this tag; requests are done until it is there.  RequestError: none
-        was sent, or its response went elsewhere."""
+        """Returns the response with this tag; executes requests until it is there.
+
+        RequestError: no such request was sent, or its response went to a handler.
+        """
         with self.pod.lock:
             while tag in self._sent and self.pod.step():
                 pass
@@ -197,7 +208,7 @@ class Accelerator:
             return self._responses.pop(tag)
 
     def answered(self, response: Response) -> None:
-        """The switch has a response for us."""
+        """Receives a response from the switch."""
         then = self._sent.pop(response.tag)
         if then is None:
             self._responses[response.tag] = response
@@ -206,7 +217,7 @@ class Accelerator:
             then(response)
 
     def execute(self, request: Request) -> tuple[Status, bytes]:
-        """As a destination: do it in our memory."""
+        """Executes a request on our memory, as its destination."""
         if request.address + request.size > len(self.memory):
             return Status.NO_ADDRESS, b""
         try:
@@ -218,13 +229,13 @@ class Accelerator:
                 return Status.OKAY, b""
             was = self.memory.atomic(request.atomic, request.word, request.operand, request.compare)
             return Status.OKAY, was.to_bytes(WORD_BYTES, "little")
-        except NupaError:  # closed, taken away, or not aligned: what it says is its owner's
+        except NupaError:  # closed, taken away, or not aligned: the owner's message is not sent
             return Status.LOST, b""
 
 
 class _Transfer:
-    """Requests that belong together: how many are not answered, what those for bytes returned, and
-    what the last one that was not done says."""
+    """The requests of one transfer: how many are not answered, the bytes read, and the last
+    failure."""
 
     def __init__(self) -> None:
         self.sent = self.pending = 0
@@ -232,7 +243,7 @@ class _Transfer:
         self.failed = Status.OKAY
 
     def expect(self) -> Callable[[Response], None]:
-        """What takes the response to the next of them."""
+        """Returns the handler of the next request's response."""
         index, self.sent, self.pending = self.sent, self.sent + 1, self.pending + 1
         return partial(self._land, index)
 
@@ -247,8 +258,9 @@ class _Transfer:
 class UalinkWindow(RemoteWindow):
     """*size* bytes of *peer*'s memory at *offset*, by requests of *source*: see Accelerator.window.
 
-    A transfer is split where it would cross a multiple of 256 bytes; its parts may be done in any
-    order.  RemoteError: a response says that something was not done."""
+    A transfer is split at multiples of 256 bytes; its parts may be done in any order.  RemoteError:
+    a response says that a part was not done.
+    """
 
     def __init__(
         self, source: Accelerator, peer: Accelerator, offset: int, size: int, posted: bool
@@ -256,12 +268,12 @@ class UalinkWindow(RemoteWindow):
         super().__init__(f"accelerator {peer.number} from {source.number}", size)
         self._source, self._peer = source, peer
         self._offset = offset
-        #: Posted writes since the last flush.
+        #: The posted writes since the last flush.
         self._posted = _Transfer() if posted else None
 
     @property
     def revoked(self) -> bool:
-        """Also if one of the two accelerators is not attached any more."""
+        """Whether the memory was taken away, or an accelerator detached."""
         pod = self._source.pod
         return self._peer not in pod or self._source not in pod or self._peer.memory.revoked
 
@@ -298,12 +310,12 @@ class UalinkWindow(RemoteWindow):
         return int.from_bytes(transfer.parts[0], "little")
 
     def flush(self, offset: int = 0, size: int | None = None) -> None:
-        """All that was posted here is done.  RemoteError: some of it was not."""
+        """Waits until all posted writes are done.  RemoteError: one was not."""
         super().flush(offset, size)
         self._settle()
 
     def close(self) -> None:
-        """As `flush` first; then a second call does nothing."""
+        """Flushes and closes.  A second call does nothing."""
         if not self._closed:
             super().close()
             self._settle()
@@ -323,7 +335,7 @@ class UalinkWindow(RemoteWindow):
         atomic: Atomic = Atomic.LOAD,
         compare: int = 0,
     ) -> None:
-        """The beats with the bytes from *at* to *end*, of which *data* are written."""
+        """Sends the beats with the bytes from *at* to *end*, of which *data* are written."""
         source, address = self._source, at - at % BEAT_BYTES
         size = -(-end // BEAT_BYTES) * BEAT_BYTES - address
         image, enables = b"", 0
@@ -346,7 +358,7 @@ class UalinkWindow(RemoteWindow):
             source.send(request, transfer.expect())
 
     def _wait(self, transfer: _Transfer) -> None:
-        """Requests are done until these are."""
+        """Executes requests until these are done."""
         with self._source.pod.lock:
             while transfer.pending and self._source.pod.step():
                 pass
@@ -356,7 +368,8 @@ class UalinkWindow(RemoteWindow):
 
 
 def _parts(start: int, size: int) -> Iterator[tuple[int, int]]:
-    """First and last + 1 address of each request for *size* bytes at *start*."""
+    """Iterates over the requests for *size* bytes at *start*: first and last + 1 address of
+    each."""
     at, end = start, start + size
     while at < end:
         stop = min(end, at - at % BLOCK_BYTES + BLOCK_BYTES)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fabrics: hosts, switches, ports, links, and the shared segment that stands for them.
 
-Knows topologies and routes, where segments are kept, who is attached, port states and counters,
-which faults there are, the pool's memory and who shares it; never rings, queue pairs or what is in
-a message.
+Knows topologies and routes, where segments are kept, attachments, port states and counters, faults,
+and the pool's memory; never queue pairs or what is in a message.  Rings are nupa.core's.
 """
 
 from nupa import PROVIDERS

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Port counters, named as InfiniBand names them, derived from traffic between hosts.
 
-Each attachment counts what it moved from host to host.  A frame leaves by the ports at the even
-places of its route and enters by those at the odd ones, so adding every flow along its route gives
-the counters of each port, also where switches are stacked.
+Each attachment counts its traffic from host to host.  A frame leaves by the ports at the even
+places of its route and enters by those at the odd ones.  Adding every flow along its route thus
+gives the counters of each port, with stacked switches, too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nupa.core.segment import Flow, PortInfo
 
-#: As in /sys/class/infiniband/*/ports/*/counters.  Data in words of 4 bytes; wait and discards:
-#: operations that found the way down, and that were given up because of it.
+#: Names of /sys/class/infiniband/*/ports/*/counters.  Data count words of 4 bytes; xmit_wait:
+#: operations that found the path down; xmit_discards: those given up because of it.
 NAMES = (
     "port_xmit_data",
     "port_xmit_packets",
@@ -23,7 +23,7 @@ NAMES = (
     "port_xmit_discards",
     "link_downed",
 )
-#: Of struct nupa_hw_counters (csrc/engine/segment/layout.h): what each says.
+#: Meanings of the fields of struct nupa_hw_counters (csrc/engine/segment/layout.h).
 HW_NAMES = {
     "rx_no_receive": "UC, UD: dropped, for no receive was posted",
     "rx_out_of_sequence": "RC: out of turn, so not yet; UC: a part was lost, so all of it is",
@@ -54,7 +54,7 @@ def count(
     flows: Iterable[Flow],
     route: Callable[[int, int], tuple[int, ...]],
 ) -> list[dict[str, int]]:
-    """The counters of each port by name, in the order of *ports*."""
+    """Returns the counters of each port by name, in the order of *ports*."""
     counters = [dict.fromkeys(NAMES, 0) for _ in ports]
 
     def add(path: tuple[int, ...], octets: int, packets: int) -> None:
@@ -71,7 +71,7 @@ def count(
             counters[there[0]]["port_xmit_wait"] += flow.xmit_wait
             counters[there[0]]["port_xmit_discards"] += flow.xmit_discards
     for port, counter in zip(ports, counters, strict=True):
-        # Words only now: small messages must not be rounded away one by one.
+        # Converted to words last: rounding each small message would lose it.
         counter["port_xmit_data"] //= _BYTES_PER_WORD
         counter["port_rcv_data"] //= _BYTES_PER_WORD
         counter["link_downed"] = port.link_downed

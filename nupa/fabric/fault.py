@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a fault is, and the table of them in the segment (csrc/engine/fault/fault.h, layout.h).
+"""Faults, and the table of them in the segment (csrc/engine/fault/fault.h, layout.h).
 
-Which kind takes which options stands in KINDS alone.
+KINDS has the options of each kind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MS = 1_000_000
 _U64_MAX = (1 << 64) - 1
-# Short enough to be typed again, and exact in the doubles of JSON.
+# Short enough to be typed, and exact in the doubles of JSON.
 _SEED_BITS = 32
 
 
@@ -41,13 +41,13 @@ class FaultKind(StrEnum):
 
 
 class KindInfo(NamedTuple):
-    """What a kind does, in hardware's terms, and the options it takes with their defaults."""
+    """The effect of a kind, in hardware's terms, and its options with their defaults."""
 
     what: str
     options: tuple[str, ...]
     count: int = 0  # type: ignore[assignment]  # hides tuple.count
     duration_ns: int = 0
-    #: What its duration is the length of.
+    #: The meaning of its duration.
     duration: str = ""
 
 
@@ -104,15 +104,14 @@ class _Fields(NamedTuple):
 
 
 class Fault(_Fields):
-    """What happens to packets; immutable.  Where it happens is said when it is added.
+    """A fault, without its place; immutable.
 
-    probability: of each packet, 0.01 or "1%".  after: packets that pass first.  count: how many it
-    hits, 0 for no end.  for_, duration: seconds, or text as "50ms": how long the fault lasts, and
-    how long what it does takes.  rate: bytes a second, or "10MB/s".  seed: decides which packets
-    are hit; None: drawn when the fault is added.  What is not given is as KINDS has it.
+    probability: of each packet, 0.01 or "1%".  after: packets that pass first.  count: the number
+    of hits, 0 for no limit.  for_: how long the fault lasts; duration: how long its effect lasts;
+    both in seconds, or text as "50ms".  rate: bytes a second, or "10MB/s".  seed: decides which
+    packets are hit; None: drawn when the fault is added.  Defaults are in KINDS.
 
-    LocalError: a value that is none, an option that the kind does not take, a bandwidth without a
-    rate.
+    LocalError: an invalid value, an option that the kind does not take, a bandwidth without a rate.
 
     >>> Fault("delay", duration="2ms", probability="10%", seed=7)
     delay of 2ms, probability 10%, seed 7
@@ -163,13 +162,15 @@ class Fault(_Fields):
         )
 
     def seeded(self, rng: Random) -> Fault:
-        """With a seed: its own, else one drawn from *rng*."""
+        """Returns it with a seed: its own, else one drawn from *rng*."""
         return self if self.seed is not None else self._replace(seed=rng.getrandbits(_SEED_BITS))
 
     @property
     def options(self) -> dict[str, str]:
-        """What is not as KINDS has it, and the seed, as the command line writes it: {"count": "3"}.
-        Fault(kind, **options) but for the names is the same fault again."""
+        """The options that differ from KINDS, and the seed, as on the command line: {"count": "3"}.
+
+        Fault(kind, **options), with these names mapped to parameters, is an equal fault.
+        """
         info, found = KINDS[self.kind], {}
         if quantity.in_steps(self.probability) != quantity.ALWAYS:
             found["probability"] = quantity.say_probability(self.probability)
@@ -189,7 +190,7 @@ class Fault(_Fields):
 
     @property
     def parameters(self) -> str:
-        """All that matters but kind and seed: "probability 1%, 3 times"."""
+        """All options but kind and seed, in words: "probability 1%, 3 times"."""
         found = []
         if self.bytes_per_s:
             found.append(f"at most {quantity.say_rate(self.bytes_per_s)}")
@@ -211,10 +212,10 @@ class Fault(_Fields):
 
 
 class FaultEntry(NamedTuple):
-    """A fault in the table.  fault.for_ns is what is left of its time.
+    """A fault in the table.  fault.for_ns is the rest of its time.
 
-    seen: packets that it judged; hits: of these, those it did something to; ended: its time is
-    over, or all its hits are used up.
+    seen: packets that it judged; hits: packets that it affected; ended: its time is over, or its
+    hits are used up.
     """
 
     id: int
@@ -226,7 +227,7 @@ class FaultEntry(NamedTuple):
 
     @property
     def left(self) -> str:
-        """How long it goes on: "2 hits", "1.5 s", both, "until cleared", or "ended"."""
+        """The rest of its life: "2 hits", "1.5 s", both, "until cleared", or "ended"."""
         if self.ended:
             return "ended"
         found = []
@@ -238,15 +239,16 @@ class FaultEntry(NamedTuple):
         return ", ".join(found) or "until cleared"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, as `nupa fault ls --json` prints them."""
+        """Returns plain values, as `nupa fault ls --json` prints them."""
         fault = self.fault._asdict() | {"kind": self.fault.kind.value}
         counts = {"seen": self.seen, "hits": self.hits, "ended": self.ended}
         return {"id": self.id, "port": self.port, **fault, **counts}
 
 
 def add(segment: Segment, port: PortInfo, fault: Fault) -> int:
-    """Adds a fault, which has its seed, to a port; its number.  The caller holds the control lock.
+    """Adds a fault that has its seed to a port; returns its number.
 
+    The caller holds the control lock.
     LocalError: C refuses a value (EINVAL); FabricError: the table is full (ENOSPC).
     """
     info = ffi.new("struct nupa_fault_info *")
@@ -262,19 +264,19 @@ def add(segment: Segment, port: PortInfo, fault: Fault) -> int:
 
 
 def clear(segment: Segment, number: int) -> bool:
-    """Takes one away, 0: all; whether it was there.  The caller holds the control lock."""
+    """Clears a fault, 0: all; returns whether it was there.  The caller holds the control lock."""
     rc = lib.nupa_fault_clear(segment.handle, number)
     return rc != -errno.ENOENT and check(rc, f"cannot clear fault {number}") == 0
 
 
 def entries(segment: Segment) -> list[FaultEntry]:
-    """The table, oldest first."""
+    """Lists the table, oldest first."""
     room = lib.nupa_fault_list(segment.handle, ffi.NULL, 0)
     infos = ffi.new("struct nupa_fault_info[]", room)
     found = min(room, lib.nupa_fault_list(segment.handle, infos, room))
     ports = segment.ports()
     kinds = {_number(kind): kind for kind in FaultKind}
-    # Shared memory: what is none of ours is not shown.
+    # Shared memory: entries that we cannot have written are skipped.
     known = [info for info in infos[0:found] if info.kind in kinds and info.port < len(ports)]
     return [_entry(info, kinds[info.kind], ports[info.port].name) for info in known]
 
@@ -302,12 +304,12 @@ def _kind(name: FaultKind | str) -> FaultKind:
         return FaultKind(name)
     except ValueError:
         known = ", ".join(FaultKind)
-        message = f"{name!r} is no kind of fault: there are {known}"
+        message = f"{name!r} is not a kind of fault: there are {known}"
         raise LocalError(message, errno.EINVAL) from None
 
 
 def _u64(name: str, value: int) -> int:
     if not isinstance(value, int) or not 0 <= value <= _U64_MAX:
-        message = f"{name} is {value!r}: a whole number is wanted, from 0 to 2^64 - 1"
+        message = f"{name} is {value!r}: give a whole number from 0 to 2^64 - 1"
         raise LocalError(message, errno.EINVAL)
     return value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Faults for as long as a `with` block takes."""
+"""Faults for the time of a `with` block."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class FabricPort(NamedTuple):
-    """A port and whose it is: what Fabric.port() returns."""
+    """A port and its fabric, as Fabric.port() returns them."""
 
     fabric: Fabric
     name: str
 
 
 class Faulty:
-    """A port with faults, cleared when the block ends, by an exception too.
+    """A port with faults, which are cleared when the block ends, by an exception, too.
 
-    port: of Fabric.port().  kinds: Fault values, or names of kinds, which then have *options*,
-    those of Fault.  rng: seeds that are not given are drawn from it.  An exception that leaves the
-    block gets a note with all that repeats the faults.
+    port: from Fabric.port().  kinds: Fault values; or names of kinds, with *options* of Fault.
+    rng: missing seeds are drawn from it.  An exception that leaves the block gets a note with all
+    that repeats the faults.
 
-    LocalError, FabricError: as Fabric.add_fault(); none is left if one cannot be added.
+    LocalError, FabricError: as Fabric.add_fault(); if one cannot be added, none is left.
 
     >>> from nupa.fabric import Fabric
     >>> with Fabric(hosts=2) as fabric, Faulty(fabric.port("host0"), "drop", probability=0.01) as f:
@@ -87,25 +87,26 @@ class Faulty:
         try:
             self._look()
             for number in self._ids:
-                # Somebody else may have cleared it, which is no matter.
+                # Another process may have cleared it, which does not matter.
                 self.port.fabric.clear_fault(number)
         finally:
             self._ids = []
 
     @property
     def entries(self) -> tuple[FaultEntry, ...]:
-        """Ours in the table, in the order given; after the block as they were at its end."""
+        """Our entries in the table, in the order given; after the block, as they were at its
+        end."""
         self._look()
         return tuple(self._last.values())
 
     @property
     def seen(self) -> int:
-        """Packets that they judged, added."""
+        """The number of packets that they judged."""
         return sum(entry.seen for entry in self.entries)
 
     @property
     def hits(self) -> int:
-        """Of these, those that they did something to."""
+        """The number of packets that they affected."""
         return sum(entry.hits for entry in self.entries)
 
     def _look(self) -> None:

@@ -228,7 +228,7 @@ def _is_file_at(fd: int, path: str) -> bool:
 
 
 def is_ours(path: str) -> bool:
-    """Whether the file at *path* belongs to this user; others' files are never meant."""
+    """Tells whether the file at *path* belongs to this user; others' files are never meant."""
     owner = owner_of(path)
     return owner is not None and is_own(owner)
 
@@ -261,7 +261,7 @@ def use(segment: Segment) -> None:
 
 
 def in_use(path: str) -> bool:
-    """Whether anybody uses the segment.  A file that is not ours to open is not in use."""
+    """Tells whether anybody uses the segment.  A file that is not ours to open is not in use."""
     try:
         fd = open_own(path, os.O_RDONLY)
     except (FileNotFoundError, LocalError):
@@ -303,7 +303,7 @@ def collect(name: str) -> bool:
 
 
 def _is_empty(path: str) -> bool:
-    """Whether it is an empty file of ours."""
+    """Tells whether it is an empty file of ours."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

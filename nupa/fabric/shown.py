@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All there is to see of a fabric, as plain values."""
+"""The whole state of a fabric as plain values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
-    """All there is to see, as plain values: what `nupa show --json` prints."""
+    """Returns the whole state as plain values: the output of `nupa show --json`."""
     processes = fabric.processes()
     hosts, ports = fabric.hosts, fabric.ports
     counters = count(ports, segment.flows(), segment.route)

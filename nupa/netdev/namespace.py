@@ -119,7 +119,7 @@ def privileged() -> bool:
 
 
 def unshare(flags: int) -> None:
-    """unshare(2); OSError."""
+    """Calls unshare(2).  OSError."""
     _check(_libc.unshare(flags), "unshare")
 
 

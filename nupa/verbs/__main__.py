@@ -15,7 +15,7 @@ from nupa.verbs.as_pyverbs import install
 
 
 def main() -> int:
-    """2 if there is no program to run; else what the program says."""
+    """Returns 2 if there is no program to run; else the program's exit code."""
     arguments = sys.argv[1:]
     if not arguments or arguments == ["-m"]:
         print("usage: python -m nupa.verbs PROGRAM | -m MODULE [ARGUMENTS ...]", file=sys.stderr)

@@ -79,7 +79,7 @@ class GRH(PyverbsObject):
 
 
 class GlobalRoute(PyverbsObject):
-    """What the GRH of outgoing packets says (ibv_global_route)."""
+    """The global route of outgoing packets, from which their GRH is made (ibv_global_route)."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class GlobalRoute(PyverbsObject):
 
 
 class AHAttr(PyverbsObject):
-    """The way to a port (ibv_ah_attr).  Of *gr* there is nothing unless is_global is set."""
+    """The path to a port (ibv_ah_attr).  *gr* is ignored unless is_global is set."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class AHAttr(PyverbsObject):
 
     @property
     def dgid(self) -> str | None:
-        """None if the address is not global, like all that follow."""
+        """The destination GID; None, as all that follow, if the address is not global."""
         return read_gid(self._c.grh.dgid) if self._c.is_global else None
 
     @dgid.setter
@@ -215,10 +215,11 @@ class AHAttr(PyverbsObject):
 
 
 class AH(PyverbsCM):
-    """Address handle: what a UD work request names as its destination.
+    """An address handle: the destination of a UD work request.
 
     AH(pd, attr=AHAttr), or AH(pd, wc=WC, grh=..., port_num=N) to answer a UD receive; *grh* is a
-    GRH or the address of the 40 bytes that the receive wrote.  PyverbsRDMAError if refused.
+    GRH or the address of the 40 bytes that the receive wrote.  PyverbsRDMAError: the device
+    refuses.
     """
 
     _rank = PyverbsCM.RANK_AH

@@ -23,7 +23,7 @@ _OURS = "nupa.verbs"
 _THEIRS = "pyverbs"
 _VENDORS = "pyverbs.providers"
 
-#: pyverbs' modules that have another name here, or that share a module with others.
+#: Modules of pyverbs that have another name here, or share a module with others.
 OUR_NAMES = {
     "dma_util": "mem_alloc",
     "dmabuf": "unsupported",

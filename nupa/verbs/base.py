@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all verbs objects share: a C object, a parent, and an orderly end.
+"""The base of verbs objects: a C object, a parent, and an orderly close.
 
-An object keeps its parents alive; a parent knows its children weakly and closes them first, in the
-order of their rank, when it is closed.  Closing twice does nothing.
+An object keeps its parents alive.  A parent has weak references to its children; close() closes
+them first, in the order of their rank.  Closing twice does nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class PyverbsObject:
-    """Base of all; logger is named after the class."""
+    """The base of all; its logger is named after the class."""
 
     __slots__ = ()
     _c: Any = None
@@ -34,7 +34,7 @@ class PyverbsObject:
 
 
 class PyverbsValue(PyverbsObject):
-    """Base of what lives in this process alone: nothing has to be closed, but it may be."""
+    """The base of objects that live in this process alone: closing them is allowed, not needed."""
 
     __slots__ = ()
 
@@ -49,9 +49,9 @@ class PyverbsValue(PyverbsObject):
 
 
 class PyverbsCM(PyverbsObject):
-    """Base of what has to be closed: a context manager, closed too when it is collected."""
+    """The base of objects that have to be closed: context managers, closed when collected, too."""
 
-    # Who is closed first: what refers to others in C before what it refers to.
+    # The order of closing: in C, users go before the objects that they use.
     RANK_QP, RANK_AH, RANK_MW, RANK_MR, RANK_SRQ, RANK_CQ, RANK_CHANNEL, RANK_PD = range(8)
     _rank: ClassVar[int] = RANK_QP
     _children: WeakSet[PyverbsCM] | None = None
@@ -71,8 +71,8 @@ class PyverbsCM(PyverbsObject):
 
     def __del__(self) -> None:
         if self._n_children:
-            # Of a cycle that is collected the parent may come first, and its weak references are
-            # gone: it is closed after the last of its children.
+            # The collector of a cycle may take the parent first, and clears its weak references:
+            # the parent is closed after the last of its children.
             _late.append(self)
         else:
             self.close()
@@ -91,16 +91,16 @@ class PyverbsCM(PyverbsObject):
             parent._n_children -= 1
         self._adopters = ()
         ready = [obj for obj in _late if not obj._n_children]
-        _late[:] = [obj for obj in _late if obj._n_children]  # before a close comes back here
+        _late[:] = [obj for obj in _late if obj._n_children]  # before close() comes here again
         for parent in ready:
             parent.close()
 
     def _destroy(self, c: Any) -> int:
-        """Destroys the C object; an errno, or -1 with errno set, if that is refused."""
+        """Destroys the C object.  Returns an errno, or -1 with errno set, if C refuses."""
         raise NotImplementedError
 
     def _forget(self) -> None:
-        """Lets go of the parents, after the C object is gone."""
+        """Drops references to the parents, after the C object is gone."""
 
     def _adopt(self, child: PyverbsCM) -> None:
         if self._children is None:
@@ -121,7 +121,7 @@ class PyverbsCM(PyverbsObject):
                 child.close()
 
 
-#: Collected before their children.
+#: Parents that were collected before their children.
 _late: list[PyverbsCM] = []
 
 
@@ -133,7 +133,7 @@ def closed(obj: PyverbsObject) -> NoReturn:
 
 
 def expect(value: object, kind: type[T], argument: str) -> T:
-    """*value*, if it is a *kind*; else TypeError in the words of pyverbs."""
+    """Returns *value* if it is a *kind*.  TypeError, in pyverbs' words, if not."""
     if not isinstance(value, kind):
         raise TypeError(
             f"Argument '{argument}' has incorrect type (expected "
@@ -143,17 +143,17 @@ def expect(value: object, kind: type[T], argument: str) -> T:
 
 
 def address_of(c: Any) -> int:
-    """Where a C object is: the key by which events find its Python object."""
+    """Returns the address of a C object, by which events find its Python object."""
     return int(ffi.cast("uintptr_t", c))
 
 
 def inc_rkey(rkey: int) -> int:
-    """The key with its variable part (8 bits) one up, as ibv_inc_rkey."""
+    """Increments the variable part (8 bits) of a key, as ibv_inc_rkey."""
     return (rkey & 0xFFFFFF00) | ((rkey + 1) & 0xFF)
 
 
 def PyverbsRDMAErrno(msg: str) -> PyverbsRDMAError:  # noqa: N802
-    """A PyverbsRDMAError with the errno that the last verb left."""
+    """Returns a PyverbsRDMAError with the errno of the last verb."""
     return PyverbsRDMAError(msg, ffi.errno)
 
 

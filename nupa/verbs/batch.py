@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Arrays of work requests and completions that are built once: nothing is made on the way.
+"""Arrays of work requests and completions, built once and used without making objects.
 
-`wr`, `sge` and WCBatch.array are NumPy structured arrays over the very memory that C reads and
-writes, so a column is set or read for all at once:
+`wr`, `sge` and WCBatch.array are NumPy structured arrays over the memory that C reads and writes,
+so one operation sets or reads a whole column:
 
     batch = qp.batch(64, SendWR(opcode=IBV_WR_RDMA_WRITE, sg=[mr.sge(0, 64)]))
     batch.sge["addr"] += np.arange(64, dtype="u8")[:, None] * 64
@@ -68,7 +68,7 @@ _FIELDS = {
 
 @cache
 def dtype(struct: str) -> np.dtype[np.void]:
-    """The NumPy type of a C structure's fields, at the offsets that the compiler gave them."""
+    """Returns the NumPy type of a C structure's fields, at the compiler's offsets."""
     import numpy as np
 
     example = ffi.new(f"{struct} *")
@@ -94,14 +94,14 @@ def dtype(struct: str) -> np.dtype[np.void]:
 
 
 def _records(struct: str, c: Any, shape: tuple[int, ...]) -> Records:
-    """A view of the C array *c*, which it keeps alive."""
+    """Returns a view of the C array *c*, which it keeps alive."""
     import numpy as np
 
     return np.frombuffer(ffi.buffer(c), dtype(struct)).reshape(shape)
 
 
 class _Batch:
-    """*n* work requests, in an array, and their SGEs, in another."""
+    """An array of *n* work requests, and one of their SGEs."""
 
     _struct: str
 
@@ -144,13 +144,13 @@ class SendBatch(_Batch):
     _struct = "struct ibv_send_wr"
 
     def __init__(self, qp: QP, n: int, template: SendWR | None = None, num_sge: int = 1) -> None:
-        # The AH that a UD template names has to outlive the batch.
+        # The AH of a UD template has to outlive the batch.
         self.template = template
         self._qp = qp
         super().__init__(n, template, num_sge)
 
     def post(self, count: int | None = None) -> None:
-        """Posts the first *count* (None: all) in one call.  PostError says how many were taken."""
+        """Posts the first *count* (None: all) in one call.  PostError has the number accepted."""
         n = self._n if count is None else self._count(count)
         qp = self._qp._c or closed(self._qp)
         rc = lib.nupa_batch_post_send(qp, self._c, n, self._posted)
@@ -172,7 +172,7 @@ class RecvBatch(_Batch):
         super().__init__(n, template, num_sge)
 
     def post(self, count: int | None = None) -> None:
-        """Posts the first *count* (None: all) in one call.  PostError says how many were taken."""
+        """Posts the first *count* (None: all) in one call.  PostError has the number accepted."""
         n = self._n if count is None else self._count(count)
         queue = self._queue._c or closed(self._queue)
         rc = self._call(queue, self._c, n, self._posted)
@@ -194,5 +194,5 @@ class WCBatch:
         return self._n
 
     def __getitem__(self, index: Any) -> Any:
-        """The same as array[index]."""
+        """Returns array[index]."""
         return self.array[index]

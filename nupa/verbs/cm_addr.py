@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Addresses of connection management, as rdma_getaddrinfo(3) finds them."""
+"""Addresses of connection management (rdma_getaddrinfo(3))."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nupa.verbs.field import Field
 
 
 class AddrInfo(PyverbsObject):
-    """Where to listen (RAI_PASSIVE in flags: *src*), or whom to reach (*dst*) and from where.
+    """An address to listen at (RAI_PASSIVE in flags: *src*), or to reach (*dst*), from *src*.
 
     Hosts are names or addresses of the fabric (10.0.0.N), services are ports, all as text.
-    PyverbsRDMAError if they do not resolve.
+    PyverbsRDMAError: they do not resolve.
     """
 
     _c: Any = None
@@ -76,7 +76,7 @@ def _text(value: str | bytes | None) -> Any:
 
 
 class JoinMCAttrEx(PyverbsObject):
-    """Which multicast group to join, and how: rdma_cm_mc_join_flags."""
+    """A multicast group to join, and the way of joining it: rdma_cm_mc_join_flags."""
 
     def __init__(self, addr: AddrInfo, comp_mask: int = 0, join_flags: int = 0) -> None:
         self._addr = expect(addr, AddrInfo, "addr")

@@ -30,7 +30,7 @@ class rdma_cm_event_type(IntEnum):
 
 
 class rdma_port_space(IntEnum):
-    """What a port number is one of."""
+    """The spaces of port numbers."""
 
     RDMA_PS_IPOIB = 0x0002
     RDMA_PS_TCP = 0x0106
@@ -64,7 +64,7 @@ RDMA_OPTION_ID_AFONLY = 2
 RDMA_OPTION_ID_ACK_TIMEOUT = 3
 
 for _kind in [kind for kind in list(globals().values()) if isinstance(kind, EnumType)]:
-    # IntEnum and IntFlag themselves have no members.
+    # IntEnum and IntFlag have no members.
     globals().update(_kind.__members__)
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Events of connection management, and what comes and goes with them."""
+"""Events of connection management, and their parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nupa.verbs.field import Field, table
 
 
 class CMEventChannel(PyverbsCM):
-    """Where the events of asynchronous CMIDs come; closing it closes them."""
+    """The channel of asynchronous CMIDs' events; closing it closes the CMIDs."""
 
     _rank = PyverbsCM.RANK_CHANNEL
 
@@ -33,21 +33,21 @@ class CMEventChannel(PyverbsCM):
         return 0
 
     def _acknowledge(self, cm_id: Any) -> None:
-        """The events of an id that is destroyed, which would wait for it."""
+        """Acknowledges the events of an id, whose destruction would wait for that."""
         for event in list(self._events):
             if event._c is not None and cm_id in (event._c.id, event._c.listen_id):
                 event.ack_cm_event()
 
     def fileno(self) -> int:
-        """Readable when CMEvent(channel) would not wait: for select, poll, asyncio."""
+        """Returns a file that is readable when CMEvent(channel) would not wait: for select, poll, asyncio."""
         return int((self._c or closed(self)).fd)
 
 
 class CMEvent(PyverbsObject):
-    """The next event of *channel*, for which it waits at most *timeout* seconds (None: for ever).
+    """The next event of *channel*; waits at most *timeout* seconds (None: for ever).
 
-    TimeoutError if there is none in time.  It is to be acknowledged: by ack_cm_event(), or when the
-    object or its CMID goes.
+    TimeoutError: there is none in time.  ack_cm_event() acknowledges it, as does closing the object
+    or its CMID.
     """
 
     _c: Any = None
@@ -73,7 +73,7 @@ class CMEvent(PyverbsObject):
         return self._c
 
     def ack_cm_event(self) -> None:
-        """Doing it twice does nothing."""
+        """Acknowledges the event; a second time does nothing."""
         if self._c is not None:
             c, self._c = self._c, None
             if lib.rdma_ack_cm_event(c):
@@ -90,7 +90,7 @@ class CMEvent(PyverbsObject):
 
     @property
     def private_data(self) -> bytes | None:
-        """What the peer sent with it, perhaps with zeros behind; None: nothing."""
+        """The peer's private data, perhaps padded with zeros; None: there is none."""
         conn = self._event().param.conn
         return bytes(ffi.buffer(conn.private_data, conn.private_data_len)) or None
 
@@ -107,7 +107,10 @@ _PARAM_FIELDS = (
 
 
 class ConnParam(PyverbsObject):
-    """How to connect; resources, depth: RDMA reads and atomics at a time, as target, as source."""
+    """Parameters of a connection.
+
+    resources, depth: outstanding RDMA reads and atomics, as responder and as initiator.
+    """
 
     def __init__(
         self,
@@ -139,7 +142,8 @@ class ConnParam(PyverbsObject):
         return bytes(ffi.buffer(self._data, self._c.private_data_len)) or None
 
     def set_private_data(self, data: bytes) -> None:
-        """At most 255 bytes here; how many fit depends on the message, see rdma_connect(3)."""
+        """Sets private data, at most 255 bytes; the limit depends on the message, see
+        rdma_connect(3)."""
         if len(data) > 255:
             raise PyverbsUserError(f"Private data is at most 255 bytes, not {len(data)}")
         self._data = ffi.new("char[]", data)
@@ -151,7 +155,7 @@ class ConnParam(PyverbsObject):
 
 
 class UDParam(PyverbsObject):
-    """How to reach the other end of a datagram service, from ESTABLISHED or MULTICAST_JOIN."""
+    """Parameters of a datagram service's peer, from ESTABLISHED or MULTICAST_JOIN."""
 
     def __init__(self, cm_event: CMEvent) -> None:
         ud = expect(cm_event, CMEvent, "cm_event")._event().param.ud

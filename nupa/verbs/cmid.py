@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Connection management: identifiers, which stand for an address, a connection and its QP."""
+"""Connection management: an identifier stands for an address, a connection and its QP."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _UD_QKEY = 0x01234567  # RDMA_UDP_QKEY
 
 
 class _TheirContext(Context):
-    """The context of an id, which is rdma_cm's to close."""
+    """The context of an id; rdma_cm closes it."""
 
     def __init__(self, c: Any) -> None:
         self.name = _DEVICE_NAME
@@ -53,7 +53,7 @@ class _TheirContext(Context):
 
 
 class _TheirPD(PD):
-    """The protection domain of an id, likewise."""
+    """The protection domain of an id; rdma_cm frees it."""
 
     def __init__(self, context: Context, c: Any) -> None:
         self._c = c
@@ -65,14 +65,14 @@ class _TheirPD(PD):
 
 
 class CMID(PyverbsCM):
-    """An identifier of connection management; what it is depends on *creator*.
+    """An identifier of connection management, of a kind that *creator* decides.
 
-    AddrInfo: synchronous, each call waits for what it began; with a QP if *qp_init_attr* is given.
-    CMEventChannel: asynchronous, what was begun ends with an event there.
-    CMEvent, of a connection request, with the *listen_id* that it came to: the new connection.
+    AddrInfo: synchronous, each call waits for its result; it has a QP if *qp_init_attr* is given.
+    CMEventChannel: asynchronous, each operation ends with an event there.
+    CMEvent, of a connection request, with the *listen_id* that received it: the new connection.
 
-    pd: for its QP and memory, else one that rdma_cm has.  context: the device, for one that is not
-    of `nupa run` (nupa's own).  PyverbsRDMAError where rdma_cm refuses, with its errno.
+    pd: for its QP and memory; None: rdma_cm's own.  context: the device, if it is not that of
+    `nupa run` (nupa's own).  PyverbsRDMAError: rdma_cm refuses, with its errno.
     """
 
     _rank = PyverbsCM.RANK_QP
@@ -117,7 +117,7 @@ class CMID(PyverbsCM):
     def _destroy(self, c: Any) -> int:
         if self.event_channel is not None:
             self.event_channel._acknowledge(c)
-        lib.rdma_destroy_ep(c)  # its QP and SRQ too
+        lib.rdma_destroy_ep(c)  # its QP and SRQ, too
         return 0
 
     def _forget(self) -> None:
@@ -136,7 +136,7 @@ class CMID(PyverbsCM):
 
     @property
     def context(self) -> Context:
-        """Of the device that its address led to; PyverbsUserError before that."""
+        """The context of the device that its address led to; PyverbsUserError before that."""
         if self._context is None:
             if not self._id().verbs:
                 raise PyverbsUserError("This CMID has no device yet: bind it or resolve an address")
@@ -146,7 +146,7 @@ class CMID(PyverbsCM):
 
     @property
     def pd(self) -> PD:
-        """The one that was given, or rdma_cm's own."""
+        """The PD that was given, or rdma_cm's own."""
         if self._pd is None:
             if not self._id().pd:
                 raise PyverbsUserError("This CMID has no PD yet: bind it or resolve an address")
@@ -156,7 +156,7 @@ class CMID(PyverbsCM):
 
     @property
     def qpn(self) -> int | None:
-        """None without a QP."""
+        """The QP; None: there is none."""
         qp = self._id().qp
         return int(qp.qp_num) if qp else None
 
@@ -168,7 +168,7 @@ class CMID(PyverbsCM):
             refuse("Failed to bind address")
 
     def resolve_addr(self, rai: AddrInfo, timeout_ms: int = 2000) -> None:
-        """Finds the way to the destination of *rai*, and binds to its device."""
+        """Resolves the path to the destination of *rai*, and binds to its device."""
         found = expect(rai, AddrInfo, "rai")._addr()
         if lib.rdma_resolve_addr(self._id(), found.ai_src_addr, found.ai_dst_addr, timeout_ms):
             refuse("Failed to resolve address")
@@ -178,12 +178,12 @@ class CMID(PyverbsCM):
             refuse("Failed to resolve route")
 
     def listen(self, backlog: int = 0) -> None:
-        """backlog: how many requests may wait; 0: as many as there can be."""
+        """Listens for requests, of which *backlog* may wait; 0: as many as possible."""
         if lib.rdma_listen(self._id(), backlog):
             refuse("Failed to listen")
 
     def get_request(self) -> CMID:
-        """Synchronous: waits for a connection request; the CMID of the new connection."""
+        """Waits for a connection request and returns the CMID of the connection (synchronous)."""
         created = ffi.new("struct rdma_cm_id **")
         if lib.rdma_get_request(self._id(), created):
             refuse("Failed to get request, no connection request received")
@@ -192,7 +192,7 @@ class CMID(PyverbsCM):
         return child
 
     def connect(self, param: ConnParam | None = None) -> None:
-        """Asynchronous: ESTABLISHED comes, or CONNECT_RESPONSE if the QP is not rdma_cm's."""
+        """Connects (asynchronous): ESTABLISHED comes; without rdma_cm's QP, CONNECT_RESPONSE."""
         if lib.rdma_connect(self._id(), _of(param)):
             refuse("Failed to connect")
 
@@ -201,7 +201,7 @@ class CMID(PyverbsCM):
             refuse("Failed to accept connection")
 
     def establish(self) -> None:
-        """Completes a connection whose QP is not rdma_cm's, when that QP is ready."""
+        """Completes a connection with a QP that is not rdma_cm's, when that QP is ready."""
         if lib.rdma_establish(self._id()):
             refuse("Failed to complete an active connection request")
 
@@ -220,7 +220,7 @@ class CMID(PyverbsCM):
         mc_attr: JoinMCAttrEx | None = None,
         context: object = None,  # noqa: ARG002  # of C
     ) -> None:
-        """Joins the group at *addr*, or as *mc_attr* says; MULTICAST_JOIN comes."""
+        """Joins the group at *addr*, or of *mc_attr*; MULTICAST_JOIN comes."""
         if mc_attr is not None:
             rc = lib.rdma_join_multicast_ex(self._id(), mc_attr._c, ffi.NULL)
         elif addr is not None:
@@ -235,18 +235,18 @@ class CMID(PyverbsCM):
             refuse("Failed to leave multicast")
 
     def set_option(self, level: int, optname: int, optval: int, optlen: int) -> None:
-        """rdma_set_option(3), for options of *optlen* bytes: 1, 2, 4 or 8."""
+        """Sets an option of *optlen* bytes, 1, 2, 4 or 8 (rdma_set_option(3))."""
         value = struct.pack({1: "=B", 2: "=H", 4: "=I", 8: "=Q"}[optlen], optval)
         if lib.rdma_set_option(self._id(), level, optname, ffi.from_buffer(value), optlen):
             refuse("Failed to set option")
 
     def set_local_ece(self, ece: ECE) -> None:
-        """What the peer is told of this end's QP."""
+        """Sets the extensions of this end's QP, which the peer is told."""
         if lib.rdma_set_local_ece(self._id(), ece._c):
             refuse("Failed to set local ECE")
 
     def get_remote_ece(self) -> ECE:
-        """What the peer told of its QP."""
+        """Returns the extensions of the peer's QP."""
         ece = ECE()
         if lib.rdma_get_remote_ece(self._id(), ece._c):
             refuse("Failed to get remote ECE")
@@ -255,7 +255,7 @@ class CMID(PyverbsCM):
     # --- its QP, its memory -------------------------------------------------------------
 
     def create_qp(self, qp_init: QPInitAttr) -> None:
-        """A QP that rdma_cm brings through its states; CQs that are not given are made."""
+        """Makes a QP whose states rdma_cm changes; missing CQs are made, too."""
         pd = ffi.NULL if self._pd is None else self._pd._c or closed(self._pd)
         init = _copy(expect(qp_init, QPInitAttr, "qp_init"))
         if lib.rdma_create_qp(self._id(), pd, init):
@@ -269,7 +269,7 @@ class CMID(PyverbsCM):
         return attr, init
 
     def init_qp_attr(self, qp_state: int) -> tuple[QPAttr, int]:
-        """What brings a QP of the program's own to *qp_state*, and the mask of it."""
+        """Returns the attributes, and their mask, that bring a QP of the program to *qp_state*."""
         attr = QPAttr()
         attr.qp_state = qp_state
         mask = ffi.new("int *")
@@ -278,15 +278,15 @@ class CMID(PyverbsCM):
         return attr, int(mask[0])
 
     def reg_msgs(self, size: int) -> MR:
-        """Memory to send from and receive into."""
+        """Registers memory to send from and receive into."""
         return MR(self.pd, size, IBV_ACCESS_LOCAL_WRITE)
 
     def reg_read(self, size: int = 0) -> MR:
-        """Memory that the peer may read."""
+        """Registers memory that the peer may read."""
         return MR(self.pd, size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
 
     def reg_write(self, size: int = 0) -> MR:
-        """Memory that the peer may write."""
+        """Registers memory that the peer may write."""
         return MR(self.pd, size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 
     def _qp(self) -> Any:
@@ -339,7 +339,7 @@ class CMID(PyverbsCM):
         return _wait(c.recv_cq, c.recv_cq_channel, timeout)
 
     def get_send_comp(self, timeout: float | None = None) -> WC:
-        """Waits for a completion of what was sent.  TimeoutError after *timeout* seconds."""
+        """Waits for a completion of a send.  TimeoutError after *timeout* seconds."""
         c = self._id()
         return _wait(c.send_cq, c.send_cq_channel, timeout)
 
@@ -356,7 +356,7 @@ def _create_id(
 
 
 def _copy(qp_init: QPInitAttr) -> Any:
-    """What C may fill in: its CQs are of one id, and the caller's serves for many."""
+    """Copies *qp_init* for C, which sets CQs of one id; the caller's may serve many."""
     return ffi.new("struct ibv_qp_init_attr *", qp_init._c[0])
 
 
@@ -365,7 +365,7 @@ def _of(param: ConnParam | None) -> Any:
 
 
 def _wait(cq: Any, channel: Any, timeout: float | None) -> WC:
-    """The next completion of *cq*, as rdma_get_recv_comp(3) waits for it."""
+    """Returns the next completion of *cq*, as rdma_get_recv_comp(3) waits for it."""
     wcs = ffi.new("struct ibv_wc[]", 1)
     found, context = ffi.new("struct ibv_cq **"), ffi.new("void **")
     while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Completion channels, and what both kinds of completion queues have to do with them."""
+"""Completion channels, and the part of both kinds of completion queues that concerns them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nupa.verbs.event import AsyncEvent, wait_readable
 
 
 class CompChannel(PyverbsCM):
-    """A completion channel: CQs made with it tell through it that completions came."""
+    """A completion channel: delivers the completion events of CQs made with it."""
 
     _rank = PyverbsCM.RANK_CHANNEL
 
@@ -38,7 +38,7 @@ class CompChannel(PyverbsCM):
         self.context = None
 
     def fileno(self) -> int:
-        """Readable when get_cq_event() would not wait: for select, poll, asyncio."""
+        """Returns a file that is readable when get_cq_event() would not wait: for select, poll, asyncio."""
         return int((self._c or closed(self)).fd)
 
     def get_cq_event(
@@ -46,8 +46,8 @@ class CompChannel(PyverbsCM):
     ) -> Completions:
         """Waits for the next event and returns its CQ.
 
-        timeout: seconds, None for ever; then TimeoutError.  PyverbsRDMAError if the event is of
-        another CQ than *expected_cq*.  The event is counted: closing the CQ acknowledges it.
+        timeout: seconds, None for ever; then TimeoutError.  PyverbsRDMAError: the event is of
+        another CQ than *expected_cq*.  The event is counted; closing the CQ acknowledges it.
         """
         cq = ffi.new("struct ibv_cq **")
         context = ffi.new("void **")
@@ -58,7 +58,7 @@ class CompChannel(PyverbsCM):
                 wait_readable(c.fd, max(0.0, deadline - time.monotonic()), "completion event")
             if lib.nupa_get_cq_event(c, cq, context) == 0:
                 break
-            # A signal: Python's handlers run, then the wait goes on.
+            # After a signal, Python's handlers have run: wait again.
             if ffi.errno != errno.EINTR:
                 refuse("Failed to get CQ event")
         found = self._cqs.get(address_of(cq[0]))
@@ -72,7 +72,7 @@ class CompChannel(PyverbsCM):
 
 
 class Completions(PyverbsCM):
-    """What CQ and CQEX share."""
+    """The common base of CQ and CQEX."""
 
     _rank = PyverbsCM.RANK_CQ
 
@@ -102,20 +102,22 @@ class Completions(PyverbsCM):
         self._events.add(event)
 
     def req_notify(self, solicited_only: bool = False) -> None:
-        """Asks for one event at the next completion (that is solicited, or an error)."""
+        """Requests one event at the next completion; *solicited_only*: a solicited one or an
+        error."""
         rc = lib.nupa_req_notify_cq(self._cq_of(self._c or closed(self)), int(solicited_only))
         if rc:
             refuse("Request notify CQ failed", rc)
 
     def moderate(self, count: int, period_us: int) -> None:
-        """One event for *count* completions, or *period_us* after the first; 0 for each its own."""
+        """Sets one event for *count* completions, or *period_us* after the first; 0: one for
+        each."""
         attr = ffi.new("struct ibv_modify_cq_attr *", (IBV_CQ_ATTR_MODERATE, (count, period_us)))
         rc = lib.nupa_modify_cq(self._cq_of(self._c or closed(self)), attr)
         if rc:
             refuse("Failed to modify CQ", rc)
 
     def ack_events(self, num_events: int) -> None:
-        """Acknowledges events; those left are acknowledged when the CQ is closed."""
+        """Acknowledges events; closing the CQ acknowledges the rest."""
         if num_events:
             lib.nupa_ack_cq_events(self._cq_of(self._c or closed(self)), num_events)
             self.num_events -= num_events
@@ -126,5 +128,5 @@ class Completions(PyverbsCM):
 
     @property
     def cqe(self) -> int:
-        """How many completions it holds."""
+        """The number of completions that it holds."""
         return int((self._c or closed(self)).cqe)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Bringing QPs to RTS: what else a program does by hand and by socket."""
+"""Bringing QPs to RTS in one call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ACCESS = (
 
 @dataclass(frozen=True)
 class Address:
-    """What the other end has to know of a QP.  Small, plain, and good for JSON: Address(**dict)."""
+    """The address of a QP for its peer; small, plain, and good for JSON: Address(**dict)."""
 
     qp_num: int
     psn: int
@@ -37,7 +37,7 @@ class Address:
 
 
 def address(qp: QP, psn: int = 0, gid_index: int = 0) -> Address:
-    """The address of *qp*; *psn* is the number of the first packet that it will send."""
+    """Returns the address of *qp*; *psn* is the number of the first packet that it will send."""
     context = qp.context or closed(qp)
     gid = context.query_gid(_PORT, gid_index).gid
     return Address(qp.qp_num, psn, context.query_port(_PORT).lid, gid)
@@ -57,7 +57,7 @@ def connect_to(
     min_rnr_timer: int = 12,
     max_rd_atomic: int = 16,
 ) -> None:
-    """Brings *qp* (RC, UC or XRC) to RTS, connected to *peer*; *psn* as address(qp, psn) said it.
+    """Brings *qp* (RC, UC or XRC) to RTS, connected to *peer*; *psn*: the one of address(qp, psn).
 
     timeout: 4.096 us << timeout, 0 for ever.  rnr_retry 7: for ever.  min_rnr_timer is coded
     (IBTA table 46: 12 is 0.64 ms).  mtu is an ibv_mtu.

@@ -39,14 +39,14 @@ __all__ = [
 
 _poll_cq = lib.nupa_poll_cq
 _WCS = ffi.typeof("struct ibv_wc[]")
-# How long C waits before Python looks for signals, such as Ctrl-C.
+# The time that C waits before Python looks for signals, such as Ctrl-C.
 _SLICE_NS = 50_000_000
 
 
 class CQ(Completions):
     """A completion queue for at least *cqe* completions.
 
-    cq_context: any object, kept as cq_context.  channel: where its events go.
+    cq_context: any object, kept as cq_context.  channel: the channel of its events.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class CQ(Completions):
             channel._cqs[address_of(c)] = self
 
     def poll(self, num_entries: int = 1) -> tuple[int, list[WC]]:
-        """Takes at most *num_entries* completions: how many there were, and a list of them."""
+        """Polls at most *num_entries* completions; returns their number and a list of them."""
         cq = self._c or closed(self)
-        # An array that met no completion serves again; list.pop() and append() are atomic.
+        # An array without a completion is used again; list.pop() and append() are atomic.
         try:
             wcs = self._spare.pop()
             if len(wcs) < num_entries:
@@ -93,7 +93,7 @@ class CQ(Completions):
     def wait(self, num_entries: int = 1, timeout: float | None = None) -> list[WC]:
         """Polls until there are *num_entries* completions and returns them.
 
-        timeout: seconds, None for ever.  TimeoutError then: `completions` of it has what came.
+        timeout: seconds, None for ever.  TimeoutError then: its `completions` has those that came.
         """
         wcs = ffi.new(_WCS, num_entries)
         n = self._poll_until(wcs, num_entries, num_entries, timeout)
@@ -105,9 +105,9 @@ class CQ(Completions):
         return found
 
     def poll_batch(self, wcs: WCBatch, at_least: int = 0, timeout: float | None = None) -> int:
-        """Fills *wcs* from its start; how many there are.  Builds no objects.
+        """Fills *wcs* from its start and returns the number of completions.  Makes no objects.
 
-        Waits until there are *at_least* so many, or *timeout* seconds (None: for ever) have passed.
+        Waits until there are *at_least* so many, or for *timeout* seconds (None: for ever).
         """
         if at_least:
             return self._poll_until(wcs._c, at_least, wcs._n, timeout)

@@ -18,7 +18,7 @@ from nupa.verbs.wc import STATUS
 
 
 class CqInitAttrEx(PyverbsObject):
-    """What an extended CQ is to be (ibv_cq_init_attr_ex)."""
+    """Attributes of a new extended CQ (ibv_cq_init_attr_ex)."""
 
     def __init__(
         self,
@@ -104,11 +104,11 @@ class CQEX(Completions):
         return lib.ibv_cq_ex_to_cq(c)
 
     def start_poll(self, attr: PollCqAttr | None = None) -> int:
-        """0 if there is a completion to read, ENOENT if not."""
+        """Begins to read completions: 0, or ENOENT: there is none."""
         return int(lib.ibv_start_poll(self._c or closed(self), (attr or PollCqAttr())._c))
 
     def poll_next(self) -> int:
-        """0 if there is another completion, ENOENT if not."""
+        """Goes to the next completion: 0, or ENOENT: there is none."""
         return int(lib.ibv_next_poll(self._c or closed(self)))
 
     def end_poll(self) -> None:
@@ -152,7 +152,7 @@ class CQEX(Completions):
         return int(lib.ibv_wc_read_completion_wallclock_ns(self._c or closed(self)))
 
     def read_cvlan(self) -> int:
-        """PyverbsRDMAError, EOPNOTSUPP, as the next two: no completion has such a field here."""
+        """Raises PyverbsRDMAError, EOPNOTSUPP, as the next two: completions lack the field here."""
         raise PyverbsRDMAError("Failed to read VLAN tag", errno.EOPNOTSUPP)
 
     def read_flow_tag(self) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Devices: what there is, and opening one."""
+"""Devices: listing and opening them."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class _DeviceList:
 
 
 def get_device_list() -> list[Device]:
-    """The devices of this process: one under `nupa run`, else none."""
+    """Lists the devices of this process: one under `nupa run`, else none."""
     with _DeviceList() as devices:
         return [
             Device(
@@ -179,13 +179,13 @@ class GIDEntry(PyverbsObject):
 class Context(PyverbsCM):
     """An open device; closing it closes everything made from it.
 
-    Context(name="nupa_rdma0") opens the device that `nupa run` provides.
-    Context(fabric=f, host=0) attaches this process to a host of a fabric: its number, its name or
-    an element of f.hosts; None: where this process is already, else the host with the fewest
-    attachments.  mover=Mover.RELAY or "relay" ...: how bulk moves, if not by the best way.
+    Context(name="nupa_rdma0") opens the device that `nupa run` provides.  Context(fabric=f, host=0)
+    attaches this process to a host of a fabric.  host: its number, its name or an element of
+    f.hosts; None: the host of an earlier attachment, else the host with the fewest.
+    mover=Mover.RELAY or "relay" ...: the only mover for bulk data; None: the best.
     Context(cmd_fd=fd) imports a device from a copy of another context's cmd_fd, in this process or
-    another, and takes the descriptor over (man 3 ibv_import_device).
-    PyverbsRDMAError says why a device cannot be opened.
+    another, and takes the descriptor over (man 3 ibv_import_device).  PyverbsRDMAError says why a
+    device cannot be opened.
     """
 
     _rank = PyverbsCM.RANK_PD
@@ -242,12 +242,12 @@ class Context(PyverbsCM):
 
     @property
     def host(self) -> int:
-        """Index of the host in its fabric."""
+        """The index of the host in its fabric."""
         return int(lib.nupa_context_host(self._c or closed(self)))
 
     @property
     def slot(self) -> int:
-        """Number of this attachment in the fabric, as `nupa show` lists it."""
+        """The number of this attachment in the fabric, as `nupa show` lists it."""
         return int(lib.nupa_context_slot(self._c or closed(self)))
 
     def query_device(self) -> DeviceAttr:
@@ -286,9 +286,9 @@ class Context(PyverbsCM):
         return GIDEntry(entry)
 
     def query_gid_table(self, max_entries: int, flags: int = 0) -> list[GIDEntry]:
-        """All GIDs of all ports that are not zero.
+        """Returns the GIDs of all ports that are not zero.
 
-        PyverbsRDMAError if *max_entries* are too few; its error_code is -EINVAL, as in pyverbs.
+        PyverbsRDMAError: *max_entries* are too few; its error_code is -EINVAL, as in pyverbs.
         """
         entries = ffi.new("struct ibv_gid_entry[]", max_entries)
         size = ffi.sizeof("struct ibv_gid_entry")
@@ -301,13 +301,13 @@ class Context(PyverbsCM):
         return [GIDEntry(entries[i]) for i in range(count)]
 
     def query_gid_type(self, port_num: int, index: int) -> int:
-        """IBV_GID_TYPE_SYSFS_IB_ROCE_V1 or IBV_GID_TYPE_SYSFS_ROCE_V2."""
+        """Returns IBV_GID_TYPE_SYSFS_IB_ROCE_V1 or IBV_GID_TYPE_SYSFS_ROCE_V2."""
         if self.query_gid_ex(port_num, index).gid_type == IBV_GID_TYPE_ROCE_V2:
             return IBV_GID_TYPE_SYSFS_ROCE_V2
         return IBV_GID_TYPE_SYSFS_IB_ROCE_V1
 
     def query_pkey(self, port_num: int, index: int) -> int:
-        """A partition key, big endian as in the port's table."""
+        """Returns a partition key, big endian as in the port's table."""
         pkey = ffi.new("uint16_t *")
         rc = lib.nupa_query_pkey(self._c or closed(self), port_num, index, pkey)
         if rc:
@@ -315,7 +315,7 @@ class Context(PyverbsCM):
         return int(pkey[0])
 
     def get_pkey_index(self, port_num: int, pkey: int) -> int:
-        """Where *pkey*, in host order, stands in the table of the port."""
+        """Returns the index of *pkey*, in host order, in the port's table."""
         for index in range(self.query_port(port_num).pkey_tbl_len):
             if socket.ntohs(self.query_pkey(port_num, index)) == pkey & 0xFFFF:
                 return index
@@ -324,7 +324,7 @@ class Context(PyverbsCM):
     def query_rt_values_ex(
         self, comp_mask: int = ibv_values_mask.IBV_VALUES_MASK_RAW_CLOCK
     ) -> tuple[int, int]:
-        """The clock of completion timestamps now: seconds, and nanoseconds."""
+        """Returns the clock of completion timestamps: seconds and nanoseconds."""
         values = ffi.new("struct ibv_values_ex *")
         values.comp_mask = int(comp_mask)
         rc = lib.nupa_query_rt_values_ex(self._c or closed(self), values)
@@ -333,10 +333,10 @@ class Context(PyverbsCM):
         return int(values.raw_clock.tv_sec), int(values.raw_clock.tv_nsec)
 
     def get_async_event(self, timeout: float | None = None) -> AsyncEvent:
-        """The next asynchronous event; waits at most *timeout* seconds (None: for ever).
+        """Returns the next asynchronous event; waits at most *timeout* seconds (None: for ever).
 
         Use it as `with ctx.get_async_event() as event:`, which acknowledges it at the end.
-        TimeoutError if there is none in time.
+        TimeoutError: there is none in time.
         """
         return get_async_event(self, self._c or closed(self), timeout)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a device and its port say of themselves (man 3 ibv_query_device, ibv_query_port)."""
+"""Attributes of a device and its port (man 3 ibv_query_device, ibv_query_port)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class QueryDeviceExInput(PyverbsObject):
 
 
 class ODPCaps(_Part):
-    """On-demand paging, a mask for each transport."""
+    """On-demand paging: a mask for each transport."""
 
     general_caps = ReadOnly("odp_caps.general_caps")
     rc_odp_caps = ReadOnly("odp_caps.per_transport_caps.rc_odp_caps")
@@ -159,7 +159,7 @@ class PCIAtomicCaps(_Part):
 
 
 class DeviceAttrEx(PyverbsObject):
-    """DeviceAttr and what came after it (ibv_device_attr_ex)."""
+    """DeviceAttr and the later attributes (ibv_device_attr_ex)."""
 
     def __init__(self) -> None:
         self._c = ffi.new("struct ibv_device_attr_ex *")

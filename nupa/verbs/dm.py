@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AllocDmAttr(PyverbsValue):
-    """Bytes of a DM, and the alignment of its place in the pool as a power of two."""
+    """The bytes of a DM, and its alignment in the pool as a power of two."""
 
     __slots__ = ("_c",)
 
@@ -30,11 +30,11 @@ class AllocDmAttr(PyverbsValue):
 
 
 class DM(PyverbsCM):
-    """Memory of the fabric's pool, which every host reaches by load and store.
+    """Memory of the fabric's pool, which every host can load from and store to.
 
-    Its content is read and written by copy_from_dm() and copy_to_dm(), or by work requests through
-    a DMMR.  handle: another handle of a DM that *context* was imported with.  Closing it closes its
-    DMMRs.  PyverbsRDMAError: EINVAL beyond the device's limit, ENOMEM when the pool is full.
+    copy_from_dm() and copy_to_dm() read and write it, as do work requests through a DMMR.
+    handle: another handle of a DM that *context* was imported with.  Closing it closes its DMMRs.
+    PyverbsRDMAError: EINVAL beyond the device's limit, ENOMEM when the pool is full.
     """
 
     _rank = PyverbsCM.RANK_PD
@@ -74,7 +74,7 @@ class DM(PyverbsCM):
         self.context = None
 
     def unimport(self) -> None:
-        """Lets go of this handle; the DM goes on until the one who allocated it frees it."""
+        """Drops this handle; the DM stays until its allocator frees it."""
         self._imported = True
         self.close()
 
@@ -93,7 +93,7 @@ class DM(PyverbsCM):
             refuse(f"Failed to copy to dm: {length} bytes at {dm_offset}", rc)
 
     def copy_from_dm(self, dm_offset: int, length: int) -> bytes:
-        """*length* bytes at *dm_offset*; both are multiples of 4."""
+        """Returns *length* bytes at *dm_offset*; both are multiples of 4."""
         c = self._c or closed(self)
         data = bytearray(length)
         rc = c.memcpy_from_dm(ffi.from_buffer(data), c, dm_offset, length)

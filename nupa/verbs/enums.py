@@ -3,7 +3,7 @@
 """The constants of verbs, by their C names, as typed enumerations.
 
 Each member is also a name of this module, as in pyverbs.  Values are those of
-infiniband/verbs.h (csrc/abi/verbs_abi_enums.h, with which a test compares them).
+infiniband/verbs.h; a test compares them with csrc/abi/verbs_abi_enums.h.
 
 >>> IBV_QPT_RC is ibv_qp_type.IBV_QPT_RC
 True
@@ -142,7 +142,7 @@ class ibv_transport_type(IntEnum):
 
 
 class ibv_fork_status(IntEnum):
-    """What ibv_is_fork_initialized says."""
+    """Result of ibv_is_fork_initialized."""
 
     IBV_FORK_DISABLED = 0
     IBV_FORK_ENABLED = 1
@@ -228,7 +228,7 @@ class ibv_values_mask(IntFlag):
 
 
 class ibv_access_flags(IntFlag):
-    """Who may do what to a memory region or through a QP (man 3 ibv_reg_mr)."""
+    """Access rights to a memory region or through a QP (man 3 ibv_reg_mr)."""
 
     IBV_ACCESS_LOCAL_WRITE = 1 << 0
     IBV_ACCESS_REMOTE_WRITE = 1 << 1
@@ -244,7 +244,7 @@ class ibv_access_flags(IntFlag):
 
 
 class ibv_rereg_mr_flags(IntFlag):
-    """What ibv_rereg_mr changes."""
+    """Attributes that ibv_rereg_mr changes."""
 
     IBV_REREG_MR_CHANGE_TRANSLATION = 1 << 0
     IBV_REREG_MR_CHANGE_PD = 1 << 1
@@ -252,7 +252,7 @@ class ibv_rereg_mr_flags(IntFlag):
 
 
 class ibv_rereg_mr_err_code(IntEnum):
-    """How ibv_rereg_mr failed."""
+    """Errors of ibv_rereg_mr."""
 
     IBV_REREG_MR_ERR_INPUT = -1
     IBV_REREG_MR_ERR_DONT_FORK_NEW = -2
@@ -308,7 +308,7 @@ class ibv_xrcd_init_attr_mask(IntFlag):
 
 
 class ibv_wc_status(IntEnum):
-    """How a work request ended (man 3 ibv_poll_cq)."""
+    """Status of a completed work request (man 3 ibv_poll_cq)."""
 
     IBV_WC_SUCCESS = 0
     IBV_WC_LOC_LEN_ERR = 1
@@ -337,7 +337,7 @@ class ibv_wc_status(IntEnum):
 
 
 class ibv_wc_opcode(IntEnum):
-    """What a completion is of; bit 7: of a receive."""
+    """Operation of a completion; bit 7: a receive."""
 
     IBV_WC_SEND = 0
     IBV_WC_RDMA_WRITE = 1
@@ -362,7 +362,7 @@ class ibv_wc_opcode(IntEnum):
 
 
 class ibv_wc_flags(IntFlag):
-    """What else a completion carries."""
+    """Flags of a completion's further fields."""
 
     IBV_WC_GRH = 1 << 0
     IBV_WC_WITH_IMM = 1 << 1
@@ -470,7 +470,7 @@ class ibv_mig_state(IntEnum):
 
 
 class ibv_qp_attr_mask(IntFlag):
-    """Fields of ibv_qp_attr that ibv_modify_qp looks at."""
+    """Fields of ibv_qp_attr that ibv_modify_qp reads."""
 
     IBV_QP_STATE = 1 << 0
     IBV_QP_CUR_STATE = 1 << 1
@@ -589,14 +589,14 @@ class ibv_send_flags(IntFlag):
 
 
 class ibv_placement_type(IntFlag):
-    """Where a flush puts data."""
+    """Placement of flushed data."""
 
     IBV_FLUSH_GLOBAL = 1 << 0
     IBV_FLUSH_PERSISTENT = 1 << 1
 
 
 class ibv_selectivity_level(IntEnum):
-    """What a flush covers."""
+    """Range of a flush."""
 
     IBV_FLUSH_RANGE = 0
     IBV_FLUSH_MR = 1
@@ -626,7 +626,7 @@ class ibv_srq_type(IntEnum):
 
 
 class ibv_srq_attr_mask(IntFlag):
-    """What ibv_modify_srq changes."""
+    """Attributes that ibv_modify_srq changes."""
 
     IBV_SRQ_MAX_WR = 1 << 0
     IBV_SRQ_LIMIT = 1 << 1
@@ -659,14 +659,14 @@ class ibv_wq_state(IntEnum):
 
 
 class ibv_counter_description(IntEnum):
-    """What a flow counter counts."""
+    """Units of a flow counter."""
 
     IBV_COUNTER_PACKETS = 0
     IBV_COUNTER_BYTES = 1
 
 
 class ibv_gid_type_sysfs(IntEnum):
-    """GID types as sysfs counts them: InfiniBand and RoCE v1 are one."""
+    """GID types as sysfs has them: InfiniBand and RoCE v1 are one."""
 
     IBV_GID_TYPE_SYSFS_IB_ROCE_V1 = 0
     IBV_GID_TYPE_SYSFS_ROCE_V2 = 1
@@ -746,7 +746,7 @@ class ibv_read_counters_flags(IntFlag):
 
 
 class ibv_flow_spec_type(IntEnum):
-    """What a flow matches, or does."""
+    """Matches and actions of a flow."""
 
     IBV_FLOW_SPEC_ETH = 0x20
     IBV_FLOW_SPEC_IPV4 = 0x30
@@ -783,7 +783,7 @@ IBV_WC_STANDARD_FLAGS = 0x7F
 IBV_ACCESS_OPTIONAL_FIRST = 1 << 20
 IBV_ADVISE_MR_FLAG_FLUSH = 1 << 0
 
-# Names that pyverbs gives an underscore, because C has them as macros.
+# pyverbs gives these an underscore, because C has them as macros.
 _IBV_DEVICE_RAW_SCATTER_FCS = 1 << 34
 _IBV_DEVICE_PCI_WRITE_END_PADDING = 1 << 36
 _IBV_ALLOCATOR_USE_DEFAULT = (1 << 64) - 1
@@ -794,7 +794,7 @@ _IBV_ADVISE_MR_FLAG_FLUSH = 1 << 0
 
 _ENUMS = [kind for kind in list(globals().values()) if isinstance(kind, EnumType)]
 for _kind in _ENUMS:
-    # IntEnum and IntFlag themselves have no members.
+    # IntEnum and IntFlag have no members.
     globals().update(_kind.__members__)
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Exceptions: pyverbs' names, with NUPA's answer to whose fault it is.
+"""Exceptions: pyverbs' names, and NUPA's bases that say which side is at fault.
 
     PyverbsError
       PyverbsUserError           the call itself is wrong                      LocalError
@@ -9,7 +9,7 @@
         RemoteCompletionError                                                  RemoteError
         FabricCompletionError                                                  FabricError
 
-A failed work request is a completion; it becomes an exception only where the caller asks for it.
+A failed work request is a completion; raise_for_status() makes an exception of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nupa._engine import ffi
 from nupa.base.errors import FabricError, LocalError, NupaError, RemoteError
 from nupa.verbs.enums import ibv_wc_status
 
-# What to do about an errno, where the verb that met it has nothing better to say.
+# Remedies by errno, for verbs without a more specific one.
 _REMEDY = {
     errno.EBUSY: "close what still uses it first",
     errno.ENOMEM: "the queue is full, or the device's limit is reached: "
@@ -32,7 +32,7 @@ _REMEDY = {
 
 
 class PyverbsError(NupaError):
-    """Base of all errors of nupa.verbs.  *error_code* is an errno, -1 for none."""
+    """The base of all errors of nupa.verbs.  *error_code* is an errno, -1 for none."""
 
     def __init__(self, msg: str, error_code: int = -1) -> None:
         if error_code != -1:
@@ -41,7 +41,7 @@ class PyverbsError(NupaError):
 
 
 class PyverbsRDMAError(PyverbsError, LocalError):
-    """A verb was refused.  error_code: the errno that it gave, -1 for none."""
+    """A verb was refused.  error_code: its errno, -1 for none."""
 
     def __init__(self, msg: str, error_code: int = -1, remedy: str = "") -> None:
         super().__init__(msg, error_code)
@@ -57,14 +57,14 @@ class PyverbsRDMAError(PyverbsError, LocalError):
 
 
 class PyverbsUserError(PyverbsError, LocalError):
-    """The call is wrong in itself; nothing was asked of the device."""
+    """The call is wrong in itself and did not reach the device."""
 
     def __init__(self, msg: str) -> None:
         super().__init__(msg)
 
 
 class CompletionError(PyverbsError):
-    """A work request that did not succeed.  status: its ibv_wc_status; wr_id: its number."""
+    """A work request failed.  status: its ibv_wc_status; wr_id: its number."""
 
     def __init__(self, msg: str, status: int, wr_id: int) -> None:
         super().__init__(msg)
@@ -73,15 +73,15 @@ class CompletionError(PyverbsError):
 
 
 class LocalCompletionError(CompletionError, LocalError):
-    """The poster's own fault: its memory, its QP, or its QP was in error already."""
+    """The poster is at fault: its memory, its QP, or a QP that was in error already."""
 
 
 class RemoteCompletionError(CompletionError, RemoteError):
-    """The other end refused: its key, its bounds, its access, no receive posted."""
+    """The responder refused: its key, its bounds, its access, no receive posted."""
 
 
 class FabricCompletionError(CompletionError, FabricError):
-    """Nobody answered: the path is down, or the other end is gone or not ready to receive."""
+    """No answer came: the path is down, or the responder is gone or not ready to receive."""
 
 
 _Status = ibv_wc_status
@@ -116,7 +116,7 @@ _LOCAL = {
 
 
 def completion_error(status: int, wr_id: int, qp_num: int) -> CompletionError:
-    """The exception for a completion that failed, with what it means and what to look at."""
+    """Returns the exception for a failed completion, with its meaning and a remedy."""
     for table, kind in ((_REMOTE, RemoteCompletionError), (_FABRIC, FabricCompletionError)):
         if status in table:
             return kind(_text(status, wr_id, qp_num, table[_Status(status)]), status, wr_id)
@@ -134,7 +134,6 @@ def _text(status: int, wr_id: int, qp_num: int, hint: str) -> str:
 def refuse(what: str, rc: int = -1, remedy: str = "") -> NoReturn:
     """Raises PyverbsRDMAError for a verb that failed.
 
-    *what* says what was asked.  *rc* is the verb's result: an errno where positive, else the
-    errno is where C left it.
+    *what*: what was asked.  *rc*: the verb's result, an errno where positive, else errno is set.
     """
     raise PyverbsRDMAError(what, rc if rc > 0 else ffi.errno, remedy)

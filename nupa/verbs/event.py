@@ -16,7 +16,7 @@ from nupa.verbs.errors import refuse
 if TYPE_CHECKING:
     from nupa.verbs.device import Context
 
-# Which member of the C union an event fills; the others are of the port or the device.
+# The member of the C union that an event fills; other events are of the port or the device.
 _ELEMENT = {
     kind.IBV_EVENT_CQ_ERR: "cq",
     kind.IBV_EVENT_QP_FATAL: "qp",
@@ -33,9 +33,9 @@ _ELEMENT = {
 
 
 class AsyncEvent(PyverbsObject):
-    """One event: event_type, and the element that it is about.
+    """An asynchronous event: event_type, and the element that it is about.
 
-    An object with events that are not acknowledged cannot be destroyed; leaving the event's `with`
+    An object with unacknowledged events cannot be destroyed.  Leaving the event's `with`
     acknowledges it, as does closing the object or dropping the event.
     """
 
@@ -44,7 +44,7 @@ class AsyncEvent(PyverbsObject):
         self._acked = False
         self._context = context
         member = _ELEMENT.get(kind(c.event_type))
-        #: The QP, CQ or SRQ; else the port's number.  None: an object that Python does not know.
+        #: The QP, CQ or SRQ; else the port's number.  None: Python does not know the object.
         self.element: Any = c.element.port_num
         if member is not None:
             self.element = context._by_address.get(address_of(getattr(c.element, member)))
@@ -76,7 +76,7 @@ class AsyncEvent(PyverbsObject):
 
 
 def wait_readable(fd: int, timeout: float | None, what: str) -> None:
-    """Waits until *fd* can be read; *timeout* in seconds, None: for ever.  Else TimeoutError."""
+    """Waits until *fd* can be read.  timeout: seconds, None for ever; then TimeoutError."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     if not poll.poll(None if timeout is None else timeout * 1000):
@@ -84,7 +84,7 @@ def wait_readable(fd: int, timeout: float | None, what: str) -> None:
 
 
 def get_async_event(context: Context, c: Any, timeout: float | None) -> AsyncEvent:
-    """The next event of *context*, whose C object is *c*.  See Context.get_async_event."""
+    """Returns the next event of *context*, whose C object is *c*.  See Context.get_async_event."""
     event = ffi.new("struct ibv_async_event *")
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -93,6 +93,6 @@ def get_async_event(context: Context, c: Any, timeout: float | None) -> AsyncEve
             wait_readable(c.async_fd, left, "asynchronous event")
         if lib.nupa_get_async_event(c, event) == 0:
             return AsyncEvent(context, event)
-        # A signal: Python's handlers run, then the wait goes on.
+        # After a signal, Python's handlers have run: wait again.
         if ffi.errno != errno.EINTR:
             refuse("Failed to get an asynchronous event")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 if TYPE_CHECKING:
 
     class Field:
-        """An integer in C.  Assigning what does not fit its type raises OverflowError."""
+        """An integer in C.  Assigning a value that does not fit raises OverflowError."""
 
         def __init__(self, path: str, names: Mapping[int, int] | None = None) -> None: ...
         @overload
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         def __get__(self, obj: object, owner: type) -> Self | int: ...
 
 else:
-    # Plain properties: reading one costs no more than reading the C field itself.
+    # Plain properties: reading one costs no more than reading the C field.
 
     def Field(path: str, names: Mapping[int, int] | None = None) -> property:  # noqa: N802
         owner, _, leaf = f"_c.{path}".rpartition(".")
@@ -55,5 +55,5 @@ else:
 
 
 def table(rows: Mapping[str, object], width: int = 22) -> str:
-    """Lines of `label: value`, as pyverbs prints its objects."""
+    """Formats lines of `label: value`, as pyverbs prints its objects."""
     return "".join(f"{label:{width}}: {value!s:<20}\n" for label, value in rows.items())

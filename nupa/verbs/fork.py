@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""ibv_fork_init(3): nothing has to be done, because registered memory is not pinned."""
+"""ibv_fork_init(3), which does nothing: registered memory is not pinned."""
 
 from nupa.verbs.enums import ibv_fork_status
 

@@ -11,7 +11,7 @@ from nupa.verbs.utils import gid_bytes, gid_text
 
 
 def read_gid(gid: Any) -> str:
-    """The text of a `union ibv_gid`."""
+    """Returns the text of a `union ibv_gid`."""
     return gid_text(bytes(gid.raw))
 
 

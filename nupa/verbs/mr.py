@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory regions: memory that work requests may name."""
+"""Memory regions of verbs: memory that work requests may name."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class MR(PyverbsCM):
     """A memory region of *pd*.
 
     length: bytes of new memory, page-aligned and zeroed; or an object with a buffer (bytearray,
-    memoryview, mmap, NumPy array ...), which is registered where it is and kept alive.
-    access: what may be done to it, ibv_access_flags.
+    memoryview, mmap, NumPy array ...), which is registered in place and kept alive.
+    access: ibv_access_flags.
     address: registers *length* bytes there, which the caller keeps alive.
     implicit: with IBV_ACCESS_ON_DEMAND, all of this process's memory; buf is *length* bytes of it.
     handle: another handle of a region of an imported *pd*; closing it is unimport().
-    iova: the address that work requests use; the memory's own unless given.
+    iova: the address that work requests use; by default the memory's own.
 
-    A buffer that is not writable can be registered for reading only.  PyverbsUserError where the
-    arguments cannot be meant, PyverbsRDMAError where the engine refuses.
+    A read-only buffer can be registered for reading only.  PyverbsUserError: arguments that
+    contradict each other; PyverbsRDMAError: the engine refuses.
 
     >>> MR(pd, 4096, IBV_ACCESS_LOCAL_WRITE)                          # doctest: +SKIP
     >>> MR(pd, numpy.zeros(1000), IBV_ACCESS_LOCAL_WRITE)             # doctest: +SKIP
@@ -119,23 +119,23 @@ class MR(PyverbsCM):
         return int(lib.nupa_dereg_mr(c))
 
     def _forget(self) -> None:
-        # Views that were taken keep the memory; it goes with the last of them.
+        # Views keep the memory, which goes with the last of them.
         self.pd = None
         self._memory = None
         self._buf = 0
 
     def unimport(self) -> None:
-        """Lets go of this handle (man 3 ibv_unimport_mr); the region itself goes on."""
+        """Drops this handle (man 3 ibv_unimport_mr); the region itself stays."""
         self._imported = True
         self.close()
 
     def rereg(
         self, flags: int, pd: PD | None = None, addr: int = 0, length: int = 0, access: int = 0
     ) -> None:
-        """Changes the region in place, its keys stay; *flags*: ibv_rereg_mr_flags.
+        """Changes the region in place and keeps its keys; *flags*: ibv_rereg_mr_flags.
 
         PyverbsRDMAError: EINVAL, EFAULT, EOPNOTSUPP as for a new region, EBUSY while windows are
-        bound to it; the region is then as it was.
+        bound to it; the region is then unchanged.
         """
         c = self._c or closed(self)
         parent = ffi.NULL if pd is None else pd._c or closed(pd)
@@ -180,7 +180,7 @@ class MR(PyverbsCM):
         """The memory as writable bytes, without a copy.
 
         With Python 3.12 and newer memoryview(mr) is the same; numpy.asarray(mr) works with all.
-        The memory of a region that allocated it stays while a view does.
+        The memory of a region that allocated it stays as long as any view.
         """
         if self._c is None:
             closed(self)
@@ -210,7 +210,7 @@ class MR(PyverbsCM):
             ffi.memmove(self._at(offset, length, "write"), source, length)
 
     def read(self, length: int | None = None, offset: int = 0) -> bytes:
-        """*length* bytes (None: all that follow) from *offset* bytes in."""
+        """Returns *length* bytes (None: all that follow) from *offset* on."""
         if length is None and self._c is not None:
             length = max(0, self._length - offset)
         length = length or 0
@@ -227,7 +227,7 @@ class MR(PyverbsCM):
         return self._memory + offset
 
     def sge(self, offset: int = 0, length: int | None = None) -> SGE:
-        """A scatter-gather element of this region: *length* bytes (None: the rest)."""
+        """Returns a scatter-gather element of this region: *length* bytes (None: the rest)."""
         length = self._length - offset if length is None else length
         return SGE(self._buf + offset, length, self.lkey)
 
@@ -246,7 +246,7 @@ class MR(PyverbsCM):
 class DMMR(MR):
     """A region of *length* bytes of device memory, from *offset* bytes into *dm* on.
 
-    Work requests count from its start: access has IBV_ACCESS_ZERO_BASED.
+    Addresses in work requests count from its start: access has IBV_ACCESS_ZERO_BASED.
     """
 
     def __init__(self, pd: PD, length: float, access: int, dm: DM, offset: float) -> None:
@@ -260,7 +260,7 @@ class DMMR(MR):
                 f"{ibv_access_flags(access)!r}",
                 remedy=""
                 if access & IBV_ACCESS_ZERO_BASED
-                else "device memory wants IBV_ACCESS_ZERO_BASED",
+                else "device memory needs IBV_ACCESS_ZERO_BASED",
             )
         self._offset = offset
         self.dm: DM | None = dm
@@ -284,7 +284,7 @@ class DMMR(MR):
 
 
 class NullMR(MR):
-    """A region that reads as zeros and swallows what is written, at any address; lkey only."""
+    """A region that reads as zeros and ignores writes, at any address; lkey only."""
 
     def __init__(self, pd: PD) -> None:
         expect(pd, PD, "pd")
@@ -295,7 +295,7 @@ class NullMR(MR):
 
 
 def _from_buffer(source: Buffer, access: int) -> tuple[Any, int]:
-    """The memory of an object with a buffer, which it keeps alive, and its bytes."""
+    """Returns the memory of an object with a buffer, which it keeps alive, and its bytes."""
     try:
         memory = borrow(source, writable=bool(access & _WRITING))
     except TypeError:
@@ -312,7 +312,7 @@ def _from_buffer(source: Buffer, access: int) -> tuple[Any, int]:
 
 
 def _allocate(length: int, access: int) -> mmap.mmap:
-    """Zeroed pages of this process alone."""
+    """Returns zeroed pages of this process alone."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     if access & IBV_ACCESS_HUGETLB:
         flags |= _MAP_HUGETLB

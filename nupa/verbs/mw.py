@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory windows: parts of a region that are opened to peers, and closed, by work requests."""
+"""Memory windows of verbs: work requests open parts of a region to peers, and close them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TYPES = {1, 2}
 
 
 class MWBindInfo(PyverbsValue):
-    """What a window opens: *length* bytes at *addr* of *mr*, which needs IBV_ACCESS_MW_BIND."""
+    """The range of a window: *length* bytes at *addr* of *mr*, which needs IBV_ACCESS_MW_BIND."""
 
     __slots__ = ("_c", "mr")
 
@@ -65,9 +65,9 @@ class MWBind(PyverbsValue):
 
 
 class MW(PyverbsCM):
-    """A memory window of *pd*: type 1 is bound by QP.bind_mw(), type 2 by a work request.
+    """A memory window of *pd*: QP.bind_mw() binds type 1, a work request binds type 2.
 
-    Closing it closes what it opened.  PyverbsRDMAError with EINVAL for another type.
+    Closing it ends the access that it gave.  PyverbsRDMAError with EINVAL for another type.
     """
 
     _rank = PyverbsCM.RANK_MW
@@ -95,7 +95,7 @@ class MW(PyverbsCM):
 
     @property
     def rkey(self) -> int:
-        """The key for peers.  Type 1: of the last bind; type 2: the one to make new ones from."""
+        """The key for peers.  Type 1: of the last bind; type 2: the one to derive new ones from."""
         return int((self._c or closed(self)).rkey)
 
     @property

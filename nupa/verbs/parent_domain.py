@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Parent domains (man 3 ibv_alloc_parent_domain): a PD that says where queues get their memory."""
+"""Parent domains (man 3 ibv_alloc_parent_domain): PDs with allocators for queues' memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 # (pd, context, size, alignment, resource_type) -> address; 0: there is none;
-# _IBV_ALLOCATOR_USE_DEFAULT: the library shall allocate.
+# _IBV_ALLOCATOR_USE_DEFAULT: the library allocates.
 Alloc = Callable[[PD, "ParentDomainContext", int, int, int], int]
 # (pd, context, address, resource_type)
 Free = Callable[[PD, "ParentDomainContext", int, int], object]
@@ -34,7 +34,7 @@ Free = Callable[[PD, "ParentDomainContext", int, int], object]
 class ParentDomainContext(PyverbsObject):
     """Allocators for the queues of a ParentDomain; user_data is theirs.
 
-    What alloc_func returns is zeroed memory of *size* bytes; an exception counts as none.
+    alloc_func returns zeroed memory of *size* bytes; an exception counts as no memory.
     """
 
     def __init__(self, pd: PD, alloc_func: Alloc, free_func: Free, user_data: Any = None) -> None:
@@ -47,7 +47,7 @@ class ParentDomainContext(PyverbsObject):
         try:
             found = int(self.p_alloc(self.pd, self, size, alignment, kind))
         except Exception:
-            # C is between us and who asked: it hears that there is no memory.
+            # An exception cannot pass C: the caller is told that there is no memory.
             logging.getLogger("ParentDomain").exception("The allocator failed")
             found = 0
         return ffi.cast("void *", found)
@@ -60,7 +60,7 @@ class ParentDomainContext(PyverbsObject):
 
 
 class ThreadDomain(PyverbsCM):
-    """A thread domain (man 3 ibv_alloc_td): its objects are used by one thread at a time."""
+    """A thread domain (man 3 ibv_alloc_td): one thread at a time uses its objects."""
 
     _rank = PyverbsCM.RANK_PD
 
@@ -82,7 +82,7 @@ class ThreadDomain(PyverbsCM):
 
 
 class ParentDomainInitAttr(PyverbsObject):
-    """What ParentDomain(context, ...) is to be: over *pd*, with allocators and a thread domain."""
+    """Attributes of ParentDomain(context, ...): its PD, allocators and a thread domain."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class ParentDomainInitAttr(PyverbsObject):
 
 
 class ParentDomain(PD):
-    """Stands for its PD wherever one is asked for.  Closing it closes what was made from it."""
+    """A PD that stands for another one.  Closing it closes the objects made from it."""
 
     def __init__(self, context: Context, attr: ParentDomainInitAttr) -> None:
         expect(context, Context, "context")

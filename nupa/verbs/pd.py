@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Protection domains: which memory and which QPs may meet."""
+"""Protection domains: the scope in which QPs may use memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["PD", "ParentDomain", "ParentDomainContext", "ParentDomainInitAttr"]
 
 
 def __getattr__(name: str) -> Any:
-    # pyverbs has them in this module; they are made of what is in it.
+    # pyverbs has them in this module, on which their own module depends.
     if name.startswith("ParentDomain") and name in __all__:
         return getattr(import_module("nupa.verbs.parent_domain"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -30,7 +30,7 @@ class PD(PyverbsCM):
     """A protection domain of *creator*, a Context.
 
     handle: another handle of a PD that *creator* was imported with; closing it is unimport().
-    Closing a PD closes its QPs, AHs, MWs, MRs and SRQs.  PyverbsRDMAError if there can be no more,
+    Closing a PD closes its QPs, AHs, MWs, MRs and SRQs.  PyverbsRDMAError: the limit is reached,
     or no PD has the handle.
     """
 
@@ -57,14 +57,14 @@ class PD(PyverbsCM):
         return int(lib.nupa_dealloc_pd(c))
 
     def unimport(self) -> None:
-        """Closes what was made with this handle, and lets go of it; the PD itself goes on."""
+        """Closes the objects made with this handle, and drops it; the PD itself stays."""
         self._imported = True
         self.close()
 
     def advise_mr(self, advise: int, flags: int, sg_list: Sequence[SGE]) -> int:
-        """Makes pages of on-demand regions present (man 3 ibv_advise_mr): 0.
+        """Makes pages of on-demand regions present (man 3 ibv_advise_mr); returns 0.
 
-        PyverbsRDMAError: EFAULT where there is no memory, EPERM, EINVAL as the man page has them.
+        PyverbsRDMAError: EFAULT where there is no memory, EPERM, EINVAL as in the man page.
         """
         sges = ffi.new("struct ibv_sge[]", [sge._c[0] for sge in sg_list])
         rc = lib.nupa_advise_mr(self._c or closed(self), int(advise), flags, sges, len(sges))

@@ -14,7 +14,7 @@ WR = TypeVar("WR", SendWR, RecvWR)
 
 
 class PostError(PyverbsRDMAError):
-    """A work request was refused.  posted: how many of those before it were taken."""
+    """A work request was refused.  posted: how many before it were accepted."""
 
     posted: int
 
@@ -29,9 +29,9 @@ def refused(what: str, rc: int, posted: int, n: int, remedy: str = "") -> PostEr
 def post_one(
     call: Callable[[Any, Any, Any], int], queue: Any, wr: WR, bad_wr: WR | None, what: str
 ) -> None:
-    """Posts *wr* and what its next_wr leads to; fills *bad_wr* with the one refused."""
+    """Posts *wr* and its next_wr chain; fills *bad_wr* with the refused one."""
     if wr._next is None:
-        # The one that can be refused is known: no need to hear of it.
+        # A single request can only be the refused one itself.
         rc = call(queue, wr._c, _UNREAD[type(wr)])
         if rc:
             if bad_wr is not None:
@@ -52,7 +52,7 @@ def post_one(
 def post_many(
     call: Callable[[Any, Any, int, Any], int], queue: Any, wrs: Sequence[WR], what: str
 ) -> None:
-    """Posts *wrs* in their order, whatever their next_wr is, in one call."""
+    """Posts *wrs* in their order, ignoring their next_wr, in one call."""
     if not wrs:
         return
     array = ffi.new(_ARRAY[type(wrs[0])], [wr._c[0] for wr in wrs])
@@ -66,7 +66,7 @@ _POINTER: dict[type, Any] = {
     SendWR: ffi.typeof("struct ibv_send_wr **"),
     RecvWR: ffi.typeof("struct ibv_recv_wr **"),
 }
-# Where C writes what nobody reads; threads may share it.
+# C writes the refused request there, unread; threads may share it.
 _UNREAD = {kind: ffi.new(pointer) for kind, pointer in _POINTER.items()}
 _ARRAY: dict[type, Any] = {
     SendWR: ffi.typeof("struct ibv_send_wr[]"),

@@ -36,7 +36,7 @@ _ATOMIC_BYTES = 8
 _TO_INIT = e.IBV_QP_PKEY_INDEX | e.IBV_QP_PORT
 _TO_RTR = e.IBV_QP_AV | e.IBV_QP_PATH_MTU | e.IBV_QP_DEST_QPN | e.IBV_QP_RQ_PSN
 
-# What each transition needs, by type of QP (IBTA 11.2.5.2, man 3 ibv_modify_qp).
+# Attributes that each transition needs, by type of QP (IBTA 11.2.5.2, man 3 ibv_modify_qp).
 _MASKS: dict[int, dict[int, int]] = {
     e.IBV_QPT_RC: {
         e.IBV_QPS_INIT: _TO_INIT | e.IBV_QP_ACCESS_FLAGS,
@@ -74,8 +74,8 @@ _NAMES = {e.IBV_QPS_INIT: "init", e.IBV_QPS_RTR: "RTR", e.IBV_QPS_RTS: "RTS"}
 class QP(PyverbsCM):
     """A queue pair: QP(pd, QPInitAttr) or QP(context, QPInitAttrEx).
 
-    With *qp_attr* it is led on as far as that alone can: UD to RTS, others to INIT.
-    PyverbsRDMAError where the device refuses, PyverbsUserError where the arguments do not match.
+    *qp_attr* brings it as far as it suffices: UD to RTS, others to INIT.
+    PyverbsRDMAError: the device refuses; PyverbsUserError: the arguments do not match.
     """
 
     _rank = PyverbsCM.RANK_QP
@@ -138,17 +138,17 @@ class QP(PyverbsCM):
         self._events.add(event)
 
     def to_init(self, qp_attr: QPAttr) -> None:
-        """RESET to INIT, with what *qp_attr* has of port, P_Key, and access flags or Q_Key."""
+        """Brings it from RESET to INIT: *qp_attr* has port, P_Key, and access flags or Q_Key."""
         self._to(e.IBV_QPS_INIT, qp_attr)
 
     def to_rtr(self, qp_attr: QPAttr) -> None:
-        """To RTR (through INIT, if it is not there), with the peer that *qp_attr* names."""
+        """Brings it to RTR, through INIT if needed; *qp_attr* names the peer."""
         if self.qp_state != e.IBV_QPS_INIT:
             self.to_init(qp_attr)
         self._to(e.IBV_QPS_RTR, qp_attr)
 
     def to_rts(self, qp_attr: QPAttr) -> None:
-        """To RTS (through INIT and RTR, where it is not there yet)."""
+        """Brings it to RTS, through INIT and RTR if needed."""
         if self.qp_state != e.IBV_QPS_RTR:
             self.to_rtr(qp_attr)
         self._to(e.IBV_QPS_RTS, qp_attr)
@@ -169,7 +169,7 @@ class QP(PyverbsCM):
             )
 
     def query(self, attr_mask: int) -> tuple[QPAttr, QPInitAttr]:
-        """What the QP is now; more than *attr_mask* asks for may be filled."""
+        """Returns the QP's attributes; more than *attr_mask* asks for may be filled."""
         attr, init_attr = QPAttr(), QPInitAttr()
         rc = lib.nupa_query_qp(self._c or closed(self), attr._c, attr_mask, init_attr._c)
         if rc:
@@ -179,15 +179,15 @@ class QP(PyverbsCM):
         return attr, init_attr
 
     def modify(self, qp_attr: QPAttr, comp_mask: int) -> None:
-        """Changes what *comp_mask* names (ibv_qp_attr_mask)."""
+        """Changes the attributes in *comp_mask* (ibv_qp_attr_mask)."""
         rc = lib.nupa_modify_qp(self._c or closed(self), qp_attr._c, comp_mask)
         if rc:
             refuse("Failed to modify QP", rc)
 
     def attach_mcast(self, gid: GID, lid: int = 0) -> None:
-        """UD: receives from now on what is sent to the group *gid* (man 3 ibv_attach_mcast).
+        """Joins the group *gid*, whose messages this UD QP then receives (man 3 ibv_attach_mcast).
 
-        lid: the group's, on InfiniBand.  Until detach_mcast(), or until the QP is closed.
+        lid: the group's, on InfiniBand.  It lasts until detach_mcast() or close().
         """
         rc = lib.nupa_attach_mcast(self._c or closed(self), gid._c, lid)
         if rc:
@@ -195,7 +195,7 @@ class QP(PyverbsCM):
         self._groups.append((gid, lid))
 
     def detach_mcast(self, gid: GID, lid: int = 0) -> None:
-        """Leaves the group.  PyverbsRDMAError, EINVAL, if the QP is not in it with that *lid*."""
+        """Leaves the group.  PyverbsRDMAError, EINVAL: the QP is not in it with that *lid*."""
         rc = lib.nupa_detach_mcast(self._c or closed(self), gid._c, lid)
         if rc:
             refuse(f"Failed to detach QP from multicast group {gid.gid}", rc)
@@ -204,8 +204,8 @@ class QP(PyverbsCM):
     def post_send(self, wr: SendWR | Sequence[SendWR], bad_wr: SendWR | None = None) -> None:
         """Posts one work request (and its next_wr), or a sequence of them in one call.
 
-        PostError where one is refused: `posted` says how many were taken; *bad_wr* becomes a copy
-        of the one that was not.
+        PostError: one was refused; `posted` says how many were accepted, *bad_wr* becomes a copy of
+        the refused one.
         """
         if isinstance(wr, SendWR):
             post_one(_post_send, self._c or closed(self), wr, bad_wr, "post send")
@@ -220,9 +220,9 @@ class QP(PyverbsCM):
             post_many(lib.nupa_batch_post_recv, self._c or closed(self), wr, "post recv")
 
     def bind_mw(self, mw: MW, mw_bind: MWBind) -> None:
-        """Posts a bind of a type 1 window, whose rkey is the new one from now on.
+        """Posts a bind of a type 1 window, which has a new rkey from now on.
 
-        It works when the completion says so (IBV_WC_MW_BIND_ERR if not).
+        The bind is done when its completion succeeds (IBV_WC_MW_BIND_ERR if it fails).
         """
         c = self._c or closed(self)
         rc = lib.nupa_bind_mw(c, mw._c or closed(mw), mw_bind._c)
@@ -230,7 +230,7 @@ class QP(PyverbsCM):
             refuse("Failed to bind MW", rc)
 
     def batch(self, n: int, template: SendWR | None = None, num_sge: int = 1) -> SendBatch:
-        """*n* work requests prepared once and posted as often as wanted, in one call each time.
+        """Makes *n* work requests, to be posted in one call as often as wanted.
 
         They begin as copies of *template*, or empty with *num_sge* SGEs each; `wr` and `sge` of the
         result are NumPy structured arrays over them.
@@ -240,17 +240,17 @@ class QP(PyverbsCM):
         return SendBatch(self, n, template, num_sge)
 
     def recv_batch(self, n: int, template: RecvWR | None = None, num_sge: int = 1) -> RecvBatch:
-        """The same for receives."""
+        """Makes *n* receives, likewise."""
         from nupa.verbs.batch import RecvBatch
 
         return RecvBatch(self, n, template, num_sge)
 
     def query_data_in_order(self, op: int, flags: int = 0) -> int:
-        """Whether the bytes of a message arrive in their order: 0, it is not promised."""
+        """Tells whether the bytes of a message arrive in order: 0, not guaranteed."""
         return int(lib.nupa_query_qp_data_in_order(self._c or closed(self), int(op), int(flags)))
 
     def query_ece(self) -> ECE:
-        """The extensions of this device: none."""
+        """Returns the extensions of this device: none."""
         ece = ECE()
         rc = lib.nupa_query_ece(self._c or closed(self), ece._c)
         if rc:
@@ -258,7 +258,7 @@ class QP(PyverbsCM):
         return ece
 
     def set_ece(self, ece: ECE) -> None:
-        """Asks for extensions; those that are accepted, which is none, are put into *ece*."""
+        """Asks for extensions; puts the accepted ones, none, into *ece*."""
         rc = lib.nupa_set_ece(self._c or closed(self), ece._c)
         if rc:
             refuse("Failed to set ECE", rc)
@@ -294,9 +294,9 @@ class DataBuffer(PyverbsValue):
 
 
 class QPEx(QP):
-    """A QP posted to call by call: wr_start(), wr_...(), wr_set_...(), wr_complete().
+    """A QP with one call for each field: wr_start(), wr_...(), wr_set_...(), wr_complete().
 
-    init_attr.send_ops_flags (with its bit in comp_mask) says which operations it will post.
+    init_attr.send_ops_flags (with its bit in comp_mask) names the operations that it will post.
     """
 
     def __init__(
@@ -318,7 +318,7 @@ class QPEx(QP):
 
     @property
     def ind_table(self) -> None:
-        """Always None: there is no receive side scaling here."""
+        """None: the device has no receive side scaling."""
 
     def _qp(self) -> Any:
         if self._ex is None:
@@ -358,7 +358,7 @@ class QPEx(QP):
         lib.ibv_wr_start(self._qp())
 
     def wr_complete(self) -> None:
-        """Posts what was said since wr_start(): all of it, or nothing and PyverbsRDMAError."""
+        """Posts all requests since wr_start().  PyverbsRDMAError: none was posted."""
         rc = lib.ibv_wr_complete(self._qp())
         if rc:
             raise PyverbsRDMAError("ibv_wr_complete failed.", rc)
@@ -370,7 +370,7 @@ class QPEx(QP):
         lib.ibv_wr_send(self._qp())
 
     def wr_send_imm(self, data: int) -> None:
-        """*data* in host order."""
+        """Adds an operation with immediate *data*, in host order."""
         lib.ibv_wr_send_imm(self._qp(), socket.htonl(data))
 
     def wr_send_inv(self, invalidate_rkey: int) -> None:
@@ -383,7 +383,7 @@ class QPEx(QP):
         lib.ibv_wr_rdma_write(self._qp(), rkey, remote_addr)
 
     def wr_rdma_write_imm(self, rkey: int, remote_addr: int, data: int) -> None:
-        """*data* in host order."""
+        """Adds an operation with immediate *data*, in host order."""
         lib.ibv_wr_rdma_write_imm(self._qp(), rkey, remote_addr, socket.htonl(data))
 
     def wr_atomic_cmp_swp(self, rkey: int, remote_addr: int, compare: int, swap: int) -> None:
@@ -396,22 +396,24 @@ class QPEx(QP):
         lib.ibv_wr_local_inv(self._qp(), invalidate_rkey)
 
     def wr_bind_mw(self, mw: MW, rkey: int, mw_info: MWBindInfo) -> None:
-        """*rkey* is the key that the window will have: inc_rkey(mw.rkey) or another tag."""
+        """Binds; *rkey* is the key that the window will have: inc_rkey(mw.rkey) or another tag."""
         lib.ibv_wr_bind_mw(self._qp(), mw._c or closed(mw), rkey, mw_info._c)
 
     def wr_atomic_write(self, rkey: int, remote_addr: int, atomic_wr: bytes) -> None:
-        """The 8 bytes of *atomic_wr*, at once; remote_addr is a multiple of 8."""
+        """Writes the 8 bytes of *atomic_wr* at once; remote_addr is a multiple of 8."""
         if len(atomic_wr) < _ATOMIC_BYTES:
             raise PyverbsUserError(f"An atomic write has 8 bytes, got {len(atomic_wr)}")
         lib.ibv_wr_atomic_write(self._qp(), rkey, remote_addr, ffi.from_buffer(atomic_wr))
 
     def wr_flush(self, rkey: int, remote_addr: int, length: int, kind: int, level: int) -> None:
-        """Completes when all that was written before is in its place: *kind* ibv_placement_type,
-        *level* ibv_selectivity_level."""
+        """Completes when all earlier writes are in place.
+
+        *kind*: ibv_placement_type; *level*: ibv_selectivity_level.
+        """
         lib.ibv_wr_flush(self._qp(), rkey, remote_addr, length, kind, level)
 
     def wr_set_ud_addr(self, ah: AH, remote_qpn: int, remote_rkey: int) -> None:
-        """*remote_rkey* is the Q_Key (pyverbs' name)."""
+        """Sets the destination; *remote_rkey* is the Q_Key (pyverbs' name)."""
         lib.ibv_wr_set_ud_addr(self._qp(), ah._c or closed(ah), remote_qpn, remote_rkey)
 
     def wr_set_xrc_srqn(self, remote_srqn: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a QP is to be, and what it is (man 3 ibv_create_qp, ibv_modify_qp)."""
+"""Attributes of a QP, to create it and of its state (man 3 ibv_create_qp, ibv_modify_qp)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _cap_rows(cap: Any, indent: str) -> dict[str, object]:
 
 
 class _Capable(PyverbsObject):
-    """Has a `cap`."""
+    """The base of attributes with a `cap`."""
 
     @property
     def cap(self) -> QPCap:
@@ -82,7 +82,7 @@ class _Capable(PyverbsObject):
 
 
 class _InitAttr(_Capable):
-    """What QPInitAttr and QPInitAttrEx share."""
+    """The common base of QPInitAttr and QPInitAttrEx."""
 
     _scq: CQ | CQEX | None = None
     _rcq: CQ | CQEX | None = None
@@ -164,7 +164,7 @@ def _cq(cq: CQ | CQEX) -> Any:
 
 
 class QPInitAttr(_InitAttr):
-    """What QP(pd, ...) is to be.  Without a *cap* all queues are of size 0."""
+    """Attributes of QP(pd, ...).  Without a *cap* all queues have size 0."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class QPInitAttr(_InitAttr):
 
 
 class QPInitAttrEx(_InitAttr):
-    """What QP(context, ...) or QPEx is to be; comp_mask says which of the later fields are set."""
+    """Attributes of QP(context, ...) or QPEx; comp_mask says which of the later fields are set."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class QPInitAttrEx(_InitAttr):
         send_ops_flags: int = 0,
     ) -> None:
         if hash_conf is not None or ind_table is not None:
-            raise PyverbsUserError("There is no receive side scaling here")
+            raise PyverbsUserError("This device has no receive side scaling: leave it out")
         self._c = ffi.new("struct ibv_qp_init_attr_ex *")
         self._pd: PD | None = None
         self._fill(qp_type, qp_context, scq, rcq, srq, cap, sq_sig_all)
@@ -253,7 +253,7 @@ class QPInitAttrEx(_InitAttr):
 
 
 class QPAttr(_Capable):
-    """State and path of a QP (ibv_qp_attr).  The defaults lead from RESET to INIT."""
+    """State and path of a QP (ibv_qp_attr).  The defaults bring it from RESET to INIT."""
 
     def __init__(
         self,
@@ -352,7 +352,7 @@ def _copy(c: Any) -> AHAttr:
 
 
 class ECE(PyverbsObject):
-    """Extensions that two devices of one vendor agree on while they connect."""
+    """Vendor extensions that two devices agree on while they connect."""
 
     def __init__(self, vendor_id: int = 0, options: int = 0, comp_mask: int = 0) -> None:
         self._c = ffi.new("struct ibv_ece *", (vendor_id, options, comp_mask))

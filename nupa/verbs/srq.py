@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Shared receive queues: receives that several QPs draw from."""
+"""Shared receive queues: receives for several QPs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["SRQ", "OpsWr", "SrqAttr", "SrqInitAttr", "SrqInitAttrEx"]
 
 
 class SrqAttr(PyverbsObject):
-    """Size of an SRQ, and the number of receives below which it raises its limit event."""
+    """The size of an SRQ, and the limit: with fewer receives left it raises its limit event."""
 
     def __init__(self, max_wr: int = 100, max_sge: int = 1, srq_limit: int = 0) -> None:
         self._c = ffi.new("struct ibv_srq_attr *", (max_wr, max_sge, srq_limit))
@@ -39,7 +39,7 @@ class SrqAttr(PyverbsObject):
 
 
 class SrqInitAttr(PyverbsObject):
-    """What SRQ(pd, ...) is to be."""
+    """Attributes of SRQ(pd, ...)."""
 
     def __init__(self, attr: SrqAttr | None = None) -> None:
         self._c = ffi.new("struct ibv_srq_init_attr *")
@@ -52,7 +52,7 @@ class SrqInitAttr(PyverbsObject):
 
 
 class SrqInitAttrEx(PyverbsObject):
-    """What SRQ(context, ...) is to be; comp_mask says which of the fields are set."""
+    """Attributes of SRQ(context, ...); comp_mask says which of the fields are set."""
 
     def __init__(self, max_wr: int = 100, max_sge: int = 1, srq_limit: int = 0) -> None:
         self._c = ffi.new("struct ibv_srq_init_attr_ex *")
@@ -98,7 +98,7 @@ class SrqInitAttrEx(PyverbsObject):
 class SRQ(PyverbsCM):
     """A shared receive queue: SRQ(pd, SrqInitAttr) or SRQ(context, SrqInitAttrEx).
 
-    Closing it closes the QPs that draw from it.
+    Closing it closes the QPs that use it.
     """
 
     _rank = PyverbsCM.RANK_SRQ
@@ -144,7 +144,7 @@ class SRQ(PyverbsCM):
         self._events.add(event)
 
     def get_srq_num(self) -> int:
-        """The number by which XRC peers name it: SendWR.set_qp_type_xrc()."""
+        """Returns the number by which XRC peers name it: SendWR.set_qp_type_xrc()."""
         number = ffi.new("uint32_t *")
         rc = lib.nupa_get_srq_num(self._c or closed(self), number)
         if rc:
@@ -152,7 +152,7 @@ class SRQ(PyverbsCM):
         return int(number[0])
 
     def modify(self, attr: SrqAttr, comp_mask: int) -> None:
-        """Changes what *comp_mask* names (ibv_srq_attr_mask)."""
+        """Changes the attributes in *comp_mask* (ibv_srq_attr_mask)."""
         rc = lib.nupa_modify_srq(self._c or closed(self), attr._c, comp_mask)
         if rc:
             refuse("Failed to modify SRQ", rc)
@@ -173,7 +173,7 @@ class SRQ(PyverbsCM):
             post_many(lib.nupa_batch_post_srq_recv, c, wr, "post receive to SRQ")
 
     def recv_batch(self, n: int, template: RecvWR | None = None, num_sge: int = 1) -> RecvBatch:
-        """*n* receives prepared once and posted as often as wanted; see QP.recv_batch."""
+        """Makes *n* receives, to be posted as often as wanted; see QP.recv_batch."""
         from nupa.verbs.batch import RecvBatch
 
         return RecvBatch(self, n, template, num_sge)

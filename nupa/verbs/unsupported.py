@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What pyverbs has and this device has not: the names import, making one is refused.
+"""Classes of pyverbs for features that this device lacks: they import, making one is refused.
 
-So a program that would use them only if the device could runs here too.
+A program that uses them only if the device can runs here, too.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Flow(Unsupported):
 
 
 class FlowAction(Unsupported):
-    """What else a rule does to a packet."""
+    """Another action of a rule on a packet."""
 
 
 class FlowAttr(Unsupported):
-    """What a Flow is to be."""
+    """Attributes of a Flow."""
 
 
 class Spec(Unsupported):
-    """What a rule matches."""
+    """A match of a rule."""
 
 
 class EthSpec(Spec):
@@ -64,11 +64,11 @@ class WQ(Unsupported):
 
 
 class WQAttr(Unsupported):
-    """What a WQ is to become."""
+    """Attributes to modify a WQ."""
 
 
 class WQInitAttr(Unsupported):
-    """What a WQ is to be."""
+    """Attributes of a new WQ."""
 
 
 class RwqIndTable(Unsupported):
@@ -76,11 +76,11 @@ class RwqIndTable(Unsupported):
 
 
 class RwqIndTableInitAttr(Unsupported):
-    """What a RwqIndTable is to be."""
+    """Attributes of a RwqIndTable."""
 
 
 class RxHashConf(Unsupported):
-    """How packets are spread."""
+    """The hash by which packets are spread."""
 
 
 class WcTmInfo(Unsupported):
@@ -88,4 +88,4 @@ class WcTmInfo(Unsupported):
 
 
 class OpsWr(Unsupported):
-    """Request to a list of tags."""
+    """A request to a list of tags."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Verbs' numbers as words, under the names that pyverbs gives to these functions."""
+"""Names of verbs' numbers, by the functions that pyverbs has for them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nupa.verbs.errors import PyverbsUserError
 
 
 def gid_str(subnet_prefix: int, interface_id: int) -> str:
-    """The GID of two 64 bit halves, each as big endian memory read in host order."""
+    """Formats the GID of two 64 bit halves, each as big endian memory read in host order."""
     return gid_text(subnet_prefix.to_bytes(8, "little") + interface_id.to_bytes(8, "little"))
 
 
 def gid_text(raw: bytes) -> str:
-    """16 bytes as eight words.
+    """Formats 16 bytes as eight words.
 
     >>> gid_text(bytes(10) + b"\\xff\\xff" + bytes([10, 0, 0, 1]))
     '0000:0000:0000:0000:0000:ffff:0a00:0001'
@@ -26,11 +26,11 @@ def gid_text(raw: bytes) -> str:
 
 
 def gid_bytes(val: str) -> bytes:
-    """The 16 bytes of a GID in eight words.  PyverbsUserError if it is not that."""
+    """Parses a GID in eight words to its 16 bytes.  PyverbsUserError: not a GID."""
     words = val.split(":")
     if len(words) != 8 or any(len(word) != 4 for word in words):
         raise PyverbsUserError(
-            f"Invalid GID value ({val}): it takes eight words of four hexadecimal digits"
+            f"Invalid GID value ({val}): give eight words of four hexadecimal digits"
         )
     try:
         return bytes.fromhex("".join(words))
@@ -39,18 +39,18 @@ def gid_bytes(val: str) -> bytes:
 
 
 def gid_str_to_array(val: str) -> list[str]:
-    """A GID in eight words as 16 pairs of digits."""
+    """Splits a GID in eight words into 16 pairs of digits."""
     text = gid_bytes(val).hex()
     return [text[at : at + 2] for at in range(0, 32, 2)]
 
 
 def str_from_flags(flags: int, dictionary: Mapping[int, str]) -> str:
-    """The names of the bits that are set, a line each."""
+    """Lists the names of the bits that are set, a line each."""
     return "\n  " + "".join(f"{name}\n  " for bit, name in dictionary.items() if flags & bit)
 
 
 def flags_to_str(flags: int, dictionary: Mapping[int, str]) -> str:
-    """The names of the bits that are set, with spaces between."""
+    """Lists the names of the bits that are set, with spaces between."""
     return "".join(f"{name} " for bit, name in dictionary.items() if flags & bit)
 
 
@@ -121,7 +121,7 @@ def mig_state_to_str(mig: int) -> str:
 
 
 def guid_format(num: int) -> str:
-    """A GUID read from big endian memory, as four words."""
+    """Formats a GUID, read from big endian memory, as four words."""
     text = num.to_bytes(8, "little").hex()
     return ":".join(text[at : at + 4] for at in range(0, 16, 4))
 
@@ -159,7 +159,7 @@ def width_to_str(width: int) -> str:
 
 
 def speed_to_str(speed: int, speed_ex: int = 0) -> str:
-    """*speed_ex* counts where *speed*, of 8 bits, cannot say it."""
+    """Formats a speed; *speed_ex* counts where the 8 bits of *speed* do not suffice."""
     return _with_number(_SPEEDS, speed_ex or speed, "Invalid speed")
 
 

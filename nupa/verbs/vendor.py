@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What pyverbs has for the devices of one vendor: the names import, using one is refused.
+"""Names of pyverbs' modules for one vendor's devices: they import, using one is refused.
 
-A program asks whether it has such a device by trying; here it hears that it has not.
+A program tries whether it has such a device, and learns here that it has not.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _CONSTANTS = ("MLX5", "_MLX5", "EFA")
 
 
 class Value(PyverbsValue):
-    """What would be asked of the device: takes anything, and is refused where it is used."""
+    """An attribute of the device: takes any arguments; its use is refused."""
 
     def __init__(self, *_args: object, **_kwargs: object) -> None:
         pass
 
 
 class _Refusing(type):
-    """Has any method, which refuses."""
+    """A class whose methods, of any name, refuse."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("_"):

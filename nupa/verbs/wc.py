@@ -19,7 +19,7 @@ _OPCODE: Mapping[int, Any] = dict(ibv_wc_opcode._value2member_map_)
 
 
 class WC(PyverbsObject):
-    """A completion (man 3 ibv_poll_cq).  imm_data is big endian, as it travelled."""
+    """A completion (man 3 ibv_poll_cq).  imm_data is big endian, as on the wire."""
 
     __slots__ = ("_c", "_owner")
     _owner: Any
@@ -71,7 +71,7 @@ class WC(PyverbsObject):
     dlid_path_bits = Field("dlid_path_bits")
 
     def raise_for_status(self) -> WC:
-        """Itself if it succeeded; else a CompletionError that says what to look at."""
+        """Returns itself if it succeeded.  CompletionError: says what failed, with a remedy."""
         if self._c.status != IBV_WC_SUCCESS:
             raise completion_error(self._c.status, self._c.wr_id, self._c.qp_num)
         return self
@@ -103,7 +103,7 @@ class WC(PyverbsObject):
 
 
 def wc_of(wcs: Any, i: int, new: Callable[[type[WC]], WC] = WC.__new__) -> WC:
-    """The completion in wcs[i], which keeps the array alive."""
+    """Returns the completion in wcs[i], which keeps the array alive."""
     wc = new(WC)
     wc._c = wcs + i
     wc._owner = wcs

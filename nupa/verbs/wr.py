@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Work requests: what is to be sent, and where receives go."""
+"""Work requests: sends and receives to post."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SGE(PyverbsValue):
     lkey = Field("lkey")
 
     def read(self, length: int, offset: int) -> bytes:
-        """*length* bytes from *offset* bytes in.  PyverbsUserError beyond the element's end."""
+        """Returns *length* bytes from *offset* on.  PyverbsUserError: beyond the element's end."""
         if offset < 0 or length < 0 or offset + length > self._c.length:
             raise PyverbsUserError(
                 f"Cannot read {length} bytes at offset {offset} of an SGE of {self._c.length}"
@@ -52,7 +52,8 @@ class SGE(PyverbsValue):
 
 
 def _sg_array(sg: Sequence[SGE] | None, num_sge: int) -> tuple[Any, int]:
-    """The C array of the first *num_sge* elements (0: all) of *sg*, and how many."""
+    """Makes the C array of the first *num_sge* elements (0: all) of *sg*; returns it, its
+    length."""
     num_sge = num_sge or len(sg or ())
     if num_sge < 0 or num_sge > len(sg or ()):
         raise PyverbsUserError(
@@ -64,7 +65,7 @@ def _sg_array(sg: Sequence[SGE] | None, num_sge: int) -> tuple[Any, int]:
 class RecvWR(PyverbsValue):
     """A receive: the bytes of one message go to the SGEs in turn.
 
-    num_sge may be left out.  The SGEs are copied: changing one later changes nothing here.
+    num_sge may be left out.  The SGEs are copied: later changes of them have no effect.
     """
 
     __slots__ = ("_c", "_next", "_sges")
@@ -90,7 +91,7 @@ class RecvWR(PyverbsValue):
 
     @property
     def next_wr(self) -> RecvWR | None:
-        """What is posted with it, after it."""
+        """The request that is posted after it, in the same call."""
         return self._next
 
     @next_wr.setter
@@ -105,7 +106,7 @@ class RecvWR(PyverbsValue):
 class SendWR(PyverbsValue):
     """A send, RDMA or atomic work request; see set_wr_rdma(), set_wr_atomic() and set_wr_ud().
 
-    imm_data is big endian, as it travels.  num_sge may be left out.  The SGEs are copied.
+    imm_data is big endian, as on the wire.  num_sge may be left out.  The SGEs are copied.
     """
 
     __slots__ = ("_bound", "_c", "_next", "_sges", "ah")
@@ -142,7 +143,7 @@ class SendWR(PyverbsValue):
 
     @property
     def next_wr(self) -> SendWR | None:
-        """What is posted with it, after it."""
+        """The request that is posted after it, in the same call."""
         return self._next
 
     @next_wr.setter
@@ -157,7 +158,7 @@ class SendWR(PyverbsValue):
     sg_list = property(None, _set_sg_list, doc="Replaces the elements by one SGE; write only.")
 
     def set_wr_ud(self, ah: AH, rqpn: int, rqkey: int) -> None:
-        """UD: to QP *rqpn* at *ah*, with the Q_Key that it has."""
+        """UD: goes to QP *rqpn* at *ah*, with that QP's Q_Key."""
         self.ah = ah
         ud = self._c.wr.ud
         ud.ah = ah._c or closed(ah)
@@ -165,13 +166,13 @@ class SendWR(PyverbsValue):
         ud.remote_qkey = rqkey
 
     def set_wr_rdma(self, rkey: int, addr: int) -> None:
-        """RDMA: at *addr* in the peer's region *rkey*."""
+        """RDMA: accesses *addr* in the peer's region *rkey*."""
         rdma = self._c.wr.rdma
         rdma.remote_addr = addr
         rdma.rkey = rkey
 
     def set_bind_wr(self, mw: MW, bind_info: MWBindInfo) -> None:
-        """IBV_WR_BIND_MW: opens what *bind_info* says by a type 2 window.
+        """IBV_WR_BIND_MW: binds a type 2 window to the range in *bind_info*.
 
         The window's key becomes `rkey`: the one after its own.
         """
@@ -191,11 +192,12 @@ class SendWR(PyverbsValue):
         self._c.bind_mw.rkey = val
 
     def set_qp_type_xrc(self, remote_srqn: int) -> None:
-        """XRC: for the peer's SRQ of this number (SRQ.get_srq_num())."""
+        """XRC: goes to the peer's SRQ of this number (SRQ.get_srq_num())."""
         self._c.qp_type.xrc.remote_srqn = remote_srqn
 
     def set_wr_atomic(self, rkey: int, addr: int, compare_add: int, swap: int = 0) -> None:
-        """On the 8 bytes at *addr*: compare with compare_add and swap, or add compare_add."""
+        """Atomic on the 8 bytes at *addr*: compares with compare_add and swaps, or adds
+        compare_add."""
         atomic = self._c.wr.atomic
         atomic.remote_addr = addr
         atomic.rkey = rkey

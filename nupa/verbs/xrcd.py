@@ -15,7 +15,7 @@ __all__ = ["XRCD", "XRCDInitAttr"]
 
 
 class XRCDInitAttr(PyverbsObject):
-    """What XRCD(context, ...) is to be: known by the file *fd*, or by none with -1.
+    """Attributes of XRCD(context, ...), which the file *fd* identifies; -1: no file.
 
     oflags: os.O_CREAT, os.O_EXCL or 0.  comp_mask: both bits of ibv_xrcd_init_attr_mask.
     """
@@ -31,8 +31,8 @@ class XRCDInitAttr(PyverbsObject):
 class XRCD(PyverbsCM):
     """An XRC domain (man 3 ibv_open_xrcd).  Closing it closes its SRQs and QPs.
 
-    PyverbsRDMAError: EAGAIN if no process of the host has that domain and O_CREAT is not given,
-    EINVAL if one has it and O_EXCL is.
+    PyverbsRDMAError: EAGAIN if no process of the host has that domain and O_CREAT is missing,
+    EINVAL if one has it and O_EXCL is given.
     """
 
     _rank = PyverbsCM.RANK_PD

@@ -166,7 +166,7 @@ def test_the_table_has_an_end_which_is_said(fails: Run, nupa: Run, fabric: Fabri
         (["host0", "drop"], "'host0 drop': write host0 add KIND"),
         (["host0", "remove", "drop"], "write host0 add KIND"),
         (["host0", "add", "drop", "more"], "write host0 add KIND"),
-        (["host0", "add", "fire"], "'fire' is no kind of fault: there are drop, duplicate"),
+        (["host0", "add", "fire"], "'fire' is not a kind of fault: there are drop, duplicate"),
         (["host0", "add", "drop", "--delay", "1s"], "drop takes no duration: it takes prob"),
         (["host0", "add", "bandwidth"], "bandwidth needs a rate: 10MB/s"),
         (["host0", "add", "bandwidth", "--rate", "10"], "'10' is not a rate: write its unit"),
