@@ -22,6 +22,8 @@ CSRC = Path(__file__).resolve().parents[1]
 HEADERS = (
     "engine/segment/layout.h",
     "engine/segment/segment.h",
+    "region/slot_life.h",
+    "region/pool.h",
     "region/region.h",
     "binding/verbs_cdef.h",
     "engine/core/nupa.h",

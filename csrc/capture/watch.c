@@ -4,6 +4,7 @@
 
 #include "base/atomics.h"
 #include "engine/segment/segment_internal.h"
+#include "region/slot_life.h"
 
 #include <errno.h>
 #include <stdlib.h>

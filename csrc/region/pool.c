@@ -3,8 +3,7 @@
  * extents.  A word an extent, zero when free, claimed by compare-and-swap: no lock to be left held.
  * Extents of slot 0 belong to a process without an attachment and carry its pid (22 bits at most,
  * PID_MAX_LIMIT in proc(5)) where others carry their epoch; or to a region, and carry its row. */
-#include "base/atomics.h"
-#include "engine/segment/segment_internal.h"
+#include "region/region_internal.h"
 
 #include <errno.h>
 #include <unistd.h>

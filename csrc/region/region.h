@@ -104,6 +104,9 @@ int nupa_region_follow(struct nupa_fabric *fabric, uint32_t *follower);
 int nupa_region_heed(struct nupa_fabric *fabric, uint32_t follower, uint32_t epoch);
 /* Waits until the word is not *epoch*, which is its value then, or timeout_ms have passed. */
 int nupa_region_await_epoch(struct nupa_fabric *fabric, uint32_t *epoch, uint32_t timeout_ms);
+/* Sets one port's state, counts link_downed, tells every attachment.  -EREMOTE: only the creator's
+ * kernel may, as memory is not coherent. */
+int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t state);
 /* A port's state was set: windows and followers are told.  nupa_fabric_set_port does it. */
 void nupa_region_links_changed(struct nupa_fabric *fabric);
 /* After nupa_fabric_set_port: waits until the windows behind links that went down are gone, and all

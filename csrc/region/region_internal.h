@@ -4,7 +4,9 @@
 #define NUPA_REGION_INTERNAL_H
 
 #include "base/atomics.h"
+#include "region/pool.h"
 #include "region/region.h"
+#include "region/slot_life.h"
 #include "engine/segment/region_layout.h"
 #include "engine/segment/segment_internal.h"
 
@@ -73,6 +75,11 @@ bool nupa_region_window_owned(const struct nupa_fabric *fabric,
 uint32_t nupa_region_claimant(const struct nupa_fabric *fabric);
 /* Whether who has the claim is there; one of another kernel or pid namespace is. */
 bool nupa_region_claimant_alive(const struct nupa_fabric *fabric, uint64_t claim);
+/* The word of a region that is published over the extent; 0: there is none. */
+uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent);
+/* Regions whose owners have died: freed if nobody shares them, else orphans; windows of dead
+ * processes end. */
+void nupa_region_reap(struct nupa_fabric *fabric);
 
 /* --- windows: region_map.c ----------------------------------------------------------------- */
 

@@ -2,9 +2,8 @@
  * The life of a slot: claimed by an attaching process, given up by its owner, or taken back when
  * the owner died, with its memory in the pool and its regions.  claim is the only word that
  * decides; nothing is locked. */
-#include "base/atomics.h"
 #include "engine/segment/coherence.h"
-#include "engine/segment/segment_internal.h"
+#include "region/region_internal.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -14,110 +13,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-/* --- claiming ------------------------------------------------------------------------ */
-
-/* A slot whose owner is not of our boot, and is not known to have ended. */
-static bool is_strange(const struct nupa_fabric *fabric, uint32_t index)
-{
-	const struct nupa_slot *slot = &fabric->slots[index];
-
-	return NUPA_CLAIM_STATE(nupa_slot_claim(slot)) != NUPA_SLOT_FREE &&
-	       nupa_load_acquire(&slot->boot) != fabric->boot;
-}
-
-/* Waits until it has been silent for long enough, and frees it then. */
-static int wait_for_silence(struct nupa_fabric *fabric, uint32_t index)
-{
-	const struct timespec pause = { .tv_nsec = NUPA_BEAT_MS * 1000000L };
-	const struct nupa_slot *slot = &fabric->slots[index];
-	const uint64_t claim = nupa_slot_claim(slot);
-	uint32_t beat = nupa_load_relaxed(&slot->heartbeat);
-
-	for (uint32_t looks = 0; looks < NUPA_BEATS_MISSED; looks++) {
-		nanosleep(&pause, NULL);
-		nupa_fetch(true, NUPA_POINT_CLAIM, slot, NUPA_CACHE_LINE_BYTES);
-		nupa_fetch(true, NUPA_POINT_BEAT, &slot->contact_epoch, 2 * NUPA_CACHE_LINE_BYTES);
-		if (!is_strange(fabric, index) || nupa_slot_claim(slot) != claim)
-			return 0;
-		if (nupa_load_relaxed(&slot->heartbeat) != beat)
-			return -EADDRINUSE;
-	}
-	nupa_slot_take(fabric, index, claim);
-	return 0;
-}
-
-int nupa_host_settle(struct nupa_fabric *fabric, uint32_t host)
-{
-	uint32_t first, end;
-
-	if (!nupa_fabric_incoherent(fabric))
-		return 0;
-	if (fabric->kernel && fabric->kernel != host + 1)
-		return -EXDEV;
-	if (!fabric->kernel)
-		fabric->kernel = host + 1;
-	nupa_slots_of(fabric, host, &first, &end);
-	for (uint32_t i = first; i < end; i++)
-		while (is_strange(fabric, i)) {
-			int error = wait_for_silence(fabric, i);
-
-			if (error)
-				return error;
-		}
-	return 0;
-}
-
-/* Epoch 0 says that nobody ever had the slot: skipped when 24 bits are through. */
-static uint32_t next_epoch(uint32_t epoch)
-{
-	return epoch == 0xffffff ? 1 : epoch + 1;
-}
-
-static void introduce(struct nupa_slot *slot, uint32_t host)
-{
-	char comm[sizeof(slot->comm)] = "";
-
-	if (prctl(PR_GET_NAME, comm))
-		comm[0] = '?';
-	memcpy(slot->comm, comm, sizeof(slot->comm));
-	slot->uid = geteuid();
-	nupa_store_relaxed(&slot->pid_ns, nupa_pid_namespace());
-	nupa_store_relaxed(&slot->host, host);
-	nupa_store_relaxed(&slot->backlogs, 0);
-	nupa_store_relaxed(&slot->start_time, nupa_process_start_time((uint32_t)getpid()));
-}
-
-int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot)
-{
-	uint32_t first, end;
-	int error;
-
-	if (host >= fabric->geometry.n_hosts)
-		return -EINVAL;
-	if (nupa_load_acquire(&fabric->fenced))
-		return -ESTALE;
-	error = nupa_host_settle(fabric, host);
-	if (error)
-		return error;
-	nupa_slots_of(fabric, host, &first, &end);
-	for (uint32_t i = first; i < end; i++) {
-		struct nupa_slot *entry = &fabric->slots[i];
-		uint64_t claim = nupa_slot_claim(entry);
-		uint32_t epoch = next_epoch(NUPA_CLAIM_EPOCH(claim));
-
-		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE ||
-		    !nupa_cas_seq(
-			&entry->claim, &claim,
-			NUPA_CLAIM(nupa_fabric_owner(fabric), epoch, NUPA_SLOT_ATTACHING)))
-			continue;
-		nupa_store_release(&entry->boot, fabric->boot);
-		introduce(entry, host);
-		*slot = i;
-		return 0;
-	}
-	return -EBUSY;
-}
 
 /* --- giving back --------------------------------------------------------------------- */
 
@@ -236,6 +131,127 @@ static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 	return true;
 }
 
+/* Takes a slot from its owner, who has ended.  The epoch in the claim makes this fail if somebody
+ * else was faster.  A reaper that died half way is taken over the same way: clearing twice does no
+ * harm. */
+static bool take_slot(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
+{
+	const uint32_t epoch = NUPA_CLAIM_EPOCH(claim);
+	const uint32_t owner = NUPA_CLAIM_OWNER(claim);
+
+	return nupa_cas_seq(&fabric->slots[slot].claim, &claim,
+			    NUPA_CLAIM(nupa_fabric_owner(fabric), epoch, NUPA_SLOT_REAPING)) &&
+	       clear_slot(fabric, slot, epoch, owner);
+}
+
+/* --- claiming ------------------------------------------------------------------------ */
+
+/* A slot whose owner is not of our boot, and is not known to have ended. */
+static bool is_strange(const struct nupa_fabric *fabric, uint32_t index)
+{
+	const struct nupa_slot *slot = &fabric->slots[index];
+
+	return NUPA_CLAIM_STATE(nupa_slot_claim(slot)) != NUPA_SLOT_FREE &&
+	       nupa_load_acquire(&slot->boot) != fabric->boot;
+}
+
+/* Waits until it has been silent for long enough, and frees it then. */
+static int wait_for_silence(struct nupa_fabric *fabric, uint32_t index)
+{
+	const struct timespec pause = { .tv_nsec = NUPA_BEAT_MS * 1000000L };
+	const struct nupa_slot *slot = &fabric->slots[index];
+	const uint64_t claim = nupa_slot_claim(slot);
+	uint32_t beat = nupa_load_relaxed(&slot->heartbeat);
+
+	for (uint32_t looks = 0; looks < NUPA_BEATS_MISSED; looks++) {
+		nanosleep(&pause, NULL);
+		nupa_fetch(true, NUPA_POINT_CLAIM, slot, NUPA_CACHE_LINE_BYTES);
+		nupa_fetch(true, NUPA_POINT_BEAT, &slot->contact_epoch, 2 * NUPA_CACHE_LINE_BYTES);
+		if (!is_strange(fabric, index) || nupa_slot_claim(slot) != claim)
+			return 0;
+		if (nupa_load_relaxed(&slot->heartbeat) != beat)
+			return -EADDRINUSE;
+	}
+	take_slot(fabric, index, claim);
+	return 0;
+}
+
+/* SOFTWARE: that no process of another kernel has a slot of the host: 0, or -EADDRINUSE.  Those
+ * that had one and are silent are given up. */
+static int settle_host(struct nupa_fabric *fabric, uint32_t host)
+{
+	uint32_t first, end;
+
+	if (!nupa_fabric_incoherent(fabric))
+		return 0;
+	if (fabric->kernel && fabric->kernel != host + 1)
+		return -EXDEV;
+	if (!fabric->kernel)
+		fabric->kernel = host + 1;
+	nupa_slots_of(fabric, host, &first, &end);
+	for (uint32_t i = first; i < end; i++)
+		while (is_strange(fabric, i)) {
+			int error = wait_for_silence(fabric, i);
+
+			if (error)
+				return error;
+		}
+	return 0;
+}
+
+/* Epoch 0 says that nobody ever had the slot: skipped when 24 bits are through. */
+static uint32_t next_epoch(uint32_t epoch)
+{
+	return epoch == 0xffffff ? 1 : epoch + 1;
+}
+
+static void introduce(struct nupa_slot *slot, uint32_t host)
+{
+	char comm[sizeof(slot->comm)] = "";
+
+	if (prctl(PR_GET_NAME, comm))
+		comm[0] = '?';
+	memcpy(slot->comm, comm, sizeof(slot->comm));
+	slot->uid = geteuid();
+	nupa_store_relaxed(&slot->pid_ns, nupa_pid_namespace());
+	nupa_store_relaxed(&slot->host, host);
+	nupa_store_relaxed(&slot->backlogs, 0);
+	nupa_store_relaxed(&slot->start_time, nupa_process_start_time((uint32_t)getpid()));
+}
+
+int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot)
+{
+	uint32_t first, end;
+	int error;
+
+	if (host >= fabric->geometry.n_hosts)
+		return -EINVAL;
+	if (nupa_load_acquire(&fabric->fenced))
+		return -ESTALE;
+	error = settle_host(fabric, host);
+	if (error)
+		return error;
+	nupa_slots_of(fabric, host, &first, &end);
+	for (uint32_t i = first; i < end; i++) {
+		struct nupa_slot *entry = &fabric->slots[i];
+		uint64_t claim = nupa_slot_claim(entry);
+		uint32_t epoch = next_epoch(NUPA_CLAIM_EPOCH(claim));
+
+		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE ||
+		    !nupa_cas_seq(
+			&entry->claim, &claim,
+			NUPA_CLAIM(nupa_fabric_owner(fabric), epoch, NUPA_SLOT_ATTACHING)))
+			continue;
+		nupa_store_release(&entry->boot, fabric->boot);
+		introduce(entry, host);
+		*slot = i;
+		return 0;
+	}
+	return -EBUSY;
+}
+
+/* --- freeing ------------------------------------------------------------------------- */
+
 /* Peers that had not noticed yet may have touched pages of an arena after it was cleared. */
 static void clear_free_arenas(struct nupa_fabric *fabric)
 {
@@ -286,19 +302,6 @@ int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot)
 	return 0;
 }
 
-/* Takes a slot from its owner, who has ended.  The epoch in the claim makes this fail if somebody
- * else was faster.  A reaper that died half way is taken over the same way: clearing twice does no
- * harm. */
-bool nupa_slot_take(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
-{
-	const uint32_t epoch = NUPA_CLAIM_EPOCH(claim);
-	const uint32_t owner = NUPA_CLAIM_OWNER(claim);
-
-	return nupa_cas_seq(&fabric->slots[slot].claim, &claim,
-			    NUPA_CLAIM(nupa_fabric_owner(fabric), epoch, NUPA_SLOT_REAPING)) &&
-	       clear_slot(fabric, slot, epoch, owner);
-}
-
 /* Somebody may be in the middle of a copy from it: that takes microseconds. */
 #define EVICT_TRIES 1000
 
@@ -308,7 +311,7 @@ static bool evict_slot(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim
 	    NUPA_CLAIM(NUPA_CLAIM_OWNER(claim), NUPA_CLAIM_EPOCH(claim), NUPA_SLOT_REAPING);
 
 	for (int i = 0; i < EVICT_TRIES; i++) {
-		if (nupa_slot_take(fabric, slot, claim))
+		if (take_slot(fabric, slot, claim))
 			return true;
 		claim = nupa_slot_claim(&fabric->slots[slot]);
 		if (claim != kept) /* another took it */
@@ -352,7 +355,7 @@ int nupa_fabric_reap(struct nupa_fabric *fabric)
 		/* Another kernel's are given back there. */
 		if (!nupa_slot_apart(fabric, i) && NUPA_CLAIM_STATE(claim) != NUPA_SLOT_FREE &&
 		    !nupa_slot_alive(fabric, i, claim))
-			reaped += nupa_slot_take(fabric, i, claim);
+			reaped += take_slot(fabric, i, claim);
 	}
 	nupa_region_reap(fabric);
 	nupa_pool_reclaim(fabric, 0);

@@ -18,6 +18,8 @@
 #include "engine/segment/coherence.h"
 #include "engine/segment/gid.h"
 #include "engine/segment/segment_internal.h"
+#include "region/pool.h"
+#include "region/slot_life.h"
 
 #include <linux/futex.h>
 #include <sched.h>

@@ -3,6 +3,7 @@
  * before anything else looks at that.  What is done with it then: fault_hold.c. */
 #include "engine/fault/fault_internal.h"
 #include "engine/queue/sq.h"
+#include "region/region.h"
 
 /* Where a fault's duration is 0. */
 #define RETRY_NS 1000u      /* a link sends a corrupt packet again */

@@ -74,10 +74,6 @@ const struct nupa_host *nupa_fabric_host(const struct nupa_fabric *fabric, uint3
 const struct nupa_port *nupa_fabric_port(const struct nupa_fabric *fabric, uint32_t port);
 const struct nupa_route *nupa_fabric_route(const struct nupa_fabric *fabric, uint32_t from,
 					   uint32_t to);
-/* Sets one port's state, counts link_downed, tells every attachment.  -EREMOTE: only the creator's
- * kernel may, as memory is not coherent. */
-int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t state);
-
 struct nupa_slot_info {
 	uint32_t slot, state, epoch, pid, uid, host;
 	uint32_t qps, mrs;  /* in use now */
@@ -126,22 +122,6 @@ struct nupa_listener_info {
 /* Those on a host, up to max of them; returns how many were found. */
 uint32_t nupa_fabric_listeners(struct nupa_fabric *fabric, uint32_t host,
 			       struct nupa_listener_info *out, uint32_t max);
-/* Frees the slots of processes that died; returns how many. */
-int nupa_fabric_reap(struct nupa_fabric *fabric);
-/* Frees the slots that other kernels' processes have on the host: for who knows that its kernel has
- * ended (a QEMU that is gone) and need not wait for the heartbeats.  Returns how many. */
-int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host);
-
-/* Pool memory shared by all hosts: *size_bytes* is rounded up to extents.  slot: the caller's own,
- * or 0 for a process without an attachment.  -EPERM: not its slot or memory; -ENOMEM: no run of
- * free extents; -ENOSPC: the file system is full. */
-int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out);
-/* The same without memory: who uses it, or maps it to others, backs it first (nupa_region_back). */
-int nupa_pool_reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out);
-/* Where it is in the pool, for regions; ~0: not there. */
-uint64_t nupa_pool_offset(struct nupa_fabric *fabric, const void *addr);
-/* -EBUSY: a region that is published has it. */
-int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64_t size_bytes);
 /* cffi: end */
 
 /* For the engine.  Offsets of the parts of an arena depend on the superblock alone. */
@@ -166,15 +146,6 @@ uint8_t *nupa_fabric_regions(struct nupa_fabric *fabric, bool back);
 int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
 /* Returns an arena's memory to the system. */
 void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot);
-
-/* Claims a free slot for this process: state ATTACHING, identity (host, uid, comm, start time)
- * filled in; the caller backs and fills its tables, then stores LIVE.  -EBUSY: none is free;
- * -ESTALE: others took this process for dead.  SOFTWARE: -EXDEV: this process is on another host;
- * -EADDRINUSE: a process of another kernel is on the host. */
-int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot);
-/* The owner gives up its slot, whatever its state: the arena is cleared, the pool's extents and the
- * slot are freed, the others are told.  -EPERM if the slot is not this process's. */
-int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot);
 
 /* beat.c: the kernel that we run under takes its place in the fabric's table, [1] if the fabric is
  * being made: 0 or -errno. */

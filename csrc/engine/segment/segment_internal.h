@@ -28,34 +28,6 @@ void nupa_lines_add_rings(struct nupa_fabric *fabric, uint32_t slot, struct nupa
 struct nupa_flow *nupa_past_flow(const struct nupa_fabric *fabric, uint32_t from, uint32_t to);
 /* What attachments to the host that are gone dropped, did again, or did not believe. */
 struct nupa_hw_counters *nupa_past_hw(const struct nupa_fabric *fabric, uint32_t host);
-/* Frees what a dead owner left in the pool.  Slot 0: the extents of each dead pid. */
-void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot);
-/* The word of this process's extents, or 0 if the slot is not its own. */
-uint32_t nupa_pool_owner(const struct nupa_fabric *fabric, uint32_t slot);
-/* Claims *n* neighbours; returns the first, or n_extents if there is no such run. */
-uint32_t nupa_pool_claim(struct nupa_fabric *fabric, uint32_t n, uint32_t owner);
-/* Gives all extents of a region back, whose row is the caller's.  published: others may be, too,
- * over the same. */
-void nupa_pool_drop(struct nupa_fabric *fabric, uint32_t word, bool published);
-static inline uint32_t nupa_pool_extents(const struct nupa_superblock *sb, uint64_t bytes)
-{
-	return (uint32_t)((bytes + sb->extent_bytes - 1) / sb->extent_bytes);
-}
-/* The word of a region's extents, and whether it is one. */
-static inline uint32_t nupa_pool_region_word(uint32_t index)
-{
-	return NUPA_EXTENT_OF_REGION | index;
-}
-static inline bool nupa_pool_of_region(uint32_t word)
-{
-	return word >> 24 == 0 && word & NUPA_EXTENT_OF_REGION;
-}
-/* region_owner.c: the word of a region that is published over the extent; 0: there is none. */
-uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent);
-/* Regions whose owners have died: freed if nobody shares them, else orphans; windows of dead
- * processes end. */
-void nupa_region_reap(struct nupa_fabric *fabric);
-
 /* Turns all mappings into private ones at the same place: what is stored there stays here. */
 void nupa_fabric_detach_copy(struct nupa_fabric *fabric);
 
@@ -77,11 +49,6 @@ bool nupa_slot_alive(const struct nupa_fabric *fabric, uint32_t slot, uint64_t c
  * another kernel or another pid namespace. */
 bool nupa_life_is_over(const struct nupa_slot *slot);
 bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
-/* region/slot_life.c, SOFTWARE: that no process of another kernel has a slot of the host: 0, or
- * -EADDRINUSE. Those that had one and are silent are given up. */
-int nupa_host_settle(struct nupa_fabric *fabric, uint32_t host);
-/* region/slot_life.c: frees a slot whose owner has ended; false: somebody was faster. */
-bool nupa_slot_take(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
 /* beat.c: whether the claim is of another kernel. */
 bool nupa_slot_elsewhere(const struct nupa_fabric *fabric, uint64_t claim);
 /* What the heartbeat says of a claim of another kernel: false once it has been silent for

@@ -3,6 +3,7 @@
  * hangs, and the fabric serves the next. */
 #include "base/atomics.h"
 #include "tests/support/target.h"
+#include "region/slot_life.h"
 
 #include <errno.h>
 #include <pthread.h>

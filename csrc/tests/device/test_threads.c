@@ -3,6 +3,7 @@
  * some waiting for events, while others come and go.  TSan is the judge. */
 #include "base/atomics.h"
 #include "tests/support/end.h"
+#include "region/region.h"
 
 #include <poll.h>
 #include <pthread.h>

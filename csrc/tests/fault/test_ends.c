@@ -4,6 +4,7 @@
 #include "engine/device/device.h"
 #include "tests/support/faults.h"
 #include "tests/support/target.h"
+#include "region/region.h"
 
 #include <string.h>
 

@@ -6,6 +6,7 @@
 #include "netdev/frame.h"
 #include "engine/net/net.h"
 #include "netdev/netdev.h"
+#include "region/region.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -2,6 +2,7 @@
  * What a requester does when the other end cannot take its request now: no receive, not ready, no
  * path; how long it tries, and that nothing is lost, doubled or out of order. */
 #include "tests/support/target.h"
+#include "region/region.h"
 
 #include <sched.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "tests/support/cm_end.h"
 #include "librdmacm/cm/internal.h"
 #include "tests/support/end.h"
+#include "region/region.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -6,6 +6,7 @@
 #include "engine/device/device.h"
 #include "librdmacm/cm/internal.h"
 #include "tests/support/end.h"
+#include "region/region.h"
 
 #include <fcntl.h>
 #include <poll.h>

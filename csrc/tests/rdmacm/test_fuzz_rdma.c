@@ -7,6 +7,7 @@
 #include "engine/device/device.h"
 #include "librdmacm/cm/internal.h"
 #include "tests/support/faults.h"
+#include "region/region.h"
 
 #include <fcntl.h>
 #include <signal.h>

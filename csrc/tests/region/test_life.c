@@ -4,6 +4,8 @@
 
 #include "base/atomics.h"
 #include "engine/segment/geometry.h"
+#include "region/pool.h"
+#include "region/slot_life.h"
 
 #include <errno.h>
 #include <pthread.h>

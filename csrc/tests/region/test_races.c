@@ -4,6 +4,8 @@
 #include "tests/support/shared_region.h"
 
 #include "base/atomics.h"
+#include "region/pool.h"
+#include "region/slot_life.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,6 +2,9 @@
  * The segment: made, opened, refused when it is not what it claims, reaped, and its pool. */
 #include "base/atomics.h"
 #include "engine/segment/segment.h"
+#include "region/pool.h"
+#include "region/region.h"
+#include "region/slot_life.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,6 +4,7 @@
 
 #include "tests/support/cm_end.h"
 #include "engine/net/net.h"
+#include "region/region.h"
 
 #include <string.h>
 #include <sys/socket.h>

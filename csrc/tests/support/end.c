@@ -2,6 +2,7 @@
  * One end of a connection for tests: see end.h. */
 #define _GNU_SOURCE
 #include "tests/support/end.h"
+#include "region/pool.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,6 +5,7 @@
 #include "base/atomics.h"
 #include "engine/segment/segment_internal.h"
 #include "abi/verbs_abi.h"
+#include "region/slot_life.h"
 
 #include <string.h>
 
