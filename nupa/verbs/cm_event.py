@@ -39,7 +39,7 @@ class CMEventChannel(PyverbsCM):
                 event.ack_cm_event()
 
     def fileno(self) -> int:
-        """Returns a file that is readable when CMEvent(channel) would not wait: for select, poll, asyncio."""
+        """Returns a file, readable when CMEvent(channel) would not wait."""
         return int((self._c or closed(self)).fd)
 
 

@@ -38,7 +38,7 @@ class CompChannel(PyverbsCM):
         self.context = None
 
     def fileno(self) -> int:
-        """Returns a file that is readable when get_cq_event() would not wait: for select, poll, asyncio."""
+        """Returns a file, readable when get_cq_event() would not wait."""
         return int((self._c or closed(self)).fd)
 
     def get_cq_event(

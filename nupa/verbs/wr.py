@@ -158,7 +158,7 @@ class SendWR(PyverbsValue):
     sg_list = property(None, _set_sg_list, doc="Replaces the elements by one SGE; write only.")
 
     def set_wr_ud(self, ah: AH, rqpn: int, rqkey: int) -> None:
-        """UD: goes to QP *rqpn* at *ah*, with that QP's Q_Key."""
+        """Sets the destination (UD): QP *rqpn* at *ah*, with that QP's Q_Key."""
         self.ah = ah
         ud = self._c.wr.ud
         ud.ah = ah._c or closed(ah)
@@ -166,13 +166,13 @@ class SendWR(PyverbsValue):
         ud.remote_qkey = rqkey
 
     def set_wr_rdma(self, rkey: int, addr: int) -> None:
-        """RDMA: accesses *addr* in the peer's region *rkey*."""
+        """Sets the target (RDMA): *addr* in the peer's region *rkey*."""
         rdma = self._c.wr.rdma
         rdma.remote_addr = addr
         rdma.rkey = rkey
 
     def set_bind_wr(self, mw: MW, bind_info: MWBindInfo) -> None:
-        """IBV_WR_BIND_MW: binds a type 2 window to the range in *bind_info*.
+        """Sets the range of a type 2 window (IBV_WR_BIND_MW): that in *bind_info*.
 
         The window's key becomes `rkey`: the one after its own.
         """
@@ -192,12 +192,11 @@ class SendWR(PyverbsValue):
         self._c.bind_mw.rkey = val
 
     def set_qp_type_xrc(self, remote_srqn: int) -> None:
-        """XRC: goes to the peer's SRQ of this number (SRQ.get_srq_num())."""
+        """Sets the destination (XRC): the peer's SRQ of this number (SRQ.get_srq_num())."""
         self._c.qp_type.xrc.remote_srqn = remote_srqn
 
     def set_wr_atomic(self, rkey: int, addr: int, compare_add: int, swap: int = 0) -> None:
-        """Atomic on the 8 bytes at *addr*: compares with compare_add and swaps, or adds
-        compare_add."""
+        """Sets the target (atomic), 8 bytes at *addr*, to compare with compare_add and swap, or to add."""
         atomic = self._c.wr.atomic
         atomic.remote_addr = addr
         atomic.rkey = rkey
