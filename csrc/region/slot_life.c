@@ -35,7 +35,6 @@ static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 	const uint32_t n_hosts = fabric->geometry.n_hosts;
 	const struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
 	const uint64_t at = nupa_arena_offset(fabric, index);
-	const bool incoherent = nupa_fabric_incoherent(fabric);
 	struct nupa_flow flows[NUPA_HOSTS_MAX];
 	struct nupa_hw_counters hw;
 
@@ -61,9 +60,8 @@ static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 		nupa_fetch_add_seq(&sum->lines_first, flows[peer].lines_first);
 		nupa_fetch_add_seq(&sum->lines_again, flows[peer].lines_again);
 	}
-	nupa_flush(incoherent, NUPA_POINT_COUNTERS, nupa_past_flow(fabric, host, 0),
-		   n_hosts * sizeof(flows[0]));
-	nupa_flush(incoherent, NUPA_POINT_COUNTERS, nupa_past_hw(fabric, host), sizeof(hw));
+	nupa_past_flush(fabric, nupa_past_flow(fabric, host, 0), n_hosts * sizeof(flows[0]));
+	nupa_past_flush(fabric, nupa_past_hw(fabric, host), sizeof(hw));
 }
 
 /* C4: whether somebody who lives is in the middle of a copy to or from a region of the slot.  Its
@@ -123,11 +121,10 @@ static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 	}
 	nupa_store_relaxed(&slot->hazard, 0);
 	nupa_store_relaxed(&slot->sleeping, 0);
-	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_QUEUE, &slot->sleeping,
-		   NUPA_CACHE_LINE_BYTES);
+	nupa_slot_flush_queue(fabric, slot);
 	/* Pairs with the acquire of whoever claims it next: the slot is clean by then. */
 	nupa_store_release(&slot->claim, NUPA_CLAIM(0, epoch, NUPA_SLOT_FREE));
-	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_CLAIM, slot, NUPA_CACHE_LINE_BYTES);
+	nupa_slot_flush_claim(fabric, slot);
 	return true;
 }
 

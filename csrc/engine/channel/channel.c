@@ -2,6 +2,7 @@
  * Channels: a pair of rings between two attachments, made at first contact.  Each side opens its
  * own direction and tells the other; whoever hears of a contact opens in return. */
 #include "engine/channel/channel.h"
+#include "engine/channel/apart.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -126,9 +127,9 @@ static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
 
 	if (channel->rx_open || nupa_channel_contact(engine, channel->peer) != engine->epoch)
 		return;
-	header =
-	    ring_of(engine, nupa_fabric_arena(engine->fabric, channel->peer), engine->slot_index);
-	nupa_fetch(channel->apart, NUPA_POINT_PAIR, header, NUPA_CACHE_LINE_BYTES);
+	header = ring_of(engine, nupa_fabric_arena(engine->fabric, channel->peer),
+			 engine->slot_index);
+	nupa_channel_fetch_pair(channel, header);
 	if (nupa_load_acquire(&header->pair) !=
 	    ((uint64_t)channel->peer_epoch << 32 | engine->epoch))
 		return;
@@ -156,8 +157,7 @@ static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
 	memset(header + 1, 0, lines_bytes); /* ring.h I2: this ring may have had another consumer */
 	nupa_store_relaxed(&header->head, NUPA_HEAD(engine->epoch, 0));
 	nupa_store_relaxed(&header->dma_head, NUPA_HEAD(engine->epoch, 0));
-	nupa_flush(channel->apart, NUPA_POINT_EMPTY, &header->head, 2 * NUPA_CACHE_LINE_BYTES);
-	nupa_flush(channel->apart, NUPA_POINT_EMPTY, header + 1, lines_bytes);
+	nupa_channel_flush_empty(channel, header, lines_bytes);
 	nupa_tx_init(&channel->tx, header, sb->ring_lines, sb->dma_bytes, engine->epoch);
 	channel->tx.apart = channel->apart;
 	error = nupa_mover_probe(engine, channel);
@@ -172,7 +172,7 @@ static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
 		return error;
 	}
 	nupa_store_release(&header->pair, (uint64_t)engine->epoch << 32 | channel->peer_epoch);
-	nupa_flush(channel->apart, NUPA_POINT_PAIR, header, NUPA_CACHE_LINE_BYTES);
+	nupa_channel_flush_pair(channel, header);
 	return 0;
 }
 
@@ -226,7 +226,7 @@ void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, 
 
 	nupa_store_release(contact, channel->peer_epoch | closed);
 	if (channel->apart) { /* it looks by itself */
-		nupa_flush(true, NUPA_POINT_CONTACT, contact, sizeof(*contact));
+		nupa_channel_flush_contact(channel, contact);
 		return;
 	}
 	nupa_fetch_add_seq(&channel->peer_slot->contact_epoch, 1);
@@ -306,7 +306,6 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 
 bool nupa_channel_left(const struct nupa_channel *channel)
 {
-	nupa_fetch(channel->apart, NUPA_POINT_QUEUE, &channel->peer_slot->sleeping,
-		   NUPA_CACHE_LINE_BYTES);
+	nupa_channel_fetch_slot(channel);
 	return nupa_load_acquire(&channel->peer_slot->left_epoch) == channel->peer_epoch;
 }

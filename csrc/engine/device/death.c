@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The end of a channel: its peer died, left, or wrote nonsense.  Partners of its QPs complete with
  * errors, and what was held for it is given back. */
+#include "engine/channel/apart.h"
 #include "engine/device/device.h"
 #include "engine/fault/fault_internal.h"
 #include "engine/inject/inject_engine.h"
@@ -37,7 +38,7 @@ static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channe
 	nupa_fault_free_held(channel);
 	nupa_backlog_lose_peer(engine, channel);
 	nupa_store_release(&channel->tx.header->pair, 0);
-	nupa_flush(channel->apart, NUPA_POINT_PAIR, channel->tx.header, NUPA_CACHE_LINE_BYTES);
+	nupa_channel_flush_pair(channel, channel->tx.header);
 	/* One that lives has to know as well that nothing comes or goes any more. */
 	if (nupa_channel_peer_alive(channel))
 		nupa_channel_say(engine, channel, NUPA_CONTACT_CLOSED);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The end of an attachment: what it owes is sent, and its slot is given back. */
+#include "engine/channel/apart.h"
 #include "engine/device/device.h"
 
 #include <sched.h>
@@ -26,8 +27,7 @@ static void answer_all(struct nupa_engine *engine, uint64_t deadline_ns)
 
 static bool closed_by_peer(const struct nupa_engine *engine, const struct nupa_channel *channel)
 {
-	nupa_fetch(channel->apart, NUPA_POINT_CONTACT,
-		   &channel->peer_slot->contact[engine->slot_index], sizeof(uint32_t));
+	nupa_channel_fetch_contact(channel, &channel->peer_slot->contact[engine->slot_index]);
 	return nupa_channel_contact(engine, channel->peer) ==
 		   (engine->epoch | NUPA_CONTACT_CLOSED) &&
 	       nupa_channel_peer_alive(channel);

@@ -40,8 +40,7 @@ static int go_public(struct nupa_net *net, bool takes_coalesced, char *why, size
 	nupa_engine_unlock(engine);
 	nupa_exchange_seq(&engine->slot->net_queue,
 			  (net->queue + 1) | (takes_coalesced ? NUPA_NET_COALESCED : 0));
-	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_QUEUE, &engine->slot->sleeping,
-		   NUPA_CACHE_LINE_BYTES);
+	nupa_slot_flush_queue(fabric, engine->slot);
 	if (is_taken(fabric, engine->host, net->queue, engine->slot_index))
 		return nupa_explain(-EBUSY, why, why_bytes,
 				    "queue %u of host %s's interface is served by another process",

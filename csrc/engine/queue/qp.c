@@ -17,12 +17,6 @@ static void settle_buffers(void)
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 }
 
-static void flush_entry(const struct nupa_qp *qp)
-{
-	nupa_flush(nupa_fabric_incoherent(qp->engine->fabric), NUPA_POINT_QP, qp->entry,
-		   sizeof(*qp->entry));
-}
-
 /* What peers may know (P5): they check `state` first and last. */
 void nupa_qp_publish(struct nupa_qp *qp)
 {
@@ -41,7 +35,7 @@ void nupa_qp_publish(struct nupa_qp *qp)
 	nupa_store_relaxed(&entry->qkey, qp->attr.qkey);
 	nupa_store_relaxed(&entry->incarnation, qp->incarnation);
 	nupa_store_release(&entry->state, qp->state);
-	flush_entry(qp);
+	nupa_qp_entry_flush(qp->engine->fabric, qp->entry);
 	settle_buffers();
 }
 
@@ -51,7 +45,7 @@ void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state)
 	nupa_store_relaxed(&qp->ibv.state, state); /* programs look at it */
 	nupa_qp_unsettle(qp);
 	nupa_store_release(&qp->entry->state, qp->state);
-	flush_entry(qp);
+	nupa_qp_entry_flush(qp->engine->fabric, qp->entry);
 	settle_buffers();
 }
 

@@ -31,8 +31,7 @@ static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
 				      table_off + (uint64_t)limit * sizeof(struct nupa_qp_entry),
 				      (uint64_t)(more - limit) * sizeof(struct nupa_qp_entry))) {
 			nupa_store_release(&engine->slot->qp_limit, more);
-			nupa_flush(nupa_fabric_incoherent(engine->fabric), NUPA_POINT_CLAIM,
-				   engine->slot, NUPA_CACHE_LINE_BYTES);
+			nupa_slot_flush_claim(engine->fabric, engine->slot);
 			limit = engine->qp_limit = more;
 		}
 	}

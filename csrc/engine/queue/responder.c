@@ -7,6 +7,7 @@
  * change the memory being read (requester.c), so requests never overtake each other here. */
 #include "engine/queue/responder.h"
 
+#include "engine/channel/apart.h"
 #include "engine/queue/backlog.h"
 
 /* --- one-sided requests -------------------------------------------------------------- */
@@ -319,13 +320,12 @@ static const struct nupa_qp_entry *partner_of(const struct nupa_qp *qp,
 {
 	uint32_t index = qp->dest_qpn & (NUPA_QP_MAX - 1);
 
-	nupa_fetch(channel->apart, NUPA_POINT_CLAIM, channel->peer_slot, NUPA_CACHE_LINE_BYTES);
+	nupa_channel_fetch_slot(channel);
 	/* I5: an index from outside. */
 	if (index >= qp->engine->fabric->geometry.qp_entries ||
 	    index >= nupa_load_acquire(&channel->peer_slot->qp_limit))
 		return NULL;
-	nupa_fetch(channel->apart, NUPA_POINT_QP, &channel->peer_qps[index],
-		   sizeof(channel->peer_qps[index]));
+	nupa_channel_fetch_qp(channel, &channel->peer_qps[index]);
 	return &channel->peer_qps[index];
 }
 

@@ -40,11 +40,39 @@ void nupa_slot_flush(const struct nupa_fabric *fabric, uint32_t slot)
 	const struct nupa_slot *entry = &fabric->slots[slot];
 	bool incoherent = nupa_fabric_incoherent(fabric);
 
-	/* The claim last: who sees it shall see the rest. */
+	/* The claim last: a process that sees it has to see the rest. */
 	nupa_flush(incoherent, NUPA_POINT_CONTACT, entry->contact, sizeof(entry->contact));
 	nupa_flush(incoherent, NUPA_POINT_BEAT, &entry->contact_epoch, 2 * NUPA_CACHE_LINE_BYTES);
-	nupa_flush(incoherent, NUPA_POINT_QUEUE, &entry->sleeping, NUPA_CACHE_LINE_BYTES);
-	nupa_flush(incoherent, NUPA_POINT_CLAIM, entry, NUPA_CACHE_LINE_BYTES);
+	nupa_slot_flush_queue(fabric, entry);
+	nupa_slot_flush_claim(fabric, entry);
+}
+
+void nupa_slot_flush_claim(const struct nupa_fabric *fabric, const struct nupa_slot *slot)
+{
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_CLAIM, slot, NUPA_CACHE_LINE_BYTES);
+}
+
+void nupa_slot_flush_queue(const struct nupa_fabric *fabric, const struct nupa_slot *slot)
+{
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_QUEUE, &slot->sleeping,
+		   NUPA_CACHE_LINE_BYTES);
+}
+
+void nupa_qp_entry_flush(const struct nupa_fabric *fabric, const struct nupa_qp_entry *entry)
+{
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_QP, entry, sizeof(*entry));
+}
+
+void nupa_past_flush(const struct nupa_fabric *fabric, const void *counts, size_t bytes)
+{
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_COUNTERS, counts, bytes);
+}
+
+void nupa_past_fetch(const struct nupa_fabric *fabric, uint32_t host, const void *counts,
+		     size_t bytes)
+{
+	nupa_fetch(fabric->kernel != host + 1 && nupa_fabric_incoherent(fabric),
+		   NUPA_POINT_COUNTERS, counts, bytes);
 }
 
 void nupa_fabric_net_changed(struct nupa_fabric *fabric)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory that is not coherent (NUPA_SEGMENT_SOFTWARE): no kernel's stores are seen by the others
- * until who stored has written them back and who loads has dropped its own copy.  All points where
- * that happens are named here; in other segments each costs a branch that is never taken.
+ * Memory that is not coherent (NUPA_SEGMENT_SOFTWARE): a kernel sees another's stores when that one
+ * has written them back and it has dropped its own copy.  All points where that happens are named
+ * here.  They lie in ring_apart.c (messages), channel/apart.c, segment/apart.c and device/look.c.
  *
  *   flush   after the stores of a point: written back, then a fence
  *   fetch   before its loads: dropped from our caches, then a fence
@@ -15,23 +15,23 @@
 #include <stdint.h>
 
 enum nupa_point {
-	/* Rings, ring.h.              bytes; who stores; who loads */
+	/* Rings, ring.h.              bytes; the writer; the readers */
 	NUPA_POINT_LINE,    /* a message with its tag; producer; consumer */
-	NUPA_POINT_PAYLOAD, /* what lies beside it; producer, before the line; consumer, behind it
+	NUPA_POINT_PAYLOAD, /* its payload; producer, before the line; consumer, behind it
 			     */
 	NUPA_POINT_HEAD,    /* lines and DMA bytes taken; consumer; producer when it needs room */
 	NUPA_POINT_EMPTY,   /* all lines and both heads; producer when it opens; as LINE and HEAD */
-	NUPA_POINT_PAIR,    /* who may use the ring; producer; consumer when it opens */
+	NUPA_POINT_PAIR,    /* the epochs that may use the ring; producer; consumer when it opens */
 	/* Slots. */
-	NUPA_POINT_CLAIM,   /* line 0: state, host, tables' sizes; owner; all who look around */
-	NUPA_POINT_QUEUE,   /* line 1: netdev queue, leaving; owner; all who look around */
-	NUPA_POINT_BEAT,    /* heartbeat and kernel; owner; all who listen */
+	NUPA_POINT_CLAIM,   /* line 0: state, host, tables' sizes; owner; all that look around */
+	NUPA_POINT_QUEUE,   /* line 1: netdev queue, leaving; owner; all that look around */
+	NUPA_POINT_BEAT,    /* heartbeat and kernel; owner; all that listen */
 	NUPA_POINT_CONTACT, /* words to peers; owner; the peer it is meant for */
 	/* Tables. */
-	NUPA_POINT_QP,       /* a QP's entry; owner; the responder who meets it */
-	NUPA_POINT_CM,       /* a bucket of bound ports; its host; who resolves a port there */
-	NUPA_POINT_COUNTERS, /* flows and counters; owner with each beat; who shows them */
-	NUPA_POINT_PORTS,    /* the state of ports; the creator's kernel; all who look around */
+	NUPA_POINT_QP, /* a QP's entry; owner; the responder that meets it */
+	NUPA_POINT_CM, /* a bucket of bound ports; its host; those that resolve a port there */
+	NUPA_POINT_COUNTERS, /* flows and counters; owner with each beat; those that show them */
+	NUPA_POINT_PORTS,    /* the state of ports; the creator's kernel; all that look around */
 	NUPA_POINT_EPOCH,    /* that PORTS have changed; the creator's kernel; likewise */
 	NUPA_POINTS,
 };
@@ -41,7 +41,7 @@ struct nupa_coherence {
 	void (*fetch)(enum nupa_point point, const void *at, size_t bytes);
 };
 
-/* What does it: this processor's instructions, unless a test puts its own in their place. */
+/* The implementation: this processor's instructions, unless a test puts its own in their place. */
 extern const struct nupa_coherence *nupa_coherence;
 /* Whether this processor has such instructions. */
 bool nupa_coherence_possible(void);

@@ -3,7 +3,6 @@
  * counted.  Other processes' arenas are read with pread: a hole read
  * through a mapping would allocate a page, or kill us when /dev/shm is full (I4). */
 #include "base/atomics.h"
-#include "engine/segment/coherence.h"
 #include "engine/segment/segment_internal.h"
 
 #include <errno.h>
@@ -183,8 +182,7 @@ int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to
 {
 	if (from >= fabric->geometry.n_hosts || to >= fabric->geometry.n_hosts)
 		return -EINVAL;
-	nupa_fetch(fabric->kernel != from + 1 && nupa_fabric_incoherent(fabric),
-		   NUPA_POINT_COUNTERS, nupa_past_flow(fabric, from, to), sizeof(struct nupa_flow));
+	nupa_past_fetch(fabric, from, nupa_past_flow(fabric, from, to), sizeof(struct nupa_flow));
 	*info = flow_info(nupa_past_flow(fabric, from, to));
 	return 0;
 }
@@ -206,8 +204,7 @@ int nupa_fabric_hw_counters(struct nupa_fabric *fabric, uint32_t host,
 		return -EINVAL;
 	memset(counters, 0, sizeof(*counters));
 	/* The past first: who goes meanwhile is not counted twice. */
-	nupa_fetch(fabric->kernel != host + 1 && nupa_fabric_incoherent(fabric),
-		   NUPA_POINT_COUNTERS, nupa_past_hw(fabric, host), sizeof(*counters));
+	nupa_past_fetch(fabric, host, nupa_past_hw(fabric, host), sizeof(*counters));
 	add_words(counters, nupa_past_hw(fabric, host));
 	for (uint32_t slot = 1; slot < sb->n_slots; slot++) {
 		const struct nupa_slot *entry = &fabric->slots[slot];

@@ -2,7 +2,6 @@
  * How many lines of the fast channel were written.  Nobody counts them: the tags of a ring say it
  * (ring.h, I2).  What was written in rings that were closed is added to the flows. */
 #include "base/atomics.h"
-#include "engine/segment/coherence.h"
 #include "engine/segment/segment_internal.h"
 #include "engine/segment/wire.h"
 
@@ -130,8 +129,7 @@ int nupa_fabric_past_lines(struct nupa_fabric *fabric, uint32_t from, uint32_t t
 	if (from >= fabric->geometry.n_hosts || to >= fabric->geometry.n_hosts)
 		return -EINVAL;
 	flow = nupa_past_flow(fabric, from, to);
-	nupa_fetch(fabric->kernel != from + 1 && nupa_fabric_incoherent(fabric),
-		   NUPA_POINT_COUNTERS, flow, sizeof(*flow));
+	nupa_past_fetch(fabric, from, flow, sizeof(*flow));
 	*lines = lines_info(fabric, flow);
 	return 0;
 }

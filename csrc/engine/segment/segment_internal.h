@@ -38,8 +38,15 @@ void nupa_slots_of(const struct nupa_fabric *fabric, uint32_t host, uint32_t *fi
 bool nupa_slot_apart(const struct nupa_fabric *fabric, uint32_t slot);
 /* The claim, and what stands beside it and in line 1, as they are now. */
 uint64_t nupa_slot_fetch(const struct nupa_fabric *fabric, uint32_t slot);
-/* All of a slot of our own. */
+/* All of a slot of our own; its lines 0 and 1 alone. */
 void nupa_slot_flush(const struct nupa_fabric *fabric, uint32_t slot);
+void nupa_slot_flush_claim(const struct nupa_fabric *fabric, const struct nupa_slot *slot);
+void nupa_slot_flush_queue(const struct nupa_fabric *fabric, const struct nupa_slot *slot);
+void nupa_qp_entry_flush(const struct nupa_fabric *fabric, const struct nupa_qp_entry *entry);
+/* Counts of processes that are gone, by the kernel of their host. */
+void nupa_past_flush(const struct nupa_fabric *fabric, const void *counts, size_t bytes);
+void nupa_past_fetch(const struct nupa_fabric *fabric, uint32_t host, const void *counts,
+		     size_t bytes);
 /* A queue of a network interface came or went. */
 void nupa_fabric_net_changed(struct nupa_fabric *fabric);
 /* Whether the process of that claim exists.  A slot that is being attached or reaped has no settled
