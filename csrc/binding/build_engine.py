@@ -39,6 +39,7 @@ HEADERS = (
     "packet/records.h",
     "capture/watch.h",
     "capture/watch_index.h",
+    "capture/inject_frame.h",
     "region/view.h",
     "cxl/hdm.h",
     "cxl/poison.h",

@@ -176,7 +176,7 @@ class Injector(Closing):
                 f"a frame of {len(frame)} bytes: at most {self.max_bytes} are taken", errno.EMSGSIZE
             )
         out = ffi.new("struct nupa_inject_result *")
-        rc = lib.nupa_inject(self._open, frame, len(frame), _ns(timeout), out)
+        rc = lib.nupa_inject_frame(self._open, frame, len(frame), _ns(timeout), out)
         _check(rc, "cannot inject a packet")
         return _verdict(out)
 

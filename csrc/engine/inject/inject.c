@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The injector: an attachment through which packets enter, and which waits for what becomes of
- * them. */
+ * The injector: an attachment through which packets enter, and which waits for their verdicts. */
 #include "engine/inject/inject.h"
 #include "engine/inject/inject_engine.h"
-#include "engine/inject/inject_packet.h"
 
 #include <errno.h>
 #include <time.h>
@@ -13,7 +11,8 @@
 
 uint32_t nupa_injector_max_bytes(const struct nupa_injector *injector)
 {
-	uint32_t max = nupa_dma_payload_max(injector->engine->fabric->geometry.dma_bytes);
+	uint32_t max = nupa_dma_payload_max(injector->engine->fabric->geometry.dma_bytes) -
+		       (uint32_t)sizeof(struct nupa_inject_packet);
 
 	return max < NUPA_INJECT_FRAME_MAX_BYTES ? max : NUPA_INJECT_FRAME_MAX_BYTES;
 }
@@ -69,14 +68,15 @@ static int drop(struct nupa_inject_result *result, enum nupa_inject_reason reaso
 	return 0;
 }
 
-/* With the engine's lock.  bytes 0: only the question. */
-static int send_frame(struct nupa_injector *injector, uint32_t qpn, const void *frame,
-		      uint32_t bytes)
+/* With the engine's lock.  packet NULL: only the question. */
+static int send_packet(struct nupa_injector *injector, uint32_t qpn,
+		       const struct nupa_inject_packet *packet, const void *payload)
 {
 	struct nupa_engine *engine = injector->engine;
 	struct nupa_channel *channel = nupa_channel_meet(engine, qpn >> NUPA_QP_INDEX_BITS);
+	uint32_t bytes = packet ? (uint32_t)sizeof(*packet) + packet->payload_bytes : 0;
 	struct nupa_msg *msg;
-	uint8_t *payload;
+	uint8_t *room;
 
 	if (!channel)
 		return -ENOTCONN;
@@ -86,7 +86,7 @@ static int send_frame(struct nupa_injector *injector, uint32_t qpn, const void *
 		if (error)
 			return error;
 	}
-	msg = nupa_tx_reserve(&channel->tx, bytes, &payload);
+	msg = nupa_tx_reserve(&channel->tx, bytes, &room);
 	if (!msg)
 		return -EAGAIN;
 	pthread_mutex_lock(&injector->mutex);
@@ -99,11 +99,12 @@ static int send_frame(struct nupa_injector *injector, uint32_t qpn, const void *
 	msg->src_qpn = 0;
 	msg->psn = injector->ticket;
 	msg->length_bytes = bytes;
-	if (bytes) {
-		memcpy(payload, frame, bytes);
-		nupa_flow_xmit(channel, bytes);
+	if (packet) {
+		memcpy(room, packet, sizeof(*packet));
+		memcpy(room + sizeof(*packet), payload, packet->payload_bytes);
+		nupa_flow_xmit(channel, packet->frame_bytes);
 	}
-	/* Who watches sees the packet in it, recorded where it arrives. */
+	/* Watchers see the packet in it, recorded where it arrives. */
 	nupa_channel_commit(channel, msg, bytes);
 	nupa_channel_bell(channel);
 	return 0;
@@ -129,14 +130,15 @@ static int await(struct nupa_injector *injector, uint64_t timeout_ns,
 	return error;
 }
 
-static int ask(struct nupa_injector *injector, uint32_t qpn, const void *frame, uint32_t bytes,
-	       uint64_t timeout_ns, struct nupa_inject_result *result)
+static int ask(struct nupa_injector *injector, uint32_t qpn,
+	       const struct nupa_inject_packet *packet, const void *payload, uint64_t timeout_ns,
+	       struct nupa_inject_result *result)
 {
 	int error;
 
 	pthread_mutex_lock(&injector->turn);
 	nupa_engine_lock(injector->engine);
-	error = send_frame(injector, qpn, frame, bytes);
+	error = send_packet(injector, qpn, packet, payload);
 	nupa_engine_unlock(injector->engine);
 	if (!error)
 		error = await(injector, timeout_ns, result);
@@ -144,7 +146,7 @@ static int ask(struct nupa_injector *injector, uint32_t qpn, const void *frame, 
 	return error;
 }
 
-/* A process on *host* (-1: any) that is there to own the QP. */
+/* Whether the process that owns the QP's number lives, on *host* (-1: on any). */
 static bool owner_lives(const struct nupa_fabric *fabric, uint32_t qpn, int host)
 {
 	uint32_t slot = qpn >> NUPA_QP_INDEX_BITS;
@@ -155,24 +157,21 @@ static bool owner_lives(const struct nupa_fabric *fabric, uint32_t qpn, int host
 	return host < 0 || nupa_load_relaxed(&fabric->slots[slot].host) == (uint32_t)host;
 }
 
-int nupa_inject(struct nupa_injector *injector, const void *frame, uint32_t bytes,
-		uint64_t timeout_ns, struct nupa_inject_result *result)
+int nupa_inject(struct nupa_injector *injector, const struct nupa_inject_packet *packet,
+		const void *payload, uint64_t timeout_ns, struct nupa_inject_result *result)
 {
 	struct nupa_engine *engine = injector->engine;
-	struct nupa_packet packet;
 	union ibv_gid gid;
 	int host;
 
 	*result = (struct nupa_inject_result){ .expected_psn = UINT32_MAX };
-	if (bytes > nupa_injector_max_bytes(injector))
+	if (packet->payload_bytes > nupa_injector_max_bytes(injector))
 		return -EMSGSIZE;
-	if (!nupa_packet_parse(frame, bytes, false, &packet))
-		return drop(result, NUPA_INJECT_MALFORMED);
-	memcpy(gid.raw, packet.destination, sizeof(gid.raw));
+	memcpy(gid.raw, packet->destination, sizeof(gid.raw));
 	host = nupa_host_of_gid(engine->fabric, &gid);
 	if (host < 0)
 		return drop(result, NUPA_INJECT_NO_HOST);
-	if (packet.dqpn == QP1 || packet.dqpn == QPN_MULTICAST)
+	if (packet->dqpn == QP1 || packet->dqpn == QPN_MULTICAST)
 		return drop(result, NUPA_INJECT_UNSUPPORTED);
 	if (!nupa_path_up(engine, (uint32_t)host)) {
 		nupa_engine_lock(engine);
@@ -180,9 +179,9 @@ int nupa_inject(struct nupa_injector *injector, const void *frame, uint32_t byte
 		nupa_engine_unlock(engine);
 		return drop(result, NUPA_INJECT_PATH);
 	}
-	if (!owner_lives(engine->fabric, packet.dqpn, host))
+	if (!owner_lives(engine->fabric, packet->dqpn, host))
 		return drop(result, NUPA_INJECT_NO_QP);
-	return ask(injector, packet.dqpn, frame, bytes, timeout_ns, result);
+	return ask(injector, packet->dqpn, packet, payload, timeout_ns, result);
 }
 
 int nupa_inject_ask(struct nupa_injector *injector, uint32_t qpn, uint64_t timeout_ns,
@@ -191,5 +190,5 @@ int nupa_inject_ask(struct nupa_injector *injector, uint32_t qpn, uint64_t timeo
 	*result = (struct nupa_inject_result){ .expected_psn = UINT32_MAX };
 	if (!owner_lives(injector->engine->fabric, qpn & 0xffffff, -1))
 		return drop(result, NUPA_INJECT_NO_QP);
-	return ask(injector, qpn & 0xffffff, NULL, 0, timeout_ns, result);
+	return ask(injector, qpn & 0xffffff, NULL, NULL, timeout_ns, result);
 }

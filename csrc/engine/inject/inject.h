@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Injection: a transport packet that somebody made by hand enters the fabric at a host's port, and
- * is judged by the attachment that owns its destination QP as an adapter judges what comes in.
+ * Injection: a transport packet made by hand enters the fabric at a host's port.  The attachment
+ * that owns the destination QP judges it as an adapter judges packets from the wire.
  *
  * PSNs are the engine's, which programs see as rq_psn: a message takes as many as it has packets, a
  * READ one. */
@@ -11,7 +11,7 @@
 
 /* cffi: begin */
 enum nupa_inject_verdict {
-	NUPA_INJECT_EXECUTED = 0, /* an answer: it was believed */
+	NUPA_INJECT_EXECUTED = 0, /* an answer: it was accepted */
 	NUPA_INJECT_NAKED = 1,    /* syndrome: of the AETH */
 	NUPA_INJECT_DROPPED = 2,  /* reason says why */
 };
@@ -50,20 +50,52 @@ struct nupa_injector;
 struct nupa_injector *nupa_injector_open(struct nupa_fabric *fabric, uint32_t host, char *why,
 					 size_t why_bytes);
 void nupa_injector_close(struct nupa_injector *injector);
-/* Sends a packet: an Ethernet frame of RoCE v2, as captures have them; its IP destination says
- * which host it is for, its BTH which QP.  0 and *result; -EMSGSIZE: longer than
- * nupa_injector_max_bytes; -ETIMEDOUT: the process that owns the QP gives no verdict within
- * timeout_ns; -ENOTCONN: its channel to us is closed; -EAGAIN: it has not taken what came before;
- * -ENOSPC: no memory for a channel to it. */
-int nupa_inject(struct nupa_injector *injector, const void *frame, uint32_t bytes,
-		uint64_t timeout_ns, struct nupa_inject_result *result);
 /* Asks for *expected_psn of a QP, RC or UC, and injects nothing; verdict and reason say whether
- * there is one.  Errors as above. */
+ * there is one.  Errors as nupa_inject. */
 int nupa_inject_ask(struct nupa_injector *injector, uint32_t qpn, uint64_t timeout_ns,
 		    struct nupa_inject_result *result);
+/* The longest frame whose packet fits into a message. */
 uint32_t nupa_injector_max_bytes(const struct nupa_injector *injector);
 /* cffi: end */
 
 #define NUPA_INJECT_FRAME_MAX_BYTES 9216u /* a jumbo frame: more than any MTU here */
+
+enum nupa_inject_flag {
+	NUPA_INJECT_SOLICITED = 1,
+	NUPA_INJECT_ICRC_RIGHT = 2,
+	NUPA_INJECT_FLAGS = 3,
+};
+
+/* A packet, decoded, as it travels in a message in front of its payload.  Numbers are in the host's
+ * byte order; a field whose header the opcode lacks is 0. */
+struct nupa_inject_packet {
+	uint8_t source[16], destination[16]; /* GIDs */
+	uint8_t traffic_class, hop_limit;
+	uint8_t opcode;
+	uint8_t version;
+	uint8_t pad_bytes;
+	uint8_t syndrome; /* AETH */
+	uint8_t flush;    /* FETH: selectivity << 4 | placement */
+	uint8_t flags;    /* enum nupa_inject_flag */
+	uint32_t frame_bytes;
+	uint32_t payload_bytes; /* without padding and ICRC */
+	uint32_t pkey;
+	uint32_t dqpn, psn;
+	uint32_t rkey, dma_bytes; /* RETH; rkey also AtomicETH, IETH */
+	uint32_t imm;
+	uint32_t qkey, source_qpn; /* DETH */
+	uint32_t srqn;             /* XRCETH */
+	uint32_t reserved;
+	uint64_t va, swap, compare; /* RETH, AtomicETH */
+	uint64_t original;          /* AtomicAckETH */
+};
+_Static_assert(sizeof(struct nupa_inject_packet) == 120, "no holes");
+
+/* Sends a packet to the QP that it names.  0 and *result; -EMSGSIZE: it does not fit into a
+ * message; -ETIMEDOUT: the process that owns the QP gives no verdict within timeout_ns; -ENOTCONN:
+ * its channel to us is closed; -EAGAIN: its ring is full; -ENOSPC: no memory for a channel to it.
+ */
+int nupa_inject(struct nupa_injector *injector, const struct nupa_inject_packet *packet,
+		const void *payload, uint64_t timeout_ns, struct nupa_inject_result *result);
 
 #endif

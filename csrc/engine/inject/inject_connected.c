@@ -42,8 +42,10 @@ static const struct shape shapes[OPCODE_OPERATION + 1] = {
 
 /* --- the message that the packet is a part of ---------------------------------------- */
 
-static void fill_atomic(struct nupa_msg *msg, const struct nupa_packet *packet)
+static void fill_atomic(struct nupa_msg *msg, const struct nupa_judged *j)
 {
+	const struct nupa_inject_packet *packet = j->packet;
+
 	msg->atomic.raddr = packet->va;
 	msg->atomic.rkey = packet->rkey;
 	switch (nupa_operation_of(packet)) {
@@ -64,18 +66,19 @@ static void fill_atomic(struct nupa_msg *msg, const struct nupa_packet *packet)
 	default:
 		msg->atomic.kind = NUPA_ATOMIC_WRITE;
 		if (packet->payload_bytes == sizeof(uint64_t))
-			memcpy(&msg->atomic.compare_add, packet->payload, sizeof(uint64_t));
+			memcpy(&msg->atomic.compare_add, j->payload, sizeof(uint64_t));
 		break;
 	}
 }
 
 static struct nupa_msg message_of(const struct nupa_judged *j, const struct shape *shape)
 {
-	const struct nupa_packet *packet = j->packet;
+	const struct nupa_inject_packet *packet = j->packet;
 	const struct nupa_injected_write *write = j->qp->injected;
 	struct nupa_msg msg = {
 		.op = shape->op,
-		.flags = (uint8_t)(shape->flags | (packet->solicited ? NUPA_F_SOLICITED : 0)),
+		.flags = (uint8_t)(shape->flags |
+				   (packet->flags & NUPA_INJECT_SOLICITED ? NUPA_F_SOLICITED : 0)),
 		.dest_qpn = packet->dqpn,
 		.src_qpn = j->qp->dest_qpn,
 		.psn = packet->psn,
@@ -102,7 +105,7 @@ static struct nupa_msg message_of(const struct nupa_judged *j, const struct shap
 		break;
 	case NUPA_OP_ATOMIC:
 		msg.length_bytes = 0;
-		fill_atomic(&msg, packet);
+		fill_atomic(&msg, j);
 		break;
 	default:
 		break;
@@ -113,7 +116,7 @@ static struct nupa_msg message_of(const struct nupa_judged *j, const struct shap
 /* --- connected queue pairs ----------------------------------------------------------- */
 
 /* IBTA 9.7.4.1.6, 9.8.2.2.3: payloads of the path's MTU but for the last, which has the rest. */
-static bool length_fits(const struct nupa_qp *qp, const struct nupa_packet *packet,
+static bool length_fits(const struct nupa_qp *qp, const struct nupa_inject_packet *packet,
 			const struct shape *shape)
 {
 	uint32_t mtu_bytes = 128u << qp->attr.path_mtu, bytes = packet->payload_bytes;
@@ -124,9 +127,9 @@ static bool length_fits(const struct nupa_qp *qp, const struct nupa_packet *pack
 
 	if ((bytes + packet->pad_bytes) % 4 || packet->dma_bytes > NUPA_MSG_MAX_BYTES)
 		return false;
-	if (shape->op == NUPA_OP_ATOMIC && packet->payload_expected)
+	if (shape->op == NUPA_OP_ATOMIC && nupa_inject_carries(packet->opcode))
 		return bytes == sizeof(uint64_t) && packet->dma_bytes == bytes;
-	if (!packet->payload_expected)
+	if (!nupa_inject_carries(packet->opcode))
 		return bytes == 0;
 	if (bytes > mtu_bytes || (!last && bytes != mtu_bytes) || (!first && !bytes))
 		return false;
@@ -143,7 +146,7 @@ static bool write_is_open(const struct nupa_qp *qp, uint32_t psn)
 }
 
 /* IBTA 9.7.4.1.5, 9.8.2.2.2: what may follow on what came before. */
-static bool order_fits(const struct nupa_qp *qp, const struct nupa_packet *packet,
+static bool order_fits(const struct nupa_qp *qp, const struct nupa_inject_packet *packet,
 		       const struct shape *shape)
 {
 	bool goes_on = shape->op == NUPA_OP_WRITE && !(shape->flags & NUPA_F_FIRST);
@@ -191,7 +194,7 @@ static void judge_reliable(struct nupa_judged *j, const struct shape *shape, str
 	    (!shape->op || !order_fits(qp, j->packet, shape) || !length_fits(qp, j->packet, shape)))
 		nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 	else
-		done = nupa_responder_take(qp, msg, j->packet->payload);
+		done = nupa_responder_take(qp, msg, j->payload);
 	if (done) {
 		if (!ahead)
 			keep_write(qp, msg);
@@ -239,7 +242,7 @@ static void judge_unreliable(struct nupa_judged *j, const struct shape *shape, s
 		break_off(j, msg, NUPA_INJECT_SEQUENCE);
 	} else if (!gap && !length_fits(qp, j->packet, shape)) {
 		break_off(j, msg, NUPA_INJECT_LENGTH);
-	} else if (nupa_responder_take(qp, msg, j->packet->payload)) {
+	} else if (nupa_responder_take(qp, msg, j->payload)) {
 		keep_write(qp, msg);
 	} else if (gap) {
 		nupa_judged_drop(j, NUPA_INJECT_PSN);
@@ -256,7 +259,7 @@ void nupa_judge_connected(struct nupa_judged *j)
 {
 	static const struct shape none = { 0, ONLY };
 	const struct shape *shape =
-	    j->packet->opcode_known ? &shapes[nupa_operation_of(j->packet)] : &none;
+	    nupa_inject_knows(j->packet->opcode) ? &shapes[nupa_operation_of(j->packet)] : &none;
 	struct nupa_qp *qp = j->qp;
 	struct nupa_msg msg = message_of(j, shape);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the engine calls of injection. */
+ * The calls of injection that the engine makes. */
 #ifndef NUPA_INJECT_ENGINE_H
 #define NUPA_INJECT_ENGINE_H
 
@@ -14,7 +14,7 @@ struct nupa_injector {
 	pthread_mutex_t mutex; /* of what follows; the engine's lock comes before it */
 	pthread_cond_t answered;
 	uint32_t ticket; /* of the packet that a verdict is awaited for */
-	uint32_t slot;   /* who gives it; 0: nobody */
+	uint32_t slot;   /* of the process that gives it; 0: none is awaited */
 	struct nupa_inject_result result;
 };
 

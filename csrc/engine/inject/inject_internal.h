@@ -4,7 +4,6 @@
 #define NUPA_INJECT_INTERNAL_H
 
 #include "engine/inject/inject_engine.h"
-#include "engine/inject/inject_packet.h"
 
 /* An opcode is a service and an operation (IBTA table 38, A19). */
 #define OPCODE_SERVICE 0xe0u
@@ -41,15 +40,21 @@ enum nupa_operation {
 struct nupa_judged {
 	struct nupa_engine *engine;
 	uint32_t from; /* slot of the injector */
-	const struct nupa_packet *packet;
+	const struct nupa_inject_packet *packet;
+	const uint8_t *payload;
 	struct nupa_qp *qp;
 	struct nupa_inject_result *result;
 };
 
-static inline enum nupa_operation nupa_operation_of(const struct nupa_packet *packet)
+static inline enum nupa_operation nupa_operation_of(const struct nupa_inject_packet *packet)
 {
 	return packet->opcode & OPCODE_OPERATION;
 }
+
+/* inject_judge.c: whether the service has the operation; a packet of another is only payload. */
+bool nupa_inject_knows(uint8_t opcode);
+/* Whether a packet with this opcode, which is known, carries a payload. */
+bool nupa_inject_carries(uint8_t opcode);
 
 static inline void nupa_judged_drop(struct nupa_judged *j, enum nupa_inject_reason reason)
 {
@@ -74,8 +79,7 @@ static inline void nupa_judged_nak(struct nupa_judged *j, uint32_t syndrome)
 static inline void nupa_judged_record(const struct nupa_judged *j, const struct nupa_msg *msg)
 {
 	if (unlikely(j->engine->trace & NUPA_TRACE_MOVES))
-		nupa_trace_received(j->engine, j->from, msg, j->packet->payload,
-				    NUPA_TRACE_INJECTED);
+		nupa_trace_received(j->engine, j->from, msg, j->payload, NUPA_TRACE_INJECTED);
 }
 
 static inline bool nupa_has_receive(const struct nupa_qp *qp)

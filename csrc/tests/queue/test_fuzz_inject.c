@@ -4,8 +4,9 @@
  * seed is printed. */
 #include "packet/crc.h"
 #include "tests/support/end.h"
+#include "capture/inject_frame.h"
 #include "engine/device/device.h"
-#include "engine/inject/inject.h"
+#include "engine/inject/inject_internal.h"
 #include "packet/opcodes.h"
 
 #include <endian.h>
@@ -291,7 +292,7 @@ static void send(struct scene *s, const struct frame *f)
 {
 	struct nupa_inject_result result;
 
-	CHECK_EQ(nupa_inject(s->injector, f->bytes, f->length, WAIT_NS, &result), 0);
+	CHECK_EQ(nupa_inject_frame(s->injector, f->bytes, f->length, WAIT_NS, &result), 0);
 	CHECK(result.verdict <= NUPA_INJECT_DROPPED);
 	CHECK(result.reason < NUPA_INJECT_REASONS);
 	CHECK_EQ(result.reason != NUPA_INJECT_NONE, result.verdict == NUPA_INJECT_DROPPED);
@@ -299,18 +300,39 @@ static void send(struct scene *s, const struct frame *f)
 	s->verdicts[result.verdict]++;
 }
 
-/* Broken, and past the injector's own look at it. */
-static void forge(struct scene *s, struct frame *f)
+/* A message as no injector sends it: the frame's packet, broken. */
+static struct frame forged(struct scene *s, const struct frame *f)
 {
+	struct nupa_inject_packet packet;
+	const uint8_t *payload;
+	struct frame out;
+
+	if (!nupa_inject_decode(f->bytes, f->length, &packet, &payload)) {
+		packet.dqpn = s->b->qp->qp_num;
+		packet.payload_bytes = pick(s, f->length);
+		payload = f->bytes;
+	}
+	out.length = (uint32_t)sizeof(packet) + packet.payload_bytes;
+	CHECK(out.length <= sizeof(out.bytes));
+	memcpy(out.bytes, &packet, sizeof(packet));
+	memcpy(out.bytes + sizeof(packet), payload, packet.payload_bytes);
+	for (uint32_t flips = pick(s, 4); flips; flips--)
+		out.bytes[pick(s, pick(s, 4) ? (uint32_t)sizeof(packet) : out.length)] ^=
+		    (uint8_t)(1u << pick(s, 8));
+	if (pick(s, 2))
+		out.length = 1 + pick(s, out.length);
+	return out;
+}
+
+/* Past the injector's decoder. */
+static void forge(struct scene *s, const struct frame *of)
+{
+	const struct frame message = forged(s, of), *f = &message;
 	struct nupa_inject_result result;
 	struct nupa_channel *channel;
 	uint8_t *payload = NULL;
 	struct nupa_msg *msg;
 
-	for (uint32_t flips = pick(s, 4); flips; flips--)
-		f->bytes[pick(s, f->length)] ^= (uint8_t)(1u << pick(s, 8));
-	if (pick(s, 2))
-		f->length = 1 + pick(s, f->length);
 	nupa_engine_lock(s->entry);
 	channel = s->entry->channels[nupa_context_slot(s->b->context)];
 	CHECK(channel && !channel->broken);
@@ -371,6 +393,16 @@ static void any_packet(enum ibv_qp_type type, bool with_srq)
 	nupa_fabric_put(s.fabric);
 }
 
+static void opcodes_are_those_of_the_decoder(void)
+{
+	for (uint32_t code = 0; code < 256; code++) {
+		const struct nupa_opcode opcode = nupa_opcode((uint8_t)code);
+
+		CHECK_EQ(nupa_inject_knows((uint8_t)code), opcode.known);
+		CHECK_EQ(nupa_inject_carries((uint8_t)code), opcode.payload);
+	}
+}
+
 static void at_a_reliable_queue_pair(void)
 {
 	any_packet(IBV_QPT_RC, false);
@@ -394,6 +426,7 @@ static void at_a_datagram_queue_pair(void)
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
+		CASE(opcodes_are_those_of_the_decoder),
 		CASE(at_a_reliable_queue_pair),
 		CASE(at_a_reliable_queue_pair_with_shared_receives),
 		CASE(at_an_unreliable_queue_pair),

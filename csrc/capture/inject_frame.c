@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Takes injected packets apart.  Whatever the frame says is checked by the decoder before it is
- * believed. */
-#include "engine/inject/inject_packet.h"
+ * Decodes frames for the injector.  The decoder checks each length before it is used. */
+#include "capture/inject_frame.h"
 
 #include "packet/decode.h"
 
+#include <errno.h>
 #include <string.h>
 
-#define ROCE_PORT 4791
+#define UDP_PORT 4791
 #define ETHERTYPE_AT 12u
 #define ETHERTYPE_BYTES 2u
 #define VLAN_BYTES 4u
@@ -35,7 +35,8 @@ static bool ipv4_sum_right(const uint8_t *ip)
 	return sum + (sum >> 16) == 0xffff;
 }
 
-static bool take_ip(const uint8_t *frame, const struct nupa_headers *h, struct nupa_packet *out)
+static bool take_ip(const uint8_t *frame, const struct nupa_headers *h,
+		    struct nupa_inject_packet *out)
 {
 	const uint8_t *ip = ip_header(frame);
 
@@ -51,32 +52,30 @@ static bool take_ip(const uint8_t *frame, const struct nupa_headers *h, struct n
 	return true;
 }
 
-bool nupa_packet_parse(const uint8_t *frame, uint32_t bytes, bool check_icrc,
-		       struct nupa_packet *out)
+bool nupa_inject_decode(const uint8_t *frame, uint32_t bytes, struct nupa_inject_packet *out,
+			const uint8_t **payload)
 {
 	const uint32_t link = NUPA_LINKTYPE_ETHERNET;
 	struct nupa_span span = { .captured_bytes = bytes, .original_bytes = bytes };
-	struct nupa_opcode opcode;
 	struct nupa_headers h;
 	const uint8_t *extended;
 
 	memset(out, 0, sizeof(*out));
-	nupa_decode(frame, bytes, &span, sizeof(span), 1, &link, 1,
-		    check_icrc ? NUPA_DECODE_CHECK_ICRC : 0, &h);
-	/* A GRH in Ethernet, RoCE v1, has no ports; and without an ICRC it was cut off. */
-	if (h.layer != NUPA_LAYER_TRANSPORT || h.destination_port != ROCE_PORT ||
+	nupa_decode(frame, bytes, &span, sizeof(span), 1, &link, 1, NUPA_DECODE_CHECK_ICRC, &h);
+	/* A GRH in Ethernet, RoCE v1, has no ports; a packet without an ICRC was cut off. */
+	if (h.layer != NUPA_LAYER_TRANSPORT || h.destination_port != UDP_PORT ||
 	    (h.fault != NUPA_FAULT_NONE && h.fault != NUPA_FAULT_OPCODE) ||
 	    h.icrc_state == NUPA_ICRC_NONE || !take_ip(frame, &h, out))
 		return false;
-	opcode = nupa_opcode(h.opcode);
-	extended = frame + h.payload_offset - opcode.bytes;
+	extended = frame + h.payload_offset - nupa_opcode(h.opcode).bytes;
+	out->frame_bytes = bytes;
 	out->opcode = h.opcode;
 	out->version = extended[1 - (int)BTH_BYTES] & 15;
 	out->pad_bytes = h.padcount;
-	out->opcode_known = opcode.known;
-	out->payload_expected = opcode.payload;
-	out->solicited = (h.bth_flags & NUPA_BTH_SOLICITED) != 0;
-	out->icrc_right = h.icrc_state == NUPA_ICRC_RIGHT;
+	if (h.bth_flags & NUPA_BTH_SOLICITED)
+		out->flags |= NUPA_INJECT_SOLICITED;
+	if (h.icrc_state == NUPA_ICRC_RIGHT)
+		out->flags |= NUPA_INJECT_ICRC_RIGHT;
 	out->pkey = h.pkey;
 	out->dqpn = h.dqpn;
 	out->psn = h.psn;
@@ -93,7 +92,24 @@ bool nupa_packet_parse(const uint8_t *frame, uint32_t bytes, bool check_icrc,
 	out->syndrome = h.syndrome;
 	if (h.headers & NUPA_HEADER_FETH)
 		out->flush = extended[3] & 0x3f;
-	out->payload = frame + h.payload_offset;
 	out->payload_bytes = h.payload_bytes;
+	*payload = frame + h.payload_offset;
 	return true;
+}
+
+int nupa_inject_frame(struct nupa_injector *injector, const void *frame, uint32_t bytes,
+		      uint64_t timeout_ns, struct nupa_inject_result *result)
+{
+	struct nupa_inject_packet packet;
+	const uint8_t *payload;
+
+	*result = (struct nupa_inject_result){ .expected_psn = UINT32_MAX };
+	if (bytes > nupa_injector_max_bytes(injector))
+		return -EMSGSIZE;
+	if (!nupa_inject_decode(frame, bytes, &packet, &payload)) {
+		result->verdict = NUPA_INJECT_DROPPED;
+		result->reason = NUPA_INJECT_MALFORMED;
+		return 0;
+	}
+	return nupa_inject(injector, &packet, payload, timeout_ns, result);
 }
