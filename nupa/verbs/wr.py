@@ -196,7 +196,7 @@ class SendWR(PyverbsValue):
         self._c.qp_type.xrc.remote_srqn = remote_srqn
 
     def set_wr_atomic(self, rkey: int, addr: int, compare_add: int, swap: int = 0) -> None:
-        """Sets the target (atomic), 8 bytes at *addr*, to compare with compare_add and swap, or to add."""
+        """Sets 8 bytes at *addr* to compare with compare_add and swap, or to add compare_add to."""
         atomic = self._c.wr.atomic
         atomic.remote_addr = addr
         atomic.rkey = rkey
