@@ -134,7 +134,7 @@ def capacity_changed(
 
 
 def text_of(event: EventRecord) -> str:
-    """What has happened, in words.
+    """Describe a record in words.
 
     >>> text_of(mld_error(4, ErrorMessage.NON_FATAL, b""))
     'port 4: its device has sent a non-fatal error'

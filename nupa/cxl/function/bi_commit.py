@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Explicit commit of BI decoders and BI route tables: what software enables, it commits.
-
-CXL 3.1 8.2.4.26 and .27.
-"""
+"""Explicit commit of BI decoders and BI route tables (CXL 3.1 8.2.4.26, 8.2.4.27)."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from nupa.cxl.registers.component import ComponentRegisters
 
 
 def follow_commits(component: ComponentRegisters) -> None:
-    """Of those capabilities that it has and that want an explicit commit."""
+    """Handle commits of the capabilities that *component* has and that need an explicit commit."""
     if "bi_route_table" in component:
         _follow(component["bi_route_table"], lambda: True)
     if "bi_decoder" in component and component["bi_decoder"]["capability.explicit_commit"]:
@@ -23,8 +20,8 @@ def follow_commits(component: ComponentRegisters) -> None:
 
 
 def _follow(block: Registers, may_be: Callable[[], bool]) -> None:
-    """A transition of Commit from 0 to 1 clears both bits of the status and sets one of them, at
-    once: the timeout never passes."""
+    """Handle Commit: a transition from 0 to 1 clears both bits of the status and sets one of them
+    at once, so the timeout never expires."""
 
     def commit(written: int, old: int) -> None:
         if written and not old:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a component command is: return codes, effects, and the rows of a table of commands.
+"""Component commands: return codes, effects, and the rows of a table of commands.
 
 Sections are those of the CXL Specification 3.1.
 """
@@ -14,7 +14,7 @@ from nupa.base.errors import RemoteError
 
 
 class Code(IntEnum):
-    """8.2.8.4.5.1, table of command return codes."""
+    """Command return codes (8.2.8.4.5.1)."""
 
     SUCCESS = 0x00
     BACKGROUND_STARTED = 0x01
@@ -52,7 +52,7 @@ class Code(IntEnum):
 
 
 class Effect(IntFlag):
-    """8.2.9.5.2.1: what the Command Effects Log says of a command."""
+    """Effects of a command, as in the Command Effects Log (8.2.9.5.2.1)."""
 
     NONE = 0
     CONFIG_AFTER_COLD_RESET = 1 << 0
@@ -66,7 +66,7 @@ class Effect(IntFlag):
 
 
 class CommandError(RemoteError):
-    """A command that is not done: nothing has changed."""
+    """A command that failed; nothing has changed."""
 
     def __init__(self, code: Code, why: str = "") -> None:
         super().__init__(f"{code.name.lower().replace('_', ' ')}{': ' if why else ''}{why}")
@@ -75,8 +75,8 @@ class CommandError(RemoteError):
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """A command that goes on: *finish* is called once it is through, *abort* if it is given up.
-    *finish* may raise CommandError: that is then the operation's return code."""
+    """A background operation: *finish* is called when it completes, *abort* if it is aborted.  If
+    *finish* raises CommandError, that is the operation's return code."""
 
     finish: Callable[[], None]
     abort: Callable[[], None] | None = None
@@ -90,18 +90,18 @@ _MOST = 1 << 21  # more than any payload
 
 
 def exactly(size: int) -> range:
-    """The rule of an input of *size* bytes."""
+    """Return the rule for an input of *size* bytes."""
     return range(size, size + 1)
 
 
 def at_least(size: int, step: int = 1) -> range:
-    """The rule of *size* bytes, and any number of items of *step* bytes behind."""
+    """Return the rule for *size* bytes, and any number of items of *step* bytes behind."""
     return range(size, _MOST, step)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A row: *lengths* are those that its input may have, in bytes."""
+    """A row of a table of commands; *lengths* are the allowed lengths of the input, in bytes."""
 
     opcode: int
     name: str
@@ -113,7 +113,7 @@ class Command:
 
 
 def table(commands: Iterable[Command]) -> dict[int, Command]:
-    """By opcode, in its order.  ValueError if two have the same."""
+    """Return a table by opcode, sorted.  ValueError: two commands have one opcode."""
     rows = sorted(commands, key=lambda row: row.opcode)
     found = {row.opcode: row for row in rows}
     if len(found) < len(rows):
@@ -122,7 +122,7 @@ def table(commands: Iterable[Command]) -> dict[int, Command]:
 
 
 def find(commands: Mapping[int, Command], opcode: int, length: int) -> Command:
-    """The one that is meant: CommandError if there is none, or *length* is none of its."""
+    """Return the command of *opcode*.  CommandError: there is none, or *length* is not allowed."""
     command = commands.get(opcode)
     if command is None:
         raise CommandError(Code.UNSUPPORTED, f"opcode {opcode:#06x}")
@@ -132,6 +132,6 @@ def find(commands: Mapping[int, Command], opcode: int, length: int) -> Command:
 
 
 def require(condition: object, code: Code = Code.INVALID_INPUT, why: str = "") -> None:
-    """CommandError with *code* unless *condition* holds."""
+    """Raise CommandError with *code* unless *condition* holds."""
     if not condition:
         raise CommandError(code, why)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Data object exchange: objects go in and out through two registers (PCIe 6.0 6.30 and 7.9.24)."""
+"""Data object exchange: objects pass through two registers (PCIe 6.0 6.30, 7.9.24)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADER_DWORDS = 2
 
 
 class Protocol(NamedTuple):
-    """*vendor* has 16 bits, *kind* 8."""
+    """A protocol of data objects; *vendor* has 16 bits, *kind* 8."""
 
     vendor: int
     kind: int
@@ -33,7 +33,7 @@ Answer = Callable[[bytes], bytes | None]
 
 
 def pack(protocol: Protocol, payload: bytes) -> bytes:
-    """6.30.1: an object.  ValueError if *payload* is not whole DWs."""
+    """Encode a data object (6.30.1).  ValueError: *payload* is not whole DWs."""
     if len(payload) % 4:
         raise ValueError(f"{len(payload)} bytes are no DWs")
     length = len(payload) // 4 + _HEADER_DWORDS
@@ -42,12 +42,12 @@ def pack(protocol: Protocol, payload: bytes) -> bytes:
 
 
 class DoeMailbox:
-    """Behind the *registers* of `ext_tables.doe`; it speaks *protocols* beside discovery.
+    """The mailbox behind the *registers* of `ext_tables.doe`; it supports *protocols* and
+    discovery.
 
-    It is busy as long as an answer waits to be read: what is written meanwhile is dropped.  An
-    object whose length is not what its header says is an error, which only an abort ends; one of an
-    unknown protocol is dropped in silence (6.30.2).
-    """
+    While an answer waits to be read it is busy, and writes are dropped.  A wrong length in the
+    header of an object is an error, which only an abort clears.  Objects of unknown protocols are
+    dropped silently (6.30.2)."""
 
     def __init__(self, registers: Registers, protocols: Mapping[Protocol, Answer]) -> None:
         self._registers = registers
@@ -61,7 +61,7 @@ class DoeMailbox:
         registers.on_reset(self.reset)
 
     def reset(self) -> None:
-        """Nothing waits, nothing is wrong."""
+        """Clear objects and errors."""
         self._written.clear()
         self._show([])
         self._registers["status.error"] = 0
@@ -96,7 +96,7 @@ class DoeMailbox:
             self._show([dword for (dword,) in struct.iter_unpack("<I", pack(protocol, payload))])
 
     def _on_next(self, _written: int, _old: int) -> None:
-        """The DW at hand has been read (7.9.24.6)."""
+        """Move on to the next DW, as the last one was read (7.9.24.6)."""
         if self._answer:
             self._show(self._answer[1:])
 
@@ -106,7 +106,8 @@ class DoeMailbox:
         self._registers["status.object_ready"] = self._registers["status.busy"] = bool(answer)
 
     def _discover(self, payload: bytes) -> bytes | None:
-        """6.30.1.1: the protocol of an index, and the next index, 0 behind the last one."""
+        """Answer discovery (6.30.1.1): the protocol of an index, and the next index, 0 behind the
+        last one."""
         if len(payload) != 4:
             return None
         listed, index = list(self._protocols), payload[0]
@@ -117,7 +118,7 @@ class DoeMailbox:
 
 
 def attach(config: ConfigSpace, protocols: Mapping[Protocol, Answer]) -> DoeMailbox:
-    """The mailbox of *config*; its capability is added if there is none."""
+    """Make the mailbox of *config*; add its capability if there is none."""
     if "doe" not in config:
         config.add_extended("doe", ext_tables.doe(), ext_tables.DOE_BYTES)
     return DoeMailbox(config["doe"], protocols)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A PCI function: configuration space, the memory behind its BARs, and what is below a bridge."""
+"""A PCI function: configuration space, the memory behind its BARs, and the bus below a bridge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Place(NamedTuple):
 
 
 class Function:
-    """*bars*: what is behind each.  A BAR decodes once memory space is enabled."""
+    """A function; *bars* maps each BAR to the space behind it.  A BAR decodes once memory space is
+    enabled."""
 
     def __init__(self, name: str, config: ConfigSpace, bars: Mapping[Bar, Space]) -> None:
         for bar, space in bars.items():
@@ -32,7 +33,7 @@ class Function:
         self.bars = dict(bars)
 
     def place(self, address: int) -> Place | None:
-        """What *address* of the host reaches here; None if it is nothing of this function's."""
+        """Return the byte that *address* of the host reaches here; None: it is not behind a BAR."""
         if not self.config.header["command.memory_space"]:
             return None
         for bar, space in self.bars.items():
@@ -42,15 +43,15 @@ class Function:
         return None
 
     def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
-        """All of it: `Registers.reset`."""
+        """Reset all blocks: `Registers.reset`."""
         for space in (self.config, *self.bars.values()):
             space.reset(hot=hot, cxl=cxl)
 
 
 class Bridge(Function):
-    """A function with a bus of its own below: `below` by device and function number (5 and 3 bits).
+    """A function with a bus below: `below` by device and function number (5 and 3 bits).
 
-    Setting Secondary Bus Reset resets all below (PCIe 6.0 7.5.1.3.13)."""
+    Setting Secondary Bus Reset resets all functions below (PCIe 6.0 7.5.1.3.13)."""
 
     def __init__(self, name: str, config: ConfigSpace, bars: Mapping[Bar, Space]) -> None:
         super().__init__(name, config, bars)
@@ -74,17 +75,18 @@ class Bridge(Function):
 
     @property
     def buses(self) -> range:
-        """Those that it forwards to; none before software has numbered them."""
+        """The buses that it forwards to; none before software has numbered them."""
         header = self.config.header
         first = header["secondary_bus"]
         return range(first, header["subordinate_bus"] + 1) if first else range(0)
 
     def forwards(self, address: int) -> bool:
-        """Whether one of its memory windows has *address*."""
+        """Tell whether one of its memory windows has *address*."""
         return any(address in window for window in self.windows())
 
     def windows(self) -> Iterator[range]:
-        """PCIe 6.0 7.5.1.3.8 and .9; an empty one has its limit below its base."""
+        """Yield its memory windows (PCIe 6.0 7.5.1.3.8, 7.5.1.3.9); the limit of an empty one is
+        below its base."""
         header = self.config.header
         if not header["command.memory_space"]:
             return
@@ -101,7 +103,8 @@ def _window(base: int, limit: int) -> range:
 def find_function(
     devices: Mapping[int, Function], here: int, bus: int, devfn: int
 ) -> Function | None:
-    """Who answers a request to *bus* and *devfn*, from bus *here* with these *devices* on."""
+    """Return the function that answers a request to *bus* and *devfn*, from bus *here* with these
+    *devices* on."""
     if bus == here:
         return devices.get(devfn)
     for function in devices.values():
@@ -111,7 +114,8 @@ def find_function(
 
 
 def find_place(devices: Mapping[int, Function], address: int) -> Place | None:
-    """What a memory request to *address* reaches, from the bus with these *devices* on."""
+    """Return the byte that a memory request to *address* reaches, from the bus with these *devices*
+    on."""
     for function in devices.values():
         place = function.place(address)
         if place is None and isinstance(function, Bridge) and function.forwards(address):

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""HDM decoders at work: what a commit checks, what it locks, and what a component then decodes.
-
-CXL 3.1 8.2.4.20.
-"""
+"""HDM decoders: the checks and locks of a commit, and decoding (CXL 3.1 8.2.4.20)."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ _INTERLEAVE_BITS = {"interleave_11_8": range(8, 12), "interleave_14_12": range(1
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a decoder was committed with: it decodes by this, whatever its registers are made to say
-    afterwards.  Bytes; *targets* of host bridges and switches, one for each way; *dpa* and *skip*
-    of devices."""
+    """The values that a decoder was committed with, in bytes; it decodes by these, also if its
+    registers change.  *targets* is for host bridges and switches, one for each way; *dpa* and
+    *skip* are for devices."""
 
     base: int
     size: int
@@ -38,7 +35,7 @@ class Committed:
 
     @property
     def dpa_end(self) -> int:
-        """The end of a device's own memory behind it."""
+        """The end of a device's own memory behind the decoder."""
         return self.dpa + self.size // self.interleave.ways
 
     def __contains__(self, hpa: int) -> bool:
@@ -46,16 +43,15 @@ class Committed:
 
 
 class CommitError(ValueError):
-    """Why a commit ended as Error Not Committed."""
+    """The reason of an Error Not Committed."""
 
 
 class DecoderSet:
-    """The decoders in *registers*, the "hdm" block of a component; *memory_bytes*: of a device.
+    """The decoders in *registers*, the "hdm" block of a component; *memory_bytes* is for devices.
 
-    Software writes Commit: then `committed` or `error` is set, at once.  `decoders[n]` is what
-    decoder n is committed with, or None.  A decommit takes effect whatever its order; the others
-    keep what they have, and the place is free for what fits in it.
-    """
+    A write of Commit sets `committed` or `error` at once.  `decoders[n]` is what decoder n is
+    committed with, or None.  A decommit takes effect in any order; other decoders keep their
+    values."""
 
     def __init__(self, registers: Registers, memory_bytes: int = 0) -> None:
         self.registers = registers
@@ -74,17 +70,18 @@ class DecoderSet:
 
     @property
     def enabled(self) -> bool:
-        """8.2.4.20.2: a device decodes once this is set; host bridges and switches always do."""
+        """Whether it decodes (8.2.4.20.2): a device once this bit is set; host bridges and switches
+        always."""
         return not self.is_device or bool(self.registers["control.enable"])
 
     def find(self, hpa: int) -> Committed | None:
-        """What decodes *hpa*; None if nothing does, or decoding is not enabled."""
+        """Return the decoder of *hpa*; None: there is none, or decoding is not enabled."""
         if not self.enabled:
             return None
         return next((each for each in self.decoders if each and hpa in each), None)
 
     def on_change(self, handler: Callable[[], None]) -> None:
-        """Call *handler* after what is decoded has changed."""
+        """Call *handler* after a decoder has changed."""
         self._changed.append(handler)
 
     # What software and resets do
@@ -120,7 +117,7 @@ class DecoderSet:
             self._tell()
 
     def _reset(self) -> None:
-        """What a CXL reset keeps locked stays committed; any other reset frees all."""
+        """Free all decoders, except those that a CXL reset keeps locked."""
         for number, there in enumerate(self.decoders):
             kept = there is not None and bool(self.registers[f"decoder{number}.commit"])
             self.decoders[number] = there if kept else None
@@ -135,7 +132,8 @@ class DecoderSet:
     # What a commit checks: 8.2.4.20.12
 
     def _check(self, number: int) -> Committed:
-        """What decoder *number* is programmed as.  CommitError: it cannot be."""
+        """Return the programmed values of decoder *number*.  CommitError: it cannot be
+        committed."""
         field = partial(self._field, number)
         interleave = self._interleave(field("ways"), field("granularity"))
         ways = interleave.ways
@@ -164,7 +162,7 @@ class DecoderSet:
         return self.registers[f"decoder{number}.{name}"]
 
     def _interleave(self, code: int, granularity: int) -> Interleave:
-        """8.2.4.20.7, as far as 8.2.4.20.1 says that this component can."""
+        """Decode 8.2.4.20.7, limited by the capabilities of this component (8.2.4.20.1)."""
         can = self.registers
         ways = WAYS.get(code)
         if ways is None or granularity >= len(GRANULARITIES):
@@ -189,7 +187,8 @@ class DecoderSet:
     def _place(
         self, now: Committed, skip: int, last: Committed | None, following: Committed | None
     ) -> Committed:
-        """A device's: its memory follows that of the one before, after the skip (8.2.4.20.9)."""
+        """Place a device's decoder: its memory follows that of the decoder before, after the skip
+        (8.2.4.20.9)."""
         dpa = (last.dpa_end if last else 0) + skip
         placed = Committed(now.base, now.size, now.interleave, now.locked, dpa=dpa, skip=skip)
         if placed.dpa_end > self.memory_bytes:
@@ -199,7 +198,7 @@ class DecoderSet:
         return placed
 
     def _aim(self, now: Committed, targets: tuple[int, ...]) -> Committed:
-        """A host bridge's or a switch's: each way has a target of its own (8.2.4.20.8)."""
+        """Check the targets of a host bridge or switch: one for each way (8.2.4.20.8)."""
         if len(set(targets)) < len(targets):
             raise CommitError(f"targets {', '.join(map(str, targets))} are not distinct")
         return Committed(now.base, now.size, now.interleave, now.locked, targets)

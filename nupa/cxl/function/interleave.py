@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The arithmetic of interleaving: from an address of the host to a target and its own memory.
+"""The arithmetic of interleaving: from a host's address to a target and its own memory.
 
 CXL 3.1 8.2.4.20.13 (device decode logic), 9.18.1.3 (CFMWS: targets), 9.18.1.4 (CXIMS: XOR maps).
 """
@@ -16,17 +16,17 @@ GRANULARITIES = tuple(256 << code for code in range(7))
 
 
 def xor_map_count(ways: int) -> int:
-    """How many XOR maps *ways* take: one for each power of two in it (9.18.1.4)."""
+    """Return the number of XOR maps for *ways*: one for each power of two in it (9.18.1.4)."""
     return (ways & -ways).bit_length() - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Interleave:
-    """*ways* targets take turns, *granularity_bytes* each; with *xor_maps* bit i of the target is
-    the parity of what map i leaves of the address, and without them the address' own bit.
+    """An interleave of *ways* targets by *granularity_bytes*.  With *xor_maps*, bit i of the target
+    is the parity of the address masked by map i; without them, it is a bit of the address.
 
-    ValueError: ways, granularity or maps that have no encoding, or maps by which two blocks of a
-    turn would have one target.
+    ValueError: ways, granularity or maps without an encoding, or maps that give two blocks of a
+    round to one target.
 
     >>> from nupa.cxl.function.interleave import Interleave
     >>> pair = Interleave(2, 4096)
@@ -58,12 +58,12 @@ class Interleave:
 
     @property
     def shift(self) -> int:
-        """The lowest bit of an address that chooses a target."""
+        """The lowest bit of an address that selects a target."""
         return self.granularity_bytes.bit_length() - 1
 
     @property
     def bits(self) -> int:
-        """How many bits choose; 3, 6 and 12 ways have a remainder by 3 above them."""
+        """The number of bits that select; 3, 6 and 12 ways have a remainder by 3 above them."""
         return xor_map_count(self.ways)
 
     def _low_bits(self, hpa: int) -> int:
@@ -72,20 +72,20 @@ class Interleave:
         return sum(((hpa & each).bit_count() & 1) << i for i, each in enumerate(self.xor_maps))
 
     def target(self, hpa: int) -> int:
-        """Whose turn the byte at *hpa* is: an index into the list of targets."""
+        """Return the target of the byte at *hpa*: an index into the list of targets."""
         low = self._low_bits(hpa)
         if self.ways % 3:
             return low
         return low | (hpa >> self.shift + self.bits) % 3 << self.bits
 
     def dpa_offset(self, hpa_offset: int) -> int:
-        """Where a byte *hpa_offset* behind the base of a device's decoder is, from the start of the
-        decoder's own memory."""
+        """Return the offset in the decoder's own memory of the byte at *hpa_offset* from the
+        decoder's base."""
         turn = (hpa_offset >> self.shift) // self.ways
         return turn << self.shift | hpa_offset & self.granularity_bytes - 1
 
     def hpa(self, base: int, target: int, dpa_offset: int) -> int:
-        """The address whose byte is *target*'s at *dpa_offset*; *base* is the decoder's."""
+        """Return the address of the byte at *dpa_offset* of *target*; *base* is the decoder's."""
         offset = dpa_offset >> self.shift
         rest = dpa_offset & self.granularity_bytes - 1
         above = offset * (self.ways >> self.bits)  # in blocks of all that the low bits choose among

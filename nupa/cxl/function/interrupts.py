@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MSI-X at work: which message becomes a write of the function into its host's address space.
-
-PCIe 6.0 6.1.4, 7.7.2.
-"""
+"""MSI-X: messages that a function writes into the address space of its host (PCIe 6.0 6.1.4,
+7.7.2)."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ BAR_BYTES = 0x1000
 
 
 class Msix:
-    """*vectors* of a function with the capability "msix" in *config*; table and pending bits are in
-    `space`, which is behind a BAR."""
+    """The *vectors* of a function with the capability "msix" in *config*; table and pending bits
+    are in `space`, which is behind a BAR."""
 
     def __init__(self, config: Registers, vectors: int) -> None:
         self.space = Space(BAR_BYTES)
@@ -39,7 +37,7 @@ class Msix:
         self._vectors = vectors
 
     def send(self, vector: int) -> None:
-        """Nothing is sent while MSI-X is not enabled; what is masked stays pending (6.1.4.5)."""
+        """Send a message, if MSI-X is enabled; a masked one stays pending (6.1.4.5)."""
         if not self._config["control.enable"]:
             return
         masked = self._config["control.function_mask"] or self._table[f"vector{vector}.mask"]

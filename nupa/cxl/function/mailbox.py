@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The primary mailbox: what a ring of its doorbell does, and background operations."""
+"""The primary mailbox: the doorbell, and background operations (CXL 3.1 8.2.8.4)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class _Running(NamedTuple):
 
 
 class Mailbox:
-    """Behind the *registers* of `device_tables.mailbox`.  Commands are done while the doorbell is
-    rung; a background one goes on until `advance` has brought it to 100 percent.
+    """The mailbox behind the *registers* of `device_tables.mailbox`.  A command completes when the
+    doorbell is rung; a background operation continues until `advance` has brought it to 100
+    percent.
 
     *message* is the vector of its interrupts (8.2.8.4.3); `is_media_disabled` refuses commands that
-    need media.
-    """
+    need media."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class Mailbox:
 
     @property
     def running(self) -> int | None:
-        """The opcode of the background operation that goes on."""
+        """The opcode of the background operation that is in progress."""
         return self._running.command.opcode if self._running else None
 
     def execute(self, opcode: int, payload: bytes) -> bytes | Background:
-        """Do one command, whoever asks.  CommandError says why not, and nothing has changed."""
+        """Execute one command.  CommandError: it is refused, and nothing has changed."""
         command = find(self.commands, opcode, len(payload))
         if self._running and command.effects & Effect.BACKGROUND:
             raise CommandError(Code.BUSY, f"{self._running.command.name} goes on")
@@ -113,8 +113,8 @@ class Mailbox:
         return self._registers["payload"].to_bytes(self.payload_bytes, "little")
 
     def advance(self, percent: int = _DONE) -> bool:
-        """The background operation is so far now: whether there was one.  ValueError if it would
-        go back, or beyond 100."""
+        """Set the progress of the background operation; return whether there was one.  ValueError:
+        it would go back, or beyond 100."""
         if self._running is None:
             return False
         if not self._registers["background.percent"] <= percent <= _DONE:
@@ -146,7 +146,7 @@ class Mailbox:
             self._interrupt(self._message)
 
     def _show(self, code: Code, percent: int) -> None:
-        """8.2.8.4.7"""
+        """Show the background operation in its registers (8.2.8.4.7)."""
         assert self._running is not None
         self._registers["status.background_operation"] = 1
         self._registers["background.opcode"] = self._running.command.opcode
@@ -155,8 +155,8 @@ class Mailbox:
         self._registers["background.vendor_code"] = 0
 
     def _reset(self) -> None:
-        """The registers have been reset: what went on is given up; what cannot be, as a sanitize,
-        is done before."""
+        """Abort the background operation, as the registers have been reset; complete one that
+        cannot be aborted, as a sanitize."""
         running, self._running = self._running, None
         if running is not None:
             (running.work.abort or running.work.finish)()

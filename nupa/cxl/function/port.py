@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Root ports, and the upstream and downstream ports of a switch, made of their registers."""
+"""Root ports, and the upstream and downstream ports of a switch."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SPEAKS = ("mem", "flit_68", "flit_256")
 
 
 class Port(Bridge):
-    """A port, with its component registers behind BAR 0; *number* is what decoders' targets name
-    (CXL 3.1 8.2.4.20.8: the Port Number of its Link Capabilities)."""
+    """A port, with its component registers behind BAR 0; *number* is the Port Number of its Link
+    Capabilities, which decoders' targets name (CXL 3.1 8.2.4.20.8)."""
 
     def __init__(
         self,
@@ -63,26 +63,26 @@ class Port(Bridge):
 
     @property
     def may_reset_below(self) -> bool:
-        """CXL 3.1 8.1.5.2: Secondary Bus Reset is masked until software says otherwise."""
+        """Whether Secondary Bus Reset is unmasked (CXL 3.1 8.1.5.2)."""
         return bool(self.config["port_extensions"]["control.unmask_secondary_bus_reset"])
 
     def attach(self, function: Function, devfn: int = 0) -> None:
-        """Put *function* below; in a slot, it is present and its link is up.  ValueError: something
-        is there."""
+        """Put *function* below; a slot shows presence and an active link.  ValueError: the place is
+        taken."""
         if devfn in self.below:
             raise ValueError(f"{self.name} has {self.below[devfn].name} already: detach it first")
         self.below[devfn] = function
         self._presence()
 
     def detach(self, devfn: int = 0) -> Function:
-        """Take it away.  KeyError: nothing is there."""
+        """Remove a function.  KeyError: there is none."""
         function = self.below.pop(devfn)
         self._presence()
         return function
 
     def train(self, function: Function, *, up: bool) -> None:
-        """The link to *function*, which is plugged in, comes up; or it goes down as nobody asked
-        for, which resets all below (PCIe 6.0 6.6.1, CXL 3.1 9.9)."""
+        """Bring the link to *function* up, or take it down by surprise, which resets all functions
+        below (PCIe 6.0 6.6.1, CXL 3.1 9.9)."""
         if up:
             self.below[0] = function
         else:
@@ -96,12 +96,12 @@ class Port(Bridge):
 
     @property
     def link_disabled(self) -> bool:
-        """CXL 3.1 8.1.5.2: Link Disable is masked until software says otherwise."""
+        """Whether Link Disable is set and unmasked (CXL 3.1 8.1.5.2)."""
         unmasked = self.config["port_extensions"]["control.unmask_link_disable"]
         return bool(unmasked and self.config["pcie"]["link_control.disable"])
 
     def tell(self, events: Sequence[str]) -> None:
-        """Of what has happened in its slot, as far as software wants to hear of it."""
+        """Report events of the slot, as far as software has enabled them."""
         pcie = self.config["pcie"]
         heard = False
         for event in events:
@@ -124,16 +124,17 @@ class Port(Bridge):
             handler()
 
     def between(self) -> tuple[Port, ...] | None:
-        """The ports that lie on the way to what is below; None: none leads there."""
+        """Return the ports on the way to the function below; None: there is no way."""
         return ()
 
     def on_change(self, handler: Callable[[], None]) -> None:
-        """Call *handler* after something was attached or detached."""
+        """Call *handler* after a function was attached or detached."""
         self._changed.append(handler)
 
 
 def note_surprise(port: Port) -> None:
-    """The link of *port* went down as nobody asked for: PCIe 6.0 7.8.4.2, CXL 3.1 8.2.4.17.4."""
+    """Record that the link of *port* went down by surprise (PCIe 6.0 7.8.4.2, CXL 3.1
+    8.2.4.17.4)."""
     port.config["aer"]["uncorrectable_status.surprise_down"] = 1
     port.component["ras"]["correctable_status.physical_layer"] = 1
 
@@ -142,7 +143,7 @@ _COMPONENT = dvsec.Location(dvsec.BlockId.COMPONENT, 0)
 
 
 def root_port(number: int, *, slot: int = 0, link: Link | None = None) -> Port:
-    """One of a host bridge's (CXL 3.1 8.2.4, table 8-22: "R")."""
+    """Make a root port of a host bridge (CXL 3.1 8.2.4, table 8-22: "R")."""
     capabilities = (
         tables.ras(root=True),
         tables.link(),
@@ -153,7 +154,7 @@ def root_port(number: int, *, slot: int = 0, link: Link | None = None) -> Port:
 
 
 def upstream_port(*, number: int = 0, decoders: int = 4, link: Link | None = None) -> Port:
-    """A switch's, with its HDM decoders; CDAT is behind its DOE mailbox."""
+    """Make an upstream port of a switch, with its HDM decoders; CDAT is behind its DOE mailbox."""
     capabilities = (
         tables.ras(),
         tables.link(),
@@ -166,6 +167,6 @@ def upstream_port(*, number: int = 0, decoders: int = 4, link: Link | None = Non
 
 
 def downstream_port(number: int, *, slot: int = 0, link: Link | None = None) -> Port:
-    """A switch's, with a slot."""
+    """Make a downstream port of a switch, with a slot."""
     capabilities = (tables.ras(), tables.link(), tables.bi_decoder(explicit_commit=True))
     return Port(PortType.DOWNSTREAM, capabilities, number=number, slot=slot, link=link)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""CXL.mem of a host: its reads and writes, 64 bytes each, through its decoders to devices, in C.
+"""CXL.mem of a host: reads and writes of 64 bytes, through its decoders to devices, in C.
 
 csrc/cxl/transact.h.
 """
@@ -30,7 +30,7 @@ from nupa.cxl.media.parts import Memory, Part, PartedMedia
 
 
 class Status(IntEnum):
-    """How a request ended."""
+    """The status of a request."""
 
     OK = lib.NUPA_CXL_OK
     NO_DECODER = lib.NUPA_CXL_NO_DECODER
@@ -41,7 +41,7 @@ class Status(IntEnum):
 
 
 class MemoryAccessError(RemoteError):
-    """Memory that cannot be had: *hpa* is the first line's, *status* says why."""
+    """A failed access to memory: *hpa* is the first line's address, *status* the reason."""
 
     def __init__(self, asked: str, hpa: int, status: Status) -> None:
         super().__init__(f"{asked}: at {hpa:#x}: {_REASONS[status]}")
@@ -59,10 +59,10 @@ _REASONS = {
 
 
 class Mapped(Protocol):
-    """Memory of a bus that somebody has mapped (nupa/cxl/host/window.py)."""
+    """Memory of a bus that is mapped (nupa/cxl/host/window.py)."""
 
     def settle(self) -> None:
-        """Lost, if its memory is no longer what it was."""
+        """Revoke the mapping if its memory is not the same any more."""
 
     def revoke(self) -> None: ...
 
@@ -78,7 +78,7 @@ class Counters(NamedTuple):
 
 
 def memory_of(device: Type3) -> PartedMedia | mmap.mmap:
-    """What is behind *device*; for registers alone, memory of this process."""
+    """Return the memory behind *device*; for registers alone, memory of this process."""
     if device.media is not None:
         return device.media
     return mmap.mmap(-1, max(device.memory_bytes, mmap.PAGESIZE))
@@ -95,19 +95,18 @@ class _Backed:
 
 
 class Bus:
-    """Memory requests of the host of *root*, by *windows* of its address map.
+    """Memory requests of the host of *root*, by the *windows* of its address map.
 
-    It follows the decoders: a commit, a decommit, a reset or something plugged in or out is seen at
-    once, as is what a device has of its memory; requests that are under way end before.  *memory*
-    has the bytes of a device (a PartedMedia, or a writable buffer of its size), and is asked each
-    time it is plugged in somewhere below.  What fails reads as all ones (PCIe 6.0 2.3.2) and is not
-    written, as loads and stores would have it; with *raises* there is a MemoryAccessError, too.
-    Registers and logs tell of it in any case (nupa/cxl/host/bus_errors.py).
+    The bus follows the decoders: a commit, a decommit, a reset, hot plug and changes of a device's
+    memory take effect at once, after requests in progress have ended.  *memory* returns the bytes
+    of a device (a PartedMedia, or a writable buffer of its size); it is called each time a device
+    is plugged in.  A failed request reads as all ones and writes nothing (PCIe 6.0 2.3.2); with
+    *raises* it is a MemoryAccessError, too.  Registers and logs report it in any case
+    (nupa/cxl/host/bus_errors.py).
 
     With a *cache* (nupa/cxl/cache/coherence.py) memory with a snoop filter is cached, coherently.
 
-    A bus is closed, or used as a context manager.
-    """
+    A bus is closed, or used as a context manager."""
 
     def __init__(
         self,
@@ -163,8 +162,8 @@ class Bus:
         self.close()
 
     def close(self) -> None:
-        """No request may be under way.  What is asked afterwards is a LocalError; windows on its
-        memory are lost."""
+        """Close the bus; no request may be in progress.  Later requests are a LocalError; windows
+        on its memory are lost."""
         for window in tuple(self.mapped):
             window.revoke()
         bus, self._bus = self._bus, ffi.NULL
@@ -177,25 +176,26 @@ class Bus:
     # Requests
 
     def read(self, hpa: int, size: int) -> bytes:
-        """*size* bytes.  MemoryAccessError: see the class."""
+        """Read *size* bytes.  MemoryAccessError: see the class."""
         found = bytearray(size)
         result = lib.nupa_cxl_read(self._open, hpa, ffi.from_buffer(found), size)
         self._judge("read", hpa, size, result)
         return bytes(found)
 
     def write(self, hpa: int, data: bytes | bytearray | memoryview) -> None:
-        """MemoryAccessError: see the class; lines that could be written are."""
+        """Write bytes.  MemoryAccessError: see the class; lines that could be written are."""
         view = ffi.from_buffer(data)
         result = lib.nupa_cxl_write(self._open, hpa, view, len(view))
         self._judge("write", hpa, len(view), result)
 
     def use_cache(self, shape: CacheShape) -> Cache:
-        """From now on, for memory with a snoop filter.  LocalError: it has one, or cannot be."""
+        """Cache memory with a snoop filter from now on.  LocalError: it has a cache, or the shape
+        is not possible."""
         self.cache = Cache(self._open, shape)
         return self.cache
 
     def find(self, hpa: int) -> tuple[Type3, int] | None:
-        """Which device has *hpa*, and where in its memory; None: nobody decodes it."""
+        """Return the device of *hpa*, and the address in its memory; None: no device decodes it."""
         device, dpa = ffi.new("uint32_t *"), ffi.new("uint64_t *")
         if not lib.nupa_cxl_bus_find(self._open, hpa, device, dpa):
             return None
@@ -205,7 +205,7 @@ class Bus:
         return None
 
     def filter_at(self, hpa: int, *, sets: int = 1024, ways: int = 8) -> SnoopFilter:
-        """A snoop filter on the memory that *hpa* is in.  LocalError: there is none."""
+        """Make a snoop filter on the memory of *hpa*.  LocalError: there is none."""
         device, dpa = self.find(hpa) or (None, 0)
         for part in self.media(device).parts if device else ():
             if part.dpa <= dpa < part.end:
@@ -213,17 +213,17 @@ class Bus:
         raise LocalError(f"{hpa:#x}: no memory of a device is there")
 
     def media(self, device: Type3) -> PartedMedia:
-        """What is behind its addresses.  LocalError: it is not plugged in."""
+        """Return the memory of *device*.  LocalError: it is not plugged in."""
         self._number(device)
         return self._devices[device].media
 
     @property
     def handle(self) -> Any:
-        """The bus in C, for who sends requests on other ways.  LocalError: it is closed."""
+        """The bus in C, for requests on other ways.  LocalError: it is closed."""
         return self._open
 
     def device_numbers(self) -> dict[Type3, int]:
-        """The number in C of each device that is plugged in."""
+        """Return the number in C of each device that is plugged in."""
         return {device: backed.number for device, backed in list(self._devices.items())}
 
     @property
@@ -244,8 +244,8 @@ class Bus:
     # What goes wrong, and what is counted
 
     def set_poison(self, device: Type3, dpa: int, size: int = 64, *, poisoned: bool = True) -> None:
-        """Of lines: multiples of 64 bytes.  What is poisoned is lost: it is all ones from then on.
-        LocalError: not in its memory."""
+        """Poison lines, or clear them; *dpa* and *size* are multiples of 64 bytes.  A poisoned line
+        loses its data and reads as all ones.  LocalError: outside its memory."""
         number = self._number(device)
         with suppress(MediaError):  # refused below
             for memory, offset, length in self._devices[device].media.pieces(dpa, size):
@@ -256,23 +256,23 @@ class Bus:
         )
 
     def is_poisoned(self, device: Type3, dpa: int) -> bool:
-        """LocalError: not in its memory."""
+        """Tell whether the line at *dpa* is poisoned.  LocalError: outside its memory."""
         answer = lib.nupa_cxl_bus_is_poisoned(self._open, self._number(device), dpa)
         _must(answer, f"poison at {dpa:#x} of {device.name}")
         return bool(answer)
 
     def set_link(self, port: Port, up: bool) -> None:
-        """Of a port that this host has: for requests alone, nothing is reset."""
+        """Set the link of a port of this host for requests alone; nothing is reset."""
         self._port(port)
         (self._broken.discard if up else self._broken.add)(port)
         self.refresh()
 
     def is_down(self, port: Port) -> bool:
-        """Whether requests end there."""
+        """Tell whether requests end at *port*."""
         return port in self._down
 
     def counters(self, port: Port) -> Counters:
-        """Since the bus was made."""
+        """Return the counters of a port since the bus was made."""
         found = ffi.new("struct nupa_cxl_counters *")
         _must(lib.nupa_cxl_bus_counters(self._open, self._port(port), found), port.name)
         return Counters(*(int(getattr(found, name)) for name in Counters._fields))
@@ -290,8 +290,8 @@ class Bus:
     # What is decoded
 
     def refresh(self) -> None:
-        """Bring the table up to what the model is now: who changes the tree past its ports says
-        so.  LocalError: more devices or ports than the bus was made for."""
+        """Update the table in C; called also by those who change the tree without its ports.
+        LocalError: more devices or ports than the bus was made for."""
         if self._bus == ffi.NULL:
             return
         there = [each for bridge in self._root.bridges for each in below(bridge.below)]
@@ -376,17 +376,17 @@ class Bus:
 
 
 def _on_enable(device: Type3, handler: Callable[[], None]) -> None:
-    """CXL 3.1 8.1.3.2, Mem_Enable."""
+    """Call *handler* when Mem_Enable is written (CXL 3.1 8.1.3.2)."""
     device.config["device"].on_write("control.mem_enable", lambda _written, _old: handler())
 
 
 def _on_exit(port: Port, handler: Callable[[], None]) -> None:
-    """CXL 3.1 8.2.4.24.3: software clears the status of isolation."""
+    """Call *handler* when software clears the isolation status (CXL 3.1 8.2.4.24.3)."""
     isolation = port.component["isolation"]
     isolation.on_write("status.mem_isolation", lambda _written, _old: handler())
 
 
 def _must(answer: int, asked: str) -> None:
-    """LocalError for a negative errno."""
+    """Raise LocalError for a negative errno."""
     if answer < 0:
         raise LocalError(f"{asked}: refused", -answer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What requests that fail leave in registers and logs: poison, viral devices, links that are down."""
+"""Registers and logs of failed requests: poison, viral devices, links that are down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POISON_RAS = 10  # 8.2.4.17.1, Poison Received
 
 
 def leave_traces(bus: Bus, asked: range) -> None:
-    """Of a request to *asked* addresses that has failed in part."""
+    """Record the failure of a request to *asked* addresses."""
     isolated = False
     for hpa in range(asked.start - asked.start % LINE_BYTES, asked.stop, LINE_BYTES):
         way = bus.map.way(hpa)
@@ -36,14 +36,15 @@ def leave_traces(bus: Bus, asked: range) -> None:
 
 
 def is_isolated(port: Port) -> bool:
-    """12.3: a root port lets nothing through until software has cleared its status."""
+    """Tell whether a root port is isolated: it blocks requests until software clears its status
+    (12.3)."""
     return "isolation" in port.component and bool(
         port.component["isolation"]["status.mem_isolation"]
     )
 
 
 def isolate(port: Port) -> None:
-    """Its link is down: 12.3, if software has enabled that (8.2.4.24.2 and .3)."""
+    """Isolate a root port whose link is down (12.3), if software has enabled that (8.2.4.24.2)."""
     if "isolation" in port.component:
         isolation = port.component["isolation"]
         if isolation["control.mem_isolation"]:
@@ -51,8 +52,7 @@ def isolate(port: Port) -> None:
 
 
 def _time_out(root: Port) -> bool:
-    """No answer comes from below: the root port sees that once its time is over, if it is to look;
-    whether it isolates itself then."""
+    """Record a timeout in the root port, if enabled; return whether it isolates itself."""
     if "isolation" not in root.component:
         return False
     isolation = root.component["isolation"]
@@ -66,7 +66,7 @@ def _time_out(root: Port) -> bool:
 
 
 def _viral(way: Leaf) -> None:
-    """Ports that it passes note it where software asks for that (8.1.5.1 and .2)."""
+    """Record viral in the ports on the way, where software has enabled it (8.1.5.1, 8.1.5.2)."""
     for port in way.hops:
         extensions = port.config["port_extensions"]
         if extensions["control.viral_enable"]:
@@ -74,7 +74,8 @@ def _viral(way: Leaf) -> None:
 
 
 def _poison(port: Port) -> None:
-    """8.2.4.17.6, Poison Enabled: whether poison that is received is an uncorrected error."""
+    """Record poison that is received, as an uncorrected error if software has enabled that
+    (8.2.4.17.6)."""
     ras = port.component["ras"]
     if port.port_type is PortType.ROOT and ras["control.poison_enabled"]:
         report(ras, "poison_received", _POISON_RAS)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table of a host's decoders as C has it: ranges, nodes, and the ports that requests pass; and
-the parts of a device's memory.
+"""The table of a host's decoders in C: ranges, nodes and ports; and the parts of a device's memory.
 
 csrc/cxl/hdm.h.
 """
@@ -22,7 +21,7 @@ from nupa.cxl.media.parts import Part
 
 class Table:
     """The rows of a `struct nupa_cxl_table`, by the numbers of *ports* and *devices*; *nobody* is
-    that of a device which there is not."""
+    the number for a missing device."""
 
     def __init__(self, ports: dict[Port, int], devices: dict[Type3, int], nobody: int) -> None:
         self._ports = ports
@@ -35,7 +34,7 @@ class Table:
         self.down: set[Port] = set()
 
     def add(self, first: int, end: int, route: Route) -> None:
-        """Addresses *first* to *end* go by *route*."""
+        """Add addresses *first* to *end*, which go by *route*."""
         self._ranges.append({"first": first, "last": end - 1, "node": len(self._nodes)})
         waiting = [(len(self._nodes), route)]
         self._nodes.append({})
@@ -73,7 +72,7 @@ class Table:
         return {"kind": kind, "next": start, "n_hops": count, "device": device}
 
     def build(self) -> Any:
-        """It lives as long as its arrays: C copies them at once."""
+        """Make the table; it is valid as long as this object, and C copies it at once."""
         self._arrays = (
             ffi.new("struct nupa_cxl_range[]", self._ranges),
             ffi.new("struct nupa_cxl_node[]", self._nodes),
@@ -89,7 +88,7 @@ def _ways(interleave: Interleave) -> dict[str, int]:
 
 
 def usable(device: Type3, parts: Iterable[Part]) -> Iterator[Part]:
-    """Those whose memory is there wherever a decoder leads: others cannot be used."""
+    """Yield the parts whose memory is backed wherever a decoder leads; others cannot be used."""
     for part in parts:
         with suppress(FabricError):
             for decoder in filter(None, device.decoders.decoders):

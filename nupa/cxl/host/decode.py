@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a host's decoders make of an address: windows, host bridges, switches and devices in turn.
+"""Decoding of a host's address: fixed windows, host bridges, switches and devices in turn.
 
 CXL 3.1 9.18.1.3, 8.2.4.20.13.
 """
@@ -24,8 +24,8 @@ ONE_WAY = Interleave()
 
 @dataclass(frozen=True, slots=True)
 class FixedWindow:
-    """A window of the host's memory for CXL (9.18.1.3): *targets* are uids of host bridges, one for
-    each way.  ValueError: no window can be so."""
+    """A CXL fixed memory window of a host (CFMWS, 9.18.1.3): *targets* are the uids of host
+    bridges, one for each way.  ValueError: not a possible window."""
 
     base: int
     size: int
@@ -61,7 +61,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of *choices*, whose turn it is."""
+    """A selection among *choices* by interleaving."""
 
     interleave: Interleave
     choices: tuple[Route, ...]
@@ -69,7 +69,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """The last of *hops* is where a request ends: nothing is behind that port now."""
+    """A way that ends at the last of *hops*: nothing is behind that port now."""
 
     hops: tuple[Port, ...]
 
@@ -79,9 +79,7 @@ Route = Step | Leaf | Down | None
 
 
 class AddressMap:
-    """A host's address map, as its decoders are now.
-
-    `find(hpa)` says who decodes an address; `pieces()` has ranges that are decoded alike."""
+    """A host's address map, by the current state of its decoders."""
 
     def __init__(self, root: RootComplex, windows: Sequence[FixedWindow]) -> None:
         self.windows = sorted(windows, key=lambda window: window.base)
@@ -91,19 +89,19 @@ class AddressMap:
                 raise ValueError(f"windows at {one.base:#x} and {two.base:#x} overlap")
 
     def find(self, hpa: int) -> tuple[Leaf, int] | None:
-        """The device of *hpa*, and its own address there."""
+        """Return the decoding device of *hpa*, and the address in its memory."""
         route = self.way(hpa)
         return (route, route.dpa(hpa)) if isinstance(route, Leaf) else None
 
     def way(self, hpa: int) -> Leaf | Down | None:
-        """Where a request to *hpa* ends."""
+        """Return the end of the way of a request to *hpa*."""
         route = self._route(hpa)
         while isinstance(route, Step):
             route = route.choices[route.interleave.target(hpa)]
         return route
 
     def pieces(self) -> Iterator[tuple[int, int, Route]]:
-        """(first address, end, route), in order; what nobody decodes is left out."""
+        """Yield (first address, end, route) of ranges that are decoded alike, in order."""
         edges = {edge for each in self._decoders() for edge in _edges(each)}
         for window in self.windows:
             inside = {edge for edge in edges if edge in window}
@@ -127,7 +125,7 @@ class AddressMap:
 
 
 def below(functions: Mapping[int, Function]) -> Iterator[Port | Type3]:
-    """All ports and devices of a tree, from the top down."""
+    """Yield all ports and devices of a tree, from the top down."""
     for function in functions.values():
         if isinstance(function, Port):
             yield function
@@ -156,7 +154,8 @@ def _bridge(bridge: HostBridge | None, hpa: int) -> Route:
 def _targets(
     decoders: DecoderSet, ports: Mapping[int, Function], hpa: int, hops: tuple[Port, ...]
 ) -> Route:
-    """Of a host bridge or a switch: its targets are ports below, by their numbers (8.2.4.20.8)."""
+    """Return the route behind a host bridge or a switch: its targets are ports below, by their
+    numbers (8.2.4.20.8)."""
     decoder = decoders.find(hpa)
     if not decoder:
         return None
@@ -166,7 +165,7 @@ def _targets(
 
 
 def _beyond(port: Port | None, hpa: int, hops: tuple[Port, ...]) -> Route:
-    """What is plugged into a root port or a downstream port, or is reached from it."""
+    """Return the route behind a root port or a downstream port."""
     if not port:
         return None
     there, between = port.below.get(0), port.between()

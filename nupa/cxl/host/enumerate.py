@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A bus walk, as firmware and Linux do it: buses are numbered, BARs and windows placed, and what is
-found is asked what it is.
+"""A bus walk as firmware and Linux do it: it numbers buses, places BARs and windows, and identifies
+functions.
 
 PCIe 6.0 7.5.
 """
@@ -28,9 +28,9 @@ _HDM = 5  # CXL 3.1 8.2.4, table 8-22
 
 @dataclass(eq=False, slots=True)
 class FoundFunction:
-    """A function: its place, what kind it is, the port number of its link, its BARs (number ->
-    address and size), and where its HDM decoders are, if it has any.  Below a bridge, BARs are
-    placed from *window* on."""
+    """A function that was found: its place, kind, port number, BARs (number -> address and size),
+    and the address of its HDM decoders, if it has any.  Below a bridge, BARs are placed from
+    *window* on."""
 
     bdf: Bdf
     parent: FoundFunction | None = field(repr=False)
@@ -43,13 +43,13 @@ class FoundFunction:
 
     @property
     def path(self) -> list[FoundFunction]:
-        """From the root port down to this."""
+        """The functions from the root port down to this one."""
         return [*(self.parent.path if self.parent else []), self]
 
 
 class Walk:
-    """Numbers buses and gives out addresses from *address* on, which stay below *end*, one host
-    bridge after another.  LocalError: they do not suffice."""
+    """A walk that assigns buses, and addresses from *address* on, below *end*, one host bridge
+    after another.  LocalError: they do not suffice."""
 
     def __init__(self, root: RootComplex, address: int, end: int = 1 << 32) -> None:
         self.root = root
@@ -59,14 +59,15 @@ class Walk:
         self._last_bus = 0
 
     def bridge(self, bus: int, last_bus: int = _BUSES - 1) -> list[FoundFunction]:
-        """What is below the host bridge of buses *bus* to *last_bus*: its root ports."""
+        """Walk the buses *bus* to *last_bus* of a host bridge, and return its root ports."""
         self._bus, self._last_bus = bus, last_bus
         found = self._scan(bus, None)
         self._find_decoders(found)  # once all windows on the way are open
         return found
 
     def slot(self, port: FoundFunction) -> None:
-        """Enumerates what was plugged in below a port, in its window and its buses."""
+        """Enumerate the functions that were plugged in below a port, in its window and its
+        buses."""
         before = self._address, self._bus, self._last_bus
         try:
             self._address = port.window
@@ -140,7 +141,8 @@ class Walk:
         return bars
 
     def _sizes(self, bdf: Bdf) -> Iterator[tuple[int, int, bool]]:
-        """7.5.1.2.1: ones are written; the lowest bit that stays is the size."""
+        """Yield the BARs with their sizes: ones are written, and the lowest bit that stays is the
+        size (7.5.1.2.1)."""
         number, count = 0, 2 if self.root.config_read(bdf, 0x0E, 1) & 0x7F == 1 else 6
         while number < count:
             is_wide = self.root.config_read(bdf, 0x10 + 4 * number, 4) & 6 == 4
@@ -156,7 +158,8 @@ class Walk:
         return self.root.config_read(bdf, 0x10 + 4 * number, 4)
 
     def _block(self, function: FoundFunction) -> int | None:
-        """Where its component registers are, by the register locator (CXL 3.1 8.1.9)."""
+        """Return the address of the component registers, by the register locator (CXL 3.1
+        8.1.9)."""
         for each in dvsec_tables.locations(partial(self.root.config_read, function.bdf)):
             if each.block is dvsec_tables.BlockId.COMPONENT and each.bar in function.bars:
                 return function.bars[each.bar][0] + each.offset
@@ -164,7 +167,7 @@ class Walk:
 
 
 def find_hdm(root: RootComplex, block: int | None) -> int | None:
-    """Where the HDM decoders of the component registers at *block* are."""
+    """Return the address of the HDM decoders in the component registers at *block*."""
     if block is None:
         return None
     listed = component.find_capabilities(lambda at, size: root.read(block + at, size))

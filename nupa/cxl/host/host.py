@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A host that uses CXL memory as Linux does: it walks its buses, makes regions of devices by
-programming decoders from the top down, reads and writes through them, and follows hot plug."""
+"""A host that uses CXL memory as Linux does: it walks its buses, makes regions by programming
+decoders from the top down, reads and writes through them, and follows hot plug."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _MEM_CAPABLE, _MEM_ENABLE, _VIRAL_ENABLE, _HDM_ENABLE = 1 << 2, 1 << 2, 1 << 14,
 
 
 class Host:
-    """What is below *root*, enumerated: `devices` have memory; *windows* are its firmware's
-    (CXL 3.1 9.18.1.3).  *memory* and *raises* as for `Bus`.  A context manager.
+    """A host with the tree below *root*, enumerated: `devices` have memory; *windows* are its fixed
+    memory windows (CXL 3.1 9.18.1.3).  *memory* and *raises* are as for `Bus`.  A context manager.
 
-    What is plugged in or pulled out later is seen at once, by whoever does that; so are offers of
-    dynamic capacity.  *changed* is called after each of these."""
+    Hot plug and offers of dynamic capacity are handled at once, in the thread that causes them;
+    *changed* is called after each."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Host:
         self.close()
 
     def close(self) -> None:
-        """It does nothing any more; what it has programmed stays."""
+        """Stop following hot plug, and close the bus; decoders stay programmed."""
         with self.root.lock:
             for slot in self._slots:
                 slot.end()
@@ -106,7 +106,7 @@ class Host:
     def _probe(
         self, function: FoundFunction, uid: int, own: Decoders, top: Decoders, dvsec: int
     ) -> None:
-        """A device that has memory, or may get some."""
+        """Add a device that has memory, or may get some."""
         driver = None
         with suppress(CommandError):  # registers alone are enough for memory (CXL 3.1 8.1.3.8)
             driver = Driver(self.root, function, lambda: self._changed())
@@ -117,7 +117,7 @@ class Host:
             self.devices.append(CxlMemdev(function, uid, capacity, own, route, driver))
 
     def _route(self, function: FoundFunction, top: Decoders) -> list[tuple[Decoders, int]]:
-        """The path has a port below each component with decoders: the one that it aims at."""
+        """Return the decoders on the way, each with the port number that it targets."""
         route, decoders = [], top
         for port in function.path[:-1]:
             own = self._decoders_at(str(port.bdf), port.hdm)
@@ -140,18 +140,19 @@ class Host:
         return self._decoders[base]
 
     def _memory_at(self, function: FoundFunction) -> int | None:
-        """Its DVSEC for CXL devices (CXL 3.1 8.1.3), if that says Mem_Capable."""
+        """Return the offset of the DVSEC for CXL devices (CXL 3.1 8.1.3), if it says
+        Mem_Capable."""
         read = partial(self.root.config_read, function.bdf)
         at = next((each.offset for each in dvsec_tables.find(read) if each.number == 0), None)
         return at if at is not None and read(at + 0x0A, 2) & _MEM_CAPABLE else None
 
     def _capacity(self, function: FoundFunction, dvsec: int) -> int:
-        """Of range 1 (CXL 3.1 8.1.3.8.1 and .2)."""
+        """Return the capacity by range 1 (CXL 3.1 8.1.3.8.1, 8.1.3.8.2)."""
         read = partial(self.root.config_read, function.bdf)
         return read(dvsec + 0x18, 4) << 32 | read(dvsec + 0x1C, 4) & ~(STEP - 1) & _LOW
 
     def _enable(self, function: FoundFunction, decoders: Decoders, dvsec: int) -> None:
-        """CXL 3.1 8.1.3.2 and 8.2.4.20.2; an error of the device shall be contained (12.4)."""
+        """Enable memory, viral and the decoders (CXL 3.1 8.1.3.2, 8.2.4.20.2; 12.4)."""
         control = self.root.config_read(function.bdf, dvsec + 0x0C, 2)
         control |= _MEM_ENABLE | _VIRAL_ENABLE
         self.root.config_write(function.bdf, dvsec + 0x0C, 2, control)
@@ -169,7 +170,7 @@ class Host:
         self._changed()
 
     def _unplugged(self, port: FoundFunction) -> None:
-        """Regions of what was there are lost: requests to them fail, as long as they are kept."""
+        """Forget the functions below *port*; their regions are lost, and requests to them fail."""
         gone, port.below = [*_all(port.below)], []
         for function in gone:
             self.functions.remove(function)
@@ -192,12 +193,12 @@ class Host:
         granularity: int = 256,
         window: FixedWindow | None = None,
     ) -> CxlRegion:
-        """*size* bytes (0: all that each of them has left) of *devices* in turn, by the order of
-        their addresses.  A window with more ways than one sets the granularity.  Lost regions
-        are destroyed first.
+        """Make a region of *size* bytes (0: all capacity that is left) of *devices*, interleaved in
+        their order.  A window with more than one way sets the granularity.  Lost regions are
+        destroyed first.
 
-        RegionError: devices, order, size or granularity that no programming of the decoders on the
-        way can make a region of; nothing is committed then."""
+        RegionError: no programming of the decoders on the way makes such a region; nothing is
+        committed."""
         ordered = tuple(devices)
         with self.root.lock:
             self._forget_lost()
@@ -216,8 +217,8 @@ class Host:
             return self._program(region, planned)
 
     def create_dynamic_region(self, device: CxlMemdev, index: int = 0) -> CxlRegion:
-        """All addresses of a device's region *index* of dynamic capacity: what of them can be
-        accessed is its extents, as they come and go.  RegionError: no such region, or as above."""
+        """Make a region of all addresses of a device's dynamic capacity region *index*; its extents
+        can be accessed.  RegionError: no such region, or as above."""
         with self.root.lock:
             self._forget_lost()
             listed = device.driver.regions if device.driver else []
@@ -240,8 +241,8 @@ class Host:
         return region
 
     def destroy_region(self, region: CxlRegion) -> None:
-        """The last one that was made goes first (CXL 3.1 8.2.4.20.12), unless it is lost.
-        RegionError: it is not."""
+        """Destroy a region.  RegionError: it is neither lost nor the last one that was made (CXL
+        3.1 8.2.4.20.12)."""
         with self.root.lock:
             if region not in self.regions or not (region.lost or self.regions[-1] is region):
                 raise RegionError("regions are destroyed from the last one on")
@@ -257,9 +258,9 @@ class Host:
         coherence: Coherence = "hardware",
         on_loss: OnLoss = "ones",
     ) -> HostWindow:
-        """Plain loads and stores on *size* bytes at *offset* of a region, to its end without one:
-        whole turns of its devices.  The memory of what is mapped takes room, also where nobody
-        uses it.  Errors as by `nupa.cxl.host.window.map_addresses`."""
+        """Map *size* bytes at *offset* of a region (None: to its end) for plain loads and stores:
+        whole turns of its devices.  All of the mapped memory is backed.  Errors as by
+        `nupa.cxl.host.window.map_addresses`."""
         size = region.size - offset if size is None else size
         if offset < 0 or size <= 0 or offset + size > region.size:
             raise LocalError(f"{size} bytes at {offset:#x}: the region has {region.size:#x}")

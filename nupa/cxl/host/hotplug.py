@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A slot of a downstream port, as a hot plug driver runs it.
-
-PCIe 6.0 6.7.
-"""
+"""A slot of a downstream port, as a hot plug driver runs it (PCIe 6.0 6.7)."""
 
 from __future__ import annotations
 
@@ -25,8 +22,8 @@ _NOBODY = 0xFFFFFFFF
 
 
 class Slot:
-    """Of *port*: *plugged* is called once a device answers there, *unplugged* once it no longer
-    does, or its host is asked to let it go: then its power is taken away."""
+    """The slot of *port*.  *plugged* is called when a device answers there, *unplugged* when it no
+    longer does, or when its host is asked to release it; then the slot is powered off."""
 
     def __init__(
         self,
@@ -43,12 +40,12 @@ class Slot:
         self._at = next(at for at, number in walk(self._read) if number == PCIE_ID)
 
     def begin(self) -> None:
-        """Listen."""
+        """Enable the events of the slot."""
         self._root.listen(self.port.bdf, lambda _address, _data: self._look())
         self._control(_ENABLES)
 
     def end(self) -> None:
-        """Hear nothing more."""
+        """Disable the events of the slot."""
         self._control(0)
         self._root.listen(self.port.bdf, lambda _address, _data: None)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a host has of CXL memory: devices, their decoders, and regions of them."""
+"""CXL memory of a host: devices, their decoders, and regions of them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nupa.cxl.media.extents import DcRegion, Extent
 
 
 class RegionError(LocalError):
-    """A region that cannot be: nothing has changed."""
+    """A region that is not possible; nothing has changed."""
 
 
 class Decoders:
     """The *count* HDM decoders of a host bridge, switch or device, at *base* of the host's memory;
-    `regions` has whose each of them is."""
+    `regions` has the region of each."""
 
     def __init__(self, name: str, base: int, count: int) -> None:
         self.name = name
@@ -28,11 +28,11 @@ class Decoders:
 
     @property
     def used(self) -> int:
-        """How many are committed."""
+        """The number of committed decoders."""
         return sum(region is not None for region in self.regions)
 
     def free(self) -> int:
-        """The first one.  RegionError: none is."""
+        """Return the first free decoder.  RegionError: there is none."""
         if None not in self.regions:
             raise RegionError(f"{self.name}: all {len(self.regions)} decoders are in use")
         return self.regions.index(None)
@@ -40,9 +40,9 @@ class Decoders:
 
 @dataclass(eq=False, slots=True)
 class CxlMemdev:
-    """A device with CXL memory: `capacity` bytes of it, of which `used` belong to regions; *route*
-    has the decoders on the way, each with the port number that leads on to the device.  Without a
-    mailbox it has no *driver*."""
+    """A device with CXL memory: `capacity` bytes, of which `used` belong to regions.  *route* has
+    the decoders on the way, each with the port number towards the device.  *driver* is None without
+    a mailbox."""
 
     function: FoundFunction
     uid: int  # of its host bridge
@@ -68,8 +68,9 @@ class CxlMemdev:
 
 @dataclass(eq=False, slots=True)
 class CxlRegion:
-    """*size* bytes at *base*, of *devices* in turn; *dynamic*: they are where a device has dynamic
-    capacity, and only its extents can be accessed.  `lost` once a device has gone."""
+    """A region of *size* bytes at *base*, interleaved over *devices*; *dynamic*: a region of
+    dynamic capacity, of which only the extents can be accessed.  `lost` once a device was
+    removed."""
 
     bus: Bus = field(repr=False)
     window: FixedWindow = field(repr=False)
@@ -87,7 +88,7 @@ class CxlRegion:
 
     @property
     def extents(self) -> list[tuple[int, int]]:
-        """Offset and size of what can be accessed."""
+        """Offset and size of the parts that can be accessed."""
         if self.dynamic is None:
             return [(0, self.size)]
         first, last = self.dynamic.dpa, self.dynamic.end
@@ -95,12 +96,12 @@ class CxlRegion:
         return [(each.dpa - first, each.size) for each in listed if first <= each.dpa < last]
 
     def read(self, offset: int, size: int) -> bytes:
-        """MemoryAccessError as by `Bus.read`; LocalError: it is not inside."""
+        """Read bytes.  MemoryAccessError as by `Bus.read`; LocalError: outside the region."""
         self._check(offset, size)
         return self.bus.read(self.base + offset, size)
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        """As `read`."""
+        """Write bytes.  Errors as by `read`."""
         self._check(offset, memoryview(data).nbytes)
         self.bus.write(self.base + offset, data)
 

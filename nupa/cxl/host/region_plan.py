@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a region is programmed: what each set of decoders on the way to its devices is to be.
+"""The programming of a region: the values of each set of decoders on the way to its devices.
 
 CXL 3.1 8.2.4.20, 9.18.1.3.
 """
@@ -21,7 +21,7 @@ COMMIT, COMMITTED, ERROR, HOST_ONLY = 1 << 9, 1 << 10, 1 << 11, 1 << 12
 
 
 class Programmed(NamedTuple):
-    """What a set of decoders is to be: *targets* of a bridge or switch, *dpa* of a device whose
+    """The values for a set of decoders: *targets* of a bridge or switch; *dpa* of a device whose
     memory does not follow that of its decoder before."""
 
     decoders: Decoders
@@ -33,7 +33,8 @@ class Programmed(NamedTuple):
 def plan(
     devices: Sequence[CxlMemdev], window: FixedWindow, granularity: int, dpa: int | None = None
 ) -> list[Programmed]:
-    """From the bridges down to the devices.  RegionError: no programming makes such a region."""
+    """Plan a region, from the bridges down to the devices.  RegionError: no programming makes such
+    a region."""
     ways, above = len(devices), window.interleave.ways
     if len(set(devices)) < ways or ways not in CODE_OF_WAYS or ways % above:
         raise RegionError(f"{ways} devices below a window of {above} ways: each once, in turns")
@@ -67,8 +68,8 @@ def plan(
 def place(
     planned: Sequence[Programmed], window: FixedWindow, size: int, regions: Sequence[CxlRegion]
 ) -> int:
-    """Where in *window* it may be: beside the others, in the order of its decoders (8.2.4.20.12).
-    RegionError: nowhere."""
+    """Return a base in *window*: beside the other regions, in the order of its decoders
+    (8.2.4.20.12).  RegionError: there is no room."""
     here = sorted((each.base, each.end) for each in regions if each.window is window)
     below, above = window.base, window.end
     for each in planned:
@@ -90,7 +91,7 @@ def place(
 
 
 def commit(root: RootComplex, region: CxlRegion, what: Programmed) -> None:
-    """RegionError: the component refuses; nothing of it is committed."""
+    """Commit a decoder.  RegionError: the component refuses; it is not committed."""
     decoders = what.decoders
     slot = decoders.free()
     at = decoders.base + 0x10 + 0x20 * slot
@@ -119,7 +120,7 @@ def commit(root: RootComplex, region: CxlRegion, what: Programmed) -> None:
 
 
 def decommit(root: RootComplex, region: CxlRegion) -> None:
-    """All of its decoders; those of a device that has gone are no more."""
+    """Decommit all decoders of a region, except those of devices that were removed."""
     for decoders, slot in reversed(region.committed):
         decoders.regions[slot] = None
         at = decoders.base + 0x10 + 0x20 * slot
@@ -130,7 +131,8 @@ def decommit(root: RootComplex, region: CxlRegion) -> None:
 
 
 def _skip(what: Programmed) -> int:
-    """8.2.4.20.9: from the end of what the decoder before has to the memory that is meant."""
+    """Return the DPA skip (8.2.4.20.9): from the end of the decoder before to the memory of the
+    region."""
     slot, end = what.decoders.free(), 0
     for other in what.decoders.regions[:slot]:
         if other and other.dynamic:
@@ -150,7 +152,7 @@ def _interleave(ways: int, granularity: int) -> Interleave:
 
 
 def _targets(decoders: Decoders, ports: dict[int, int], above: int) -> list[int]:
-    """The port of each turn, of the *ports* of these positions; turns change every *above*."""
+    """Return the port of each way, of the *ports* of these positions; ways change every *above*."""
     ways = len(set(ports.values()))
     targets: dict[int, int] = {}
     for position, port in ports.items():

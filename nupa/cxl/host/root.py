@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a host has of its own: host bridges, and the bus that its requests begin on."""
+"""The root complex of a host: host bridges, and the routing of requests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from nupa.cxl.registers.component import ComponentRegisters
 
 
 class HostBridge:
-    """Root ports on bus *bus*; component registers at *base*, as ACPI says (CXL 3.1 9.18.1.2).
+    """A host bridge: root ports on bus *bus*; component registers at *base*, as in ACPI (CXL 3.1
+    9.18.1.2).
 
-    *uid* names it in the targets of a window of the host's memory (CXL 3.1 9.18.1.3)."""
+    *uid* names it in the targets of a fixed memory window (CXL 3.1 9.18.1.3)."""
 
     def __init__(self, uid: int, bus: int, base: int, *, ports: int, decoders: int = 4) -> None:
         self.uid = uid
@@ -38,10 +39,10 @@ class HostBridge:
 
 
 class RootComplex:
-    """Host bridges of one host.  Requests that nobody answers read as all ones, and writes of them
-    are lost (PCIe 6.0 2.3.2).
+    """The host bridges of one host.  Reads without a completer return all ones, and such writes are
+    lost (PCIe 6.0 2.3.2).
 
-    *lock* is held during each of them: a fabric manager in another thread has the same one."""
+    *lock* is held during each request; a fabric manager in another thread has the same one."""
 
     def __init__(
         self, *bridges: HostBridge, lock: AbstractContextManager[object] | None = None
@@ -50,21 +51,22 @@ class RootComplex:
         self.lock = lock or RLock()
 
     def config_read(self, bdf: Bdf, offset: int, size: int) -> int:
-        """AccessError: *size* and *offset* are not of configuration space."""
+        """Read configuration space.  AccessError: *size* and *offset* are not possible there."""
         with self.lock:
             function = self.function(bdf)
             return function.config.read(offset, size) if function else (1 << 8 * size) - 1
 
     def config_write(self, bdf: Bdf, offset: int, size: int, value: int) -> None:
-        """AccessError as above."""
+        """Write configuration space.  AccessError as above."""
         with self.lock:
             function = self.function(bdf)
             if function:
                 function.config.write(offset, size, value)
 
     def listen(self, bdf: Bdf, handler: Callable[[int, int], None]) -> None:
-        """Have *handler*(address, data) get the interrupts that the function at *bdf* sends, and
-        nobody else; a slot's have no data.  One without interrupts sends none."""
+        """Have *handler*(address, data) take the interrupts of the function at *bdf*, instead of
+        any other handler; those of a slot have no data.  A function without interrupts sends
+        none."""
         with self.lock:
             function = self.function(bdf)
             if isinstance(function, Type3):
@@ -80,20 +82,21 @@ class RootComplex:
         return None
 
     def read(self, address: int, size: int) -> int:
-        """Registers behind BARs and of host bridges.  AccessError: not a size that they take."""
+        """Read registers behind BARs, or of host bridges.  AccessError: not a size that they
+        take."""
         with self.lock:
             place = self.place(address)
             return place.space.read(place.offset, size) if place else (1 << 8 * size) - 1
 
     def write(self, address: int, size: int, value: int) -> None:
-        """AccessError as above."""
+        """Write registers.  AccessError as above."""
         with self.lock:
             place = self.place(address)
             if place:
                 place.space.write(place.offset, size, value)
 
     def place(self, address: int) -> Place | None:
-        """What is at *address*; None if it is nothing's."""
+        """Return the byte at *address*; None: nothing decodes it."""
         for bridge in self.bridges:
             if bridge.base <= address < bridge.base + component.BYTES:
                 return Place(bridge.component, address - bridge.base)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A root complex whose configuration and BAR accesses are TLPs, packed and unpacked at each link."""
+"""A root complex whose configuration and BAR accesses are TLPs, packed and unpacked at each link
+(PCIe 6.0 7.3.3, 7.5.1.3)."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Request = ConfigRequest | MemRequest
 
 
 class TlpHop(NamedTuple):
-    """What crossed the link of *port* to *function*, *up* or down."""
+    """A TLP that crossed the link of *port* to *function*, *up* or down."""
 
     port: Function
     function: Function
@@ -34,11 +35,11 @@ class TlpHop(NamedTuple):
 
 
 class TlpRoot(RootComplex):
-    """*root*, with requests that leave it as TLPs; what is in the root complex itself is reached as
-    before.  `hops` has those of the last request.  *wire* is given each before it is received, and
-    returns its bytes.
+    """*root*, with TLPs for requests that leave it; functions in the root complex itself are
+    reached as before.  `hops` has the TLPs of the last request.  *wire* is given each TLP before it
+    is received, and returns its bytes.
 
-    RemoteError: a completion that is not of the request.  AccessError as by RootComplex."""
+    RemoteError: a completion that does not match the request.  AccessError as by RootComplex."""
 
     def __init__(
         self, root: RootComplex, *, wire: Callable[[TlpHop], bytes] = lambda hop: hop.raw
@@ -136,7 +137,8 @@ class TlpRoot(RootComplex):
     # Links
 
     def _carry(self, port: Bridge, raw: bytes) -> bytes:
-        """Across the link of *port*; the completion's bytes, none of a posted request."""
+        """Carry a request across the link of *port*; return the completion, b"" for a posted
+        request."""
         there = port.below.get(0)
         if there is None:
             return _nobody(_request(raw))
@@ -151,14 +153,15 @@ class TlpRoot(RootComplex):
         return hop.raw
 
     def _receive(self, port: Bridge, raw: bytes) -> bytes:
-        """What is behind *port* unpacks the request: it is its own, or goes on."""
+        """Receive a request behind *port*: complete it, or forward it."""
         request = _request(raw)
         if isinstance(request, ConfigRequest):
             return self._config(port.below, port.buses.start, request)
         return self._mem(port.below, request)
 
     def _config(self, below: Mapping[int, Function], bus: int, request: ConfigRequest) -> bytes:
-        """7.3.3: for who is on this bus, or behind one of its bridges."""
+        """Route a configuration request: to a function on this bus, or behind one of its bridges
+        (7.3.3)."""
         if request.bdf.bus == bus:
             function = below.get(request.bdf.devfn)
             return self._complete_config(function, request) if function else _nobody(request)
@@ -170,7 +173,8 @@ class TlpRoot(RootComplex):
         return _nobody(request)
 
     def _mem(self, below: Mapping[int, Function], request: MemRequest) -> bytes:
-        """7.5.1.3: for a BAR of who is on this bus, or for a window of one of its bridges."""
+        """Route a memory request: to a BAR on this bus, or to a window of one of its bridges
+        (7.5.1.3)."""
         for function in below.values():
             place = function.place(request.address)
             if place:
@@ -190,7 +194,7 @@ class TlpRoot(RootComplex):
 
 
 def _request(raw: bytes) -> Request:
-    """RemoteError: it is none."""
+    """Unpack a request.  RemoteError: it is a completion."""
     tlp = unpack(raw)
     if isinstance(tlp, Completion):
         raise RemoteError(f"{tlp.name}: completions do not go down")
@@ -202,12 +206,13 @@ def _bridges(below: Mapping[int, Function]) -> Iterator[Bridge]:
 
 
 def _is_link(bridge: Bridge) -> bool:
-    """Below an upstream port are a switch's own ports; below all others, a link."""
+    """Tell whether a link is below: the ports of a switch are below its upstream port without
+    one."""
     return getattr(bridge, "port_type", None) is not PortType.UPSTREAM
 
 
 def _typed(port: Bridge, request: Request) -> Request:
-    """Type 1 where a bridge behind *port* is to forward it."""
+    """Make the request type 1 if a bridge behind *port* is to forward it."""
     if isinstance(request, ConfigRequest):
         return replace(request, type1=request.bdf.bus != port.buses.start)
     return request
@@ -217,7 +222,7 @@ def _typed(port: Bridge, request: Request) -> Request:
 
 
 def _nobody(request: Request) -> bytes:
-    """2.3.1: unsupported; a posted write is lost."""
+    """Answer unsupported request (2.3.1); a posted write is lost."""
     if isinstance(request, MemRequest) and request.data:
         return b""
     status = CplStatus.UNSUPPORTED_REQUEST
@@ -231,7 +236,7 @@ def _complete_mem(place: Place, request: MemRequest, completer: Bdf) -> bytes:
 
 
 def _complete(place: Place, enables: int, request: Request, completer: Bdf) -> bytes:
-    """Carry it out, byte by enabled byte in the largest accesses that there can be."""
+    """Execute a request on the enabled bytes, in the largest possible accesses."""
     data = bytearray(4 * (request.dw if isinstance(request, MemRequest) else 1))
     done = Completion(completer=completer, requester=request.requester, tag=request.tag)
     try:
@@ -256,7 +261,7 @@ def _complete(place: Place, enables: int, request: Request, completer: Bdf) -> b
 
 
 def _accesses(enables: int) -> Iterator[tuple[int, int]]:
-    """(offset, size) of each: runs of enabled bytes, cut where they are aligned."""
+    """Yield (offset, size) of each access: runs of enabled bytes, cut where they are aligned."""
     at = 0
     while enables >> at:
         for size in (8, 4, 2, 1):
@@ -270,13 +275,13 @@ def _accesses(enables: int) -> Iterator[tuple[int, int]]:
 
 
 def _dws(offset: int, size: int, value: int) -> bytes:
-    """Whole DWs with *value* where it belongs."""
+    """Make whole DWs with *value* at *offset*."""
     start = offset % _DW
     dw = -(-(start + size) // _DW)
     return ((value & (1 << 8 * size) - 1) << 8 * start).to_bytes(_DW * dw, "little")
 
 
 def _enables(offset: int, size: int) -> int:
-    """AccessError: not 1, 2 or 4 bytes of one DW of configuration space."""
+    """Return byte enables.  AccessError: not 1, 2 or 4 bytes of one DW of configuration space."""
     check_access(offset, size, CONFIG_SPACE_BYTES, CONFIG_BYTES)
     return (1 << size) - 1 << offset % _DW

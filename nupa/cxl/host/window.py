@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows of a host on CXL memory: plain loads and stores where its decoders lead."""
+"""Windows of a host on CXL memory: plain loads and stores at its decoded addresses."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 class HostWindow(Window):
     """A `Window` on addresses of a host: see `map_addresses`.
 
-    Loads and stores are the mapping's, and pass no port.  `read` and `write` go by the bus as
-    requests of 64 bytes: they are counted, and raise MemoryAccessError for poison, viral devices
-    and links that are down, with on_loss="raise".  Loads see a poisoned line as all ones; a window
-    whose memory has another way, or none, is lost: a decoder was changed, a link is down, a device
-    was removed, is viral, or has given up an extent.
-    """
+    Loads and stores go to the mapping, and pass no port.  `read` and `write` are requests of 64
+    bytes on the bus: they are counted, and with on_loss="raise" they raise MemoryAccessError for
+    poison, viral devices and links that are down.  Loads of a poisoned line read all ones.  A
+    window is lost when its memory is elsewhere or gone: after a change of a decoder, a link that
+    went down, a device that was removed, is viral, or has released an extent."""
 
     _bus: Bus
     _base: int
@@ -54,7 +53,7 @@ class HostWindow(Window):
                 raise
 
     def settle(self) -> None:
-        """Lost, if its memory is no longer where it was: the bus asks after each change."""
+        """Revoke the window if its memory is elsewhere; the bus calls this after each change."""
         if not self.revoked and _ways(self._bus, self._base, self._size) != self._ways:
             self.revoke()
 
@@ -67,13 +66,12 @@ def map_addresses(
     coherence: Coherence = "hardware",
     on_loss: OnLoss = "ones",
 ) -> HostWindow:
-    """A window on *size* bytes at *base* of a host's memory: whole turns of all devices that take
-    turns there, whole pages of one that has it alone.
+    """Map *size* bytes at *base* of a host's memory: whole turns of all interleaved devices, or
+    whole pages of a single one.
 
-    LocalError: no such range of one region, devices take turns of less than a page (use the bus's
-    `read` and `write`), or their memory is nowhere that can be mapped, or has a snoop filter, which
-    sees no plain loads.  WindowError: it changed meanwhile.
-    """
+    LocalError: the range is not inside one region; the interleave granularity is less than a page
+    (use `read` and `write` of the bus); the memory cannot be mapped; or it has a snoop filter,
+    which cannot see plain loads.  WindowError: the range has changed meanwhile."""
     name = f"window on {size:#x} bytes at {base:#x}"
     ways = _ways(bus, base, size)
     if ways is None:
@@ -121,7 +119,8 @@ _Ways = tuple[tuple[int, tuple[_Run, ...]], ...]
 
 
 def _ways(bus: Bus, base: int, size: int) -> _Ways | None:
-    """Of the range's first turns, since the others are like these; None: it is no such range."""
+    """Return the runs of each way, by the first turns of the range; None: it is not a possible
+    range."""
     first = _answers(bus, base)
     if first is None:
         return None
@@ -152,7 +151,7 @@ def _answers(bus: Bus, hpa: int) -> Leaf | None:
 
 
 def _runs(bus: Bus, way: Leaf, dpa: int, size: int) -> Iterator[_Run]:
-    """What parts of the device's have of *size* bytes at *dpa*."""
+    """Yield the runs of *size* bytes at *dpa* of a device."""
     for part in bus.media(way.device).parts:
         first, end = max(dpa, part.dpa), min(dpa + size, part.end)
         if first < end:
@@ -160,7 +159,7 @@ def _runs(bus: Bus, way: Leaf, dpa: int, size: int) -> Iterator[_Run]:
 
 
 def _leaves(bus: Bus, base: int, size: int) -> Iterator[Iterator[_Run]]:
-    """What each turn has, by the decoders themselves, as maps of XOR may choose."""
+    """Yield the runs of each turn, by the decoders themselves, as XOR maps may select."""
     way = bus.map.way(base)
     if isinstance(way, Leaf):
         interleave = way.decoder.interleave
@@ -181,9 +180,9 @@ class Stretch(NamedTuple):
 
 
 def runs_of(bus: Bus, base: int, size: int) -> list[Stretch] | None:
-    """Where the bytes of a whole range of decoders lie: of devices in turn one stretch, of a
-    single one a stretch for each run of its memory.  None: one of them does not answer, has not all
-    of its memory, or is chosen by XOR."""
+    """Return the runs of a whole range of decoders: one stretch for interleaved devices, a stretch
+    for each run of a single one.  None: a device does not answer, lacks some of its memory, or is
+    selected by XOR."""
     first = _answers(bus, base)
     if first is None:
         return None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Bdf(NamedTuple):
-    """Bus, device and function: where a request for configuration goes."""
+    """Bus, device and function: the target of a configuration request."""
 
     bus: int
     device: int = 0

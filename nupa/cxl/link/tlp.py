@@ -24,11 +24,11 @@ HOST = Bdf(0)  # what a root complex calls itself
 
 
 class TlpError(LocalError):
-    """Bytes that are no TLP of these kinds, or a TLP that cannot be."""
+    """Bytes that are not a supported TLP, or a TLP that is not possible."""
 
 
 class CplStatus(IntEnum):
-    """2.2.9.1."""
+    """Completion status (2.2.9.1)."""
 
     SUCCESS = 0
     UNSUPPORTED_REQUEST = 1
@@ -38,7 +38,7 @@ class CplStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tlp:
-    """What all have (2.2.1): *tag* has 10 bits, *attr* 3; *ep*: the data are poisoned."""
+    """The common part of TLPs (2.2.1): *tag* has 10 bits, *attr* 3; *ep*: the data are poisoned."""
 
     requester: Bdf = HOST
     tag: int = 0
@@ -48,11 +48,11 @@ class Tlp:
 
     @property
     def name(self) -> str:
-        """As "CfgRd0"."""
+        """Its name, as "CfgRd0"."""
         raise NotImplementedError
 
     def pack(self) -> bytes:
-        """TlpError: a field does not fit."""
+        """Encode the TLP.  TlpError: a field does not fit."""
         raise NotImplementedError
 
     def _first(self, fmt: int, kind: int, dw: int) -> bytes:
@@ -71,7 +71,7 @@ class Tlp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemRequest(Tlp):
-    """MRd of *dw* DWs; MWr, if there are *data*: whole DWs.  2.2.7; byte enables 2.2.5."""
+    """MRd of *dw* DWs, or MWr of *data* in whole DWs (2.2.7; byte enables: 2.2.5)."""
 
     address: int
     dw: int = 1
@@ -96,8 +96,8 @@ class MemRequest(Tlp):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRequest(Tlp):
-    """CfgRd, or CfgWr, if there are *data*: one DW, of function *bdf* at *offset*; *type1*: to be
-    forwarded by a bridge.  2.2.7.1."""
+    """CfgRd, or CfgWr of *data*: one DW at *offset* of function *bdf*; *type1*: a bridge forwards
+    it (2.2.7.1)."""
 
     bdf: Bdf
     offset: int
@@ -119,8 +119,8 @@ class ConfigRequest(Tlp):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion(Tlp):
-    """Cpl; CplD, if there are *data*: whole DWs, of which *byte_count* from *lower_address* on were
-    asked for.  2.2.9."""
+    """Cpl, or CplD of *data* in whole DWs, of which *byte_count* bytes from *lower_address* on were
+    requested (2.2.9)."""
 
     completer: Bdf
     status: CplStatus = CplStatus.SUCCESS
@@ -150,7 +150,7 @@ class Completion(Tlp):
 
 
 def number_of(bdf: Bdf) -> int:
-    """The 16 bits of an ID."""
+    """Return the 16 bits of an ID."""
     return bdf.bus << 8 | bdf.devfn
 
 
@@ -159,7 +159,7 @@ def bdf_of(number: int) -> Bdf:
 
 
 class _Header:
-    """The first DW, taken apart."""
+    """The decoded first DW."""
 
     SIZES: ClassVar[dict[int, int]] = {0: 12, 1: 16, 2: 12, 3: 16}
 
@@ -184,7 +184,7 @@ class _Header:
 
 
 def unpack(raw: bytes) -> MemRequest | ConfigRequest | Completion:
-    """The TLP of these bytes.  TlpError: it is none, or of another kind."""
+    """Decode a TLP.  TlpError: it is not a TLP, or of another kind."""
     head = _Header(raw)
     if head.kind == _CPL and not head.fmt & _FOUR_DW:
         completer, status, requester, tag, lower = _COMPLETION.unpack_from(raw, 4)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The state of a link: one object, whoever looks at it or sets it."""
+"""The state of a link."""
 
 from __future__ import annotations
 
 
 class Wire:
-    """Of a model that is of no fabric: it is up until it is set."""
+    """A link without a fabric: it is up until it is set."""
 
     def __init__(self) -> None:
         self._up = True
@@ -17,13 +17,13 @@ class Wire:
 
     @property
     def downs(self) -> int:
-        """How often it went down."""
+        """The number of times that the link went down."""
         return self._downs
 
     def set(self, up: bool) -> None:
-        """Take it down, or up.  Whoever is told of it follows: `settle` waits for that."""
+        """Take the link down, or up; `settle` waits for those who follow it."""
         self._downs += self._up and not up
         self._up = up
 
     def settle(self) -> None:
-        """After `set`: until nobody uses a link any more that is down."""
+        """Wait until nobody uses a link that is down any more."""

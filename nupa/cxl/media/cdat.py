@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Coherent device attribute tables: a device's memory, and what reaching it takes (CDAT 1.04)."""
+"""Coherent device attribute tables: memory ranges, latencies and bandwidths (CDAT 1.04)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _VALUE_MAX = 0xFFFE
 
 
 class CdatError(LocalError):
-    """Bytes that are no table."""
+    """Bytes that are not a table."""
 
 
 class DataType(IntEnum):
-    """What a value is of: picoseconds, or MB/s, by its base unit."""
+    """The type of a value: picoseconds, or MB/s, in its base unit."""
 
     ACCESS_LATENCY = 0
     READ_LATENCY = 1
@@ -38,7 +38,7 @@ class DataType(IntEnum):
 
 
 class Flags(IntFlag):
-    """Of a DSMAS."""
+    """Flags of a DSMAS."""
 
     NONE = 0
     NONVOLATILE = 1 << 2
@@ -49,7 +49,7 @@ class Flags(IntFlag):
 
 
 class Dsmas(NamedTuple):
-    """A range of the device's memory; other structures name its *handle*."""
+    """A range of the device's memory; other structures refer to its *handle*."""
 
     handle: int
     flags: int
@@ -112,7 +112,7 @@ _PAIR = struct.Struct("<HHH2x")
 
 
 def pack_structure(item: Structure) -> bytes:
-    """Its bytes, with type and length."""
+    """Encode a structure, with type and length."""
     if isinstance(item, Dslbis):
         body = _DSLBIS.pack(*item[:4], *item.entries)
     elif isinstance(item, Sslbis):
@@ -145,7 +145,7 @@ def _parse_structure(number: int, body: bytes) -> Structure:
 
 
 class Cdat:
-    """A table with its structures; *sequence* grows when it changes."""
+    """A table of structures; *sequence* grows when it changes."""
 
     def __init__(self, structures: Iterable[Structure], sequence: int = 0) -> None:
         self.structures = tuple(structures)
@@ -160,7 +160,7 @@ class Cdat:
         return b"".join(self._entries)
 
     def answer(self, payload: bytes) -> bytes | None:
-        """8.1.11.1: Read Entry.  None if it is another request, or there is no such entry."""
+        """Answer Read Entry (8.1.11.1); None: another request, or no such entry."""
         if len(payload) != 4:
             return None
         code, table = payload[:2]
@@ -172,7 +172,7 @@ class Cdat:
 
 
 def parse(image: bytes) -> Cdat:
-    """CdatError if lengths, checksum or structures are not what they have to be."""
+    """Decode a table.  CdatError: a length, the checksum or a structure is wrong."""
     if len(image) < _HEADER.size:
         raise CdatError(f"{len(image)} bytes hold no header")
     size, revision, _, sequence = _HEADER.unpack_from(image)
@@ -199,8 +199,8 @@ def _structures(image: bytes) -> Iterator[Structure]:
 
 
 def scaled(values: Sequence[int], *, up: bool) -> tuple[int, list[int]]:
-    """The base unit, a power of ten, and each value in it, rounded *up* or down: no entry is
-    above 0xFFFE (0xFFFF is "not reachable"), and none is 0 that was not."""
+    """Return the base unit, a power of ten, and each value in it, rounded *up* or down.  No entry
+    is above 0xFFFE (0xFFFF is "not reachable"), and none is 0 unless its value is."""
     base = 1
     while max(values) > base * _VALUE_MAX:
         base *= 10

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Dynamic capacity: regions, and extents that hosts are offered, accept, share and give back.
+"""Dynamic capacity: regions, and extents that hosts are offered, accept, share and release.
 
 CXL 3.1 9.13.3 and 8.2.9.9.9.
 """
@@ -28,7 +28,7 @@ from nupa.cxl.media.media import Media
 
 
 class Policy(IntEnum):
-    """How extents are selected (7.6.7.6.5)."""
+    """The selection policy of extents (7.6.7.6.5)."""
 
     FREE = 0
     CONTIGUOUS = 1
@@ -37,14 +37,14 @@ class Policy(IntEnum):
 
 
 class DynamicCapacity:
-    """*regions* by DPA, for *hosts* hosts: `hosts[n]` is what host n has.
+    """The dynamic capacity of a device: *regions* by DPA, for *hosts* hosts; `hosts[n]` is the
+    state of host n.
 
-    Every extent that a host holds or is offered counts against *extents_max*, and every tag against
-    *tags_max*.  `on_answer`(host, accepted) is called when a host has answered an offer, and
-    `on_release`(host, released) when it has given extents back: the fabric manager's events.
+    Every extent that a host has or is offered counts against *extents_max*, and every tag against
+    *tags_max*.  `on_answer`(host, accepted) is called when a host has answered an offer,
+    `on_release`(host, released) when it has released extents: events of the fabric manager.
 
-    All methods raise CommandError before they change anything.
-    """
+    All methods raise CommandError before they change anything."""
 
     def __init__(
         self,
@@ -78,7 +78,8 @@ class DynamicCapacity:
     # What is where
 
     def region_of(self, dpa: int, size: int) -> int:
-        """The region that has these bytes.  CommandError: none, or no whole blocks of it."""
+        """Return the region of these bytes.  CommandError: there is none, or they are not whole
+        blocks."""
         for index, region in enumerate(self.regions):
             if region.dpa <= dpa and dpa + size <= region.end and size > 0:
                 whole = dpa % region.block_bytes == 0 and size % region.block_bytes == 0
@@ -87,7 +88,7 @@ class DynamicCapacity:
         raise CommandError(Code.INVALID_PHYSICAL_ADDRESS, f"{size:#x} bytes at {dpa:#x}")
 
     def free(self, index: int) -> list[tuple[int, int]]:
-        """What nobody holds of a region: (dpa, size), in order."""
+        """Return the free parts of a region: (dpa, size), in order."""
         region, found = self.regions[index], []
         at = region.dpa
         for extent in sorted(set(self._held())):
@@ -117,7 +118,7 @@ class DynamicCapacity:
         return {extent.tag for extent in self._held()} - {NO_TAG}
 
     def host(self, number: int) -> HostCapacity:
-        """CommandError: there is no such host."""
+        """Return the state of a host.  CommandError: there is no such host."""
         require(0 <= number < len(self.hosts), why=f"host {number}")
         return self.hosts[number]
 
@@ -133,9 +134,9 @@ class DynamicCapacity:
         policy: Policy = Policy.FREE,
         extents: Sequence[tuple[int, int]] = (),
     ) -> list[Extent]:
-        """Offer capacity of region *index* to a host (7.6.7.6.5): *size* bytes that are free,
-        in one piece if CONTIGUOUS; *extents* (dpa, size) if PRESCRIPTIVE; those that another host
-        has under *tag* if SHARED.  The host has them once it accepts them."""
+        """Offer capacity of region *index* to a host (7.6.7.6.5): *size* free bytes, in one piece
+        if CONTIGUOUS; *extents* (dpa, size) if PRESCRIPTIVE; another host's extents of *tag* if
+        SHARED.  The host has them once it accepts them."""
         host = self.host(number)
         require(0 <= index < len(self.regions), why=f"region {index}")
         region = self.regions[index]
@@ -200,22 +201,22 @@ class DynamicCapacity:
         return found
 
     def _check_list(self, index: int, extents: Sequence[tuple[int, int]]) -> None:
-        """All of one region, and none over another."""
+        """Check that all are in one region, and that none overlap."""
         for dpa, size in extents:
             same = self.region_of(dpa, size) == index
             require(same, Code.INVALID_EXTENT_LIST, f"{dpa:#x} is not in region {index}")
         check_apart(extents)
 
     def ask_back(self, number: int, extents: Sequence[tuple[int, int]] | UUID) -> list[Extent]:
-        """Ask a host for *extents*, or for all that it has under a tag (7.6.7.6.6).  It has them
-        until it gives them back."""
+        """Ask a host to release *extents*, or all extents of a tag (7.6.7.6.6).  It has them until
+        it does."""
         host, wanted = self._to_release(number, extents)
         host.tell(DcEventType.RELEASE, self._placed(wanted))
         return wanted
 
     def force_back(self, number: int, extents: Sequence[tuple[int, int]] | UUID) -> list[Extent]:
-        """Take them at once: the host is told afterwards.  An offer with any of them is dead: the
-        host can only refuse it (9.13.3.3)."""
+        """Take extents at once, and notify the host afterwards.  An offer with any of them is dead:
+        the host can only refuse it (9.13.3.3)."""
         host, wanted = self._to_release(number, extents, forced=True)
         accepted = [extent for extent in wanted if not host.is_offered(extent)]
         host.offers = [
@@ -231,7 +232,8 @@ class DynamicCapacity:
     def _to_release(
         self, number: int, extents: Sequence[tuple[int, int]] | UUID, *, forced: bool = False
     ) -> tuple[HostCapacity, list[Extent]]:
-        """By 7.6.7.6.6; what is offered only if *forced*, and then as a whole."""
+        """Select extents to release (7.6.7.6.6); offered ones only if *forced*, and then as a
+        whole."""
         host = self.host(number)
         has = list(host.held()) if forced else host.accepted
         if isinstance(extents, UUID):
@@ -255,13 +257,13 @@ class DynamicCapacity:
         return host, wanted
 
     def drop(self, number: int) -> None:
-        """A host is gone: nobody holds what it alone held."""
+        """Free all that a host has, as the host is gone."""
         host = self.host(number)
         host.offers, lost = [], host.accepted
         self._take(host, list(lost))
 
     def configure(self, index: int, block_bytes: int, *, sanitize: bool) -> None:
-        """7.6.7.6.3: while nobody holds any of the region.  Its hosts are told."""
+        """Change a region of which no host has an extent (7.6.7.6.3), and notify its hosts."""
         require(0 <= index < len(self.regions), why=f"region {index}")
         region = replace(self.regions[index], block_bytes=block_bytes, sanitize=sanitize)
         whole = self.free(index) == [(region.dpa, region.size)]
@@ -277,8 +279,9 @@ class DynamicCapacity:
     # What a host does
 
     def accept(self, number: int, extents: Sequence[tuple[int, int]]) -> None:
-        """The answer to the oldest offer: *extents* of it, none to refuse it.  The rest is free;
-        of a shared tag it takes all or nothing.  Dead offers before it are forgotten."""
+        """Answer the oldest offer: accept *extents* of it, or refuse it with none.  The rest
+        becomes free.  A shared tag is accepted as a whole or not at all.  Dead offers before it are
+        forgotten."""
         host = self.host(number)
         require(host.offers, why="nothing is offered")
         alive = (n for n, offer in enumerate(host.offers) if offer)
@@ -303,7 +306,7 @@ class DynamicCapacity:
         self._tell(DcEventType.ANSWERED, number, taken)
 
     def release(self, number: int, extents: Sequence[tuple[int, int]]) -> None:
-        """The host gives *extents*, or parts of what is its alone, back."""
+        """Release *extents*, or parts of extents that the host does not share."""
         host = self.host(number)
         require(extents, why="no extents")
         released = self._within(host, extents)
@@ -322,7 +325,7 @@ class DynamicCapacity:
             watcher(change, number, extents)
 
     def _within(self, host: HostCapacity, extents: Sequence[tuple[int, int]]) -> list[Extent]:
-        """Each as a part of what the host has accepted."""
+        """Return each as a part of an accepted extent."""
         check_apart(extents)
         found = []
         for dpa, size in extents:
@@ -339,7 +342,7 @@ class DynamicCapacity:
         self.free_up(gone)
 
     def free_up(self, gone: Sequence[Extent]) -> None:
-        """Somebody holds these no longer: clear what nobody does."""
+        """Free extents; sanitize the bytes that nobody holds."""
         self.generation += 1
         for extent in gone:
             region = self.regions[self.region_of(extent.dpa, extent.size)]

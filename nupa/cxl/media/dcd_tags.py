@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tags of dynamic capacity: who has what is under one, and those that the fabric manager keeps."""
+"""Tags of dynamic capacity: their hosts, and the references of the fabric manager (7.6.7.6.7 to
+.9)."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from nupa.cxl.media.extents import NO_TAG, Extent
 
 
 class TagInfo(NamedTuple):
-    """Table 7-78: *kept*: the fabric manager holds a reference; hosts that have accepted it, and
-    those that are offered it."""
+    """A tag (table 7-78).  *kept*: the fabric manager holds a reference; *accepted* and *offered*
+    are hosts."""
 
     tag: UUID
     kept: bool
@@ -22,7 +23,7 @@ class TagInfo(NamedTuple):
 
 
 def tags(capacity: DynamicCapacity) -> list[TagInfo]:
-    """All that there are, in order."""
+    """Return all tags, in order."""
     accepted: dict[UUID, set[int]] = {tag: set() for tag in capacity.references}
     offered: dict[UUID, set[int]] = {}
     for host in capacity.hosts:
@@ -43,8 +44,8 @@ def tags(capacity: DynamicCapacity) -> list[TagInfo]:
 
 
 def keep(capacity: DynamicCapacity, tag: UUID) -> None:
-    """What is shared under *tag* stays as it is, even if no host has it.  CommandError: no such
-    shared tag."""
+    """Add a reference: the extents of *tag* stay if no host has them.  CommandError: no such shared
+    tag."""
     extents = _shared(capacity, tag)
     if tag not in capacity.references:
         capacity.references[tag] = extents
@@ -52,7 +53,8 @@ def keep(capacity: DynamicCapacity, tag: UUID) -> None:
 
 
 def let_go(capacity: DynamicCapacity, tag: UUID) -> None:
-    """No longer: it is free once no host has it.  CommandError: no such shared tag."""
+    """Remove a reference: the extents are free once no host has them.  CommandError: no such shared
+    tag."""
     _shared(capacity, tag)
     capacity.free_up(capacity.references.pop(tag, []))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Event logs of a device: records, their handles, overflow, and who is told (CXL 3.1 8.2.9.2)."""
+"""Event logs of a device: records, handles, overflow and notification (CXL 3.1 8.2.9.2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DYNAMIC_CAPACITY = UUID("ca95afa7-f183-4018-8c2f-95268e101a2a")
 
 
 class Log(IntEnum):
-    """8.2.9.2.2, by number; the first four are severities, too."""
+    """Event logs by number (8.2.9.2.2); the first four are severities, too."""
 
     INFORMATIONAL = 0
     WARNING = 1
@@ -46,7 +46,7 @@ class MediaEventType(IntEnum):
 
 
 class DramEventType(IntEnum):
-    """Memory event types of a DRAM event, which has others."""
+    """Memory event types of a DRAM event, which differ."""
 
     ECC = 0
     SCRUB_ECC = 1
@@ -74,8 +74,8 @@ class Descriptor(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """8.2.9.2.1: the common record.  *flags* above the severity, which the log gives; *handle* and
-    *timestamp_ns* are given when it is logged."""
+    """The common record (8.2.9.2.1).  *flags* are those above the severity, which the log gives;
+    *handle* and *timestamp_ns* are set when it is logged."""
 
     kind: UUID
     data: bytes
@@ -124,7 +124,7 @@ def general_media(
     rank: int | None = None,
     device: int | None = None,
 ) -> EventRecord:
-    """8.2.9.2.1.1; what is None is not valid."""
+    """Make a general media event (8.2.9.2.1.1); None: not valid."""
     validity = sum((x is not None) << bit for bit, x in enumerate((channel, rank, device)))
     head = _media(dpa, descriptor, media, transaction, validity, channel or 0, rank or 0)
     return EventRecord(GENERAL_MEDIA, head + (device or 0).to_bytes(3, "little"))
@@ -144,7 +144,7 @@ def dram(
     row: int | None = None,
     column: int | None = None,
 ) -> EventRecord:
-    """8.2.9.2.1.2; what is None is not valid."""
+    """Make a DRAM event (8.2.9.2.1.2); None: not valid."""
     given = (channel, rank, nibbles, bank_group, bank, row, column)
     validity = sum((x is not None) << bit for bit, x in enumerate(given))
     head = _media(dpa, descriptor, media, transaction, validity, channel or 0, rank or 0)
@@ -154,7 +154,8 @@ def dram(
 
 
 def memory_module(event_type: int, health: bytes) -> EventRecord:
-    """8.2.9.2.1.3: *health* is what Get Health Info answers, 18 bytes."""
+    """Make a memory module event (8.2.9.2.1.3); *health* is the answer of Get Health Info, 18
+    bytes."""
     return EventRecord(MEMORY_MODULE, bytes([event_type]) + health)
 
 
@@ -181,7 +182,7 @@ def dynamic_capacity(
     *,
     more: bool = False,
 ) -> EventRecord:
-    """8.2.9.2.1.6; *more* says that the next record belongs to this one."""
+    """Make a dynamic capacity event (8.2.9.2.1.6); *more*: the next record belongs to this one."""
     head = struct.pack("<BxHBB2x", change, host, region, more)
     return EventRecord(
         DYNAMIC_CAPACITY, head + struct.pack("<QQ16sH6x", dpa, size, tag.bytes, sequence)
@@ -189,7 +190,7 @@ def dynamic_capacity(
 
 
 class EventRecords(NamedTuple):
-    """What Get Event Records gives."""
+    """The answer of Get Event Records."""
 
     overflow: bool
     more: bool
@@ -200,7 +201,7 @@ class EventRecords(NamedTuple):
 
 
 class EventLog:
-    """Room for *limit* records.  One more is not logged but counted (8.2.9.2.2: overflow)."""
+    """A log with room for *limit* records; further records are counted as overflow (8.2.9.2.2)."""
 
     def __init__(self, limit: int) -> None:
         if not 1 <= limit < _HANDLE_MAX:
@@ -215,7 +216,7 @@ class EventLog:
         return len(self._records)
 
     def add(self, event: EventRecord, now_ns: int) -> int:
-        """Its handle, never 0; 0 if the log is full."""
+        """Add a record; return its handle, which is not 0, or 0 if the log is full."""
         if len(self._records) >= self.limit:
             first = self._overflow_ns[0] if self.overflow_count else now_ns
             self._overflow_ns = (first, now_ns)
@@ -229,7 +230,7 @@ class EventLog:
         return self._handle
 
     def get(self, most: int) -> EventRecords:
-        """The *most* oldest records."""
+        """Return the *most* oldest records."""
         records = list(islice(self._records.values(), most))
         return EventRecords(
             self.overflow_count > 0,
@@ -240,7 +241,7 @@ class EventLog:
         )
 
     def clear(self, handles: Sequence[int]) -> None:
-        """Of the oldest records, in their order: CommandError if *handles* are not these."""
+        """Clear the oldest records, in their order.  CommandError: *handles* are not these."""
         require(handles, why="no handles")
         oldest = list(islice(self._records, len(handles)))
         require(oldest == list(handles), Code.INVALID_HANDLE, f"{list(handles)}, not {oldest}")
@@ -249,7 +250,7 @@ class EventLog:
         self._forget_overflow()
 
     def clear_all(self) -> None:
-        """CommandError unless the log has overflown (8.2.9.2.3)."""
+        """Clear all records.  CommandError: the log has not overflown (8.2.9.2.3)."""
         require(self.overflow_count, why="the log has not overflown")
         self._records.clear()
         self._forget_overflow()
@@ -259,8 +260,8 @@ class EventLog:
 
 
 class EventLogs:
-    """All of a device's logs.  *now_ns* gives timestamps; *changed* is called with the log after
-    each change, and whether a record was added."""
+    """The logs of a device.  *now_ns* gives timestamps; *changed* is called with the log after each
+    change, and whether a record was added."""
 
     def __init__(
         self,
@@ -277,13 +278,13 @@ class EventLogs:
         return self._logs[log]
 
     def add(self, log: Log, event: EventRecord) -> int:
-        """`EventLog.add`."""
+        """Add a record: `EventLog.add`."""
         handle = self._logs[log].add(event, self._now_ns())
         self._changed(log, handle > 0)
         return handle
 
     def clear(self, log: Log, handles: Sequence[int] | None) -> None:
-        """*handles* of the log, or all of it: `EventLog.clear`, `EventLog.clear_all`."""
+        """Clear *handles* of the log, or all of it: `EventLog.clear`, `EventLog.clear_all`."""
         if handles is None:
             self._logs[log].clear_all()
         else:

@@ -18,11 +18,12 @@ NO_TAG = UUID(int=0)
 
 
 class DcdError(LocalError):
-    """Regions that no device can have."""
+    """Regions that are not possible."""
 
 
 class Extent(NamedTuple):
-    """*sequence* counts the extents of a shared tag from 1; 0 where nothing is shared."""
+    """An extent; *sequence* counts the extents of a shared tag from 1, and is 0 if it is not
+    shared."""
 
     dpa: int
     size: int
@@ -34,14 +35,15 @@ class Extent(NamedTuple):
         return self.dpa + self.size
 
     def has(self, dpa: int, size: int) -> bool:
-        """All of these bytes."""
+        """Tell whether all of these bytes are inside."""
         return self.dpa <= dpa and dpa + size <= self.end
 
 
 @dataclass(frozen=True, slots=True)
 class DcRegion:
-    """*size* bytes from *dpa* on, given out in blocks.  Only in a *shareable* one may several hosts
-    hold an extent; *sanitize* clears what its last host has given back."""
+    """A region of dynamic capacity: *size* bytes from *dpa* on, in blocks.  Several hosts may hold
+    an extent only of a *shareable* region; *sanitize* clears extents that the last host has
+    released."""
 
     dpa: int
     size: int
@@ -55,7 +57,7 @@ class DcRegion:
         return self.dpa + self.size
 
     def check(self) -> None:
-        """DcdError: 8.2.9.9.9.1, alignment and sizes."""
+        """Raise DcdError for a wrong alignment or size (8.2.9.9.9.1)."""
         block = self.block_bytes
         if self.dpa % DECODE_BYTES or self.size <= 0 or self.size % block or self.dpa < 0:
             raise DcdError(f"{self}: it begins at 256 MiB and has whole blocks")
@@ -64,7 +66,7 @@ class DcRegion:
 
 
 def check_apart(extents: Sequence[tuple[int, int]]) -> None:
-    """CommandError if one lies over another."""
+    """Raise CommandError if two extents overlap."""
     end = 0
     for dpa, size in sorted(extents):
         require(dpa >= end, Code.INVALID_EXTENT_LIST, f"{dpa:#x} is there twice")
@@ -72,7 +74,7 @@ def check_apart(extents: Sequence[tuple[int, int]]) -> None:
 
 
 def around(extents: Sequence[Extent], dpa: int, size: int) -> Extent:
-    """The one that has these bytes.  CommandError: none."""
+    """Return the extent of these bytes.  CommandError: there is none."""
     for extent in extents:
         if extent.has(dpa, size):
             return extent
@@ -80,7 +82,7 @@ def around(extents: Sequence[Extent], dpa: int, size: int) -> Extent:
 
 
 def without(extents: Sequence[Extent], gone: Sequence[Extent]) -> list[Extent]:
-    """What is left of *extents*; what is cut out of the middle leaves two parts."""
+    """Return *extents* without *gone*; a cut in the middle leaves two parts."""
     left = list(extents)
     for dpa, size, _, _ in gone:
         parts = []

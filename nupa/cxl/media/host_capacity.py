@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One host's view of a device's dynamic capacity: what it is offered, what it has, who is told.
-
-CXL 3.1 9.13.3.
-"""
+"""The view that one host has of dynamic capacity: offers, extents and notification (CXL 3.1
+9.13.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from nupa.cxl.media.extents import Extent
 
 
 class HostCapacity:
-    """One host's: offers that wait for its answer, oldest first, and the extents it has accepted.
+    """The offers that wait for a host's answer, oldest first, and the extents that it has accepted.
     `generation` grows when these change."""
 
     def __init__(self, number: int) -> None:
@@ -26,12 +24,12 @@ class HostCapacity:
         self._changed: Callable[[], None] = lambda: None
 
     def attach(self, events: EventLogs) -> None:
-        """Where this host is told of changes."""
+        """Set the event logs of this host."""
         self._events = events
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call *changed*, and nobody else, after what is accepted has changed: once it returns, the
-        host reaches no more and no less."""
+        """Call *changed*, instead of any other handler, after the accepted extents have changed.
+        Once it returns, the host reaches exactly these."""
         self._changed = changed
 
     def set_accepted(self, extents: list[Extent]) -> None:
@@ -40,17 +38,17 @@ class HostCapacity:
         self._changed()
 
     def held(self) -> Iterator[Extent]:
-        """Also what it is offered."""
+        """Yield the accepted and the offered extents."""
         yield from self.accepted
         for offer in self.offers:
             yield from offer
 
     def is_offered(self, extent: Extent) -> bool:
-        """And not accepted yet."""
+        """Tell whether an extent is offered, and not accepted yet."""
         return any(extent in offer for offer in self.offers)
 
     def reaches(self, dpa: int, size: int = 1) -> bool:
-        """Whether it may access these bytes: it has accepted all of them."""
+        """Tell whether the host may access these bytes, as it has accepted all of them."""
         for extent in sorted(self.accepted):
             if extent.dpa <= dpa < extent.end:
                 size -= extent.end - dpa
@@ -66,8 +64,8 @@ class HostCapacity:
         *,
         may_overflow: bool = False,
     ) -> None:
-        """An event for each (region, extent); all but the last say that more follow.  CommandError:
-        the log has no room for them, and nothing has changed."""
+        """Log an event for each (region, extent); all but the last say that more follow.
+        CommandError: the log has no room, and nothing has changed."""
         if self._events is None:
             return
         log = self._events[Log.DYNAMIC_CAPACITY]

@@ -10,11 +10,11 @@ from nupa.base.errors import LocalError
 
 
 class MediaError(LocalError):
-    """An access outside of the memory."""
+    """An access outside the memory."""
 
 
 class Media(Protocol):
-    """What a device needs of its memory.  Each call raises MediaError outside of *size* bytes."""
+    """The interface of a device's memory.  Each call raises MediaError outside *size* bytes."""
 
     @property
     def size(self) -> int: ...
@@ -25,7 +25,7 @@ class Media(Protocol):
 
 
 class PlainMedia:
-    """*size* bytes of a writable *buffer*, from *start* on; without a size to its end.
+    """*size* bytes of a writable *buffer*, from *start* on (None: to its end).
 
     >>> media = PlainMedia(bytearray(128))
     >>> media.write(64, b"cxl")
@@ -58,8 +58,8 @@ class PlainMedia:
         self._view[self._range(dpa, len(data))] = data
 
     def clear(self, dpa: int, size: int) -> None:
-        """Zeros, without another buffer of *size*; what is zeros is not written, so that pages
-        which nobody has used still cost nothing."""
+        """Clear bytes without another buffer of *size*.  Zeros are not written, so that unused
+        pages stay unused."""
         self._range(dpa, size)
         zeros = bytes(min(size, self._STEP))
         view = self._view
@@ -69,7 +69,7 @@ class PlainMedia:
                 view[at : at + part] = zeros[:part]
 
     def check(self, dpa: int, size: int) -> None:
-        """Whether all of it is there."""
+        """Raise MediaError unless all bytes are there."""
         self._range(dpa, size)
 
     def _range(self, dpa: int, size: int) -> slice:
@@ -79,5 +79,5 @@ class PlainMedia:
 
 
 def anonymous(size: int) -> PlainMedia:
-    """Memory of this process, which takes room only where it is written."""
+    """Make memory of this process; unused pages cost nothing."""
     return PlainMedia(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))

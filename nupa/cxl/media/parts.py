@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory that devices are made of, and which parts of it each device has now.
+"""Memory of devices, and the parts of it that each device has.
 
 csrc/cxl/poison.h.
 """
@@ -29,9 +29,9 @@ _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Linux; Python names it f
 
 
 class Memory(PlainMedia):
-    """Bytes of *buffer*, as PlainMedia has them, a multiple of 64, and its poisoned lines:
-    all who have a part of it see the same.  *forget*(offset, size) makes zeros of whole pages, if
-    there is a better way than to write them.  LocalError: it is no such buffer."""
+    """The bytes of *buffer*, a multiple of 64, and their poisoned lines.  All devices with a part
+    of it see the same.  *forget*(offset, size) clears whole pages, if there is a better way than
+    writing.  LocalError: not such a buffer."""
 
     def __init__(
         self,
@@ -56,18 +56,17 @@ class Memory(PlainMedia):
         self.handle = ffi.gc(handle, lib.nupa_cxl_memory_free)
 
     def back(self, offset: int, size: int) -> None:
-        """These bytes are about to be used: there must be memory behind them.  FabricError: there
-        is none left."""
+        """Back bytes that are about to be used.  FabricError: no memory is left."""
 
     @classmethod
     def anonymous(cls, size: int) -> Memory:
-        """Of this process, all zeros; pages that are not used cost nothing."""
+        """Make memory of this process, all zeros; unused pages cost nothing."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
         buffer = mmap.mmap(-1, max(size, mmap.PAGESIZE), flags=flags)
         return cls(buffer, forget=partial(buffer.madvise, mmap.MADV_DONTNEED))
 
     def clear(self, dpa: int, size: int) -> None:
-        """Zeros, and no poison in whole lines."""
+        """Clear bytes, and the poison of whole lines."""
         self.check(dpa, size)
         first = -(-dpa // LINE_BYTES) * LINE_BYTES
         last = (dpa + size) // LINE_BYTES * LINE_BYTES
@@ -79,14 +78,15 @@ class Memory(PlainMedia):
             self._forget(dpa, size)
 
     def set_poison(self, offset: int, size: int = LINE_BYTES, *, poisoned: bool = True) -> None:
-        """What is poisoned is all ones.  MediaError: these are no whole lines inside."""
+        """Poison or clear whole lines; a poisoned line reads as all ones.  MediaError: not whole
+        lines inside."""
         if poisoned and 0 <= offset <= offset + size <= self.size:
             self.back(offset, size)
         if lib.nupa_cxl_memory_set_poison(self.handle, offset, size, poisoned) < 0:
             raise MediaError(f"poison of {size} bytes at {offset:#x}: whole lines of {self.size}")
 
     def is_poisoned(self, offset: int) -> bool:
-        """MediaError: it is not inside."""
+        """Tell whether the line is poisoned.  MediaError: outside."""
         answer = lib.nupa_cxl_memory_is_poisoned(self.handle, offset)
         if answer < 0:
             raise MediaError(f"poison at {offset:#x}: there are {self.size:#x} bytes")
@@ -94,8 +94,8 @@ class Memory(PlainMedia):
 
 
 class Store(Protocol):
-    """Memory of many devices: *where* is a fabric, with offsets in its pool, or a descriptor of a
-    file."""
+    """Memory of several devices: *where* is a fabric, with offsets in its pool, or a file
+    descriptor."""
 
     @property
     def where(self) -> Fabric | int: ...
@@ -103,8 +103,8 @@ class Store(Protocol):
 
 
 class SparseFile(Closing):
-    """A Store of this process, which takes room only where it is used: a memory file of *size*
-    bytes.  What was taken of it can be used when it is closed, but no more be mapped."""
+    """A Store of this process: a memory file of *size* bytes; unused pages cost nothing.  After
+    `close` its memory can be used, but not mapped."""
 
     def __init__(self, size: int) -> None:
         self._fd = os.memfd_create("nupa-cxl", os.MFD_CLOEXEC)
@@ -123,7 +123,7 @@ class SparseFile(Closing):
         return self._fd
 
     def take(self, size: int) -> Memory:
-        """The next bytes of it.  LocalError: it has no more."""
+        """Take the next bytes.  LocalError: no more are left."""
         base, self._used = self._used, self._used + size
         if self._used > len(self._map):
             raise LocalError(f"{size:#x} bytes at {base:#x}: the file has {len(self._map):#x}")
@@ -138,8 +138,8 @@ class SparseFile(Closing):
 
 
 class Part(NamedTuple):
-    """*size* bytes from *dpa* on are those of *memory* from *offset* on; *shared*: with others, so
-    that clearing the device leaves them."""
+    """*size* bytes from *dpa* on, which are those of *memory* from *offset* on; *shared* with
+    others, so that clearing the device leaves them."""
 
     dpa: int
     size: int
@@ -156,7 +156,7 @@ _BY_DPA: Callable[[Part], int] = attrgetter("dpa")
 
 
 class PartedMedia:
-    """A device's addresses 0 to *size*, behind which there are *parts*: a Media.  What no part has
+    """The addresses 0 to *size* of a device, with memory in *parts*: a Media.  Other addresses
     cannot be accessed."""
 
     def __init__(self, size: int, parts: Iterable[Part] = ()) -> None:
@@ -167,12 +167,12 @@ class PartedMedia:
 
     @classmethod
     def of(cls, memory: Memory, size: int) -> PartedMedia:
-        """All of it is the first *size* bytes of *memory*."""
+        """Make media of the first *size* bytes of *memory*."""
         return cls(size, [Part(0, size, memory)] if size else ())
 
     def set_parts(self, parts: Iterable[Part]) -> None:
-        """Once this returns, nobody reaches what is no part any more.  MediaError: one is outside,
-        or over another; nothing has changed."""
+        """Replace the parts; once this returns, the old ones cannot be reached.  MediaError: one is
+        outside, or overlaps another; nothing has changed."""
         now, end = tuple(sorted(parts, key=_BY_DPA)), 0
         for part in now:
             inside = 0 <= part.offset <= part.offset + part.size <= part.memory.size
@@ -189,7 +189,7 @@ class PartedMedia:
         self._changed.append(handler)
 
     def check(self, dpa: int, size: int) -> None:
-        """MediaError: a byte of these is in no part."""
+        """Raise MediaError if a byte is in no part."""
         for _ in self.pieces(dpa, size):
             pass
 
@@ -204,7 +204,7 @@ class PartedMedia:
             at += length
 
     def clear(self, dpa: int, size: int) -> None:
-        """Zeros; what is shared, and what no part has, is left out."""
+        """Clear bytes, except of shared parts."""
         if not 0 <= dpa <= dpa + size <= self.size:
             raise MediaError(f"{size} bytes at {dpa:#x}: there are {self.size:#x}")
         for part in self.parts:
@@ -213,19 +213,20 @@ class PartedMedia:
                 part.memory.clear(part.offset + first - part.dpa, end - first)
 
     def set_poison(self, dpa: int, poisoned: bool) -> None:
-        """Of the line at *dpa*.  MediaError: there is none."""
+        """Poison or clear the line at *dpa*.  MediaError: there is none."""
         for memory, offset, length in self.pieces(dpa, LINE_BYTES):
             memory.set_poison(offset, length, poisoned=poisoned)
 
     def is_poisoned(self, dpa: int) -> bool:
-        """No part has it: it is not."""
+        """Tell whether the line is poisoned; False where there is no part."""
         try:
             return any(memory.is_poisoned(offset) for memory, offset, _ in self.pieces(dpa, 1))
         except MediaError:
             return False
 
     def pieces(self, dpa: int, size: int) -> Iterator[tuple[Memory, int, int]]:
-        """Memory, offset and length of these bytes, in order.  MediaError: some are in no part."""
+        """Yield memory, offset and length of these bytes, in order.  MediaError: some are in no
+        part."""
         end = dpa + size
         while dpa < end:
             index = bisect_right(self.parts, dpa, key=_BY_DPA) - 1

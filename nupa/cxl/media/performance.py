@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What links and memory take, in picoseconds and MB/s, and the tables that say so to software.
+"""Latencies and bandwidths of links and memory, in picoseconds and MB/s, and their tables for
+software.
 
-The time inside a switch and of the media is a parameter.
+The latencies of a switch and of the media are parameters.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _SPECIAL_PURPOSE = 1
 
 
 def bandwidth_mbps(link: Link) -> int:
-    """10^6 bytes a second of slots, in each direction."""
+    """Return 10^6 bytes a second of slots, in each direction."""
     raw = link.width_lanes * link.speed_mtps
     if link.speed_mtps >= SPEEDS_MTPS["gen6"]:
         return raw * _FLIT_256[1] // (8 * _FLIT_256[0])
@@ -45,14 +46,14 @@ def bandwidth_mbps(link: Link) -> int:
 
 
 def latency_ps(link: Link) -> int:
-    """A flit on its wires, from its first bit to its last."""
+    """Return the time of a flit on its wires, from its first bit to its last."""
     flit = _FLIT_256[0] if link.speed_mtps >= SPEEDS_MTPS["gen6"] else _FLIT_68[0]
     return -(-flit * 8 * 1_000_000 // (link.width_lanes * link.speed_mtps))
 
 
 @dataclass(frozen=True, slots=True)
 class MediaSpeed:
-    """Of memory behind a device's controller."""
+    """The speed of memory behind a device's controller."""
 
     read_ps: int = 100_000
     write_ps: int = 120_000
@@ -62,7 +63,7 @@ class MediaSpeed:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Memory of one kind; *cache_bytes* are of a cache in front of it."""
+    """Memory of one kind; *cache_bytes* are those of a cache in front of it."""
 
     dpa: int
     size: int
@@ -73,7 +74,7 @@ class Range:
 
 
 def device_cdat(ranges: Iterable[Range], link: Link) -> Cdat:
-    """Of a device behind *link*: what it reaches is no faster than that."""
+    """Make the table of a device behind *link*, which limits its bandwidth."""
     items: list[Dsmas | Dslbis | Dsmscis | Dsemts] = []
     for place, part in enumerate(ranges):
         handle = place if part.handle is None else part.handle
@@ -104,9 +105,9 @@ def switch_cdat(
     switch_ps: int = SWITCH_PS,
     trunks: Mapping[int, Sequence[Link]] | None = None,
 ) -> Cdat:
-    """Of a switch, by the link of each downstream port: from the upstream port to each, and
-    between each two of them.  *trunks*: links to further switches on the way to a port.  ValueError
-    if it has none."""
+    """Make the table of a switch, by the link of each downstream port: from the upstream port to
+    each, and between each two.  *trunks*: links to further switches on the way to a port.
+    ValueError: no downstream port."""
     if not downstream:
         raise ValueError("a switch has a downstream port")
     on = {port: tuple((trunks or {}).get(port, ())) for port in downstream}

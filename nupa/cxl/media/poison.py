@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which lines of a device's memory are poisoned, and why (CXL 3.1 8.2.9.9.4)."""
+"""Poisoned lines of a device's memory, and their sources (CXL 3.1 8.2.9.9.4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINE_BYTES = 64
 
 
 class PoisonSource(IntEnum):
-    """8.2.9.9.4.1: where a record's error comes from."""
+    """The source of a record's error (8.2.9.9.4.1)."""
 
     UNKNOWN = 0
     EXTERNAL = 1
@@ -24,11 +24,11 @@ class PoisonSource(IntEnum):
 
 
 def _nobody(_dpa: int, _poisoned: bool) -> None:
-    """No data path mirrors the list."""
+    """Do nothing: no data path mirrors the list."""
 
 
 class PoisonRecord(NamedTuple):
-    """*lines* of 64 bytes from *dpa* on, that one source poisoned."""
+    """*lines* of 64 bytes from *dpa* on, with the same source."""
 
     dpa: int
     lines: int
@@ -36,10 +36,9 @@ class PoisonRecord(NamedTuple):
 
 
 class PoisonList:
-    """Lines of *memory_bytes*.  The list has room for *limit* lines; a line beyond is poisoned all
-    the same but not listed: `overflow_ns` is then when that happened first.  At most
-    *inject_limit* lines are injected ones.
-    """
+    """Poisoned lines of *memory_bytes*.  The list has room for *limit* lines.  A further line is
+    poisoned but not listed; `overflow_ns` is the time of the first one.  At most *inject_limit*
+    lines are injected."""
 
     def __init__(self, memory_bytes: int, *, limit: int = 256, inject_limit: int = 16) -> None:
         if memory_bytes % LINE_BYTES or not 0 < limit < 1 << 24 or not 0 < inject_limit < 1 << 16:
@@ -57,9 +56,9 @@ class PoisonList:
         self._holds: Callable[[int], bool] | None = None
 
     def mirror(self, put: Callable[[int, bool], None], holds: Callable[[int], bool]) -> None:
-        """Have the data path poison what is poisoned here: *put*(dpa, whether) is called for each
-        line that changes, and for those of now.  Lines that *holds*(dpa) no more, as a host has
-        written them, are forgotten here, too."""
+        """Mirror the list in the data path: *put*(dpa, whether) is called for each line that
+        changes, and for the present ones.  A line for which *holds*(dpa) is false, as a host has
+        written it, is removed here, too."""
         self._put, self._holds = put, holds
         for dpa in self._poisoned:
             put(dpa, True)
@@ -74,19 +73,19 @@ class PoisonList:
         return isinstance(dpa, int) and dpa - dpa % LINE_BYTES in self._poisoned
 
     def __len__(self) -> int:
-        """How many lines are listed."""
+        """The number of listed lines."""
         self._forget_written()
         return len(self._listed)
 
     def check(self, dpa: int, size: int = LINE_BYTES) -> None:
-        """CommandError unless *size* bytes from *dpa* on are lines of this memory."""
+        """Raise CommandError unless *size* bytes from *dpa* on are lines of this memory."""
         require(dpa % LINE_BYTES == 0 and size % LINE_BYTES == 0 and size > 0, why=f"{dpa:#x}")
         inside = dpa + size <= self.memory_bytes
         require(inside, Code.INVALID_PHYSICAL_ADDRESS, f"{dpa:#x} and {size:#x} bytes")
 
     def add(self, dpa: int, source: PoisonSource, now_ns: int = 0) -> bool:
-        """Poison the line at *dpa*: whether it is listed.  One that is poisoned stays as it is.
-        CommandError if there is no such line, or too many are injected."""
+        """Poison the line at *dpa*; return whether it is listed.  A poisoned line keeps its source.
+        CommandError: no such line, or too many are injected."""
         self.check(dpa)
         self._forget_written()
         if dpa not in self._poisoned:
@@ -107,7 +106,7 @@ class PoisonList:
             self.overflow_ns = now_ns
 
     def remove(self, dpa: int) -> bool:
-        """Clear the line at *dpa*: whether it was poisoned.  CommandError if there is none such."""
+        """Clear the line at *dpa*; return whether it was poisoned.  CommandError: no such line."""
         self.check(dpa)
         self._forget_written()
         if dpa not in self._poisoned:
@@ -124,7 +123,7 @@ class PoisonList:
             del self._listed[index]
 
     def clear(self) -> None:
-        """All of it: the memory has been overwritten."""
+        """Clear all lines, as the memory was overwritten."""
         for dpa in self._poisoned:
             self._put(dpa, False)
         self._poisoned.clear()
@@ -134,8 +133,8 @@ class PoisonList:
         self.generation += 1
 
     def rescan(self, dpa: int, size: int, now_ns: int = 0) -> list[PoisonRecord]:
-        """List what a scan of the media finds in *size* bytes from *dpa* on, as far as there is
-        room; the overflow is over if all is listed (8.2.9.9.4.5).  CommandError as by `check`."""
+        """List the poisoned lines of *size* bytes from *dpa* on, while there is room; the overflow
+        ends if all lines are listed (8.2.9.9.4.5).  CommandError as by `check`."""
         self.check(dpa, size)
         self._forget_written()
         for line in sorted(self._poisoned.keys() - set(self._listed)):
@@ -147,8 +146,8 @@ class PoisonList:
         return self.records(dpa, size)
 
     def records(self, dpa: int, size: int) -> list[PoisonRecord]:
-        """What is listed of *size* bytes from *dpa* on: neighbours of one source are one record.
-        CommandError as by `check`."""
+        """Return the listed lines of *size* bytes from *dpa* on; neighbours of one source are one
+        record.  CommandError as by `check`."""
         self.check(dpa, size)
         self._forget_written()
         found: list[PoisonRecord] = []

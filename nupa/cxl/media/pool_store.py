@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Devices' memory in the pool of a fabric: reserved at once, and backed where it is used."""
+"""Memory of devices in the pool of a fabric: reserved as a whole, and backed where it is used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK = 2 << 20
 
 
 class PoolStore(Closing):
-    """A Store of *size* bytes.  FabricError: the pool has no room for them; LocalError: it is in
+    """A Store of *size* bytes.  FabricError: the pool has no room; LocalError: the pool is in
     memory that machines share."""
 
     def __init__(self, fabric: Fabric, size: int) -> None:
@@ -28,15 +28,15 @@ class PoolStore(Closing):
         self._size = size
 
     def take(self, size: int) -> Memory:
-        """The next bytes of it.  LocalError: it has no more."""
+        """Take the next bytes.  LocalError: no more are left."""
         start, self._used = self._used, self._used + size
         if self._used > self._size:
             raise LocalError(f"{size:#x} bytes at {start:#x}: there are {self._size:#x}")
         return _PoolPart(self, self._memory, start, size)
 
     def close(self) -> None:
-        """Nobody uses it any more.  What another process, which is stopped, has still mapped goes
-        with the end of this one."""
+        """Free the memory.  Memory that a stopped process still maps is freed when this process
+        ends."""
         try:
             self._memory.free()
         except LocalError as error:
@@ -45,7 +45,7 @@ class PoolStore(Closing):
 
 
 class _PoolPart(Memory):
-    """Memory that is touched only where it is backed: what is not, is zeros."""
+    """Memory that is touched only where it is backed; the rest is zeros."""
 
     def __init__(self, store: PoolStore, pool: PoolMemory, start: int, size: int) -> None:
         super().__init__(pool, start, size, store=store, base=pool.offset + start)
@@ -77,7 +77,7 @@ class _PoolPart(Memory):
             super().clear(at, end - at)
 
     def _there(self, dpa: int, size: int) -> list[tuple[int, int]]:
-        """What of these bytes is backed."""
+        """Return the backed parts of these bytes."""
         chunks = range(dpa // _CHUNK, -(-(dpa + size) // _CHUNK))
         return [
             (max(dpa, chunk * _CHUNK), min(dpa + size, (chunk + 1) * _CHUNK))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A block of registers: rows that say what each bit is, and bytes that obey them.
+"""A block of registers: rows that describe bits, and bytes that behave accordingly.
 
 Numbers are little endian (PCIe 6.0 7.2, CXL 3.1 8.2).
 """
@@ -18,10 +18,10 @@ from nupa.base.errors import LocalError
 
 
 class Access(StrEnum):
-    """What software may do to a field: PCIe 6.0 7.4, and CXL 3.1 8 for RWO, RWL and WO.
+    """Access attributes of a field: PCIe 6.0 7.4, and CXL 3.1 8 for RWO, RWL and WO.
 
-    "Sticky" fields keep their value over a hot reset; HwInit ones are set once, before software.
-    """
+    "Sticky" fields keep their value over a hot reset; HwInit fields are set once, before
+    software."""
 
     RO = "RO"
     ROS = "ROS"  # sticky
@@ -36,7 +36,7 @@ class Access(StrEnum):
 
     @property
     def stored(self) -> bool:
-        """Whether a write of software can change it."""
+        """Whether a write of software can change the field."""
         return self not in _NOT_STORED
 
 
@@ -55,7 +55,7 @@ Handler = Callable[[int, int], None]
 
 
 class AccessError(LocalError):
-    """An access that is outside the block, of a size that it does not take, or unaligned."""
+    """An access that is outside the block, unaligned, or of a size that it does not take."""
 
 
 P = ParamSpec("P")
@@ -63,12 +63,12 @@ T = TypeVar("T")
 
 
 def once(make: Callable[P, T]) -> Callable[P, T]:
-    """A table is made once for each set of arguments: whoever asks for it has the same rows."""
+    """Cache a table for each set of arguments, so that all users share its rows."""
     return cast("Callable[P, T]", cache(make))
 
 
 def rows_once(make: Callable[P, Iterator[Field]]) -> Callable[P, tuple[Field, ...]]:
-    """`once`, of a generator of rows."""
+    """Cache the rows of a generator: `once`."""
     return cast(
         "Callable[P, tuple[Field, ...]]", cache(lambda *args, **named: (*make(*args, **named),))
     )
@@ -76,16 +76,16 @@ def rows_once(make: Callable[P, Iterator[Field]]) -> Callable[P, tuple[Field, ..
 
 @cache
 def _parsed(bits: str) -> tuple[int, int]:
-    """The lowest bit, and how many there are."""
+    """Return the lowest bit, and the number of bits."""
     high, _, low = bits.partition(":")
     return int(low or high), int(high) - int(low or high) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One row.  *bits* as specifications write them, "31:20" or "7", from bit 0 of the byte at
-    *offset* on; *section* is where it is written; *lock* names the lock of an RWL field: a field of
-    the same block that locks while it is not 0, or a name in `Registers.locks`."""
+    """A row.  *bits* are as in specifications, "31:20" or "7", from bit 0 of the byte at *offset*
+    on; *section* is the section of the specification.  *lock* names the lock of an RWL field: a
+    field of the same block that locks while it is not 0, or a name in `Registers.locks`."""
 
     name: str
     offset: int
@@ -113,15 +113,14 @@ class Field:
 
 
 def placed(fields: Iterable[Field], offset: int, prefix: str = "") -> Iterator[Field]:
-    """The same rows *offset* bytes further; *prefix* goes before their names, and before those of
-    their locks."""
+    """Yield the rows *offset* bytes further, with *prefix* before their names and their locks."""
     for row in fields:
         lock = prefix + row.lock if row.lock else ""
         yield replace(row, name=prefix + row.name, offset=row.offset + offset, lock=lock)
 
 
 def with_resets(fields: Iterable[Field], **resets: int) -> tuple[Field, ...]:
-    """The same rows, some with other reset values.  ValueError if a name is none of theirs."""
+    """Return the rows with other reset values.  ValueError: no row has such a name."""
     rows = tuple(
         replace(row, reset=resets.pop(row.name)) if row.name in resets else row for row in fields
     )
@@ -131,11 +130,11 @@ def with_resets(fields: Iterable[Field], **resets: int) -> tuple[Field, ...]:
 
 
 class Registers:
-    """*size* bytes that behave as the rows in *fields* say; bits of no row are reserved: they read
-    as 0 and take no write.
+    """*size* bytes that behave as the rows in *fields* say.  Bits without a row are reserved: they
+    read as 0 and take no write.
 
-    `read` and `write` are software's, by offset.  `registers[name]` is the hardware's own: it reads
-    and sets any field, calls no handler and knows no access rules.
+    `read` and `write` are for software, by offset.  `registers[name]` is for the hardware: it reads
+    and sets any field, without handlers and access rules.
 
     >>> from nupa.cxl.registers.block import RO, RW1C, Field, Registers
     >>> status = Registers([Field("id", 0, "15:0", RO, 0x1E98), Field("error", 2, "3", RW1C)], 4)
@@ -170,7 +169,7 @@ class Registers:
         self.reset()
 
     def _check_rows(self) -> None:
-        """ValueError if two rows have a bit in common, or one lies outside."""
+        """Raise ValueError if two rows overlap, or one is outside."""
         end, last = 0, ""
         for row in self._sorted:
             if row.low < end:
@@ -182,8 +181,8 @@ class Registers:
     # What software does
 
     def read(self, offset: int, size: int) -> int:
-        """*size* bytes as a number.  AccessError if they are outside, unaligned, or of a size that
-        this block does not take."""
+        """Read *size* bytes as a number.  AccessError: outside, unaligned, or of a size that this
+        block does not take."""
         check_access(offset, size, self.size, self.widths)
         return self.peek(offset, size)
 
@@ -194,11 +193,11 @@ class Registers:
         self.poke(offset, size, value)
 
     def peek(self, offset: int, size: int) -> int:
-        """`read` by somebody who has checked the access: nupa.cxl.registers.space."""
+        """Read after the access was checked (nupa.cxl.registers.space)."""
         return int.from_bytes(self._bytes[offset : offset + size], "little")
 
     def poke(self, offset: int, size: int, value: int) -> None:
-        """`write` by somebody who has checked the access."""
+        """Write after the access was checked."""
         base, whole = offset * 8, (1 << size * 8) - 1
         value &= whole
         now = int.from_bytes(self._bytes[offset : offset + size], "little")
@@ -221,7 +220,7 @@ class Registers:
             handler(written, old)
 
     def _touched(self, offset: int, size: int) -> list[Field]:
-        """The fields with a bit in these bytes, in the order of their bits."""
+        """Return the fields with a bit in these bytes, in the order of their bits."""
         first = bisect_right(self._lows, offset * 8)
         if first and self._sorted[first - 1].low + self._sorted[first - 1].width > offset * 8:
             first -= 1
@@ -241,7 +240,7 @@ class Registers:
         return word >> row.low % 8 & row.largest
 
     def __setitem__(self, name: str, value: int) -> None:
-        """ValueError if *value* does not fit."""
+        """Set a field as the hardware.  ValueError: *value* does not fit."""
         row = self.fields[name]
         if not 0 <= value <= row.largest:
             raise ValueError(f"{name} has {row.width} bits: {value:#x} does not fit")
@@ -251,23 +250,22 @@ class Registers:
         self._bytes[first:last] = word.to_bytes(last - first, "little")
 
     def on_write(self, name: str, handler: Handler) -> None:
-        """Call *handler* after each write of software that touches the field, whatever its access:
-        also of a read-only or locked one.  KeyError if there is no such field."""
+        """Call *handler* after each write of software that touches the field, with any access, also
+        if it is read only or locked.  KeyError: no such field."""
         self._handlers.setdefault(self.fields[name].name, []).append(handler)
 
     def on_reset(self, handler: Callable[[], None]) -> None:
-        """Call *handler* after each reset: who keeps more than the registers brings itself up to
-        what they are now."""
+        """Call *handler* after each reset, to update state beside the registers."""
         self._reset_handlers.append(handler)
 
     def preset(self, name: str, value: int) -> None:
-        """Give a field another reset value, and that value: what is known once all is assembled."""
+        """Set the reset value of a field, and its value, during assembly."""
         self[name] = value
         self._resets[name] = value
 
     def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
-        """Reset values everywhere.  After a *hot* one sticky and HwInit fields are as before; after
-        a *cxl* one (CXL 3.1 9.7, table 8-1) RWO fields and locked RWL ones are, too."""
+        """Reset all fields.  A *hot* reset keeps sticky and HwInit fields; a *cxl* reset (CXL 3.1
+        9.7, table 8-1) keeps RWO fields and locked RWL fields, too."""
         kept = {
             row.name
             for row in self.fields.values()
@@ -282,7 +280,7 @@ class Registers:
             handler()
 
     def dump(self) -> dict[str, int]:
-        """Each field's value, in the order of the rows."""
+        """Return the value of each field, in the order of the rows."""
         return {name: self[name] for name in self.fields}
 
     def __bytes__(self) -> bytes:
@@ -290,13 +288,14 @@ class Registers:
 
 
 def decode(fields: Iterable[Field], image: bytes) -> dict[str, int]:
-    """Each field's value in the bytes of a block that software has read."""
+    """Return the value of each field in the bytes of a block."""
     word = int.from_bytes(image, "little")
     return {row.name: word >> row.low & row.largest for row in fields}
 
 
 def check_access(offset: int, size: int, total: int, widths: tuple[int, ...]) -> None:
-    """AccessError unless *size* is one of *widths*, and *offset* is a multiple of it in *total*."""
+    """Raise AccessError unless *size* is one of *widths*, and *offset* is a multiple of it in
+    *total*."""
     if size not in widths or offset % size or not 0 <= offset <= total - size:
         raise AccessError(
             f"{size} bytes at {offset:#x}: there are {total:#x} bytes here, which take aligned "
@@ -305,5 +304,5 @@ def check_access(offset: int, size: int, total: int, widths: tuple[int, ...]) ->
 
 
 def _moved(word: int, down: int) -> int:
-    """*word* shifted down; up if *down* is negative."""
+    """Shift *word* down; up if *down* is negative."""
     return word >> down if down >= 0 else word << -down

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A block of component registers: 64 KiB, in whose second 4 KiB capabilities are listed.
+"""A block of component registers: 64 KiB, with a list of capabilities in the second 4 KiB.
 
 CXL 3.1 8.2.3, 8.2.4.
 """
@@ -23,7 +23,7 @@ Read = Callable[[int, int], int]
 
 
 class FoundCapability(NamedTuple):
-    """What the list of capabilities says of one: its offset is from the start of the block."""
+    """A capability in the list; its offset is from the start of the block."""
 
     number: int
     version: int
@@ -31,7 +31,8 @@ class FoundCapability(NamedTuple):
 
 
 class ComponentRegisters(Space):
-    """The block; each capability is a block of it, by its name: `component["hdm"]`."""
+    """The block of component registers; capabilities are its blocks, by name:
+    `component["hdm"]`."""
 
     def __init__(self, capabilities: Iterable[Capability]) -> None:
         super().__init__(BYTES, COMPONENT_BYTES)
@@ -65,7 +66,7 @@ class ComponentRegisters(Space):
 
 
 def find_capabilities(read: Read) -> list[FoundCapability]:
-    """As software does it: the array behind the header.  Nothing if there is no such header."""
+    """Read the array behind the header, as software does; empty if there is no such header."""
     header = read(CACHEMEM_AT, 4)
     if header & 0xFFFF != _HEADER_ID:
         return []

@@ -14,7 +14,7 @@ from nupa.cxl.registers.pci_tables import bits
 
 
 class Capability(NamedTuple):
-    """8.2.4.1 to 8.2.4.16, table 8-22: a structure among CXL.cachemem registers."""
+    """A structure among CXL.cachemem registers: 8.2.4.1 to 8.2.4.16, table 8-22."""
 
     name: str
     number: int
@@ -53,7 +53,8 @@ _CORRECTABLE = (
 
 @once
 def ras(*, root: bool = False) -> Capability:
-    """8.2.4.17; in a root port software may have poison reported as uncorrectable."""
+    """Make the RAS capability (8.2.4.17); in a root port software may have poison reported as
+    uncorrectable."""
     rows: list[Field] = []
     for bit, name in _UNCORRECTABLE.items():
         rows += (
@@ -84,7 +85,8 @@ _CREDITS = {
 
 @once
 def link() -> Capability:
-    """8.2.4.19; the credits are of 68-byte flits, and 0: nothing here has a link layer."""
+    """Make the link capability (8.2.4.19); the credits, of 68-byte flits, are 0, as there is no
+    link layer."""
     rows = [
         Field("capability.version_supported", 0x00, "3:0", RWS, 2, "8.2.4.19.1"),
         Field("capability.version_received", 0x00, "7:4", RO, 2, "8.2.4.19.1"),
@@ -118,11 +120,12 @@ TARGETS = 8
 
 @once
 def hdm(decoders: int, *, targets: int = TARGETS) -> Capability:
-    """8.2.4.20, with fields `decoderN.…`; a device has *targets* 0, a DPA skip instead, and
-    3, 6, 12 and 16 ways, which host bridges and switches never have.
+    """Make the HDM decoder capability (8.2.4.20), with fields `decoderN.…`.  A device has *targets*
+    0, a DPA skip instead, and 3, 6, 12 and 16 ways; host bridges and switches do not have those
+    ways.
 
-    All but status bits of decoder N are RWL, with the lock "decoderN.lock", whose rule is the
-    decoders'.  ValueError if a count has no encoding."""
+    All but the status bits of decoder N are RWL, with the lock "decoderN.lock".  ValueError: a
+    count has no encoding."""
     if decoders not in DECODER_COUNTS or targets not in (0, 1, 2, 4, 8):
         raise ValueError(f"no encoding of {decoders} decoders with {targets} targets (8.2.4.20.1)")
     count, device = DECODER_COUNTS.index(decoders), int(not targets)
@@ -171,7 +174,8 @@ def _decoder(targets: int) -> Iterator[Field]:
 
 
 def extended_security(ports: int) -> Capability:
-    """8.2.4.21, of a host bridge: a policy for each of its root ports."""
+    """Make the extended security capability of a host bridge (8.2.4.21): a policy for each root
+    port."""
     rows = [Field("ports", 0x00, "7:0", HWINIT, ports, "8.2.4.21")]
     for i in range(ports):
         rows += (
@@ -186,7 +190,8 @@ SNOOP_STEP_BYTES = 1 << 16
 
 
 def snoop_filter(group: int, size_bytes: int) -> Capability:
-    """8.2.4.23: ports of one *group* share a filter, which can track a cache of *size_bytes*."""
+    """Make the snoop filter capability (8.2.4.23): ports of one *group* share a filter, which can
+    track a cache of *size_bytes*."""
     steps = size_bytes // SNOOP_STEP_BYTES
     rows = (
         Field("group", 0x00, "15:0", HWINIT, group, "8.2.4.23.1"),
@@ -197,7 +202,8 @@ def snoop_filter(group: int, size_bytes: int) -> Capability:
 
 @once
 def isolation() -> Capability:
-    """8.2.4.24: timeouts of transactions, and what a root port cuts off then."""
+    """Make the isolation capability (8.2.4.24): timeouts of transactions, and isolation of a root
+    port."""
     rows = (
         Field("capability.mem_timeout_ranges", 0x00, "3:0", RO, 0xF, "8.2.4.24.1"),
         Field("capability.mem_timeout", 0x00, "4", RO, 1, "8.2.4.24.1"),
@@ -230,7 +236,7 @@ def _commit_status(section: str) -> tuple[Field, ...]:
 
 @once
 def bi_route_table() -> Capability:
-    """8.2.4.26, of an upstream switch port."""
+    """Make the BI route table of an upstream switch port (8.2.4.26)."""
     rows = (
         Field("capability.explicit_commit", 0x00, "0", HWINIT, 1, "8.2.4.26.1"),
         Field("control.commit", 0x04, "0", RW, 0, "8.2.4.26.2"),
@@ -241,8 +247,8 @@ def bi_route_table() -> Capability:
 
 @once
 def bi_decoder(*, explicit_commit: bool, hdm_d: bool = False) -> Capability:
-    """8.2.4.27; downstream switch ports want an *explicit_commit*, root ports and devices none;
-    *hdm_d*: the device can do without BI, by CXL.cache."""
+    """Make the BI decoder (8.2.4.27).  Downstream switch ports need an *explicit_commit*, root
+    ports and devices do not; *hdm_d*: the device can use CXL.cache instead of BI."""
     rows = (
         Field("capability.hdm_d", 0x00, "0", HWINIT, int(hdm_d), "8.2.4.27.1"),
         Field("capability.explicit_commit", 0x00, "1", HWINIT, int(explicit_commit), "8.2.4.27.1"),

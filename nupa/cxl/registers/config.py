@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Configuration space of one function: a header, and capabilities chained as they are added."""
+"""Configuration space of one function: a header, and a chain of capabilities."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ Read = Callable[[int, int], int]
 
 
 class ConfigSpace(Space):
-    """4 KiB.  Capabilities lie where the caller says, else after the last one; software finds them
-    in the order in which they were added (PCIe 6.0 7.5.1.1.11, 7.6.3).
+    """4 KiB of configuration space.  Capabilities lie at the given offset, or after the last one;
+    software finds them in the order in which they were added (PCIe 6.0 7.5.1.1.11, 7.6.3).
 
-    The first extended one is at 0x100: ValueError if it is put elsewhere.
-    """
+    The first extended capability is at 0x100; ValueError otherwise."""
 
     def __init__(self, header: Iterable[Field]) -> None:
         super().__init__(BYTES, CONFIG_BYTES)
@@ -35,7 +34,7 @@ class ConfigSpace(Space):
     def add_capability(
         self, name: str, rows: Iterable[Field], size: int, at: int | None = None
     ) -> Registers:
-        """One below 0x100; its rows have `next` in their second byte."""
+        """Add a capability below 0x100; its rows have `next` in their second byte."""
         if at is None:
             at = self._after(self._last or "header")
         if at + size > _EXTENDED_AT:
@@ -52,7 +51,7 @@ class ConfigSpace(Space):
     def add_extended(
         self, name: str, rows: Iterable[Field], size: int, at: int | None = None
     ) -> Registers:
-        """One from 0x100 on; its rows have `next` as `ext_tables.extended` does."""
+        """Add an extended capability; its rows have `next` as in `ext_tables.extended`."""
         last = self._last_extended
         if at is None:
             at = self._after(last) if last else _EXTENDED_AT
@@ -70,8 +69,8 @@ class ConfigSpace(Space):
 
 
 def walk(read: Read) -> Iterator[tuple[int, int]]:
-    """The (offset, id) of each capability, as software finds them: from the pointers alone, no
-    offset twice."""
+    """Yield (offset, id) of each capability, by the pointers alone, as software does; no offset
+    twice."""
     seen: set[int] = set()
     at = read(0x34, 1) & ~3
     while at >= HEADER_BYTES and at not in seen:
@@ -81,7 +80,8 @@ def walk(read: Read) -> Iterator[tuple[int, int]]:
 
 
 def walk_extended(read: Read) -> Iterator[tuple[int, int]]:
-    """The same of extended capabilities; none if the header at 0x100 is 0 or all ones."""
+    """Yield (offset, id) of each extended capability; none if the header at 0x100 is 0 or all
+    ones."""
     seen: set[int] = set()
     at = _EXTENDED_AT
     while at >= _EXTENDED_AT and at not in seen:

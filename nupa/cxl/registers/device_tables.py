@@ -25,7 +25,7 @@ Read = Callable[[int, int], int]
 
 
 class FoundDeviceCapability(NamedTuple):
-    """What the array says of a capability: offset and length are in bytes."""
+    """A capability in the array; offset and length are in bytes."""
 
     number: int
     version: int
@@ -35,7 +35,7 @@ class FoundDeviceCapability(NamedTuple):
 
 @once
 def device_status() -> tuple[Field, ...]:
-    """8.2.8.3.1: which event logs have records."""
+    """Rows of the device status: the event logs that have records (8.2.8.3.1)."""
     names = ("informational", "warning", "failure", "fatal", "dynamic_capacity")
     return tuple(
         Field(f"events.{name}", 0, str(bit), RO, 0, "8.2.8.3.1") for bit, name in enumerate(names)
@@ -44,7 +44,8 @@ def device_status() -> tuple[Field, ...]:
 
 @rows_once
 def mailbox(payload_shift: int) -> Iterator[Field]:
-    """8.2.8.4: registers, then the payload as one field.  Its handler is that of `doorbell`."""
+    """Yield the rows of the mailbox (8.2.8.4): registers, then the payload as one field.  Commands
+    run in the handler of `doorbell`."""
     yield Field("capability.payload_shift", 0x00, "4:0", RO, payload_shift, "8.2.8.4.3")
     yield Field("capability.doorbell_interrupt", 0x00, "5", RO, 0, "8.2.8.4.3")
     yield Field("capability.background_interrupt", 0x00, "6", RO, 0, "8.2.8.4.3")
@@ -69,7 +70,7 @@ def mailbox(payload_shift: int) -> Iterator[Field]:
 
 @once
 def memory_device() -> tuple[Field, ...]:
-    """8.2.8.5.1.1: a device that is ready, with its media."""
+    """Rows of the memory device status (8.2.8.5.1.1): ready, and so is its media."""
     return (
         Field("status.fatal", 0, "0", RO, 0, "8.2.8.5.1.1"),
         Field("status.firmware_halt", 0, "1", RO, 0, "8.2.8.5.1.1"),
@@ -80,9 +81,11 @@ def memory_device() -> tuple[Field, ...]:
 
 
 class DeviceRegisters(Space):
-    """The block: "status", "mailbox" and "memory" behind the array of capabilities (8.2.8.1).
+    """The block of device registers: "status", "mailbox" and "memory" behind the array of
+    capabilities (8.2.8.1).
 
-    A mailbox takes payloads of 2 to the power of *payload_shift* bytes: ValueError if it cannot."""
+    The mailbox takes payloads of 2 to the power of *payload_shift* bytes.  ValueError: not
+    possible."""
 
     def __init__(self, *, payload_shift: int = 11) -> None:
         if payload_shift not in PAYLOAD_SHIFTS:
@@ -117,7 +120,7 @@ class DeviceRegisters(Space):
 
 
 def find_capabilities(read: Read) -> list[FoundDeviceCapability]:
-    """As software does it: the array at 0.  Nothing if there is none."""
+    """Read the array at 0, as software does; empty if there is none."""
     header = read(0, 8)
     if header & 0xFFFF:
         return []

@@ -22,7 +22,7 @@ STEP_BITS = 28
 
 
 class Dvsec(NamedTuple):
-    """One of them: `ConfigSpace.add_extended(dvsec.name, dvsec.rows, dvsec.bytes)`."""
+    """A DVSEC: `ConfigSpace.add_extended(dvsec.name, dvsec.rows, dvsec.bytes)`."""
 
     name: str
     number: int
@@ -49,7 +49,7 @@ def _lockable(name: str, offset: int, where: str, section: str) -> Field:
 
 
 class MediaType(IntEnum):
-    """8.1.3.8.2, Media Type."""
+    """Media Type (8.1.3.8.2)."""
 
     VOLATILE = 0
     NON_VOLATILE = 1
@@ -57,7 +57,7 @@ class MediaType(IntEnum):
 
 
 def _range(number: int, at: int, size_bytes: int, media: MediaType) -> tuple[Field, ...]:
-    """8.1.3.8: 16 bytes; a range of size 0 is not valid."""
+    """Return the rows of a range: 16 bytes (8.1.3.8); a range of size 0 is not valid."""
     there = int(size_bytes > 0)
     steps = size_bytes >> STEP_BITS
     if steps << STEP_BITS != size_bytes:
@@ -81,8 +81,9 @@ def _range(number: int, at: int, size_bytes: int, media: MediaType) -> tuple[Fie
 
 @once
 def device(memory_bytes: int, *, cache: bool = False, mld: bool = False) -> Dvsec:
-    """8.1.3: a device with *memory_bytes*, whose kind its CDAT tells; *cache*: CXL.cache too, as a
-    type 2 has; *mld*: a logical device.  ValueError if it is no multiple of 256 MiB."""
+    """Make the DVSEC of a device (8.1.3) with *memory_bytes*, the kind of which is in its CDAT.
+    *cache*: with CXL.cache, as of a type 2 device; *mld*: a logical device.  ValueError: not a
+    multiple of 256 MiB."""
     mem = int(memory_bytes > 0)
     rows = (
         Field("capability.cache", 0x0A, "0", RO, int(cache), "8.1.3.1"),
@@ -123,7 +124,7 @@ def device(memory_bytes: int, *, cache: bool = False, mld: bool = False) -> Dvse
 
 
 def _cache() -> tuple[Field, ...]:
-    """What only devices with CXL.cache have."""
+    """Return the rows of devices with CXL.cache alone."""
     return (
         _lockable("control.cache_enable", 0x0C, "0", "8.1.3.2"),
         _lockable("control.snoop_filter_coverage", 0x0C, "7:3", "8.1.3.2"),
@@ -135,7 +136,7 @@ def _cache() -> tuple[Field, ...]:
 
 
 def non_cxl_map(functions: Iterable[int] = ()) -> Dvsec:
-    """8.1.4: device and function numbers (5 and 3 bits) that take no part in CXL.
+    """Make the map of functions without CXL, by device and function numbers (5 and 3 bits; 8.1.4).
 
     Register N has a bit for each function N of 32 devices."""
     masks = [0] * 8
@@ -150,7 +151,8 @@ def non_cxl_map(functions: Iterable[int] = ()) -> Dvsec:
 
 @once
 def port_extensions() -> Dvsec:
-    """8.1.5, of each kind of port: a second set of bus numbers and windows."""
+    """Make the port extensions of each kind of port (8.1.5): a second set of bus numbers and
+    windows."""
     rows = (
         Field("status.pm_init_complete", 0x0A, "0", RO, 0, "8.1.5.1"),
         Field("status.viral", 0x0A, "14", RW1CS, 0, "8.1.5.1"),
@@ -175,7 +177,7 @@ def port_extensions() -> Dvsec:
 
 @once
 def gpf_port() -> Dvsec:
-    """8.1.6, global persistent flush: how long a port waits, base × 10^scale µs."""
+    """Make the global persistent flush DVSEC of a port (8.1.6): timeouts, base × 10^scale µs."""
     rows = (
         Field(f"phase{phase}.{name}", at, where, RW, reset, section)
         for phase, at, section in ((1, 0x0C, "8.1.6.1"), (2, 0x0E, "8.1.6.2"))
@@ -186,7 +188,8 @@ def gpf_port() -> Dvsec:
 
 @once
 def gpf_device(*, base: int = 1, scale: int = 0, power_mw: int = 0) -> Dvsec:
-    """8.1.7: how long a device takes to flush, *base* × 10^*scale* µs, and the power for it."""
+    """Make the global persistent flush DVSEC of a device (8.1.7): duration, *base* × 10^*scale* µs,
+    and power."""
     rows = (
         Field("phase2.duration_base", 0x0A, "3:0", RO, base, "8.1.7.1"),
         Field("phase2.duration_scale", 0x0A, "11:8", RO, scale, "8.1.7.1"),
@@ -201,8 +204,8 @@ _FLEX_BUS_ERRORS = ("even_half", "correctable_framing", "uncorrectable_framing",
 
 @once
 def flex_bus(*names: str) -> Dvsec:
-    """8.2.1.3: what a port speaks, *names* of "cache", "mem", "flit_68", "mld", "flit_256", "pbr";
-    its link is up with all of it.  ValueError: another name."""
+    """Make the flex bus DVSEC of a port (8.2.1.3): the capabilities *names*, of "cache", "mem",
+    "flit_68", "mld", "flit_256", "pbr"; all are negotiated.  ValueError: another name."""
     unknown = set(names) - set(_FLEX_BUS.values())
     if unknown:
         raise ValueError(f"flex bus has no {min(unknown)!r}: {', '.join(_FLEX_BUS.values())}")
@@ -230,7 +233,7 @@ def flex_bus(*names: str) -> Dvsec:
 
 
 class BlockId(IntEnum):
-    """8.1.9.1, Register Block Identifier."""
+    """Register Block Identifier (8.1.9.1)."""
 
     EMPTY = 0
     COMPONENT = 1
@@ -240,7 +243,7 @@ class BlockId(IntEnum):
 
 
 class Location(NamedTuple):
-    """Where a block of registers is: *offset* is a multiple of 64 KiB in BAR *bar*."""
+    """The place of a block of registers: *offset* is a multiple of 64 KiB in BAR *bar*."""
 
     block: BlockId
     bar: int
@@ -248,7 +251,7 @@ class Location(NamedTuple):
 
 
 def register_locator(locations: Iterable[Location]) -> Dvsec:
-    """8.1.9.  ValueError if an offset is no multiple of 64 KiB."""
+    """Make the register locator (8.1.9).  ValueError: an offset is not a multiple of 64 KiB."""
     rows: list[Field] = []
     for i, (block, bar, offset) in enumerate(locations):
         at, name = HEADER_BYTES + 8 * i, f"block{i}"
@@ -265,7 +268,8 @@ def register_locator(locations: Iterable[Location]) -> Dvsec:
 
 @once
 def mld(logical_devices: int) -> Dvsec:
-    """8.1.10, of the fabric manager's logical device: a hot reset of each LD whose bit is set."""
+    """Make the MLD DVSEC of the fabric manager's logical device (8.1.10): a hot reset of each LD
+    whose bit is set."""
     rows = (
         Field("logical_devices", 0x0A, "15:0", HWINIT, logical_devices, "8.1.10.1"),
         Field("hot_reset", 0x0C, "15:0", WO, 0, "8.1.10.2"),
@@ -274,7 +278,7 @@ def mld(logical_devices: int) -> Dvsec:
 
 
 class FoundDvsec(NamedTuple):
-    """A DVSEC of CXL's that software found in a configuration space."""
+    """A CXL DVSEC that software has found in a configuration space."""
 
     number: int
     revision: int
@@ -283,7 +287,7 @@ class FoundDvsec(NamedTuple):
 
 
 def find(read: Read) -> list[FoundDvsec]:
-    """The DVSECs of CXL in the order of the chain; those of other vendors are passed over."""
+    """Find the CXL DVSECs in the order of the chain; those of other vendors are skipped."""
     found = []
     for at, number in walk_extended(read):
         header = read(at + 4, 4)
@@ -293,7 +297,8 @@ def find(read: Read) -> list[FoundDvsec]:
 
 
 def locations(read: Read) -> list[Location]:
-    """What the register locator says; empty entries, and unknown identifiers, are passed over."""
+    """Return the entries of the register locator; empty ones and unknown identifiers are
+    skipped."""
     known = {int(block) for block in BlockId if block is not BlockId.EMPTY}
     listed = []
     for each in find(read):

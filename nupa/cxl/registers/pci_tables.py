@@ -22,7 +22,7 @@ _TYPE_0, _TYPE_1 = 0, 1
 
 
 class Bar(NamedTuple):
-    """A memory BAR: *size_bytes* is a power of two, 64 bits wide if *wide*."""
+    """A memory BAR: *size_bytes* is a power of two; *wide*: 64 bits."""
 
     number: int
     size_bytes: int
@@ -31,11 +31,12 @@ class Bar(NamedTuple):
 
     @property
     def shift(self) -> int:
-        """Bits of an address below the ones that software writes."""
+        """The number of address bits that software does not write."""
         return self.size_bytes.bit_length() - 1
 
     def rows(self) -> Iterator[Field]:
-        """7.5.1.2.1: bits that the size needs are not there, so all ones read back as its mask."""
+        """Yield the rows of the BAR (7.5.1.2.1): the bits below its size are not there, so all ones
+        read back as its mask."""
         if self.size_bytes < 16 or self.size_bytes & (self.size_bytes - 1):
             raise ValueError(f"BAR {self.number}: {self.size_bytes} bytes is no power of two")
         name, at, cite = f"bar{self.number}", 0x10 + 4 * self.number, "7.5.1.2.1"
@@ -54,8 +55,8 @@ def bits(
     first: int = 0,
     reset: int = 0,
 ) -> Iterator[Field]:
-    """One-bit fields `register.name` from bit *first* up; "" is a reserved one.  *reset* is the
-    whole register's."""
+    """Yield one-bit fields `register.name` from bit *first* up; "" is a reserved bit.  *reset* is
+    that of the whole register."""
     for bit, name in enumerate(names, first):
         if name:
             yield Field(f"{register}.{name}", offset, str(bit), access, reset >> bit & 1, section)
@@ -87,7 +88,7 @@ _ERRORS = (
 def _common(
     vendor_id: int, device_id: int, class_code: int, layout: int, revision: int
 ) -> tuple[Field, ...]:
-    """7.5.1.1: what both kinds of header begin and end with."""
+    """Return the common part of both kinds of header (7.5.1.1)."""
     return (
         Field("vendor_id", 0x00, "15:0", HWINIT, vendor_id, "7.5.1.1.1"),
         Field("device_id", 0x02, "15:0", HWINIT, device_id, "7.5.1.1.2"),
@@ -118,7 +119,7 @@ def type0(
     revision: int = 0,
     subsystem: tuple[int, int] = (0, 0),
 ) -> tuple[Field, ...]:
-    """7.5.1.2: an endpoint's header; *subsystem* is its vendor's id and its own."""
+    """Return the header of an endpoint (7.5.1.2); *subsystem* is its vendor id and its id."""
     return (
         *_common(vendor_id, device_id, class_code, _TYPE_0, revision),
         *(row for bar in bars for row in bar.rows()),
@@ -134,7 +135,7 @@ def type0(
 def type1(
     vendor_id: int, device_id: int, bars: Iterable[Bar] = (), *, revision: int = 0
 ) -> tuple[Field, ...]:
-    """7.5.1.3: a bridge's header, without an I/O window."""
+    """Return the header of a bridge (7.5.1.3), without an I/O window."""
     return (
         *_common(vendor_id, device_id, CLASS_BRIDGE, _TYPE_1, revision),
         *(row for bar in bars for row in bar.rows()),

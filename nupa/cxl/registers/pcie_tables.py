@@ -18,7 +18,7 @@ MSIX_ID, MSIX_BYTES = 0x11, 0x0C
 
 
 class PortType(IntEnum):
-    """7.5.3.2, Device/Port Type."""
+    """Device/Port Type (7.5.3.2)."""
 
     ENDPOINT = 0
     ROOT = 4
@@ -31,14 +31,14 @@ class PortType(IntEnum):
 
 
 class Link(NamedTuple):
-    """*speed* counts from 1, 2.5 GT/s, to 6, 64 GT/s (7.5.3.6); *width* is in lanes."""
+    """A link; *speed* counts from 1, 2.5 GT/s, to 6, 64 GT/s (7.5.3.6); *width* is in lanes."""
 
     speed: int = 6
     width: int = 16
 
 
 def capability(number: int, section: str) -> tuple[Field, ...]:
-    """7.5.3.1: what each capability begins with; ConfigSpace sets *next*."""
+    """Return the header of a capability (7.5.3.1); ConfigSpace sets *next*."""
     return (
         Field("capability_id", 0x00, "7:0", RO, number, section),
         Field("next", 0x01, "7:0", HWINIT, 0, section),
@@ -48,8 +48,8 @@ def capability(number: int, section: str) -> tuple[Field, ...]:
 def pcie(
     port_type: PortType, *, port: int = 0, slot: int = 0, link: Link | None = None
 ) -> Iterator[Field]:
-    """7.5.3: version 2 of it.  Slot registers are there for ports with a slot, which is number
-    *slot*; the others are reserved."""
+    """Yield the rows of the PCI Express capability (7.5.3), version 2.  Ports with a slot, number
+    *slot*, have slot registers; others reserve them."""
     yield from capability(PCIE_ID, "7.5.3.1")
     yield Field("capabilities.version", 0x02, "3:0", RO, 2, "7.5.3.2")
     yield Field("capabilities.port_type", 0x02, "7:4", RO, port_type, "7.5.3.2")
@@ -168,7 +168,8 @@ def _root() -> Iterator[Field]:
 
 
 def msix(vectors: int, bar: int, table_at: int, pending_at: int) -> tuple[Field, ...]:
-    """7.7.2: *vectors* of them; table and pending bits lie in BAR *bar*, at multiples of 8."""
+    """Return the rows of MSI-X (7.7.2) with *vectors*; table and pending bits lie in BAR *bar*, at
+    multiples of 8."""
     return (
         *capability(MSIX_ID, "7.7.2.1"),
         Field("control.table_size", 0x02, "10:0", RO, vectors - 1, "7.7.2.2"),
@@ -182,7 +183,7 @@ def msix(vectors: int, bar: int, table_at: int, pending_at: int) -> tuple[Field,
 
 
 def msix_table(vectors: int) -> Iterator[Field]:
-    """7.7.2.5 to 7.7.2.8: entries of 16 bytes in the BAR."""
+    """Yield the rows of the MSI-X table in the BAR (7.7.2.5 to 7.7.2.8): entries of 16 bytes."""
     for i in range(vectors):
         yield Field(f"vector{i}.address", 16 * i, "63:2", RW, 0, "7.7.2.5")
         yield Field(f"vector{i}.data", 16 * i + 8, "31:0", RW, 0, "7.7.2.7")
@@ -190,6 +191,6 @@ def msix_table(vectors: int) -> Iterator[Field]:
 
 
 def msix_pending(vectors: int) -> Iterator[Field]:
-    """7.7.2.9: a bit for each vector."""
+    """Yield the rows of the pending bits (7.7.2.9): a bit for each vector."""
     for i in range(vectors):
         yield Field(f"vector{i}", 0, str(i), RO, 0, "7.7.2.9")

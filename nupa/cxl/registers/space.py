@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A space of blocks: what a BAR or a configuration space is made of.
+"""A space of blocks: the contents of a BAR or of configuration space.
 
-What lies between blocks is reserved: it reads as 0 and takes no write.
+Bytes between blocks are reserved: they read as 0 and take no write.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _STEP_BYTES = 4
 
 
 class Space:
-    """*size* bytes; blocks are found by their name: `space["hdm"]`.
+    """*size* bytes with blocks, which are found by name: `space["hdm"]`.
 
     >>> from nupa.cxl.registers.block import RW, Field, Registers
     >>> from nupa.cxl.registers.space import Space
@@ -34,7 +34,8 @@ class Space:
         self._at: list[Registers] = []
 
     def add(self, name: str, offset: int, block: Registers) -> None:
-        """ValueError if the name or a byte of it is another's, or it is no DWs of the space."""
+        """Add a block.  ValueError: the name or a byte is taken, or the bytes are not DWs of the
+        space."""
         if name in self._blocks:
             raise ValueError(f"two blocks are called {name}")
         end = offset + block.size
@@ -55,14 +56,14 @@ class Space:
         return name in self._blocks
 
     def __iter__(self) -> Iterator[str]:
-        """Names, in the order in which they were added."""
+        """Iterate over the names, in the order in which they were added."""
         return iter(self._blocks)
 
     def offset_of(self, name: str) -> int:
         return self._blocks[name][0]
 
     def read(self, offset: int, size: int) -> int:
-        """AccessError as for `Registers.read`."""
+        """Read bytes.  AccessError as for `Registers.read`."""
         check_access(offset, size, self.size, self.widths)
         value = 0
         for at, part, block, start in self._parts(offset, size):
@@ -70,13 +71,13 @@ class Space:
         return value
 
     def write(self, offset: int, size: int, value: int) -> None:
-        """AccessError as for `Registers.read`."""
+        """Write bytes.  AccessError as for `Registers.read`."""
         check_access(offset, size, self.size, self.widths)
         for at, part, block, start in self._parts(offset, size):
             block.poke(at - start, part, value >> (at - offset) * 8)
 
     def _parts(self, offset: int, size: int) -> Iterator[tuple[int, int, Registers, int]]:
-        """What of these bytes lies in which block: offset, size, block and its start."""
+        """Yield the parts of these bytes in blocks: offset, size, block and its start."""
         at, end = offset, offset + size
         while at < end:
             index = bisect_right(self._starts, at) - 1
@@ -89,12 +90,12 @@ class Space:
             at += part
 
     def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
-        """Of each block: `Registers.reset`."""
+        """Reset each block: `Registers.reset`."""
         for _, block in self._blocks.values():
             block.reset(hot=hot, cxl=cxl)
 
     def dump(self) -> dict[str, int]:
-        """Each field's value by "block.field"."""
+        """Return the value of each field by "block.field"."""
         return {
             f"{name}.{field}": value
             for name, (_, block) in self._blocks.items()

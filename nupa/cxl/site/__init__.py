@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A fabric's switch with its hosts and devices, and its memory in the fabric's pool."""
+"""The CXL switch of a fabric with its hosts and devices, and its memory in the fabric's pool."""

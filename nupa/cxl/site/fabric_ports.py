@@ -24,7 +24,7 @@ _APART_MS = 100  # no futex wakes the thread of another kernel
 
 
 class FabricWire(Wire):
-    """The link at *port* of a fabric, by its index: both its ends.  *settled* waits for those who
+    """The link at *port* of a fabric, by its index: both ends.  *settled* waits for those who
     follow it."""
 
     def __init__(self, fabric: Fabric, port: int, settled: Callable[[], None]) -> None:
@@ -53,10 +53,10 @@ class FabricWire(Wire):
 
 
 class Follower(Closing):
-    """Calls *act*, with *lock*, after each change of a port of *fabric*; whoever made the change by
-    `Fabric.set_port`, in any process, goes on after that.
+    """A thread that calls *act*, with *lock*, after each change of a port of *fabric*.
+    `Fabric.set_port`, in any process, returns after that.
 
-    Where several machines share the fabric they do not wait for it."""
+    If several machines share the fabric, it does not wait."""
 
     def __init__(self, fabric: Fabric, lock: RLock, act: Callable[[], None]) -> None:
         self._lock = lock
@@ -80,7 +80,7 @@ class Follower(Closing):
         self._thread.start()
 
     def follow(self) -> None:
-        """Act on all that was changed so far."""
+        """Act on all changes so far."""
         epoch = ffi.new("uint32_t *")
         with self._lock:
             lib.nupa_region_await_epoch(self._fabric, epoch, 0)
@@ -93,7 +93,7 @@ class Follower(Closing):
                     lib.nupa_region_heed(self._fabric, self._place, epoch[0])
 
     def close(self) -> None:
-        """Nobody waits for it any more.  Not with the lock."""
+        """Stop following, so that nobody waits for it; call it without the lock."""
         self._end()
         self._thread.join()
         if self._place is not None:

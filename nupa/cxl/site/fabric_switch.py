@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The site that `Fabric.switch` is: devices for the hosts of a fabric, their memory in its pool."""
+"""The site behind `Fabric.switch`: devices for the hosts of a fabric, with memory in its pool."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _STEP = MEMORY_STEP_BYTES
 
 
 class FabricSite(Site):
-    """Of *fabric*: *memory*, or the devices of *topology*; if neither names any, one of 256 MiB for
-    each host, and a multi-logical one with as much for each and 512 MiB of dynamic capacity.
+    """The site of *fabric* with the devices *memory*, or those of *topology*.  By default it has a
+    device of 256 MiB for each host, and a multi-logical device with as much for each and 512 MiB of
+    dynamic capacity.
 
-    The ports of hosts and between switches are the fabric's: what one side sets, the other sees.
-    Devices' memory is in the fabric's pool, if that has room for all of it, and then what hosts
-    reach is published there; else it is a file of this process alone."""
+    The ports of hosts and between switches are those of the fabric: both sides see each change.
+    The memory of devices is in the fabric's pool if the pool has room for all of it; then the
+    memory that hosts reach is published there.  Otherwise it is a file of this process alone."""
 
     def __init__(
         self,
@@ -70,11 +71,11 @@ class FabricSite(Site):
 
     @property
     def is_published(self) -> bool:
-        """Whether other processes map what hosts reach."""
+        """Whether other processes can map the memory that hosts reach."""
         return isinstance(self.store, PoolStore)
 
     def use(self) -> None:
-        """All hosts run, and make a region of whatever they get: each device, and its dynamic
+        """Start all hosts; each makes a region of each device that it gets, and of its dynamic
         capacity."""
         self.on_host.append(_use)
         self.on_change.append(_use)
@@ -109,7 +110,7 @@ class FabricSite(Site):
             self._publishers.append(Publisher(self._fabric, number, host.bus))
 
     def close(self) -> None:
-        """End the hosts' drivers; what was published is taken back."""
+        """End the hosts' drivers, and revoke the published regions."""
         self._follower.close()
         with self.lock:
             while self._publishers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What hosts reach of CXL memory, as regions of the fabric's pool: other processes map these."""
+"""CXL memory that hosts reach, published as regions of the fabric's pool for other processes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class _Row(NamedTuple):
 
 
 class Publisher:
-    """Of host *number*: a region for each range of its addresses that is decoded, and for each
-    extent in one where dynamic capacity is.  Its tag is the host's name and the address,
-    "host0:0x1000000000".  What is reached no more is revoked before this returns."""
+    """The publisher of host *number*: a region for each decoded range of its addresses, and for
+    each extent of dynamic capacity.  The tag is the host's name and the address,
+    "host0:0x1000000000".  Regions that are no longer reached are revoked before `sync` returns."""
 
     def __init__(self, fabric: Fabric, number: int, bus: Bus) -> None:
         self._fabric = fabric
@@ -60,7 +60,7 @@ class Publisher:
                 _log.warning("%s is not published, until the next change: %s", tag, error)
 
     def close(self) -> None:
-        """Nothing of it is published any more."""
+        """Revoke all regions."""
         with suppress(ValueError):
             self._bus.on_refresh.remove(self.sync)
         for region in self._regions.values():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which commands are served, and by what: the tables of the switch, of a multi-logical device and
-of mailboxes, as docs/cxl.md lists them.  `python -m nupa.cxl.site.served` prints the list."""
+"""The commands that are served by the switch, by a multi-logical device and by mailboxes, as
+docs/cxl.md lists them.  `python -m nupa.cxl.site.served` prints the list."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SETS = {
 
 
 def served() -> dict[str, Mapping[int, Command]]:
-    """The commands by opcode, of each that has any."""
+    """Return the commands by opcode, of each server."""
     with Site(1, [_STEP], [_STEP], dynamic_bytes=2 * _STEP) as site:
         sld, mld = site.devices[1], site.devices[2]
         device = site.manager.device(2)
@@ -57,7 +57,7 @@ def _of(component: Component) -> Mapping[int, Command]:
 
 
 def markdown() -> list[str]:
-    """The lines of the table: a row for each set of commands that the same serve."""
+    """Return the lines of the table: a row for each set of commands with the same servers."""
     tables = served()
     rows: dict[tuple[int, str], list[str]] = {}
     for opcode in sorted({opcode for commands in tables.values() for opcode in commands}):

@@ -33,18 +33,19 @@ _DEVICE_LINK = Link()
 
 
 class Site(Closing):
-    """*hosts* hosts, whose root complexes are `hosts`; devices of *slds* bytes, each a multiple of
-    256 MiB, at the ports behind theirs, then multi-logical ones of *mlds* bytes, all of it free,
-    each with *dynamic_bytes* of dynamic capacity behind (a number, or one for each).  `devices` has
-    them by port.
+    """A switch with *hosts* hosts, whose root complexes are `hosts`.  Behind their ports are
+    devices of *slds* bytes, each a multiple of 256 MiB, then multi-logical devices of *mlds* bytes,
+    each with *dynamic_bytes* of dynamic capacity (a number, or one for each).  `devices` has them
+    by port.
 
-    By *topology* its hosts are at the switches where it says; with several switches, requests pass
-    these by `stack`.  Device n is at the switch of host n, or over again from host 0 on.  Tables of
-    speed are of its links.  *store*(bytes) makes the memory of all devices.
+    With a *topology*, hosts are at the switches that it names; if there are several switches,
+    requests pass them by `stack`.  Device n is at the switch of host n, modulo the number of hosts.
+    Attribute tables have the speed of its links.  *store*(bytes) makes the memory of all devices.
 
-    `lock` is held by all who change or ask the model, in whatever thread.
+    `lock` is held by every thread that changes or reads the model.
 
-    SwitchError, MldError, DcdError, PbrError: more than there can be; ValueError: no multiple."""
+    SwitchError, MldError, DcdError, PbrError: more than there can be; ValueError: not a
+    multiple."""
 
     def __init__(
         self,
@@ -114,12 +115,12 @@ class Site(Closing):
         return RootComplex(bridge, lock=self.lock)
 
     def _wire(self, _port: int) -> Wire:
-        """The state of the link at a port, by its number in the topology: there, a host's port has
-        the number of the host."""
+        """Return the link at a port, by its number in the topology, where the port of a host has
+        the host's number."""
         return Wire()
 
     def speeds(self, number: int) -> Cdat:
-        """Of a virtual switch, by the links of what is bound now."""
+        """Return the attribute table of a virtual switch, by the links of its bound ports."""
         virtual = self.switch.vcs(number)
         links = dict.fromkeys(range(len(virtual.vppbs)), _DEVICE_LINK)
         trunks = {}
@@ -130,25 +131,25 @@ class Site(Closing):
         return switch_cdat(self._links[number], links, trunks=trunks)
 
     def link(self, port: int) -> Link:
-        """Of a physical port."""
+        """Return the link of a physical port."""
         return self._links[port % len(self._links)]
 
     # What people do with it
 
     def bind(self, host: int, vppb: int, port: int, ld: int | None = None) -> Binding:
-        """As the fabric manager's command, and done at once.  SwitchError: as there."""
+        """Bind at once, as by the fabric manager's command.  SwitchError: as there."""
         with self.lock:
             binding = self.switch.bind(host, vppb, port, ld)
             binding.finish()
             return binding
 
     def windows(self, number: int) -> list[FixedWindow]:
-        """Of a host's memory map: room for all devices."""
+        """Return the fixed memory windows of a host, with room for all devices."""
         return [FixedWindow(_WINDOW_BASE, 2 * max(self.total_bytes, _STEP), (number,))]
 
     def host(self, number: int) -> Host:
-        """Host *number* with its driver running: it enumerates when it is first asked for.
-        IndexError: no such host."""
+        """Return host *number* with its driver running; the first call enumerates.  IndexError: no
+        such host."""
         with self.lock:
             if number not in self._running:
                 self._running[number] = Host(

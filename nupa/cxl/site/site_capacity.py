@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Dynamic capacity of a device at a site, whose hosts may have no driver."""
+"""Dynamic capacity of a device at a site, where hosts may have no driver."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nupa.cxl.media.media import Media
 
 
 class WillingCapacity(DynamicCapacity):
-    """Hosts that do not listen (*listens*(host): whether there is a driver) accept what they are
-    offered, and give back what is asked.  A driver is told, and answers as it will."""
+    """Dynamic capacity that answers for hosts without a driver (*listens*(host): whether there is
+    one): they accept offers, and release what they are asked for.  A driver answers by itself."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class WillingCapacity(DynamicCapacity):
 
 
 def halves(first: int, size: int) -> list[DcRegion]:
-    """From *first* on: a region of one half, and one that hosts share.  DcdError: *size* is no
-    multiple of 512 MiB."""
+    """Make two regions from *first* on, of half of *size* each; the second is shareable.  DcdError:
+    *size* is not a multiple of 512 MiB."""
     half = size // 2
     return [
         DcRegion(first, half, dsmad_handle=1),

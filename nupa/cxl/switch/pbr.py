@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Stacked switches with port-based routing: edge ports have PIDs, and tables say where a DPID goes.
+"""Stacked switches with port-based routing: PIDs of edge ports, and routing tables by DPID.
 
 CXL 3.1 2.7, 7.7.
 """
@@ -17,7 +17,7 @@ PORTS = 256  # of a switch: one byte names a port in its routing table
 
 
 class PbrError(LocalError):
-    """No such switch, port or PID; something is there already; none is left.  Nothing changed."""
+    """No such switch, port or PID; a place that is taken; or none left.  Nothing has changed."""
 
 
 class SwitchPort(NamedTuple):
@@ -30,10 +30,9 @@ class SwitchPort(NamedTuple):
 class PbrFabric:
     """Switches, links between their ports, and edge ports.
 
-    `table(switch)` is its DPID routing table (7.7): the egress port of each PID that is reached
-    from there.  Every change of a link makes all tables anew: shortest ways, over the switches and
-    ports that were added first where several are as short.
-    """
+    `table(switch)` is a DPID routing table (7.7): the egress port of each PID that is reached from
+    there.  Every change of a link makes all tables anew: shortest ways, and among these those over
+    the switches and ports that were added first."""
 
     def __init__(self) -> None:
         self._ports: dict[str, int] = {}
@@ -43,7 +42,7 @@ class PbrFabric:
         self._tables: dict[str, dict[int, int]] = {}
 
     def add_switch(self, name: str, ports: int) -> None:
-        """PbrError: there is one of that name, or *ports* is not 1 to 256."""
+        """Add a switch.  PbrError: the name is taken, or *ports* is not 1 to 256."""
         if name in self._ports or not 1 <= ports <= PORTS:
             raise PbrError(f"switch {name!r} with {ports} ports: a new name, and 1 to {PORTS}")
         self._ports[name] = ports
@@ -59,7 +58,7 @@ class PbrFabric:
         self._route()
 
     def set_link(self, end: SwitchPort, up: bool) -> None:
-        """Take a link down, or up again, by one of its ends.  PbrError: no link is there."""
+        """Take a link down, or up, by one of its ends.  PbrError: no link is there."""
         if end not in self._links:
             raise PbrError(f"{end} has no link")
         for each in (end, self._links[end]):
@@ -67,8 +66,8 @@ class PbrFabric:
         self._route()
 
     def assign(self, edge: SwitchPort, pid: int | None = None) -> int:
-        """Give an edge port a PID, the lowest that is free if none is named.  PbrError: it is taken
-        or none of 12 bits, all are taken, or the port is not there or in use."""
+        """Assign a PID to an edge port, by default the lowest free one.  PbrError: it is taken or
+        has more than 12 bits, all are taken, or the port is not there or in use."""
         self._check_free(edge)
         if pid is None:
             pid = next((n for n in range(PIDS) if n not in self._edges), PIDS)
@@ -80,21 +79,21 @@ class PbrFabric:
         return pid
 
     def withdraw(self, pid: int) -> None:
-        """Nobody has it any more.  PbrError: nobody had."""
+        """Withdraw a PID.  PbrError: it is not assigned."""
         if self._edges.pop(pid, None) is None:
             raise PbrError(f"PID {pid:#x} is nobody's")
         for table in self._tables.values():
             table.pop(pid, None)
 
     def table(self, switch: str) -> dict[int, int]:
-        """PbrError: no such switch."""
+        """Return the routing table of a switch.  PbrError: no such switch."""
         if switch not in self._tables:
             raise PbrError(f"no switch is called {switch!r}")
         return dict(self._tables[switch])
 
     def route(self, source: int, destination: int) -> list[SwitchPort]:
-        """The egress ports that a message passes, the last of which is the destination's.
-        PbrError: no such PID, or no way."""
+        """Return the egress ports of a message; the last is the destination.  PbrError: no such
+        PID, or no way."""
         for pid in (source, destination):
             if pid not in self._edges:
                 raise PbrError(f"PID {pid:#x} is nobody's")
@@ -109,7 +108,7 @@ class PbrFabric:
             here = self._links[passed[-1]].switch
 
     def peer(self, end: SwitchPort) -> SwitchPort:
-        """The other end of a link.  PbrError: there is none."""
+        """Return the other end of a link.  PbrError: there is none."""
         if end not in self._links:
             raise PbrError(f"{end} has no link")
         return self._links[end]
@@ -128,7 +127,7 @@ class PbrFabric:
                 self._tables[name][pid] = port
 
     def _ways(self, edge: SwitchPort) -> dict[str, int]:
-        """The egress port towards *edge* of each switch that reaches it: breadth first from it."""
+        """Return the egress port towards *edge* of each switch that reaches it, breadth first."""
         found = {edge.switch: edge.port}
         waiting = deque([edge.switch])
         while waiting:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A physical port of a switch, and how a vPPB is bound to it or to a logical device behind it.
+"""A physical port of a switch, and the binding of a vPPB to it or to a logical device behind it.
 
 CXL 3.1 7.2, 7.6.7.1.
 """
@@ -20,7 +20,7 @@ Device = Type3 | Mld
 
 
 class PortState(IntEnum):
-    """CXL 3.1 7.6.7.1.2, Current Port Configuration State."""
+    """Current Port Configuration State (CXL 3.1 7.6.7.1.2)."""
 
     DISABLED = 0
     BINDING = 1
@@ -41,7 +41,7 @@ class BindingStatus(IntEnum):
 
 
 class ErrorMessage(IntEnum):
-    """CXL 3.1 7.6.8.3: a message that a multi-logical device has sent."""
+    """An error message of a multi-logical device (CXL 3.1 7.6.8.3)."""
 
     CORRECTABLE = 0
     NON_FATAL = 1
@@ -49,7 +49,7 @@ class ErrorMessage(IntEnum):
 
 
 class UnbindMode(IntEnum):
-    """CXL 3.1 7.6.7.2.3: when a binding ends."""
+    """The time at which a binding ends (CXL 3.1 7.6.7.2.3)."""
 
     LINK_DOWN = 0
     MANAGED = 1
@@ -59,7 +59,7 @@ class UnbindMode(IntEnum):
 class PhysicalPort:
     """Port *number* of a switch; `ppb` is its bridge as the fabric manager sees it.
 
-    `bound` has the vPPBs that are bound to it by LD-ID; by None if the port is bound as a whole."""
+    `bound` has its bindings by LD-ID; by None if the port is bound as a whole."""
 
     def __init__(self, number: int, state: PortState, link: Link | None = None) -> None:
         make = upstream_port if state is PortState.UPSTREAM else downstream_port
@@ -94,17 +94,17 @@ class PhysicalPort:
 
     @property
     def up(self) -> bool:
-        """Whether its link is."""
+        """Whether its link is up."""
         return self.present and not self.in_reset and not self._flaps and self.wire.up
 
     def plug(self, host: Port | None) -> None:
-        """The root port of a host into an upstream one, or out of it."""
+        """Plug the root port of a host into an upstream port, or pull it out."""
         self.host = host
         self._changed()
 
     def insert(self, device: Device) -> None:
-        """Plug a device in.  SwitchError: something is there, the port is a host's, or what is
-        bound to it is not what the device has: all of it, or LDs with memory."""
+        """Plug a device in.  SwitchError: the port has a device, or is a host's; or it is bound in
+        a way that the device does not have: as a whole, or to LDs without memory."""
         if self.role is not PortState.DOWNSTREAM or self.device is not None:
             raise SwitchError(f"port {self.number} has no room for {device.name}")
         shown: set[int | None] = {None}
@@ -118,8 +118,8 @@ class PhysicalPort:
         self._changed()
 
     def remove(self) -> Device:
-        """Pull it out, whoever uses it; LDs of it are unbound (7.6.6.8).  SwitchError: nothing is
-        there."""
+        """Pull the device out, also while it is in use; its LDs are unbound (7.6.6.8).
+        SwitchError: there is none."""
         if self.device is None:
             raise SwitchError(f"port {self.number} is empty")
         device, self.device = self.device, None
@@ -132,7 +132,7 @@ class PhysicalPort:
         return device
 
     def set_link(self, up: bool) -> None:
-        """Break the link, or mend it, for all who see it: a host's may be a port of a fabric.
+        """Take the link down, or up, for both sides; that of a host may be a port of a fabric.
         RemoteError: as by `Fabric.set_port`."""
         self.wire.set(up)
         self._follow()
@@ -146,7 +146,7 @@ class PhysicalPort:
             self._changed(surprise=True)
 
     def _follow(self) -> None:
-        """Shows a link that was down between two looks as down for a moment."""
+        """Show a link that was down since the last look as down for a moment."""
         downs, self._downs = self._downs, self.wire.downs
         if downs != self._downs and self._was_up and self.up:
             self._flaps = True
@@ -154,26 +154,26 @@ class PhysicalPort:
             self._flaps = False
 
     def assert_reset(self, asserted: bool) -> None:
-        """PERST.  SwitchError as for `reset`."""
+        """Assert or deassert PERST.  SwitchError as for `reset`."""
         self._check_control()
         self.in_reset = asserted
         self._changed()
 
     def reset(self) -> None:
-        """A hot reset of what is plugged in.  SwitchError: it is a host's, which alone may."""
+        """Hot reset the device.  SwitchError: it is bound, so only its host may reset it."""
         self._check_control()
         if self.device is not None:
             self.device.reset(hot=True)
 
     def _error_message(self, fatal: bool) -> None:
-        """The start of a message TLP, routed to the root complex (PCIe 6.0 2.2.8.3)."""
+        """Send an error message to the root complex (PCIe 6.0 2.2.8.3): its first bytes."""
         if self.up:
             error = ErrorMessage.FATAL if fatal else ErrorMessage.NON_FATAL
             self.receive_error(error, bytes([0x30, 0, 0, 0, 0, 0, 0, 0x33 if fatal else 0x31]))
 
     def receive_error(self, error: ErrorMessage, message: bytes = b"") -> None:
-        """The multi-logical device here has sent an error message, which begins with *message*.
-        SwitchError: there is none with its link up."""
+        """Report an error message of the multi-logical device here, which begins with *message*.
+        SwitchError: there is no such device with its link up."""
         if not isinstance(self.device, Mld) or not self.up:
             raise SwitchError(f"port {self.number} has no multi-logical device with its link up")
         for watcher in self.error_watchers:
@@ -200,10 +200,10 @@ class PhysicalPort:
 
 
 class Binding:
-    """One vPPB, and the port, or LD of it, that is bound to it.
+    """The binding of one vPPB to a port, or to an LD of it.
 
-    It is not `done` until whoever began it says so; `unbinding` is how it ends, once it shall;
-    `over` is what it is then."""
+    It is `done` once `finish` was called; `unbinding` is the mode in which it is to end; `over`
+    once it has ended."""
 
     def __init__(self, vppb: Vppb, port: PhysicalPort, ld: int | None) -> None:
         self.vppb = vppb
@@ -226,7 +226,7 @@ class Binding:
         return Seen(device, up)
 
     def finish(self) -> None:
-        """Show it to the host, unless it is over."""
+        """Show the binding to the host, unless it is over."""
         if self.over:
             return
         self.done = True
@@ -234,14 +234,14 @@ class Binding:
         self.shown()
 
     def unbind(self, mode: UnbindMode, ended: Callable[[], None]) -> None:
-        """End it as *mode* says; then call *ended*."""
+        """End the binding as *mode* says; then call *ended*."""
         self.unbinding, self._ended = mode, ended
         if mode is UnbindMode.MANAGED and self.vppb.asks_host:
             self.vppb.press_attention()
         self.settle()
 
     def settle(self) -> None:
-        """End it if what it waits for has come."""
+        """End the binding if the condition of its mode holds."""
         if self.unbinding is None:
             return
         waits = {
@@ -255,7 +255,7 @@ class Binding:
             self._end(surprise)
 
     def drop(self) -> None:
-        """It is over, whether it is done or not: what it was bound to has gone."""
+        """End the binding at once, as its port or LD has gone."""
         self.unbinding = None
         self._end(surprise=True)
 

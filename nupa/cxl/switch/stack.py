@@ -17,8 +17,8 @@ from nupa.topology.topology import Link, Topology
 
 
 class Passage(NamedTuple):
-    """Of a request between edge ports: source and destination PID, of 12 bits each, the ports
-    between, and the links that it passes there."""
+    """The passage of a request between edge ports: source and destination PID, of 12 bits each, and
+    the ports and links between."""
 
     spid: int
     dpid: int
@@ -28,7 +28,7 @@ class Passage(NamedTuple):
 
 class Stack:
     """*switch*, whose physical ports are edge ports of the switches of *topology*: first those of
-    its hosts, then one at each switch that *devices* names by its place.
+    its hosts, then one at each switch that *devices* names by its index.
 
     `fabric` has PIDs and routing tables, `pids` the PID of each physical port.  *wire*(port) is the
     state of the link between switches at a port of *topology*.  PbrError: a switch has more than
@@ -71,7 +71,7 @@ class Stack:
         self.follow()
 
     def passage(self, source: int, destination: int) -> Passage:
-        """From one physical port to another.  PbrError: no way leads there now."""
+        """Return the passage from one physical port to another.  PbrError: there is no way now."""
         spid, dpid = self.pids[source], self.pids[destination]
         ports: list[Port] = []
         links: list[Link] = []
@@ -81,8 +81,8 @@ class Stack:
         return Passage(spid, dpid, tuple(ports), tuple(links))
 
     def set_link(self, end: SwitchPort, up: bool) -> None:
-        """Break a link between switches, or mend it, for all who see it: requests take another way
-        at once, if there is one; else what they reach has gone.  PbrError: no link is there;
+        """Take a link between switches down, or up, for both sides.  Requests take another way at
+        once, if there is one; otherwise their devices are gone.  PbrError: no link is there;
         RemoteError: as by `Fabric.set_port`."""
         wire = self._wires.get(end) or self._wires.get(self.fabric.peer(end))
         if wire is None:

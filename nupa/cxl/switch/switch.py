@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A CXL switch: physical ports, virtual switches, and who may bind which vPPB to what.
-
-CXL 3.1 7.1, 7.2.
-"""
+"""A CXL switch: physical ports, virtual switches, and the rules of binding (CXL 3.1 7.1, 7.2)."""
 
 from __future__ import annotations
 
@@ -26,8 +23,8 @@ MOST_VPPBS = 32  # of one virtual switch: as many device numbers has a bus
 
 
 class VirtualSwitch:
-    """What one host sees: `upstream`, behind port *usp*, and the vPPBs below, numbered from 0 on as
-    devices on its bus."""
+    """A virtual switch of one host: `upstream`, behind port *usp*, and vPPBs below, numbered from 0
+    on as devices on its bus."""
 
     def __init__(self, number: int, usp: PhysicalPort, vppbs: int, decoders: int) -> None:
         if not 1 <= vppbs <= MOST_VPPBS:
@@ -43,7 +40,7 @@ class VirtualSwitch:
             self.upstream.attach(vppb, i << 3)
 
     def status(self, vppb: int) -> BindingStatus:
-        """SwitchError: there is no such vPPB."""
+        """Return the binding status of a vPPB.  SwitchError: there is no such vPPB."""
         self.vppb(vppb)
         binding = self.bindings.get(vppb)
         if binding is None:
@@ -53,7 +50,7 @@ class VirtualSwitch:
         return BindingStatus.PORT if binding.ld is None else BindingStatus.LD
 
     def vppb(self, number: int) -> Vppb:
-        """SwitchError: there is none."""
+        """Return a vPPB.  SwitchError: there is none."""
         if not 0 <= number < len(self.vppbs):
             raise SwitchError(
                 f"vPPB {number}: virtual switch {self.number} has {len(self.vppbs)}, from 0 on"
@@ -62,8 +59,8 @@ class VirtualSwitch:
 
 
 class Switch:
-    """*hosts* virtual switches with *vppbs* each; their upstream ports are the first physical ones,
-    then come *downstream* ports for devices.  SwitchError: more than a switch has."""
+    """A switch with *hosts* virtual switches of *vppbs* each; their upstream ports are the first
+    physical ports, before *downstream* ports for devices.  SwitchError: more than a switch has."""
 
     def __init__(
         self, *, hosts: int = 2, downstream: int = 4, vppbs: int = 4, decoders: int = 4
@@ -93,13 +90,13 @@ class Switch:
             watcher(vcs, vppb, change, False)
 
     def port(self, number: int) -> PhysicalPort:
-        """SwitchError: there is none."""
+        """Return a physical port.  SwitchError: there is none."""
         if not 0 <= number < len(self.ports):
             raise SwitchError(f"port {number}: the switch has {len(self.ports)}, from 0 on")
         return self.ports[number]
 
     def vcs(self, number: int) -> VirtualSwitch:
-        """SwitchError: there is none."""
+        """Return a virtual switch.  SwitchError: there is none."""
         if not 0 <= number < len(self.virtual):
             raise SwitchError(
                 f"virtual switch {number}: the switch has {len(self.virtual)}, from 0 on"
@@ -107,7 +104,8 @@ class Switch:
         return self.virtual[number]
 
     def mld(self, port: int) -> Mld:
-        """The multi-logical device at a port.  SwitchError: none is there, or its link is down."""
+        """Return the multi-logical device at a port.  SwitchError: there is none, or its link is
+        down."""
         there = self.port(port)
         if not isinstance(there.device, Mld) or not there.up:
             raise SwitchError(f"port {port} has no multi-logical device with its link up")
@@ -123,7 +121,8 @@ class Switch:
         virtual.usp.plug(root)
 
     def disconnect(self, vcs: int) -> None:
-        """Pull it out of its host: all below is reset.  SwitchError: it is in none."""
+        """Pull the upstream port out of its host, which resets all below.  SwitchError: it is in
+        none."""
         virtual = self.vcs(vcs)
         if virtual.usp.host is None:
             raise SwitchError(f"virtual switch {vcs} is connected to no host")
@@ -135,9 +134,9 @@ class Switch:
         virtual.upstream.reset(hot=True)
 
     def bind(self, vcs: int, vppb: int, port: int, ld: int | None = None) -> Binding:
-        """Reserve a binding of a vPPB to a port, or to an LD of the device there; `finish` of it
-        shows it to the host.  SwitchError: one of them is not there or bound, or an LD is named
-        where there is none, or none is where there are.  CXL 3.1 7.6.7.2.2."""
+        """Reserve a binding of a vPPB to a port, or to an LD of the device there; `finish` shows it
+        to the host (CXL 3.1 7.6.7.2.2).  SwitchError: one of them is not there or is bound; or *ld*
+        is named for a device without LDs, or not named for one with LDs."""
         virtual, there = self.vcs(vcs), self.port(port)
         shown = virtual.vppb(vppb)
         if vppb in virtual.bindings:
@@ -167,8 +166,8 @@ class Switch:
         mode: UnbindMode = UnbindMode.SURPRISE,
         ended: Callable[[], None] = lambda: None,
     ) -> Binding:
-        """End a binding when *mode* says; *ended* is called then, which may be at once.
-        SwitchError: nothing is bound there, or it is being bound or unbound.  7.6.7.2.3."""
+        """End a binding when *mode* says; *ended* is called then, perhaps at once (7.6.7.2.3).
+        SwitchError: it is not bound, or is being bound or unbound."""
         virtual = self.vcs(vcs)
         if virtual.status(vppb) not in (BindingStatus.PORT, BindingStatus.LD):
             raise SwitchError(f"vPPB {vppb} of virtual switch {vcs} is not bound")
@@ -177,7 +176,7 @@ class Switch:
         return binding
 
     def cancel(self, binding: Binding) -> None:
-        """Undo a binding that is not done yet; keep one that was to be unbound."""
+        """Undo a binding that is not complete; keep one that was to be unbound."""
         if binding.over:
             return
         if not binding.done:
@@ -197,8 +196,8 @@ class Switch:
             watcher(vcs, vppb, VppbChange.BINDING, failed)
 
     def allocate(self, port: int, first: int, steps: Sequence[int]) -> None:
-        """Memory of LDs *first*… of the device at *port*: `Mld.allocate`.  SwitchError: the memory
-        of a bound LD would change; no such device.  MldError as there."""
+        """Allocate memory to LDs *first*… of the device at *port*: `Mld.allocate`.  SwitchError:
+        the memory of a bound LD would change, or no such device.  MldError as there."""
         mld = self.mld(port)
         for number, count in enumerate(steps, first):
             bound = number in self.port(port).bound
@@ -208,7 +207,7 @@ class Switch:
 
     @property
     def bindings(self) -> list[tuple[int, int, Binding]]:
-        """All, with the numbers of virtual switch and vPPB."""
+        """All bindings, with the numbers of virtual switch and vPPB."""
         return [
             (virtual.number, vppb, binding)
             for virtual in self.virtual
@@ -217,7 +216,7 @@ class Switch:
 
 
 def _train(virtual: VirtualSwitch, usp: PhysicalPort) -> None:
-    """The link of its upstream port, as its host sees it."""
+    """Show the state of the upstream port's link to its host."""
     root = usp.host
     if root is None or (virtual.upstream is root.below.get(0)) == usp.up:
         return
@@ -227,6 +226,6 @@ def _train(virtual: VirtualSwitch, usp: PhysicalPort) -> None:
 
 
 def _disable(virtual: VirtualSwitch, root: Port, _written: int, _old: int) -> None:
-    """Its host has set Link Disable, or cleared it (PCIe 6.0 7.5.3.7)."""
+    """Follow Link Disable, which the host has set or cleared (PCIe 6.0 7.5.3.7)."""
     if virtual.usp.host is root and virtual.usp.wire.up == root.link_disabled:
         virtual.usp.set_link(not root.link_disabled)

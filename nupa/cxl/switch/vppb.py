@@ -18,19 +18,20 @@ from nupa.cxl.registers.pcie_tables import PortType
 
 
 class SwitchError(LocalError):
-    """What a switch does not do: no such port, bound already, out of range.  Nothing changed."""
+    """An operation that the switch refuses: no such port, bound already, out of range.  Nothing has
+    changed."""
 
 
 class Severity(IntEnum):
-    """CXL 3.1 7.6.7.2.4, of an error that is to be reported.  Whether an uncorrectable one is fatal
-    is for the host to say (PCIe 6.0 7.8.4.4)."""
+    """The severity of a reported error (CXL 3.1 7.6.7.2.4).  The host decides whether an
+    uncorrectable error is fatal (PCIe 6.0 7.8.4.4)."""
 
     CORRECTABLE = 0
     UNCORRECTABLE = 1
 
 
 class VppbChange(IntEnum):
-    """CXL 3.1 7.6.8.2: of what the fabric manager is told."""
+    """A change of a vPPB that is reported to the fabric manager (CXL 3.1 7.6.8.2)."""
 
     BINDING = 0
     SECONDARY_BUS_RESET = 1
@@ -39,14 +40,16 @@ class VppbChange(IntEnum):
 
 
 class Seen(NamedTuple):
-    """What a port shows to who is bound to it: what is plugged in, and whether its link is up."""
+    """The view of a port from its vPPB: the function that is plugged in, and whether its link is
+    up."""
 
     function: Function | None = None
     up: bool = False
 
 
 class Vppb(Port):
-    """*number* is its device number on the switch's bus, its slot, and its number as a target."""
+    """A vPPB; *number* is its device number on the switch's bus, its slot, and its number as a
+    target."""
 
     def __init__(self, number: int, *, name: str) -> None:
         self._seen: Callable[[], Seen] | None = None
@@ -71,8 +74,8 @@ class Vppb(Port):
         controlled: Callable[[], None],
         between: Callable[[], tuple[Port, ...] | None] = tuple,
     ) -> None:
-        """Bound to what *seen* tells, over the ports *between*; *controlled* is called once
-        software has set slot or link."""
+        """Bind to what *seen* returns, over the ports *between*; *controlled* is called after
+        software has written slot or link control."""
         self._seen, self._controlled, self._between = seen, controlled, between
         self.refresh()
 
@@ -80,18 +83,18 @@ class Vppb(Port):
         return self._between()
 
     def reroute(self) -> None:
-        """The way to what is bound here has changed, and may be none now."""
+        """Follow a change of the way to the bound port; there may be none."""
         self.refresh(surprise=True)
         self._below_changed()
 
     def hide(self, *, surprise: bool = False) -> None:
-        """Bound to nothing."""
+        """Unbind."""
         self._seen, self._controlled, self._between = None, lambda: None, tuple
         self.refresh(surprise=surprise)
 
     def refresh(self, *, surprise: bool = False) -> None:
-        """Look again.  A link that goes down resets what is below (PCIe 6.0 6.6.1); *surprise*: not
-        as anybody asked for."""
+        """Update presence, link and the bus below.  A link that goes down resets the function below
+        (PCIe 6.0 6.6.1); *surprise*: without a request."""
         pcie = self.config["pcie"]
         seen = self._seen() if self._seen else Seen()
         up = seen.up and not self.link_disabled and not self.powered_off
@@ -118,12 +121,12 @@ class Vppb(Port):
         self.tell(events)
 
     def press_attention(self) -> None:
-        """Ask the host to let go of what is in the slot (PCIe 6.0 6.7.1.5)."""
+        """Ask the host to release the device in the slot (PCIe 6.0 6.7.1.5)."""
         self.tell(["attention_button"])
 
     @property
     def asks_host(self) -> bool:
-        """Whether somebody hears the attention button: its event, and interrupts, are enabled."""
+        """Whether the host listens: the attention button's event, and interrupts, are enabled."""
         pcie = self.config["pcie"]
         return bool(
             pcie["slot_control.attention_button_enable"] and pcie["slot_control.interrupt_enable"]
@@ -160,8 +163,8 @@ class Vppb(Port):
 
 
 def report(port: Port, bit: int, severity: Severity, header: int) -> None:
-    """Set an error of a port's AER, as if a device had reported it; of one that is masked nothing
-    but its status (PCIe 6.0 6.2.3.2.2).  SwitchError: no such error."""
+    """Set an error of a port's AER, as if a device had reported it; a masked error sets only its
+    status (PCIe 6.0 6.2.3.2.2).  SwitchError: no such error."""
     aer = port.config["aer"]
     kind = "uncorrectable" if severity is Severity.UNCORRECTABLE else "correctable"
     at = 0x04 if severity is Severity.UNCORRECTABLE else 0x10
