@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Timestamp and logs, 03xx and 04xx (CXL 3.1 8.2.9.4 and 8.2.9.5): time, effects, vendor's debug."""
+"""Timestamp and logs, 03xx and 04xx (CXL 3.1 8.2.9.4 and 8.2.9.5): time, effects, vendor's
+debug."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A device that fails: its error in all its registers, and viral, which contains it until a reset."""
+"""A device that fails: its error in all its registers, and viral, which contains it until a
+reset."""
 
 from __future__ import annotations
 

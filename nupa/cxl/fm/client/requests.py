@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A manager's end: requests and their answers, and notifications, over a socket or in one process."""
+"""A manager's end: requests and their answers, and notifications, over a socket or in one
+process."""
 
 from __future__ import annotations
 
