@@ -20,7 +20,7 @@ class Bias(Enum):
     DEVICE = "device"
 
 
-#: What keeps a page from leaning to a side: lines in whose caches.
+#: The caches that must not have lines of a page when it changes to a bias.
 BLOCKED_BY: Mapping[Bias, str] = {Bias.DEVICE: "hosts'", Bias.HOST: "the device's"}
 
 

@@ -11,9 +11,19 @@ from typing import Any, NamedTuple
 
 from nupa._engine import ffi, lib
 from nupa.base.errors import LocalError
+from nupa.cxl.link.mem_tables import (
+    BIRSP_OPCODES,
+    BISNP_OPCODES,
+    CHANNELS,
+    DRS_OPCODES,
+    NDR_OPCODES,
+    REQ_OPCODES,
+    RWD_OPCODES,
+    Channel,
+)
 from nupa.cxl.media.parts import LINE_BYTES, Memory
 
-_NO_CACHE = 64  # the host of messages of who has no cache
+_NO_CACHE = 64  # the host number of requesters without a cache
 _CHUNK = 256
 
 
@@ -25,32 +35,18 @@ class MessageKind(NamedTuple):
     name: str
 
 
-#: By enum nupa_cxl_kind, in its order: 3.3.5 to 3.3.10.
-KINDS = (
-    MessageKind("M2S Req", 0, "MemInv"),
-    MessageKind("M2S Req", 1, "MemRd"),
-    MessageKind("M2S Req", 9, "MemInvNT"),
-    MessageKind("M2S Req", 10, "MemClnEvct"),
-    MessageKind("M2S RwD", 1, "MemWr"),
-    MessageKind("M2S RwD", 2, "MemWrPtl"),
-    MessageKind("M2S RwD", 4, "BIConflict"),
-    MessageKind("M2S BIRsp", 0, "BIRspI"),
-    MessageKind("M2S BIRsp", 1, "BIRspS"),
-    MessageKind("M2S BIRsp", 2, "BIRspE"),
-    MessageKind("M2S BIRsp", 4, "BIRspIBlk"),
-    MessageKind("M2S BIRsp", 5, "BIRspSBlk"),
-    MessageKind("M2S BIRsp", 6, "BIRspEBlk"),
-    MessageKind("S2M BISnp", 0, "BISnpCur"),
-    MessageKind("S2M BISnp", 1, "BISnpData"),
-    MessageKind("S2M BISnp", 2, "BISnpInv"),
-    MessageKind("S2M BISnp", 4, "BISnpCurBlk"),
-    MessageKind("S2M BISnp", 5, "BISnpDataBlk"),
-    MessageKind("S2M BISnp", 6, "BISnpInvBlk"),
-    MessageKind("S2M NDR", 0, "Cmp"),
-    MessageKind("S2M NDR", 1, "Cmp-S"),
-    MessageKind("S2M NDR", 2, "Cmp-E"),
-    MessageKind("S2M NDR", 4, "BI-ConflictAck"),
-    MessageKind("S2M DRS", 0, "MemData"),
+#: By enum nupa_cxl_kind, in its order.
+KINDS = tuple(
+    MessageKind(CHANNELS[channel], opcode, names[opcode])
+    for channel, names, opcodes in (
+        (Channel.M2S_REQ, REQ_OPCODES, (0, 1, 9, 10)),
+        (Channel.M2S_RWD, RWD_OPCODES, (1, 2, 4)),
+        (Channel.M2S_BIRSP, BIRSP_OPCODES, (0, 1, 2, 4, 5, 6)),
+        (Channel.S2M_BISNP, BISNP_OPCODES, (0, 1, 2, 4, 5, 6)),
+        (Channel.S2M_NDR, NDR_OPCODES, (0, 1, 2, 4)),
+        (Channel.S2M_DRS, DRS_OPCODES, (0,)),
+    )
+    for opcode in opcodes
 )
 
 

@@ -133,7 +133,7 @@ _FWD_S = SnoopOutcome(D2HRspOpcode.RspSFwdM, S, True)
 _FWD_I = SnoopOutcome(D2HRspOpcode.RspIFwdM, I, True)
 _KEEP_M = SnoopOutcome(D2HRspOpcode.RspVFwdV, M, True)
 
-#: What a device may answer, by snoop and the state of its line; the first keeps most.
+#: Allowed responses by snoop and state of the line; the first keeps most.
 SNOOPED: Mapping[tuple[H2DReqOpcode, Mesi], tuple[SnoopOutcome, ...]] = {
     (H2DReqOpcode.SnpData, I): _MISS,
     (H2DReqOpcode.SnpData, S): (_TO_S, _TO_I),
@@ -149,7 +149,7 @@ SNOOPED: Mapping[tuple[H2DReqOpcode, Mesi], tuple[SnoopOutcome, ...]] = {
     (H2DReqOpcode.SnpCur, M): (_KEEP_M, _FWD_S, _FWD_I),
 }
 
-#: What a device's own loads and stores need no request for, and the state after them.
+#: States in which the device's loads and stores need no request, and the state after them.
 LOADS: Mapping[Mesi, Mesi] = {S: S, E: E, M: M}
 STORES: Mapping[Mesi, Mesi] = {E: M, M: M}
 

@@ -32,7 +32,7 @@ class DcdCommands:
         self._number = number
         self._host = capacity.host(number)
         self._payload_bytes = payload_bytes
-        #: What has come of a list that goes on, by opcode.
+        #: Extents of an incomplete list, by opcode.
         self._partial: dict[int, list[tuple[int, int]]] = {}
 
     def commands(self) -> Iterator[Command]:

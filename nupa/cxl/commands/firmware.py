@@ -15,7 +15,7 @@ from nupa.cxl.function.cci import Background, Code, Command, Effect, at_least, e
 
 SLOTS = 4
 REVISION_BYTES = 16
-#: Offsets count these, and all parts but the last have whole ones (8.2.9.3.2).
+#: The unit of offsets; all parts but the last are whole units (8.2.9.3.2).
 UNIT_BYTES = 128
 _HEADER = struct.Struct("<BBxxI120x")
 _ONLINE = 1

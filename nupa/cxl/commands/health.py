@@ -57,7 +57,7 @@ class Health:
     life_critical_percent: int = 95
     over_critical_celsius: int = 95
     under_critical_celsius: int = -10
-    #: Software's warnings: what is not here is not valid.
+    #: Warning thresholds of software; the others are not valid.
     warnings: dict[str, int] = field(default_factory=dict)
     is_dirty: bool = False
 

@@ -19,7 +19,7 @@ _RECORD = struct.Struct("<QI4x")
 _MORE, _OVERFLOW, _SCANNING = 1 << 0, 1 << 1, 1 << 2
 _STOPPED = 1 << 1
 _NO_EVENTS = 1 << 0
-#: What a scan takes, as Get Scan Media Capabilities says: a device of 16 GB/s.
+#: The speed of a scan, for Get Scan Media Capabilities: a device of 16 GB/s.
 _SCAN_BYTES_PER_MS = 16 << 20
 
 
@@ -42,7 +42,7 @@ class MediaCommands:
         self._now_ns = now_ns
         self._log = log
         self._media_disabled = media_disabled
-        #: Of Get Poison List: what was asked, the list's generation, and how much was given.
+        #: The last Get Poison List: its range, the list's generation, and the records given so far.
         self._given = (0, 0, 0, 0)
         self._is_scanning = False
         self._stopped: tuple[int, int] | None = None

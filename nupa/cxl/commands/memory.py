@@ -25,7 +25,7 @@ class Capacity:
     volatile_only_bytes: int
     persistent_only_bytes: int = 0
     align_bytes: int = 0
-    #: Of what may be partitioned: volatile now, and after the next cold reset.
+    #: The volatile part of partitionable capacity: now, and after the next cold reset.
     volatile_bytes: int = 0
     next_volatile_bytes: int | None = None
 

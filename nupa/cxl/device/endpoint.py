@@ -56,7 +56,7 @@ class Type3(Function):
         cache: bool = False,
     ) -> None:
         self.memory_bytes = memory_bytes
-        #: What tags requests for it, if it is one of a multi-logical device's (CXL 3.1 2.4).
+        #: The LD-ID of its requests, if it is an LD of a multi-logical device (CXL 3.1 2.4).
         self.ld_id = 0
         self.media: PartedMedia | None = None
         self.poison_read: Callable[[int], None] = _nobody

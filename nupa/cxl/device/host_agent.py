@@ -85,7 +85,7 @@ class HostAgent:
         self._limit = lines
         self._cpu: OrderedDict[int, _CpuLine] = OrderedDict()
         self._devices: list[Type2] = []
-        self._holders: dict[int, dict[Type2, Mesi]] = {}  # at least what devices have
+        self._holders: dict[int, dict[Type2, Mesi]] = {}  # devices may have dropped lines
 
     def attach(self, device: Type2, base: int) -> None:
         """Its memory is at *base* from now on.  LocalError: it has a host, or a wrong place."""
@@ -229,7 +229,7 @@ class HostAgent:
         return self._reply(device, row, hpa, Grant.I)
 
     def _refuse(self, device: Type2, row: CacheRequest, hpa: int) -> Reply:
-        if row.name == "RdCurr":  # it has no GO to say so
+        if row.name == "RdCurr":  # it has no GO that could carry an error
             raise RemoteError(f"RdCurr of {hpa:#x}: the host has no memory there")
         return self._reply(device, row, hpa, None, b"\xff" * LINE_BYTES, answer=row.answers[-1])
 

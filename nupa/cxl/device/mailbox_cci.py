@@ -114,7 +114,7 @@ class MailboxCci:
 
     def _events_changed(self, log: Log, is_new: bool) -> None:
         self._device["status"][f"events.{log.name.lower()}"] = len(self.events[log]) > 0
-        if is_new and len(self.events[log]) == 1:  # 8.2.9.2.4: there were none before
+        if is_new and len(self.events[log]) == 1:  # 8.2.9.2.4: the first record
             self._event_commands.notify(log)
 
     def _disable_media(self, is_disabled: bool) -> None:

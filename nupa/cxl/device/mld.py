@@ -23,7 +23,7 @@ from nupa.cxl.registers.pcie_tables import PCIE_BYTES, PortType, pcie
 from nupa.topology.topology import Link
 
 MOST_LDS = 16  # CXL 3.1 2.4
-FM_LD = 0xFFFF  # CXL 3.1 2.4.1: the LD-ID of what is the fabric manager's
+FM_LD = 0xFFFF  # CXL 3.1 2.4.1: the LD-ID of the fabric manager's own LD
 DEFAULT_LINK = Link()
 #: The code of each memory granularity (CXL 3.1 7.6.7.4.2).
 GRANULARITIES = {256 << 20: 0, 512 << 20: 1, 1 << 30: 2}
@@ -103,7 +103,7 @@ class Mld:
         self._free = list(range(memory_bytes // granularity_bytes))
         self._steps: list[list[int]] = [[] for _ in range(lds)]
         self.dynamic = dynamic
-        #: The port that it is in: an LD has sent ERR_FATAL (true) or ERR_NONFATAL.
+        #: Called when an LD has sent ERR_FATAL (true) or ERR_NONFATAL; set by its port.
         self.on_error: Callable[[bool], None] = _nobody
         self.logical = [self._make(number) for number in range(lds)]
         self.qos = Qos()
@@ -204,9 +204,9 @@ class Mld:
                 f"{self.memory_bytes // self.granularity_bytes}"
             )
         size = self.granularity_bytes
-        for number, count in wanted.items():  # all that becomes free, before any is taken
+        for number, count in wanted.items():  # free steps first, then take some
             for step in self._steps[number][count:]:
-                self.memory.clear(step * size, size)  # who has it next sees nothing of it
+                self.memory.clear(step * size, size)  # the next owner must not see the data
                 self._free.append(step)
         self._free.sort()
         for number, count in wanted.items():

@@ -110,7 +110,7 @@ class Type2(Type3):
         """Whether it is memory of this device."""
         return self.host is not None and 0 <= hpa - self.base < self.memory_bytes
 
-    # What its host asks
+    # Requests of its host
 
     def snoop(self, snoop: H2DReqOpcode, hpa: int) -> tuple[SnoopOutcome, bytes]:
         """H2D requests: `DeviceCache.snoop`."""

@@ -14,7 +14,7 @@ BITMAPS_VALID = 0b11
 REMOVALS = 0b11  # by tag, and prescriptive
 BY_TAG, BY_LIST = 0, 1
 FORCED, SANITIZE = 1 << 4, 1 << 5
-SHAREABLE = 1 << 3  # of a region's flags, as CDAT's DSMAS has them
+SHAREABLE = 1 << 3  # of the flags of a region, as in the DSMAS of CDAT
 
 
 class DcdOpcode(IntEnum):

@@ -12,7 +12,7 @@ from nupa.base.errors import LocalError, RemoteError
 HEADER_BYTES = 4  # DSP0236 8.1
 _LENGTH_BYTES = 2
 _VERSION = 1
-PACKET_BYTES = 4096  # of a message, in one packet
+PACKET_BYTES = 4096  # bytes of a message in one packet
 MESSAGE_BYTES = 1 + 12 + (1 << 16)  # its type, a CCI header, and the longest payload
 TAGS = 8
 

@@ -16,11 +16,11 @@ from nupa.cxl.fm.mctp import FramingError
 from nupa.cxl.function.cci import Code
 
 HEADER = Struct("<BBxH3sHH")  # 7.6.3
-PAYLOAD_BYTES = 1 << 16  # we take; the field has 21 bits
+PAYLOAD_BYTES = 1 << 16  # our limit; the field has 21 bits
 _BACKGROUND = 1 << 23
 SECRET_BYTES = 16  # 7.6.7.1.6: a UUID
 NO_LD = 0xFFFF  # 7.6.7.2.2
-NOT_BOUND = 0xFF  # 7.6.7.2.1: the LD-ID of what is bound as a whole
+NOT_BOUND = 0xFF  # 7.6.7.2.1: the LD-ID of a port that is bound as a whole
 
 
 class Opcode(IntEnum):

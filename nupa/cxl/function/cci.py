@@ -82,7 +82,7 @@ class Background:
     abort: Callable[[], None] | None = None
 
 
-#: handler(payload): what is answered, at most the payload size.  It raises CommandError before it
+#: handler(payload): the answer, at most the payload size.  It raises CommandError before it
 #: changes anything.
 Handler = Callable[[bytes], "bytes | Background"]
 
@@ -108,7 +108,7 @@ class Command:
     lengths: range
     handler: Handler
     effects: Effect = Effect.NONE
-    #: Whether it is refused while the media is disabled (8.2.8.5.1.1): during a sanitize.
+    #: Whether it is refused while media is disabled (8.2.8.5.1.1), during a sanitize.
     needs_media: bool = False
 
 

@@ -12,7 +12,7 @@ from nupa.cxl.registers.block import Registers
 from nupa.cxl.registers.config import ConfigSpace
 
 PCI_SIG = 0x0001
-#: The longest object that is taken, in DWs; a length of 0 is 2^18 (6.30.1).
+#: The longest accepted object, in DWs; a length of 0 is 2^18 (6.30.1).
 DWORDS_MAX = 256
 _LENGTH_MASK = (1 << 18) - 1
 _HEADER_DWORDS = 2
@@ -27,8 +27,8 @@ class Protocol(NamedTuple):
 
 DISCOVERY = Protocol(PCI_SIG, 0)
 
-#: answer(payload): what comes back behind a header of the same protocol, in whole DWs; None if the
-#: request is none, which is then dropped.
+#: answer(payload): the payload of the answer, in whole DWs; None: not a request, so it is
+#: dropped.
 Answer = Callable[[bytes], bytes | None]
 
 

@@ -11,7 +11,7 @@ from nupa.cxl.function.interleave import GRANULARITIES, WAYS, Interleave
 from nupa.cxl.registers.block import Registers
 from nupa.cxl.registers.component_tables import DECODER_COUNTS, STEP_BITS, TARGETS
 
-#: Bits of an address that may choose among targets, and the capability of each (8.2.4.20.1).
+#: Address bits that may select a target, by capability (8.2.4.20.1).
 _INTERLEAVE_BITS = {"interleave_11_8": range(8, 12), "interleave_14_12": range(12, 15)}
 
 
@@ -84,7 +84,7 @@ class DecoderSet:
         """Call *handler* after a decoder has changed."""
         self._changed.append(handler)
 
-    # What software and resets do
+    # Writes of software, and resets
 
     def _is_locked(self, number: int) -> bool:
         there = self.decoders[number]
@@ -129,7 +129,7 @@ class DecoderSet:
         for handler in self._changed:
             handler()
 
-    # What a commit checks: 8.2.4.20.12
+    # Checks of a commit: 8.2.4.20.12
 
     def _check(self, number: int) -> Committed:
         """Return the programmed values of decoder *number*.  CommitError: it cannot be

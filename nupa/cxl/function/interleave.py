@@ -39,7 +39,7 @@ class Interleave:
     ways: int = 1
     granularity_bytes: int = 256
     xor_maps: tuple[int, ...] = ()
-    #: What the maps make of the bits that choose among a turn: entry x is those bits' parities.
+    #: Entry x is the target of block x of a round, by the maps alone.
     _turns: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -88,10 +88,10 @@ class Interleave:
         """Return the address of the byte at *dpa_offset* of *target*; *base* is the decoder's."""
         offset = dpa_offset >> self.shift
         rest = dpa_offset & self.granularity_bytes - 1
-        above = offset * (self.ways >> self.bits)  # in blocks of all that the low bits choose among
+        above = offset * (self.ways >> self.bits)  # in rounds of the low bits
         if not self.ways % 3:
             above += ((target >> self.bits) - (base >> self.shift + self.bits)) % 3
         hpa = base + (above << self.shift + self.bits)
-        # What the bits above say is known; the turn is the one whose parities make up the rest.
+        # The bits above are known; the block is the one whose parities give the rest.
         wanted = (target & (1 << self.bits) - 1) ^ self._low_bits(hpa)
         return hpa + (self._turns.index(wanted) << self.shift) + rest

@@ -11,7 +11,7 @@ from nupa.cxl.registers.block import Registers
 from nupa.cxl.registers.pcie_tables import msix_pending, msix_table
 from nupa.cxl.registers.space import Space
 
-#: wire(address, data): a message signalled interrupt, on its way to the host.
+#: wire(address, data): a message signalled interrupt to the host.
 Wire = Callable[[int, int], None]
 PENDING_AT = 0x800
 BAR_BYTES = 0x1000
@@ -28,7 +28,7 @@ class Msix:
         self._pending = Registers(msix_pending(vectors), 8)
         self.space.add("vectors", 0, self._table)
         self.space.add("pending", PENDING_AT, self._pending)
-        #: Where what is sent goes; None: to nobody.
+        #: The receiver of messages, if any.
         self.wire: Wire | None = None
         for i in range(vectors):
             self._table.on_write(f"vector{i}.mask", partial(self._unmasked, i))

@@ -17,7 +17,7 @@ from nupa.cxl.registers.config import ConfigSpace
 from nupa.cxl.registers.pci_tables import Bar, type1
 from nupa.cxl.registers.pcie_tables import PCIE_BYTES, Link, PortType, pcie
 
-#: The consortium's, for want of one of ours (CXL 3.1 8.1); device ids tell the kinds apart.
+#: The consortium's vendor id, as we have none (CXL 3.1 8.1); device ids distinguish the kinds.
 VENDOR_ID = dvsec.VENDOR_ID
 _DEVICE_IDS = {PortType.ROOT: 0x4E01, PortType.UPSTREAM: 0x4E02, PortType.DOWNSTREAM: 0x4E03}
 _SPEAKS = ("mem", "flit_68", "flit_256")
@@ -44,7 +44,7 @@ class Port(Bridge):
         self.interrupts: list[Callable[[Port], None]] = []
         self.component = ComponentRegisters(capabilities)
         follow_commits(self.component)
-        #: HDM decoders: an upstream port's; the others forward what they are sent.
+        #: HDM decoders of an upstream port; other ports forward all requests.
         self.decoders = DecoderSet(self.component["hdm"]) if "hdm" in self.component else None
         bar = Bar(0, component.BYTES)
         config = ConfigSpace(type1(VENDOR_ID, _DEVICE_IDS[port_type], [bar]))

@@ -138,11 +138,11 @@ class Bus:
         self._broken: set[Port] = set()  # by `set_link`
         self._down: set[Port] = set()
         self._watched: set[object] = set()
-        #: Called after what is decoded may have changed.
+        #: Called after each refresh.
         self.on_refresh: list[Callable[[], None]] = []
-        #: Told after each refresh.
+        #: Windows to settle after each refresh.
         self.mapped: WeakSet[Mapped] = WeakSet()
-        again = WeakMethod(self.refresh)  # who watches keeps nothing alive
+        again = WeakMethod(self.refresh)  # a handler must not keep the bus alive
         self._changed = lambda: refresh() if (refresh := again()) else None
         try:
             self.refresh()
@@ -241,7 +241,7 @@ class Bus:
             asked = f"{what} of {size} bytes"
             raise MemoryAccessError(asked, int(result.hpa), Status(result.status))
 
-    # What goes wrong, and what is counted
+    # Poison, links and counters
 
     def set_poison(self, device: Type3, dpa: int, size: int = 64, *, poisoned: bool = True) -> None:
         """Poison lines, or clear them; *dpa* and *size* are multiples of 64 bytes.  A poisoned line
@@ -287,7 +287,7 @@ class Bus:
             raise LocalError(f"{port.name} is no port of this host")
         return self._ports[port]
 
-    # What is decoded
+    # The table in C
 
     def refresh(self) -> None:
         """Update the table in C; called also by those who change the tree without its ports.

@@ -74,7 +74,7 @@ class Down:
     hops: tuple[Port, ...]
 
 
-#: Where an address goes; None: nobody decodes it.
+#: The way of an address; None: nothing decodes it.
 Route = Step | Leaf | Down | None
 
 

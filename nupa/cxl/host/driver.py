@@ -25,7 +25,7 @@ from nupa.cxl.registers.dvsec_tables import BlockId, locations
 from nupa.cxl.registers.pcie_tables import MSIX_ID
 
 _DOORBELL = 1 << 0
-_INTERRUPTS_AT = 0xFEE0_0000  # where a host takes messages for interrupts
+_INTERRUPTS_AT = 0xFEE0_0000  # the host's address for interrupt messages
 _KEPT_EVENTS = 256
 _EVENTS_HEAD, _HANDLE_AT, _DATA_AT = 0x20, 0x14, 0x30  # 8.2.9.2.2, 8.2.9.2.1
 _CHANGE = struct.Struct("<BxHBB2xQQ")
@@ -139,7 +139,7 @@ class Driver:
         except CommandError as error:
             if error.code is not Code.UNSUPPORTED:
                 raise
-            self.mail.send(0x4000)  # but it is a memory device
+            self.mail.send(0x4000)  # it is a memory device without dynamic capacity
             return
         _, count = _CONFIG.unpack_from(answer)
         rows = (
@@ -174,7 +174,7 @@ class Driver:
     # Events
 
     def _interrupted(self) -> None:
-        with suppress(CommandError):  # a manager uses the mailbox: what is in the logs stays there
+        with suppress(CommandError):  # a manager uses the mailbox; records stay in the logs
             self.look()
 
     def look(self) -> None:
@@ -209,7 +209,7 @@ class Driver:
         extents, self._waiting = self._waiting, []
         opcode = _ANSWERS.get(change)
         if opcode is not None:
-            with suppress(CommandError):  # an old record, of what has been answered meanwhile
+            with suppress(CommandError):  # an old record; the offer was answered meanwhile
                 self._answer(opcode, extents)
         self._read_extents()
 

@@ -22,7 +22,7 @@ _ONES = 0xFFFFFFFF
 _WINDOW_STEP = 1 << 20  # 7.5.1.3.8
 _CLOSED = 0x0000FFF0  # a window whose limit is below its base
 _BUSES = 256
-_SWITCH_BUSES = 33  # its own, and one for each of 32 ports
+_SWITCH_BUSES = 33  # the switch's own bus, and one for each of 32 ports
 _HDM = 5  # CXL 3.1 8.2.4, table 8-22
 
 
@@ -110,9 +110,11 @@ class Walk:
         port.window = start
         write(0x18, 4, self._last_bus << 16 | bus << 8 | port.bdf.bus)
         port.below = self._scan(bus, port)
-        if port.kind is PortType.DOWNSTREAM:  # what is plugged in later has room, too
+        if port.kind is PortType.DOWNSTREAM:  # leave room for hot plug
             self._address = max(self._address, start + 1)
-        elif port.kind is PortType.ROOT and not port.below:  # a whole switch, once its link is up
+        elif (
+            port.kind is PortType.ROOT and not port.below
+        ):  # room for a whole switch, once its link is up
             self._bus += min(_SWITCH_BUSES, (self._last_bus - bus) // 4)
             self._address = start + _SWITCH_BUSES * _WINDOW_STEP
         write(0x1A, 1, self._bus)

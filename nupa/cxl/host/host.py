@@ -89,7 +89,7 @@ class Host:
             self._changed = lambda: None
             self.bus.close()
 
-    # What there is
+    # Enumeration
 
     def _meet(self, function: FoundFunction, uid: int, top: Decoders | None) -> None:
         self.functions.append(function)
@@ -158,7 +158,7 @@ class Host:
         self.root.config_write(function.bdf, dvsec + 0x0C, 2, control)
         self.root.write(decoders.base + 4, 4, _HDM_ENABLE)
 
-    # What comes and goes
+    # Hot plug
 
     def _plugged(self, port: FoundFunction, uid: int, top: Decoders | None) -> None:
         self._walk.slot(port)

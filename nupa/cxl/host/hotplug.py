@@ -63,7 +63,7 @@ class Slot:
             return
         bus = self._read(0x19, 1)
         answers = self._root.config_read(Bdf(bus), 0, 4) != _NOBODY
-        # What was reset or replaced has forgotten that its memory was enabled (7.5.1.1.3).
+        # A device that was reset or replaced has memory space disabled (7.5.1.1.3).
         same = answers and bool(self._root.config_read(Bdf(bus), 4, 2) & 1 << 1)
         if self.port.below and not same:
             self._unplugged()

@@ -54,7 +54,7 @@ def plan(
             targets = _targets(decoders, ports, done)
             step = granularity * done
             if len(targets) == 1 and step not in GRANULARITIES:
-                step = granularity  # there are no turns: it is for who reads the register
+                step = granularity  # one target: the value is only for readers of the register
             found.append(Programmed(decoders, _interleave(len(targets), step), targets))
             for at in positions:
                 reached[devices[at]] = done * len(targets)
@@ -96,7 +96,7 @@ def commit(root: RootComplex, region: CxlRegion, what: Programmed) -> None:
     slot = decoders.free()
     at = decoders.base + 0x10 + 0x20 * slot
     below = [other for other in decoders.regions[:slot] if other and other.dynamic]
-    if below and what.dpa is None and not what.targets:  # a device's
+    if below and what.dpa is None and not what.targets:  # of a device
         raise RegionError(
             f"{decoders.name}: decoder {slot - 1} has dynamic capacity, which is behind its own "
             f"memory: destroy that region first"

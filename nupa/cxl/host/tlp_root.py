@@ -188,7 +188,9 @@ class TlpRoot(RootComplex):
 
     def _complete_config(self, function: Function, request: ConfigRequest) -> bytes:
         if request.data:
-            self._ids_of[function] = request.bdf  # which is how it learns it (2.2.6.2)
+            self._ids_of[function] = (
+                request.bdf
+            )  # a function learns its ID from such writes (2.2.6.2)
         place = Place(function.config, request.offset)
         return _complete(place, request.first_be, request, request.bdf)
 

@@ -114,7 +114,7 @@ class _Run(NamedTuple):
     size: int
 
 
-#: What each way of a range leads to: the device's address, and what is behind it.
+#: For each way of a range: the device's address, and the runs behind it.
 _Ways = tuple[tuple[int, tuple[_Run, ...]], ...]
 
 

@@ -20,7 +20,7 @@ _FIRST = Struct(">BBH")
 _REQUEST = Struct(">HBB")
 _COMPLETION = Struct(">HHHBB")
 _MOST_DW = 1024
-HOST = Bdf(0)  # what a root complex calls itself
+HOST = Bdf(0)  # the ID of the root complex
 
 
 class TlpError(LocalError):

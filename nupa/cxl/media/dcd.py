@@ -62,9 +62,9 @@ class DynamicCapacity:
         self.on_answer: Callable[[int, Sequence[Extent]], None] = lambda *_: None
         self.on_release: Callable[[int, Sequence[Extent]], None] = lambda *_: None
         self.watchers: list[Callable[[DcEventType, int, Sequence[Extent]], None]] = []  # of both
-        #: Shared tags that the fabric manager keeps, whoever has them (7.6.7.6.7).
+        #: Extents of shared tags to which the fabric manager holds a reference (7.6.7.6.7).
         self.references: dict[UUID, list[Extent]] = {}
-        self.generation = 0  # grows whenever a tag, or who has it, changes
+        self.generation = 0  # grows when a tag, or one of its hosts, changes
         self._media = media
         if not 1 <= len(self.regions) <= REGIONS_MAX:
             raise DcdError(f"{len(self.regions)} regions: a device has 1 to {REGIONS_MAX}")
@@ -75,7 +75,7 @@ class DynamicCapacity:
                 raise DcdError(f"{region}: it overlaps another, or the end of the memory")
             end = region.end
 
-    # What is where
+    # Regions and free capacity
 
     def region_of(self, dpa: int, size: int) -> int:
         """Return the region of these bytes.  CommandError: there is none, or they are not whole
@@ -122,7 +122,7 @@ class DynamicCapacity:
         require(0 <= number < len(self.hosts), why=f"host {number}")
         return self.hosts[number]
 
-    # What the fabric manager does
+    # Operations of the fabric manager
 
     def add(
         self,
@@ -154,7 +154,7 @@ class DynamicCapacity:
         require(len(offer) <= self.extents_left, Code.RESOURCES_EXHAUSTED, "no extent is left")
         is_new = tag != NO_TAG and tag not in self._tags()
         require(not is_new or self.tags_left, Code.RESOURCES_EXHAUSTED, "no tag is left")
-        host.offers.append(offer)  # first: a driver may answer while it is told
+        host.offers.append(offer)  # first: a driver may answer during `tell`
         try:
             host.tell(DcEventType.ADD, [(index, extent) for extent in offer])
         except CommandError:
@@ -276,7 +276,7 @@ class DynamicCapacity:
         for host in self.hosts:
             host.tell(DcEventType.REGION_UPDATED, [(index, Extent(0, 0))], may_overflow=True)
 
-    # What a host does
+    # Operations of a host
 
     def accept(self, number: int, extents: Sequence[tuple[int, int]]) -> None:
         """Answer the oldest offer: accept *extents* of it, or refuse it with none.  The rest

@@ -166,7 +166,7 @@ class DcEventType(IntEnum):
     RELEASE = 1
     FORCED_RELEASE = 2
     REGION_UPDATED = 3
-    #: These are the fabric manager's, the others a host's.
+    #: These two are for the fabric manager, the others for hosts.
     ANSWERED = 4
     RELEASED = 5
 

@@ -38,7 +38,7 @@ class PlainMedia:
     def __init__(self, buffer: Any, start: int = 0, size: int | None = None) -> None:
         with memoryview(buffer) as view:
             # A memoryview in a loop that the collector breaks crashes older Pythons (gh-77894):
-            # we keep what is behind it, and make views when they are used.
+            # keep the object behind it, and make views when they are used.
             self._buffer = view.obj if isinstance(buffer, memoryview) else buffer
             self._start = start
             self._bytes = view.nbytes - start if size is None else size

@@ -45,7 +45,7 @@ class Memory(PlainMedia):
     ) -> None:
         super().__init__(buffer, start, size)
         self._forget = forget or super().clear
-        #: Of what it is a part, and where in it: for windows.
+        #: The store that it is a part of, and the offset there: for windows.
         self.store = store
         self.base = base
         self._kept = borrow(self._buffer, writable=True)

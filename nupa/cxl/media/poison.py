@@ -47,7 +47,7 @@ class PoisonList:
         self.limit = limit
         self.inject_limit = inject_limit
         self.overflow_ns: int | None = None
-        #: Grows with each change: who walks the list sees that it is another.
+        #: Grows with each change, so that a reader of the list in parts notices.
         self.generation = 0
         self._poisoned: dict[int, PoisonSource] = {}
         self._listed: list[int] = []

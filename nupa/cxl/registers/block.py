@@ -32,7 +32,7 @@ class Access(StrEnum):
     RW1CS = "RW1CS"  # sticky
     RWO = "RWO"  # read-write-one-to-lock: read only once it is not 0
     RWL = "RWL"  # read-write until its lock holds
-    WO = "WO"  # written for its effect, which is a handler's; reads as 0
+    WO = "WO"  # written for its effect, by a handler; reads as 0
 
     @property
     def stored(self) -> bool:
@@ -49,8 +49,8 @@ CONFIG_BYTES = (1, 2, 4)  # PCIe 6.0 2.2.7.1: one DW with byte enables
 COMPONENT_BYTES = (4, 8)  # CXL 3.1 8.2.4: no partial access
 DEVICE_BYTES = (1, 2, 4, 8)  # CXL 3.1 8.2.8
 
-#: handler(written, old): what software wrote (bytes that it left out are as before, or 0 in a field
-#: that ones clear) and what the field was.  It runs after all of that write's bytes are stored.
+#: handler(written, old): the value that software wrote (bytes that it left out are as before, or 0
+#: in a field that ones clear), and the value before.  It runs after all bytes are stored.
 Handler = Callable[[int, int], None]
 
 
@@ -178,7 +178,7 @@ class Registers:
         if end > self.size * 8:
             raise ValueError(f"{last}: it is outside of {self.size:#x} bytes")
 
-    # What software does
+    # Software
 
     def read(self, offset: int, size: int) -> int:
         """Read *size* bytes as a number.  AccessError: outside, unaligned, or of a size that this
@@ -231,7 +231,7 @@ class Registers:
             return self[row.name] != 0
         return row.access is RWL and bool(self.locks.get(row.lock, int)())
 
-    # What the hardware does
+    # Hardware
 
     def __getitem__(self, name: str) -> int:
         row = self.fields[name]

@@ -129,7 +129,7 @@ def hdm(decoders: int, *, targets: int = TARGETS) -> Capability:
     if decoders not in DECODER_COUNTS or targets not in (0, 1, 2, 4, 8):
         raise ValueError(f"no encoding of {decoders} decoders with {targets} targets (8.2.4.20.1)")
     count, device = DECODER_COUNTS.index(decoders), int(not targets)
-    # Host-only and device coherent: what a device with BI may be programmed as.
+    # Host-only and device coherent, for a device with BI.
     models = 3 * device
     rows = [
         Field("capability.decoder_count", 0, "3:0", RO, count, "8.2.4.20.1"),
@@ -144,7 +144,7 @@ def hdm(decoders: int, *, targets: int = TARGETS) -> Capability:
         Field("capability.memdata_nxm", 0, "20", HWINIT, 1, "8.2.4.20.1"),
         Field("capability.coherency_models", 0, "22:21", HWINIT, models, "8.2.4.20.1"),
         Field("control.poison_on_error", 4, "0", RW, 0, "8.2.4.20.2"),
-        # Of a device only: the others always decode.
+        # For devices; host bridges and switches always decode.
         Field("control.enable", 4, "1", RW if device else RO, 0, "8.2.4.20.2"),
     ]
     for number in range(decoders):

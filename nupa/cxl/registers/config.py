@@ -12,7 +12,7 @@ from nupa.cxl.registers.space import Space
 BYTES = 4096  # PCIe 6.0 7.2.2
 _EXTENDED_AT = 0x100
 
-#: read(offset, size) of one function's configuration space, over whatever bus.
+#: read(offset, size) of one function's configuration space.
 Read = Callable[[int, int], int]
 
 

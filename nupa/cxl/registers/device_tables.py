@@ -99,7 +99,7 @@ class DeviceRegisters(Space):
         array = [
             Field("capability_id", 0, "15:0", RO, 0, "8.2.8.1"),
             Field("version", 0, "23:16", RO, 1, "8.2.8.1"),
-            Field("type", 0, "27:24", RO, 1, "8.2.8.1"),  # a memory device's
+            Field("type", 0, "27:24", RO, 1, "8.2.8.1"),  # a memory device
             Field("count", 4, "15:0", RO, len(listed), "8.2.8.1"),
         ]
         at, blocks = _BLOCKS_AT, []

@@ -152,6 +152,6 @@ def doe() -> tuple[Field, ...]:
         Field("status.error", 0x0C, "2", RO, 0, "7.9.24.4"),
         Field("status.object_ready", 0x0C, "31", RO, 0, "7.9.24.4"),
         Field("write_mailbox", 0x10, "31:0", WO, 0, "7.9.24.5"),
-        # A write of any value asks for the next DW: 6.30.2.
+        # A write of any value requests the next DW (6.30.2).
         Field("read_mailbox", 0x14, "31:0", RO, 0, "7.9.24.6"),
     )

@@ -119,8 +119,8 @@ def _link(port_type: PortType, port: int, link: Link) -> Iterator[Field]:
     yield Field("link_control_2.target_speed", 0x30, "3:0", RWS, link.speed, "7.5.3.19")
 
 
-#: A slot with hot plug, as 6.7 has it; Hot-Plug Surprise is 0 as CXL 3.1 9.9 wants it: what is
-#: pulled out by surprise is an error of the link, which isolation is for (12.3).
+#: A slot with hot plug (6.7).  Hot-Plug Surprise is 0 (CXL 3.1 9.9): surprise removal is an error
+#: of the link, which isolation handles (CXL 3.1 12.3).
 _SLOT = (
     Field("slot.attention_button", 0x14, "0", HWINIT, 1, "7.5.3.9"),
     Field("slot.power_controller", 0x14, "1", HWINIT, 1, "7.5.3.9"),

@@ -88,7 +88,7 @@ class Follower(Closing):
                 act = self._act()
                 if act is not None:
                     act()
-            finally:  # what has failed is no better for a second wait
+            finally:  # also after a failure: waiting again would not help
                 if self._place is not None:
                     lib.nupa_region_heed(self._fabric, self._place, epoch[0])
 
@@ -110,12 +110,12 @@ def _run(fabric: Any, idle_ms: int, ending: Event, follow: WeakMethod[Callable[[
     epoch = ffi.new("uint32_t *")
     while not ending.is_set():
         if lib.nupa_region_await_epoch(fabric, epoch, idle_ms):
-            ending.wait(idle_ms / 1000)  # not coherent: there is no such word
+            ending.wait(idle_ms / 1000)  # not coherent, so there is no such word
         act = follow()
         if act is None or ending.is_set():
             return
         try:
             act()
-        except Exception:  # the next change is followed all the same
+        except Exception:  # later changes are still followed
             _log.exception("ports of the fabric")
         del act

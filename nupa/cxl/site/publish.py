@@ -47,7 +47,7 @@ class Publisher:
     def sync(self) -> None:
         wanted = set(self._rows())
         for row in self._regions.keys() - wanted:
-            # A process that is stopped keeps what it has mapped until it goes on.
+            # A stopped process keeps its mappings until it continues.
             with suppress(RemoteError):
                 self._regions.pop(row).free(force=True)
         for row in wanted - self._regions.keys():
@@ -56,7 +56,7 @@ class Publisher:
                 self._regions[row] = self._fabric.pool.publish(
                     row.pieces, row.size, tag, host=self._number, granularity=row.granularity
                 )
-            except NupaError as error:  # its host uses the memory all the same
+            except NupaError as error:  # its host can still use the memory
                 _log.warning("%s is not published, until the next change: %s", tag, error)
 
     def close(self) -> None:

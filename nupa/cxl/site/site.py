@@ -26,7 +26,7 @@ from nupa.cxl.switch.stack import Stack
 from nupa.cxl.switch.switch import Switch
 from nupa.topology.topology import Link, Topology
 
-_BRIDGE_BASE = 1 << 40  # of a host's memory map: above what its devices' windows need
+_BRIDGE_BASE = 1 << 40  # above the windows of a host's memory map
 _WINDOW_BASE = 1 << 36
 _STEP = 256 << 20
 _DEVICE_LINK = Link()
@@ -76,7 +76,7 @@ class Site(Closing):
         self.store = store(max(self.total_bytes, _STEP))
         self.devices: dict[int, Expander | Mld] = {}
         self._running: dict[int, Host] = {}
-        #: Called with each host whose driver begins; and whenever its devices or capacity changed.
+        #: Called with each host whose driver starts, and after changes of its devices or capacity.
         self.on_host: list[Callable[[int, Host], None]] = []
         self.on_change: list[Callable[[int, Host], None]] = []
         for number, size in enumerate(slds, count):
@@ -134,7 +134,7 @@ class Site(Closing):
         """Return the link of a physical port."""
         return self._links[port % len(self._links)]
 
-    # What people do with it
+    # Hosts and bindings
 
     def bind(self, host: int, vppb: int, port: int, ld: int | None = None) -> Binding:
         """Bind at once, as by the fabric manager's command.  SwitchError: as there."""
@@ -160,7 +160,7 @@ class Site(Closing):
             return self._running[number]
 
     def _changed(self, number: int) -> None:
-        if number in self._running:  # or it enumerates
+        if number in self._running:  # not during enumeration
             for handler in self.on_change:
                 handler(number, self._running[number])
 

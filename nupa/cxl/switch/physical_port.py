@@ -75,7 +75,7 @@ class PhysicalPort:
         self._was_up = False
         self._downs = 0  # of the wire
         self._flaps = False  # it is down for a moment
-        #: Called after its link or what is plugged in has changed, and with each error message.
+        #: Called after its link or its device has changed, and with each error message.
         self.watchers: list[Callable[[PhysicalPort], None]] = []
         self.error_watchers: list[Callable[[PhysicalPort, ErrorMessage, bytes], None]] = []
 
@@ -213,9 +213,9 @@ class Binding:
         self.over = False
         self.unbinding: UnbindMode | None = None
         self._ended: Callable[[], None] = lambda: None
-        #: The ports on the way from the virtual switch to the port; None: none leads there.
+        #: The ports on the way from the virtual switch to the port; None: there is no way.
         self.between: Callable[[], tuple[Port, ...] | None] = tuple
-        #: Of the virtual switch: it is done; it is over, and whether it has failed before.
+        #: Set by the virtual switch; called when it is done, and when it is over (failed or not).
         self.shown: Callable[[], None] = lambda: None
         self.forget: Callable[[bool], None] = lambda _failed: None
 

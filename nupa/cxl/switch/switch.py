@@ -18,8 +18,8 @@ from nupa.cxl.switch.physical_port import (
 )
 from nupa.cxl.switch.vppb import SwitchError, Vppb, VppbChange
 
-MOST_PORTS = 255  # a port's number is one byte, and so is how many there are (7.6.7.1.1)
-MOST_VPPBS = 32  # of one virtual switch: as many device numbers has a bus
+MOST_PORTS = 255  # port numbers, and the number of ports, are bytes (7.6.7.1.1)
+MOST_VPPBS = 32  # of one virtual switch: the device numbers of a bus
 
 
 class VirtualSwitch:
@@ -34,7 +34,7 @@ class VirtualSwitch:
         self.upstream = upstream_port(number=usp.number, decoders=decoders)
         self.vppbs = [Vppb(i, name=f"vcs{number}.vppb{i}") for i in range(vppbs)]
         self.bindings: dict[int, Binding] = {}
-        #: What its host has set to tell its hierarchy from others (CXL 3.1 7.6.7.1.6).
+        #: The secret value of its host (CXL 3.1 7.6.7.1.6).
         self.secret: UUID | None = None
         for i, vppb in enumerate(self.vppbs):
             self.upstream.attach(vppb, i << 3)
@@ -72,8 +72,8 @@ class Switch:
         self.decoders = decoders
         roles = [PortState.UPSTREAM] * hosts + [PortState.DOWNSTREAM] * downstream
         self.ports = [PhysicalPort(number, role) for number, role in enumerate(roles)]
-        #: between(upstream, downstream): the ports that requests pass from one physical port to
-        #: another, where several switches are stacked (nupa/cxl/switch/stack.py); None: no way.
+        #: between(upstream, downstream): the ports on the way from one physical port to
+        #: another, of stacked switches (nupa/cxl/switch/stack.py); None: there is no way.
         self.between: Callable[[int, int], tuple[Port, ...] | None] = lambda _up, _down: ()
         #: watcher(vcs, vppb, change, failed): called after each change of a vPPB.
         self.watchers: list[Callable[[int, int, VppbChange, bool], None]] = []
@@ -221,7 +221,7 @@ def _train(virtual: VirtualSwitch, usp: PhysicalPort) -> None:
     if root is None or (virtual.upstream is root.below.get(0)) == usp.up:
         return
     if usp.up:
-        root.config["pcie"]["link_control.disable"] = 0  # it is up whoever took it down
+        root.config["pcie"]["link_control.disable"] = 0  # also if the host took it down
     root.train(virtual.upstream, up=usp.up)
 
 

@@ -56,7 +56,7 @@ class Vppb(Port):
         self._shown = Seen()
         self._controlled: Callable[[], None] = lambda: None
         self._between: Callable[[], tuple[Port, ...] | None] = tuple
-        #: Called with what its host has changed.
+        #: Called with each change that its host makes.
         self.watchers: list[Callable[[VppbChange], None]] = []
         super().__init__(
             PortType.DOWNSTREAM,
@@ -138,7 +138,7 @@ class Vppb(Port):
 
     def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
         super().reset(hot=hot, cxl=cxl)
-        self.refresh()  # what disabled its link no longer does
+        self.refresh()  # Link Disable is cleared
 
     def _link_control(self, written: int, old: int) -> None:
         self._control(VppbChange.LINK_CONTROL, written != old)

@@ -114,7 +114,7 @@ class EventClient(Requests):
         except CommandError:
             if port is None:
                 raise
-            return found  # the device has gone meanwhile, and its log with it
+            return found  # the device and its log have gone meanwhile
 
 
 def _event(record: bytes) -> EventRecord:

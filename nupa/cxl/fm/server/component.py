@@ -61,10 +61,10 @@ class Component:
             background = bool(command.effects & Effect.BACKGROUND)
             require(not (background and self._job), Code.BUSY)
             answer = command.handler(request.payload)
-            assert isinstance(answer, bytes)  # what goes on is begun by `begin`
+            assert isinstance(answer, bytes)  # background operations use `begin`
         except CommandError as error:
             return request.answer(error.code)
-        except LocalError:  # the model says no, and has not changed
+        except LocalError:  # the model refuses, and has not changed
             return request.answer(Code.INVALID_INPUT)
         return request.answer(Code.BACKGROUND_STARTED if background else Code.SUCCESS, answer)
 
@@ -74,7 +74,7 @@ class Component:
         job = self._job = _Job(opcode, abort)
 
         def done(code: Code) -> None:
-            if self._job is job:  # not given up before
+            if self._job is job:  # it was not aborted
                 self._job = None
                 self._last = BackgroundStatus(_DONE << 1, opcode, code, 0)
                 self.on_done()

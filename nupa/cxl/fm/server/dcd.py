@@ -130,7 +130,7 @@ class DcdComponent:
             require(not extents)
             wanted = UUID(bytes=request.tag)
             self._check_length(request, wanted, forced)
-        if request.flags & layout.SANITIZE:  # a region does so, or it does not
+        if request.flags & layout.SANITIZE:  # a property of regions
             places = extents or [
                 (dpa, size)
                 for dpa, size, tag, _ in capacity.host(request.host).held()

@@ -34,8 +34,8 @@ from nupa.cxl.switch.switch import Switch
 
 _SWITCH_ID = 0x4E02
 _KIND_SWITCH, _KIND_TYPE3 = 0x00, 0x03  # 8.2.9.1.1, Component Type
-_MOST = 16  # messages of 64 KiB
-#: Those that a host sends to its own virtual switch (7.6.7.1.5, .6).
+_MOST = 16  # the largest message: 2^16 bytes
+#: Commands of a host to its own virtual switch (7.6.7.1.5, 7.6.7.1.6).
 _OF_HOSTS = (Opcode.IDENTIFY, Opcode.SECRET_STATE, Opcode.SET_SECRET)
 _log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Manager:
             return request.answer(Code.UNSUPPORTED)
         try:
             return self._handle(self.component, request)
-        except Exception:  # a bug in the model ends no other manager's work
+        except Exception:  # a bug in the model must not stop other managers
             _log.exception("command %#06x", request.opcode)
             return request.answer(Code.INTERNAL_ERROR)
 

@@ -20,7 +20,7 @@ from nupa.cxl.fm.server.mld_port import tunnel
 from nupa.cxl.function.cci import Code, Command, CommandError, Effect, at_least, exactly, require
 
 _TELEMETRY = 0b11  # of both kinds
-#: What is set is kept and reported.  A model without queues has no load to limit.
+#: Settings are kept and reported.  A model without queues has no load to limit.
 NO_EFFECT = Effect.NONE
 
 #: allocate(first, steps): `Switch.allocate` of the device's port.
@@ -101,7 +101,7 @@ class MldComponent:
         return self._qos(b"")
 
     def _status(self, _payload: bytes) -> bytes:
-        return bytes(1)  # nothing pushes back in a model without queues
+        return bytes(1)  # a model without queues has no backpressure
 
     def _shares(self, limit: bool) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
         def get(payload: bytes) -> bytes:

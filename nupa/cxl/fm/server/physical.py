@@ -24,7 +24,7 @@ _WRITE = 1 << 23
 _MASK_BYTES = 32
 
 
-#: asker(): the virtual switch whose host asks; None: it is the fabric manager.
+#: asker(): the virtual switch of the requesting host; None: the fabric manager.
 Asker = Callable[[], int | None]
 
 
@@ -127,7 +127,7 @@ class _Secrets:
 def port_info(port: PhysicalPort) -> PortInfo:
     """What Get Physical Port State says of it."""
     link = port.link
-    # Of upstream ports mode and type are reserved.
+    # Mode and type are reserved for upstream ports.
     mode = _FLIT_256 if port.up and port.role is PortState.DOWNSTREAM else 0
     kind = (_MLD if isinstance(port.device, Mld) else _SLD) if port.device else 0
     return PortInfo(
@@ -144,7 +144,7 @@ def port_info(port: PhysicalPort) -> PortInfo:
         _LTSSM_L0 if port.up else _LTSSM_DETECT,
         0,
         _IN_RESET * port.in_reset | _PRESENT * port.present,
-        # How many more than one it supports.
+        # The number of supported LDs, minus one.
         MOST_LDS - 1 if port.role is PortState.DOWNSTREAM else 0,
     )
 

@@ -24,9 +24,9 @@ from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.fabric import registry
 
 _READ_BYTES = 1 << 16
-_MOST_WAITING_BYTES = 1 << 20  # of answers that a manager does not read: it is not heard meanwhile
+_MOST_WAITING_BYTES = 1 << 20  # limit of unread answers; a manager above it is not heard
 MOST_MANAGERS = 64
-_MOST_AT_ONCE = 32  # requests of one manager, before others have their turn
+_MOST_AT_ONCE = 32  # requests of one manager before others have their turn
 _STALL_S = 10.0
 _UCRED = struct.Struct("3i")  # unix(7), SO_PEERCRED: pid, uid, gid
 
@@ -118,7 +118,7 @@ class Server(Closing):
         self._rouse()
 
     def _rouse(self) -> None:
-        with suppress(BlockingIOError):  # it is awake as soon as it reads what is there
+        with suppress(BlockingIOError):  # bytes in the pipe wake it already
             self._wake.send(b"\0")
 
     def _notify(self, peer: _Peer) -> None:
@@ -137,7 +137,7 @@ class Server(Closing):
                     calling = True
                 elif key.data in self._peers:
                     self._serve(key.data, events)
-            if calling:  # last: who has hung up before has made room
+            if calling:  # last: managers that disconnected have made room
                 self._accept()
             while self._notified:
                 self._go_on(self._notified.popleft())
@@ -188,7 +188,7 @@ class Server(Closing):
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
-        except OSError:  # who called has hung up, or we have no descriptor left: it will see
+        except OSError:  # the caller has disconnected, or no descriptor is left
             return
         sock.setblocking(False)
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
@@ -228,7 +228,7 @@ class Server(Closing):
             if peer.waiting:
                 del peer.waiting[: peer.sock.send(peer.waiting)]
         except BlockingIOError:
-            pass  # its buffer is full: the selector says when it no longer is
+            pass  # its buffer is full; the selector waits for room
         except (OSError, FramingError):
             self._drop(peer)
             return
@@ -284,6 +284,6 @@ def _remove_stale(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
-        except BlockingIOError:  # it has not accepted those before us
+        except BlockingIOError:  # its backlog is full
             pass
     raise OSError(errno.EADDRINUSE, "a fabric manager listens there")

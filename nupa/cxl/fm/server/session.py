@@ -21,7 +21,7 @@ _POLICY_MASK = DONE_BIT | (1 << len(Log)) - 1
 _OVERHEAD_BYTES = 64  # of an answer within an answer
 GET_EVENTS, CLEAR_EVENTS, GET_POLICY, SET_POLICY, NOTIFICATION = 0x100, 0x101, 0x104, 0x105, 0x106
 
-#: tell(bits): this manager is to be notified of them, in any thread.
+#: tell(bits): notify this manager, in any thread.
 Tell = Callable[[int], None]
 
 

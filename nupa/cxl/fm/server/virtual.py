@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DISABLED, _ENABLED, _INVALID = 0x00, 0x01, 0xFF
 _BACKGROUND = Effect.CONFIG | Effect.BACKGROUND | Effect.ABORTABLE
 
-#: later(work): call *work* once; at once, or when a binding shall be done.
+#: later(work): call *work* once, now or when a binding is to complete.
 Later = Callable[[Callable[[], None]], None]
 
 
