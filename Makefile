@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Every target does its own set-up: Debian packages, .venv/, the build.  `.venv/bin/nupa` is the
-# command after any of them.  What is up to date is not done again.
+# command after any of them.  Targets that are up to date are not made again.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -83,7 +83,7 @@ $(VENV)/installed.dev: $(VENV)/installed
 	@$(INSTALL) '.[dev]'
 	@touch $@
 
-# What running NUPA takes; tests and benchmarks are built by those who run them.
+# The parts that run NUPA; targets that run tests and benchmarks build them.
 $(BUILD)/built: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/dev -DNUPA_TESTS=ON $(PYTHON_FLAG) >$(BUILD)/cmake.log \
 		|| { cat $(BUILD)/cmake.log; false; }

@@ -191,7 +191,7 @@ CASES = (
         "cache line, one way",
         _cache_line_us("one_way_ns"),
     ),
-    # Who polls its own memory, as ib_write_lat does, has another line than the one it stores to.
+    # A program such as ib_write_lat polls its own memory: another line than it stores to.
     Case(
         "ib_write_lat -s 8, two lines",
         "µs",

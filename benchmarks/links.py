@@ -2,7 +2,7 @@
 """Two network namespaces and what lies between them: nupa_net0, or what it is compared with.
 
 Each link is made when it is first asked for and stays until the end: it sleeps while others are
-measured.  What holds the references' namespaces ends with this process, whatever ends it.
+measured.  The holder of the references' namespaces ends with this process, however that ends.
 """
 
 from __future__ import annotations
