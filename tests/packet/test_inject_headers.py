@@ -204,7 +204,7 @@ def test_management_and_multicast_are_not_taken(scene: Scene, qpn: int) -> None:
 
 
 def test_a_packet_without_a_bth_is_the_callers_error(scene: Scene) -> None:
-    with pytest.raises(LocalError, match="no BTH says which QP it is for"):
+    with pytest.raises(LocalError, match="the packet has no BTH"):
         scene.inject(IP() / UDP() / b"x")
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who dissects RoCE in this process: these layers, or those of scapy's contrib/roce.
+"""Decides which layers dissect RoCE in this process: NUPA's, or those of scapy's contrib/roce.
 
-As soon as contrib/roce is loaded, by whom and when ever, UDP port 4791 and Ethertype 0x8915 are
-its: a program that is written for its layers finds them.  `claim()` decides otherwise.
+Once contrib/roce is loaded, it has UDP port 4791 and Ethertype 0x8915, so programs written for its
+layers work unchanged.  `claim()` gives both to NUPA's layers.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _claimed = False
 
 
 def claim() -> None:
-    """NUPA's layers dissect RoCE from now on, also where scapy's contrib/roce is loaded."""
+    """Gives RoCE to NUPA's layers from now on, even if scapy's contrib/roce is loaded."""
     global _claimed
     _claimed = True
     theirs = sys.modules.get(_SCAPYS)
-    if theirs is not None:  # what is bound first is found first
+    if theirs is not None:  # scapy takes the layer that was bound first
         split_layers(UDP, theirs.BTH, dport=UDP_PORT)
         split_layers(Ether, theirs.GRH, type=ETHERTYPE)
 
 
 def ours_or_scapys(ours: type[Packet], underlayer: Any) -> type[Packet]:
-    """What dissects on top of *underlayer*: *ours*, or scapy's layer of that name."""
+    """Returns the layer on top of *underlayer*: *ours*, or scapy's of that name."""
     theirs = None if _claimed else sys.modules.get(_SCAPYS)
     if theirs is None or not isinstance(underlayer, (UDP, Ether)):
         return ours

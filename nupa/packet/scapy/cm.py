@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scapy layers of management datagrams, and of the messages of connection management on QP 1.
+"""scapy layers of management datagrams (MADs) and messages of connection management.
 
     >>> from nupa.packet.scapy.cm import MAD, REQ, IPCM
     >>> mad = MAD() / REQ(service_id=0x1064712) / IPCM(source="::10.0.0.1") / b"hello"
     >>> len(mad), MAD(bytes(mad))[IPCM].source, MAD(bytes(mad)).load[:5]
     (256, '::10.0.0.1', b'hello')
 
-Private data is the payload of a message; the MAD fills it up to its 256 bytes.
+Private data is the payload of a message; the MAD pads it to 256 bytes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class MAD(Layer):
-    """The common header; filled up with zeros to 256 bytes."""
+    """The common header; pads with zeros to 256 bytes."""
 
     layout = tables.MAD
 
@@ -65,7 +65,7 @@ class _Message(Layer):
 
 
 class _Requesting(_Message):
-    """Private data begins with IP addresses where the service is an IP port."""
+    """A message whose private data begins with IP addresses if its service is an IP port."""
 
     def guess_payload_class(self, payload: bytes) -> Any:
         if self.service_id >> 24 == tables.IP_SERVICE_PREFIX:
@@ -74,7 +74,7 @@ class _Requesting(_Message):
 
 
 class _Informing(_Message):
-    """A layout that ends with additional information, 72 bytes."""
+    """A message whose layout ends with 72 bytes of additional information."""
 
     information_bytes_max = tables.INFORMATION_BYTES
 
@@ -133,8 +133,10 @@ class SIDR_REP(_Informing):  # noqa: N801 (the message's name)
 
 
 class IPCM(Layer):
-    """Addresses of rdma_cm, in front of what the program calls private data.  IPv4 addresses stand
-    in the last four bytes: `::10.0.0.1`."""
+    """The IP addresses of rdma_cm, in front of the program's private data.
+
+    IPv4 addresses are in the last four bytes: `::10.0.0.1`.
+    """
 
     layout = tables.IPCM
 
@@ -143,7 +145,7 @@ MESSAGES: dict[str, type[_Message]] = {
     cls.__name__: cls for cls in (REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP, LAP, APR)
 }
 
-bind_bottom_up(DETH, MAD)  # which asks on QP 1 only
+bind_bottom_up(DETH, MAD)  # DETH looks for it on QP 1 only
 bind_top_down(DETH, MAD, qkey=GSI_QKEY, srcqp=QP1)
 for _attribute, _message in tables.ATTRIBUTES.items():
     bind_bottom_up(MAD, MESSAGES[_message], mgmt_class=tables.COMM_MGT, attribute_id=_attribute)

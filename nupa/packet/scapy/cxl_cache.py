@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scapy layers of CXL.cache messages (CXL 3.1, 3.2), in our layout (cache_tables).
+"""scapy layers of CXL.cache messages (CXL 3.1, 3.2), in the layouts of tables.cxl_cache.
 
     >>> from nupa.packet.scapy.cxl_cache import CxlCache, D2HReq
     >>> bytes(CxlCache(at=0x1000) / D2HReq(opcode="RdOwn", cqid=7, address=0x1000)).hex()
     '010101010000000000000000000010008800700000000000000000001000'
 
-What follows D2H Data and H2D Data is the 64 bytes of the line.  Byte enables come before them, so
-that a capture with a short snap length has them.
+The 64 bytes of the line follow D2H Data and H2D Data.  Byte enables come before them, so that a
+capture with a short snap length has them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from nupa.packet.tables import cxl_cache as tables
 
 
 class CxlCache(Layer):
-    """Which channel a message belongs to, which line it is about, and what it does to the caches of
-    both hosts: of the one at this port, and of its peer."""
+    """The channel of a message, its line, and the states of that line in both hosts' caches."""
 
     name = "CXL.cache"
     layout = tables.CXL_CACHE
 
 
 class _Message(Layer):
-    """The names of opcodes are shown, where there are any."""
+    """A message; its summary has the name of its opcode, if it has one."""
 
     def mysummary(self) -> str:
         if not hasattr(self, "opcode"):
@@ -49,7 +48,7 @@ class D2HRsp(_Message):
 
 
 class D2HData(_Message):
-    """`byte_enables`, where `bep` is set: bit n is byte n of the line."""
+    """`byte_enables` are there if `bep` is set; bit n is byte n of the line."""
 
     name = "D2H Data"
     layout = tables.D2H_DATA

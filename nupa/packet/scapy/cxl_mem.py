@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scapy layers of CXL.mem messages (CXL 3.1, 3.3), in our layout (cxl_tables).
+"""scapy layers of CXL.mem messages (CXL 3.1, 3.3), in the layouts of tables.cxl_mem.
 
     >>> from nupa.packet.scapy.cxl_mem import CxlMem, M2SReq
     >>> bytes(CxlMem() / M2SReq(opcode="MemRd", tag=7, address=0x1000)).hex()
     '010188c000070000000000000000000000001000'
 
-What follows M2S RwD and S2M DRS is their 64 bytes of data.  Trailers come before the data here, so
-that a capture with a short snap length has them.
+64 bytes of data follow M2S RwD and S2M DRS.  Trailers come before the data here, so that a capture
+with a short snap length has them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from nupa.packet.tables import cxl_mem as tables
 
 
 class CxlMem(Layer):
-    """Which channel a message belongs to, and which kind of flit."""
+    """The channel of a message, and its kind of flit."""
 
     name = "CXL.mem"
     layout = tables.CXL_MEM
 
 
 class _Message(Layer):
-    """The names of opcodes are shown."""
+    """A message; its summary has the name of its opcode."""
 
     def mysummary(self) -> str:
         name = self.__class__.__name__
@@ -39,7 +39,7 @@ class M2SReq(_Message):
 
 
 def _has_ems(pkt: Packet) -> bool:
-    """CXL 3.1, 3.3.6.1: an Extended Meta-State travels in the trailer."""
+    """Whether the trailer has an Extended Meta-State (CXL 3.1, 3.3.6.1)."""
     return bool(pkt.meta_field == tables.META_EMS and (pkt.trp is None or pkt.trp))
 
 
@@ -48,7 +48,7 @@ def _is_partial(pkt: Packet) -> bool:
 
 
 class _WithTrailer(_Message):
-    """`trp` follows from the trailers, unless it is given.  68B flits have no such bit."""
+    """A message with trailers; sets `trp` unless it is given.  68B flits have no such bit."""
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         if self.trp is None:
@@ -63,7 +63,7 @@ _EMS = ConditionalField(XIntField("ems", 0), _has_ems)
 
 
 class M2SRwD(_WithTrailer):
-    """Request with data.  `byte_enables`: of a partial write; bit n is byte n of the line."""
+    """A request with data.  A partial write has `byte_enables`: bit n is byte n of the line."""
 
     name = "M2S RwD"
     layout = tables.M2S_RWD

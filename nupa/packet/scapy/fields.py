@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scapy's fields from our tables, and the base class of our own layers."""
+"""scapy's fields made from layouts, and the base class of layers with a layout."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAMED = {8: ByteEnumField, 16: ShortEnumField, 32: IntEnumField}
 
 
 class ShiftedField(XBitField):
-    """A number whose lowest bits do not travel: they are 0."""
+    """A number whose lowest bits are 0 and not sent."""
 
     __slots__ = ("shift",)
 
@@ -52,8 +52,10 @@ class ShiftedField(XBitField):
 
 
 def fields_of(layout: Layout, **defaults: int | None) -> list[Any]:
-    """The fields_desc of *layout*.  *defaults* stand in for the table's; None is for what
-    post_build fills in."""
+    """Makes the fields_desc of *layout*.
+
+    *defaults* replace those of the layout; None is a field that post_build fills in.
+    """
     at, fields = 0, []
     for field in layout.fields:
         default = defaults.pop(field.name, field.default)
@@ -113,7 +115,7 @@ class Layer(Packet, metaclass=_FromLayout):
             raise Scapy_Exception(f"{self.layout.text}: {error}") from error
 
     def put(self, header: bytes, name: str, value: int) -> bytes:
-        """*header* with another value of a field of the layout: for post_build."""
+        """Returns *header* with another value of one field: for post_build."""
         low = self.layout.bytes * 8
         for field in self.layout.fields:
             low -= field.bits
@@ -124,6 +126,6 @@ class Layer(Packet, metaclass=_FromLayout):
         size = self.layout.bytes
         mask = field.largest >> field.shift
         if not 0 <= value >> field.shift <= mask:
-            raise Scapy_Exception(f"{self.layout.text}: {name} = {value} has no room in its field")
+            raise Scapy_Exception(f"{self.layout.text}: {name} = {value} does not fit its field")
         word = int.from_bytes(header[:size], "big") & ~(mask << low)
         return (word | (value >> field.shift) << low).to_bytes(size, "big") + header[size:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Packets of scapy enter the fabric at a port, and are judged as an adapter judges them."""
+"""Injects scapy packets at a port of a fabric; each is judged as an adapter judges it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BROADCAST = "ff:ff:ff:ff:ff:ff"
 
 @dataclass(frozen=True, slots=True)
 class Verdict(core.Verdict):
-    """`str()` says it in words.
+    """The fate of an injected packet; `str()` prints it.
 
     >>> verdict = Verdict(Outcome.NAKED, Reason.NONE, 0x62, 7)
     >>> str(verdict), verdict.syndrome_name
@@ -39,7 +39,7 @@ class Verdict(core.Verdict):
 
     @property
     def syndrome_name(self) -> str | None:
-        """As AETH.syndrome shows it, or RNR_NAK; None unless it was NAKed."""
+        """The name as AETH.syndrome shows it, or RNR_NAK; None unless it was NAKed."""
         if not self.naked:
             return None
         if self.syndrome & SYNDROME_KIND == RNR_NAK:
@@ -58,15 +58,14 @@ def inject(
     to: str | int | None = None,
     timeout: float = TIMEOUT_S,
 ) -> Verdict:
-    """*packet* enters the *fabric* at *port*; what becomes of it.
+    """Injects *packet* into *fabric* at *port*; returns what became of it.
 
-    port: the name of a port, a host or a link, a host's number, what Fabric.port() returns, or an
-    Injector, which is faster for many packets.  fabric: None is that of *port*, if it has one, else
-    the one that is up.  packet, to: as frame_of() takes them.  timeout: how long to wait for the
-    process that owns the QP, in seconds.
+    port: the name of a port, a host or a link; a host's number; a port of Fabric.port(); or an
+    Injector, which is faster for many packets.  fabric: None for that of *port*, else the one that
+    is up.  packet, to: as for frame_of().  timeout: seconds to wait for the QP's process.
 
-    LocalError: no such port, or as frame_of(); RemoteError: no verdict came; FabricError: no room
-    for one more attachment.
+    LocalError: there is no such port, or as frame_of().  RemoteError: no verdict came in time.
+    FabricError: the fabric has no room for an attachment.
     """
     if isinstance(port, Injector):
         return _send(port, packet, to, timeout)
@@ -90,17 +89,18 @@ def _send(
 def frame_of(
     fabric: OpenFabric, source: HostInfo, packet: Packet | bytes, to: str | int | None = None
 ) -> bytes:
-    """The Ethernet frame for *packet*: BTH/…, UDP/…, IP/… or Ether/…, or bytes of a whole frame.
+    """Builds the Ethernet frame of *packet*: BTH/…, UDP/…, IP/… or Ether/…, or a frame's bytes.
 
-    The layers below that are missing, and addresses that are not given, are those of a packet from
-    *source* to the host *to*; None: to that of the process whose QP it names.  LocalError: there is
-    no such host or process, or no BTH.
+    Missing layers and addresses are those of a packet from *source* to the host *to*; None: to the
+    host of the QP that it names.  LocalError: there is no such host or QP, or no BTH.
     """
     if not isinstance(packet, Packet):
         return bytes(packet)
     packet = packet.copy()
     if packet.getlayer("BTH") is None:
-        raise LocalError(f"no BTH says which QP it is for: {packet.summary()}", errno.EINVAL)
+        raise LocalError(
+            f"the packet has no BTH, which names its QP: {packet.summary()}", errno.EINVAL
+        )
     if packet.name == "BTH":
         packet = UDP(chksum=0) / packet
     if isinstance(packet, UDP):
@@ -112,7 +112,7 @@ def frame_of(
         packet = Ether() / packet
     if isinstance(packet, Ether):
         _default(packet, "src", source.mac)
-        # Left to itself scapy would ask by ARP, in the world outside.
+        # Without it scapy would send ARP requests on real interfaces.
         _default(packet, "dst", _mac_of(fabric, ip))
     return bytes(packet)
 

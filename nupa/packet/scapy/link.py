@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The scapy layer of NUPA's link type: the common header, and what it may be followed by."""
+"""The scapy layer of NUPA's link type: the header, and the layers that may follow it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from nupa.packet.tables.record import HEADER, LINKTYPE_NUPA, VERSION, Kind, Leve
 
 
 class Nupa(Layer):
-    """A record of a capture.  `level` and `kind` follow from the layer above.  `extra` is what a
-    newer version has appended to the header."""
+    """A record of a capture.
+
+    `level` and `kind` are set from the layer above.  `extra`: bytes that a newer version appends to
+    the header.
+    """
 
     name = "NUPA"
     layout = HEADER

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scapy layers of NUPA's queue entries: doorbell, WQE with its segments, CQE (queue_tables).
+"""scapy layers of queue entries: doorbell, WQE with its segments, CQE.
 
 >>> from nupa.packet.scapy.queue import WQE, DataSegment
 >>> WQE(bytes(WQE(opcode="SEND", segments=[DataSegment(length=8)]))).segments[0].length
@@ -21,8 +21,10 @@ SEGMENTS_BYTES_MAX = 0xFFFF - tables.WQE.bytes
 
 
 class Segment(Layer):
-    """A part of a WQE: type, length, and what the type says.  What a newer version added at the end
-    of a segment is its `rest`."""
+    """A part of a WQE: type, length, and the fields of its type.
+
+    `rest`: bytes that a newer version appends to a segment.
+    """
 
     def do_dissect(self, s: bytes) -> bytes:
         rest = super().do_dissect(s)
@@ -88,7 +90,7 @@ class DataSegment(Segment):
 
 
 class InlineSegment(Segment):
-    """Inline data, and every segment of a type that is not known here."""
+    """Inline data, and segments of unknown types."""
 
     name = "Inline data"
     layout = tables.SEGMENT_LAYOUTS[tables.Segment.INLINE]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """scapy layers of InfiniBand routing: local (LRH, with the VCRC) and global (GRH) headers.
 
-RoCE has GRHs in Ethernet; captures of native links begin with an LRH.
+RoCE v1 has a GRH behind Ethernet; captures of native links begin with an LRH.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LINKTYPE_INFINIBAND = 247
 
 
 class TrailerField(ScapyField[Any, Any]):
-    """What lies behind the payload: the layer puts it there and takes it from there."""
+    """A field behind the payload, which the layer itself appends and removes."""
 
     def addfield(self, pkt: Packet, s: bytes, val: Any) -> bytes:
         return s
@@ -36,12 +36,12 @@ class TrailerField(ScapyField[Any, Any]):
         return lhex(x) if isinstance(x, int) else repr(x)
 
     def randval(self) -> Any:
-        """fuzz() leaves it to be computed."""
+        """Returns None: fuzz() leaves it to be computed."""
         return None
 
 
 class LRH(Layer):
-    """`pktlen` and `vcrc` are filled in; a vcrc of None after dissecting was not captured."""
+    """Local route header.  `pktlen` and `vcrc` are filled in; a vcrc of None was not captured."""
 
     layout = tables.LRH
     fields_desc = [  # noqa: RUF012
@@ -67,7 +67,7 @@ class LRH(Layer):
         return max(words * 4 - icrc.LRH_BYTES, 0)
 
     def header(self, payload_bytes: int) -> bytes:
-        """This header alone, in front of so many bytes."""
+        """Builds this header alone, in front of *payload_bytes* bytes."""
         head: bytes = self.self_build()
         if self.pktlen is None:
             head = self.put(head, "pktlen", (icrc.LRH_BYTES + payload_bytes) // 4)
@@ -80,13 +80,13 @@ class LRH(Layer):
 
 
 class RWH(Layer):
-    """A packet that is no InfiniBand, by its Ethertype."""
+    """Raw header: a packet that is not InfiniBand, by its Ethertype."""
 
     layout = tables.RWH
 
 
 class GRH(Layer):
-    """`paylen` is filled in."""
+    """Global route header.  `paylen` is filled in."""
 
     layout = tables.GRH
     fields_desc = fields_of(layout, paylen=None)
@@ -99,7 +99,7 @@ class GRH(Layer):
         return s[: self.paylen], s[self.paylen :]
 
     def header(self, payload_bytes: int) -> bytes:
-        """This header alone, in front of so many bytes."""
+        """Builds this header alone, in front of *payload_bytes* bytes."""
         head: bytes = self.self_build()
         if self.paylen is None:
             head = self.put(head, "paylen", payload_bytes)

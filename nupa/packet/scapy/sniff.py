@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scapy's sniff() on a fabric.
+"""Runs scapy's sniff() on a fabric.
 
     from nupa.packet.scapy.sniff import sniff_fabric
     sniff_fabric(count=10, prn=lambda packet: packet.summary())
     sniff_fabric("rack", iface="host0", level="queue,transport", timeout=5)
 
 Packets are those of `nupa capture`: Ether / IP / UDP / BTH of level transport, Ether of net, Nupa
-of tlp and queue.  Each has `time`, `sniffed_on` (the port), `direction` (1 inbound, 2 outbound, as
-in pcapng, which wrpcapng writes), `transfer` (the same at all levels; a copy of an Ether loses it)
-and `wirelen`; `comments` say what faults did to it.
+of tlp, queue and cache.  Each has `time`, `sniffed_on` (the port), `direction` (1 inbound,
+2 outbound, as in pcapng, which wrpcapng writes), `transfer` (the same at all levels; a copy of an
+Ether loses it) and `wirelen`; `comments` name what faults did to it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _ETHERNET = {LEVELS[name] for name in ETHERNET_LEVELS}
 
 
 class FabricSockets(dict["PortSocket", str]):
-    """What to give to scapy as `opened_socket`: a socket for each port, by its name.
+    """The `opened_socket` of scapy: a socket for each port, with its name.
 
-    A context manager that ends the watch; `counts` says how much was lost.
+    A context manager that ends the watch; `counts` has what was lost.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class FabricSockets(dict["PortSocket", str]):
         return self._watch.counts
 
     def next_of(self, sockets: Iterable[object]) -> PortSocket | None:
-        """The socket at which the next packet is, of these: packets of others are dropped."""
+        """Returns which of *sockets* has the next packet; drops packets of others."""
         wanted = set(sockets)
         while True:
             if not self._queue:
@@ -88,7 +88,7 @@ class FabricSockets(dict["PortSocket", str]):
         return self._queue.popleft()
 
     def close(self) -> None:
-        """Ends it; also for a sniffer that still has it: it ends, too."""
+        """Ends the watch, and any sniffer that still reads from it."""
         self.closed = True
         for socket in self:
             socket.close()
@@ -104,32 +104,32 @@ class FabricSockets(dict["PortSocket", str]):
 
 
 class PortSocket(SuperSocket):
-    """One port of a fabric, for scapy.  It only receives."""
+    """A socket of one port of a fabric, which only receives."""
 
-    desc = "reads what crosses a port of a NUPA fabric"
+    desc = "reads the packets of a port of a NUPA fabric"
 
     def __init__(self, feed: FabricSockets) -> None:
         self.feed = feed
         self.closed = False
 
     def recv(self, x: int = 0, **kwargs: Any) -> Packet | None:
-        """The next packet.  EOFError once it is closed."""
+        """Returns the next packet.  EOFError once closed."""
         if self.closed:
             raise EOFError
         return _dissected(self.feed.take(), kwargs)
 
     def send(self, x: Packet) -> int:
-        raise LocalError("this socket only receives: nupa.packet.scapy.inject sends")
+        raise LocalError("this socket only receives: send with nupa.packet.scapy.inject")
 
     def fileno(self) -> int:
-        return -1  # there is nothing to select: scapy asks select() below
+        return -1  # no descriptor: scapy calls select() below
 
     def close(self) -> None:
         self.closed = True
 
     @staticmethod
     def select(sockets: list[Any], remain: float | None = None) -> list[Any]:
-        """At most one that is ready, so that packets of several ports come in their order."""
+        """Returns at most one ready socket, so that packets of several ports stay in order."""
         ours = [socket for socket in sockets if isinstance(socket, PortSocket)]
         others = [socket for socket in sockets if not isinstance(socket, PortSocket)]
         closed = [socket for socket in ours if socket.closed]
@@ -169,12 +169,12 @@ def fabric_socket(
     level: str | Iterable[str] = "transport",
     snaplen: int = 0,
 ) -> FabricSockets:
-    """For scapy's `opened_socket`: `AsyncSniffer(opened_socket=fabric_socket())`.
+    """Opens a fabric for scapy: `AsyncSniffer(opened_socket=fabric_socket())`.
 
     *fabric*: a Fabric, the name of one, or None for the one called default or the only one.
-    *iface*: hosts, ports or links, or "any": each packet once, where its source sends it.
-    *snaplen*: so many bytes of each packet, 0 for all.
-    LocalError: there is no such fabric, host or level; FabricError: too many watch already.
+    *iface*: hosts, ports or links, or "any": each packet once, at the port of its source.
+    *snaplen*: bytes kept of each packet, 0 for all.
+    LocalError: there is no such fabric, host or level; FabricError: there are too many watches.
     """
     ours = not isinstance(fabric, Fabric)
     opened = fabric if isinstance(fabric, Fabric) else Fabric.open(fabric)
@@ -195,12 +195,15 @@ def sniff_fabric(
     snaplen: int = 0,
     **options: Any,
 ) -> PacketList:
-    """scapy's sniff() of what crosses a fabric: prn, lfilter, count, timeout, store, stop_filter,
-    started_callback and session are scapy's.  Errors: as fabric_socket()."""
+    """Sniffs a fabric with scapy's sniff().
+
+    prn, lfilter, count, timeout, store, stop_filter, started_callback and session are scapy's.
+    Errors are those of fabric_socket().
+    """
     if options.keys() & {"filter", "offline", "opened_socket"}:
         raise LocalError(
-            "sniff_fabric reads a fabric: it has no filter=, offline= or opened_socket=; "
-            "lfilter= takes a function"
+            "sniff_fabric does not take filter=, offline= or opened_socket=: filter with a "
+            "function, lfilter="
         )
     with fabric_socket(fabric, iface, level, snaplen) as sockets:
         return sniff(opened_socket=sockets, **options)

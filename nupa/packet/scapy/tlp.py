@@ -5,8 +5,8 @@
     >>> bytes(TLP() / MemWrite64(requester=0x100, address=0x1_0000_0000) / b"abcd").hex()
     '600000010100000f000000010000000061626364'
 
-`fmt` and `type` follow from the layer above TLP, `length` and byte enables from the data, and the
-ECRC from all of it where `td` is set.  Headers are those outside Flit mode (pcie_tables).
+`fmt` and `type` are set from the layer above TLP, `length` and byte enables from the data, and the
+ECRC if `td` is set.  Headers are those outside Flit mode (tables.pcie).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DIGEST_BYTES = 4
 
 
 def ecrc(tlp: bytes) -> int:
-    """The end-to-end CRC of a TLP without its digest, as a little-endian number of its four bytes.
+    """Computes the end-to-end CRC of a TLP without its digest, as a little-endian number.
 
     PCIe 6.0, 2.7.1: CRC-32 of all bytes, with the variant bits Type[0] and EP taken as 1.
     """
@@ -34,7 +34,7 @@ def ecrc(tlp: bytes) -> int:
 
 
 class _DigestField(XLEIntField):
-    """The last four bytes of the TLP, where all of it is there; else None."""
+    """The last four bytes of a TLP; None if it was cut."""
 
     def addfield(self, _pkt: Packet, s: bytes, _val: int | None) -> bytes:
         return s  # TLP.post_build has the data before it
@@ -48,7 +48,7 @@ class _DigestField(XLEIntField):
 
 
 class TLP(Layer):
-    """The first DW of every TLP, and the digest that ends some."""
+    """The first DW of a TLP, and its digest if it has one."""
 
     name = "PCIe TLP"
     layout = tables.TLP
@@ -58,13 +58,13 @@ class TLP(Layer):
     ]
 
     def header_and_data_bytes(self) -> int:
-        """As the first DW has it."""
+        """Returns the length that the first DW says."""
         header = 16 if self.fmt & 1 else 12
         return header + 4 * (self.length or LENGTH_DW_MAX) if self.fmt & 2 else header
 
     def post_dissect(self, s: bytes) -> bytes:
         if self.td and self.ecrc is not None:
-            self.raw_packet_cache = None  # scapy's guess of where our bytes are is wrong
+            self.raw_packet_cache = None  # scapy assumes that this layer's bytes are contiguous
         return s
 
     def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
@@ -94,7 +94,7 @@ class TLP(Layer):
 
 
 class _Mem(Layer):
-    """A memory request.  Byte enables left out: all bytes of all DWs."""
+    """A memory request.  Byte enables that are not given are those of whole DWs."""
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         lower = self.underlayer
@@ -141,8 +141,10 @@ class MemWrite64(_Mem):
 
 
 class _OperandField(ScapyField[int, bytes]):
-    """A little-endian number, as long as the TLP's length says (PCIe 6.0, 2.2.7: 1, 2 or 4 DW for
-    each operand); 8 bytes where nothing says it."""
+    """A little-endian number of 1, 2 or 4 DW, by the TLP's length (PCIe 6.0, 2.2.7).
+
+    It has 8 bytes if there is no TLP below.
+    """
 
     __slots__ = ("operands",)
 

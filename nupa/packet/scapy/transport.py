@@ -7,9 +7,9 @@
     >>> IP(bytes(write))[BTH].padcount, IP(bytes(write))[BTH].payload
     (3, <RETH  va=0x0 rkey=0x0 dmalen=5 |<Raw  load=b'hello' |>>)
 
-Which headers follow a BTH is a matter of its opcode (`nupa.packet.tables.opcodes`).  Lengths,
-padding and CRCs that are None are filled in.  BTH, AETH and GRH have the fields of scapy's
-contrib/roce, which this does not load: `nupa.packet.scapy.claim` says why.
+The opcode of a BTH says which headers follow (`nupa.packet.tables.opcodes`).  Lengths, padding and
+CRCs that are None are filled in.  BTH, AETH and GRH have the fields of scapy's contrib/roce, which
+is not loaded: see `nupa.packet.scapy.claim`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ __all__ = [
 
 
 class BTH(Layer):
-    """`padcount`, `pad` (the bytes themselves) and `icrc` are filled in unless they are given.
+    """Base transport header.  `padcount`, `pad` (the bytes) and `icrc` are filled in unless given.
 
-    icrc: as a big-endian read gives it; None after dissecting what a capture has cut off.
+    icrc: as a big-endian read gives it; None if the capture has cut it off.
     """
 
     layout = tables.BTH
@@ -68,7 +68,7 @@ class BTH(Layer):
         return ours_or_scapys(cls, kwargs.get("_underlayer"))
 
     def do_dissect(self, s: bytes) -> bytes:
-        # By hand: scapy's bit fields are slow, and every packet has these.
+        # By hand: every packet has these, and scapy's bit fields are slow.
         here = len(s)
         udp = self.underlayer
         whole = not (isinstance(udp, UDP) and udp.len is not None and udp.len - 8 > here)
@@ -97,7 +97,7 @@ class BTH(Layer):
             "pad": pad,
             "icrc": int.from_bytes(s[-icrc.ICRC_BYTES :], "big") if whole else None,
         }
-        self.raw_packet_cache = None  # it would leave out what lies behind the payload
+        self.raw_packet_cache = None  # it would leave out the bytes behind the payload
         self.explicit = 1
         return s[icrc.BTH_BYTES : end]
 
@@ -114,11 +114,11 @@ class BTH(Layer):
         return body + crc.to_bytes(icrc.ICRC_BYTES, "big")
 
     def computed_icrc(self) -> int:
-        """What the ICRC of this packet has to be; 0 without a header below that it covers, too."""
+        """Returns the right ICRC of this packet; 0 without a header below, which it covers, too."""
         return self._icrc_of(self.do_build()[: -icrc.ICRC_BYTES])
 
     def _icrc_of(self, body: bytes) -> int:
-        """*body*: from this header to the last byte before the ICRC."""
+        """Computes the ICRC; *body*: from this header to the last byte before the ICRC."""
         below = self.underlayer
         whole_bytes = len(body) + icrc.ICRC_BYTES
         if isinstance(below, GRH):
@@ -138,7 +138,7 @@ class BTH(Layer):
                 covered = packet[: -icrc.ICRC_BYTES]
                 return icrc.roce_v2(covered, len(packet) - udp_bytes, version)
             below = below.underlayer
-        warning("BTH: an ICRC covers the headers below, too, and there are none that have one: 0")
+        warning("BTH: no IP header, GRH or LRH is below, which an ICRC covers, too: it is 0")
         return 0
 
     def mysummary(self) -> str:
@@ -146,10 +146,10 @@ class BTH(Layer):
 
 
 class _Extended(Layer):
-    """An extended header: what follows it is a matter of BTH's opcode."""
+    """An extended header; the opcode of the BTH says what follows it."""
 
     def base(self) -> Any:
-        """The BTH below; None if there is none."""
+        """Returns the BTH below; None if there is none."""
         layer = self.underlayer
         while isinstance(layer, _Extended):
             layer = layer.underlayer
@@ -166,7 +166,7 @@ class RDETH(_Extended):
 
 
 class DETH(_Extended):
-    """On QP 1 what follows may be bound: nupa.packet.scapy.cm binds MADs."""
+    """Datagram header.  Bound layers follow on QP 1 only: nupa.packet.scapy.cm binds MADs."""
 
     layout = tables.DETH
 
@@ -189,7 +189,7 @@ class AtomicETH(_Extended):
 
 
 class AETH(_Extended):
-    """transport_tables.syndrome_text says what a syndrome means."""
+    """ACK header.  `nupa.packet.tables.transport.syndrome_text` prints a syndrome."""
 
     layout = tables.AETH
 
@@ -215,7 +215,7 @@ class FETH(_Extended):
 
 
 class CNPPadding(_Extended):
-    """The 16 reserved bytes that are all there is behind the BTH of a congestion notification."""
+    """The 16 reserved bytes behind the BTH of a congestion notification."""
 
     layout = tables.CNPPadding
 
@@ -224,7 +224,7 @@ EXTENDED: dict[str, type[_Extended]] = {cls.__name__: cls for cls in _Extended._
 
 
 def _chains() -> dict[tuple[int, type[Packet]], type[Packet]]:
-    """What follows a header, by BTH's opcode."""
+    """Returns the layer that follows each header, by the BTH's opcode."""
     chains: dict[tuple[int, type[Packet]], type[Packet]] = {}
     for opcode in OPCODES.values():
         headers: list[type[Packet]] = [BTH, *(EXTENDED[name] for name in opcode.headers)]

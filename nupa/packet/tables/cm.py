@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Layouts of management datagrams (IBTA 13.4) and of the messages of connection management (12.6).
 
-Private data is what follows a message up to the 256th byte of its MAD.
+Private data follows a message up to the 256th byte of its MAD.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ METHODS = {
     0x86: "REPORT_RESP",
 }
 
-# 12.6.3: what an attribute ID says in the class of connection management
+# 12.6.3: attribute IDs of connection management
 ATTRIBUTES = {
     0x10: "REQ",
     0x11: "MRA",

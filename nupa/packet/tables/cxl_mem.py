@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""CXL.mem messages, as tables.  Sections are those of the CXL specification 3.1.  No scapy.
+"""Layouts of CXL.mem messages.  Sections are those of the CXL specification 3.1.
 
-The fields are the specification's, each message with all that its 68B, 256B and PBR flits have; in
-which order they lie, and that they begin on whole bytes, is ours: flits are not packed here.
+Each message has all fields of its 68B, 256B and PBR flits.  Their order and their places on whole
+bytes are NUPA's: flits are not packed here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CXL_MEM = Layout(
 
 
 def _opcode(names: dict[int, str], last: Field) -> tuple[Field, ...]:
-    """The first byte of every message.  NDR and DRS opcodes have 3 bits on a link, here 4."""
+    """Returns the first byte of a message.  NDR and DRS opcodes have 3 bits on a link, here 4."""
     return (
         Field("valid", 1, "Valid", default=1, abbrev="nupa.cxl.valid"),
         Field("opcode", 4, "Opcode", names),

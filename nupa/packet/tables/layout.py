@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Layouts: what a record's bytes mean, as tables.  Knows bits and names; never scapy.
+"""Layouts: the fields of headers and messages, as tables.
 
-A layout is written once.  scapy's layers, the tables of the Wireshark dissector, those of
-docs/packet.md and the decoder without scapy are all made from it, so that they cannot drift.
-Fields follow one another from the most significant bit of the first byte; numbers are big endian.
+scapy's layers, the Wireshark dissector, docs/packet-tables.md and `Layout.decode` are all made from
+these tables.  Fields begin at the most significant bit of the first byte; numbers are big endian.
 """
 
 from __future__ import annotations
@@ -13,8 +12,11 @@ from typing import NamedTuple
 
 
 class Field(NamedTuple):
-    """One field.  *values* names values (`flags`: names bits, from bit 0 up); *shift* is the number
-    of low bits that a field leaves out, as an address without its two lowest bits does."""
+    """One field.
+
+    *values*: names of values; with *flags*, of bits from bit 0 up.  *shift*: low bits that are not
+    sent, as of an address that is a multiple of 4.
+    """
 
     name: str
     bits: int
@@ -49,7 +51,7 @@ class Layout:
         self.cite = cite
         self.fields = fields
         bits = sum(field.bits for field in fields)
-        assert bits % 8 == 0, f"{name} has {bits} bits: no whole number of bytes"
+        assert bits % 8 == 0, f"{name} has {bits} bits: layouts have whole bytes"
         self.bytes = bits // 8
         self._places = []
         for field in fields:
@@ -57,11 +59,11 @@ class Layout:
             self._places.append((field.name, bits, (1 << field.bits) - 1, field.shift))
 
     def abbrev_of(self, field: Field) -> str:
-        """The name of *field* in Wireshark's filters."""
+        """Returns the name of *field* in Wireshark's filters."""
         return field.abbrev or f"{self.abbrev}.{field.name}"
 
     def decode(self, data: bytes | bytearray | memoryview, at: int = 0) -> dict[str, int]:
-        """Each field of *data* from byte *at* on.  ValueError if there are too few bytes."""
+        """Decodes each field of *data* from byte *at* on.  ValueError for too few bytes."""
         part = data[at : at + self.bytes]
         if len(part) < self.bytes:
             raise ValueError(f"{self.text}: {self.bytes} bytes are needed, {len(part)} are there")
@@ -72,8 +74,10 @@ class Layout:
         }
 
     def encode(self, **values: int) -> bytes:
-        """The bytes; a field that is not named has its default.  ValueError if a value does not
-        fit, TypeError if a name is none of the layout's."""
+        """Encodes the fields; those that are not named have their default.
+
+        ValueError if a value does not fit, TypeError if the layout has no such field.
+        """
         word = 0
         for field in self.fields:
             value = values.pop(field.name, field.default)
@@ -89,5 +93,5 @@ class Layout:
 
 
 def reserved(name: str, bits: int) -> Field:
-    """Bits that are sent as 0 and not looked at."""
+    """Makes a field of bits that are sent as 0 and ignored when received."""
     return Field(name, bits, "Reserved", hex=True)

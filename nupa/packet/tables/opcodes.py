@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The opcodes of the base transport header, and which extended headers follow each.
+"""The opcodes of the base transport header, and the extended headers that follow each.
 
 IBTA volume 1: table 38 (opcodes) and 9.3 (order of the headers), annex A14 (XRC), A17 (CNP) and
-A19 (FLUSH, ATOMIC WRITE).  csrc/packet/opcodes.c has the same table; a test compares them.
+A19 (FLUSH, ATOMIC WRITE).  csrc/packet/opcodes.c has the same table; a test compares the two.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Transport(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Opcode:
-    """One opcode.  *headers*: names of the extended headers in their order, from BTH's end."""
+    """One opcode.  *headers*: names of the extended headers behind the BTH, in their order."""
 
     code: int
     name: str
@@ -46,7 +46,7 @@ class Opcode:
         return self.name.removeprefix(f"{self.transport.name}_")
 
 
-# operation: name, who sends it, headers, whether a payload may follow
+# operation: name, request or response, headers, whether a payload may follow
 _REQUEST, _RESPONSE = True, False
 _OPERATIONS: dict[int, tuple[str, bool, tuple[str, ...], bool]] = {
     0x00: ("SEND_FIRST", _REQUEST, (), True),
@@ -105,7 +105,7 @@ ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE = 0x11, 0x12
 COMPARE_SWAP = 0x13
 INVALIDATES = (0x16, 0x17)
 
-CNP = 0x81  # A17.9.3: the congestion notification packet, all of whose transport this is
+CNP = 0x81  # A17.9.3: the congestion notification packet, the only one of its transport
 
 
 def _table() -> dict[int, Opcode]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""PCI Express transaction layer packets, as tables: headers as they are outside Flit mode.
+"""Layouts of PCI Express transaction layer packets (TLPs), outside Flit mode.
 
-Sections are those of the PCI Express Base Specification 6.0.  No scapy.
+Sections are those of the PCI Express Base Specification 6.0.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ COMPLETION = Layout(
     Field("completer", 16, "Completer ID", hex=True),
     Field("status", 3, "Status", STATUS),
     Field("bcm", 1, "Byte count modified (PCI-X bridges only)"),
-    Field("byte_count", 12, "Bytes left, with these; 0: 4096"),
+    Field("byte_count", 12, "Remaining bytes, with these; 0: 4096"),
     _REQUESTER,
     _TAG,
     reserved("reserved", 1),
@@ -175,7 +175,7 @@ MESSAGE = Layout(
     Field("code", 8, "Message code", MESSAGES, hex=True),
     Field("target", 16, "Target ID (routed by ID)", hex=True),
     Field("vendor", 16, "Vendor ID (vendor-defined)", hex=True),
-    Field("specific", 32, "The message's own", hex=True),
+    Field("specific", 32, "Specific to the message", hex=True),
 )
 
 LAYOUTS = (TLP, MEM32, MEM64, COMPLETION, MESSAGE)

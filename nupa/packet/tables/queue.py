@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""NUPA's queue entries as they stand in captures, as tables.  No scapy.
+"""Layouts of queue entries in captures.
 
-The engine's own rings are private and change; this is what is recorded of them, and stays.  Names
-and numbers of opcodes, flags and statuses are those of the verbs (infiniband/verbs.h).
+The engine's own rings are private and change; this format is public and stable.  Names and numbers
+of opcodes, flags and statuses are those of the verbs (infiniband/verbs.h).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FORMAT = 1
 
 
 class Queue(IntEnum):
-    """Whose entry it is, or for which queue a doorbell was rung."""
+    """The queue of an entry, or of a doorbell."""
 
     SEND = 0
     RECEIVE = 1
@@ -24,7 +24,7 @@ class Queue(IntEnum):
 
 
 class Segment(IntEnum):
-    """What a WQE has besides its control part."""
+    """The type of a segment, a part of a WQE behind its control part."""
 
     REMOTE = 1
     ATOMIC = 2
@@ -50,7 +50,7 @@ SEGMENTS: dict[int, str] = {
     Segment.DATA: "data",
     Segment.INLINE: "inline data",
 }
-# enum ibv_wr_opcode.  Of a receive it has no meaning, and is 0.
+# enum ibv_wr_opcode; 0 for a receive
 WR_OPCODES = {
     0: "RDMA_WRITE",
     1: "RDMA_WRITE_WITH_IMM",
@@ -142,7 +142,7 @@ DOORBELL = Layout(
     "Doorbell",
     "docs/packet.md",
     _FORMAT,
-    Field("queue", 8, "Queue; CQ: a notification is asked for", QUEUES),
+    Field("queue", 8, "Queue; CQ: a notification is requested", QUEUES),
     Field("flags", 16, "Flags", DOORBELL_FLAGS, flags=True),
     Field("number", 32, "Number of the QP, SRQ or CQ", hex=True),
     Field("index", 64, "Entries posted (CQ: polled) so far"),
@@ -157,12 +157,12 @@ WQE = Layout(
     Field("opcode", 8, "Opcode", WR_OPCODES),
     Field("qp_type", 8, "QP type", QP_TYPES),
     Field("flags", 16, "Send flags", SEND_FLAGS, flags=True),
-    Field("bytes", 16, "Length of this entry with its segments"),
+    Field("bytes", 16, "Length of the entry with its segments"),
     Field("number", 32, "Number of the QP or SRQ", hex=True),
     Field("imm", 32, "Immediate data, or the rkey to invalidate", hex=True),
     Field("index", 64, "Place in its queue, counted from 0"),
     _WR_ID,
-    Field("length", 32, "Bytes of payload (a receive: room)"),
+    Field("length", 32, "Bytes of payload; of a receive, bytes of its buffers"),
     Field("psn", 32, "First PSN; 0xffffffff: not known yet", hex=True, default=0xFFFFFFFF),
 )
 CQE = Layout(
@@ -183,7 +183,7 @@ CQE = Layout(
     Field("imm", 32, "Immediate data, or the rkey that was invalidated", hex=True),
     Field("slid", 16, "Sender's LID"),
     Field("sl", 8, "Service level"),
-    Field("dlid_path_bits", 8, "Path bits of our LID"),
+    Field("dlid_path_bits", 8, "Path bits of the source LID"),
     Field("pkey_index", 16, "P_Key, by its index"),
     reserved("reserved1", 16),
     Field("vendor_err", 32, "Vendor's error", hex=True),
@@ -201,7 +201,7 @@ def _segment(kind: Segment, name: str, abbrev: str, text: str, *fields: Field) -
         "docs/packet.md",
         Field("type", 8, "Type of the segment", SEGMENTS, default=kind),
         reserved("reserved", 8),
-        Field("bytes", 16, "Length of the segment, with this", default=bits // 8),
+        Field("bytes", 16, "Length of the segment with this header", default=bits // 8),
         *fields,
     )
 
@@ -232,9 +232,9 @@ SEGMENT_LAYOUTS = {
         Field("qkey", 32, "Q_Key", hex=True),
         Field("dlid", 16, "Destination LID"),
         Field("sl", 8, "Service level"),
-        Field("src_path_bits", 8, "Path bits of our LID"),
-        Field("is_global", 8, "There is a GRH"),
-        Field("sgid_index", 8, "Our GID, by its index"),
+        Field("src_path_bits", 8, "Path bits of the source LID"),
+        Field("is_global", 8, "Whether there is a GRH"),
+        Field("sgid_index", 8, "Source GID, by its index"),
         Field("hop_limit", 8, "Hop limit"),
         Field("traffic_class", 8, "Traffic class"),
         Field("flow_label", 32, "Flow label", hex=True),
@@ -255,8 +255,8 @@ SEGMENT_LAYOUTS = {
         Field("rkey", 32, "rkey of the window", hex=True),
         Field("lkey", 32, "lkey of the region; 0: none", hex=True),
         Field("access", 32, "Access flags", hex=True),
-        Field("address", 64, "Where the window begins", hex=True),
-        Field("length", 64, "Its length in bytes"),
+        Field("address", 64, "Start of the window", hex=True),
+        Field("length", 64, "Length of the window in bytes"),
     ),
     Segment.DATA: _segment(
         Segment.DATA,

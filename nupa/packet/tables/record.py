@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The common header of NUPA's link type: what each record of a capture begins with.  No scapy.
+"""The header of NUPA's link type, with which each record begins.
 
-The format is public and stable; docs/packet.md has it byte by byte.
+The format is public and stable; docs/packet-tables.md has it byte by byte.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from nupa.core.levels import LEVELS as LEVELS
 from nupa.core.levels import Level as Level
 from nupa.packet.tables.layout import Field, Layout, reserved
 
-# LINKTYPE_USER11 of the 16 that are set aside for private use (147 to 162).  Not the first ones and
-# not 157: examples, Apple's PKTAP (149) and radio sniffers (157) are found there, and a Wireshark
-# can have only one dissector for each.
+# LINKTYPE_USER11 of the 16 for private use (147 to 162).  The first ones and 157 are taken: by
+# examples, Apple's PKTAP (149) and radio sniffers (157).  Wireshark has one dissector for each.
 LINKTYPE_NUPA = 158
 LINKTYPE_ETHERNET = 1
 
@@ -24,7 +23,7 @@ VERSION = 1
 
 
 class Kind(IntEnum):
-    """What follows the header."""
+    """The kind of data behind the header."""
 
     PCIE_TLP = 1
     CXL_MEM = 2
@@ -36,7 +35,7 @@ class Kind(IntEnum):
 
 
 class Direction(IntEnum):
-    """As in the flags of pcapng's Enhanced Packet Block, seen from the port's host."""
+    """The direction, seen from the port's host, as in pcapng's Enhanced Packet Block."""
 
     UNKNOWN = 0
     INBOUND = 1
@@ -44,7 +43,7 @@ class Direction(IntEnum):
 
 
 class Flag(IntFlag):
-    """What else is known of a record."""
+    """Flags of a record: its place in its transfer, and what happened to it on its way."""
 
     FIRST = 1 << 0
     LAST = 1 << 1
@@ -74,7 +73,7 @@ DIRECTIONS: dict[int, str] = {
     Direction.OUTBOUND: "outbound",
 }
 FLAGS = {i: flag.name.lower() for i, flag in enumerate(Flag) if flag.name}
-#: Flags that a comment of a packet says, where the link type has no place for them.
+#: Flags in comments of packets whose link type has no place for them.
 COMMENTED = ~(Flag.FIRST | Flag.LAST)
 _COMMENT_HEAD = "nupa: "
 
@@ -84,21 +83,21 @@ HEADER = Layout(
     "NUPA record",
     "docs/packet.md",
     Field("version", 8, "Version of the format", default=VERSION),
-    Field("header_bytes", 8, "Length of this header", default=24),
+    Field("header_bytes", 8, "Length of the header", default=24),
     Field("level", 8, "Level", LEVEL_NAMES, default=Level.TLP),
-    Field("kind", 8, "Kind of what follows", KINDS, default=Kind.PCIE_TLP),
+    Field("kind", 8, "Kind of the data that follows", KINDS, default=Kind.PCIE_TLP),
     Field("direction", 8, "Direction, seen from the host", DIRECTIONS),
     reserved("reserved", 8),
     Field("flags", 16, "Flags", FLAGS, flags=True),
     Field("transfer", 64, "Transfer, the same at all levels; 0: none", hex=True),
     Field("port", 16, "Port of the fabric, by its index"),
     Field("host", 16, "Host of the fabric, by its index"),
-    Field("sequence", 32, "Which record of this transfer at this level, from 0"),
+    Field("sequence", 32, "Number of the record in its transfer at this level, from 0"),
 )
 
 
 class Record(NamedTuple):
-    """A header, decoded, in the order of the bytes but without what has no meaning of its own."""
+    """A decoded header, without reserved bytes."""
 
     version: int
     header_bytes: int
@@ -126,16 +125,16 @@ def pack(
     host: int = 0,
     sequence: int = 0,
 ) -> bytes:
-    """The 24 bytes of a header.  struct.error if a value does not fit its field."""
+    """Encodes a header of 24 bytes.  struct.error if a value does not fit its field."""
     return _STRUCT.pack(
         VERSION, HEADER_BYTES, level, kind, direction, flags, transfer, port, host, sequence
     )
 
 
 def unpack(data: bytes | bytearray | memoryview, at: int = 0) -> Record:
-    """The header at byte *at*; the record's own bytes begin at `at + header_bytes`.
+    """Decodes the header at byte *at*; the record's data begins at `at + header_bytes`.
 
-    ValueError if the bytes are too few, of another version, or contradict themselves.
+    ValueError if there are too few bytes, for another version, or for a wrong length.
     """
     if len(data) - at < HEADER_BYTES:
         raise ValueError(
@@ -143,17 +142,17 @@ def unpack(data: bytes | bytearray | memoryview, at: int = 0) -> Record:
         )
     record = Record._make(_STRUCT.unpack_from(data, at))
     if record.version != VERSION:
-        raise ValueError(f"the NUPA record is of version {record.version}; this NUPA has {VERSION}")
+        raise ValueError(f"the NUPA record has version {record.version}; this NUPA reads {VERSION}")
     if not HEADER_BYTES <= record.header_bytes <= len(data) - at:
         raise ValueError(
             f"the NUPA record says that its header has {record.header_bytes} bytes; "
-            f"it has {HEADER_BYTES} at least, and {len(data) - at} are there"
+            f"it has {HEADER_BYTES} or more, and {len(data) - at} are there"
         )
     return record
 
 
 def comment_of(flags: int) -> str:
-    """What the comment of a packet with these flags is; empty for none.
+    """Returns the comment of a packet with these flags; empty for none.
 
     >>> comment_of(Flag.FIRST), comment_of(Flag.FIRST | Flag.DROPPED | Flag.RETRY)
     ('', 'nupa: retry, dropped')
@@ -163,7 +162,7 @@ def comment_of(flags: int) -> str:
 
 
 def flags_of(comment: str) -> int:
-    """The flags that a comment says; 0 if it is another's.
+    """Returns the flags that a comment says; 0 for a comment of another program.
 
     >>> flags_of("nupa: retry, dropped") == Flag.DROPPED | Flag.RETRY, flags_of("retry")
     (True, 0)

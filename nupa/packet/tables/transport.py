@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Layouts of the InfiniBand headers: routing (IBTA 7.7, 8.3), transport (9.2, 9.3) and annexes.
 
-Fields that scapy's contrib/roce has too bear its names.
+Names of fields are those of scapy's contrib/roce, where it has them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MTUS = (256, 512, 1024, 2048, 4096)  # path MTUs, bytes of payload
 ATOMIC_BYTES = 8  # 9.4.5: operands and what an atomic returns
 PSN_MASK, PSN_HALF = 0xFFFFFF, 0x800000
 
-# 9.9.2.1: bits 6-5 of the syndrome say what the others mean
+# 9.9.2.1: bits 6-5 of the syndrome are its kind, bits 4-0 its value
 SYNDROME_KIND, SYNDROME_VALUE = 0x60, 0x1F
 ACK, RNR_NAK, NAK = 0x00, 0x20, 0x60
 SYNDROMES = {
@@ -25,7 +25,7 @@ SYNDROMES = {
     0x64: "NAK_INVALID_RD_REQUEST",
 }
 
-# 9.7.5.2.8: what the five bits of an RNR NAK ask the requester to wait, in units of 10 µs
+# 9.7.5.2.8: the wait that the five bits of an RNR NAK ask for, in units of 10 µs
 RNR_TIMER_10_US = (
     *(65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192),
     *(256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576),
@@ -131,8 +131,8 @@ AtomicETH = Layout(
     "IBTA 9.3.4",
     _VA,
     _RKEY,
-    Field("swap", 64, "Swapped in, or added", hex=True),
-    Field("compare", 64, "Compared with", hex=True),
+    Field("swap", 64, "Swap or add data", hex=True),
+    Field("compare", 64, "Compare data", hex=True),
 )
 AETH = Layout(
     "AETH",
@@ -147,7 +147,7 @@ AtomicAckETH = Layout(
     "atomicacketh",
     "Atomic ACK Extended Transport Header",
     "IBTA 9.3.5.3",
-    Field("orig", 64, "What was there before", hex=True),
+    Field("orig", 64, "Original remote data", hex=True),
 )
 ImmDt = Layout(
     "ImmDt",
@@ -171,8 +171,8 @@ FETH = Layout(
     "Flush Extended Transport Header",
     "IBTA A19.4.1",
     reserved("resv26", 26),
-    Field("selectivity", 2, "What is flushed", {0: "RANGE", 1: "REGION"}),
-    Field("placement", 4, "How far", {0: "VISIBLE", 1: "PERSISTENT"}, flags=True),
+    Field("selectivity", 2, "Selectivity level", {0: "RANGE", 1: "REGION"}),
+    Field("placement", 4, "Placement type", {0: "VISIBLE", 1: "PERSISTENT"}, flags=True),
 )
 CNPPadding = Layout(
     "CNPPadding",
@@ -205,7 +205,7 @@ def nearest_psn(psn: int, to: int) -> int:
 
 
 def syndrome_text(syndrome: int) -> str:
-    """What an AETH says, in words.
+    """Prints what an AETH says.
 
     >>> syndrome_text(0x1F), syndrome_text(0x2C), syndrome_text(0x62)
     ('ACK', 'RNR NAK, retry after 0.64 ms', 'NAK: remote access error')

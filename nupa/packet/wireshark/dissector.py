@@ -16,7 +16,7 @@ _MARK = "NUPA's link type"  # in the first lines of every version of the file
 
 
 def plugin_folder() -> Path:
-    """Where this user's Wireshark looks for Lua scripts, as `tshark -G folders` says."""
+    """Returns the folder of this user's Lua plugins, as `tshark -G folders` prints it."""
     tshark = shutil.which("tshark")
     if tshark is None:
         return Path.home() / ".local/lib/wireshark/plugins"  # Wireshark's default on Unix
@@ -31,13 +31,13 @@ def plugin_folder() -> Path:
         if name.strip().rstrip(":") == "Personal Lua Plugins" and folder.strip():
             return Path(folder.strip())
     raise LocalError(
-        "`tshark -G folders` names no folder for personal Lua plugins: this Wireshark has no Lua; "
-        f"use one that has, or copy {FILE} yourself"
+        "`tshark -G folders` has no folder for personal Lua plugins, so this Wireshark has no Lua: "
+        f"install one that has, or copy {FILE} yourself"
     )
 
 
 def install(folder: Path) -> Path:
-    """Puts the dissector into *folder*, in place of an older one; returns its path there."""
+    """Installs the dissector in *folder*, in place of an older one; returns its path."""
     target = folder / FILE.name
     _refuse_foreign(target)
     try:
@@ -57,7 +57,7 @@ def install(folder: Path) -> Path:
 
 
 def uninstall(folder: Path) -> Path | None:
-    """Removes the dissector from *folder*; its former path, or None if it was not there."""
+    """Removes the dissector from *folder*; returns its path, None if it was not there."""
     target = folder / FILE.name
     _refuse_foreign(target)
     try:

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: BSD-3-Clause
 -- Wireshark dissector of NUPA's link type: PCIe TLPs, CXL messages, queue entries.
--- `nupa dissector --install` puts it where your Wireshark looks for it; docs/packet.md is the format.
+-- `nupa dissector --install` installs it; docs/packet.md describes the format.
 
 -- tables: begin (written by python -m nupa.packet.wireshark.tables)
 local LINKTYPE_USER = 11
@@ -342,15 +342,15 @@ local LAYOUTS = {
 -- text, bits (with those shifted in), base, names, names of bits
 local FIELDS = {
 	["nupa.version"] = { "Version of the format", 8, "dec", nil, nil },
-	["nupa.header_bytes"] = { "Length of this header", 8, "dec", nil, nil },
+	["nupa.header_bytes"] = { "Length of the header", 8, "dec", nil, nil },
 	["nupa.level"] = { "Level", 8, "dec", { [1] = "tlp", [2] = "queue", [3] = "transport", [4] = "net", [5] = "cache" }, nil },
-	["nupa.kind"] = { "Kind of what follows", 8, "dec", { [1] = "PCIe TLP", [2] = "CXL.mem", [3] = "Doorbell", [4] = "WQE", [5] = "CQE", [6] = "Ethernet", [7] = "CXL.cache" }, nil },
+	["nupa.kind"] = { "Kind of the data that follows", 8, "dec", { [1] = "PCIe TLP", [2] = "CXL.mem", [3] = "Doorbell", [4] = "WQE", [5] = "CQE", [6] = "Ethernet", [7] = "CXL.cache" }, nil },
 	["nupa.direction"] = { "Direction, seen from the host", 8, "dec", { [0] = "unknown", [1] = "inbound", [2] = "outbound" }, nil },
 	["nupa.flags"] = { "Flags", 16, "hex", nil, { [0] = "first", [1] = "last", [2] = "retry", [3] = "corrupt", [4] = "poison", [5] = "dropped", [6] = "duplicate", [7] = "delayed", [8] = "injected", [9] = "replayed" } },
 	["nupa.transfer"] = { "Transfer, the same at all levels; 0: none", 64, "hex", nil, nil },
 	["nupa.port"] = { "Port of the fabric, by its index", 16, "dec", nil, nil },
 	["nupa.host"] = { "Host of the fabric, by its index", 16, "dec", nil, nil },
-	["nupa.sequence"] = { "Which record of this transfer at this level, from 0", 32, "dec", nil, nil },
+	["nupa.sequence"] = { "Number of the record in its transfer at this level, from 0", 32, "dec", nil, nil },
 	["nupa.tlp.fmt"] = { "Fmt", 3, "dec", { [0] = "3 DW, no data", [1] = "4 DW, no data", [2] = "3 DW, data", [3] = "4 DW, data", [4] = "prefix" }, nil },
 	["nupa.tlp.type"] = { "Type", 5, "hex", nil, nil },
 	["nupa.tlp.t9"] = { "Tag, bit 9", 1, "dec", nil, nil },
@@ -373,12 +373,12 @@ local FIELDS = {
 	["nupa.tlp.cpl.completer"] = { "Completer ID", 16, "hex", nil, nil },
 	["nupa.tlp.cpl.status"] = { "Status", 3, "dec", { [0] = "Successful Completion (SC)", [1] = "Unsupported Request (UR)", [2] = "Request Retry Status (RRS)", [4] = "Completer Abort (CA)" }, nil },
 	["nupa.tlp.cpl.bcm"] = { "Byte count modified (PCI-X bridges only)", 1, "dec", nil, nil },
-	["nupa.tlp.cpl.byte_count"] = { "Bytes left, with these; 0: 4096", 12, "dec", nil, nil },
+	["nupa.tlp.cpl.byte_count"] = { "Remaining bytes, with these; 0: 4096", 12, "dec", nil, nil },
 	["nupa.tlp.cpl.lower_address"] = { "Lower address of the first byte", 7, "hex", nil, nil },
 	["nupa.tlp.msg.code"] = { "Message code", 8, "hex", { [0] = "Unlock", [1] = "Invalidate Request", [2] = "Invalidate Completion", [4] = "Page Request", [5] = "PRG Response", [16] = "LTR", [18] = "OBFF", [20] = "PM_Active_State_Nak", [24] = "PM_PME", [25] = "PME_Turn_Off", [27] = "PME_TO_Ack", [32] = "Assert_INTA", [33] = "Assert_INTB", [34] = "Assert_INTC", [35] = "Assert_INTD", [36] = "Deassert_INTA", [37] = "Deassert_INTB", [38] = "Deassert_INTC", [39] = "Deassert_INTD", [48] = "ERR_COR", [49] = "ERR_NONFATAL", [51] = "ERR_FATAL", [80] = "Set_Slot_Power_Limit", [82] = "PTM Request", [83] = "PTM Response", [126] = "Vendor_Defined Type 0", [127] = "Vendor_Defined Type 1" }, nil },
 	["nupa.tlp.msg.target"] = { "Target ID (routed by ID)", 16, "hex", nil, nil },
 	["nupa.tlp.msg.vendor"] = { "Vendor ID (vendor-defined)", 16, "hex", nil, nil },
-	["nupa.tlp.msg.specific"] = { "The message's own", 32, "hex", nil, nil },
+	["nupa.tlp.msg.specific"] = { "Specific to the message", 32, "hex", nil, nil },
 	["nupa.cxl.channel"] = { "Channel", 8, "dec", { [1] = "M2S Req", [2] = "M2S RwD", [3] = "M2S BIRsp", [4] = "S2M BISnp", [5] = "S2M NDR", [6] = "S2M DRS" }, nil },
 	["nupa.cxl.flit"] = { "Kind of flit that it belongs to", 8, "dec", { [0] = "68B", [1] = "256B", [2] = "PBR" }, nil },
 	["nupa.cxl.valid"] = { "Valid", 1, "dec", nil, nil },
@@ -434,7 +434,7 @@ local FIELDS = {
 	["nupa.cache.go.rsp_data"] = { "GO: the state that is granted; WritePull: UQID", 12, "dec", { [1] = "Shared", [2] = "Exclusive", [3] = "Invalid", [4] = "Error", [6] = "Modified" }, nil },
 	["nupa.cache.fill.go_err"] = { "The access failed: the data is all ones", 1, "dec", nil, nil },
 	["nupa.doorbell.format"] = { "Format of the entry", 8, "dec", nil, nil },
-	["nupa.doorbell.queue"] = { "Queue; CQ: a notification is asked for", 8, "dec", { [0] = "SQ", [1] = "RQ", [2] = "SRQ", [3] = "CQ" }, nil },
+	["nupa.doorbell.queue"] = { "Queue; CQ: a notification is requested", 8, "dec", { [0] = "SQ", [1] = "RQ", [2] = "SRQ", [3] = "CQ" }, nil },
 	["nupa.doorbell.flags"] = { "Flags", 16, "hex", nil, { [0] = "solicited_only", [1] = "wakes" } },
 	["nupa.doorbell.number"] = { "Number of the QP, SRQ or CQ", 32, "hex", nil, nil },
 	["nupa.doorbell.index"] = { "Entries posted (CQ: polled) so far", 64, "dec", nil, nil },
@@ -443,12 +443,12 @@ local FIELDS = {
 	["nupa.wqe.opcode"] = { "Opcode", 8, "dec", { [0] = "RDMA_WRITE", [1] = "RDMA_WRITE_WITH_IMM", [2] = "SEND", [3] = "SEND_WITH_IMM", [4] = "RDMA_READ", [5] = "ATOMIC_CMP_AND_SWP", [6] = "ATOMIC_FETCH_AND_ADD", [7] = "LOCAL_INV", [8] = "BIND_MW", [9] = "SEND_WITH_INV", [10] = "TSO", [11] = "DRIVER1", [14] = "FLUSH", [15] = "ATOMIC_WRITE" }, nil },
 	["nupa.wqe.qp_type"] = { "QP type", 8, "dec", { [0] = "none", [2] = "RC", [3] = "UC", [4] = "UD", [8] = "RAW_PACKET", [9] = "XRC_SEND", [10] = "XRC_RECV" }, nil },
 	["nupa.wqe.flags"] = { "Send flags", 16, "hex", nil, { [0] = "fence", [1] = "signaled", [2] = "solicited", [3] = "inline", [4] = "ip_csum" } },
-	["nupa.wqe.bytes"] = { "Length of this entry with its segments", 16, "dec", nil, nil },
+	["nupa.wqe.bytes"] = { "Length of the entry with its segments", 16, "dec", nil, nil },
 	["nupa.wqe.number"] = { "Number of the QP or SRQ", 32, "hex", nil, nil },
 	["nupa.wqe.imm"] = { "Immediate data, or the rkey to invalidate", 32, "hex", nil, nil },
 	["nupa.wqe.index"] = { "Place in its queue, counted from 0", 64, "dec", nil, nil },
 	["nupa.wqe.wr_id"] = { "wr_id, the program's", 64, "hex", nil, nil },
-	["nupa.wqe.length"] = { "Bytes of payload (a receive: room)", 32, "dec", nil, nil },
+	["nupa.wqe.length"] = { "Bytes of payload; of a receive, bytes of its buffers", 32, "dec", nil, nil },
 	["nupa.wqe.psn"] = { "First PSN; 0xffffffff: not known yet", 32, "hex", nil, nil },
 	["nupa.cqe.format"] = { "Format of the entry", 8, "dec", nil, nil },
 	["nupa.cqe.status"] = { "Status", 8, "dec", { [0] = "SUCCESS", [1] = "LOC_LEN_ERR", [2] = "LOC_QP_OP_ERR", [3] = "LOC_EEC_OP_ERR", [4] = "LOC_PROT_ERR", [5] = "WR_FLUSH_ERR", [6] = "MW_BIND_ERR", [7] = "BAD_RESP_ERR", [8] = "LOC_ACCESS_ERR", [9] = "REM_INV_REQ_ERR", [10] = "REM_ACCESS_ERR", [11] = "REM_OP_ERR", [12] = "RETRY_EXC_ERR", [13] = "RNR_RETRY_EXC_ERR", [14] = "LOC_RDD_VIOL_ERR", [15] = "REM_INV_RD_REQ_ERR", [16] = "REM_ABORT_ERR", [17] = "INV_EECN_ERR", [18] = "INV_EEC_STATE_ERR", [19] = "FATAL_ERR", [20] = "RESP_TIMEOUT_ERR", [21] = "GENERAL_ERR", [22] = "TM_ERR", [23] = "TM_RNDV_INCOMPLETE" }, nil },
@@ -463,54 +463,54 @@ local FIELDS = {
 	["nupa.cqe.imm"] = { "Immediate data, or the rkey that was invalidated", 32, "hex", nil, nil },
 	["nupa.cqe.slid"] = { "Sender's LID", 16, "dec", nil, nil },
 	["nupa.cqe.sl"] = { "Service level", 8, "dec", nil, nil },
-	["nupa.cqe.dlid_path_bits"] = { "Path bits of our LID", 8, "dec", nil, nil },
+	["nupa.cqe.dlid_path_bits"] = { "Path bits of the source LID", 8, "dec", nil, nil },
 	["nupa.cqe.pkey_index"] = { "P_Key, by its index", 16, "dec", nil, nil },
 	["nupa.cqe.vendor_err"] = { "Vendor's error", 32, "hex", nil, nil },
 	["nupa.cqe.timestamp"] = { "Time of completion, ns; 0: not taken", 64, "dec", nil, nil },
 	["nupa.wqe.remote.type"] = { "Type of the segment", 8, "dec", { [1] = "remote address", [2] = "atomic operands", [3] = "datagram address", [4] = "XRC", [5] = "bind memory window", [6] = "data", [7] = "inline data" }, nil },
-	["nupa.wqe.remote.bytes"] = { "Length of the segment, with this", 16, "dec", nil, nil },
+	["nupa.wqe.remote.bytes"] = { "Length of the segment with this header", 16, "dec", nil, nil },
 	["nupa.wqe.remote.address"] = { "Remote address", 64, "hex", nil, nil },
 	["nupa.wqe.remote.rkey"] = { "rkey", 32, "hex", nil, nil },
 	["nupa.wqe.atomic.type"] = { "Type of the segment", 8, "dec", { [1] = "remote address", [2] = "atomic operands", [3] = "datagram address", [4] = "XRC", [5] = "bind memory window", [6] = "data", [7] = "inline data" }, nil },
-	["nupa.wqe.atomic.bytes"] = { "Length of the segment, with this", 16, "dec", nil, nil },
+	["nupa.wqe.atomic.bytes"] = { "Length of the segment with this header", 16, "dec", nil, nil },
 	["nupa.wqe.atomic.compare_add"] = { "Compared with, or added", 64, "hex", nil, nil },
 	["nupa.wqe.atomic.swap"] = { "Swapped in", 64, "hex", nil, nil },
 	["nupa.wqe.datagram.type"] = { "Type of the segment", 8, "dec", { [1] = "remote address", [2] = "atomic operands", [3] = "datagram address", [4] = "XRC", [5] = "bind memory window", [6] = "data", [7] = "inline data" }, nil },
-	["nupa.wqe.datagram.bytes"] = { "Length of the segment, with this", 16, "dec", nil, nil },
+	["nupa.wqe.datagram.bytes"] = { "Length of the segment with this header", 16, "dec", nil, nil },
 	["nupa.wqe.datagram.dest_qpn"] = { "Destination QP", 32, "hex", nil, nil },
 	["nupa.wqe.datagram.qkey"] = { "Q_Key", 32, "hex", nil, nil },
 	["nupa.wqe.datagram.dlid"] = { "Destination LID", 16, "dec", nil, nil },
 	["nupa.wqe.datagram.sl"] = { "Service level", 8, "dec", nil, nil },
-	["nupa.wqe.datagram.src_path_bits"] = { "Path bits of our LID", 8, "dec", nil, nil },
-	["nupa.wqe.datagram.is_global"] = { "There is a GRH", 8, "dec", nil, nil },
-	["nupa.wqe.datagram.sgid_index"] = { "Our GID, by its index", 8, "dec", nil, nil },
+	["nupa.wqe.datagram.src_path_bits"] = { "Path bits of the source LID", 8, "dec", nil, nil },
+	["nupa.wqe.datagram.is_global"] = { "Whether there is a GRH", 8, "dec", nil, nil },
+	["nupa.wqe.datagram.sgid_index"] = { "Source GID, by its index", 8, "dec", nil, nil },
 	["nupa.wqe.datagram.hop_limit"] = { "Hop limit", 8, "dec", nil, nil },
 	["nupa.wqe.datagram.traffic_class"] = { "Traffic class", 8, "dec", nil, nil },
 	["nupa.wqe.datagram.flow_label"] = { "Flow label", 32, "hex", nil, nil },
 	["nupa.wqe.datagram.dgid"] = { "Destination GID", 128, "ipv6", nil, nil },
 	["nupa.wqe.xrc.type"] = { "Type of the segment", 8, "dec", { [1] = "remote address", [2] = "atomic operands", [3] = "datagram address", [4] = "XRC", [5] = "bind memory window", [6] = "data", [7] = "inline data" }, nil },
-	["nupa.wqe.xrc.bytes"] = { "Length of the segment, with this", 16, "dec", nil, nil },
+	["nupa.wqe.xrc.bytes"] = { "Length of the segment with this header", 16, "dec", nil, nil },
 	["nupa.wqe.xrc.srqn"] = { "Number of the SRQ", 32, "hex", nil, nil },
 	["nupa.wqe.bind.type"] = { "Type of the segment", 8, "dec", { [1] = "remote address", [2] = "atomic operands", [3] = "datagram address", [4] = "XRC", [5] = "bind memory window", [6] = "data", [7] = "inline data" }, nil },
-	["nupa.wqe.bind.bytes"] = { "Length of the segment, with this", 16, "dec", nil, nil },
+	["nupa.wqe.bind.bytes"] = { "Length of the segment with this header", 16, "dec", nil, nil },
 	["nupa.wqe.bind.rkey"] = { "rkey of the window", 32, "hex", nil, nil },
 	["nupa.wqe.bind.lkey"] = { "lkey of the region; 0: none", 32, "hex", nil, nil },
 	["nupa.wqe.bind.access"] = { "Access flags", 32, "hex", nil, nil },
-	["nupa.wqe.bind.address"] = { "Where the window begins", 64, "hex", nil, nil },
-	["nupa.wqe.bind.length"] = { "Its length in bytes", 64, "dec", nil, nil },
+	["nupa.wqe.bind.address"] = { "Start of the window", 64, "hex", nil, nil },
+	["nupa.wqe.bind.length"] = { "Length of the window in bytes", 64, "dec", nil, nil },
 	["nupa.wqe.data.type"] = { "Type of the segment", 8, "dec", { [1] = "remote address", [2] = "atomic operands", [3] = "datagram address", [4] = "XRC", [5] = "bind memory window", [6] = "data", [7] = "inline data" }, nil },
-	["nupa.wqe.data.bytes"] = { "Length of the segment, with this", 16, "dec", nil, nil },
+	["nupa.wqe.data.bytes"] = { "Length of the segment with this header", 16, "dec", nil, nil },
 	["nupa.wqe.data.address"] = { "Address", 64, "hex", nil, nil },
 	["nupa.wqe.data.length"] = { "Length in bytes", 32, "dec", nil, nil },
 	["nupa.wqe.data.lkey"] = { "lkey", 32, "hex", nil, nil },
 	["nupa.wqe.inline.type"] = { "Type of the segment", 8, "dec", { [1] = "remote address", [2] = "atomic operands", [3] = "datagram address", [4] = "XRC", [5] = "bind memory window", [6] = "data", [7] = "inline data" }, nil },
-	["nupa.wqe.inline.bytes"] = { "Length of the segment, with this", 16, "dec", nil, nil },
+	["nupa.wqe.inline.bytes"] = { "Length of the segment with this header", 16, "dec", nil, nil },
 }
 -- tables: end
 
 local nupa = Proto("nupa", "NUPA fabric record")
 
--- What the tables do not have: fields of variable length.
+-- Fields of variable length, which the tables do not have.
 local DATA = ProtoField.bytes("nupa.data", "Data")
 local REST = ProtoField.bytes("nupa.rest", "Of a newer version")
 local OPERANDS = {
@@ -670,7 +670,7 @@ local function dissect_tlp(buffer, at, pinfo, root)
 				dw0.length)
 		end
 		place = place + (wide and 12 or 8)
-	else -- I/O, configuration, prefixes: none crosses a port of ours
+	else -- I/O, configuration, prefixes: no port of a fabric has them
 		return name, show_data(tree, buffer, place, buffer:len() - place)
 	end
 	if header and (name:find("^Fetch") or name:find("^Swap") or name:find("^CAS")) then
@@ -782,7 +782,7 @@ local function show_segments(tree, buffer, at, stop)
 		local fixed = LAYOUTS[layout].bytes
 		if segment.bytes < fixed or segment.bytes > stop - at then
 			branch:add_proto_expert_info(MALFORMED, string.format(
-				"a segment of %d bytes, where it needs %d and %d are there", segment.bytes, fixed,
+				"a segment of %d bytes: it needs %d, %d are there", segment.bytes, fixed,
 				stop - at))
 			return
 		end
@@ -833,7 +833,7 @@ local function dissect_ethernet(buffer, at, pinfo, root)
 	if buffer:len() > at then
 		Dissector.get("eth_withoutfcs"):call(buffer(at):tvb(), pinfo, root)
 	end
-	return nil -- its own dissector has said it
+	return nil -- the Ethernet dissector sets the columns
 end
 
 local KINDS = {

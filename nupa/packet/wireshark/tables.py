@@ -33,12 +33,12 @@ _DOC_END = "<!-- tables: end -->\n"
 
 
 def is_shown(field: Field) -> bool:
-    """Reserved bits are not shown."""
+    """Whether a field is shown: all but reserved bits."""
     return not field.name.startswith("reserved")
 
 
 def tables() -> str:
-    """The Lua tables of all layouts."""
+    """Returns the Lua tables of all layouts."""
     lines = [
         f"local LINKTYPE_USER = {record.LINKTYPE_NUPA - 147}",
         f"local VERSION = {record.VERSION}",
@@ -109,13 +109,13 @@ def _quoted(text: str) -> str:
 
 
 def documentation() -> str:
-    """The tables of docs/packet-tables.md."""
+    """Returns the tables of docs/packet-tables.md."""
     return "".join(line + "\n" for layout in LAYOUTS for line in _described(layout))
 
 
 def _described(layout: Layout) -> Iterator[str]:
     yield f"\n## {layout.name}: {layout.text}, {layout.bytes} bytes ({layout.cite})\n"
-    yield "| byte | bits | field | what it is | filter |"
+    yield "| byte | bits | field | meaning | filter |"
     yield "|---|---|---|---|---|"
     at = 0
     for field in layout.fields:
@@ -123,7 +123,7 @@ def _described(layout: Layout) -> Iterator[str]:
         at += field.bits
         where = f"{first}" if first == last else f"{first}-{last}"
         high = 8 * (last + 1) - 1 - (at - field.bits)
-        text = field.text + (f"; its low {field.shift} bits are left out" if field.shift else "")
+        text = field.text + (f"; its lowest {field.shift} bits are not sent" if field.shift else "")
         for value, name in field.values.items() if field.values else ():
             text += f"; {f'bit {value}' if field.flags else int(value)}: {name}"
         show = f"`{layout.abbrev_of(field)}`" if is_shown(field) else ""
@@ -133,13 +133,13 @@ def _described(layout: Layout) -> Iterator[str]:
 
 
 def rendered(text: str) -> str:
-    """*text* of nupa.lua or docs/packet-tables.md with its tables written again."""
+    """Returns *text*, of nupa.lua or docs/packet-tables.md, with its tables generated again."""
     for begin, end, write in ((_BEGIN, _END, tables), (_DOC_BEGIN, _DOC_END, documentation)):
         before, found, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
         if found and closed:
             return before + begin + write() + end + after
-    raise LocalError("the file has no marks of tables")
+    raise LocalError("the file has no marks around its tables: restore them")
 
 
 def main(paths: list[str]) -> int:

@@ -347,7 +347,7 @@ def test_a_longer_header_of_a_newer_version_is_skipped() -> None:
 def test_another_version_is_not_guessed_at() -> None:
     built = bytes(Nupa(version=2) / queue.Doorbell())
     assert isinstance(Nupa(built).payload, Raw)
-    with pytest.raises(ValueError, match="version 2; this NUPA has 1"):
+    with pytest.raises(ValueError, match="version 2; this NUPA reads 1"):
         record.unpack(built)
 
 
