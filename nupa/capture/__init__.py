@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Captures what crosses a fabric: into files, through filters, as lines.  Knows captures and their
-formats; never how the engine records, nor how a packet is made of a record.
+"""Captures what crosses a fabric into files and lines.  Knows captures; never how C records them.
 
-Import what you use: `nupa.capture.filter` (Filter), `nupa.capture.view` (many packets as columns),
-`nupa.capture.live` (a fabric as a source of packets), `nupa.capture.sinks` (files, lines),
-`nupa.capture.loop` (from the one to the other), `nupa.capture.beside` (a process that captures
-while a program runs).
+* `live`: a fabric as a source of packets, in batches as a file has them
+* `view`: the packets of a batch as columns; `fields`: their names; `filter`: expressions over them
+* `sinks`: files (`FileSink`) and lines (`LineSink`; `lines` formats them)
+* `loop`: moves packets from a source through a filter to a sink
+* `beside`: a process that captures while a program runs
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A process that captures into a file while a program runs: `nupa run --capture`.
 
-It is a child of the one that runs the program, and shares nothing with the program but the fabric.
-It ends when its parent says so or is no more, whichever way: the file is whole in each case.
+It is a child of the process that runs the program, and shares only the fabric with the program.  It
+ends when its parent says so or dies; the file is complete in both cases.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _READY = b"ready"
 _MESSAGE_BYTES = 4096
-# What ends the program is no reason to end the file: it ends after the program.
+# Signals that end the program do not end the file, which ends after the program.
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
 
 
-class Wish(NamedTuple):
-    """What is captured, and where to."""
+class CaptureOptions(NamedTuple):
+    """The file, levels and snap length of a capture."""
 
     file: str
     levels: Sequence[str]
@@ -35,15 +35,15 @@ class Wish(NamedTuple):
 
 
 class Beside:
-    """A context manager: within it all that crosses *fabric* is captured.
+    """A context manager that captures what crosses *fabric*.
 
-    Entering it fails as nupa.capture.live.Live and FileSink do.  Leaving it waits until the file is
-    complete; what went wrong with it is said on stderr, as the program's end is not to change.
+    Entering it raises the errors of nupa.capture.live.Live and FileSink as FabricError.  Leaving it
+    waits until the file is complete; errors are printed, so that the program's status is unchanged.
     """
 
-    def __init__(self, fabric: Fabric, wish: Wish) -> None:
+    def __init__(self, fabric: Fabric, options: CaptureOptions) -> None:
         self._fabric = fabric.name
-        self._wish = wish
+        self._options = options
         self._pid = 0
         self._write_fd = -1
 
@@ -53,14 +53,14 @@ class Beside:
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._write_fd)
-            _capture(self._fabric, self._wish, stop_fd, said_fd)
+            _capture(self._fabric, self._options, stop_fd, said_fd)
         os.close(stop_fd)
         os.close(said_fd)
         said = os.read(answer_fd, _MESSAGE_BYTES)
         os.close(answer_fd)
         if said != _READY:
             self._end()
-            why = said.decode(errors="replace") or "the process that was to capture died"
+            why = said.decode(errors="replace") or "the capturing process died"
             raise FabricError(f"cannot capture: {why}")
         return self
 
@@ -74,7 +74,7 @@ class Beside:
 
     @property
     def pid(self) -> int:
-        """Of the process that captures."""
+        """The capturing process."""
         return self._pid
 
     def _end(self) -> None:
@@ -82,8 +82,8 @@ class Beside:
         os.waitpid(self._pid, 0)
 
 
-def _capture(fabric: str, wish: Wish, stop_fd: int, said_fd: int) -> NoReturn:
-    """The process that captures: to its end."""
+def _capture(fabric: str, options: CaptureOptions, stop_fd: int, said_fd: int) -> NoReturn:
+    """Runs in the capturing process, to its end."""
     code = 1
     try:
         for number in _IGNORED:
@@ -92,24 +92,27 @@ def _capture(fabric: str, wish: Wish, stop_fd: int, said_fd: int) -> NoReturn:
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1):
             os.dup2(null, fd)
-        code = _follow(fabric, wish, stop_fd, said_fd)
+        code = _follow(fabric, options, stop_fd, said_fd)
     except NupaError as error:
         os.write(said_fd, str(error).encode()[:_MESSAGE_BYTES])
-    except BaseException:  # the parent's handlers are none of ours
+    except BaseException:  # nothing of the parent may run here
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()
         os._exit(code)
 
 
-def _follow(name: str, wish: Wish, stop_fd: int, said_fd: int) -> int:
+def _follow(name: str, options: CaptureOptions, stop_fd: int, said_fd: int) -> int:
     from nupa.capture.live import Live
     from nupa.capture.loop import Capture
     from nupa.capture.sinks import FileSink
     from nupa.fabric import Fabric
 
-    with Fabric.open(name) as fabric, Live(fabric, ["any"], wish.levels, wish.snap_bytes) as live:
-        sink = FileSink(wish.file, interfaces=live.interfaces, snap_bytes=wish.snap_bytes)
+    with (
+        Fabric.open(name) as fabric,
+        Live(fabric, ["any"], options.levels, options.snap_bytes) as live,
+    ):
+        sink = FileSink(options.file, interfaces=live.interfaces, snap_bytes=options.snap_bytes)
         capture = Capture(sink)
         os.write(said_fd, _READY)
         os.close(said_fd)
@@ -120,5 +123,5 @@ def _follow(name: str, wish: Wish, stop_fd: int, said_fd: int) -> int:
             print(f"nupa: the capture ended too early: {error}", file=sys.stderr)
             return 1
     if capture.lost:
-        print(f"nupa: {wish.file}: {capture.lost} records were lost", file=sys.stderr)
+        print(f"nupa: {options.file}: {capture.lost} records were lost", file=sys.stderr)
     return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The fields of packets, by name: what filters ask for and `nupa capture --json` prints."""
+"""The fields of packets by name, for filters and `nupa capture --json`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ Type = Literal["number", "hex", "flag", "name", "address"]
 
 
 class Field(NamedTuple):
-    """*code*: a Python expression over columns of a View.  *when*: another; packets of which it
-    does not hold have no such field, and no comparison with it holds.  *values*: by their names."""
+    """A field of packets.
+
+    *code*: a Python expression over columns of a View.  *when*: an expression that is true for
+    packets that have the field; for others every comparison is false.  *values*: by name.
+    """
 
     name: str
     code: str
@@ -33,7 +36,7 @@ class Field(NamedTuple):
 
 
 def plain(name: str) -> str:
-    """A value's name as a filter may have it: `PCIe TLP` is pcie_tlp."""
+    """Returns a value's name as filters write it: `PCIe TLP` is pcie_tlp."""
     return "".join(c if c.isalnum() else "_" for c in name).lower()
 
 
@@ -77,7 +80,7 @@ _RKEY = f"h_headers & {int(Header.RETH | Header.AtomicETH | Header.IETH)}"
 _TLP_TYPES = {
     name: fmt << 5 | kind
     for (fmt, kind), name in pcie_tables.TYPES.items()
-    if not name.startswith("Msg")  # they have many
+    if not name.startswith("Msg")  # several types have this name
 }
 _CXL_OPCODES = {
     name: channel << 4 | code
@@ -102,21 +105,21 @@ _SECTIONS: dict[str, tuple[Field, ...]] = {
               _enum(record.Level)),
         Field("port", "m_port", "", "the port, by its name: host0/1", "name"),
         Field("host", "m_host", "", "the host (or switch) of that port", "name"),
-        Field("direction", "r_flags & 3", "", "seen from there", "number", _DIRECTIONS),
+        Field("direction", "r_flags & 3", "", "seen from that port", "number", _DIRECTIONS),
         Field("transfer", "r_packet_id or n_transfer", "", "one at all levels; 0: none", "hex"),
         Field("ts_ns", "r_ts_ns", "", "time, ns since 1970"),
         Field("original_bytes", "r_original_bytes", "", "length of the packet"),
-        Field("captured_bytes", "r_captured_bytes", "", "how much of it there is"),
+        Field("captured_bytes", "r_captured_bytes", "", "length of what was captured"),
         _flag(record.Flag.FIRST, "NUPA's records: first of its transfer at its level"),
         _flag(record.Flag.LAST, "NUPA's records: last of it"),
         _flag(record.Flag.RETRY, "sent again"),
-        _flag(record.Flag.CORRUPT, "with a wrong CRC on the link"),
+        _flag(record.Flag.CORRUPT, "had a wrong CRC on the link"),
         _flag(record.Flag.POISON, "its data is poisoned"),
         _flag(record.Flag.DROPPED, "never arrived"),
         _flag(record.Flag.DUPLICATE, "arrived twice"),
-        _flag(record.Flag.DELAYED, "was held up"),
-        _flag(record.Flag.INJECTED, "by a program"),
-        _flag(record.Flag.REPLAYED, "from a file"),
+        _flag(record.Flag.DELAYED, "was delayed"),
+        _flag(record.Flag.INJECTED, "injected by a program"),
+        _flag(record.Flag.REPLAYED, "replayed from a file"),
     ),
     "Level transport: BTH and extended headers": (
         Field("opcode", "h_opcode", _TRANSPORT, "RC_SEND_ONLY, …", "hex", opcodes.CODES),
@@ -146,22 +149,22 @@ _SECTIONS: dict[str, tuple[Field, ...]] = {
         Field("mad_class", "h_mad_class", _GSI, "MAD", "hex", _names(cm_tables.MGMT_CLASSES)),
         Field("mad_attribute", "h_mad_attribute", _GSI, "MAD", "hex", _names(cm_tables.ATTRIBUTES)),
         Field("icrc", "h_icrc", f"{_TRANSPORT} and h_icrc_state", "as the packet has it", "hex"),
-        Field("icrc_state", "h_icrc_state", _TRANSPORT, "right?", "number", _enum(fast.Icrc)),
+        Field("icrc_state", "h_icrc_state", _TRANSPORT, "is it right", "number", _enum(fast.Icrc)),
     ),
     "Ethernet and IP, of levels transport and net": (
         Field("source", "m_source", _NETWORK, 'address: source == "10.0.0.1"', "address"),
         Field("destination", "m_destination", _NETWORK, "address", "address"),
         Field("source_port", "h_source_port", _PORTS, "of TCP or UDP"),
         Field("destination_port", "h_destination_port", _PORTS, "of TCP or UDP"),
-        Field("protocol", "h_protocol", _NETWORK, "behind IP", "number", _PROTOCOLS),
+        Field("protocol", "h_protocol", _NETWORK, "behind the IP header", "number", _PROTOCOLS),
         Field("ip_version", "h_ip_version", _NETWORK, "4 or 6; a GRH counts as 6"),
-        Field("ethertype", "h_ethertype", _LINK, "what follows", "hex", _ETHERTYPES),
+        Field("ethertype", "h_ethertype", _LINK, "of the Ethernet header", "hex", _ETHERTYPES),
         Field("vlan", "h_vlan", "h_vlan", "tag: priority and ID"),
         Field("dlid", "h_dlid", _NATIVE, "native InfiniBand: destination LID"),
         Field("slid", "h_slid", _NATIVE, "native InfiniBand: source LID"),
-        Field("layer", "h_layer", f"not ({_IS_NUPA})", "how far it was understood", "number",
+        Field("layer", "h_layer", f"not ({_IS_NUPA})", "last layer that was decoded", "number",
               _enum(fast.Layer)),
-        Field("fault", "h_fault", f"not ({_IS_NUPA})", "why no further", "number",
+        Field("fault", "h_fault", f"not ({_IS_NUPA})", "why decoding stopped", "number",
               _enum(fast.Fault)),
     ),
     "Levels tlp, queue and cache: NUPA's records": (
@@ -176,7 +179,7 @@ _SECTIONS: dict[str, tuple[Field, ...]] = {
         Field("tlp_status", "n_status", _TLP, "of a completion"),
         Field("cxl_opcode", "n_code", _CXL, "MemRd, MemData, …", "hex", _CXL_OPCODES),
         Field("cache_opcode", "n_code", _CACHE, "RdOwn, SnpInv, …", "hex", _CACHE_OPCODES),
-        Field("line", "n_queue", _CACHE, "what the line is in its ring", "number",
+        Field("line", "n_queue", _CACHE, "use of the line in its ring", "number",
               _names(cache_tables.LINES)),
         Field("qid", "n_number", _CACHE, "CQID of a request, UQID of a snoop", "hex"),
         Field("peer_index", "n_index", _CACHE, "the other host, by its number in the fabric"),
@@ -192,8 +195,8 @@ _SECTIONS: dict[str, tuple[Field, ...]] = {
         Field("wc_opcode", "n_code", _CQE, "RECV, RDMA_READ, …", "number", _WC_OPCODES),
         Field("status", "n_status", _CQE, "SUCCESS, RETRY_EXC_ERR, …", "number", _WC_STATUSES),
         Field("port_index", "n_port", _IS_NUPA, "the port, by its number in the fabric"),
-        Field("host_index", "n_host", _IS_NUPA, "the host, likewise"),
-        Field("record_fault", "n_fault", _IS_NUPA, "why it was not understood", "number",
+        Field("host_index", "n_host", _IS_NUPA, "the host, by its number in the fabric"),
+        Field("record_fault", "n_fault", _IS_NUPA, "why it was not decoded", "number",
               _enum(record_columns.Fault)),
     ),
 }  # fmt: skip
@@ -202,7 +205,7 @@ FIELDS: dict[str, Field] = {field.name: field for fields in _SECTIONS.values() f
 
 
 def fields_text() -> str:
-    """All fields, for `nupa capture --fields`."""
+    """Lists all fields, for `nupa capture --fields`."""
     lines = []
     for section, fields in _SECTIONS.items():
         lines.append(f"{section}:")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Filters: `dqpn == 0x11 and opcode == RC_SEND_ONLY`, compiled once into code over columns.
+"""Compiles filters, such as `dqpn == 0x11 and opcode == RC_SEND_ONLY`, to code over columns.
 
 An expression has the fields of nupa.capture.fields, numbers, names of values, strings, comparisons,
-`in`, `and`, `or`, `not` and brackets.  It is read by Python's own parser, checked piece by piece
-against this list, and written anew: nothing of it is ever run as it was given.
+`in`, `and`, `or`, `not` and brackets.  Python's parser reads it; each node is checked against this
+list and generated again.  No text of the expression is evaluated.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ _GRAMMAR = (
 
 
 class FilterError(LocalError):
-    """The filter is not understood; the message says what of it, and what is near."""
+    """The filter cannot be compiled; the message says which part, and what is near."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, EINVAL)
 
 
 class Filter:
-    """*names*: what the fields `host` and `port` may be compared with, where that is known; then
-    another is an error.
+    """A compiled filter.
+
+    *names*: the known names of the fields `host` and `port`; comparing with another is an error.
 
     >>> Filter("psn > 5 or syndrome").text
     'psn > 5 or syndrome'
@@ -58,19 +59,19 @@ class Filter:
         self._match = _function(code, self.columns, compiler.constants)
 
     def matches(self, view: View) -> list[int]:
-        """The places of the packets for which it holds."""
+        """Returns the places of the packets that match."""
         return self._match(*(view.column(name) for name in self.columns))
 
 
 def columns_in(code: str) -> tuple[str, ...]:
-    """The columns of a View that an expression over them has."""
+    """Returns the columns of a View that an expression uses."""
     return tuple(dict.fromkeys(_COLUMN.findall(code)))
 
 
 def _function(
     code: str, columns: tuple[str, ...], constants: Mapping[str, object]
 ) -> Callable[..., list[int]]:
-    """A function of these columns that gives the places at which *code* holds."""
+    """Makes a function of these columns that returns the places at which *code* is true."""
     row, lists = ", ".join(columns), ", ".join(f"c_{name}" for name in columns)
     rows = f"zip({lists})" if len(columns) > 1 else lists
     loop = f"[i for i, {f'({row})' if len(columns) > 1 else row} in enumerate({rows}) if {code}]"
@@ -80,12 +81,12 @@ def _function(
 
 
 class _Compiler:
-    """From an expression to one over columns.  Each piece of the result is written here."""
+    """Translates an expression to one over columns.  All of the result is generated here."""
 
     def __init__(self, text: str, names: Mapping[str, Iterable[str]]) -> None:
         self._text = text
         self._names = {field: set(known) for field, known in names.items()}
-        self.constants: dict[str, object] = {}  #: that the result names
+        self.constants: dict[str, object] = {}  #: by their names in the result
 
     def compile(self) -> str:
         text = self._text
@@ -97,7 +98,7 @@ class _Compiler:
             self._fail("it contains a null character")
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of `5and 6`, which we refuse or read as it is
+                warnings.simplefilter("ignore")  # of `5and 6`
                 tree = ast.parse(text.replace("\n", " ").strip(), mode="eval")
             return self._truth(tree.body, 0)
         except SyntaxError as error:
@@ -128,7 +129,7 @@ class _Compiler:
             if field.type in ("name", "address"):
                 self._fail(f'compare {field.name} with something: {field.name} == "…"')
             return _when([field], f"({field.code})")
-        return self._fail(f"`{ast.unparse(node)}` is no part of a filter: {_GRAMMAR}")
+        return self._fail(f"`{ast.unparse(node)}` cannot be part of a filter: {_GRAMMAR}")
 
     def _pair(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
         if type(operator) in _MEMBER and isinstance(right, ast.Tuple | ast.List | ast.Set):
@@ -141,7 +142,7 @@ class _Compiler:
             self._fail(f"`{ast.unparse(right)}`: after `in` comes a list: opcode in (A, B)")
         ours, theirs = self._is_field(left, right), self._is_field(right, left)
         if not ours and not theirs:
-            # Whichever of them is no value ought to be a field.
+            # The one that is not a value ought to be a field.
             self._field(right if isinstance(left, ast.Constant) else left)
         fields = [
             self._field(node) for node, is_field in ((left, ours), (right, theirs)) if is_field
@@ -159,7 +160,7 @@ class _Compiler:
         return _when(fields, f"{texts[0]} {sign} {texts[1]}")
 
     def _is_field(self, node: ast.expr, beside: ast.expr) -> bool:
-        """Whether a name is a field's: values of the field beside it come first."""
+        """Whether a name is a field's: values of the field *beside* it come first."""
         if not isinstance(node, ast.Name) or node.id not in FIELDS:
             return False
         other = FIELDS.get(beside.id) if isinstance(beside, ast.Name) else None
@@ -178,7 +179,7 @@ class _Compiler:
         return field
 
     def _value(self, node: ast.expr, field: Field) -> str:
-        """A constant that *field* is compared with, as code."""
+        """Returns the code of a constant that *field* is compared with."""
         value: object
         if isinstance(node, ast.Constant):
             value = node.value
@@ -186,8 +187,8 @@ class _Compiler:
             value = node.id
         else:
             self._fail(
-                f"`{ast.unparse(node)}` is no number and no name; names of other characters than "
-                f'letters, digits and _ stand in quotes: {field.name} == "…"'
+                f"`{ast.unparse(node)}` is not a number or a name; quote names that have other "
+                f'characters than letters, digits and _: {field.name} == "…"'
             )
         if field.type == "name":
             return self._constant(self._named(value, field))
@@ -233,13 +234,13 @@ class _Compiler:
 
 
 def _when(fields: list[Field], code: str) -> str:
-    """*code*, where the packet has these fields."""
+    """Restricts *code* to packets that have these fields."""
     conditions = [f"({field.when})" for field in fields if field.when]
     return f"({' and '.join([*conditions, code])})"
 
 
 def _near(name: str, known: Iterable[str], shown: Iterable[str] | None = None) -> str:
-    """What may have been meant."""
+    """Suggests names that may have been meant."""
     originals = dict(zip(known, shown if shown is not None else known, strict=True))
     near = difflib.get_close_matches(name, list(originals), n=3, cutoff=0.5)
     near += [k for k in originals if name.lower() in k.lower() and k not in near][:3]
@@ -254,7 +255,7 @@ def _advice(text: str, error: SyntaxError) -> str:
     if "&&" in text or "||" in text or re.search(r"!(?!=)", text):
         return "write `and`, `or`, `not`"
     if re.search(r"\d+\.\d+\.\d+|[0-9a-f]*::", text):
-        return 'addresses stand in quotes: source == "10.0.0.1"'
+        return 'quote addresses: source == "10.0.0.1"'
     if not text.strip():
         return "it is empty"
     place = f" at character {error.offset}" if error.offset else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A line for each packet, as `nupa capture` prints them, and an object for each, as --json does."""
+"""Formats packets as lines, as `nupa capture` prints them, and as objects for --json."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PROTOCOLS = {6: "TCP", 17: "UDP", 1: "ICMP", 58: "ICMPv6"}
 
 
 def lines(view: View, which: Iterable[int] | None = None) -> Iterator[str]:
-    """Of each packet, or of those at the places *which*: time, port, direction, what it is."""
+    """Formats each packet, or those at the places *which*: time, port, direction, contents."""
     blocks, records = view.blocks, view.records
     comments = list(view.commented_flags())
     for i in range(len(view)) if which is None else which:
@@ -67,7 +67,7 @@ def _ethernet(view: View, i: int) -> str:
 
 
 def _arp(data: bytes) -> str:
-    """RFC 826, of IPv4."""
+    """Formats an ARP packet of IPv4 (RFC 826)."""
     arp = data[:28]
     if len(arp) < 28 or arp[:6] != b"\0\1\x08\0\6\4":
         return "ARP"
@@ -129,7 +129,7 @@ def _cxl(view: View, i: int) -> str:
 
 
 def _cache(view: View, i: int) -> str:
-    """States: of the cache at this port, then of the other one."""
+    """Formats a CXL.cache message; states are those of the cache at this port, then its peer's."""
     r = view.records
     states = [STATES.get(r.states[i] >> at & 15, "?") for at in (12, 8, 4, 0)]
     line = LINES.get(r.queue[i], f"line {r.queue[i]}")
@@ -182,8 +182,7 @@ _MAKERS: dict[int, Callable[[View, int], str]] = {
 
 
 def objects(view: View, which: Iterable[int] | None = None) -> Iterator[dict[str, Any]]:
-    """Of each packet the fields that it has, by name; values that have a name as that, flags that
-    are set as a list."""
+    """Yields the fields of each packet by name; named values as their names, flags as a list."""
     describe, columns = _describer()
     rows = zip(*(view.column(name) for name in columns), strict=True)
     chosen = None if which is None else set(which)
@@ -214,7 +213,7 @@ _VALUE_NAMES = {
 
 
 def _describer() -> tuple[Callable[..., Iterable[tuple[str, Any]]], tuple[str, ...]]:
-    """A function from a row of columns to the fields that it has, and what these columns are."""
+    """Makes a function from a row of columns to the fields that it has; returns these columns."""
     parts = [f"*([({f.name!r}, {f.code})] if {f.when or True} else [])" for f in FIELDS.values()]
     code = f"[{', '.join(parts)}]"
     columns = columns_in(code)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A fabric as a source of batches, like those that nupa.packet.pcapng.reader reads from a file."""
+"""A fabric as a source of batches, like those of a file."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ _COMMENTED_FLAGS = range(0, 1 << 10, 4)  # all but first and last: csrc/capture/
 
 
 class Live(Closing):
-    """What crosses a fabric, in batches: *interfaces* are there from the beginning, one for each
-    port and link type.
+    """Batches of what crosses a fabric; *interfaces*: one for each port and link type.
 
-    *where*: hosts, ports or links, or "any"; *levels* and *snap_bytes*: as nupa.core.watch.Watch,
-    whose errors it gives.
+    *where*: hosts, ports or links, or "any".  *levels*, *snap_bytes* and errors are those of
+    nupa.core.watch.Watch.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Live(Closing):
         self._begin_buffer()
 
     def _begin_buffer(self) -> None:
-        """The buffer begins with the options that packets may have: their comments."""
+        """Allocates the buffer, which begins with the comments that packets may have."""
         texts = [comment_of(flags) for flags in _COMMENTED_FLAGS]
         blocks = [
             encode_options([Option(OPT_COMMENT, text.encode())], _ORDER) if text else b""
@@ -75,8 +74,10 @@ class Live(Closing):
         self._records = ffi.new("struct nupa_pcapng_record[]", _BATCH_PACKETS)
 
     def batches(self) -> Iterator[Batch]:
-        """What is there now, in order of time; no batch: nothing new.  A batch is good until the
-        next one is asked for."""
+        """Yields the packets recorded since the last call, in order of time.
+
+        A batch is valid until the next one.
+        """
         used, _ = self._watch.read_into(self._buffer, self._first)
         end = self._first + used
         data, place = ffi.buffer(self._buffer, end), ffi.new("size_t *", self._first)
@@ -99,7 +100,7 @@ class Live(Closing):
         return self._watch.counts
 
     def stop(self) -> None:
-        """Nothing more is recorded for it; what was can still be read."""
+        """Stops recording; packets recorded before can still be read."""
         self._watch.stop()
 
     def close(self) -> None:

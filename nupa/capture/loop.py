@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""From a source to a sink, through a filter: a file to its end, a fabric until it is to end."""
+"""Moves packets from a file or a fabric through a filter to a sink."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from nupa.packet.pcapng.reader import Batch, Reader
 if TYPE_CHECKING:
     from nupa.capture.live import Live
 
-# A ring has room for 4 to 7 ms of the smallest messages of the fastest programs.  To look all the
-# time would take a core from them, and a batch costs the same for few packets and for many.
+# A ring holds 4 to 7 ms of the smallest messages of the fastest programs.  Polling without a pause
+# would take a core from them, and a batch costs the same for few packets and for many.
 NAP_MIN_S, NAP_MAX_S = 0.0005, 0.005
 MANY_PACKETS = 4096
-FLUSH_S = 0.1  # at most this long after a packet came, who reads along has it
+FLUSH_S = 0.1  # packets reach a reader of the output within this time
 
 
 class Capture:
-    """What passes to *sink*: packets that the filter takes, *limit* of them at most.
+    """Passes packets that match to *sink*, *limit* of them at most.
 
-    *seen* packets came by, *taken* went on, *lost* records never came.
+    *seen*: packets read; *taken*: packets passed on; *lost*: records that were overwritten before.
     """
 
     def __init__(self, sink: Sink, match: Filter | None = None, limit: int | None = None) -> None:
@@ -61,7 +61,7 @@ class Capture:
             self.taken += count
 
     def from_file(self, reader: Reader) -> None:
-        """All of a file.  PcapngError where it is damaged, after all before that."""
+        """Reads a file to its end.  PcapngError where it is damaged, after all packets before."""
         for batch in reader.batches():
             self.take(batch)
             if self.is_full:
@@ -77,8 +77,11 @@ class Capture:
         clock: Callable[[], float] = time.monotonic,
         tick: Callable[[], None] | None = None,
     ) -> None:
-        """What crosses a fabric until *stop_fd* can be read, the deadline (of the clock) has passed
-        or enough was taken; then what was recorded until then.  *tick*: is called now and then."""
+        """Reads a fabric until *stop_fd* is readable, the deadline has passed or the limit is met.
+
+        What was recorded until then is read, too.  *deadline*: a time of the clock.  *tick*: called
+        every FLUSH_S.
+        """
 
         def asleep(seconds: float) -> None:
             select.select([stop_fd], [], [], seconds)
@@ -109,7 +112,7 @@ class Capture:
         self.lost = live.counts.lost
 
     def _drain(self, live: Live) -> None:
-        """What was recorded before now.  Who else watches may make attachments go on."""
+        """Reads what was recorded before now.  Other watches may keep attachments recording."""
         live.stop()
         until_ns = time.time_ns()
         while not self.is_full:

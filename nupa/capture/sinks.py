@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where captured packets go: a pcapng file, or lines on a stream."""
+"""Sinks of captured packets: a pcapng file, or lines on a stream."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Key = tuple[str, int]  # of an interface: the port's name, the link type
 
 class Sink(Protocol):
     def take(self, view: View, which: Sequence[int] | None) -> None:
-        """Packets of a batch: those at these places; None: all."""
+        """Writes the packets of a batch at the places *which*; None: all."""
 
     def flush(self) -> None:
-        """Whoever reads along shall see them."""
+        """Makes packets visible to a reader of the output."""
 
     def close(self, seen: Counter[Key], lost: int) -> None:
-        """It is complete.  *seen*: packets by interface, with those that a filter left out."""
+        """Completes the output.  *seen*: packets by interface, with those that did not match."""
 
 
 class FileSink:
-    """A pcapng file, or an open stream of bytes.  *snap_bytes*: so much of each packet is kept.
-    *capture_filter*: is noted in it.
+    """Writes a pcapng file, or an open stream of bytes.
 
+    *snap_bytes*: bytes kept of each packet.  *capture_filter*: noted in the file.
     PcapngError: it cannot be opened or written.
     """
 
@@ -83,8 +83,10 @@ class FileSink:
             self._writer.flush()
 
     def close(self, seen: Counter[Key], lost: int) -> None:
-        """Ends the file with statistics.  Nobody knows at which port lost records were: they count
-        for the first."""
+        """Ends the file with statistics.
+
+        Lost records are counted for the first interface: their ports are not known.
+        """
         now_ns = time.time_ns()
         with self._errors():
             for (name, linktype), number in self._numbers.items():
@@ -115,7 +117,7 @@ class FileSink:
 
 
 class LineSink:
-    """A line for each packet on a text stream; *as_json*: an object each."""
+    """Writes a line for each packet to a text stream; *as_json*: an object."""
 
     def __init__(self, stream: TextIO, *, as_json: bool = False) -> None:
         self._stream = stream

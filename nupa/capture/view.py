@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Many packets of a capture at once, as columns: what filters and lines are made of.
+"""The packets of a batch as columns, for filters and lines.
 
-A batch is decoded once, and only as far as somebody asks: the blocks themselves (`r_`, csrc/packet/
+A batch is decoded once, and only the parts that are used: the blocks themselves (`r_`, csrc/packet/
 pcapng.h), headers of Ethernet packets (`h_`, decode.h), NUPA's records (`n_`, records.h).
 """
 
@@ -18,12 +18,12 @@ from nupa.packet.pcapng.reader import Batch
 
 
 def node_of(port: str) -> str:
-    """The host or switch that a port is of, by its name: `host0/1` is of host0."""
+    """Returns the host or switch of a port, by its name: `host0/1` is of host0."""
     return port.rpartition("/")[0] or port
 
 
 class View:
-    """A batch of packets.  *check_icrc*: the column h_icrc_state says whether ICRCs are right."""
+    """A batch of packets.  *check_icrc*: ICRCs are computed for the column h_icrc_state."""
 
     def __init__(self, batch: Batch, *, check_icrc: bool = False) -> None:
         self.batch = batch
@@ -45,7 +45,7 @@ class View:
         return records.decode_batch(self.batch)
 
     def data(self, index: int) -> bytes:
-        """The packet's bytes, as many as were captured."""
+        """Returns the captured bytes of a packet."""
         at = self.blocks.offset[index]
         return bytes(self.batch.data[at : at + self.blocks.captured_bytes[index]])
 
@@ -53,7 +53,7 @@ class View:
         return self.batch.interfaces[self.blocks.interface[index]]
 
     def column(self, name: str) -> list[Any]:
-        """The values of `r_`, `h_` or `n_` and a column's name; or of MADE by its own."""
+        """Returns the values of a column: `r_`, `h_` or `n_` and its name, or a name in MADE."""
         if name in MADE:
             return list(MADE[name](self))
         table = {"r": self.blocks, "h": self.headers, "n": self.records}[name[0]]
@@ -77,13 +77,13 @@ class View:
         return self.headers.destinations()
 
     def commented_flags(self) -> Iterator[int]:
-        """The flags that packets' comments say; those of NUPA's records are in their headers."""
+        """Yields the flags in packets' comments; NUPA's records have theirs in their headers."""
         blocks, order = self.blocks, self.batch.order
         for at, size in zip(blocks.options_offset, blocks.options_bytes, strict=True):
             yield commented_flags(self.batch.data[at : at + size], order) if at else 0
 
 
-#: Columns that are not simply there.
+#: Columns that are computed from others.
 MADE: dict[str, Callable[[View], Iterable[Any]]] = {
     "m_port": View.ports,
     "m_host": View.hosts,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from nupa.capture.beside import Beside, Wish
+from nupa.capture.beside import Beside, CaptureOptions
 from nupa.cli.common.command import fail
 from nupa.cli.run.program import WAITED
 from nupa.core.levels import DEFAULT_LEVELS, parse_levels
@@ -28,8 +28,8 @@ def captured(
 ) -> Iterator[None]:
     """What crosses *fabric* meanwhile goes to *file*; for run_on()."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    wish = Wish(file, parse_levels(levels or DEFAULT_LEVELS), snap_bytes or 0)
-    with Beside(fabric, wish) as beside:
+    options = CaptureOptions(file, parse_levels(levels or DEFAULT_LEVELS), snap_bytes or 0)
+    with Beside(fabric, options) as beside:
         yield
         _wait_for_orphans(beside.pid)
 
