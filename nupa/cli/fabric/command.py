@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa fabric`: the CXL model of a fabric, looked at from the command line.
+"""`nupa fabric`: commands that show the CXL model.
 
-Each command is a module beside this one, with add_parser(verbs), and is named below.
+Each command is a module in this folder, with add_parser(verbs), and is named below.
 """
 
 from __future__ import annotations

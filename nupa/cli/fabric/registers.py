@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa fabric registers`: the tables of registers, as the model has them."""
+"""`nupa fabric registers`: the register tables of the model."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa fm dcd-…`: capacity that is offered to hosts and taken back while they run."""
+"""`nupa fm dcd-…`: dynamic capacity that is added and released while hosts run."""
 
 from __future__ import annotations
 

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Caches: CXL.cache as tables, a device's cache, host and device bias, the snoop filter."""
+"""Caches: CXL.cache as tables, the cache of a device, host bias and device bias, the snoop
+filter."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who a page of a type 2 device's memory leans to: CXL 3.1 2.2.1, bias-based coherency."""
+"""Host bias and device bias of the pages of a type 2 device's memory (CXL 3.1 2.2.1)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ PAGE_BYTES = 4096
 
 
 class Bias(Enum):
-    """HOST: the device asks the host before it uses the page.  DEVICE: no host has a line of it,
-    and the device asks nobody."""
+    """The bias of a page.  HOST: the device asks the host before it uses the page.  DEVICE: no host
+    caches a line of it, and the device uses it without asking."""
 
     HOST = "host"
     DEVICE = "device"
@@ -25,7 +25,7 @@ BLOCKED_BY: Mapping[Bias, str] = {Bias.DEVICE: "hosts'", Bias.HOST: "the device'
 
 
 class BiasTable:
-    """Of *size* bytes, all in host bias at first: 2.2.1.1."""
+    """The bias of each page of *size* bytes; at first all are in host bias (2.2.1.1)."""
 
     def __init__(self, size: int, page_bytes: int = PAGE_BYTES) -> None:
         self.size = size
@@ -37,15 +37,15 @@ class BiasTable:
         return Bias.DEVICE if self.page(dpa) in self._device else Bias.HOST
 
     def page(self, dpa: int) -> int:
-        """Its number.  LocalError: it is not in this memory."""
+        """Return the number of the page of *dpa*.  LocalError: it is outside the memory."""
         if not 0 <= dpa < self.size:
             raise LocalError(f"{dpa:#x}: the device's memory has {self.size:#x} bytes")
         return dpa // self.page_bytes
 
     def flip(self, dpa: int, to: Bias, cached: int) -> None:
-        """The page leans to *to*; *cached* lines are in the caches that it is taken from.
+        """Change the bias of a page to *to*; *cached* lines of it are in caches of the other side.
 
-        TransitionError: there are some: they have to be written back or dropped first."""
+        TransitionError: *cached* is not 0; those lines have to be written back or dropped first."""
         page = self.page(dpa)
         if self[dpa] is to:
             return
@@ -57,5 +57,5 @@ class BiasTable:
         self.flips += 1
 
     def reset(self) -> None:
-        """Host bias, all of it."""
+        """Put all pages into host bias."""
         self._device.clear()

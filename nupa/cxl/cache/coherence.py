@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts' caches over memory that they share, and the snoop filter that keeps them coherent.
+"""Caches of hosts over shared memory, and the snoop filter that keeps them coherent.
 
 csrc/cxl/snoop.h, csrc/cxl/cache.h.
 """
@@ -28,7 +28,7 @@ _CHUNK = 256
 
 
 class MessageKind(NamedTuple):
-    """A message: its channel (3.3.2), its opcode there, and its name."""
+    """The kind of a message: its channel (3.3.2), its opcode there, and its name."""
 
     channel: str
     opcode: int
@@ -51,7 +51,7 @@ KINDS = tuple(
 
 
 class Mesi(IntEnum):
-    """A line in a host's cache."""
+    """The state of a line in a host's cache."""
 
     I = lib.NUPA_CXL_I  # noqa: E741 - its name
     S = lib.NUPA_CXL_S
@@ -60,7 +60,8 @@ class Mesi(IntEnum):
 
 
 class Directory(IntEnum):
-    """What a filter knows of a line and a host: 3.3.5, the encoding of meta values.  A: any."""
+    """The state of a line in the snoop filter, for a host: the encoding of meta values (3.3.5).  A:
+    any."""
 
     I = lib.NUPA_CXL_META_I  # noqa: E741 - its name
     A = lib.NUPA_CXL_META_A
@@ -68,7 +69,7 @@ class Directory(IntEnum):
 
 
 class Snoop(IntEnum):
-    """3.3.5, SnpType."""
+    """SnpType (3.3.5)."""
 
     NONE = lib.NUPA_CXL_SNP_NONE
     DATA = lib.NUPA_CXL_SNP_DATA
@@ -77,10 +78,11 @@ class Snoop(IntEnum):
 
 
 class SnoopMessage(NamedTuple):
-    """Between the device and *host*, None: one without a cache; of *lines* from *offset* on.
+    """A message between the device and *host* (None: a requester without a cache), for *lines*
+    lines from *offset* on.
 
-    *wanted* is the state that a request asks for, and that a write back leaves to its host; both
-    it and *snoop* are None for answers."""
+    *wanted* is the state that a request asks for, or the state that a write back leaves to the
+    host.  It and *snoop* are None for responses."""
 
     kind: MessageKind
     host: int | None
@@ -102,8 +104,8 @@ class SnoopMessage(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Messages by name, those that were; *evictions* of entries for want of room, one for each host
-    that had the line; *entries* now."""
+    """Messages by name, if there were any; *evictions* of entries for lack of room, one for each
+    host that had the line; *entries* now."""
 
     messages: dict[str, int]
     evictions: int
@@ -111,12 +113,13 @@ class Counts(NamedTuple):
 
 
 class SnoopFilter:
-    """The snoop filter of a device's *memory*, as long as the memory lasts: *sets* (a power of two)
-    times *ways* lines may be in caches at once.  When there is no room, the line that was asked for
-    least recently is taken back from its hosts.
+    """The snoop filter of a device's *memory*: *sets* (a power of two) times *ways* lines may be
+    cached at once.  It lasts as long as the memory.  When there is no room, the least recently
+    requested line is taken back from its hosts.
 
-    Accesses of who has no cache are coherent, too; those past the model, such as `Memory.read`, are
-    not: they see memory as it is.  LocalError: it has one, or no filter can be so."""
+    Accesses of requesters without a cache are coherent, too.  Accesses that bypass the model, such
+    as `Memory.read`, see memory without the lines that are dirty in caches.  LocalError: the memory
+    has a filter, or the shape is not possible."""
 
     def __init__(self, memory: Memory, *, sets: int = 1024, ways: int = 8) -> None:
         answer = lib.nupa_cxl_memory_set_snoop(memory.handle, _natural(sets), _natural(ways))
@@ -124,7 +127,7 @@ class SnoopFilter:
         self.memory = memory
 
     def counts(self, host: int | None = None) -> Counts:
-        """Of *host*, or all.  LocalError: no host has this number."""
+        """Count the messages of *host*, or of all.  LocalError: no host has this number."""
         found = ffi.new("struct nupa_cxl_snoop_counts *")
         number = -1 if host is None else _natural(host)
         _must(lib.nupa_cxl_snoop_counts(self.memory.handle, number, found), f"host {host}")
@@ -133,7 +136,7 @@ class SnoopFilter:
         return Counts(messages, int(found.evictions), int(found.entries))
 
     def state(self, host: int, offset: int) -> Directory:
-        """What it knows of the line at *offset*.  LocalError: no such host or line."""
+        """Return the state of the line at *offset*.  LocalError: no such host or line."""
         answer = lib.nupa_cxl_snoop_state(self.memory.handle, _natural(host), offset)
         _must(answer, f"state of {offset:#x} at host {host}")
         return Directory(answer)
@@ -141,11 +144,11 @@ class SnoopFilter:
     # Messages
 
     def trace(self, limit: int = 4096) -> None:
-        """Keep the next messages, until there are *limit*; 0: none.  LocalError: over a million."""
+        """Keep the next *limit* messages; 0: none.  LocalError: over a million."""
         _must(lib.nupa_cxl_snoop_trace(self.memory.handle, limit), f"a trace of {limit} messages")
 
     def take(self) -> list[SnoopMessage]:
-        """Those that were kept, in their order.  LocalError: some had no room."""
+        """Return the messages that were kept, in their order.  LocalError: some had no room."""
         rows = ffi.new("struct nupa_cxl_trace[]", _CHUNK)
         missed = ffi.new("uint64_t *")
         found: list[SnoopMessage] = []
@@ -158,7 +161,8 @@ class SnoopFilter:
     # The device itself
 
     def read(self, offset: int, size: int) -> bytes:
-        """What hosts have written, by BISnpCur: they keep their lines.  LocalError: not inside."""
+        """Read what hosts have written, by BISnpCur; hosts keep their lines.  LocalError:
+        outside."""
         found = bytearray(size)
         into = ffi.from_buffer(found)
         answer = lib.nupa_cxl_device_read(self.memory.handle, offset, into, size)
@@ -166,19 +170,19 @@ class SnoopFilter:
         return bytes(found)
 
     def write(self, offset: int, data: bytes) -> None:
-        """By BISnpInv: no host has the lines then.  LocalError: not inside."""
+        """Write by BISnpInv; hosts lose the lines.  LocalError: outside."""
         answer = lib.nupa_cxl_device_write(self.memory.handle, offset, data, len(data))
         _must(answer, f"write of {len(data)} bytes at {offset:#x}")
 
     def recall(self, offset: int, size: int, snoop: Snoop = Snoop.INV) -> None:
-        """Whole lines: CUR, memory is as hosts have it; DATA, they may only read; INV, they have
-        none.  LocalError: no whole lines inside, or NONE."""
+        """Snoop whole lines.  CUR: memory is brought up to date; DATA: hosts keep the lines in S;
+        INV: hosts lose the lines.  LocalError: not whole lines inside, or NONE."""
         answer = lib.nupa_cxl_device_recall(self.memory.handle, offset, size, snoop)
         _must(answer, f"{snoop.name} of {size} bytes at {offset:#x}")
 
 
 def has_filter(memory: Memory) -> bool:
-    """Whether accesses past the model may miss what is in hosts' caches."""
+    """Tell whether accesses that bypass the model may miss lines that are dirty in caches."""
     return int(lib.nupa_cxl_snoop_state(memory.handle, 0, 0)) >= 0
 
 
@@ -197,8 +201,8 @@ def _message(row: Any) -> SnoopMessage:
 
 
 class CacheCounts(NamedTuple):
-    """*upgrades* are misses of writes to shared lines; *evictions* for want of room; *snoops* found
-    their line; *lost* with a link."""
+    """Counters of a cache.  *upgrades* are writes to lines in S; *evictions* are for lack of room;
+    *snoops* found their line; *lost* lines went with a link."""
 
     hits: int
     misses: int
@@ -210,9 +214,9 @@ class CacheCounts(NamedTuple):
 
 
 class CacheShape(NamedTuple):
-    """What a bus is given: *sets* (a power of two) times *ways* lines of 64 bytes.  *host* is its
-    number in all filters, below 64 and no other's; who *tells* lets the filter know when a line
-    goes that it has not changed (MemClnEvct)."""
+    """The shape of a bus's cache: *sets* (a power of two) times *ways* lines of 64 bytes.  *host*
+    is its number in all filters, below 64 and unique; *tells*: it reports the eviction of clean
+    lines (MemClnEvct)."""
 
     host: int
     sets: int = 64
@@ -221,8 +225,8 @@ class CacheShape(NamedTuple):
 
 
 class Cache:
-    """The cache of a bus in C; a Bus makes it: `Bus.cache`.  Memory without a filter is not
-    cached, nor is that of a filter in which another cache has the number."""
+    """The cache of a bus in C, made by the bus: `Bus.cache`.  Memory without a filter is not
+    cached, nor is memory of a filter in which another cache has the number."""
 
     def __init__(self, bus: Any, shape: CacheShape) -> None:
         self._bus = bus
@@ -238,7 +242,7 @@ class Cache:
         _must(lib.nupa_cxl_bus_set_cache(self._open, c_shape), f"a cache as {self.shape}")
 
     def close(self) -> None:
-        """What it has is written back.  Requests go on without it; it answers no more."""
+        """Write back all lines.  Requests go on without the cache."""
         if self._bus != ffi.NULL:
             self._set(0)
             self._bus = ffi.NULL
@@ -250,8 +254,8 @@ class Cache:
         return self._bus
 
     def flush(self, hpa: int | None = None, size: int = LINE_BYTES) -> None:
-        """Write back and drop all that this cache has; or, of these bytes, all that any has.
-        LocalError: no memory is reached there."""
+        """Write back and drop all lines of this cache; with *hpa*, lines of these bytes in all
+        caches.  LocalError: no memory is reached there."""
         if hpa is None:
             _must(lib.nupa_cxl_bus_flush(self._open), "flush")
             return
@@ -260,24 +264,24 @@ class Cache:
             raise LocalError(f"flush of {size} bytes at {hpa:#x}: no memory at {result.hpa:#x}")
 
     def state(self, hpa: int) -> Mesi:
-        """Of the line at *hpa*.  LocalError: no memory is reached there."""
+        """Return the state of the line at *hpa*.  LocalError: no memory is reached there."""
         answer = lib.nupa_cxl_cache_state(self._open, hpa)
         _must(answer, f"state of the line at {hpa:#x}")
         return Mesi(answer)
 
     def counts(self) -> CacheCounts:
-        """Since the cache was made."""
+        """Return the counters since the cache was made."""
         found = ffi.new("struct nupa_cxl_cache_counts *")
         _must(lib.nupa_cxl_cache_counts(self._open, found), "counts")
         return CacheCounts(*(int(getattr(found, name)) for name in CacheCounts._fields))
 
 
 def _natural(number: int) -> int:
-    """What C can be asked with; it refuses 2^31 - 1."""
+    """Clamp a number to what C can be asked with; C refuses 2^31 - 1."""
     return number if 0 <= number < 1 << 31 else (1 << 31) - 1
 
 
 def _must(answer: int, asked: str) -> None:
-    """LocalError for a negative errno."""
+    """Raise LocalError for a negative errno."""
     if answer < 0:
         raise LocalError(f"{asked}: refused", -answer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The cache of a device: its lines, the requests it sends for them, and how it answers snoops."""
+"""The cache of a device: its lines, the requests it sends for them, and its responses to snoops."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from nupa.cxl.media.parts import LINE_BYTES
 
 
 class Reply(NamedTuple):
-    """How a request ended: the *answer*, and the line if it came."""
+    """The end of a request: the *answer*, and the line if it came."""
 
     answer: HostAnswer
     data: bytes = b""
 
 
 class Write(NamedTuple):
-    """What the host may pull: *data* for the line, from byte *at* on."""
+    """Bytes that the host may pull: *data* for the line, from byte *at* on."""
 
     data: bytes = b""
     at: int = 0
@@ -46,7 +46,8 @@ Send = Callable[[CacheRequest, int, Write], Reply]
 
 @dataclass(slots=True)
 class CacheLine:
-    """Of the cache; `is_local`: the device got it in device bias, and no host knows."""
+    """A line of the cache; `is_local`: the device filled it in device bias, and the host does not
+    know."""
 
     state: Mesi
     data: bytearray
@@ -62,7 +63,7 @@ class LinePart(NamedTuple):
 
 
 def split(hpa: int, size: int) -> Iterator[LinePart]:
-    """These bytes, line by line."""
+    """Split *size* bytes at *hpa* into lines."""
     end = hpa + size
     while hpa < end:
         at = hpa % LINE_BYTES
@@ -72,7 +73,7 @@ def split(hpa: int, size: int) -> Iterator[LinePart]:
 
 
 class DeviceCache:
-    """At most *limit* lines; *send* takes requests to the host."""
+    """A cache of at most *limit* lines; *send* takes requests to the host."""
 
     def __init__(self, send: Send, limit: int) -> None:
         if limit < 1:
@@ -83,18 +84,18 @@ class DeviceCache:
         self._lines: OrderedDict[int, CacheLine] = OrderedDict()
 
     def state(self, hpa: int) -> Mesi:
-        """Of the line that has *hpa*."""
+        """Return the state of the line that has *hpa*."""
         line = self._lines.get(hpa - hpa % LINE_BYTES)
         return line.state if line else Mesi.I
 
     def lines(self, first: int = 0, size: int = 1 << 64) -> dict[int, CacheLine]:
-        """Those of an address range."""
+        """Return the lines of an address range."""
         return {hpa: line for hpa, line in self._lines.items() if first <= hpa < first + size}
 
     # Loads and stores
 
     def find(self, hpa: int, *, stores: bool = False) -> CacheLine | None:
-        """The line, if a load, or a store, needs no request."""
+        """Return the line, if a load or a store needs no request."""
         line = self._lines.get(hpa)
         if line is None or line.state not in (STORES if stores else LOADS):
             self.misses += 1
@@ -104,7 +105,7 @@ class DeviceCache:
         return line
 
     def store(self, hpa: int, at: int, data: bytes) -> None:
-        """Into a line that it owns.  TransitionError: it does not."""
+        """Store into a line in E or M.  TransitionError: the line is in another state."""
         line = self._lines.get(hpa)
         state = line.state if line else Mesi.I
         if line is None or state not in STORES:
@@ -113,29 +114,29 @@ class DeviceCache:
         line.state = STORES[state]
 
     def fill(self, hpa: int, line: CacheLine) -> CacheLine:
-        """There is room: `make_room`."""
+        """Put in a line; `victim` has made room."""
         self._lines[hpa] = line
         return line
 
     def victim(self, hpa: int) -> int | None:
-        """Which line has to go, so that there is room for *hpa*."""
+        """Return the line that must go so that there is room for *hpa*."""
         if hpa in self._lines or len(self._lines) < self.limit:
             return None
         self.evictions += 1
         return next(iter(self._lines))
 
     def drop(self, hpa: int) -> None:
-        """Without a word."""
+        """Drop a line without a message."""
         del self._lines[hpa]
 
     # Requests
 
     def request(self, name: str, hpa: int, write: Write | None = None) -> bytes:
-        """Of the line *hpa*: what came with the answer.  *write* is what it writes; an evict has
-        its line.
+        """Send a request for the line *hpa*, and return the data of the answer.  *write* is what
+        the request writes; an evict writes the line.
 
-        TransitionError: the state of the line does not allow it, or the answer is none of its.
-        RemoteError: the host has no such memory; the line is not there then."""
+        TransitionError: the state of the line does not allow the request, or the answer is not one
+        of the request's.  RemoteError: the host has no such memory; the line is dropped."""
         line = self._lines.get(hpa)
         row = may_ask(name, line.state if line else Mesi.I)
         if line is not None and line.is_local:
@@ -157,14 +158,14 @@ class DeviceCache:
         return reply.data
 
     def evict(self, hpa: int) -> None:
-        """Give a line back, as its state asks for."""
+        """Give a line back with the evict of its state."""
         names = {Mesi.S: "CleanEvictNoData", Mesi.E: "CleanEvict", Mesi.M: "DirtyEvict"}
         self.request(names[self._lines[hpa].state], hpa)
 
     # Snoops
 
     def snoop(self, snoop: H2DReqOpcode, hpa: int) -> tuple[SnoopOutcome, bytes]:
-        """How it answers, and the line if it goes along."""
+        """Respond to a snoop; return the outcome, and the line if the response has data."""
         line = self._lines.get(hpa)
         outcome = SNOOPED[snoop, line.state if line else Mesi.I][0]
         data = bytes(line.data) if line and outcome.has_data else b""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""CXL.cache as tables: requests, snoops, their answers, and which state of a line allows what.
+"""CXL.cache as tables: requests, snoops, their responses, and the states that allow them.
 
 Sections are those of the CXL Specification 3.1.
 """
@@ -18,11 +18,12 @@ I, S, E, M = Mesi.I, Mesi.S, Mesi.E, Mesi.M  # noqa: E741 - their names
 
 
 class TransitionError(LocalError):
-    """A message that the state of its line, or what was asked, does not allow: nothing changed."""
+    """A message that the state of its line, or the request before it, does not allow; nothing has
+    changed."""
 
 
 class DataDirection(Enum):
-    """Which way a line goes with an answer."""
+    """The direction of the data of an answer."""
 
     NONE = ""
     TO_DEVICE = "H2D"
@@ -30,8 +31,8 @@ class DataDirection(Enum):
 
 
 class HostAnswer(NamedTuple):
-    """The host's *responses*, in their order; *grant* is of the GO among them; the device's line is
-    in state *after*."""
+    """An answer of the host: its *responses*, in their order; *grant* is that of the GO among them;
+    *after* is the state of the device's line afterwards."""
 
     responses: tuple[H2DRspOpcode, ...]
     grant: Grant | None
@@ -62,10 +63,11 @@ _STRONG = _pull(H2DRspOpcode.WritePull, H2DRspOpcode.GO, grant=Grant.I)
 
 
 class CacheRequest(NamedTuple):
-    """What a device may ask of the host: 3.2.4.3.1 to 3.2.4.3.15.
+    """A request of a device to the host: 3.2.4.3.1 to 3.2.4.3.15.
 
-    *before*: the states of its line in which it may.  *forward*: how the host answers if the line
-    is the device's own memory (3.5.2), "" if it is never asked then.  *is_partial*: of bytes."""
+    *before*: the states of the line that allow it.  *forward*: the host's answer if the line is the
+    device's own memory (3.5.2), "" if such a request is never sent.  *is_partial*: it writes bytes
+    of a line."""
 
     name: str
     opcode: int
@@ -120,7 +122,7 @@ REQUESTS: Mapping[str, CacheRequest] = {
 
 
 class SnoopOutcome(NamedTuple):
-    """How a device answers a snoop: the state *after* it, and whether the line comes with it."""
+    """A device's response to a snoop: the state *after* it, and whether the response has data."""
 
     response: D2HRspOpcode
     after: Mesi
@@ -155,7 +157,7 @@ STORES: Mapping[Mesi, Mesi] = {E: M, M: M}
 
 
 def may_ask(name: str, state: Mesi) -> CacheRequest:
-    """The request's row.  TransitionError: no device asks this with its line in *state*."""
+    """Return the row of a request.  TransitionError: *state* does not allow it."""
     row = REQUESTS.get(name)
     if row is None:
         raise TransitionError(f"CXL.cache has no request {name!r}: {', '.join(REQUESTS)}")
@@ -166,7 +168,7 @@ def may_ask(name: str, state: Mesi) -> CacheRequest:
 
 
 def may_answer(row: CacheRequest, answer: HostAnswer) -> HostAnswer:
-    """TransitionError: no host answers *row* so."""
+    """Return *answer*.  TransitionError: it is not an answer to *row*."""
     if answer not in row.answers:
         said = ", ".join(each.name for each in answer.responses) or "data alone"
         grant = "" if answer.grant is None else f" with {answer.grant.name}"
@@ -175,9 +177,9 @@ def may_answer(row: CacheRequest, answer: HostAnswer) -> HostAnswer:
 
 
 def may_respond(snoop: H2DReqOpcode, granted: Mesi, outcome: SnoopOutcome) -> SnoopOutcome:
-    """TransitionError: a device that was *granted* this state cannot answer *snoop* so.
+    """Return *outcome*.  TransitionError: a device that was *granted* this state cannot respond so.
 
-    It may have dropped the line, and E may have become M, without a word."""
+    The device may have dropped the line, and E may have become M, without a message."""
     states = {I: (I,), S: (I, S), E: (I, S, E, M), M: (I, S, E, M)}[granted]
     if not any(outcome in SNOOPED[snoop, state] for state in states):
         raise TransitionError(

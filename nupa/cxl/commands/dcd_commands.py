@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A host's commands of dynamic capacity, 48xx (CXL 3.1 8.2.9.9.9)."""
+"""Dynamic capacity commands of a host, 48xx (CXL 3.1 8.2.9.9.9)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Extents = Sequence[tuple[int, int]]
 
 
 class DcdCommands:
-    """Of host *number* of *capacity*."""
+    """The commands of host *number* of *capacity*."""
 
     def __init__(self, capacity: DynamicCapacity, number: int, *, payload_bytes: int) -> None:
         self._capacity = capacity
@@ -44,7 +44,7 @@ class DcdCommands:
         yield Command(0x4803, "release dynamic capacity", lists, self._release, changes)
 
     def reset(self) -> None:
-        """Lists that have not come to their end are forgotten."""
+        """Forget lists that are not complete."""
         self._partial.clear()
 
     def _config(self, payload: bytes) -> bytes:
@@ -88,8 +88,8 @@ class DcdCommands:
         return self._update(0x4803, payload, self._capacity.release)
 
     def _update(self, opcode: int, payload: bytes, do: Callable[[int, _Extents], None]) -> bytes:
-        """The list is whole once a command does not say that more comes; if it is refused then,
-        all of it is forgotten."""
+        """Collect a list until a command says that no more follows; forget all of it if it is
+        refused."""
         count, flags = _UPDATE.unpack_from(payload)
         extents = [(dpa, size) for dpa, size in _UPDATED.iter_unpack(payload[_UPDATE.size :])]
         require(count == len(extents), Code.INVALID_PAYLOAD_LENGTH, f"{count} extents")

@@ -19,8 +19,8 @@ _MODE, _MESSAGE_SHIFT, _MODE_MSI = 0b11, 4, 1
 
 
 class EventCommands:
-    """*interrupt* is called with a message when a log whose policy asks for it gets its first
-    record."""
+    """Commands of event logs.  *interrupt* is called with a message when a log whose policy asks
+    for it gets its first record."""
 
     def __init__(
         self, logs: EventLogs, *, payload_bytes: int, interrupt: Callable[[int], None], message: int
@@ -41,7 +41,7 @@ class EventCommands:
         yield Command(0x0103, "set event interrupt policy", lengths, self._set_policy, changes)
 
     def notify(self, log: Log) -> None:
-        """The first event is in *log*."""
+        """Send an interrupt for the first record in *log*."""
         if self.modes[log] == _MODE_MSI:
             self._interrupt(self._message)
 

@@ -34,8 +34,8 @@ class FeatureAction(IntEnum):
 
 @dataclass(slots=True)
 class Feature:
-    """*default* is what Get Feature gives at first.  *apply*(now, written) makes of what it gives
-    now, and of what software set (*set_bytes*), what it gives then; it refuses what cannot be."""
+    """A feature.  Get Feature gives *default* at first.  *apply*(now, written) returns what it
+    gives after software has written *set_bytes* bytes; it refuses bad values."""
 
     uuid: UUID
     default: bytes
@@ -55,7 +55,7 @@ class Feature:
 
 
 def patrol_scrub(hours: int = 12, *, least_hours: int = 1) -> Feature:
-    """8.2.9.9.11.1: the cycle, in hours, may be changed, and the scrub switched off."""
+    """Make the patrol scrub feature (8.2.9.9.11.1): the cycle, in hours, and whether it is on."""
 
     def apply(now: bytes, written: bytes) -> bytes:
         cycle, flags = written
@@ -67,7 +67,7 @@ def patrol_scrub(hours: int = 12, *, least_hours: int = 1) -> Feature:
 
 
 class Features:
-    """Those in *features*, in this order."""
+    """The features of a device, in the order of *features*."""
 
     def __init__(self, features: Iterable[Feature], payload_bytes: int) -> None:
         self._features = {feature.uuid.bytes: feature for feature in features}
@@ -78,7 +78,7 @@ class Features:
         return self._features[uuid.bytes]
 
     def reset(self) -> None:
-        """What was saved is current; a transfer is forgotten."""
+        """Make saved attributes current; forget a transfer."""
         self._transfer = None
         for feature in self._features.values():
             feature.current = feature.saved

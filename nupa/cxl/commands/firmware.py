@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Firmware commands, 02xx (CXL 3.1 8.2.9.3): info, transfer and activate.
 
-An image begins with its revision, 16 bytes of ASCII padded with NULs: others fail their
-verification.
+An image begins with its revision, 16 bytes of ASCII padded with NULs; the verification of others
+fails.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class TransferAction(IntEnum):
 
 
 class Firmware:
-    """Slots 1 to *slots*; the one that runs is `active`, the next after a cold reset `staged` (0:
-    the same).  *now_ns* times transfers: one that rests for *timeout_ns* is over."""
+    """Firmware slots 1 to *slots*: `active` runs, `staged` runs after a cold reset (0: the same).
+    *now_ns* times transfers: a transfer that rests for *timeout_ns* is over."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Firmware:
 
     @property
     def revision(self) -> bytes:
-        """What runs, 16 bytes."""
+        """The revision of the firmware that runs, 16 bytes."""
         return self.slots[self.active - 1]
 
     def commands(self) -> Iterator[Command]:
@@ -70,7 +70,7 @@ class Firmware:
         yield Command(0x0202, "activate firmware", exactly(2), self._activate, activates)
 
     def cold_reset(self) -> None:
-        """What is staged runs now; a transfer is forgotten."""
+        """Activate the staged slot; forget a transfer."""
         self.active, self.staged = self.staged or self.active, 0
         self._image = None
 
@@ -112,7 +112,7 @@ class Firmware:
         return Background(lambda: self._store(image, data, slot_now), abort=self._drop)
 
     def _store(self, image: bytearray, data: bytes, slot: int) -> None:
-        """The part has arrived; with a *slot*, it is the last one."""
+        """Append a part of the image; with a *slot*, it is the last part."""
         if not slot:
             image += data
             self._image, self._touched_ns = image, self._now_ns()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Health and alerts, 42xx (CXL 3.1 8.2.9.9.3): life, temperature, errors, how it was shut down."""
+"""Health and alerts, 42xx (CXL 3.1 8.2.9.9.3): life, temperature, errors, shutdown state."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _REPLACE = 1 << 2  # 8.2.9.9.3.1, Health Status: hardware replacement needed
 
 @dataclass(frozen=True, slots=True)
 class HealthInfo:
-    """8.2.9.9.3.1.  *status*: maintenance needed, performance degraded, replacement needed; *media*
-    is 0 as long as it is normal."""
+    """Health information (8.2.9.9.3.1).  *status*: maintenance needed, performance degraded,
+    replacement needed; *media* is 0 while it is normal."""
 
     status: int = 0
     media: int = 0
@@ -50,7 +50,7 @@ class HealthInfo:
 
 @dataclass(slots=True)
 class Health:
-    """*log* takes the events that `update` makes."""
+    """The health of a device; *log* takes the events that `update` makes."""
 
     log: Callable[[Log, EventRecord], object]
     info: HealthInfo = HealthInfo()
@@ -70,8 +70,8 @@ class Health:
         yield Command(0x4204, "set shutdown state", exactly(1), self._set_shutdown, Effect.POLICY)
 
     def update(self, **changes: int) -> None:
-        """What is measured now: an event for each status that changes, and for each threshold that
-        is crossed.  TypeError if there is no such value."""
+        """Set measured values: one event for each status that changes, and for each threshold that
+        is crossed.  TypeError: no such value."""
         old, self.info = self.info, replace(self.info, **changes)
         new = self.info
         if new.status != old.status:
@@ -86,7 +86,7 @@ class Health:
             self._event(now, _TEMPERATURE)
 
     def fail(self) -> None:
-        """The device has an error that it does not recover from: one fatal event."""
+        """Record an error that the device does not recover from: one fatal event."""
         self.info = replace(self.info, status=self.info.status | _REPLACE)
         self._event(Log.FATAL, _HEALTH)
 

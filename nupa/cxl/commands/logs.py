@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Timestamp and logs, 03xx and 04xx (CXL 3.1 8.2.9.4 and 8.2.9.5): time, effects, vendor's
+"""Timestamp and logs, 03xx and 04xx (CXL 3.1 8.2.9.4, 8.2.9.5): clock, command effects, vendor
 debug."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LENGTH_MAX = (1 << 64) - 1
 
 
 class Timestamp:
-    """Nanoseconds since the epoch of Unix, from when it was set on (8.2.9.4).  0 until then."""
+    """A clock in nanoseconds since the Unix epoch, once it is set (8.2.9.4); 0 until then."""
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
@@ -30,7 +30,7 @@ class Timestamp:
         return 0 if self._ahead_ns is None else self._clock_ns() + self._ahead_ns & _LENGTH_MAX
 
     def reset(self) -> None:
-        """A conventional reset forgets it."""
+        """Forget the time, as a conventional reset does."""
         self._ahead_ns = None
 
     def commands(self) -> Iterator[Command]:
@@ -46,8 +46,8 @@ class Timestamp:
 
 
 class DeviceLogs:
-    """*effects* is of all commands of the mailbox: `describe` is called once they are known.
-    `debug` is the vendor's log, which the device's owner fills and software may clear."""
+    """The logs of a device.  `describe` fills the Command Effects Log.  `debug` is the vendor's
+    log: the owner of the device fills it, and software may clear it."""
 
     def __init__(self, payload_bytes: int) -> None:
         self._payload_bytes = payload_bytes
@@ -55,7 +55,7 @@ class DeviceLogs:
         self.debug = bytearray()
 
     def describe(self, commands: Iterable[Command]) -> None:
-        """8.2.9.5.2.1: an entry for each."""
+        """Make an entry of the Command Effects Log for each command (8.2.9.5.2.1)."""
         self._effects = b"".join(struct.pack("<HH", row.opcode, row.effects) for row in commands)
 
     def commands(self) -> Iterator[Command]:

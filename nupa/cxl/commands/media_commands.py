@@ -24,7 +24,8 @@ _SCAN_BYTES_PER_MS = 16 << 20
 
 
 class MediaCommands:
-    """*media_disabled*(whether) is called when a sanitize begins and ends."""
+    """Commands of poison, scan and sanitize.  *media_disabled*(whether) is called when a sanitize
+    begins and ends."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class MediaCommands:
         return b""
 
     def _check(self, dpa: int) -> None:
-        """CommandError unless there is memory: of dynamic capacity, an extent."""
+        """Raise CommandError unless there is memory: of dynamic capacity, an extent."""
         self._poison.check(dpa)
         try:
             self._media.check(dpa, LINE_BYTES)

@@ -18,8 +18,8 @@ _LABELS = struct.Struct("<II")
 
 @dataclass(slots=True)
 class Capacity:
-    """Bytes, all multiples of 256 MiB.  What is neither only volatile nor only persistent may be
-    partitioned, in steps of *align_bytes*; 0 if nothing may."""
+    """The capacity of a device in bytes, in multiples of 256 MiB.  Capacity that is neither
+    volatile only nor persistent only may be partitioned, in steps of *align_bytes* (0: none)."""
 
     total_bytes: int
     volatile_only_bytes: int
@@ -49,7 +49,8 @@ class Capacity:
 
 
 class MemoryCommands:
-    """*revision* is the firmware's, when asked; *event_limits* those of the five logs."""
+    """Commands of identity, partitions and labels.  *revision*() is the firmware's; *event_limits*
+    are those of the five logs."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A type 3 device, made of its registers: memory behind HDM decoders, a mailbox, a DOE mailbox."""
+"""A type 3 device, made of its registers: HDM decoders, a mailbox, a DOE mailbox, interrupts."""
 
 from __future__ import annotations
 
@@ -33,16 +33,15 @@ _DVSECS = ("device", "register_locator", "gpf_device", "flex_bus")
 
 
 class Type3(Function):
-    """A single logical device with *memory_bytes*, a multiple of 256 MiB; `component` is behind
-    BAR 0, `device` behind BAR 2, and interrupts behind BAR 4; `decoders` are its HDM decoders.
-    They reach *dpa_bytes* if it has other memory beside its own.  With a *cache* it is what a type
-    2 device (nupa/cxl/device/type2.py) has of registers.
+    """A single logical device with *memory_bytes*, a multiple of 256 MiB.  `component` is behind
+    BAR 0, `device` behind BAR 2, interrupts behind BAR 4; `decoders` are its HDM decoders.  They
+    reach *dpa_bytes* if the device has dynamic capacity.  With *cache* it has the registers of a
+    type 2 device (nupa/cxl/device/type2.py).
 
-    What makes it one that works (nupa/cxl/device/expander.py) sets `media`, the memory behind it,
-    and `poison_read`, which is called with the address of each poisoned line that a host has read.
+    An expander (nupa/cxl/device/expander.py) sets `media`, the memory behind it, and `poison_read`,
+    which is called with the address of each poisoned line that a host has read.
 
-    A function level reset leaves what is CXL's as it is (CXL 3.1 9.5); a CXL reset does not (9.7).
-    """
+    A function level reset leaves CXL state as it is (CXL 3.1 9.5); a CXL reset does not (9.7)."""
 
     def __init__(
         self,
@@ -122,4 +121,4 @@ class Type3(Function):
 
 
 def _nobody(_dpa: int) -> None:
-    """A device without commands has no logs."""
+    """Do nothing: a device without commands has no logs."""

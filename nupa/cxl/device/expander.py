@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory that works: a type 3 device, its commands, its memory and its attribute table."""
+"""A memory expander: a type 3 device with commands, memory and an attribute table."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _CODES = {mtps: code for code, mtps in enumerate(SPEEDS_MTPS.values(), 3)}  # PC
 
 
 class Expander:
-    """*media* behind *link*, of which *memory_bytes* are the device's own (None: all); *dynamic*:
-    beside that, what host N of a capacity has.
+    """A device with *media* behind *link*, of which *memory_bytes* are its own (None: all).
+    *dynamic*: beside that, the dynamic capacity of host N.
 
-    `function` is what a bus takes, `memory` has its events, poison and health, `cdat` is what
-    software reads of its speed.  *interrupt* is as MailboxCci's, by default MSI-X."""
+    `function` is plugged into a bus, `memory` has events, poison and health, `cdat` is the
+    attribute table.  *interrupt* is as MailboxCci's, by default MSI-X."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class Expander:
         doe.attach(self.function.config, {TABLE_ACCESS: self.cdat.answer})
 
     def poison(self, dpa: int) -> None:
-        """Its memory has lost the line at *dpa*.  CommandError: there is none."""
+        """Poison the line at *dpa*.  CommandError: no such line."""
         self.memory.poison.add(dpa, PoisonSource.INTERNAL, self.memory.timestamp.now_ns())
 
     def fail(self) -> None:
-        """An error that it does not recover from: nupa/cxl/device/viral.py."""
+        """Fail with an uncorrected error (nupa/cxl/device/viral.py)."""
         self.memory.fail()
         self.function.viral.fail()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The host of type 2 devices: its processors' cache, and who of the devices has which line.
+"""The host of type 2 devices: its processors' cache, and the directory of lines that devices have.
 
 CXL 3.1 3.2.4, 3.3.5, 3.5.2.
 """
@@ -28,8 +28,8 @@ from nupa.cxl.media.parts import LINE_BYTES, Memory
 
 
 class CacheMessage(NamedTuple):
-    """On *channel* (3.2.3, 3.3.2), between the host and *device*; *detail* is a grant, a state or a
-    SnpType."""
+    """A message on *channel* (3.2.3, 3.3.2) between the host and *device*; *detail* is a grant, a
+    state or a SnpType."""
 
     channel: str
     name: str
@@ -43,7 +43,8 @@ class CacheMessage(NamedTuple):
 
 
 class _Need(Enum):
-    """What a request needs of a line, and how others are asked: H2D, and M2S with its state."""
+    """The purpose of a request, and how others are asked for the line: the snoop on H2D, the M2S
+    request with its state and SnpType."""
 
     CURRENT = (H2DReqOpcode.SnpCur, "MemRd", Directory.I, Snoop.CUR)
     SHARED = (H2DReqOpcode.SnpData, "MemRd", Directory.S, Snoop.DATA)
@@ -70,9 +71,10 @@ class _CpuLine:
 
 
 class HostAgent:
-    """*memory_bytes* of memory from address 0 on, and that of the devices behind it; `read` and
-    `write` are what processors do, through a cache of *lines*.  `messages` counts by channel and
-    name; `trace` has the last *trace* of them.  Any thread may use it."""
+    """A host with *memory_bytes* of memory from address 0 on, and the memory of its devices behind
+    that.  `read` and `write` are accesses of processors, through a cache of *lines*.  `messages`
+    counts by channel and name; `trace` has the last *trace* messages.  All methods are
+    thread-safe."""
 
     def __init__(self, memory_bytes: int, *, lines: int = 4096, trace: int = 1024) -> None:
         if memory_bytes % LINE_BYTES or lines < 1:
@@ -88,7 +90,8 @@ class HostAgent:
         self._holders: dict[int, dict[Type2, Mesi]] = {}  # devices may have dropped lines
 
     def attach(self, device: Type2, base: int) -> None:
-        """Its memory is at *base* from now on.  LocalError: it has a host, or a wrong place."""
+        """Attach a device, its memory at *base*.  LocalError: it is attached already, or *base* is
+        not possible."""
         end = base + device.memory_bytes
         if device.host is not None:
             raise LocalError(f"{device.name} has a host: one device, one host")
@@ -102,7 +105,8 @@ class HostAgent:
             self._devices.append(device)
 
     def detach(self, device: Type2) -> None:
-        """Once nobody has a line of its memory, nor it any.  LocalError: it is not attached."""
+        """Detach a device, once all caches have given its lines back.  LocalError: it is not
+        attached."""
         if device not in self._devices:
             raise LocalError(f"{device.name} is not attached to this host")
         with self.lock:
@@ -115,7 +119,7 @@ class HostAgent:
     # Processors
 
     def read(self, hpa: int, size: int) -> bytes:
-        """LocalError: there is no memory."""
+        """Read bytes.  LocalError: no memory is there."""
         with self.lock:
             return b"".join(
                 bytes(self._cpu_line(line).data[at : at + part])
@@ -123,7 +127,7 @@ class HostAgent:
             )
 
     def write(self, hpa: int, data: bytes) -> None:
-        """LocalError: there is no memory; lines before are written."""
+        """Write bytes.  LocalError: no memory is there; lines before that are written."""
         done = 0
         with self.lock:
             for line, at, part in split(hpa, len(data)):
@@ -133,8 +137,8 @@ class HostAgent:
                 done += part
 
     def flush(self, hpa: int, size: int) -> None:
-        """Lines of these bytes leave all caches of this host, and of its devices but those of their
-        own memory."""
+        """Drop lines of these bytes from all caches of this host and of its devices, except a
+        device's lines of its own memory."""
         with self.lock:
             lines = {*self._cpu, *self._holders}
             for line in sorted(each for each in lines if hpa - LINE_BYTES < each < hpa + size):
@@ -142,12 +146,12 @@ class HostAgent:
                 self._drop_cpu(line)
 
     def state(self, hpa: int) -> Mesi:
-        """Of the line in the processors' cache."""
+        """Return the state of the line in the processors' cache."""
         line = self._cpu.get(hpa - hpa % LINE_BYTES)
         return line.state if line else Mesi.I
 
     def cached(self, hpa: int, size: int) -> int:
-        """How many lines of these bytes the host has, or a device but their own."""
+        """Count the lines of these bytes that the host, or a device other than their owner, has."""
         lines = {*self._cpu, *self._holders}
         return sum(hpa <= line < hpa + size for line in lines)
 
@@ -177,8 +181,8 @@ class HostAgent:
     # Requests of devices
 
     def request(self, device: Type2, row: CacheRequest, hpa: int, write: Write) -> Reply:
-        """D2H, of a line that is not the device's own.  TransitionError: an evict of a line that
-        it cannot have."""
+        """Answer a D2H request for a line that is not the device's own.  TransitionError: an evict
+        of a line that the device does not have."""
         self._say("D2H Req", row.name, device, hpa)
         if row.name == "CacheFlushed":
             for line in tuple(self._holders):
@@ -201,8 +205,8 @@ class HostAgent:
         return self._reply(device, row, hpa, grant, data)
 
     def forward(self, device: Type2, row: CacheRequest, hpa: int) -> Directory:
-        """D2H, of a line of the device's own memory: others give it back, and MemRdFwd or MemWrFwd
-        says what they keep (3.5.2)."""
+        """Handle a D2H request for the device's own memory: take the line back from others, and
+        answer with MemRdFwd or MemWrFwd and the state that others keep (3.5.2)."""
         self._say("D2H Req", row.name, device, hpa)
         need = _NEEDS.get(row.name, _Need.NOBODY)
         if need is _Need.CURRENT:  # the line has to be in the device's memory
@@ -261,8 +265,8 @@ class HostAgent:
         return next((each for each in self._devices if each.is_own(hpa)), None)
 
     def _settle(self, hpa: int, who: Type2 | None, need: _Need) -> tuple[bool, bytes]:
-        """All but *who* (None: the processors) let go of the line as *need* says: whether nobody
-        else has it, and what it is."""
+        """Have all but *who* (None: the processors) give the line up as *need* says; return whether
+        nobody else has it, and its bytes."""
         data = self._ask_holders(hpa, who, need)
         others = {*self._holders.get(hpa, {})} - {who}
         is_alone = not others and (who is None or hpa not in self._cpu)
@@ -278,7 +282,7 @@ class HostAgent:
         return is_alone and ndr != "Cmp-S", data or content
 
     def _ask_holders(self, hpa: int, who: Type2 | None, need: _Need) -> bytes:
-        """The line, if somebody had changed it."""
+        """Snoop those who have the line; return its bytes if one of them had changed it."""
         changed = b""
         line = self._cpu.get(hpa)
         if who is not None and line is not None:
@@ -317,7 +321,7 @@ class HostAgent:
             self._holders.pop(hpa, None)
 
     def _write(self, hpa: int, write: Write, *, into_cache: bool) -> None:
-        """Nobody has the line."""
+        """Write a line that nobody has."""
         line = bytearray(self._read_home(hpa)) if len(write.data) < LINE_BYTES else bytearray(64)
         line[write.at : write.at + len(write.data)] = write.data
         if into_cache:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The commands of a memory device behind the mailbox of its registers: what a driver talks to."""
+"""The commands behind the mailbox of a memory device, and the state that they share."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _HOT_RESET = 3
 
 
 class MailboxCci:
-    """Behind the registers of *device*: `mailbox`, `events`, `poison`, `firmware`, `features`,
-    `health`, `memory`, `logs`.  With *dynamic* it is also a host's view of dynamic capacity.
+    """The commands behind the mailbox registers of *device*: `mailbox`, `events`, `poison`,
+    `firmware`, `features`, `health`, `memory`, `logs`.  With *dynamic* it is also a host's view of
+    dynamic capacity.
 
     *interrupt*(message) is called for each interrupt; without it they are bits in `pending`.
-    *clock_ns* counts nanoseconds.
-    """
+    *clock_ns* counts nanoseconds."""
 
     def __init__(
         self,
@@ -118,13 +118,13 @@ class MailboxCci:
             self._event_commands.notify(log)
 
     def _disable_media(self, is_disabled: bool) -> None:
-        """8.2.8.5.1.1"""
+        """Show whether media is disabled (8.2.8.5.1.1)."""
         self.mailbox.is_media_disabled = is_disabled
         state = _MEDIA_DISABLED if is_disabled else _MEDIA_READY
         self._device["memory"]["status.media"] = state
 
     def _reset(self) -> None:
-        """The mailbox has been reset."""
+        """Reset the state behind the mailbox, after its registers."""
         self.timestamp.reset()
         self.features.reset()
         if self._dynamic is not None:
@@ -132,27 +132,29 @@ class MailboxCci:
         self._event_commands.modes[:] = [0] * len(Log)
 
     def _show_events(self) -> None:
-        """The logs keep their records over a reset."""
+        """Show the logs in the status register again: they keep their records over a reset."""
         for log in Log:
             self._events_changed(log, False)
 
     def is_heard(self, log: Log) -> bool:
-        """Whether a driver is told of records in *log*."""
+        """Tell whether a driver is interrupted for records in *log*."""
         return self._event_commands.modes[log] != 0
 
     def poison_read(self, dpa: int) -> None:
-        """A host has read a poisoned line: the list has it, and the log of failures."""
+        """Record that a host has read a poisoned line, in the poison list and in the log of
+        failures."""
         if dpa not in self.poison:
             self.poison.add(dpa, PoisonSource.EXTERNAL, self.timestamp.now_ns())
         self.events.add(Log.FAILURE, general_media(dpa, transaction=Transaction.HOST_READ))
 
     def fail(self) -> None:
-        """An uncorrected error of the device itself: 8.2.8.5.1.1, and the log of fatal events."""
+        """Record an uncorrected error of the device, in the status register (8.2.8.5.1.1) and the
+        log of fatal events."""
         self._device["memory"]["status.fatal"] = 1
         self._device["memory"]["status.reset_needed"] = _HOT_RESET
         self.health.fail()
 
     def cold_reset(self) -> None:
-        """Power was off: what was staged for it holds now; registers are reset by their owner."""
+        """Apply what was staged for a cold reset; the owner of the registers resets those."""
         self.firmware.cold_reset()
         self.memory.capacity.cold_reset()

@@ -30,13 +30,13 @@ GRANULARITIES = {256 << 20: 0, 512 << 20: 1, 1 << 30: 2}
 
 
 class MldError(LocalError):
-    """A logical device that is not there, an allocation that does not fit, a setting out of range;
-    nothing has changed."""
+    """No such logical device, an allocation that does not fit, or a setting out of range; nothing
+    has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """CXL 3.1 7.6.7.4.4, with the defaults that it gives."""
+    """Quality of service settings, with the defaults of CXL 3.1 7.6.7.4.4."""
 
     telemetry: int = 0  # bit 0: egress port congestion; bit 1: temporary throughput reduction
     moderate_percent: int = 10
@@ -46,7 +46,7 @@ class Qos:
     completion_interval: int = 64
 
     def check(self) -> None:
-        """MldError if a value is out of range."""
+        """Raise MldError if a value is out of range."""
         ranges = {
             "telemetry": (0, 3),
             "moderate_percent": (1, 100),
@@ -61,12 +61,12 @@ class Qos:
 
 
 class Mld:
-    """*memory_bytes* of memory for *lds* logical devices, given out in steps of
-    *granularity_bytes*; `logical[n]` is LD n, `lds[n]` what a host sees of it, and `allocated` how
-    many steps it has.  An LD keeps the steps that it has when others change theirs.
+    """A device with *memory_bytes* of memory for *lds* logical devices, allocated in steps of
+    *granularity_bytes*.  `logical[n]` is LD n, `lds[n]` its function, `allocated` the number of
+    steps of each.  An LD keeps its steps when others change theirs.
 
-    *dynamic* is capacity that LDs have beside these, behind them in each LD's addresses; host N of
-    it is LD N.  *memory* is all memory, by these addresses."""
+    *dynamic* is dynamic capacity, behind the own memory in each LD's addresses; host N of it is LD
+    N.  *memory* is all memory, by these addresses."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Mld:
         return ld
 
     def _supply(self, number: int, media: PartedMedia) -> None:
-        """An LD's memory: its steps, and the extents that its host has accepted."""
+        """Update an LD's memory: its steps, and the extents that its host has accepted."""
         size = self.granularity_bytes
         parts = [
             Part(i * size, size, self.memory, step * size)
@@ -155,25 +155,26 @@ class Mld:
                 ld.reset(hot=True)
 
     def reset(self, *, hot: bool = False) -> None:
-        """All of it: `Registers.reset`."""
+        """Reset all functions: `Registers.reset`."""
         for function in (*self.lds, self.fm_ld):
             function.reset(hot=hot)
 
     def function(self, ld: int) -> Function:
-        """Who answers configuration requests with this LD-ID.  MldError: nobody."""
+        """Return the function that answers configuration requests with this LD-ID.  MldError: there
+        is none."""
         if ld == FM_LD:
             return self.fm_ld
         return self.lds[self.check(ld)]
 
     def check(self, ld: int) -> int:
-        """*ld*.  MldError: there is no such LD."""
+        """Return *ld*.  MldError: there is no such LD."""
         if not 0 <= ld < len(self.lds):
             raise MldError(f"LD {ld}: {self.name} has {len(self.lds)}, from 0 on")
         return ld
 
     @property
     def allocated(self) -> list[int]:
-        """The steps of each LD."""
+        """The number of steps of each LD."""
         return [len(steps) for steps in self._steps]
 
     @property
@@ -182,7 +183,8 @@ class Mld:
         return {n for n, steps in enumerate(self._steps) if steps or self.dynamic}
 
     def media(self, ld: int, dpa: int) -> int:
-        """Where in the device's memory byte *dpa* of an LD lies.  MldError: outside of it."""
+        """Translate *dpa* of an LD into an address of the device's memory.  MldError: outside the
+        LD."""
         steps = self._steps[self.check(ld)]
         index, rest = divmod(dpa, self.granularity_bytes)
         if not 0 <= index < len(steps):
@@ -190,7 +192,7 @@ class Mld:
         return steps[index] * self.granularity_bytes + rest
 
     def allocate(self, first: int, steps: Sequence[int]) -> None:
-        """Give LDs *first*… so many steps; an LD whose number of them changes begins anew, as after
+        """Allocate steps to LDs *first*….  An LD whose number of steps changes is reset as after
         power on.  MldError: no such LD, no such memory."""
         if not steps:
             raise MldError("no LD is named")
@@ -218,14 +220,15 @@ class Mld:
                 self.logical[number] = self._make(number)
 
     def set_qos(self, **changes: int) -> Qos:
-        """The settings, changed.  MldError: a value is out of range."""
+        """Change settings, and return all.  MldError: a value is out of range."""
         qos = replace(self.qos, **changes)
         qos.check()
         self.qos = qos
         return qos
 
     def set_bandwidth(self, first: int, parts: Sequence[int], *, limit: bool = False) -> None:
-        """Of LDs *first*…, in 1/256.  MldError: no such LD; more than all of it is allocated."""
+        """Set the bandwidth of LDs *first*…, in 1/256.  MldError: no such LD; the sum exceeds the
+        whole."""
         if not parts:
             raise MldError("no LD is named")
         self.check(first)
@@ -243,4 +246,4 @@ class Mld:
 
 
 def _nobody(_fatal: bool) -> None:
-    """It is in no port."""
+    """Do nothing: the device is not in a port."""

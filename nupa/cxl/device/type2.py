@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A type 2 device: an accelerator with a cache (CXL.cache) and memory that it shares with its host
-(CXL.mem, HDM-D), each page of which leans to one of them.
+(CXL.mem, HDM-D), each page in host bias or device bias.
 
 CXL 3.1 2.2.1, 3.2, 3.5.2.
 """
@@ -32,9 +32,9 @@ CACHE_BYTES = 1 << 16
 
 
 class Type2(Type3):
-    """With *memory_bytes*, a multiple of 256 MiB.  `read` and `write` are what its own program
-    does, through its cache of *lines*; they need the host that it is attached to, and Cache_Enable
-    (8.1.3.2) as soon as the host has to be asked."""
+    """A device with *memory_bytes*, a multiple of 256 MiB.  `read` and `write` are accesses of its
+    own program, through its cache of *lines*.  They need an attached host, and Cache_Enable
+    (8.1.3.2) for requests to the host."""
 
     def __init__(
         self,
@@ -57,14 +57,15 @@ class Type2(Type3):
     # Its program
 
     def read(self, hpa: int, size: int) -> bytes:
-        """TransitionError, RemoteError as by DeviceCache.request; LocalError: it may not."""
+        """Read bytes.  TransitionError, RemoteError as by DeviceCache.request; LocalError: caching
+        is not enabled."""
         with self._host.lock:
             return b"".join(
                 bytes(self._load(line)[at : at + part]) for line, at, part in split(hpa, size)
             )
 
     def write(self, hpa: int, data: bytes) -> None:
-        """The same errors; lines before the one that fails are written."""
+        """Write bytes.  Errors as by `read`; lines before the one that fails are written."""
         done = 0
         with self._host.lock:
             for line, at, part in split(hpa, len(data)):
@@ -72,7 +73,7 @@ class Type2(Type3):
                 done += part
 
     def request(self, name: str, hpa: int, data: bytes = b"", at: int = 0) -> bytes:
-        """A request of CXL.cache as it is, for the line *hpa*: `DeviceCache.request`."""
+        """Send a request of CXL.cache for the line *hpa*: `DeviceCache.request`."""
         with self._host.lock:
             if self.is_own(hpa) and self.bias[hpa - self.base] is Bias.DEVICE:
                 raise TransitionError(f"{name} of {hpa:#x}: its page is in device bias")
@@ -80,8 +81,8 @@ class Type2(Type3):
             return self.cache.request(name, hpa, Write(data, at) if data else None)
 
     def flip(self, hpa: int, to: Bias, size: int = PAGE_BYTES) -> None:
-        """The pages of its memory that have these bytes lean to *to*, once nobody on the other side
-        has a line of them: 2.2.1.2.  LocalError: it is not its memory."""
+        """Change the bias of the pages of these bytes to *to*, once the other side has given their
+        lines back (2.2.1.2).  LocalError: not memory of this device."""
         first = hpa - hpa % PAGE_BYTES
         with self._host.lock:
             for page in range(first, hpa + size, PAGE_BYTES):
@@ -99,7 +100,7 @@ class Type2(Type3):
                 self.bias.flip(page - self.base, to, cached)
 
     def flush(self) -> None:
-        """Write back and drop all that its cache has, and say so (CacheFlushed)."""
+        """Write back and drop all lines, and report it (CacheFlushed)."""
         with self._host.lock:
             for hpa in tuple(self.cache.lines()):
                 self._give_up(hpa)
@@ -107,22 +108,22 @@ class Type2(Type3):
             self.config["device"]["status_2.cache_invalid"] = 1
 
     def is_own(self, hpa: int) -> bool:
-        """Whether it is memory of this device."""
+        """Tell whether *hpa* is memory of this device."""
         return self.host is not None and 0 <= hpa - self.base < self.memory_bytes
 
     # Requests of its host
 
     def snoop(self, snoop: H2DReqOpcode, hpa: int) -> tuple[SnoopOutcome, bytes]:
-        """H2D requests: `DeviceCache.snoop`."""
+        """Respond to an H2D request: `DeviceCache.snoop`."""
         return self.cache.snoop(snoop, hpa)
 
     def answer(
         self, name: str, hpa: int, wanted: Directory, snoop: Snoop, data: bytes = b""
     ) -> tuple[str, bytes]:
-        """M2S requests for its memory: the opcode of the NDR, and the line if it is asked for.  A
-        page in device bias leans to the host from now on.
+        """Answer an M2S request for memory of this device: return the opcode of the NDR, and the
+        line if it is asked for.  A page in device bias changes to host bias.
 
-        TransitionError: a write of a line that the device has."""
+        TransitionError: a write of a line that the device has in E or M."""
         dpa = hpa - self.base
         if self.bias[dpa] is Bias.DEVICE:
             self._drop_own(hpa - hpa % PAGE_BYTES, PAGE_BYTES)
@@ -160,7 +161,7 @@ class Type2(Type3):
 
     @property
     def _is_uncached(self) -> bool:
-        """8.1.3.4, Disable Caching: it keeps no new line."""
+        """Whether the device must not cache new lines (8.1.3.4, Disable Caching)."""
         return bool(self.config["device"]["control_2.disable_caching"])
 
     def _load(self, hpa: int) -> bytes | bytearray:
@@ -210,7 +211,7 @@ class Type2(Type3):
             self._give_up(victim)
 
     def _give_up(self, hpa: int) -> None:
-        """Of its own memory nobody has to be told (3.5.2)."""
+        """Evict a line; lines of the device's own memory need no message (3.5.2)."""
         if self.is_own(hpa):
             self._drop_own(hpa, LINE_BYTES)
         else:
@@ -244,12 +245,12 @@ class Type2(Type3):
         return self.own.read(dpa, LINE_BYTES) if answer.data is DataDirection.TO_DEVICE else b""
 
     def _write_back(self, written: int, _old: int) -> None:
-        """8.1.3.4, Initiate Cache Write Back and Invalidation."""
+        """Handle Initiate Cache Write Back and Invalidation (8.1.3.4)."""
         if written:
             self.flush()
 
     def _cxl_reset(self, written: int, old: int) -> None:
-        """9.7: what it has cached is written back before."""
+        """Write back the cache, then reset (9.7)."""
         if written and self.host is not None and self.cache.lines():
             self.flush()
         super()._cxl_reset(written, old)

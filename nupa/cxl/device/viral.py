@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A device that fails: its error in all its registers, and viral, which contains it until a
-reset."""
+"""A device that fails: its error registers, and viral, which contains the error until a reset."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ _INTERNAL_AER = 22  # PCIe 6.0 7.8.4.2
 
 
 class Viral:
-    """Of *device*; `active` while it is viral: its host, told so by each answer, takes no data of
-    it and gives it none."""
+    """The viral state of *device*.  While it is `active`, the host takes no data of the device and
+    gives it none."""
 
     def __init__(self, device: Type3) -> None:
         self._device = device
@@ -27,8 +26,8 @@ class Viral:
         self.active = False
 
     def fail(self) -> None:
-        """An uncorrected error inside.  Software that has enabled Viral (8.1.3.2) is sure that
-        nothing wrong leaves the device; for others it is in the RAS registers alone."""
+        """Fail with an internal uncorrected error.  If software has enabled Viral (8.1.3.2), no
+        wrong data leaves the device; otherwise only the RAS registers show the error."""
         device = self._device
         report(device.component["ras"], "internal", _INTERNAL_RAS)
         aer = device.config["aer"]
@@ -41,7 +40,7 @@ class Viral:
             self._set(True)
 
     def _send_message(self) -> None:
-        """PCIe 6.0 6.2.4: unless it is masked, and if software wants such messages."""
+        """Send an error message, unless it is masked or not enabled (PCIe 6.0 6.2.4)."""
         config = self._device.config
         fatal = bool(config["aer"]["uncorrectable_severity.internal"])
         kind = "fatal" if fatal else "non_fatal"
@@ -51,7 +50,7 @@ class Viral:
                 handler(fatal)
 
     def on_message(self, handler: Callable[[bool], None]) -> None:
-        """Call *handler* with each error message that is sent: whether it is ERR_FATAL, or
+        """Call *handler* with each error message that is sent: true for ERR_FATAL, false for
         ERR_NONFATAL."""
         self._heard.append(handler)
 
@@ -60,8 +59,8 @@ class Viral:
         self._changed.append(handler)
 
     def end(self) -> None:
-        """12.4: a conventional reset of any kind does this, no CXL or function level one.  That it
-        was stays in its status, which is sticky."""
+        """End viral, as a conventional reset does (12.4); CXL and function level resets do not.
+        The status bit is sticky."""
         self._set(False)
 
     def _set(self, active: bool) -> None:
@@ -72,7 +71,7 @@ class Viral:
 
 
 def report(ras: Registers, name: str, bit: int) -> None:
-    """8.2.4.17.1 and .6: the first of the uncorrected errors is named by its bit."""
+    """Set an uncorrected error, and name its bit as the first if it is (8.2.4.17.1, 8.2.4.17.6)."""
     first = not any(ras[field] for field in ras.fields if field.startswith("uncorrectable_status."))
     ras[f"uncorrectable_status.{name}"] = 1
     if first:

@@ -32,7 +32,7 @@ class DcdOpcode(IntEnum):
 
 
 class InfoHead(NamedTuple):
-    """7.6.7.6.1; then come eight masks of block sizes, 2^n bytes for each bit n."""
+    """The head of 7.6.7.6.1; eight masks of block sizes follow, 2^n bytes for each bit n."""
 
     hosts: int
     regions: int
@@ -70,7 +70,7 @@ class RegionRecord(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """7.6.7.6.2: extents and tags that there can be, and how many of them are left."""
+    """The limits of 7.6.7.6.2: extents and tags at most, and how many are left."""
 
     extents: int
     extents_left: int
@@ -114,9 +114,9 @@ class ExtentRecord(NamedTuple):
 
 
 class ChangeRequest(NamedTuple):
-    """7.6.7.6.5 and 7.6.7.6.6: what is added to a host, or released; *flags* are a selection policy
-    in the one, in the other a removal policy with FORCED and SANITIZE.  A list has its own tags and
-    region; a release names no region at all."""
+    """The request of 7.6.7.6.5 and 7.6.7.6.6: capacity that is added or released.  *flags* are a
+    selection policy for the one, a removal policy with FORCED and SANITIZE for the other.  A list
+    has its own tags and region; a release names no region."""
 
     host: int
     flags: int
@@ -134,7 +134,7 @@ class TagsRequest(NamedTuple):
 
 
 class TagsHead(NamedTuple):
-    """7.6.7.6.9; *valid*: which of the bitmaps are."""
+    """The head of 7.6.7.6.9; *valid*: the bitmaps that are valid."""
 
     generation: int
     total: int
@@ -143,7 +143,7 @@ class TagsHead(NamedTuple):
 
 
 class TagRecord(NamedTuple):
-    """7.6.7.6.9; the bitmaps have a bit for each LD."""
+    """A tag of 7.6.7.6.9; the bitmaps have a bit for each LD."""
 
     tag: bytes
     kept: int

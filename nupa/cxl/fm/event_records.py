@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Event records for the fabric manager: made of what has happened, and read again."""
+"""Event records for the fabric manager: encoded and decoded (CXL 3.1 7.6.8, 8.2.9.2.1.6)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _CAPACITY = Layout("BBHBBxxQQ16sH6x24xII", _Capacity)
 
 
 def port_changed(change: PortChange, info: PortInfo, slot_status: int) -> EventRecord:
-    """*info* is what Get Physical Port State says of the port now."""
+    """Make a record of a port; *info* is the answer of Get Physical Port State."""
     row = _Port(
         info.port,
         change,
@@ -113,20 +113,22 @@ def vppb_changed(
     link_control: int,
     slot_control: int,
 ) -> EventRecord:
-    """*bound*: the vPPB's status, port and LD, as Get Virtual CXL Switch Info says now."""
+    """Make a record of a vPPB; *bound* is its status, port and LD, as Get Virtual CXL Switch Info
+    answers."""
     row = _Vppb(vcs, vppb, change, *bound, link_control, slot_control)
     return EventRecord(VIRTUAL_SWITCH, _VPPB.pack(row))
 
 
 def mld_error(port: int, error: ErrorMessage, message: bytes) -> EventRecord:
-    """*message* begins with what the switch has received: 8 bytes of it are kept."""
+    """Make a record of an error message; its first 8 bytes are kept."""
     return EventRecord(MLD_PORT, _MLD.pack(_Mld(error, port, message[:8])))
 
 
 def capacity_changed(
     change: DcEventType, host: int, extent: Extent, *, left: tuple[int, int], more: bool
 ) -> EventRecord:
-    """*left*: extents and tags that there can be yet."""
+    """Make a record of capacity that a host accepts or releases; *left*: extents and tags that are
+    left."""
     dpa, size, tag, sequence = extent
     flags = more * _MORE
     row = _Capacity(change, _COUNTS_VALID, host, 0, flags, dpa, size, tag.bytes, sequence, *left)

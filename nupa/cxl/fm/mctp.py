@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Messages over a byte stream as MCTP packets: cut, numbered, tagged, and put together again."""
+"""Messages over a byte stream as MCTP packets (DSP0236): split, numbered, tagged and reassembled.
+
+A length of 2 bytes, little endian, precedes each packet, as a stream has no packet boundaries.
+"""
 
 from __future__ import annotations
 
@@ -22,30 +25,31 @@ _FIRST_HOST, _LAST = 16, 254
 
 
 def host_endpoint(vcs: int) -> int:
-    """The endpoint of the host of a virtual switch.  LocalError: there are not so many."""
+    """Return the endpoint of the host of a virtual switch.  LocalError: out of range."""
     if not 0 <= vcs <= _LAST - _FIRST_HOST:
         raise LocalError(f"virtual switch {vcs}: endpoints are for 0 to {_LAST - _FIRST_HOST}")
     return _FIRST_HOST + vcs
 
 
 def vcs_of(endpoint: int) -> int | None:
-    """Whose host it is; None: the fabric manager's."""
+    """Return the virtual switch of a host's endpoint; None: the fabric manager's."""
     return endpoint - _FIRST_HOST if endpoint >= _FIRST_HOST else None
 
 
 class MessageType(IntEnum):
-    """DSP0239."""
+    """Message types (DSP0239)."""
 
     FM_API = 7
     CCI = 8
 
 
 class FramingError(RemoteError):
-    """The other end does not speak MCTP, or not as DSP0236 says."""
+    """A violation of MCTP (DSP0236) by the other end."""
 
 
 class MctpMessage(NamedTuple):
-    """*owner*: its sender chose the tag, so it is a request; *body* begins after the type."""
+    """A message; *owner*: its sender chose the tag, so it is a request; *body* begins after the
+    type."""
 
     type: MessageType
     body: bytes
@@ -55,12 +59,12 @@ class MctpMessage(NamedTuple):
     destination: int = SWITCH
 
     def answer(self, body: bytes) -> MctpMessage:
-        """What goes back, with its tag."""
+        """Make the answer, with the tag of the message."""
         return MctpMessage(self.type, body, self.tag, False, self.destination, self.source)
 
 
 def encode(message: MctpMessage, packet_bytes: int = PACKET_BYTES) -> bytes:
-    """The packets of a message.  ValueError: too long, or no such tag."""
+    """Encode a message as packets.  ValueError: too long, or no such tag."""
     if not 0 <= message.tag < TAGS:
         raise ValueError(f"tag {message.tag}: there are {TAGS}")
     body = bytes([message.type]) + message.body
@@ -82,8 +86,8 @@ class _Partial(NamedTuple):
 
 
 class Assembler:
-    """Bytes in, messages out, for endpoint *here*, or any.  After a FramingError it is of no more
-    use."""
+    """A reassembler of messages for endpoint *here*, or any.  It cannot be used after a
+    FramingError."""
 
     def __init__(self, here: int | None = SWITCH) -> None:
         self._here = here
@@ -91,8 +95,8 @@ class Assembler:
         self._partial: dict[tuple[int, bool, int], _Partial] = {}
 
     def feed(self, data: bytes) -> Iterator[MctpMessage]:
-        """The messages that are whole with *data*.  FramingError: not MCTP, too long, a packet is
-        missing; DSP0236 8.4 would drop it, but a stream loses nothing."""
+        """Yield the messages that are complete with *data*.  FramingError: not MCTP, too long, or a
+        packet is missing; DSP0236 8.4 would drop the message, but a stream loses nothing."""
         self._stream += data
         while len(self._stream) >= _LENGTH_BYTES:
             length = int.from_bytes(self._stream[:_LENGTH_BYTES], "little")
@@ -108,7 +112,7 @@ class Assembler:
 
     @property
     def is_amid(self) -> bool:
-        """Whether a message has begun that is not whole."""
+        """Whether a message has begun that is not complete."""
         return bool(self._stream or self._partial)
 
     def _packet(self, packet: bytes) -> MctpMessage | None:

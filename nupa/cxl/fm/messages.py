@@ -57,7 +57,7 @@ class Opcode(IntEnum):
 
 
 class Cci(NamedTuple):
-    """7.6.3: a request, or the response to one; *background*: what it began goes on."""
+    """A request or a response (7.6.3); *background*: its operation continues in the background."""
 
     opcode: int
     payload: bytes = b""
@@ -68,7 +68,7 @@ class Cci(NamedTuple):
     background: bool = False
 
     def pack(self) -> bytes:
-        """ValueError: the payload is longer than 64 KiB."""
+        """Encode the message.  ValueError: the payload is longer than 64 KiB."""
         if len(self.payload) > PAYLOAD_BYTES:
             raise ValueError(f"{len(self.payload)} bytes: a payload has {PAYLOAD_BYTES} at most")
         length = len(self.payload) | (_BACKGROUND if self.background else 0)
@@ -83,13 +83,13 @@ class Cci(NamedTuple):
         return head + self.payload
 
     def answer(self, code: Code, payload: bytes = b"") -> Cci:
-        """With the request's opcode and tag."""
+        """Make the response, with the request's opcode and tag."""
         background = code is Code.BACKGROUND_STARTED
         return Cci(self.opcode, payload, self.tag, True, code, 0, background)
 
 
 def unpack(message: bytes) -> Cci:
-    """FramingError: no whole header, no such category, or not as long as the header says."""
+    """Decode a message.  FramingError: no whole header, no such category, or a wrong length."""
     if len(message) < HEADER.size:
         raise FramingError(f"{len(message)} bytes: a CCI message has {HEADER.size} at least")
     category, tag, opcode, length, code, extended = HEADER.unpack_from(message)
@@ -115,7 +115,7 @@ class Layout(Generic[T]):
         self.size = self._struct.size
 
     def pack(self, value: T) -> bytes:
-        """LocalError: a value does not fit."""
+        """Encode a record.  LocalError: a value does not fit."""
         try:
             return self._struct.pack(*value)
         except error as wrong:
@@ -125,14 +125,14 @@ class Layout(Generic[T]):
         return self._kind(*self._struct.unpack_from(data, at))
 
     def unpack_all(self, data: bytes, at: int = 0, count: int | None = None) -> list[T]:
-        """*count* of them from *at* on; as many as there are if None."""
+        """Decode *count* records from *at* on; all if None."""
         if count is None:
             count = (len(data) - at) // self.size
         return [self.unpack(data, at + i * self.size) for i in range(count)]
 
 
 class Identity(NamedTuple):
-    """8.2.9.1.1, the answer of Identify; *most* is the largest message, as a power of 2."""
+    """The answer of Identify (8.2.9.1.1); *most* is the largest message, as a power of 2."""
 
     vendor: int
     device: int
@@ -144,7 +144,8 @@ class Identity(NamedTuple):
 
 
 class BackgroundStatus(NamedTuple):
-    """8.2.9.1.2: bit 0 of *status*: it goes on; above, how many percent are done."""
+    """The background status (8.2.9.1.2): bit 0 of *status*: in progress; above, percent
+    complete."""
 
     status: int
     opcode: int
@@ -153,7 +154,7 @@ class BackgroundStatus(NamedTuple):
 
 
 class SwitchInfo(NamedTuple):
-    """7.6.7.1.1; masks have a bit for each port, and each virtual switch."""
+    """The answer of 7.6.7.1.1; masks have a bit for each port, and each virtual switch."""
 
     ingress_port: int
     ports: int
@@ -192,8 +193,8 @@ class PortAction(NamedTuple):
 
 
 class ConfigAccess(NamedTuple):
-    """7.6.7.1.4: *where* is the register's offset in bits 11:0, byte enables in 15:12, and 1 in bit
-    23 for a write."""
+    """An access of 7.6.7.1.4: *where* is the register's offset in bits 11:0, byte enables in 15:12,
+    and 1 in bit 23 for a write."""
 
     port: int
     where: bytes
@@ -210,7 +211,8 @@ class LdConfigAccess(NamedTuple):
 
 
 class LdMemoryAccess(NamedTuple):
-    """7.6.7.3.3: byte enables of the first DW in bits 15:12 of *where*, of the last in 19:16."""
+    """An access of 7.6.7.3.3: byte enables of the first DW in bits 15:12 of *where*, of the last in
+    19:16."""
 
     port: int
     where: bytes
@@ -254,8 +256,8 @@ class UnbindRequest(NamedTuple):
 
 
 class AerRequest(NamedTuple):
-    """7.6.7.2.4: *instance* 0 is the upstream port, 1 the first vPPB; the error's bit is in 4:0 of
-    *error*, and 1 in bit 31 if it is uncorrectable."""
+    """The request of 7.6.7.2.4: *instance* 0 is the upstream port, 1 the first vPPB.  Bits 4:0 of
+    *error* are the error's bit; bit 31 is 1 if it is uncorrectable."""
 
     vcs: int
     instance: int
@@ -264,7 +266,7 @@ class AerRequest(NamedTuple):
 
 
 class Tunnelled(NamedTuple):
-    """7.6.7.3.1: what stands before a message to the device at a port."""
+    """The head of a tunnelled message to the device at a port (7.6.7.3.1)."""
 
     target: int
     target_type: int
@@ -289,14 +291,14 @@ class AllocationHead(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """7.6.7.4.2: steps of an LD in two ranges; ours have one."""
+    """The steps of an LD in two ranges (7.6.7.4.2); LDs of this model have one."""
 
     steps: int
     second: int
 
 
 class LdRange(NamedTuple):
-    """A list of so many LDs, from *first* on."""
+    """A range of LDs, from *first* on."""
 
     listed: int
     first: int

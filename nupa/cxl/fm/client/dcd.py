@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Dynamic capacity from its manager's side: what there is, who has it, offers and releases."""
+"""Dynamic capacity from the manager's end: regions, extents, offers, releases and tags (56xxh)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tunnel = Callable[[int, bytes], bytes]
 
 
 class DcdInfo(NamedTuple):
-    """*hosts* are numbered from 0 on, as the device's LDs."""
+    """DCD info; *hosts* are numbered from 0 on, as the LDs of the device."""
 
     hosts: int
     regions: int
@@ -28,7 +28,7 @@ class DcdInfo(NamedTuple):
 
 
 class DcdClient:
-    """Of the device at the end of *tunnel*.  Methods raise CommandError."""
+    """The dynamic capacity of the device at the end of *tunnel*.  Methods raise CommandError."""
 
     def __init__(self, tunnel: Tunnel) -> None:
         self._tunnel = tunnel
@@ -38,7 +38,7 @@ class DcdClient:
         return DcdInfo(head.hosts, head.regions, head.total_units * DECODE_BYTES)
 
     def regions(self, host: int = 0) -> tuple[list[DcRegion], layout.Limits]:
-        """All, and how many extents and tags there may be."""
+        """Return all regions, and the limits of extents and tags."""
         request = layout.REGIONS_REQUEST.pack(layout.RegionsRequest(host, _MOST, 0))
         answer = self._tunnel(DcdOpcode.REGIONS, request)
         listed = layout.REGIONS.unpack(answer).listed
@@ -56,12 +56,12 @@ class DcdClient:
         ], limits
 
     def configure(self, region: int, block_bytes: int, *, sanitize: bool = False) -> None:
-        """While nobody has any of the region."""
+        """Change a region of which no host has an extent."""
         request = layout.SetRegion(region, block_bytes, sanitize)
         self._tunnel(DcdOpcode.SET_REGION, layout.SET_REGION.pack(request))
 
     def extents(self, host: int) -> list[Extent]:
-        """Those that a host has accepted."""
+        """Return the extents that a host has accepted."""
         found: list[Extent] = []
         while True:
             request = layout.ExtentsRequest(host, _MOST, len(found))
@@ -82,7 +82,7 @@ class DcdClient:
         policy: Policy = Policy.FREE,
         extents: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Offer a host capacity: `DynamicCapacity.add`."""
+        """Offer capacity to a host: `DynamicCapacity.add`."""
         self._change(DcdOpcode.ADD, host, policy, region, size, tag, extents)
 
     def release(
@@ -93,8 +93,8 @@ class DcdClient:
         forced: bool = False,
         sanitize: bool = False,
     ) -> None:
-        """Ask a host for extents (dpa, size), or all of a tag; *forced*: take them.  *sanitize*
-        them: what the region does not do is refused."""
+        """Ask a host to release extents (dpa, size), or all extents of a tag; *forced*: take them.
+        *sanitize*: refused unless the region sanitizes."""
         flags = layout.FORCED * forced | layout.SANITIZE * sanitize
         if isinstance(what, UUID):
             size = sum(extent.size for extent in self.extents(host) if extent.tag == what)
@@ -103,15 +103,15 @@ class DcdClient:
             self._change(DcdOpcode.RELEASE, host, flags | layout.BY_LIST, 0, 0, NO_TAG, what)
 
     def keep(self, tag: UUID) -> None:
-        """Hold a reference: what is shared under *tag* stays when the last host gives it back."""
+        """Add a reference to *tag*: its extents stay when the last host releases them."""
         self._tunnel(DcdOpcode.ADD_REFERENCE, tag.bytes)
 
     def let_go(self, tag: UUID) -> None:
-        """Of `keep`."""
+        """Remove the reference to *tag*."""
         self._tunnel(DcdOpcode.REMOVE_REFERENCE, tag.bytes)
 
     def tags(self) -> list[TagInfo]:
-        """All, and who has what is under them."""
+        """Return all tags, and the hosts of each."""
         found: list[TagInfo] = []
         while True:
             request = layout.TAGS_REQUEST.pack(layout.TagsRequest(len(found), _MOST))

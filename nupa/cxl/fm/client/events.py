@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What has happened, from the manager's side: events of the switch and of its devices."""
+"""Events of the switch and of its devices, from the manager's end (CXL 3.1 8.2.9.2)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ALL_LOGS = (1 << len(Log)) - 1
 
 
 class FmEvent(NamedTuple):
-    """*port*: of a device there; None: of the switch itself.  *lost*: how many events this log had
-    no room for."""
+    """An event.  *port* is that of its device, None for the switch itself; *lost* is the number of
+    events that the log had no room for."""
 
     port: int | None
     log: Log
@@ -37,15 +37,15 @@ class FmEvent(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What has happened."""
+        """The event in words."""
         return text_of(self.event)
 
 
 class EventClient(Requests):
-    """Each manager has logs of its own: none takes an event from another."""
+    """Event commands.  Each manager has its own logs, so none takes an event from another."""
 
     def events(self, *, clear: bool = False) -> list[FmEvent]:
-        """Of the switch and of its devices, by their time; *clear*: not again."""
+        """Return events of the switch and of its devices, by time; *clear* them from the logs."""
         found = [
             event
             for port in (None, *self._mlds())
@@ -55,8 +55,8 @@ class EventClient(Requests):
         return sorted(found, key=lambda each: each.event.timestamp_ns)
 
     def follow(self, timeout_s: float | None = None) -> Iterator[FmEvent]:
-        """Events as they come, from those that have not been cleared on; an end after *timeout_s*
-        without any."""
+        """Yield events as they come, beginning with those that are not cleared; end after
+        *timeout_s* without any."""
         while True:
             self.notify()
             end = None if timeout_s is None else time.monotonic() + timeout_s
@@ -68,17 +68,17 @@ class EventClient(Requests):
             yield from found
 
     def notify(self, bits: int = ALL_LOGS) -> None:
-        """Be told of the first record in each of these logs, of the switch and of its devices; 15
-        is the bit of a background operation that is done."""
+        """Request notifications of the first record in each of these logs, of the switch and of its
+        devices.  Bit 15 is for background operations that complete."""
         for port in (None, *self._mlds()):
             self._event_command(port, SET_POLICY, bits.to_bytes(2, "little"))
 
     def notified(self) -> int:
-        """The bits that the switch is to tell (8.2.9.2.6)."""
+        """Return the bits that the switch notifies of (8.2.9.2.6)."""
         return int.from_bytes(self._event_command(None, GET_POLICY, b""), "little")
 
     def wait_for_notification(self, timeout_s: float | None = None) -> int:
-        """Its bits; 0: none has come in time."""
+        """Wait for a notification, and return its bits; 0: none came in time."""
         return self._transport.wait(timeout_s)
 
     def _mlds(self) -> list[int]:

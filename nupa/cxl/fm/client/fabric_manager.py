@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`FabricManager`: commands as methods, answers as values, refusals as exceptions."""
+"""`FabricManager`: commands as methods, answers as values, refusals as exceptions.
+
+FM API of CXL 3.1: 51xxh, 52xxh.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ _MOST_PAUSE_S = 0.01
 
 
 class PortStatus(NamedTuple):
-    """*speed* counts from 1, 2.5 GT/s; it and *width*, in lanes, are 0 while the link is down."""
+    """The state of a port.  *speed* counts from 1, 2.5 GT/s; *speed* and *width*, in lanes, are 0
+    while the link is down."""
 
     port: int
     state: PortState
@@ -36,7 +40,7 @@ class PortStatus(NamedTuple):
 
 
 class VppbStatus(NamedTuple):
-    """*port* and *ld* are None where there are none."""
+    """The binding of a vPPB; *port* and *ld* are None if it has none."""
 
     vppb: int
     status: BindingStatus
@@ -45,7 +49,7 @@ class VppbStatus(NamedTuple):
 
 
 class VirtualSwitchStatus(NamedTuple):
-    """*enabled*: it is connected to a host."""
+    """The state of a virtual switch; *enabled*: it is connected to a host."""
 
     number: int
     enabled: bool
@@ -65,7 +69,7 @@ class FabricManager(LdClient, EventClient):
         return messages.SWITCH.unpack(self.request(Opcode.IDENTIFY_SWITCH))
 
     def ports(self, numbers: Sequence[int] | None = None) -> list[PortStatus]:
-        """All, if none is named."""
+        """Return the state of the ports *numbers*, or of all."""
         asked = bytes(range(self.switch().ports) if numbers is None else numbers)
         answer = self.request(Opcode.PORT_STATE, bytes([len(asked)]) + asked)
         kinds = {4: "SLD", 5: "MLD"}
@@ -84,11 +88,11 @@ class FabricManager(LdClient, EventClient):
         ]
 
     def reset(self, port: int) -> None:
-        """A hot reset of what is there."""
+        """Hot reset the device at a port."""
         self._control(port, 2)
 
     def assert_reset(self, port: int, asserted: bool = True) -> None:
-        """PERST: its link is down meanwhile."""
+        """Assert or deassert PERST; the link is down while it is asserted."""
         self._control(port, int(not asserted))
 
     def _control(self, port: int, action: int) -> None:
@@ -97,7 +101,7 @@ class FabricManager(LdClient, EventClient):
         )
 
     def ppb_read(self, port: int, offset: int) -> int:
-        """A DW of a bridge's configuration space."""
+        """Read a DW of a bridge's configuration space."""
         access = messages.ConfigAccess(port, config_place(offset), 0)
         return word(self.request(Opcode.PPB_CONFIG, messages.CONFIG.pack(access)))
 
@@ -108,7 +112,8 @@ class FabricManager(LdClient, EventClient):
     # Virtual switches
 
     def virtual_switches(self, numbers: Sequence[int] | None = None) -> list[VirtualSwitchStatus]:
-        """All, if none is named.  CommandError: INVALID_INPUT if one that is named is not there."""
+        """Return the state of the virtual switches *numbers*, or of all.  CommandError:
+        INVALID_INPUT if one is not there."""
         asked = range(self.switch().virtual_switches) if numbers is None else numbers
         return [self._virtual_switch(number) for number in asked]
 
@@ -131,7 +136,7 @@ class FabricManager(LdClient, EventClient):
     def bind(
         self, vcs: int, vppb: int, port: int, ld: int | None = None, *, wait: bool = True
     ) -> None:
-        """Bind a vPPB to a port, or to an LD there; wait until it is done."""
+        """Bind a vPPB to a port, or to an LD there; wait until it is complete."""
         request = messages.BindRequest(vcs, vppb, port, NO_LD if ld is None else ld)
         self.request(Opcode.BIND, messages.BIND.pack(request))
         if wait:
@@ -149,23 +154,23 @@ class FabricManager(LdClient, EventClient):
     def generate_aer(
         self, vcs: int, vppb: int | None, bit: int, severity: Severity, header: bytes = bytes(16)
     ) -> None:
-        """Let a host see an error below a vPPB, or at its upstream port (None): its *bit* in AER's
-        status."""
+        """Report an error below a vPPB, or at the upstream port (None), to the host: *bit* of its
+        AER status."""
         instance = 0 if vppb is None else vppb + 1
         request = messages.AerRequest(vcs, instance, severity << 31 | bit, header)
         self.request(Opcode.GENERATE_AER, messages.AER.pack(request))
 
     def background(self) -> messages.BackgroundStatus:
-        """What goes on, or was done last."""
+        """Return the state of the background operation, or of the last one."""
         return messages.BACKGROUND.unpack(self.request(Opcode.BACKGROUND_STATUS))
 
     def abort(self) -> None:
-        """Give up what goes on in the background, if anything does."""
+        """Abort the background operation, if there is one."""
         self.request(Opcode.ABORT)
 
     def wait(self, opcode: int, timeout_s: float = _TIMEOUT_S) -> None:
-        """Until this operation goes on no more.  CommandError: it was given up; RemoteError: it
-        takes longer (ETIMEDOUT)."""
+        """Wait for the end of a background operation.  CommandError: it was aborted; RemoteError:
+        it takes longer (ETIMEDOUT)."""
         pause_s, end = 0.0, time.monotonic() + timeout_s
         while (status := self.background()).status & 1 and status.opcode == opcode:
             if time.monotonic() > end:
@@ -181,15 +186,16 @@ class FabricManager(LdClient, EventClient):
     # Domain validation
 
     def secret(self, vcs: int) -> UUID | None:
-        """What tells the hierarchy of this virtual switch's host from others; None: not set."""
+        """Return the secret value of a virtual switch, which distinguishes its host's hierarchy
+        from others; None: not set."""
         if not self.request(Opcode.VCS_SECRET_STATE, bytes([vcs]))[0]:
             return None
         return UUID(bytes=self.request(Opcode.VCS_SECRET, bytes([vcs])))
 
     def set_secret(self, vcs: int, secret: UUID) -> None:
-        """As the host does that has this virtual switch.  CommandError: it is set."""
+        """Set the secret value, as the host of this virtual switch.  CommandError: it is set."""
         self.request(Opcode.SET_SECRET, secret.bytes, host=vcs)
 
     def has_secret(self, vcs: int) -> bool:
-        """As the host sees it."""
+        """Tell whether the secret value is set, as the host of this virtual switch."""
         return bool(self.request(Opcode.SECRET_STATE, host=vcs)[0])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Multi-logical devices from their manager's side: memory, service, registers, dynamic capacity."""
+"""Multi-logical devices from the manager's end: memory, QoS, registers, dynamic capacity (53xxh,
+54xxh)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from nupa.cxl.fm.messages import Opcode
 
 
 class LogicalDevices(NamedTuple):
-    """Of one device: all of its memory, and that of each LD."""
+    """The memory of one device: all of it, and that of each LD."""
 
     memory_bytes: int
     granularity_bytes: int
@@ -25,10 +26,10 @@ class LogicalDevices(NamedTuple):
 
 
 class LdClient(Requests):
-    """Of the devices at a switch's ports."""
+    """Commands of devices at the ports of a switch."""
 
     def logical_devices(self, port: int) -> LogicalDevices:
-        """Of the device at a port."""
+        """Return the logical devices of the device at a port."""
         info = messages.LD_INFO.unpack(self.tunnel(port, Opcode.LD_INFO))
         answer = self.tunnel(port, Opcode.LD_ALLOCATIONS, bytes([0, 0xFF]))
         head = messages.ALLOCATION_HEAD.unpack(answer)
@@ -39,8 +40,8 @@ class LdClient(Requests):
         )
 
     def allocate(self, port: int, first: int, sizes: Sequence[int]) -> list[int]:
-        """Give LDs *first*… memory, in bytes; what they have then.  LocalError: a size is no
-        multiple of the granularity."""
+        """Allocate memory to LDs *first*…, in bytes; return what they have then.  LocalError: a
+        size is not a multiple of the granularity."""
         step = self.logical_devices(port).granularity_bytes
         if any(size % step or size < 0 for size in sizes):
             raise LocalError(f"memory of LDs comes in steps of {step >> 20} MiB", EINVAL)
@@ -50,7 +51,7 @@ class LdClient(Requests):
         return [row.steps * step for row in messages.ALLOCATION.unpack_all(answer, 4)]
 
     def ld_config_read(self, port: int, ld: int, offset: int) -> int:
-        """A DW of an LD's configuration space; *ld* 0xFFFF is the manager's own."""
+        """Read a DW of an LD's configuration space; *ld* 0xFFFF is the fabric manager's own LD."""
         access = messages.LdConfigAccess(port, config_place(offset), ld, 0)
         return word(self.request(Opcode.LD_CONFIG, messages.LD_CONFIG.pack(access)))
 
@@ -59,7 +60,7 @@ class LdClient(Requests):
         self.request(Opcode.LD_CONFIG, messages.LD_CONFIG.pack(access))
 
     def ld_read(self, port: int, ld: int, address: int, length: int) -> bytes:
-        """Registers behind an LD's BARs, in whole DWs."""
+        """Read registers behind an LD's BARs, in whole DWs."""
         access = messages.LdMemoryAccess(port, _range(length), ld, length, address)
         answer = self.request(Opcode.LD_MEMORY, messages.LD_MEMORY.pack(access))
         return answer[4 : 4 + int.from_bytes(answer[:2], "little")]
@@ -70,7 +71,7 @@ class LdClient(Requests):
         self.request(Opcode.LD_MEMORY, messages.LD_MEMORY.pack(access) + data)
 
     def capacity(self, port: int) -> DcdClient:
-        """The dynamic capacity of the device at a port."""
+        """Return the dynamic capacity of the device at a port."""
         return DcdClient(partial(self.tunnel, port))
 
     def qos(self, port: int) -> messages.QosControl:
@@ -81,7 +82,7 @@ class LdClient(Requests):
         return messages.QOS.unpack(answer)
 
     def bandwidth(self, port: int, *, limit: bool = False) -> list[int]:
-        """Of each LD in 1/256 of its device's: what it is given, or limited to."""
+        """Return the bandwidth of each LD, or its limit, in 1/256 of the device's."""
         opcode = Opcode.QOS_LIMIT if limit else Opcode.QOS_BANDWIDTH
         return list(self.tunnel(port, opcode, bytes([0xFF, 0]))[messages.LD_RANGE.size :])
 
@@ -93,12 +94,12 @@ class LdClient(Requests):
 
 
 def config_place(offset: int, *, write: bool = False) -> bytes:
-    """All four bytes of the DW at *offset*."""
+    """Encode the DW at *offset* with all byte enables."""
     return (offset | 0xF << 12 | write << 23).to_bytes(3, "little")
 
 
 def word(data: bytes) -> int:
-    """Its first DW."""
+    """Return the first DW of *data*."""
     return int.from_bytes(data[:4], "little")
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A manager's end: requests and their answers, and notifications, over a socket or in one
-process."""
+"""Requests, answers and notifications of a manager, over a socket or in one process."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _BYTE = 256
 
 
 class Requests(Closing):
-    """`open` for a named fabric, `of` for a switch in this process.
+    """A manager's connection: `open` for a named fabric, `of` for a switch in this process.
 
     Methods raise CommandError, whose `code` is the switch's return code, and RemoteError if the
     other end is gone."""
@@ -33,13 +32,13 @@ class Requests(Closing):
 
     @classmethod
     def of(cls, manager: Manager) -> Self:
-        """Of a switch in this process: the same messages, and no socket."""
+        """Connect to a switch in this process: the same messages, without a socket."""
         return cls(LocalTransport(manager))
 
     @classmethod
     def open(cls, name: str | None = None) -> Self:
-        """Of the fabric *name*, or the one that is meant.  LocalError: nobody serves it, or it is
-        somebody else's."""
+        """Connect to the fabric *name*, or to the default one.  LocalError: nobody serves it, or
+        another user does."""
         return cls(SocketTransport(name or registry.meant_name()))
 
     def close(self) -> None:
@@ -48,8 +47,8 @@ class Requests(Closing):
     def request(
         self, opcode: int, payload: bytes = b"", *, cci: bool = False, host: int | None = None
     ) -> bytes:
-        """Any command, and the payload of its answer; as the host of virtual switch *host* asks it,
-        if one is named.  CommandError: its return code."""
+        """Send a command, and return the payload of its answer; with *host*, as the host of that
+        virtual switch.  CommandError: its return code."""
         kind = MessageType.CCI if cci else MessageType.FM_API
         tag = next(self._tags)
         asked = Cci(opcode, payload, tag % _BYTE)
@@ -64,8 +63,8 @@ class Requests(Closing):
     def tunnel(
         self, port: int, opcode: int, payload: bytes = b"", *, ld: int | None = None
     ) -> bytes:
-        """A command for the device at a port, or for one of its LDs.  CommandError: the return code
-        of the switch, the device or the LD."""
+        """Send a command to the device at a port, or to one of its LDs.  CommandError: the return
+        code of the switch, the device or the LD."""
         if ld is not None:
             inner = self._wrapped(ld, opcode, payload)
             return self._unwrapped(self.tunnel(port, Opcode.TUNNEL, inner), opcode)

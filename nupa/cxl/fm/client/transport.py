@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ways to a switch: a socket, or its manager in this process."""
+"""Transports to a switch: a socket, or its manager in this process."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _HUNG_UP = (
 
 
 class Transport(Protocol):
-    """To one switch."""
+    """A transport to one switch."""
 
     def exchange(self, request: MctpMessage) -> MctpMessage:
-        """Its answer.  RemoteError: there is none."""
+        """Return the answer to *request*.  RemoteError: there is none."""
 
     def wait(self, timeout_s: float | None) -> int:
-        """The bits of the next notification (8.2.9.2.8); 0 if none has come in time."""
+        """Return the bits of the next notification (8.2.9.2.8); 0 if none has come in time."""
 
     def close(self) -> None: ...
 
 
 def _bits(note: MctpMessage) -> tuple[int, MctpMessage]:
-    """Of a notification, and what acknowledges it.  RemoteError: it is none."""
+    """Return the bits of a notification, and its acknowledgement.  RemoteError: it is not one."""
     request = messages.unpack(note.body)
     if request.response or request.opcode != NOTIFICATION or len(request.payload) != 2:
         raise RemoteError(f"the switch asks {request.opcode:#06x}", errno.EPROTO)
@@ -49,7 +49,7 @@ def _bits(note: MctpMessage) -> tuple[int, MctpMessage]:
 
 
 class LocalTransport:
-    """To *manager*, in this process."""
+    """A transport to *manager* in this process."""
 
     def __init__(self, manager: Manager) -> None:
         self._ready = Event()
@@ -75,7 +75,8 @@ class LocalTransport:
 
 
 class SocketTransport:
-    """To the server of the fabric *name*.  LocalError: nobody serves it, or it is another's."""
+    """A transport to the server of the fabric *name*.  LocalError: nobody serves it, or another
+    user does."""
 
     def __init__(self, name: str) -> None:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -123,7 +124,7 @@ class SocketTransport:
         self._sock.close()
 
     def _receive(self) -> list[MctpMessage]:
-        """The answers that have come; notifications are acknowledged."""
+        """Return the answers that have come, and acknowledge notifications."""
         data = self._sock.recv(_READ_BYTES)
         if not data:
             raise RemoteError(_HUNG_UP, errno.ECONNRESET)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The switch's end: what executes commands, its sessions and its socket."""
+"""The switch's end: components that execute commands, sessions, and the socket."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What executes commands: a table of them, and one background operation at a time.
+"""A component that executes commands: a table of them, and one background operation at a time.
 
 CXL 3.1 8.2.9.1.
 """
@@ -27,9 +27,9 @@ class _Job(NamedTuple):
 
 
 class Component:
-    """Executes *commands*, and those that all components have: Identify, Background Operation
-    Status, Request Abort Background Operation, and logs: the Command Effects Log.  `feed` is
-    what has happened to it."""
+    """A component that executes *commands* and those of all components: Identify, Background
+    Operation Status, Request Abort Background Operation, and the logs with the Command Effects Log.
+    `feed` has its events."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Component:
         logs.describe(everything[opcode] for opcode in sorted(everything))
 
     def handle(self, request: Cci, inbox: Inbox) -> Cci:
-        """The response to a request of the manager with *inbox*."""
+        """Return the response to a request of the manager with *inbox*."""
         own = inbox.commands if request.opcode in inbox.commands else self.commands
         try:
             command = find(own, request.opcode, len(request.payload))
@@ -69,8 +69,8 @@ class Component:
         return request.answer(Code.BACKGROUND_STARTED if background else Code.SUCCESS, answer)
 
     def begin(self, opcode: int, abort: Callable[[], None]) -> Callable[[Code], None]:
-        """A background operation goes on until what is returned is called with its return code.
-        Only a handler of a command with that effect calls this."""
+        """Begin a background operation; it continues until the returned function is called with its
+        return code.  Only a handler of a command with that effect calls this."""
         job = self._job = _Job(opcode, abort)
 
         def done(code: Code) -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands that manage a device's dynamic capacity: who is offered what, and who gives it back."""
+"""Commands that manage a device's dynamic capacity: offers and releases (CXL 3.1 7.6.7.6,
+56xxh)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _OVERHEAD_BYTES = 256  # of an answer within an answer: heads, and a tunnel's
 
 
 class DcdComponent:
-    """Of one device's *capacity*; its hosts are that device's logical devices."""
+    """Commands of one device's *capacity*; its hosts are that device's logical devices."""
 
     def __init__(self, capacity: DynamicCapacity) -> None:
         self._capacity = capacity
@@ -142,8 +143,8 @@ class DcdComponent:
         return b""
 
     def _check_length(self, request: layout.ChangeRequest, tag: UUID, forced: bool) -> None:
-        """All that the host has under a tag, no part of it.  What it is offered goes along if
-        *forced*, and may be counted."""
+        """Check that a release by tag is of all that the host has under it.  If *forced*, offered
+        extents are released, too, and may be counted."""
         host = self._capacity.host(request.host)
         accepted = sum(extent.size for extent in host.accepted if extent.tag == tag)
         total = sum(extent.size for extent in host.held() if extent.tag == tag)
@@ -176,7 +177,7 @@ class DcdComponent:
 
 
 def _change(payload: bytes) -> tuple[layout.ChangeRequest, list[tuple[int, int]], set[bytes]]:
-    """With the extents, and the tags of these."""
+    """Decode a request, its extents, and their tags."""
     request = layout.CHANGE.unpack(payload)
     records = layout.EXTENT.unpack_all(payload, layout.CHANGE.size)
     require(request.listed == len(records), Code.INVALID_PAYLOAD_LENGTH)
@@ -188,6 +189,6 @@ def _bits(numbers: Iterable[int]) -> bytes:
 
 
 def _block_sizes(region: DcRegion) -> int:
-    """A bit for each power of two that the region has a whole number of."""
+    """Return a bit for each power of two that divides the region."""
     most = min(_MOST_BLOCK_BITS, (region.size & -region.size).bit_length())
     return sum(1 << bit for bit in range(BLOCK_BYTES_MIN.bit_length() - 1, most))

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A switch that executes the fabric manager's messages: bytes in, bytes out.
-
-CXL 3.1 7.6.
-"""
+"""A switch that executes the messages of fabric managers (CXL 3.1 7.6)."""
 
 from __future__ import annotations
 
@@ -45,10 +42,10 @@ def _at_once(work: Callable[[], None]) -> None:
 
 
 class Manager:
-    """Executes requests on *switch*.  Bindings are done when *later* says so, by default at once;
-    *now_ns* is the time of events.
+    """The manager's side of *switch*: it executes requests.  Bindings complete when *later* says
+    so, by default at once; *now_ns* is the time of events.
 
-    `lock` is held during each request: who changes the switch in another thread holds it too."""
+    `lock` is held during each request, and by each thread that changes the switch."""
 
     def __init__(
         self,
@@ -78,7 +75,7 @@ class Manager:
             self._look(port)
 
     def execute(self, session: Session, message: MctpMessage) -> MctpMessage:
-        """The response to a request.  FramingError: it is none."""
+        """Return the response to a request.  FramingError: it is not a request."""
         request = messages.unpack(message.body)
         if not message.owner or request.response:
             raise FramingError("a response, and nothing was asked")
@@ -107,7 +104,7 @@ class Manager:
         self.device(port.number)
 
     def device(self, port: int) -> Component | None:
-        """The component of the multi-logical device at a port, as long as that is there."""
+        """Return the component of the multi-logical device at a port; None: there is none."""
         there = self.switch.port(port).device
         if not isinstance(there, Mld):
             self._devices.pop(port, None)
@@ -156,8 +153,8 @@ class Manager:
 
 
 class Session:
-    """One manager of *manager*'s switch.  *ready* is called, in any thread, when there is a
-    notification to be sent."""
+    """The session of one manager.  *ready* is called, in any thread, when there is a notification
+    to send."""
 
     def __init__(self, manager: Manager, ready: Callable[[], None] = lambda: None) -> None:
         self._manager = manager
@@ -174,8 +171,8 @@ class Session:
             self._manager._sessions.discard(self)
 
     def answer(self, message: MctpMessage) -> MctpMessage | None:
-        """The response, or None: it needs none.  FramingError: it is no request, nor the response
-        to a notification."""
+        """Return the response, or None if there is none to send.  FramingError: neither a request
+        nor the acknowledgement of a notification."""
         if message.owner:
             request = messages.unpack(message.body)
             if request.opcode == NOTIFICATION and not request.response:
@@ -192,7 +189,7 @@ class Session:
         return None
 
     def notification(self) -> MctpMessage | None:
-        """What is to be sent, if anything: one at a time, until it is acknowledged."""
+        """Return the notification to send, if any: one at a time, until it is acknowledged."""
         with self._manager.lock:
             if not self._told or self._waits_for is not None:
                 return None
@@ -202,14 +199,15 @@ class Session:
         return MctpMessage(MessageType.CCI, body, 0, True, SWITCH, MANAGER)
 
     def inbox(self, component: Component) -> Inbox:
-        """What it has of a component's events."""
+        """Return the inbox for the events of a component."""
         found = self._inboxes.get(component)
         if found is None:
             found = self._inboxes[component] = Inbox(component.feed, self._tell)
         return found
 
     def add(self, component: Component, log: Log, event: EventRecord) -> None:
-        """It has happened: an inbox that is not made yet will have it from the component."""
+        """Record an event; an inbox that does not exist yet will take it from the component's
+        feed."""
         found = self._inboxes.get(component)
         if found is not None:
             found.add(log, event)

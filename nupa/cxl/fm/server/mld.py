@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands of a multi-logical device itself: its logical devices, their memory, their service."""
+"""Commands of a multi-logical device: logical devices, memory, QoS (CXL 3.1 7.6.7.4, 54xxh)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Allocate = Callable[[int, Sequence[int]], None]
 
 
 class MldComponent:
-    """Of *mld*; memory is given out by *allocate*, which knows who is bound."""
+    """The commands of *mld*; *allocate* gives out memory, and refuses to change a bound LD."""
 
     def __init__(self, mld: Mld, allocate: Allocate) -> None:
         self._mld = mld
@@ -57,7 +57,7 @@ class MldComponent:
             yield Command(opcode + 1, f"set {name}", shares, put, NO_EFFECT)
 
     def _tunnel(self, payload: bytes) -> bytes:
-        """7.6.7.3.1: a command of a logical device's mailbox."""
+        """Execute a command of a logical device's mailbox (7.6.7.3.1)."""
         return tunnel(payload, self._ask)
 
     def _ask(self, ld: int, request: Cci) -> Cci:

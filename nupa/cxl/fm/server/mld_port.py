@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands of ports with devices behind: messages to them, and accesses to logical devices."""
+"""Commands of ports with multi-logical devices: tunnel, LD accesses (CXL 3.1 7.6.7.3, 53xxh)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Behind = Callable[[int, Cci], Cci]
 
 
 class MldPort:
-    """Requests to what *behind* has at a port."""
+    """The commands of such ports; *behind* sends messages to the device at a port."""
 
     def __init__(self, switch: Switch, behind: Behind) -> None:
         self._switch = switch
@@ -45,7 +45,7 @@ class MldPort:
         return config_access(function.config, request.where, request.data)
 
     def _function(self, port: int, ld: int) -> Function:
-        """Of an LD that no host has."""
+        """Return the function of an LD that is not bound."""
         function = self._switch.mld(port).function(ld)
         require(ld not in self._switch.port(port).bound, why=f"LD {ld} is a host's")
         return function
@@ -65,7 +65,7 @@ class MldPort:
         return len(read).to_bytes(2, "little") + bytes(2) + read
 
     def _places(self, request: LdMemoryAccess, word: int) -> list[Place]:
-        """Whole DWs only: what registers take."""
+        """Find the registers of each DW; only whole DWs are supported."""
         function = self._function(request.port, request.ld)
         length, last = request.length, 0xF if request.length > 4 else 0
         require(0 < length <= MOST_MEMORY_BYTES and length % 4 == 0 and request.address % 4 == 0)
@@ -77,7 +77,8 @@ class MldPort:
 
 
 def tunnel(payload: bytes, behind: Behind) -> bytes:
-    """7.6.7.3.1: a message for whoever is *behind* a port, or is an LD of that number."""
+    """Execute a tunnelled message (7.6.7.3.1): *behind* takes it to the device at a port, or to an
+    LD."""
     request = messages.TUNNEL.unpack(payload)
     message = payload[messages.TUNNEL.size :]
     require(request.target_type & 0xF == 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands of a switch's physical ports: who is there, their states, resets, their bridges."""
+"""Commands of physical ports: identity, state, reset, bridges, secrets (CXL 3.1 7.6.7.1, 51xxh)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Asker = Callable[[], int | None]
 
 
 def commands(switch: Switch, asker: Asker) -> Iterator[Command]:
-    """They change *switch*, or nothing."""
+    """Yield the commands.  A command that fails has not changed *switch*."""
     each, secrets = _Physical(switch), _Secrets(switch, asker)
     reset = Effect.CONFIG | Effect.DATA
     size = messages.CONFIG.size
@@ -93,8 +93,8 @@ class _Physical:
 
 
 class _Secrets:
-    """Domain validation (7.6.7.1.5 to .8): a host sets the secret value of its virtual switch,
-    once; the fabric manager reads it."""
+    """Domain validation (7.6.7.1.5 to .8): a host sets the secret value of its virtual switch once;
+    the fabric manager reads it."""
 
     def __init__(self, switch: Switch, asker: Asker) -> None:
         self._switch = switch
@@ -119,13 +119,13 @@ class _Secrets:
         return bytes([self._switch.vcs(payload[0]).secret is not None])
 
     def get(self, payload: bytes) -> bytes:
-        """Zeros if it is not set."""
+        """Return the secret value; zeros if it is not set."""
         secret = self._switch.vcs(payload[0]).secret
         return secret.bytes if secret else bytes(messages.SECRET_BYTES)
 
 
 def port_info(port: PhysicalPort) -> PortInfo:
-    """What Get Physical Port State says of it."""
+    """Return the answer of Get Physical Port State for a port."""
     link = port.link
     # Mode and type are reserved for upstream ports.
     mode = _FLIT_256 if port.up and port.role is PortState.DOWNSTREAM else 0
@@ -150,7 +150,7 @@ def port_info(port: PhysicalPort) -> PortInfo:
 
 
 def config_access(config: ConfigSpace, where: bytes, data: int) -> bytes:
-    """One DW of configuration space; bytes that are not enabled read as 0.  7.6.7.1.4."""
+    """Access one DW of configuration space (7.6.7.1.4); bytes that are not enabled read as 0."""
     word = int.from_bytes(where, "little")
     offset, enables = word & 0xFFF, word >> 12 & 0xF
     require(offset % 4 == 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A fabric manager's endpoint on a unix socket, for several managers of one owner."""
+"""The endpoint of a fabric manager on a unix socket, for several managers of one owner."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ _UCRED = struct.Struct("3i")  # unix(7), SO_PEERCRED: pid, uid, gid
 
 
 def path_of(name: str) -> Path:
-    """The socket of a named fabric, beside its segment.  LocalError: no name of a fabric."""
+    """Return the socket's path for a named fabric, beside its segment.  LocalError: not a name of a
+    fabric."""
     segment = Path(registry.path_of(name))
     return segment.with_name(f".{segment.name}.fm")
 
 
 class _Peer:
-    """A manager on the line; *ready* is called in any thread when it is to be notified.
+    """A connected manager; *ready* is called in any thread when it is to be notified.
 
-    `since` is when it began a message that is not whole yet."""
+    `since` is when a message began that is not complete."""
 
     def __init__(self, sock: socket.socket, manager: Manager, ready: Callable[[], None]) -> None:
         self.sock = sock
@@ -51,11 +52,11 @@ class _Peer:
 
 
 class Server(Closing):
-    """Listens at *path* as soon as it is made, and answers in `run`, or in a thread of its own
-    after `start`.  Only processes of user *owner* are heard; by default this one's.  Who leaves a
-    message half sent for *stall_s* is hung up on.
+    """A server that listens at *path* once it is made, and answers in `run`, or in its own thread
+    after `start`.  It accepts only processes of user *owner*, by default this one's.  It
+    disconnects a manager that leaves a message incomplete for *stall_s*.
 
-    LocalError: somebody listens there (EADDRINUSE), or the path is no place for a socket."""
+    LocalError: another server listens there (EADDRINUSE), or no socket can be made at the path."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Server(Closing):
         return self
 
     def stop(self) -> None:
-        """End `run`; from any thread, and from a signal's handler."""
+        """End `run`; from any thread, and from a signal handler."""
         self._stopping = True
         self._rouse()
 
@@ -122,7 +123,7 @@ class Server(Closing):
             self._wake.send(b"\0")
 
     def _notify(self, peer: _Peer) -> None:
-        """In any thread."""
+        """Schedule a notification; in any thread."""
         self._notified.append(peer)
         self._rouse()
 
@@ -146,7 +147,7 @@ class Server(Closing):
             self._drop_stalled()
 
     def _timeout_s(self) -> float | None:
-        """Until somebody has stalled for too long."""
+        """Return the time until the next stall limit; None: no peer has stalled."""
         if self._busy:
             return 0
         began = [peer.since for peer in self._peers if peer.since is not None]
@@ -159,7 +160,7 @@ class Server(Closing):
                 self._drop(peer)
 
     def close(self) -> None:
-        """Hang up, and remove the socket."""
+        """Disconnect all managers, and remove the socket."""
         if self._listener.fileno() < 0:
             return
         if self._thread is not None:
@@ -174,7 +175,8 @@ class Server(Closing):
         self._close_selector()
 
     def _is_ours(self) -> bool:
-        """Whether the socket is there still: with its fabric it may have gone, and come again."""
+        """Tell whether the path is still this server's socket: it goes with its fabric, and another
+        may be there."""
         try:
             return self.path.lstat().st_ino == self._inode
         except FileNotFoundError:
@@ -216,7 +218,8 @@ class Server(Closing):
         self._go_on(peer, data)
 
     def _go_on(self, peer: _Peer, data: bytes = b"") -> None:
-        """Answer what has come, as long as it reads the answers, and others have their turn."""
+        """Answer what has come, as long as the peer reads the answers; other peers have their
+        turns."""
         if peer not in self._peers:
             return
         try:
@@ -241,7 +244,7 @@ class Server(Closing):
         return len(peer.waiting) < _MOST_WAITING_BYTES
 
     def _answer(self, peer: _Peer, data: bytes) -> None:
-        """Of what has come, with *data* behind it.  FramingError: see `Assembler`."""
+        """Answer the messages that are complete with *data*.  FramingError: see `Assembler`."""
         self._busy.discard(peer)
         number = 0
         for number, message in enumerate(peer.assembler.feed(data), 1):
@@ -267,8 +270,8 @@ class Server(Closing):
 
 
 def _remove_stale(path: Path) -> None:
-    """A socket that nobody listens on any more.  OSError EADDRINUSE: somebody does, or what is
-    there is no socket of ours."""
+    """Remove a socket on which nobody listens.  OSError EADDRINUSE: somebody listens, or the path
+    is not a socket of this user."""
     try:
         found = path.lstat()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What one manager has of its own: logs of events, and whether it is notified of new ones.
+"""The state of one manager: event logs, and the notifications that it has requested.
 
-Each manager has logs of its own, so that none takes another's events away.
+Each manager has its own logs, so that none takes another's events.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ Tell = Callable[[int], None]
 
 
 class Feed:
-    """A component's latest events, *now_ns* their time; who comes later reads them, too."""
+    """The latest events of a component, with times by *now_ns*; managers that connect later read
+    them, too."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self.now_ns = now_ns
         self.latest: dict[Log, deque[EventRecord]] = {log: deque(maxlen=EVENTS_MAX) for log in Log}
 
     def add(self, log: Log, event: EventRecord) -> EventRecord:
-        """With its time."""
+        """Add an event, with its time."""
         event = replace(event, timestamp_ns=self.now_ns())
         self.latest[log].append(event)
         return event
 
 
 class Inbox:
-    """A manager's view of *feed*: `commands` read and clear it, `policy` is what it is told of."""
+    """A manager's view of *feed*: `commands` read and clear it; `policy` has the logs it is
+    notified of."""
 
     def __init__(self, feed: Feed, tell: Tell) -> None:
         limits = (EVENTS_MAX,) * len(Log)
@@ -62,17 +64,17 @@ class Inbox:
         self.commands = table(rows)
 
     def add(self, log: Log, event: EventRecord) -> None:
-        """One that *feed* has already."""
+        """Add an event that *feed* has already."""
         handle = self._logs[log].add(event, event.timestamp_ns)
         self._changed(log, handle > 0)
 
     def done(self) -> None:
-        """A background operation is."""
+        """Notify of a completed background operation."""
         if self.policy & DONE_BIT:
             self._tell(DONE_BIT)
 
     def _changed(self, log: Log, is_new: bool) -> None:
-        """8.2.9.2.8: when a log gets its first record."""
+        """Notify when a log gets its first record (8.2.9.2.8)."""
         if is_new and len(self._logs[log]) == 1 and self.policy >> log & 1:
             self._tell(1 << log)
 

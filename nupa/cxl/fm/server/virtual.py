@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands of virtual switches: what is bound to them, binding and unbinding, errors for a host."""
+"""Commands of virtual switches: bindings, and errors for a host (CXL 3.1 7.6.7.2, 52xxh)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Later = Callable[[Callable[[], None]], None]
 
 
 class Virtual:
-    """Bindings are begun for *component*, and are done when *later* says so."""
+    """The commands; bindings are background operations of *component*, and complete when *later*
+    says so."""
 
     def __init__(self, switch: Switch, component: Callable[[], Component], later: Later) -> None:
         self._switch = switch
@@ -107,7 +108,7 @@ class Virtual:
 
 
 def vppb_info(virtual: VirtualSwitch, number: int) -> VppbInfo:
-    """What Get Virtual CXL Switch Info says of a vPPB."""
+    """Return the answer of Get Virtual CXL Switch Info for a vPPB."""
     binding, status = virtual.bindings.get(number), virtual.status(number)
     if binding is None:
         return VppbInfo(status, 0, NOT_BOUND)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What happens at a switch, made into events for its fabric manager."""
+"""Events of a switch for its fabric manager: which changes become records, and in which log
+(7.6.8)."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ Happened = Callable[[Log, EventRecord], None]
 
 
 def watch_switch(switch: Switch, happened: Happened) -> None:
-    """Links, slots, bindings, what hosts do to their bridges, and errors of devices."""
+    """Report links, slots, bindings, what hosts change at their bridges, and errors of devices."""
 
     def vppb(vcs: int, number: int, change: VppbChange, failed: bool) -> None:
         virtual = switch.vcs(vcs)
@@ -58,7 +59,7 @@ def watch_switch(switch: Switch, happened: Happened) -> None:
 
 
 class _Port:
-    """Remembers what was last seen of a port."""
+    """The last state of a port."""
 
     def __init__(self, port: PhysicalPort, happened: Happened) -> None:
         self._seen = (port.present, port.up)
@@ -78,7 +79,7 @@ class _Port:
 
 
 def watch_capacity(capacity: DynamicCapacity, happened: Happened) -> None:
-    """What its hosts answer and give back."""
+    """Report what hosts accept and release."""
 
     def changed(change: DcEventType, host: int, extents: Sequence[Extent]) -> None:
         left = (capacity.extents_left, capacity.tags_left)
