@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The steps of `nupa vm demo`: unmodified programs between two guests, over NUPA and over what the
-guests' kernel has: soft-RoCE (rdma_rxe) and TCP, both over virtio-net."""
+"""The steps of `nupa vm demo`: unmodified programs between two guests, over NUPA and without it.
+
+Without it means soft-RoCE (rdma_rxe) and TCP of the guests' kernel, both over virtio-net.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from nupa.vm.files.state import State
 from nupa.vm.pair import Pair
 
 _FAILURES = (ProgramError, PerftestError, Iperf3Error)
-_RUN_MAX_S = 90.0  # what takes longer hangs
+_RUN_MAX_S = 90.0  # a longer run has hung
 _ROOTS_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 
 SOFT_ROCE = "soft-RoCE"
@@ -41,7 +43,7 @@ _NO_SOFT_ROCE = (
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is run; of several runs of one program the best counts."""
+    """The amount of work; of several runs of one program the best counts."""
 
     rounds: int
     latency_iterations: int
@@ -70,8 +72,7 @@ def _contest(operation: Operation, kind: Kind, size: int, target: float | None) 
 
 
 def missing() -> str:
-    """What is not installed on this machine, whose programs the guests run, with its remedy; empty
-    if nothing is missing."""
+    """Says what to install on this machine, whose programs the guests run; empty: nothing."""
     programs = [perftest.program(operation, kind) for operation, kind, _, _ in _PERFTEST]
     if perftest.missing(programs):
         return perftest.INSTALL_HINT
@@ -79,8 +80,7 @@ def missing() -> str:
 
 
 class Demo:
-    """Runs a plan between the first two guests of a machine that is up; a step that fails does not
-    stop the next."""
+    """Runs a plan between the first two guests; a failed step does not stop the next."""
 
     #: How many times `Progress.step` is called.
     STEPS = 2 + len(_PERFTEST) + 1
@@ -133,7 +133,7 @@ class Demo:
 
         def measure(side: Side) -> float:
             port = free_port()
-            # The programs find each other by TCP on eth0, in both cases.
+            # Both sides exchange addresses by TCP on eth0.
             commands = perftest.commands(contest.program, port, options, server=self._hosts[0])
             text = self._pair.measure(*commands, port, nupa=side == "nupa")
             if kind == "lat":
@@ -156,7 +156,7 @@ class Demo:
     def _compare(
         self, contest: Contest, measure: Callable[[Side], float], *, nupa: bool, other: bool
     ) -> None:
-        """All rounds of a contest, by turns: what the machine does meanwhile hits both alike."""
+        """Runs all rounds of a contest, both sides by turns, so that other load affects both."""
         score = Score(contest)
         self.report.scores.append(score)
         present = {"nupa": nupa, "other": other}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reaching a guest's agent: a free one of its ports, and its HELLO."""
+"""The connection to a guest's agent: a free one of its ports, and its HELLO."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from nupa.vm.files.place import AGENT_PORTS, Place, try_lock
 if TYPE_CHECKING:
     from nupa.vm.agent.frames import Frame
 
-#: A guest that is up says HELLO at once; one that is stopped or hangs never does.
+#: A guest that is up sends HELLO at once; one that is stopped or hangs never does.
 WAIT_S = 30.0
-# The agent ends what a client has left before it greets the next one.
+# The agent ends the command of a former client before it greets the next one.
 _PORT_WAIT_S = 4.0
 _READ_BYTES = 1 << 16
 
 
 class Link:
-    """A port of a guest's agent: ours until closed, which ends what runs there for us."""
+    """A port of a guest's agent, ours until `close`, which ends the command that runs there."""
 
     def __init__(self, host: str, connection: socket.socket, lock: int) -> None:
         connection.setblocking(False)
@@ -52,9 +52,10 @@ class Link:
         self.close()
 
     def read(self) -> list[Frame] | None:
-        """What has come, perhaps nothing; None: the guest has gone.
+        """Returns the frames that have arrived, perhaps none; None: the guest has gone.
 
-        RemoteError: what came makes no frames."""
+        RemoteError: the data are not frames.
+        """
         try:
             data = self.socket.recv(_READ_BYTES)
         except BlockingIOError:
@@ -67,9 +68,10 @@ class Link:
             raise RemoteError(f"{self.host}: {error}", error.errno) from error
 
     def take_hello(self) -> bool:
-        """Whether the HELLO has come by now; it is `hello` then.
+        """Returns whether the HELLO has arrived; it is `hello` then.
 
-        RemoteError: something else came (EPROTO), or the guest has gone (ECONNRESET)."""
+        RemoteError: another frame arrived (EPROTO), or the guest has gone (ECONNRESET).
+        """
         found = self.read()
         if found is None:
             raise RemoteError(f"{self.host} has gone", errno.ECONNRESET)
@@ -85,7 +87,7 @@ class Link:
         return True
 
     def wait_hello(self, timeout_s: float) -> None:
-        """RemoteError: none came (ETIMEDOUT), and as for take_hello()."""
+        """Waits for the HELLO.  RemoteError: none came (ETIMEDOUT), and as for take_hello()."""
         until = time.monotonic() + timeout_s
         poll = select.poll()
         poll.register(self.socket, select.POLLIN)
@@ -97,10 +99,10 @@ class Link:
 
 
 def try_link(place: Place, host: str, port: int) -> Link | None:
-    """That port of the agent; its HELLO is yet to come.  None: another one uses it.
+    """Connects to a port of the agent; its HELLO is yet to come.  None: the port is in use.
 
-    RemoteError: the guest is dead or not yet there, or its machine was taken down
-    (ECONNREFUSED)."""
+    RemoteError: the guest is dead or not yet up, or its machine was taken down (ECONNREFUSED).
+    """
     try:
         lock = try_lock(place.port_lock(host, port))
     except LocalError as error:
@@ -112,7 +114,7 @@ def try_link(place: Place, host: str, port: int) -> Link | None:
     if lock is None:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    # connect(2) waits where a QEMU that is stopped accepts nobody.
+    # connect(2) blocks while a stopped QEMU does not accept.
     patience = struct.pack("ll", *divmod(int(_PORT_WAIT_S * 1_000_000), 1_000_000))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
     try:
@@ -132,7 +134,7 @@ def try_link(place: Place, host: str, port: int) -> Link | None:
         if not isinstance(error, ConnectionRefusedError | FileNotFoundError):
             raise FabricError(f"cannot reach {host}: {error.strerror}", error.errno or 0) from error
         raise RemoteError(
-            f"{host} is not up: `nupa vm log {host} --name {place.name}` shows how far it came, "
+            f"{host} is not up: `nupa vm log {host} --name {place.name}` shows its console, "
             f"`nupa vm start {host} --name {place.name}` starts it again",
             errno.ECONNREFUSED,
         ) from error
@@ -142,7 +144,7 @@ def _given_up(place: Place, host: str, last: RemoteError, wait_s: float) -> Remo
     if last.errno != errno.ETIMEDOUT:
         return last
     return RemoteError(
-        f"{host} does not answer in {wait_s:g} s, it boots or hangs: "
+        f"{host} did not answer in {wait_s:g} s, it boots or hangs: "
         f"`nupa vm log {host} --name {place.name}` shows its console",
         errno.ETIMEDOUT,
     )
@@ -155,12 +157,13 @@ def connect(
     wait_s: float = WAIT_S,
     ports: Sequence[int] | None = None,
 ) -> Link:
-    """A link to a free port, after its HELLO.
+    """Connects to a free port and waits for its HELLO.
 
     LocalError: all ports are in use (EBUSY); RemoteError: the guest is dead (ECONNREFUSED) or does
-    not answer in *wait_s* (ETIMEDOUT)."""
+    not answer in *wait_s* (ETIMEDOUT).
+    """
     until = time.monotonic() + wait_s
-    # Not the one that was left last: its agent may still be ending what ran there.
+    # A random order avoids the port used last, whose agent may still be ending its command.
     order = ports or random.sample(range(AGENT_PORTS), AGENT_PORTS)
     failed: RemoteError | None = None
     while True:
@@ -179,7 +182,6 @@ def connect(
                 failed = error
         if failed is None:
             raise LocalError(
-                f"{len(order)} commands run in {host} already, and it has no more ports: "
-                f"wait until one ends",
+                f"{len(order)} commands run in {host} already, it has no more ports: wait for one",
                 errno.EBUSY,
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The words of a guest's agent (csrc/vm), as bytes: no I/O.
+"""The wire format of a guest's agent (csrc/guest/agent.h), without I/O.
 
 A frame is u32 kind, u32 bytes of payload, payload; little-endian.
 """
@@ -39,7 +39,7 @@ class Window(NamedTuple):
 
 
 class Command(NamedTuple):
-    """What runs: window None without a terminal."""
+    """A command to run.  window: None runs it without a terminal."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -48,7 +48,7 @@ class Command(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a command ended: its wait status (waitpid(2)), or why it could not be started."""
+    """The end of a command: its wait status (waitpid(2)), or why it could not be started."""
 
     status: int
     errno: int = 0
@@ -60,7 +60,7 @@ def frame(kind: int, payload: bytes = b"") -> bytes:
 
 
 def run(command: Command) -> bytes:
-    """A RUN frame.  LocalError: it does not fit (E2BIG), or a word holds a NUL (EINVAL)."""
+    """Packs a RUN frame.  LocalError: it is too long (E2BIG), or a word has a NUL (EINVAL)."""
     words = [command.cwd, str(len(command.argv)), *command.argv]
     words += [f"{key}={value}" for key, value in command.env.items()]
     if any("\0" in word for word in words):
@@ -71,8 +71,8 @@ def run(command: Command) -> bytes:
     payload += b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words)
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise LocalError(
-            f"the command and its environment have {len(payload)} bytes, and a guest takes "
-            f"{PAYLOAD_BYTES_MAX}: put words into a file",
+            f"the command and its environment have {len(payload)} bytes, at most "
+            f"{PAYLOAD_BYTES_MAX} can be sent to a guest: put words into a file",
             errno.E2BIG,
         )
     return frame(RUN, payload)
@@ -87,20 +87,20 @@ def signal(number: int) -> bytes:
 
 
 class Reader:
-    """What a guest sends, in frames; a guest may send anything."""
+    """Splits the bytes of a guest into frames; it checks them, as a guest may send anything."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole now.  RemoteError: a kind or length that there is not."""
+        """Yields the frames that are complete.  RemoteError: a kind or length is invalid."""
         self._data += data
         while len(self._data) >= _HEAD.size:
             kind, length = _HEAD.unpack_from(self._data)
             if not HELLO <= kind <= EXIT or length > PAYLOAD_BYTES_MAX:
                 raise RemoteError(
                     f"its agent sent a frame of kind {kind} with {length} bytes; kinds are "
-                    f"{HELLO} to {EXIT}, and {PAYLOAD_BYTES_MAX} bytes the most",
+                    f"{HELLO} to {EXIT}, and lengths are at most {PAYLOAD_BYTES_MAX} bytes",
                     errno.EPROTO,
                 )
             end = _HEAD.size + length
@@ -112,26 +112,26 @@ class Reader:
 
 
 def parse_hello(payload: bytes) -> dict[str, str]:
-    """Its lines.  RemoteError: no text, or another protocol."""
+    """Returns KEY=VALUE lines as a dict.  RemoteError: not text, or another protocol."""
     try:
         pairs = [line.partition("=") for line in payload.decode().splitlines()]
     except UnicodeDecodeError:
-        raise RemoteError("its agent says HELLO with what is no text", errno.EPROTO) from None
+        raise RemoteError("its agent's HELLO is not text", errno.EPROTO) from None
     found = {key: value for key, _, value in pairs}
     protocol = found.get("protocol", "none")
     if protocol != PROTOCOL:
         raise RemoteError(
-            f"its agent speaks protocol {protocol}, and this is {PROTOCOL}: take the machine down "
-            f"and up again, with one version of NUPA",
+            f"its agent speaks protocol {protocol}, this NUPA speaks {PROTOCOL}: take the machine "
+            f"down and up again, with one version of NUPA",
             errno.EPROTO,
         )
     return found
 
 
 def parse_exit(payload: bytes) -> Ended:
-    """RemoteError: too short."""
+    """Unpacks an EXIT frame.  RemoteError: it is too short."""
     if len(payload) < _STATUS.size:
-        raise RemoteError(f"its agent sent an end of {len(payload)} bytes", errno.EPROTO)
+        raise RemoteError(f"its agent sent an EXIT frame of {len(payload)} bytes", errno.EPROTO)
     (status,) = _STATUS.unpack_from(payload)
     why = payload[_STATUS.size :].decode(errors="replace")
     return Ended(status) if status >= 0 else Ended(0, -status, why)

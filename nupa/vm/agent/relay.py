@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A command in a guest, as if it ran here: its input, its two outputs, signals, its end."""
+"""A command in a guest, as if it ran here: input, both outputs, signals, exit status."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _FORWARDED = (
     signal.SIGUSR2,
 )
 _OF_A_TERMINAL = (signal.SIGWINCH, signal.SIGCONT)
-# Behind input that the command does not read a signal may never arrive.
+# A signal queued behind input that the command does not read may never arrive.
 _SIGNAL_S = 2.0
-# Of us in the background, whose terminal is another one's to read.
+# How often a background process checks whether it may read the terminal.
 _BACKGROUND_TICK_S = 0.5
 _CHUNK_BYTES = 16384
 _WAITING_BYTES_MAX = 1 << 18
 
 
 class Files(NamedTuple):
-    """What takes the place of the command's standard files."""
+    """The local files that stand for the command's standard files."""
 
     stdin: int = 0
     stdout: int = 1
@@ -44,7 +44,7 @@ class Files(NamedTuple):
 
 
 class Signals:
-    """Signals that come to this process meanwhile, to be read; main thread only."""
+    """Collects the signals of this process, for `read`; main thread only."""
 
     def __init__(self, terminal: bool = False) -> None:
         self._numbers = _FORWARDED + (_OF_A_TERMINAL if terminal else ())
@@ -58,7 +58,7 @@ class Signals:
         self._before = {
             number: signal.signal(number, _noted)
             for number in self._numbers
-            # Ignored is our parent's wish (nohup(1)).
+            # Our parent chose to ignore this one (nohup(1)).
             if signal.getsignal(number) is not signal.SIG_IGN
         }
         return self
@@ -74,7 +74,7 @@ class Signals:
         return self._ours.fileno()
 
     def read(self) -> bytes:
-        """The numbers of those that came."""
+        """Returns the numbers of the signals that arrived."""
         try:
             found = self._ours.recv(256)
         except BlockingIOError:
@@ -83,11 +83,11 @@ class Signals:
 
 
 def _noted(_number: int, _frame: object) -> None:
-    """The wake-up file has its number."""
+    """Does nothing: the wake-up file has the number."""
 
 
 class _Outlet:
-    """A file of ours that output goes to as fast as it takes it."""
+    """A local file, and the output that waits to be written to it."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -99,12 +99,12 @@ class _Outlet:
             self.waiting += data
 
     def write(self) -> None:
-        """A piece that a pipe which has room for some takes at once (pipe(7))."""
+        """Writes a piece that a pipe with any room takes without blocking (pipe(7))."""
         try:
             done = os.write(self.fd, self.waiting[: select.PIPE_BUF])
         except BlockingIOError:
             return
-        except OSError:  # nobody reads on, or the disk is full
+        except OSError:  # no reader, or the disk is full
             self.broken = True
             done = len(self.waiting)
         del self.waiting[:done]
@@ -128,11 +128,16 @@ class Relay:
         self._to_guest = bytearray()
         self._gone = False
         self._ended: Ended | None = None
-        self._signalled: tuple[int, float] | None = None  # what waits to be sent, since when
+        self._signalled: tuple[int, float] | None = (
+            None  # the signal that waits to be sent, and until when
+        )
 
     def run(self, command: Command, timeout_s: float | None = None) -> Ended:
-        """How it ended.  LocalError: it has too many words; RemoteError: the guest has gone, or the
-        command did not end in time (ETIMEDOUT): closing the link ends it."""
+        """Runs *command* to its end.
+
+        LocalError: it is too long; RemoteError: the guest has gone, or the command did not end in
+        time (ETIMEDOUT): closing the link ends it.
+        """
         self._to_guest += frames.run(command)
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while not (self._done() and not self._has_waiting()):
@@ -156,7 +161,7 @@ class Relay:
         return any(outlet.waiting for outlet in self._outlets.values())
 
     def _turn(self, until: float | None) -> None:
-        """Waits for anything to do, and does it."""
+        """Waits until a file or signal is ready, and handles it."""
         link, room = self._link.socket.fileno(), True
         wanted: defaultdict[int, int] = defaultdict(int)
         for outlet in self._outlets.values():
@@ -179,7 +184,7 @@ class Relay:
             if outlet.fd in ready and outlet.waiting:
                 outlet.write()
         if self._outlets[frames.STDOUT].broken and not self._done():
-            # As the command here would have found it; most do not know what to do then either.
+            # A local command would have received SIGPIPE, too.
             self._ended = Ended(signal.SIGPIPE)
         if self._signals is not None and self._signals.fileno() in ready:
             self._forward(self._signals.read())
@@ -213,12 +218,14 @@ class Relay:
             self._ended = frames.parse_exit(found.payload)
         else:
             raise RemoteError(
-                f"{self._link.host}: its agent sent HELLO in the midst of a command", errno.EPROTO
+                f"{self._link.host}: its agent sent HELLO while a command ran", errno.EPROTO
             )
 
     def _may_read_stdin(self) -> bool:
-        """Not more than the guest takes, no terminal that is another one's to read (SIGTTIN), and
-        nothing behind a signal."""
+        """Returns False while input waits to be sent, behind a signal, and in the background.
+
+        There, reading the terminal would stop this process (SIGTTIN).
+        """
         return (
             self._stdin is not None
             and self._signalled is None
@@ -229,7 +236,7 @@ class Relay:
     def _is_background(self) -> bool:
         try:
             return os.tcgetpgrp(self._stdin or 0) != os.getpgrp()
-        except OSError:  # no terminal
+        except OSError:  # not a terminal
             return False
 
     def _read_stdin(self, fd: int) -> None:
@@ -237,7 +244,7 @@ class Relay:
             data = os.read(fd, _CHUNK_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # closed, a folder, a terminal that hung up: nothing more comes
+        except OSError:  # closed, a folder, or a terminal that hung up: the end of the input
             data = b""
         if self._terminal is not None and data and self._terminal.is_leaving(data):
             self._ended = Ended(signal.SIGHUP)
@@ -271,12 +278,12 @@ class Relay:
             self._signalled = None
 
     def _give_up_on_signal(self) -> None:
-        """The link goes instead, and with it the command."""
+        """Ends the command by closing the link, if its signal could not be sent in time."""
         if self._signalled and time.monotonic() >= self._signalled[1] and not self._done():
             self._ended = Ended(self._signalled[0])
             self._drop()
 
     def _drop(self) -> None:
-        """What nobody reads shall not keep us."""
+        """Discards output that has no reader, so that it does not delay the end."""
         for outlet in self._outlets.values():
             outlet.waiting.clear()

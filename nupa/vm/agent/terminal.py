@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Our terminal while it is a guest's: raw, its size, and back as it was."""
+"""The local terminal while a guest's command uses it: raw mode, size, restoration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEFAULT = Window(24, 80)
 
 
 class Terminal:
-    """A context manager: the terminal *fd* is raw inside, and at every exit as it was before."""
+    """A context manager: the terminal *fd* is raw inside, and restored at every exit."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -31,7 +31,7 @@ class Terminal:
         termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
 
     def enter(self) -> None:
-        """Raw; again after a stop, when the shell has put it back."""
+        """Sets raw mode; again after a stop, when the shell has restored the terminal."""
         tty.setraw(self._fd, termios.TCSADRAIN)
 
     def window(self) -> Window:
@@ -42,7 +42,7 @@ class Terminal:
         return Window(size.lines or _DEFAULT.rows, size.columns or _DEFAULT.columns)
 
     def is_leaving(self, typed: bytes) -> bool:
-        """Whether this makes Ctrl-] three times in a row: the way out of a guest that hangs."""
+        """Returns whether Ctrl-] was typed three times in a row, which leaves a hanging guest."""
         for i in range(len(typed)):
             self._escapes = self._escapes + 1 if typed[i : i + 1] == _ESCAPE else 0
             if self._escapes == _ESCAPES:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What guests boot from: QEMU, a kernel, an initramfs; fetched once, then from the cache.
+"""The files that guests boot from: QEMU, a kernel and an initramfs, downloaded once and cached.
 
-QEMU runs in place by the loader and libraries that came with it.  The initramfs is made again
-whenever NUPA's own program in it is another one.
+QEMU runs from the cache, by the loader and libraries that came with it.  The initramfs is made
+again whenever NUPA's program in it has changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nupa.vm.boot import cache, initramfs, packages
 
 Progress = Callable[[str], None]
 
-# Entries of the cache.  The number grows when what is in them changes.
+# Entries of the cache.  The number grows when their content changes.
 _QEMU = "qemu.1"
 _KERNEL = "linux.1"
 _PROGRAM = "qemu-system-x86_64"
@@ -33,8 +33,8 @@ _GUEST = Path(nupa.__file__).parent / "bin" / "nupa-guest"
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 _VERSION_TIMEOUT_S = 30.0
 
-# An emulated processor has nothing to mitigate, and what is left out of a start is time won.  The
-# clock is the time stamp counter: it needs no call into QEMU.
+# These shorten the start; an emulated processor needs no mitigations.  The clock is the time stamp
+# counter, which needs no call into QEMU.
 _ARGUMENTS = (
     "console=ttyS0 quiet panic=-1 clocksource=tsc tsc=reliable random.trust_cpu=on "
     "nokaslr no_timer_check mitigations=off init_on_alloc=0 lsm= audit=0 "
@@ -43,34 +43,35 @@ _ARGUMENTS = (
 
 
 class BootFiles(NamedTuple):
-    """What a guest is started with."""
+    """The files that a guest is started with."""
 
     qemu: tuple[str, ...]
-    """The words before QEMU's own: perhaps its loader, the program, its folders of firmware."""
+    """The loader, if it has one, the program, and its folders of firmware."""
     qemu_version: tuple[int, int, int]
     kernel: Path
     initramfs: Path
     release: str
-    """The kernel's, as of uname(2)."""
+    """The kernel's release, as in uname(2)."""
 
 
 def kernel_arguments(host: str, kind: str, size_bytes: int) -> str:
-    """The kernel's command line; csrc/guest/init.c reads what begins with nupa."""
+    """Returns the kernel's command line; csrc/guest/init.c parses the words nupa.*."""
     return f"{_ARGUMENTS} nupa.host={host} nupa.kind={kind} nupa.bytes={size_bytes}"
 
 
 def prepare(qemu: str | Path | None, progress: Progress) -> BootFiles:
-    """All that guests boot from, fetched if the cache has it not; *progress* gets lines meanwhile.
+    """Returns the files that guests boot from, and downloads those that are not cached.
 
-    *qemu*: a program to use instead of the fetched one.  Without it, and if none can be fetched,
-    one in PATH is used.  Offline it works from the cache alone.
+    *qemu*: a program to use instead of the downloaded one.  If None, and none can be downloaded,
+    one in PATH is used.  With a full cache, no network is needed.  *progress* gets lines meanwhile.
 
-    LocalError: not on x86-64 (ENOTSUP), apt is missing, *qemu* is no QEMU; FabricError: nothing
-    can be fetched, or the cache is damaged."""
+    LocalError: the machine is not x86-64 (ENOTSUP), apt is missing, or *qemu* is not QEMU;
+    FabricError: nothing can be downloaded, or the cache is damaged.
+    """
     if platform.machine() != "x86_64":
         raise LocalError(
-            f"this machine is {platform.machine()}: guests run the machine's own programs, and "
-            f"their kernel and QEMU are for x86_64",
+            f"this machine is {platform.machine()}: guests need x86_64, as they run the machine's "
+            f"own programs under an x86_64 kernel",
             errno.ENOTSUP,
         )
     store = cache.Cache(cache.folder(), progress)
@@ -83,7 +84,7 @@ def prepare(qemu: str | Path | None, progress: Progress) -> BootFiles:
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
-    """What `qemu-system-x86_64 --version` says.  LocalError: no version in it."""
+    """Parses the output of `qemu-system-x86_64 --version`.  LocalError: it has no version."""
     match = _VERSION.search(text)
     if match is None:
         raise LocalError(f"no version of QEMU in {text[:100]!r}", errno.EINVAL)
@@ -114,7 +115,9 @@ def _ask_version(argv: tuple[str, ...]) -> str:
 def _own_qemu(name: str) -> tuple[tuple[str, ...], tuple[int, int, int]]:
     path = shutil.which(name)
     if path is None:
-        raise LocalError(f"{name} is no program: give --qemu a path to {_PROGRAM}", errno.ENOENT)
+        raise LocalError(
+            f"{name} is not a program: give --qemu the path of a {_PROGRAM}", errno.ENOENT
+        )
     return (path,), parse_version(_ask_version((path,)))
 
 
@@ -133,7 +136,7 @@ def _fetched_qemu(root: Path) -> tuple[str, ...]:
 
 
 class _OneApt:
-    """apt, made when it is first needed: its lists serve all that is fetched in one go."""
+    """Makes apt when it is first needed; its lists serve all downloads."""
 
     def __init__(self, store: cache.Cache, stack: ExitStack, progress: Progress) -> None:
         self._store = store
@@ -167,7 +170,7 @@ def _find_qemu(
             raise
         argv, version = _own_qemu(_PROGRAM)
         progress(
-            f"QEMU {'.'.join(map(str, version))} in PATH is used, because none can be fetched: "
+            f"QEMU {'.'.join(map(str, version))} in PATH is used, because none can be downloaded: "
             f"{error}"
         )
         return argv, version
@@ -179,7 +182,7 @@ def _find_qemu(
 
 
 def _find_kernel(store: cache.Cache, apt: _OneApt) -> tuple[Path, str, Path]:
-    """The kernel, its release, its folder of modules."""
+    """Returns the kernel, its release and its folder of modules."""
 
     def make(path: Path) -> None:
         package = apt().dependency("linux-image-amd64", r"linux-image-6\.12\.[-+.~\w]+")
@@ -202,7 +205,7 @@ def _kernel_of(root: Path) -> tuple[Path, str, Path]:
 
 def _damaged(root: Path, missing: str) -> FabricError:
     return FabricError(
-        f"{missing} is missing in {root}: remove that folder, and it is fetched again",
+        f"{missing} is missing in {root}: remove that folder, and it is downloaded again",
         errno.ENOENT,
     )
 
@@ -212,7 +215,7 @@ def _find_initramfs(store: cache.Cache, release: str, modules: Path) -> Path:
         program = _GUEST.read_bytes()
     except FileNotFoundError:
         raise LocalError(
-            f"{_GUEST} is missing, which runs in guests: build NUPA again (`make build`)",
+            f"{_GUEST}, the first program of guests, is missing: build NUPA again (`make build`)",
             errno.ENOENT,
         ) from None
     key = hashlib.sha256(repr((release, initramfs.content_id())).encode() + program)

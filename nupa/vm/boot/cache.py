@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where what guests boot from is kept, outside any checkout: each entry whole or not there.
+"""The cache of QEMU, kernels and initramfs, outside any checkout; entries are complete or absent.
 
-An entry is a folder or a file.  It is made in a temporary folder beside it and renamed, by one
-process at a time; what an interrupted one left is removed by the next.  What is there is booted
-and executed, so nobody else may write to it.
+An entry is a folder or a file.  One process at a time makes it in a temporary folder beside it and
+renames it; the next process removes the remains of an interrupted one.  Guests boot and QEMU runs
+from the cache, so other users must not be able to write to it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from nupa.base.ownership import is_own, open_own
 
 _LOCK = "lock"
 _TEMPORARY = ".making-"
-# As many builds of NUPA may boot guests in turn without making their initramfs again.
+# So many builds of NUPA can boot guests by turns without making their initramfs again.
 _KEPT = 4
-# Another process may be downloading what all guests boot from.
+# Another process may be downloading QEMU.
 _LOCK_WAIT_S = 1800.0
 
 
 def folder() -> Path:
-    """$NUPA_VM_CACHE, else $XDG_CACHE_HOME/nupa/vm, else ~/.cache/nupa/vm; made if missing.
+    """Returns $NUPA_VM_CACHE, else $XDG_CACHE_HOME/nupa/vm, else ~/.cache/nupa/vm.
 
-    LocalError: it cannot be made, or others may write to it (EPERM)."""
+    It is made if it is missing.  LocalError: it cannot be made, or others may write to it (EPERM).
+    """
     named = os.environ.get("NUPA_VM_CACHE")
     base = os.environ.get("XDG_CACHE_HOME")
     path = Path(named) if named else Path(base or "~/.cache").expanduser() / "nupa" / "vm"
@@ -41,7 +42,7 @@ def folder() -> Path:
         path.mkdir(0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise LocalError(
-            f"cannot make {path}, where guests' files are kept: {error.strerror}; "
+            f"cannot make {path}, the cache of guests' files: {error.strerror}; "
             f"set NUPA_VM_CACHE to a folder that you may write to",
             error.errno or errno.EIO,
         ) from error
@@ -51,7 +52,7 @@ def folder() -> Path:
 
 
 def _checked(path: Path) -> Path:
-    """LocalError (EPERM): it is another ordinary user's."""
+    """Returns *path*.  LocalError: another ordinary user owns it (EPERM)."""
     user = path.stat().st_uid
     if not is_own(user) and user != 0:
         raise _refusal(path)
@@ -61,7 +62,7 @@ def _checked(path: Path) -> Path:
 def _refusal(path: Path) -> LocalError:
     found = path.stat()
     return LocalError(
-        f"{path}, from which guests are booted, is refused: other users may write to it (owner: "
+        f"{path}, from which guests boot, is refused: other users may write to it (owner: "
         f"user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}); `chmod go-w` it, or set "
         f"NUPA_VM_CACHE to a folder of your own",
         errno.EPERM,
@@ -69,16 +70,17 @@ def _refusal(path: Path) -> LocalError:
 
 
 class Cache:
-    """The entries below *path*; *progress* gets a line when another process is waited for."""
+    """The entries below *path*; *progress* gets a line when it waits for another process."""
 
     def __init__(self, path: Path, progress: Callable[[str], None]) -> None:
         self.path = path
         self._progress = progress
 
     def entry(self, name: str, make: Callable[[Path], None]) -> Path:
-        """The entry *name*; if it is not there, make(path) has to make it at *path*.
+        """Returns the path of the entry *name*; if it is missing, make(path) makes it at *path*.
 
-        What *make* raises goes through, and then there is no entry."""
+        Exceptions of *make* pass through, and leave no entry.
+        """
         path = self.path / name
         if path.exists():
             return _checked(path)
@@ -93,13 +95,14 @@ class Cache:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A folder beside the entries, removed at the end; after a SIGKILL, by the next process.
+        """Makes a folder beside the entries, removed at the end, or by the next process.
 
-        Only for use by a *make* of entry(), which is alone then."""
+        For a *make* of entry() alone, which holds the lock.
+        """
         path = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self.path))
         fd = os.open(path, os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # in use, as long as we live
+            fcntl.flock(fd, fcntl.LOCK_EX)  # in use until this process ends
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
@@ -119,7 +122,7 @@ class Cache:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)
             except BlockingIOError:
-                pass  # somebody works there
+                pass  # another process uses it
             finally:
                 os.close(fd)
 
@@ -131,7 +134,7 @@ class Cache:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._progress(f"another process fills {self.path}: waiting until it is done")
+                self._progress(f"another process fills {self.path}: waiting for it")
                 locks.hold(fd, fcntl.LOCK_EX, path, _LOCK_WAIT_S)
             yield
         finally:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The initramfs of a guest: our /init and the kernel's modules, as a cpio archive in memory.
+"""The initramfs of a guest: NUPA's /init and the kernel's modules, as a cpio archive in memory.
 
-The archive is not compressed: QEMU copies it in no time, and an emulated processor would
-decompress it for seconds.  Formats: cpio "newc" (the kernel's documentation, early-userspace/
-buffer-format.rst); .modinfo of modules, strings KEY=VALUE that end with NUL each.
+The archive is not compressed: QEMU copies it fast, and an emulated processor would need seconds
+to decompress it.  Formats: cpio "newc" (the kernel's documentation, early-userspace/
+buffer-format.rst); .modinfo of modules, NUL-terminated strings KEY=VALUE.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 from nupa.base.errors import LocalError
 
-# Where csrc/vm looks for them.
+# Paths that csrc/guest/init.h has, too.
 _FORMAT = 1
 _INIT = "init"
 _FOLDER = "nupa"
 _LIST = "nupa/modules"
 _PROGRAM = "nupa/guest"
 
-#: What a guest needs to start.
+#: Modules that a guest loads at its start.
 BOOT = (
     "9pnet_virtio",
     "9p",
@@ -37,7 +37,7 @@ BOOT = (
     "device_dax",
     "virtio_net",
 )
-#: What is loaded when the kernel or a user asks.
+#: Modules that are loaded when the kernel or a user asks.
 LATER = (
     "tun",
     "veth",
@@ -50,7 +50,7 @@ LATER = (
     "vfio_iommu_type1",
     "uio_pci_generic",
 )
-#: What the kernel calls some of them when it asks for them itself.
+#: Names by which the kernel asks for some of them.
 _ALIASES = {
     "char-major-10-200": "tun",
     "devname:net/tun": "tun",
@@ -65,7 +65,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
 class Module(NamedTuple):
-    """A kernel module: its name with underscores, what it needs directly, its bytes."""
+    """A kernel module: its name with underscores, its direct dependencies, its bytes."""
 
     name: str
     needs: tuple[str, ...]
@@ -112,9 +112,10 @@ def _read_module(path: Path) -> bytes:
 
 
 def read_modules(tree: Path, wanted: Iterable[str]) -> dict[str, Module]:
-    """Those modules below *tree* and all that they need, by name.
+    """Returns modules below *tree* and all that they need, by name, without built-in ones.
 
-    A module that the kernel has built in is left out.  LocalError: one is missing (ENOENT)."""
+    LocalError: one is missing (ENOENT).
+    """
     files = {_name(path): path for path in tree.rglob("*.ko*")}
     builtin = set()
     for path in tree.rglob("modules.builtin"):
@@ -140,9 +141,10 @@ def read_modules(tree: Path, wanted: Iterable[str]) -> dict[str, Module]:
 
 
 def load_order(modules: Mapping[str, Module], name: str) -> list[str]:
-    """What has to be loaded before *name*, first things first.
+    """Returns the modules to load before *name*, in order.
 
-    LocalError: modules that need each other (ELOOP)."""
+    LocalError: modules need each other (ELOOP).
+    """
     order: list[str] = []
 
     def visit(each: str, above: tuple[str, ...]) -> None:
@@ -158,7 +160,7 @@ def load_order(modules: Mapping[str, Module], name: str) -> list[str]:
 
 
 def module_list(modules: Mapping[str, Module], boot: Iterable[str], later: Iterable[str]) -> str:
-    """The text that csrc/guest/init_modules.c reads."""
+    """Returns the list that csrc/guest/init_modules.c parses."""
     lines = [f"alias {alias} {name}" for alias, name in _ALIASES.items() if name in modules]
     for when, names in (("boot", boot), ("later", later)):
         for name in names:
@@ -168,7 +170,7 @@ def module_list(modules: Mapping[str, Module], boot: Iterable[str], later: Itera
 
 
 def cpio(files: Iterable[tuple[str, int, bytes]]) -> bytes:
-    """An archive of (path without leading slash, mode as of stat(2), content), format "newc"."""
+    """Packs (path without leading slash, mode as in stat(2), content) in the format "newc"."""
     archive = bytearray()
     for number, (path, mode, data) in enumerate([*files, ("TRAILER!!!", 0, b"")], 1):
         name = path.encode() + b"\0"
@@ -180,12 +182,12 @@ def cpio(files: Iterable[tuple[str, int, bytes]]) -> bytes:
 
 
 def content_id() -> str:
-    """Changes when build() makes another archive of the same program and kernel."""
+    """Returns a text that changes when build() makes another archive of the same input."""
     return repr((_FORMAT, BOOT, LATER, _ALIASES))
 
 
 def build(program: bytes, tree: Path) -> bytes:
-    """The initramfs: *program* is csrc/vm's, *tree* the kernel's folder of modules."""
+    """Makes the initramfs of *program*, from csrc/guest, and *tree*, the kernel's modules."""
     modules = read_modules(tree, (*BOOT, *LATER))
     folder, file = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644
     files = [

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Debian packages without installing them: fetched by apt with a state of its own, then unpacked.
+"""Debian packages, downloaded by apt with a state of its own and unpacked, but not installed.
 
-apt resolves as if nothing were installed, so that all libraries of a program come along, and checks
-Debian's signatures.  No root is needed, and the machine's own packages and lists stay as they are.
+apt resolves dependencies as if nothing were installed, so all libraries of a program are included,
+and checks Debian's signatures.  It needs no root, and leaves the machine's packages unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from nupa.base.errors import FabricError, LocalError
 
 ARCHITECTURE = "amd64"
-#: What they are taken from: stable has kernel 6.12, backports QEMU 11.
+#: The suites: stable has kernel 6.12, backports has QEMU 11.
 STABLE = "trixie"
 BACKPORTS = "trixie-backports"
 MIRROR_VARIABLE = "NUPA_VM_MIRROR"
@@ -35,32 +35,34 @@ _URI_LINE = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<bytes>\d+)", re.MUL
 
 
 class Download(NamedTuple):
-    """What apt would fetch: number of packages, bytes."""
+    """The size of a download: number of packages, bytes."""
 
     packages: int
     bytes: int
 
 
 def check_programs() -> None:
-    """LocalError: a program or Debian's key is missing; says which and what to do."""
+    """Raises LocalError if a program or Debian's key is missing; says which and what to do."""
     missing = {package for name, package in _PROGRAMS.items() if shutil.which(name) is None}
     if missing:
         raise LocalError(
-            f"{' and '.join(sorted(missing))} missing: QEMU and the kernel of guests are fetched "
-            f"as Debian packages, so run this on Debian or Ubuntu (or in a container of them)",
+            f"{' and '.join(sorted(missing))} missing: QEMU and the guests' kernel are downloaded "
+            f"as Debian packages, so run this on Debian or Ubuntu, or in a container of them",
             errno.ENOENT,
         )
     if not _KEYRING.exists():
         raise LocalError(
-            f"{_KEYRING} missing, with which packages are verified: "
-            f"apt-get install debian-archive-keyring",
+            f"{_KEYRING} missing, which verifies packages: apt-get install debian-archive-keyring",
             errno.ENOENT,
         )
 
 
 def parse_mirror(targets: str) -> str | None:
-    """The mirror of Debian's main archive in lines of _TARGET: the first that says it is, else the
-    first that looks like it (its lists were never fetched, so nothing is known of it)."""
+    """Returns the mirror of Debian's main archive from lines of _TARGET.
+
+    It is the first with the label Debian, else the first whose lists were never downloaded and
+    whose address looks like one.
+    """
     likely = None
     for line in targets.splitlines():
         uri, _, words = line.strip().partition(" ")
@@ -75,7 +77,7 @@ def parse_mirror(targets: str) -> str | None:
 
 
 def find_mirror() -> str:
-    """$NUPA_VM_MIRROR, else what the machine's apt uses.  LocalError: neither is there."""
+    """Returns $NUPA_VM_MIRROR, else the mirror of the machine's apt.  LocalError: none."""
     named = os.environ.get(MIRROR_VARIABLE)
     if named:
         return named
@@ -83,7 +85,7 @@ def find_mirror() -> str:
     mirror = parse_mirror(targets)
     if mirror is None:
         raise LocalError(
-            f"this machine's apt knows no mirror of Debian: set {MIRROR_VARIABLE} to the address "
+            f"this machine's apt has no mirror of Debian: set {MIRROR_VARIABLE} to the address "
             f"of one, as in sources.list (it ends with /debian)",
             errno.ENOENT,
         )
@@ -91,7 +93,7 @@ def find_mirror() -> str:
 
 
 def sources(mirror: str) -> str:
-    """sources.list.  LocalError: *mirror* is no address."""
+    """Returns a sources.list.  LocalError: *mirror* is not an address."""
     if not re.fullmatch(r"[a-z+]+:[!-~]+", mirror) or "[" in mirror:
         raise LocalError(f"{mirror!r} is not the address of a mirror", errno.EINVAL)
     return "".join(
@@ -100,7 +102,7 @@ def sources(mirror: str) -> str:
 
 
 def configuration(folder: Path) -> str:
-    """apt.conf: all of apt's state is in *folder*; the machine's proxies stay in force."""
+    """Returns an apt.conf with all state in *folder*; the machine's proxies stay in force."""
     if '"' in str(folder):
         raise LocalError(
             f"{folder} has a quotation mark in its name: apt cannot use it", errno.EINVAL
@@ -118,12 +120,12 @@ def configuration(folder: Path) -> str:
         "APT::Default-Release": BACKPORTS,
         "APT::Install-Recommends": "false",
         "APT::Get::List-Cleanup": "false",
-        # Downloads belong to whoever runs this, who may be root: his folder is not apt's user's.
+        # Downloads belong to the user who runs this; root's folder is closed to apt's own user.
         "APT::Sandbox::User": "",
         "Acquire::Languages": "none",
         "Acquire::Retries": "3",
     }
-    # Hooks and foreign architectures are the machine's own business.
+    # Hooks and foreign architectures of the machine do not apply.
     cleared = ("APT::Architectures", "APT::Update", "DPkg::Pre-Install-Pkgs", "DPkg::Post-Invoke")
     lines = [f"#clear {name};" for name in cleared]
     lines += [f'{name} "{value}";' for name, value in settings.items()]
@@ -131,7 +133,7 @@ def configuration(folder: Path) -> str:
 
 
 def _run(argv: Sequence[str], cwd: Path | None) -> str:
-    """A program's output.  FabricError: it failed, with what it said."""
+    """Returns a program's output.  FabricError: it failed; the message quotes it."""
     try:
         done = subprocess.run(
             argv,
@@ -155,7 +157,7 @@ def _run(argv: Sequence[str], cwd: Path | None) -> str:
 
 
 class Apt:
-    """apt with its state in a folder; *progress* gets a line for each thing done."""
+    """apt with its state in a folder; *progress* gets a line for each step."""
 
     def __init__(self, folder: Path, mirror: str, progress: Callable[[str], None]) -> None:
         self._folder = folder
@@ -171,23 +173,24 @@ class Apt:
         return _run([program, "-c", str(self._folder / "apt.conf"), *words], cwd)
 
     def update(self) -> None:
-        """Fetches the lists of packages.  FabricError: no network, or a mirror without them."""
+        """Downloads the lists of packages.  FabricError: no network, or a mirror without them."""
         started_s = time.monotonic()
         try:
             self._apt("apt-get", "update", "--error-on=any")
         except FabricError as error:
             raise FabricError(
                 f"no lists of packages for {STABLE} and {BACKPORTS} from {self._mirror}: is there "
-                f"a network, and has the mirror these suites?  Another one: {MIRROR_VARIABLE}.  "
+                f"a network, and has the mirror these suites?  {MIRROR_VARIABLE} names another.  "
                 f"{error}",
                 error.errno,
             ) from error
         self._progress(f"lists of packages: {time.monotonic() - started_s:.1f} s")
 
     def dependency(self, package: str, pattern: str) -> str:
-        """The first package that *package* of the stable suite depends on with that name pattern.
+        """Returns the first dependency of *package* in the stable suite whose name matches.
 
-        FabricError: there is none."""
+        FabricError: there is none.
+        """
         shown = self._apt("apt-cache", "show", f"{package}/{STABLE}")
         for line in shown.splitlines():
             if line.startswith("Depends:"):
@@ -198,12 +201,12 @@ class Apt:
         raise FabricError(f"{package} of {STABLE} names no package {pattern}", errno.ENOENT)
 
     def closure(self, what: str, package: str, target: Path) -> None:
-        """Fetches *package* with all that it depends on, and unpacks it into *target*."""
+        """Downloads *package* with its dependencies and unpacks them into *target*."""
         words = ["install", "--yes", "--download-only", package]
         self._fetch(what, words, self._folder / "cache" / "archives", target)
 
     def single(self, what: str, package: str, target: Path) -> None:
-        """Fetches *package* alone and unpacks it into *target*."""
+        """Downloads *package* alone and unpacks it into *target*."""
         debs = self._folder / package
         debs.mkdir(exist_ok=True)
         self._fetch(what, ["download", f"{package}/{STABLE}"], debs, target)
@@ -212,23 +215,25 @@ class Apt:
         size = parse_uris(self._apt("apt-get", *words, "--print-uris", cwd=debs))
         megabytes = size.bytes / _MEGABYTE
         packages = f"{size.packages} package{'s' if size.packages != 1 else ''}"
-        self._progress(f"{what}: fetching {packages}, {megabytes:.0f} MB")
+        self._progress(f"{what}: downloading {packages}, {megabytes:.0f} MB")
         started_s = time.monotonic()
         self._apt("apt-get", *words, cwd=debs)
         fetched_s = time.monotonic()
         unpack(sorted(debs.glob("*.deb")), target)
         unpacked_s = time.monotonic()
         self._progress(
-            f"{what}: {megabytes:.0f} MB, fetched in {fetched_s - started_s:.1f} s, "
+            f"{what}: {megabytes:.0f} MB, downloaded in {fetched_s - started_s:.1f} s, "
             f"unpacked in {unpacked_s - fetched_s:.1f} s"
         )
 
 
 def parse_uris(text: str) -> Download:
-    """What apt-get --print-uris says.  FabricError: nothing at all."""
+    """Parses the output of apt-get --print-uris.  FabricError: it names no package."""
     sizes = [int(match["bytes"]) for match in _URI_LINE.finditer(text)]
     if not sizes:
-        raise FabricError("apt would fetch nothing: is the package in the mirror?", errno.ENOENT)
+        raise FabricError(
+            "apt has nothing to download: is the package in the mirror?", errno.ENOENT
+        )
     return Download(len(sizes), sum(sizes))
 
 

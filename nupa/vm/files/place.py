@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa vm run` 10 ms.
 # ruff: noqa: PTH102, PTH106, PTH108, PTH110, PTH117, PTH118, PTH119, PTH120, PTH208
-"""Where a machine is kept: a folder of its user alone, with what its guests are spoken to by.
+"""The folder of a machine, which its user alone can enter: state, locks, logs and sockets.
 
-nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the temporary folder
-(UID as the parent of this user namespace knows it):
-    machine.json            what is up (nupa/vm/files/state.py)
-    initramfs               what guests boot from, as long as the machine is up
-    lock                    flock: held by whoever makes, starts or ends guests
-    HOST.log                console, and what QEMU says
-    HOST.N.sock, .N.lock    a port of the guest's agent; flock: held by who uses it
+It is nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the temporary
+folder (UID as the parent of this user namespace knows it):
+    machine.json            the state (nupa/vm/files/state.py)
+    initramfs               a copy of the cache's, as long as the machine is up
+    lock                    flock: held by the command that makes, starts or ends guests
+    HOST.log                console, and the output of QEMU
+    HOST.N.sock, .N.lock    a port of the guest's agent; flock: held by its client
     net.N.sock              the network between host0 and guest N
-    bell.sock               of the server of doorbells (nupa/vm/machine/doorbell.py), if it has any
+    bell.sock               the server of doorbells (nupa/vm/machine/doorbell.py), if there is one
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import NamedTuple
 from nupa.base.errors import FabricError, LocalError
 from nupa.base.ownership import is_own, open_own, outer_uid, owner_of
 
-#: Ports of each guest's agent: so many commands run in it at once.
+#: Ports of each guest's agent, and so commands in a guest at once.
 AGENT_PORTS = 8
 DEFAULT_NAME = "vm"
-# As a fabric's name (nupa/fabric/registry.py): it is one, too.
+# As in nupa/fabric/registry.py: the machine's fabric has the same name.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,31}")
 _PREFIX = "nupa-vm-"
 _SOCKET_PATH_BYTES_MAX = 107  # unix(7): sun_path has 108, one of them NUL
@@ -39,9 +39,9 @@ _LONGEST_FILE = "net.00.sock.tmp"
 
 
 def parent() -> str:
-    """The folder of this user's machines, which may not be there yet.
+    """Returns the folder of this user's machines, which may not exist yet.
 
-    LocalError: it is not ours alone.
+    LocalError: other users own it or can enter it.
     """
     user = outer_uid()
     if user is None:
@@ -49,20 +49,19 @@ def parent() -> str:
     for folder in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{user}"):
         if folder and os.path.isabs(folder) and _is_ours(folder):
             return folder
-    # As tempfile.gettempdir(), which takes 10 ms to import.
+    # As tempfile.gettempdir() does; importing tempfile takes 10 ms.
     folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"nupa-{user}")
     if os.path.lexists(folder) and not _is_ours(folder):
         raise LocalError(
             f"{folder} is not a folder that only you can enter (owner: user {owner_of(folder)}, "
-            f"and you are user {os.geteuid()}): have it removed, or name another one by "
-            f"XDG_RUNTIME_DIR",
+            f"and you are user {os.geteuid()}): have it removed, or set XDG_RUNTIME_DIR",
             errno.EPERM,
         )
     return folder
 
 
 def _is_ours(folder: str) -> bool:
-    """A folder, no link, that nobody else can write into or, but for us, enter."""
+    """Returns whether it is a folder, not a link, that this user alone owns and can enter."""
     try:
         found = os.lstat(folder)
     except OSError:
@@ -75,7 +74,7 @@ def _is_ours(folder: str) -> bool:
 
 
 class Place(NamedTuple):
-    """The folder of one machine, which may not be there."""
+    """The folder of one machine, which may not exist."""
 
     name: str
     folder: str
@@ -91,7 +90,7 @@ class Place(NamedTuple):
         return self.file(f"{host}.log")
 
     def pid_file(self, host: str) -> str:
-        """Written by QEMU; the word by which its process is known."""
+        """The file that QEMU writes; its path, a word of the command line, identifies QEMU."""
         return self.file(f"{host}.pid")
 
     def socket(self, host: str, port: int) -> str:
@@ -105,11 +104,11 @@ class Place(NamedTuple):
 
     @property
     def bell_socket(self) -> str:
-        """Also the word by which the server's process is known."""
+        """The socket of the doorbells' server; its path identifies the server, too."""
         return self.file("bell.sock")
 
     def make(self) -> None:
-        """Makes the folder.  LocalError: it is there (EEXIST), or its path is too long."""
+        """Makes the folder.  LocalError: it exists (EEXIST), or its path is too long."""
         longest = len(os.fsencode(self.file(_LONGEST_FILE)))
         if longest > _SOCKET_PATH_BYTES_MAX:
             raise LocalError(
@@ -121,7 +120,7 @@ class Place(NamedTuple):
         try:
             with suppress(FileExistsError):
                 os.mkdir(os.path.dirname(self.folder), 0o700)
-            parent()  # is it ours, whoever made it?
+            parent()  # checks its owner
             os.mkdir(self.folder, 0o700)
         except FileExistsError:
             raise LocalError(
@@ -135,7 +134,7 @@ class Place(NamedTuple):
             ) from error
 
     def remove(self) -> None:
-        """Removes the folder and its files, also while another one does.  FabricError: it stays."""
+        """Removes the folder and its files.  FabricError: it stays."""
         for _ in range(_REMOVALS_MAX):
             try:
                 for name in os.listdir(self.folder):
@@ -150,14 +149,17 @@ class Place(NamedTuple):
                         f"cannot remove {self.folder}: {error.strerror}", error.errno or 0
                     ) from error
         if self.exists:
-            raise FabricError(f"{self.folder} is written to again and again", errno.ENOTEMPTY)
+            raise FabricError(
+                f"{self.folder} cannot be removed: files are added to it all the time",
+                errno.ENOTEMPTY,
+            )
 
 
 def place_of(name: str) -> Place:
-    """LocalError if it is no name."""
+    """Returns the place of the machine *name*.  LocalError: the name is invalid."""
     if not _NAME.fullmatch(name):
         raise LocalError(
-            f"{name!r} is no name for a machine: use 1 to 32 letters, digits, '_', '-' and '.', "
+            f"{name!r} is not a name for a machine: use 1 to 32 letters, digits, '_', '-' and '.', "
             f"first a letter, a digit or '_'",
             errno.EINVAL,
         )
@@ -165,8 +167,10 @@ def place_of(name: str) -> Place:
 
 
 def bell_of(segment: str) -> str | None:
-    """Where a process of this machine finds the doorbell of the fabric at that path; None: the
-    fabric is no machine's, or its guests poll."""
+    """Returns the path of the doorbell of the fabric at *segment*, for a process of this machine.
+
+    None: no machine has that fabric, or its guests poll.
+    """
     _, ours, name = os.path.basename(segment).rpartition(f"nupa-{os.geteuid()}-")
     if not ours or not _NAME.fullmatch(name):
         return None
@@ -178,7 +182,7 @@ def bell_of(segment: str) -> str | None:
 
 
 def names() -> list[str]:
-    """The names of this user's machines, sorted; damaged ones too."""
+    """Returns the names of this user's machines, sorted, including damaged ones."""
     try:
         entries = os.listdir(parent())
     except FileNotFoundError:
@@ -188,7 +192,7 @@ def names() -> list[str]:
 
 
 def is_machine(name: str) -> bool:
-    """Whether a machine of ours has that name; never an error."""
+    """Returns whether this user has a machine of that name; raises nothing."""
     try:
         return place_of(name).exists
     except LocalError:
@@ -196,9 +200,10 @@ def is_machine(name: str) -> bool:
 
 
 def meant_name() -> str:
-    """The machine that is meant when none is named: "vm", else the only one.
+    """Returns the machine for commands that name none: "vm", else the only one.
 
-    LocalError: there are several."""
+    LocalError: there are several.
+    """
     up = names()
     if not up or DEFAULT_NAME in up:
         return DEFAULT_NAME
@@ -210,10 +215,10 @@ def meant_name() -> str:
 
 
 def try_lock(path: str) -> int | None:
-    """An open file that holds the lock at *path* until it is closed; None: another holds it.
+    """Returns an open file that holds the lock at *path* until it is closed; None: it is held.
 
-    The file stays: its folder goes with the machine.  LocalError: no such folder, or the file is
-    not ours.
+    The file stays until the machine's folder is removed.  LocalError: there is no such folder, or
+    another user owns the file.
     """
     try:
         fd = open_own(path, os.O_RDWR | os.O_CREAT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What there is to see of machines, for `nupa vm ls`."""
+"""The machines of this user, as `nupa vm ls` lists them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nupa.vm.files.state import Guest, load
 
 
 def machines() -> list[dict[str, Any]]:
-    """All machines of this user, as plain values: what `nupa vm ls --json` prints."""
+    """Returns all machines of this user as plain values, for `nupa vm ls --json`."""
     return [_machine(place_of(name)) for name in names()]
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa vm run` 10 ms.
 # ruff: noqa: PTH123
-"""What is up of a machine: machine.json in its folder, replaced whole, checked when it is read."""
+"""The state of a machine: machine.json in its folder, replaced atomically, checked on reading."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ _FILE_BYTES_MAX = 1 << 20
 
 
 class Guest(NamedTuple):
-    """process: its QEMU; None before it was first started.  up_s: the seconds it took to boot;
-    None while it has not said HELLO.  device, device_bytes: the shared memory, as it found it."""
+    """A guest.
+
+    process: its QEMU; None before its first start.  up_s: the seconds that it took to boot; None
+    before its HELLO.  device, device_bytes: the shared memory, as the guest reports it.
+    """
 
     name: str
     cpu: int
@@ -32,7 +35,7 @@ class Guest(NamedTuple):
     up_s: float | None = None
     device: str = ""
     device_bytes: int = 0
-    bell: bool = False  #: it has found the doorbell
+    bell: bool = False  #: whether it has a doorbell
 
     @property
     def state(self) -> str:
@@ -57,7 +60,7 @@ class State(NamedTuple):
     doorbell: Process | None = None  #: the server; None: guests poll
 
     def guest(self, host: str) -> Guest:
-        """By its name or number.  LocalError: there is none (ENOENT)."""
+        """Returns a guest by its name or number.  LocalError: there is none (ENOENT)."""
         for number, guest in enumerate(self.guests):
             if host in (guest.name, str(number)):
                 return guest
@@ -72,13 +75,13 @@ class State(NamedTuple):
         return host in (self.machine_host, str(len(self.guests)))
 
     def with_guest(self, changed: Guest) -> State:
-        """With that guest in the place of the one of its name."""
+        """Returns a state with *changed* instead of the guest of that name."""
         guests = (changed if guest.name == changed.name else guest for guest in self.guests)
         return self._replace(guests=tuple(guests))
 
 
 def load(place: Place) -> State | None:
-    """None: there is none.  FabricError: the file is damaged, or not ours."""
+    """Returns None if there is no state.  FabricError: the file is damaged, or another user's."""
     path = place.file(_FILE)
     try:
         fd = open_own(path, os.O_RDONLY)
@@ -96,7 +99,7 @@ def load(place: Place) -> State | None:
 
 
 def load_up(place: Place) -> State:
-    """LocalError: no machine of that name is up."""
+    """Returns the state.  LocalError: no machine of that name is up."""
     state = load(place) if place.exists else None
     if state is None:
         raise LocalError(
@@ -108,7 +111,7 @@ def load_up(place: Place) -> State:
 
 
 def store(place: Place, state: State) -> None:
-    """Under the machine's lock.  FabricError: no room."""
+    """Writes the state; the caller holds the machine's lock.  FabricError: no room."""
     path = place.file(_FILE)
     beside = f"{path}.{os.urandom(8).hex()}"
     guests = [{**guest._asdict(), "argv": list(guest.argv)} for guest in state.guests]
@@ -124,7 +127,7 @@ def store(place: Place, state: State) -> None:
 
 def _parse(value: Any, name: str) -> State:
     if _field(value, "version", int) != _VERSION:
-        raise ValueError(f"it has version {value['version']}, and this is {_VERSION}")
+        raise ValueError(f"it has version {value['version']}, this NUPA has {_VERSION}")
     guests = _field(value, "guests", list)
     state = State(
         name=_field(value, "name", str),
@@ -167,7 +170,7 @@ def _optional_process(value: Any, key: str) -> Process | None:
 
 def _process(value: list[Any]) -> Process:
     if len(value) != 2 or not all(type(number) is int and number > 0 for number in value):
-        raise ValueError(f"`process` is {value!r}: a pid and when it started are wanted")
+        raise ValueError(f"`process` is {value!r}: a pid and its start time are needed")
     return Process(*value)
 
 
@@ -188,5 +191,5 @@ def _field(value: Any, key: str, kind: type | tuple[type, ...]) -> Any:
 
 def _flag(value: Any, key: str) -> bool:
     if not isinstance(value, dict) or type(value.get(key)) is not bool:
-        raise ValueError(f"the key `{key}` is missing, or no flag")
+        raise ValueError(f"the key `{key}` is missing, or not true or false")
     return bool(value[key])

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a machine is made of: guests, the memory they share, how they see it; TOML or defaults.
+"""The topology of a machine: guests, their shared memory, how they see it; TOML or defaults.
 
-kind = "cxl"               # how guests see the memory: "cxl", or "ivshmem" (a PCI device)
-memory = "256M"            # its size, exactly
+kind = "cxl"               # how guests see the memory: "cxl" or "ivshmem" (a PCI device)
+memory = "256M"            # its exact size
 coherence = "hardware"     # or "software": flush and invalidate instead of atomics
 
 [guests]
 count = 2                  # host0, host1; the machine itself is the next host
-ram = "1G"                 # of each, beside the shared memory
-network = true             # a virtio-net interface of each on a network of their own
+ram = "1G"                 # of each, besides the shared memory
+network = true             # each has a virtio-net interface, on a network of their own
 
 [cxl]                      # kind "cxl" only
-window = "4G"              # of physical addresses, for memory devices
+window = "4G"              # physical addresses for memory devices
 root_ports = 2
 downstream_ports = 2       # of the switch behind the first root port
 
@@ -38,7 +38,7 @@ PORTS_MAX = 8
 MIB = 1 << 20
 #: CXL 3.1, 8.2.4.20.2: decoders count in steps of 256 MiB.
 CXL_STEP_BYTES = 256 * MIB
-#: What holds a fabric with all of its tables.
+#: The least that holds a fabric with all its tables.
 IVSHMEM_MIN_BYTES = 64 * MIB
 MEMORY_MAX_BYTES = 64 << 30
 RAM_MIN_BYTES = 256 * MIB
@@ -68,7 +68,7 @@ class Ivshmem:
 
 @dataclass(frozen=True)
 class Topology:
-    """TopologyError where values are out of range or contradict each other."""
+    """A topology.  TopologyError: values are out of range or contradict each other."""
 
     kind: str = "cxl"
     memory_bytes: int = CXL_STEP_BYTES
@@ -86,7 +86,7 @@ class Topology:
         _in_range("downstream_ports", self.cxl.downstream_ports, 1, PORTS_MAX)
         if self.ivshmem.doorbell and (self.kind, self.coherence) != ("ivshmem", "hardware"):
             raise TopologyError(
-                f"a doorbell is of kind ivshmem with coherence hardware, and these are {self.kind} "
+                f"a doorbell needs kind ivshmem with coherence hardware, and these are {self.kind} "
                 f"and {self.coherence}: guests poll there"
             )
         if self.kind == "cxl":
@@ -95,7 +95,7 @@ class Topology:
             self._check_ivshmem()
 
     def _check_cxl(self) -> None:
-        """Sizes in steps of the decoders, all of it in the window."""
+        """Checks that sizes are multiples of the decoders' step, and that the window has room."""
         for key, size in (("memory", self.memory_bytes), ("window", self.cxl.window_bytes)):
             _size_in_range(key, size, CXL_STEP_BYTES, MEMORY_MAX_BYTES)
             if size % CXL_STEP_BYTES:
@@ -120,7 +120,7 @@ class Topology:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names of the guests; as hosts of the fabric they have these numbers."""
+        """The names of the guests, which are the first hosts of the fabric."""
         return tuple(f"host{i}" for i in range(self.guests.count))
 
     @property
@@ -130,12 +130,12 @@ class Topology:
 
 
 def load(path: Path) -> Topology:
-    """The file.  TopologyError names file, line, table and key."""
+    """Parses a file.  TopologyError names file, line, table and key."""
     return parse(toml_table.read(path), str(path))
 
 
 def parse(data: bytes, source: str) -> Topology:
-    """A topology from TOML; *source* stands before each message."""
+    """Parses TOML; *source* begins each message."""
     top = toml_table.document(data, source)
     try:
         return _topology(top)
@@ -152,7 +152,7 @@ def changed(
     guests: int | None = None,
     doorbell: bool = False,
 ) -> Topology:
-    """The same but for what is given.  TopologyError as for Topology."""
+    """Returns *topology* with the given changes.  TopologyError as for Topology."""
     return replace(
         topology,
         kind=kind or topology.kind,
@@ -196,7 +196,7 @@ def _number(table: Table, key: str, default: int) -> int:
 
 
 def _size(table: Table, key: str, default: int) -> int:
-    """A whole number of bytes, or text with a unit."""
+    """Parses a whole number of bytes, or text with a unit."""
     value = table.any(key, default)
     if type(value) is int:
         return value
@@ -226,5 +226,5 @@ def _size_in_range(key: str, value: int, low: int, high: int) -> None:
 
 
 def _up(size: int) -> int:
-    """The next multiple of what CXL decodes."""
+    """Rounds up to a multiple of CXL_STEP_BYTES."""
     return -(-size // CXL_STEP_BYTES) * CXL_STEP_BYTES

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The server of ivshmem devices that ring each other (QEMU, docs/specs/ivshmem-spec.rst).
 
-Each client gets a number, the file of the memory, and for each client, itself too, an eventfd:
-writing 1 to it rings that client.  QEMU makes of it an interrupt of its guest.  After that clients
-need the server only to hear who comes and goes.
+Each client gets a number, the file of the memory, and an eventfd of each client, including itself.
+Writing 1 to an eventfd rings its client; QEMU turns that into an interrupt of its guest.  Later,
+the server only tells clients of those that join and leave.
 
     python -m nupa.vm.machine.doorbell SOCKET LISTENER MEMORY
 
-LISTENER and MEMORY are numbers of open files.  It ends when its socket is removed.
+LISTENER and MEMORY are numbers of open files.  The server ends when its socket is removed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from typing import NamedTuple
 PROTOCOL_VERSION = 0
 #: Numbers of clients are below this; the specification has 65536.
 NUMBERS = 1024
-#: Clients at once: attachments to a fabric, and guests.
+#: Clients at once: guests, and attachments to the fabric.
 CLIENTS_MAX = 256
 _FILES_EACH = 2  # a socket and an eventfd
 _OWN_FILES = 32
-# What a client may leave unread: a message of each other, twice.
+# A client may leave two messages of each other client unread.
 _SEND_BYTES = 1 << 20
 _BACKLOG = 64
 _LOOK_S = 2.0
@@ -47,7 +47,7 @@ class _Client(NamedTuple):
     bell: int  #: an eventfd
 
     def tell(self, number: int, *files: int) -> bool:
-        """Sends one message; False: it is gone, or does not read."""
+        """Sends one message; False: the client has gone, or does not read."""
         try:
             socket.send_fds(self.socket, [_MESSAGE.pack(number)], files)
         except OSError:
@@ -60,8 +60,10 @@ class _Client(NamedTuple):
 
 
 class Server:
-    """Serves *listener*, a listening Unix socket, to this user's processes; *memory* is the file
-    that they share.  Both are the caller's to close."""
+    """Serves this user's processes at *listener*, a listening Unix socket.
+
+    *memory* is the file that they share.  The caller closes both.
+    """
 
     def __init__(
         self, listener: socket.socket, memory: int, clients_max: int = CLIENTS_MAX
@@ -76,7 +78,7 @@ class Server:
         self._selector.register(listener, selectors.EVENT_READ)
 
     def serve(self, timeout_s: float) -> None:
-        """Does what is there to do, after at most *timeout_s* of nothing."""
+        """Handles one batch of events; returns after at most *timeout_s* without any."""
         for key, _ in self._selector.select(timeout_s):
             client = key.data
             if client is None:
@@ -85,7 +87,7 @@ class Server:
                 self._drop([client])
 
     def close(self) -> None:
-        """Lets go of all clients, and tells nobody."""
+        """Disconnects all clients without telling the others."""
         for client in self._clients.values():
             client.close()
         self._clients.clear()
@@ -95,7 +97,7 @@ class Server:
         try:
             connection, _ = self._listener.accept()
         except OSError as error:
-            # They went again, or there are no files for them: who is there goes on.
+            # The client has gone, or there are no more files; the other clients stay.
             print(f"doorbell: cannot accept a client: {error.strerror}", file=sys.stderr)
             return
         refusal = self._refusal(connection)
@@ -113,11 +115,11 @@ class Server:
         if user != os.geteuid():
             return f"process {pid} is of user {user}, the memory is of user {os.geteuid()}"
         if len(self._clients) >= self._clients_max:
-            return f"{self._clients_max} are there, as many as there may be"
+            return f"{self._clients_max} clients are connected, the most that there can be"
         return None
 
     def _number(self) -> int:
-        """A free one, and not soon again that of a client that went."""
+        """Returns a free number, and reuses those of former clients last."""
         while self._next in self._clients:
             self._next = (self._next + 1) % NUMBERS
         number, self._next = self._next, (self._next + 1) % NUMBERS
@@ -134,14 +136,14 @@ class Server:
         self._clients[client.number] = client
         self._selector.register(client.socket, selectors.EVENT_READ, client)
         self._tell(others, client.number, client.bell)
-        # Last: who has this may be rung, so the others know of it.
+        # Last, because a client that has its own eventfd is known to all others.
         self._tell([client], client.number, client.bell)
 
     def _tell(self, clients: Iterable[_Client], number: int, *files: int) -> None:
         self._drop([client for client in clients if not client.tell(number, *files)])
 
     def _drop(self, gone: list[_Client]) -> None:
-        """Who is told of it may be found gone, too."""
+        """Disconnects clients and tells the others, some of which may have gone as well."""
         for client in gone:
             if self._clients.pop(client.number, None) is None:
                 continue
@@ -151,7 +153,7 @@ class Server:
 
 
 def _is_silent(connection: socket.socket) -> bool:
-    """Whether the client is still there.  It has nothing to say: who says something goes."""
+    """Returns whether the client is connected and silent; one that sends data is dropped."""
     try:
         connection.recv(1)
     except BlockingIOError:
@@ -162,7 +164,7 @@ def _is_silent(connection: socket.socket) -> bool:
 
 
 def listen(path: str) -> socket.socket:
-    """A socket at *path* for Server.  OSError: it cannot be."""
+    """Returns a listening socket at *path* for Server.  OSError: it cannot be made."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(path)
@@ -175,7 +177,7 @@ def listen(path: str) -> socket.socket:
 
 
 def _affordable_clients() -> int:
-    """As many as there are files for, after the limit was raised."""
+    """Raises the limit of open files; returns how many clients it allows."""
     wanted = _FILES_EACH * CLIENTS_MAX + _OWN_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -196,7 +198,7 @@ def main(arguments: list[str]) -> None:
     path, listener, memory = Path(arguments[0]), int(arguments[1]), int(arguments[2])
     with socket.socket(fileno=listener) as listening:
         server = Server(listening, memory, _affordable_clients())
-        # A machine that is taken down by whatever means takes its folder along.
+        # However a machine is taken down, its folder is removed.
         while _is_there(path):
             server.serve(_LOOK_S)
         server.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Guests' processes: started, awaited until their agents say HELLO, ended."""
+"""Starts guests' processes, waits for the HELLO of their agents, and ends them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 _POLL_S = 0.05
 _TAIL_LINES = 25
 _TAIL_BYTES = 16384
-# Not LD_PRELOAD and LD_LIBRARY_PATH: they are for what runs inside.
+# Not LD_PRELOAD and LD_LIBRARY_PATH, which are meant for programs in guests.
 _ENVIRONMENT = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "USER")
 
 
@@ -50,9 +50,9 @@ def locked(place: Place, what: str) -> Iterator[None]:
 
 
 def start(place: Place, state: State, guest: Guest) -> State:
-    """Starts the QEMU of *guest*; what is up then, stored.  FabricError: it does not start."""
+    """Starts the QEMU of *guest*, and stores the state.  FabricError: it does not start."""
     for port in range(AGENT_PORTS):
-        # Of a QEMU that was killed: nobody shall wait there.
+        # A killed QEMU leaves its sockets, where clients would wait.
         Path(place.socket(guest.name, port)).unlink(missing_ok=True)
     env = {key: value for key, value in os.environ.items() if key in _ENVIRONMENT}
     log = open_own(place.log(guest.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -72,7 +72,7 @@ def start(place: Place, state: State, guest: Guest) -> State:
     finally:
         os.close(use)
         os.close(log)
-    # A pid that is nobody's by now: what awaits it will say why.
+    # If the process has ended already, await_up() reports it.
     process = of_pid(pid) or Process(pid, 1)
     started = guest._replace(
         process=process, started_s=time.time(), up_s=None, device="", device_bytes=0, bell=False
@@ -83,7 +83,7 @@ def start(place: Place, state: State, guest: Guest) -> State:
 
 
 def start_doorbell(place: Place, state: State) -> State:
-    """Starts the server of doorbells; what is up then, stored.  FabricError: it does not start."""
+    """Starts the doorbells' server, and stores the state.  FabricError: it does not start."""
     argv = [sys.executable, "-P", "-m", "nupa.vm.machine.doorbell", place.bell_socket]
     env = {key: os.environ[key] for key in (*_ENVIRONMENT, "PYTHONPATH") if key in os.environ}
     log = open_own(place.log("bell"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -109,13 +109,13 @@ def start_doorbell(place: Place, state: State) -> State:
 
 
 def end_doorbell(place: Place) -> None:
-    """Ends it, if it runs."""
+    """Ends the doorbells' server, if it runs."""
     for process in find_all(place.bell_socket):
         end(process)
 
 
 class _Booting:
-    """A guest whose HELLO is awaited."""
+    """A guest that boots: its HELLO has not arrived."""
 
     def __init__(self, place: Place, guest: Guest) -> None:
         assert guest.process is not None
@@ -128,13 +128,13 @@ class _Booting:
         return self.pidfd is None or bool(select.select([self.pidfd], [], [], 0)[0])
 
     def connect(self) -> None:
-        """To its first port, as soon as that is there."""
+        """Connects to its first port, once that exists."""
         if self.link is None:
             with suppress(RemoteError):
                 self.link = try_link(self._place, self.guest.name, 0)
 
     def is_up(self) -> bool:
-        """Whether it has said HELLO; a link that QEMU dropped is made again."""
+        """Returns whether its HELLO has arrived; drops a link that QEMU closed, to reconnect."""
         try:
             return self.link is not None and self.link.take_hello()
         except RemoteError as error:
@@ -162,10 +162,11 @@ class _Booting:
 def await_up(
     place: Place, state: State, hosts: Iterable[str], say: Say, *, timeout_s: float
 ) -> State:
-    """Until these guests have said HELLO; what is up then, stored.
+    """Waits for the HELLO of these guests, and stores the state.
 
-    FabricError: one died, does not answer in time, or has other memory; the end of its console was
-    said."""
+    FabricError: one died, did not answer in time, or has other memory.  *say* got the end of its
+    console then.
+    """
     until = time.monotonic() + timeout_s
     with ExitStack() as stack:
         booting = [_Booting(place, state.guest(host)) for host in hosts]
@@ -188,7 +189,7 @@ def await_up(
 
 
 def _wait(booting: Sequence[_Booting], until: float) -> None:
-    """Until something may have happened."""
+    """Waits until a guest may have answered or died, or for a moment."""
     poll = select.poll()
     for each in booting:
         for fd in each.fds():
@@ -214,7 +215,7 @@ def _note_up(place: Place, state: State, booted: _Booting, say: Say) -> State:
             place,
             guest.name,
             f"has {guest.device or 'no device'} of {size or 'no'} bytes, and "
-            f"{state.memory_bytes} were meant",
+            f"{state.memory_bytes} were expected",
             say,
         )
     state = state.with_guest(guest)
@@ -226,7 +227,7 @@ def _note_up(place: Place, state: State, booted: _Booting, say: Say) -> State:
 
 
 def _failed(place: Place, host: str, what: str, say: Say) -> FabricError:
-    """After the end of its console was said."""
+    """Says the end of the console of *host*; returns the error to raise."""
     lines = tail(place, host)
     for line in lines:
         say(f"{host} | {line}")
@@ -235,7 +236,7 @@ def _failed(place: Place, host: str, what: str, say: Say) -> FabricError:
 
 
 def tail(place: Place, host: str) -> list[str]:
-    """The last lines of its console."""
+    """Returns the last lines of the console of *host*."""
     try:
         with os.fdopen(open_own(place.log(host), os.O_RDONLY), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -247,12 +248,12 @@ def tail(place: Place, host: str) -> list[str]:
 
 
 def printable(line: str) -> str:
-    """Without what a console may send to a terminal."""
+    """Returns *line* without control characters, which would reach the terminal."""
     return "".join(c for c in line.rstrip() if c == "\t" or c.isprintable())
 
 
 def end_all(place: Place, guests: Iterable[Guest], hosts: Iterable[str]) -> int:
-    """Ends the QEMUs of these guests, also those that were never written down; how many."""
+    """Ends the QEMUs of these guests, including those not in the state; returns how many."""
     found = {guest.process for guest in guests if guest.process is not None}
     for host in hosts:
         found.update(find_all(place.pid_file(host)))

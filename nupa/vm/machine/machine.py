@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A machine made, one of its guests started again, all taken down."""
+"""Makes a machine, starts one of its guests again, takes all down."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from nupa.vm.machine import launch, qemu, room
 from nupa.vm.machine.launch import Say
 from nupa.vm.machine.qemu import Shared
 
-#: Guests boot in about 10 s; two of them, and a busy machine, take longer.
+#: A guest boots in about 10 s; two of them, or a busy machine, take longer.
 BOOT_S = 120.0
-#: A QEMU that cannot reconnect has to find the one that it connects to.
+#: For QEMUs that cannot reconnect: their server must listen before they start.
 _NET_S = 15.0
 _POLL_S = 0.02
-#: Those that a machine can have.
+#: The names that guests can have.
 _ANY_HOSTS = tuple(f"host{i}" for i in range(GUESTS_MAX))
 
 
@@ -39,9 +39,9 @@ def up(
 ) -> State:
     """Makes the machine: the fabric's segment, then guests, until each has said HELLO.
 
-    *prepare* is called once it is known that the machine has room; *say* gets a line for each step.
-    Nothing is left if it fails or is interrupted.  LocalError: the name is taken, no room, or not
-    with this QEMU; FabricError: a guest does not come up.
+    *prepare* is called once the machine is known to have room; *say* gets a line for each step.
+    A failure or interruption leaves nothing.  LocalError: the name is taken, there is no room, or
+    this QEMU cannot do it; FabricError: a guest does not come up.
     """
     place = place_of(name)
     room.check_free(place)
@@ -75,7 +75,8 @@ def up(
 def start(name: str, host: str, say: Say, *, timeout_s: float = BOOT_S) -> State:
     """Starts a dead guest again, with the same memory.
 
-    LocalError: no such guest, or it runs (EEXIST); FabricError: it does not come up."""
+    LocalError: no such guest, or it runs (EEXIST); FabricError: it does not come up.
+    """
     place = place_of(name)
     load_up(place)
     with launch.locked(place, "start a guest of"):
@@ -89,12 +90,12 @@ def start(name: str, host: str, say: Say, *, timeout_s: float = BOOT_S) -> State
             )
         if state.doorbell is not None and not state.doorbell.alive:
             raise FabricError(
-                f"the server of doorbells of {name!r} has ended, and without it no guest can "
-                f"start: take the machine down, and up again",
+                f"the server of doorbells of {name!r} has ended, and guests cannot start without "
+                f"it: take the machine down, and up again",
                 errno.ECONNREFUSED,
             )
         launch.end_all(place, (), [guest.name])
-        # What the dead one had there: its ports above all, which the new one may want at once.
+        # Frees the resources of the dead guest, above all its ports, for the new one.
         with Fabric.open(name) as fabric:
             fabric.evict(guest.name)
         state = launch.start(place, state, guest)
@@ -109,7 +110,7 @@ def start(name: str, host: str, say: Say, *, timeout_s: float = BOOT_S) -> State
 
 
 class Down(NamedTuple):
-    """What was taken down.  was_up: there was a machine; ended: so many guests still ran."""
+    """The outcome of `down`.  was_up: there was a machine; ended: how many guests still ran."""
 
     was_up: bool
     ended: int
@@ -117,12 +118,13 @@ class Down(NamedTuple):
 
 
 def down(name: str, *, force: bool = False) -> Down:
-    """Ends its guests, removes the fabric and the folder; nothing to do if there is none.
+    """Ends the guests, removes the fabric and the folder; does nothing if there is no machine.
 
-    LocalError: commands run in guests, or programs use the fabric, and not *force* (EBUSY)."""
+    LocalError: commands run in guests, or programs use the fabric, and not *force* (EBUSY).
+    """
     place = place_of(name)
     if not place.exists:
-        # A folder may go otherwise: systemd removes /run/user/UID when its user logs out.
+        # The folder may have gone: systemd removes /run/user/UID when its user logs out.
         ended = launch.end_all(place, (), _ANY_HOSTS)
         return Down(bool(ended), ended, bool(ended) and _remove_segment(name))
     if force:
@@ -139,7 +141,7 @@ def _down(place: Place) -> Down:
 
 
 def _known_guests(place: Place) -> tuple[Guest, ...]:
-    """None of a state that is damaged: their processes are found all the same."""
+    """Returns no guests if the state is damaged; their processes are found without it."""
     try:
         state = load(place)
     except FabricError:
@@ -158,11 +160,11 @@ def _take_down(
 
 
 def _remove_segment(name: str) -> bool:
-    """Whether it was there.  Its network interfaces go first."""
+    """Removes the fabric, after its network interfaces; returns whether it existed."""
     from nupa.netdev import state as netdev
 
     if name in netdev.names():
-        # Only now: it takes its time to import.
+        # Imported here because it takes long.
         from nupa.netdev.down import down as net_down
 
         net_down(name, keep_fabric=True)
@@ -197,7 +199,7 @@ def _planned(place: Place, topology: Topology, boot: BootFiles, shared: Shared) 
 
 
 def _check_idle(place: Place) -> None:
-    """LocalError: commands run in guests, or programs of the machine use the fabric."""
+    """Raises LocalError if commands run in guests, or programs of the machine use the fabric."""
     for guest in _known_guests(place):
         locks = [try_lock(place.port_lock(guest.name, port)) for port in range(AGENT_PORTS)]
         for lock in locks:
@@ -220,7 +222,7 @@ def _check_idle(place: Place) -> None:
 
 
 def _await_file(path: str) -> None:
-    """FabricError: it is not there in time."""
+    """Waits for a file.  FabricError: it did not appear in time."""
     until = time.monotonic() + _NET_S
     while not Path(path).exists():
         if time.monotonic() > until:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""QEMU's command line for one guest: a table of devices that follows from the topology."""
+"""QEMU's command line for one guest: the devices that the topology asks for."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from nupa.vm.boot.boot import BootFiles, kernel_arguments
 from nupa.vm.files.place import AGENT_PORTS, Place
 from nupa.vm.files.topology import Topology
 
-#: The first that maps a CXL window as RAM; those before it emulate each access (MMIO).
+#: The first QEMU that maps a CXL window as RAM; older ones emulate each access (MMIO).
 CXL_AS_RAM = (11,)
-#: The first with volatile CXL memory.
+#: The first QEMU with volatile CXL memory.
 _VOLATILE_CXL = (8, 1)
 _RECONNECT_MS = (9, 2)
 _RECONNECT_S = (8, 0)
-#: A client of `-netdev stream` of an older QEMU ends with its server, and does not come back.
+#: In an older QEMU, a client of `-netdev stream` does not reconnect to its server.
 NETWORK_HEALS = _RECONNECT_S
-#: The tag of the machine's own file system (csrc/vm).
+#: The tag of the machine's own file system (csrc/guest).
 ROOT_TAG = "nupa-root"
-_CXL_BUS_NR = 12  # any that q35 does not use itself
+_CXL_BUS_NR = 12  # any number that q35 does not use
 _HUB = 0
 
 
 class Shared(NamedTuple):
-    """The memory that all guests see: the fabric's segment."""
+    """The memory that guests share: the fabric's segment."""
 
     path: str
     size_bytes: int
@@ -55,7 +55,7 @@ def _device(driver: str, /, **values: object) -> Option:
 
 
 def check_version(topology: Topology, version: tuple[int, ...]) -> None:
-    """LocalError: this QEMU has no volatile CXL memory, or what it makes of it loses updates."""
+    """Raises LocalError if this QEMU has no volatile CXL memory, or loses updates in it."""
     if topology.kind != "cxl" or version >= CXL_AS_RAM:
         return
     name = ".".join(map(str, version))
@@ -77,7 +77,7 @@ def check_version(topology: Topology, version: tuple[int, ...]) -> None:
 def argv(
     boot: BootFiles, topology: Topology, place: Place, shared: Shared, number: int
 ) -> tuple[str, ...]:
-    """All words of the command that runs guest *number*."""
+    """Returns all words of the command that runs guest *number*."""
     host = topology.hosts[number]
     options = [
         *_machine(boot, topology, place, shared, host),
@@ -111,8 +111,8 @@ def _machine(
         Option("-no-reboot", ""),
         _option("-display", "none"),
         machine,
-        # One thread for each vCPU, and never the code for a single one (maxcpus=1), whose atomics
-        # are none between processes.
+        # One thread for each vCPU.  With maxcpus=1, QEMU would generate code whose atomics do not
+        # work between processes.
         _option("-accel", "tcg", thread="multi"),
         _option("-smp", "1", maxcpus=2),
         # A guest that sees a hypervisor refuses to commit a CXL region.
@@ -133,18 +133,18 @@ def _kernel_words(topology: Topology, shared: Shared, host: str) -> list[str]:
         named = ",".join(f"{address_of(i)}:{name}" for i, name in enumerate(topology.hosts))
         words.append(f"nupa.hosts={named}")
     if topology.ivshmem.doorbell:
-        # The doorbell's device is given to VFIO, others need no address translation.
+        # VFIO drives the doorbell's device; other devices need no address translation.
         words.append("intel_iommu=on iommu=pt")
     return words
 
 
 def address_of(number: int) -> str:
-    """Of guest *number* on the network of the guests alone, whose names are host0, host1, …"""
+    """Returns the address of guest *number* on the guests' own network."""
     return f"192.168.77.{number + 1}"
 
 
 def _cxl(topology: Topology, shared: Shared) -> list[Option]:
-    """Host bridge, root ports, a switch behind the first, the memory behind its first port."""
+    """Returns host bridge, root ports, a switch at the first, the memory at its first port."""
     ports = topology.cxl
     options = [
         _memory("shared", shared),
@@ -165,14 +165,14 @@ def _cxl(topology: Topology, shared: Shared) -> list[Option]:
 
 
 def _ivshmem(topology: Topology, place: Place, shared: Shared) -> list[Option]:
-    """A PCI device whose BAR 2 is the memory; with a doorbell it has that from the server."""
+    """Returns a PCI device whose BAR 2 is the memory; a doorbell's server provides the memory."""
     if not topology.ivshmem.doorbell:
         return [
             _memory("shared", shared),
             _device("ivshmem-plain", id="memory0", bus="pcie.0", memdev="shared"),
         ]
     return [
-        # In guests VFIO hands out the interrupt; Debian's kernel has it with an IOMMU only.
+        # VFIO delivers the interrupt in guests; Debian's kernel has VFIO with an IOMMU only.
         _device("intel-iommu", intremap="off"),
         _option("-chardev", "socket", id="bell", path=place.bell_socket),
         _device("ivshmem-doorbell", id="memory0", bus="pcie.0", vectors=1, chardev="bell"),
@@ -191,7 +191,7 @@ def _memory(name: str, shared: Shared) -> Option:
 
 
 def _devices(place: Place, host: str) -> list[Option]:
-    """The machine's files, entropy, and the ports of the agent."""
+    """Returns devices for the machine's files, entropy, and the ports of the agent."""
     options = [
         _option(
             "-fsdev",
@@ -225,7 +225,7 @@ def _devices(place: Place, host: str) -> list[Option]:
 def _network(
     version: tuple[int, ...], topology: Topology, place: Place, number: int
 ) -> list[Option]:
-    """host0 listens, with a hub where there are more than two; the others connect to it."""
+    """Makes host0 listen, with a hub if there are more than two, and the others connect."""
     peers = range(1, topology.guests.count)
     nic = _device(
         "virtio-net-pci", bus="pcie.0", netdev="net0", mac=f"52:54:00:77:00:{number + 1:02x}"
@@ -250,7 +250,7 @@ def _stream(name: str, path: str, *, server: str) -> Option:
 
 
 def _reconnect(version: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
-    """So that a guest finds host0 when that comes later, or again."""
+    """Returns the option by which a guest reconnects to host0 after that starts again."""
     if version >= _RECONNECT_MS:
         return (("reconnect-ms", "500"),)
     return (("reconnect", "1"),) if version >= _RECONNECT_S else ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Room for a machine: its name, memory, the file that its guests share."""
+"""The resources of a machine: its name, memory, and the file that its guests share."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from nupa.vm.machine.qemu import Shared
 
 
 def make_segment(name: str, topology: Topology) -> Shared:
-    """The fabric of the guests and the machine, of exactly the memory's size, wholly allocated: no
-    store of a guest may meet a full file system.  LocalError: it does not fit; FabricError: no
-    room."""
+    """Makes the fabric of the guests and the machine, of exactly the memory's size.
+
+    All of it is allocated, so that no store of a guest meets a full file system.
+    LocalError: it does not fit; FabricError: no room.
+    """
     hosts = star(topology.guests.count + 1, name)
     size = topology.memory_bytes
     config = SegmentConfig(segment_bytes=size, coherence=topology.coherence)
@@ -32,9 +34,10 @@ def make_segment(name: str, topology: Topology) -> Shared:
 
 
 def keep_initramfs(place: Place, boot: BootFiles) -> BootFiles:
-    """With a copy of the initramfs that stays as long as the machine: the cache forgets old ones.
+    """Copies the initramfs to the machine's folder, because the cache removes old ones.
 
-    FabricError: it cannot be copied."""
+    FabricError: it cannot be copied.
+    """
     copy = Path(place.file("initramfs"))
     try:
         shutil.copyfile(boot.initramfs, copy)
@@ -54,7 +57,7 @@ def check_free(place: Place) -> None:
         )
     if os.path.lexists(registry.path_of(place.name)):
         raise LocalError(
-            f"a fabric is named {place.name!r}, and that of the machine would be: "
+            f"a fabric is named {place.name!r}, and the machine's would have the same name: "
             f"`nupa down {place.name}` takes it down, --name gives the machine another name",
             errno.EEXIST,
         )
@@ -70,7 +73,7 @@ def check_room(topology: Topology) -> None:
     if free < topology.memory_bytes:
         raise LocalError(
             f"{folder} has {_say_mib(free)} free, and the guests' memory takes "
-            f"{say_bytes(topology.memory_bytes)}: make room, or name another folder by NUPA_DIR",
+            f"{say_bytes(topology.memory_bytes)}: make room, or set NUPA_DIR to another folder",
             errno.ENOSPC,
         )
     ram = topology.guests.ram_bytes * topology.guests.count
@@ -79,20 +82,20 @@ def check_room(topology: Topology) -> None:
         raise LocalError(
             f"{topology.guests.count} guests of {say_bytes(topology.guests.ram_bytes)} and their "
             f"memory of {say_bytes(topology.memory_bytes)} need more than the "
-            f"{_say_mib(available)} that are available: take fewer guests, or less `ram` "
+            f"{_say_mib(available)} that are available: use fewer guests, or less `ram` "
             f"(--topology)",
             errno.ENOMEM,
         )
 
 
 def _available_bytes() -> int:
-    """proc_meminfo(5): MemAvailable."""
+    """Returns MemAvailable of proc_meminfo(5)."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         key, _, value = line.partition(":")
         if key == "MemAvailable":
             return int(value.split()[0]) * 1024
-    raise FabricError("/proc/meminfo says nothing of MemAvailable", errno.EIO)
+    raise FabricError("/proc/meminfo has no MemAvailable", errno.EIO)
 
 
 def _say_mib(size: int) -> str:
-    return f"{size >> 20}M"
+    return f"{size >> 20}MiB"

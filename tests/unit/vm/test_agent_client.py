@@ -221,7 +221,7 @@ def test_a_machine_that_was_taken_down_meanwhile_is_not_up(place: Place) -> None
 def test_a_guest_that_says_nothing_is_given_up(place: Place) -> None:
     with (
         listen(place.socket("host0", 0)),
-        pytest.raises(RemoteError, match=r"does not answer in 0\.1 s, it boots or hangs") as caught,
+        pytest.raises(RemoteError, match=r"did not answer in 0\.1 s, it boots or hangs") as caught,
     ):
         agent.connect(place, "host0", wait_s=0.1, ports=[0])
     assert caught.value.errno == errno.ETIMEDOUT
@@ -231,9 +231,9 @@ def test_a_guest_that_says_nothing_is_given_up(place: Place) -> None:
     ("greeting", "said"),
     [
         (frame(STDOUT, b"left over"), "does not begin with HELLO, but with frames of kind 17"),
-        (frame(HELLO, b"protocol=9\n"), "speaks protocol 9, and this is 1"),
+        (frame(HELLO, b"protocol=9\n"), "speaks protocol 9, this NUPA speaks 1"),
         (frame(HELLO, b""), "speaks protocol none"),
-        (frame(HELLO, b"\xff\xfe"), "is no text"),
+        (frame(HELLO, b"\xff\xfe"), "is not text"),
         (struct.pack("<II", HELLO, 1 << 31), "kind 16 with 2147483648 bytes"),
         (struct.pack("<II", 99, 0), "kind 99 with 0 bytes"),
         (b"", "host0 has gone"),
@@ -277,7 +277,7 @@ def test_the_next_port_is_tried_when_one_is_out_of_step(place: Place) -> None:
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        (frame(HELLO, GREETING.encode()), "HELLO in the midst of a command"),
+        (frame(HELLO, GREETING.encode()), "HELLO while a command ran"),
         (frame(EXIT, b"\0"), "an end of 1 bytes"),
         (struct.pack("<II", STDOUT, frames.PAYLOAD_BYTES_MAX + 1), "65537 bytes"),
         (struct.pack("<II", RUN, 0), "kind 1 with 0 bytes"),
@@ -410,7 +410,7 @@ def test_a_slow_reader_gets_everything(guest: Place, tmp_path: Path) -> None:
 
 
 def test_a_command_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(LocalError, match="a guest takes 65536") as caught:
+    with pytest.raises(LocalError, match="at most 65536 can be sent") as caught:
         frames.run(Command(["x" * frames.PAYLOAD_BYTES_MAX], {}, "/"))
     assert caught.value.errno == errno.E2BIG
     with pytest.raises(LocalError, match="holds a NUL"):

@@ -105,7 +105,7 @@ def test_a_program_that_is_no_qemu_is_refused(
     put(own, f"#!/bin/sh\n{script}", executable=True)
     with pytest.raises(LocalError, match=said):
         boot.prepare(own, pytest.fail)
-    with pytest.raises(LocalError, match="give --qemu a path"):
+    with pytest.raises(LocalError, match="give --qemu the path"):
         boot.prepare(tmp_path / "absent", pytest.fail)
 
 

@@ -88,7 +88,7 @@ def test_a_fabric_of_the_name_is_not_overwritten(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "-x", "x" * 33, ".."])
 def test_what_is_no_name_is_refused(world: World, name: str) -> None:
-    with pytest.raises(LocalError, match="is no name for a machine"):
+    with pytest.raises(LocalError, match="is not a name for a machine"):
         world.up(name)
 
 
@@ -120,7 +120,7 @@ def test_a_guest_that_stalls_is_given_up_after_its_last_words(world: World) -> N
 @pytest.mark.parametrize("size", ["1", "many", ""])
 def test_a_guest_that_has_other_memory_is_refused(world: World, size: str) -> None:
     (world.how / "host0.bytes").write_text(size)
-    with pytest.raises(FabricError, match=f"{size or 'no'} bytes, and 67108864 were meant"):
+    with pytest.raises(FabricError, match=f"{size or 'no'} bytes, and 67108864 were expected"):
         world.up()
     assert world.left() == []
 
@@ -156,10 +156,10 @@ def test_too_little_room_is_said_before_anything_is_fetched(
         raise AssertionError
 
     vast = replace(SMALL, memory_bytes=64 << 30)
-    with pytest.raises(LocalError, match=r"has \d+M free, and the guests' memory takes 64G"):
+    with pytest.raises(LocalError, match=r"has \d+MiB free, and the guests' memory takes 64GiB"):
         machine.up("vm", vast, never, world.said.append)
     greedy = replace(SMALL, guests=Guests(16, 64 << 30))
-    with pytest.raises(LocalError, match=r"16 guests of 64G .* need more than the"):
+    with pytest.raises(LocalError, match=r"16 guests of 64GiB .* need more than the"):
         machine.up("vm", greedy, never, world.said.append)
     monkeypatch.setenv("NUPA_DIR", "/nowhere")
     with pytest.raises(LocalError, match="cannot use /nowhere: No such file"):

@@ -183,8 +183,8 @@ esac""",
     apt = packages.Apt(tmp_path / "apt", MIRROR, lines.append)
     apt.single("kernel", "thing", tmp_path / "target")
     assert [path.name for path in (tmp_path / "target").iterdir()] == ["unpacked"]
-    assert lines[0] == "kernel: fetching 1 package, 2 MB"
-    assert lines[1].startswith("kernel: 2 MB, fetched in ")
+    assert lines[0] == "kernel: downloading 1 package, 2 MB"
+    assert lines[1].startswith("kernel: 2 MB, downloaded in ")
 
 
 def test_a_damaged_package_is_told(tmp_path: Path, programs: Path) -> None:
