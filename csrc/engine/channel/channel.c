@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Channels: a pair of rings between two attachments, made at first contact.  Each side opens its
- * own direction and tells the other; whoever hears of a contact opens in return. */
+ * own direction and tells the other, which opens in return. */
 #include "engine/channel/channel.h"
 #include "engine/channel/apart.h"
 
@@ -250,8 +250,8 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 		return NULL;
 	error = open_tx(engine, channel);
 	if (error) {
-		/* Without the mover that is forced we never will: whoever knocked must not wait.
-		 * Memory may be there when it knocks again. */
+		/* Without the mover that is forced we never will, so a peer that knocked must not
+		 * wait.  Memory may be there when it knocks again. */
 		if (error == -ENOTSUP)
 			nupa_channel_say(engine, channel, NUPA_CONTACT_CLOSED);
 		free(channel);
@@ -289,7 +289,7 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 		uint64_t claim = nupa_load_acquire(&engine->fabric->slots[peer].claim);
 		uint32_t contact = nupa_channel_contact(engine, peer);
 
-		/* Whose word it is who lives there now says, if it is the same as before. */
+		/* The word is the owner's if the claim is the same before and after. */
 		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
 		    nupa_load_acquire(&engine->fabric->slots[peer].claim) != claim)
 			contact = 0;

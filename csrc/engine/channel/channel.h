@@ -124,12 +124,12 @@ static inline bool nupa_channel_ready(const struct nupa_channel *channel)
 }
 
 void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);
-/* What the peer's slot says to ours: see struct nupa_slot.contact. */
+/* The peer's word to our slot: see struct nupa_slot.contact. */
 uint32_t nupa_channel_contact(const struct nupa_engine *engine, uint32_t peer);
 /* Leaves such a word for the peer. */
 void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t closed);
-/* C7: whether what was read of the peer's ring just now was the peer's.  Who takes a slot back
- * changes its claim first, then gives the arena's memory back, which reads as zeros. */
+/* C7: whether the bytes just read of the peer's ring were the peer's.  A reaper changes a slot's
+ * claim first, then gives the arena's memory back, which reads as zeros. */
 static inline bool nupa_channel_intact(const struct nupa_channel *channel)
 {
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -230,7 +230,7 @@ static inline bool nupa_window_permits(const struct nupa_window *window, uint32_
 	       offset <= window->length && bytes <= window->length - offset;
 }
 
-/* What nupa_mr_entry.check has to be. */
+/* The value that nupa_mr_entry.check has to have. */
 uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry);
 
 /* Each word once: its owner may change it meanwhile, which the key and the check tell. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a one-sided operation does once both ends are memory here. */
+ * One-sided operations whose ends are both memory of this process. */
 #ifndef NUPA_MOVER_H
 #define NUPA_MOVER_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What all folders ask of a QP: which one a number names, its PSNs, its MTU, its requests. */
+ * QPs as all folders see them: by number, PSNs, MTU, requests. */
 #ifndef NUPA_CORE_QP_H
 #define NUPA_CORE_QP_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The sleep of port threads: who wakes them, and by what. */
+ * The sleep of port threads, and the ways to wake them. */
 #ifndef NUPA_WAKE_H
 #define NUPA_WAKE_H
 
@@ -18,7 +18,7 @@ void nupa_port_barrier(struct nupa_engine *engine);    /* P3, P4: the fence of a
 /* Whether the kernel has that fence. */
 bool nupa_barrier(void);
 
-/* What *engine->bell says while the port thread sleeps: on that word, or in nupa_bell_sleep(). */
+/* *engine->bell while the port thread sleeps: on that word, or in nupa_bell_sleep(). */
 enum nupa_asleep { NUPA_ON_FUTEX = 1, NUPA_AT_DOORBELL = 2 };
 
 /* bell.c.  Opens the fabric's bell, if NUPA_BELL says where; engine->rings says whether. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Looking around where memory is not coherent: nobody of another kernel can bump a word that is
- * looked at anyway, so each process fetches what may have changed, every LOOK_NS.  What comes of a
- * look is what others see of its epochs: a port's state and where network interfaces are. */
+ * Looking around where memory is not coherent: a process of another kernel cannot bump a word that
+ * is looked at anyway.  So each process fetches, every LOOK_NS, the state of ports and the places
+ * of network interfaces, and bumps its own epochs. */
 #include "engine/device/device.h"
 
 #define LOOK_NS 1000000u

@@ -290,7 +290,7 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 
 void nupa_engine_progress_siblings(struct nupa_engine *engine)
 {
-	/* Who takes an engine off the list frees it only when nobody walks the list. */
+	/* An engine that is taken off the list is freed when nobody walks the list. */
 	nupa_fetch_add_seq(&nupa_engines_readers, 1);
 	for (struct nupa_engine *other = nupa_load_seq(&nupa_engines); other;
 	     other = nupa_load_seq(&other->next)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The table of faults: added, cleared, listed.  What attachments make of it is in fault_view.c. */
+ * The table of faults: added, cleared, listed.  Attachments read it in fault_view.c. */
 #include "engine/fault/fault_internal.h"
 #include "region/region.h"
 
@@ -30,7 +30,7 @@ bool nupa_fault_heal(struct nupa_fabric *fabric, struct nupa_fault_entry *entry,
 {
 	uint64_t down_until_ns = nupa_load_acquire(&entry->down_until_ns);
 
-	/* Whoever takes the word does it. */
+	/* The process that takes the word does it. */
 	if (!down_until_ns || now_ns < down_until_ns ||
 	    !nupa_cas_seq(&entry->down_until_ns, &down_until_ns, 0))
 		return false;
@@ -159,7 +159,7 @@ int nupa_fault_clear(struct nupa_fabric *fabric, uint32_t id)
 	if (!found)
 		return -ENOENT;
 	announce_and_wait(fabric);
-	/* Once more: who judged meanwhile may have taken a port down. */
+	/* Once more: an attachment may have taken a port down meanwhile. */
 	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++)
 		if (!nupa_load_acquire(&fabric->sb->faults[i].id))
 			nupa_fault_heal(fabric, &fabric->sb->faults[i], UINT64_MAX);

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* What is held of one peer: more stays in the ring, so the peer waits for room. */
+/* Held messages of one peer: more stay in the ring, so the peer waits for room. */
 #define HELD_MESSAGES_MAX 4096u
 #define HELD_BYTES_MAX (16u << 20)
 

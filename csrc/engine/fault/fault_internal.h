@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the files behind fault.h share, and what the engine sees of them. */
+ * Shared by the files behind fault.h, and called by the engine. */
 #ifndef NUPA_FAULT_INTERNAL_H
 #define NUPA_FAULT_INTERNAL_H
 

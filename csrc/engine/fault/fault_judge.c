@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Judges messages that come by a path with faults: each fault on it says what becomes of a message,
- * before anything else looks at that.  What is done with it then: fault_hold.c. */
+ * Judges messages that come by a path with faults: each fault on it has a say, before anything else
+ * looks at the message.  The verdict is carried out by fault_hold.c. */
 #include "engine/fault/fault_internal.h"
 #include "engine/queue/sq.h"
 #include "region/region.h"

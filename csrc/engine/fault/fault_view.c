@@ -139,7 +139,7 @@ void nupa_fault_follow(struct nupa_engine *engine)
 	}
 	if (!make_view(engine)) {
 		engine->fault_epoch_seen = epoch - 1;
-		return; /* no memory: who waits for us waits in vain */
+		return; /* no memory: those that wait for us wait in vain */
 	}
 	now_ns = engine->now_ns();
 	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Requests that come by injection to connected queue pairs (IBTA 9.7.4, 9.8.2).  What is good is
- * executed as any request of the QP's partner is, who gets the answers. */
+ * Requests that come by injection to connected queue pairs (IBTA 9.7.4, 9.8.2).  Those that pass
+ * are executed as requests of the QP's partner, which gets the answers. */
 #include "engine/inject/inject_internal.h"
 #include "engine/queue/responder.h"
 
@@ -10,7 +10,7 @@
 #define SYNDROME_RNR 0x20u /* IBTA 9.7.5.2.1 */
 #define SYNDROME_NAK 0x60u
 
-/* What a request is in the engine's words. */
+/* The message that a request becomes. */
 struct shape {
 	uint8_t op; /* enum nupa_op; 0: no request */
 	uint8_t flags;
@@ -136,8 +136,7 @@ static bool length_fits(const struct nupa_qp *qp, const struct nupa_inject_packe
 	return shape->op != NUPA_OP_WRITE || (last ? bytes == left_bytes : bytes < left_bytes);
 }
 
-/* Whether a WRITE has begun that this packet has to go on with.  What is counted of SENDs is the
- * responder's. */
+/* Whether a WRITE has begun that this packet has to continue.  The responder counts SENDs. */
 static bool write_is_open(const struct nupa_qp *qp, uint32_t psn)
 {
 	const struct nupa_injected_write *write = qp->injected;

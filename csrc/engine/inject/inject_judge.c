@@ -51,7 +51,7 @@ bool nupa_inject_carries(uint8_t opcode)
 
 /* --- datagrams ----------------------------------------------------------------------- */
 
-/* What the receiver finds before the payload, as receive.c gives it. */
+/* The GRH that the receiver finds before the payload, as in receive.c. */
 static void fill_grh(const struct nupa_inject_packet *packet, uint8_t grh[NUPA_GRH_BYTES])
 {
 	memset(grh, 0, NUPA_GRH_BYTES);
@@ -192,7 +192,7 @@ static void give_verdict(struct nupa_channel *channel, const struct nupa_msg *ms
 		return;
 	out = nupa_tx_reserve(&channel->tx, 0, NULL);
 	if (!out)
-		return; /* who sends so many without listening misses nothing */
+		return; /* an injector that leaves its ring full reads no verdicts */
 	out->op = NUPA_OP_INJECTED;
 	out->flags = 0;
 	out->dest_qpn = out->src_qpn = 0;

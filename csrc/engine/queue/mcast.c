@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Multicast: which QPs are in which groups, and a datagram to all of them.  Each attachment
  * publishes its memberships in its arena; senders read all such tables when mcast_epoch says that
- * one changed. What a sender finds there is a hint: the receiver looks at its own list (I5). */
+ * one changed.  The tables are hints to senders: a receiver looks at its own list (I5). */
 #include "engine/queue/sq.h"
 #include "engine/queue/stall.h"
 

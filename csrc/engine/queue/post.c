@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Posting: a work request becomes a WQE, and the requester runs.  What can be refused at once is
- * refused here with an errno; everything else is a completion. */
+ * Posting: a work request becomes a WQE, and the requester runs.  Requests that are refused at once
+ * return an errno; all other errors are completions. */
 #include "engine/queue/express.h"
 
 #include <errno.h>

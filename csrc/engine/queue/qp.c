@@ -10,14 +10,14 @@ static struct nupa_qp *qp_of(struct ibv_qp *ibv)
 	return container_of(ibv, struct nupa_qp, ibv);
 }
 
-/* What the program does to its buffers from now on comes behind what it did to the QP: a peer that
- * has fetched from them looks at it (nupa_responder_awaited). */
+/* Orders the program's later stores to its buffers behind this change of the QP: a peer that has
+ * fetched from them looks at the QP (nupa_responder_awaited). */
 static void settle_buffers(void)
 {
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 }
 
-/* What peers may know (P5): they check `state` first and last. */
+/* Publishes the entry (P5): peers check `state` first and last. */
 void nupa_qp_publish(struct nupa_qp *qp)
 {
 	struct nupa_qp_entry *entry = qp->entry;

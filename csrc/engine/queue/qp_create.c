@@ -321,8 +321,8 @@ static void qp_leave(struct nupa_qp *qp)
 	engine->qps_used--;
 }
 
-/* man ibv_open_qp: others have the QP open.  Its events end with its own handle: whoever closes the
- * last of the others may have no context in common with it.  True: they are all closed by now. */
+/* man ibv_open_qp: others have the QP open.  Its events end with its own handle: the
+ * last of the others may be of another context.  True: they are all closed by now. */
 static bool close_own_handle(struct nupa_qp *qp, struct nupa_context *context)
 {
 	qp->orphan = true; /* no event is raised from here on */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Extended queue pairs (man ibv_wr_post): requests are built in place, in the send queue itself,
- * between wr_start and wr_complete, which posts all or none.  What lies behind `posted` is
- * nobody's but the builder's, so the engine's lock is not held in between. */
+ * between wr_start and wr_complete, which posts all or none.  Entries behind `posted`
+ * belong to the builder alone, so the engine's lock is not held in between. */
 #include "engine/queue/express.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static void wr_abort(struct ibv_qp_ex *ibv)
 	nupa_engine_unlock(qp->engine);
 }
 
-/* What can be said of a request only when it is whole. */
+/* Checks that need the whole request: 0 or an errno. */
 static int check_built(const struct nupa_qp *qp)
 {
 	const struct nupa_wqe *wqe = qp->builder->wqe;

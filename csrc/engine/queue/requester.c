@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The requester: takes work requests from a send queue and executes them in order, directly in
- * the peer's memory or by messages.  What the peer answers is in requester_answers.c. */
+ * the peer's memory or by messages.  The peer's answers: requester_answers.c. */
 #include "engine/queue/responder.h"
 #include "engine/queue/sq.h"
 #include "engine/queue/stall.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a peer answers to our requests.  Go-back-N: a NAK rewinds `issued`. */
+ * The peer's answers to our requests.  Go-back-N: a NAK rewinds `issued`. */
 #include "engine/queue/sq.h"
 
 /* The oldest request that waits for an answer, or was sent and has to go again; `posted`: none. */
@@ -74,7 +74,7 @@ static uint32_t part_offset(const struct nupa_wqe *wqe, uint32_t psn)
 	return (uint32_t)offset;
 }
 
-/* Takes everything from this part of this request on back.  What came of a READ stays. */
+/* Takes everything from this part of this request on back.  Data that a READ has got stays. */
 static void rewind_from(struct nupa_qp *qp, uint64_t index, uint32_t psn)
 {
 	uint64_t end = begun_end(&qp->sq);

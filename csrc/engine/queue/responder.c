@@ -82,7 +82,7 @@ static bool add_job(struct nupa_qp *qp, const struct nupa_job *job)
 			nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 			return false;
 		}
-		qp->jobs_head++; /* who asks for more has that answer */
+		qp->jobs_head++; /* a requester that asks for more has that answer */
 	}
 	*nupa_responder_job(qp, qp->jobs_tail++) = *job;
 	if (nupa_list_empty(&qp->job_link))
@@ -109,7 +109,7 @@ static bool handle_read(struct nupa_qp *qp, const struct nupa_msg *msg)
 	return add_job(qp, &job);
 }
 
-/* What a flush of this placement needs. */
+/* The access rights that a flush of this placement needs. */
 static int flush_access(uint64_t placement)
 {
 	return (placement & IBV_FLUSH_GLOBAL ? IBV_ACCESS_FLUSH_GLOBAL : 0) |
@@ -189,7 +189,7 @@ static void drop_jobs(struct nupa_qp *qp, enum nupa_nak syndrome)
 	nupa_responder_nak_fatal(qp, syndrome);
 }
 
-/* The region is gone: who waits for this asks in vain; most likely nobody does. */
+/* The region is gone.  The answer is a repeated one, which most likely nobody awaits. */
 static bool drop_again(struct nupa_qp *qp, const struct nupa_job *job)
 {
 	if (!job->again)
@@ -292,7 +292,7 @@ static bool check_psn(struct nupa_qp *qp, const struct nupa_msg *msg)
 			nupa_responder_ack(qp); /* it was executed before */
 		return false;
 	}
-	/* What stands behind one that found no receive is as good as that. */
+	/* Requests behind one that found no receive are not out of sequence. */
 	nupa_count(&hw->rx_out_of_sequence, !qp->nak_sent || qp->nak_syndrome != NUPA_NAK_RNR);
 	if (!qp->nak_sent)
 		nupa_responder_nak(qp, NUPA_NAK_PSN);
@@ -314,7 +314,7 @@ static bool well_formed(const struct nupa_qp *qp, const struct nupa_msg *msg,
 	return !qp->recv_active;
 }
 
-/* What the partner's process says of it; NULL: nothing. */
+/* The partner as its process publishes it; NULL: it does not. */
 static const struct nupa_qp_entry *partner_of(const struct nupa_qp *qp,
 					      const struct nupa_channel *channel)
 {

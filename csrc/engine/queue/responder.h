@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the responder's files share: answers that it owes, receives that it fills. */
+ * The responder's files: answers that it owes, receives that it fills. */
 #ifndef NUPA_RESPONDER_H
 #define NUPA_RESPONDER_H
 

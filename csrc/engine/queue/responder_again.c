@@ -76,8 +76,8 @@ void nupa_responder_answer_again(struct nupa_qp *qp, const struct nupa_msg *msg)
 
 	if (msg->op == NUPA_OP_ATOMIC)
 		answer = find_answer(qp, msg->psn);
-	/* What is not known any more is not awaited any more; nor is a READ while a SEND is on its
-	 * way, which does not begin before the READ's data has come. */
+	/* An atomic that is forgotten is not awaited any more.  Nor is a READ while a SEND is on
+	 * its way: a SEND begins when the READ's data has come. */
 	if (qp->recv_active || (msg->op == NUPA_OP_ATOMIC && !answer) ||
 	    (unlikely(qp->xrc) && !nupa_xrc_bind_again(qp, msg)) || !nupa_responder_may_answer(qp))
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the responder owes to requesters: acknowledgements, refusals, and when they are sent. */
+ * Acknowledgements and refusals that the responder owes, and when they are sent. */
 #include "engine/queue/backlog.h"
 #include "engine/queue/responder.h"
 
@@ -153,7 +153,7 @@ void nupa_responder_refuse(struct nupa_engine *engine, struct nupa_channel *chan
 	nupa_responder_send_refusals(engine, channel);
 }
 
-/* Whoever waits for an answer that this QP will no longer give may ask again. */
+/* A requester may ask again for an answer that this QP will no longer give. */
 static void refuse_what_is_owed(struct nupa_qp *qp)
 {
 	bool reading = qp->jobs_head != qp->jobs_tail;

@@ -169,7 +169,7 @@ bool nupa_sq_wait_over(struct nupa_qp *qp)
 		if (qp->wait == NUPA_WAIT_PATH && qp->channel)
 			qp->channel->flow->xmit_discards++;
 		nupa_requester_stop_waiting(qp);
-		/* What was issued before has been acknowledged or will never be. */
+		/* Requests issued before have been acknowledged or never will be. */
 		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);
 		return false;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the requester's files share of a send queue. */
+ * Send queues, for the requester's files. */
 #ifndef NUPA_SQ_H
 #define NUPA_SQ_H
 

@@ -90,7 +90,7 @@ struct ibv_srq *nupa_create_srq_ex(struct ibv_context *context, struct ibv_srq_i
 	return srq;
 }
 
-/* What is posted comes along, in order: it has to fit (IBTA 11.2.3.3). */
+/* Posted requests come along, in order: they have to fit (IBTA 11.2.3.3). */
 static int resize(struct nupa_srq *srq, uint32_t max_wr)
 {
 	struct nupa_engine *engine = nupa_engine_of(srq->ibv.context);

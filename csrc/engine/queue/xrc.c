@@ -257,7 +257,7 @@ static struct nupa_xrc_shadow *shadow_new(struct nupa_engine *engine, uint32_t q
 {
 	struct nupa_xrc_shadow *shadow;
 
-	/* I5: whoever makes up receiving QPs gets so many and no more. */
+	/* I5: a peer that invents receiving QPs gets so many and no more. */
 	if (engine->xrc->n_shadows == NUPA_XRC_SHADOWS_MAX)
 		sweep(engine);
 	if (engine->xrc->n_shadows == NUPA_XRC_SHADOWS_MAX)

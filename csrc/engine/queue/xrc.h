@@ -38,7 +38,7 @@ struct nupa_xrc {
 	uint32_t n_shadows;
 };
 
-/* What is published of a receiving QP on our host; id NULL: of any domain.  NULL: it is not there.
+/* The published entry of a receiving QP on our host; id NULL: of any domain.  NULL: there is none.
  */
 const struct nupa_qp_entry *nupa_xrc_target(struct nupa_engine *engine, uint32_t qpn,
 					    const struct nupa_xrcd_id *id);

@@ -147,7 +147,7 @@ struct ibv_xrcd *nupa_open_xrcd(struct ibv_context *context, struct ibv_xrcd_ini
 		errno = EINVAL;
 		return NULL;
 	}
-	/* Who has a domain open is seen by what others write at the same moment. */
+	/* Openers of a domain see each other by words that they write at the same moment. */
 	if (nupa_fabric_incoherent(engine->fabric)) {
 		errno = EOPNOTSUPP;
 		return NULL;
@@ -321,7 +321,7 @@ struct nupa_qp *nupa_xrc_close_handle(struct nupa_qp *handle)
 	return real && --real->opens == 0 && real->orphan ? real : NULL;
 }
 
-/* What its owner publishes of a QP of another process. */
+/* Answers by the entry that the owner of another process's QP publishes. */
 void nupa_xrc_query_handle(const struct nupa_qp *handle, struct ibv_qp_attr *attr,
 			   struct ibv_qp_init_attr *init)
 {

@@ -106,8 +106,8 @@ static inline void nupa_rx_init(struct nupa_rx *rx, struct nupa_ring_header *hea
 	rx->epoch = epoch;
 }
 
-/* What the consumer says, unless it is another epoch's or impossible (hostile): then what
- * we knew stands, and the ring at worst stays full. */
+/* The consumer's head.  One of another epoch, or one that is impossible (hostile), is ignored: the
+ * ring at worst stays full. */
 static inline uint64_t nupa_head_accept(uint64_t word, uint32_t epoch, uint64_t seen, uint64_t tail)
 {
 	uint64_t moved = (word - seen) & NUPA_COUNT_MASK;
