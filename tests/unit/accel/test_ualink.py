@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""UALink: which requests there are, who answers them, and in which order they may be done."""
+"""UALink: requests, their answers, and the orders in which they may be done."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_write_changes_the_bytes_that_it_enables(enables: int) -> None:
 
 
 class Recorder(BufferWindow):
-    """Memory that keeps what was written to it, in its order."""
+    """Memory that records writes in their order."""
 
     def __init__(self) -> None:
         super().__init__(bytearray(MEMORY))
@@ -95,12 +95,12 @@ class Recorder(BufferWindow):
         self.log.append((offset, bytes(data)))
 
 
-#: Source, block, and where in the block: several write the same bytes.
+#: Source, block, and place in the block: several write the same bytes.
 SENT = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3), st.integers(0, 3)), max_size=40)
 
 
 def run(sent: list[tuple[int, int, int]], seed: int | None) -> list[tuple[int, bytes]]:
-    """What is written, in its order; the data are the source and the request's number."""
+    """Records writes in their order; the data are the source and the request's number."""
     recorder = Recorder()
     pod = Pod(random=None if seed is None else Random(seed))
     pod.attach(0, recorder)
@@ -144,7 +144,8 @@ def test_requests_to_different_blocks_are_done_in_each_order_by_some_seed() -> N
 
 
 def seen(seed: int, *, flush: bool) -> bytes:
-    """What a reader finds once it sees a flag that was written after the data, in other 256 B."""
+    """Returns a reader's view once it sees a flag that was written after the data, in other 256
+    B."""
     _, one, two = pair(seed)
     with one.window(two, posted=True) as window, two.window(two) as own:
         window.write(0, b"new!")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""nupa.core.attachment: where a process comes to be, and whose fault it is if nowhere."""
+"""nupa.core.attachment: the host that a process is attached to, and the errors of attaching."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_fabric_without_a_free_slot_is_the_fabrics_fault() -> None:
             with pytest.raises(FabricError, match=r"on host1: all 1 attachments.*more slots") as e:
                 attach(fabric, 1)
             assert e.value.errno == errno.EUSERS
-            # pyverbs' users look for its one exception.
+            # Users of pyverbs catch its one exception.
             with pytest.raises(PyverbsRDMAError, match="all 1 attachments") as refused:
                 Context(fabric=fabric, host=1)
             assert refused.value.error_code == errno.EUSERS

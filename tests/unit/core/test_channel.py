@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""nupa.core.channel: who has met whom, as the segment says."""
+"""nupa.core.channel: open channels, as the segment has them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def send_all(pair: Pair, times: int) -> None:
 
 
 def shown(watch: Watch) -> dict[str, dict[int, Counter[str]]]:
-    """Requests and snoops in a capture, by what the line is and at whose port they are."""
+    """Counts requests and snoops in a capture, by kind of line and by host."""
     found = {line: {0: Counter[str](), 1: Counter[str]()} for line in ("message", "head")}
     for packet in rest(watch):
         front = cache_tables.CXL_CACHE.decode(packet.data, 24)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ring of channel/ring.h against a deque: whatever is done to it, in whatever order."""
+"""The ring of segment/ring.h against a deque, by any operations in any order."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DmaModel:
 
 
 class RingMachine(RuleBasedStateMachine):
-    """Both ends of one ring; the model keeps what was sent, and what the producer may know."""
+    """Both ends of one ring; the model keeps the messages and the producer's knowledge."""
 
     ring: int | None = None
 
@@ -133,7 +133,7 @@ class RingMachine(RuleBasedStateMachine):
         own_epoch=st.booleans(),
     )
     def lie(self, epoch: int, ahead: int, own_epoch: bool) -> None:
-        """Heads beyond the tails, or of another epoch: the producer must not believe them."""
+        """Stores heads beyond the tails, or of another epoch, which the producer must ignore."""
         if own_epoch or epoch == self.epoch:
             word = self.epoch << 40 | (self.sent + ahead) % COUNTS
             dma_word = self.epoch << 40 | (self.dma.end + ahead) % COUNTS

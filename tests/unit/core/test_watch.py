@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Watches: packets of a fabric in this process, naps, limits, what is refused."""
+"""Watches: packets of a fabric in this process, naps, limits, refusals."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_was_recorded_can_be_read_after_the_stop(fabric: Fabric, pair: Pair
 
 
 def test_a_watch_that_is_too_slow_counts_what_it_lost(fabric: Fabric, pair: Pair) -> None:
-    """A ring has 4 MiB: 8 of them go by."""
+    """A ring has 4 MiB; eight rings' worth of records passes."""
     with Watch(fabric) as watch:
         send(pair, size=1 << 16, count=512)
         while watch.wait(0.05):

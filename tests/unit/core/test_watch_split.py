@@ -33,7 +33,7 @@ face.face_split.argtypes = [
 
 
 def made(access: int, address: int, data: bytes, tag: int, words: bytes = bytes(32)) -> list[bytes]:
-    """What the C code makes."""
+    """Returns the packets that C makes."""
     out = ctypes.create_string_buffer(1 << 19)
     used = face.face_split(access, address, len(data), tag, data, words, out, len(out))
     assert used or access >= CXL_LOAD

@@ -21,7 +21,7 @@ PLACES = st.sampled_from(["host0", "host1", "switch0/1", "switch0/2"])
 
 
 def fault_of(options: dict[str, Any]) -> Fault:
-    """Named, so that hypothesis prints what makes it again."""
+    """A fault with a name, so that hypothesis prints a call that makes it again."""
     return Fault(**options)
 
 
@@ -30,7 +30,7 @@ def _faults(kind: str, **options: st.SearchStrategy[Any]) -> st.SearchStrategy[F
 
 
 def _some(kind: str, most: float, **options: st.SearchStrategy[Any]) -> st.SearchStrategy[Fault]:
-    """Faults that hit a part of all packets, at most *most*, or a few in a row after some."""
+    """Draws faults that hit a part of all packets, at most *most*, or a few in a row after some."""
     part = {"probability": st.floats(most / 100, most)}
     burst = {"count": st.integers(1, 3), "after": st.integers(0, 60)}
     return st.one_of(
@@ -43,7 +43,7 @@ def _ms(most: float) -> st.SearchStrategy[float]:
     return st.floats(most / 100, most).map(lambda ms: ms / 1000)
 
 
-#: What a link or a switch does to packets that are all right.  Reliable connections hide it.
+#: Faults of a link or a switch on valid packets.  Reliable connections hide them.
 LOSSY = st.one_of(
     _some("drop", 0.05),
     _some("duplicate", 0.5),
@@ -54,7 +54,7 @@ LOSSY = st.one_of(
 )
 
 
-#: What stops all for a moment, which a reliable connection hides, too.
+#: Faults that stop everything for a moment, which a reliable connection hides, too.
 BRIEF = st.one_of(
     *(
         _faults(
@@ -66,19 +66,19 @@ BRIEF = st.one_of(
 
 
 def mixtures(kinds: st.SearchStrategy[Fault] = LOSSY) -> st.SearchStrategy[list[tuple[str, Fault]]]:
-    """Some of these at some places."""
+    """Draws some of these at some places."""
     return st.lists(st.tuples(PLACES, kinds), min_size=1, max_size=FAULTS_MAX)
 
 
 @contextmanager
 def under(fabric: Fabric, mixture: Sequence[tuple[str, Fault]]) -> Iterator[list[Faulty]]:
-    """While these faults are there."""
+    """Applies these faults in the block."""
     with ExitStack() as stack:
         yield [stack.enter_context(Faulty(fabric.port(at), fault)) for at, fault in mixture]
 
 
 def wait_judged(faulty: Faulty, count: int, deadline_s: float = 10.0) -> None:
-    """Until the fault has seen so many packets, or come to its end."""
+    """Waits until the fault has seen so many packets, or has ended."""
     end_s = time.monotonic() + deadline_s
     while not (entry := faulty.entries[0]).ended and entry.seen < count:
         assert time.monotonic() < end_s, entry

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Programs of work requests, for two ends of this process, and what has to come of them."""
+"""Programs of work requests for two ends in this process, and their expected results."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nupa.verbs import enums as e
 from tests.unit.conftest import End, Pair
 from tests.unit.fabric.fault_mixtures import FAULTS_MAX
 
-#: What is lost is sent again after 17 ms (4.096 us * 2^12), seven times.  That is short, and long
-#: enough for a responder that has to wait for a core.
+#: A lost packet is sent again after 17 ms (4.096 us * 2^12), seven times.  That is short, and long
+#: enough for a responder that waits for a core.
 HASTY = {"timeout": 12, "retry_cnt": 7}
 
 _SLOT_BYTES = 20_000
@@ -26,7 +26,7 @@ _SLOTS = 3
 _COUNTER = _SLOTS * _SLOT_BYTES  # a word that atomics count in
 _TARGET_BYTES = _COUNTER + 64
 _OPS_MAX = 24
-#: What each request reads from or writes to locally, and as much for each receive.
+#: The local bytes of each request, and of each receive.
 _LOCAL = _TARGET_BYTES
 _RECEIVES = _LOCAL + _OPS_MAX * _SLOT_BYTES
 REGION_BYTES = _RECEIVES + _OPS_MAX * _SLOT_BYTES
@@ -55,7 +55,7 @@ PROGRAMS = st.lists(ops(), max_size=_OPS_MAX)
 
 @contextmanager
 def ends(qp_type: int = e.IBV_QPT_RC, **options: int) -> Iterator[tuple[Fabric, Pair]]:
-    """A fabric of this process and an end on each of its two hosts, which know of each other."""
+    """A fabric of this process and an end on each of its two hosts, connected to each other."""
     with Fabric(hosts=2) as fabric, ExitStack() as stack:
         cap = QPCap(_OPS_MAX, (1 + FAULTS_MAX) * MESSAGES_MAX + 1, 1, 1, 64)
         made = [End(fabric, host, qp_type, size=REGION_BYTES, cap=cap) for host in (0, 1)]
@@ -67,7 +67,7 @@ def ends(qp_type: int = e.IBV_QPT_RC, **options: int) -> Iterator[tuple[Fabric, 
 
 
 class Program:
-    """What *end* asks of *peer*, and what has to come of it."""
+    """The requests of *end* to *peer*, and their expected results."""
 
     def __init__(self, end: End, peer: End, program: Sequence[Op], seed: int) -> None:
         self.end, self.peer, self.program = end, peer, program
@@ -99,7 +99,7 @@ class Program:
         if op.what == "send":
             self._received.append(data)
             return SendWR(i, e.IBV_WR_SEND, sg=[sge])
-        # What a READ before it may still be fetching is not changed (IBTA 10.8.3.3).
+        # The source of a READ that may still run is not changed (IBTA 10.8.3.3).
         fence = e.IBV_SEND_FENCE if op.slot in self._read else 0
         start = op.slot * _SLOT_BYTES
         self._memory[start : start + op.size] = data
@@ -126,16 +126,16 @@ class Program:
 
     @property
     def completions(self) -> int:
-        """At the end that asks."""
+        """Checks the requester's end."""
         return len(self.program)
 
     @property
     def receives(self) -> int:
-        """At the peer."""
+        """Checks the peer's end."""
         return len(self._received)
 
     def check(self, sent: list[int], received: list[tuple[int, int]]) -> None:
-        """The wr_ids of completed requests, in order; of receives also how long they are."""
+        """Returns the wr_ids of completed requests, in order, and the lengths of receives."""
         assert sent == list(range(len(self.program)))
         lengths = [(1000 + i, len(data)) for i, data in enumerate(self._received)]
         assert received == lengths
@@ -149,7 +149,7 @@ class Program:
 
 
 def run_both(pair: Pair, programs: tuple[Sequence[Op], Sequence[Op]], seed: int) -> None:
-    """Both ends at once; each request is executed once, in order, and its data is intact."""
+    """Runs both ends at once; each request is executed once, in order, and its data is intact."""
     there = Program(pair.a, pair.b, programs[0], seed)
     back = Program(pair.b, pair.a, programs[1], seed + 1)
     there.post()
@@ -169,13 +169,13 @@ _LAST = b"last"
 
 
 def message_sizes() -> st.SearchStrategy[list[int]]:
-    """Of messages of one packet, which say in four bytes which they are."""
+    """Makes messages of one packet, which have their number in four bytes."""
     size = st.sampled_from([4, 32, 33, 1000, 4096])
     return st.lists(size, min_size=1, max_size=MESSAGES_MAX)
 
 
 class Unreliable:
-    """Messages from a to b by UC or UD, of which some may be lost."""
+    """Messages from a to b by UC or UD; some may be lost."""
 
     def __init__(self, pair: Pair, sizes: Sequence[int], seed: int) -> None:
         rng = Random(seed)
@@ -184,7 +184,8 @@ class Unreliable:
         self._is_ud = pair.a.qp.qp_type == e.IBV_QPT_UD
 
     def send(self) -> None:
-        """Receives for all that faults may double, then all messages, which always complete."""
+        """Posts receives for all that faults may double, then all messages, which always
+        complete."""
         for i in range((1 + FAULTS_MAX) * len(self.sent) + 1):
             self._b.qp.post_recv(RecvWR(i, sg=[self._b.mr.sge(i * _ROOM_BYTES, _ROOM_BYTES)]))
         for data in self.sent:
@@ -204,7 +205,8 @@ class Unreliable:
             self._a.wait_ok()
 
     def received(self) -> list[bytes]:
-        """What arrived, in order.  Call it when the faults are gone: it sends a last message."""
+        """Returns the received messages, in order.  Call it without faults: it sends a last
+        message."""
         self._send(_LAST)
         found: list[bytes] = []
         header = _GRH_BYTES if self._is_ud else 0

@@ -40,7 +40,7 @@ def small(hosts: int = 2) -> Topology:
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of segments of this test alone; what is left in it at the end is a leak."""
+    """A folder of segments of this test alone; a file that is left in it at the end is a leak."""
     path = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
     monkeypatch.setenv("NUPA_DIR", str(path))
     yield path
@@ -139,7 +139,7 @@ signal.pause()
 
 
 def test_a_use_that_ends_with_its_process_is_waited_for() -> None:
-    """Of all that a killed program holds its locks go last: here, we keep one for it."""
+    """A killed program releases its locks last: here, we keep one for it."""
     Fabric.create("made", small()).close()
     path = registry.path_of("made")
     lock = os.open(path, os.O_RDONLY)
@@ -372,7 +372,7 @@ def test_pool_memory_is_the_same_in_every_opener() -> None:
             assert other.address != memory.address
             assert bytes(other)[0:4] == bytes(4)  # type: ignore[call-overload]
             assert memory[0:4] == b"nupa"  # type: ignore[index]
-    # Both hold the mapping, and so use the fabric, as long as they are.
+    # Both hold the mapping, and so use the fabric, while they exist.
     del memory, other
     Fabric.remove("lab")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What each kind of fault does to queue pairs, by what their program sees and what is counted."""
+"""The effect of each kind of fault on queue pairs, as their program sees it and as counted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rc(make_pair: MakePair) -> Pair:
 
 
 def request(pair: Pair, what: str, size: int = 8, wr_id: int = 1) -> SendWR:
-    """From a; to the start of b's region."""
+    """Writes from a to the start of b's region."""
     wr = SendWR(wr_id, REQUESTS[what], sg=[pair.a.mr.sge(0, size)])
     if what == "add":
         wr.set_wr_atomic(pair.b.mr.rkey, pair.b.mr.buf, 1)
@@ -192,7 +192,7 @@ def test_a_bandwidth_is_kept(fabric: Fabric, make_pair: MakePair, what: str) -> 
     pair.b.qp.post_recv([RecvWR(i, sg=[pair.b.mr.sge()]) for i in range(5)])
     wanted_s = size / rate
     with Faulty(fabric.port("host1"), "bandwidth", rate=rate):
-        # On a busy machine the link is idle until somebody wakes up: one in time will do.
+        # On a busy machine the link is idle until a process wakes up: one hit in time is enough.
         for _ in range(5):
             start_s = time.monotonic()
             pair.a.qp.post_send(request(pair, what, size))

@@ -38,7 +38,7 @@ def is_subsequence(part: Iterable[object], whole: Iterable[object]) -> bool:
 
 
 def counted(fabric: Fabric) -> Counter[str]:
-    """What all hosts counted, added."""
+    """Adds the counters of all hosts."""
     return sum((Counter(one) for one in fabric.hw_counters().values()), Counter())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Faulty: faults for as long as a block takes, and nobody else's are touched."""
+"""Faulty: faults for the time of a block; other faults stay as they are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nupa.fabric.faulty import FabricPort
 
 @pytest.fixture
 def port(fabric: Fabric) -> Iterator[FabricPort]:
-    """host0's; no fault is left at the end."""
+    """host0's port; no fault is left at the end."""
     yield fabric.port("host0")
     assert fabric.faults() == []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What programs dropped, did again or did not believe: counted per host, shown by `nupa show`."""
+"""Drops, repetitions and refusals of programs: counted per host, shown by `nupa show`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fabric(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
 
 
 def send_datagram(a: Any, b: Any, qkey: int | None = None) -> None:
-    """From end to end."""
+    """Sends from end to end."""
     route = GlobalRoute(dgid=b.ctx.query_gid(1, 1), sgid_index=1)
     wr = SendWR(1, sg=[a.mr.sge(0, 8)])
     handle = AH(a.pd, attr=AHAttr(is_global=1, port_num=1, gr=route))
@@ -43,7 +43,7 @@ def send_datagram(a: Any, b: Any, qkey: int | None = None) -> None:
 
 
 def await_counter(fabric: Fabric, host: int, name: str, wanted: int) -> dict[str, int]:
-    """The counters of *host* that are not 0, once *name* is as *wanted*."""
+    """Returns the counters of *host* that are not 0, once *name* is as *wanted*."""
     deadline = time.monotonic() + WAIT_S
     while (found := fabric.hw_counters()[host])[name] != wanted:
         assert time.monotonic() < deadline, found

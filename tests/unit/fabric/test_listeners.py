@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who listens by rdma_cm, as a fabric tells it."""
+"""rdma_cm's listeners, as a fabric shows them."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 class Opened(NamedTuple):
-    """A file of the folder, and what opens it."""
+    """A file of the folder, and the function that opens it."""
 
     what: str
     file: str
@@ -199,7 +199,7 @@ def test_a_stray_file_is_listed_with_its_owner_and_disturbs_no_other_fabric(
 
 @only_root
 def test_an_empty_file_of_another_user_is_not_collected(folder: Path) -> None:
-    """As ours is, which a killed maker has left."""
+    """A lock file like ours, left by a killed maker."""
     path = folder / f"nupa-{USER}-half"
     plant_foreign_file(path, path)
     registry.collect_all()
@@ -293,7 +293,7 @@ def test_a_folder_where_everybody_may_replace_files_is_refused(folder: Path) -> 
 
 @pytest.fixture
 def shm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """/dev/shm of one who has not set NUPA_DIR, with nothing in it."""
+    """An empty /dev/shm for a user without NUPA_DIR."""
     shm = folder / "shm"
     shm.mkdir()
     shm.chmod(0o1777)

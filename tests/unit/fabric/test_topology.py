@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Topologies: what is linked with what, the routes, and what is refused."""
+"""Topologies: links, routes, and refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nupa.topology.topology import (
 
 
 def chain(switches: int) -> Topology:
-    """A host on each of a row of switches."""
+    """Makes a row of switches with a host on each."""
     return Topology(
         "chain",
         tuple(Switch(f"s{i}", 3) for i in range(switches)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Topologies from TOML: the presets, and messages that say where a file is wrong."""
+"""Topologies from TOML: the presets, and messages that name the place of an error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Regions of the pool as Python has them: owners, sharers, quotas, leaks, and what is refused."""
+"""Regions of the pool in Python: owners, sharers, quotas, leaks, and refusals."""
 
 from __future__ import annotations
 

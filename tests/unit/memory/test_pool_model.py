@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Regions, quotas and windows against a model that is told the same: no call does more, or less."""
+"""Regions, quotas and windows against a model with the same calls: no call does more, or less."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = frozenset(range(HOSTS))
 
 
 def attempt(call: Callable[[], T]) -> tuple[T | None, int]:
-    """What it returns, and the errno of how it fails, or 0."""
+    """Returns the result, and the errno of a failure, or 0."""
     try:
         return call(), 0
     except NupaError as error:
@@ -32,7 +32,7 @@ def attempt(call: Callable[[], T]) -> tuple[T | None, int]:
 
 @dataclass(eq=False)
 class Known:
-    """A region as it should be."""
+    """The expected state of a region."""
 
     region: Region
     host: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows on regions and on pieces: addresses, loss, caches, what stays after close()."""
+"""Windows on regions and on pieces: addresses, loss, caches, and views after close()."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def region(fabric: Fabric) -> Iterator[Region]:
 
 
 def watchers() -> set[str]:
-    """Threads that wait for a loss: one for each fabric with windows."""
+    """Lists the threads that wait for a loss: one for each fabric with windows."""
     found = set()
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # it has just ended
@@ -118,7 +118,7 @@ def test_a_region_taken_away_reads_as_ones_and_raises_where_that_was_asked_for(
     with pytest.raises(LocalError, match="it has windows"):
         region.free()
     region.free(force=True)
-    # Whoever comes next has the same memory.
+    # The next allocation gets the same memory.
     with fabric.pool.alloc(PAGE) as other, fabric.host(0).map(other) as theirs:
         theirs[0:5] = b"later"
         assert quiet.revoked
@@ -164,7 +164,7 @@ def test_views_of_a_closed_window_are_ones_until_the_last_is_gone(fabric: Fabric
 
 
 def test_the_thread_is_there_while_windows_are(fabric: Fabric, region: Region) -> None:
-    before = watchers()  # also of one that has ended and is listed for a moment
+    before = watchers()  # also of a fabric that has just ended
     with fabric.host(0).map(region), fabric.host(1).map(region):
         await_that(lambda: len(watchers() - before) == 1)
         ours = watchers() - before

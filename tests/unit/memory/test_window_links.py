@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows and ports: which of them a link takes away, what they raise, and that they are mapped
-again."""
+"""Windows and ports: which windows a link takes away, their errors, and mapping them again."""
 
 from __future__ import annotations
 

@@ -39,11 +39,11 @@ from nupa.memory.access import WORD, RemoteWindow
 from nupa.memory.window import Coherence, Window
 
 SIZE = 4 * mmap.PAGESIZE
-AT = 64 + 8  # where a window begins in the memory behind it
+AT = 64 + 8  # the start of a window in the memory behind it
 
 
 def memory_file(size: int) -> int:
-    """A descriptor of memory that no window outlives."""
+    """Makes a descriptor of memory that no window outlives."""
     fd = os.memfd_create("windows")
     os.ftruncate(fd, size)
     return fd
@@ -51,7 +51,7 @@ def memory_file(size: int) -> int:
 
 @contextmanager
 def cxl(coherence: Coherence = "hardware") -> Iterator[Access]:
-    """In turns of a page from two places of one file, as two devices that are interleaved."""
+    """Makes a window on two places of one file, interleaved by pages, as two devices would be."""
     fd = memory_file(SIZE)
     pieces = (2 * mmap.PAGESIZE, 0)
     try:

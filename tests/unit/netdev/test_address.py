@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Addresses of nupa_net0: what follows from a host's, and what collides with it."""
+"""Addresses of nupa_net0: derivation from a host's, and collisions."""
 
 from __future__ import annotations
 

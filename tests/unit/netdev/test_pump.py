@@ -78,7 +78,7 @@ class Started:
         assert self.parent.recv(1) == b""  # it has closed its end
 
     def end(self) -> tuple[int, str]:
-        """Its exit code, and the last line of its log without date and pid."""
+        """Returns its exit code, and the last line of its log without date and pid."""
         _, log = self.process.communicate(timeout=DEADLINE_S)
         self.close()
         lines = [line.partition(": ")[2] for line in log.splitlines()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The file that says what `net up` made, and the processes that it names."""
+"""The state file of `net up`, and the processes that it names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory by its address, and barriers that are none."""
+"""Memory by its address, and barriers that do nothing."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory regions: what can be registered, and how Python reads and writes it."""
+"""Memory regions: registration, and reading and writing from Python."""
 
 import array
 import errno
@@ -105,7 +105,7 @@ class Node:
 
 with Fabric(hosts=2) as fabric, Context(fabric=fabric, host=0) as ctx, PD(ctx) as pd:
     for round in range(200):
-        # The collector clears what is older first: the source before what refers to it.
+        # The collector clears older objects first: the source before its user.
         source = memoryview(bytearray(4096))
         node = Node()
         node.source = source

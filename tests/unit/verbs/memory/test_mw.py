@@ -27,7 +27,7 @@ def region(pair):
 
 
 def write_by(pair, rkey: int, addr: int, length: int = 8) -> e.ibv_wc_status:
-    """The status of an RDMA write by a."""
+    """Returns the status of an RDMA write by a."""
     wr = SendWR(1, e.IBV_WR_RDMA_WRITE, sg=[pair.a.mr.sge(0, length)])
     wr.set_wr_rdma(rkey, addr)
     pair.a.qp.post_send(wr)

@@ -63,7 +63,7 @@ def pair(request, make_pair):
 
 
 def rdma(pair, opcode: int, rkey: int, addr: int, length: int = 8) -> e.ibv_wc_status:
-    """The status of what a asks of b."""
+    """Returns the status of a's request to b."""
     wr = SendWR(1, opcode, sg=[pair.a.mr.sge(0, length)])
     if opcode == e.IBV_WR_ATOMIC_FETCH_AND_ADD:
         wr.set_wr_atomic(rkey, addr, 1)

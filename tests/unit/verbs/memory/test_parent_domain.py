@@ -28,7 +28,7 @@ from nupa.verbs import pd as pd_module
 
 
 class Heap:
-    """Allocators that keep account."""
+    """Allocators that count."""
 
     def __init__(self) -> None:
         self.held: dict[int, int] = {}

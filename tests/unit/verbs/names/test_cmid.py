@@ -24,7 +24,7 @@ from nupa.verbs.cmid import (
     UDParam,
 )
 
-WAIT_S = 10.0  # a deadline: what is awaited comes at once, or not at all
+WAIT_S = 10.0  # a deadline: an awaited event comes at once, or not at all
 PORT = "7471"
 GRH_BYTES = 40
 
@@ -77,7 +77,7 @@ def make_sides(fabric: Fabric) -> Iterator[Callable[..., tuple[Side, Side]]]:
 
 
 def connect(client: Side, server: Side) -> CMID:
-    """Connects both by QPs of rdma_cm's; the server's end."""
+    """Connects both by QPs of rdma_cm; returns the server's end."""
     server.listen()
     client.resolve(server)
     client.id.create_qp(client.qp_init())

@@ -241,7 +241,7 @@ def test_objects_in_a_cycle_are_closed_when_it_is_collected(fabric: Fabric) -> N
             self.qp = QP(self.pd, QPInitAttr(e.IBV_QPT_RC, None, self.cq, self.cq))
             self.mr = MR(self.pd, 100, 0)
 
-    # What the collector takes first is its choice: many, of which some come in the bad order.
+    # The collector's order is its own choice: of many objects, some come in the bad order.
     for _ in range(20):
         Player()
     gc.collect()

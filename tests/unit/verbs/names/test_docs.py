@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""docs/python.md: its examples run as they stand and print what it says."""
+"""docs/python.md: its examples run unchanged and print the documented output."""
 
 import os
 import re

@@ -61,7 +61,7 @@ def test_an_imported_context_is_one_more_of_the_same_attachment(end) -> None:
 
 
 def test_a_qp_on_imported_handles_uses_the_region_of_the_original(pair, make_end) -> None:
-    """What rdma-core's test of shared PDs does: the server is made of imported objects."""
+    """The test of shared PDs in rdma-core: the server is made of imported objects."""
     server = pair.b
     ctx = imported(server)
     pd = PD(ctx, handle=server.pd.handle)
@@ -96,7 +96,7 @@ def test_the_protection_domain_is_the_same_by_every_handle(end) -> None:
     other = PD(end.ctx)
     refused(errno.EINVAL, lambda: MR(PD(ctx, handle=other.handle), handle=end.mr.handle))
     mr = MR(pd, 64, ALL)
-    # The original has no object of its own but is in use: by the region made with the other handle.
+    # The original has no object of its own but is used by the region made with the other handle.
     lone = PD(end.ctx)
     made = MR(PD(ctx, handle=lone.handle), 64, ALL)
     assert lib.nupa_dealloc_pd(lone._c) == errno.EBUSY
@@ -192,7 +192,7 @@ def take(sock: socket.socket) -> tuple[int, list[int]]:
 
 
 def test_another_process_uses_pool_memory_through_imported_handles(make_end) -> None:
-    """The child's QP on the exporter's PD: its keys and bytes, which nobody copies."""
+    """The child's QP on the exporter's PD: its keys and bytes, without a copy."""
 
     def child(sock: socket.socket) -> None:
         fd, (pd_handle, mr_handle, dm_handle, rkey) = take(sock)

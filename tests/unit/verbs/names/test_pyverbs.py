@@ -7,7 +7,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-# What a pyverbs program looks like: module by module, keyword by keyword.
+# A typical pyverbs program: module by module, keyword by keyword.
 PROGRAM = """
     import socket
     from pyverbs.addr import AH, AHAttr, GID, GRH, GlobalRoute

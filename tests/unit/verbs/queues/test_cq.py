@@ -29,7 +29,7 @@ from nupa.verbs import enums as e
 
 
 def send(pair, wr_id: int = 1, flags: int = e.IBV_SEND_SIGNALED) -> None:
-    """A message of 8 bytes from a to b."""
+    """Sends a message of 8 bytes from a to b."""
     pair.b.qp.post_recv(RecvWR(wr_id + 100, sg=[pair.b.mr.sge(0, 64)]))
     pair.a.qp.post_send(SendWR(wr_id, sg=[pair.a.mr.sge(0, 8)], send_flags=flags))
 
@@ -126,7 +126,7 @@ def test_what_has_arrived_before_the_request_makes_no_event(pair) -> None:
     send(pair)
     pair.a.wait_ok()
     assert pair.b.cq.poll(2)[0] == 1
-    for _ in range(50):  # whoever looks first, the port or the request
+    for _ in range(50):  # the port or the request may come first
         send(pair)
         pair.b.cq.req_notify()
         assert pair.b.cq.poll(2)[0] == 1
@@ -233,7 +233,7 @@ class TestCqEx:
 
     @pytest.fixture
     def queue(self, pair):
-        """A CQEX on b's side, with a QP of its own that is connected to one of a's."""
+        """Makes a CQEX on b's side, with a QP of its own that is connected to one of a's."""
         with CQEX(pair.b.ctx, CqInitAttrEx(cqe=100, wc_flags=self.WC_FLAGS)) as cq:
             cap = QPCap(16, 16, 1, 1)
             to = QP(pair.b.pd, QPInitAttr(e.IBV_QPT_RC, None, cq, cq, cap=cap))

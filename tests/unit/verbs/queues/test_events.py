@@ -26,7 +26,7 @@ STATE = e.IBV_QP_STATE
 
 
 def expect(end, kind: int, element: object) -> None:
-    """The next event of *end* is this one."""
+    """Checks that the next event of *end* is this one."""
     with end.ctx.get_async_event(end.WAIT_S) as event:
         assert (event.event_type, event.element) == (kind, element)
 
@@ -117,7 +117,7 @@ def test_closing_an_object_acknowledges_its_events(pair) -> None:
 
 
 class AlarmError(Exception):
-    """What the signal handler raises."""
+    """The exception of the signal handler."""
 
 
 def test_a_signal_interrupts_waiting_for_events(end) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Atomic writes and flushes: what they store, wait for, and refuse."""
+"""Atomic writes and flushes: stores, order, and refusals."""
 
 import errno
 
@@ -64,7 +64,7 @@ def flush(
     kind: int = e.IBV_FLUSH_GLOBAL,
     level: int = e.IBV_FLUSH_RANGE,
 ) -> e.ibv_wc_status:
-    """A write of what a has, and a flush behind it: the status of the flush."""
+    """Writes a's bytes and flushes; returns the status of the flush."""
     qp = pair.a.qp
     qp.wr_start()
     qp.wr_id, qp.wr_flags = 6, 0

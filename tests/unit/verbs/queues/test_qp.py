@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Queue pairs: making, states, posting what is refused."""
+"""Queue pairs: creation, states, refused posts."""
 
 import errno
 

@@ -66,7 +66,7 @@ CONNECTED = (Type.RC, Type.UC)
 
 
 def required(kind: Type, start: State, end: State) -> Attr | None:
-    """What has to be given; None: there is no such transition."""
+    """Returns the required attributes; None: there is no such transition."""
     if end in (State.RESET, State.ERR):
         return Attr.NONE
     match start, end:
@@ -99,7 +99,7 @@ def required(kind: Type, start: State, end: State) -> Attr | None:
 
 
 def optional(kind: Type, start: State, end: State) -> Attr:
-    """What may be given beside it."""
+    """Returns the optional attributes."""
     path = Attr.ALT_PATH | Attr.ACCESS_FLAGS
     match start, end:
         case State.INIT, State.INIT:

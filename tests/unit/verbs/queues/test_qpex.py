@@ -22,7 +22,7 @@ ALL_OPS = (
 
 @pytest.fixture
 def ex(pair) -> QPEx:
-    """Takes the place of a's QP."""
+    """Replaces a's QP."""
     attr = QPInitAttrEx(
         e.IBV_QPT_RC,
         None,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every operation of a reliable connection, and what it does to memory."""
+"""Every operation of a reliable connection, and its effect on memory."""
 
 import socket
 from random import Random
@@ -21,7 +21,7 @@ def pair(make_pair, mover):
 
 
 def rdma(pair, opcode: int, length: int, *, wr_id: int = 1, at: int = 0, **options) -> SendWR:
-    """Of *length* bytes from the start of a's region to *at* in b's, or back."""
+    """Makes a request of *length* bytes from the start of a's region to *at* in b's, or back."""
     wr = SendWR(wr_id, opcode, sg=[pair.a.mr.sge(0, length)], **options)
     wr.set_wr_rdma(pair.b.mr.rkey, pair.b.mr.buf + at)
     return wr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a reliable connection answers to requests that it cannot grant."""
+"""Answers of a reliable connection to requests that it cannot grant."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def request(pair, opcode: int, rkey: int, address: int, length: int = 8) -> Send
 
 
 def expect_refusal(pair, wr: SendWR, status: int) -> None:
-    """*wr* ends with *status*, what is behind it is flushed, and both QPs are in error."""
+    """Checks that *wr* ends with *status*, later ones are flushed, and both QPs are in error."""
     pair.a.qp.post_send(wr)
     behind = SendWR(2, sg=[pair.a.mr.sge(0, 1)])
     pair.a.qp.post_send(behind)
@@ -218,7 +218,7 @@ def test_a_context_that_was_closed_ends_its_partners(make_pair, mover) -> None:
     rkey, address = pair.b.mr.rkey, pair.b.mr.buf
     pair.b.ctx.close()
     pair.a.qp.post_send(request(pair, WRITE, rkey, address))
-    # Flushed, if the end of the peer was noticed before the request was posted.
+    # Flushed, if the peer's end was noticed before the request was posted.
     assert pair.a.wait()[0].status in (e.IBV_WC_RETRY_EXC_ERR, e.IBV_WC_WR_FLUSH_ERR)
     assert pair.a.qp.query(e.IBV_QP_STATE)[0].qp_state is e.IBV_QPS_ERR
 

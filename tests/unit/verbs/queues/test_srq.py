@@ -33,7 +33,7 @@ def pair(make_pair, mover):
 
 
 def another_connection(pair) -> QP:
-    """A second QP of a that is connected to a second one of b, on the same SRQs."""
+    """Connects a second QP of a to a second one of b, on the same SRQs."""
     qps = []
     for end in (pair.a, pair.b):
         init = QPInitAttr(e.IBV_QPT_RC, None, end.cq, end.cq, end.srq, QPCap(16, 0, 2, 0))

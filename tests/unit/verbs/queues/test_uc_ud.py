@@ -36,7 +36,7 @@ def ud(make_pair):
 
 
 def handle(end, peer, gid_index: int = 1) -> AH:
-    """To *peer*, from *end*."""
+    """Sends to *peer*, from *end*."""
     route = GlobalRoute(dgid=peer.ctx.query_gid(1, gid_index), sgid_index=gid_index, hop_limit=7)
     route.flow_label, route.traffic_class = 0x12345, 0x20
     return AH(end.pd, attr=AHAttr(is_global=1, port_num=1, gr=route))

@@ -52,7 +52,7 @@ def make_srq(end: Any, xrcd: XRCD) -> SRQ:
 
 @dataclass
 class Xrc:
-    """a.sender is connected to b.receiver, in the domain of b.srq."""
+    """Connects a.sender to b.receiver, in the domain of b.srq."""
 
     a: Any
     b: Any
