@@ -298,7 +298,8 @@ struct nupa_qp_xrc {
 	const struct nupa_qp_entry *peer_entry;
 };
 
-/* A queue pair.  All that a message of RC touches stands in the lines before `ibv`. */
+/* A queue pair.  A message of RC touches lines 0 to 3, or 4 where it needs none; of the rest the
+ * first line of `ibv` and the retry counts of `attr`. */
 struct nupa_qp {
 	/* Line 0: both directions. */
 	NUPA_LINE_ALIGNED struct nupa_engine *engine;
