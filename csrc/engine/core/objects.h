@@ -298,8 +298,8 @@ struct nupa_qp_xrc {
 	const struct nupa_qp_entry *peer_entry;
 };
 
-/* A queue pair.  A message of RC touches lines 0 to 3, or 4 where it needs none; of the rest the
- * first line of `ibv` and the retry counts of `attr`. */
+/* A queue pair.  Messages of RC touch lines 0 to 3, and one-sided requests lines 0, 1, 2 and 4.
+ * Both read the first line of `ibv` and the retry counts in `attr`. */
 struct nupa_qp {
 	/* Line 0: both directions. */
 	NUPA_LINE_ALIGNED struct nupa_engine *engine;
