@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What watching costs those who are watched; how fast captures are written, filtered and surveyed:
+"""The cost of captures for programs, and the rates of writing, filtering and surveying captures:
 a program that prints one rate, and its cases.
 
 python -m benchmarks.capture export|filter|trace [--quick]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a line of the report is, and where its two sides run."""
+"""A line of the report, and the places where its two sides run."""
 
 from __future__ import annotations
 

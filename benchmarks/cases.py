@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is measured, beside what, against which target."""
+"""The measurements: each with its reference and its target."""
 
 from __future__ import annotations
 

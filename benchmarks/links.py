@@ -46,7 +46,7 @@ class Link:
         return [*self.enter[end], *argv]
 
     def cpu_ns(self) -> int:
-        """What all threads of its processes have run (proc schedstat: no ticks, but ns)."""
+        """Returns the run time of all threads of its processes (proc schedstat: ns, not ticks)."""
         return sum(int((task / "schedstat").read_text().split()[0]) for task in self._tasks())
 
     @contextmanager

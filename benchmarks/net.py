@@ -31,7 +31,7 @@ def iperf3(link: Link, port: int, *options: str) -> tuple[list[str], list[str]]:
 
 
 def gbit_per_s(text: str) -> float:
-    """What arrived, both directions together.  ProgramError: nothing did."""
+    """Returns the bytes that arrived in both directions.  ProgramError: none did."""
     try:
         return iperf3_tool.parse_bits_per_s(text) / 1e9
     except iperf3_tool.Iperf3Error as error:

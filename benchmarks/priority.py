@@ -25,7 +25,7 @@ _TICK_S = 0.01
 
 
 def _session_cpu_s(program: Program) -> float:
-    """What a program and all that it started has run; it leads a session of its own."""
+    """Returns the run time of a program, which leads a session of its own, and of its children."""
     total_ns = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What Python pays: opening a device, and RDMA WRITEs of 8 B posted and polled.
+"""The cost of Python: opening a device, and RDMA WRITEs of 8 B posted and polled.
 
 Two hosts in one process, so that the numbers are the binding's and not a mover's.  Prints JSON.
 """

@@ -75,7 +75,7 @@ def write_into(page: Path, rows: Sequence[Line], where: str) -> None:
 
 
 def machine() -> dict[str, str]:
-    """What the numbers depend on."""
+    """Describes the machine, on which the numbers depend."""
     model = "unknown"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

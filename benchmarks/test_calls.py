@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What single calls of `nupa.verbs` cost, by pytest-benchmark: `make bench` ends with them.
+"""The cost of single calls of `nupa.verbs`, by pytest-benchmark; the last step of `make bench`.
 
 Two hosts in one process.  No targets here; `--benchmark-compare` tells two versions apart.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What tests of several folders start from."""
+"""Fixtures of tests in several folders."""
 
 from __future__ import annotations
 

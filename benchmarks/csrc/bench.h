@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the raw benchmarks share: a clock, pinning, medians, options, and the rule that a
+ * Shared by the raw benchmarks: a clock, pinning, medians, options, and the rule that a
  * child never outlives its parent nor a run its time. */
 #ifndef NUPA_BENCH_H
 #define NUPA_BENCH_H

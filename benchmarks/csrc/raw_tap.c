@@ -167,7 +167,7 @@ static int open_tap(bool plain)
 	return fd;
 }
 
-/* What waits at *from*, a burst at most; whether it was a whole burst, so that more may wait. */
+/* Forwards a burst at most from *from*; true if it was a whole burst, so that more may wait. */
 static bool forward(struct end *from, const struct end *to, uint8_t *frame)
 {
 	for (int i = 0; i < BURST_FRAMES; i++) {

@@ -108,7 +108,7 @@ static void measure(work *run, struct side side[2], uint64_t n_lines, double sec
 		steps *= 2;
 	end_ns = bench_now_ns() + (uint64_t)(seconds * 1e9);
 	for (uint32_t round = 0; round < 4 || bench_now_ns() < end_ns; round++) {
-		/* Whoever goes first, and on which pages. */
+		/* The two take turns at going first, and on the same pages. */
 		const uint32_t i = round / 2 % 2, r = round % 2;
 
 		bench_add(&side[i].samples, sample_ns(run, &side[i], r, n_lines, steps));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What of the verbs ABI is compared between csrc/abi/verbs_abi.h and the
+ * Parts of the verbs ABI that are compared between csrc/abi/verbs_abi.h and the
  * system's <infiniband/verbs.h>: sizes, fields, constants. */
 #ifndef NUPA_ABI_LIST_H
 #define NUPA_ABI_LIST_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What of the rdma_cm ABI is compared between csrc/abi/rdma_abi.h and the system's
+ * Parts of the rdma_cm ABI that are compared between csrc/abi/rdma_abi.h and the system's
  * <rdma/rdma_cma.h>: sizes, fields, constants. */
 #ifndef NUPA_RDMA_LIST_H
 #define NUPA_RDMA_LIST_H

@@ -54,7 +54,7 @@ json.dump(out, sys.stdout)
 
 
 def probe(library: str) -> dict[str, Any]:
-    """What the helpers of *library* return; skips where it cannot be loaded."""
+    """Returns the results of the helpers of *library*; skips where it cannot be loaded."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE, library], capture_output=True, text=True, check=False
     )

@@ -27,7 +27,7 @@ def compile_layout(out: Path, *options: str) -> subprocess.CompletedProcess[str]
 
 
 def layout(program: Path) -> dict[str, str]:
-    """What *program*, a compiled layout.c, prints: name to value."""
+    """Returns the output of *program*, a compiled layout.c: name to value."""
     text = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     return dict(line.rsplit(" ", 1) for line in text.splitlines())
 

@@ -98,7 +98,7 @@ def test_it_says_its_soname_and_finds_our_libibverbs_beside_itself() -> None:
 
 
 def layout(folder: Path, *options: str) -> dict[str, str]:
-    """What rdma_layout.c, compiled with *options*, prints: name to value."""
+    """Returns the output of rdma_layout.c, compiled with *options*: name to value."""
     program = folder / "layout"
     compiler = shutil.which("cc") or tool("gcc", "gcc")
     command = [compiler, "-std=gnu11", *options, str(HERE / "rdma_layout.c"), "-o", str(program)]

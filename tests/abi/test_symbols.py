@@ -16,7 +16,7 @@ import nupa
 LIBRARY = Path(nupa.__file__).parent / "lib" / "libibverbs.so.1"
 LIST = Path(__file__).resolve().parent / "symbols_v59.txt"
 
-# What of Debian's packages links to libibverbs: programs, and libraries by soname.
+# Files of Debian's packages that link to libibverbs: programs, and libraries by soname.
 PROGRAMS = {
     "ibverbs-utils": (
         "ibv_devices",

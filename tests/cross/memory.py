@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a peer does with windows, device memory, and memory that comes and goes."""
+"""A peer's commands for windows, device memory, and memory that comes and goes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a peer process has of verbs: each public method is a command that peer.py sends."""
+"""The verbs objects of a peer process: each public method is a command that peer.py sends."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ class Verbs:
         return found
 
     def poll(self, qp: int = -1) -> list[Done]:
-        """What there is."""
+        """Takes the completions that are there."""
         return [_done(wc) for wc in self._cqs[qp].poll(64)[1]]
 
 

@@ -168,13 +168,13 @@ class Pending:
         self._peer = peer
 
     def note(self, timeout: float = ANSWER_S) -> Any:
-        """What it says next while it runs."""
+        """Returns the next word of the running command."""
         kind, value = self._peer._answer(timeout)
         assert kind == "note", f"the command ended with {value!r}"
         return value
 
     def result(self, timeout: float = ANSWER_S) -> Any:
-        """What it returns; PeerError, PeerGoneError, TimeoutError."""
+        """Returns its result; PeerError, PeerGoneError, TimeoutError."""
         deadline = time.monotonic() + timeout
         while True:
             kind, value = self._peer._answer(deadline - time.monotonic())

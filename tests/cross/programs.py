@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a peer does as a process: it starts others, ends, fills a file system."""
+"""A peer's commands as a process: starting others, ending, filling a file system."""
 
 from __future__ import annotations
 

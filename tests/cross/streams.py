@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a peer process does for long, or often: counted messages, and as much as there can be."""
+"""A peer's commands that take long: counted messages, and all that a queue can hold."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def _child(node: Verbs, commands: list[Any], pipe: int) -> None:
     except BaseException:
         os.write(pipe, traceback.format_exc().encode())
         os._exit(1)
-    # What a child of a Python program does: it ends, and its copies of our objects are closed.
+    # As a child of a Python program ends: its copies of our objects are closed.
     node.leave()
     gc.collect()
     ctypes.CDLL(None).exit(0)

@@ -34,7 +34,7 @@ MakePair = Callable[..., Pair]
 
 # csrc/engine/segment/bell.h: the longest sleep of who can be rung.  Naps are 2 ms at most.
 LONG_S = 0.1
-# What tells a ring from a long sleep that has just begun and nobody ends.
+# Below this a wake-up was by a ring, not by the end of a long sleep.
 SOON_S = 0.6 * LONG_S
 
 
@@ -70,7 +70,7 @@ class Bells:
 
 
 class Sleeper(NamedTuple):
-    """What an attachment says of its doorbell: number + 1, or 0; which of its sleeps this is."""
+    """The words of an attachment's doorbell: number + 1, or 0; which of its sleeps this is."""
 
     doorbell: int
     asleep: int
@@ -220,7 +220,7 @@ def test_among_those_who_cannot_ring_everybody_naps(
     assert slots.of(slot_of(fabric, mute)) == Sleeper(0, 0)
 
     assert slots.sleep_s(b, 20) < 15 * LONG_S
-    # What it sends comes all the same.
+    # Its messages arrive all the same.
     region, address = mute.register(1 << 20), mute.make_qp()
     mute.connect(pair.b.make_qp())
     pair.b.connect(address)

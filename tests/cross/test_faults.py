@@ -34,7 +34,7 @@ SENT = 20  # and as many receives as faults may make of them, of 128
 
 
 def counted(fabric: Fabric) -> Counter[str]:
-    """What all hosts counted, added."""
+    """Returns the sums of all hosts' counters."""
     return sum((Counter(one) for one in fabric.hw_counters().values()), Counter())
 
 

@@ -74,7 +74,7 @@ def test_regions_are_refused_when_their_table_cannot_grow(spawn_small: Spawn, pa
 
     assert 128 <= made < 10_000
     assert f"Errno: {ENOMEM}" in error
-    # What there is works, and with room there is more.
+    # Regions that exist work, and with room there can be more.
     peer.register_until_refused(1)
     peer.unfill(SHM)
     assert peer.register_until_refused(1000) == (1000, "")

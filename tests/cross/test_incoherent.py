@@ -55,7 +55,7 @@ def spawn(kernels: Kernels, nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
 
 @pytest.fixture(params=["relay", None], ids=lambda mover: mover or "chosen")
 def mover(request: pytest.FixtureRequest) -> str | None:
-    """What there is between kernels."""
+    """Gives each kind of memory between kernels."""
     return request.param  # type: ignore[no-any-return]
 
 

@@ -62,7 +62,7 @@ def spawn(kernels: Kernels, nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
 
 @pytest.fixture(params=["relay", None], ids=lambda mover: mover or "chosen")
 def mover(request: pytest.FixtureRequest) -> str | None:
-    """What there is between kernels."""
+    """Gives each kind of memory between kernels."""
     return request.param  # type: ignore[no-any-return]
 
 
@@ -170,7 +170,7 @@ def test_who_was_taken_for_dead_learns_of_it(
 
     assert pair.b.event() in ("QP_FATAL", "DEVICE_FATAL")
     assert pair.b.state() == "ERR"
-    # What it still stores is seen by nobody.
+    # No other process sees what it still stores.
     assert newcomer.pid in {slot.pid for slot in fabric.processes()}
     # It may come back as anybody may come.
     pair.b.leave()

@@ -89,7 +89,7 @@ def test_messages_wait_for_the_port_and_none_is_lost_or_doubled(
     receiving.stop()
     received, status = receiving.result()
     assert status == "SUCCESS"
-    # What is still to be seen is there: all sends were acknowledged.
+    # The rest has arrived, too: all sends were acknowledged.
     assert sent - WINDOW <= received <= sent
     assert pair.b.stream_in_rest(length, received, sent) == sent
     assert pair.b.poll() == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a responder has to refuse: the completion at the requester, both QPs, the event, no byte."""
+"""Requests that a responder has to refuse: completion, both QPs, the event, and no byte moved."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     .venv/bin/python tests/data/capture_guest.py [FILE]
 
 The tree: a pxb-cxl host bridge, two root ports, behind the first a switch with two downstream
-ports, behind the first of these a type 3 device with 256 MiB.  What is kept, all of it facts:
+ports, behind the first of these a type 3 device with 256 MiB.  The file keeps facts alone:
 
     lspci        `lspci -vvnnxxxx` of each of these functions; hex lines of zeros alone are left out
     after        sysfs of the CXL bus as the guest booted: its region is committed

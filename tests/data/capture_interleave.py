@@ -4,7 +4,7 @@
     .venv/bin/python tests/data/capture_interleave.py [FILE]
 
 The tree of capture_guest.py, and a second switch below the other root port; each of the four
-downstream ports has a device with 256 MiB.  What is kept of each region, all of it facts: what was
+downstream ports has a device with 256 MiB.  The file keeps facts alone, of each region: what was
 asked, sysfs of its decoders, and HDM decoder registers ({place: {offset: 32 bits}}, what is not 0)
 read through QEMU's monitor.
 """

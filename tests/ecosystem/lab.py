@@ -82,12 +82,12 @@ class Lab:
         return self.pair(server, [*server, "localhost", *options], port=port, env=env).run().check()
 
     def show(self) -> dict[str, Any]:
-        """What `nupa show --json` says of the default fabric."""
+        """Returns `nupa show --json` of the default fabric."""
         shown: dict[str, Any] = json.loads(self.nupa("show", "--json"))
         return shown
 
     def moved_bytes(self) -> dict[str, int]:
-        """What each host's port has sent and received, by the host's name."""
+        """Returns the counters of each host's port, by the host's name."""
         ports = {port["name"]: port["counters"] for port in self.show()["ports"]}
         return {
             host["name"]: 4 * (counters["port_xmit_data"] + counters["port_rcv_data"])

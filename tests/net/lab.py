@@ -102,7 +102,7 @@ class Net:
             select.select([server.pidfd], [], [], _TICK_S)
 
     def ls(self) -> list[dict[str, Any]]:
-        """What `nupa net ls --json` says."""
+        """Returns the output of `nupa net ls --json`."""
         found: list[dict[str, Any]] = json.loads(self.ok("net", "ls", "--json").stdout)
         return found
 
@@ -127,7 +127,7 @@ class Net:
         self.nupa("down", "--all", "--force")
 
     def left(self) -> list[str]:
-        """What should not be there any more."""
+        """Lists things that should not be there any more."""
         return [str(found) for found in self.processes()] + [
             entry.name for entry in self.folder.iterdir()
         ]

@@ -27,7 +27,7 @@ def script(net: Net, name: str, *arguments: object) -> list[str]:
 
 
 def link(net: Net, host: str) -> dict[str, Any]:
-    """What `ip -s link` says of the interface; flags and stats64 are keys of it."""
+    """Returns `ip -s link` of the interface; flags and stats64 are keys of it."""
     command = [needs("ip", "iproute2"), "-j", "-s", "link", "show", NAME]
     (found,) = json.loads(net.exec(host, command).stdout)
     assert isinstance(found, dict)

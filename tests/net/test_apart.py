@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What interfaces keep apart and count: fabrics, pumps, strangers, frames, idle seconds."""
+"""Interfaces keep fabrics, pumps and strangers apart; they count frames and idle seconds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_ref
 
 
 def counters(net: Net, host: str) -> dict[str, int]:
-    """What the fabric counted for the interface, as `nupa net ls --json` shows it."""
+    """Returns the fabric's counters of the interface, as in `nupa net ls --json`."""
     (found,) = (entry["counters"] for entry in net.ls() if entry["host"] == host)
     assert isinstance(found, dict)
     return found
@@ -96,7 +96,7 @@ def test_the_kernel_counts_what_the_fabric_counts(net: Net) -> None:
     ping_all(net, "host0", ip(1), 50, "-i", "0.002", "-s", "1000")
     of_kernel, of_fabric = link(net, "host0")["stats64"], counters(net, "host0")
     assert of_kernel["tx"]["packets"] >= 50
-    # What is answered on the spot, as ARP, does not cross, and what is not asked for may come in
+    # Requests that the pump answers, such as ARP, do not cross; unrelated frames may come in
     # between: few.
     for way in ("tx", "rx"):
         assert abs(of_kernel[way]["packets"] - of_fabric[f"{way}_packets"]) < 10

@@ -32,7 +32,7 @@ def perftest(net: Net, command: Sequence[str]) -> list[float]:
     return [float(word) for word in lines[at + 1].split()]
 
 
-# What it prints: bytes, iterations, peak MB/s, average MB/s, million messages/s; latency has its
+# Its output: bytes, iterations, peak MB/s, average MB/s, million messages/s; latency has its
 # average in µs in the sixth column.
 @pytest.mark.parametrize("program", ["ib_write_bw", "ib_read_bw", "ib_send_bw"])
 def test_bulk_of_verbs_and_of_tcp_both_make_progress(net: Net, program: str) -> None:

@@ -48,7 +48,7 @@ def acquainted(net: Net, to: str) -> None:
 
 @contextmanager
 def pumps_stopped(net: Net) -> Iterator[None]:
-    """What is sent meanwhile waits in the interfaces."""
+    """Stops all pumps; frames sent meanwhile wait in the interfaces."""
     pumps = {entry["pump"] for entry in net.ls()}
     for pid in pumps:
         os.kill(pid, signal.SIGSTOP)
@@ -156,7 +156,7 @@ def test_a_group_reaches_those_who_joined_it_and_nobody_else(down: Net, four: li
         down.exec(four[0], script(down, "datagrams", "send", ip(0), GROUP, PORT, sizes, 0))
     for program in joined:
         program.wait(DEADLINE_S).check()
-    # What it gets first is not of the group: of another size.
+    # The first datagram is not of the group: it has another size.
     down.exec(four[0], script(down, "datagrams", "send", ip(0), ip(3), PORT, "7:8:1:1", 0))
     stranger.wait(DEADLINE_S).check()
 

@@ -106,7 +106,7 @@ def test_rdma_and_tcp_agree_on_addresses(net_by_user: Net) -> None:
 
 def test_commands_inside_know_the_fabrics_of_the_user(net_by_user: Net) -> None:
     inside = net_by_user.argv("net", "ls")
-    # What makes the user his own is no program for root of his namespace.
+    # The prefix that changes the user is not for root of the user's namespace.
     command = inside[len(net_by_user.user.prefix) :]
     assert net_by_user.exec("host0", command).stdout == net_by_user.ok("net", "ls").stdout
 

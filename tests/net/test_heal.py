@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What breaks is seen, and `nupa net up` heals it and nothing else."""
+"""Broken parts are shown, and `nupa net up` repairs them and nothing else."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def await_end(pidfd: int) -> None:
 
 
 def link(net: Net, host: str) -> dict[str, object]:
-    """What `ip link` says of the interface."""
+    """Returns `ip link` of the interface."""
     (found,) = json.loads(net.exec(host, ["ip", "-j", "link", "show", "nupa_net0"]).stdout)
     return dict(found)
 

@@ -23,7 +23,7 @@ name = "host"
 count = 2
 switch = "switch0"
 """
-# What a machine does that hears nothing of host0 any more.
+# The steps of a machine that hears nothing of host0 any more.
 _EVICT = (
     "import sys; from nupa.fabric import Fabric; print(Fabric.open(sys.argv[1]).evict('host0'))"
 )

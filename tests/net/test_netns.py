@@ -176,9 +176,7 @@ def test_a_namespace_without_ipv6_gets_ipv4(down: Net, make_box: Callable[..., B
 def test_two_hosts_do_not_share_a_namespace(down: Net, make_box: Callable[..., Box]) -> None:
     box = make_box(down)
     down.ok("net", "up", "--host", "host0", "--netns", box.pid)
-    assert "is not this host's" in refused(
-        down, "net", "up", "--host", "host1", "--netns", box.pid
-    )
+    assert "is not this host's" in refused(down, "net", "up", "--host", "host1", "--netns", box.pid)
     assert box.interfaces() == ["lo", "nupa_net0"]
 
 

@@ -24,7 +24,7 @@ def fabrics(net: Net) -> list[str]:
 
 
 def refused(net: Net, *arguments: str) -> str:
-    """What a command that fails says, which is one line."""
+    """Returns the message of a command that fails, which is one line."""
     outcome = net.nupa(*arguments)
     assert outcome.returncode == 1, outcome.describe()
     assert outcome.stderr.startswith("nupa: ")

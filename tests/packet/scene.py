@@ -107,7 +107,7 @@ class Scene:
         self.fabric.close()
 
     def psn(self, ahead: int = 0) -> int:
-        """What the QP expects, and so many more."""
+        """Returns the PSN that the QP expects, plus *ahead*."""
         return (self.injector.expected_psn(self.end.qp.qp_num) + ahead) & 0xFFFFFF
 
     def bth(self, opcode: str | int, psn: int | None = None, **fields: Any) -> Packet:
@@ -133,6 +133,6 @@ class Scene:
         return self.fabric.hw_counters()[1]
 
     def counted(self) -> dict[str, int]:
-        """What host1's counters have counted since this was asked last; none that stand still."""
+        """Returns the changes of host1's counters since the last call."""
         before, self._counted = self._counted, self._counters()
         return {name: n - before[name] for name, n in self._counted.items() if n != before[name]}

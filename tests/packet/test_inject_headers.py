@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What no injected packet gets past: IBTA 9.6.1.  It is dropped, and counted."""
+"""Checks of each injected packet (IBTA 9.6.1): one that fails is dropped and counted."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_unreliable_connections_need_no_answers_and_what_was_lost_is_left_out(
     lost = len(tape.packets)
     talk.store(VA, b"lost on its way")
     talk.store(VA + 4, b"four", imm=4)
-    # What NUPA's captures say: the sender's record, and that of a receiver that never got it.
+    # As in NUPA's captures: the sender's record, and that of a receiver that never got it.
     tape.add(tape.packets[lost].copy())
     comments = {len(tape.packets) - 1: "nupa: dropped"}
     report = replay(tape.write(path, comments=comments))

@@ -292,7 +292,7 @@ _STEPS = st.lists(
 
 
 def tape_of(steps: list[tuple[str, int, int, int]]) -> Tape:
-    """What a right responder would have said."""
+    """Returns the packets of a correct responder."""
     tape = Tape()
     talks = [
         Talk(tape, source=1 + i, destination=3 - i % 2, qpn=i, peer_qpn=0x50 + i, psn=i * 1000)

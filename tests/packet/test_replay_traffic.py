@@ -145,5 +145,5 @@ def test_random_traffic_with_failures_is_replayed_without_a_difference(
     report = replay(path)
     assert report.differed == 0, report
     assert report.played + sum(report.skipped.values()) <= traffic.posted
-    # What was posted behind a failure was never sent, or is not played.
+    # Requests posted behind a failure were never sent, or are not played.
     assert report.matched > 0.8 * traffic.posted, report

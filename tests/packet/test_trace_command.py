@@ -21,7 +21,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def shown(capsys: pytest.CaptureFixture[str]) -> Run:
-    """What a command that succeeds prints."""
+    """Returns the output of a command that succeeds."""
 
     def run(*argv: str | Path) -> str:
         assert main(["trace", *map(str, argv)]) == 0

@@ -111,7 +111,7 @@ class Scene:
     # --- level tlp ---
 
     def tlps(self, tlps: Iterable[split.Tlp], *, host: int, after: int = 0) -> None:
-        """What the switch asks of a host's memory, and what comes back from there."""
+        """Adds the switch's requests to a host's memory, and the completions."""
         for tlp in tlps:
             size = 0 if tlp.kind == "MRd" else tlp.length
             data = encode.tlp_bytes(tlp, b"\x5a" * size)

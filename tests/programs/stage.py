@@ -88,7 +88,7 @@ class Stage:
         return self.pair(command, cpus=cpus, deadline_s=deadline_s).run().check()
 
     def show(self) -> dict[str, Any]:
-        """What `nupa show --json` says of the default fabric."""
+        """Returns `nupa show --json` of the default fabric."""
         shown: dict[str, Any] = json.loads(self.ok("show", "--json"))
         return shown
 

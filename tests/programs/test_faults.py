@@ -40,7 +40,7 @@ def faults(stage: Stage) -> list[dict[str, Any]]:
     return found
 
 
-# What is lost is sent again after 17 ms (4.096 us * 2^12), not after perftest's 67.
+# Lost packets are sent again after 17 ms (4.096 us * 2^12), not after perftest's 67.
 @pytest.mark.parametrize(
     ("program", "options", "size"),
     [

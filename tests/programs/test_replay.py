@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `nupa run --capture` recorded of real programs, nupa.replay finds again."""
+"""nupa.replay repeats what `nupa run --capture` recorded of real programs."""
 
 from __future__ import annotations
 

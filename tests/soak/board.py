@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a worker tells through memory, which outlives it: figures and its last operations
+"""A worker's report through memory that outlives it: figures and its last operations
 (struct board in worker/soak.h)."""
 
 from __future__ import annotations

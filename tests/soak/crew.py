@@ -34,7 +34,7 @@ def build(out: Path) -> Path:
 
 @dataclass(frozen=True)
 class Role:
-    """What stays of a worker when its process is replaced."""
+    """State of a worker that stays when its process is replaced."""
 
     index: int
     mover: str | None
@@ -141,7 +141,7 @@ class Worker:
         return [*waits, *(frames or done.stderr.splitlines())]
 
     def open_files(self) -> list[str]:
-        """What its file descriptors are, while it runs."""
+        """Returns its file descriptors, while it runs."""
         folder = Path(f"/proc/{self.process.pid}/fd")
         return [re.sub(r"\d+", "N", str(path.readlink())) for path in folder.iterdir()]
 

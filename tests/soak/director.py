@@ -28,7 +28,7 @@ STOP_NS = (SECOND // 200, SECOND // 5)
 LOOK_NS = SECOND // 2
 FDS_A_PEER = 3
 HEAP_BYTES_A_PEER = 32768
-# What a completion says when its peer has ended: ibv_wc_status.
+# The status of a completion whose peer has ended: ibv_wc_status.
 LOST = 100
 DEATH_STATUSES = {5: "WR_FLUSH_ERR", 12: "RETRY_EXC_ERR", LOST: "lost messages (UC)"}
 STRIKES = ("kill", "stop", "exit now", "exit", "finish", "unlink")
@@ -319,7 +319,7 @@ class Director:
             for worker in self._workers.values()
             if worker.usable
             and not (strike != "stop" and worker.role.spared)
-            # Who is stopped may be killed.
+            # A stopped worker may be killed.
             and not (worker.stopped and strike != "kill")
         ]
         if not victims:
@@ -456,7 +456,7 @@ class Director:
             self._hang(f"{worker.name} does not finish", worker)
 
     def _check_survivors(self) -> None:
-        """Who saw all the deaths holds no more for it."""
+        """A worker that saw all the deaths holds no more for them."""
         for worker in self._workers.values():
             fds, heap = worker.board.fds[1], worker.board.heap_bytes[1]
             if worker.role.spared and worker.ready:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a soak keeps account of: links between workers, and figures."""
+"""The records of a soak: links between workers, and figures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Link:
 
 @dataclass
 class Figures:
-    """What a soak has seen."""
+    """The figures of a soak."""
 
     operations: int = 0
     bytes_checked: int = 0

@@ -33,7 +33,7 @@ def _percentile(values: list[float], percent: float) -> float:
 
 @dataclass(frozen=True)
 class Report:
-    """What a soak has found."""
+    """The report of a soak."""
 
     replay: str
     seconds: float
@@ -117,7 +117,7 @@ def _library_folder() -> Path:
 def run_soak(
     *, seconds: float, seed: int, n_workers: int, n_links: int, say: Callable[[str], None]
 ) -> Report:
-    """Runs a soak; nothing of it stays.  What went wrong is in the report and was told to *say*."""
+    """Runs a soak; nothing of it stays.  Failures are in the report and were given to *say*."""
     replay = (
         f"python -m tests.soak --seed {seed} --seconds {seconds:g} --workers {n_workers} "
         f"--links {n_links}"

@@ -41,7 +41,7 @@ PROVIDERS = ("test_mlx5", "test_efa", "test_cuda")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a test: ok, skipped, failed; *text* is why."""
+    """The result of a test: ok, skipped, failed; *text* is the reason."""
 
     id: str
     outcome: str
@@ -172,7 +172,7 @@ def read_skips(version: int) -> dict[str, Skip]:
 
 
 def unexpected(outcomes: Iterable[Outcome], skips: dict[str, Skip]) -> list[str]:
-    """What must not be: failures, and skips that the table has not, or for another reason."""
+    """Lists failures, and skips that the table lacks or has for another reason."""
     found = []
     for outcome in outcomes:
         if outcome.outcome == "failed":

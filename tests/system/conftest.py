@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What guests boot from, and the consoles of guests in which a test failed.
+"""Boot files of guests, and the consoles of guests in which a test failed.
 
 Each module has a fixture `machine`, so that its guests boot once.
 """

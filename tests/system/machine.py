@@ -36,7 +36,7 @@ _PORTS = itertools.count(20000)
 
 
 class StallError(Exception):
-    """What should have come did not come in time: a hang, or an emulator that stood still."""
+    """Something did not come in time: a hang, or an emulator that stood still."""
 
 
 class Machine:
@@ -90,7 +90,7 @@ class Machine:
         return Program(argv, env=self._env)
 
     def on_net(self, host: str, command: Sequence[str]) -> list[str]:
-        """What runs *command* where nupa_net0 of *host* is: in a guest it is there for all."""
+        """Returns the words that run *command* where nupa_net0 of *host* is; in a guest, itself."""
         if host != self.here:
             return list(command)
         return self.nupa_argv("net", "exec", "--fabric", self.name, host, "--", *command)
@@ -157,7 +157,7 @@ class Machine:
 
     @staticmethod
     def said_by(program: Program) -> str:
-        """What it has said, at its end."""
+        """Kills it and returns its output."""
         program.kill("was killed")
         return program.outcome().describe()
 
@@ -188,7 +188,7 @@ class Machine:
         )
 
     def guests(self) -> dict[str, dict[str, Any]]:
-        """What `nupa vm ls --json` says of each guest."""
+        """Returns the guests of `nupa vm ls --json`."""
         outcome = self.nupa("vm", "ls", "--json")
         assert outcome.ok, outcome.describe()
         (found,) = json.loads(outcome.stdout)
@@ -207,7 +207,7 @@ class Machine:
         assert outcome.ok, outcome.describe()
 
     def consoles(self) -> str:
-        """What the guests' consoles show."""
+        """Returns the text of the guests' consoles."""
         texts = [f"{log.name}\n{log.read_text(errors='replace')}" for log in self._logs()]
         return "\n".join(texts) or "no guest has said anything"
 

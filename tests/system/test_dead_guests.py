@@ -30,7 +30,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.fixture(autouse=True)
 def _all_alive(machine: Machine) -> Iterator[None]:
-    """What a test killed is started again, also if it failed."""
+    """Starts guests again that a test killed, also if the test failed."""
     yield
     for host, guest in machine.guests().items():
         if guest["state"] == "dead":
@@ -92,7 +92,7 @@ def test_peers_of_a_killed_guest_learn_of_it_and_go_on_when_it_is_back(machine: 
 def test_perftest_fails_when_the_guest_at_its_other_end_is_killed(
     machine: Machine, command: str, observer: str
 ) -> None:
-    """Who writes is told by its requests, who receives by its receives."""
+    """A writer sees the death by its requests, a receiver by its receives."""
     port = str(new_port())
     argv = [programs.needs(command, "perftest"), "-F", "-D", "60", "-p", port]
     server_host, client_host = ("host1", "host0") if observer == "client" else ("host0", "host1")
@@ -114,7 +114,7 @@ def test_a_guest_that_stood_still_learns_that_it_was_taken_for_dead(machine: Mac
     await_loss(talk.server, since_s=time.monotonic())
     machine.signal("host1", signal.SIGCONT)
     machine.until(lambda: has_lost(talk.client), talk.client)
-    # What comes after is as before.
+    # Later requests work as before.
     talk.ask_again("host1")
     programs.perftest(machine, "host0", "host1", "ib_send_lat", "-s", "64")
 

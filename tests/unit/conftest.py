@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What unit tests start from: two hosts in this process, with a queue pair each; machines."""
+"""Fixtures of unit tests: two hosts in this process, with a queue pair each; machines."""
 
 from __future__ import annotations
 

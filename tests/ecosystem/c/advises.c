@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What an allocator does with memory that is or was registered, and counts on: prints a line for
+ * Advice that allocators give on memory that is or was registered: prints a line for
  * each that is as without registration. */
 #include <infiniband/verbs.h>
 #include <malloc.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What man ibv_fork_init promises, and what follows from it: says a line for each thing that held,
+ * The promises of man ibv_fork_init and their consequences: prints a line for each that held,
  * and ends with 1 at the first that did not. */
 #include "rc.h"
 

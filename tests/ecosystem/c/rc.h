@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the verbs programs of these tests share: a device, a region, an RC queue pair; each call
+ * Shared by the verbs programs of these tests: a device, a region, an RC queue pair; each call
  * that fails ends the program with its name. */
 #ifndef RC_H
 #define RC_H

@@ -105,7 +105,7 @@ def datagrams_to_nobody_are_lost() -> None:
 
 
 def a_port_may_change_hands() -> None:
-    """What a sender knows of the old owner does not last."""
+    """A sender forgets the old owner of a port."""
     sender = RSocket(DGRAM)
     first, port = _bound()
     sender.send_to(b"one", HOST0, port)

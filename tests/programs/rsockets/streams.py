@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What streams carry.  Each function is a scenario that test_rsockets.py runs on host0."""
+"""Contents of streams.  Each function is a scenario that test_rsockets.py runs on host0."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class SoakHost(Thread):
             self._access(self._random.choice(regions))
             self._views.use(self._rack.manager.lock)
 
-    # What it has
+    # Its memory
 
     def _make_regions(self) -> None:
         """Of all that is new, as long as there are decoders."""
@@ -90,7 +90,7 @@ class SoakHost(Thread):
                     self.figures["regions refused"] += 1
 
     def _model(self, region: CxlRegion) -> tuple[Type3, int] | None:
-        """Whose memory it is, and where it begins there."""
+        """Returns the device of the memory, and the offset at which it begins."""
         return self._host.bus.find(region.base)
 
     def _try_others(self) -> None:

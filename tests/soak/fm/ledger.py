@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What may be in each line of memory: which versions of it have been written, and by whom.
+"""The possible contents of each line of memory: versions that were written, and their writers.
 
 A line says of itself which line, version and writer it is.  A version is issued before it is
 written and confirmed afterwards: who reads finds one between what was confirmed before the read and

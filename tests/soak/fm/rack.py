@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is managed: a switch with three hosts, devices for one and for many, dynamic capacity."""
+"""The managed rack: a switch with three hosts, SLDs and MLDs, dynamic capacity."""
 
 from __future__ import annotations
 

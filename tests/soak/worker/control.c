@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the director says, a line each, on standard input. */
+ * The director's commands, a line each, on standard input. */
 #include "soak.h"
 
 #include <inttypes.h>

@@ -88,7 +88,7 @@ static void close_context(void)
 		wrong("PD or device could not be closed");
 }
 
-/* What the library keeps once it was used is not what we look for. */
+/* Memory that the library keeps after its first use is not a leak. */
 static void warm_up(void)
 {
 	const size_t bytes = 65536;

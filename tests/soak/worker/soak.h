@@ -62,7 +62,7 @@ void board_log(enum log_kind kind, uint32_t end, uint64_t step, uint32_t opcode,
 	       uint32_t status);
 /* Something that must not be: told on stderr and counted. */
 void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* What stops this worker: no memory, a call that fails. */
+/* Ends this worker: no memory, or a call that fails. */
 void give_up(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void must(bool good, const char *what);
 /* Files and heap: 0 before the device is opened, 1 now, 2 after it was closed. */
@@ -120,7 +120,7 @@ extern struct worker worker;
 
 #define SRQ_BUFFERS (RECVS * 8u) /* of the SRQ; as many follow of the XRC SRQ */
 
-/* What a completion belongs to: kind << 56 | end << 32 | index. */
+/* The owner of a completion: kind << 56 | end << 32 | index. */
 enum wr_kind {
 	WR_STEP = 1,
 	WR_CREDIT,
@@ -180,7 +180,7 @@ struct stage {
 	uint64_t compare; /* CAS */
 };
 
-/* What a peer writes into our region to say how far it is. */
+/* A peer's progress, which it writes into our region. */
 struct status {
 	uint64_t received;   /* messages that it verified; as many receives are free again */
 	uint64_t invalidate; /* an rkey that may be invalidated << 32 | its number */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What goes over a link: steps of our stream out, steps of the peer's stream in, each byte
+ * The traffic of a link: steps of our stream out, steps of the peer's stream in, each byte
  * checked; and how far we are, written to the peer as credit. */
 #include "soak.h"
 
@@ -16,7 +16,7 @@ static uint64_t check_of(const struct status *status)
 	return mix(mix(status->received, status->invalidate), status->window);
 }
 
-/* What the peer wrote to us last, if it is whole. */
+/* The peer's last status, if it is whole. */
 static struct status status_of(const struct end *end)
 {
 	const volatile uint64_t *at =

@@ -33,7 +33,7 @@ def folders(*, depth: int) -> set[str]:
 
 
 def table() -> dict[str, str]:
-    """What the table says of each folder."""
+    """Reads the table: each folder with its text."""
     return dict(
         re.findall(r"^\| \[`([\w/]+)`\]\(\1\) \| (.*) \|$", section("Folders"), re.MULTILINE)
     )

@@ -150,8 +150,8 @@ def test_packets_of_a_file_go_to_another_with_all_that_is_known_of_them() -> Non
 
 
 def _indexed(packet: dict[str, int], data: bytes, options: bytes = b"") -> list[tuple[int, ...]]:
-    """What nupa_watch_index makes of one packet on port 1 of two: offset, captured bytes,
-    interface, flags, offset and length of the options."""
+    """Returns the record that nupa_watch_index makes of one packet on port 1 of two: offset,
+    captured bytes, interface, flags, offset and length of the options."""
     head = ffi.new("struct nupa_watch_packet *", {"captured_bytes": len(data), **packet})
     head.original_bytes = len(data)
     body = options + bytes(ffi.buffer(head)) + data + bytes(-len(data) % 8)

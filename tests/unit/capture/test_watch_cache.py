@@ -64,7 +64,7 @@ def messages(watch: Watch) -> list[Message]:
 # --- bytes ---
 
 INV, SHD, EXC, MOD = range(4)
-# Whose port, channel, opcode; states of producer and consumer before and after.
+# Host of the port, channel, opcode; states of producer and consumer before and after.
 Steps = list[tuple[str, CacheChannel, int, tuple[int, int], tuple[int, int]]]
 WRITTEN: Steps = [
     ("producer", CacheChannel.D2H_REQ, 2, (INV, INV), (INV, INV)),

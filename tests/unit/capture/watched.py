@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What tests of watches share: requests on a pair, and the packets that were seen of them."""
+"""Shared by tests of watches: requests on a pair, and the packets that were seen of them."""
 
 from __future__ import annotations
 

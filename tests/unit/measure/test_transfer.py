@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What surrounds a file transfer: the file, the command lines, the talk between the ends."""
+"""Parts of a file transfer: the file, the command lines, the talk between the ends."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ class Dialogue:
         yield self._below(me, peer) / BTH(dqpn=peer.qpn, becn=1) / CNPPadding()
 
     def extended(self) -> Iterator[Packet]:
-        """What Wireshark knows little or nothing of: XRC, RD, FLUSH and ATOMIC WRITE."""
+        """Packets that Wireshark knows little of: XRC, RD, FLUSH and ATOMIC WRITE."""
         xrc = XRCETH(srqn=0x0102)
         yield self.request("XRC_SEND_ONLY", xrc / text(5), ack=True)
         yield self.request("XRC_RDMA_WRITE_ONLY", xrc / RETH(va=8, rkey=9, dmalen=4) / text(4))

@@ -179,7 +179,7 @@ ADDRESSES: dict[str, tuple[type[Packet], str]] = {
     "infiniband.cm.req.ip_cm.dip4": (IPCM, "destination"),
 }
 
-# What it says of bytes or of parts of a field -> the same from our packet.
+# Its values of bytes or of parts of a field -> the same from our packet.
 OTHERS: dict[str, Callable[[Packet], Any]] = {
     # of RETH and of AtomicETH
     "infiniband.reth.va": lambda p: p.va,

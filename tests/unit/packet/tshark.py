@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What tshark says of a capture file, field by field."""
+"""tshark's view of a capture file, field by field."""
 
 from __future__ import annotations
 

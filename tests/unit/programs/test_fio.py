@@ -17,7 +17,7 @@ JOB = Job("tcp", block_bytes=4096, depth=32, address="10.0.0.1", ramp_s=0.6, sec
 
 
 def output(**changes: Any) -> str:
-    """What a client prints: fio's notes, the JSON, and what it may say at its end."""
+    """Returns the output of a client: fio's notes, the JSON, and possible last lines."""
     written = {
         "iops": 1000.0,
         "bw_bytes": 4096000,

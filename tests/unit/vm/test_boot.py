@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What guests boot from: out of a full cache without apt, and what is said if something lacks."""
+"""Boot files of guests: from a full cache without apt, and messages if something is missing."""
 
 import errno
 import lzma

@@ -44,7 +44,7 @@ def count_of(bell: int) -> int:
 
 @dataclass
 class Client:
-    """What a client has heard: its number, the memory, the eventfds of all by their numbers."""
+    """Words that a client has received: its number, the memory, the eventfds of all by number."""
 
     socket: socket.socket
     number: int = -1
@@ -312,14 +312,14 @@ def test_programs_are_told_where_their_doorbell_is(
     assert "NUPA_BELL" not in environment("/dev/shm/vm", "host2", None)
     assert guest_environment(up.guests[0], None)["NUPA_BELL"] == "/run/nupa/bell"
     assert "NUPA_BELL" not in guest_environment(up.guests[0]._replace(bell=False), None)
-    # Who wants none has none.
+    # NUPA_BELL may be empty: no doorbell.
     monkeypatch.setenv("NUPA_BELL", "")
     assert environment(up.segment, "host2", None)["NUPA_BELL"] == ""
     assert "NUPA_BELL" not in guest_environment(up.guests[0], None)
 
 
 def doctor(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """What `nupa doctor` says of the doorbell."""
+    """Returns the doorbell's line of `nupa doctor`."""
     main(["doctor", "--json"])
     checks = json.loads(capsys.readouterr().out)
     (found,) = (check for check in checks if check["name"] == "doorbell")

@@ -64,7 +64,7 @@ def hung_up(sock: socket.socket) -> bool:
 
 
 def as_nobody(work: Callable[[], str]) -> str:
-    """What *work* says as user 65534, in a process of its own."""
+    """Returns the result of *work* as user 65534, in a process of its own."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:

@@ -148,7 +148,7 @@ def test_poison_fails_reads_until_the_line_is_written(host: Host) -> None:
         assert bus.counters(host.downs[4]).poison == 2
         bus.write(BASE + 256 + 64, bytes(64))
         bus.set_poison(host.devices[4], 128, poisoned=False)
-        # What was there is lost: who maps the memory has seen ones, too.
+        # The contents are lost: windows on the memory have seen ones, too.
         assert bus.read(BASE + 256 + 128, 64) == b"\xff" * 64
         bus.write(BASE + 256 + 128, bytes(64))
         assert bus.read(BASE, 4096) == bytes(4096)

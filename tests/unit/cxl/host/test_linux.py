@@ -309,7 +309,7 @@ def test_our_host_programs_decoders_as_linux_does() -> None:
 
 
 def ports_below(functions: list[FoundFunction], above: str) -> dict[str, dict[str, str]]:
-    """What sysfs calls ports: whoever has decoders, and by number what is right below it."""
+    """Returns the ports of sysfs: components with decoders, each with its children by number."""
     found: dict[str, dict[str, str]] = {}
     for each in functions:
         if each.hdm and not each.below:

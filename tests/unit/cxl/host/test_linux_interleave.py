@@ -48,7 +48,7 @@ class Wide:
 
 
 def decoders(words: dict[str, str], block: Registers) -> dict[str, int]:
-    """What Linux programmed, by our rows."""
+    """Reads the registers that Linux programmed, by our rows."""
     known = {int(at, 16): int(word, 16) for at, word in words.items()}
     targets = 8 if any(name.endswith("target0") for name in block.fields) else 0
     capability = tables.hdm(DECODERS, targets=targets)

@@ -35,7 +35,7 @@ ERROR, READY, BUSY = 1 << 2, 1 << 31, 1
 
 
 class Software:
-    """What a driver does with the capability (PCIe 6.0 6.30.2)."""
+    """A driver of the capability (PCIe 6.0 6.30.2)."""
 
     def __init__(self, table: Cdat = TABLE) -> None:
         self.device = Type3(MEMORY_BYTES)
@@ -184,7 +184,7 @@ def test_ours_has_the_ports_of_qemus_switch() -> None:
 
 
 def value(item: cdat.Structure) -> tuple[object, ...]:
-    """What it says, whatever its base unit is."""
+    """Returns its value, in any base unit."""
     if isinstance(item, Dslbis):
         return (*item[:3], *(entry * item.base for entry in item.entries))
     return tuple(item)

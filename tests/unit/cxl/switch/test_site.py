@@ -121,7 +121,7 @@ def test_logical_devices_have_their_steps_and_nobody_else_s(site: Site, fm: Fabr
     mld = site.switch.mld(4)
     assert mld.memory.read(mld.media(0, 0), 4) == b"mine"
     assert mld.memory.read(mld.media(5, STEP), 2) == b"th"
-    # Who has a step next sees nothing of it.
+    # The next owner of a step sees nothing of it.
     fm.unbind(0, 1, UnbindMode.SURPRISE)
     site.switch.allocate(4, 0, [0, 1])
     next_one = logical(site, fm, 0, 1)

@@ -103,7 +103,7 @@ class Play:
         port = self.random.choice((*SINGLES, MLD))
         self.site.switch.port(port).set_link(self.random.random() < 0.8)
 
-    # What must hold
+    # Invariants
 
     def check(self) -> None:
         for number, host in enumerate(self.hosts):
