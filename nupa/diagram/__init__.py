@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tells the life of one transfer from a capture.  Knows capture files; never a fabric.
+"""Draws a transfer of a capture as a sequence diagram.  Knows capture files; never a fabric.
 
-`index.read_index` finds the transfers of a file, in one pass and without scapy; `story.read_story`
-makes of one of them actors and rows; `text`, `svg` and `listing` show them.
+`find.index.read_index` finds the transfers of a file, in one pass and without scapy.
+`draw.story.read_story` makes actors and rows of one of them; `draw.text`, `draw.svg` and
+`draw.listing` print them.
 """

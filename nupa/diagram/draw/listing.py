@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The transfers of a capture as a table."""
+"""Prints the transfers of a capture as a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nupa.diagram.draw.clock import Clock
 from nupa.diagram.find.index import Index
 from nupa.diagram.find.transfer import Mark, Transfer
 
-#: What a list can be sorted by; all but the start from the largest on.
+#: Keys of a list; all but the start sort from the largest down.
 SORTS: dict[str, Callable[[Transfer], Any]] = {
     "start": lambda transfer: transfer.number,
     "duration": lambda transfer: (-transfer.duration_ns, transfer.number),
@@ -29,8 +29,11 @@ def choose(
     slowest: int = 0,
     sort: str | None = None,
 ) -> list[Transfer]:
-    """Those that have one of the marks *only*, where there are any; of these the *slowest* ones, 0
-    for all.  *sort*: one of SORTS; None: as they begin, or the slowest first."""
+    """Chooses and sorts transfers.
+
+    *only*: those with one of these marks; *slowest*: so many of them, 0 for all; *sort*: one of
+    SORTS, None for their start, or the slowest first.
+    """
     wanted = sum(set(only))
     chosen = [one for one in transfers if not wanted or one.marks & wanted]
     if slowest:
@@ -41,7 +44,7 @@ def choose(
 
 
 def render(index: Index, transfers: Sequence[Transfer]) -> str:
-    """A table, with what the file has in all above it."""
+    """Prints a table below a summary of the file."""
     lines = [_summary(index, len(transfers))]
     if transfers:
         lines += ["", *_table(index, transfers)]

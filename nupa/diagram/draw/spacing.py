@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How far apart the columns of a diagram stand, in characters or in pixels."""
+"""Computes the distances between the columns of a diagram, in characters or in pixels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """A text between two columns, or beside one: how much it *needs* from line to line."""
+    """A text between two columns, or beside one; *needs*: the distance from line to line."""
 
     source: int
     target: int
@@ -16,14 +16,16 @@ class Span(NamedTuple):
 
 
 def widened(least: Sequence[int], spans: Iterable[Span], *, spread: bool = False) -> list[int]:
-    """Distances of neighbours, *least* or larger, at which each text fits: between two neighbours
-    among the columns that it spans, or *spread* over all of these."""
+    """Returns distances of neighbours, *least* or larger, at which each text fits.
+
+    A text widens one distance among the columns that it spans, or with *spread* all of them.
+    """
     gaps = list(least)
     if not gaps:
         return gaps
     for source, target, needs in sorted(spans, key=lambda span: abs(span.source - span.target)):
         first, last = sorted((source, target))
-        if first == last:  # it stands beside its line
+        if first == last:  # the text is beside its line
             last = min(last + 1, len(gaps))
             first = last - 1
         if not spread:
@@ -39,7 +41,7 @@ def widened(least: Sequence[int], spans: Iterable[Span], *, spread: bool = False
 
 
 def between(low: Sequence[int], high: Sequence[int], room: int) -> list[int]:
-    """As much of *high* as there is room for, from *low* on, to each its part."""
+    """Returns distances between *low* and *high* that fill *room*, in proportion."""
     extra = room - sum(low)
     wanted = sum(b - a for a, b in zip(low, high, strict=True) if b > a)
     if wanted <= 0 or extra <= 0:
@@ -56,7 +58,7 @@ def between(low: Sequence[int], high: Sequence[int], room: int) -> list[int]:
 
 
 def widest(columns: Sequence[int], first: int, last: int) -> tuple[int, int]:
-    """The widest stretch between two neighbours among columns *first* to *last*."""
+    """Returns the widest stretch between two neighbours among columns *first* to *last*."""
     if first == last:
         return columns[first], columns[first]
     place = max(range(first, last), key=lambda place: columns[place + 1] - columns[place])

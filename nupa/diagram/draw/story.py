@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A transfer as actors and rows: what a sequence diagram shows, before it is drawn."""
+"""The contents of a sequence diagram: actors and rows."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from itertools import pairwise
 from typing import Any
 
 from nupa.base.quantity import say_bytes, say_count, say_duration
+from nupa.diagram.find.actors import Actor, Actors
 from nupa.diagram.find.event import Event
 from nupa.diagram.find.events import read_events
 from nupa.diagram.find.flights import Flight, flights_of
 from nupa.diagram.find.index import Index
-from nupa.diagram.find.stage import Actor, Stage
 from nupa.diagram.find.transfer import Transfer
 from nupa.packet.tables.record import Flag
 
-#: A diagram shows so many records at most, the first ones.
+#: Records in a diagram; later ones are left out.
 RECORDS_MAX = 100_000
 
 _SHOWN = Flag.CORRUPT | Flag.POISON | Flag.DUPLICATE | Flag.DELAYED | Flag.INJECTED | Flag.REPLAYED
-_GAP_MEDIANS = 8  # a gap is long if it is so many times the median of all ...
+_GAP_MEDIANS = 8  # a gap is long from so many times the median of all on ...
 _GAP_PART = 20  # ... and at least this part of the whole ...
-_GAP_NS_MIN = 1_000  # ... and no jitter
+_GAP_NS_MIN = 1_000  # ... and more than jitter
 _GAPS_MIN = 3
 
 
 @dataclass(slots=True)
 class Row:
-    """One line of a diagram.  *source* and *target*: places of actors, the same for what stays with
-    one; *seen*: those between where it was seen, too.  Times are since the transfer's beginning."""
+    """One line of a diagram.  Times begin with the transfer.
+
+    *source* and *target*: places of actors, equal for a record that stays with one; *seen*: places
+    between them where it was seen, too.
+    """
 
     time_ns: int
     end_ns: int
@@ -39,7 +42,7 @@ class Row:
     seen: tuple[int, ...]
     level: str
     events: list[Event]
-    gap_ns: int = 0  # that was before it, if that was long
+    gap_ns: int = 0  # the gap before it, if it is long
     is_retry: bool = False
     is_lost: bool = False
     is_error: bool = False
@@ -51,7 +54,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        """What it is, in a few words."""
+        """The name of the record, in a few words."""
         event = self.events[0]
         if self.count > 1:
             return f"{event.name} × {self.count}"
@@ -61,7 +64,7 @@ class Row:
 
     @property
     def detail(self) -> str:
-        """What else is known of it; empty for nothing."""
+        """The rest of the fields; may be empty."""
         event = self.events[0]
         parts = []
         if self.count > 1:
@@ -118,7 +121,7 @@ class Row:
 
 @dataclass
 class Story:
-    """*left_out*: how many records are beyond RECORDS_MAX."""
+    """A diagram before it is drawn.  *left_out*: records beyond RECORDS_MAX."""
 
     path: str
     transfer: Transfer
@@ -166,8 +169,10 @@ class Story:
 
 
 def read_story(index: Index, transfer: Transfer, *, everything: bool = False) -> Story:
-    """The story of one of the index's transfers; the file is read again.  *everything*: each packet
-    and each place where it was seen is a row of its own."""
+    """Reads the story of a transfer of the index from the file.
+
+    *everything*: each packet is a row, at each port where it was seen.
+    """
     packets = index.packets_of(transfer)
     events = read_events(index.path, packets[:RECORDS_MAX])
     return tell(index.path, transfer, events, len(packets), everything=everything)
@@ -181,14 +186,14 @@ def tell(
     *,
     everything: bool = False,
 ) -> Story:
-    """The story of these events, of the *records* that there are."""
+    """Makes the story of these events; *records*: the number of all, with those left out."""
     flights = flights_of(events, apart=everything)
-    stage = Stage(transfer, flights)
-    rows = _rows(stage, flights, everything)
-    return Story(path, transfer, stage.actors, rows, records, records - len(events))
+    columns = Actors(transfer, flights)
+    rows = _rows(columns, flights, everything)
+    return Story(path, transfer, columns.actors, rows, records, records - len(events))
 
 
-def _rows(stage: Stage, flights: Sequence[Flight], everything: bool) -> list[Row]:
+def _rows(columns: Actors, flights: Sequence[Flight], everything: bool) -> list[Row]:
     if not flights:
         return []
     start = flights[0].ts_ns
@@ -198,7 +203,7 @@ def _rows(stage: Stage, flights: Sequence[Flight], everything: bool) -> list[Row
     latest = start
     for flight in flights:
         event = flight.event
-        source, target, seen = stage.place(flight)
+        source, target, seen = columns.place(flight)
         gap = flight.ts_ns - latest
         latest = max(latest, flight.ts_ns)
         is_long = gap > longest
@@ -206,7 +211,7 @@ def _rows(stage: Stage, flights: Sequence[Flight], everything: bool) -> list[Row
         if not everything and event.fold is not None and not flight.is_lost:
             key = (event.fold, source, target, seen, flight.is_retry, flight.flags & _SHOWN)
         if key is None or is_long:
-            open_rows.clear()  # what comes later is not drawn before this
+            open_rows.clear()  # later records are not folded into rows before this
         row = open_rows.get(key) if key else None
         if row is not None:
             row.events.append(event)
@@ -225,7 +230,7 @@ def _rows(stage: Stage, flights: Sequence[Flight], everything: bool) -> list[Row
 
 
 def _longest_usual(flights: Sequence[Flight]) -> int:
-    """A gap longer than this is marked."""
+    """Returns the longest gap that is not marked."""
     times = [flight.ts_ns for flight in flights]
     gaps = sorted(b - a for a, b in pairwise(times) if b > a)
     if len(gaps) < _GAPS_MIN:
@@ -235,7 +240,7 @@ def _longest_usual(flights: Sequence[Flight]) -> int:
 
 
 def _bytes(event: Event) -> str:
-    """Packets by their exact size, work by its usual one."""
+    """Prints the size of a record: exact for packets, with a larger unit for work requests."""
     assert event.size_bytes is not None
     exact = f"{event.size_bytes} B"
     return say_bytes(event.size_bytes, " ") if event.name.startswith("WQE") else exact

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A story as SVG: one file, text as text, light or dark as the reader has it.  The same story gives
-the same bytes."""
+"""Draws a story as SVG: one file with selectable text, in the reader's light or dark colours.
+
+Equal stories give equal bytes.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ from nupa.diagram.draw.story import Row, Story
 # Widths of a character, in pixels: those of the widest usual fonts.
 _LABEL, _DETAIL, _TIME, _HEAD, _TITLE = 7.5, 6.7, 7.0, 8.0, 9.5
 _MARGIN = 24
-_BESIDE = 36  # what an arrow has besides its text
-_NOTE = 12  # how far from its line the text of a note begins
+_BESIDE = 36  # room of an arrow besides its text
+_NOTE = 12  # distance of a note's text from its line
 _APART = 18  # between two headings
-_LOST = 34  # how long before its end a lost arrow ends
+_LOST = 34  # distance from the end of a lost arrow to its target
 _HEAD_LINE, _HEAD_PAD = 17, 12
 _ROW, _ROW_DETAIL, _GAP = 36, 48, 38
 _LEGEND_STEP = 26
@@ -57,12 +59,12 @@ _DARK = {
 _LEVELS = tuple(name for name in _LIGHT if name in LEVELS)
 _MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _SANS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
-# What XML 1.0 has no place for (2.2).
+# Characters that XML 1.0 does not allow (2.2).
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(story: Story) -> str:
-    """The whole file."""
+    """Returns the file."""
     return _Drawing(story).render()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A story as text: a sequence diagram of Unicode or ASCII, as wide as the terminal at most."""
+"""Draws a story as text, in Unicode or ASCII."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH_MIN, WIDTH_MAX = 80, 200
 
 @dataclass(frozen=True)
 class Glyphs:
-    """*dash*, *retry*: two characters that alternate."""
+    """The characters of a diagram.  *dash*, *retry*: two that alternate."""
 
     line: str
     dash: str
@@ -88,7 +88,7 @@ class _Canvas:
 def render(
     story: Story, *, width: int = 100, glyphs: Glyphs = UNICODE, colour: bool = False
 ) -> str:
-    """The diagram, with a heading; lines have *width* characters at most, WIDTH_MIN at least."""
+    """Draws the diagram below a heading, *width* characters wide, WIDTH_MIN to WIDTH_MAX."""
     return _Diagram(story, min(max(width, WIDTH_MIN), WIDTH_MAX), glyphs, colour).render()
 
 
@@ -165,7 +165,7 @@ class _Diagram:
         return canvases
 
     def _note(self, row: Row, style: str) -> list[_Canvas]:
-        """What happens at one actor: beside its line."""
+        """Draws a record at one actor, beside its line."""
         x = self._x[row.source]
         left, right = self._layout.beside(row.source)
         lines = broken(row.text, right - left - 3)
@@ -179,7 +179,7 @@ class _Diagram:
         return canvases
 
     def _arrow(self, row: Row, style: str) -> list[_Canvas]:
-        """From one actor to another: with its text inside if it has room there, else around."""
+        """Draws an arrow, with its text inside if it fits, else around."""
         left, right = sorted((self._x[row.source], self._x[row.target]))
         room = right - left - 1 - beside(row)
         stretch = self._layout.widest(*sorted((row.source, row.target)))
@@ -202,7 +202,7 @@ class _Diagram:
         return canvases + [self._text_line(text, left, right, style) for text in below]
 
     def _put_inside(self, canvas: _Canvas, row: Row, text: str, style: str) -> None:
-        """In the middle of the widest stretch of the arrow, or of all of it."""
+        """Puts text in the middle of the arrow's widest stretch, or of all of it."""
         places = sorted((row.source, row.target))
         forward = row.source < row.target
         start, end = self._layout.widest(*places)
@@ -230,7 +230,7 @@ class _Diagram:
             mark = glyphs.seen if place in row.seen else glyphs.across
             canvas.put(self._x[place], mark, style)
         canvas.put(left if forward else right, glyphs.from_right if forward else glyphs.from_left)
-        if row.is_lost:  # it ends before it arrives
+        if row.is_lost:  # the arrow ends before its target
             at = right - LOST if forward else left + LOST
             self._blank(canvas, *((at + 1, right) if forward else (left + 1, at)))
             canvas.put(at, glyphs.lost, style)
@@ -251,7 +251,7 @@ def to_ascii(text: str) -> str:
 
 
 def glyphs_for(encoding: str | None) -> Glyphs:
-    """What an output of this encoding can show."""
+    """Returns the glyphs that an output of this encoding can print."""
     try:
         "".join((*vars(UNICODE).values(), "×µ→")).encode(encoding or "ascii")
     except (LookupError, UnicodeEncodeError):

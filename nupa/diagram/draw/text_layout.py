@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where the columns of a text diagram stand."""
+"""Places the columns of a text diagram."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from itertools import pairwise
 from nupa.diagram.draw.spacing import Span, between, widened, widest
 from nupa.diagram.draw.story import Row, Story
 
-LOST = 5  # how long before its end a lost arrow ends
-_BESIDE = 5  # what an arrow has besides its text: two dashes, two blanks, its head
-_BROKEN = 3  # what a line of a detail has besides its text: blanks, a comma
+LOST = 5  # distance from the end of a lost arrow to its target
+_BESIDE = 5  # an arrow besides its text: two dashes, two blanks, its head
+_BROKEN = 3  # a line of a detail besides its text: blanks, a comma
 _APART = 2  # blanks between two headings
 _HEADING_MAX = 24
 _GAP_MIN = 6
@@ -21,8 +21,8 @@ _TEXT_MAX = 64  # no column is made wider for a text than this
 class Layout:
     """*columns*: the place of each actor's line; *headings*: their names, in lines.
 
-    Columns stand as far apart as the texts between them need; where the width does not allow that,
-    as far as the labels need; and where it does not even allow that, somewhere between.
+    Distances of columns fit the texts between them; if the width is too small, the labels; and if
+    it is smaller, as much of the labels as possible.
     """
 
     def __init__(self, story: Story, left: int, width: int) -> None:
@@ -55,12 +55,12 @@ class Layout:
             self.columns.append(self.columns[-1] + gap)
 
     def widest(self, first: int, last: int) -> tuple[int, int]:
-        """The widest stretch between two neighbours among these columns: from line to line."""
+        """Returns the widest stretch between two neighbours among these columns."""
         return widest(self.columns, first, last)
 
     def beside(self, place: int) -> tuple[int, int]:
-        """Between which columns the text of a note stands: its own line and the next one; of the
-        last line, the one before and its own."""
+        """Returns the columns around a note's text: its own and the next one; at the last column,
+        the one before and its own."""
         x = self.columns[place]
         if place + 1 < len(self.columns):
             return x, self.columns[place + 1]
@@ -70,8 +70,10 @@ class Layout:
 
 
 def broken(text: str, width: int) -> list[str]:
-    """*text* in lines of at most *width* characters, and 4 at least: they end behind commas where
-    that can be, else between words, else anywhere."""
+    """Breaks *text* into lines of *width* characters or fewer, 4 at least.
+
+    Lines end behind commas if possible, else between words, else anywhere.
+    """
     width = max(width, 4)
     if len(text) <= width:
         return [text] if text else []
@@ -82,7 +84,7 @@ def broken(text: str, width: int) -> list[str]:
 
 
 def _filled(parts: list[str], width: int, mark: str) -> list[str]:
-    """As many parts on each line as fit; the last one without its comma."""
+    """Puts as many parts on each line as fit; the last one loses its comma."""
     parts[-1] = parts[-1].removesuffix(mark.rstrip()) if mark.strip() else parts[-1]
     lines: list[str] = []
     for part in parts:
@@ -95,7 +97,7 @@ def _filled(parts: list[str], width: int, mark: str) -> list[str]:
 
 
 def beside(row: Row) -> int:
-    """What an arrow needs at least besides its text."""
+    """Returns the room that an arrow needs besides its text."""
     return _BESIDE + (LOST if row.is_lost else 0)
 
 
@@ -106,11 +108,11 @@ def _spans(rows: Sequence[Row], length: Callable[[Row], int]) -> list[Span]:
 
 
 def _unbroken(row: Row) -> int:
-    """With lines that end between words."""
+    """Returns the width of the longest word."""
     return max(map(len, row.text.split())) + _BROKEN - beside(row)
 
 
 def _narrowest(row: Row) -> int:
-    """With its label on the arrow and its detail below, broken at commas."""
+    """Returns the width with the label on the arrow, and the detail below in lines."""
     longest = max(map(len, row.detail.split(", ")))
     return max(len(row.label), longest + _BROKEN - beside(row))

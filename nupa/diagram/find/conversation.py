@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What belongs together that is no work request: frames of the netdev, and messages of connection
-management, by their ends."""
+"""Groups packets that are not of a work request: frames of the netdev, and messages of connection
+management, by their two ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PORTS = (6, 17)
 
 
 class Conversation(NamedTuple):
-    """*key*: the same for all of it, in both directions."""
+    """Packets between two ends.  *key*: the same for all of them, in both directions."""
 
     key: tuple[object, ...]
     name: str
@@ -27,13 +27,13 @@ class Conversation(NamedTuple):
     target: str
 
     def describe(self, transfer: Transfer) -> None:
-        """Gives a transfer its name and its ends."""
+        """Sets the name and the ends of a transfer."""
         transfer.op = self.name
         transfer.source, transfer.target = self.source, self.target
 
 
 def conversation_of(frames: Frames, n: int) -> Conversation:
-    """That of a frame, or of a datagram to QP 1."""
+    """Returns the conversation of a frame, or of a datagram to QP 1."""
     headers = frames.headers
     source, target = frames.addresses(n)
     if headers.layer[n] == Layer.TRANSPORT:
@@ -54,14 +54,14 @@ def conversation_of(frames: Frames, n: int) -> Conversation:
 
 
 def protocol_name(ethertype: int, version: int, protocol: int) -> str:
-    """What a frame is, by its outermost header that says so."""
+    """Names a frame by its IP protocol, or else by its Ethertype."""
     if version:
         return PROTOCOLS.get(protocol, f"IP protocol {protocol}")
     return ETHERTYPES.get(ethertype, f"Ethernet {ethertype:#06x}")
 
 
 def mad_name(mad_class: int, attribute: int) -> str:
-    """`CM REQ`; of other classes the class."""
+    """Names a MAD: `CM REQ`; of other classes the class."""
     if mad_class == cm_tables.COMM_MGT:
         return f"CM {cm_tables.ATTRIBUTES.get(attribute, f'{attribute:#x}')}"
     return f"MAD {cm_tables.MGMT_CLASSES.get(mad_class, f'{mad_class:#x}')}"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which packets make one transfer where records do not say: by QPs and PSNs, as an adapter does it.
+"""Assigns packets to transfers by QPs and PSNs, as an adapter does, where records do not say.
 
-Requests to one QP from one host are a stream of messages, each of which begins at a PSN (IBTA
-9.7.1).  A response has the PSN of what it answers (9.7.5.1), and goes to a QP that no request
-names: which stream it answers is found once, by the PSNs that are open, and kept.
+Requests from one host to one QP are a stream of messages, each of which begins at a PSN (IBTA
+9.7.1).  A response has the PSN of the request (9.7.5.1), and goes to a QP that no request names.
+The stream that a responder's QP answers is found once, by the open PSNs, and kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nupa.diagram.find.transfer import UNKNOWN, Transfer
 from nupa.packet.tables.transport import MTUS, PSN_MASK, nearest_psn
 
 _START = attrgetter("start")
-#: of a stream: an answer to an older one is not recognised
+#: kept of a stream; responses to older messages are not recognised
 MESSAGES_MAX = 4096
 
 # rkey, address and length of an RDMA READ
@@ -24,8 +24,11 @@ Read = tuple[int, int, int]
 
 
 class _Message:
-    """PSNs are counted on beyond 24 bits.  *end*: the last packet seen, or that can be asked for;
-    *is_whole*: its last packet was seen; *is_headless*: its first was not."""
+    """A message; its PSNs do not wrap.
+
+    *end*: its last PSN seen, or of a READ expected.  *is_whole*: its last packet was seen;
+    *is_headless*: its first packet was not.
+    """
 
     __slots__ = ("end", "is_headless", "is_whole", "read", "start", "transfer")
 
@@ -36,7 +39,7 @@ class _Message:
         self.read: Read | None = None
 
     def is_asked_again(self, at: int, read: Read | None) -> bool:
-        """Whether a READ asks for the rest of what this one did.
+        """Whether a READ asks for the rest of this one.
 
         Its first PSN is that of the first missing response (IBTA 9.7.5.2.8), so address and PSN
         advance alike.  Another READ of the same bytes begins at their first address.
@@ -55,12 +58,12 @@ class _Stream:
 
     def __init__(self, psn: int, requester: int) -> None:
         self.messages: list[_Message] = []
-        self.newest = psn + PSN_MASK + 1  # so that what is a little older is not negative
+        self.newest = psn + PSN_MASK + 1  # so that slightly older PSNs are not negative
         self.requester = requester
-        self.answered = 0  # messages before this place have been
+        self.answered = 0  # messages before this place are answered
 
     def place(self, at: int) -> int:
-        """Of the latest message that begins at *at* or before; -1 if there is none."""
+        """Returns the place of the latest message that begins at or before *at*; -1: none."""
         messages = self.messages
         if messages and at >= messages[-1].start:
             return len(messages) - 1
@@ -83,7 +86,7 @@ class _Stream:
 
 
 class Dialogues:
-    """All streams of a capture.  *new* makes a transfer that begins at a time."""
+    """The streams of a capture.  *new* makes a transfer that begins at a time."""
 
     def __init__(self, new: Callable[[int], Transfer]) -> None:
         self._new = new
@@ -104,8 +107,11 @@ class Dialogues:
         ends: bool,
         read: tuple[int, int, int] | None = None,
     ) -> Transfer:
-        """The transfer of a request.  *route*: addresses from and to; *qpn*: where it goes.
-        *read*: rkey, address and length of an RDMA READ."""
+        """Returns the transfer of a request.
+
+        *route*: source and destination address; *qpn*: destination QP; *read*: rkey, address and
+        length of an RDMA READ.
+        """
         key = (*route, qpn)
         stream = self._streams.get(key)
         if stream is None:
@@ -128,10 +134,10 @@ class Dialogues:
         return message.transfer
 
     def _goes_on(self, message: _Message, at: int, begins: bool, read: Read | None) -> bool:
-        """Whether a packet belongs to the message that began before it."""
+        """Whether a packet belongs to *message*, which began before it."""
         if not begins:
             return not message.is_whole or at <= message.end
-        # Sent again; a READ also from where its responses ended.
+        # A packet sent again; a READ also from where its responses ended.
         return at == message.start or message.is_asked_again(at, read)
 
     def _begin(
@@ -151,10 +157,11 @@ class Dialogues:
     def response(
         self, route: tuple[bytes, bytes], qpn: int, psn: int, ts_ns: int, packet: int, *, ends: bool
     ) -> Transfer | None:
-        """The transfer that a response belongs to.  *route*: that of the requests; *qpn*: where it
-        goes, which is the requester; *packet*: its number; *ends*: the answer is complete.
+        """Returns the transfer of a response.
 
-        What came before it in its stream is answered, too: it gets this packet's number.
+        *route*: that of the requests; *qpn*: destination QP, the requester; *packet*: its number;
+        *ends*: the response is complete.  It also acknowledges older messages of its stream, which
+        get this packet's number.
         """
         stream = self._answered.get((*route, qpn))
         if stream is None or stream.holds(psn) is None:
@@ -169,8 +176,10 @@ class Dialogues:
         return stream.messages[place].transfer
 
     def _match(self, route: tuple[bytes, bytes], qpn: int, psn: int) -> _Stream | None:
-        """The stream that a QP which was not answered before is at the beginning of: of those for
-        which the PSN makes sense the one that sent last."""
+        """Finds the stream of a QP that gets its first response.
+
+        Among streams with that PSN open, it is the one that sent last.
+        """
         found = [
             (
                 message.end == nearest_psn(psn, stream.newest),

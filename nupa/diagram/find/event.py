@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One record of a transfer, as far as a diagram shows it."""
+"""One record of a transfer, with the fields that a diagram shows."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from enum import Enum
 
 
 class Way(Enum):
-    """Which way a record goes: seen from the transfer's initiator, or from a host's program."""
+    """The direction of a record, seen from the transfer's initiator or a host's program."""
 
     REQUEST = "from the initiator to its target"
-    RESPONSE = "back"
+    RESPONSE = "from the target to the initiator"
     POST = "from a program to its device"
     COMPLETE = "from a device to its program"
     TO_POOL = "from a host to pooled memory"
-    FROM_POOL = "back from there"
-    AT_PORT = "from a host's memory out of its port, or the other way"
-    BY_ADDRESS = "from one end to the other, as its addresses say"
+    FROM_POOL = "from pooled memory to a host"
+    AT_PORT = "between a host's memory and its port"
+    BY_ADDRESS = "from one end to the other, by its addresses"
 
 
 @dataclass(slots=True)
 class Event:
-    """One record.  *name*: what it is; *psn*, *size_bytes*, *address*: None where it has none.
+    """One record.  *psn*, *size_bytes*, *address*: None if it has none.
 
-    *fold*: records with the same may be shown as one; None: never.  *identity*: the same for copies
-    of it that were seen elsewhere, or that are sent again.  *is_target*: of a queue entry, that it
-    is the target's.
+    *fold*: records with the same key may be shown as one; None: never.  *identity*: the same for
+    copies seen at other ports, or sent again.  *is_target*: a queue entry of the target.
     """
 
     packet: int

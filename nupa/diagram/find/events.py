@@ -19,8 +19,10 @@ from nupa.packet.tables.record import LINKTYPE_NUPA
 
 
 def read_events(path: str | PathLike[str], packets: Sequence[int]) -> list[Event]:
-    """The packets with these numbers, which ascend, in order of time.  What stands behind damage of
-    the file is missing."""
+    """Reads the packets with these ascending numbers, in order of time.
+
+    Packets behind damage of the file are missing.
+    """
     found: list[Event] = []
     base = 0
     with Reader(path) as reader:
@@ -38,7 +40,7 @@ def read_events(path: str | PathLike[str], packets: Sequence[int]) -> list[Event
         except PcapngError:
             if reader.section is None:
                 raise
-            # The index has read the same file, and says what is wrong with it.
+            # The index has read the same file, and has its damage.
     found.sort(key=lambda event: (event.ts_ns, event.packet))
     return found
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Records as journeys: what was seen at several ports on its way is one, what was sent again is
-another."""
+"""Groups records into flights.
+
+One flight is a record seen at several ports on its way; a retransmission is another.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,18 @@ from nupa.packet.tables.record import FLAGS, Flag
 
 
 class Flight:
-    """A record, with all places where it was seen, in their order."""
+    """A record, with all ports where it was seen, in their order."""
 
     __slots__ = ("_repeated", "events", "is_copy")
 
     def __init__(self, event: Event, repeated: bool, is_copy: bool = False) -> None:
         self.events = [event]
         self._repeated = repeated
-        self.is_copy = is_copy  # of a journey that is there already, farther on its way
+        self.is_copy = is_copy  # of another flight, at a later port
 
     @property
     def event(self) -> Event:
-        """Where it was seen first."""
+        """The record at the first port."""
         return self.events[0]
 
     @property
@@ -46,16 +48,16 @@ class Flight:
 
     @property
     def flag_names(self) -> list[str]:
-        """What is to be said of it."""
+        """The flags that a diagram names."""
         flags = self.flags & ~(Flag.FIRST | Flag.LAST | Flag.RETRY)
         names = ["retry"] if self.is_retry else []
         return names + [name for bit, name in FLAGS.items() if flags >> bit & 1]
 
 
 def flights_of(events: Sequence[Event], *, apart: bool = False) -> list[Flight]:
-    """The journeys of events, which are in order of time.  *apart*: each event is one."""
+    """Groups events, which are in order of time.  *apart*: each event is a flight."""
     flights: list[Flight] = []
-    # Copies of one record: the nth that was seen at some port is the nth journey.
+    # Copies of one record: the nth that was seen at a port is the nth flight.
     copies: dict[Hashable, list[Flight]] = {}
     seen: dict[Hashable, int] = {}
     requests: set[tuple[str, int]] = set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a diagram shows of frames: InfiniBand transport packets, and those of the netdev."""
+"""Describes frames for a diagram: InfiniBand transport packets, and frames of the netdev."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ARP_OPERATION = 6  # byte of ARP
 _ARP_NAMES = {1: "ARP request", 2: "ARP reply"}
 _TCP_FLAGS = ((0x02, "SYN"), (0x01, "FIN"), (0x04, "RST"), (0x08, "PSH"), (0x10, "ACK"))
 _TCP_BYTES = 20
-_PORTS_BYTES = 4  # what the decoder has taken of TCP
+_PORTS_BYTES = 4  # of TCP, before the payload that the decoder found
 _ICMP_NAMES = {0: "echo reply", 3: "unreachable", 8: "echo request", 11: "time exceeded"}
 _ICMPV6_NAMES = {
     1: "unreachable",
@@ -40,7 +40,7 @@ _ICMPV6_NAMES = {
 
 
 def describe_frame(event: Event, frames: Frames, n: int) -> None:
-    """Fills in what frame n is."""
+    """Fills in the event of frame n."""
     headers = frames.headers
     event.source, event.target = frames.addresses(n)
     event.identity = ("frame", frames.inner(n))
@@ -82,7 +82,7 @@ def _describe_payload(event: Event, frames: Frames, n: int) -> None:
     has = headers.headers[n]
     payload = frames.payload_bytes(n)
     if has & Header.RETH and not payload:
-        event.size_bytes = headers.dma_bytes[n]  # of a READ: what it asks for
+        event.size_bytes = headers.dma_bytes[n]  # of a READ request
     elif payload or not has & Header.AtomicETH:
         event.size_bytes = payload
     if has & (Header.RETH | Header.AtomicETH):

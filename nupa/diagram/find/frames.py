@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Frames of a batch, wherever they lie in it, with their headers."""
+"""The frames of a batch, with their decoded headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nupa.packet.pcapng.reader import Batch
 
 _ICRC_BYTES = 4
 _MAC_BYTES = 6
-# Linux' cooked headers: their bytes, and where the sender's link address lies.
+# Linux's cooked headers: their length, and the offset of the sender's link address.
 _COOKED = {fast.LINKTYPE_SLL: (16, 6), fast.LINKTYPE_SLL2: (20, 12)}
 _SLL2_INTERFACE = 4  # byte of SLL2: the interface's index, 4 bytes
 _INDEX_SHIFT = 16  # pcapng files have fewer interfaces
@@ -24,7 +24,7 @@ text_of_address = lru_cache(maxsize=4096)(fast.address_text)
 
 
 class Frames:
-    """Packet *places[n]* of the batch is frame n, behind its first *skipped[n]* bytes."""
+    """Frame n is packet *places[n]* of the batch, without its first *skipped[n]* bytes."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Frames:
             self.headers = fast.decode(batch.data, spans)
 
     def start(self, n: int) -> int:
-        """Where the frame begins in the batch's data."""
+        """Returns the offset of the frame in the batch's data."""
         return int(self.blocks.offset[self.places[n]]) + self._skip(n)
 
     def _skip(self, n: int) -> int:
@@ -55,14 +55,17 @@ class Frames:
         return int(self.blocks.captured_bytes[self.places[n]]) - self._skip(n)
 
     def _linktype(self, n: int) -> int:
-        if self._skipped:  # a frame in a record of NUPA's
+        if self._skipped:  # a frame in one of NUPA's records
             return fast.LINKTYPE_ETHERNET
         return self.batch.interfaces[self.blocks.interface[self.places[n]]].linktype
 
     @cached_property
     def where(self) -> list[int]:
-        """Where each frame was seen: equal numbers are one interface.  `tcpdump -i any` records all
-        of a host's as one, so a frame that crosses a bridge is there more than once."""
+        """A number for the interface of each frame.
+
+        `tcpdump -i any` records all interfaces of a host as one, so a frame that crosses a bridge
+        is there more than once; Linux's index tells them apart.
+        """
         interfaces: list[int] = self.blocks.interface.tolist()
         if not isinstance(self.places, range):
             return [interfaces[i] for i in self.places]
@@ -71,28 +74,28 @@ class Frames:
         return [at | self.index(n) << _INDEX_SHIFT for n, at in enumerate(interfaces)]
 
     def index(self, n: int) -> int:
-        """Linux' index of the interface, where the link's header has it; else 0."""
+        """Returns Linux's index of the interface if the link header has it; else 0."""
         if self._linktype(n) != fast.LINKTYPE_SLL2:
             return 0
         return int.from_bytes(self.data(n, _SLL2_INTERFACE, 4), "big")
 
     def inner(self, n: int) -> bytes:
-        """Returns the part that no interface changes: all but a cooked header."""
+        """Returns the frame without a cooked header, the same at all interfaces."""
         start = _COOKED.get(self._linktype(n), (0, 0))[0]
         return self.data(n, start, self.original(n))
 
     def original(self, n: int) -> int:
-        """Bytes that the frame had."""
+        """Returns the length of the frame before it was cut."""
         return int(self.blocks.original_bytes[self.places[n]]) - self._skip(n)
 
     def data(self, n: int, at: int, count: int) -> bytes:
-        """*count* bytes from byte *at* of the frame on, or as many as were captured."""
+        """Returns *count* bytes from byte *at* of the frame on, or as many as were captured."""
         start = self.start(n)
         end = start + self._captured(n)
         return bytes(self.batch.data[min(start + at, end) : min(start + at + count, end)])
 
     def payload_bytes(self, n: int) -> int:
-        """Of a transport packet, with what was not captured."""
+        """Returns the payload's length of a transport packet, with bytes that were not captured."""
         seen, original = int(self.headers.payload_bytes[n]), self.original(n)
         if original == self._captured(n):
             return seen
@@ -104,12 +107,14 @@ class Frames:
         return list(zip(self.headers.sources(), self.headers.destinations(), strict=True))
 
     def route(self, n: int) -> tuple[bytes, bytes]:
-        """From and to, as 16 bytes each; zeros where there is no IP address and no GID."""
+        """Returns source and destination, 16 bytes each; zeros without an IP address or GID."""
         return self._routes[n]
 
     def addresses(self, n: int) -> tuple[str, str]:
-        """From and to: IP addresses or GIDs, else MAC addresses; empty where there are none, and
-        where Linux' cooked capture does not keep them."""
+        """Returns source and destination: IP addresses or GIDs, else MAC addresses.
+
+        They are empty if there are none, or if Linux's cooked capture does not keep them.
+        """
         if self.headers.layer[n] >= _NETWORK:
             source, target = self.route(n)
             return text_of_address(source), text_of_address(target)
@@ -122,7 +127,7 @@ class Frames:
         return macs[_MAC_BYTES:].hex(":"), macs[:_MAC_BYTES].hex(":")
 
     def flags(self, n: int) -> int:
-        """What the comment of a packet says of it (docs/packet.md)."""
+        """Returns the flags in a packet's comments (docs/packet.md)."""
         i = self.places[n]
         at = self.blocks.options_offset[i]
         if not at:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Finds the transfers of a capture in one pass: some µs for each record, nothing kept of it but
-which transfer it belongs to."""
+"""Finds the transfers of a capture in one pass.
+
+It takes a few µs for each record, and keeps only the transfer that the record belongs to.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ NEAR_MAX = 3
 class Index:
     """The transfers of a file, in order of their beginnings.
 
-    *packets*: how many the file has; *damage*: why it was read no further, None if it was read to
-    its end.  Packets count from 1, as Wireshark has them.
+    *packets*: their number in the file, from 1, as in Wireshark; *damage*: the error at which
+    reading ended, None at the file's end.
     """
 
     def __init__(self, path: str, survey: Survey, damage: PcapngError | None) -> None:
@@ -36,14 +38,14 @@ class Index:
         self.by_id = {found.id: found for found in self.transfers if found.id}
 
     def owner(self, packet: int) -> Transfer | None:
-        """The transfer that a packet belongs to.  IndexError if there is no such packet."""
+        """Returns the transfer of a packet, None: it has none.  IndexError: no such packet."""
         if not 1 <= packet <= self.packets:
             raise IndexError(packet)
         place = self._places[packet - 1]
         return self._by_place[place - 1] if place else None
 
     def packets_of(self, transfer: Transfer) -> list[int]:
-        """The numbers of its packets, and of what acknowledged it together with others."""
+        """Returns the numbers of its packets, and of one that acknowledged it with others."""
         place = transfer.place
         found = [number for number, owner in enumerate(self._places, 1) if owner == place]
         if transfer.acknowledged_by and transfer.acknowledged_by not in found:
@@ -52,13 +54,13 @@ class Index:
         return found
 
     def owned_near(self, packet: int) -> list[int]:
-        """The nearest packets before and behind that belong to a transfer."""
+        """Returns the nearest packets before and behind that belong to a transfer."""
         before = (n for n in range(packet - 1, 0, -1) if self._places[n - 1])
         behind = (n for n in range(packet + 1, self.packets + 1) if self._places[n - 1])
         return [n for n in (next(before, 0), next(behind, 0)) if n]
 
     def near(self, identifier: int) -> list[Transfer]:
-        """Those whose ids are nearest."""
+        """Returns the transfers with the nearest ids."""
         known = sorted(self.by_id)
         at = bisect_left(known, identifier)
         window = known[max(at - NEAR_MAX, 0) : at + NEAR_MAX]
@@ -67,10 +69,10 @@ class Index:
 
 
 def read_index(path: str | PathLike[str]) -> Index:
-    """The transfers of a capture file.
+    """Finds the transfers of a capture file.
 
-    A damaged file gives what stands before the damage.  PcapngError if it cannot be opened or is no
-    pcapng or pcap file.
+    Of a damaged file it finds those before the damage.  PcapngError if it cannot be opened or is
+    not a pcapng or pcap file.
     """
     survey = Survey()
     damage = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What records are called in a diagram."""
+"""Names of records in a diagram."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ _STATUS = {1: "UR", 2: "RRS", 4: "CA"}  # PCIe 6.0, 2.2.9.1
 
 
 def tlp_name(code: int, status: int = 0) -> str:
-    """By fmt and type: `MWr`, `CplD`.  32 or 64 bits of address are no matter here.  A completion
-    that is not successful says so."""
+    """Names a TLP by its fmt and type: `MWr`, `CplD`, without 32 or 64.
+
+    The name of an unsuccessful completion has its status.
+    """
     name = pcie_tables.TYPES.get((code >> 5, code & 0x1F), f"TLP {code:#04x}")
     name = name.removesuffix("64").removesuffix("32")
     if is_completion(code) and status:
@@ -36,7 +38,7 @@ def is_completion_name(name: str) -> bool:
 
 
 def cxl_name(code: int) -> str:
-    """By channel and opcode: `M2S MemRd`."""
+    """Names a CXL.mem message by channel and opcode: `M2S MemRd`."""
     number, opcode = code >> 4, code & 0xF
     if number not in cxl_tables.CHANNELS:
         return f"CXL.mem {code:#04x}"
@@ -49,12 +51,12 @@ def cxl_has_data(code: int) -> bool:
 
 
 def is_from_host(code: int) -> bool:
-    """Of a CXL.mem message: M2S."""
+    """Whether a CXL.mem message is M2S."""
     return code >> 4 <= Channel.M2S_BIRSP
 
 
 def cache_name(code: int) -> str:
-    """By channel and opcode: `RdOwn`, `D2H Data`."""
+    """Names a CXL.cache message by channel and opcode: `RdOwn`, `D2H Data`."""
     return cache_tables.name_of(code >> 5, code & 0x1F)
 
 
@@ -63,7 +65,7 @@ def cache_has_data(code: int) -> bool:
 
 
 def is_d2h(code: int) -> bool:
-    """Of a CXL.cache message."""
+    """Whether a CXL.cache message is D2H."""
     return code >> 5 <= CacheChannel.D2H_DATA
 
 
@@ -73,10 +75,10 @@ def _asks(kind: int, code: int) -> bool:
     return kind == Kind.PCIE_TLP and not is_completion(code) and not code & _MESSAGE
 
 
-#: by kind << 8 | code: it asks for data or takes some along, and is no answer
+#: by kind << 8 | code: whether it is a request for data or with data
 ASKS: tuple[bool, ...] = tuple(_asks(index >> 8, index & 0xFF) for index in range(3 << 8))
 
 
 def crossing_name(kind: int, code: int) -> str:
-    """What a transfer is called of which nothing but TLPs or CXL.mem messages is known."""
+    """Names a transfer of which only TLPs or CXL.mem messages are known."""
     return f"CXL.mem {cxl_name(code)}" if kind == Kind.CXL_MEM else f"PCIe {tlp_name(code)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a diagram shows of NUPA's own records: TLPs, CXL messages and queue entries."""
+"""Describes NUPA's own records for a diagram: TLPs, CXL messages and queue entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WQE_FLAGS = (4, 6)  # bytes of a WQE
 
 
 def describe_record(event: Event, batch: Batch, blocks: Columns, found: Columns, i: int) -> None:
-    """A record of NUPA's link type."""
+    """Fills in the event of a record of NUPA's link type."""
     kind, fault = found.kind[i], found.fault[i]
     event.level = LEVEL_NAMES.get(found.level[i], "?")
     event.flags = found.flags[i]
@@ -62,7 +62,7 @@ def _describe_tlp(event: Event, found: Columns, i: int) -> None:
         event.size_bytes = found.length[i]
     if completes:
         event.extra = [f"tag {found.number[i]}"]
-    elif found.address[i]:  # 0: where a receive lies nobody has recorded
+    elif found.address[i]:  # 0: the address of a receive is not recorded
         event.address = found.address[i]
     event.fold = None if event.is_error else ("tlp", code)
 
@@ -79,7 +79,7 @@ def _describe_cxl(event: Event, found: Columns, i: int) -> None:
 
 
 def _describe_cache(event: Event, found: Columns, i: int) -> None:
-    """The states are those of the cache at this port: its line is the pool's."""
+    """Describes a CXL.cache message; the states are those of the cache at this port."""
     code, states = found.code[i], found.states[i]
     event.name = labels.cache_name(code)
     event.way = Way.TO_POOL if labels.is_d2h(code) else Way.FROM_POOL
@@ -108,7 +108,7 @@ def _describe_wqe(event: Event, found: Columns, i: int, data: bytes) -> None:
 
 
 def _wr_id(value: int) -> str:
-    """Small ones are counters, large ones pointers."""
+    """Prints a wr_id: small ones are counters, large ones pointers."""
     return str(value) if value < 1_000_000 else f"{value:#x}"
 
 
@@ -120,5 +120,5 @@ def _describe_cqe(event: Event, found: Columns, i: int) -> None:
     what = queue_tables.WC_OPCODES.get(code, f"opcode {code}").replace("_", " ")
     if code & _RECEIVE and not status:
         what += f" {say_bytes(found.length[i], ' ')}"
-    # Of a completion in error only wr_id, status and QP mean anything (ibv_poll_cq(3)).
+    # A completion with an error has only wr_id, status and QP (ibv_poll_cq(3)).
     event.extra = [*([] if status else [what]), f"wr_id {_wr_id(found.wr_id[i])}"]

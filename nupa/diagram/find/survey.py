@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The loops over all records of a capture: to which transfer each belongs, and what that is.
+"""Assigns each record of a capture to its transfer.
 
-They run once for each record, so they are written flat, and look at what is rare in functions.
+The loops run once for each record, so they are written flat, with functions for rare cases.
 """
 
 from __future__ import annotations
@@ -51,14 +51,16 @@ _UNFINISHED = (READ_RESPONSE_FIRST, READ_RESPONSE_MIDDLE)
 
 _QP_TYPE = 3  # byte of a WQE
 _RECEIVE = 0x80  # bit of a completion's opcode
-# Plain numbers: to ask an enum takes as long as all else that is done for a packet.
+# Plain numbers: enumerations take as long as all the rest of a packet.
 _DETH, _RETH, _ATOMIC_ETH = int(Header.DETH), int(Header.RETH), int(Header.AtomicETH)
 _OF_RECORDS, _RETRY = int(OF_RECORDS), int(Mark.RETRY)
 
 
 class Survey:
-    """Takes batch after batch.  *owners*: for each packet 1 + the place of its transfer among
-    *transfers*, 0 if it belongs to none."""
+    """Finds the transfers of a capture, batch by batch.
+
+    *owners*: for each packet 1 + the place of its transfer in *transfers*, 0 if it has none.
+    """
 
     def __init__(self) -> None:
         self.transfers: list[Transfer] = []
@@ -79,12 +81,12 @@ class Survey:
         return transfer
 
     def add(self, batch: Batch, section: Section | None) -> None:
-        """The next packets.  *section*: the one they stand in."""
+        """Takes the next packets, which are in *section*."""
         blocks = blocks_of(batch)
         has_records = any(one.linktype == LINKTYPE_NUPA for one in batch.interfaces)
         if section is not self._section:
             self._section, self._is_ours = section, _is_by_nupa(section)
-        # Others number packets by this option; of ours it is the transfer (docs/packet.md).
+        # In NUPA's files this option is the transfer (docs/packet.md), in others a number.
         self._is_ours |= has_records
         ids = blocks.packet_id.tolist() if self._is_ours else [0] * len(batch)
         if not self.owners:
@@ -102,7 +104,7 @@ class Survey:
     def _add_records(
         self, batch: Batch, blocks: Columns, ids: list[int], owners: list[int]
     ) -> list[tuple[int, int]]:
-        """Records of NUPA's link type.  Returns the frames among them: place, where it begins."""
+        """Takes records of NUPA's link type; returns the frames among them: place, offset."""
         found = records.decode_batch(batch)
         by_id, inside = self._by_id, []
         link, span, version = Fault.LINK, Fault.SPAN, Fault.VERSION
@@ -138,7 +140,7 @@ class Survey:
             transfer.counts[level if level < counted else 0] += 1
             if flags:
                 transfer.marks |= flags & _OF_RECORDS
-            if kind <= 2:  # what crosses ports
+            if kind <= 2:  # TLPs and CXL.mem messages
                 crossing = kind << 8 | found.code[i]
                 if not transfer.crossing:
                     transfer.crossing = crossing
@@ -150,7 +152,7 @@ class Survey:
         return inside
 
     def _add_frames(self, frames: Frames, ids: list[int], owners: list[int]) -> None:
-        """Ethernet frames; *ids* and *owners* are of the whole batch."""
+        """Takes Ethernet frames; *ids* and *owners* are those of the whole batch."""
         headers, blocks, by_id = frames.headers, frames.blocks, self._by_id
         times, where = blocks.ts_ns.tolist(), frames.where
         commented = blocks.options_offset.tolist()
@@ -199,7 +201,7 @@ class Survey:
             if transfer.interface == -1:
                 _first_request(transfer, frames, n)
             if where[n] != transfer.interface:
-                continue  # the same packet, seen elsewhere
+                continue  # the same packet at another port
             ahead = (psn - transfer.last_psn - 1) & PSN_MASK
             if transfer.last_psn == -1 or ahead < PSN_HALF or role == Role.DATAGRAM:
                 transfer.last_psn = psn
@@ -210,7 +212,7 @@ class Survey:
     def _derived(
         self, frames: Frames, n: int, role: Role | None, ts_ns: int, packet: int
     ) -> Transfer | None:
-        """The transfer of a frame that says none; None if it belongs to none that is known."""
+        """Returns the transfer of a frame without an id; None if none is found."""
         headers = frames.headers
         operation = headers.opcode[n] & OPERATION_BITS
         if role in (Role.BEGIN, Role.GO_ON):
@@ -225,7 +227,7 @@ class Survey:
                 read=read if operation == READ_REQUEST else None,
             )
         if role == Role.RESPONSE:
-            syndrome = headers.syndrome[n]  # what is to be sent again is not answered yet
+            syndrome = headers.syndrome[n]  # these NAKs ask for a retransmission
             answers = syndrome & SYNDROME_KIND != RNR_NAK and syndrome != NAK
             return self._dialogues.response(
                 frames.route(n)[::-1],
@@ -245,7 +247,7 @@ class Survey:
         return self._by_conversation[key]
 
     def _datagram(self, frames: Frames, n: int, ts_ns: int) -> Transfer:
-        """Each is a transfer, however often it was seen elsewhere."""
+        """Returns the transfer of a datagram: one for each, at however many ports it was seen."""
         headers = frames.headers
         key = (*frames.route(n), headers.dqpn[n], headers.source_qpn[n], headers.psn[n])
         known = self._datagrams.get(key)
@@ -254,7 +256,7 @@ class Survey:
         return known
 
     def finish(self) -> None:
-        """All packets were added."""
+        """Completes the transfers, after the last batch."""
         hosts = {one.source: one.source_host for one in self.transfers if one.source_host}
         hosts.pop("", None)
         for transfer in self.transfers:
@@ -271,11 +273,11 @@ def _is_by_nupa(section: Section | None) -> bool:
 
 
 def _queue_entry(transfer: Transfer, batch: Batch, blocks: Columns, found: Columns, i: int) -> None:
-    """A WQE, of a send queue, or a completion."""
+    """Takes the WQE of a send, or a completion."""
     fault, code, number = found.fault[i], found.code[i], found.number[i]
     host = node_of(batch.interfaces[blocks.interface[i]].name)
     if found.kind[i] == Kind.WQE:
-        if found.queue[i] or not number:  # of a receive queue; or cut before it says
+        if found.queue[i] or not number:  # of a receive queue; or cut before the number
             return
         transfer.op = WORK.get(code, f"opcode {code}")
         transfer.wqe_bytes = found.length[i]
@@ -292,7 +294,7 @@ def _queue_entry(transfer: Transfer, batch: Batch, blocks: Columns, found: Colum
 
 
 def _response(transfer: Transfer, frames: Frames, n: int) -> None:
-    """What the first response says of its ends; and each that refuses something."""
+    """Takes the ends from the first response, and marks from NAKs."""
     i, kind = frames.places[n], frames.headers.syndrome[n] & SYNDROME_KIND
     if kind != ACK:
         transfer.marks |= Mark.RNR if kind == RNR_NAK else Mark.NAK
@@ -304,7 +306,7 @@ def _response(transfer: Transfer, frames: Frames, n: int) -> None:
 
 
 def _first_request(transfer: Transfer, frames: Frames, n: int) -> None:
-    """What the first request of a transfer says of its ends."""
+    """Takes the ends from the first request of a transfer."""
     headers, i = frames.headers, frames.places[n]
     interface = frames.blocks.interface[i]
     opcode = headers.opcode[n]
@@ -326,7 +328,7 @@ def _first_request(transfer: Transfer, frames: Frames, n: int) -> None:
 
 
 def _request(transfer: Transfer, frames: Frames, n: int) -> None:
-    """What a request, which is no repeated one, says of the work."""
+    """Takes the operation and its length from a request that is not a retransmission."""
     headers = frames.headers
     verb = VERBS[headers.opcode[n]]
     if transfer.wqe_bytes == UNKNOWN and verb and (not transfer.op or "WITH" in verb):
@@ -335,5 +337,5 @@ def _request(transfer: Transfer, frames: Frames, n: int) -> None:
         transfer.payload_bytes = ATOMIC_BYTES
     elif headers.headers[n] & _RETH:
         transfer.payload_bytes = headers.dma_bytes[n]
-    elif verb.startswith("SEND") and transfer.service:  # CM messages have none, nor a length
+    elif verb.startswith("SEND") and transfer.service:  # CM messages have no service
         transfer.payload_bytes += frames.payload_bytes(n)

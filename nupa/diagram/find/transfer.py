@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is known of one transfer after one pass over a capture: one line of the list."""
+"""A transfer, as one pass over a capture finds it: one line of the list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COUNTED = 1 + max(LEVELS.values())  # 0 counts records of unknown levels
 
 
 class Mark(IntFlag):
-    """What is special about a transfer.  The lower bits are those of record.Flag."""
+    """Marks of a transfer.  The lower bits are those of record.Flag."""
 
     RETRY = Flag.RETRY
     CORRUPT = Flag.CORRUPT
@@ -40,11 +40,11 @@ def mark_names(marks: int) -> list[str]:
 
 
 class Transfer:
-    """A work request and all that it caused; or, of the netdev, a conversation.
+    """A work request and all records that it caused; of the netdev, a conversation.
 
-    *id*: the records' own, 0 where the capture has none and QPs and PSNs say what belongs together.
+    *id*: that of its records; 0 if the capture has none, and packets are grouped by QPs and PSNs.
     *number*: its place in the list, from 1.  *counts*: records of each level, by its number.
-    *marks*: as Mark.  QP numbers are UNKNOWN, addresses and hosts empty, where nothing says them.
+    *marks*: as Mark.  Unknown QP numbers are UNKNOWN, unknown addresses and hosts empty.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class Transfer:
     def __init__(self, identifier: int, place: int, start_ns: int) -> None:
         self.id = identifier
         self.number = 0
-        self.place = place  # of its first record: 1 + how many transfers were found before
+        self.place = place  # 1 + the number of transfers found before
         self.start_ns = self.end_ns = start_ns
         self.counts = [0] * _COUNTED
         self.marks = 0
@@ -86,10 +86,10 @@ class Transfer:
         self.wqe_bytes = UNKNOWN
         self.payload_bytes = 0
         self.source_qpn = self.target_qpn = UNKNOWN
-        self.source = self.target = ""  # addresses as they are written
+        self.source = self.target = ""  # addresses as text
         self.source_host = self.target_host = ""
-        self.interface = UNKNOWN  # where its first request was seen
-        self.last_psn = UNKNOWN  # of the requests seen there
+        self.interface = UNKNOWN  # of its first request
+        self.last_psn = UNKNOWN  # of the requests at that interface
         self.crossing = 0  # kind and code of the first TLP or CXL.mem message
         self.crossing_interface = UNKNOWN
         self.crossing_bytes = 0
@@ -155,12 +155,12 @@ def qpn_text(qpn: int) -> str:
 
 @lru_cache(maxsize=4096)
 def node_of(port: str) -> str:
-    """The host or switch that a port is of, by its name: `host0/1` is of host0."""
+    """Returns the host or switch of a port, by its name: `host0/1` is of host0; else empty."""
     return printable(port.rpartition("/")[0])
 
 
 def printable(name: str) -> str:
-    """A name from a file, without what would move a terminal's cursor.
+    """Replaces control characters in a name from a file.
 
     >>> printable("eth0\\x1b[2J")
     'eth0?[2J'
@@ -169,7 +169,7 @@ def printable(name: str) -> str:
 
 
 def end_text(host: str, address: str, number: int) -> str:
-    """An end of a transfer: its host by name or by address, and its QP."""
+    """Prints an end of a transfer: its host by name or address, and its QP."""
     parts = [host or address, qpn_text(number) if number != UNKNOWN else ""]
     return " ".join(part for part in parts if part) or "?"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who takes part in a transfer, and between whom each record goes."""
+"""Finds the actors of a transfer, and the two between which each record goes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nupa.diagram.find.transfer import UNKNOWN, Transfer, node_of, qpn_text
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND
 
 _OF_QUEUES = (Way.POST, Way.COMPLETE)
-# What brings data from the target.
+# Operations that bring data from the target.
 _READS = ("RDMA READ", "CMP AND SWP", "FETCH AND ADD", "FLUSH")
 _AT_POOL = (Way.TO_POOL, Way.FROM_POOL)
 _PROTOCOLS = {"cache": "CXL.cache", "tlp": "CXL.mem"}
@@ -24,7 +24,7 @@ _INSIDE = (Way.POST, Way.COMPLETE, Way.AT_PORT)
 
 
 class Side(Enum):
-    """Whose an actor is."""
+    """The side of an actor in the transfer."""
 
     SOURCE = "source"
     POOL = "pool"
@@ -33,7 +33,7 @@ class Side(Enum):
 
 @dataclass(frozen=True)
 class Actor:
-    """A column of the diagram.  *kind*: program, port, host or pool; *lines*: what it is called."""
+    """A column of the diagram.  *kind*: program, port, host or pool; *lines*: its name."""
 
     kind: str
     side: Side
@@ -43,8 +43,8 @@ class Actor:
         return {"kind": self.kind, "side": self.side.value, "name": " ".join(self.lines)}
 
 
-class Stage:
-    """*actors*: from the initiator's program to the target's; only those that take part."""
+class Actors:
+    """The columns: *actors* from the initiator's program to the target's."""
 
     def __init__(self, transfer: Transfer, flights: Sequence[Flight]) -> None:
         self._transfer = transfer
@@ -55,7 +55,7 @@ class Stage:
             transfer.source and transfer.source == transfer.target
         )
         self._reads = transfer.op in _READS
-        # TLPs that write completion queue entries, and whether these are the target's.
+        # TLPs that write CQEs, and whether these are the target's.
         self._entries = {
             after.event.packet: before.event.is_target
             for before, after in pairwise(flights)
@@ -76,7 +76,7 @@ class Stage:
     # --- sides ---
 
     def _ends(self, event: Event) -> tuple[Side, Side]:
-        """From which side to which it goes."""
+        """Returns the sides from which and to which a record goes."""
         source, target = Side.SOURCE, Side.TARGET
         if event.way == Way.REQUEST:
             return source, target
@@ -95,12 +95,12 @@ class Stage:
         return (source, target) if forward else (target, source)
 
     def _is_at_source(self, event: Event) -> bool:
-        """Of a TLP: whether it crosses the port of the initiator's host."""
+        """Whether a TLP crosses the port of the initiator's host."""
         if not self._is_loopback:
             return event.host in (self._source_host, -1)
         if event.packet in self._entries:
             return not self._entries[event.packet]
-        # One host is both: what is read goes to where data is written.
+        # One host is both: reads go to the side that is written.
         if event.direction == OUTBOUND and not is_completion_name(event.name):
             return True  # a doorbell
         reads = not event.name.startswith("MWr")
@@ -109,7 +109,7 @@ class Stage:
     # --- ports ---
 
     def _port_side(self, event: Event) -> Side | None:
-        """At whose end it was seen; None if the capture does not say."""
+        """Returns the side at which a record was seen; None if the capture does not say."""
         sender, receiver = self._ends(event)
         if Side.POOL in (sender, receiver):
             return receiver if sender == Side.POOL else sender
@@ -120,7 +120,7 @@ class Stage:
         return sender if event.direction == OUTBOUND else receiver
 
     def _ports(self, flights: Iterable[Flight]) -> dict[Side, list[str]]:
-        """The ports of each side, in their order on the way from source to target."""
+        """Returns the ports of each side, in their order from source to target."""
         found: dict[Side, list[str]] = {}
         for flight in sorted(flights, key=lambda flight: -len(flight.events)):
             forward = self._ends(flight.event)[0] == Side.SOURCE
@@ -173,13 +173,13 @@ class Stage:
         self.actors.append(actor)
 
     def _network_end(self, side: Side) -> int:
-        """The column from which packets of a side go out: its host's port, if that is known."""
+        """Returns the column where packets of a side leave: its host's port, if known."""
         columns = {key: column for (of, key), column in self._column.items() if of == side}
         chosen = [column for key, column in columns.items() if key] or list(columns.values())
         return max(chosen) if side == Side.TARGET else min(chosen)
 
     def place(self, flight: Flight) -> tuple[int, int, tuple[int, ...]]:
-        """Between which columns it goes, and at which others it was seen."""
+        """Returns the two columns of a flight, and the others where it was seen."""
         event = flight.event
         sender, receiver = self._ends(event)
         seen = {
@@ -196,14 +196,14 @@ class Stage:
             ends = (inside, port) if out else (port, inside)
             return (*ends, tuple(sorted(seen - set(ends))))
         source, target = self._network_end(sender), self._network_end(receiver)
-        if flight.is_copy and seen and source not in seen:  # the last part of its way
+        if flight.is_copy and seen and source not in seen:  # the last part of its route
             target = seen.pop()
             source = target + (1 if source > target else -1)
         return source, target, tuple(sorted(seen - {source, target}))
 
 
 def _source_host(flights: Sequence[Flight]) -> int:
-    """The number of the initiator's host in the fabric; -1 if nothing says it."""
+    """Returns the number of the initiator's host in the fabric; -1: unknown."""
     events = [event for flight in flights for event in flight.events]
     for event in events:
         if event.way in _OF_QUEUES and not event.is_target:
