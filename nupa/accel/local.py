@@ -3,46 +3,42 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from nupa.base.errors import LocalError
-from nupa.memory.access import WORD_BYTES, Access, Atomic, Bytes, check_range
+from nupa.memory.access import WORD_BYTES, Access, Atomic, Bytes, WindowBase
 from nupa.memory.atomic import of_buffer
 
 #: Writable, contiguous: a bytearray, a memoryview, a NumPy array, nupa.fabric.PoolMemory.
 Buffer = Any
 
 
-class BufferWindow:
+class BufferWindow(WindowBase):
     """An `Access` to a plain buffer of this process, without a copy.
 
     LocalError: not a buffer, read-only, or not contiguous.
     """
 
     def __init__(self, buffer: Buffer) -> None:
-        self._name = type(buffer).__name__
+        name = type(buffer).__name__
         try:
             with memoryview(buffer) as view:
-                usable, self._size = not view.readonly and view.c_contiguous, view.nbytes
+                usable, size = not view.readonly and view.c_contiguous, view.nbytes
         except TypeError:
             usable = False
         if not usable:
-            raise LocalError(f"{self._name}: give a window, or a writable contiguous buffer")
+            raise LocalError(f"{name}: give a window, or a writable contiguous buffer")
+        super().__init__(name, size)
         # Not a view: the collector crashes Python on one in a cycle (gh-77894).
         self._buffer = buffer
-        self._closed = False
 
     @property
     def memory(self) -> memoryview:
         """The whole buffer.  LocalError: the buffer has another size now."""
         view = memoryview(self._buffer).cast("B")
         if len(view) != self._size:
-            raise LocalError(f"{self._name}: it was resized from {self._size} to {len(view)} bytes")
+            raise LocalError(f"{self.name}: it was resized from {self._size} to {len(view)} bytes")
         return view
-
-    def __len__(self) -> int:
-        return self._size
 
     def read(self, offset: int, size: int) -> bytes:
         self._check(offset, size)
@@ -60,36 +56,14 @@ class BufferWindow:
         self._check(offset, WORD_BYTES)
         return of_buffer(self.memory, operation, offset, operand, compare)
 
-    def flush(self, offset: int = 0, size: int | None = None) -> None:
-        self._check(offset, self._size - offset if size is None else size)
-
-    def invalidate(self, offset: int = 0, size: int | None = None) -> None:
-        self._check(offset, self._size - offset if size is None else size)
-
-    def _check(self, offset: int, size: int) -> None:
-        if self._closed:
-            raise LocalError(f"{self._name}: this window is closed")
-        check_range(self._name, offset, size, self._size)
-
     @property
     def revoked(self) -> bool:
         return False
 
     def close(self) -> None:
         """Releases the buffer.  A second call does nothing."""
-        self._closed = True
+        super().close()
         self._buffer = b""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def as_access(memory: Access | Buffer) -> Access:

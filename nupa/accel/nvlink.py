@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from nupa.accel.local import Buffer, as_access
 from nupa.base.errors import LocalError
-from nupa.memory.access import Access, Atomic, Bytes, RemoteWindow, check_range
+from nupa.memory.access import Access, Atomic, Bytes, WindowBase, check_range
 
 PEERS = 8
 
@@ -131,7 +131,7 @@ class Device:
         )
 
 
-class PeerWindow(RemoteWindow):
+class PeerWindow(WindowBase):
     """*size* bytes of *peer*'s memory at *offset*; loads, stores and atomics act there at once."""
 
     def __init__(self, device: Device, peer: Device, offset: int, size: int, enabled: int) -> None:

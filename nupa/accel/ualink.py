@@ -28,7 +28,7 @@ from nupa.accel.requests import (
     Status,
 )
 from nupa.base.errors import LocalError, NupaError, RemoteError
-from nupa.memory.access import WORD_BYTES, Access, Atomic, Bytes, RemoteWindow, check_range
+from nupa.memory.access import WORD_BYTES, Access, Atomic, Bytes, WindowBase, check_range
 
 PORTS = ACCELERATORS
 #: Source, destination and block; the empty key where all requests have one order.
@@ -255,7 +255,7 @@ class _Transfer:
             self.parts[index] = response.data
 
 
-class UalinkWindow(RemoteWindow):
+class UalinkWindow(WindowBase):
     """*size* bytes of *peer*'s memory at *offset*, by requests of *source*: see Accelerator.window.
 
     A transfer is split at multiples of 256 bytes; its parts may be done in any order.  RemoteError:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
+from nupa.base.closing import Closing
 from nupa.base.errors import LocalError, RemoteError
 
 #: Bytes of the word of an atomic, which is aligned and little endian.
@@ -61,12 +61,7 @@ class Access(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 if TYPE_CHECKING:
@@ -76,8 +71,8 @@ if TYPE_CHECKING:
     _MAPPED: type[Access] = Window
 
 
-class RemoteWindow(ABC):
-    """A base class of an `Access` of *size* bytes whose operations another device performs."""
+class WindowBase(Closing, ABC):
+    """The base of windows that this process maps nothing for: an `Access` to *size* bytes."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
@@ -86,17 +81,6 @@ class RemoteWindow(ABC):
 
     def __len__(self) -> int:
         return self._size
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     @abstractmethod

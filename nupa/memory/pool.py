@@ -28,7 +28,6 @@ from nupa.memory.region import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import TracebackType
 
     from nupa.core.open_fabric import OpenFabric
     from nupa.core.segment import HostInfo
@@ -89,12 +88,7 @@ class PoolMemory:
     def __enter__(self) -> PoolMemory:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.free()
 
 

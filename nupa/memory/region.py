@@ -14,7 +14,6 @@ from nupa.core.segment import check, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
 
     from nupa.core.open_fabric import OpenFabric
     from nupa.core.segment import HostInfo
@@ -161,12 +160,7 @@ class Region:
     def __enter__(self) -> Region:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.free()
 
     def _check(self, rc: int, verb: str, why: str = "") -> None:

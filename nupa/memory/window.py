@@ -6,10 +6,10 @@ from __future__ import annotations
 import ctypes
 import errno
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from nupa._engine import ffi, lib
+from nupa.base.closing import Closing
 from nupa.base.errors import LocalError, RemoteError
 from nupa.core.segment import WHY_BYTES, HostInfo, check, text
 
@@ -45,7 +45,7 @@ class WindowError(RemoteError):
     """
 
 
-class Window:
+class Window(Closing):
     """A region of a fabric, as a *host* sees it: `Window(fabric, host, region)`.
 
     Loads and stores go by the buffer protocol (memoryview(w), numpy.frombuffer(w), slices of bytes:
@@ -158,17 +158,6 @@ class Window:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "lost" if self.revoked else f"{self._size} bytes"
         return f"<{self.name}: {state}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     if TYPE_CHECKING:  # ctypes.Array has them
 

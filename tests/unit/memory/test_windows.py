@@ -35,7 +35,7 @@ from nupa.memory import (
     atomic_store,
     atomic_swap,
 )
-from nupa.memory.access import WORD, RemoteWindow
+from nupa.memory.access import WORD, WindowBase
 from nupa.memory.window import Coherence, Window
 
 SIZE = 4 * mmap.PAGESIZE
@@ -73,7 +73,7 @@ def plain() -> Iterator[Access]:
         yield window
 
 
-def pod_window(seed: int | None, *, posted: bool = False) -> RemoteWindow:
+def pod_window(seed: int | None, *, posted: bool = False) -> WindowBase:
     pod = Pod(random=None if seed is None else Random(seed))
     one, two = pod.attach(5, bytearray(64)), pod.attach(1023, bytearray(AT + SIZE + 56))
     return one.window(two, AT, SIZE, posted=posted)
