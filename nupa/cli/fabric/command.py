@@ -27,7 +27,7 @@ device.  What is here needs no fabric.
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "fabric",
-        help="the CXL model: what it is made of, and how fast it is",
+        help="show the CXL model: its registers and its speed",
         epilog=_EPILOG,
         formatter_class=Help,
     )

@@ -28,7 +28,7 @@ examples:
 def add_parser(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = verbs.add_parser(
         "registers",
-        help="tables of the model's registers: name, offset, bits, access, reset, section",
+        help="print the register tables: name, offset, bits, access, reset, section",
         epilog=_EPILOG,
         formatter_class=Help,
     )

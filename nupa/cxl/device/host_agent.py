@@ -94,7 +94,7 @@ class HostAgent:
         not possible."""
         end = base + device.memory_bytes
         if device.host is not None:
-            raise LocalError(f"{device.name} has a host: one device, one host")
+            raise LocalError(f"{device.name} has a host already: detach it first")
         if base % (1 << 28) or base < self.memory_bytes:
             raise LocalError(f"{base:#x}: a multiple of 256 MiB behind the host's memory is needed")
         for other in self._devices:

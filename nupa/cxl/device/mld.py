@@ -85,7 +85,7 @@ class Mld:
         if granularity_bytes not in GRANULARITIES:
             raise MldError(f"{granularity_bytes:#x} bytes: the granularity is 256, 512 or 1024 MiB")
         if memory_bytes % granularity_bytes or memory_bytes <= 0:
-            raise MldError(f"{memory_bytes:#x} bytes are no multiple of {granularity_bytes:#x}")
+            raise MldError(f"{memory_bytes:#x} bytes are not a multiple of {granularity_bytes:#x}")
         regions = dynamic.regions if dynamic else []
         if any(region.dpa < memory_bytes for region in regions):
             raise MldError(f"dynamic capacity is behind the {memory_bytes:#x} bytes of LDs")
@@ -195,7 +195,7 @@ class Mld:
         """Allocate steps to LDs *first*….  An LD whose number of steps changes is reset as after
         power on.  MldError: no such LD, no such memory."""
         if not steps:
-            raise MldError("no LD is named")
+            raise MldError("name at least one LD")
         self.check(first)
         self.check(first + len(steps) - 1)
         wanted = dict(enumerate(steps, first))
@@ -230,7 +230,7 @@ class Mld:
         """Set the bandwidth of LDs *first*…, in 1/256.  MldError: no such LD; the sum exceeds the
         whole."""
         if not parts:
-            raise MldError("no LD is named")
+            raise MldError("name at least one LD")
         self.check(first)
         self.check(first + len(parts) - 1)
         now = list(self.bandwidth_limit if limit else self.bandwidth)
@@ -240,7 +240,7 @@ class Mld:
         if limit:
             self.bandwidth_limit = now
         elif sum(now) > 256:
-            raise MldError(f"{sum(now)}/256 of the bandwidth: there is no more than all of it")
+            raise MldError(f"{sum(now)}/256 of the bandwidth exceed the whole")
         else:
             self.bandwidth = now
 

@@ -156,7 +156,7 @@ class Type2(Type3):
     @property
     def _host(self) -> HostAgent:
         if self.host is None:
-            raise LocalError(f"{self.name} is attached to no host")
+            raise LocalError(f"{self.name}  is not attached to a host")
         return self.host
 
     @property

@@ -35,7 +35,7 @@ Answer = Callable[[bytes], bytes | None]
 def pack(protocol: Protocol, payload: bytes) -> bytes:
     """Encode a data object (6.30.1).  ValueError: *payload* is not whole DWs."""
     if len(payload) % 4:
-        raise ValueError(f"{len(payload)} bytes are no DWs")
+        raise ValueError(f"{len(payload)} bytes are not whole DWs")
     length = len(payload) // 4 + _HEADER_DWORDS
     head = struct.pack("<HBxI", protocol.vendor, protocol.kind, length & _LENGTH_MASK)
     return head + payload

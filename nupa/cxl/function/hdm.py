@@ -139,7 +139,7 @@ class DecoderSet:
         ways = interleave.ways
         base, size = field("base") << STEP_BITS, field("size") << STEP_BITS
         if (size >> STEP_BITS) % ways:
-            raise CommitError(f"{size:#x} bytes are no multiple of {ways} times 256 MiB")
+            raise CommitError(f"{size:#x} bytes are not a multiple of {ways} times 256 MiB")
         if base + size > 1 << 64:
             raise CommitError(f"{size:#x} bytes at {base:#x} do not end before 2**64")
         below, above = self.decoders[:number], self.decoders[number + 1 :]
@@ -181,7 +181,7 @@ class DecoderSet:
             for bit in some
         }
         if not able.issuperset(choosing):
-            raise CommitError(f"address bits {choosing[-1]}:{choosing[0]} cannot choose a target")
+            raise CommitError(f"address bits {choosing[-1]}:{choosing[0]} cannot select a target")
         return interleave
 
     def _place(
@@ -194,7 +194,7 @@ class DecoderSet:
         if placed.dpa_end > self.memory_bytes:
             raise CommitError(f"its memory ends at {placed.dpa_end:#x} of {self.memory_bytes:#x}")
         if following and placed.dpa_end > following.dpa - following.skip:
-            raise CommitError("its memory has bytes of a later decoder's")
+            raise CommitError("its memory overlaps that of a later decoder")
         return placed
 
     def _aim(self, now: Committed, targets: tuple[int, ...]) -> Committed:

@@ -73,7 +73,7 @@ class Mailbox:
         """Execute one command.  CommandError: it is refused, and nothing has changed."""
         command = find(self.commands, opcode, len(payload))
         if self._running and command.effects & Effect.BACKGROUND:
-            raise CommandError(Code.BUSY, f"{self._running.command.name} goes on")
+            raise CommandError(Code.BUSY, f"{self._running.command.name} is in progress")
         if self.is_media_disabled and command.needs_media:
             raise CommandError(Code.MEDIA_DISABLED, command.name)
         answer = command.handler(payload)

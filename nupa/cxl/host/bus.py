@@ -284,7 +284,7 @@ class Bus:
 
     def _port(self, port: Port) -> int:
         if port not in self._ports:
-            raise LocalError(f"{port.name} is no port of this host")
+            raise LocalError(f"{port.name} is not a port of this host")
         return self._ports[port]
 
     # The table in C

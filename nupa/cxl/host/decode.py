@@ -37,7 +37,7 @@ class FixedWindow:
         if len(self.targets) != ways:
             raise ValueError(f"{ways} ways have as many targets, not {len(self.targets)}")
         if self.base % step or self.size % (ways * step) or not self.size:
-            raise ValueError(f"{self.size:#x} bytes at {self.base:#x} are no {ways} times 256 MiB")
+            raise ValueError(f"{self.size:#x} bytes at {self.base:#x} are not {ways} times 256 MiB")
 
     @property
     def end(self) -> int:

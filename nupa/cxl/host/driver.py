@@ -77,7 +77,7 @@ class Mail:
         root.write(at + 8, 8, opcode | len(payload) << 16)
         root.write(at + 4, 4, root.read(at + 4, 4) | _DOORBELL)
         if root.read(at + 4, 4) & _DOORBELL:
-            raise CommandError(Code.UNSUPPORTED_MAILBOX, "nobody answers the doorbell")
+            raise CommandError(Code.UNSUPPORTED_MAILBOX, "the device does not answer the doorbell")
         code = Code(root.read(at + 0x10, 8) >> 32 & 0xFFFF)
         if code not in (Code.SUCCESS, Code.BACKGROUND_STARTED):
             raise CommandError(code, f"command {opcode:#06x}")

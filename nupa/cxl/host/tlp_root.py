@@ -97,7 +97,7 @@ class TlpRoot(RootComplex):
     def _memory(self, address: int, size: int, data: bytes = b"") -> MemRequest:
         start = address % _DW
         if size < 1 or start + size > 2 * _DW or address % _PAGE + size > _PAGE:
-            raise AccessError(f"{size} bytes at {address:#x}: no access of a processor")
+            raise AccessError(f"{size} bytes at {address:#x}: not a possible access of a processor")
         dw = -(-(start + size) // _DW)
         enables = (1 << size) - 1 << start
         return MemRequest(
@@ -124,7 +124,9 @@ class TlpRoot(RootComplex):
         answer = self._send(port, request)
         completion = unpack(answer) if answer else None
         if not isinstance(completion, Completion) or completion.tag != request.tag:
-            raise RemoteError(f"{request.name} with tag {request.tag}: {completion} is no answer")
+            raise RemoteError(
+                f"{request.name} with tag {request.tag}: {completion} is not its completion"
+            )
         if completion.status is CplStatus.COMPLETER_ABORT:
             raise AccessError(f"{request.name}: its completer does not take such an access")
         return completion

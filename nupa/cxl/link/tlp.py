@@ -87,7 +87,7 @@ class MemRequest(Tlp):
         if self.data and len(self.data) != 4 * self.dw:
             raise TlpError(f"{self.name} of {self.dw} DW with {len(self.data)} bytes")
         if self.address % 4 or self.address >> 64:
-            raise TlpError(f"{self.name}: {self.address:#x} is no DW's address")
+            raise TlpError(f"{self.name}: {self.address:#x} is not the address of a DW")
         wide = self.address >> 32 != 0
         head = self._first(_DATA * bool(self.data) | _FOUR_DW * wide, _MEM, self.dw)
         address = self.address.to_bytes(8 if wide else 4, "big")
@@ -165,7 +165,7 @@ class _Header:
 
     def __init__(self, raw: bytes) -> None:
         if len(raw) < 12:
-            raise TlpError(f"{len(raw)} bytes are no TLP")
+            raise TlpError(f"{len(raw)} bytes are not a TLP")
         code, second, length = _FIRST.unpack_from(raw)
         self.fmt, self.kind = code >> 5, code & 0x1F
         self.tag_high = (second >> 7) << 9 | (second >> 3 & 1) << 8
@@ -191,7 +191,7 @@ def unpack(raw: bytes) -> MemRequest | ConfigRequest | Completion:
         try:
             code = CplStatus(status >> 13)
         except ValueError:
-            raise TlpError(f"completion status {status >> 13} is none") from None
+            raise TlpError(f"completion status {status >> 13} is not defined") from None
         return Completion(
             completer=bdf_of(completer),
             status=code,
@@ -224,4 +224,4 @@ def unpack(raw: bytes) -> MemRequest | ConfigRequest | Completion:
             data=head.data,
             **common,
         )
-    raise TlpError(f"a TLP of format {head.fmt} and type {head.kind:#04x} is none of these")
+    raise TlpError(f"a TLP of format {head.fmt} and type {head.kind:#04x} is not supported")

@@ -145,7 +145,7 @@ class DynamicCapacity:
         else:
             if region.shareable:
                 require(tag != NO_TAG, why="a shareable extent has a tag")
-                require(tag not in self._tags(), why=f"tag {tag} is another's")
+                require(tag not in self._tags(), why=f"tag {tag} is in use")
             pieces = self._select(index, size, policy, extents)
             offer = [
                 Extent(dpa, length, tag, sequence if region.shareable else 0)
@@ -182,7 +182,7 @@ class DynamicCapacity:
             self._check_list(index, extents)
             for dpa, length in extents:
                 is_free = any(at <= dpa and dpa + length <= at + room for at, room in free)
-                require(is_free, Code.INVALID_EXTENT_LIST, f"{dpa:#x} is somebody's")
+                require(is_free, Code.INVALID_EXTENT_LIST, f"{dpa:#x} is in use")
             return list(extents)
         block = self.regions[index].block_bytes
         require(size > 0 and size % block == 0, why=f"{size:#x} bytes, not blocks of {block:#x}")
@@ -246,7 +246,9 @@ class DynamicCapacity:
         for dpa, size in extents:
             self.region_of(dpa, size)
             there = next((each for each in host.held() if each.has(dpa, size)), None)
-            require(there is not None, Code.INVALID_EXTENT_LIST, f"{dpa:#x} is not the host's")
+            require(
+                there is not None, Code.INVALID_EXTENT_LIST, f"{dpa:#x} does not belong to the host"
+            )
             assert there is not None
             offered = host.is_offered(there)
             require(forced or not offered, Code.INVALID_PHYSICAL_ADDRESS, f"{dpa:#x} is offered")
@@ -294,7 +296,11 @@ class DynamicCapacity:
             found = around(offer, dpa, size)
             taken.append(found._replace(dpa=dpa, size=size))
         if taken and offer[0].sequence:
-            require(sorted(taken) == sorted(offer), Code.INVALID_EXTENT_LIST, "all or nothing")
+            require(
+                sorted(taken) == sorted(offer),
+                Code.INVALID_EXTENT_LIST,
+                "a shared tag is accepted as a whole",
+            )
             taken = offer
         more = len(taken) - len(offer)
         require(more <= self.extents_left, Code.RESOURCES_EXHAUSTED, f"{more} extents")

@@ -69,7 +69,7 @@ def check_apart(extents: Sequence[tuple[int, int]]) -> None:
     """Raise CommandError if two extents overlap."""
     end = 0
     for dpa, size in sorted(extents):
-        require(dpa >= end, Code.INVALID_EXTENT_LIST, f"{dpa:#x} is there twice")
+        require(dpa >= end, Code.INVALID_EXTENT_LIST, f"{dpa:#x} overlaps another extent")
         end = dpa + size
 
 

@@ -173,7 +173,7 @@ class Registers:
         end, last = 0, ""
         for row in self._sorted:
             if row.low < end:
-                raise ValueError(f"{row.name}: it has bits of {last}")
+                raise ValueError(f"{row.name}: it overlaps {last}")
             end, last = row.low + row.width, row.name
         if end > self.size * 8:
             raise ValueError(f"{last}: it is outside of {self.size:#x} bytes")

@@ -61,7 +61,7 @@ def _range(number: int, at: int, size_bytes: int, media: MediaType) -> tuple[Fie
     there = int(size_bytes > 0)
     steps = size_bytes >> STEP_BITS
     if steps << STEP_BITS != size_bytes:
-        raise ValueError(f"{size_bytes:#x} bytes of memory are no multiple of 256 MiB (8.1.3.8)")
+        raise ValueError(f"{size_bytes:#x} bytes of memory are not a multiple of 256 MiB (8.1.3.8)")
     name, low, kind = f"range{number}", at + 4, int(media) * there
     cites = [f"8.1.3.8.{4 * number - 3 + i}" for i in range(4)]
     return (
@@ -256,7 +256,7 @@ def register_locator(locations: Iterable[Location]) -> Dvsec:
     for i, (block, bar, offset) in enumerate(locations):
         at, name = HEADER_BYTES + 8 * i, f"block{i}"
         if offset & 0xFFFF:
-            raise ValueError(f"{block.name} at {offset:#x}: no multiple of 64 KiB (8.1.9.1)")
+            raise ValueError(f"{block.name} at {offset:#x}: not a multiple of 64 KiB (8.1.9.1)")
         rows += (
             Field(f"{name}.bar", at, "2:0", HWINIT, bar, "8.1.9.1"),
             Field(f"{name}.identifier", at, "15:8", HWINIT, block, "8.1.9.1"),

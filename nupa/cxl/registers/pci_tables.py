@@ -38,7 +38,7 @@ class Bar(NamedTuple):
         """Yield the rows of the BAR (7.5.1.2.1): the bits below its size are not there, so all ones
         read back as its mask."""
         if self.size_bytes < 16 or self.size_bytes & (self.size_bytes - 1):
-            raise ValueError(f"BAR {self.number}: {self.size_bytes} bytes is no power of two")
+            raise ValueError(f"BAR {self.number}: {self.size_bytes} bytes are not a power of two")
         name, at, cite = f"bar{self.number}", 0x10 + 4 * self.number, "7.5.1.2.1"
         yield Field(f"{name}.io", at, "0", RO, 0, cite)
         yield Field(f"{name}.type", at, "2:1", RO, 2 if self.wide else 0, cite)

@@ -40,7 +40,9 @@ class Space:
             raise ValueError(f"two blocks are called {name}")
         end = offset + block.size
         if offset % _STEP_BYTES or block.size % _STEP_BYTES or offset < 0 or end > self.size:
-            raise ValueError(f"{name}: {offset:#x} to {end:#x} are no DWs of {self.size:#x} bytes")
+            raise ValueError(
+                f"{name}: {offset:#x} to {end:#x} are not whole DWs of {self.size:#x} bytes"
+            )
         for other, (start, there) in self._blocks.items():
             if start < end and offset < start + there.size:
                 raise ValueError(f"{name}: {offset:#x} to {end:#x} overlap {other} at {start:#x}")

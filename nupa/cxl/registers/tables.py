@@ -39,10 +39,10 @@ def _configuration() -> Iterable[RegisterTable]:
         ("type0", "header of an endpoint", pci.type0(0, 0, pci.CLASS_CXL_MEMORY, [bar])),
         ("type1", "header of a port", pci.type1(0, 0, [bar])),
         ("pcie", "PCI Express capability of a root port", pcie.pcie(pcie.PortType.ROOT)),
-        ("pcie-device", "the same of an endpoint", pcie.pcie(pcie.PortType.ENDPOINT)),
+        ("pcie-device", "PCI Express capability of an endpoint", pcie.pcie(pcie.PortType.ENDPOINT)),
         ("msix", "MSI-X capability", pcie.msix(1, 4, 0, 0x800)),
-        ("msix-table", "MSI-X table with one vector, in its BAR", pcie.msix_table(1)),
-        ("msix-pending", "pending bits with one vector, in its BAR", pcie.msix_pending(1)),
+        ("msix-table", "MSI-X table of one vector, in the BAR", pcie.msix_table(1)),
+        ("msix-pending", "pending bits of one vector, in the BAR", pcie.msix_pending(1)),
         ("aer", "advanced error reporting of a root port", ext.aer(root=True)),
         ("dsn", "device serial number", ext.dsn(0)),
         ("acs", "access control services", ext.acs()),
@@ -56,13 +56,13 @@ def _dvsecs() -> Iterable[RegisterTable]:
     locations = [dvsec.Location(dvsec.BlockId.COMPONENT, 0)]
     for what, each in (
         ("of a device with CXL.mem and CXL.cache", dvsec.device(_GIB, cache=True)),
-        ("functions that take no part in CXL", dvsec.non_cxl_map()),
+        ("functions without CXL", dvsec.non_cxl_map()),
         ("of a port: a second set of buses and windows", dvsec.port_extensions()),
         ("of a port: timeouts of a global persistent flush", dvsec.gpf_port()),
-        ("of a device: how long a flush takes it", dvsec.gpf_device()),
-        ("what a port speaks", dvsec.flex_bus()),
-        ("where blocks of registers are", dvsec.register_locator(locations)),
-        ("logical devices, of their manager", dvsec.mld(16)),
+        ("of a device: duration of a flush", dvsec.gpf_device()),
+        ("protocols and modes of a port", dvsec.flex_bus()),
+        ("places of register blocks", dvsec.register_locator(locations)),
+        ("logical devices, of the fabric manager", dvsec.mld(16)),
     ):
         name = f"dvsec-{each.name.replace('_', '-')}"
         yield RegisterTable(name, f"DVSEC {each.number}: {what}", _CXL, each.rows)
@@ -95,7 +95,7 @@ def _device() -> Iterable[RegisterTable]:
     space = DeviceRegisters()
     yield _of_space("device", "array of device capabilities", space)
     for name, block, what in (
-        ("device-status", "status", "which event logs have records"),
+        ("device-status", "status", "event logs that have records"),
         ("mailbox", "mailbox", "primary mailbox"),
         ("memory-device", "memory", "status of a memory device"),
     ):

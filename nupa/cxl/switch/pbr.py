@@ -53,7 +53,7 @@ class PbrFabric:
         self._check_free(one)
         self._check_free(other)
         if one == other:
-            raise PbrError(f"{one} is not linked to itself")
+            raise PbrError(f"{one} cannot be linked to itself")
         self._links[one], self._links[other] = other, one
         self._route()
 
@@ -81,7 +81,7 @@ class PbrFabric:
     def withdraw(self, pid: int) -> None:
         """Withdraw a PID.  PbrError: it is not assigned."""
         if self._edges.pop(pid, None) is None:
-            raise PbrError(f"PID {pid:#x} is nobody's")
+            raise PbrError(f"PID {pid:#x} is not assigned")
         for table in self._tables.values():
             table.pop(pid, None)
 
@@ -96,7 +96,7 @@ class PbrFabric:
         PID, or no way."""
         for pid in (source, destination):
             if pid not in self._edges:
-                raise PbrError(f"PID {pid:#x} is nobody's")
+                raise PbrError(f"PID {pid:#x} is not assigned")
         here, passed = self._edges[source].switch, []
         while True:
             port = self._tables[here].get(destination)

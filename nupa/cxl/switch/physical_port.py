@@ -181,7 +181,9 @@ class PhysicalPort:
 
     def _check_control(self) -> None:
         if self.role is not PortState.DOWNSTREAM or None in self.bound:
-            raise SwitchError(f"port {self.number} is a host's: unbind it first")
+            raise SwitchError(
+                f"port {self.number} is bound, so only its host may reset it: unbind it first"
+            )
 
     def _changed(self, *, surprise: bool = False) -> None:
         if surprise and self._was_up and not self.up:

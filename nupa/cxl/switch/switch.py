@@ -142,7 +142,9 @@ class Switch:
         if vppb in virtual.bindings:
             raise SwitchError(f"vPPB {vppb} of virtual switch {vcs} is bound: unbind it first")
         if there.role is not PortState.DOWNSTREAM:
-            raise SwitchError(f"port {port} is a host's: only a downstream port can be bound")
+            raise SwitchError(
+                f"port {port} is an upstream port: only a downstream port can be bound"
+            )
         if isinstance(there.device, Mld):
             if ld is None:
                 raise SwitchError(f"port {port} has a multi-logical device: name one of its LDs")

@@ -172,7 +172,7 @@ def report(port: Port, bit: int, severity: Severity, header: int) -> None:
         if name.startswith(f"{kind}_status.") and row.low == at * 8 + bit:
             break
     else:
-        raise SwitchError(f"{kind} error {bit}: there is no such one (PCIe 6.0 7.8.4)")
+        raise SwitchError(f"{kind} error {bit} is not defined (PCIe 6.0 7.8.4)")
     aer[name] = 1
     if severity is Severity.UNCORRECTABLE and not aer[name.replace("_status.", "_mask.")]:
         aer["control.first_error"] = bit

@@ -125,7 +125,7 @@ def test_service_is_set_and_listed(site: Site, nupa: Run) -> None:
     assert site.switch.mld(3).qos.severe_percent == 25
     assert json.loads(nupa("qos", "3", "severe_percent=40", "--json"))["severe_percent"] == 40
     assert "moderate_percent     10" in nupa("qos", "3")
-    assert "'x' is no setting" in nupa.fails("qos", "3", "x=1")
+    assert "'x' is not a setting" in nupa.fails("qos", "3", "x=1")
     assert "invalid input" in nupa.fails("qos", "3", "severe_percent=101")
     assert json.loads(nupa("bandwidth", "3", "1", "128", "64", "--json"))[:4] == [0, 128, 64, 0]
     assert "0   200" in nupa("bandwidth", "3", "0", "200", "--limit")

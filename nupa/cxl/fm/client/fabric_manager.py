@@ -175,7 +175,7 @@ class FabricManager(LdClient, EventClient):
         while (status := self.background()).status & 1 and status.opcode == opcode:
             if time.monotonic() > end:
                 raise RemoteError(
-                    f"{Opcode(opcode).name} goes on after {timeout_s:g} s: wait, or abort it",
+                    f"{Opcode(opcode).name} is in progress after {timeout_s:g} s: wait, or abort",
                     errno.ETIMEDOUT,
                 )
             time.sleep(pause_s)

@@ -21,9 +21,7 @@ from nupa.cxl.function.cci import Code
 
 _READ_BYTES = 1 << 16
 _TIMEOUT_S = 30.0
-_HUNG_UP = (
-    "the fabric manager has hung up: it hears its owner only, and 64 managers at once, or has ended"
-)
+_HUNG_UP = "the fabric manager has disconnected: it accepts its owner only, at most 64 managers, or it has ended"
 
 
 class Transport(Protocol):

@@ -78,7 +78,7 @@ class Manager:
         """Return the response to a request.  FramingError: it is not a request."""
         request = messages.unpack(message.body)
         if not message.owner or request.response:
-            raise FramingError("a response, and nothing was asked")
+            raise FramingError("an unexpected response")
         with self.lock:
             self._asking, self._vcs = session, vcs_of(message.source)
             answer = self._answer(message.type, request)
@@ -181,7 +181,7 @@ class Session:
         response = messages.unpack(message.body)
         expected = (True, NOTIFICATION, self._waits_for)
         if (response.response, response.opcode, response.tag) != expected:
-            raise FramingError("a response, and nothing was asked")
+            raise FramingError("an unexpected response")
         with self._manager.lock:
             self._waits_for = None
             if self._told:

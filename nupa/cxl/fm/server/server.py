@@ -278,7 +278,7 @@ def _remove_stale(path: Path) -> None:
         return
     if not stat.S_ISSOCK(found.st_mode) or not is_own(found.st_uid):
         raise OSError(
-            errno.EADDRINUSE, f"what is there is no socket of yours (owner: user {found.st_uid})"
+            errno.EADDRINUSE, f"the path is not a socket of yours (owner: user {found.st_uid})"
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)

@@ -338,7 +338,7 @@ def test_devices_are_attached_once_and_apart(site: Site) -> None:
     site.host.detach(site.first)
     assert site.host.read(0, 4) == b"kept"
     assert site.first.own.read(0, 3) == b"too"
-    with pytest.raises(LocalError, match="attached to no host"):
+    with pytest.raises(LocalError, match="not attached to a host"):
         site.first.read(0, 1)
     with pytest.raises(LocalError, match="not attached"):
         site.host.detach(site.first)

@@ -85,7 +85,7 @@ def test_a_slow_binding_goes_on_in_the_background_and_there_is_one_at_a_time() -
     assert site.fm.ports([2])[0].state is PortState.BINDING
     assert code_of(lambda: site.fm.bind(0, 1, 3)) is Code.BUSY
     assert code_of(lambda: site.fm.unbind(0, 0)) is Code.BUSY
-    with pytest.raises(RemoteError, match="goes on"):
+    with pytest.raises(RemoteError, match="is in progress"):
         site.fm.wait(Opcode.BIND, timeout_s=0)
     site.finish()
     site.fm.wait(Opcode.BIND)

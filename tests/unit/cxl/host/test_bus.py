@@ -96,7 +96,7 @@ def test_ports_on_the_way_count_what_passes(host: Host) -> None:
         assert bus.counters(host.ups[0]) == bus.counters(host.roots[0])
         assert bus.counters(host.downs[0]) == Counters(4, 4, 0, 0, 0)
         assert bus.counters(host.downs[4]) == Counters(4, 4, 1, 0, 0)
-        with pytest.raises(LocalError, match="no port of this host"):
+        with pytest.raises(LocalError, match="not a port of this host"):
             bus.counters(Vppb(0, name="elsewhere"))
 
 

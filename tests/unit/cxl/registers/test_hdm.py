@@ -108,7 +108,7 @@ def test_memory_of_decoders_follows_that_of_the_one_before_after_its_skip() -> N
 REFUSED: list[tuple[str, int, int, int, Any, str]] = [
     ("switch", 7, 1, control(), b"", "is below"),
     ("switch", 0, 4, control(), b"", "is below"),
-    ("switch", 8, 3, control(2), bytes([0, 1]), "no multiple of 2"),
+    ("switch", 8, 3, control(2), bytes([0, 1]), "not a multiple of 2"),
     ("switch", 8, 2, control(2), bytes([3, 3]), "not distinct"),
     ("switch", 8, 4, control(4), bytes([0, 1, 2, 1]), "not distinct"),
     ("switch", 8, 16, control(16), bytes(range(8)), "does not interleave 16 ways"),
@@ -116,13 +116,13 @@ REFUSED: list[tuple[str, int, int, int, Any, str]] = [
     ("switch", 8, 1, 0x50, b"", "reserved encodings"),
     ("switch", 8, 1, 0xB0, b"", "reserved encodings"),
     ("switch", 8, 1, 0x07, b"", "reserved encodings"),
-    ("switch", 8, 8, control(8, 5), bytes(range(8)), "cannot choose"),
+    ("switch", 8, 8, control(8, 5), bytes(range(8)), "cannot select"),
     ("switch", (1 << 36) - 1, 2, control(), b"", "do not end"),
     ("device", 7, 1, control(), 0, "is below"),
-    ("device", 8, 4, control(3), 0, "no multiple of 3"),
+    ("device", 8, 4, control(3), 0, "not a multiple of 3"),
     ("device", 8, 16, control(), 0, "its memory ends"),
     ("device", 8, 1, control(), 16 * STEP, "its memory ends"),
-    ("device", 8, 16, control(16, 6), 0, "cannot choose"),
+    ("device", 8, 16, control(16, 6), 0, "cannot select"),
 ]
 
 
@@ -180,7 +180,7 @@ def test_a_place_that_a_decommit_left_takes_what_fits() -> None:
     assert answer(program(decoders, 1, 3, 6, control())) == ERROR
     assert "a later one begins" in decoders.errors[1]
     assert answer(program(decoders, 1, 3, 4, control())) == ERROR
-    assert "a later decoder's" in decoders.errors[1]
+    assert "a later decoder" in decoders.errors[1]
     assert answer(program(decoders, 1, 2, 2, control())) == COMMITTED
 
 

@@ -172,7 +172,7 @@ def test_a_link_disabled_by_its_host_hides_the_device_until_a_reset() -> None:
         (0, 3, 3, None, "vPPB 3"),
         (0, -1, 3, None, "vPPB -1"),
         (0, 1, 6, None, "port 6"),
-        (0, 1, 0, None, "is a host's"),
+        (0, 1, 0, None, "is an upstream port"),
         (0, 0, 3, None, "is bound"),
         (0, 1, 2, None, "is bound already"),
         (0, 1, 4, 1, "is bound already"),
@@ -230,7 +230,7 @@ def test_an_error_is_reported_to_the_host_as_a_device_would() -> None:
     assert aer["uncorrectable_status.completion_timeout"] == 1
     assert (aer["control.first_error"], aer["header_log"]) == (14, 0xABCD)
     assert aer["correctable_status.bad_tlp"] == 1
-    with pytest.raises(SwitchError, match="there is no such one"):
+    with pytest.raises(SwitchError, match="is not defined"):
         report(vppb, 31, Severity.UNCORRECTABLE, 0)
 
 
