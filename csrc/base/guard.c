@@ -17,15 +17,16 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-/* G1.  The linker knows where the table of this module begins and ends. */
+/* G1.  The linker knows where the table of this module begins and ends; weak, as one without
+ * guarded accesses has no table. */
 struct entry {
 	int32_t from, to, fixup; /* each from its own place on */
 };
 
 extern const struct entry table_begin[] __asm__("__start_nupa_guards")
-    __attribute__((visibility("hidden")));
+    __attribute__((weak, visibility("hidden")));
 extern const struct entry table_end[] __asm__("__stop_nupa_guards")
-    __attribute__((visibility("hidden")));
+    __attribute__((weak, visibility("hidden")));
 
 #if defined(__x86_64__)
 #define PROGRAM_COUNTER(context) ((context)->uc_mcontext.gregs[REG_RIP])
