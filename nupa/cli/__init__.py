@@ -4,7 +4,7 @@
 
 Knows arguments, output and exit codes; never how anything works.  A command is a module or package
 of this package, with add_parser(subparsers), which sets `run`, a function from arguments to exit
-code.  Only the module of the command that is asked for is imported: `nupa run` starts at once.
+code.  Only the module of the given command is imported, so that `nupa run` starts fast.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from nupa.cli.common.command import EXIT_ERROR, Help, Parser, fail
 
 _EPILOG = """\
 examples:
-  nupa run -- ib_send_lat                a program on a host of a fabric, made for it if need be
+  nupa run -- ib_send_lat                a program on a host of a fabric, which is made if needed
   nupa run -- ib_send_lat localhost      and its peer, on the next host
   nupa up --topology rack24              a fabric that stays
   nupa net up                            an IP interface for each host, without root
   nupa shell host0                       a shell with network and RDMA of a host
   nupa show                              its hosts, ports, processes and traffic
   nupa vm up                             QEMU guests whose CXL memory is a fabric
-  nupa capture                           what crosses it, packet by packet
-  nupa doctor                            what works on this machine
+  nupa capture                           the packets that cross it
+  nupa doctor                            tries what works on this machine
 """
 
 
 def commands() -> list[str]:
-    """The names of all commands."""
+    """Returns the names of all commands."""
     with os.scandir(__path__[0]) as entries:
         found = {e.name.removesuffix(".py") for e in entries if e.is_dir() or e.name[-3:] == ".py"}
     return sorted(name for name in found - {"common"} if not name.startswith("_"))
 
 
 def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser; of the commands only the one that *argv* names, if it names one."""
+    """Returns the parser, with the command that *argv* names alone, if it names one."""
     import nupa
 
     parser = Parser(
@@ -57,9 +57,9 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command.  0: done; 1: an error, said in one line on stderr; 2: a wrong command line.
+    """Runs a command.  0: done; 1: an error, one line on stderr; 2: a wrong command line.
 
-    `nupa run` has its program's exit code instead.
+    `nupa run` returns its program's exit code instead.
     """
     argv = sys.argv[1:] if argv is None else argv
     args = build_parser(argv).parse_args(argv)
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NupaError as error:
         return fail(str(error))
     except BrokenPipeError:
-        # Nobody reads on (`nupa show | head`): the interpreter shall not try at its end either.
+        # The reader has gone (`nupa show | head`); the interpreter must not flush at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
     except KeyboardInterrupt:

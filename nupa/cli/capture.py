@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa capture`: shows or records what crosses a fabric, like tcpdump."""
+"""`nupa capture`: shows or records the packets of a fabric, like tcpdump."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import add_fabric, seconds
 from nupa.cli.common.argument import count as _count
-from nupa.cli.common.argument import seconds
 from nupa.cli.common.command import Help
 from nupa.core.levels import DEFAULT_LEVELS, LEVEL_TEXTS, LEVELS, parse_levels
 
@@ -41,16 +41,16 @@ examples:
   nupa capture -w - | wireshark -k -i -            live
   nupa capture -i host0 --level queue,transport -c 20
   nupa capture -f 'dqpn == 0x20011 and opcode in (RC_SEND_ONLY, RC_ACKNOWLEDGE)'
-  nupa capture -f 'syndrome >= 0x60 or dropped'    refusals, and what faults took away
+  nupa capture -f 'syndrome >= 0x60 or dropped'    NAKs, and packets that faults dropped
   nupa capture -r x.pcapng -f 'transfer == 0x200110000000001' --json
-  nupa run --capture x.pcapng -- ib_send_lat       what one program does
+  nupa run --capture x.pcapng -- ib_send_lat       while one program runs
 """
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "capture",
-        help="show or record what crosses a fabric, like tcpdump",
+        help="show or record the packets of a fabric, like tcpdump",
         epilog=_EPILOG,
         formatter_class=Help,
     )
@@ -60,7 +60,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         action="append",
         metavar="HOST|PORT|any",
         help="watch this host's port, or this port; may be given again "
-        "(default: any: each packet once, where its source sends it)",
+        "(default: any: each packet once, at its source)",
     )
     parser.add_argument(
         "--level",
@@ -75,7 +75,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("-c", dest="count", type=_count, metavar="N", help="end after N packets")
     parser.add_argument(
-        "--snaplen", type=_count, metavar="BYTES", help="keep so much of each (default: all)"
+        "--snaplen", type=_count, metavar="BYTES", help="keep so much of each packet (default: all)"
     )
     parser.add_argument(
         "--for",
@@ -84,9 +84,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="TIME",
         help="end after that: 5s, 2min",
     )
-    parser.add_argument(
-        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
-    )
+    add_fabric(parser)
     parser.add_argument("--json", action="store_true", help="for scripts: an object a line")
     parser.add_argument("--fields", action="store_true", help="list the fields of filters")
     parser.set_defaults(run=run, parser=parser)
@@ -99,15 +97,17 @@ def run(args: argparse.Namespace) -> int:
         print(fields_text())
         return 0
     if args.json and args.write:
-        args.parser.error("--json prints, -w writes pcapng: take one of them")
+        args.parser.error("--json prints, -w writes pcapng: choose one of them")
     if args.write == "-" and sys.stdout.isatty():
-        args.parser.error("pcapng is no text: pipe it, as -w - | wireshark -k -i -")
+        args.parser.error("pcapng is not text: pipe it, as -w - | wireshark -k -i -")
     if args.read is None:
         return _live(args)
     if args.write and _is_same(args.read, args.write):
-        args.parser.error(f"-w would overwrite what -r reads, {args.read}: write another file")
+        args.parser.error(f"-w would overwrite {args.read}, which -r reads: write another file")
     if args.where or args.fabric or args.seconds:
-        args.parser.error("-i, --fabric and --for are of a live capture; of a file, -f 'port == …'")
+        args.parser.error(
+            "-i, --fabric and --for are for live captures; for a file, use -f 'port == …'"
+        )
     return _from_file(args)
 
 
@@ -152,12 +152,12 @@ def _live(args: argparse.Namespace) -> int:
             try:
                 _follow(capture, live, stop_fd, args)
                 capture.close()
-            except BrokenPipeError:  # Wireshark was closed: that ends it, too
+            except BrokenPipeError:  # Wireshark was closed, which ends the capture, too
                 _say(_summary(capture))
                 raise
     _say(_summary(capture))
     if capture.lost and not args.snaplen:
-        _say("records were lost because they came too fast; --snaplen 128 makes them small")
+        _say("records were lost because they came too fast; --snaplen 128 makes them smaller")
     return 0
 
 
@@ -192,7 +192,7 @@ def _filter(text: str | None, levels: tuple[str, ...], names: dict[str, set[str]
 
 
 def _names(fabric: Fabric) -> dict[str, set[str]]:
-    """What the fields `port` and `host` can be."""
+    """Returns the values of the fields `port` and `host`."""
     from nupa.capture.view import node_of
 
     ports = {port.name for port in fabric.ports}
@@ -213,7 +213,7 @@ def _sink(args: argparse.Namespace, live: Live | None = None) -> Sink:
 
 
 def _stop_by_signal() -> int:
-    """What can be read as soon as a signal says that it is to end.  A second one ends at once."""
+    """Returns a file that is readable after a signal; a second signal ends this process."""
     import os
 
     read_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -224,7 +224,7 @@ def _stop_by_signal() -> int:
         os.write(write_fd, b"\0")
 
     for number in _ENDING:
-        # nohup(1) means it
+        # nohup(1) ignores SIGHUP on purpose
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, stop)
     return read_fd

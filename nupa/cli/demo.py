@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa demo`: real RDMA programs between two hosts, beside TCP."""
+"""`nupa demo`: runs real RDMA programs between two hosts, beside TCP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Makes a fabric of two hosts and does on it:
          TCP on loopback, and shows both by message size
   fio    runs one fio job over RDMA and over TCP on nupa_net0, and shows both by block size;
          alone it takes more sizes and depths
-Takes a minute.  Exits with 0 if all of it worked, else with 1.
+Takes a minute.  Exit code: 0 if all of it worked, else 1.
 """
 
 
@@ -35,33 +35,33 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
     parser.add_argument("--quick", action="store_true", help="fewer programs, a quarter minute")
-    parser.add_argument("--only", choices=["files", "sizes", "fio"], help="this part, see below")
+    parser.add_argument(
+        "--only", choices=["files", "sizes", "fio"], help="only this part, see below"
+    )
     parser.add_argument(
         "--mover",
         choices=[str(mover) for mover in BETWEEN_PROCESSES],
-        help="how bulk is moved; default: the best",
+        help="force how bulk data moves (default: the best)",
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """0: all worked; 1: a step failed or data was damaged; 2: the picture cannot be drawn."""
-    # Here: `nupa run` must not wait for what only a demo needs.
+    # Imported here, because `nupa run` must not wait for them.
     import json
     import shutil
-    import signal
     import sys
     import tempfile
 
     from nupa.base.progress import Progress
-    from nupa.cli.common.command import EXIT_USAGE, fail
+    from nupa.cli.common.command import EXIT_USAGE, exit_by_signals, fail
     from nupa.measure import plot, results, suite
     from nupa.measure.text import glyphs_for
     from nupa.programs.cpus import busy_cpus, load_note, pick_two
     from nupa.programs.fabric import movers, temporary_fabric
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _ended)
+    exit_by_signals()
     try:
         if args.plot is not None:
             plot.check(args.plot)
@@ -96,8 +96,3 @@ def run(args: argparse.Namespace) -> int:
     except plot.PlotError as error:
         return fail(str(error), EXIT_USAGE)
     return 0 if found.ok else 1
-
-
-def _ended(number: int, _: object) -> None:
-    """What the demo made goes, as after Ctrl-C."""
-    raise SystemExit(128 + number)

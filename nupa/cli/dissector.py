@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa dissector`: gives Wireshark and tshark the dissector of NUPA's link type."""
+"""`nupa dissector`: installs the dissector of NUPA's link type in Wireshark and tshark."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ that `tshark -G folders` names for such scripts.  docs/packet.md has the format.
 """
 _EPILOG = """\
 examples:
-  nupa dissector --install             for this user's Wireshark and tshark, when they start next
+  nupa dissector --install             for this user's Wireshark and tshark, from their next start
   nupa dissector --install --to DIR    into another folder of Lua scripts
-  nupa dissector --uninstall           takes it away again
+  nupa dissector --uninstall           removes it again
   tshark -X lua_script:$(nupa dissector --path) -r x.pcapng        for once, without installing
   tshark -r x.pcapng -Y 'nupa.tlp.length > 16 && nupa.transfer == 0x5'
 """
@@ -29,16 +29,16 @@ examples:
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "dissector",
-        help="Wireshark's dissector of captures",
+        help="install Wireshark's dissector of captures",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=Help,
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--install", action="store_true", help="put it where Wireshark looks for it")
-    what.add_argument("--uninstall", action="store_true", help="remove it from there")
-    what.add_argument("--path", action="store_true", help="print where the script itself is")
-    parser.add_argument("--to", metavar="DIR", help="a folder other than this user's own")
+    what.add_argument("--install", action="store_true", help="install it in Wireshark's folder")
+    what.add_argument("--uninstall", action="store_true", help="remove it from that folder")
+    what.add_argument("--path", action="store_true", help="print the path of the script")
+    parser.add_argument("--to", metavar="DIR", help="use another folder")
     parser.set_defaults(run=run)
 
 
@@ -56,5 +56,5 @@ def run(args: argparse.Namespace) -> int:
     elif removed := dissector.uninstall(folder):
         print(f"removed: {removed}")
     else:
-        print(f"nothing to remove: {folder / dissector.FILE.name} is not there")
+        print(f"nothing to remove: {folder / dissector.FILE.name} does not exist")
     return 0

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 _EPILOG = """\
-A fabric that is in use stays, unless --force is given: then its programs keep what they have, and
-no other program finds it.  Its network interfaces (`nupa net`) go with it.
+A fabric in use stays, unless --force is given.  Then its programs keep running, but new ones cannot
+find it.  Its network interfaces (`nupa net`) are removed with it.
 
 examples:
   nupa down            the fabric named `default`
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from nupa.netdev import state
 
     if not args.all:
-        # Before what is dead is collected: the one that is named may be of that kind.
+        # Before dead fabrics are collected, because this one may be dead.
         _remove(args.name, args.force)
         registry.collect_all()
         return 0
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _remove(name: str, force: bool) -> None:
-    """The fabric, and its interfaces with it; they stay with a fabric that is in use."""
+    """Removes the fabric and its interfaces; both stay while the fabric is in use."""
     import errno
 
     from nupa.fabric import Fabric, LocalError
@@ -65,12 +65,12 @@ def _remove(name: str, force: bool) -> None:
 
     if not force and is_machine(name):
         raise LocalError(
-            f"the fabric {name!r} is that of a machine: `nupa vm down {name}` takes both down",
+            f"the fabric {name!r} belongs to a machine: `nupa vm down {name}` takes both down",
             errno.EBUSY,
         )
     had_interfaces = name in state.names()
     if had_interfaces:
-        # Only now: it takes its time to import.
+        # Imported here because it takes long.
         from nupa.netdev.down import down, in_use_by_others
 
         if force or not in_use_by_others(name):

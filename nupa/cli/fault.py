@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa fault`: what goes wrong on a port, on purpose."""
+"""`nupa fault`: adds, lists and removes faults of ports."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import whole
+from nupa.cli.common.argument import add_fabric, whole
 from nupa.cli.common.command import EXIT_USAGE, Help, Parser, fail
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ ID      as `nupa fault ls` has it
 _EPILOG = """\
 {kinds}
 
-A fault is for all packets between two hosts whose way passes its port, in either direction: of
-verbs, of rdma_cm and of the network interfaces.  Which of them are hit depends on its seed and on
-how many came before, so the same program under the same seed fails in the same way again.
+A fault applies to all packets between two hosts whose path crosses its port, in either direction:
+of verbs, of rdma_cm and of the network interfaces.  Its seed and the packets' numbers
+decide which are hit, so the same program fails in the same way under the same seed.
 
 examples:
   nupa fault host0 add drop --probability 1%
@@ -38,12 +38,12 @@ examples:
   nupa fault ls
   nupa fault clear --all
 """
-# Those of `add`, by the names that Fault has for them.
+# The options of `add`, by their names in Fault.
 _OPTIONS = ("probability", "count", "after", "for_", "duration", "rate", "seed")
 
 
 class _Help(Help):
-    """With the table of kinds, for which the engine is loaded: only where help is printed."""
+    """Help with the table of kinds, which needs the engine and so is made only to be printed."""
 
     def add_text(self, text: str | None) -> None:
         super().add_text(text and text.replace("{kinds}", _kinds()))
@@ -52,7 +52,7 @@ class _Help(Help):
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "fault",
-        help="make packets go wrong: drop, delay, corrupt, poison, a link that flaps, ...",
+        help="inject faults: drop, delay, corrupt, poison, a link that flaps, ...",
         usage=_USAGE,
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -61,21 +61,19 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("words", nargs="+", metavar="PORT|ls|clear", help=argparse.SUPPRESS)
     add = parser.add_argument_group("options of add")
     add.add_argument("--probability", metavar="P", help="of each packet: 1%% or 0.01 (100%%)")
-    add.add_argument("--count", type=whole, metavar="N", help="how many it hits, 0: no end (0)")
+    add.add_argument("--count", type=whole, metavar="N", help="how many it hits, 0: no limit (0)")
     add.add_argument("--after", type=whole, metavar="N", help="packets that pass first (0)")
     add.add_argument(
         "--for", dest="for_", metavar="TIME", help="how long it lasts: 2s, 50ms (until cleared)"
     )
     add.add_argument(
-        "--duration", "--delay", metavar="TIME", help="how long what it does takes: 50ms, 10us"
+        "--duration", "--delay", metavar="TIME", help="how long its effect lasts: 50ms, 10us"
     )
     add.add_argument("--rate", metavar="RATE", help="10MB/s, 1GiB/s or 10Gb/s")
     add.add_argument("--seed", type=whole, metavar="N", help="to repeat a failure (drawn, shown)")
     parser.add_argument("--all", action="store_true", help="with clear: all of them")
     parser.add_argument("--json", action="store_true", help="with add and ls: for scripts")
-    parser.add_argument(
-        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
-    )
+    add_fabric(parser)
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -110,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 def _numbers(words: list[str], parser: Parser) -> list[int]:
     for word in words:
         if not word.isdecimal() or int(word) == 0:
-            parser.error(f"{word!r} is no ID of a fault: `nupa fault ls` lists them")
+            parser.error(f"{word!r} is not the ID of a fault: `nupa fault ls` lists them")
     return [int(word) for word in words]
 
 
@@ -139,7 +137,7 @@ def _add(fabric: Fabric, place: str, fault: Fault, *, as_json: bool) -> int:
 
 
 def _command(entry: FaultEntry) -> str:
-    """The command line that adds the same fault again."""
+    """Returns the command line that adds the same fault again."""
     options = "".join(f" --{name} {value}" for name, value in entry.fault.options.items())
     return f"nupa fault {entry.port} add {entry.fault.kind}{options}"
 
@@ -182,7 +180,7 @@ def _clear(fabric: Fabric, numbers: list[int]) -> int:
 
 
 def _kinds() -> str:
-    """One line for each kind, and what its duration is."""
+    """Returns a line for each kind, and one for its options."""
     from nupa.base import quantity
     from nupa.fabric.fault import KINDS
 

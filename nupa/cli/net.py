@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa net`: an ordinary network interface for each host, whose frames cross the fabric."""
+"""`nupa net`: network interfaces of hosts, whose frames cross the fabric."""
 
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli.common.command import EXIT_ERROR, Help, fail
+from nupa.cli.common.argument import add_fabric
+from nupa.cli.common.command import EXIT_ERROR, Help, exit_by_signals, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from nupa.netdev.up import Report
-
-_FABRIC_HELP = "default: the one called default, or the only one"
 
 _EPILOG = """\
 Each host gets a network namespace with nupa_net0.  No root is needed where user namespaces are
@@ -28,19 +25,19 @@ examples:
   nupa net down
 """
 _UP_EPILOG = """\
-With no fabric up, one is made (two hosts, one switch), which `nupa net down` takes away again.
-What is up already stays as it is; what is broken is healed: a pump that died is replaced, a
-namespace that vanished is made anew.  If anything fails, all that was made goes again.
+If no fabric is up, one is made (two hosts, one switch), which `nupa net down` removes again.
+Interfaces that are up stay as they are.  Broken ones are repaired: a dead pump is replaced, a
+namespace that vanished is made again.  If a step fails, all that was made is removed.
 
 examples:
   nupa net up
   nupa net up --fabric rack --mtu 9000
-  nupa net up --host host0 --netns /run/netns/blue    into a namespace that exists (ip-netns(8))
+  nupa net up --host host0 --netns /run/netns/blue    into an existing namespace (ip-netns(8))
   nupa net up --host host1 --netns 4711               into that of a process or container
-  nupa vm run host0 -- nupa net up                    in a guest: of its host, in its own network
+  nupa vm run host0 -- nupa net up                    in a guest: its host's, in its own network
 """
 _DOWN_EPILOG = """\
-Programs in the namespaces go on without the interface.
+Programs in the namespaces continue without the interface.
 
 examples:
   nupa net down
@@ -52,8 +49,8 @@ examples:
   nupa net ls --json | jq -r '.[] | select(.state != "up").host'
 """
 _EXEC_EPILOG = """\
-The program sees the interfaces of that host, in /sys too.  Without root it runs as root of a user
-namespace: ip and ping work; its files are still yours.
+The program sees the interfaces of that host, in /sys, too.  Without root it runs as root of a user
+namespace: ip and ping work, and its files are yours.
 Exit code: the program's; 126 or 127 if it cannot be started.  If a signal ends the program, the
 same one ends nupa.
 
@@ -73,7 +70,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verbs = parser.add_subparsers(prog="nupa net", metavar="COMMAND", required=True)
     _add_up(verbs)
-    down = _add(verbs, "down", "take the interfaces of a fabric away", _DOWN_EPILOG)
+    down = _add(verbs, "down", "remove the interfaces of a fabric", _DOWN_EPILOG)
     down.set_defaults(run=_down)
     ls = _add(verbs, "ls", "list interfaces", _LS_EPILOG)
     ls.add_argument("--json", action="store_true", help="for scripts: an array of objects")
@@ -98,12 +95,14 @@ def _add(
     **options: Any,
 ) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=what, epilog=epilog, formatter_class=Help, **options)
-    parser.add_argument("--fabric", metavar="NAME", help=_FABRIC_HELP)
+    add_fabric(parser)
     return parser
 
 
 def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(verbs, "up", "make the interfaces of a fabric's hosts, or heal them", _UP_EPILOG)
+    parser = _add(
+        verbs, "up", "make the interfaces of a fabric's hosts, or repair them", _UP_EPILOG
+    )
     parser.add_argument(
         "--host",
         action="append",
@@ -125,21 +124,13 @@ def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def _up(args: argparse.Namespace) -> int:
     from nupa.netdev.up import Wish, up
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupted)
+    exit_by_signals()
     wish = Wish(args.host, args.mtu, args.queues, args.netns)
     report = up(args.fabric, wish)
     print(_told(report))
     for host, why in report.lost.items():
         fail(f"{host}: {why}")
     return EXIT_ERROR if report.lost else 0
-
-
-def _interrupted(number: int, _frame: object) -> None:
-    """What was made goes; a second signal does not stop that."""
-    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(other, signal.SIG_IGN)
-    sys.exit(128 + number)
 
 
 def _told(report: Report) -> str:
@@ -155,7 +146,7 @@ def _told(report: Report) -> str:
         where = "its host" if len(report.up) == 1 else f"its {len(report.up)} hosts"
         lines.append(f"{report.fabric}: nupa_net0 is up already on {where}; nothing to do")
     if report.made_fabric and report.made:
-        lines.append(f"the fabric {report.fabric} was made for it: `nupa net down` takes it away")
+        lines.append(f"the fabric {report.fabric} was made for it: `nupa net down` removes it")
     return "\n".join(lines)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa perf`: latency and bandwidth between two hosts, by NUPA's own loops."""
+"""`nupa perf`: measures latency and bandwidth between two hosts, by NUPA's own loops."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 _EPILOG = """\
-Starts two processes on two hosts, on two cores where there are two, of a fabric made for it unless
-one is named.  The loops are in C.  All data that arrives is checked.
+Starts two processes on two hosts, on two cores if there are two.  Without --fabric, it makes a
+fabric for them.  The loops are in C.  All data that arrives is checked.
 
 lat: one operation at a time.  Half a round trip for write and send, the whole operation for read
      and atomic, in microseconds; typical is the median.
@@ -50,11 +50,14 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--mover",
         choices=[str(mover) for mover in BETWEEN_PROCESSES],
-        help="how bulk is moved; default: the best",
+        help="force how bulk data moves (default: the best)",
     )
-    parser.add_argument("--fabric", metavar="NAME", help="default: one made for this alone")
+    parser.add_argument("--fabric", metavar="NAME", help="default: a temporary one")
     parser.add_argument(
-        "--hosts", type=_hosts, metavar="A,B", help="A does it, to B (default: the first two)"
+        "--hosts",
+        type=_hosts,
+        metavar="A,B",
+        help="A is active, B passive (default: the first two)",
     )
     parser.add_argument(
         "--qp-type",
@@ -86,8 +89,8 @@ def _hosts(text: str) -> tuple[str, str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: measured; 1: an end failed, or the fabric or host is not there; 2: it cannot be asked."""
-    # Here: `nupa run` must not wait for what only a measurement needs.
+    """0: measured; 1: an end failed, or there is no such fabric or host; 2: a wrong command."""
+    # Imported here, because `nupa run` must not wait for them.
     import sys
     from contextlib import ExitStack
 

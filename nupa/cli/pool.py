@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from nupa.cli.common.argument import add_fabric
 from nupa.cli.common.command import EXIT_USAGE, Help, fail
 
 if TYPE_CHECKING:
@@ -14,35 +15,35 @@ if TYPE_CHECKING:
     from nupa.fabric import Pool
 
 _EPILOG = """\
-A region is memory of the fabric's pool that has an owner, a host, and others that share it: what
-programs map by host.map() in Python.  One that a program makes goes with it, unless others share
-it; one that `nupa pool alloc` makes belongs to its host and stays until it is freed.
+A region is memory of the fabric's pool.  A host owns it, and others can share it; programs map it
+by host.map() in Python.  A region of a program ends with the program, unless others share it.  A
+region of `nupa pool alloc` belongs to its host and stays until it is freed.
 
 examples:
-  nupa pool alloc 64M log --share host1     host0's, host1 may map it, too
+  nupa pool alloc 64M log --share host1     owned by host0, shared with host1
   nupa pool ls
   nupa pool free log
-  nupa pool quota host1 1G                  what regions of host1 may take
+  nupa pool quota host1 1G                  the limit for regions of host1
 """
 _LS_EPILOG = """\
-OWNER is a host, or a process there.  WINDOWS counts mappings, of all processes.  A region is an
-orphan when its owner has died and others share it: free it, or have one of them adopt it.
+OWNER is a host, or a process there.  WINDOWS counts mappings of all processes.  A region is an
+orphan if its owner has died and others share it: free it, or let one of them adopt it.
 
 examples:
   nupa pool ls
-  nupa pool ls --leaks                      orphans, and what is kept for hosts without programs
+  nupa pool ls --leaks                      orphans, and regions of hosts without programs
   nupa pool ls --json | jq '.[] | select(.mapped == 0).tag'
 """
 _ALLOC_EPILOG = """\
-SIZE is in bytes, or as 64K, 512M, 1G.  Its memory is there at once, and zero.
+SIZE is in bytes, or as 64K, 512M, 1G.  The memory is allocated at once, and zero.
 
 examples:
   nupa pool alloc 1G cache --share all
   nupa pool alloc 64K queue --host host1 --share host0,host2 --coherence software
 """
 _FREE_EPILOG = """\
-With --force a region goes whose windows are open: to who has one it reads as all ones from then
-on.
+With --force, regions with open windows are freed, too.  Loads through those windows then return
+all ones.
 
 examples:
   nupa pool free log
@@ -50,7 +51,7 @@ examples:
   nupa pool free cache --force
 """
 _QUOTA_EPILOG = """\
-A quota below what is used takes nothing away.
+A quota below the memory in use revokes nothing.
 
 examples:
   nupa pool quota                           of all hosts
@@ -68,19 +69,17 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verbs = parser.add_subparsers(prog="nupa pool", metavar="COMMAND", required=True)
     ls = _add(verbs, "ls", "list regions", _LS_EPILOG, _ls)
-    ls.add_argument("--leaks", action="store_true", help="those that nobody seems to need, and why")
+    ls.add_argument("--leaks", action="store_true", help="those that seem unused, and why")
     alloc = _add(verbs, "alloc", "make a region", _ALLOC_EPILOG, _alloc)
     alloc.add_argument("size", metavar="SIZE")
-    alloc.add_argument("tag", metavar="TAG", nargs="?", default="", help="what to know it by")
-    alloc.add_argument("--share", metavar="HOSTS", default="", help="host1,host2 or all (nobody)")
+    alloc.add_argument("tag", metavar="TAG", nargs="?", default="", help="its name")
+    alloc.add_argument("--share", metavar="HOSTS", default="", help="host1,host2 or all (none)")
     alloc.add_argument("--host", metavar="HOST", help="its owner (the first)")
     alloc.add_argument("--coherence", choices=["hardware", "software"], default="hardware")
-    free = _add(verbs, "free", "end regions", _FREE_EPILOG, _free, json=False)
+    free = _add(verbs, "free", "free regions", _FREE_EPILOG, _free, json=False)
     free.add_argument("regions", metavar="TAG|ID", nargs="+")
     free.add_argument("--force", action="store_true", help="also with open windows")
-    quota = _add(
-        verbs, "quota", "show or set what a host's regions may take", _QUOTA_EPILOG, _quota
-    )
+    quota = _add(verbs, "quota", "show or set the limit of a host's regions", _QUOTA_EPILOG, _quota)
     quota.add_argument("host", metavar="HOST", nargs="?")
     quota.add_argument("size", metavar="SIZE|none", nargs="?")
 
@@ -109,9 +108,7 @@ def _add(
         return code
 
     parser = verbs.add_parser(name, help=what, epilog=epilog, formatter_class=Help)
-    parser.add_argument(
-        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
-    )
+    add_fabric(parser)
     if json:
         parser.add_argument("--json", action="store_true", help="for scripts")
     parser.set_defaults(run=run)
@@ -119,7 +116,7 @@ def _add(
 
 
 def region_table(regions: list[dict[str, Any]]) -> str:
-    """Of what Region.as_dict() says of each."""
+    """Returns a table of regions, as Region.as_dict() has them."""
     from nupa.base.quantity import say_bytes
     from nupa.cli.common.text import table
 
@@ -188,7 +185,7 @@ def _alloc(args: argparse.Namespace, pool: Pool) -> int:
 
 
 def _free(args: argparse.Namespace, pool: Pool) -> int:
-    # All of them are found before any goes.
+    # Finds all before it frees any.
     found = [pool.find(_named(word)) for word in args.regions]
     for region in found:
         region.free(args.force)

@@ -6,16 +6,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import add_fabric
 from nupa.cli.common.command import Help
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 _EPILOG = """\
-While the link is down, work waits; what waits longer than its queue pair's timeout * retry_cnt
-completes with a retry error.  Up again in time, it goes on and nothing is lost.
+While the link is down, work requests wait.  Those that wait longer than their queue pair's timeout
+* retry_cnt complete with a retry error.  If the link is up again in time, nothing is lost.
 
-Windows on memory behind the link are lost before the command returns: loads give all ones.  They
+Windows on memory behind the link are lost before the command returns: loads return all ones.  They
 are mapped again once the link is up.
 
 examples:
@@ -37,9 +38,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "port", help="a host, by name or number; a port (switch0/3), or a link (switch0-switch1)"
     )
     parser.add_argument("state", choices=["down", "up"])
-    parser.add_argument(
-        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
-    )
+    add_fabric(parser)
     parser.set_defaults(run=run)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa replay`: plays a capture's requests against a fresh fabric."""
+"""`nupa replay`: plays a capture's requests on a new fabric and compares the results."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LINE_S = 0.2  # between two lines of progress
 
 _DESCRIPTION = """\
 Reads the InfiniBand transport packets of a capture (of `nupa capture`, or of real adapters), makes
-hosts, queue pairs and memory as they had them, plays each request, and compares its status, the
-data that was read or received, and the old values of atomics with the capture.
+the same hosts, queue pairs and memory, plays each request, and compares its status, the data that
+was read or received, and the original values of atomics with the capture.
 """
 _EPILOG = """\
-exit code: 0 all that can be compared matches, 1 something differs, 2 the file or the command line
-is wrong.  docs/replay.md says what is compared, and how it becomes a test.
+Exit code: 0 if all that can be compared matches, 1 if something differs, 2 if the file or the
+command line is wrong.  docs/replay.md says what is compared, and how to make a test of it.
 
 examples:
   nupa replay failure.pcapng
@@ -50,7 +50,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--realtime", action="store_true", help="keep the pauses of the capture (default: none)"
     )
     parser.add_argument(
-        "--fabric", metavar="NAME", help="play on this one (default: on one of this process)"
+        "--fabric", metavar="NAME", help="play on this fabric (default: a new one in this process)"
     )
     parser.set_defaults(run=run)
 
@@ -82,7 +82,7 @@ def _replay(args: argparse.Namespace) -> Report:
 
 
 class _Progress:
-    """One line on a terminal, written over again and again; nothing elsewhere."""
+    """One line on a terminal, rewritten in place; nothing elsewhere."""
 
     def __init__(self) -> None:
         self._to = sys.stderr if sys.stderr.isatty() else None

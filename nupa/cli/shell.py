@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa shell`: a shell, or a program, on a host: its network and its verbs together."""
+"""`nupa shell`: runs a shell or a program with both the network and the verbs of a host."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import add_fabric
 from nupa.cli.common.command import Help
 from nupa.core.mover import Mover
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 _EPILOG = """\
-The program has nupa_net0 of that host, and nupa_rdma0, whose GID 1 is nupa_net0's address: it may
-use TCP for its handshake and RDMA for its data.  Without a command it is $SHELL.
+The program has the host's nupa_net0, and nupa_rdma0, whose GID 1 is nupa_net0's address.  So it can
+use TCP for its handshake and RDMA for its data.  Without a command, $SHELL runs.
 Exit code: the program's; 126 or 127 if it cannot be started.  If a signal ends the program, the
 same one ends nupa.
 
@@ -30,14 +31,12 @@ examples:
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "shell",
-        help="a shell on a host: network and RDMA",
+        help="run a shell on a host, with network and RDMA",
         usage="nupa shell [--fabric NAME] [--mover MOVER] HOST [-- COMMAND ...]",
         epilog=_EPILOG,
         formatter_class=Help,
     )
-    parser.add_argument(
-        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
-    )
+    add_fabric(parser)
     parser.add_argument(
         "--mover", choices=[str(mover) for mover in Mover], help="as for `nupa run`"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa show`: a fabric's hosts, ports, processes, movers, regions and counters, errors, faults."""
+"""`nupa show`: hosts, ports, processes, movers, regions, counters, errors and faults."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from nupa.core.channel import Channel
 
-# Of struct nupa_net_counters (csrc/engine/segment/layout.h): frames that reached nobody.
+# Fields of struct nupa_net_counters (csrc/engine/segment/layout.h): dropped frames.
 _DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_refused")
 
 _EPILOG = """\
-Data is counted in words of 4 bytes, as InfiniBand does (port_xmit_data, port_rcv_data).  Errors and
-faults are listed where there were any, also of programs that have ended; --json has all counters by
-their names.  --counters: requests of each host's cache (RdOwn, RdOwnNoData, RdShared) and snoops of
-it (SnpData, SnpInv) that the lines of the fast channel made, at the least: derived, not counted.
+Data is counted in words of 4 bytes, as in InfiniBand (port_xmit_data, port_rcv_data).  Errors and
+faults are listed if they are not 0, including those of ended programs; --json has all counters.
+--counters: a lower bound of the requests of each host's cache (RdOwn, RdOwnNoData, RdShared) and
+snoops of it (SnpData, SnpInv) that the fast channel caused; derived, not counted.
 
 examples:
   nupa show
@@ -38,7 +38,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("name", nargs="?", help="default: the one called default, or the only one")
     parser.add_argument(
-        "--counters", action="store_true", help="with what the fast channel is in CXL.cache's terms"
+        "--counters", action="store_true", help="show the fast channel as CXL.cache requests, too"
     )
     parser.add_argument("--json", action="store_true", help="for scripts: one object")
     parser.set_defaults(run=run)

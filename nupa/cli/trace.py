@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa trace`: one transfer's life, from a capture, as a sequence diagram."""
+"""`nupa trace`: lists the transfers of a capture, or draws one as a sequence diagram."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ if TYPE_CHECKING:
     from nupa.diagram.find.transfer import Transfer
 
 _DESCRIPTION = """\
-Lists the transfers of a capture, or draws one: from the work request to the doorbell, the packets,
-what crosses the ports, and the completion.  In captures of real adapters, where records do not say
-what belongs together, QPs and PSNs do.
+Lists the transfers of a capture, or draws one: work request, doorbell, packets, crossings of ports,
+completion.  In captures of real adapters, whose records have no transfer, QPs and PSNs identify it.
 """
 _EPILOG = """\
 examples:
   nupa run --capture x.pcapng -- ./my_program
   nupa trace x.pcapng                       the list
-  nupa trace x.pcapng --slowest 5           those that took longest
-  nupa trace x.pcapng --only retry          those of which something was sent again
+  nupa trace x.pcapng --slowest 5           the five slowest
+  nupa trace x.pcapng --only retry          those with retransmissions
   nupa trace x.pcapng --number 3            a diagram of the third
-  nupa trace x.pcapng --packet 17           of the transfer that Wireshark's frame 17 belongs to
+  nupa trace x.pcapng --packet 17           the transfer of Wireshark's frame 17
   nupa trace x.pcapng --number 3 --svg x.svg
   nupa trace x.pcapng --json | jq '.transfers[] | select(.duration_ns > 10000).number'
 """
@@ -43,7 +42,7 @@ _FLAGS = (
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "trace",
-        help="one transfer's life, from a capture, as a diagram",
+        help="list the transfers of a capture, or draw one",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=Help,
@@ -52,7 +51,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     of_list = parser.add_argument_group("the list")
     of_list.add_argument("--sort", choices=_SORTS, default=None, help="default: start")
     of_list.add_argument(
-        "--slowest", type=_count, metavar="N", help="the N that took longest, the slowest first"
+        "--slowest", type=_count, metavar="N", help="the N slowest, the slowest first"
     )
     of_list.add_argument(
         "--only",
@@ -67,7 +66,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     which.add_argument("--transfer", type=whole, metavar="ID", help="by its id")
     which.add_argument("--packet", type=_count, metavar="N", help="the one packet N belongs to")
     diagram.add_argument(
-        "--all", action="store_true", help="each packet, wherever it was seen: nothing is folded"
+        "--all", action="store_true", help="each record of each packet, without folding"
     )
     diagram.add_argument("--svg", metavar="OUT", help="write it as SVG; - for stdout")
     diagram.add_argument("--ascii", action="store_true", help="plain ASCII")
@@ -79,13 +78,15 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: shown; 1: no such transfer, or the file is damaged, and what was before that is shown; 2:
-    options that do not go together."""
+    """0: shown; 1: no such transfer, or the file is damaged, and its beginning is shown; 2: options
+    that exclude each other."""
     from nupa.diagram.find.index import read_index
 
     one = args.number is not None or args.transfer is not None or args.packet is not None
     if one and (args.sort or args.slowest or args.only):
-        args.parser.error("--sort, --slowest and --only choose among all; one transfer is named")
+        args.parser.error(
+            "--sort, --slowest and --only are for the list, and one transfer is named"
+        )
     index = read_index(args.file)
     if one or args.svg or args.all:
         _draw(args, index)
@@ -160,7 +161,7 @@ def _write_svg(out: str, story: Story) -> None:
 
 
 def _find(args: argparse.Namespace, index: Index) -> Transfer:
-    """The transfer that is asked for.  LocalError that says which there are."""
+    """Returns the transfer that is asked for.  LocalError says which there are."""
     from nupa.base.errors import LocalError
 
     count = len(index.transfers)
@@ -170,7 +171,7 @@ def _find(args: argparse.Namespace, index: Index) -> Transfer:
         if found is not None:
             return found
         near = ", ".join(f"{one.id:#x} (number {one.number})" for one in index.near(args.transfer))
-        hint = f"near are {near}" if near else "its records name none; take --number or --packet"
+        hint = f"near are {near}" if near else "its records name none; use --number or --packet"
         raise LocalError(f"there is no transfer {args.transfer:#x}: {there}; {hint}")
     if args.packet is not None:
         if args.packet > index.packets:
@@ -182,7 +183,7 @@ def _find(args: argparse.Namespace, index: Index) -> Transfer:
             raise LocalError(f"packet {args.packet} belongs to no transfer{hint}")
         return found
     if args.number is None and count != 1:
-        raise LocalError(f"which transfer? {there}; --number N takes one of the list")
+        raise LocalError(f"which transfer? {there}; --number N chooses one of the list")
     number = args.number or 1
     if number > count:
         raise LocalError(f"there is no transfer number {number}: {there}")

@@ -35,7 +35,7 @@ def refused(net: Net, *arguments: str) -> str:
 def test_a_fabric_that_net_up_made_goes_with_net_down(by_user: Net) -> None:
     assert by_user.ok("net", "up").stdout.splitlines() == [
         "default: nupa_net0 is up on host0 (10.0.0.1), host1 (10.0.0.2); MTU 65280",
-        "the fabric default was made for it: `nupa net down` takes it away",
+        "the fabric default was made for it: `nupa net down` removes it",
     ]
     assert fabrics(by_user) == ["default"]
     by_user.ok("net", "down")

@@ -106,7 +106,7 @@ def test_ids_are_not_asked_of_a_capture_that_has_none(tmp_path: Path, refused: R
     scene.request("RC_SEND_ONLY", 1, b"x")
     path = tmp_path / "x.pcapng"
     path.write_bytes(scene.bytes())
-    assert "its records name none; take --number or --packet" in refused(path, "--transfer", "1")
+    assert "its records name none; use --number or --packet" in refused(path, "--transfer", "1")
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def test_the_file_is_whole_however_nupa_run_ends(
 def test_stdout_is_the_programs(stage: Stage) -> None:
     outcome = stage.run(stage.nupa("run", "--capture", "-", "--", "true"))
     assert outcome.returncode == 2
-    assert "stdout is the command's: name a file with --capture" in outcome.stderr
+    assert "stdout belongs to the command: name a file with --capture" in outcome.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

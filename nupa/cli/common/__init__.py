@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Help, errors, exit codes, tables and JSON of all commands."""
+"""Help, arguments, errors, exit codes, tables and JSON of all commands."""

@@ -7,6 +7,10 @@ import argparse
 from collections.abc import Callable
 
 
+def add_fabric(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fabric", metavar="NAME", help="default: `default`, or the only one")
+
+
 def count(text: str) -> int:
     """Parses a decimal number from 1 to 2^32 - 1."""
     if not text.isdecimal() or not 0 < int(text) < 1 << 32:

@@ -12,8 +12,10 @@ EXIT_USAGE = 2
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Help with examples.  argparse asks shutil for the width, also where no help is printed, and
-    shutil takes 8 ms to import."""
+    """Help with examples.
+
+    argparse would ask shutil for the width, which takes 8 ms to import, even to print no help.
+    """
 
     def __init__(self, prog: str) -> None:
         try:
@@ -24,13 +26,28 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for a wrong command line, as for every other error."""
+    """A parser that reports a wrong command line in one line, as all errors are."""
 
     def error(self, message: str) -> object:  # type: ignore[override]
         self.exit(EXIT_USAGE, f"nupa: {message}; see `{self.prog} --help`\n")
 
 
+def exit_by_signals() -> None:
+    """Makes SIGINT, SIGTERM and SIGHUP raise SystemExit once; the clean-up ignores later ones."""
+    import signal
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def stop(number: int, _frame: object) -> None:
+        for other in numbers:
+            signal.signal(other, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number in numbers:
+        signal.signal(number, stop)
+
+
 def fail(message: str, code: int = EXIT_ERROR) -> int:
-    """Says it on stderr, in one line; returns *code*."""
+    """Prints *message* on stderr, in one line; returns *code*."""
     print(f"nupa: {' '.join(message.split())}", file=sys.stderr)
     return code

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns to the left, two blanks between them, no blanks at the end of a line."""
+    """Aligns columns to the left, with two blanks between them and none at the end of a line."""
     lines = [list(head), *[[str(cell) for cell in row] for row in rows]]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join(

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa run --capture`: what a program and all that it started do, from before it starts until the
-last of them has ended."""
+"""`nupa run --capture`: a capture from before the program starts until all its processes ended."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from nupa.core.levels import DEFAULT_LEVELS, parse_levels
 from nupa.fabric import Fabric
 
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphans of the program become our children
-_QUIET_S = 1.0  # so long nothing is said
+_QUIET_S = 1.0  # then a line says what it waits for
 
 
 @contextmanager
 def captured(
     fabric: Fabric, file: str, levels: Sequence[str] | None, snap_bytes: int | None
 ) -> Iterator[None]:
-    """What crosses *fabric* meanwhile goes to *file*; for run_on()."""
+    """Captures *fabric* to *file* while the block runs; for run_on()."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     options = CaptureOptions(file, parse_levels(levels or DEFAULT_LEVELS), snap_bytes or 0)
     with Beside(fabric, options) as beside:
@@ -35,21 +34,19 @@ def captured(
 
 
 def _wait_for_orphans(besides: int) -> None:
-    """Until no child is left but that one, or a signal says not to wait."""
+    """Waits until *besides* is the only child, or a signal says not to wait."""
     told = False
     while _others(besides):
         got = signal.sigtimedwait(WAITED, _QUIET_S)
         if got is None and not told:
             told = True
-            fail(
-                "the capture goes on: processes that the program started still run; Ctrl-C ends it"
-            )
+            fail("the capture continues: processes of the program still run; Ctrl-C ends it")
         if got is not None and got.si_signo != signal.SIGCHLD:
             return
 
 
 def _others(besides: int) -> bool:
-    """Whether there are other children that still run."""
+    """Reaps children; returns whether others than *besides* still run."""
     for pid in _children() - {besides}:
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
@@ -57,7 +54,7 @@ def _others(besides: int) -> bool:
 
 
 def _children() -> set[int]:
-    """proc_pid_task_children(5); none on a kernel without it."""
+    """Returns the pids of proc_pid_task_children(5); none on a kernel without it."""
     try:
         text = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
     except FileNotFoundError:

@@ -2,8 +2,8 @@
 """`nupa run`: runs a program on a host of a fabric, unmodified.
 
 Sets NUPA_FABRIC, NUPA_HOST and NUPA_MOVER, puts the package's libibverbs.so.1 first, and stays as
-the program's parent.  The host is leased under the control lock before the program starts
-(nupa/fabric/registry.py), so that two quick `nupa run` get two hosts.
+the program's parent.  It leases the host under the control lock before the program starts
+(nupa/fabric/registry.py), so that two `nupa run` at once get two hosts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import count
+from nupa.cli.common.argument import add_fabric, count
 from nupa.cli.common.command import Help
 from nupa.core.mover import Mover
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 _EPILOG = """\
-With no fabric up, one is made (two hosts, one switch) that goes with its last user.
+If no fabric is up, one is made (two hosts, one switch), which ends with its last user.
 Exit code: the program's; 126 or 127 if it cannot be started.  If a signal ends the program, the
 same one ends nupa.
 
@@ -40,9 +40,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         epilog=_EPILOG,
         formatter_class=Help,
     )
-    parser.add_argument(
-        "--fabric", metavar="NAME", help="default: the one called default, or the only one"
-    )
+    add_fabric(parser)
     parser.add_argument("--host", help="its name or number; default: the next free one")
     parser.add_argument(
         "--mover",
@@ -52,8 +50,8 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--capture",
         metavar="FILE",
-        help="write what crosses the fabric meanwhile: pcapng, as `nupa capture -w` (the end: when "
-        "all processes that the program started have ended)",
+        help="write a capture as `nupa capture -w` does, until all processes that the program "
+        "started have ended",
     )
     parser.add_argument(
         "--capture-level",
@@ -78,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.capture and (args.capture_level or args.capture_snaplen is not None):
         args.parser.error("name a file with --capture")
     if args.capture == "-":
-        args.parser.error("stdout is the command's: name a file with --capture, it may be a fifo")
+        args.parser.error("stdout belongs to the command: name a file with --capture, or a FIFO")
     fabric, host = Fabric.lease(args.fabric, args.host, default_topology)
     beside = None
     if args.capture:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Running a program in the network namespace of a host: what `nupa net exec` and `nupa shell`
-share.  Imports no netlink library: it starts as quickly as `nupa run`."""
+"""Runs a program in the network namespace of a host, for `nupa net exec` and `nupa shell`.
+
+It imports no netlink library, so that it starts as fast as `nupa run`.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ from nupa.netdev import namespace, state
 def run_inside(
     name: str | None, which: str, command: list[str], *, verbs: bool, mover: str | None = None
 ) -> int:
-    """The exit code of *command* in the namespace of the host; verbs: with those of that host.
+    """Runs *command* in the namespace of a host; returns its exit code.
 
-    The host is leased, as by `nupa run`: the fabric stays, and others see that it has a program.
+    *verbs*: it has the verbs of the host, too.  The host is leased, as by `nupa run`, so that the
+    fabric stays, and others see the program.
     """
     name = name or state.meant_name()
     up = state.load_up(name)
@@ -44,7 +47,7 @@ def run_inside(
         _warn(f"the pump of {host.name} has ended ({said}): `nupa net up` starts a new one")
     env = environment(fabric.path, leased.name, mover) if verbs else dict(os.environ)
     if not namespace.privileged():
-        # He becomes root of a user namespace: commands in it still mean the fabrics of the user.
+        # As root of a user namespace, `nupa` still finds the fabrics of this user.
         env.setdefault("NUPA_UID", str(os.geteuid()))
     return run_on(fabric, command, env, prepare)
 

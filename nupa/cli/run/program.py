@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa run` 10 ms.
 # ruff: noqa: PTH110, PTH118, PTH120
-"""Running a program as its parent: its environment, its signals, its end.
+"""Runs a program as its parent, for `nupa run`, `nupa net exec` and `nupa shell`.
 
-For the commands that run one: `nupa run`, `nupa net exec`, `nupa shell`.
+It sets the environment, forwards signals, and ends as the program ended.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _LIBRARIES = os.path.join(os.path.dirname(os.path.realpath(nupa.__file__)), "lib")
 _SHIM = os.path.join(_LIBRARIES, "libnupa_shim.so")
-# As env(1) and timeout(1) have it.
+# As in env(1) and timeout(1).
 EXIT_CANNOT_RUN = 126
 EXIT_NOT_FOUND = 127
 
-# What others may send us and mean for the program.  Not SIGTSTP: a shell stops and continues both.
+# Signals that others may send us for the program.  Not SIGTSTP: a shell stops and continues both.
 _FORWARDED = {
     signal.SIGHUP,
     signal.SIGINT,
@@ -42,18 +42,18 @@ _FORWARDED = {
     signal.SIGWINCH,
 }
 WAITED = {*_FORWARDED, signal.SIGCHLD}
-# As subprocess has it.
+# As in subprocess.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def command_of(args: argparse.Namespace) -> list[str]:
-    """What `-- COMMAND ...` names; empty: nothing."""
+    """Returns the words after --; empty: none."""
     command: list[str] = args.command
     return command[1:] if command[:1] == ["--"] else command
 
 
 def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:
-    """Ours, and what attaches the program: a fabric's path, a host's name, a mover or None."""
+    """Returns our environment, with the variables that attach a program to a fabric's path."""
     env = dict(os.environ, NUPA_FABRIC=fabric, NUPA_HOST=host)
     env.pop("NUPA_MOVER", None)
     bell = bell_of(fabric)
@@ -62,11 +62,11 @@ def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:
     if mover:
         env["NUPA_MOVER"] = mover
     _prepend(env, "LD_LIBRARY_PATH", _LIBRARIES)
-    # Our memcpy is seen by the thread sanitizer, the atomics that order it are not.
+    # The thread sanitizer sees our memcpy, but not the atomics that order it.
     _prepend(env, "TSAN_OPTIONS", "ignore_noninstrumented_modules=1")
     if os.path.exists(_SHIM):
         _prepend(env, "LD_PRELOAD", _SHIM)
-        # gcc's sanitizer ends programs in which it is not the first library; it works all the same.
+        # gcc's sanitizer refuses to be other than the first library, though it works.
         _prepend(env, "ASAN_OPTIONS", "verify_asan_link_order=0")
     return env
 
@@ -86,10 +86,10 @@ def run_on(
 ) -> int:
     """Runs the program, closes *fabric*, and returns its exit code; or dies as it died.
 
-    *prepare* is called in its process before; NupaError of it ends that in one line.  *beside* is
-    entered before it starts and left after its end, with all signals of ours blocked.
+    *prepare* is called in its process first; a NupaError there is one line on stderr.  *beside* is
+    entered before the program starts and left after its end, with our signals blocked.
     """
-    # Default: as ignored, our parent's wish, it would leave nothing to wait for.
+    # If our parent ignored SIGCHLD, there would be nothing to wait for.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED)
     try:
@@ -106,7 +106,7 @@ def _run(
     mask: set[int | signal.Signals],
     prepare: Callable[[], None] | None,
 ) -> int:
-    """The program's exit code, or minus the signal that ended it; *mask* is its signal mask."""
+    """Returns the program's exit code, or minus its signal; *mask* is its signal mask."""
     if prepare is None:
         try:
             child = os.posix_spawnp(
@@ -124,7 +124,7 @@ def _run(
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid:
                 return os.waitstatus_to_exitcode(status)
-        # A terminal sends to the whole foreground group (SI_KERNEL, > 0): the program has it.
+        # A terminal signals the whole foreground group (SI_KERNEL, > 0), so the program, too.
         elif got.si_code <= 0:
             os.kill(child, got.si_signo)
 
@@ -135,7 +135,7 @@ def _become(
     mask: set[int | signal.Signals],
     prepare: Callable[[], None],
 ) -> NoReturn:
-    """In the child: prepares and becomes the program."""
+    """Prepares and becomes the program; runs in the child."""
     code = EXIT_ERROR
     try:
         prepare()
@@ -162,7 +162,7 @@ def _cannot_run(command: list[str], error: OSError) -> int:
 
 
 def _die_by(number: int) -> NoReturn:
-    """Ends this process as the program was ended, without a second core dump."""
+    """Ends this process by the same signal, without a second core dump."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -170,5 +170,5 @@ def _die_by(number: int) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
     os.kill(os.getpid(), number)
-    # Only a signal that by default ends nobody comes here.
+    # Only reached for a signal whose default action is not to end the process.
     os._exit(128 + number)

@@ -4,48 +4,46 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 from typing import TYPE_CHECKING, Any
 
 from nupa.cli.common.argument import seconds, size
-from nupa.cli.common.command import Help
+from nupa.cli.common.command import Help, exit_by_signals
 from nupa.core.mover import Mover
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-_NAME_HELP = "the machine's; default: the one called vm, or the only one"
+_NAME_HELP = "the machine's (default: `vm`, or the only one)"
 
 _EPILOG = """\
-Guests of QEMU share one CXL memory, and the fabric lives in it.  Their files are those of this
-machine, read-only below what they write.  No root and no KVM is needed.
+QEMU guests share one CXL memory, which holds the fabric.  They see the files of this machine,
+read-only, and their own changes to them.  Neither root nor KVM is needed.
 
 examples:
   nupa vm up                                     two guests: host0 and host1; this machine is host2
   nupa vm run host0 -- ib_send_lat               on one terminal, and on another:
   nupa vm run host1 -- ib_send_lat host0
-  nupa vm run host0 -- ib_send_lat -R            a guest and this machine meet by the RDMA CM
+  nupa vm run host0 -- ib_send_lat -R            a guest and this machine connect by the RDMA CM
   nupa vm run host2 -- ib_send_lat -R 10.0.0.1
   nupa vm shell host0
   nupa vm down
 """
 _UP_EPILOG = """\
-QEMU and the guests' kernel are fetched once, from the package archive of this machine, to
-$NUPA_VM_CACHE, $XDG_CACHE_HOME/nupa/vm or ~/.cache/nupa/vm.  What fails or is interrupted leaves
+QEMU and the guests' kernel are downloaded once, from the package archive of this machine, to
+$NUPA_VM_CACHE, $XDG_CACHE_HOME/nupa/vm or ~/.cache/nupa/vm.  A failure or interruption leaves
 nothing.
 
 examples:
   nupa vm up
   nupa vm up --guests 3 --mem 512M
   nupa vm up --kind ivshmem --name other         a plain PCI memory device instead of CXL
-  nupa vm up --kind ivshmem --doorbell           whose guests wake each other by interrupts
+  nupa vm up --kind ivshmem --doorbell           guests wake each other by interrupts
   nupa vm up --topology qemu/two_hosts.toml
   nupa vm up --qemu /usr/bin/qemu-system-x86_64 --coherence software
 """
 _RUN_EPILOG = """\
-The command has this folder, if the guest has it too, and of this environment what is not about
-this machine; RDMA is that of the host, as with `nupa run`.  The last host is this machine itself.
+The command runs in this folder, if the guest has it, with the variables of this environment that
+are not about this machine.  RDMA is the host's, as with `nupa run`.  The last host is this machine.
 Exit code: the command's; 128 + N if signal N ended it; 126 or 127 if it cannot be started.
 
 examples:
@@ -54,14 +52,14 @@ examples:
   nupa vm run host0 -- tar c /etc | tar t
 """
 _SHELL_EPILOG = """\
-Without a command it is $SHELL.  Ctrl-] three times leaves a guest that hangs.
+Without a command, $SHELL runs.  Ctrl-] three times leaves a guest that hangs.
 
 examples:
   nupa vm shell host0
   nupa vm shell host1 -- top
 """
 _START_EPILOG = """\
-Its memory is what the others have; programs attach anew.
+The guest gets the same shared memory; programs attach again.
 
 examples:
   nupa vm start host1
@@ -77,7 +75,7 @@ examples:
   nupa vm log --follow
 """
 _DOWN_EPILOG = """\
-A machine in which commands run stays, unless --force is given.  To take down what is not up is no
+A machine in which commands run stays, unless --force is given.  A machine that is not up is not an
 error.
 
 examples:
@@ -86,7 +84,7 @@ examples:
 """
 _DEMO_EPILOG = """\
 Boots two guests and runs in them, unmodified, perftest's programs over NUPA and over soft-RoCE (the
-kernel's rdma_rxe), and iperf3 over nupa_net0 and over virtio-net, by turns; then takes all down.
+kernel's rdma_rxe), and iperf3 over nupa_net0 and over virtio-net, by turns.  Takes all down then.
 Takes two minutes.  Exits with 0 if all was measured, else with 1.
 
 examples:
@@ -99,7 +97,7 @@ examples:
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "vm",
-        help="virtual machines on the fabric: up, run, shell, ls, log, start, down, demo",
+        help="run virtual machines on a fabric: up, run, shell, ls, log, start, down, demo",
         epilog=_EPILOG,
         formatter_class=Help,
     )
@@ -112,7 +110,9 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     ls.set_defaults(run=_ls)
     log = _add(verbs, "log", "show consoles", _LOG_EPILOG)
     log.add_argument("host", nargs="?", metavar="HOST", help="default: all guests")
-    log.add_argument("--follow", action="store_true", help="go on until Ctrl-C or their end")
+    log.add_argument(
+        "--follow", action="store_true", help="follow until Ctrl-C or the end of the guests"
+    )
     _add_name(log)
     log.set_defaults(run=_log)
     start = _add(verbs, "start", "start a dead guest again", _START_EPILOG)
@@ -121,9 +121,9 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     _add_timeout(start)
     start.set_defaults(run=_start)
     down = _add(verbs, "down", "end the guests, remove the fabric", _DOWN_EPILOG)
-    # Not the only one, whatever its name: what is taken down is meant.
+    # Not the only one: a machine to take down must be meant.
     down.add_argument("name", nargs="?", default="vm", metavar="NAME", help="default: vm")
-    down.add_argument("--force", action="store_true", help="also if commands run in it")
+    down.add_argument("--force", action="store_true", help="even if commands run in it")
     down.set_defaults(run=_down)
     _add_demo(verbs)
 
@@ -148,7 +148,7 @@ def _add_timeout(parser: argparse.ArgumentParser) -> None:
         type=seconds(86400),
         default=120.0,
         metavar="SECONDS",
-        help="of a guest, to boot (default: 120)",
+        help="for a guest to boot (default: 120)",
     )
 
 
@@ -156,7 +156,7 @@ def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(verbs, "up", "boot guests", _UP_EPILOG)
     parser.add_argument("--guests", type=int, metavar="N", help="how many (default: 2)")
     parser.add_argument("--kind", help="cxl, or ivshmem: how guests see the memory (default: cxl)")
-    parser.add_argument("--mem", type=size(), metavar="SIZE", help="the memory (default: 256M)")
+    parser.add_argument("--mem", type=size(), metavar="SIZE", help="its memory (default: 256M)")
     parser.add_argument(
         "--coherence",
         help="hardware, or software: flush and invalidate instead of atomics (default: hardware)",
@@ -164,14 +164,14 @@ def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--doorbell",
         action="store_true",
-        help="of kind ivshmem: an interrupt wakes who sleeps in a guest, instead of looking often",
+        help="kind ivshmem: wake sleeping processes of guests by interrupts, instead of polling",
     )
     parser.add_argument(
-        "--topology", metavar="FILE", help="all of it from TOML; other options go before it"
+        "--topology", metavar="FILE", help="all of it, from TOML; other options override it"
     )
     parser.add_argument("--name", default="vm", help="of the machine and its fabric (default: vm)")
     parser.add_argument(
-        "--qemu", metavar="PATH", help="this qemu-system-x86_64 (default: one that is fetched)"
+        "--qemu", metavar="PATH", help="this qemu-system-x86_64 (default: a downloaded one)"
     )
     _add_timeout(parser)
     parser.set_defaults(run=_up)
@@ -179,7 +179,10 @@ def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _add_demo(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(
-        verbs, "demo", "RDMA and TCP between two guests, beside soft-RoCE and virtio", _DEMO_EPILOG
+        verbs,
+        "demo",
+        "measure RDMA and TCP between two guests, beside soft-RoCE and virtio",
+        _DEMO_EPILOG,
     )
     parser.add_argument("--kind", help="cxl, or ivshmem: how guests see the memory (default: cxl)")
     parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
@@ -207,7 +210,7 @@ def _add_shell(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(
         verbs,
         "shell",
-        "a shell in a guest, on this terminal",
+        "run a shell in a guest, on this terminal",
         _SHELL_EPILOG,
         usage="nupa vm shell [--name NAME] [--mover MOVER] HOST [-- COMMAND ...]",
     )
@@ -227,7 +230,7 @@ def _add_inside(parser: argparse.ArgumentParser) -> None:
 def _up(args: argparse.Namespace) -> int:
     from nupa.cli.vm.machine import boot_up
 
-    _end_by_exit()
+    exit_by_signals()
     print(boot_up(args))
     return 0
 
@@ -235,7 +238,7 @@ def _up(args: argparse.Namespace) -> int:
 def _demo(args: argparse.Namespace) -> int:
     from nupa.cli.vm.demo import run
 
-    _end_by_exit()
+    exit_by_signals()
     return run(args)
 
 
@@ -244,21 +247,9 @@ def _start(args: argparse.Namespace) -> int:
     from nupa.vm.files.place import meant_name
     from nupa.vm.machine import machine
 
-    _end_by_exit()
+    exit_by_signals()
     machine.start(args.name or meant_name(), args.host, say, timeout_s=args.timeout)
     return 0
-
-
-def _end_by_exit() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupted)
-
-
-def _interrupted(number: int, _frame: object) -> None:
-    """What was made goes; a second signal does not stop that."""
-    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(other, signal.SIG_IGN)
-    sys.exit(128 + number)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -300,6 +291,6 @@ def _log(args: argparse.Namespace) -> int:
 def _down(args: argparse.Namespace) -> int:
     from nupa.cli.vm.machine import take_down
 
-    _end_by_exit()
+    exit_by_signals()
     print(take_down(args.name, args.force))
     return 0

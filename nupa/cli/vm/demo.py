@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa vm demo`: a machine of two guests made, measured in, taken down."""
+"""`nupa vm demo`: makes a machine of two guests, measures in it, takes it down."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `nupa vm` does beside running commands: up, ls, log, down."""
+"""`nupa vm up`, `ls`, `log` and `down`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _FOLLOW_MS = 200
 
 
 def say(line: str) -> None:
-    """A step that was done: stdout is for what was asked."""
+    """Prints a step on stderr, because stdout is for the result."""
     print(line, file=sys.stderr, flush=True)
 
 
 def boot_up(args: argparse.Namespace) -> str:
-    """Makes the machine that the command line means; a line about it."""
+    """Makes a machine as the command line says; returns a line about it."""
     topology = changed(
         load(Path(args.topology)) if args.topology else Topology(),
         kind=args.kind,
@@ -54,7 +54,7 @@ def boot_up(args: argparse.Namespace) -> str:
 
 
 def take_down(name: str, force: bool) -> str:
-    """Takes the machine down; a line about it."""
+    """Takes a machine down; returns a line about it."""
     done = machine.down(name, force=force)
     if not done.was_up:
         return f"no machine is named {name!r}: nothing to do"
@@ -63,7 +63,7 @@ def take_down(name: str, force: bool) -> str:
 
 
 def listed(machines: list[dict[str, Any]]) -> str:
-    """For people."""
+    """Returns a table of machines and guests."""
     if not machines:
         return "no machine is up: `nupa vm up` makes one"
     rows = [row for found in machines for row in _rows(found)]
@@ -107,7 +107,7 @@ def _duration(seconds: float | None) -> str:
 
 
 def print_logs(name: str | None, host: str | None, follow: bool) -> int:
-    """Consoles on stdout; *follow*: as they grow, until all of these guests have ended."""
+    """Prints consoles; *follow*: as they grow, until all of these guests have ended."""
     place = place_of(name or meant_name())
     up = state.load_up(place)
     guests = [up.guest(host)] if host is not None else list(up.guests)
@@ -140,7 +140,7 @@ def print_logs(name: str | None, host: str | None, follow: bool) -> int:
 
 
 class _Console:
-    """A console's log, shown line by line as it grows."""
+    """A console's log, printed line by line as it grows."""
 
     def __init__(self, place: Place, host: str, before: str) -> None:
         self._before = before
@@ -150,7 +150,7 @@ class _Console:
             self._file = os.fdopen(open_own(place.log(host), os.O_RDONLY), "rb")
 
     def show(self, *, to_the_end: bool = False) -> None:
-        """What is whole by now; *to_the_end*: also what ends without a newline."""
+        """Prints complete lines; *to_the_end*: also a last one without a newline."""
         data = self._rest + (self._file.read() if self._file else b"")
         *lines, self._rest = data.split(b"\n")
         if to_the_end and self._rest:

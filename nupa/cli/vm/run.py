@@ -17,12 +17,12 @@ from nupa.vm.files import state
 from nupa.vm.files.place import Place, meant_name, place_of
 from nupa.vm.files.state import Guest, State
 
-#: What a guest's fabric is there (csrc/vm).
+#: The fabric in a guest (csrc/guest).
 DEVICE = "/dev/nupa0"
 _BELL = "/run/nupa/bell"  # csrc/engine/segment/bell_guest.h
 _KILLED = 128  # + the signal, as shells have it
 
-# Of our environment goes along what is about the user and the program, not about this machine.
+# Variables for commands in guests: about the user and the program, not about this machine.
 _PASSED = {
     *("COLORTERM", "EDITOR", "HOME", "LANG", "LANGUAGE", "LOGNAME", "PAGER", "PATH", "SHELL"),
     *("TERM", "TZ", "USER", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"),
@@ -32,12 +32,12 @@ _PASSED_PREFIXES = (
     *("ASAN_", "LSAN_", "TSAN_", "UBSAN_"),
 )
 _KEPT_BACK = {"NUPA_DIR", "NUPA_UID", "NUPA_VM_CACHE"}
-# A guest's commands run as root, whose programs a user's PATH may lack.
+# Commands in a guest run as root; a user's PATH may lack root's folders.
 _ROOTS_PATH = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def guest_environment(guest: Guest, mover: str | None) -> dict[str, str]:
-    """What a command in the guest has: as `nupa run` sets it, but for its fabric."""
+    """Returns the environment of a command in a guest: that of `nupa run`, with its own fabric."""
     env = {
         key: value
         for key, value in environment(DEVICE, guest.name, mover).items()
@@ -51,7 +51,7 @@ def guest_environment(guest: Guest, mover: str | None) -> dict[str, str]:
 
 
 def run_in_guest(name: str | None, host: str, command: list[str], *, mover: str | None) -> int:
-    """The exit code of *command* in the guest, or on this machine, if that is the host."""
+    """Runs *command* in a guest, or on this machine, if that is the host; returns its exit code."""
     place, up = _machine(name)
     if up.is_machine_host(host):
         fabric, leased = Fabric.lease(place.name, up.machine_host, default_topology)
@@ -64,7 +64,7 @@ def run_in_guest(name: str | None, host: str, command: list[str], *, mover: str 
 
 
 def shell_in_guest(name: str | None, host: str, command: list[str], *, mover: str | None) -> int:
-    """The same on our terminal.  LocalError: stdin is none (ENOTTY)."""
+    """Does the same on our terminal.  LocalError: stdin is not a terminal (ENOTTY)."""
     from nupa.vm.agent.terminal import Terminal
 
     place, up = _machine(name)
@@ -74,8 +74,7 @@ def shell_in_guest(name: str | None, host: str, command: list[str], *, mover: st
     guest = _living(place, up, host)
     if not sys.stdin.isatty():
         raise LocalError(
-            f"a shell wants a terminal: `nupa vm run {guest.name} -- sh` reads commands from "
-            "a pipe",
+            f"a shell needs a terminal: `nupa vm run {guest.name} -- sh` can read from a pipe",
             errno.ENOTTY,
         )
     terminal = Terminal(sys.stdin.fileno())
@@ -92,12 +91,12 @@ def _machine(name: str | None) -> tuple[Place, State]:
 
 
 def _living(place: Place, up: State, host: str) -> Guest:
-    """RemoteError: it is dead."""
+    """Returns a guest.  RemoteError: it is dead."""
     guest = up.guest(host)
     if guest.state == "dead":
         raise RemoteError(
-            f"{guest.name} is dead: `nupa vm log {guest.name} --name {place.name}` shows its last "
-            f"words, `nupa vm start {guest.name} --name {place.name}` starts it again",
+            f"{guest.name} is dead: `nupa vm log {guest.name} --name {place.name}` shows its "
+            f"console, `nupa vm start {guest.name} --name {place.name}` starts it again",
             errno.EHOSTDOWN,
         )
     return guest

@@ -178,8 +178,8 @@ def test_the_table_has_an_end_which_is_said(fails: Run, nupa: Run, fabric: Fabri
         (["ls", "--seed", "1"], "ls takes no --seed"),
         (["clear"], "clear takes the IDs of faults, or --all"),
         (["clear", "1", "--all"], "clear takes the IDs of faults, or --all"),
-        (["clear", "0"], "'0' is no ID of a fault"),
-        (["clear", "drop"], "'drop' is no ID of a fault"),
+        (["clear", "0"], "'0' is not the ID of a fault"),
+        (["clear", "drop"], "'drop' is not the ID of a fault"),
         (["clear", "1", "--for", "1s"], "clear takes no --for"),
     ],
 )
