@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Plays a capture's requests against a fresh fabric, and compares the responses.
-
-Knows captures and verbs; never how packets were captured, and nothing of command lines.
+"""Plays a capture's requests against a fresh fabric.  Knows captures and verbs; never options.
 
     from nupa.replay import replay
     replay("failure.pcapng").raise_for_differences()
 
-packets (what the file has) -> flows (who talks to whom) -> messages (requests and their answers) ->
-memory (what they need) -> stage (a fabric that has it) -> play -> report.
+The parts in their order: `packets` reads the file, `flows` pairs queue pairs, `messages` makes
+requests with their answers, `memory` finds the regions that they need, `stage` sets up a fabric,
+`play` plays the requests, `report` has the differences.
 """
 
 from nupa.replay.packets import ReplayError

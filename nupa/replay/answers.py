@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which answer is to which request: by PSN, and an answer to one is an answer to all before it."""
+"""Assigns answers to requests by PSN; an answer acknowledges all requests before its own, too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nupa.replay.requests import NAKS, Answer, Content, Kind, Request
 
 
 class Answers:
-    """Gives the answers of a connection to its requests."""
+    """Assigns the answers of a connection to its requests."""
 
     def __init__(
         self,
@@ -27,15 +27,15 @@ class Answers:
         self._messages = messages
         self._starts = [start for start, _, _ in messages]
         self._skipped = skipped
-        self._next = 0  # of the messages: the oldest without an answer
-        self._pieces: dict[int, dict[int, Packet]] = {}  # of READs, by message and place
-        self._resent = False  # from here on, requests that were not taken come again
+        self._next = 0  # the oldest message without an answer
+        self._pieces: dict[int, dict[int, Packet]] = {}  # responses of READs, by message and place
+        self._resent = False  # from here on, dropped requests are sent again
 
     def give(self) -> None:
         for at, packet in self._connection.answers:
             index = bisect_right(self._starts, at) - 1
             if index < 0 or at > self._messages[index][1]:
-                self._acknowledge(at, packet)  # of a message that is not whole, and those before
+                self._acknowledge(at, packet)  # its own message is incomplete
                 self._skipped[reasons.STRAY] += 1
                 continue
             self._take(index, at, packet)
@@ -78,7 +78,7 @@ class Answers:
                 self._next = max(self._next, index + 1)
 
     def _acknowledge(self, at: int, packet: Packet) -> None:
-        """All up to *at* are done."""
+        """Marks all requests up to the PSN *at* as done."""
         while self._next < len(self._messages) and self._messages[self._next][1] <= at:
             start, end, request = self._messages[self._next]
             self._next += 1
@@ -87,7 +87,7 @@ class Answers:
             request.answer = Answer.DONE
             request.done_ns = packet.ts_ns
             if self._resent and request.original is None and request.kind is not Kind.READ:
-                # Not taken when it was sent first: the last time before its answer counts.
+                # It was dropped at first: the last copy before its answer was executed.
                 again = max(self._connection.again.get(psn, 0) for psn in range(start, end + 1))
                 if again < packet.number:
                     request.executed = max(request.executed, again)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The packets of a flow, by connection and by PSN, each once."""
+"""Splits a flow into connections, with each packet once, by PSN."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nupa.replay.flows import Flow
 from nupa.replay.packets import Packet
 from nupa.replay.requests import KINDS, NAKS
 
-# A PSN that is further off than this, and than what is being read, is of another connection.
+# A PSN that is further away than this, and than open READs, is of another connection.
 _WINDOW = 1 << 16
 
 
@@ -36,7 +36,7 @@ def _begins(packet: Packet) -> bool:
 
 
 class Connection:
-    """The packets of a flow from one (re)connection to the next, by PSNs that do not wrap."""
+    """The packets of a flow between two connects, by PSNs that do not wrap."""
 
     def __init__(self, number: int, first: Packet) -> None:
         self.number = number
@@ -44,7 +44,7 @@ class Connection:
         self.reach = 0
         self.refused_at: int | None = None
         self.packets: dict[int, Packet] = {}
-        self._reads: dict[int, tuple[int, int]] = {}  # where a READ ends: its PSN, its address
+        self._reads: dict[int, tuple[int, int]] = {}  # by the end of a READ: its PSN, its address
         self.again: dict[int, int] = {}  # PSN to the packet that sent it last
         self.answers: list[tuple[int, Packet]] = []
         self.mtu = 0
@@ -58,18 +58,18 @@ class Connection:
         seen = self.packets.get(at)
         if seen is not None:
             if self.refused_at is not None and at <= self.refused_at:
-                return False  # who was refused sends nothing again
-            # A READ may be asked for again from its middle on; nothing else changes.
+                return False  # a refused requester sends nothing again
+            # A READ may be requested again from its middle on; others are equal.
             return _identity(seen) == _identity(packet) or not _begins(packet)
         return at > self.first - _WINDOW and at < self.last + _WINDOW + self.reach
 
     def add(self, packet: Packet) -> bool:
-        """False: it was there before, or is part of a READ that was."""
+        """Adds a request; False for a retransmission, also of a part of a READ."""
         at = self.psn(packet)
         is_read = packet.operation == READ_REQUEST
         end = packet.va + packet.dma_bytes
         psn, va = self._reads.get(end, (at, 0))
-        # A READ that is asked for again may begin in its middle: so many MTUs on as PSNs.
+        # A READ requested again from its middle: address and PSN advance by whole MTUs.
         partial = is_read and psn < at and (packet.va - va) / (at - psn) in MTUS
         if at in self.packets or partial:
             self.again[at] = packet.number
@@ -95,7 +95,7 @@ class Connection:
 
 
 def connections(flow: Flow, skipped: Counter[str]) -> Iterator[Connection]:
-    """Of a flow, one after the other, with the answers to each.  Counts what there is twice."""
+    """Yields the connections of a flow with their answers; counts retransmissions as skipped."""
     current: Connection | None = None
     count = 0
     resets = sorted(flow.resets)

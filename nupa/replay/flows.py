@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who talks to whom.  A packet names the queue pair that it is for, and never the one it is from;
-which two belong together shows in how requests are answered.
+"""Finds the pairs of connected queue pairs.
+
+A packet names its destination QP only; the QP that it comes from is found by requests and answers
+that fit.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from nupa.packet.tables.transport import MTUS, nearest_psn
 from nupa.replay.packets import Capture, Packet, ReplayError
 
 FLOWS_MAX = 4096
-# How much a hint counts: one that a PSN fits, the same transfer, a handshake.
+# The votes of a hint: a PSN that fits, the same transfer, a handshake.
 _FITS, _TRANSFER, _HANDSHAKE = 1, 1 << 20, 1 << 40
 # From so many votes on, a partner that still fits is not doubted.
 _SURE = 8
@@ -24,8 +26,10 @@ Way = tuple[str, str]  # from an address to another
 
 @dataclass(eq=False, slots=True)
 class Flow:
-    """What one address sends to one queue pair at another: requests, and answers to requests of
-    that queue pair.  *partner*: the flow back, to the queue pair that this one comes from."""
+    """The packets from one address to one queue pair at another: requests, and answers to its own.
+
+    *partner*: the flow back, to the queue pair that this one comes from.
+    """
 
     source: str
     destination: str
@@ -34,8 +38,8 @@ class Flow:
     requests: list[Packet] = field(default_factory=list)
     responses: list[Packet] = field(default_factory=list)
     partner: Flow | None = None
-    replies: list[Packet] = field(default_factory=list)  # to its requests
-    resets: list[int] = field(default_factory=list)  # packets after which it begins anew
+    replies: list[Packet] = field(default_factory=list)  # answers to its requests
+    resets: list[int] = field(default_factory=list)  # packets that connect it again
     # while partners are looked for: PSNs without wrap
     first: int = 0
     last: int = 0
@@ -95,7 +99,7 @@ class _Pairs:
                 self._votes[id(flow), id(back)] += _TRANSFER
 
     def response(self, flow: Flow, packet: Packet) -> None:
-        """*flow* has answered somebody: whom?"""
+        """Takes an answer in *flow*; votes for the flow of the request."""
         flow.responses.append(packet)
         back = (packet.destination, packet.source)
         same = self._transfers.get((back, packet.transfer)) if packet.transfer else None
@@ -107,7 +111,7 @@ class _Pairs:
             fitting = [f for f in self._by_way.get(back, ()) if self._fits(f, packet, flow)]
             if not fitting:
                 return
-            # Answers come in the order of requests: what waits longest is answered first.
+            # Answers come in the order of requests: the oldest open request is answered first.
             chosen = min(
                 fitting,
                 key=lambda f: (nearest_psn(packet.psn, f.last) <= f.answered, f.oldest),
@@ -124,7 +128,7 @@ class _Pairs:
         return flow.first <= nearest_psn(packet.psn, flow.last) <= flow.last
 
     def handshake(self, packet: Packet) -> None:
-        """A message of connection management: REQ and REP name the two queue pairs."""
+        """Takes a message of connection management: REQ and REP name the two queue pairs."""
         message = cm_tables.ATTRIBUTES.get(packet.cm, "")
         layout = {"REQ": cm_tables.REQ, "REP": cm_tables.REP}.get(message)
         if layout is None or len(packet.payload) < cm_tables.MAD.bytes + layout.bytes:
@@ -138,7 +142,7 @@ class _Pairs:
             self._shakes.append(found)
 
     def pair(self) -> None:
-        """Gives each flow its partner, by most votes first."""
+        """Sets the partner of each flow, by most votes first."""
         for client, client_qpn, server, server_qpn, number in self._shakes:
             for transport in (Transport.RC, Transport.UC):
                 there = self.flows.get((client, server, server_qpn, transport))
@@ -160,14 +164,14 @@ class _Pairs:
             flow = by_id[answering]
             if answering not in given:
                 given.add(answering)
-                # Without one: its number was used before with another, which is partner to a later.
+                # Without a partner: its QP number was used again by a later connection.
                 (flow.partner or by_id[asked]).replies.extend(flow.responses)
 
 
 def find(capture: Capture) -> tuple[list[Flow], list[Packet]]:
-    """The flows of connected queue pairs, each with its partner, and the datagrams.
+    """Returns the flows of connected queue pairs with their partners, and the datagrams.
 
-    Adds to capture.skipped what can be neither.
+    Other packets are counted in capture.skipped.
     """
     pairs = _Pairs(capture)
     datagrams = []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which memory the capture's requests need, and which they have to be refused.  No verbs here.
+"""Finds the memory that the capture's requests need, and keys that refuse them.
 
-A region of the fresh fabric stands for what was used through one rkey.  Its contents are what READs
-and atomics of the capture found there, until a request of the capture has written to it.
+A region of the fresh fabric stands for the addresses used through one rkey.  READs and atomics of
+the capture say its contents, until a request of the capture writes there.
 """
 
 from __future__ import annotations
@@ -17,38 +17,41 @@ from nupa.replay.requests import Answer, Kind, Request, Span
 
 REGION_BYTES_MAX = 1 << 30  # all regions together
 REGIONS_MAX = 1 << 14
-_GAP_BYTES = 64 << 10  # what lies nearer together is one region
+_GAP_BYTES = 64 << 10  # ranges that are closer together are one region
 _ADDRESS_END = 1 << 64
 
 Key = tuple[str, int]  # the responder's address, an rkey
 
 
 class Refusal(Enum):
-    """How a request that was refused in the capture is made to be refused again."""
+    """The way in which a request that was refused in the capture is refused again."""
 
-    KEY = "a key that is none"
+    KEY = "an invalid key"
     BOUNDS = "out of bounds"
-    ACCESS = "an access that the region does not give"
+    ACCESS = "an access that the region does not allow"
 
 
 @dataclass(eq=False, slots=True)
 class Extent:
-    """Addresses from *start* to *end*.  *written*: one byte for each, 1 once the capture's requests
-    have written there, so that the capture says what has to be there."""
+    """Addresses from *start* to *end*.
+
+    *written*: a byte for each, 1 once the capture's requests have written there, so that its
+    content is known.
+    """
 
     start: int
     end: int
     written: bytearray = field(default_factory=bytearray)
 
     def mark(self, va: int, length: int, written: bool) -> None:
-        """What a request wrote; not *written*: what is there now, the capture does not say."""
+        """Marks a range as written by a request; not *written*: its content is unknown."""
         at, end = max(va, self.start), min(va + length, self.end)
         if at < end:
             value = b"\1" if written else b"\0"
             self.written[at - self.start : end - self.start] = value * (end - at)
 
     def open_spans(self, va: int, length: int) -> list[Span]:
-        """The parts of a range that nothing in the capture has written: from its start, 0."""
+        """Returns the parts of a range that the capture has not written, from its start."""
         at, end = va - self.start, va - self.start + length
         spans = []
         while at < end:
@@ -63,7 +66,7 @@ class Extent:
 
 @dataclass(eq=False, slots=True)
 class Region:
-    """All that was used through one key.  *window*: peers invalidate it by their SENDs."""
+    """The memory of one key.  *window*: a memory window, which peers invalidate by SENDs."""
 
     key: Key
     kinds: set[Kind] = field(default_factory=set)
@@ -71,7 +74,7 @@ class Region:
     window: bool = False
 
     def holding(self, va: int, length: int) -> Extent | None:
-        """The extent that has all of a range."""
+        """Returns the extent that contains a range."""
         extent = self.nearest(va)
         return extent if extent.start <= va and va + length <= extent.end else None
 
@@ -128,13 +131,13 @@ class Memory:
         return self.regions.setdefault(key, Region(key))
 
     def find(self, request: Request) -> tuple[Region, Extent] | None:
-        """Where a request goes that works."""
+        """Returns the place of a request that succeeds."""
         region = self.regions.get(_key(request))
         extent = region.holding(request.va, request.length) if region is not None else None
         return (region, extent) if region is not None and extent is not None else None
 
     def refusal(self, request: Request) -> tuple[Refusal, Region | None, Extent | None]:
-        """Why a request is refused, and at which region, if it reaches one."""
+        """Returns the refusal of a request, and the region that it reaches, if any."""
         region = self.regions.get(_key(request))
         if region is None:
             return Refusal.KEY, None, None
@@ -143,12 +146,12 @@ class Memory:
             return Refusal.ACCESS, region, extent
         if region.holding(request.va, request.length) is None:
             return Refusal.BOUNDS, region, extent
-        # It was allowed at other times: the region came later, or was gone.
+        # It was allowed at other times: the region was registered later, or deregistered.
         return (Refusal.KEY, region if region.window else None, extent)
 
 
 def in_address_space(request: Request) -> bool:
-    """False for a range that ends beyond the last address."""
+    """Whether a range ends at or before the last address."""
     return request.va + request.length < _ADDRESS_END
 
 

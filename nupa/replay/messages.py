@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Puts a flow's packets together, FIRST to LAST, into requests with their answers."""
+"""Assembles a flow's packets, FIRST to LAST, to requests with their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nupa.replay.flows import FLOWS_MAX, Flow
 from nupa.replay.packets import Packet, ReplayError
 from nupa.replay.requests import KINDS, Answer, Content, Kind, Request
 
-_ON_ITS_WAY_NS = 1_000_000  # what is not acknowledged arrives within that time
+_ON_ITS_WAY_NS = 1_000_000  # unacknowledged packets arrive within this time
 
 Lost = set[tuple[str, str, int, int]]  # Capture.lost
 
@@ -23,10 +23,10 @@ Lost = set[tuple[str, str, int, int]]  # Capture.lost
 def _assemble(
     flow: Flow, connection: Connection, skipped: Counter[str]
 ) -> Iterator[tuple[int, int, Request]]:
-    """Each whole message with its first and last PSN."""
+    """Yields each complete message with its first and last PSN."""
     psns = sorted(connection.packets)
     i = 0
-    lost: int | None = None  # the next PSN of a message whose beginning is not here
+    lost: int | None = None  # the next PSN of a message without its first packet
     while i < len(psns):
         start = psns[i]
         packet = connection.packets[start]
@@ -57,7 +57,7 @@ def _assemble(
 
 
 def _chain(connection: Connection, psns: list[int], place: int) -> list[Packet]:
-    """From the FIRST packet, at psns[place], as far as its message goes without a gap."""
+    """Returns the packets of a message from FIRST, at psns[place], up to a gap or its end."""
     parts = [connection.packets[psns[place]]]
     kind = KINDS[parts[0].operation]
     for at in range(place + 1, len(psns)):
@@ -119,7 +119,7 @@ def _request(flow: Flow, connection: Connection, parts: list[Packet]) -> Request
 
 
 def messages(flow: Flow, skipped: Counter[str], lost: Lost) -> list[Request]:
-    """The requests of a flow, in order, with their answers; *skipped* counts what is none."""
+    """Returns the requests of a flow in order, with their answers; *skipped* counts the rest."""
     found = []
     for connection in connections(flow, skipped):
         whole = list(_assemble(flow, connection, skipped))
@@ -142,7 +142,7 @@ def messages(flow: Flow, skipped: Counter[str], lost: Lost) -> list[Request]:
 
 
 def datagrams(packets: list[Packet], skipped: Counter[str], lost: Lost) -> list[Request]:
-    """Each datagram as a request of its own flow; the same one again is left out."""
+    """Makes a request of each datagram; copies at a second port are left out."""
     flows: dict[tuple[str, str, int], Flow] = {}
     latest: dict[tuple[str, str, int, int], Packet] = {}
     found: list[Request] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What came of one request, beside what the capture has."""
+"""The outcome of one request, compared with the capture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ _SHOWN_BYTES = 16
 
 
 class Outcome:
-    """What came of one request: differences (what, captured, came); what could not be compared."""
+    """The outcome of one request: its differences (what, captured, replayed).
+
+    *compared*: something could be compared; *partly*: not all bytes were captured.
+    """
 
     def __init__(self) -> None:
         self.differences: list[tuple[str, str, str]] = []
@@ -25,7 +28,7 @@ class Outcome:
     def compare_bytes(
         self, what: str, content: Content, came: bytes, raced: list[Span] | None = None
     ) -> None:
-        """As far as *content* was captured, and others did not write there meanwhile."""
+        """Compares bytes that were captured, and that no other request wrote meanwhile."""
         spans = without(content.known(), raced or [])
         self.compared = self.compared or bool(spans) or not content.length
         self.partly = self.partly or sum(end - start for start, end in spans) < content.length

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A capture's transport packets, in memory: what the other modules of this package look at.
-
-Everything else in the file is counted under the reason why it is left out.
-"""
+"""Reads a capture's transport packets; others are counted with the reason for leaving them out."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from nupa.packet.tables.opcodes import OPCODES, OPERATION_BITS
 from nupa.packet.tables.record import LINKTYPE_NUPA, Flag, Kind
 from nupa.packet.tables.transport import BTH, EXTENDED, GRH, LRH, NEXT_HEADER_IBA
 
-PACKETS_MAX = 1 << 19  # with all that is made of them some 600 MiB
+PACKETS_MAX = 1 << 19  # with all objects made of them about 600 MiB
 PAYLOAD_BYTES_MAX = 256 << 20
 
 _UDP = 17
@@ -31,22 +28,25 @@ _TO_PAYLOAD = {
     code: BTH.bytes + sum(EXTENDED[name].bytes for name in opcode.headers)
     for code, opcode in OPCODES.items()
 }
-# What NUPA's receivers say of a packet, beside the record of its sender.
+# Flags of a second record, that of the receiver.
 _BY_RECEIVER = int(
     Flag.DROPPED | Flag.DUPLICATE | Flag.DELAYED | Flag.CORRUPT | Flag.POISON | Flag.INJECTED
 )
-# Plain numbers: operators of enumerations would be half of the time.
+# Plain numbers: operators of enumerations would take half of the time.
 _DROPPED, _IMM = int(Flag.DROPPED), int(Header.ImmDt)
 _TRANSPORT, _WRONG, _NO_ICRC = int(Layer.TRANSPORT), int(Icrc.WRONG), int(Icrc.NONE)
 
 
 class ReplayError(LocalError):
-    """The capture cannot be replayed: the message says why, and what can be done."""
+    """The capture cannot be replayed; the message says why, and what to do."""
 
 
 class Packet(NamedTuple):
-    """One packet.  *number* counts all packets of the file from 1, as Wireshark does; *size* is
-    the payload's length as it was sent, of which *payload* has what was captured."""
+    """One packet.
+
+    *number* counts all packets of the file from 1, as Wireshark does.  *size*: length of the
+    payload as it was sent; *payload*: the part that was captured.
+    """
 
     number: int
     ts_ns: int
@@ -82,9 +82,11 @@ _FROM_COLUMNS = (
 
 
 class Capture:
-    """*packets* in the file's order; *skipped*: why others are not among them; *queues*: which
-    queue pair posted a transfer, where the file says so; *lost*: source, destination, QP and PSN of
-    what NUPA says never arrived."""
+    """The transport packets of a file, in its order.
+
+    *skipped*: counts of other packets by reason; *queues*: the queue pair of each transfer that the
+    file names; *lost*: source, destination, QP and PSN of packets that NUPA says never arrived.
+    """
 
     def __init__(self) -> None:
         self.packets: list[Packet] = []
@@ -97,7 +99,7 @@ class Capture:
         self._addresses: dict[tuple[bytes, int], str] = {}
 
     def add(self, batch: Batch) -> None:
-        """Takes the packets of a batch.  ReplayError past PACKETS_MAX or PAYLOAD_BYTES_MAX."""
+        """Adds the packets of a batch.  ReplayError past PACKETS_MAX or PAYLOAD_BYTES_MAX."""
         if any(interface.linktype == LINKTYPE_NUPA for interface in batch.interfaces):
             self._add_queues(batch)
         headers = fast.decode_batch(batch, check_icrc=True)
@@ -160,7 +162,7 @@ class Capture:
             size = _sent_bytes(batch.data, row[3], headers, i)
             data = data[:size]
         if not OPCODES[opcode].payload:
-            size, data = 0, b""  # what is there is no part of it
+            size, data = 0, b""  # the opcode has no payload
         self._payload_bytes += len(data)
         self.packets.append(
             Packet(
@@ -190,7 +192,7 @@ class Capture:
 
 
 def _sent_bytes(data: bytes, start: int, headers: Headers, i: int) -> int:
-    """The length of a payload whose end was not captured, from the lengths in its headers."""
+    """Computes the length of a payload whose end was not captured, from its headers."""
     payload = headers.payload_offset[i]
     bth = payload - _TO_PAYLOAD[headers.opcode[i]]
     if headers.protocol[i] == _UDP:
@@ -209,9 +211,9 @@ def _sent_bytes(data: bytes, start: int, headers: Headers, i: int) -> int:
 def read(
     file: str | PathLike[str] | IO[bytes], progress: Callable[[int], None] = lambda _: None
 ) -> Capture:
-    """The transport packets of a capture file.  *progress* is told how many packets were read.
+    """Reads the transport packets of a capture file; *progress* gets the number of packets read.
 
-    PcapngError where the file is damaged; ReplayError past a limit; OSError as the file gives it.
+    PcapngError: the file is damaged; ReplayError: it exceeds a limit; OSError of the file.
     """
     capture = Capture()
     with Reader(file) as reader:

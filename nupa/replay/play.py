@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Plays requests, one at a time, and compares what comes with what the capture has."""
+"""Plays requests, one at a time, and compares the outcome with the capture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BEYOND = "to a range that ends beyond the last address"
 
 
 class Player:
-    """Plays requests on a stage; the report has what came of them."""
+    """Plays requests on a stage; the report counts their outcomes."""
 
     def __init__(self, stage: Stage, memory: Memory, report: Report, clock: Clock) -> None:
         self._stage = stage
@@ -29,7 +29,7 @@ class Player:
         self._clock = clock
 
     def play(self, request: Request) -> None:
-        """One request, as the capture shows it: refused where it was, retried where it was."""
+        """Plays one request as in the capture: refused if it was refused, retried if it was."""
         report = self._report
         why = unplayable(request, self._memory)
         if why:
@@ -51,14 +51,14 @@ class Player:
             report.partly += outcome.partly
 
     def _probe(self, request: Request, outcome: Outcome) -> None:
-        """Without a receive: the receiver is not ready, as it was in the capture."""
+        """Plays a request without a receive: the receiver is not ready, as in the capture."""
         self._report.notes["receives withheld where the capture has an RNR NAK"] += 1
         step = Step(self._stage, self._memory, self._clock, request, outcome)
         step.run(probe=True)
 
 
 def unplayable(request: Request, memory: Memory) -> str:
-    """Why a request cannot be played; empty if it can."""
+    """Returns the reason why a request cannot be played; empty if it can."""
     answer, kind = request.answer, request.kind
     if kind is not Kind.SEND and not in_address_space(request):
         return _BEYOND
@@ -85,7 +85,7 @@ def play(
     realtime: bool,
     progress: Callable[[int], None],
 ) -> None:
-    """All requests, in the order in which the capture shows that they were executed."""
+    """Plays all requests in the order of their execution in the capture."""
     player = Player(stage, memory, report, clock)
     began, first_ns = clock.monotonic(), min((r.ts_ns for r in requests), default=0)
     for count, request in enumerate(requests, 1):

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Requests of several queue pairs that were under way at once: what order they may have had.
+"""Finds requests of several queue pairs that were outstanding at once, and their order.
 
-The fabric promises none, and their packets do not show it.  Atomics show it by the values that they
-found.  Of others, what they touch in common is not compared.
+The fabric guarantees no order among them, and their packets do not show it.  Atomics show it by the
+values that they returned.  Of other requests, bytes in common are not compared.
 """
 
 from __future__ import annotations
 
 from nupa.replay.requests import Kind, Request
 
-_LOOKED_AT = 256  # of those that are under way to one region: the latest
+_LOOKED_AT = 256  # the latest requests to one region that are compared
 _WORD = 1 << 64
 
 
 def ordered(requests: list[Request]) -> list[Request]:
-    """In the order of their execution, as far as the capture shows it."""
+    """Sorts requests in the order of their execution, as far as the capture shows it."""
     requests = sorted(requests, key=lambda request: (request.executed, request.number))
     counters: dict[tuple[str, int, int], list[int]] = {}
     for place, request in enumerate(requests):
@@ -29,7 +29,7 @@ def ordered(requests: list[Request]) -> list[Request]:
 
 
 def _chained(atomics: list[Request]) -> list[Request]:
-    """Atomics of one address, so that each finds what the one before it left."""
+    """Sorts the atomics of one address so that each finds the value that the last one left."""
     left: int | None = None
     for at, request in enumerate(atomics):
         if left is not None and request.original != left:
@@ -55,7 +55,7 @@ def _left_by(request: Request) -> int | None:
 
 
 def mark(requests: list[Request]) -> int:
-    """Gives each request the spans that another wrote while it was under way; how many have any."""
+    """Sets the spans of each request that another wrote meanwhile; returns how many have any."""
     under_way: dict[tuple[str, int], list[Request]] = {}
     raced = 0
     for request in sorted(requests, key=lambda r: (r.ts_ns, r.number)):
@@ -77,8 +77,11 @@ def _common(a: Request, b: Request) -> tuple[int, int]:
 
 
 def _in_order(first: Request, then: Request) -> bool:
-    """Whether nothing is left open: both only read, or both are atomics, or a queue pair keeps
-    their order, which it does unless the first reads (IBTA table 79)."""
+    """Whether the outcome does not depend on a race.
+
+    Both only read, or both are atomics, or a queue pair keeps their order: it does unless the
+    first is a READ (IBTA table 79).
+    """
     if first.kind is Kind.READ and then.kind is Kind.READ:
         return True
     if first.kind.atomic and then.kind.atomic:
@@ -87,7 +90,7 @@ def _in_order(first: Request, then: Request) -> bool:
 
 
 def _add(request: Request, start: int, end: int, other: Request) -> bool:
-    """True if it is the request's first.  Who is written to only by itself has no race."""
+    """Adds a raced span; True if it is the request's first.  READs of others race with nothing."""
     if other.kind is Kind.READ:
         return False
     request.raced.append((start - request.va, end - request.va))

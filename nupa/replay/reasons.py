@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Why packets and requests are not played: what the report says of them."""
+"""The reasons in the report why packets and requests are not played."""
 
 BEGAN_BEFORE = "requests that began before the capture"
 PACKETS_MISSING = "requests of which packets are missing in the capture"
@@ -12,4 +12,4 @@ MULTICAST = "datagrams to multicast groups"
 RETRANSMISSION = "retransmissions and duplicates"
 STRAY = "answers to what is not in the capture"
 GAPS = "NAKs of lost packets"
-OF_PACKETS = (RETRANSMISSION, STRAY, GAPS)  # these count packets, not requests
+OF_PACKETS = (RETRANSMISSION, STRAY, GAPS)  # counts of packets, not of requests

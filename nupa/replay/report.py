@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What came of a replay."""
+"""The report of a replay."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 
 from nupa.base.errors import FabricError
 
-DIFFERENCES_MAX = 10_000  # kept; all are counted
+DIFFERENCES_MAX = 10_000  # that are kept; all are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One request whose outcome is another.  *packet*: the number of its first packet in the
-    capture, from 1, as Wireshark counts; *what*: status, read data, ...; then both sides."""
+    """One request with another outcome.
+
+    *packet*: the number of its first packet in the capture, from 1, as in Wireshark; *what*:
+    status, read data, ...; *captured* and *came*: the two outcomes.
+    """
 
     packet: int
     request: str
@@ -31,7 +34,7 @@ class Difference:
 
 
 class ReplayDifferenceError(FabricError):
-    """The fabric answered otherwise than the capture; `report` says where."""
+    """The fabric's outcomes differ from the capture; `report` has the differences."""
 
     def __init__(self, report: Report) -> None:
         super().__init__(str(report))
@@ -42,9 +45,9 @@ class ReplayDifferenceError(FabricError):
 class Report:
     """The outcome of replay(): counts of requests, and the differences.
 
-    played = matched + differed + not_comparable (of which nothing in the capture says what should
-    have come).  *skipped*: requests that were not played, by reason; *left_out*: packets that are
-    no part of a request, by reason; *notes*: what else was done, with counts.
+    played = matched + differed + not_comparable (the capture has no outcome).  *skipped*: requests
+    that were not played, by reason; *left_out*: packets that are not part of a request, by reason;
+    *notes*: other counts.
     """
 
     path: str
@@ -54,27 +57,29 @@ class Report:
     matched: int = 0
     differed: int = 0
     not_comparable: int = 0
-    partly: int = 0  # of those that matched: some of their bytes were not captured
+    partly: int = 0  # matched, but some of their bytes were not captured
     skipped: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
 
     def raise_for_differences(self) -> Report:
-        """Itself if all that could be compared matched; else ReplayDifferenceError, which says what
-        differed: one line in a test is a regression test."""
+        """Returns itself if all that could be compared matched; else ReplayDifferenceError.
+
+        One such line in a test makes a regression test of a capture.
+        """
         if self.differed:
             raise ReplayDifferenceError(self)
         return self
 
     def differs(self, differences: list[Difference]) -> None:
-        """Counts one request, for all its differences."""
+        """Counts one request, with all its differences."""
         self.differed += 1
         if len(self.differences) < DIFFERENCES_MAX:
             self.differences += differences
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain values: what `nupa replay --json` prints."""
+        """Returns the report as plain values, for `nupa replay --json`."""
         return {
             "path": self.path,
             "hosts": self.hosts,
@@ -94,7 +99,7 @@ class Report:
         }
 
     def text(self, shown: int = 20) -> str:
-        """For people; at most *shown* differences."""
+        """Prints the report with at most *shown* differences."""
         lines = [str(difference) for difference in self.differences[:shown]]
         if self.differed > shown:
             lines.append(f"... and {self.differed - shown} more")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What was asked for, and what came of it: one Request for each message of a capture."""
+"""Requests and their answers: one Request for each message of a capture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Kind(Enum):
         return self in (Kind.COMPARE_SWAP, Kind.FETCH_ADD)
 
 
-#: By operation: what is played.
+#: The operations that are played.
 KINDS: dict[int, Kind] = {
     opcode.operation: kind
     for opcode in OPCODES.values()
@@ -34,7 +34,7 @@ KINDS: dict[int, Kind] = {
 
 
 def without(spans: list[Span], holes: list[Span]) -> list[Span]:
-    """*spans* without *holes*, both in any order."""
+    """Removes *holes* from *spans*, both in any order."""
     for start, end in holes:
         kept = []
         for first, last in spans:
@@ -44,7 +44,7 @@ def without(spans: list[Span], holes: list[Span]) -> list[Span]:
 
 
 class Answer(Enum):
-    """What the capture says of a request.  The NAKs: IBTA table 46 (syndromes)."""
+    """The answer to a request in the capture.  NAKs: IBTA table 46 (syndromes)."""
 
     NONE = "no answer"
     NEVER = "none, which the transport does not give"
@@ -59,7 +59,7 @@ class Answer(Enum):
 
     @property
     def works(self) -> bool:
-        """It was done, as far as can be known."""
+        """Whether it was executed, as far as the capture shows."""
         return self in (Answer.DONE, Answer.NEVER)
 
 
@@ -69,13 +69,13 @@ NAKS = {1: Answer.INVALID_REQUEST, 2: Answer.REMOTE_ACCESS, 3: Answer.REMOTE_OPE
 
 @dataclass(slots=True)
 class Content:
-    """Bytes of a message, as far as they were captured: *pieces* at their places, in order."""
+    """The captured bytes of a message: *pieces* at their places, in order."""
 
     length: int
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
 
     def known(self) -> list[Span]:
-        """What was captured."""
+        """Returns the spans that were captured."""
         spans: list[Span] = []
         for at, piece in self.pieces:
             if spans and spans[-1][1] == at:
@@ -85,7 +85,7 @@ class Content:
         return spans
 
     def whole(self) -> bytes:
-        """All of it; zeros where it was not captured."""
+        """Returns all bytes; zeros for those that were not captured."""
         if len(self.pieces) == 1 and len(self.pieces[0][1]) == self.length:
             return self.pieces[0][1]
         data = bytearray(self.length)
@@ -95,13 +95,13 @@ class Content:
 
     @property
     def captured(self) -> int:
-        """How many bytes of it were captured."""
+        """The number of captured bytes."""
         return sum(len(piece) for _, piece in self.pieces)
 
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """One message.  Packets are named by their numbers in the capture, from 1."""
+    """One message; packets are named by their numbers in the capture, from 1."""
 
     flow: Flow
     transport: Transport
@@ -109,7 +109,7 @@ class Request:
     number: int  # its first packet
     ts_ns: int
     psn: int
-    epoch: int  # which connection of the flow, from 0
+    epoch: int  # the connection of the flow, from 0
     mtu: int  # 0: unknown
     length: int  # bytes sent, written or read
     payload: Content  # of a SEND or WRITE
@@ -122,11 +122,11 @@ class Request:
     qkey: int = 0
     source_qpn: int = 0
     answer: Answer = Answer.NONE
-    data: Content | None = None  # what a READ got
+    data: Content | None = None  # returned by a READ
     original: int | None = None
-    rnr: int = 0  # the first packet that said: receiver not ready
+    rnr: int = 0  # the first RNR NAK
     executed: int = 0  # the packet by which it was executed
-    done_ns: int = 0  # when that was known
+    done_ns: int = 0  # the time of its answer
     raced: list[Span] = field(default_factory=list)  # written by others at the same time
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""From a file to a report."""
+"""Replays a file; the entry point of the package."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nupa.replay.step import Clock
 
 MESSAGE_BYTES_MAX = 256 << 20
 
-#: Told how far it is: "reading", packets read, 0; "playing", requests played, of how many.
+#: Called with "reading", packets read, 0; or "playing", requests played, of how many.
 Progress = Callable[[str, int, int], None]
 
 
@@ -36,14 +36,14 @@ def replay(
     clock: Clock = time,
     progress: Progress = _silent,
 ) -> Report:
-    """Plays the requests of a capture file and compares each answer with the captured one.
+    """Plays the requests of a capture file and compares each outcome with the capture.
 
-    fabric: where; None: a fresh one in this process, with a host for each address.  On a given one
-    addresses are dealt to its hosts in their order of appearance.
-    realtime: with the pauses of the capture, by *clock*, which is the module `time` or like it.
+    fabric: where to play; None: a fresh fabric in this process, with a host for each address.  In a
+    given fabric addresses are assigned to its hosts in their order of appearance.
+    realtime: keeps the pauses of the capture, by *clock*, the module `time` or a replacement.
 
-    PcapngError: the file is damaged.  ReplayError: it has no requests that can be played, or passes
-    a limit.  OSError: it cannot be read.  Differences raise nothing: see
+    PcapngError: the file is damaged.  ReplayError: it has no requests that can be played, or
+    exceeds a limit.  OSError: it cannot be read.  Differences raise nothing: see
     Report.raise_for_differences().
     """
     capture = packets.read(path, lambda count: progress("reading", count, 0))
@@ -86,7 +86,7 @@ def replay(
 
 
 def _requests(capture: Capture, report: Report) -> list[Request]:
-    """All requests, in the order of their execution as far as the capture shows it."""
+    """Returns all requests in the order of their execution, as far as the capture shows it."""
     connected, datagrams = flows.find(capture)
     found = []
     for flow in connected:

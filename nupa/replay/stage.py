@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The fresh fabric: hosts for the capture's addresses, queue pairs for its queue pairs, memory for
-its keys.  Knows verbs; never the capture's packets."""
+its keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nupa.verbs.mw import MWBindInfo
 
 HOSTS_MAX = 254
 GRH_BYTES = GRH.bytes  # before each datagram that is received
-NO_KEY = 0xFFFFFF00  # no region has such a number: the largest is 2^20
+NO_KEY = 0xFFFFFF00  # invalid: the largest number of a region is 2^20
 
 _RDMA_ACCESS = {
     Kind.WRITE: e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_LOCAL_WRITE,
@@ -46,8 +46,11 @@ _DatagramKey = tuple[str, int, int]  # address, QP, Q_Key
 
 
 class Host:
-    """One host: its device, its queues, and the two buffers that all hosts share, since one message
-    is under way at a time: *out* is sent from, *landing* is received into."""
+    """One host: its device, its queues, and two buffers.
+
+    All hosts share the buffers, as one message is outstanding at a time: *out* is sent, *landing*
+    receives.
+    """
 
     def __init__(self, fabric: Fabric, index: int, out: mmap.mmap, landing: mmap.mmap) -> None:
         self.ctx = Context(fabric=fabric, host=index)
@@ -59,7 +62,7 @@ class Host:
         self.paths: dict[int, AH] = {}
 
     def qp(self, transport: Transport, qkey: int = 0) -> QP:
-        """UD: ready to send."""
+        """Creates a queue pair; UD is ready to send."""
         init = QPInitAttr(_TYPES[transport], None, self.sends, self.receives, cap=_CAP)
         if transport != Transport.UD:
             return QP(self.pd, init)
@@ -68,7 +71,7 @@ class Host:
         return QP(self.pd, init, attr)
 
     def path(self, to: Host) -> AH:
-        """For datagrams."""
+        """Returns the address handle of a host, for datagrams."""
         ah = self.paths.get(to.ctx.host)
         if ah is None:
             gid = to.ctx.query_gid(_PORT, 0).gid
@@ -104,8 +107,9 @@ class End:
 class Connection:
     """Two connected queue pairs, or for datagrams one that sends and one that receives.
 
-    *near* sends what *flow* has, *far* what its partner has; *epochs*: which connection of each
-    flow this is; *broken*: a request has failed on it."""
+    *near* sends the requests of *flow*, *far* those of its partner.  *epochs*: the connection of
+    each flow; *broken*: a request has failed on it.
+    """
 
     flow: Flow
     near: End
@@ -114,7 +118,7 @@ class Connection:
     broken: bool = False
 
     def ends(self, request: Request) -> tuple[End, End]:
-        """The requester, and the responder."""
+        """Returns the requester and the responder."""
         return (self.near, self.far) if request.flow is self.flow else (self.far, self.near)
 
     def close(self) -> None:
@@ -124,9 +128,9 @@ class Connection:
 
 
 class Stage(Closing):
-    """Hosts, and connections and regions, made when they are first needed; a context manager.
+    """Hosts; connections and regions are made when first needed.  A context manager.
 
-    *mapped*: addresses are dealt to the fabric's hosts in turn, several to one if need be.
+    *mapped*: addresses are assigned to the fabric's hosts in turn, several to one if needed.
     """
 
     def __init__(
@@ -156,12 +160,12 @@ class Stage(Closing):
             host.ctx.close()
 
     def next_id(self) -> int:
-        """A wr_id that no other request has."""
+        """Returns a unique wr_id."""
         self._wr_id += 1
         return self._wr_id
 
     def connection(self, request: Request) -> Connection:
-        """The connection that a request goes by, connected anew where it has to be."""
+        """Returns the connection of a request; connects it again if needed."""
         flow = request.flow
         if request.transport == Transport.UD:
             return self._datagrams(request)
@@ -183,7 +187,7 @@ class Stage(Closing):
 
     def _connect(self, request: Request, owner: Flow) -> Connection:
         near = End(self.hosts[owner.source], self.hosts[owner.source].qp(owner.transport))
-        far = near  # a queue pair that is connected to itself
+        far = near  # loopback: connected to itself
         if owner.partner is not owner:
             host = self.hosts[owner.destination]
             far = End(host, host.qp(owner.transport))
@@ -196,7 +200,7 @@ class Stage(Closing):
         ]
         mtu = _MTUS.get(request.mtu, e.IBV_MTU_4096)
         for (_, end, peer), mine, theirs in zip(flows, psns, reversed(psns), strict=True):
-            # Without RNR retries: a receive is there, or the capture says that there was none.
+            # Without RNR retries: a receive is posted, or the capture had none.
             to = address(peer.qp, theirs)
             connect_to(end.qp, to, psn=mine, mtu=mtu, rnr_retry=0)
         return Connection(owner, near, far)
@@ -236,7 +240,7 @@ class Stage(Closing):
         return mr
 
     def key(self, region: Region, extent: Extent, responder: End) -> int:
-        """The key of *extent* on the fresh fabric, for requests that come to *responder*."""
+        """Returns the key of *extent* on the fresh fabric, for requests to *responder*."""
         mr = self.region(region, extent)
         if not region.window:
             return mr.rkey
@@ -247,7 +251,7 @@ class Stage(Closing):
         return window.rkey
 
     def _bind(self, region: Region, extent: Extent, mr: MR, responder: End) -> Window:
-        """Opens a window, which is what a peer may invalidate."""
+        """Binds a memory window, which a peer can invalidate."""
         access = 0
         for kind in region.kinds or {Kind.READ}:
             access |= _RDMA_ACCESS[kind] & ~e.IBV_ACCESS_LOCAL_WRITE
@@ -270,7 +274,7 @@ def _datagram_ends(request: Request) -> tuple[_DatagramKey, _DatagramKey]:
 
 
 def hosts_for(addresses: list[str]) -> int:
-    """How many hosts a fabric for *addresses* has.  ReplayError past HOSTS_MAX."""
+    """Returns the number of hosts for *addresses*.  ReplayError past HOSTS_MAX."""
     if len(addresses) > HOSTS_MAX:
         raise ReplayError(
             f"the capture has requests between {len(addresses)} addresses; a fabric has at most "

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One request on the fresh fabric: what has to be there before, the work request and its receive,
-and what is compared afterwards."""
+"""Plays one request on the fresh fabric: prepares memory, posts the work request and its receive,
+and compares the outcome."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from nupa.replay.stage import GRH_BYTES, NO_KEY, Connection, Stage
 from nupa.verbs import SGE, WC, RecvWR, SendWR
 from nupa.verbs import enums as e
 
-WAIT_S = 10.0  # for what comes at once, or not at all
-UNRELIABLE_WAIT_S = 3.0  # the same, where it may be lost
-_SPINS = 2000  # empty polls before the processor is left to others
+WAIT_S = 10.0  # for a completion of RC
+UNRELIABLE_WAIT_S = 3.0  # of UC and UD, whose messages may be lost
+_SPINS = 2000  # empty polls before the first sleep
 _INVERT = bytes(255 - n for n in range(256))
 
 _STATUS = {
@@ -40,14 +40,14 @@ _OPCODES = {
 
 
 class Clock(Protocol):
-    """What the module `time` is."""
+    """The part of the module `time` that is used."""
 
     def monotonic(self) -> float: ...
     def sleep(self, seconds: float, /) -> None: ...
 
 
 class Step:
-    """One work request and, where the other end takes part, its receive."""
+    """One work request and, if it takes one, its receive."""
 
     def __init__(
         self,
@@ -95,11 +95,11 @@ class Step:
         if works:
             self._settle()
         elif request.kind is Kind.WRITE and self._extent is not None:
-            # Before it was refused some of it may have been written, or not.
+            # Parts of it may have been written before it was refused.
             self._extent.mark(request.va, request.length, written=False)
 
     def _end(self) -> None:
-        """What failed, or may have left something behind, is connected anew."""
+        """Marks the connection as broken: it is connected again."""
         if self._request.transport == Transport.UD:
             self._stage.end_datagrams(self._request)
         self._connection.broken = True
@@ -133,11 +133,11 @@ class Step:
         return wr
 
     def _key(self) -> int:
-        """The request's rkey on the fresh fabric."""
+        """Returns the request's rkey on the fresh fabric."""
         request = self._request
         if not request.answer.refused:
             self._place = self._memory.find(request)
-            if self._place is None:  # of no bytes: its key is not looked at
+            if self._place is None:  # no bytes: its key is not checked
                 return NO_KEY
             self._extent = self._place[1]
             return self._stage.key(*self._place, self._responder)
@@ -145,7 +145,7 @@ class Step:
         self._extent = extent
         if region is None or extent is None:
             return NO_KEY
-        if refusal is Refusal.KEY:  # of a window: as it is now, if it is closed
+        if refusal is Refusal.KEY:  # of a window: its key now, if it is invalidated
             window = self._responder.windows.get(region.key)
             return window.rkey if window is not None and not window.open else NO_KEY
         return self._stage.key(region, extent, self._responder)
@@ -158,7 +158,7 @@ class Step:
         return self._stage.key(region, region.extents[0], self._responder)
 
     def _post_receive(self) -> int:
-        """A receive that takes the message as it was taken, or refused; its wr_id."""
+        """Posts a receive that takes or refuses the message as captured; returns its wr_id."""
         request, host = self._request, self._responder.host
         wr_id = self._stage.next_id()
         size = self._head + (request.length if request.kind is Kind.SEND else 0)
@@ -171,7 +171,7 @@ class Step:
         return wr_id
 
     def _prepare(self) -> None:
-        """What will be compared is something else before; memory has what the capture found."""
+        """Inverts the bytes that will be compared; memory gets the contents of the capture."""
         request = self._request
         if request.kind is Kind.SEND:
             inverted = self._payload.translate(_INVERT)
@@ -194,7 +194,7 @@ class Step:
                     self._target[first:last] = whole[first:last]
 
     def _found(self) -> Content:
-        """What a READ or an atomic found in the capture."""
+        """Returns the bytes that a READ or an atomic found in the capture."""
         request = self._request
         if request.kind is Kind.READ:
             return request.data or Content(request.length)
@@ -204,7 +204,7 @@ class Step:
         return Content(ATOMIC_BYTES, pieces)
 
     def _wait(self, sent_id: int, received_id: int) -> tuple[WC | None, WC | None]:
-        """The completions of the request and of its receive (0: there is none)."""
+        """Waits for the completions of the request and of its receive (0: it has none)."""
         sends, receives = self._requester.host.sends, self._responder.host.receives
         sent: WC | None = None
         received: WC | None = None
@@ -255,7 +255,7 @@ class Step:
             outcome.compare("original value", f"{request.original:#x}", f"{value:#x}")
 
     def _await_write(self) -> None:
-        """A write that is not acknowledged may arrive after it is completed."""
+        """Waits for an unacknowledged write, which may arrive after its completion."""
         if self._request.transport != Transport.UC:
             return
         deadline = self._clock.monotonic() + self._wait_s
@@ -263,7 +263,7 @@ class Step:
             self._responder.host.receives.poll()
 
     def _settle(self) -> None:
-        """What the memory of the fresh fabric has from now on is what the capture says."""
+        """Sets the memory of the fresh fabric to the contents of the capture."""
         request = self._request
         if request.invalidates >= 0:
             window = self._responder.windows.get((request.flow.destination, request.invalidates))
@@ -275,7 +275,7 @@ class Step:
         if request.kind is Kind.WRITE:
             self._target[:] = self._payload
             extent.mark(request.va, request.length, written=False)
-            # Whether and when one arrived that nobody acknowledges, the capture does not say.
+            # The capture does not show whether an unacknowledged write arrived.
             known = request.payload.known() if request.answer is Answer.DONE else []
             for start, end in known:
                 extent.mark(request.va + start, end - start, written=True)
