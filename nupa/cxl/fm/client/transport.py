@@ -21,7 +21,10 @@ from nupa.cxl.function.cci import Code
 
 _READ_BYTES = 1 << 16
 _TIMEOUT_S = 30.0
-_HUNG_UP = "the fabric manager has disconnected: it accepts its owner only, at most 64 managers, or it has ended"
+_HUNG_UP = (
+    "the fabric manager has disconnected: it has ended, has 64 managers already, or accepts its "
+    "owner only"
+)
 
 
 class Transport(Protocol):
