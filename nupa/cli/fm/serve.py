@@ -57,13 +57,13 @@ def run(args: argparse.Namespace) -> int:
     from nupa.cxl.site.fabric_switch import FabricSite
     from nupa.fabric import Fabric
     from nupa.fabric.wiring import topology_of
-    from nupa.topology.topology import MemoryDevice
+    from nupa.topology.topology import MemoryConfig
 
     with Fabric.open(args.fabric) as fabric:
         hosts = len(fabric.hosts)
         slds = args.sld or ([] if args.mld else [256 << 20] * hosts)
-        memory = [MemoryDevice(each) for each in slds]
-        memory += [MemoryDevice(each, logical=True, dynamic_bytes=args.dcd) for each in args.mld]
+        memory = [MemoryConfig(each) for each in slds]
+        memory += [MemoryConfig(each, logical=True, dynamic_bytes=args.dcd) for each in args.mld]
         wiring = topology_of(fabric.name, fabric.hosts, fabric.ports)
         site = FabricSite(fabric, wiring, memory, vppbs=args.vppbs, spare_ports=args.spare_ports)
         with site, Server(site.manager, path_of(fabric.name)) as server:

@@ -153,7 +153,7 @@ def test_published_memory_costs_nothing_until_it_is_mapped(fabric: Fabric) -> No
     with pytest.raises(LocalError, match="not a part of"):
         memory.back(4 * EXTENT, 1)
     memory.free()
-    with pytest.raises(LocalError, match="not memory that this process has"):
+    with pytest.raises(LocalError, match="not pool memory of this process"):
         fabric.pool.publish(pieces[:1], EXTENT)
 
 

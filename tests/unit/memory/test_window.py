@@ -104,7 +104,7 @@ def test_what_is_not_inside_is_refused(
 
 
 def test_arrays_are_of_whole_items(fabric: Fabric, region: Region) -> None:
-    with fabric.host(0).map(region) as window, pytest.raises(LocalError, match="no multiple"):
+    with fabric.host(0).map(region) as window, pytest.raises(LocalError, match="not a multiple"):
         window.array("u8")
 
 
