@@ -76,7 +76,7 @@ static int send_packet(struct nupa_injector *injector, uint32_t qpn,
 	struct nupa_channel *channel = nupa_channel_meet(engine, qpn >> NUPA_QP_INDEX_BITS);
 	uint32_t bytes = packet ? (uint32_t)sizeof(*packet) + packet->payload_bytes : 0;
 	struct nupa_msg *msg;
-	uint8_t *room;
+	uint8_t *room = NULL;
 
 	if (!channel)
 		return -ENOTCONN;
