@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 from typing import Any, ClassVar
 
+from scapy.base_classes import Packet_metaclass
 from scapy.error import Scapy_Exception
 from scapy.fields import (
     BitEnumField,
@@ -84,10 +85,12 @@ def _field(field: Field, default: Any, aligned: bool) -> Any:
     return (XBitField if field.hex else BitField)(name, default, bits)
 
 
-class _FromLayout(type(Packet)):  # type: ignore[misc]
+class _FromLayout(Packet_metaclass):
     """Gives a class with a layout the layout's name and fields, unless it has its own."""
 
-    def __new__(cls, name: str, bases: Any, members: dict[str, Any]) -> Any:
+    def __new__(
+        cls: type[_FromLayout], name: str, bases: tuple[type, ...], members: dict[str, Any]
+    ) -> type[Packet]:
         layout = members.get("layout")
         if layout is not None:
             members.setdefault("name", layout.name)
