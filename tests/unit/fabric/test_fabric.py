@@ -176,7 +176,7 @@ def test_what_a_killed_maker_left_is_collected() -> None:
 
 def test_names_that_are_no_names_are_refused() -> None:
     for name in ("", "a/b", "..", ".hidden", "-f", "a b", "x" * 33, "é"):
-        with pytest.raises(LocalError, match="no name for a fabric"):
+        with pytest.raises(LocalError, match="not a name for a fabric"):
             Fabric.create(name, small())
     Fabric.create("x" * 32, small()).close()
     Fabric.remove("x" * 32)

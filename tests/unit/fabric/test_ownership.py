@@ -392,5 +392,5 @@ def test_guests_are_booted_from_what_nobody_else_may_write(
         folder.chmod(0o770)
     else:
         os.chown(entry, STRANGER, -1)
-    with pytest.raises(LocalError, match=r"from which guests are booted, is refused.*owner: user"):
+    with pytest.raises(LocalError, match=r"from which guests boot, is refused.*owner: user"):
         cache.Cache(cache.folder(), lambda _line: None).entry("thing", Path.touch)
