@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from nupa.cxl.function.cci import Background, Code, Command, CommandError, Effect, exactly, require
 from nupa.cxl.media.events import EventRecord, Log, Transaction, general_media
 from nupa.cxl.media.media import Media, MediaError
-from nupa.cxl.media.poison import LINE_BYTES, PoisonList, PoisonRecord, PoisonSource
+from nupa.cxl.media.parts import LINE_BYTES
+from nupa.cxl.media.poison import PoisonList, PoisonRecord, PoisonSource
 
 _RANGE = struct.Struct("<QQ")
 _SCAN = struct.Struct("<QQB")

@@ -222,10 +222,6 @@ class Bus:
         """The bus in C, for requests on other ways.  LocalError: it is closed."""
         return self._open
 
-    def device_numbers(self) -> dict[Type3, int]:
-        """Return the number in C of each device that is plugged in."""
-        return {device: backed.number for device, backed in list(self._devices.items())}
-
     @property
     def _open(self) -> Any:
         if self._bus == ffi.NULL:

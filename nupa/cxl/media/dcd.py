@@ -41,8 +41,8 @@ class DynamicCapacity:
     state of host n.
 
     Every extent that a host has or is offered counts against *extents_max*, and every tag against
-    *tags_max*.  `on_answer`(host, accepted) is called when a host has answered an offer,
-    `on_release`(host, released) when it has released extents: events of the fabric manager.
+    *tags_max*.  `watchers`(change, host, extents) are called when a host has answered an offer, or
+    has released extents: events of the fabric manager.
 
     All methods raise CommandError before they change anything."""
 
@@ -59,9 +59,7 @@ class DynamicCapacity:
         self.hosts = [HostCapacity(number) for number in range(hosts)]
         self.extents_max = extents_max
         self.tags_max = tags_max
-        self.on_answer: Callable[[int, Sequence[Extent]], None] = lambda *_: None
-        self.on_release: Callable[[int, Sequence[Extent]], None] = lambda *_: None
-        self.watchers: list[Callable[[DcEventType, int, Sequence[Extent]], None]] = []  # of both
+        self.watchers: list[Callable[[DcEventType, int, Sequence[Extent]], None]] = []
         #: Extents of shared tags to which the fabric manager holds a reference (7.6.7.6.7).
         self.references: dict[UUID, list[Extent]] = {}
         self.generation = 0  # grows when a tag, or one of its hosts, changes
@@ -308,7 +306,6 @@ class DynamicCapacity:
         self.generation += 1
         if taken:
             host.set_accepted(host.accepted + taken)
-        self.on_answer(number, taken)
         self._tell(DcEventType.ANSWERED, number, taken)
 
     def release(self, number: int, extents: Sequence[tuple[int, int]]) -> None:
@@ -323,7 +320,6 @@ class DynamicCapacity:
             "what is left has too many parts",
         )
         self._take(host, released)
-        self.on_release(number, released)
         self._tell(DcEventType.RELEASED, number, released)
 
     def _tell(self, change: DcEventType, number: int, extents: Sequence[Extent]) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import mmap
 from typing import Any, Protocol
 
 from nupa.base.errors import LocalError
@@ -76,8 +75,3 @@ class PlainMedia:
         if not 0 <= dpa <= dpa + size <= self.size:
             raise MediaError(f"{size} bytes at {dpa:#x}: there are {self.size:#x}")
         return slice(dpa, dpa + size)
-
-
-def anonymous(size: int) -> PlainMedia:
-    """Make memory of this process; unused pages cost nothing."""
-    return PlainMedia(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))

@@ -9,8 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from nupa.cxl.function.cci import Code, require
-
-LINE_BYTES = 64
+from nupa.cxl.media.parts import LINE_BYTES
 
 
 class PoisonSource(IntEnum):

@@ -119,16 +119,6 @@ def placed(fields: Iterable[Field], offset: int, prefix: str = "") -> Iterator[F
         yield replace(row, name=prefix + row.name, offset=row.offset + offset, lock=lock)
 
 
-def with_resets(fields: Iterable[Field], **resets: int) -> tuple[Field, ...]:
-    """Return the rows with other reset values.  ValueError: no row has such a name."""
-    rows = tuple(
-        replace(row, reset=resets.pop(row.name)) if row.name in resets else row for row in fields
-    )
-    if resets:
-        raise ValueError(f"no field is called {min(resets)!r}")
-    return rows
-
-
 class Registers:
     """*size* bytes that behave as the rows in *fields* say.  Bits without a row are reserved: they
     read as 0 and take no write.

@@ -70,7 +70,9 @@ def pairs(extents: Sequence[Extent]) -> list[tuple[int, int]]:
 
 def test_capacity_is_a_hosts_once_it_accepts_what_it_is_offered() -> None:
     device, answers = capacity(), []
-    device.on_answer = lambda host, extents: answers.append((host, pairs(extents)))
+    device.watchers.append(
+        lambda change, host, extents: answers.append((change, host, pairs(extents)))
+    )
     host = Host(device)
     host.ok(0x0103, bytes([0, 0, 0, 0, 1]))
     device.add(0, OWN, 3 * BLOCK, tag=TAG)
@@ -81,7 +83,7 @@ def test_capacity_is_a_hosts_once_it_accepts_what_it_is_offered() -> None:
     assert not device.hosts[0].reaches(UNIT)
     assert host.update(0x4802, (UNIT, 2 * BLOCK)) is Code.SUCCESS
     assert host.extents() == [(UNIT, 2 * BLOCK, TAG.bytes, 0)]
-    assert answers == [(0, [(UNIT, 2 * BLOCK)])]
+    assert answers == [(DcEventType.ANSWERED, 0, [(UNIT, 2 * BLOCK)])]
     assert device.hosts[0].reaches(UNIT, 2 * BLOCK)
     assert not device.hosts[0].reaches(UNIT, 2 * BLOCK + 1)
     assert device.free(OWN) == [(UNIT + 2 * BLOCK, UNIT - 2 * BLOCK)]
@@ -143,9 +145,11 @@ def test_extents_that_are_not_the_hosts_change_nothing(
 
 def test_a_host_gives_back_a_part_from_the_middle() -> None:
     device, released = capacity(), []
-    device.on_release = lambda host, extents: released.append((host, pairs(extents)))
     host = Host(device)
     host.update(0x4802, *pairs(device.add(0, OWN, 4 * BLOCK)))
+    device.watchers.append(
+        lambda change, host, extents: released.append((change, host, pairs(extents)))
+    )
     device._media.write(UNIT + BLOCK, b"secret")
     assert pairs(device.ask_back(0, [(UNIT + BLOCK, BLOCK)])) == [(UNIT + BLOCK, BLOCK)]
     assert len(host.extents()) == 1
@@ -154,7 +158,7 @@ def test_a_host_gives_back_a_part_from_the_middle() -> None:
         (UNIT, BLOCK),
         (UNIT + 2 * BLOCK, 2 * BLOCK),
     ]
-    assert released == [(0, [(UNIT + BLOCK, BLOCK)])]
+    assert released == [(DcEventType.RELEASED, 0, [(UNIT + BLOCK, BLOCK)])]
     assert device._media.read(UNIT + BLOCK, 6) == bytes(6)
     assert host.update(0x4803) is Code.INVALID_INPUT
 

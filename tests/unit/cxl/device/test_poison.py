@@ -16,7 +16,8 @@ from nupa.cxl.host.bus import MemoryAccessError
 from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.media.events import Log
 from nupa.cxl.media.media import PlainMedia
-from nupa.cxl.media.poison import LINE_BYTES, PoisonList, PoisonSource
+from nupa.cxl.media.parts import LINE_BYTES
+from nupa.cxl.media.poison import PoisonList, PoisonSource
 from tests.unit.cxl.driver import MEMORY_BYTES, Driver
 from tests.unit.cxl.host_model import BASE, STEP, Host
 

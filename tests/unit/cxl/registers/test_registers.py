@@ -25,7 +25,6 @@ from nupa.cxl.registers.block import (
     Field,
     Registers,
     placed,
-    with_resets,
 )
 
 SIZE = 32
@@ -213,13 +212,6 @@ def test_rows_move_with_their_locks() -> None:
     two.write(4, 4, 5)
     two.write(12, 4, 5)
     assert two.dump() == {"0.lock": 0, "0.base": 5, "1.lock": 1, "1.base": 0}
-
-
-def test_rows_with_other_resets_are_the_same_rows() -> None:
-    registers = Registers(with_resets(ROWS, mode=1, id=2), SIZE)
-    assert (registers["mode"], registers["id"], registers["count"]) == (1, 2, 3)
-    with pytest.raises(ValueError, match="nothing"):
-        with_resets(ROWS, nothing=1)
 
 
 def test_each_access_is_named_as_the_specifications_do() -> None:
