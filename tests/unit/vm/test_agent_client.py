@@ -278,7 +278,7 @@ def test_the_next_port_is_tried_when_one_is_out_of_step(place: Place) -> None:
     ("sent", "said"),
     [
         (frame(HELLO, GREETING.encode()), "HELLO while a command ran"),
-        (frame(EXIT, b"\0"), "an end of 1 bytes"),
+        (frame(EXIT, b"\0"), "an EXIT frame of 1 bytes"),
         (struct.pack("<II", STDOUT, frames.PAYLOAD_BYTES_MAX + 1), "65537 bytes"),
         (struct.pack("<II", RUN, 0), "kind 1 with 0 bytes"),
         (b"", "host0 has gone while the command ran"),

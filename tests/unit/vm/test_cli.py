@@ -66,7 +66,7 @@ def test_up_tells_steps_on_stderr_and_what_is_up_on_stdout(nupa_vm: Run) -> None
     code, out, err = nupa_vm("up", *SMALL)
     assert (code, out) == (
         0,
-        "vm is up: host0 to host1 share 64M (ivshmem); this machine is host2 of the fabric 'vm'\n",
+        "vm is up: host0 to host1 share 64MiB (ivshmem); this machine is host2 of the fabric 'vm'\n",
     )
     assert [line.split(":")[0] for line in err.splitlines()].count("host0") == 2
     assert nupa_vm("down") == (0, "vm is down: 2 guests ended, its fabric is removed\n", "")
@@ -83,12 +83,12 @@ def test_up_tells_steps_on_stderr_and_what_is_up_on_stdout(nupa_vm: Run) -> None
         (("up", "--guests", "0"), "`count` is 0: choose 1 to 16"),
         (("up", "--guests", "17"), "`count` is 17: choose 1 to 16"),
         (("up", "--topology", "none.toml"), "none.toml: No such file or directory"),
-        (("up", "--name", "a/b"), "'a/b' is no name for a machine"),
+        (("up", "--name", "a/b"), "'a/b' is not a name for a machine"),
         (("run", "host0", "--", "true"), "no machine is named 'vm': `nupa vm up --name vm` makes"),
         (("shell", "host0"), "no machine is named 'vm'"),
         (("start", "host0"), "no machine is named 'vm'"),
         (("log",), "no machine is named 'vm'"),
-        (("down", "a/b"), "'a/b' is no name for a machine"),
+        (("down", "a/b"), "'a/b' is not a name for a machine"),
     ],
 )
 def test_errors_are_one_line(nupa_vm: Run, argv: tuple[str, ...], said: str) -> None:
@@ -252,7 +252,7 @@ def test_a_shell_wants_a_terminal(up: Run, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(sys, "stdin", nothing)
         code, _, err = up("shell", "host0")
     assert code == 1
-    assert "`nupa vm run host0 -- sh` reads commands from a pipe" in err
+    assert "`nupa vm run host0 -- sh` can read from a pipe" in err
 
 
 def test_the_environment_goes_along_but_for_what_is_about_this_machine(
@@ -314,7 +314,7 @@ def test_an_interrupted_up_leaves_nothing(world: World) -> None:
     script = f"""
 import pathlib, sys
 from nupa.cli import main
-from nupa.vm import boot
+from nupa.vm.boot import boot
 kernel, initramfs = pathlib.Path("/no/kernel"), pathlib.Path("initramfs")
 files = boot.BootFiles({world.boot().qemu!r}, (11, 1, 3), kernel, initramfs, "6.12")
 boot.prepare = lambda *_: files

@@ -41,7 +41,7 @@ def test_up_says_each_step_and_down_leaves_nothing(world: World) -> None:
         f"host{i}: booting on CPU {guest.cpu}" for i, guest in enumerate(up.guests)
     ]
     assert sorted(line.split(" in ")[0] for line in world.said[2:]) == ["host0: up", "host1: up"]
-    assert world.said[-1].endswith(": /dev/dax0.0, 64M")
+    assert world.said[-1].endswith(": /dev/dax0.0, 64MiB")
     assert machine.down("vm") == machine.Down(was_up=True, ended=2, segment=True)
     assert world.left() == []
 

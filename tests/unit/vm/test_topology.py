@@ -90,7 +90,7 @@ def test_every_key_is_read() -> None:
         ('memory = "big"', "`memory`: 'big' is not a size: write it as 4096, 64K, 512M or 1G"),
         ("memory = true", "`memory` is True: write a size"),
         ('kind = "ivshmem"\nmemory = "192M"', "has a power of two, as 256MiB"),
-        ('kind = "ivshmem"\nmemory = "1M"', "`memory` is 1M: choose 64M"),
+        ('kind = "ivshmem"\nmemory = "1M"', "`memory` is 1MiB: choose 64MiB"),
         ("[guests]\ncount = 0", f"`count` is 0: choose 1 to {GUESTS_MAX}"),
         (f"[guests]\ncount = {GUESTS_MAX + 1}", f"choose 1 to {GUESTS_MAX}"),
         ('[guests]\ncount = "2"', "[guests]: `count` is '2', not a whole number"),
