@@ -132,7 +132,7 @@ def options_of(data: bytes, order: str) -> tuple[Option, ...]:
             break
         at += 4
         if length > len(data) - at:
-            raise ValueError(f"option {code} says {length} bytes; {len(data) - at} are there")
+            raise ValueError(f"option {code} has {length} bytes, {len(data) - at} are there")
         found.append(Option(code, data[at : at + length]))
         at += length + (-length % 4)
     return tuple(found)

@@ -13,7 +13,7 @@ from scapy.error import Scapy_Exception
 from scapy.layers.inet import IP, UDP
 from scapy.packet import Raw
 
-from nupa.packet.scapy.cm import COMM_MGT, IPCM, MAD, MESSAGES, REJ, REQ, SIDR_REQ
+from nupa.packet.scapy.cm import IPCM, MAD, MESSAGES, REJ, REQ, SIDR_REQ
 from nupa.packet.scapy.fields import Layer
 from nupa.packet.scapy.transport import BTH, DETH, GSI_QKEY, ImmDt
 from nupa.packet.tables import cm as tables
@@ -186,7 +186,7 @@ def test_a_message_that_is_built_is_dissected(name: str, data: st.DataObject) ->
         values["information"] = data.draw(st.binary(min_size=size, max_size=size))
     private_bytes = tables.MAD_BYTES - MAD.layout.bytes - PRIVATE[name]
     load = data.draw(st.binary(min_size=private_bytes, max_size=private_bytes))
-    head = data.draw(values_of(MAD)) | {"mgmt_class": COMM_MGT}
+    head = data.draw(values_of(MAD)) | {"mgmt_class": tables.COMM_MGT}
     if message in (REQ, SIDR_REQ) and data.draw(st.booleans()):
         values["service_id"] = data.draw(st.integers(1 << 24, (2 << 24) - 1))
         above: Any = IPCM(**data.draw(values_of(IPCM))) / Raw(load[IPCM.layout.bytes :])
