@@ -50,7 +50,7 @@ def test_the_engines_headers_give_a_module_source(builder: ModuleType, tmp_path:
     target = tmp_path / "_engine.c"
     assert builder.main(["build_engine.py", str(target)]) == 0
     source = target.read_text()
-    assert '#include "nupa.h"' in source
+    assert '#include "engine/core/nupa.h"' in source
     assert "nupa_fabric_create" in source
 
 
