@@ -109,11 +109,11 @@ def connections(flow: Flow, skipped: Counter[str]) -> Iterator[Connection]:
             else:
                 current.answer(packet)
             continue
-        anew = False
+        reset = False
         while resets and resets[0] < number:
             resets.pop(0)
-            anew = True
-        if current is None or anew or not current.takes(packet):
+            reset = True
+        if current is None or reset or not current.takes(packet):
             if current is not None:
                 yield current
             current = Connection(count, packet)

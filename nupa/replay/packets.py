@@ -141,7 +141,7 @@ class Capture:
         if headers.layer[i] != _TRANSPORT:
             return "no InfiniBand transport"
         if flags & FLAG_CRC_ERROR or headers.icrc_state[i] == _WRONG:
-            return "a wrong CRC: nobody takes it"
+            return "a wrong CRC: receivers drop it"
         fault = headers.fault[i]
         if fault == Fault.CUT:
             return "cut off within its headers"

@@ -127,7 +127,7 @@ END = len(GOOD)
         (GOOD[:20], "at byte 0: the header of the pcap file is incomplete"),
         (header(minor=2), "at byte 0: the pcap file has version 2.2; 2.4 is supported"),
         (header(linktype=1 << 20), "at byte 0: .*link type is 0x100000; link types have 16 bits"),
-        (GOOD + b"abc", f"at byte {END}: 3 bytes are no packet's header: the file ends too early"),
+        (GOOD + b"abc", f"at byte {END}: 3 bytes are not a packet's header"),
         (GOOD + record(b"abc", size=9, original=9), f"at byte {END}: a packet has 9 bytes"),
         (GOOD[:-1], "at byte 24: a packet has 4 bytes, of which 3 are there"),
         (GOOD + record(b"", size=(16 << 20) + 1), f"at byte {END}: .*longer than 16 MiB"),

@@ -196,7 +196,7 @@ def test_what_is_no_request_is_counted_by_its_reason(path: Path) -> None:
     tape.add(tape.below(1, 2) / BTH(opcode="RC_SEND_ONLY", icrc=1) / b"wrong")
     report = replay(tape.write(path))
     assert outcome(report) == (1, 0, 0)
-    assert report.left_out == {"no InfiniBand transport": 1, "a wrong CRC: nobody takes it": 1}
+    assert report.left_out == {"no InfiniBand transport": 1, "a wrong CRC: receivers drop it": 1}
 
 
 def test_what_the_capture_itself_lost_is_said(path: Path) -> None:

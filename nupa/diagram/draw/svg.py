@@ -258,7 +258,7 @@ class _Drawing:
             self._put_text(at, y + 14, row.detail, "detail muted halo", anchor)
 
     def _legend(self, y: int) -> int:
-        """What colours and lines mean; those that occur."""
+        """Returns the legend: the colours and lines that occur."""
         rows = self._story.rows
         x: float = _MARGIN
         for name, colour, style in self._kinds(rows):

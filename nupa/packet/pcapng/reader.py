@@ -171,7 +171,8 @@ class Reader:
             else:
                 yield self._other(kind)
         if self._at < len(self._data) or self.section is None:
-            self._fail(f"{len(self._data) - self._at} bytes are no block: the file ends too early")
+            rest = len(self._data) - self._at
+            self._fail(f"{rest} bytes are not a block: the file ends too early")
 
     def _begin(self) -> bytes:
         return self._data[self._at : self._at + 4]
@@ -199,7 +200,7 @@ class Reader:
                 continue
             if not self._fill(pcap.RECORD_BYTES):
                 there = len(self._data) - self._at
-                self._fail(f"{there} bytes are no packet's header: the file ends too early")
+                self._fail(f"{there} bytes are not a packet's header: the file ends too early")
             size = self._u32(self._at + 8)  # which the scan has found to be possible
             if not self._fill(pcap.RECORD_BYTES + size):
                 there = len(self._data) - self._at - pcap.RECORD_BYTES

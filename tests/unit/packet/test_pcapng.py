@@ -215,10 +215,10 @@ EPB = len(section() + interface())
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "0 bytes are no block"),
+        (b"", "0 bytes are not a block"),
         (b"\xd4\xc3\xb2\xa1" + bytes(20), "pcap file has version 0.0"),
         (b"#!/bin/sh\necho hello", "not a pcapng or pcap file: it begins with 23212f62"),
-        (GOOD[:10], "10 bytes are no block"),
+        (GOOD[:10], "10 bytes are not a block"),
         (section()[:20], "the section header is incomplete"),
         (section()[:8] + b"what" + section()[12:], "byte order magic is 77686174"),
         (section(version=(2, 0)), "version 2.0; 1.x"),
@@ -247,7 +247,7 @@ EPB = len(section() + interface())
         (section() + block("<", 1, bytes(8) + b"\2\0\x09\0abcd"), "option 2 has 9 bytes, 4 are"),
         (section() + block("<", 5, bytes(12)), "no interface 0"),
         (GOOD + block("<", 5, bytes(12) + options("<", (4, b"1"))), "option 4 has 1 bytes"),
-        (GOOD + b"abc", "3 bytes are no block"),
+        (GOOD + b"abc", "3 bytes are not a block"),
     ],
 )
 def test_damage_is_named_with_its_place(data: bytes, message: str) -> None:
