@@ -58,10 +58,10 @@ KINDS = {
     FaultKind.DROP: KindInfo("a packet is lost on the link", _WHICH),
     FaultKind.DUPLICATE: KindInfo("a packet arrives twice", _WHICH),
     FaultKind.REORDER: KindInfo(
-        "a packet arrives behind the one after it", _TIMED, 0, _MS, "what it waits for that one"
+        "a packet arrives behind the one after it", _TIMED, 0, _MS, "how long it waits for that one"
     ),
     FaultKind.DELAY: KindInfo(
-        "a packet takes longer; what comes behind it waits", _TIMED, 0, _MS, "how much longer"
+        "a packet takes longer; later packets wait", _TIMED, 0, _MS, "how much longer"
     ),
     FaultKind.CORRUPT: KindInfo(
         "a packet's bits flip: the link's CRC finds it, and the link sends it again",
@@ -77,17 +77,17 @@ KINDS = {
     FaultKind.FLAP: KindInfo(
         "the link goes down, and comes up again", _TIMED, 1, 100 * _MS, "how long it is down"
     ),
-    FaultKind.BANDWIDTH: KindInfo("no more than a rate gets through", ("rate", "for")),
+    FaultKind.BANDWIDTH: KindInfo("packets pass at a limited rate", ("rate", "for")),
     FaultKind.STUCK: KindInfo(
-        "the adapter of the sender completes nothing more of that queue pair",
+        "the adapter of the sender stops completing requests of that queue pair",
         _TIMED,
         1,
         0,
         "for how long; 0: until the fault is cleared",
     ),
-    FaultKind.KILL: KindInfo("the queue pair it is for ends in an error", _WHICH, 1),
+    FaultKind.KILL: KindInfo("the queue pair that a packet is for goes to error", _WHICH, 1),
     FaultKind.TIMEOUT: KindInfo(
-        "what a peer does not take within the queue pair's timeout counts as lost", ("for",)
+        "a packet that its receiver does not take within the QP's timeout is lost", ("for",)
     ),
 }
 
