@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The end of each object against every list whose elements name it. */
-/* clang-format off
+ * The end of each object against every list whose elements name it.
  *
  *   list (csrc/engine)         names     taken off by                       tested in
  *   context->events            QP        destroy, after its last answers    here, queue/test_limits
@@ -30,9 +29,7 @@
  *   engine->pds, imported MRs  PD, MR    counted, `gone`; exporter's death  tests/verbs/test_import*
  *   injector->slot             (slot)    failure                            queue/test_fuzz_inject
  *   net->asleep, idle, room    channel   unlock; failure only marks it      netdev/test_pump
- *   all, in a child after fork all       nothing: no thread waits for it    here
- *
- * clang-format on */
+ *   all, in a child after fork all       nothing: no thread waits for it    here */
 #include "engine/device/device.h"
 #include "tests/support/target.h"
 
