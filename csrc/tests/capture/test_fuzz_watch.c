@@ -230,8 +230,7 @@ static void one_round(struct nupa_fabric *fabric, uint8_t *data)
 
 static void nonsense_in_rings_is_passed(void)
 {
-	const char *seconds = getenv("NUPA_FUZZ_SECONDS");
-	uint64_t until_ns = test_now_ns() + (uint64_t)(seconds ? strtod(seconds, NULL) * 1e9 : 0);
+	uint64_t until_ns = test_now_ns() + test_fuzz_ns(0);
 	struct nupa_fabric *fabric = test_fabric();
 	uint8_t *data = malloc(1 << 20);
 

@@ -14,13 +14,6 @@
 static struct coherent world;
 static uint8_t model[COHERENT_BYTES];
 
-static uint64_t fuzz_ns(void)
-{
-	const char *text = getenv("NUPA_FUZZ_SECONDS");
-
-	return (uint64_t)((text ? strtod(text, NULL) : 1) * 1e9);
-}
-
 /* Bytes of a few lines, mostly of the same ones. */
 static uint64_t place(uint64_t *seed, uint64_t *bytes)
 {
@@ -100,7 +93,7 @@ static void step(uint64_t *seed)
 
 static void test_every_read_is_the_last_write(void)
 {
-	uint64_t seed = test_seed(), end = test_now_ns() + fuzz_ns();
+	uint64_t seed = test_seed(), end = test_now_ns() + test_fuzz_ns(1);
 
 	do {
 		uint32_t ways[COHERENT_HOSTS], n = 2 + (uint32_t)(test_random(&seed) % 7);

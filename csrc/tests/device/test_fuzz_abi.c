@@ -397,7 +397,6 @@ static void *play(void *argument)
 
 static void any_arguments(enum nupa_mover mover)
 {
-	const char *text = getenv("NUPA_FUZZ_SECONDS");
 	struct nupa_fabric *fabric = test_fabric();
 	struct player players[2] = { 0 };
 	uint64_t seed = test_seed(), calls = 0;
@@ -407,8 +406,7 @@ static void any_arguments(enum nupa_mover mover)
 		players[i].fabric = fabric;
 		players[i].context = nupa_open_host(fabric, 0, mover, why, sizeof(why));
 		players[i].random = seed + i;
-		players[i].until_ns =
-		    test_now_ns() + (uint64_t)((text ? strtod(text, NULL) : 4) * 1e9);
+		players[i].until_ns = test_now_ns() + test_fuzz_ns(4);
 		players[i].memory = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE,
 					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		CHECK(players[i].context && players[i].memory != MAP_FAILED);

@@ -95,10 +95,8 @@ static struct nupa_headers decoded(const uint8_t *packet, uint32_t bytes, uint32
 
 static void each_round(void (*round)(uint64_t *random))
 {
-	const char *seconds = getenv("NUPA_FUZZ_SECONDS");
 	uint64_t random = test_seed();
-	uint64_t until_ns =
-	    test_now_ns() + (seconds ? strtoull(seconds, NULL, 10) : 0) * 1000000000;
+	uint64_t until_ns = test_now_ns() + test_fuzz_ns(0);
 	uint64_t rounds = 0;
 
 	do {

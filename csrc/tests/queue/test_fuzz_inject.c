@@ -364,8 +364,7 @@ static void poll_all(struct scene *s)
 
 static void any_packet(enum ibv_qp_type type, bool with_srq)
 {
-	const char *text = getenv("NUPA_FUZZ_SECONDS");
-	uint64_t until_ns = test_now_ns() + (uint64_t)((text ? strtod(text, NULL) : 2) * 1e9);
+	uint64_t until_ns = test_now_ns() + test_fuzz_ns(2);
 	uint64_t random = test_seed();
 	struct scene s = { .fabric = test_fabric(), .random = &random };
 	static struct frame frame;

@@ -331,8 +331,7 @@ static bool begin_anew(struct scene *s)
 
 static void any_message(enum ibv_qp_type type, bool with_srq)
 {
-	const char *text = getenv("NUPA_FUZZ_SECONDS");
-	uint64_t until_ns = test_now_ns() + (uint64_t)((text ? strtod(text, NULL) : 2) * 1e9);
+	uint64_t until_ns = test_now_ns() + test_fuzz_ns(2);
 	uint64_t random = test_seed(), rounds = 0;
 	struct scene s = { .fabric = test_fabric(), .random = &random };
 
@@ -439,8 +438,7 @@ static bool read_and_check(struct scene *s)
 
 static void reads_bring_back_what_they_may_and_nothing_else(void)
 {
-	const char *text = getenv("NUPA_FUZZ_SECONDS");
-	uint64_t until_ns = test_now_ns() + (uint64_t)((text ? strtod(text, NULL) : 2) * 1e9);
+	uint64_t until_ns = test_now_ns() + test_fuzz_ns(2);
 	uint64_t random = test_seed(), allowed = 0, refused = 0;
 	struct scene s = { .fabric = test_fabric(), .random = &random };
 

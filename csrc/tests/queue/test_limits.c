@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Queues at their limits, errors and events: SRQs, CQ overrun, the order of flushes, SQD,
- * completion channels, asynchronous events. */
+ * Queues at their limits, errors and events: CQ overrun, the order of flushes, SQD, completion
+ * channels, asynchronous events. */
 #include "tests/support/end.h"
 #include "engine/device/device.h"
 
@@ -8,107 +8,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
-
-#define MS UINT64_C(1000000)
-
-/* --- SRQ ----------------------------------------------------------------------------- */
-
-/* Another QP of the same end, to RTS with its peer. */
-static struct end twin_of(struct end *end)
-{
-	struct end twin = *end;
-
-	twin.qp = end_make_qp(end);
-	twin.self.qpn = twin.qp->qp_num;
-	return twin;
-}
-
-static void an_srq_serves_two_queue_pairs_in_the_order_of_arrival(void)
-{
-	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
-	struct ibv_recv_wr wr = { .wr_id = 99 }, *bad = NULL;
-	struct end *a, *b, a_twin, b_twin;
-
-	options.srq_wr = 16;
-	pair_open(fabric, &options, &a, &b);
-	a_twin = twin_of(a);
-	b_twin = twin_of(b);
-	end_connect(&a_twin, &b_twin.self);
-	end_connect(&b_twin, &a_twin.self);
-	CHECK_EQ(nupa_post_recv(b->qp, &wr, &bad), EINVAL);
-	CHECK(bad == &wr);
-	for (uint64_t i = 0; i < 16; i++)
-		end_post_recv(b, i, (uint32_t)i * 64, 64);
-	CHECK_EQ(nupa_post_srq_recv(b->srq, &wr, &bad), ENOMEM);
-	for (uint64_t i = 0; i < 16; i++) {
-		struct ibv_wc wc;
-
-		memset(a->memory, (int)i, 64);
-		end_start(i % 3 ? a : &a_twin, IBV_WR_SEND, i, 0, 64);
-		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
-		wc = cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
-		CHECK_EQ(wc.qp_num, (i % 3 ? b->qp : b_twin.qp)->qp_num);
-		CHECK_EQ(b->memory[i * 64], i);
-	}
-	CHECK_EQ(nupa_destroy_srq(b->srq), EBUSY);
-	CHECK_EQ(nupa_destroy_qp(a_twin.qp), 0);
-	CHECK_EQ(nupa_destroy_qp(b_twin.qp), 0);
-	fabric_close(fabric, a, b);
-}
-
-static void an_srq_that_falls_below_its_limit_says_so_once(void)
-{
-	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = end_options_of(NUPA_MOVER_NONE);
-	struct ibv_srq_attr attr = { .srq_limit = 3 };
-	struct end *a, *b;
-
-	options.srq_wr = 8;
-	pair_open(fabric, &options, &a, &b);
-	attr.srq_limit = 8;
-	CHECK_EQ(nupa_modify_srq(b->srq, &attr, IBV_SRQ_LIMIT), EINVAL);
-	attr.srq_limit = 3;
-	for (uint64_t i = 0; i < 5; i++)
-		end_post_recv(b, i, 0, 64);
-	CHECK_EQ(nupa_modify_srq(b->srq, &attr, IBV_SRQ_LIMIT), 0);
-	for (uint64_t i = 0; i < 5; i++) {
-		struct pollfd readable = { .fd = b->context->async_fd, .events = POLLIN };
-
-		end_start(a, IBV_WR_SEND, i, 0, 8);
-		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
-		CHECK_EQ(poll(&readable, 1, 0), i == 2);
-		if (i == 2) /* two are left */
-			end_expect_event(b, IBV_EVENT_SRQ_LIMIT_REACHED);
-		CHECK_EQ(nupa_query_srq(b->srq, &attr), 0);
-		CHECK_EQ(attr.srq_limit, i < 2 ? 3 : 0);
-	}
-	fabric_close(fabric, a, b);
-}
-
-static void a_queue_pair_in_error_leaves_the_srq_to_the_others(void)
-{
-	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = end_options_of(NUPA_MOVER_NONE);
-	struct end *a, *b;
-
-	options.srq_wr = 8;
-	pair_open(fabric, &options, &a, &b);
-	for (uint64_t i = 0; i < 5; i++)
-		end_post_recv(b, i, 0, 64);
-	CHECK_EQ(end_modify(b, IBV_QPS_ERR), 0);
-	end_expect_event(b, IBV_EVENT_QP_LAST_WQE_REACHED);
-	cq_expect_none(b->recv_cq, MS);
-	CHECK_EQ(end_modify(b, IBV_QPS_RESET), 0);
-	CHECK_EQ(end_modify(a, IBV_QPS_RESET), 0);
-	end_connect(a, &b->self);
-	end_connect(b, &a->self);
-	end_start(a, IBV_WR_SEND, 1, 0, 8);
-	cq_expect(b->recv_cq, 0, IBV_WC_SUCCESS);
-	fabric_close(fabric, a, b);
-}
-
-/* --- limits of queues ---------------------------------------------------------------- */
 
 static void posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_taken(void)
 {
@@ -193,8 +92,6 @@ static void a_completion_queue_can_be_resized_with_completions_in_it(void)
 		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
 	fabric_close(fabric, a, b);
 }
-
-/* --- errors and states --------------------------------------------------------------- */
 
 static void an_error_flushes_both_queues_in_order(void)
 {
@@ -355,8 +252,6 @@ static void a_reset_queue_pair_takes_its_completions_along_and_works_again(void)
 	}
 	fabric_close(fabric, a, b);
 }
-
-/* --- events -------------------------------------------------------------------------- */
 
 static bool channel_readable(const struct end *end, int timeout_ms)
 {
@@ -547,9 +442,6 @@ static void objects_in_use_are_not_destroyed(void)
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
-		CASE(an_srq_serves_two_queue_pairs_in_the_order_of_arrival),
-		CASE(an_srq_that_falls_below_its_limit_says_so_once),
-		CASE(a_queue_pair_in_error_leaves_the_srq_to_the_others),
 		CASE(posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_taken),
 		CASE(a_completion_queue_that_overruns_ends_its_queue_pair),
 		CASE(a_completion_queue_can_be_resized_with_completions_in_it),

@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MS UINT64_C(1000000)
 #define GROUP_QPN 0xffffffu
 #define BYTES 100u
 

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a requester does when the other end cannot take its request now: no receive, not ready, no
- * path; how long it tries, and that nothing is lost, doubled or out of order. */
+ * The requester's retries: no receive, responder not ready; how long it tries, and that nothing is
+ * lost, doubled or out of order. */
 #include "tests/support/target.h"
 #include "region/region.h"
 
 #include <sched.h>
 #include <string.h>
-
-#define MS UINT64_C(1000000)
-
-/* --- receiver not ready -------------------------------------------------------------- */
 
 static void with_rnr_retry_0_the_first_refusal_is_the_end(void)
 {
@@ -190,8 +186,6 @@ static void what_stands_behind_a_refused_send_waits_for_it(void)
 		fabric_close(fabric, a, b);
 	}
 }
-
-/* --- peer not ready ------------------------------------------------------------------ */
 
 static void requests_before_the_peer_is_ready(bool fork_target, enum nupa_mover mover)
 {
@@ -427,197 +421,6 @@ static void a_message_from_before_a_reset_is_not_delivered_after_it(void)
 	}
 }
 
-/* --- path ---------------------------------------------------------------------------- */
-
-static void set_path(struct nupa_fabric *fabric, bool up)
-{
-	CHECK_EQ(nupa_fabric_set_port(fabric, test_fabric_port(1),
-				      up ? NUPA_PORT_ACTIVE : NUPA_PORT_DOWN),
-		 0);
-}
-
-static void a_port_that_is_down_longer_than_the_timeout_ends_the_connection(void)
-{
-	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
-
-	for (int i = 0; i < 2; i++) {
-		struct nupa_fabric *fabric = test_fabric();
-		struct end_options options = end_options_of(movers[i]);
-		struct end *a, *b;
-		uint64_t start_ns;
-
-		options.timeout = 12;
-		options.retry_cnt = 2;
-		pair_open(fabric, &options, &a, &b);
-		set_path(fabric, false);
-		end_expect_event(b, IBV_EVENT_PORT_ERR);
-		start_ns = test_now_ns();
-		end_start(a, IBV_WR_RDMA_WRITE, 1, 0, 8);
-		end_start(a, IBV_WR_SEND, 2, 0, 8);
-		cq_expect(a->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
-		cq_expect(a->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
-		CHECK(test_now_ns() - start_ns > 30 * MS);
-		CHECK_EQ(b->memory[0], 0);
-		set_path(fabric, true);
-		end_expect_event(b, IBV_EVENT_PORT_ACTIVE);
-		fabric_close(fabric, a, b);
-	}
-}
-
-/* Down and up while messages flow: as many arrive as were sent, in order, each once. */
-static void a_port_that_comes_up_in_time_loses_and_doubles_nothing(void)
-{
-	enum { MESSAGES = 400 };
-	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
-
-	for (int i = 0; i < 2; i++) {
-		struct nupa_fabric *fabric = test_fabric();
-		struct end_options options = end_options_of(movers[i]);
-		uint64_t completed = 0, sent = 0, received = 0, posted = 0;
-		uint64_t random = test_seed();
-		struct end *a, *b;
-		uint64_t word = 0;
-		bool up = true;
-
-		options.timeout = 20;
-		pair_open(fabric, &options, &a, &b);
-		while (completed < 2 * MESSAGES || received < MESSAGES) {
-			struct ibv_wc wc;
-
-			if (sent < MESSAGES && 2 * sent - completed < 20) {
-				struct request fetch_add =
-				    request_of(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 65536, 8);
-
-				memset(a->memory, (int)sent & 0xff, 64);
-				fetch_add.wr.wr.atomic.compare_add = 1;
-				end_start(a, IBV_WR_SEND, 0, 0, 64);
-				end_post(a, &fetch_add);
-				sent++;
-			}
-			for (; posted < MESSAGES && posted - received < 32; posted++)
-				end_post_recv(b, posted, (uint32_t)posted * 64, 64);
-			if (nupa_poll_cq(a->send_cq, 1, &wc) == 1) {
-				CHECK_EQ(wc.status, IBV_WC_SUCCESS);
-				CHECK_EQ(wc.wr_id, completed % 2);
-				completed++;
-			}
-			if (nupa_poll_cq(b->recv_cq, 1, &wc) == 1) {
-				CHECK_EQ(wc.status, IBV_WC_SUCCESS);
-				CHECK_EQ(wc.wr_id, received);
-				received++;
-			}
-			if (test_random(&random) % 50 == 0)
-				set_path(fabric, up = !up);
-			else if (!up && test_random(&random) % 50 < 3)
-				set_path(fabric, up = true);
-		}
-		memcpy(&word, b->memory + 65536, sizeof(word));
-		CHECK_EQ(word, MESSAGES);
-		fabric_close(fabric, a, b);
-	}
-}
-
-static void an_unreliable_connection_loses_what_it_sends_while_the_port_is_down(void)
-{
-	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
-
-	for (int i = 0; i < 2; i++) {
-		struct nupa_fabric *fabric = test_fabric();
-		struct end_options options = end_options_of(NUPA_MOVER_RELAY);
-		struct nupa_flow_info flow;
-		struct end *a, *b;
-
-		options.type = types[i];
-		pair_open(fabric, &options, &a, &b);
-		end_post_recv(b, 7, 0, 1000);
-		set_path(fabric, false);
-		end_start(a, IBV_WR_SEND, 1, 0, 100);
-		cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
-		set_path(fabric, true);
-		end_start(a, IBV_WR_SEND, 2, 0, 200);
-		cq_expect(a->send_cq, 2, IBV_WC_SUCCESS);
-		CHECK_EQ(cq_expect(b->recv_cq, 7, IBV_WC_SUCCESS).byte_len,
-			 types[i] == IBV_QPT_UD ? 240 : 200);
-		CHECK_EQ(
-		    nupa_fabric_flow(fabric, (uint32_t)nupa_context_slot(a->context), 1, &flow), 0);
-		CHECK_EQ(flow.xmit_discards, 1);
-		fabric_close(fabric, a, b);
-	}
-}
-
-/* --- unreliable, and slow ------------------------------------------------------------ */
-
-#define HASTE 40u /* messages, ten times what is posted for them */
-
-/* Whether all messages came, in order, to a receiver that posts one receive for each it polls. */
-static bool all_come_to_a_slow_receiver(struct end *a, struct end *b)
-{
-	uint64_t since_ns = test_now_ns();
-	bool all = true;
-
-	for (uint64_t i = 0; i < HASTE / 10; i++)
-		end_post_recv(b, i, 0, 64);
-	for (uint64_t i = 0; i < HASTE; i++)
-		end_start(a, IBV_WR_SEND, i, 0, 8);
-	for (uint64_t i = 0; i < HASTE; i++)
-		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
-	for (uint64_t i = 0; all && i < HASTE; i++) {
-		struct ibv_wc wc;
-
-		for (int n = 0; !n && all;) {
-			n = ibv_poll_cq(b->recv_cq, 1, &wc);
-			all = n || test_now_ns() - since_ns < WAIT_NS / 10;
-		}
-		CHECK(!all || wc.wr_id == i);
-		if (i < HASTE - HASTE / 10)
-			end_post_recv(b, i + HASTE / 10, 0, 64);
-	}
-	return all;
-}
-
-static void unreliable_messages_wait_for_a_receiver_that_has_completions_to_poll(void)
-{
-	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
-
-	for (size_t type = 0; type < 2; type++) {
-		struct end_options options = end_options_of(NUPA_MOVER_NONE);
-		bool all = false;
-
-		options.type = types[type];
-		/* They wait for 100 ms, which a busy machine may take. */
-		for (int round = 0; !all && round < 5; round++) {
-			struct nupa_fabric *fabric = test_fabric();
-			struct end *a, *b;
-
-			pair_open(fabric, &options, &a, &b);
-			all = all_come_to_a_slow_receiver(a, b);
-			fabric_close(fabric, a, b);
-		}
-		CHECK(all);
-	}
-}
-
-static void unreliable_messages_are_lost_where_nobody_polls(void)
-{
-	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = end_options_of(NUPA_MOVER_NONE);
-	struct end *a, *b;
-
-	options.type = IBV_QPT_UC;
-	pair_open(fabric, &options, &a, &b);
-	end_post_recv(b, 1, 0, 8);
-	/* More than the ring has room for: the channel is not held up for good. */
-	for (uint64_t i = 0; i < 4 * TEST_RING_LINES; i++) {
-		end_start(a, IBV_WR_SEND, i, 0, 8);
-		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
-	}
-	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
-	end_post_recv(b, 2, 0, 8);
-	end_start(a, IBV_WR_SEND, 1000, 0, 8);
-	cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS);
-	fabric_close(fabric, a, b);
-}
-
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -636,11 +439,6 @@ int main(int argc, char **argv)
 		CASE(a_wait_for_a_receive_outlives_the_wait_for_the_peer),
 		CASE(a_read_whose_responder_is_reset_fails_after_the_timeout),
 		CASE(a_message_from_before_a_reset_is_not_delivered_after_it),
-		CASE(a_port_that_is_down_longer_than_the_timeout_ends_the_connection),
-		CASE(a_port_that_comes_up_in_time_loses_and_doubles_nothing),
-		CASE(an_unreliable_connection_loses_what_it_sends_while_the_port_is_down),
-		CASE(unreliable_messages_wait_for_a_receiver_that_has_completions_to_poll),
-		CASE(unreliable_messages_are_lost_where_nobody_polls),
 	};
 
 	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));

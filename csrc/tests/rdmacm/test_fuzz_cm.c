@@ -140,8 +140,7 @@ static bool live(struct scene *s)
 
 static void to_listeners_and_identifiers(void)
 {
-	const char *text = getenv("NUPA_FUZZ_SECONDS");
-	uint64_t until_ns = test_now_ns() + (uint64_t)((text ? strtod(text, NULL) : 3) * 1e9);
+	uint64_t until_ns = test_now_ns() + test_fuzz_ns(3);
 	struct scene s = { .random = test_seed() };
 	uint64_t lives = 0;
 

@@ -458,13 +458,11 @@ static void all_end(struct scene *s)
 
 static void by_all_that_may_happen(void)
 {
-	const char *text = getenv("NUPA_FUZZ_SECONDS");
-	const double seconds = text ? strtod(text, NULL) : 3;
-	uint64_t until_ns = test_now_ns() + (uint64_t)(seconds * 1e9);
+	uint64_t until_ns = test_now_ns() + test_fuzz_ns(3);
 	struct scene s = { .random = test_seed() };
 	uint64_t scenes = 0;
 
-	alarm((unsigned int)seconds + 60);
+	alarm((unsigned int)(test_fuzz_ns(3) / 1000000000) + 60);
 	while (test_now_ns() < until_ns) {
 		uint32_t struck = pick(&s, STEPS);
 		pid_t victim;

@@ -1,133 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A process that writes random bytes into the segment, everywhere, while others go on: their
- * transfers may fail, but none of them crashes, hangs, or touches memory that is not its region's,
- * for writing or for reading: that holds a number which must not turn up anywhere else.
- * NUPA_FUZZ_SECONDS says for how long; the seed is printed. */
-#include "engine/device/device.h"
+ * Random bytes in the segment, everywhere, while processes go on: their transfers may fail; none of
+ * them crashes, hangs, or touches memory outside its region, for writing or for reading.  Memory
+ * outside holds a number that must not turn up anywhere else.  NUPA_FUZZ_SECONDS is the duration;
+ * the seed is printed. */
+#include "tests/support/party.h"
 #include "tests/support/runner.h"
 #include "tests/support/end.h"
 #include "tests/support/secret.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define REGION_BYTES 65536u
-#define GUARD_BYTES 4096u
-#define OPEN 0x11 /* what a region holds at first */
-#define RECVS 8u
 #define POLL_NS UINT64_C(3000000)
-#define ATTACK 99u /* wr_id */
 #define ATTACK_NS UINT64_C(20000000)
 #define TABLE_ENTRIES 256u /* as many as are backed */
 #define TABLE_ENTRY_BYTES sizeof(struct nupa_mr_entry)
 #define FINISH_NS UINT64_C(30000000000)
-
-static uint64_t fuzz_ns(void)
-{
-	const char *text = getenv("NUPA_FUZZ_SECONDS");
-
-	return (uint64_t)((text ? strtod(text, NULL) : 4) * 1e9);
-}
-
-/* --- those who go on ------------------------------------------------------------------- */
-
-struct party {
-	struct nupa_fabric *fabric;
-	struct ibv_context *context;
-	struct ibv_pd *pd;
-	struct ibv_cq *cq;
-	struct ibv_mr *mr;
-	struct ibv_qp *qp;
-	uint8_t *memory; /* guard, region, guard */
-	void *pool;
-	union ibv_gid gid;
-};
-
-static uint8_t *region_of(const struct party *party)
-{
-	return party->pool ? party->pool : party->memory + GUARD_BYTES;
-}
-
-static void party_close(struct party *party)
-{
-	if (party->qp)
-		nupa_destroy_qp(party->qp);
-	/* EBUSY: a hazard of a peer that never ends, in the segment as it is now. */
-	if (party->mr)
-		nupa_dereg_mr(party->mr);
-	if (party->cq)
-		nupa_destroy_cq(party->cq);
-	if (party->pd)
-		nupa_dealloc_pd(party->pd);
-	if (party->pool)
-		nupa_pool_free(party->fabric, (uint32_t)nupa_context_slot(party->context),
-			       party->pool, REGION_BYTES);
-	if (party->context)
-		nupa_close_device(party->context);
-}
-
-static bool party_open(struct party *party, struct nupa_fabric *fabric, int host,
-		       enum nupa_mover mover, enum ibv_qp_type type)
-{
-	struct ibv_qp_init_attr init = { .cap = { 16, RECVS, 2, 2, 64 }, .qp_type = type };
-	char why[512];
-
-	party->fabric = fabric;
-	party->context = nupa_open_host(fabric, host, mover, why, sizeof(why));
-	if (!party->context)
-		return false;
-	if (mover == NUPA_MOVER_POOL)
-		nupa_pool_alloc(fabric, (uint32_t)nupa_context_slot(party->context), REGION_BYTES,
-				&party->pool);
-	party->pd = nupa_alloc_pd(party->context);
-	party->cq = nupa_create_cq(party->context, 256, NULL, NULL, 0);
-	CHECK(party->pd && party->cq);
-	party->mr = nupa_reg_mr(party->pd, region_of(party), REGION_BYTES,
-				(uintptr_t)region_of(party), (int)end_defaults.access);
-	init.send_cq = init.recv_cq = party->cq;
-	party->qp = party->mr ? nupa_create_qp(party->pd, &init) : NULL;
-	return party->qp && nupa_query_gid(party->context, 1, 1, &party->gid) == 0;
-}
-
-static bool party_connect(struct party *party, const struct party *peer)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
-				    .port_num = 1,
-				    .qp_access_flags = end_defaults.access };
-	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-	bool reliable = party->qp->qp_type == IBV_QPT_RC;
-
-	if (nupa_modify_qp(party->qp, &attr, mask))
-		return false;
-	attr = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_4096,
-		.dest_qp_num = peer->qp->qp_num,
-		.max_dest_rd_atomic = 4,
-		.ah_attr = { .grh = { .dgid = peer->gid, .sgid_index = 1, .hop_limit = 64 },
-			     .is_global = 1,
-			     .port_num = 1 },
-	};
-	mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	if (nupa_modify_qp(party->qp, &attr,
-			   reliable ? mask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
-				    : mask))
-		return false;
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
-				     .timeout = 8,
-				     .retry_cnt = 2,
-				     .rnr_retry = 2,
-				     .max_rd_atomic = 4 };
-	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	return nupa_modify_qp(party->qp, &attr,
-			      reliable ? mask | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					     IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
-				       : mask) == 0;
-}
 
 /* Counts of what was asked for and of what was done. */
 struct tally {
@@ -135,39 +26,6 @@ struct tally {
 	/* READs beyond the region: all; refused; answered by the scribbler, if by anybody. */
 	uint64_t attacks, refused, forged;
 };
-
-static void post_recv(struct party *party, uint64_t random)
-{
-	struct ibv_sge sge = { (uintptr_t)region_of(party) + random % 1000, 40000,
-			       party->mr->lkey };
-	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
-
-	nupa_post_recv(party->qp, &wr, &bad);
-}
-
-static void post_send(struct party *party, const struct party *peer, uint64_t *random)
-{
-	static const uint32_t lengths[] = { 0, 1, 8, 32, 33, 1000, 8192, 8193, 40000 };
-	uint32_t length = lengths[test_random(random) % 9];
-	uint64_t r = test_random(random);
-	struct ibv_sge sge = { (uintptr_t)region_of(party) + r % 1000, length, party->mr->lkey };
-	struct ibv_send_wr *bad, wr = {
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = (enum ibv_wr_opcode)(r >> 20) % 7, /* WRITE to FETCH_AND_ADD */
-		.send_flags = IBV_SEND_SIGNALED,
-	};
-
-	if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-		sge.length = 8;
-		wr.wr.atomic.remote_addr = (uintptr_t)region_of(peer) + (r >> 30) % 1000 * 8;
-		wr.wr.atomic.rkey = peer->mr->rkey;
-	} else {
-		wr.wr.rdma.remote_addr = (uintptr_t)region_of(peer) + (r >> 30) % 20000;
-		wr.wr.rdma.rkey = peer->mr->rkey;
-	}
-	nupa_post_send(party->qp, &wr, &bad);
-}
 
 static uint64_t poll_for(struct party *parties, uint64_t ns)
 {
@@ -188,13 +46,14 @@ static uint64_t poll_for(struct party *parties, uint64_t ns)
 /* The guards are as they were, and nothing of them is in the region, whichever way it came. */
 static void check_memory(const uint8_t *memory, const uint8_t *pool, const struct secret *secret)
 {
-	const uint8_t *behind = memory + GUARD_BYTES + REGION_BYTES;
+	const uint8_t *behind = memory + PARTY_GUARD_BYTES + PARTY_REGION_BYTES;
 
-	CHECK_EQ(secret_match(secret, memory, GUARD_BYTES), GUARD_BYTES);
-	CHECK_EQ(secret_match(secret, behind, GUARD_BYTES), GUARD_BYTES);
-	CHECK_EQ(secret_find(secret, memory + GUARD_BYTES, REGION_BYTES), REGION_BYTES);
+	CHECK_EQ(secret_match(secret, memory, PARTY_GUARD_BYTES), PARTY_GUARD_BYTES);
+	CHECK_EQ(secret_match(secret, behind, PARTY_GUARD_BYTES), PARTY_GUARD_BYTES);
+	CHECK_EQ(secret_find(secret, memory + PARTY_GUARD_BYTES, PARTY_REGION_BYTES),
+		 PARTY_REGION_BYTES);
 	if (pool)
-		CHECK_EQ(secret_find(secret, pool, REGION_BYTES), REGION_BYTES);
+		CHECK_EQ(secret_find(secret, pool, PARTY_REGION_BYTES), PARTY_REGION_BYTES);
 }
 
 /* A READ across an end of the peer's region, with the right key.  What comes back, if anything
@@ -203,10 +62,10 @@ static void attack(struct party *parties, uint64_t *random, struct tally *tally)
 {
 	struct party *party = &parties[0];
 	uint32_t length = 16u << test_random(random) % 10, over = 8 + length / 4;
-	uint64_t from = (uintptr_t)region_of(&parties[1]);
-	struct ibv_sge sge = { (uintptr_t)region_of(party), length, party->mr->lkey };
+	uint64_t from = (uintptr_t)party_region(&parties[1]);
+	struct ibv_sge sge = { (uintptr_t)party_region(party), length, party->mr->lkey };
 	struct ibv_send_wr *bad, wr = {
-		.wr_id = ATTACK,
+		.wr_id = PARTY_ATTACK,
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_READ,
@@ -217,7 +76,7 @@ static void attack(struct party *parties, uint64_t *random, struct tally *tally)
 	struct ibv_wc wc;
 
 	wr.wr.rdma.remote_addr =
-	    test_random(random) % 2 ? from - over : from + REGION_BYTES - length + over;
+	    test_random(random) % 2 ? from - over : from + PARTY_REGION_BYTES - length + over;
 	if (party->qp->qp_type != IBV_QPT_RC || nupa_post_send(party->qp, &wr, &bad))
 		return;
 	tally->attacks++;
@@ -225,7 +84,7 @@ static void attack(struct party *parties, uint64_t *random, struct tally *tally)
 		int n = nupa_poll_cq(party->cq, 1, &wc);
 
 		(void)nupa_poll_cq(parties[1].cq, 0, NULL); /* drives its engine */
-		if (n == 1 && wc.wr_id == ATTACK) {
+		if (n == 1 && wc.wr_id == PARTY_ATTACK) {
 			tally->refused += wc.status == IBV_WC_REM_ACCESS_ERR;
 			tally->forged += wc.status == IBV_WC_SUCCESS;
 			return;
@@ -247,10 +106,10 @@ static void live_once(struct nupa_fabric *fabric, enum nupa_mover mover, uint8_t
 		if (test_random(random) % 2) /* or at its end, when much is amiss */
 			attack(parties, random, tally);
 		for (int round = 0; round < 20; round++) {
-			for (uint32_t i = 0; i < RECVS; i++)
-				post_recv(&parties[i % 2], test_random(random));
+			for (uint32_t i = 0; i < PARTY_RECVS; i++)
+				party_post_recv(&parties[i % 2], test_random(random));
 			for (int i = 0; i < 8; i++)
-				post_send(&parties[i % 2], &parties[1 - i % 2], random);
+				party_post_send(&parties[i % 2], &parties[1 - i % 2], random);
 			tally->good += poll_for(parties, POLL_NS / 20);
 		}
 		attack(parties, random, tally);
@@ -272,11 +131,11 @@ static void live(struct nupa_fabric *fabric, enum nupa_mover mover, uint64_t see
 	uint8_t *memory[2];
 
 	for (int i = 0; i < 2; i++) {
-		memory[i] = mmap(NULL, REGION_BYTES + 2 * GUARD_BYTES, PROT_READ | PROT_WRITE,
-				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		memory[i] = mmap(NULL, PARTY_REGION_BYTES + 2 * PARTY_GUARD_BYTES,
+				 PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		CHECK(memory[i] != MAP_FAILED);
-		secret_fill(&secret, memory[i], REGION_BYTES + 2 * GUARD_BYTES);
-		memset(memory[i] + GUARD_BYTES, OPEN, REGION_BYTES);
+		secret_fill(&secret, memory[i], PARTY_REGION_BYTES + 2 * PARTY_GUARD_BYTES);
+		memset(memory[i] + PARTY_GUARD_BYTES, PARTY_OPEN, PARTY_REGION_BYTES);
 	}
 	/* Both have to happen, whatever the fuzzer does, and however slow the machine is. */
 	while (test_now_ns() < until_ns || !tally.good || !tally.refused)
@@ -289,8 +148,6 @@ static void live(struct nupa_fabric *fabric, enum nupa_mover mover, uint64_t see
 	CHECK(tally.forged <= 1 + tally.refused / 8);
 	_exit(0);
 }
-
-/* --- the one that scribbles ------------------------------------------------------------ */
 
 static void scribble(uint8_t *at, uint64_t bytes, uint64_t *random)
 {
@@ -423,8 +280,6 @@ static void fuzz(struct nupa_fabric *fabric, uint64_t seed)
 	}
 }
 
-/* --- all of them ------------------------------------------------------------------------- */
-
 static pid_t start(void (*run)(struct nupa_fabric *, enum nupa_mover, uint64_t, uint64_t),
 		   struct nupa_fabric *fabric, enum nupa_mover mover, uint64_t seed,
 		   uint64_t until_ns)
@@ -433,7 +288,7 @@ static pid_t start(void (*run)(struct nupa_fabric *, enum nupa_mover, uint64_t, 
 
 	CHECK(pid >= 0);
 	if (pid == 0) {
-		alarm((unsigned int)((fuzz_ns() + FINISH_NS) / 1000000000));
+		alarm((unsigned int)((test_fuzz_ns(4) + FINISH_NS) / 1000000000));
 		run(fabric, mover, seed, until_ns);
 		_exit(0);
 	}
@@ -452,7 +307,7 @@ static void while_somebody_scribbles(const enum nupa_mover *movers, uint32_t n)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	uint64_t seed = test_seed();
-	uint64_t until_ns = test_now_ns() + fuzz_ns();
+	uint64_t until_ns = test_now_ns() + test_fuzz_ns(4);
 	pid_t pids[4], fuzzer;
 	int status;
 

@@ -6,8 +6,6 @@
 #include "tests/support/end.h"
 #include "engine/fault/fault.h"
 
-#define MS UINT64_C(1000000)
-
 /* At the port of host 0 of test_fabric: it lies on the way there and back. */
 struct nupa_fault_info fault_of(uint32_t kind, double probability);
 /* Its number. */

@@ -20,6 +20,13 @@ uint64_t test_now_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+uint64_t test_fuzz_ns(double seconds)
+{
+	const char *text = getenv("NUPA_FUZZ_SECONDS");
+
+	return (uint64_t)((text ? strtod(text, NULL) : seconds) * 1e9);
+}
+
 uint64_t test_seed(void)
 {
 	const char *text = getenv("NUPA_TEST_SEED");

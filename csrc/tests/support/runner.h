@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#define MS UINT64_C(1000000) /* in nanoseconds */
+
 struct test_case {
 	const char *name;
 	void (*run)(void);
@@ -26,5 +28,7 @@ uint64_t test_seed(void);
 /* The next of a sequence (xorshift64*); *state is not 0. */
 uint64_t test_random(uint64_t *state);
 uint64_t test_now_ns(void);
+/* How long a fuzz test runs: NUPA_FUZZ_SECONDS, by default *seconds*. */
+uint64_t test_fuzz_ns(double seconds);
 
 #endif
