@@ -17,18 +17,13 @@
 
 #define PAGES 16u
 
-static bool works(void)
-{
-	return promotion_works() && uring_works();
-}
-
 static void a_pin_taken_while_promoted_stays_good_after_the_release(void)
 {
 	struct nupa_shared_range range, other;
 	struct uring ring;
 	uint8_t *at;
 
-	if (!works())
+	if (!pins_work())
 		return;
 	at = filled_pages(PAGES, 'a');
 	range = promote_one(at, PAGES * page());
@@ -67,7 +62,7 @@ static void a_read_in_flight_over_the_release_arrives(void)
 	struct uring ring;
 	uint8_t *at;
 
-	if (!works())
+	if (!pins_work())
 		return;
 	source = source_open();
 	at = filled_pages(PAGES, 'a');
@@ -92,7 +87,7 @@ static void a_pin_stays_good_when_the_region_is_changed(void)
 	uint8_t *at;
 	int access = (int)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 
-	if (!works())
+	if (!pins_work())
 		return;
 	fabric = test_fabric();
 	end = end_open(fabric, &end_defaults);
@@ -126,7 +121,7 @@ static void a_fork_leaves_the_pin_to_the_parent_and_a_copy_to_the_child(void)
 	uint8_t *at, byte = 0;
 	pid_t pid;
 
-	if (!works())
+	if (!pins_work())
 		return;
 	CHECK_EQ(pthread_atfork(nupa_promote_before_fork, nupa_promote_after_fork,
 				nupa_promote_forget_in_child),
@@ -184,7 +179,7 @@ static void a_thread_that_stores_there_meanwhile_goes_on(void)
 	pthread_t thread;
 	uint8_t *at;
 
-	if (!works())
+	if (!pins_work())
 		return;
 	at = filled_pages(1, 0);
 	CHECK_EQ(pthread_create(&thread, NULL, count, at), 0);
@@ -211,7 +206,7 @@ static void memory_that_stays_promoted_does_not_grow(void)
 	struct uring ring;
 	uint8_t *at;
 
-	if (!works())
+	if (!pins_work())
 		return;
 	range = promote_one(filled_pages(PAGES, 1), PAGES * page());
 	uring_open(&ring);
@@ -241,7 +236,7 @@ static void what_the_program_unmaps_of_it_is_freed(void)
 	uint8_t *at, *other;
 	struct uring ring;
 
-	if (!works())
+	if (!pins_work())
 		return;
 	at = filled_pages(PAGES, 1);
 	other = filled_pages(PAGES, 2);
@@ -302,7 +297,7 @@ static void calloc_gives_zeros_where_memory_stays_promoted(void)
 {
 	pthread_t thread;
 
-	if (!works())
+	if (!pins_work())
 		return;
 	mallopt(M_MMAP_THRESHOLD, 4 * (int)CHUNK);
 	nupa_promote_count_own_threads(1);

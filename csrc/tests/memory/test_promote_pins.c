@@ -19,11 +19,6 @@
 #define PAGES 16u
 #define HUGE_BYTES ((size_t)2 << 20)
 
-static bool works(void)
-{
-	return promotion_works() && uring_works();
-}
-
 /* --- pinned before ------------------------------------------------------------------- */
 
 static void pinned_memory_stays_private_and_the_program_sees_what_the_kernel_stores(void)
@@ -32,7 +27,7 @@ static void pinned_memory_stays_private_and_the_program_sees_what_the_kernel_sto
 	struct uring ring;
 	uint8_t *at;
 
-	if (!works())
+	if (!pins_work())
 		return;
 	at = filled_pages(PAGES, 'a');
 	uring_open(&ring);
@@ -64,7 +59,7 @@ static void one_pinned_page_keeps_its_piece_private(void)
 	struct uring ring;
 	uint8_t *at;
 
-	if (!works())
+	if (!pins_work())
 		return;
 	at = filled_pages(n, 'a');
 	uring_open(&ring);
@@ -94,7 +89,7 @@ static void a_read_that_is_in_flight_arrives(void)
 	struct uring ring;
 	uint8_t *at;
 
-	if (!works())
+	if (!pins_work())
 		return;
 	source = source_open();
 	at = filled_pages(PAGES, 'a');
@@ -254,7 +249,7 @@ static void a_transparent_huge_page_is_promoted_unless_a_part_of_it_is_pinned(vo
 	struct uring ring;
 	uint8_t *at;
 
-	if (!works())
+	if (!pins_work())
 		return;
 	at = huge_page();
 	range = promote_one(at + 3 * page(), HUGE_BYTES - 9 * page());

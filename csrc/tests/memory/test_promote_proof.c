@@ -19,7 +19,6 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -229,10 +228,8 @@ static void deny_moves(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
 
-	CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-	CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+	filter_system_calls(code, sizeof(code) / sizeof(code[0]));
 }
 
 static void before_linux_6_8_a_process_that_may_pin_promotes_nothing(void)
@@ -242,7 +239,7 @@ static void before_linux_6_8_a_process_that_may_pin_promotes_nothing(void)
 	uint8_t *at;
 
 	deny_moves();
-	if (!promotion_works() || !uring_works())
+	if (!pins_work())
 		return;
 	CHECK(!nupa_hold_can_take());
 	at = filled_pages(300, 1);

@@ -138,26 +138,6 @@ static void the_thread_is_there_while_a_window_is(void)
 
 /* --- loss under load ------------------------------------------------------------- */
 
-struct under_way {
-	const struct nupa_view *view;
-	uint32_t started;
-};
-
-/* The first half of the view; the other one is stored to. */
-static void *load_until_ones(void *arg)
-{
-	struct under_way *way = arg;
-
-	for (uint64_t i = 0;; i = (i + 1) % (WORDS / 2)) {
-		const uint64_t found = nupa_load_relaxed(&words(way->view)[i]);
-
-		CHECK(found == OURS || found == ONES);
-		if (found == ONES)
-			return NULL;
-		nupa_store_release(&way->started, 1);
-	}
-}
-
 static void *store_until_lost(void *arg)
 {
 	const struct under_way *way = arg;
@@ -196,7 +176,7 @@ static void load_in_child(struct nupa_fabric *fabric, int in, int out)
 
 	while (read(in, &region, sizeof(region)) == sizeof(region)) {
 		struct nupa_view *view = viewed_map(fabric, region, 1);
-		struct under_way way = { .view = view };
+		struct under_way way = { .view = view, .words = WORDS / 2 };
 
 		CHECK_EQ(words(view)[0], OURS);
 		CHECK_EQ(write(out, "1", 1), 1);
@@ -239,7 +219,7 @@ static void take_away_under_load(struct nupa_fabric *fabric, const struct child 
 {
 	uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE), next;
 	struct nupa_view *view = viewed_map(fabric, region, 0), *other;
-	struct under_way way = { .view = view };
+	struct under_way way = { .view = view, .words = WORDS / 2 };
 	pthread_t threads[3];
 
 	viewed_fill(view, OURS);

@@ -149,25 +149,6 @@ static void a_region_that_is_at_no_switch_is_damaged(void)
 
 /* --- loads while it happens ------------------------------------------------------ */
 
-struct under_way {
-	const struct nupa_view *view;
-	uint32_t started;
-};
-
-static void *load_until_ones(void *arg)
-{
-	struct under_way *way = arg;
-
-	for (uint64_t i = 0;; i = (i + 1) % WORDS) {
-		const uint64_t found = nupa_load_relaxed(&words(way->view)[i]);
-
-		CHECK(found == OURS || found == ONES);
-		if (found == ONES)
-			return NULL;
-		nupa_store_release(&way->started, 1);
-	}
-}
-
 static void loads_under_way_see_the_data_then_ones(void)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
@@ -175,7 +156,7 @@ static void loads_under_way_see_the_data_then_ones(void)
 
 	for (uint32_t round = 0; round < 20; round++) {
 		struct nupa_view *view = viewed_map(fabric, region, 0);
-		struct under_way way = { .view = view };
+		struct under_way way = { .view = view, .words = WORDS };
 		pthread_t thread;
 
 		viewed_fill(view, OURS);

@@ -6,6 +6,8 @@
 #include "tests/support/runner.h"
 
 #include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -91,4 +93,12 @@ void become_nobody(void)
 		CHECK(setgroups(0, NULL) == 0 && setresgid(65534, 65534, 65534) == 0 &&
 		      setresuid(65534, 65534, 65534) == 0 &&
 		      prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
+}
+
+void filter_system_calls(struct sock_filter *code, uint16_t n)
+{
+	struct sock_fprog program = { n, code };
+
+	CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
 }

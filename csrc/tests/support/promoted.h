@@ -7,6 +7,8 @@
 
 #include <stdbool.h>
 
+struct sock_filter;
+
 size_t page(void);
 /* Whether memory can be promoted here; says so if not. */
 bool promotion_works(void);
@@ -23,5 +25,7 @@ uint64_t bytes_in_memfd(void);
 bool sees_system_calls(void);
 /* Root becomes an ordinary user. */
 void become_nobody(void);
+/* This process's system calls pass a seccomp filter of *n* instructions from now on. */
+void filter_system_calls(struct sock_filter *code, uint16_t n);
 
 #endif

@@ -4,6 +4,7 @@
 #include "tests/support/uring.h"
 
 #include "base/atomics.h"
+#include "tests/support/promoted.h"
 #include "tests/support/runner.h"
 
 #include <errno.h>
@@ -49,6 +50,11 @@ static void *map(int fd, size_t bytes, uint64_t what)
 static uint32_t *word(void *ring, uint32_t offset)
 {
 	return (uint32_t *)(void *)((char *)ring + offset);
+}
+
+bool pins_work(void)
+{
+	return promotion_works() && uring_works();
 }
 
 void uring_open(struct uring *ring)

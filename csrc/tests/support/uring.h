@@ -18,6 +18,8 @@ struct uring {
 
 /* Whether this machine lets us have one; says so if not. */
 bool uring_works(void);
+/* Whether memory can be both promoted and pinned here; says so if not. */
+bool pins_work(void);
 void uring_open(struct uring *ring);
 /* Nothing of it is in flight; nothing is pinned after that. */
 void uring_close(struct uring *ring);

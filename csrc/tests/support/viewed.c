@@ -50,3 +50,17 @@ void viewed_fill(const struct nupa_view *view, uint64_t value)
 	for (uint64_t i = 0; i < nupa_view_bytes(view) / sizeof(uint64_t); i++)
 		nupa_store_relaxed(&words(view)[i], value);
 }
+
+void *load_until_ones(void *arg)
+{
+	struct under_way *way = arg;
+
+	for (uint64_t i = 0;; i = (i + 1) % way->words) {
+		const uint64_t found = nupa_load_relaxed(&words(way->view)[i]);
+
+		CHECK(found == OURS || found == ONES);
+		if (found == ONES)
+			return NULL;
+		nupa_store_release(&way->started, 1);
+	}
+}

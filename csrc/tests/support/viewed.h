@@ -20,6 +20,16 @@ uint64_t viewed_region(struct nupa_fabric *fabric, uint64_t bytes, uint32_t cohe
 struct nupa_view *viewed_map(struct nupa_fabric *fabric, uint64_t region, uint32_t host);
 void viewed_fill(const struct nupa_view *view, uint64_t value);
 
+/* A window that a thread loads from when it is taken away. */
+struct under_way {
+	const struct nupa_view *view;
+	uint64_t words;   /* the first ones, which hold OURS */
+	uint32_t started; /* one was loaded */
+};
+
+/* A thread: loads the words of a struct under_way until one reads as ones. */
+void *load_until_ones(void *arg);
+
 static inline uint64_t *words(const struct nupa_view *view)
 {
 	return nupa_view_at(view);
