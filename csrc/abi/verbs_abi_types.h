@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <time.h>
 
+/* cffi: begin */
 struct ibv_context;
 struct ibv_device;
 struct ibv_pd;
@@ -686,5 +687,6 @@ struct ibv_counter_attach_attr {
 
 struct ibv_flow_attr;
 struct ibv_flow_action_esp_attr;
+/* cffi: end */
 
 #endif

@@ -26,6 +26,7 @@ HEADERS = (
     "region/pool.h",
     "region/region.h",
     "binding/verbs_cdef.h",
+    "abi/verbs_abi_types.h",
     "engine/core/nupa.h",
     "engine/device/batch.h",
     "engine/fault/fault.h",

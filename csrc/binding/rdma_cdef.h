@@ -21,11 +21,6 @@ enum rdma_port_space { RDMA_PS_TCP, ... };
 struct sockaddr {
 	...;
 };
-struct ibv_ece {
-	uint32_t vendor_id;
-	uint32_t options;
-	uint32_t comp_mask;
-};
 struct rdma_event_channel {
 	int fd;
 };
