@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Numbers as packets have them: big endian, of so many bytes; each returns what is behind it. */
+ * Numbers in a packet's byte order, big endian, by width; each function returns the address behind
+ * it. */
 #ifndef NUPA_CAPTURE_BYTES_H
 #define NUPA_CAPTURE_BYTES_H
 

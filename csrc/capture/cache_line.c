@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CXL.cache messages of the fast channel.  A record tells which line was written; that its consumer
- * has taken what was there before, and so shares it, follows from how rings work.  Shown is the
- * least that coherent caches do: a poll of a line that is not there yet is a hit. */
+ * CXL.cache messages of the fast channel.  A record names the line that was written.  That its
+ * consumer has read the line's former content, and so shares the line, follows from how rings work.
+ * The messages are the fewest that coherent caches need: polling a line that has not changed is a
+ * hit. */
 #include "capture/cache_line.h"
 
 #include "capture/bytes.h"
@@ -27,7 +28,7 @@ enum { GO = 4 };
 #define VALID 0x80u
 #define CACHE_HIT (1u << 1) /* RSP_PRE: another cache had it */
 
-/* One message: at the port of who writes the line or of who reads it, and the states of both. */
+/* One message: its port is the writer's or the reader's; it carries the states of both. */
 struct step {
 	bool at_reader;
 	uint8_t channel, opcode;
@@ -47,7 +48,7 @@ static const struct step again_steps[] = {
 	{ false, H2D_RSP, GO, SHARED, EXCLUSIVE, INVALID, INVALID },
 };
 
-/* The store in between makes MODIFIED of EXCLUSIVE, and nobody is told. */
+/* The store in between turns EXCLUSIVE into MODIFIED without a message. */
 static const struct step read_steps[] = {
 	{ true, D2H_REQ, RD_SHARED, MODIFIED, MODIFIED, INVALID, INVALID },
 	{ false, H2D_REQ, SNP_DATA, MODIFIED, MODIFIED, INVALID, INVALID },
@@ -200,7 +201,7 @@ uint32_t nupa_cache_build(const struct nupa_cache *cache, uint8_t *out, uint32_t
 
 /* --- from records -------------------------------------------------------------------- */
 
-/* How far the producer of a ring has seen its consumer go. */
+/* How far the producer of a ring knows its consumer to have read. */
 struct nupa_cache_ring {
 	uint64_t head;
 	uint32_t epoch; /* the producer's; 0: nothing is known */
@@ -221,7 +222,7 @@ void nupa_caches_close(struct nupa_watch *watch)
 	free(watch->cache_rings);
 }
 
-/* CQIDs are the asking host's, UQIDs given to the one that is snooped: 12 bits each. */
+/* CQIDs are the requesting host's; UQIDs are given to the snooped one: 12 bits each. */
 static uint16_t next_id(uint16_t *ids, uint32_t host)
 {
 	return ids[host]++ & 0xfff;
@@ -251,7 +252,7 @@ static void copy_line(struct nupa_cache *cache, const struct nupa_trace_record *
 
 	memcpy(cache->line, msg, sizeof(*msg));
 	cache->known_bytes = NUPA_CACHE_LINE;
-	/* The other payloads of lines have their bytes in the line that was recorded, too. */
+	/* Other payloads of lines have their bytes in the recorded line, too. */
 	if (!bytes || bytes > NUPA_SEND_INLINE_BYTES || msg->flags & NUPA_F_DMA ||
 	    (msg->op != NUPA_OP_SEND && msg->op != NUPA_OP_READ_RESP && msg->op != NUPA_OP_CM) ||
 	    body->qp_type == IBV_QPT_UD)
@@ -275,8 +276,8 @@ void nupa_cache_message(struct nupa_watch *watch, const struct nupa_trace_record
 	struct nupa_cache_ring *known;
 	struct nupa_run *run;
 
-	/* What a receiver records was sent before.  Between processes of a host no port is passed.
-	 * W1: an impossible place is none. */
+	/* A receiver's record repeats what was sent before.  Messages between processes of a host
+	 * pass no port.  W1: an impossible place counts as none. */
 	if (!(watch->levels & NUPA_WATCH_CACHE) || record->flags & NUPA_TRACE_BY_RECEIVER ||
 	    from == to || !body->msg.tag || body->line >= sb->ring_lines || ahead > tail ||
 	    ahead >= sb->ring_lines || !record->peer || record->peer >= sb->n_slots)

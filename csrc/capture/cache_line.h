@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A line of the fast channel as CXL.cache moves it: from the cache of the host that writes it into
- * that of the host that reads it.  The bytes are those of nupa/packet/tables/cxl_cache.py. */
+ * A line of the fast channel as CXL.cache moves it: from the cache of the writing host into that of
+ * the reading host.  The bytes are those of nupa/packet/tables/cxl_cache.py. */
 #ifndef NUPA_CAPTURE_CACHE_LINE_H
 #define NUPA_CAPTURE_CACHE_LINE_H
 
@@ -11,11 +11,11 @@
 #define NUPA_CACHE_MAX_BYTES (16u + 14u + NUPA_CACHE_LINE) /* of a message */
 #define NUPA_CACHE_PARTS_MAX 4u
 
-/* What is done to a line. */
+/* Operations on a line. */
 enum nupa_cache_act {
 	NUPA_CACHE_WRITE,       /* neither has it */
 	NUPA_CACHE_WRITE_AGAIN, /* both share it */
-	NUPA_CACHE_READ,        /* by the reader, from the cache of who wrote it */
+	NUPA_CACHE_READ,        /* by the reader, from the writer's cache */
 };
 
 /* `line` in the format. */
@@ -38,13 +38,13 @@ struct nupa_cache {
 	uint8_t line[NUPA_CACHE_LINE];
 };
 
-/* The host at whose port the message at hand is seen; whether it comes from there. */
+/* The host at whose port this message is seen; whether the message comes from there. */
 uint16_t nupa_cache_host(const struct nupa_cache *cache);
 bool nupa_cache_is_outbound(const struct nupa_cache *cache);
-/* Goes on; false: that was the last one. */
+/* Advances; false: that was the last one. */
 bool nupa_cache_next(struct nupa_cache *cache);
 bool nupa_cache_is_last(const struct nupa_cache *cache);
-/* The one at hand: how much of it was captured. */
+/* How much of this message was captured. */
 uint32_t nupa_cache_build(const struct nupa_cache *cache, uint8_t *out, uint32_t *original_bytes);
 
 struct nupa_watch;
@@ -52,7 +52,7 @@ struct nupa_trace_record;
 
 int nupa_caches_open(struct nupa_watch *watch);
 void nupa_caches_close(struct nupa_watch *watch);
-/* The line of a message, which `source` sends from host to host; ends: its transfer. */
+/* The line of a message that `source` sends from host to host; ends: its transfer. */
 void nupa_cache_message(struct nupa_watch *watch, const struct nupa_trace_record *record,
 			uint32_t source, uint32_t from, uint32_t to, uint64_t transfer, bool ends);
 

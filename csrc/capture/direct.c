@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Direct accesses as packets of InfiniBand's transport: what an adapter would send, the request and
- * the answer from the other side. */
+ * Direct accesses as packets of InfiniBand's transport: the request that an adapter would send, and
+ * the response from the other side. */
 #include "capture/watch_internal.h"
 
 #include "abi/verbs_abi.h"
 
-/* The request and its answer, as one record of a part of them tells. */
+/* The request and its response, from one record of a part of them. */
 struct direct {
 	const struct nupa_trace_record *record;
 	const struct nupa_trace_direct *body;
@@ -86,7 +86,7 @@ static void add_direct(struct nupa_watch *watch, const struct direct *d)
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 		add_direct_data(watch, d, NUPA_ROCE_WRITE, false);
-		/* With immediate data it is acknowledged by a message. */
+		/* With immediate data, a message acknowledges it. */
 		if (!d->ends || d->transport == NUPA_TRANSPORT_UC ||
 		    d->body->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 			return;
@@ -147,7 +147,7 @@ bool nupa_expand_direct(struct nupa_watch *watch, const struct nupa_trace_record
 	d.ends = whole || body->offset_bytes + body->data.total_bytes == body->message_bytes;
 	d.n = (uint32_t)nupa_packets_of(body->data.total_bytes, body->data.mtu_bytes);
 	if (body->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && d.ends) {
-		/* The message with this PSN, which is not recorded, tells of all of it. */
+		/* The message with this PSN, which is not recorded, covers all of it. */
 		struct nupa_sent *sent = nupa_requester_sends(watch, body->src_qpn, body->psn, d.n,
 							      true, record->transfer);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * From a record to packets: runs are made of it, and given out packet by packet as far as the
+ * Expands records into packets: makes runs of a record, and copies packet by packet as long as the
  * buffer has room. */
 #include "capture/bytes.h"
 #include "capture/watch_internal.h"
@@ -207,7 +207,7 @@ static bool go_to_seen(struct nupa_run *run)
 	return false;
 }
 
-/* Whether there is a packet to give, and it is the one at hand. */
+/* Whether there is a packet to copy; it is the current one then. */
 static bool begin(struct nupa_watch *watch, struct nupa_run *run)
 {
 	if (!run->cast.n_sights || !run->n)

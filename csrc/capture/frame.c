@@ -3,8 +3,8 @@
 #include "packet/crc.h"
 #include "capture/watch_internal.h"
 
-/* What goes to many the netdev sends to one after the other; the source's port has seen the first
- * of these copies only. */
+/* The netdev sends a multicast frame to one host after the other; the source's port has seen the
+ * first of these copies only. */
 static bool is_copy(struct nupa_watch *watch, const struct nupa_whole *frame, uint32_t source,
 		    uint32_t peer)
 {
@@ -42,7 +42,7 @@ bool nupa_expand_frame(struct nupa_watch *watch, const struct nupa_trace_record 
 		.data_bytes = record->data_bytes < total ? record->data_bytes : total,
 		.original_bytes = total,
 	};
-	/* A super-frame: its length, where it has one, is all of it. */
+	/* A super-frame: its length, where it has one, covers all of it. */
 	if (frame->gso_type && total >= 34 && total - 14 < 65536 && run->whole.data_bytes >= 18 &&
 	    run->whole.data[12] == 0x08 && run->whole.data[13] == 0x00)
 		run->whole.ip_length = (uint16_t)(total - 14);

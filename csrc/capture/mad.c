@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Connection management as datagrams on QP 1 (IBTA 12.6, 12.11, annex A11), as far as the engine's
- * messages say it.  What they do not, as timeouts and LIDs, is what Linux sends or 0. */
+ * messages carry the fields.  Other fields, such as timeouts and LIDs, are Linux's defaults or 0. */
 #include "capture/bytes.h"
 #include "librdmacm/cm/internal.h"
 #include "capture/watch_internal.h"
@@ -123,7 +123,7 @@ static void put_sidr_rep(const struct mad *mad)
 	put_private(mad, 24 + 96, CM_SIDR_REP_PRIVATE_BYTES);
 }
 
-/* IBTA 12.6.3: what each message is called, and which end's number its transaction has. */
+/* IBTA 12.6.3: the name of each message, and the end whose number its transaction has. */
 static const struct {
 	uint8_t attribute;
 	bool answers;
@@ -189,7 +189,7 @@ bool nupa_expand_cm(struct nupa_watch *watch, const struct nupa_trace_record *re
 
 	if (!body->msg.syndrome || body->msg.syndrome >= CM_MESSAGE_MAX)
 		return false;
-	/* What was cut off here would be cut off the packet, too. */
+	/* Data cut off here would be missing from the packet, too. */
 	memcpy(&mad.wire, body + 1, bytes);
 	memset(mad.at, 0, MAD_BYTES);
 	put_message(&mad);

@@ -11,7 +11,7 @@
 
 enum segment { REMOTE = 1, ATOMIC, DATAGRAM, XRC, BIND, DATA, INLINE };
 
-/* What an operation says besides its data. */
+/* An operation's fields besides its data. */
 #define HAS(segment) (1u << (segment))
 static const uint8_t segments_of[16] = {
 	[IBV_WR_RDMA_WRITE] = HAS(REMOTE),
@@ -155,13 +155,13 @@ bool nupa_expand_doorbell(struct nupa_watch *watch, const struct nupa_trace_reco
 	at = nupa_put(at, bell->flags & 1, 2);
 	at = nupa_put(nupa_put(at, bell->number, 4), bell->index, 8);
 	add_entry(watch, NUPA_KIND_DOORBELL, record->transfer, host, NUPA_OUTBOUND, at);
-	/* Receives are told of in the host's own memory: nothing crosses the link. */
+	/* Receives are posted in the host's own memory: nothing crosses the link. */
 	if (bell->queue == NUPA_QUEUE_SQ || bell->queue == NUPA_QUEUE_CQ)
 		nupa_tlp_doorbell(watch, record, host, bell);
 	return true;
 }
 
-/* What the work request was that completes: a receive's is the sender's. */
+/* The work request that completes: for a receive it is the sender's. */
 static uint64_t transfer_of(struct nupa_watch *watch, const struct nupa_trace_record *record,
 			    const struct nupa_trace_cqe *cqe)
 {

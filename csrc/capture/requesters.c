@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * PSNs of the wire.  The engine counts one for each message that it sends and none for a direct
- * access; an adapter counts one for each packet, and for a READ as many as its responses have.
+ * access.  An adapter counts one for each packet, and for a READ as many as its responses have.
  *
- * What is remembered has a bounded size: of QPs those used last, of requests those of each QP that
- * may be on their way.  What was forgotten is guessed, as if each message had been one packet. */
+ * Memory is bounded: it holds the QPs used last, and of each QP the requests that may be in flight.
+ * Anything older is guessed, as if each message had been one packet. */
 #include "capture/watch_internal.h"
 
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static struct nupa_requester *known(struct nupa_watch *watch, uint32_t qpn)
 	return NULL;
 }
 
-/* The QP; a new one sends this PSN next, and takes the place of whoever was not used longest. */
+/* The QP; a new one sends this PSN next, and replaces the QP that was unused longest. */
 static struct nupa_requester *requester_of(struct nupa_watch *watch, uint32_t qpn,
 					   uint32_t engine_psn)
 {
@@ -77,7 +77,7 @@ static struct nupa_requester *requester_of(struct nupa_watch *watch, uint32_t qp
 	} else if (found->engine_psn >> 24 == engine_psn >> 24) {
 		return found;
 	}
-	found->engine_psn = engine_psn; /* after a reset, too, nothing goes on */
+	found->engine_psn = engine_psn; /* a reset ends the sequence, too */
 	found->wire_psn = engine_psn & NUPA_PSN_MASK;
 	found->messages = 0;
 	return found;
@@ -96,8 +96,8 @@ static struct nupa_sent *sent_before(struct nupa_watch *watch, uint32_t qpn, uin
 	return sent->qpn == qpn && sent->engine_psn == engine_psn ? sent : NULL;
 }
 
-/* Brings the QP to where this PSN of the engine is on the wire: behind what it sent last, or, if it
- * goes back, where that was. */
+/* Brings the QP to this PSN's place on the wire: behind the last message sent or, if the engine
+ * goes back, to the place where that one was. */
 static void come_to(struct nupa_watch *watch, struct nupa_requester *requester, uint32_t engine_psn)
 {
 	int32_t step = ahead(engine_psn, requester->engine_psn);

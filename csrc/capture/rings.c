@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The rings of all attachments, read by copying and merged by time (trace.h, T1 to T4).
  *
- * They are read by pread, not through a mapping: a page that its owner has given back would be made
- * again by looking at it, or be a SIGBUS where there is no memory. */
+ * They are read by pread(2), not through a mapping: touching a page that its owner has given back
+ * would allocate it again, or raise SIGBUS where there is no memory. */
 #include "capture/watch_internal.h"
 
 #include "base/atomics.h"
@@ -13,7 +13,7 @@
 
 #define RING_MASK ((uint64_t)NUPA_TRACE_BYTES - 1)
 #define BUFFER_MAX_BYTES (2u * (size_t)NUPA_TRACE_BYTES)
-#define FUTURE_NS UINT64_C(1000000000) /* no record is that much younger than we are */
+#define FUTURE_NS UINT64_C(1000000000) /* no record is that much newer than our clock */
 
 static uint64_t now_ns(void)
 {
@@ -35,7 +35,7 @@ static bool read_header(const struct nupa_watch *watch, uint32_t slot,
 	bool read =
 	    !nupa_fabric_read(watch->fabric, ring_off(watch, slot), header, sizeof(*header));
 
-	/* T1: what is copied next was stored before `tail`; what was copied before, before
+	/* T1: bytes copied from here on were stored before `tail`; bytes copied earlier, before
 	 * `begun`. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return read && header->epoch && header->tail % 8 == 0;
@@ -54,7 +54,7 @@ int nupa_rings_open(struct nupa_watch *watch)
 
 		reader->slot = i;
 		reader->epoch = NUPA_CLAIM_EPOCH(nupa_slot_claim(&watch->fabric->slots[i]));
-		/* What was recorded for others is not ours. */
+		/* Records for other watches are skipped. */
 		if (!reader->epoch || !read_header(watch, i, &header) ||
 		    header.epoch != reader->epoch)
 			continue;
@@ -73,7 +73,7 @@ void nupa_rings_close(struct nupa_watch *watch)
 
 /* --- copying ------------------------------------------------------------------------- */
 
-/* Room for *bytes* more behind what is there. */
+/* Room for *bytes* more behind the present ones. */
 static bool make_room(struct nupa_reader *reader, size_t bytes)
 {
 	size_t used = reader->end - reader->begin, room = reader->room_bytes;
@@ -110,8 +110,8 @@ static bool copy(struct nupa_watch *watch, struct nupa_reader *reader, uint64_t 
 		!nupa_fabric_read(watch->fabric, data, to + first, bytes - first));
 }
 
-/* The first position from which on what was copied can be read: what lies before `valid` may have
- * been overwritten, and behind it records are found again where the ring begins (T2). */
+/* The first position from which the copy is readable: bytes before `valid` may have been
+ * overwritten; behind it, records are found again where the ring begins (T2). */
 static uint64_t whole_from(uint64_t position, uint64_t valid, uint64_t tail)
 {
 	const uint64_t lap = tail & ~RING_MASK;
@@ -121,7 +121,7 @@ static uint64_t whole_from(uint64_t position, uint64_t valid, uint64_t tail)
 	return lap >= valid && lap >= position ? lap : tail;
 }
 
-/* T1: copies, then looks how much of it was whole. */
+/* T1: copies, then determines how much of it was whole. */
 static void follow(struct nupa_watch *watch, struct nupa_reader *reader,
 		   const struct nupa_trace_header *header)
 {
@@ -153,7 +153,7 @@ static void follow(struct nupa_watch *watch, struct nupa_reader *reader,
 		watch->counts.lost += reader->sequence == UINT32_MAX; /* at least */
 		memmove(reader->buffer + reader->end,
 			reader->buffer + reader->end + (from - reader->position), tail - from);
-		/* What is there already ends where the gap begins: records of both are whole. */
+		/* The present bytes end where the gap begins: records on both sides are whole. */
 	}
 	reader->end += tail - from;
 	reader->position = tail;
@@ -174,7 +174,7 @@ static void look_at(struct nupa_watch *watch, uint32_t slot)
 
 	if (!epoch || (reader->drained && reader->epoch == epoch))
 		return;
-	/* Of the owner, of the last one that we know, or of one in between. */
+	/* The claim is the owner's, that of the last owner we know, or of one in between. */
 	if (!read_header(watch, slot, &header) || is_newer(header.epoch, epoch) ||
 	    is_newer(reader->epoch, header.epoch))
 		return;
@@ -190,7 +190,7 @@ static void look_at(struct nupa_watch *watch, uint32_t slot)
 			watch->slot_host[slot] = (uint16_t)(reader->host + 1);
 	}
 	follow(watch, reader, &header);
-	/* Looked at again behind the claim: nobody adds to it any more. */
+	/* Read again behind the claim: no process appends to it any more. */
 	if (state == NUPA_SLOT_FREE && reader->epoch == epoch && reader->position == header.tail)
 		reader->drained = true;
 }
@@ -228,7 +228,7 @@ static void skip(struct nupa_reader *reader, size_t bytes)
 		reader->begin = reader->end = 0;
 }
 
-/* W1.  Whether a whole record of a kind that there is begins here. */
+/* W1.  Whether a whole record of a known kind begins here. */
 static bool is_record(const struct nupa_trace_record *record, size_t left)
 {
 	const size_t body = body_bytes(record->kind);
@@ -239,7 +239,7 @@ static bool is_record(const struct nupa_trace_record *record, size_t left)
 	       record->data_bytes <= record->bytes - sizeof(*record) - body;
 }
 
-/* The reader's next record; nonsense and what is of no interest are passed. */
+/* The reader's next record; invalid ones and those of no interest are skipped. */
 static const struct nupa_trace_record *peek(struct nupa_watch *watch, struct nupa_reader *reader)
 {
 	while (reader->end - reader->begin >= 8) {

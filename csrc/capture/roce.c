@@ -13,7 +13,7 @@
 #define BTH_BYTES 12u
 #define ICRC_BYTES 4u
 
-/* As drivers of Linux choose it: what tells flows apart is the pair of QP numbers. */
+/* As drivers of Linux choose it: the pair of QP numbers distinguishes flows. */
 static uint32_t source_port(uint32_t a, uint32_t b)
 {
 	uint64_t v = (uint64_t)a * b;
@@ -136,7 +136,7 @@ uint32_t nupa_roce_room(const struct nupa_roce *roce, uint32_t i)
 	return NUPA_HEADERS_MAX_BYTES + recorded_bytes(roce, i, roce->piece_bytes);
 }
 
-/* A16.5.1, A17.3.3: over all that routers leave alone; what they may change counts as ones. */
+/* A16.5.1, A17.3.3: over all fields that routers leave unchanged; variant fields count as ones. */
 static void put_icrc(uint8_t *packet, uint8_t *end)
 {
 	uint8_t masked[8 + 28 + BTH_BYTES];

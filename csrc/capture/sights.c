@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where a packet is seen: at the ports on its way that are watched, or, if all are, where its
- * source sends it. */
+ * Places where a packet is seen: the watched ports on its way or, if all are watched, its source's
+ * port. */
 #include "capture/watch_internal.h"
 
 #include "base/atomics.h"

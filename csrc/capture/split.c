@@ -29,7 +29,7 @@ void nupa_split_begin(struct nupa_split *split, enum nupa_access access, uint64_
 		.end = address + bytes,
 		.start = address,
 		.tag = tag,
-		/* Nothing is read or written by a request of its own; in the pool it is not. */
+		/* No request of its own reads or writes data in the pool. */
 		.done = !bytes && access >= NUPA_ACCESS_CXL_LOAD,
 	};
 }
@@ -90,7 +90,7 @@ static void complete(struct nupa_split *split)
 	split->bytes = (uint32_t)(cut - at);
 	split->offset = at - split->start;
 	enable(split);
-	/* What a flush returns counts as one byte. */
+	/* A flush returns one byte by this count. */
 	split->byte_count = split->bytes ? (uint32_t)(split->read_end - at) : 1;
 	split->lower_address = (uint32_t)at & (split->bytes ? 0x7f : 0x7c);
 	split->read_at = cut;
@@ -114,7 +114,7 @@ static void next_read(struct nupa_split *split)
 	split->next_step = 1;
 }
 
-/* 2.2.7: one request with its operands, one completion with the old value. */
+/* 2.2.7: one request with its operands, one completion with the former value. */
 static void next_atomic(struct nupa_split *split)
 {
 	split->address = split->start;
@@ -138,8 +138,8 @@ static void next_atomic(struct nupa_split *split)
 	split->done = true;
 }
 
-/* Line by line; CXL.mem has no atomics: the host reads the line, changes it, and writes all of it
- * back. */
+/* Line by line; CXL.mem has no atomics: the host reads the line, changes it, and writes it back
+ * whole. */
 static void next_cxl(struct nupa_split *split)
 {
 	const bool atomic = split->access == NUPA_ACCESS_CXL_ATOMIC;

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The links of a fabric, as they are configured. */
+/* The links of a fabric, as configured. */
 #define NUPA_LINK_MPS_BYTES 256u  /* Max_Payload_Size (PCIe 6.0, 7.5.3.4) */
 #define NUPA_LINK_MRRS_BYTES 512u /* Max_Read_Request_Size */
 #define NUPA_LINK_RCB_BYTES 64u   /* Read Completion Boundary (7.5.3.7) */
@@ -24,16 +24,16 @@ enum nupa_access {
 	NUPA_ACCESS_CXL_ATOMIC, /* of 8 bytes */
 };
 
-/* What a TLP or message carries. */
+/* The data field of a TLP or message. */
 enum nupa_carries {
 	NUPA_CARRIES_NOTHING,
 	NUPA_CARRIES_DATA,     /* bytes of the access, from `offset` on */
 	NUPA_CARRIES_OPERANDS, /* of an atomic */
-	NUPA_CARRIES_OLD,      /* what was there before an atomic */
+	NUPA_CARRIES_OLD,      /* the value before an atomic */
 	NUPA_CARRIES_NEW,      /* and after it */
 };
 
-/* An access, and the TLP or message of it that is at hand. */
+/* An access, and the current TLP or message of it. */
 struct nupa_split {
 	uint8_t access; /* enum nupa_access */
 	uint8_t step, next_step;
@@ -67,8 +67,8 @@ static inline bool nupa_split_is_cxl(const struct nupa_split *split)
 {
 	return split->access >= NUPA_ACCESS_CXL_LOAD;
 }
-/* Its bytes, with zeros for what it carries: how many, and in *data_at where what it carries goes,
- * `bytes` of it (of operands 4 * dw).  At most 24 + NUPA_LINK_MPS_BYTES + 4. */
+/* The bytes of the current one, with zeros for its data: how many, and in *data_at the place of the
+ * data, `bytes` of it (of operands 4 * dw).  At most 24 + NUPA_LINK_MPS_BYTES + 4. */
 uint32_t nupa_split_build(const struct nupa_split *split, uint16_t requester, uint16_t completer,
 			  bool poisoned, uint8_t *out, uint32_t *data_at);
 #define NUPA_SPLIT_MAX_BYTES (32u + NUPA_LINK_MPS_BYTES)

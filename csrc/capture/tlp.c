@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What crosses the ports of hosts if the engines that move the data are in the switch: they read
- * and write hosts' memory through the hosts' ports.  Data in the pool is what the host itself loads
- * and stores. */
+ * TLPs at the ports of hosts, as if the engines that move the data were in the switch: they read
+ * and write hosts' memory through the hosts' ports.  The host itself loads and stores data in the
+ * pool. */
 #include "capture/watch_internal.h"
 
 #include "abi/verbs_abi.h"
 
-/* Addresses that nobody has, so that what goes to them is told apart: the device's doorbells, and
- * the completion queues in a host's memory. */
+/* Addresses that no memory has, so that accesses to them are recognisable: the device's doorbells,
+ * and the completion queues in a host's memory. */
 #define DOORBELLS_AT UINT64_C(0xd000000000)
 #define CQS_AT UINT64_C(0xc000000000)
 #define CQ_BYTES (1u << 20)
 #define CQE_BYTES 64u
 
-/* Who asks: bus, device, function of a host's root port, and of the engine in the switch. */
+/* Requester IDs: bus, device, function of a host's root port, and of the engine in the switch. */
 #define HOST_ID 0x0000
 #define ENGINE_ID 0x0100
 
@@ -63,7 +63,7 @@ static bool locate(const struct nupa_watch *watch, uint64_t transfer, uint64_t o
 				tlp->pieces[tlp->n_pieces++] = piece;
 		}
 	}
-	if (bytes) { /* not recorded: nobody knows where */
+	if (bytes) { /* not recorded: the place is unknown */
 		if (tlp->n_pieces == NUPA_PIECES_MAX)
 			tlp->pieces[NUPA_PIECES_MAX - 1].bytes += bytes;
 		else
@@ -130,7 +130,7 @@ static struct nupa_data data_of(const struct nupa_trace_record *record,
 	return (struct nupa_data){ from, record->data_bytes, data->mtu_bytes, data->piece_bytes };
 }
 
-/* What the engine reads or writes at a host; NULL: nothing. */
+/* The engine's read or write at a host; NULL: none. */
 static struct nupa_run *move(struct nupa_watch *watch, enum nupa_access access, uint32_t host,
 			     uint64_t transfer, uint16_t flags, uint64_t bytes,
 			     struct nupa_data data)
@@ -144,7 +144,7 @@ static struct nupa_run *move(struct nupa_watch *watch, enum nupa_access access, 
 	return run;
 }
 
-/* What a work request sends, or fetches, at its host. */
+/* The data that a work request sends, or fetches, at its host. */
 static void move_local(struct nupa_watch *watch, enum nupa_access access, uint32_t host,
 		       uint64_t transfer, uint16_t flags, uint64_t offset, uint64_t bytes,
 		       struct nupa_data data)
@@ -155,7 +155,7 @@ static void move_local(struct nupa_watch *watch, enum nupa_access access, uint32
 		run->n = 0;
 }
 
-/* The same of a peer's memory. */
+/* The same in a peer's memory. */
 static void move_remote(struct nupa_watch *watch, enum nupa_access access, uint32_t host,
 			uint64_t transfer, uint16_t flags, uint64_t address, uint64_t bytes,
 			struct nupa_data data)
@@ -171,7 +171,7 @@ static struct nupa_data word(const uint64_t *value)
 	return (struct nupa_data){ (const uint8_t *)value, 8, 8, 8 };
 }
 
-/* An atomic at its target, whose operands lie in the record or in what is known of the request. */
+/* An atomic at its target, whose operands are in the record or known from the request. */
 static void change_remote(struct nupa_watch *watch, uint32_t host, enum nupa_direction direction,
 			  enum nupa_access access, uint64_t transfer, uint16_t flags,
 			  uint64_t address, bool swaps, uint64_t compare_add, uint64_t swap,
@@ -216,7 +216,7 @@ void nupa_tlp_request(struct nupa_watch *watch, const struct nupa_trace_record *
 		move_local(watch, NUPA_ACCESS_READ, from, transfer, flags, offset, bytes, data);
 	if (flags & NUPA_FLAG_DROPPED)
 		return;
-	/* Where a receive lies the sender does not know, so no record says it. */
+	/* The sender does not know where a receive lies, so no record has it. */
 	move_remote(watch, NUPA_ACCESS_WRITE, to, transfer, flags,
 		    msg->op == NUPA_OP_WRITE ? msg->reth.raddr : 0, bytes, data);
 }
@@ -271,7 +271,7 @@ void nupa_tlp_direct(struct nupa_watch *watch, const struct nupa_trace_record *r
 	const bool in_pool = body->pool_off != UINT64_MAX, reads = body->opcode == IBV_WR_RDMA_READ;
 	const bool swaps = body->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 	const uint16_t flags = nupa_flags_of(record);
-	/* The pool is everybody's: the host itself reaches it, through its own port. */
+	/* The pool is shared: the host itself reaches it, through its own port. */
 	const enum nupa_direction direction = in_pool ? NUPA_OUTBOUND : NUPA_INBOUND;
 	const uint32_t target = in_pool ? from : body->dest_host;
 	const uint64_t address =
@@ -352,7 +352,7 @@ bool nupa_tlp_is_last(const struct nupa_tlp *tlp)
 	return tlp->piece == tlp->n_pieces && nupa_split_is_last(&tlp->split);
 }
 
-/* [offset, +bytes) of what was recorded, up to the first byte that was not. */
+/* [offset, +bytes) of the recorded data, up to the first byte that was not recorded. */
 static uint32_t copy_data(const struct nupa_data *data, uint64_t offset, uint32_t bytes,
 			  uint8_t *out)
 {

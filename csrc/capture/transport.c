@@ -4,11 +4,11 @@
 
 #include "abi/verbs_abi.h"
 
-/* AETH, IBTA 9.7.5.2: what NAKs begin with. */
+/* AETH, IBTA 9.7.5.2: the upper bits of NAKs. */
 #define RNR_SYNDROME 0x20
 #define NAK_SYNDROME 0x60
 
-/* What is known of a message besides itself. */
+/* Facts about a message that the record does not have. */
 struct message {
 	const struct nupa_trace_record *record;
 	const struct nupa_trace_message *body;
@@ -81,7 +81,7 @@ static void add_line(struct nupa_watch *watch, const struct message *m, uint64_t
 
 /* --- answers ------------------------------------------------------------------------- */
 
-/* Which transfer it acknowledges; 0: none. */
+/* The transfer that it acknowledges; 0: none. */
 static uint64_t add_ack(struct nupa_watch *watch, const struct message *m, uint32_t ack_psn)
 {
 	struct nupa_sent guess;
@@ -136,7 +136,7 @@ static bool add_response(struct nupa_watch *watch, const struct message *m)
 	struct nupa_sent guess;
 	const struct nupa_sent *sent = nupa_requester_find(watch, msg->dest_qpn, msg->psn, &guess);
 	const bool atomic = msg->op == NUPA_OP_ATOMIC_RESP;
-	/* A19.4.4: FLUSH and ATOMIC WRITE are answered as a READ of nothing. */
+	/* A19.4.4: the answer to FLUSH and ATOMIC WRITE is that of a READ without data. */
 	const bool fetches = atomic && sent->atomic < NUPA_ATOMIC_WRITE;
 	struct nupa_run *run;
 

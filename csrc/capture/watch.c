@@ -23,7 +23,7 @@ static uint64_t clock_of(clockid_t clock)
 
 /* --- registration: all under the control lock ---------------------------------------- */
 
-/* What all attachments are to record now, and told them. */
+/* The levels that all attachments record from now on; notifies them. */
 static void announce(struct nupa_fabric *fabric)
 {
 	struct nupa_superblock *sb = fabric->sb;
@@ -177,7 +177,7 @@ void nupa_watch_stop(struct nupa_watch *watch)
 void nupa_watch_close(struct nupa_watch *watch)
 {
 	nupa_watch_stop(watch);
-	/* What is left of those that went meanwhile. */
+	/* Records left by attachments that went meanwhile. */
 	if (!nupa_load_relaxed(&watch->fabric->sb->trace))
 		nupa_fabric_reap(watch->fabric);
 	watch_free(watch);

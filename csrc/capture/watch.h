@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Watching a fabric: reads what the attachments record (csrc/engine/trace/trace.h), puts it in order, and
- * turns it into packets of the public formats (docs/packet.md).  Trusts nothing that it reads. */
+ * Watching a fabric: reads the records of attachments (csrc/engine/trace/trace.h), orders them, and
+ * converts them to packets of the public formats (docs/packet.md).  Validates all that it reads. */
 #ifndef NUPA_WATCH_H
 #define NUPA_WATCH_H
 
@@ -18,8 +18,9 @@ struct nupa_watch_packet {
 	uint16_t port;     /* of the fabric: where it was seen */
 	uint16_t host;     /* the host at whose end of the route it was seen: source if outbound */
 	uint16_t flags;    /* nupa.packet.tables.record.Flag */
-	uint8_t level; /* 1 tlp, 2 queue, 3 transport, 4 net, 5 cache: nupa.packet.tables.record.Level */
-	uint8_t kind;  /* nupa.packet.tables.record.Kind; a transport packet has ETHERNET */
+	uint8_t level;     /* 1 tlp, 2 queue, 3 transport, 4 net, 5 cache:
+			      nupa.packet.tables.record.Level */
+	uint8_t kind;      /* nupa.packet.tables.record.Kind; a transport packet has ETHERNET */
 	uint8_t direction; /* nupa.packet.tables.record.Direction */
 	uint8_t reserved[3];
 };
@@ -28,13 +29,13 @@ struct nupa_watch_counts {
 	uint64_t records; /* read */
 	uint64_t packets; /* made of them */
 	uint64_t lost;    /* records: overwritten before they were read */
-	uint64_t invalid; /* records that made no sense, from a hostile or dying process */
+	uint64_t invalid; /* invalid records, from a hostile or dying process */
 };
 
-/* Starts to watch.  levels: bits 1 << (level - 1) of the levels above.  snap_bytes: of each packet,
- * headers included; 0 takes all.  ports: indices of those that are watched, n_ports of them; 0:
- * each packet once, where its source sends it.  The caller holds the control lock.  All attachments
- * that live record when this returns, unless one is stopped.  NULL with errno (EUSERS: there are
+/* Starts to watch. levels: bits 1 << (level - 1) of the levels above. snap_bytes: of each packet,
+ * headers included; 0 takes all. ports: indices of watched ports, n_ports of them; 0: each packet
+ * once, where its source sends it.  The caller holds the control lock.  All attachments that live
+ * record when this returns, unless one is stopped.  NULL with errno (EUSERS: there are
  * NUPA_WATCHERS_MAX) and *why*. */
 struct nupa_watch *nupa_watch_open(struct nupa_fabric *fabric, uint32_t levels, uint32_t snap_bytes,
 				   const uint16_t *ports, uint32_t n_ports, char *why,
@@ -43,9 +44,10 @@ struct nupa_watch *nupa_watch_open(struct nupa_fabric *fabric, uint32_t levels, 
 void nupa_watch_close(struct nupa_watch *watch);
 /* Stops recording on behalf of this watch; what was recorded can still be read.  Same lock. */
 void nupa_watch_stop(struct nupa_watch *watch);
-/* Fills the buffer with packets in order of time, as many as there are and fit: how many bytes were
- * filled.  *packets: how many packets.  0: nothing new; records younger than the call wait for the
- * next.  A packet never straddles; a buffer of 1 MiB or more always gets on. */
+/* Fills the buffer with packets in order of time, as many as there are and fit.  Returns the
+ * bytes filled, and in *packets the number of packets. 0: nothing new; records younger than the
+ * call wait for the next.  A packet is never split; with a buffer of 1 MiB or more each call
+ * makes progress. */
 size_t nupa_watch_read(struct nupa_watch *watch, void *buffer, size_t bytes, uint32_t *packets);
 void nupa_watch_counts(const struct nupa_watch *watch, struct nupa_watch_counts *counts);
 /* cffi: end */

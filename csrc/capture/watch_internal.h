@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the files of a watch share: readers of rings, the expansion of one record into packets, and
- * what is remembered of requesters to know wire PSNs.
+ * Declarations shared by the files of a watch: readers of rings, the expansion of one record into
+ * packets, and the memory of requests that gives wire PSNs.
  *
- *   W1  Nothing that was read is believed: each length and index is checked where it is used.
+ *   W1  Input is not trusted: each length and index is checked where it is used.
  *   W2  A record is expanded into runs of packets; each packet of a run can be built again from
- *       the run and its number alone.  So a full buffer is no loss: the same packet comes next. */
+ *       the run and its number alone.  So a full buffer loses nothing: the same packet comes next.
+ */
 #ifndef NUPA_WATCH_INTERNAL_H
 #define NUPA_WATCH_INTERNAL_H
 
@@ -58,7 +59,7 @@ struct nupa_reader {
 	uint8_t *buffer;
 	size_t room_bytes, begin, end; /* what is not yet expanded */
 	uint32_t sequence;             /* of the record that comes next */
-	bool drained;                  /* its owner is gone and left nothing else */
+	bool drained;                  /* its owner is gone and left nothing more */
 };
 
 /* --- packets ------------------------------------------------------------------------- */
@@ -69,7 +70,7 @@ struct nupa_sight {
 	uint8_t direction;
 };
 
-/* What the packets of a run have in common. */
+/* Properties that the packets of a run share. */
 struct nupa_cast {
 	uint64_t transfer;
 	uint16_t flags; /* enum nupa_record_flag, FIRST and LAST left out */
@@ -95,7 +96,7 @@ enum nupa_roce_what {
 #define NUPA_TRANSPORT_UD 0x60u
 #define NUPA_TRANSPORT_XRC 0xa0u
 
-#define NUPA_ACK_SYNDROME 0x1fu /* IBTA 9.7.5.2: an ACK that says nothing of credits */
+#define NUPA_ACK_SYNDROME 0x1fu /* IBTA 9.7.5.2: an ACK without credits */
 
 /* Packets of InfiniBand's transport, all of one message or of a part of one. */
 struct nupa_roce {
@@ -118,13 +119,13 @@ struct nupa_roce {
 	uint32_t ip_sum;  /* of the 16 bit words of the IPv4 header */
 };
 
-struct nupa_whole { /* a packet that lies there as it is, or was made already */
+struct nupa_whole { /* a packet that lies there as it is, or was built already */
 	const uint8_t *data;
 	uint32_t data_bytes, original_bytes;
 	uint16_t ip_length; /* to be put into its IPv4 header; 0: as it is */
 };
 
-/* What was recorded of a payload: of each mtu_bytes the first piece_bytes, `bytes` in all. */
+/* The recorded part of a payload: of each mtu_bytes the first piece_bytes, `bytes` in all. */
 struct nupa_data {
 	const uint8_t *at;
 	uint64_t bytes;
@@ -217,7 +218,7 @@ struct nupa_sent {
 #define NUPA_REQUESTER_WAYS 8u
 #define NUPA_REQUESTER_SETS 2048u
 #define NUPA_SENT_ENTRIES 65536u
-#define NUPA_SENT_WINDOW 1024u /* of one QP: what may be on its way */
+#define NUPA_SENT_WINDOW 1024u /* of one QP: those that may be in flight */
 #define NUPA_TRANSFER_ENTRIES 16384u
 
 /* How many packets of a transfer there were at each level. */
@@ -226,7 +227,7 @@ struct nupa_transfer_count {
 	uint32_t packets[NUPA_LEVEL_CACHE];
 };
 
-/* The frame to many that was shown last, and to whom copies of it went. */
+/* The multicast frame shown last, and the hosts to which copies of it went. */
 struct nupa_flood {
 	uint32_t source, crc;
 	uint64_t hosts[(NUPA_HOSTS_MAX + 1) / 64 + 1];
@@ -253,7 +254,7 @@ struct nupa_watch {
 	uint32_t n_runs, run;
 	struct nupa_run runs[NUPA_RUNS_MAX];
 	struct nupa_run nowhere; /* of a level that is not watched */
-	uint8_t entry[2048];     /* the queue entry at hand */
+	uint8_t entry[2048];     /* the current queue entry */
 
 	struct nupa_requester *requesters;
 	struct nupa_sent *sent;
@@ -272,24 +273,24 @@ struct nupa_watch {
 /* rings.c */
 int nupa_rings_open(struct nupa_watch *watch);
 void nupa_rings_close(struct nupa_watch *watch);
-/* Copies what has been recorded; moves the horizon. */
+/* Copies new records; moves the horizon. */
 void nupa_rings_gather(struct nupa_watch *watch);
 /* The earliest record not younger than the horizon; its reader is watch->current.  NULL: none. */
 const struct nupa_trace_record *nupa_rings_next(struct nupa_watch *watch);
-/* Goes on behind it. */
+/* Advances behind it. */
 void nupa_rings_pass(struct nupa_watch *watch);
 
 /* requesters.c */
 int nupa_requesters_open(struct nupa_watch *watch);
 void nupa_requesters_close(struct nupa_watch *watch);
-/* A message with a PSN of the engine, which takes n packets on the wire: what is known of it from
- * now on.  completes: it is the last part of its request. */
+/* A message with a PSN of the engine, which takes n packets on the wire: the facts known of it from
+ * now on. completes: it is the last part of its request. */
 struct nupa_sent *nupa_requester_sends(struct nupa_watch *watch, uint32_t qpn, uint32_t engine_psn,
 				       uint32_t n, bool completes, uint64_t transfer);
-/* A direct access takes n packets, and no PSN of the engine: the first one's PSN. */
+/* A direct access takes n packets and no PSN of the engine.  Returns the first packet's PSN. */
 uint32_t nupa_requester_moves(struct nupa_watch *watch, uint32_t qpn, uint32_t engine_psn,
 			      uint32_t n, bool completes, uint32_t *msn);
-/* The request with that PSN; where nothing is known of it, *guess, filled with what is likely. */
+/* The request with that PSN; an unknown one is *guess, filled with likely values. */
 const struct nupa_sent *nupa_requester_find(struct nupa_watch *watch, uint32_t qpn,
 					    uint32_t engine_psn, struct nupa_sent *guess);
 /* The number of the next packet of a transfer at a level. */
@@ -300,7 +301,7 @@ static inline uint32_t nupa_transfer_place(uint64_t transfer)
 {
 	return ((uint32_t)(transfer >> 40) * 0x9e3779b1u >> 8) + (uint32_t)transfer;
 }
-/* Where the WRITE began that this part of it belongs to. */
+/* The beginning of the WRITE that this part belongs to. */
 uint64_t nupa_requester_origin(struct nupa_watch *watch, uint32_t qpn, bool first, uint64_t raddr);
 
 /* sights.c */
@@ -313,7 +314,7 @@ void nupa_sights_flood(const struct nupa_watch *watch, uint32_t from, struct nup
 void nupa_sights_port(const struct nupa_watch *watch, uint32_t host, enum nupa_direction direction,
 		      struct nupa_cast *cast);
 
-/* A copy of what its source has sent already. */
+/* A copy of a packet that its source has sent already. */
 void nupa_sights_drop_outbound(struct nupa_cast *cast);
 /* Of a device: at its host's own port. */
 void nupa_sights_device(const struct nupa_watch *watch, uint32_t host,
@@ -321,7 +322,7 @@ void nupa_sights_device(const struct nupa_watch *watch, uint32_t host,
 /* The host of a slot, or n_hosts: not known. */
 uint32_t nupa_host_of(const struct nupa_watch *watch, uint32_t slot);
 
-/* Each of these appends runs; false: the record makes no sense.  *source*: of whose ring it is. */
+/* Each of these appends runs; false: the record is invalid.  *source*: the owner of the ring. */
 bool nupa_expand_message(struct nupa_watch *watch, const struct nupa_trace_record *record,
 			 uint32_t source);
 bool nupa_expand_direct(struct nupa_watch *watch, const struct nupa_trace_record *record,
@@ -336,7 +337,7 @@ bool nupa_expand_frame(struct nupa_watch *watch, const struct nupa_trace_record 
 		       uint32_t source);
 
 /* roce.c */
-/* What its packets begin with. */
+/* The beginning of its packets. */
 void nupa_roce_head(const struct nupa_watch *watch, struct nupa_roce *roce, uint32_t from,
 		    uint32_t to);
 /* How much room packet i needs at most. */
@@ -350,7 +351,7 @@ uint8_t nupa_transport_of(uint8_t qp_type, bool is_xrc);
 bool nupa_data_makes_sense(const struct nupa_trace_data *data);
 struct nupa_run *nupa_roce_add(struct nupa_watch *watch, enum nupa_roce_what what,
 			       uint64_t transfer, uint16_t flags);
-/* What is known of both ends, once all else is there. */
+/* Facts about both ends, once the rest is there. */
 void nupa_roce_join(struct nupa_watch *watch, struct nupa_run *run, uint32_t from, uint32_t to,
 		    bool received);
 void nupa_roce_set_data(struct nupa_roce *roce, const struct nupa_trace_data *data,
@@ -379,21 +380,21 @@ void nupa_tlp_direct(struct nupa_watch *watch, const struct nupa_trace_record *r
 bool nupa_tlp_begin(struct nupa_watch *watch, struct nupa_tlp *tlp);
 bool nupa_tlp_next(struct nupa_watch *watch, struct nupa_tlp *tlp);
 bool nupa_tlp_is_last(const struct nupa_tlp *tlp);
-/* The one at hand: how much of it was captured. */
+/* How much of the current one was captured. */
 uint32_t nupa_tlp_build(const struct nupa_tlp *tlp, uint8_t *out, uint32_t *original_bytes);
 
 /* expand.c */
 /* The next run, all zeros but for its cast's transfer and flags. */
 struct nupa_run *nupa_run_add(struct nupa_watch *watch, uint8_t level, uint8_t kind,
 			      uint64_t transfer, uint16_t flags);
-/* What a record's flags are to a reader. */
+/* A record's flags, as the reader gets them. */
 uint16_t nupa_flags_of(const struct nupa_trace_record *record);
 /* How many of its packets a payload takes. */
 static inline uint64_t nupa_packets_of(uint64_t bytes, uint32_t mtu_bytes)
 {
 	return bytes ? (bytes + mtu_bytes - 1) / mtu_bytes : 1;
 }
-/* Makes runs of a record; then gives packets until they end or the buffer is full (false). */
+/* Makes runs of a record; then copies packets until they end or the buffer is full (false). */
 void nupa_expand_begin(struct nupa_watch *watch, const struct nupa_trace_record *record,
 		       uint32_t source);
 bool nupa_expand_go_on(struct nupa_watch *watch, struct nupa_sink *sink);

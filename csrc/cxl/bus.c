@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The bus of transact.h: made, changed while no request is under way, asked, and freed. */
+ * The bus of transact.h: created, changed while no request is in flight, queried, and freed. */
 #include "cxl/bus.h"
 
 #include "cxl/cache.h"
@@ -17,7 +17,7 @@ static int lock_new(pthread_rwlock_t *lock)
 
 	if (error)
 		return error;
-	/* Who changes the bus is rare and must not wait for a pause of many readers. */
+	/* Changes are rare and must not wait for a pause between many readers. */
 	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	error = pthread_rwlock_init(lock, &attributes);
 	pthread_rwlockattr_destroy(&attributes);
@@ -78,7 +78,8 @@ void nupa_cxl_bus_free(struct nupa_cxl_bus *bus)
 
 void bus_enter(struct nupa_cxl_bus *bus)
 {
-	/* It fails if we have the lock, which we never do, or with 2^29 readers: then we wait. */
+	/* This fails if the caller has the lock, which it never has, or with 2^29 readers: then it
+	 * waits. */
 	while (pthread_rwlock_rdlock(&bus->lock))
 		;
 }
@@ -190,7 +191,7 @@ const struct nupa_cxl_part *bus_part(const struct bus_device *device, uint64_t d
 {
 	uint32_t low = 0, high = device->n_parts;
 
-	while (low < high) { /* the first that begins behind dpa */
+	while (low < high) { /* the first that begins after dpa */
 		uint32_t middle = low + (high - low) / 2;
 
 		if (device->parts[middle].dpa > dpa)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a bus of transact.h is made of: for bus.c, which changes it, and transact.c, which uses it.
+ * The structure of a bus of transact.h: for bus.c, which changes it, and transact.c, which uses it.
  */
 #ifndef NUPA_CXL_BUS_H
 #define NUPA_CXL_BUS_H
@@ -24,19 +24,19 @@ struct bus_port {
 /* The lock is for all but poison and counters: requests hold it shared. */
 struct nupa_cxl_bus {
 	pthread_rwlock_t lock;
-	struct nupa_cxl_table table; /* of our own arrays */
+	struct nupa_cxl_table table; /* of the bus's own arrays */
 	struct bus_device *devices;
 	struct bus_port *ports;
 	uint32_t n_devices, n_ports;
 	struct nupa_cxl_cache *cache; /* cache.h, or NULL */
 };
 
-/* Which counter a request adds to. */
+/* The counter that a request adds to. */
 #define BUS_READS offsetof(struct nupa_cxl_counters, reads)
 #define BUS_WRITES offsetof(struct nupa_cxl_counters, writes)
 #define BUS_PARTIAL_WRITES offsetof(struct nupa_cxl_counters, partial_writes)
 
-/* Where a line of memory is. */
+/* The place of a line of memory. */
 struct bus_line {
 	struct nupa_cxl_place place;
 	struct nupa_cxl_memory *memory;
@@ -46,11 +46,11 @@ struct bus_line {
 void bus_enter(struct nupa_cxl_bus *bus);
 void bus_leave(struct nupa_cxl_bus *bus);
 
-/* The part that has dpa, or NULL. */
+/* The part that contains dpa, or NULL. */
 const struct nupa_cxl_part *bus_part(const struct bus_device *device, uint64_t dpa);
 
-/* The steps of a request, for who has entered: past each port of its place (false: it has no link),
- * and to the memory behind that place. */
+/* The steps of a request in a bus that was entered: past each port of its place (false: it has no
+ * link), and to the memory behind that place. */
 bool bus_pass(struct nupa_cxl_bus *bus, uint16_t number, size_t counter);
 /* NUPA_CXL_VIRAL, NUPA_CXL_NO_MEMORY, or the rest of *line is known. */
 enum nupa_cxl_status bus_line_find(struct nupa_cxl_bus *bus, struct bus_line *line);

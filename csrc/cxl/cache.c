@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The cache of cache.h: its lines, how it answers snoops, and how it ends. */
+ * The cache of cache.h: its lines, its answers to snoops, and its end. */
 #include "cxl/cache.h"
 
 #include "cxl/bus.h"
@@ -31,7 +31,7 @@ static void drop(struct cache_line *line)
 	line->state = NUPA_CXL_I;
 }
 
-/* Who reads the memory is not to take it for what was last written. */
+/* Readers of the memory must not take it for the data written last. */
 static void lose(struct cache_line *line)
 {
 	if (line->state == NUPA_CXL_M)
@@ -39,7 +39,7 @@ static void lose(struct cache_line *line)
 	drop(line);
 }
 
-/* What has been changed goes to the memory. */
+/* Changed data goes to the memory. */
 static void write_back(struct cache_set *set, struct cache_line *line)
 {
 	cxl_memory_write(line->memory, line->offset, line->data, CXL_LINE_BYTES);

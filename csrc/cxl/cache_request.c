@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Requests of a host with a cache: hits, and what a miss asks of the memory's snoop filter.
- * CXL 3.1 3.3.5: MemRd for a line to share, MemRd or MemInv for one to own. */
+ * Requests of a host with a cache: hits, and the requests that a miss sends to the memory's snoop
+ * filter.  CXL 3.1 3.3.5: MemRd for a line to share, MemRd or MemInv for one to own. */
 #include "cxl/bus.h"
 #include "cxl/cache.h"
 
@@ -99,7 +99,7 @@ static bool hit(const struct access *access)
 	return found;
 }
 
-/* The line, or a free one, or the one that is used least. */
+/* The line, a free one, or the least recently used one. */
 static struct cache_line *choose(const struct access *access)
 {
 	struct cache_line *line = find(access), *lines = access->set->lines;
@@ -148,7 +148,7 @@ static void say(const struct access *access, enum nupa_cxl_kind kind, enum nupa_
 	snoop_say(access->snoop, &message);
 }
 
-/* The state that we have: only E may change into M now. */
+/* The state of the line: only E may change into M now. */
 static enum nupa_cxl_mesi state_now(const struct access *access)
 {
 	struct cache_line *line;
@@ -161,7 +161,7 @@ static enum nupa_cxl_mesi state_now(const struct access *access)
 	return state;
 }
 
-/* The request is no more under way. */
+/* The request is no longer in flight. */
 static void settle(const struct access *access)
 {
 	struct cache_set *set = access->set;
@@ -170,7 +170,7 @@ static void settle(const struct access *access)
 		set->wanted = NULL;
 }
 
-/* The line in the state that was granted; false: another thread has taken the room. */
+/* The line in the granted state; false: another thread has taken the room. */
 static bool install(const struct access *access, enum nupa_cxl_mesi state, bool is_new)
 {
 	struct cache_line *line;
@@ -194,7 +194,7 @@ static bool install(const struct access *access, enum nupa_cxl_mesi state, bool 
 	return has_room;
 }
 
-/* Another thread of this host was first: the line cannot go, but it may become M. */
+/* Another thread of this host was first: the line cannot be evicted, but it may become M. */
 static void join_in(const struct access *access)
 {
 	pthread_mutex_lock(&access->set->lock);
@@ -203,7 +203,7 @@ static void join_in(const struct access *access)
 	pthread_mutex_unlock(&access->set->lock);
 }
 
-/* Straight to the memory, which nobody else has then. */
+/* Straight to the memory, which no other host has then. */
 static void bypass(const struct access *access, bool is_poisoned)
 {
 	const uint64_t at = access->offset + access->at;
@@ -224,7 +224,7 @@ static bool is_whole_write(const struct access *access)
 	return access->writes && access->bytes == CXL_LINE_BYTES;
 }
 
-/* A line that we do not have, or only share and want to change. */
+/* A line that the host does not have, or only shares and wants to change. */
 static enum nupa_cxl_status request(const struct access *access, enum nupa_cxl_mesi state)
 {
 	uint32_t host = access->bus->cache->shape.host;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What can be asked of a cache beside reads and writes: flushes of lines, states, and counts. */
+ * Calls on a cache beside reads and writes: flushes of lines, states, and counts. */
 #include "cxl/bus.h"
 #include "cxl/cache.h"
 

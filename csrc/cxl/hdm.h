@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the committed HDM decoders of a host's paths decode, as a flat table: an address of the host
- * becomes a device and an address of its own.  CXL 3.1 8.2.4.20.13, 9.18.1.3 and 9.18.1.4. */
+ * The committed HDM decoders of a host's paths as a flat table: it translates a host physical
+ * address to a device and a device physical address.  CXL 3.1 8.2.4.20.13, 9.18.1.3 and 9.18.1.4.
+ */
 #ifndef NUPA_CXL_HDM_H
 #define NUPA_CXL_HDM_H
 
@@ -10,7 +11,7 @@
 
 /* cffi: begin */
 enum nupa_cxl_node_kind {
-	NUPA_CXL_NOTHING, /* nobody decodes it */
+	NUPA_CXL_NOTHING, /* no decoder has it */
 	NUPA_CXL_STEP,    /* a window, host bridge or switch, which chooses one of its targets */
 	NUPA_CXL_DEVICE,
 };
@@ -39,9 +40,9 @@ struct nupa_cxl_range {
 	uint32_t pad;
 };
 
-/* I1 ranges are in order and apart; I2 what a step chooses lies behind it in `nodes`, so that each
+/* I1 ranges are in order and apart; I2 the choices of a step lie behind it in `nodes`, so that each
  * walk ends; I3 each index is inside its array; I4 bases are multiples of 64, so that a line stays
- * a line. nupa_cxl_table_check() says whether they hold. */
+ * whole.  nupa_cxl_table_check() returns whether they hold. */
 struct nupa_cxl_table {
 	const struct nupa_cxl_range *ranges;
 	const struct nupa_cxl_node *nodes;
@@ -55,10 +56,10 @@ struct nupa_cxl_place {
 	uint32_t device, n_hops;
 };
 
-/* Whether I1 to I4 hold, with devices and ports of so many numbers. */
+/* Whether I1 to I4 hold, for these numbers of devices and ports. */
 bool nupa_cxl_table_check(const struct nupa_cxl_table *table, uint32_t n_devices, uint32_t n_ports);
 
-/* Who decodes hpa, in a table that is checked; false: nobody, and *place is as before. */
+/* The device that decodes hpa, in a checked table; false: none, and *place is unchanged. */
 bool nupa_cxl_table_find(const struct nupa_cxl_table *table, uint64_t hpa,
 			 struct nupa_cxl_place *place);
 /* cffi: end */

@@ -59,7 +59,7 @@ static bool is_words(const void *memory, size_t bytes)
 	return !((uintptr_t)memory % WORD_BYTES) && !(bytes % WORD_BYTES);
 }
 
-/* Acquire: what is loaded is not newer than the turn that is looked at next. */
+/* Acquire: loaded data is not newer than the turn that is loaded next. */
 static void load(const uint8_t *memory, uint8_t *to, size_t bytes)
 {
 	if (!is_words(memory, bytes)) {
@@ -75,7 +75,7 @@ static void load(const uint8_t *memory, uint8_t *to, size_t bytes)
 	}
 }
 
-/* Release: who loads it sees the turn in which it was stored. */
+/* Release: a thread that loads it sees the turn in which it was stored. */
 static void store(uint8_t *memory, const uint8_t *from, size_t bytes)
 {
 	if (!is_words(memory, bytes)) {
@@ -131,8 +131,8 @@ static void heal(struct nupa_cxl_memory *memory, uint64_t offset)
 		__atomic_fetch_sub(&memory->n_poisoned, 1, __ATOMIC_RELAXED);
 }
 
-/* Who heals a line that becomes poisoned at this moment sees the turn change, as healing is a
- * barrier; who comes too early to heal it leaves it poisoned. */
+/* A thread that heals a line that becomes poisoned at this moment sees the turn change, as healing
+ * is a barrier.  A thread that comes too early to heal it leaves it poisoned. */
 void cxl_memory_write(struct nupa_cxl_memory *memory, uint64_t offset, const void *from,
 		      size_t bytes)
 {
@@ -146,7 +146,7 @@ void cxl_memory_write(struct nupa_cxl_memory *memory, uint64_t offset, const voi
 	} while (!is_still(memory, turn));
 }
 
-/* What was there is lost: who loads past the buses, through a mapping, sees ones, too. */
+/* The data is lost: loads past the buses, through a mapping, see ones, too. */
 static void poison(struct nupa_cxl_memory *memory, uint64_t offset)
 {
 	static const uint8_t ones[CXL_LINE_BYTES] = { [0 ... CXL_LINE_BYTES - 1] = 0xFF };

@@ -9,13 +9,13 @@
 /* cffi: begin */
 struct nupa_cxl_rate {
 	uint64_t elapsed_ns;
-	uint64_t wrong;                /* lines that were read and are not what was written */
-	struct nupa_cxl_result result; /* the first request that failed, which is the last one */
+	uint64_t wrong;                /* lines read that differ from the data written */
+	struct nupa_cxl_result result; /* the first request that failed, at which the run stopped */
 };
 
 /* `count` lines of 64 bytes at random places of `bytes` from `base` on, which are whole lines and
- * at least one: each a call of nupa_cxl_write or nupa_cxl_read.  What is in a line follows from its
- * address, so that each that is read is compared with what it must be. */
+ * at least one: each a call of nupa_cxl_write or nupa_cxl_read.  The content of a line follows from
+ * its address, so that each line read is compared with the expected content. */
 struct nupa_cxl_rate nupa_cxl_rate(struct nupa_cxl_bus *bus, uint64_t base, uint64_t bytes,
 				   uint64_t count, uint64_t seed, bool write);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The directory of snoop.h: entries, who is asked for what, and what is counted. */
+ * The directory of snoop.h: entries, snoops, and counts. */
 #include "cxl/snoop.h"
 
 #include "cxl/cache.h"
@@ -150,7 +150,7 @@ static enum nupa_cxl_meta state_of(const struct snoop_entry *entry, uint32_t hos
 
 /* --- asking hosts ------------------------------------------------------------------ */
 
-/* Who has to be asked, before SnpType is done. */
+/* The hosts to snoop before SnpType is done. */
 static uint64_t asked(const struct snoop_entry *entry, enum nupa_cxl_snp snp)
 {
 	return snp == NUPA_CXL_SNP_INV ? entry->owners | entry->sharers : entry->owners;
@@ -176,8 +176,8 @@ static enum nupa_cxl_kind response(enum nupa_cxl_meta state, bool is_block)
 	return is_block ? NUPA_CXL_BIRSP_E_BLK : NUPA_CXL_BIRSP_E;
 }
 
-/* What the host does before it answers, and the state that it answers with.  CXL 3.1 3.5.1: a
- * conflict with its own request is settled first, what it has changed is written next. */
+/* The host's actions before it answers, and the state in its answer.  CXL 3.1 3.5.1: a conflict
+ * with its own request is settled first, then changed data is written. */
 static enum nupa_cxl_meta ask(struct nupa_cxl_snoop *snoop, struct snoop_entry *entry,
 			      uint32_t host, enum nupa_cxl_snp snp)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What reaches a snoop filter from elsewhere than a cache: the device itself, hosts that have none,
- * and who follows the messages. */
+ * Accesses that reach a snoop filter from elsewhere than a cache: the device itself, hosts that
+ * have none, and readers of the trace. */
 #include "cxl/snoop.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ int nupa_cxl_device_write(struct nupa_cxl_memory *memory, uint64_t offset, const
 
 /* --- hosts without a cache --------------------------------------------------------- */
 
-/* A request, and what others have of its line. */
+/* A request, and the snoops of other hosts for its line. */
 static void request(struct nupa_cxl_snoop *snoop, uint32_t host, uint64_t offset,
 		    enum nupa_cxl_kind kind, enum nupa_cxl_snp snp)
 {

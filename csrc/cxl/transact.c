@@ -48,7 +48,7 @@ enum nupa_cxl_status bus_line_find(struct nupa_cxl_bus *bus, struct bus_line *li
 	return NUPA_CXL_OK;
 }
 
-/* The memory that answers for hpa, once the request has got there. */
+/* The memory that answers for hpa, once the request has arrived there. */
 static enum nupa_cxl_status reach(struct nupa_cxl_bus *bus, uint64_t hpa, size_t counter,
 				  struct bus_line *line)
 {

@@ -10,19 +10,19 @@
 /* cffi: begin */
 enum nupa_cxl_status {
 	NUPA_CXL_OK,
-	NUPA_CXL_NO_DECODER, /* nobody decodes the address */
+	NUPA_CXL_NO_DECODER, /* no decoder has the address */
 	NUPA_CXL_LINK_DOWN,  /* a port on the way has no link */
-	NUPA_CXL_VIRAL,      /* CXL 3.1 12.4: the device contains an error: it gives no data */
+	NUPA_CXL_VIRAL,      /* CXL 3.1 12.4: the device contains an error and returns no data */
 	NUPA_CXL_POISON,
-	NUPA_CXL_NO_MEMORY, /* none of the device's parts has it */
+	NUPA_CXL_NO_MEMORY, /* in none of the device's parts */
 };
 
-/* What passed a port.  `refused`: what ended here, as its link is down. */
+/* Counts of a port. `refused`: requests that ended here, as its link is down. */
 struct nupa_cxl_counters {
 	uint64_t reads, writes, partial_writes, refused, poison;
 };
 
-/* How a request went: the first line that failed, and why. */
+/* The outcome of a request: the first line that failed, and why. */
 struct nupa_cxl_result {
 	uint64_t hpa;
 	uint32_t status; /* enum nupa_cxl_status */
@@ -38,29 +38,29 @@ struct nupa_cxl_part {
 
 struct nupa_cxl_bus;
 
-/* Requests of any threads go on beside each other; what changes the bus waits until they are done,
- * and none begins meanwhile. */
+/* Requests of any threads run concurrently; a change of the bus waits until they are done, and none
+ * begins meanwhile. */
 
 /* NULL, with errno: no memory, or EINVAL: more than 65536 of either. */
 struct nupa_cxl_bus *nupa_cxl_bus_new(uint32_t n_devices, uint32_t n_ports);
 void nupa_cxl_bus_free(struct nupa_cxl_bus *bus);
 
-/* Each returns 0 or a negative errno: EINVAL: a number that there is not, a table that is none, or
- * bytes that are no whole lines; ENOMEM.  Nothing has changed then. */
+/* Each returns 0 or a negative errno: EINVAL: an unknown number, an invalid table, or bytes that
+ * are not whole lines; ENOMEM. Nothing has changed then. */
 
 /* Copies the table. */
 int nupa_cxl_bus_set_table(struct nupa_cxl_bus *bus, const struct nupa_cxl_table *table);
 /* Memory that the caller keeps until it is replaced; NULL: the device is gone.  Its poison and
- * viral state begin anew. */
+ * viral state are reset. */
 int nupa_cxl_bus_set_device(struct nupa_cxl_bus *bus, uint32_t device, void *memory,
 			    uint64_t bytes);
-/* What a device has from now on, in the order of its addresses, none over another; its viral state
- * stays.  Requests to what it had are done when this returns.  The memory is kept by the caller. */
+/* The device's parts from now on, in the order of its addresses, without overlap; its viral state
+ * stays.  Requests to its former parts are done when this returns.  The caller keeps the memory. */
 int nupa_cxl_bus_set_parts(struct nupa_cxl_bus *bus, uint32_t device,
 			   const struct nupa_cxl_part *parts, uint32_t n);
 int nupa_cxl_bus_set_link(struct nupa_cxl_bus *bus, uint32_t port, bool up);
 int nupa_cxl_bus_set_viral(struct nupa_cxl_bus *bus, uint32_t device, bool viral);
-/* Poison is of lines: dpa and bytes are multiples of 64. */
+/* Poison has the granularity of lines: dpa and bytes are multiples of 64. */
 int nupa_cxl_bus_set_poison(struct nupa_cxl_bus *bus, uint32_t device, uint64_t dpa, uint64_t bytes,
 			    bool poisoned);
 /* 1, 0, or -EINVAL. */
@@ -68,11 +68,11 @@ int nupa_cxl_bus_is_poisoned(struct nupa_cxl_bus *bus, uint32_t device, uint64_t
 int nupa_cxl_bus_counters(struct nupa_cxl_bus *bus, uint32_t port,
 			  struct nupa_cxl_counters *counters);
 
-/* Who decodes hpa now: *device and *dpa; false: nobody. */
+/* The device that decodes hpa now: *device and *dpa; false: none. */
 bool nupa_cxl_bus_find(struct nupa_cxl_bus *bus, uint64_t hpa, uint32_t *device, uint64_t *dpa);
 
 /* Any bytes, line by line; lines that fail read as all ones, or are not written; the others are.  A
- * write of a whole line takes its poison away, a partial one leaves it. */
+ * write of a whole line clears its poison, a partial one leaves it. */
 struct nupa_cxl_result nupa_cxl_read(struct nupa_cxl_bus *bus, uint64_t hpa, void *to,
 				     size_t bytes);
 struct nupa_cxl_result nupa_cxl_write(struct nupa_cxl_bus *bus, uint64_t hpa, const void *from,
