@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The handler of SIGSEGV and SIGBUS behind guard.h, and the handlers that were there before it.
+ * The handler of SIGSEGV and SIGBUS behind guard.h, and the handlers that were installed before it.
  *
  *   G3  A handler of the program is called as the kernel would: with its arguments, its mask, and
  *       the registers of the fault.  SIG_DFL ends the process with the instruction that faulted.
- *   G4  Handlers that call the one before them may call ours, or raise the signal again.  Each is
- *       called once for one fault, from the latest to the first. */
+ *   G4  Handlers that call the one before them may call this one, or raise the signal again.  Each
+ *       is called once for one fault, from the latest to the first. */
 #define _GNU_SOURCE
 #include "base/guard.h"
 
@@ -17,7 +17,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-/* G1.  The linker knows where the table of this module begins and ends; weak, as one without
+/* G1.  The linker defines where the table of this module begins and ends; weak, as a module without
  * guarded accesses has no table. */
 struct entry {
 	int32_t from, to, fixup; /* each from its own place on */
@@ -41,7 +41,7 @@ static uintptr_t place(const int32_t *at)
 	return (uintptr_t)at + (uintptr_t)(intptr_t)*at;
 }
 
-/* Where to go on; 0: not ours. */
+/* The address to resume at; 0: not a guard's. */
 static uintptr_t fixup_of(uintptr_t at)
 {
 	for (const struct entry *entry = table_begin; entry != table_end; entry++)
@@ -54,7 +54,7 @@ static uintptr_t fixup_of(uintptr_t at)
 
 #define HANDLERS_MAX 16u
 
-/* Of one signal: what was there each time when ours was set, the first one first. */
+/* Of one signal: the handlers found each time that this one was installed, the first one first. */
 static struct handlers {
 	uint32_t n;
 	struct sigaction action[HANDLERS_MAX];
@@ -67,7 +67,7 @@ static struct handlers *handlers_of(int signal_number)
 	return &handlers[signal_number == SIGBUS];
 }
 
-/* The fault that this thread's handlers look at. */
+/* The fault that this thread's handlers handle. */
 struct fault {
 	const void *context;
 	const void *frame; /* of our handler, below which the others are */
@@ -77,7 +77,7 @@ struct fault {
 
 static _Thread_local struct fault current __attribute__((tls_model("initial-exec")));
 
-/* In siginfo_t.si_errno: all handlers of a module were called.  Another module's goes on. */
+/* In siginfo_t.si_errno: all handlers of a module were called.  Another module's continues. */
 #define NOBODY 0x4e555041
 
 static void end_process(int signal_number, siginfo_t *info)
@@ -112,7 +112,7 @@ static bool is_function(const struct sigaction *action)
 	       (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
 }
 
-/* False: it was a guard's, whose handlers were all called. */
+/* False: the fault was a guard's, whose handlers were all called. */
 static bool handle(struct sigaction *action, int signal_number, siginfo_t *info, void *context)
 {
 	if (is_function(action)) {
@@ -181,7 +181,7 @@ static bool is_ours(const struct sigaction *action)
 	return action->sa_flags & SA_SIGINFO && action->sa_sigaction == on_fault;
 }
 
-/* One that was there before and is again has taken the place of those above it. */
+/* A handler that was there before and is again has replaced those above it. */
 static uint32_t place_of(const struct handlers *before, const struct sigaction *action)
 {
 	for (uint32_t i = 0; i < before->n; i++)
@@ -204,7 +204,7 @@ static void renew(int signal_number)
 	if (!sigaction(signal_number, NULL, &found) && !is_ours(&found)) {
 		at = place_of(before, &found);
 		if (at < HANDLERS_MAX) {
-			/* Without a handler of the program's the signal interrupted no call. */
+			/* Without a handler of the program the signal interrupted no call. */
 			ours.sa_flags |=
 			    is_function(&found) ? found.sa_flags & SA_RESTART : (int)SA_RESTART;
 			before->action[at] = found;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Copies into and out of the program's memory that survive a fault: a program may unmap, protect
- * or truncate what it has registered, at any time.
+ * Copies into and out of the program's memory that survive a fault: a program may unmap, protect or
+ * truncate registered memory at any time.
  *
- *   G1  Each instruction here that touches such memory stands in the table of its module: where it
- *       begins and ends, and where it goes on when it faults.
- *   G2  The handler of SIGSEGV and SIGBUS looks only at the table.  All other faults are those of
+ *   G1  Each instruction here that touches such memory is in the table of its module: where it
+ *       begins and ends, and where to resume when it faults.
+ *   G2  The handler of SIGSEGV and SIGBUS consults only the table.  All other faults are those of
  *       the program, whose handler is called (guard.c).
  *
- * A copy that does not fault costs no more than memcpy.  Of one that does, any part may be done;
- * reach.h goes on from there. */
+ * A copy that does not fault costs no more than memcpy.  A copy that faults may have done any part;
+ * reach.h resumes from there. */
 #ifndef NUPA_GUARD_H
 #define NUPA_GUARD_H
 
@@ -267,7 +267,7 @@ static inline bool nupa_guard_add(uint64_t *word, uint64_t add, uint64_t *origin
 }
 #endif
 
-/* memcpy; false: a byte of either is not there. */
+/* memcpy; false: a byte of either is not accessible. */
 static inline bool nupa_guard_copy(void *to, const void *from, uint64_t bytes)
 {
 	if (__builtin_expect(bytes <= 32, 1))
@@ -302,7 +302,7 @@ static inline bool nupa_guard_write_word(void *to, const void *from, uint64_t by
 }
 
 /* Of bytes that end at *to* + *bytes*: how many are stored last.  They lie in one aligned word, so
- * no line and no page is between them. */
+ * that no boundary of a line or page is between them. */
 static inline uint64_t nupa_guard_last(const void *to, uint64_t bytes)
 {
 	uint64_t last = (((uintptr_t)to + bytes - 1) & 7) + 1;
@@ -310,7 +310,7 @@ static inline uint64_t nupa_guard_last(const void *to, uint64_t bytes)
 	return last < bytes ? last : bytes;
 }
 
-/* The same with the last byte last: programs look for it, as they may with hardware that writes in
+/* The same with the last byte last: programs poll it, as they may with hardware that writes in
  * order.  Plain stores are not reordered with the string moves before them. */
 static inline bool nupa_guard_write(void *to, const void *from, uint64_t bytes)
 {

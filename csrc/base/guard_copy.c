@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copies of more than 32 bytes that survive a fault (guard.h): as fast as memcpy, so by the widest
- * moves that there are, or by string moves where the processor has fast ones. */
+ * available moves, or by string moves where the processor has fast ones. */
 #include "base/guard.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* From here on string moves win.  Below, what stands behind them waits for them. */
+/* From this size on string moves are faster.  Below, the code behind them waits for them. */
 #define STRING_MIN_BYTES 6144u
 
 enum width { WIDTH_UNKNOWN, WIDTH_16, WIDTH_32 };
@@ -27,8 +27,8 @@ static uint8_t look_at_processor(void)
 	return width;
 }
 
-/* Moves of *w* bytes by registers *r*0 to *r*8.  The first half of them counts from the front and
- * the other one from the end, so that they overlap where there are fewer bytes. */
+/* Moves of *w* bytes by registers *r*0 to *r*8.  The first half counts from the front and the other
+ * one from the end, so that they overlap where there are fewer bytes. */
 /* clang-format off */
 #define FRONT(move, r, w, i) move " " #i "*" w "(%[from]), %%" r #i "\n\t"
 #define BACK(move, r, w, i, j) move " -" #j "*" w "(%[from],%[n]), %%" r #i "\n\t"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One line on stderr for what an errno cannot say; the same line only once. */
+ * One line on stderr for a cause that errno cannot express; the same line only once. */
 #include "base/hint.h"
 
 #include <pthread.h>

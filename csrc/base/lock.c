@@ -16,8 +16,8 @@
 
 #define SPINS 100
 
-/* So often in a row earns the bias.  Taking it away costs two microseconds or so: where it did not
- * last, it has to be earned harder the next time. */
+/* So many acquisitions in a row earn the bias.  Revoking it costs about two microseconds: where it
+ * did not last, the next one takes longer to earn. */
 #define ENOUGH_MIN 256u
 #define ENOUGH_MAX 65536u
 #define SHORT_LIVED_NS UINT64_C(10000000)
@@ -44,8 +44,9 @@ void nupa_lock_init(struct nupa_lock *lock)
 	*lock = (struct nupa_lock){ .owner = &nobody, .enough = may_bias ? ENOUGH_MIN : 0 };
 }
 
-/* Another thread of the parent may have been at the records.  This thread's says that it holds the
- * parent's lock, which the child has made anew: with it no lock would ever be biased here. */
+/* Another thread of the parent may have been changing the records.  This thread's record says that
+ * it holds the parent's lock, which the child has made anew: with it no lock would ever be biased
+ * here. */
 void nupa_lock_forget_in_child(void)
 {
 	struct nupa_thread *self = nupa_thread_self;
@@ -57,7 +58,7 @@ void nupa_lock_forget_in_child(void)
 
 /* --- records ------------------------------------------------------------------------- */
 
-/* L4: the next new thread has it. */
+/* L4: the next new thread takes it. */
 static void give_record(void *record)
 {
 	struct nupa_thread *thread = record;
@@ -75,7 +76,7 @@ static void make_record_key(void)
 		abort(); /* of 1,024 keys none is left */
 }
 
-/* This thread's record; NULL: no memory, and then it has no bias. */
+/* This thread's record; NULL: no memory, and therefore no bias. */
 static struct nupa_thread *take_record(void)
 {
 	struct nupa_thread *thread;
@@ -123,7 +124,7 @@ static void take_bias(struct nupa_lock *lock)
 		lock->enough *= 2;
 }
 
-/* The holder goes on as before, but by the bias. */
+/* The holder continues, but by the bias. */
 static void give_bias(struct nupa_lock *lock, struct nupa_thread *self)
 {
 	lock->granted_ns = nupa_clock_ns();

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The engine's lock, biased towards the one thread that uses it nearly always: for that thread it
- * is a few plain stores.  Anybody else takes the bias away first, by a membarrier (a system call).
+ * is a few plain stores.  Any other thread revokes the bias first, by a membarrier (a system call).
  *
- *   L1  `word` is held by whoever acquires without the bias, and while the bias changes hands.
+ *   L1  `word` is held by a thread without the bias, and while the bias changes hands.
  *   L2  Only the holder of `word` stores `owner`; only a thread itself stores its record.
  *   L3  `biased` says how the holder got it; only a holder changes it.
  *   L4  Records are never freed, so the owner's may be read though its thread has ended.
  *
- * P6/C6 (Dekker): the owner stores what it holds, then reads `owner`; who revokes stores `owner`,
- * then reads what the thread holds.  The revoker's membarrier is the full fence of both. */
+ * P6/C6 (Dekker): the owner stores the lock that it holds, then reads `owner`; the revoker stores
+ * `owner`, then reads the lock that the thread holds.  The revoker's membarrier is the full fence
+ * of both. */
 #ifndef NUPA_LOCK_H
 #define NUPA_LOCK_H
 
@@ -18,7 +19,7 @@
 
 struct nupa_lock;
 
-/* What a thread holds by bias: one lock, and another one below it that it only tried for. */
+/* Locks that a thread holds by bias: one, and another one below it that it only tried for. */
 struct nupa_thread {
 	const struct nupa_lock *holds;
 	const struct nupa_lock *nested;
@@ -29,20 +30,21 @@ struct nupa_lock {
 	uint32_t word;
 	bool biased;
 	struct nupa_thread *owner; /* never NULL */
-	/* Under the lock: who came how often in a row, and how often earns the bias; 0: never. */
+	/* Under the lock: the last thread, its acquisitions in a row, and how many earn the bias;
+	 * 0: never. */
 	const struct nupa_thread *last;
 	uint32_t in_row;
 	uint32_t enough;
 	uint64_t granted_ns;
 };
 
-extern _Thread_local struct nupa_thread *nupa_thread_self /* NULL until it was here once */
+extern _Thread_local struct nupa_thread *nupa_thread_self /* NULL until its first acquisition */
     __attribute__((tls_model("initial-exec")));
 
 void nupa_lock_init(struct nupa_lock *lock);
 void nupa_lock_forget_in_child(void);
 void nupa_lock_acquire_slow(struct nupa_lock *lock);
-/* Never waits, and never takes the bias from anybody. */
+/* Never waits, and never revokes a bias. */
 bool nupa_lock_try(struct nupa_lock *lock);
 
 static inline void nupa_lock_acquire(struct nupa_lock *lock)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the kernel knows of the program's memory, asked without touching it. */
+ * Facts about the program's memory, from the kernel, without touching the memory. */
 #define _GNU_SOURCE
 #include "base/memory.h"
 
@@ -17,7 +17,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Of a page whose rest may belong to others, so that memory checkers have nothing to say. */
+/* Of a page whose rest may belong to others: memory checkers must not report it. */
 static bool page_mapped(uintptr_t page)
 {
 	unsigned char resident;
@@ -41,7 +41,7 @@ bool nupa_memory_mapped(const void *addr, size_t length)
 	return to <= from || msync((void *)from, to - from, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
-/* The first page decides; kernels before 5.14 cannot say and are believed. */
+/* The first page decides; kernels before 5.14 cannot tell, and success is assumed. */
 bool nupa_memory_writable(const void *addr)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

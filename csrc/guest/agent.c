@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The agent: frames from a port to a command, and what it writes back as frames.
+ * The agent: passes frames from a port to a command, and its output back as frames.
  *
  * The port is a virtio-serial port, or a socket in tests.  A virtio-serial port stays when its
- * client goes: until the next one has come it says POLLHUP, read(2) gives 0, and write(2) blocks.
- * So a blocking HELLO is how to wait for a client.
+ * client goes: until the next client has come it reports POLLHUP, read(2) returns 0, and write(2)
+ * blocks.  So a blocking HELLO waits for a client.
  */
 #include "guest/agent.h"
 
@@ -17,10 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How a terminal is told that its input ends: ^D. */
+/* Ends a terminal's input: ^D. */
 #define END_OF_INPUT 4
 #define WHY_BYTES 512u
-/* A frame of output, and what must always fit behind it: the EXIT. */
+/* A frame of output, and the EXIT, for which there must always be room behind it. */
 #define OUTPUT_BYTES (sizeof(struct frame_head) + AGENT_CHUNK_BYTES)
 #define EXIT_BYTES (sizeof(struct frame_head) + sizeof(int32_t) + WHY_BYTES)
 
@@ -30,7 +30,7 @@ struct buffer {
 
 struct agent {
 	int port;
-	bool refused; /* the client broke the protocol: it is not listened to any more */
+	bool refused; /* the client broke the protocol: its input is ignored */
 	void (*prepare)(void);
 	struct command command;
 	struct buffer rx, tx, in;
@@ -53,7 +53,7 @@ static void buffer_drop(struct buffer *buffer, size_t bytes)
 		buffer->start = buffer->end = 0;
 }
 
-/* Moves what is in it to the beginning of its memory. */
+/* Moves its content to the beginning of its memory. */
 static void buffer_pack(struct buffer *buffer, uint8_t *memory)
 {
 	memmove(memory, memory + buffer->start, buffer->end - buffer->start);
@@ -93,7 +93,7 @@ static void send_exit(struct agent *agent, int32_t status, const char *why)
 	send_frame(agent, FRAME_EXIT, &status, sizeof(status), why, strlen(why));
 }
 
-/* Ends the command of a client that breaks the protocol, and listens to it no more. */
+/* Ends the command of a client that breaks the protocol, and ignores its further input. */
 static void refuse(struct agent *agent, const char *what, uint32_t kind, uint32_t bytes)
 {
 	char why[WHY_BYTES];
@@ -133,7 +133,7 @@ static void queue_input(struct agent *agent, const uint8_t *payload, uint32_t by
 	struct command *command = &agent->command;
 
 	if (command->in < 0 || command->in_end)
-		return; /* it does not read any more */
+		return; /* it has stopped reading */
 	if (!bytes && !command->tty) {
 		command->in_end = true;
 		return;
@@ -186,7 +186,7 @@ static bool input_is_full(const struct agent *agent)
 	return agent->in.end - agent->in.start >= AGENT_STDIN_BYTES_MAX;
 }
 
-/* Takes the whole frames among what was received. */
+/* Takes the complete frames out of the received bytes. */
 static void take_frames(struct agent *agent)
 {
 	struct frame_head head;
@@ -261,7 +261,7 @@ static void write_input(struct agent *agent)
 		close_input(command);
 }
 
-/* Forwards what the command has written, if there is room.  True: there was no more of it. */
+/* Forwards the command's output, if there is room.  True: there was no more of it. */
 static bool read_output(struct agent *agent, int *fd, enum frame_kind kind)
 {
 	uint8_t chunk[AGENT_CHUNK_BYTES];
@@ -278,7 +278,7 @@ static bool read_output(struct agent *agent, int *fd, enum frame_kind kind)
 	if (got < 0 && would_block())
 		return true;
 	if (agent->command.tty) {
-		/* Closing its master now would kill by SIGHUP who is about to exit. */
+		/* Closing its master now would kill by SIGHUP a process that is about to exit. */
 		agent->command.hung_up = true;
 		return true;
 	}
@@ -287,8 +287,8 @@ static bool read_output(struct agent *agent, int *fd, enum frame_kind kind)
 	return true;
 }
 
-/* The EXIT, once the command has ended and all that it wrote has been sent.  What it left running
- * may still hold its streams open: that is not waited for. */
+/* The EXIT, once the command has ended and all its output has been sent.  Processes that it left
+ * running may still hold its streams open: these are not waited for. */
 static void check_exit(struct agent *agent)
 {
 	struct command *command = &agent->command;
@@ -314,14 +314,14 @@ static bool work(struct agent *agent)
 		[PORT] = { .fd = agent->port,
 			   .events = (short)((input_is_full(agent) ? 0 : POLLIN) |
 					     (buffer_empty(&agent->tx) ? 0 : POLLOUT)) },
-		/* Nothing to wait for: its end is known, only its output is not yet sent. */
+		/* Nothing to wait for: its end is known, and only its output has to be sent. */
 		[ENDED] = { .fd = command->ended ? -1 : command->pidfd, .events = POLLIN },
 		[IN] = { .fd = input ? command->in : -1, .events = POLLOUT },
 		[OUT] = { .fd = room && !command->hung_up ? command->out : -1, .events = POLLIN },
 		[ERR] = { .fd = room ? command->err : -1, .events = POLLIN },
 	};
 
-	/* A command that has ended may have no output left: then no descriptor tells. */
+	/* A command that has ended may have no output left: then no descriptor reports it. */
 	if (poll(fds, N, command->ended && room ? 0 : -1) < 0)
 		return errno == EINTR;
 	if (fds[PORT].revents & POLLIN && !read_port(agent))
@@ -338,13 +338,13 @@ static bool work(struct agent *agent)
 		read_output(agent, &command->out, FRAME_STDOUT);
 	if (fds[ERR].revents)
 		read_output(agent, &command->err, FRAME_STDERR);
-	take_frames(agent); /* that had to wait until there was room for input */
+	take_frames(agent); /* which had to wait for room for input */
 	if (command->pid && (command->ended || fds[ENDED].revents))
 		check_exit(agent);
 	return true;
 }
 
-/* Throws away what the last client sent and nobody has read. */
+/* Discards unread input of the last client. */
 static void drain(struct agent *agent)
 {
 	while (read(agent->port, agent->rx_bytes, sizeof(agent->rx_bytes)) > 0)

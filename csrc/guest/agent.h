@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The agent of a guest: runs commands for whoever is at the other end of a port, one at a time.
+ * The agent of a guest: runs commands for the client at the other end of a port, one at a time.
  * nupa/vm/agent/frames.py has the same words. */
 #ifndef NUPA_VM_AGENT_H
 #define NUPA_VM_AGENT_H
@@ -12,7 +12,7 @@
 #define AGENT_PAYLOAD_BYTES_MAX 65536u
 /* Output is sent in frames of this size at most. */
 #define AGENT_CHUNK_BYTES 32768u
-/* What a command has not read yet; then the port is not read any more. */
+/* Input that a command has not read yet; beyond it the port is not read. */
 #define AGENT_STDIN_BYTES_MAX (1u << 20)
 /* Words of a RUN frame: arguments and environment. */
 #define AGENT_WORDS_MAX 8192u
@@ -49,13 +49,13 @@ struct order {
 	char *argv[AGENT_WORDS_MAX + 1], *env[AGENT_WORDS_MAX + 1];
 };
 
-/* A process and the ends of what it reads and writes; -1: closed. */
+/* A process and its standard streams; -1: closed. */
 struct command {
 	pid_t pid;        /* its group's number too; 0: none */
 	int pidfd;        /* readable once it has ended */
 	int in, out, err; /* with a terminal *in* and *out* are its master */
-	bool tty, in_end; /* in_end: *in* is to be closed after what is queued */
-	bool hung_up;     /* nobody has the terminal open: its master is kept until the end */
+	bool tty, in_end; /* in_end: *in* is to be closed after the queued input */
+	bool hung_up;     /* no process has the terminal open: its master is kept until the end */
 	bool ended;
 	int status; /* as of waitpid(2), once it has ended */
 };
@@ -63,21 +63,21 @@ struct command {
 /* Takes a RUN frame apart: false, it is malformed.  Writes into the payload. */
 bool order_parse(struct order *order, uint8_t *payload, size_t bytes);
 
-/* Starts it.  0, or -errno with a sentence about it in *why*. */
+/* Starts it. 0, or -errno with a sentence in *why*. */
 int command_start(struct command *command, const struct order *order, char *why, size_t why_bytes);
 
 /* Sets a terminal's size; does nothing without one. */
 void command_resize(const struct command *command, uint16_t rows, uint16_t columns);
 
-/* Ends it and its group: SIGTERM, at a terminal SIGHUP, and SIGKILL after AGENT_GRACE_MS.  Closes
- * all. */
+/* Ends it and its group: SIGTERM, at a terminal SIGHUP, and SIGKILL after AGENT_GRACE_MS. Closes
+ * all streams. */
 void command_end(struct command *command);
 
 /* Closes what is open, forgets the process. */
 void command_close(struct command *command);
 
 /* Serves one client after the other at *port*, each greeted with *hello*; calls *prepare*, unless
- * NULL, before each command.  Comes back when the port itself has gone, with -errno. */
+ * NULL, before each command.  Returns when the port itself has gone, with -errno. */
 int agent_serve(int port, const char *hello, void (*prepare)(void));
 
 #endif

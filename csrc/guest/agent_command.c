@@ -19,7 +19,7 @@
 
 #define POLL_STEP_MS 10
 
-/* What a child that cannot become the command says before it ends. */
+/* The last message of a child that cannot become the command. */
 struct failure {
 	enum { AT_STREAMS, AT_CWD, AT_EXEC } at;
 	int error;
@@ -93,7 +93,7 @@ void command_resize(const struct command *command, uint16_t rows, uint16_t colum
 {
 	struct winsize size = { .ws_row = rows, .ws_col = columns };
 
-	/* Only the size of what is shown depends on it. */
+	/* Only the size of the display depends on it. */
 	if (command->tty && command->in >= 0)
 		(void)ioctl(command->in, TIOCSWINSZ, &size);
 }
@@ -140,7 +140,7 @@ static _Noreturn void become(const struct order *order, struct streams *streams,
 	_exit(write(report, &failure, sizeof(failure)) == sizeof(failure) ? 127 : 126);
 }
 
-/* Waits until the child is the command, or has said why not: 0 or -errno. */
+/* Waits until the child is the command, or has reported why not: 0 or -errno. */
 static int hear(int report, const struct order *order, char *why, size_t why_bytes)
 {
 	struct failure failure;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * A RUN frame taken apart: u32 flags, u16 rows, u16 columns, then words that end with NUL each:
- * working directory, number of arguments, arguments, environment.
+ * Parses a RUN frame: u32 flags, u16 rows, u16 columns, then words that end with NUL each: working
+ * directory, number of arguments, arguments, environment.
  */
 #include "guest/agent.h"
 
@@ -25,7 +25,7 @@ static char *next_word(char **at, char *end)
 	return word;
 }
 
-/* 1 to AGENT_WORDS_MAX; 0: it is no such number. */
+/* 1 to AGENT_WORDS_MAX; 0: not such a number. */
 static size_t parse_count(const char *word)
 {
 	char *end;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Process 1 of a guest: a table of steps, each told on the console, then an agent for each port.
+ * Process 1 of a guest: runs a table of steps, reports each on the console, then starts an agent
+ * for each port.
  */
 #include "guest/init.h"
 #include "guest/agent.h"
@@ -62,7 +63,7 @@ static int step_kernel(struct guest *guest)
 		    errno != EBUSY)
 			return guest_fails(guest, "cannot mount %s", kernel[i].target);
 	}
-	/* As udev would make it: whoever opens it makes the kernel load the module. */
+	/* As udev would make it: opening it makes the kernel load the module. */
 	if ((mkdir("/dev/net", 0755) && errno != EEXIST) ||
 	    (mknod("/dev/net/tun", S_IFCHR | 0666, makedev(10, 200)) && errno != EEXIST))
 		return guest_fails(guest, "cannot make /dev/net/tun");
@@ -242,7 +243,7 @@ static pid_t start_bell(const struct guest *guest)
 	_exit(1);
 }
 
-/* Starts the agents and again those that end; buries everybody's children. */
+/* Starts the agents, and again those that end; reaps all orphaned children. */
 static _Noreturn void keep_agents(const struct guest *guest, const char *hello)
 {
 	pid_t agents[PORTS], bell = start_bell(guest);
@@ -271,7 +272,7 @@ int guest_init(void)
 	struct utsname kernel;
 	char boot[64], hello[512];
 
-	/* Before anything else, so that everybody sees how long it took. */
+	/* Before anything else, so that the time of each step is known. */
 	fprintf(stderr, "nupa: init, %.2f s since the kernel's start\n", now_s());
 	setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	run_steps(&guest);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the steps of a guest's start share. */
+ * Declarations shared by the steps of a guest's start. */
 #ifndef NUPA_VM_INIT_H
 #define NUPA_VM_INIT_H
 
@@ -13,7 +13,7 @@
 #define MODULES_LIST MODULES_DIR "/modules"
 /* Where it is for commands, and in the initramfs itself. */
 #define GUEST_PROGRAM MODULES_DIR "/guest"
-/* The shared memory, for everybody. */
+/* The shared memory, for all users. */
 #define MEMORY_LINK "/dev/nupa0"
 #define ROOT_TAG "nupa-root"
 
@@ -25,7 +25,7 @@ struct guest {
 	char kind[16];          /* nupa.kind=: cxl or ivshmem */
 	uint64_t bytes;         /* nupa.bytes=: of the shared memory */
 	char hosts[1024];       /* nupa.hosts=: addresses and names on eth0's network, or none */
-	char memory[PATH_MAX];  /* what MEMORY_LINK points to */
+	char memory[PATH_MAX];  /* the target of MEMORY_LINK */
 	char pci[NAME_MAX + 1]; /* the ivshmem device; empty: none */
 	struct {
 		bool there;
@@ -34,7 +34,7 @@ struct guest {
 		int listener;
 		uint32_t number;
 	} bell;                   /* init_bell.c */
-	char why[PATH_MAX + 200]; /* what a step that failed was doing, and on what */
+	char why[PATH_MAX + 200]; /* the failed step's action, and its object */
 };
 
 /* Remembers why, returns -errno: `return guest_fails(guest, "cannot open %s", path)`. */
@@ -56,10 +56,11 @@ int init_network(struct guest *guest);
 /* Gives the doorbell to processes that ask.  Returns -errno when that ends. */
 int bell_serve(const struct guest *guest);
 
-/* What the machine changed in its file system is seen from now on. */
+/* Makes changes of the machine's file system visible. */
 void init_refresh(void);
 
-/* Loads a module, and first what it needs.  *dir*: where MODULES_LIST's files are.  0 or -errno. */
+/* Loads a module after the modules that it needs. *dir*: where MODULES_LIST's files are. 0 or
+ * -errno. */
 int module_load(const char *list, const char *name);
 
 #endif

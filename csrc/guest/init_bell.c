@@ -2,7 +2,7 @@
 /*
  * The doorbell of an ivshmem device (QEMU's docs/specs/ivshmem-spec): its interrupt, an MSI-X, as
  * an eventfd by VFIO (the kernel's Documentation/driver-api/vfio.rst), behind the IOMMU that QEMU
- * gives such a guest.  Without it the guest polls: nothing here is fatal.
+ * gives such a guest.  Without a doorbell the guest polls: no failure here is fatal.
  */
 #include "guest/init.h"
 
@@ -42,7 +42,7 @@ static int bind_driver(struct guest *guest, const char *name)
 	error = file_write("vfio-pci", PCI "/devices/%s/driver_override", name);
 	if (!error)
 		error = file_write(name, PCI "/drivers_probe");
-	/* QEMU's IOMMU is not asked to check who interrupts: all of this guest is one user's. */
+	/* QEMU's IOMMU does not check the source of interrupts: all of this guest is one user's. */
 	if (!error)
 		error = file_write("1", "/sys/module/vfio_iommu_type1/parameters/"
 					"allow_unsafe_interrupts");
@@ -132,7 +132,7 @@ static int route_interrupt(struct guest *guest, int device)
 	return 0;
 }
 
-/* The registers, and who we are. */
+/* The registers, and this guest's number. */
 static int open_registers(struct guest *guest, const char *name)
 {
 	char path[PATH_MAX];
@@ -189,7 +189,7 @@ int init_bell(struct guest *guest)
 	int error;
 
 	snprintf(path, sizeof(path), PCI "/devices/%s/resource1", guest->pci);
-	/* Only with it there are interrupts: ivshmem-doorbell has an MSI-X table. */
+	/* Only ivshmem-doorbell has interrupts, and an MSI-X table. */
 	if (!guest->pci[0] || access(path, F_OK))
 		return 0;
 	error = set_up(guest, guest->pci);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * The shared memory behind a CXL device: a region of all of it, made through sysfs (the kernel's
- * Documentation/ABI/testing/sysfs-bus-cxl; cxl-cli would not do: version 76 refuses volatile
- * memory), and of the region a device-dax, whose offset 0 is offset 0 of the file.
+ * Documentation/ABI/testing/sysfs-bus-cxl), and of the region a device-dax, whose offset 0 is
+ * offset 0 of the file.  cxl-cli cannot make it: version 76 rejects volatile memory.
  */
 #include "guest/init.h"
 
@@ -20,7 +20,7 @@
 #define WAIT_STEP_MS 5
 
 /* Finds the entry of *dir* with that prefix that has a file *with*; of several the first by name:
- * decoders are used in their order (CXL 3.1 8.2.4.20).  0 or -ENOENT. */
+ * decoders are used in their order (CXL 3.1 8.2.4.20). 0 or -ENOENT. */
 static int find(const char *dir, const char *prefix, const char *with, char name[NAME_MAX + 1])
 {
 	int error = -ENOENT;
@@ -62,7 +62,7 @@ static int await(struct guest *guest, const char *dir, const char *prefix, const
 	return 0;
 }
 
-/* What is written where, one after the other. */
+/* The attributes to write, in order. */
 struct setting {
 	const char *dir, *name, *file, *value;
 };
@@ -105,7 +105,7 @@ static int make_region(struct guest *guest, const char *root, const char *endpoi
 	return apply(guest, settings, sizeof(settings) / sizeof(settings[0]));
 }
 
-/* Gives it to device_dax, not to dax_kmem, which would make it ordinary memory of this guest. */
+/* Binds it to device_dax, not to dax_kmem, which would make it ordinary memory of this guest. */
 static int bind_dax(struct guest *guest)
 {
 	char dax[NAME_MAX + 1], bytes[32] = "0";

@@ -24,7 +24,8 @@ static bool is_ivshmem(const char *name)
 	       !strcmp(vendor, IVSHMEM_VENDOR) && !strcmp(device, IVSHMEM_DEVICE);
 }
 
-/* Its memory as a file.  Write-combining, if the kernel has that file: the memory is memory. */
+/* Its memory as a file.  Write-combining, if the kernel has that file: the memory has no side
+ * effects. */
 static int use(struct guest *guest, const char *name)
 {
 	static const char *const files[] = { "resource2_wc", "resource2" };

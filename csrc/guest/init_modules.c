@@ -78,7 +78,7 @@ static int insert(const char *dir, const char *name)
 	return error;
 }
 
-/* The module of a line and all that it needs. */
+/* The module of a line and all modules that it needs. */
 static int insert_line(const char *dir, const struct line *line)
 {
 	int error = 0;
@@ -110,7 +110,7 @@ int init_modules(struct guest *guest)
 	return 0;
 }
 
-/* The kernel takes - and _ for the same. */
+/* The kernel treats - and _ alike. */
 static bool same_name(const char *a, const char *b)
 {
 	for (; *a && *b; a++, b++)
@@ -126,7 +126,7 @@ int module_load(const char *dir, const char *name)
 	int error = list_read(dir, memory);
 
 	snprintf(wanted, sizeof(wanted), "%s", name);
-	/* An alias stands before what it means: one pass does. */
+	/* An alias precedes its module, so one pass is enough. */
 	while (!error && next_line(&list, &line)) {
 		bool alias = !strcmp(line.words[0], "alias");
 

@@ -46,7 +46,7 @@ static int bring_up(struct guest *guest, struct in_addr address)
 	return error;
 }
 
-/* Takes an entry apart; the address is ours if the name is. */
+/* Parses an entry; the address is this guest's if the name is. */
 static int take_host(struct guest *guest, char *entry, FILE *names, struct in_addr *ours)
 {
 	char *name = strchr(entry, ':');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * The root of a guest: the machine's own file system, read-only over 9p, below a tmpfs that takes
- * what the guest writes.  What belongs to a kernel or to one boot is the guest's own.
+ * the guest's writes.  Files that belong to a kernel or to one boot are the guest's own.
  */
 #include "guest/init.h"
 
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #define NEW "/new"
-/* cache=loose: each look past the cache is a round trip through two schedulers; so that changes are
- * seen all the same, init_refresh() empties it before each command.  msize: the most that QEMU's
+/* cache=loose: each access past the cache is a round trip through two schedulers.  init_refresh()
+ * empties the cache before each command, so that changes are seen.  msize: the most that QEMU's
  * virtio-9p takes. */
 #define ROOT_OPTIONS "trans=virtio,version=9p2000.L,cache=loose,msize=512000"
 
@@ -74,7 +74,7 @@ int init_root(struct guest *guest)
 		error = mount_one(guest, &mountings[i]);
 	if (!error)
 		error = make_link(guest, guest->memory, NEW MEMORY_LINK);
-	/* Here the kernel looks for it: /run/nupa has modules that were not needed to start. */
+	/* The kernel looks for it here: /run/nupa has modules that were not needed to start. */
 	if (!error)
 		error = make_link(guest, "/run/nupa/guest", NEW "/sbin/modprobe");
 	if (error)
@@ -87,7 +87,8 @@ int init_root(struct guest *guest)
 
 void init_refresh(void)
 {
-	/* Only what nobody uses goes.  If it failed, a command might see what a file was before. */
+	/* Only unused entries are dropped.  If this failed, a command might see a file's former
+	 * content. */
 	int error = file_write("2", "/proc/sys/vm/drop_caches");
 
 	if (error)

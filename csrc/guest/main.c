@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * nupa-guest: one static program, /init of a guest's initramfs and, under the name modprobe, what
- * its kernel and users load modules with.
+ * nupa-guest: one static program, /init of a guest's initramfs and, under the name modprobe, the
+ * loader of modules for its kernel and users.
  */
 #include "guest/init.h"
 #include "guest/main.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* modprobe [-OPTION...] [--] NAME: -q, with which the kernel calls it, is silence. */
+/* modprobe [-OPTION...] [--] NAME: -q, with which the kernel calls it, silences it. */
 static int modprobe(char **argv)
 {
 	int quiet = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the program nupa-guest can be. */
+ * The modes of the program nupa-guest. */
 #ifndef NUPA_VM_MAIN_H
 #define NUPA_VM_MAIN_H
 
-/* Process 1; does not come back. */
+/* Process 1; does not return. */
 int guest_init(void) __attribute__((noreturn));
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * libibverbs.so.1: the public verbs that are functions.  Each forwards to the
- * engine's verb of the same name; what has a rule of its own says so. */
+ * libibverbs.so.1: the public verbs that are functions.  Each forwards to the engine's verb of the
+ * same name; exceptions have a comment. */
 #include "engine/core/nupa.h"
 
 #include <errno.h>
@@ -204,8 +204,8 @@ void ibv_unimport_dm(struct ibv_dm *dm)
 }
 
 /* --- Fork ---------------------------------------------------------------------------- */
-/* Registered memory is not pinned, so a fork copies it as any other: a child's
- * writes never reach what the parent registered. */
+/* Registered memory is not pinned, so a fork copies it as any other: a child's writes never reach
+ * the parent's registered memory. */
 int ibv_fork_init(void)
 {
 	return 0;

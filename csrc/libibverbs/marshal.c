@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What librdmacm calls to turn the kernel's structures (include/uapi/rdma of
- * Linux) into the ABI's and back. */
+ * Functions that librdmacm calls to convert the kernel's structures (include/uapi/rdma of Linux) to
+ * the ABI's and back. */
 #include "abi/verbs_abi.h"
 
 struct kernel_route {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * libibverbs.so.1: the symbols that must exist for a program or a driver to load,
- * and that nothing stands behind.  Verbs return EOPNOTSUPP, or NULL with that
- * errno; verbs of the ABI before 2007 (IBVERBS_1.0) likewise ENOSYS, beginning
- * with its ibv_get_device_list, so that no such program gets any further. */
+ * libibverbs.so.1: the symbols without function that must exist for a program or a driver to load.
+ * Verbs return EOPNOTSUPP, or NULL with that errno; verbs of the ABI before 2007 (IBVERBS_1.0)
+ * likewise ENOSYS, beginning with its ibv_get_device_list, so that no such program gets any
+ * further. */
 #include "libibverbs/symver.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Called with whatever arguments: on the ABIs of Linux the caller clears them away. */
+/* Called with any arguments: on the ABIs of Linux the caller removes them from the stack. */
 #define NUPA_REFUSAL static __attribute__((used))
 
 NUPA_REFUSAL int refuse(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Names of codes, and IB rates as numbers.  The words and the numbers are the
- * interface's: scripts look for them in the output of the field's tools. */
+ * Names of codes, and IB rates as numbers.  Words and numbers are the interface's: scripts search
+ * the output of the field's tools for them. */
 #include "abi/verbs_abi.h"
 
 #define NUPA_COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -143,7 +143,7 @@ static const struct {
 	{ IBV_RATE_1200_GBPS, 480, 1275000 },
 };
 
-/* Both: -1 for a rate that has none. */
+/* Both: -1 for a rate without one. */
 int ibv_rate_to_mult(enum ibv_rate rate)
 {
 	for (size_t i = 0; i < NUPA_COUNT(rates); i++)
@@ -160,7 +160,7 @@ int ibv_rate_to_mbps(enum ibv_rate rate)
 	return -1;
 }
 
-/* Both: IBV_RATE_MAX, no limit, for a number that is no rate's. */
+/* Both: IBV_RATE_MAX, no limit, for a number that matches no rate. */
 enum ibv_rate mult_to_ibv_rate(int mult)
 {
 	for (size_t i = 0; i < NUPA_COUNT(rates); i++)

@@ -8,8 +8,8 @@
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): a declarator takes none */
 #define NUPA_ALIAS(target, name) extern __typeof__(target) name __attribute__((alias(#target)))
 
-/* name@node is target, whatever name is under other nodes; with "@@" before the node it is the
- * default.  The alias is what the assembler asks for: one symbol for each version. */
+/* name@node is target, independent of other nodes; with "@@" before the node it is the default.
+ * The assembler requires the alias: one symbol for each version. */
 #define NUPA_VERSION(target, name, node, tag)                                                      \
 	NUPA_ALIAS(target, name##_##tag);                                                          \
 	__asm__(".symver " #name "_" #tag "," #name node)

@@ -14,7 +14,7 @@
 
 static char sysfs_path[IBV_SYSFS_PATH_MAX] = "/sys";
 
-/* SYSFS_PATH may move it, unless the program runs with another's rights. */
+/* SYSFS_PATH may move it, unless the program runs with another user's rights. */
 __attribute__((constructor)) static void choose_sysfs_path(void)
 {
 	const char *moved = secure_getenv("SYSFS_PATH");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Coalescing of UDP datagrams (coalesce.h): those of which the kernel left the checksum to us,
- * since then it leaves it to the receiver as well. */
+ * Coalescing of UDP datagrams (coalesce.h): only those whose checksum the kernel left to be
+ * computed, since it leaves the receiver's to be verified, too. */
 #include "netdev/coalesce.h"
 
 #include <arpa/inet.h>
@@ -21,8 +21,8 @@ static void put16(uint8_t *at, uint32_t value)
 	at[1] = (uint8_t)value;
 }
 
-/* Bytes of an IP header that UDP follows at once; 0: another packet.  Not a fragment, and never to
- * be one: what the identification says is nothing then (RFC 6864 4.1). */
+/* Bytes of an IP header that UDP follows at once; 0: another packet.  Neither a fragment nor ever
+ * to be one, so its identification has no meaning (RFC 6864 4.1). */
 static uint32_t udp_in(const uint8_t *ip, uint32_t bytes)
 {
 	if (bytes >= sizeof(struct iphdr) + sizeof(struct udphdr) && ip[0] == 0x45 &&
@@ -65,7 +65,7 @@ bool nupa_coalesce_begin(struct nupa_coalesced *c, const uint8_t *frame, uint32_
 	return true;
 }
 
-/* All of the headers but lengths, checksums and IPv4's identification. */
+/* All of the headers except lengths, checksums and IPv4's identification. */
 static bool same_flow(const struct nupa_coalesced *c, const uint8_t *a, const uint8_t *b)
 {
 	const uint8_t *ip_a = a + IP_AT, *ip_b = b + IP_AT;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Small UDP datagrams of one flow that wait behind each other are made into one frame, whose
- * payloads the receiving kernel takes apart again (UDP segmentation offload): a system call and a
- * way through the network stack for all of them.  What a NIC's receiver does; datagrams keep their
- * boundaries and order, and nothing waits for others to come. */
+ * Joins small UDP datagrams of one flow that wait behind each other into one frame, whose payloads
+ * the receiving kernel separates again (UDP segmentation offload): one system call and one pass
+ * through the network stack for all.  NICs' receivers do the same.  Datagrams keep their boundaries
+ * and order, and none waits for others to come. */
 #ifndef NUPA_COALESCE_H
 #define NUPA_COALESCE_H
 
 #include "netdev/frame.h"
 
 #define NUPA_COALESCE_MAX_BYTES (16u << 10)
-#define NUPA_COALESCE_MAX_SEGMENTS 64u        /* what Linux takes */
-#define NUPA_COALESCE_MAX_PAYLOAD_BYTES 2048u /* larger ones are dear to copy and gain little */
+#define NUPA_COALESCE_MAX_SEGMENTS 64u        /* Linux's limit */
+#define NUPA_COALESCE_MAX_PAYLOAD_BYTES 2048u /* larger ones cost much to copy and gain little */
 
 struct nupa_coalesced {
 	uint32_t bytes;         /* of the frame so far; 0: there is none */
@@ -18,7 +18,7 @@ struct nupa_coalesced {
 	uint32_t payload_bytes; /* of each datagram; the last may be shorter */
 	uint32_t segments;
 	uint32_t ip_bytes;
-	bool full; /* nothing more may join */
+	bool full; /* no more may join */
 };
 
 /* Whether others may join this frame (a valid one); then *c is about it. */
@@ -26,7 +26,7 @@ bool nupa_coalesce_begin(struct nupa_coalesced *c, const uint8_t *frame, uint32_
 /* Moves the payload of *frame* behind those at *first*; false: it does not belong to them. */
 bool nupa_coalesce_join(struct nupa_coalesced *c, uint8_t *first, const uint8_t *frame,
 			uint32_t bytes);
-/* Makes the headers at *first* those of all.  Its length in bytes; *c is empty again. */
+/* Makes the headers at *first* those of all.  Returns its length in bytes; *c is empty again. */
 uint32_t nupa_coalesce_end(struct nupa_coalesced *c, uint8_t *first);
 
 #endif

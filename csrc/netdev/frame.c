@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Frames: the checks before the kernel gets one from the fabric, or the fabric one from the kernel,
- * and their way by destination address. */
+ * and their routing by destination address. */
 #include "netdev/frame.h"
 
 #include "engine/net/net.h"
@@ -40,7 +40,7 @@ bool nupa_frame_valid(const uint8_t *frame, uint32_t bytes, uint32_t mtu_bytes)
 	return bytes <= mtu_bytes + ETH_HLEN;
 }
 
-/* The last byte of a host's address is its number, and tells where it stands in the table. */
+/* The last byte of a host's address is its number, which is its place in the table. */
 static bool find_host(const struct nupa_fabric *fabric, const uint8_t mac[ETH_ALEN], uint32_t *host)
 {
 	const uint32_t n_hosts = fabric->geometry.n_hosts;

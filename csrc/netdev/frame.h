@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the pump has to know of a frame: whether it is one, and to whom it goes.  Plain functions
- * of bytes.  A frame is a virtio_net_hdr_v1 with an Ethernet frame behind it. */
+ * Frames as the pump sees them: their validity and their destination.  Plain functions of bytes.  A
+ * frame is a virtio_net_hdr_v1 with an Ethernet frame behind it. */
 #ifndef NUPA_FRAME_H
 #define NUPA_FRAME_H
 
@@ -15,25 +15,25 @@
 #endif
 #define NUPA_VLAN_BYTES 4u
 
-/* Not a runt, not longer than the MTU permits, with offsets that lie inside it: what a kernel may
- * be given.  The frame may change while it is looked at: then the kernel's own checks remain. */
+/* Not a runt, not longer than the MTU permits, with offsets inside it: a kernel may be given it.
+ * The frame may change meanwhile: then the kernel's own checks remain. */
 bool nupa_frame_valid(const uint8_t *frame, uint32_t bytes, uint32_t mtu_bytes);
 
 enum nupa_frame_way {
 	NUPA_FRAME_ONE,     /* to *host */
 	NUPA_FRAME_ALL,     /* broadcast, multicast */
-	NUPA_FRAME_UNKNOWN, /* nobody's address */
+	NUPA_FRAME_UNKNOWN, /* an address without a host */
 };
 /* By its destination; of a valid frame. */
 enum nupa_frame_way nupa_frame_route(const struct nupa_fabric *fabric, const uint8_t *frame,
 				     uint32_t *host);
 
-/* neigh.c: is it a question for the link address of a host (ARP, RFC 826; ND, RFC 4861)? */
+/* neigh.c: is it a request for the link address of a host (ARP, RFC 826; ND, RFC 4861)? */
 #define NUPA_NEIGH_REPLY_MAX_BYTES 98u /* a Neighbor Advertisement with its option */
 enum nupa_neigh {
-	NUPA_NEIGH_NONE,  /* no such question, or about somebody who is no host */
+	NUPA_NEIGH_NONE,  /* no such request, or about an address that is no host's */
 	NUPA_NEIGH_HOST,  /* about *host; the answer is in *reply* */
-	NUPA_NEIGH_QUIET, /* nobody answers it: about the asker itself */
+	NUPA_NEIGH_QUIET, /* no answer: about the requester itself */
 };
 enum nupa_neigh nupa_neigh_ask(const struct nupa_fabric *fabric, uint32_t asker,
 			       const uint8_t *frame, uint32_t bytes, uint32_t *host,

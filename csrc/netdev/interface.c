@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Interfaces (interface.h): what the pump's thread reads from a TAP goes to the fabric, what comes
- * from the fabric is written to it by whoever runs the engine. */
+ * Interfaces (interface.h): the pump's thread reads frames from a TAP and sends them to the fabric;
+ * the thread that runs the engine writes frames from the fabric to the TAP. */
 #define _GNU_SOURCE
 #include "netdev/interface.h"
 
@@ -17,7 +17,7 @@
 #define TUN_F_USO6 0x40
 #endif
 
-/* What is read from one interface before its receivers have a turn, and others. */
+/* Frames read from one interface before its receivers and other interfaces have a turn. */
 #define BUDGET_FRAMES 64u
 #define BUDGET_BYTES (96u << 10)
 
@@ -34,7 +34,7 @@ static bool deliver(void *arg, const uint8_t *frame, uint32_t bytes)
 		COUNT(counters, rx_invalid);
 		return false;
 	}
-	/* EIO: it is down.  EINVAL: it does not like the header.  ENOMEM, EAGAIN: no memory. */
+	/* EIO: it is down.  EINVAL: it rejects the header.  ENOMEM, EAGAIN: no memory. */
 	if (unlikely(write(interface->fd, frame, bytes) < 0)) {
 		COUNT(counters, rx_refused);
 		return false;
@@ -70,7 +70,7 @@ static const struct nupa_net_ops ops = {
 
 /* --- to the fabric ------------------------------------------------------------------- */
 
-/* Whether it was a question that need not travel. */
+/* Whether it was a request that need not travel. */
 static bool answer(struct nupa_interface *interface, const uint8_t *frame, uint32_t bytes)
 {
 	struct nupa_net *net = interface->net;
@@ -100,7 +100,7 @@ static bool may_ask(const uint8_t *frame)
 {
 	const uint8_t *to = frame + NUPA_VNET_BYTES, *type = to + (size_t)2 * ETH_ALEN;
 
-	/* ARP, to anybody; ND has hop limit 255, which nothing that is routed has. */
+	/* ARP, to any host; ND has hop limit 255, which no routed packet has. */
 	return (type[0] == ETH_P_ARP >> 8 && type[1] == (ETH_P_ARP & 0xff)) ||
 	       (type[0] == ETH_P_IPV6 >> 8 && type[1] == (ETH_P_IPV6 & 0xff) && type[2 + 7] == 255);
 }
@@ -132,7 +132,7 @@ static bool handle(struct nupa_interface *interface, const uint8_t *frame, uint3
 	return true;
 }
 
-/* Sends what was coalesced: it is in its ring already, so this cannot fail. */
+/* Sends the coalesced datagrams: they are in their ring already, so this cannot fail. */
 static void close_frame(struct nupa_interface *interface)
 {
 	uint32_t bytes = nupa_coalesce_end(&interface->open, interface->room);
@@ -154,7 +154,7 @@ static bool may_open(struct nupa_interface *interface, const uint8_t *frame, uin
 	return false;
 }
 
-/* A frame was read behind those that are open, if any; false: it waits for room. */
+/* A frame was read behind the open ones, if any; false: it waits for room. */
 static bool take(struct nupa_interface *interface, uint8_t *frame, uint32_t bytes)
 {
 	if (interface->open.bytes) {
@@ -181,7 +181,7 @@ static void read_frames(struct nupa_interface *interface)
 
 	interface->room = nupa_net_room(interface->net);
 	while (frames < BUDGET_FRAMES && bytes < BUDGET_BYTES) {
-		/* Whole lines, as the ring has it: then it is in its place already. */
+		/* Whole lines, as in the ring: it is in its place already. */
 		uint8_t *frame = interface->room + ((interface->open.bytes + 63) & ~63u);
 		ssize_t n = read(interface->fd, frame, NUPA_NET_FRAME_MAX_BYTES);
 
@@ -217,7 +217,7 @@ void nupa_interface_turn(struct nupa_interface *interface)
 
 /* --- life ---------------------------------------------------------------------------- */
 
-/* What frames may look like: a header of 12 bytes before each, checksums and segments left to the
+/* The format of frames: a header of 12 bytes before each; checksums and segments are left to the
  * receiver. */
 static int set_offloads(struct nupa_interface *interface)
 {

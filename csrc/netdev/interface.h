@@ -13,8 +13,9 @@ struct nupa_interface {
 	int fd;
 	uint32_t mtu_bytes;
 	bool is_tap;
-	uint8_t *room;              /* where the next frame goes */
-	struct nupa_coalesced open; /* what lies there already, the next one may join it */
+	uint8_t *room; /* where the next frame goes */
+	struct nupa_coalesced
+	    open; /* datagrams that lie there already, which the next one may join */
 	uint32_t open_host;
 	bool coalesces;              /* the kernel takes coalesced frames, and so does this one's */
 	bool ready;                  /* it may have more */
@@ -25,13 +26,13 @@ struct nupa_interface {
 	struct nupa_interface *next; /* of the same pump */
 };
 
-/* Takes the descriptor over and attaches; *wake*: an eventfd.  0, or a negative errno with *why*
+/* Takes over the descriptor and attaches; *wake*: an eventfd. 0, or a negative errno with *why*
  * filled: then the descriptor is the caller's. */
 int nupa_interface_open(struct nupa_interface *interface, struct nupa_fabric *fabric, uint32_t host,
 			uint32_t queue, struct nupa_net_siblings *siblings, int fd,
 			uint32_t mtu_bytes, int wake, char *why, size_t why_bytes);
 void nupa_interface_close(struct nupa_interface *interface);
-/* Reads a batch and sends it, and has those receivers take it that are siblings. */
+/* Reads a batch and sends it, and lets receivers that are siblings take it. */
 void nupa_interface_turn(struct nupa_interface *interface);
 
 #endif

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * The keeper of `nupa net up`: holds the network namespaces of a fabric's hosts open, by the
- * descriptors that it was started with, and does nothing.  A program of its own because an
- * interpreter that sleeps would cost megabytes.
+ * descriptors that it inherited, and does nothing else.  It is a program of its own because an idle
+ * interpreter would cost megabytes.
  *
- * usage: nupa_keeper FD NAME.  Until a byte comes from FD nothing is decided: the end of FD, the
- * death of `nupa net up`, ends it.  NAME is for ps(1).
+ * usage: nupa_keeper FD NAME. It waits for a byte from FD; the end of FD, the death of `nupa net
+ * up`, ends it.  NAME is for ps(1).
  */
 #include <errno.h>
 #include <stdlib.h>

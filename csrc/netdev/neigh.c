@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Who has an address?  The table of hosts knows, so the fabric answers: a request for a host's link
- * address is turned into its reply on the spot and never travels. */
+ * Answers requests for link addresses (ARP, neighbour discovery) from the table of hosts: the reply
+ * is made from the request on the spot, and the request never travels. */
 #include "netdev/frame.h"
 
 #include <arpa/inet.h>
@@ -8,7 +8,7 @@
 #include <netinet/if_ether.h>
 #include <netinet/ip6.h>
 
-#define ND_HOPS 255 /* RFC 4861 7.1: anything else came from beyond the link */
+#define ND_HOPS 255 /* RFC 4861 7.1: any other limit came from beyond the link */
 
 struct neigh_advert {
 	struct virtio_net_hdr_v1 vnet;
@@ -93,7 +93,7 @@ static int answer_nd(const struct nupa_fabric *fabric, const uint8_t *packet, ui
 	struct nd_neighbor_solicit ask;
 	struct ip6_hdr ip;
 	union ibv_gid target;
-	bool probes; /* RFC 4862 5.4: whether an address is free; it has none yet */
+	bool probes; /* RFC 4862 5.4: duplicate address detection; the sender has no address yet */
 	int host;
 
 	if (bytes < sizeof(ip) + sizeof(ask))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A pump: one thread that reads TAP queues into channels and runs those receivers that are its own.
- * What comes from other processes is written to the TAP by the attachment's port thread, which the
- * doorbell wakes.  When nothing comes, all of them sleep.
+ * A pump: one thread that reads TAP queues into channels and runs the pump's own receivers.  The
+ * attachment's port thread, which the doorbell wakes, writes frames from other processes to the
+ * TAP. Without frames all of them sleep.
  *
  * The way of a frame from host A to host B, both of this pump:
- *   1  epoll_wait     A's TAP has something
- *   2  nupa_net_room  where it goes, most likely: the ring to where the last one went
+ *   1  epoll_wait     A's TAP is readable
+ *   2  nupa_net_room  the likely destination: the ring to that of the last frame
  *   3  read           the kernel copies header and frame into the ring
  *   4  nupa_net_send  its message is published
  *   5  nupa_net_flush B's engine finds it
@@ -21,7 +21,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 
-/* How often a receiver in another process is asked for room. */
+/* The interval at which a receiver in another process is asked for room. */
 #define ROOM_POLL_NS 50000
 
 struct nupa_pump {
@@ -55,8 +55,8 @@ static int wait_for_events(struct nupa_pump *pump, enum rest rest)
 	int n;
 
 	if (rest == REST_SHORT && nupa_fabric_machines(pump->fabric)) {
-		/* Frames that wait let the epoll return at once, and a guest of one processor has
-		 * better use for it than to ask again and again. */
+		/* Frames that wait let the epoll return at once; a guest of one processor has
+		 * better use for the processor than asking again and again. */
 		nanosleep(&room_time, NULL);
 		rest = REST_NONE;
 	}
@@ -168,7 +168,7 @@ int nupa_pump_add(struct nupa_pump *pump, uint32_t host, uint32_t queue, int fd,
 
 	if (!interface)
 		return nupa_explain(-ENOMEM, why, why_bytes, "no memory");
-	/* First: what fails here is closed by our caller. */
+	/* First: after a failure here the caller closes it. */
 	if (epoll_ctl(pump->epoll, EPOLL_CTL_ADD, fd, &event)) {
 		error =
 		    nupa_explain(-errno, why, why_bytes, "descriptor %d: %s", fd, strerror(errno));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CRC-32, eight bytes at a time by eight tables, which are made when they are first needed. */
+ * CRC-32, eight bytes at a time by eight tables, which are made at first use. */
 #include "packet/crc.h"
 
 #include <endian.h>

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Goes on from `crc`, the result of what lies before; 0 at the start. */
+/* Continues from `crc`, the result of the bytes before; 0 at the start. */
 uint32_t nupa_crc32(uint32_t crc, const uint8_t *data, size_t bytes);
 
 #endif

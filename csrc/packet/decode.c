@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Headers of packets, from the link on.  All that is read comes from a wire or a file; each length
- * is checked against the packet's end before it is believed. */
+ * Headers of packets, from the link on.  The input comes from a wire or a file: each length is
+ * checked against the packet's end before use. */
 #include "packet/pcapng.h"
 #include "packet/walk.h"
 
@@ -56,7 +56,7 @@ static bool ends(struct walk *w, uint32_t from, uint32_t bytes)
 	if (bytes <= w->end - from) {
 		w->end = from + bytes;
 		w->cut = false;
-	} else if (!w->cut) { /* more than what is around it has */
+	} else if (!w->cut) { /* more than its surroundings have */
 		w->out->fault = NUPA_FAULT_LENGTH;
 		return false;
 	}
@@ -231,7 +231,7 @@ static void infiniband(struct walk *w, uint32_t flags)
 static void decode(const uint8_t *data, uint32_t bytes, uint32_t link, uint32_t flags,
 		   struct nupa_headers *out)
 {
-	/* Nothing says yet how long the packet was: until then it may go on behind the capture. */
+	/* The packet's length is not known yet: until then it may extend beyond the capture. */
 	struct walk w = { .data = data, .end = bytes, .cut = true, .out = out };
 
 	switch (link) {

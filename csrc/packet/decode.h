@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Headers of many packets at once, down to the InfiniBand transport: for filters, statistics and
- * export, which scapy is too slow for.  Fed from capture files and from live rings alike. */
+ * export, for which scapy is too slow.  The input is a capture file or a live ring. */
 #ifndef NUPA_PACKET_DECODE_H
 #define NUPA_PACKET_DECODE_H
 
@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 /* cffi: begin */
-/* Where a packet lies.  The same words in the same order as in nupa_pcapng_record. */
+/* The place of a packet.  The same words in the same order as in nupa_pcapng_record. */
 struct nupa_span {
 	uint32_t offset; /* in the buffer */
 	uint32_t captured_bytes;
-	uint32_t original_bytes; /* not looked at: what was cut off shows in the packet's lengths */
+	uint32_t original_bytes; /* ignored: truncation shows in the packet's lengths */
 	uint32_t interface;
 };
 
@@ -27,7 +27,7 @@ enum nupa_linktype {
 	NUPA_LINKTYPE_SLL2 = 276,
 };
 
-/* How far a packet was understood. */
+/* The layer down to which a packet was understood. */
 enum nupa_layer {
 	NUPA_LAYER_NONE,
 	NUPA_LAYER_LINK,      /* ethertype, vlan; or the local route header's LIDs */
@@ -38,18 +38,18 @@ enum nupa_layer {
 
 /* Why no further. */
 enum nupa_fault {
-	NUPA_FAULT_NONE,     /* all was understood, or what follows is none of ours */
+	NUPA_FAULT_NONE,     /* all was understood, or the rest is not of these protocols */
 	NUPA_FAULT_SPAN,     /* the span lies outside the buffer, or its interface is unknown */
-	NUPA_FAULT_LINK,     /* of this link type nothing is known */
+	NUPA_FAULT_LINK,     /* an unsupported link type */
 	NUPA_FAULT_CUT,      /* a header ends behind the packet's last byte */
 	NUPA_FAULT_LENGTH,   /* lengths contradict each other, or the number of pad bytes does */
-	NUPA_FAULT_FRAGMENT, /* of an IP packet: the headers are not here, or not all */
-	NUPA_FAULT_OPCODE,   /* BTH has an opcode that is none; the rest counts as payload */
+	NUPA_FAULT_FRAGMENT, /* of an IP packet: the headers are missing, or some of them */
+	NUPA_FAULT_OPCODE,   /* BTH has an unknown opcode; the rest counts as payload */
 };
 
 enum nupa_icrc {
 	NUPA_ICRC_NONE,      /* there is none, or it was not captured */
-	NUPA_ICRC_UNCHECKED, /* icrc is what the packet says */
+	NUPA_ICRC_UNCHECKED, /* icrc is the packet's */
 	NUPA_ICRC_RIGHT,
 	NUPA_ICRC_WRONG,
 };
@@ -62,12 +62,12 @@ enum nupa_bth_flag {
 	NUPA_BTH_ACKREQ = 16,
 };
 
-/* One packet.  In the host's byte order, but for the addresses; what is not there is 0. */
+/* One packet, in the host's byte order except for the addresses; absent fields are 0. */
 struct nupa_headers {
 	uint8_t layer; /* enum nupa_layer */
 	uint8_t fault; /* enum nupa_fault */
 	uint8_t ip_version;
-	uint8_t protocol;   /* what follows IP; 0x1b for BTH in a GRH */
+	uint8_t protocol;   /* the protocol after IP; 0x1b for BTH in a GRH */
 	uint8_t source[16]; /* IPv6 address or GID; IPv4: ::ffff:a.b.c.d */
 	uint8_t destination[16];
 	uint16_t ethertype;
@@ -76,7 +76,7 @@ struct nupa_headers {
 	uint16_t destination_port;
 	uint16_t dlid;
 	uint16_t slid;
-	uint16_t headers; /* enum nupa_header, or-ed: those that are here */
+	uint16_t headers; /* enum nupa_header, or-ed: the present ones */
 	uint16_t pkey;
 	uint8_t opcode;
 	uint8_t bth_flags; /* enum nupa_bth_flag, or-ed */
@@ -102,7 +102,7 @@ struct nupa_headers {
 	uint32_t eecn; /* RDETH */
 	uint8_t syndrome;
 	uint8_t mad_class;      /* QP 1 of UD: the management class ... */
-	uint16_t mad_attribute; /* ... and which message it is */
+	uint16_t mad_attribute; /* ... and its message */
 	uint32_t pad;
 };
 
@@ -111,8 +111,8 @@ enum nupa_decode_flag {
 };
 
 /* Decodes n packets of `data` into out[0 .. n).  Spans lie stride_bytes apart; links[i] is the link
- * type of interface i.  Returns how many were understood down to the transport.  Nothing in the
- * data makes it fail: what is wrong with a packet stands in its own `fault`. */
+ * type of interface i.  Returns how many were understood down to the transport.  No data makes it
+ * fail: a defect of a packet is in its own `fault`. */
 uint64_t nupa_decode(const uint8_t *data, size_t bytes, const struct nupa_span *spans,
 		     size_t stride_bytes, size_t n, const uint32_t *links, uint32_t n_links,
 		     uint32_t flags, struct nupa_headers *out);

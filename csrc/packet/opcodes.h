@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which extended headers follow a base transport header, by its opcode: the same table as
- * nupa/packet/tables/opcodes.py, which a test compares with this one. */
+ * The extended headers that follow a base transport header, by its opcode: the same table as
+ * nupa/packet/tables/opcodes.py; a test compares the two. */
 #ifndef NUPA_PACKET_OPCODES_H
 #define NUPA_PACKET_OPCODES_H
 

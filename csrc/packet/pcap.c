@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds packets in a classic pcap file.  All that is read comes from the file, and is checked. */
+ * Finds packets in a classic pcap file.  The input comes from the file and is checked. */
 #include "packet/pcapng.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds packets in a pcapng file.  All that is read comes from the file, and is checked. */
+ * Finds packets in a pcapng file.  The input comes from the file and is checked. */
 #include "packet/pcapng.h"
 
 #include <string.h>
@@ -63,7 +63,7 @@ static const char *convert_time(const struct nupa_pcapng_interface *interface, u
 	return NULL;
 }
 
-/* Takes the options that are numbers; remembers where they are if there are others. */
+/* Takes the options that are numbers; remembers the place of others. */
 static const char *take_options(const struct scan *s, size_t at, size_t end,
 				struct nupa_pcapng_record *r)
 {
@@ -98,7 +98,7 @@ static const char *take_options(const struct scan *s, size_t at, size_t end,
 	return NULL;
 }
 
-/* The block at `at`, whose `total` bytes are all there. */
+/* The block at `at`, whose `total` bytes are all present. */
 static const char *take_packet(const struct scan *s, uint32_t type, size_t at, uint32_t total,
 			       struct nupa_pcapng_record *r)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Finds the packets in a piece of a pcapng or pcap file, and writes some of them to a pcapng file:
- * the parts that are done once for each packet.  Everything else of the format is
- * nupa/packet/pcapng/reader.py. */
+ * the work done once for each packet.  nupa/packet/pcapng/reader.py has the rest of the format. */
 #ifndef NUPA_PACKET_PCAPNG_H
 #define NUPA_PACKET_PCAPNG_H
 
@@ -10,7 +9,7 @@
 #include <stdint.h>
 
 /* cffi: begin */
-/* What an interface's timestamps are: ns = ticks * ns_mul / ns_div + offset_s * 10^9. */
+/* An interface's timestamps: ns = ticks * ns_mul / ns_div + offset_s * 10^9. */
 struct nupa_pcapng_interface {
 	uint64_t ns_mul;
 	uint64_t ns_div;
@@ -23,7 +22,7 @@ struct nupa_pcapng_interface {
 struct nupa_pcapng_record {
 	uint64_t ts_ns;     /* since 1970; 0 where the block has none */
 	uint64_t packet_id; /* epb_packetid; 0: none */
-	uint64_t drops;     /* epb_dropcount: since the packet before; 0 also where it is missing */
+	uint64_t drops;     /* epb_dropcount: since the packet before; 0 also where it is absent */
 	uint32_t offset;    /* of its data */
 	uint32_t captured_bytes;
 	uint32_t original_bytes;
@@ -36,26 +35,26 @@ struct nupa_pcapng_record {
 };
 
 /* Scans the blocks of `data` for packets, from *place on: up to the first block of another type,
- * the first that is not there as a whole, or `max` packets.  `swapped`: of the other endianness.
- * Returns how many were found; *place is where the scan ended.  If a block is not what it should
- * be, *why says so and *place is where it is; else *why is NULL. */
+ * the first incomplete one, or `max` packets. `swapped`: of the other endianness.  Returns how many
+ * were found; *place is where the scan ended.  At an invalid block *why says so and *place is its
+ * place; else *why is NULL. */
 uint32_t nupa_pcapng_scan(const uint8_t *data, size_t bytes, bool swapped,
 			  const struct nupa_pcapng_interface *interfaces, uint32_t n_interfaces,
 			  struct nupa_pcapng_record *records, uint32_t max, size_t *place,
 			  const char **why);
 
-/* The same for the packets of a classic pcap file, which have one interface: its ns_mul says what
- * the fraction of a second counts, 1000 or 1. */
+/* The same for the packets of a classic pcap file, which have one interface: its ns_mul is the unit
+ * of the fraction of a second, 1000 or 1. */
 uint32_t nupa_pcap_scan(const uint8_t *data, size_t bytes, bool swapped,
 			const struct nupa_pcapng_interface *interfaces, uint32_t n_interfaces,
 			struct nupa_pcapng_record *records, uint32_t max, size_t *place,
 			const char **why);
 
 /* Writes packets of `data` as blocks, little endian and with times in ns: records[which[i]] for
- * each i of n; which may be NULL: the first n.  numbers[i] is what interface i is called in the new
- * file, of the n_interfaces there are; snaplens[i] is its snap length.  `swapped`: the options in
+ * each i of n; which may be NULL: the first n.  numbers[i] is the number of interface i in the new
+ * file, of the n_interfaces there are; snaplens[i] is its snap length. `swapped`: the options in
  * `data` are of the other endianness.  Returns how many were written: less than n if there is no
- * more room, or if *why says what is wrong with the next one.  *used: bytes of `out`. */
+ * more room, or if *why names the defect of the next one. *used: bytes of `out`. */
 uint32_t nupa_pcapng_format(const uint8_t *data, size_t bytes, bool swapped,
 			    const struct nupa_pcapng_record *records, uint32_t n_records,
 			    const uint32_t *which, uint32_t n, const uint32_t *numbers,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writes packets as blocks of a pcapng file.  Records come from a scan, or from whoever captures;
- * neither is believed to lie inside the data. */
+ * Writes packets as blocks of a pcapng file.  Records come from a scan or a capture; their places
+ * are checked against the data. */
 #include "packet/pcapng.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ static uint32_t get16(const uint8_t *p, bool big)
 	return big ? (uint32_t)p[0] << 8 | p[1] : (uint32_t)p[1] << 8 | p[0];
 }
 
-/* Copies the options that are not in the record itself.  NULL: they are not well formed. */
+/* Copies the options that are not in the record itself.  NULL: they are malformed. */
 static uint8_t *put_others(uint8_t *to, const uint8_t *from, size_t bytes, bool big)
 {
 	while (bytes >= 4) {
@@ -125,7 +125,7 @@ uint32_t nupa_pcapng_format(const uint8_t *data, size_t bytes, bool swapped,
 		size = r->captured_bytes;
 		if (snaplens[r->interface] && size > snaplens[r->interface])
 			size = snaplens[r->interface];
-		/* what it takes at most: bounded by what there is of the data, so no overflow */
+		/* its largest size: bounded by the data, so no overflow */
 		if ((uint64_t)FIXED_BYTES + size + 3 + NUMBERS_BYTES + r->options_bytes +
 			TRAILER_BYTES >
 		    room - (size_t)(to - out))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Records of NUPA's link type.  All that is read comes from a file; nothing is read behind its
- * end. */
+ * Records of NUPA's link type.  The input comes from a file; no byte behind its end is read. */
 #include "packet/records.h"
 
 #include <assert.h>
@@ -177,7 +176,7 @@ static bool decode_wqe(const uint8_t *p, size_t bytes, struct nupa_record *out)
 			if (bytes < at + SEGMENT_REMOTE_BYTES)
 				return false;
 			out->address = get64(p + at + 4);
-			return true; /* the rest holds nothing that is asked for */
+			return true; /* the rest has no field that is asked for */
 		}
 		at += size;
 	}

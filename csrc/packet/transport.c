@@ -14,7 +14,7 @@ enum { OPCODE_UD = 0x60, OPCODE_TRANSPORT = 0xe0, QP1 = 1 };
 /* Headers below BTH.  With IPv6 extensions there may be more; such an ICRC stays unchecked. */
 #define COVERED_HEADERS_BYTES_MAX 200u
 
-/* All that the ICRC covers, with ones for what may change on the way (IBTA 7.8.1, A17.3.3). */
+/* All bytes that the ICRC covers, with ones for variant fields (IBTA 7.8.1, A17.3.3). */
 static uint32_t icrc_of(const struct walk *w, uint32_t bth, uint32_t icrc)
 {
 	static const uint8_t ones[LRH_BYTES] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };

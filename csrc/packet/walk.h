@@ -10,8 +10,8 @@
 struct walk {
 	const uint8_t *data;
 	uint32_t at;     /* the next header */
-	uint32_t end;    /* what is behind it is not the packet's, by the lengths seen so far */
-	bool cut;        /* end is where the capture ends, and the packet goes on */
+	uint32_t end;    /* bytes behind it are not the packet's, by the lengths seen so far */
+	bool cut;        /* end is where the capture ends; the packet continues */
 	uint32_t routed; /* the first header that the ICRC covers */
 	uint32_t udp;    /* 0: not in UDP */
 	bool local;      /* begins with an LRH */
@@ -38,7 +38,7 @@ static inline uint64_t get64(const uint8_t *p)
 	return (uint64_t)get32(p) << 32 | get32(p + 4);
 }
 
-/* The next header, of so many bytes; NULL: it is not all there, and that is the fault. */
+/* The next header, of so many bytes; NULL: it is incomplete, which is the fault. */
 static inline const uint8_t *take(struct walk *w, uint32_t bytes)
 {
 	const uint8_t *header = w->data + w->at;

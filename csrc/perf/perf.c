@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The loops of `nupa perf`.  Latency is taken as perftest does: ping-pongs for WRITE (the pong is
+ * The loops of `nupa perf`. Latency is measured as perftest does: ping-pongs for WRITE (the pong is
  * seen in memory) and SEND, from post to completion for READ and ATOMIC; bandwidth with a queue of
  * work requests that is kept full. */
 #include "perf/perf.h"
@@ -8,15 +8,15 @@
 #include <time.h>
 
 #define POLL_BATCH 16
-/* The clock is looked at after so many bytes, of which an empty poll counts as some: a look is far
- * below 1 % of what was done since the last one, and a limit is missed by one round of posts. */
+/* The clock is read after so many bytes, of which an empty poll counts as some: reading it takes
+ * far below 1 % of the work since the last reading, and a limit is missed by one round of posts. */
 #define CHECK_BYTES (512u << 10)
 #define POLL_BYTES 64u
-/* Looks at memory before the engine has its turn: by relay, it is our engine that writes there. */
+/* Polls memory before the engine has its turn: by relay, this process's engine writes there. */
 #define LOOKS_PER_POLL 16
 /* Time is anchored to the clock over at least so long, for an error below 0.01 %. */
 #define CALIBRATION_NS 2000000u
-/* A receiver grants the sender so many parts of its receive queue, one by one. */
+/* A receiver grants the sender its receive queue in so many parts, one by one. */
 #define GRANTS 4u
 
 static uint64_t clock_ns(void)
@@ -27,7 +27,7 @@ static uint64_t clock_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* A clock that is cheaper than the others: a look at it shall not show in 0.2 us. */
+/* A clock that is cheaper than the others: reading it must not show in 0.2 us. */
 static uint64_t ticks_now(void)
 {
 #if defined(__x86_64__)
@@ -71,7 +71,7 @@ static int check_time(struct nupa_perf *perf)
 	return 0;
 }
 
-/* Counts the completions that are there. */
+/* Counts the completions that are ready. */
 static int take(struct nupa_perf *perf)
 {
 	uint64_t before = perf->completed + perf->received;
@@ -177,7 +177,7 @@ static void make_request(const struct nupa_perf *perf, struct request *request)
 		wr->send_flags |= IBV_SEND_INLINE;
 }
 
-/* A SEND of nothing, which says that something was received. */
+/* An empty SEND, which confirms that something was received. */
 static void make_word(const struct nupa_perf *perf, struct request *request)
 {
 	struct nupa_perf send = *perf;
@@ -234,7 +234,7 @@ static int wait_byte(struct nupa_perf *perf, uint8_t value)
 	}
 }
 
-/* Until message *i* of the peer is here whole as far as its last byte tells, which counts. */
+/* Until message *i* of the peer is complete as far as its last byte, which counts, tells. */
 static int wait_pong(struct nupa_perf *perf, uint64_t i)
 {
 	if (perf->operation == NUPA_PERF_WRITE)
@@ -253,7 +253,7 @@ static int ping(struct nupa_perf *perf, struct request *request, uint64_t i)
 
 	int rc = post(perf, request);
 
-	/* While the message is on its way: the receive that was used last is posted again. */
+	/* While the message is in flight: the receive used last is posted again. */
 	if (!rc && perf->operation == NUPA_PERF_SEND && i > 1)
 		rc = post_receives(perf, 1);
 	return rc;
@@ -296,7 +296,7 @@ static int one_by_one(struct nupa_perf *perf, uint64_t *ticks)
 		rc = post(perf, &request);
 		if (!rc)
 			rc = wait_completed(perf, i + 1);
-		/* The peer's word counts from 0: nothing is lost or done twice. */
+		/* The peer's word counts from 0: no operation is lost or done twice. */
 		if (!rc && perf->operation == NUPA_PERF_ATOMIC && read_word(perf->outbox) != i)
 			rc = -EBADMSG;
 	}
@@ -430,7 +430,7 @@ static int post_due(struct nupa_perf *perf, struct request *request, uint64_t ev
 	return rc;
 }
 
-/* After all requests: until the sink has said that it has them. */
+/* After all requests: until the sink has confirmed them. */
 static int confirm(struct nupa_perf *perf)
 {
 	uint64_t words = 1;
@@ -451,7 +451,7 @@ static int confirm(struct nupa_perf *perf)
 
 int nupa_perf_source(struct nupa_perf *perf)
 {
-	/* A completion for each would cost more than what it completes. */
+	/* A completion for each would cost more than the request itself. */
 	uint64_t every = perf->depth >= 4 ? perf->depth / 4 : 1;
 	struct request request;
 	uint64_t start_ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The loops of `nupa perf`, in C because a loop in Python would measure Python: latency of one
- * operation at a time, bandwidth with a queue kept full, and what each needs at the other end. */
+ * operation at a time, bandwidth with a queue kept full, and the peer's part of each. */
 #ifndef NUPA_PERF_H
 #define NUPA_PERF_H
 
@@ -14,9 +14,9 @@ enum nupa_perf_operation {
 	NUPA_PERF_ATOMIC, /* FETCH_AND_ADD of 1 */
 };
 
-/* One end of a measurement.  Both ends have the same operation, sizes and counts.
- * inbox: where the peer's WRITEs and SENDs arrive (UD: behind a GRH) and READs are put;
- * outbox: what is written, sent or offered to READs, and where atomics put what they found. */
+/* One end of a measurement.  Both ends have the same operation, sizes and counts.  inbox: the
+ * target of the peer's WRITEs and SENDs (UD: behind a GRH) and of this end's READs; outbox: the
+ * data written, sent or offered to READs, and the results of atomics. */
 struct nupa_perf {
 	/* The caller sets these ... */
 	struct ibv_qp *qp;            /* in RTS */
@@ -49,15 +49,15 @@ struct nupa_perf_summary {
 	double min_us, typical_us, mean_us, p99_us, p99_9_us, max_us; /* typical: the median */
 };
 
-/* All return 0 or a negative errno: those named above, that of a post that was refused, and
- * -EBADMSG where data is not what it must be. */
+/* All return 0 or a negative errno: those named above, that of a rejected post, and -EBADMSG where
+ * data is not as expected. */
 
 /* Posts the receives; once, before the peer starts. */
 int nupa_perf_prepare(struct nupa_perf *perf);
 
-/* One operation at a time.  active: the end that starts and that takes the time, into
- * ticks[0 .. iterations]: tick i is when operation i was posted.  WRITE and SEND are answered by
- * the other end, which calls this too; READ and ATOMIC have no use for it there. */
+/* One operation at a time.  active: the end that starts and takes the time, into ticks[0 ..
+ * iterations]: tick i is when operation i was posted.  WRITE and SEND are answered by the other
+ * end, which calls this too; READ and ATOMIC do not need it there. */
 int nupa_perf_latency(struct nupa_perf *perf, int active, uint64_t *ticks);
 
 /* Sorts the times between ticks[0 .. n] into their order, in place; each is divided by *trips*. */
@@ -65,7 +65,7 @@ int nupa_perf_summarise(uint64_t *ticks, uint64_t n, double tick_ns, uint32_t tr
 			struct nupa_perf_summary *summary);
 
 /* *depth* operations at a time.  The sink is called at the other end of SENDs, and of unreliable
- * WRITEs (nupa_perf_confirms), whose completions do not say that they have arrived. */
+ * WRITEs (nupa_perf_confirms), whose completions do not confirm their arrival. */
 int nupa_perf_source(struct nupa_perf *perf);
 int nupa_perf_sink(struct nupa_perf *perf);
 int nupa_perf_confirms(const struct nupa_perf *perf);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The counters of the host's port, as `nupa show` has them: the flows of every attachment, past and
- * present, that passed the port; and what they dropped, did again or did not believe. */
+ * The counters of the host's port, as in `nupa show`: the flows of every attachment, past and
+ * present, that passed the port; and their messages dropped, repeated or rejected. */
 #include "shim/shim.h"
 
 #include "base/atomics.h"
@@ -34,7 +34,7 @@ static void add_past(struct nupa_fabric *fabric, uint32_t host, struct nupa_flow
 
 	for (uint32_t peer = 0; peer < fabric->geometry.n_hosts; peer++) {
 		if (peer == host)
-			continue; /* what stays on the host passes no port */
+			continue; /* messages within the host pass no port */
 		if (!nupa_fabric_past_flow(fabric, host, peer, &flow))
 			add_outgoing(sum, &flow);
 		if (!nupa_fabric_past_flow(fabric, peer, host, &flow))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The files that clients of a kernel's RDMA device read, by their paths, and what stands in each:
- * words and units as in the kernel's Documentation/ABI/stable/sysfs-class-infiniband. */
+ * The files that clients of a kernel's RDMA device read, by their paths, and their content: words
+ * and units as in the kernel's Documentation/ABI/stable/sysfs-class-infiniband. */
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
@@ -253,9 +253,9 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	{ .path = DEVICE "/device/net/nupa_net0/dev_id", .text = "0x0\n", .ethernet_only = true },
 	{ .path = DEVICE "/device/net/nupa_net0/dev_port", .text = "0\n", .ethernet_only = true },
 
-	/* A character device that refuses each command: writing gives ENOSPC, an ioctl ENOTTY.  The
-	 * commands behind it are the kernel's, which is not played here.  There is no rdma_cm and
-	 * no umad0: a library that finds them goes on to speak to the kernel. */
+	/* A character device that rejects each command: writing gives ENOSPC, an ioctl ENOTTY. The
+	 * commands behind it are the kernel's, which are not emulated here.  There is no rdma_cm
+	 * and no umad0: a library that finds them goes on to speak to the kernel. */
 	{ .path = "/dev/infiniband/uverbs0", .text = "/dev/full", .link = true },
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * madvise(MADV_DONTNEED) makes private memory read as zeros; of shared memory it does not.  So that
- * it goes on doing so where memory is promoted (promote.h) while it is registered, the pages are
- * taken from the memfd instead. */
+ * madvise(MADV_DONTNEED) makes private memory read as zeros, but not shared memory.  For the same
+ * effect on memory that is promoted (promote.h) while it is registered, the pages are removed from
+ * the memfd instead. */
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
@@ -16,7 +16,7 @@
 #define MADV_DONTNEED_LOCKED 24
 #endif
 
-/* The memfds of this process; the engine, which may be there more than once, says so. */
+/* The memfds of this process, named by the engine, of which there may be several copies. */
 NUPA_SHIM_WRAPPER struct nupa_promoted_file nupa_shim_promoted[NUPA_PROMOTED_FILES];
 
 static bool is_promoted(const struct nupa_vma *vma)
@@ -35,7 +35,7 @@ static int advise(uint64_t from, uint64_t to, int advice)
 	return (int)syscall(SYS_madvise, from, to - from, advice);
 }
 
-/* Each promoted mapping for itself, what lies between as it is. */
+/* Each promoted mapping separately; memory between them as it is. */
 static int take_pages(uint64_t from, uint64_t to, int advice)
 {
 	uint64_t at = from;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which paths are ours, and where their copies lie: one prefix for another, nothing else. */
+ * Recognises the device's paths and maps them to their copies: one prefix is replaced by another.
+ */
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
@@ -17,8 +18,8 @@ static const char *const prefixes[] = {
 };
 #define N_PREFIXES (sizeof(prefixes) / sizeof(prefixes[0]))
 
-/* Which program this is, as `nupa run` said when it was started: what it does to its environment
- * later does not count. */
+/* The fabric and host, as `nupa run` set them when the program started: later changes of its
+ * environment do not count. */
 static struct {
 	uint32_t ready;
 	bool ours; /* it has a fabric and a host */
@@ -55,7 +56,7 @@ static void learn(void)
 	nupa_store_release(&self.ready, 1);
 }
 
-/* Early, but not too early: constructors of other libraries may have come here before. */
+/* Early, but not too early: constructors of other libraries may have called before. */
 __attribute__((constructor)) static void learn_at_start(void)
 {
 	if (!nupa_load_acquire(&self.ready))

@@ -2,12 +2,12 @@
  * The path shim: a preloaded library that shows a program the files of its RDMA device.
  *
  *   wrappers.c  the calls of libc that take a path
- *   paths.c     which paths are ours, and where their copies lie
- *   tree.c      makes that copy, a tree of real files, and renews what changes in it
- *   files.c     the table of files, and what stands in each
+ *   paths.c     recognises the device's paths and maps them to their copies
+ *   tree.c      makes that copy, a tree of real files, and renews files that change
+ *   files.c     the table of files, and their content
  *   counters.c  the counters among them
  *
- * And memory.c, for what a program does with memory that it registered. */
+ * memory.c serves the program's changes of memory that it registered. */
 #ifndef NUPA_SHIM_H
 #define NUPA_SHIM_H
 
@@ -24,7 +24,7 @@
 /* Only these functions of a library that each process loads are seen. */
 #define NUPA_SHIM_WRAPPER __attribute__((visibility("default")))
 
-/* Whose files are shown; the fabric is open as long as they are written. */
+/* The host whose files are shown; the fabric is open as long as they are written. */
 struct nupa_shim_view {
 	struct nupa_fabric *fabric;
 	uint32_t host;
@@ -37,7 +37,7 @@ struct nupa_shim_file {
 	void (*say)(const struct nupa_shim_view *view, uint32_t index, char *text, size_t bytes);
 	uint32_t index; /* for say(): which of several alike */
 	bool link;
-	bool live;          /* its text changes: written anew when somebody looks */
+	bool live;          /* its text changes: written anew at each access */
 	bool ethernet_only; /* not there where the link layer is InfiniBand */
 };
 extern const struct nupa_shim_file nupa_shim_files[];
@@ -58,13 +58,13 @@ void nupa_shim_counter(const struct nupa_shim_view *view, uint32_t index, char *
 void nupa_shim_hw_counter(const struct nupa_shim_view *view, uint32_t index, char *text,
 			  size_t bytes);
 
-/* paths.c: *path* itself, or where its copy lies, written to the buffer.  Keeps errno. */
+/* paths.c: *path* itself, or the place of its copy, written to the buffer.  Keeps errno. */
 const char *nupa_shim_path(const char *path, char buffer[NUPA_SHIM_PATH_MAX_BYTES]);
-/* What the program calls a path of the copy, in place. */
+/* The program's name of a path of the copy, in place. */
 void nupa_shim_name(char *path);
 
-/* tree.c: makes the tree at *root*, and renews the live files that *path* (one of ours) is or has
- * below it.  0 or a negative errno. */
+/* tree.c: makes the tree at *root*, and renews the live files that *path* (a path of the device) is
+ * or contains. 0 or a negative errno. */
 int nupa_shim_tree_show(const char *root, const char *fabric, const char *host, const char *path);
 
 #endif

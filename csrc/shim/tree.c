@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The tree: real files that mirror our paths, one tree for each host of a fabric, shared by all its
- * programs, removed with the fabric.  Made by whoever looks first: in a folder of its own, which is
- * renamed when it is complete.  Nothing here waits for another process, and no fd stays open. */
+ * The tree: real files that mirror the device's paths, one tree for each host of a fabric, shared
+ * by all its programs, removed with the fabric.  The first program to look makes it, in a folder of
+ * its own, which is renamed when it is complete.  Nothing here waits for another process, and no fd
+ * stays open. */
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
@@ -16,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The folder of all trees of a fabric may lie where anybody may write: what another user put there
- * is not believed. */
+/* The folder of all trees of a fabric may be in a folder that anyone may write to: files of another
+ * user are not trusted. */
 static bool is_trusted(const char *folder)
 {
 	struct stat st;
@@ -81,7 +82,7 @@ static int make_file(const struct nupa_shim_view *view, const struct nupa_shim_f
 	return write_file(path, file->text ? file->text : text);
 }
 
-/* What is there of a tree that was not completed. */
+/* The present part of a tree that was not completed. */
 static void unmake(const char *root)
 {
 	char path[NUPA_SHIM_PATH_MAX_BYTES];
@@ -93,7 +94,7 @@ static void unmake(const char *root)
 		    (int)sizeof(path))
 			continue;
 		unlink(path);
-		/* Up to the root: the folder that still holds something stays until the last. */
+		/* Up to the root: a folder that is not empty stays until the last. */
 		while ((slash = strrchr(path, '/')) && (size_t)(slash - path) >= strlen(root)) {
 			*slash = '\0';
 			if (rmdir(path))
@@ -126,7 +127,7 @@ static int make_tree(const struct nupa_shim_view *view, const char *root)
 		return -errno;
 	for (uint32_t i = 0; !error && i < nupa_shim_n_files; i++)
 		error = make_file(view, &nupa_shim_files[i], making, strlen(making));
-	/* Fails where another one was faster: theirs is as good. */
+	/* Fails where another process was faster: its tree is as good. */
 	if (error || rename(making, root))
 		unmake(making);
 	return error;

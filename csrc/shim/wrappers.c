@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The calls of libc that take a path: each hands it on, ours as the path of their copy.
+ * The calls of libc that take a path: each passes it on, the device's paths as those of their
+ * copies.
  *
- * Any of them may be called before our constructor, after our destructor, from a signal handler or
- * between fork and exec: a path that is not ours costs a comparison and touches nothing else. */
+ * Any of them may be called before this library's constructor, after its destructor, from a signal
+ * handler or between fork and exec: any other path costs a comparison and touches nothing else. */
 #define _GNU_SOURCE
 /* The symbols themselves are defined here, not what headers make of their names. */
 #undef _FORTIFY_SOURCE
@@ -25,7 +26,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* What binaries import that were compiled with checks, or with an older libc. */
+/* Symbols imported by binaries that were compiled with checks, or with an older libc. */
 int __open_2(const char *path, int flags);
 int __open64_2(const char *path, int flags);
 int __openat_2(int dir, const char *path, int flags);
@@ -40,7 +41,7 @@ ssize_t __readlink_chk(const char *path, char *to, size_t bytes, size_t room);
 ssize_t __readlinkat_chk(int dir, const char *path, char *to, size_t bytes, size_t room);
 char *__realpath_chk(const char *path, char *resolved, size_t room);
 
-/* A call, and its definition after ours: libc's, or that of another preloaded library. */
+/* A call, and its definition behind this one: libc's, or that of another preloaded library. */
 struct call {
 	const char *name;
 	void *next;
@@ -60,7 +61,7 @@ static void *next_of(struct call *call)
 	return next;
 }
 
-/* All of that section: afterwards no call needs dlsym, which a signal handler must not. */
+/* All of that section: afterwards no call needs dlsym, which a signal handler must not call. */
 extern struct call __start_nupa_calls[], __stop_nupa_calls[];
 
 __attribute__((constructor)) static void find_all(void)
@@ -69,13 +70,13 @@ __attribute__((constructor)) static void find_all(void)
 		(void)next_of(call);
 }
 
-/* Nearly no other path begins so. */
+/* Nearly no other path has this beginning. */
 static bool may_be_ours(const char *path)
 {
 	return path && (!strncmp(path, "/sys/class/", 11) || !strncmp(path, "/dev/inf", 8));
 }
 
-/* A call that this libc does not have fails as one that this kernel does not have. */
+/* A call that this libc lacks fails like one that this kernel lacks. */
 #define WRAP_BODY(failure, name, call)                                                             \
 	{                                                                                          \
 		char buffer[NUPA_SHIM_PATH_MAX_BYTES];                                             \
@@ -92,7 +93,7 @@ static bool may_be_ours(const char *path)
 #define WRAP(type, failure, name, parameters, ...)                                                 \
 	NUPA_SHIM_WRAPPER type name parameters WRAP_BODY(failure, name, next(__VA_ARGS__))
 
-/* open(2): a mode is there only with these flags. */
+/* open(2): only these flags are followed by a mode. */
 #define WRAP_OPEN(name, parameters, ...)                                                           \
 	NUPA_SHIM_WRAPPER int name parameters                                                      \
 	{                                                                                          \
@@ -206,7 +207,7 @@ static void glob_closedir(void *dir)
 	(void)closedir(dir);
 }
 
-/* glob(3) calls what it needs past us, unless it is told what to call instead. */
+/* glob(3) calls what it needs past these wrappers, unless it is given functions to call instead. */
 #define WRAP_GLOB(name, kind, entry, readdir_, stat_, lstat_)                                      \
 	static entry *name##_readdir(void *dir)                                                    \
 	{                                                                                          \

@@ -30,7 +30,7 @@ static bool is_mapped(uid_t user)
 
 bool nupa_owner_is_us(uid_t user)
 {
-	/* Only the mapped root has number 0: the number of what is not mapped is another one. */
+	/* Only the mapped root has number 0; unmapped users have another one. */
 	return user == geteuid() && (user == 0 || is_mapped(user));
 }
 
@@ -44,8 +44,8 @@ const char *nupa_owner_say(const char *path, char *text, size_t text_bytes)
 	return text;
 }
 
-/* Through a link of ours or the system's to what it cannot be used to plant: a device, as a guest's
- * /dev/nupa0 does, or the file of a descriptor in /proc. */
+/* Follows a link of this user or the system to a file that it cannot plant: a device, as a guest's
+ * /dev/nupa0, or the file of a descriptor in /proc. */
 static int open_linked(const char *path, int flags)
 {
 	struct stat link;
@@ -63,7 +63,7 @@ static int open_linked(const char *path, int flags)
 
 int nupa_owner_open(const char *path, char *why, size_t why_bytes)
 {
-	/* O_NONBLOCK: a FIFO or a device must not hold us up before we see what it is. */
+	/* O_NONBLOCK: opening a FIFO or a device must not block before its type is known. */
 	const int flags = O_RDWR | O_CLOEXEC | O_NONBLOCK;
 	int fd = open(path, flags | O_NOFOLLOW);
 	char owner[64];
@@ -107,8 +107,9 @@ int nupa_owner_check(const struct stat *status, bool device, const char *path, c
 	const unsigned int mode = status->st_mode & 07777;
 	const bool ours = nupa_owner_is_us(status->st_uid);
 
-	/* Only the system makes devices, so who may use one is its owner's to say; in a user
-	 * namespace that does not map the system's user it has the number of all who are not. */
+	/* Only the system makes devices, so the device's owner decides who may use one; in a user
+	 * namespace that does not map the system's user, that owner has the number of all unmapped
+	 * users. */
 	if (device && (ours || status->st_uid == 0 || !is_mapped(status->st_uid)))
 		return 0;
 	if (!ours)
