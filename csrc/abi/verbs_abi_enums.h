@@ -299,7 +299,7 @@ enum ibv_wc_flags {
 	IBV_WC_TM_DATA_VALID = 1 << 6,
 };
 
-/* What an extended CQ is asked to record. */
+/* Fields that an extended CQ is asked to record. */
 enum ibv_create_cq_wc_flags {
 	IBV_WC_EX_WITH_BYTE_LEN = 1 << 0,
 	IBV_WC_EX_WITH_IMM = 1 << 1,
@@ -419,7 +419,7 @@ enum ibv_qp_create_flags {
 	IBV_QP_CREATE_PCI_WRITE_END_PADDING = 1 << 11,
 };
 
-/* Which ibv_wr_ functions an extended QP must have. */
+/* The ibv_wr_ functions that an extended QP must have. */
 enum ibv_qp_create_send_ops_flags {
 	IBV_QP_EX_WITH_RDMA_WRITE = 1 << 0,
 	IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM = 1 << 1,

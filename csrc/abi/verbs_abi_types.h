@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The structures of the verbs ABI, as rdma-core v59 has them.  Structures only
- * ever grow at their end (ibv_port_attr, ibv_qp_ex): whoever fills one for a
- * program of unknown age takes the caller's size.  "be": big endian. */
+ * The structures of the verbs ABI, as rdma-core v59 has them.  Structures only ever grow at their
+ * end (ibv_port_attr, ibv_qp_ex): a function that fills one for a program of unknown age takes the
+ * caller's size. "be": big endian. */
 #ifndef NUPA_VERBS_ABI_TYPES_H
 #define NUPA_VERBS_ABI_TYPES_H
 

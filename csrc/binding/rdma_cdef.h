@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What nupa.verbs sees of connection management: the structures and functions of rdma_abi.h, which
- * are linked into the binding with the engine's own verbs behind them (NUPA_RDMACM_STATIC).  Only
- * cffi reads the marked part; the values of the enumerations are in nupa/verbs/cm_enums.py. */
+ * Declarations of connection management for nupa.verbs: the structures and functions of rdma_abi.h,
+ * which are linked into the binding with the engine's own verbs behind them (NUPA_RDMACM_STATIC).
+ * Only cffi reads the marked part; the values of the enumerations are in nupa/verbs/cm_enums.py. */
 #ifndef NUPA_RDMA_CDEF_H
 #define NUPA_RDMA_CDEF_H
 
 #include "abi/rdma_abi.h"
 
-/* csrc/librdmacm/internal.h: a channel and an id though no device is in the environment. */
+/* csrc/librdmacm/internal.h: a channel and an id, even without a device in the environment. */
 struct rdma_event_channel *rdma_channel_open(void);
 int rdma_create_id_on(struct ibv_context *verbs, struct rdma_event_channel *channel,
 		      struct rdma_cm_id **id, void *context, enum rdma_port_space ps,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Connections: asked for, accepted, rejected, ended. */
+ * Connections: requested, accepted, rejected, ended. */
 #include "librdmacm/internal.h"
 
 #define RETRIES_MAX 7 /* 3 bits; of RNR: for ever */
@@ -29,7 +29,7 @@ static uint8_t lower(uint8_t a, uint8_t b)
 	return a < b ? a : b;
 }
 
-/* What the caller asks for, or else these. */
+/* The caller's parameters, or else these. */
 static int choose_depths(struct rdma_private *id, const struct rdma_conn_param *asked,
 			 uint8_t initiator, uint8_t responder)
 {
@@ -46,7 +46,7 @@ static int choose_depths(struct rdma_private *id, const struct rdma_conn_param *
 	return 0;
 }
 
-/* What goes to the other side; the QP's own facts count more than what the caller says of it. */
+/* The parameters sent to the other side; the QP's own values override the caller's. */
 static int fill(struct rdma_private *id, struct nupa_cm_param *to,
 		const struct rdma_conn_param *from)
 {
@@ -103,7 +103,7 @@ int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *conn_param)
 	return error ? rdma_result(error) : rdma_complete(id);
 }
 
-/* The reply came: the QP gets ready to send, and the other side may. */
+/* The reply has come: the QP becomes ready to send, and the other side may. */
 int rdma_connection_ready(struct rdma_private *id)
 {
 	int error;

@@ -110,7 +110,7 @@ void rdma_device_put(struct rdma_device *device)
 		nupa_list_del(&device->link);
 		if (device->xrcd)
 			ibv_close_xrcd(device->xrcd);
-		/* Busy if the program still has something on it: then it stays, as in rdma-core. */
+		/* Busy if the program still has objects on it: then it stays, as in rdma-core. */
 		ibv_dealloc_pd(device->pd);
 		free(device);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Endpoints: an id made from what rdma_getaddrinfo found, in one call; and rdma_getaddrinfo. */
+ * Endpoints: an id made from a result of rdma_getaddrinfo, in one call; and rdma_getaddrinfo. */
 #include "librdmacm/internal.h"
 
 #include <netdb.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Events: taken from a channel, completed with what happens in the program itself, acknowledged. */
+ * Events: taken from a channel, completed with changes in the program itself, acknowledged. */
 #include "librdmacm/internal.h"
 
 #include <stdlib.h>
 
-/* A thread may just be about to wait for an event of a channel that another one destroys, as that
- * of rping is.  What it looks at stays for a while. */
+/* A thread may be about to wait for an event of a channel that another one destroys, as rping's
+ * does.  The memory that it reads stays for a while. */
 #define CLOSED_KEPT 64u
 
 /* --- channels ------------------------------------------------------------------------ */
@@ -82,8 +82,8 @@ static void fill_ud(struct rdma_event *event)
 	to->qkey = from->qkey;
 }
 
-/* A new id, as the listener is, on the channel that the event came by: the listener may be about to
- * move to another. */
+/* A new id, of the listener's kind, on the channel that the event came by: the listener may be
+ * about to move to another. */
 static int conn_request(struct rdma_event *event, struct rdma_event_channel *channel)
 {
 	struct rdma_private *listener = event->owner, *id;
@@ -112,7 +112,7 @@ static int conn_request(struct rdma_event *event, struct rdma_event_channel *cha
 	return 0;
 }
 
-/* A program that brought its own QP finishes by rdma_establish. */
+/* A program with a QP of its own finishes by rdma_establish. */
 static void conn_response(struct rdma_event *event)
 {
 	struct rdma_private *id = event->owner;
@@ -129,7 +129,7 @@ static void conn_response(struct rdma_event *event)
 	id->connect_error = true;
 }
 
-/* False: the program does not get to see it. */
+/* False: the program does not see it. */
 static bool process(struct rdma_event *event, struct rdma_event_channel *channel)
 {
 	struct rdma_private *id = event->owner;
@@ -173,7 +173,7 @@ static bool process(struct rdma_event *event, struct rdma_event_channel *channel
 
 /* --- getting and acknowledging ------------------------------------------------------- */
 
-/* Destroying an id waits for those that the program has. */
+/* Destroying an id waits for the events that the program has. */
 static void release(struct rdma_event *event)
 {
 	struct rdma_private *owner = event->owner;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Identifiers as programs see them: made, destroyed, bound, resolved, moved between channels. */
+ * Identifiers as programs see them: created, destroyed, bound, resolved, moved between channels. */
 #include "librdmacm/internal.h"
 
 #include <stdlib.h>
@@ -221,7 +221,8 @@ int rdma_migrate_id(struct rdma_cm_id *ibv, struct rdma_event_channel *channel)
 
 int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
 {
-	/* Of no vendor: what ibv_query_ece says of our QPs, and programs pass on. */
+	/* Of no vendor: the result of ibv_query_ece for this device's QPs, which programs pass
+	 * on. */
 	if (!id || id->qp || !ece || ece->comp_mask)
 		return rdma_result(EINVAL);
 	rdma_private_of(id)->local_ece = *ece;

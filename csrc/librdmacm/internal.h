@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the files of the rdma_ functions share: what lies behind the structures of programs.  These
- * functions are the user's half of rdma_cm: they bring QPs through their states, wait where a call
- * is synchronous, and turn the core's events (csrc/cm) into those of <rdma/rdma_cma.h>.
+ * Declarations shared by the files of the rdma_ functions: the private parts of programs'
+ * structures.  These functions are the user's half of rdma_cm: they bring QPs through their states,
+ * wait where a call is synchronous, and turn the core's events (csrc/librdmacm/cm) into those of
+ * <rdma/rdma_cma.h>.
  *
  * How each thing here that names another ends; the core's table is in librdmacm/cm/internal.h.
  *
- *   names          of                   ends with
- *   devices        contexts             counted: the last id on one takes it off
- *   groups         groups, of an id     group left, id destroyed: both wait for events that were
- * got event.owner    id                   counted: destroying the id waits event.group    group
- * counted: leaving the group waits id.event       event, of a listener counted for the listener,
- * which waits id.qp, id.srq  QP, SRQ              rdma_destroy_qp, rdma_destroy_srq: NULL closed
- * event channels       CLOSED_KEPT later ones closed: freed */
+ *   names            of                    ends with
+ *   devices          contexts              counted: the last id on one takes it off
+ *   groups           groups, of an id      group left, id destroyed: both wait for events that
+ *                                          were got
+ *   event.owner      id                    counted: destroying the id waits
+ *   event.group      group                 counted: leaving the group waits
+ *   id.event         event, of a listener  counted for the listener, which waits
+ *   id.qp, id.srq    QP, SRQ               rdma_destroy_qp, rdma_destroy_srq: NULL
+ *   closed           event channels        CLOSED_KEPT later ones closed: freed */
 #ifndef NUPA_RDMA_INTERNAL_H
 #define NUPA_RDMA_INTERNAL_H
 
@@ -20,7 +23,7 @@
 
 #include <pthread.h>
 
-/* What ids on one context share: made with the first, goes with the last. */
+/* Objects shared by the ids on one context: created with the first, destroyed with the last. */
 struct rdma_device {
 	struct nupa_list link;
 	struct ibv_context *verbs;
@@ -68,7 +71,7 @@ struct rdma_private {
 
 struct rdma_event {
 	struct rdma_cm_event event;
-	struct rdma_private *owner; /* whom it is counted for */
+	struct rdma_private *owner; /* the id that counts it */
 	struct rdma_group *group;
 	struct nupa_cm_event *cm; /* holds the private data */
 };
@@ -107,14 +110,14 @@ void rdma_drop_event(struct rdma_private *id);
 void rdma_wait_done(struct rdma_private *id, const uint32_t *done, uint32_t wanted);
 
 /* id.c */
-/* An id on a given device, whatever the environment says. */
+/* An id on a given device, whichever the environment names. */
 int rdma_create_id_on(struct ibv_context *verbs, struct rdma_event_channel *channel,
 		      struct rdma_cm_id **id, void *context, enum rdma_port_space ps,
 		      enum ibv_qp_type qp_type);
 struct rdma_private *rdma_private_new(struct rdma_event_channel *channel, void *context,
 				      enum rdma_port_space ps, enum ibv_qp_type qp_type);
 void rdma_private_free(struct rdma_private *id);
-/* Fills in what the core knows by now: addresses, device, path.  0 or an errno. */
+/* Fills in the facts that the core knows by now: addresses, device, path. 0 or an errno. */
 int rdma_refresh(struct rdma_private *id);
 
 /* connect.c */

@@ -72,7 +72,7 @@ int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *cont
 	return join(rdma_private_of(id), addr, RDMA_MC_JOIN_FLAG_FULLMEMBER, context);
 }
 
-/* It is off the list already. */
+/* It was removed from the list before. */
 static int leave(struct rdma_private *id, struct rdma_group *group)
 {
 	uint32_t got = nupa_cm_leave(id->cm, &group->cm);

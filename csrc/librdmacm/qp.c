@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * QPs, SRQs and CQs of an id, and a QP's way through its states. */
+ * QPs, SRQs and CQs of an id, and the transitions of a QP. */
 #include "librdmacm/internal.h"
 
 /* --- states -------------------------------------------------------------------------- */
@@ -19,7 +19,7 @@ int rdma_qp_to_rtr(struct rdma_private *id, uint8_t responder_resources)
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
 	int mask;
 
-	/* What was given when the QP was made may have changed since. */
+	/* The parameters given when the QP was made may have changed since. */
 	if (rdma_init_qp_attr(&id->id, &attr, &mask) || modify(id, &attr, mask))
 		return -1;
 	attr.qp_state = IBV_QPS_RTR;

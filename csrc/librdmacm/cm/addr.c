@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Addresses: which host one leads to, which of a host's own it is, and the GIDs that go with it.
- * A host has those of its nupa_net0: 10.0.0.N, the same v4-mapped, fd4e:5550:4100::N and the
- * link-local one of GID 0; besides, inside itself, loopback and whatever the real machine has. */
+ * Addresses: the host that one leads to, the address of a host's own that it is, and their GIDs.  A
+ * host has those of its nupa_net0: 10.0.0.N, the same v4-mapped, fd4e:5550:4100::N and the
+ * link-local one of GID 0; besides, inside itself, loopback and the real machine's. */
 #include "librdmacm/cm/internal.h"
 
 #include <arpa/inet.h>
@@ -99,7 +99,7 @@ static bool host_has(const struct nupa_engine *engine, uint32_t host, const stru
 	return false;
 }
 
-/* Whether it is of a network of the fabric, whatever the machine has. */
+/* Whether it is of a network of the fabric, whether or not the machine has it. */
 static bool in_fabric(const struct sockaddr_storage *addr)
 {
 	uint32_t ipv4;
@@ -173,7 +173,7 @@ int cm_addr_resolve(const struct nupa_engine *engine, const struct sockaddr_stor
 		*kind = (enum cm_addr_kind)found;
 		return 0;
 	}
-	/* A neighbour that does not answer, or a network that no RDMA device is on. */
+	/* A neighbour that does not answer, or a network without an RDMA device. */
 	if (in_fabric(addr) ||
 	    (addr->ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6(addr)->sin6_addr)))
 		return EHOSTUNREACH;
@@ -263,7 +263,8 @@ void cm_addr_mgid(const struct nupa_cm_id *id, const struct sockaddr_storage *ad
 	memcpy(&mgid->raw[12], &be, sizeof(be));
 }
 
-/* What a subnet manager would assign: 0xc000 to 0xfffe (IBTA 4.1.3).  Only the group decides. */
+/* The LID that a subnet manager would assign: 0xc000 to 0xfffe (IBTA 4.1.3).  Only the group
+ * decides. */
 uint16_t cm_addr_mlid(const union ibv_gid *mgid)
 {
 	uint32_t hash = 0;

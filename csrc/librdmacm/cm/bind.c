@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Identifiers: bound to addresses, resolved, listening; and what they know by then. */
+ * Identifiers: bound to addresses, resolved, listening; and the facts known by then. */
 #include "librdmacm/cm/internal.h"
 
 #define BACKLOG_MAX 1024 /* as the kernel's */

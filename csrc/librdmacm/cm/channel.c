@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Event channels: where the events of ids wait for a thread of the program.  They belong to no
- * device, so that one made before a fork serves the child. */
+ * Event channels: queues in which the events of ids wait for a thread of the program.  They belong
+ * to no device, so that one made before a fork serves the child. */
 #include "librdmacm/cm/internal.h"
 
 #include <fcntl.h>
@@ -107,7 +107,7 @@ void cm_event_report(struct nupa_cm_id *id, enum rdma_cm_event_type type, int st
 {
 	struct nupa_cm_event *event;
 
-	/* As the kernel has it: who did not accept yet hears when it does. */
+	/* As in the kernel: an id that has not accepted yet gets the event when it does. */
 	if (!id->user)
 		return;
 	event = cm_event_new(id, type, status);

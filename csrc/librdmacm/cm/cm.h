@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Connection management, the kernel's half of rdma_cm: identifiers, addresses and ports, the CM
- * protocol, events.  Everything happens though no thread of the program runs: the port thread
- * drives it.  The rdma_ functions (csrc/rdmacm) add what rdma-core does in the program itself.
+ * protocol, events.  The port thread drives it, so that all of it works while no thread of the
+ * program runs.  The rdma_ functions (csrc/librdmacm) add rdma-core's part in the program itself.
  *
- * What can fail returns 0 or an errno. */
+ * Functions that can fail return 0 or an errno. */
 #ifndef NUPA_CM_H
 #define NUPA_CM_H
 
@@ -15,7 +15,7 @@
 /* The only part of libibverbs.so.1 that librdmacm.so.1 needs beside the verbs (NUPA_PRIVATE_1). */
 #pragma GCC visibility push(default)
 
-struct nupa_cm_channel; /* where events wait; belongs to no device */
+struct nupa_cm_channel; /* a queue of events; belongs to no device */
 struct nupa_cm_id;
 
 #define NUPA_CM_PRIVATE_MAX_BYTES 220u /* IBTA 12.6: of any message */
@@ -39,7 +39,7 @@ struct nupa_cm_param { /* of REQ, REP and the events they make */
 
 struct nupa_cm_event {
 	struct nupa_list link;
-	struct nupa_cm_id *id;       /* whom it is for; CONNECT_REQUEST: the listener */
+	struct nupa_cm_id *id;       /* its receiver; CONNECT_REQUEST: the listener */
 	struct nupa_cm_id *child;    /* CONNECT_REQUEST: the new one */
 	void *user;                  /* of id, when the event was got */
 	struct nupa_cm_group *group; /* MULTICAST_JOIN: as given */
@@ -50,7 +50,7 @@ struct nupa_cm_event {
 	uint32_t qkey;
 };
 
-struct nupa_cm_route { /* what an id knows by now */
+struct nupa_cm_route { /* the facts that an id knows by now */
 	struct sockaddr_storage src, dst;
 	union ibv_gid sgid, dgid;
 	uint32_t n_paths; /* 1 as soon as the route is resolved */
@@ -58,10 +58,12 @@ struct nupa_cm_route { /* what an id knows by now */
 	struct ibv_sa_path_rec path;
 };
 
-/* Events.  The fd is readable while one waits; if it is O_NONBLOCK, getting none is EAGAIN. */
+/* Events.  The fd is readable while one waits; if it is O_NONBLOCK, a call without one fails with
+ * EAGAIN. */
 int nupa_cm_channel_open(struct nupa_cm_channel **channel);
 int nupa_cm_channel_fd(const struct nupa_cm_channel *channel);
-/* Closes the fd; who waits for an event, or will, does so for ever.  Freed when nobody does. */
+/* Closes the fd; a thread that waits for an event, now or later, waits for ever.  Freed when none
+ * does. */
 void nupa_cm_channel_close(struct nupa_cm_channel *channel);
 void nupa_cm_channel_free(struct nupa_cm_channel *channel);
 int nupa_cm_get_event(struct nupa_cm_channel *channel, struct nupa_cm_event **event);
@@ -94,11 +96,11 @@ int nupa_cm_ready(struct nupa_cm_id *id);
 int nupa_cm_reject(struct nupa_cm_id *id, bool for_ece, const void *data, uint8_t bytes);
 int nupa_cm_disconnect(struct nupa_cm_id *id);
 int nupa_cm_notify(struct nupa_cm_id *id, enum ibv_event_type event);
-/* What ibv_modify_qp needs to bring the id's QP to attr->qp_state. */
+/* The attributes with which ibv_modify_qp brings the id's QP to attr->qp_state. */
 int nupa_cm_init_qp_attr(struct nupa_cm_id *id, struct ibv_qp_attr *attr, int *mask);
 /* Maps the group and reports MULTICAST_JOIN; the caller attaches its QP.  *mgid for leaving. */
 int nupa_cm_join(struct nupa_cm_id *id, const struct sockaddr *addr, struct nupa_cm_group *group);
-/* Drops the event of the join if it was not got yet.  Returns how many of the group were. */
+/* Drops the event of the join if it was not got yet.  Returns how many of the group were got. */
 uint32_t nupa_cm_leave(struct nupa_cm_id *id, struct nupa_cm_group *group);
 
 #pragma GCC visibility pop

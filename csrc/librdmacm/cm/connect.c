@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What programs do to a connection: ask for it, accept it, reject it, end it. */
+ * Calls of programs on a connection: request, accept, reject, end. */
 #include "librdmacm/cm/internal.h"
 
-/* Resolving an address and a route takes milliseconds on a network and none here, so that programs
- * get to where their partner is about to listen.  Who finds nobody looks again before it is
- * refused. */
+/* Resolving an address and a route takes milliseconds on a network and none here, so that a
+ * program's request may come before its partner listens.  A request without a listener looks for
+ * one again before it is refused. */
 #define SEEK_NS UINT64_C(100000000)
 #define SEEK_AGAIN_NS UINT64_C(500000)
 
@@ -15,7 +15,7 @@ static bool datagrams(const struct nupa_cm_id *id)
 	return id->qp_type == IBV_QPT_UD;
 }
 
-/* Nobody listens there: what the kernel of that host answers. */
+/* No listener there: the answer of that host's kernel. */
 static void refused(struct nupa_cm_id *id)
 {
 	struct nupa_cm_event *event;
@@ -31,7 +31,7 @@ static void refused(struct nupa_cm_id *id)
 	cm_event_post(event);
 }
 
-/* Who listens where the id wants to go; a process that died there unnoticed does not. */
+/* The listener at the id's destination; one that died there unnoticed does not count. */
 static struct nupa_channel *find_peer(struct nupa_cm_id *id)
 {
 	struct nupa_engine *engine = id->engine;
@@ -42,7 +42,7 @@ static struct nupa_channel *find_peer(struct nupa_cm_id *id)
 
 		if (slot < 0)
 			return NULL;
-		/* Those that we have a channel to are watched. */
+		/* Processes to which there is a channel are watched. */
 		if ((engine->channels[slot] && !engine->channels[slot]->broken) ||
 		    nupa_slot_alive(engine->fabric, (uint32_t)slot,
 				    nupa_slot_claim(&engine->fabric->slots[slot])))
@@ -69,7 +69,7 @@ static bool seeks_on(struct nupa_cm_id *id)
 	return true;
 }
 
-/* Sends the request of an id that waits, as soon as there is a path and a listener. */
+/* Sends the request of a waiting id, as soon as there is a path and a listener. */
 void cm_request(struct nupa_cm_id *id)
 {
 	struct nupa_engine *engine = id->engine;
@@ -99,7 +99,7 @@ static int connect_locked(struct nupa_cm_id *id, const struct nupa_cm_param *par
 	if (id->state != CM_ROUTE_RESOLVED || id->multicast_dst || param->private_bytes > most)
 		return EINVAL;
 	id->param = *param;
-	id->param.private_bytes = (uint8_t)most; /* zeros behind what was given */
+	id->param.private_bytes = (uint8_t)most; /* zeros behind the given data */
 	memset(id->param.private_data + param->private_bytes, 0,
 	       sizeof(id->param.private_data) - param->private_bytes);
 	cm_wait(id, datagrams(id) ? CM_SIDR_SENT : CM_REQ_SENT);

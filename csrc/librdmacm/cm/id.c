@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Identifiers: made, destroyed, moved to another channel, given options. */
+ * Identifiers: created, destroyed, moved to another channel, given options. */
 #include "librdmacm/cm/internal.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct nupa_cm *cm_of(struct nupa_engine *engine)
 	cm = calloc(1, sizeof(*cm));
 	if (!cm)
 		return NULL;
-	cm->table_used = 1; /* number 0 is nobody's */
+	cm->table_used = 1; /* number 0 is no id's */
 	nupa_list_init(&cm->ids);
 	nupa_list_init(&cm->listeners);
 	nupa_list_init(&cm->waiting);
@@ -163,7 +163,7 @@ static void end(struct nupa_cm_id *id, int reason)
 	cm_unlink_id(id);
 }
 
-/* Requests that nobody got are rejected. */
+/* Requests that the program never got are rejected. */
 static void drop_events(struct nupa_list *events)
 {
 	struct nupa_list *link;
@@ -201,7 +201,7 @@ void nupa_cm_free_id(struct nupa_cm_id *id)
 	free(id);
 }
 
-/* The ids of requests that were not got yet go with their listener. */
+/* The ids of requests that were not got yet end with their listener. */
 static void move_children(const struct nupa_list *events, struct nupa_cm_channel *channel)
 {
 	for (struct nupa_list *at = events->next; at != events; at = at->next) {

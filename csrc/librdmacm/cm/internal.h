@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the files of connection management share: identifiers, messages, and who may do what when.
+ * Declarations shared by the files of connection management: identifiers, messages, and the calls
+ * permitted in each state.
  *
- *   K1  An id and the lists of struct nupa_cm are guarded by the engine's lock; what waits in an
- *       event channel, and how much of it was got, by the channel's mutex, taken after that lock.
- *   K2  A message is believed only from the channel that its id talks through.
+ *   K1  An id and the lists of struct nupa_cm are guarded by the engine's lock; events that wait in
+ *       an event channel, and the count of those that were got, by the channel's mutex, which is
+ *       taken after that lock.
+ *   K2  A message is accepted only from the channel of its id.
  *   K3  A channel is named by ids and by owed messages, and by nothing else here.  Neither names
  *       one that has failed (nupa_cm_lose_peer): it may be freed any time after that.
  *   K4  A message that is repeated is executed once.  The repetition is answered again.
@@ -23,8 +25,7 @@
  *   events       id, child, group      id destroyed, group left, engine detached: dropped.
  *                                      Id migrated: moved, with the children of requests
  *   id           events (channel)      counted: freed after the last id
- *   id           QP (rdmacm alone)     rdma_destroy_qp: NULL.  The core knows numbers only
- */
+ *   id           QP (librdmacm alone)  rdma_destroy_qp: NULL.  The core knows numbers only */
 #ifndef NUPA_CM_INTERNAL_H
 #define NUPA_CM_INTERNAL_H
 
@@ -32,7 +33,7 @@
 #include "engine/queue/queue.h"
 #include "librdmacm/cm/hooks.h"
 
-/* The states of the kernel's cma.c and cm.c in one: what an id is waiting for. */
+/* The states of the kernel's cma.c and cm.c in one: the event that an id waits for. */
 enum cm_state {
 	CM_IDLE = 0,
 	CM_BOUND,
@@ -91,7 +92,7 @@ enum { CM_SIDR_OK = 0, CM_SIDR_UNSUPPORTED = 1, CM_SIDR_REJECTED = 2 };
 #define CM_SERVICE_TIMEOUT 24u /* of MRA */
 #define CM_RETRIES 15u
 
-/* Which of a host's addresses: what a port is bound to. */
+/* The kind of a host's address: a port is bound to one. */
 enum cm_addr_kind {
 	CM_ADDR_ANY4,
 	CM_ADDR_HOST4,     /* 10.0.0.N, also v4-mapped */
@@ -105,8 +106,8 @@ enum cm_addr_kind {
 	CM_ADDR_KINDS,
 };
 
-/* What travels in struct nupa_msg: op NUPA_OP_CM, syndrome the message, timer the reason or
- * status, dest_qpn and src_qpn the ids of both ends (0: not known), and this as payload. */
+/* The fields of struct nupa_msg: op NUPA_OP_CM, syndrome the message, timer the reason or status,
+ * dest_qpn and src_qpn the ids of both ends (0: not known), and this as payload. */
 struct cm_wire {
 	uint16_t ps;
 	uint16_t family; /* AF_INET, AF_INET6: of both addresses */
@@ -144,14 +145,14 @@ struct nupa_cm_id {
 	struct nupa_cm_channel *events;
 	uint32_t events_got; /* guarded by the channel's mutex */
 	int backlog;         /* requests that may still be queued; atomic */
-	void *user;          /* NULL: not accepted yet, nobody hears of it */
+	void *user;          /* NULL: not accepted yet, no event is reported */
 	enum cm_state state;
 	enum ibv_qp_type qp_type;
 	enum rdma_port_space ps;
 	uint32_t local, remote; /* the numbers of both ends in messages */
 	struct nupa_channel *peer;
 	uint64_t deadline_ns;
-	bool unsent;            /* REQ or SIDR_REQ: no path, or nobody listens yet */
+	bool unsent;            /* REQ or SIDR_REQ: no path, or no listener yet */
 	uint64_t seek_until_ns; /* for a listener; 0: not begun */
 
 	struct sockaddr_storage src, dst;
@@ -173,7 +174,7 @@ struct nupa_cm_id {
 	bool remnant; /* the program destroyed it: see repeat.c */
 };
 
-/* A message that found no room in its ring. */
+/* A message for which its ring had no room. */
 struct cm_owed {
 	struct nupa_list link;
 	struct nupa_channel *channel;
@@ -194,7 +195,7 @@ struct nupa_cm {
 	uint32_t generation;
 	uint32_t next_port;
 	uint32_t unsent;     /* ids that are */
-	uint64_t seek_at_ns; /* when they look again for a listener; 0: not */
+	uint64_t seek_at_ns; /* the time of the next look for a listener; 0: none */
 	uint32_t n_refusals; /* owed by no id */
 	struct nupa_list ids, listeners;
 	struct nupa_list waiting;  /* for an answer, all equally long */
@@ -204,15 +205,15 @@ struct nupa_cm {
 	uint32_t n_left;
 	struct nupa_list remotes[CM_REMOTES]; /* passive ids by peer and its number */
 	struct nupa_list owed;                /* struct cm_owed */
-	uint64_t owing[NUPA_SLOTS_MAX / 64];  /* a bit for each slot that something is owed to */
+	uint64_t owing[NUPA_SLOTS_MAX / 64];  /* a bit for each slot to which a message is owed */
 };
 
 /* id.c */
-/* Connection management of an attachment, made when it is needed first; NULL: no memory. */
+/* Connection management of an attachment, made at first use; NULL: no memory. */
 struct nupa_cm *cm_of(struct nupa_engine *engine);
 int cm_id_new(struct nupa_engine *engine, struct nupa_cm_id **id);
 struct nupa_cm_id *cm_id_find(struct nupa_engine *engine, uint32_t number);
-/* No message and no event finds it any more. */
+/* No message and no event finds it from now on. */
 void cm_unlink_id(struct nupa_cm_id *id);
 
 /* channel.c: all with the engine's lock. */
@@ -231,7 +232,7 @@ void cm_events_put(struct nupa_cm_channel *channel, struct nupa_list *events);
 uint16_t cm_addr_port(const struct sockaddr_storage *addr);
 void cm_addr_set_port(struct sockaddr_storage *addr, uint16_t port);
 int cm_addr_copy(const struct sockaddr *from, struct sockaddr_storage *to);
-/* Which address of *host* it is: its kind or -ENODEV. */
+/* The kind of address of *host* that it is, or -ENODEV. */
 int cm_addr_kind_of(const struct nupa_engine *engine, uint32_t host,
 		    const struct sockaddr_storage *addr);
 bool cm_addr_is_multicast(const struct sockaddr_storage *addr);
@@ -239,10 +240,10 @@ static inline bool cm_addr_is_any(enum cm_addr_kind kind)
 {
 	return kind == CM_ADDR_ANY4 || kind == CM_ADDR_ANY6;
 }
-/* Where an address leads to: 0 and *host and *kind, or the errno of ADDR_ERROR. */
+/* The destination of an address: 0 and *host and *kind, or the errno of ADDR_ERROR. */
 int cm_addr_resolve(const struct nupa_engine *engine, const struct sockaddr_storage *addr,
 		    uint32_t *host, enum cm_addr_kind *kind);
-/* The address that this host talks to *dst* from. */
+/* The source address of this host for *dst*. */
 void cm_addr_source_for(const struct nupa_engine *engine, const struct sockaddr_storage *dst,
 			enum cm_addr_kind dst_kind, struct sockaddr_storage *src,
 			enum cm_addr_kind *src_kind);
@@ -270,18 +271,18 @@ void cm_port_release(struct nupa_cm_id *id);
 /* The attachment that listens there: its slot, or -ENOENT. */
 int cm_port_find(struct nupa_engine *engine, uint32_t host, enum rdma_port_space ps, uint16_t port,
 		 enum cm_addr_kind kind);
-/* How well a listener at *bound* answers a request for *asked*: 0 not at all. */
+/* How well a listener at *bound* matches a request for *asked*: 0 not at all. */
 int cm_port_match(enum cm_addr_kind bound, bool afonly, enum cm_addr_kind asked);
 
 /* send.c */
 void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_message message,
 	     uint8_t reason, uint32_t to, uint32_t from, const struct cm_wire *wire);
-/* And keeps it for repetitions. */
+/* Also keeps it for repetitions. */
 void cm_send_id(struct nupa_cm_id *id, enum cm_message message, uint8_t reason,
 		const struct cm_wire *wire);
-/* The same once more; nothing, while the last one is still owed. */
+/* The same again; nothing, while the last one is still owed. */
 void cm_send_again(struct nupa_cm_id *id);
-/* The peer is gone: nothing is owed to it. */
+/* The peer is gone: drops the messages owed to it. */
 void cm_forget_owed(struct nupa_engine *engine, const struct nupa_channel *channel);
 void cm_wire_of(const struct nupa_cm_id *id, struct cm_wire *wire);
 

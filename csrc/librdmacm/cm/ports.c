@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Ports: who on a host is bound to which, across processes.  A word of the host's table in the
- * segment is a bound port and its owner; a bucket of eight words holds the ports of some low bits,
- * so a listener is found by looking at one cache line.
+ * Ports: their bindings to ids of a host, across processes.  A word of the host's table in the
+ * segment is a bound port and its owner.  A bucket of eight words holds the ports of some low bits,
+ * so that finding a listener reads one cache line.
  *
  *   B1  A word is claimed by CAS from 0, or from the word of an owner that is gone.  Only the
  *       owner changes it after that.
- *   B2  Claims are tentative until the claimant has looked at its bucket and found no rival.  Of
- *       two that do so at once, each sees the other; the one in the higher place gives way. */
+ *   B2  Claims are tentative until the claimant has searched its bucket and found no rival.  Of
+ *       two simultaneous claimants each sees the other; the one in the higher place yields. */
 #include "librdmacm/cm/internal.h"
 
 #include <sys/random.h>
 
 #define EPHEMERAL_FIRST 32768u /* as Linux's ip_local_port_range */
 #define EPHEMERAL_PORTS 28232u
-#define SPARE_WORDS 2u /* of a bucket, left by ephemeral ports for those that are asked for */
+#define SPARE_WORDS 2u /* of a bucket, left by ephemeral ports for explicit ones */
 
 /* port 16 | space 2 | kind 4 | flags 4 | 0 | slot 8 | epoch 24 */
 #define WORD_PORT(w) ((uint16_t)((w) >> 48))
@@ -47,7 +47,7 @@ static uint64_t *bucket_of(struct nupa_cm_bucket *table, uint32_t space, uint16_
 	return table[(port + space * (NUPA_CM_BUCKETS / 4)) % NUPA_CM_BUCKETS].words;
 }
 
-/* I5: words are anybody's.  One of an owner that is gone is as good as none. */
+/* I5: any process may have stored the word.  One of an owner that is gone counts as none. */
 static bool is_owned(const struct nupa_fabric *fabric, uint32_t host, uint64_t word)
 {
 	const struct nupa_slot *slot;
@@ -67,7 +67,7 @@ static bool same_port(uint64_t a, uint64_t b)
 	return WORD_PORT(a) == WORD_PORT(b) && WORD_SPACE(a) == WORD_SPACE(b);
 }
 
-/* IPv4 and IPv6 never are in each other's way: the more exact one has the request. */
+/* IPv4 and IPv6 never conflict: the more specific one has the request. */
 static bool conflict(uint64_t a, uint64_t b)
 {
 	enum cm_addr_kind one = WORD_KIND(a), other = WORD_KIND(b);
@@ -147,7 +147,7 @@ static int try_claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16
 	return 0;
 }
 
-/* A rival may be dead, and nobody have noticed. */
+/* A rival may be dead, unnoticed so far. */
 static int claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16_t port)
 {
 	int error = try_claim(id, table, port, false);
@@ -216,7 +216,7 @@ int cm_port_match(enum cm_addr_kind bound, bool afonly, enum cm_addr_kind asked)
 	return bound == CM_ADDR_ANY6 && !afonly ? 1 : 0;
 }
 
-/* Another kernel's words, and what is known of those whose they are. */
+/* Words of another kernel, and the known facts about their owners. */
 static void fetch_bucket(const struct nupa_fabric *fabric, const uint64_t *bucket)
 {
 	nupa_fetch(true, NUPA_POINT_CM, bucket, sizeof(struct nupa_cm_bucket));

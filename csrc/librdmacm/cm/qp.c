@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a connection means for its QP (the kernel's ib_cm_init_qp_attr), for multicast, and the end
- * of it all. */
+ * The effects of a connection on its QP (the kernel's ib_cm_init_qp_attr), multicast, and the end
+ * of connection management. */
 #include "librdmacm/cm/internal.h"
 
 #include <stdlib.h>
 
 #define HOP_LIMIT 64u
-/* 655 ms (IBTA table 45), which is the kernel's value: programs that ask for few RNR retries rely
- * on it for a receive that comes late.  With 0.64 ms, 5 of them are over in 3 ms. */
+/* 655 ms (IBTA table 45), the kernel's value: programs that ask for few RNR retries rely on it for
+ * a receive that comes late.  With 0.64 ms, 5 of them are over in 3 ms. */
 #define MIN_RNR_TIMER 0u
 #define IPOIB_QKEY 0x0b1bu
 #define MULTICAST_QPN 0xffffffu
@@ -54,7 +54,7 @@ static void init_attr(const struct nupa_cm_id *id, struct ibv_qp_attr *attr, int
 	}
 	*mask |= IBV_QP_ACCESS_FLAGS;
 	attr->qp_access_flags = 0;
-	if (id->state >= CM_REQ_SENT) { /* what was agreed, or is being */
+	if (id->state >= CM_REQ_SENT) { /* the agreed value, or the one being negotiated */
 		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
 		if (id->param.responder_resources)
 			attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -100,7 +100,7 @@ int nupa_cm_init_qp_attr(struct nupa_cm_id *id, struct ibv_qp_attr *attr, int *m
 	else if (attr->qp_state == IBV_QPS_INIT || id->qp_type == IBV_QPT_UD)
 		init_attr(id, attr, mask);
 	else if (id->state < CM_REQ_RECEIVED || id->state == CM_CLOSED)
-		error = EINVAL; /* nothing is known of the other end */
+		error = EINVAL; /* the other end is not known */
 	else if (attr->qp_state == IBV_QPS_RTR)
 		rtr_attr(id, attr, mask);
 	else if (attr->qp_state == IBV_QPS_RTS)
@@ -176,8 +176,8 @@ static void free_events(struct nupa_cm_id *id)
 		free(container_of(link, struct nupa_cm_event, link));
 }
 
-/* With the engine: its ids should be gone by then; what is left of them is.  The channel of their
- * events goes on. */
+/* Called with the engine: its ids should be gone by then; the remaining ones are ended.  The
+ * channel of their events stays. */
 void nupa_cm_free(struct nupa_engine *engine)
 {
 	struct nupa_cm *cm = engine->cm;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages of the CM protocol that arrive (IBTA 12.6 to 12.11).  They are another process's and may
- * say anything.  A message that does not fit the state of its id is ignored; one that comes by
+ * Received messages of the CM protocol (IBTA 12.6 to 12.11).  They are another process's and may
+ * have any content.  A message that does not fit the state of its id is ignored; one that comes by
  * another channel (K2) names no id. */
 #include "librdmacm/cm/internal.h"
 
@@ -31,7 +31,7 @@ static struct nupa_cm_id *find_listener(const struct nupa_cm *cm, const struct c
 	return best_id;
 }
 
-/* Depths change sides: what one end reads the other answers. */
+/* Depths change sides: one end's reads are the other end's responses. */
 static void swap_depths(struct nupa_cm_param *param)
 {
 	uint8_t depth = param->initiator_depth;
@@ -59,7 +59,7 @@ static struct nupa_cm_id *child_of(struct nupa_cm_id *listener, struct nupa_chan
 	(void)cm_addr_from_wire(wire->family, wire->src, wire->src_port, &id->dst);
 	id->src_kind = (enum cm_addr_kind)wire->dst_kind;
 	id->dst_host = channel->peer_host;
-	id->dst_kind = id->src_kind; /* both ends have addresses of one sort */
+	id->dst_kind = id->src_kind; /* both ends have addresses of one family */
 	id->bound = true;
 	id->tos = wire->tos;
 	id->remote_qpn = wire->param.qpn;
@@ -70,7 +70,7 @@ static struct nupa_cm_id *child_of(struct nupa_cm_id *listener, struct nupa_chan
 	return id;
 }
 
-/* How a request is refused before a program sees it. */
+/* Refuses a request before a program sees it. */
 static void refuse(struct nupa_engine *engine, struct nupa_channel *channel,
 		   const struct nupa_msg *msg, bool nobody)
 {
@@ -180,7 +180,7 @@ static void handle_reject(struct nupa_cm_id *id, const struct nupa_msg *msg,
 }
 
 /* The kernel's CM leaves the DREP to the program, which may take long; the answer is always the
- * same, so it goes at once. */
+ * same, so it is sent at once. */
 static void handle_disconnect(struct nupa_cm_id *id, const struct nupa_msg *msg)
 {
 	const bool again = id->state == CM_TIMEWAIT || id->state == CM_CLOSED;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages that come again (IBTA 12.9.8): recognised and answered again, never executed twice (K4).
+ * Repeated messages (IBTA 12.9.8): recognised and answered again, never executed twice (K4).
  *
- * A request is known by its peer, the number there and the first PSN: numbers alone come round.  A
- * program may destroy an id before the peer has its last message.  A remnant with the id's number
- * then repeats a DREQ, and answers the request that made the id, for as long as the peer may send
- * that. */
+ * A request is identified by its peer, the number there and the first PSN: numbers alone are
+ * reused.  A program may destroy an id before the peer has its last message.  A remnant with the
+ * id's number then repeats a DREQ, and answers the request that made the id, for as long as the
+ * peer may send that. */
 #include "librdmacm/cm/internal.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 static struct nupa_list *bucket_of(const struct nupa_cm *cm, const struct nupa_channel *channel,
 				   uint32_t remote)
 {
-	/* Numbers of different peers are alike. */
+	/* Different peers use the same numbers. */
 	return (struct nupa_list *)&cm->remotes[(remote + channel->peer * 37) % CM_REMOTES];
 }
 
@@ -65,7 +65,7 @@ void cm_reply_again(struct nupa_cm_id *id)
 		cm_send_again(id);
 }
 
-/* IBTA 12.9.8.1: of an id that there is not, or no more. */
+/* IBTA 12.9.8.1: for an id that does not exist, or no longer. */
 void cm_answer_unknown(struct nupa_engine *engine, struct nupa_channel *channel,
 		       const struct nupa_msg *msg)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages on their way out.  What finds no room in its ring, or no path, is owed and goes later,
- * in order. */
+ * Messages on their way out.  A message without room in its ring, or without a path, is owed and
+ * sent later, in order. */
 #include "librdmacm/cm/internal.h"
 
 #include <stdlib.h>
 
-/* An id owes a few messages at most.  What nobody's id sends, refusals, a peer may ask for without
- * end and never read. */
+/* An id owes a few messages at most.  Messages of no id, which are refusals, have a limit: a peer
+ * may cause any number of them and never read. */
 #define REFUSALS_MAX 4096u
 
 static uint32_t wire_bytes(const struct nupa_msg *msg)
@@ -47,7 +47,7 @@ static bool owes(const struct nupa_cm *cm, const struct nupa_channel *channel)
 	return cm->owing[channel->peer / 64] & UINT64_C(1) << channel->peer % 64;
 }
 
-/* Room is looked for by each turn of the engine; a path comes back with an event. */
+/* Each turn of the engine looks for room; a path comes back with an event. */
 static void owe(struct nupa_engine *engine, struct cm_owed *owed)
 {
 	const uint32_t peer = owed->channel->peer;
@@ -57,7 +57,7 @@ static void owe(struct nupa_engine *engine, struct cm_owed *owed)
 	if (engine->cm_owes || !nupa_channel_path_up(engine, owed->channel))
 		return;
 	engine->cm_owes = true;
-	nupa_port_wake(engine); /* the port thread sleeps until it is told */
+	nupa_port_wake(engine); /* the port thread sleeps until it is woken */
 }
 
 void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_message message,
@@ -168,7 +168,7 @@ static void flush_owed(struct nupa_engine *engine)
 
 	memset(cm->owing, 0, sizeof(cm->owing));
 	engine->cm_owes = false;
-	/* Those that wait on go behind `last`, in order. */
+	/* Ids that keep waiting follow `last`, in order. */
 	while (more) {
 		struct cm_owed *owed = container_of(at, struct cm_owed, link);
 

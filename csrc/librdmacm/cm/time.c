@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Changes of identifiers that no call makes: timers run out, and peers end.
+ * Changes of identifiers that no call makes: timers expire, and peers end.
  *
  *   K5  A message that its peer has not taken out of the ring is not lost (I7 of retry.c): a peer
  *       that is stopped uses up no repetitions. */
@@ -30,7 +30,7 @@ void cm_timer_at(struct nupa_engine *engine, uint64_t at_ns)
 		nupa_store_relaxed(&engine->cm_timer_ns, at_ns);
 }
 
-/* The port thread may sleep on an earlier idea of what comes next. */
+/* The port thread may sleep until a later time than the new one. */
 static void wait_on(struct nupa_cm_id *id, struct nupa_list *list, uint64_t ns)
 {
 	bool first = nupa_list_empty(list);
@@ -95,7 +95,7 @@ uint64_t nupa_cm_next_timer_ns(const struct nupa_engine *engine)
 	return earlier(next_ns, &cm->timewait);
 }
 
-/* K5.  What found no room waits for it in the ring; what has no path is as good as lost. */
+/* K5.  A message without room waits for it in the ring; one without a path counts as lost. */
 static bool in_ring(const struct nupa_cm_id *id)
 {
 	struct nupa_channel *channel = id->peer;
@@ -105,12 +105,12 @@ static bool in_ring(const struct nupa_cm_id *id)
 	if (id->sent.owed)
 		return nupa_channel_path_up(id->engine, channel);
 	(void)nupa_tx_drained(&channel->tx);
-	/* Or the answer in its one, where a fault keeps it. */
+	/* Or the answer in the ring of this end, where a fault keeps it. */
 	return channel->tx.head_seen < id->sent.tail ||
 	       (channel->gated && nupa_channel_ready(channel));
 }
 
-/* Whether it waits on. */
+/* Whether it keeps waiting. */
 static bool repeat(struct nupa_cm_id *id)
 {
 	if (!in_ring(id)) {
@@ -164,8 +164,8 @@ static void expire(struct nupa_cm_id *id)
 	}
 }
 
-/* We may have been stopped ourselves, and the answer have come meanwhile.  False: nothing
- * happened to any id. */
+/* This process may have been stopped itself, and the answer may have come meanwhile.  False: no id
+ * has changed. */
 static bool hears(const struct nupa_cm_id *id)
 {
 	struct nupa_channel *channel = id->peer;
@@ -184,7 +184,7 @@ static void expire_list(struct nupa_list *list, uint64_t now_ns)
 
 		if (id->deadline_ns > now_ns)
 			break;
-		if (heard != id->local) { /* once for each: others may send on and on */
+		if (heard != id->local) { /* once for each: others may send without end */
 			heard = id->local;
 			if (hears(id))
 				continue;
@@ -246,7 +246,7 @@ static void lose_peer(struct nupa_cm_id *id)
 	}
 }
 
-/* As when its kernel cleans up behind a process that died. */
+/* As the kernel cleans up after a process that died. */
 void nupa_cm_lose_peer(struct nupa_engine *engine, const struct nupa_channel *channel)
 {
 	struct nupa_cm *cm = engine->cm;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The calls of <rdma/rsocket.h> that make, name and connect sockets. */
+ * The calls of <rdma/rsocket.h> that create, name and connect sockets. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <errno.h>
@@ -83,7 +83,7 @@ int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 	return result;
 }
 
-/* One that is bound nowhere gets a port of the fabric's choice.  Under `control`. */
+/* An unbound one gets a port of the fabric's choice.  Under `control`. */
 int rs_bind_anywhere(struct rsocket *rs)
 {
 	struct sockaddr_storage any = { .ss_family = (sa_family_t)rs->domain };
@@ -188,7 +188,7 @@ static int connect_stream(struct rsocket *rs, const struct sockaddr *addr)
 	if (nupa_load_acquire(&rs->state) == RS_CONNECTED)
 		return 0;
 	code = rs_take_error(rs);
-	return RS_ERROR(code ? code : ECONNABORTED); /* another thread has had the error */
+	return RS_ERROR(code ? code : ECONNABORTED); /* another thread took the error */
 }
 
 /* -1 with errno: EINPROGRESS, EALREADY, EISCONN, ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT. */

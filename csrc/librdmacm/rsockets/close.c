@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Ends: shutdown, close, and a program that leaves.  What was sent arrives, and then the end. */
+ * Ends: shutdown, close, and a program's exit.  All data sent arrives, then the end of the stream.
+ */
 #include "librdmacm/rsockets/internal.h"
 
 #include <errno.h>
 
-/* How long a close waits for a peer that takes nothing, if SO_LINGER does not say, before it leaves
- * the rest to the service thread. */
+/* How long a close waits for a peer that reads nothing, unless SO_LINGER has another value, before
+ * it leaves the rest to the service thread. */
 #define CLOSE_NS (INT64_C(50) * RS_NS_PER_MS)
 #define SHUTDOWN_NS (INT64_C(5000) * RS_NS_PER_MS)
 
@@ -31,7 +32,7 @@ static bool end_arrived(struct rsocket *rs)
 	return is_over(rs) || nupa_load_acquire(&rs->end_sent);
 }
 
-/* Tells the peer that nothing follows, behind all that was sent.  Under tx.lock. */
+/* Tells the peer that the stream ends behind all data sent.  Under tx.lock. */
 static void post_end(struct rsocket *rs)
 {
 	if (!rs->end_posted && !is_over(rs) && rs_post_control(rs, RS_WIRE_END, 0, RS_WR_END))
@@ -81,7 +82,7 @@ int rshutdown(int socket, int how)
 	return result;
 }
 
-/* Whether the peer has it all, or will never have. */
+/* Whether the peer has all of it, or never will. */
 static bool finish(struct rsocket *rs, int64_t wait_ns)
 {
 	int64_t deadline_ns = rs_deadline(wait_ns);
@@ -102,7 +103,7 @@ static void let_go(struct rsocket *rs)
 	rs_put(rs);
 }
 
-/* In the service thread: a stream that was closed while the peer took nothing. */
+/* In the service thread: a stream that was closed while the peer read nothing. */
 static void go_on_closing(struct rsocket *rs)
 {
 	rs_take_events(rs);
@@ -152,7 +153,7 @@ int rclose(int socket)
 	return 0;
 }
 
-/* At the program's end.  Other threads may be anywhere, so nothing is waited for that they hold. */
+/* At the program's end.  Other threads may hold anything, so it waits for none of their locks. */
 void rs_leave(struct rsocket *rs)
 {
 	if (!is_connected(rs) || rs->datagrams || pthread_mutex_trylock(&rs->tx.lock))

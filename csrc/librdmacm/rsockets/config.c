@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What an rsocket starts with: our defaults, or the administrator's (man rsocket(7)). */
+ * The defaults of an rsocket: this library's, or the administrator's (man rsocket(7)). */
 #include "librdmacm/rsockets/internal.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static struct rs_defaults defaults = {
 	.wake_up_max_ms = 5000,
 };
 
-/* A file that is not there, or holds no number in range, changes nothing. */
+/* A file that is missing, or holds no number in range, changes nothing. */
 static int64_t setting(const char *path, int64_t otherwise, int64_t least, int64_t most)
 {
 	long long value;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How a stream comes about and ends, as the connection manager tells it.  Each socket has an event
- * channel of its own; whoever calls into the socket takes its events. */
+ * The beginning and end of a stream, as the connection manager reports it.  Each socket has an
+ * event channel of its own; a thread that calls into the socket takes its events. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <errno.h>
@@ -112,7 +112,7 @@ static int established(struct rsocket *rs, const struct rdma_cm_event *event)
 	return 0;
 }
 
-/* What a failed connect reports: what the manager says, or what TCP would. */
+/* The error of a failed connect: the manager's, or TCP's for the same cause. */
 static int refusal(const struct rdma_cm_event *event)
 {
 	if (event->event == RDMA_CM_EVENT_REJECTED)
@@ -122,7 +122,7 @@ static int refusal(const struct rdma_cm_event *event)
 	return event->event == RDMA_CM_EVENT_CONNECT_ERROR ? ECONNRESET : EHOSTUNREACH;
 }
 
-/* 0, or why the connection cannot be. */
+/* 0, or the reason why the connection is impossible. */
 static int handle(struct rsocket *rs, const struct rdma_cm_event *event)
 {
 	switch (event->event) {
@@ -146,12 +146,12 @@ static int handle(struct rsocket *rs, const struct rdma_cm_event *event)
 		return refusal(event);
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		return ENODEV;
-	default: /* address change, end of time-wait: nothing for us */
+	default: /* address change, end of time-wait: ignored */
 		return 0;
 	}
 }
 
-/* A socket whose connect failed is as new, as with TCP; it may be used for another try. */
+/* A socket whose connect failed is unconnected, as with TCP; it may be used for another attempt. */
 static void fail(struct rsocket *rs, int code)
 {
 	int state = nupa_load_relaxed(&rs->state);
@@ -166,12 +166,12 @@ static void fail(struct rsocket *rs, int code)
 	rs->is_bound = 0;
 	nupa_store_release(&rs->broken, 0); /* as the flushed queues said */
 	nupa_store_relaxed(&rs->error, code);
-	if (rs_new_id(rs)) /* then every further call fails on it */
+	if (rs_new_id(rs)) /* then every further call on it fails */
 		rs_break(rs, code);
 	nupa_store_release(&rs->state, RS_INIT);
 }
 
-/* Takes what the connection manager has for us; sleeps never. */
+/* Takes the connection manager's events; never sleeps. */
 void rs_take_cm_events(struct rsocket *rs)
 {
 	struct rdma_cm_event *event;
@@ -213,7 +213,7 @@ static int take_over(struct rsocket *rs, const struct rsocket *listener, struct 
 	return rdma_accept(id, &param);
 }
 
-/* The connection that *event* asks for; NULL: it was refused.  Acknowledges the event. */
+/* The connection that *event* requests; NULL: it was refused.  Acknowledges the event. */
 struct rsocket *rs_accept_request(struct rsocket *listener, struct rdma_cm_event *event)
 {
 	struct rdma_cm_id *id = event->id;

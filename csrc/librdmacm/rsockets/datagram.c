@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * SOCK_DGRAM: each datagram is one UD message of a path MTU at most, and may be lost where nobody
- * listens or nothing is left to take it, as UDP's. */
+ * SOCK_DGRAM: each datagram is one UD message of a path MTU at most.  As with UDP, it may be lost
+ * where no socket is bound or no receive is left. */
 #include "librdmacm/rsockets/datagram.h"
 
 #include <arpa/inet.h>
@@ -87,7 +87,7 @@ static int create_slots(struct rs_datagrams *d)
 	return 0;
 }
 
-/* -1 with errno; rs_destroy_datagrams takes away what was made. */
+/* -1 with errno; rs_destroy_datagrams removes the objects created so far. */
 int rs_create_datagrams(struct rsocket *rs)
 {
 	struct ibv_context **devices;
@@ -163,7 +163,7 @@ static bool arrived(struct rsocket *rs, struct ibv_wc *wc, uint32_t slot)
 	return true;
 }
 
-/* Takes what has completed.  Under `progress`. */
+/* Takes completions.  Under `progress`. */
 int rs_drain_datagrams(struct rsocket *rs)
 {
 	struct rs_datagrams *d = rs->datagrams;
@@ -247,7 +247,7 @@ static void write_header(struct rsocket *rs, const struct rs_peer *peer,
 	memcpy(header->to, &peer->addr, sizeof(header->to));
 }
 
-/* 1: sent; 0: no room; -1 with errno ENOENT: the peer has to be asked for. */
+/* 1: sent; 0: no room; -1 with errno ENOENT: the peer has to be looked up. */
 static int send_now(struct rsocket *rs, struct rs_pieces *from, const struct in6_addr *key,
 		    uint16_t port)
 {
@@ -301,8 +301,8 @@ static int prepare(struct rsocket *rs, const struct rs_pieces *from, const struc
 	return result;
 }
 
-/* The datagram's bytes; -1 with errno: EDESTADDRREQ, EMSGSIZE, EAGAIN.  One to where nobody is
- * is lost. */
+/* The datagram's bytes; -1 with errno: EDESTADDRREQ, EMSGSIZE, EAGAIN. A datagram to an unused
+ * address is lost. */
 ssize_t rs_datagram_send(struct rsocket *rs, struct rs_pieces *from, int flags,
 			 const struct sockaddr *to)
 {

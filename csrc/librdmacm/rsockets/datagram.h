@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Datagrams: one UD queue pair for each socket.  A peer's number is asked of the connection
- * manager, or learned from what it sent. */
+ * Datagrams: one UD queue pair for each socket.  A peer's number comes from a look-up by the
+ * connection manager, or from its datagrams. */
 #ifndef NUPA_RS_DATAGRAM_H
 #define NUPA_RS_DATAGRAM_H
 
@@ -13,7 +13,7 @@
 
 struct rs_peer {
 	struct nupa_list link;
-	struct in6_addr addr, source; /* its own, and ours as it knows us */
+	struct in6_addr addr, source; /* its own, and this socket's as the peer knows it */
 	uint16_t port;                /* big endian */
 	struct ibv_ah *ah;
 	uint32_t qpn, qkey;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * An rsocket from inside.  docs/design.md, "Sockets", says why it is so.
+ * An rsocket from inside.  docs/design.md, "Sockets", gives the reasons.
  *
  * A stream is two rings, one for each direction, in the receiver's memory.  The sender moves long
- * pieces there by RDMA WRITE with immediate; short ones travel in a SEND, and the receiver lays
- * them where the WRITE would have put them.  What a receive tells beyond its bytes lies in the
- * immediate (wire.h).
+ * pieces there by RDMA WRITE with immediate; short ones travel in a SEND, and the receiver copies
+ * them to where the WRITE would have put them.  The immediate carries the facts of a receive beyond
+ * its bytes (wire.h).
  *
  *  I1  Only the sender moves tx.ring_at; it has a credit for each byte and each receive it uses,
  *      so a WRITE finds room in the ring, and a SEND a receive.
- *  I2  rx.arrived and the flags that end a stream are stored in the order of arrival: who sees the
- *      end, and looks again, sees every byte before it.
- *  I3  A waiter links itself before it looks at the state; who changes the state looks at the
+ *  I2  rx.arrived and the flags that end a stream are stored in the order of arrival: a thread that
+ *      sees the end, and looks again, sees every byte before it.
+ *  I3  A waiter links itself before it reads the state; a thread that changes the state reads the
  *      waiters afterwards, both under `progress` or `waiters_lock`.  No wake-up is lost.
  *
  * Order of locks: control, tx.lock or rx.lock, progress, waiters_lock. */
@@ -37,7 +37,7 @@ enum rs_state {
 	RS_ADDRESS,   /* connecting: resolving the address */
 	RS_ROUTE,     /* connecting: resolving the route */
 	RS_REQUESTED, /* connecting: waiting for the answer */
-	RS_ACCEPTED,  /* we accepted; the peer has not been heard of since: may receive */
+	RS_ACCEPTED,  /* accepted; the peer has not been heard of since: may receive */
 	RS_CONNECTED,
 	RS_LISTENING,
 };
@@ -69,7 +69,7 @@ struct rs_tx {
 	int64_t credit; /* bytes free in its ring (I1) */
 	uint64_t ring_addr;
 	uint32_t ring_bytes, ring_at, ring_rkey;
-	uint32_t short_bytes; /* up to this a piece goes by SEND */
+	uint32_t short_bytes; /* pieces up to this size go by SEND */
 	uint32_t inline_bytes;
 	uint32_t silent_wrs, silent_bytes; /* posted since the last signaled one */
 	uint32_t silent_wrs_max;
@@ -82,7 +82,7 @@ struct rs_rx {
 	uint64_t taken;      /* bytes that the program has */
 	uint64_t arrived;    /* bytes that are in the ring or were (I2) */
 	uint32_t unreported; /* taken and not given back as credit */
-	uint8_t *slots;      /* what SENDs arrive in */
+	uint8_t *slots;      /* the target of SENDs */
 	uint32_t n_slots, slot_bytes, slots_lkey;
 	uint32_t *idle; /* slots to post again */
 	uint32_t n_idle;
@@ -111,8 +111,8 @@ struct rs_io {
 struct rs_datagrams;
 
 struct rsocket {
-	int refs;            /* the first, and never cleared: table.c */
-	int fd;              /* an epoll of all that can wake us; the program's name for this */
+	int refs; /* the first, and never cleared: table.c */
+	int fd;   /* an epoll of all that can wake this socket; the program's name for it */
 	uint32_t generation; /* of the process: see table.c */
 	uint32_t serial;
 	int domain, type, protocol;
@@ -124,10 +124,10 @@ struct rsocket {
 	/* How a connection ended, each stored once. */
 	int read_shut, write_shut; /* by us */
 	int peer_shut;             /* by the peer, in order behind its data */
-	int peer_gone;             /* disconnected: nobody takes what we send */
+	int peer_gone;             /* disconnected: no data sent is received any more */
 	int broken;                /* without a word */
 	int end_posted, end_sent;  /* our own shutdown, and that all before it has arrived */
-	int closing, closed;       /* rclose was called; nobody finds it any more */
+	int closing, closed;       /* rclose was called; no look-up finds it any more */
 
 	pthread_mutex_t control;
 	struct rdma_event_channel *events;
@@ -155,7 +155,7 @@ struct rsocket {
 	/* listening */
 	void (*serve)(struct rsocket *rs); /* service.c */
 	int served_fd;
-	int finished;                   /* what goes on after close is over */
+	int finished;                   /* the work after close is over */
 	int backlog, queued, accept_fd; /* a semaphore: connections to take */
 	struct nupa_list queue;         /* of rsocket.queue_link, under control */
 	struct nupa_list queue_link;
@@ -164,7 +164,7 @@ struct rsocket {
 	struct nupa_list live_link; /* all of this process: table.c */
 };
 
-/* Pieces of the program's memory, and where we are in them. */
+/* Pieces of the program's memory, and the position in them. */
 struct rs_pieces {
 	const struct iovec *iov;
 	int n, at;
@@ -205,7 +205,7 @@ void rs_destroy_transport(struct rsocket *rs);
 void rs_say_hello(const struct rsocket *rs, struct rs_wire_hello *hello);
 int rs_hear_hello(struct rsocket *rs, const void *data, size_t bytes);
 
-/* connection.c: what the connection manager tells. */
+/* connection.c: the connection manager's events. */
 int rs_new_id(struct rsocket *rs);
 int rs_apply_id_options(struct rsocket *rs);
 int rs_start_connect(struct rsocket *rs, const struct sockaddr *addr);
@@ -219,7 +219,7 @@ bool rs_is_address(const struct rsocket *rs, const struct sockaddr *addr, sockle
 void rs_put_address(const struct sockaddr *from, int family, struct sockaddr *addr,
 		    socklen_t *bytes);
 
-/* service.c: the thread that goes on while the program does not call. */
+/* service.c: the thread that works while the program does not call. */
 int rs_serve(struct rsocket *rs, int fd, void (*serve)(struct rsocket *rs));
 void rs_serve_pause(struct rsocket *rs, bool pause);
 void rs_unserve(struct rsocket *rs);
@@ -268,7 +268,7 @@ ssize_t rs_datagram_receive(struct rsocket *rs, struct rs_pieces *to, int flags,
 int rs_connect_datagrams(struct rsocket *rs, const struct sockaddr *addr);
 const struct sockaddr *rs_datagram_peer(struct rsocket *rs);
 
-/* peers.c: whom datagrams go to. */
+/* peers.c: destinations of datagrams. */
 int rs_serve_datagrams(struct rsocket *rs);
 
 /* send.c, receive.c */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Direct placement: riomap writes an entry into the peer's table, riowrite writes where an entry
- * of ours points.  RDMA keeps the order: what is sent afterwards arrives afterwards. */
+ * Direct placement: riomap writes an entry into the peer's table, riowrite writes to the memory of
+ * an entry of this end's table.  RDMA keeps the order: later data arrives later. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <endian.h>
@@ -146,7 +146,7 @@ static int unmap_locked(struct rsocket *rs, const void *buf, size_t len)
 
 		if (map->addr != buf || map->bytes != len)
 			continue;
-		/* A peer that is gone needs no word. */
+		/* A peer that is gone gets no message. */
 		if (map->index >= 0 && is_connected(rs))
 			result = write_entry(rs, map->index, &none);
 		nupa_list_del(&map->link);

@@ -45,7 +45,8 @@ int rs_start_listening(struct rsocket *rs, int backlog)
 		if (rs->accept_fd < 0 || rs_watch(rs, rs->accept_fd))
 			return -1;
 	}
-	/* What exceeds ours waits with the manager; beyond its own it would refuse. */
+	/* Connections beyond this library's limit wait with the manager; beyond its own it would
+	 * refuse them. */
 	if (rdma_listen(rs->id, 0))
 		return -1;
 	nupa_store_release(&rs->state, RS_LISTENING);
@@ -73,7 +74,7 @@ struct rsocket *rs_next_connection(struct rsocket *rs)
 	return container_of(first, struct rsocket, queue_link);
 }
 
-/* Connections that nobody took end as if they had been closed. */
+/* Connections that were never accepted end as if they had been closed. */
 void rs_stop_listening(struct rsocket *rs)
 {
 	struct rsocket *connection;

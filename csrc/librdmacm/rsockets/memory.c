@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a connection is made of: a queue pair, its completion queue, and one piece of memory with
- * the ring that the peer writes, the slots its short pieces arrive in, and what we are sending. */
+ * The objects of a connection: a queue pair, its completion queue, and one piece of memory with the
+ * ring that the peer writes, the slots its short pieces arrive in, and the data being sent. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <arpa/inet.h>
@@ -29,7 +29,7 @@ static uint32_t pages(size_t bytes)
 	return (uint32_t)((bytes + PAGE - 1) & ~(size_t)(PAGE - 1));
 }
 
-/* Ring and table are the peer's to write, the rest is ours: two regions of one mapping. */
+/* Ring and table are the peer's to write, the rest is private: two regions of one mapping. */
 static int create_memory(struct rsocket *rs, struct ibv_pd *pd)
 {
 	struct rs_rx *rx = &rs->rx;
@@ -135,7 +135,7 @@ static void forget_mappings(struct rsocket *rs)
 	}
 }
 
-/* All that rs_new_id and rs_create_transport made, as far as they came. */
+/* All objects of rs_new_id and rs_create_transport, as far as they were created. */
 void rs_destroy_transport(struct rsocket *rs)
 {
 	if (rs->datagrams)
@@ -189,7 +189,7 @@ void rs_say_hello(const struct rsocket *rs, struct rs_wire_hello *hello)
 	};
 }
 
-/* What the peer offers; -1: it is not an rsocket, or of another version. */
+/* The peer's hello; -1: it is not an rsocket, or of another version. */
 int rs_hear_hello(struct rsocket *rs, const void *data, size_t bytes)
 {
 	struct rs_wire_hello hello;

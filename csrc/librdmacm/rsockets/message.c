@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The calls that move data, in all the shapes that sockets have them. */
+ * The calls that move data, in all the forms that sockets have. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static ssize_t send_message(int socket, const struct msghdr *message, int flags)
 	if (!rs)
 		return -1;
 	code = gather(&from, message->msg_iov, message->msg_iovlen);
-	/* A loop of sends that says MSG_WAITALL is known from rdma-core's own programs. */
+	/* rdma-core's own programs send in a loop with MSG_WAITALL. */
 	if (!code && ((flags & ~(SEND_FLAGS | MSG_WAITALL)) || message->msg_controllen))
 		code = EOPNOTSUPP;
 	if (!code && rs->datagrams && message->msg_name &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Socket options: a table of those that are a number, and the few that are not. */
+ * Socket options: a table of those that are a number, and the few others. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <errno.h>
@@ -219,7 +219,7 @@ int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_
 	return code ? RS_ERROR(code) : 0;
 }
 
-/* -1 with errno: ENOPROTOOPT, EFAULT, ENODATA for a route that nobody set. */
+/* -1 with errno: ENOPROTOOPT, EFAULT, ENODATA for a route that was not set. */
 int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen)
 {
 	struct rsocket *rs = rs_get(socket);

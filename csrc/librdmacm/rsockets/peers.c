@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Whom datagrams go to.  A bound socket answers service ID requests with its QP's number; a sender
- * asks once, or learns the number from what it received, and asks again when it has not heard from
- * the peer for a while: another process may have its port by then. */
+ * Destinations of datagrams.  A bound socket answers service ID requests with its QP's number.  A
+ * sender asks once, or learns the number from a received datagram.  It asks again when it has not
+ * heard from the peer for a while: another process may have its port by then. */
 #include "librdmacm/rsockets/datagram.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static struct rs_peer *find(struct rs_datagrams *d, const struct in6_addr *key, 
 	return NULL;
 }
 
-/* One that was confirmed not long ago, or NULL. */
+/* One that was confirmed recently, or NULL. */
 struct rs_peer *rs_find_peer(struct rsocket *rs, const struct in6_addr *key, uint16_t port)
 {
 	struct rs_peer *peer = find(rs->datagrams, key, port);
@@ -82,7 +82,7 @@ void rs_forget_peers(struct rsocket *rs)
 		forget(d, container_of(d->peers.next, struct rs_peer, link));
 }
 
-/* Keeps what is known, which takes *ah*; the oldest makes room. */
+/* Keeps the facts about a peer, and takes over *ah*; the oldest entry makes room. */
 static void keep(struct rs_datagrams *d, const struct rs_peer *known)
 {
 	struct rs_peer *peer = find(d, &known->addr, known->port);
@@ -92,7 +92,7 @@ static void keep(struct rs_datagrams *d, const struct rs_peer *known)
 	else if (d->n_peers == PEERS_MAX)
 		forget(d, container_of(d->peers.next, struct rs_peer, link));
 	peer = malloc(sizeof(*peer));
-	if (!peer) { /* it will be asked for again */
+	if (!peer) { /* it will be looked up again */
 		ibv_destroy_ah(known->ah);
 		return;
 	}
@@ -101,7 +101,7 @@ static void keep(struct rs_datagrams *d, const struct rs_peer *known)
 	d->n_peers++;
 }
 
-/* From a datagram that arrived.  Without memory for it the peer is asked for when needed. */
+/* From a datagram that arrived.  Without memory for it the peer is looked up when needed. */
 void rs_learn_peer(struct rsocket *rs, struct ibv_wc *wc, void *grh,
 		   const struct rs_wire_datagram *header)
 {
@@ -146,7 +146,7 @@ static int look_up(struct rdma_cm_id *id, struct rsocket *rs, struct sockaddr_st
 	return known->ah ? 0 : -1;
 }
 
-/* Asks who has *addr*.  -1 with errno: ECONNREFUSED when nobody does. */
+/* Looks up the socket that has *addr*. -1 with errno: ECONNREFUSED when none does. */
 int rs_resolve_peer(struct rsocket *rs, const struct sockaddr *addr)
 {
 	struct sockaddr_storage to = { 0 };
@@ -184,7 +184,8 @@ static void answer_lookups(struct rsocket *rs)
 		rdma_ack_cm_event(event);
 		if (!is_request)
 			continue;
-		/* Should it fail, the asker hears that nobody is there, as it would. */
+		/* If it fails, the requester is told that no socket is there, which is the right
+		 * answer. */
 		(void)rdma_accept(id, &param);
 		rdma_destroy_id(id);
 	}

@@ -91,8 +91,8 @@ static int look(struct polling *p)
 	return ready;
 }
 
-/* Polls in the kernel: the ordinary ones for what was asked, with *wake_fd* the rsockets' too.
- * -1 with errno, else how many ordinary ones are ready. */
+/* Polls in the kernel: the ordinary ones for the requested events, with *wake_fd* the rsockets'
+ * too. -1 with errno, else how many ordinary ones are ready. */
 static int ask_kernel(struct polling *p, int wake_fd, int timeout_ms)
 {
 	int ready = 0;
@@ -122,7 +122,7 @@ static int ask_kernel(struct polling *p, int wake_fd, int timeout_ms)
 	return ready;
 }
 
-/* What is ready now. */
+/* The events that are ready now. */
 static int poll_once(struct polling *p)
 {
 	int ready = look(p), ordinary;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Completions: what arrived, what may be sent again, what went wrong.  Whatever the peer says is
- * checked: it may end the connection, never more. */
+ * Completions: arrived data, freed credits, errors.  The peer's values are checked: they may end
+ * the connection, never more. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <arpa/inet.h>
@@ -19,12 +19,12 @@ uint64_t rs_wr_id(enum rs_wr kind, uint64_t bytes, uint32_t wrs)
 	return (uint64_t)kind << KIND_SHIFT | bytes << BYTES_SHIFT | wrs;
 }
 
-/* The connection ended without a word. */
+/* The connection ended without a message. */
 void rs_break(struct rsocket *rs, int error)
 {
 	if (nupa_load_relaxed(&rs->broken))
 		return;
-	/* Of a peer that had said all it had to say nothing is missed. */
+	/* A peer that had ended its stream leaves nothing missing. */
 	if (!nupa_load_relaxed(&rs->peer_gone) && !nupa_load_relaxed(&rs->peer_shut))
 		nupa_store_relaxed(&rs->error, error);
 	nupa_store_release(&rs->broken, 1);
@@ -55,7 +55,7 @@ int rs_post_idle(struct rsocket *rs)
 	return errno ? -1 : 0;
 }
 
-/* A SEND of no bytes: all it says is in the immediate.  False: not now, or never again. */
+/* A SEND of no bytes: its content is the immediate.  False: not now, or never again. */
 bool rs_post_control(struct rsocket *rs, uint32_t kind, uint32_t value, enum rs_wr wr)
 {
 	struct ibv_send_wr request = {
@@ -211,7 +211,7 @@ static int drain(struct rsocket *rs)
 	return all;
 }
 
-/* Takes what has completed. */
+/* Takes completions. */
 void rs_progress(struct rsocket *rs)
 {
 	int n;

@@ -60,7 +60,7 @@ static void give_back(struct rsocket *rs)
 		rx->unreported = 0;
 }
 
-/* Copies what is there, all of it or as much as *to* takes. */
+/* Copies the bytes present, all of them or as many as *to* takes. */
 static size_t take(struct rsocket *rs, struct rs_pieces *to, bool peek)
 {
 	struct rs_rx *rx = &rs->rx;
@@ -82,7 +82,7 @@ static size_t take(struct rsocket *rs, struct rs_pieces *to, bool peek)
 	return bytes;
 }
 
-/* What receive says of a connection without bytes: 0 for the end, or an error. */
+/* The result of a receive on a connection without bytes: 0 for the end, or an error. */
 static int ending(struct rsocket *rs)
 {
 	int state = nupa_load_acquire(&rs->state);
@@ -105,7 +105,7 @@ ssize_t rs_stream_receive(struct rsocket *rs, struct rs_pieces *to, int flags)
 	int code = 0;
 
 	while (got < all) {
-		/* First whether it has ended, then what there is (I2). */
+		/* First checks whether it has ended, then which bytes are there (I2). */
 		int state = nupa_load_acquire(&rs->state);
 		bool ended = state == RS_INIT || state == RS_LISTENING || has_ended(rs);
 

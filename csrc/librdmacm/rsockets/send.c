@@ -5,8 +5,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 
-/* A long piece: what the sender's and the receiver's copies both find in their caches.  The next
- * WRITE waits for the acknowledgement of the one before, so that pieces should not be small. */
+/* A long piece: small enough for the caches of both the sender's and the receiver's copy.  The next
+ * WRITE waits for the acknowledgement of the one before, so pieces must not be too small. */
 #define PIECE_MAX (128u << 10)
 #define INLINE_MAX 512
 
@@ -37,7 +37,7 @@ void rs_copy_out(struct rs_pieces *from, void *to, size_t bytes)
 	}
 }
 
-/* Room for up to *bytes in one piece of the buffer, which is cut to what there is; NULL: none. */
+/* Room for up to *bytes in one piece of the buffer; *bytes is cut to that; NULL: none. */
 uint8_t *rs_stage(struct rsocket *rs, uint32_t *bytes)
 {
 	struct rs_tx *tx = &rs->tx;
@@ -51,8 +51,8 @@ uint8_t *rs_stage(struct rsocket *rs, uint32_t *bytes)
 	return room ? tx->buffer + at : NULL;
 }
 
-/* Posts one request of the data, *staged* bytes of which lie in the buffer.  Only now and then one
- * asks for its completion, which stands for those before it. */
+/* Posts one request of the data, *staged* bytes of which lie in the buffer.  Only some requests are
+ * signaled; their completion stands for those before them. */
 int rs_post_data(struct rsocket *rs, struct ibv_send_wr *wr, uint32_t staged)
 {
 	struct rs_tx *tx = &rs->tx;
@@ -153,7 +153,7 @@ bool rs_can_write(struct rsocket *rs)
 	       nupa_load_acquire(&rs->peer_gone) || has_room(rs);
 }
 
-/* What send says of a connection that cannot; 0: it can. */
+/* The errno of a send on a connection that cannot; 0: it can. */
 static int fault(struct rsocket *rs)
 {
 	int state = nupa_load_acquire(&rs->state);

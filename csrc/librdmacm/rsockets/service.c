@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A thread of the process for what goes on while the program does not call: connection requests,
- * lookups of datagram ports, streams that were closed before the peer had it all. */
+ * A thread of the process for work while the program does not call: connection requests, lookups of
+ * datagram ports, streams that were closed before the peer had all data. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 static pthread_mutex_t service_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t at_fork_once = PTHREAD_ONCE_INIT;
-static int service_fd = -1; /* an epoll; what is watched is named by socket and serial */
+static int service_fd = -1; /* an epoll; socket and serial name the watched descriptors */
 
 static int control(struct rsocket *rs, int operation, uint32_t events)
 {
@@ -45,7 +45,7 @@ static void *service(void *unused)
 	for (;;) {
 		struct epoll_event event;
 
-		/* Not a function that a preloaded library may have taken over. */
+		/* Not a function that a preloaded library may have replaced. */
 		if (syscall(SYS_epoll_pwait, fd, &event, 1, -1, NULL, 0) == 1)
 			run(event.data.u64);
 		else if (errno != EINTR)
@@ -113,7 +113,7 @@ void rs_serve_pause(struct rsocket *rs, bool pause)
 	control(rs, EPOLL_CTL_MOD, pause ? 0 : EPOLLIN);
 }
 
-/* It may be running yet, for the last time. */
+/* It may still be running, for the last time. */
 void rs_unserve(struct rsocket *rs)
 {
 	if (nupa_exchange_seq(&rs->serve, NULL))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * From a file descriptor to its rsocket.  The number is that of a real descriptor, so it is no
- * other file's; structures are used again but never freed, so a lookup needs no lock. */
+ * other file's; structures are reused but never freed, so a lookup needs no lock. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ int64_t rs_now_ns(void)
 	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/* A preloaded library may stand in for epoll_*, and call us: so the kernel is asked itself. */
+/* A preloaded library may replace epoll_*, and call this one: so the kernel is asked itself. */
 int rs_epoll_new(void)
 {
 	return (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
@@ -217,7 +217,7 @@ struct rsocket *rs_get(int fd)
 	return rs;
 }
 
-/* From now on nobody finds it. */
+/* From now on no look-up finds it. */
 void rs_hide(struct rsocket *rs)
 {
 	nupa_store_release(place(rs->fd, false), NULL);
@@ -239,7 +239,7 @@ static void close_inherited(struct rsocket *rs)
 static void destroy(struct rsocket *rs)
 {
 	if (rs_is_inherited(rs)) {
-		close_inherited(rs); /* what the parent's threads held of it stays as it is */
+		close_inherited(rs); /* references of the parent's threads stay as they are */
 		return;
 	}
 	rs_destroy_transport(rs);
@@ -249,13 +249,13 @@ static void destroy(struct rsocket *rs)
 	free(rs->options.route);
 	pthread_mutex_lock(&table_lock);
 	nupa_list_del(&rs->live_link);
-	/* Everything but refs, which a late lookup may look at. */
+	/* All fields except refs, which a late lookup may read. */
 	memset((char *)rs + sizeof(rs->refs), 0, sizeof(*rs) - sizeof(rs->refs));
 	nupa_list_add(&spare, &rs->live_link);
 	pthread_mutex_unlock(&table_lock);
 }
 
-/* Keeps errno: it is the last that a call does. */
+/* Keeps errno: it is the last step of a call. */
 void rs_put(struct rsocket *rs)
 {
 	int code = errno;
@@ -265,7 +265,7 @@ void rs_put(struct rsocket *rs)
 	errno = code;
 }
 
-/* A program that ends without closing: its peers get what was sent, and the end. */
+/* A program that ends without closing: its peers get the data sent, and the end. */
 __attribute__((destructor)) static void end_streams_at_exit(void)
 {
 	int64_t deadline_ns = rs_deadline(LEAVE_NS);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sleeping until a socket's state changes, in several threads at once.  Whoever takes an event
- * from a socket's descriptors may take it from another that sleeps on them; so each sleeping thread
- * has an eventfd of its own, and who changes the state writes to those of all others (internal.h
- * I3). */
+ * Sleeping until a socket's state changes, in several threads at once.  A thread that takes an
+ * event from a socket's descriptors may take it from another that sleeps on them.  So each sleeping
+ * thread has an eventfd of its own, and a thread that changes the state writes to those of all
+ * others (internal.h I3). */
 #include "librdmacm/rsockets/internal.h"
 
 #include <errno.h>
@@ -121,8 +121,8 @@ static bool spin(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t 
 	return false;
 }
 
-/* signal(7): a call on a socket goes on after a handler with SA_RESTART.  Which handler it was
- * cannot be told, so all of them have to have it. */
+/* signal(7): a call on a socket is restarted after a handler with SA_RESTART. The handler that ran
+ * is not known, so all of them must have it. */
 static bool all_handlers_restart(void)
 {
 	for (int number = 1; number < NSIG; number++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What two rsockets say to each other.  All numbers are big endian.
+ * Messages between two rsockets.  All numbers are big endian.
  *
  *   RDMA WRITE with immediate   bytes for the ring; the immediate is how many
  *   SEND with immediate         a short piece, a credit or the end: rs_wire_kind
@@ -18,7 +18,7 @@ enum rs_wire_kind {
 	RS_WIRE_SHORT = 0,  /* as many bytes as the SEND has */
 	RS_WIRE_CREDIT = 1, /* bytes of the ring that may be written again */
 	RS_WIRE_SLOTS = 2,  /* receives that were posted again */
-	RS_WIRE_END = 3,    /* nothing follows in this direction */
+	RS_WIRE_END = 3,    /* the stream ends in this direction */
 };
 
 #define RS_WIRE_KIND_SHIFT 30u
@@ -55,7 +55,7 @@ struct rs_wire_datagram {
 	uint16_t port; /* of the sender */
 	uint16_t reserved;
 	uint8_t from[16];
-	uint8_t to[16]; /* as the sender knows the receiver: where an answer comes from */
+	uint8_t to[16]; /* the receiver as the sender knows it: the source of an answer */
 };
 
 _Static_assert(sizeof(struct rs_wire_datagram) == 40, "before each datagram");
