@@ -4,38 +4,6 @@
 #include "capture/bytes.h"
 #include "capture/watch_internal.h"
 
-struct nupa_run *nupa_run_add(struct nupa_watch *watch, uint8_t level, uint8_t kind,
-			      uint64_t transfer, uint16_t flags)
-{
-	const bool is_watched = watch->levels >> (level - 1) & 1;
-	/* No record has as many as there is room for. */
-	struct nupa_run *run = is_watched && watch->n_runs < NUPA_RUNS_MAX
-				   ? &watch->runs[watch->n_runs++]
-				   : &watch->nowhere;
-
-	memset(run, 0, sizeof(*run));
-	run->cast.level = level;
-	run->cast.kind = kind;
-	run->cast.transfer = transfer;
-	run->cast.flags = flags;
-	run->n = 1;
-	return run;
-}
-
-uint16_t nupa_flags_of(const struct nupa_trace_record *record)
-{
-	static const uint16_t flags[8] = {
-		NUPA_FLAG_DROPPED, NUPA_FLAG_DUPLICATE, NUPA_FLAG_DELAYED, NUPA_FLAG_CORRUPT,
-		NUPA_FLAG_POISON,  NUPA_FLAG_INJECTED,  NUPA_FLAG_RETRY,
-	};
-	uint16_t found = 0;
-
-	for (uint32_t i = 0; i < 8; i++)
-		if (record->flags >> i & 1)
-			found |= flags[i];
-	return found;
-}
-
 void nupa_expand_begin(struct nupa_watch *watch, const struct nupa_trace_record *record,
 		       uint32_t source)
 {

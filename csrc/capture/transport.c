@@ -2,8 +2,6 @@
  * Messages as packets of InfiniBand's transport. */
 #include "capture/watch_internal.h"
 
-#include "abi/verbs_abi.h"
-
 /* AETH, IBTA 9.7.5.2: the upper bits of NAKs. */
 #define RNR_SYNDROME 0x20
 #define NAK_SYNDROME 0x60
@@ -18,59 +16,6 @@ struct message {
 	uint8_t transport;
 	bool received;
 };
-
-uint8_t nupa_transport_of(uint8_t qp_type, bool is_xrc)
-{
-	if (is_xrc)
-		return NUPA_TRANSPORT_XRC;
-	switch (qp_type) {
-	case IBV_QPT_UC:
-		return NUPA_TRANSPORT_UC;
-	case IBV_QPT_UD:
-		return NUPA_TRANSPORT_UD;
-	default:
-		return NUPA_TRANSPORT_RC;
-	}
-}
-
-bool nupa_data_makes_sense(const struct nupa_trace_data *data)
-{
-	return data->mtu_bytes >= 128 && data->mtu_bytes <= NUPA_MTU_BYTES &&
-	       data->piece_bytes <= data->mtu_bytes;
-}
-
-struct nupa_run *nupa_roce_add(struct nupa_watch *watch, enum nupa_roce_what what,
-			       uint64_t transfer, uint16_t flags)
-{
-	struct nupa_run *run =
-	    nupa_run_add(watch, NUPA_LEVEL_TRANSPORT, NUPA_KIND_ETHERNET, transfer, flags);
-
-	run->how = NUPA_RUN_ROCE;
-	run->roce.what = (uint8_t)what;
-	run->roce.begins = run->roce.ends = true;
-	run->roce.mtu_bytes = NUPA_MTU_BYTES;
-	return run;
-}
-
-void nupa_roce_join(struct nupa_watch *watch, struct nupa_run *run, uint32_t from, uint32_t to,
-		    bool received)
-{
-	nupa_roce_head(watch, &run->roce, from, to);
-	if (received)
-		nupa_sights_port(watch, to, NUPA_INBOUND, &run->cast);
-	else
-		nupa_sights_route(watch, from, to, &run->cast);
-}
-
-void nupa_roce_set_data(struct nupa_roce *roce, const struct nupa_trace_data *data,
-			const struct nupa_trace_record *record, const void *from)
-{
-	roce->bytes = data->total_bytes;
-	roce->mtu_bytes = data->mtu_bytes;
-	roce->piece_bytes = data->piece_bytes;
-	roce->data = from;
-	roce->data_bytes = record->data_bytes;
-}
 
 /* Its line; ends: the transfer with it. */
 static void add_line(struct nupa_watch *watch, const struct message *m, uint64_t transfer,

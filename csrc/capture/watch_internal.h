@@ -322,6 +322,27 @@ void nupa_sights_device(const struct nupa_watch *watch, uint32_t host,
 /* The host of a slot, or n_hosts: not known. */
 uint32_t nupa_host_of(const struct nupa_watch *watch, uint32_t slot);
 
+/* run.c */
+/* The next run, all zeros but for its cast's transfer and flags. */
+struct nupa_run *nupa_run_add(struct nupa_watch *watch, uint8_t level, uint8_t kind,
+			      uint64_t transfer, uint16_t flags);
+/* A record's flags, as the reader gets them. */
+uint16_t nupa_flags_of(const struct nupa_trace_record *record);
+/* How many of its packets a payload takes. */
+static inline uint64_t nupa_packets_of(uint64_t bytes, uint32_t mtu_bytes)
+{
+	return bytes ? (bytes + mtu_bytes - 1) / mtu_bytes : 1;
+}
+uint8_t nupa_transport_of(uint8_t qp_type, bool is_xrc);
+bool nupa_data_makes_sense(const struct nupa_trace_data *data);
+struct nupa_run *nupa_roce_add(struct nupa_watch *watch, enum nupa_roce_what what,
+			       uint64_t transfer, uint16_t flags);
+/* Facts about both ends, once the rest is there. */
+void nupa_roce_join(struct nupa_watch *watch, struct nupa_run *run, uint32_t from, uint32_t to,
+		    bool received);
+void nupa_roce_set_data(struct nupa_roce *roce, const struct nupa_trace_data *data,
+			const struct nupa_trace_record *record, const void *from);
+
 /* Each of these appends runs; false: the record is invalid.  *source*: the owner of the ring. */
 bool nupa_expand_message(struct nupa_watch *watch, const struct nupa_trace_record *record,
 			 uint32_t source);
@@ -345,17 +366,6 @@ uint32_t nupa_roce_room(const struct nupa_roce *roce, uint32_t i);
 /* Packet i of n: how much of it was captured. */
 uint32_t nupa_roce_build(const struct nupa_roce *roce, uint32_t i, uint32_t n, uint32_t snap_bytes,
 			 uint8_t *out, uint32_t *original_bytes);
-
-/* transport.c */
-uint8_t nupa_transport_of(uint8_t qp_type, bool is_xrc);
-bool nupa_data_makes_sense(const struct nupa_trace_data *data);
-struct nupa_run *nupa_roce_add(struct nupa_watch *watch, enum nupa_roce_what what,
-			       uint64_t transfer, uint16_t flags);
-/* Facts about both ends, once the rest is there. */
-void nupa_roce_join(struct nupa_watch *watch, struct nupa_run *run, uint32_t from, uint32_t to,
-		    bool received);
-void nupa_roce_set_data(struct nupa_roce *roce, const struct nupa_trace_data *data,
-			const struct nupa_trace_record *record, const void *from);
 
 /* mad.c */
 bool nupa_expand_cm(struct nupa_watch *watch, const struct nupa_trace_record *record, uint32_t from,
@@ -384,16 +394,6 @@ bool nupa_tlp_is_last(const struct nupa_tlp *tlp);
 uint32_t nupa_tlp_build(const struct nupa_tlp *tlp, uint8_t *out, uint32_t *original_bytes);
 
 /* expand.c */
-/* The next run, all zeros but for its cast's transfer and flags. */
-struct nupa_run *nupa_run_add(struct nupa_watch *watch, uint8_t level, uint8_t kind,
-			      uint64_t transfer, uint16_t flags);
-/* A record's flags, as the reader gets them. */
-uint16_t nupa_flags_of(const struct nupa_trace_record *record);
-/* How many of its packets a payload takes. */
-static inline uint64_t nupa_packets_of(uint64_t bytes, uint32_t mtu_bytes)
-{
-	return bytes ? (bytes + mtu_bytes - 1) / mtu_bytes : 1;
-}
 /* Makes runs of a record; then copies packets until they end or the buffer is full (false). */
 void nupa_expand_begin(struct nupa_watch *watch, const struct nupa_trace_record *record,
 		       uint32_t source);

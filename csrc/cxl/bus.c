@@ -76,19 +76,6 @@ void nupa_cxl_bus_free(struct nupa_cxl_bus *bus)
 	free(bus);
 }
 
-void bus_enter(struct nupa_cxl_bus *bus)
-{
-	/* This fails if the caller has the lock, which it never has, or with 2^29 readers: then it
-	 * waits. */
-	while (pthread_rwlock_rdlock(&bus->lock))
-		;
-}
-
-void bus_leave(struct nupa_cxl_bus *bus)
-{
-	pthread_rwlock_unlock(&bus->lock);
-}
-
 /* --- changes ----------------------------------------------------------------------- */
 
 static void *copy(const void *from, size_t n, size_t bytes)
@@ -185,23 +172,6 @@ int nupa_cxl_bus_set_parts(struct nupa_cxl_bus *bus, uint32_t device,
 		return -ENOMEM;
 	device_set(bus, device, &now, true);
 	return 0;
-}
-
-const struct nupa_cxl_part *bus_part(const struct bus_device *device, uint64_t dpa)
-{
-	uint32_t low = 0, high = device->n_parts;
-
-	while (low < high) { /* the first that begins after dpa */
-		uint32_t middle = low + (high - low) / 2;
-
-		if (device->parts[middle].dpa > dpa)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	if (!low || dpa - device->parts[low - 1].dpa >= device->parts[low - 1].bytes)
-		return NULL;
-	return &device->parts[low - 1];
 }
 
 int nupa_cxl_bus_set_link(struct nupa_cxl_bus *bus, uint32_t port, bool up)

@@ -7,6 +7,7 @@
 #include "cxl/transact.h"
 
 #include <pthread.h>
+#include <stddef.h>
 
 struct bus_device {
 	struct nupa_cxl_part *parts; /* in order, and apart */
@@ -49,10 +50,39 @@ void bus_leave(struct nupa_cxl_bus *bus);
 /* The part that contains dpa, or NULL. */
 const struct nupa_cxl_part *bus_part(const struct bus_device *device, uint64_t dpa);
 
+static inline void bus_count(uint64_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
 /* The steps of a request in a bus that was entered: past each port of its place (false: it has no
  * link), and to the memory behind that place. */
-bool bus_pass(struct nupa_cxl_bus *bus, uint16_t number, size_t counter);
+static inline bool bus_pass(struct nupa_cxl_bus *bus, uint16_t number, size_t counter)
+{
+	struct bus_port *port = &bus->ports[number];
+
+	if (port->is_down) {
+		bus_count(&port->counters.refused);
+		return false;
+	}
+	bus_count((uint64_t *)((char *)&port->counters + counter));
+	return true;
+}
+
 /* NUPA_CXL_VIRAL, NUPA_CXL_NO_MEMORY, or the rest of *line is known. */
-enum nupa_cxl_status bus_line_find(struct nupa_cxl_bus *bus, struct bus_line *line);
+static inline enum nupa_cxl_status bus_line_find(struct nupa_cxl_bus *bus, struct bus_line *line)
+{
+	const struct bus_device *device = &bus->devices[line->place.device];
+	const struct nupa_cxl_part *part;
+
+	if (device->is_viral)
+		return NUPA_CXL_VIRAL;
+	part = bus_part(device, line->place.dpa);
+	if (!part)
+		return NUPA_CXL_NO_MEMORY;
+	line->memory = part->memory;
+	line->offset = part->offset + (line->place.dpa - part->dpa);
+	return NUPA_CXL_OK;
+}
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The cache of cache.h: its lines, its answers to snoops, and its end. */
+ * The cache of cache.h: its beginning and end, and the lines that leave it. */
 #include "cxl/cache.h"
 
 #include "cxl/bus.h"
@@ -10,72 +10,6 @@
 
 #define MAX_SETS (1u << 20)
 #define MAX_WAYS 64u
-
-struct cache_set *cache_set_of(struct nupa_cxl_cache *cache, uint64_t offset)
-{
-	return &cache->sets[offset / CXL_LINE_BYTES & (cache->shape.sets - 1)];
-}
-
-struct cache_line *cache_find(struct nupa_cxl_cache *cache, struct cache_set *set,
-			      const struct nupa_cxl_memory *memory, uint64_t offset)
-{
-	for (uint32_t i = 0; i < cache->shape.ways; i++)
-		if (set->lines[i].memory == memory && set->lines[i].offset == offset)
-			return &set->lines[i];
-	return NULL;
-}
-
-static void drop(struct cache_line *line)
-{
-	line->memory = NULL;
-	line->state = NUPA_CXL_I;
-}
-
-/* Readers of the memory must not take it for the data written last. */
-static void lose(struct cache_line *line)
-{
-	if (line->state == NUPA_CXL_M)
-		cxl_memory_poison_line(line->memory, line->offset, true);
-	drop(line);
-}
-
-/* Changed data goes to the memory. */
-static void write_back(struct cache_set *set, struct cache_line *line)
-{
-	cxl_memory_write(line->memory, line->offset, line->data, CXL_LINE_BYTES);
-	line->state = NUPA_CXL_E;
-	set->counts.write_backs++;
-}
-
-void cache_snoop(struct nupa_cxl_cache *cache, struct nupa_cxl_memory *memory, uint64_t offset,
-		 enum nupa_cxl_snp snp, struct cache_answer *answer)
-{
-	static const enum nupa_cxl_meta directory[] = {
-		[NUPA_CXL_I] = NUPA_CXL_META_I,
-		[NUPA_CXL_S] = NUPA_CXL_META_S,
-		[NUPA_CXL_E] = NUPA_CXL_META_A,
-		[NUPA_CXL_M] = NUPA_CXL_META_A,
-	};
-	struct cache_set *set = cache_set_of(cache, offset);
-	struct cache_line *line;
-
-	*answer = (struct cache_answer){ .state = NUPA_CXL_META_I };
-	pthread_mutex_lock(&set->lock);
-	answer->is_conflict = set->wanted == memory && set->wanted_offset == offset;
-	line = cache_find(cache, set, memory, offset);
-	if (line) {
-		set->counts.snoops++;
-		answer->has_written = line->state == NUPA_CXL_M;
-		if (answer->has_written)
-			write_back(set, line);
-		if (snp == NUPA_CXL_SNP_INV)
-			drop(line);
-		else if (snp == NUPA_CXL_SNP_DATA)
-			line->state = NUPA_CXL_S;
-		answer->state = directory[line->state];
-	}
-	pthread_mutex_unlock(&set->lock);
-}
 
 /* --- lines that go ----------------------------------------------------------------- */
 
@@ -101,8 +35,8 @@ void cache_evict(struct nupa_cxl_bus *bus, struct nupa_cxl_memory *memory, uint6
 		hpa = line->hpa;
 		is_written = line->state == NUPA_CXL_M;
 		if (is_written)
-			write_back(set, line);
-		drop(line);
+			cache_line_write_back(set, line);
+		cache_line_drop(line);
 	}
 	pthread_mutex_unlock(&set->lock);
 	if (line && (is_written || tells)) {
@@ -207,7 +141,7 @@ void cache_lose(struct nupa_cxl_bus *bus)
 		pthread_mutex_lock(&snoop->lock);
 		pthread_mutex_lock(&set->lock);
 		if (line->memory) { /* no BISnp came first */
-			lose(line);
+			cache_line_lose(line);
 			set->counts.lost++;
 			snoop_forget(snoop, cache->shape.host, offset);
 		}
@@ -243,28 +177,6 @@ static struct nupa_cxl_cache *cache_new(const struct nupa_cxl_cache_shape *shape
 	return cache;
 }
 
-/* Under the lock of the memory's filter. */
-static void lose_all(struct nupa_cxl_cache *cache, const struct nupa_cxl_memory *memory)
-{
-	for (uint32_t i = 0; i < cache->shape.sets; i++) {
-		struct cache_set *set = &cache->sets[i];
-
-		pthread_mutex_lock(&set->lock);
-		for (uint32_t way = 0; way < cache->shape.ways; way++)
-			if (set->lines[way].memory == memory)
-				lose(&set->lines[way]);
-		pthread_mutex_unlock(&set->lock);
-	}
-}
-
-void cache_leave(struct nupa_cxl_cache *cache, struct nupa_cxl_snoop *snoop)
-{
-	lose_all(cache, snoop->memory);
-	for (uint32_t i = 0; i < cache->n_joined; i++)
-		if (cache->joined[i] == snoop)
-			cache->joined[i] = cache->joined[--cache->n_joined];
-}
-
 void cache_free(struct nupa_cxl_cache *cache)
 {
 	if (!cache)
@@ -274,7 +186,7 @@ void cache_free(struct nupa_cxl_cache *cache)
 		struct nupa_cxl_snoop *snoop = cache->joined[i];
 
 		pthread_mutex_lock(&snoop->lock);
-		lose_all(cache, snoop->memory);
+		cache_lose_memory(cache, snoop->memory);
 		snoop_forget_all(snoop, cache->shape.host);
 		__atomic_store_n(&snoop->caches[cache->shape.host], NULL, __ATOMIC_RELEASE);
 		pthread_mutex_unlock(&snoop->lock);

@@ -84,10 +84,20 @@ void cache_snoop(struct nupa_cxl_cache *cache, struct nupa_cxl_memory *memory, u
 /* The filter and its memory end; the caller holds `snoop_joins`, too. */
 void cache_leave(struct nupa_cxl_cache *cache, struct nupa_cxl_snoop *snoop);
 
-/* For cache_request.c. */
+/* cache_lines.c.  Except the first, all need the set's lock. */
 struct cache_set *cache_set_of(struct nupa_cxl_cache *cache, uint64_t offset);
 struct cache_line *cache_find(struct nupa_cxl_cache *cache, struct cache_set *set,
 			      const struct nupa_cxl_memory *memory, uint64_t offset);
+void cache_line_drop(struct cache_line *line);
+/* Poisons a changed line: readers of the memory must not take it for the data written last. */
+void cache_line_lose(struct cache_line *line);
+/* Changed data goes to the memory. */
+void cache_line_write_back(struct cache_set *set, struct cache_line *line);
+
+/* Loses all lines of *memory*.  Under the lock of its filter. */
+void cache_lose_memory(struct nupa_cxl_cache *cache, const struct nupa_cxl_memory *memory);
+
+/* For cache_request.c. */
 /* Removes a line, if it is still there.  tells: the directory learns of a clean line, too. */
 void cache_evict(struct nupa_cxl_bus *bus, struct nupa_cxl_memory *memory, uint64_t offset,
 		 bool tells);

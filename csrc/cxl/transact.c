@@ -7,23 +7,6 @@
 
 #include <string.h>
 
-static void count(uint64_t *counter)
-{
-	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
-}
-
-bool bus_pass(struct nupa_cxl_bus *bus, uint16_t number, size_t counter)
-{
-	struct bus_port *port = &bus->ports[number];
-
-	if (port->is_down) {
-		count(&port->counters.refused);
-		return false;
-	}
-	count((uint64_t *)((char *)&port->counters + counter));
-	return true;
-}
-
 /* Through the ports on the way; false: one of them has no link. */
 static bool pass(struct nupa_cxl_bus *bus, const struct nupa_cxl_place *place, size_t counter)
 {
@@ -31,21 +14,6 @@ static bool pass(struct nupa_cxl_bus *bus, const struct nupa_cxl_place *place, s
 		if (!bus_pass(bus, place->hops[i], counter))
 			return false;
 	return true;
-}
-
-enum nupa_cxl_status bus_line_find(struct nupa_cxl_bus *bus, struct bus_line *line)
-{
-	const struct bus_device *device = &bus->devices[line->place.device];
-	const struct nupa_cxl_part *part;
-
-	if (device->is_viral)
-		return NUPA_CXL_VIRAL;
-	part = bus_part(device, line->place.dpa);
-	if (!part)
-		return NUPA_CXL_NO_MEMORY;
-	line->memory = part->memory;
-	line->offset = part->offset + (line->place.dpa - part->dpa);
-	return NUPA_CXL_OK;
 }
 
 /* The memory that answers for hpa, once the request has arrived there. */
@@ -69,7 +37,7 @@ static enum nupa_cxl_status media_read(struct nupa_cxl_bus *bus, const struct bu
 		  : cxl_memory_read(line->memory, line->offset, to, bytes))
 		return NUPA_CXL_OK;
 	for (uint32_t i = 0; i < line->place.n_hops; i++)
-		count(&bus->ports[line->place.hops[i]].counters.poison);
+		bus_count(&bus->ports[line->place.hops[i]].counters.poison);
 	return NUPA_CXL_POISON;
 }
 

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,17 +148,6 @@ static const struct step steps[] = {
 	{ "doorbell", init_bell, "" },
 	{ "network", init_network, "the kernel lacks virtio_net, or [guests] network is wrong" },
 };
-
-int guest_fails(struct guest *guest, const char *format, ...)
-{
-	int error = errno;
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(guest->why, sizeof(guest->why), format, args);
-	va_end(args);
-	return error ? -error : -EIO;
-}
 
 static _Noreturn void power_off(void)
 {
