@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What attachments record while somebody watches, read from their rings as a watcher reads them. */
+ * Records of attachments while a watch exists, read from their rings as a watch reads them. */
 #include "engine/device/device.h"
 #include "tests/support/target.h"
 
@@ -282,7 +282,7 @@ static void records_stay_whole_and_in_sequence_over_laps(void)
 	fabric_close(s.fabric, s.a, s.b);
 }
 
-/* Who attaches or makes a queue later records from the first thing on. */
+/* A later attachment or queue records from its first event on. */
 static void who_comes_late_records_from_the_first_thing_on(void)
 {
 	struct stage s = stage_open(NUPA_MOVER_LOCAL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a watch shows of the fast channel's lines as CXL.cache messages: which, in which order, with
- * which states of both caches, and with the bytes that stand in the segment. */
+ * Lines of the fast channel as CXL.cache messages in a watch: their order, the states of both
+ * caches, and the bytes in the segment. */
 #include "capture/cache_line.h"
 #include "tests/support/end.h"
 #include "engine/segment/ring.h"
@@ -72,8 +72,8 @@ static uint8_t *states_of(uint64_t at)
 	return lines[n_lines++].states;
 }
 
-/* What is shown goes on from what was shown before; two caches never contradict each other; only
- * the store of an owner goes unseen. */
+/* The messages continue from the earlier ones; two caches never contradict each other; only the
+ * store of an owner goes unseen. */
 static void messages_follow_from_one_another(void)
 {
 	for (uint32_t i = 0; i < n_packets; i++) {
@@ -149,7 +149,7 @@ static void a_line_goes_from_the_producers_cache_to_the_consumers(void)
 	CHECK(!memcmp(packets[8].data + FRONT + 20, there, 32 + 20));
 	there = in_segment(fabric, b->self.qpn >> 16, line_of(&packets[9]));
 	CHECK(!memcmp(packets[15].data + FRONT + 20, there, 32));
-	/* Who asks and who answers say the same ids. */
+	/* Requests and responses have the same ids. */
 	CHECK_EQ(id_of(&packets[0]), id_of(&packets[1]));
 	CHECK_EQ(id_of(&packets[3]), id_of(&packets[8]));
 	CHECK_EQ(id_of(&packets[4]), id_of(&packets[6]));
@@ -188,7 +188,7 @@ static void the_next_laps_take_lines_back_and_look_at_the_head(void)
 			CHECK_EQ(code_of(&packets[0]), 0x15);
 			again++;
 		}
-		/* What the consumer has said, and not beyond what it can have taken. */
+		/* The consumer's published position, and none beyond what it can have taken. */
 		memcpy(&word, packets[heads > 1 ? 9 : 8].data + FRONT + 20, 8);
 		word &= NUPA_COUNT_MASK;
 		CHECK(word > head && word <= i && i - last <= n_ring);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a watch reads of the rings of attachments: in which order, what is lost, what the dead
- * leave, and what becomes of frames, faults and messages larger than the reader's buffer. */
+ * A watch and the rings of attachments: the order of records, lost ones, rings of dead processes,
+ * and frames, faults and messages larger than the reader's buffer. */
 #include "tests/support/end.h"
 #include "engine/segment/segment_internal.h"
 #include "tests/support/watched.h"
@@ -39,7 +39,7 @@ static void what_was_overwritten_is_counted(void)
 	CHECK_EQ(two_counts(&two).invalid, 0);
 	CHECK_EQ(two_counts(&two).lost + two_counts(&two).records, n_records);
 	CHECK(two_counts(&two).records > 20 && two_counts(&two).lost > 100);
-	/* What is there is whole, and the end of all. */
+	/* The records are whole, and so is the end. */
 	first = watched_psn(&packets[0]);
 	for (uint32_t i = 0; i < n_packets; i++)
 		CHECK_EQ(watched_psn(&packets[i]), first + i);
@@ -59,7 +59,7 @@ static void what_an_owner_recorded_before_its_end_is_read(void)
 	recorder_close(&two.a);
 	watched_read(two.watch);
 	CHECK_EQ(n_packets, 1);
-	/* Who has the slot next is another one. */
+	/* The next owner of the slot is another one. */
 	again = recorder_open(two.fabric, 0);
 	CHECK_EQ(again.slot, slot);
 	put_send(&again, &two.b, 0x1000007, 10);

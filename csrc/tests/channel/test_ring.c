@@ -180,7 +180,7 @@ static void a_line_of_another_lap_is_no_message(void)
 	free(ring.header);
 }
 
-/* Whatever the consumer claims, the producer never writes over what is not consumed. */
+/* For any position that the consumer claims, the producer never overwrites unconsumed lines. */
 static void impossible_heads_leave_a_full_ring_full(void)
 {
 	struct ring ring = ring_new(N_LINES, DMA_BYTES);

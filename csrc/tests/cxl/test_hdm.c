@@ -192,7 +192,7 @@ static void test_a_range_may_end_with_the_last_address(void)
 	CHECK(!nupa_cxl_table_find(&table, UINT64_MAX - 4096, &place));
 }
 
-/* What the check must refuse: each is one change of a table that is right. */
+/* Tables that the check must refuse: each is one change of a valid table. */
 static void test_tables_that_are_none_are_refused(void)
 {
 	static const uint16_t hops[2] = { 0, 1 };

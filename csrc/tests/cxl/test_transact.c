@@ -202,7 +202,7 @@ static void test_a_device_has_parts_of_memory_that_others_share(void)
 	CHECK_EQ(nupa_cxl_write(bus, BASE + 512 + 64, line, 64).status, NUPA_CXL_OK);
 	CHECK_EQ(nupa_cxl_memory_is_poisoned(both[1], 128 + 64), 0);
 	CHECK_EQ(read_status(bus, BASE + 2048 + 64, found), NUPA_CXL_OK);
-	/* What is taken away is gone; a viral device stays so. */
+	/* A removed part is gone; a viral device stays viral. */
 	CHECK_EQ(nupa_cxl_bus_set_viral(bus, 1, true), 0);
 	CHECK_EQ(nupa_cxl_bus_set_parts(bus, 1, NULL, 0), 0);
 	CHECK_EQ(read_status(bus, BASE + 512, found), NUPA_CXL_VIRAL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What an engine counts of all that it drops, does again or does not believe: each counter by an
- * event that causes it, and no other one with it; counters outlive their attachment. */
+ * An engine's counters of messages dropped, repeated or rejected: each counter by an event that
+ * causes it, and no other one with it; counters outlive their attachment. */
 #include "engine/device/device.h"
 #include "tests/support/target.h"
 
@@ -392,8 +392,8 @@ static void counters_outlive_a_process_that_is_killed_and_one_that_leaves(void)
 	nupa_fabric_put(fabric);
 }
 
-/* Whatever stands in a slot: sums wrap, nothing beyond the table is touched, an owner starts at 0.
- */
+/* With any content of a slot: sums wrap, no memory beyond the table is touched, an owner starts at
+ * 0. */
 static void counters_that_a_hostile_process_has_filled_in(void)
 {
 	struct nupa_fabric *fabric = test_fabric();

@@ -268,7 +268,7 @@ static void a_peer_that_cannot_reach_us_says_so(void)
 	nupa_fabric_put(fabric);
 }
 
-/* What two processes tell each other: addresses of two ends each, and how far they are. */
+/* Words that two processes exchange: addresses of two ends each, and their progress. */
 struct board {
 	struct end_address ours[2], theirs[2];
 	uint32_t ready, done;

@@ -345,7 +345,7 @@ static void a_link_gives_as_much_as_its_bandwidth(void)
 	ns = test_now_ns() - start_ns;
 	CHECK_PATTERN(b->memory, BYTES, 1);
 	CHECK(ns >= 175 * MS); /* the last part waits for those before it alone */
-	/* What waits in a ring is not lost. */
+	/* Messages that wait in a ring are not lost. */
 	CHECK_EQ(fault_hw(fabric, 1).duplicate_request, 0);
 	fabric_close(fabric, a, b);
 }

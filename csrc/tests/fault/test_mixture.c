@@ -306,7 +306,7 @@ static void close_flows(struct nupa_fabric *fabric, struct flow flows[ENDS])
 	nupa_fabric_put(fabric);
 }
 
-/* What a failure is told apart by. */
+/* Identifies a failure. */
 static void print_counters(struct nupa_fabric *fabric, uint64_t seed)
 {
 	struct nupa_hw_counters sum = { 0 }, one;

@@ -104,7 +104,7 @@ static void a_signal_passes_input_that_nobody_reads(void)
 	struct outcome outcome = finish(client);
 	CHECK(WIFSIGNALED(outcome.status));
 	CHECK_EQ(WTERMSIG(outcome.status), SIGINT);
-	/* What was not read is not the next one's. */
+	/* Unread input does not reach the next command. */
 	RUN(client, 0, SH("wc -c"));
 	put(client, FRAME_STDIN, "", 0);
 	CHECK_EQ(strtol(finish(client).out, NULL, 10), 0);

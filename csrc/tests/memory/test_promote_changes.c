@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a peer in another process has of it: by the memfd, which it reads and writes. */
+/* The memory as a peer in another process has it: by the memfd, which it reads and writes. */
 static uint8_t peek(const struct nupa_shared_range *range, size_t at)
 {
 	uint8_t byte;
@@ -177,7 +177,7 @@ static void a_page_stays_promoted_as_long_as_one_region_has_it(void)
 	nupa_promote_release(&b, 1);
 	poke(&b, 0, 9);
 	CHECK_EQ(at[page()], 8);
-	/* What the check above has put there is not found again. */
+	/* Pages stored by the check above are not found again. */
 	at[page() + 1] = 2;
 	b = promote_one(at + page(), page());
 	CHECK_EQ(peek(&b, 0), 8);

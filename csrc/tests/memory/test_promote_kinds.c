@@ -20,7 +20,7 @@
 #define PAGE 4096u /* those of other sizes are multiples of it: see page() */
 #define N_RANGES 8
 
-/* What a peer has of it. */
+/* The memory as a peer has it. */
 static uint8_t *view_of(const struct nupa_shared_range *range)
 {
 	uint8_t *view = mmap(NULL, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,

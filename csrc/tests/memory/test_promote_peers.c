@@ -18,7 +18,7 @@
 #define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define ALL ((int)(IBV_ACCESS_LOCAL_WRITE | REMOTE))
 
-/* What the owner of the memory asks of its peer. */
+/* Orders of the memory's owner to its peer. */
 struct order {
 	enum ibv_wr_opcode opcode;
 	uint32_t rkey, bytes, times; /* one behind the other */
@@ -30,7 +30,7 @@ struct owner {
 	int socket;
 };
 
-/* What our engine does for the peer comes behind the order and before its result.  TSan, which does
+/* This process's engine works for the peer after the order and before its result.  TSan, which does
  * not see the peer, sees that by the engine's lock. */
 static void meet_engine(const struct owner *owner)
 {

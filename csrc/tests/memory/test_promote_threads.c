@@ -18,7 +18,7 @@
 #define WORDS 6144u /* twelve pages of the heap, neither end at the end of a page */
 #define HELD 3u     /* regions at a time */
 
-/* What threads do to *words* meanwhile: each has every fourth of them. */
+/* The stores of threads to *words* meanwhile: each has every fourth of them. */
 static uint64_t *words;
 static bool stop;
 

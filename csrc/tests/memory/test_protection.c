@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What must not be done with memory is refused, and leaves it as it was: bounds, keys, access, PDs,
+ * Forbidden accesses to memory are refused, and leave it unchanged: bounds, keys, access, PDs,
  * invalidation, deregistration while a peer writes. */
 #include "base/atomics.h"
 #include "tests/support/target.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the netdev makes of frames, without an interface: which it passes on, to whom, which it
- * answers itself, and how datagrams become one frame. */
+ * Frames in the netdev, without an interface: those it passes on, their destination, those it
+ * answers itself, and datagrams that become one frame. */
 #include "netdev/coalesce.h"
 #include "tests/support/end.h"
 #include "engine/net/net.h"
@@ -345,7 +345,7 @@ static void datagrams_of_a_flow_become_one_frame(void)
 		CHECK_EQ(get16(udp + 4), udp_bytes);
 		for (uint32_t i = 0, at = 0; i < 4; at += lengths[i++])
 			CHECK_PATTERN(payload + at, lengths[i], 7 + i);
-		/* What the kernel completes: the sum of the pseudo-header. */
+		/* The part that the kernel completes: the sum of the pseudo-header. */
 		CHECK_EQ(get16(udp + 6), sum16(first + IP_AT + (ipv6 ? 8 : 12), ipv6 ? 32 : 8,
 					       IPPROTO_UDP + udp_bytes));
 		if (ipv6) {

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What looks like a frame, or like nothing at all. */
+/* A message that may look like a frame. */
 static void forge(struct nupa_channel *channel, uint64_t *seed, bool large)
 {
 	bool dma = test_random(seed) >> 33 & 7;
@@ -286,7 +286,7 @@ static void a_process_that_is_stopped_holds_nobody_up(void)
 	lab_send(lab, 0, 1, LAB_HEADERS + 50, 2);
 	lab_expect(lab, 1, LAB_HEADERS + 50, 2);
 	CHECK_EQ(kill(pid, SIGCONT), 0);
-	/* What it had comes back, from the first; then there is room again. */
+	/* Its former content comes back, from the first; then there is room again. */
 	for (uint32_t n = 0, kept = (uint32_t)lab_counters(fabric, 0).tx_packets - 2; n < kept; n++)
 		lab_expect(lab, 0, LAB_HEADERS + 60000, n);
 	lab_send(lab, 0, 2, LAB_HEADERS + 70, 3);

@@ -21,8 +21,8 @@
 
 #define WEAK_STEPS_MAX 8u
 
-/* [at, +bytes), 8-aligned, holds steps[i] (of as many bytes) at step i.  What the code stores there
- * is lost. */
+/* [at, +bytes), 8-aligned, holds steps[i] (of as many bytes) at step i.  The code's stores there
+ * are lost. */
 void weak_begin(void *at, size_t bytes, const void *const *steps, uint32_t n_steps);
 /* Before each execution; false: all have been. */
 bool weak_next(void);

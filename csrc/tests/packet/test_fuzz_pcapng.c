@@ -62,7 +62,7 @@ static void check_found(const struct nupa_pcapng_record *r, uint32_t n, size_t p
 	}
 }
 
-/* What was found is written; so is what nobody found: records of nonsense. */
+/* Found records are written; so are invented ones. */
 static void write_again(uint64_t *random, const uint8_t *data, size_t bytes, bool swapped,
 			struct nupa_pcapng_record *records, uint32_t n)
 {

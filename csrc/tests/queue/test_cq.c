@@ -82,7 +82,7 @@ static void a_moderated_cq_tells_when_its_time_is_over(void)
 	CHECK(event_is_there(b, 10000)); /* nobody polls meanwhile */
 	CHECK(test_now_ns() - start_ns >= 30 * MS);
 	get_event(b);
-	/* What waits when the rules change is told of. */
+	/* Completions that wait when the rules change are reported. */
 	moderate(b, 100, UINT16_MAX);
 	CHECK_EQ(nupa_req_notify_cq(b->recv_cq, 0), 0);
 	send_one(a, b, 2);

@@ -169,7 +169,7 @@ static void it_leaves_amid_requests_of_all_kinds(void)
 
 /* --- what is owed -------------------------------------------------------------------- */
 
-/* What two processes tell each other. */
+/* Words that two processes exchange. */
 struct board {
 	struct end_address ours, theirs;
 	uint32_t theirs_known, ours_known, met, held, sent, leaving;

@@ -57,7 +57,7 @@ static void a_completion_queue_that_overruns_ends_its_queue_pair(void)
 	CHECK_EQ(end_state(a), IBV_QPS_ERR);
 	/* Its receives end by the other CQ, which is sound. */
 	cq_expect(a->recv_cq, 77, IBV_WC_WR_FLUSH_ERR);
-	/* What was in the queue can still be had; then polling fails. */
+	/* Completions in the queue can still be polled; then polling fails. */
 	CHECK_EQ(nupa_poll_cq(a->send_cq, 8, wc), 4);
 	for (uint64_t i = 0; i < 4; i++) {
 		CHECK_EQ(wc[i].wr_id, i);
@@ -129,7 +129,7 @@ static void an_error_flushes_both_queues_in_order(void)
 		cq_expect(b->recv_cq, 100 + i, IBV_WC_WR_FLUSH_ERR);
 	end_expect_event(b, IBV_EVENT_QP_ACCESS_ERR);
 	CHECK_EQ(end_state(b), IBV_QPS_ERR);
-	/* Whatever is posted now is flushed as well. */
+	/* Requests posted now are flushed as well. */
 	end_start(a, IBV_WR_SEND, 6, 0, 8);
 	cq_expect(a->send_cq, 6, IBV_WC_WR_FLUSH_ERR);
 	end_post_recv(a, 200, 0, 8);

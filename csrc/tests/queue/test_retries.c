@@ -322,8 +322,8 @@ static void a_long_write_to_a_peer_that_never_becomes_ready_is_given_up_too(void
 	fabric_close(fabric, a, b);
 }
 
-/* What was refused because the peer was not ready may be refused for want of a receive later; that
- * wait has its own limit, or none. */
+/* A request refused because the peer was not ready may be refused for want of a receive later; that
+ * wait has a limit of its own, or none. */
 static void a_wait_for_a_receive_outlives_the_wait_for_the_peer(void)
 {
 	struct nupa_fabric *fabric = test_fabric();

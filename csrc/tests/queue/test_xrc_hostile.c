@@ -44,7 +44,7 @@ static void attack(struct xrc_sender *attacker, uint32_t slot, const uint32_t *q
 	nupa_engine_unlock(engine);
 }
 
-/* What was refused ended the target: connected anew. */
+/* A refused message ended the target: connects it anew. */
 static void revive(struct ibv_qp *target, struct end *peer, uint32_t peer_qpn)
 {
 	struct ibv_qp_attr attr;

@@ -284,7 +284,7 @@ static void a_port_without_listener_rejects(void)
 	cm_pair_close(&pair);
 }
 
-/* Who comes a little early meets the listener all the same. */
+/* A request that comes a little early meets the listener all the same. */
 static void a_listener_that_is_late_is_found(void)
 {
 	struct cm_pair pair = cm_pair_open();

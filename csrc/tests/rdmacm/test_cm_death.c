@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What goes wrong around rdma_cm: processes that die or stop, links that are down, answers that
- * never come, messages that lie. */
+ * Failures around rdma_cm: processes that die or stop, links that are down, answers that never
+ * come, messages that lie. */
 #include "tests/support/cm_end.h"
 #include "librdmacm/cm/internal.h"
 #include "tests/support/end.h"
@@ -141,7 +141,7 @@ static void a_server_that_dies_disconnects(void)
 	scene_close(&scene);
 }
 
-/* Whatever it is doing when it is struck, the client hears of an end. */
+/* At any step of the server's end, the client gets an event of it. */
 static void a_server_that_dies_at_any_time_is_noticed(void)
 {
 	uint64_t random = test_seed();
@@ -368,7 +368,7 @@ static void lies_about_others_connections_are_ignored(void)
 	trial_close(&trial);
 }
 
-/* What no CM of ours sends ends the channel it came by, and no other. */
+/* A message that no CM of this engine sends ends its channel, and no other. */
 static void nonsense_ends_the_channel_it_came_by(void)
 {
 	struct trial trial = trial_open();

@@ -109,7 +109,7 @@ static void four_threads_use_both_directions_at_once(void)
 
 /* --- closing while others wait -------------------------------------------------------- */
 
-/* Who comes late may find that the number is another file's by now. */
+/* A late look-up may find that the number is another file's by now. */
 static bool says_closed(void)
 {
 	return errno == EBADF || errno == ENOTSOCK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What becomes of regions and windows when a process dies, and what a damaged table can do: make a
- * call fail, nothing else. */
+ * Regions and windows when a process dies; a damaged table makes calls fail, and has no other
+ * effect. */
 #include "tests/support/shared_region.h"
 
 #include "base/atomics.h"
@@ -92,7 +92,7 @@ static void the_dead_leave_what_others_share(void)
 	CHECK_EQ(nupa_region_find(fabric, told->shared.id, &found), 0);
 	CHECK(found.orphan && found.pid == told->shared.pid && found.share[0] == BIT(1));
 	CHECK_EQ(nupa_region_map_begin(fabric, found.id, 1, &found, &window), 0);
-	/* Who shares it takes it over, within his quota. */
+	/* A process that shares it takes it over, within its quota. */
 	CHECK_EQ(nupa_region_adopt(fabric, told->kept.id, &wish), -EALREADY);
 	wish.host = 2;
 	CHECK_EQ(nupa_region_adopt(fabric, found.id, &wish), -EINVAL);
@@ -278,7 +278,7 @@ static void use_everything(struct nupa_fabric *fabric, uint64_t *seed)
 	for (uint32_t i = 0; i < 4; i++) {
 		if (nupa_region_get(fabric, i, &found))
 			continue;
-		/* What is told of it can be. */
+		/* The remaining facts about it are readable. */
 		CHECK(found.host < 2 && found.ways >= 1 && found.ways <= 16);
 		for (uint32_t way = 0; way < found.ways; way++)
 			CHECK(found.pieces[way] + found.bytes / found.ways <= 8 << 20);

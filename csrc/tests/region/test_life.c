@@ -33,7 +33,7 @@ static void made_found_and_ended(void)
 	struct nupa_region_info made, found;
 	void *memory;
 
-	/* Who uses no regions has no table, not even empty. */
+	/* A fabric without regions has no table, not even an empty one. */
 	CHECK_EQ(nupa_pool_alloc(fabric, 0, EXTENT, &memory), 0);
 	CHECK_EQ(nupa_pool_free(fabric, 0, memory, EXTENT), 0);
 	CHECK_EQ(nupa_fabric_reap(fabric), 0);
@@ -252,7 +252,7 @@ struct waiter {
 	bool let_go;
 };
 
-/* What the owner of a window does: sleeps on the epoch, then takes the window away. */
+/* The owner of a window sleeps on the epoch, then takes the window away. */
 static void *mind_the_window(void *argument)
 {
 	struct waiter *waiter = argument;

@@ -166,7 +166,7 @@ static void live(struct nupa_fabric *fabric, uint64_t seed)
 		CHECK_EQ(nupa_region_publish(fabric, &wish, &made), 0);
 		(void)nupa_region_free(fabric, made.id, false);
 		(void)nupa_pool_free(fabric, 0, memory, 3 * EXTENT);
-		/* What is left over is given up by death alone. */
+		/* The remaining windows end by death alone. */
 		if (region_extents(fabric) > 256)
 			(void)raise(SIGKILL);
 	}

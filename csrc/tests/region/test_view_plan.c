@@ -13,7 +13,7 @@ static char why[512];
 
 #define FILE_PAGES 64u
 
-/* Whose every word is its own offset. */
+/* Every word is its own offset. */
 static int make_file(void)
 {
 	int fd = memfd_create("test-view", MFD_CLOEXEC);

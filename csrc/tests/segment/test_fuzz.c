@@ -56,8 +56,8 @@ static void check_memory(const uint8_t *memory, const uint8_t *pool, const struc
 		CHECK_EQ(secret_find(secret, pool, PARTY_REGION_BYTES), PARTY_REGION_BYTES);
 }
 
-/* A READ across an end of the peer's region, with the right key.  What comes back, if anything
- * does, is looked at with the rest of our region. */
+/* A READ across an end of the peer's region, with the right key.  The data of a response, if any,
+ * is checked with the rest of this party's region. */
 static void attack(struct party *parties, uint64_t *random, struct tally *tally)
 {
 	struct party *party = &parties[0];

@@ -11,7 +11,7 @@
 #define APART_RING_LINES 16u /* wraps soon */
 #define APART_DMA_BYTES (512u << 10)
 
-/* What does not happen: a point's flush or its fetch. */
+/* The omitted step: a point's flush or its fetch. */
 struct apart_damage {
 	enum nupa_point point; /* NUPA_POINTS: all happens */
 	bool fetch;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What two kernels do with each other, for tests: see apart_work.h. */
+ * Traffic of two kernels for tests: see apart_work.h. */
 #include "tests/support/apart_work.h"
 
 #include "tests/support/cm_end.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What two kernels do with each other, step by step, for tests: both call the same, each is done
- * when the other is. */
+ * Traffic of two kernels, step by step, for tests: both call the same functions; each step ends
+ * when the other kernel has done it. */
 #ifndef NUPA_TESTS_APART_WORK_H
 #define NUPA_TESTS_APART_WORK_H
 

@@ -14,7 +14,7 @@ uint32_t fault_add(struct nupa_fabric *fabric, const struct nupa_fault_info *fau
 uint32_t fault_lose(struct nupa_fabric *fabric, uint64_t n);
 /* As it is listed. */
 struct nupa_fault_info fault_get(struct nupa_fabric *fabric, uint32_t id);
-/* What the attachments of a host counted. */
+/* The counts of a host's attachments. */
 struct nupa_hw_counters fault_hw(struct nupa_fabric *fabric, uint32_t host);
 /* By messages or by what moves best, and this timeout (IBTA: 4.096 us * 2^timeout). */
 struct end_options fault_options(uint8_t timeout);

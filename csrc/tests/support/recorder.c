@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What an attachment records, written by hand. */
+ * Records of an attachment, written by hand. */
 #include "tests/support/recorder.h"
 
 #include "base/atomics.h"

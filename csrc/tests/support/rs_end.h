@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* What rsockets of this process are on from now on: host 0 of *fabric*. */
+/* Rsockets of this process are on host 0 of *fabric* from now on. */
 void rs_use_fabric(struct nupa_fabric *fabric);
 /* Listens on 10.0.0.1; *port gets where. */
 int rs_listener(uint16_t *port);

@@ -42,8 +42,8 @@ struct answer {
 	struct end_address address;
 };
 
-/* What orders our accesses to the region and those of the engine's threads came from the other
- * process, unseen by TSan: take the engine's lock once, as each verb does. */
+/* The order of this process's accesses to the region and those of the engine's threads came from
+ * the other process, unseen by TSan: take the engine's lock once, as each verb does. */
 static void meet_engine(struct end *end)
 {
 	(void)end_state(end);

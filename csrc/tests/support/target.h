@@ -35,7 +35,7 @@ void target_fill(struct target *target, uint32_t offset, uint32_t length, uint32
 void target_check(struct target *target, uint32_t offset, uint32_t length, uint32_t seed);
 uint64_t target_word(struct target *target, uint32_t offset);
 void target_set_word(struct target *target, uint32_t offset, uint64_t value);
-/* What a target does from now on, until it is killed. */
+/* The work of a target from now on, until it is killed. */
 enum target_habit {
 	TARGET_POLLS,
 	TARGET_SENDS,

@@ -62,8 +62,8 @@ struct client *client_new(void)
 	int ends[2];
 
 	CHECK(client);
-	/* What commands leave behind comes to this process, which can then tell that it has gone.
-	 */
+	/* Processes that commands leave behind are reparented to this process, which can then
+	 * observe their end. */
 	CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
 	client->agent = fork();

@@ -18,7 +18,7 @@ struct client {
 	uint8_t payload[AGENT_PAYLOAD_BYTES_MAX];
 };
 
-/* What a command wrote, and how it ended. */
+/* The output of a command, and its end. */
 struct outcome {
 	char out[TEXT_BYTES_MAX], err[TEXT_BYTES_MAX];
 	int32_t status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What tests of watches share: a watch, what it has read, and two attachments that record. */
+ * Helpers of tests of watches: a watch, the packets it has read, and two attachments that record.
+ */
 #ifndef NUPA_TESTS_WATCHED_H
 #define NUPA_TESTS_WATCHED_H
 
@@ -11,7 +12,7 @@ struct seen {
 	uint8_t data[256]; /* the first ones */
 };
 
-/* What watched_read has found. */
+/* The result of watched_read. */
 extern struct seen packets[4096];
 extern uint32_t n_packets;
 
