@@ -86,10 +86,10 @@ static int check_ports(struct nupa_watch *watch, const uint16_t *ports, uint32_t
 {
 	for (uint32_t i = 0; i < n_ports; i++) {
 		if (ports[i] >= watch->fabric->geometry.n_ports)
-			return nupa_explain(-EINVAL, why, why_bytes,
-					    "port %u is to be watched; the fabric has %u ports, "
-					    "counted from 0",
-					    ports[i], watch->fabric->geometry.n_ports);
+			return nupa_explain(
+			    -EINVAL, why, why_bytes,
+			    "cannot watch port %u: the fabric has %u ports, counted from 0",
+			    ports[i], watch->fabric->geometry.n_ports);
 		watch->watched[ports[i]] = true;
 	}
 	watch->n_ports = n_ports;
@@ -133,7 +133,7 @@ struct nupa_watch *nupa_watch_open(struct nupa_fabric *fabric, uint32_t levels, 
 
 	if (!levels || levels > 31) {
 		errno = -nupa_explain(-EINVAL, why, why_bytes,
-				      "levels %#x are to be watched; there are 1 (tlp), 2 (queue), "
+				      "cannot watch levels %#x: there are 1 (tlp), 2 (queue), "
 				      "4 (transport), 8 (net), 16 (cache), or-ed",
 				      levels);
 		return NULL;
@@ -151,7 +151,7 @@ struct nupa_watch *nupa_watch_open(struct nupa_fabric *fabric, uint32_t levels, 
 	error = check_ports(watch, ports, n_ports, why, why_bytes);
 	if (!error && enter(watch))
 		error = nupa_explain(-EUSERS, why, why_bytes,
-				     "%u processes watch this fabric, and no more can: end one "
+				     "%u processes watch this fabric, which is the limit: stop one "
 				     "(nupa capture) and try again",
 				     NUPA_WATCHERS_MAX);
 	if (error) {

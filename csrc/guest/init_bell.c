@@ -99,7 +99,7 @@ static int enable_writes(struct guest *guest, int device)
 	off_t at;
 
 	if (ioctl(device, VFIO_DEVICE_GET_REGION_INFO, &config))
-		return guest_fails(guest, "VFIO shows no configuration space");
+		return guest_fails(guest, "VFIO has no configuration space");
 	at = (off_t)config.offset + PCI_COMMAND;
 	if (pread(device, &command, sizeof(command), at) != (ssize_t)sizeof(command))
 		return guest_fails(guest, "cannot read the command register");
@@ -127,7 +127,7 @@ static int route_interrupt(struct guest *guest, int device)
 	if (order.event < 0)
 		return guest_fails(guest, "cannot make an eventfd");
 	if (ioctl(device, VFIO_DEVICE_SET_IRQS, &order))
-		return guest_fails(guest, "VFIO gives no MSI-X");
+		return guest_fails(guest, "VFIO provides no MSI-X");
 	guest->bell.event = order.event;
 	return 0;
 }

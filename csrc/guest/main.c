@@ -40,7 +40,6 @@ int main(int argc, char **argv)
 		return modprobe(argv);
 	if (getpid() == 1)
 		guest_init();
-	fprintf(stderr,
-		"nupa-guest is process 1 of a guest of `nupa vm up`: it runs nowhere else\n");
+	fprintf(stderr, "nupa-guest runs only as process 1 of a guest of `nupa vm up`\n");
 	return 2;
 }

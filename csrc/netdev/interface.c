@@ -48,7 +48,7 @@ static void set_carrier(void *arg, bool up)
 	int carrier = up;
 
 	if (interface->is_tap && ioctl(interface->fd, TUNSETCARRIER, &carrier))
-		nupa_hint("host %s: the carrier of its interface cannot be set (%s)",
+		nupa_hint("cannot set the carrier of host %s's interface (%s)",
 			  interface->fabric->hosts[nupa_net_host(interface->net)].name,
 			  strerror(errno));
 }

@@ -86,7 +86,7 @@ static const char *take_options(const struct scan *s, size_t at, size_t end,
 		else if (code == OPT_PACKETID && length == 8)
 			r->packet_id = get64(s, value);
 		else if (code == OPT_FLAGS || code == OPT_DROPCOUNT || code == OPT_PACKETID)
-			return "an option has not the length that its code demands";
+			return "the length of an option is wrong for its code";
 		else
 			others = true;
 		at += 4 + padded(length);
@@ -161,7 +161,7 @@ uint32_t nupa_pcapng_scan(const uint8_t *data, size_t bytes, bool swapped,
 		if (type != BLOCK_ENHANCED && type != BLOCK_SIMPLE && type != BLOCK_PACKET)
 			break;
 		if (total % 4 || total < BLOCK_HEADER_BYTES + BLOCK_TRAILER_BYTES)
-			*why = "its length is none that a block can have";
+			*why = "its length is invalid for a block";
 		else if (total > NUPA_PCAPNG_BLOCK_BYTES_MAX)
 			*why = "it is longer than 16 MiB";
 		else if (total > bytes - at)

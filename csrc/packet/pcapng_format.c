@@ -114,12 +114,12 @@ uint32_t nupa_pcapng_format(const uint8_t *data, size_t bytes, bool swapped,
 		}
 		r = &records[index];
 		if (r->interface >= n_interfaces) {
-			*why = "its interface is none of those that are named";
+			*why = "its interface is not among the named ones";
 			break;
 		}
 		if (!is_inside(r->offset, r->captured_bytes, bytes) ||
 		    !is_inside(r->options_offset, r->options_bytes, bytes)) {
-			*why = "it lies outside of the data";
+			*why = "it lies outside the data";
 			break;
 		}
 		size = r->captured_bytes;
@@ -137,7 +137,7 @@ uint32_t nupa_pcapng_format(const uint8_t *data, size_t bytes, bool swapped,
 		to = put_padded(to, data + r->offset, size);
 		to = put_options(to, data, big, r);
 		if (!to) {
-			*why = "its options are not well formed";
+			*why = "its options are malformed";
 			to = block;
 			break;
 		}

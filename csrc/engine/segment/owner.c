@@ -83,7 +83,8 @@ int nupa_owner_open(const char *path, char *why, size_t why_bytes)
 	case EISDIR:
 	case ENXIO: /* a socket */
 		return nupa_explain(-EINVAL, why, why_bytes,
-				    "%s%s, is not a regular file, so it is no fabric", path, owner);
+				    "%s%s, is not a regular file, so it is not a fabric", path,
+				    owner);
 	case ELOOP:
 		return nupa_explain(-EPERM, why, why_bytes,
 				    "%s%s, is a symbolic link: it is refused; name the fabric's "
