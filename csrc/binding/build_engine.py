@@ -3,9 +3,9 @@
 
     build_engine.py OUT.c
 
-A declaration is written once, in C: what stands between `/* cffi: begin */` and `/* cffi: end */`
-in the headers below is given to cffi as it is, so it must be plain declarations (no macros, array
-sizes as literals).  CMake runs this at build time.
+A declaration is written once, in C.  cffi gets the text between `/* cffi: begin */` and
+`/* cffi: end */` in the headers below as it is: plain declarations, without macros, and with array
+sizes as literals.  CMake runs this at build time.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)
 
 
 class MarkError(Exception):
-    """A header's cffi marks do not pair up; the message names the file and line."""
+    """cffi marks of a header without a partner; the message names the file and line."""
 
 
 def marked(text: str, name: str) -> str:
-    """The parts of *text* between the marks, joined.  MarkError if a mark lacks its other half."""
+    """Return the parts of *text* between the marks, joined.  MarkError: a mark has no partner."""
     parts: list[str] = []
     start: int | None = None
     for mark in _MARK.finditer(text):
@@ -77,7 +77,7 @@ def marked(text: str, name: str) -> str:
 
 
 def engine_source() -> FFI:
-    """The FFI whose emit_c_code() writes the module."""
+    """Return the FFI whose emit_c_code() writes the module."""
     ffi = FFI()
     for header in HEADERS:
         ffi.cdef(marked((CSRC / header).read_text(), header))
