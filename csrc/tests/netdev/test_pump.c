@@ -3,6 +3,7 @@
  * cannot arrive is counted. */
 #include "tests/support/lab.h"
 #include "engine/net/net.h"
+#include "region/region.h"
 
 static const uint8_t everybody[ETH_ALEN] = { 255, 255, 255, 255, 255, 255 };
 

@@ -2,6 +2,7 @@
  * Ports that go down under traffic: within the timeout nothing is lost or doubled; beyond it the
  * connection ends. */
 #include "tests/support/target.h"
+#include "region/region.h"
 
 #include <string.h>
 

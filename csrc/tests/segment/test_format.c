@@ -2,6 +2,7 @@
  * The segment's file: made, opened, and refused when it is not what it claims. */
 #include "tests/support/small_segment.h"
 #include "base/atomics.h"
+#include "region/slot_life.h"
 
 #include <errno.h>
 #include <fcntl.h>

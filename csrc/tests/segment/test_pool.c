@@ -2,6 +2,7 @@
  * The segment's pool: claimed, returned, bounded; and a full file system. */
 #include "tests/support/small_segment.h"
 #include "base/atomics.h"
+#include "region/pool.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,6 +2,8 @@
  * The segment's slots: claimed, freed, reaped; flows, and ports that go down. */
 #include "tests/support/small_segment.h"
 #include "base/atomics.h"
+#include "region/slot_life.h"
+#include "region/region.h"
 
 #include <errno.h>
 #include <linux/futex.h>
