@@ -230,14 +230,14 @@ static void one_round(struct nupa_fabric *fabric, uint8_t *data)
 
 static void nonsense_in_rings_is_passed(void)
 {
-	uint64_t until_ns = test_now_ns() + test_fuzz_ns(0);
+	const uint64_t ns = test_fuzz_ns(0), until_ns = test_now_ns() + ns;
 	struct nupa_fabric *fabric = test_fabric();
 	uint8_t *data = malloc(1 << 20);
 
 	CHECK(data);
 	state = test_seed();
 	fill(data, 1 << 20);
-	for (int i = 0; seconds ? test_now_ns() < until_ns : i < ROUNDS; i++)
+	for (int i = 0; ns ? test_now_ns() < until_ns : i < ROUNDS; i++)
 		one_round(fabric, data);
 	free(data);
 	nupa_fabric_put(fabric);

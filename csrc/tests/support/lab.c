@@ -68,7 +68,7 @@ struct nupa_fabric *lab_fabric(uint32_t dma_bytes)
 	return lab_fabric_by(&config);
 }
 
-static void *run(void *arg)
+void *lab_run(void *arg)
 {
 	struct lab *lab = arg;
 	int host;
@@ -105,7 +105,7 @@ struct lab *lab_open(struct nupa_fabric *fabric, uint32_t sides)
 	CHECK(lab->pump = nupa_pump_new(fabric));
 	for (uint32_t i = 0; i < LAB_SIDES; i++)
 		lab->side[i] = sides >> i & 1 ? lab_plug(lab, i) : -1;
-	CHECK_EQ(pthread_create(&lab->thread, NULL, run, lab), 0);
+	CHECK_EQ(pthread_create(&lab->thread, NULL, lab_run, lab), 0);
 	return lab;
 }
 

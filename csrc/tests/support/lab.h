@@ -34,6 +34,8 @@ struct lab {
 	int end;             /* what nupa_pump_run said last */
 };
 
+/* The pump's thread: runs it until it is stopped. */
+void *lab_run(void *arg);
 /* The end of a new queue of a host's interface that is the host's. */
 int lab_plug(struct lab *lab, uint32_t side);
 
