@@ -6,7 +6,8 @@ from __future__ import annotations
 from nupa.cxl.device.mailbox_cci import MailboxCci
 from nupa.cxl.function.cci import Code
 from nupa.cxl.function.mailbox import Mailbox
-from nupa.cxl.media.media import PlainMedia, anonymous
+from nupa.cxl.media.media import PlainMedia
+from nupa.cxl.media.parts import Memory
 from nupa.cxl.registers.device_tables import DeviceRegisters
 
 MEMORY_BYTES = 256 << 20
@@ -17,7 +18,7 @@ class Driver:
 
     def __init__(self, *, payload_shift: int = 11, **options: object) -> None:
         self.device = DeviceRegisters(payload_shift=payload_shift)
-        self.media: PlainMedia = anonymous(MEMORY_BYTES)
+        self.media: PlainMedia = Memory.anonymous(MEMORY_BYTES)
         self.time_ns = 0
         self.interrupts: list[int] = []
         self.memory = MailboxCci(

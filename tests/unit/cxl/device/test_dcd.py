@@ -15,7 +15,8 @@ from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
 from nupa.cxl.media.events import DYNAMIC_CAPACITY, DcEventType, Log
 from nupa.cxl.media.extents import DcdError, DcRegion, Extent
-from nupa.cxl.media.media import PlainMedia, anonymous
+from nupa.cxl.media.media import PlainMedia
+from nupa.cxl.media.parts import Memory
 from tests.unit.cxl.driver import Driver
 
 UNIT = 256 << 20
@@ -26,7 +27,7 @@ TAG = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 def capacity(**options: int) -> DynamicCapacity:
     regions = [DcRegion(UNIT, UNIT, sanitize=True), DcRegion(2 * UNIT, UNIT, shareable=True)]
-    return DynamicCapacity(anonymous(3 * UNIT), regions, hosts=2, **options)
+    return DynamicCapacity(Memory.anonymous(3 * UNIT), regions, hosts=2, **options)
 
 
 class Host(Driver):
@@ -294,7 +295,7 @@ def test_a_region_changes_only_while_nobody_has_any_of_it() -> None:
 )
 def test_regions_that_no_device_has_are_refused(regions: list[DcRegion]) -> None:
     with pytest.raises(DcdError):
-        DynamicCapacity(anonymous(3 * UNIT), regions)
+        DynamicCapacity(Memory.anonymous(3 * UNIT), regions)
 
 
 def test_there_are_eight_regions_and_not_nine() -> None:

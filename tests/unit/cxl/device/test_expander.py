@@ -10,7 +10,7 @@ import pytest
 
 from nupa.cxl.device.expander import Expander
 from nupa.cxl.media.cdat import DataType, Dslbis
-from nupa.cxl.media.media import MediaError, anonymous
+from nupa.cxl.media.media import MediaError
 from nupa.cxl.media.parts import Memory, PartedMedia
 from nupa.cxl.media.performance import bandwidth_mbps
 from nupa.topology.topology import SPEEDS_MTPS, Link
@@ -62,7 +62,7 @@ def test_a_hot_reset_does_a_sanitize_to_its_end() -> None:
 
 
 def test_an_access_one_byte_beyond_the_memory_is_refused() -> None:
-    media = anonymous(4096)
+    media = Memory.anonymous(4096)
     media.write(4095, b"x")
     assert media.read(4095, 1) == b"x"
     for access in (lambda: media.read(4095, 2), lambda: media.clear(-1, 1)):

@@ -14,7 +14,7 @@ from nupa.cxl.commands.logs import COMMAND_EFFECTS, VENDOR_DEBUG
 from nupa.cxl.commands.memory import UNIT_BYTES, Capacity
 from nupa.cxl.device.mailbox_cci import MailboxCci
 from nupa.cxl.function.cci import Code, Effect
-from nupa.cxl.media.media import anonymous
+from nupa.cxl.media.parts import Memory
 from nupa.cxl.registers.device_tables import DeviceRegisters
 from tests.unit.cxl.driver import MEMORY_BYTES, Driver
 
@@ -71,7 +71,7 @@ def test_the_doorbell_interrupts_where_software_asks_for_it() -> None:
 
 def test_interrupts_are_bits_where_nobody_takes_them() -> None:
     device = DeviceRegisters()
-    memory = MailboxCci(device, anonymous(UNIT_BYTES))
+    memory = MailboxCci(device, Memory.anonymous(UNIT_BYTES))
     device["mailbox"]["control.doorbell_interrupt"] = 1
     device["mailbox"].write(4, 4, 3)
     assert memory.pending == 1 << device["mailbox"]["capability.interrupt_message"]

@@ -16,7 +16,7 @@ from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
 from nupa.cxl.media.extents import DcRegion, Extent
-from nupa.cxl.media.media import anonymous
+from nupa.cxl.media.parts import Memory
 from tests.unit.cxl.rack import Rack
 
 UNIT = 256 << 20
@@ -31,7 +31,7 @@ class Site:
     def __init__(self) -> None:
         rack = Rack()
         regions = [DcRegion(UNIT, UNIT, sanitize=True), DcRegion(2 * UNIT, UNIT, shareable=True)]
-        self.device = DynamicCapacity(anonymous(3 * UNIT), regions, hosts=4, extents_max=40)
+        self.device = DynamicCapacity(Memory.anonymous(3 * UNIT), regions, hosts=4, extents_max=40)
         rack.mld.dynamic = self.device
         self.fm = FabricManager.of(Manager(rack.switch))
         self.capacity = self.fm.capacity(4)

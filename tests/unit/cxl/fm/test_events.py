@@ -22,7 +22,7 @@ from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity
 from nupa.cxl.media.events import DYNAMIC_CAPACITY, Log
 from nupa.cxl.media.extents import DcRegion
-from nupa.cxl.media.media import anonymous
+from nupa.cxl.media.parts import Memory
 from nupa.cxl.switch.physical_port import ErrorMessage, UnbindMode
 from tests.unit.cxl.rack import STEP, Rack
 
@@ -34,7 +34,7 @@ class Site:
         self.rack = Rack()
         self.switch = self.rack.switch
         regions = [DcRegion(8 * STEP, STEP)]
-        self.capacity = DynamicCapacity(anonymous(9 * STEP), regions, hosts=4)
+        self.capacity = DynamicCapacity(Memory.anonymous(9 * STEP), regions, hosts=4)
         self.rack.mld.dynamic = self.capacity
         self.later: list[Callable[[], None]] = []
         self.manager = Manager(self.switch, now_ns=itertools.count(1).__next__)

@@ -20,7 +20,7 @@ from nupa.cxl.fm.server.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, SET
 from nupa.cxl.function.cci import Code, Command, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
 from nupa.cxl.media.extents import DcRegion
-from nupa.cxl.media.media import anonymous
+from nupa.cxl.media.parts import Memory
 from tests.unit.cxl.rack import STEP, Rack
 
 TAG = UUID(int=5)
@@ -62,7 +62,9 @@ class Site:
     def __init__(self) -> None:
         self.rack = Rack()
         regions = [DcRegion(STEP, STEP, sanitize=True), DcRegion(2 * STEP, STEP, shareable=True)]
-        self.capacity = DynamicCapacity(anonymous(3 * STEP), regions, hosts=4, extents_max=20)
+        self.capacity = DynamicCapacity(
+            Memory.anonymous(3 * STEP), regions, hosts=4, extents_max=20
+        )
         self.rack.mld.dynamic = self.capacity
         self.fm = FabricManager.of(Manager(self.rack.switch))
         self.fm.bind(0, 0, 2)

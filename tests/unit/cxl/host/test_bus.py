@@ -220,8 +220,8 @@ def test_what_a_manager_binds_is_decoded_and_what_it_unbinds_is_not() -> None:
 
 def test_a_window_that_cannot_be_is_refused(host: Host) -> None:
     for base, size, targets, why in (
-        (BASE + 4096, STEP, (10,), "are no 1 times"),
-        (BASE, 0, (10,), "are no 1 times"),
+        (BASE + 4096, STEP, (10,), "are not 1 times"),
+        (BASE, 0, (10,), "are not 1 times"),
         (BASE, STEP, (10, 11), "as many targets"),
     ):
         with pytest.raises(ValueError, match=why):

@@ -15,7 +15,7 @@ from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.cxl.media import events
 from nupa.cxl.media.dcd import DynamicCapacity
 from nupa.cxl.media.extents import DcRegion
-from nupa.cxl.media.media import anonymous
+from nupa.cxl.media.parts import Memory
 from tests.unit.cxl.driver import Driver
 from tests.unit.cxl.rack import STEP, Rack
 from tests.unit.cxl.vectors import DEVICE, MAILBOX, SWITCH, TAG, Vector, data
@@ -28,7 +28,7 @@ TIME_NS = 0x0102030405060708
 def capacity() -> DynamicCapacity:
     second = DcRegion(2 * STEP, STEP, dsmad_handle=1, shareable=True)
     regions = [DcRegion(STEP, STEP, sanitize=True), second]
-    return DynamicCapacity(anonymous(3 * STEP), regions, hosts=4, extents_max=20)
+    return DynamicCapacity(Memory.anonymous(3 * STEP), regions, hosts=4, extents_max=20)
 
 
 def framed(opcode: str, payload: bytes, tag: int = 0x11) -> bytes:

@@ -191,7 +191,7 @@ def test_a_lock_may_be_anything_that_can_be_asked() -> None:
 
 
 def test_rows_that_overlap_or_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="bits of a"):
+    with pytest.raises(ValueError, match="overlaps a"):
         Registers([Field("a", 0, "7:0", RO), Field("b", 0, "7", RO)], 4)
     with pytest.raises(ValueError, match="outside"):
         Registers([Field("a", 3, "8", RO)], 4)
