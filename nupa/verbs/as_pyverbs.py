@@ -12,12 +12,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from nupa.verbs.vendor import fill
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+else:
+    Loader = MetaPathFinder = object  # importlib.abc takes 10 ms to import
 
 _OURS = "nupa.verbs"
 _THEIRS = "pyverbs"
@@ -36,7 +41,12 @@ OUR_NAMES = {
 }
 
 
-class _Alias(Loader):
+class _Loader(Loader):
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leaves it to the import system."""
+
+
+class _Alias(_Loader):
     """Puts the module *target* in the place of the one that is imported."""
 
     def __init__(self, target: str) -> None:
@@ -46,7 +56,7 @@ class _Alias(Loader):
         sys.modules[module.__name__] = import_module(self._target)
 
 
-class _Vendor(Loader):
+class _Vendor(_Loader):
     def exec_module(self, module: ModuleType) -> None:
         fill(module)
 
