@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A QP that packets are injected at, its partner, and the injector at the partner's port."""
+"""Fixtures: a QP with an injector at its partner's port; the index of a capture file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 
+from nupa.diagram.find.index import Index, read_index
+from tests.packet import trace_scenes
 from tests.packet.scene import Scene
 
-# As tests/unit has it: a machine that is busy takes its time, and that is no failure.
+# As in tests/unit: a busy machine is slow, which is not a failure.
 hypothesis.settings.register_profile(
     "nupa",
     hypothesis.settings(),
@@ -39,3 +42,15 @@ def make_scene() -> Iterator[Callable[..., Scene]]:
 def scene(make_scene: Callable[..., Scene]) -> Scene:
     """RC, MTU 256."""
     return make_scene()
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> trace_scenes.Reading:
+    """Writes a scene to a file and reads its index."""
+
+    def made(source: trace_scenes.Scene | bytes) -> Index:
+        file = tmp_path / "x.pcapng"
+        file.write_bytes(source if isinstance(source, bytes) else source.bytes())
+        return read_index(file)
+
+    return made

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
@@ -12,6 +12,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
+from nupa.diagram.find.index import Index
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND, Writer
 from nupa.packet.scapy.transport import AETH, BTH, DETH, RETH, AtomicAckETH, AtomicETH
 from nupa.packet.tables import queue as queue_tables
@@ -318,3 +319,6 @@ SCENES = {
     "pooled": pooled,
     "through_switch": through_switch,
 }
+
+
+Reading = Callable[[Scene | bytes], Index]  # the fixture `read`
