@@ -17,13 +17,37 @@ class Bench:
     fabric: str
     cpus: tuple[int, int]
     hosts: tuple[str, str] = ("host0", "host1")
-    #: Fewer iterations: to see that all runs, not to compare.
+    #: Fewer iterations: to see that all works, not to compare.
     quick: bool = False
-    #: Networks for the cases that need some; whoever made this closes them.
+    #: Networks for the cases that need them; the maker of this object closes them.
     links: Links = field(default_factory=Links)
 
     def iterations(self, count: int) -> str:
         return str(max(100, count // 20) if self.quick else count)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target for the medians of a line; *met* gets both, the second is 0 without a reference."""
+
+    text: str
+    met: Callable[[float, float], bool]
+
+
+def at_most(ratio: float) -> Target:
+    return Target(f"<= {ratio:g} x", lambda value, reference: value <= ratio * reference)
+
+
+def at_least(ratio: float) -> Target:
+    return Target(f">= {ratio:g} x", lambda value, reference: value >= ratio * reference)
+
+
+def no_more(limit: float) -> Target:
+    return Target(f"<= {limit:,g}", lambda value, _: value <= limit)
+
+
+def no_less(limit: float) -> Target:
+    return Target(f">= {limit:,g}", lambda value, _: value >= limit)
 
 
 @dataclass(frozen=True)
@@ -32,21 +56,11 @@ class Case:
 
     what: str
     unit: str
-    target: str
-    #: Of the medians; the second is 0 without a reference.  None: a line without a target.
-    met: Callable[[float, float], bool] | None
+    target: Target | None
     measure: Callable[[Bench], float]
     reference_name: str = ""
     reference: Callable[[Bench], float] | None = None
-    once: bool = False  #: long enough that one round will do
-
-
-def at_most(ratio: float) -> Callable[[float, float], bool]:
-    return lambda value, reference: value <= ratio * reference
-
-
-def at_least(ratio: float) -> Callable[[float, float], bool]:
-    return lambda value, reference: value >= ratio * reference
+    once: bool = False  #: whether it takes so long that one round must do
 
 
 def output(argv: list[str], cpu: int) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two network namespaces and what lies between them: nupa_net0, or what it is compared with.
+"""Pairs of network namespaces, connected by nupa_net0 or by a reference.
 
-Each link is made when it is first asked for and stays until the end: it sleeps while others are
-measured.  The holder of the references' namespaces ends with this process, however that ends.
+Each link is made when it is first needed and stays until the end; it is idle while others are
+measured.  The process that holds a reference's namespaces ends with this one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from nupa.measure import raw
@@ -39,8 +38,8 @@ class Link:
     """Two ends that reach each other."""
 
     addresses: tuple[str, str]
-    enter: tuple[tuple[str, ...], tuple[str, ...]]  #: what goes before a command, at each end
-    pids: tuple[int, ...]  #: who moves its frames, and who holds it up
+    enter: tuple[tuple[str, ...], tuple[str, ...]]  #: the words before a command, at each end
+    pids: tuple[int, ...]  #: the processes that move its frames and hold it
 
     def command(self, end: int, argv: Sequence[str]) -> list[str]:
         return [*self.enter[end], *argv]
@@ -51,7 +50,7 @@ class Link:
 
     @contextmanager
     def pinned(self, cpu: int) -> Iterator[None]:
-        """All threads of its processes on one CPU, meanwhile."""
+        """Pins all threads of its processes to one CPU while the block runs."""
         tasks = [int(task.name) for task in self._tasks()]
         before = [os.sched_getaffinity(task) for task in tasks]
         try:
@@ -68,7 +67,7 @@ class Link:
 
 
 class Links:
-    """The links that were asked for; a context manager."""
+    """The links made so far; a context manager."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -77,30 +76,25 @@ class Links:
     def __enter__(self) -> Links:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Takes all down."""
+        """Takes all links down."""
         self._links.clear()
         self._stack.close()
 
     def get(self, kind: Kind, fabric: str) -> Link:
-        """ProgramError where it cannot be made; nupa_net0 is that of *fabric*."""
+        """Returns a link; nupa_net0 is that of *fabric*.  ProgramError: it cannot be made."""
         if kind not in self._links:
             self._links[kind] = _MAKERS[kind](self._stack, fabric)
         return self._links[kind]
 
 
 def _held(stack: ExitStack, argv: Sequence[str]) -> Link:
-    """A link that a process of ours holds: it says `ADDRESS: COMMAND...` for each of two ends.
+    """Starts a process that holds a link and prints `ADDRESS: COMMAND...` for each end.
 
-    It ends when its standard input does, or by itself when we do.
+    It ends with its standard input, and so with this process.
     """
     stderr = stack.enter_context(tempfile.TemporaryFile())
     process = subprocess.Popen(
@@ -108,7 +102,7 @@ def _held(stack: ExitStack, argv: Sequence[str]) -> Link:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
-        bufsize=0,  # select says what is there
+        bufsize=0,  # for select
         start_new_session=True,
     )
     stack.callback(_end, process)
@@ -142,14 +136,14 @@ def _veth(mtu_bytes: int) -> Callable[[ExitStack, str], Link]:
 
 
 def _nupa(stack: ExitStack, fabric: str) -> Link:
-    """Entered as the others are, so that both sides of a ratio start alike."""
-    stack.callback(_nupa_down, fabric)  # before: it may be interrupted when all is done
+    """Makes nupa_net0, entered as the references are, so that both sides start alike."""
+    stack.callback(_nupa_down, fabric)  # first, because `up` may be interrupted
     _nupa_net("up", fabric)
     hosts = list(state.load_up(fabric).hosts.values())[:2]
     pids = {host.pump.pid for host in hosts}
     enter = []
     for host in hosts:
-        assert host.netns.holder is not None, "whose namespace `net up` made, that has a keeper"
+        assert host.netns.holder is not None, "`net up` made the namespace, so it has a keeper"
         keeper = Path(f"/proc/{host.netns.holder.pid}")
         pids.add(host.netns.holder.pid)
         command = ["nsenter", f"--net={host.netns.path}"]
@@ -172,7 +166,7 @@ def _nupa_net(verb: str, fabric: str) -> None:
 
 
 def _unshare() -> list[str]:
-    """unshare(1) as this user may use it: with a user namespace where that is needed."""
+    """Returns unshare(1) as this user may use it: with a user namespace if needed."""
     plain = ["unshare", "--net"]
     if subprocess.run([*plain, "true"], stderr=subprocess.DEVNULL).returncode == 0:
         return plain

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Verbs and TCP over one fabric at the same time: neither may starve the other.
 
-Each is measured alone and while the other runs as fast as it can.  Two ends that poll, two of TCP
-and the pump are five that want two CPUs: a fair share is two fifths of a CPU for each end.  The
-targets are half of what that gives.
+Each is measured alone and while the other runs as fast as it can.  Two polling ends, two ends of
+TCP and the pump share two CPUs, so a fair share is two fifths of a CPU for each.  The targets are
+half of that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _session_cpu_s(program: Program) -> float:
 
 @contextmanager
 def _meanwhile(pair: ProgramPair) -> Iterator[None]:
-    """Runs it until the end of the block, which begins when its client is at work."""
+    """Runs *pair* while the block runs, which begins once the client works."""
     with pair:
         pair.start_server()
         pair.start_client()
@@ -71,7 +71,7 @@ def _verbs(bench: Bench, operation: Operation, kind: perftest.Kind, *options: st
 
 
 def _send_lat_us(bench: Bench) -> float:
-    """The mean: with the median nobody would see that it had to wait for the CPU."""
+    """Returns the mean; the median would hide waits for the CPU."""
     pair = _verbs(bench, "send", "lat", "-s", "8", "-n", bench.iterations(50_000))
     return perftest.parse_latency(pair.run().check().client.stdout)[0].mean_us
 
@@ -101,7 +101,6 @@ CASES = (
     Case(
         "net + verbs: ib_send_lat, mean",
         "µs",
-        "<= 5 x",
         at_most(5),
         _beside(_bulk, _send_lat_us),
         "without iperf3",
@@ -110,7 +109,6 @@ CASES = (
     Case(
         "net + verbs: ib_write_bw 64 KiB",
         "GB/s",
-        ">= 0.2 x",
         at_least(0.2),
         _beside(_bulk, _write_gb_per_s),
         "without iperf3",
@@ -119,7 +117,6 @@ CASES = (
     Case(
         "net + verbs: iperf3",
         "Gb/s",
-        ">= 0.2 x",
         at_least(0.2),
         _beside(_writes, _iperf3_gbit_per_s),
         "without ib_write_bw",

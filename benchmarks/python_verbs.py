@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The cost of Python: opening a device, and RDMA WRITEs of 8 B posted and polled.
+"""The cost of Python: opening a device, posting and polling RDMA WRITEs of 8 B.
 
-Two hosts in one process, so that the numbers are the binding's and not a mover's.  Prints JSON.
+Both hosts are in one process, so that the binding is measured and not a mover.  Prints JSON.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from nupa.fabric import Fabric
-from nupa.verbs.addr import AHAttr, GlobalRoute
 from nupa.verbs.batch import WCBatch
+from nupa.verbs.connection import address, connect_to
 from nupa.verbs.cq import CQ
 from nupa.verbs.device import Context
 from nupa.verbs.enums import (
     IBV_ACCESS_LOCAL_WRITE,
     IBV_ACCESS_REMOTE_WRITE,
-    IBV_MTU_4096,
     IBV_QPT_RC,
     IBV_SEND_SIGNALED,
     IBV_WC_SUCCESS,
@@ -30,13 +29,12 @@ from nupa.verbs.enums import (
 )
 from nupa.verbs.mr import MR
 from nupa.verbs.pd import PD
-from nupa.verbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from nupa.verbs.qp import QP, QPCap, QPInitAttr
 from nupa.verbs.wr import SGE, SendWR
 
 _BATCH = 64
 _BYTES = 8
 _ROUNDS = 200
-_PORT = 1
 _GID_INDEX = 1
 _ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
 
@@ -60,18 +58,12 @@ class End:
 
     def connect(self, peer: End) -> None:
         self.peer = peer
-        attr = QPAttr(port_num=_PORT)
-        attr.qp_access_flags = _ACCESS
-        attr.path_mtu = IBV_MTU_4096
-        attr.dest_qp_num = peer.qp.qp_num
-        attr.timeout, attr.retry_cnt, attr.rnr_retry = 14, 7, 7
-        route = GlobalRoute(dgid=peer.context.query_gid(_PORT, _GID_INDEX), sgid_index=_GID_INDEX)
-        attr.ah_attr = AHAttr(gr=route, is_global=1, port_num=_PORT)
-        self.qp.to_rts(attr)
+        to = address(peer.qp, gid_index=_GID_INDEX)
+        connect_to(self.qp, to, gid_index=_GID_INDEX, access=_ACCESS)
 
 
 def median_ns(action: Callable[[], None], rounds: int) -> float:
-    """Of one call, after as many calls that are not counted."""
+    """Returns the median time of one call, after as many calls to warm up."""
     samples = []
     for i in range(2 * rounds):
         start_ns = time.perf_counter_ns()
@@ -82,7 +74,7 @@ def median_ns(action: Callable[[], None], rounds: int) -> float:
 
 
 def post_one(here: End, wr: SendWR) -> Callable[[], None]:
-    """As a pyverbs program does it."""
+    """Returns a function that posts and polls one WRITE, as pyverbs programs do."""
 
     def action() -> None:
         here.qp.post_send(wr)
@@ -97,7 +89,7 @@ def post_one(here: End, wr: SendWR) -> Callable[[], None]:
 
 
 def post_many(here: End, wr: SendWR) -> Callable[[], None]:
-    """The way that builds no objects."""
+    """Returns a function that posts and polls a batch, without Python objects for each."""
     batch = here.qp.batch(_BATCH, wr)
     completions = WCBatch(_BATCH)
 

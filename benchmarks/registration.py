@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.case import Bench, Case, at_most
+from benchmarks.case import Bench, Case, at_most, no_more
 from nupa.measure import raw
 
 _SECONDS = 0.5
@@ -21,18 +21,11 @@ def _us(key: str, size_bytes: int) -> Callable[[Bench], float]:
 
 
 CASES = (
-    Case(
-        "reg + dereg of 1 MiB for local use",
-        "µs",
-        "<= 5",
-        lambda value, _: value <= 5,
-        _us("local_ns", 1 << 20),
-    ),
+    Case("reg + dereg of 1 MiB for local use", "µs", no_more(5), _us("local_ns", 1 << 20)),
     Case(
         "reg + dereg of 4 KiB for peers",
         "µs",
-        "<= 100",
-        lambda value, _: value <= 100,
+        no_more(100),
         _us("reached_ns", 1 << 12),
         "copied there and back",
         _us("copied_ns", 1 << 12),
@@ -41,7 +34,6 @@ CASES = (
         Case(
             f"reg + dereg of {name} for peers",
             "µs",
-            "<= 1.5 x",
             at_most(1.5),
             _us("reached_ns", size),
             "copied there and back",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`make bench`: what NUPA takes, beside what the machine takes without it.
+"""`make bench`: measures NUPA beside the limits of the machine.
 
-Both sides of each line are measured in one run, by turns, pinned to the same two CPUs; each number
-is the median of the rounds.  It reports and never fails: machines differ, and a target missed is a
-line to look at, not an error.
+Both sides of each line are measured in one run, by turns, pinned to the same two CPUs.  Each number
+is the median of the rounds.  A missed target is a line of the report, not an error, because
+machines differ.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _ROUNDS = 5
 
 
 def measure(case: Case, bench: Bench, rounds: int) -> Line:
-    """Medians of both sides, which take turns in each round."""
-    names = (case.what, case.unit, case.target, case.reference_name)
+    """Returns the medians of both sides, which take turns in each round."""
+    target = case.target
+    names = (case.what, case.unit, target.text if target else "", case.reference_name)
     values: list[float] = []
     references: list[float] = []
     try:
@@ -47,7 +48,7 @@ def measure(case: Case, bench: Bench, rounds: int) -> Line:
         return Line(*names, error=str(error))
     value = statistics.median(values)
     reference = statistics.median(references) if references else None
-    met = None if case.met is None else case.met(value, reference or 0.0)
+    met = None if target is None else target.met(value, reference or 0.0)
     ratio = value / reference if reference else None
     return Line(*names, value, reference, ratio, met)
 
@@ -113,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     load = load_note(busy_cpus())
     cases = [case for case in CASES if args.only in case.what]
-    # As Ctrl-C: what was made goes with us.
+    # As by Ctrl-C, all that was made is removed.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with (
         temporary_fabric("bench") as fabric,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The cost of single calls of `nupa.verbs`, by pytest-benchmark; the last step of `make bench`.
 
-Two hosts in one process.  No targets here; `--benchmark-compare` tells two versions apart.
+Two hosts in one process.  There are no targets; `--benchmark-compare` compares two versions.
 """
 
 from __future__ import annotations

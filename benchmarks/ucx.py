@@ -18,7 +18,7 @@ class Result:
     """The last line of ucx_perftest: over all iterations."""
 
     typical_us: float  #: 50th percentile, one way
-    mb_per_s: float  #: MiB/s, as UCX has it
+    mb_per_s: float  #: MiB/s, in spite of its name in UCX
     messages_per_s: float
 
     @property
@@ -27,7 +27,7 @@ class Result:
 
 
 def folder() -> Path:
-    """Where libucx is installed; ProgramError names the remedy."""
+    """Returns the folder of libucx.  ProgramError: it is missing; the message says what to do."""
     spec = importlib.util.find_spec("libucx")
     if spec is None or not spec.submodule_search_locations:
         raise ProgramError("UCX is missing: pip install libucx-cu12 (it runs without CUDA)")
@@ -50,7 +50,7 @@ def run(test: Test, size: int, iterations: str, cpus: tuple[int, int]) -> Result
 
 
 def parse(text: str) -> Result:
-    """ProgramError when the line with the overall figures is not there.
+    """Parses the overall figures.  ProgramError: there are none.
 
     >>> parse("Final:   1000000   0.167   0.170   0.171   44.75   44.75   5865515   5865516")
     Result(typical_us=0.167, mb_per_s=44.75, messages_per_s=5865516.0)

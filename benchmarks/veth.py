@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A veth pair between this network namespace, which must be a new one, and one that it makes.
+"""A veth pair between this network namespace, which must be a new one, and a second one.
 
-`unshare --net python -m benchmarks.veth MTU_BYTES` prints for each end its address and what goes
-before a command to run it there.  It ends, and the pair with it, when its standard input does.
+`unshare --net python -m benchmarks.veth MTU_BYTES` prints for each end its address and the words
+before a command that runs there.  The process and the pair end with its standard input.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
     here = os.open("/proc/self/ns/net", os.O_RDONLY)
     with IPRoute() as route:
         if len(route.get_links()) > 1:
-            sys.exit("this network namespace has interfaces: start me by `unshare --net`")
+            sys.exit("this network namespace has interfaces: start this by `unshare --net`")
     with Popen(["unshare", "--net", "cat"], stdin=PIPE, stdout=PIPE) as other:
         assert other.stdin is not None
         assert other.stdout is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two CPUs to measure between, as two hosts have them, and whether they are free."""
+"""The choice of two CPUs to measure on, and the load of the machine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _BUSY_CPUS = 0.25
 def pick_two(
     usable: Collection[int] | None = None, topology: Path = _TOPOLOGY
 ) -> tuple[int, int] | None:
-    """The lowest usable CPU, and the next of another core of its package if there is one.
+    """Returns the lowest usable CPU, and the next one of another core of its package, if any.
 
-    Where the topology is hidden, the two lowest; None if this process may use one CPU only.
+    Without a topology, the two lowest; None if this process may use only one CPU.
     """
     cpus = sorted(os.sched_getaffinity(0) if usable is None else usable)
     if len(cpus) < 2:
@@ -35,7 +35,7 @@ def pick_two(
 
 
 def _read(topology: Path, cpu: int, name: str) -> str | None:
-    """One number of /sys/devices/system/cpu/cpuN/topology; None where it is hidden."""
+    """Returns a number of /sys/devices/system/cpu/cpuN/topology; None if it is hidden."""
     try:
         return (topology / f"cpu{cpu}" / "topology" / name).read_text().strip()
     except OSError:
@@ -48,7 +48,7 @@ def busy_cpus(
     stat: Path = Path("/proc/stat"),
     sleep: Callable[[float], None] = time.sleep,
 ) -> float:
-    """How many CPUs the machine was busy with during an interval (proc_stat(5), line `cpu`)."""
+    """Returns how many CPUs were busy during an interval (proc_stat(5), line `cpu`)."""
     before = _cpu_ticks(stat)
     sleep(interval_s)
     after = _cpu_ticks(stat)
@@ -63,10 +63,7 @@ def _cpu_ticks(stat: Path) -> list[int]:
 
 
 def load_note(busy: float) -> str:
-    """What to tell whoever reads the numbers; empty on a quiet machine."""
+    """Returns a note for readers of the numbers; empty on a quiet machine."""
     if busy < _BUSY_CPUS:
         return ""
-    return (
-        f"the machine was busy with other work ({busy:.1f} CPUs): "
-        "take the numbers again when it is quiet"
-    )
+    return f"the machine was busy with other work ({busy:.1f} CPUs): measure again when it is quiet"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The fabric that a demo or a benchmark makes for itself."""
+"""The temporary fabric of a demo or a benchmark."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nupa.topology import file as topology_file
 
 @contextmanager
 def temporary_fabric(purpose: str) -> Iterator[Fabric]:
-    """A fabric of the default preset, named PURPOSE-PID; it goes with its last user.
+    """Makes a fabric of the default preset, named PURPOSE-PID, which ends with its last user.
 
-    So it goes even if this process is killed.  NupaError where it cannot be made.
+    So it ends even if this process is killed.  NupaError: it cannot be made.
     """
     name = f"{purpose}-{os.getpid()}"
     topology = topology_file.load(topology_file.DEFAULT_PRESET)
@@ -25,7 +25,7 @@ def temporary_fabric(purpose: str) -> Iterator[Fabric]:
 
 
 def movers(fabric: Fabric) -> set[str]:
-    """How bulk moves now from process to process; empty before their first contact."""
+    """Returns the movers of bulk data between processes; empty before their first contact."""
     return {
         str(channel.mover) for channel in channels(fabric) if channel.from_pid != channel.to_pid
     }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""fio: the job file that compares RDMA with TCP, its command lines, and what its JSON says.
+"""fio: the job file that compares RDMA with TCP, its command lines, and its JSON.
 
-Written for fio 3.x.  Its `net` engine is synchronous: it has one block on its way, and the socket's
-buffer beside it, whatever the depth.
+Written for fio 3.x.  Its `net` engine is synchronous: at any depth, only one block and the socket's
+buffer are outstanding.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any, Literal
 Carrier = Literal["rdma", "tcp"]
 Role = Literal["server", "client"]
 
-#: For users, too: sections CARRIER-ROLE, and what is in braces from the environment.
+#: For users, too: sections CARRIER-ROLE; the environment fills the words in braces.
 JOB_FILE = Path(__file__).with_name("rdma_tcp.fio")
-#: What to do where fio is missing.
+#: What to do if fio is missing.
 INSTALL_HINT = (
     "fio is not installed: `apt-get install fio` (Debian, Ubuntu) or "
     "`dnf install fio fio-engine-rdma` (Fedora)"
 )
-#: What the server writes to stdout when a client may come.
+#: The server's output once it accepts a client.
 READY = "fio: waiting for connection"
 PORT = 8765
 
 
 class FioError(Exception):
-    """fio's output is not what was expected, or says that the job failed."""
+    """fio's output is not the expected JSON, or says that the job failed."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Job:
         return ["fio", section, "--output-format=json", str(JOB_FILE)]
 
     def environment(self) -> dict[str, str]:
-        """What fills the job file's braces."""
+        """Returns the variables of the job file."""
         return {
             "ADDRESS": self.address,
             "PORT": str(self.port),
@@ -62,13 +62,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Rate:
-    """What the client of one job reached, after the ramp."""
+    """The rates of a job's client, after the ramp."""
 
     operations_per_s: float
     bytes_per_s: float
     mean_us: float  #: from a block's submission to its completion
     p99_us: float  #: likewise
-    seconds: float  #: in which it was measured
+    seconds: float  #: of the measurement
 
 
 def missing() -> bool:
@@ -76,7 +76,7 @@ def missing() -> bool:
 
 
 def parse(text: str) -> Rate:
-    """A client's JSON, with fio's own notes around it.  FioError: what is there instead."""
+    """Parses a client's JSON among fio's notes.  FioError: it has no rate."""
     job = _job(text)
     if job.get("error"):
         raise FioError(f"fio's job {job.get('jobname')} ended with error {job['error']}")
@@ -90,14 +90,14 @@ def parse(text: str) -> Rate:
             seconds=written["runtime"] / 1e3,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise FioError(f"fio's JSON has no {error} of what was written: fio 3 is needed") from error
+        raise FioError(f"fio's JSON has no {error} of writes: fio 3 is needed") from error
     if rate.operations_per_s <= 0:
-        raise FioError("fio's client wrote nothing in the time that was measured")
+        raise FioError("fio's client wrote nothing during the measurement")
     return rate
 
 
 def _job(text: str) -> dict[str, Any]:
-    """The only job.  The object starts with a brace alone on a line; fio's notes stand before."""
+    """Returns the only job.  The object starts with a brace alone on a line, after fio's notes."""
     start = 0 if text.startswith("{\n") else text.find("\n{\n") + 1
     try:
         found, _ = json.JSONDecoder().raw_decode(text, start)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-#: What to do where iperf3 is missing.
+#: What to do if iperf3 is missing.
 INSTALL_HINT = (
     "iperf3 is not installed: `apt-get install iperf3` (Debian, Ubuntu) or "
     "`dnf install iperf3` (Fedora, RHEL)"
@@ -15,17 +15,17 @@ INSTALL_HINT = (
 
 
 class Iperf3Error(Exception):
-    """The output holds no result; the message shows what was found."""
+    """The output has no result; the message quotes it."""
 
 
 def commands(address: str, port: int, options: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Command lines of a server, which serves one client, and of a client, which prints JSON."""
+    """Returns the commands of a server for one client, and of a client that prints JSON."""
     common = ["iperf3", "-p", str(port)]
     return [*common, "-s", "-1", "-B", address], [*common, "-c", address, "-J", *options]
 
 
 def parse_bits_per_s(text: str) -> float:
-    """What arrived, both directions together.  Iperf3Error: nothing did, or it is no result."""
+    """Returns the received rate of both directions.  Iperf3Error: there is none."""
     try:
         end: dict[str, Any] = json.loads(text)["end"]
         received = [value for key, value in end.items() if key.startswith("sum_received")]

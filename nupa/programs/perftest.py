@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""perftest (ib_send_lat and its kin): command lines, and the tables that they print.
+"""perftest (ib_send_lat and the others): command lines, and the tables that they print.
 
-Written for perftest 4.5 to 26: columns are found by their headings, not by position.
+Written for perftest 4.5 to 26; columns are found by heading, not by position.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Operation = Literal["send", "write", "read", "atomic"]
 Kind = Literal["lat", "bw"]
 Row = TypeVar("Row")
 
-#: What to do where perftest is missing.
+#: What to do if perftest is missing.
 INSTALL_HINT = (
     "perftest is not installed: `apt-get install perftest` (Debian, Ubuntu) or "
     "`dnf install perftest` (Fedora, RHEL)"
@@ -26,17 +26,17 @@ _HEADING = re.compile(
     r"#\w+|BW [a-z]+\[[^]]+\]|MsgRate\[\w+\]|t_\w+\[\w+\]|[\d.]+% percentile\[\w+\]"
     r"|CPU_Util\[%\]|tps average"
 )
-# "MB" are 2**20 bytes there, and later versions say so.
+# "MB" means 2**20 bytes in perftest; later versions write MiB.
 _BYTES_PER_S = {"MB/sec": 2.0**20, "MiB/sec": 2.0**20, "Gb/sec": 1e9 / 8}
 
 
 class PerftestError(Exception):
-    """The output holds no table of the expected kind; the message shows what was found."""
+    """The output has no table of the expected kind; the message quotes it."""
 
 
 @dataclass(frozen=True)
 class Latency:
-    """One line of a latency test, µs: one way for SEND and WRITE, there and back for the others."""
+    """One line of a latency test, in µs: one way for SEND and WRITE, else there and back."""
 
     size_bytes: int
     iterations: int
@@ -52,7 +52,7 @@ class Bandwidth:
 
     size_bytes: int
     iterations: int
-    peak_bytes_per_s: float  #: 0 where perftest did not measure it
+    peak_bytes_per_s: float  #: 0 if perftest did not measure it
     mean_bytes_per_s: float
     messages_per_s: float
 
@@ -62,20 +62,20 @@ def program(operation: Operation, kind: Kind) -> str:
 
 
 def missing(programs: Sequence[str]) -> list[str]:
-    """Those of *programs* that are not on PATH."""
+    """Returns those of *programs* that are not in PATH."""
     return [name for name in programs if shutil.which(name) is None]
 
 
 def commands(
     name: str, port: int, options: Sequence[str] = (), *, server: str = "127.0.0.1"
 ) -> tuple[list[str], list[str]]:
-    """Command lines of server and client; -F: no warning about the CPU's frequency."""
+    """Returns the commands of server and client; -F: no warning about the CPU's frequency."""
     argv = [name, "-F", "-p", str(port), *options]
     return argv, [*argv, server]
 
 
 def parse_latency(text: str) -> list[Latency]:
-    """The table of ib_*_lat; PerftestError if there is none."""
+    """Parses the table of ib_*_lat.  PerftestError: there is none."""
     rows = [
         Latency(
             size_bytes=int(row["#bytes"]),
@@ -91,7 +91,7 @@ def parse_latency(text: str) -> list[Latency]:
 
 
 def parse_bandwidth(text: str) -> list[Bandwidth]:
-    """The table of ib_*_bw; PerftestError if there is none."""
+    """Parses the table of ib_*_bw.  PerftestError: there is none."""
     rows = []
     for unit, scale in _BYTES_PER_S.items():
         for row in _table(text, f"BW average[{unit}]"):
@@ -115,7 +115,7 @@ def _not_empty(rows: list[Row], text: str, what: str) -> list[Row]:
 
 
 def _table(text: str, needed: str) -> Iterator[dict[str, float]]:
-    """Lines of numbers that follow a heading with the column *needed*, by column."""
+    """Yields the lines of numbers below a heading with the column *needed*, by column."""
     headings: list[str] = []
     for line in text.splitlines():
         if line.lstrip().startswith("#bytes"):

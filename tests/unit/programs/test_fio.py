@@ -77,9 +77,9 @@ def test_a_rate_is_read_from_between_what_else_fio_says() -> None:
         ('{\n"jobs": [7]}', "has int where its job should be"),
         ("[\n{\n", "JSON with one job was expected"),
         (output(error=32), "tcp-client ended with error 32"),
-        (output(write={}), "has no 'iops' of what was written: fio 3 is needed"),
-        (output(write={"iops": "many"}), "of what was written"),
-        (output(write=None), "of what was written"),
+        (output(write={}), "has no 'iops' of writes: fio 3 is needed"),
+        (output(write={"iops": "many"}), "of writes"),
+        (output(write=None), "of writes"),
         (output().replace("1000.0", "0.0"), "wrote nothing in the time"),
     ],
 )

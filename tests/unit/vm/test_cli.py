@@ -66,7 +66,8 @@ def test_up_tells_steps_on_stderr_and_what_is_up_on_stdout(nupa_vm: Run) -> None
     code, out, err = nupa_vm("up", *SMALL)
     assert (code, out) == (
         0,
-        "vm is up: host0 to host1 share 64MiB (ivshmem); this machine is host2 of the fabric 'vm'\n",
+        "vm is up: host0 to host1 share 64MiB (ivshmem); "
+        "this machine is host2 of the fabric 'vm'\n",
     )
     assert [line.split(":")[0] for line in err.splitlines()].count("host0") == 2
     assert nupa_vm("down") == (0, "vm is down: 2 guests ended, its fabric is removed\n", "")
