@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa fm`: what it prints and asks for, how it fails, and that its server leaves nothing."""
+"""`nupa fm`: output, requests, failures, and a server that leaves nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def site(folder: Path) -> Iterator[Site]:
-    """A server of the fabric that is meant: two hosts, a device at port 2, an MLD at 3."""
+    """A server of the default fabric: two hosts, a device at port 2, an MLD at 3."""
     site = Site(2, [STEP], [4 * STEP], dynamic_bytes=2 * STEP)
     with Server(site.manager, path_of("default")).start():
         yield site
@@ -174,7 +174,7 @@ def test_the_server_of_a_fabric_leaves_nothing_however_it_is_ended(
 
 
 def use_what_was_given(nupa: Run) -> None:
-    """All that keeps the fabric is gone at its end."""
+    """Use the regions of the hosts; all that keeps the fabric is gone at the end."""
     with Fabric.open("default") as fabric:
         regions = {region.tag: region for region in fabric.pool.regions()}
         assert sorted(regions) == ["host0:0x1000000000", "host1:0x1000000000"]

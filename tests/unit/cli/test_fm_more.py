@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def site(folder: Path) -> Iterator[Site]:
-    """Two hosts, a device at port 2, an MLD with dynamic capacity at 3."""
+    """A site with two hosts, a device at port 2, an MLD with dynamic capacity at 3."""
     with Site(2, [STEP], [4 * STEP], dynamic_bytes=2 * STEP) as site:
         with Server(site.manager, path_of("default")).start():
             yield site

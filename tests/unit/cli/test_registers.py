@@ -55,7 +55,7 @@ def test_each_field_cites_its_section_and_has_an_access_of_the_specification() -
 
 
 def test_registers_of_the_models_functions_are_all_in_the_tables() -> None:
-    """By what a field is called: a table may be of one decoder, bar or block, the model has
+    """Fields are compared by name: a table may be of one decoder, bar or block, while the model has
     several."""
     known = {row.name for block in blocks().values() for row in block.rows}
     functions = (root_port(0), upstream_port(), downstream_port(0), Type3(256 << 20))

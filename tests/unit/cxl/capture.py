@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""tests/data/linux_guest.json: what a guest's lspci, sysfs and QEMU's monitor said of its tree."""
+"""tests/data/linux_guest.json: the tree of a guest, by lspci, sysfs and QEMU's monitor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Captured(NamedTuple):
 
 
 def parse(name: str, lines: list[str]) -> Captured:
-    """lspci's hex dump: lines that are left out are zeros."""
+    """Parse lspci's hex dump; lines that it leaves out are zeros."""
     image = bytearray(4096)
     for line in lines:
         match = re.fullmatch(r"([0-9a-f]{2,3}):((?: [0-9a-f]{2}){16})", line)

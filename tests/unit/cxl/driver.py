@@ -36,7 +36,7 @@ class Driver:
     def send(
         self, opcode: int, payload: bytes = b"", size: int | None = None
     ) -> tuple[Code, bytes]:
-        """The return code, and what is answered."""
+        """Send a command, and return the code and the payload of the answer."""
         at = self.device.offset_of("mailbox")
         for i in range(0, len(payload), 4):
             self.device.write(at + 0x20 + i, 4, int.from_bytes(payload[i : i + 4], "little"))
@@ -53,12 +53,12 @@ class Driver:
         return code, answer[:got]
 
     def ok(self, opcode: int, payload: bytes = b"") -> bytes:
-        """The answer to a command that succeeds."""
+        """Send a command that succeeds, and return the payload of the answer."""
         code, answer = self.send(opcode, payload)
         assert code is Code.SUCCESS
         return answer
 
     def state(self) -> dict[str, int]:
-        """All registers but those that a command itself writes."""
+        """Return all registers but those that a command itself writes."""
         skipped = ("mailbox.command", "mailbox.status.return", "mailbox.payload")
         return {k: v for k, v in self.device.dump().items() if not k.startswith(skipped)}

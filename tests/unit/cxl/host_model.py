@@ -28,7 +28,7 @@ def commit(
     interleave: Interleave,
     targets: Sequence[int] = (),
 ) -> bool:
-    """Program decoder *number* as a driver does: whether it is committed."""
+    """Program decoder *number* as a driver does, and return whether it is committed."""
     at, write = 0x10 + 0x20 * number, decoders.registers.write
     granularity = interleave.shift - 8
     write(at, 8, base)
@@ -45,9 +45,9 @@ def decommit(decoders: DecoderSet, number: int) -> None:
 
 
 class Host:
-    """Bridges with uids 10 and 11, two root ports each, a switch behind each of these with two
-    downstream ports, and a device at each: `devices` by their number, 4 × bridge + 2 × root + down.
-    Ports are numbered from 1 on.  `memory` is each device's."""
+    """A host with bridges of uids 10 and 11, two root ports each, a switch with two downstream
+    ports behind each of these, and a device at each: `devices` by their number, 4 × bridge + 2 ×
+    root + down. Ports are numbered from 1 on. `memory` is each device's."""
 
     def __init__(self, windows: Sequence[FixedWindow]) -> None:
         self.bridges = [HostBridge(10 + i, 16 * i, i << 16, ports=2) for i in range(2)]
@@ -77,8 +77,8 @@ class Host:
         return Bus(self.root, self.windows, memory=self.memory.__getitem__, raises=raises)
 
     def interleave_all(self, granularity: int = 256) -> None:
-        """A region of all devices' first 256 MiB at BASE: bridges take turns first, then root ports
-        below each, then downstream ports."""
+        """Make a region of all devices' first 256 MiB at BASE: interleaved over bridges first, then
+        over root ports below each, then over downstream ports."""
         size = 8 * STEP
         for bridge in self.bridges:
             assert commit(bridge.decoders, 0, BASE, size, Interleave(2, 2 * granularity), (1, 2))

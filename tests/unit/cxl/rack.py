@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A switch with two hosts: single devices at ports 2 and 3, a multi-logical one at 4, none at 5."""
+"""A switch with two hosts: single devices at ports 2 and 3, a multi-logical device at 4, none at
+5."""
 
 from __future__ import annotations
 
@@ -36,12 +37,13 @@ class Rack:
         return self.switch.vcs(vcs).vppb(vppb)
 
     def devices(self, host: int) -> list[int]:
-        """The device numbers on the switch's bus of a host behind which memory is found."""
+        """Return the device numbers, on the bus of a host's switch, behind which memory is
+        found."""
         walk = Walk(self.hosts[host], 0, 0xFE00_0000)
         read = self.hosts[host].config_read
         buses = {read(bdf, 0x19, 1): bdf.device for bdf in walk.found if bdf.bus == 2}
         return [buses[bdf.bus] for bdf in walk.found if read(bdf, 0x08, 4) >> 8 == 0x050210]
 
     def bound(self) -> list[tuple[int, int, int, int | None]]:
-        """Virtual switch, vPPB, port and LD of all bindings."""
+        """Return virtual switch, vPPB, port and LD of all bindings."""
         return [(vcs, vppb, b.port.number, b.ld) for vcs, vppb, b in self.switch.bindings]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts that each have a device of their own with the same memory behind it."""
+"""Hosts with a device each, with the same memory behind them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.cxl.host_model import BASE, STEP, commit
 
 
 def shared_bus(memory: Memory, cache: CacheShape | None) -> Bus:
-    """A host with *memory*, of 256 MiB, at BASE."""
+    """Make a host with *memory*, of 256 MiB, at BASE."""
     bridge, port, device = HostBridge(10, 0, 0, ports=1), root_port(1), Type3(STEP)
     bridge.below[0] = port
     port.attach(device)

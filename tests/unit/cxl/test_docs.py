@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""docs/cxl.md: its commands and examples run as they stand, and print what they should."""
+"""docs/cxl.md: its commands and examples run as they stand, and print the expected output."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_page_lists_the_commands_that_are_served() -> None:
 
 
 def test_the_page_names_the_commands_of_the_command_line() -> None:
-    """Each beside its opcodes, as nupa/cli/fm/table.py has them."""
+    """The page has each beside its opcodes, as in nupa/cli/fm/table.py."""
     named: set[str] = set()
     for first, last, cell in re.findall(
         r"^\| (?:(\w{4})–(\w{4}) [^|]*|any[^|]*) \| ([^|]*) \|", PAGE, re.MULTILINE

@@ -13,7 +13,8 @@ BUS = 12
 
 
 class Tree:
-    """Two root ports, behind one a switch with two downstream ports, and behind one a device."""
+    """Two root ports, a switch with two downstream ports behind one, and a device behind one of
+    these."""
 
     def __init__(self) -> None:
         self.bridge = HostBridge(BUS, BUS, BRIDGE_BASE, ports=2)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A bus walk by raw configuration accesses, as firmware and Linux do it: buses, BARs, windows.
 
-It shares nothing with nupa.cxl but `config_read` and `config_write`: what it finds is what anybody
-would.
+It shares only `config_read` and `config_write` with nupa.cxl, so it is an independent witness.
 """
 
 from __future__ import annotations

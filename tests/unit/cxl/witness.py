@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A host that goes on with memory of its own, in a thread, while others lose theirs."""
+"""A thread of a host that uses its own memory while others lose theirs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WAIT_S = 30
 
 
 class _Thread:
-    """Does rounds until it is left; what fails in it fails there."""
+    """A thread that does rounds until it is left; its failures are raised there."""
 
     def __init__(self, region: CxlRegion) -> None:
         self._region = region
@@ -42,7 +42,7 @@ class _Thread:
             raise self._failure
 
     def goes_on(self, rounds: int = 20) -> None:
-        """It has done so many more, all of them well."""
+        """Tell whether it has done so many more rounds, without failure."""
         with self._turn:
             wanted = self._rounds + rounds
             done = self._turn.wait_for(lambda: self._failure or self._rounds >= wanted, _WAIT_S)
@@ -67,7 +67,7 @@ class _Thread:
 
 
 class Witness(_Thread):
-    """Writes and checks *region*, round after round: no byte may be wrong, and no round fail."""
+    """A thread that writes and checks *region*, round after round."""
 
     def __init__(self, region: CxlRegion) -> None:
         super().__init__(region)

@@ -47,7 +47,7 @@ class Site:
         self.host.attach(self.second, 2 * STEP)
 
     def said(self) -> list[str]:
-        """Messages since the last time."""
+        """Return the messages since the last call."""
         messages = [str(message) for message in self.host.trace]
         self.host.trace.clear()
         return messages
@@ -254,7 +254,8 @@ def test_peers_use_each_others_memory_through_the_host(site: Site) -> None:
 )
 @pytest.mark.parametrize("hpa", [0x40, STEP + 0x40, 2 * STEP + 0x40])
 def test_requests_as_they_are_leave_what_they_say(site: Site, name: str, hpa: int) -> None:
-    """Of host memory, of its own, and of a peer's; the host has changed the line before."""
+    """The host has changed the line before; lines of host memory, own memory and a peer's
+    memory."""
     site.host.write(hpa, bytes(range(64)))
     row, new = REQUESTS[name], bytes([9] * (5 if REQUESTS[name].is_partial else 64))
     is_write = row.forward == "MemWrFwd"
@@ -379,7 +380,7 @@ WHO = st.integers(0, 2)
 
 
 class Complex(RuleBasedStateMachine):
-    """A host and two devices with small caches: any of them, any memory."""
+    """A host and two devices with small caches; random accesses to all memory."""
 
     @initialize(lines=st.integers(1, 6))
     def start(self, lines: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts whose caches share memory: what they read, what it costs, and against plain bytes."""
+"""Hosts whose caches share memory: reads, messages, and a comparison with plain bytes."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ HOSTS = st.integers(0, 7)
 
 
 class Hosts(RuleBasedStateMachine):
-    """Any requests against one bytearray."""
+    """Random requests, compared with one bytearray."""
 
     @initialize(
         ways=st.lists(st.integers(0, 2), min_size=2, max_size=8),

@@ -46,7 +46,7 @@ class Host(Driver):
         return list(struct.iter_unpack("<QQ16sH6x", answer[16:]))
 
     def events(self) -> list[tuple[int, ...]]:
-        """(type, host, region, more, dpa, size) of each record, which are then cleared."""
+        """Return (type, host, region, more, dpa, size) of each record, and clear them."""
         log = self.memory.events[Log.DYNAMIC_CAPACITY]
         records = log.get(log.limit).records
         assert {record.kind for record in records} <= {DYNAMIC_CAPACITY}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Errors of memory: poison, viral devices, links that go down, devices that are pulled out.  Who
-reads sees them, registers and logs tell of them, and another host goes on unharmed."""
+"""Errors of memory: poison, viral devices, links that go down, surprise removal.
+
+The host that reads is told, registers and logs record them, and other hosts are not affected.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ ONES = b"\xff" * 64
 
 
 class Machine:
-    """Hosts 0 and 1, with a region each: of LDs 0 and 1 of the same device, and host 0 another one
-    of a device of its own, at port 2."""
+    """Hosts 0 and 1 with a region each, of LDs 0 and 1 of one device; host 0 has a second region,
+    of its own device at port 2."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -49,7 +51,8 @@ class Machine:
         self.region.write(0, b"fine" * 32)
 
     def fails(self, region: CxlRegion, status: Status, at: int = 0) -> None:
-        """Reads raise, or are all ones, as the host has chosen; writes have no effect."""
+        """Check that reads raise, or are all ones, as the host has chosen; writes have no
+        effect."""
         for call, what in ((region.read, 64), (region.write, bytes(64))):
             with pytest.raises(MemoryAccessError) as failed:
                 call(at, what)  # type: ignore[operator]
@@ -72,7 +75,7 @@ def machine() -> Iterator[Machine]:
 
 
 def media_record(record: bytes) -> tuple[int, int]:
-    """Address and transaction of a media event (8.2.9.2.1.1)."""
+    """Return address and transaction of a media event (8.2.9.2.1.1)."""
     assert len(record) == RECORD_BYTES
     dpa, _descriptor, _kind, transaction = struct.unpack_from("<QBBB", record, 0x30)
     return dpa, transaction
@@ -98,7 +101,7 @@ def test_poison_that_a_driver_injects_is_read_and_logged(machine: Machine) -> No
 
 
 def test_poison_that_a_manager_injects_is_read_by_the_host_that_gets_the_memory() -> None:
-    """By the mailbox of a logical device that no host has yet: LD CXL.io requests (7.6.7.3)."""
+    """The manager uses the mailbox of an LD that is not bound: LD CXL.io requests (7.6.7.3)."""
     with Site(1, [], [STEP]) as site:
         fm, bar = FabricManager.of(site.manager), 0xD000_0000
         fm.allocate(1, 0, [STEP])
@@ -133,7 +136,7 @@ def test_poison_may_be_a_corrected_error_of_the_root_port(machine: Machine) -> N
 
 
 def test_poison_of_shared_memory_is_seen_by_every_host_that_reads_it(machine: Machine) -> None:
-    """The memory loses it, not a host: LD 0's list has it once its host has read it."""
+    """Poison is in the memory, not in a host: LD 0 lists it once its host has read it."""
     mld = machine.site.devices[3]
     assert isinstance(mld, Mld)
     machine.shared.write(0, bytes(64))
@@ -168,7 +171,7 @@ def test_a_viral_device_is_contained_until_it_is_reset(machine: Machine) -> None
 
 
 def test_a_cxl_reset_leaves_a_device_viral(machine: Machine) -> None:
-    """12.4; a function level one, too."""
+    """12.4; so does a function level reset."""
     machine.device.fail()
     function = machine.device.function
     function.config["pcie"].write(0x08, 2, 1 << 15)
@@ -181,7 +184,7 @@ def test_a_cxl_reset_leaves_a_device_viral(machine: Machine) -> None:
 
 
 def test_a_root_port_isolates_itself_until_software_lets_it_go_on(machine: Machine) -> None:
-    """12.3: after a request without an answer, all that would pass the port ends there."""
+    """12.3: after a request without an answer, all requests end at the port."""
     isolation = machine.root.component["isolation"]
     isolation["control.mem_timeout"] = isolation["control.mem_isolation"] = 1
     machine.site.switch.port(2).set_link(False)
@@ -270,7 +273,7 @@ def test_a_host_that_is_unplugged_has_no_link(machine: Machine) -> None:
 
 
 def test_requests_under_way_end_before_memory_is_another_s() -> None:
-    """A reader sees what it had, or all ones: never what the next host has written."""
+    """A reader sees the old bytes, or all ones, but not those of the next host."""
     with Site(2, [STEP]) as site:
         for turn in range(10):
             site.bind(0, 0, 2)

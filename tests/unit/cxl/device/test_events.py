@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Event logs: order, handles, overflow, clearing, and who is told."""
+"""Event logs: order, handles, overflow, clearing, and notification."""
 
 from __future__ import annotations
 

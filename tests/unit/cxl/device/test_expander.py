@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A whole memory expander: what software finds behind its registers, and what resets leave."""
+"""A whole memory expander: its registers as software finds them, and its state after resets."""
 
 from __future__ import annotations
 

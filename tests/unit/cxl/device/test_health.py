@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Health: alerts, events at thresholds, and how the device was shut down."""
+"""Health: alerts, events at thresholds, and the shutdown state."""
 
 from __future__ import annotations
 

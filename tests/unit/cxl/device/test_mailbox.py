@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The mailbox: each command's answer, and each refusal, which changes nothing."""
+"""The mailbox: the answer of each command, and refusals, which change nothing."""
 
 from __future__ import annotations
 

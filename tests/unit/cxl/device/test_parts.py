@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Parts of memory, and interrupts: what devices are made of, beside what uses them."""
+"""Parts of memory, and interrupts, without devices around them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Cut = tuple[int, int, int, bool]
 
 
 def media_of(cuts: list[Cut], memory: Memory) -> PartedMedia:
-    """Each cut: lines left out, lines taken, from which line of the memory, shared or not."""
+    """Make media of cuts: lines left out, lines taken, the first line of the memory, shared or
+    not."""
     parts, at = [], 0
     for gap, lines, offset, shared in cuts:
         at += gap * LINE_BYTES
@@ -103,7 +104,7 @@ def test_parts_that_cannot_be_are_refused_and_nothing_changes() -> None:
 
 
 def test_memory_in_a_loop_is_collected() -> None:
-    """Python's collector crashes on a memoryview in a loop (gh-77894): none is kept."""
+    """Python's collector crashes on a memoryview in a loop (gh-77894), so none is kept."""
     for _ in range(20):
         loop: list[object] = []
         loop += [loop, Memory(memoryview(bytearray(4096))), Memory.anonymous(4096)]
@@ -144,7 +145,7 @@ def test_an_interrupt_is_a_write_of_address_and_data(device: Type3) -> None:
 def test_what_is_masked_stays_pending_until_it_is_not(
     device: Type3, mask: Callable[[Type3], None], unmask: Callable[[Type3], None]
 ) -> None:
-    """PCIe 6.0 6.1.4.5: of the function, and of one vector."""
+    """PCIe 6.0 6.1.4.5: by the function mask, and by the mask of one vector."""
     heard: list[int] = []
     device.msix.wire = lambda _address, data: heard.append(data)
     enable(device.config, 1 << 15)

@@ -26,7 +26,7 @@ TAG, OTHER = UUID(int=1 << 64), UUID(int=2 << 64)
 
 
 class Site:
-    """The device at port 4, with a region of its own and one that hosts share."""
+    """A site with a device at port 4; one of its regions is shareable."""
 
     def __init__(self) -> None:
         rack = Rack()
@@ -37,7 +37,7 @@ class Site:
         self.capacity = self.fm.capacity(4)
 
     def give(self, host: int, region: int, size: int, tag: UUID) -> list[Extent]:
-        """Offered, and accepted."""
+        """Offer capacity, and have the host accept it."""
         self.capacity.add(host, region, size, tag=tag)
         offer = self.device.hosts[host].offers[0]
         self.device.accept(host, [(extent.dpa, extent.size) for extent in offer])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Events for the fabric manager: what happens makes a record, and who asked to be told is."""
+"""Events for the fabric manager: which changes become records, and notifications."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The fabric manager's commands: what they do, and with which return code they are refused."""
+"""Commands of the fabric manager: effects, and return codes of refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.cxl.rack import STEP, Rack
 
 
 class Site:
-    """A rack, and its manager; bindings are done by `finish` if *slow*."""
+    """A rack and its manager; bindings complete by `finish` if *slow*."""
 
     def __init__(self, *, slow: bool = False) -> None:
         self.rack = Rack()
@@ -310,7 +310,7 @@ def test_a_count_that_is_not_that_of_its_list_is_a_wrong_length(
 
 
 def _state(rack: Rack) -> object:
-    """All that commands may change."""
+    """Return all state that commands may change."""
     ports = [
         (bytes(p.ppb.config["pcie"]), p.in_reset, sorted(map(str, p.bound)))
         for p in rack.switch.ports

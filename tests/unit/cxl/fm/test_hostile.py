@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The fabric manager's socket and who should not be heard: other users, too many, who stalls, who
-sends anything at all."""
+"""The fabric manager's socket against other users, too many managers, stalls and random bytes."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ def raw(server: Server) -> socket.socket:
 
 
 def hung_up(sock: socket.socket) -> bool:
-    """Once all that it was still sent has been read."""
+    """Tell whether the server has disconnected, after reading what it has sent."""
     try:
         while sock.recv(1 << 16):
             pass
@@ -179,7 +178,7 @@ def test_a_message_of_the_longest_length_is_taken_and_one_byte_more_is_not(serve
 
 
 def _mutated(random: Random) -> bytes:
-    """Bytes at random, requests with some of them changed, cut or doubled, or responses."""
+    """Make random bytes, or requests with bytes changed, cut or doubled, or responses."""
     requests = b"".join(
         encode(
             MctpMessage(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MCTP over a stream: what is sent arrives however it is cut, and what is wrong ends the stream."""
+"""MCTP over a stream: messages arrive in any cut, and errors end the stream."""
 
 from __future__ import annotations
 

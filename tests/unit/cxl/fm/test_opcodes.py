@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All opcodes: whatever comes is answered with a code of the specification, and what is refused has
-changed nothing."""
+"""All opcodes: each request is answered with a code of the specification, and refusals change
+nothing."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ LEGAL = {
 
 
 class Site:
-    """A rack whose device at port 4 has dynamic capacity, some of it a host's; one thing is
-    bound."""
+    """A rack whose device at port 4 has dynamic capacity, some of it accepted by a host; one vPPB
+    is bound."""
 
     def __init__(self) -> None:
         self.rack = Rack()
@@ -74,7 +74,7 @@ class Site:
         self.capacity.accept(0, [(extent.dpa, extent.size) for extent in offer])
 
     def state(self) -> object:
-        """All that commands may change."""
+        """Return all state that commands may change."""
         switch, mld, capacity = self.rack.switch, self.rack.mld, self.capacity
         functions = [mld.fm_ld, *mld.lds, *(port.ppb for port in switch.ports)]
         functions += [vppb for virtual in switch.virtual for vppb in virtual.vppbs]
@@ -105,13 +105,13 @@ def code_of(site: Site, where: str, opcode: int, payload: bytes) -> Code:
 
 
 def lengths_of(opcode: int) -> range:
-    """Those that are right."""
+    """Return the allowed lengths."""
     return next((table[opcode].lengths for table in TABLES if opcode in table), range(8))
 
 
 def payloads(random: Random, lengths: range) -> Iterator[bytes]:
-    """Of every length up to some past the shortest that is right, then of right lengths with small
-    numbers, which mean something more often."""
+    """Yield payloads of every length up to some past the shortest allowed one, then of allowed
+    lengths with small numbers, which are valid more often."""
     for size in range(min(lengths.start + 3, 80)):
         yield random.randbytes(size)
     for _ in range(25):
@@ -120,7 +120,7 @@ def payloads(random: Random, lengths: range) -> Iterator[bytes]:
 
 
 def tables() -> list[dict[int, Command]]:
-    """Of a switch, of a device, and of the events of both."""
+    """Return the tables of a switch, of a device, and of the events of both."""
     rack = Site().rack
     manager = Manager(rack.switch)
     device = manager.device(4)

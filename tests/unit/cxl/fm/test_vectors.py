@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands of the FM API and of the mailbox answer with the bytes of cxl_vectors.py, and events
-have the bytes below; none of our packers made them."""
+"""Commands of the FM API and of the mailbox answer with the bytes of vectors.py, and events have
+the bytes below; our packers made none of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def capacity() -> DynamicCapacity:
 
 
 def framed(opcode: str, payload: bytes, tag: int = 0x11) -> bytes:
-    """7.6.3: category, tag, reserved, opcode, 3 bytes of length, return code, extended status."""
+    """Frame a request (7.6.3): category, tag, reserved, opcode, 3 bytes of length, return code,
+    extended status."""
     length = len(payload).to_bytes(3, "little")
     return bytes([0, tag, 0]) + data(opcode) + length + bytes(4) + payload
 
@@ -54,15 +55,15 @@ class Site:
         self.session = Session(manager)
 
     def exchange(self, packets: bytes) -> bytes:
-        """The packets of the answer."""
+        """Send packets, and return the packets of the answer."""
         [message] = Assembler().feed(packets)
         answer = self.session.answer(message)
         assert answer is not None
         return encode(answer)
 
     def ask(self, body: bytes, *, host: bool = False) -> bytes:
-        """DSP0236: version, destination, source, start and end and tag owner; the type, the body.
-        A stream has the length of each packet before it."""
+        """Send a request as DSP0236 says: version, destination, source, start and end and tag
+        owner; the type, the body. The length of each packet precedes it in the stream."""
         opcode = int.from_bytes(body[3:5], "little")
         kind = CCI if opcode < 0x5000 or host else FM_API
         kind = FM_API if host else kind
@@ -86,7 +87,7 @@ class Site:
 
 
 class DeviceSite(Site):
-    """The same; commands are for the device at port 4."""
+    """A switch to which commands for the device at port 4 are sent."""
 
     def send(self, vector: Vector) -> tuple[int, bytes]:
         inner = framed(vector.opcode, data(vector.request), 0x22)
@@ -101,7 +102,7 @@ class DeviceSite(Site):
 
 
 class DriverSite:
-    """A mailbox's registers."""
+    """The registers of a mailbox."""
 
     def __init__(self) -> None:
         self.capacity = capacity()
@@ -156,7 +157,7 @@ def opcodes(vectors: Sequence[Vector]) -> set[int]:
 
 
 def effects_log(site: Site) -> set[int]:
-    """The opcodes of the Command Effects Log, 4 bytes for each command."""
+    """Return the opcodes of the Command Effects Log, 4 bytes for each command."""
     log = Vector("", "00 04")
     entry = site.send(log)[1][8:28]
     found = site.send(Vector("", "01 04", entry[:16].hex() + "00000000" + entry[16:].hex()))[1]
@@ -195,7 +196,7 @@ def test_a_request_in_two_packets_is_answered_once() -> None:
 
 
 def test_a_partition_of_memory_of_both_kinds_is_set() -> None:
-    """8.2.9.9.2.1, .2: in units of 256 MiB; flag 0 is immediate."""
+    """8.2.9.9.2.1, 8.2.9.9.2.2: in units of 256 MiB; flag 0 is immediate."""
     driver = Driver(capacity=Capacity(4 * STEP, STEP, STEP, align_bytes=STEP))
     assert driver.send(0x4101, data("02 0*7 00")) == (0, b"")
     assert driver.send(0x4100)[1] == data("01 0*7 03 0*7  03 0*7 01 0*7")

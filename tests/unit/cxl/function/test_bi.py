@@ -23,7 +23,7 @@ TIMEOUT = 0x2600  # 2 × 1 s
 
 
 class Registers(NamedTuple):
-    """A capability, where the host has mapped it."""
+    """A capability as the host has mapped it."""
 
     root: RootComplex
     at: int
@@ -32,7 +32,7 @@ class Registers(NamedTuple):
         return self.root.read(self.at + offset, 4)
 
     def control(self, value: int) -> int:
-        """Written; the status then."""
+        """Write the control register, and return the status."""
         self.root.write(self.at + CONTROL, 4, value)
         return self.read(STATUS)
 

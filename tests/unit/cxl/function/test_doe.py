@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DOE mailboxes and CDAT: read as software reads them, and beside Linux' copy of QEMU's."""
+"""DOE mailboxes and CDAT, read as software reads them, and beside Linux' copy of QEMU's."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Software:
         return self.device.config["doe"]
 
     def send(self, *dwords: int) -> int:
-        """The status afterwards."""
+        """Send an object, and return the status."""
         for dword in dwords:
             self.registers.write(0x10, 4, dword)
         self.registers.write(0x08, 4, GO)

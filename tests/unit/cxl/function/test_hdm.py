@@ -38,8 +38,8 @@ def control(ways: int = 1, granularity: int = 0, *, lock: bool = False) -> int:
 def program(
     decoders: DecoderSet, n: int, base: int, size: int, word: int, last: int | bytes = 0
 ) -> int:
-    """As a driver does: all of decoder *n* (base and size in steps), then its commit.  What its
-    control register reads then."""
+    """Program decoder *n* as a driver does: all fields (base and size in steps), then its commit.
+    Return its control register."""
     at, registers = 0x10 + 0x20 * n, decoders.registers
     registers.write(at, 8, base * STEP)
     registers.write(at + 8, 8, size * STEP)
@@ -89,7 +89,7 @@ def test_a_device_decodes_once_decoding_is_enabled() -> None:
 
 
 def test_memory_of_decoders_follows_that_of_the_one_before_after_its_skip() -> None:
-    """CXL 3.1 8.2.4.20.9: of a two-way decoder half of the size is the device's."""
+    """CXL 3.1 8.2.4.20.9: half of the size of a two-way decoder is the device's."""
     decoders = device(16)
     assert answer(program(decoders, 0, 0, 4, control(2))) == COMMITTED
     assert answer(program(decoders, 1, 8, 3, control(3), 5 * STEP)) == COMMITTED

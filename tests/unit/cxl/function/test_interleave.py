@@ -18,7 +18,7 @@ every_granularity = st.sampled_from(GRANULARITIES)
 
 @st.composite
 def xor_maps(draw: st.DrawFn, ways: int, granularity: int) -> tuple[int, ...]:
-    """Map i has bit i of those that choose, and any bits above all of these."""
+    """Draw maps: map i has bit i of the selecting bits, and any bits above all of these."""
     count, low = xor_map_count(ways), granularity.bit_length() - 1
     above = st.integers(0, (1 << 40) - 1).map(lambda bits: bits << low + count & (1 << 48) - 1)
     return tuple(1 << low + i | draw(above) for i in range(count))
@@ -39,8 +39,8 @@ def parity(number: int) -> int:
 
 
 def whose(each: Interleave, block: int) -> int:
-    """The target of block number *block*, counted from address 0: the tables of CXL 3.1 9.18.1.3
-    by their digits."""
+    """Return the target of block number *block*, counted from address 0, by the tables of CXL 3.1
+    9.18.1.3."""
     if not each.xor_maps:
         return block % each.ways
     address = block * each.granularity_bytes
@@ -50,7 +50,7 @@ def whose(each: Interleave, block: int) -> int:
 
 
 def deal(each: Interleave, base: int, blocks: int) -> Iterator[tuple[int, int, int]]:
-    """(address, target, its own address) of each block: each target counts what it was dealt."""
+    """Yield (address, target, its own address) of each block; each target counts its blocks."""
     dealt = dict.fromkeys(range(each.ways), 0)
     for i in range(blocks):
         address = base + i * each.granularity_bytes
@@ -110,7 +110,7 @@ def test_a_region_is_byte_for_byte_in_its_devices(ways: int, xor: bool) -> None:
     [(0x0, 0), (0x100, 1), (0x200, 2), (0x300, 3), (0x800, 1), (0x1000, 2), (0x2_0800, 0)],
 )
 def test_maps_of_a_platform_choose_as_by_hand(address: int, target: int) -> None:
-    """Bit 0 by address bits 8, 11, 17 and 25; bit 1 by 9, 12, 18 and 26."""
+    """Bit 0 is the parity of address bits 8, 11, 17 and 25; bit 1 that of 9, 12, 18 and 26."""
     assert Interleave(4, 256, (0x2020900, 0x4041200)).target(address) == target
 
 

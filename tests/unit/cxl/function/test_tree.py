@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A tree of ports and devices: what a bus walk finds, where requests go, what resets reset."""
+"""A tree of ports and devices: a bus walk, the ways of requests, and resets."""
 
 from __future__ import annotations
 

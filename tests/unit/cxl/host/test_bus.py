@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads and writes of a host through all its decoders: where each byte ends, and what fails."""
+"""Reads and writes of a host through all its decoders: the place of each byte, and failures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def host() -> Host:
 def test_a_region_of_eight_devices_is_byte_for_byte_where_the_dealer_put_it(
     maps: tuple[int, ...],
 ) -> None:
-    """Bridges by address bit 8, or by the parity of bits 8, 11, 17 and 25; then bits 9 and 10."""
+    """Bridges are selected by address bit 8, or by the parity of bits 8, 11, 17 and 25; then bits 9
+    and 10."""
     host = Host([window(*maps)])
     host.interleave_all()
     start, blocks = BASE + (1 << 25) - 64 * 256, 128

@@ -173,7 +173,7 @@ def test_what_is_no_region_is_refused_and_nothing_is_committed(
 
 
 def test_a_commit_that_hardware_refuses_is_taken_back(machine: Machine) -> None:
-    """A region in the window above first: the next one in the window below is out of order."""
+    """After a region in the window above, one in the window below is out of order."""
     with host_of(machine) as host:
         make(host, [0, 4], size=2 * STEP)
         with pytest.raises(RegionError, match="bridge 10: decoder 1 is not committed"):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Linux agrees: a capture of a guest (tests/data/capture_guest.py) beside our model of its tree.
+"""Our tree beside a capture of a Linux guest (tests/data/capture_guest.py).
 
-The captured bytes are read by the functions that read ours.  Ids of vendors and devices differ: the
-guest's are QEMU's.
+The functions that read our registers read the captured bytes. Ids of vendors and devices differ:
+the guest's are QEMU's.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_ports_are_of_the_same_type_with_slots_in_the_same_places(
 def test_dvsecs_are_the_same_of_the_same_revision_and_length(
     tree: Tree, found: Walk, theirs: Captured
 ) -> None:
-    """As a set: their order is the implementation's."""
+    """Compared as a set, as their order is up to the implementation."""
     assert found
     ours = dvsec.find(partial(tree.root.config_read, theirs.bdf))
     linux = dvsec.find(theirs.read)
@@ -121,7 +121,7 @@ QEMU_IS_OTHERWISE = {
 def test_dvsecs_say_the_same_but_for_what_qemu_is(
     tree: Tree, found: Walk, theirs: Captured
 ) -> None:
-    """All their fields but those that software writes, by our rows."""
+    """All fields are compared but those that software writes, by our rows."""
     assert found
     read = partial(tree.root.config_read, theirs.bdf)
     made = dvsec.device(MEMORY_BYTES), dvsec.port_extensions(), dvsec.gpf_port()
@@ -157,7 +157,7 @@ def test_register_locators_name_the_same_blocks(tree: Tree, found: Walk, theirs:
 
 
 def test_the_device_tells_the_same_memory(tree: Tree, found: Walk) -> None:
-    """CXL 3.1 8.1.3: capabilities io, mem, hardware init and ranges; range 1 but for its base."""
+    """CXL 3.1 8.1.3: capabilities io, mem, hardware init and ranges; range 1 without its base."""
     assert found
     theirs = BY_BDF["0f:00.0"]
     seen = []
@@ -168,7 +168,7 @@ def test_the_device_tells_the_same_memory(tree: Tree, found: Walk) -> None:
 
 
 def test_extended_capabilities_beside_dvsecs_are_ours_too(tree: Tree, found: Walk) -> None:
-    """We have more (a serial number); what the guest shows of AER, ACS and DOE, we show."""
+    """Ours are more (a serial number); AER, ACS and DOE of the guest are among ours."""
     for bdf in found.found:
         ours = {number for _, number in walk_extended(partial(tree.root.config_read, bdf))}
         assert {number for _, number in walk_extended(BY_BDF[str(bdf)].read)} <= ours
@@ -178,7 +178,8 @@ def test_extended_capabilities_beside_dvsecs_are_ours_too(tree: Tree, found: Wal
 
 
 def captured(when: str, place: str, base: int = CACHEMEM_AT) -> Read:
-    """A place's registers by offset in its block; what is not in the capture is 0."""
+    """Return the registers of a place by offset in its block; those that the capture lacks are
+    0."""
     words = {int(at, 16): int(word, 16) for at, word in CAPTURE["registers"][when][place].items()}
 
     def read(offset: int, size: int) -> int:
@@ -193,7 +194,7 @@ PLACES = {"bridge": 8, "0000:0d:00.0": 8, "0000:0f:00.0": 0}
 
 
 def decoders_of(read: Read, targets: int) -> dict[str, int]:
-    """The HDM decoders behind *read*, found through the capability list, as our rows see them."""
+    """Return the HDM decoders behind *read*, found through the capability list, by our rows."""
     at = next(each.offset for each in component.find_capabilities(read) if each.number == HDM)
     capability = tables.hdm(tables.DECODER_COUNTS[read(at, 4) & 0xF], targets=targets)
     words = [read(at + offset, 4) for offset in range(0, capability.bytes, 4)]
@@ -216,8 +217,8 @@ def our_block(tree: Tree, found: Walk, place: str) -> Read:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_decoders_are_as_many_and_can_as_much(tree: Tree, found: Walk, place: str) -> None:
-    """But for what QEMU's cannot: poison on errors, no such memory, and a device's two models of
-    coherence (CXL 3.1 8.2.4.20.1)."""
+    """Except poison on errors, MemData-NXM, and a device's two coherency models, which QEMU lacks
+    (CXL 3.1 8.2.4.20.1)."""
     ours = decoders_of(our_block(tree, found, place), PLACES[place])
     theirs = decoders_of(captured("before", place), PLACES[place])
     more = {f"capability.{name}" for name in ("poison_on_error", "memdata_nxm", "coherency_models")}
@@ -246,7 +247,7 @@ def test_what_linux_says_of_a_decoder_is_what_we_read_in_its_registers(
 
 
 def program(tree: Tree, base: int, at: int, values: dict[str, int]) -> None:
-    """Decoder 0 of the block at *base*, as a driver programs one: all of it, then its commit."""
+    """Program decoder 0 of the block at *base* as a driver does: all fields, then its commit."""
     decoder = base + at + 0x10
     hpa, size = values["start"], values["size"]
     for offset, value in (
@@ -263,8 +264,8 @@ def program(tree: Tree, base: int, at: int, values: dict[str, int]) -> None:
 
 
 def test_our_decoders_hold_what_the_guests_do_once_the_region_is_made() -> None:
-    """The same writes as Linux's, through our tree: all fields of decoder 0 are as in the capture,
-    the commit is answered, and all others are as before."""
+    """The writes are Linux's: all fields of decoder 0 are as in the capture, the commit is
+    answered, and all other decoders are as before."""
     tree = Tree()
     found = Walk(tree.root, BUS, 0xFD00_0000)
     region = sysfs("after", "region0")
@@ -289,7 +290,7 @@ def test_our_decoders_hold_what_the_guests_do_once_the_region_is_made() -> None:
 
 
 def test_our_host_programs_decoders_as_linux_does() -> None:
-    """The same window and the same device: a region ends in the same registers."""
+    """The same window and the same device give the same registers."""
     tree, said = Tree(), sysfs("after", "decoder0.0")
     window = FixedWindow(int(said["start"], 16), int(said["size"], 16), (int(said["target_list"]),))
     with Host(tree.root, [window]) as host:
@@ -323,7 +324,7 @@ def ports_below(functions: list[FoundFunction], above: str) -> dict[str, dict[st
 
 
 def test_ports_and_regions_of_sysfs_are_those_that_our_host_finds() -> None:
-    """port1 and port2 with their dports, the endpoint below them, and region0 on it."""
+    """They are port1 and port2 with their dports, the endpoint below them, and region0 on it."""
     tree, said = Tree(), sysfs("after", "decoder0.0")
     window = FixedWindow(int(said["start"], 16), int(said["size"], 16), (int(said["target_list"]),))
     with Host(tree.root, [window]) as host:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Linux agrees on interleaving: regions that a guest made (tests/data/capture_interleave.py), and
-ours of the same devices in the same tree, in the same order."""
+"""Interleaving as Linux programs it: regions of a guest (tests/data/capture_interleave.py), and
+ours of the same devices in the same order."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ CONTROL = "0x020"  # of decoder 0
 
 
 class Wide:
-    """Two root ports, behind each a switch with two downstream ports, behind each of these a
-    device; `blocks` are the HDM decoders by the capture's names of places."""
+    """Two root ports, a switch with two downstream ports behind each, a device behind each of
+    these; `blocks` are the HDM decoders by the capture's names of places."""
 
     def __init__(self) -> None:
         self.bridge = HostBridge(BUS, BUS, BRIDGE_BASE, ports=2)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows of hosts on interleaved devices: bytes are where the decoders lead, until they do not."""
+"""Windows of hosts on interleaved devices: bytes are at their decoded places, until the decoders
+change."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""TLPs of CXL.io: their bytes, and that a host finds and programs the same with them as without."""
+"""TLPs of CXL.io: their bytes, and a host that finds and programs the same with and without
+them."""
 
 from __future__ import annotations
 

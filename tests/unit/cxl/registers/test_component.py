@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Component and device registers: how software finds them, and what it may change."""
+"""Component and device registers: discovery by software, and writes of software."""
 
 from __future__ import annotations
 

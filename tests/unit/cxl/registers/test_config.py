@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Configuration space: headers, BARs, capabilities and how software finds them."""
+"""Configuration space: headers, BARs, capabilities and their discovery by software."""
 
 from __future__ import annotations
 

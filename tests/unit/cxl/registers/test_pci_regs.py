@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Linux agrees on PCI: each of our fields is one of linux/pci_regs.h, at the same place.
+"""PCI registers beside linux/pci_regs.h: each of our fields is there, at the same place.
 
-The header is the installed one (Debian: linux-libc-dev, which a C compiler brings)."""
+The header is the installed one (Debian: linux-libc-dev, which a C compiler brings).
+"""
 
 from __future__ import annotations
 
@@ -156,7 +157,7 @@ _ROOT_OR_SLOT = {"root_control", "root", "root_status", "slot", "slot_control", 
 
 
 def compare(registers: dict[str, tuple[str, str]], rows: Iterable[Field]) -> Iterable[str]:
-    """Names of the fields that were compared."""
+    """Compare fields, and return the names of those that were compared."""
     for row in rows:
         register = row.name.partition(".")[0]
         if register not in registers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Blocks of registers: what software may change, what a reset does, which accesses there are."""
+"""Blocks of registers: writes of software, resets, and sizes of accesses."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ MLD = 4  # its port, of a fabric with two hosts
 
 
 def roomy() -> Topology:
-    """Two hosts, and a pool in which all devices have room."""
+    """A fabric of two hosts with a pool that has room for all devices."""
     base = star(2)
     return Topology("roomy", base.switches, base.hosts, segment=SegmentConfig(pool_bytes=4 << 30))
 
@@ -195,7 +195,7 @@ def test_devices_cost_the_pool_nothing_until_they_are_decoded(
 
 
 def test_memory_that_cannot_be_backed_is_not_there() -> None:
-    """No SIGBUS: requests end without memory."""
+    """Requests end without memory, and without SIGBUS."""
 
     class Full(Memory):
         def back(self, offset: int, size: int) -> None:  # noqa: ARG002

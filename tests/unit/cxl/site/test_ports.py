@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ports of the fabric and of its CXL switch: one state, from whichever side it is set and seen."""
+"""Ports of the fabric and of its CXL switch: one state, for both sides."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = Bdf(0)
 
 @pytest.fixture
 def fabric() -> Iterator[Fabric]:
-    """Two hosts on one switch, with a device of 256 MiB each that is bound."""
+    """A fabric of two hosts on one switch, with a bound device of 256 MiB each."""
     memory = (MemoryConfig(STEP), MemoryConfig(STEP))
     star_of = star(2)
     with Fabric(topology=Topology("two", star_of.switches, star_of.hosts, memory=memory)) as fabric:
@@ -47,7 +47,7 @@ def window(host: Host) -> HostWindow:
 
 
 def shown(fabric: Fabric, number: int) -> dict[str, bool]:
-    """Whether the link of a host is up, as each side says."""
+    """Return whether the link of a host is up, by each side."""
     site = fabric.switch
     name = fabric.hosts[number].name
     with FabricManager.of(site.manager) as fm:
@@ -182,7 +182,7 @@ def test_the_thread_ends_with_the_switch() -> None:
 
 
 def far(name: str) -> Topology:
-    """A host and a device on each of two switches."""
+    """A fabric with a host and a device on each of two switches."""
     hosts = (HostOf("a", "near"), HostOf("b", "far"))
     switches, trunks = (Switch("near", 8), Switch("far", 8)), (Trunk(("near", "far")),)
     return Topology(name, switches, hosts, trunks, memory=(MemoryConfig(STEP), MemoryConfig(STEP)))
@@ -228,7 +228,7 @@ def test_the_wiring_of_a_fabric_is_its_topology(name: str) -> None:
 
 @pytest.mark.parametrize("coherence", ["hardware", "software"])
 def test_machines_that_share_a_fabric_have_its_ports_too(coherence: str) -> None:
-    """No futex tells them of a change: the thread looks ten times a second."""
+    """No futex wakes them after a change: the thread looks ten times a second."""
     topology = star(2, "machines")
     topology.segment = SegmentConfig(segment_bytes=64 << 20, coherence=coherence)
     with Fabric(topology=topology) as fabric:

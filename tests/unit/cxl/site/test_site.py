@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A site as one machine: a manager binds, hosts with drivers use what they get, until it goes."""
+"""A site as one machine: a manager binds devices, and hosts with drivers use them until they go."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def status_of(call: object, *args: object) -> Status:
 
 
 def logical(site: Site, fm: FabricManager, host: int, ld: int, steps: int = 0) -> CxlMemdev:
-    """LD *ld* of the MLD, as its host has it once it is bound."""
+    """Bind LD *ld* of the MLD, and return it as its host has it."""
     if steps:
         site.switch.allocate(4, ld, [steps])
     fm.bind(host, 1, 4, ld)
@@ -82,7 +82,7 @@ def test_a_device_that_is_bound_is_enumerated_and_used_until_it_is_unbound(
 def test_addresses_and_decoders_of_what_has_gone_are_free_again(
     site: Site, fm: FabricManager
 ) -> None:
-    """More often than there are decoders or addresses; a region beside goes on."""
+    """They are used more often than there are decoders or addresses; a region beside stays."""
     host = site.host(0)
     fm.bind(0, 0, 2)
     kept = host.create_region(host.devices)
@@ -97,7 +97,7 @@ def test_addresses_and_decoders_of_what_has_gone_are_free_again(
 
 
 def test_a_host_that_is_asked_lets_go_and_the_binding_ends(site: Site, fm: FabricManager) -> None:
-    """PCIe 6.0 6.7.1.5: the attention button; the driver takes the power away."""
+    """PCIe 6.0 6.7.1.5: the attention button; the driver powers the slot off."""
     host = site.host(0)
     fm.bind(0, 0, 2)
     region = host.create_region(host.devices)
@@ -264,7 +264,8 @@ def test_tables_of_speed_follow_the_links_of_what_is_bound() -> None:
 
 
 def table_of(host: Host, device: CxlMemdev) -> list[tuple[int, bytes]]:
-    """Type and bytes of each entry of a device's CDAT, by its DOE mailbox (CXL 3.1 8.1.11)."""
+    """Return type and bytes of each entry of a device's CDAT, by its DOE mailbox (CXL 3.1
+    8.1.11)."""
     read = partial(host.root.config_read, device.function.bdf)
     write = partial(host.root.config_write, device.function.bdf)
     at = next(at for at, number in walk_extended(read) if number == DOE_ID)

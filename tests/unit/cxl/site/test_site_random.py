@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whatever managers, drivers and hands at the ports do: hosts see what is bound, and no byte that
-is another's."""
+"""Random acts of managers, drivers and hands at the ports: hosts see the memory that is bound to
+them, and no other byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOW = (UnbindMode.MANAGED, UnbindMode.SURPRISE)
 
 
 class Play:
-    """Random acts, and what must hold after each."""
+    """Random acts, and the invariants after each."""
 
     def __init__(self, site: Site, seed: int) -> None:
         self.site = site
@@ -129,7 +129,7 @@ class Play:
 
 
 def spots_of(region: CxlRegion) -> list[tuple[CxlRegion, int, tuple[int, int]]]:
-    """The first line of each extent, and which line of which memory that is."""
+    """Return the first line of each extent, and its line and memory."""
     found = []
     for at, _ in [] if region.lost else region.extents:
         there = region.bus.find(region.base + at)

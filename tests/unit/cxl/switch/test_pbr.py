@@ -11,7 +11,8 @@ from nupa.cxl.switch.pbr import PIDS, PORTS, PbrError, PbrFabric, SwitchPort
 
 
 def ring(size: int) -> PbrFabric:
-    """Switches s0…: port 0 leads to the next, port 1 to the one before; PID n is port 2 of sN."""
+    """Make a ring of switches s0…: port 0 leads to the next, port 1 to the one before; PID n is
+    port 2 of sN."""
     fabric = PbrFabric()
     for number in range(size):
         fabric.add_switch(f"s{number}", 4)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Switches that are stacked: requests pass from edge port to edge port by PIDs of 12 bits."""
+"""Stacked switches: requests pass from edge port to edge port by PIDs of 12 bits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ RING = (*LINE, ("s0", "s2"))
 
 
 def site_of(trunks: tuple[tuple[str, str], ...]) -> Site:
-    """A host and a device of 256 MiB at each of three switches: ports 3, 4 and 5."""
+    """Make a site with a host and a device of 256 MiB at each of three switches: ports 3, 4 and
+    5."""
     topology = Topology(
         "three",
         tuple(Switch(f"s{i}", 4) for i in range(3)),

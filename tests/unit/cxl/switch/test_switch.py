@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Virtual switches: what a host enumerates follows the bindings, and what its slots tell it."""
+"""Virtual switches: the enumeration of a host follows the bindings, and its slots report them."""
 
 from __future__ import annotations
 
