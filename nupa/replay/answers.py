@@ -9,21 +9,21 @@ from collections import Counter
 from nupa.packet.tables.opcodes import ATOMIC_ACKNOWLEDGE, READ_RESPONSES
 from nupa.packet.tables.transport import ACK, NAK, RNR_NAK, SYNDROME_KIND, SYNDROME_VALUE
 from nupa.replay import reasons
-from nupa.replay.connections import Connection
+from nupa.replay.epochs import Epoch
 from nupa.replay.packets import Packet
 from nupa.replay.requests import NAKS, Answer, Content, Kind, Request
 
 
 class Answers:
-    """Assigns the answers of a connection to its requests."""
+    """Assigns the answers of an epoch to its requests."""
 
     def __init__(
         self,
-        connection: Connection,
+        epoch: Epoch,
         messages: list[tuple[int, int, Request]],
         skipped: Counter[str],
     ) -> None:
-        self._connection = connection
+        self._epoch = epoch
         self._messages = messages
         self._starts = [start for start, _, _ in messages]
         self._skipped = skipped
@@ -32,7 +32,7 @@ class Answers:
         self._resent = False  # from here on, dropped requests are sent again
 
     def give(self) -> None:
-        for at, packet in self._connection.answers:
+        for at, packet in self._epoch.answers:
             index = bisect_right(self._starts, at) - 1
             if index < 0 or at > self._messages[index][1]:
                 self._acknowledge(at, packet)  # its own message is incomplete
@@ -88,12 +88,12 @@ class Answers:
             request.done_ns = packet.ts_ns
             if self._resent and request.original is None and request.kind is not Kind.READ:
                 # It was dropped at first: the last copy before its answer was executed.
-                again = max(self._connection.again.get(psn, 0) for psn in range(start, end + 1))
+                again = max(self._epoch.again.get(psn, 0) for psn in range(start, end + 1))
                 if again < packet.number:
                     request.executed = max(request.executed, again)
 
     def _join(self, request: Request, pieces: dict[int, Packet]) -> None:
-        mtu = self._connection.mtu or request.length
+        mtu = self._epoch.mtu or request.length
         request.data = Content(request.length)
         for place, packet in sorted(pieces.items()):
             at = place * mtu

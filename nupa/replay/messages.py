@@ -10,7 +10,7 @@ from nupa.packet.tables.opcodes import FIRST, INVALIDATES, LAST, MIDDLE, NAMES, 
 from nupa.packet.tables.transport import ATOMIC_BYTES, PSN_MASK
 from nupa.replay import reasons
 from nupa.replay.answers import Answers
-from nupa.replay.connections import Connection, connections
+from nupa.replay.epochs import Epoch, epochs
 from nupa.replay.flows import FLOWS_MAX, Flow
 from nupa.replay.packets import Packet, ReplayError
 from nupa.replay.requests import KINDS, Answer, Content, Kind, Request
@@ -21,15 +21,15 @@ Lost = set[tuple[str, str, int, int]]  # Capture.lost
 
 
 def _assemble(
-    flow: Flow, connection: Connection, skipped: Counter[str]
+    flow: Flow, epoch: Epoch, skipped: Counter[str]
 ) -> Iterator[tuple[int, int, Request]]:
     """Yields each complete message with its first and last PSN."""
-    psns = sorted(connection.packets)
+    psns = sorted(epoch.packets)
     i = 0
     lost: int | None = None  # the next PSN of a message without its first packet
     while i < len(psns):
         start = psns[i]
-        packet = connection.packets[start]
+        packet = epoch.packets[start]
         operation = packet.operation
         i += 1
         if operation not in KINDS:
@@ -38,30 +38,30 @@ def _assemble(
         if operation in ONLY:
             parts = [packet]
         elif operation in FIRST:
-            parts = _chain(connection, psns, i - 1)
+            parts = _chain(epoch, psns, i - 1)
             i += len(parts) - 1
             if parts[-1].operation not in LAST:
                 skipped[reasons.PACKETS_MISSING] += 1
                 continue
         else:
             if start != lost:  # one message is counted once
-                before = start == psns[0] and connection.number == 0
+                before = start == psns[0] and epoch.number == 0
                 skipped[reasons.BEGAN_BEFORE if before else reasons.PACKETS_MISSING] += 1
             lost = start + 1 if operation in MIDDLE else None
             continue
-        request = _request(flow, connection, parts)
+        request = _request(flow, epoch, parts)
         if request is None:
             skipped[reasons.LENGTHS] += 1
             continue
-        yield start, start + _psns(request, parts, connection.mtu) - 1, request
+        yield start, start + _psns(request, parts, epoch.mtu) - 1, request
 
 
-def _chain(connection: Connection, psns: list[int], place: int) -> list[Packet]:
+def _chain(epoch: Epoch, psns: list[int], place: int) -> list[Packet]:
     """Returns the packets of a message from FIRST, at psns[place], up to a gap or its end."""
-    parts = [connection.packets[psns[place]]]
+    parts = [epoch.packets[psns[place]]]
     kind = KINDS[parts[0].operation]
     for at in range(place + 1, len(psns)):
-        following = connection.packets[psns[at]]
+        following = epoch.packets[psns[at]]
         part = following.operation
         fits = part in MIDDLE | LAST and KINDS[part] is kind
         if psns[at] != psns[at - 1] + 1 or not fits:
@@ -78,7 +78,7 @@ def _psns(request: Request, parts: list[Packet], mtu: int) -> int:
     return max(1, -(-request.length // mtu)) if mtu else 1
 
 
-def _request(flow: Flow, connection: Connection, parts: list[Packet]) -> Request | None:
+def _request(flow: Flow, epoch: Epoch, parts: list[Packet]) -> Request | None:
     first, last = parts[0], parts[-1]
     kind = KINDS[first.operation]
     length = sum(part.size for part in parts)
@@ -97,8 +97,8 @@ def _request(flow: Flow, connection: Connection, parts: list[Packet]) -> Request
         number=first.number,
         ts_ns=first.ts_ns,
         psn=first.psn,
-        epoch=connection.number,
-        mtu=connection.mtu,
+        epoch=epoch.number,
+        mtu=epoch.mtu,
         length=length,
         payload=payload,
         imm=last.imm,
@@ -121,15 +121,15 @@ def _request(flow: Flow, connection: Connection, parts: list[Packet]) -> Request
 def messages(flow: Flow, skipped: Counter[str], lost: Lost) -> list[Request]:
     """Returns the requests of a flow in order, with their answers; *skipped* counts the rest."""
     found = []
-    for connection in connections(flow, skipped):
-        whole = list(_assemble(flow, connection, skipped))
+    for epoch in epochs(flow, skipped):
+        whole = list(_assemble(flow, epoch, skipped))
         if flow.transport == Transport.UC:
             for start, end, request in whole:
                 route = (flow.source, flow.destination, flow.dqpn)
                 gone = lost and any((*route, n & PSN_MASK) in lost for n in range(start, end + 1))
                 request.answer = Answer.NONE if gone else Answer.NEVER
         else:
-            Answers(connection, whole, skipped).give()
+            Answers(epoch, whole, skipped).give()
         refused, executed = False, 0
         for _, _, request in whole:
             if request.answer is Answer.NONE and (refused or flow.transport == Transport.UC):

@@ -109,7 +109,7 @@ class Request:
     number: int  # its first packet
     ts_ns: int
     psn: int
-    epoch: int  # the connection of the flow, from 0
+    epoch: int  # number of the epoch in its flow, from 0
     mtu: int  # 0: unknown
     length: int  # bytes sent, written or read
     payload: Content  # of a SEND or WRITE

@@ -107,7 +107,7 @@ class End:
 class Connection:
     """Two connected queue pairs, or for datagrams one that sends and one that receives.
 
-    *near* sends the requests of *flow*, *far* those of its partner.  *epochs*: the connection of
+    *near* sends the requests of *flow*, *far* those of its partner.  *epochs*: the current one of
     each flow; *broken*: a request has failed on it.
     """
 

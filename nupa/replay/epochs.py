@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Splits a flow into connections, with each packet once, by PSN."""
+"""Splits a flow into epochs: its packets from one connect to the next, each once, by PSN."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nupa.replay.flows import Flow
 from nupa.replay.packets import Packet
 from nupa.replay.requests import KINDS, NAKS
 
-# A PSN that is further away than this, and than open READs, is of another connection.
+# A PSN that is further away than this, and than open READs, is of another epoch.
 _WINDOW = 1 << 16
 
 
@@ -35,7 +35,7 @@ def _begins(packet: Packet) -> bool:
     return packet.operation in BEGINS and packet.operation in KINDS
 
 
-class Connection:
+class Epoch:
     """The packets of a flow between two connects, by PSNs that do not wrap."""
 
     def __init__(self, number: int, first: Packet) -> None:
@@ -53,7 +53,7 @@ class Connection:
         return nearest_psn(packet.psn, self.last)
 
     def takes(self, packet: Packet) -> bool:
-        """Whether *packet* can be of this connection."""
+        """Whether *packet* can be of this epoch."""
         at = self.psn(packet)
         seen = self.packets.get(at)
         if seen is not None:
@@ -94,9 +94,9 @@ class Connection:
         self.answers.append((at, packet))
 
 
-def connections(flow: Flow, skipped: Counter[str]) -> Iterator[Connection]:
-    """Yields the connections of a flow with their answers; counts retransmissions as skipped."""
-    current: Connection | None = None
+def epochs(flow: Flow, skipped: Counter[str]) -> Iterator[Epoch]:
+    """Yields the epochs of a flow with their answers; counts retransmissions as skipped."""
+    current: Epoch | None = None
     count = 0
     resets = sorted(flow.resets)
     stream = sorted(
@@ -116,7 +116,7 @@ def connections(flow: Flow, skipped: Counter[str]) -> Iterator[Connection]:
         if current is None or reset or not current.takes(packet):
             if current is not None:
                 yield current
-            current = Connection(count, packet)
+            current = Epoch(count, packet)
             count += 1
         if not current.add(packet):
             skipped[reasons.RETRANSMISSION] += 1
