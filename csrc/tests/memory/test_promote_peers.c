@@ -155,8 +155,12 @@ static struct ibv_mr *reg(const struct owner *owner, void *at, size_t bytes)
 
 #define SOME 3000u
 
-static uint8_t zeros[3 * SOME];           /* .bss */
-static uint8_t data[3 * SOME] = { 1, 2 }; /* .data, of a file */
+/* A library's variables and a program's share no page.  Here the engine is in the program, and its
+ * variables follow these. */
+#define BEHIND NUPA_PAGE_BYTES
+
+static uint8_t zeros[3 * SOME + BEHIND];           /* .bss */
+static uint8_t data[3 * SOME + BEHIND] = { 1, 2 }; /* .data, of a file */
 
 /* The middle third of it is the region. */
 static void is_reached(const struct owner *owner, uint8_t *at)
