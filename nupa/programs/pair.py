@@ -37,7 +37,7 @@ class ProgramError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one program ended.  *returncode* is as subprocess has it: -N after signal N."""
+    """The end of one program.  *returncode* is that of subprocess: -N after signal N."""
 
     argv: tuple[str, ...]
     returncode: int

@@ -21,7 +21,7 @@ from .stage import DEADLINE_S, Stage
 @pytest.fixture
 def infiniband(stage: Stage, tmp_path: Path) -> Iterator[Stage]:
     """The same, with LIDs instead of RoCE."""
-    preset = files("nupa.fabric") / "presets" / "pair.toml"
+    preset = files("nupa.topology") / "presets" / "pair.toml"
     topology = tmp_path / "infiniband.toml"
     topology.write_text('link_layer = "infiniband"\n' + preset.read_text())
     stage.ok("up", "--topology", str(topology))
