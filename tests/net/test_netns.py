@@ -140,7 +140,7 @@ def test_a_namespace_with_a_name_that_is_made_again_gets_its_interface_again(
 @pytest.mark.parametrize(
     ("setup", "why"),
     [
-        ("ip tuntap add dev nupa_net0 mode tap", "there is an interface nupa_net0 in this"),
+        ("ip tuntap add dev nupa_net0 mode tap", "an interface nupa_net0 is in this"),
         (
             "ip tuntap add dev t0 mode tap; ip addr add 10.0.0.1/32 dev t0",
             "10.0.0.1/32 of t0 is in this namespace already, and overlaps the fabric's 10.0.0.0/24",
