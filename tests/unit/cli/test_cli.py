@@ -31,38 +31,6 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert left == []
 
 
-@pytest.fixture
-def nupa(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command that has to succeed without a word on stderr; returns what it prints."""
-
-    def run(*argv: str) -> str:
-        code = main(argv)
-        out, err = capsys.readouterr()
-        assert (code, err) == (0, "")
-        return out
-
-    return run
-
-
-@pytest.fixture
-def nupa_fails(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command that has to fail with one line on stderr; returns the line."""
-
-    def run(*argv: str, code: int = 1) -> str:
-        try:
-            found: object = main(argv)
-        except SystemExit as error:
-            found = error.code
-        out, err = capsys.readouterr()
-        assert (found, out) == (code, "")
-        assert err.startswith("nupa: ")
-        assert err.count("\n") == 1
-        assert err.endswith("\n")
-        return err
-
-    return run
-
-
 def test_a_fabric_goes_up_is_seen_and_goes_down(nupa: Run) -> None:
     assert nupa("up") == "default is up: 2 hosts (host0 to host1), 1 switch\n"
     assert nupa("ls").splitlines() == [

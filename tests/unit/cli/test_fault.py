@@ -20,6 +20,9 @@ from nupa.topology.topology import star
 Run = Callable[..., str]
 
 
+WORDS = ("fault",)
+
+
 @pytest.fixture(autouse=True)
 def fabric(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
     """The default one, of two hosts, in a folder of this test alone."""
@@ -28,37 +31,6 @@ def fabric(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
     with Fabric.create("default", star(2)) as fabric:
         yield fabric
     shutil.rmtree(folder)
-
-
-@pytest.fixture
-def nupa(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `nupa fault` with these words, which must succeed; what it prints."""
-
-    def run(*argv: str) -> str:
-        code = main(["fault", *argv])
-        out, err = capsys.readouterr()
-        assert (code, err) == (0, "")
-        return out
-
-    return run
-
-
-@pytest.fixture
-def fails(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs it, which must fail with one line; the line."""
-
-    def run(*argv: str, code: int = 1) -> str:
-        try:
-            found: object = main(["fault", *argv])
-        except SystemExit as error:
-            found = error.code
-        out, err = capsys.readouterr()
-        assert (found, out) == (code, ""), err
-        assert err.startswith("nupa: ")
-        assert err.count("\n") == 1
-        return err
-
-    return run
 
 
 def test_a_fault_is_added_listed_and_cleared(nupa: Run) -> None:
@@ -142,17 +114,19 @@ def test_some_are_cleared_or_all(nupa: Run, fabric: Fabric) -> None:
     assert [entry.id for entry in fabric.faults()] == [5]
 
 
-def test_a_fault_that_is_not_there_is_not_cleared(nupa: Run, fails: Run, fabric: Fabric) -> None:
+def test_a_fault_that_is_not_there_is_not_cleared(
+    nupa: Run, nupa_fails: Run, fabric: Fabric
+) -> None:
     nupa("host0", "add", "drop")
-    assert "default has no fault 7, 8: `nupa fault ls`" in fails("clear", "7", "1", "8")
+    assert "default has no fault 7, 8: `nupa fault ls`" in nupa_fails("clear", "7", "1", "8")
     assert fabric.faults() == []
     nupa("clear", "--all")
 
 
-def test_the_table_has_an_end_which_is_said(fails: Run, nupa: Run, fabric: Fabric) -> None:
+def test_the_table_has_an_end_which_is_said(nupa_fails: Run, nupa: Run, fabric: Fabric) -> None:
     for _ in range(64):
         nupa("host0", "add", "drop")
-    line = fails("host0", "add", "drop")
+    line = nupa_fails("host0", "add", "drop")
     assert line.startswith("nupa: cannot add drop to host0/1: ")
     assert "64" in line
     assert len(fabric.faults()) == 64
@@ -183,13 +157,13 @@ def test_the_table_has_an_end_which_is_said(fails: Run, nupa: Run, fabric: Fabri
         (["clear", "1", "--for", "1s"], "clear takes no --for"),
     ],
 )
-def test_a_wrong_command_line_is_one_line(fails: Run, words: list[str], said: str) -> None:
-    assert said in fails(*words, code=2)
+def test_a_wrong_command_line_is_one_line(nupa_fails: Run, words: list[str], said: str) -> None:
+    assert said in nupa_fails(*words, code=2)
 
 
-def test_a_place_or_fabric_that_is_not_there_is_one_line(fails: Run) -> None:
-    assert "no port, host or link is named 'host9'" in fails("host9", "add", "drop")
-    assert "no fabric is named 'lab'" in fails("ls", "--fabric", "lab")
+def test_a_place_or_fabric_that_is_not_there_is_one_line(nupa_fails: Run) -> None:
+    assert "no port, host or link is named 'host9'" in nupa_fails("host9", "add", "drop")
+    assert "no fabric is named 'lab'" in nupa_fails("ls", "--fabric", "lab")
 
 
 def test_help_says_what_each_kind_does(capsys: pytest.CaptureFixture[str]) -> None:

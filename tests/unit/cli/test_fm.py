@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,13 @@ from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric
 from nupa.memory.window import Window
 from nupa.topology.topology import Host, Switch, Topology, Trunk, star
+from tests.unit.cli.command import Nupa
 
 STEP = 256 << 20
 Run = Callable[..., str]
+
+
+WORDS = ("fm",)
 
 
 @pytest.fixture
@@ -40,30 +45,8 @@ def site(folder: Path) -> Iterator[Site]:
 
 
 @pytest.fixture
-def nupa(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*argv: str) -> str:
-        code = main(["fm", *argv])
-        out, err = capsys.readouterr()
-        assert (code, err) == (0, "")
-        return out
-
-    return run
-
-
-@pytest.fixture
-def nupa_fails(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*argv: str) -> str:
-        try:
-            code: object = main(["fm", *argv])
-        except SystemExit as error:
-            code = error.code
-        out, err = capsys.readouterr()
-        assert code in (1, 2)
-        assert out == ""
-        assert err.count("\n") == 1
-        return err
-
-    return run
+def nupa_fails(nupa: Nupa) -> Run:
+    return partial(nupa.fails, code=(1, 2))
 
 
 def test_devices_are_listed_bound_and_unbound(site: Site, nupa: Run) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,7 @@ import pytest
 from nupa.cli import main
 from nupa.fabric import Fabric
 from nupa.topology.topology import star
-
-Run = Callable[..., str]
+from tests.unit.cli.command import Nupa
 
 
 @pytest.fixture(autouse=True)
@@ -23,29 +22,7 @@ def fabric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
         yield fabric
 
 
-@pytest.fixture
-def nupa(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs it; what it prints, or with *code* its one line of error."""
-
-    def run(*argv: str, code: int = 0) -> str:
-        try:
-            found: object = main([*argv])
-        except SystemExit as error:
-            found = error.code
-        out, err = capsys.readouterr()
-        assert found == code, err
-        if code == 0:
-            assert err == ""
-            return out
-        assert out == ""
-        assert err.startswith("nupa: ")
-        assert err.count("\n") == 1
-        return err
-
-    return run
-
-
-def test_what_the_command_makes_stays_until_it_is_freed(nupa: Run, fabric: Fabric) -> None:
+def test_what_the_command_makes_stays_until_it_is_freed(nupa: Nupa, fabric: Fabric) -> None:
     assert "no regions" in nupa("pool", "ls")
     assert nupa("pool", "alloc", "64K", "log", "--share", "host1") == (
         "0x10000: 64KiB of host0, shared with host1\n"
@@ -65,17 +42,17 @@ def test_what_the_command_makes_stays_until_it_is_freed(nupa: Run, fabric: Fabri
     assert fabric.pool.regions() == []
 
 
-def test_a_region_with_windows_goes_by_force_alone(nupa: Run, fabric: Fabric) -> None:
+def test_a_region_with_windows_goes_by_force_alone(nupa: Nupa, fabric: Fabric) -> None:
     nupa("pool", "alloc", "4096", "used", "--share", "all")
     with fabric.host("host1").map(fabric.pool.find("used")) as window:
-        assert "it has windows" in nupa("pool", "free", "used", code=1)
+        assert "it has windows" in nupa.fails("pool", "free", "used")
         assert not window.revoked
         nupa("pool", "free", "used", "--force")
         assert window.revoked
     assert fabric.pool.regions() == []
 
 
-def test_leaks_are_listed_with_their_reason(nupa: Run) -> None:
+def test_leaks_are_listed_with_their_reason(nupa: Nupa) -> None:
     assert nupa("pool", "ls", "--leaks") == "no leaks\n"
     nupa("pool", "alloc", "1", "left")
     assert "nothing runs on its host" in nupa("pool", "ls", "--leaks")
@@ -84,10 +61,10 @@ def test_leaks_are_listed_with_their_reason(nupa: Run) -> None:
     assert "nothing runs" in leak["why"]
 
 
-def test_a_quota_is_set_shown_and_kept(nupa: Run) -> None:
+def test_a_quota_is_set_shown_and_kept(nupa: Nupa) -> None:
     nupa("pool", "quota", "host0", "128K")
     nupa("pool", "alloc", "128K")
-    assert "past the quota" in nupa("pool", "alloc", "1", code=1)
+    assert "past the quota" in nupa.fails("pool", "alloc", "1")
     assert nupa("pool", "quota").splitlines()[1].split() == ["host0", "128KiB", "128KiB"]
     assert json.loads(nupa("pool", "quota", "host0", "none", "--json")) == [
         {"host": "host0", "limit": None, "used": 131072}
@@ -95,14 +72,14 @@ def test_a_quota_is_set_shown_and_kept(nupa: Run) -> None:
     assert nupa("pool", "quota", "host0").splitlines()[1].split() == ["host0", "128KiB", "none"]
 
 
-def test_a_wrong_command_line_is_one_line(nupa: Run) -> None:
-    assert "no region 'nope'" in nupa("pool", "free", "nope", code=1)
-    assert "no region 0x10000" in nupa("pool", "free", "0x10000", code=1)
-    assert "'5Q' is not a size" in nupa("pool", "alloc", "5Q", code=2)
-    assert "'x' is not a size" in nupa("pool", "quota", "host0", "x", code=2)
-    assert "no host 'host7'" in nupa("pool", "alloc", "1", "--share", "host7", code=1)
-    assert "no host 'host7'" in nupa("pool", "quota", "host7", code=1)
-    assert "SIZE" in nupa("pool", "alloc", code=2)
+def test_a_wrong_command_line_is_one_line(nupa: Nupa) -> None:
+    assert "no region 'nope'" in nupa.fails("pool", "free", "nope")
+    assert "no region 0x10000" in nupa.fails("pool", "free", "0x10000")
+    assert "'5Q' is not a size" in nupa.fails("pool", "alloc", "5Q", code=2)
+    assert "'x' is not a size" in nupa.fails("pool", "quota", "host0", "x", code=2)
+    assert "no host 'host7'" in nupa.fails("pool", "alloc", "1", "--share", "host7")
+    assert "no host 'host7'" in nupa.fails("pool", "quota", "host7")
+    assert "SIZE" in nupa.fails("pool", "alloc", code=2)
 
 
 @pytest.mark.parametrize("words", [[], ["ls"], ["alloc"], ["free"], ["quota"]])
