@@ -15,12 +15,12 @@ from nupa.cli.common.command import Help
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-#: The commands, by the order of the help.
+#: The commands, in the order of the help.
 COMMANDS: tuple[str, ...] = ("registers", "transactions")
 
 _EPILOG = """\
-`nupa up`, `nupa show` and `nupa ls` are about fabrics that are up, `nupa fm` about who has which
-device.  What is here needs no fabric.
+These commands need no fabric.  `nupa up`, `nupa show` and `nupa ls` are for fabrics that are up,
+`nupa fm` is for the bindings of their devices.
 """
 
 

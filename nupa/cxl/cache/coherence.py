@@ -224,7 +224,7 @@ class CacheShape(NamedTuple):
     tells: bool = False
 
 
-class Cache:
+class HostCache:
     """The cache of a bus in C, made by the bus: `Bus.cache`.  Memory without a filter is not
     cached, nor is memory of a filter in which another cache has the number."""
 

@@ -21,7 +21,7 @@ from nupa.cxl.registers.pci_tables import CLASS_ACCELERATOR, CLASS_CXL_MEMORY, B
 from nupa.cxl.registers.pcie_tables import (
     MSIX_BYTES,
     PCIE_BYTES,
-    Link,
+    PcieLink,
     PortType,
     msix,
     pcie,
@@ -49,7 +49,7 @@ class Type3(Function):
         *,
         serial: int = 0,
         decoders: int = 4,
-        link: Link | None = None,
+        link: PcieLink | None = None,
         name: str = "type3",
         dpa_bytes: int = 0,
         cache: bool = False,
@@ -58,7 +58,7 @@ class Type3(Function):
         #: The LD-ID of its requests, if it is an LD of a multi-logical device (CXL 3.1 2.4).
         self.ld_id = 0
         self.media: PartedMedia | None = None
-        self.poison_read: Callable[[int], None] = _nobody
+        self.poison_read: Callable[[int], None] = _ignore
         self.component = ComponentRegisters(
             [
                 tables.ras(),
@@ -120,5 +120,5 @@ class Type3(Function):
             self.config["device"]["status_2.reset_complete"] = 1
 
 
-def _nobody(_dpa: int) -> None:
+def _ignore(_dpa: int) -> None:
     """Do nothing: a device without commands has no logs."""

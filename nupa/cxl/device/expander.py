@@ -14,7 +14,7 @@ from nupa.cxl.media.dcd import DynamicCapacity
 from nupa.cxl.media.parts import PartedMedia
 from nupa.cxl.media.performance import MediaSpeed, Range, device_cdat
 from nupa.cxl.media.poison import PoisonSource
-from nupa.cxl.registers.pcie_tables import Link as PcieLink
+from nupa.cxl.registers.pcie_tables import PcieLink
 from nupa.topology.topology import SPEEDS_MTPS, Link
 
 _CODES = {mtps: code for code, mtps in enumerate(SPEEDS_MTPS.values(), 3)}  # PCIe 6.0 7.5.3.6

@@ -264,12 +264,12 @@ class HostAgent:
     def _home(self, hpa: int) -> Type2 | None:
         return next((each for each in self._devices if each.is_own(hpa)), None)
 
-    def _settle(self, hpa: int, who: Type2 | None, need: _Need) -> tuple[bool, bytes]:
-        """Have all but *who* (None: the processors) give the line up as *need* says; return whether
-        nobody else has it, and its bytes."""
-        data = self._ask_holders(hpa, who, need)
-        others = {*self._holders.get(hpa, {})} - {who}
-        is_alone = not others and (who is None or hpa not in self._cpu)
+    def _settle(self, hpa: int, requester: Type2 | None, need: _Need) -> tuple[bool, bytes]:
+        """Have all but *requester* (None: the processors) give the line up as *need* says.  Return
+        whether nobody else has it, and its bytes."""
+        data = self._ask_holders(hpa, requester, need)
+        others = {*self._holders.get(hpa, {})} - {requester}
+        is_alone = not others and (requester is None or hpa not in self._cpu)
         home = self._home(hpa)
         if home is None:
             return is_alone, data or self.memory.read(hpa, LINE_BYTES)
@@ -281,11 +281,11 @@ class HostAgent:
             self._say("S2M DRS", "MemData", home, hpa)
         return is_alone and ndr != "Cmp-S", data or content
 
-    def _ask_holders(self, hpa: int, who: Type2 | None, need: _Need) -> bytes:
-        """Snoop those who have the line; return its bytes if one of them had changed it."""
+    def _ask_holders(self, hpa: int, requester: Type2 | None, need: _Need) -> bytes:
+        """Snoop its holders; return its bytes if one of them had changed it."""
         changed = b""
         line = self._cpu.get(hpa)
-        if who is not None and line is not None:
+        if requester is not None and line is not None:
             changed = bytes(line.data) if line.state is Mesi.M else b""
             if need is not _Need.CURRENT:
                 if changed:
@@ -295,7 +295,7 @@ class HostAgent:
                     del self._cpu[hpa]
         for device, granted in tuple(self._holders.get(hpa, {}).items()):
             asks_readers = need not in (_Need.CURRENT, _Need.SHARED)
-            if device is not who and (granted is not Mesi.S or asks_readers):
+            if device is not requester and (granted is not Mesi.S or asks_readers):
                 changed = self._snoop(device, granted, hpa, need.value[0]) or changed
         return changed
 

@@ -104,7 +104,7 @@ class Mld:
         self._steps: list[list[int]] = [[] for _ in range(lds)]
         self.dynamic = dynamic
         #: Called when an LD has sent ERR_FATAL (true) or ERR_NONFATAL; set by its port.
-        self.on_error: Callable[[bool], None] = _nobody
+        self.on_error: Callable[[bool], None] = _ignore
         self.logical = [self._make(number) for number in range(lds)]
         self.qos = Qos()
         #: Of each LD, in 1/256 of the device's bandwidth (CXL 3.1 7.6.7.4.7, 7.6.7.4.9).
@@ -245,5 +245,5 @@ class Mld:
             self.bandwidth = now
 
 
-def _nobody(_fatal: bool) -> None:
+def _ignore(_fatal: bool) -> None:
     """Do nothing: the device is not in a port."""

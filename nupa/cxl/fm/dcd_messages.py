@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from nupa.cxl.fm.messages import Layout
+from nupa.cxl.fm.messages import RecordLayout
 
 POLICIES = 0b1111  # of selection: free, contiguous, prescriptive, shared
 TAG_BYTES = 16
@@ -151,16 +151,16 @@ class TagRecord(NamedTuple):
     offered: bytes
 
 
-INFO = Layout("BBxxHxxHBxQ", InfoHead)
-REGIONS_REQUEST = Layout("HBB", RegionsRequest)
-REGIONS = Layout("HBB", RegionsHead)
-REGION = Layout("QQQQBxxxBxxx", RegionRecord)
-LIMITS = Layout("IIII", Limits)
-SET_REGION = Layout("BxxxQBxxx", SetRegion)
-EXTENTS_REQUEST = Layout("HxxII", ExtentsRequest)
-EXTENTS = Layout("HxxIIIIxxxx", ExtentsHead)
-EXTENT = Layout("QQ16sH6x", ExtentRecord)
-TAGS_REQUEST = Layout("II", TagsRequest)
-TAGS = Layout("IIIBxxx", TagsHead)
-TAG = Layout("16sBxxx32s32s", TagRecord)
-CHANGE = Layout("HBBQ16sI", ChangeRequest)
+INFO = RecordLayout("BBxxHxxHBxQ", InfoHead)
+REGIONS_REQUEST = RecordLayout("HBB", RegionsRequest)
+REGIONS = RecordLayout("HBB", RegionsHead)
+REGION = RecordLayout("QQQQBxxxBxxx", RegionRecord)
+LIMITS = RecordLayout("IIII", Limits)
+SET_REGION = RecordLayout("BxxxQBxxx", SetRegion)
+EXTENTS_REQUEST = RecordLayout("HxxII", ExtentsRequest)
+EXTENTS = RecordLayout("HxxIIIIxxxx", ExtentsHead)
+EXTENT = RecordLayout("QQ16sH6x", ExtentRecord)
+TAGS_REQUEST = RecordLayout("II", TagsRequest)
+TAGS = RecordLayout("IIIBxxx", TagsHead)
+TAG = RecordLayout("16sBxxx32s32s", TagRecord)
+CHANGE = RecordLayout("HBBQ16sI", ChangeRequest)

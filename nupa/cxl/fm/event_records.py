@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from nupa.cxl.fm.messages import Layout, PortInfo
+from nupa.cxl.fm.messages import PortInfo, RecordLayout
 from nupa.cxl.media.events import DYNAMIC_CAPACITY, DcEventType, EventRecord
 from nupa.cxl.media.extents import Extent
 from nupa.cxl.switch.physical_port import BindingStatus, ErrorMessage, PortState
@@ -77,10 +77,10 @@ class _Capacity(NamedTuple):
     tags_left: int
 
 
-_PORT = Layout("BBHxBBxBBBBBBBBBH", _Port)
-_VPPB = Layout("BBBBBBHH", _Vppb)
-_MLD = Layout("BBxx8s", _Mld)
-_CAPACITY = Layout("BBHBBxxQQ16sH6x24xII", _Capacity)
+_PORT = RecordLayout("BBHxBBxBBBBBBBBBH", _Port)
+_VPPB = RecordLayout("BBBBBBHH", _Vppb)
+_MLD = RecordLayout("BBxx8s", _Mld)
+_CAPACITY = RecordLayout("BBHBBxxQQ16sH6x24xII", _Capacity)
 
 
 def port_changed(change: PortChange, info: PortInfo, slot_status: int) -> EventRecord:

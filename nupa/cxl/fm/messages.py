@@ -23,7 +23,7 @@ NO_LD = 0xFFFF  # 7.6.7.2.2
 NOT_BOUND = 0xFF  # 7.6.7.2.1: the LD-ID of a port that is bound as a whole
 
 
-class Opcode(IntEnum):
+class FmOpcode(IntEnum):
     """8.2.9.1 and table 8-215."""
 
     IDENTIFY = 0x0001
@@ -106,7 +106,7 @@ def unpack(message: bytes) -> Cci:
 T = TypeVar("T", bound=NamedTuple)
 
 
-class Layout(Generic[T]):
+class RecordLayout(Generic[T]):
     """A record of fixed size: *form* as in struct, little endian, and the tuple of its values."""
 
     def __init__(self, form: str, kind: type[T]) -> None:
@@ -315,22 +315,22 @@ class QosControl(NamedTuple):
     completion_interval: int
 
 
-IDENTITY = Layout("HHHHQBB", Identity)
-BACKGROUND = Layout("BxHHH", BackgroundStatus)
-SWITCH = Layout("BxBB32s32sHHB", SwitchInfo)
-PORT = Layout("BBBxBBBBBBBBBHB", PortInfo)
-PORT_ACTION = Layout("BB", PortAction)
-CONFIG = Layout("B3sI", ConfigAccess)
-LD_CONFIG = Layout("B3sHxxI", LdConfigAccess)
-LD_MEMORY = Layout("B3sHHQ", LdMemoryAccess)
-VCS = Layout("BBBB", VcsHead)
-VPPB = Layout("BBBx", VppbInfo)
-BIND = Layout("BBBxH", BindRequest)
-UNBIND = Layout("BBB", UnbindRequest)
-AER = Layout("BBxxI32s", AerRequest)
-TUNNEL = Layout("BBH", Tunnelled)
-LD_INFO = Layout("QHB", LdInfo)
-ALLOCATION_HEAD = Layout("BBBB", AllocationHead)
-ALLOCATION = Layout("QQ", Allocation)
-LD_RANGE = Layout("BB", LdRange)
-QOS = Layout("BBBBHB", QosControl)
+IDENTITY = RecordLayout("HHHHQBB", Identity)
+BACKGROUND = RecordLayout("BxHHH", BackgroundStatus)
+SWITCH = RecordLayout("BxBB32s32sHHB", SwitchInfo)
+PORT = RecordLayout("BBBxBBBBBBBBBHB", PortInfo)
+PORT_ACTION = RecordLayout("BB", PortAction)
+CONFIG = RecordLayout("B3sI", ConfigAccess)
+LD_CONFIG = RecordLayout("B3sHxxI", LdConfigAccess)
+LD_MEMORY = RecordLayout("B3sHHQ", LdMemoryAccess)
+VCS = RecordLayout("BBBB", VcsHead)
+VPPB = RecordLayout("BBBx", VppbInfo)
+BIND = RecordLayout("BBBxH", BindRequest)
+UNBIND = RecordLayout("BBB", UnbindRequest)
+AER = RecordLayout("BBxxI32s", AerRequest)
+TUNNEL = RecordLayout("BBH", Tunnelled)
+LD_INFO = RecordLayout("QHB", LdInfo)
+ALLOCATION_HEAD = RecordLayout("BBBB", AllocationHead)
+ALLOCATION = RecordLayout("QQ", Allocation)
+LD_RANGE = RecordLayout("BB", LdRange)
+QOS = RecordLayout("BBBBHB", QosControl)

@@ -13,7 +13,7 @@ from nupa.cxl.registers.space import Space
 _WINDOW_BITS = 20  # of a bridge's memory windows: PCIe 6.0 7.5.1.3.8
 
 
-class Place(NamedTuple):
+class RegisterPlace(NamedTuple):
     """A byte behind a BAR, or of another range that decodes addresses."""
 
     space: Space
@@ -32,14 +32,14 @@ class Function:
         self.config = config
         self.bars = dict(bars)
 
-    def place(self, address: int) -> Place | None:
+    def place(self, address: int) -> RegisterPlace | None:
         """Return the byte that *address* of the host reaches here; None: it is not behind a BAR."""
         if not self.config.header["command.memory_space"]:
             return None
         for bar, space in self.bars.items():
             base = self.config.header[f"bar{bar.number}.base"] << bar.shift
             if base and base <= address < base + space.size:
-                return Place(space, address - base)
+                return RegisterPlace(space, address - base)
         return None
 
     def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
@@ -113,7 +113,7 @@ def find_function(
     return None
 
 
-def find_place(devices: Mapping[int, Function], address: int) -> Place | None:
+def find_place(devices: Mapping[int, Function], address: int) -> RegisterPlace | None:
     """Return the byte that a memory request to *address* reaches, from the bus with these *devices*
     on."""
     for function in devices.values():

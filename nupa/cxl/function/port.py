@@ -15,7 +15,7 @@ from nupa.cxl.registers import ext_tables as ext
 from nupa.cxl.registers.component import ComponentRegisters
 from nupa.cxl.registers.config import ConfigSpace
 from nupa.cxl.registers.pci_tables import Bar, type1
-from nupa.cxl.registers.pcie_tables import PCIE_BYTES, Link, PortType, pcie
+from nupa.cxl.registers.pcie_tables import PCIE_BYTES, PcieLink, PortType, pcie
 
 #: The consortium's vendor id, as we have none (CXL 3.1 8.1); device ids distinguish the kinds.
 VENDOR_ID = dvsec.VENDOR_ID
@@ -34,7 +34,7 @@ class Port(Bridge):
         *,
         number: int,
         slot: int = 0,
-        link: Link | None = None,
+        link: PcieLink | None = None,
         name: str = "",
     ) -> None:
         self.port_type = port_type
@@ -142,7 +142,7 @@ def note_surprise(port: Port) -> None:
 _COMPONENT = dvsec.Location(dvsec.BlockId.COMPONENT, 0)
 
 
-def root_port(number: int, *, slot: int = 0, link: Link | None = None) -> Port:
+def root_port(number: int, *, slot: int = 0, link: PcieLink | None = None) -> Port:
     """Make a root port of a host bridge (CXL 3.1 8.2.4, table 8-22: "R")."""
     capabilities = (
         tables.ras(root=True),
@@ -153,7 +153,7 @@ def root_port(number: int, *, slot: int = 0, link: Link | None = None) -> Port:
     return Port(PortType.ROOT, capabilities, number=number, slot=slot, link=link)
 
 
-def upstream_port(*, number: int = 0, decoders: int = 4, link: Link | None = None) -> Port:
+def upstream_port(*, number: int = 0, decoders: int = 4, link: PcieLink | None = None) -> Port:
     """Make an upstream port of a switch, with its HDM decoders; CDAT is behind its DOE mailbox."""
     capabilities = (
         tables.ras(),
@@ -166,7 +166,7 @@ def upstream_port(*, number: int = 0, decoders: int = 4, link: Link | None = Non
     return port
 
 
-def downstream_port(number: int, *, slot: int = 0, link: Link | None = None) -> Port:
+def downstream_port(number: int, *, slot: int = 0, link: PcieLink | None = None) -> Port:
     """Make a downstream port of a switch, with a slot."""
     capabilities = (tables.ras(), tables.link(), tables.bi_decoder(explicit_commit=True))
     return Port(PortType.DOWNSTREAM, capabilities, number=number, slot=slot, link=link)

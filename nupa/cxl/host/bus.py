@@ -18,18 +18,18 @@ from weakref import WeakMethod, WeakSet
 
 from nupa._engine import ffi, lib
 from nupa.base.errors import LocalError, RemoteError
-from nupa.cxl.cache.coherence import Cache, CacheShape, SnoopFilter
+from nupa.cxl.cache.coherence import CacheShape, HostCache, SnoopFilter
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.port import Port
 from nupa.cxl.host.bus_errors import is_isolated, isolate, leave_traces
-from nupa.cxl.host.bus_table import Table, part_row, usable
+from nupa.cxl.host.bus_table import DecoderTable, part_row, usable
 from nupa.cxl.host.decode import AddressMap, FixedWindow, below
 from nupa.cxl.host.root import RootComplex
 from nupa.cxl.media.media import MediaError
 from nupa.cxl.media.parts import Memory, Part, PartedMedia
 
 
-class Status(IntEnum):
+class RequestStatus(IntEnum):
     """The status of a request."""
 
     OK = lib.NUPA_CXL_OK
@@ -43,18 +43,18 @@ class Status(IntEnum):
 class MemoryAccessError(RemoteError):
     """A failed access to memory: *hpa* is the first line's address, *status* the reason."""
 
-    def __init__(self, asked: str, hpa: int, status: Status) -> None:
+    def __init__(self, asked: str, hpa: int, status: RequestStatus) -> None:
         super().__init__(f"{asked}: at {hpa:#x}: {_REASONS[status]}")
         self.hpa = hpa
         self.status = status
 
 
 _REASONS = {
-    Status.NO_DECODER: "no device decodes it",
-    Status.LINK_DOWN: "a port on the way has no link, or is isolated",
-    Status.VIRAL: "the device is viral: it has an uncorrected error and gives no data",
-    Status.POISON: "it is poisoned: write the whole line, or clear it by the device's mailbox",
-    Status.NO_MEMORY: "the device has none there: no dynamic capacity that its host has accepted",
+    RequestStatus.NO_DECODER: "no device decodes it",
+    RequestStatus.LINK_DOWN: "a port on the way has no link, or is isolated",
+    RequestStatus.VIRAL: "the device is viral: it has an uncorrected error and gives no data",
+    RequestStatus.POISON: "it is poisoned: write the whole line, or clear it by the mailbox",
+    RequestStatus.NO_MEMORY: "no memory is there: its host has accepted no such dynamic capacity",
 }
 
 
@@ -127,11 +127,11 @@ class Bus:
         if bus == ffi.NULL:
             raise LocalError(f"a bus of {devices} devices and {ports} ports", ffi.errno)
         self._bus = ffi.gc(bus, lib.nupa_cxl_bus_free)
-        self.cache: Cache | None = None
+        self.cache: HostCache | None = None
         if cache is not None:
             self.use_cache(cache)
         self._free = list(range(devices))[::-1]
-        self._nobody = devices
+        self._no_device = devices
         self._ports: dict[Port, int] = {}
         self._n_ports = ports
         self._devices: dict[Type3, _Backed] = {}
@@ -188,10 +188,10 @@ class Bus:
         result = lib.nupa_cxl_write(self._open, hpa, view, len(view))
         self._judge("write", hpa, len(view), result)
 
-    def use_cache(self, shape: CacheShape) -> Cache:
+    def use_cache(self, shape: CacheShape) -> HostCache:
         """Cache memory with a snoop filter from now on.  LocalError: it has a cache, or the shape
         is not possible."""
-        self.cache = Cache(self._open, shape)
+        self.cache = HostCache(self._open, shape)
         return self.cache
 
     def find(self, hpa: int) -> tuple[Type3, int] | None:
@@ -229,13 +229,13 @@ class Bus:
         return self._bus
 
     def _judge(self, what: str, hpa: int, size: int, result: Any) -> None:
-        if result.status == Status.OK:
+        if result.status == RequestStatus.OK:
             return
         with self._root.lock:
             leave_traces(self, range(hpa, hpa + size))
         if self.raises:
             asked = f"{what} of {size} bytes"
-            raise MemoryAccessError(asked, int(result.hpa), Status(result.status))
+            raise MemoryAccessError(asked, int(result.hpa), RequestStatus(result.status))
 
     # Poison, links and counters
 
@@ -296,7 +296,7 @@ class Bus:
         for each in there:
             self._meet(each)
         numbers = {device: backed.number for device, backed in self._devices.items()}
-        table = Table(self._ports, numbers, self._nobody)
+        table = DecoderTable(self._ports, numbers, self._no_device)
         for first, end, route in self.map.pieces():
             table.add(first, end, route)
         for port in table.down - self._down:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nupa.cxl.device.viral import report
-from nupa.cxl.host.decode import Down, Leaf
+from nupa.cxl.host.decode import DeadEnd, Leaf
 from nupa.cxl.media.parts import LINE_BYTES
 from nupa.cxl.registers.pcie_tables import PortType
 
@@ -24,7 +24,7 @@ def leave_traces(bus: Bus, asked: range) -> None:
         way = bus.map.way(hpa)
         if way is None:
             continue
-        if isinstance(way, Down) or any(map(bus.is_down, way.hops)):
+        if isinstance(way, DeadEnd) or any(map(bus.is_down, way.hops)):
             isolated |= _time_out(way.hops[0])
         elif way.device.viral.active:
             _viral(way)

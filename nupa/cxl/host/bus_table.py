@@ -15,18 +15,18 @@ from nupa.base.errors import FabricError
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.interleave import Interleave
 from nupa.cxl.function.port import Port
-from nupa.cxl.host.decode import ONE_WAY, Down, Leaf, Route, Step
+from nupa.cxl.host.decode import ONE_WAY, DeadEnd, InterleaveStep, Leaf, Route
 from nupa.cxl.media.parts import Part
 
 
-class Table:
-    """The rows of a `struct nupa_cxl_table`, by the numbers of *ports* and *devices*; *nobody* is
-    the number for a missing device."""
+class DecoderTable:
+    """The rows of a `struct nupa_cxl_table`, by the numbers of *ports* and *devices*; *no_device*
+    is the number for a missing device."""
 
-    def __init__(self, ports: dict[Port, int], devices: dict[Type3, int], nobody: int) -> None:
+    def __init__(self, ports: dict[Port, int], devices: dict[Type3, int], no_device: int) -> None:
         self._ports = ports
         self._numbers = devices
-        self._nobody = nobody
+        self._no_device = no_device
         self._ranges: list[dict[str, int]] = []
         self._nodes: list[dict[str, Any]] = []
         self._hops: list[int] = []
@@ -42,10 +42,10 @@ class Table:
             at, each = waiting.pop()
             if isinstance(each, Leaf):
                 self._nodes[at] = self._leaf(each)
-            elif isinstance(each, Down):
-                self._nodes[at] = {**_ways(ONE_WAY), **self._end(each.hops, self._nobody)}
+            elif isinstance(each, DeadEnd):
+                self._nodes[at] = {**_ways(ONE_WAY), **self._end(each.hops, self._no_device)}
                 self.down.add(each.hops[-1])
-            elif isinstance(each, Step):
+            elif isinstance(each, InterleaveStep):
                 maps = each.interleave.xor_maps
                 self._nodes[at] = {
                     **_ways(each.interleave),

@@ -60,7 +60,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class InterleaveStep:
     """A selection among *choices* by interleaving."""
 
     interleave: Interleave
@@ -68,14 +68,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Down:
+class DeadEnd:
     """A way that ends at the last of *hops*: nothing is behind that port now."""
 
     hops: tuple[Port, ...]
 
 
 #: The way of an address; None: nothing decodes it.
-Route = Step | Leaf | Down | None
+Route = InterleaveStep | Leaf | DeadEnd | None
 
 
 class AddressMap:
@@ -93,10 +93,10 @@ class AddressMap:
         route = self.way(hpa)
         return (route, route.dpa(hpa)) if isinstance(route, Leaf) else None
 
-    def way(self, hpa: int) -> Leaf | Down | None:
+    def way(self, hpa: int) -> Leaf | DeadEnd | None:
         """Return the end of the way of a request to *hpa*."""
         route = self._route(hpa)
-        while isinstance(route, Step):
+        while isinstance(route, InterleaveStep):
             route = route.choices[route.interleave.target(hpa)]
         return route
 
@@ -144,7 +144,7 @@ def _step(interleave: Interleave, choices: Iterable[Route]) -> Route:
     there = tuple(choices)
     if not any(there):
         return None
-    return there[0] if interleave.ways == 1 else Step(interleave, there)
+    return there[0] if interleave.ways == 1 else InterleaveStep(interleave, there)
 
 
 def _bridge(bridge: HostBridge | None, hpa: int) -> Route:
@@ -170,7 +170,7 @@ def _beyond(port: Port | None, hpa: int, hops: tuple[Port, ...]) -> Route:
         return None
     there, between = port.below.get(0), port.between()
     if not there or between is None:
-        return Down((*hops, port))
+        return DeadEnd((*hops, port))
     hops = (*hops, port, *between)
     if isinstance(there, Type3):
         decoder = there.decoders.find(hpa)

@@ -18,7 +18,7 @@ _EVENTS = _ATTENTION | _PRESENCE_CHANGED | _LINK_CHANGED
 _POWER_OFF = 1 << 10
 #: 7.5.3.10: events of button, presence and link, and interrupts for them.
 _ENABLES = 1 << 0 | 1 << 3 | 1 << 5 | 1 << 12
-_NOBODY = 0xFFFFFFFF
+_NO_DEVICE = 0xFFFFFFFF
 
 
 class Slot:
@@ -62,7 +62,7 @@ class Slot:
             self._set_power(on=False)
             return
         bus = self._read(0x19, 1)
-        answers = self._root.config_read(Bdf(bus), 0, 4) != _NOBODY
+        answers = self._root.config_read(Bdf(bus), 0, 4) != _NO_DEVICE
         # A device that was reset or replaced has memory space disabled (7.5.1.1.3).
         same = answers and bool(self._root.config_read(Bdf(bus), 4, 2) & 1 << 1)
         if self.port.below and not same:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from threading import RLock
 
 from nupa.cxl.device.endpoint import Type3
-from nupa.cxl.function.function import Function, Place, find_function, find_place
+from nupa.cxl.function.function import Function, RegisterPlace, find_function, find_place
 from nupa.cxl.function.hdm import DecoderSet
 from nupa.cxl.function.port import Port
 from nupa.cxl.link.bdf import Bdf
@@ -95,11 +95,11 @@ class RootComplex:
             if place:
                 place.space.write(place.offset, size, value)
 
-    def place(self, address: int) -> Place | None:
+    def place(self, address: int) -> RegisterPlace | None:
         """Return the byte at *address*; None: nothing decodes it."""
         for bridge in self.bridges:
             if bridge.base <= address < bridge.base + component.BYTES:
-                return Place(bridge.component, address - bridge.base)
+                return RegisterPlace(bridge.component, address - bridge.base)
             found = find_place(bridge.below, address)
             if found:
                 return found

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nupa.base.errors import RemoteError
-from nupa.cxl.function.function import Bridge, Function, Place
+from nupa.cxl.function.function import Bridge, Function, RegisterPlace
 from nupa.cxl.host.root import RootComplex
 from nupa.cxl.link.bdf import Bdf
 from nupa.cxl.link.tlp import HOST, Completion, ConfigRequest, CplStatus, MemRequest, unpack
@@ -143,7 +143,7 @@ class TlpRoot(RootComplex):
         request."""
         there = port.below.get(0)
         if there is None:
-            return _nobody(_request(raw))
+            return _unsupported(_request(raw))
         raw = self._cross(port, there, raw, up=False)
         answer = self._receive(port, raw)
         return self._cross(port, there, answer, up=True) if answer else b""
@@ -166,13 +166,13 @@ class TlpRoot(RootComplex):
         (7.3.3)."""
         if request.bdf.bus == bus:
             function = below.get(request.bdf.devfn)
-            return self._complete_config(function, request) if function else _nobody(request)
+            return self._complete_config(function, request) if function else _unsupported(request)
         for bridge in _bridges(below):
             if request.bdf.bus in bridge.buses:
                 if _is_link(bridge):
                     return self._carry(bridge, _typed(bridge, request).pack())
                 return self._config(bridge.below, bridge.buses.start, request)
-        return _nobody(request)
+        return _unsupported(request)
 
     def _mem(self, below: Mapping[int, Function], request: MemRequest) -> bytes:
         """Route a memory request: to a BAR on this bus, or to a window of one of its bridges
@@ -186,14 +186,14 @@ class TlpRoot(RootComplex):
                 if _is_link(bridge):
                     return self._carry(bridge, request.pack())
                 return self._mem(bridge.below, request)
-        return _nobody(request)
+        return _unsupported(request)
 
     def _complete_config(self, function: Function, request: ConfigRequest) -> bytes:
         if request.data:
             self._ids_of[function] = (
                 request.bdf
             )  # a function learns its ID from such writes (2.2.6.2)
-        place = Place(function.config, request.offset)
+        place = RegisterPlace(function.config, request.offset)
         return _complete(place, request.first_be, request, request.bdf)
 
 
@@ -225,7 +225,7 @@ def _typed(port: Bridge, request: Request) -> Request:
 # Completers
 
 
-def _nobody(request: Request) -> bytes:
+def _unsupported(request: Request) -> bytes:
     """Answer unsupported request (2.3.1); a posted write is lost."""
     if isinstance(request, MemRequest) and request.data:
         return b""
@@ -235,11 +235,11 @@ def _nobody(request: Request) -> bytes:
     ).pack()
 
 
-def _complete_mem(place: Place, request: MemRequest, completer: Bdf) -> bytes:
+def _complete_mem(place: RegisterPlace, request: MemRequest, completer: Bdf) -> bytes:
     return _complete(place, request.first_be | request.last_be << _DW, request, completer)
 
 
-def _complete(place: Place, enables: int, request: Request, completer: Bdf) -> bytes:
+def _complete(place: RegisterPlace, enables: int, request: Request, completer: Bdf) -> bytes:
     """Execute a request on the enabled bytes, in the largest possible accesses."""
     data = bytearray(4 * (request.dw if isinstance(request, MemRequest) else 1))
     done = Completion(completer=completer, requester=request.requester, tag=request.tag)

@@ -22,7 +22,7 @@ class PoisonSource(IntEnum):
     VENDOR = 7
 
 
-def _nobody(_dpa: int, _poisoned: bool) -> None:
+def _ignore(_dpa: int, _poisoned: bool) -> None:
     """Do nothing: no data path mirrors the list."""
 
 
@@ -51,7 +51,7 @@ class PoisonList:
         self._poisoned: dict[int, PoisonSource] = {}
         self._listed: list[int] = []
         self._injected = 0
-        self._put: Callable[[int, bool], None] = _nobody
+        self._put: Callable[[int, bool], None] = _ignore
         self._holds: Callable[[int], bool] | None = None
 
     def mirror(self, put: Callable[[int, bool], None], holds: Callable[[int], bool]) -> None:

@@ -30,7 +30,7 @@ class PortType(IntEnum):
         return self in (PortType.ROOT, PortType.DOWNSTREAM)
 
 
-class Link(NamedTuple):
+class PcieLink(NamedTuple):
     """A link; *speed* counts from 1, 2.5 GT/s, to 6, 64 GT/s (7.5.3.6); *width* is in lanes."""
 
     speed: int = 6
@@ -46,7 +46,7 @@ def capability(number: int, section: str) -> tuple[Field, ...]:
 
 
 def pcie(
-    port_type: PortType, *, port: int = 0, slot: int = 0, link: Link | None = None
+    port_type: PortType, *, port: int = 0, slot: int = 0, link: PcieLink | None = None
 ) -> Iterator[Field]:
     """Yield the rows of the PCI Express capability (7.5.3), version 2.  Ports with a slot, number
     *slot*, have slot registers; others reserve them."""
@@ -56,7 +56,7 @@ def pcie(
     yield Field("capabilities.slot_implemented", 0x02, "8", HWINIT, port_type.has_slot, "7.5.3.2")
     yield Field("capabilities.interrupt_message", 0x02, "13:9", RO, 0, "7.5.3.2")
     yield from _device(port_type)
-    yield from _link(port_type, port, link or Link())
+    yield from _link(port_type, port, link or PcieLink())
     if port_type.has_slot:
         yield from _slot(slot)
     if port_type is PortType.ROOT:
@@ -91,7 +91,7 @@ def _device(port_type: PortType) -> Iterator[Field]:
 
 
 @rows_once
-def _link(port_type: PortType, port: int, link: Link) -> Iterator[Field]:
+def _link(port_type: PortType, port: int, link: PcieLink) -> Iterator[Field]:
     reports = int(port_type.has_slot)
     yield Field("link.max_speed", 0x0C, "3:0", RO, link.speed, "7.5.3.6")
     yield Field("link.max_width", 0x0C, "9:4", RO, link.width, "7.5.3.6")

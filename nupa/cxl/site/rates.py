@@ -15,7 +15,7 @@ from typing import NamedTuple
 from nupa._engine import lib
 from nupa.base.errors import FabricError
 from nupa.cxl.fm.client.fabric_manager import FabricManager
-from nupa.cxl.host.bus import Status
+from nupa.cxl.host.bus import RequestStatus
 from nupa.cxl.host.host import CxlRegion, Host
 from nupa.cxl.site.site import Site
 
@@ -73,6 +73,6 @@ def measure(seconds: float, *, ways: int = 2) -> Rates:
 
 def _check(rate: object) -> None:
     result, wrong = rate.result, rate.wrong  # type: ignore[attr-defined]
-    if result.status != Status.OK or wrong:
-        status = Status(result.status)
+    if result.status != RequestStatus.OK or wrong:
+        status = RequestStatus(result.status)
         raise FabricError(f"{wrong} lines are wrong; the request at {result.hpa:#x}: {status.name}")

@@ -13,7 +13,7 @@ from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.device.mld import Mld
 from nupa.cxl.function.port import Port, downstream_port, note_surprise, upstream_port
 from nupa.cxl.link.wire import Wire
-from nupa.cxl.registers.pcie_tables import Link
+from nupa.cxl.registers.pcie_tables import PcieLink
 from nupa.cxl.switch.vppb import Seen, SwitchError, Vppb
 
 Device = Type3 | Mld
@@ -61,11 +61,11 @@ class PhysicalPort:
 
     `bound` has its bindings by LD-ID; by None if the port is bound as a whole."""
 
-    def __init__(self, number: int, state: PortState, link: Link | None = None) -> None:
+    def __init__(self, number: int, state: PortState, link: PcieLink | None = None) -> None:
         make = upstream_port if state is PortState.UPSTREAM else downstream_port
         self.number = number
         self.role = state
-        self.link = link or Link()
+        self.link = link or PcieLink()
         self.ppb: Port = make(number=number, link=link)
         self.device: Device | None = None
         self.bound: dict[int | None, Binding] = {}

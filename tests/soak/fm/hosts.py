@@ -9,7 +9,7 @@ from random import Random
 from threading import Event, Thread
 
 from nupa.cxl.device.endpoint import Type3
-from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.bus import MemoryAccessError, RequestStatus
 from nupa.cxl.host.host import Host
 from nupa.cxl.host.memory import CxlRegion, RegionError
 from nupa.cxl.media.parts import PartedMedia
@@ -146,7 +146,7 @@ class SoakHost(Thread):
             if region.dynamic is not None:
                 self.figures["shared" if part.shared else "dynamic"] += 1
         except MemoryAccessError as error:
-            self.lost[Status(error.status).name] += 1
+            self.lost[RequestStatus(error.status).name] += 1
 
     def _check(self, region: CxlRegion, at: int, where: int, writes: bool) -> None:
         ledger = self._rack.ledger

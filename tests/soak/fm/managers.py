@@ -15,7 +15,7 @@ from uuid import UUID
 from nupa.base.errors import RemoteError
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.dcd_messages import DcdOpcode
-from nupa.cxl.fm.messages import Opcode
+from nupa.cxl.fm.messages import FmOpcode
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.media.dcd import Policy
 from nupa.cxl.switch.physical_port import UnbindMode
@@ -182,7 +182,7 @@ class SoakManager:
             self._fm.tunnel(self._random.choice(MLD_PORTS), self._random.choice(_HARMLESS), payload)
         else:
             opcode = self._random.randrange(1 << 16)
-            if opcode not in {*Opcode, *DcdOpcode}:
+            if opcode not in {*FmOpcode, *DcdOpcode}:
                 self._fm.request(opcode, payload, cci=self._random.random() < 0.5)
 
     def events(self) -> None:

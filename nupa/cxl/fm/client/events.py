@@ -13,7 +13,7 @@ from uuid import UUID
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.client.requests import Requests
 from nupa.cxl.fm.event_records import text_of
-from nupa.cxl.fm.messages import Opcode
+from nupa.cxl.fm.messages import FmOpcode
 from nupa.cxl.fm.server.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, SET_POLICY
 from nupa.cxl.function.cci import CommandError
 from nupa.cxl.media.events import RECORD_BYTES, EventRecord, Log
@@ -82,8 +82,8 @@ class EventClient(Requests):
         return self._transport.wait(timeout_s)
 
     def _mlds(self) -> list[int]:
-        ports = messages.SWITCH.unpack(self.request(Opcode.IDENTIFY_SWITCH)).ports
-        answer = self.request(Opcode.PORT_STATE, bytes([ports, *range(ports)]))
+        ports = messages.SWITCH.unpack(self.request(FmOpcode.IDENTIFY_SWITCH)).ports
+        answer = self.request(FmOpcode.PORT_STATE, bytes([ports, *range(ports)]))
         rows = messages.PORT.unpack_all(answer, 4, answer[0])
         return [row.port for row in rows if row.device == _MLD and row.speed]
 

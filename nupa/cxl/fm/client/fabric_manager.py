@@ -16,7 +16,7 @@ from nupa.base.errors import RemoteError
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.client.events import EventClient
 from nupa.cxl.fm.client.ld import LdClient, config_place, word
-from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, Opcode
+from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, FmOpcode
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.switch.physical_port import BindingStatus, PortState, UnbindMode
 from nupa.cxl.switch.vppb import Severity
@@ -66,12 +66,12 @@ class FabricManager(LdClient, EventClient):
     # Physical ports
 
     def switch(self) -> messages.SwitchInfo:
-        return messages.SWITCH.unpack(self.request(Opcode.IDENTIFY_SWITCH))
+        return messages.SWITCH.unpack(self.request(FmOpcode.IDENTIFY_SWITCH))
 
     def ports(self, numbers: Sequence[int] | None = None) -> list[PortStatus]:
         """Return the state of the ports *numbers*, or of all."""
         asked = bytes(range(self.switch().ports) if numbers is None else numbers)
-        answer = self.request(Opcode.PORT_STATE, bytes([len(asked)]) + asked)
+        answer = self.request(FmOpcode.PORT_STATE, bytes([len(asked)]) + asked)
         kinds = {4: "SLD", 5: "MLD"}
         return [
             PortStatus(
@@ -97,17 +97,17 @@ class FabricManager(LdClient, EventClient):
 
     def _control(self, port: int, action: int) -> None:
         self.request(
-            Opcode.PORT_CONTROL, messages.PORT_ACTION.pack(messages.PortAction(port, action))
+            FmOpcode.PORT_CONTROL, messages.PORT_ACTION.pack(messages.PortAction(port, action))
         )
 
     def ppb_read(self, port: int, offset: int) -> int:
         """Read a DW of a bridge's configuration space."""
         access = messages.ConfigAccess(port, config_place(offset), 0)
-        return word(self.request(Opcode.PPB_CONFIG, messages.CONFIG.pack(access)))
+        return word(self.request(FmOpcode.PPB_CONFIG, messages.CONFIG.pack(access)))
 
     def ppb_write(self, port: int, offset: int, value: int) -> None:
         access = messages.ConfigAccess(port, config_place(offset, write=True), value)
-        self.request(Opcode.PPB_CONFIG, messages.CONFIG.pack(access))
+        self.request(FmOpcode.PPB_CONFIG, messages.CONFIG.pack(access))
 
     # Virtual switches
 
@@ -118,7 +118,7 @@ class FabricManager(LdClient, EventClient):
         return [self._virtual_switch(number) for number in asked]
 
     def _virtual_switch(self, number: int) -> VirtualSwitchStatus:
-        answer = self.request(Opcode.VCS_INFO, bytes([0, 0xFF, 1, number]))
+        answer = self.request(FmOpcode.VCS_INFO, bytes([0, 0xFF, 1, number]))
         head = messages.VCS.unpack(answer, 4)
         if head.state == 0xFF:
             raise CommandError(Code.INVALID_INPUT, f"virtual switch {number}")
@@ -138,18 +138,18 @@ class FabricManager(LdClient, EventClient):
     ) -> None:
         """Bind a vPPB to a port, or to an LD there; wait until it is complete."""
         request = messages.BindRequest(vcs, vppb, port, NO_LD if ld is None else ld)
-        self.request(Opcode.BIND, messages.BIND.pack(request))
+        self.request(FmOpcode.BIND, messages.BIND.pack(request))
         if wait:
-            self.wait(Opcode.BIND)
+            self.wait(FmOpcode.BIND)
 
     def unbind(
         self, vcs: int, vppb: int, mode: UnbindMode = UnbindMode.MANAGED, *, wait: bool = True
     ) -> None:
         """End a binding; wait until it has ended."""
         request = messages.UnbindRequest(vcs, vppb, mode)
-        self.request(Opcode.UNBIND, messages.UNBIND.pack(request))
+        self.request(FmOpcode.UNBIND, messages.UNBIND.pack(request))
         if wait:
-            self.wait(Opcode.UNBIND)
+            self.wait(FmOpcode.UNBIND)
 
     def generate_aer(
         self, vcs: int, vppb: int | None, bit: int, severity: Severity, header: bytes = bytes(16)
@@ -158,15 +158,15 @@ class FabricManager(LdClient, EventClient):
         AER status."""
         instance = 0 if vppb is None else vppb + 1
         request = messages.AerRequest(vcs, instance, severity << 31 | bit, header)
-        self.request(Opcode.GENERATE_AER, messages.AER.pack(request))
+        self.request(FmOpcode.GENERATE_AER, messages.AER.pack(request))
 
     def background(self) -> messages.BackgroundStatus:
         """Return the state of the background operation, or of the last one."""
-        return messages.BACKGROUND.unpack(self.request(Opcode.BACKGROUND_STATUS))
+        return messages.BACKGROUND.unpack(self.request(FmOpcode.BACKGROUND_STATUS))
 
     def abort(self) -> None:
         """Abort the background operation, if there is one."""
-        self.request(Opcode.ABORT)
+        self.request(FmOpcode.ABORT)
 
     def wait(self, opcode: int, timeout_s: float = _TIMEOUT_S) -> None:
         """Wait for the end of a background operation.  CommandError: it was aborted; RemoteError:
@@ -175,27 +175,27 @@ class FabricManager(LdClient, EventClient):
         while (status := self.background()).status & 1 and status.opcode == opcode:
             if time.monotonic() > end:
                 raise RemoteError(
-                    f"{Opcode(opcode).name} is in progress after {timeout_s:g} s: wait, or abort",
+                    f"{FmOpcode(opcode).name} is in progress after {timeout_s:g} s: wait, or abort",
                     errno.ETIMEDOUT,
                 )
             time.sleep(pause_s)
             pause_s = min(_MOST_PAUSE_S, pause_s * 2 + 1e-4)
         if status.opcode == opcode and status.code != Code.SUCCESS:
-            raise CommandError(Code(status.code), Opcode(opcode).name.lower())
+            raise CommandError(Code(status.code), FmOpcode(opcode).name.lower())
 
     # Domain validation
 
     def secret(self, vcs: int) -> UUID | None:
         """Return the secret value of a virtual switch, which distinguishes its host's hierarchy
         from others; None: not set."""
-        if not self.request(Opcode.VCS_SECRET_STATE, bytes([vcs]))[0]:
+        if not self.request(FmOpcode.VCS_SECRET_STATE, bytes([vcs]))[0]:
             return None
-        return UUID(bytes=self.request(Opcode.VCS_SECRET, bytes([vcs])))
+        return UUID(bytes=self.request(FmOpcode.VCS_SECRET, bytes([vcs])))
 
     def set_secret(self, vcs: int, secret: UUID) -> None:
         """Set the secret value, as the host of this virtual switch.  CommandError: it is set."""
-        self.request(Opcode.SET_SECRET, secret.bytes, host=vcs)
+        self.request(FmOpcode.SET_SECRET, secret.bytes, host=vcs)
 
     def has_secret(self, vcs: int) -> bool:
         """Tell whether the secret value is set, as the host of this virtual switch."""
-        return bool(self.request(Opcode.SECRET_STATE, host=vcs)[0])
+        return bool(self.request(FmOpcode.SECRET_STATE, host=vcs)[0])

@@ -14,7 +14,7 @@ from nupa.cxl.device.mld import GRANULARITIES
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.client.dcd import DcdClient
 from nupa.cxl.fm.client.requests import Requests
-from nupa.cxl.fm.messages import Opcode
+from nupa.cxl.fm.messages import FmOpcode
 
 
 class LogicalDevices(NamedTuple):
@@ -30,8 +30,8 @@ class LdClient(Requests):
 
     def logical_devices(self, port: int) -> LogicalDevices:
         """Return the logical devices of the device at a port."""
-        info = messages.LD_INFO.unpack(self.tunnel(port, Opcode.LD_INFO))
-        answer = self.tunnel(port, Opcode.LD_ALLOCATIONS, bytes([0, 0xFF]))
+        info = messages.LD_INFO.unpack(self.tunnel(port, FmOpcode.LD_INFO))
+        answer = self.tunnel(port, FmOpcode.LD_ALLOCATIONS, bytes([0, 0xFF]))
         head = messages.ALLOCATION_HEAD.unpack(answer)
         (step,) = (size for size, code in GRANULARITIES.items() if code == head.granularity)
         rows = messages.ALLOCATION.unpack_all(answer, messages.ALLOCATION_HEAD.size, head.listed)
@@ -47,49 +47,49 @@ class LdClient(Requests):
             raise LocalError(f"memory of LDs comes in steps of {step >> 20} MiB", EINVAL)
         rows = (messages.ALLOCATION.pack(messages.Allocation(size // step, 0)) for size in sizes)
         payload = bytes([len(sizes), first, 0, 0]) + b"".join(rows)
-        answer = self.tunnel(port, Opcode.SET_LD_ALLOCATIONS, payload)
+        answer = self.tunnel(port, FmOpcode.SET_LD_ALLOCATIONS, payload)
         return [row.steps * step for row in messages.ALLOCATION.unpack_all(answer, 4)]
 
     def ld_config_read(self, port: int, ld: int, offset: int) -> int:
         """Read a DW of an LD's configuration space; *ld* 0xFFFF is the fabric manager's own LD."""
         access = messages.LdConfigAccess(port, config_place(offset), ld, 0)
-        return word(self.request(Opcode.LD_CONFIG, messages.LD_CONFIG.pack(access)))
+        return word(self.request(FmOpcode.LD_CONFIG, messages.LD_CONFIG.pack(access)))
 
     def ld_config_write(self, port: int, ld: int, offset: int, value: int) -> None:
         access = messages.LdConfigAccess(port, config_place(offset, write=True), ld, value)
-        self.request(Opcode.LD_CONFIG, messages.LD_CONFIG.pack(access))
+        self.request(FmOpcode.LD_CONFIG, messages.LD_CONFIG.pack(access))
 
     def ld_read(self, port: int, ld: int, address: int, length: int) -> bytes:
         """Read registers behind an LD's BARs, in whole DWs."""
         access = messages.LdMemoryAccess(port, _range(length), ld, length, address)
-        answer = self.request(Opcode.LD_MEMORY, messages.LD_MEMORY.pack(access))
+        answer = self.request(FmOpcode.LD_MEMORY, messages.LD_MEMORY.pack(access))
         return answer[4 : 4 + int.from_bytes(answer[:2], "little")]
 
     def ld_write(self, port: int, ld: int, address: int, data: bytes) -> None:
         where = _range(len(data), write=True)
         access = messages.LdMemoryAccess(port, where, ld, len(data), address)
-        self.request(Opcode.LD_MEMORY, messages.LD_MEMORY.pack(access) + data)
+        self.request(FmOpcode.LD_MEMORY, messages.LD_MEMORY.pack(access) + data)
 
     def capacity(self, port: int) -> DcdClient:
         """Return the dynamic capacity of the device at a port."""
         return DcdClient(partial(self.tunnel, port))
 
     def qos(self, port: int) -> messages.QosControl:
-        return messages.QOS.unpack(self.tunnel(port, Opcode.QOS_CONTROL))
+        return messages.QOS.unpack(self.tunnel(port, FmOpcode.QOS_CONTROL))
 
     def set_qos(self, port: int, qos: messages.QosControl) -> messages.QosControl:
-        answer = self.tunnel(port, Opcode.SET_QOS_CONTROL, messages.QOS.pack(qos))
+        answer = self.tunnel(port, FmOpcode.SET_QOS_CONTROL, messages.QOS.pack(qos))
         return messages.QOS.unpack(answer)
 
     def bandwidth(self, port: int, *, limit: bool = False) -> list[int]:
         """Return the bandwidth of each LD, or its limit, in 1/256 of the device's."""
-        opcode = Opcode.QOS_LIMIT if limit else Opcode.QOS_BANDWIDTH
+        opcode = FmOpcode.QOS_LIMIT if limit else FmOpcode.QOS_BANDWIDTH
         return list(self.tunnel(port, opcode, bytes([0xFF, 0]))[messages.LD_RANGE.size :])
 
     def set_bandwidth(
         self, port: int, first: int, parts: Sequence[int], *, limit: bool = False
     ) -> None:
-        opcode = Opcode.SET_QOS_LIMIT if limit else Opcode.SET_QOS_BANDWIDTH
+        opcode = FmOpcode.SET_QOS_LIMIT if limit else FmOpcode.SET_QOS_BANDWIDTH
         self.tunnel(port, opcode, bytes([len(parts), first, *parts]))
 
 

@@ -10,9 +10,9 @@ from typing import Self
 from nupa.base.closing import Closing
 from nupa.base.errors import RemoteError
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.client.transport import LocalTransport, SocketTransport, Transport
+from nupa.cxl.fm.client.transport import FmTransport, LocalTransport, SocketTransport
 from nupa.cxl.fm.mctp import MANAGER, TAGS, MctpMessage, MessageType, host_endpoint
-from nupa.cxl.fm.messages import Cci, Opcode
+from nupa.cxl.fm.messages import Cci, FmOpcode
 from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.fabric import registry
@@ -26,7 +26,7 @@ class Requests(Closing):
     Methods raise CommandError, whose `code` is the switch's return code, and RemoteError if the
     other end is gone."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: FmTransport) -> None:
         self._transport = transport
         self._tags = itertools.count()
 
@@ -67,8 +67,8 @@ class Requests(Closing):
         code of the switch, the device or the LD."""
         if ld is not None:
             inner = self._wrapped(ld, opcode, payload)
-            return self._unwrapped(self.tunnel(port, Opcode.TUNNEL, inner), opcode)
-        answer = self.request(Opcode.TUNNEL, self._wrapped(port, opcode, payload))
+            return self._unwrapped(self.tunnel(port, FmOpcode.TUNNEL, inner), opcode)
+        answer = self.request(FmOpcode.TUNNEL, self._wrapped(port, opcode, payload))
         return self._unwrapped(answer, opcode)
 
     def _wrapped(self, target: int, opcode: int, payload: bytes) -> bytes:
@@ -82,8 +82,8 @@ class Requests(Closing):
 
 def _payload_of(answer: Cci, opcode: int) -> bytes:
     if answer.code not in (Code.SUCCESS, Code.BACKGROUND_STARTED):
-        known = {int(each) for each in Opcode}
+        known = {int(each) for each in FmOpcode}
         raise CommandError(
-            Code(answer.code), Opcode(opcode).name if opcode in known else hex(opcode)
+            Code(answer.code), FmOpcode(opcode).name if opcode in known else hex(opcode)
         )
     return answer.payload

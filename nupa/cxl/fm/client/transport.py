@@ -27,7 +27,7 @@ _HUNG_UP = (
 )
 
 
-class Transport(Protocol):
+class FmTransport(Protocol):
     """A transport to one switch."""
 
     def exchange(self, request: MctpMessage) -> MctpMessage:

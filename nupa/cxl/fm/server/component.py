@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nupa.base.errors import LocalError
 from nupa.cxl.commands.logs import DeviceLogs
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.messages import BackgroundStatus, Cci, Opcode
+from nupa.cxl.fm.messages import BackgroundStatus, Cci, FmOpcode
 from nupa.cxl.fm.server.session import Feed, Inbox
 from nupa.cxl.function.cci import Code, Command, CommandError, Effect, exactly, find, require, table
 
@@ -44,9 +44,9 @@ class Component:
         self._job: _Job | None = None
         self._last = BackgroundStatus(0, 0, 0, 0)
         own = (
-            Command(Opcode.IDENTIFY, "identify", exactly(0), self._identify),
-            Command(Opcode.BACKGROUND_STATUS, "background status", exactly(0), self._status),
-            Command(Opcode.ABORT, "abort", exactly(0), self._abort),
+            Command(FmOpcode.IDENTIFY, "identify", exactly(0), self._identify),
+            Command(FmOpcode.BACKGROUND_STATUS, "background status", exactly(0), self._status),
+            Command(FmOpcode.ABORT, "abort", exactly(0), self._abort),
         )
         logs = DeviceLogs(messages.PAYLOAD_BYTES - _OVERHEAD_BYTES)
         self.commands = table((*own, *commands, *logs.commands()))

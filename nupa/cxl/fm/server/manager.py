@@ -14,7 +14,7 @@ from nupa.cxl.device.endpoint import DEVICE_ID
 from nupa.cxl.device.mld import Mld
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.mctp import MANAGER, SWITCH, FramingError, MctpMessage, MessageType, vcs_of
-from nupa.cxl.fm.messages import Cci, Opcode
+from nupa.cxl.fm.messages import Cci, FmOpcode
 from nupa.cxl.fm.server import physical
 from nupa.cxl.fm.server.component import Component
 from nupa.cxl.fm.server.dcd import DcdComponent
@@ -33,7 +33,7 @@ _SWITCH_ID = 0x4E02
 _KIND_SWITCH, _KIND_TYPE3 = 0x00, 0x03  # 8.2.9.1.1, Component Type
 _MOST = 16  # the largest message: 2^16 bytes
 #: Commands of a host to its own virtual switch (7.6.7.1.5, 7.6.7.1.6).
-_OF_HOSTS = (Opcode.IDENTIFY, Opcode.SECRET_STATE, Opcode.SET_SECRET)
+_OF_HOSTS = (FmOpcode.IDENTIFY, FmOpcode.SECRET_STATE, FmOpcode.SET_SECRET)
 _log = logging.getLogger(__name__)
 
 

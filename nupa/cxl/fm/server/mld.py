@@ -11,9 +11,9 @@ from nupa.cxl.fm.messages import (
     Allocation,
     AllocationHead,
     Cci,
+    FmOpcode,
     LdInfo,
     LdRange,
-    Opcode,
     QosControl,
 )
 from nupa.cxl.fm.server.mld_port import tunnel
@@ -36,21 +36,21 @@ class MldComponent:
 
     def commands(self) -> Iterator[Command]:
         least = messages.TUNNEL.size + messages.HEADER.size
-        yield Command(Opcode.TUNNEL, "tunnel to an LD", at_least(least), self._tunnel)
+        yield Command(FmOpcode.TUNNEL, "tunnel to an LD", at_least(least), self._tunnel)
         config, part, qos = Effect.CONFIG, messages.LD_RANGE.size, messages.QOS.size
         given = at_least(4 + messages.ALLOCATION.size, messages.ALLOCATION.size)
         shares = at_least(part + 1)
-        yield Command(Opcode.LD_INFO, "LD info", exactly(0), self._info)
-        yield Command(Opcode.LD_ALLOCATIONS, "LD allocations", exactly(part), self._allocations)
+        yield Command(FmOpcode.LD_INFO, "LD info", exactly(0), self._info)
+        yield Command(FmOpcode.LD_ALLOCATIONS, "LD allocations", exactly(part), self._allocations)
         yield Command(
-            Opcode.SET_LD_ALLOCATIONS, "set LD allocations", given, self._set_allocations, config
+            FmOpcode.SET_LD_ALLOCATIONS, "set LD allocations", given, self._set_allocations, config
         )
-        yield Command(Opcode.QOS_CONTROL, "QoS control", exactly(0), self._qos)
+        yield Command(FmOpcode.QOS_CONTROL, "QoS control", exactly(0), self._qos)
         yield Command(
-            Opcode.SET_QOS_CONTROL, "set QoS control", exactly(qos), self._set_qos, NO_EFFECT
+            FmOpcode.SET_QOS_CONTROL, "set QoS control", exactly(qos), self._set_qos, NO_EFFECT
         )
-        yield Command(Opcode.QOS_STATUS, "QoS status", exactly(0), self._status)
-        for opcode, limit in ((Opcode.QOS_BANDWIDTH, False), (Opcode.QOS_LIMIT, True)):
+        yield Command(FmOpcode.QOS_STATUS, "QoS status", exactly(0), self._status)
+        for opcode, limit in ((FmOpcode.QOS_BANDWIDTH, False), (FmOpcode.QOS_LIMIT, True)):
             get, put = self._shares(limit)
             name = "QoS bandwidth limit" if limit else "QoS bandwidth"
             yield Command(opcode, name, exactly(part), get)

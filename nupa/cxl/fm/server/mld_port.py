@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.mctp import FramingError
-from nupa.cxl.fm.messages import Cci, LdMemoryAccess, Opcode
+from nupa.cxl.fm.messages import Cci, FmOpcode, LdMemoryAccess
 from nupa.cxl.fm.server.physical import config_access
 from nupa.cxl.function.cci import Code, Command, CommandError, Effect, at_least, exactly, require
-from nupa.cxl.function.function import Function, Place
+from nupa.cxl.function.function import Function, RegisterPlace
 from nupa.cxl.switch.switch import Switch
 
 MOST_MEMORY_BYTES = 4096  # of one memory request
@@ -30,11 +30,11 @@ class MldPort:
     def commands(self) -> Iterator[Command]:
         least, config = messages.TUNNEL.size + messages.HEADER.size, messages.LD_CONFIG.size
         memory = at_least(messages.LD_MEMORY.size)
-        yield Command(Opcode.TUNNEL, "tunnel", at_least(least), self._tunnel)
+        yield Command(FmOpcode.TUNNEL, "tunnel", at_least(least), self._tunnel)
         yield Command(
-            Opcode.LD_CONFIG, "LD configuration", exactly(config), self._config, Effect.CONFIG
+            FmOpcode.LD_CONFIG, "LD configuration", exactly(config), self._config, Effect.CONFIG
         )
-        yield Command(Opcode.LD_MEMORY, "LD memory", memory, self._memory, Effect.DATA)
+        yield Command(FmOpcode.LD_MEMORY, "LD memory", memory, self._memory, Effect.DATA)
 
     def _tunnel(self, payload: bytes) -> bytes:
         return tunnel(payload, self._behind)
@@ -64,7 +64,7 @@ class MldPort:
         read = b"".join(space.read(at, 4).to_bytes(4, "little") for space, at in places)
         return len(read).to_bytes(2, "little") + bytes(2) + read
 
-    def _places(self, request: LdMemoryAccess, word: int) -> list[Place]:
+    def _places(self, request: LdMemoryAccess, word: int) -> list[RegisterPlace]:
         """Find the registers of each DW; only whole DWs are supported."""
         function = self._function(request.port, request.ld)
         length, last = request.length, 0xF if request.length > 4 else 0

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from nupa.cxl.device.mld import MOST_LDS, Mld
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.messages import Opcode, PortInfo, SwitchInfo
+from nupa.cxl.fm.messages import FmOpcode, PortInfo, SwitchInfo
 from nupa.cxl.function.cci import Code, Command, CommandError, Effect, at_least, exactly, require
 from nupa.cxl.registers.config import ConfigSpace
 from nupa.cxl.switch.physical_port import PhysicalPort, PortState
@@ -33,16 +33,20 @@ def commands(switch: Switch, asker: Asker) -> Iterator[Command]:
     each, secrets = _Physical(switch), _Secrets(switch, asker)
     reset = Effect.CONFIG | Effect.DATA
     size = messages.CONFIG.size
-    yield Command(Opcode.IDENTIFY_SWITCH, "identify switch", exactly(0), each.identify)
-    yield Command(Opcode.PORT_STATE, "get port state", at_least(2), each.state)
-    yield Command(Opcode.PORT_CONTROL, "port control", exactly(2), each.control, reset)
-    yield Command(Opcode.PPB_CONFIG, "PPB configuration", exactly(size), each.config, Effect.CONFIG)
-    yield Command(Opcode.SECRET_STATE, "get domain validation SV state", exactly(0), secrets.state)
+    yield Command(FmOpcode.IDENTIFY_SWITCH, "identify switch", exactly(0), each.identify)
+    yield Command(FmOpcode.PORT_STATE, "get port state", at_least(2), each.state)
+    yield Command(FmOpcode.PORT_CONTROL, "port control", exactly(2), each.control, reset)
+    yield Command(
+        FmOpcode.PPB_CONFIG, "PPB configuration", exactly(size), each.config, Effect.CONFIG
+    )
+    yield Command(
+        FmOpcode.SECRET_STATE, "get domain validation SV state", exactly(0), secrets.state
+    )
     secret = exactly(messages.SECRET_BYTES)
-    yield Command(Opcode.SET_SECRET, "set domain validation SV", secret, secrets.set)
+    yield Command(FmOpcode.SET_SECRET, "set domain validation SV", secret, secrets.set)
     of = "get VCS domain validation SV state"
-    yield Command(Opcode.VCS_SECRET_STATE, of, exactly(1), secrets.vcs_state)
-    yield Command(Opcode.VCS_SECRET, "get domain validation SV", exactly(1), secrets.get)
+    yield Command(FmOpcode.VCS_SECRET_STATE, of, exactly(1), secrets.vcs_state)
+    yield Command(FmOpcode.VCS_SECRET, "get domain validation SV", exactly(1), secrets.get)
 
 
 class _Physical:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, Opcode, VcsHead, VppbInfo
+from nupa.cxl.fm.messages import NO_LD, NOT_BOUND, FmOpcode, VcsHead, VppbInfo
 from nupa.cxl.function.cci import Code, Command, Effect, at_least, exactly, require
 from nupa.cxl.switch.physical_port import UnbindMode
 from nupa.cxl.switch.switch import Switch, VirtualSwitch
@@ -34,10 +34,10 @@ class Virtual:
 
     def commands(self) -> Iterator[Command]:
         bind, unbind, aer = messages.BIND.size, messages.UNBIND.size, messages.AER.size
-        yield Command(Opcode.VCS_INFO, "get virtual switch info", at_least(4), self._info)
-        yield Command(Opcode.BIND, "bind vPPB", exactly(bind), self._bind, _BACKGROUND)
-        yield Command(Opcode.UNBIND, "unbind vPPB", exactly(unbind), self._unbind, _BACKGROUND)
-        yield Command(Opcode.GENERATE_AER, "generate AER event", exactly(aer), self._aer)
+        yield Command(FmOpcode.VCS_INFO, "get virtual switch info", at_least(4), self._info)
+        yield Command(FmOpcode.BIND, "bind vPPB", exactly(bind), self._bind, _BACKGROUND)
+        yield Command(FmOpcode.UNBIND, "unbind vPPB", exactly(unbind), self._unbind, _BACKGROUND)
+        yield Command(FmOpcode.GENERATE_AER, "generate AER event", exactly(aer), self._aer)
 
     def _info(self, payload: bytes) -> bytes:
         first, limit, count, numbers = payload[0], payload[1], payload[2], payload[3:]
@@ -65,7 +65,7 @@ class Virtual:
             given_up.append(True)
             self._switch.cancel(binding)
 
-        done = self._component().begin(Opcode.BIND, abort)
+        done = self._component().begin(FmOpcode.BIND, abort)
 
         def finish() -> None:
             if not given_up:
@@ -89,7 +89,7 @@ class Virtual:
                 early.append(True)
 
         binding = self._switch.unbind(request.vcs, request.vppb, mode, end)
-        ended.append(self._component().begin(Opcode.UNBIND, lambda: self._switch.cancel(binding)))
+        ended.append(self._component().begin(FmOpcode.UNBIND, lambda: self._switch.cancel(binding)))
         if early:
             ended[0](Code.SUCCESS)
         return b""

@@ -14,9 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from nupa.base.errors import LocalError
-from nupa.cxl.cache.coherence import KINDS, Cache, CacheShape, Directory, Mesi, Snoop, SnoopFilter
+from nupa.cxl.cache.coherence import (
+    KINDS,
+    CacheShape,
+    Directory,
+    HostCache,
+    Mesi,
+    Snoop,
+    SnoopFilter,
+)
 from nupa.cxl.fm.client.fabric_manager import FabricManager
-from nupa.cxl.host.bus import Bus, MemoryAccessError, Status
+from nupa.cxl.host.bus import Bus, MemoryAccessError, RequestStatus
 from nupa.cxl.media.dcd import Policy
 from nupa.cxl.media.parts import Memory
 from nupa.cxl.site.site import Site
@@ -41,7 +49,7 @@ def pair() -> Iterator[Pair]:
         yield Pair(stack)
 
 
-def cache_of(bus: Bus) -> Cache:
+def cache_of(bus: Bus) -> HostCache:
     assert bus.cache is not None
     return bus.cache
 
@@ -153,7 +161,7 @@ def test_a_link_that_goes_down_takes_changes_with_it(pair: Pair) -> None:
     assert cache_of(first).counts().lost == 1
     with pytest.raises(MemoryAccessError) as caught:
         second.read(BASE, 4)
-    assert caught.value.status is Status.POISON
+    assert caught.value.status is RequestStatus.POISON
     first.set_link(port, up=True)
     second.write(BASE, bytes(64))
     assert first.read(BASE, 4) == bytes(4)

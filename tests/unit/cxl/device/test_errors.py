@@ -15,7 +15,7 @@ from nupa.cxl.device.expander import Expander
 from nupa.cxl.device.mld import Mld
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.function.port import Port
-from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.bus import MemoryAccessError, RequestStatus
 from nupa.cxl.host.host import CxlRegion, Host
 from nupa.cxl.media.events import RECORD_BYTES, Log, Transaction
 from nupa.cxl.site.site import Site
@@ -50,7 +50,7 @@ class Machine:
         self.vppb = site.switch.vcs(0).vppb(0)
         self.region.write(0, b"fine" * 32)
 
-    def fails(self, region: CxlRegion, status: Status, at: int = 0) -> None:
+    def fails(self, region: CxlRegion, status: RequestStatus, at: int = 0) -> None:
         """Check that reads raise, or are all ones, as the host has chosen; writes have no
         effect."""
         for call, what in ((region.read, 64), (region.write, bytes(64))):
@@ -87,7 +87,10 @@ def test_poison_that_a_driver_injects_is_read_and_logged(machine: Machine) -> No
     assert media_record(injected) == (64, Transaction.HOST_INJECT)
     with pytest.raises(MemoryAccessError) as failed:
         machine.region.read(0, 256)
-    assert (failed.value.status, failed.value.hpa) == (Status.POISON, machine.region.base + 64)
+    assert (failed.value.status, failed.value.hpa) == (
+        RequestStatus.POISON,
+        machine.region.base + 64,
+    )
     (read,) = machine.records(Log.FAILURE)
     assert media_record(read) == (64, Transaction.HOST_READ)
     ras = machine.root.component["ras"]
@@ -115,7 +118,7 @@ def test_poison_that_a_manager_injects_is_read_by_the_host_that_gets_the_memory(
         region = site.host(0).create_region([device])
         with pytest.raises(MemoryAccessError) as failed:
             region.read(0, 192)
-        assert (failed.value.hpa, failed.value.status) == (region.base + 128, Status.POISON)
+        assert (failed.value.hpa, failed.value.status) == (region.base + 128, RequestStatus.POISON)
         assert device.driver
         records = [media_record(record) for _, record in device.driver.events]
         assert records == [(128, Transaction.HOST_INJECT), (128, Transaction.HOST_READ)]
@@ -151,7 +154,7 @@ def test_a_viral_device_is_contained_until_it_is_reset(machine: Machine) -> None
     extensions = machine.root.config["port_extensions"]
     extensions["control.viral_enable"] = 1
     machine.device.fail()
-    machine.fails(machine.region, Status.VIRAL)
+    machine.fails(machine.region, RequestStatus.VIRAL)
     function = machine.device.function
     ras = function.component["ras"]
     assert (ras["uncorrectable_status.internal"], ras["control.first_error"]) == (1, 14)
@@ -189,12 +192,12 @@ def test_a_root_port_isolates_itself_until_software_lets_it_go_on(machine: Machi
     isolation["control.mem_timeout"] = isolation["control.mem_isolation"] = 1
     machine.site.switch.port(2).set_link(False)
     assert isolation["status.mem_isolation"] == 0
-    machine.fails(machine.region, Status.LINK_DOWN)
+    machine.fails(machine.region, RequestStatus.LINK_DOWN)
     assert (isolation["status.mem_isolation"], isolation["status.mem_isolation_link_down"]) == (
         1,
         0,
     )
-    machine.fails(machine.shared, Status.LINK_DOWN)
+    machine.fails(machine.shared, RequestStatus.LINK_DOWN)
     isolation.write(0x0C, 4, 1 << 8)
     assert machine.shared.read(0, 64) == bytes(64)
 
@@ -208,7 +211,7 @@ def test_a_root_port_whose_link_goes_down_is_isolated(machine: Machine) -> None:
         1,
     )
     assert isolation["status.mem_timeout"] == 0
-    machine.fails(machine.region, Status.LINK_DOWN)
+    machine.fails(machine.region, RequestStatus.LINK_DOWN)
 
 
 def test_an_error_is_not_contained_where_software_has_not_asked(machine: Machine) -> None:
@@ -222,7 +225,7 @@ def test_a_broken_link_ends_what_goes_that_way_and_is_in_the_registers(machine: 
     isolation = machine.root.component["isolation"]
     isolation["control.mem_timeout"] = 1
     machine.site.switch.port(2).set_link(False)
-    machine.fails(machine.region, Status.LINK_DOWN)
+    machine.fails(machine.region, RequestStatus.LINK_DOWN)
     for port in (machine.vppb, machine.site.switch.port(2).ppb):
         assert port.config["aer"]["uncorrectable_status.surprise_down"] == 1
         assert port.component["ras"]["correctable_status.physical_layer"] == 1
@@ -240,7 +243,7 @@ def test_a_link_that_its_host_disables_is_down_and_nobody_is_surprised(machine: 
     machine.vppb.config["port_extensions"].write(0x0C, 2, 1 << 1)
     pcie = machine.vppb.config["pcie"]
     pcie.write(0x10, 2, 1 << 4)
-    machine.fails(machine.region, Status.LINK_DOWN)
+    machine.fails(machine.region, RequestStatus.LINK_DOWN)
     assert machine.vppb.config["aer"]["uncorrectable_status.surprise_down"] == 0
     pcie.write(0x10, 2, 0)
     assert machine.host.create_region(machine.host.devices[-1:]).read(0, 4) == b"fine"
@@ -248,7 +251,7 @@ def test_a_link_that_its_host_disables_is_down_and_nobody_is_surprised(machine: 
 
 def test_a_device_that_is_pulled_out_while_it_is_used_disturbs_nobody(machine: Machine) -> None:
     device = machine.site.switch.port(2).remove()
-    machine.fails(machine.region, Status.LINK_DOWN)
+    machine.fails(machine.region, RequestStatus.LINK_DOWN)
     assert machine.vppb.config["aer"]["uncorrectable_status.surprise_down"] == 1
     assert (machine.region.lost, len(machine.host.devices)) == (True, 1)
     machine.witness.goes_on()
@@ -261,7 +264,7 @@ def test_a_multi_logical_device_that_is_pulled_out_is_lost_to_all_its_hosts() ->
         machine = Machine(site)
         with Witness(machine.region) as other:
             site.switch.port(3).remove()
-            machine.fails(machine.shared, Status.LINK_DOWN)
+            machine.fails(machine.shared, RequestStatus.LINK_DOWN)
             host = site.host(1)
             assert (host.devices, [region.lost for region in host.regions]) == ([], [True])
             other.goes_on()
@@ -269,7 +272,7 @@ def test_a_multi_logical_device_that_is_pulled_out_is_lost_to_all_its_hosts() ->
 
 def test_a_host_that_is_unplugged_has_no_link(machine: Machine) -> None:
     machine.site.switch.disconnect(0)
-    machine.fails(machine.region, Status.LINK_DOWN)
+    machine.fails(machine.region, RequestStatus.LINK_DOWN)
 
 
 def test_requests_under_way_end_before_memory_is_another_s() -> None:

@@ -14,7 +14,7 @@ import pytest
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.event_records import MLD_PORT, PHYSICAL_SWITCH, VIRTUAL_SWITCH
 from nupa.cxl.fm.mctp import FramingError, MctpMessage, MessageType
-from nupa.cxl.fm.messages import Cci, Opcode
+from nupa.cxl.fm.messages import Cci, FmOpcode
 from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.cxl.fm.server.server import Server, path_of
 from nupa.cxl.fm.server.session import DONE_BIT, EVENTS_MAX, NOTIFICATION
@@ -231,7 +231,7 @@ def test_nothing_more_is_sent_before_a_notification_is_acknowledged(shared: Site
 def test_a_notification_from_a_manager_is_discarded(shared: Site) -> None:
     session = Session(shared.manager)
     assert session.answer(MctpMessage(MessageType.CCI, Cci(NOTIFICATION, bytes(2)).pack())) is None
-    request = MctpMessage(MessageType.CCI, Cci(Opcode.IDENTIFY).pack())
+    request = MctpMessage(MessageType.CCI, Cci(FmOpcode.IDENTIFY).pack())
     answer = session.answer(request)
     assert answer is not None
     assert not answer.owner

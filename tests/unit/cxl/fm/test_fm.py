@@ -14,7 +14,7 @@ from nupa.cxl.device.mld import FM_LD
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.mctp import FramingError, MctpMessage, MessageType
-from nupa.cxl.fm.messages import Cci, Opcode
+from nupa.cxl.fm.messages import Cci, FmOpcode
 from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.cxl.switch.physical_port import BindingStatus, PortState, UnbindMode
@@ -80,16 +80,16 @@ def test_a_binding_of_a_manager_is_what_the_host_finds() -> None:
 def test_a_slow_binding_goes_on_in_the_background_and_there_is_one_at_a_time() -> None:
     site = Site(slow=True)
     site.fm.bind(0, 0, 2, wait=False)
-    assert site.fm.background() == (1, Opcode.BIND, 0, 0)
+    assert site.fm.background() == (1, FmOpcode.BIND, 0, 0)
     assert site.fm.virtual_switches([0])[0].vppbs[0].status is BindingStatus.IN_PROGRESS
     assert site.fm.ports([2])[0].state is PortState.BINDING
     assert code_of(lambda: site.fm.bind(0, 1, 3)) is Code.BUSY
     assert code_of(lambda: site.fm.unbind(0, 0)) is Code.BUSY
     with pytest.raises(RemoteError, match="is in progress"):
-        site.fm.wait(Opcode.BIND, timeout_s=0)
+        site.fm.wait(FmOpcode.BIND, timeout_s=0)
     site.finish()
-    site.fm.wait(Opcode.BIND)
-    assert site.fm.background() == (200, Opcode.BIND, 0, 0)
+    site.fm.wait(FmOpcode.BIND)
+    assert site.fm.background() == (200, FmOpcode.BIND, 0, 0)
     assert site.rack.devices(0) == [0]
 
 
@@ -99,7 +99,7 @@ def test_a_binding_whose_device_goes_meanwhile_has_failed() -> None:
     site.switch.port(4).remove()
     assert site.rack.bound() == []
     site.finish()
-    assert code_of(lambda: site.fm.wait(Opcode.BIND)) is Code.RETRY_REQUIRED
+    assert code_of(lambda: site.fm.wait(FmOpcode.BIND)) is Code.RETRY_REQUIRED
     site.switch.port(4).insert(site.rack.mld)
     site.fm.bind(0, 0, 4, 1, wait=False)
     site.switch.port(4).remove()
@@ -115,16 +115,16 @@ def test_what_is_given_up_leaves_nothing_and_says_so() -> None:
     site.fm.abort()
     site.finish()  # too late
     assert site.rack.bound() == []
-    assert code_of(lambda: site.fm.wait(Opcode.BIND)) is Code.ABORTED
+    assert code_of(lambda: site.fm.wait(FmOpcode.BIND)) is Code.ABORTED
     site.fm.bind(0, 0, 2, wait=False)
     site.finish()
     site.fm.unbind(0, 0, UnbindMode.LINK_DOWN, wait=False)
-    assert site.fm.background().opcode == Opcode.UNBIND
+    assert site.fm.background().opcode == FmOpcode.UNBIND
     site.fm.abort()
     assert site.rack.bound() == [(0, 0, 2, None)]
     site.fm.unbind(0, 0, UnbindMode.LINK_DOWN, wait=False)
     site.switch.port(2).set_link(False)
-    site.fm.wait(Opcode.UNBIND)
+    site.fm.wait(FmOpcode.UNBIND)
     assert site.rack.bound() == []
 
 
@@ -138,7 +138,7 @@ def test_port_control_is_for_ports_that_no_host_has() -> None:
     for call in (lambda: site.fm.reset(2), lambda: site.fm.assert_reset(0)):
         assert code_of(call) is Code.INVALID_INPUT
     assert code_of(lambda: site.fm.reset(6)) is Code.INVALID_INPUT
-    assert code_of(lambda: site.fm.request(Opcode.PORT_CONTROL, b"\2\3")) is Code.INVALID_INPUT
+    assert code_of(lambda: site.fm.request(FmOpcode.PORT_CONTROL, b"\2\3")) is Code.INVALID_INPUT
 
 
 def test_a_manager_reads_and_writes_configuration_space() -> None:
@@ -164,10 +164,10 @@ def test_only_enabled_bytes_are_read_and_written() -> None:
         config.write(0x18, 4, 0)
         where = (0x18 | enables << 12 | 1 << 23).to_bytes(3, "little")
         access = messages.ConfigAccess(3, where, 0x00FFFFFF)
-        site.fm.request(Opcode.PPB_CONFIG, messages.CONFIG.pack(access))
+        site.fm.request(FmOpcode.PPB_CONFIG, messages.CONFIG.pack(access))
         assert config.read(0x18, 4) & 0xFFFFFF == kept
         read = messages.ConfigAccess(3, (enables << 12).to_bytes(3, "little"), 0)
-        answer = site.fm.request(Opcode.PPB_CONFIG, messages.CONFIG.pack(read))
+        answer = site.fm.request(FmOpcode.PPB_CONFIG, messages.CONFIG.pack(read))
         mask = sum(0xFF << 8 * i for i in range(4) if enables >> i & 1)
         assert int.from_bytes(answer, "little") == config.read(0, 4) & mask
 
@@ -190,7 +190,7 @@ def test_a_manager_reaches_registers_behind_the_bars_of_an_ld() -> None:
         assert code_of(call) is Code.INVALID_INPUT
     short = messages.LdMemoryAccess(4, (0xF << 12 | 1 << 23).to_bytes(3, "little"), 1, 4, base)
     payload = messages.LD_MEMORY.pack(short) + b"abc"
-    refused = code_of(lambda: site.fm.request(Opcode.LD_MEMORY, payload))
+    refused = code_of(lambda: site.fm.request(FmOpcode.LD_MEMORY, payload))
     assert refused is Code.INVALID_PAYLOAD_LENGTH
 
 
@@ -223,7 +223,7 @@ def test_quality_of_service_is_set_within_its_ranges() -> None:
     assert site.fm.bandwidth(4, limit=True) == [255, 0, 0, 0]
     assert code_of(lambda: site.fm.set_bandwidth(4, 0, [1])) is Code.INVALID_INPUT
     assert code_of(lambda: site.fm.set_bandwidth(4, 3, [0, 0])) is Code.INVALID_INPUT
-    assert site.fm.tunnel(4, Opcode.QOS_STATUS) == b"\0"
+    assert site.fm.tunnel(4, FmOpcode.QOS_STATUS) == b"\0"
 
 
 def test_an_error_is_made_for_a_host_to_see() -> None:
@@ -243,13 +243,13 @@ def test_an_error_is_made_for_a_host_to_see() -> None:
     assert other["correctable_status.bad_tlp"] == 1
     for vcs, instance, error in ((1, 3, 1), (2, 1, 12), (1, 4, 12), (1, 3, 1 << 31 | 31)):
         payload = messages.AER.pack(messages.AerRequest(vcs, instance, error, bytes(32)))
-        call = lambda payload=payload: site.fm.request(Opcode.GENERATE_AER, payload)  # noqa: E731
+        call = lambda payload=payload: site.fm.request(FmOpcode.GENERATE_AER, payload)  # noqa: E731
         assert code_of(call) is Code.INVALID_INPUT
 
 
 def test_a_message_to_no_device_or_of_another_size_is_refused() -> None:
     site = Site()
-    inner = Cci(Opcode.LD_INFO).pack()
+    inner = Cci(FmOpcode.LD_INFO).pack()
     for port, target, size, code in (
         (5, 0, 12, Code.INVALID_INPUT),
         (6, 0, 12, Code.INVALID_INPUT),
@@ -258,19 +258,19 @@ def test_a_message_to_no_device_or_of_another_size_is_refused() -> None:
         (4, 0, 11, Code.INVALID_PAYLOAD_LENGTH),
     ):
         payload = messages.TUNNEL.pack(messages.Tunnelled(port, target, size)) + inner
-        call = lambda payload=payload: site.fm.request(Opcode.TUNNEL, payload)  # noqa: E731
+        call = lambda payload=payload: site.fm.request(FmOpcode.TUNNEL, payload)  # noqa: E731
         assert code_of(call) is code
-    response = Cci(Opcode.LD_INFO, response=True).pack()
+    response = Cci(FmOpcode.LD_INFO, response=True).pack()
     payload = messages.TUNNEL.pack(messages.Tunnelled(4, 0, 12)) + response
-    assert code_of(lambda: site.fm.request(Opcode.TUNNEL, payload)) is Code.INVALID_INPUT
-    assert code_of(lambda: site.fm.tunnel(4, Opcode.BIND, bytes(6))) is Code.UNSUPPORTED
+    assert code_of(lambda: site.fm.request(FmOpcode.TUNNEL, payload)) is Code.INVALID_INPUT
+    assert code_of(lambda: site.fm.tunnel(4, FmOpcode.BIND, bytes(6))) is Code.UNSUPPORTED
 
 
 def test_the_message_type_chooses_the_commands() -> None:
     site = Site()
-    identity = messages.IDENTITY.unpack(site.fm.request(Opcode.IDENTIFY, cci=True))
+    identity = messages.IDENTITY.unpack(site.fm.request(FmOpcode.IDENTIFY, cci=True))
     assert (identity.vendor, identity.kind) == (0x1E98, 0)
-    refused = code_of(lambda: site.fm.request(Opcode.IDENTIFY_SWITCH, cci=True))
+    refused = code_of(lambda: site.fm.request(FmOpcode.IDENTIFY_SWITCH, cci=True))
     assert refused is Code.UNSUPPORTED
     with pytest.raises(FramingError):
         Session(site.manager).answer(MctpMessage(MessageType.FM_API, Cci(1, response=True).pack()))
@@ -298,8 +298,8 @@ def test_an_opcode_that_is_none_of_the_switch_is_unsupported(opcode: int) -> Non
 @pytest.mark.parametrize(
     ("opcode", "payload"),
     [
-        (Opcode.PORT_STATE, b"\2\0"),
-        (Opcode.VCS_INFO, b"\0\1\2\0"),
+        (FmOpcode.PORT_STATE, b"\2\0"),
+        (FmOpcode.VCS_INFO, b"\0\1\2\0"),
     ],
 )
 def test_a_count_that_is_not_that_of_its_list_is_a_wrong_length(
@@ -327,11 +327,11 @@ BINDING = st.builds(messages.BindRequest, SMALL, SMALL, SMALL, SMALL | st.just(m
 UNBINDING = st.builds(messages.UnbindRequest, SMALL, SMALL, SMALL).map(messages.UNBIND.pack)
 LD_STEPS = st.lists(st.integers(0, 9), min_size=1, max_size=5)
 REQUEST = (
-    st.tuples(st.just(int(Opcode.BIND)), BINDING)
-    | st.tuples(st.just(int(Opcode.UNBIND)), UNBINDING)
-    | st.tuples(st.just(int(Opcode.PORT_CONTROL)), st.tuples(SMALL, SMALL).map(bytes))
-    | st.tuples(st.sampled_from(Opcode).map(int), st.binary(max_size=48))
-    | st.tuples(st.just(int(Opcode.ABORT)), st.just(b""))
+    st.tuples(st.just(int(FmOpcode.BIND)), BINDING)
+    | st.tuples(st.just(int(FmOpcode.UNBIND)), UNBINDING)
+    | st.tuples(st.just(int(FmOpcode.PORT_CONTROL)), st.tuples(SMALL, SMALL).map(bytes))
+    | st.tuples(st.sampled_from(FmOpcode).map(int), st.binary(max_size=48))
+    | st.tuples(st.just(int(FmOpcode.ABORT)), st.just(b""))
 )
 
 

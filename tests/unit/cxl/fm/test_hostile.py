@@ -17,13 +17,13 @@ from nupa.base.errors import LocalError, RemoteError
 from nupa.cxl.fm.client import transport
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.mctp import MESSAGE_BYTES, PACKET_BYTES, MctpMessage, MessageType, encode
-from nupa.cxl.fm.messages import Cci, Opcode
+from nupa.cxl.fm.messages import Cci, FmOpcode
 from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.fm.server.server import MOST_MANAGERS, Server, path_of
 from nupa.cxl.function.cci import Code
 from tests.unit.cxl.rack import Rack
 
-ASK = MctpMessage(MessageType.FM_API, Cci(Opcode.IDENTIFY_SWITCH).pack())
+ASK = MctpMessage(MessageType.FM_API, Cci(FmOpcode.IDENTIFY_SWITCH).pack())
 STALL_S = 0.05
 
 
@@ -141,7 +141,7 @@ def test_who_stalls_is_hung_up_on_and_nobody_waits_for_it(folder: Path, manager:
 
 
 def test_who_reads_no_answers_is_not_heard_and_nobody_waits_for_it(server: Server) -> None:
-    everything = Cci(Opcode.PORT_STATE, bytes([255, *range(255)]))
+    everything = Cci(FmOpcode.PORT_STATE, bytes([255, *range(255)]))
     many = encode(MctpMessage(MessageType.FM_API, everything.pack())) * 64
     with raw(server) as deaf, FabricManager.open("a") as fm:
         deaf.setblocking(False)
@@ -172,9 +172,9 @@ def test_a_message_of_the_longest_length_is_taken_and_one_byte_more_is_not(serve
     with FabricManager.open("a") as fm:
         wrong = b"\1" * 65536
         with pytest.raises(RemoteError, match="invalid payload length"):
-            fm.request(Opcode.IDENTIFY_SWITCH, wrong)
+            fm.request(FmOpcode.IDENTIFY_SWITCH, wrong)
         with pytest.raises(ValueError, match="65537 bytes"):
-            fm.request(Opcode.IDENTIFY_SWITCH, wrong + b"\1")
+            fm.request(FmOpcode.IDENTIFY_SWITCH, wrong + b"\1")
 
 
 def _mutated(random: Random) -> bytes:
@@ -184,7 +184,7 @@ def _mutated(random: Random) -> bytes:
             MctpMessage(
                 random.choice(list(MessageType)),
                 Cci(
-                    random.choice([*Opcode, random.randrange(1 << 16), 0x0106]),
+                    random.choice([*FmOpcode, random.randrange(1 << 16), 0x0106]),
                     random.randbytes(random.randrange(40)),
                     random.randrange(256),
                     response=random.random() < 0.1,

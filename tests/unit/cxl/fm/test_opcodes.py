@@ -14,7 +14,7 @@ from nupa.base.errors import LocalError
 from nupa.cxl.fm import dcd_messages as dcd
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.dcd_messages import DcdOpcode
-from nupa.cxl.fm.messages import Opcode
+from nupa.cxl.fm.messages import FmOpcode
 from nupa.cxl.fm.server.manager import Manager, Session
 from nupa.cxl.fm.server.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, SET_POLICY
 from nupa.cxl.function.cci import Code, Command, CommandError
@@ -27,15 +27,15 @@ TAG = UUID(int=5)
 LOGS = {0x0400, 0x0401, 0x0402, 0x0403, 0x0405}
 EVENTS = {GET_EVENTS, CLEAR_EVENTS, GET_POLICY, SET_POLICY}
 SWITCH = {
-    *(Opcode.IDENTIFY, Opcode.BACKGROUND_STATUS, Opcode.ABORT),
-    *(opcode for opcode in Opcode if 0x5100 <= opcode < 0x5400),
+    *(FmOpcode.IDENTIFY, FmOpcode.BACKGROUND_STATUS, FmOpcode.ABORT),
+    *(opcode for opcode in FmOpcode if 0x5100 <= opcode < 0x5400),
     *EVENTS,
     *LOGS,
 }
 DEVICE = {
-    *(Opcode.IDENTIFY, Opcode.BACKGROUND_STATUS, Opcode.ABORT),
-    *(opcode for opcode in Opcode if opcode >= 0x5400),
-    Opcode.TUNNEL,
+    *(FmOpcode.IDENTIFY, FmOpcode.BACKGROUND_STATUS, FmOpcode.ABORT),
+    *(opcode for opcode in FmOpcode if opcode >= 0x5400),
+    FmOpcode.TUNNEL,
     *DcdOpcode,
     *EVENTS,
     *LOGS,
@@ -188,7 +188,7 @@ def test_the_command_effects_log_has_all_commands(where: str) -> None:
     log = ask(site, where, 0x0401, effects.bytes + bytes(4) + size.to_bytes(4, "little"))
     rows = {int.from_bytes(log[at : at + 2], "little"): log[at + 2] for at in range(0, size, 4)}
     assert rows.keys() == (SWITCH if where == "switch" else DEVICE)
-    assert rows.get(Opcode.BIND, 1 << 6) & 1 << 6  # a background operation
+    assert rows.get(FmOpcode.BIND, 1 << 6) & 1 << 6  # a background operation
 
 
 @pytest.mark.parametrize(("where", "opcode"), CASES)
@@ -209,7 +209,7 @@ SITE = Site()
 def test_a_host_sets_what_tells_its_hierarchy_from_others_once() -> None:
     fm, secret = Site().fm, UUID(int=99)
     assert fm.secret(1) is None
-    assert fm.request(Opcode.VCS_SECRET, b"\1") == bytes(16)
+    assert fm.request(FmOpcode.VCS_SECRET, b"\1") == bytes(16)
     assert not fm.has_secret(1)
     fm.set_secret(1, secret)
     assert (fm.secret(0), fm.secret(1), fm.has_secret(1)) == (None, secret, True)
@@ -217,9 +217,9 @@ def test_a_host_sets_what_tells_its_hierarchy_from_others_once() -> None:
         (lambda: fm.set_secret(1, secret), Code.INVALID_INPUT),
         (lambda: fm.set_secret(2, secret), Code.INVALID_INPUT),
         (lambda: fm.secret(2), Code.INVALID_INPUT),
-        (lambda: fm.request(Opcode.SET_SECRET, bytes(16)), Code.UNSUPPORTED),
-        (lambda: fm.request(Opcode.SECRET_STATE), Code.UNSUPPORTED),
-        (lambda: fm.request(Opcode.VCS_SECRET, b"\1", host=1), Code.UNSUPPORTED),
+        (lambda: fm.request(FmOpcode.SET_SECRET, bytes(16)), Code.UNSUPPORTED),
+        (lambda: fm.request(FmOpcode.SECRET_STATE), Code.UNSUPPORTED),
+        (lambda: fm.request(FmOpcode.VCS_SECRET, b"\1", host=1), Code.UNSUPPORTED),
     ):
         with pytest.raises(CommandError) as refused:
             call()

@@ -15,7 +15,7 @@ import nupa.fabric
 from nupa.base.errors import LocalError, RemoteError
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.mctp import MctpMessage, MessageType, encode
-from nupa.cxl.fm.messages import Cci, Opcode
+from nupa.cxl.fm.messages import Cci, FmOpcode
 from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.fm.server.server import Server, path_of
 from nupa.cxl.function.cci import Code, CommandError
@@ -114,7 +114,7 @@ def test_what_is_no_message_ends_its_line_and_no_other(server: Server) -> None:
 
 
 def test_many_requests_at_once_are_answered_in_their_order(server: Server) -> None:
-    asked = [Cci(Opcode.IDENTIFY_SWITCH, tag=i % 256) for i in range(600)]
+    asked = [Cci(FmOpcode.IDENTIFY_SWITCH, tag=i % 256) for i in range(600)]
     stream = b"".join(encode(MctpMessage(MessageType.FM_API, each.pack(), 1)) for each in asked)
     one = len(
         encode(MctpMessage(MessageType.FM_API, asked[0].answer(Code.SUCCESS, bytes(73)).pack()))

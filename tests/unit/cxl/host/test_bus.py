@@ -12,7 +12,7 @@ import pytest
 from nupa.base.errors import LocalError
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.interleave import Interleave
-from nupa.cxl.host.bus import Bus, Counters, MemoryAccessError, Status
+from nupa.cxl.host.bus import Bus, Counters, MemoryAccessError, RequestStatus
 from nupa.cxl.host.decode import FixedWindow
 from nupa.cxl.switch.switch import Switch
 from nupa.cxl.switch.vppb import Vppb
@@ -107,7 +107,7 @@ def test_what_a_decommit_took_away_reads_as_all_ones(host: Host) -> None:
         decommit(host.devices[0].decoders, 0)
         with pytest.raises(MemoryAccessError, match="no device decodes it") as caught:
             bus.read(BASE - 64, 2048)
-        assert (caught.value.hpa, caught.value.status) == (BASE - 64, Status.NO_DECODER)
+        assert (caught.value.hpa, caught.value.status) == (BASE - 64, RequestStatus.NO_DECODER)
         with pytest.raises(MemoryAccessError) as caught:
             bus.write(BASE, bytes(512))
         assert caught.value.hpa == BASE
@@ -145,7 +145,7 @@ def test_poison_fails_reads_until_the_line_is_written(host: Host) -> None:
         assert not bus.is_poisoned(host.devices[4], 192)
         with pytest.raises(MemoryAccessError) as caught:
             bus.read(BASE, 4096)
-        assert (caught.value.hpa, caught.value.status) == (BASE + 256 + 64, Status.POISON)
+        assert (caught.value.hpa, caught.value.status) == (BASE + 256 + 64, RequestStatus.POISON)
         assert bus.counters(host.downs[4]).poison == 2
         bus.write(BASE + 256 + 64, bytes(64))
         bus.set_poison(host.devices[4], 128, poisoned=False)
@@ -173,7 +173,7 @@ def test_a_link_that_is_down_and_a_viral_device_disturb_nobody_else(host: Host) 
         assert bus.read(BASE, 2048) == wanted
         assert bus.counters(host.ups[0]).refused == 8
         bus.raises = True
-        for hpa, status in ((BASE, Status.LINK_DOWN), (BASE + 7 * 256, Status.VIRAL)):
+        for hpa, status in ((BASE, RequestStatus.LINK_DOWN), (BASE + 7 * 256, RequestStatus.VIRAL)):
             with pytest.raises(MemoryAccessError) as caught:
                 bus.write(hpa, bytes(64))
             assert caught.value.status == status

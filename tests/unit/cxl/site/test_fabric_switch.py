@@ -13,7 +13,7 @@ import pytest
 from nupa.base.errors import LocalError
 from nupa.cxl.device.expander import Expander
 from nupa.cxl.device.mld import Mld
-from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.bus import MemoryAccessError, RequestStatus
 from nupa.cxl.host.host import Host
 from nupa.cxl.media.parts import Memory, PartedMedia, SparseFile
 from nupa.cxl.media.pool_store import PoolStore
@@ -212,7 +212,7 @@ def test_memory_that_cannot_be_backed_is_not_there() -> None:
         assert part.size == 4096
         with pytest.raises(MemoryAccessError) as failed:
             region.read(0, 64)
-        assert failed.value.status is Status.NO_MEMORY
+        assert failed.value.status is RequestStatus.NO_MEMORY
 
 
 def test_a_store_gives_out_no_more_than_it_has(fabric: Fabric) -> None:

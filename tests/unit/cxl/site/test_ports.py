@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.bus import MemoryAccessError, RequestStatus
 from nupa.cxl.host.host import Host
 from nupa.cxl.host.root import RootComplex
 from nupa.cxl.host.window import HostWindow
@@ -85,7 +85,7 @@ def test_a_port_of_the_fabric_takes_device_memory_and_registers_with_it(fabric: 
     assert (mine[0:4], mine.revoked) == (ONES, True)
     with pytest.raises(MemoryAccessError) as refused:
         region.read(0, 4)
-    assert refused.value.status == Status.LINK_DOWN
+    assert refused.value.status == RequestStatus.LINK_DOWN
     assert region.lost
     assert hosts[0].devices == []
     assert site.hosts[0].bridges[0].below[0].config["aer"]["uncorrectable_status.surprise_down"]

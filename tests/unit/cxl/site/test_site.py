@@ -14,7 +14,7 @@ from nupa.cxl.device.expander import Expander
 from nupa.cxl.device.mld import Mld, MldError
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.function.cci import CommandError
-from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.bus import MemoryAccessError, RequestStatus
 from nupa.cxl.host.host import CxlMemdev, Host, RegionError
 from nupa.cxl.media.cdat import LAST_ENTRY, DataType, Sslbis
 from nupa.cxl.media.dcd import Policy
@@ -46,7 +46,7 @@ def fm(site: Site) -> FabricManager:
     return FabricManager.of(site.manager)
 
 
-def status_of(call: object, *args: object) -> Status:
+def status_of(call: object, *args: object) -> RequestStatus:
     with pytest.raises(MemoryAccessError) as failed:
         call(*args)  # type: ignore[operator]
     return failed.value.status
@@ -73,10 +73,10 @@ def test_a_device_that_is_bound_is_enumerated_and_used_until_it_is_unbound(
     assert region.read(STEP - 5, 5) == b"bound"
     fm.unbind(0, 2, UnbindMode.SURPRISE)
     assert (host.devices, region.lost) == ([], True)
-    assert status_of(region.read, 0, 64) is Status.LINK_DOWN
+    assert status_of(region.read, 0, 64) is RequestStatus.LINK_DOWN
     fm.bind(1, 0, 3)
     assert other.create_region(other.devices).read(STEP - 5, 5) == b"bound"
-    assert status_of(region.read, 0, 64) is Status.LINK_DOWN
+    assert status_of(region.read, 0, 64) is RequestStatus.LINK_DOWN
 
 
 def test_addresses_and_decoders_of_what_has_gone_are_free_again(
@@ -146,12 +146,12 @@ def test_a_driver_takes_what_it_is_offered_and_reads_all_ones_elsewhere(
     device = logical(site, fm, 0, 0)
     assert (device.capacity, device.extents) == (0, [])
     region, capacity = site.host(0).create_dynamic_region(device, OWN), fm.capacity(4)
-    assert status_of(region.read, 0, 64) is Status.NO_MEMORY
+    assert status_of(region.read, 0, 64) is RequestStatus.NO_MEMORY
     capacity.add(0, OWN, 64 * MIB)
     assert [(each.dpa, each.size) for each in device.extents] == [(4 * STEP, 64 * MIB)]
     assert region.extents == [(0, 64 * MIB)]
     region.write(64 * MIB - 64, b"last" * 16)
-    assert status_of(region.write, 64 * MIB, bytes(64)) is Status.NO_MEMORY
+    assert status_of(region.write, 64 * MIB, bytes(64)) is RequestStatus.NO_MEMORY
     region.bus.raises = False
     assert region.read(64 * MIB - 64, 128) == b"last" * 16 + ONES
     capacity.release(0, [(4 * STEP, 2 * MIB)])
@@ -176,7 +176,7 @@ def test_hosts_share_an_extent_and_a_forced_release_takes_it_from_one(
     assert regions[0].read(0, 128) == regions[1].read(0, 128) == b"\x01" * 64 + b"\x02" * 64
     capacity.release(0, TAG, forced=True)
     assert (regions[0].extents, regions[1].extents) == ([], [(0, 4 * MIB)])
-    assert status_of(regions[0].read, 0, 64) is Status.NO_MEMORY
+    assert status_of(regions[0].read, 0, 64) is RequestStatus.NO_MEMORY
     assert regions[1].read(0, 64) == b"\x01" * 64
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from nupa.cxl.fm.client.fabric_manager import FabricManager
-from nupa.cxl.host.bus import MemoryAccessError, Status
+from nupa.cxl.host.bus import MemoryAccessError, RequestStatus
 from nupa.cxl.host.host import CxlRegion
 from nupa.cxl.media.cdat import DataType, Sslbis
 from nupa.cxl.media.performance import SWITCH_PS
@@ -81,7 +81,7 @@ def test_a_broken_link_is_a_lost_device_and_only_for_whom_it_is_on_the_way(line:
         stack.set_link(SwitchPort("s1", 3), False)
         with pytest.raises(MemoryAccessError) as failed:
             far.read(0, 64)
-        assert failed.value.status is Status.LINK_DOWN
+        assert failed.value.status is RequestStatus.LINK_DOWN
         assert line.switch.vcs(0).vppb(0).config["aer"]["uncorrectable_status.surprise_down"] == 1
         assert line.host(0).devices == []
         witness.goes_on()
