@@ -107,3 +107,14 @@ def nobody() -> Iterator[User]:
     folder = Path(tempfile.mkdtemp(prefix="nupa-test-"))
     yield users.nobody(folder)
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of segments of this test alone; a file that is left in it at the end is a leak."""
+    path = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
+    monkeypatch.setenv("NUPA_DIR", str(path))
+    yield path
+    left = [entry.name for entry in path.iterdir()]
+    shutil.rmtree(path)
+    assert left == []

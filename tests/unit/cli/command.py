@@ -23,7 +23,7 @@ class Nupa:
         return out
 
     def fails(self, *argv: str, code: int | tuple[int, ...] = 1) -> str:
-        """Returns the only line on stderr of a command that fails with that code, or one of them."""
+        """Returns the only line on stderr of a command that fails with that code or codes."""
         try:
             found: object = main([*self._words, *argv])
         except SystemExit as error:

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,19 +36,14 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fabric(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
+def fabric(folder: Path) -> Iterator[Fabric]:  # noqa: ARG001
     """The default fabric of a folder of this test; the signals are as before at its end."""
-    path = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
-    monkeypatch.setenv("NUPA_DIR", str(path))
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with Fabric.create("default", star(2)) as fabric:
         yield fabric
     Fabric.remove("default")
     for number, handler in before.items():
         signal.signal(number, handler)
-    left = [entry.name for entry in path.iterdir()]
-    shutil.rmtree(path)
-    assert left == []
 
 
 def test_a_file_is_printed_line_by_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,15 +18,7 @@ from nupa.topology.topology import star
 Run = Callable[..., str]
 
 
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of segments of this test alone; what is left in it at the end is a leak."""
-    path = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
-    monkeypatch.setenv("NUPA_DIR", str(path))
-    yield path
-    left = [entry.name for entry in path.iterdir()]
-    shutil.rmtree(path)
-    assert left == []
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_a_fabric_goes_up_is_seen_and_goes_down(nupa: Run) -> None:

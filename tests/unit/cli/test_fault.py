@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,13 +22,11 @@ WORDS = ("fault",)
 
 
 @pytest.fixture(autouse=True)
-def fabric(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
+def fabric(folder: Path) -> Iterator[Fabric]:  # noqa: ARG001
     """The default one, of two hosts, in a folder of this test alone."""
-    folder = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
-    monkeypatch.setenv("NUPA_DIR", str(folder))
     with Fabric.create("default", star(2)) as fabric:
         yield fabric
-    shutil.rmtree(folder)
+    Fabric.remove("default")
 
 
 def test_a_fault_is_added_listed_and_cleared(nupa: Run) -> None:

@@ -4,12 +4,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +20,7 @@ NUPA = (sys.executable, "-m", "nupa.cli")
 DEADLINE_S = 30
 
 
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of segments of this test alone; what is left in it at the end is a leak."""
-    path = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
-    monkeypatch.setenv("NUPA_DIR", str(path))
-    yield path
-    left = [entry.name for entry in path.iterdir()]
-    shutil.rmtree(path)
-    assert left == []
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def run(*argv: str, **options: Any) -> subprocess.CompletedProcess[str]:

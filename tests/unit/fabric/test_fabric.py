@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -38,15 +35,7 @@ def small(hosts: int = 2) -> Topology:
     return Topology("small", topology.switches, topology.hosts, segment=SMALL)
 
 
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of segments of this test alone; a file that is left in it at the end is a leak."""
-    path = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
-    monkeypatch.setenv("NUPA_DIR", str(path))
-    yield path
-    left = [entry.name for entry in path.iterdir()]
-    shutil.rmtree(path)
-    assert left == []
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_a_fabric_of_one_process_leaves_nothing(folder: Path) -> None:

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,13 +22,11 @@ WAIT_S = 10.0
 
 
 @pytest.fixture
-def fabric(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
+def fabric(folder: Path) -> Iterator[Fabric]:  # noqa: ARG001
     """A fabric, `lab`, of two hosts, in a folder of its own."""
-    path = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
-    monkeypatch.setenv("NUPA_DIR", str(path))
     with Fabric.create("lab", star(2)) as fabric:
         yield fabric
-    shutil.rmtree(path)
+    Fabric.remove("lab")
 
 
 def send_datagram(a: Any, b: Any, qkey: int | None = None) -> None:

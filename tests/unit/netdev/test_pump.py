@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,15 +22,10 @@ PUMP = (sys.executable, "-P", "-m", "nupa.netdev.pump")
 
 
 @pytest.fixture
-def fabric(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
-    path = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
-    monkeypatch.setenv("NUPA_DIR", str(path))
+def fabric(folder: Path) -> Iterator[Fabric]:  # noqa: ARG001
     with Fabric.create("lab", star(2)) as made:
         yield made
     Fabric.remove("lab")
-    left = [entry.name for entry in path.iterdir()]
-    shutil.rmtree(path)
-    assert left == []
 
 
 class Started:
