@@ -12,7 +12,7 @@ from typing import Any
 from nupa.diagram.find.event import Event, Way
 from nupa.diagram.find.flights import Flight
 from nupa.diagram.find.labels import is_completion_name
-from nupa.diagram.find.transfer import UNKNOWN, Transfer, node_of, qpn_text
+from nupa.diagram.find.transfer import UNKNOWN, Transfer, host_of, qpn_text
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND
 
 _OF_QUEUES = (Way.POST, Way.COMPLETE)
@@ -151,7 +151,7 @@ class Actors:
         address = transfer.source if is_source else transfer.target
         name = transfer.source_host if is_source else transfer.target_host
         nearest = (ports[0] if is_source else ports[-1]) if ports else ""
-        host = name or node_of(nearest) or address or ("initiator" if is_source else "target")
+        host = name or host_of(nearest) or address or ("initiator" if is_source else "target")
         qp = (f"QP {qpn_text(number)}",) if number != UNKNOWN else ()
         whole: list[tuple[Actor, str]] = []
         if is_inside:
@@ -162,7 +162,7 @@ class Actors:
         between = []
         for port in ports:
             lines = (port, *qp) if port == nearest else (port,)
-            if not node_of(port) and not is_inside:
+            if not host_of(port) and not is_inside:
                 lines = (host, port, *qp)
             between.append((Actor("port", side, lines), port))
         for actor, key in [*whole, *between] if is_source else [*between, *whole]:

@@ -20,7 +20,7 @@ from nupa.diagram.find.operations import (
     WORK,
     Role,
 )
-from nupa.diagram.find.transfer import OF_RECORDS, UNKNOWN, Mark, Transfer, node_of
+from nupa.diagram.find.transfer import OF_RECORDS, UNKNOWN, Mark, Transfer, host_of
 from nupa.packet.decode import records
 from nupa.packet.decode.columns import Columns, blocks_of
 from nupa.packet.decode.fast import Fault as FrameFault
@@ -275,7 +275,7 @@ def _is_by_nupa(section: Section | None) -> bool:
 def _queue_entry(transfer: Transfer, batch: Batch, blocks: Columns, found: Columns, i: int) -> None:
     """Takes the WQE of a send, or a completion."""
     fault, code, number = found.fault[i], found.code[i], found.number[i]
-    host = node_of(batch.interfaces[blocks.interface[i]].name)
+    host = host_of(batch.interfaces[blocks.interface[i]].name)
     if found.kind[i] == Kind.WQE:
         if found.queue[i] or not number:  # of a receive queue; or cut before the number
             return
@@ -302,7 +302,7 @@ def _response(transfer: Transfer, frames: Frames, n: int) -> None:
     if transfer.source_qpn == UNKNOWN:
         transfer.source_qpn = frames.headers.dqpn[n]
     if not transfer.target_host and frames.blocks.flags[i] & 3 == OUTBOUND:
-        transfer.target_host = node_of(frames.batch.interfaces[frames.blocks.interface[i]].name)
+        transfer.target_host = host_of(frames.batch.interfaces[frames.blocks.interface[i]].name)
 
 
 def _first_request(transfer: Transfer, frames: Frames, n: int) -> None:
@@ -319,7 +319,7 @@ def _first_request(transfer: Transfer, frames: Frames, n: int) -> None:
     transfer.source, transfer.target = frames.addresses(n)
     if headers.headers[n] & _DETH:
         transfer.source_qpn = headers.source_qpn[n]
-    node = node_of(frames.batch.interfaces[interface].name)
+    node = host_of(frames.batch.interfaces[interface].name)
     direction = frames.blocks.flags[i] & 3
     if direction == OUTBOUND and not transfer.source_host:
         transfer.source_host = node

@@ -154,8 +154,8 @@ def qpn_text(qpn: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def node_of(port: str) -> str:
-    """Returns the host or switch of a port, by its name: `host0/1` is of host0; else empty."""
+def host_of(port: str) -> str:
+    """Returns the host or switch in a port's name: `host0` of `host0/1`; empty if there is none."""
     return printable(port.rpartition("/")[0])
 
 
