@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tests of captures beside other programs: tshark, capinfos and scapy's own reader and writer."""
+"""Tests of captures against other programs: tshark, capinfos, scapy's reader and writer."""

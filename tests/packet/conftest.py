@@ -26,7 +26,7 @@ hypothesis.settings.load_profile("nupa")
 
 @pytest.fixture
 def make_scene() -> Iterator[Callable[..., Scene]]:
-    """Makes scenes: their options are Scene's."""
+    """Returns a function that makes scenes, with the options of Scene."""
     scenes: list[Scene] = []
 
     def make(*args: Any, **options: Any) -> Scene:
@@ -40,7 +40,7 @@ def make_scene() -> Iterator[Callable[..., Scene]]:
 
 @pytest.fixture
 def scene(make_scene: Callable[..., Scene]) -> Scene:
-    """RC, MTU 256."""
+    """A scene of RC with an MTU of 256."""
     return make_scene()
 
 

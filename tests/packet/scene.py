@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two hosts of a fabric in this process with a QP each, and an injector in the name of the one."""
+"""Two hosts of a fabric in this process with a QP each, and an injector at one of them."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ class End:
         self.qp.post_recv(RecvWR(wr_id, sg=[self.mr.sge(offset, length)]))
 
     def wait(self) -> WC:
-        """The next completion."""
+        """Returns the next completion."""
         return self.cq.wait(1, WAIT_S)[0]
 
     def nothing(self) -> bool:
-        """No completion is there."""
+        """Asserts that there is no completion."""
         return not self.cq.poll(1)[1]
 
     def event(self) -> str:
-        """The next asynchronous event, without IBV_EVENT_."""
+        """Returns the next asynchronous event, without IBV_EVENT_."""
         with self.ctx.get_async_event(WAIT_S) as event:
             return event.event_type.name.removeprefix("IBV_EVENT_")
 
@@ -95,7 +95,7 @@ class Scene:
         connect_to(self.end.qp, to_partner, **options)
 
     def reconnect(self, psn: int, partner_qpn: int | None = None) -> None:
-        """Both QPs by way of RESET; the end's to another QP than the partner's, if it is given."""
+        """Connects both QPs again; the end's to another QP than the partner's, if given."""
         for end in (self.partner, self.end):
             end.qp.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
         self._connect(psn, {}, partner_qpn)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""tshark and capinfos, with a home of their own: nothing of the user's settings changes a test."""
+"""Runs tshark and capinfos with a home of their own, without the user's settings."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def run(home: Path, *argv: str | Path) -> str:
 
 
 def tshark(home: Path, file: Path, *args: str) -> str:
-    """tshark's output for *file*, with our dissector."""
+    """Returns tshark's output for *file*, with our dissector."""
     return run(home, "tshark", "-n", "-X", f"lua_script:{FILE}", "-r", file, *args)
 
 
 def dissected(home: Path, file: Path) -> list[list[tuple[str, str, str]]]:
-    """For each packet the fields of our dissector, in order: (name, value, as it is shown)."""
+    """Returns the fields of our dissector for each packet, in order: (name, value, text)."""
     root = ElementTree.fromstring(tshark(home, file, "-T", "pdml"))
     return [
         [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Captures made by hand: what requesters and a responder would have said, packet by packet."""
+"""Captures made by hand: the packets of requesters and a responder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BEGIN_NS = 1_700_000_000_000_000_000
 
 
 class Tape:
-    """Packets in the order in which they were seen."""
+    """The packets of a capture, in order."""
 
     def __init__(self, version: int = 4) -> None:
         self.packets: list[Packet] = []
@@ -97,7 +97,7 @@ class Talk:
         self.transport = transport
 
     def request(self, opcode: str, *above: Any, psns: int = 1) -> int:
-        """Returns its PSN."""
+        """Adds a request; returns its PSN."""
         psn = self.psn & 0xFFFFFF
         self.psn += psns
         self.request_at(psn, opcode, *above)
@@ -120,7 +120,7 @@ class Talk:
         self.tape.add(packet)
 
     def answer(self, syndrome: int = ACK, psn: int | None = None) -> None:
-        """An ACK or NAK, of the last packet if no other."""
+        """Adds an ACK or NAK, by default of the last packet."""
         if self.transport == "RC":
             self.response("ACKNOWLEDGE", self.psn - 1 if psn is None else psn, syndrome=syndrome)
 
@@ -160,7 +160,7 @@ class Talk:
         imm: int | None = None,
         answer: int | None = ACK,
     ) -> None:
-        """An RDMA WRITE."""
+        """Adds an RDMA WRITE."""
         reth = RETH(va=va, rkey=rkey, dmalen=len(data))
         last = [] if imm is None else [ImmDt(data=imm)]
         end = "" if imm is None else "_WITH_IMMEDIATE"
@@ -169,7 +169,7 @@ class Talk:
             self.answer(answer)
 
     def load(self, va: int, data: bytes, *, rkey: int = 0x77, refused: int | None = None) -> None:
-        """An RDMA READ that gets *data*."""
+        """Adds an RDMA READ that returns *data*."""
         pieces = [data[at : at + MTU] for at in range(0, len(data), MTU)] or [b""]
         reth = RETH(va=va, rkey=rkey, dmalen=len(data))
         psn = self.request("RDMA_READ_REQUEST", reth, psns=len(pieces))
@@ -207,7 +207,7 @@ class Talk:
 
 
 def word(value: int) -> bytes:
-    """How a number lies in memory."""
+    """Returns a number as it lies in memory."""
     return value.to_bytes(8, sys.byteorder)
 
 

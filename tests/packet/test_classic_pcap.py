@@ -79,7 +79,7 @@ def test_a_file_without_packets_and_one_with_the_length_of_an_fcs_are_read() -> 
 
 
 class Drip(io.BytesIO):
-    """A pipe that gives five bytes at a time."""
+    """A pipe that returns five bytes at a time."""
 
     def read1(self, _size: int | None = -1, /) -> bytes:
         return self.read(5)

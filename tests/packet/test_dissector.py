@@ -29,7 +29,7 @@ Shown = list[tuple[str, int | str]]
 
 
 class Sample(NamedTuple):
-    """A record, and what is to be shown of it."""
+    """A record, and the fields that Wireshark must show."""
 
     data: bytes
     shown: Shown
@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 
 
 class Maker:
-    """Random records, each with what Wireshark is to show of it."""
+    """Makes random records with the fields that Wireshark must show."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -46,7 +46,7 @@ class Maker:
         self.data = b""
 
     def add(self, layout: Layout, **fixed: int) -> dict[str, int]:
-        """A layout with random values, but for the *fixed* ones; its values."""
+        """Adds a layout with random values, except the *fixed* ones; returns its values."""
         values = {
             field.name: fixed.get(field.name, self.random.getrandbits(field.bits) << field.shift)
             for field in layout.fields

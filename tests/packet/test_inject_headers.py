@@ -34,7 +34,7 @@ ANY = hypothesis.settings(
 
 
 def dropped(scene: Scene, packet: Packet | bytes, reason: Reason, counter: str | None) -> None:
-    """It is, for that reason; one packet is counted, under that name, and nothing has changed."""
+    """Asserts that a packet is dropped for this reason and counted, and changes nothing."""
     psn = scene.psn()
     scene.end.recv()
     scene.counted()

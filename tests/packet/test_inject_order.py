@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""PSNs, opcodes and lengths that do not go on with what came before: IBTA 9.7.4.1."""
+"""PSNs, opcodes and lengths that do not follow the packets before: IBTA 9.7.4.1."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_was_injected_is_a_duplicate_when_the_partner_sends_it(scene: Scene
 
 
 def opcodes_of(scene: Scene, names: list[str]) -> list[Packet]:
-    """Packets of these opcodes with PSNs in order; first and middle ones are whole."""
+    """Makes packets of these opcodes with PSNs in order; first and middle ones are full."""
     packets: list[Packet] = []
     for i, name in enumerate(names):
         packet = scene.bth(name, scene.psn(i))

@@ -164,7 +164,7 @@ def test_injection_goes_on_where_the_partner_was(scene: Scene) -> None:
 
 
 def refused(scene: Scene, packet: Packet, name: str, event: str) -> None:
-    """The packet is NAKed so, the QP is in error and says why, its partner goes on."""
+    """Asserts this NAK: the QP is in error and says why, and its partner continues."""
     verdict = scene.inject(packet)
     assert (verdict.naked, verdict.syndrome_name) == (True, name)
     assert scene.end.state() is e.IBV_QPS_ERR

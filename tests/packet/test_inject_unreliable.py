@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Packets that are injected at UC and UD QPs: what is wrong is dropped in silence, and counted."""
+"""Packets that are injected at UC and UD QPs: bad ones are dropped silently, and counted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ud(make_scene: Callable[..., Scene]) -> Scene:
 
 
 def lost(scene: Scene, packet: Packet, reason: Reason, counter: str) -> None:
-    """It is dropped for that reason, once counted so, and nobody is told."""
+    """Asserts that a packet is dropped for this reason, counted once and not answered."""
     scene.counted()
     verdict = scene.inject(packet)
     assert (verdict.dropped, verdict.reason) == (True, reason)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Requests of XRC that are injected: they name the SRQ that they are for."""
+"""Injected requests of XRC, which name their SRQ."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def frame() -> Packet:
 
 
 def write_ours(file: Path) -> list[Packet]:
-    """Records of both link types, in turn; what scapy is to read of them."""
+    """Writes records of both link types in turn; returns what scapy must read."""
     packets: list[Packet] = []
     with Writer(file, system="test") as writer:
         numbers = [

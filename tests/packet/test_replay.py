@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""nupa.replay with captures made by hand: what matches, and what is found to differ."""
+"""nupa.replay with captures made by hand: matches and differences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VA = 0x7F00_0000_1000
 
 
 def outcome(report: Report) -> tuple[int, int, int]:
-    """Matched, differed, not comparable; of a report whose counts are consistent."""
+    """Returns matched, differed, not comparable; asserts that the counts are consistent."""
     assert report.played == report.matched + report.differed + report.not_comparable
     return report.matched, report.differed, report.not_comparable
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""nupa.replay with captures as they are found: cut, repeated, begun late, ambiguous, hostile."""
+"""nupa.replay with imperfect captures: cut, repeated, begun late, ambiguous, hostile."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_limits_are_refused_with_what_to_do(
 
 
 class Recorded:
-    """A clock on which time passes only by sleeping."""
+    """A clock that only sleep() advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -362,7 +362,7 @@ def test_a_mutated_capture_gives_a_report_or_says_why_not(
     order: list[int],
     snaplen: int,
 ) -> None:
-    """The ICRC is taken away, so that what was changed is looked at."""
+    """Removes the ICRC, so that changed bytes are not refused."""
     frames = [bytearray(frame) for frame in _SAMPLE]
     for which, at, value in changes:
         frames[which][at % len(frames[which])] = value

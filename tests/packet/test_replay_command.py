@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa replay`: what it prints, and its exit codes."""
+"""`nupa replay`: its output and exit codes."""
 
 from __future__ import annotations
 

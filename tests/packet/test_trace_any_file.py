@@ -43,7 +43,7 @@ def test_what_is_no_capture_is_refused(read: Reading) -> None:
 
 
 def records() -> st.SearchStrategy[tuple[Any, ...]]:
-    """Anything: real headers, random ones, and no headers at all."""
+    """Any packets: with real headers, random ones, and none."""
     ports = st.sampled_from(["host0/1", "host1/1", "switch0/1", "eth0", ""])
     ours = st.builds(
         lambda level, kind, direction, flags, transfer, host, data: (
@@ -85,7 +85,7 @@ _BELOW = {back: bytes(Scene().below(back)) for back in (False, True)}
 
 
 def _roce(back: bool, opcode: int, qpn: int, psn: int, rest: bytes) -> bytes:
-    """A frame with a BTH, lengths right."""
+    """Makes a frame with a BTH and right lengths."""
     below = bytearray(_BELOW[back])
     bth = bytes([opcode, 0, 0xFF, 0xFF, 0]) + qpn.to_bytes(3, "big") + bytes(1)
     above = bth + psn.to_bytes(3, "big") + rest
@@ -151,7 +151,7 @@ def test_a_diagram_has_a_limit_and_says_what_it_leaves_out(
 
 
 def calls_of(function: Callable[[], object]) -> int:
-    """How many Python functions it calls."""
+    """Counts the Python functions that *function* calls."""
     count = 0
 
     def profile(frame: FrameType, event: str, _arg: object) -> None:
@@ -167,7 +167,7 @@ def calls_of(function: Callable[[], object]) -> int:
 
 
 def repeated(scene: Scene, times: int) -> bytes:
-    """The packets of a scene, again and again, each time as another transfer."""
+    """Repeats the packets of a scene, each time as another transfer."""
     packets = list(Reader(io.BytesIO(scene.bytes())))
     file = io.BytesIO()
     writer = Writer(file)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa trace`: what it prints, what it refuses."""
+"""`nupa trace`: its output and errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str]) -> Run:
-    """The line with which a command fails."""
+    """Returns the error line of a command that fails."""
 
     def run(*argv: str | Path, code: int = 1) -> str:
         if code == 2:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Diagrams of transfers: as text, beside those that trace_golden/ has, and as SVG."""
+"""Diagrams of transfers: as text, compared with trace_golden/, and as SVG."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def adapter() -> Scene:
 
 
 def of_packets(index: Index) -> list[int | None]:
-    """For each packet the number of its transfer."""
+    """Returns the number of its transfer for each packet."""
     owners = (index.owner(packet) for packet in range(1, index.packets + 1))
     return [owner.number if owner else None for owner in owners]
 

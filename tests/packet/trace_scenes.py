@@ -30,7 +30,7 @@ WC_SEND, WC_WRITE, WC_READ, WC_RECV = 0, 1, 2, 128
 
 
 class Scene:
-    """A capture that is being made.  Each record is *after* ns later than the one before."""
+    """A capture in the making.  Each record is *after* ns later than the one before."""
 
     def __init__(self, *, names_transfers: bool = True) -> None:
         self.file = io.BytesIO()
@@ -137,7 +137,7 @@ class Scene:
         ports: Iterable[tuple[str, int]] = (),
         flags: int = 0,
     ) -> None:
-        """A frame, recorded where it leaves, or at the *ports* with their directions."""
+        """Adds a frame, recorded at its source, or at the *ports* with their directions."""
         self.now_ns += after
         default = ("host1/1" if back else "host0/1", OUTBOUND)
         for port, direction in [*ports] or [default]:
@@ -252,7 +252,7 @@ def atomic() -> Scene:
 
 
 def refused() -> Scene:
-    """A WRITE to where it must not."""
+    """A WRITE to memory that it may not access."""
     scene = Scene()
     scene.wqe(WRITE, 64)
     scene.request(
@@ -264,7 +264,7 @@ def refused() -> Scene:
 
 
 def dropped() -> Scene:
-    """A SEND that is lost, and sent again when the timer has run out."""
+    """A SEND that is lost, and sent again after its timeout."""
     scene = Scene()
     scene.wqe(SEND, 8)
     scene.doorbell(after=40)

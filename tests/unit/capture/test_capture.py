@@ -32,7 +32,7 @@ from tests.unit.packet.split import PcieLink, cxl_mem_messages, pcie_tlps
 
 @pytest.fixture
 def stop() -> Iterator[tuple[int, int]]:
-    """A pipe: its first end is what a capture looks at."""
+    """A pipe; a capture polls its first end."""
     read_fd, write_fd = os.pipe()
     yield read_fd, write_fd
     os.close(read_fd)

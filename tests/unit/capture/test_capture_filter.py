@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Filters of captures: what they match, what they refuse, and that they are only what they say."""
+"""Filters of captures: matches, errors, and no code but their own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _nupa(level: Level, kind: Kind, transfer: int, flags: int, body: bytes) -> b
 
 @pytest.fixture(scope="module")
 def capture() -> bytes:
-    """A file with a packet of each sort; SEND is packet 0, and so on as in PACKETS."""
+    """A file with a packet of each kind, in the order of PACKETS."""
     file = io.BytesIO()
     writer = Writer(file)
     numbers = {

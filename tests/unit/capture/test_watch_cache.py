@@ -160,7 +160,7 @@ def test_both_tables_have_the_same_states() -> None:
 
 
 class Home:
-    """Judges messages one after the other, as the home agent of all lines and as their caches."""
+    """Checks messages one by one, as the home agent of all lines and as their caches."""
 
     def __init__(self) -> None:
         self.states: dict[int, dict[int, int]] = {}

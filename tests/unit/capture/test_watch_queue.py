@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A watch shows queue entries, and what crosses hosts' ports when a switch moves the data."""
+"""A watch shows queue entries, and the TLPs at hosts' ports when a switch moves the data."""
 
 from __future__ import annotations
 

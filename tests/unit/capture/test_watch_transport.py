@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A watch shows what an adapter would send: opcodes, PSNs, headers, payloads, ICRCs."""
+"""A watch shows packets as an adapter sends them: opcodes, PSNs, headers, payloads, ICRCs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pair(make_pair: Any, mover: str) -> Any:
 
 
 def parts(kind: str, size: int) -> list[str]:
-    """The opcodes of a message of *size* bytes."""
+    """Returns the opcodes of a message of *size* bytes."""
     n = max(1, -(-size // MTU))
     if n == 1:
         return [f"{kind}_ONLY"]
@@ -57,7 +57,7 @@ def parts(kind: str, size: int) -> list[str]:
 
 
 def payload(packets: list[Any]) -> bytes:
-    """Their payloads, joined."""
+    """Joins the payloads of packets."""
     found = b""
     for packet in packets:
         last = packet.lastlayer()

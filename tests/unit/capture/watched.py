@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Shared by tests of watches: requests on a pair, and the packets that were seen of them."""
+"""Helpers of the tests of watches: requests on a pair, and their packets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PSN_MASK = 0xFFFFFF
 
 
 def send(pair: Any, size: int) -> None:
-    """A message from a to b, which arrives."""
+    """Sends a message from a to b."""
     pair.b.qp.post_recv(RecvWR(1, sg=[pair.b.mr.sge(0, 4096)]))
     pair.a.qp.post_send(SendWR(1, sg=[pair.a.mr.sge(0, size)], opcode=e.IBV_WR_SEND))
     pair.a.wait_ok()
@@ -29,7 +29,7 @@ def send(pair: Any, size: int) -> None:
 
 
 def rest(watch: Watch) -> list[WatchPacket]:
-    """All that is still to be read."""
+    """Reads all remaining packets."""
     found: list[WatchPacket] = []
     while packets := watch.read():
         found += packets
@@ -37,22 +37,22 @@ def rest(watch: Watch) -> list[WatchPacket]:
 
 
 def seen(watch: Watch, level: int) -> list[WatchPacket]:
-    """Of one level."""
+    """Returns the packets of one level."""
     return [packet for packet in rest(watch) if packet.level == level]
 
 
 def transport(watch: Watch) -> list[Packet]:
-    """The transport's packets, dissected."""
+    """Dissects the packets of level transport."""
     return [Ether(packet.data) for packet in seen(watch, 3)]
 
 
 def names(packets: list[Packet]) -> list[str]:
-    """Their opcodes, without the transport's name."""
+    """Returns the opcodes of packets, without the transport's name."""
     return [NAMES[packet[BTH].opcode].split("_", 1)[1] for packet in packets]
 
 
 def one_sided(pair: Any, opcode: int, length: int, at: int = 0, **options: Any) -> SendWR:
-    """Of *length* bytes between the start of a's region and *at* in b's."""
+    """Makes a request of *length* bytes between a's region and offset *at* in b's."""
     wr = SendWR(1, opcode, sg=[pair.a.mr.sge(0, length)], **options)
     if opcode in (e.IBV_WR_ATOMIC_CMP_AND_SWP, e.IBV_WR_ATOMIC_FETCH_AND_ADD):
         wr.set_wr_atomic(pair.b.mr.rkey, pair.b.mr.buf + at, 5, 9)

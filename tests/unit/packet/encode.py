@@ -31,10 +31,10 @@ _OPCODES = {
 
 
 def tlp_bytes(tlp: Tlp, data: bytes = b"", requester: int = 0, completer: int = 0) -> bytes:
-    """*tlp* as it stands in a capture, without a digest.
+    """Encodes *tlp* as in a capture, without a digest.
 
-    *data*: of a write or a completion, `tlp.length` bytes, which are put where they belong among
-    whole DWs; of an atomic, its operands in little endian.  ValueError if it is not as long.
+    *data*: of a write or a completion, `tlp.length` bytes, at their places in whole DWs; of an
+    atomic, its operands in little endian.  ValueError for another length.
     """
     tag_high = (tlp.tag >> 9 & 1) << 7 | (tlp.tag >> 8 & 1) << 3
     tag, length = tlp.tag & 0xFF, tlp.dw & 0x3FF
@@ -73,10 +73,10 @@ def tlp_bytes(tlp: Tlp, data: bytes = b"", requester: int = 0, completer: int = 
 
 
 def cxl_mem_bytes(message: CxlMessage, data: bytes = b"", ld_id: int = 0) -> bytes:
-    """*message* as it stands in a capture, of a 256B flit.
+    """Encodes *message* as in a capture, of a 256B flit.
 
-    *data*: of what carries data, its `data_bytes`, which are put where they belong in the line; the
-    rest of the line is zeros.  ValueError if it is not as long.
+    *data*: of a message with data, its `data_bytes`, at their place in the line; the rest of the
+    line is zeros.  ValueError for another length.
     """
     if len(data) != message.data_bytes:
         raise ValueError(

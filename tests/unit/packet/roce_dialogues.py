@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Dialogues between two RoCE v2 hosts, as they would be captured: samples for tests and benchmarks.
+"""Dialogues between two RoCE v2 hosts: samples of captures for tests and benchmarks.
 
-Each dialogue is what a requester and a responder say for one kind of work, with the PSNs, MSNs,
-credits and immediate data that real ones would have.
+Each dialogue has the packets of a requester and a responder for one kind of work, with the PSNs,
+MSNs, credits and immediate data that real ones have.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def text(size: int) -> bytes:
 
 
 class Side:
-    """One end: its addresses, its QP, the PSN it sends next."""
+    """One end: its addresses, its QP, its next PSN."""
 
     def __init__(self, number: int, qpn: int, psn: int) -> None:
         self.mac = f"02:00:0a:00:00:{number:02x}"
@@ -97,14 +97,14 @@ class Dialogue:
     def request(
         self, opcode: str, above: Any = None, *, ack: bool = False, psns: int = 1
     ) -> Packet:
-        """From the requester, with its next PSN."""
+        """Adds a packet of the requester, with its next PSN."""
         me, peer = self.requester, self.responder
         bth = BTH(opcode=opcode, dqpn=peer.qpn, psn=me.psn, ackreq=ack)
         me.psn = (me.psn + psns) & 0xFFFFFF
         return self._below(me, peer) / (bth if above is None else bth / above)
 
     def response(self, opcode: str, above: Any, psn: int) -> Packet:
-        """From the responder, for the request with that PSN."""
+        """Adds a packet of the responder, for the request with this PSN."""
         bth = BTH(opcode=opcode, dqpn=self.requester.qpn, psn=psn & 0xFFFFFF)
         return self._below(self.responder, self.requester) / bth / above
 
@@ -113,7 +113,7 @@ class Dialogue:
         return AETH(syndrome=syndrome, msn=self.responder.msn)
 
     def acknowledge(self, syndrome: int | str = 0x1E, *, done: int = 1) -> Packet:
-        """Of the requester's last packet."""
+        """The PSN of the requester's last packet."""
         aeth = self._aeth(syndrome, done=done)
         return self.response("RC_ACKNOWLEDGE", aeth, self.requester.psn - 1)
 
@@ -214,7 +214,7 @@ class Dialogue:
         yield self._below(me, peer) / BTH(dqpn=peer.qpn, becn=1) / CNPPadding()
 
     def extended(self) -> Iterator[Packet]:
-        """Packets that Wireshark knows little of: XRC, RD, FLUSH and ATOMIC WRITE."""
+        """Packets that Wireshark supports poorly: XRC, RD, FLUSH and ATOMIC WRITE."""
         xrc = XRCETH(srqn=0x0102)
         yield self.request("XRC_SEND_ONLY", xrc / text(5), ack=True)
         yield self.request("XRC_RDMA_WRITE_ONLY", xrc / RETH(va=8, rkey=9, dmalen=4) / text(4))

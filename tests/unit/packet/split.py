@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The judge of csrc/capture/split.c: how an access is split into PCIe TLPs or CXL.mem messages.
+"""Splits an access into PCIe TLPs or CXL.mem messages: the judge of csrc/capture/split.c.
 
 Each function takes an access and the link's parameters, and yields what crosses the port in order;
 encode.py has the bytes.
@@ -21,10 +21,12 @@ _OPERAND_BYTES = {"fetch_add": (4, 8), "swap": (4, 8), "cas": (4, 8, 16)}
 
 
 class PcieLink(NamedTuple):
-    """A link as it is configured, in bytes.  *mps*: Max_Payload_Size; *mrrs*: Max_Read_Request_Size
-    (PCIe 6.0, 7.5.3.4), both 128 to 4096, powers of 2; *rcb*: Read Completion Boundary, 64 or 128
-    (7.5.3.7).  *tags*: how many a requester has (2.2.6.2): 32 or 256 from 0 on, or 768 from 256
-    on, as tags of 10 bits never have their upper two bits 0.
+    """The configuration of a link, in bytes.
+
+    *mps*: Max_Payload_Size; *mrrs*: Max_Read_Request_Size (PCIe 6.0, 7.5.3.4), both powers of 2,
+    128 to 4096.  *rcb*: Read Completion Boundary, 64 or 128 (7.5.3.7).
+    *tags*: of a requester (2.2.6.2), 32 or 256 from 0 on, or 768 from 256 on, as the upper two of
+    10 bits are never both 0.
     """
 
     mps: int = 256
@@ -33,7 +35,7 @@ class PcieLink(NamedTuple):
     tags: int = 256
 
     def check(self) -> None:
-        """ValueError for parameters that no link can have."""
+        """Raises ValueError for parameters that no link can have."""
         sizes = (128, 256, 512, 1024, 2048, 4096)
         if self.mps not in sizes or self.mrrs not in sizes:
             raise ValueError(f"MPS {self.mps} and MRRS {self.mrrs} are to be among {sizes}")
@@ -62,12 +64,12 @@ class Tlp(NamedTuple):
 def pcie_tlps(
     kind: TlpKind, address: int, length: int, link: PcieLink, first_tag: int = 0
 ) -> Iterator[Tlp]:
-    """The TLPs of an access, each request followed by what completes it.
+    """Yields the TLPs of an access, each request followed by its completions.
 
     *kind*: read, write (posted), or an atomic operation, whose *length* is that of one operand.
-    Each request that is completed takes a tag; *first_tag*: which of the link's tags is the first,
-    from 0; they wrap.  A length of 0 is one DW without byte enables (2.2.5), as a flush is.
-    ValueError for what PCIe cannot do.
+    Each request with completions takes a tag; *first_tag*: the first of the link's tags, from 0;
+    tags wrap.  A length of 0 is one DW without byte enables (2.2.5), as a flush is.
+    ValueError for accesses that PCIe does not have.
     """
     link.check()
     _check_range(address, length, ADDRESS_BYTES_MAX)
@@ -89,8 +91,10 @@ def pcie_tlps(
 
 
 def pieces(address: int, length: int, size: int) -> Iterator[tuple[int, int]]:
-    """(address, length) of each piece, cut at multiples of *size*: so no piece is longer than that,
-    counted in whole DWs, and none crosses 4 KiB.  A length of 0 is one piece."""
+    """Yields (address, length) of each piece, cut at multiples of *size*.
+
+    No piece is longer than that in whole DWs, and none crosses 4 KiB.  A length of 0 is one piece.
+    """
     if not length:
         yield address, 0
     end = address + length
@@ -101,7 +105,7 @@ def pieces(address: int, length: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def byte_enables(address: int, length: int) -> tuple[int, int, int]:
-    """(DWs, first, last) of a request: PCIe 6.0, 2.2.5.  One DW has no last enables."""
+    """Returns (DWs, first, last) of a request: PCIe 6.0, 2.2.5.  One DW has no last enables."""
     if not length:
         return 1, 0, 0
     start, end = address & 3, (address & 3) + length
@@ -117,8 +121,10 @@ def _request(kind: Literal["MRd", "MWr"], address: int, length: int, tag: int) -
 
 
 def _completions(address: int, length: int, tag: int, link: PcieLink) -> Iterator[Tlp]:
-    """2.3.1.1: what is read is returned in order, cut at multiples of RCB only, in pieces as long
-    as MPS allows.  Byte Count is what is left, with this piece."""
+    """Yields completions in order, cut at multiples of RCB only, as long as MPS allows (2.3.1.1).
+
+    Byte Count is the number of remaining bytes, with this piece.
+    """
     if not length:  # a flush returns one byte's worth of nothing
         yield Tlp("CplD", address, 0, 1, tag=tag, byte_count=1, lower_address=address & 0x7C)
         return
@@ -131,7 +137,7 @@ def _completions(address: int, length: int, tag: int, link: PcieLink) -> Iterato
 
 
 def _atomic(kind: str, address: int, length: int, tag: int) -> Iterator[Tlp]:
-    """2.2.7: one request with its operands, one completion with the old value."""
+    """Yields one request with its operands, one completion with the old value (2.2.7)."""
     if length not in _OPERAND_BYTES[kind]:
         raise ValueError(f"{kind} has operands of {_OPERAND_BYTES[kind]} bytes, not of {length}")
     if address % length:
@@ -148,8 +154,11 @@ def _atomic(kind: str, address: int, length: int, tag: int) -> Iterator[Tlp]:
 
 
 class CxlMessage(NamedTuple):
-    """A CXL.mem message.  *opcode*: as cxl_tables names it; *address*: of the line; *data_at* and
-    *data_bytes*: which part of it the program asked for; *byte_enables*: of a partial write."""
+    """A CXL.mem message.
+
+    *opcode*: as in tables.cxl_mem; *address*: of the line; *data_at* and *data_bytes*: the part of
+    the line that is accessed; *byte_enables*: of a partial write.
+    """
 
     channel: Channel
     opcode: str
@@ -163,11 +172,11 @@ class CxlMessage(NamedTuple):
 def cxl_mem_messages(
     kind: Literal["load", "store", "atomic"], address: int, length: int, first_tag: int = 0
 ) -> Iterator[CxlMessage]:
-    """The messages of an access to the pool, line by line, each request followed by its response.
+    """Yields the messages of an access to the pool, each request followed by its response.
 
     load: M2S Req MemRd and S2M DRS MemData.  store: M2S RwD MemWr, or MemWrPtl for a part of a
     line, and S2M NDR Cmp.  atomic: CXL.mem has none; the host reads the line, changes it in its
-    cache, and writes all of it back.  ValueError for what lies outside of 52 bits of address.
+    cache, and writes all of it back.  ValueError for addresses beyond 52 bits.
     """
     _check_range(address, length, CXL_ADDRESS_BYTES_MAX)
     if kind not in ("load", "store", "atomic"):

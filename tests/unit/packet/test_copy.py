@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Packets of one pcapng file copied to another, a batch at once: nothing of them is lost."""
+"""Packets of one pcapng file copied to another, a batch at once, without loss."""
 
 from __future__ import annotations
 

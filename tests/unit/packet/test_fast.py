@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The decoder without scapy: it says what our scapy layers say, and survives what they survive."""
+"""The decoder without scapy agrees with our scapy layers, and survives what they survive."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LINKTYPES = (
 
 
 def decoded(frames: Sequence[bytes], linktype: int = 1, *, check_icrc: bool = True) -> Headers:
-    """All of them, from one buffer."""
+    """Decodes all frames from one buffer."""
     spans, at = [], 0
     for frame in frames:
         spans.append((at, len(frame)))

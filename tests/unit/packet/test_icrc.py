@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The invariant CRC: of packets that others made, and bit by bit."""
+"""The invariant CRC: of other programs' packets, and bit by bit."""
 
 from __future__ import annotations
 

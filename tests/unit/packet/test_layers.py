@@ -29,7 +29,7 @@ from nupa.verbs import enums as e
 
 
 def values_of(layout: Layout, **fixed: int) -> st.SearchStrategy[dict[str, int]]:
-    """Any values that the fields of *layout* can have, but for the *fixed* ones."""
+    """Any values of the fields of *layout*, except the *fixed* ones."""
     return st.fixed_dictionaries(
         {
             field.name: st.just(fixed[field.name])
@@ -252,7 +252,7 @@ def test_the_trailer_bit_follows_from_the_trailer_where_the_flit_has_one(
 
 @st.composite
 def segments(draw: st.DrawFn) -> tuple[Packet, bytes]:
-    """A segment, and the bytes that it is to have."""
+    """A segment, and the bytes that it must have."""
     kind = draw(st.sampled_from(sorted(queue.SEGMENTS)))
     layout = queue_tables.SEGMENT_LAYOUTS[queue_tables.Segment(kind)]
     tail = draw(st.binary(max_size=20))

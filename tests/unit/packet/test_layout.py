@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Layouts: what does not fit is refused; and the tables themselves make sense."""
+"""Layouts: values that do not fit are refused; the tables are consistent."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""pcapng files: what is written is read; what others wrote is read; damage is said."""
+"""pcapng files: of our writer and of others are read; damage is reported."""
 
 from __future__ import annotations
 

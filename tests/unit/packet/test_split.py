@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Splitting against a model that knows bytes only: which are touched, which may go together."""
+"""Splitting against a model of bytes: those that are accessed, and those that may share a TLP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ lengths = st.one_of(st.integers(1, 16), st.integers(1, 12000))
 
 
 def enabled_bytes(request: Tlp) -> list[int]:
-    """The addresses of the bytes that a request's enables name, DW by DW (PCIe 6.0, 2.2.5)."""
+    """Returns the addresses that a request's byte enables name (PCIe 6.0, 2.2.5)."""
     start = request.address - request.address % 4
     found = []
     for word in range(request.dw):

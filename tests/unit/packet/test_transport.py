@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scapy layers of the InfiniBand transport: what is built is dissected, and nothing is believed."""
+"""scapy layers of the InfiniBand transport: built packets are dissected; no field is trusted."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def values_of(layer: type[Layer]) -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def transports(draw: st.DrawFn) -> Any:
-    """A BTH with the headers of its opcode and a payload, all of it given and none computed."""
+    """A BTH with the headers of its opcode and a payload; no field is computed."""
     opcode = draw(st.sampled_from(list(OPCODES.values())))
     load = draw(st.binary(max_size=70)) if opcode.payload else b""
     count = -len(load) % 4

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Captures of RoCE v2: scapy's rdpcap with our layers finds in them what tshark finds."""
+"""Captures of RoCE v2: rdpcap with our scapy layers agrees with tshark."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def _known(packet: Packet) -> bool:
 
 
 def compare(packet: Packet, said: dict[str, list[str]]) -> set[str]:
-    """Asserts that they agree, in each field of tshark's; gives the names that were compared."""
+    """Asserts that they agree in each field of tshark's; returns the names compared."""
     compared = set()
     for name, texts in said.items():
         text = texts[0]

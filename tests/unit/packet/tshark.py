@@ -23,9 +23,9 @@ _GUESSERS = [
 
 
 def dissect(file: Path, *options: str) -> list[dict[str, list[str]]]:
-    """For each packet what tshark found: the name of each field -> its values, in their order.
+    """Returns the fields of each packet: name -> values, in their order.
 
-    Groups of fields are left out where they are shown as a field, too.
+    Groups of fields that tshark shows as a field, too, are left out.
     """
     command = ["tshark", "-n", "-r", str(file), "-T", "json", *options]
     for protocol in _GUESSERS:
@@ -55,5 +55,5 @@ def _leaves(tree: list[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
 
 
 def number(text: str) -> int:
-    """A number as tshark writes it: 12, 0x0c or 0c:00."""
+    """Parses a number of tshark: 12, 0x0c or 0c:00."""
     return int(text.replace(":", ""), 16) if ":" in text else int(text, 0)
