@@ -134,7 +134,7 @@ def test_a_long_packet_is_copied_and_so_is_what_stands_around_it() -> None:
     [
         ([0, 1], None, "no interface 1"),
         ([-1, 0], None, "no interface -1"),
-        ([0], None, "packet 1 of the batch: its interface is none"),
+        ([0], None, "packet 1 of the batch: its interface is not among"),
         ([0, 0], [0, 2], "packet 2 of the batch: there is no such record"),
     ],
 )
@@ -150,10 +150,10 @@ def test_what_is_not_there_is_not_copied(
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("offset", 1 << 20, "outside of the data"),
-        ("captured_bytes", 0xFFFFFFFF, "outside of the data"),
-        ("options_offset", 1 << 20, "outside of the data"),
-        ("options_bytes", 0xFFFFFFFF, "outside of the data"),
+        ("offset", 1 << 20, "outside the data"),
+        ("captured_bytes", 0xFFFFFFFF, "outside the data"),
+        ("options_offset", 1 << 20, "outside the data"),
+        ("options_bytes", 0xFFFFFFFF, "outside the data"),
     ],
 )
 def test_records_that_point_elsewhere_are_refused(name: str, value: int, message: str) -> None:
