@@ -117,7 +117,7 @@ const uint32_t *nupa_region_epoch(struct nupa_fabric *fabric)
 
 /* --- made ------------------------------------------------------------------------------ */
 
-/* What the wish says, checked, but for where the memory is. */
+/* Checks the wish, except the place of the memory. */
 static int wish_for(struct nupa_fabric *fabric, const struct nupa_region_info *wish,
 		    struct nupa_region_body *body)
 {
@@ -217,7 +217,7 @@ static int charge(struct nupa_fabric *fabric, const struct nupa_regions *t, uint
 
 	if (!nupa_region_charge(fabric, t, index, host, n))
 		return 0;
-	/* What the dead had. */
+	/* Frees extents of the dead. */
 	(void)nupa_fabric_reap(fabric);
 	return nupa_region_charge(fabric, t, index, host, n);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions: what hosts share.  A region is a row in a table of the segment, which names bytes of the
  * pool, who owns them, who may map them, and how they are kept coherent; a window is a mapping of
- * one by some process.  Whoever takes a region away revokes it first, and its memory is nobody
+ * one by some process.  A region is revoked before it is freed, and its memory is nobody
  * else's before the last window has let go.
  *
  * Knows the pool and the table; never mappings, devices or queue pairs.  Nothing of it is touched

@@ -39,7 +39,7 @@ int nupa_region_free(struct nupa_fabric *fabric, uint64_t id, bool force)
 		if (mapped)
 			nupa_region_announce(&t);
 	}
-	/* Who has begun a window meanwhile finds it revoked (R4). */
+	/* A window that was begun meanwhile finds it revoked (R4). */
 	rc = nupa_region_await(fabric, &t, nupa_region_is_left, id);
 	if (!rc && !nupa_region_finish(fabric, &t, index, claim))
 		nupa_region_await_end(fabric, &t.rows[index]); /* the last window does it */

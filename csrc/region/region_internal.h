@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the files behind region.h share among themselves. */
+ * Shared by the files behind region.h. */
 #ifndef NUPA_REGION_INTERNAL_H
 #define NUPA_REGION_INTERNAL_H
 

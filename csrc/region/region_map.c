@@ -13,7 +13,7 @@
 #define AWAIT_S 5
 #define LOOK_NS 20000000 /* a window's process may die without a word */
 
-/* What a process knows a window by: place and 20 bits of the claim's changes, never 0. */
+/* A process's handle of a window: place and 20 bits of the claim's changes, never 0. */
 #define HANDLE(claim, index) ((NUPA_CLAIM_EPOCH(claim) & 0xfffff) << 12 | (index))
 _Static_assert(NUPA_REGION_MAPPINGS_MAX <= 1u << 12, "12 bits");
 
@@ -154,7 +154,7 @@ static int look(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64
 	return nupa_region_linked(fabric, host, out->home, &out->links) ? 0 : -ENETDOWN;
 }
 
-/* What is published need not be backed (I4). */
+/* Published memory may not be backed yet (I4). */
 static int back(struct nupa_fabric *fabric, const struct nupa_region_info *info)
 {
 	int rc = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Who owns a region, and what becomes of it when that process dies. */
+ * Owners of regions, and the end of regions whose owner died. */
 #include "region/region_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Quotas: what the regions of a host may take of the pool.  What is used is the sum over the table,
+ * Quotas: what the regions of a host may take of the pool.  The use is the sum over the table,
  * never a counter, so that nobody's death makes it wrong. */
 #include "region/region_internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Views: shared memory as a program sees it, one run of addresses that may be taken away at any
  * moment.  A view maps pieces of a file in turns; or it is a cache of them, which is as stale as
- * the program lets it be.  What was taken away reads as all ones, at the same addresses.
+ * the program lets it be.  Memory that was taken away reads as all ones, at the same addresses.
  *
  *   V1  The addresses are the view's from its making to nupa_view_free.  No load or store there
  * ends by a signal, and none reaches memory that is no longer the view's. V2  `lost` is stored
@@ -49,8 +49,8 @@ int nupa_view_of_pool(struct nupa_fabric *fabric, const struct nupa_view_plan *p
 int nupa_view_of_region(struct nupa_fabric *fabric, uint64_t region, uint32_t host,
 			struct nupa_view **out, char *why, size_t why_bytes);
 
-/* Takes the memory away: all ones from now on, also for who is just loading.  What is stored
- * afterwards stays here. */
+/* Takes the memory away: all ones from now on, also for loads under way.  Later stores
+ * stay here. */
 void nupa_view_revoke(struct nupa_view *view);
 /* Likewise, by the program itself: the region may be freed.  A second call does nothing. */
 void nupa_view_close(struct nupa_view *view);

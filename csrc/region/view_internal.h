@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the files behind view.h share among themselves. */
+ * Shared by the files behind view.h. */
 #ifndef NUPA_VIEW_INTERNAL_H
 #define NUPA_VIEW_INTERNAL_H
 

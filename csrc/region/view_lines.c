@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is done with the bytes of a view: copies, the lines of a cache, atomics.
+ * Accesses to the bytes of a view: copies, the lines of a cache, atomics.
  *
  * A cache fetches lines when it is made and when it is told to, never else, and writes back those
  * that hold something else than what was fetched: a stale load is stale each time, and two hosts

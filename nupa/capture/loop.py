@@ -79,7 +79,7 @@ class Capture:
     ) -> None:
         """Reads a fabric until *stop_fd* is readable, the deadline has passed or the limit is met.
 
-        What was recorded until then is read, too.  *deadline*: a time of the clock.  *tick*: called
+        Records made until then are read, too.  *deadline*: a time of the clock.  *tick*: called
         every FLUSH_S.
         """
 

@@ -44,7 +44,7 @@ static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channe
 		nupa_channel_say(engine, channel, NUPA_CONTACT_CLOSED);
 }
 
-/* What the channel holds beside itself. */
+/* Releases what the channel holds beside itself. */
 static void give_back(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	int *fds[] = { &channel->pidfd, &channel->life_fd };
@@ -62,7 +62,7 @@ static void give_back(struct nupa_engine *engine, struct nupa_channel *channel)
 /* The peer is gone: its QPs' partners complete with errors (design.md, death). */
 void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 {
-	/* Who destroyed its QPs and then left is missed only by those who want something of it. */
+	/* A peer that destroyed its QPs and then left is an error only for requests to it. */
 	channel->left = nupa_channel_left(channel);
 	stop_traffic(engine, channel);
 	for (uint32_t i = 0; i < engine->qp_limit; i++) {

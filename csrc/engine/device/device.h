@@ -50,7 +50,7 @@ void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel);
 /* look.c: with the lock; SOFTWARE: sees what others have changed, if the last look is old. */
 void nupa_engine_look(struct nupa_engine *engine, uint64_t now_ns);
 
-/* What others only look at now and then: counters, the heartbeat. */
+/* Shows what others look at now and then: counters, the heartbeat. */
 void nupa_engine_show(const struct nupa_engine *engine);
 
 /* progress.c: runs the engine once; returns how many messages were handled. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a fork does to the attachments of this process (man ibv_fork_init).
+ * Effects of a fork on the attachments of this process (man ibv_fork_init).
  *
  * A child has none of its parent's verbs objects.  Ours live in shared memory and in threads that
  * did not come along.  The child keeps a private picture, so that closing what it inherited (as a

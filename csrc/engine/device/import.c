@@ -19,7 +19,7 @@
 
 #define CARD_MAGIC UINT64_C(0x314443415055504e) /* "NPUPACD1" */
 
-/* What the descriptor holds.  Read as any other input: by a process that does not trust it. */
+/* The contents of the descriptor, which its reader does not trust. */
 struct card {
 	uint64_t magic;
 	uint64_t generation;

@@ -8,7 +8,7 @@
 /* A peer that does not look at what it is sent is not waited for any longer. */
 #define LINGER_NS UINT64_C(1000000000)
 
-/* What was executed is answered: by a peer's ring that is full it cannot leave as yet. */
+/* Answers what was executed; an answer waits while the peer's ring is full. */
 static void answer_all(struct nupa_engine *engine, uint64_t deadline_ns)
 {
 	bool owes;
@@ -37,7 +37,7 @@ static bool closed_by_peer(const struct nupa_engine *engine, const struct nupa_c
 static void close_all(struct nupa_engine *engine, uint64_t deadline_ns)
 {
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
-		/* What we sent to ourselves nobody takes any more. */
+		/* Messages to ourselves are not taken any more. */
 		struct nupa_channel *channel =
 		    peer == engine->slot_index ? NULL : engine->channels[peer];
 

@@ -68,7 +68,7 @@ static bool must_run(struct nupa_engine *engine)
 	       nupa_load_relaxed(&engine->deaths) || nupa_engine_rings_ready(engine);
 }
 
-/* Who may not be rung looks often; the less there was, the less so. */
+/* A process that cannot be rung polls often; less often, the less traffic there is. */
 static uint64_t limit_nap(struct nupa_engine *engine, uint64_t timeout_ns, uint64_t *nap_ns)
 {
 	uint64_t nap = *nap_ns;

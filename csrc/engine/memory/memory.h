@@ -29,7 +29,7 @@ enum nupa_mr_kind {
 /* In nupa_mr.access alone: the bytes may be touched as they are, by their local key. */
 #define NUPA_ACCESS_PLAIN (1 << 30)
 
-/* What a region has in our memfd.  If it is `whole`, the one range is all of the region; if not,
+/* A region's ranges in our memfd.  If it is `whole`, the one range is all of the region; if not,
  * peers reach it by other movers, and it keeps what there is of it from becoming private meanwhile.
  */
 #define NUPA_MR_RANGES 4

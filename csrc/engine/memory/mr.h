@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the files behind regions, windows and device memory share: entries of the table that peers
+ * Shared by the files behind regions, windows and device memory: entries of the table that peers
  * read.  All under the engine's lock. */
 #ifndef NUPA_MR_H
 #define NUPA_MR_H
@@ -27,7 +27,7 @@ struct nupa_dm {
 	bool private;        /* a child's after fork: anonymous memory */
 };
 
-/* What the keys of a window have in common but for its place: bits 8 to 11, not all clear. */
+/* Bits 8 to 11 of a window's keys, beside its place: the same in all, not all clear. */
 #define NUPA_MW_GROUP(key) ((key)&0xf00u)
 
 static inline struct nupa_mr *nupa_mr_of(struct ibv_mr *ibv)
@@ -35,7 +35,7 @@ static inline struct nupa_mr *nupa_mr_of(struct ibv_mr *ibv)
 	return container_of(ibv, struct nupa_mr, ibv);
 }
 
-/* What a registration asks for: 0 with *kind, or EINVAL, EOPNOTSUPP, EFAULT. */
+/* Checks a registration: 0 with *kind, or EINVAL, EOPNOTSUPP, EFAULT. */
 int nupa_mr_check(const struct nupa_engine *engine, void *addr, size_t length, uint64_t iova,
 		  int access, enum nupa_mr_kind *kind);
 /* The access of a region of that kind, as struct nupa_mr has it. */

@@ -50,7 +50,7 @@ static bool is_whole(const struct nupa_mr *mr)
 	       range->va + range->bytes >= (uintptr_t)mr->va + mr->length;
 }
 
-/* What is not promoted, or not in one piece, peers reach by the other movers. */
+/* Peers reach memory that is not promoted, or not in one piece, by the other movers. */
 void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr)
 {
 	bool wanted = mr->kind == NUPA_MR_MEMORY && (engine->forced_mover == NUPA_MOVER_NONE ||

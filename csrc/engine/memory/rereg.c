@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Changing a region in place (man ibv_rereg_mr): its keys stay, what they stand for changes at
- * once.  Whatever is refused leaves the region as it was. */
+ * once.  A refusal leaves the region as it was. */
 #include "engine/memory/mr.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ struct change {
 	enum nupa_mr_kind kind;
 };
 
-/* What libibverbs itself would refuse: EINVAL. */
+/* False: libibverbs itself would refuse it (EINVAL). */
 static bool well_formed(const struct nupa_mr *mr, int flags, const struct ibv_pd *pd,
 			const void *addr, size_t length, int access)
 {

@@ -46,7 +46,7 @@ bool nupa_net_port_is_up(struct nupa_net *net);
 uint32_t nupa_net_host(const struct nupa_net *net);
 struct nupa_net_counters *nupa_net_count(struct nupa_net *net); /* ours alone to change */
 
-/* What follows is called by the one thread that sends, between lock and unlock. */
+/* The one thread that sends calls these, between lock and unlock. */
 void nupa_net_lock(struct nupa_net *net);
 void nupa_net_unlock(struct nupa_net *net);
 
@@ -68,7 +68,7 @@ void nupa_net_flood(struct nupa_net *net, uint32_t frame_bytes);
 /* After unlock, which wakes receivers: runs those that are siblings. */
 void nupa_net_flush(struct nupa_net *net);
 
-/* What the engine calls.  False: nonsense. */
+/* Called by the engine.  False: nonsense. */
 bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 		      const struct nupa_msg *msg, const uint8_t *payload);
 /* Whether the producer's thread itself takes from this channel, so that nobody else looks. */

@@ -27,7 +27,7 @@ struct nupa_net {
 	uint32_t kept_bytes; /* in scratch, waiting for room; 0: none is */
 	uint32_t kept_host;
 	uint64_t kept_since_ns;
-	/* Whose rings were sent to: to be woken at unlock; to be run after it. */
+	/* Slots whose rings were sent to: to be woken at unlock; to be run after it. */
 	struct nupa_channel *asleep[NUPA_SLOTS_MAX];
 	struct nupa_net *idle[NUPA_SLOTS_MAX];
 	uint32_t n_asleep, n_idle;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is promoted: which pages of a region may be, and which ranges it then has. */
+ * Decides which pages of a region are promoted, and which ranges it then has. */
 #define _GNU_SOURCE
 #include "engine/promote/promote_internal.h"
 

@@ -96,7 +96,7 @@ void nupa_hold_end(struct nupa_hold *hold, bool replaced);
 
 /* --- promote_swap.c ------------------------------------------------------------------ */
 
-/* What is written while writers are held off. */
+/* Memory that we write while writers are held off. */
 struct nupa_keep_out nupa_swap_scratch(void);
 /* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd.
  * The mapping that was there goes to [park, +bytes), which is the caller's, without its pages.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the kernel says of the program's memory: mappings, one at a time by PROCMAP_QUERY (Linux
+ * The kernel's view of the program's memory: mappings, one at a time by PROCMAP_QUERY (Linux
  * 6.11) or all of them as text, and where its threads live. */
 #define _GNU_SOURCE
 #include "engine/promote/promote_internal.h"
@@ -255,7 +255,7 @@ int nupa_keep_outs(struct nupa_keep_out *keep_outs, int n_max)
 	struct nupa_maps maps;
 	int tasks, n;
 
-	/* What this thread itself writes while writers are held off, which includes it. */
+	/* Memory that this thread itself writes while writers, and so it, are held off. */
 	keep_outs[0].from = (frame - FRAMES_BYTES) & ~(page - 1);
 	keep_outs[0].to = (frame + FRAMES_BYTES + page - 1) & ~(page - 1);
 	keep_outs[1].from = error_word & ~(page - 1);

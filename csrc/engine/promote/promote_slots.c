@@ -214,8 +214,8 @@ bool nupa_promoted_free(struct nupa_promoted *slot)
 	return true;
 }
 
-/* If not all could be, it stays until it is wanted again, or given back again.  What the program
- * unmapped goes, too. */
+/* If not all could be, it stays until it is wanted again, or given back again.  Unmapped
+ * pages are freed, too. */
 bool nupa_promoted_empty(struct nupa_promoted *slot)
 {
 	return (empty_home(slot) || (empty_those(slot, false) && empty_those(slot, true))) &&

@@ -50,7 +50,7 @@ void *nupa_map_shared(int fd, uint64_t offset, uint64_t bytes)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-/* What the kernel says of a character device's memory (Documentation/ABI/testing/sysfs-bus-dax). */
+/* The size of a character device's memory (Documentation/ABI/testing/sysfs-bus-dax). */
 static uint64_t character_device_bytes(dev_t device)
 {
 	char path[64], text[32] = "";

@@ -93,7 +93,7 @@ static bool listen(struct nupa_fabric *fabric, uint32_t index)
 		nupa_store_relaxed(&beat->claim, claim);
 		return false;
 	}
-	/* Who is slow looks while another one already looks again: a look less is counted then. */
+	/* A slow process looks while another one already looks again: one look less counts. */
 	silent = nupa_load_relaxed(&beat->silent);
 	if (silent >= NUPA_BEATS_MISSED)
 		return false;

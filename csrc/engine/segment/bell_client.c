@@ -22,7 +22,7 @@
 #define MEMORY (-1)
 #define FILES_MAX 2
 #define HANDSHAKE_S 2
-/* Whoever is there already is told of first. */
+/* Clients that are there already are announced first. */
 #define HANDSHAKE_MESSAGES_MAX (NUPA_BELL_NUMBERS + 8u)
 
 struct message {
@@ -98,7 +98,7 @@ static bool same_file(int a, int b)
 	       first.st_ino == second.st_ino;
 }
 
-/* What follows the version: our number, the memory, the others, at last our own eventfd. */
+/* After the version come our number, the memory, the others, at last our own eventfd. */
 static int greet_server(struct nupa_bell *bell, const struct nupa_fabric *fabric)
 {
 	struct message message;
@@ -282,7 +282,7 @@ void nupa_bell_hear(struct nupa_bell *bell)
 		if (error == -EAGAIN)
 			return;
 		if (error) {
-			/* Who is there can still be rung; who comes cannot. */
+			/* Clients that are there can still be rung; later ones cannot. */
 			nupa_store_relaxed(&bell->number, 0);
 			return;
 		}

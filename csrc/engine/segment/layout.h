@@ -54,7 +54,7 @@ enum nupa_slot_state {
 	NUPA_SLOT_REAPING = 3, /* claim.pid is clearing the arena */
 };
 
-/* What the creator chooses; zero means the default. */
+/* The creator's choices; zero means the default. */
 struct nupa_config {
 	uint32_t slots;        /* attachments, 2..256 (slot 0 is not used) */
 	uint32_t ring_lines;   /* fast channel: 64 B lines, a power of two */
@@ -152,7 +152,7 @@ struct nupa_fault_entry {
 NUPA_ASSERT_SIZE(struct nupa_fault_entry, 128);
 #define NUPA_FAULTS_MAX 64u
 
-/* Who watches.  Writer: who holds the control lock; a dead watcher's is free. */
+/* A watcher.  Writer: the holder of the control lock; a dead watcher's is free. */
 struct nupa_watcher {
 	uint32_t pid;        /* 0: free.  Stored last */
 	uint32_t levels;     /* enum nupa_trace_level */
@@ -337,7 +337,7 @@ struct nupa_flow {
 NUPA_ASSERT_SIZE(struct nupa_flow, 64);
 
 /* cffi: begin */
-/* What an attachment dropped, did again, or did not believe; names as in the kernel's hw_counters
+/* Counts of messages dropped, repeated or invalid; names as in the kernel's hw_counters
  * where it has them.  Writer: the owner of the arena.
  * When it goes they are added (fetch_add) to the past ones of its host. */
 struct nupa_hw_counters {
@@ -370,7 +370,7 @@ struct nupa_mcast_entry {
 NUPA_ASSERT_SIZE(struct nupa_mcast_entry, 32);
 
 /* cffi: begin */
-/* What one queue of a host's network interface did with frames.  tx: from the host to the fabric.
+/* Counts of frames of one queue of a host's network interface.  tx: from the host to the fabric.
  * Writer: the owner of the arena. */
 struct nupa_net_counters {
 	uint64_t tx_packets, tx_bytes; /* a frame that goes to many is one */
@@ -399,7 +399,7 @@ struct nupa_xrcd_entry {
 };
 NUPA_ASSERT_SIZE(struct nupa_xrcd_entry, 32);
 
-/* What the owner of the arena recorded for watchers: trace.h.  Backed with the first record. */
+/* Records of the arena's owner for watchers: trace.h.  Backed with the first record. */
 struct nupa_trace_header {
 	uint64_t
 	    begun; /* bytes ever begun to be written: what lies NUPA_TRACE_BYTES before is gone */

@@ -22,7 +22,7 @@
 #define NUPA_NAME_BYTES 32u
 #define NUPA_KERNELS_MAX 1024u /* that ever open one fabric; 10 bits of a claim */
 
-/* What the creator of a fabric may choose (struct nupa_config). */
+/* Limits of the creator's choices (struct nupa_config). */
 #define NUPA_SLOTS_MIN 2u
 #define NUPA_RING_LINES_MIN 16u
 #define NUPA_RING_LINES_MAX 65536u
@@ -33,7 +33,7 @@
 #define NUPA_EXTENTS_MAX (1u << 20)
 #define NUPA_POOL_BYTES_MAX (UINT64_C(1) << 40)
 
-/* What one process may ask of one device (ibv_device_attr). */
+/* Limits of one process at one device (ibv_device_attr). */
 #define NUPA_QP_WR_MAX 32768u
 #define NUPA_SGE_MAX 32u
 #define NUPA_INLINE_MAX_BYTES 512u

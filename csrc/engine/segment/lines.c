@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * How many lines of the fast channel were written.  Nobody counts them: the tags of a ring say it
- * (ring.h, I2).  What was written in rings that were closed is added to the flows. */
+ * (ring.h, I2).  Lines of closed rings are added to the flows. */
 #include "base/atomics.h"
 #include "engine/segment/segment_internal.h"
 #include "engine/segment/wire.h"

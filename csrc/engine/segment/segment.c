@@ -337,7 +337,7 @@ int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size
 
 struct nupa_fabric *nupa_fabric_get(struct nupa_fabric *fabric)
 {
-	/* Whoever calls holds a reference already, so nothing is published here. */
+	/* The caller holds a reference already, so nothing is published here. */
 	nupa_fetch_add_seq(&fabric->refs, 1);
 	return fabric;
 }

@@ -87,7 +87,7 @@ int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot
 struct nupa_flow_info {
 	uint64_t xmit_bytes, xmit_packets, rcv_bytes, rcv_packets, xmit_wait, xmit_discards;
 };
-/* What the slot's owner moved between its host and *host*; a free slot gives zeros. */
+/* Counts of the slot's owner between its host and *host*; a free slot gives zeros. */
 int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
 		     struct nupa_flow_info *info);
 /* Lines of the fast channel that were written, in the first laps of rings and in later ones; how
@@ -103,11 +103,11 @@ int nupa_fabric_past_lines(struct nupa_fabric *fabric, uint32_t from, uint32_t t
 /* Of a slot that is a queue of a network interface; any other gives zeros. */
 int nupa_fabric_net_counters(struct nupa_fabric *fabric, uint32_t slot,
 			     struct nupa_net_counters *counters);
-/* What attachments that are gone moved between *from*, their host, and *to*. */
+/* Counts of attachments that are gone between *from*, their host, and *to*. */
 int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to,
 			  struct nupa_flow_info *info);
-/* What attachments to *host* dropped, did again, or did not believe: those there are and those that
- * are gone, added.  One that goes meanwhile may be left out. */
+/* Counts of messages that attachments to *host* dropped, repeated or refused: those there are and
+ * those that are gone, added.  One that goes meanwhile may be left out. */
 int nupa_fabric_hw_counters(struct nupa_fabric *fabric, uint32_t host,
 			    struct nupa_hw_counters *counters);
 /* The mover from one slot to another: enum nupa_mover, or -ENOENT where no channel is open. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the files behind segment.h share among themselves. */
+ * Shared by the files behind segment.h. */
 #ifndef NUPA_SEGMENT_INTERNAL_H
 #define NUPA_SEGMENT_INTERNAL_H
 
@@ -24,9 +24,9 @@ int nupa_fabric_read(const struct nupa_fabric *fabric, uint64_t offset, void *to
 int nupa_lines_add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer,
 			struct nupa_flow *flows);
 void nupa_lines_add_rings(struct nupa_fabric *fabric, uint32_t slot, struct nupa_flow *flows);
-/* What attachments that are gone moved from host to host. */
+/* Flows of attachments that are gone, from host to host. */
 struct nupa_flow *nupa_past_flow(const struct nupa_fabric *fabric, uint32_t from, uint32_t to);
-/* What attachments to the host that are gone dropped, did again, or did not believe. */
+/* Counters of attachments to the host that are gone. */
 struct nupa_hw_counters *nupa_past_hw(const struct nupa_fabric *fabric, uint32_t host);
 /* Turns all mappings into private ones at the same place: what is stored there stays here. */
 void nupa_fabric_detach_copy(struct nupa_fabric *fabric);
@@ -58,7 +58,7 @@ bool nupa_life_is_over(const struct nupa_slot *slot);
 bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
 /* beat.c: whether the claim is of another kernel. */
 bool nupa_slot_elsewhere(const struct nupa_fabric *fabric, uint64_t claim);
-/* What the heartbeat says of a claim of another kernel: false once it has been silent for
+/* Whether the owner of a claim of another kernel lives: false once it has been silent for
  * NUPA_BEATS_MISSED looks. */
 bool nupa_beat_heard(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
 /* Looks at all heartbeats, if NUPA_BEAT_MS have passed since somebody of this process did; true:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What travels through a channel: one message of one cache line, whose payload
- * lies inside the line or beside it in the DMA channel. */
+ * A message of a channel: one cache line, whose payload lies inside the line or beside it in the
+ * DMA channel. */
 #ifndef NUPA_WIRE_H
 #define NUPA_WIRE_H
 
@@ -84,7 +84,7 @@ struct nupa_pull {
 	uint64_t bytes;
 };
 
-/* What became of an injected packet: struct nupa_inject_result. */
+/* The result of an injected packet: struct nupa_inject_result. */
 struct nupa_injected {
 	uint32_t verdict, reason, syndrome, expected_psn;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What an attachment records while somebody watches (trace.h).  Never waits, never fails: where
+ * Records of an attachment for watchers (trace.h).  Recording never waits and never fails: where
  * there is no memory for the ring, nothing is recorded, and a hint says so. */
 #include "engine/trace/trace_internal.h"
 
@@ -22,7 +22,7 @@ static bool back_ring(struct nupa_engine *engine)
 		return false;
 	}
 	engine->tracer = (struct nupa_trace_header *)(void *)(engine->arena + off);
-	/* What a former owner recorded may still be there. */
+	/* Records of a former owner may still be there. */
 	nupa_store_release(&engine->tracer->epoch, 0);
 	nupa_store_release(&engine->tracer->begun, 0);
 	nupa_store_release(&engine->tracer->tail, 0);
@@ -127,7 +127,7 @@ void nupa_trace_end(struct nupa_engine *engine)
 
 /* --- data ---------------------------------------------------------------------------- */
 
-/* What to keep of a payload of *bytes* that travels in packets of *mtu_bytes*. */
+/* The parts to keep of a payload of *bytes* in packets of *mtu_bytes*. */
 static struct nupa_trace_data plan(const struct nupa_engine *engine, uint32_t bytes,
 				   uint32_t mtu_bytes)
 {

@@ -3,7 +3,7 @@
  *
  * Each attachment has one ring in its arena (struct nupa_trace_header, then NUPA_TRACE_BYTES),
  * written over and over.  Any number of watchers read it; none is known to the writer, so none can
- * hold it up.  Who is too slow finds that it was lapped, and counts what it lost by the records'
+ * hold it up.  A slow watcher finds that it was lapped, and counts its losses by the records'
  * sequence.
  *
  *   T1  Writer: `begun` moves first, then the bytes are stored, then `tail` (release).  A reader

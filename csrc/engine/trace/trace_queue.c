@@ -79,7 +79,7 @@ void nupa_trace_post(struct nupa_qp *qp, uint64_t first)
 	put_sq_doorbell(qp, qp->sq.posted, now_ns);
 }
 
-/* What the express lane does with a SEND: posted, told, sent, at one time. */
+/* A SEND of the express lane: posted, told, sent, at one time. */
 void nupa_trace_express(struct nupa_qp *qp, const struct nupa_express *request,
 			const struct nupa_msg *msg)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the engine calls of connection management (csrc/cm), all with its lock. */
+ * Functions of connection management that the engine calls, all with its lock. */
 #ifndef NUPA_CM_HOOKS_H
 #define NUPA_CM_HOOKS_H
 

@@ -176,7 +176,7 @@ LAYOUTS = (CXL_CACHE, *MESSAGES.values())
 
 
 def name_of(channel: int, opcode: int) -> str:
-    """What a message is called: an opcode, or `D2H Data`.
+    """Returns the name of a message: an opcode, or `D2H Data`.
 
     >>> name_of(1, 2), name_of(6, 0), name_of(1, 31)
     ('RdOwn', 'H2D Data', 'D2H Req 0x1f')
