@@ -14,8 +14,8 @@ The kernel drops all three kinds of locks when their holder dies:
   port or choose a host.  The file exists only while a process holds or awaits it.
 * A *use*, a shared flock on the segment, is held by each `nupa run`, attached process and open
   Fabric.  An exclusive flock that succeeds proves that nobody uses the fabric.
-* A *lease* of a host, a byte-range lock (fcntl(2), open file description locks) on the segment, one
-  byte for each `nupa run`, lets two that start together see each other before their programs
+* A *lease* of a host is a byte-range lock (fcntl(2), open file description locks) on the segment,
+  one byte for each `nupa run`.  By it two that start together see each other before their programs
   attach.
 """
 
@@ -49,8 +49,8 @@ _SHM = "/dev/shm"
 def folder() -> str:
     """Returns the folder of all segments, which is made when needed unless NUPA_DIR names it.
 
-    Its name has the user's number as the parent user namespace knows it, so the root of a user
-    namespace does not collide with the real root.
+    Its name has the user's number as the parent user namespace knows it: the root of a user
+    namespace is a user like any other.
     """
     named = os.environ.get("NUPA_DIR")
     if named:
