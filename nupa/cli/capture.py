@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_fabric, seconds
 from nupa.cli.common.argument import count as _count
-from nupa.cli.common.command import Help
+from nupa.cli.common.command import add_command
 from nupa.core.levels import DEFAULT_LEVELS, LEVEL_TEXTS, LEVELS, parse_levels
 
 if TYPE_CHECKING:
@@ -48,11 +48,8 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "capture",
-        help="show or record the packets of a fabric, like tcpdump",
-        epilog=_EPILOG,
-        formatter_class=Help,
+    parser = add_command(
+        subparsers, "capture", "show or record the packets of a fabric, like tcpdump", _EPILOG
     )
     parser.add_argument(
         "-i",

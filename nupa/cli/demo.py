@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.command import EXIT_USAGE, add_command, exit_by_signals, fail
 from nupa.core.mover import BETWEEN_PROCESSES
 
 if TYPE_CHECKING:
@@ -24,11 +25,8 @@ Takes a minute.  Exit code: 0 if all of it worked, else 1.
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "demo",
-        help="run real RDMA programs between two hosts, beside TCP",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        subparsers, "demo", "run real RDMA programs between two hosts, beside TCP", _EPILOG
     )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the charts there, too: .png, .svg, .pdf"
@@ -55,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
     import tempfile
 
     from nupa.base.progress import Progress
-    from nupa.cli.common.command import EXIT_USAGE, exit_by_signals, fail
     from nupa.measure import plot, results, suite
     from nupa.measure.text import glyphs_for
     from nupa.programs.cpus import busy_cpus, load_note, pick_two

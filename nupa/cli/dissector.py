@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import Help
+from nupa.cli.common.command import add_command
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -27,12 +27,12 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "dissector",
-        help="install Wireshark's dissector of captures",
+        "install Wireshark's dissector of captures",
+        _EPILOG,
         description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=Help,
     )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--install", action="store_true", help="install it in Wireshark's folder")

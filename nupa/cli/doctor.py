@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import EXIT_ERROR, Help
+from nupa.cli.common.command import EXIT_ERROR, add_command
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -22,9 +22,7 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "doctor", help="try what works on this machine", epilog=_EPILOG, formatter_class=Help
-    )
+    parser = add_command(subparsers, "doctor", "try what works on this machine", _EPILOG)
     parser.add_argument("--json", action="store_true", help="for scripts: an array of objects")
     parser.set_defaults(run=run)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import Help, fail
+from nupa.cli.common.command import add_command, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -23,12 +23,7 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "down",
-        help="take a fabric down",
-        epilog=_EPILOG,
-        formatter_class=Help,
-    )
+    parser = add_command(subparsers, "down", "take a fabric down", _EPILOG)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("name", nargs="?", default="default", help="default: default")
     which.add_argument("--all", action="store_true", help="all of yours")

@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_fabric, whole
-from nupa.cli.common.command import EXIT_USAGE, Help, Parser, fail
+from nupa.cli.common.command import EXIT_USAGE, Help, Parser, add_command, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -50,12 +50,13 @@ class _Help(Help):
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "fault",
-        help="inject faults: drop, delay, corrupt, poison, a link that flaps, ...",
+        "inject faults: drop, delay, corrupt, poison, a link that flaps, ...",
+        _EPILOG,
         usage=_USAGE,
         description=_DESCRIPTION,
-        epilog=_EPILOG,
         formatter_class=_Help,
     )
     parser.add_argument("words", nargs="+", metavar="PORT|ls|clear", help=argparse.SUPPRESS)

@@ -6,18 +6,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli.common.command import Help
+from nupa.cli.common.command import add_command
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "ls",
-        help="list fabrics",
-        epilog="examples:\n  nupa ls\n  nupa ls --json | jq -r '.[].name'\n",
-        formatter_class=Help,
+        "list fabrics",
+        "examples:\n  nupa ls\n  nupa ls --json | jq -r '.[].name'\n",
     )
     parser.add_argument("--json", action="store_true", help="for scripts: an array of objects")
     parser.set_defaults(run=run)

@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from nupa.cli.common.argument import add_fabric
-from nupa.cli.common.command import EXIT_ERROR, Help, exit_by_signals, fail
+from nupa.cli.common.command import EXIT_ERROR, add_command, exit_by_signals, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -62,11 +62,8 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "net",
-        help="network interfaces over the fabric: up, down, ls, exec",
-        epilog=_EPILOG,
-        formatter_class=Help,
+    parser = add_command(
+        subparsers, "net", "network interfaces over the fabric: up, down, ls, exec", _EPILOG
     )
     verbs = parser.add_subparsers(prog="nupa net", metavar="COMMAND", required=True)
     _add_up(verbs)
@@ -94,7 +91,7 @@ def _add(
     epilog: str,
     **options: Any,
 ) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=what, epilog=epilog, formatter_class=Help, **options)
+    parser = add_command(verbs, name, what, epilog, **options)
     add_fabric(parser)
     return parser
 

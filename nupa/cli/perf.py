@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Literal
 
-from nupa.cli.common.command import Help, fail
+from nupa.cli.common.command import add_command, fail
 from nupa.core.mover import BETWEEN_PROCESSES
 
 if TYPE_CHECKING:
@@ -30,11 +30,8 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "perf",
-        help="measure latency and bandwidth between two hosts",
-        epilog=_EPILOG,
-        formatter_class=Help,
+    parser = add_command(
+        subparsers, "perf", "measure latency and bandwidth between two hosts", _EPILOG
     )
     parser.add_argument("operation", choices=["write", "read", "send", "atomic"])
     parser.add_argument("kind", choices=["lat", "bw"])

@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from nupa.cli.common.argument import add_fabric
-from nupa.cli.common.command import EXIT_USAGE, Help, fail
+from nupa.cli.common.command import EXIT_USAGE, add_command, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -61,11 +61,8 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "pool",
-        help="regions of the fabric's memory that hosts share, and quotas",
-        epilog=_EPILOG,
-        formatter_class=Help,
+    parser = add_command(
+        subparsers, "pool", "regions of the fabric's memory that hosts share, and quotas", _EPILOG
     )
     verbs = parser.add_subparsers(prog="nupa pool", metavar="COMMAND", required=True)
     ls = _add(verbs, "ls", "list regions", _LS_EPILOG, _ls)
@@ -107,7 +104,7 @@ def _add(
             code: int = command(args, fabric.pool)
         return code
 
-    parser = verbs.add_parser(name, help=what, epilog=epilog, formatter_class=Help)
+    parser = add_command(verbs, name, what, epilog)
     add_fabric(parser)
     if json:
         parser.add_argument("--json", action="store_true", help="for scripts")

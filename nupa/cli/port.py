@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_fabric
-from nupa.cli.common.command import Help
+from nupa.cli.common.command import add_command
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -28,12 +28,7 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "port",
-        help="take a link down or up",
-        epilog=_EPILOG,
-        formatter_class=Help,
-    )
+    parser = add_command(subparsers, "port", "take a link down or up", _EPILOG)
     parser.add_argument(
         "port", help="a host, by name or number; a port (switch0/3), or a link (switch0-switch1)"
     )

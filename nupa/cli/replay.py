@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import EXIT_USAGE, Help, fail
+from nupa.cli.common.command import EXIT_USAGE, add_command, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -37,12 +37,12 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "replay",
-        help="play a capture's requests again and compare",
+        "play a capture's requests again and compare",
+        _EPILOG,
         description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=Help,
     )
     parser.add_argument("file", help="a pcapng or pcap file")
     parser.add_argument("--json", action="store_true", help="for scripts: one object")

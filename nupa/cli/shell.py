@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_fabric
-from nupa.cli.common.command import Help
+from nupa.cli.common.command import add_command
 from nupa.core.mover import Mover
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "shell",
-        help="run a shell on a host, with network and RDMA",
+        "run a shell on a host, with network and RDMA",
+        _EPILOG,
         usage="nupa shell [--fabric NAME] [--mover MOVER] HOST [-- COMMAND ...]",
-        epilog=_EPILOG,
-        formatter_class=Help,
     )
     add_fabric(parser)
     parser.add_argument(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli.common.command import Help
+from nupa.cli.common.command import add_command
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -30,11 +30,8 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "show",
-        help="show a fabric: hosts, ports, processes, movers, counters",
-        epilog=_EPILOG,
-        formatter_class=Help,
+    parser = add_command(
+        subparsers, "show", "show a fabric: hosts, ports, processes, movers, counters", _EPILOG
     )
     parser.add_argument("name", nargs="?", help="default: the one called default, or the only one")
     parser.add_argument(

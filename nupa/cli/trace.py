@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import count as _count
 from nupa.cli.common.argument import whole
-from nupa.cli.common.command import Help, fail
+from nupa.cli.common.command import add_command, fail
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -40,12 +40,12 @@ _FLAGS = (
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "trace",
-        help="list the transfers of a capture, or draw one",
+        "list the transfers of a capture, or draw one",
+        _EPILOG,
         description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=Help,
     )
     parser.add_argument("file", metavar="FILE", help="a pcapng or pcap file")
     of_list = parser.add_argument_group("the list")

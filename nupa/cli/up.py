@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import Help
+from nupa.cli.common.command import add_command
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -20,12 +20,7 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "up",
-        help="make a fabric",
-        epilog=_EPILOG,
-        formatter_class=Help,
-    )
+    parser = add_command(subparsers, "up", "make a fabric", _EPILOG)
     parser.add_argument(
         "--topology",
         default="pair",

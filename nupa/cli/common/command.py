@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import Any
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -30,6 +31,20 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> object:  # type: ignore[override]
         self.exit(EXIT_USAGE, f"nupa: {message}; see `{self.prog} --help`\n")
+
+
+def add_command(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    what: str,
+    epilog: str,
+    formatter_class: type[Help] = Help,
+    **options: Any,
+) -> argparse.ArgumentParser:
+    """Adds a command with its one-line help and its epilog."""
+    return subparsers.add_parser(
+        name, help=what, epilog=epilog, formatter_class=formatter_class, **options
+    )
 
 
 def exit_by_signals() -> None:

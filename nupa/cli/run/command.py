@@ -12,7 +12,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_fabric, count
-from nupa.cli.common.command import Help
+from nupa.cli.common.command import add_command
 from nupa.core.mover import Mover
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "run",
-        help="run a program on a host of a fabric",
+        "run a program on a host of a fabric",
+        _EPILOG,
         usage="nupa run [--fabric NAME] [--host HOST] [--mover MOVER] [--capture FILE] "
         "-- COMMAND ...",
-        epilog=_EPILOG,
-        formatter_class=Help,
     )
     add_fabric(parser)
     parser.add_argument("--host", help="its name or number; default: the next free one")

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import seconds, size
-from nupa.cli.common.command import Help, exit_by_signals
+from nupa.cli.common.command import add_command, exit_by_signals
 from nupa.core.mover import Mover
 
 if TYPE_CHECKING:
@@ -95,47 +95,37 @@ examples:
 
 
 def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "vm",
-        help="run virtual machines on a fabric: up, run, shell, ls, log, start, down, demo",
-        epilog=_EPILOG,
-        formatter_class=Help,
+        "run virtual machines on a fabric: up, run, shell, ls, log, start, down, demo",
+        _EPILOG,
     )
     verbs = parser.add_subparsers(prog="nupa vm", metavar="COMMAND", required=True)
     _add_up(verbs)
     _add_run(verbs)
     _add_shell(verbs)
-    ls = _add(verbs, "ls", "list machines and their guests", _LS_EPILOG)
+    ls = add_command(verbs, "ls", "list machines and their guests", _LS_EPILOG)
     ls.add_argument("--json", action="store_true", help="for scripts: an array of objects")
     ls.set_defaults(run=_ls)
-    log = _add(verbs, "log", "show consoles", _LOG_EPILOG)
+    log = add_command(verbs, "log", "show consoles", _LOG_EPILOG)
     log.add_argument("host", nargs="?", metavar="HOST", help="default: all guests")
     log.add_argument(
         "--follow", action="store_true", help="follow until Ctrl-C or the end of the guests"
     )
     _add_name(log)
     log.set_defaults(run=_log)
-    start = _add(verbs, "start", "start a dead guest again", _START_EPILOG)
+    start = add_command(verbs, "start", "start a dead guest again", _START_EPILOG)
     start.add_argument("host", metavar="HOST", help="its name or number")
     _add_name(start)
     _add_timeout(start)
     start.set_defaults(run=_start)
-    down = _add(verbs, "down", "end the guests, remove the fabric", _DOWN_EPILOG)
+    down = add_command(verbs, "down", "end the guests, remove the fabric", _DOWN_EPILOG)
     # Not the only one: a machine to take down must be meant.
     down.add_argument("name", nargs="?", default="vm", metavar="NAME", help="default: vm")
     down.add_argument("--force", action="store_true", help="even if commands run in it")
     down.set_defaults(run=_down)
     _add_demo(verbs)
-
-
-def _add(
-    verbs: _SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    what: str,
-    epilog: str,
-    **options: Any,
-) -> argparse.ArgumentParser:
-    return verbs.add_parser(name, help=what, epilog=epilog, formatter_class=Help, **options)
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +143,7 @@ def _add_timeout(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(verbs, "up", "boot guests", _UP_EPILOG)
+    parser = add_command(verbs, "up", "boot guests", _UP_EPILOG)
     parser.add_argument("--guests", type=int, metavar="N", help="how many (default: 2)")
     parser.add_argument("--kind", help="cxl, or ivshmem: how guests see the memory (default: cxl)")
     parser.add_argument("--mem", type=size(), metavar="SIZE", help="its memory (default: 256M)")
@@ -178,7 +168,7 @@ def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_demo(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(
+    parser = add_command(
         verbs,
         "demo",
         "measure RDMA and TCP between two guests, beside soft-RoCE and virtio",
@@ -195,7 +185,7 @@ def _add_demo(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_run(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(
+    parser = add_command(
         verbs,
         "run",
         "run a command in a guest",
@@ -207,7 +197,7 @@ def _add_run(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_shell(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(
+    parser = add_command(
         verbs,
         "shell",
         "run a shell in a guest, on this terminal",
