@@ -362,14 +362,7 @@ def _by_name(counters: Any) -> dict[str, int]:
 
 
 def _flow(host: int, peer: int, flow: Any) -> Iterator[Flow]:
-    counts = (
-        flow.xmit_bytes,
-        flow.xmit_packets,
-        flow.rcv_bytes,
-        flow.rcv_packets,
-        flow.xmit_wait,
-        flow.xmit_discards,
-    )
+    counts = [getattr(flow, name) for name in Flow._fields[2:]]
     if any(counts):
         yield Flow(host, peer, *counts)
 
