@@ -170,8 +170,7 @@ class Machine:
         """Whether somebody on the fabric listens there by the RDMA CM."""
 
         def listens() -> bool:
-            outcome = self.nupa("show", self.name, "--json")
-            assert outcome.ok, outcome.describe()
+            outcome = self.nupa("show", self.name, "--json").check()
             found = json.loads(outcome.stdout)["listeners"]
             return any((at["port"], at["space"]) == (port, space) for at in found)
 
@@ -179,8 +178,7 @@ class Machine:
 
     def traffic(self, host: str) -> int:
         """Bytes, in words of four, that the host has sent, as `nupa show` counts them."""
-        outcome = self.nupa("show", self.name, "--json")
-        assert outcome.ok, outcome.describe()
+        outcome = self.nupa("show", self.name, "--json").check()
         return sum(
             port["counters"]["port_xmit_data"]
             for port in json.loads(outcome.stdout)["ports"]
@@ -189,8 +187,7 @@ class Machine:
 
     def guests(self) -> dict[str, dict[str, Any]]:
         """Returns the guests of `nupa vm ls --json`."""
-        outcome = self.nupa("vm", "ls", "--json")
-        assert outcome.ok, outcome.describe()
+        outcome = self.nupa("vm", "ls", "--json").check()
         (found,) = json.loads(outcome.stdout)
         return {guest["name"]: guest for guest in found["guests"]}
 
@@ -203,8 +200,7 @@ class Machine:
         os.close(pidfd)
 
     def start_again(self, host: str) -> None:
-        outcome = self.nupa("vm", "start", host, deadline_s=2 * BOOT_S)
-        assert outcome.ok, outcome.describe()
+        self.nupa("vm", "start", host, deadline_s=2 * BOOT_S).check()
 
     def consoles(self) -> str:
         """Returns the text of the guests' consoles."""
@@ -224,8 +220,7 @@ class Machine:
                 stack.callback(program.close)
 
     def _take_down(self) -> None:
-        outcome = self.nupa("vm", "down", "--force")
-        assert outcome.ok, outcome.describe()
+        self.nupa("vm", "down", "--force").check()
         left = [str(path) for path in (*self._run.iterdir(), *self._segments.iterdir())]
         left += [str(each) for host in self.hosts for each in self._qemus(host)]
         assert left == []

@@ -84,8 +84,7 @@ def net_up(machine: Machine, *hosts: str) -> None:
         which = ["--fabric", machine.name, "--host", host] if host == machine.here else []
         starting.append(machine.start(host, [*NUPA, "net", "up", *which]))
     for program in starting:
-        outcome = machine.wait(program, NET_UP_S)
-        assert outcome.ok, outcome.describe()
+        machine.wait(program, NET_UP_S).check()
 
 
 def iperf3(machine: Machine, server: str, client: str, *options: str) -> None:

@@ -80,7 +80,7 @@ def test_a_rate_is_read_from_between_what_else_fio_says() -> None:
         (output(write={}), "has no 'iops' of writes: fio 3 is needed"),
         (output(write={"iops": "many"}), "of writes"),
         (output(write=None), "of writes"),
-        (output().replace("1000.0", "0.0"), "wrote nothing in the time"),
+        (output().replace("1000.0", "0.0"), "wrote nothing during"),
     ],
 )
 def test_what_is_no_measurement_is_refused_with_what_it_is(text: str, said: str) -> None:
