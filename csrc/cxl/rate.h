@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The loop of `nupa fabric transactions`: writes and reads lines, one request at a time.  It is in C,
- * as a loop in Python would measure Python. */
+ * The loop of `nupa fabric transactions`: writes and reads lines, one request at a time.  It is in
+ * C, as a loop in Python would measure Python. */
 #ifndef NUPA_CXL_RATE_H
 #define NUPA_CXL_RATE_H
 

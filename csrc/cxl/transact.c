@@ -29,7 +29,7 @@ static enum nupa_cxl_status reach(struct nupa_cxl_bus *bus, uint64_t hpa, size_t
 
 /* NUPA_CXL_POISON: *to is as before. */
 static enum nupa_cxl_status media_read(struct nupa_cxl_bus *bus, const struct bus_line *line,
-				      uint8_t *to, size_t bytes)
+				       uint8_t *to, size_t bytes)
 {
 	struct nupa_cxl_snoop *snoop = snoop_of(line->memory);
 
