@@ -85,23 +85,7 @@ _CAPACITY = RecordLayout("BBHBBxxQQ16sH6x24xII", _Capacity)
 
 def port_changed(change: PortChange, info: PortInfo, slot_status: int) -> EventRecord:
     """Make a record of a port; *info* is the answer of Get Physical Port State."""
-    row = _Port(
-        info.port,
-        change,
-        slot_status,
-        info.state,
-        info.mode,
-        info.device,
-        info.modes,
-        info.max_width,
-        info.width,
-        info.speeds,
-        info.max_speed,
-        info.speed,
-        info.ltssm,
-        info.first_lane,
-        info.flags,
-    )
+    row = _Port(info.port, change, slot_status, *info[1:13])  # state to flags
     return EventRecord(PHYSICAL_SWITCH, _PORT.pack(row))
 
 

@@ -6,6 +6,7 @@ Sections are those of the CXL Specification 3.1.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from errno import EINVAL
 from struct import Struct, error
@@ -17,6 +18,9 @@ from nupa.cxl.function.cci import Code
 
 HEADER = Struct("<BBxH3sHH")  # 7.6.3
 PAYLOAD_BYTES = 1 << 16  # our limit; the field has 21 bits
+TUNNEL_BYTES = 64  # room for the heads of an answer within an answer
+WRITE = 1 << 23  # 7.6.7.1.4: of a register access
+_BITMAP_BYTES = 32
 _BACKGROUND = 1 << 23
 SECRET_BYTES = 16  # 7.6.7.1.6: a UUID
 NO_LD = 0xFFFF  # 7.6.7.2.2
@@ -101,6 +105,11 @@ def unpack(message: bytes) -> Cci:
             f"with {len(payload)} bytes"
         )
     return Cci(opcode, payload, tag, bool(category), code, extended, bool(sizes & _BACKGROUND))
+
+
+def bitmap(numbers: Iterable[int]) -> bytes:
+    """Encode numbers below 256 as bits."""
+    return sum(1 << number for number in numbers).to_bytes(_BITMAP_BYTES, "little")
 
 
 T = TypeVar("T", bound=NamedTuple)

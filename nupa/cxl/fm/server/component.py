@@ -18,7 +18,6 @@ from nupa.cxl.fm.server.session import Feed, Inbox
 from nupa.cxl.function.cci import Code, Command, CommandError, Effect, exactly, find, require, table
 
 _DONE = 100
-_OVERHEAD_BYTES = 64  # of an answer within an answer
 
 
 class _Job(NamedTuple):
@@ -48,7 +47,7 @@ class Component:
             Command(FmOpcode.BACKGROUND_STATUS, "background status", exactly(0), self._status),
             Command(FmOpcode.ABORT, "abort", exactly(0), self._abort),
         )
-        logs = DeviceLogs(messages.PAYLOAD_BYTES - _OVERHEAD_BYTES)
+        logs = DeviceLogs(messages.PAYLOAD_BYTES - messages.TUNNEL_BYTES)
         self.commands = table((*own, *commands, *logs.commands()))
         everything = {**self.commands, **Inbox(self.feed, lambda _bits: None).commands}
         logs.describe(everything[opcode] for opcode in sorted(everything))

@@ -4,19 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from uuid import UUID
 
 from nupa.cxl.fm import dcd_messages as layout
 from nupa.cxl.fm.dcd_messages import DcdOpcode
-from nupa.cxl.fm.messages import PAYLOAD_BYTES
+from nupa.cxl.fm.messages import PAYLOAD_BYTES, bitmap
 from nupa.cxl.function.cci import Code, Command, Effect, at_least, exactly, require
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
 from nupa.cxl.media.dcd_tags import keep, let_go, tags
 from nupa.cxl.media.extents import BLOCK_BYTES_MIN, DECODE_BYTES, REGIONS_MAX, DcRegion
 
 _MOST_BLOCK_BITS = 52
-_MASK_BYTES = 32
 _OVERHEAD_BYTES = 256  # of an answer within an answer: heads, and a tunnel's
 
 
@@ -170,7 +169,7 @@ class DcdComponent:
         generation = self._capacity.generation & 0xFFFFFFFF
         head = layout.TagsHead(generation, len(found), len(listed), layout.BITMAPS_VALID)
         records = (
-            layout.TagRecord(each.tag.bytes, each.kept, _bits(each.accepted), _bits(each.offered))
+            layout.TagRecord(each.tag.bytes, each.kept, bitmap(each.accepted), bitmap(each.offered))
             for each in listed
         )
         return layout.TAGS.pack(head) + b"".join(map(layout.TAG.pack, records))
@@ -182,10 +181,6 @@ def _change(payload: bytes) -> tuple[layout.ChangeRequest, list[tuple[int, int]]
     records = layout.EXTENT.unpack_all(payload, layout.CHANGE.size)
     require(request.listed == len(records), Code.INVALID_PAYLOAD_LENGTH)
     return request, [(each.dpa, each.size) for each in records], {each.tag for each in records}
-
-
-def _bits(numbers: Iterable[int]) -> bytes:
-    return sum(1 << number for number in numbers).to_bytes(_MASK_BYTES, "little")
 
 
 def _block_sizes(region: DcRegion) -> int:

@@ -14,7 +14,6 @@ from nupa.cxl.function.function import Function, RegisterPlace
 from nupa.cxl.switch.switch import Switch
 
 MOST_MEMORY_BYTES = 4096  # of one memory request
-_WRITE = 1 << 23
 
 #: behind(port, request): the answer of the device at a port: CommandError if there is none.
 Behind = Callable[[int, Cci], Cci]
@@ -54,7 +53,7 @@ class MldPort:
         request = messages.LD_MEMORY.unpack(payload)
         data = payload[messages.LD_MEMORY.size :]
         word = int.from_bytes(request.where, "little")
-        writes = bool(word & _WRITE)
+        writes = bool(word & messages.WRITE)
         places = self._places(request, word)
         require(len(data) == (request.length if writes else 0), Code.INVALID_PAYLOAD_LENGTH)
         if writes:

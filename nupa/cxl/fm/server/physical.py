@@ -20,8 +20,6 @@ _MODES = 0b0110  # 68 B and 256 B flits
 _LTSSM_DETECT, _LTSSM_L0 = 0, 4
 _IN_RESET, _PRESENT = 1 << 1, 1 << 2
 _ASSERT_PERST, _DEASSERT_PERST, _RESET = 0, 1, 2
-_WRITE = 1 << 23
-_MASK_BYTES = 32
 
 
 #: asker(): the virtual switch of the requesting host; None: the fabric manager.
@@ -60,8 +58,8 @@ class _Physical:
             0,
             len(switch.ports),
             len(switch.virtual),
-            _mask(port.number for port in switch.ports if port.up),
-            _mask(virtual.number for virtual in switch.virtual if virtual.usp.up),
+            messages.bitmap(port.number for port in switch.ports if port.up),
+            messages.bitmap(virtual.number for virtual in switch.virtual if virtual.usp.up),
             sum(len(virtual.vppbs) for virtual in switch.virtual),
             len(bound),
             switch.decoders,
@@ -158,7 +156,7 @@ def config_access(config: ConfigSpace, where: bytes, data: int) -> bytes:
     word = int.from_bytes(where, "little")
     offset, enables = word & 0xFFF, word >> 12 & 0xF
     require(offset % 4 == 0)
-    if word & _WRITE:
+    if word & messages.WRITE:
         pieces = {0xF: [(0, 4)], 0x3: [(0, 2)], 0xC: [(2, 2)]}.get(
             enables, [(i, 1) for i in range(4) if enables >> i & 1]
         )
@@ -167,7 +165,3 @@ def config_access(config: ConfigSpace, where: bytes, data: int) -> bytes:
         return bytes(4)
     whole = config.read(offset, 4).to_bytes(4, "little")
     return bytes(byte if enables >> i & 1 else 0 for i, byte in enumerate(whole))
-
-
-def _mask(numbers: Iterator[int]) -> bytes:
-    return sum(1 << number for number in numbers).to_bytes(_MASK_BYTES, "little")

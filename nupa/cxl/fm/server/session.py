@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nupa.cxl.commands.event_commands import EventCommands
-from nupa.cxl.fm.messages import PAYLOAD_BYTES
+from nupa.cxl.fm.messages import PAYLOAD_BYTES, TUNNEL_BYTES
 from nupa.cxl.function.cci import Command, Effect, exactly, table
 from nupa.cxl.media.events import EventLogs, EventRecord, Log
 
 EVENTS_MAX = 256  # of each log
 DONE_BIT = 1 << 15  # 8.2.9.2.6: a background operation is completed
 _POLICY_MASK = DONE_BIT | (1 << len(Log)) - 1
-_OVERHEAD_BYTES = 64  # of an answer within an answer
 GET_EVENTS, CLEAR_EVENTS, GET_POLICY, SET_POLICY, NOTIFICATION = 0x100, 0x101, 0x104, 0x105, 0x106
 
 #: tell(bits): notify this manager, in any thread.
@@ -53,7 +52,7 @@ class Inbox:
             for event in events:
                 self._logs[log].add(event, event.timestamp_ns)
         shared = EventCommands(
-            self._logs, payload_bytes=PAYLOAD_BYTES - _OVERHEAD_BYTES, interrupt=tell, message=0
+            self._logs, payload_bytes=PAYLOAD_BYTES - TUNNEL_BYTES, interrupt=tell, message=0
         )
         rows = [row for row in shared.commands() if row.opcode in (GET_EVENTS, CLEAR_EVENTS)]
         what = "MCTP event interrupt policy"
