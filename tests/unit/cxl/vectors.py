@@ -54,7 +54,7 @@ QUARTER = "00 00 00 10 00 00 00 00"  # 256 MiB
 HALF_OF_IT = "00 00 00 08 00 00 00 00"
 BLOCK = "00 00 20 00 00 00 00 00"  # 2 MiB
 
-#: To the switch of cxl_rack.Rack, whose serial number is 1122334455667788h.
+#: To the switch of rack.Rack, whose serial number is 1122334455667788h.
 SWITCH = (
     Vector("identify", "01 00", "", """
         98 1e 02 4e 00 00 00 00         # vendor, device, subsystem vendor, subsystem

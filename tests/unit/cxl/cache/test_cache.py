@@ -207,7 +207,7 @@ def test_lines_of_host_memory_move_by_the_messages_of_the_specification(site: Si
     assert site.host.messages["H2D Req SnpData"] == 2
 
 
-def test_memory_of_the_device_leans_to_who_uses_it(site: Site) -> None:
+def test_a_page_changes_to_the_bias_of_the_side_that_uses_it(site: Site) -> None:
     dev, host = site.first, site.host
     host.write(STEP, b"host")
     assert site.said() == [
@@ -226,9 +226,9 @@ def test_memory_of_the_device_leans_to_who_uses_it(site: Site) -> None:
     assert len([each for each in site.said() if "CLFlush" in each]) == PAGE_BYTES // 64
     dev.write(STEP, b"mine")
     assert dev.read(STEP, 4) == b"mine"
-    assert site.said() == []  # nobody is asked
+    assert site.said() == []  # without a request
     assert dev.bias[0] is Bias.DEVICE
-    assert host.read(STEP, 4) == b"mine"  # the page leans back
+    assert host.read(STEP, 4) == b"mine"  # the page is in host bias again
     assert site.said()[0] == "M2S Req MemRd S SnpData 0x10000000 first"
     assert dev.bias[0] is Bias.HOST
     assert dev.bias.flips == 2
@@ -266,7 +266,7 @@ def test_requests_as_they_are_leave_what_they_say(site: Site, name: str, hpa: in
         wanted[at : at + len(new)] = new
     else:
         assert found == (b"" if name == "CLFlush" else wanted)
-    # RdAny gets E of whoever else has nothing: the host keeps S.
+    # RdAny gets E if no other cache has the line; here the host keeps S.
     assert site.first.cache.state(hpa) is (S if name == "RdAny" else I)
     assert site.second.read(hpa, 64) == site.host.read(hpa, 64) == site.first.read(hpa, 64)
     assert site.host.read(hpa, 64) == wanted

@@ -97,7 +97,7 @@ def test_poison_that_a_driver_injects_is_read_and_logged(machine: Machine) -> No
     assert (ras["uncorrectable_status.poison_received"], ras["control.first_error"]) == (1, 10)
     machine.region.bus.raises = False
     assert machine.region.read(0, 192) == b"fine" * 16 + ONES + bytes(64)
-    assert len(machine.records(Log.FAILURE)) == 2  # whoever reads it, and however
+    assert len(machine.records(Log.FAILURE)) == 2  # for all readers
     machine.region.bus.raises = True
     machine.driver.mail.send(0x4302, (64).to_bytes(8, "little") + b"good" * 16)
     assert machine.region.read(0, 128) == b"fine" * 16 + b"good" * 16

@@ -121,7 +121,7 @@ def test_a_logical_device_that_fails_is_a_message_if_its_host_wants_it() -> None
     site = Site()
     ld, config = site.rack.mld.logical[1], site.rack.mld.lds[1].config
     ld.fail()
-    assert site.fm.events() == []  # masked, and nobody wants it
+    assert site.fm.events() == []  # masked, and not enabled
     config["aer"]["uncorrectable_mask.internal"] = 0
     for kind in ("fatal", "non_fatal"):
         config["pcie"][f"device_control.{kind}_reporting"] = 1

@@ -95,7 +95,7 @@ def test_another_user_is_told_that_the_fabric_is_not_its(
         except (LocalError, RemoteError) as error:
             return str(error)
 
-    with tempfile.TemporaryDirectory() as folder:  # pytest's are nobody else's to enter
+    with tempfile.TemporaryDirectory() as folder:  # other users cannot enter pytest's
         Path(folder).chmod(0o755)
         monkeypatch.setenv("NUPA_DIR", folder)
         with Server(manager, path_of("a")).start() as server:

@@ -282,7 +282,7 @@ def test_a_tag_that_the_manager_keeps_outlives_its_hosts() -> None:
     assert device.free(1) == [(2 * STEP + STEP // 2, STEP // 2)]
     capacity.add(2, 1, tag=TAG, policy=Policy.SHARED)
     assert capacity.tags()[0] == (TAG, True, set(), {2})
-    capacity.release(2, TAG, forced=True)  # what is offered: dead
+    capacity.release(2, TAG, forced=True)  # an offered extent: dead
     assert device.hosts[2].offers == [[]]
     with pytest.raises(CommandError):
         device.accept(2, [(offer[0].dpa, offer[0].size)])
@@ -297,7 +297,7 @@ def test_a_tag_that_the_manager_keeps_outlives_its_hosts() -> None:
     assert device.free(1) == [(2 * STEP, STEP)]
     assert dcd.TAGS.unpack(tags_answer(site)).generation != generation
     for call in (capacity.keep, capacity.let_go):
-        for tag in (TAG, UUID(int=6)):  # nobody's, and not shared
+        for tag in (TAG, UUID(int=6)):  # unknown, and not shared
             with pytest.raises(CommandError) as refused:
                 call(tag)
             assert refused.value.code is Code.INVALID_INPUT

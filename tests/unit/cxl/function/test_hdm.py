@@ -104,7 +104,7 @@ def test_memory_of_decoders_follows_that_of_the_one_before_after_its_skip() -> N
     assert "its memory ends at" in decoders.errors[3]
 
 
-#: What is refused of decoder 1 when decoder 0 has steps 4 to 8: kind, base, size, word, last, why.
+#: Refused commits of decoder 1 while decoder 0 has steps 4 to 8: kind, base, size, word, last, why.
 REFUSED: list[tuple[str, int, int, int, Any, str]] = [
     ("switch", 7, 1, control(), b"", "is below"),
     ("switch", 0, 4, control(), b"", "is below"),

@@ -240,7 +240,7 @@ def test_a_bus_of_too_few_devices_or_ports_and_a_closed_one_say_so(host: Host) -
         Bus(host.root, host.windows, memory=lambda _device: bytearray(64))
     bus = host.bus()
     bus.close()
-    decommit(host.devices[0].decoders, 0)  # nobody listens
+    decommit(host.devices[0].decoders, 0)  # no handler
     with pytest.raises(LocalError, match="is closed"):
         bus.read(BASE, 64)
     bus.close()

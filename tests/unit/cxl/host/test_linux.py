@@ -107,7 +107,7 @@ def test_dvsecs_are_the_same_of_the_same_revision_and_length(
     assert lengths[0] == lengths[1]
 
 
-#: What QEMU's functions cannot, or say of themselves: no resets, no 256-byte flits, a cache in
+#: Differences of QEMU's functions: no resets, no 256-byte flits, a cache in
 #: ports, no links that train; and how long its device takes to flush.
 QEMU_IS_OTHERWISE = {
     0: r"capability\.(reset|viral|pm_init_reporting)|capability_2\.no_clean_writeback|status_2\..*",
@@ -174,7 +174,7 @@ def test_extended_capabilities_beside_dvsecs_are_ours_too(tree: Tree, found: Wal
         assert {number for _, number in walk_extended(BY_BDF[str(bdf)].read)} <= ours
 
 
-# Memory-mapped registers: what QEMU's monitor read while Linux had the region, and without it.
+# Memory-mapped registers, as QEMU's monitor read them with Linux' region, and without it.
 
 
 def captured(when: str, place: str, base: int = CACHEMEM_AT) -> Read:
@@ -235,7 +235,7 @@ def test_what_linux_says_of_a_decoder_is_what_we_read_in_its_registers(
     for number in range(4):
         said = sysfs(when, f"decoder{port}.{number}")
         name = f"decoder{number}"
-        if decoders[f"{name}.committed"]:  # of others Linux may show what they were before
+        if decoders[f"{name}.committed"]:  # Linux may show old values of others
             assert number == 0
             assert int(said["start"], 16) == decoders[f"{name}.base"] << tables.STEP_BITS
             assert int(said["size"], 16) == decoders[f"{name}.size"] << tables.STEP_BITS

@@ -65,7 +65,7 @@ def test_our_host_programs_each_decoder_as_linux_does(name: str) -> None:
     wide = Wide()
     with Host(wide.root, [window]) as host:
         devices = {f"0000:{each.name}": each for each in host.devices}
-        # QEMU's root ports have decoders, too, which nobody programs.
+        # QEMU's root ports have decoders, too, which Linux does not program.
         others = {
             place: asked["registers"][place]
             for place in asked["registers"].keys() - wide.blocks.keys()

@@ -145,7 +145,7 @@ def test_poison_raises_by_read_and_is_ones_to_loads(site: Site) -> None:
         assert quiet.read(PAGE, 8) == ONES
         with pytest.raises(MemoryAccessError, match="poisoned"):
             loud.read(PAGE, 8)
-        assert loud.read(0, 8) == bytes(8)  # nobody else is disturbed
+        assert loud.read(0, 8) == bytes(8)  # other hosts are not affected
         loud.write(PAGE, bytes(64))
         assert loud.read(PAGE, 8) == bytes(8)
         assert not quiet.revoked

@@ -115,7 +115,7 @@ DOE = {
     "write_mailbox": ("PCI_DOE_WRITE", ""),
     "read_mailbox": ("PCI_DOE_READ", ""),
 }
-#: What the header has as a macro with an argument, or not at all; by our names.
+#: Names that the header has as a macro with an argument, or not at all.
 NOT_IN_LINUX = {
     "header_type.layout": 0x7F,
     "header_type.multi_function": 0x80,

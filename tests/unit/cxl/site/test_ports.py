@@ -154,7 +154,7 @@ def test_a_flap_between_two_looks_is_a_loss(fabric: Fabric) -> None:
     site = fabric.switch
     host = site.host(0)
     mine = window(host)
-    with site.lock:  # nobody looks meanwhile
+    with site.lock:  # no look in between
         for up in (False, True):
             fabric.set_port("host0", up=up, wait=False)
         assert not mine.revoked

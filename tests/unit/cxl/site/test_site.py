@@ -182,9 +182,9 @@ def test_hosts_share_an_extent_and_a_forced_release_takes_it_from_one(
 
 def test_only_a_host_without_a_driver_is_willing(site: Site, fm: FabricManager) -> None:
     capacity = fm.capacity(4)
-    capacity.add(2, OWN, 2 * MIB)  # nobody is there
+    capacity.add(2, OWN, 2 * MIB)  # no driver is there
     device = logical(site, fm, 0, 2)
-    assert device.extents == capacity.extents(2) != []  # what it finds is its own
+    assert device.extents == capacity.extents(2) != []  # it finds its own devices
     taken: list[object] = []
     assert device.driver
     device.driver.look = lambda: taken.append(1)  # type: ignore[method-assign]

@@ -119,7 +119,7 @@ class Play:
             same = [other for other in spots if other[2] == place]
             assert all(other.read(offset, 64)[0] == mark % 251 for other, offset, _ in same)
         last = {place: mark for mark, (_, _, place) in enumerate(spots)}
-        for region, at, place in spots:  # nobody has written over another's
+        for region, at, place in spots:  # no host has written over another's bytes
             assert region.read(at, 64) == bytes([last[place] % 251]) * 64
         for host in self.hosts:
             for region in host.regions:
@@ -147,7 +147,7 @@ def test_hosts_see_what_is_bound_and_no_byte_of_others(seed: int) -> None:
         play.begin()
         play.check()
         for _ in range(120):
-            with suppress(CommandError, LocalError):  # what cannot be is refused
+            with suppress(CommandError, LocalError):  # impossible acts are refused
                 play.random.choice(play.acts)()
                 done += 1
             play.check()
