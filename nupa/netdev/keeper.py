@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # ruff: noqa: PTH123
-"""The keeper: a process (csrc/keeper) that holds network namespaces; its end frees them.
+"""The keeper: a process (csrc/netdev/keeper.c) that holds network namespaces; its end frees them.
 
 It has a session of its own, so no terminal reaches it, and no files but the namespaces and
 /dev/null.  It is an ordinary program, so its user may inspect it (PR_SET_DUMPABLE of prctl(2) is 1

@@ -26,7 +26,7 @@
  *     one
  *   xrc->shadows               channel   failure, sweep                     queue/test_xrc*
  *   XRC handles                QP        counted; the last one frees it     here, queue/test_xrc*
- *   engine->pds, imported MRs  PD, MR    counted, `gone`; exporter's death tests/verbs/test_import*
+ *   engine->pds, imported MRs  PD, MR    counted, `gone`; exporter's death unit: test_import
  *   injector->slot             (slot)    failure                            queue/test_fuzz_inject
  *   net->asleep, idle, room    channel   unlock; failure only marks it      netdev/test_pump
  *   all, in a child after fork all       nothing: no thread waits for it    here */

@@ -41,7 +41,7 @@ def read_frame(connection: socket.socket) -> tuple[int, bytes] | None:
 
 
 class Agent(threading.Thread):
-    """Serves one port, one client after the other, as csrc/vm does."""
+    """Serves one port, one client after the other, as csrc/guest does."""
 
     def __init__(self, listener: socket.socket, hello: str) -> None:
         super().__init__(daemon=True)
