@@ -101,7 +101,7 @@ _ETHERTYPES = {"ipv4": 0x0800, "arp": 0x0806, "ipv6": 0x86DD, "roce": 0x8915}
 _PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58}
 _SECTIONS: dict[str, tuple[Field, ...]] = {
     "Every packet": (
-        Field("level", _LEVEL, "", f"one of {', '.join(record.LEVELS)}", "number",
+        Field("level", _LEVEL, "", "layer of the stack at which it was recorded", "number",
               _enum(record.Level)),
         Field("port", "m_port", "", "the port, by its name: host0/1", "name"),
         Field("host", "m_host", "", "the host (or switch) of that port", "name"),
