@@ -174,9 +174,7 @@ def use_what_was_given(nupa: Run) -> None:
         assert [region.tag for region in fabric.pool.regions()] == ["host1:0x1000000000"]
 
 
-def test_what_a_manager_gives_to_a_host_is_a_region_that_other_processes_map(
-    folder: Path, nupa: Run
-) -> None:
+def test_a_bound_device_is_a_region_that_other_processes_map(folder: Path, nupa: Run) -> None:
     with served("--sld", "256M", "--mld", "256M") as server:
         nupa("bind", "0", "0", "2")
         nupa("alloc", "3", "5", "256M")

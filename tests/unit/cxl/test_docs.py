@@ -120,7 +120,7 @@ def test_those_who_serve_a_command_agree_on_its_effects() -> None:
         assert len(effects) == 1, f"{opcode:04x}"
 
 
-def test_what_limits_nothing_has_no_effect() -> None:
+def test_settings_that_limit_nothing_have_no_effect_entry() -> None:
     commands = served.served()["MLD"]
     assert [commands[opcode].effects for opcode in (0x5404, 0x5407, 0x5409)] == [0, 0, 0]
 

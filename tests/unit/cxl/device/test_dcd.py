@@ -319,7 +319,7 @@ STEP = st.tuples(
 
 
 @given(st.lists(STEP, max_size=30))
-def test_whatever_happens_exclusive_memory_has_one_holder(
+def test_exclusive_memory_always_has_one_holder(
     steps: list[tuple[str, int, int, int]],
 ) -> None:
     device = capacity(extents_max=12, tags_max=4)

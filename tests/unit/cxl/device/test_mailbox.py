@@ -50,7 +50,7 @@ def test_a_payload_one_byte_beyond_its_size_is_refused() -> None:
         max_size=8,
     )
 )
-def test_whatever_is_sent_the_answer_is_a_code_of_the_table(sent: list[tuple[int, bytes]]) -> None:
+def test_every_request_is_answered_with_a_code_of_the_table(sent: list[tuple[int, bytes]]) -> None:
     driver = DRIVER
     for opcode, payload in sent:
         code, answer = driver.send(opcode, payload)

@@ -142,7 +142,7 @@ def test_an_interrupt_is_a_write_of_address_and_data(device: Type3) -> None:
         (lambda d: d.msix.space.write(60, 4, 1), lambda d: d.msix.space.write(60, 4, 0)),
     ],
 )
-def test_what_is_masked_stays_pending_until_it_is_not(
+def test_a_masked_message_stays_pending_until_it_is_unmasked(
     device: Type3, mask: Callable[[Type3], None], unmask: Callable[[Type3], None]
 ) -> None:
     """PCIe 6.0 6.1.4.5: by the function mask, and by the mask of one vector."""

@@ -107,7 +107,7 @@ def test_a_long_list_of_extents_comes_in_several_answers() -> None:
     assert code_of(site.fm.tunnel, 4, DcdOpcode.EXTENTS, past) is Code.INVALID_INPUT
 
 
-def test_what_a_device_has_not_is_refused_with_its_code() -> None:
+def test_requests_beyond_a_device_are_refused_with_their_code() -> None:
     site = Site()
     add, release = site.capacity.add, site.capacity.release
     assert code_of(add, 4, OWN, BLOCK) is Code.INVALID_INPUT
@@ -165,7 +165,7 @@ HOST, REGION, BLOCKS = st.integers(0, 4), st.integers(0, 2), st.integers(0, 130)
         max_size=20,
     )
 )
-def test_whatever_is_asked_unshared_extents_have_one_holder(
+def test_unshared_extents_always_have_one_holder(
     steps: list[tuple[str, int, int, int, UUID]],
 ) -> None:
     site = Site()

@@ -75,7 +75,7 @@ def test_each_change_of_the_switch_is_a_record_in_its_log() -> None:
     assert site.texts() == []
 
 
-def test_what_a_host_does_to_its_bridge_is_seen() -> None:
+def test_changes_of_a_host_to_its_bridge_are_reported() -> None:
     site = Site()
     site.fm.bind(0, 1, 2)
     site.texts()
@@ -136,7 +136,7 @@ def test_a_logical_device_that_fails_is_a_message_if_its_host_wants_it() -> None
     assert [each.event.kind for each in site.fm.events()] == [PHYSICAL_SWITCH]
 
 
-def test_what_hosts_answer_and_give_back_reaches_the_manager() -> None:
+def test_answers_and_releases_of_hosts_are_reported() -> None:
     site = Site()
     capacity, device = site.fm.capacity(4), site.capacity
     capacity.add(1, 0, 2 << 20, tag=UUID(int=3))

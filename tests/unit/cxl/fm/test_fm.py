@@ -109,7 +109,7 @@ def test_a_binding_whose_device_goes_meanwhile_has_failed() -> None:
     assert site.rack.switch.vcs(0).vppb(0).below == {}
 
 
-def test_what_is_given_up_leaves_nothing_and_says_so() -> None:
+def test_an_aborted_binding_leaves_nothing_and_is_reported() -> None:
     site = Site(slow=True)
     site.fm.bind(0, 0, 2, wait=False)
     site.fm.abort()

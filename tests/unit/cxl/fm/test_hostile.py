@@ -124,7 +124,9 @@ def test_one_manager_more_than_there_may_be_is_hung_up_on(server: Server) -> Non
             sock.close()
 
 
-def test_who_stalls_is_hung_up_on_and_nobody_waits_for_it(folder: Path, manager: Manager) -> None:
+def test_a_stalled_manager_is_disconnected_and_others_do_not_wait(
+    folder: Path, manager: Manager
+) -> None:
     with Server(manager, path_of("a"), stall_s=STALL_S).start() as server:
         slow = [raw(server) for _ in range(MOST_MANAGERS - 1)]
         try:
@@ -140,7 +142,9 @@ def test_who_stalls_is_hung_up_on_and_nobody_waits_for_it(folder: Path, manager:
     assert list(folder.iterdir()) == []
 
 
-def test_who_reads_no_answers_is_not_heard_and_nobody_waits_for_it(server: Server) -> None:
+def test_a_manager_that_reads_no_answers_is_not_heard_and_others_do_not_wait(
+    server: Server,
+) -> None:
     everything = Cci(FmOpcode.PORT_STATE, bytes([255, *range(255)]))
     many = encode(MctpMessage(MessageType.FM_API, everything.pack())) * 64
     with raw(server) as deaf, FabricManager.open("a") as fm:

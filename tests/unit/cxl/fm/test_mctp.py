@@ -73,7 +73,7 @@ def test_the_longest_message_passes_and_one_byte_more_does_not() -> None:
         packet(0xC8, b"\x87x"),  # an integrity check that we do not have
     ],
 )
-def test_what_is_not_mctp_is_refused(stream: bytes) -> None:
+def test_bytes_that_are_not_mctp_are_refused(stream: bytes) -> None:
     with pytest.raises(FramingError):
         list(Assembler().feed(stream))
 

@@ -99,7 +99,7 @@ def test_another_user_is_not_heard(folder: Path, rack: Rack) -> None:
         fm.switch()
 
 
-def test_what_is_no_message_ends_its_line_and_no_other(server: Server) -> None:
+def test_invalid_bytes_end_their_connection_and_no_other(server: Server) -> None:
     with FabricManager.open("a") as fm:
         response = encode(MctpMessage(MessageType.FM_API, Cci(1, response=True).pack()))
         short = encode(MctpMessage(MessageType.FM_API, b"short"))

@@ -88,7 +88,9 @@ def test_a_reset_forgets_what_was_committed(host: Host) -> None:
 
 
 @pytest.mark.parametrize("kind", [PortType.ROOT, PortType.ENDPOINT])
-def test_what_wants_no_explicit_commit_says_so_and_shows_none(host: Host, kind: PortType) -> None:
+def test_a_capability_without_explicit_commit_says_so_and_shows_none(
+    host: Host, kind: PortType
+) -> None:
     decoder = find(host, kind, BI_DECODER)
     assert not decoder.read(CAPABILITY) & 1 << 1
     assert decoder.control(ENABLE | COMMIT) & 0xFF == 0

@@ -120,7 +120,7 @@ def test_one_dword_more_than_an_object_may_have_is_an_error() -> None:
     assert software.registers.read(0x0C, 4) == ERROR
 
 
-def test_what_is_sent_while_an_answer_waits_is_dropped() -> None:
+def test_objects_sent_while_an_answer_waits_are_dropped() -> None:
     software = Software()
     software.send(1, 3, 0)
     software.send(1, 3, 1)
@@ -141,7 +141,7 @@ def test_a_reset_forgets_what_was_written_and_what_waits() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([0x08, 0x0C, 0x10, 0x14]), st.integers(0, 2**32 - 1))))
-def test_whatever_is_written_an_abort_makes_it_work_again(writes: list[tuple[int, int]]) -> None:
+def test_an_abort_recovers_the_mailbox_from_any_writes(writes: list[tuple[int, int]]) -> None:
     software = Software()
     for offset, value in writes:
         software.registers.write(offset, 4, value)

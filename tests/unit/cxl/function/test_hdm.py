@@ -127,7 +127,7 @@ REFUSED: list[tuple[str, int, int, int, Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "base", "size", "word", "last", "why"), REFUSED)
-def test_what_cannot_be_decoded_is_an_error_and_not_committed(
+def test_an_impossible_decoder_is_an_error_and_not_committed(
     kind: str, base: int, size: int, word: int, last: Any, why: str
 ) -> None:
     decoders = switch() if kind == "switch" else device()
@@ -201,7 +201,7 @@ def test_a_committed_decoder_decodes_what_was_committed() -> None:
     assert decoders.find(9 * STEP) is None
 
 
-def test_what_is_locked_on_commit_takes_no_write() -> None:
+def test_a_decoder_that_is_locked_on_commit_takes_no_write() -> None:
     decoders = device()
     word = program(decoders, 0, 4, 4, control(2, 1, lock=True))
     assert answer(word) == COMMITTED
@@ -267,7 +267,7 @@ action = st.one_of(
 
 @settings(derandomize=True)
 @given(st.booleans(), st.lists(action, max_size=25))
-def test_whatever_is_written_decoders_stay_in_order_and_apart(
+def test_decoders_stay_in_order_and_apart_after_any_writes(
     is_device: bool, actions: list[tuple[Any, ...]]
 ) -> None:
     decoders = device(8) if is_device else switch()

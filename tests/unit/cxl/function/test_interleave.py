@@ -128,7 +128,7 @@ def test_maps_of_a_platform_choose_as_by_hand(address: int, target: int) -> None
         (4, 256, (0x300, 0x10300), "to one target"),
     ],
 )
-def test_what_has_no_encoding_or_no_way_back_is_refused(
+def test_an_interleave_without_encoding_or_inverse_is_refused(
     ways: int, granularity: int, maps: tuple[int, ...], why: str
 ) -> None:
     with pytest.raises(ValueError, match=why):

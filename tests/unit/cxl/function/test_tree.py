@@ -75,7 +75,7 @@ def test_each_register_block_is_where_the_locator_says() -> None:
     assert [each.number for each in bridge] == [5, 6, 8]
 
 
-def test_what_nobody_answers_reads_as_ones_and_takes_no_write() -> None:
+def test_requests_without_completer_read_as_ones_and_take_no_write() -> None:
     tree = Tree()
     assert tree.root.config_read(Bdf(13), 0, 4) == ONES  # no bus is numbered yet
     assert tree.root.config_read(Bdf(BUS, 2), 0, 4) == ONES
@@ -237,7 +237,7 @@ def test_a_dvsec_of_another_vendor_is_not_taken_for_cxls() -> None:
     assert dvsec.find(config.read) == []
 
 
-def test_what_cannot_be_said_is_refused() -> None:
+def test_values_without_encoding_are_refused() -> None:
     with pytest.raises(ValueError, match="64 KiB"):
         dvsec.register_locator([dvsec.Location(dvsec.BlockId.DEVICE, 0, 0x1000)])
     with pytest.raises(ValueError, match="no 'warp'"):

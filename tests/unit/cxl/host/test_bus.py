@@ -101,7 +101,7 @@ def test_ports_on_the_way_count_what_passes(host: Host) -> None:
             bus.counters(Vppb(0, name="elsewhere"))
 
 
-def test_what_a_decommit_took_away_reads_as_all_ones(host: Host) -> None:
+def test_decommitted_addresses_read_as_all_ones(host: Host) -> None:
     with host.bus() as bus:
         bus.write(BASE, bytes(2048))
         decommit(host.devices[0].decoders, 0)
@@ -197,7 +197,7 @@ def test_a_device_that_is_pulled_out_is_gone_at_once_and_may_come_back(host: Hos
         assert bus.read(BASE, 4096) == b"x" * 4096
 
 
-def test_what_a_manager_binds_is_decoded_and_what_it_unbinds_is_not() -> None:
+def test_bound_devices_are_decoded_and_unbound_ones_are_not() -> None:
     host = Host([FixedWindow(BASE, STEP, (10,))])
     host.roots[0].detach()
     switch, device = Switch(hosts=1, downstream=1, vppbs=2), Type3(STEP)

@@ -159,7 +159,7 @@ def test_a_destroyed_region_is_gone_and_its_place_is_free(machine: Machine) -> N
         ([0, 2, 1, 3], {"granularity": 16384}, "no encoding|is not committed"),
     ],
 )
-def test_what_is_no_region_is_refused_and_nothing_is_committed(
+def test_an_impossible_region_is_refused_and_nothing_is_committed(
     machine: Machine, numbers: list[int], how: dict[str, int], why: str
 ) -> None:
     with host_of(machine) as host:

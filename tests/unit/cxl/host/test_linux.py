@@ -228,9 +228,7 @@ def test_decoders_are_as_many_and_can_as_much(tree: Tree, found: Walk, place: st
 
 @pytest.mark.parametrize(("place", "port"), list(zip(PLACES, (1, 2, 3), strict=True)))
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_linux_says_of_a_decoder_is_what_we_read_in_its_registers(
-    place: str, port: int, when: str
-) -> None:
+def test_decoders_of_sysfs_are_as_their_registers(place: str, port: int, when: str) -> None:
     decoders = decoders_of(captured(when, place), PLACES[place])
     for number in range(4):
         said = sysfs(when, f"decoder{port}.{number}")

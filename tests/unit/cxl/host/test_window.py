@@ -64,9 +64,7 @@ def test_loads_and_requests_see_the_same_bytes(site: Site, ways: int, granularit
 
 @pytest.mark.parametrize("xor", [False, True])
 @pytest.mark.parametrize("numbers", [[1, 5], [0, 4, 2, 6], [0, 4, 2, 6, 1, 5, 3, 7]])
-def test_what_is_stored_is_dealt_to_the_devices_of_two_bridges(
-    numbers: list[int], xor: bool
-) -> None:
+def test_stores_are_dealt_to_the_devices_of_two_bridges(numbers: list[int], xor: bool) -> None:
     at, ways, blocks = 1 << 40, len(numbers), 64
     bits = (12, 15, 20) if xor else (12,)  # of an address, which make its bridge's number
     maps = (sum(1 << bit for bit in bits),) if xor else ()
@@ -121,9 +119,7 @@ def test_turns_of_less_than_a_page_cannot_be_mapped(site: Site) -> None:
 @pytest.mark.parametrize(
     ("offset", "size"), [(PAGE, 4 * PAGE), (0, 3 * PAGE), (-PAGE, PAGE), (0, 4 * STEP), (0, 0)]
 )
-def test_what_is_not_whole_turns_of_the_region_is_refused(
-    site: Site, offset: int, size: int
-) -> None:
+def test_a_window_of_partial_turns_is_refused(site: Site, offset: int, size: int) -> None:
     host = site.host(0)
     region = region_of(host, 2, PAGE)
     with pytest.raises(LocalError):

@@ -169,7 +169,7 @@ def test_a_request_of_type_1_is_type_0_on_its_last_link_and_the_answer_names_the
     host.bus.close()
 
 
-def test_what_nobody_takes_reads_as_all_ones_and_what_a_register_does_not_take_is_refused() -> None:
+def test_requests_without_completer_read_as_all_ones_and_impossible_accesses_are_refused() -> None:
     root, host = enumerated()
     device = host.devices[0].function.bdf
     empty = device._replace(device=5)

@@ -54,7 +54,7 @@ WRITES = st.lists(
 
 
 @given(WRITES)
-def test_whatever_is_written_each_bit_obeys_its_access(writes: list[tuple[int, int, int]]) -> None:
+def test_each_bit_obeys_its_access_under_any_writes(writes: list[tuple[int, int, int]]) -> None:
     registers = Registers(ROWS, SIZE)
     registers["error"] = registers["sticky"] = 0xA5
     for offset, size, value in writes:

@@ -81,7 +81,9 @@ def test_a_topology_says_which_devices_there_are() -> None:
         assert [region.size for region in several.dynamic.regions] == [STEP, STEP]
 
 
-def test_what_a_host_reaches_is_a_region_of_the_pool_until_it_is_unbound(fabric: Fabric) -> None:
+def test_memory_that_a_host_reaches_is_a_region_of_the_pool_until_it_is_unbound(
+    fabric: Fabric,
+) -> None:
     site, fm = fabric.switch, FabricManager.of(fabric.switch.manager)
     assert isinstance(site.store, PoolStore)
     host = site.host(0)

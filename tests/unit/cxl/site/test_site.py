@@ -184,7 +184,7 @@ def test_only_a_host_without_a_driver_is_willing(site: Site, fm: FabricManager) 
     capacity = fm.capacity(4)
     capacity.add(2, OWN, 2 * MIB)  # no driver is there
     device = logical(site, fm, 0, 2)
-    assert device.extents == capacity.extents(2) != []  # it finds its own devices
+    assert device.extents == capacity.extents(2) != []  # its driver finds them
     taken: list[object] = []
     assert device.driver
     device.driver.look = lambda: taken.append(1)  # type: ignore[method-assign]

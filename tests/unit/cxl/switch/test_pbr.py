@@ -60,7 +60,7 @@ def test_there_are_4096_pids_and_not_one_more() -> None:
     assert fabric.assign(free) == 7
 
 
-def test_what_is_not_there_or_in_use_is_refused() -> None:
+def test_ports_that_are_missing_or_in_use_are_refused() -> None:
     fabric = ring(3)
     for name, ports in (("s0", 4), ("x", PORTS + 1), ("x", 0)):
         with pytest.raises(PbrError, match="a new name"):

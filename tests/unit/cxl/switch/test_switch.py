@@ -107,7 +107,7 @@ def test_a_port_that_is_bound_as_a_whole_takes_no_multi_logical_device() -> None
     assert shown.below == {0: device}
 
 
-def test_what_is_unbound_is_reset_and_goes_to_another_host() -> None:
+def test_an_unbound_device_is_reset_and_can_go_to_another_host() -> None:
     rack = Rack()
     vppb = rack.bind(0, 0, 2)
     rack.singles[0].config.header["command.memory_space"] = 1
@@ -262,7 +262,7 @@ ACTION = st.sampled_from(["bind", "unbind", "remove", "insert", "link down", "li
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(ACTION, PLACE), max_size=24))
-def test_whatever_is_asked_a_binding_is_one_to_one_and_shows_what_is_bound(
+def test_bindings_are_always_one_to_one_and_show_their_device(
     actions: list[tuple[str, tuple[int, int, int, int | None]]],
 ) -> None:
     rack = Rack()
