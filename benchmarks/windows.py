@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Loads, stores and memcpy through a window, beside ordinary memory: csrc/window_memory.c of this folder."""
+"""Loads, stores and memcpy through a window, beside ordinary memory (window_memory.c)."""
 
 from __future__ import annotations
 

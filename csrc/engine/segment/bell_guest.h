@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How processes of a guest come by its doorbell: from nupa-guest (csrc/guest), which has the device.
+ * How processes of a guest get its doorbell: from nupa-guest (csrc/guest), which has the device.
  * It sends one message to whoever connects, and two files with it: an eventfd that every interrupt
  * writes to, and the device's registers, to be mapped. */
 #ifndef NUPA_BELL_GUEST_H
