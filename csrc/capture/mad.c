@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Connection management as datagrams on QP 1 (IBTA 12.6, 12.11, annex A11), as far as the engine's
- * messages carry the fields.  Other fields, such as timeouts and LIDs, are Linux's defaults or 0. */
+ * messages carry the fields.  Other fields, such as timeouts and LIDs, are Linux's defaults or 0.
+ */
 #include "capture/bytes.h"
 #include "librdmacm/cm/internal.h"
 #include "capture/watch_internal.h"

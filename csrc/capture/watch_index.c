@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-enum { TRANSPORT = 3, NET };     /* nupa.packet.tables.record.Level: link type Ethernet; others: NUPA */
-enum { FLAG_CORRUPT = 8 };       /* nupa.packet.tables.record.Flag */
+enum { TRANSPORT = 3, NET }; /* nupa.packet.tables.record.Level: link type Ethernet; others: NUPA */
+enum { FLAG_CORRUPT = 8 };   /* nupa.packet.tables.record.Flag */
 #define EPB_CRC_ERROR (1u << 24) /* the draft, 4.3.1: epb_flags */
 
 static bool fill(const struct nupa_watch_packet *packet, const uint32_t *interfaces,

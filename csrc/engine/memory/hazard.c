@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Hazards, the owner's side: a key is taken back, then its owner waits for those who announced that
  * they copy (window.c).  A copy takes microseconds, unless its process is stopped in the middle of
- * it; nothing can take the memory away from that one, so waiting has limits.  A restartable sequence
- * (rseq) around the look at the key would make a system call safe to ignore, but not a memcpy.  A
- * lease (copy only within so many ms of the look) leaves a window. */
+ * it; nothing can take the memory away from that one, so waiting has limits.  A restartable
+ * sequence (rseq) around the look at the key would make a system call safe to ignore, but not a
+ * memcpy.  A lease (copy only within so many ms of the look) leaves a window. */
 #include "engine/memory/mr.h"
 
 #include <time.h>
