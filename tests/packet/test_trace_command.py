@@ -15,39 +15,19 @@ from nupa.diagram.draw import listing
 from nupa.diagram.find.transfer import MARKS
 from tests.packet import trace_scenes
 from tests.packet.trace_scenes import SEND, Scene
+from tests.unit.cli.command import Nupa
 
 Run = Callable[..., str]
 
 
 @pytest.fixture
-def shown(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Returns the output of a command that succeeds."""
-
-    def run(*argv: str | Path) -> str:
-        assert main(["trace", *map(str, argv)]) == 0
-        out, err = capsys.readouterr()
-        assert err == ""
-        return out
-
-    return run
+def shown(capsys: pytest.CaptureFixture[str]) -> Nupa:
+    return Nupa(capsys, ("trace",))
 
 
 @pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Returns the error line of a command that fails."""
-
-    def run(*argv: str | Path, code: int = 1) -> str:
-        if code == 2:
-            with pytest.raises(SystemExit, match=r"^2$"):
-                main(["trace", *map(str, argv)])
-        else:
-            assert main(["trace", *map(str, argv)]) == code
-        err = capsys.readouterr().err
-        assert err.startswith("nupa: ")
-        assert err.count("\n") == 1
-        return err
-
-    return run
+def refused(shown: Nupa) -> Run:
+    return shown.fails
 
 
 @pytest.fixture

@@ -15,17 +15,17 @@ class Nupa:
         self._capsys = capsys
         self._words = words
 
-    def __call__(self, *argv: str) -> str:
+    def __call__(self, *argv: object) -> str:
         """Returns the output of a command that succeeds without a word on stderr."""
-        code = main([*self._words, *argv])
+        code = main([*self._words, *map(str, argv)])
         out, err = self._capsys.readouterr()
         assert (code, err) == (0, "")
         return out
 
-    def fails(self, *argv: str, code: int | tuple[int, ...] = 1) -> str:
+    def fails(self, *argv: object, code: int | tuple[int, ...] = 1) -> str:
         """Returns the only line on stderr of a command that fails with that code or codes."""
         try:
-            found: object = main([*self._words, *argv])
+            found: object = main([*self._words, *map(str, argv)])
         except SystemExit as error:
             found = error.code
         out, err = self._capsys.readouterr()
