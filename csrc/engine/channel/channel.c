@@ -127,8 +127,8 @@ static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
 
 	if (channel->rx_open || nupa_channel_contact(engine, channel->peer) != engine->epoch)
 		return;
-	header = ring_of(engine, nupa_fabric_arena(engine->fabric, channel->peer),
-			 engine->slot_index);
+	header =
+	    ring_of(engine, nupa_fabric_arena(engine->fabric, channel->peer), engine->slot_index);
 	nupa_channel_fetch_pair(channel, header);
 	if (nupa_load_acquire(&header->pair) !=
 	    ((uint64_t)channel->peer_epoch << 32 | engine->epoch))
