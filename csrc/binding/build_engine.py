@@ -20,8 +20,8 @@ CSRC = Path(__file__).resolve().parents[1]
 
 # In the order of their dependence.
 HEADERS = (
-    "engine/segment/layout.h",
-    "engine/segment/segment.h",
+    "segment/layout.h",
+    "segment/segment.h",
     "region/slot_life.h",
     "region/pool.h",
     "region/region.h",

@@ -6,8 +6,8 @@
 #include "capture/cache_line.h"
 
 #include "capture/bytes.h"
-#include "engine/segment/ring.h"
-#include "engine/segment/segment_internal.h"
+#include "segment/ring.h"
+#include "segment/segment_internal.h"
 #include "abi/verbs_abi.h"
 #include "capture/watch_internal.h"
 

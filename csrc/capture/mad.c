@@ -3,7 +3,7 @@
  * messages carry the fields.  Other fields, such as timeouts and LIDs, are Linux's defaults or 0.
  */
 #include "capture/bytes.h"
-#include "librdmacm/cm/internal.h"
+#include "engine/cm/internal.h"
 #include "capture/watch_internal.h"
 
 #define MAD_BYTES 256u

@@ -6,7 +6,7 @@
 #include "capture/watch_internal.h"
 
 #include "base/atomics.h"
-#include "engine/segment/segment_internal.h"
+#include "segment/segment_internal.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -3,7 +3,7 @@
 #include "capture/watch_internal.h"
 
 #include "base/atomics.h"
-#include "engine/segment/segment_internal.h"
+#include "segment/segment_internal.h"
 #include "region/slot_life.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #ifndef NUPA_WATCH_H
 #define NUPA_WATCH_H
 
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 
 /* cffi: begin */
 struct nupa_watch;

@@ -6,7 +6,7 @@
  */
 #include "guest/init.h"
 
-#include "engine/segment/bell_guest.h"
+#include "segment/bell_guest.h"
 
 #include <errno.h>
 #include <fcntl.h>

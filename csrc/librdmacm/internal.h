@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Declarations shared by the files of the rdma_ functions: the private parts of programs'
  * structures.  These functions are the user's half of rdma_cm: they bring QPs through their states,
- * wait where a call is synchronous, and turn the core's events (csrc/librdmacm/cm) into those of
+ * wait where a call is synchronous, and turn the core's events (csrc/engine/cm) into those of
  * <rdma/rdma_cma.h>.
  *
- * How each thing here that names another ends; the core's table is in librdmacm/cm/internal.h.
+ * How each thing here that names another ends; the core's table is in engine/cm/internal.h.
  *
  *   names            of                    ends with
  *   devices          contexts              counted: the last id on one takes it off
@@ -18,7 +18,7 @@
 #ifndef NUPA_RDMA_INTERNAL_H
 #define NUPA_RDMA_INTERNAL_H
 
-#include "librdmacm/cm/cm.h"
+#include "engine/cm/cm.h"
 #include "librdmacm/verbs_calls.h"
 
 #include <pthread.h>

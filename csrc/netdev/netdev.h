@@ -5,7 +5,7 @@
 #ifndef NUPA_NETDEV_H
 #define NUPA_NETDEV_H
 
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 
 #define NUPA_NETDEV_MTU_MIN_BYTES 68u /* RFC 791: the size that every link must carry */
 #define NUPA_NETDEV_MTU_MAX_BYTES 65280u

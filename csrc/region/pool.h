@@ -3,7 +3,7 @@
 #ifndef NUPA_POOL_H
 #define NUPA_POOL_H
 
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 
 /* cffi: begin */
 /* Pool memory shared by all hosts: *size_bytes* is rounded up to extents.  slot: the caller's own,

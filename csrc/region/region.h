@@ -11,7 +11,7 @@
 #ifndef NUPA_REGION_H
 #define NUPA_REGION_H
 
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 
 /* cffi: begin */
 enum nupa_region_coherence { NUPA_COHERENT_HARDWARE = 0, NUPA_COHERENT_SOFTWARE = 1 };

@@ -7,8 +7,8 @@
 #include "region/pool.h"
 #include "region/region.h"
 #include "region/slot_life.h"
-#include "engine/segment/region_layout.h"
-#include "engine/segment/segment_internal.h"
+#include "segment/region_layout.h"
+#include "segment/segment_internal.h"
 
 struct nupa_regions {
 	struct nupa_region_header *header;

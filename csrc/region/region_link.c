@@ -2,7 +2,7 @@
  * Links between hosts and the memory of regions: which ports are on the way, whose windows are lost
  * when one of them goes down, and who follows their states.  A link that went down resets what is
  * behind it, so that a window never comes back (CXL 3.1 9.9, 12.3): it is mapped again. */
-#include "engine/segment/coherence.h"
+#include "segment/coherence.h"
 #include "region/region_internal.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Rows of the table of regions: found, claimed, read whole, checked, and given back. */
-#include "engine/segment/geometry.h"
+#include "segment/geometry.h"
 #include "region/region_internal.h"
 
 #include <errno.h>

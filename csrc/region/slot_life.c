@@ -2,7 +2,7 @@
  * The life of a slot: claimed by an attaching process, given up by its owner, or taken back when
  * the owner died, with its memory in the pool and its regions.  claim is the only word that
  * decides; nothing is locked. */
-#include "engine/segment/coherence.h"
+#include "segment/coherence.h"
 #include "region/region_internal.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef NUPA_SLOT_LIFE_H
 #define NUPA_SLOT_LIFE_H
 
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 
 /* cffi: begin */
 /* Frees the slots of processes that died; returns how many. */

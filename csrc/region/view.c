@@ -3,9 +3,9 @@
 #include "region/view.h"
 
 #include "base/atomics.h"
-#include "engine/segment/backing.h"
+#include "segment/backing.h"
 #include "region/region.h"
-#include "engine/segment/segment_internal.h"
+#include "segment/segment_internal.h"
 #include "region/view_internal.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@
 #ifndef NUPA_VIEW_H
 #define NUPA_VIEW_H
 
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 
 /* cffi: begin */
 struct nupa_view;

@@ -4,7 +4,7 @@
 #include "shim/shim.h"
 
 #include "base/atomics.h"
-#include "engine/segment/segment_internal.h"
+#include "segment/segment_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #ifndef NUPA_SHIM_H
 #define NUPA_SHIM_H
 
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 
 #include <stddef.h>
 

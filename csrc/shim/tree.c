@@ -7,7 +7,7 @@
 #include "shim/shim.h"
 
 #include "engine/device/device.h"
-#include "engine/segment/owner.h"
+#include "segment/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>

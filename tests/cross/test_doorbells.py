@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Doorbells between kernels: the peers are clients of one ivshmem server, as programs on a machine
-are whose guests have doorbells (csrc/engine/segment/bell.h)."""
+are whose guests have doorbells (csrc/segment/bell.h)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .test_machines import fabric  # noqa: F401  # a fixture
 
 MakePair = Callable[..., Pair]
 
-# csrc/engine/segment/bell.h: the longest sleep of who can be rung.  Naps are 2 ms at most.
+# csrc/segment/bell.h: the longest sleep of who can be rung.  Naps are 2 ms at most.
 LONG_S = 0.1
 # Below this a wake-up was by a ring, not by the end of a long sleep.
 SOON_S = 0.6 * LONG_S
@@ -77,7 +77,7 @@ class Sleeper(NamedTuple):
 
 
 class Slots:
-    """Slots as the memory has them (struct nupa_slot, csrc/engine/segment/layout.h)."""
+    """Slots as the memory has them (struct nupa_slot, csrc/segment/layout.h)."""
 
     _SLOTS_OFF, _SLOT_BYTES, _LINE_4 = 88, 5 * 64 + 1024, 256
 

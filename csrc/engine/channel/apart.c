@@ -2,8 +2,8 @@
  * Channels between kernels that are not coherent. */
 #include "engine/channel/apart.h"
 
-#include "engine/segment/coherence.h"
-#include "engine/segment/segment_internal.h"
+#include "segment/coherence.h"
+#include "segment/segment_internal.h"
 
 void nupa_channel_flush_empty(const struct nupa_channel *channel,
 			      const struct nupa_ring_header *header, uint64_t lines_bytes)

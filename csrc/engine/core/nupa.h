@@ -5,7 +5,7 @@
 #ifndef NUPA_H
 #define NUPA_H
 
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 #include "abi/verbs_abi.h"
 
 /* cffi: begin */

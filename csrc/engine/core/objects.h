@@ -8,7 +8,7 @@
 
 #include "base/list.h"
 #include "engine/core/nupa.h"
-#include "engine/segment/ring.h"
+#include "segment/ring.h"
 
 #include <pthread.h>
 

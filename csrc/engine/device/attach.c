@@ -4,7 +4,7 @@
 #include "engine/device/device.h"
 #include "engine/fault/fault_internal.h"
 #include "engine/net/net.h"
-#include "librdmacm/cm/hooks.h"
+#include "engine/cm/hooks.h"
 
 #include <errno.h>
 #include <stdio.h>

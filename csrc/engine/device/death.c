@@ -7,7 +7,7 @@
 #include "engine/inject/inject_engine.h"
 #include "engine/net/net.h"
 #include "engine/queue/backlog.h"
-#include "librdmacm/cm/hooks.h"
+#include "engine/cm/hooks.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
  * none; or it sleeps until it is rung by a doorbell, if all others have one, too (bell.h). */
 #define _GNU_SOURCE
 #include "engine/device/device.h"
-#include "librdmacm/cm/hooks.h"
+#include "engine/cm/hooks.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -6,7 +6,7 @@
 #include "engine/net/net.h"
 #include "engine/queue/backlog.h"
 #include "engine/queue/responder.h"
-#include "librdmacm/cm/hooks.h"
+#include "engine/cm/hooks.h"
 
 /* Messages taken from one channel before the next has its turn. */
 #define BUDGET_MESSAGES 64u

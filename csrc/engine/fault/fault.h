@@ -11,7 +11,7 @@
 #ifndef NUPA_FAULT_H
 #define NUPA_FAULT_H
 
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 
 /* cffi: begin */
 /* A fault as it stands in the table; what its fields mean: layout.h. */

@@ -7,7 +7,7 @@
 #ifndef NUPA_INJECT_H
 #define NUPA_INJECT_H
 
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 
 /* cffi: begin */
 enum nupa_inject_verdict {

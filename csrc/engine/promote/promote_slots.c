@@ -9,7 +9,7 @@
 #define _GNU_SOURCE
 #include "engine/promote/promote_internal.h"
 
-#include "engine/segment/limits.h"
+#include "segment/limits.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -21,7 +21,7 @@
 #ifndef NUPA_TRACE_H
 #define NUPA_TRACE_H
 
-#include "engine/segment/wire.h"
+#include "segment/wire.h"
 
 /* Recorded at level QUEUE: WQE, DOORBELL, CQE; TRANSPORT: MESSAGE, DIRECT; NET: FRAME; TLP: all but
  * FRAME. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Files and sockets that are opened by name: ours are taken, all others are refused and named. */
 #define _GNU_SOURCE
-#include "engine/segment/bell.h"
+#include "segment/bell.h"
 #include "tests/support/end.h"
-#include "engine/segment/owner.h"
-#include "engine/segment/segment.h"
+#include "segment/owner.h"
+#include "segment/segment.h"
 
 #include <errno.h>
 #include <fcntl.h>

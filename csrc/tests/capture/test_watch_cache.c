@@ -3,8 +3,8 @@
  * caches, and the bytes in the segment. */
 #include "capture/cache_line.h"
 #include "tests/support/end.h"
-#include "engine/segment/ring.h"
-#include "engine/segment/segment_internal.h"
+#include "segment/ring.h"
+#include "segment/segment_internal.h"
 #include "capture/watch_internal.h"
 #include "tests/support/watched.h"
 

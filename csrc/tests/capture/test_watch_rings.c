@@ -2,7 +2,7 @@
  * A watch and the rings of attachments: the order of records, lost ones, rings of dead processes,
  * and frames, faults and messages larger than the reader's buffer. */
 #include "tests/support/end.h"
-#include "engine/segment/segment_internal.h"
+#include "segment/segment_internal.h"
 #include "tests/support/watched.h"
 
 #include <string.h>

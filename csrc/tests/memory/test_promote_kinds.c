@@ -2,7 +2,7 @@
  * Promotion and what a program can see of its memory: which kinds of it stay as they are, and that
  * the others behave as before, while they are promoted and after. */
 #define _GNU_SOURCE
-#include "engine/segment/limits.h"
+#include "segment/limits.h"
 #include "tests/support/promoted.h"
 #include "tests/support/runner.h"
 

@@ -2,7 +2,7 @@
  * Messages of connection management that are lost, late or there twice (IBTA 12.9): they are sent
  * again, answered again, given up in the end, and never executed twice. */
 #include "tests/support/cm_end.h"
-#include "librdmacm/cm/internal.h"
+#include "engine/cm/internal.h"
 #include "tests/support/faults.h"
 
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * Failures around rdma_cm: processes that die or stop, links that are down, answers that never
  * come, messages that lie. */
 #include "tests/support/cm_end.h"
-#include "librdmacm/cm/internal.h"
+#include "engine/cm/internal.h"
 #include "tests/support/end.h"
 #include "region/region.h"
 

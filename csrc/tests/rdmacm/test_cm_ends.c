@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Everything in rdma_cm that names a peer, a channel, a QP or an event channel, against each way in
- * which those end (the table in librdmacm/cm/internal.h), at each stage of a connection.
+ * which those end (the table in engine/cm/internal.h), at each stage of a connection.
  * AddressSanitizer sees what still names one afterwards. */
 #include "tests/support/cm_end.h"
 #include "engine/device/device.h"
-#include "librdmacm/cm/internal.h"
+#include "engine/cm/internal.h"
 #include "tests/support/end.h"
 #include "region/region.h"
 

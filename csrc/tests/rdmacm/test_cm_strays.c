@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Messages to a process that never used rdma_cm, and events of a device that was closed. */
 #include "tests/support/cm_end.h"
-#include "librdmacm/cm/internal.h"
+#include "engine/cm/internal.h"
 #include "tests/support/end.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * each state: connections may fail or come out of nowhere, nothing else happens.
  * NUPA_FUZZ_SECONDS says for how long; the seed is printed. */
 #include "tests/support/cm_end.h"
-#include "librdmacm/cm/internal.h"
+#include "engine/cm/internal.h"
 #include "engine/device/device.h"
 
 #include <fcntl.h>

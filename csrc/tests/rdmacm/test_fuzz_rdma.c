@@ -5,7 +5,7 @@
  * seed is printed. */
 #include "tests/support/cm_end.h"
 #include "engine/device/device.h"
-#include "librdmacm/cm/internal.h"
+#include "engine/cm/internal.h"
 #include "tests/support/faults.h"
 #include "region/region.h"
 

@@ -3,7 +3,7 @@
 #include "tests/support/apart.h"
 
 #include "base/atomics.h"
-#include "engine/segment/segment_internal.h"
+#include "segment/segment_internal.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -5,7 +5,7 @@
 #ifndef NUPA_TESTS_APART_H
 #define NUPA_TESTS_APART_H
 
-#include "engine/segment/coherence.h"
+#include "segment/coherence.h"
 #include "tests/support/end.h"
 
 #define APART_RING_LINES 16u /* wraps soon */

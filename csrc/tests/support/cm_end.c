@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Both sides of rdma_cm for tests: see cm_end.h. */
 #include "tests/support/cm_end.h"
-#include "librdmacm/cm/internal.h"
+#include "engine/cm/internal.h"
 #include "tests/support/end.h"
 
 #include <arpa/inet.h>

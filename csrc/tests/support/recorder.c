@@ -3,7 +3,7 @@
 #include "tests/support/recorder.h"
 
 #include "base/atomics.h"
-#include "engine/segment/segment_internal.h"
+#include "segment/segment_internal.h"
 #include "abi/verbs_abi.h"
 #include "region/slot_life.h"
 

@@ -4,7 +4,7 @@
 #define NUPA_TESTS_RECORDER_H
 
 #include "tests/support/runner.h"
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 #include "engine/trace/trace.h"
 
 struct recorder {

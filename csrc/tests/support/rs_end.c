@@ -2,7 +2,7 @@
  * rsockets for tests: see rs_end.h. */
 #include "tests/support/rs_end.h"
 #include "tests/support/end.h"
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 
 #include <arpa/inet.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef NUPA_TESTS_SMALL_SEGMENT_H
 #define NUPA_TESTS_SMALL_SEGMENT_H
 
-#include "engine/segment/segment.h"
+#include "segment/segment.h"
 #include "tests/support/runner.h"
 
 #define SEGMENT_HOSTS 2u

@@ -19,7 +19,7 @@ from nupa.vm.files.state import Guest, State
 
 #: The fabric in a guest (csrc/guest).
 DEVICE = "/dev/nupa0"
-_BELL = "/run/nupa/bell"  # csrc/engine/segment/bell_guest.h
+_BELL = "/run/nupa/bell"  # csrc/segment/bell_guest.h
 _KILLED = 128  # + the signal, as shells have it
 
 # Variables for commands in guests: about the user and the program, not about this machine.

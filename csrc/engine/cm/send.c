@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Messages on their way out.  A message without room in its ring, or without a path, is owed and
+ * sent later, in order. */
+#include "engine/cm/internal.h"
+
+#include <stdlib.h>
+
+/* An id owes a few messages at most.  Messages of no id, which are refusals, have a limit: a peer
+ * may cause any number of them and never read. */
+#define REFUSALS_MAX 4096u
+
+static uint32_t wire_bytes(const struct nupa_msg *msg)
+{
+	return msg->flags & NUPA_F_DMA ? (uint32_t)sizeof(struct cm_wire) : 0;
+}
+
+/* False: later. */
+static bool try_send(struct nupa_engine *engine, struct nupa_channel *channel,
+		     const struct nupa_msg *msg, const struct cm_wire *wire)
+{
+	uint32_t bytes = wire_bytes(msg);
+	uint8_t *payload = NULL;
+	struct nupa_msg *line;
+
+	if (!nupa_channel_path_up(engine, channel) ||
+	    (bytes && !channel->dma_backed && nupa_channel_back_dma(engine, channel)))
+		return false;
+	line = nupa_tx_reserve(&channel->tx, bytes, &payload);
+	if (!line)
+		return false;
+	line->op = NUPA_OP_CM;
+	line->flags = msg->flags;
+	line->syndrome = msg->syndrome;
+	line->timer = msg->timer;
+	line->dest_qpn = msg->dest_qpn;
+	line->src_qpn = msg->src_qpn;
+	line->psn = line->ack_psn = line->imm = 0;
+	line->length_bytes = bytes;
+	if (bytes)
+		memcpy(payload, wire, bytes);
+	nupa_channel_publish(channel, line, bytes);
+	return true;
+}
+
+static bool owes(const struct nupa_cm *cm, const struct nupa_channel *channel)
+{
+	return cm->owing[channel->peer / 64] & UINT64_C(1) << channel->peer % 64;
+}
+
+/* Each turn of the engine looks for room; a path comes back with an event. */
+static void owe(struct nupa_engine *engine, struct cm_owed *owed)
+{
+	const uint32_t peer = owed->channel->peer;
+
+	nupa_list_add(&engine->cm->owed, &owed->link);
+	engine->cm->owing[peer / 64] |= UINT64_C(1) << peer % 64;
+	if (engine->cm_owes || !nupa_channel_path_up(engine, owed->channel))
+		return;
+	engine->cm_owes = true;
+	nupa_port_wake(engine); /* the port thread sleeps until it is woken */
+}
+
+void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_message message,
+	     uint8_t reason, uint32_t to, uint32_t from, const struct cm_wire *wire)
+{
+	struct nupa_cm *cm = engine->cm;
+	struct nupa_msg msg = {
+		.flags = wire ? NUPA_F_DMA : 0,
+		.syndrome = (uint8_t)message,
+		.timer = reason,
+		.dest_qpn = to,
+		.src_qpn = from,
+	};
+	struct cm_owed *owed;
+
+	struct nupa_cm_id *id = cm_id_find(engine, from);
+
+	if (!channel || channel->broken)
+		return;
+	if (!owes(cm, channel) && try_send(engine, channel, &msg, wire)) {
+		if (id)
+			id->sent.tail = channel->tx.tail;
+		return;
+	}
+	owed = from || cm->n_refusals < REFUSALS_MAX ? calloc(1, sizeof(*owed)) : NULL;
+	if (!owed)
+		return; /* the other end's timer tells it */
+	owed->channel = channel;
+	owed->msg = msg;
+	if (wire)
+		owed->wire = *wire;
+	owe(engine, owed);
+	cm->n_refusals += !from;
+	if (id)
+		id->sent.owed++;
+}
+
+void cm_send_id(struct nupa_cm_id *id, enum cm_message message, uint8_t reason,
+		const struct cm_wire *wire)
+{
+	id->sent.message = message;
+	id->sent.reason = reason;
+	id->sent.has_wire = wire != NULL;
+	if (wire)
+		id->sent.wire = *wire;
+	cm_send(id->engine, id->peer, message, reason, id->remote, id->local, wire);
+}
+
+void cm_send_again(struct nupa_cm_id *id)
+{
+	const struct cm_sent *sent = &id->sent;
+
+	if (sent->message && !sent->owed)
+		cm_send(id->engine, id->peer, sent->message, sent->reason, id->remote, id->local,
+			sent->has_wire ? &sent->wire : NULL);
+}
+
+void cm_wire_of(const struct nupa_cm_id *id, struct cm_wire *wire)
+{
+	memset(wire, 0, sizeof(*wire));
+	wire->ps = (uint16_t)id->ps;
+	wire->family = id->src.ss_family;
+	wire->src_port = cm_addr_port(&id->src);
+	wire->dst_port = cm_addr_port(&id->dst);
+	cm_addr_to_wire(&id->src, wire->src);
+	cm_addr_to_wire(&id->dst, wire->dst);
+	wire->psn = id->psn;
+	wire->dst_kind = (uint8_t)id->dst_kind;
+	wire->qp_type = (uint8_t)id->qp_type;
+	wire->tos = id->tos;
+	wire->param = id->param;
+}
+
+static void free_owed(struct nupa_engine *engine, struct cm_owed *owed)
+{
+	struct nupa_cm_id *id = cm_id_find(engine, owed->msg.src_qpn);
+
+	if (id && id->sent.owed) {
+		id->sent.owed--;
+		id->sent.tail = owed->channel->tx.tail;
+	}
+	engine->cm->n_refusals -= !owed->msg.src_qpn;
+	free(owed);
+}
+
+void cm_forget_owed(struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	struct nupa_cm *cm = engine->cm;
+	struct nupa_list *at = cm->owed.next;
+
+	while (at != &cm->owed) {
+		struct cm_owed *owed = container_of(at, struct cm_owed, link);
+
+		at = at->next;
+		if (owed->channel != channel)
+			continue;
+		nupa_list_del(&owed->link);
+		free_owed(engine, owed);
+	}
+	cm->owing[channel->peer / 64] &= ~(UINT64_C(1) << channel->peer % 64);
+}
+
+static void flush_owed(struct nupa_engine *engine)
+{
+	struct nupa_cm *cm = engine->cm;
+	struct nupa_list *last = cm->owed.prev, *at = cm->owed.next;
+	bool more = at != &cm->owed;
+
+	memset(cm->owing, 0, sizeof(cm->owing));
+	engine->cm_owes = false;
+	/* Ids that keep waiting follow `last`, in order. */
+	while (more) {
+		struct cm_owed *owed = container_of(at, struct cm_owed, link);
+
+		more = at != last;
+		at = at->next;
+		nupa_list_del(&owed->link);
+		if (owes(cm, owed->channel) ||
+		    !try_send(engine, owed->channel, &owed->msg, &owed->wire))
+			owe(engine, owed);
+		else
+			free_owed(engine, owed);
+	}
+}
+
+void nupa_cm_flush(struct nupa_engine *engine)
+{
+	struct nupa_cm *cm = engine->cm;
+	struct nupa_list *at;
+
+	if (!cm)
+		return;
+	flush_owed(engine);
+	if (!cm->unsent)
+		return;
+	at = cm->waiting.next;
+	while (at != &cm->waiting) {
+		struct nupa_cm_id *id = container_of(at, struct nupa_cm_id, wait);
+
+		at = at->next;
+		if (id->unsent)
+			cm_request(id);
+	}
+}

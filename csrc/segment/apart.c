@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Slots where memory is not coherent: whose they may be, and how they are fetched and flushed. */
+#include "base/atomics.h"
+#include "segment/coherence.h"
+#include "segment/segment_internal.h"
+
+void nupa_slots_of(const struct nupa_fabric *fabric, uint32_t host, uint32_t *first, uint32_t *end)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+	uint32_t each = (sb->n_slots - 1) / sb->n_hosts;
+
+	*first = nupa_fabric_incoherent(fabric) ? 1 + host * each : 1;
+	*end = nupa_fabric_incoherent(fabric) ? *first + each : sb->n_slots;
+}
+
+bool nupa_slot_apart(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	uint32_t first, end;
+
+	if (!nupa_fabric_incoherent(fabric))
+		return false;
+	if (!fabric->kernel)
+		return true;
+	nupa_slots_of(fabric, fabric->kernel - 1, &first, &end);
+	return slot < first || slot >= end;
+}
+
+uint64_t nupa_slot_fetch(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	const struct nupa_slot *entry = &fabric->slots[slot];
+	bool apart = nupa_slot_apart(fabric, slot);
+
+	nupa_fetch(apart, NUPA_POINT_CLAIM, entry, NUPA_CACHE_LINE_BYTES);
+	nupa_fetch(apart, NUPA_POINT_QUEUE, &entry->sleeping, NUPA_CACHE_LINE_BYTES);
+	return nupa_slot_claim(entry);
+}
+
+void nupa_slot_flush(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	const struct nupa_slot *entry = &fabric->slots[slot];
+	bool incoherent = nupa_fabric_incoherent(fabric);
+
+	/* The claim last: a process that sees it has to see the rest. */
+	nupa_flush(incoherent, NUPA_POINT_CONTACT, entry->contact, sizeof(entry->contact));
+	nupa_flush(incoherent, NUPA_POINT_BEAT, &entry->contact_epoch, 2 * NUPA_CACHE_LINE_BYTES);
+	nupa_slot_flush_queue(fabric, entry);
+	nupa_slot_flush_claim(fabric, entry);
+}
+
+void nupa_slot_flush_claim(const struct nupa_fabric *fabric, const struct nupa_slot *slot)
+{
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_CLAIM, slot, NUPA_CACHE_LINE_BYTES);
+}
+
+void nupa_slot_flush_queue(const struct nupa_fabric *fabric, const struct nupa_slot *slot)
+{
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_QUEUE, &slot->sleeping,
+		   NUPA_CACHE_LINE_BYTES);
+}
+
+void nupa_qp_entry_flush(const struct nupa_fabric *fabric, const struct nupa_qp_entry *entry)
+{
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_QP, entry, sizeof(*entry));
+}
+
+void nupa_past_flush(const struct nupa_fabric *fabric, const void *counts, size_t bytes)
+{
+	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_COUNTERS, counts, bytes);
+}
+
+void nupa_past_fetch(const struct nupa_fabric *fabric, uint32_t host, const void *counts,
+		     size_t bytes)
+{
+	nupa_fetch(fabric->kernel != host + 1 && nupa_fabric_incoherent(fabric),
+		   NUPA_POINT_COUNTERS, counts, bytes);
+}
+
+void nupa_fabric_net_changed(struct nupa_fabric *fabric)
+{
+	nupa_fetch_add_seq(fabric->net_epoch, 1);
+}

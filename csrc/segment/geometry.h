@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Where each part of a segment lies, and whether what it says of itself is true.
+ * Plain arithmetic on private memory: no file, no mapping. */
+#ifndef NUPA_GEOMETRY_H
+#define NUPA_GEOMETRY_H
+
+#include "segment/segment.h"
+
+/* The three tables that never change after creation. */
+struct nupa_tables {
+	const struct nupa_host *hosts;
+	const struct nupa_port *ports;
+	const struct nupa_route *routes;
+};
+
+/* Takes the defaults for zeros, checks each limit and lays the segment out: all fields of *sb
+ * but magic, generation, created_ns, name and checksum.  -EINVAL past a limit. */
+int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint32_t n_ports,
+		       struct nupa_superblock *sb, char *why, size_t why_bytes);
+/* Flows of former attachments, [from * n_hosts + to]: between the extents and the arenas. */
+uint64_t nupa_past_flows_off(const struct nupa_superblock *sb);
+/* Errors and faults of former attachments, of each host: behind those. */
+uint64_t nupa_past_hw_off(const struct nupa_superblock *sb);
+/* Ports bound on a host: a word for each host, and its table (n_hosts: behind the last). */
+uint64_t nupa_cm_backed_off(const struct nupa_superblock *sb);
+uint64_t nupa_cm_table_off(const struct nupa_superblock *sb, uint32_t host);
+/* The table of regions, the last part, and how many places it has. */
+uint64_t nupa_regions_off(const struct nupa_superblock *sb);
+uint64_t nupa_regions_bytes(const struct nupa_superblock *sb);
+uint32_t nupa_region_rows(const struct nupa_superblock *sb);
+uint32_t nupa_region_mappings(const struct nupa_superblock *sb);
+/* A superblock read from a file of *file_bytes*: -EMSGSIZE (file too short), -ENODATA (zeroed or
+ * unfinished), -EILSEQ (not a fabric), -EPROTONOSUPPORT (other version), -EUCLEAN (offsets or
+ * sizes are not those of this layout). */
+int nupa_geometry_check(const struct nupa_superblock *sb, uint64_t file_bytes, char *why,
+			size_t why_bytes);
+/* Names end, indices are in range, links and routes join what they say: else -EUCLEAN. */
+int nupa_geometry_check_tables(const struct nupa_superblock *sb, const struct nupa_tables *tables,
+			       char *why, size_t why_bytes);
+/* Over the superblock after magic and the tables; port states left out. */
+uint32_t nupa_geometry_checksum(const struct nupa_superblock *sb, const struct nupa_tables *tables);
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One direction of a channel: a ring of one-line messages (fast channel) and a
+ * byte ring for their payloads (DMA channel).  One producer, one consumer.
+ *
+ *   I1  Only the producer stores lines and DMA bytes, only the consumer the heads.
+ *   I2  A line is valid when its tag is the lap the consumer is in, plus one; rings
+ *       start zeroed, so no line of an earlier lap or owner can be mistaken.
+ *   I3  Both ends walk the DMA ring by the same arithmetic (nupa_dma_span), so a
+ *       message carries its length only.
+ *   I4  Counts are 40 bits wide and travel with the producer's epoch: a head that a
+ *       former consumer stored late carries an old epoch and is ignored.
+ *   I5  A ring whose other end is in a kernel that is not coherent with ours is used by the
+ *       functions of ring_apart.c, which flush and fetch around these. */
+#ifndef NUPA_RING_H
+#define NUPA_RING_H
+
+#include "base/atomics.h"
+#include "segment/wire.h"
+
+#include <string.h>
+
+#define NUPA_COUNT_MASK ((UINT64_C(1) << 40) - 1)
+#define NUPA_HEAD(epoch, count) ((uint64_t)(epoch) << 40 | ((count)&NUPA_COUNT_MASK))
+
+struct nupa_tx {
+	struct nupa_ring_header *header;
+	struct nupa_msg *lines;
+	uint8_t *dma;
+	uint64_t tail;          /* messages published */
+	uint64_t head_seen;     /* messages known to be consumed */
+	uint64_t dma_tail;      /* bytes given out */
+	uint64_t dma_head_seen; /* bytes known to be consumed */
+	uint32_t n_lines, dma_bytes;
+	uint32_t lap_shift;
+	uint32_t epoch;
+	bool apart; /* I5 */
+};
+
+struct nupa_rx {
+	struct nupa_ring_header *header;
+	const struct nupa_msg *lines;
+	const uint8_t *dma;
+	uint64_t head;
+	uint64_t head_published;
+	uint64_t dma_head;
+	uint64_t dma_head_published;
+	uint64_t dma_pending; /* span of the message taken last */
+	uint32_t n_lines, dma_bytes;
+	uint32_t lap_shift;
+	uint32_t epoch;
+	uint64_t head_flushed; /* ring_apart.c: what of head_published the producer can see */
+};
+
+/* ring_apart.c, the ends of a ring between kernels (I5).  Before nupa_rx_ready and nupa_rx_take:
+ * the next line and its payload; behind them: how far we are. */
+void nupa_rx_fetch(const struct nupa_rx *rx);
+void nupa_rx_flush_heads(struct nupa_rx *rx);
+/* In place of nupa_tx_publish. */
+void nupa_tx_publish_apart(struct nupa_tx *tx, struct nupa_msg *line, uint32_t dma_payload_bytes);
+void nupa_tx_fetch_heads(const struct nupa_tx *tx);
+
+enum nupa_rx_result { NUPA_RX_EMPTY = 0, NUPA_RX_MESSAGE = 1, NUPA_RX_CORRUPT = -1 };
+
+/* The largest payload of one message: two fit beside each other wherever the wrap falls. */
+static inline uint32_t nupa_dma_payload_max(uint32_t dma_bytes)
+{
+	return dma_bytes / 4;
+}
+
+/* Bytes that a payload takes from position at: whole lines, and the gap to the
+ * start of the ring if it would not lie contiguous. */
+static inline uint64_t nupa_dma_span(uint64_t at, uint32_t dma_bytes, uint32_t payload_bytes,
+				     uint64_t *start)
+{
+	uint64_t lines_bytes = ((uint64_t)payload_bytes + 63) & ~UINT64_C(63);
+	uint64_t offset = at & (dma_bytes - 1);
+	uint64_t gap = offset + lines_bytes > dma_bytes ? dma_bytes - offset : 0;
+
+	*start = (at + gap) & (dma_bytes - 1);
+	return gap + lines_bytes;
+}
+
+static inline void nupa_tx_init(struct nupa_tx *tx, struct nupa_ring_header *header,
+				uint32_t n_lines, uint32_t dma_bytes, uint32_t epoch)
+{
+	memset(tx, 0, sizeof(*tx));
+	tx->header = header;
+	tx->lines = (struct nupa_msg *)(header + 1);
+	tx->dma = (uint8_t *)(tx->lines + n_lines);
+	tx->n_lines = n_lines;
+	tx->dma_bytes = dma_bytes;
+	tx->lap_shift = (uint32_t)__builtin_ctz(n_lines);
+	tx->epoch = epoch;
+}
+
+static inline void nupa_rx_init(struct nupa_rx *rx, struct nupa_ring_header *header,
+				uint32_t n_lines, uint32_t dma_bytes, uint32_t epoch)
+{
+	memset(rx, 0, sizeof(*rx));
+	rx->header = header;
+	rx->lines = (const struct nupa_msg *)(header + 1);
+	rx->dma = (const uint8_t *)(rx->lines + n_lines);
+	rx->n_lines = n_lines;
+	rx->dma_bytes = dma_bytes;
+	rx->lap_shift = (uint32_t)__builtin_ctz(n_lines);
+	rx->epoch = epoch;
+}
+
+/* The consumer's head.  One of another epoch, or one that is impossible (hostile), is ignored: the
+ * ring at worst stays full. */
+static inline uint64_t nupa_head_accept(uint64_t word, uint32_t epoch, uint64_t seen, uint64_t tail)
+{
+	uint64_t moved = (word - seen) & NUPA_COUNT_MASK;
+
+	if ((word >> 40) != (epoch & 0xffffff) || moved > tail - seen)
+		return seen;
+	return seen + moved;
+}
+
+/* C2: acquire, so that our stores to a line come after the consumer's loads of it. */
+static inline void nupa_tx_see_head(struct nupa_tx *tx)
+{
+	if (__builtin_expect(tx->apart, 0))
+		nupa_tx_fetch_heads(tx);
+	tx->head_seen = nupa_head_accept(nupa_load_acquire(&tx->header->head), tx->epoch,
+					 tx->head_seen, tx->tail);
+}
+
+/* C2, for DMA bytes. */
+static inline void nupa_tx_see_dma_head(struct nupa_tx *tx)
+{
+	if (__builtin_expect(tx->apart, 0))
+		nupa_tx_fetch_heads(tx);
+	tx->dma_head_seen = nupa_head_accept(nupa_load_acquire(&tx->header->dma_head), tx->epoch,
+					     tx->dma_head_seen, tx->dma_tail);
+}
+
+/* Room for one message with dma_payload_bytes beside it: its line, to be filled but for the tag,
+ * and where the payload goes.  NULL: no room until the consumer moves. */
+static inline struct nupa_msg *nupa_tx_reserve(struct nupa_tx *tx, uint32_t dma_payload_bytes,
+					       uint8_t **payload)
+{
+	if (__builtin_expect(tx->tail - tx->head_seen >= tx->n_lines, 0)) {
+		nupa_tx_see_head(tx);
+		if (tx->tail - tx->head_seen >= tx->n_lines)
+			return NULL;
+	}
+	if (dma_payload_bytes) {
+		uint64_t start;
+		uint64_t span =
+		    nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
+
+		if (tx->dma_tail + span - tx->dma_head_seen > tx->dma_bytes) {
+			nupa_tx_see_dma_head(tx);
+			if (tx->dma_tail + span - tx->dma_head_seen > tx->dma_bytes)
+				return NULL;
+		}
+		*payload = tx->dma + start;
+	}
+	return &tx->lines[tx->tail & (tx->n_lines - 1)];
+}
+
+/* The line that the next message will take, if there is room. */
+static inline struct nupa_msg *nupa_tx_next(const struct nupa_tx *tx)
+{
+	return &tx->lines[tx->tail & (tx->n_lines - 1)];
+}
+
+/* Publishes the line that was reserved with the same dma_payload_bytes. */
+static inline void nupa_tx_publish(struct nupa_tx *tx, struct nupa_msg *line,
+				   uint32_t dma_payload_bytes)
+{
+	if (dma_payload_bytes) {
+		uint64_t start;
+
+		tx->dma_tail +=
+		    nupa_dma_span(tx->dma_tail, tx->dma_bytes, dma_payload_bytes, &start);
+	}
+	/* P1: release, so that a consumer that sees the tag sees line and payload. */
+	nupa_store_release(&line->tag, (uint32_t)(tx->tail >> tx->lap_shift) + 1);
+	tx->tail++;
+}
+
+/* True when the consumer has taken everything. */
+static inline bool nupa_tx_drained(struct nupa_tx *tx)
+{
+	nupa_tx_see_head(tx);
+	return tx->head_seen == tx->tail;
+}
+
+static inline const struct nupa_msg *nupa_rx_line(const struct nupa_rx *rx)
+{
+	return &rx->lines[rx->head & (rx->n_lines - 1)];
+}
+
+/* C1: acquire, so that what is read of the line next was stored before its tag. */
+static inline bool nupa_rx_ready(const struct nupa_rx *rx)
+{
+	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
+
+	return nupa_load_acquire(&nupa_rx_line(rx)->tag) == tag;
+}
+
+/* C7: whether the line that was ready is still that one, after it was read in place.  The fence
+ * keeps those reads before this one; an acquire would only keep later reads behind it. */
+static inline bool nupa_rx_intact(const struct nupa_rx *rx)
+{
+	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return nupa_load_relaxed(&nupa_rx_line(rx)->tag) == tag;
+}
+
+/* Copies the next message out (the producer may be hostile and still write to it) and finds its
+ * payload.  The payload stays the producer's until nupa_rx_release. */
+static inline enum nupa_rx_result nupa_rx_take(struct nupa_rx *rx, struct nupa_msg *out,
+					       const uint8_t **payload)
+{
+	const struct nupa_msg *line = &rx->lines[rx->head & (rx->n_lines - 1)];
+	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
+
+	/* C1: acquire, so that the copy below sees what was stored before the tag. */
+	if (nupa_load_acquire(&line->tag) != tag)
+		return NUPA_RX_EMPTY;
+	*out = *line;
+	/* A dead producer's ring may be cleared at any time: then what we copied is none. */
+	if (!nupa_rx_intact(rx))
+		return NUPA_RX_EMPTY;
+	rx->dma_pending = 0;
+	*payload = NULL;
+	if (out->flags & NUPA_F_DMA) {
+		uint64_t start;
+
+		if (out->length_bytes == 0 ||
+		    out->length_bytes > nupa_dma_payload_max(rx->dma_bytes))
+			return NUPA_RX_CORRUPT;
+		rx->dma_pending =
+		    nupa_dma_span(rx->dma_head, rx->dma_bytes, out->length_bytes, &start);
+		*payload = rx->dma + start;
+	}
+	return NUPA_RX_MESSAGE;
+}
+
+/* Tells the producer how far we are. */
+static inline void nupa_rx_publish(struct nupa_rx *rx)
+{
+	if (rx->head_published == rx->head)
+		return;
+	rx->head_published = rx->head;
+	rx->dma_head_published = rx->dma_head;
+	/* P2: release, so that our loads of the lines come before the producer's stores. */
+	nupa_store_release(&rx->header->dma_head, NUPA_HEAD(rx->epoch, rx->dma_head));
+	nupa_store_release(&rx->header->head, NUPA_HEAD(rx->epoch, rx->head));
+}
+
+/* Gives a line back that was read in place, with nothing beside it. */
+static inline void nupa_rx_release_line(struct nupa_rx *rx)
+{
+	rx->head++;
+	if (rx->head - rx->head_published >= rx->n_lines / 8)
+		nupa_rx_publish(rx);
+}
+
+/* Gives the message taken last back to the producer; it learns of it an eighth of a ring later at
+ * most, or when the consumer finds the ring empty and publishes. */
+static inline void nupa_rx_release(struct nupa_rx *rx)
+{
+	rx->head++;
+	rx->dma_head += rx->dma_pending;
+	if (rx->head - rx->head_published >= rx->n_lines / 8 ||
+	    rx->dma_head - rx->dma_head_published >= rx->dma_bytes / 8)
+		nupa_rx_publish(rx);
+}
+
+#endif

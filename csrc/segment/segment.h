@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A fabric's segment: made, opened, checked, taken down.  Knows the layout;
+ * never rings, QPs or processes' memory. */
+#ifndef NUPA_SEGMENT_H
+#define NUPA_SEGMENT_H
+
+#include "segment/layout.h"
+
+#include <stdbool.h>
+
+struct nupa_fabric {
+	int fd;
+	uint32_t refs;
+	struct nupa_superblock *sb; /* maps all up to arenas_off */
+	struct nupa_superblock
+	    geometry;            /* private copy of *sb, checked once: for all arithmetic (I5) */
+	struct nupa_host *hosts; /* private copy, checked */
+	struct nupa_port *ports;
+	struct nupa_route *routes; /* private copy, checked: [src * n_hosts + dst] */
+	struct nupa_slot *slots;
+	uint32_t *extents;
+	uint8_t *pool;                  /* mapped at first use */
+	uint8_t *cm_tables;             /* mapped at first use */
+	uint8_t *regions;               /* mapped at first use */
+	uint8_t *arena[NUPA_SLOTS_MAX]; /* mapped at first use */
+	uint8_t *whole;                 /* MACHINES: all of it; the others point into it */
+	uint64_t whole_bytes;
+	bool device;     /* it is no file: it can only be mapped */
+	bool picture;    /* all mappings are private: a child's, or fenced */
+	bool fenced;     /* CAS: others took this process for dead: the mapping is private now */
+	uint32_t kernel; /* MACHINES: which of the superblock's is ours; SOFTWARE: our host + 1 */
+	struct nupa_bell *bell; /* processes of other kernels are woken by it; NULL: not at all */
+	uint64_t boot;          /* MACHINES: nupa_kernel_id() */
+	bool creator;           /* our kernel is the creator's */
+	/* Those of the superblock; SOFTWARE: what the last look made of them (look.c). */
+	uint32_t *port_epoch, *net_epoch;
+	uint32_t own_port_epoch, own_net_epoch;
+	uint64_t queues_seen;
+	/* beat.c: the heartbeats of processes of other kernels, as we saw them. */
+	uint64_t beats_at_ns; /* CAS: when somebody here looked last */
+	struct nupa_beat {
+		uint64_t claim;
+		uint32_t seen;
+		uint32_t silent; /* looks in a row that found no beat */
+	} beats[NUPA_SLOTS_MAX];
+	char path[256];
+};
+
+/* All return 0 or a negative errno; *why* (of why_bytes) then says what was
+ * asked, what was found and what to do. */
+
+/* cffi: begin */
+struct nupa_fabric;
+/* path NULL: a memfd, for a fabric that lives in one process. */
+int nupa_fabric_create(const char *path, const char *name, const struct nupa_config *config,
+		       const struct nupa_host *hosts, uint32_t n_hosts,
+		       const struct nupa_port *ports, uint32_t n_ports,
+		       const struct nupa_route *routes, struct nupa_fabric **out, char *why,
+		       size_t why_bytes);
+int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size_t why_bytes);
+struct nupa_fabric *nupa_fabric_get(struct nupa_fabric *fabric);
+void nupa_fabric_put(struct nupa_fabric *fabric);
+
+/* Controller's view. */
+uint32_t nupa_fabric_n_hosts(const struct nupa_fabric *fabric);
+uint32_t nupa_fabric_n_ports(const struct nupa_fabric *fabric);
+uint32_t nupa_fabric_n_slots(const struct nupa_fabric *fabric);
+uint32_t nupa_fabric_flags(const struct nupa_fabric *fabric);
+uint64_t nupa_fabric_generation(const struct nupa_fabric *fabric);
+uint64_t nupa_fabric_created_ns(const struct nupa_fabric *fabric);
+const char *nupa_fabric_name(const struct nupa_fabric *fabric);
+int nupa_fabric_fd(const struct nupa_fabric *fabric);
+const struct nupa_host *nupa_fabric_host(const struct nupa_fabric *fabric, uint32_t host);
+const struct nupa_port *nupa_fabric_port(const struct nupa_fabric *fabric, uint32_t port);
+const struct nupa_route *nupa_fabric_route(const struct nupa_fabric *fabric, uint32_t from,
+					   uint32_t to);
+struct nupa_slot_info {
+	uint32_t slot, state, epoch, pid, uid, host;
+	uint32_t qps, mrs;  /* in use now */
+	uint32_t alive;     /* the process exists */
+	uint32_t net_queue; /* it is this queue, + 1, of its host's network interface; else 0 */
+	char comm[16];
+};
+/* 0, or -ENOENT if the slot is free. */
+int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot_info *info);
+
+struct nupa_flow_info {
+	uint64_t xmit_bytes, xmit_packets, rcv_bytes, rcv_packets, xmit_wait, xmit_discards;
+};
+/* Counts of the slot's owner between its host and *host*; a free slot gives zeros. */
+int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
+		     struct nupa_flow_info *info);
+/* Lines of the fast channel that were written, in the first laps of rings and in later ones; how
+ * often their producers have to have looked at heads for that, at least. */
+struct nupa_lines_info {
+	uint64_t first, again, looks;
+};
+/* By the slot's owner towards each host, by_host[n_hosts]; a free slot gives zeros. */
+int nupa_fabric_lines(struct nupa_fabric *fabric, uint32_t slot, struct nupa_lines_info *by_host);
+/* By attachments that are gone, from their host to another. */
+int nupa_fabric_past_lines(struct nupa_fabric *fabric, uint32_t from, uint32_t to,
+			   struct nupa_lines_info *lines);
+/* Of a slot that is a queue of a network interface; any other gives zeros. */
+int nupa_fabric_net_counters(struct nupa_fabric *fabric, uint32_t slot,
+			     struct nupa_net_counters *counters);
+/* Counts of attachments that are gone between *from*, their host, and *to*. */
+int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to,
+			  struct nupa_flow_info *info);
+/* Counts of messages that attachments to *host* dropped, repeated or refused: those there are and
+ * those that are gone, added.  One that goes meanwhile may be left out. */
+int nupa_fabric_hw_counters(struct nupa_fabric *fabric, uint32_t host,
+			    struct nupa_hw_counters *counters);
+/* The mover from one slot to another: enum nupa_mover, or -ENOENT where no channel is open. */
+int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to);
+/* An rdma_cm id that listens (rdma_listen), in any process. */
+struct nupa_listener_info {
+	uint32_t slot, space, port; /* space: enum rdma_port_space */
+	uint32_t ipv6;
+	char address[16]; /* "any", "host", "link-local", "loopback", "machine": which of the host's
+			   */
+};
+/* Those on a host, up to max of them; returns how many were found. */
+uint32_t nupa_fabric_listeners(struct nupa_fabric *fabric, uint32_t host,
+			       struct nupa_listener_info *out, uint32_t max);
+/* cffi: end */
+
+/* For the engine.  Offsets of the parts of an arena depend on the superblock alone. */
+struct nupa_arena_map {
+	/* From the arena's start. */
+	uint64_t flows_off, hw_off, qps_off, mrs_off, mcast_off, xrcds_off, net_off, trace_off;
+	uint64_t rings_off, ring_stride;
+};
+struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb);
+/* The arena of a slot, mapped at first use; NULL with errno.  Not thread safe: callers hold the
+ * engine's lock or own the fabric. */
+uint8_t *nupa_fabric_arena(struct nupa_fabric *fabric, uint32_t slot);
+/* The pool, mapped at first use. */
+uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric);
+/* The ports that are bound on a host, NUPA_CM_BUCKETS of them; NULL with errno, ENOENT: none ever
+ * was.  back: makes the table at its first use. */
+struct nupa_cm_bucket *nupa_fabric_cm_table(struct nupa_fabric *fabric, uint32_t host, bool back);
+/* The table of regions (region_layout.h); NULL with errno, ENOENT: there is none.  back: makes it.
+ */
+uint8_t *nupa_fabric_regions(struct nupa_fabric *fabric, bool back);
+/* Backs [offset, +bytes) of the segment with memory (I4): 0, -ENOSPC, ... */
+int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
+/* Returns an arena's memory to the system. */
+void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot);
+
+/* beat.c: the kernel that we run under takes its place in the fabric's table, [1] if the fabric is
+ * being made: 0 or -errno. */
+int nupa_fabric_join(struct nupa_fabric *fabric);
+/* This process, as claims name it. */
+uint32_t nupa_fabric_owner(const struct nupa_fabric *fabric);
+/* Whether the fabric is in memory that several kernels share. */
+static inline bool nupa_fabric_machines(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.flags & NUPA_SEGMENT_MACHINES;
+}
+
+/* Whether that is not coherent (coherence.h). */
+static inline bool nupa_fabric_incoherent(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.flags & NUPA_SEGMENT_SOFTWARE;
+}
+
+/* /proc/PID/stat field 22, or 0 if there is no such process. */
+uint64_t nupa_process_start_time(uint32_t pid);
+/* By a signal or a tracer.  False as well where that cannot be told. */
+bool nupa_process_stopped(uint32_t pid);
+bool nupa_process_alive(uint32_t pid, uint64_t start_time);
+/* Another number for each boot of each machine; 0: there is no /proc to say it. */
+uint64_t nupa_kernel_id(void);
+/* For tests: what it says from now on in this process; 0: the truth. */
+void nupa_kernel_pretend(uint64_t id);
+/* The pid namespace of this process, a number that is not 0; 0: there is no /proc to say it. */
+uint32_t nupa_pid_namespace(void);
+
+#endif
