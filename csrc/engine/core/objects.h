@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Contexts, queues and QPs, guarded by the engine's lock (engine.h I1).  They stand below all
- * folders that read them; engine/queue changes them.
+ * folders that read them; engine/queue, engine/transport and engine/qp change them.
  *
  *   I3  A work request is executed in order: sq.acked <= sq.issued <= sq.posted. */
 #ifndef NUPA_OBJECTS_H

@@ -6,7 +6,7 @@
 #include "engine/fault/fault_internal.h"
 #include "engine/inject/inject_engine.h"
 #include "engine/net/net.h"
-#include "engine/queue/backlog.h"
+#include "engine/transport/backlog.h"
 #include "engine/cm/hooks.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 #include "engine/fault/fault_internal.h"
 #include "engine/inject/inject_engine.h"
 #include "engine/net/net.h"
-#include "engine/queue/backlog.h"
-#include "engine/queue/responder.h"
+#include "engine/transport/backlog.h"
+#include "engine/transport/responder.h"
 #include "engine/cm/hooks.h"
 
 /* Messages taken from one channel before the next has its turn. */

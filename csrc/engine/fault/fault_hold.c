@@ -5,7 +5,7 @@
  *       reorder has hit lets the next one pass. */
 #include "engine/fault/fault_internal.h"
 #include "engine/inject/inject_engine.h"
-#include "engine/queue/responder.h"
+#include "engine/transport/responder.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * Judges messages that come by a path with faults: each fault on it has a say, before anything else
  * looks at the message.  The verdict is carried out by fault_hold.c. */
 #include "engine/fault/fault_internal.h"
-#include "engine/queue/sq.h"
+#include "engine/transport/sq.h"
 #include "region/region.h"
 
 /* Where a fault's duration is 0. */

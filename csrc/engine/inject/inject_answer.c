@@ -2,7 +2,7 @@
  * Acknowledgements and responses that come by injection: believed as those of the partner are, if
  * they answer something that was asked (IBTA 9.7.5.1, 9.7.5.2). */
 #include "engine/inject/inject_internal.h"
-#include "engine/queue/sq.h"
+#include "engine/transport/sq.h"
 
 #define NAK_CODES 4u /* those that end a request of RC: enum nupa_nak */
 

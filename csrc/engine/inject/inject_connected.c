@@ -2,7 +2,7 @@
  * Requests that come by injection to connected queue pairs (IBTA 9.7.4, 9.8.2).  Those that pass
  * are executed as requests of the QP's partner, which gets the answers. */
 #include "engine/inject/inject_internal.h"
-#include "engine/queue/responder.h"
+#include "engine/transport/responder.h"
 
 #include <endian.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * 9.8): the checks of all packets, and datagrams.  The message is another process's: it is copied
  * first, and no field of the packet is trusted (I5). */
 #include "engine/inject/inject_internal.h"
-#include "engine/queue/responder.h"
+#include "engine/transport/responder.h"
 
 #include <endian.h>
 

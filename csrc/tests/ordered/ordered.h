@@ -3,7 +3,7 @@
 #ifndef NUPA_TESTS_ORDERED_H
 #define NUPA_TESTS_ORDERED_H
 
-#include "engine/queue/express.h"
+#include "engine/transport/express.h"
 #include "tests/ordered/weak.h"
 
 /* One message with nothing beside it. */

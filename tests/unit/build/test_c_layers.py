@@ -24,6 +24,8 @@ LAYERS = (
     "engine/memory",
     "engine/trace",
     "engine/queue",
+    "engine/transport",
+    "engine/qp",
     "engine/inject",
     "engine/net",
     "engine/cm",

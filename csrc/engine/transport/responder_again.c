@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Duplicates at the responder (IBTA 9.7.5.1.5): a READ is executed again, for its answer, or part
  * of it, got lost; an atomic never is: what it found is answered again. */
-#include "engine/queue/responder.h"
+#include "engine/transport/responder.h"
 
 #include <stdlib.h>
 

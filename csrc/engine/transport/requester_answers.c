@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The peer's answers to our requests.  Go-back-N: a NAK rewinds `issued`. */
-#include "engine/queue/sq.h"
+#include "engine/transport/sq.h"
 
 /* The oldest request that waits for an answer, or was sent and has to go again; `posted`: none. */
 static uint64_t oldest_begun(struct nupa_qp *qp)

@@ -4,7 +4,7 @@
 #define NUPA_SQ_H
 
 #include "engine/channel/mover.h"
-#include "engine/queue/xrc.h"
+#include "engine/transport/xrc.h"
 
 extern const uint32_t nupa_opcodes_of_type[16];
 

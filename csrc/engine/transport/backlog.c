@@ -6,9 +6,9 @@
  *   I10  While a QP has a backlog, all that comes for it goes behind that.  Nothing else waits.
  *   I11  The QP's entry and the slot say so, and the slot counts how it shrinks: senders wait, for
  *        a bounded time (stall.c), rather than lose what finds the backlog full. */
-#include "engine/queue/backlog.h"
+#include "engine/transport/backlog.h"
 
-#include "engine/queue/responder.h"
+#include "engine/transport/responder.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Acknowledgements and refusals that the responder owes, and when they are sent. */
-#include "engine/queue/backlog.h"
-#include "engine/queue/responder.h"
+#include "engine/transport/backlog.h"
+#include "engine/transport/responder.h"
 
 #include <stdlib.h>
 

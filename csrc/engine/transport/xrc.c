@@ -5,9 +5,9 @@
  *
  * A sender goes from one responder to the next only when all that it sent is answered, and says so
  * (NUPA_XRC_RESYNC): there the PSNs start from the message that says it. */
-#include "engine/queue/responder.h"
-#include "engine/queue/sq.h"
-#include "engine/queue/xrc.h"
+#include "engine/transport/responder.h"
+#include "engine/transport/sq.h"
+#include "engine/transport/xrc.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * XRC domains (man ibv_open_xrcd), and the numbers of SRQs in them.  A domain is known by the inode
  * of a file, to all processes of a host: each publishes in its arena those that it has open. */
-#include "engine/queue/xrc.h"
+#include "engine/transport/xrc.h"
 
 #include <errno.h>
 #include <fcntl.h>

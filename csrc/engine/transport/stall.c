@@ -4,9 +4,9 @@
  * for PATIENCE_NS, no room is to be had: until it takes something, what finds none is lost at once.
  * An adapter would go on to fill the receives of a stopped process, and lose what comes then; here
  * the ring stands for them. */
-#include "engine/queue/stall.h"
+#include "engine/transport/stall.h"
 
-#include "engine/queue/sq.h"
+#include "engine/transport/sq.h"
 
 #define PATIENCE_NS UINT64_C(1000000000)
 /* Longer than a peer has patience with its program (backlog.c). */

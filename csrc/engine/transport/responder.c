@@ -5,10 +5,10 @@
  *
  * While responses of a READ are on their way its requester sends nothing behind it that could
  * change the memory being read (requester.c), so requests never overtake each other here. */
-#include "engine/queue/responder.h"
+#include "engine/transport/responder.h"
 
 #include "engine/channel/apart.h"
-#include "engine/queue/backlog.h"
+#include "engine/transport/backlog.h"
 
 /* --- one-sided requests -------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
  *       nupa_wqe.by_message, pulled): the responder may have executed any of it.
  *   I7  What still lies in a ring is not lost: the timer waits until the peer has taken it.  Where
  * a fault of kind TIMEOUT is, it does not wait; but what lies there does not go again. */
-#include "engine/queue/sq.h"
+#include "engine/transport/sq.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * Extended queue pairs (man ibv_wr_post): requests are built in place, in the send queue itself,
  * between wr_start and wr_complete, which posts all or none.  Entries behind `posted`
  * belong to the builder alone, so the engine's lock is not held in between. */
-#include "engine/queue/express.h"
+#include "engine/transport/express.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * Multicast: which QPs are in which groups, and a datagram to all of them.  Each attachment
  * publishes its memberships in its arena; senders read all such tables when mcast_epoch says that
  * one changed.  The tables are hints to senders: a receiver looks at its own list (I5). */
-#include "engine/queue/sq.h"
-#include "engine/queue/stall.h"
+#include "engine/transport/sq.h"
+#include "engine/transport/stall.h"
 
 #include <errno.h>
 #include <stdlib.h>

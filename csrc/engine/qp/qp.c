@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queue pairs: moved through their states, and queried. */
-#include "engine/queue/backlog.h"
-#include "engine/queue/xrc.h"
+#include "engine/transport/backlog.h"
+#include "engine/transport/xrc.h"
 
 #include <errno.h>
 

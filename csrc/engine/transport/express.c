@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The express lane for what arrives (express.h): a SEND in one line into a receive of one piece.
  * The line is read in place, each word once: its producer may be hostile and still write to it. */
-#include "engine/queue/express.h"
-#include "engine/queue/responder.h"
+#include "engine/transport/express.h"
+#include "engine/transport/responder.h"
 
 static inline uint64_t word_of(const struct nupa_msg *line, unsigned int index)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Receives: a message finds the next one of its queue, fills it and completes it. */
-#include "engine/queue/responder.h"
+#include "engine/transport/responder.h"
 
-#include "engine/queue/backlog.h"
+#include "engine/transport/backlog.h"
 
 #include <errno.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queue pairs made and destroyed: their numbers, their memory, and what they hold. */
 #define _GNU_SOURCE
-#include "engine/queue/xrc.h"
+#include "engine/transport/xrc.h"
 
 #include <errno.h>
 #include <stdlib.h>

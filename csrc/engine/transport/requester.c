@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The requester: takes work requests from a send queue and executes them in order, directly in
  * the peer's memory or by messages.  The peer's answers: requester_answers.c. */
-#include "engine/queue/responder.h"
-#include "engine/queue/sq.h"
-#include "engine/queue/stall.h"
+#include "engine/transport/responder.h"
+#include "engine/transport/sq.h"
+#include "engine/transport/stall.h"
 
 /* Up to here a SEND is staged in the DMA channel (two copies, no system call); beyond, the
  * receiver pulls it (one copy) where it can. */

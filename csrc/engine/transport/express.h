@@ -10,7 +10,7 @@
 #ifndef NUPA_EXPRESS_H
 #define NUPA_EXPRESS_H
 
-#include "engine/queue/sq.h"
+#include "engine/transport/sq.h"
 
 static inline bool nupa_express_path(const struct nupa_qp *qp)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Send queues: how their requests complete, fail, and wait for what they need. */
-#include "engine/queue/sq.h"
+#include "engine/transport/sq.h"
 
 /* How soon a peer QP that was not ready is asked again: doubled each time. */
 #define PEER_RETRY_MIN_NS 20000u
