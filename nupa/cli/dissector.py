@@ -37,7 +37,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--install", action="store_true", help="install it in Wireshark's folder")
     what.add_argument("--uninstall", action="store_true", help="remove it from that folder")
-    what.add_argument("--path", action="store_true", help="print the path of the script")
+    what.add_argument("--path", action="store_true", help="print the path of a copy in your cache")
     parser.add_argument("--to", metavar="DIR", help="use another folder")
     parser.set_defaults(run=run)
 
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from nupa.packet.wireshark import dissector
 
     if args.path:
-        print(dissector.FILE)
+        print(dissector.cached())
         return 0
     folder = Path(args.to) if args.to is not None else dissector.plugin_folder()
     if args.install:
@@ -56,5 +56,5 @@ def run(args: argparse.Namespace) -> int:
     elif removed := dissector.uninstall(folder):
         print(f"removed: {removed}")
     else:
-        print(f"nothing to remove: {folder / dissector.FILE.name} does not exist")
+        print(f"nothing to remove: {folder / dissector.NAME} does not exist")
     return 0

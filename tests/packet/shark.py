@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nupa.packet.wireshark.dissector import FILE
+from nupa.packet.wireshark.dissector import install
 
 #: From Wireshark 4.4 on no Lua script is loaded as root: for root, another user that may read all.
 NOT_ROOT = (
@@ -43,7 +43,7 @@ def run(home: Path, *argv: str | Path) -> str:
 
 def tshark(home: Path, file: Path, *args: str) -> str:
     """Returns tshark's output for *file*, with our dissector."""
-    return run(home, "tshark", "-n", "-X", f"lua_script:{FILE}", "-r", file, *args)
+    return run(home, "tshark", "-n", "-X", f"lua_script:{install(home)}", "-r", file, *args)
 
 
 def dissected(home: Path, file: Path) -> list[list[tuple[str, str, str]]]:

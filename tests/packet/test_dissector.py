@@ -278,9 +278,8 @@ def test_filters_find_a_transfer_at_all_levels(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("file", [dissector.FILE, PAGE])
-def test_the_tables_of_the_script_and_of_the_documentation_are_ours(file: Path) -> None:
-    text = file.read_text()
+def test_the_tables_of_the_documentation_are_ours() -> None:
+    text = PAGE.read_text()
     assert text == tables.rendered(text), f"python -m {tables.__name__} {PAGE}"
 
 
@@ -302,7 +301,7 @@ def test_installed_it_is_found_by_wireshark_and_removed_again(
     assert main(["dissector", "--install"]) == 0
     installed = Path(capsys.readouterr().out.removeprefix("installed: ").strip())
     assert tmp_path in installed.parents
-    assert installed.read_bytes() == dissector.FILE.read_bytes()
+    assert installed.read_text() == dissector.script()
     assert run(tmp_path, *fields).startswith("Doorbell")
     assert main(["dissector", "--install"]) == 0  # over an older one
     assert main(["dissector", "--uninstall"]) == 0
@@ -312,9 +311,14 @@ def test_installed_it_is_found_by_wireshark_and_removed_again(
     assert "nothing to remove" in capsys.readouterr().out
 
 
-def test_the_path_of_the_script_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_path_of_the_whole_script_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(["dissector", "--path"]) == 0
-    assert capsys.readouterr().out == f"{dissector.FILE}\n"
+    file = Path(capsys.readouterr().out.strip())
+    assert file == tmp_path / "nupa" / "nupa.lua"
+    assert file.read_text() == dissector.script()
 
 
 def test_a_script_that_is_not_ours_is_left_alone(

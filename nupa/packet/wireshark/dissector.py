@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Installs the Wireshark dissector of NUPA's link type: nupa.lua beside this file."""
+"""Installs the Wireshark dissector of NUPA's link type: nupa.lua, with the tables of its fields."""
 
 from __future__ import annotations
 
@@ -10,9 +10,20 @@ import tempfile
 from pathlib import Path
 
 from nupa.base.errors import LocalError
+from nupa.packet.wireshark.tables import tables
 
-FILE = Path(__file__).with_name("nupa.lua")
+NAME = "nupa.lua"
 _MARK = "NUPA's link type"  # in the first lines of every version of the file
+
+
+def script() -> str:
+    """Returns the whole script: nupa.lua beside this file, with its tables."""
+    return Path(__file__).with_name(NAME).read_text().replace("-- tables\n", tables(), 1)
+
+
+def cached() -> Path:
+    """Installs the script in $XDG_CACHE_HOME/nupa, else ~/.cache/nupa; returns its path."""
+    return install(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "nupa")
 
 
 def plugin_folder() -> Path:
@@ -32,20 +43,20 @@ def plugin_folder() -> Path:
             return Path(folder.strip())
     raise LocalError(
         "`tshark -G folders` has no folder for personal Lua plugins, so this Wireshark has no Lua: "
-        f"install one that has, or copy {FILE} yourself"
+        "install one that has, or install the script elsewhere: nupa dissector --install --to DIR"
     )
 
 
 def install(folder: Path) -> Path:
     """Installs the dissector in *folder*, in place of an older one; returns its path."""
-    target = folder / FILE.name
+    target = folder / NAME
     _refuse_foreign(target)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=".nupa-", dir=folder)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(FILE.read_bytes())
+            with os.fdopen(handle, "w") as file:
+                file.write(script())
             Path(name).chmod(0o644)
             Path(name).replace(target)
         except OSError:
@@ -58,7 +69,7 @@ def install(folder: Path) -> Path:
 
 def uninstall(folder: Path) -> Path | None:
     """Removes the dissector from *folder*; returns its path, None if it was not there."""
-    target = folder / FILE.name
+    target = folder / NAME
     _refuse_foreign(target)
     try:
         target.unlink()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the tables of nupa.lua and of docs/packet-tables.md, each between two marks:
+"""The tables of the dissector, in Lua, and of docs/packet-tables.md, which this writes there:
 
 python -m nupa.packet.wireshark.tables docs/packet-tables.md
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from nupa.base.errors import LocalError
 from nupa.packet.tables import cxl_cache as cache_tables
@@ -17,7 +18,6 @@ from nupa.packet.tables import pcie as pcie_tables
 from nupa.packet.tables import queue as queue_tables
 from nupa.packet.tables import record
 from nupa.packet.tables.layout import Field, Layout
-from nupa.packet.wireshark.dissector import FILE
 
 LAYOUTS: tuple[Layout, ...] = (
     record.HEADER,
@@ -26,10 +26,8 @@ LAYOUTS: tuple[Layout, ...] = (
     *cache_tables.LAYOUTS,
     *queue_tables.LAYOUTS,
 )
-_BEGIN = "-- tables: begin (written by python -m nupa.packet.wireshark.tables)\n"
-_END = "-- tables: end\n"
-_DOC_BEGIN = "<!-- tables: begin (written by python -m nupa.packet.wireshark.tables) -->\n"
-_DOC_END = "<!-- tables: end -->\n"
+_BEGIN = "<!-- tables: begin (written by python -m nupa.packet.wireshark.tables) -->\n"
+_END = "<!-- tables: end -->\n"
 
 
 def is_shown(field: Field) -> bool:
@@ -42,13 +40,13 @@ def tables() -> str:
     lines = [
         f"local LINKTYPE_USER = {record.LINKTYPE_NUPA - 147}",
         f"local VERSION = {record.VERSION}",
-        f"local TLP_TYPES = {_pairs({_tlp_key(*k): v for k, v in pcie_tables.TYPES.items()})}",
+        f"local TLP_TYPES = {_pairs({f << 5 | t: v for (f, t), v in pcie_tables.TYPES.items()})}",
         f"local PARTIAL_WRITES = {_pairs(dict.fromkeys(cxl_tables.PARTIAL_WRITES, True))}",
         f"local ROUTING = {_pairs(pcie_tables.ROUTING)}",
         f"local META_EMS = {cxl_tables.META_EMS}",
-        *_choices("CHANNELS", {k: v.name for k, v in cxl_tables.MESSAGES.items()}),
-        *_choices("CACHE_CHANNELS", {k: v.name for k, v in cache_tables.MESSAGES.items()}),
-        *_choices("SEGMENTS", {k: v.name for k, v in queue_tables.SEGMENT_LAYOUTS.items()}),
+        f"local CHANNELS = {_names(cxl_tables.MESSAGES)}",
+        f"local CACHE_CHANNELS = {_names(cache_tables.MESSAGES)}",
+        f"local SEGMENTS = {_names(queue_tables.SEGMENT_LAYOUTS)}",
         "-- name, bits, shift, show",
         "local LAYOUTS = {",
         *(f"\t{line}" for layout in LAYOUTS for line in _layout(layout)),
@@ -61,12 +59,8 @@ def tables() -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def _tlp_key(fmt: int, kind: int) -> int:
-    return fmt << 5 | kind
-
-
-def _choices(name: str, values: Mapping[int, str]) -> Iterator[str]:
-    yield f"local {name} = {_pairs(values)}"
+def _names(layouts: Mapping[Any, Layout]) -> str:
+    return _pairs({key: layout.name for key, layout in layouts.items()})
 
 
 def _layout(layout: Layout) -> Iterator[str]:
@@ -132,18 +126,17 @@ def _described(layout: Layout) -> Iterator[str]:
         yield f"| {where} | {bits} | `{field.name}` | {text} | {show} |"
 
 
-def rendered(text: str) -> str:
-    """Returns *text*, of nupa.lua or docs/packet-tables.md, with its tables generated again."""
-    for begin, end, write in ((_BEGIN, _END, tables), (_DOC_BEGIN, _DOC_END, documentation)):
-        before, found, rest = text.partition(begin)
-        _, closed, after = rest.partition(end)
-        if found and closed:
-            return before + begin + write() + end + after
-    raise LocalError("the file has no marks around its tables: restore them")
+def rendered(page: str) -> str:
+    """Returns *page*, docs/packet-tables.md, with its tables written again."""
+    before, found, rest = page.partition(_BEGIN)
+    _, closed, after = rest.partition(_END)
+    if not (found and closed):
+        raise LocalError("the file has no marks around its tables: restore them")
+    return before + _BEGIN + documentation() + _END + after
 
 
 def main(paths: list[str]) -> int:
-    for path in (FILE, *map(Path, paths)):
+    for path in map(Path, paths):
         path.write_text(rendered(path.read_text()))
     return 0
 
