@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Links: TLPs, the numbers of CXL.mem messages, and the state of a link."""
+"""Links: the numbers of functions and of CXL.mem messages, and the state of a link."""
