@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Declarations that nupa.verbs reads beside verbs_abi_types.h: names of the enumerations, whose
- * values are in nupa/verbs/enums.py; types of libc; devices; the inline functions.  The compiler
+ * values are in nupa/verbs/enums; types of libc; devices; the inline functions.  The compiler
  * completes a declaration that ends in `...`.  Only cffi reads the marked part. */
 #ifndef NUPA_VERBS_CDEF_H
 #define NUPA_VERBS_CDEF_H

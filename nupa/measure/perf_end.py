@@ -31,10 +31,10 @@ from nupa.measure.control import Control, TransferError
 from nupa.measure.perf import Job, PerfError, from_json
 from nupa.verbs import enums as e
 from nupa.verbs.addr import AH, GID, AHAttr, GlobalRoute
+from nupa.verbs.base.errors import completion_error
 from nupa.verbs.connection import Address, address, connect_to
 from nupa.verbs.cq import CQ
 from nupa.verbs.device import Context
-from nupa.verbs.errors import completion_error
 from nupa.verbs.mr import MR
 from nupa.verbs.pd import PD
 from nupa.verbs.qp import QP, QPAttr, QPCap, QPInitAttr

@@ -3,7 +3,7 @@
 
 Knows verbs objects and their C structures; never rings, movers or topologies.  A pyverbs program
 runs with its import changed: each module of pyverbs is importable here under its name
-(nupa.verbs.device, .pd, .mr, .cq, .qp, .wr, .addr, .srq, .enums ...; as_pyverbs.py has the table).
+(nupa.verbs.device, .pd, .mr, .cq, .qp, .wr, .addr, .srq, .enums ...; as_pyverbs has the table).
 """
 
 import sys
@@ -11,6 +11,15 @@ import sys
 from nupa.verbs.addr import AH, GID, GRH, AHAttr, GlobalRoute
 from nupa.verbs.as_pyverbs import Aliases
 from nupa.verbs.base import PyverbsRDMAErrno
+from nupa.verbs.base.errors import (
+    CompletionError,
+    FabricCompletionError,
+    LocalCompletionError,
+    PyverbsError,
+    PyverbsRDMAError,
+    PyverbsUserError,
+    RemoteCompletionError,
+)
 from nupa.verbs.batch import RecvBatch, SendBatch, WCBatch
 from nupa.verbs.connection import Address, address, connect, connect_to
 from nupa.verbs.cq import CQ, CQEX, WC, CompChannel, CqInitAttrEx, PollCqAttr
@@ -23,17 +32,8 @@ from nupa.verbs.device import (
     PortAttr,
     get_device_list,
 )
-from nupa.verbs.dm import DM, AllocDmAttr
-from nupa.verbs.errors import (
-    CompletionError,
-    FabricCompletionError,
-    LocalCompletionError,
-    PyverbsError,
-    PyverbsRDMAError,
-    PyverbsUserError,
-    RemoteCompletionError,
-)
-from nupa.verbs.event import AsyncEvent
+from nupa.verbs.device.dm import DM, AllocDmAttr
+from nupa.verbs.device.event import AsyncEvent
 from nupa.verbs.mr import DMMR, MR, MW, MWBind, MWBindInfo, NullMR
 from nupa.verbs.parent_domain import (
     ParentDomain,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
-from nupa.verbs.errors import PyverbsUserError, refuse
-from nupa.verbs.field import Field, table
-from nupa.verbs.gid import GID, read_gid
+from nupa.verbs.base.errors import PyverbsUserError, refuse
+from nupa.verbs.base.fields import Field, table
 from nupa.verbs.pd import PD
 from nupa.verbs.utils import gid_bytes
+from nupa.verbs.utils.gid import GID, read_gid
 
 if TYPE_CHECKING:
     from nupa.verbs.cq import WC

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import closed
-from nupa.verbs.errors import PyverbsUserError
+from nupa.verbs.base.errors import PyverbsUserError
 from nupa.verbs.post import refused
 from nupa.verbs.qp import QP
 from nupa.verbs.wr import RecvWR, SendWR

@@ -9,7 +9,7 @@ from typing import Any
 from nupa.verbs import enums as e
 from nupa.verbs.addr import GID, AHAttr, GlobalRoute
 from nupa.verbs.base import closed
-from nupa.verbs.errors import PyverbsUserError
+from nupa.verbs.base.errors import PyverbsUserError
 from nupa.verbs.qp import QP
 from nupa.verbs.qp_attr import QPAttr
 from nupa.verbs.utils import qp_type_to_str

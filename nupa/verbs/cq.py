@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import address_of, closed, expect
-from nupa.verbs.comp_channel import CompChannel, Completions
+from nupa.verbs.base.errors import refuse
+from nupa.verbs.base.fields import table
+from nupa.verbs.completion.channel import CompChannel, Completions
+from nupa.verbs.completion.wc import WC, wc_of
 from nupa.verbs.cq_ex import CQEX, CqInitAttrEx, PollCqAttr
 from nupa.verbs.device import Context
-from nupa.verbs.errors import refuse
-from nupa.verbs.field import table
 from nupa.verbs.utils import (
     cqe_flags_to_str,
     cqe_opcode_to_str,
     cqe_status_to_str,
     create_wc_flags_to_str,
 )
-from nupa.verbs.wc import WC, wc_of
 
 if TYPE_CHECKING:
     from nupa.verbs.batch import WCBatch

@@ -8,13 +8,13 @@ from typing import Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsObject, address_of, closed, expect
-from nupa.verbs.comp_channel import CompChannel, Completions
+from nupa.verbs.base.errors import PyverbsRDMAError, refuse
+from nupa.verbs.base.fields import Field, table
+from nupa.verbs.completion.channel import CompChannel, Completions
+from nupa.verbs.completion.wc import STATUS
 from nupa.verbs.device import Context
-from nupa.verbs.errors import PyverbsRDMAError, refuse
-from nupa.verbs.field import Field, table
 from nupa.verbs.pd import PD
 from nupa.verbs.utils import create_wc_flags_to_str
-from nupa.verbs.wc import STATUS
 
 
 class CqInitAttrEx(PyverbsObject):

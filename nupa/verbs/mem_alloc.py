@@ -11,7 +11,7 @@ import ctypes
 import mmap as _mmap
 import os
 
-from nupa.verbs.errors import PyverbsRDMAError
+from nupa.verbs.base.errors import PyverbsRDMAError
 
 __all__ = [
     "MAP_ANONYMOUS_",

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.core.buffers import borrow
+from nupa.verbs.as_pyverbs.unsupported import DmaBufMR
 from nupa.verbs.base import PyverbsCM, closed, expect
-from nupa.verbs.dm import DM
+from nupa.verbs.base.errors import PyverbsError, PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.base.fields import table
+from nupa.verbs.device.dm import DM
 from nupa.verbs.enums import (
     IBV_ACCESS_HUGETLB,
     IBV_ACCESS_LOCAL_WRITE,
@@ -20,11 +23,8 @@ from nupa.verbs.enums import (
     IBV_REREG_MR_CHANGE_TRANSLATION,
     ibv_access_flags,
 )
-from nupa.verbs.errors import PyverbsError, PyverbsRDMAError, PyverbsUserError, refuse
-from nupa.verbs.field import table
 from nupa.verbs.mw import MW, MWBind, MWBindInfo
 from nupa.verbs.pd import PD
-from nupa.verbs.unsupported import DmaBufMR
 from nupa.verbs.wr import SGE
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsValue, closed, expect
-from nupa.verbs.errors import refuse
+from nupa.verbs.base.errors import refuse
 from nupa.verbs.pd import PD
 
 if TYPE_CHECKING:

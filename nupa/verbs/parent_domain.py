@@ -9,12 +9,12 @@ from typing import Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
+from nupa.verbs.base.errors import refuse
 from nupa.verbs.device import Context
 from nupa.verbs.enums import (
     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
     IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
 )
-from nupa.verbs.errors import refuse
 from nupa.verbs.pd import PD
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, closed
+from nupa.verbs.base.errors import PyverbsUserError, refuse
 from nupa.verbs.device import Context
-from nupa.verbs.errors import PyverbsUserError, refuse
 
 if TYPE_CHECKING:
     from nupa.verbs.parent_domain import ParentDomain, ParentDomainContext, ParentDomainInitAttr

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from nupa._engine import ffi
-from nupa.verbs.errors import PyverbsRDMAError
+from nupa.verbs.base.errors import PyverbsRDMAError
 from nupa.verbs.wr import RecvWR, SendWR
 
 WR = TypeVar("WR", SendWR, RecvWR)

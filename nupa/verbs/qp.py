@@ -12,10 +12,10 @@ from nupa._engine import ffi, lib
 from nupa.verbs import enums as e
 from nupa.verbs.addr import AH, GID
 from nupa.verbs.base import PyverbsCM, PyverbsValue, closed
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.base.fields import ReadOnly, table
 from nupa.verbs.device import Context
-from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
-from nupa.verbs.event import AsyncEvent
-from nupa.verbs.field import ReadOnly, table
+from nupa.verbs.device.event import AsyncEvent
 from nupa.verbs.pd import PD
 from nupa.verbs.post import post_many, post_one
 from nupa.verbs.qp_attr import ECE, STATES, TYPES, QPAttr, QPCap, QPInitAttr, QPInitAttrEx

@@ -10,6 +10,8 @@ from nupa._engine import ffi
 from nupa.verbs import utils
 from nupa.verbs.addr import AHAttr
 from nupa.verbs.base import PyverbsObject, closed
+from nupa.verbs.base.errors import PyverbsUserError
+from nupa.verbs.base.fields import Field, table
 from nupa.verbs.cq import CQ, CQEX
 from nupa.verbs.enums import (
     IBV_MTU_1024,
@@ -20,8 +22,6 @@ from nupa.verbs.enums import (
     ibv_qp_state,
     ibv_qp_type,
 )
-from nupa.verbs.errors import PyverbsUserError
-from nupa.verbs.field import Field, table
 from nupa.verbs.pd import PD
 from nupa.verbs.srq import SRQ
 from nupa.verbs.xrcd import XRCD

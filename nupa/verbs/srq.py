@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from nupa._engine import ffi, lib
+from nupa.verbs.as_pyverbs.unsupported import OpsWr
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed
+from nupa.verbs.base.errors import PyverbsUserError, refuse
+from nupa.verbs.base.fields import Field, ReadOnly
 from nupa.verbs.cq import CQ, CQEX
 from nupa.verbs.device import Context
-from nupa.verbs.errors import PyverbsUserError, refuse
-from nupa.verbs.event import AsyncEvent
-from nupa.verbs.field import Field, ReadOnly
+from nupa.verbs.device.event import AsyncEvent
 from nupa.verbs.pd import PD
 from nupa.verbs.post import post_many, post_one
-from nupa.verbs.unsupported import OpsWr
 from nupa.verbs.wr import RecvWR
 from nupa.verbs.xrcd import XRCD
 

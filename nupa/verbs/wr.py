@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from nupa._engine import ffi
 from nupa.verbs.addr import AH
 from nupa.verbs.base import PyverbsValue, closed, inc_rkey
+from nupa.verbs.base.errors import PyverbsUserError
+from nupa.verbs.base.fields import Field, table
 from nupa.verbs.enums import IBV_SEND_SIGNALED, IBV_WR_SEND, ibv_wr_opcode
-from nupa.verbs.errors import PyverbsUserError
-from nupa.verbs.field import Field, table
 from nupa.verbs.utils import send_flags_to_str
 
 if TYPE_CHECKING:

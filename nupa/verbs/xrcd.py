@@ -7,9 +7,9 @@ from typing import Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
+from nupa.verbs.base.errors import refuse
+from nupa.verbs.base.fields import Field
 from nupa.verbs.device import Context
-from nupa.verbs.errors import refuse
-from nupa.verbs.field import Field
 
 __all__ = ["XRCD", "XRCDInitAttr"]
 

@@ -20,7 +20,7 @@ from nupa.fabric import Fabric
 from nupa.measure import perf
 from nupa.measure.perf_end import End
 from nupa.programs.pair import NUPA
-from nupa.verbs.errors import CompletionError
+from nupa.verbs.base.errors import CompletionError
 
 SIZES = ((1, 40), (8, 40), (3000, 40), (100_001, 40))
 WAIT_S = 20.0  # a deadline, far beyond what anything here takes

@@ -8,8 +8,8 @@ import pytest
 
 from nupa.verbs import MR, PD, SGE, Context, RecvWR, SendWR
 from nupa.verbs import enums as e
+from nupa.verbs.base.errors import PyverbsRDMAError
 from nupa.verbs.device import DM, AllocDmAttr
-from nupa.verbs.errors import PyverbsRDMAError
 from nupa.verbs.mr import DMMR
 
 ACCESS = (

@@ -8,7 +8,7 @@ import pytest
 from nupa.verbs import MR, PD, QPCap, QPEx, QPInitAttrEx, RecvWR, SendWR, connect
 from nupa.verbs import enums as e
 from nupa.verbs.base import inc_rkey
-from nupa.verbs.errors import PyverbsRDMAError
+from nupa.verbs.base.errors import PyverbsRDMAError
 from nupa.verbs.mr import MW, MWBind, MWBindInfo
 
 BINDABLE = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_MW_BIND

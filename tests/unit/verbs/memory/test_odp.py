@@ -9,7 +9,7 @@ import pytest
 
 from nupa.verbs import MR, PD, SGE, QPAttr, RecvWR, SendWR, connect
 from nupa.verbs import enums as e
-from nupa.verbs.errors import PyverbsRDMAError
+from nupa.verbs.base.errors import PyverbsRDMAError
 from nupa.verbs.mr import NullMR
 
 PAGE = mmap.PAGESIZE

@@ -28,8 +28,8 @@ from nupa.verbs import (
     connect_to,
 )
 from nupa.verbs import enums as e
+from nupa.verbs.base.errors import PyverbsRDMAError
 from nupa.verbs.device import DM, AllocDmAttr
-from nupa.verbs.errors import PyverbsRDMAError
 from nupa.verbs.mr import DMMR
 
 ALL = (

@@ -33,9 +33,9 @@ from nupa.verbs import (
     utils,
 )
 from nupa.verbs import enums as e
-from nupa.verbs import gid as gid_module
+from nupa.verbs.as_pyverbs.unsupported import DmaBufMR, Flow
 from nupa.verbs.base import inc_rkey
-from nupa.verbs.unsupported import DmaBufMR, Flow
+from nupa.verbs.utils import gid as gid_module
 
 TEXT = "fe80:0000:0000:0000:0000:0aff:fe00:0001"
 

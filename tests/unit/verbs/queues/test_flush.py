@@ -9,7 +9,7 @@ from nupa.core.watch import Watch
 from nupa.packet.scapy.transport import BTH, FETH, RETH
 from nupa.verbs import MR, QPAttr, QPCap, QPEx, QPInitAttrEx, SendWR, connect
 from nupa.verbs import enums as e
-from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError
 from tests.unit.capture.watched import names, transport
 
 WRITE = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 
 from nupa.verbs.base import PyverbsCM
-from nupa.verbs.errors import PyverbsRDMAError
+from nupa.verbs.base.errors import PyverbsRDMAError
 
 
 class Unsupported(PyverbsCM):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
 from nupa.verbs import enums as e
-from nupa.verbs.errors import PyverbsUserError
+from nupa.verbs.base.errors import PyverbsUserError
 
 
 def gid_str(subnet_prefix: int, interface_id: int) -> str:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from nupa.verbs.base import PyverbsCM, PyverbsValue
-from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError
 
 _CONSTANTS = ("MLX5", "_MLX5", "EFA")
 

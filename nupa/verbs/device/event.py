@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsObject, address_of
+from nupa.verbs.base.errors import refuse
 from nupa.verbs.enums import ibv_event_type as kind
-from nupa.verbs.errors import refuse
 
 if TYPE_CHECKING:
     from nupa.verbs.device import Context

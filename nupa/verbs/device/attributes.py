@@ -8,13 +8,13 @@ from typing import Any
 from nupa._engine import ffi
 from nupa.verbs import utils
 from nupa.verbs.base import PyverbsObject
+from nupa.verbs.base.fields import Field, ReadOnly, table
 from nupa.verbs.enums import (
     ibv_atomic_cap,
     ibv_device_cap_flags,
     ibv_mtu,
     ibv_port_state,
 )
-from nupa.verbs.field import Field, ReadOnly, table
 
 _ATOMIC: dict[int, Any] = dict(ibv_atomic_cap._value2member_map_)
 _MTU: dict[int, Any] = dict(ibv_mtu._value2member_map_)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar
 from weakref import WeakSet
 
 from nupa._engine import ffi
-from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, refuse
 
 T = TypeVar("T")
 

@@ -13,7 +13,8 @@ from nupa.base.errors import LocalError, NupaError
 from nupa.core.attachment import attach
 from nupa.core.mover import Mover
 from nupa.verbs.base import PyverbsCM, PyverbsObject, PyverbsValue, address_of, closed
-from nupa.verbs.device_attr import (
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.device.attributes import (
     CQModerationCaps,
     DeviceAttr,
     DeviceAttrEx,
@@ -26,16 +27,14 @@ from nupa.verbs.device_attr import (
     TMCaps,
     TSOCaps,
 )
-from nupa.verbs.dm import DM, AllocDmAttr
+from nupa.verbs.device.dm import DM, AllocDmAttr
+from nupa.verbs.device.event import AsyncEvent, get_async_event
 from nupa.verbs.enums import (
     IBV_GID_TYPE_ROCE_V2,
     IBV_GID_TYPE_SYSFS_IB_ROCE_V1,
     IBV_GID_TYPE_SYSFS_ROCE_V2,
     ibv_values_mask,
 )
-from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
-from nupa.verbs.event import AsyncEvent, get_async_event
-from nupa.verbs.gid import GID
 from nupa.verbs.utils import (
     guid_format,
     guid_to_hex,
@@ -51,6 +50,7 @@ from nupa.verbs.utils import (
     translate_transport_type,
     width_to_str,
 )
+from nupa.verbs.utils.gid import GID
 
 if TYPE_CHECKING:
     from nupa.core.segment import HostInfo

@@ -10,10 +10,10 @@ from weakref import WeakSet, WeakValueDictionary
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, address_of, closed, expect
+from nupa.verbs.base.errors import PyverbsRDMAError, refuse
 from nupa.verbs.device import Context
+from nupa.verbs.device.event import AsyncEvent, wait_readable
 from nupa.verbs.enums import IBV_CQ_ATTR_MODERATE
-from nupa.verbs.errors import PyverbsRDMAError, refuse
-from nupa.verbs.event import AsyncEvent, wait_readable
 
 
 class CompChannel(PyverbsCM):

@@ -7,9 +7,9 @@ from typing import Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsObject, expect
+from nupa.verbs.base.errors import PyverbsUserError, refuse
+from nupa.verbs.base.fields import Field
 from nupa.verbs.cm_enums import RAI_PASSIVE
-from nupa.verbs.errors import PyverbsUserError, refuse
-from nupa.verbs.field import Field
 
 
 class AddrInfo(PyverbsObject):

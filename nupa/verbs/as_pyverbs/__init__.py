@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from nupa.verbs.vendor import fill
+from nupa.verbs.as_pyverbs.vendor import fill
 
 if TYPE_CHECKING:
     from importlib.abc import Loader, MetaPathFinder
@@ -31,13 +31,13 @@ _VENDORS = "pyverbs.providers"
 #: Modules of pyverbs that have another name here, or share a module with others.
 OUR_NAMES = {
     "dma_util": "mem_alloc",
-    "dmabuf": "unsupported",
-    "flow": "unsupported",
+    "dmabuf": "as_pyverbs.unsupported",
+    "flow": "as_pyverbs.unsupported",
     "libibverbs_enums": "enums",
     "librdmacm_enums": "cm_enums",
-    "pyverbs_error": "errors",
-    "spec": "unsupported",
-    "wq": "unsupported",
+    "pyverbs_error": "base.errors",
+    "spec": "as_pyverbs.unsupported",
+    "wq": "as_pyverbs.unsupported",
 }
 
 

@@ -11,10 +11,13 @@ from weakref import WeakValueDictionary
 from nupa._engine import ffi, lib
 from nupa.verbs.addr import AH
 from nupa.verbs.base import PyverbsCM, closed, expect
-from nupa.verbs.cm_addr import AddrInfo, JoinMCAttrEx
+from nupa.verbs.base.errors import PyverbsUserError, refuse
 from nupa.verbs.cm_enums import RDMA_PS_TCP, RDMA_PS_UDP
-from nupa.verbs.cm_event import CMEvent, CMEventChannel, ConnParam, UDParam
+from nupa.verbs.cmid.addr import AddrInfo, JoinMCAttrEx
+from nupa.verbs.cmid.event import CMEvent, CMEventChannel, ConnParam, UDParam
+from nupa.verbs.completion.wc import WC, wc_of
 from nupa.verbs.device import _DEVICE_NAME, Context
+from nupa.verbs.device.event import wait_readable
 from nupa.verbs.enums import (
     IBV_ACCESS_LOCAL_WRITE,
     IBV_ACCESS_REMOTE_READ,
@@ -26,13 +29,10 @@ from nupa.verbs.enums import (
     IBV_WR_RDMA_WRITE,
     IBV_WR_SEND,
 )
-from nupa.verbs.errors import PyverbsUserError, refuse
-from nupa.verbs.event import wait_readable
 from nupa.verbs.mr import MR
 from nupa.verbs.pd import PD
 from nupa.verbs.post import post_one
 from nupa.verbs.qp_attr import ECE, QPAttr, QPInitAttr
-from nupa.verbs.wc import WC, wc_of
 from nupa.verbs.wr import SGE, RecvWR, SendWR
 
 __all__ = ["CMID", "AddrInfo", "CMEvent", "CMEventChannel", "ConnParam", "JoinMCAttrEx", "UDParam"]

@@ -8,9 +8,9 @@ from typing import Any
 
 from nupa._engine import ffi
 from nupa.verbs.base import PyverbsObject
+from nupa.verbs.base.errors import completion_error
+from nupa.verbs.base.fields import Field, table
 from nupa.verbs.enums import IBV_WC_SUCCESS, ibv_wc_opcode, ibv_wc_status
-from nupa.verbs.errors import completion_error
-from nupa.verbs.field import Field, table
 from nupa.verbs.utils import cqe_flags_to_str, cqe_opcode_to_str, cqe_status_to_str
 
 _WC = ffi.typeof("struct ibv_wc *")

@@ -10,10 +10,10 @@ from weakref import WeakSet
 from nupa._engine import ffi, lib
 from nupa.verbs.addr import AHAttr
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
+from nupa.verbs.base.errors import PyverbsUserError, refuse
+from nupa.verbs.base.fields import Field, table
 from nupa.verbs.cm_enums import rdma_cm_event_type
-from nupa.verbs.errors import PyverbsUserError, refuse
-from nupa.verbs.event import wait_readable
-from nupa.verbs.field import Field, table
+from nupa.verbs.device.event import wait_readable
 
 
 class CMEventChannel(PyverbsCM):

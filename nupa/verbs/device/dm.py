@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsValue, closed
-from nupa.verbs.errors import PyverbsRDMAError, PyverbsUserError, refuse
-from nupa.verbs.field import Field
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.base.fields import Field
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
