@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_fabric, seconds
 from nupa.cli.common.argument import count as _count
-from nupa.cli.common.command import add_command
+from nupa.cli.common.command import Subparsers, add_command
 from nupa.core.levels import DEFAULT_LEVELS, LEVEL_TEXTS, LEVELS, parse_levels
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from nupa.capture.filter import Filter
     from nupa.capture.live import Live
     from nupa.capture.loop import Capture
@@ -47,9 +45,9 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
-        subparsers, "capture", "show or record the packets of a fabric, like tcpdump", _EPILOG
+        subparsers, "capture", "show or record the packets of a fabric, like tcpdump", _EPILOG, run
     )
     parser.add_argument(
         "-i",
@@ -84,7 +82,6 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_fabric(parser)
     parser.add_argument("--json", action="store_true", help="for scripts: an object a line")
     parser.add_argument("--fields", action="store_true", help="list the fields of filters")
-    parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:

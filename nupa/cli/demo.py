@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import EXIT_USAGE, add_command, exit_by_signals, fail
+from nupa.cli.common.argument import add_mover
+from nupa.cli.common.command import EXIT_USAGE, Subparsers, add_command, exit_by_signals, fail
 from nupa.core.mover import BETWEEN_PROCESSES
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
 
 _EPILOG = """\
 Makes a fabric of two hosts and does on it:
@@ -24,9 +21,9 @@ Takes a minute.  Exit code: 0 if all of it worked, else 1.
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
-        subparsers, "demo", "run real RDMA programs between two hosts, beside TCP", _EPILOG
+        subparsers, "demo", "run real RDMA programs between two hosts, beside TCP", _EPILOG, run
     )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the charts there, too: .png, .svg, .pdf"
@@ -36,12 +33,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--only", choices=["files", "sizes", "fio"], help="only this part, see below"
     )
-    parser.add_argument(
-        "--mover",
-        choices=[str(mover) for mover in BETWEEN_PROCESSES],
-        help="force how bulk data moves (default: the best)",
-    )
-    parser.set_defaults(run=run)
+    add_mover(parser, BETWEEN_PROCESSES, "force how bulk data moves (default: the best)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,12 +4,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import add_command
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from nupa.cli.common.command import Subparsers, add_command
 
 _DESCRIPTION = """\
 Wireshark shows the transport and net records of a capture by itself.  For TLPs, CXL.mem
@@ -26,12 +22,13 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "dissector",
         "install Wireshark's dissector of captures",
         _EPILOG,
+        run,
         description=_DESCRIPTION,
     )
     what = parser.add_mutually_exclusive_group(required=True)
@@ -39,7 +36,6 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     what.add_argument("--uninstall", action="store_true", help="remove it from that folder")
     what.add_argument("--path", action="store_true", help="print the path of a copy in your cache")
     parser.add_argument("--to", metavar="DIR", help="use another folder")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

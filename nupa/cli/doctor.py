@@ -4,12 +4,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import EXIT_ERROR, add_command
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from nupa.cli.common.command import EXIT_ERROR, Subparsers, add_command
 
 _EPILOG = """\
 States: ok; limited: RDMA works, but slower or with less; missing: nothing works without it.
@@ -21,10 +17,9 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_command(subparsers, "doctor", "try what works on this machine", _EPILOG)
+def add_parser(subparsers: Subparsers) -> None:
+    parser = add_command(subparsers, "doctor", "try what works on this machine", _EPILOG, run)
     parser.add_argument("--json", action="store_true", help="for scripts: an array of objects")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,12 +4,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import add_command, fail
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from nupa.cli.common.command import Subparsers, add_command, fail
 
 _EPILOG = """\
 A fabric in use stays, unless --force is given.  Then its programs keep running, but new ones cannot
@@ -22,13 +18,12 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_command(subparsers, "down", "take a fabric down", _EPILOG)
+def add_parser(subparsers: Subparsers) -> None:
+    parser = add_command(subparsers, "down", "take a fabric down", _EPILOG, run)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("name", nargs="?", default="default", help="default: default")
     which.add_argument("--all", action="store_true", help="all of yours")
     parser.add_argument("--force", action="store_true", help="also if programs use it")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

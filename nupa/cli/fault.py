@@ -7,11 +7,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_fabric, whole
-from nupa.cli.common.command import EXIT_USAGE, Help, Parser, add_command, fail
+from nupa.cli.common.command import EXIT_USAGE, Help, Parser, Subparsers, add_command, fail
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from nupa.fabric import Fabric, Fault, FaultEntry
 
 _USAGE = """nupa fault PORT|LINK|HOST add KIND [options]
@@ -49,12 +47,13 @@ class _Help(Help):
         super().add_text(text and text.replace("{kinds}", _kinds()))
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "fault",
         "inject faults: drop, delay, corrupt, poison, a link that flaps, ...",
         _EPILOG,
+        run,
         usage=_USAGE,
         description=_DESCRIPTION,
         formatter_class=_Help,
@@ -75,7 +74,6 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--all", action="store_true", help="with clear: all of them")
     parser.add_argument("--json", action="store_true", help="with add and ls: for scripts")
     add_fabric(parser)
-    parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:

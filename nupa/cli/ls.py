@@ -4,23 +4,20 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nupa.cli.common.command import add_command
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from nupa.cli.common.command import Subparsers, add_command
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "ls",
         "list fabrics",
         "examples:\n  nupa ls\n  nupa ls --json | jq -r '.[].name'\n",
+        run,
     )
     parser.add_argument("--json", action="store_true", help="for scripts: an array of objects")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import add_fabric
-from nupa.cli.common.command import EXIT_ERROR, add_command, exit_by_signals, fail
+from nupa.cli.common.argument import add_fabric, add_program
+from nupa.cli.common.command import EXIT_ERROR, Subparsers, add_command, exit_by_signals, fail
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from nupa.netdev.up import Report
 
 _EPILOG = """\
@@ -61,45 +59,32 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "net", "network interfaces over the fabric: up, down, ls, exec", _EPILOG
     )
     verbs = parser.add_subparsers(prog="nupa net", metavar="COMMAND", required=True)
     _add_up(verbs)
-    down = _add(verbs, "down", "remove the interfaces of a fabric", _DOWN_EPILOG)
-    down.set_defaults(run=_down)
-    ls = _add(verbs, "ls", "list interfaces", _LS_EPILOG)
+    add_fabric(add_command(verbs, "down", "remove the interfaces of a fabric", _DOWN_EPILOG, _down))
+    ls = add_command(verbs, "ls", "list interfaces", _LS_EPILOG, _ls)
+    add_fabric(ls)
     ls.add_argument("--json", action="store_true", help="for scripts: an array of objects")
-    ls.set_defaults(run=_ls)
-    execute = _add(
+    execute = add_command(
         verbs,
         "exec",
         "run a program in the namespace of a host",
         _EXEC_EPILOG,
+        _exec,
         usage="nupa net exec [--fabric NAME] HOST -- COMMAND ...",
     )
-    execute.add_argument("host", metavar="HOST", help="its name or number")
-    execute.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
-    execute.set_defaults(run=_exec, parser=execute)
+    add_fabric(execute)
+    add_program(execute)
 
 
-def _add(
-    verbs: _SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    what: str,
-    epilog: str,
-    **options: Any,
-) -> argparse.ArgumentParser:
-    parser = add_command(verbs, name, what, epilog, **options)
+def _add_up(verbs: Subparsers) -> None:
+    what = "make the interfaces of a fabric's hosts, or repair them"
+    parser = add_command(verbs, "up", what, _UP_EPILOG, _up)
     add_fabric(parser)
-    return parser
-
-
-def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(
-        verbs, "up", "make the interfaces of a fabric's hosts, or repair them", _UP_EPILOG
-    )
     parser.add_argument(
         "--host",
         action="append",
@@ -115,7 +100,6 @@ def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="PATH|PID",
         help="put the interface of the one --host into this namespace",
     )
-    parser.set_defaults(run=_up)
 
 
 def _up(args: argparse.Namespace) -> int:
@@ -186,7 +170,4 @@ def _exec(args: argparse.Namespace) -> int:
     from nupa.cli.run.inside import run_inside
     from nupa.cli.run.program import command_of
 
-    command = command_of(args)
-    if not command:
-        args.parser.error("name a command after --")
-    return run_inside(args.fabric, args.host, command, verbs=False)
+    return run_inside(args.fabric, args.host, command_of(args), verbs=False)

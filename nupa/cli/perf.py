@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from nupa.cli.common.command import add_command, fail
+from nupa.cli.common.argument import add_mover
+from nupa.cli.common.command import Subparsers, add_command, fail
 from nupa.core.mover import BETWEEN_PROCESSES
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
 
 _EPILOG = """\
 Starts two processes on two hosts, on two cores if there are two.  Without --fabric, it makes a
@@ -29,9 +27,9 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
-        subparsers, "perf", "measure latency and bandwidth between two hosts", _EPILOG
+        subparsers, "perf", "measure latency and bandwidth between two hosts", _EPILOG, run
     )
     parser.add_argument("operation", choices=["write", "read", "send", "atomic"])
     parser.add_argument("kind", choices=["lat", "bw"])
@@ -44,11 +42,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--iterations", type=int, metavar="N", help="for each size (default: fewer of larger ones)"
     )
-    parser.add_argument(
-        "--mover",
-        choices=[str(mover) for mover in BETWEEN_PROCESSES],
-        help="force how bulk data moves (default: the best)",
-    )
+    add_mover(parser, BETWEEN_PROCESSES, "force how bulk data moves (default: the best)")
     parser.add_argument("--fabric", metavar="NAME", help="default: a temporary one")
     parser.add_argument(
         "--hosts",
@@ -66,7 +60,6 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--depth", type=int, metavar="N", help="bw: operations outstanding (default: 128)"
     )
     parser.add_argument("--json", action="store_true", help="for scripts: one object")
-    parser.set_defaults(run=run, parser=parser)
 
 
 def _size(text: str) -> int | Literal["all"]:

@@ -7,11 +7,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from nupa.cli.common.argument import add_fabric
-from nupa.cli.common.command import EXIT_USAGE, add_command, fail
+from nupa.cli.common.command import EXIT_USAGE, Subparsers, add_command, fail
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from nupa.fabric import Pool
 
 _EPILOG = """\
@@ -60,7 +58,7 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "pool", "regions of the fabric's memory that hosts share, and quotas", _EPILOG
     )
@@ -82,7 +80,7 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add(
-    verbs: _SubParsersAction[argparse.ArgumentParser],
+    verbs: Subparsers,
     name: str,
     what: str,
     epilog: str,
@@ -104,11 +102,10 @@ def _add(
             code: int = command(args, fabric.pool)
         return code
 
-    parser = add_command(verbs, name, what, epilog)
+    parser = add_command(verbs, name, what, epilog, run)
     add_fabric(parser)
     if json:
         parser.add_argument("--json", action="store_true", help="for scripts")
-    parser.set_defaults(run=run)
     return parser
 
 

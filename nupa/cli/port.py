@@ -4,13 +4,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_fabric
-from nupa.cli.common.command import add_command
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from nupa.cli.common.command import Subparsers, add_command
 
 _EPILOG = """\
 While the link is down, work requests wait.  Those that wait longer than their queue pair's timeout
@@ -27,14 +23,13 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_command(subparsers, "port", "take a link down or up", _EPILOG)
+def add_parser(subparsers: Subparsers) -> None:
+    parser = add_command(subparsers, "port", "take a link down or up", _EPILOG, run)
     parser.add_argument(
         "port", help="a host, by name or number; a port (switch0/3), or a link (switch0-switch1)"
     )
     parser.add_argument("state", choices=["down", "up"])
     add_fabric(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,11 +8,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import EXIT_USAGE, add_command, fail
+from nupa.cli.common.command import EXIT_USAGE, Subparsers, add_command, fail
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from nupa.replay import Report
 
 EXIT_DIFFERS = 1
@@ -36,12 +34,13 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "replay",
         "play a capture's requests again and compare",
         _EPILOG,
+        run,
         description=_DESCRIPTION,
     )
     parser.add_argument("file", help="a pcapng or pcap file")
@@ -52,7 +51,6 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--fabric", metavar="NAME", help="play on this fabric (default: a new one in this process)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

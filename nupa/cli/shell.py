@@ -5,14 +5,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import add_fabric
-from nupa.cli.common.command import add_command
+from nupa.cli.common.argument import add_fabric, add_mover, add_program
+from nupa.cli.common.command import Subparsers, add_command
 from nupa.core.mover import Mover
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
 
 _EPILOG = """\
 The program has the host's nupa_net0, and nupa_rdma0, whose GID 1 is nupa_net0's address.  So it can
@@ -28,26 +24,23 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "shell",
         "run a shell on a host, with network and RDMA",
         _EPILOG,
+        run,
         usage="nupa shell [--fabric NAME] [--mover MOVER] HOST [-- COMMAND ...]",
     )
     add_fabric(parser)
-    parser.add_argument(
-        "--mover", choices=[str(mover) for mover in Mover], help="as for `nupa run`"
-    )
-    parser.add_argument("host", metavar="HOST", help="its name or number")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
-    parser.set_defaults(run=run)
+    add_mover(parser, Mover)
+    add_program(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from nupa.cli.run.inside import run_inside
     from nupa.cli.run.program import command_of
 
-    command = command_of(args) or [os.environ.get("SHELL") or "/bin/sh"]
+    command = command_of(args, [os.environ.get("SHELL") or "/bin/sh"])
     return run_inside(args.fabric, args.host, command, verbs=True, mover=args.mover)

@@ -6,11 +6,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli.common.command import add_command
+from nupa.cli.common.command import Subparsers, add_command
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from nupa.core.channel import Channel
 
 # Fields of struct nupa_net_counters (csrc/segment/layout.h): dropped frames.
@@ -29,16 +27,15 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
-        subparsers, "show", "show a fabric: hosts, ports, processes, movers, counters", _EPILOG
+        subparsers, "show", "show a fabric: hosts, ports, processes, movers, counters", _EPILOG, run
     )
     parser.add_argument("name", nargs="?", help="default: the one called default, or the only one")
     parser.add_argument(
         "--counters", action="store_true", help="show the fast channel as CXL.cache requests, too"
     )
     parser.add_argument("--json", action="store_true", help="for scripts: one object")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

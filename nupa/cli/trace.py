@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import count as _count
 from nupa.cli.common.argument import whole
-from nupa.cli.common.command import add_command, fail
+from nupa.cli.common.command import Subparsers, add_command, fail
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from nupa.diagram.draw.story import Story
     from nupa.diagram.find.index import Index
     from nupa.diagram.find.transfer import Transfer
@@ -39,12 +37,13 @@ _FLAGS = (
 )
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "trace",
         "list the transfers of a capture, or draw one",
         _EPILOG,
+        run,
         description=_DESCRIPTION,
     )
     parser.add_argument("file", metavar="FILE", help="a pcapng or pcap file")
@@ -74,7 +73,6 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--width", type=_count, metavar="N", help="80 to 200 columns (default: the terminal's)"
     )
     parser.add_argument("--json", action="store_true", help="for scripts: one object")
-    parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:

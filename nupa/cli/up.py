@@ -4,12 +4,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import add_command
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from nupa.cli.common.command import Subparsers, add_command
 
 _EPILOG = """\
 examples:
@@ -19,8 +15,8 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_command(subparsers, "up", "make a fabric", _EPILOG)
+def add_parser(subparsers: Subparsers) -> None:
+    parser = add_command(subparsers, "up", "make a fabric", _EPILOG, run)
     parser.add_argument(
         "--topology",
         default="pair",
@@ -28,7 +24,6 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="pair, rack24, storage16, gpu24, or a TOML file (default: pair)",
     )
     parser.add_argument("--name", default="default", help="its name (default: default)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,11 +4,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nupa.core.mover import Mover
 
 
 def add_fabric(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fabric", metavar="NAME", help="default: `default`, or the only one")
+
+
+def add_mover(
+    parser: argparse.ArgumentParser, movers: Iterable[Mover], what: str = "as for `nupa run`"
+) -> None:
+    parser.add_argument("--mover", choices=[str(mover) for mover in movers], help=what)
+
+
+def add_program(parser: argparse.ArgumentParser) -> None:
+    """Adds a host and the program to run there; nupa.cli.run.program.command_of() reads it."""
+    parser.add_argument("host", metavar="HOST", help="its name or number")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
 
 
 def count(text: str) -> int:

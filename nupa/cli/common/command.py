@@ -6,7 +6,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+else:
+    Subparsers = argparse._SubParsersAction
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -34,17 +40,24 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_command(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    subparsers: Subparsers,
     name: str,
     what: str,
     epilog: str,
+    run: Callable[[argparse.Namespace], int] | None = None,
     formatter_class: type[Help] = Help,
     **options: Any,
 ) -> argparse.ArgumentParser:
-    """Adds a command with its one-line help and its epilog."""
-    return subparsers.add_parser(
+    """Adds a command with its one-line help, its epilog, and the function that runs it.
+
+    *run* has its parser as `args.parser`.  None: the command has commands of its own.
+    """
+    parser: argparse.ArgumentParser = subparsers.add_parser(
         name, help=what, epilog=epilog, formatter_class=formatter_class, **options
     )
+    if run is not None:
+        parser.set_defaults(run=run, parser=parser)
+    return parser
 
 
 def exit_by_signals() -> None:

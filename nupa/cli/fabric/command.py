@@ -6,14 +6,9 @@ Each command is a module in this folder, with add_parser(verbs), and is named be
 
 from __future__ import annotations
 
-import argparse
 import importlib
-from typing import TYPE_CHECKING
 
-from nupa.cli.common.command import Help
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from nupa.cli.common.command import Subparsers, add_command
 
 #: The commands, in the order of the help.
 COMMANDS: tuple[str, ...] = ("registers", "transactions")
@@ -24,12 +19,9 @@ These commands need no fabric.  `nupa up`, `nupa show` and `nupa ls` are for fab
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "fabric",
-        help="show the CXL model: its registers and its speed",
-        epilog=_EPILOG,
-        formatter_class=Help,
+def add_parser(subparsers: Subparsers) -> None:
+    parser = add_command(
+        subparsers, "fabric", "show the CXL model: its registers and its speed", _EPILOG
     )
     verbs = parser.add_subparsers(prog="nupa fabric", metavar="COMMAND", required=True)
     for name in COMMANDS:

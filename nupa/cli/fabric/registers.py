@@ -6,11 +6,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli.common.command import Help
+from nupa.cli.common.command import Subparsers, add_command
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from nupa.cxl.registers.tables import RegisterTable
 
 _EPILOG = """\
@@ -25,16 +23,11 @@ examples:
 """
 
 
-def add_parser(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = verbs.add_parser(
-        "registers",
-        help="print the register tables: name, offset, bits, access, reset, section",
-        epilog=_EPILOG,
-        formatter_class=Help,
-    )
+def add_parser(verbs: Subparsers) -> None:
+    what = "print the register tables: name, offset, bits, access, reset, section"
+    parser = add_command(verbs, "registers", what, _EPILOG, run)
     parser.add_argument("block", nargs="*", metavar="BLOCK", help="default: a list of them")
     parser.add_argument("--json", action="store_true", help="for scripts; default: all blocks")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,13 +4,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import seconds
-from nupa.cli.common.command import Help
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from nupa.cli.common.command import Subparsers, add_command
 
 _EPILOG = """\
 A host writes and reads 64 bytes at random places of a region behind a switch: root port, upstream
@@ -24,13 +20,9 @@ examples:
 """
 
 
-def add_parser(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = verbs.add_parser(
-        "transactions",
-        help="measure how many lines a second cross the switch",
-        epilog=_EPILOG,
-        formatter_class=Help,
-    )
+def add_parser(verbs: Subparsers) -> None:
+    what = "measure how many lines a second cross the switch"
+    parser = add_command(verbs, "transactions", what, _EPILOG, run)
     parser.add_argument(
         "--seconds", type=seconds(3600), default=1.0, metavar="S", help="for each figure (1)"
     )
@@ -38,7 +30,6 @@ def add_parser(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--ways", type=int, choices=[1, 2], default=2, help="devices of the region (2)"
     )
     parser.add_argument("--json", action="store_true", help="print one object, for scripts")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

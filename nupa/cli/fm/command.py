@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from nupa.cli.common.command import Help
+from nupa.cli.common.argument import add_fabric
+from nupa.cli.common.command import Subparsers, add_command
 from nupa.cli.fm import serve
 from nupa.cli.fm.table import COMMANDS, FmCommand
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
 
 _EPILOG = """\
 `nupa fm serve` models a switch with a virtual switch for each host of a fabric, and answers the FM
@@ -30,32 +28,28 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "fm",
-        help="manage the CXL switch: bind devices to hosts, give memory to logical devices",
-        epilog=_EPILOG,
-        formatter_class=Help,
-    )
+def add_parser(subparsers: Subparsers) -> None:
+    what = "manage the CXL switch: bind devices to hosts, give memory to logical devices"
+    parser = add_command(subparsers, "fm", what, _EPILOG)
     verbs = parser.add_subparsers(prog="nupa fm", metavar="COMMAND", required=True)
-    serve.add_options(_add(verbs, "serve", serve.HELP, serve.EPILOG))
+    serve.add_options(_add(verbs, "serve", serve.HELP, serve.EPILOG, serve.run))
     for command in COMMANDS:
         _add_asking(verbs, command)
 
 
 def _add(
-    verbs: _SubParsersAction[argparse.ArgumentParser], name: str, text: str, epilog: str
+    verbs: Subparsers,
+    name: str,
+    text: str,
+    epilog: str,
+    run: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=text, epilog=epilog, formatter_class=Help)
-    parser.add_argument(
-        "--fabric", metavar="NAME", help="default: the fabric called default, or the only one"
-    )
+    parser = add_command(verbs, name, text, epilog, run)
+    add_fabric(parser)
     return parser
 
 
-def _add_asking(
-    verbs: _SubParsersAction[argparse.ArgumentParser], command: FmCommand
-) -> argparse.ArgumentParser:
+def _add_asking(verbs: Subparsers, command: FmCommand) -> None:
     """Add a command that asks the server of a fabric."""
 
     def run(args: argparse.Namespace) -> int:
@@ -67,10 +61,8 @@ def _add_asking(
             work(args, fm)
         return 0
 
-    parser = _add(verbs, command.name, command.help, command.epilog)
+    parser = _add(verbs, command.name, command.help, command.epilog, run)
     if command.json:
         parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
     for name, options in command.arguments:
         parser.add_argument(name, **options)
-    parser.set_defaults(run=run)
-    return parser

@@ -49,7 +49,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spare-ports", metavar="N", type=arguments.byte, default=0, help="empty ports (0)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,14 +9,10 @@ the program's parent.  It leases the host under the control lock before the prog
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import add_fabric, count
-from nupa.cli.common.command import add_command
+from nupa.cli.common.argument import add_fabric, add_mover, count
+from nupa.cli.common.command import Subparsers, add_command
 from nupa.core.mover import Mover
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
 
 _EPILOG = """\
 If no fabric is up, one is made (two hosts, one switch), which ends with its last user.
@@ -31,22 +27,19 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "run",
         "run a program on a host of a fabric",
         _EPILOG,
+        run,
         usage="nupa run [--fabric NAME] [--host HOST] [--mover MOVER] [--capture FILE] "
         "-- COMMAND ...",
     )
     add_fabric(parser)
     parser.add_argument("--host", help="its name or number; default: the next free one")
-    parser.add_argument(
-        "--mover",
-        choices=[str(mover) for mover in Mover],
-        help="force how bulk is moved; default: the best that both ends can use",
-    )
+    add_mover(parser, Mover, "force how bulk is moved; default: the best that both ends can use")
     parser.add_argument(
         "--capture",
         metavar="FILE",
@@ -63,7 +56,6 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--capture-snaplen", type=count, metavar="BYTES", help="as --snaplen of `nupa capture`"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
-    parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,8 +63,6 @@ def run(args: argparse.Namespace) -> int:
     from nupa.fabric import Fabric, default_topology
 
     command = command_of(args)
-    if not command:
-        args.parser.error("name a command after --")
     if not args.capture and (args.capture_level or args.capture_snaplen is not None):
         args.parser.error("name a file with --capture")
     if args.capture == "-":

@@ -46,10 +46,13 @@ WAITED = {*_FORWARDED, signal.SIGCHLD}
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-def command_of(args: argparse.Namespace) -> list[str]:
-    """Returns the words after --; empty: none."""
+def command_of(args: argparse.Namespace, default: list[str] | None = None) -> list[str]:
+    """Returns the words after --, else *default*; None: a command is needed."""
     command: list[str] = args.command
-    return command[1:] if command[:1] == ["--"] else command
+    command = command[1:] if command[:1] == ["--"] else command
+    if not command and default is None:
+        args.parser.error("name a command after --")
+    return command or default or []
 
 
 def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:

@@ -4,14 +4,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import seconds, size
-from nupa.cli.common.command import add_command, exit_by_signals
+from nupa.cli.common.argument import add_mover, add_program, seconds, size
+from nupa.cli.common.command import Subparsers, add_command, exit_by_signals
 from nupa.core.mover import Mover
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
 
 _NAME_HELP = "the machine's (default: `vm`, or the only one)"
 
@@ -94,7 +90,7 @@ examples:
 """
 
 
-def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "vm",
@@ -103,28 +99,42 @@ def add_parser(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     verbs = parser.add_subparsers(prog="nupa vm", metavar="COMMAND", required=True)
     _add_up(verbs)
-    _add_run(verbs)
-    _add_shell(verbs)
-    ls = add_command(verbs, "ls", "list machines and their guests", _LS_EPILOG)
+    _add_inside(
+        add_command(
+            verbs,
+            "run",
+            "run a command in a guest",
+            _RUN_EPILOG,
+            _run,
+            usage="nupa vm run [--name NAME] [--mover MOVER] HOST -- COMMAND ...",
+        )
+    )
+    _add_inside(
+        add_command(
+            verbs,
+            "shell",
+            "run a shell in a guest, on this terminal",
+            _SHELL_EPILOG,
+            _shell,
+            usage="nupa vm shell [--name NAME] [--mover MOVER] HOST [-- COMMAND ...]",
+        )
+    )
+    ls = add_command(verbs, "ls", "list machines and their guests", _LS_EPILOG, _ls)
     ls.add_argument("--json", action="store_true", help="for scripts: an array of objects")
-    ls.set_defaults(run=_ls)
-    log = add_command(verbs, "log", "show consoles", _LOG_EPILOG)
+    log = add_command(verbs, "log", "show consoles", _LOG_EPILOG, _log)
     log.add_argument("host", nargs="?", metavar="HOST", help="default: all guests")
     log.add_argument(
         "--follow", action="store_true", help="follow until Ctrl-C or the end of the guests"
     )
     _add_name(log)
-    log.set_defaults(run=_log)
-    start = add_command(verbs, "start", "start a dead guest again", _START_EPILOG)
+    start = add_command(verbs, "start", "start a dead guest again", _START_EPILOG, _start)
     start.add_argument("host", metavar="HOST", help="its name or number")
     _add_name(start)
     _add_timeout(start)
-    start.set_defaults(run=_start)
-    down = add_command(verbs, "down", "end the guests, remove the fabric", _DOWN_EPILOG)
+    down = add_command(verbs, "down", "end the guests, remove the fabric", _DOWN_EPILOG, _down)
     # Not the only one: a machine to take down must be meant.
     down.add_argument("name", nargs="?", default="vm", metavar="NAME", help="default: vm")
     down.add_argument("--force", action="store_true", help="even if commands run in it")
-    down.set_defaults(run=_down)
     _add_demo(verbs)
 
 
@@ -142,8 +152,8 @@ def _add_timeout(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_command(verbs, "up", "boot guests", _UP_EPILOG)
+def _add_up(verbs: Subparsers) -> None:
+    parser = add_command(verbs, "up", "boot guests", _UP_EPILOG, _up)
     parser.add_argument("--guests", type=int, metavar="N", help="how many (default: 2)")
     parser.add_argument("--kind", help="cxl, or ivshmem: how guests see the memory (default: cxl)")
     parser.add_argument("--mem", type=size(), metavar="SIZE", help="its memory (default: 256M)")
@@ -164,16 +174,11 @@ def _add_up(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--qemu", metavar="PATH", help="this qemu-system-x86_64 (default: a downloaded one)"
     )
     _add_timeout(parser)
-    parser.set_defaults(run=_up)
 
 
-def _add_demo(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_command(
-        verbs,
-        "demo",
-        "measure RDMA and TCP between two guests, beside soft-RoCE and virtio",
-        _DEMO_EPILOG,
-    )
+def _add_demo(verbs: Subparsers) -> None:
+    what = "measure RDMA and TCP between two guests, beside soft-RoCE and virtio"
+    parser = add_command(verbs, "demo", what, _DEMO_EPILOG, _demo)
     parser.add_argument("--kind", help="cxl, or ivshmem: how guests see the memory (default: cxl)")
     parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
     parser.add_argument("--quick", action="store_true", help="one round, few iterations")
@@ -181,40 +186,12 @@ def _add_demo(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--name", default="demo", help="of the machine (default: demo)")
     parser.add_argument("--qemu", metavar="PATH", help="as for `nupa vm up`")
     _add_timeout(parser)
-    parser.set_defaults(run=_demo)
-
-
-def _add_run(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_command(
-        verbs,
-        "run",
-        "run a command in a guest",
-        _RUN_EPILOG,
-        usage="nupa vm run [--name NAME] [--mover MOVER] HOST -- COMMAND ...",
-    )
-    _add_inside(parser)
-    parser.set_defaults(run=_run, parser=parser)
-
-
-def _add_shell(verbs: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = add_command(
-        verbs,
-        "shell",
-        "run a shell in a guest, on this terminal",
-        _SHELL_EPILOG,
-        usage="nupa vm shell [--name NAME] [--mover MOVER] HOST [-- COMMAND ...]",
-    )
-    _add_inside(parser)
-    parser.set_defaults(run=_shell)
 
 
 def _add_inside(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
-    parser.add_argument(
-        "--mover", choices=[str(mover) for mover in Mover], help="as for `nupa run`"
-    )
-    parser.add_argument("host", metavar="HOST", help="its name or number")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    add_mover(parser, Mover)
+    add_program(parser)
 
 
 def _up(args: argparse.Namespace) -> int:
@@ -246,17 +223,14 @@ def _run(args: argparse.Namespace) -> int:
     from nupa.cli.run.program import command_of
     from nupa.cli.vm.run import run_in_guest
 
-    command = command_of(args)
-    if not command:
-        args.parser.error("name a command after --")
-    return run_in_guest(args.name, args.host, command, mover=args.mover)
+    return run_in_guest(args.name, args.host, command_of(args), mover=args.mover)
 
 
 def _shell(args: argparse.Namespace) -> int:
     from nupa.cli.run.program import command_of
     from nupa.cli.vm.run import shell_in_guest
 
-    return shell_in_guest(args.name, args.host, command_of(args), mover=args.mover)
+    return shell_in_guest(args.name, args.host, command_of(args, []), mover=args.mover)
 
 
 def _ls(args: argparse.Namespace) -> int:
