@@ -35,13 +35,13 @@ from nupa.verbs.device import (
 from nupa.verbs.device.dm import DM, AllocDmAttr
 from nupa.verbs.device.event import AsyncEvent
 from nupa.verbs.mr import DMMR, MR, MW, MWBind, MWBindInfo, NullMR
-from nupa.verbs.parent_domain import (
+from nupa.verbs.pd import (
+    PD,
     ParentDomain,
     ParentDomainContext,
     ParentDomainInitAttr,
     ThreadDomain,
 )
-from nupa.verbs.pd import PD
 from nupa.verbs.post import PostError
 from nupa.verbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from nupa.verbs.srq import SRQ, SrqAttr, SrqInitAttr, SrqInitAttrEx

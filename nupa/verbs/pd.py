@@ -1,29 +1,28 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Protection domains: the scope in which QPs may use memory."""
+"""Protection domains: the scope in which QPs may use memory.
+
+Parent domains are PDs with allocators for queues' memory (man 3 ibv_alloc_parent_domain).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
+import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
-from nupa.verbs.base import PyverbsCM, closed
+from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
 from nupa.verbs.base.errors import PyverbsUserError, refuse
 from nupa.verbs.device import Context
+from nupa.verbs.enums import (
+    IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
+    IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
+)
 
 if TYPE_CHECKING:
-    from nupa.verbs.parent_domain import ParentDomain, ParentDomainContext, ParentDomainInitAttr
     from nupa.verbs.wr import SGE
 
-__all__ = ["PD", "ParentDomain", "ParentDomainContext", "ParentDomainInitAttr"]
-
-
-def __getattr__(name: str) -> Any:
-    # pyverbs has them in this module, on which their own module depends.
-    if name.startswith("ParentDomain") and name in __all__:
-        return getattr(import_module("nupa.verbs.parent_domain"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = ["PD", "ParentDomain", "ParentDomainContext", "ParentDomainInitAttr", "ThreadDomain"]
 
 
 class PD(PyverbsCM):
@@ -78,3 +77,118 @@ class PD(PyverbsCM):
     @property
     def handle(self) -> int:
         return int((self._c or closed(self)).handle)
+
+
+# (pd, context, size, alignment, resource_type) -> address; 0: there is none;
+# _IBV_ALLOCATOR_USE_DEFAULT: the library allocates.
+Alloc = Callable[[PD, "ParentDomainContext", int, int, int], int]
+# (pd, context, address, resource_type)
+Free = Callable[[PD, "ParentDomainContext", int, int], object]
+
+
+class ParentDomainContext(PyverbsObject):
+    """Allocators for the queues of a ParentDomain; user_data is theirs.
+
+    alloc_func returns zeroed memory of *size* bytes; an exception counts as no memory.
+    """
+
+    def __init__(self, pd: PD, alloc_func: Alloc, free_func: Free, user_data: Any = None) -> None:
+        self.pd = pd
+        self.p_alloc = alloc_func
+        self.p_free = free_func
+        self.user_data = user_data
+
+    def _alloc(self, _pd: Any, _context: Any, size: int, alignment: int, kind: int) -> Any:
+        try:
+            found = int(self.p_alloc(self.pd, self, size, alignment, kind))
+        except Exception:
+            # An exception cannot pass C: the caller is told that there is no memory.
+            logging.getLogger("ParentDomain").exception("The allocator failed")
+            found = 0
+        return ffi.cast("void *", found)
+
+    def _free(self, _pd: Any, _context: Any, address: Any, kind: int) -> None:
+        try:
+            self.p_free(self.pd, self, int(ffi.cast("uintptr_t", address)), kind)
+        except Exception:
+            logging.getLogger("ParentDomain").exception("Freeing memory of a queue failed")
+
+
+class ThreadDomain(PyverbsCM):
+    """A thread domain (man 3 ibv_alloc_td): one thread at a time uses its objects."""
+
+    _rank = PyverbsCM.RANK_PD
+
+    def __init__(self, context: Context) -> None:
+        expect(context, Context, "context")
+        attr = ffi.new("struct ibv_td_init_attr *")
+        c = lib.nupa_alloc_td(context._c or closed(context), attr)
+        if not c:
+            refuse("Failed to allocate thread domain")
+        self._c = c
+        self.context: Context | None = context
+        context._adopt(self)
+
+    def _destroy(self, c: Any) -> int:
+        return int(lib.nupa_dealloc_td(c))
+
+    def _forget(self) -> None:
+        self.context = None
+
+
+class ParentDomainInitAttr(PyverbsObject):
+    """Attributes of ParentDomain(context, ...): its PD, allocators and a thread domain."""
+
+    def __init__(
+        self,
+        pd: PD,
+        pd_context: ParentDomainContext | None = None,
+        td: ThreadDomain | None = None,
+    ) -> None:
+        self.pd = expect(pd, PD, "pd")
+        self.td = td
+        self.pd_context = pd_context
+        self._callbacks: tuple[Any, ...] = ()
+        self._c = ffi.new("struct ibv_parent_domain_init_attr *")
+        self._c.pd = pd._c or closed(pd)
+        if td is not None:
+            self._c.td = td._c or closed(td)
+        if pd_context is not None:
+            self._callbacks = (
+                ffi.callback(
+                    "void *(struct ibv_pd *, void *, size_t, size_t, uint64_t)", pd_context._alloc
+                ),
+                ffi.callback("void(struct ibv_pd *, void *, void *, uint64_t)", pd_context._free),
+            )
+            self._c.alloc, self._c.free = self._callbacks
+            self._c.comp_mask = (
+                IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
+            )
+
+    @property
+    def comp_mask(self) -> int:
+        return int(self._c.comp_mask)
+
+
+class ParentDomain(PD):
+    """A PD that stands for another one.  Closing it closes the objects made from it."""
+
+    def __init__(self, context: Context, attr: ParentDomainInitAttr) -> None:
+        expect(context, Context, "context")
+        expect(attr, ParentDomainInitAttr, "attr")
+        c = lib.nupa_alloc_parent_domain(context._c or closed(context), attr._c)
+        if not c:
+            refuse("Failed to allocate Parent Domain")
+        self._c = c
+        self._imported = False
+        self._attr: ParentDomainInitAttr | None = attr  # C calls its functions
+        self.protection_domain: PD | None = attr.pd
+        self.ctx: Context | None = context
+        for parent in (context, attr.pd, attr.td):
+            if parent is not None:
+                parent._adopt(self)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.protection_domain = None
+        self._attr = None
