@@ -160,7 +160,7 @@ def cases(
                 "µs",
                 at_most(2) if target else None,
                 watched(measure, levels),
-                "nobody watches",
+                "without a capture",
                 measure,
             )
             for name, measure, what, levels, target in (
