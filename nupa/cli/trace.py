@@ -11,7 +11,7 @@ from nupa.cli.common.argument import whole
 from nupa.cli.common.command import Subparsers, add_command, fail
 
 if TYPE_CHECKING:
-    from nupa.diagram.draw.story import Story
+    from nupa.diagram.draw.diagram import Diagram
     from nupa.diagram.find.index import Index
     from nupa.diagram.find.transfer import Transfer
 
@@ -116,18 +116,18 @@ def _list(args: argparse.Namespace, index: Index) -> None:
 
 def _draw(args: argparse.Namespace, index: Index) -> None:
     from nupa.cli.common.text import print_json
-    from nupa.diagram.draw.story import read_story
+    from nupa.diagram.draw.diagram import read_diagram
 
-    story = read_story(index, _find(args, index), everything=args.all)
+    diagram = read_diagram(index, _find(args, index), everything=args.all)
     if args.svg:
-        _write_svg(args.svg, story)
+        _write_svg(args.svg, diagram)
     if args.json:
-        print_json(story.to_json())
+        print_json(diagram.to_json())
     elif not args.svg:
-        _print(args, story)
+        _print(args, diagram)
 
 
-def _print(args: argparse.Namespace, story: Story) -> None:
+def _print(args: argparse.Namespace, diagram: Diagram) -> None:
     import os
     import shutil
     import sys
@@ -138,17 +138,17 @@ def _print(args: argparse.Namespace, story: Story) -> None:
     width = args.width or shutil.get_terminal_size().columns
     # https://no-color.org
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    print(text.render(story, width=width, glyphs=glyphs, colour=colour))
+    print(text.render(diagram, width=width, glyphs=glyphs, colour=colour))
 
 
-def _write_svg(out: str, story: Story) -> None:
+def _write_svg(out: str, diagram: Diagram) -> None:
     import sys
     from pathlib import Path
 
     from nupa.base.errors import LocalError
     from nupa.diagram.draw import svg
 
-    drawn = svg.render(story)
+    drawn = svg.render(diagram)
     if out == "-":
         sys.stdout.write(drawn)
         return

@@ -2,6 +2,6 @@
 """Draws a transfer of a capture as a sequence diagram.  Knows capture files; never a fabric.
 
 `find.index.read_index` finds the transfers of a file, in one pass and without scapy.
-`draw.story.read_story` makes actors and rows of one of them; `draw.text`, `draw.svg` and
+`draw.diagram.read_diagram` makes actors and rows of one of them; `draw.text`, `draw.svg` and
 `draw.listing` print them.
 """

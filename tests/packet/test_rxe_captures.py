@@ -13,7 +13,7 @@ import pytest
 from scapy.utils import rdpcap
 
 from nupa.cli import main
-from nupa.diagram.draw.story import read_story
+from nupa.diagram.draw.diagram import read_diagram
 from nupa.diagram.find.index import read_index
 from nupa.packet.decode import fast
 from nupa.packet.decode.fast import Fault, Icrc, Layer
@@ -128,8 +128,8 @@ def test_a_packet_that_any_shows_at_two_interfaces_is_no_retry(tmp_path: Path) -
     assert index_of.packets == 2 * read_index(ANY).packets
     assert not any(one.marks for one in index_of.transfers)
     [read, *_] = [one for one in index_of.transfers if one.op == "RDMA READ"]
-    story = read_story(index_of, read)
-    assert [row.count for row in story.rows] == [1, 1]
+    diagram = read_diagram(index_of, read)
+    assert [row.count for row in diagram.rows] == [1, 1]
     report = replay(file)
     assert (report.played, report.matched) == (22, 22)
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 
 from nupa.diagram.draw import listing, svg, text
-from nupa.diagram.draw.story import read_story, tell
+from nupa.diagram.draw.diagram import diagram_of, read_diagram
 from nupa.diagram.find.index import read_index
 from nupa.packet.decode import fast
 from nupa.packet.pcapng.reader import PcapngError, Reader, Writer
@@ -33,8 +33,8 @@ def test_a_damaged_file_gives_all_before_the_damage(read: Reading) -> None:
     assert index.damage is not None
     assert "ends too early" in str(index.damage)
     [transfer] = index.transfers
-    story = read_story(index, transfer)
-    assert sum(row.count for row in story.rows) == index.packets > 5
+    diagram = read_diagram(index, transfer)
+    assert sum(row.count for row in diagram.rows) == index.packets > 5
 
 
 def test_what_is_no_capture_is_refused(read: Reading) -> None:
@@ -120,21 +120,21 @@ def test_any_capture_gives_diagrams_with_its_records_in_order(
     assert index.packets == len(packets)
     listing.render(index, index.transfers)
     listing.to_json(index, index.transfers)
-    told = 0
+    counted = 0
     for transfer in index.transfers:
-        story = read_story(index, transfer, everything=everything)
-        times = [row.time_ns for row in story.rows]
+        diagram = read_diagram(index, transfer, everything=everything)
+        times = [row.time_ns for row in diagram.rows]
         assert times == sorted(times)
-        assert all(0 <= place < len(story.actors) for row in story.rows for place in row.seen)
+        assert all(0 <= place < len(diagram.actors) for row in diagram.rows for place in row.seen)
         owned = index.packets_of(transfer)
-        shown = [event.packet for row in story.rows for event in row.events]
+        shown = [event.packet for row in diagram.rows for event in row.events]
         assert set(shown) <= set(owned)
         assert sum(transfer.counts) == len(owned) - bool(transfer.acknowledged_by)
-        told += sum(transfer.counts)
-        assert max(map(len, text.render(story, width=200).splitlines())) <= 200
-        svg.render(story)
-        story.to_json()
-    assert told + index.unassigned == len(packets)
+        counted += sum(transfer.counts)
+        assert max(map(len, text.render(diagram, width=200).splitlines())) <= 200
+        svg.render(diagram)
+        diagram.to_json()
+    assert counted + index.unassigned == len(packets)
 
 
 # --- limits and cost ---
@@ -144,10 +144,10 @@ def test_a_diagram_has_a_limit_and_says_what_it_leaves_out(
     read: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = read(trace_scenes.write())
-    monkeypatch.setattr("nupa.diagram.draw.story.RECORDS_MAX", 19)
-    story = read_story(index, index.transfers[0])
-    assert (story.left_out, sum(row.count for row in story.rows)) == (1, 19)
-    assert "1 record more, not shown" in text.render(story)
+    monkeypatch.setattr("nupa.diagram.draw.diagram.RECORDS_MAX", 19)
+    diagram = read_diagram(index, index.transfers[0])
+    assert (diagram.left_out, sum(row.count for row in diagram.rows)) == (1, 19)
+    assert "1 record more, not shown" in text.render(diagram)
 
 
 def calls_of(function: Callable[[], object]) -> int:
@@ -200,6 +200,6 @@ def test_the_index_calls_no_function_for_most_records(tmp_path: Path) -> None:
 def test_a_story_of_no_records_is_a_title() -> None:
     from nupa.diagram.find.transfer import Transfer
 
-    story = tell("x.pcapng", Transfer(5, 1, 0), [], 0)
-    assert text.render(story).splitlines()[0] == "transfer 0x5: ?"
-    assert svg.render(story).startswith("<svg")
+    diagram = diagram_of("x.pcapng", Transfer(5, 1, 0), [], 0)
+    assert text.render(diagram).splitlines()[0] == "transfer 0x5: ?"
+    assert svg.render(diagram).startswith("<svg")

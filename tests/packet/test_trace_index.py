@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nupa.diagram.draw import listing, text
-from nupa.diagram.draw.story import read_story
+from nupa.diagram.draw.diagram import read_diagram
 from nupa.diagram.find.index import Index
 from nupa.diagram.find.transfer import Mark
 from nupa.packet.pcapng.reader import Writer
@@ -132,9 +132,9 @@ def test_a_message_acknowledged_together_with_a_later_one_ends_with_that_ack(
     assert of_packets(index) == [1, 2, 3, 3]
     assert [one.acknowledged_by for one in index.transfers] == [4, 4, 0]
     assert [one.duration_ns for one in index.transfers] == [1200, 1100, 1000]
-    story = read_story(index, index.transfers[0])
-    assert [row.label for row in story.rows] == ["RC SEND Only PSN 5", "ACK PSN 7"]
-    assert "packet 4 acknowledges it together with a later one" in text.render(story)
+    diagram = read_diagram(index, index.transfers[0])
+    assert [row.label for row in diagram.rows] == ["RC SEND Only PSN 5", "ACK PSN 7"]
+    assert "packet 4 acknowledges it together with a later one" in text.render(diagram)
 
 
 def test_what_is_sent_again_belongs_to_the_transfer_it_was_first_sent_for(read: Reading) -> None:
@@ -221,9 +221,9 @@ def test_messages_of_connection_management_are_a_conversation(read: Reading) -> 
     index = read(scene)
     assert of_packets(index) == [1, 1, 1, 2]
     assert [one.what for one in index.transfers] == ["CM REQ", "CM DREQ"]
-    story = read_story(index, index.transfers[0])
-    assert [row.label for row in story.rows] == ["CM REQ PSN 1", "CM REP PSN 1", "CM RTU PSN 1"]
-    assert [row.source < row.target for row in story.rows] == [True, False, True]
+    diagram = read_diagram(index, index.transfers[0])
+    assert [row.label for row in diagram.rows] == ["CM REQ PSN 1", "CM REP PSN 1", "CM RTU PSN 1"]
+    assert [row.source < row.target for row in diagram.rows] == [True, False, True]
 
 
 def test_datagrams_are_transfers_each_and_congestion_is_a_conversation(read: Reading) -> None:
@@ -235,7 +235,7 @@ def test_datagrams_are_transfers_each_and_congestion_is_a_conversation(read: Rea
     index = read(scene)
     assert [one.what for one in index.transfers] == ["UD SEND 8 B", "UD SEND 8 B", "CNP"]
     assert index.transfers[0].source_qpn == 9
-    assert read_story(index, index.transfers[2]).rows[0].count == 3
+    assert read_diagram(index, index.transfers[2]).rows[0].count == 3
 
 
 def test_a_host_has_its_name_also_where_nothing_comes_back_from_it(read: Reading) -> None:

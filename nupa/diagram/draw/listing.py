@@ -8,7 +8,7 @@ from typing import Any
 
 from nupa.base.quantity import say_count, say_duration
 from nupa.core.levels import LEVELS
-from nupa.diagram.draw.clock import Clock
+from nupa.diagram.draw.time_unit import TimeUnit
 from nupa.diagram.find.index import Index
 from nupa.diagram.find.transfer import Mark, Transfer
 
@@ -77,14 +77,14 @@ def _summary(index: Index, shown: int) -> str:
 
 def _table(index: Index, transfers: Sequence[Transfer]) -> list[str]:
     begin = min(index.first_ns, min(one.start_ns for one in transfers))
-    clock = Clock(max(one.start_ns for one in transfers) - begin)
+    unit = TimeUnit(max(one.start_ns for one in transfers) - begin)
     columns: dict[str, list[str]] = {"#": [str(one.number) for one in transfers]}
     if any(one.id for one in transfers):
         columns["TRANSFER"] = [f"{one.id:#x}" if one.id else "-" for one in transfers]
     columns["FROM"] = [one.source_text for one in transfers]
     columns["TO"] = [one.target_text for one in transfers]
     columns["WHAT"] = [one.what for one in transfers]
-    columns["START"] = [f"{clock.text(one.start_ns - begin)} {clock.unit}" for one in transfers]
+    columns["START"] = [f"{unit.text(one.start_ns - begin)} {unit.name}" for one in transfers]
     columns["DURATION"] = [say_duration(one.duration_ns) for one in transfers]
     for name, level in LEVELS.items():
         if any(one.counts[level] for one in transfers):

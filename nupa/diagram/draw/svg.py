@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draws a story as SVG: one file with selectable text, in the reader's light or dark colours.
+"""Draws a diagram as SVG: one file with selectable text, in the reader's light or dark colours.
 
-Equal stories give equal bytes.
+Equal diagrams give equal bytes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from xml.sax.saxutils import escape
 
 from nupa.base.quantity import say_duration
 from nupa.core.levels import LEVELS
-from nupa.diagram.draw.clock import Clock
+from nupa.diagram.draw.diagram import Diagram, Row
 from nupa.diagram.draw.spacing import Span, widened, widest
-from nupa.diagram.draw.story import Row, Story
+from nupa.diagram.draw.time_unit import TimeUnit
 
 # Widths of a character, in pixels: those of the widest usual fonts.
 _LABEL, _DETAIL, _TIME, _HEAD, _TITLE = 7.5, 6.7, 7.0, 8.0, 9.5
@@ -63,9 +63,9 @@ _SANS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render(story: Story) -> str:
+def render(diagram: Diagram) -> str:
     """Returns the file."""
-    return _Drawing(story).render()
+    return _Drawing(diagram).render()
 
 
 def _text(text: str) -> str:
@@ -104,60 +104,60 @@ _STYLE = (
 
 
 class _Drawing:
-    def __init__(self, story: Story) -> None:
-        self._story = story
-        self._clock = Clock(max((row.end_ns for row in story.rows), default=0))
+    def __init__(self, diagram: Diagram) -> None:
+        self._diagram = diagram
+        self._time_unit = TimeUnit(max((row.end_ns for row in diagram.rows), default=0))
         self._parts: list[str] = []
-        times = max((len(self._time(row)) for row in story.rows), default=0)
+        times = max((len(self._time(row)) for row in diagram.rows), default=0)
         self._times_end = _MARGIN + round(times * _TIME)
         boxes = [
             round(max(len(line) for line in actor.lines) * _HEAD) + 2 * _HEAD_PAD
-            for actor in story.actors
+            for actor in diagram.actors
         ]
         least = [(a + b) // 2 + _APART for a, b in pairwise(boxes)]
-        spans = [Span(row.source, row.target, self._needs(row)) for row in story.rows]
+        spans = [Span(row.source, row.target, self._needs(row)) for row in diagram.rows]
         gaps = widened(least, spans)
         self._boxes = boxes
         self._x = [self._times_end + 20 + boxes[0] // 2] if boxes else []
         for gap in gaps:
             self._x.append(self._x[-1] + gap)
         right = self._x[-1] + boxes[-1] // 2 if boxes else 0
-        notes = [self._needs(row) for row in story.rows if row.source == row.target]
+        notes = [self._needs(row) for row in diagram.rows if row.source == row.target]
         if len(boxes) == 1 and notes:
             right = max(right, self._x[0] + max(notes))
-        titles = (len(story.title) * _TITLE, *(len(t) * 7.6 for t in self._below()))
+        titles = (len(diagram.title) * _TITLE, *(len(t) * 7.6 for t in self._below()))
         self._width = max(right, *(_MARGIN + round(length) for length in titles)) + _MARGIN
 
     def _below(self) -> list[str]:
-        return [self._story.subtitle, *self._story.footnotes]
+        return [self._diagram.subtitle, *self._diagram.footnotes]
 
     def _time(self, row: Row) -> str:
-        return f"{self._clock.text(row.time_ns)} {self._clock.unit}"
+        return f"{self._time_unit.text(row.time_ns)} {self._time_unit.name}"
 
     def _needs(self, row: Row) -> int:
         widths = (len(row.label) * _LABEL, len(row.detail) * _DETAIL)
         return round(max(widths)) + _BESIDE + (_LOST if row.is_lost else 0)
 
     def render(self) -> str:
-        story = self._story
-        self._put_text(_MARGIN, 38, story.title, "title fg")
-        self._put_text(_MARGIN, 60, story.subtitle, "sub muted")
+        diagram = self._diagram
+        self._put_text(_MARGIN, 38, diagram.title, "title fg")
+        self._put_text(_MARGIN, 60, diagram.subtitle, "sub muted")
         y = 84
-        if story.actors:
-            lines = max(len(actor.lines) for actor in story.actors)
+        if diagram.actors:
+            lines = max(len(actor.lines) for actor in diagram.actors)
             bottom = y + lines * _HEAD_LINE + 14
             self._rows_and_lines(bottom)
             self._heads(y, bottom)
             y = self._bottom
         y = self._legend(y + 30)
-        for note in story.footnotes:
+        for note in diagram.footnotes:
             self._put_text(_MARGIN, y, note, "sub muted")
             y += 20
         height = y + 4
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self._width}" height="{height}" '
             f'viewBox="0 0 {self._width} {height}" role="img">\n'
-            f"<title>{_text(story.title)}</title>\n<desc>{_text(story.subtitle)}</desc>\n"
+            f"<title>{_text(diagram.title)}</title>\n<desc>{_text(diagram.subtitle)}</desc>\n"
             f"<style>{_STYLE}</style>\n"
             f'<rect class="bg" width="{self._width}" height="{height}"/>\n'
         )
@@ -176,7 +176,7 @@ class _Drawing:
         self._put(f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" class="{of}"/>')
 
     def _heads(self, top: int, bottom: int) -> None:
-        for x, width, actor in zip(self._x, self._boxes, self._story.actors, strict=True):
+        for x, width, actor in zip(self._x, self._boxes, self._diagram.actors, strict=True):
             radius = 8 if actor.kind in ("program", "host") else 3
             self._put(
                 f'<rect x="{x - width / 2:g}" y="{top}" width="{width}" height="{bottom - top}" '
@@ -193,7 +193,7 @@ class _Drawing:
         before, self._parts = self._parts, []
         start, y = top, top + 8
         lines: list[tuple[int, int, str]] = []
-        for row in self._story.rows:
+        for row in self._diagram.rows:
             if row.gap_ns:
                 lines += [(start, y + 6, "life"), (y + 6, y + _GAP - 6, "life gap")]
                 start = y + _GAP - 6
@@ -259,7 +259,7 @@ class _Drawing:
 
     def _legend(self, y: int) -> int:
         """Returns the legend: the colours and lines that occur."""
-        rows = self._story.rows
+        rows = self._diagram.rows
         x: float = _MARGIN
         for name, colour, style in self._kinds(rows):
             if style == "seen":
@@ -277,7 +277,7 @@ class _Drawing:
     def _kinds(self, rows: Iterable[Row]) -> list[tuple[str, str, str]]:
         levels = {row.level for row in rows}
         found = [(name, name, "") for name in _LEVELS if name in levels]
-        rows = self._story.rows
+        rows = self._diagram.rows
         if any(row.is_retry for row in rows):
             found.append(("sent again", "transport", "retry"))
         if any(row.is_lost for row in rows):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draws a story as text, in Unicode or ASCII."""
+"""Draws a diagram as text, in Unicode or ASCII."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from nupa.base.quantity import say_duration
-from nupa.diagram.draw.clock import Clock
-from nupa.diagram.draw.story import Row, Story
-from nupa.diagram.draw.text_layout import LOST, Layout, beside, broken
+from nupa.diagram.draw.diagram import Diagram, Row
+from nupa.diagram.draw.text_layout import LOST, TextLayout, beside, broken
+from nupa.diagram.draw.time_unit import TimeUnit
 
 WIDTH_MIN, WIDTH_MAX = 80, 200
 
@@ -86,38 +86,38 @@ class _Canvas:
 
 
 def render(
-    story: Story, *, width: int = 100, glyphs: Glyphs = UNICODE, colour: bool = False
+    diagram: Diagram, *, width: int = 100, glyphs: Glyphs = UNICODE, colour: bool = False
 ) -> str:
     """Draws the diagram below a heading, *width* characters wide, WIDTH_MIN to WIDTH_MAX."""
-    return _Diagram(story, min(max(width, WIDTH_MIN), WIDTH_MAX), glyphs, colour).render()
+    return _TextDrawing(diagram, min(max(width, WIDTH_MIN), WIDTH_MAX), glyphs, colour).render()
 
 
-class _Diagram:
-    def __init__(self, story: Story, width: int, glyphs: Glyphs, colour: bool) -> None:
-        self._story = story
+class _TextDrawing:
+    def __init__(self, diagram: Diagram, width: int, glyphs: Glyphs, colour: bool) -> None:
+        self._diagram = diagram
         self._glyphs = glyphs
         self._colour = colour
-        self._clock = Clock(max((row.end_ns for row in story.rows), default=0))
-        times = [self._time(row) for row in story.rows]
+        self._time_unit = TimeUnit(max((row.end_ns for row in diagram.rows), default=0))
+        times = [self._time(row) for row in diagram.rows]
         self._time_width = max(map(len, times), default=0)
         self._width = width
-        self._layout = Layout(story, self._time_width + 2, width)
+        self._layout = TextLayout(diagram, self._time_width + 2, width)
         self._x = self._layout.columns
 
     def _time(self, row: Row) -> str:
-        return f"{self._clock.text(row.time_ns)} {self._clock.unit}"
+        return f"{self._time_unit.text(row.time_ns)} {self._time_unit.name}"
 
     def render(self) -> str:
-        story = self._story
-        lines = [self._plain(story.title, "head")]
-        lines += [self._plain(text) for text in wrap(story.subtitle, self._width)]
-        if story.rows:
+        diagram = self._diagram
+        lines = [self._plain(diagram.title, "head")]
+        lines += [self._plain(text) for text in wrap(diagram.subtitle, self._width)]
+        if diagram.rows:
             lines += ["", *(canvas.render(self._colour) for canvas in self._heading())]
-        for row in story.rows:
+        for row in diagram.rows:
             canvases = [*([self._gap(row.gap_ns)] if row.gap_ns else []), *self._row(row)]
             lines += [canvas.render(self._colour) for canvas in canvases]
-        if story.footnotes:
-            lines += ["", *story.footnotes]
+        if diagram.footnotes:
+            lines += ["", *diagram.footnotes]
         text = "\n".join(lines)
         return to_ascii(text) if self._glyphs is ASCII else text
 

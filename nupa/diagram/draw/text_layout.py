@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from nupa.diagram.draw.diagram import Diagram, Row
 from nupa.diagram.draw.spacing import Span, between, widened, widest
-from nupa.diagram.draw.story import Row, Story
 
 LOST = 5  # distance from the end of a lost arrow to its target
 _BESIDE = 5  # an arrow besides its text: two dashes, two blanks, its head
@@ -18,17 +18,17 @@ _GAP_MIN = 6
 _TEXT_MAX = 64  # no column is made wider for a text than this
 
 
-class Layout:
+class TextLayout:
     """*columns*: the place of each actor's line; *headings*: their names, in lines.
 
     Distances of columns fit the texts between them; if the width is too small, the labels; and if
     it is smaller, as much of the labels as possible.
     """
 
-    def __init__(self, story: Story, left: int, width: int) -> None:
+    def __init__(self, diagram: Diagram, left: int, width: int) -> None:
         self.headings = [
             [part for line in actor.lines for part in broken(line, _HEADING_MAX)]
-            for actor in story.actors
+            for actor in diagram.actors
         ]
         self._width = width
         widths = [max(map(len, lines)) for lines in self.headings]
@@ -41,10 +41,10 @@ class Layout:
         # From the narrowest to what shows most; between two of them as much as there is room for.
         steps = [
             least,
-            widened(least, _spans(story.rows, _unbroken)),
-            widened(least, _spans(story.rows, _narrowest), spread=True),
-            widened(least, _spans(story.rows, _narrowest)),
-            widened(least, _spans(story.rows, lambda row: len(row.text))),
+            widened(least, _spans(diagram.rows, _unbroken)),
+            widened(least, _spans(diagram.rows, _narrowest), spread=True),
+            widened(least, _spans(diagram.rows, _narrowest)),
+            widened(least, _spans(diagram.rows, lambda row: len(row.text))),
         ]
         gaps = least
         for low, high in pairwise(steps):

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import Any
 
 from nupa.diagram.find.event import Event, Way
-from nupa.diagram.find.flights import Flight
 from nupa.diagram.find.labels import is_completion_name
 from nupa.diagram.find.transfer import UNKNOWN, Transfer, host_of, qpn_text
+from nupa.diagram.find.transmissions import Transmission
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND
 
 _OF_QUEUES = (Way.POST, Way.COMPLETE)
@@ -46,11 +46,13 @@ class Actor:
 class Actors:
     """The columns: *actors* from the initiator's program to the target's."""
 
-    def __init__(self, transfer: Transfer, flights: Sequence[Flight]) -> None:
+    def __init__(self, transfer: Transfer, transmissions: Sequence[Transmission]) -> None:
         self._transfer = transfer
-        self._first = next((f.event for f in flights if f.event.source), None)
-        self._source_host = _source_host(flights)
-        hosts = {f.event.is_target: f.event.host for f in flights if f.event.way in _OF_QUEUES}
+        self._first = next((t.event for t in transmissions if t.event.source), None)
+        self._source_host = _source_host(transmissions)
+        hosts = {
+            t.event.is_target: t.event.host for t in transmissions if t.event.way in _OF_QUEUES
+        }
         self._is_loopback = hosts.get(False, -1) == hosts.get(True, -2) or bool(
             transfer.source and transfer.source == transfer.target
         )
@@ -58,16 +60,16 @@ class Actors:
         # TLPs that write CQEs, and whether these are the target's.
         self._entries = {
             after.event.packet: before.event.is_target
-            for before, after in pairwise(flights)
+            for before, after in pairwise(transmissions)
             if before.event.way == Way.COMPLETE
             and after.event.way == Way.AT_PORT
             and before.ts_ns == after.ts_ns
         }
-        at_pool = {f.event.level for f in flights if f.event.way in _AT_POOL}
+        at_pool = {t.event.level for t in transmissions if t.event.way in _AT_POOL}
         self._pool = _PROTOCOLS.get("".join(at_pool), "CXL")
-        inside = {self._ends(f.event)[0] for f in flights if f.event.way in _INSIDE}
-        ports = self._ports(flights)
-        needed = {end for flight in flights for end in self._ends(flight.event)}
+        inside = {self._ends(t.event)[0] for t in transmissions if t.event.way in _INSIDE}
+        ports = self._ports(transmissions)
+        needed = {end for transmission in transmissions for end in self._ends(transmission.event)}
         self.actors: list[Actor] = []
         self._column: dict[tuple[Side, str], int] = {}  # "" is the program, or the host as a whole
         for side in Side:
@@ -119,13 +121,13 @@ class Actors:
             return None
         return sender if event.direction == OUTBOUND else receiver
 
-    def _ports(self, flights: Iterable[Flight]) -> dict[Side, list[str]]:
+    def _ports(self, transmissions: Iterable[Transmission]) -> dict[Side, list[str]]:
         """Returns the ports of each side, in their order from source to target."""
         found: dict[Side, list[str]] = {}
-        for flight in sorted(flights, key=lambda flight: -len(flight.events)):
-            forward = self._ends(flight.event)[0] == Side.SOURCE
+        for transmission in sorted(transmissions, key=lambda one: -len(one.events)):
+            forward = self._ends(transmission.event)[0] == Side.SOURCE
             before: dict[Side, int] = {}
-            for event in flight.events if forward else reversed(flight.events):
+            for event in transmission.events if forward else reversed(transmission.events):
                 side = self._port_side(event)
                 if side is None or not event.interface:
                     continue
@@ -178,13 +180,13 @@ class Actors:
         chosen = [column for key, column in columns.items() if key] or list(columns.values())
         return max(chosen) if side == Side.TARGET else min(chosen)
 
-    def place(self, flight: Flight) -> tuple[int, int, tuple[int, ...]]:
-        """Returns the two columns of a flight, and the others where it was seen."""
-        event = flight.event
+    def place(self, transmission: Transmission) -> tuple[int, int, tuple[int, ...]]:
+        """Returns the two columns of a transmission, and the others where it was seen."""
+        event = transmission.event
         sender, receiver = self._ends(event)
         seen = {
             self._column[(side, one.interface)]
-            for one in flight.events
+            for one in transmission.events
             if (side := self._port_side(one)) is not None and (side, one.interface) in self._column
         }
         if event.way in _INSIDE:
@@ -196,15 +198,15 @@ class Actors:
             ends = (inside, port) if out else (port, inside)
             return (*ends, tuple(sorted(seen - set(ends))))
         source, target = self._network_end(sender), self._network_end(receiver)
-        if flight.is_copy and seen and source not in seen:  # the last part of its route
+        if transmission.is_copy and seen and source not in seen:  # the last part of its route
             target = seen.pop()
             source = target + (1 if source > target else -1)
         return source, target, tuple(sorted(seen - {source, target}))
 
 
-def _source_host(flights: Sequence[Flight]) -> int:
+def _source_host(transmissions: Sequence[Transmission]) -> int:
     """Returns the number of the initiator's host in the fabric; -1: unknown."""
-    events = [event for flight in flights for event in flight.events]
+    events = [event for transmission in transmissions for event in transmission.events]
     for event in events:
         if event.way in _OF_QUEUES and not event.is_target:
             return event.host

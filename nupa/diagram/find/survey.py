@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 
 from nupa.diagram.find.conversation import conversation_of
-from nupa.diagram.find.dialogue import Dialogues
+from nupa.diagram.find.exchange import Exchanges
 from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.labels import ASKS, crossing_name
 from nupa.diagram.find.operations import (
@@ -69,7 +69,7 @@ class Survey:
         self._by_id: dict[int, Transfer] = {}
         self._by_conversation: dict[tuple[object, ...], Transfer] = {}
         self._datagrams: dict[tuple[object, ...], Transfer] = {}
-        self._dialogues = Dialogues(lambda ts_ns: self._new(0, ts_ns))
+        self._exchanges = Exchanges(lambda ts_ns: self._new(0, ts_ns))
         self._section: Section | None = None
         self._is_ours = False
 
@@ -217,7 +217,7 @@ class Survey:
         operation = headers.opcode[n] & OPERATION_BITS
         if role in (Role.BEGIN, Role.GO_ON):
             read = (headers.rkey[n], headers.va[n], headers.dma_bytes[n])
-            return self._dialogues.request(
+            return self._exchanges.request(
                 frames.route(n),
                 headers.dqpn[n],
                 headers.psn[n],
@@ -229,7 +229,7 @@ class Survey:
         if role == Role.RESPONSE:
             syndrome = headers.syndrome[n]  # these NAKs ask for a retransmission
             answers = syndrome & SYNDROME_KIND != RNR_NAK and syndrome != NAK
-            return self._dialogues.response(
+            return self._exchanges.response(
                 frames.route(n)[::-1],
                 headers.dqpn[n],
                 headers.psn[n],

@@ -14,7 +14,7 @@ from nupa.capture.live import Live
 from nupa.capture.loop import Capture
 from nupa.capture.sinks import FileSink
 from nupa.capture.view import View
-from nupa.diagram.draw.story import read_story
+from nupa.diagram.draw.diagram import read_diagram
 from nupa.diagram.find.index import read_index
 from nupa.fabric import Fabric
 from nupa.packet.pcapng.reader import Reader
@@ -95,10 +95,10 @@ def test_a_trace_draws_the_line_between_the_hosts_and_the_pool(file: Path) -> No
     index = read_index(file)
     [transfer] = index.transfers
     assert (transfer.what, transfer.counts[Level.CACHE]) == ("SEND 20 B", 18)
-    told = read_story(index, transfer, everything=True)
-    assert [actor.kind for actor in told.actors] == ["port", "pool", "port"]
-    assert told.actors[1].lines == ("pool", "CXL.cache")
-    rows = [(row.source, row.target, row.label) for row in told.rows if row.level == "cache"]
+    diagram = read_diagram(index, transfer, everything=True)
+    assert [actor.kind for actor in diagram.actors] == ["port", "pool", "port"]
+    assert diagram.actors[1].lines == ("pool", "CXL.cache")
+    rows = [(row.source, row.target, row.label) for row in diagram.rows if row.level == "cache"]
     assert rows[:9] == [
         (0, 1, "RdOwn"),
         (1, 0, "GO"),
@@ -110,7 +110,7 @@ def test_a_trace_draws_the_line_between_the_hosts_and_the_pool(file: Path) -> No
         (1, 2, "GO"),
         (1, 2, "H2D Data 64 B"),
     ]
-    detail = next(row.detail for row in told.rows if row.label == "RspSFwdM")
+    detail = next(row.detail for row in diagram.rows if row.label == "RspSFwdM")
     assert detail.endswith(", message, M to S")
 
 

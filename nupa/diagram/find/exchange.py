@@ -85,7 +85,7 @@ class _Stream:
             self.answered = max(self.answered - MESSAGES_MAX, 0)
 
 
-class Dialogues:
+class Exchanges:
     """The streams of a capture.  *new* makes a transfer that begins at a time."""
 
     def __init__(self, new: Callable[[int], Transfer]) -> None:

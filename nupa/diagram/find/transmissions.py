@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Groups records into flights.
+"""Groups records into transmissions.
 
-One flight is a record seen at several ports on its way; a retransmission is another.
+One transmission is a record seen at several ports on its way; a retransmission is another.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from nupa.diagram.find.event import Event, Way
 from nupa.packet.tables.record import FLAGS, Flag
 
 
-class Flight:
+class Transmission:
     """A record, with all ports where it was seen, in their order."""
 
     __slots__ = ("_repeated", "events", "is_copy")
@@ -20,7 +20,7 @@ class Flight:
     def __init__(self, event: Event, repeated: bool, is_copy: bool = False) -> None:
         self.events = [event]
         self._repeated = repeated
-        self.is_copy = is_copy  # of another flight, at a later port
+        self.is_copy = is_copy  # of another transmission, at a later port
 
     @property
     def event(self) -> Event:
@@ -54,16 +54,16 @@ class Flight:
         return names + [name for bit, name in FLAGS.items() if flags >> bit & 1]
 
 
-def flights_of(events: Sequence[Event], *, apart: bool = False) -> list[Flight]:
-    """Groups events, which are in order of time.  *apart*: each event is a flight."""
-    flights: list[Flight] = []
-    # Copies of one record: the nth that was seen at a port is the nth flight.
-    copies: dict[Hashable, list[Flight]] = {}
+def transmissions_of(events: Sequence[Event], *, apart: bool = False) -> list[Transmission]:
+    """Groups events, which are in order of time.  *apart*: each event is a transmission."""
+    transmissions: list[Transmission] = []
+    # Copies of one record: the nth that was seen at a port is the nth transmission.
+    copies: dict[Hashable, list[Transmission]] = {}
     seen: dict[Hashable, int] = {}
     requests: set[tuple[str, int]] = set()
     for event in events:
         if event.identity is None:
-            flights.append(Flight(event, repeated=False))
+            transmissions.append(Transmission(event, repeated=False))
             continue
         same = copies.setdefault((event.level, event.identity), [])
         at_port = (event.level, event.identity, event.interface)
@@ -76,8 +76,8 @@ def flights_of(events: Sequence[Event], *, apart: bool = False) -> list[Flight]:
         if nth >= len(same) and event.way == Way.REQUEST and event.psn is not None:
             repeated = (event.name, event.psn) in requests
             requests.add((event.name, event.psn))
-        flight = Flight(event, repeated, is_copy=nth < len(same))
-        flights.append(flight)
-        if not flight.is_copy:
-            same.append(flight)
-    return flights
+        transmission = Transmission(event, repeated, is_copy=nth < len(same))
+        transmissions.append(transmission)
+        if not transmission.is_copy:
+            same.append(transmission)
+    return transmissions

@@ -6,11 +6,11 @@ from __future__ import annotations
 _SECOND = 10**9
 
 
-class Clock:
+class TimeUnit:
     """Prints times in ns up to 10 µs, in µs up to 10 s, in ms beyond: times can be compared."""
 
     def __init__(self, longest_ns: int) -> None:
-        self.unit, self._size = (
+        self.name, self._size = (
             ("ns", 1)
             if longest_ns < 10_000
             else ("µs", 1_000)

@@ -12,9 +12,9 @@ from nupa.base.quantity import say_bytes, say_count, say_duration
 from nupa.diagram.find.actors import Actor, Actors
 from nupa.diagram.find.event import Event
 from nupa.diagram.find.events import read_events
-from nupa.diagram.find.flights import Flight, flights_of
 from nupa.diagram.find.index import Index
 from nupa.diagram.find.transfer import Transfer
+from nupa.diagram.find.transmissions import Transmission, transmissions_of
 from nupa.packet.tables.record import Flag
 
 #: Records in a diagram; later ones are left out.
@@ -120,7 +120,7 @@ class Row:
 
 
 @dataclass
-class Story:
+class Diagram:
     """A diagram before it is drawn.  *left_out*: records beyond RECORDS_MAX."""
 
     path: str
@@ -168,70 +168,71 @@ class Story:
         }
 
 
-def read_story(index: Index, transfer: Transfer, *, everything: bool = False) -> Story:
-    """Reads the story of a transfer of the index from the file.
+def read_diagram(index: Index, transfer: Transfer, *, everything: bool = False) -> Diagram:
+    """Reads the diagram of a transfer of the index from the file.
 
     *everything*: each packet is a row, at each port where it was seen.
     """
     packets = index.packets_of(transfer)
     events = read_events(index.path, packets[:RECORDS_MAX])
-    return tell(index.path, transfer, events, len(packets), everything=everything)
+    return diagram_of(index.path, transfer, events, len(packets), everything=everything)
 
 
-def tell(
+def diagram_of(
     path: str,
     transfer: Transfer,
     events: Sequence[Event],
     records: int,
     *,
     everything: bool = False,
-) -> Story:
-    """Makes the story of these events; *records*: the number of all, with those left out."""
-    flights = flights_of(events, apart=everything)
-    columns = Actors(transfer, flights)
-    rows = _rows(columns, flights, everything)
-    return Story(path, transfer, columns.actors, rows, records, records - len(events))
+) -> Diagram:
+    """Makes the diagram of these events; *records*: the number of all, with those left out."""
+    transmissions = transmissions_of(events, apart=everything)
+    columns = Actors(transfer, transmissions)
+    rows = _rows(columns, transmissions, everything)
+    return Diagram(path, transfer, columns.actors, rows, records, records - len(events))
 
 
-def _rows(columns: Actors, flights: Sequence[Flight], everything: bool) -> list[Row]:
-    if not flights:
+def _rows(columns: Actors, transmissions: Sequence[Transmission], everything: bool) -> list[Row]:
+    if not transmissions:
         return []
-    start = flights[0].ts_ns
-    longest = _longest_usual(flights)
+    start = transmissions[0].ts_ns
+    longest = _longest_usual(transmissions)
     rows: list[Row] = []
     open_rows: dict[object, Row] = {}
     latest = start
-    for flight in flights:
-        event = flight.event
-        source, target, seen = columns.place(flight)
-        gap = flight.ts_ns - latest
-        latest = max(latest, flight.ts_ns)
+    for transmission in transmissions:
+        event = transmission.event
+        source, target, seen = columns.place(transmission)
+        gap = transmission.ts_ns - latest
+        latest = max(latest, transmission.ts_ns)
         is_long = gap > longest
         key = None
-        if not everything and event.fold is not None and not flight.is_lost:
-            key = (event.fold, source, target, seen, flight.is_retry, flight.flags & _SHOWN)
+        if not everything and event.fold is not None and not transmission.is_lost:
+            flags = transmission.flags & _SHOWN
+            key = (event.fold, source, target, seen, transmission.is_retry, flags)
         if key is None or is_long:
             open_rows.clear()  # later records are not folded into rows before this
         row = open_rows.get(key) if key else None
         if row is not None:
             row.events.append(event)
-            row.end_ns = flight.ts_ns - start
+            row.end_ns = transmission.ts_ns - start
             continue
-        time_ns = flight.ts_ns - start
+        time_ns = transmission.ts_ns - start
         row = Row(time_ns, time_ns, source, target, seen, event.level, [event])
         row.gap_ns = gap if is_long else 0
-        row.is_retry, row.is_lost = flight.is_retry, flight.is_lost
+        row.is_retry, row.is_lost = transmission.is_retry, transmission.is_lost
         row.is_error = event.is_error
-        row.flags = flight.flag_names
+        row.flags = transmission.flag_names
         rows.append(row)
         if key:
             open_rows[key] = row
     return rows
 
 
-def _longest_usual(flights: Sequence[Flight]) -> int:
+def _longest_usual(transmissions: Sequence[Transmission]) -> int:
     """Returns the longest gap that is not marked."""
-    times = [flight.ts_ns for flight in flights]
+    times = [transmission.ts_ns for transmission in transmissions]
     gaps = sorted(b - a for a, b in pairwise(times) if b > a)
     if len(gaps) < _GAPS_MIN:
         return max(times) - min(times)
