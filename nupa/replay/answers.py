@@ -10,8 +10,8 @@ from nupa.packet.tables.opcodes import ATOMIC_ACKNOWLEDGE, READ_RESPONSES
 from nupa.packet.tables.transport import ACK, NAK, RNR_NAK, SYNDROME_KIND, SYNDROME_VALUE
 from nupa.replay import reasons
 from nupa.replay.epochs import Epoch
-from nupa.replay.packets import Packet
-from nupa.replay.requests import NAKS, Answer, Content, Kind, Request
+from nupa.replay.packets import TransportPacket
+from nupa.replay.requests import NAKS, Answer, CapturedRequest, Content, RequestKind
 
 
 class Answers:
@@ -20,7 +20,7 @@ class Answers:
     def __init__(
         self,
         epoch: Epoch,
-        messages: list[tuple[int, int, Request]],
+        messages: list[tuple[int, int, CapturedRequest]],
         skipped: Counter[str],
     ) -> None:
         self._epoch = epoch
@@ -28,7 +28,9 @@ class Answers:
         self._starts = [start for start, _, _ in messages]
         self._skipped = skipped
         self._next = 0  # the oldest message without an answer
-        self._pieces: dict[int, dict[int, Packet]] = {}  # responses of READs, by message and place
+        self._pieces: dict[
+            int, dict[int, TransportPacket]
+        ] = {}  # responses of READs, by message and place
         self._resent = False  # from here on, dropped requests are sent again
 
     def give(self) -> None:
@@ -42,11 +44,11 @@ class Answers:
         for index, pieces in self._pieces.items():
             self._join(self._messages[index][2], pieces)
 
-    def _take(self, index: int, at: int, packet: Packet) -> None:
+    def _take(self, index: int, at: int, packet: TransportPacket) -> None:
         start, _, request = self._messages[index]
         if packet.operation in READ_RESPONSES:
             self._acknowledge(start - 1, packet)
-            if request.kind is Kind.READ:
+            if request.kind is RequestKind.READ:
                 pieces = self._pieces.setdefault(index, {})
                 if not pieces:
                     request.executed = packet.number
@@ -77,7 +79,7 @@ class Answers:
                 request.done_ns = packet.ts_ns
                 self._next = max(self._next, index + 1)
 
-    def _acknowledge(self, at: int, packet: Packet) -> None:
+    def _acknowledge(self, at: int, packet: TransportPacket) -> None:
         """Marks all requests up to the PSN *at* as done."""
         while self._next < len(self._messages) and self._messages[self._next][1] <= at:
             start, end, request = self._messages[self._next]
@@ -86,13 +88,13 @@ class Answers:
                 continue
             request.answer = Answer.DONE
             request.done_ns = packet.ts_ns
-            if self._resent and request.original is None and request.kind is not Kind.READ:
+            if self._resent and request.original is None and request.kind is not RequestKind.READ:
                 # It was dropped at first: the last copy before its answer was executed.
                 again = max(self._epoch.again.get(psn, 0) for psn in range(start, end + 1))
                 if again < packet.number:
                     request.executed = max(request.executed, again)
 
-    def _join(self, request: Request, pieces: dict[int, Packet]) -> None:
+    def _join(self, request: CapturedRequest, pieces: dict[int, TransportPacket]) -> None:
         mtu = self._epoch.mtu or request.length
         request.data = Content(request.length)
         for place, packet in sorted(pieces.items()):

@@ -16,43 +16,43 @@ from nupa.packet.tables.opcodes import (
 )
 from nupa.packet.tables.transport import MTUS, NAK, SYNDROME_VALUE, nearest_psn
 from nupa.replay import reasons
-from nupa.replay.flows import Flow
-from nupa.replay.packets import Packet
+from nupa.replay.flows import PacketFlow
+from nupa.replay.packets import TransportPacket
 from nupa.replay.requests import KINDS, NAKS
 
 # A PSN that is further away than this, and than open READs, is of another epoch.
 _WINDOW = 1 << 16
 
 
-def _identity(packet: Packet) -> tuple[int, ...]:
+def _identity(packet: TransportPacket) -> tuple[int, ...]:
     return (
         packet.opcode, packet.va, packet.rkey, packet.dma_bytes, packet.size, packet.imm,
         packet.compare, packet.swap,
     )  # fmt: skip
 
 
-def _begins(packet: Packet) -> bool:
+def _begins(packet: TransportPacket) -> bool:
     return packet.operation in BEGINS and packet.operation in KINDS
 
 
 class Epoch:
     """The packets of a flow between two connects, by PSNs that do not wrap."""
 
-    def __init__(self, number: int, first: Packet) -> None:
+    def __init__(self, number: int, first: TransportPacket) -> None:
         self.number = number
         self.first = self.last = first.psn
         self.reach = 0
         self.refused_at: int | None = None
-        self.packets: dict[int, Packet] = {}
+        self.packets: dict[int, TransportPacket] = {}
         self._reads: dict[int, tuple[int, int]] = {}  # by the end of a READ: its PSN, its address
         self.again: dict[int, int] = {}  # PSN to the packet that sent it last
-        self.answers: list[tuple[int, Packet]] = []
+        self.answers: list[tuple[int, TransportPacket]] = []
         self.mtu = 0
 
-    def psn(self, packet: Packet) -> int:
+    def psn(self, packet: TransportPacket) -> int:
         return nearest_psn(packet.psn, self.last)
 
-    def takes(self, packet: Packet) -> bool:
+    def takes(self, packet: TransportPacket) -> bool:
         """Whether *packet* can be of this epoch."""
         at = self.psn(packet)
         seen = self.packets.get(at)
@@ -63,7 +63,7 @@ class Epoch:
             return _identity(seen) == _identity(packet) or not _begins(packet)
         return at > self.first - _WINDOW and at < self.last + _WINDOW + self.reach
 
-    def add(self, packet: Packet) -> bool:
+    def add(self, packet: TransportPacket) -> bool:
         """Adds a request; False for a retransmission, also of a part of a READ."""
         at = self.psn(packet)
         is_read = packet.operation == READ_REQUEST
@@ -83,7 +83,7 @@ class Epoch:
             self.mtu = packet.size
         return True
 
-    def answer(self, packet: Packet) -> None:
+    def answer(self, packet: TransportPacket) -> None:
         at = self.psn(packet)
         operation = packet.operation
         if operation in (READ_RESPONSE_FIRST, READ_RESPONSE_MIDDLE) and packet.size in MTUS:
@@ -94,7 +94,7 @@ class Epoch:
         self.answers.append((at, packet))
 
 
-def epochs(flow: Flow, skipped: Counter[str]) -> Iterator[Epoch]:
+def epochs(flow: PacketFlow, skipped: Counter[str]) -> Iterator[Epoch]:
     """Yields the epochs of a flow with their answers; counts retransmissions as skipped."""
     current: Epoch | None = None
     count = 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from nupa.packet.tables import cm as cm_tables
 from nupa.packet.tables.opcodes import OPCODES, READ_REQUEST, Transport
 from nupa.packet.tables.transport import MTUS, nearest_psn
-from nupa.replay.packets import Capture, Packet, ReplayError
+from nupa.replay.packets import CapturedPackets, ReplayError, TransportPacket
 
 FLOWS_MAX = 4096
 # The votes of a hint: a PSN that fits, the same transfer, a handshake.
@@ -25,7 +25,7 @@ Way = tuple[str, str]  # from an address to another
 
 
 @dataclass(eq=False, slots=True)
-class Flow:
+class PacketFlow:
     """The packets from one address to one queue pair at another: requests, and answers to its own.
 
     *partner*: the flow back, to the queue pair that this one comes from.
@@ -35,10 +35,10 @@ class Flow:
     destination: str
     dqpn: int
     transport: Transport
-    requests: list[Packet] = field(default_factory=list)
-    responses: list[Packet] = field(default_factory=list)
-    partner: Flow | None = None
-    replies: list[Packet] = field(default_factory=list)  # answers to its requests
+    requests: list[TransportPacket] = field(default_factory=list)
+    responses: list[TransportPacket] = field(default_factory=list)
+    partner: PacketFlow | None = None
+    replies: list[TransportPacket] = field(default_factory=list)  # answers to its requests
     resets: list[int] = field(default_factory=list)  # packets that connect it again
     # while partners are looked for: PSNs without wrap
     first: int = 0
@@ -53,17 +53,17 @@ class Flow:
 class _Pairs:
     """Votes for flows that belong together."""
 
-    def __init__(self, capture: Capture) -> None:
-        self.flows: dict[tuple[str, str, int, Transport], Flow] = {}
-        self._by_way: dict[Way, list[Flow]] = {}
+    def __init__(self, capture: CapturedPackets) -> None:
+        self.flows: dict[tuple[str, str, int, Transport], PacketFlow] = {}
+        self._by_way: dict[Way, list[PacketFlow]] = {}
         self._votes: Counter[tuple[int, int]] = Counter()
-        self._transfers: dict[tuple[Way, int], Flow] = {}
-        self._favourite: dict[int, Flow] = {}
+        self._transfers: dict[tuple[Way, int], PacketFlow] = {}
+        self._favourite: dict[int, PacketFlow] = {}
         self._queues = capture.queues
         self._asked: dict[int, tuple[str, int]] = {}  # communication IDs of REQs
         self._shakes: list[tuple[str, int, str, int, int]] = []
 
-    def flow(self, packet: Packet, transport: Transport) -> Flow:
+    def flow(self, packet: TransportPacket, transport: Transport) -> PacketFlow:
         key = (packet.source, packet.destination, packet.dqpn, transport)
         flow = self.flows.get(key)
         if flow is None:
@@ -72,11 +72,11 @@ class _Pairs:
                     f"the capture has more than {FLOWS_MAX} queue pairs, which is the limit: "
                     "a display filter of `tshark -w` takes those of two hosts"
                 )
-            flow = self.flows[key] = Flow(*key)
+            flow = self.flows[key] = PacketFlow(*key)
             self._by_way.setdefault(key[:2], []).append(flow)
         return flow
 
-    def request(self, flow: Flow, packet: Packet) -> None:
+    def request(self, flow: PacketFlow, packet: TransportPacket) -> None:
         ahead = 0
         if packet.operation == READ_REQUEST:
             ahead = max(0, -(-packet.dma_bytes // MTUS[0]) - 1)
@@ -98,7 +98,7 @@ class _Pairs:
             if back is not None:
                 self._votes[id(flow), id(back)] += _TRANSFER
 
-    def response(self, flow: Flow, packet: Packet) -> None:
+    def response(self, flow: PacketFlow, packet: TransportPacket) -> None:
         """Takes an answer in *flow*; votes for the flow of the request."""
         flow.responses.append(packet)
         back = (packet.destination, packet.source)
@@ -122,12 +122,12 @@ class _Pairs:
             self._favourite[id(flow)] = chosen
 
     @staticmethod
-    def _fits(flow: Flow, packet: Packet, answering: Flow) -> bool:
+    def _fits(flow: PacketFlow, packet: TransportPacket, answering: PacketFlow) -> bool:
         if not flow.requests or flow.transport != answering.transport:
             return False
         return flow.first <= nearest_psn(packet.psn, flow.last) <= flow.last
 
-    def handshake(self, packet: Packet) -> None:
+    def handshake(self, packet: TransportPacket) -> None:
         """Takes a message of connection management: REQ and REP name the two queue pairs."""
         message = cm_tables.ATTRIBUTES.get(packet.cm, "")
         layout = {"REQ": cm_tables.REQ, "REP": cm_tables.REP}.get(message)
@@ -168,7 +168,7 @@ class _Pairs:
                 (flow.partner or by_id[asked]).replies.extend(flow.responses)
 
 
-def find(capture: Capture) -> tuple[list[Flow], list[Packet]]:
+def find(capture: CapturedPackets) -> tuple[list[PacketFlow], list[TransportPacket]]:
     """Returns the flows of connected queue pairs with their partners, and the datagrams.
 
     Other packets are counted in capture.skipped.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from nupa.replay.packets import ReplayError
-from nupa.replay.requests import Answer, Kind, Request, Span
+from nupa.replay.requests import Answer, CapturedRequest, RequestKind, Span
 
 REGION_BYTES_MAX = 1 << 30  # all regions together
 REGIONS_MAX = 1 << 14
@@ -32,7 +32,7 @@ class Refusal(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class Extent:
+class AddressRange:
     """Addresses from *start* to *end*.
 
     *written*: a byte for each, 1 once the capture's requests have written there, so that its
@@ -65,37 +65,37 @@ class Extent:
 
 
 @dataclass(eq=False, slots=True)
-class Region:
+class CapturedRegion:
     """The memory of one key.  *window*: a memory window, which peers invalidate by SENDs."""
 
     key: Key
-    kinds: set[Kind] = field(default_factory=set)
-    extents: list[Extent] = field(default_factory=list)
+    kinds: set[RequestKind] = field(default_factory=set)
+    extents: list[AddressRange] = field(default_factory=list)
     window: bool = False
 
-    def holding(self, va: int, length: int) -> Extent | None:
+    def holding(self, va: int, length: int) -> AddressRange | None:
         """Returns the extent that contains a range."""
         extent = self.nearest(va)
         return extent if extent.start <= va and va + length <= extent.end else None
 
-    def nearest(self, va: int) -> Extent:
+    def nearest(self, va: int) -> AddressRange:
         index = bisect_right([extent.start for extent in self.extents], va) - 1
         return self.extents[max(index, 0)]
 
 
-def _key(request: Request) -> Key:
+def _key(request: CapturedRequest) -> Key:
     return request.flow.destination, request.rkey
 
 
-def _touches(request: Request) -> bool:
-    return request.kind is not Kind.SEND and request.length > 0
+def _touches(request: CapturedRequest) -> bool:
+    return request.kind is not RequestKind.SEND and request.length > 0
 
 
-class Memory:
+class CapturedMemory:
     """The regions of a capture."""
 
-    def __init__(self, requests: Iterable[Request]) -> None:
-        self.regions: dict[Key, Region] = {}
+    def __init__(self, requests: Iterable[CapturedRequest]) -> None:
+        self.regions: dict[Key, CapturedRegion] = {}
         ranges: dict[Key, list[Span]] = {}
         for request in requests:
             if _touches(request) and request.answer.works and in_address_space(request):
@@ -127,16 +127,18 @@ class Memory:
             for extent in region.extents:
                 extent.written = bytearray(extent.end - extent.start)
 
-    def _region(self, key: Key) -> Region:
-        return self.regions.setdefault(key, Region(key))
+    def _region(self, key: Key) -> CapturedRegion:
+        return self.regions.setdefault(key, CapturedRegion(key))
 
-    def find(self, request: Request) -> tuple[Region, Extent] | None:
+    def find(self, request: CapturedRequest) -> tuple[CapturedRegion, AddressRange] | None:
         """Returns the place of a request that succeeds."""
         region = self.regions.get(_key(request))
         extent = region.holding(request.va, request.length) if region is not None else None
         return (region, extent) if region is not None and extent is not None else None
 
-    def refusal(self, request: Request) -> tuple[Refusal, Region | None, Extent | None]:
+    def refusal(
+        self, request: CapturedRequest
+    ) -> tuple[Refusal, CapturedRegion | None, AddressRange | None]:
         """Returns the refusal of a request, and the region that it reaches, if any."""
         region = self.regions.get(_key(request))
         if region is None:
@@ -150,16 +152,16 @@ class Memory:
         return (Refusal.KEY, region if region.window else None, extent)
 
 
-def in_address_space(request: Request) -> bool:
+def in_address_space(request: CapturedRequest) -> bool:
     """Whether a range ends at or before the last address."""
     return request.va + request.length < _ADDRESS_END
 
 
-def _extents(spans: list[Span], gap_bytes: int) -> list[Extent]:
-    extents: list[Extent] = []
+def _extents(spans: list[Span], gap_bytes: int) -> list[AddressRange]:
+    extents: list[AddressRange] = []
     for start, end in sorted(spans):
         if extents and start - extents[-1].end <= gap_bytes:
             extents[-1].end = max(extents[-1].end, end)
         else:
-            extents.append(Extent(start, end))
+            extents.append(AddressRange(start, end))
     return extents

@@ -11,9 +11,9 @@ from nupa.packet.tables.transport import ATOMIC_BYTES, PSN_MASK
 from nupa.replay import reasons
 from nupa.replay.answers import Answers
 from nupa.replay.epochs import Epoch, epochs
-from nupa.replay.flows import FLOWS_MAX, Flow
-from nupa.replay.packets import Packet, ReplayError
-from nupa.replay.requests import KINDS, Answer, Content, Kind, Request
+from nupa.replay.flows import FLOWS_MAX, PacketFlow
+from nupa.replay.packets import ReplayError, TransportPacket
+from nupa.replay.requests import KINDS, Answer, CapturedRequest, Content, RequestKind
 
 _ON_ITS_WAY_NS = 1_000_000  # unacknowledged packets arrive within this time
 
@@ -21,8 +21,8 @@ Lost = set[tuple[str, str, int, int]]  # Capture.lost
 
 
 def _assemble(
-    flow: Flow, epoch: Epoch, skipped: Counter[str]
-) -> Iterator[tuple[int, int, Request]]:
+    flow: PacketFlow, epoch: Epoch, skipped: Counter[str]
+) -> Iterator[tuple[int, int, CapturedRequest]]:
     """Yields each complete message with its first and last PSN."""
     psns = sorted(epoch.packets)
     i = 0
@@ -56,7 +56,7 @@ def _assemble(
         yield start, start + _psns(request, parts, epoch.mtu) - 1, request
 
 
-def _chain(epoch: Epoch, psns: list[int], place: int) -> list[Packet]:
+def _chain(epoch: Epoch, psns: list[int], place: int) -> list[TransportPacket]:
     """Returns the packets of a message from FIRST, at psns[place], up to a gap or its end."""
     parts = [epoch.packets[psns[place]]]
     kind = KINDS[parts[0].operation]
@@ -72,17 +72,19 @@ def _chain(epoch: Epoch, psns: list[int], place: int) -> list[Packet]:
     return parts
 
 
-def _psns(request: Request, parts: list[Packet], mtu: int) -> int:
-    if request.kind is not Kind.READ:
+def _psns(request: CapturedRequest, parts: list[TransportPacket], mtu: int) -> int:
+    if request.kind is not RequestKind.READ:
         return len(parts)
     return max(1, -(-request.length // mtu)) if mtu else 1
 
 
-def _request(flow: Flow, epoch: Epoch, parts: list[Packet]) -> Request | None:
+def _request(
+    flow: PacketFlow, epoch: Epoch, parts: list[TransportPacket]
+) -> CapturedRequest | None:
     first, last = parts[0], parts[-1]
     kind = KINDS[first.operation]
     length = sum(part.size for part in parts)
-    if kind is Kind.WRITE and length != first.dma_bytes:
+    if kind is RequestKind.WRITE and length != first.dma_bytes:
         return None
     if any(part.size != first.size for part in parts[:-1]):
         return None
@@ -90,7 +92,7 @@ def _request(flow: Flow, epoch: Epoch, parts: list[Packet]) -> Request | None:
     for part in parts:
         payload.pieces.append((at, part.payload))
         at += part.size
-    request = Request(
+    request = CapturedRequest(
         flow=flow,
         transport=flow.transport,
         kind=kind,
@@ -109,7 +111,7 @@ def _request(flow: Flow, epoch: Epoch, parts: list[Packet]) -> Request | None:
         executed=last.number,
         done_ns=last.ts_ns + _ON_ITS_WAY_NS,
     )
-    if kind is Kind.READ:
+    if kind is RequestKind.READ:
         request.length = first.dma_bytes
     elif kind.atomic:
         request.length = ATOMIC_BYTES
@@ -118,7 +120,7 @@ def _request(flow: Flow, epoch: Epoch, parts: list[Packet]) -> Request | None:
     return request
 
 
-def messages(flow: Flow, skipped: Counter[str], lost: Lost) -> list[Request]:
+def messages(flow: PacketFlow, skipped: Counter[str], lost: Lost) -> list[CapturedRequest]:
     """Returns the requests of a flow in order, with their answers; *skipped* counts the rest."""
     found = []
     for epoch in epochs(flow, skipped):
@@ -141,11 +143,13 @@ def messages(flow: Flow, skipped: Counter[str], lost: Lost) -> list[Request]:
     return found
 
 
-def datagrams(packets: list[Packet], skipped: Counter[str], lost: Lost) -> list[Request]:
+def datagrams(
+    packets: list[TransportPacket], skipped: Counter[str], lost: Lost
+) -> list[CapturedRequest]:
     """Makes a request of each datagram; copies at a second port are left out."""
-    flows: dict[tuple[str, str, int], Flow] = {}
-    latest: dict[tuple[str, str, int, int], Packet] = {}
-    found: list[Request] = []
+    flows: dict[tuple[str, str, int], PacketFlow] = {}
+    latest: dict[tuple[str, str, int, int], TransportPacket] = {}
+    found: list[CapturedRequest] = []
     for packet in packets:
         if packet.dqpn == 0xFFFFFF:
             skipped[reasons.MULTICAST] += 1
@@ -164,11 +168,11 @@ def datagrams(packets: list[Packet], skipped: Counter[str], lost: Lost) -> list[
         if (*key, packet.psn) in lost:
             skipped[reasons.LOST] += 1
             continue
-        flow = flows.setdefault(key, Flow(*key, Transport.UD))
-        request = Request(
+        flow = flows.setdefault(key, PacketFlow(*key, Transport.UD))
+        request = CapturedRequest(
             flow=flow,
             transport=Transport.UD,
-            kind=Kind.SEND,
+            kind=RequestKind.SEND,
             number=packet.number,
             ts_ns=packet.ts_ns,
             psn=packet.psn,

@@ -8,7 +8,7 @@ from nupa.replay.requests import Content, Span, without
 _SHOWN_BYTES = 16
 
 
-class Outcome:
+class RequestOutcome:
     """The outcome of one request: its differences (what, captured, replayed).
 
     *compared*: something could be compared; *partly*: not all bytes were captured.

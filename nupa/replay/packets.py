@@ -41,7 +41,7 @@ class ReplayError(LocalError):
     """The capture cannot be replayed; the message says why, and what to do."""
 
 
-class Packet(NamedTuple):
+class TransportPacket(NamedTuple):
     """One packet.
 
     *number* counts all packets of the file from 1, as Wireshark does.  *size*: length of the
@@ -81,7 +81,7 @@ _FROM_COLUMNS = (
 )  # fmt: skip
 
 
-class Capture:
+class CapturedPackets:
     """The transport packets of a file, in its order.
 
     *skipped*: counts of other packets by reason; *queues*: the queue pair of each transfer that the
@@ -89,7 +89,7 @@ class Capture:
     """
 
     def __init__(self) -> None:
-        self.packets: list[Packet] = []
+        self.packets: list[TransportPacket] = []
         self.skipped: Counter[str] = Counter()
         self.queues: dict[int, int] = {}
         self.lost: set[tuple[str, str, int, int]] = set()
@@ -165,7 +165,7 @@ class Capture:
             size, data = 0, b""  # the opcode has no payload
         self._payload_bytes += len(data)
         self.packets.append(
-            Packet(
+            TransportPacket(
                 self.total, row[0], row[1],
                 *self._ends(headers, i),
                 opcode, dqpn, psn, size, data, rkey, va, dma_bytes, swap, compare, original,
@@ -210,12 +210,12 @@ def _sent_bytes(data: bytes, start: int, headers: Headers, i: int) -> int:
 
 def read(
     file: str | PathLike[str] | IO[bytes], progress: Callable[[int], None] = lambda _: None
-) -> Capture:
+) -> CapturedPackets:
     """Reads the transport packets of a capture file; *progress* gets the number of packets read.
 
     PcapngError: the file is damaged; ReplayError: it exceeds a limit; OSError of the file.
     """
-    capture = Capture()
+    capture = CapturedPackets()
     with Reader(file) as reader:
         for batch in reader.batches():
             capture.add(batch)

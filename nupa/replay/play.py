@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nupa.packet.tables.transport import ATOMIC_BYTES
-from nupa.replay.memory import Memory, in_address_space
-from nupa.replay.outcome import Outcome
+from nupa.replay.memory import CapturedMemory, in_address_space
+from nupa.replay.outcome import RequestOutcome
 from nupa.replay.report import Difference, Report
-from nupa.replay.requests import Answer, Kind, Request
+from nupa.replay.requests import Answer, CapturedRequest, RequestKind
 from nupa.replay.stage import Stage
 from nupa.replay.step import Clock, Step
 
@@ -22,20 +22,20 @@ _BEYOND = "to a range that ends beyond the last address"
 class Player:
     """Plays requests on a stage; the report counts their outcomes."""
 
-    def __init__(self, stage: Stage, memory: Memory, report: Report, clock: Clock) -> None:
+    def __init__(self, stage: Stage, memory: CapturedMemory, report: Report, clock: Clock) -> None:
         self._stage = stage
         self._memory = memory
         self._report = report
         self._clock = clock
 
-    def play(self, request: Request) -> None:
+    def play(self, request: CapturedRequest) -> None:
         """Plays one request as in the capture: refused if it was refused, retried if it was."""
         report = self._report
         why = unplayable(request, self._memory)
         if why:
             report.skipped[why] += 1
             return
-        outcome = Outcome()
+        outcome = RequestOutcome()
         if request.rnr:
             self._probe(request, outcome)
         if not outcome.differences and not (request.rnr and request.answer is Answer.NONE):
@@ -50,35 +50,35 @@ class Player:
             report.matched += 1
             report.partly += outcome.partly
 
-    def _probe(self, request: Request, outcome: Outcome) -> None:
+    def _probe(self, request: CapturedRequest, outcome: RequestOutcome) -> None:
         """Plays a request without a receive: the receiver is not ready, as in the capture."""
         self._report.notes["receives withheld where the capture has an RNR NAK"] += 1
         step = Step(self._stage, self._memory, self._clock, request, outcome)
         step.run(probe=True)
 
 
-def unplayable(request: Request, memory: Memory) -> str:
+def unplayable(request: CapturedRequest, memory: CapturedMemory) -> str:
     """Returns the reason why a request cannot be played; empty if it can."""
     answer, kind = request.answer, request.kind
-    if kind is not Kind.SEND and not in_address_space(request):
+    if kind is not RequestKind.SEND and not in_address_space(request):
         return _BEYOND
     if answer is Answer.INVALID_REQUEST:
-        short = kind is Kind.SEND and request.length > 0
+        short = kind is RequestKind.SEND and request.length > 0
         unaligned = kind.atomic and request.va % ATOMIC_BYTES
         return "" if short or unaligned else _CRAFTED
     if answer is Answer.REMOTE_ACCESS:
-        return _CRAFTED if kind is Kind.SEND and request.invalidates < 0 else ""
+        return _CRAFTED if kind is RequestKind.SEND and request.invalidates < 0 else ""
     if answer is Answer.REMOTE_OPERATION:
-        return "" if kind is Kind.SEND and request.length else _OWN_MEMORY
-    if answer is Answer.NONE and kind is not Kind.SEND and memory.find(request) is None:
+        return "" if kind is RequestKind.SEND and request.length else _OWN_MEMORY
+    if answer is Answer.NONE and kind is not RequestKind.SEND and memory.find(request) is None:
         return _NO_ANSWER
     return ""
 
 
 def play(
-    requests: list[Request],
+    requests: list[CapturedRequest],
     stage: Stage,
-    memory: Memory,
+    memory: CapturedMemory,
     report: Report,
     *,
     clock: Clock,

@@ -7,13 +7,13 @@ values that they returned.  Of other requests, bytes in common are not compared.
 
 from __future__ import annotations
 
-from nupa.replay.requests import Kind, Request
+from nupa.replay.requests import CapturedRequest, RequestKind
 
 _LOOKED_AT = 256  # the latest requests to one region that are compared
 _WORD = 1 << 64
 
 
-def ordered(requests: list[Request]) -> list[Request]:
+def ordered(requests: list[CapturedRequest]) -> list[CapturedRequest]:
     """Sorts requests in the order of their execution, as far as the capture shows it."""
     requests = sorted(requests, key=lambda request: (request.executed, request.number))
     counters: dict[tuple[str, int, int], list[int]] = {}
@@ -28,7 +28,7 @@ def ordered(requests: list[Request]) -> list[Request]:
     return requests
 
 
-def _chained(atomics: list[Request]) -> list[Request]:
+def _chained(atomics: list[CapturedRequest]) -> list[CapturedRequest]:
     """Sorts the atomics of one address so that each finds the value that the last one left."""
     left: int | None = None
     for at, request in enumerate(atomics):
@@ -46,20 +46,20 @@ def _chained(atomics: list[Request]) -> list[Request]:
     return atomics
 
 
-def _left_by(request: Request) -> int | None:
+def _left_by(request: CapturedRequest) -> int | None:
     if request.original is None:
         return None
-    if request.kind is Kind.FETCH_ADD:
+    if request.kind is RequestKind.FETCH_ADD:
         return (request.original + request.swap) % _WORD
     return request.swap if request.original == request.compare else request.original
 
 
-def mark(requests: list[Request]) -> int:
+def mark(requests: list[CapturedRequest]) -> int:
     """Sets the spans of each request that another wrote meanwhile; returns how many have any."""
-    under_way: dict[tuple[str, int], list[Request]] = {}
+    under_way: dict[tuple[str, int], list[CapturedRequest]] = {}
     raced = 0
     for request in sorted(requests, key=lambda r: (r.ts_ns, r.number)):
-        if request.kind is Kind.SEND or not request.length:
+        if request.kind is RequestKind.SEND or not request.length:
             continue
         key = (request.flow.destination, request.rkey)
         others = [r for r in under_way.get(key, ()) if r.done_ns >= request.ts_ns]
@@ -72,26 +72,26 @@ def mark(requests: list[Request]) -> int:
     return raced
 
 
-def _common(a: Request, b: Request) -> tuple[int, int]:
+def _common(a: CapturedRequest, b: CapturedRequest) -> tuple[int, int]:
     return max(a.va, b.va), min(a.va + a.length, b.va + b.length)
 
 
-def _in_order(first: Request, then: Request) -> bool:
+def _in_order(first: CapturedRequest, then: CapturedRequest) -> bool:
     """Whether the outcome does not depend on a race.
 
     Both only read, or both are atomics, or a queue pair keeps their order: it does unless the
     first is a READ (IBTA table 79).
     """
-    if first.kind is Kind.READ and then.kind is Kind.READ:
+    if first.kind is RequestKind.READ and then.kind is RequestKind.READ:
         return True
     if first.kind.atomic and then.kind.atomic:
         return True
-    return first.flow is then.flow and first.kind is not Kind.READ
+    return first.flow is then.flow and first.kind is not RequestKind.READ
 
 
-def _add(request: Request, start: int, end: int, other: Request) -> bool:
+def _add(request: CapturedRequest, start: int, end: int, other: CapturedRequest) -> bool:
     """Adds a raced span; True if it is the request's first.  READs of others race with nothing."""
-    if other.kind is Kind.READ:
+    if other.kind is RequestKind.READ:
         return False
     request.raced.append((start - request.va, end - request.va))
     return len(request.raced) == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Requests and their answers: one Request for each message of a capture."""
+"""Requests and their answers: one for each message of a capture."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from nupa.packet.tables.opcodes import OPCODES, Transport
-from nupa.replay.flows import Flow
+from nupa.replay.flows import PacketFlow
 
 Span = tuple[int, int]  # from, to: of the bytes of a message
 
 
-class Kind(Enum):
+class RequestKind(Enum):
     SEND = "SEND"
     WRITE = "RDMA_WRITE"
     READ = "RDMA_READ"
@@ -21,14 +21,14 @@ class Kind(Enum):
 
     @property
     def atomic(self) -> bool:
-        return self in (Kind.COMPARE_SWAP, Kind.FETCH_ADD)
+        return self in (RequestKind.COMPARE_SWAP, RequestKind.FETCH_ADD)
 
 
 #: The operations that are played.
-KINDS: dict[int, Kind] = {
+KINDS: dict[int, RequestKind] = {
     opcode.operation: kind
     for opcode in OPCODES.values()
-    for kind in Kind
+    for kind in RequestKind
     if opcode.request and opcode.operation_name.startswith(kind.value)
 }
 
@@ -100,12 +100,12 @@ class Content:
 
 
 @dataclass(eq=False, slots=True)
-class Request:
+class CapturedRequest:
     """One message; packets are named by their numbers in the capture, from 1."""
 
-    flow: Flow
+    flow: PacketFlow
     transport: Transport
-    kind: Kind
+    kind: RequestKind
     number: int  # its first packet
     ts_ns: int
     psn: int
@@ -131,7 +131,7 @@ class Request:
 
     @property
     def takes_receive(self) -> bool:
-        return self.kind is Kind.SEND or self.imm >= 0
+        return self.kind is RequestKind.SEND or self.imm >= 0
 
     def __str__(self) -> str:
         what = self.kind.value
@@ -140,6 +140,6 @@ class Request:
         elif self.invalidates >= 0:
             what += "_WITH_INV"
         text = f"{self.transport.name} {what} of {self.length} bytes"
-        if self.kind is not Kind.SEND:
+        if self.kind is not RequestKind.SEND:
             text += f" at {self.va:#x}, rkey {self.rkey:#x}"
         return f"{text}, from {self.flow}"

@@ -10,11 +10,11 @@ from os import PathLike, fspath
 
 from nupa.fabric import Fabric
 from nupa.replay import flows, messages, packets, races, reasons
-from nupa.replay.memory import Memory
-from nupa.replay.packets import Capture, ReplayError
+from nupa.replay.memory import CapturedMemory
+from nupa.replay.packets import CapturedPackets, ReplayError
 from nupa.replay.play import play
 from nupa.replay.report import Report
-from nupa.replay.requests import Request
+from nupa.replay.requests import CapturedRequest
 from nupa.replay.stage import GRH_BYTES, Stage, hosts_for
 from nupa.replay.step import Clock
 
@@ -53,7 +53,7 @@ def replay(
     requests = _requests(capture, report)
     if not requests:
         raise ReplayError(_nothing(report))
-    memory = Memory(requests)
+    memory = CapturedMemory(requests)
     addresses = list(
         dict.fromkeys(
             name for request in requests for name in (request.flow.source, request.flow.destination)
@@ -85,7 +85,7 @@ def replay(
     return report
 
 
-def _requests(capture: Capture, report: Report) -> list[Request]:
+def _requests(capture: CapturedPackets, report: Report) -> list[CapturedRequest]:
     """Returns all requests in the order of their execution, as far as the capture shows it."""
     connected, datagrams = flows.find(capture)
     found = []

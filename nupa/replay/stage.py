@@ -12,10 +12,10 @@ from nupa.base.closing import Closing
 from nupa.fabric import Fabric
 from nupa.packet.tables.opcodes import Transport
 from nupa.packet.tables.transport import GRH
-from nupa.replay.flows import Flow
-from nupa.replay.memory import Extent, Key, Region
+from nupa.replay.flows import PacketFlow
+from nupa.replay.memory import AddressRange, CapturedRegion, Key
 from nupa.replay.packets import ReplayError
-from nupa.replay.requests import Kind, Request
+from nupa.replay.requests import CapturedRequest, RequestKind
 from nupa.verbs import CQ, MR, MW, PD, QP, Context, QPAttr, QPCap, QPInitAttr, SendWR
 from nupa.verbs import enums as e
 from nupa.verbs.addr import AH, GID, AHAttr, GlobalRoute
@@ -27,10 +27,10 @@ GRH_BYTES = GRH.bytes  # before each datagram that is received
 NO_KEY = 0xFFFFFF00  # invalid: the largest number of a region is 2^20
 
 _RDMA_ACCESS = {
-    Kind.WRITE: e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_LOCAL_WRITE,
-    Kind.READ: e.IBV_ACCESS_REMOTE_READ,
-    Kind.COMPARE_SWAP: e.IBV_ACCESS_REMOTE_ATOMIC | e.IBV_ACCESS_LOCAL_WRITE,
-    Kind.FETCH_ADD: e.IBV_ACCESS_REMOTE_ATOMIC | e.IBV_ACCESS_LOCAL_WRITE,
+    RequestKind.WRITE: e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_LOCAL_WRITE,
+    RequestKind.READ: e.IBV_ACCESS_REMOTE_READ,
+    RequestKind.COMPARE_SWAP: e.IBV_ACCESS_REMOTE_ATOMIC | e.IBV_ACCESS_LOCAL_WRITE,
+    RequestKind.FETCH_ADD: e.IBV_ACCESS_REMOTE_ATOMIC | e.IBV_ACCESS_LOCAL_WRITE,
 }
 _TYPES = {Transport.RC: e.IBV_QPT_RC, Transport.UC: e.IBV_QPT_UC, Transport.UD: e.IBV_QPT_UD}
 _MTUS = {
@@ -45,7 +45,7 @@ _PORT = 1
 _DatagramKey = tuple[str, int, int]  # address, QP, Q_Key
 
 
-class Host:
+class ReplayHost:
     """One host: its device, its queues, and two buffers.
 
     All hosts share the buffers, as one message is outstanding at a time: *out* is sent, *landing*
@@ -70,7 +70,7 @@ class Host:
         attr.qkey = qkey
         return QP(self.pd, init, attr)
 
-    def path(self, to: Host) -> AH:
+    def path(self, to: ReplayHost) -> AH:
         """Returns the address handle of a host, for datagrams."""
         ah = self.paths.get(to.ctx.host)
         if ah is None:
@@ -83,19 +83,19 @@ class Host:
 
 
 @dataclass(eq=False, slots=True)
-class Window:
+class BoundWindow:
     mw: MW
     rkey: int
     open: bool = True
 
 
 @dataclass(eq=False, slots=True)
-class End:
+class ConnectionEnd:
     """One side of a connection."""
 
-    host: Host
+    host: ReplayHost
     qp: QP
-    windows: dict[Key, Window] = field(default_factory=dict)
+    windows: dict[Key, BoundWindow] = field(default_factory=dict)
 
     def close(self) -> None:
         for window in self.windows.values():
@@ -111,13 +111,13 @@ class Connection:
     each flow; *broken*: a request has failed on it.
     """
 
-    flow: Flow
-    near: End
-    far: End
+    flow: PacketFlow
+    near: ConnectionEnd
+    far: ConnectionEnd
     epochs: dict[int, int] = field(default_factory=dict)
     broken: bool = False
 
-    def ends(self, request: Request) -> tuple[End, End]:
+    def ends(self, request: CapturedRequest) -> tuple[ConnectionEnd, ConnectionEnd]:
         """Returns the requester and the responder."""
         return (self.near, self.far) if request.flow is self.flow else (self.far, self.near)
 
@@ -138,10 +138,10 @@ class Stage(Closing):
     ) -> None:
         self._out = mmap.mmap(-1, buffer_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._landing = mmap.mmap(-1, buffer_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self.hosts: dict[str, Host] = {}
-        self._made: dict[int, Host] = {}
+        self.hosts: dict[str, ReplayHost] = {}
+        self._made: dict[int, ReplayHost] = {}
         self._connections: dict[int, Connection] = {}
-        self._datagram_ends: dict[_DatagramKey, End] = {}
+        self._datagram_ends: dict[_DatagramKey, ConnectionEnd] = {}
         self._regions: dict[tuple[Key, int], MR] = {}
         self._wr_id = 0
         count = len(fabric.hosts)
@@ -149,7 +149,7 @@ class Stage(Closing):
             for number, name in enumerate(addresses):
                 index = number % count if mapped else number
                 if index not in self._made:
-                    self._made[index] = Host(fabric, index, self._out, self._landing)
+                    self._made[index] = ReplayHost(fabric, index, self._out, self._landing)
                 self.hosts[name] = self._made[index]
         except BaseException:
             self.close()
@@ -164,7 +164,7 @@ class Stage(Closing):
         self._wr_id += 1
         return self._wr_id
 
-    def connection(self, request: Request) -> Connection:
+    def connection(self, request: CapturedRequest) -> Connection:
         """Returns the connection of a request; connects it again if needed."""
         flow = request.flow
         if request.transport == Transport.UD:
@@ -185,15 +185,15 @@ class Stage(Closing):
         made.epochs = epochs
         return made
 
-    def _connect(self, request: Request, owner: Flow) -> Connection:
-        near = End(self.hosts[owner.source], self.hosts[owner.source].qp(owner.transport))
+    def _connect(self, request: CapturedRequest, owner: PacketFlow) -> Connection:
+        near = ConnectionEnd(self.hosts[owner.source], self.hosts[owner.source].qp(owner.transport))
         far = near  # loopback: connected to itself
         if owner.partner is not owner:
             host = self.hosts[owner.destination]
-            far = End(host, host.qp(owner.transport))
+            far = ConnectionEnd(host, host.qp(owner.transport))
         flows = [(owner, near, far)]
         if owner.partner is not owner:
-            flows.append((owner.partner or Flow("", "", 0, owner.transport), far, near))
+            flows.append((owner.partner or PacketFlow("", "", 0, owner.transport), far, near))
         psns = [
             request.psn if flow is request.flow else (flow.requests[0].psn if flow.requests else 0)
             for flow, _, _ in flows
@@ -205,23 +205,23 @@ class Stage(Closing):
             connect_to(end.qp, to, psn=mine, mtu=mtu, rnr_retry=0)
         return Connection(owner, near, far)
 
-    def _datagrams(self, request: Request) -> Connection:
-        ends: list[End] = []
+    def _datagrams(self, request: CapturedRequest) -> Connection:
+        ends: list[ConnectionEnd] = []
         for key in _datagram_ends(request):
             if key not in self._datagram_ends:
                 host = self.hosts[key[0]]
-                self._datagram_ends[key] = End(host, host.qp(Transport.UD, request.qkey))
+                self._datagram_ends[key] = ConnectionEnd(host, host.qp(Transport.UD, request.qkey))
             ends.append(self._datagram_ends[key])
         return Connection(request.flow, ends[0], ends[1])
 
-    def end_datagrams(self, request: Request) -> None:
+    def end_datagrams(self, request: CapturedRequest) -> None:
         """Lets go of the queue pairs of a datagram that did not go as it should."""
         for key in _datagram_ends(request):
             end = self._datagram_ends.pop(key, None)
             if end is not None:
                 end.close()
 
-    def region(self, region: Region, extent: Extent) -> MR:
+    def region(self, region: CapturedRegion, extent: AddressRange) -> MR:
         """The memory that stands for *extent*, at the same addresses."""
         key = (region.key, extent.start)
         mr = self._regions.get(key)
@@ -239,7 +239,7 @@ class Stage(Closing):
             mr = self._regions[key] = MR(host.pd, memory, access, iova=extent.start)
         return mr
 
-    def key(self, region: Region, extent: Extent, responder: End) -> int:
+    def key(self, region: CapturedRegion, extent: AddressRange, responder: ConnectionEnd) -> int:
         """Returns the key of *extent* on the fresh fabric, for requests to *responder*."""
         mr = self.region(region, extent)
         if not region.window:
@@ -250,10 +250,12 @@ class Stage(Closing):
             responder.windows[region.key] = window
         return window.rkey
 
-    def _bind(self, region: Region, extent: Extent, mr: MR, responder: End) -> Window:
+    def _bind(
+        self, region: CapturedRegion, extent: AddressRange, mr: MR, responder: ConnectionEnd
+    ) -> BoundWindow:
         """Binds a memory window, which a peer can invalidate."""
         access = 0
-        for kind in region.kinds or {Kind.READ}:
+        for kind in region.kinds or {RequestKind.READ}:
             access |= _RDMA_ACCESS[kind] & ~e.IBV_ACCESS_LOCAL_WRITE
         mw = MW(responder.host.pd, e.IBV_MW_TYPE_2)
         info = MWBindInfo(mr, extent.start, extent.end - extent.start, access)
@@ -262,10 +264,10 @@ class Stage(Closing):
         responder.qp.post_send(wr)
         (wc,) = responder.host.sends.wait(1, timeout=10)
         wc.raise_for_status()
-        return Window(mw, wr.rkey)
+        return BoundWindow(mw, wr.rkey)
 
 
-def _datagram_ends(request: Request) -> tuple[_DatagramKey, _DatagramKey]:
+def _datagram_ends(request: CapturedRequest) -> tuple[_DatagramKey, _DatagramKey]:
     flow = request.flow
     return (
         (flow.source, request.source_qpn, request.qkey),

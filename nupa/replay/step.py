@@ -10,9 +10,9 @@ from typing import Protocol
 
 from nupa.packet.tables.opcodes import Transport
 from nupa.packet.tables.transport import ATOMIC_BYTES
-from nupa.replay.memory import Extent, Memory, Refusal, Region
-from nupa.replay.outcome import Outcome
-from nupa.replay.requests import Answer, Content, Kind, Request
+from nupa.replay.memory import AddressRange, CapturedMemory, CapturedRegion, Refusal
+from nupa.replay.outcome import RequestOutcome
+from nupa.replay.requests import Answer, CapturedRequest, Content, RequestKind
 from nupa.replay.stage import GRH_BYTES, NO_KEY, Connection, Stage
 from nupa.verbs import SGE, WC, RecvWR, SendWR
 from nupa.verbs import enums as e
@@ -29,13 +29,16 @@ _STATUS = {
     Answer.REMOTE_ACCESS: e.IBV_WC_REM_ACCESS_ERR,
     Answer.REMOTE_OPERATION: e.IBV_WC_REM_OP_ERR,
 }
-_WITH_IMM = {Kind.SEND: e.IBV_WR_SEND_WITH_IMM, Kind.WRITE: e.IBV_WR_RDMA_WRITE_WITH_IMM}
+_WITH_IMM = {
+    RequestKind.SEND: e.IBV_WR_SEND_WITH_IMM,
+    RequestKind.WRITE: e.IBV_WR_RDMA_WRITE_WITH_IMM,
+}
 _OPCODES = {
-    Kind.SEND: e.IBV_WR_SEND,
-    Kind.WRITE: e.IBV_WR_RDMA_WRITE,
-    Kind.READ: e.IBV_WR_RDMA_READ,
-    Kind.COMPARE_SWAP: e.IBV_WR_ATOMIC_CMP_AND_SWP,
-    Kind.FETCH_ADD: e.IBV_WR_ATOMIC_FETCH_AND_ADD,
+    RequestKind.SEND: e.IBV_WR_SEND,
+    RequestKind.WRITE: e.IBV_WR_RDMA_WRITE,
+    RequestKind.READ: e.IBV_WR_RDMA_READ,
+    RequestKind.COMPARE_SWAP: e.IBV_WR_ATOMIC_CMP_AND_SWP,
+    RequestKind.FETCH_ADD: e.IBV_WR_ATOMIC_FETCH_AND_ADD,
 }
 
 
@@ -52,10 +55,10 @@ class Step:
     def __init__(
         self,
         stage: Stage,
-        memory: Memory,
+        memory: CapturedMemory,
         clock: Clock,
-        request: Request,
-        outcome: Outcome,
+        request: CapturedRequest,
+        outcome: RequestOutcome,
     ) -> None:
         self._stage = stage
         self._memory = memory
@@ -67,8 +70,8 @@ class Step:
         self._wait_s = WAIT_S if request.transport == Transport.RC else UNRELIABLE_WAIT_S
         self._head = GRH_BYTES if request.transport == Transport.UD else 0
         self._payload = request.payload.whole()
-        self._place: tuple[Region, Extent] | None = None
-        self._extent: Extent | None = None
+        self._place: tuple[CapturedRegion, AddressRange] | None = None
+        self._extent: AddressRange | None = None
         self._target: memoryview | None = None
 
     def run(self, probe: bool = False) -> None:
@@ -94,7 +97,7 @@ class Step:
             self._end()
         if works:
             self._settle()
-        elif request.kind is Kind.WRITE and self._extent is not None:
+        elif request.kind is RequestKind.WRITE and self._extent is not None:
             # Parts of it may have been written before it was refused.
             self._extent.mark(request.va, request.length, written=False)
 
@@ -125,10 +128,10 @@ class Step:
             wr.set_wr_ud(ah, self._responder.qp.qp_num, request.qkey)
         elif request.kind.atomic:
             operands = (request.compare, request.swap)
-            if request.kind is Kind.FETCH_ADD:
+            if request.kind is RequestKind.FETCH_ADD:
                 operands = (request.swap, 0)
             wr.set_wr_atomic(self._key(), request.va, *operands)
-        elif request.kind is not Kind.SEND:
+        elif request.kind is not RequestKind.SEND:
             wr.set_wr_rdma(self._key(), request.va)
         return wr
 
@@ -161,9 +164,9 @@ class Step:
         """Posts a receive that takes or refuses the message as captured; returns its wr_id."""
         request, host = self._request, self._responder.host
         wr_id = self._stage.next_id()
-        size = self._head + (request.length if request.kind is Kind.SEND else 0)
+        size = self._head + (request.length if request.kind is RequestKind.SEND else 0)
         sg = [host.landing.sge(0, size)] if size else []
-        if request.answer is Answer.INVALID_REQUEST and request.kind is Kind.SEND:
+        if request.answer is Answer.INVALID_REQUEST and request.kind is RequestKind.SEND:
             sg = [host.landing.sge(0, size - 1)] if size > 1 else []
         elif request.answer is Answer.REMOTE_OPERATION:
             sg = [SGE(host.landing.buf, size, NO_KEY)]
@@ -173,7 +176,7 @@ class Step:
     def _prepare(self) -> None:
         """Inverts the bytes that will be compared; memory gets the contents of the capture."""
         request = self._request
-        if request.kind is Kind.SEND:
+        if request.kind is RequestKind.SEND:
             inverted = self._payload.translate(_INVERT)
             self._responder.host.landing.write(inverted, None, self._head)
         if self._place is None:
@@ -181,7 +184,7 @@ class Step:
         region, extent = self._place
         at = request.va - extent.start
         self._target = self._stage.region(region, extent).view[at : at + request.length]
-        if request.kind is Kind.WRITE:
+        if request.kind is RequestKind.WRITE:
             self._target[:] = self._payload.translate(_INVERT)
             return
         found = self._found()
@@ -196,7 +199,7 @@ class Step:
     def _found(self) -> Content:
         """Returns the bytes that a READ or an atomic found in the capture."""
         request = self._request
-        if request.kind is Kind.READ:
+        if request.kind is RequestKind.READ:
             return request.data or Content(request.length)
         pieces = []
         if request.original is not None:
@@ -240,13 +243,13 @@ class Step:
             if request.imm >= 0:
                 imm = socket.ntohl(received.imm_data)
                 outcome.compare("immediate data", f"{request.imm:#x}", f"{imm:#x}")
-        if request.kind is Kind.SEND:
+        if request.kind is RequestKind.SEND:
             came = self._responder.host.landing.read(request.length, self._head)
             outcome.compare_bytes("received payload", request.payload, came)
-        elif request.kind is Kind.WRITE and self._target is not None:
+        elif request.kind is RequestKind.WRITE and self._target is not None:
             self._await_write()
             outcome.compare_bytes("written payload", request.payload, bytes(self._target))
-        elif request.kind is Kind.READ:
+        elif request.kind is RequestKind.READ:
             came = self._requester.host.landing.read(request.length)
             outcome.compare_bytes("read data", self._found(), came, request.raced)
         elif request.kind.atomic and request.original is not None and not request.raced:
@@ -272,7 +275,7 @@ class Step:
         if self._place is None or self._target is None:
             return
         _, extent = self._place
-        if request.kind is Kind.WRITE:
+        if request.kind is RequestKind.WRITE:
             self._target[:] = self._payload
             extent.mark(request.va, request.length, written=False)
             # The capture does not show whether an unacknowledged write arrived.
@@ -281,7 +284,7 @@ class Step:
                 extent.mark(request.va + start, end - start, written=True)
         elif request.kind.atomic:
             extent.mark(request.va, ATOMIC_BYTES, written=request.original is not None)
-        if request.kind is not Kind.READ:
+        if request.kind is not RequestKind.READ:
             for start, end in request.raced:
                 extent.mark(request.va + start, end - start, written=False)
 
