@@ -24,7 +24,7 @@ from benchmarks.cases import CASES
 from benchmarks.links import Links
 from nupa.base.progress import Progress
 from nupa.measure.report import HEADINGS, Line
-from nupa.measure.text import UNICODE, Glyphs, glyphs_for, table
+from nupa.measure.text import UNICODE, ReportGlyphs, glyphs_for, table
 from nupa.programs.cpus import busy_cpus, load_note, pick_two
 from nupa.programs.fabric import temporary_fabric
 from nupa.programs.pair import ProgramError
@@ -57,7 +57,7 @@ def measure(case: Case, bench: Bench, rounds: int) -> Line:
 MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
 
 
-def render(rows: Sequence[Line], glyphs: Glyphs) -> str:
+def render(rows: Sequence[Line], glyphs: ReportGlyphs) -> str:
     """Returns the table, and below it the message of each failed line."""
     errors = [f"{row.what}: {row.error}" for row in rows if row.error]
     return "\n\n".join([table(HEADINGS, [row.cells(glyphs) for row in rows]), *errors])

@@ -10,7 +10,7 @@ from nupa.cli.common.argument import add_fabric, add_program
 from nupa.cli.common.command import EXIT_ERROR, Subparsers, add_command, exit_by_signals, fail
 
 if TYPE_CHECKING:
-    from nupa.netdev.up import Report
+    from nupa.netdev.up import UpReport
 
 _EPILOG = """\
 Each host gets a network namespace with nupa_net0.  No root is needed where user namespaces are
@@ -114,7 +114,7 @@ def _up(args: argparse.Namespace) -> int:
     return EXIT_ERROR if report.lost else 0
 
 
-def _told(report: Report) -> str:
+def _told(report: UpReport) -> str:
     lines = []
     if report.made:
         mtu = report.made[0].mtu_bytes

@@ -27,7 +27,7 @@ class Check(NamedTuple):
     remedy: str = ""
 
 
-class Row(NamedTuple):
+class CheckRow(NamedTuple):
     """One check.  *probe* returns what it found, and what follows if that is not *works*."""
 
     name: str
@@ -52,9 +52,9 @@ def check_all() -> Iterator[Check]:
     return (row.check() for row in _rows())
 
 
-def _rows() -> tuple[Row, ...]:
+def _rows() -> tuple[CheckRow, ...]:
     return (
-        Row(
+        CheckRow(
             "engine",
             probes.engine,
             "fabrics within one process work",
@@ -62,14 +62,14 @@ def _rows() -> tuple[Row, ...]:
             "do what FOUND says",
             MISSING,
         ),
-        Row(
+        CheckRow(
             "libibverbs",
             probes.drop_in,
             "`nupa run` runs verbs programs unmodified",
             "`nupa run` cannot give programs its verbs; nupa.verbs works",
             "install the package: `pip install .`, or `make build` in a checkout",
         ),
-        Row(
+        CheckRow(
             f"segments in {registry.folder()}",
             probes.folder,
             "named fabrics can be made",
@@ -77,7 +77,7 @@ def _rows() -> tuple[Row, ...]:
             "set NUPA_DIR to a folder of your own in a tmpfs",
             MISSING,
         ),
-        Row(
+        CheckRow(
             "room for segments",
             probes.room,
             "fabrics have room",
@@ -85,7 +85,7 @@ def _rows() -> tuple[Row, ...]:
             "free space there, or enlarge the file system "
             "(docker run --shm-size=1g; mount -o remount,size=1g /dev/shm)",
         ),
-        Row(
+        CheckRow(
             "CMA",
             probes.cma,
             "bulk moves in one copy (cma)",
@@ -93,21 +93,21 @@ def _rows() -> tuple[Row, ...]:
             "allow process_vm_readv and process_vm_writev in the seccomp profile "
             "(docker run --cap-add SYS_PTRACE), and set Yama's ptrace_scope below 2",
         ),
-        Row(
+        CheckRow(
             "Yama ptrace_scope",
             probes.yama,
             "the engine admits its peers",
             "CMA needs CAP_SYS_PTRACE; without it, bulk moves by relay",
             "sysctl kernel.yama.ptrace_scope=1",
         ),
-        Row(
+        CheckRow(
             "pidfd",
             probes.pidfd,
             "the death of a peer is seen at once",
             "the death of a peer is seen late",
             "use Linux 5.3 or newer, and allow pidfd_open in the seccomp profile",
         ),
-        Row(
+        CheckRow(
             "futex",
             probes.futex,
             "doorbells wake sleeping processes",
@@ -115,42 +115,42 @@ def _rows() -> tuple[Row, ...]:
             "allow futex in the seccomp profile",
             MISSING,
         ),
-        Row(
+        CheckRow(
             "doorbell",
             probes.doorbell,
             "guests that share a fabric wake by interrupts",
             probes.GUESTS_POLL,
             "`nupa vm down`, and `nupa vm up --kind ivshmem --doorbell`",
         ),
-        Row(
+        CheckRow(
             "cores",
             probes.cores,
             "two polling programs run beside each other",
             "two polling programs take turns: correct, with high latency",
             "allow two cores (taskset, cpuset, docker run --cpus=2)",
         ),
-        Row(
+        CheckRow(
             "perftest",
             probes.program("ib_write_bw"),
             "ib_write_bw and the others can be run",
             "ib_write_bw and the others cannot be run",
             "apt-get install perftest",
         ),
-        Row(
+        CheckRow(
             "ibverbs-utils",
             probes.program("ibv_rc_pingpong"),
             "ibv_devinfo and the pingpongs can be run",
             "ibv_devinfo and the pingpongs cannot be run",
             "apt-get install ibverbs-utils",
         ),
-        Row(
+        CheckRow(
             "userfaultfd",
             probes.userfaultfd,
             "registered memory is promoted; system calls that write to it meanwhile wait",
             "registered memory is not promoted to shared memory; cma and relay move it",
             "allow userfaultfd in the seccomp profile",
         ),
-        Row(
+        CheckRow(
             "user namespaces",
             probes.user_namespaces,
             "a network namespace can be made without root",
@@ -158,14 +158,14 @@ def _rows() -> tuple[Row, ...]:
             "sysctl kernel.unprivileged_userns_clone=1, or "
             "kernel.apparmor_restrict_unprivileged_userns=0",
         ),
-        Row(
+        CheckRow(
             "TUN",
             probes.tun,
             "a network interface can be made",
             "no network interface can be made; RDMA needs none",
             "modprobe tun, or docker run --device /dev/net/tun",
         ),
-        Row(
+        CheckRow(
             "netdev",
             probes.netdev,
             "`nupa net up` gives each host one",

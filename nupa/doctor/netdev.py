@@ -9,7 +9,7 @@ from contextlib import closing
 from nupa.netdev import address, interface, namespace
 from nupa.netdev.keeper import Keeper
 
-_SPEC = interface.Spec("02:00:0a:00:00:01", "10.0.0.1", address.MTU_MAX_BYTES, 1)
+_SPEC = interface.InterfaceConfig("02:00:0a:00:00:01", "10.0.0.1", address.MTU_MAX_BYTES, 1)
 
 
 def probe() -> str:

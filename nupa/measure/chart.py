@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nupa.base.quantity import say_bytes
-from nupa.measure.text import UNICODE, Glyphs, format_ratio
+from nupa.measure.text import UNICODE, ReportGlyphs, format_ratio
 
 _MARGIN = 10  # columns left of the axis
 _RATIO = 8  # columns right of it
@@ -48,7 +48,7 @@ class Chart:
         }
 
 
-def render(chart: Chart, *, width: int = 80, glyphs: Glyphs = UNICODE) -> str:
+def render(chart: Chart, *, width: int = 80, glyphs: ReportGlyphs = UNICODE) -> str:
     """Draws *chart* in at most *width* columns, but at least 40.
 
     The number at the right of a line is its ratio.

@@ -16,7 +16,7 @@ class TransferError(Exception):
 
 
 @dataclass(frozen=True)
-class Address:
+class TargetAddress:
     """The QP and the buffer of one end."""
 
     gid: str
@@ -43,12 +43,12 @@ class Control:
         value: object = json.loads(line)
         return value
 
-    def swap(self, address: Address) -> Address:
+    def swap(self, address: TargetAddress) -> TargetAddress:
         self.put(asdict(address))
         values = self.get()
         if not isinstance(values, dict):
             raise TransferError(f"an address was expected, the other end sent {values!r}")
-        return Address(**values)
+        return TargetAddress(**values)
 
     def meet(self, word: str) -> None:
         """Returns when both ends have reached *word*."""

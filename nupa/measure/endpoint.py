@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
-from nupa.measure.control import Address, FileOperation, TransferError
+from nupa.measure.control import FileOperation, TargetAddress, TransferError
 from nupa.verbs import connection
 from nupa.verbs.connection import connect_to
 from nupa.verbs.cq import CQ, WC
@@ -83,11 +83,11 @@ class Endpoint:
     def contents(self) -> bytes:
         return bytes(self._mr.read(self._size_bytes, 0))
 
-    def address(self) -> Address:
+    def address(self) -> TargetAddress:
         gid = self._context.query_gid(_PORT, _GID_INDEX)
-        return Address(str(gid), self._qp.qp_num, self._psn, self._mr.buf, self._mr.rkey)
+        return TargetAddress(str(gid), self._qp.qp_num, self._psn, self._mr.buf, self._mr.rkey)
 
-    def connect(self, peer: Address) -> None:
+    def connect(self, peer: TargetAddress) -> None:
         """Brings the QP from INIT to RTS."""
         connect_to(
             self._qp,
@@ -120,7 +120,7 @@ class Endpoint:
                     )
                 done += 1
 
-    def move(self, operation: FileOperation, peer: Address, sizes: Sequence[int]) -> None:
+    def move(self, operation: FileOperation, peer: TargetAddress, sizes: Sequence[int]) -> None:
         """Posts all chunks, at most _WINDOW at a time; returns when all are complete."""
         posted = done = offset = 0
         while done < len(sizes):
@@ -131,7 +131,7 @@ class Endpoint:
             done += len(self._poll())
 
     def _request(
-        self, operation: FileOperation, peer: Address, wr_id: int, offset: int, size: int
+        self, operation: FileOperation, peer: TargetAddress, wr_id: int, offset: int, size: int
     ) -> SendWR:
         sge = SGE(self._mr.buf + offset, size, self._mr.lkey)
         wr = SendWR(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`nupa perf`: latency and bandwidth of one operation between two hosts, by loops in C.
 
-A Job says what to measure; `measure` starts the two ends (nupa.measure.perf_end), awaits them and
-returns what they measured.  Definitions are perftest's.  Latency is half a round trip for WRITE
+A PerfJob says what to measure.  `measure` starts the two ends (nupa.measure.perf_end), awaits them
+and returns what they measured.  Definitions are perftest's.  Latency is half a round trip for WRITE
 and SEND, the whole operation for READ and ATOMIC.  Bandwidth has *depth* operations outstanding.
 """
 
@@ -19,8 +19,8 @@ from typing import Any, Literal
 from nupa.base.errors import LocalError, NupaError
 from nupa.base.quantity import say_bytes
 from nupa.fabric import Fabric
-from nupa.measure.text import UNICODE, Glyphs, format_number, table
-from nupa.programs.pair import Outcome, PairResult, ProgramPair
+from nupa.measure.text import UNICODE, ReportGlyphs, format_number, table
+from nupa.programs.pair import PairResult, ProgramOutcome, ProgramPair
 from nupa.programs.perftest import Bandwidth, Kind, Latency, Operation
 
 QpType = Literal["RC", "UC", "UD"]
@@ -64,7 +64,7 @@ class PerfError(NupaError):
 
 
 @dataclass(frozen=True)
-class Job:
+class PerfJob:
     """A request.  runs: (size in bytes, iterations), one after the other."""
 
     operation: Operation
@@ -85,7 +85,7 @@ class Job:
 class Measured:
     """The outcome of a job.  results: one object for each size, units in their names."""
 
-    job: Job
+    job: PerfJob
     fabric: str
     hosts: tuple[str, str]  #: the active end, the passive end
     cpus: tuple[int, int] | None
@@ -106,7 +106,7 @@ class Measured:
         }
 
 
-def depth_of(job: Job) -> int:
+def depth_of(job: PerfJob) -> int:
     """Operations outstanding: one where latency is measured."""
     return job.depth if job.kind == "bw" else 1
 
@@ -123,7 +123,7 @@ def make_job(
     iterations: int | None = None,
     qp_type: QpType = "RC",
     depth: int | None = None,
-) -> Job:
+) -> PerfJob:
     """Returns a job, with defaults for what is None.  PerfUsageError: it cannot be measured."""
     if qp_type not in QP_TYPES[operation]:
         raise PerfUsageError(
@@ -138,7 +138,7 @@ def make_job(
         _within("--depth", depth, DEPTH_MAX, " work requests")
     sizes = _sizes(operation, kind, size, qp_type)
     runs = tuple((size, iterations or default_iterations(kind, size)) for size in sizes)
-    return Job(operation, kind, runs, qp_type, depth or DEPTH)
+    return PerfJob(operation, kind, runs, qp_type, depth or DEPTH)
 
 
 def _sizes(
@@ -177,7 +177,7 @@ def choose_hosts(fabric: Fabric, asked: tuple[str, str] | None) -> tuple[str, st
 
 
 def measure(
-    job: Job,
+    job: PerfJob,
     *,
     fabric: str,
     hosts: tuple[str, str] = ("host0", "host1"),
@@ -214,13 +214,15 @@ def measure(
     return Measured(job, fabric, hosts, cpus, said["mover"], tuple(said["results"]))
 
 
-def _command(job: Job, role: Role, fabric: str, host: str, mover: str | None, fd: int) -> list[str]:
+def _command(
+    job: PerfJob, role: Role, fabric: str, host: str, mover: str | None, fd: int
+) -> list[str]:
     argv = [sys.executable, "-P", "-m", "nupa.measure.perf_end", role, "--fd", str(fd)]
     argv += ["--fabric", fabric, "--host", host, "--job", json.dumps(asdict(job))]
     return [*argv, "--mover", mover] if mover else argv
 
 
-def failure(job: Job, result: PairResult, hosts: tuple[str, str]) -> str:
+def failure(job: PerfJob, result: PairResult, hosts: tuple[str, str]) -> str:
     """Returns one line: ends by a signal come first, then those with a reason, then the killed."""
     ends = [(hosts[0], result.client), (hosts[1], result.server)]
     ends.sort(key=lambda end: (bool(end[1].killed), end[1].returncode >= 0))
@@ -228,7 +230,7 @@ def failure(job: Job, result: PairResult, hosts: tuple[str, str]) -> str:
     return f"{job.operation} {job.kind} failed: {said}"
 
 
-def _how(outcome: Outcome) -> str:
+def _how(outcome: ProgramOutcome) -> str:
     if outcome.killed:
         return outcome.killed
     if outcome.returncode < 0:
@@ -237,10 +239,10 @@ def _how(outcome: Outcome) -> str:
     return lines[-1] if lines else f"ended with {outcome.returncode}"
 
 
-def from_json(text: str) -> Job:
+def from_json(text: str) -> PerfJob:
     """Reverses json.dumps(asdict(job))."""
     values = json.loads(text)
-    return Job(**{**values, "runs": tuple((size, count) for size, count in values["runs"])})
+    return PerfJob(**{**values, "runs": tuple((size, count) for size, count in values["runs"])})
 
 
 def latencies(report: Measured) -> list[Latency]:
@@ -272,7 +274,7 @@ def bandwidths(report: Measured) -> list[Bandwidth]:
     ]
 
 
-def render(report: Measured, glyphs: Glyphs = UNICODE) -> str:
+def render(report: Measured, glyphs: ReportGlyphs = UNICODE) -> str:
     """Returns a title, a table, and a line that names hosts, CPUs and mover."""
     job = report.job
     name = f"{job.operation.upper()} over {job.qp_type}"

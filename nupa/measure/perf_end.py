@@ -28,7 +28,7 @@ from nupa.core.channel import channels
 from nupa.core.mover import Mover
 from nupa.fabric import Fabric
 from nupa.measure.control import Control, TransferError
-from nupa.measure.perf import Job, PerfError, from_json
+from nupa.measure.perf import PerfError, PerfJob, from_json
 from nupa.verbs import enums as e
 from nupa.verbs.addr import AH, GID, AHAttr, GlobalRoute
 from nupa.verbs.base.errors import completion_error
@@ -63,7 +63,7 @@ class End:
     """A device, memory (outbox, then inbox), a QP, and the struct that the loops work on."""
 
     def __init__(
-        self, stack: ExitStack, job: Job, *, fabric: str, host: str, mover: str | None
+        self, stack: ExitStack, job: PerfJob, *, fabric: str, host: str, mover: str | None
     ) -> None:
         self.job = job
         self._stack = stack

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nupa.base.progress import Progress
-from nupa.measure.text import Glyphs, format_ratio, format_value
+from nupa.measure.text import ReportGlyphs, format_ratio, format_value
 
 HEADINGS = ("what", "measured", "reference", "which is", "ratio", "target", "verdict")
 
@@ -26,7 +26,7 @@ class Line:
     met: bool | None = None  #: None: there is no target
     error: str = ""  #: why nothing was measured
 
-    def cells(self, glyphs: Glyphs) -> list[str]:
+    def cells(self, glyphs: ReportGlyphs) -> list[str]:
         """The texts under HEADINGS."""
         verdict = {None: "", True: "met", False: "NOT MET"}[self.met]
         return [
@@ -41,7 +41,7 @@ class Line:
 
 
 @dataclass(kw_only=True)
-class Report:
+class StepReport:
     """Grows step by step; a step that failed is a line in *failures*."""
 
     notes: list[str] = field(default_factory=list)

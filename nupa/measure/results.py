@@ -11,9 +11,9 @@ from nupa.base.quantity import say_bytes
 from nupa.measure import chart
 from nupa.measure.chart import Chart, Point
 from nupa.measure.raw import Tcp
-from nupa.measure.report import Report
-from nupa.measure.text import UNICODE, Glyphs, format_number, format_ratio, table
-from nupa.measure.versus import Contest
+from nupa.measure.report import StepReport
+from nupa.measure.text import UNICODE, ReportGlyphs, format_number, format_ratio, table
+from nupa.measure.versus import RateComparison
 from nupa.programs.perftest import Bandwidth, Latency, Operation
 
 _HEADINGS: Mapping[Operation, str] = {
@@ -26,7 +26,7 @@ _TCP = "TCP over nupa_net0"
 
 
 @dataclass(frozen=True)
-class Transfer:
+class FileTransfer:
     """A file sent from one host to the other."""
 
     operation: Operation
@@ -45,7 +45,7 @@ class Transfer:
 
 
 @dataclass
-class Results(Report):
+class Results(StepReport):
     """The measurements of a demo; `ok` requires intact files, too."""
 
     hosts: tuple[str, str]
@@ -53,8 +53,8 @@ class Results(Report):
     latency: dict[Operation, list[Latency]] = field(default_factory=dict)
     bandwidth: dict[Operation, list[Bandwidth]] = field(default_factory=dict)
     tcp: list[Tcp] = field(default_factory=list)
-    transfers: list[Transfer] = field(default_factory=list)
-    contests: list[Contest] = field(default_factory=list)
+    transfers: list[FileTransfer] = field(default_factory=list)
+    contests: list[RateComparison] = field(default_factory=list)
     programs: str = "perftest"  #: by which latency and bandwidth were measured
 
     @property
@@ -113,7 +113,7 @@ class Results(Report):
         return values
 
 
-def render(results: Results, *, width: int = 80, glyphs: Glyphs = UNICODE) -> str:
+def render(results: Results, *, width: int = 80, glyphs: ReportGlyphs = UNICODE) -> str:
     """Returns tables, charts and the verdict."""
 
     def drawn(*charts: Chart) -> list[str]:
@@ -138,7 +138,7 @@ def render(results: Results, *, width: int = 80, glyphs: Glyphs = UNICODE) -> st
     return results.text(parts, where, damage)
 
 
-def _latency_table(results: Results, glyphs: Glyphs) -> str:
+def _latency_table(results: Results, glyphs: ReportGlyphs) -> str:
     columns: dict[str, dict[int, float]] = {
         _HEADINGS[operation]: {row.size_bytes: row.typical_us for row in rows}
         for operation, rows in results.latency.items()
@@ -151,7 +151,7 @@ def _latency_table(results: Results, glyphs: Glyphs) -> str:
     )
 
 
-def _bandwidth_table(results: Results, glyphs: Glyphs) -> str:
+def _bandwidth_table(results: Results, glyphs: ReportGlyphs) -> str:
     columns: dict[str, dict[int, float]] = {
         _HEADINGS[operation]: {row.size_bytes: row.mean_bytes_per_s / 1e9 for row in rows}
         for operation, rows in results.bandwidth.items()
@@ -161,7 +161,7 @@ def _bandwidth_table(results: Results, glyphs: Glyphs) -> str:
     return f"{title}\n" + _table(columns, "WRITE/TCP", results.bandwidth_chart().ratios, glyphs)
 
 
-def _contest_table(results: Results, glyphs: Glyphs) -> str:
+def _contest_table(results: Results, glyphs: ReportGlyphs) -> str:
     rows = []
     for contest in results.contests:
         both = (contest.rdma, contest.tcp)
@@ -179,7 +179,7 @@ def _contest_table(results: Results, glyphs: Glyphs) -> str:
     return f"{title}\n{table(headings, rows)}\n{_headline(results.contests, glyphs)}"
 
 
-def _headline(contests: Sequence[Contest], glyphs: Glyphs) -> str:
+def _headline(contests: Sequence[RateComparison], glyphs: ReportGlyphs) -> str:
     """Says the least ratios over all depths: IOPS of the smallest block, GB/s of the largest."""
     said = []
     for block_bytes, what in (
@@ -196,7 +196,7 @@ def _table(
     columns: Mapping[str, Mapping[int, float]],
     ratio_heading: str,
     ratio: Mapping[int, float],
-    glyphs: Glyphs,
+    glyphs: ReportGlyphs,
 ) -> str:
     measured = {size for column in columns.values() for size in column}
     rows = [

@@ -279,7 +279,7 @@ class Suite:
 
     def _transfer(self, operation: FileOperation) -> None:
         port = free_port()
-        job = transfer.Job(operation, self._plan.file_bytes, self._directory, port)
+        job = transfer.TransferJob(operation, self._plan.file_bytes, self._directory, port)
         job.make_file()
         try:
             pair = self._pair(job.command("server"), job.command("client"), port)
@@ -298,25 +298,27 @@ class Suite:
             except NetworkError as error:
                 self._no_fio(str(error))
                 return
-            place = versus.place(self._fabric, self.results.hosts, self._mover)
+            hosts = versus.host_pair(self._fabric, self.results.hosts, self._mover)
             for block_bytes in self._plan.fio_blocks:
                 for depth in self._plan.fio_depths:
                     label = f"fio, {depth} x {say_bytes(block_bytes, ' ')}"
                     self._progress.detail(label)
                     if not self._has_time(label):
                         return
-                    self.results.contests.append(self._contest(place, block_bytes, depth))
+                    self.results.contests.append(self._comparison(hosts, block_bytes, depth))
 
     def _no_fio(self, reason: str) -> None:
         self.results.notes.append(f"RDMA is not compared with TCP by fio: {reason}")
 
-    def _contest(self, place: versus.Place, block_bytes: int, depth: int) -> versus.Contest:
+    def _comparison(
+        self, hosts: versus.HostPair, block_bytes: int, depth: int
+    ) -> versus.RateComparison:
         def rate(carrier: fio.Carrier) -> fio.Rate:
             job = fio.Job(
-                carrier, block_bytes, depth, place.address, _FIO_RAMP_S, self._plan.fio_seconds
+                carrier, block_bytes, depth, hosts.address, _FIO_RAMP_S, self._plan.fio_seconds
             )
             # Only RDMA has a mover.
             tick = self._tick if carrier == "rdma" else self._progress.tick
-            return versus.run(job, place, deadline_s=_RUN_MAX_S, tick=tick)
+            return versus.run(job, hosts, deadline_s=_RUN_MAX_S, tick=tick)
 
-        return versus.Contest(block_bytes, depth, rdma=rate("rdma"), tcp=rate("tcp"))
+        return versus.RateComparison(block_bytes, depth, rdma=rate("rdma"), tcp=rate("tcp"))

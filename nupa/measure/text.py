@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Glyphs:
+class ReportGlyphs:
     rdma: str
     tcp: str
     bar: str
@@ -18,11 +18,11 @@ class Glyphs:
     times: str
 
 
-UNICODE = Glyphs(rdma="●", tcp="○", bar="━", grid="┊", axis="─", times="×")
-ASCII = Glyphs(rdma="R", tcp="T", bar="=", grid=":", axis="-", times="x")
+UNICODE = ReportGlyphs(rdma="●", tcp="○", bar="━", grid="┊", axis="─", times="×")
+ASCII = ReportGlyphs(rdma="R", tcp="T", bar="=", grid=":", axis="-", times="x")
 
 
-def glyphs_for(encoding: str | None) -> Glyphs:
+def glyphs_for(encoding: str | None) -> ReportGlyphs:
     """Returns ASCII where *encoding* lacks a character of UNICODE."""
     try:
         "".join(vars(UNICODE).values()).encode(encoding or "ascii")
@@ -44,7 +44,7 @@ def format_value(value: float | None, unit: str) -> str:
     return "-" if value is None else f"{format_number(value)} {unit}"
 
 
-def format_ratio(ratio: float | None, glyphs: Glyphs) -> str:
+def format_ratio(ratio: float | None, glyphs: ReportGlyphs) -> str:
     """Formats 2.0 as '2.00×', and None as '-'."""
     return "-" if ratio is None else format_number(ratio) + glyphs.times
 

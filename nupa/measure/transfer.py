@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The transfer of a file by WRITE, READ or SEND, with SHA-256 on both sides.
 
-The demo uses `Job`.  As a program (`nupa run -- python -m nupa.measure.transfer server write ...`),
-this module is one of the two ends, which exchange addresses over TCP.  The client is the active
-end: with READ, it receives the file.
+The demo uses `TransferJob`.  As a program, this module is one of the two ends, which exchange
+addresses over TCP: `nupa run -- python -m nupa.measure.transfer server write ...`.  The client is
+the active end: with READ, it receives the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Literal
 
 from nupa.base.errors import NupaError
 from nupa.measure.control import Control, FileOperation, TransferError
-from nupa.measure.results import Transfer
+from nupa.measure.results import FileTransfer
 from nupa.programs.pair import PairResult
 
 OPERATIONS: tuple[FileOperation, ...] = ("write", "read", "send")
@@ -33,7 +33,7 @@ _DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True)
-class Job:
+class TransferJob:
     """One file, one operation: sent from *directory*/OPERATION.sent to OPERATION.received."""
 
     operation: FileOperation
@@ -69,11 +69,11 @@ class Job:
             *("--port", str(self.port), "--bytes", str(self.size_bytes), "--file", str(path)),
         ]
 
-    def result(self, pair: PairResult) -> Transfer:
+    def result(self, pair: PairResult) -> FileTransfer:
         """Parses the output of both ends."""
         server, client = (json.loads(end.stdout) for end in (pair.server, pair.client))
         sender, receiver = (server, client) if self.operation == "read" else (client, server)
-        return Transfer(
+        return FileTransfer(
             operation=self.operation,
             size_bytes=self.size_bytes,
             seconds=client["seconds"],

@@ -21,7 +21,7 @@ class NetworkError(Exception):
 
 
 @dataclass(frozen=True)
-class Contest:
+class RateComparison:
     """The rates of both at one block size and depth."""
 
     block_bytes: int
@@ -59,7 +59,7 @@ def network(fabric: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Place:
+class HostPair:
     """The fabric and its two hosts, the server first; *address* is the server's."""
 
     fabric: str
@@ -75,23 +75,23 @@ class Place:
         return [*NUPA, "net", "exec", "--fabric", self.fabric, host, "--", *argv]
 
 
-def place(fabric: str, hosts: tuple[str, str], mover: str | None) -> Place:
+def host_pair(fabric: str, hosts: tuple[str, str], mover: str | None) -> HostPair:
     """Looks up the server's address.  NupaError: there is no such fabric or host."""
     with Fabric.open(fabric) as found:
-        return Place(fabric, hosts, found.host(hosts[0]).ipv4, mover)
+        return HostPair(fabric, hosts, found.host(hosts[0]).ipv4, mover)
 
 
 def run(
     job: fio.Job,
-    place: Place,
+    hosts: HostPair,
     *,
     deadline_s: float = 20.0,
     tick: Callable[[float], None] | None = None,
 ) -> fio.Rate:
     """Runs one job.  ProgramError: fio failed or was killed; FioError: it measured nothing."""
     pair = ProgramPair(
-        place.command(job, "server"),
-        place.command(job, "client"),
+        hosts.command(job, "server"),
+        hosts.command(job, "client"),
         env=job.environment(),
         ready=fio.READY,
         deadline_s=deadline_s,

@@ -16,7 +16,7 @@ from nupa.netdev import interface, namespace, state
 from nupa.netdev.state import State
 
 
-class Report(NamedTuple):
+class DownReport(NamedTuple):
     """The result of `net down`.
 
     hosts: the hosts that had interfaces.  fabric_is: "kept", "removed" or "in use"; the fabric that
@@ -29,7 +29,7 @@ class Report(NamedTuple):
     left: dict[str, str]
 
 
-def down(name: str, *, keep_fabric: bool = False) -> Report:
+def down(name: str, *, keep_fabric: bool = False) -> DownReport:
     """Removes all that `net up` made of the fabric, even where parts of it are gone or damaged.
 
     LocalError: nothing is up.
@@ -43,12 +43,12 @@ def down(name: str, *, keep_fabric: bool = False) -> Report:
             state.forget(name)
             if isinstance(error, LocalError) and not strays:
                 raise
-            return Report(name, [], "kept", {})
+            return DownReport(name, [], "kept", {})
         left = take_away(found)
     fabric_is = "kept"
     if found.made_fabric and not keep_fabric:
         fabric_is = _remove_fabric(found)
-    return Report(name, list(found.hosts), fabric_is, left)
+    return DownReport(name, list(found.hosts), fabric_is, left)
 
 
 def sweep(name: str) -> None:

@@ -39,7 +39,7 @@ _TUN_TYPE_TAP = 2
 _NO_IPV6 = (errno.EACCES, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EPERM)
 
 
-class Spec(NamedTuple):
+class InterfaceConfig(NamedTuple):
     """The wanted interface."""
 
     mac: str
@@ -67,7 +67,9 @@ class Ensured(NamedTuple):
     addresses: list[str]
 
 
-def ensure(spec: Spec, *, own: bool, known: bool, attach: bool) -> tuple[Ensured, list[int]]:
+def ensure(
+    spec: InterfaceConfig, *, own: bool, known: bool, attach: bool
+) -> tuple[Ensured, list[int]]:
     """Makes nupa_net0 as *spec* says, or repairs it; opens its queues if it is new or *attach*.
 
     own: `net up` made the namespace; known: `net up` made the interface before.
@@ -196,7 +198,7 @@ def _up(ip: IPRoute, name: str) -> bool:
     return True
 
 
-def _fits(link: Any, spec: Spec) -> bool:
+def _fits(link: Any, spec: InterfaceConfig) -> bool:
     """Tells whether it is a TAP device with one queue, or with several, as wanted."""
     info = link.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND")
     data = link.get_nested("IFLA_LINKINFO", "IFLA_INFO_DATA")
@@ -208,7 +210,7 @@ def _fits(link: Any, spec: Spec) -> bool:
     return tap and header and several == (spec.queues > 1)
 
 
-def _refuse_conflicts(ip: IPRoute, spec: Spec) -> None:
+def _refuse_conflicts(ip: IPRoute, spec: InterfaceConfig) -> None:
     for found in ip.get_addr():
         there = found.get_attr("IFA_LOCAL") or found.get_attr("IFA_ADDRESS")
         if there and address.overlaps(there, found["prefixlen"], spec.ipv4):
@@ -221,7 +223,7 @@ def _refuse_conflicts(ip: IPRoute, spec: Spec) -> None:
             )
 
 
-def _configure(ip: IPRoute, spec: Spec, made: bool) -> list[str]:
+def _configure(ip: IPRoute, spec: InterfaceConfig, made: bool) -> list[str]:
     """Sets what differs from the wanted interface; tells what that was, unless all is new."""
     from pyroute2.netlink.exceptions import NetlinkError
 

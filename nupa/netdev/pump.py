@@ -30,7 +30,7 @@ from pathlib import Path
 
 from nupa.core.attachment import NetQueue
 from nupa.fabric import Fabric, LocalError, NupaError
-from nupa.netdev.start import Port
+from nupa.netdev.start import PumpPort
 
 EXIT_ENDED = 0
 EXIT_FAILED = 1
@@ -40,7 +40,7 @@ EXIT_NO_INTERFACE = 3
 class Pump:
     """All queues of the interfaces, with a thread for each queue number."""
 
-    def __init__(self, fabric: Fabric, ports: Sequence[Port]) -> None:
+    def __init__(self, fabric: Fabric, ports: Sequence[PumpPort]) -> None:
         """Attaches to all hosts.
 
         FabricError: no slot or no room; LocalError: another process serves one of them.
@@ -57,7 +57,7 @@ class Pump:
             self.close()
             raise
 
-    def _add_queue(self, fabric: Fabric, queue: int, ports: Sequence[Port]) -> None:
+    def _add_queue(self, fabric: Fabric, queue: int, ports: Sequence[PumpPort]) -> None:
         served = NetQueue(fabric, queue)
         self._queues.append(served)
         for port in ports:
@@ -204,7 +204,7 @@ def _parser() -> argparse.ArgumentParser:
         "--holder", type=int, action="append", default=[], metavar="FD", help="a pidfd"
     )
     parser.add_argument("--netns", nargs=2, action="append", default=[], metavar=("INODE", "PATH"))
-    parser.add_argument("ports", nargs="+", type=Port.parse, metavar="HOST:MTU:FD[,FD...]")
+    parser.add_argument("ports", nargs="+", type=PumpPort.parse, metavar="HOST:MTU:FD[,FD...]")
     return parser
 
 

@@ -26,7 +26,7 @@ _ANSWER_BYTES_MAX = 4096
 _READY_S = 30.0
 
 
-class Port(NamedTuple):
+class PumpPort(NamedTuple):
     """The interface of a host, as a word of the command line: HOST:MTU:FD,FD."""
 
     host: int
@@ -34,7 +34,7 @@ class Port(NamedTuple):
     fds: Sequence[int]
 
     @classmethod
-    def parse(cls, word: str) -> Port:
+    def parse(cls, word: str) -> PumpPort:
         """Parses a word for argparse.  ValueError: not a port."""
         host, mtu, fds = word.split(":")
         return cls(int(host), int(mtu), [int(fd) for fd in fds.split(",")])
@@ -46,7 +46,7 @@ class Port(NamedTuple):
 class StartedPump:
     """A pump, which ends with close() unless go() was called, and with this process."""
 
-    def __init__(self, fabric: Fabric, ports: Sequence[Port], netns: Netns) -> None:
+    def __init__(self, fabric: Fabric, ports: Sequence[PumpPort], netns: Netns) -> None:
         """Starts the pump and returns before it is ready.
 
         The namespaces of all its interfaces are gone when *netns* is.  LocalError: *netns* is gone;

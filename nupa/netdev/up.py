@@ -21,7 +21,7 @@ from nupa.fabric import Fabric, default_topology, registry
 from nupa.netdev import address, down, interface, namespace, state
 from nupa.netdev.keeper import Keeper
 from nupa.netdev.namespace import Netns
-from nupa.netdev.start import Port, StartedPump
+from nupa.netdev.start import PumpPort, StartedPump
 from nupa.netdev.state import HostNet, State
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Wish(NamedTuple):
     netns: str | None = None
 
 
-class Report(NamedTuple):
+class UpReport(NamedTuple):
     """The result.  made: new hosts; up: all hosts that are up now.
 
     healed: by host, what was wrong, in words; lost: by host, why it stays broken.
@@ -59,7 +59,7 @@ class Report(NamedTuple):
     up: list[HostNet]
 
 
-class _Job(NamedTuple):
+class _HostTask(NamedTuple):
     """A host in progress.
 
     before: the state's entry for it; moved: it has another namespace now; served: a living pump has
@@ -70,17 +70,17 @@ class _Job(NamedTuple):
     before: HostNet | None
     moved: bool
     netns: Netns
-    spec: interface.Spec
+    spec: interface.InterfaceConfig
     served: bool
 
 
 class _Outcome(NamedTuple):
-    job: _Job
+    job: _HostTask
     ensured: interface.Ensured
     fds: list[int]
 
 
-def up(name: str | None, wish: Wish) -> Report:
+def up(name: str | None, wish: Wish) -> UpReport:
     """Makes what *wish* asks for, repairs what is broken, and leaves all else alone.
 
     name None: the fabric "default", else the only one that is up; if none is up, a default one is
@@ -126,7 +126,7 @@ def _of_this_machine(fabric: Fabric, wish: Wish) -> Wish:
     return wish._replace(hosts=hosts, netns=wish.netns or _HERE)
 
 
-def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -> Report:
+def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -> UpReport:
     before = state.load(fabric.name)
     if before is not None and before.generation != fabric.generation:
         # It is of a fabric that is gone.
@@ -171,7 +171,7 @@ def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -
         if outcome.job.before and (words := _healed(outcome))
     }
     made = [new[job.host.name] for job in jobs if job.before is None]
-    return Report(fabric.name, made_fabric, made, healed, lost, list(merged.values()))
+    return UpReport(fabric.name, made_fabric, made, healed, lost, list(merged.values()))
 
 
 def _jobs(
@@ -180,7 +180,7 @@ def _jobs(
     known: dict[str, HostNet],
     wish: Wish,
     always: ExitStack,
-) -> tuple[list[_Job], Keeper | None, dict[str, str]]:
+) -> tuple[list[_HostTask], Keeper | None, dict[str, str]]:
     """Returns the jobs, the keeper of new namespaces, and what cannot be done."""
     asked = namespace.find(wish.netns) if wish.netns is not None else None
     lost: dict[str, str] = {}
@@ -208,7 +208,7 @@ def _jobs(
         before = known.get(host.name)
         # Inodes are reused: the inode alone does not identify it.
         moved = before is not None and before.netns != netns
-        spec = interface.Spec(
+        spec = interface.InterfaceConfig(
             mac=host.mac,
             ipv4=host.ipv4,
             mtu_bytes=before.mtu_bytes if before else wish.mtu_bytes or DEFAULT_MTU_BYTES,
@@ -220,7 +220,7 @@ def _jobs(
             and before.pump.alive
             and (before.pump.pid, host.index) in served
         )
-        jobs.append(_Job(host, before, moved, netns, spec, has_pump))
+        jobs.append(_HostTask(host, before, moved, netns, spec, has_pump))
     return jobs, keeper, lost
 
 
@@ -268,7 +268,7 @@ def _refuse_other(before: HostNet, wish: Wish, asked: Netns | None) -> None:
         )
 
 
-def _ensure(job: _Job, always: ExitStack) -> _Outcome:
+def _ensure(job: _HostTask, always: ExitStack) -> _Outcome:
     if job.before is not None and job.moved:
         # Its fabric is gone.
         end(job.before.pump)
@@ -299,7 +299,7 @@ def _start_pumps(
             groups.setdefault(netns.holder or netns.path, []).append(outcome)
     pumps: dict[str, StartedPump] = {}
     for group in groups.values():
-        ports = [Port(o.job.host.index, o.job.spec.mtu_bytes, o.fds) for o in group]
+        ports = [PumpPort(o.job.host.index, o.job.spec.mtu_bytes, o.fds) for o in group]
         for outcome in group:
             _await_release(fabric, outcome.job)
         with signals_held():
@@ -312,7 +312,7 @@ def _start_pumps(
     return pumps
 
 
-def _await_release(fabric: Fabric, job: _Job) -> None:
+def _await_release(fabric: Fabric, job: _HostTask) -> None:
     """Waits until no former pump serves the host, since its interface is gone.  FabricError."""
     end_s = time.monotonic() + _RELEASE_S
     while any(slot.net_queue and slot.host == job.host.index for slot in fabric.processes()):

@@ -36,7 +36,7 @@ class ProgramError(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramOutcome:
     """The end of one program.  *returncode* is that of subprocess: -N after signal N."""
 
     argv: tuple[str, ...]
@@ -49,7 +49,7 @@ class Outcome:
     def ok(self) -> bool:
         return self.returncode == 0 and not self.killed
 
-    def check(self) -> Outcome:
+    def check(self) -> ProgramOutcome:
         """Returns itself; ProgramError if the program failed."""
         if not self.ok:
             raise ProgramError(self.describe())
@@ -65,8 +65,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PairResult:
-    server: Outcome
-    client: Outcome
+    server: ProgramOutcome
+    client: ProgramOutcome
     elapsed_s: float
 
     def check(self) -> PairResult:
@@ -159,7 +159,7 @@ class Program:
 
     def wait(
         self, deadline_s: float | None = None, tick: Callable[[float], None] | None = None
-    ) -> Outcome:
+    ) -> ProgramOutcome:
         """Waits for the end, kills it at the deadline, and reads the output.
 
         *tick* is called about ten times a second with the seconds passed.
@@ -174,14 +174,14 @@ class Program:
             await_end([self], _TICK_S)
         return self.outcome()
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ProgramOutcome:
         """Waits for the end, which must be near, and reads the output."""
         returncode = self._process.wait()
         texts = []
         for file in (self._stdout, self._stderr):
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
-        return Outcome(self.argv, returncode, texts[0], texts[1], self._killed)
+        return ProgramOutcome(self.argv, returncode, texts[0], texts[1], self._killed)
 
     def __enter__(self) -> Program:
         return self
@@ -323,7 +323,7 @@ def run(
     cpu: int | None = None,
     deadline_s: float | None = None,
     tick: Callable[[float], None] | None = None,
-) -> Outcome:
+) -> ProgramOutcome:
     """Runs one program to its end and returns how it ended; arguments as for `Program.wait`."""
     with Program(argv, env=env, cpu=cpu) as program:
         return program.wait(deadline_s, tick)

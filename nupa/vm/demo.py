@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from nupa.base.progress import Progress
 from nupa.base.quantity import say_bytes
 from nupa.fabric import Fabric
-from nupa.measure.contest import SIDES, Contest, GuestReport, Score, Side
+from nupa.measure.guest_report import SIDES, Comparison, GuestReport, Score, Side
 from nupa.programs import iperf3, perftest
 from nupa.programs.iperf3 import Iperf3Error
 from nupa.programs.pair import NUPA, ProgramError, free_port
 from nupa.programs.perftest import Kind, Operation, PerftestError
-from nupa.vm.files.state import State
+from nupa.vm.files.state import MachineState
 from nupa.vm.pair import Pair
 
 _FAILURES = (ProgramError, PerftestError, Iperf3Error)
@@ -42,7 +42,7 @@ _NO_SOFT_ROCE = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class Workload:
     """The amount of work; of several runs of one program the best counts."""
 
     rounds: int
@@ -51,8 +51,8 @@ class Plan:
     tcp_seconds: int
 
 
-FULL = Plan(rounds=3, latency_iterations=1000, bandwidth_iterations=1000, tcp_seconds=3)
-QUICK = Plan(rounds=1, latency_iterations=300, bandwidth_iterations=200, tcp_seconds=1)
+FULL = Workload(rounds=3, latency_iterations=1000, bandwidth_iterations=1000, tcp_seconds=3)
+QUICK = Workload(rounds=1, latency_iterations=300, bandwidth_iterations=200, tcp_seconds=1)
 
 _WHAT = {"send": "SEND", "write": "WRITE", "read": "READ"}
 # Operation, kind, bytes, the target of docs/vm.md.
@@ -62,13 +62,13 @@ _PERFTEST: tuple[tuple[Operation, Kind, int, float | None], ...] = (
     ("read", "lat", 64, None),
     ("write", "bw", 1 << 16, 5.0),
 )
-_TCP = Contest("iperf3", "TCP, one stream", "MB/s", False, VIRTIO, target=1.0)
+_TCP = Comparison("iperf3", "TCP, one stream", "MB/s", False, VIRTIO, target=1.0)
 
 
-def _contest(operation: Operation, kind: Kind, size: int, target: float | None) -> Contest:
+def _comparison(operation: Operation, kind: Kind, size: int, target: float | None) -> Comparison:
     what = f"{_WHAT[operation]} {say_bytes(size, ' ')}" + (", latency" if kind == "lat" else "")
     unit, program = ("µs" if kind == "lat" else "MB/s"), perftest.program(operation, kind)
-    return Contest(program, what, unit, kind == "lat", SOFT_ROCE, size, target)
+    return Comparison(program, what, unit, kind == "lat", SOFT_ROCE, size, target)
 
 
 def missing() -> str:
@@ -87,9 +87,9 @@ class Demo:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: Workload,
         progress: Progress,
-        up: State,
+        up: MachineState,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -106,7 +106,7 @@ class Demo:
     def run(self) -> GuestReport:
         soft_roce = self._step("soft-RoCE in the guests", self._soft_roce)
         for operation, kind, size, target in _PERFTEST:
-            self._perftest(_contest(operation, kind, size, target), kind, soft_roce)
+            self._perftest(_comparison(operation, kind, size, target), kind, soft_roce)
         self._tcp(self._step("nupa_net0 in the guests", self._network))
         self.report.elapsed_s = self._clock() - self._start_s
         return self.report
@@ -124,23 +124,23 @@ class Demo:
         for host in self._hosts:
             self._pair.run(host, [*NUPA, "net", "up"])
 
-    def _perftest(self, contest: Contest, kind: Kind, soft_roce: bool) -> None:
+    def _perftest(self, comparison: Comparison, kind: Kind, soft_roce: bool) -> None:
         if kind == "lat":
             count = self._plan.latency_iterations
         else:
             count = self._plan.bandwidth_iterations
-        options = ["-s", str(contest.size_bytes), "-n", str(count)]
+        options = ["-s", str(comparison.size_bytes), "-n", str(count)]
 
         def measure(side: Side) -> float:
             port = free_port()
             # Both sides exchange addresses by TCP on eth0.
-            commands = perftest.commands(contest.program, port, options, server=self._hosts[0])
+            commands = perftest.commands(comparison.program, port, options, server=self._hosts[0])
             text = self._pair.measure(*commands, port, nupa=side == "nupa")
             if kind == "lat":
                 return perftest.parse_latency(text)[0].typical_us
             return perftest.parse_bandwidth(text)[0].mean_bytes_per_s / 1e6
 
-        self._compare(contest, measure, nupa=True, other=soft_roce)
+        self._compare(comparison, measure, nupa=True, other=soft_roce)
 
     def _tcp(self, network: bool) -> None:
         options = ["-t", str(self._plan.tcp_seconds)]
@@ -154,10 +154,10 @@ class Demo:
         self._compare(_TCP, measure, nupa=network, other=True)
 
     def _compare(
-        self, contest: Contest, measure: Callable[[Side], float], *, nupa: bool, other: bool
+        self, comparison: Comparison, measure: Callable[[Side], float], *, nupa: bool, other: bool
     ) -> None:
-        """Runs all rounds of a contest, both sides by turns, so that other load affects both."""
-        score = Score(contest)
+        """Runs all rounds of a comparison, both sides by turns, so that other load affects both."""
+        score = Score(comparison)
         self.report.scores.append(score)
         present = {"nupa": nupa, "other": other}
 
@@ -166,10 +166,10 @@ class Demo:
                 for side in SIDES:
                     if not present[side]:
                         continue
-                    over = "NUPA" if side == "nupa" else contest.against
+                    over = "NUPA" if side == "nupa" else comparison.against
                     self._progress.detail(
-                        f"{contest.program} over {over}, {number + 1} of {self._plan.rounds}"
+                        f"{comparison.program} over {over}, {number + 1} of {self._plan.rounds}"
                     )
                     score.runs[side].append(measure(side))
 
-        self._step(f"{contest.program}, {contest.what}", action)
+        self._step(f"{comparison.program}, {comparison.what}", action)

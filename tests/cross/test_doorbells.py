@@ -22,7 +22,7 @@ import pytest
 
 from nupa.fabric import Fabric
 from nupa.vm.machine import doorbell
-from nupa.vm.machine.doorbell import Server
+from nupa.vm.machine.doorbell import DoorbellServer
 
 from .conftest import Pair
 from .kernels import Kernels
@@ -51,7 +51,7 @@ class Bells:
         self._thread.start()
 
     def _run(self) -> None:
-        server = Server(self._listener, self._memory)
+        server = DoorbellServer(self._listener, self._memory)
         while not self._ends.is_set():
             server.serve(WAIT_S)
         server.close()

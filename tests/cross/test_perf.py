@@ -28,12 +28,12 @@ WAIT_S = 20.0  # a deadline, far beyond what anything here takes
 
 def job(
     operation: perf.Operation, kind: perf.Kind, qp_type: perf.QpType = "RC", **changes: float
-) -> perf.Job:
+) -> perf.PerfJob:
     sizes = ((8, 300),) if operation == "atomic" else SIZES
     if qp_type == "UD":
         sizes = ((1, 3000), (4096, 3000))
     depth = 7 if kind == "bw" else 128
-    return perf.Job(operation, kind, sizes, qp_type, depth, **changes)
+    return perf.PerfJob(operation, kind, sizes, qp_type, depth, **changes)
 
 
 @pytest.mark.parametrize("mover", ["cma", "relay", "pool"])
@@ -91,7 +91,7 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-def connected(stack: ExitStack, fabric: Fabric, what: perf.Job) -> tuple[End, End]:
+def connected(stack: ExitStack, fabric: Fabric, what: perf.PerfJob) -> tuple[End, End]:
     """The active end and the passive one, of which only one can be in its loop."""
     active, passive = (
         End(stack, what, fabric=fabric.name, host=host, mover=None) for host in ("host0", "host1")
@@ -104,8 +104,8 @@ def connected(stack: ExitStack, fabric: Fabric, what: perf.Job) -> tuple[End, En
     return active, passive
 
 
-def one_size(operation: perf.Operation, kind: perf.Kind, **limits: float) -> perf.Job:
-    return perf.Job(operation, kind, ((8, 50),), **limits)
+def one_size(operation: perf.Operation, kind: perf.Kind, **limits: float) -> perf.PerfJob:
+    return perf.PerfJob(operation, kind, ((8, 50),), **limits)
 
 
 def test_one_wrong_byte_is_found_and_named(fabric: Fabric, stack: ExitStack) -> None:
@@ -146,7 +146,7 @@ def test_a_peer_that_never_answers_is_given_up(
 
 
 def test_what_takes_too_long_is_ended_though_it_moves(fabric: Fabric, stack: ExitStack) -> None:
-    what = perf.Job("read", "bw", ((1 << 16, perf.ITERATIONS_MAX),), limit_s=0.1)
+    what = perf.PerfJob("read", "bw", ((1 << 16, perf.ITERATIONS_MAX),), limit_s=0.1)
     active, _ = connected(stack, fabric, what)
     with pytest.raises(perf.PerfError, match=r"not done after 0\.1 s .* fewer --iterations"):
         active.bandwidth(True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nupa.programs.pair import NUPA, Outcome, PairResult, Program, ProgramPair, free_port
+from nupa.programs.pair import NUPA, PairResult, Program, ProgramOutcome, ProgramPair, free_port
 
 DEADLINE_S = 50.0  # what takes longer hangs
 
@@ -40,7 +40,7 @@ class Lab:
         *,
         env: Mapping[str, str] | None = None,
         deadline_s: float = DEADLINE_S,
-    ) -> Outcome:
+    ) -> ProgramOutcome:
         """Runs one command line to its end; that it fails is in what is returned."""
         with self.start(argv, env) as program:
             return program.wait(deadline_s)

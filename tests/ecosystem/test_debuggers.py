@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.programs.pair import Outcome, free_port
+from nupa.programs.pair import ProgramOutcome, free_port
 from tests.programs.needs import needs
 
 from .lab import Lab
@@ -18,7 +18,7 @@ SOURCES = Path(__file__).with_name("c")
 pytestmark = pytest.mark.timeout(120)
 
 
-def pingpong_under(fabric: Lab, *tool: str, program: str = "ibv_rc_pingpong") -> Outcome:
+def pingpong_under(fabric: Lab, *tool: str, program: str = "ibv_rc_pingpong") -> ProgramOutcome:
     """A server as it is and its client under *tool*, each to its end: the client's."""
     needs(program, "ibverbs-utils")
     port = free_port()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nupa.base import process
-from nupa.programs.pair import Outcome, Program, run
+from nupa.programs.pair import Program, ProgramOutcome, run
 from tests.programs.needs import needs
 from tests.programs.users import User
 
@@ -52,15 +52,15 @@ class Net:
         *,
         env: Mapping[str, str] | None = None,
         deadline_s: float = DEADLINE_S,
-    ) -> Outcome:
+    ) -> ProgramOutcome:
         """Runs any command line to its end; that it fails is in what is returned."""
         return run(argv, env={**self.env, **(env or {})}, deadline_s=deadline_s)
 
-    def nupa(self, *arguments: str, deadline_s: float = DEADLINE_S) -> Outcome:
+    def nupa(self, *arguments: str, deadline_s: float = DEADLINE_S) -> ProgramOutcome:
         """Runs `nupa` with these arguments; that it fails is in what is returned."""
         return self.run(self.argv(*arguments), deadline_s=deadline_s)
 
-    def ok(self, *arguments: str) -> Outcome:
+    def ok(self, *arguments: str) -> ProgramOutcome:
         """The same, and it must succeed."""
         return self.nupa(*arguments).check()
 
@@ -73,7 +73,7 @@ class Net:
         check: bool = True,
         env: Mapping[str, str] | None = None,
         deadline_s: float = DEADLINE_S,
-    ) -> Outcome:
+    ) -> ProgramOutcome:
         """Runs *command* on *host* to its end; with *check* it must succeed."""
         argv = self.argv_on(host, command, shell=shell)
         outcome = self.run(argv, env=env, deadline_s=deadline_s)

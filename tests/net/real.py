@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nupa.programs.pair import Outcome, Program
+from nupa.programs.pair import Program, ProgramOutcome
 from tests.programs.needs import needs
 
 from .lab import DEADLINE_S, Net, ip
@@ -50,7 +50,7 @@ def carrier_becomes(net: Net, host: str, up: bool, deadline_s: float = 10) -> No
         assert time.monotonic() < end_s, link(net, host)
 
 
-def ping(net: Net, host: str, to: str, *options: str, check: bool = True) -> Outcome:
+def ping(net: Net, host: str, to: str, *options: str, check: bool = True) -> ProgramOutcome:
     command = [needs("ping", "iputils-ping"), "-n", *options, to]
     return net.exec(host, command, check=check)
 
@@ -110,7 +110,7 @@ def iperf(net: Net, *options: str, to: str = ip(1), seconds: float = 1) -> dict[
     return iperf_end(outcome)
 
 
-def iperf_end(outcome: Outcome) -> dict[str, Any]:
+def iperf_end(outcome: ProgramOutcome) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(outcome.stdout)
     assert "error" not in found, found["error"]
     end = found["end"]

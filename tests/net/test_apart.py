@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.programs.pair import Outcome
+from nupa.programs.pair import ProgramOutcome
 from tests.programs.needs import needs
 
 from .lab import Net, ip
@@ -35,7 +35,7 @@ def echoes_received(table: str) -> int:
     return int(values[names.index("InEchos")])
 
 
-def on(net: Net, fabric: str, host: str, *command: str) -> Outcome:
+def on(net: Net, fabric: str, host: str, *command: str) -> ProgramOutcome:
     return net.nupa("net", "exec", "--fabric", fabric, host, "--", *command)
 
 

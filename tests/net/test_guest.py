@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.programs.pair import Outcome
+from nupa.programs.pair import ProgramOutcome
 
 from .lab import Net, ip
 
@@ -27,7 +27,7 @@ class Guest:
         self.folder = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
         self._env = {"NUPA_DIR": str(self.folder), "NUPA_FABRIC": segment, "NUPA_HOST": host}
 
-    def run(self, script: str, **env: str) -> Outcome:
+    def run(self, script: str, **env: str) -> ProgramOutcome:
         text = f'set -e; nupa() {{ {_NUPA} "$@"; }}; ip link set lo up; {script}'
         return self._net.run([*self._own, "sh", "-c", text], env={**self._env, **env})
 

@@ -12,7 +12,7 @@ from ipaddress import IPv6Address
 
 import pytest
 
-from nupa.programs.pair import Outcome, Program
+from nupa.programs.pair import Program, ProgramOutcome
 from tests.programs.needs import needs
 from tests.programs.stage import sizes_of
 from tests.programs.test_rdmacm import pings
@@ -35,7 +35,9 @@ print(json.dumps({
 """
 
 
-def answer(net: Net, server: Program, client: Sequence[str]) -> tuple[Outcome, Outcome]:
+def answer(
+    net: Net, server: Program, client: Sequence[str]
+) -> tuple[ProgramOutcome, ProgramOutcome]:
     """How *server* on host1 and *client* on host0 ended, both well."""
     asked = net.exec("host0", client, shell=True)
     server.wait(DEADLINE_S)
@@ -44,7 +46,7 @@ def answer(net: Net, server: Program, client: Sequence[str]) -> tuple[Outcome, O
     return asked, served
 
 
-def over_tcp(net: Net, command: Sequence[str], port: int, to: str = HOST1) -> Outcome:
+def over_tcp(net: Net, command: Sequence[str], port: int, to: str = HOST1) -> ProgramOutcome:
     """Client and server of perftest's and libibverbs-utils' sort: they meet by TCP."""
     argv = [*command, "-p", str(port)]
     server = net.start("host1", argv, shell=True)
@@ -52,7 +54,9 @@ def over_tcp(net: Net, command: Sequence[str], port: int, to: str = HOST1) -> Ou
     return answer(net, server, [*argv, to])[0]
 
 
-def over_cm(net: Net, server_argv: Sequence[str], client: Sequence[str], port: int) -> Outcome:
+def over_cm(
+    net: Net, server_argv: Sequence[str], client: Sequence[str], port: int
+) -> ProgramOutcome:
     """They meet by rdma_cm."""
     server = net.start("host1", server_argv, shell=True)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import nupa
-from nupa.programs.pair import Outcome
+from nupa.programs.pair import ProgramOutcome
 
 from .lab import Net
 
@@ -28,14 +28,14 @@ def elsewhere(by_user: Net) -> Net:
     return by_user
 
 
-def where(script: str, net: Net, *arguments: str) -> Outcome:
+def where(script: str, net: Net, *arguments: str) -> ProgramOutcome:
     """`nupa` with these arguments in a mount namespace that *script* has changed."""
     return net.run(
         ["unshare", "-m", "sh", "-c", f'{script}; exec "$@"', "sh", *net.argv(*arguments)]
     )
 
 
-def line(outcome: Outcome) -> str:
+def line(outcome: ProgramOutcome) -> str:
     assert outcome.returncode == 1, outcome.describe()
     assert outcome.stderr.startswith("nupa: ")
     assert outcome.stderr.count("\n") == 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nupa.programs.pair import Outcome, PairResult, ProgramPair, free_port, run
+from nupa.programs.pair import PairResult, ProgramOutcome, ProgramPair, free_port, run
 
 from .users import User
 
@@ -49,7 +49,7 @@ class Stage:
         # Its text: the user may not be able to read the file.
         return [*argv[:at], self.user.python, "-c", DENIED.read_text(), *argv[at:]]
 
-    def run(self, argv: Sequence[str], deadline_s: float = DEADLINE_S) -> Outcome:
+    def run(self, argv: Sequence[str], deadline_s: float = DEADLINE_S) -> ProgramOutcome:
         """Runs one command line to its end; that it fails is in what is returned."""
         return run(argv, env=self.env, deadline_s=deadline_s)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nupa.measure.control import FileOperation
-from nupa.measure.transfer import OPERATIONS, Job
+from nupa.measure.transfer import OPERATIONS, TransferJob
 from nupa.programs.pair import ProgramPair, free_port
 
 from .stage import DEADLINE_S, Stage, sizes_of
@@ -60,7 +60,7 @@ def test_a_file_arrives_as_it_was_sent(
     lossy: Stage, operation: FileOperation, tmp_path: Path
 ) -> None:
     port = free_port()
-    job = Job(operation, (8 << 20) + 5, tmp_path, port)
+    job = TransferJob(operation, (8 << 20) + 5, tmp_path, port)
     job.make_file()
     server = lossy.nupa_run(job.command("server"), "host0")
     client = lossy.nupa_run(job.command("client"), "host1")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.programs.pair import Outcome, PairResult, ProgramPair
+from nupa.programs.pair import PairResult, ProgramOutcome, ProgramPair
 
 from .cm_stage import SERVER, port, program, start
 from .stage import DEADLINE_S, Stage
@@ -106,7 +106,7 @@ def test_a_persistent_rping_serves_one_after_the_other(fabric: Stage) -> None:
         assert pair.server.running
 
 
-def _client(pair: ProgramPair) -> Outcome:
+def _client(pair: ProgramPair) -> ProgramOutcome:
     """How the client of a server that runs for ever ended: well."""
     while pair.client.running:
         assert pair.elapsed_s < pair.deadline_s, "the client hangs"

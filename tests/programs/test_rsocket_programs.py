@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.programs.pair import Outcome, PairResult, ProgramPair
+from nupa.programs.pair import PairResult, ProgramOutcome, ProgramPair
 
 from .stage import DEADLINE_S, Stage
 
@@ -38,7 +38,7 @@ def pair(stage: Stage, server: list[str], client: list[str], kind: str = "stream
         deadline_s=DEADLINE_S,
     )
     made.start_server()
-    bound: Outcome = stage.run(
+    bound: ProgramOutcome = stage.run(
         stage.nupa_run([stage.user.python, str(UNTIL_BOUND), kind, PORT], "host0")
     )
     assert bound.ok, bound.describe()

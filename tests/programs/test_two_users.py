@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import nupa
-from nupa.programs.pair import Outcome, run
+from nupa.programs.pair import ProgramOutcome, run
 
 from . import users
 from .users import User
@@ -33,12 +33,12 @@ class Shared:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def run(self, user: User, argv: Sequence[str], *, before: Sequence[str] = ()) -> Outcome:
+    def run(self, user: User, argv: Sequence[str], *, before: Sequence[str] = ()) -> ProgramOutcome:
         """Runs a command line of *user*; *before* is put before what he runs."""
         env = {"NUPA_DIR": str(self.folder), **user.env}
         return run([*user.prefix, *before, *argv], env=env, deadline_s=DEADLINE_S)
 
-    def nupa(self, user: User, *arguments: str, before: Sequence[str] = ()) -> Outcome:
+    def nupa(self, user: User, *arguments: str, before: Sequence[str] = ()) -> ProgramOutcome:
         argv = [user.python, "-P", "-m", "nupa.cli", *arguments]
         return self.run(user, argv, before=before)
 

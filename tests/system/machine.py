@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from nupa.base.process import find_all
-from nupa.programs.pair import Outcome, Program
+from nupa.programs.pair import Program, ProgramOutcome
 from tests.programs.users import User, ourselves
 
 #: Of a command in a guest that runs alone; what takes longer hangs.
@@ -77,7 +77,7 @@ class Machine:
         if not outcome.ok:
             raise StallError(outcome.describe())
 
-    def nupa(self, *arguments: str, deadline_s: float = DEADLINE_S) -> Outcome:
+    def nupa(self, *arguments: str, deadline_s: float = DEADLINE_S) -> ProgramOutcome:
         """`nupa` with these arguments, to its end; that it fails is in what is returned."""
         with self.program(self.nupa_argv(*arguments)) as program:
             return self.wait(program, deadline_s)
@@ -98,14 +98,16 @@ class Machine:
     def argv(self, host: str, command: Sequence[str]) -> list[str]:
         return self.nupa_argv("vm", "run", host, "--", *command)
 
-    def wait(self, program: Program, deadline_s: float = DEADLINE_S) -> Outcome:
+    def wait(self, program: Program, deadline_s: float = DEADLINE_S) -> ProgramOutcome:
         """Its end.  StallError: it does not come."""
         if not select.select([program.pidfd], [], [], deadline_s)[0]:
             program.kill(f"was killed: not done after {deadline_s:g} s")
             raise StallError(program.outcome().describe())
         return program.outcome()
 
-    def run(self, host: str, command: Sequence[str], *, deadline_s: float = DEADLINE_S) -> Outcome:
+    def run(
+        self, host: str, command: Sequence[str], *, deadline_s: float = DEADLINE_S
+    ) -> ProgramOutcome:
         """*command* on *host*, to its end: it must succeed."""
         with self.program(self.argv(host, command)) as program:
             outcome = self.wait(program, deadline_s)
@@ -129,7 +131,7 @@ class Machine:
         listens: Callable[[], bool],
         *,
         deadline_s: float = DEADLINE_S,
-    ) -> tuple[Outcome, Outcome]:
+    ) -> tuple[ProgramOutcome, ProgramOutcome]:
         """The ends of a server and its client, each (host, command): both must succeed.
 
         The client is started when *listens* says so.

@@ -10,13 +10,13 @@ from nupa.base.progress import Progress
 from nupa.cli.common.command import EXIT_USAGE, fail
 from nupa.cli.common.text import print_json
 from nupa.cli.vm.machine import say
-from nupa.measure.contest import GuestReport, render
+from nupa.measure.guest_report import GuestReport, render
 from nupa.measure.text import glyphs_for
 from nupa.programs.cpus import busy_cpus, load_note
 from nupa.vm import demo
 from nupa.vm.boot import boot
-from nupa.vm.files.state import State
-from nupa.vm.files.topology import Topology, changed
+from nupa.vm.files.state import MachineState
+from nupa.vm.files.topology import MachineTopology, changed
 from nupa.vm.machine import machine
 
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     if lacking:
         return fail(lacking, EXIT_USAGE)
     load = load_note(busy_cpus())
-    topology = changed(Topology(), kind=args.kind)
+    topology = changed(MachineTopology(), kind=args.kind)
     up = machine.up(
         args.name, topology, lambda: boot.prepare(args.qemu, say), say, timeout_s=args.timeout
     )
@@ -48,6 +48,6 @@ def run(args: argparse.Namespace) -> int:
     return 0 if report.ok else 1
 
 
-def _measure(up: State, plan: demo.Plan) -> GuestReport:
+def _measure(up: MachineState, plan: demo.Workload) -> GuestReport:
     with Progress(demo.Demo.STEPS) as progress:
         return demo.Demo(plan, progress, up).run()

@@ -16,8 +16,8 @@ from nupa.base.quantity import say_bytes
 from nupa.cli.common.text import table
 from nupa.vm.boot import boot
 from nupa.vm.files import state
-from nupa.vm.files.place import Place, meant_name, place_of
-from nupa.vm.files.topology import Topology, changed, load
+from nupa.vm.files.place import MachineFolder, meant_name, place_of
+from nupa.vm.files.topology import MachineTopology, changed, load
 from nupa.vm.machine import machine
 from nupa.vm.machine.launch import printable
 
@@ -32,7 +32,7 @@ def say(line: str) -> None:
 def boot_up(args: argparse.Namespace) -> str:
     """Makes a machine as the command line says; returns a line about it."""
     topology = changed(
-        load(Path(args.topology)) if args.topology else Topology(),
+        load(Path(args.topology)) if args.topology else MachineTopology(),
         kind=args.kind,
         memory_bytes=args.mem,
         coherence=args.coherence,
@@ -142,7 +142,7 @@ def print_logs(name: str | None, host: str | None, follow: bool) -> int:
 class _Console:
     """A console's log, printed line by line as it grows."""
 
-    def __init__(self, place: Place, host: str, before: str) -> None:
+    def __init__(self, place: MachineFolder, host: str, before: str) -> None:
         self._before = before
         self._rest = b""
         self._file: IO[bytes] | None = None

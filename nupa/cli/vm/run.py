@@ -11,11 +11,11 @@ from nupa.cli.common.command import fail
 from nupa.cli.run.program import EXIT_CANNOT_RUN, EXIT_NOT_FOUND, environment, run_on
 from nupa.fabric import Fabric, LocalError, RemoteError, default_topology
 from nupa.vm.agent import agent
-from nupa.vm.agent.frames import Command, Ended
+from nupa.vm.agent.frames import Ended, RunRequest
 from nupa.vm.agent.relay import Files, Relay, Signals
 from nupa.vm.files import state
-from nupa.vm.files.place import Place, meant_name, place_of
-from nupa.vm.files.state import Guest, State
+from nupa.vm.files.place import MachineFolder, meant_name, place_of
+from nupa.vm.files.state import Guest, MachineState
 
 #: The fabric in a guest (csrc/guest).
 DEVICE = "/dev/nupa0"
@@ -57,7 +57,7 @@ def run_in_guest(name: str | None, host: str, command: list[str], *, mover: str 
         fabric, leased = Fabric.lease(place.name, up.machine_host, default_topology)
         return run_on(fabric, command, environment(fabric.path, leased.name, mover))
     guest = _living(place, up, host)
-    order = Command(command, guest_environment(guest, mover), _folder())
+    order = RunRequest(command, guest_environment(guest, mover), _folder())
     with agent.connect(place, guest.name) as link, Signals() as signals:
         ended = Relay(link, Files(), signals).run(order)
     return _exit_code(ended)
@@ -80,17 +80,17 @@ def shell_in_guest(name: str | None, host: str, command: list[str], *, mover: st
     terminal = Terminal(sys.stdin.fileno())
     env = guest_environment(guest, mover)
     with agent.connect(place, guest.name) as link, Signals(terminal=True) as signals, terminal:
-        order = Command(command, env, _folder(), terminal.window())
+        order = RunRequest(command, env, _folder(), terminal.window())
         ended = Relay(link, Files(sys.stdin.fileno()), signals, terminal).run(order)
     return _exit_code(ended)
 
 
-def _machine(name: str | None) -> tuple[Place, State]:
+def _machine(name: str | None) -> tuple[MachineFolder, MachineState]:
     place = place_of(name or meant_name())
     return place, state.load_up(place)
 
 
-def _living(place: Place, up: State, host: str) -> Guest:
+def _living(place: MachineFolder, up: MachineState, host: str) -> Guest:
     """Returns a guest.  RemoteError: it is dead."""
     guest = up.guest(host)
     if guest.state == "dead":

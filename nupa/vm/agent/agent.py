@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nupa.base.errors import FabricError, LocalError, RemoteError
 from nupa.base.ownership import connect_own
 from nupa.vm.agent import frames
-from nupa.vm.files.place import AGENT_PORTS, Place, try_lock
+from nupa.vm.files.place import AGENT_PORTS, MachineFolder, try_lock
 
 if TYPE_CHECKING:
     from nupa.vm.agent.frames import Frame
@@ -28,7 +28,7 @@ _PORT_WAIT_S = 4.0
 _READ_BYTES = 1 << 16
 
 
-class Link:
+class AgentConnection:
     """A port of a guest's agent, ours until `close`, which ends the command that runs there."""
 
     def __init__(self, host: str, connection: socket.socket, lock: int) -> None:
@@ -37,7 +37,7 @@ class Link:
         self.socket = connection
         self.hello: dict[str, str] = {}
         self._lock = lock
-        self._reader = frames.Reader()
+        self._reader = frames.FrameReader()
 
     def close(self) -> None:
         self.socket.close()
@@ -45,7 +45,7 @@ class Link:
             os.close(self._lock)
             self._lock = -1
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> AgentConnection:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -98,7 +98,7 @@ class Link:
                 )
 
 
-def try_link(place: Place, host: str, port: int) -> Link | None:
+def try_link(place: MachineFolder, host: str, port: int) -> AgentConnection | None:
     """Connects to a port of the agent; its HELLO is yet to come.  None: the port is in use.
 
     RemoteError: the guest is dead or not yet up, or its machine was taken down (ECONNREFUSED).
@@ -119,7 +119,7 @@ def try_link(place: Place, host: str, port: int) -> Link | None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
     try:
         connect_own(connection, place.socket(host, port))
-        return Link(host, connection, lock)
+        return AgentConnection(host, connection, lock)
     except LocalError:
         connection.close()
         os.close(lock)
@@ -140,7 +140,7 @@ def try_link(place: Place, host: str, port: int) -> Link | None:
         ) from error
 
 
-def _given_up(place: Place, host: str, last: RemoteError, wait_s: float) -> RemoteError:
+def _given_up(place: MachineFolder, host: str, last: RemoteError, wait_s: float) -> RemoteError:
     if last.errno != errno.ETIMEDOUT:
         return last
     return RemoteError(
@@ -151,12 +151,12 @@ def _given_up(place: Place, host: str, last: RemoteError, wait_s: float) -> Remo
 
 
 def connect(
-    place: Place,
+    place: MachineFolder,
     host: str,
     *,
     wait_s: float = WAIT_S,
     ports: Sequence[int] | None = None,
-) -> Link:
+) -> AgentConnection:
     """Connects to a free port and waits for its HELLO.
 
     LocalError: all ports are in use (EBUSY); RemoteError: the guest is dead (ECONNREFUSED) or does

@@ -33,18 +33,18 @@ class Frame(NamedTuple):
     payload: bytes
 
 
-class Window(NamedTuple):
+class TerminalSize(NamedTuple):
     rows: int
     columns: int
 
 
-class Command(NamedTuple):
+class RunRequest(NamedTuple):
     """A command to run.  window: None runs it without a terminal."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
-    window: Window | None = None
+    window: TerminalSize | None = None
 
 
 class Ended(NamedTuple):
@@ -59,13 +59,13 @@ def frame(kind: int, payload: bytes = b"") -> bytes:
     return _HEAD.pack(kind, len(payload)) + payload
 
 
-def run(command: Command) -> bytes:
+def run(command: RunRequest) -> bytes:
     """Packs a RUN frame.  LocalError: it is too long (E2BIG), or a word has a NUL (EINVAL)."""
     words = [command.cwd, str(len(command.argv)), *command.argv]
     words += [f"{key}={value}" for key, value in command.env.items()]
     if any("\0" in word for word in words):
         raise LocalError("a word of the command or its environment holds a NUL", errno.EINVAL)
-    window = command.window or Window(0, 0)
+    window = command.window or TerminalSize(0, 0)
     flags = 0 if command.window is None else _TTY
     payload = _RUN.pack(flags, window.rows & 0xFFFF, window.columns & 0xFFFF)
     payload += b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words)
@@ -78,7 +78,7 @@ def run(command: Command) -> bytes:
     return frame(RUN, payload)
 
 
-def resize(window: Window) -> bytes:
+def resize(window: TerminalSize) -> bytes:
     return frame(RESIZE, _SIZE.pack(window.rows & 0xFFFF, window.columns & 0xFFFF))
 
 
@@ -86,7 +86,7 @@ def signal(number: int) -> bytes:
     return frame(SIGNAL, struct.pack("<I", number))
 
 
-class Reader:
+class FrameReader:
     """Splits the bytes of a guest into frames; it checks them, as a guest may send anything."""
 
     def __init__(self) -> None:

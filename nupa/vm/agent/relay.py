@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from nupa.base.errors import RemoteError
 from nupa.vm.agent import frames
-from nupa.vm.agent.agent import Link
-from nupa.vm.agent.frames import Command, Ended, Frame
+from nupa.vm.agent.agent import AgentConnection
+from nupa.vm.agent.frames import Ended, Frame, RunRequest
 from nupa.vm.agent.terminal import Terminal
 
 _FORWARDED = (
@@ -115,7 +115,7 @@ class Relay:
 
     def __init__(
         self,
-        link: Link,
+        link: AgentConnection,
         files: Files,
         signals: Signals | None = None,
         terminal: Terminal | None = None,
@@ -132,7 +132,7 @@ class Relay:
             None  # the signal that waits to be sent, and until when
         )
 
-    def run(self, command: Command, timeout_s: float | None = None) -> Ended:
+    def run(self, command: RunRequest, timeout_s: float | None = None) -> Ended:
         """Runs *command* to its end.
 
         LocalError: it is too long; RemoteError: the guest has gone, or the command did not end in

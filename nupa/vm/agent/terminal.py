@@ -8,11 +8,11 @@ import termios
 import tty
 from typing import Any
 
-from nupa.vm.agent.frames import Window
+from nupa.vm.agent.frames import TerminalSize
 
 _ESCAPE = b"\x1d"  # Ctrl-]
 _ESCAPES = 3
-_DEFAULT = Window(24, 80)
+_DEFAULT = TerminalSize(24, 80)
 
 
 class Terminal:
@@ -34,12 +34,12 @@ class Terminal:
         """Sets raw mode; again after a stop, when the shell has restored the terminal."""
         tty.setraw(self._fd, termios.TCSADRAIN)
 
-    def window(self) -> Window:
+    def window(self) -> TerminalSize:
         try:
             size = os.get_terminal_size(self._fd)
         except OSError:
             return _DEFAULT
-        return Window(size.lines or _DEFAULT.rows, size.columns or _DEFAULT.columns)
+        return TerminalSize(size.lines or _DEFAULT.rows, size.columns or _DEFAULT.columns)
 
     def is_leaving(self, typed: bytes) -> bool:
         """Returns whether Ctrl-] was typed three times in a row, which leaves a hanging guest."""

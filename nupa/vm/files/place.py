@@ -73,7 +73,7 @@ def _is_ours(folder: str) -> bool:
     )
 
 
-class Place(NamedTuple):
+class MachineFolder(NamedTuple):
     """The folder of one machine, which may not exist."""
 
     name: str
@@ -155,7 +155,7 @@ class Place(NamedTuple):
             )
 
 
-def place_of(name: str) -> Place:
+def place_of(name: str) -> MachineFolder:
     """Returns the place of the machine *name*.  LocalError: the name is invalid."""
     if not _NAME.fullmatch(name):
         raise LocalError(
@@ -163,7 +163,7 @@ def place_of(name: str) -> Place:
             f"first a letter, a digit or '_'",
             errno.EINVAL,
         )
-    return Place(name, os.path.join(parent(), f"{_PREFIX}{name}"))
+    return MachineFolder(name, os.path.join(parent(), f"{_PREFIX}{name}"))
 
 
 def bell_of(segment: str) -> str | None:

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from nupa.base.errors import NupaError
-from nupa.vm.files.place import Place, names, place_of
+from nupa.vm.files.place import MachineFolder, names, place_of
 from nupa.vm.files.state import Guest, load
 
 
@@ -16,7 +16,7 @@ def machines() -> list[dict[str, Any]]:
     return [_machine(place_of(name)) for name in names()]
 
 
-def _machine(place: Place) -> dict[str, Any]:
+def _machine(place: MachineFolder) -> dict[str, Any]:
     try:
         state = load(place)
     except NupaError as error:
@@ -40,7 +40,7 @@ def _machine(place: Place) -> dict[str, Any]:
     }
 
 
-def _guest(place: Place, guest: Guest) -> dict[str, Any]:
+def _guest(place: MachineFolder, guest: Guest) -> dict[str, Any]:
     alive = guest.state != "dead"
     return {
         "name": guest.name,

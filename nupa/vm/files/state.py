@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from nupa.base.errors import FabricError, LocalError
 from nupa.base.ownership import open_own
 from nupa.base.process import Process
-from nupa.vm.files.place import Place
+from nupa.vm.files.place import MachineFolder
 
 _VERSION = 1
 _FILE = "machine.json"
@@ -45,7 +45,7 @@ class Guest(NamedTuple):
         return "booting" if self.up_s is None else "up"
 
 
-class State(NamedTuple):
+class MachineState(NamedTuple):
     name: str
     kind: str
     coherence: str
@@ -74,13 +74,13 @@ class State(NamedTuple):
     def is_machine_host(self, host: str) -> bool:
         return host in (self.machine_host, str(len(self.guests)))
 
-    def with_guest(self, changed: Guest) -> State:
+    def with_guest(self, changed: Guest) -> MachineState:
         """Returns a state with *changed* instead of the guest of that name."""
         guests = (changed if guest.name == changed.name else guest for guest in self.guests)
         return self._replace(guests=tuple(guests))
 
 
-def load(place: Place) -> State | None:
+def load(place: MachineFolder) -> MachineState | None:
     """Returns None if there is no state.  FabricError: the file is damaged, or another user's."""
     path = place.file(_FILE)
     try:
@@ -98,7 +98,7 @@ def load(place: Place) -> State | None:
         ) from error
 
 
-def load_up(place: Place) -> State:
+def load_up(place: MachineFolder) -> MachineState:
     """Returns the state.  LocalError: no machine of that name is up."""
     state = load(place) if place.exists else None
     if state is None:
@@ -110,7 +110,7 @@ def load_up(place: Place) -> State:
     return state
 
 
-def store(place: Place, state: State) -> None:
+def store(place: MachineFolder, state: MachineState) -> None:
     """Writes the state; the caller holds the machine's lock.  FabricError: no room."""
     path = place.file(_FILE)
     beside = f"{path}.{os.urandom(8).hex()}"
@@ -125,11 +125,11 @@ def store(place: Place, state: State) -> None:
         raise FabricError(f"cannot write {path}: {error.strerror}", error.errno or 0) from error
 
 
-def _parse(value: Any, name: str) -> State:
+def _parse(value: Any, name: str) -> MachineState:
     if _field(value, "version", int) != _VERSION:
         raise ValueError(f"it has version {value['version']}, this NUPA has {_VERSION}")
     guests = _field(value, "guests", list)
-    state = State(
+    state = MachineState(
         name=_field(value, "name", str),
         kind=_field(value, "kind", str),
         coherence=_field(value, "coherence", str),

@@ -67,7 +67,7 @@ class Ivshmem:
 
 
 @dataclass(frozen=True)
-class Topology:
+class MachineTopology:
     """A topology.  TopologyError: values are out of range or contradict each other."""
 
     kind: str = "cxl"
@@ -129,12 +129,12 @@ class Topology:
         return f"host{self.guests.count}"
 
 
-def load(path: Path) -> Topology:
+def load(path: Path) -> MachineTopology:
     """Parses a file.  TopologyError names file, line, table and key."""
     return parse(toml_table.read(path), str(path))
 
 
-def parse(data: bytes, source: str) -> Topology:
+def parse(data: bytes, source: str) -> MachineTopology:
     """Parses TOML; *source* begins each message."""
     top = toml_table.document(data, source)
     try:
@@ -144,15 +144,15 @@ def parse(data: bytes, source: str) -> Topology:
 
 
 def changed(
-    topology: Topology,
+    topology: MachineTopology,
     *,
     kind: str | None = None,
     memory_bytes: int | None = None,
     coherence: str | None = None,
     guests: int | None = None,
     doorbell: bool = False,
-) -> Topology:
-    """Returns *topology* with the given changes.  TopologyError as for Topology."""
+) -> MachineTopology:
+    """Returns *topology* with the given changes.  TopologyError as for MachineTopology."""
     return replace(
         topology,
         kind=kind or topology.kind,
@@ -163,8 +163,8 @@ def changed(
     )
 
 
-def _topology(top: Table) -> Topology:
-    default = Topology()
+def _topology(top: Table) -> MachineTopology:
+    default = MachineTopology()
     guests, cxl, ivshmem = top.table("guests"), top.table("cxl"), top.table("ivshmem")
     found = {
         "kind": top.text("kind", default.kind),

@@ -59,7 +59,7 @@ class _Client(NamedTuple):
         os.close(self.bell)
 
 
-class Server:
+class DoorbellServer:
     """Serves this user's processes at *listener*, a listening Unix socket.
 
     *memory* is the file that they share.  The caller closes both.
@@ -164,7 +164,7 @@ def _is_silent(connection: socket.socket) -> bool:
 
 
 def listen(path: str) -> socket.socket:
-    """Returns a listening socket at *path* for Server.  OSError: it cannot be made."""
+    """Returns a listening socket at *path* for DoorbellServer.  OSError: it cannot be made."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(path)
@@ -197,7 +197,7 @@ def _is_there(path: Path) -> bool:
 def main(arguments: list[str]) -> None:
     path, listener, memory = Path(arguments[0]), int(arguments[1]), int(arguments[2])
     with socket.socket(fileno=listener) as listening:
-        server = Server(listening, memory, _affordable_clients())
+        server = DoorbellServer(listening, memory, _affordable_clients())
         # However a machine is taken down, its folder is removed.
         while _is_there(path):
             server.serve(_LOOK_S)

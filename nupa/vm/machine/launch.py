@@ -19,9 +19,9 @@ from nupa.base.errors import FabricError, LocalError, RemoteError
 from nupa.base.ownership import open_own
 from nupa.base.process import Process, end, find_all, of_pid, spawn_detached
 from nupa.base.quantity import say_bytes
-from nupa.vm.agent.agent import Link, try_link
-from nupa.vm.files.place import AGENT_PORTS, Place, try_lock
-from nupa.vm.files.state import Guest, State, store
+from nupa.vm.agent.agent import AgentConnection, try_link
+from nupa.vm.files.place import AGENT_PORTS, MachineFolder, try_lock
+from nupa.vm.files.state import Guest, MachineState, store
 from nupa.vm.machine import doorbell
 
 Say = Callable[[str], None]
@@ -34,7 +34,7 @@ _ENVIRONMENT = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "USER")
 
 
 @contextmanager
-def locked(place: Place, what: str) -> Iterator[None]:
+def locked(place: MachineFolder, what: str) -> Iterator[None]:
     """Holds the machine's lock.  LocalError: another command changes the machine (EBUSY)."""
     lock = try_lock(place.file("lock"))
     if lock is None:
@@ -49,7 +49,7 @@ def locked(place: Place, what: str) -> Iterator[None]:
         os.close(lock)
 
 
-def start(place: Place, state: State, guest: Guest) -> State:
+def start(place: MachineFolder, state: MachineState, guest: Guest) -> MachineState:
     """Starts the QEMU of *guest*, and stores the state.  FabricError: it does not start."""
     for port in range(AGENT_PORTS):
         # A killed QEMU leaves its sockets, where clients would wait.
@@ -82,7 +82,7 @@ def start(place: Place, state: State, guest: Guest) -> State:
     return state
 
 
-def start_doorbell(place: Place, state: State) -> State:
+def start_doorbell(place: MachineFolder, state: MachineState) -> MachineState:
     """Starts the doorbells' server, and stores the state.  FabricError: it does not start."""
     argv = [sys.executable, "-P", "-m", "nupa.vm.machine.doorbell", place.bell_socket]
     env = {key: os.environ[key] for key in (*_ENVIRONMENT, "PYTHONPATH") if key in os.environ}
@@ -108,7 +108,7 @@ def start_doorbell(place: Place, state: State) -> State:
     return state
 
 
-def end_doorbell(place: Place) -> None:
+def end_doorbell(place: MachineFolder) -> None:
     """Ends the doorbells' server, if it runs."""
     for process in find_all(place.bell_socket):
         end(process)
@@ -117,10 +117,10 @@ def end_doorbell(place: Place) -> None:
 class _Booting:
     """A guest that boots: its HELLO has not arrived."""
 
-    def __init__(self, place: Place, guest: Guest) -> None:
+    def __init__(self, place: MachineFolder, guest: Guest) -> None:
         assert guest.process is not None
         self.guest = guest
-        self.link: Link | None = None
+        self.link: AgentConnection | None = None
         self.pidfd = guest.process.open()
         self._place = place
 
@@ -160,8 +160,8 @@ class _Booting:
 
 
 def await_up(
-    place: Place, state: State, hosts: Iterable[str], say: Say, *, timeout_s: float
-) -> State:
+    place: MachineFolder, state: MachineState, hosts: Iterable[str], say: Say, *, timeout_s: float
+) -> MachineState:
     """Waits for the HELLO of these guests, and stores the state.
 
     FabricError: one died, did not answer in time, or has other memory.  *say* got the end of its
@@ -200,7 +200,7 @@ def _wait(booting: Sequence[_Booting], until: float) -> None:
         poll.poll(1000 * (left_s if connected else min(left_s, _POLL_S)))
 
 
-def _note_up(place: Place, state: State, booted: _Booting, say: Say) -> State:
+def _note_up(place: MachineFolder, state: MachineState, booted: _Booting, say: Say) -> MachineState:
     assert booted.link is not None
     hello, guest = booted.link.hello, booted.guest
     size = hello.get("bytes", "")
@@ -226,7 +226,7 @@ def _note_up(place: Place, state: State, booted: _Booting, say: Say) -> State:
     return state
 
 
-def _failed(place: Place, host: str, what: str, say: Say) -> FabricError:
+def _failed(place: MachineFolder, host: str, what: str, say: Say) -> FabricError:
     """Says the end of the console of *host*; returns the error to raise."""
     lines = tail(place, host)
     for line in lines:
@@ -235,7 +235,7 @@ def _failed(place: Place, host: str, what: str, say: Say) -> FabricError:
     return FabricError(f"{host} {what}; {said}", errno.EIO)
 
 
-def tail(place: Place, host: str) -> list[str]:
+def tail(place: MachineFolder, host: str) -> list[str]:
     """Returns the last lines of the console of *host*."""
     try:
         with os.fdopen(open_own(place.log(host), os.O_RDONLY), "rb") as file:
@@ -252,7 +252,7 @@ def printable(line: str) -> str:
     return "".join(c for c in line.rstrip() if c == "\t" or c.isprintable())
 
 
-def end_all(place: Place, guests: Iterable[Guest], hosts: Iterable[str]) -> int:
+def end_all(place: MachineFolder, guests: Iterable[Guest], hosts: Iterable[str]) -> int:
     """Ends the QEMUs of these guests, including those not in the state; returns how many."""
     found = {guest.process for guest in guests if guest.process is not None}
     for host in hosts:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, registry
 from nupa.vm.boot.boot import BootFiles
-from nupa.vm.files.place import AGENT_PORTS, Place, place_of, try_lock
-from nupa.vm.files.state import Guest, State, load, load_up, store
-from nupa.vm.files.topology import GUESTS_MAX, Topology
+from nupa.vm.files.place import AGENT_PORTS, MachineFolder, place_of, try_lock
+from nupa.vm.files.state import Guest, MachineState, load, load_up, store
+from nupa.vm.files.topology import GUESTS_MAX, MachineTopology
 from nupa.vm.machine import launch, qemu, room
 from nupa.vm.machine.launch import Say
 from nupa.vm.machine.qemu import Shared
@@ -31,12 +31,12 @@ _ANY_HOSTS = tuple(f"host{i}" for i in range(GUESTS_MAX))
 
 def up(
     name: str,
-    topology: Topology,
+    topology: MachineTopology,
     prepare: Callable[[], BootFiles],
     say: Say,
     *,
     timeout_s: float = BOOT_S,
-) -> State:
+) -> MachineState:
     """Makes the machine: the fabric's segment, then guests, until each has said HELLO.
 
     *prepare* is called once the machine is known to have room; *say* gets a line for each step.
@@ -49,7 +49,7 @@ def up(
     boot = prepare()
     qemu.check_version(topology, boot.qemu_version)
     place.make()
-    state: State | None = None
+    state: MachineState | None = None
     shared: Shared | None = None
     try:
         with launch.locked(place, "make"):
@@ -72,7 +72,7 @@ def up(
         raise
 
 
-def start(name: str, host: str, say: Say, *, timeout_s: float = BOOT_S) -> State:
+def start(name: str, host: str, say: Say, *, timeout_s: float = BOOT_S) -> MachineState:
     """Starts a dead guest again, with the same memory.
 
     LocalError: no such guest, or it runs (EEXIST); FabricError: it does not come up.
@@ -134,13 +134,13 @@ def down(name: str, *, force: bool = False) -> Down:
         return _down(place)
 
 
-def _down(place: Place) -> Down:
+def _down(place: MachineFolder) -> Down:
     guests = _known_guests(place)
     hosts = [guest.name for guest in guests] or _ANY_HOSTS
     return _take_down(place, guests, hosts, segment=True)
 
 
-def _known_guests(place: Place) -> tuple[Guest, ...]:
+def _known_guests(place: MachineFolder) -> tuple[Guest, ...]:
     """Returns no guests if the state is damaged; their processes are found without it."""
     try:
         state = load(place)
@@ -150,7 +150,7 @@ def _known_guests(place: Place) -> tuple[Guest, ...]:
 
 
 def _take_down(
-    place: Place, guests: Sequence[Guest], hosts: Sequence[str], *, segment: bool
+    place: MachineFolder, guests: Sequence[Guest], hosts: Sequence[str], *, segment: bool
 ) -> Down:
     ended = launch.end_all(place, guests, hosts)
     launch.end_doorbell(place)
@@ -177,13 +177,15 @@ def _remove_segment(name: str) -> bool:
     return True
 
 
-def _planned(place: Place, topology: Topology, boot: BootFiles, shared: Shared) -> State:
+def _planned(
+    place: MachineFolder, topology: MachineTopology, boot: BootFiles, shared: Shared
+) -> MachineState:
     cpus = sorted(os.sched_getaffinity(0))
     guests = (
         Guest(host, cpus[i % len(cpus)], qemu.argv(boot, topology, place, shared, i))
         for i, host in enumerate(topology.hosts)
     )
-    return State(
+    return MachineState(
         name=place.name,
         kind=topology.kind,
         coherence=topology.coherence,
@@ -198,7 +200,7 @@ def _planned(place: Place, topology: Topology, boot: BootFiles, shared: Shared) 
     )
 
 
-def _check_idle(place: Place) -> None:
+def _check_idle(place: MachineFolder) -> None:
     """Raises LocalError if commands run in guests, or programs of the machine use the fabric."""
     for guest in _known_guests(place):
         locks = [try_lock(place.port_lock(guest.name, port)) for port in range(AGENT_PORTS)]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from nupa.base.errors import LocalError
 from nupa.base.quantity import say_bytes
 from nupa.vm.boot.boot import BootFiles, kernel_arguments
-from nupa.vm.files.place import AGENT_PORTS, Place
-from nupa.vm.files.topology import Topology
+from nupa.vm.files.place import AGENT_PORTS, MachineFolder
+from nupa.vm.files.topology import MachineTopology
 
 #: The first QEMU that maps a CXL window as RAM; older ones emulate each access (MMIO).
 CXL_AS_RAM = (11,)
@@ -33,7 +33,7 @@ class Shared(NamedTuple):
     size_bytes: int
 
 
-class Option(NamedTuple):
+class QemuOption(NamedTuple):
     """An option of QEMU: `-device virtio-rng-pci,bus=pcie.0`."""
 
     name: str
@@ -46,15 +46,15 @@ class Option(NamedTuple):
         return [self.name, ",".join([self.kind, *parts] if self.kind else parts)]
 
 
-def _option(name: str, kind: str, /, **values: object) -> Option:
-    return Option(name, kind, tuple((key, str(value)) for key, value in values.items()))
+def _option(name: str, kind: str, /, **values: object) -> QemuOption:
+    return QemuOption(name, kind, tuple((key, str(value)) for key, value in values.items()))
 
 
-def _device(driver: str, /, **values: object) -> Option:
+def _device(driver: str, /, **values: object) -> QemuOption:
     return _option("-device", driver, **values)
 
 
-def check_version(topology: Topology, version: tuple[int, ...]) -> None:
+def check_version(topology: MachineTopology, version: tuple[int, ...]) -> None:
     """Raises LocalError if this QEMU has no volatile CXL memory, or loses updates in it."""
     if topology.kind != "cxl" or version >= CXL_AS_RAM:
         return
@@ -75,7 +75,7 @@ def check_version(topology: Topology, version: tuple[int, ...]) -> None:
 
 
 def argv(
-    boot: BootFiles, topology: Topology, place: Place, shared: Shared, number: int
+    boot: BootFiles, topology: MachineTopology, place: MachineFolder, shared: Shared, number: int
 ) -> tuple[str, ...]:
     """Returns all words of the command that runs guest *number*."""
     host = topology.hosts[number]
@@ -91,11 +91,11 @@ def argv(
 
 
 def _machine(
-    boot: BootFiles, topology: Topology, place: Place, shared: Shared, host: str
-) -> list[Option]:
+    boot: BootFiles, topology: MachineTopology, place: MachineFolder, shared: Shared, host: str
+) -> list[QemuOption]:
     machine = _option("-machine", "q35")
     if topology.kind == "cxl":
-        machine = Option(
+        machine = QemuOption(
             "-machine",
             "q35",
             (
@@ -106,9 +106,9 @@ def _machine(
         )
     return [
         _option("-name", f"nupa-{place.name}-{host}"),
-        Option("-nodefaults", ""),
-        Option("-no-user-config", ""),
-        Option("-no-reboot", ""),
+        QemuOption("-nodefaults", ""),
+        QemuOption("-no-user-config", ""),
+        QemuOption("-no-reboot", ""),
         _option("-display", "none"),
         machine,
         # One thread for each vCPU.  With maxcpus=1, QEMU would generate code whose atomics do not
@@ -118,16 +118,16 @@ def _machine(
         # A guest that sees a hypervisor refuses to commit a CXL region.
         _option("-cpu", "max", hypervisor="off"),
         _option("-m", _size(topology.guests.ram_bytes)),
-        Option("-kernel", str(boot.kernel)),
-        Option("-initrd", str(boot.initramfs)),
-        Option("-append", " ".join(_kernel_words(topology, shared, host))),
-        Option("-pidfile", place.pid_file(host)),
+        QemuOption("-kernel", str(boot.kernel)),
+        QemuOption("-initrd", str(boot.initramfs)),
+        QemuOption("-append", " ".join(_kernel_words(topology, shared, host))),
+        QemuOption("-pidfile", place.pid_file(host)),
         _option("-chardev", "file", id="console", path=place.log(host), append="on"),
         _option("-serial", "chardev:console"),
     ]
 
 
-def _kernel_words(topology: Topology, shared: Shared, host: str) -> list[str]:
+def _kernel_words(topology: MachineTopology, shared: Shared, host: str) -> list[str]:
     words = [kernel_arguments(host, topology.kind, shared.size_bytes)]
     if topology.guests.network:
         named = ",".join(f"{address_of(i)}:{name}" for i, name in enumerate(topology.hosts))
@@ -143,7 +143,7 @@ def address_of(number: int) -> str:
     return f"192.168.77.{number + 1}"
 
 
-def _cxl(topology: Topology, shared: Shared) -> list[Option]:
+def _cxl(topology: MachineTopology, shared: Shared) -> list[QemuOption]:
     """Returns host bridge, root ports, a switch at the first, the memory at its first port."""
     ports = topology.cxl
     options = [
@@ -164,7 +164,7 @@ def _cxl(topology: Topology, shared: Shared) -> list[Option]:
     return options
 
 
-def _ivshmem(topology: Topology, place: Place, shared: Shared) -> list[Option]:
+def _ivshmem(topology: MachineTopology, place: MachineFolder, shared: Shared) -> list[QemuOption]:
     """Returns a PCI device whose BAR 2 is the memory; a doorbell's server provides the memory."""
     if not topology.ivshmem.doorbell:
         return [
@@ -179,7 +179,7 @@ def _ivshmem(topology: Topology, place: Place, shared: Shared) -> list[Option]:
     ]
 
 
-def _memory(name: str, shared: Shared) -> Option:
+def _memory(name: str, shared: Shared) -> QemuOption:
     return _option(
         "-object",
         "memory-backend-file",
@@ -190,7 +190,7 @@ def _memory(name: str, shared: Shared) -> Option:
     )
 
 
-def _devices(place: Place, host: str) -> list[Option]:
+def _devices(place: MachineFolder, host: str) -> list[QemuOption]:
     """Returns devices for the machine's files, entropy, and the ports of the agent."""
     options = [
         _option(
@@ -223,8 +223,8 @@ def _devices(place: Place, host: str) -> list[Option]:
 
 
 def _network(
-    version: tuple[int, ...], topology: Topology, place: Place, number: int
-) -> list[Option]:
+    version: tuple[int, ...], topology: MachineTopology, place: MachineFolder, number: int
+) -> list[QemuOption]:
     """Makes host0 listen, with a hub if there are more than two, and the others connect."""
     peers = range(1, topology.guests.count)
     nic = _device(
@@ -244,9 +244,9 @@ def _network(
     return [*hub, nic]
 
 
-def _stream(name: str, path: str, *, server: str) -> Option:
+def _stream(name: str, path: str, *, server: str) -> QemuOption:
     address = (("addr.type", "unix"), ("addr.path", path))
-    return Option("-netdev", "stream", (("id", name), ("server", server), *address))
+    return QemuOption("-netdev", "stream", (("id", name), ("server", server), *address))
 
 
 def _reconnect(version: tuple[int, ...]) -> tuple[tuple[str, str], ...]:

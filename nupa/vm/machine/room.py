@@ -11,15 +11,15 @@ from pathlib import Path
 from nupa.base.errors import FabricError, LocalError
 from nupa.base.quantity import say_bytes
 from nupa.fabric import Fabric, registry
+from nupa.topology.topology import MachineTopology as FabricTopology
 from nupa.topology.topology import SegmentConfig, star
-from nupa.topology.topology import Topology as FabricTopology
 from nupa.vm.boot.boot import BootFiles
-from nupa.vm.files.place import Place
-from nupa.vm.files.topology import Topology
+from nupa.vm.files.place import MachineFolder
+from nupa.vm.files.topology import MachineTopology
 from nupa.vm.machine.qemu import Shared
 
 
-def make_segment(name: str, topology: Topology) -> Shared:
+def make_segment(name: str, topology: MachineTopology) -> Shared:
     """Makes the fabric of the guests and the machine, of exactly the memory's size.
 
     All of it is allocated, so that no store of a guest meets a full file system.
@@ -33,7 +33,7 @@ def make_segment(name: str, topology: Topology) -> Shared:
         return Shared(fabric.path, size)
 
 
-def keep_initramfs(place: Place, boot: BootFiles) -> BootFiles:
+def keep_initramfs(place: MachineFolder, boot: BootFiles) -> BootFiles:
     """Copies the initramfs to the machine's folder, because the cache removes old ones.
 
     FabricError: it cannot be copied.
@@ -48,7 +48,7 @@ def keep_initramfs(place: Place, boot: BootFiles) -> BootFiles:
     return boot._replace(initramfs=copy)
 
 
-def check_free(place: Place) -> None:
+def check_free(place: MachineFolder) -> None:
     if place.exists:
         raise LocalError(
             f"the machine {place.name!r} is up already: `nupa vm ls` shows it, "
@@ -63,7 +63,7 @@ def check_free(place: Place) -> None:
         )
 
 
-def check_room(topology: Topology) -> None:
+def check_room(topology: MachineTopology) -> None:
     folder = registry.file_system()
     try:
         found = os.statvfs(folder)

@@ -15,7 +15,7 @@ from nupa.cli import main
 from nupa.fabric import Fabric
 from nupa.measure import perf
 from nupa.measure.text import ASCII
-from nupa.programs.pair import Outcome, PairResult
+from nupa.programs.pair import PairResult, ProgramOutcome
 
 SIZE, DEPTH, ITERATIONS = perf.SIZE_MAX_BYTES, perf.DEPTH_MAX, perf.ITERATIONS_MAX
 
@@ -42,11 +42,11 @@ def test_what_is_not_said_has_a_default(
     assert all(count == perf.default_iterations(job.kind, size) for size, count in job.runs)
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, argv: str) -> tuple[perf.Job, dict[str, Any]]:
+def asked(monkeypatch: pytest.MonkeyPatch, argv: str) -> tuple[perf.PerfJob, dict[str, Any]]:
     """The job that a command line leads to, and what else `measure` is given."""
-    found: list[tuple[perf.Job, dict[str, Any]]] = []
+    found: list[tuple[perf.PerfJob, dict[str, Any]]] = []
 
-    def measure(job: perf.Job, **options: Any) -> perf.Measured:
+    def measure(job: perf.PerfJob, **options: Any) -> perf.Measured:
         found.append((job, options))
         return perf.Measured(job, "f", options["hosts"], None, "cma", ())
 
@@ -206,19 +206,19 @@ def test_results_can_stand_beside_perftests() -> None:
 
 def test_a_failure_names_first_what_is_the_cause() -> None:
     job = perf.make_job("write", "bw")
-    killed = Outcome((), -9, "", "")
-    told = Outcome((), 1, "", "noise\nnothing moved for 5 s\n")
-    ended = Outcome((), -9, "", "", "was killed: not done after 2.0 s")
-    mute = Outcome((), 3, "", "")
+    killed = ProgramOutcome((), -9, "", "")
+    told = ProgramOutcome((), 1, "", "noise\nnothing moved for 5 s\n")
+    ended = ProgramOutcome((), -9, "", "", "was killed: not done after 2.0 s")
+    mute = ProgramOutcome((), 3, "", "")
 
-    def said(active: Outcome, passive: Outcome) -> str:
+    def said(active: ProgramOutcome, passive: ProgramOutcome) -> str:
         return perf.failure(job, PairResult(passive, active, 1.0), ("a", "b"))
 
     assert said(told, killed) == "write bw failed: b: ended by SIGKILL; a: nothing moved for 5 s"
     assert said(ended, told).endswith(
         "b: nothing moved for 5 s; a: was killed: not done after 2.0 s"
     )
-    assert said(mute, Outcome((), 0, "", "")) == "write bw failed: a: ended with 3"
+    assert said(mute, ProgramOutcome((), 0, "", "")) == "write bw failed: a: ended with 3"
 
 
 # --- statistics ---------------------------------------------------------------------------------

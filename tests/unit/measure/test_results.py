@@ -10,9 +10,9 @@ import pytest
 
 from nupa.measure import plot
 from nupa.measure.raw import Tcp
-from nupa.measure.results import Results, Transfer, render
+from nupa.measure.results import FileTransfer, Results, render
 from nupa.measure.text import ASCII
-from nupa.measure.versus import Contest
+from nupa.measure.versus import RateComparison
 from nupa.programs import fio
 from nupa.programs.perftest import Bandwidth, Latency
 
@@ -26,7 +26,7 @@ def results(**changes: object) -> Results:
         made.latency.setdefault("read", []).append(Latency(size, 100, 2.0, 1.9, 2.1, 3.0))
         made.bandwidth.setdefault("write", []).append(Bandwidth(size, 100, 0.0, 8e9, 1e6))
         made.tcp.append(Tcp(size, blocking_us=50.0, polling_us=4.0, bytes_per_s=2e9))
-    made.transfers.append(Transfer("write", 1 << 26, 0.01, SHA, SHA))
+    made.transfers.append(FileTransfer("write", 1 << 26, 0.01, SHA, SHA))
     for name, value in changes.items():
         setattr(made, name, value)
     return made
@@ -66,7 +66,7 @@ def test_the_file_is_shown_with_what_both_sides_hashed_and_its_speed() -> None:
 
 
 def test_damaged_data_is_a_failure_even_if_all_steps_ended_well() -> None:
-    made = results(transfers=[Transfer("read", 4096, 0.01, SHA, "cd" * 32)])
+    made = results(transfers=[FileTransfer("read", 4096, 0.01, SHA, "cd" * 32)])
     assert not made.ok
     assert "DIFFERENT" in shown(made)
     assert "Data damaged by READ" in shown(made)
@@ -133,10 +133,10 @@ def test_without_matplotlib_the_message_says_what_to_install(
         plot.check(tmp_path / "demo.png")
 
 
-def contest(block_bytes: int, depth: int, rdma: float, tcp: float) -> Contest:
+def contest(block_bytes: int, depth: int, rdma: float, tcp: float) -> RateComparison:
     """Rates in thousand operations a second."""
     rates = [fio.Rate(k * 1e3, k * 1e3 * block_bytes, 1.0, 2.0, 0.6) for k in (rdma, tcp)]
-    return Contest(block_bytes, depth, *rates)
+    return RateComparison(block_bytes, depth, *rates)
 
 
 CONTESTS = [

@@ -18,7 +18,7 @@ from nupa.base.progress import Progress
 from nupa.measure import perf, raw, results, suite, versus
 from nupa.measure.suite import FULL, QUICK, Plan, Suite
 from nupa.programs import fio, perftest
-from nupa.programs.pair import Outcome, PairResult, ProgramError
+from nupa.programs.pair import PairResult, ProgramError, ProgramOutcome
 
 LATENCY = """\
  #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]\
@@ -38,7 +38,7 @@ class Fabric:
         self.broken = broken
         self.looks = looks
         self.calls: list[tuple[list[str], dict[str, Any]]] = []
-        self.jobs: list[tuple[fio.Job, versus.Place]] = []
+        self.jobs: list[tuple[fio.Job, versus.HostPair]] = []
 
     def pair(self, _server: list[str], client: list[str], **options: Any) -> SimpleNamespace:
         return SimpleNamespace(run=lambda: self.run_pair(client, **options))
@@ -54,11 +54,11 @@ class Fabric:
             text = json.dumps({"sha256": "ab", "bytes": 8, "seconds": 0.5})
         else:
             text = LATENCY if name.endswith("_lat") else BANDWIDTH
-        end = Outcome(tuple(client), 0, text, "")
+        end = ProgramOutcome(tuple(client), 0, text, "")
         return PairResult(end, end, 0.1)
 
-    def run_job(self, job: fio.Job, place: versus.Place, **options: Any) -> fio.Rate:
-        self.jobs.append((job, place))
+    def run_job(self, job: fio.Job, pair: versus.HostPair, **options: Any) -> fio.Rate:
+        self.jobs.append((job, pair))
         options["tick"](0.1)
         if job.carrier in self.broken:
             raise ProgramError(f"`fio` by {job.carrier} ended with 1")
@@ -88,7 +88,9 @@ def run(
     monkeypatch.setattr(fio, "missing", lambda: "fio" in missing)
     monkeypatch.setattr(versus, "network", network or (lambda _: nullcontext()))
     monkeypatch.setattr(
-        versus, "place", lambda name, hosts, mover: versus.Place(name, hosts, "10.0.0.1", mover)
+        versus,
+        "host_pair",
+        lambda name, hosts, mover: versus.HostPair(name, hosts, "10.0.0.1", mover),
     )
     monkeypatch.setattr(versus, "run", fabric.run_job)
     out = io.StringIO()
@@ -214,9 +216,9 @@ class Perf:
 
     def __init__(self, broken: str = "") -> None:
         self.broken = broken
-        self.calls: list[tuple[perf.Job, dict[str, Any]]] = []
+        self.calls: list[tuple[perf.PerfJob, dict[str, Any]]] = []
 
-    def measure(self, job: perf.Job, **options: Any) -> perf.Measured:
+    def measure(self, job: perf.PerfJob, **options: Any) -> perf.Measured:
         self.calls.append((job, options))
         options["tick"](0.1)
         if job.operation == self.broken:
@@ -271,11 +273,11 @@ def test_fio_takes_each_block_at_each_depth_by_both_carriers_with_nothing_else_b
     steps, _ = run(monkeypatch, tmp_path, plan, fabric)
     wanted = [(block, depth) for block in plan.fio_blocks for depth in plan.fio_depths]
     assert [(job.block_bytes, job.depth) for job, _ in fabric.jobs[::2]] == wanted
-    for (rdma, place), (tcp, _) in zip(fabric.jobs[::2], fabric.jobs[1::2], strict=True):
+    for (rdma, pair), (tcp, _) in zip(fabric.jobs[::2], fabric.jobs[1::2], strict=True):
         assert (rdma.carrier, tcp.carrier) == ("rdma", "tcp")
         assert replace(rdma, carrier="tcp") == tcp
-        assert rdma.address == place.address
-        assert place.mover == "cma"
+        assert rdma.address == pair.address
+        assert pair.mover == "cma"
     assert [(found.block_bytes, found.depth) for found in steps.results.contests] == wanted
     assert {found.ratio for found in steps.results.contests} == {4.0}
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from nupa.measure.control import Address, Control, TransferError
-from nupa.measure.transfer import Job, main
-from nupa.programs.pair import Outcome, PairResult
+from nupa.measure.control import Control, TargetAddress, TransferError
+from nupa.measure.transfer import TransferJob, main
+from nupa.programs.pair import PairResult, ProgramOutcome
 
-HERE = Address("::ffff:10.0.0.1", 65537, 7, 1 << 40, 4097)
-THERE = Address("::ffff:10.0.0.2", 131073, 8, 1 << 41, 8193)
+HERE = TargetAddress("::ffff:10.0.0.1", 65537, 7, 1 << 40, 4097)
+THERE = TargetAddress("::ffff:10.0.0.2", 131073, 8, 1 << 41, 8193)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_the_file_is_random_of_the_size_asked_and_the_same_each_time(tmp_path: P
     digests = set()
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        job = Job("write", 3 * (1 << 20) + 5, tmp_path / folder, 1)
+        job = TransferJob("write", 3 * (1 << 20) + 5, tmp_path / folder, 1)
         job.make_file()
         data = job.sent.read_bytes()
         assert len(data) == 3 * (1 << 20) + 5
@@ -45,7 +45,7 @@ def test_the_file_is_random_of_the_size_asked_and_the_same_each_time(tmp_path: P
 def test_with_read_the_server_has_the_file_else_the_client(
     tmp_path: Path, operation: str, sender: str
 ) -> None:
-    job = Job(operation, 8, tmp_path, 1)  # type: ignore[arg-type]
+    job = TransferJob(operation, 8, tmp_path, 1)  # type: ignore[arg-type]
     for role in ("server", "client"):
         name = job.command(role)[-1]  # type: ignore[arg-type]
         assert Path(name) == (job.sent if role == sender else job.received)
@@ -56,11 +56,11 @@ def test_the_result_says_what_the_sender_and_the_receiver_hashed(
     tmp_path: Path, operation: str, sent: str
 ) -> None:
     pair = PairResult(
-        Outcome(("s",), 0, json.dumps({"sha256": "s", "seconds": 9.0}), ""),
-        Outcome(("c",), 0, json.dumps({"sha256": "c", "seconds": 0.5}), ""),
+        ProgramOutcome(("s",), 0, json.dumps({"sha256": "s", "seconds": 9.0}), ""),
+        ProgramOutcome(("c",), 0, json.dumps({"sha256": "c", "seconds": 0.5}), ""),
         1.0,
     )
-    transfer = Job(operation, 100, tmp_path, 1).result(pair)  # type: ignore[arg-type]
+    transfer = TransferJob(operation, 100, tmp_path, 1).result(pair)  # type: ignore[arg-type]
     assert transfer.sent_sha256 == sent
     assert not transfer.intact
     assert transfer.bytes_per_s == 200.0

@@ -9,13 +9,13 @@ import pytest
 
 from nupa.base.errors import LocalError
 from nupa.measure import versus
-from nupa.measure.versus import NetworkError, Place
+from nupa.measure.versus import HostPair, NetworkError
 from nupa.netdev import down as netdev_down
 from nupa.netdev import up as netdev_up
 from nupa.programs import fio
 from nupa.programs.pair import NUPA, ProgramError
 
-PLACE = Place("f", ("host0", "host1"), "10.0.0.1", mover="cma")
+PLACE = HostPair("f", ("host0", "host1"), "10.0.0.1", mover="cma")
 RDMA = fio.Job("rdma", 4096, 1, PLACE.address, ramp_s=0.1, seconds=0.1)
 TCP = fio.Job("tcp", 4096, 1, PLACE.address, ramp_s=0.1, seconds=0.1)
 
@@ -36,9 +36,9 @@ class Netdev:
         if self.missing:
             raise LocalError(self.missing)
 
-    def _down(self, name: str) -> netdev_down.Report:
+    def _down(self, name: str) -> netdev_down.DownReport:
         self.calls.append(f"down {name}")
-        return netdev_down.Report(name, ["host0"], "kept", self.left)
+        return netdev_down.DownReport(name, ["host0"], "kept", self.left)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_server_that_ends_before_it_is_ready_is_named_with_what_it_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        Place, "command", lambda *_: [sys.executable, "-c", "raise SystemExit('no device')"]
+        HostPair, "command", lambda *_: [sys.executable, "-c", "raise SystemExit('no device')"]
     )
     with pytest.raises(ProgramError, match=r"(?s)did not say 'fio: waiting.*no device"):
         versus.run(RDMA, PLACE)
@@ -97,7 +97,7 @@ def test_the_client_comes_when_the_server_is_ready_and_has_the_jobs_environment(
     server = f"import sys; print({fio.READY!r}, flush=True)"
     client = "import os; print('block', os.environ['BLOCK'])"
     monkeypatch.setattr(
-        Place,
+        HostPair,
         "command",
         lambda _self, _job, role: [sys.executable, "-c", server if role == "server" else client],
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nupa.fabric import Fabric, LocalError
 from nupa.netdev import address
-from nupa.netdev.interface import Spec
+from nupa.netdev.interface import InterfaceConfig
 from nupa.topology.topology import star
 
 
@@ -75,6 +75,6 @@ def test_mtus_one_past_the_limits_are_refused() -> None:
 
 @pytest.mark.parametrize(("mtu", "count"), [(1279, 1), (1280, 3)])
 def test_an_interface_too_small_for_ipv6_has_none(mtu: int, count: int) -> None:
-    spec = Spec("02:00:0a:00:00:01", "10.0.0.1", mtu, 1)
+    spec = InterfaceConfig("02:00:0a:00:00:01", "10.0.0.1", mtu, 1)
     assert len(spec.addresses) == count
     assert spec.addresses[0] == ("10.0.0.1", 24)

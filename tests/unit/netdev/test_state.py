@@ -19,7 +19,7 @@ from nupa.base.process import Process
 from nupa.fabric import FabricError, LocalError, registry
 from nupa.netdev import state
 from nupa.netdev.namespace import Netns, find
-from nupa.netdev.start import Port
+from nupa.netdev.start import PumpPort
 from nupa.netdev.state import HostNet, State
 
 
@@ -181,7 +181,7 @@ def test_a_namespace_is_found_by_its_process_and_is_gone_with_it() -> None:
 
 
 def test_a_port_reads_what_it_writes() -> None:
-    assert Port.parse(str(Port(3, 65280, [7, 9]))) == Port(3, 65280, [7, 9])
+    assert PumpPort.parse(str(PumpPort(3, 65280, [7, 9]))) == PumpPort(3, 65280, [7, 9])
     for word in ("", "1:2", "1:2:x", "1:2:3:4"):
         with pytest.raises(ValueError):  # noqa: PT011
-            Port.parse(word)
+            PumpPort.parse(word)

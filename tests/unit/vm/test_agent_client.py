@@ -20,9 +20,9 @@ import pytest
 
 from nupa.fabric import LocalError, RemoteError
 from nupa.vm.agent import agent, frames
-from nupa.vm.agent.frames import Command, Ended, Window
+from nupa.vm.agent.frames import Ended, RunRequest, TerminalSize
 from nupa.vm.agent.relay import Files, Relay, Signals
-from nupa.vm.files.place import AGENT_PORTS, Place, try_lock
+from nupa.vm.files.place import AGENT_PORTS, MachineFolder, try_lock
 from tests.unit.vm.guest import (
     EXIT,
     HELLO,
@@ -41,15 +41,15 @@ GREETING = "protocol=1\nkernel=6.12\nhost=host0\ndevice=/dev/dax0.0\nbytes=26843
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def place() -> Iterator[MachineFolder]:
     # Not tmp_path: a socket's path is short.
     folder = tempfile.mkdtemp(prefix="nupa-test-")
-    yield Place("vm", folder)
+    yield MachineFolder("vm", folder)
     shutil.rmtree(folder)
 
 
 @pytest.fixture
-def guest(place: Place) -> Iterator[Place]:
+def guest(place: MachineFolder) -> Iterator[MachineFolder]:
     """host0, whose agent runs commands here."""
     listeners = [listen(place.socket("host0", port)) for port in range(AGENT_PORTS)]
     for listener in listeners:
@@ -64,12 +64,12 @@ Script = Callable[[socket.socket], object]
 
 
 @pytest.fixture
-def scripted(place: Place) -> Iterator[Callable[[Script], agent.Link]]:
+def scripted(place: MachineFolder) -> Iterator[Callable[[Script], agent.AgentConnection]]:
     """A link to a guest that says HELLO and then does what a function does."""
     threads: list[threading.Thread] = []
-    links: list[agent.Link] = []
+    links: list[agent.AgentConnection] = []
 
-    def make(script: Script) -> agent.Link:
+    def make(script: Script) -> agent.AgentConnection:
         listener = listen(place.socket("host0", 0))
 
         def serve() -> None:
@@ -113,39 +113,39 @@ class Output:
 
 
 def run(
-    place: Place,
+    place: MachineFolder,
     folder: Path,
     *argv: str,
     stdin: bytes = b"",
     env: dict[str, str] | None = None,
     cwd: str = "/",
-    window: Window | None = None,
+    window: TerminalSize | None = None,
 ) -> tuple[Ended, bytes, bytes]:
     output = Output(folder, stdin)
-    command = Command(argv, {"PATH": os.defpath, **(env or {})}, cwd, window)
+    command = RunRequest(argv, {"PATH": os.defpath, **(env or {})}, cwd, window)
     with agent.connect(place, "host0") as link:
         ended = Relay(link, output.descriptors()).run(command, DEADLINE_S)
     return ended, *output.read()
 
 
-def test_both_outputs_come_apart_with_the_exit_code(guest: Place, tmp_path: Path) -> None:
+def test_both_outputs_come_apart_with_the_exit_code(guest: MachineFolder, tmp_path: Path) -> None:
     ended, out, err = run(guest, tmp_path, "sh", "-c", "echo one; echo two >&2; exit 7")
     assert os.waitstatus_to_exitcode(ended.status) == 7
     assert (out, err) == (b"one\n", b"two\n")
 
 
-def test_a_signal_that_ends_it_is_told(guest: Place, tmp_path: Path) -> None:
+def test_a_signal_that_ends_it_is_told(guest: MachineFolder, tmp_path: Path) -> None:
     ended, _, _ = run(guest, tmp_path, "sh", "-c", "kill -9 $$")
     assert os.waitstatus_to_exitcode(ended.status) == -signal.SIGKILL
 
 
-def test_input_comes_whole_and_ends(guest: Place, tmp_path: Path) -> None:
+def test_input_comes_whole_and_ends(guest: MachineFolder, tmp_path: Path) -> None:
     data = os.urandom(1 << 20)
     ended, out, _ = run(guest, tmp_path, "cat", stdin=data)
     assert (ended, out) == (Ended(0), data)
 
 
-def test_folder_environment_and_window_arrive(guest: Place, tmp_path: Path) -> None:
+def test_folder_environment_and_window_arrive(guest: MachineFolder, tmp_path: Path) -> None:
     _, out, _ = run(
         guest,
         tmp_path,
@@ -154,23 +154,25 @@ def test_folder_environment_and_window_arrive(guest: Place, tmp_path: Path) -> N
         'echo "$PWD $A $FAKE_TTY"',
         env={"A": "b=c"},
         cwd=str(tmp_path),
-        window=Window(24, 132),
+        window=TerminalSize(24, 132),
     )
     assert out.decode() == f"{tmp_path} b=c 1 24x132\n"
 
 
-def test_what_cannot_be_started_says_why(guest: Place, tmp_path: Path) -> None:
+def test_what_cannot_be_started_says_why(guest: MachineFolder, tmp_path: Path) -> None:
     ended, _, _ = run(guest, tmp_path, "no-such-program")
     why = "cannot run no-such-program in the guest: No such file or directory"
     assert ended == Ended(0, errno.ENOENT, why)
 
 
-def test_a_port_takes_one_client_after_the_other(guest: Place, tmp_path: Path) -> None:
+def test_a_port_takes_one_client_after_the_other(guest: MachineFolder, tmp_path: Path) -> None:
     for number in range(2 * AGENT_PORTS):
         assert run(guest, tmp_path, "echo", str(number))[1] == f"{number}\n".encode()
 
 
-def test_as_many_commands_as_ports_run_at_once_and_one_more_is_refused(guest: Place) -> None:
+def test_as_many_commands_as_ports_run_at_once_and_one_more_is_refused(
+    guest: MachineFolder,
+) -> None:
     links = [agent.connect(guest, "host0") for _ in range(AGENT_PORTS)]
     assert {link.hello["device"] for link in links} == {"/dev/dax0.0"}
     with pytest.raises(LocalError, match="8 commands run in host0 already") as caught:
@@ -182,27 +184,27 @@ def test_as_many_commands_as_ports_run_at_once_and_one_more_is_refused(guest: Pl
         link.close()
 
 
-def test_a_closed_link_gives_its_port_back_and_no_lock_stays(guest: Place) -> None:
+def test_a_closed_link_gives_its_port_back_and_no_lock_stays(guest: MachineFolder) -> None:
     agent.connect(guest, "host0", ports=[0]).close()
     lock = try_lock(guest.port_lock("host0", 0))
     assert lock is not None
     os.close(lock)
 
 
-def test_closing_the_link_ends_the_command(guest: Place) -> None:
+def test_closing_the_link_ends_the_command(guest: MachineFolder) -> None:
     ours, theirs = os.pipe()
     with agent.connect(guest, "host0") as link:
         # It holds the pipe as long as it lives, and so does what it starts.
         script = f"exec 9>/proc/{os.getpid()}/fd/{theirs}; echo up >&9; sleep 1000 9>&9"
         link.socket.setblocking(True)
-        link.socket.sendall(frames.run(Command(["sh", "-c", script], {"PATH": os.defpath}, "/")))
+        link.socket.sendall(frames.run(RunRequest(["sh", "-c", script], {"PATH": os.defpath}, "/")))
         assert os.read(ours, 10) == b"up\n"
         os.close(theirs)
     assert os.read(ours, 1) == b""
     os.close(ours)
 
 
-def test_nobody_at_the_sockets_is_a_guest_that_is_not_up(place: Place) -> None:
+def test_nobody_at_the_sockets_is_a_guest_that_is_not_up(place: MachineFolder) -> None:
     with pytest.raises(RemoteError, match=r"host0 is not up: `nupa vm log host0 --name vm`"):
         agent.connect(place, "host0", wait_s=0.1)
     listen(place.socket("host0", 0)).close()
@@ -211,14 +213,14 @@ def test_nobody_at_the_sockets_is_a_guest_that_is_not_up(place: Place) -> None:
     assert caught.value.errno == errno.ECONNREFUSED
 
 
-def test_a_machine_that_was_taken_down_meanwhile_is_not_up(place: Place) -> None:
-    gone = Place("vm", f"{place.folder}/gone")
+def test_a_machine_that_was_taken_down_meanwhile_is_not_up(place: MachineFolder) -> None:
+    gone = MachineFolder("vm", f"{place.folder}/gone")
     with pytest.raises(RemoteError, match="'vm' was taken down") as caught:
         agent.try_link(gone, "host0", 0)
     assert caught.value.errno == errno.ECONNREFUSED
 
 
-def test_a_guest_that_says_nothing_is_given_up(place: Place) -> None:
+def test_a_guest_that_says_nothing_is_given_up(place: MachineFolder) -> None:
     with (
         listen(place.socket("host0", 0)),
         pytest.raises(RemoteError, match=r"did not answer in 0\.1 s, it boots or hangs") as caught,
@@ -239,7 +241,9 @@ def test_a_guest_that_says_nothing_is_given_up(place: Place) -> None:
         (b"", "host0 has gone"),
     ],
 )
-def test_a_guest_that_greets_otherwise_is_refused(place: Place, greeting: bytes, said: str) -> None:
+def test_a_guest_that_greets_otherwise_is_refused(
+    place: MachineFolder, greeting: bytes, said: str
+) -> None:
     with listen(place.socket("host0", 0)) as listener:
 
         def serve() -> None:
@@ -257,7 +261,7 @@ def test_a_guest_that_greets_otherwise_is_refused(place: Place, greeting: bytes,
     assert said in str(caught.value)
 
 
-def test_the_next_port_is_tried_when_one_is_out_of_step(place: Place) -> None:
+def test_the_next_port_is_tried_when_one_is_out_of_step(place: MachineFolder) -> None:
     with listen(place.socket("host0", 0)) as odd, listen(place.socket("host0", 1)) as good:
         answers = [(odd, frame(STDOUT, b"left")), (good, frame(HELLO, GREETING.encode()))]
 
@@ -286,7 +290,7 @@ def test_the_next_port_is_tried_when_one_is_out_of_step(place: Place) -> None:
     ],
 )
 def test_a_guest_that_misbehaves_is_an_error(
-    scripted: Callable[[Script], agent.Link], tmp_path: Path, sent: bytes, said: str
+    scripted: Callable[[Script], agent.AgentConnection], tmp_path: Path, sent: bytes, said: str
 ) -> None:
     def script(connection: socket.socket) -> None:
         read_frame(connection)
@@ -295,12 +299,12 @@ def test_a_guest_that_misbehaves_is_an_error(
     output = Output(tmp_path)
     link = scripted(script)
     with pytest.raises(RemoteError, match=said):
-        Relay(link, output.descriptors()).run(Command(["x"], {}, "/"), DEADLINE_S)
+        Relay(link, output.descriptors()).run(RunRequest(["x"], {}, "/"), DEADLINE_S)
     output.read()
 
 
 def test_output_that_came_before_the_guest_died_is_shown(
-    scripted: Callable[[Script], agent.Link], tmp_path: Path
+    scripted: Callable[[Script], agent.AgentConnection], tmp_path: Path
 ) -> None:
     def script(connection: socket.socket) -> None:
         read_frame(connection)
@@ -309,13 +313,15 @@ def test_output_that_came_before_the_guest_died_is_shown(
     output = Output(tmp_path)
     link = scripted(script)
     with pytest.raises(RemoteError, match="host0 has gone"):
-        Relay(link, output.descriptors()).run(Command(["x"], {}, "/"), DEADLINE_S)
+        Relay(link, output.descriptors()).run(RunRequest(["x"], {}, "/"), DEADLINE_S)
     assert output.read()[0] == b"y" * 180000
 
 
-def test_a_command_that_does_not_end_in_time_is_given_up(guest: Place, tmp_path: Path) -> None:
+def test_a_command_that_does_not_end_in_time_is_given_up(
+    guest: MachineFolder, tmp_path: Path
+) -> None:
     output = Output(tmp_path)
-    command = Command(["sleep", "1000"], {"PATH": os.defpath}, "/")
+    command = RunRequest(["sleep", "1000"], {"PATH": os.defpath}, "/")
     with agent.connect(guest, "host0") as link:
         relay = Relay(link, output.descriptors())
         with pytest.raises(RemoteError, match=r"did not end in 0\.2 s"):
@@ -324,7 +330,7 @@ def test_a_command_that_does_not_end_in_time_is_given_up(guest: Place, tmp_path:
 
 
 def test_signals_of_ours_reach_the_command(
-    scripted: Callable[[Script], agent.Link], tmp_path: Path
+    scripted: Callable[[Script], agent.AgentConnection], tmp_path: Path
 ) -> None:
     found: list[tuple[int, bytes] | None] = []
 
@@ -339,7 +345,9 @@ def test_signals_of_ours_reach_the_command(
     link = scripted(script)
     before = signal.getsignal(signal.SIGUSR1)
     with Signals() as signals:
-        ended = Relay(link, output.descriptors(), signals).run(Command(["x"], {}, "/"), DEADLINE_S)
+        ended = Relay(link, output.descriptors(), signals).run(
+            RunRequest(["x"], {}, "/"), DEADLINE_S
+        )
     output.read()
     assert signal.getsignal(signal.SIGUSR1) is before
     assert ended == Ended(signal.SIGUSR1)
@@ -358,7 +366,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
 
 
 def test_a_signal_behind_what_the_guest_does_not_take_hangs_up(
-    scripted: Callable[[Script], agent.Link], tmp_path: Path
+    scripted: Callable[[Script], agent.AgentConnection], tmp_path: Path
 ) -> None:
     hung_up = threading.Event()
     output = Output(tmp_path)
@@ -368,25 +376,29 @@ def test_a_signal_behind_what_the_guest_does_not_take_hangs_up(
             link.socket.send(bytes(4096))
     with Signals() as signals:
         os.kill(os.getpid(), signal.SIGINT)
-        ended = Relay(link, output.descriptors(), signals).run(Command(["x"], {}, "/"), DEADLINE_S)
+        ended = Relay(link, output.descriptors(), signals).run(
+            RunRequest(["x"], {}, "/"), DEADLINE_S
+        )
     hung_up.set()
     output.read()
     assert ended == Ended(signal.SIGINT)
 
 
-def test_output_that_nobody_reads_ends_it_as_a_broken_pipe(guest: Place, tmp_path: Path) -> None:
+def test_output_that_nobody_reads_ends_it_as_a_broken_pipe(
+    guest: MachineFolder, tmp_path: Path
+) -> None:
     output = Output(tmp_path)
     reading, writing = os.pipe()
     os.close(reading)
     with agent.connect(guest, "host0") as link:
         files = output.descriptors()._replace(stdout=writing)
-        ended = Relay(link, files).run(Command(["yes"], {"PATH": os.defpath}, "/"), DEADLINE_S)
+        ended = Relay(link, files).run(RunRequest(["yes"], {"PATH": os.defpath}, "/"), DEADLINE_S)
     os.close(writing)
     output.read()
     assert ended == Ended(signal.SIGPIPE)
 
 
-def test_a_slow_reader_gets_everything(guest: Place, tmp_path: Path) -> None:
+def test_a_slow_reader_gets_everything(guest: MachineFolder, tmp_path: Path) -> None:
     output = Output(tmp_path)
     reading, writing = os.pipe()
     got = bytearray()
@@ -400,7 +412,7 @@ def test_a_slow_reader_gets_everything(guest: Place, tmp_path: Path) -> None:
     script = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 4096)"
     with agent.connect(guest, "host0") as link:
         files = output.descriptors()._replace(stdout=writing)
-        command = Command([sys.executable, "-c", script], {}, "/")
+        command = RunRequest([sys.executable, "-c", script], {}, "/")
         ended = Relay(link, files).run(command, DEADLINE_S)
     os.close(writing)
     thread.join(DEADLINE_S)
@@ -411,19 +423,19 @@ def test_a_slow_reader_gets_everything(guest: Place, tmp_path: Path) -> None:
 
 def test_a_command_that_does_not_fit_is_refused() -> None:
     with pytest.raises(LocalError, match="at most 65536 can be sent") as caught:
-        frames.run(Command(["x" * frames.PAYLOAD_BYTES_MAX], {}, "/"))
+        frames.run(RunRequest(["x" * frames.PAYLOAD_BYTES_MAX], {}, "/"))
     assert caught.value.errno == errno.E2BIG
     with pytest.raises(LocalError, match="holds a NUL"):
-        frames.run(Command(["a\0b"], {}, "/"))
+        frames.run(RunRequest(["a\0b"], {}, "/"))
     # 8 bytes of head, "/", "1" and "" with a NUL each.
     room = frames.PAYLOAD_BYTES_MAX - 8 - 2 - 2 - 1
-    assert len(frames.run(Command(["y" * room], {}, "/"))) == 8 + frames.PAYLOAD_BYTES_MAX
+    assert len(frames.run(RunRequest(["y" * room], {}, "/"))) == 8 + frames.PAYLOAD_BYTES_MAX
 
 
 def test_frames_are_read_however_they_are_cut() -> None:
     whole = frame(STDOUT, b"abc") + frame(EXIT, b"\0\0\0\0") + frame(STDOUT, b"")
     for step in range(1, len(whole) + 1):
-        reader, found = frames.Reader(), []
+        reader, found = frames.FrameReader(), []
         for at in range(0, len(whole), step):
             found += reader.feed(whole[at : at + step])
         assert found == [(STDOUT, b"abc"), (EXIT, b"\0\0\0\0"), (STDOUT, b"")]

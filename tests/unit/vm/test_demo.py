@@ -20,14 +20,14 @@ import pytest
 from nupa.base.progress import Progress
 from nupa.cli.vm import demo as _vm_demo
 from nupa.fabric import Fabric
-from nupa.measure import contest
-from nupa.measure.contest import Contest, GuestReport, Score
+from nupa.measure import guest_report
+from nupa.measure.guest_report import Comparison, GuestReport, Score
 from nupa.measure.text import ASCII
 from nupa.programs import iperf3
 from nupa.programs.pair import ProgramError, free_port
 from nupa.vm import demo, pair
-from nupa.vm.demo import Demo, Plan
-from nupa.vm.files.state import Guest, State
+from nupa.vm.demo import Demo, Workload
+from nupa.vm.files.state import Guest, MachineState
 from nupa.vm.machine import machine
 
 LATENCY = """\
@@ -39,7 +39,7 @@ BANDWIDTH = """\
  #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
  65536      100              0.00               8.00		   1.048576
 """
-UP = State(
+UP = MachineState(
     name="demo",
     kind="cxl",
     coherence="hardware",
@@ -52,8 +52,8 @@ UP = State(
     created_s=0.0,
     guests=(Guest("host0", 0, ("qemu",)), Guest("host1", 1, ("qemu",))),
 )
-PLAN = Plan(rounds=2, latency_iterations=30, bandwidth_iterations=20, tcp_seconds=1)
-LAT = Contest("ib_send_lat", "SEND 64 B, latency", "µs", True, "soft-RoCE", 64, target=50.0)
+PLAN = Workload(rounds=2, latency_iterations=30, bandwidth_iterations=20, tcp_seconds=1)
+LAT = Comparison("ib_send_lat", "SEND 64 B, latency", "µs", True, "soft-RoCE", 64, target=50.0)
 # In the order of the steps: over NUPA each is so many times better.
 BETTER = {"ib_send_lat": 80, "ib_write_lat": 60, "ib_read_lat": 70, "ib_write_bw": 9, "iperf3": 2}
 
@@ -92,7 +92,7 @@ class Guests:
 
 
 def run(
-    monkeypatch: pytest.MonkeyPatch, guests: Guests, plan: Plan = PLAN
+    monkeypatch: pytest.MonkeyPatch, guests: Guests, plan: Workload = PLAN
 ) -> tuple[GuestReport, list[str]]:
     monkeypatch.setattr(demo, "Pair", guests)
     host = SimpleNamespace(ipv4="10.0.0.1")
@@ -113,10 +113,10 @@ def test_each_program_is_measured_over_nupa_and_over_the_other_by_turns(
     assert report.ok
     assert report.targets_met
     assert report.elapsed_s == 1
-    assert [score.contest.program for score in report.scores] == list(BETTER)
+    assert [score.comparison.program for score in report.scores] == list(BETTER)
     for score in report.scores:
         assert len(score.runs["nupa"]) == len(score.runs["other"]) == PLAN.rounds
-        assert score.ratio == pytest.approx(BETTER[score.contest.program], rel=0.01)
+        assert score.ratio == pytest.approx(BETTER[score.comparison.program], rel=0.01)
     sends = [nupa for client, nupa in guests.measured if client[0] == "ib_send_lat"]
     assert sends == [True, False, True, False]
     # TCP runs as the system has it, on both sides.
@@ -179,15 +179,15 @@ def test_the_best_run_of_each_side_counts() -> None:
     lower = Score(LAT, {"nupa": [8.0, 4.0, 9.0], "other": [500.0, 400.0]})
     assert (lower.best("nupa"), lower.best("other"), lower.ratio) == (4.0, 400.0, 100.0)
     higher = Score(
-        Contest("ib_write_bw", "WRITE", "MB/s", False, "soft-RoCE", target=5.0),
+        Comparison("ib_write_bw", "WRITE", "MB/s", False, "soft-RoCE", target=5.0),
         {"nupa": [90.0, 100.0], "other": [25.0, 20.0]},
     )
     assert (higher.ratio, higher.met) == (4.0, False)
 
 
 def test_the_table_shows_ratios_and_which_targets_are_met() -> None:
-    missed = Contest("iperf3", "TCP, one stream", "MB/s", False, "TCP, virtio-net", target=1.0)
-    free = Contest("ib_read_lat", "READ 64 B, latency", "µs", True, "soft-RoCE", 64)
+    missed = Comparison("iperf3", "TCP, one stream", "MB/s", False, "TCP, virtio-net", target=1.0)
+    free = Comparison("ib_read_lat", "READ 64 B, latency", "µs", True, "soft-RoCE", 64)
     report = GuestReport("cxl", "11.1.3", "6.12", 256 << 20, elapsed_s=61.2)
     report.scores += [
         Score(LAT, {"nupa": [4.0], "other": [400.0]}),
@@ -195,7 +195,7 @@ def test_the_table_shows_ratios_and_which_targets_are_met() -> None:
         Score(free, {"nupa": [5.0], "other": []}),
     ]
     report.notes.append("busy")
-    lines = contest.render(report, ASCII).splitlines()
+    lines = guest_report.render(report, ASCII).splitlines()
     assert re.split("  +", lines[2]) == [
         *("ib_send_lat, SEND 64 B, latency", "4.00 µs", "400 µs", "soft-RoCE", "100x"),
         *("at least 50x", "met"),
@@ -206,7 +206,7 @@ def test_the_table_shows_ratios_and_which_targets_are_met() -> None:
     assert "note: busy" in lines
     assert lines[-1] == ("All worked: cxl, QEMU 11.1.3, Linux 6.12, 61.2 s; targets not met: 1.")
     report.failures.append("iperf3: it ended")
-    assert "NOT all worked" in contest.render(report).splitlines()[-1]
+    assert "NOT all worked" in guest_report.render(report).splitlines()[-1]
 
 
 def test_json_has_every_figure_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

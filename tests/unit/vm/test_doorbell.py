@@ -26,9 +26,9 @@ from nupa.cli.run.program import environment
 from nupa.cli.vm.run import guest_environment
 from nupa.fabric import FabricError
 from nupa.vm.files import shown, state
-from nupa.vm.files.topology import Ivshmem, Topology, TopologyError, changed
+from nupa.vm.files.topology import Ivshmem, MachineTopology, TopologyError, changed
 from nupa.vm.machine import doorbell, machine
-from nupa.vm.machine.doorbell import Server
+from nupa.vm.machine.doorbell import DoorbellServer
 from tests.unit.vm.world import SMALL, World
 
 WAIT_S = 20.0
@@ -97,7 +97,7 @@ class Served:
         self.path = f"{self.folder.name}/bell.sock"
         self.memory = os.memfd_create("memory")
         self._listener = doorbell.listen(self.path)
-        self._server = Server(self._listener, self.memory, clients_max)
+        self._server = DoorbellServer(self._listener, self.memory, clients_max)
         self._ends = threading.Event()
         self._clients = ExitStack()
         self._thread = threading.Thread(target=self._run)
@@ -344,4 +344,4 @@ def test_doctor_says_whether_the_doorbell_answers(
 )
 def test_doorbells_are_of_ivshmem_alone(kind: str, coherence: str) -> None:
     with pytest.raises(TopologyError, match=f"these are {kind} and {coherence}: guests poll"):
-        changed(Topology(), kind=kind, coherence=coherence, doorbell=True)
+        changed(MachineTopology(), kind=kind, coherence=coherence, doorbell=True)

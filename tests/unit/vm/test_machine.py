@@ -21,7 +21,7 @@ from nupa.fabric import FabricError, LocalError, registry
 from nupa.vm.agent import agent
 from nupa.vm.boot.boot import BootFiles
 from nupa.vm.files import place, shown, state
-from nupa.vm.files.topology import Guests, Topology
+from nupa.vm.files.topology import Guests, MachineTopology
 from nupa.vm.machine import launch, machine
 from tests.unit.vm.world import DEADLINE_S, SMALL, World
 
@@ -145,7 +145,7 @@ def test_an_interrupt_takes_all_down(world: World) -> None:
 def test_an_old_qemu_is_refused_before_anything_is_made(world: World) -> None:
     boot = world.boot()._replace(qemu_version=(7, 2, 0))
     with pytest.raises(LocalError, match="no volatile CXL memory"):
-        machine.up("vm", Topology(guests=SMALL.guests), lambda: boot, world.said.append)
+        machine.up("vm", MachineTopology(guests=SMALL.guests), lambda: boot, world.said.append)
     assert world.left() == []
 
 

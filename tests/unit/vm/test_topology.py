@@ -10,13 +10,13 @@ import pytest
 
 from nupa.fabric import LocalError, TopologyError
 from nupa.vm.boot.boot import BootFiles
-from nupa.vm.files.place import Place
+from nupa.vm.files.place import MachineFolder
 from nupa.vm.files.topology import (
     GUESTS_MAX,
     Cxl,
     Guests,
     Ivshmem,
-    Topology,
+    MachineTopology,
     changed,
     load,
     parse,
@@ -29,20 +29,20 @@ MIB = 1 << 20
 BOOT = BootFiles(
     ("/ld.so", "/qemu"), (11, 1, 3), Path("/boot/kernel"), Path("/boot/initramfs"), "6.12"
 )
-PLACE = Place("vm", "/run/user/1/nupa-vm-vm")
+PLACE = MachineFolder("vm", "/run/user/1/nupa-vm-vm")
 
 
-def words(topology: Topology, number: int = 0, boot: BootFiles = BOOT) -> list[str]:
+def words(topology: MachineTopology, number: int = 0, boot: BootFiles = BOOT) -> list[str]:
     shared = Shared("/dev/shm/nupa-1-vm", topology.memory_bytes)
     return list(qemu.argv(boot, topology, PLACE, shared, number))
 
 
-def devices(topology: Topology, driver: str, number: int = 0) -> list[str]:
+def devices(topology: MachineTopology, driver: str, number: int = 0) -> list[str]:
     return [word for word in words(topology, number) if word.split(",")[0] == driver]
 
 
 def test_the_example_is_what_vm_up_makes_without_options() -> None:
-    assert load(EXAMPLES / "two_hosts.toml") == Topology()
+    assert load(EXAMPLES / "two_hosts.toml") == MachineTopology()
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: str(path.stem))
@@ -53,7 +53,7 @@ def test_every_example_makes_guests(path: Path) -> None:
 
 
 def test_an_empty_file_means_the_defaults() -> None:
-    assert parse(b"", "x.toml") == Topology()
+    assert parse(b"", "x.toml") == MachineTopology()
 
 
 def test_every_key_is_read() -> None:
@@ -117,20 +117,24 @@ def test_a_file_that_is_not_there_is_said() -> None:
 
 
 def test_options_change_a_topology_and_are_checked_with_it() -> None:
-    assert changed(Topology(), guests=3, memory_bytes=512 * MIB).guests.count == 3
-    assert changed(Topology()) == Topology()
+    assert changed(MachineTopology(), guests=3, memory_bytes=512 * MIB).guests.count == 3
+    assert changed(MachineTopology()) == MachineTopology()
     with pytest.raises(TopologyError, match="multiples of 256MiB"):
-        changed(Topology(kind="ivshmem", memory_bytes=64 * MIB), kind="cxl", memory_bytes=260 * MIB)
+        changed(
+            MachineTopology(kind="ivshmem", memory_bytes=64 * MIB),
+            kind="cxl",
+            memory_bytes=260 * MIB,
+        )
 
 
 def test_the_machine_is_the_host_after_its_guests() -> None:
-    topology = Topology(guests=Guests(3))
+    topology = MachineTopology(guests=Guests(3))
     assert topology.hosts == ("host0", "host1", "host2")
     assert topology.machine_host == "host3"
 
 
 def test_qemu_is_started_as_the_boot_files_say() -> None:
-    found = words(Topology())
+    found = words(MachineTopology())
     assert found[:2] == ["/ld.so", "/qemu"]
     assert found[found.index("-kernel") + 1] == "/boot/kernel"
     assert found[found.index("-initrd") + 1] == "/boot/initramfs"
@@ -139,7 +143,7 @@ def test_qemu_is_started_as_the_boot_files_say() -> None:
 
 
 def test_the_cxl_tree_has_the_memory_behind_a_switch() -> None:
-    topology = Topology(cxl=Cxl(8 << 30, 3, 4))
+    topology = MachineTopology(cxl=Cxl(8 << 30, 3, 4))
     assert devices(topology, "q35") == ["q35,cxl=on,cxl-fmw.0.targets.0=cxl.0,cxl-fmw.0.size=8G"]
     assert len(devices(topology, "pxb-cxl")) == 1
     assert len(devices(topology, "cxl-rp")) == 3
@@ -155,7 +159,7 @@ def test_the_cxl_tree_has_the_memory_behind_a_switch() -> None:
 
 
 def test_ivshmem_is_a_device_without_a_tree() -> None:
-    topology = Topology(kind="ivshmem")
+    topology = MachineTopology(kind="ivshmem")
     assert devices(topology, "q35") == ["q35"]
     assert devices(topology, "ivshmem-plain") == [
         "ivshmem-plain,id=memory0,bus=pcie.0,memdev=shared"
@@ -164,23 +168,23 @@ def test_ivshmem_is_a_device_without_a_tree() -> None:
 
 
 def test_every_port_of_the_agent_has_a_socket() -> None:
-    found = devices(Topology(), "virtserialport", 1)
+    found = devices(MachineTopology(), "virtserialport", 1)
     assert [word.partition("name=")[2] for word in found] == [f"nupa.{n}" for n in range(8)]
-    sockets = [word for word in devices(Topology(), "socket", 1) if "id=agent" in word]
+    sockets = [word for word in devices(MachineTopology(), "socket", 1) if "id=agent" in word]
     assert [PLACE.socket("host1", n) in sockets[n] for n in range(8)] == [True] * 8
 
 
 def test_a_comma_in_a_path_is_doubled() -> None:
-    place = Place("vm", "/run/a,b")
-    found = qemu.argv(BOOT, Topology(), place, Shared("/dev/shm/x,y", 256 * MIB), 0)
+    place = MachineFolder("vm", "/run/a,b")
+    found = qemu.argv(BOOT, MachineTopology(), place, Shared("/dev/shm/x,y", 256 * MIB), 0)
     assert [word for word in found if "mem-path=/dev/shm/x,,y" in word]
     assert [word for word in found if "path=/run/a,,b/host0.0.sock" in word]
     assert found[found.index("-pidfile") + 1] == "/run/a,b/host0.pid"
 
 
 def test_two_guests_are_joined_directly_and_more_by_a_hub() -> None:
-    two, three = Topology(), Topology(guests=Guests(3))
-    assert devices(two, "hubport") == devices(Topology(guests=Guests(1)), "hubport") == []
+    two, three = MachineTopology(), MachineTopology(guests=Guests(3))
+    assert devices(two, "hubport") == devices(MachineTopology(guests=Guests(1)), "hubport") == []
     assert devices(two, "stream", 0) == [
         f"stream,id=net0,server=on,addr.type=unix,addr.path={PLACE.net_socket(1)}"
     ]
@@ -194,7 +198,7 @@ def test_two_guests_are_joined_directly_and_more_by_a_hub() -> None:
     for number in range(3):
         found = words(three, number)
         assert found[found.index("-append") + 1].endswith(named)
-    alone = Topology(guests=Guests(network=False))
+    alone = MachineTopology(guests=Guests(network=False))
     assert devices(alone, "virtio-net-pci") == []
     assert "nupa.hosts" not in " ".join(words(alone))
 
@@ -206,19 +210,19 @@ def test_two_guests_are_joined_directly_and_more_by_a_hub() -> None:
 def test_reconnecting_is_asked_for_in_words_of_the_version(
     version: tuple[int, int, int], said: str
 ) -> None:
-    found = words(Topology(), 1, BOOT._replace(qemu_version=version))
+    found = words(MachineTopology(), 1, BOOT._replace(qemu_version=version))
     stream = next(word for word in found if word.startswith("stream,"))
     assert stream.partition("net.1.sock")[2].lstrip(",") == said
 
 
 def test_an_old_qemu_is_refused_for_cxl_memory_that_loses_updates() -> None:
     with pytest.raises(LocalError, match=r"QEMU 9\.2 emulates each access.*--kind ivshmem"):
-        qemu.check_version(Topology(), (9, 2))
+        qemu.check_version(MachineTopology(), (9, 2))
     # Measured with 10.0.13: 33982 of 40000 additions were left.
     with pytest.raises(LocalError, match=r"QEMU 10\.0\.13 emulates each access"):
-        qemu.check_version(Topology(), (10, 0, 13))
-    qemu.check_version(Topology(coherence="software"), (9, 2))
+        qemu.check_version(MachineTopology(), (10, 0, 13))
+    qemu.check_version(MachineTopology(coherence="software"), (9, 2))
     with pytest.raises(LocalError, match=r"QEMU 7\.2 has no volatile CXL memory.*--kind ivshmem"):
-        qemu.check_version(Topology(coherence="software"), (7, 2))
-    qemu.check_version(replace(Topology(), kind="ivshmem"), (7, 2))
-    qemu.check_version(Topology(), (11, 0))
+        qemu.check_version(MachineTopology(coherence="software"), (7, 2))
+    qemu.check_version(replace(MachineTopology(), kind="ivshmem"), (7, 2))
+    qemu.check_version(MachineTopology(), (11, 0))

@@ -19,14 +19,14 @@ import pytest
 from nupa.base.process import find_all
 from nupa.vm.boot.boot import BootFiles
 from nupa.vm.files import place, state
-from nupa.vm.files.place import Place, place_of
-from nupa.vm.files.topology import Guests, Topology
+from nupa.vm.files.place import MachineFolder, place_of
+from nupa.vm.files.topology import Guests, MachineTopology
 from nupa.vm.machine import machine
 
 DEADLINE_S = 30.0
 FAKE = Path(__file__).with_name("guest.py")
 # The smallest there is: the memory is allocated.
-SMALL = Topology(kind="ivshmem", memory_bytes=64 << 20, guests=Guests(2, 256 << 20))
+SMALL = MachineTopology(kind="ivshmem", memory_bytes=64 << 20, guests=Guests(2, 256 << 20))
 
 
 @dataclass
@@ -42,10 +42,10 @@ class World:
         argv = (sys.executable, str(FAKE), f"fake:{self.how}")
         return BootFiles(argv, (11, 1, 3), Path("/no/kernel"), self.how / "initramfs", "6.12")
 
-    def up(self, name: str = "vm", topology: Topology = SMALL) -> state.State:
+    def up(self, name: str = "vm", topology: MachineTopology = SMALL) -> state.MachineState:
         return machine.up(name, topology, self.boot, self.said.append, timeout_s=DEADLINE_S)
 
-    def place(self, name: str = "vm") -> Place:
+    def place(self, name: str = "vm") -> MachineFolder:
         return place_of(name)
 
     def left(self) -> list[str]:
@@ -53,7 +53,7 @@ class World:
         files = [str(path) for folder in (self.run, self.segments) for path in folder.iterdir()]
         return files + [str(process.pid) for process in find_all(f"fake:{self.how}")]
 
-    def kill(self, up: state.State, number: int) -> None:
+    def kill(self, up: state.MachineState, number: int) -> None:
         """SIGKILL of a guest's QEMU; returns when it is gone."""
         process = up.guests[number].process
         assert process is not None

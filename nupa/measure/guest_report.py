@@ -6,15 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nupa.measure.report import HEADINGS, Line, Report
-from nupa.measure.text import UNICODE, Glyphs, table
+from nupa.measure.report import HEADINGS, Line, StepReport
+from nupa.measure.text import UNICODE, ReportGlyphs, table
 
 Side = Literal["nupa", "other"]
 SIDES: tuple[Side, Side] = ("nupa", "other")
 
 
 @dataclass(frozen=True)
-class Contest:
+class Comparison:
     """One program with one set of options."""
 
     program: str
@@ -28,16 +28,16 @@ class Contest:
 
 @dataclass
 class Score:
-    """The runs of a contest: one number for each run of each side, in its unit."""
+    """The runs of a comparison: one number for each run of each side, in its unit."""
 
-    contest: Contest
+    comparison: Comparison
     runs: dict[Side, list[float]] = field(default_factory=lambda: {"nupa": [], "other": []})
 
     def best(self, side: Side) -> float | None:
         """Returns the best run, the least disturbed by other load; None: there is no run."""
         if not self.runs[side]:
             return None
-        return (min if self.contest.lower_is_better else max)(self.runs[side])
+        return (min if self.comparison.lower_is_better else max)(self.runs[side])
 
     @property
     def ratio(self) -> float | None:
@@ -45,22 +45,22 @@ class Score:
         nupa, other = self.best("nupa"), self.best("other")
         if not nupa or not other:
             return None
-        return other / nupa if self.contest.lower_is_better else nupa / other
+        return other / nupa if self.comparison.lower_is_better else nupa / other
 
     @property
     def met(self) -> bool | None:
         """None: there is no target."""
-        if self.contest.target is None:
+        if self.comparison.target is None:
             return None
-        return self.ratio is not None and self.ratio >= self.contest.target
+        return self.ratio is not None and self.ratio >= self.comparison.target
 
-    def line(self, glyphs: Glyphs) -> Line:
-        contest = self.contest
+    def line(self, glyphs: ReportGlyphs) -> Line:
+        comparison = self.comparison
         return Line(
-            f"{contest.program}, {contest.what}",
-            contest.unit,
-            "" if contest.target is None else f"at least {contest.target:g}{glyphs.times}",
-            contest.against,
+            f"{comparison.program}, {comparison.what}",
+            comparison.unit,
+            "" if comparison.target is None else f"at least {comparison.target:g}{glyphs.times}",
+            comparison.against,
             self.best("nupa"),
             self.best("other"),
             self.ratio,
@@ -68,18 +68,18 @@ class Score:
         )
 
     def to_json(self) -> dict[str, Any]:
-        contest = self.contest
+        comparison = self.comparison
         return {
-            "program": contest.program,
-            "what": contest.what,
-            "size_bytes": contest.size_bytes,
-            "unit": contest.unit,
-            "better": "lower" if contest.lower_is_better else "higher",
-            "against": contest.against,
+            "program": comparison.program,
+            "what": comparison.what,
+            "size_bytes": comparison.size_bytes,
+            "unit": comparison.unit,
+            "better": "lower" if comparison.lower_is_better else "higher",
+            "against": comparison.against,
             "nupa": self.best("nupa"),
             "other": self.best("other"),
             "ratio": self.ratio,
-            "target": contest.target,
+            "target": comparison.target,
             "met": self.met,
             "nupa_runs": self.runs["nupa"],
             "other_runs": self.runs["other"],
@@ -87,8 +87,8 @@ class Score:
 
 
 @dataclass
-class GuestReport(Report):
-    """The scores of all contests; `ok` does not depend on targets."""
+class GuestReport(StepReport):
+    """The scores of all comparisons; `ok` does not depend on targets."""
 
     kind: str
     qemu: str
@@ -115,7 +115,7 @@ class GuestReport(Report):
         }
 
 
-def render(report: GuestReport, glyphs: Glyphs = UNICODE) -> str:
+def render(report: GuestReport, glyphs: ReportGlyphs = UNICODE) -> str:
     """Returns the table, notes and failures, and the verdict."""
     parts = []
     if report.scores:
