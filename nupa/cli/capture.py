@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import add_fabric, seconds
+from nupa.cli.common.argument import add_fabric, add_json, seconds
 from nupa.cli.common.argument import count as _count
 from nupa.cli.common.command import Subparsers, add_command
 from nupa.core.levels import DEFAULT_LEVELS, LEVEL_TEXTS, LEVELS, parse_levels
@@ -61,26 +61,29 @@ def add_parser(subparsers: Subparsers) -> None:
         "--level",
         action="append",
         metavar="LEVEL",
-        help=f"{', '.join(LEVELS)}: a list, or given again (default: {','.join(DEFAULT_LEVELS)})",
+        help=f"record {', '.join(LEVELS)}: a list (default: {','.join(DEFAULT_LEVELS)})",
     )
-    parser.add_argument("-f", dest="filter", metavar="FILTER", help="only packets that match")
+    parser.add_argument("-f", dest="filter", metavar="FILTER", help="show only packets that match")
     parser.add_argument("-w", dest="write", metavar="FILE", help="write pcapng; - is stdout")
     parser.add_argument(
         "-r", dest="read", metavar="FILE", help="read pcapng or pcap instead; - is stdin"
     )
     parser.add_argument("-c", dest="count", type=_count, metavar="N", help="end after N packets")
     parser.add_argument(
-        "--snaplen", type=_count, metavar="BYTES", help="keep so much of each packet (default: all)"
+        "--snaplen",
+        type=_count,
+        metavar="BYTES",
+        help="keep the first BYTES of each packet (default: all)",
     )
     parser.add_argument(
         "--for",
         dest="seconds",
         type=seconds(),
         metavar="TIME",
-        help="end after that: 5s, 2min",
+        help="end after this time: 5s, 2min",
     )
     add_fabric(parser)
-    parser.add_argument("--json", action="store_true", help="for scripts: an object a line")
+    add_json(parser)
     parser.add_argument("--fields", action="store_true", help="list the fields of filters")
 
 

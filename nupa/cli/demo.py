@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nupa.cli.common.argument import add_mover
+from nupa.cli.common.argument import add_json, add_mover
 from nupa.cli.common.command import EXIT_USAGE, Subparsers, add_command, exit_by_signals, fail
 from nupa.core.mover import BETWEEN_PROCESSES
 
@@ -28,10 +28,10 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the charts there, too: .png, .svg, .pdf"
     )
-    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
-    parser.add_argument("--quick", action="store_true", help="fewer programs, a quarter minute")
+    add_json(parser)
+    parser.add_argument("--quick", action="store_true", help="run fewer programs, a quarter minute")
     parser.add_argument(
-        "--only", choices=["files", "sizes", "fio"], help="only this part, see below"
+        "--only", choices=["files", "sizes", "fio"], help="run only this part, see below"
     )
     add_mover(parser, BETWEEN_PROCESSES, "force how bulk data moves (default: the best)")
 

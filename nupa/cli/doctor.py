@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 
+from nupa.cli.common.argument import add_json
 from nupa.cli.common.command import EXIT_ERROR, Subparsers, add_command
 
 _EPILOG = """\
@@ -19,7 +20,7 @@ examples:
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "doctor", "try what works on this machine", _EPILOG, run)
-    parser.add_argument("--json", action="store_true", help="for scripts: an array of objects")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,9 +21,11 @@ examples:
 def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "down", "take a fabric down", _EPILOG, run)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("name", nargs="?", default="default", help="default: default")
-    which.add_argument("--all", action="store_true", help="all of yours")
-    parser.add_argument("--force", action="store_true", help="also if programs use it")
+    which.add_argument(
+        "name", nargs="?", default="default", help="fabric's name (default: default)"
+    )
+    which.add_argument("--all", action="store_true", help="take down all of your fabrics")
+    parser.add_argument("--force", action="store_true", help="take it down even if programs use it")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -60,19 +60,19 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("words", nargs="+", metavar="PORT|ls|clear", help=argparse.SUPPRESS)
     add = parser.add_argument_group("options of add")
-    add.add_argument("--probability", metavar="P", help="of each packet: 1%% or 0.01 (100%%)")
-    add.add_argument("--count", type=whole, metavar="N", help="how many it hits, 0: no limit (0)")
-    add.add_argument("--after", type=whole, metavar="N", help="packets that pass first (0)")
+    add.add_argument("--probability", metavar="P", help="hit with this probability: 1%% (100%%)")
+    add.add_argument("--count", type=whole, metavar="N", help="hit at most N packets, 0: all (0)")
+    add.add_argument("--after", type=whole, metavar="N", help="let N packets pass first (0)")
     add.add_argument(
-        "--for", dest="for_", metavar="TIME", help="how long it lasts: 2s, 50ms (until cleared)"
+        "--for", dest="for_", metavar="TIME", help="end the fault after this time: 2s, 50ms (never)"
     )
     add.add_argument(
-        "--duration", "--delay", metavar="TIME", help="how long its effect lasts: 50ms, 10us"
+        "--duration", "--delay", metavar="TIME", help="set how long its effect lasts: 50ms, 10us"
     )
-    add.add_argument("--rate", metavar="RATE", help="10MB/s, 1GiB/s or 10Gb/s")
-    add.add_argument("--seed", type=whole, metavar="N", help="to repeat a failure (drawn, shown)")
-    parser.add_argument("--all", action="store_true", help="with clear: all of them")
-    parser.add_argument("--json", action="store_true", help="with add and ls: for scripts")
+    add.add_argument("--rate", metavar="RATE", help="limit the rate: 10MB/s, 1GiB/s or 10Gb/s")
+    add.add_argument("--seed", type=whole, metavar="N", help="repeat this seed's failures (drawn)")
+    parser.add_argument("--all", action="store_true", help="with clear: clear all faults")
+    parser.add_argument("--json", action="store_true", help="with add and ls: print JSON")
     add_fabric(parser)
 
 

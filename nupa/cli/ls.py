@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from nupa.cli.common.argument import add_json
 from nupa.cli.common.command import Subparsers, add_command
 
 
@@ -17,7 +18,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "examples:\n  nupa ls\n  nupa ls --json | jq -r '.[].name'\n",
         run,
     )
-    parser.add_argument("--json", action="store_true", help="for scripts: an array of objects")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:

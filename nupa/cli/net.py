@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import add_fabric, add_program
+from nupa.cli.common.argument import add_fabric, add_json, add_program
 from nupa.cli.common.command import EXIT_ERROR, Subparsers, add_command, exit_by_signals, fail
 
 if TYPE_CHECKING:
@@ -61,14 +61,14 @@ examples:
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
-        subparsers, "net", "network interfaces over the fabric: up, down, ls, exec", _EPILOG
+        subparsers, "net", "manage network interfaces over the fabric: up, down, ls, exec", _EPILOG
     )
     verbs = parser.add_subparsers(prog="nupa net", metavar="COMMAND", required=True)
     _add_up(verbs)
     add_fabric(add_command(verbs, "down", "remove the interfaces of a fabric", _DOWN_EPILOG, _down))
     ls = add_command(verbs, "ls", "list interfaces", _LS_EPILOG, _ls)
     add_fabric(ls)
-    ls.add_argument("--json", action="store_true", help="for scripts: an array of objects")
+    add_json(ls)
     execute = add_command(
         verbs,
         "exec",
@@ -89,11 +89,13 @@ def _add_up(verbs: Subparsers) -> None:
         "--host",
         action="append",
         default=[],
-        help="of this host only; may be given again (default: all hosts)",
+        help="make the interface of this host only; may be given again (default: all hosts)",
     )
-    parser.add_argument("--mtu", type=int, metavar="BYTES", help="68 to 65280 (default: 65280)")
     parser.add_argument(
-        "--queues", type=int, metavar="N", help="of each interface, 1 to 16 (default: 1)"
+        "--mtu", type=int, metavar="BYTES", help="set the MTU, from 68 (default: 65280)"
+    )
+    parser.add_argument(
+        "--queues", type=int, metavar="N", help="give each interface N queues, 1 to 16 (default: 1)"
     )
     parser.add_argument(
         "--netns",

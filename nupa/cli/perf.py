@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import Literal
 
-from nupa.cli.common.argument import add_mover
+from nupa.cli.common.argument import add_json, add_mover
 from nupa.cli.common.command import Subparsers, add_command, fail
 from nupa.core.mover import BETWEEN_PROCESSES
 
@@ -37,29 +37,32 @@ def add_parser(subparsers: Subparsers) -> None:
         "--size",
         type=_size,
         metavar="N|all",
-        help="bytes of a message, or all powers of two to 8 MiB (default: lat 8, bw 65536)",
+        help="send N bytes, or all powers of two to 8 MiB (default: lat 8, bw 65536)",
     )
     parser.add_argument(
-        "--iterations", type=int, metavar="N", help="for each size (default: fewer of larger ones)"
+        "--iterations",
+        type=int,
+        metavar="N",
+        help="run N operations for each size (default: fewer of larger ones)",
     )
     add_mover(parser, BETWEEN_PROCESSES, "force how bulk data moves (default: the best)")
-    parser.add_argument("--fabric", metavar="NAME", help="default: a temporary one")
+    parser.add_argument("--fabric", metavar="NAME", help="use this fabric (default: a new one)")
     parser.add_argument(
         "--hosts",
         type=_hosts,
         metavar="A,B",
-        help="A is active, B passive (default: the first two)",
+        help="use A as the active host, B as the passive (default: the first two)",
     )
     parser.add_argument(
         "--qp-type",
         choices=["RC", "UC", "UD"],
         default="RC",
-        help="write: RC, UC; send: RC, UC, UD; the others: RC (default: RC)",
+        help="use this QP type; write: RC, UC; send: RC, UC, UD; the others: RC (default: RC)",
     )
     parser.add_argument(
-        "--depth", type=int, metavar="N", help="bw: operations outstanding (default: 128)"
+        "--depth", type=int, metavar="N", help="bw: keep N operations outstanding (default: 128)"
     )
-    parser.add_argument("--json", action="store_true", help="for scripts: one object")
+    add_json(parser)
 
 
 def _size(text: str) -> int | Literal["all"]:

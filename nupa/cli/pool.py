@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa pool`: regions of the fabric's memory that hosts share, and quotas."""
+"""`nupa pool`: manage memory that hosts share: regions and quotas."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli.common.argument import add_fabric
+from nupa.cli.common.argument import add_fabric, add_json
 from nupa.cli.common.command import EXIT_USAGE, Subparsers, add_command, fail
 
 if TYPE_CHECKING:
@@ -60,20 +60,25 @@ examples:
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
-        subparsers, "pool", "regions of the fabric's memory that hosts share, and quotas", _EPILOG
+        subparsers, "pool", "manage memory that hosts share: regions and quotas", _EPILOG
     )
     verbs = parser.add_subparsers(prog="nupa pool", metavar="COMMAND", required=True)
     ls = _add(verbs, "ls", "list regions", _LS_EPILOG, _ls)
-    ls.add_argument("--leaks", action="store_true", help="those that seem unused, and why")
+    ls.add_argument("--leaks", action="store_true", help="list regions that seem unused, and why")
     alloc = _add(verbs, "alloc", "make a region", _ALLOC_EPILOG, _alloc)
     alloc.add_argument("size", metavar="SIZE")
-    alloc.add_argument("tag", metavar="TAG", nargs="?", default="", help="its name")
-    alloc.add_argument("--share", metavar="HOSTS", default="", help="host1,host2 or all (none)")
-    alloc.add_argument("--host", metavar="HOST", help="its owner (the first)")
+    alloc.add_argument("tag", metavar="TAG", nargs="?", default="", help="name of the region")
+    alloc.add_argument(
+        "--share",
+        metavar="HOSTS",
+        default="",
+        help="share the region with host1,host2 or all (default: none)",
+    )
+    alloc.add_argument("--host", metavar="HOST", help="let this host own it (default: the first)")
     alloc.add_argument("--coherence", choices=["hardware", "software"], default="hardware")
     free = _add(verbs, "free", "free regions", _FREE_EPILOG, _free, json=False)
     free.add_argument("regions", metavar="TAG|ID", nargs="+")
-    free.add_argument("--force", action="store_true", help="also with open windows")
+    free.add_argument("--force", action="store_true", help="free regions with open windows, too")
     quota = _add(verbs, "quota", "show or set the limit of a host's regions", _QUOTA_EPILOG, _quota)
     quota.add_argument("host", metavar="HOST", nargs="?")
     quota.add_argument("size", metavar="SIZE|none", nargs="?")
@@ -105,7 +110,7 @@ def _add(
     parser = add_command(verbs, name, what, epilog, run)
     add_fabric(parser)
     if json:
-        parser.add_argument("--json", action="store_true", help="for scripts")
+        add_json(parser)
     return parser
 
 

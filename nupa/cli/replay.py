@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import add_json
 from nupa.cli.common.command import EXIT_USAGE, Subparsers, add_command, fail
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description=_DESCRIPTION,
     )
     parser.add_argument("file", help="a pcapng or pcap file")
-    parser.add_argument("--json", action="store_true", help="for scripts: one object")
+    add_json(parser)
     parser.add_argument(
         "--realtime", action="store_true", help="keep the pauses of the capture (default: none)"
     )

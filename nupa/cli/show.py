@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from nupa.cli.common.argument import add_json
 from nupa.cli.common.command import Subparsers, add_command
 
 if TYPE_CHECKING:
@@ -31,11 +32,13 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "show", "show a fabric: hosts, ports, processes, movers, counters", _EPILOG, run
     )
-    parser.add_argument("name", nargs="?", help="default: the one called default, or the only one")
+    parser.add_argument(
+        "name", nargs="?", help="fabric's name (default: `default`, or the only one)"
+    )
     parser.add_argument(
         "--counters", action="store_true", help="show the fast channel as CXL.cache requests, too"
     )
-    parser.add_argument("--json", action="store_true", help="for scripts: one object")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import add_json, whole
 from nupa.cli.common.argument import count as _count
-from nupa.cli.common.argument import whole
 from nupa.cli.common.command import Subparsers, add_command, fail
 
 if TYPE_CHECKING:
@@ -48,31 +48,32 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="a pcapng or pcap file")
     of_list = parser.add_argument_group("the list")
-    of_list.add_argument("--sort", choices=_SORTS, default=None, help="default: start")
+    of_list.add_argument("--sort", choices=_SORTS, default=None, help="sort by it (default: start)")
     of_list.add_argument(
-        "--slowest", type=_count, metavar="N", help="the N slowest, the slowest first"
+        "--slowest", type=_count, metavar="N", help="list the N slowest, the slowest first"
     )
     of_list.add_argument(
         "--only",
         choices=_FLAGS,
         action="append",
         metavar="FLAG",
-        help=f"those with this flag, or one of several: {', '.join(_FLAGS)}",
+        help=f"list those with this flag, or one of several: {', '.join(_FLAGS)}",
     )
     diagram = parser.add_argument_group("the diagram")
     which = diagram.add_mutually_exclusive_group()
-    which.add_argument("--number", type=_count, metavar="N", help="of transfer N of the list")
-    which.add_argument("--transfer", type=whole, metavar="ID", help="by its id")
-    which.add_argument("--packet", type=_count, metavar="N", help="the one packet N belongs to")
+    which.add_argument("--number", type=_count, metavar="N", help="draw transfer N of the list")
+    which.add_argument("--transfer", type=whole, metavar="ID", help="draw the transfer of this ID")
+    which.add_argument("--packet", type=_count, metavar="N", help="draw the transfer of packet N")
+    diagram.add_argument("--all", action="store_true", help="draw each record, without folding")
+    diagram.add_argument("--svg", metavar="OUT", help="write the diagram as SVG; - is stdout")
+    diagram.add_argument("--ascii", action="store_true", help="use plain ASCII")
     diagram.add_argument(
-        "--all", action="store_true", help="each record of each packet, without folding"
+        "--width",
+        type=_count,
+        metavar="N",
+        help="draw in 80 to 200 columns (default: the terminal's)",
     )
-    diagram.add_argument("--svg", metavar="OUT", help="write it as SVG; - for stdout")
-    diagram.add_argument("--ascii", action="store_true", help="plain ASCII")
-    diagram.add_argument(
-        "--width", type=_count, metavar="N", help="80 to 200 columns (default: the terminal's)"
-    )
-    parser.add_argument("--json", action="store_true", help="for scripts: one object")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:

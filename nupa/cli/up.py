@@ -21,9 +21,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "--topology",
         default="pair",
         metavar="FILE|PRESET",
-        help="pair, rack24, storage16, gpu24, or a TOML file (default: pair)",
+        help="use a preset (pair, rack24, storage16, gpu24) or a TOML file (default: pair)",
     )
-    parser.add_argument("--name", default="default", help="its name (default: default)")
+    parser.add_argument("--name", default="default", help="name the fabric (default: default)")
 
 
 def run(args: argparse.Namespace) -> int:

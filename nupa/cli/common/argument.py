@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def add_fabric(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--fabric", metavar="NAME", help="default: `default`, or the only one")
+    parser.add_argument(
+        "--fabric", metavar="NAME", help="use this fabric (default: `default`, or the only one)"
+    )
 
 
 def add_mover(
@@ -21,9 +23,13 @@ def add_mover(
     parser.add_argument("--mover", choices=[str(mover) for mover in movers], help=what)
 
 
+def add_json(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
+
+
 def add_program(parser: argparse.ArgumentParser) -> None:
     """Adds a host and the program to run there; nupa.cli.run.program.command_of() reads it."""
-    parser.add_argument("host", metavar="HOST", help="its name or number")
+    parser.add_argument("host", metavar="HOST", help="name or number of the host")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
 
 

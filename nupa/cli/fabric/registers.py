@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from nupa.cli.common.argument import add_json
 from nupa.cli.common.command import Subparsers, add_command
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ examples:
 def add_parser(verbs: Subparsers) -> None:
     what = "print the register tables: name, offset, bits, access, reset, section"
     parser = add_command(verbs, "registers", what, _EPILOG, run)
-    parser.add_argument("block", nargs="*", metavar="BLOCK", help="default: a list of them")
-    parser.add_argument("--json", action="store_true", help="for scripts; default: all blocks")
+    parser.add_argument(
+        "block", nargs="*", metavar="BLOCK", help="block to print (default: a list)"
+    )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from nupa.cli.common.argument import seconds
+from nupa.cli.common.argument import add_json, seconds
 from nupa.cli.common.command import Subparsers, add_command
 
 _EPILOG = """\
@@ -24,12 +24,20 @@ def add_parser(verbs: Subparsers) -> None:
     what = "measure how many lines a second cross the switch"
     parser = add_command(verbs, "transactions", what, _EPILOG, run)
     parser.add_argument(
-        "--seconds", type=seconds(3600), default=1.0, metavar="S", help="for each figure (1)"
+        "--seconds",
+        type=seconds(3600),
+        default=1.0,
+        metavar="S",
+        help="measure each figure for S seconds (default: 1)",
     )
     parser.add_argument(
-        "--ways", type=int, choices=[1, 2], default=2, help="devices of the region (2)"
+        "--ways",
+        type=int,
+        choices=[1, 2],
+        default=2,
+        help="interleave the region over 1 or 2 devices (default: 2)",
     )
-    parser.add_argument("--json", action="store_true", help="print one object, for scripts")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import argparse
 import importlib
 from collections.abc import Callable
 
-from nupa.cli.common.argument import add_fabric
+from nupa.cli.common.argument import add_fabric, add_json
 from nupa.cli.common.command import Subparsers, add_command
 from nupa.cli.fm import serve
 from nupa.cli.fm.table import COMMANDS, FmCommand
@@ -63,6 +63,6 @@ def _add_asking(verbs: Subparsers, command: FmCommand) -> None:
 
     parser = _add(verbs, command.name, command.help, command.epilog, run)
     if command.json:
-        parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
+        add_json(parser)
     for name, options in command.arguments:
         parser.add_argument(name, **options)

@@ -41,13 +41,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         type=_SIZE,
         default=0,
-        help="dynamic capacity of each MLD (none)",
+        help="give each MLD this dynamic capacity (default: none)",
     )
     parser.add_argument(
-        "--vppbs", metavar="N", type=arguments.byte, default=4, help="vPPBs of each host (4)"
+        "--vppbs", metavar="N", type=arguments.byte, default=4, help="give each host N vPPBs (4)"
     )
     parser.add_argument(
-        "--spare-ports", metavar="N", type=arguments.byte, default=0, help="empty ports (0)"
+        "--spare-ports",
+        metavar="N",
+        type=arguments.byte,
+        default=0,
+        help="add N empty ports (default: 0)",
     )
 
 

@@ -72,7 +72,7 @@ examples:
             _VCS,
             _VPPB,
             _PORT,
-            _arg("--ld", "LD of a multi-logical device", type=arguments.byte, metavar="N"),
+            _arg("--ld", "bind an LD of a multi-logical device", type=arguments.byte, metavar="N"),
         ),
         """\
 examples:
@@ -90,14 +90,14 @@ examples:
             _VPPB,
             _arg(
                 "--how",
-                "(managed)",
+                "unbind in this way (default: managed)",
                 choices=["link-down", "managed", "surprise"],
                 default="managed",
             ),
         ),
         """\
-managed: once the host has let go of the device, or at once if it does not listen; surprise: at
-once; link-down: once the link of the port is down.  `nupa fm abort` gives up an unbind that waits.
+managed: once the host has released the device, or at once if no host listens; surprise: at once;
+link-down: once the link of the port is down.  `nupa fm abort` gives up an unbind that waits.
 
 examples:
   nupa fm unbind 0 1
@@ -172,9 +172,9 @@ examples:
             _PORT,
             _HOST,
             _REGION,
-            _arg("size", "like 64M or 1G", type=size(1 << 20), nargs="?", default=0),
+            _arg("size", "amount, like 64M or 1G", type=size(1 << 20), nargs="?", default=0),
             _TAG_OPTION,
-            _arg("--contiguous", "in one piece", action="store_true"),
+            _arg("--contiguous", "offer it in one piece", action="store_true"),
         ),
         """\
 Capacity of a shareable region needs a tag.  Without SIZE the host is offered the capacity that
@@ -223,7 +223,7 @@ examples:
         "dcd.keep",
         (_PORT, _TAG),
         """\
-Shared capacity under a tag that is kept stays as it is when the last host gives it back.
+Capacity under a kept tag keeps its contents when the last host releases it.
 
 examples:
   nupa fm dcd-keep 3 0f3a0000-0000-0000-0000-000000000001
@@ -251,7 +251,7 @@ examples:
             _PORT,
             _REGION,
             _arg("block", "size of a block, like 64, 4K or 2M", type=size()),
-            _arg("--sanitize", "clear capacity that is given back", action="store_true"),
+            _arg("--sanitize", "clear released capacity", action="store_true"),
         ),
         """\
 No host may have an extent of the region.  BLOCK is a power of two.
@@ -262,7 +262,7 @@ examples:
     ),
     FmCommand(
         "events",
-        "list what has happened",
+        "list events",
         (0x0100, 0x0101, 0x0105),
         "events.events",
         (_arg("--follow", "wait for further events, until ^C", action="store_true"),),
@@ -310,7 +310,7 @@ examples:
             _PORT,
             _arg("first", "number of the first LD", type=int, nargs="?", metavar="LD"),
             _arg("parts", "256ths of this LD, of the next…", type=int, nargs="*", metavar="N"),
-            _arg("--limit", "the most that an LD may have", action="store_true"),
+            _arg("--limit", "show or set the limit of an LD", action="store_true"),
         ),
         """\
 Values are 1/256 of the bandwidth of the device.  They are kept and reported; they limit nothing.
@@ -330,10 +330,10 @@ examples:
             _VCS,
             _arg("vppb", "number of a vPPB, or upstream"),
             _arg("bit", type=int),
-            _arg("--correctable", "(uncorrectable)", action="store_true"),
+            _arg("--correctable", "report a correctable error", action="store_true"),
         ),
         """\
-BIT is the error's bit in the AER status register (PCIe 6.0 7.8.4.2, 7.8.4.5).
+BIT is the bit of the error in the AER status register (PCIe 6.0 7.8.4.2, 7.8.4.5).
 
 examples:
   nupa fm aer 0 1 12                    an uncorrectable error below vPPB 1: poisoned TLP
@@ -366,7 +366,7 @@ examples:
         (
             _PORT,
             _arg("offset", type=whole, metavar="ADDRESS"),
-            _arg("--ld", "an LD; 65535 is the fabric manager's own", type=int, metavar="N"),
+            _arg("--ld", "use an LD; 65535 is the fabric manager's own", type=int, metavar="N"),
             _arg("--write", type=whole, metavar="VALUE"),
         ),
         """\
@@ -386,7 +386,7 @@ examples:
             _PORT,
             _LD,
             _arg("offset", type=whole, metavar="ADDRESS"),
-            _arg("length", "(4)", type=int, nargs="?", default=4, metavar="BYTES"),
+            _arg("length", "bytes (default: 4)", type=int, nargs="?", default=4, metavar="BYTES"),
             _arg("--write", type=arguments.data, metavar="HEX"),
         ),
         """\
@@ -406,9 +406,9 @@ examples:
         (
             _arg("opcode", "four hexadecimal digits", type=arguments.opcode),
             _arg("payload", type=arguments.data, nargs="?", default=b"", metavar="HEX"),
-            _arg("--port", "to the device at a port", type=int, metavar="N"),
-            _arg("--ld", "to an LD of that device", type=int, metavar="N"),
-            _arg("--cci", "a command that all components have", action="store_true"),
+            _arg("--port", "send it to the device at a port", type=int, metavar="N"),
+            _arg("--ld", "send it to an LD of that device", type=int, metavar="N"),
+            _arg("--cci", "send a command that all components have", action="store_true"),
         ),
         """\
 The payload of the answer is printed; a refusal names its return code.  Lists of opcodes: CXL 3.1,

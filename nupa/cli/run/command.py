@@ -38,7 +38,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "-- COMMAND ...",
     )
     add_fabric(parser)
-    parser.add_argument("--host", help="its name or number; default: the next free one")
+    parser.add_argument(
+        "--host", help="run on this host, by name or number (default: the next free one)"
+    )
     add_mover(parser, Mover, "force how bulk is moved; default: the best that both ends can use")
     parser.add_argument(
         "--capture",
@@ -50,10 +52,10 @@ def add_parser(subparsers: Subparsers) -> None:
         "--capture-level",
         action="append",
         metavar="LEVEL",
-        help="as --level of `nupa capture` (default: transport,net)",
+        help="record these levels, as with `nupa capture` (default: transport,net)",
     )
     parser.add_argument(
-        "--capture-snaplen", type=count, metavar="BYTES", help="as --snaplen of `nupa capture`"
+        "--capture-snaplen", type=count, metavar="BYTES", help="keep the first BYTES of each packet"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
 

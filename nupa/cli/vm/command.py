@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from nupa.cli.common.argument import add_mover, add_program, seconds, size
+from nupa.cli.common.argument import add_json, add_mover, add_program, seconds, size
 from nupa.cli.common.command import Subparsers, add_command, exit_by_signals
 from nupa.core.mover import Mover
 
@@ -120,21 +120,23 @@ def add_parser(subparsers: Subparsers) -> None:
         )
     )
     ls = add_command(verbs, "ls", "list machines and their guests", _LS_EPILOG, _ls)
-    ls.add_argument("--json", action="store_true", help="for scripts: an array of objects")
+    add_json(ls)
     log = add_command(verbs, "log", "show consoles", _LOG_EPILOG, _log)
-    log.add_argument("host", nargs="?", metavar="HOST", help="default: all guests")
+    log.add_argument("host", nargs="?", metavar="HOST", help="show this guest alone (default: all)")
     log.add_argument(
         "--follow", action="store_true", help="follow until Ctrl-C or the end of the guests"
     )
     _add_name(log)
     start = add_command(verbs, "start", "start a dead guest again", _START_EPILOG, _start)
-    start.add_argument("host", metavar="HOST", help="its name or number")
+    start.add_argument("host", metavar="HOST", help="name or number of the guest's host")
     _add_name(start)
     _add_timeout(start)
     down = add_command(verbs, "down", "end the guests, remove the fabric", _DOWN_EPILOG, _down)
     # Not the only one: a machine to take down must be meant.
-    down.add_argument("name", nargs="?", default="vm", metavar="NAME", help="default: vm")
-    down.add_argument("--force", action="store_true", help="even if commands run in it")
+    down.add_argument(
+        "name", nargs="?", default="vm", metavar="NAME", help="the machine (default: vm)"
+    )
+    down.add_argument("--force", action="store_true", help="end it even if commands run in it")
     _add_demo(verbs)
 
 
@@ -148,30 +150,32 @@ def _add_timeout(parser: argparse.ArgumentParser) -> None:
         type=seconds(86400),
         default=120.0,
         metavar="SECONDS",
-        help="for a guest to boot (default: 120)",
+        help="wait this long for a guest to boot (default: 120)",
     )
 
 
 def _add_up(verbs: Subparsers) -> None:
     parser = add_command(verbs, "up", "boot guests", _UP_EPILOG, _up)
-    parser.add_argument("--guests", type=int, metavar="N", help="how many (default: 2)")
-    parser.add_argument("--kind", help="cxl, or ivshmem: how guests see the memory (default: cxl)")
-    parser.add_argument("--mem", type=size(), metavar="SIZE", help="its memory (default: 256M)")
+    parser.add_argument("--guests", type=int, metavar="N", help="boot N guests (default: 2)")
+    parser.add_argument("--kind", help="show the memory as cxl, or as ivshmem (default: cxl)")
+    parser.add_argument(
+        "--mem", type=size(), metavar="SIZE", help="share this much (default: 256M)"
+    )
     parser.add_argument(
         "--coherence",
-        help="hardware, or software: flush and invalidate instead of atomics (default: hardware)",
+        help="use hardware, or software: flush and invalidate, no atomics (default: hardware)",
     )
     parser.add_argument(
         "--doorbell",
         action="store_true",
-        help="kind ivshmem: wake sleeping processes of guests by interrupts, instead of polling",
+        help="wake sleeping processes of guests by interrupts instead of polling (kind ivshmem)",
     )
     parser.add_argument(
-        "--topology", metavar="FILE", help="all of it, from TOML; other options override it"
+        "--topology", metavar="FILE", help="read the machine from TOML; other options override it"
     )
-    parser.add_argument("--name", default="vm", help="of the machine and its fabric (default: vm)")
+    parser.add_argument("--name", default="vm", help="name machine and fabric (default: vm)")
     parser.add_argument(
-        "--qemu", metavar="PATH", help="this qemu-system-x86_64 (default: a downloaded one)"
+        "--qemu", metavar="PATH", help="run this qemu-system-x86_64 (default: a downloaded one)"
     )
     _add_timeout(parser)
 
@@ -179,12 +183,12 @@ def _add_up(verbs: Subparsers) -> None:
 def _add_demo(verbs: Subparsers) -> None:
     what = "measure RDMA and TCP between two guests, beside soft-RoCE and virtio"
     parser = add_command(verbs, "demo", what, _DEMO_EPILOG, _demo)
-    parser.add_argument("--kind", help="cxl, or ivshmem: how guests see the memory (default: cxl)")
-    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
-    parser.add_argument("--quick", action="store_true", help="one round, few iterations")
+    parser.add_argument("--kind", help="show the memory as cxl, or as ivshmem (default: cxl)")
+    add_json(parser)
+    parser.add_argument("--quick", action="store_true", help="measure one round of few iterations")
     parser.add_argument("--keep", action="store_true", help="leave the machine up afterwards")
-    parser.add_argument("--name", default="demo", help="of the machine (default: demo)")
-    parser.add_argument("--qemu", metavar="PATH", help="as for `nupa vm up`")
+    parser.add_argument("--name", default="demo", help="name the machine (default: demo)")
+    parser.add_argument("--qemu", metavar="PATH", help="run this QEMU, as with `nupa vm up`")
     _add_timeout(parser)
 
 
