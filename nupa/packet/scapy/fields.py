@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from scapy.base_classes import Packet_metaclass
 from scapy.error import Scapy_Exception
@@ -29,6 +29,8 @@ from scapy.fields import (
 from scapy.packet import Packet
 
 from nupa.packet.tables.layout import Field, Layout
+
+L = TypeVar("L", bound="Layer")
 
 # Fields of whole bytes on byte boundaries: struct is faster than shifting bits.
 _PLAIN = {8: ByteField, 16: ShortField, 32: IntField, 64: LongField}
@@ -132,3 +134,10 @@ class Layer(Packet, metaclass=_FromLayout):
             raise Scapy_Exception(f"{self.layout.text}: {name} = {value} does not fit its field")
         word = int.from_bytes(header[:size], "big") & ~(mask << low)
         return (word | (value >> field.shift) << low).to_bytes(size, "big") + header[size:]
+
+
+def layer_class(base: type[L], class_name: str, layout: Layout, **members: Any) -> type[L]:
+    """Makes a layer that differs from *base* by its layout and *members*."""
+    members |= {"layout": layout, "__module__": base.__module__}
+    made: type[L] = type(base)(class_name, (base,), members)
+    return made

@@ -14,7 +14,7 @@ from scapy.error import Scapy_Exception
 from scapy.fields import PacketListField, StrLenField
 from scapy.packet import Packet
 
-from nupa.packet.scapy.fields import Layer, fields_of
+from nupa.packet.scapy.fields import Layer, fields_of, layer_class
 from nupa.packet.tables import queue as tables
 
 SEGMENTS_BYTES_MAX = 0xFFFF - tables.WQE.bytes
@@ -44,68 +44,24 @@ class Segment(Layer):
         return b"", s
 
 
-def _segment_fields(kind: tables.Segment) -> list[Any]:
+def _segment(kind: tables.Segment) -> type[Segment]:
     layout = tables.SEGMENT_LAYOUTS[kind]
     rest = "data" if kind == tables.Segment.INLINE else "rest"
-    return [
+    fields = [
         *fields_of(layout, bytes=None),
         StrLenField(rest, b"", length_from=lambda pkt: max(pkt.bytes - layout.bytes, 0)),
     ]
+    return layer_class(Segment, layout.name, layout, name=layout.text, fields_desc=fields)
 
 
-class RemoteSegment(Segment):
-    name = "Remote address"
-    layout = tables.SEGMENT_LAYOUTS[tables.Segment.REMOTE]
-    fields_desc = _segment_fields(tables.Segment.REMOTE)
-
-
-class AtomicSegment(Segment):
-    name = "Atomic operands"
-    layout = tables.SEGMENT_LAYOUTS[tables.Segment.ATOMIC]
-    fields_desc = _segment_fields(tables.Segment.ATOMIC)
-
-
-class DatagramSegment(Segment):
-    name = "Datagram address"
-    layout = tables.SEGMENT_LAYOUTS[tables.Segment.DATAGRAM]
-    fields_desc = _segment_fields(tables.Segment.DATAGRAM)
-
-
-class XrcSegment(Segment):
-    name = "XRC"
-    layout = tables.SEGMENT_LAYOUTS[tables.Segment.XRC]
-    fields_desc = _segment_fields(tables.Segment.XRC)
-
-
-class BindSegment(Segment):
-    name = "Bind memory window"
-    layout = tables.SEGMENT_LAYOUTS[tables.Segment.BIND]
-    fields_desc = _segment_fields(tables.Segment.BIND)
-
-
-class DataSegment(Segment):
-    name = "Data"
-    layout = tables.SEGMENT_LAYOUTS[tables.Segment.DATA]
-    fields_desc = _segment_fields(tables.Segment.DATA)
-
-
-class InlineSegment(Segment):
-    """Inline data, and segments of unknown types."""
-
-    name = "Inline data"
-    layout = tables.SEGMENT_LAYOUTS[tables.Segment.INLINE]
-    fields_desc = _segment_fields(tables.Segment.INLINE)
-
-
-SEGMENTS: dict[int, type[Segment]] = {
-    tables.Segment.REMOTE: RemoteSegment,
-    tables.Segment.ATOMIC: AtomicSegment,
-    tables.Segment.DATAGRAM: DatagramSegment,
-    tables.Segment.XRC: XrcSegment,
-    tables.Segment.BIND: BindSegment,
-    tables.Segment.DATA: DataSegment,
-    tables.Segment.INLINE: InlineSegment,
-}
+SEGMENTS = {int(kind): _segment(kind) for kind in tables.SEGMENT_LAYOUTS}
+RemoteSegment = SEGMENTS[tables.Segment.REMOTE]
+AtomicSegment = SEGMENTS[tables.Segment.ATOMIC]
+DatagramSegment = SEGMENTS[tables.Segment.DATAGRAM]
+XrcSegment = SEGMENTS[tables.Segment.XRC]
+BindSegment = SEGMENTS[tables.Segment.BIND]
+DataSegment = SEGMENTS[tables.Segment.DATA]
+InlineSegment = SEGMENTS[tables.Segment.INLINE]  # segments of unknown types, too
 
 
 def _next_segment(

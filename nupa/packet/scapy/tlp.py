@@ -18,8 +18,9 @@ from scapy.fields import ConditionalField, XLEIntField
 from scapy.fields import Field as ScapyField
 from scapy.packet import Packet, bind_bottom_up, bind_layers, bind_top_down
 
-from nupa.packet.scapy.fields import Layer, fields_of
+from nupa.packet.scapy.fields import Layer, fields_of, layer_class
 from nupa.packet.tables import pcie as tables
+from nupa.packet.tables.layout import Layout
 
 LENGTH_DW_MAX = 1024  # PCIe 6.0, 2.2.2: encoded as 0
 DIGEST_BYTES = 4
@@ -112,34 +113,6 @@ class _Mem(Layer):
         return self.sprintf(f"{self.name} %{name}.address% tag %{name}.tag%")
 
 
-_MEM32 = fields_of(tables.MEM32, first_be=None, last_be=None)
-_MEM64 = fields_of(tables.MEM64, first_be=None, last_be=None)
-
-
-class MemRead32(_Mem):
-    name = "MRd, 32-bit address"
-    layout = tables.MEM32
-    fields_desc = _MEM32
-
-
-class MemRead64(_Mem):
-    name = "MRd, 64-bit address"
-    layout = tables.MEM64
-    fields_desc = _MEM64
-
-
-class MemWrite32(_Mem):
-    name = "MWr, 32-bit address"
-    layout = tables.MEM32
-    fields_desc = _MEM32
-
-
-class MemWrite64(_Mem):
-    name = "MWr, 64-bit address"
-    layout = tables.MEM64
-    fields_desc = _MEM64
-
-
 class _OperandField(ScapyField[int, bytes]):
     """A little-endian number of 1, 2 or 4 DW, by the TLP's length (PCIe 6.0, 2.2.7).
 
@@ -177,45 +150,23 @@ class _OperandField(ScapyField[int, bytes]):
         return hex(x)
 
 
-_ATOMIC32, _ATOMIC64 = fields_of(tables.MEM32), fields_of(tables.MEM64)
-_ONE = [_OperandField("operand", 1)]
-_TWO = [_OperandField("compare", 2), _OperandField("swap", 2)]
+def _requests(
+    base: type[Layer], name: str, what: str, *operands: _OperandField, **defaults: int | None
+) -> tuple[type[Layer], type[Layer]]:
+    """Makes the layers of a request with 32-bit and with 64-bit addresses."""
+
+    def made(bits: int, layout: Layout) -> type[Layer]:
+        text, fields = f"{what}, {bits}-bit address", [*fields_of(layout, **defaults), *operands]
+        return layer_class(base, f"{name}{bits}", layout, name=text, fields_desc=fields)
+
+    return made(32, tables.MEM32), made(64, tables.MEM64)
 
 
-class FetchAdd32(Layer):
-    name = "FetchAdd, 32-bit address"
-    layout = tables.MEM32
-    fields_desc = _ATOMIC32 + _ONE
-
-
-class FetchAdd64(Layer):
-    name = "FetchAdd, 64-bit address"
-    layout = tables.MEM64
-    fields_desc = _ATOMIC64 + _ONE
-
-
-class Swap32(Layer):
-    name = "Swap, 32-bit address"
-    layout = tables.MEM32
-    fields_desc = _ATOMIC32 + _ONE
-
-
-class Swap64(Layer):
-    name = "Swap, 64-bit address"
-    layout = tables.MEM64
-    fields_desc = _ATOMIC64 + _ONE
-
-
-class CAS32(Layer):
-    name = "CAS, 32-bit address"
-    layout = tables.MEM32
-    fields_desc = _ATOMIC32 + _TWO
-
-
-class CAS64(Layer):
-    name = "CAS, 64-bit address"
-    layout = tables.MEM64
-    fields_desc = _ATOMIC64 + _TWO
+MemRead32, MemRead64 = _requests(_Mem, "MemRead", "MRd", first_be=None, last_be=None)
+MemWrite32, MemWrite64 = _requests(_Mem, "MemWrite", "MWr", first_be=None, last_be=None)
+FetchAdd32, FetchAdd64 = _requests(Layer, "FetchAdd", "FetchAdd", _OperandField("operand", 1))
+Swap32, Swap64 = _requests(Layer, "Swap", "Swap", _OperandField("operand", 1))
+CAS32, CAS64 = _requests(Layer, "CAS", "CAS", _OperandField("compare", 2), _OperandField("swap", 2))
 
 
 class _Completion(Layer):
