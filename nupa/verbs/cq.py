@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import address_of, closed, expect
-from nupa.verbs.base.errors import refuse
+from nupa.verbs.base.errors import check, refuse
 from nupa.verbs.base.fields import table
 from nupa.verbs.completion.channel import CompChannel, Completions
 from nupa.verbs.completion.wc import WC, wc_of
@@ -136,8 +136,7 @@ class CQ(Completions):
     def resize(self, cqe: int) -> None:
         """Makes room for at least *cqe* completions."""
         rc = lib.nupa_resize_cq(self._c or closed(self), cqe)
-        if rc:
-            refuse(f"Failed to resize CQ to {cqe} entries", rc)
+        check(rc, f"Failed to resize CQ to {cqe} entries")
 
     def __str__(self) -> str:
         c = self._c or closed(self)

@@ -10,7 +10,7 @@ from nupa._engine import ffi, lib
 from nupa.core.buffers import borrow
 from nupa.verbs.as_pyverbs.unsupported import DmaBufMR
 from nupa.verbs.base import PyverbsCM, closed, expect
-from nupa.verbs.base.errors import PyverbsError, PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.base.errors import PyverbsError, PyverbsRDMAError, PyverbsUserError, made, refuse
 from nupa.verbs.base.fields import table
 from nupa.verbs.device.dm import DM
 from nupa.verbs.enums import (
@@ -87,9 +87,7 @@ class MR(PyverbsCM):
         if iova is None:
             iova = 0 if access & IBV_ACCESS_ZERO_BASED else self._buf
         if handle is not None:
-            c = lib.nupa_import_mr(parent, handle)
-            if not c:
-                refuse(f"Failed to import MR {handle}")
+            c = made(lib.nupa_import_mr(parent, handle), f"Failed to import MR {handle}")
             length = int(c.length)
         elif implicit:
             c = lib.nupa_reg_mr(parent, ffi.NULL, _SIZE_MAX, 0, int(access))
@@ -288,9 +286,7 @@ class NullMR(MR):
 
     def __init__(self, pd: PD) -> None:
         expect(pd, PD, "pd")
-        c = lib.nupa_alloc_null_mr(pd._c or closed(pd))
-        if not c:
-            refuse("Failed to allocate a null MR")
+        c = made(lib.nupa_alloc_null_mr(pd._c or closed(pd)), "Failed to allocate a null MR")
         self._belong(pd, c, 0)
 
 

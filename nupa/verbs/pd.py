@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
-from nupa.verbs.base.errors import PyverbsUserError, refuse
+from nupa.verbs.base.errors import PyverbsUserError, check, made
 from nupa.verbs.device import Context
 from nupa.verbs.enums import (
     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
@@ -41,11 +41,9 @@ class PD(PyverbsCM):
         parent = creator._c or closed(creator)
         self._imported = handle is not None
         c = lib.nupa_alloc_pd(parent) if handle is None else lib.nupa_import_pd(parent, handle)
-        if not c:
-            refuse(
-                "Failed to allocate PD" if handle is None else f"Failed to import PD {handle:#x}"
-            )
-        self._c = c
+        self._c = made(
+            c, "Failed to allocate PD" if handle is None else f"Failed to import PD {handle:#x}"
+        )
         self.ctx: Context | None = creator
         creator._adopt(self)
 
@@ -67,8 +65,7 @@ class PD(PyverbsCM):
         """
         sges = ffi.new("struct ibv_sge[]", [sge._c[0] for sge in sg_list])
         rc = lib.nupa_advise_mr(self._c or closed(self), int(advise), flags, sges, len(sges))
-        if rc:
-            refuse("Failed to advise MR", rc)
+        check(rc, "Failed to advise MR")
         return 0
 
     def _forget(self) -> None:
@@ -123,9 +120,7 @@ class ThreadDomain(PyverbsCM):
         expect(context, Context, "context")
         attr = ffi.new("struct ibv_td_init_attr *")
         c = lib.nupa_alloc_td(context._c or closed(context), attr)
-        if not c:
-            refuse("Failed to allocate thread domain")
-        self._c = c
+        self._c = made(c, "Failed to allocate thread domain")
         self.context: Context | None = context
         context._adopt(self)
 
@@ -177,9 +172,7 @@ class ParentDomain(PD):
         expect(context, Context, "context")
         expect(attr, ParentDomainInitAttr, "attr")
         c = lib.nupa_alloc_parent_domain(context._c or closed(context), attr._c)
-        if not c:
-            refuse("Failed to allocate Parent Domain")
-        self._c = c
+        self._c = made(c, "Failed to allocate Parent Domain")
         self._imported = False
         self._attr: ParentDomainInitAttr | None = attr  # C calls its functions
         self.protection_domain: PD | None = attr.pd

@@ -12,7 +12,7 @@ from nupa._engine import ffi, lib
 from nupa.verbs import enums as e
 from nupa.verbs.addr import AH, GID
 from nupa.verbs.base import PyverbsCM, PyverbsValue, closed
-from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, check, refuse
 from nupa.verbs.base.fields import ReadOnly, table
 from nupa.verbs.device import Context
 from nupa.verbs.device.event import AsyncEvent
@@ -163,17 +163,13 @@ class QP(PyverbsCM):
             )
         qp_attr.qp_state = state
         rc = lib.nupa_modify_qp(c, qp_attr._c, masks[state] | e.IBV_QP_STATE)
-        if rc:
-            refuse(
-                f"Failed to modify QP state to {_NAMES[state]} from {qp_state_to_str(c.state)}", rc
-            )
+        check(rc, f"Failed to modify QP state to {_NAMES[state]} from {qp_state_to_str(c.state)}")
 
     def query(self, attr_mask: int) -> tuple[QPAttr, QPInitAttr]:
         """Returns the QP's attributes; more than *attr_mask* asks for may be filled."""
         attr, init_attr = QPAttr(), QPInitAttr()
         rc = lib.nupa_query_qp(self._c or closed(self), attr._c, attr_mask, init_attr._c)
-        if rc:
-            refuse("Failed to query QP", rc)
+        check(rc, "Failed to query QP")
         init_attr._scq, init_attr._rcq, init_attr._srq = self.scq, self.rcq, self.srq
         init_attr.qp_context = self.qp_context
         return attr, init_attr
@@ -181,8 +177,7 @@ class QP(PyverbsCM):
     def modify(self, qp_attr: QPAttr, comp_mask: int) -> None:
         """Changes the attributes in *comp_mask* (ibv_qp_attr_mask)."""
         rc = lib.nupa_modify_qp(self._c or closed(self), qp_attr._c, comp_mask)
-        if rc:
-            refuse("Failed to modify QP", rc)
+        check(rc, "Failed to modify QP")
 
     def attach_mcast(self, gid: GID, lid: int = 0) -> None:
         """Joins the group *gid*, whose messages this UD QP then receives (man 3 ibv_attach_mcast).
@@ -190,15 +185,13 @@ class QP(PyverbsCM):
         lid: the group's, on InfiniBand.  It lasts until detach_mcast() or close().
         """
         rc = lib.nupa_attach_mcast(self._c or closed(self), gid._c, lid)
-        if rc:
-            refuse(f"Failed to attach QP to multicast group {gid.gid}", rc)
+        check(rc, f"Failed to attach QP to multicast group {gid.gid}")
         self._groups.append((gid, lid))
 
     def detach_mcast(self, gid: GID, lid: int = 0) -> None:
         """Leaves the group.  PyverbsRDMAError, EINVAL: the QP is not in it with that *lid*."""
         rc = lib.nupa_detach_mcast(self._c or closed(self), gid._c, lid)
-        if rc:
-            refuse(f"Failed to detach QP from multicast group {gid.gid}", rc)
+        check(rc, f"Failed to detach QP from multicast group {gid.gid}")
         self._groups = [(g, m) for g, m in self._groups if (g.raw, m) != (gid.raw, lid)]
 
     def post_send(self, wr: SendWR | Sequence[SendWR], bad_wr: SendWR | None = None) -> None:
@@ -225,9 +218,7 @@ class QP(PyverbsCM):
         The bind is done when its completion succeeds (IBV_WC_MW_BIND_ERR if it fails).
         """
         c = self._c or closed(self)
-        rc = lib.nupa_bind_mw(c, mw._c or closed(mw), mw_bind._c)
-        if rc:
-            refuse("Failed to bind MW", rc)
+        check(lib.nupa_bind_mw(c, mw._c or closed(mw), mw_bind._c), "Failed to bind MW")
 
     def batch(self, n: int, template: SendWR | None = None, num_sge: int = 1) -> SendBatch:
         """Makes *n* work requests, to be posted in one call as often as wanted.
@@ -252,16 +243,12 @@ class QP(PyverbsCM):
     def query_ece(self) -> ECE:
         """Returns the extensions of this device: none."""
         ece = ECE()
-        rc = lib.nupa_query_ece(self._c or closed(self), ece._c)
-        if rc:
-            refuse("Failed to query ECE", rc)
+        check(lib.nupa_query_ece(self._c or closed(self), ece._c), "Failed to query ECE")
         return ece
 
     def set_ece(self, ece: ECE) -> None:
         """Asks for extensions; puts the accepted ones, none, into *ece*."""
-        rc = lib.nupa_set_ece(self._c or closed(self), ece._c)
-        if rc:
-            refuse("Failed to set ECE", rc)
+        check(lib.nupa_set_ece(self._c or closed(self), ece._c), "Failed to set ECE")
 
     @property
     def qp_num(self) -> int:

@@ -10,7 +10,7 @@ from weakref import WeakSet
 from nupa._engine import ffi, lib
 from nupa.verbs.as_pyverbs.unsupported import OpsWr
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed
-from nupa.verbs.base.errors import PyverbsUserError, refuse
+from nupa.verbs.base.errors import PyverbsUserError, check, refuse
 from nupa.verbs.base.fields import Field, ReadOnly
 from nupa.verbs.cq import CQ, CQEX
 from nupa.verbs.device import Context
@@ -147,21 +147,17 @@ class SRQ(PyverbsCM):
         """Returns the number by which XRC peers name it: SendWR.set_qp_type_xrc()."""
         number = ffi.new("uint32_t *")
         rc = lib.nupa_get_srq_num(self._c or closed(self), number)
-        if rc:
-            refuse("Failed to retrieve SRQ number", rc)
+        check(rc, "Failed to retrieve SRQ number")
         return int(number[0])
 
     def modify(self, attr: SrqAttr, comp_mask: int) -> None:
         """Changes the attributes in *comp_mask* (ibv_srq_attr_mask)."""
         rc = lib.nupa_modify_srq(self._c or closed(self), attr._c, comp_mask)
-        if rc:
-            refuse("Failed to modify SRQ", rc)
+        check(rc, "Failed to modify SRQ")
 
     def query(self) -> SrqAttr:
         attr = SrqAttr()
-        rc = lib.nupa_query_srq(self._c or closed(self), attr._c)
-        if rc:
-            refuse("Failed to query SRQ", rc)
+        check(lib.nupa_query_srq(self._c or closed(self), attr._c), "Failed to query SRQ")
         return attr
 
     def post_recv(self, wr: RecvWR | Sequence[RecvWR], bad_wr: RecvWR | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
-from nupa.verbs.base.errors import refuse
+from nupa.verbs.base.errors import made
 from nupa.verbs.base.fields import Field
 from nupa.verbs.device import Context
 
@@ -41,9 +41,7 @@ class XRCD(PyverbsCM):
         expect(context, Context, "context")
         expect(init_attr, XRCDInitAttr, "init_attr")
         c = lib.nupa_open_xrcd(context._c or closed(context), init_attr._c)
-        if not c:
-            refuse("Failed to allocate XRC domain")
-        self._c = c
+        self._c = made(c, "Failed to allocate XRC domain")
         self.context: Context | None = context
         context._adopt(self)
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar
 from weakref import WeakSet
 
 from nupa._engine import ffi
-from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, check
 
 T = TypeVar("T")
 
@@ -76,9 +76,7 @@ class PyverbsCM(PyverbsObject):
         if self._c is None:
             return
         self._close_children()
-        rc = self._destroy(self._c)
-        if rc:
-            refuse(f"Failed to close {type(self).__name__}", rc)
+        check(self._destroy(self._c), f"Failed to close {type(self).__name__}")
         self._c = None
         self._forget()
         for parent in self._adopters:

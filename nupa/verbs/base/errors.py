@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from nupa._engine import ffi
 from nupa.base.errors import FabricError, LocalError, NupaError, RemoteError
@@ -137,3 +137,16 @@ def refuse(what: str, rc: int = -1, remedy: str = "") -> NoReturn:
     *what*: what was asked.  *rc*: the verb's result, an errno where positive, else errno is set.
     """
     raise PyverbsRDMAError(what, rc if rc > 0 else ffi.errno, remedy)
+
+
+def check(rc: int, what: str) -> None:
+    """Raises PyverbsRDMAError unless *rc*, a verb's result, is 0; *what* as for refuse()."""
+    if rc:
+        refuse(what, rc)
+
+
+def made(c: Any, what: str) -> Any:
+    """Returns *c*, which a verb made.  PyverbsRDMAError: it is NULL; *what* as for refuse()."""
+    if not c:
+        refuse(what)
+    return c

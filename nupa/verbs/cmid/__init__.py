@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from nupa._engine import ffi, lib
 from nupa.verbs.addr import AH
 from nupa.verbs.base import PyverbsCM, closed, expect
-from nupa.verbs.base.errors import PyverbsUserError, refuse
+from nupa.verbs.base.errors import PyverbsUserError, check, refuse
 from nupa.verbs.cm_enums import RDMA_PS_TCP, RDMA_PS_UDP
 from nupa.verbs.cmid.addr import AddrInfo, JoinMCAttrEx
 from nupa.verbs.cmid.event import CMEvent, CMEventChannel, ConnParam, UDParam
@@ -174,13 +174,11 @@ class CMID(PyverbsCM):
             refuse("Failed to resolve address")
 
     def resolve_route(self, timeout_ms: int = 2000) -> None:
-        if lib.rdma_resolve_route(self._id(), timeout_ms):
-            refuse("Failed to resolve route")
+        check(lib.rdma_resolve_route(self._id(), timeout_ms), "Failed to resolve route")
 
     def listen(self, backlog: int = 0) -> None:
         """Listens for requests, of which *backlog* may wait; 0: as many as possible."""
-        if lib.rdma_listen(self._id(), backlog):
-            refuse("Failed to listen")
+        check(lib.rdma_listen(self._id(), backlog), "Failed to listen")
 
     def get_request(self) -> CMID:
         """Waits for a connection request and returns the CMID of the connection (synchronous)."""
@@ -193,17 +191,14 @@ class CMID(PyverbsCM):
 
     def connect(self, param: ConnParam | None = None) -> None:
         """Connects (asynchronous): ESTABLISHED comes; without rdma_cm's QP, CONNECT_RESPONSE."""
-        if lib.rdma_connect(self._id(), _of(param)):
-            refuse("Failed to connect")
+        check(lib.rdma_connect(self._id(), _of(param)), "Failed to connect")
 
     def accept(self, param: ConnParam | None = None) -> None:
-        if lib.rdma_accept(self._id(), _of(param)):
-            refuse("Failed to accept connection")
+        check(lib.rdma_accept(self._id(), _of(param)), "Failed to accept connection")
 
     def establish(self) -> None:
         """Completes a connection with a QP that is not rdma_cm's, when that QP is ready."""
-        if lib.rdma_establish(self._id()):
-            refuse("Failed to complete an active connection request")
+        check(lib.rdma_establish(self._id()), "Failed to complete an active connection request")
 
     def reject(self, private_data: bytes | None = None) -> None:
         data = private_data or b""
@@ -211,8 +206,7 @@ class CMID(PyverbsCM):
             refuse("Failed to reject connection")
 
     def disconnect(self) -> None:
-        if lib.rdma_disconnect(self._id()):
-            refuse("Failed to disconnect")
+        check(lib.rdma_disconnect(self._id()), "Failed to disconnect")
 
     def join_multicast(
         self,
@@ -242,14 +236,12 @@ class CMID(PyverbsCM):
 
     def set_local_ece(self, ece: ECE) -> None:
         """Sets the extensions of this end's QP, which the peer is told."""
-        if lib.rdma_set_local_ece(self._id(), ece._c):
-            refuse("Failed to set local ECE")
+        check(lib.rdma_set_local_ece(self._id(), ece._c), "Failed to set local ECE")
 
     def get_remote_ece(self) -> ECE:
         """Returns the extensions of the peer's QP."""
         ece = ECE()
-        if lib.rdma_get_remote_ece(self._id(), ece._c):
-            refuse("Failed to get remote ECE")
+        check(lib.rdma_get_remote_ece(self._id(), ece._c), "Failed to get remote ECE")
         return ece
 
     # --- its QP, its memory -------------------------------------------------------------
@@ -258,14 +250,11 @@ class CMID(PyverbsCM):
         """Makes a QP whose states rdma_cm changes; missing CQs are made, too."""
         pd = ffi.NULL if self._pd is None else self._pd._c or closed(self._pd)
         init = _copy(expect(qp_init, QPInitAttr, "qp_init"))
-        if lib.rdma_create_qp(self._id(), pd, init):
-            refuse("Failed to create QP")
+        check(lib.rdma_create_qp(self._id(), pd, init), "Failed to create QP")
 
     def query_qp(self, attr_mask: int) -> tuple[QPAttr, QPInitAttr]:
         attr, init = QPAttr(), QPInitAttr()
-        rc = lib.nupa_query_qp(self._qp(), attr._c, int(attr_mask), init._c)
-        if rc:
-            refuse("Failed to query QP", rc)
+        check(lib.nupa_query_qp(self._qp(), attr._c, int(attr_mask), init._c), "Failed to query QP")
         return attr, init
 
     def init_qp_attr(self, qp_state: int) -> tuple[QPAttr, int]:
@@ -371,9 +360,7 @@ def _wait(cq: Any, channel: Any, timeout: float | None) -> WC:
     while True:
         n = lib.nupa_poll_cq(cq, 1, wcs)
         if n == 0:
-            rc = lib.nupa_req_notify_cq(cq, 0)
-            if rc:
-                refuse("Request notify CQ failed", rc)
+            check(lib.nupa_req_notify_cq(cq, 0), "Request notify CQ failed")
             n = lib.nupa_poll_cq(cq, 1, wcs)
         if n > 0:
             return wc_of(wcs, 0)

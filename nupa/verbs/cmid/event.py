@@ -10,7 +10,7 @@ from weakref import WeakSet
 from nupa._engine import ffi, lib
 from nupa.verbs.addr import AHAttr
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
-from nupa.verbs.base.errors import PyverbsUserError, refuse
+from nupa.verbs.base.errors import PyverbsUserError, check, made, refuse
 from nupa.verbs.base.fields import Field, table
 from nupa.verbs.cm_enums import rdma_cm_event_type
 from nupa.verbs.device.event import wait_readable
@@ -22,10 +22,7 @@ class CMEventChannel(PyverbsCM):
     _rank = PyverbsCM.RANK_CHANNEL
 
     def __init__(self) -> None:
-        c = lib.rdma_channel_open()
-        if not c:
-            refuse("Failed to create CM event channel")
-        self._c = c
+        self._c = made(lib.rdma_channel_open(), "Failed to create CM event channel")
         self._events: WeakSet[CMEvent] = WeakSet()
 
     def _destroy(self, c: Any) -> int:
@@ -76,8 +73,7 @@ class CMEvent(PyverbsObject):
         """Acknowledges the event; a second time does nothing."""
         if self._c is not None:
             c, self._c = self._c, None
-            if lib.rdma_ack_cm_event(c):
-                refuse("Failed to acknowledge CM event")
+            check(lib.rdma_ack_cm_event(c), "Failed to acknowledge CM event")
 
     def close(self) -> None:
         self.ack_cm_event()

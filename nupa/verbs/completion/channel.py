@@ -10,7 +10,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, address_of, closed, expect
-from nupa.verbs.base.errors import PyverbsRDMAError, refuse
+from nupa.verbs.base.errors import PyverbsRDMAError, check, made, refuse
 from nupa.verbs.device import Context
 from nupa.verbs.device.event import AsyncEvent, wait_readable
 from nupa.verbs.enums import IBV_CQ_ATTR_MODERATE
@@ -24,9 +24,7 @@ class CompChannel(PyverbsCM):
     def __init__(self, context: Context) -> None:
         expect(context, Context, "context")
         c = lib.nupa_create_comp_channel(context._c or closed(context))
-        if not c:
-            refuse("Failed to create a completion channel")
-        self._c = c
+        self._c = made(c, "Failed to create a completion channel")
         self._cqs: WeakValueDictionary[int, Completions] = WeakValueDictionary()
         self.context: Context | None = context
         context._adopt(self)
@@ -105,16 +103,13 @@ class Completions(PyverbsCM):
         """Requests one event at the next completion; *solicited_only*: a solicited one or an
         error."""
         rc = lib.nupa_req_notify_cq(self._cq_of(self._c or closed(self)), int(solicited_only))
-        if rc:
-            refuse("Request notify CQ failed", rc)
+        check(rc, "Request notify CQ failed")
 
     def moderate(self, count: int, period_us: int) -> None:
         """Sets one event for *count* completions, or *period_us* after the first; 0: one for
         each."""
         attr = ffi.new("struct ibv_modify_cq_attr *", (IBV_CQ_ATTR_MODERATE, (count, period_us)))
-        rc = lib.nupa_modify_cq(self._cq_of(self._c or closed(self)), attr)
-        if rc:
-            refuse("Failed to modify CQ", rc)
+        check(lib.nupa_modify_cq(self._cq_of(self._c or closed(self)), attr), "Failed to modify CQ")
 
     def ack_events(self, num_events: int) -> None:
         """Acknowledges events; closing the CQ acknowledges the rest."""

@@ -13,7 +13,7 @@ from nupa.base.errors import LocalError, NupaError
 from nupa.core.attachment import attach
 from nupa.core.mover import Mover
 from nupa.verbs.base import PyverbsCM, PyverbsObject, PyverbsValue, address_of, closed
-from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, check, made, refuse
 from nupa.verbs.device.attributes import (
     CQModerationCaps,
     DeviceAttr,
@@ -258,8 +258,7 @@ class Context(PyverbsCM):
         given = ffi.NULL if ex_input is None else ex_input._c
         c = self._c or closed(self)
         rc = lib.nupa_query_device_ex(c, given, attr._c, ffi.sizeof(attr._c[0]))
-        if rc:
-            refuse(f"Failed to query EX device {self.name}", rc)
+        check(rc, f"Failed to query EX device {self.name}")
         return attr
 
     def query_port(self, port_num: int) -> PortAttr:
@@ -273,16 +272,14 @@ class Context(PyverbsCM):
     def query_gid(self, port_num: int, index: int) -> GID:
         gid = GID()
         rc = lib.nupa_query_gid(self._c or closed(self), port_num, index, gid._c)
-        if rc:
-            refuse(f"Failed to query gid {index} of port {port_num}", rc)
+        check(rc, f"Failed to query gid {index} of port {port_num}")
         return gid
 
     def query_gid_ex(self, port_num: int, gid_index: int, flags: int = 0) -> GIDEntry:
         entry = ffi.new("struct ibv_gid_entry *")
         c = self._c or closed(self)
         rc = lib.nupa_query_gid_ex(c, port_num, gid_index, entry, flags, ffi.sizeof(entry[0]))
-        if rc:
-            refuse(f"Failed to query gid {gid_index} of port {port_num}", rc)
+        check(rc, f"Failed to query gid {gid_index} of port {port_num}")
         return GIDEntry(entry)
 
     def query_gid_table(self, max_entries: int, flags: int = 0) -> list[GIDEntry]:
@@ -310,8 +307,7 @@ class Context(PyverbsCM):
         """Returns a partition key, big endian as in the port's table."""
         pkey = ffi.new("uint16_t *")
         rc = lib.nupa_query_pkey(self._c or closed(self), port_num, index, pkey)
-        if rc:
-            refuse(f"Failed to query pkey {index} of port {port_num}", rc)
+        check(rc, f"Failed to query pkey {index} of port {port_num}")
         return int(pkey[0])
 
     def get_pkey_index(self, port_num: int, pkey: int) -> int:
@@ -328,8 +324,7 @@ class Context(PyverbsCM):
         values = ffi.new("struct ibv_values_ex *")
         values.comp_mask = int(comp_mask)
         rc = lib.nupa_query_rt_values_ex(self._c or closed(self), values)
-        if rc:
-            refuse("Failed to query real time values", rc)
+        check(rc, "Failed to query real time values")
         return int(values.raw_clock.tv_sec), int(values.raw_clock.tv_nsec)
 
     def get_async_event(self, timeout: float | None = None) -> AsyncEvent:
@@ -351,10 +346,7 @@ def _open_name(name: str) -> Any:
         for device in devices:
             found.append(ffi.string(lib.nupa_get_device_name(device)).decode())
             if found[-1] == name:
-                c = lib.nupa_open_device(device)
-                if not c:
-                    refuse(f"Failed to open device {name}")
-                return c
+                return made(lib.nupa_open_device(device), f"Failed to open device {name}")
     there = f"there are {', '.join(found)}" if found else _NO_DEVICE
     raise PyverbsRDMAError(f"Failed to find device {name}: {there}")
 

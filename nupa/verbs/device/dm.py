@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsValue, closed
-from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, refuse
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, check, made
 from nupa.verbs.base.fields import Field
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ class DM(PyverbsCM):
         parent = context._c or closed(context)
         self._imported = handle is not None
         if handle is not None:
-            c = lib.nupa_import_dm(parent, handle)
-            if not c:
-                refuse(f"Failed to import DM {handle}")
+            c = made(lib.nupa_import_dm(parent, handle), f"Failed to import DM {handle}")
         elif dm_attr is None:
             raise PyverbsUserError("A DM is made from an AllocDmAttr, or imported by its handle")
         else:
@@ -89,14 +87,12 @@ class DM(PyverbsCM):
         if length > len(source):
             raise PyverbsUserError(f"Asked to copy {length} bytes of data that has {len(source)}")
         rc = c.memcpy_to_dm(c, dm_offset, ffi.from_buffer(source), length)
-        if rc:
-            refuse(f"Failed to copy to dm: {length} bytes at {dm_offset}", rc)
+        check(rc, f"Failed to copy to dm: {length} bytes at {dm_offset}")
 
     def copy_from_dm(self, dm_offset: int, length: int) -> bytes:
         """Returns *length* bytes at *dm_offset*; both are multiples of 4."""
         c = self._c or closed(self)
         data = bytearray(length)
         rc = c.memcpy_from_dm(ffi.from_buffer(data), c, dm_offset, length)
-        if rc:
-            refuse(f"Failed to copy from dm: {length} bytes at {dm_offset}", rc)
+        check(rc, f"Failed to copy from dm: {length} bytes at {dm_offset}")
         return bytes(data)
