@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
 from nupa.verbs.base.errors import PyverbsUserError, refuse
-from nupa.verbs.base.fields import Field, table
+from nupa.verbs.base.fields import Attribute, Field, table
 from nupa.verbs.pd import PD
 from nupa.verbs.utils import gid_bytes
 from nupa.verbs.utils.gid import GID, read_gid
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from nupa.verbs.cq import WC
 
 __all__ = ["AH", "GID", "GRH", "AHAttr", "GlobalRoute"]
+
+
+def _gid(name: str) -> Attribute[str, str]:
+    """Makes a GID in C, read and assigned as text."""
+
+    def write(obj: Any, text: str) -> None:
+        getattr(obj._c, name).raw = gid_bytes(text)
+
+    return Attribute(lambda obj: read_gid(getattr(obj._c, name)), write)
 
 
 class GRH(PyverbsObject):
@@ -34,36 +43,18 @@ class GRH(PyverbsObject):
         next_hdr: int = 0,
         hop_limit: int = 1,
     ) -> None:
-        self._c = ffi.new("struct ibv_grh *")
+        self._c = ffi.new("struct ibv_grh *", (version_tclass_flow, paylen, next_hdr, hop_limit))
         if sgid is not None:
             self._c.sgid = sgid._c[0]
         if dgid is not None:
             self._c.dgid = dgid._c[0]
-        self.version_tclass_flow = version_tclass_flow
-        self.paylen = paylen
-        self.next_hdr = next_hdr
-        self.hop_limit = hop_limit
 
     version_tclass_flow = Field("version_tclass_flow")
     paylen = Field("paylen")
     next_hdr = Field("next_hdr")
     hop_limit = Field("hop_limit")
-
-    @property
-    def dgid(self) -> str:
-        return read_gid(self._c.dgid)
-
-    @dgid.setter
-    def dgid(self, val: str) -> None:
-        self._c.dgid.raw = gid_bytes(val)
-
-    @property
-    def sgid(self) -> str:
-        return read_gid(self._c.sgid)
-
-    @sgid.setter
-    def sgid(self, val: str) -> None:
-        self._c.sgid.raw = gid_bytes(val)
+    dgid = _gid("dgid")
+    sgid = _gid("sgid")
 
     def __str__(self) -> str:
         return table(
@@ -89,26 +80,16 @@ class GlobalRoute(PyverbsObject):
         hop_limit: int = 1,
         traffic_class: int = 0,
     ) -> None:
-        self._c = ffi.new("struct ibv_global_route *")
+        values = ({}, flow_label, sgid_index, hop_limit, traffic_class)
+        self._c = ffi.new("struct ibv_global_route *", values)
         if dgid is not None:
             self._c.dgid = dgid._c[0]
-        self.flow_label = flow_label
-        self.sgid_index = sgid_index
-        self.hop_limit = hop_limit
-        self.traffic_class = traffic_class
 
     flow_label = Field("flow_label")
     sgid_index = Field("sgid_index")
     hop_limit = Field("hop_limit")
     traffic_class = Field("traffic_class")
-
-    @property
-    def dgid(self) -> str:
-        return read_gid(self._c.dgid)
-
-    @dgid.setter
-    def dgid(self, val: str) -> None:
-        self._c.dgid.raw = gid_bytes(val)
+    dgid = _gid("dgid")
 
     def __str__(self) -> str:
         return table(
@@ -120,6 +101,18 @@ class GlobalRoute(PyverbsObject):
                 "traffic class": self.traffic_class,
             }
         )
+
+
+def _of_route(name: str) -> Attribute[int | None, int]:
+    """Makes a field of an AHAttr's route; None if the address is not global."""
+
+    def read(attr: AHAttr) -> int | None:
+        return int(getattr(attr._c.grh, name)) if attr._c.is_global else None
+
+    def write(attr: AHAttr, value: int) -> None:
+        setattr(attr._c.grh, name, value)
+
+    return Attribute(read, write)
 
 
 class AHAttr(PyverbsObject):
@@ -135,13 +128,8 @@ class AHAttr(PyverbsObject):
         port_num: int = 1,
         gr: GlobalRoute | None = None,
     ) -> None:
-        self._c = ffi.new("struct ibv_ah_attr *")
-        self.dlid = dlid
-        self.sl = sl
-        self.src_path_bits = src_path_bits
-        self.static_rate = static_rate
-        self.is_global = is_global
-        self.port_num = port_num
+        values = ({}, dlid, sl, src_path_bits, static_rate, is_global, port_num)
+        self._c = ffi.new("struct ibv_ah_attr *", values)
         if is_global:
             if gr is None:
                 raise PyverbsUserError("Global AH Attr is created but gr parameter is None")
@@ -154,9 +142,6 @@ class AHAttr(PyverbsObject):
     is_global = Field("is_global")
     port_num = Field("port_num")
 
-    def _route(self, name: str) -> int | None:
-        return int(getattr(self._c.grh, name)) if self._c.is_global else None
-
     @property
     def dgid(self) -> str | None:
         """The destination GID; None, as all that follow, if the address is not global."""
@@ -167,37 +152,10 @@ class AHAttr(PyverbsObject):
         if self._c.is_global:
             self._c.grh.dgid.raw = gid_bytes(val)
 
-    @property
-    def flow_label(self) -> int | None:
-        return self._route("flow_label")
-
-    @flow_label.setter
-    def flow_label(self, val: int) -> None:
-        self._c.grh.flow_label = val
-
-    @property
-    def sgid_index(self) -> int | None:
-        return self._route("sgid_index")
-
-    @sgid_index.setter
-    def sgid_index(self, val: int) -> None:
-        self._c.grh.sgid_index = val
-
-    @property
-    def hop_limit(self) -> int | None:
-        return self._route("hop_limit")
-
-    @hop_limit.setter
-    def hop_limit(self, val: int) -> None:
-        self._c.grh.hop_limit = val
-
-    @property
-    def traffic_class(self) -> int | None:
-        return self._route("traffic_class")
-
-    @traffic_class.setter
-    def traffic_class(self, val: int) -> None:
-        self._c.grh.traffic_class = val
+    flow_label = _of_route("flow_label")
+    sgid_index = _of_route("sgid_index")
+    hop_limit = _of_route("hop_limit")
+    traffic_class = _of_route("traffic_class")
 
     def __str__(self) -> str:
         rows: dict[str, object] = {

@@ -9,7 +9,7 @@ from typing import Any
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsObject, address_of, closed, expect
 from nupa.verbs.base.errors import PyverbsRDMAError, refuse
-from nupa.verbs.base.fields import Field, table
+from nupa.verbs.base.fields import Attribute, Field, link, table
 from nupa.verbs.completion.channel import CompChannel, Completions
 from nupa.verbs.completion.wc import STATUS
 from nupa.verbs.device import Context
@@ -30,34 +30,20 @@ class CqInitAttrEx(PyverbsObject):
         flags: int = 0,
         parent_domain: PD | None = None,
     ) -> None:
-        self._c = ffi.new("struct ibv_cq_init_attr_ex *")
-        self.cqe = cqe
-        self.comp_vector = comp_vector
-        self.wc_flags = wc_flags
-        self.comp_mask = comp_mask
-        self.flags = flags
-        self._channel: CompChannel | None = None
+        values = (cqe, ffi.NULL, ffi.NULL, comp_vector, wc_flags, comp_mask, flags)
+        self._c = ffi.new("struct ibv_cq_init_attr_ex *", values)
         self._parent_domain = parent_domain
         if parent_domain is not None:
             self._c.parent_domain = parent_domain._c or closed(parent_domain)
         self.cq_context: object = None
-        if channel is not None:
-            self.comp_channel = channel
+        self.comp_channel = channel
 
     cqe = Field("cqe")
     comp_vector = Field("comp_vector")
     wc_flags = Field("wc_flags")
     comp_mask = Field("comp_mask")
     flags = Field("flags")
-
-    @property
-    def comp_channel(self) -> CompChannel | None:
-        return self._channel
-
-    @comp_channel.setter
-    def comp_channel(self, val: CompChannel) -> None:
-        self._c.channel = val._c or closed(val)
-        self._channel = val
+    comp_channel: Attribute[CompChannel | None, CompChannel | None] = link("channel")
 
     def __str__(self) -> str:
         return table(

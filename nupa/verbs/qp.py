@@ -170,7 +170,7 @@ class QP(PyverbsCM):
         attr, init_attr = QPAttr(), QPInitAttr()
         rc = lib.nupa_query_qp(self._c or closed(self), attr._c, attr_mask, init_attr._c)
         check(rc, "Failed to query QP")
-        init_attr._scq, init_attr._rcq, init_attr._srq = self.scq, self.rcq, self.srq
+        init_attr.send_cq, init_attr.recv_cq, init_attr.srq = self.scq, self.rcq, self.srq
         init_attr.qp_context = self.qp_context
         return attr, init_attr
 

@@ -9,9 +9,9 @@ from typing import Any
 from nupa._engine import ffi
 from nupa.verbs import utils
 from nupa.verbs.addr import AHAttr
-from nupa.verbs.base import PyverbsObject, closed
+from nupa.verbs.base import PyverbsObject
 from nupa.verbs.base.errors import PyverbsUserError
-from nupa.verbs.base.fields import Field, table
+from nupa.verbs.base.fields import Attribute, Field, link, pointer_of, table
 from nupa.verbs.cq import CQ, CQEX
 from nupa.verbs.enums import (
     IBV_MTU_1024,
@@ -81,12 +81,15 @@ class _Capable(PyverbsObject):
         self._c.cap = val._c[0]
 
 
+def _cq(cq: CQ | CQEX) -> Any:
+    if not isinstance(cq, CQ | CQEX):
+        raise PyverbsUserError(f"Expected CQ/CQEX, got {type(cq)}")
+    return cq._cq_of(pointer_of(cq))
+
+
 class _InitAttr(_Capable):
     """The common base of QPInitAttr and QPInitAttrEx."""
 
-    _scq: CQ | CQEX | None = None
-    _rcq: CQ | CQEX | None = None
-    _srq: SRQ | None = None
     qp_context: object = None
 
     qp_type = Field("qp_type", TYPES)
@@ -96,33 +99,9 @@ class _InitAttr(_Capable):
     max_send_sge = Field("cap.max_send_sge")
     max_recv_sge = Field("cap.max_recv_sge")
     max_inline_data = Field("cap.max_inline_data")
-
-    @property
-    def send_cq(self) -> CQ | CQEX | None:
-        return self._scq
-
-    @send_cq.setter
-    def send_cq(self, val: CQ | CQEX) -> None:
-        self._c.send_cq = _cq(val)
-        self._scq = val
-
-    @property
-    def recv_cq(self) -> CQ | CQEX | None:
-        return self._rcq
-
-    @recv_cq.setter
-    def recv_cq(self, val: CQ | CQEX) -> None:
-        self._c.recv_cq = _cq(val)
-        self._rcq = val
-
-    @property
-    def srq(self) -> SRQ | None:
-        return self._srq
-
-    @srq.setter
-    def srq(self, val: SRQ) -> None:
-        self._c.srq = val._c or closed(val)
-        self._srq = val
+    send_cq = link("send_cq", _cq)
+    recv_cq = link("recv_cq", _cq)
+    srq: Attribute[SRQ | None, SRQ | None] = link("srq")
 
     def _fill(
         self,
@@ -139,12 +118,9 @@ class _InitAttr(_Capable):
         self.qp_type = qp_type
         self.qp_context = qp_context
         self.sq_sig_all = sq_sig_all
-        if scq is not None:
-            self.send_cq = scq
-        if rcq is not None:
-            self.recv_cq = rcq
-        if srq is not None:
-            self.srq = srq
+        self.send_cq = scq
+        self.recv_cq = rcq
+        self.srq = srq
 
     def _rows(self) -> dict[str, object]:
         return {
@@ -155,12 +131,6 @@ class _InitAttr(_Capable):
 
     def __str__(self) -> str:
         return table(self._rows(), 20)
-
-
-def _cq(cq: CQ | CQEX) -> Any:
-    if not isinstance(cq, CQ | CQEX):
-        raise PyverbsUserError(f"Expected CQ/CQEX, got {type(cq)}")
-    return cq._cq_of(cq._c or closed(cq))
 
 
 class QPInitAttr(_InitAttr):
@@ -205,42 +175,22 @@ class QPInitAttrEx(_InitAttr):
         if hash_conf is not None or ind_table is not None:
             raise PyverbsUserError("This device has no receive side scaling: leave it out")
         self._c = ffi.new("struct ibv_qp_init_attr_ex *")
-        self._pd: PD | None = None
         self._fill(qp_type, qp_context, scq, rcq, srq, cap, sq_sig_all)
         self.comp_mask = comp_mask
         self.create_flags = create_flags
         self.max_tso_header = max_tso_header
         self.source_qpn = source_qpn
         self.send_ops_flags = send_ops_flags
-        self._xrcd: XRCD | None = None
-        if pd is not None:
-            self.pd = pd
-        if xrcd is not None:
-            self.xrcd = xrcd
+        self.pd = pd
+        self.xrcd = xrcd
 
     comp_mask = Field("comp_mask")
     create_flags = Field("create_flags")
     max_tso_header = Field("max_tso_header")
     source_qpn = Field("source_qpn")
     send_ops_flags = Field("send_ops_flags")
-
-    @property
-    def pd(self) -> PD | None:
-        return self._pd
-
-    @pd.setter
-    def pd(self, val: PD) -> None:
-        self._c.pd = val._c or closed(val)
-        self._pd = val
-
-    @property
-    def xrcd(self) -> XRCD | None:
-        return self._xrcd
-
-    @xrcd.setter
-    def xrcd(self, val: XRCD) -> None:
-        self._c.xrcd = val._c or closed(val)
-        self._xrcd = val
+    pd: Attribute[PD | None, PD | None] = link("pd")
+    xrcd: Attribute[XRCD | None, XRCD | None] = link("xrcd")
 
     def _rows(self) -> dict[str, object]:
         return {

@@ -11,7 +11,7 @@ from nupa._engine import ffi, lib
 from nupa.verbs.as_pyverbs.unsupported import OpsWr
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed
 from nupa.verbs.base.errors import PyverbsUserError, check, refuse
-from nupa.verbs.base.fields import Field, ReadOnly
+from nupa.verbs.base.fields import Attribute, Field, ReadOnly, link, pointer_of
 from nupa.verbs.cq import CQ, CQEX
 from nupa.verbs.device import Context
 from nupa.verbs.device.event import AsyncEvent
@@ -57,42 +57,17 @@ class SrqInitAttrEx(PyverbsObject):
     def __init__(self, max_wr: int = 100, max_sge: int = 1, srq_limit: int = 0) -> None:
         self._c = ffi.new("struct ibv_srq_init_attr_ex *")
         self._c.attr = ffi.new("struct ibv_srq_attr *", (max_wr, max_sge, srq_limit))[0]
-        self._pd: PD | None = None
-        self._xrcd: XRCD | None = None
-        self._cq: CQ | CQEX | None = None
 
     max_wr = ReadOnly("attr.max_wr")
     max_sge = ReadOnly("attr.max_sge")
     srq_limit = ReadOnly("attr.srq_limit")
     comp_mask = Field("comp_mask")
     srq_type = Field("srq_type")
-
-    @property
-    def pd(self) -> PD | None:
-        return self._pd
-
-    @pd.setter
-    def pd(self, val: PD) -> None:
-        self._c.pd = val._c or closed(val)
-        self._pd = val
-
-    @property
-    def xrcd(self) -> XRCD | None:
-        return self._xrcd
-
-    @xrcd.setter
-    def xrcd(self, val: XRCD) -> None:
-        self._c.xrcd = val._c or closed(val)
-        self._xrcd = val
-
-    @property
-    def cq(self) -> CQ | CQEX | None:
-        return self._cq
-
-    @cq.setter
-    def cq(self, val: CQ | CQEX) -> None:
-        self._c.cq = val._cq_of(val._c or closed(val))
-        self._cq = val
+    pd: Attribute[PD | None, PD | None] = link("pd")
+    xrcd: Attribute[XRCD | None, XRCD | None] = link("xrcd")
+    cq: Attribute[CQ | CQEX | None, CQ | CQEX | None] = link(
+        "cq", lambda cq: cq._cq_of(pointer_of(cq))
+    )
 
 
 class SRQ(PyverbsCM):

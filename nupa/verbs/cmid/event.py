@@ -119,17 +119,9 @@ class ConnParam(PyverbsObject):
         qp_num: int = 0,
         data_len: int = 0,
     ) -> None:
-        self._c = ffi.new("struct rdma_conn_param *")
         self._data = ffi.new("char[]", max(data_len, 1))
-        self._c.responder_resources = resources
-        self._c.initiator_depth = depth
-        self._c.flow_control = flow_control
-        self._c.retry_count = retry
-        self._c.rnr_retry_count = rnr_retry
-        self._c.srq = srq
-        self._c.qp_num = qp_num
-        self._c.private_data = self._data
-        self._c.private_data_len = data_len
+        values = (resources, depth, flow_control, retry, rnr_retry, srq, qp_num)
+        self._c = ffi.new("struct rdma_conn_param *", (self._data, data_len, *values))
 
     qpn = Field("qp_num")
 
