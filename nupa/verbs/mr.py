@@ -11,7 +11,7 @@ from nupa.core.buffers import borrow
 from nupa.verbs.as_pyverbs.unsupported import DmaBufMR
 from nupa.verbs.base import PyverbsCM, closed, expect
 from nupa.verbs.base.errors import PyverbsError, PyverbsRDMAError, PyverbsUserError, made, refuse
-from nupa.verbs.base.fields import table
+from nupa.verbs.base.fields import WhileOpen, table
 from nupa.verbs.device.dm import DM
 from nupa.verbs.enums import (
     IBV_ACCESS_HUGETLB,
@@ -156,22 +156,11 @@ class MR(PyverbsCM):
         """Address of the first byte, 0 when closed."""
         return self._buf
 
-    @property
-    def lkey(self) -> int:
-        return int((self._c or closed(self)).lkey)
-
-    @property
-    def rkey(self) -> int:
-        return int((self._c or closed(self)).rkey)
-
-    @property
-    def length(self) -> int:
-        """In bytes."""
-        return int((self._c or closed(self)).length)
-
-    @property
-    def handle(self) -> int:
-        return int((self._c or closed(self)).handle)
+    lkey = WhileOpen("lkey")
+    rkey = WhileOpen("rkey")
+    #: in bytes
+    length = WhileOpen("length")
+    handle = WhileOpen("handle")
 
     @property
     def view(self) -> memoryview:

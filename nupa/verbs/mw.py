@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsValue, closed, expect
 from nupa.verbs.base.errors import refuse
+from nupa.verbs.base.fields import ReadOnly, WhileOpen
 from nupa.verbs.pd import PD
 
 if TYPE_CHECKING:
@@ -26,18 +27,10 @@ class MWBindInfo(PyverbsValue):
         values = (mr._c or closed(mr), addr, length, int(mw_access_flags))
         self._c = ffi.new("struct ibv_mw_bind_info *", values)
 
-    @property
-    def mw_access_flags(self) -> int:
-        return int(self._c.mw_access_flags)
-
-    @property
-    def length(self) -> int:
-        """In bytes."""
-        return int(self._c.length)
-
-    @property
-    def address(self) -> int:
-        return int(self._c.addr)
+    mw_access_flags = ReadOnly("mw_access_flags")
+    #: in bytes
+    length = ReadOnly("length")
+    address = ReadOnly("addr")
 
     def __str__(self) -> str:
         return f"MWBindInfo({self.address:#x}, {self.length}, {self.mw_access_flags:#x})"
@@ -52,13 +45,8 @@ class MWBind(PyverbsValue):
         self.info = info
         self._c = ffi.new("struct ibv_mw_bind *", (wr_id, int(send_flags), info._c[0]))
 
-    @property
-    def wr_id(self) -> int:
-        return int(self._c.wr_id)
-
-    @property
-    def send_flags(self) -> int:
-        return int(self._c.send_flags)
+    wr_id = ReadOnly("wr_id")
+    send_flags = ReadOnly("send_flags")
 
     def __str__(self) -> str:
         return f"MWBind({self.info}, {self.send_flags:#x}, wr_id={self.wr_id})"
@@ -89,18 +77,10 @@ class MW(PyverbsCM):
     def _forget(self) -> None:
         self.pd = None
 
-    @property
-    def handle(self) -> int:
-        return int((self._c or closed(self)).handle)
-
-    @property
-    def rkey(self) -> int:
-        """The key for peers.  Type 1: of the last bind; type 2: the one to derive new ones from."""
-        return int((self._c or closed(self)).rkey)
-
-    @property
-    def type(self) -> int:
-        return int((self._c or closed(self)).type)
+    handle = WhileOpen("handle")
+    #: the key for peers.  Type 1: of the last bind; type 2: the one to derive new ones from
+    rkey = WhileOpen("rkey")
+    type = WhileOpen("type")
 
     def __str__(self) -> str:
         return f"MW of type {self.type}, rkey {self.rkey:#x}, handle {self.handle}"

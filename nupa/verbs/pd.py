@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
 from nupa.verbs.base.errors import PyverbsUserError, check, made
+from nupa.verbs.base.fields import WhileOpen
 from nupa.verbs.device import Context
 from nupa.verbs.enums import (
     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
@@ -71,9 +72,7 @@ class PD(PyverbsCM):
     def _forget(self) -> None:
         self.ctx = None
 
-    @property
-    def handle(self) -> int:
-        return int((self._c or closed(self)).handle)
+    handle = WhileOpen("handle")
 
 
 # (pd, context, size, alignment, resource_type) -> address; 0: there is none;

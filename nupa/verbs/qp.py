@@ -13,7 +13,7 @@ from nupa.verbs import enums as e
 from nupa.verbs.addr import AH, GID
 from nupa.verbs.base import PyverbsCM, PyverbsValue, closed
 from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, check, refuse
-from nupa.verbs.base.fields import ReadOnly, table
+from nupa.verbs.base.fields import ReadOnly, WhileOpen, table
 from nupa.verbs.device import Context
 from nupa.verbs.device.event import AsyncEvent
 from nupa.verbs.pd import PD
@@ -250,10 +250,7 @@ class QP(PyverbsCM):
         """Asks for extensions; puts the accepted ones, none, into *ece*."""
         check(lib.nupa_set_ece(self._c or closed(self), ece._c), "Failed to set ECE")
 
-    @property
-    def qp_num(self) -> int:
-        return int((self._c or closed(self)).qp_num)
-
+    qp_num = WhileOpen("qp_num")
     qp_type = ReadOnly("qp_type", TYPES)
     qp_state = ReadOnly("state", STATES)
 

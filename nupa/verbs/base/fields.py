@@ -51,6 +51,12 @@ def ReadOnly(  # noqa: N802
     return Attribute(_reader(path, names))
 
 
+def WhileOpen(name: str) -> Attribute[int, Never]:  # noqa: N802
+    """Makes an integer in C that only an object that is not closed has."""
+    get = attrgetter(name)
+    return Attribute(lambda obj: get(obj._c or closed(obj)))
+
+
 def _reader(path: str, names: Mapping[int, int] | None) -> Callable[[Any], int]:
     get = attrgetter(f"_c.{path}")
     if names is None:

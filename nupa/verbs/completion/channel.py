@@ -11,6 +11,7 @@ from weakref import WeakSet, WeakValueDictionary
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, address_of, closed, expect
 from nupa.verbs.base.errors import PyverbsRDMAError, check, made, refuse
+from nupa.verbs.base.fields import WhileOpen
 from nupa.verbs.device import Context
 from nupa.verbs.device.event import AsyncEvent, wait_readable
 from nupa.verbs.enums import IBV_CQ_ATTR_MODERATE
@@ -121,7 +122,5 @@ class Completions(PyverbsCM):
     def comp_channel(self) -> CompChannel | None:
         return self.channel
 
-    @property
-    def cqe(self) -> int:
-        """The number of completions that it holds."""
-        return int((self._c or closed(self)).cqe)
+    #: the number of completions that it holds
+    cqe = WhileOpen("cqe")

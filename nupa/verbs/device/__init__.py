@@ -14,6 +14,7 @@ from nupa.core.attachment import attach
 from nupa.core.mover import Mover
 from nupa.verbs.base import PyverbsCM, PyverbsObject, PyverbsValue, address_of, closed
 from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, check, made, refuse
+from nupa.verbs.base.fields import WhileOpen
 from nupa.verbs.device.attributes import (
     CQModerationCaps,
     DeviceAttr,
@@ -227,18 +228,10 @@ class Context(PyverbsCM):
     def _register(self, obj: PyverbsCM) -> None:
         self._by_address[address_of(obj._c)] = obj
 
-    @property
-    def num_comp_vectors(self) -> int:
-        return int((self._c or closed(self)).num_comp_vectors)
-
-    @property
-    def cmd_fd(self) -> int:
-        return int((self._c or closed(self)).cmd_fd)
-
-    @property
-    def async_fd(self) -> int:
-        """Readable when get_async_event() would not wait."""
-        return int((self._c or closed(self)).async_fd)
+    num_comp_vectors = WhileOpen("num_comp_vectors")
+    cmd_fd = WhileOpen("cmd_fd")
+    #: readable when get_async_event() would not wait
+    async_fd = WhileOpen("async_fd")
 
     @property
     def host(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsValue, closed
 from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, check, made
-from nupa.verbs.base.fields import Field
+from nupa.verbs.base.fields import Field, WhileOpen
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -76,9 +76,7 @@ class DM(PyverbsCM):
         self._imported = True
         self.close()
 
-    @property
-    def handle(self) -> int:
-        return int((self._c or closed(self)).handle)
+    handle = WhileOpen("handle")
 
     def copy_to_dm(self, dm_offset: int, data: Buffer, length: int) -> None:
         """Copies *length* bytes of *data* to *dm_offset*; both are multiples of 4."""
