@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
-from nupa.verbs.base import address_of, closed, expect
+from nupa.verbs.base import closed, expect
 from nupa.verbs.base.errors import check, refuse
 from nupa.verbs.base.fields import table
 from nupa.verbs.completion.channel import CompChannel, Completions
@@ -66,9 +66,6 @@ class CQ(Completions):
         self.cq_context = cq_context
         self._spare: list[Any] = []
         self._open(context, c, channel)
-        if channel is not None:
-            channel._adopt(self)
-            channel._cqs[address_of(c)] = self
 
     def poll(self, num_entries: int = 1) -> tuple[int, list[WC]]:
         """Polls at most *num_entries* completions; returns their number and a list of them."""

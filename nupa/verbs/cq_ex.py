@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 from nupa._engine import ffi, lib
-from nupa.verbs.base import PyverbsObject, address_of, closed, expect
+from nupa.verbs.base import PyverbsObject, closed, expect
 from nupa.verbs.base.errors import PyverbsRDMAError, refuse
 from nupa.verbs.base.fields import Attribute, Field, link, table
 from nupa.verbs.completion.channel import CompChannel, Completions
@@ -65,6 +66,11 @@ class PollCqAttr(PyverbsObject):
     comp_mask = Field("comp_mask")
 
 
+def _reader(read: Callable[[Any], int]) -> Callable[[CQEX], int]:
+    """Makes the method that reads one field of the completion."""
+    return lambda cq: int(read(cq._c or closed(cq)))
+
+
 class CQEX(Completions):
     """A CQ read field by field: start_poll(), read_...(), poll_next(), end_poll()."""
 
@@ -78,9 +84,6 @@ class CQEX(Completions):
         self.parent_domain = attr._parent_domain
         if self.parent_domain is not None:
             self.parent_domain._adopt(self)
-        if attr.comp_channel is not None:
-            attr.comp_channel._adopt(self)
-            attr.comp_channel._cqs[address_of(c)] = self
 
     def _forget(self) -> None:
         super()._forget()
@@ -101,41 +104,18 @@ class CQEX(Completions):
         """Ends what start_poll() began with 0."""
         lib.ibv_end_poll(self._c or closed(self))
 
-    def read_opcode(self) -> int:
-        return int(lib.ibv_wc_read_opcode(self._c or closed(self)))
-
-    def read_vendor_err(self) -> int:
-        return int(lib.ibv_wc_read_vendor_err(self._c or closed(self)))
-
-    def read_byte_len(self) -> int:
-        return int(lib.ibv_wc_read_byte_len(self._c or closed(self)))
-
-    def read_imm_data(self) -> int:
-        return int(lib.ibv_wc_read_imm_data(self._c or closed(self)))
-
-    def read_qp_num(self) -> int:
-        return int(lib.ibv_wc_read_qp_num(self._c or closed(self)))
-
-    def read_src_qp(self) -> int:
-        return int(lib.ibv_wc_read_src_qp(self._c or closed(self)))
-
-    def read_wc_flags(self) -> int:
-        return int(lib.ibv_wc_read_wc_flags(self._c or closed(self)))
-
-    def read_slid(self) -> int:
-        return int(lib.ibv_wc_read_slid(self._c or closed(self)))
-
-    def read_sl(self) -> int:
-        return int(lib.ibv_wc_read_sl(self._c or closed(self)))
-
-    def read_dlid_path_bits(self) -> int:
-        return int(lib.ibv_wc_read_dlid_path_bits(self._c or closed(self)))
-
-    def read_timestamp(self) -> int:
-        return int(lib.ibv_wc_read_completion_ts(self._c or closed(self)))
-
-    def read_completion_wallclock_ns(self) -> int:
-        return int(lib.ibv_wc_read_completion_wallclock_ns(self._c or closed(self)))
+    read_opcode = _reader(lib.ibv_wc_read_opcode)
+    read_vendor_err = _reader(lib.ibv_wc_read_vendor_err)
+    read_byte_len = _reader(lib.ibv_wc_read_byte_len)
+    read_imm_data = _reader(lib.ibv_wc_read_imm_data)
+    read_qp_num = _reader(lib.ibv_wc_read_qp_num)
+    read_src_qp = _reader(lib.ibv_wc_read_src_qp)
+    read_wc_flags = _reader(lib.ibv_wc_read_wc_flags)
+    read_slid = _reader(lib.ibv_wc_read_slid)
+    read_sl = _reader(lib.ibv_wc_read_sl)
+    read_dlid_path_bits = _reader(lib.ibv_wc_read_dlid_path_bits)
+    read_timestamp = _reader(lib.ibv_wc_read_completion_ts)
+    read_completion_wallclock_ns = _reader(lib.ibv_wc_read_completion_wallclock_ns)
 
     def read_cvlan(self) -> int:
         """Raises PyverbsRDMAError, EOPNOTSUPP, as the next two: completions lack the field here."""

@@ -13,7 +13,7 @@ from nupa.verbs import enums as e
 from nupa.verbs.addr import AH, GID
 from nupa.verbs.base import PyverbsCM, PyverbsValue, closed
 from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, check, refuse
-from nupa.verbs.base.fields import ReadOnly, WhileOpen, table
+from nupa.verbs.base.fields import Attribute, ReadOnly, WhileOpen, table
 from nupa.verbs.device import Context
 from nupa.verbs.device.event import AsyncEvent
 from nupa.verbs.pd import PD
@@ -277,6 +277,15 @@ class DataBuffer(PyverbsValue):
         self._c = ffi.new("struct ibv_data_buf *", (ffi.cast("void *", addr), length))
 
 
+def _next_wr(name: str) -> Attribute[int, int]:
+    """Makes a field of a QPEx, which its next request takes."""
+
+    def write(qp: QPEx, value: int) -> None:
+        setattr(qp._qp(), name, value)
+
+    return Attribute(lambda qp: int(getattr(qp._qp(), name)), write)
+
+
 class QPEx(QP):
     """A QP with one call for each field: wr_start(), wr_...(), wr_set_...(), wr_complete().
 
@@ -314,29 +323,9 @@ class QPEx(QP):
             )
         return self._ex
 
-    @property
-    def comp_mask(self) -> int:
-        return int(self._qp().comp_mask)
-
-    @comp_mask.setter
-    def comp_mask(self, val: int) -> None:
-        self._qp().comp_mask = val
-
-    @property
-    def wr_id(self) -> int:
-        return int(self._qp().wr_id)
-
-    @wr_id.setter
-    def wr_id(self, val: int) -> None:
-        self._qp().wr_id = val
-
-    @property
-    def wr_flags(self) -> int:
-        return int(self._qp().wr_flags)
-
-    @wr_flags.setter
-    def wr_flags(self, val: int) -> None:
-        self._qp().wr_flags = val
+    comp_mask = _next_wr("comp_mask")
+    wr_id = _next_wr("wr_id")
+    wr_flags = _next_wr("wr_flags")
 
     def wr_start(self) -> None:
         lib.ibv_wr_start(self._qp())

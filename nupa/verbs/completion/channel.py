@@ -83,6 +83,9 @@ class Completions(PyverbsCM):
         self._events: WeakSet[AsyncEvent] = WeakSet()
         context._adopt(self)
         context._register(self)
+        if channel is not None:
+            channel._adopt(self)
+            channel._cqs[address_of(c)] = self
 
     def _destroy(self, c: Any) -> int:
         self.ack_events(self.num_events)
