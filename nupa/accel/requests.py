@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Requests and responses of UALink, and their limits.
 
-The facts are those that the UALink Consortium has published of UALink 200G 1.0: ids of 10 bits,
-addresses of 57, tags of 11; 64, 128, 192 or 256 bytes, which never cross a multiple of 256; beats
-of 64 bytes, whose bytes a write may enable one by one.
+The numbers are those that the UALink Consortium has published of UALink 200G 1.0.  Ids have 10
+bits, addresses 57, tags 11.  A request has 64, 128, 192 or 256 bytes and never crosses a multiple
+of 256.  A beat has 64 bytes, which a write may enable one by one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Accelerators of a UALink pod, which read, write and change each other's memory by requests.
 
-Requests from one accelerator to the same 256 bytes are done in their order, others in any order:
-the switch spreads them, and memory is interleaved by 256 bytes (UALink 200G 1.0).  Nothing is
+Requests from one accelerator to the same 256 bytes are executed in order, others in any order.  The
+switch spreads requests, and memory is interleaved by 256 bytes (UALink 200G 1.0).  Nothing is
 cached: coherence is software's.
 """
 
@@ -39,8 +39,8 @@ class Pod:
     """A switch with *ports*, and accelerators at them.
 
     Requests wait in a queue for each source, destination and 256 bytes there.  *random* chooses the
-    queue to serve next; without it all requests are done in the order of sending.  Nothing happens
-    by itself: a wait for a response executes requests until it is there.
+    next queue to serve.  Without it all requests are executed in the order of sending.  Nothing
+    happens by itself: a wait for a response executes requests until it is there.
 
     >>> from random import Random
     >>> pod = Pod(random=Random(7))
@@ -169,7 +169,7 @@ class Accelerator:
     def tag(self) -> int:
         """Returns a free tag; executes requests until there is one.
 
-        RequestError: all tags have responses that nobody took.
+        RequestError: all tags have responses that were not taken.
         """
         with self.pod.lock:
             while not self._free:

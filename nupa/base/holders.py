@@ -3,7 +3,7 @@
 # ruff: noqa: PTH116, PTH123, PTH208
 """Holders of a lock on a file, by proc_locks(5), and whether they are about to exit.
 
-A killed process releases its locks last of all.  A process that hears of the death earlier, as
+A killed process releases its locks last of all.  A process that learns of the death earlier, as
 peers do, still finds the locks of the dead.
 """
 

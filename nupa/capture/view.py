@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The packets of a batch as columns, for filters and lines.
 
-A batch is decoded once, and only the parts that are used: the blocks themselves (`r_`, csrc/packet/
-pcapng.h), headers of Ethernet packets (`h_`, decode.h), NUPA's records (`n_`, records.h).
+A batch is decoded once, and only in the parts that are used.  The parts are the blocks themselves
+(`r_`, csrc/packet/pcapng.h), headers of Ethernet packets (`h_`, decode.h), and NUPA's records
+(`n_`, records.h).
 """
 
 from __future__ import annotations

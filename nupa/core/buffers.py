@@ -27,7 +27,7 @@ def borrow(source: Any, *, writable: bool) -> Any:
 
 
 class _Keeper:
-    """The address's destructor: holds a view of the memory until nobody has the address."""
+    """The address's destructor: holds a view of the memory while the address is referenced."""
 
     __slots__ = ("_view",)
 

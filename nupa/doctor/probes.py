@@ -145,7 +145,7 @@ def doorbell() -> str | tuple[str, str]:
             connection.settimeout(_BELL_WAIT_S)
             connection.connect(path)
     except OSError as error:
-        raise ProbeError(f"nobody answers at {path} (NUPA_BELL): {_said(error)}") from error
+        raise ProbeError(f"no server answers at {path} (NUPA_BELL): {_said(error)}") from error
     return f"{path} answers"
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fabrics: hosts, switches, ports, links, and the shared segment that stands for them.
+"""Fabrics: hosts, switches, ports, links, and the shared segment that holds them.
 
-Knows topologies and routes, where segments are kept, attachments, port states and counters, faults,
-and the pool's memory; never queue pairs or what is in a message.  Rings are nupa.core's.
+Knows topologies, routes, the places of segments, attachments, port states and counters, faults, and
+the pool; never queue pairs or the contents of messages.  Rings are nupa.core's.
 """
 
 from nupa import PROVIDERS

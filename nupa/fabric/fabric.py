@@ -78,7 +78,7 @@ class Fabric(OpenFabric):
     @classmethod
     def _create_locked(cls, name: str, topology: Topology, auto: bool) -> Fabric:
         path = registry.path_of(name)
-        # A segment left by a dead `nupa run` is no reason to refuse.
+        # A segment left by a dead `nupa run` is removed and is not in the way.
         registry.collect(name)
         if os.path.lexists(path):
             os.close(open_own(path, os.O_RDONLY))  # a file of another user is refused here

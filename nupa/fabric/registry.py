@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa run` 10 ms.
 # ruff: noqa: PTH102, PTH106, PTH108, PTH118, PTH208
-"""The registry of fabrics: where their segments are, who uses them, when they go.
+"""The registry of fabrics: the places of their segments, their users, and their removal.
 
 The fabric NAME of a user is the file nupa-UID-NAME in the user's own folder, /dev/shm/nupa-UID
-(NUPA_DIR names another one).  That folder is made with mode 0700 and goes with its last file.
+(NUPA_DIR names another one).  The folder is made with mode 0700 and removed with its last file.
 docs/files.md lists all files and how each is checked.
-The folder .nupa-UID-NAME.files beside it holds files that programs read of their device
-(csrc/shim), if any did.
-The kernel drops all three kinds of locks when their holder dies:
+The folder .nupa-UID-NAME.files beside it holds the files in which programs read about their device
+(csrc/shim), if any did.  The kernel drops all three kinds of locks when their holder dies:
 
 * The *control lock*, flock on nupa-UID.lock, is held for moments to make or remove a fabric, set a
   port or choose a host.  The file exists only while a process holds or awaits it.
 * A *use*, a shared flock on the segment, is held by each `nupa run`, attached process and open
-  Fabric.  An exclusive flock that succeeds proves that nobody uses the fabric.
+  Fabric.  An exclusive flock that succeeds proves that the fabric is not in use.
 * A *lease* of a host is a byte-range lock (fcntl(2), open file description locks) on the segment,
-  one byte for each `nupa run`.  By it two that start together see each other before their programs
-  attach.
+  one byte for each `nupa run`.  By it two `nupa run` that start together see each other before
+  their programs attach.
 """
 
 from __future__ import annotations
@@ -276,7 +275,7 @@ def in_use(path: str) -> bool:
 
 
 def collect(name: str) -> bool:
-    """Removes an automatic fabric that nobody uses; returns whether it did.
+    """Removes an unused automatic fabric; returns whether it did.
 
     The caller holds the control lock.  A file whose maker died is removed, too, since makers hold
     the control lock until it is complete.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Charts of RDMA beside TCP, for a terminal.
 
-A chart has one line for each message size and a logarithmic axis: a mark for RDMA, one for TCP,
-and between them a bar whose length is the ratio.
+A chart has one line for each message size, and a logarithmic axis.  A line has a mark for RDMA, one
+for TCP, and between them a bar whose length is the ratio.
 """
 
 from __future__ import annotations

@@ -125,8 +125,8 @@ QUICK = Plan(
 class Suite:
     """Runs a plan between two hosts of a fabric; a step that fails does not stop the next.
 
-    *movers* returns the movers in use now.  A channel begins with one that every process has and
-    takes a better one with the first region, so the last answer in a step counts.
+    *movers* returns the movers in use now.  A channel begins with a mover that every process has,
+    and takes a better one with the first region.  So the last answer in a step counts.
     """
 
     def __init__(

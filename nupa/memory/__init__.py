@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Shared memory, used by load, store and atomics, whatever the link: pool, regions, windows.
+"""Shared memory, used by load, store and atomics over any link: pool, regions, windows.
 
 Knows windows, requests for bytes and words, and their order; never queue pairs, registers of CXL or
-packets.  Access (the operations of any window) and atomics are here.  Import what else you use:
-`nupa.memory.region` (Region), `nupa.memory.window` (Window), `nupa.memory.pool` (Pool).
+packets.  Access (the operations of any window) and atomics are here.  Other modules are imported by
+name: `nupa.memory.region` (Region), `nupa.memory.window` (Window), `nupa.memory.pool` (Pool).
 """
 
 from nupa.memory.access import Access, Atomic

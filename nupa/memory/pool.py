@@ -128,7 +128,7 @@ class Quota(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """A region that nobody seems to need, its owner, and why it is still there."""
+    """A region that seems unused, its owner, and why it is still there."""
 
     region: Region
     owner: Owner
@@ -298,7 +298,7 @@ class Pool:
         )
 
     def leaks(self) -> list[Leak]:
-        """Lists regions that nobody seems to need, by owner.
+        """Lists regions that seem unused, by owner.
 
         These are orphans, and kept regions without windows on hosts where no program runs.
         """

@@ -53,10 +53,10 @@ class Window(Closing):
     it as a context manager.
 
     **Loss.** A window loses its region when that is freed by force, its device is removed, or a
-    link between host and memory goes down.  From then on loads return all ones and stores are seen
-    by nobody else; none of them raises a signal.  `read`, `write`, `flush`, `invalidate` and
-    atomics do the same with on_loss="ones" (PCIe 6.0 2.3.2, as for a device that is gone).  With
-    "raise" they raise WindowError.
+    link between host and memory goes down.  From then on loads return all ones and stores reach no
+    other process; none of them raises a signal.  `read`, `write`, `flush`, `invalidate` and atomics
+    do the same with on_loss="ones" (PCIe 6.0 2.3.2, as for a device that is gone).  With "raise"
+    they raise WindowError.
 
     **After close()** views of it are all ones, too.  Its addresses stay taken until the last
     memoryview or array of it has gone, so no view ever shows other memory.  A pointer is valid as
@@ -116,7 +116,7 @@ class Window(Closing):
         """Makes a window of *size* bytes on *pieces*, interleaved by *granularity* bytes.
 
         Turn t is at pieces[t % n] + t // n * granularity.  Offsets are in the pool of a fabric, or
-        in a file that nobody makes shorter.  With as many pieces as turns, each piece is the offset
+        in a file that is never shortened.  With as many pieces as turns, each piece is the offset
         of its turn.  Sizes and offsets are whole pages.
 
         The owner of the memory calls `revoke` when it is gone.

@@ -19,8 +19,8 @@ from nupa.netdev.state import State
 class DownReport(NamedTuple):
     """The result of `net down`.
 
-    hosts: the hosts that had interfaces.  fabric_is: "kept", "removed" or "in use"; the fabric that
-    `net up` made is removed if nobody uses it.
+    hosts: the hosts that had interfaces.  fabric_is: "kept", "removed" or "in use"; a fabric that
+    `net up` made is removed unless it is in use.
     """
 
     fabric: str

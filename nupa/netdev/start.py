@@ -85,7 +85,7 @@ class StartedPump:
             if isinstance(error, OSError):
                 raise FabricError(f"cannot start a pump: {error}", error.errno or 0) from error
             raise
-        # The pid of a zombie or of nobody: wait() will say why.
+        # The pid of a zombie, or of no process: wait() will say why.
         self.process = of_pid(pid) or Process(pid, -1)
 
     def wait(self) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`net up`: makes or repairs namespaces, interfaces and pumps for the hosts of a fabric.
 
-All of it stays, or none: until the state is written, the keeper and the pumps wait for our word,
-and interfaces go with their descriptors.
+All of it stays, or none.  Until the state is written, the keeper and the pumps wait for us to
+confirm, and interfaces end with their descriptors.
 """
 
 from __future__ import annotations

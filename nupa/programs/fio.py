@@ -18,7 +18,7 @@ Role = Literal["server", "client"]
 
 #: For users, too: sections CARRIER-ROLE; the environment fills the words in braces.
 JOB_FILE = Path(__file__).with_name("rdma_tcp.fio")
-#: What to do if fio is missing.
+#: The remedy if fio is missing.
 INSTALL_HINT = (
     "fio is not installed: `apt-get install fio` (Debian, Ubuntu) or "
     "`dnf install fio fio-engine-rdma` (Fedora)"

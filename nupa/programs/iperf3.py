@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-#: What to do if iperf3 is missing.
+#: The remedy if iperf3 is missing.
 INSTALL_HINT = (
     "iperf3 is not installed: `apt-get install iperf3` (Debian, Ubuntu) or "
     "`dnf install iperf3` (Fedora, RHEL)"

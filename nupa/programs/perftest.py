@@ -16,7 +16,7 @@ Operation = Literal["send", "write", "read", "atomic"]
 Kind = Literal["lat", "bw"]
 Row = TypeVar("Row")
 
-#: What to do if perftest is missing.
+#: The remedy if perftest is missing.
 INSTALL_HINT = (
     "perftest is not installed: `apt-get install perftest` (Debian, Ubuntu) or "
     "`dnf install perftest` (Fedora, RHEL)"

@@ -5,7 +5,7 @@
     replay("failure.pcapng").raise_for_differences()
 
 The parts in their order: `packets` reads the file, `flows` pairs queue pairs, `messages` makes
-requests with their answers, `memory` finds the regions that they need, `stage` sets up a fabric,
+requests with their answers.  `memory` finds the regions that they need, `stage` sets up a fabric,
 `play` plays the requests, `report` has the differences.
 """
 

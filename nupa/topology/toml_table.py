@@ -55,7 +55,7 @@ def _with_line(message: str, source: str, data: bytes) -> str:
 
 
 class Table:
-    """A table of the file; keys that nobody asked for are unknown keys."""
+    """A table of the file; keys that were not asked for are unknown keys."""
 
     def __init__(self, values: dict[str, Any], title: str) -> None:
         self._values = values

@@ -13,7 +13,7 @@ from nupa.cli.fm import serve
 from nupa.cli.fm.table import COMMANDS, FmCommand
 
 _EPILOG = """\
-`nupa fm serve` models a switch with a virtual switch for each host of a fabric, and answers the FM
+`nupa fm serve` models a switch with a virtual switch for each host of a fabric.  It answers the FM
 API of CXL 3.1 at a socket that only you may use.  All other commands ask it.
 
 examples:

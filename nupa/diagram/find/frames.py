@@ -64,7 +64,7 @@ class Frames:
         """A number for the interface of each frame.
 
         `tcpdump -i any` records all interfaces of a host as one, so a frame that crosses a bridge
-        is there more than once; Linux's index tells them apart.
+        is there more than once.  Linux's index distinguishes the copies.
         """
         interfaces: list[int] = self.blocks.interface.tolist()
         if not isinstance(self.places, range):

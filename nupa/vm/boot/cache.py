@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The cache of QEMU, kernels and initramfs, outside any checkout; entries are complete or absent.
 
-An entry is a folder or a file.  One process at a time makes it in a temporary folder beside it and
-renames it; the next process removes the remains of an interrupted one.  Guests boot and QEMU runs
-from the cache, so other users must not be able to write to it.
+An entry is a folder or a file.  One process at a time makes an entry in a temporary folder beside
+it and renames it.  The next process removes the remains of an interrupted one.  Guests boot and
+QEMU runs from the cache, so other users must not be able to write to it.
 """
 
 from __future__ import annotations
