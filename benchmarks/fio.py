@@ -20,11 +20,11 @@ def _gb_per_s(carrier: fio.Carrier, block_bytes: int) -> Callable[[Bench], float
         if fio.missing():
             raise ProgramError(fio.INSTALL_HINT)
         bench.links.get("nupa_net0", bench.fabric)
-        place = versus.place(bench.fabric, bench.hosts, None)
+        hosts = versus.host_pair(bench.fabric, bench.hosts, None)
         seconds = _SECONDS / 4 if bench.quick else _SECONDS
-        job = fio.Job(carrier, block_bytes, _DEPTH, place.address, _RAMP_S, seconds)
+        job = fio.Job(carrier, block_bytes, _DEPTH, hosts.address, _RAMP_S, seconds)
         try:
-            return versus.run(job, place).bytes_per_s / 1e9
+            return versus.run(job, hosts).bytes_per_s / 1e9
         except fio.FioError as error:
             raise ProgramError(str(error)) from error
 

@@ -21,7 +21,7 @@ from nupa.packet.decode import fast
 from nupa.packet.pcapng.reader import Reader
 from nupa.packet.tables.opcodes import CODES, NAMES
 from nupa.packet.tables.record import Kind
-from nupa.packet.wireshark.dissector import FILE
+from nupa.packet.wireshark.dissector import install
 from nupa.programs.pair import free_port
 from tests.packet.shark import NOT_ROOT
 
@@ -343,7 +343,9 @@ def test_tlps_and_queue_entries_are_dissected_by_tshark(stage: Stage, tmp_path: 
     test = on_one_host("ib_write_bw", "-F", "-s", "5000", "-n", "5")
     captured(stage, file, test, "--capture-level", "tlp,queue")
     fields = ("-T", "fields", "-e", "nupa.kind", "-e", "nupa.transfer", "-e", "_ws.malformed")
-    rows = [row.split("\t") for row in tshark(file, "-X", f"lua_script:{FILE}", *fields)]
+    rows = [
+        row.split("\t") for row in tshark(file, "-X", f"lua_script:{install(tmp_path)}", *fields)
+    ]
     assert {row[2] for row in rows} == {""}
     kinds = Counter(int(row[0]) for row in rows)
     assert kinds[Kind.WQE] >= 5

@@ -11,8 +11,7 @@ from pathlib import Path
 from nupa.base.errors import FabricError, LocalError
 from nupa.base.quantity import say_bytes
 from nupa.fabric import Fabric, registry
-from nupa.topology.topology import MachineTopology as FabricTopology
-from nupa.topology.topology import SegmentConfig, star
+from nupa.topology.topology import SegmentConfig, Topology, star
 from nupa.vm.boot.boot import BootFiles
 from nupa.vm.files.place import MachineFolder
 from nupa.vm.files.topology import MachineTopology
@@ -28,7 +27,7 @@ def make_segment(name: str, topology: MachineTopology) -> Shared:
     hosts = star(topology.guests.count + 1, name)
     size = topology.memory_bytes
     config = SegmentConfig(segment_bytes=size, coherence=topology.coherence)
-    meant = FabricTopology(name, hosts.switches, hosts.hosts, segment=config)
+    meant = Topology(name, hosts.switches, hosts.hosts, segment=config)
     with Fabric.create(name, meant) as fabric:
         return Shared(fabric.path, size)
 
