@@ -19,7 +19,7 @@ from nupa.memory.access import Access, Atomic, Bytes, WindowBase, check_range
 PEERS = 8
 
 
-class Code(IntEnum):
+class CudaError(IntEnum):
     """The cudaError_t values that these calls return."""
 
     INVALID_DEVICE = 101
@@ -31,7 +31,7 @@ class Code(IntEnum):
 class PeerAccessError(LocalError):
     """The call was refused and changed nothing; *code* is CUDA's."""
 
-    def __init__(self, message: str, code: Code) -> None:
+    def __init__(self, message: str, code: CudaError) -> None:
         super().__init__(message)
         self.code = code
 
@@ -53,17 +53,17 @@ class Node:
     def __init__(self, links: Iterable[tuple[int, int]] | None = None) -> None:
         self.links = None if links is None else {frozenset(pair) for pair in links}
         self.lock = threading.Lock()
-        self._devices: dict[int, Device] = {}
+        self._devices: dict[int, NvlinkDevice] = {}
 
-    def attach(self, number: int, memory: Access | Buffer) -> Device:
+    def attach(self, number: int, memory: Access | Buffer) -> NvlinkDevice:
         """Attaches device *number* with *memory*.  LocalError: the number is taken."""
         if number < 0 or number in self._devices:
             raise LocalError(f"device {number}: take a free number")
-        self._devices[number] = device = Device(self, number, as_access(memory))
+        self._devices[number] = device = NvlinkDevice(self, number, as_access(memory))
         return device
 
 
-class Device:
+class NvlinkDevice:
     """A device of a node: *number*, and the *memory* that its peers may map."""
 
     def __init__(self, node: Node, number: int, memory: Access) -> None:
@@ -71,10 +71,10 @@ class Device:
         self.number = number
         self.memory = memory
         #: Peer -> how often access was enabled: a window lasts as long as this number.
-        self._enabled: dict[Device, int] = {}
+        self._enabled: dict[NvlinkDevice, int] = {}
         self._count = 0
 
-    def can_access_peer(self, peer: Device) -> bool:
+    def can_access_peer(self, peer: NvlinkDevice) -> bool:
         """Tells whether a link, or a switch, joins the two.  A device is not its own peer."""
         links = self.node.links
         return (
@@ -83,7 +83,7 @@ class Device:
             and (links is None or frozenset((self.number, peer.number)) in links)
         )
 
-    def enable_peer_access(self, peer: Device) -> None:
+    def enable_peer_access(self, peer: NvlinkDevice) -> None:
         """Lets this device map *peer*'s memory from now on; not the other way around.
 
         PeerAccessError: it is enabled already, no link joins the two (or it is this device), or
@@ -92,22 +92,24 @@ class Device:
         what = f"access of device {self.number} to {peer.number}"
         with self.node.lock:
             if not self.can_access_peer(peer):
-                raise PeerAccessError(f"{what}: no link joins the two", Code.INVALID_DEVICE)
+                raise PeerAccessError(f"{what}: no link joins the two", CudaError.INVALID_DEVICE)
             if peer in self._enabled:
-                code = Code.PEER_ACCESS_ALREADY_ENABLED
+                code = CudaError.PEER_ACCESS_ALREADY_ENABLED
                 raise PeerAccessError(f"{what}: it is enabled already", code)
             if self.node.links is not None and len(self._enabled) == PEERS:
-                raise PeerAccessError(f"{what}: it has {PEERS} peers already", Code.TOO_MANY_PEERS)
+                raise PeerAccessError(
+                    f"{what}: it has {PEERS} peers already", CudaError.TOO_MANY_PEERS
+                )
             self._count += 1
             self._enabled[peer] = self._count
 
-    def disable_peer_access(self, peer: Device) -> None:
+    def disable_peer_access(self, peer: NvlinkDevice) -> None:
         """Revokes windows on *peer*'s memory.  PeerAccessError: access was not enabled."""
         with self.node.lock:
             if self._enabled.pop(peer, None) is None:
                 raise self._not_enabled(peer)
 
-    def map(self, peer: Device, offset: int = 0, size: int | None = None) -> PeerWindow:
+    def map(self, peer: NvlinkDevice, offset: int = 0, size: int | None = None) -> PeerWindow:
         """Maps *size* bytes of *peer*'s memory from *offset* on (by default to its end).
 
         PeerAccessError: access is not enabled; LocalError: outside.
@@ -119,22 +121,24 @@ class Device:
         check_range(f"device {peer.number}", offset, size, len(peer.memory))
         return PeerWindow(self, peer, offset, size, enabled)
 
-    def is_enabled(self, peer: Device, count: int) -> bool:
+    def is_enabled(self, peer: NvlinkDevice, count: int) -> bool:
         """Tells whether access is enabled, and has been since the *count*th time."""
         return self._enabled.get(peer) == count
 
-    def _not_enabled(self, peer: Device) -> PeerAccessError:
+    def _not_enabled(self, peer: NvlinkDevice) -> PeerAccessError:
         return PeerAccessError(
             f"access of device {self.number} to {peer.number} is not enabled: enable_peer_access "
             "comes first, and is for one direction",
-            Code.PEER_ACCESS_NOT_ENABLED,
+            CudaError.PEER_ACCESS_NOT_ENABLED,
         )
 
 
 class PeerWindow(WindowBase):
     """*size* bytes of *peer*'s memory at *offset*; loads, stores and atomics act there at once."""
 
-    def __init__(self, device: Device, peer: Device, offset: int, size: int, enabled: int) -> None:
+    def __init__(
+        self, device: NvlinkDevice, peer: NvlinkDevice, offset: int, size: int, enabled: int
+    ) -> None:
         super().__init__(f"device {peer.number} from {device.number}", size)
         self._device, self._peer = device, peer
         self._offset = offset

@@ -27,7 +27,7 @@ class RequestError(LocalError):
     """UALink has no such request: nothing was sent."""
 
 
-class Command(StrEnum):
+class Operation(StrEnum):
     """The operation of a request."""
 
     READ = "read"
@@ -52,7 +52,7 @@ class Request:
     where *data* has the operand.
     """
 
-    command: Command
+    command: Operation
     source: int
     destination: int
     tag: int
@@ -77,11 +77,11 @@ class Request:
             raise RequestError(f"{what}: take 64, 128, 192 or 256 bytes at a multiple of 64")
         if self.address // BLOCK_BYTES != (self.address + self.size - 1) // BLOCK_BYTES:
             raise RequestError(f"{what}: it crosses a multiple of 256 bytes: send two requests")
-        if len(self.data) != (0 if self.command is Command.READ else self.size):
+        if len(self.data) != (0 if self.command is Operation.READ else self.size):
             raise RequestError(f"{what}: it has {len(self.data)} bytes of data")
         if not 0 <= self.enables < 1 << len(self.data):
             raise RequestError(f"{what}: it enables bytes that it does not have")
-        if self.command is Command.ATOMIC and self.enables not in _WORDS:
+        if self.command is Operation.ATOMIC and self.enables not in _WORDS:
             raise RequestError(f"{what}: an atomic enables the 8 bytes of one aligned word")
 
     @property

@@ -21,7 +21,7 @@ from nupa.accel.requests import (
     BEAT_BYTES,
     BLOCK_BYTES,
     TAGS,
-    Command,
+    Operation,
     Request,
     RequestError,
     Response,
@@ -221,9 +221,9 @@ class Accelerator:
         if request.address + request.size > len(self.memory):
             return Status.NO_ADDRESS, b""
         try:
-            if request.command is Command.READ:
+            if request.command is Operation.READ:
                 return Status.OKAY, self.memory.read(request.address, request.size)
-            if request.command is Command.WRITE:
+            if request.command is Operation.WRITE:
                 for at, end in request.runs():
                     self.memory.write(request.address + at, request.data[at:end])
                 return Status.OKAY, b""
@@ -282,7 +282,7 @@ class UalinkWindow(WindowBase):
         transfer, whole = _Transfer(), bytearray()
         parts = list(_parts(self._offset + offset, size))
         for at, end in parts:
-            self._send(transfer, Command.READ, at, end)
+            self._send(transfer, Operation.READ, at, end)
         self._wait(transfer)
         for index, (at, end) in enumerate(parts):
             skipped = at % BEAT_BYTES
@@ -295,7 +295,7 @@ class UalinkWindow(WindowBase):
         transfer = self._posted or _Transfer()
         start = self._offset + offset
         for at, end in _parts(start, len(given)):
-            self._send(transfer, Command.WRITE, at, end, given[at - start : end - start])
+            self._send(transfer, Operation.WRITE, at, end, given[at - start : end - start])
         if self._posted is None:
             self._wait(transfer)
 
@@ -305,7 +305,7 @@ class UalinkWindow(WindowBase):
         if at % WORD_BYTES:
             raise LocalError(f"{self.name}: this window does not begin at a word: no atomics")
         word = operand.to_bytes(WORD_BYTES, "little")
-        self._send(transfer, Command.ATOMIC, at, at + WORD_BYTES, word, operation, compare)
+        self._send(transfer, Operation.ATOMIC, at, at + WORD_BYTES, word, operation, compare)
         self._wait(transfer)
         return int.from_bytes(transfer.parts[0], "little")
 
@@ -328,7 +328,7 @@ class UalinkWindow(WindowBase):
     def _send(
         self,
         transfer: _Transfer,
-        command: Command,
+        command: Operation,
         at: int,
         end: int,
         data: bytes = b"",

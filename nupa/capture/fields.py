@@ -68,7 +68,7 @@ _NETWORK = f"h_layer >= {int(fast.Layer.NETWORK)}"
 _PORTS = "h_protocol in (6, 17)"
 _GSI = f"{_TRANSPORT} and h_dqpn == 1 and h_mad_class"
 _NATIVE = "h_dlid or h_slid"
-_IS_NUPA = f"n_fault != {int(record_columns.Fault.LINK)}"
+_IS_NUPA = f"n_fault != {int(record_columns.RecordFault.LINK)}"
 _TLP, _CXL = f"n_kind == {record.Kind.PCIE_TLP:d}", f"n_kind == {record.Kind.CXL_MEM:d}"
 _CACHE = f"n_kind == {record.Kind.CXL_CACHE:d}"
 _WQE, _CQE = f"n_kind == {record.Kind.WQE:d}", f"n_kind == {record.Kind.CQE:d}"
@@ -165,7 +165,7 @@ _SECTIONS: dict[str, tuple[Field, ...]] = {
         Field("layer", "h_layer", f"not ({_IS_NUPA})", "last layer that was decoded", "number",
               _enum(fast.Layer)),
         Field("fault", "h_fault", f"not ({_IS_NUPA})", "why decoding stopped", "number",
-              _enum(fast.Fault)),
+              _enum(fast.FrameFault)),
     ),
     "Levels tlp, queue and cache: NUPA's records": (
         Field("kind", "n_kind or 6", "", "pcie_tlp, cxl_mem, cxl_cache, doorbell, wqe, cqe, …",
@@ -197,7 +197,7 @@ _SECTIONS: dict[str, tuple[Field, ...]] = {
         Field("port_index", "n_port", _IS_NUPA, "the port, by its number in the fabric"),
         Field("host_index", "n_host", _IS_NUPA, "the host, by its number in the fabric"),
         Field("record_fault", "n_fault", _IS_NUPA, "why it was not decoded", "number",
-              _enum(record_columns.Fault)),
+              _enum(record_columns.RecordFault)),
     ),
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from nupa.packet.tables import cm as cm_tables
 from nupa.packet.tables import queue as queue_tables
 from nupa.packet.tables import record
 from nupa.packet.tables.cxl_cache import LINES, STATES, name_of
-from nupa.packet.tables.cxl_mem import Channel
+from nupa.packet.tables.cxl_mem import MemChannel
 from nupa.packet.tables.opcodes import NAMES
 from nupa.packet.tables.record import Kind
 from nupa.packet.tables.transport import syndrome_text
@@ -123,7 +123,7 @@ def _tlp(view: View, i: int) -> str:
 def _cxl(view: View, i: int) -> str:
     r = view.records
     name = _CXL_NAMES.get(r.code[i], f"CXL.mem {r.code[i]:#04x}")
-    answer = r.code[i] >> 4 in (Channel.S2M_NDR, Channel.S2M_DRS, Channel.M2S_BIRSP)
+    answer = r.code[i] >> 4 in (MemChannel.S2M_NDR, MemChannel.S2M_DRS, MemChannel.M2S_BIRSP)
     place = "" if answer else f" {r.address[i]:#x}"
     return f"{name}{place} tag {r.number[i]:#x}"
 

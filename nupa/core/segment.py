@@ -105,7 +105,7 @@ class Contact(NamedTuple):
     mover: str
 
 
-class Flow(NamedTuple):
+class HostTraffic(NamedTuple):
     """Traffic of attachments to *host* with *peer*, in bytes and packets."""
 
     host: int
@@ -305,7 +305,7 @@ class Segment:
                 net_queue=info.net_queue,
             )
 
-    def flows(self) -> Iterator[Flow]:
+    def flows(self) -> Iterator[HostTraffic]:
         """Iterates over traffic, of current and of former attachments, where there was any."""
         flow = ffi.new("struct nupa_flow_info *")
         everyone = range(lib.nupa_fabric_n_hosts(self.handle))
@@ -361,10 +361,10 @@ def _by_name(counters: Any) -> dict[str, int]:
     return {name: int(getattr(counters, name)) for name, _ in fields if name != "reserved"}
 
 
-def _flow(host: int, peer: int, flow: Any) -> Iterator[Flow]:
-    counts = [getattr(flow, name) for name in Flow._fields[2:]]
+def _flow(host: int, peer: int, flow: Any) -> Iterator[HostTraffic]:
+    counts = [getattr(flow, name) for name in HostTraffic._fields[2:]]
     if any(counts):
-        yield Flow(host, peer, *counts)
+        yield HostTraffic(host, peer, *counts)
 
 
 def _tables(topology: Topology) -> tuple[Any, Any, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from nupa.core.segment import Flow, PortInfo
+from nupa.core.segment import HostTraffic, PortInfo
 
 #: Names of /sys/class/infiniband/*/ports/*/counters.  Data count words of 4 bytes; xmit_wait:
 #: operations that found the path down; xmit_discards: those given up because of it.
@@ -51,7 +51,7 @@ _BYTES_PER_WORD = 4  # IBTA 16.1.3.5: PortXmitData and PortRcvData count 32-bit 
 
 def count(
     ports: Sequence[PortInfo],
-    flows: Iterable[Flow],
+    flows: Iterable[HostTraffic],
     route: Callable[[int, int], tuple[int, ...]],
 ) -> list[dict[str, int]]:
     """Returns the counters of each port by name, in the order of *ports*."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nupa.core.segment import HostInfo, PortInfo
-from nupa.topology.topology import Host, Link, Switch, Topology, Trunk
+from nupa.topology.topology import HostConfig, LinkConfig, SwitchConfig, Topology, TrunkConfig
 
 
 def topology_of(name: str, hosts: Sequence[HostInfo], ports: Sequence[PortInfo]) -> Topology:
@@ -20,19 +20,19 @@ def topology_of(name: str, hosts: Sequence[HostInfo], ports: Sequence[PortInfo])
     sizes = {node: max(port.number for port in inner if port.node == node) for node in names}
     return Topology(
         name,
-        tuple(Switch(names[node], sizes[node]) for node in sorted(names)),
+        tuple(SwitchConfig(names[node], sizes[node]) for node in sorted(names)),
         tuple(
-            Host(host.name, names[end.node], end.number, _link(end))
+            HostConfig(host.name, names[end.node], end.number, _link(end))
             for host in hosts
             for end in [ports[ports[host.port].peer]]
         ),
         tuple(
-            Trunk((names[a.node], names[b.node]), (a.number, b.number), _link(a))
+            TrunkConfig((names[a.node], names[b.node]), (a.number, b.number), _link(a))
             for a, b in zip(inner[len(hosts) :: 2], inner[len(hosts) + 1 :: 2], strict=True)
         ),
         hosts[0].link_layer,
     )
 
 
-def _link(port: PortInfo) -> Link:
-    return Link(port.width_lanes, port.speed_mtps)
+def _link(port: PortInfo) -> LinkConfig:
+    return LinkConfig(port.width_lanes, port.speed_mtps)

@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 
 from nupa.base.errors import LocalError
 from nupa.packet.decode import fast, records
-from nupa.packet.decode.fast import Fault, Header, Headers, Icrc, Layer
+from nupa.packet.decode.fast import FrameFault, Header, Headers, Icrc, Layer
 from nupa.packet.pcapng.blocks import FLAG_CRC_ERROR, commented_flags
 from nupa.packet.pcapng.reader import Batch, Reader
 from nupa.packet.tables.cm import COMM_MGT
@@ -143,9 +143,9 @@ class CapturedPackets:
         if flags & FLAG_CRC_ERROR or headers.icrc_state[i] == _WRONG:
             return "a wrong CRC: receivers drop it"
         fault = headers.fault[i]
-        if fault == Fault.CUT:
+        if fault == FrameFault.CUT:
             return "cut off within its headers"
-        if fault != Fault.NONE:
+        if fault != FrameFault.NONE:
             return "damaged: lengths or opcode"
         return ""
 

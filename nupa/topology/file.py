@@ -40,14 +40,14 @@ from nupa.topology.topology import (
     PORTS_MAX,
     SPEEDS_MTPS,
     WIDTHS_LANES,
-    Host,
-    Link,
+    HostConfig,
+    LinkConfig,
     MemoryConfig,
     SegmentConfig,
-    Switch,
+    SwitchConfig,
     Topology,
     TopologyError,
-    Trunk,
+    TrunkConfig,
     speed_name,
 )
 
@@ -89,7 +89,7 @@ def parse(data: bytes, source: str, name: str) -> Topology:
         raise TopologyError(f"{source}: {error}") from error
 
 
-def _link(table: Table, default: Link) -> Link:
+def _link(table: Table, default: LinkConfig) -> LinkConfig:
     width = table.get("width", int, default.width_lanes)
     if width not in WIDTHS_LANES:
         widths = ", ".join(map(str, WIDTHS_LANES))
@@ -103,14 +103,14 @@ def _link(table: Table, default: Link) -> Link:
             f"{table.title}: `speed` is {speed!r}: choose one of {names}, "
             f"or 1 to {_SPEED_MTPS_MAX} mega-transfers a second per lane"
         )
-    return Link(width, speed)
+    return LinkConfig(width, speed)
 
 
 def _topology(top: Table, name: str) -> Topology:
     name = top.text("name", name)
     link_layer = top.text("link_layer", "ethernet")
     link_table = top.table("link")
-    link = _link(link_table, Link())
+    link = _link(link_table, LinkConfig())
     link_table.done()
     segment = _segment(top.table("segment"))
     switches = tuple(_switch(table) for table in top.tables("switch"))
@@ -144,15 +144,15 @@ def _segment(table: Table) -> SegmentConfig:
     return SegmentConfig(coherence=coherence, **sizes)
 
 
-def _switch(table: Table) -> Switch:
-    switch = Switch(
+def _switch(table: Table) -> SwitchConfig:
+    switch = SwitchConfig(
         table.text("name", required=True), table.number("ports", 1, PORTS_MAX, required=True)
     )
     table.done()
     return switch
 
 
-def _hosts(table: Table, default: Link) -> list[Host]:
+def _hosts(table: Table, default: LinkConfig) -> list[HostConfig]:
     name = table.text("name", required=True)
     switch = table.text("switch", required=True)
     port = table.number("port", 1, PORTS_MAX)
@@ -161,11 +161,14 @@ def _hosts(table: Table, default: Link) -> list[Host]:
     link = _link(table, default)
     table.done()
     if not count:
-        return [Host(name, switch, port, link)]
-    return [Host(f"{name}{first + i}", switch, port + i if port else 0, link) for i in range(count)]
+        return [HostConfig(name, switch, port, link)]
+    return [
+        HostConfig(f"{name}{first + i}", switch, port + i if port else 0, link)
+        for i in range(count)
+    ]
 
 
-def _trunk(table: Table, default: Link) -> Trunk:
+def _trunk(table: Table, default: LinkConfig) -> TrunkConfig:
     between = table.get("between", list, required=True)
     if len(between) != 2 or not all(isinstance(name, str) for name in between):
         raise TopologyError(f"{table.title}: `between` is {between!r}: name two switches")
@@ -174,4 +177,4 @@ def _trunk(table: Table, default: Link) -> Trunk:
         raise TopologyError(f"{table.title}: `ports` is {ports!r}: give two port numbers")
     link = _link(table, default)
     table.done()
-    return Trunk((between[0], between[1]), (ports[0], ports[1]), link)
+    return TrunkConfig((between[0], between[1]), (ports[0], ports[1]), link)

@@ -38,36 +38,36 @@ class TopologyError(LocalError):
         super().__init__(message, errno.EINVAL)
 
 
-class Link(NamedTuple):
+class LinkConfig(NamedTuple):
     """width_lanes: one of WIDTHS_LANES; speed_mtps: mega-transfers a second per lane."""
 
     width_lanes: int = 4
     speed_mtps: int = SPEEDS_MTPS["gen5"]
 
 
-class Switch(NamedTuple):
+class SwitchConfig(NamedTuple):
     name: str
     ports: int
 
 
-class Host(NamedTuple):
+class HostConfig(NamedTuple):
     """A host has one port, linked to *port* of *switch*; 0: its lowest free one."""
 
     name: str
     switch: str
     port: int = 0
-    link: Link = Link()
+    link: LinkConfig = LinkConfig()
 
 
-class Trunk(NamedTuple):
+class TrunkConfig(NamedTuple):
     """A link between two switches.  A port of 0: the lowest free one."""
 
     switches: tuple[str, str]
     ports: tuple[int, int] = (0, 0)
-    link: Link = Link()
+    link: LinkConfig = LinkConfig()
 
 
-class Port(NamedTuple):
+class LinkEnd(NamedTuple):
     """One end of a link; *peer* is the index of the other end, *node* of its host or switch."""
 
     name: str
@@ -75,7 +75,7 @@ class Port(NamedTuple):
     is_switch: bool
     node: int
     number: int
-    link: Link
+    link: LinkConfig
 
 
 class SegmentConfig(NamedTuple):
@@ -120,9 +120,9 @@ class Topology:
     def __init__(
         self,
         name: str,
-        switches: tuple[Switch, ...],
-        hosts: tuple[Host, ...],
-        trunks: tuple[Trunk, ...] = (),
+        switches: tuple[SwitchConfig, ...],
+        hosts: tuple[HostConfig, ...],
+        trunks: tuple[TrunkConfig, ...] = (),
         link_layer: str = "ethernet",
         segment: SegmentConfig | None = None,
         memory: tuple[MemoryConfig, ...] = (),
@@ -162,7 +162,7 @@ class Topology:
         _ = self.routes
 
     @cached_property
-    def ports(self) -> tuple[Port, ...]:
+    def ports(self) -> tuple[LinkEnd, ...]:
         """All linked ports: ports[i] is host i's; the switches' follow in the order of links."""
         return _link_up(self)
 
@@ -180,8 +180,8 @@ def star(hosts: int, name: str = "star") -> Topology:
     """Makes *hosts* hosts (host0, host1, …) on one switch.  TopologyError past HOSTS_MAX."""
     return Topology(
         name,
-        switches=(Switch("switch0", max(hosts, 1)),),
-        hosts=tuple(Host(f"host{i}", "switch0") for i in range(hosts)),
+        switches=(SwitchConfig("switch0", max(hosts, 1)),),
+        hosts=tuple(HostConfig(f"host{i}", "switch0") for i in range(hosts)),
     )
 
 
@@ -227,7 +227,7 @@ def _check_names(kind: str, names: Iterable[str]) -> None:
 class _Sockets:
     """The ports of the switches, and the user of each."""
 
-    def __init__(self, switches: tuple[Switch, ...]) -> None:
+    def __init__(self, switches: tuple[SwitchConfig, ...]) -> None:
         self.index = {switch.name: i for i, switch in enumerate(switches)}
         self._switches = switches
         self._user: list[dict[int, str]] = [{} for _ in switches]
@@ -264,7 +264,7 @@ class _Sockets:
         )
 
 
-def _link_up(topology: Topology) -> tuple[Port, ...]:
+def _link_up(topology: Topology) -> tuple[LinkEnd, ...]:
     sockets = _Sockets(topology.switches)
     ends = [[(host.switch, host.port, host.name)] for host in topology.hosts]
     for trunk in topology.trunks:
@@ -281,20 +281,20 @@ def _link_up(topology: Topology) -> tuple[Port, ...]:
         [number or sockets.take(switch, user) for switch, number, user in link] for link in ends
     ]
 
-    ports: list[Port] = []
+    ports: list[LinkEnd] = []
     n_hosts = len(topology.hosts)
     for i, host in enumerate(topology.hosts):
-        ports.append(Port(f"{host.name}/1", n_hosts + i, False, i, 1, host.link))
+        ports.append(LinkEnd(f"{host.name}/1", n_hosts + i, False, i, 1, host.link))
     for i, host in enumerate(topology.hosts):
         number = numbers[i][0]
         node = sockets.index[host.switch]
-        ports.append(Port(f"{host.switch}/{number}", i, True, node, number, host.link))
+        ports.append(LinkEnd(f"{host.switch}/{number}", i, True, node, number, host.link))
     for trunk, pair in zip(topology.trunks, numbers[n_hosts:], strict=True):
         at = len(ports)
         for end in (0, 1):
             name, number = trunk.switches[end], pair[end]
             node = sockets.index[name]
-            ports.append(Port(f"{name}/{number}", at + 1 - end, True, node, number, trunk.link))
+            ports.append(LinkEnd(f"{name}/{number}", at + 1 - end, True, node, number, trunk.link))
     for port in ports:
         if len(port.name.encode()) > NAME_BYTES_MAX:
             raise TopologyError(

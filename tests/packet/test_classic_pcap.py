@@ -18,7 +18,7 @@ import pytest
 from nupa.cli import main
 from nupa.diagram.find.index import read_index
 from nupa.packet.decode import fast
-from nupa.packet.decode.fast import Fault, Icrc, Layer
+from nupa.packet.decode.fast import FrameFault, Icrc, Layer
 from nupa.packet.pcapng.reader import Packet, PcapngError, Reader
 from nupa.replay import replay
 from tests.packet.shark import run
@@ -264,5 +264,5 @@ def test_packets_cut_by_a_snapshot_length_are_traced_with_their_lengths_and_repl
 
     run(tmp_path, "editcap", "-F", "pcap", "-s", "50", ETH0, cut)
     [(_, headers)] = fast.read(cut)
-    assert set(headers.fault.tolist()) == {Fault.CUT}
+    assert set(headers.fault.tolist()) == {FrameFault.CUT}
     assert main(["replay", str(cut)]) == 2

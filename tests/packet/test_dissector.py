@@ -124,8 +124,8 @@ def cxl(seed: int) -> Iterator[Sample]:
                 fixed = {"opcode": opcode, "trp": trp, "meta_field": opcode % 3}
                 known = {field.name for field in layout.fields}
                 values = maker.add(layout, **{k: v for k, v in fixed.items() if k in known})
-                if channel in (cxl_tables.Channel.M2S_RWD, cxl_tables.Channel.S2M_DRS):
-                    if channel == cxl_tables.Channel.M2S_RWD and opcode in (2, 10):
+                if channel in (cxl_tables.MemChannel.M2S_RWD, cxl_tables.MemChannel.S2M_DRS):
+                    if channel == cxl_tables.MemChannel.M2S_RWD and opcode in (2, 10):
                         maker.number("nupa.cxl.byte_enables", 8)
                     if trp and values["meta_field"] == 1:
                         maker.number("nupa.cxl.ems", 4)
@@ -160,7 +160,7 @@ def queues(seed: int) -> Iterator[Sample]:
         yield maker.sample()
     for count in range(8):
         maker = begin(seed + count, record.Level.QUEUE, record.Kind.WQE)
-        kinds = [maker.random.choice(list(queue_tables.Segment)) for _ in range(count)]
+        kinds = [maker.random.choice(list(queue_tables.SegmentType)) for _ in range(count)]
         tails = [maker.random.randrange(9) for _ in kinds]
         sizes = [
             queue_tables.SEGMENT_LAYOUTS[k].bytes + t for k, t in zip(kinds, tails, strict=True)
@@ -169,7 +169,7 @@ def queues(seed: int) -> Iterator[Sample]:
         maker.add(queue_tables.WQE, bytes=total, queue=count % 3, opcode=count)
         for kind, tail, size in zip(kinds, tails, sizes, strict=True):
             maker.add(queue_tables.SEGMENT_LAYOUTS[kind], type=kind, bytes=size)
-            inline = kind == queue_tables.Segment.INLINE
+            inline = kind == queue_tables.SegmentType.INLINE
             maker.bytes("nupa.data" if inline else "nupa.rest", tail)
         yield maker.sample()
 

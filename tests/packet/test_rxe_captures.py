@@ -16,7 +16,7 @@ from nupa.cli import main
 from nupa.diagram.draw.diagram import read_diagram
 from nupa.diagram.find.index import read_index
 from nupa.packet.decode import fast
-from nupa.packet.decode.fast import Fault, Icrc, Layer
+from nupa.packet.decode.fast import FrameFault, Icrc, Layer
 from nupa.packet.scapy.transport import BTH
 from nupa.packet.tables.opcodes import NAMES, OPCODES
 from nupa.replay import replay
@@ -33,7 +33,7 @@ def test_each_packet_is_decoded_to_its_transport_and_its_icrc_is_right(file: Pat
     for batch, headers in fast.read(file, check_icrc=True):
         count += len(batch)
         assert set(headers.layer.tolist()) == {Layer.TRANSPORT}
-        assert set(headers.fault.tolist()) == {Fault.NONE}
+        assert set(headers.fault.tolist()) == {FrameFault.NONE}
         assert set(headers.icrc_state.tolist()) == {Icrc.RIGHT}
     assert count > 40
     assert file.stat().st_size < 30 << 10

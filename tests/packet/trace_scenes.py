@@ -75,7 +75,7 @@ class Scene:
     ) -> None:
         segments = b""
         if opcode in (WRITE, READ, CMP_SWP, FETCH_ADD):
-            remote = queue_tables.SEGMENT_LAYOUTS[queue_tables.Segment.REMOTE]
+            remote = queue_tables.SEGMENT_LAYOUTS[queue_tables.SegmentType.REMOTE]
             segments += remote.encode(type=1, bytes=16, address=ADDRESS, rkey=RKEY)
         data = queue_tables.WQE.encode(
             queue=0,

@@ -120,7 +120,7 @@ def test_lengths_numbers_and_crcs_of_a_long_write_are_as_hardware_has_them(
     seen: dict[int, list[tuple[str, int, int]]] = {}
     for _, headers in fast.read(file, check_icrc=True):
         assert set(headers.icrc_state) == {fast.Icrc.RIGHT}
-        assert set(headers.fault) == {fast.Fault.NONE}
+        assert set(headers.fault) == {fast.FrameFault.NONE}
         for i in range(len(headers)):
             entry = (NAMES[headers.opcode[i]], headers.psn[i], headers.payload_bytes[i])
             seen.setdefault(headers.dqpn[i], []).append(entry)

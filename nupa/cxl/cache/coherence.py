@@ -19,7 +19,7 @@ from nupa.cxl.link.mem_tables import (
     NDR_OPCODES,
     REQ_OPCODES,
     RWD_OPCODES,
-    Channel,
+    MemChannel,
 )
 from nupa.cxl.media.parts import LINE_BYTES, Memory
 
@@ -39,12 +39,12 @@ class MessageKind(NamedTuple):
 KINDS = tuple(
     MessageKind(CHANNELS[channel], opcode, names[opcode])
     for channel, names, opcodes in (
-        (Channel.M2S_REQ, REQ_OPCODES, (0, 1, 9, 10)),
-        (Channel.M2S_RWD, RWD_OPCODES, (1, 2, 4)),
-        (Channel.M2S_BIRSP, BIRSP_OPCODES, (0, 1, 2, 4, 5, 6)),
-        (Channel.S2M_BISNP, BISNP_OPCODES, (0, 1, 2, 4, 5, 6)),
-        (Channel.S2M_NDR, NDR_OPCODES, (0, 1, 2, 4)),
-        (Channel.S2M_DRS, DRS_OPCODES, (0,)),
+        (MemChannel.M2S_REQ, REQ_OPCODES, (0, 1, 9, 10)),
+        (MemChannel.M2S_RWD, RWD_OPCODES, (1, 2, 4)),
+        (MemChannel.M2S_BIRSP, BIRSP_OPCODES, (0, 1, 2, 4, 5, 6)),
+        (MemChannel.S2M_BISNP, BISNP_OPCODES, (0, 1, 2, 4, 5, 6)),
+        (MemChannel.S2M_NDR, NDR_OPCODES, (0, 1, 2, 4)),
+        (MemChannel.S2M_DRS, DRS_OPCODES, (0,)),
     )
     for opcode in opcodes
 )

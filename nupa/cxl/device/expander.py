@@ -15,7 +15,7 @@ from nupa.cxl.media.parts import PartedMedia
 from nupa.cxl.media.performance import MediaSpeed, Range, device_cdat
 from nupa.cxl.media.poison import PoisonSource
 from nupa.cxl.registers.pcie_tables import PcieLink
-from nupa.topology.topology import SPEEDS_MTPS, Link
+from nupa.topology.topology import SPEEDS_MTPS, LinkConfig
 
 _CODES = {mtps: code for code, mtps in enumerate(SPEEDS_MTPS.values(), 3)}  # PCIe 6.0 7.5.3.6
 
@@ -30,7 +30,7 @@ class Expander:
     def __init__(
         self,
         media: PartedMedia,
-        link: Link,
+        link: LinkConfig,
         *,
         memory_bytes: int | None = None,
         dynamic: tuple[DynamicCapacity, int] | None = None,

@@ -20,11 +20,11 @@ from nupa.cxl.registers import dvsec_tables as dvsec
 from nupa.cxl.registers.config import ConfigSpace
 from nupa.cxl.registers.pci_tables import CLASS_CXL_MEMORY, type0
 from nupa.cxl.registers.pcie_tables import PCIE_BYTES, PortType, pcie
-from nupa.topology.topology import Link
+from nupa.topology.topology import LinkConfig
 
 MOST_LDS = 16  # CXL 3.1 2.4
 FM_LD = 0xFFFF  # CXL 3.1 2.4.1: the LD-ID of the fabric manager's own LD
-DEFAULT_LINK = Link()
+DEFAULT_LINK = LinkConfig()
 #: The code of each memory granularity (CXL 3.1 7.6.7.4.2).
 GRANULARITIES = {256 << 20: 0, 512 << 20: 1, 1 << 30: 2}
 
@@ -76,7 +76,7 @@ class Mld:
         granularity_bytes: int = 256 << 20,
         serial: int = 0,
         name: str = "mld",
-        link: Link = DEFAULT_LINK,
+        link: LinkConfig = DEFAULT_LINK,
         memory: Memory | None = None,
         dynamic: DynamicCapacity | None = None,
     ) -> None:

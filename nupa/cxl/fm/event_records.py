@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from nupa.cxl.fm.messages import PortInfo, RecordLayout
+from nupa.cxl.fm.messages import PhysicalPortInfo, RecordLayout
 from nupa.cxl.media.events import DYNAMIC_CAPACITY, DcEventType, EventRecord
 from nupa.cxl.media.extents import Extent
 from nupa.cxl.switch.physical_port import BindingStatus, ErrorMessage, PortState
@@ -28,7 +28,7 @@ class PortChange(IntEnum):
     SLOT = 1
 
 
-class _Port(NamedTuple):
+class _PortRecord(NamedTuple):
     port: int
     change: int
     slot_status: int
@@ -77,15 +77,15 @@ class _Capacity(NamedTuple):
     tags_left: int
 
 
-_PORT = RecordLayout("BBHxBBxBBBBBBBBBH", _Port)
+_PORT = RecordLayout("BBHxBBxBBBBBBBBBH", _PortRecord)
 _VPPB = RecordLayout("BBBBBBHH", _Vppb)
 _MLD = RecordLayout("BBxx8s", _Mld)
 _CAPACITY = RecordLayout("BBHBBxxQQ16sH6x24xII", _Capacity)
 
 
-def port_changed(change: PortChange, info: PortInfo, slot_status: int) -> EventRecord:
+def port_changed(change: PortChange, info: PhysicalPortInfo, slot_status: int) -> EventRecord:
     """Make a record of a port; *info* is the answer of Get Physical Port State."""
-    row = _Port(info.port, change, slot_status, *info[1:13])  # state to flags
+    row = _PortRecord(info.port, change, slot_status, *info[1:13])  # state to flags
     return EventRecord(PHYSICAL_SWITCH, _PORT.pack(row))
 
 

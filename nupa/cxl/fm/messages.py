@@ -175,7 +175,7 @@ class SwitchInfo(NamedTuple):
     decoders: int
 
 
-class PortInfo(NamedTuple):
+class PhysicalPortInfo(NamedTuple):
     """7.6.7.1.2."""
 
     port: int
@@ -327,7 +327,7 @@ class QosControl(NamedTuple):
 IDENTITY = RecordLayout("HHHHQBB", Identity)
 BACKGROUND = RecordLayout("BxHHH", BackgroundStatus)
 SWITCH = RecordLayout("BxBB32s32sHHB", SwitchInfo)
-PORT = RecordLayout("BBBxBBBBBBBBBHB", PortInfo)
+PORT = RecordLayout("BBBxBBBBBBBBBHB", PhysicalPortInfo)
 PORT_ACTION = RecordLayout("BB", PortAction)
 CONFIG = RecordLayout("B3sI", ConfigAccess)
 LD_CONFIG = RecordLayout("B3sHxxI", LdConfigAccess)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Channel(IntEnum):
+class MemChannel(IntEnum):
     """3.3.2: the channels of CXL.mem."""
 
     M2S_REQ = 1
@@ -18,12 +18,12 @@ class Channel(IntEnum):
 
 
 CHANNELS: dict[int, str] = {
-    Channel.M2S_REQ: "M2S Req",
-    Channel.M2S_RWD: "M2S RwD",
-    Channel.M2S_BIRSP: "M2S BIRsp",
-    Channel.S2M_BISNP: "S2M BISnp",
-    Channel.S2M_NDR: "S2M NDR",
-    Channel.S2M_DRS: "S2M DRS",
+    MemChannel.M2S_REQ: "M2S Req",
+    MemChannel.M2S_RWD: "M2S RwD",
+    MemChannel.M2S_BIRSP: "M2S BIRsp",
+    MemChannel.S2M_BISNP: "S2M BISnp",
+    MemChannel.S2M_NDR: "S2M NDR",
+    MemChannel.S2M_DRS: "S2M DRS",
 }
 
 # 3.3.5: M2S Req memory opcodes

@@ -24,7 +24,7 @@ from nupa.cxl.media.cdat import (
     SslbisEntry,
     scaled,
 )
-from nupa.topology.topology import SPEEDS_MTPS, Link
+from nupa.topology.topology import SPEEDS_MTPS, LinkConfig
 
 #: CXL 3.1 4.2: flits of 68 bytes, of which 64 are slots, in 128b/130b symbols.
 _FLIT_68 = (68, 64)
@@ -37,7 +37,7 @@ SWITCH_PS = 40_000
 _SPECIAL_PURPOSE = 1
 
 
-def bandwidth_mbps(link: Link) -> int:
+def bandwidth_mbps(link: LinkConfig) -> int:
     """Return 10^6 bytes a second of slots, in each direction."""
     raw = link.width_lanes * link.speed_mtps
     if link.speed_mtps >= SPEEDS_MTPS["gen6"]:
@@ -45,7 +45,7 @@ def bandwidth_mbps(link: Link) -> int:
     return raw * _SYMBOLS[1] * _FLIT_68[1] // (8 * _SYMBOLS[0] * _FLIT_68[0])
 
 
-def latency_ps(link: Link) -> int:
+def latency_ps(link: LinkConfig) -> int:
     """Return the time of a flit on its wires, from its first bit to its last."""
     flit = _FLIT_256[0] if link.speed_mtps >= SPEEDS_MTPS["gen6"] else _FLIT_68[0]
     return -(-flit * 8 * 1_000_000 // (link.width_lanes * link.speed_mtps))
@@ -73,7 +73,7 @@ class Range:
     handle: int | None = None  # its place in the list
 
 
-def device_cdat(ranges: Iterable[Range], link: Link) -> Cdat:
+def device_cdat(ranges: Iterable[Range], link: LinkConfig) -> Cdat:
     """Make the table of a device behind *link*, which limits its bandwidth."""
     items: list[Dsmas | Dslbis | Dsmscis | Dsemts] = []
     for place, part in enumerate(ranges):
@@ -100,10 +100,10 @@ _CACHE = 1 | 1 << 4 | 1 << 8 | 1 << 12 | 64 << 16
 
 
 def switch_cdat(
-    upstream: Link,
-    downstream: Mapping[int, Link],
+    upstream: LinkConfig,
+    downstream: Mapping[int, LinkConfig],
     switch_ps: int = SWITCH_PS,
-    trunks: Mapping[int, Sequence[Link]] | None = None,
+    trunks: Mapping[int, Sequence[LinkConfig]] | None = None,
 ) -> Cdat:
     """Make the table of a switch, by the link of each downstream port: from the upstream port to
     each, and between each two.  *trunks*: links to further switches on the way to a port.

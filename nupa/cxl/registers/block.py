@@ -17,7 +17,7 @@ from typing import ParamSpec, TypeVar, cast
 from nupa.base.errors import LocalError
 
 
-class Access(StrEnum):
+class Attribute(StrEnum):
     """Access attributes of a field: PCIe 6.0 7.4, and CXL 3.1 8 for RWO, RWL and WO.
 
     "Sticky" fields keep their value over a hot reset; HwInit fields are set once, before
@@ -40,7 +40,7 @@ class Access(StrEnum):
         return self not in _NOT_STORED
 
 
-RO, ROS, HWINIT, RW, RWS, RW1C, RW1CS, RWO, RWL, WO = Access
+RO, ROS, HWINIT, RW, RWS, RW1C, RW1CS, RWO, RWL, WO = Attribute
 _NOT_STORED = frozenset({RO, ROS, HWINIT, WO})
 _STICKY = frozenset({ROS, HWINIT, RWS, RW1CS})
 
@@ -90,7 +90,7 @@ class Field:
     name: str
     offset: int
     bits: str
-    access: Access
+    access: Attribute
     reset: int = 0
     section: str = ""
     lock: str = ""

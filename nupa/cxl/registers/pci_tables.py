@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from nupa.cxl.registers.block import HWINIT, RO, RW, RW1C, Access, Field
+from nupa.cxl.registers.block import HWINIT, RO, RW, RW1C, Attribute, Field
 
 HEADER_BYTES = 0x40
 #: Base class, sub-class, programming interface: PCI Code and ID Assignment, 1.5 and 1.6.
@@ -49,7 +49,7 @@ class Bar(NamedTuple):
 def bits(
     register: str,
     offset: int,
-    access: Access,
+    access: Attribute,
     section: str,
     names: Iterable[str],
     first: int = 0,

@@ -24,12 +24,12 @@ from nupa.cxl.site.site_capacity import WillingCapacity, halves
 from nupa.cxl.switch.physical_port import Binding
 from nupa.cxl.switch.stack import Stack
 from nupa.cxl.switch.switch import Switch
-from nupa.topology.topology import Link, Topology
+from nupa.topology.topology import LinkConfig, Topology
 
 _BRIDGE_BASE = 1 << 40  # above the windows of a host's memory map
 _WINDOW_BASE = 1 << 36
 _STEP = 256 << 20
-_DEVICE_LINK = Link()
+_DEVICE_LINK = LinkConfig()
 
 
 class Site(Closing):
@@ -130,7 +130,7 @@ class Site(Closing):
                 trunks[vppb] = self.stack.passage(number, binding.port.number).links
         return switch_cdat(self._links[number], links, trunks=trunks)
 
-    def link(self, port: int) -> Link:
+    def link(self, port: int) -> LinkConfig:
         """Return the link of a physical port."""
         return self._links[port % len(self._links)]
 

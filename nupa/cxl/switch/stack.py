@@ -13,7 +13,7 @@ from nupa.cxl.function.port import Port, downstream_port
 from nupa.cxl.link.wire import Wire
 from nupa.cxl.switch.pbr import PbrError, PbrFabric, SwitchPort
 from nupa.cxl.switch.switch import Switch
-from nupa.topology.topology import Link, Topology
+from nupa.topology.topology import LinkConfig, Topology
 
 
 class Passage(NamedTuple):
@@ -23,7 +23,7 @@ class Passage(NamedTuple):
     spid: int
     dpid: int
     ports: tuple[Port, ...]
-    links: tuple[Link, ...]
+    links: tuple[LinkConfig, ...]
 
 
 class Stack:
@@ -44,7 +44,7 @@ class Stack:
         self.fabric = PbrFabric()
         self._switch = switch
         self._ports: dict[SwitchPort, Port] = {}
-        self._links: dict[SwitchPort, Link] = {}
+        self._links: dict[SwitchPort, LinkConfig] = {}
         self._wires: dict[SwitchPort, Wire] = {}
         self._seen: dict[SwitchPort, tuple[bool, int]] = {}  # up, and how often down
         names = [each.name for each in topology.switches]
@@ -74,7 +74,7 @@ class Stack:
         """Return the passage from one physical port to another.  PbrError: there is no way now."""
         spid, dpid = self.pids[source], self.pids[destination]
         ports: list[Port] = []
-        links: list[Link] = []
+        links: list[LinkConfig] = []
         for egress in self.fabric.route(spid, dpid)[:-1]:  # the last one is the edge port
             ports += (self._ports[egress], self._ports[self.fabric.peer(egress)])
             links.append(self._links[egress])

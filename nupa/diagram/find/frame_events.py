@@ -7,7 +7,7 @@ from nupa.diagram.find.conversation import ETHERTYPES, mad_name, protocol_name
 from nupa.diagram.find.event import Event, Way
 from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.operations import LABELS, ROLES, Role
-from nupa.packet.decode.fast import Fault, Header, Layer
+from nupa.packet.decode.fast import FrameFault, Header, Layer
 from nupa.packet.tables.opcodes import (
     ACKNOWLEDGE,
     COMPARE_SWAP,
@@ -110,8 +110,8 @@ def _describe_net(event: Event, frames: Frames, n: int) -> None:
     if headers.ethertype[n] == _ARP:
         code = int.from_bytes(frames.data(n, at + _ARP_OPERATION, 2), "big")
         event.name = _ARP_NAMES.get(code, ETHERTYPES[_ARP])
-    elif headers.fault[n] in (Fault.FRAGMENT, Fault.CUT, Fault.LENGTH):
-        event.extra.append(Fault(headers.fault[n]).name.lower())
+    elif headers.fault[n] in (FrameFault.FRAGMENT, FrameFault.CUT, FrameFault.LENGTH):
+        event.extra.append(FrameFault(headers.fault[n]).name.lower())
     elif protocol == _TCP and headers.layer[n] == Layer.PORTS:
         _describe_tcp(event, frames, n)
     elif protocol == _UDP and headers.layer[n] == Layer.PORTS:

@@ -7,11 +7,11 @@ from nupa.packet.tables import cxl_cache as cache_tables
 from nupa.packet.tables import cxl_mem as cxl_tables
 from nupa.packet.tables import pcie as pcie_tables
 from nupa.packet.tables.cxl_cache import CacheChannel
-from nupa.packet.tables.cxl_mem import Channel
+from nupa.packet.tables.cxl_mem import MemChannel
 from nupa.packet.tables.record import Kind
 
-_REQUESTS = (Channel.M2S_REQ, Channel.M2S_RWD)
-_WITH_DATA = (Channel.M2S_RWD, Channel.S2M_DRS)
+_REQUESTS = (MemChannel.M2S_REQ, MemChannel.M2S_RWD)
+_WITH_DATA = (MemChannel.M2S_RWD, MemChannel.S2M_DRS)
 _COMPLETIONS = (0x0A, 0x0B)  # types of TLPs
 _MESSAGE = 0x10
 _STATUS = {1: "UR", 2: "RRS", 4: "CA"}  # PCIe 6.0, 2.2.9.1
@@ -42,7 +42,7 @@ def cxl_name(code: int) -> str:
     number, opcode = code >> 4, code & 0xF
     if number not in cxl_tables.CHANNELS:
         return f"CXL.mem {code:#04x}"
-    names = cxl_tables.OPCODES[Channel(number)]
+    names = cxl_tables.OPCODES[MemChannel(number)]
     return f"{cxl_tables.CHANNELS[number].split()[0]} {names.get(opcode, f'{code:#04x}')}"
 
 
@@ -52,7 +52,7 @@ def cxl_has_data(code: int) -> bool:
 
 def is_from_host(code: int) -> bool:
     """Whether a CXL.mem message is M2S."""
-    return code >> 4 <= Channel.M2S_BIRSP
+    return code >> 4 <= MemChannel.M2S_BIRSP
 
 
 def cache_name(code: int) -> str:

@@ -10,7 +10,7 @@ from nupa.diagram.find.frame_events import describe_frame
 from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.operations import WORK
 from nupa.packet.decode.columns import Columns
-from nupa.packet.decode.records import Fault
+from nupa.packet.decode.records import RecordFault
 from nupa.packet.pcapng.reader import Batch
 from nupa.packet.tables import cxl_cache as cache_tables
 from nupa.packet.tables import queue as queue_tables
@@ -36,8 +36,8 @@ def describe_record(event: Event, batch: Batch, blocks: Columns, found: Columns,
         event.level = LEVEL_NAMES.get(found.level[i], event.level)
     elif kind == Kind.WQE and found.number[i]:
         _describe_wqe(event, found, i, data)
-    elif fault != Fault.NONE:
-        event.name = f"record {kind}, {Fault(fault).name.lower()}"
+    elif fault != RecordFault.NONE:
+        event.name = f"record {kind}, {RecordFault(fault).name.lower()}"
     elif kind == Kind.PCIE_TLP:
         _describe_tlp(event, found, i)
     elif kind == Kind.CXL_MEM:

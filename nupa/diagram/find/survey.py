@@ -23,9 +23,9 @@ from nupa.diagram.find.operations import (
 from nupa.diagram.find.transfer import OF_RECORDS, UNKNOWN, Mark, Transfer, host_of
 from nupa.packet.decode import records
 from nupa.packet.decode.columns import Columns, blocks_of
-from nupa.packet.decode.fast import Fault as FrameFault
+from nupa.packet.decode.fast import FrameFault as FrameFault
 from nupa.packet.decode.fast import Header, Layer
-from nupa.packet.decode.records import Fault
+from nupa.packet.decode.records import RecordFault
 from nupa.packet.pcapng.blocks import SHB_APPLICATION, first
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND, Batch, Section
 from nupa.packet.tables.cxl_mem import LINE_BYTES
@@ -107,7 +107,7 @@ class Survey:
         """Takes records of NUPA's link type; returns the frames among them: place, offset."""
         found = records.decode_batch(batch)
         by_id, inside = self._by_id, []
-        link, span, version = Fault.LINK, Fault.SPAN, Fault.VERSION
+        link, span, version = RecordFault.LINK, RecordFault.SPAN, RecordFault.VERSION
         counted = 1 + max(Level)
         rows = zip(
             range(len(batch)),

@@ -43,7 +43,7 @@ class Layer(IntEnum):
     TRANSPORT = lib.NUPA_LAYER_TRANSPORT
 
 
-class Fault(IntEnum):
+class FrameFault(IntEnum):
     """The reason why decoding stopped."""
 
     NONE = lib.NUPA_FAULT_NONE

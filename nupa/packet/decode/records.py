@@ -25,7 +25,7 @@ from nupa.packet.decode.columns import Columns, columns_of
 from nupa.packet.pcapng.reader import Batch, Reader
 
 
-class Fault(IntEnum):
+class RecordFault(IntEnum):
     """The reason why a record was not decoded, or not to its end."""
 
     NONE = lib.NUPA_RECORD_FAULT_NONE

@@ -17,7 +17,7 @@ from scapy.error import Scapy_Exception
 from scapy.fields import StrFixedLenField
 from scapy.packet import bind_bottom_up, bind_top_down
 
-from nupa.packet.scapy.fields import Layer, fields_of
+from nupa.packet.scapy.fields import LayoutLayer, fields_of
 from nupa.packet.scapy.transport import DETH, GSI_QKEY, QP1
 from nupa.packet.tables import cm as tables
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-class MAD(Layer):
+class MAD(LayoutLayer):
     """The common header; pads with zeros to 256 bytes."""
 
     layout = tables.MAD
@@ -50,7 +50,7 @@ class MAD(Layer):
         return (pkt + pay).ljust(tables.MAD_BYTES, b"\0")
 
 
-class _Message(Layer):
+class _Message(LayoutLayer):
     """A message of connection management."""
 
     information_bytes_max: ClassVar[int] = 0
@@ -132,7 +132,7 @@ class SIDR_REP(_Informing):  # noqa: N801 (the message's name)
     fields_desc = [*fields_of(layout), _information()]  # noqa: RUF012
 
 
-class IPCM(Layer):
+class IPCM(LayoutLayer):
     """The IP addresses of rdma_cm, in front of the program's private data.
 
     IPv4 addresses are in the last four bytes: `::10.0.0.1`.

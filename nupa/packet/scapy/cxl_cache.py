@@ -14,18 +14,18 @@ from __future__ import annotations
 from scapy.fields import ConditionalField, XLongField
 from scapy.packet import Packet, bind_layers
 
-from nupa.packet.scapy.fields import Layer, fields_of
+from nupa.packet.scapy.fields import LayoutLayer, fields_of
 from nupa.packet.tables import cxl_cache as tables
 
 
-class CxlCache(Layer):
+class CxlCache(LayoutLayer):
     """The channel of a message, its line, and the states of that line in both hosts' caches."""
 
     name = "CXL.cache"
     layout = tables.CXL_CACHE
 
 
-class _Message(Layer):
+class _Message(LayoutLayer):
     """A message; its summary has the name of its opcode, if it has one."""
 
     def mysummary(self) -> str:

@@ -14,18 +14,18 @@ from __future__ import annotations
 from scapy.fields import ConditionalField, XIntField, XLongField
 from scapy.packet import Packet, bind_layers
 
-from nupa.packet.scapy.fields import Layer, fields_of
+from nupa.packet.scapy.fields import LayoutLayer, fields_of
 from nupa.packet.tables import cxl_mem as tables
 
 
-class CxlMem(Layer):
+class CxlMem(LayoutLayer):
     """The channel of a message, and its kind of flit."""
 
     name = "CXL.mem"
     layout = tables.CXL_MEM
 
 
-class _Message(Layer):
+class _Message(LayoutLayer):
     """A message; its summary has the name of its opcode."""
 
     def mysummary(self) -> str:
@@ -95,13 +95,13 @@ class S2MDRS(_WithTrailer):
     fields_desc = [*fields_of(layout, trp=None), _EMS]  # noqa: RUF012
 
 
-LAYERS: dict[tables.Channel, type[Packet]] = {
-    tables.Channel.M2S_REQ: M2SReq,
-    tables.Channel.M2S_RWD: M2SRwD,
-    tables.Channel.M2S_BIRSP: M2SBIRsp,
-    tables.Channel.S2M_BISNP: S2MBISnp,
-    tables.Channel.S2M_NDR: S2MNDR,
-    tables.Channel.S2M_DRS: S2MDRS,
+LAYERS: dict[tables.MemChannel, type[Packet]] = {
+    tables.MemChannel.M2S_REQ: M2SReq,
+    tables.MemChannel.M2S_RWD: M2SRwD,
+    tables.MemChannel.M2S_BIRSP: M2SBIRsp,
+    tables.MemChannel.S2M_BISNP: S2MBISnp,
+    tables.MemChannel.S2M_NDR: S2MNDR,
+    tables.MemChannel.S2M_DRS: S2MDRS,
 }
 for _channel, _layer in LAYERS.items():
     bind_layers(CxlMem, _layer, channel=int(_channel))

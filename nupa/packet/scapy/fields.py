@@ -30,7 +30,7 @@ from scapy.packet import Packet
 
 from nupa.packet.tables.layout import Field, Layout
 
-L = TypeVar("L", bound="Layer")
+L = TypeVar("L", bound="LayoutLayer")
 
 # Fields of whole bytes on byte boundaries: struct is faster than shifting bits.
 _PLAIN = {8: ByteField, 16: ShortField, 32: IntField, 64: LongField}
@@ -100,7 +100,7 @@ class _FromLayout(Packet_metaclass):
         return super().__new__(cls, name, bases, members)
 
 
-class Layer(Packet, metaclass=_FromLayout):
+class LayoutLayer(Packet, metaclass=_FromLayout):
     """A layer with a layout.
 
     Too few bytes raise Scapy_Exception: scapy then shows them as Raw, unless the layer is the

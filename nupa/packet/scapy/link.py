@@ -11,13 +11,13 @@ from scapy.packet import Packet, bind_bottom_up, bind_top_down
 
 from nupa.packet.scapy.cxl_cache import CxlCache
 from nupa.packet.scapy.cxl_mem import CxlMem
-from nupa.packet.scapy.fields import Layer, fields_of
+from nupa.packet.scapy.fields import LayoutLayer, fields_of
 from nupa.packet.scapy.queue import CQE, WQE, Doorbell
 from nupa.packet.scapy.tlp import TLP
 from nupa.packet.tables.record import HEADER, LINKTYPE_NUPA, VERSION, Kind, Level
 
 
-class Nupa(Layer):
+class Nupa(LayoutLayer):
     """A record of a capture.
 
     `level` and `kind` are set from the layer above.  `extra`: bytes that a newer version appends to

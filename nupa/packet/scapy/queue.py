@@ -14,13 +14,13 @@ from scapy.error import Scapy_Exception
 from scapy.fields import PacketListField, StrLenField
 from scapy.packet import Packet
 
-from nupa.packet.scapy.fields import Layer, fields_of, layer_class
+from nupa.packet.scapy.fields import LayoutLayer, fields_of, layer_class
 from nupa.packet.tables import queue as tables
 
 SEGMENTS_BYTES_MAX = 0xFFFF - tables.WQE.bytes
 
 
-class Segment(Layer):
+class WqeSegment(LayoutLayer):
     """A part of a WQE: type, length, and the fields of its type.
 
     `rest`: bytes that a newer version appends to a segment.
@@ -44,24 +44,24 @@ class Segment(Layer):
         return b"", s
 
 
-def _segment(kind: tables.Segment) -> type[Segment]:
+def _segment(kind: tables.SegmentType) -> type[WqeSegment]:
     layout = tables.SEGMENT_LAYOUTS[kind]
-    rest = "data" if kind == tables.Segment.INLINE else "rest"
+    rest = "data" if kind == tables.SegmentType.INLINE else "rest"
     fields = [
         *fields_of(layout, bytes=None),
         StrLenField(rest, b"", length_from=lambda pkt: max(pkt.bytes - layout.bytes, 0)),
     ]
-    return layer_class(Segment, layout.name, layout, name=layout.text, fields_desc=fields)
+    return layer_class(WqeSegment, layout.name, layout, name=layout.text, fields_desc=fields)
 
 
 SEGMENTS = {int(kind): _segment(kind) for kind in tables.SEGMENT_LAYOUTS}
-RemoteSegment = SEGMENTS[tables.Segment.REMOTE]
-AtomicSegment = SEGMENTS[tables.Segment.ATOMIC]
-DatagramSegment = SEGMENTS[tables.Segment.DATAGRAM]
-XrcSegment = SEGMENTS[tables.Segment.XRC]
-BindSegment = SEGMENTS[tables.Segment.BIND]
-DataSegment = SEGMENTS[tables.Segment.DATA]
-InlineSegment = SEGMENTS[tables.Segment.INLINE]  # segments of unknown types, too
+RemoteSegment = SEGMENTS[tables.SegmentType.REMOTE]
+AtomicSegment = SEGMENTS[tables.SegmentType.ATOMIC]
+DatagramSegment = SEGMENTS[tables.SegmentType.DATAGRAM]
+XrcSegment = SEGMENTS[tables.SegmentType.XRC]
+BindSegment = SEGMENTS[tables.SegmentType.BIND]
+DataSegment = SEGMENTS[tables.SegmentType.DATA]
+InlineSegment = SEGMENTS[tables.SegmentType.INLINE]  # segments of unknown types, too
 
 
 def _next_segment(
@@ -70,12 +70,12 @@ def _next_segment(
     return SEGMENTS.get(remain[0], InlineSegment) if remain else None
 
 
-class Doorbell(Layer):
+class Doorbell(LayoutLayer):
     name = "Doorbell"
     layout = tables.DOORBELL
 
 
-class WQE(Layer):
+class WQE(LayoutLayer):
     layout = tables.WQE
     fields_desc = [  # noqa: RUF012
         *fields_of(layout, bytes=None),
@@ -97,5 +97,5 @@ class WQE(Layer):
         return pkt + pay
 
 
-class CQE(Layer):
+class CQE(LayoutLayer):
     layout = tables.CQE

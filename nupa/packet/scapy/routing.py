@@ -17,7 +17,7 @@ from scapy.utils import lhex
 
 from nupa.packet.scapy import icrc
 from nupa.packet.scapy.claim import ETHERTYPE, ours_or_scapys
-from nupa.packet.scapy.fields import Layer, fields_of
+from nupa.packet.scapy.fields import LayoutLayer, fields_of
 from nupa.packet.tables import transport as tables
 
 LINKTYPE_INFINIBAND = 247
@@ -40,7 +40,7 @@ class TrailerField(ScapyField[Any, Any]):
         return None
 
 
-class LRH(Layer):
+class LRH(LayoutLayer):
     """Local route header.  `pktlen` and `vcrc` are filled in; a vcrc of None was not captured."""
 
     layout = tables.LRH
@@ -79,13 +79,13 @@ class LRH(Layer):
         return packet + crc.to_bytes(icrc.VCRC_BYTES, "big")
 
 
-class RWH(Layer):
+class RWH(LayoutLayer):
     """Raw header: a packet that is not InfiniBand, by its Ethertype."""
 
     layout = tables.RWH
 
 
-class GRH(Layer):
+class GRH(LayoutLayer):
     """Global route header.  `paylen` is filled in."""
 
     layout = tables.GRH

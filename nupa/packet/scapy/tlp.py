@@ -18,7 +18,7 @@ from scapy.fields import ConditionalField, XLEIntField
 from scapy.fields import Field as ScapyField
 from scapy.packet import Packet, bind_bottom_up, bind_layers, bind_top_down
 
-from nupa.packet.scapy.fields import Layer, fields_of, layer_class
+from nupa.packet.scapy.fields import LayoutLayer, fields_of, layer_class
 from nupa.packet.tables import pcie as tables
 from nupa.packet.tables.layout import Layout
 
@@ -48,7 +48,7 @@ class _DigestField(XLEIntField):
         return s[:end] + s[end + DIGEST_BYTES :], digest
 
 
-class TLP(Layer):
+class TLP(LayoutLayer):
     """The first DW of a TLP, and its digest if it has one."""
 
     name = "PCIe TLP"
@@ -94,7 +94,7 @@ class TLP(Layer):
         return f"PCIe {kind}"
 
 
-class _Mem(Layer):
+class _Mem(LayoutLayer):
     """A memory request.  Byte enables that are not given are those of whole DWs."""
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
@@ -151,11 +151,11 @@ class _OperandField(ScapyField[int, bytes]):
 
 
 def _requests(
-    base: type[Layer], name: str, what: str, *operands: _OperandField, **defaults: int | None
-) -> tuple[type[Layer], type[Layer]]:
+    base: type[LayoutLayer], name: str, what: str, *operands: _OperandField, **defaults: int | None
+) -> tuple[type[LayoutLayer], type[LayoutLayer]]:
     """Makes the layers of a request with 32-bit and with 64-bit addresses."""
 
-    def made(bits: int, layout: Layout) -> type[Layer]:
+    def made(bits: int, layout: Layout) -> type[LayoutLayer]:
         text, fields = f"{what}, {bits}-bit address", [*fields_of(layout, **defaults), *operands]
         return layer_class(base, f"{name}{bits}", layout, name=text, fields_desc=fields)
 
@@ -164,12 +164,14 @@ def _requests(
 
 MemRead32, MemRead64 = _requests(_Mem, "MemRead", "MRd", first_be=None, last_be=None)
 MemWrite32, MemWrite64 = _requests(_Mem, "MemWrite", "MWr", first_be=None, last_be=None)
-FetchAdd32, FetchAdd64 = _requests(Layer, "FetchAdd", "FetchAdd", _OperandField("operand", 1))
-Swap32, Swap64 = _requests(Layer, "Swap", "Swap", _OperandField("operand", 1))
-CAS32, CAS64 = _requests(Layer, "CAS", "CAS", _OperandField("compare", 2), _OperandField("swap", 2))
+FetchAdd32, FetchAdd64 = _requests(LayoutLayer, "FetchAdd", "FetchAdd", _OperandField("operand", 1))
+Swap32, Swap64 = _requests(LayoutLayer, "Swap", "Swap", _OperandField("operand", 1))
+CAS32, CAS64 = _requests(
+    LayoutLayer, "CAS", "CAS", _OperandField("compare", 2), _OperandField("swap", 2)
+)
 
 
-class _Completion(Layer):
+class _Completion(LayoutLayer):
     layout = tables.COMPLETION
     fields_desc = fields_of(tables.COMPLETION, byte_count=None)
 
@@ -192,7 +194,7 @@ class CompletionData(_Completion):
     name = "CplD"
 
 
-class _Message(Layer):
+class _Message(LayoutLayer):
     def mysummary(self) -> str:
         lower = self.underlayer
         routing = lower.type & 7 if isinstance(lower, TLP) else None

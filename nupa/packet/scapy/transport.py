@@ -24,7 +24,7 @@ from scapy.packet import Packet, bind_bottom_up, bind_layers, bind_top_down
 
 from nupa.packet.scapy import icrc
 from nupa.packet.scapy.claim import UDP_PORT, ours_or_scapys
-from nupa.packet.scapy.fields import Layer, fields_of
+from nupa.packet.scapy.fields import LayoutLayer, fields_of
 from nupa.packet.scapy.routing import GRH, LRH, TrailerField
 from nupa.packet.tables import transport as tables
 from nupa.packet.tables.opcodes import CNP, CODES, OPCODES
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-class BTH(Layer):
+class BTH(LayoutLayer):
     """Base transport header.  `padcount`, `pad` (the bytes) and `icrc` are filled in unless given.
 
     icrc: as a big-endian read gives it; None if the capture has cut it off.
@@ -145,7 +145,7 @@ class BTH(Layer):
         return str(self.sprintf("%BTH.opcode% qp %BTH.dqpn% psn %BTH.psn%"))
 
 
-class _Extended(Layer):
+class _Extended(LayoutLayer):
     """An extended header; the opcode of the BTH says what follows it."""
 
     def base(self) -> Any:

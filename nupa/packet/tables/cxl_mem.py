@@ -21,7 +21,7 @@ from nupa.cxl.link.mem_tables import PARTIAL_WRITES as PARTIAL_WRITES
 from nupa.cxl.link.mem_tables import REQ_OPCODES as REQ_OPCODES
 from nupa.cxl.link.mem_tables import RWD_OPCODES as RWD_OPCODES
 from nupa.cxl.link.mem_tables import SNOOPS as SNOOPS
-from nupa.cxl.link.mem_tables import Channel as Channel
+from nupa.cxl.link.mem_tables import MemChannel as MemChannel
 from nupa.packet.tables.layout import Field, Layout, reserved
 
 LINE_BYTES = 64  # CXL 3.1, 3.3: the unit of a CXL.mem access
@@ -32,7 +32,7 @@ CXL_MEM = Layout(
     "nupa.cxl",
     "CXL.mem",
     "CXL 3.1, 3.3.2",
-    Field("channel", 8, "Channel", CHANNELS, default=Channel.M2S_REQ),
+    Field("channel", 8, "MemChannel", CHANNELS, default=MemChannel.M2S_REQ),
     Field("flit", 8, "Kind of flit that it belongs to", FLITS, default=1),
 )
 
@@ -166,19 +166,19 @@ S2M_DRS = Layout(
 )
 
 MESSAGES = {
-    Channel.M2S_REQ: M2S_REQ,
-    Channel.M2S_RWD: M2S_RWD,
-    Channel.M2S_BIRSP: M2S_BIRSP,
-    Channel.S2M_BISNP: S2M_BISNP,
-    Channel.S2M_NDR: S2M_NDR,
-    Channel.S2M_DRS: S2M_DRS,
+    MemChannel.M2S_REQ: M2S_REQ,
+    MemChannel.M2S_RWD: M2S_RWD,
+    MemChannel.M2S_BIRSP: M2S_BIRSP,
+    MemChannel.S2M_BISNP: S2M_BISNP,
+    MemChannel.S2M_NDR: S2M_NDR,
+    MemChannel.S2M_DRS: S2M_DRS,
 }
-OPCODES: dict[Channel, dict[int, str]] = {
-    Channel.M2S_REQ: REQ_OPCODES,
-    Channel.M2S_RWD: RWD_OPCODES,
-    Channel.M2S_BIRSP: BIRSP_OPCODES,
-    Channel.S2M_BISNP: BISNP_OPCODES,
-    Channel.S2M_NDR: NDR_OPCODES,
-    Channel.S2M_DRS: DRS_OPCODES,
+OPCODES: dict[MemChannel, dict[int, str]] = {
+    MemChannel.M2S_REQ: REQ_OPCODES,
+    MemChannel.M2S_RWD: RWD_OPCODES,
+    MemChannel.M2S_BIRSP: BIRSP_OPCODES,
+    MemChannel.S2M_BISNP: BISNP_OPCODES,
+    MemChannel.S2M_NDR: NDR_OPCODES,
+    MemChannel.S2M_DRS: DRS_OPCODES,
 }
 LAYOUTS = (CXL_MEM, *MESSAGES.values())

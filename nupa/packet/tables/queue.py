@@ -23,7 +23,7 @@ class Queue(IntEnum):
     COMPLETION = 3
 
 
-class Segment(IntEnum):
+class SegmentType(IntEnum):
     """The type of a segment, a part of a WQE behind its control part."""
 
     REMOTE = 1
@@ -42,13 +42,13 @@ QUEUES: dict[int, str] = {
     Queue.COMPLETION: "CQ",
 }
 SEGMENTS: dict[int, str] = {
-    Segment.REMOTE: "remote address",
-    Segment.ATOMIC: "atomic operands",
-    Segment.DATAGRAM: "datagram address",
-    Segment.XRC: "XRC",
-    Segment.BIND: "bind memory window",
-    Segment.DATA: "data",
-    Segment.INLINE: "inline data",
+    SegmentType.REMOTE: "remote address",
+    SegmentType.ATOMIC: "atomic operands",
+    SegmentType.DATAGRAM: "datagram address",
+    SegmentType.XRC: "XRC",
+    SegmentType.BIND: "bind memory window",
+    SegmentType.DATA: "data",
+    SegmentType.INLINE: "inline data",
 }
 # enum ibv_wr_opcode; 0 for a receive
 WR_OPCODES = {
@@ -192,7 +192,7 @@ CQE = Layout(
 )
 
 
-def _segment(kind: Segment, name: str, abbrev: str, text: str, *fields: Field) -> Layout:
+def _segment(kind: SegmentType, name: str, abbrev: str, text: str, *fields: Field) -> Layout:
     bits = 32 + sum(field.bits for field in fields)
     return Layout(
         name,
@@ -207,24 +207,24 @@ def _segment(kind: Segment, name: str, abbrev: str, text: str, *fields: Field) -
 
 
 SEGMENT_LAYOUTS = {
-    Segment.REMOTE: _segment(
-        Segment.REMOTE,
+    SegmentType.REMOTE: _segment(
+        SegmentType.REMOTE,
         "RemoteSegment",
         "remote",
         "Remote address",
         Field("address", 64, "Remote address", hex=True),
         Field("rkey", 32, "rkey", hex=True),
     ),
-    Segment.ATOMIC: _segment(
-        Segment.ATOMIC,
+    SegmentType.ATOMIC: _segment(
+        SegmentType.ATOMIC,
         "AtomicSegment",
         "atomic",
         "Atomic operands",
         Field("compare_add", 64, "Compared with, or added", hex=True),
         Field("swap", 64, "Swapped in", hex=True),
     ),
-    Segment.DATAGRAM: _segment(
-        Segment.DATAGRAM,
+    SegmentType.DATAGRAM: _segment(
+        SegmentType.DATAGRAM,
         "DatagramSegment",
         "datagram",
         "Datagram address",
@@ -240,15 +240,15 @@ SEGMENT_LAYOUTS = {
         Field("flow_label", 32, "Flow label", hex=True),
         Field("dgid", 128, "Destination GID", kind="ipv6"),
     ),
-    Segment.XRC: _segment(
-        Segment.XRC,
+    SegmentType.XRC: _segment(
+        SegmentType.XRC,
         "XrcSegment",
         "xrc",
         "XRC",
         Field("srqn", 32, "Number of the SRQ", hex=True),
     ),
-    Segment.BIND: _segment(
-        Segment.BIND,
+    SegmentType.BIND: _segment(
+        SegmentType.BIND,
         "BindSegment",
         "bind",
         "Bind memory window",
@@ -258,8 +258,8 @@ SEGMENT_LAYOUTS = {
         Field("address", 64, "Start of the window", hex=True),
         Field("length", 64, "Length of the window in bytes"),
     ),
-    Segment.DATA: _segment(
-        Segment.DATA,
+    SegmentType.DATA: _segment(
+        SegmentType.DATA,
         "DataSegment",
         "data",
         "Data",
@@ -267,7 +267,7 @@ SEGMENT_LAYOUTS = {
         Field("length", 32, "Length in bytes"),
         Field("lkey", 32, "lkey", hex=True),
     ),
-    Segment.INLINE: _segment(Segment.INLINE, "InlineSegment", "inline", "Inline data"),
+    SegmentType.INLINE: _segment(SegmentType.INLINE, "InlineSegment", "inline", "Inline data"),
 }
 SEGMENT_HEADER_BYTES = 4
 LAYOUTS = (DOORBELL, WQE, CQE, *SEGMENT_LAYOUTS.values())

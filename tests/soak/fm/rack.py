@@ -13,7 +13,7 @@ from nupa.cxl.media.dcd import DynamicCapacity
 from nupa.cxl.media.extents import DcRegion
 from nupa.cxl.media.parts import Memory, PartedMedia, SparseFile
 from nupa.cxl.switch.switch import Switch
-from nupa.topology.topology import Link
+from nupa.topology.topology import LinkConfig
 
 from .ledger import Ledger
 
@@ -39,7 +39,7 @@ class Rack:
         self.switch = Switch(hosts=HOSTS, downstream=5, vppbs=VPPBS)
         for port in SLD_PORTS:
             media = PartedMedia.of(self._memory(STEP), STEP)
-            sld = Expander(media, Link(), serial=port, name=f"sld{port}")
+            sld = Expander(media, LinkConfig(), serial=port, name=f"sld{port}")
             self.switch.port(port).insert(sld.function)
         self.capacity = self._dynamic()
         self.mlds = {}

@@ -16,7 +16,7 @@ from nupa.accel.local import BufferWindow
 from nupa.accel.requests import (
     ACCELERATORS,
     TAGS,
-    Command,
+    Operation,
     Request,
     RequestError,
     Response,
@@ -29,7 +29,7 @@ from nupa.memory.access import Bytes
 from nupa.memory.window import Window
 
 MEMORY = 4096
-READ, WRITE, ATOMIC = Command
+READ, WRITE, ATOMIC = Operation
 
 
 def pair(seed: int | None = None) -> tuple[Pod, Accelerator, Accelerator]:

@@ -19,7 +19,7 @@ from nupa.cxl.fm.server.server import Server, path_of
 from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric
 from nupa.memory.window import Window
-from nupa.topology.topology import Host, Switch, Topology, Trunk, star
+from nupa.topology.topology import HostConfig, SwitchConfig, Topology, TrunkConfig, star
 from tests.unit.cli.command import Nupa
 
 STEP = 256 << 20
@@ -244,9 +244,9 @@ def test_a_port_that_goes_down_takes_what_its_host_was_given(folder: Path, nupa:
 
 
 def test_a_trunk_that_goes_down_takes_the_devices_behind_it(folder: Path, nupa: Run) -> None:
-    switches = (Switch("near", 8), Switch("far", 8))
-    hosts = (Host("host0", "near"), Host("host1", "far"))
-    topology = Topology("default", switches, hosts, (Trunk(("near", "far")),))
+    switches = (SwitchConfig("near", 8), SwitchConfig("far", 8))
+    hosts = (HostConfig("host0", "near"), HostConfig("host1", "far"))
+    topology = Topology("default", switches, hosts, (TrunkConfig(("near", "far")),))
     with served("--sld", "256M", "--sld", "256M", topology=topology) as server:
         nupa("bind", "0", "0", "3")  # at the switch of host1
         nupa("bind", "1", "0", "2")

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nupa.core.segment import Flow
+from nupa.core.segment import HostTraffic
 from nupa.fabric import Fabric
 from nupa.fabric.counters import NAMES, count
 from nupa.topology.file import load
 
 
-def counters(fabric: Fabric, flows: Sequence[Flow]) -> dict[str, dict[str, int]]:
+def counters(fabric: Fabric, flows: Sequence[HostTraffic]) -> dict[str, dict[str, int]]:
     found = count(fabric.ports, flows, fabric._segment.route)
     return {port.name: found[port.index] for port in fabric.ports}
 
 
-def flow(host: int, peer: int, **counts: int) -> Flow:
-    return Flow(host, peer, *(counts.get(name, 0) for name in Flow._fields[2:]))
+def flow(host: int, peer: int, **counts: int) -> HostTraffic:
+    return HostTraffic(host, peer, *(counts.get(name, 0) for name in HostTraffic._fields[2:]))
 
 
 def moved(counter: dict[str, int]) -> tuple[int, int, int, int]:
@@ -75,11 +75,14 @@ def test_stacked_switches_show_where_traffic_went() -> None:
 @given(
     st.lists(
         st.builds(
-            Flow, st.integers(0, 15), st.integers(0, 15), *(st.integers(0, 2**40) for _ in range(6))
+            HostTraffic,
+            st.integers(0, 15),
+            st.integers(0, 15),
+            *(st.integers(0, 2**40) for _ in range(6)),
         )
     )
 )
-def test_what_leaves_one_end_of_a_link_enters_the_other(flows: list[Flow]) -> None:
+def test_what_leaves_one_end_of_a_link_enters_the_other(flows: list[HostTraffic]) -> None:
     with Fabric(topology=load("storage16")) as fabric:
         found = count(fabric.ports, flows, fabric._segment.route)
         for port in fabric.ports:

@@ -16,7 +16,7 @@ from nupa.base.holders import dying_are_gone
 from nupa.core.segment import Segment
 from nupa.fabric import Fabric, FabricError, LocalError, registry
 from nupa.topology.file import load
-from nupa.topology.topology import Host, SegmentConfig, Switch, Topology, star
+from nupa.topology.topology import HostConfig, SegmentConfig, SwitchConfig, Topology, star
 from nupa.verbs import Context
 
 SMALL = SegmentConfig(
@@ -55,7 +55,9 @@ def test_the_largest_fabric_of_one_process_works() -> None:
 
 
 def test_infiniband_gives_lids() -> None:
-    topology = Topology("t", (Switch("s", 2),), (Host("a", "s"), Host("b", "s")), (), "infiniband")
+    topology = Topology(
+        "t", (SwitchConfig("s", 2),), (HostConfig("a", "s"), HostConfig("b", "s")), (), "infiniband"
+    )
     with Fabric(topology=topology) as fabric:
         assert [host.lid for host in fabric.hosts] == [1, 2]
         assert fabric.hosts[0].link_layer == "infiniband"
@@ -367,7 +369,9 @@ def test_pool_memory_is_the_same_in_every_opener() -> None:
 
 
 def test_limits_of_the_segment_come_from_the_topology() -> None:
-    topology = Topology("t", (Switch("s", 1),), (Host("h", "s"),), segment=SegmentConfig(slots=257))
+    topology = Topology(
+        "t", (SwitchConfig("s", 1),), (HostConfig("h", "s"),), segment=SegmentConfig(slots=257)
+    )
     with pytest.raises(LocalError, match="slots is 257: choose 2 to 256"):
         Fabric(topology=topology)
 

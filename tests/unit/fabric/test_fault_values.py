@@ -16,7 +16,7 @@ from nupa.base import quantity
 from nupa.core.place import find_port
 from nupa.fabric import Fabric, Fault, FaultKind, LocalError
 from nupa.fabric.fault import KINDS
-from nupa.topology.topology import Host, Switch, Topology, Trunk
+from nupa.topology.topology import HostConfig, SwitchConfig, Topology, TrunkConfig
 
 U64 = st.integers(0, (1 << 64) - 1)
 
@@ -197,9 +197,13 @@ def two_switches() -> Fabric:
     """gpu-0 and gpu-1 on left, with two trunks to right, on which is store."""
     topology = Topology(
         "two",
-        switches=(Switch("left", 8), Switch("right", 8)),
-        hosts=(Host("gpu-0", "left"), Host("gpu-1", "left"), Host("store", "right", 5)),
-        trunks=(Trunk(("left", "right")), Trunk(("left", "right"))),
+        switches=(SwitchConfig("left", 8), SwitchConfig("right", 8)),
+        hosts=(
+            HostConfig("gpu-0", "left"),
+            HostConfig("gpu-1", "left"),
+            HostConfig("store", "right", 5),
+        ),
+        trunks=(TrunkConfig(("left", "right")), TrunkConfig(("left", "right"))),
     )
     with Fabric(topology=topology) as fabric:
         yield fabric

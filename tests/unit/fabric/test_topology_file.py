@@ -10,14 +10,14 @@ import pytest
 from nupa.topology.file import load, parse, presets
 from nupa.topology.toml_table import FILE_BYTES_MAX
 from nupa.topology.topology import (
-    Host,
-    Link,
+    HostConfig,
+    LinkConfig,
     MemoryConfig,
     SegmentConfig,
-    Switch,
+    SwitchConfig,
     Topology,
     TopologyError,
-    Trunk,
+    TrunkConfig,
 )
 from nupa.topology.topology import star as make_star
 
@@ -41,7 +41,7 @@ def test_presets_are_what_their_names_say(
     assert topology.name == name
     assert (len(topology.hosts), len(topology.switches)) == (hosts, switches)
     assert max(len(path) for row in topology.routes for path in row) == longest
-    assert {host.link for host in topology.hosts} == {Link(4, 32000)}
+    assert {host.link for host in topology.hosts} == {LinkConfig(4, 32000)}
 
 
 def test_the_fabric_of_nupa_run_is_the_preset_pair() -> None:
@@ -89,15 +89,19 @@ def test_every_key_is_understood() -> None:
     dynamic_bytes = 1073741824
     """
     topology = parse(text, "lab.toml", "file")
-    link = Link(8, 64000)
+    link = LinkConfig(8, 64000)
     assert topology.name == "lab"
     assert topology.segment == SegmentConfig(slots=8, pool_bytes=1048576)
     single = MemoryConfig(256 << 20)
     assert topology.memory == (single, single, MemoryConfig(512 << 20, True, 1 << 30))
     assert parts(topology) == (
-        (Switch("s", 9), Switch("t", 9)),
-        (Host("a", "s", 7, Link(1, 2500)), Host("b5", "t", 2, link), Host("b6", "t", 3, link)),
-        (Trunk(("s", "t"), (9, 8), Link(16, 64000)),),
+        (SwitchConfig("s", 9), SwitchConfig("t", 9)),
+        (
+            HostConfig("a", "s", 7, LinkConfig(1, 2500)),
+            HostConfig("b5", "t", 2, link),
+            HostConfig("b6", "t", 3, link),
+        ),
+        (TrunkConfig(("s", "t"), (9, 8), LinkConfig(16, 64000)),),
         "infiniband",
     )
 

@@ -12,7 +12,14 @@ import pytest
 from nupa.fabric import Fabric, FabricError, LocalError
 from nupa.memory import atomic_fetch_add
 from nupa.memory.window import Window, WindowError
-from nupa.topology.topology import Host, SegmentConfig, Switch, Topology, Trunk, star
+from nupa.topology.topology import (
+    HostConfig,
+    SegmentConfig,
+    SwitchConfig,
+    Topology,
+    TrunkConfig,
+    star,
+)
 from nupa.verbs import Context
 
 ONES = b"\xff" * 4
@@ -22,9 +29,9 @@ HOSTS = ("near0", "near1", "far0", "far1")
 @pytest.fixture
 def fabric() -> Iterator[Fabric]:
     """Two hosts on each of two switches."""
-    hosts = tuple(Host(name, f"{name[:-1]}-switch") for name in HOSTS)
-    switches = (Switch("near-switch", 8), Switch("far-switch", 8))
-    trunks = (Trunk(("near-switch", "far-switch")),)
+    hosts = tuple(HostConfig(name, f"{name[:-1]}-switch") for name in HOSTS)
+    switches = (SwitchConfig("near-switch", 8), SwitchConfig("far-switch", 8))
+    trunks = (TrunkConfig(("near-switch", "far-switch")),)
     with Fabric(topology=Topology("two", switches, hosts, trunks)) as fabric:
         yield fabric
 

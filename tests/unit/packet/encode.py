@@ -6,7 +6,7 @@ from __future__ import annotations
 from struct import Struct
 
 from nupa.packet.tables import cxl_mem as cxl_tables
-from nupa.packet.tables.cxl_mem import LINE_BYTES, Channel
+from nupa.packet.tables.cxl_mem import LINE_BYTES, MemChannel
 from tests.unit.packet.split import CxlMessage, Tlp
 
 # The first DW, then the header of a request or a completion (pcie_tables).
@@ -84,14 +84,14 @@ def cxl_mem_bytes(message: CxlMessage, data: bytes = b"", ld_id: int = 0) -> byt
         )
     channel = message.channel
     first = _VALID | _OPCODES[channel][message.opcode] << 3
-    if channel in (Channel.S2M_NDR, Channel.S2M_DRS):
+    if channel in (MemChannel.S2M_NDR, MemChannel.S2M_DRS):
         head = _CXL_RESPONSE.pack(channel, 1, first, _NO_META, message.tag, ld_id << 12)
     else:
         second = _NO_META | (_TRAILER if message.byte_enables else 0)
         head = _CXL_REQUEST.pack(
             channel, 1, first, second, message.tag, ld_id << 12, 0, 0, message.address
         )
-    if channel not in (Channel.M2S_RWD, Channel.S2M_DRS):
+    if channel not in (MemChannel.M2S_RWD, MemChannel.S2M_DRS):
         return head
     if message.byte_enables:
         head += message.byte_enables.to_bytes(8, "big")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from nupa.packet.tables.cxl_mem import LINE_BYTES, Channel
+from nupa.packet.tables.cxl_mem import LINE_BYTES, MemChannel
 
 PAGE_BYTES = 4096  # PCIe 6.0, 2.2.7: no request crosses a boundary of this
 ADDRESS_BYTES_MAX = 1 << 64
@@ -160,7 +160,7 @@ class CxlMessage(NamedTuple):
     the line that is accessed; *byte_enables*: of a partial write.
     """
 
-    channel: Channel
+    channel: MemChannel
     opcode: str
     address: int
     tag: int
@@ -189,15 +189,15 @@ def cxl_mem_messages(
     for at, size in pieces(address, length, LINE_BYTES) if length else ():
         line, offset = at - at % LINE_BYTES, at % LINE_BYTES
         if kind != "store":
-            yield CxlMessage(Channel.M2S_REQ, "MemRd", line, tag)
-            yield CxlMessage(Channel.S2M_DRS, "MemData", line, tag, offset, size)
+            yield CxlMessage(MemChannel.M2S_REQ, "MemRd", line, tag)
+            yield CxlMessage(MemChannel.S2M_DRS, "MemData", line, tag, offset, size)
             tag = (tag + 1) % 0x10000
         if kind != "load":
             whole = kind == "atomic" or size == LINE_BYTES
             enables = 0 if whole else ((1 << size) - 1) << offset
             name = "MemWr" if whole else "MemWrPtl"
-            yield CxlMessage(Channel.M2S_RWD, name, line, tag, offset, size, enables)
-            yield CxlMessage(Channel.S2M_NDR, "Cmp", line, tag)
+            yield CxlMessage(MemChannel.M2S_RWD, name, line, tag, offset, size, enables)
+            yield CxlMessage(MemChannel.S2M_NDR, "Cmp", line, tag)
             tag = (tag + 1) % 0x10000
 
 

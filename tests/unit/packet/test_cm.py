@@ -14,7 +14,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.packet import Raw
 
 from nupa.packet.scapy.cm import IPCM, MAD, MESSAGES, REJ, REQ, SIDR_REQ
-from nupa.packet.scapy.fields import Layer
+from nupa.packet.scapy.fields import LayoutLayer
 from nupa.packet.scapy.transport import BTH, DETH, GSI_QKEY, ImmDt
 from nupa.packet.tables import cm as tables
 
@@ -165,7 +165,7 @@ def test_each_field_of_a_message_is_where_the_specification_has_it(name: str) ->
     assert layout.bytes + MESSAGES[name].information_bytes_max == PRIVATE[name]
 
 
-def values_of(layer: type[Layer]) -> st.SearchStrategy[dict[str, Any]]:
+def values_of(layer: type[LayoutLayer]) -> st.SearchStrategy[dict[str, Any]]:
     address = st.binary(min_size=16, max_size=16).map(lambda packed: inet_ntop(AF_INET6, packed))
     return st.fixed_dictionaries(
         {
@@ -207,7 +207,9 @@ def test_a_message_that_is_built_is_dissected(name: str, data: st.DataObject) ->
 @pytest.mark.parametrize("layer", [MAD, IPCM, *MESSAGES.values()], ids=lambda layer: layer.__name__)
 @settings(max_examples=50, deadline=None)
 @given(data=st.binary(min_size=1, max_size=260))
-def test_random_bytes_are_a_message_or_scapys_own_error(layer: type[Layer], data: bytes) -> None:
+def test_random_bytes_are_a_message_or_scapys_own_error(
+    layer: type[LayoutLayer], data: bytes
+) -> None:
     needed = layer.layout.bytes + getattr(layer, "information_bytes_max", 0)
     if len(data) < needed:
         with pytest.raises(Scapy_Exception, match=f"{needed} bytes are needed, {len(data)} are"):

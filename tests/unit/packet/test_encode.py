@@ -11,7 +11,7 @@ from hypothesis import given
 
 from nupa.packet.tables import cxl_mem as cxl_tables
 from nupa.packet.tables import pcie as pcie_tables
-from nupa.packet.tables.cxl_mem import Channel
+from nupa.packet.tables.cxl_mem import MemChannel
 from tests.unit.packet.encode import cxl_mem_bytes, tlp_bytes
 from tests.unit.packet.split import CxlMessage, PcieLink, Tlp, TlpKind, cxl_mem_messages, pcie_tlps
 
@@ -85,7 +85,7 @@ def test_cxl_mem_messages_are_written_as_the_tables_have_them(
         assert names is not None
         [opcode] = [code for code, name in names.items() if name == message.opcode]
         fields = {"opcode": opcode, "tag": message.tag, "ld_id": ld_id}
-        if message.channel in (Channel.M2S_REQ, Channel.M2S_RWD):
+        if message.channel in (MemChannel.M2S_REQ, MemChannel.M2S_RWD):
             fields["address"] = message.address
         if message.byte_enables:
             fields["trp"] = 1
@@ -93,7 +93,7 @@ def test_cxl_mem_messages_are_written_as_the_tables_have_them(
         if message.byte_enables:
             expected += message.byte_enables.to_bytes(8, "big")
         content = bytes(i % 251 + 1 for i in range(message.data_bytes))
-        if message.channel in (Channel.M2S_RWD, Channel.S2M_DRS):
+        if message.channel in (MemChannel.M2S_RWD, MemChannel.S2M_DRS):
             expected += (bytes(message.data_at) + content).ljust(64, b"\0")
         assert cxl_mem_bytes(message, content, ld_id) == expected
 
@@ -105,6 +105,6 @@ def test_data_of_another_length_is_refused() -> None:
     read = next(pcie_tlps("read", 0, 8, PcieLink()))
     with pytest.raises(ValueError, match="MRd of 2 DW with 8 bytes: it has 0"):
         tlp_bytes(read, bytes(8))
-    message = CxlMessage(Channel.S2M_DRS, "MemData", 0, 0, 0, 64)
+    message = CxlMessage(MemChannel.S2M_DRS, "MemData", 0, 0, 0, 64)
     with pytest.raises(ValueError, match="MemData with 1 bytes of data: it has 64"):
         cxl_mem_bytes(message, b"x")

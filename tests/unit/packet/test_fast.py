@@ -19,7 +19,15 @@ from scapy.utils import wrpcapng
 
 from nupa._engine import ffi, lib
 from nupa.packet.decode import fast
-from nupa.packet.decode.fast import BthFlag, Fault, Header, Headers, Icrc, Layer, address_text
+from nupa.packet.decode.fast import (
+    BthFlag,
+    FrameFault,
+    Header,
+    Headers,
+    Icrc,
+    Layer,
+    address_text,
+)
 from nupa.packet.pcapng.reader import Reader
 from nupa.packet.scapy.cm import MAD
 from nupa.packet.scapy.transport import (
@@ -62,7 +70,7 @@ def agree(packet: Packet, headers: Headers, index: int) -> None:
     """Each column has what scapy's layers have."""
     bth = packet[BTH]
     assert headers.layer[index] == Layer.TRANSPORT
-    assert headers.fault[index] == Fault.NONE
+    assert headers.fault[index] == FrameFault.NONE
     wanted = {name: getattr(bth, name) for name in ("opcode", "padcount", "pkey", "dqpn", "psn")}
     wanted |= {"icrc": bth.icrc, "icrc_state": Icrc.RIGHT}
     wanted["headers"] = sum(Header[name] for name in OPCODES[bth.opcode].headers)
@@ -155,7 +163,7 @@ def test_what_is_no_roce_is_understood_as_far_as_it_goes() -> None:
     assert [Layer(layer).name for layer in headers.layer] == [
         *("LINK", "PORTS", "PORTS", "NETWORK", "NETWORK", "NETWORK", "PORTS")
     ]
-    assert [Fault(fault).name for fault in headers.fault] == [
+    assert [FrameFault(fault).name for fault in headers.fault] == [
         *("NONE", "NONE", "NONE", "NONE", "FRAGMENT", "FRAGMENT", "NONE")
     ]
     assert (headers.ethertype[0], headers.protocol[3], headers.vlan[6]) == (0x0806, 132, 3)
@@ -185,7 +193,7 @@ def test_what_a_capture_cut_off_is_a_fault_only_where_a_header_is_missing(name: 
         end_of_headers = 14 + 20 + 8 + 12 + lib.nupa_opcode(packet[BTH].opcode).bytes
         headers = decoded([frame[:size] for size in range(len(frame))])
         for size in range(len(frame)):
-            cut = Fault.NONE if size >= end_of_headers else Fault.CUT
+            cut = FrameFault.NONE if size >= end_of_headers else FrameFault.CUT
             assert headers.fault[size] == cut, size
             assert headers.icrc_state[size] == Icrc.NONE
             assert headers.payload_offset[size] + headers.payload_bytes[size] == size or cut
@@ -195,37 +203,42 @@ def test_what_a_capture_cut_off_is_a_fault_only_where_a_header_is_missing(name: 
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({16: 0, 17: 19}, Fault.LENGTH),  # IP's length: less than its header
-        ({38: 0, 39: 7}, Fault.LENGTH),  # UDP's: less than its header
-        ({38: 0xFF}, Fault.LENGTH),  # UDP's: more than IP has
-        ({38: 0, 39: 19}, Fault.LENGTH),  # no room for BTH
-        ({38: 0, 39: 23}, Fault.LENGTH),  # none for the ICRC
-        ({14: 0x44}, Fault.LENGTH),  # an IP header of 16 bytes
-        ({14: 0x55}, Fault.LENGTH),  # IP version 5
-        ({42: 0x1E}, Fault.OPCODE),
-        ({42: 0x0A}, Fault.LENGTH),  # a RETH, for which there is no room
-        ({42: 0x04, 43: 0x30}, Fault.LENGTH),  # three pad bytes of none
+        ({16: 0, 17: 19}, FrameFault.LENGTH),  # IP's length: less than its header
+        ({38: 0, 39: 7}, FrameFault.LENGTH),  # UDP's: less than its header
+        ({38: 0xFF}, FrameFault.LENGTH),  # UDP's: more than IP has
+        ({38: 0, 39: 19}, FrameFault.LENGTH),  # no room for BTH
+        ({38: 0, 39: 23}, FrameFault.LENGTH),  # none for the ICRC
+        ({14: 0x44}, FrameFault.LENGTH),  # an IP header of 16 bytes
+        ({14: 0x55}, FrameFault.LENGTH),  # IP version 5
+        ({42: 0x1E}, FrameFault.OPCODE),
+        ({42: 0x0A}, FrameFault.LENGTH),  # a RETH, for which there is no room
+        ({42: 0x04, 43: 0x30}, FrameFault.LENGTH),  # three pad bytes of none
     ],
 )
 def test_lengths_that_contradict_each_other_are_a_fault(
-    change: dict[int, int], fault: Fault
+    change: dict[int, int], fault: FrameFault
 ) -> None:
     packet = Ether(dst="02:00:0a:00:00:02") / IP(dst="10.0.0.2") / UDP(chksum=0) / BTH()
     frame = bytearray(bytes(packet))
     for at, value in change.items():
         frame[at] = value
-    assert Fault(decoded([bytes(frame)]).fault[0]) is fault
+    assert FrameFault(decoded([bytes(frame)]).fault[0]) is fault
 
 
 def test_spans_outside_of_the_buffer_and_unknown_links_are_faults() -> None:
     frame = bytes(roce_dialogues.packets("congestion")[0])
     spans = [(0, len(frame)), (1, len(frame)), (len(frame) + 1, 0), (2**32 - 1, 2**32 - 1)]
     headers = fast.decode(frame, spans)
-    assert list(headers.fault) == [Fault.NONE, Fault.SPAN, Fault.SPAN, Fault.SPAN]
-    assert list(fast.decode(frame, spans[:1], 147).fault) == [Fault.LINK]
+    assert list(headers.fault) == [
+        FrameFault.NONE,
+        FrameFault.SPAN,
+        FrameFault.SPAN,
+        FrameFault.SPAN,
+    ]
+    assert list(fast.decode(frame, spans[:1], 147).fault) == [FrameFault.LINK]
     c_spans = ffi.new("struct nupa_span[]", [(0, len(frame), len(frame), 1)])
-    assert list(fast.decode_at(frame, c_spans, 16, 1, [1]).fault) == [Fault.SPAN]
-    assert list(fast.decode(frame, [(len(frame), 0)]).fault) == [Fault.CUT]
+    assert list(fast.decode_at(frame, c_spans, 16, 1, [1]).fault) == [FrameFault.SPAN]
+    assert list(fast.decode(frame, [(len(frame), 0)]).fault) == [FrameFault.CUT]
     assert len(fast.decode(b"", [])) == 0
     with pytest.raises(OverflowError):
         fast.decode(frame, [(2**32, 0)])
@@ -239,7 +252,7 @@ def test_random_bytes_are_decoded_within_their_bounds(frames: list[bytes], linkt
         end = headers.payload_offset[index] + headers.payload_bytes[index]
         assert end <= len(frame)
         Layer(headers.layer[index])
-        Fault(headers.fault[index])
+        FrameFault(headers.fault[index])
 
 
 @settings(deadline=None)
@@ -257,7 +270,7 @@ def test_damaged_packets_are_decoded_within_their_bounds(
     frame = frame[: max(cut, 1)]
     headers = decoded([bytes(frame)])
     assert headers.payload_offset[0] + headers.payload_bytes[0] <= len(frame)
-    if headers.layer[0] == Layer.TRANSPORT and headers.fault[0] == Fault.NONE:
+    if headers.layer[0] == Layer.TRANSPORT and headers.fault[0] == FrameFault.NONE:
         found = Ether(bytes(frame)).getlayer(BTH)
         assert (found.opcode, found.psn) == (headers.opcode[0], headers.psn[0])
 

@@ -254,10 +254,10 @@ def test_the_trailer_bit_follows_from_the_trailer_where_the_flit_has_one(
 def segments(draw: st.DrawFn) -> tuple[Packet, bytes]:
     """A segment, and the bytes that it must have."""
     kind = draw(st.sampled_from(sorted(queue.SEGMENTS)))
-    layout = queue_tables.SEGMENT_LAYOUTS[queue_tables.Segment(kind)]
+    layout = queue_tables.SEGMENT_LAYOUTS[queue_tables.SegmentType(kind)]
     tail = draw(st.binary(max_size=20))
     values = draw(values_of(layout, type=kind, bytes=layout.bytes + len(tail)))
-    name = "data" if kind == queue_tables.Segment.INLINE else "rest"
+    name = "data" if kind == queue_tables.SegmentType.INLINE else "rest"
     packet = queue.SEGMENTS[kind](**as_fields(layout, values), **{name: tail})
     return packet, layout.encode(**values) + tail
 

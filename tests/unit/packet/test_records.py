@@ -11,7 +11,7 @@ from hypothesis import given
 
 from nupa.packet.decode import records
 from nupa.packet.decode.columns import Columns
-from nupa.packet.decode.records import Fault
+from nupa.packet.decode.records import RecordFault
 from nupa.packet.pcapng.reader import Reader, Writer
 from nupa.packet.tables import cxl_cache as cache_tables
 from nupa.packet.tables import cxl_mem as cxl_tables
@@ -47,7 +47,7 @@ def header(kind: Kind) -> bytes:
 
 
 def row(columns: Columns, *names: str) -> dict[str, int]:
-    assert columns.fault[0] == Fault.NONE
+    assert columns.fault[0] == RecordFault.NONE
     return {name: getattr(columns, name)[0] for name in names}
 
 
@@ -84,13 +84,13 @@ def test_tlps(data: st.DataObject, kind: tuple[int, int]) -> None:
     }
 
 
-@given(data=st.data(), channel=st.sampled_from(list(cxl_tables.Channel)))
-def test_cxl_mem_messages(data: st.DataObject, channel: cxl_tables.Channel) -> None:
+@given(data=st.data(), channel=st.sampled_from(list(cxl_tables.MemChannel)))
+def test_cxl_mem_messages(data: st.DataObject, channel: cxl_tables.MemChannel) -> None:
     layout = cxl_tables.MESSAGES[channel]
     values = drawn(data, layout)
     packet = header(Kind.CXL_MEM) + bytes((channel, 1)) + layout.encode(**values)
     found = row(decode(packet), "code", "number", "length", "address")
-    with_data = channel in (cxl_tables.Channel.M2S_RWD, cxl_tables.Channel.S2M_DRS)
+    with_data = channel in (cxl_tables.MemChannel.M2S_RWD, cxl_tables.MemChannel.S2M_DRS)
     assert found == {
         "code": channel << 4 | values["opcode"],
         "number": values["tag"] if "tag" in values else values["bi_tag"],
@@ -117,7 +117,7 @@ def test_cxl_cache_messages(data: st.DataObject, channel: cache_tables.CacheChan
         "states": sum(front[name] << at for name, at in zip(states, (12, 8, 4, 0), strict=True)),
     }
     for size in (40, len(packet) - 1):
-        assert decode(packet[:size]).fault[0] == Fault.CUT
+        assert decode(packet[:size]).fault[0] == RecordFault.CUT
 
 
 @given(data=st.data(), where=st.integers(-1, 2))
@@ -137,9 +137,9 @@ def test_queue_entries(data: st.DataObject, where: int) -> None:
         "index": cqe["index"],
         "length": cqe["byte_len"],
     }
-    remote = queue_tables.SEGMENT_LAYOUTS[queue_tables.Segment.REMOTE]
+    remote = queue_tables.SEGMENT_LAYOUTS[queue_tables.SegmentType.REMOTE]
     address = data.draw(st.integers(0, 2**64 - 1))
-    parts = [queue_tables.SEGMENT_LAYOUTS[queue_tables.Segment.DATA].encode()] * 2
+    parts = [queue_tables.SEGMENT_LAYOUTS[queue_tables.SegmentType.DATA].encode()] * 2
     if where >= 0:
         parts.insert(where, remote.encode(address=address))
     segments = b"".join(parts)
@@ -157,43 +157,43 @@ def test_queue_entries(data: st.DataObject, where: int) -> None:
 
 
 WQE = queue_tables.WQE
-SEGMENT = queue_tables.SEGMENT_LAYOUTS[queue_tables.Segment.DATA]
-REMOTE = queue_tables.SEGMENT_LAYOUTS[queue_tables.Segment.REMOTE]
+SEGMENT = queue_tables.SEGMENT_LAYOUTS[queue_tables.SegmentType.DATA]
+REMOTE = queue_tables.SEGMENT_LAYOUTS[queue_tables.SegmentType.REMOTE]
 
 
 @pytest.mark.parametrize(
     ("packet", "fault"),
     [
-        (b"", Fault.CUT),
-        (header(Kind.CQE)[:23], Fault.CUT),
-        (b"\2" + header(Kind.CQE)[1:], Fault.VERSION),
-        (b"\1\x17" + header(Kind.CQE)[2:], Fault.LENGTH),
-        (b"\1\x19" + header(Kind.CQE)[2:], Fault.CUT),
-        (record.pack(1, 7) + bytes(100), Fault.KIND),
-        (record.pack(1, 0) + bytes(100), Fault.KIND),
-        (header(Kind.PCIE_TLP) + bytes(11), Fault.CUT),
-        (header(Kind.PCIE_TLP) + b"\x20" + bytes(14), Fault.CUT),
-        (header(Kind.PCIE_TLP) + b"\x80" + bytes(14), Fault.KIND),
-        (header(Kind.CXL_MEM) + bytes((7, 1)) + bytes(40), Fault.KIND),
-        (header(Kind.CXL_MEM) + bytes((1, 1)) + bytes(17), Fault.CUT),
-        (header(Kind.DOORBELL) + bytes(15), Fault.CUT),
-        (header(Kind.CQE) + bytes(63), Fault.CUT),
-        (header(Kind.WQE) + WQE.encode(bytes=40)[:-1], Fault.CUT),
-        (header(Kind.WQE) + WQE.encode(bytes=39), Fault.LENGTH),
-        (header(Kind.WQE) + WQE.encode(bytes=60), Fault.CUT),
-        (header(Kind.WQE) + WQE.encode(bytes=60) + SEGMENT.encode(bytes=3), Fault.LENGTH),
-        (header(Kind.WQE) + WQE.encode(bytes=60) + SEGMENT.encode(bytes=21), Fault.LENGTH),
-        (header(Kind.WQE) + WQE.encode(bytes=56) + REMOTE.encode()[:-1], Fault.CUT),
+        (b"", RecordFault.CUT),
+        (header(Kind.CQE)[:23], RecordFault.CUT),
+        (b"\2" + header(Kind.CQE)[1:], RecordFault.VERSION),
+        (b"\1\x17" + header(Kind.CQE)[2:], RecordFault.LENGTH),
+        (b"\1\x19" + header(Kind.CQE)[2:], RecordFault.CUT),
+        (record.pack(1, 7) + bytes(100), RecordFault.KIND),
+        (record.pack(1, 0) + bytes(100), RecordFault.KIND),
+        (header(Kind.PCIE_TLP) + bytes(11), RecordFault.CUT),
+        (header(Kind.PCIE_TLP) + b"\x20" + bytes(14), RecordFault.CUT),
+        (header(Kind.PCIE_TLP) + b"\x80" + bytes(14), RecordFault.KIND),
+        (header(Kind.CXL_MEM) + bytes((7, 1)) + bytes(40), RecordFault.KIND),
+        (header(Kind.CXL_MEM) + bytes((1, 1)) + bytes(17), RecordFault.CUT),
+        (header(Kind.DOORBELL) + bytes(15), RecordFault.CUT),
+        (header(Kind.CQE) + bytes(63), RecordFault.CUT),
+        (header(Kind.WQE) + WQE.encode(bytes=40)[:-1], RecordFault.CUT),
+        (header(Kind.WQE) + WQE.encode(bytes=39), RecordFault.LENGTH),
+        (header(Kind.WQE) + WQE.encode(bytes=60), RecordFault.CUT),
+        (header(Kind.WQE) + WQE.encode(bytes=60) + SEGMENT.encode(bytes=3), RecordFault.LENGTH),
+        (header(Kind.WQE) + WQE.encode(bytes=60) + SEGMENT.encode(bytes=21), RecordFault.LENGTH),
+        (header(Kind.WQE) + WQE.encode(bytes=56) + REMOTE.encode()[:-1], RecordFault.CUT),
     ],
 )
-def test_what_is_wrong_with_a_record_is_said(packet: bytes, fault: Fault) -> None:
+def test_what_is_wrong_with_a_record_is_said(packet: bytes, fault: RecordFault) -> None:
     found = decode(packet, record.pack(1, Kind.ETHERNET))
-    assert [Fault(value) for value in found.fault] == [fault, Fault.NONE]
+    assert [RecordFault(value) for value in found.fault] == [fault, RecordFault.NONE]
 
 
 def test_a_packet_of_another_link_type_is_left_alone() -> None:
     found = decode(header(Kind.CQE) + bytes(64), linktype=1)
-    assert (found.fault[0], found.kind[0]) == (Fault.LINK, 0)
+    assert (found.fault[0], found.kind[0]) == (RecordFault.LINK, 0)
 
 
 @given(noise=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 60), st.binary(max_size=120))))
@@ -201,7 +201,7 @@ def test_noise_is_decoded_within_its_bounds(noise: list[tuple[int, int, bytes]])
     packets = [(record.pack(1, kind) + rest)[:-cut] for kind, cut, rest in noise if cut]
     if packets:
         found = decode(*packets)
-        assert all(Fault(value) in Fault for value in found.fault)
+        assert all(RecordFault(value) in RecordFault for value in found.fault)
 
 
 def test_columns_are_found_by_name_and_searched_by_value() -> None:

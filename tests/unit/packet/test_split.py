@@ -11,7 +11,7 @@ from hypothesis import given
 from scapy.packet import Raw
 
 from nupa.packet.scapy import cxl_mem, tlp
-from nupa.packet.tables.cxl_mem import Channel
+from nupa.packet.tables.cxl_mem import MemChannel
 from tests.unit.packet.encode import cxl_mem_bytes, tlp_bytes
 from tests.unit.packet.split import PcieLink, Tlp, cxl_mem_messages, pcie_tlps
 
@@ -224,8 +224,8 @@ def test_a_load_reads_each_line_once(address: int, length: int, tag: int) -> Non
     requests, answers = messages[::2], messages[1::2]
     lines = sorted({at - at % 64 for at in range(address, address + length)})
     assert [m.address for m in requests] == [m.address for m in answers] == lines
-    assert {(m.channel, m.opcode) for m in requests} <= {(Channel.M2S_REQ, "MemRd")}
-    assert {(m.channel, m.opcode) for m in answers} <= {(Channel.S2M_DRS, "MemData")}
+    assert {(m.channel, m.opcode) for m in requests} <= {(MemChannel.M2S_REQ, "MemRd")}
+    assert {(m.channel, m.opcode) for m in answers} <= {(MemChannel.S2M_DRS, "MemData")}
     assert [m.tag for m in requests] == [m.tag for m in answers]
     assert [m.tag for m in requests] == [(tag + i) % 65536 for i in range(len(lines))]
     found = [m.address + m.data_at + i for m in answers for i in range(m.data_bytes)]
@@ -251,7 +251,7 @@ def test_a_store_writes_each_byte_once_and_partial_lines_by_enables(
         touched = [i for i in range(64) if enables >> i & 1]
         assert not memory.keys() & {packet.payload.address + i for i in touched}
         memory |= {packet.payload.address + i: line[i] for i in touched}
-        assert (answer.channel, answer.opcode) == (Channel.S2M_NDR, "Cmp")
+        assert (answer.channel, answer.opcode) == (MemChannel.S2M_NDR, "Cmp")
         assert (answer.tag, answer.address) == (request.tag, request.address)
     assert memory == {address + i: byte for i, byte in enumerate(content)}
 

@@ -23,7 +23,7 @@ from scapy.packet import Packet, Padding, Raw, fuzz
 from nupa.packet.decode import fast
 from nupa.packet.scapy import cm, icrc, transport
 from nupa.packet.scapy.cm import IPCM, MAD, MESSAGES
-from nupa.packet.scapy.fields import Layer
+from nupa.packet.scapy.fields import LayoutLayer
 from nupa.packet.scapy.routing import RWH
 from nupa.packet.scapy.transport import (
     AETH,
@@ -44,14 +44,14 @@ from nupa.packet.scapy.transport import (
 from nupa.packet.tables import transport as transport_tables
 from nupa.packet.tables.opcodes import CODES, OPCODES, Opcode, Transport
 
-LAYERS: list[type[Layer]] = [LRH, RWH, GRH, BTH, *EXTENDED.values()]
+LAYERS: list[type[LayoutLayer]] = [LRH, RWH, GRH, BTH, *EXTENDED.values()]
 
 
 def _address(packed: bytes) -> str:
     return inet_ntop(AF_INET6, packed)
 
 
-def values_of(layer: type[Layer]) -> st.SearchStrategy[dict[str, Any]]:
+def values_of(layer: type[LayoutLayer]) -> st.SearchStrategy[dict[str, Any]]:
     """Any values of the layer's fields."""
     return st.fixed_dictionaries(
         {
@@ -93,7 +93,9 @@ def test_what_is_built_is_dissected(packet: Any) -> None:
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
-def test_each_layer_keeps_any_values_of_its_fields(layer: type[Layer], data: st.DataObject) -> None:
+def test_each_layer_keeps_any_values_of_its_fields(
+    layer: type[LayoutLayer], data: st.DataObject
+) -> None:
     values = data.draw(values_of(layer))
     head = bytes(layer(**values))[: layer.layout.bytes]
     again = layer(head + bytes(8))
@@ -110,7 +112,9 @@ def _number(value: int | str) -> int:
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
 @settings(max_examples=50, deadline=None)
 @given(data=st.binary(min_size=1, max_size=120))
-def test_random_bytes_are_a_packet_or_scapys_own_error(layer: type[Layer], data: bytes) -> None:
+def test_random_bytes_are_a_packet_or_scapys_own_error(
+    layer: type[LayoutLayer], data: bytes
+) -> None:
     needed = layer.layout.bytes + (icrc.ICRC_BYTES if layer is BTH else 0)
     if len(data) < needed:
         with pytest.raises(Scapy_Exception, match=f"{needed} bytes are needed, {len(data)} are"):
@@ -217,7 +221,7 @@ def test_ethernet_padding_is_not_taken_for_the_icrc() -> None:
 
 
 @pytest.mark.parametrize("layer", [*LAYERS, MAD, IPCM, *MESSAGES.values()])
-def test_no_field_has_the_name_of_something_else_of_a_packet(layer: type[Layer]) -> None:
+def test_no_field_has_the_name_of_something_else_of_a_packet(layer: type[LayoutLayer]) -> None:
     taken = Packet.__all_slots__ | set(dir(Packet)) | {"layout"}
     assert not taken & {field.name for field in layer.fields_desc}
 

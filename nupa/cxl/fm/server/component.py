@@ -20,7 +20,7 @@ from nupa.cxl.function.cci import Code, Command, CommandError, Effect, exactly, 
 _DONE = 100
 
 
-class _Job(NamedTuple):
+class _BackgroundOperation(NamedTuple):
     opcode: int
     abort: Callable[[], None]
 
@@ -40,7 +40,7 @@ class Component:
         #: Called after each background operation.
         self.on_done: Callable[[], None] = lambda: None
         self._identity = identity
-        self._job: _Job | None = None
+        self._job: _BackgroundOperation | None = None
         self._last = BackgroundStatus(0, 0, 0, 0)
         own = (
             Command(FmOpcode.IDENTIFY, "identify", exactly(0), self._identify),
@@ -70,7 +70,7 @@ class Component:
     def begin(self, opcode: int, abort: Callable[[], None]) -> Callable[[Code], None]:
         """Begin a background operation; it continues until the returned function is called with its
         return code.  Only a handler of a command with that effect calls this."""
-        job = self._job = _Job(opcode, abort)
+        job = self._job = _BackgroundOperation(opcode, abort)
 
         def done(code: Code) -> None:
             if self._job is job:  # it was not aborted

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from nupa.cxl.device.mld import MOST_LDS, Mld
 from nupa.cxl.fm import messages
-from nupa.cxl.fm.messages import FmOpcode, PortInfo, SwitchInfo
+from nupa.cxl.fm.messages import FmOpcode, PhysicalPortInfo, SwitchInfo
 from nupa.cxl.function.cci import Code, Command, CommandError, Effect, at_least, exactly, require
 from nupa.cxl.registers.config import ConfigSpace
 from nupa.cxl.switch.physical_port import PhysicalPort, PortState
@@ -72,9 +72,9 @@ class _Physical:
         infos = (messages.PORT.pack(self._info(number)) for number in numbers)
         return bytes([count, 0, 0, 0]) + b"".join(infos)
 
-    def _info(self, number: int) -> PortInfo:
+    def _info(self, number: int) -> PhysicalPortInfo:
         if number >= len(self._switch.ports):
-            return PortInfo(number, PortState.INVALID, *[0] * 12)
+            return PhysicalPortInfo(number, PortState.INVALID, *[0] * 12)
         return port_info(self._switch.port(number))
 
     def control(self, payload: bytes) -> bytes:
@@ -126,13 +126,13 @@ class _Secrets:
         return secret.bytes if secret else bytes(messages.SECRET_BYTES)
 
 
-def port_info(port: PhysicalPort) -> PortInfo:
+def port_info(port: PhysicalPort) -> PhysicalPortInfo:
     """Return the answer of Get Physical Port State for a port."""
     link = port.link
     # Mode and type are reserved for upstream ports.
     mode = _FLIT_256 if port.up and port.role is PortState.DOWNSTREAM else 0
     kind = (_MLD if isinstance(port.device, Mld) else _SLD) if port.device else 0
-    return PortInfo(
+    return PhysicalPortInfo(
         port.number,
         port.state,
         mode,

@@ -54,11 +54,11 @@ def watch_switch(switch: Switch, happened: Happened) -> None:
 
     switch.watchers.append(vppb)
     for port in switch.ports:
-        _Port(port, happened)
+        _PortWatch(port, happened)
         port.error_watchers.append(error)
 
 
-class _Port:
+class _PortWatch:
     """The last state of a port."""
 
     def __init__(self, port: PhysicalPort, happened: Happened) -> None:

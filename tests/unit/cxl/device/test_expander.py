@@ -13,13 +13,13 @@ from nupa.cxl.media.cdat import DataType, Dslbis
 from nupa.cxl.media.media import MediaError
 from nupa.cxl.media.parts import Memory, PartedMedia
 from nupa.cxl.media.performance import bandwidth_mbps
-from nupa.topology.topology import SPEEDS_MTPS, Link
+from nupa.topology.topology import SPEEDS_MTPS, LinkConfig
 
 UNIT = 256 << 20
 
 
 def test_its_link_and_its_table_tell_of_the_same_speed() -> None:
-    link = Link(2, SPEEDS_MTPS["gen4"])
+    link = LinkConfig(2, SPEEDS_MTPS["gen4"])
     expander = Expander(PartedMedia.of(Memory.anonymous(UNIT), UNIT), link)
     pcie = expander.function.config["pcie"]
     assert (pcie["link_status.speed"], pcie["link_status.width"]) == (4, 2)
@@ -30,7 +30,7 @@ def test_its_link_and_its_table_tell_of_the_same_speed() -> None:
 
 
 def test_a_function_level_reset_ends_what_is_said_over_doe_but_no_command() -> None:
-    expander = Expander(PartedMedia.of(Memory.anonymous(UNIT), UNIT), Link())
+    expander = Expander(PartedMedia.of(Memory.anonymous(UNIT), UNIT), LinkConfig())
     config, device = expander.function.config, expander.function.device
     config["doe"].write(0x10, 4, 1)
     at = device.offset_of("mailbox")
@@ -48,7 +48,7 @@ def test_a_function_level_reset_ends_what_is_said_over_doe_but_no_command() -> N
 
 def test_a_hot_reset_does_a_sanitize_to_its_end() -> None:
     media = PartedMedia.of(Memory.anonymous(UNIT), UNIT)
-    expander = Expander(media, Link())
+    expander = Expander(media, LinkConfig())
     media.write(UNIT - 3, b"end")
     device = expander.function.device
     at = device.offset_of("mailbox")

@@ -25,10 +25,10 @@ from nupa.cxl.media.performance import (
     switch_cdat,
 )
 from nupa.cxl.registers.block import Registers
-from nupa.topology.topology import SPEEDS_MTPS, WIDTHS_LANES, Link
+from nupa.topology.topology import SPEEDS_MTPS, WIDTHS_LANES, LinkConfig
 
 MEMORY_BYTES = 256 << 20
-TABLE = device_cdat([Range(0, MEMORY_BYTES)], Link(8))
+TABLE = device_cdat([Range(0, MEMORY_BYTES)], LinkConfig(8))
 PORTS = json.loads((Path(__file__).parents[3] / "data/linux_guest.json").read_text())["before"]
 GO, ABORT = 1 << 31, 1
 ERROR, READY, BUSY = 1 << 2, 1 << 31, 1
@@ -151,7 +151,7 @@ def test_an_abort_recovers_the_mailbox_from_any_writes(writes: list[tuple[int, i
 
 def test_a_switch_has_a_doe_mailbox_too() -> None:
     port = upstream_port()
-    table = switch_cdat(Link(16), {0: Link(8)})
+    table = switch_cdat(LinkConfig(16), {0: LinkConfig(8)})
     doe.attach(port.config, {cdat.TABLE_ACCESS: table.answer})
     assert port.config["doe"].read(0, 2) == 0x2E
 
@@ -167,15 +167,15 @@ def test_linux_copies_of_qemus_tables_are_understood_to_the_last_byte() -> None:
 
 def test_ours_says_the_same_as_qemus_of_the_same_device() -> None:
     theirs = cdat.parse(bytes.fromhex(PORTS["endpoint3"]["CDAT"])).structures
-    wires = latency_ps(Link(16))
+    wires = latency_ps(LinkConfig(16))
     speed = MediaSpeed(150_000 - wires, 250_000 - wires, 16_000, 16_000)
-    ours = device_cdat([Range(0, MEMORY_BYTES, speed=speed)], Link(16)).structures
+    ours = device_cdat([Range(0, MEMORY_BYTES, speed=speed)], LinkConfig(16)).structures
     assert [value(item) for item in ours] == [value(item) for item in theirs]
 
 
 def test_ours_has_the_ports_of_qemus_switch() -> None:
     theirs = cdat.parse(bytes.fromhex(PORTS["port2"]["CDAT"])).structures
-    ours = switch_cdat(Link(16), {0: Link(16), 1: Link(16)}).structures
+    ours = switch_cdat(LinkConfig(16), {0: LinkConfig(16), 1: LinkConfig(16)}).structures
     for mine, other in zip(ours, theirs, strict=True):
         assert isinstance(mine, Sslbis)
         assert isinstance(other, Sslbis)
@@ -193,15 +193,17 @@ def value(item: cdat.Structure) -> tuple[object, ...]:
 def test_a_wider_and_a_faster_link_carry_more_in_less_time() -> None:
     for width in WIDTHS_LANES[:-1]:
         for speed in SPEEDS_MTPS.values():
-            assert bandwidth_mbps(Link(width, speed)) < bandwidth_mbps(Link(2 * width, speed))
-            assert latency_ps(Link(width, speed)) > latency_ps(Link(2 * width, speed))
-    assert bandwidth_mbps(Link(16, SPEEDS_MTPS["gen6"])) == 120_000
-    assert bandwidth_mbps(Link(16, SPEEDS_MTPS["gen5"])) == 59_308
-    assert latency_ps(Link(16, SPEEDS_MTPS["gen5"])) == 1063
+            assert bandwidth_mbps(LinkConfig(width, speed)) < bandwidth_mbps(
+                LinkConfig(2 * width, speed)
+            )
+            assert latency_ps(LinkConfig(width, speed)) > latency_ps(LinkConfig(2 * width, speed))
+    assert bandwidth_mbps(LinkConfig(16, SPEEDS_MTPS["gen6"])) == 120_000
+    assert bandwidth_mbps(LinkConfig(16, SPEEDS_MTPS["gen5"])) == 59_308
+    assert latency_ps(LinkConfig(16, SPEEDS_MTPS["gen5"])) == 1063
 
 
 def test_the_slower_link_of_a_path_says_what_it_carries() -> None:
-    narrow, wide = Link(4), Link(16)
+    narrow, wide = LinkConfig(4), LinkConfig(16)
     latency, bandwidth = switch_cdat(wide, {0: wide, 5: narrow}, switch_ps=1000).structures
     assert isinstance(latency, Sslbis)
     assert isinstance(bandwidth, Sslbis)
@@ -216,9 +218,9 @@ def test_the_slower_link_of_a_path_says_what_it_carries() -> None:
 
 
 def test_memory_is_no_faster_than_its_link() -> None:
-    items = device_cdat([Range(0, 1 << 30, cache_bytes=1 << 20)], Link(1)).structures
+    items = device_cdat([Range(0, 1 << 30, cache_bytes=1 << 20)], LinkConfig(1)).structures
     found = {x.data: x.base * x.entries[0] for x in items if isinstance(x, Dslbis)}
-    assert found[DataType.READ_BANDWIDTH] == bandwidth_mbps(Link(1))
+    assert found[DataType.READ_BANDWIDTH] == bandwidth_mbps(LinkConfig(1))
     assert [cdat.TYPES[type(item)] for item in items] == [0, 1, 1, 1, 1, 2, 4]
 
 

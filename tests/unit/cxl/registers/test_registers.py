@@ -20,8 +20,8 @@ from nupa.cxl.registers.block import (
     RWO,
     RWS,
     WO,
-    Access,
     AccessError,
+    Attribute,
     Field,
     Registers,
     placed,
@@ -215,6 +215,6 @@ def test_rows_move_with_their_locks() -> None:
 
 
 def test_each_access_is_named_as_the_specifications_do() -> None:
-    assert [str(access) for access in Access] == (
+    assert [str(access) for access in Attribute] == (
         ["RO", "ROS", "HwInit", "RW", "RWS", "RW1C", "RW1CS", "RWO", "RWL", "WO"]
     )

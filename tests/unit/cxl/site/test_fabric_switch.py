@@ -19,7 +19,7 @@ from nupa.cxl.media.parts import Memory, PartedMedia, SparseFile
 from nupa.cxl.media.pool_store import PoolStore
 from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric, FabricError, FabricManager  # type: ignore[attr-defined]
-from nupa.topology.topology import Link, MemoryConfig, SegmentConfig, Topology, star
+from nupa.topology.topology import LinkConfig, MemoryConfig, SegmentConfig, Topology, star
 
 MIB = 1 << 20
 STEP = 256 * MIB
@@ -205,7 +205,7 @@ def test_memory_that_cannot_be_backed_is_not_there() -> None:
 
     with Site(1, [STEP]) as site:
         full = Full(bytearray(4096))
-        device = Expander(PartedMedia(STEP), Link(), name="full")
+        device = Expander(PartedMedia(STEP), LinkConfig(), name="full")
         site.switch.port(1).remove()
         site.switch.port(1).insert(device.function)
         site.bind(0, 0, 1)

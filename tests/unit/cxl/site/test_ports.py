@@ -20,8 +20,15 @@ from nupa.cxl.switch.pbr import SwitchPort
 from nupa.fabric import Fabric, FabricManager
 from nupa.fabric.wiring import topology_of
 from nupa.topology.file import load
-from nupa.topology.topology import Host as HostOf
-from nupa.topology.topology import MemoryConfig, SegmentConfig, Switch, Topology, Trunk, star
+from nupa.topology.topology import HostConfig as HostOf
+from nupa.topology.topology import (
+    MemoryConfig,
+    SegmentConfig,
+    SwitchConfig,
+    Topology,
+    TrunkConfig,
+    star,
+)
 
 STEP = 256 << 20
 ONES = b"\xff" * 4
@@ -184,7 +191,10 @@ def test_the_thread_ends_with_the_switch() -> None:
 def far(name: str) -> Topology:
     """A fabric with a host and a device on each of two switches."""
     hosts = (HostOf("a", "near"), HostOf("b", "far"))
-    switches, trunks = (Switch("near", 8), Switch("far", 8)), (Trunk(("near", "far")),)
+    switches, trunks = (
+        (SwitchConfig("near", 8), SwitchConfig("far", 8)),
+        (TrunkConfig(("near", "far")),),
+    )
     return Topology(name, switches, hosts, trunks, memory=(MemoryConfig(STEP), MemoryConfig(STEP)))
 
 

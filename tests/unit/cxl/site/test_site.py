@@ -23,8 +23,8 @@ from nupa.cxl.registers.config import walk_extended
 from nupa.cxl.registers.ext_tables import DOE_ID
 from nupa.cxl.site.site import Site
 from nupa.cxl.switch.physical_port import UnbindMode
-from nupa.topology.topology import SPEEDS_MTPS, Link, Switch, Topology
-from nupa.topology.topology import Host as Place
+from nupa.topology.topology import SPEEDS_MTPS, LinkConfig, SwitchConfig, Topology
+from nupa.topology.topology import HostConfig as Place
 
 MIB = 1 << 20
 STEP = 256 * MIB
@@ -241,9 +241,9 @@ def test_dynamic_regions_lie_behind_a_device_s_own_memory(site: Site, fm: Fabric
 
 
 def test_tables_of_speed_follow_the_links_of_what_is_bound() -> None:
-    slow, fast = Link(4, SPEEDS_MTPS["gen4"]), Link(16)
+    slow, fast = LinkConfig(4, SPEEDS_MTPS["gen4"]), LinkConfig(16)
     topology = Topology(
-        "pair", (Switch("s", 4),), (Place("a", "s", link=fast), Place("b", "s", link=slow))
+        "pair", (SwitchConfig("s", 4),), (Place("a", "s", link=fast), Place("b", "s", link=slow))
     )
     with Site(topology, [STEP, STEP]) as site:
         before = site.speeds(0)

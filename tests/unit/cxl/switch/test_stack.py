@@ -15,7 +15,7 @@ from nupa.cxl.media.performance import SWITCH_PS
 from nupa.cxl.site.site import Site
 from nupa.cxl.switch.pbr import PIDS, PbrError, SwitchPort
 from nupa.cxl.switch.stack import Stack
-from nupa.topology.topology import Host, Switch, Topology, Trunk
+from nupa.topology.topology import HostConfig, SwitchConfig, Topology, TrunkConfig
 from tests.unit.cxl.witness import Witness
 
 STEP = 256 << 20
@@ -29,9 +29,9 @@ def site_of(trunks: tuple[tuple[str, str], ...]) -> Site:
     5."""
     topology = Topology(
         "three",
-        tuple(Switch(f"s{i}", 4) for i in range(3)),
-        tuple(Host(f"host{i}", f"s{i}") for i in range(3)),
-        tuple(Trunk(pair) for pair in trunks),
+        tuple(SwitchConfig(f"s{i}", 4) for i in range(3)),
+        tuple(HostConfig(f"host{i}", f"s{i}") for i in range(3)),
+        tuple(TrunkConfig(pair) for pair in trunks),
     )
     return Site(topology, [STEP] * 3)
 

@@ -9,7 +9,7 @@ from scapy.layers.inet import IP
 from nupa.core.watch import Watch
 from nupa.fabric import Fabric
 from nupa.packet.scapy.transport import BTH
-from nupa.topology.topology import Host, Switch, Topology
+from nupa.topology.topology import HostConfig, SwitchConfig, Topology
 from nupa.verbs import (
     AH,
     GID,
@@ -106,7 +106,9 @@ def test_the_device_says_how_many_groups_it_has(end) -> None:
 def infiniband_end():
     from tests.unit.conftest import End
 
-    topology = Topology("t", (Switch("s", 2),), (Host("a", "s"), Host("b", "s")), (), "infiniband")
+    topology = Topology(
+        "t", (SwitchConfig("s", 2),), (HostConfig("a", "s"), HostConfig("b", "s")), (), "infiniband"
+    )
     with Fabric(topology=topology) as fabric:
         end = End(fabric, 0, e.IBV_QPT_UD)
         yield end
