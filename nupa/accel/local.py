@@ -52,7 +52,7 @@ class BufferWindow(WindowBase):
             memory[offset : offset + len(given)] = given
 
     def atomic(self, operation: Atomic, offset: int, operand: int = 0, compare: int = 0) -> int:
-        """See `Access.atomic`.  LocalError also where the buffer is not aligned to 8 bytes."""
+        """Does `Access.atomic`.  LocalError also where the buffer is not aligned to 8 bytes."""
         self._check(offset, WORD_BYTES)
         return of_buffer(self.memory, operation, offset, operand, compare)
 

@@ -160,7 +160,7 @@ class _Compiler:
         return _when(fields, f"{texts[0]} {sign} {texts[1]}")
 
     def _is_field(self, node: ast.expr, beside: ast.expr) -> bool:
-        """Whether a name is a field's: values of the field *beside* it come first."""
+        """Tells whether a name is a field's: values of the field *beside* it come first."""
         if not isinstance(node, ast.Name) or node.id not in FIELDS:
             return False
         other = FIELDS.get(beside.id) if isinstance(beside, ast.Name) else None

@@ -37,7 +37,8 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: all worked; 1: a step failed or data was damaged; 2: the picture cannot be drawn."""
+    """Returns 0: all worked; 1: a step failed or data was damaged; 2: the picture cannot be
+    drawn."""
     # Imported here, because `nupa run` must not wait for them.
     import json
     import shutil

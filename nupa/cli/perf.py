@@ -82,7 +82,7 @@ def _hosts(text: str) -> tuple[str, str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: measured; 1: an end failed, or there is no such fabric or host; 2: a wrong command."""
+    """Returns 0: measured; 1: an end failed, or no such fabric or host; 2: a wrong command."""
     # Imported here, because `nupa run` must not wait for them.
     import sys
     from contextlib import ExitStack

@@ -77,8 +77,8 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: shown; 1: no such transfer, or the file is damaged, and its beginning is shown; 2: options
-    that exclude each other."""
+    """Returns 0: shown; 1: no such transfer, or the file is damaged, and its beginning is shown; 2:
+    options that exclude each other."""
     from nupa.diagram.find.index import read_index
 
     one = args.number is not None or args.transfer is not None or args.packet is not None

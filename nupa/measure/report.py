@@ -27,7 +27,7 @@ class Line:
     error: str = ""  #: why nothing was measured
 
     def cells(self, glyphs: ReportGlyphs) -> list[str]:
-        """The texts under HEADINGS."""
+        """Returns the texts under HEADINGS."""
         verdict = {None: "", True: "met", False: "NOT MET"}[self.met]
         return [
             self.what,

@@ -62,7 +62,7 @@ class Results(StepReport):
         return not self.failures and all(transfer.intact for transfer in self.transfers)
 
     def latency_chart(self) -> Chart:
-        """SEND beside the better of both ways to wait for TCP."""
+        """Charts SEND beside the better of both ways to wait for TCP."""
         tcp = {row.size_bytes: row.best_us for row in self.tcp}
         points = [
             Point(row.size_bytes, row.typical_us, tcp[row.size_bytes])
@@ -72,7 +72,7 @@ class Results(StepReport):
         return Chart("Latency of SEND by size, one way", "µs", points, lower_is_better=True)
 
     def bandwidth_chart(self) -> Chart:
-        """WRITE beside TCP."""
+        """Charts WRITE beside TCP."""
         tcp = {row.size_bytes: row.bytes_per_s / 1e9 for row in self.tcp}
         points = [
             Point(row.size_bytes, row.mean_bytes_per_s / 1e9, tcp[row.size_bytes])
@@ -82,7 +82,7 @@ class Results(StepReport):
         return Chart("Bandwidth of WRITE by size", "GB/s", points, lower_is_better=False)
 
     def contest_charts(self) -> list[Chart]:
-        """fio's blocks by RDMA beside TCP over the fabric, one chart for each depth."""
+        """Charts fio's blocks by RDMA beside TCP over the fabric, one chart for each depth."""
         points: dict[int, list[Point]] = {}
         for contest in self.contests:
             rates = (contest.rdma.bytes_per_s / 1e9, contest.tcp.bytes_per_s / 1e9)
@@ -99,7 +99,7 @@ class Results(StepReport):
         ]
 
     def charts(self) -> list[Chart]:
-        """All charts that have points."""
+        """Returns all charts that have points."""
         charts = [self.latency_chart(), self.bandwidth_chart(), *self.contest_charts()]
         return [chart for chart in charts if chart.points]
 

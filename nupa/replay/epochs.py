@@ -53,7 +53,7 @@ class Epoch:
         return nearest_psn(packet.psn, self.last)
 
     def takes(self, packet: TransportPacket) -> bool:
-        """Whether *packet* can be of this epoch."""
+        """Tells whether *packet* can be of this epoch."""
         at = self.psn(packet)
         seen = self.packets.get(at)
         if seen is not None:

@@ -153,7 +153,7 @@ class CapturedMemory:
 
 
 def in_address_space(request: CapturedRequest) -> bool:
-    """Whether a range ends at or before the last address."""
+    """Tells whether a range ends at or before the last address."""
     return request.va + request.length < _ADDRESS_END
 
 

@@ -77,7 +77,7 @@ def _common(a: CapturedRequest, b: CapturedRequest) -> tuple[int, int]:
 
 
 def _in_order(first: CapturedRequest, then: CapturedRequest) -> bool:
-    """Whether the outcome does not depend on a race.
+    """Tells whether the outcome does not depend on a race.
 
     Both only read, or both are atomics, or a queue pair keeps their order: it does unless the
     first is a READ (IBTA table 79).

@@ -222,7 +222,7 @@ class Stage(Closing):
                 end.close()
 
     def region(self, region: CapturedRegion, extent: AddressRange) -> MR:
-        """The memory that stands for *extent*, at the same addresses."""
+        """Returns the memory that stands for *extent*, at the same addresses."""
         key = (region.key, extent.start)
         mr = self._regions.get(key)
         if mr is None:

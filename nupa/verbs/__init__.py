@@ -2,8 +2,8 @@
 """RDMA verbs with pyverbs' names: contexts, protection domains, memory, queues, work requests.
 
 Knows verbs objects and their C structures; never rings, movers or topologies.  A pyverbs program
-runs with its import changed: each module of pyverbs is importable here under its name
-(nupa.verbs.device, .pd, .mr, .cq, .qp, .wr, .addr, .srq, .enums ...; as_pyverbs has the table).
+runs with its import changed.  Each module of pyverbs is importable here under its name:
+nupa.verbs.device, .pd, .mr, .cq, .qp, .wr, .addr, .srq, .enums ...; as_pyverbs has the table.
 """
 
 import sys

@@ -175,8 +175,8 @@ class AHAttr(PyverbsObject):
 class AH(PyverbsCM):
     """An address handle: the destination of a UD work request.
 
-    AH(pd, attr=AHAttr), or AH(pd, wc=WC, grh=..., port_num=N) to answer a UD receive; *grh* is a
-    GRH or the address of the 40 bytes that the receive wrote.  PyverbsRDMAError: the device
+    AH(pd, attr=AHAttr), or AH(pd, wc=WC, grh=..., port_num=N) to answer a UD receive.  *grh* is a
+    GRH, or the address of the 40 bytes that the receive wrote.  PyverbsRDMAError: the device
     refuses.
     """
 

@@ -259,13 +259,13 @@ class DMMR(MR):
         self.dm = None
 
     def write(self, data: str | Buffer, length: int | None = None, offset: int = 0) -> None:
-        """As MR.write(); offsets and lengths are multiples of 4."""
+        """Writes as MR.write() does; offsets and lengths are multiples of 4."""
         source = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
         length = len(source) if length is None else length
         (self.dm or closed(self)).copy_to_dm(self._offset + offset, source, length)
 
     def read(self, length: int | None = None, offset: int = 0) -> bytes:
-        """As MR.read(); offsets and lengths are multiples of 4."""
+        """Reads as MR.read() does; offsets and lengths are multiples of 4."""
         length = max(0, self._length - offset) if length is None else length
         return (self.dm or closed(self)).copy_from_dm(self._offset + offset, length)
 

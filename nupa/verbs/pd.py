@@ -62,7 +62,7 @@ class PD(PyverbsCM):
     def advise_mr(self, advise: int, flags: int, sg_list: Sequence[SGE]) -> int:
         """Makes pages of on-demand regions present (man 3 ibv_advise_mr); returns 0.
 
-        PyverbsRDMAError: EFAULT where there is no memory, EPERM, EINVAL as in the man page.
+        PyverbsRDMAError: EFAULT where memory is missing, EPERM, EINVAL as in the man page.
         """
         sges = ffi.new("struct ibv_sge[]", [sge._c[0] for sge in sg_list])
         rc = lib.nupa_advise_mr(self._c or closed(self), int(advise), flags, sges, len(sges))

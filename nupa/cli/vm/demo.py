@@ -21,7 +21,7 @@ from nupa.vm.machine import machine
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: all was measured; 1: a step failed; 2: programs are missing."""
+    """Returns 0: all was measured; 1: a step failed; 2: programs are missing."""
     lacking = demo.missing()
     if lacking:
         return fail(lacking, EXIT_USAGE)

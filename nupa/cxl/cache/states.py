@@ -31,7 +31,7 @@ class DataDirection(Enum):
 
 
 class HostAnswer(NamedTuple):
-    """An answer of the host: its *responses*, in their order; *grant* is that of the GO among them;
+    """An answer of the host: its *responses*, in their order.  *grant* is the state in its GO;
     *after* is the state of the device's line afterwards."""
 
     responses: tuple[H2DRspOpcode, ...]

@@ -38,8 +38,8 @@ class Type3(Function):
     reach *dpa_bytes* if the device has dynamic capacity.  With *cache* it has the registers of a
     type 2 device (nupa/cxl/device/type2.py).
 
-    An expander (nupa/cxl/device/expander.py) sets `media`, the memory behind it, and `poison_read`,
-    which is called with the address of each poisoned line that a host has read.
+    An expander (nupa/cxl/device/expander.py) sets `media`, the memory behind it, and `poison_read`.
+    The latter is called with the address of each poisoned line that a host has read.
 
     A function level reset leaves CXL state as it is (CXL 3.1 9.5); a CXL reset does not (9.7)."""
 

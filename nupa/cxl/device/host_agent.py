@@ -205,8 +205,8 @@ class HostAgent:
         return self._reply(device, row, hpa, grant, data)
 
     def forward(self, device: Type2, row: CacheRequest, hpa: int) -> Directory:
-        """Handle a D2H request for the device's own memory: take the line back from others, and
-        answer with MemRdFwd or MemWrFwd and the state that others keep (3.5.2)."""
+        """Handle a D2H request for the device's own memory (3.5.2).  Take the line back from
+        others, and answer with MemRdFwd or MemWrFwd and the state that others keep."""
         self._say("D2H Req", row.name, device, hpa)
         need = _NEEDS.get(row.name, _Need.NOBODY)
         if need is _Need.CURRENT:  # the line has to be in the device's memory
@@ -266,7 +266,7 @@ class HostAgent:
 
     def _settle(self, hpa: int, requester: Type2 | None, need: _Need) -> tuple[bool, bytes]:
         """Have all but *requester* (None: the processors) give the line up as *need* says.  Return
-        whether nobody else has it, and its bytes."""
+        whether no other cache has it, and its bytes."""
         data = self._ask_holders(hpa, requester, need)
         others = {*self._holders.get(hpa, {})} - {requester}
         is_alone = not others and (requester is None or hpa not in self._cpu)
@@ -321,7 +321,7 @@ class HostAgent:
             self._holders.pop(hpa, None)
 
     def _write(self, hpa: int, write: Write, *, into_cache: bool) -> None:
-        """Write a line that nobody has."""
+        """Write a line that is in no cache."""
         line = bytearray(self._read_home(hpa)) if len(write.data) < LINE_BYTES else bytearray(64)
         line[write.at : write.at + len(write.data)] = write.data
         if into_cache:

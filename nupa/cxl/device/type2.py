@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A type 2 device: an accelerator with a cache (CXL.cache) and memory that it shares with its host
-(CXL.mem, HDM-D), each page in host bias or device bias.
+"""A type 2 device: an accelerator with a cache (CXL.cache), and memory that it shares with its host
+(CXL.mem, HDM-D).  Each page is in host bias or device bias.
 
 CXL 3.1 2.2.1, 3.2, 3.5.2.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A host that uses CXL memory as Linux does: it walks its buses, makes regions by programming
+"""A host that uses CXL memory as Linux does.  It walks its buses, makes regions by programming
 decoders from the top down, reads and writes through them, and follows hot plug."""
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ class HostWindow(Window):
     """A `Window` on addresses of a host: see `map_addresses`.
 
     Loads and stores go to the mapping, and pass no port.  `read` and `write` are requests of 64
-    bytes on the bus: they are counted, and with on_loss="raise" they raise MemoryAccessError for
+    bytes on the bus, and are counted.  With on_loss="raise" they raise MemoryAccessError for
     poison, viral devices and links that are down.  Loads of a poisoned line read all ones.  A
-    window is lost when its memory is elsewhere or gone: after a change of a decoder, a link that
-    went down, a device that was removed, is viral, or has released an extent."""
+    window is lost when its memory is elsewhere or gone.  The causes are a change of a decoder, a
+    link that went down, and a device that was removed, is viral, or has released an extent."""
 
     _bus: Bus
     _base: int

@@ -26,4 +26,4 @@ class Wire:
         self._up = up
 
     def settle(self) -> None:
-        """Wait until nobody uses a link that is down any more."""
+        """Wait until a link that is down is no longer in use."""

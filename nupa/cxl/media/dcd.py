@@ -168,7 +168,7 @@ class DynamicCapacity:
         require(not mine, why=f"host {host.number} has tag {tag}")
         offer = sorted({extent for extent in self._held() if extent.tag == tag}, key=_in_sequence)
         inside = bool(offer) and all(region.dpa <= extent.dpa < region.end for extent in offer)
-        require(inside, why=f"nobody has tag {tag} of region {index}")
+        require(inside, why=f"no host has tag {tag} of region {index}")
         return offer
 
     def _select(
@@ -344,7 +344,7 @@ class DynamicCapacity:
         self.free_up(gone)
 
     def free_up(self, gone: Sequence[Extent]) -> None:
-        """Free extents; sanitize the bytes that nobody holds."""
+        """Free extents; sanitize the bytes that no host holds."""
         self.generation += 1
         for extent in gone:
             region = self.regions[self.region_of(extent.dpa, extent.size)]

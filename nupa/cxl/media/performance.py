@@ -105,9 +105,9 @@ def switch_cdat(
     switch_ps: int = SWITCH_PS,
     trunks: Mapping[int, Sequence[LinkConfig]] | None = None,
 ) -> Cdat:
-    """Make the table of a switch, by the link of each downstream port: from the upstream port to
-    each, and between each two.  *trunks*: links to further switches on the way to a port.
-    ValueError: no downstream port."""
+    """Make the table of a switch, by the link of each downstream port.  It has the paths from the
+    upstream port to each, and between each two.  *trunks*: links to further switches on the way to
+    a port.  ValueError: no downstream port."""
     if not downstream:
         raise ValueError("a switch has a downstream port")
     on = {port: tuple((trunks or {}).get(port, ())) for port in downstream}

@@ -72,7 +72,7 @@ class PoisonList:
         return isinstance(dpa, int) and dpa - dpa % LINE_BYTES in self._poisoned
 
     def __len__(self) -> int:
-        """The number of listed lines."""
+        """Return the number of listed lines."""
         self._forget_written()
         return len(self._listed)
 

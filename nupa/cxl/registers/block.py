@@ -177,8 +177,8 @@ class Registers:
         return self.peek(offset, size)
 
     def write(self, offset: int, size: int, value: int) -> None:
-        """Write the low *size* bytes of *value* as each field allows, then call the handlers of the
-        fields that were touched, in the order of their bits.  AccessError as for `read`."""
+        """Write the low *size* bytes of *value* as each field allows.  Then call the handlers of
+        the touched fields, in the order of their bits.  AccessError as for `read`."""
         check_access(offset, size, self.size, self.widths)
         self.poke(offset, size, value)
 

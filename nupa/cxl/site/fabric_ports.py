@@ -93,7 +93,7 @@ class Follower(Closing):
                     lib.nupa_region_heed(self._fabric, self._place, epoch[0])
 
     def close(self) -> None:
-        """Stop following, so that nobody waits for it; call it without the lock."""
+        """Stop following, so that no process waits for it; call it without the lock."""
         self._end()
         self._thread.join()
         if self._place is not None:

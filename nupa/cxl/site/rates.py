@@ -56,7 +56,7 @@ def measure(seconds: float, *, ways: int = 2) -> Rates:
         _check(lib.nupa_cxl_rate_fill(host.bus.handle, region.base, span))
 
         def per_s(*, write: bool) -> float:
-            """The best round, as other programs disturb."""
+            """Return the best round, as other programs disturb."""
             best = 0.0
             for _ in range(_ROUNDS):
                 done, spent, start = 0, 0.0, time.perf_counter()

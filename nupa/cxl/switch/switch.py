@@ -134,8 +134,8 @@ class Switch:
         virtual.upstream.reset(hot=True)
 
     def bind(self, vcs: int, vppb: int, port: int, ld: int | None = None) -> Binding:
-        """Reserve a binding of a vPPB to a port, or to an LD of the device there; `finish` shows it
-        to the host (CXL 3.1 7.6.7.2.2).  SwitchError: one of them is not there or is bound; or *ld*
+        """Reserve a binding of a vPPB to a port, or to an LD of its device (CXL 3.1 7.6.7.2.2).
+        `finish` shows it to the host.  SwitchError: one of them is not there or is bound; or *ld*
         is named for a device without LDs, or not named for one with LDs."""
         virtual, there = self.vcs(vcs), self.port(port)
         shown = virtual.vppb(vppb)

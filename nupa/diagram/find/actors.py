@@ -97,7 +97,7 @@ class Actors:
         return (source, target) if forward else (target, source)
 
     def _is_at_source(self, event: Event) -> bool:
-        """Whether a TLP crosses the port of the initiator's host."""
+        """Tells whether a TLP crosses the port of the initiator's host."""
         if not self._is_loopback:
             return event.host in (self._source_host, -1)
         if event.packet in self._entries:

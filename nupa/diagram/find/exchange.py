@@ -39,7 +39,7 @@ class _Message:
         self.read: Read | None = None
 
     def is_asked_again(self, at: int, read: Read | None) -> bool:
-        """Whether a READ asks for the rest of this one.
+        """Tells whether a READ asks for the rest of this one.
 
         Its first PSN is that of the first missing response (IBTA 9.7.5.2.8), so address and PSN
         advance alike.  Another READ of the same bytes begins at their first address.
@@ -134,7 +134,7 @@ class Exchanges:
         return message.transfer
 
     def _goes_on(self, message: _Message, at: int, begins: bool, read: Read | None) -> bool:
-        """Whether a packet belongs to *message*, which began before it."""
+        """Tells whether a packet belongs to *message*, which began before it."""
         if not begins:
             return not message.is_whole or at <= message.end
         # A packet sent again; a READ also from where its responses ended.

@@ -51,7 +51,7 @@ def cxl_has_data(code: int) -> bool:
 
 
 def is_from_host(code: int) -> bool:
-    """Whether a CXL.mem message is M2S."""
+    """Tells whether a CXL.mem message is M2S."""
     return code >> 4 <= MemChannel.M2S_BIRSP
 
 
@@ -65,7 +65,7 @@ def cache_has_data(code: int) -> bool:
 
 
 def is_d2h(code: int) -> bool:
-    """Whether a CXL.cache message is D2H."""
+    """Tells whether a CXL.cache message is D2H."""
     return code >> 5 <= CacheChannel.D2H_DATA
 
 

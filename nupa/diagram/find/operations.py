@@ -43,7 +43,7 @@ def _role(opcode: Opcode) -> Role:
 
 
 def _verb(opcode: Opcode) -> str:
-    """`RC_SEND_LAST_WITH_IMMEDIATE` as `SEND WITH IMM`; empty for a response."""
+    """Returns `SEND WITH IMM` for `RC_SEND_LAST_WITH_IMMEDIATE`; empty for a response."""
     if _role(opcode) in (Role.RESPONSE, Role.CONGESTION):
         return ""
     words = [word for word in opcode.operation_name.split("_") if word not in _PARTS]
@@ -51,7 +51,7 @@ def _verb(opcode: Opcode) -> str:
 
 
 def _label(name: str) -> str:
-    """`RC_SEND_LAST_WITH_IMMEDIATE` as `RC SEND Last with Immediate`."""
+    """Returns `RC SEND Last with Immediate` for `RC_SEND_LAST_WITH_IMMEDIATE`."""
     words = [word.capitalize() if word in _LOWERED else word for word in name.split("_")]
     return " ".join("with" if word == "With" else word for word in words)
 

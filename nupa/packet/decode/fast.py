@@ -10,7 +10,7 @@
     ...     return found
 
 Packets lie in any buffer: a piece of a file (`decode_batch`), bytes (`decode`), or memory that C
-owns, such as a live ring (`decode_at`).  csrc/packet/decode.h describes the columns.
+owns, such as a live ring (`decode_at`).  The columns are described in csrc/packet/decode.h.
 """
 
 from __future__ import annotations

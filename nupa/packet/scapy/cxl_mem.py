@@ -39,7 +39,7 @@ class M2SReq(_Message):
 
 
 def _has_ems(pkt: Packet) -> bool:
-    """Whether the trailer has an Extended Meta-State (CXL 3.1, 3.3.6.1)."""
+    """Tells whether the trailer has an Extended Meta-State (CXL 3.1, 3.3.6.1)."""
     return bool(pkt.meta_field == tables.META_EMS and (pkt.trp is None or pkt.trp))
 
 

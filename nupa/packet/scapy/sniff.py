@@ -6,9 +6,9 @@
     sniff_fabric("rack", iface="host0", level="queue,transport", timeout=5)
 
 Packets are those of `nupa capture`: Ether / IP / UDP / BTH of level transport, Ether of net, Nupa
-of tlp, queue and cache.  Each has `time`, `sniffed_on` (the port), `direction` (1 inbound,
-2 outbound, as in pcapng, which wrpcapng writes), `transfer` (the same at all levels; a copy of an
-Ether loses it) and `wirelen`; `comments` name what faults did to it.
+of tlp, queue and cache.  Each has `time`, `sniffed_on` (the port), `direction` (1 inbound, 2
+outbound, as in pcapng, which wrpcapng writes), and `wirelen`.  `transfer` is the same at all
+levels; a copy of an Ether loses it.  `comments` name the effects of faults on it.
 """
 
 from __future__ import annotations

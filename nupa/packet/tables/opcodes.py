@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The opcodes of the base transport header, and the extended headers that follow each.
 
-IBTA volume 1: table 38 (opcodes) and 9.3 (order of the headers), annex A14 (XRC), A17 (CNP) and
-A19 (FLUSH, ATOMIC WRITE).  csrc/packet/opcodes.c has the same table; a test compares the two.
+IBTA volume 1: table 38 (opcodes) and 9.3 (order of the headers), annex A14 (XRC), A17 (CNP) and A19
+(FLUSH, ATOMIC WRITE).  The same table is in csrc/packet/opcodes.c; a test compares the two.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _END = "<!-- tables: end -->\n"
 
 
 def is_shown(field: Field) -> bool:
-    """Whether a field is shown: all but reserved bits."""
+    """Tells whether a field is shown: all but reserved bits."""
     return not field.name.startswith("reserved")
 
 

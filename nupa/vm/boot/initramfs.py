@@ -73,7 +73,7 @@ class Module(NamedTuple):
 
 
 def modinfo(data: bytes) -> dict[str, str]:
-    """The section .modinfo of an ELF file.  LocalError: the file is none, or is damaged."""
+    """Returns the section .modinfo of an ELF file.  LocalError: it is not one, or is damaged."""
     try:
         for name, section in _sections(data):
             if name == b".modinfo":

@@ -90,7 +90,8 @@ class MachineFolder(NamedTuple):
         return self.file(f"{host}.log")
 
     def pid_file(self, host: str) -> str:
-        """The file that QEMU writes; its path, a word of the command line, identifies QEMU."""
+        """Returns the file that QEMU writes; its path, a word of the command line, identifies
+        QEMU."""
         return self.file(f"{host}.pid")
 
     def socket(self, host: str, port: int) -> str:

@@ -27,8 +27,8 @@ ALL_LOGS = (1 << len(Log)) - 1
 
 
 class FmEvent(NamedTuple):
-    """An event.  *port* is that of its device, None for the switch itself; *lost* is the number of
-    events that the log had no room for."""
+    """An event.  *port* is that of its device, None for the switch itself.  *lost* is the number of
+    events for which the log had no room."""
 
     port: int | None
     log: Log

@@ -37,8 +37,8 @@ class Requests(Closing):
 
     @classmethod
     def open(cls, name: str | None = None) -> Self:
-        """Connect to the fabric *name*, or to the default one.  LocalError: nobody serves it, or
-        another user does."""
+        """Connect to the fabric *name*, or to the default one.  LocalError: no server answers, or
+        it is another user's."""
         return cls(SocketTransport(name or registry.meant_name()))
 
     def close(self) -> None:

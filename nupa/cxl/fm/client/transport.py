@@ -76,8 +76,8 @@ class LocalTransport:
 
 
 class SocketTransport:
-    """A transport to the server of the fabric *name*.  LocalError: nobody serves it, or another
-    user does."""
+    """A transport to the server of the fabric *name*.  LocalError: no server answers, or it is
+    another user's."""
 
     def __init__(self, name: str) -> None:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -26,9 +26,9 @@ class _BackgroundOperation(NamedTuple):
 
 
 class Component:
-    """A component that executes *commands* and those of all components: Identify, Background
-    Operation Status, Request Abort Background Operation, and the logs with the Command Effects Log.
-    `feed` has its events."""
+    """A component that executes *commands* and those of all components.  The latter are Identify,
+    Background Operation Status, Request Abort Background Operation, and the logs with the Command
+    Effects Log.  `feed` has its events."""
 
     def __init__(
         self,

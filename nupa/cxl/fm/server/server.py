@@ -270,7 +270,7 @@ class Server(Closing):
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket on which nobody listens.  OSError EADDRINUSE: somebody listens, or the path
+    """Remove a socket without a listener.  OSError EADDRINUSE: somebody listens, or the path
     is not a socket of this user."""
     try:
         found = path.lstat()
