@@ -28,8 +28,8 @@ _STEP = MEMORY_STEP_BYTES
 
 class FabricSite(Site):
     """The site of *fabric* with the devices *memory*, or those of *topology*.  By default it has a
-    device of 256 MiB for each host, and a multi-logical device.  That has 256 MiB for each host, and 512 MiB of
-    dynamic capacity.
+    device of 256 MiB for each host, and a multi-logical device.  The latter has 256 MiB for each
+    host, and 512 MiB of dynamic capacity.
 
     The ports of hosts and between switches are those of the fabric: both sides see each change.
     The memory of devices is in the fabric's pool if the pool has room for all of it.  Then the
