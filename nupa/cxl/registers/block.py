@@ -67,10 +67,10 @@ def once(make: Callable[P, T]) -> Callable[P, T]:
     return cast("Callable[P, T]", cache(make))
 
 
-def rows_once(make: Callable[P, Iterator[Field]]) -> Callable[P, tuple[Field, ...]]:
+def rows_once(make: Callable[P, Iterator[BitField]]) -> Callable[P, tuple[BitField, ...]]:
     """Cache the rows of a generator: `once`."""
     return cast(
-        "Callable[P, tuple[Field, ...]]", cache(lambda *args, **named: (*make(*args, **named),))
+        "Callable[P, tuple[BitField, ...]]", cache(lambda *args, **named: (*make(*args, **named),))
     )
 
 
@@ -82,7 +82,7 @@ def _parsed(bits: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class BitField:
     """A row.  *bits* are as in specifications, "31:20" or "7", from bit 0 of the byte at *offset*
     on; *section* is the section of the specification.  *lock* names the lock of an RWL field: a
     field of the same block that locks while it is not 0, or a name in `Registers.locks`."""
@@ -112,7 +112,7 @@ class Field:
         return (1 << self.width) - 1
 
 
-def placed(fields: Iterable[Field], offset: int, prefix: str = "") -> Iterator[Field]:
+def placed(fields: Iterable[BitField], offset: int, prefix: str = "") -> Iterator[BitField]:
     """Yield the rows *offset* bytes further, with *prefix* before their names and their locks."""
     for row in fields:
         lock = prefix + row.lock if row.lock else ""
@@ -126,8 +126,9 @@ class Registers:
     `read` and `write` are for software, by offset.  `registers[name]` is for the hardware: it reads
     and sets any field, without handlers and access rules.
 
-    >>> from nupa.cxl.registers.block import RO, RW1C, Field, Registers
-    >>> status = Registers([Field("id", 0, "15:0", RO, 0x1E98), Field("error", 2, "3", RW1C)], 4)
+    >>> from nupa.cxl.registers.block import RO, RW1C, BitField, Registers
+    >>> rows = BitField("id", 0, "15:0", RO, 0x1E98), BitField("error", 2, "3", RW1C)
+    >>> status = Registers(rows, 4)
     >>> status["error"] = 1
     >>> hex(status.read(0, 4))
     '0x81e98'
@@ -137,10 +138,10 @@ class Registers:
     """
 
     def __init__(
-        self, fields: Iterable[Field], size: int, widths: tuple[int, ...] = DEVICE_BYTES
+        self, fields: Iterable[BitField], size: int, widths: tuple[int, ...] = DEVICE_BYTES
     ) -> None:
         rows = tuple(fields)
-        self.fields: Mapping[str, Field] = {row.name: row for row in rows}
+        self.fields: Mapping[str, BitField] = {row.name: row for row in rows}
         if len(self.fields) < len(rows):
             raise ValueError("two fields have one name")
         self.size = size
@@ -209,14 +210,14 @@ class Registers:
         for handler, written, old in calls:
             handler(written, old)
 
-    def _touched(self, offset: int, size: int) -> list[Field]:
+    def _touched(self, offset: int, size: int) -> list[BitField]:
         """Return the fields with a bit in these bytes, in the order of their bits."""
         first = bisect_right(self._lows, offset * 8)
         if first and self._sorted[first - 1].low + self._sorted[first - 1].width > offset * 8:
             first -= 1
         return self._sorted[first : bisect_left(self._lows, (offset + size) * 8)]
 
-    def _is_locked(self, row: Field) -> bool:
+    def _is_locked(self, row: BitField) -> bool:
         if row.access is RWO:
             return self[row.name] != 0
         return row.access is RWL and bool(self.locks.get(row.lock, int)())
@@ -277,7 +278,7 @@ class Registers:
         return bytes(self._bytes)
 
 
-def decode(fields: Iterable[Field], image: bytes) -> dict[str, int]:
+def decode(fields: Iterable[BitField], image: bytes) -> dict[str, int]:
     """Return the value of each field in the bytes of a block."""
     word = int.from_bytes(image, "little")
     return {row.name: word >> row.low & row.largest for row in fields}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from nupa.cxl.registers.block import COMPONENT_BYTES, RO, Field, Registers
+from nupa.cxl.registers.block import COMPONENT_BYTES, RO, BitField, Registers
 from nupa.cxl.registers.component_tables import Capability
 from nupa.cxl.registers.space import Space
 
@@ -38,10 +38,10 @@ class ComponentRegisters(Space):
         super().__init__(BYTES, COMPONENT_BYTES)
         listed = tuple(capabilities)
         header = [
-            Field("capability_id", 0, "15:0", RO, _HEADER_ID, "8.2.4.1"),
-            Field("version", 0, "19:16", RO, _HEADER_VERSION, "8.2.4.1"),
-            Field("cachemem_version", 0, "23:20", RO, _CACHEMEM_VERSION, "8.2.4.1"),
-            Field("array_size", 0, "31:24", RO, len(listed), "8.2.4.1"),
+            BitField("capability_id", 0, "15:0", RO, _HEADER_ID, "8.2.4.1"),
+            BitField("version", 0, "19:16", RO, _HEADER_VERSION, "8.2.4.1"),
+            BitField("cachemem_version", 0, "23:20", RO, _CACHEMEM_VERSION, "8.2.4.1"),
+            BitField("array_size", 0, "31:24", RO, len(listed), "8.2.4.1"),
         ]
         places = []
         end = 4 + 4 * len(listed)
@@ -50,9 +50,9 @@ class ComponentRegisters(Space):
             name, at = capability.name, 4 * index
             cite = f"8.2.4.{capability.number}"  # 8.2.4.2 to 8.2.4.16 are in their order
             header += (
-                Field(f"{name}.capability_id", at, "15:0", RO, capability.number, cite),
-                Field(f"{name}.version", at, "19:16", RO, capability.version, cite),
-                Field(f"{name}.pointer", at, "31:20", RO, start, cite),
+                BitField(f"{name}.capability_id", at, "15:0", RO, capability.number, cite),
+                BitField(f"{name}.version", at, "19:16", RO, capability.version, cite),
+                BitField(f"{name}.pointer", at, "31:20", RO, start, cite),
             )
             places.append((capability, start))
             end = start + capability.bytes

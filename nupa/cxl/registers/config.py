@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from nupa.cxl.registers.block import CONFIG_BYTES, Field, Registers
+from nupa.cxl.registers.block import CONFIG_BYTES, BitField, Registers
 from nupa.cxl.registers.pci_tables import HEADER_BYTES
 from nupa.cxl.registers.space import Space
 
@@ -22,7 +22,7 @@ class ConfigSpace(Space):
 
     The first extended capability is at 0x100; ValueError otherwise."""
 
-    def __init__(self, header: Iterable[Field]) -> None:
+    def __init__(self, header: Iterable[BitField]) -> None:
         super().__init__(BYTES, CONFIG_BYTES)
         self.add("header", 0, Registers(header, HEADER_BYTES))
         self._last = self._last_extended = ""
@@ -32,7 +32,7 @@ class ConfigSpace(Space):
         return self["header"]
 
     def add_capability(
-        self, name: str, rows: Iterable[Field], size: int, at: int | None = None
+        self, name: str, rows: Iterable[BitField], size: int, at: int | None = None
     ) -> Registers:
         """Add a capability below 0x100; its rows have `next` in their second byte."""
         if at is None:
@@ -49,7 +49,7 @@ class ConfigSpace(Space):
         return block
 
     def add_extended(
-        self, name: str, rows: Iterable[Field], size: int, at: int | None = None
+        self, name: str, rows: Iterable[BitField], size: int, at: int | None = None
     ) -> Registers:
         """Add an extended capability; its rows have `next` as in `ext_tables.extended`."""
         last = self._last_extended

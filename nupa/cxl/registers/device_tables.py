@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from nupa.cxl.registers.block import HWINIT, RO, RW, Field, Registers, once, rows_once
+from nupa.cxl.registers.block import HWINIT, RO, RW, BitField, Registers, once, rows_once
 from nupa.cxl.registers.space import Space
 
 #: 8.2.8.2.1
@@ -34,49 +34,50 @@ class FoundDeviceCapability(NamedTuple):
 
 
 @once
-def device_status() -> tuple[Field, ...]:
+def device_status() -> tuple[BitField, ...]:
     """Rows of the device status: the event logs that have records (8.2.8.3.1)."""
     names = ("informational", "warning", "failure", "fatal", "dynamic_capacity")
     return tuple(
-        Field(f"events.{name}", 0, str(bit), RO, 0, "8.2.8.3.1") for bit, name in enumerate(names)
+        BitField(f"events.{name}", 0, str(bit), RO, 0, "8.2.8.3.1")
+        for bit, name in enumerate(names)
     )
 
 
 @rows_once
-def mailbox(payload_shift: int) -> Iterator[Field]:
+def mailbox(payload_shift: int) -> Iterator[BitField]:
     """Yield the rows of the mailbox (8.2.8.4): registers, then the payload as one field.  Commands
     run in the handler of `doorbell`."""
-    yield Field("capability.payload_shift", 0x00, "4:0", RO, payload_shift, "8.2.8.4.3")
-    yield Field("capability.doorbell_interrupt", 0x00, "5", RO, 0, "8.2.8.4.3")
-    yield Field("capability.background_interrupt", 0x00, "6", RO, 0, "8.2.8.4.3")
-    yield Field("capability.interrupt_message", 0x00, "10:7", RO, 0, "8.2.8.4.3")
-    yield Field("capability.ready_time", 0x00, "18:11", RO, 0, "8.2.8.4.3")
-    yield Field("capability.type", 0x00, "22:19", HWINIT, 0, "8.2.8.4.3")
-    yield Field("doorbell", 0x04, "0", RW, 0, "8.2.8.4.4")
-    yield Field("control.doorbell_interrupt", 0x04, "1", RW, 0, "8.2.8.4.4")
-    yield Field("control.background_interrupt", 0x04, "2", RW, 0, "8.2.8.4.4")
-    yield Field("command.opcode", 0x08, "15:0", RW, 0, "8.2.8.4.5")
-    yield Field("command.payload_length", 0x08, "36:16", RW, 0, "8.2.8.4.5")
-    yield Field("status.background_operation", 0x10, "0", RO, 0, "8.2.8.4.6")
-    yield Field("status.return_code", 0x10, "47:32", RO, 0, "8.2.8.4.6")
-    yield Field("status.vendor_code", 0x10, "63:48", RO, 0, "8.2.8.4.6")
-    yield Field("background.opcode", 0x18, "15:0", RO, 0, "8.2.8.4.7")
-    yield Field("background.percent", 0x18, "22:16", RO, 0, "8.2.8.4.7")
-    yield Field("background.return_code", 0x18, "47:32", RO, 0, "8.2.8.4.7")
-    yield Field("background.vendor_code", 0x18, "63:48", RO, 0, "8.2.8.4.7")
+    yield BitField("capability.payload_shift", 0x00, "4:0", RO, payload_shift, "8.2.8.4.3")
+    yield BitField("capability.doorbell_interrupt", 0x00, "5", RO, 0, "8.2.8.4.3")
+    yield BitField("capability.background_interrupt", 0x00, "6", RO, 0, "8.2.8.4.3")
+    yield BitField("capability.interrupt_message", 0x00, "10:7", RO, 0, "8.2.8.4.3")
+    yield BitField("capability.ready_time", 0x00, "18:11", RO, 0, "8.2.8.4.3")
+    yield BitField("capability.type", 0x00, "22:19", HWINIT, 0, "8.2.8.4.3")
+    yield BitField("doorbell", 0x04, "0", RW, 0, "8.2.8.4.4")
+    yield BitField("control.doorbell_interrupt", 0x04, "1", RW, 0, "8.2.8.4.4")
+    yield BitField("control.background_interrupt", 0x04, "2", RW, 0, "8.2.8.4.4")
+    yield BitField("command.opcode", 0x08, "15:0", RW, 0, "8.2.8.4.5")
+    yield BitField("command.payload_length", 0x08, "36:16", RW, 0, "8.2.8.4.5")
+    yield BitField("status.background_operation", 0x10, "0", RO, 0, "8.2.8.4.6")
+    yield BitField("status.return_code", 0x10, "47:32", RO, 0, "8.2.8.4.6")
+    yield BitField("status.vendor_code", 0x10, "63:48", RO, 0, "8.2.8.4.6")
+    yield BitField("background.opcode", 0x18, "15:0", RO, 0, "8.2.8.4.7")
+    yield BitField("background.percent", 0x18, "22:16", RO, 0, "8.2.8.4.7")
+    yield BitField("background.return_code", 0x18, "47:32", RO, 0, "8.2.8.4.7")
+    yield BitField("background.vendor_code", 0x18, "63:48", RO, 0, "8.2.8.4.7")
     bits = f"{(8 << payload_shift) - 1}:0"
-    yield Field("payload", MAILBOX_HEADER_BYTES, bits, RW, 0, "8.2.8.4.8")
+    yield BitField("payload", MAILBOX_HEADER_BYTES, bits, RW, 0, "8.2.8.4.8")
 
 
 @once
-def memory_device() -> tuple[Field, ...]:
+def memory_device() -> tuple[BitField, ...]:
     """Rows of the memory device status (8.2.8.5.1.1): ready, and so is its media."""
     return (
-        Field("status.fatal", 0, "0", RO, 0, "8.2.8.5.1.1"),
-        Field("status.firmware_halt", 0, "1", RO, 0, "8.2.8.5.1.1"),
-        Field("status.media", 0, "3:2", RO, 1, "8.2.8.5.1.1"),
-        Field("status.mailbox_ready", 0, "4", RO, 1, "8.2.8.5.1.1"),
-        Field("status.reset_needed", 0, "7:5", RO, 0, "8.2.8.5.1.1"),
+        BitField("status.fatal", 0, "0", RO, 0, "8.2.8.5.1.1"),
+        BitField("status.firmware_halt", 0, "1", RO, 0, "8.2.8.5.1.1"),
+        BitField("status.media", 0, "3:2", RO, 1, "8.2.8.5.1.1"),
+        BitField("status.mailbox_ready", 0, "4", RO, 1, "8.2.8.5.1.1"),
+        BitField("status.reset_needed", 0, "7:5", RO, 0, "8.2.8.5.1.1"),
     )
 
 
@@ -97,19 +98,19 @@ class DeviceRegisters(Space):
             ("memory", MEMORY_DEVICE, 1, 8, memory_device()),
         )
         array = [
-            Field("capability_id", 0, "15:0", RO, 0, "8.2.8.1"),
-            Field("version", 0, "23:16", RO, 1, "8.2.8.1"),
-            Field("type", 0, "27:24", RO, 1, "8.2.8.1"),  # a memory device
-            Field("count", 4, "15:0", RO, len(listed), "8.2.8.1"),
+            BitField("capability_id", 0, "15:0", RO, 0, "8.2.8.1"),
+            BitField("version", 0, "23:16", RO, 1, "8.2.8.1"),
+            BitField("type", 0, "27:24", RO, 1, "8.2.8.1"),  # a memory device
+            BitField("count", 4, "15:0", RO, len(listed), "8.2.8.1"),
         ]
         at, blocks = _BLOCKS_AT, []
         for index, (name, number, version, size, rows) in enumerate(listed, 1):
             entry = index * _ARRAY_STEP
             array += (
-                Field(f"{name}.capability_id", entry, "15:0", RO, number, "8.2.8.2"),
-                Field(f"{name}.version", entry, "23:16", RO, version, "8.2.8.2"),
-                Field(f"{name}.offset", entry + 4, "31:0", RO, at, "8.2.8.2"),
-                Field(f"{name}.length", entry + 8, "31:0", RO, size, "8.2.8.2"),
+                BitField(f"{name}.capability_id", entry, "15:0", RO, number, "8.2.8.2"),
+                BitField(f"{name}.version", entry, "23:16", RO, version, "8.2.8.2"),
+                BitField(f"{name}.offset", entry + 4, "31:0", RO, at, "8.2.8.2"),
+                BitField(f"{name}.length", entry + 8, "31:0", RO, size, "8.2.8.2"),
             )
             blocks.append((name, at, Registers(rows, size)))
             at += size

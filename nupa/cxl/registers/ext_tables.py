@@ -17,7 +17,7 @@ from nupa.cxl.registers.block import (
     RW1CS,
     RWS,
     WO,
-    Field,
+    BitField,
     once,
     rows_once,
 )
@@ -31,20 +31,20 @@ DOE_ID, DOE_BYTES = 0x002E, 0x18
 
 
 @once
-def extended(number: int, version: int, section: str) -> tuple[Field, ...]:
+def extended(number: int, version: int, section: str) -> tuple[BitField, ...]:
     """Return the header of an extended capability (7.6.3); ConfigSpace sets *next*."""
     return (
-        Field("capability_id", 0x00, "15:0", RO, number, section),
-        Field("version", 0x00, "19:16", RO, version, section),
-        Field("next", 0x00, "31:20", HWINIT, 0, section),
+        BitField("capability_id", 0x00, "15:0", RO, number, section),
+        BitField("version", 0x00, "19:16", RO, version, section),
+        BitField("next", 0x00, "31:20", HWINIT, 0, section),
     )
 
 
-def dsn(serial: int) -> tuple[Field, ...]:
+def dsn(serial: int) -> tuple[BitField, ...]:
     """Return the rows of the serial number (7.9.3): 64 bits, an EUI-64."""
     return (
         *extended(DSN_ID, 1, "7.9.3.1"),
-        Field("serial", 0x04, "63:0", RO, serial, "7.9.3.2"),
+        BitField("serial", 0x04, "63:0", RO, serial, "7.9.3.2"),
     )
 
 
@@ -82,25 +82,25 @@ _CORRECTABLE_MASKED = 1 << 13 | 1 << 14 | 1 << 15  # 7.8.4.6
 
 
 @rows_once
-def aer(*, root: bool = False) -> Iterator[Field]:
+def aer(*, root: bool = False) -> Iterator[BitField]:
     """Yield the rows of AER (7.8.4); root ports have the root error registers."""
     yield from extended(AER_ID, 2, "7.8.4.1")
     for bit, name in _UNCORRECTABLE.items():
         masked, fatal = _MASKED >> bit & 1, _FATAL >> bit & 1
-        yield Field(f"uncorrectable_status.{name}", 0x04, str(bit), RW1CS, 0, "7.8.4.2")
-        yield Field(f"uncorrectable_mask.{name}", 0x08, str(bit), RWS, masked, "7.8.4.3")
-        yield Field(f"uncorrectable_severity.{name}", 0x0C, str(bit), RWS, fatal, "7.8.4.4")
+        yield BitField(f"uncorrectable_status.{name}", 0x04, str(bit), RW1CS, 0, "7.8.4.2")
+        yield BitField(f"uncorrectable_mask.{name}", 0x08, str(bit), RWS, masked, "7.8.4.3")
+        yield BitField(f"uncorrectable_severity.{name}", 0x0C, str(bit), RWS, fatal, "7.8.4.4")
     for bit, name in _CORRECTABLE.items():
         masked = _CORRECTABLE_MASKED >> bit & 1
-        yield Field(f"correctable_status.{name}", 0x10, str(bit), RW1CS, 0, "7.8.4.5")
-        yield Field(f"correctable_mask.{name}", 0x14, str(bit), RWS, masked, "7.8.4.6")
-    yield Field("control.first_error", 0x18, "4:0", ROS, 0, "7.8.4.7")
-    yield Field("control.ecrc_generation_capable", 0x18, "5", RO, 1, "7.8.4.7")
-    yield Field("control.ecrc_generation", 0x18, "6", RWS, 0, "7.8.4.7")
-    yield Field("control.ecrc_check_capable", 0x18, "7", RO, 1, "7.8.4.7")
-    yield Field("control.ecrc_check", 0x18, "8", RWS, 0, "7.8.4.7")
-    yield Field("header_log", 0x1C, "127:0", ROS, 0, "7.8.4.8")
-    yield Field("prefix_log", 0x38, "127:0", ROS, 0, "7.8.4.12")
+        yield BitField(f"correctable_status.{name}", 0x10, str(bit), RW1CS, 0, "7.8.4.5")
+        yield BitField(f"correctable_mask.{name}", 0x14, str(bit), RWS, masked, "7.8.4.6")
+    yield BitField("control.first_error", 0x18, "4:0", ROS, 0, "7.8.4.7")
+    yield BitField("control.ecrc_generation_capable", 0x18, "5", RO, 1, "7.8.4.7")
+    yield BitField("control.ecrc_generation", 0x18, "6", RWS, 0, "7.8.4.7")
+    yield BitField("control.ecrc_check_capable", 0x18, "7", RO, 1, "7.8.4.7")
+    yield BitField("control.ecrc_check", 0x18, "8", RWS, 0, "7.8.4.7")
+    yield BitField("header_log", 0x1C, "127:0", ROS, 0, "7.8.4.8")
+    yield BitField("prefix_log", 0x38, "127:0", ROS, 0, "7.8.4.12")
     if root:
         yield from bits("root_command", 0x2C, RW, "7.8.4.9", ("correctable", "non_fatal", "fatal"))
         names = (
@@ -113,9 +113,9 @@ def aer(*, root: bool = False) -> Iterator[Field]:
             "fatal",
         )
         yield from bits("root_status", 0x30, RW1CS, "7.8.4.10", names)
-        yield Field("root_status.message", 0x30, "31:27", RO, 0, "7.8.4.10")
-        yield Field("source.correctable", 0x34, "15:0", ROS, 0, "7.8.4.11")
-        yield Field("source.uncorrectable", 0x34, "31:16", ROS, 0, "7.8.4.11")
+        yield BitField("root_status.message", 0x30, "31:27", RO, 0, "7.8.4.10")
+        yield BitField("source.correctable", 0x34, "15:0", ROS, 0, "7.8.4.11")
+        yield BitField("source.uncorrectable", 0x34, "31:16", ROS, 0, "7.8.4.11")
 
 
 _ACS = (
@@ -130,7 +130,7 @@ _ACS = (
 
 
 @rows_once
-def acs() -> Iterator[Field]:
+def acs() -> Iterator[BitField]:
     """Yield the rows of ACS of a downstream or root port (7.7.11): all but egress control."""
     yield from extended(ACS_ID, 1, "7.7.11.1")
     yield from bits("capability", 0x04, RO, "7.7.11.2", _ACS, reset=0x5F)
@@ -138,20 +138,20 @@ def acs() -> Iterator[Field]:
 
 
 @once
-def doe() -> tuple[Field, ...]:
+def doe() -> tuple[BitField, ...]:
     """Return the registers of a DOE mailbox (7.9.24); handlers implement it (6.30)."""
     return (
         *extended(DOE_ID, 1, "7.9.24.1"),
-        Field("capability.interrupt_supported", 0x04, "0", RO, 0, "7.9.24.2"),
-        Field("capability.interrupt_message", 0x04, "11:1", RO, 0, "7.9.24.2"),
-        Field("control.abort", 0x08, "0", WO, 0, "7.9.24.3"),
-        Field("control.interrupt_enable", 0x08, "1", RW, 0, "7.9.24.3"),
-        Field("control.go", 0x08, "31", WO, 0, "7.9.24.3"),
-        Field("status.busy", 0x0C, "0", RO, 0, "7.9.24.4"),
-        Field("status.interrupt", 0x0C, "1", RW1C, 0, "7.9.24.4"),
-        Field("status.error", 0x0C, "2", RO, 0, "7.9.24.4"),
-        Field("status.object_ready", 0x0C, "31", RO, 0, "7.9.24.4"),
-        Field("write_mailbox", 0x10, "31:0", WO, 0, "7.9.24.5"),
+        BitField("capability.interrupt_supported", 0x04, "0", RO, 0, "7.9.24.2"),
+        BitField("capability.interrupt_message", 0x04, "11:1", RO, 0, "7.9.24.2"),
+        BitField("control.abort", 0x08, "0", WO, 0, "7.9.24.3"),
+        BitField("control.interrupt_enable", 0x08, "1", RW, 0, "7.9.24.3"),
+        BitField("control.go", 0x08, "31", WO, 0, "7.9.24.3"),
+        BitField("status.busy", 0x0C, "0", RO, 0, "7.9.24.4"),
+        BitField("status.interrupt", 0x0C, "1", RW1C, 0, "7.9.24.4"),
+        BitField("status.error", 0x0C, "2", RO, 0, "7.9.24.4"),
+        BitField("status.object_ready", 0x0C, "31", RO, 0, "7.9.24.4"),
+        BitField("write_mailbox", 0x10, "31:0", WO, 0, "7.9.24.5"),
         # A write of any value requests the next DW (6.30.2).
-        Field("read_mailbox", 0x14, "31:0", RO, 0, "7.9.24.6"),
+        BitField("read_mailbox", 0x14, "31:0", RO, 0, "7.9.24.6"),
     )

@@ -11,7 +11,7 @@ from nupa.cxl.registers import dvsec_tables as dvsec
 from nupa.cxl.registers import ext_tables as ext
 from nupa.cxl.registers import pci_tables as pci
 from nupa.cxl.registers import pcie_tables as pcie
-from nupa.cxl.registers.block import Field
+from nupa.cxl.registers.block import BitField
 from nupa.cxl.registers.component import ComponentRegisters
 from nupa.cxl.registers.device_tables import DeviceRegisters
 
@@ -25,7 +25,7 @@ class RegisterTable(NamedTuple):
     name: str
     what: str
     specification: str
-    rows: tuple[Field, ...]
+    rows: tuple[BitField, ...]
 
 
 def blocks() -> Mapping[str, RegisterTable]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from nupa.cxl.registers import ext_tables as ext
 from nupa.cxl.registers import pcie_tables as pcie
-from nupa.cxl.registers.block import RW, AccessError, Field, Registers
+from nupa.cxl.registers.block import RW, AccessError, BitField, Registers
 from nupa.cxl.registers.config import ConfigSpace, walk, walk_extended
 from nupa.cxl.registers.pci_tables import CLASS_CXL_MEMORY, HEADER_BYTES, Bar, type0, type1
 from nupa.cxl.registers.space import Space
@@ -151,7 +151,7 @@ def test_errors_are_cleared_by_ones_and_outlive_a_hot_reset() -> None:
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 4, 8]), st.integers(0, 15))
 def test_a_space_is_its_blocks_and_zeros(value: int, size: int, index: int) -> None:
     space = Space(64)
-    word = [Field("word", 0, "31:0", RW)]
+    word = [BitField("word", 0, "31:0", RW)]
     blocks = {offset: Registers(word, 4) for offset in (0, 4, 12, 40)}
     for offset, block in blocks.items():
         space.add(f"at{offset}", offset, block)

@@ -15,7 +15,7 @@ import pytest
 from nupa.cxl.registers import ext_tables as ext
 from nupa.cxl.registers import pci_tables as pci
 from nupa.cxl.registers import pcie_tables as pcie
-from nupa.cxl.registers.block import Field
+from nupa.cxl.registers.block import BitField
 
 HEADER = Path("/usr/include/linux/pci_regs.h")
 _DEFINE = re.compile(r"#define\s+(PCI_\w+)\s+(0x[0-9a-fA-F]+|\d+)\b")
@@ -156,7 +156,7 @@ def test_each_field_is_where_linux_has_it(block: str) -> None:
 _ROOT_OR_SLOT = {"root_control", "root", "root_status", "slot", "slot_control", "slot_status"}
 
 
-def compare(registers: dict[str, tuple[str, str]], rows: Iterable[Field]) -> Iterable[str]:
+def compare(registers: dict[str, tuple[str, str]], rows: Iterable[BitField]) -> Iterable[str]:
     """Compare fields, and return the names of those that were compared."""
     for row in rows:
         register = row.name.partition(".")[0]

@@ -22,24 +22,24 @@ from nupa.cxl.registers.block import (
     WO,
     AccessError,
     Attribute,
-    Field,
+    BitField,
     Registers,
     placed,
 )
 
 SIZE = 32
 ROWS = (
-    Field("id", 0, "15:0", HWINIT, 0xC0DE),
-    Field("enable", 2, "0", RW),
-    Field("mode", 2, "6:4", RW, 5),
-    Field("lock", 3, "0", RWO),
-    Field("base", 4, "31:12", RWL, 0xFFFFF, lock="lock"),
-    Field("error", 8, "31:0", RW1C),
-    Field("header", 12, "31:0", ROS, 7),
-    Field("mask", 16, "63:0", RWS, 0x1234),
-    Field("sticky", 24, "7:0", RW1CS),
-    Field("count", 25, "3:0", RO, 3),
-    Field("go", 25, "7", WO),
+    BitField("id", 0, "15:0", HWINIT, 0xC0DE),
+    BitField("enable", 2, "0", RW),
+    BitField("mode", 2, "6:4", RW, 5),
+    BitField("lock", 3, "0", RWO),
+    BitField("base", 4, "31:12", RWL, 0xFFFFF, lock="lock"),
+    BitField("error", 8, "31:0", RW1C),
+    BitField("header", 12, "31:0", ROS, 7),
+    BitField("mask", 16, "63:0", RWS, 0x1234),
+    BitField("sticky", 24, "7:0", RW1CS),
+    BitField("count", 25, "3:0", RO, 3),
+    BitField("go", 25, "7", WO),
 )
 WRITES = st.lists(
     st.sampled_from([1, 2, 4, 8]).flatmap(
@@ -180,7 +180,7 @@ def test_a_handler_sees_all_of_its_write_and_may_change_the_field() -> None:
 
 def test_a_lock_may_be_anything_that_can_be_asked() -> None:
     held = True
-    registers = Registers([Field("base", 0, "31:0", RWL, lock="commit")], 4)
+    registers = Registers([BitField("base", 0, "31:0", RWL, lock="commit")], 4)
     registers.write(0, 4, 1)
     registers.locks["commit"] = lambda: held
     registers.write(0, 4, 2)
@@ -192,21 +192,21 @@ def test_a_lock_may_be_anything_that_can_be_asked() -> None:
 
 def test_rows_that_overlap_or_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="overlaps a"):
-        Registers([Field("a", 0, "7:0", RO), Field("b", 0, "7", RO)], 4)
+        Registers([BitField("a", 0, "7:0", RO), BitField("b", 0, "7", RO)], 4)
     with pytest.raises(ValueError, match="outside"):
-        Registers([Field("a", 3, "8", RO)], 4)
+        Registers([BitField("a", 3, "8", RO)], 4)
     with pytest.raises(ValueError, match="one name"):
-        Registers([Field("a", 0, "0", RO), Field("a", 1, "0", RO)], 4)
+        Registers([BitField("a", 0, "0", RO), BitField("a", 1, "0", RO)], 4)
     with pytest.raises(ValueError, match="cannot hold"):
-        Field("a", 0, "3:0", RO, 16)
+        BitField("a", 0, "3:0", RO, 16)
     with pytest.raises(ValueError, match="lock"):
-        Field("a", 0, "3:0", RWL)
+        BitField("a", 0, "3:0", RWL)
     with pytest.raises(ValueError, match="does not fit"):
         Registers(ROWS, SIZE)["mode"] = 8
 
 
 def test_rows_move_with_their_locks() -> None:
-    rows = [Field("lock", 0, "0", RWO), Field("base", 4, "31:0", RWL, lock="lock")]
+    rows = [BitField("lock", 0, "0", RWO), BitField("base", 4, "31:0", RWL, lock="lock")]
     two = Registers([*placed(rows, 0, "0."), *placed(rows, 8, "1.")], 16)
     two.write(8, 4, 1)
     two.write(4, 4, 5)
