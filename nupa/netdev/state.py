@@ -10,15 +10,16 @@ messages.  Changes to any of them happen under the lock, .nupa-UID-NAME.lock.
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
 
-from nupa.base.errors import FabricError, LocalError
+from nupa.base import state_file
+from nupa.base.errors import LocalError
 from nupa.base.ownership import open_own
 from nupa.base.process import Process
+from nupa.base.state_file import field
 from nupa.fabric import registry
 from nupa.netdev.namespace import Netns
 
@@ -113,17 +114,14 @@ def meant_name() -> str:
 
 def load(name: str) -> State | None:
     """Returns the state, or None: no interfaces.  FabricError: the file is damaged, or not ours."""
-    path = path_of(name)
-    try:
-        fd = open_own(path, os.O_RDONLY)
-        with open(fd, encoding="utf-8") as file:
-            return _parse(json.load(file))
-    except FileNotFoundError:
-        return None
-    except (LocalError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FabricError(
-            f"cannot read {path}: {error}; `nupa net down --fabric {name}` takes it away"
-        ) from error
+
+    def parse(value: Any) -> State:
+        words = [field(str, value, key) for key in ("fabric", "path", "generation")]
+        hosts = {host.name: host for host in field(tuple[HostNet, ...], value, "hosts")}
+        return State(*words, field(bool, value, "made_fabric"), hosts)
+
+    remedy = f"`nupa net down --fabric {name}` takes it away"
+    return state_file.load(path_of(name), _VERSION, parse, remedy)
 
 
 def load_up(name: str) -> State:
@@ -139,23 +137,8 @@ def load_up(name: str) -> State:
 
 def store(state: State) -> None:
     """Writes the file.  The caller holds the lock.  FabricError: no room."""
-    path = path_of(state.fabric)
-    beside = f"{path}.{os.urandom(8).hex()}"
-    value = {
-        "version": _VERSION,
-        **state._asdict(),
-        "hosts": [host._asdict() for host in state.hosts.values()],
-    }
-    for host in value["hosts"]:
-        host["netns"] = host["netns"]._asdict()
-    try:
-        fd = open_own(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        with open(fd, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1)
-        os.rename(beside, path)  # noqa: PTH104
-    except OSError as error:
-        registry.remove(beside)
-        raise FabricError(f"cannot write {path}: {error.strerror}", error.errno or 0) from error
+    hosts = tuple(state.hosts.values())
+    state_file.store(path_of(state.fabric), _VERSION, state._asdict() | {"hosts": hosts})
 
 
 def forget(name: str) -> None:
@@ -177,37 +160,3 @@ def last_log_line(name: str) -> str:
 def open_log(name: str) -> int:
     """Opens the log for appending and returns its descriptor.  LocalError: it is not ours."""
     return open_own(log_path_of(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-
-def _parse(value: Any) -> State:
-    if value["version"] != _VERSION:
-        raise ValueError(f"it has version {value['version']}, and this is {_VERSION}")
-    hosts = [_host(entry) for entry in value["hosts"]]
-    return State(
-        str(value["fabric"]),
-        str(value["path"]),
-        str(value["generation"]),
-        bool(value["made_fabric"]),
-        {host.name: host for host in hosts},
-    )
-
-
-def _host(value: Any) -> HostNet:
-    netns = value["netns"]
-    return HostNet(
-        name=str(value["name"]),
-        number=int(value["number"]),
-        mac=str(value["mac"]),
-        ipv4=str(value["ipv4"]),
-        addresses=tuple(map(str, value["addresses"])),
-        mtu_bytes=int(value["mtu_bytes"]),
-        queues=int(value["queues"]),
-        netns=Netns(
-            str(netns["path"]), int(netns["inode"]), _process(netns["holder"]), bool(netns["own"])
-        ),
-        pump=Process(*map(int, value["pump"])),
-    )
-
-
-def _process(value: Any) -> Process | None:
-    return None if value is None else Process(*map(int, value))

@@ -324,7 +324,7 @@ def damage(value: dict[str, object], key: str, wrong: object) -> dict[str, objec
         ),
         (
             lambda value: damage(value, "guests", [{**value["guests"][0], "argv": [1]}]),
-            "`argv` is not a list of words",
+            "`argv` is 1",
         ),
         (lambda _: {}, "the key `version` is missing"),
         (lambda _: [], "the key `version` is missing"),
