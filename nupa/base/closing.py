@@ -9,6 +9,8 @@ from typing import Self
 class Closing:
     """A base class for objects with a close() that may be called twice."""
 
+    __slots__ = ()
+
     def close(self) -> None:
         raise NotImplementedError
 

@@ -16,7 +16,6 @@ from nupa.base.errors import FabricError, NupaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from nupa.fabric import Fabric
 
@@ -64,12 +63,7 @@ class Beside:
             raise FabricError(f"cannot capture: {why}")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     @property

@@ -7,8 +7,8 @@ import random
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from types import TracebackType
 
+from nupa.base.closing import Closing
 from nupa.measure.control import FileOperation, TargetAddress, TransferError
 from nupa.verbs import connection
 from nupa.verbs.connection import connect_to
@@ -40,7 +40,7 @@ _ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WR
 _OPCODES = {"write": IBV_WR_RDMA_WRITE, "read": IBV_WR_RDMA_READ, "send": IBV_WR_SEND}
 
 
-class Endpoint:
+class Endpoint(Closing):
     """A device, a registered buffer of *size_bytes* and a QP; a context manager."""
 
     def __init__(self, size_bytes: int) -> None:
@@ -64,15 +64,7 @@ class Endpoint:
             self._qp.to_init(attr)
             self._stack = stack.pop_all()
 
-    def __enter__(self) -> Endpoint:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._stack.close()
 
     def fill(self, data: bytes) -> None:

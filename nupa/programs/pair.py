@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from nupa.base.closing import Closing
+
 _TCP_LISTEN = "0A"  # /proc/net/tcp, column st: TCP_LISTEN of <netinet/tcp.h>
 _TICK_S = 0.1
 _LISTEN_POLL_S = 0.002
@@ -76,7 +78,7 @@ class PairResult:
         raise ProgramError(f"{self.client.describe()}\n{self.server.describe()}")
 
 
-class Program:
+class Program(Closing):
     """One started program; a context manager that kills it.
 
     Its output goes to files, so that it never waits for a reader.  It leads a session of its own:
@@ -182,12 +184,6 @@ class Program:
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
         return ProgramOutcome(self.argv, returncode, texts[0], texts[1], self._killed)
-
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self.kill("was killed at the end of the test")

@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakMethod, WeakSet
 
 from nupa._engine import ffi, lib
+from nupa.base.closing import Closing
 from nupa.base.errors import LocalError, RemoteError
 from nupa.cxl.cache.coherence import CacheShape, HostCache, SnoopFilter
 from nupa.cxl.device.endpoint import Type3
@@ -94,7 +94,7 @@ class _Backed:
     viral: bool = False
 
 
-class Bus:
+class Bus(Closing):
     """Memory requests of the host of *root*, by the *windows* of its address map.
 
     The bus follows the decoders.  A commit, a decommit, a reset, hot plug and changes of a device's
@@ -149,17 +149,6 @@ class Bus:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Bus:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the bus; no request may be in progress.  Later requests are a LocalError; windows

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any
 
+from nupa.base.closing import Closing
 from nupa.base.errors import LocalError
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.cci import CommandError
@@ -34,7 +34,7 @@ _LOW = 0xFFFFFFFF
 _MEM_CAPABLE, _MEM_ENABLE, _VIRAL_ENABLE, _HDM_ENABLE = 1 << 2, 1 << 2, 1 << 14, 1 << 1
 
 
-class Host:
+class Host(Closing):
     """A host with the tree below *root*, enumerated: `devices` have memory; *windows* are its fixed
     memory windows (CXL 3.1 9.18.1.3).  *memory* and *raises* are as for `Bus`.  A context manager.
 
@@ -69,17 +69,6 @@ class Host:
             self.bus = Bus(root, windows, memory=memory, raises=raises)
             for slot in self._slots:
                 slot.begin()
-
-    def __enter__(self) -> Host:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop following hot plug, and close the bus; decoders stay programmed."""

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any, NoReturn
 
 from nupa._engine import ffi, lib
+from nupa.base.closing import Closing
 from nupa.packet.pcapng import pcap
 from nupa.packet.pcapng.blocks import (
     BLOCK_BYTES_MAX,
@@ -110,7 +111,7 @@ class Batch:
             )
 
 
-class Reader:
+class Reader(Closing):
     """Reads a file, from a path or from an open binary file, which may be a pipe.
 
     `for packet in reader` yields packets, `batches()` many at a time, `blocks()` every block.
@@ -133,12 +134,6 @@ class Reader:
         self.section: Section | None = None
         self.interfaces: list[Interface] = []
         self.statistics: dict[int, Statistics] = {}
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the file if it was given as a path."""

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import nupa
 from nupa._engine import ffi, lib
+from nupa.base.closing import Closing
 from nupa.packet.pcapng.blocks import (
     BLOCK_BYTES_MAX,
     ENHANCED,
@@ -57,7 +58,7 @@ _PIECE_BYTES = 1 << 20
 _LONGEST_BYTES = BLOCK_BYTES_MAX + 64  # room for what C reserves at most
 
 
-class Writer:
+class Writer(Closing):
     """Writes to a path, or to an open binary file, which may be a pipe.
 
         with Writer("x.pcapng") as writer:
@@ -84,12 +85,6 @@ class Writer:
             Option(SHB_APPLICATION, f"nupa {nupa.__version__}".encode()),
         ]
         self._block(SECTION, struct.pack("<IHHq", MAGIC, 1, 0, -1), options)
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the file if it was given as a path; else flushes it."""

@@ -27,6 +27,7 @@ from scapy.supersocket import SuperSocket
 from scapy.utils import EDecimal
 
 import nupa.packet.scapy.cm  # noqa: F401  binds MADs, and transport binds BTH
+from nupa.base.closing import Closing
 from nupa.base.errors import LocalError
 from nupa.core.levels import ETHERNET_LEVELS, LEVELS
 from nupa.core.watch import Naps, Watch, WatchCounts, WatchPacket, ports_of
@@ -37,7 +38,7 @@ from nupa.packet.tables.record import comment_of
 _ETHERNET = {LEVELS[name] for name in ETHERNET_LEVELS}
 
 
-class FabricSockets(dict["PortSocket", str]):
+class FabricSockets(dict["PortSocket", str], Closing):
     """The `opened_socket` of scapy: a socket for each port, with its name.
 
     A context manager that ends the watch; `counts` has what was lost.
@@ -95,12 +96,6 @@ class FabricSockets(dict["PortSocket", str]):
         self._watch.close()
         if self._owns_fabric:
             self._fabric.close()
-
-    def __enter__(self) -> FabricSockets:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class PortSocket(SuperSocket):

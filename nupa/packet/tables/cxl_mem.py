@@ -67,6 +67,16 @@ _ADDRESS = Field(
 )
 _BI_ID = Field("bi_id", 12, "BI-ID of the device (68B, 256B)", hex=True, abbrev="nupa.cxl.bi_id")
 _BI_TAG = Field("bi_tag", 12, "BI tag", hex=True, abbrev="nupa.cxl.bi_tag")
+_TARGET = (
+    _TAG,
+    _LD_ID,
+    _SPID,
+    _DPID,
+    reserved("reserved2", 4),
+    _CKID,
+    reserved("reserved3", 3),
+    _ADDRESS,
+)
 
 M2S_REQ = Layout(
     "M2SReq",
@@ -77,14 +87,7 @@ M2S_REQ = Layout(
     *_META,
     _TC,
     reserved("reserved1", 2),
-    _TAG,
-    _LD_ID,
-    _SPID,
-    _DPID,
-    reserved("reserved2", 4),
-    _CKID,
-    reserved("reserved3", 3),
-    _ADDRESS,
+    *_TARGET,
 )
 M2S_RWD = Layout(
     "M2SRwD",
@@ -96,14 +99,7 @@ M2S_RWD = Layout(
     _TC,
     _POISON,
     _TRAILER,
-    _TAG,
-    _LD_ID,
-    _SPID,
-    _DPID,
-    reserved("reserved2", 4),
-    _CKID,
-    reserved("reserved3", 3),
-    _ADDRESS,
+    *_TARGET,
 )
 M2S_BIRSP = Layout(
     "M2SBIRsp",

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, ClassVar, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakSet
 
 from nupa._engine import ffi
+from nupa.base.closing import Closing
 from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, check
 
 T = TypeVar("T")
@@ -32,22 +33,16 @@ class PyverbsObject:
         self.logger.setLevel(val)
 
 
-class PyverbsValue(PyverbsObject):
+class PyverbsValue(PyverbsObject, Closing):
     """The base of objects that live in this process alone: closing them is allowed, not needed."""
 
     __slots__ = ()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Does nothing: its memory goes with the object."""
 
 
-class PyverbsCM(PyverbsObject):
+class PyverbsCM(PyverbsObject, Closing):
     """The base of objects that have to be closed: context managers, closed when collected, too."""
 
     # The order of closing: in C, users go before the objects that they use.
@@ -56,12 +51,6 @@ class PyverbsCM(PyverbsObject):
     _children: WeakSet[PyverbsCM] | None = None
     _n_children = 0
     _adopters: tuple[PyverbsCM, ...] = ()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if self._n_children:

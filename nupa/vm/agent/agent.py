@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nupa.base.closing import Closing
 from nupa.base.errors import FabricError, LocalError, RemoteError
 from nupa.base.ownership import connect_own
 from nupa.vm.agent import frames
@@ -28,7 +29,7 @@ _PORT_WAIT_S = 4.0
 _READ_BYTES = 1 << 16
 
 
-class AgentConnection:
+class AgentConnection(Closing):
     """A port of a guest's agent, ours until `close`, which ends the command that runs there."""
 
     def __init__(self, host: str, connection: socket.socket, lock: int) -> None:
@@ -44,12 +45,6 @@ class AgentConnection:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-    def __enter__(self) -> AgentConnection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def read(self) -> list[Frame] | None:
         """Returns the frames that have arrived, perhaps none; None: the guest has gone.
