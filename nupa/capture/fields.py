@@ -13,6 +13,7 @@ from nupa.packet.decode.fast import Header
 from nupa.packet.tables import cm as cm_tables
 from nupa.packet.tables import cxl_cache as cache_tables
 from nupa.packet.tables import cxl_mem as cxl_tables
+from nupa.packet.tables import ip as ip_tables
 from nupa.packet.tables import opcodes, record
 from nupa.packet.tables import pcie as pcie_tables
 from nupa.packet.tables import queue as queue_tables
@@ -65,7 +66,7 @@ def _flag(flag: record.Flag, text: str) -> Field:
 _TRANSPORT = f"h_layer == {int(fast.Layer.TRANSPORT)}"
 _LINK = f"h_layer >= {int(fast.Layer.LINK)}"
 _NETWORK = f"h_layer >= {int(fast.Layer.NETWORK)}"
-_PORTS = "h_protocol in (6, 17)"
+_PORTS = f"h_protocol in ({int(ip_tables.Protocol.TCP)}, {int(ip_tables.Protocol.UDP)})"
 _GSI = f"{_TRANSPORT} and h_dqpn == 1 and h_mad_class"
 _NATIVE = "h_dlid or h_slid"
 _IS_NUPA = f"n_fault != {int(record_columns.RecordFault.LINK)}"
@@ -97,8 +98,8 @@ _DIRECTIONS = _names(record.DIRECTIONS)
 _QUEUES = _names(queue_tables.QUEUES)
 _WR_OPCODES, _WC_OPCODES = _names(queue_tables.WR_OPCODES), _names(queue_tables.WC_OPCODES)
 _WC_STATUSES = _names(queue_tables.WC_STATUSES)
-_ETHERTYPES = {"ipv4": 0x0800, "arp": 0x0806, "ipv6": 0x86DD, "roce": 0x8915}
-_PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58}
+_ETHERTYPES = {plain(name): value for value, name in ip_tables.ETHERTYPES.items()}
+_PROTOCOLS = {plain(name): value for value, name in ip_tables.PROTOCOLS.items()}
 _SECTIONS: dict[str, tuple[Field, ...]] = {
     "Every packet": (
         Field("level", _LEVEL, "", "layer of the stack at which it was recorded", "number",

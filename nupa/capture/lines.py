@@ -16,6 +16,7 @@ from nupa.packet.tables import queue as queue_tables
 from nupa.packet.tables import record
 from nupa.packet.tables.cxl_cache import LINES, STATES, name_of
 from nupa.packet.tables.cxl_mem import MemChannel
+from nupa.packet.tables.ip import PROTOCOLS, Ethertype
 from nupa.packet.tables.opcodes import NAMES
 from nupa.packet.tables.record import Kind
 from nupa.packet.tables.transport import syndrome_text
@@ -23,7 +24,6 @@ from nupa.packet.tables.transport import syndrome_text
 _DIRECTIONS: dict[int, str] = {record.Direction.INBOUND: "In ", record.Direction.OUTBOUND: "Out"}
 _TLP_NAMES = {code: name for name, code in FIELDS["tlp_type"].values.items()}
 _CXL_NAMES = {code: name for name, code in FIELDS["cxl_opcode"].values.items()}
-_PROTOCOLS = {6: "TCP", 17: "UDP", 1: "ICMP", 58: "ICMPv6"}
 
 
 def lines(view: View, which: Iterable[int] | None = None) -> Iterator[str]:
@@ -54,12 +54,12 @@ def _ethernet(view: View, i: int) -> str:
     if layer == Layer.TRANSPORT:
         return _transport(view, i)
     if layer < Layer.NETWORK:
-        if headers.ethertype[i] == 0x0806:
+        if headers.ethertype[i] == Ethertype.ARP:
             return _arp(view.data(i)[headers.payload_offset[i] :])
         return f"Ethernet, type {headers.ethertype[i]:#06x}, {size} bytes"
     source, destination = (address_text(a(i)) for a in (headers.source, headers.destination))
     protocol = headers.protocol[i]
-    name = _PROTOCOLS.get(protocol, f"protocol {protocol}")
+    name = PROTOCOLS.get(protocol, f"protocol {protocol}")
     if layer == Layer.PORTS:
         source += f":{headers.source_port[i]}"
         destination += f":{headers.destination_port[i]}"

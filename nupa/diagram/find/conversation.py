@@ -10,12 +10,11 @@ from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.transfer import Transfer
 from nupa.packet.decode.fast import Layer
 from nupa.packet.tables import cm as cm_tables
+from nupa.packet.tables.ip import ETHERTYPES, PROTOCOLS, Protocol
 
 _MAD_TRANSACTION = (8, 8)  # place and bytes of the transaction ID
 CNP = "CNP"
-PROTOCOLS = {1: "ICMP", 2: "IGMP", 6: "TCP", 17: "UDP", 58: "ICMPv6", 132: "SCTP"}
-ETHERTYPES = {0x0806: "ARP", 0x86DD: "IPv6", 0x0800: "IPv4", 0x88CC: "LLDP", 0x8100: "VLAN"}
-_PORTS = (6, 17)
+_PORTS = (Protocol.TCP, Protocol.UDP)
 
 
 class Conversation(NamedTuple):

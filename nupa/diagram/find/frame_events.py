@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from nupa.diagram.find.conversation import ETHERTYPES, mad_name, protocol_name
+from nupa.diagram.find.conversation import mad_name, protocol_name
 from nupa.diagram.find.event import Event, Way
 from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.operations import LABELS, ROLES, Role
 from nupa.packet.decode.fast import FrameFault, Header, Layer
+from nupa.packet.tables.ip import Ethertype, Protocol
 from nupa.packet.tables.opcodes import (
     ACKNOWLEDGE,
     COMPARE_SWAP,
@@ -19,7 +20,6 @@ from nupa.packet.tables.transport import SYNDROME_KIND, syndrome_text
 
 _MIDDLES = MIDDLE | {READ_RESPONSE_MIDDLE}
 
-_ARP, _TCP, _UDP, _ICMP, _ICMPV6 = 0x0806, 6, 17, 1, 58
 _ARP_OPERATION = 6  # byte of ARP
 _ARP_NAMES = {1: "ARP request", 2: "ARP reply"}
 _TCP_FLAGS = ((0x02, "SYN"), (0x01, "FIN"), (0x04, "RST"), (0x08, "PSH"), (0x10, "ACK"))
@@ -107,17 +107,17 @@ def _describe_net(event: Event, frames: Frames, n: int) -> None:
     protocol, at = headers.protocol[n], headers.payload_offset[n]
     event.name = protocol_name(headers.ethertype[n], headers.ip_version[n], protocol)
     event.size_bytes = frames.original(n)
-    if headers.ethertype[n] == _ARP:
+    if headers.ethertype[n] == Ethertype.ARP:
         code = int.from_bytes(frames.data(n, at + _ARP_OPERATION, 2), "big")
-        event.name = _ARP_NAMES.get(code, ETHERTYPES[_ARP])
+        event.name = _ARP_NAMES.get(code, event.name)
     elif headers.fault[n] in (FrameFault.FRAGMENT, FrameFault.CUT, FrameFault.LENGTH):
         event.extra.append(FrameFault(headers.fault[n]).name.lower())
-    elif protocol == _TCP and headers.layer[n] == Layer.PORTS:
+    elif protocol == Protocol.TCP and headers.layer[n] == Layer.PORTS:
         _describe_tcp(event, frames, n)
-    elif protocol == _UDP and headers.layer[n] == Layer.PORTS:
+    elif protocol == Protocol.UDP and headers.layer[n] == Layer.PORTS:
         event.fold = ("net", event.name, event.source)
-    elif protocol in (_ICMP, _ICMPV6) and headers.layer[n] == Layer.NETWORK:
-        names = _ICMP_NAMES if protocol == _ICMP else _ICMPV6_NAMES
+    elif protocol in (Protocol.ICMP, Protocol.ICMPV6) and headers.layer[n] == Layer.NETWORK:
+        names = _ICMP_NAMES if protocol == Protocol.ICMP else _ICMPV6_NAMES
         kind = frames.data(n, at, 1)
         if kind:
             event.name += f" {names.get(kind[0], f'type {kind[0]}')}"

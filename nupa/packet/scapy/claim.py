@@ -14,8 +14,9 @@ from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, split_layers
 
+from nupa.packet.tables.ip import Ethertype
+
 UDP_PORT = 4791  # A17.3.2
-ETHERTYPE = 0x8915  # A16.4: RoCE
 
 _SCAPYS = "scapy.contrib.roce"
 _claimed = False
@@ -28,7 +29,7 @@ def claim() -> None:
     theirs = sys.modules.get(_SCAPYS)
     if theirs is not None:  # scapy takes the layer that was bound first
         split_layers(UDP, theirs.BTH, dport=UDP_PORT)
-        split_layers(Ether, theirs.GRH, type=ETHERTYPE)
+        split_layers(Ether, theirs.GRH, type=int(Ethertype.ROCE))
 
 
 def ours_or_scapys(ours: type[Packet], underlayer: Any) -> type[Packet]:

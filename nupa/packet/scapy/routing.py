@@ -16,9 +16,10 @@ from scapy.packet import Packet, bind_layers
 from scapy.utils import lhex
 
 from nupa.packet.scapy import icrc
-from nupa.packet.scapy.claim import ETHERTYPE, ours_or_scapys
+from nupa.packet.scapy.claim import ours_or_scapys
 from nupa.packet.scapy.fields import LayoutLayer, fields_of
 from nupa.packet.tables import transport as tables
+from nupa.packet.tables.ip import Ethertype
 
 LINKTYPE_INFINIBAND = 247
 
@@ -110,7 +111,7 @@ class GRH(LayoutLayer):
 
 
 conf.l2types.register(LINKTYPE_INFINIBAND, LRH)
-bind_layers(Ether, GRH, type=ETHERTYPE)
+bind_layers(Ether, GRH, type=int(Ethertype.ROCE))
 bind_layers(LRH, RWH, lnh=tables.LNH_RAW)
 bind_layers(LRH, IPv6, lnh=tables.LNH_IPV6)
 bind_layers(LRH, GRH, lnh=tables.LNH_GLOBAL)
