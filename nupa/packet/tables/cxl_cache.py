@@ -2,7 +2,7 @@
 """CXL.cache messages, as tables.  Sections are those of the CXL specification 3.1.  No scapy.
 
 The fields are the specification's, each message with all that its 68B, 256B and PBR flits have; in
-which order they lie is ours.  The front tells what no message does: the states of both caches.
+which order they lie is ours.  The header has the states of both caches, which no message has.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OPCODES: dict[int, dict[int, str]] = {
     CacheChannel.H2D_RSP: H2D_RSP_OPCODES,
     CacheChannel.H2D_DATA: {},
 }
-# 3.2.3.5: RspData of a GO is the state that is granted; RSP_PRE says who had the line
+# 3.2.3.5: RspData of a GO is the state that is granted; RSP_PRE is the place where the line was
 GRANTS = {
     int(Grant.S): "Shared",
     int(Grant.E): "Exclusive",
@@ -73,7 +73,7 @@ CXL_CACHE = Layout(
 )
 
 _VALID = Field("valid", 1, "Valid", default=1, abbrev="nupa.cache.valid")
-_CQID = Field("cqid", 12, "Command queue ID, of who asks", hex=True, abbrev="nupa.cache.cqid")
+_CQID = Field("cqid", 12, "Command queue ID, of the requester", hex=True, abbrev="nupa.cache.cqid")
 _UQID = Field("uqid", 12, "Unique queue ID, of a snoop", hex=True, abbrev="nupa.cache.uqid")
 _CACHE_ID = Field("cache_id", 4, "Cache ID (256B)", abbrev="nupa.cache.cache_id")
 _SPID = Field("spid", 12, "Source PBR ID (PBR)", hex=True, abbrev="nupa.cache.spid")

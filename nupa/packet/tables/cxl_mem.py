@@ -32,7 +32,7 @@ CXL_MEM = Layout(
     "nupa.cxl",
     "CXL.mem",
     "CXL 3.1, 3.3.2",
-    Field("channel", 8, "MemChannel", CHANNELS, default=MemChannel.M2S_REQ),
+    Field("channel", 8, "Channel", CHANNELS, default=MemChannel.M2S_REQ),
     Field("flit", 8, "Kind of flit that it belongs to", FLITS, default=1),
 )
 
