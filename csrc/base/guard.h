@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Copies into and out of the program's memory that survive a fault: a program may unmap, protect or
- * truncate registered memory at any time.
+ * Copies into and out of the program's memory that survive a fault.  A program may unmap, protect
+ * or truncate registered memory at any time.
  *
  *   G1  Each instruction here that touches such memory is in the table of its module: where it
  *       begins and ends, and where to resume when it faults.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Copies of more than 32 bytes that survive a fault (guard.h): as fast as memcpy, so by the widest
- * available moves, or by string moves where the processor has fast ones. */
+ * Copies of more than 32 bytes that survive a fault (guard.h).  To be as fast as memcpy they use
+ * the widest available moves, or string moves where the processor has fast ones. */
 #include "base/guard.h"
 
 #if defined(__x86_64__)

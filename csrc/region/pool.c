@@ -2,7 +2,7 @@
  * The pool: memory of the fabric that all hosts can load from and store to, given out in runs of
  * extents.  A word an extent, zero when free, claimed by compare-and-swap: no lock to be left held.
  * Extents of slot 0 belong to a process without an attachment and carry its pid (22 bits at most,
- * PID_MAX_LIMIT in proc(5)) where others carry their epoch; or to a region, and carry its row. */
+ * PID_MAX_LIMIT in proc(5)) in place of an epoch.  Or they belong to a region and carry its row. */
 #include "region/region_internal.h"
 
 #include <errno.h>
@@ -163,16 +163,17 @@ int nupa_pool_free(struct nupa_fabric *fabric, uint32_t slot, void *addr, uint64
 	return 0;
 }
 
-/* One that is our own, which nobody else asks for: to the region that is published over it and
- * outlives its owner, or else to the system. */
+/* Gives up an extent of our own, which no other process claims: to the region that is published
+ * over it and outlives its owner, or else to the system. */
 static void give_back(struct nupa_fabric *fabric, uint32_t extent)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
 	uint32_t pin, word;
 
 	for (int i = 0; (pin = nupa_region_pin(fabric, extent)); i++) {
-		/* Stored before it is asked again, as who ends the region says so before he looks
-		 * for its extents: if it is still there, he will find this one. */
+		/* Stored before the region is checked again.  A process that ends the region marks
+		 * it before it looks for extents; if the region is still there, that process will
+		 * find this one. */
 		(void)nupa_exchange_seq(&fabric->extents[extent], pin);
 		word = pin;
 		if (i == PIN_TRIES || nupa_region_pin(fabric, extent) == pin ||

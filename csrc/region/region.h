@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions: what hosts share.  A region is a row in a table of the segment, which names bytes of the
- * pool, who owns them, who may map them, and how they are kept coherent; a window is a mapping of
- * one by some process.  A region is revoked before it is freed, and its memory is nobody
- * else's before the last window has let go.
+ * Regions: memory that hosts share.  A region is a row in a table of the segment: bytes of the
+ * pool, their owner, the hosts that may map them, and their coherence.  A window is a mapping of a
+ * region by some process.  A region is revoked before it is freed.  Its memory is not reused before
+ * the last window is closed.
  *
- * Knows the pool and the table; never mappings, devices or queue pairs.  Nothing of it is touched
- * before a first region is made, by the data path or by an attachment.
+ * Regions need the pool and the table only.  Neither the data path nor an attachment touches the
+ * table before a first region is made.
  *
  * All return 0 or a negative errno; all -EOPNOTSUPP where the fabric's memory is not coherent. */
 #ifndef NUPA_REGION_H
@@ -61,11 +61,11 @@ int nupa_region_alloc(struct nupa_fabric *fabric, uint32_t slot,
 int nupa_region_publish(struct nupa_fabric *fabric, const struct nupa_region_info *wish,
 			struct nupa_region_info *out);
 /* Ends a region, whosever it is.  -EBUSY: windows are open, and !force.  force: revokes it, and
- * waits until every living window has let go; -ETIMEDOUT: one has not for 5 s, so the memory is
- * kept until it has.  -ESTALE: gone. */
+ * waits until every window of a living process is closed.  -ETIMEDOUT: one is still open after 5 s,
+ * so the memory is kept until it closes.  -ESTALE: gone. */
 int nupa_region_free(struct nupa_fabric *fabric, uint64_t id, bool force);
 /* The region in a place of the table, below nupa_region_limit(): LIVE or REVOKED.  -ENOENT: there
- * is none; -EUCLEAN: the row is damaged; -EAGAIN: somebody has been changing it for too long. */
+ * is none; -EUCLEAN: the row is damaged; -EAGAIN: a process has been changing it for too long. */
 int nupa_region_get(struct nupa_fabric *fabric, uint32_t index, struct nupa_region_info *out);
 uint32_t nupa_region_limit(struct nupa_fabric *fabric);
 /* -ESTALE: gone. */
@@ -73,7 +73,7 @@ int nupa_region_find(struct nupa_fabric *fabric, uint64_t id, struct nupa_region
 /* -EBUSY if a host that maps it would lose it. */
 int nupa_region_share(struct nupa_fabric *fabric, uint64_t id, const uint64_t share[4]);
 /* An orphan gets a new owner: a host that shares it, wish's host, slot and pid, as for alloc.
- * -EACCES: that host does not; -EALREADY: it is no orphan; -EDQUOT. */
+ * -EACCES: that host does not; -EALREADY: it is not an orphan; -EDQUOT. */
 int nupa_region_adopt(struct nupa_fabric *fabric, uint64_t id, const struct nupa_region_info *wish);
 /* ~0: no limit.  One below what is used takes nothing away, but nothing more is given. */
 int nupa_region_set_quota(struct nupa_fabric *fabric, uint32_t host, uint64_t bytes);
@@ -91,8 +91,8 @@ int nupa_region_map_begin(struct nupa_fabric *fabric, uint64_t id, uint32_t host
 /* -EINVAL: not a window of this process, or no longer. */
 int nupa_region_map_end(struct nupa_fabric *fabric, uint32_t mapping);
 /* The word that changes (futex, FUTEX_WAKE) when any region is revoked, or a port's state is set;
- * NULL with errno.  Who sees it change asks nupa_region_find for each of its windows: REVOKED, or
- * -ESTALE; and nupa_region_linked. */
+ * NULL with errno.  A process that sees it change calls nupa_region_find for each of its windows
+ * (REVOKED, or -ESTALE), and nupa_region_linked. */
 const uint32_t *nupa_region_epoch(struct nupa_fabric *fabric);
 
 /* Followers act on changes of ports before nupa_region_await_links returns to who made them.  A
@@ -113,8 +113,8 @@ void nupa_region_links_changed(struct nupa_fabric *fabric);
  * followers have acted.  -ETIMEDOUT: a living process has not for 5 s. */
 int nupa_region_await_links(struct nupa_fabric *fabric);
 
-/* Backs [offset, +bytes) of the pool, which somebody has reserved, with memory.  -EINVAL: nobody
- * has; -ENOSPC. */
+/* Backs [offset, +bytes) of the pool, which is reserved, with memory.  -EINVAL: it is not reserved;
+ * -ENOSPC. */
 int nupa_region_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
 /* cffi: end */
 

@@ -23,11 +23,11 @@ int nupa_regions(struct nupa_fabric *fabric, bool make, struct nupa_regions *t);
 
 /* --- rows: region_row.c ------------------------------------------------------------------ */
 
-/* From the claim that was seen to another state; owner: of this process, if somebody has to have
- * it. False: it is not the one that was seen, which *seen* is now. */
+/* From the claim that was seen to another state; owner: this process, if the state needs an owner.
+ * False: the claim has changed, and *seen* is the new one. */
 bool nupa_region_step(struct nupa_fabric *fabric, struct nupa_region_row *row, uint64_t *seen,
 		      uint32_t state);
-/* The claim once nobody is changing the row.  0, or -EAGAIN after some ms. */
+/* The claim once no process is changing the row.  0, or -EAGAIN after some ms. */
 int nupa_region_settled(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
 			uint64_t *claim);
 /* The body under that claim: 0; -EAGAIN: it has changed; -EUCLEAN: it cannot be. */
@@ -41,10 +41,10 @@ bool nupa_region_sound(const struct nupa_fabric *fabric, const struct nupa_regio
  * REVOKED in *claim*.  -ESTALE; -EUCLEAN; -EAGAIN. */
 int nupa_region_hold(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
 		     struct nupa_region_body *body, uint64_t *claim);
-/* From *seen* to FREE: extents given back, the place clean.  False: somebody else does that. */
+/* From *seen* to FREE: extents given back, the place clean.  False: another process does that. */
 bool nupa_region_finish(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
 			uint64_t seen);
-/* Somebody else finishes it: until he has, and its memory is free, or he has died. */
+/* Waits while another process finishes it, until the memory is free or that process has died. */
 void nupa_region_await_end(const struct nupa_fabric *fabric, const struct nupa_region_row *row);
 /* region.c: as nupa_region_find, in a table. */
 int nupa_region_find_in(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
@@ -77,8 +77,8 @@ uint32_t nupa_region_claimant(const struct nupa_fabric *fabric);
 bool nupa_region_claimant_alive(const struct nupa_fabric *fabric, uint64_t claim);
 /* The word of a region that is published over the extent; 0: there is none. */
 uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent);
-/* Regions whose owners have died: freed if nobody shares them, else orphans; windows of dead
- * processes end. */
+/* Frees regions of dead owners, or makes them orphans if others share them; ends windows of dead
+ * processes. */
 void nupa_region_reap(struct nupa_fabric *fabric);
 
 /* --- windows: region_map.c ----------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Windows, as the table of regions counts them: each has a place of its own, which its process
- * gives up, or whoever finds that the process died. */
+ * Windows, as the table of regions counts them.  Each has a place of its own.  Its process frees
+ * the place, or the process that finds the former dead. */
 #include "region/region_internal.h"
 
 #include <errno.h>
@@ -177,7 +177,7 @@ int nupa_region_map_begin(struct nupa_fabric *fabric, uint64_t id, uint32_t host
 	rc = nupa_regions(fabric, false, &t);
 	if (rc)
 		return rc == -ENOENT ? -ESTALE : rc;
-	rc = look(fabric, &t, id, host, out); /* a window that cannot be disturbs nobody */
+	rc = look(fabric, &t, id, host, out); /* a window that fails disturbs no process */
 	if (rc)
 		return rc;
 	links = out->links;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Quotas: what the regions of a host may take of the pool.  The use is the sum over the table,
- * never a counter, so that nobody's death makes it wrong. */
+ * Quotas: how much of the pool the regions of a host may take.  The use is the sum over the table,
+ * never a counter, so no death makes it wrong. */
 #include "region/region_internal.h"
 
 #include <errno.h>

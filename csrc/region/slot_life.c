@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The life of a slot: claimed by an attaching process, given up by its owner, or taken back when
- * the owner died, with its memory in the pool and its regions.  claim is the only word that
- * decides; nothing is locked. */
+ * The life of a slot.  An attaching process claims it.  Its owner frees it, or another process does
+ * after the owner's death, with its memory in the pool and its regions.  claim is the only word
+ * that decides; nothing is locked. */
 #include "segment/coherence.h"
 #include "region/region_internal.h"
 
@@ -64,8 +64,8 @@ static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 	nupa_past_flush(fabric, nupa_past_hw(fabric, host), sizeof(hw));
 }
 
-/* C4: whether somebody who lives is in the middle of a copy to or from a region of the slot.  Its
- * keys are gone by now, and clearing the arena has interrupted whoever had it mapped. */
+/* C4: whether a living process is in the middle of a copy to or from a region of the slot.  Its
+ * keys are gone by now, and clearing the arena has interrupted all that had it mapped. */
 static bool is_touched(struct nupa_fabric *fabric, uint32_t index)
 {
 	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
@@ -80,9 +80,9 @@ static bool is_touched(struct nupa_fabric *fabric, uint32_t index)
 	return false;
 }
 
-/* Nobody but us touches the slot: its state is REAPING, with our pid.  False: a frame that its
- * owner sent, or memory of his in the pool, is still in use, so it stays with *owner*, who had it
- * last, for the next who reaps. */
+/* No other process touches the slot: its state is REAPING, with our pid.  False: a frame that its
+ * owner sent, or the owner's memory in the pool, is still in use.  So it stays with *owner*, its
+ * last owner, for the next reaper. */
 static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoch, uint32_t owner)
 {
 	struct nupa_slot *slot = &fabric->slots[index];
@@ -122,15 +122,15 @@ static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 	nupa_store_relaxed(&slot->hazard, 0);
 	nupa_store_relaxed(&slot->sleeping, 0);
 	nupa_slot_flush_queue(fabric, slot);
-	/* Pairs with the acquire of whoever claims it next: the slot is clean by then. */
+	/* Pairs with the acquire of the next claim: the slot is clean by then. */
 	nupa_store_release(&slot->claim, NUPA_CLAIM(0, epoch, NUPA_SLOT_FREE));
 	nupa_slot_flush_claim(fabric, slot);
 	return true;
 }
 
-/* Takes a slot from its owner, who has ended.  The epoch in the claim makes this fail if somebody
- * else was faster.  A reaper that died half way is taken over the same way: clearing twice does no
- * harm. */
+/* Takes a slot from its owner, who has ended.  The epoch in the claim makes this fail if another
+ * process was faster.  A reaper that died half way is taken over the same way: clearing twice does
+ * no harm. */
 static bool take_slot(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
 {
 	const uint32_t epoch = NUPA_CLAIM_EPOCH(claim);
@@ -196,7 +196,7 @@ static int settle_host(struct nupa_fabric *fabric, uint32_t host)
 	return 0;
 }
 
-/* Epoch 0 says that nobody ever had the slot: skipped when 24 bits are through. */
+/* Epoch 0 says that the slot never had an owner: skipped when 24 bits wrap. */
 static uint32_t next_epoch(uint32_t epoch)
 {
 	return epoch == 0xffffff ? 1 : epoch + 1;
@@ -299,7 +299,7 @@ int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot)
 	return 0;
 }
 
-/* Somebody may be in the middle of a copy from it: that takes microseconds. */
+/* A peer may be in the middle of a copy from it: that takes microseconds. */
 #define EVICT_TRIES 1000
 
 static bool evict_slot(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)

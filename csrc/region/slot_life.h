@@ -8,18 +8,19 @@
 /* cffi: begin */
 /* Frees the slots of processes that died; returns how many. */
 int nupa_fabric_reap(struct nupa_fabric *fabric);
-/* Frees the slots that other kernels' processes have on the host: for who knows that its kernel has
- * ended (a QEMU that is gone) and need not wait for the heartbeats.  Returns how many. */
+/* Frees the slots that other kernels' processes have on the host.  The caller knows that the host's
+ * kernel has ended (a QEMU that is gone), and need not wait for the heartbeats.  Returns how many.
+ */
 int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host);
 /* cffi: end */
 
 /* Claims a free slot for this process: state ATTACHING, identity (host, uid, comm, start time)
  * filled in; the caller backs and fills its tables, then stores LIVE.  -EBUSY: none is free;
- * -ESTALE: others took this process for dead.  SOFTWARE: -EXDEV: this process is on another host;
+ * -ESTALE: others declared this process dead.  SOFTWARE: -EXDEV: this process is on another host;
  * -EADDRINUSE: a process of another kernel is on the host. */
 int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot);
-/* The owner gives up its slot, whatever its state: the arena is cleared, the pool's extents and the
- * slot are freed, the others are told.  -EPERM if the slot is not this process's. */
+/* The owner gives up its slot, in any state: the arena is cleared, the pool's extents and the slot
+ * are freed, and the others are notified.  -EPERM if the slot is not this process's. */
 int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot);
 
 #endif

@@ -4,10 +4,11 @@
  * the program lets it be.  Memory that was taken away reads as all ones, at the same addresses.
  *
  *   V1  The addresses are the view's from its making to nupa_view_free.  No load or store there
- * ends by a signal, and none reaches memory that is no longer the view's. V2  `lost` is stored
- * before the memory is replaced, so who finds it 0 after a copy has copied nothing but the memory.
+ *       raises a signal, and none reaches memory that is no longer the view's.
+ *   V2  `lost` is stored before the memory is replaced.  So a copy after which it is 0 has copied
+ *       nothing but the memory.
  *
- * Knows mappings and lines; of regions, only when they are revoked. */
+ * Views need mappings and lines, and of regions only their revocation. */
 #ifndef NUPA_VIEW_H
 #define NUPA_VIEW_H
 
@@ -37,15 +38,15 @@ enum nupa_view_loss {
 /* Each returns 0 or a negative errno, and *why* says what was asked, found, and to do.  -EINVAL: a
  * plan that is none; -E2BIG: it takes more than 32768 mappings; -ENOMEM, -ENOSPC: no room. */
 
-/* The file is long enough, and nobody makes it shorter. */
+/* The file is long enough, and is never shortened. */
 int nupa_view_of_file(int fd, const struct nupa_view_plan *plan, struct nupa_view **out, char *why,
 		      size_t why_bytes);
-/* Of pool memory that somebody has; it is backed here. */
+/* Of reserved pool memory; it is backed here. */
 int nupa_view_of_pool(struct nupa_fabric *fabric, const struct nupa_view_plan *plan,
 		      struct nupa_view **out, char *why, size_t why_bytes);
-/* A region, as a window of *host*: it is lost when the region is revoked, or a link between the
- * host and the memory goes down, for good.  -ENETDOWN: one is down;  -EACCES: it is not
- * shared with the host; -ESTALE: it is gone; ... as nupa_region_map_begin. */
+/* A region, as a window of *host*.  It is lost for good when the region is revoked, or a link
+ * between the host and the memory goes down.  -ENETDOWN: one is down; -EACCES: it is not shared
+ * with the host; -ESTALE: it is gone; ... as nupa_region_map_begin. */
 int nupa_view_of_region(struct nupa_fabric *fabric, uint64_t region, uint32_t host,
 			struct nupa_view **out, char *why, size_t why_bytes);
 
@@ -54,7 +55,7 @@ int nupa_view_of_region(struct nupa_fabric *fabric, uint64_t region, uint32_t ho
 void nupa_view_revoke(struct nupa_view *view);
 /* Likewise, by the program itself: the region may be freed.  A second call does nothing. */
 void nupa_view_close(struct nupa_view *view);
-/* Closes it, and gives its addresses back: nobody may use them, nor the view. */
+/* Closes the view and frees its addresses: neither may be used afterwards. */
 void nupa_view_free(struct nupa_view *view);
 
 void *nupa_view_at(const struct nupa_view *view);
@@ -85,7 +86,7 @@ enum nupa_word_operation {
 };
 /* An atomic operation on the 64 bits at base + offset, in one order with all others
  * (memory_order_seq_cst); *before: what was there.  -ERANGE: not inside of *bytes*; -EINVAL: its
- * address is no multiple of 8, or no such operation. */
+ * address is not a multiple of 8, or no such operation. */
 int nupa_word_atomic(void *base, uint64_t bytes, uint64_t offset, uint32_t operation,
 		     uint64_t operand, uint64_t compare, uint64_t *before);
 /* cffi: end */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Accesses to the bytes of a view: copies, the lines of a cache, atomics.
  *
- * A cache fetches lines when it is made and when it is told to, never else, and writes back those
- * that hold something else than what was fetched: a stale load is stale each time, and two hosts
- * that store to different lines lose nothing.  Words are copied whole, in order, so that a program
- * that flushes data before a flag publishes them as it would with hardware. */
+ * A cache fetches lines when it is made and when it is told to, never else.  It writes back the
+ * lines that differ from what was fetched.  So a stale load is stale each time, and two hosts that
+ * store to different lines lose nothing.  Words are copied whole, in order, so that a program that
+ * flushes data before a flag publishes them as it would with hardware. */
 #include "base/atomics.h"
 #include "region/view_internal.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * All views of this process, and who takes them away: one thread for each fabric that has windows
- * here, which sleeps until a region of it is revoked or a port's state is set; and a fork, whose
- * child has none of them. */
+ * All views of this process, and their loss.  One thread for each fabric that has windows here
+ * sleeps until a region is revoked or a port's state is set.  The child of a fork has no views. */
 #include "base/atomics.h"
 #include "region/region.h"
 #include "region/view_internal.h"
@@ -52,7 +51,7 @@ static void futex_wake_all(const uint32_t *word)
 
 /* --- losses; with the lock ------------------------------------------------------- */
 
-/* The memory before the cache: a flush that is under way writes ones where nobody sees them. */
+/* The memory before the cache: a flush that is under way writes ones where no process sees them. */
 static void lose(struct nupa_view *view, enum nupa_view_loss loss)
 {
 	if (view->lost != NUPA_VIEW_KEPT)

@@ -77,8 +77,8 @@ static bool cover_with_ones(uint8_t *at, uint64_t bytes)
 
 void nupa_view_cover(uint8_t *at, uint64_t bytes)
 {
-	/* The program has used up its mappings: it may end by a signal now, but never sees what is
-	 * somebody else's. */
+	/* The program has used up its mappings: it may end by a signal now, but never sees memory
+	 * of others. */
 	if (!cover_with_ones(at, bytes) && !replace(at, bytes, PROT_NONE, MAP_ANONYMOUS, -1))
 		abort();
 }

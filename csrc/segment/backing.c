@@ -256,8 +256,8 @@ void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot)
 	const uint64_t behind = trace + sizeof(struct nupa_trace_header) + NUPA_TRACE_BYTES;
 	const uint64_t end = from + fabric->geometry.arena_bytes;
 
-	/* What it recorded in its last moments is still to be read; once nobody watches, the next
-	 * who reaps takes that, too. */
+	/* Its last records are still to be read; once no capture runs, the next reaper discards
+	 * them, too. */
 	if (nupa_load_relaxed(&fabric->sb->trace)) {
 		nupa_fabric_release(fabric, from, trace - from);
 		nupa_fabric_release(fabric, behind, end - behind);

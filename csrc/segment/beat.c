@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Heartbeats: how a process is known to live whose kernel is not ours.  Each attachment counts in
- * its slot, ten times a second; who does not see it change for NUPA_BEATS_MISSED looks of his own
- * takes its owner for dead.  Looks are counted, not time: where everything stands still nobody
- * dies. */
+ * Heartbeats: signs of life of processes under other kernels.  Each attachment counts in its slot,
+ * ten times a second.  A process that sees no change in NUPA_BEATS_MISSED looks of its own declares
+ * the owner dead.  Looks are counted, not time: a paused machine declares no process dead. */
 #include "base/atomics.h"
 #include "segment/coherence.h"
 #include "segment/segment_internal.h"

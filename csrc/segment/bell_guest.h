@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How processes of a guest get its doorbell: from nupa-guest (csrc/guest), which has the device.
- * It sends one message to whoever connects, and two files with it: an eventfd that every interrupt
- * writes to, and the device's registers, to be mapped. */
+ * The doorbell of a guest's processes.  They get it from nupa-guest (csrc/guest), which has the
+ * device.  It sends each client one message and two files: an eventfd that every interrupt writes
+ * to, and the device's registers, to be mapped. */
 #ifndef NUPA_BELL_GUEST_H
 #define NUPA_BELL_GUEST_H
 

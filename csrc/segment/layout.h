@@ -34,9 +34,9 @@
 /* cffi: begin */
 enum nupa_segment_flag {
 	NUPA_SEGMENT_AUTO = 1, /* made by `nupa run`: goes with its last user */
-	/* Its memory is that of a device which several kernels share (CXL, ivshmem): all of it is
-	 * there from the start, processes of other kernels are known by their heartbeat alone, and
-	 * nobody can be woken, so all look by themselves. */
+	/* Its memory is that of a device that several kernels share (CXL, ivshmem).  All of it is
+	 * there from the start.  Processes of other kernels are known by their heartbeats only and
+	 * cannot be woken, so all of them poll. */
 	NUPA_SEGMENT_MACHINES = 2,
 	/* With MACHINES: no kernel's stores are seen by the others until both ends say so, and
 	 * there are no atomics between them (coherence.h). */
@@ -101,7 +101,7 @@ NUPA_ASSERT_SIZE(struct nupa_port, 64);
 NUPA_ASSERT_SIZE(struct nupa_route, 32);
 
 /* cffi: begin */
-/* At which level of the stack somebody watches; bits. */
+/* The levels of the stack that captures record; bits. */
 enum nupa_trace_level {
 	NUPA_TRACE_TLP = 1,
 	NUPA_TRACE_QUEUE = 2,
@@ -126,8 +126,8 @@ enum nupa_fault_kind {
 
 /* cffi: end */
 
-/* A fault that somebody has added: what happens to messages that pass a port.  Writer: who holds
- * the control lock, but for what is said. */
+/* A fault of a port: what happens to messages that pass it.  Writer: the holder of the control
+ * lock, unless a field says otherwise. */
 struct nupa_fault_entry {
 	uint32_t id; /* 0: none; grows, so that it means one fault for ever.  Stored last */
 	uint32_t kind;
@@ -145,7 +145,7 @@ struct nupa_fault_entry {
 	uint64_t free_at_ns;             /* CAS: BANDWIDTH: when the link is free again */
 	uint64_t down_until_ns;          /* CAS: FLAP: the port is down until then; 0: it is not */
 	uint64_t over_ns; /* its hits are used up, and the last one's effect ends then; 0: no */
-	uint32_t ended;   /* somebody has seen that it is over */
+	uint32_t ended;   /* a process has seen that it is over */
 	uint32_t pad0;
 	uint64_t pad[2];
 };
@@ -164,7 +164,7 @@ struct nupa_watcher {
 NUPA_ASSERT_SIZE(struct nupa_watcher, 32);
 #define NUPA_WATCHERS_MAX 64u
 
-/* The word that all look at: levels anybody watches, the longest snap length.  0: nobody. */
+/* The word that all look at: levels of all captures, the longest snap length.  0: none. */
 #define NUPA_TRACE_WORD(levels, snap_bytes) ((uint32_t)(snap_bytes) << 4 | (uint32_t)(levels))
 #define NUPA_TRACE_LEVELS(word) ((word)&15u)
 #define NUPA_TRACE_SNAP_BYTES(word) ((word) >> 4)
@@ -213,8 +213,8 @@ NUPA_ASSERT_SIZE(struct nupa_superblock, 320 + 64 * 32 + 64 * 128 + 1024 * 8);
 NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
 
 /* claim word (CAS): kernel << 54 | pid << 32 | epoch << 8 | state.  The epoch grows with every
- * owner of the slot; whatever carries an old epoch is ignored.  A pid has 22 bits at most
- * (PID_MAX_LIMIT in proc(5)); kernel << 22 | pid is called the owner. */
+ * owner of the slot; words with an old epoch are ignored.  A pid has 22 bits at most (PID_MAX_LIMIT
+ * in proc(5)); kernel << 22 | pid is called the owner. */
 #define NUPA_CLAIM(owner, epoch, state)                                                            \
 	((uint64_t)(uint32_t)(owner) << 32 | ((uint64_t)(epoch)&0xffffff) << 8 | (uint64_t)(state))
 #define NUPA_OWNER(kernel, pid) ((uint32_t)(kernel) << 22 | ((uint32_t)(pid)&0x3fffff))
@@ -236,8 +236,8 @@ struct nupa_slot {
 	uint32_t mr_limit; /* same for the MR table */
 	char comm[16];
 
-	/* Line 1: the doorbell.  `sleeping` is the futex: the owner stores 1 before it
-	 * sleeps, whoever finds 1 exchanges it with 0 and wakes. */
+	/* Line 1: the doorbell.  `sleeping` is the futex: the owner stores 1 before it sleeps; a
+	 * process that finds 1 exchanges it with 0 and wakes. */
 	NUPA_LINE_ALIGNED uint32_t sleeping;
 	uint32_t next_qp_index; /* owner; survives owners, so QPNs are not reused at once */
 	uint32_t next_mr_index; /* same for keys */
@@ -260,8 +260,8 @@ struct nupa_slot {
 	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4). */
 	NUPA_LINE_ALIGNED uint64_t hazard;
 
-	/* Line 3: bumped (fetch_add) by whoever wrote a word of `contact` for this slot; not by
-	 * other kernels where memory is not coherent. */
+	/* Line 3: incremented (fetch_add) by each process that wrote a word of `contact` for this
+	 * slot; not by other kernels where memory is not coherent. */
 	NUPA_LINE_ALIGNED uint32_t contact_epoch;
 	uint32_t backlogs;      /* owner: QPs with a backlog (backlog.c) */
 	uint64_t boot;          /* MACHINES, owner: nupa_kernel_id() */
@@ -375,7 +375,7 @@ NUPA_ASSERT_SIZE(struct nupa_mcast_entry, 32);
 struct nupa_net_counters {
 	uint64_t tx_packets, tx_bytes; /* a frame that goes to many is one */
 	uint64_t rx_packets, rx_bytes;
-	uint64_t tx_unknown;  /* dropped: nobody has that address */
+	uint64_t tx_unknown;  /* dropped: no host has that address */
 	uint64_t tx_down;     /* dropped: the interface there, or a port on the way, is down */
 	uint64_t tx_full;     /* dropped: the receiver takes nothing */
 	uint64_t tx_invalid;  /* dropped: runt, longer than the MTU, or nonsense in its header */
@@ -429,9 +429,9 @@ struct nupa_ring_header {
 };
 NUPA_ASSERT_SIZE(struct nupa_ring_header, 256);
 
-/* An extent of the pool belongs to whoever CASes its word from 0 to
- * slot << 24 | epoch; a dead owner's extents are free.  Without a slot: the pid, or
- * NUPA_EXTENT_OF_REGION | a row of the table of regions. */
+/* An extent of the pool belongs to the process that CASes its word from 0 to slot << 24 | epoch; a
+ * dead owner's extents are free.  Without a slot: the pid, or NUPA_EXTENT_OF_REGION | a row of the
+ * table of regions. */
 #define NUPA_EXTENT_OF_REGION 0x800000u
 
 /* rdma_cm's ports, a table for each host behind the pool.  A word (CAS) is a bound port and its

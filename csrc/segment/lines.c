@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How many lines of the fast channel were written.  Nobody counts them: the tags of a ring say it
+ * How many lines of the fast channel were written.  There is no counter: the tags of a ring say it
  * (ring.h, I2).  Lines of closed rings are added to the flows. */
 #include "base/atomics.h"
 #include "segment/segment_internal.h"

@@ -61,7 +61,7 @@ static bool process_stopped(uint32_t pid)
 	return end && end[1] && (end[2] == 'T' || end[2] == 't');
 }
 
-/* Whether nobody lives there who could be waited for. */
+/* Whether no process lives there that could be waited for. */
 static bool is_out_of_reach(const struct nupa_fabric *fabric, uint32_t slot)
 {
 	const uint64_t claim = nupa_slot_claim(&fabric->slots[slot]);

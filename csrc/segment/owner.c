@@ -108,8 +108,8 @@ int nupa_owner_check(const struct stat *status, bool device, const char *path, c
 	const unsigned int mode = status->st_mode & 07777;
 	const bool ours = nupa_owner_is_us(status->st_uid);
 
-	/* Only the system makes devices, so the device's owner decides who may use one; in a user
-	 * namespace that does not map the system's user, that owner has the number of all unmapped
+	/* Only the system makes devices, so the device's owner decides who may use one.  In a user
+	 * namespace that does not map the system's user, the owner has the number of all unmapped
 	 * users. */
 	if (device && (ours || status->st_uid == 0 || !is_mapped(status->st_uid)))
 		return 0;

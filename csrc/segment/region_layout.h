@@ -3,22 +3,22 @@
  * when the first region is made (superblock.regions_backed).
  *
  *   R1  A row's claim is the only word that decides, as a slot's: owner << 32 | changes << 8 |
- *       state; the owner is a kernel << 22 | a pid, or where there is one kernel, bits of the pid's
- *       namespace << 22.  MAKING, CHANGING and FREEING have an owner, and nobody else touches the
- *       row meanwhile; whoever finds that the owner died puts it right.
- *   R2  `body` changes only while the claim says so, so who reads the same claim before and after
- *       has read one body.
+ *       state.  The owner is a kernel << 22 | a pid, or where there is one kernel, bits of the
+ *       pid's namespace << 22.  In MAKING, CHANGING and FREEING a row has an owner, and only the
+ *       owner changes it.  A process that finds the owner dead completes or undoes the change.
+ *   R2  `body` changes only while the claim says so.  So a reader that finds the same claim before
+ *       and after has read one body.
  *   R3  Extents that a row has carry its index (pool.c).  It is not FREE before it has none.
- *   R4  A mapping is stored before the row is looked at; a row stops to be LIVE before mappings are
- *       looked at (Dekker: both sides are seq_cst), so no window is overlooked.
+ *   R4  A mapping is stored before the row is looked at; a row stops to be LIVE before mappings
+ *       are looked at (Dekker: both sides are seq_cst).  So no window is overlooked.
  *   R5  Likewise a port: its state is stored before mappings are looked at, and a mapping before
- * the states of its ports. */
+ *       the states of its ports. */
 #ifndef NUPA_REGION_LAYOUT_H
 #define NUPA_REGION_LAYOUT_H
 
 #include "segment/layout.h"
 
-/* Beyond those that everybody sees (enum nupa_region_state); CHANGING is LIVE to others. */
+/* Beyond the public states (enum nupa_region_state); CHANGING is LIVE to others. */
 #define NUPA_REGION_CHANGING 4u
 #define NUPA_REGION_FREEING 5u
 
@@ -50,7 +50,7 @@ NUPA_ASSERT_SIZE(struct nupa_region_row, 320);
 
 enum nupa_mapping_state { NUPA_MAPPING_FREE, NUPA_MAPPING_TAKING, NUPA_MAPPING_OPEN };
 
-/* The id of a place that is no window but follows ports (nupa_region_follow). */
+/* The id of a place that is not a window but follows ports (nupa_region_follow). */
 #define NUPA_REGION_FOLLOWER UINT64_MAX
 
 /* A window.  claim as a row's; all else is its owner's. */

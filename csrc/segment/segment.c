@@ -144,7 +144,7 @@ static int fill_file(struct nupa_fabric *fabric, const struct nupa_tables *table
 	rc = nupa_fabric_join(fabric);
 	if (rc)
 		return nupa_explain(rc, why, why_bytes, "cannot read this kernel's boot id");
-	/* Published whole: whoever sees the magic sees all that was stored before it. */
+	/* Published whole: a process that sees the magic sees all that was stored before it. */
 	fabric->geometry.magic = NUPA_MAGIC;
 	nupa_store_release(&fabric->sb->magic, NUPA_MAGIC);
 	return 0;
@@ -232,7 +232,7 @@ static int read_superblock(struct nupa_fabric *fabric, char *why, size_t why_byt
 	device_bytes = nupa_device_bytes(fabric->fd);
 	if (!S_ISREG(st.st_mode) && !device_bytes)
 		return nupa_explain(-EINVAL, why, why_bytes,
-				    "%s of user %u is not a regular file, so it is no fabric",
+				    "%s of user %u is not a regular file, so it is not a fabric",
 				    fabric->path, st.st_uid);
 	rc = nupa_owner_check(&st, device_bytes != 0, fabric->path, why, why_bytes);
 	if (rc)
@@ -315,8 +315,8 @@ int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size
 	fabric->fd = nupa_owner_open(path, why, why_bytes);
 	rc = fabric->fd < 0 ? fabric->fd : read_superblock(fabric, why, why_bytes);
 	if (!rc && !fabric->device) {
-		/* Backed already, unless somebody punched holes: a hole is an error here, not a
-		 * SIGBUS. */
+		/* Backed already, unless holes were punched: a hole is an error here, not a SIGBUS.
+		 */
 		rc = nupa_back_file(fabric->fd, 0, fabric->geometry.arenas_off);
 		if (rc)
 			nupa_explain_backing(rc, path, fabric->geometry.arenas_off, why, why_bytes);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A fabric's segment: made, opened, checked, taken down.  Knows the layout;
- * never rings, QPs or processes' memory. */
+ * A fabric's segment: made, opened, checked, taken down.  It needs the layout only. */
 #ifndef NUPA_SEGMENT_H
 #define NUPA_SEGMENT_H
 
@@ -25,7 +24,7 @@ struct nupa_fabric {
 	uint8_t *arena[NUPA_SLOTS_MAX]; /* mapped at first use */
 	uint8_t *whole;                 /* MACHINES: all of it; the others point into it */
 	uint64_t whole_bytes;
-	bool device;     /* it is no file: it can only be mapped */
+	bool device;     /* it is not a file: it can only be mapped */
 	bool picture;    /* all mappings are private: a child's, or fenced */
 	bool fenced;     /* CAS: others took this process for dead: the mapping is private now */
 	uint32_t kernel; /* MACHINES: which of the superblock's is ours; SOFTWARE: our host + 1 */
@@ -37,7 +36,7 @@ struct nupa_fabric {
 	uint32_t own_port_epoch, own_net_epoch;
 	uint64_t queues_seen;
 	/* beat.c: the heartbeats of processes of other kernels, as we saw them. */
-	uint64_t beats_at_ns; /* CAS: when somebody here looked last */
+	uint64_t beats_at_ns; /* CAS: when a process of ours looked last */
 	struct nupa_beat {
 		uint64_t claim;
 		uint32_t seen;
@@ -90,8 +89,8 @@ struct nupa_flow_info {
 /* Counts of the slot's owner between its host and *host*; a free slot gives zeros. */
 int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
 		     struct nupa_flow_info *info);
-/* Lines of the fast channel that were written, in the first laps of rings and in later ones; how
- * often their producers have to have looked at heads for that, at least. */
+/* Lines of the fast channel that were written, in the first laps of rings and in later ones; and
+ * how often, at least, their producers must have looked at heads. */
 struct nupa_lines_info {
 	uint64_t first, again, looks;
 };

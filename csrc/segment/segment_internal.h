@@ -61,8 +61,8 @@ bool nupa_slot_elsewhere(const struct nupa_fabric *fabric, uint64_t claim);
 /* Whether the owner of a claim of another kernel lives: false once it has been silent for
  * NUPA_BEATS_MISSED looks. */
 bool nupa_beat_heard(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
-/* Looks at all heartbeats, if NUPA_BEAT_MS have passed since somebody of this process did; true:
- * one has just fallen silent for good. */
+/* Looks at all heartbeats, if NUPA_BEAT_MS have passed since this process did; true: one has just
+ * stopped for good. */
 bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns);
 #define NUPA_BEAT_MS 100
 #define NUPA_BEATS_MISSED 12u

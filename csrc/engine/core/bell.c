@@ -15,7 +15,7 @@ static void open_bell(struct nupa_fabric *fabric)
 	const char *path = getenv("NUPA_BELL");
 	char why[320];
 
-	/* Without atomics and coherence nobody sees in time that somebody sleeps. */
+	/* Without atomics and coherence no process sees in time that another one sleeps. */
 	if (fabric->bell || !path || !*path || !nupa_fabric_machines(fabric) ||
 	    fabric->geometry.flags & NUPA_SEGMENT_SOFTWARE)
 		return;
@@ -24,8 +24,8 @@ static void open_bell(struct nupa_fabric *fabric)
 		nupa_hint("%s; processes look for messages by themselves", why);
 }
 
-/* The port thread waits for both: all processes of a guest share one eventfd, so nobody reads it,
- * and each has every write to it once (EPOLLET). */
+/* The port thread waits for both.  All processes of a guest share one eventfd, so none reads it,
+ * and each is woken once by every write (EPOLLET). */
 static int open_epoll(struct nupa_engine *engine)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };

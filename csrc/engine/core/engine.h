@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The engine: one attachment of this process to one host of a fabric, with all its verbs objects.
  *
- *   I1  Everything in here is guarded by engine->lock, but for what says otherwise.  The lock is
- *       private to the process: no process can die and leave another one waiting.
- *   I2  Whoever holds the lock may run the engine (nupa_engine_progress): the thread that polls,
- *       or the port thread when nobody does. */
+ *   I1  Everything in here is guarded by engine->lock, unless its comment says otherwise.  The lock
+ *       is private to the process: no process can die and leave another one waiting.
+ *   I2  The holder of the lock may run the engine (nupa_engine_progress): the thread that polls, or
+ *       the port thread when no thread does. */
 #ifndef NUPA_ENGINE_H
 #define NUPA_ENGINE_H
 
@@ -49,7 +49,7 @@ struct nupa_engine {
 	NUPA_LINE_ALIGNED struct nupa_lock lock;
 	uint32_t n_channels; /* entries of open[] */
 	uint32_t contact_epoch_seen;
-	uint32_t polls;        /* counts polls: the port thread sees that somebody drives */
+	uint32_t polls;        /* counts polls: the port thread sees that a program polls */
 	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
 	uint32_t idle_polls;   /* empty ones in a row */
 	bool app_drives;       /* the port thread only supervises */
@@ -59,7 +59,7 @@ struct nupa_engine {
 	bool membarrier;       /* this process takes part in global expedited barriers */
 	bool polls_bell; /* MACHINES: no futex wakes us; nor anything else, if it does not ring */
 	bool rings;      /* it has a doorbell (bell.h), for itself and for ringing others */
-	bool looks;      /* SOFTWARE: nobody tells it of changes, it looks (look.c) */
+	bool looks;      /* SOFTWARE: no notices of changes arrive; it looks (look.c) */
 	bool fenced;     /* MACHINES: others took us for dead; the slot is not ours any more */
 	bool apart;      /* nupa_engine_attach made it */
 	bool forked;     /* a copy in a child process: nothing of it reaches the fabric */
@@ -118,12 +118,12 @@ struct nupa_engine {
 	struct nupa_list moderated; /* struct nupa_cq.moderate_link */
 	bool cq_timers;             /* there are such */
 	bool cm_owes;               /* messages that found no room */
-	struct nupa_mcast *mcast;   /* NULL until somebody attaches or sends to a group */
+	struct nupa_mcast *mcast;   /* NULL until a QP attaches or sends to a group */
 	struct nupa_net *net;       /* a queue of a network interface; NULL: it is none */
 	uint64_t probe_value;       /* what slot->probe_addr points at */
 	uint32_t objects;           /* handles given out */
 
-	struct nupa_injector *injector; /* whose packets enter here; NULL: nobody's */
+	struct nupa_injector *injector; /* whose packets enter here; NULL: none */
 
 	/* Threads. */
 	pthread_t port_thread, watch_thread;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The engine's verbs.  Each function has the arguments, results and errors of
- * the ibv_ function of the same name (man 3 ibv_...); the two faces, the drop-in
- * libibverbs.so.1 and the cffi binding, only forward to them. */
+ * The engine's verbs.  Each function has the arguments, results and errors of the ibv_ function of
+ * the same name (man 3 ibv_...).  The drop-in libibverbs.so.1 and the cffi binding only forward to
+ * them. */
 #ifndef NUPA_H
 #define NUPA_H
 

@@ -34,8 +34,8 @@ static inline uint32_t nupa_psn_add(uint32_t psn, uint32_t n)
 	return (psn + n) & 0xffffff;
 }
 
-/* A PSN means something in one incarnation of a connection alone: what was sent before a QP was
- * reset may arrive, or be answered, when it is connected again. */
+/* A PSN is valid in one incarnation of a connection only.  A message sent before a QP was reset may
+ * arrive, or be answered, when the QP is connected again. */
 #define NUPA_PEER_UNKNOWN 0x100u
 
 static inline uint32_t nupa_psn_of(uint32_t incarnation, uint32_t psn)

@@ -51,8 +51,8 @@ void nupa_port_takes_over(struct nupa_engine *engine)
 	nupa_port_wake_hard(engine);
 }
 
-/* A full fence of every process of the fabric that is registered, at this instant; the others
- * (struct nupa_channel.fence) fence by themselves, as all do once it is not to be had. */
+/* A full fence of every registered process of the fabric, at this instant.  The others (struct
+ * nupa_channel.fence) fence by themselves; so do all where membarrier is not available. */
 bool nupa_barrier(void)
 {
 	return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;

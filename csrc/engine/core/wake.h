@@ -9,7 +9,7 @@
 void nupa_port_wake(struct nupa_engine *engine);      /* our own port thread, if it sleeps */
 void nupa_port_wake_hard(struct nupa_engine *engine); /* the same without a look */
 
-/* A peer's, whatever its doorbell says. */
+/* A peer's, regardless of its doorbell. */
 void nupa_port_knock(struct nupa_engine *engine, struct nupa_slot *slot);
 
 void nupa_port_app_drives(struct nupa_engine *engine); /* the program spins on poll_cq */
@@ -27,13 +27,13 @@ void nupa_bell_detach(struct nupa_engine *engine);
 /* C3: the port thread is about to sleep, or is awake. */
 void nupa_bell_announce(struct nupa_engine *engine);
 void nupa_bell_awake(struct nupa_engine *engine);
-/* Whether everybody can ring who is attached. */
+/* Whether all attached processes can ring. */
 bool nupa_bell_heard_by_all(const struct nupa_engine *engine);
-/* Sleeps until somebody rings or nupa_bell_wake() is called, or may have been. */
+/* Sleeps until a process rings or nupa_bell_wake() is called, or may have been. */
 void nupa_bell_sleep(struct nupa_engine *engine, uint64_t timeout_ns);
 void nupa_bell_wake(struct nupa_engine *engine);
-/* P3: our message was stored; rings the owner of the slot if he sleeps.  rung: for which of his
- * sleeps we did that last. */
+/* P3: our message was stored; rings the owner of the slot if it sleeps.  rung: the last of its
+ * sleeps for which we rang. */
 void nupa_bell_call(struct nupa_engine *engine, const struct nupa_slot *slot, uint32_t *rung);
 
 #endif
