@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from nupa.base.progress import Progress
 from nupa.base.quantity import say_bytes
@@ -226,6 +226,8 @@ class Suite:
         """Measures one operation at each size, by perftest's program or, *own*, by `nupa perf`."""
         name = f"nupa perf {operation} {kind}" if own else perftest.program(operation, kind)
         measure = self._perf if own else self._perftest
+        rows: dict[Operation, list[Any]]
+        rows = self.results.latency if kind == "lat" else self.results.bandwidth
 
         def action() -> None:
             for size in (_ATOMIC_SIZE,) if operation == "atomic" else self._plan.sizes:
@@ -233,25 +235,20 @@ class Suite:
                 self._progress.detail(label)
                 if not self._has_time(label):
                     return
-                measure(operation, kind, size)
+                rows.setdefault(operation, []).extend(measure(operation, kind, size))
 
         self._step(name, action)
 
-    def _perftest(self, operation: Operation, kind: Kind, size: int) -> None:
+    def _perftest(self, operation: Operation, kind: Kind, size: int) -> Sequence[Any]:
         # The atomic programs refuse -s.
         options = [] if operation == "atomic" else ["-s", str(size)]
         options += ["-n", str(self._plan.iterations(kind, size))]
         port = free_port()
         name = perftest.program(operation, kind)
         text = self._pair(*perftest.commands(name, port, options), port).client.stdout
-        if kind == "lat":
-            rows = self.results.latency.setdefault(operation, [])
-            rows += perftest.parse_latency(text)
-        else:
-            rates = self.results.bandwidth.setdefault(operation, [])
-            rates += perftest.parse_bandwidth(text)
+        return perftest.parse_latency(text) if kind == "lat" else perftest.parse_bandwidth(text)
 
-    def _perf(self, operation: Operation, kind: Kind, size: int) -> None:
+    def _perf(self, operation: Operation, kind: Kind, size: int) -> Sequence[Any]:
         count = self._plan.iterations(kind, size)
         report = perf.measure(
             perf.make_job(operation, kind, size=size, iterations=count),
@@ -262,12 +259,7 @@ class Suite:
             deadline_s=_RUN_MAX_S,
             tick=self._tick,
         )
-        if kind == "lat":
-            rows = self.results.latency.setdefault(operation, [])
-            rows += perf.latencies(report)
-        else:
-            rates = self.results.bandwidth.setdefault(operation, [])
-            rates += perf.bandwidths(report)
+        return perf.latencies(report) if kind == "lat" else perf.bandwidths(report)
 
     def _tcp(self) -> None:
         if self._cpus is None:

@@ -19,73 +19,25 @@ class Unsupported(PyverbsCM):
         raise PyverbsRDMAError(f"Failed to create {type(self).__name__}", errno.EOPNOTSUPP)
 
 
-class DmaBuf(Unsupported):
-    """Memory of a GPU, to be shared with the device."""
+def _unsupported(name: str, what: str, base: type[Unsupported] = Unsupported) -> type[Unsupported]:
+    return type(name, (base,), {"__doc__": what, "__module__": __name__})
 
 
-class DmaBufMR(Unsupported):
-    """Memory region of a DmaBuf."""
-
-
-class Flow(Unsupported):
-    """Rule that steers packets to a QP."""
-
-
-class FlowAction(Unsupported):
-    """Another action of a rule on a packet."""
-
-
-class FlowAttr(Unsupported):
-    """Attributes of a Flow."""
-
-
-class Spec(Unsupported):
-    """A match of a rule."""
-
-
-class EthSpec(Spec):
-    """Ethernet header."""
-
-
-class Ipv4ExtSpec(Spec):
-    """IPv4 header."""
-
-
-class Ipv6Spec(Spec):
-    """IPv6 header."""
-
-
-class TcpUdpSpec(Spec):
-    """Ports."""
-
-
-class WQ(Unsupported):
-    """Receive work queue."""
-
-
-class WQAttr(Unsupported):
-    """Attributes to modify a WQ."""
-
-
-class WQInitAttr(Unsupported):
-    """Attributes of a new WQ."""
-
-
-class RwqIndTable(Unsupported):
-    """WQs among which packets are spread."""
-
-
-class RwqIndTableInitAttr(Unsupported):
-    """Attributes of a RwqIndTable."""
-
-
-class RxHashConf(Unsupported):
-    """The hash by which packets are spread."""
-
-
-class WcTmInfo(Unsupported):
-    """Tag and private data of a completion."""
-
-
-class OpsWr(Unsupported):
-    """A request to a list of tags."""
+DmaBuf = _unsupported("DmaBuf", "Memory of a GPU, to be shared with the device.")
+DmaBufMR = _unsupported("DmaBufMR", "Memory region of a DmaBuf.")
+Flow = _unsupported("Flow", "Rule that steers packets to a QP.")
+FlowAction = _unsupported("FlowAction", "Another action of a rule on a packet.")
+FlowAttr = _unsupported("FlowAttr", "Attributes of a Flow.")
+Spec = _unsupported("Spec", "A match of a rule.")
+EthSpec = _unsupported("EthSpec", "Ethernet header.", Spec)
+Ipv4ExtSpec = _unsupported("Ipv4ExtSpec", "IPv4 header.", Spec)
+Ipv6Spec = _unsupported("Ipv6Spec", "IPv6 header.", Spec)
+TcpUdpSpec = _unsupported("TcpUdpSpec", "Ports.", Spec)
+WQ = _unsupported("WQ", "Receive work queue.")
+WQAttr = _unsupported("WQAttr", "Attributes to modify a WQ.")
+WQInitAttr = _unsupported("WQInitAttr", "Attributes of a new WQ.")
+RwqIndTable = _unsupported("RwqIndTable", "WQs among which packets are spread.")
+RwqIndTableInitAttr = _unsupported("RwqIndTableInitAttr", "Attributes of a RwqIndTable.")
+RxHashConf = _unsupported("RxHashConf", "The hash by which packets are spread.")
+WcTmInfo = _unsupported("WcTmInfo", "Tag and private data of a completion.")
+OpsWr = _unsupported("OpsWr", "A request to a list of tags.")

@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from operator import attrgetter
+from typing import Any, Never, TypeVar
 
 from nupa._engine import ffi
 from nupa.verbs import utils
 from nupa.verbs.base import PyverbsObject
-from nupa.verbs.base.fields import Field, ReadOnly, table
+from nupa.verbs.base.fields import Attribute, Field, ReadOnly, table
 from nupa.verbs.enums import (
     ibv_atomic_cap,
     ibv_device_cap_flags,
     ibv_mtu,
     ibv_port_state,
 )
+
+P = TypeVar("P", bound="_Part")
 
 _ATOMIC: dict[int, Any] = dict(ibv_atomic_cap._value2member_map_)
 _MTU: dict[int, Any] = dict(ibv_mtu._value2member_map_)
@@ -158,6 +161,12 @@ class PCIAtomicCaps(_Part):
     compare_swap = ReadOnly("compare_swap")
 
 
+def _part(kind: type[P], path: str = "") -> Attribute[P, Never]:
+    """Makes a structure inside that of a DeviceAttrEx."""
+    get = attrgetter("_c" + (path and f".{path}"))
+    return Attribute(lambda attr: kind(attr, get(attr)))
+
+
 class DeviceAttrEx(PyverbsObject):
     """DeviceAttr and the later attributes (ibv_device_attr_ex)."""
 
@@ -168,34 +177,13 @@ class DeviceAttrEx(PyverbsObject):
     def orig_attr(self) -> DeviceAttr:
         return DeviceAttr(ffi.new("struct ibv_device_attr *", self._c.orig_attr))
 
-    @property
-    def odp_caps(self) -> ODPCaps:
-        return ODPCaps(self, self._c)
-
-    @property
-    def tso_caps(self) -> TSOCaps:
-        return TSOCaps(self, self._c.tso_caps)
-
-    @property
-    def rss_caps(self) -> RSSCaps:
-        return RSSCaps(self, self._c.rss_caps)
-
-    @property
-    def packet_pacing_caps(self) -> PacketPacingCaps:
-        return PacketPacingCaps(self, self._c.packet_pacing_caps)
-
-    @property
-    def tm_caps(self) -> TMCaps:
-        return TMCaps(self, self._c.tm_caps)
-
-    @property
-    def cq_mod_caps(self) -> CQModerationCaps:
-        return CQModerationCaps(self, self._c.cq_mod_caps)
-
-    @property
-    def pci_atomic_caps(self) -> PCIAtomicCaps:
-        return PCIAtomicCaps(self, self._c.pci_atomic_caps)
-
+    odp_caps = _part(ODPCaps)
+    tso_caps = _part(TSOCaps, "tso_caps")
+    rss_caps = _part(RSSCaps, "rss_caps")
+    packet_pacing_caps = _part(PacketPacingCaps, "packet_pacing_caps")
+    tm_caps = _part(TMCaps, "tm_caps")
+    cq_mod_caps = _part(CQModerationCaps, "cq_mod_caps")
+    pci_atomic_caps = _part(PCIAtomicCaps, "pci_atomic_caps")
     comp_mask = Field("comp_mask")
     completion_timestamp_mask = ReadOnly("completion_timestamp_mask")
     hca_core_clock = ReadOnly("hca_core_clock")
