@@ -17,7 +17,7 @@ from typing import ParamSpec, TypeVar, cast
 from nupa.base.errors import LocalError
 
 
-class Attribute(StrEnum):
+class RegisterAttribute(StrEnum):
     """Access attributes of a field: PCIe 6.0 7.4, and CXL 3.1 8 for RWO, RWL and WO.
 
     "Sticky" fields keep their value over a hot reset; HwInit fields are set once, before
@@ -40,7 +40,7 @@ class Attribute(StrEnum):
         return self not in _NOT_STORED
 
 
-RO, ROS, HWINIT, RW, RWS, RW1C, RW1CS, RWO, RWL, WO = Attribute
+RO, ROS, HWINIT, RW, RWS, RW1C, RW1CS, RWO, RWL, WO = RegisterAttribute
 _NOT_STORED = frozenset({RO, ROS, HWINIT, WO})
 _STICKY = frozenset({ROS, HWINIT, RWS, RW1CS})
 
@@ -90,7 +90,7 @@ class BitField:
     name: str
     offset: int
     bits: str
-    access: Attribute
+    access: RegisterAttribute
     reset: int = 0
     section: str = ""
     lock: str = ""

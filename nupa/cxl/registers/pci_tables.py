@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from nupa.cxl.registers.block import HWINIT, RO, RW, RW1C, Attribute, BitField
+from nupa.cxl.registers.block import HWINIT, RO, RW, RW1C, BitField, RegisterAttribute
 
 HEADER_BYTES = 0x40
 #: Base class, sub-class, programming interface: PCI Code and ID Assignment, 1.5 and 1.6.
@@ -49,7 +49,7 @@ class Bar(NamedTuple):
 def bits(
     register: str,
     offset: int,
-    access: Attribute,
+    access: RegisterAttribute,
     section: str,
     names: Iterable[str],
     first: int = 0,

@@ -11,7 +11,7 @@ import pytest
 from nupa.cli import main
 from nupa.cxl.device.endpoint import Type3
 from nupa.cxl.function.port import downstream_port, root_port, upstream_port
-from nupa.cxl.registers.block import Attribute
+from nupa.cxl.registers.block import RegisterAttribute
 from nupa.cxl.registers.component_tables import hdm
 from nupa.cxl.registers.tables import blocks
 
@@ -50,7 +50,7 @@ def test_each_field_cites_its_section_and_has_an_access_of_the_specification() -
     for block in blocks().values():
         for row in block.rows:
             assert re.fullmatch(r"\d+(\.\d+)+", row.section), (block.name, row.name)
-            assert row.access in Attribute
+            assert row.access in RegisterAttribute
             assert row.section[0] == ("7" if block.specification == "PCIe 6.0" else "8")
 
 

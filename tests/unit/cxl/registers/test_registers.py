@@ -21,8 +21,8 @@ from nupa.cxl.registers.block import (
     RWS,
     WO,
     AccessError,
-    Attribute,
     BitField,
+    RegisterAttribute,
     Registers,
     placed,
 )
@@ -215,6 +215,6 @@ def test_rows_move_with_their_locks() -> None:
 
 
 def test_each_access_is_named_as_the_specifications_do() -> None:
-    assert [str(access) for access in Attribute] == (
+    assert [str(access) for access in RegisterAttribute] == (
         ["RO", "ROS", "HwInit", "RW", "RWS", "RW1C", "RW1CS", "RWO", "RWL", "WO"]
     )
