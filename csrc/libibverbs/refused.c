@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * libibverbs.so.1: the symbols without function that must exist for a program or a driver to load.
- * Verbs return EOPNOTSUPP, or NULL with that errno; verbs of the ABI before 2007 (IBVERBS_1.0)
- * likewise ENOSYS, beginning with its ibv_get_device_list, so that no such program gets any
- * further. */
+ * Verbs return EOPNOTSUPP, or NULL with that errno.  Verbs of the ABI before 2007 (IBVERBS_1.0)
+ * return ENOSYS in the same way.  Their ibv_get_device_list is the first to fail. */
 #include "libibverbs/symver.h"
 
 #include <errno.h>

@@ -278,7 +278,7 @@ struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer
 	return nupa_channel_get(engine, peer);
 }
 
-/* Somebody opened, left or died: look at all. */
+/* A process opened, left or died: look at all. */
 void nupa_channel_scan_contacts(struct nupa_engine *engine)
 {
 	const uint32_t closed = engine->epoch | NUPA_CONTACT_CLOSED;

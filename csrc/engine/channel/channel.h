@@ -86,8 +86,8 @@ struct nupa_channel {
 
 /* channel.c */
 struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer);
-/* The same for a connection that is made now: what was open to a former owner of the slot, whose
- * death nobody here has noticed yet, does not do. */
+/* The same for a connection that is made now.  A channel to a previous owner of the slot, whose
+ * death is not yet noticed here, does not count. */
 struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer);
 void nupa_channel_scan_contacts(struct nupa_engine *engine);
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
@@ -163,7 +163,7 @@ static inline void nupa_channel_commit(struct nupa_channel *channel, struct nupa
 		nupa_tx_publish(&channel->tx, msg, dma_bytes);
 }
 
-/* Counts, publishes and rings: what sending a filled line takes while nobody watches. */
+/* Counts, publishes and rings: sends a filled line while no capture runs. */
 static inline void nupa_channel_put(struct nupa_channel *channel, struct nupa_msg *msg,
 				    uint32_t dma_bytes)
 {
@@ -204,8 +204,8 @@ static inline void nupa_hazard_announce(struct nupa_engine *engine,
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/* P4: announce, then look.  If the key is there, the owner's dereg, which clears it and then looks
- * for us, waits until we are done: the region and its memory stay. */
+/* P4: announce, then look.  The owner's dereg clears the key and then looks for us.  So if the key
+ * is there, dereg waits until we are done: the region and its memory stay. */
 static inline bool nupa_window_enter(struct nupa_engine *engine, const struct nupa_channel *channel,
 				     const struct nupa_window *window, uint32_t rkey)
 {

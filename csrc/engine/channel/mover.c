@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Movers: how bulk goes between our memory and a peer's.  Executes one-sided operations
- * straight into the target's memory where it can prove that they are allowed; whatever it cannot
- * prove is asked of the responder, which alone refuses. */
+ * Movers: the ways in which bulk data moves between our memory and a peer's.  One-sided operations
+ * are executed straight into the target's memory where they are provably allowed.  All others are
+ * sent to the responder, which alone refuses. */
 #define _GNU_SOURCE
 #include "engine/channel/mover.h"
 

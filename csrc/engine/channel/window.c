@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Windows: peers' regions as we found them.  A region of the pool, of this process or of the peer's
- * memfd is plain memory here; any other one is an address for process_vm_readv and its kin.  All
- * that is read here is the peer's word (layout.h I5): the worst it can do is to fail a transfer. */
+ * memfd is plain memory here.  Any other region is an address for process_vm_readv and
+ * process_vm_writev.  The peer's tables are not trusted (layout.h I5): the worst that they can do
+ * is to fail a transfer. */
 #define _GNU_SOURCE
 #include "engine/channel/channel.h"
 
@@ -180,7 +181,7 @@ struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_cha
 	found.access = copy.access;
 	found.pd = copy.pd;
 	found.qpn = copy.qpn;
-	/* Nobody frees what we look at: the entry is announced first. */
+	/* The entry that we look at is not freed: it is announced first. */
 	if (!nupa_window_enter(engine, channel, &found, rkey) ||
 	    found.iova + found.length < found.iova || !find_memory(engine, channel, &copy, &found))
 		goto none;

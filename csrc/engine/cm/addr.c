@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Addresses: the host that one leads to, the address of a host's own that it is, and their GIDs.  A
- * host has those of its nupa_net0: 10.0.0.N, the same v4-mapped, fd4e:5550:4100::N and the
- * link-local one of GID 0; besides, inside itself, loopback and the real machine's. */
+ * Addresses: the host that an address leads to, the hosts' own addresses, and their GIDs.  A host
+ * has those of its nupa_net0: 10.0.0.N, the same v4-mapped, fd4e:5550:4100::N and the link-local
+ * one of GID 0.  Inside itself it also has loopback and the real machine's. */
 #include "engine/cm/internal.h"
 
 #include <arpa/inet.h>

@@ -18,7 +18,7 @@ struct nupa_cm *cm_of(struct nupa_engine *engine)
 	cm = calloc(1, sizeof(*cm));
 	if (!cm)
 		return NULL;
-	cm->table_used = 1; /* number 0 is no id's */
+	cm->table_used = 1; /* no id has number 0 */
 	nupa_list_init(&cm->ids);
 	nupa_list_init(&cm->listeners);
 	nupa_list_init(&cm->waiting);

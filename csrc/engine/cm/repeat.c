@@ -3,8 +3,8 @@
  *
  * A request is identified by its peer, the number there and the first PSN: numbers alone are
  * reused.  A program may destroy an id before the peer has its last message.  A remnant with the
- * id's number then repeats a DREQ, and answers the request that made the id, for as long as the
- * peer may send that. */
+ * id's number then repeats a DREQ.  It answers the request that made the id for as long as the peer
+ * may send that. */
 #include "engine/cm/internal.h"
 
 #include <stdlib.h>

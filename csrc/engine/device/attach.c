@@ -67,7 +67,7 @@ uint32_t nupa_quietest_host(const struct nupa_fabric *fabric)
 	return best;
 }
 
-/* Fills the slot while it is ATTACHING: nobody else looks at it. */
+/* Fills the slot while it is ATTACHING: no other process looks at it. */
 static int prepare_slot(struct nupa_engine *engine)
 {
 	struct nupa_fabric *fabric = engine->fabric;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Extended completion queues (man ibv_create_cq_ex): a cursor over completions, read field by
  * field.  From start_poll to end_poll the cursor belongs to one thread; the engine's lock is held
- * for a moment only, because programs post in between.  A batch is what start_poll found; what came
- * since shows after one ENOENT, so that who polls once for each event finds something each time:
- * a completion that raised an event of its own is left for that event's turn. */
+ * for a moment only, because programs post in between.  A batch is the completions that start_poll
+ * found.  Later ones show after one ENOENT.  So a program that polls once for each event finds
+ * something each time: a completion that raised an event of its own is left for that event. */
 #include "engine/device/device.h"
 
 #include <errno.h>

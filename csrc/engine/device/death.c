@@ -84,8 +84,8 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 	engine->broken = true;
 }
 
-/* All attachments by one mapping go together: those that still have their slots leave.  Nobody who
- * has the lock of one waits for that of another. */
+/* All attachments by one mapping go together: those that still have their slots leave.  No thread
+ * with the lock of one waits for that of another. */
 static void fence_fabric(struct nupa_engine *engine)
 {
 	struct nupa_engine *others[NUPA_SLOTS_MAX];
@@ -141,8 +141,8 @@ static bool is_used(const struct nupa_engine *engine, const struct nupa_channel 
 	return false;
 }
 
-/* Frees broken channels that no QP knows any more (the others at the next death), but not that to
- * a peer which lives: nothing can be opened to it again.  Nobody on the stack has one in hand. */
+/* Frees broken channels without QPs (the others at the next death), but keeps that to a living
+ * peer, as none may be opened to it again.  No caller on the stack uses one. */
 void nupa_channel_sweep(struct nupa_engine *engine)
 {
 	engine->broken = false;

@@ -2,10 +2,10 @@
  * Effects of a fork on the attachments of this process (man ibv_fork_init).
  *
  * A child has none of its parent's verbs objects.  Ours live in shared memory and in threads that
- * did not come along.  The child keeps a private picture, so that closing what it inherited (as a
- * garbage collector does) harms nobody; it may attach anew.  Of the parent's memory, registered or
- * not, it has a copy as of the fork: what is promoted is made private before, and shared again
- * after. */
+ * did not come along.  The child keeps a private copy, so that closing inherited objects (as a
+ * garbage collector does) has no effect on others; it may attach anew.  It has a copy of the
+ * parent's memory, registered or not, as of the fork: promoted memory is made private before, and
+ * shared again after. */
 #define _GNU_SOURCE
 #include "engine/device/device.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Proof of life: how others know that the owner of a slot is still the program that attached.
+ * Proof of life: it tells others that the owner of a slot is still the program that attached.
  *
  *   slot->life     the thread id of its death watch, in a robust list of that thread
- *                  (set_robust_list(2)): the kernel marks the word when the thread ends, by
- * whatever kills the process and also by exec, after which pid and start time are those of another
- * program.  It needs no pid, so it holds across pid namespaces as well. slot->life_fd  a pipe's end
- * that closes then: a peer that opened the other end is woken.
+ *                  (set_robust_list(2)).  The kernel marks the word when the thread ends: when the
+ *                  process is killed, and also by exec, after which pid and start time are those
+ *                  of another program.  It needs no pid, so it holds across pid namespaces as well.
+ *   slot->life_fd  a pipe's end that closes then: a peer that opened the other end is woken.
  *
  * Where the kernel has no robust lists the word is 0, and the pid is all there is. */
 #define _GNU_SOURCE
@@ -59,8 +59,8 @@ int nupa_life_open(struct nupa_engine *engine)
 	return 0;
 }
 
-/* Has the watch's epoll woken when the pipe of the peer closes; false if the peer's is not to be
- * had: it has none, or is not ours to look into. */
+/* Wakes the watch's epoll when the pipe of the peer closes.  False: the peer has none, or is not
+ * ours to look into. */
 bool nupa_life_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	struct epoll_event event = { .events = EPOLLONESHOT }; /* EPOLLHUP always */

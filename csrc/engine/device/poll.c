@@ -5,8 +5,8 @@
 
 #include <sched.h>
 
-/* How often an empty poll looks at the rings before it gives up the lock: a look costs a few
- * nanoseconds, the way back through the program ten times that. */
+/* How often an empty poll looks at the rings before it gives up the lock.  A look costs a few
+ * nanoseconds, a return through the program ten times that. */
 #define LOOKS_OF_A_POLL 6u
 
 /* Polls without asking for a notification that make a program a spinning one. */
@@ -104,7 +104,7 @@ static void poll_idle(struct nupa_engine *engine)
 	nupa_engine_lock(engine);
 }
 
-/* The engine runs where somebody polls (engine.h I2). */
+/* The engine runs in the thread that polls (engine.h I2). */
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 {
 	nupa_store_relaxed(&engine->polls, engine->polls + 1);

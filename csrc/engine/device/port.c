@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The port: what keeps an attachment going when its program does not poll.  The port thread runs
- * the engine and sleeps on the doorbell; the death watch sleeps on the peers' pidfds and pipes.
+ * The port runs an attachment when its program does not poll.  The port thread runs the engine and
+ * sleeps on the doorbell; the death watch sleeps on the peers' pidfds and pipes.
  *
  *   sleeping       the port thread waits on *engine->bell == 1; producers ring
  *   app_drives     the program spins on poll_cq; the thread only looks in every millisecond
- *   else           it runs the engine, and goes on for SPIN_NS after the last message
+ *   else           it runs the engine, and continues for SPIN_NS after the last message
  *
- * Where a segment is shared by several kernels no producer can ring that bell: it is private then,
- * for this process alone, and the thread naps, shortly after traffic and longer the longer there is
- * none; or it sleeps until it is rung by a doorbell, if all others have one, too (bell.h). */
+ * Where several kernels share a segment, producers cannot ring that bell.  It is private to this
+ * process then, and the thread polls: often after traffic, and less often the longer there is none.
+ * Or it sleeps until a doorbell rings, if all others have one, too (bell.h). */
 #define _GNU_SOURCE
 #include "engine/device/device.h"
 #include "engine/cm/hooks.h"
@@ -201,8 +201,8 @@ void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 	}
 }
 
-/* Ours, and those of others.  Nothing here waits for the lock: whoever has it may be long, and
- * would be taken for dead. */
+/* Ours, and those of others.  Nothing here waits for the lock: its holder may take long, and we
+ * would be declared dead. */
 static void beat(struct nupa_engine *engine)
 {
 	struct nupa_slot *slot = engine->slot;
@@ -295,7 +295,7 @@ int nupa_port_start(struct nupa_engine *engine)
 	int error;
 
 	engine->membarrier = membarrier_register();
-	/* Before anybody can know a key of ours.  No barrier reaches another kernel's processes. */
+	/* Before a peer can know a key of ours.  No barrier reaches another kernel's processes. */
 	nupa_store_release(&engine->slot->needs_fence,
 			   engine->polls_bell || !engine->membarrier || !nupa_barrier());
 	engine->watch_epoll = epoll_create1(EPOLL_CLOEXEC);

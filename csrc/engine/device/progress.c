@@ -182,8 +182,8 @@ static void tell_of_port(struct nupa_engine *engine, bool up)
 	nupa_event_raise_port(engine, up);
 }
 
-/* Its state is read after the count of times that it went down: what comes between is found by the
- * look that its own announcement causes. */
+/* Its state is read after the count of times that it went down.  A change in between is found when
+ * its own announcement is read. */
 static void follow_port(struct nupa_engine *engine)
 {
 	const struct nupa_fabric *fabric = engine->fabric;
@@ -290,7 +290,7 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 
 void nupa_engine_progress_siblings(struct nupa_engine *engine)
 {
-	/* An engine that is taken off the list is freed when nobody walks the list. */
+	/* An engine that is taken off the list is freed when no thread walks the list. */
 	nupa_fetch_add_seq(&nupa_engines_readers, 1);
 	for (struct nupa_engine *other = nupa_load_seq(&nupa_engines); other;
 	     other = nupa_load_seq(&other->next)) {
@@ -337,7 +337,7 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 		const struct nupa_qp *qp = container_of(at, struct nupa_qp, wait_link);
 		uint64_t at_ns = qp->wait_until_ns;
 
-		if (qp->wait == NUPA_WAIT_RING) /* nobody tells us of room */
+		if (qp->wait == NUPA_WAIT_RING) /* room is not announced */
 			at_ns = soon_ns;
 		else if (qp->wait == NUPA_WAIT_PATH) /* its event is port_epoch */
 			at_ns = qp->wait_deadline_ns ? qp->wait_deadline_ns : UINT64_MAX;

@@ -96,7 +96,7 @@ static uint32_t next_id(struct nupa_superblock *sb)
 {
 	uint32_t id = nupa_load_relaxed(&sb->next_fault_id) + 1;
 
-	id = id & INT32_MAX ? id & INT32_MAX : 1; /* what is returned is no error */
+	id = id & INT32_MAX ? id & INT32_MAX : 1; /* a result is not an error */
 	nupa_store_relaxed(&sb->next_fault_id, id);
 	return id;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Does with messages what was judged: drops them, gives them on, once or twice, or holds them back.
+ * Carries out the judgement of messages: drops them, passes them on once or twice, or holds them.
  *
- *   I8  What is held keeps its order, and what comes later waits behind it.  Only a message that a
+ *   I8  Held messages keep their order, and later ones wait behind them.  Only a message that a
  *       reorder has hit lets the next one pass. */
 #include "engine/fault/fault_internal.h"
 #include "engine/inject/inject_engine.h"
@@ -70,7 +70,7 @@ uint64_t nupa_fault_release_held(struct nupa_engine *engine, struct nupa_channel
 		if (!all && now_ns < held->due_ns &&
 		    (!held->by || nupa_fault_is_on(engine, held->by, now_ns)))
 			return held->due_ns;
-		nupa_list_del(&held->link); /* ours, whatever becomes of the channel */
+		nupa_list_del(&held->link); /* ours, even if the channel closes */
 		nupa_list_init(&held->link);
 		good = give(engine, channel, &held->msg, held->payload_bytes ? held->payload : NULL,
 			    held->copies, held->poisoned);

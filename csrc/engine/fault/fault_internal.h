@@ -13,7 +13,7 @@ uint64_t nupa_fault_end_ns(const struct nupa_fault_entry *entry);
 bool nupa_fault_lasts(const struct nupa_fault_entry *entry, uint64_t now_ns);
 /* Tells all attachments that the table has changed. */
 void nupa_fault_announce(struct nupa_fabric *fabric);
-/* Brings the port of a flap up, if it is time and nobody else does it. */
+/* Brings the port of a flap up, if it is time and no other process does it. */
 bool nupa_fault_heal(struct nupa_fabric *fabric, struct nupa_fault_entry *entry, uint64_t now_ns);
 
 /* --- fault_view.c: an attachment's view of it ---------------------------------------- */
@@ -49,7 +49,7 @@ uint64_t nupa_fault_release_held(struct nupa_engine *engine, struct nupa_channel
 void nupa_fault_follow(struct nupa_engine *engine);
 void nupa_fault_run(struct nupa_engine *engine);
 uint64_t nupa_fault_next_timer_ns(const struct nupa_engine *engine);
-/* Which faults lie on the way to and from this peer. */
+/* The faults on the way to and from this peer. */
 void nupa_fault_look(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_fault_free(struct nupa_engine *engine);
 /* fault_hold.c: true: what comes next stays in the ring. */

@@ -20,7 +20,7 @@ enum nupa_inject_reason {
 	NUPA_INJECT_MALFORMED, /* no RoCE v2, cut off, or lengths that contradict each other */
 	NUPA_INJECT_ICRC,
 	NUPA_INJECT_VERSION, /* of the BTH */
-	NUPA_INJECT_NO_HOST, /* nobody has the address that it goes to */
+	NUPA_INJECT_NO_HOST, /* no host has its destination address */
 	NUPA_INJECT_NO_QP,   /* or in a state that takes nothing */
 	NUPA_INJECT_OPCODE,  /* of another type of QP, or reserved */
 	NUPA_INJECT_PKEY,
@@ -33,7 +33,7 @@ enum nupa_inject_reason {
 	NUPA_INJECT_ACCESS,      /* UC: key, bounds or rights */
 	NUPA_INJECT_NO_RECEIVE,  /* UC, UD */
 	NUPA_INJECT_RECEIVE,     /* UC, UD: the receive was too short, or its memory not there */
-	NUPA_INJECT_UNASKED,     /* an answer that nobody waits for */
+	NUPA_INJECT_UNASKED,     /* an answer to no request */
 	NUPA_INJECT_UNSUPPORTED, /* MADs, multicast, CNPs, an SRQ of another process than the QP's
 				  */
 	NUPA_INJECT_PATH,        /* a port on the way is down */

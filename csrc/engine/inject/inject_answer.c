@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Acknowledgements and responses that come by injection: believed as those of the partner are, if
- * they answer something that was asked (IBTA 9.7.5.1, 9.7.5.2). */
+ * Injected acknowledgements and responses.  They are accepted as those of the partner are, if they
+ * answer a request (IBTA 9.7.5.1, 9.7.5.2). */
 #include "engine/inject/inject_internal.h"
 #include "engine/transport/sq.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Device memory (man ibv_alloc_dm): extents of the fabric's pool, which every host reaches by load
- * and store.  A DM has a place in the table of regions, without any access, so that whoever imports
- * it finds out where it is. */
+ * and store.  A DM has a place in the table of regions, without any access, so that an importer
+ * finds it. */
 #define _GNU_SOURCE
 #include "engine/memory/mr.h"
 
@@ -146,7 +146,7 @@ static struct nupa_dm *original_of(struct nupa_engine *engine, struct nupa_dm *d
 	return container_of(place, struct nupa_dm, mr);
 }
 
-/* Ends the memory itself, through whatever handle; only the process that allocated it can. */
+/* Ends the memory itself, through any handle; only the process that allocated it can. */
 int nupa_free_dm(struct ibv_dm *ibv)
 {
 	struct nupa_dm *dm = dm_of(ibv), *original;
@@ -270,7 +270,8 @@ struct ibv_dm *nupa_import_dm(struct ibv_context *ibv, uint32_t handle)
 	return NULL;
 }
 
-/* The handle alone.  The one who allocated it may do so too: its DM goes on until it is freed. */
+/* Ends the handle alone.  The process that allocated the DM may do so, too: the DM stays until it
+ * is freed. */
 void nupa_unimport_dm(struct ibv_dm *ibv)
 {
 	struct nupa_dm *dm = dm_of(ibv);

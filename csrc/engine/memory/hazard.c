@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Hazards, the owner's side: a key is taken back, then its owner waits for those who announced that
- * they copy (window.c).  A copy takes microseconds, unless its process is stopped in the middle of
- * it; nothing can take the memory away from that one, so waiting has limits.  A restartable
- * sequence (rseq) around the look at the key would make a system call safe to ignore, but not a
- * memcpy.  A lease (copy only within so many ms of the look) leaves a window. */
+ * Hazards, the owner's side.  The owner clears a key, then waits for processes that announced a
+ * copy (window.c).  A copy takes microseconds, unless its process is stopped in the middle of it.
+ * Memory cannot be taken away from that process, so waiting has limits.  A restartable sequence
+ * (rseq) around the look at the key would make a system call safe to ignore, but not a memcpy.  A
+ * lease (copy only within so many ms of the look) leaves a window. */
 #include "engine/memory/mr.h"
 
 #include <time.h>
@@ -17,7 +17,7 @@ static bool is_held(const struct nupa_channel *channel, uint64_t hazard)
 	return nupa_load_seq(&channel->peer_slot->hazard) == hazard;
 }
 
-/* C4: somebody who lives and may still be copying; NULL: nobody. */
+/* C4: a living process that may still be copying; NULL: none. */
 static const struct nupa_channel *find_copier(const struct nupa_engine *engine, uint32_t index)
 {
 	uint64_t hazard = (uint64_t)engine->slot_index << 32 | (index + 1);

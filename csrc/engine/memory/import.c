@@ -56,7 +56,7 @@ int nupa_context_foreign_entry(const struct nupa_context *context, uint32_t inde
 	return entry->check == nupa_mr_entry_check(entry) ? 0 : ENOENT;
 }
 
-/* A channel is how we hear of a death. */
+/* A channel is needed to detect a death. */
 bool nupa_mr_follow(struct nupa_engine *engine, struct nupa_mr *mr,
 		    const struct nupa_context *context)
 {

@@ -12,9 +12,9 @@ struct nupa_pd {
 	    ibv; /* handle: slot << 24 | a number of its own, so no two processes share it */
 	struct nupa_list link; /* engine->pds */
 	uint32_t users;
-	bool imported;              /* another handle of a PD that somebody else allocated */
+	bool imported;              /* another handle of a PD that was allocated elsewhere */
 	bool gone;                  /* destroyed through another handle */
-	bool released;              /* nobody's any more but its users' */
+	bool released;              /* kept for its users only */
 	struct nupa_parent *parent; /* of a parent domain; else NULL */
 };
 
@@ -29,8 +29,8 @@ enum nupa_mr_kind {
 /* In nupa_mr.access alone: the bytes may be touched as they are, by their local key. */
 #define NUPA_ACCESS_PLAIN (1 << 30)
 
-/* A region's ranges in our memfd.  If it is `whole`, the one range is all of the region; if not,
- * peers reach it by other movers, and it keeps what there is of it from becoming private meanwhile.
+/* A region's ranges in our memfd.  If it is `whole`, the one range is all of the region.  If not,
+ * peers reach it by other movers, and the ranges keep these parts from becoming private meanwhile.
  */
 #define NUPA_MR_RANGES 4
 
@@ -50,7 +50,7 @@ struct nupa_mr {
 	uint32_t users;     /* memory windows bound to it */
 	uint32_t qpn;       /* a type 2 window: the only QP that it works on */
 	uint8_t kind;       /* enum nupa_mr_kind */
-	bool imported;      /* another handle of a region that somebody else registered */
+	bool imported;      /* another handle of a region registered elsewhere */
 	uint32_t exporter;  /* slot of the process whose pool memory it is; 0: ours */
 	bool gone;          /* destroyed through another handle */
 	struct nupa_dm *dm; /* of device memory */
@@ -111,8 +111,8 @@ uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint6
 /* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it.
  */
 void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);
-/* Around a fork, under the locks of all engines: peers are kept from all regions; these are shared
- * again; and shown to peers again, when all are. */
+/* Around a fork, under the locks of all engines: keeps peers from all regions; shares these again;
+ * shows them to peers again, when all are shared. */
 void nupa_mr_hide_all(struct nupa_engine *engine);
 void nupa_mr_share_all(struct nupa_engine *engine);
 void nupa_mr_show_all(struct nupa_engine *engine);
@@ -139,7 +139,7 @@ int nupa_parent_dealloc(struct nupa_pd *pd);
 
 /* import.c */
 bool nupa_context_exporter_lives(const struct nupa_context *context);
-/* The process in *slot* is gone, and its pool memory soon somebody else's: regions over it end. */
+/* The process in *slot* is gone, and its pool memory will be reused: regions over it end. */
 void nupa_import_lose(struct nupa_engine *engine, uint32_t slot);
 
 /* mr_share.c: how many forks there were, of those that fork.c notices. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory regions.  A region is an entry in our arena that peers read; keys are
- * index << 12 | variant, and a variant is not used again before 4,094 others were. */
+ * Memory regions.  A region is an entry in our arena that peers read; keys are index << 12 |
+ * variant.  A variant is not reused before 4,094 others. */
 #define _GNU_SOURCE
 #include "base/memory.h"
 #include "engine/memory/mr.h"
@@ -242,7 +242,7 @@ static int end(struct nupa_engine *engine, struct nupa_mr *mr)
 	return 0;
 }
 
-/* Through whatever handle: the region itself ends; other handles can only be unimported then. */
+/* Through any handle: the region itself ends; other handles can only be unimported then. */
 int nupa_dereg_mr(struct ibv_mr *ibv)
 {
 	struct nupa_mr *mr = nupa_mr_of(ibv);
@@ -311,9 +311,9 @@ uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint6
 	return nupa_mr_at(mr, raddr, bytes);
 }
 
-/* LOCAL_INV and SEND_WITH_INV.  A window is free again.  A region stays usable by its owner's word
- * only through a new registration: 0, EINVAL for a key that is not the PD's or one that windows are
- * bound to, or EBUSY when a peer is stopped while it copies. */
+/* LOCAL_INV and SEND_WITH_INV.  A window is free again; a region is usable again only by a new
+ * registration.  0; EINVAL for a key that is not the PD's or to which windows are bound; EBUSY when
+ * a peer is stopped while it copies. */
 int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey)
 {
 	struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions whose pages are promoted (promote.h), so that peers load and store; and what becomes of
- * them around a fork, when all memory has to be the program's own.
+ * Regions whose pages are promoted (promote.h), so that peers load and store.  Around a fork all
+ * memory has to be the program's own.
  *
- *   I1  No page is promoted, or made private, while a peer may write to it by a system call: that
- *       would go on writing to the page that was there before.
+ *   I1  No page is promoted, or made private, while a peer may write to it by a system call: the
+ *       call would continue to write to the old page.
  *
- * So a region that such writes may reach, a *bare* one, keeps its pages as they are: what of it is
- * promoted stays so (it has the ranges), and the rest is not promoted for others. */
+ * So a region that such writes may reach, a *bare* one, keeps its pages as they are.  Its promoted
+ * pages stay promoted (it has the ranges), and the rest is not promoted for others. */
 #include "engine/memory/mr.h"
 
 #define REACHED                                                                                    \
@@ -135,8 +135,8 @@ uint64_t nupa_mr_shared_offset(struct nupa_mr *mr)
 
 /* --- forks --------------------------------------------------------------------------- */
 
-/* The locks of all engines are held from the one to the other, so nobody is refused while a key is
- * away: who asks for it waits. */
+/* The locks of all engines are held from the one to the other.  So no request is refused while a
+ * key is away: it waits. */
 
 void nupa_mr_hide_all(struct nupa_engine *engine)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory windows (IBTA 10.6.7).  A window has a place in the table of regions, where what it is
- * bound to is published under the window's own key: peers reach it as they reach a region.
+ * Memory windows (IBTA 10.6.7).  A window has a place in the table of regions, where its memory is
+ * published under the window's own key.  Peers reach it as they reach a region.
  *
  * The low 8 bits of a window's key are the tag, which a bind changes: for type 1 to the next one,
- * for type 2 to what the program says.  A key never is 0: bits 8 to 11 are not all clear. */
+ * for type 2 to the program's choice.  A key is never 0: bits 8 to 11 are not all clear. */
 #include "engine/memory/mr.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions that are not plain memory: on-demand paging, where nothing was asked of the kernel at
- * registration and is asked at each access instead; and null regions. */
+ * Regions that are not plain memory: on-demand paging, where the kernel is asked at each access
+ * instead of at registration; and null regions. */
 #define _GNU_SOURCE
 #include "base/memory.h"
 #include "engine/memory/mr.h"

@@ -25,7 +25,7 @@ static struct nupa_pd *find(struct nupa_engine *engine, uint32_t handle)
 	return NULL;
 }
 
-/* Those that nobody refers to any more, released while somebody did. */
+/* Those without references, which were released while they had some. */
 static void sweep(struct nupa_engine *engine)
 {
 	for (struct nupa_list *at = engine->pds.next, *next; at != &engine->pds; at = next) {
@@ -70,7 +70,7 @@ struct ibv_pd *nupa_alloc_pd(struct ibv_context *context)
 	return &pd->ibv;
 }
 
-/* Ends the PD itself, whatever handles there are: the others can only be unimported then. */
+/* Ends the PD itself, with any number of handles: the others can only be unimported then. */
 int nupa_dealloc_pd(struct ibv_pd *ibv)
 {
 	struct nupa_pd *pd = pd_of(ibv);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Frames of the netdev between attachments (net.h).  A frame lies in the DMA channel, read there by
- * the kernel from one interface and read from there into another: it is copied twice, by system
- * calls, and never by us unless it goes elsewhere than the one before it.
+ * Frames of the netdev between attachments (net.h).  A frame lies in the DMA channel.  The kernel
+ * reads it there from one interface, and writes it from there to another.  We copy it only if it
+ * goes elsewhere than the frame before it.
  *
  *   I1  Only the pump's thread sends on a net's channels, so a room stays ours until it is sent.
  *   I2  A room is as large as the largest frame, since a frame's length is known when it was read.
  *       Near the end of the ring, where no such room is, padding fills the rest: a message without
  *       F_LAST.
- *   I3  A receiver announces whose frame it reads (P4 of engine.h's windows).  Who takes a dead
- *       sender's slot back waits for that: a frame never turns to zeros while it is read. */
+ *   I3  A receiver announces whose frame it reads (P4 of channel.h).  A process that frees a dead
+ *       sender's slot waits for that: a frame never turns to zeros while it is read. */
 #include "engine/net/net_internal.h"
 
 /* How long a receiver that takes nothing holds a sender back; what comes for it then is dropped
@@ -164,8 +164,8 @@ static bool has_room(struct nupa_net *net, struct nupa_channel *channel)
 	       pad_to_start(net, channel);
 }
 
-/* Siblings empty their rings after each turn.  So the next one may begin at the start again: memory
- * that is used over and over stays in the caches, where a megabyte does not. */
+/* Siblings empty their rings after each turn.  So the next frame may begin at the start again:
+ * reused memory stays in the caches, where a megabyte does not. */
 static void go_back(struct nupa_net *net)
 {
 	for (uint32_t i = 0; i < net->n_idle; i++) {

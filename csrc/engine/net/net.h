@@ -50,15 +50,15 @@ struct nupa_net_counters *nupa_net_count(struct nupa_net *net); /* ours alone to
 void nupa_net_lock(struct nupa_net *net);
 void nupa_net_unlock(struct nupa_net *net);
 
-/* Where to put the next frame, NUPA_NET_ROOM_BYTES: in the ring to where the last one went,
- * since most go to the same; sent elsewhere it is copied there. */
+/* The place for the next frame, NUPA_NET_ROOM_BYTES: in the ring to the last frame's receiver,
+ * since most go to the same one.  A frame to another receiver is copied there. */
 uint8_t *nupa_net_room(struct nupa_net *net);
 /* Whether that room is in the ring to *host*, and the interface there takes coalesced frames. */
 bool nupa_net_may_coalesce(struct nupa_net *net, uint32_t host);
 /* Whether a queue of that host's interface is attached. */
 bool nupa_net_reaches(struct nupa_net *net, uint32_t host);
-/* Sends what was put there, or drops and counts it.  False: the receiver has no room; the frame is
- * kept, and nupa_net_retry has to be called until it says true, before the next room is asked for.
+/* Sends the frame, or drops and counts it.  False: the receiver has no room, and the frame is kept.
+ * Call nupa_net_retry until it returns true, before asking for the next room.
  */
 bool nupa_net_send(struct nupa_net *net, uint32_t host, uint32_t frame_bytes);
 bool nupa_net_retry(struct nupa_net *net);
@@ -71,7 +71,7 @@ void nupa_net_flush(struct nupa_net *net);
 /* Called by the engine.  False: nonsense. */
 bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 		      const struct nupa_msg *msg, const uint8_t *payload);
-/* Whether the producer's thread itself takes from this channel, so that nobody else looks. */
+/* Whether the producer's thread itself takes from this channel, so that no other thread looks. */
 bool nupa_net_runs(const struct nupa_engine *engine, const struct nupa_channel *channel);
 void nupa_net_port_changed(struct nupa_engine *engine, bool up);
 void nupa_net_fenced(struct nupa_engine *engine);

@@ -128,7 +128,7 @@ static bool may_promote(const struct nupa_vma *vma, uint64_t at)
 	       vma->prot == (PROT_READ | PROT_WRITE) && !is_locked(at);
 }
 
-/* The first page from *at* on that nobody wants to keep, and where such pages end. */
+/* The first page from *at* on that need not be kept, and where such pages end. */
 static uint64_t next_allowed(struct region *region, uint64_t at, uint64_t end, uint64_t *run_end)
 {
 	bool moved = true;

@@ -2,13 +2,13 @@
  * Promotion: private memory of the program becomes a mapping of this process's memfd, where it is
  * and while it is in use, so that peers that map the memfd reach it by load and store.
  *
- *   I1  What the program sees of its memory does not change: no store is lost, and what cannot be
- *       promoted without being noticed stays private.
+ *   I1  The program's view of its memory does not change: no store is lost, and memory whose
+ *       promotion would be noticed stays private.
  *   I2  A page is promoted as long as a range that was handed out has it; then it is private again,
  *       unless the kernel may have pinned it.
  *   I3  Two pages that are mapped at once never have the same place in the memfd.
- *   I4  No page is replaced that the kernel may have pinned: it would go on storing to the old one.
- */
+ *   I4  No page is replaced that the kernel may have pinned: it would continue to store to the
+ *       old page. */
 #ifndef NUPA_PROMOTE_H
 #define NUPA_PROMOTE_H
 
@@ -37,17 +37,17 @@ int nupa_promote_find(void *addr, size_t bytes, struct nupa_shared_range *out, i
  * Memory that may be pinned stays promoted; later calls of this and of nupa_promote try again. */
 void nupa_promote_release(const struct nupa_shared_range *ranges, int n);
 
-/* Threads of our own have started, or are about to end: what they write by system calls, they try
- * again.  Of a program that has other threads besides the caller, an ordinary user promotes no page
- * that a region has in part alone: a system call that writes to the rest of it might fail. */
+/* Threads of our own have started, or are about to end: they repeat writes by system calls.  If the
+ * program has other threads, an ordinary user promotes no page that a region has in part only: a
+ * system call that writes to the rest of it might fail. */
 void nupa_promote_count_own_threads(int more);
 
 /* The memfd, which peers open as /proc/PID/fd/FD; -1: nothing was promoted yet. */
 int nupa_promote_fd(void);
 
-/* Around a fork: before it all memory becomes private but what may be pinned, of which the child
- * gets a copy; none is promoted until after it.  Ranges that were handed out are void then, though
- * still to be released. */
+/* Around a fork.  Before it all memory becomes private, except memory that may be pinned: the child
+ * gets a copy of that.  None is promoted until after the fork.  Ranges that were handed out are
+ * void then, but still have to be released. */
 void nupa_promote_before_fork(void);
 void nupa_promote_after_fork(void);
 void nupa_promote_forget_in_child(void);

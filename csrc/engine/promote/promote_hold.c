@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Holds off whoever writes to a piece of memory while it is replaced: by a userfaultfd, of the kind
- * that sees all writers where we may have one, else of the kind for ordinary users, to which what a
- * system call writes is an error (EFAULT). */
+ * Holds off writers to a piece of memory while it is replaced, by a userfaultfd.  Where permitted
+ * it is of the kind that sees all writers.  Otherwise it is of the kind for ordinary users, with
+ * which a write by a system call fails with EFAULT. */
 #define _GNU_SOURCE
 #include "engine/promote/promote_internal.h"
 
@@ -198,7 +198,7 @@ void nupa_hold_end(struct nupa_hold *hold, bool replaced)
 	pthread_sigmask(SIG_SETMASK, &hold->signals, NULL);
 }
 
-/* --- pages that nobody has pinned ---------------------------------------------------- */
+/* --- pages that are not pinned ------------------------------------------------------- */
 
 bool nupa_hold_can_take(void)
 {
@@ -230,7 +230,7 @@ static void put_back(const struct nupa_hold *hold, uint64_t bytes)
 	uint64_t done = 0, more;
 	int error;
 
-	do { /* nobody else has these pages: EAGAIN passes */
+	do { /* no other process has these pages: EAGAIN passes */
 		error = move_pages(hold->va + done, aside + done, bytes - done, &more);
 		done += more;
 	} while (error == EAGAIN);

@@ -49,8 +49,8 @@ bool nupa_maps_find(struct nupa_maps *maps, uint64_t address, struct nupa_vma *v
 bool nupa_maps_find_shared(struct nupa_maps *maps, uint64_t address, struct nupa_vma *vma,
 			   char *name, uint32_t name_max);
 
-/* Memory to leave alone: what the kernel itself writes at any time on behalf of threads, their
- * stacks (signal frames) and control blocks (rseq, tid), and what we write. */
+/* Memory to leave alone: threads' stacks (signal frames) and control blocks (rseq, tid), which the
+ * kernel writes at any time, and memory that we write. */
 struct nupa_keep_out {
 	uint64_t from, to;
 };
@@ -78,7 +78,7 @@ void nupa_hold_forget_in_child(void);
 bool nupa_hold_is_total(void);
 /* The most to hold off at once, at most NUPA_PIECE_PAGES. */
 uint64_t nupa_hold_max_bytes(void);
-/* From here on nobody writes to [va, +bytes), nor, with *first_touch*, touches a page of it that
+/* From here on no thread writes to [va, +bytes), nor, with *first_touch*, touches a page of it that
  * was never touched.  The caller must not either. */
 bool nupa_hold_begin(struct nupa_hold *hold, uint64_t va, uint64_t bytes, bool first_touch);
 /* Whether nupa_hold_take works (Linux 6.8). */
@@ -158,7 +158,7 @@ bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes,
 		       bool readers_may_fail);
 /* Makes what is mapped of it private again, and then it free; false: what may be pinned stays. */
 bool nupa_promoted_empty(struct nupa_promoted *slot);
-/* The same for all of them, whoever has them. */
+/* The same for all of them, regardless of the owner. */
 bool nupa_promoted_empty_all(void);
 /* Whether there is one to empty. */
 bool nupa_promoted_any(void);
@@ -177,8 +177,8 @@ void nupa_promoted_use(struct nupa_promoted *slot);
 bool nupa_promoted_left(void);
 /* Empties them if nothing is pinned, else frees what the program has unmapped of them. */
 void nupa_promoted_retry(bool unpinned);
-/* Whether each page of it that is mapped is where its place says: no other page can then have the
- * place of one that is not. */
+/* Whether each mapped page of it is at its own place.  Then no page can be at the place of an
+ * unmapped one. */
 bool nupa_promoted_is_straight(const struct nupa_promoted *slot);
 void nupa_promoted_forget_left_in_child(void);
 

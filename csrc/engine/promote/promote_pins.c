@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Whether the kernel may have pinned memory of this process.
  *
- * The kernel does not tell which pages of a memfd are pinned.  But whatever pins user memory beyond
- * a system call belongs to a file: an io_uring, an asynchronous read of a file opened with
- * O_DIRECT, a device (VFIO, GPUs, adapters).  So nothing is pinned where every open file is of a
- * kind that pins nothing.  The caller holds off writers, as a new pin begins with a write fault.
+ * The kernel does not tell which pages of a memfd are pinned.  But a pin that outlasts a system
+ * call belongs to a file: an io_uring, an asynchronous read of a file opened with O_DIRECT, a
+ * device (VFIO, GPUs, adapters).  So nothing is pinned where every open file is of a kind that pins
+ * nothing.  The caller holds off writers, as a new pin begins with a write fault.
  *
  * Called while memory is held: writes nothing but the stack. */
 #define _GNU_SOURCE
@@ -261,9 +261,9 @@ static bool mappings_are_harmless(void)
 	return harmless;
 }
 
-/* Asynchronous I/O goes on after its file was closed, and shows as a mapping; so does a device,
- * which then accounts what it pins as locked.  To look at all mappings takes long where there are
- * many: only where one of them may be found. */
+/* Asynchronous I/O continues after its file was closed, and shows as a mapping.  So does a device,
+ * which then accounts pinned memory as locked.  Reading many mappings takes long, so this is done
+ * only where such a mapping may exist. */
 static bool has_hidden_files(const char *status)
 {
 	char aio_contexts[32]; /* of the machine */

@@ -156,8 +156,8 @@ static bool is_at_home(const struct nupa_promoted *slot, uint64_t offset)
 	return found;
 }
 
-/* Of the slot's mappings those that are where they belong (*straight*), or those that the program
- * has moved; a second one of a page is a peer's window, in this process. */
+/* The slot's mappings at their own places (*straight*), or those that the program has moved.  A
+ * second mapping of a page is a peer's window, in this process. */
 static bool empty_those(const struct nupa_promoted *slot, bool straight)
 {
 	uint64_t at = 0;
@@ -179,8 +179,8 @@ static bool empty_those(const struct nupa_promoted *slot, bool straight)
 	return all;
 }
 
-/* The same when all of the slot is where it belongs, as it nearly always is: then nothing of it is
- * elsewhere, and only there has to be looked.  False: something is not, or could not be. */
+/* The same when all of the slot is at its own place, as it nearly always is: then no other place
+ * has to be searched.  False: a part is not, or might not be. */
 static bool empty_home(const struct nupa_promoted *slot)
 {
 	uint64_t at = slot->from;

@@ -109,7 +109,7 @@ static bool exchange_in(int memfd, const struct nupa_hold *hold, uint64_t offset
 {
 	uint64_t va = hold->va, bytes = hold->bytes;
 
-	/* Between the two calls there is nothing at va, so whoever touches it waits. */
+	/* Between the two calls there is nothing at va, so a thread that touches it waits. */
 	if (syscall(SYS_mremap, va, bytes, bytes, MOVE_PAGES, park) != (long)park)
 		return false;
 	if (syscall(SYS_mmap, va, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memfd,
@@ -198,8 +198,8 @@ uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, u
 
 /* --- out ----------------------------------------------------------------------------- */
 
-/* Where the memfd has pages: the last stretch of them that was found, since to look for its end is
- * to walk along all of it. */
+/* Where the memfd has pages: the last range that was found, since finding its end means walking all
+ * of it. */
 struct extent {
 	uint64_t from, to;
 };

@@ -12,7 +12,7 @@
 enum nupa_reach {
 	NUPA_REACH_DONE,
 	NUPA_REACH_NO_SOURCE, /* a byte is gone */
-	NUPA_REACH_NO_TARGET, /* it is there, and nobody lets us write to it */
+	NUPA_REACH_NO_TARGET, /* it is there, and cannot be written */
 };
 
 /* Between two processes, 0 for this one; in pieces, ascending, with the last byte last. */

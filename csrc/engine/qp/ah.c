@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Which host an address vector leads to: 0, EINVAL or EHOSTUNREACH. */
+/* The host that an address vector leads to: 0, EINVAL or EHOSTUNREACH. */
 int nupa_host_of_ah(struct nupa_engine *engine, const struct ibv_ah_attr *attr, uint32_t *host)
 {
 	const struct nupa_fabric *fabric = engine->fabric;

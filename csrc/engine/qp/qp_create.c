@@ -19,7 +19,7 @@ static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
 	uint32_t max = engine->fabric->geometry.qp_entries;
 	uint32_t next;
 
-	/* QPN 0xffffff stands for multicast groups, so it is nobody's. */
+	/* QPN 0xffffff stands for multicast groups, so no QP has it. */
 	if (engine->slot_index == NUPA_SLOTS_MAX - 1 && max == NUPA_QP_MAX)
 		max--;
 	if (engine->qps_used * 2 >= limit && limit < max) {

@@ -304,7 +304,7 @@ struct ibv_qp *nupa_open_qp(struct ibv_context *context, struct ibv_qp_open_attr
 	if (!found) {
 		free(part);
 		free(handle);
-		errno = EINVAL; /* as the kernel has it, for a number that is nobody's */
+		errno = EINVAL; /* as the kernel has it, for an unused number */
 		return NULL;
 	}
 	return &handle->ibv;

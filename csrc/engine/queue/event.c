@@ -60,7 +60,7 @@ void nupa_event_raise_qp(struct nupa_qp *qp, enum ibv_event_type type)
 	struct ibv_async_event event = { .element.qp = &qp->ibv, .event_type = type };
 
 	if (!qp->ibv.context || qp->orphan)
-		return; /* nobody has a handle of it */
+		return; /* there is no handle of it */
 	nupa_event_raise(container_of(qp->ibv.context, struct nupa_context, ibv.context), &event);
 }
 

@@ -49,8 +49,8 @@ static bool anybody_watches(const struct nupa_superblock *sb)
 	return false;
 }
 
-/* Watchers that were killed could not say that they are gone.  Who begins to watch just now enters
- * the table before it stores the word. */
+/* Watchers that were killed could not say that they are gone.  A watcher that begins just now
+ * enters the table before it stores the word. */
 static void forget_the_dead(struct nupa_superblock *sb)
 {
 	uint32_t word = nupa_load_relaxed(&sb->trace), none = 0;

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Traces: what an attachment records of its own doing while somebody watches.
+ * Traces: records that an attachment makes of its own actions while a capture runs.
  *
  * Each attachment has one ring in its arena (struct nupa_trace_header, then NUPA_TRACE_BYTES),
- * written over and over.  Any number of watchers read it; none is known to the writer, so none can
- * hold it up.  A slow watcher finds that it was lapped, and counts its losses by the records'
- * sequence.
+ * written over and over.  Any number of watchers read it.  The writer knows none, so none can delay
+ * it.  A slow watcher finds that it was overtaken, and counts its losses by the records' sequence.
  *
  *   T1  Writer: `begun` moves first, then the bytes are stored, then `tail` (release).  A reader
  *       copies a record, then (acquire) looks at `begun`: what lies more than NUPA_TRACE_BYTES
  *       before it may have been overwritten.
  *   T2  Records begin at multiples of 8 and never wrap: NUPA_TRACE_PAD fills the ring's end.
- *   T3  A record is published before what it tells of reaches anybody else; its time is taken
- * before that.  So all records with a time up to T that a reader wants to see in order of cause are
- *       there once it has read the clock (T), then all tails.
- *   T4  Who sends records: each message and each direct access once, by the side that causes it.
- *       Where else it passes follows from the route.
+ *   T3  A record is published before its effects reach any other process; its time is taken
+ *       before that.  So a reader that reads the clock (T) and then all tails has all records with
+ *       a time up to T, and can order causes before effects.
+ *   T4  Each message and each direct access is recorded once, by the side that causes it.  Where
+ *       else it passes follows from the route.
  *
  * Structures are the engine's own and change with it; csrc/capture turns them into public formats.
  */
@@ -51,8 +50,8 @@ enum nupa_trace_flag {
 	(NUPA_TRACE_DROPPED | NUPA_TRACE_DUPLICATE | NUPA_TRACE_DELAYED | NUPA_TRACE_CORRUPT |     \
 	 NUPA_TRACE_POISON | NUPA_TRACE_INJECTED)
 
-/* Which work request a record belongs to: its QP's number << 40 | how many were posted there
- * before it, + 1, of 40 bits.  0: the record does not know; by QP and PSN it can be found. */
+/* The work request of a record: its QP's number << 40 | how many were posted there before it, + 1,
+ * of 40 bits.  0: unknown to the record; QP and PSN identify it. */
 #define NUPA_TRANSFER(qpn, index)                                                                  \
 	((uint64_t)(qpn) << 40 | (((uint64_t)(index) + 1) & ((UINT64_C(1) << 40) - 1)))
 
@@ -77,7 +76,7 @@ struct nupa_trace_data {
 	uint32_t ahead; /* MESSAGE: lines before it that the producer has not seen taken */
 };
 
-/* Data: the message's payload, wherever it lay.  While somebody watches, SENDs are not pulled. */
+/* Data: the message's payload, from any place.  While a capture runs, SENDs are not pulled. */
 struct nupa_trace_message {
 	struct nupa_msg msg; /* tag: as it is published; none in what came */
 	struct nupa_trace_data data;
@@ -89,7 +88,7 @@ struct nupa_trace_message {
 NUPA_ASSERT_SIZE(struct nupa_trace_message, 64 + 16 + 8);
 
 /* Data: what was moved; of an atomic nothing.  A message longer than NUPA_TRACE_CHUNK_BYTES is
- * several records, told apart by `offset`. */
+ * several records with different `offset`. */
 struct nupa_trace_direct {
 	uint32_t opcode; /* enum ibv_wr_opcode */
 	uint32_t src_qpn, dest_qpn;
@@ -181,9 +180,9 @@ struct nupa_wqe;
 
 /* All under the engine's lock, and only while engine->trace says so. */
 
-/* Whether a place in the superblock's table belongs to somebody who still runs. */
+/* Whether a place in the superblock's table belongs to a process that still runs. */
 bool nupa_watcher_lives(const struct nupa_watcher *watcher);
-/* Takes over what the superblock says, as long as anybody watches. */
+/* Follows the levels of the superblock while a capture runs. */
 void nupa_trace_follow(struct nupa_engine *engine);
 /* A message about to be published; its payload is where nupa_tx_reserve said. */
 void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *channel,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The backlog of a QP: messages of UC and UD that came when no receive was posted.  Hardware drops
- * these.  Here a message comes as soon as it is sent, and the program may lack nothing but a core:
- * until it has polled all its completions, the message waits for the receive that it posts next.
+ * these.  Here a message arrives as soon as it is sent, and the program may only lack a CPU core.
+ * So until it has polled all its completions, the message waits for the receive that it posts next.
  *
  *   I10  While a QP has a backlog, all that comes for it goes behind that.  Nothing else waits.
  *   I11  The QP's entry and the slot say so, and the slot counts how it shrinks: senders wait, for
@@ -178,7 +178,7 @@ static void run(struct nupa_qp *qp, const struct nupa_cq *polled)
 	while (qp->backlog.n && (!needs_receive(qp, &first(qp)->msg) || has_receive(qp))) {
 		struct nupa_waiting *waiting = first(qp);
 
-		unlink_waiting(qp, waiting); /* ours, whatever becomes of the QP */
+		unlink_waiting(qp, waiting); /* ours, even if the QP is destroyed */
 		deliver(qp, waiting);
 		free(waiting);
 		qp->backlog.moved_ns = now_ns;
@@ -226,7 +226,7 @@ void nupa_backlog_lose_peer(struct nupa_engine *engine, const struct nupa_channe
 		struct nupa_qp *qp = container_of(at, struct nupa_qp, backlog.link);
 
 		at = at->next;
-		/* A datagram has come, whatever became of its sender.  A UC QP has one peer. */
+		/* A datagram has arrived, even if its sender is gone.  A UC QP has one peer. */
 		if (qp->type == IBV_QPT_UC && first(qp)->channel == channel)
 			nupa_backlog_drop(qp);
 	}

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The express lane: the commonest requests, small ones of an RC QP with nothing in their way, done
- * in one go.  Each function here does just what the long way (requester.c, responder.c) would, or
+ * The express lane executes the commonest requests: small ones of an RC QP with nothing in their
+ * way.  Each function here has the effects of the ordinary path (requester.c, responder.c), or
  * returns false and has changed nothing.
  *
  *   I4  qp->steady_tx: in RTS, the channel works in both directions, nothing waits, no retry has
- *       been used up, and nobody watches.  qp->steady_rx: the last request that came was executed.
- * Both are taken back by whatever ends that (nupa_qp_unsettle), and come back with the next
- * success. */
+ *       been used up, and no capture runs.  qp->steady_rx: the last request was executed.
+ *       nupa_qp_unsettle() clears both when that ends; the next success sets them again. */
 #ifndef NUPA_EXPRESS_H
 #define NUPA_EXPRESS_H
 

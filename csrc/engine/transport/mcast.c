@@ -27,7 +27,7 @@ struct nupa_mcast {
 	uint32_t n_own, n_groups;
 	uint32_t limit;  /* entries in use, or free ones before such */
 	uint32_t backed; /* entries that have memory */
-	/* everybody's, sorted by group and QP number */
+	/* of all processes, sorted by group and QP number */
 	struct member *members;
 	uint32_t n_members, room;
 	uint32_t epoch_seen;
@@ -193,7 +193,7 @@ int nupa_detach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid
 	return membership ? 0 : EINVAL;
 }
 
-/* --- everybody's --------------------------------------------------------------------- */
+/* --- of all processes ---------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -338,8 +338,8 @@ static enum copied send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uin
 	return COPIED;
 }
 
-/* To one member after the other, in the order of their numbers: moved_bytes is the last one served,
- * from which to go on when memberships changed meanwhile. */
+/* Sends to one member after the other, in the order of their numbers.  moved_bytes is the last one
+ * served, after which sending continues if memberships changed meanwhile. */
 bool nupa_mcast_issue(struct nupa_qp *qp, struct nupa_wqe *wqe)
 {
 	struct nupa_mcast *mcast = mcast_of(qp->engine);

@@ -17,7 +17,7 @@ void nupa_partner_leave(struct nupa_qp *qp)
 		return;
 	msg = nupa_tx_reserve(&channel->tx, 0, NULL);
 	if (!msg)
-		return; /* a partner that does not listen hears of our end instead */
+		return; /* a partner that does not listen learns of our end instead */
 	msg->op = NUPA_OP_GONE;
 	msg->flags = 0;
 	msg->dest_qpn = qp->dest_qpn;

@@ -226,9 +226,9 @@ bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uin
 	return true;
 }
 
-/* GRH as the receiver of a datagram finds it before the payload (man ibv_create_ah_from_wc).  RoCE
- * v2 over IPv4 puts the IPv4 header into its last 20 bytes; we give the IPv6 form with mapped
- * addresses, from which the AH is made just the same. */
+/* The GRH that precedes the payload of a received datagram (man ibv_create_ah_from_wc).  RoCE v2
+ * over IPv4 puts the IPv4 header into its last 20 bytes.  We use the IPv6 form with mapped
+ * addresses, from which the same AH is made. */
 static void fill_grh(struct nupa_qp *qp, const struct nupa_channel *channel,
 		     const struct nupa_msg *msg, uint8_t grh[NUPA_GRH_BYTES])
 {

@@ -212,7 +212,7 @@ static bool issue_send(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 	if (wqe->length_bytes <= NUPA_SEND_INLINE_BYTES ? !send_line(qp, wqe, index)
 							: !send_bulk(qp, wqe, index))
 		return false;
-	/* UC: whatever is in the channel is out of our hands. */
+	/* UC: a message in the channel is not awaited. */
 	issued(qp, wqe, qp->type == IBV_QPT_UC ? NUPA_WQE_DONE : NUPA_WQE_SENT);
 	if (qp->type == IBV_QPT_UC)
 		nupa_sq_complete_done(qp);
@@ -367,7 +367,7 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 			channel = NULL; /* the address and the number do not belong together */
 		if (!channel && qp->type == IBV_QPT_RC)
 			return nupa_sq_wait_for_peer(qp);
-		if (!channel) { /* UC: nobody is there to miss it */
+		if (!channel) { /* UC: lost without an error */
 			issued(qp, wqe, NUPA_WQE_DONE);
 			nupa_sq_complete_done(qp);
 			return true;
@@ -425,7 +425,7 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
 	channel = nupa_channel_get(qp->engine, peer);
-	/* Nobody there, another host's, or no path: a datagram is lost without a word. */
+	/* No such QP, another host's, or no path: a datagram is lost without an error. */
 	if (!channel || channel->broken || channel->peer_host != wqe->ah_host)
 		goto out;
 	if (!nupa_channel_path_up(qp->engine, channel)) {

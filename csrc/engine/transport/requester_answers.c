@@ -12,8 +12,8 @@ static uint64_t oldest_begun(struct nupa_qp *qp)
 	return i != qp->sq.issued || nupa_sq_has_begun(&qp->sq) ? i : qp->sq.posted;
 }
 
-/* All up to psn is executed, which is part of a request: progress as well, or a long one would
- * never end where every hundredth message gets lost. */
+/* All up to psn is executed, which is part of a request.  That is progress as well; otherwise a
+ * long request would never complete where every hundredth message is lost. */
 static void note_part(struct nupa_qp *qp, uint32_t psn)
 {
 	uint64_t index = oldest_begun(qp);
@@ -189,8 +189,8 @@ static void response_lost(struct nupa_qp *qp, uint64_t index)
 		nupa_requester_run(qp);
 }
 
-/* Whether psn belongs to the oldest request that is on its way.  A QP that is not ready refuses all
- * that comes: what it says of the requests behind the first is stale once that was sent again. */
+/* Whether psn belongs to the oldest outstanding request.  A QP that is not ready refuses all
+ * requests.  Its answers to those behind the first are stale once the first was sent again. */
 static bool is_oldest(struct nupa_qp *qp, uint32_t psn)
 {
 	for (uint64_t i = qp->sq.acked; i != qp->sq.posted; i++) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The responder: executes what other requesters ask of our QPs, in order, and answers.  It alone
- * decides what is refused; a requester that acts by itself (mover.c) only does what this file
- * would.
+ * The responder executes the requests to our QPs, in order, and answers them.  It alone refuses
+ * requests; a requester that acts by itself (mover.c) only does what this file would.
  *
  * While responses of a READ are on their way its requester sends nothing behind it that could
  * change the memory being read (requester.c), so requests never overtake each other here. */
@@ -189,7 +188,8 @@ static void drop_jobs(struct nupa_qp *qp, enum nupa_nak syndrome)
 	nupa_responder_nak_fatal(qp, syndrome);
 }
 
-/* The region is gone.  The answer is a repeated one, which most likely nobody awaits. */
+/* The region is gone.  The answer is a repeated one, which the requester most likely does not
+ * need. */
 static bool drop_again(struct nupa_qp *qp, const struct nupa_job *job)
 {
 	if (!job->again)
@@ -202,7 +202,7 @@ static bool drop_again(struct nupa_qp *qp, const struct nupa_job *job)
 void nupa_responder_run_jobs(struct nupa_qp *qp)
 {
 	if (!qp->channel || qp->channel->broken)
-		qp->jobs_head = qp->jobs_tail; /* nobody waits for them */
+		qp->jobs_head = qp->jobs_tail; /* no requester waits */
 	while (qp->jobs_head != qp->jobs_tail) {
 		struct nupa_job *job = nupa_responder_job(qp, qp->jobs_head);
 		struct nupa_channel *channel = qp->channel;
@@ -457,7 +457,7 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 	if (unlikely(incarnation != qp->peer_incarnation) &&
 	    !meet_incarnation(qp, channel, incarnation)) {
 		nupa_count(&engine->hw->rx_invalid, 1);
-		return; /* sent before a reset: nobody waits for it */
+		return; /* sent before a reset: not awaited */
 	}
 	if (unlikely(qp->channel != channel)) {
 		if (qp->channel && !qp->channel->broken) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Duplicates at the responder (IBTA 9.7.5.1.5): a READ is executed again, for its answer, or part
- * of it, got lost; an atomic never is: what it found is answered again. */
+ * Duplicates at the responder (IBTA 9.7.5.1.5).  A READ is executed again, as its answer, or part
+ * of it, was lost.  An atomic is not: its original value is answered again. */
 #include "engine/transport/responder.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static const struct nupa_answer *find_answer(const struct nupa_qp *qp, uint32_t 
 	return NULL;
 }
 
-/* Where among the answers to be given one to this PSN has its place: they go in the order of their
+/* The place of the answer to this PSN among those to be sent, which go in the order of their
  * requests.  *there: it is one of them. */
 static uint32_t place_of(const struct nupa_qp *qp, uint32_t psn, bool *there)
 {
@@ -59,7 +59,7 @@ static void add_job(struct nupa_qp *qp, const struct nupa_job *again)
 		return;
 	}
 	if (qp->jobs_tail - qp->jobs_head == NUPA_RD_ATOMIC_MAX)
-		return; /* asked for long ago: nobody waits for it */
+		return; /* asked for long ago: not awaited */
 	for (uint32_t i = qp->jobs_tail++; i != at; i--) {
 		*nupa_responder_job(qp, i) = *nupa_responder_job(qp, i - 1);
 		nupa_responder_job(qp, i)->sent_bytes = 0;

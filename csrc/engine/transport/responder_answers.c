@@ -139,7 +139,7 @@ void nupa_responder_refuse(struct nupa_engine *engine, struct nupa_channel *chan
 	struct nupa_refusal *refusal;
 
 	if (msg->src_qpn >> NUPA_QP_INDEX_BITS != channel->peer)
-		return; /* I5: nobody who waits for an answer */
+		return; /* I5: it awaits no answer */
 	refusal = refusal_of(channel, msg->src_qpn);
 	/* New, or the requester has gone elsewhere? */
 	if (refusal->dest_qpn != msg->dest_qpn || refusal->incarnation != incarnation) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The requester's retransmission timer (IBTA 9.7.6.1.3), which runs only where something may get
- * lost: for requests that went by a path with a fault on it (fault.h F3).
+ * The requester's retransmission timer (IBTA 9.7.6.1.3).  It runs only where messages may be lost:
+ * for requests on a path with a fault (fault.h F3).
  *
- *   I6  What goes again has the shape, and so the PSNs, that it had the first time (struct
+ *   I6  A repeated request has the shape, and so the PSNs, that it had the first time (struct
  *       nupa_wqe.by_message, pulled): the responder may have executed any of it.
- *   I7  What still lies in a ring is not lost: the timer waits until the peer has taken it.  Where
- * a fault of kind TIMEOUT is, it does not wait; but what lies there does not go again. */
+ *   I7  A message in a ring is not lost: the timer waits until the peer has taken it.  Under a
+ *       fault of kind TIMEOUT it does not wait; but messages in the ring are not repeated. */
 #include "engine/transport/sq.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A sender of UC or UD waits for room as long as its peer takes anything: a process that is slow
- * or without a core loses nothing.  Of one that the kernel says is stopped, or that takes nothing
- * for PATIENCE_NS, no room is to be had: until it takes something, what finds none is lost at once.
- * An adapter would go on to fill the receives of a stopped process, and lose what comes then; here
- * the ring stands for them. */
+ * A sender of UC or UD waits for room as long as its peer takes messages: a process that is slow or
+ * without a CPU core loses nothing.  The wait ends if the kernel says that the peer is stopped, or
+ * it takes nothing for PATIENCE_NS.  Until it takes a message again, messages without room are lost
+ * at once.  An adapter would fill the receives of a stopped process, and lose later messages; here
+ * the ring stands for the receives. */
 #include "engine/transport/stall.h"
 
 #include "engine/transport/sq.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * XRC's way of messages.  A request names the SRQ that it is for, and goes to the process that has
- * it: to the one of the receiving QP, or to another of the same host, where a *shadow* of that QP
- * answers.  The receiving QP's own process takes no part in that.
+ * The way of XRC messages.  A request names its SRQ and goes to the SRQ's process.  This is the
+ * process of the receiving QP, or another of the same host, where a *shadow* of that QP answers.
+ * The receiving QP's own process takes no part in that.
  *
  * A sender goes from one responder to the next only when all that it sent is answered, and says so
  * (NUPA_XRC_RESYNC): there the PSNs start from the message that says it. */
@@ -74,7 +74,7 @@ bool nupa_xrc_bind(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	struct nupa_srq *srq = find_srq(qp->engine, msg->ack_psn);
 
-	if (qp->xrc != NUPA_XRC_TARGET) { /* I5: nobody sends to a QP that only sends */
+	if (qp->xrc != NUPA_XRC_TARGET) { /* I5: a QP that only sends receives nothing */
 		nupa_count(&qp->engine->hw->rx_invalid, 1);
 		return false;
 	}
@@ -235,7 +235,7 @@ static const struct nupa_qp_entry *connected_target(struct nupa_engine *engine, 
 	return entry;
 }
 
-/* Those whose connection is no more: nobody tells us when it ends. */
+/* Those whose connection has ended, which is not announced. */
 static void sweep(struct nupa_engine *engine)
 {
 	for (uint32_t i = 0; i < NUPA_XRC_SHADOW_LISTS; i++) {

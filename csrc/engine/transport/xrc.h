@@ -6,7 +6,7 @@
 
 #include "engine/queue/queue.h"
 
-/* Which domain: of a file, or of nobody else. */
+/* Identifies a domain: by a file, or private. */
 struct nupa_xrcd_id {
 	uint64_t dev, ino;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * From a file descriptor to its rsocket.  The number is that of a real descriptor, so it is no
- * other file's; structures are reused but never freed, so a lookup needs no lock. */
+ * From a file descriptor to its rsocket.  The number is that of a real descriptor, so no other file
+ * has it.  Structures are reused but never freed, so a lookup needs no lock. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <errno.h>
