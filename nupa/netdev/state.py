@@ -116,9 +116,11 @@ def load(name: str) -> State | None:
     """Returns the state, or None: no interfaces.  FabricError: the file is damaged, or not ours."""
 
     def parse(value: Any) -> State:
-        words = [field(str, value, key) for key in ("fabric", "path", "generation")]
+        fabric, path, generation = (
+            field(str, value, key) for key in ("fabric", "path", "generation")
+        )
         hosts = {host.name: host for host in field(tuple[HostNet, ...], value, "hosts")}
-        return State(*words, field(bool, value, "made_fabric"), hosts)
+        return State(fabric, path, generation, field(bool, value, "made_fabric"), hosts)
 
     remedy = f"`nupa net down --fabric {name}` takes it away"
     return state_file.load(path_of(name), _VERSION, parse, remedy)

@@ -80,7 +80,7 @@ class GlobalRoute(PyverbsObject):
         hop_limit: int = 1,
         traffic_class: int = 0,
     ) -> None:
-        values = ({}, flow_label, sgid_index, hop_limit, traffic_class)
+        values: tuple[Any, ...] = ({}, flow_label, sgid_index, hop_limit, traffic_class)
         self._c = ffi.new("struct ibv_global_route *", values)
         if dgid is not None:
             self._c.dgid = dgid._c[0]
@@ -128,7 +128,7 @@ class AHAttr(PyverbsObject):
         port_num: int = 1,
         gr: GlobalRoute | None = None,
     ) -> None:
-        values = ({}, dlid, sl, src_path_bits, static_rate, is_global, port_num)
+        values: tuple[Any, ...] = ({}, dlid, sl, src_path_bits, static_rate, is_global, port_num)
         self._c = ffi.new("struct ibv_ah_attr *", values)
         if is_global:
             if gr is None:

@@ -11,7 +11,7 @@ from nupa.verbs import utils
 from nupa.verbs.addr import AHAttr
 from nupa.verbs.base import PyverbsObject
 from nupa.verbs.base.errors import PyverbsUserError
-from nupa.verbs.base.fields import Attribute, Field, link, pointer_of, table
+from nupa.verbs.base.fields import Attribute, Field, link, table
 from nupa.verbs.cq import CQ, CQEX
 from nupa.verbs.enums import (
     IBV_MTU_1024,
@@ -23,7 +23,7 @@ from nupa.verbs.enums import (
     ibv_qp_type,
 )
 from nupa.verbs.pd import PD
-from nupa.verbs.srq import SRQ
+from nupa.verbs.srq import SRQ, cq_pointer
 from nupa.verbs.xrcd import XRCD
 
 STATES: Mapping[int, Any] = dict(ibv_qp_state._value2member_map_)
@@ -81,12 +81,6 @@ class _Capable(PyverbsObject):
         self._c.cap = val._c[0]
 
 
-def _cq(cq: CQ | CQEX) -> Any:
-    if not isinstance(cq, CQ | CQEX):
-        raise PyverbsUserError(f"Expected CQ/CQEX, got {type(cq)}")
-    return cq._cq_of(pointer_of(cq))
-
-
 class _InitAttr(_Capable):
     """The common base of QPInitAttr and QPInitAttrEx."""
 
@@ -99,8 +93,8 @@ class _InitAttr(_Capable):
     max_send_sge = Field("cap.max_send_sge")
     max_recv_sge = Field("cap.max_recv_sge")
     max_inline_data = Field("cap.max_inline_data")
-    send_cq = link("send_cq", _cq)
-    recv_cq = link("recv_cq", _cq)
+    send_cq = link("send_cq", cq_pointer)
+    recv_cq = link("recv_cq", cq_pointer)
     srq: Attribute[SRQ | None, SRQ | None] = link("srq")
 
     def _fill(

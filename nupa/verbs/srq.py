@@ -51,6 +51,12 @@ class SrqInitAttr(PyverbsObject):
     srq_limit = ReadOnly("attr.srq_limit")
 
 
+def cq_pointer(cq: CQ | CQEX) -> Any:
+    if not isinstance(cq, CQ | CQEX):
+        raise PyverbsUserError(f"Expected CQ/CQEX, got {type(cq)}")
+    return cq._cq_of(pointer_of(cq))
+
+
 class SrqInitAttrEx(PyverbsObject):
     """Attributes of SRQ(context, ...); comp_mask says which of the fields are set."""
 
@@ -65,9 +71,7 @@ class SrqInitAttrEx(PyverbsObject):
     srq_type = Field("srq_type")
     pd: Attribute[PD | None, PD | None] = link("pd")
     xrcd: Attribute[XRCD | None, XRCD | None] = link("xrcd")
-    cq: Attribute[CQ | CQEX | None, CQ | CQEX | None] = link(
-        "cq", lambda cq: cq._cq_of(pointer_of(cq))
-    )
+    cq: Attribute[CQ | CQEX | None, CQ | CQEX | None] = link("cq", cq_pointer)
 
 
 class SRQ(PyverbsCM):

@@ -139,5 +139,6 @@ class LayoutLayer(Packet, metaclass=_FromLayout):
 def layer_class(base: type[L], class_name: str, layout: Layout, **members: Any) -> type[L]:
     """Makes a layer that differs from *base* by its layout and *members*."""
     members |= {"layout": layout, "__module__": base.__module__}
-    made: type[L] = type(base)(class_name, (base,), members)
+    metaclass: Any = type(base)
+    made: type[L] = metaclass(class_name, (base,), members)
     return made
