@@ -216,7 +216,7 @@ enum ibv_advise_mr_advice {
 
 enum { IBV_ADVISE_MR_FLAG_FLUSH = 1 << 0 };
 
-/* Which fields of ibv_mr_init_attr are set. */
+/* The fields of ibv_mr_init_attr that are set. */
 enum ibv_mr_init_attr_mask {
 	IBV_REG_MR_MASK_IOVA = 1 << 0,
 	IBV_REG_MR_MASK_ADDR = 1 << 1,

@@ -15,7 +15,7 @@ int nupa_inject_frame(struct nupa_injector *injector, const void *frame, uint32_
 		      uint64_t timeout_ns, struct nupa_inject_result *result);
 /* cffi: end */
 
-/* Decodes the frame; *payload lies in it.  False: it is no RoCE v2, or not all there. */
+/* Decodes the frame; *payload lies in it.  False: it is not RoCE v2, or not all there. */
 bool nupa_inject_decode(const uint8_t *frame, uint32_t bytes, struct nupa_inject_packet *out,
 			const uint8_t **payload);
 

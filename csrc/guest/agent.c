@@ -251,7 +251,7 @@ static void write_input(struct agent *agent)
 		if (sent < 0 && would_block())
 			return;
 		if (sent < 0) {
-			agent->in = (struct buffer){ 0 }; /* nobody will read it */
+			agent->in = (struct buffer){ 0 }; /* it will not be read */
 			close_input(command);
 			return;
 		}

@@ -218,7 +218,7 @@ void command_end(struct command *command)
 		if (!command->ended)
 			command->ended = waitpid(group, &command->status, WNOHANG) == group;
 		if (command->ended && kill(-group, 0)) {
-			command_close(command); /* nobody is left in it */
+			command_close(command); /* no process is left in it */
 			return;
 		}
 		nanosleep(&step, NULL);

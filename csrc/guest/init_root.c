@@ -53,7 +53,7 @@ static int mount_one(struct guest *guest, const struct mounting *mounting)
 	return 0;
 }
 
-/* *path* is a link to *target*, whatever it was. */
+/* *path* becomes a link to *target*, in place of anything there. */
 static int make_link(struct guest *guest, const char *target, const char *path)
 {
 	if (unlink(path) && errno != ENOENT)

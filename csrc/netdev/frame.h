@@ -31,7 +31,7 @@ enum nupa_frame_way nupa_frame_route(const struct nupa_fabric *fabric, const uin
 /* neigh.c: is it a request for the link address of a host (ARP, RFC 826; ND, RFC 4861)? */
 #define NUPA_NEIGH_REPLY_MAX_BYTES 98u /* a Neighbor Advertisement with its option */
 enum nupa_neigh {
-	NUPA_NEIGH_NONE,  /* no such request, or about an address that is no host's */
+	NUPA_NEIGH_NONE,  /* no such request, or about an address of no host */
 	NUPA_NEIGH_HOST,  /* about *host; the answer is in *reply* */
 	NUPA_NEIGH_QUIET, /* no answer: about the requester itself */
 };
